@@ -1,0 +1,285 @@
+//! What a server is told at its start: checked values, no text.
+//!
+//! Invariants: a `Config` is made by `Config::checked`, which refuses floors above the memory and tenants that collide
+
+use crate::limits;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use store::RankKind;
+use units::{Bytes, Duration};
+
+/// Which policy divides the memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum MemoryPolicy {
+    /// Fixed shares: the floor and a weighted part of the rest.
+    Partitioned,
+    /// Memshare's shared memory with credits for shadow hits (Memshare §4, Algorithm 2).
+    #[default]
+    Shared,
+}
+
+/// Where the admin listener goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Admin {
+    /// No admin listener.
+    Off,
+    /// The default address; taken by another process means a warning, not an error.
+    Default(SocketAddr),
+    /// The operator asked for this address; taken means an error.
+    Explicit(SocketAddr),
+}
+
+/// One configured tenant.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TenantConfig {
+    /// Its name: 1 to 64 of `a-z A-Z 0-9 . _ -`.
+    pub name: String,
+    /// Keys that begin with this belong to it; the key keeps its prefix.
+    pub prefix: Option<Vec<u8>>,
+    /// Connections to this address belong to it; it has a key space of its own.
+    pub listen: Option<SocketAddr>,
+    /// Private memory that nobody takes.
+    pub reserved: Bytes,
+    /// Its part of the unreserved memory, relative to the others'.
+    pub weight: f64,
+    /// Size of its credit per shadow hit; none means the policy's.
+    pub credit: Option<Bytes>,
+    /// Eviction order of its items; none means the server's.
+    pub rank: Option<RankKind>,
+}
+
+/// Everything a server needs to know to start.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Bound on the resident memory of the process (`-m`), see `docs/decisions` on accounting.
+    pub memory: Bytes,
+    /// Largest item, header and key included (`-I`).
+    pub item_max: Bytes,
+    /// Answer out of memory instead of evicting (`-M`).
+    pub no_evict: bool,
+    /// Worker threads (`-t`).
+    pub threads: usize,
+    /// Addresses of the default tenant's listeners (`-l`, `-p`).
+    pub listen: Vec<SocketAddr>,
+    /// UNIX socket path (`-s`) and its mode (`-a`).
+    pub unix_socket: Option<(PathBuf, u32)>,
+    /// Connections accepted at once (`-c`).
+    pub max_connections: usize,
+    /// Listen backlog (`-b`).
+    pub backlog: u32,
+    /// Requests of one connection executed before another gets its turn (`-R`).
+    pub requests_per_turn: usize,
+    /// Close connections that are silent for so long; zero means never (`-o idle_timeout`).
+    pub idle_timeout: Duration,
+    /// The admin listener.
+    pub admin: Admin,
+    /// Makes a tenant of every new key prefix that ends with this byte (`-D`).
+    pub prefix_delimiter: Option<u8>,
+    /// Tenants at most, configured ones and those made by `-D` together.
+    pub max_tenants: usize,
+    /// The policy that divides the memory.
+    pub policy: MemoryPolicy,
+    /// Bytes that a shadow hit moves (Memshare §4.1: 64 KiB).
+    pub credit: Bytes,
+    /// Eviction order of tenants that name none.
+    pub rank: RankKind,
+    /// Configured tenants.
+    pub tenants: Vec<TenantConfig>,
+    /// Answers nothing to `flush_all` but an error (`-F`).
+    pub flush_disabled: bool,
+    /// CAS values are not kept for clients (`-C`).
+    pub cas_disabled: bool,
+    /// The version that clients are told; at most 23 characters (libmemcached's buffer).
+    pub version: String,
+    /// Seed of everything random in the policies and the cleaner.
+    pub seed: u64,
+    /// Settings under memcached's names with the given values, for `stats settings`.
+    pub echoed: Vec<(String, String)>,
+}
+
+/// Why a set of settings is no configuration: what is wrong, and the likely cure.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{what}")]
+pub struct ConfigError {
+    /// What is wrong, one line.
+    pub what: String,
+    /// What would likely help, one line.
+    pub cure: String,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            memory: Bytes::mib(64),
+            item_max: Bytes::mib(1),
+            no_evict: false,
+            threads: 4,
+            listen: vec![SocketAddr::from(([127, 0, 0, 1], 11211))],
+            unix_socket: None,
+            max_connections: 1024,
+            backlog: 1024,
+            requests_per_turn: 20,
+            idle_timeout: Duration::ZERO,
+            admin: Admin::Default(SocketAddr::from(([127, 0, 0, 1], 11280))),
+            prefix_delimiter: None,
+            max_tenants: 1024,
+            policy: MemoryPolicy::Shared,
+            credit: Bytes::kib(64),
+            rank: RankKind::default(),
+            tenants: Vec::new(),
+            flush_disabled: false,
+            cas_disabled: false,
+            version: "1.6.45".to_owned(),
+            seed: 0,
+            echoed: Vec::new(),
+        }
+    }
+}
+
+fn refuse<T>(what: String, cure: &str) -> Result<T, ConfigError> {
+    Err(ConfigError { what, cure: cure.to_owned() })
+}
+
+impl Config {
+    /// The same settings, proved to fit together.
+    ///
+    /// # Errors
+    /// The first thing that does not fit, and what would.
+    pub fn checked(self) -> Result<Self, ConfigError> {
+        self.check_sizes()?;
+        self.check_tenants()?;
+        Ok(self)
+    }
+
+    fn check_sizes(&self) -> Result<(), ConfigError> {
+        if self.memory < limits::MEMORY_MIN || limits::MEMORY_MAX < self.memory {
+            return refuse(
+                format!("memory {} is outside {} to {}", self.memory, limits::MEMORY_MIN, limits::MEMORY_MAX),
+                "choose a size in that range, -m counts MiB",
+            );
+        }
+        if self.item_max < limits::ITEM_MAX_MIN || limits::ITEM_MAX_MAX < self.item_max {
+            return refuse(
+                format!(
+                    "the item size limit {} is outside {} to {}",
+                    self.item_max,
+                    limits::ITEM_MAX_MIN,
+                    limits::ITEM_MAX_MAX
+                ),
+                "choose -I in that range",
+            );
+        }
+        if self.memory.0 / 2 < self.item_max.0 {
+            return refuse(
+                format!("the item size limit {} is above half of the memory {}", self.item_max, self.memory),
+                "lower -I or raise -m",
+            );
+        }
+        if self.threads < 1 || limits::THREADS_MAX < self.threads {
+            return refuse(
+                format!("{} threads is outside 1 to {}", self.threads, limits::THREADS_MAX),
+                "set -t to the number of cores",
+            );
+        }
+        if self.requests_per_turn < 1 || limits::REQUESTS_PER_TURN_MAX < self.requests_per_turn {
+            return refuse(
+                format!(
+                    "{} requests per turn is outside 1 to {}",
+                    self.requests_per_turn,
+                    limits::REQUESTS_PER_TURN_MAX
+                ),
+                "leave -R at 20",
+            );
+        }
+        if self.max_connections < 1 || limits::CONNECTIONS_MAX < self.max_connections {
+            return refuse(
+                format!("{} connections is outside 1 to {}", self.max_connections, limits::CONNECTIONS_MAX),
+                "set -c in that range",
+            );
+        }
+        if self.max_tenants < 1 || limits::TENANTS_MAX < self.max_tenants {
+            return refuse(
+                format!("{} tenants is outside 1 to {}", self.max_tenants, limits::TENANTS_MAX),
+                "lower max_tenants",
+            );
+        }
+        if self.credit == Bytes::ZERO {
+            return refuse("a credit of zero moves nothing".to_owned(), "use policy = \"partitioned\" for fixed shares");
+        }
+        Ok(())
+    }
+
+    fn check_tenants(&self) -> Result<(), ConfigError> {
+        if self.max_tenants <= self.tenants.len() {
+            return refuse(
+                format!("{} tenants are configured, max_tenants is {}", self.tenants.len(), self.max_tenants),
+                "raise max_tenants; the default tenant counts too",
+            );
+        }
+        for (i, tenant) in self.tenants.iter().enumerate() {
+            check_tenant(tenant)?;
+            for other in &self.tenants[..i] {
+                if other.name == tenant.name {
+                    return refuse(format!("two tenants are named '{}'", tenant.name), "rename one of them");
+                }
+                if tenant.prefix.is_some() && other.prefix == tenant.prefix {
+                    let prefix = String::from_utf8_lossy(tenant.prefix.as_deref().unwrap_or_default()).into_owned();
+                    return refuse(
+                        format!("tenants '{}' and '{}' have the same prefix '{prefix}'", other.name, tenant.name),
+                        "give each tenant a prefix of its own",
+                    );
+                }
+                if tenant.listen.is_some() && other.listen == tenant.listen {
+                    return refuse(
+                        format!("tenants '{}' and '{}' listen on the same address", other.name, tenant.name),
+                        "give each tenant an address of its own",
+                    );
+                }
+            }
+            if let Some(address) = tenant.listen.filter(|a| a.port() != 0 && self.listen.contains(a)) {
+                return refuse(
+                    format!("tenant '{}' listens on {address}, which is the server's own address", tenant.name),
+                    "give the tenant another port",
+                );
+            }
+        }
+        let reserved: Bytes = self.tenants.iter().map(|t| t.reserved).sum();
+        let divisible = store::divisible_capacity(self.memory, self.item_max, self.threads);
+        if divisible < reserved {
+            return refuse(
+                format!("the tenants' reservations are {reserved}, the divisible memory is {divisible}"),
+                "lower the reservations or raise the memory",
+            );
+        }
+        Ok(())
+    }
+}
+
+fn check_tenant(tenant: &TenantConfig) -> Result<(), ConfigError> {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
+    if tenant.name.is_empty() || limits::TENANT_NAME_MAX < tenant.name.len() || !tenant.name.bytes().all(allowed) {
+        return refuse(
+            format!("'{}' is no tenant name", tenant.name),
+            "use 1 to 64 letters, digits, dots, dashes and underscores",
+        );
+    }
+    match (&tenant.prefix, tenant.listen) {
+        (None, None) => {
+            return refuse(
+                format!("tenant '{}' has neither a prefix nor a listen address", tenant.name),
+                "add prefix = \"NAME:\" or listen = \"ADDRESS:PORT\"",
+            );
+        }
+        (Some(prefix), _) if prefix.is_empty() || limits::PREFIX_MAX < prefix.len() => {
+            return refuse(
+                format!("the prefix of tenant '{}' is empty or longer than {} bytes", tenant.name, limits::PREFIX_MAX),
+                "use a short prefix that ends with a delimiter",
+            );
+        }
+        _ => {}
+    }
+    if !tenant.weight.is_finite() || tenant.weight <= 0.0 {
+        return refuse(format!("the weight of tenant '{}' is {}", tenant.name, tenant.weight), "use a number above zero");
+    }
+    Ok(())
+}

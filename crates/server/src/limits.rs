@@ -1,0 +1,40 @@
+//! Every limit of the server, with its name.
+
+use units::Bytes;
+
+/// Least memory a server starts with.
+pub const MEMORY_MIN: Bytes = Bytes::mib(8);
+/// Most memory: what 20 bits of segment number address at 1 MiB a segment.
+pub const MEMORY_MAX: Bytes = Bytes(1 << 40);
+/// Least value of the item size limit, memcached's.
+pub const ITEM_MAX_MIN: Bytes = Bytes::kib(1);
+/// Greatest value of the item size limit: the largest segment.
+pub const ITEM_MAX_MAX: Bytes = Bytes(store::SEGMENT_MAX.0);
+/// Worker threads at most.
+pub const THREADS_MAX: usize = 256;
+/// Requests in one turn at most (`-R`); replies are pieces of one `writev`.
+pub const REQUESTS_PER_TURN_MAX: usize = 1024;
+/// Connections at most (`-c`).
+pub const CONNECTIONS_MAX: usize = 1_000_000;
+/// Tenants at most: two bytes of item header less two reserved values.
+pub const TENANTS_MAX: usize = 65_000;
+/// Bytes of a tenant's name at most.
+pub const TENANT_NAME_MAX: usize = 64;
+/// Bytes of a key prefix at most.
+pub const PREFIX_MAX: usize = 128;
+/// Bytes of a request line at most, but for `get` and its kin (memcached: 2048).
+pub const LINE_MAX: usize = 2048;
+/// Bytes of a `get`, `gets`, `gat` or `gats` line at most.
+pub const GET_LINE_MAX: usize = 1 << 20;
+/// Bytes of a key at most, the protocol's.
+pub const KEY_MAX: usize = 250;
+/// Bytes of one worker's receive buffer, shared by its connections.
+pub const RECEIVE_BUFFER: usize = 64 << 10;
+/// Reply bytes collected before a turn ends, not counting the item that crosses the line.
+pub const REPLY_BYTES_PER_TURN: usize = 256 << 10;
+/// Values up to this size are copied into the reply buffer; larger ones are sent from the log.
+pub const COPY_VALUE_MAX: usize = 2 << 10;
+
+const _: () = assert!(LINE_MAX < GET_LINE_MAX);
+const _: () = assert!(KEY_MAX + 64 < LINE_MAX);
+const _: () = assert!(LINE_MAX < RECEIVE_BUFFER);
