@@ -1,0 +1,33 @@
+//! Memory and bandwidth divided together.
+//!
+//! Source: Spirit §3 (an auction over both)
+
+use crate::claim::Amount;
+use crate::shares::Measured;
+use units::{Bytes, BytesPerSec};
+
+/// What is measured of a tenant for a joint division.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct JointSignal {
+    /// Fast memory used.
+    pub held: Bytes,
+    /// Bandwidth to the slow tier used.
+    pub bandwidth: BytesPerSec,
+    /// Miss ratio in 0..=1 at sizes in rising order.
+    pub curve: Vec<(Bytes, f64)>,
+}
+
+/// A share of both.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Joint {
+    /// Fast memory.
+    pub bytes: Bytes,
+    /// Bandwidth to the slow tier.
+    pub bandwidth: BytesPerSec,
+}
+
+impl Measured for Joint {
+    fn amount(&self) -> Amount {
+        Amount { bytes: self.bytes, bandwidth: self.bandwidth }
+    }
+}

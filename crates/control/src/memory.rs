@@ -1,0 +1,35 @@
+//! Memory as a thing divided: its signal and its share.
+
+use crate::claim::Amount;
+use crate::shares::Measured;
+use units::Bytes;
+
+/// What is measured of a tenant's memory over a window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MemorySignal {
+    /// Live bytes with their index share, now.
+    pub held: Bytes,
+    /// Bytes not touched for the configured idle time, now.
+    pub idle: Bytes,
+    /// Misses that a shadow queue would have hit, scaled up by its sampling rate.
+    pub shadow_hits: u64,
+    /// Look-ups.
+    pub gets: u64,
+    /// Look-ups that found their item.
+    pub hits: u64,
+}
+
+/// A tenant's share of memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MemoryShare {
+    /// What it should hold.
+    pub target: Bytes,
+    /// What it must not hold beyond even while memory is free; none lets it borrow.
+    pub ceiling: Option<Bytes>,
+}
+
+impl Measured for MemoryShare {
+    fn amount(&self) -> Amount {
+        Amount::memory(self.target)
+    }
+}

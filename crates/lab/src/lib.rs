@@ -1,0 +1,14 @@
+//! The laboratory: traces to replay, workloads to generate, exact simulators to compare with.
+//!
+//! Shape:      trace or workload (requests in order) -> a store, a server or a reference simulator
+//! Invariants: nothing here reads a clock; time is in the requests, chance comes from a seed
+//! Failure:    traces are untrusted input: every fault is a `TraceError` with a line number, never a panic
+
+pub mod limits;
+pub mod reference;
+pub mod trace;
+pub mod workload;
+
+pub use reference::{Reference, Tally, look_aside};
+pub use trace::{Format, Op, Request, TraceError, TraceReader, open, open_reader};
+pub use workload::{Mix, Pace, Tenant, demo_tenants};

@@ -1,0 +1,6 @@
+//! The algorithms of the papers, pure: the folder says what is divided, the file says who described it.
+//!
+//! Invariants: no clock, no I/O, no counter, no random device; a policy owns a seeded generator
+//! Non-goals:  knowing on which plant it runs (live server, host daemon, modelled machine)
+
+pub mod memory;

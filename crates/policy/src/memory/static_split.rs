@@ -1,0 +1,49 @@
+//! Fixed shares: the floor and a weighted part of the rest, with a ceiling at the share.
+//!
+//! Shape:      claims -> shares; signals are not looked at
+//! Invariants: shares sum to the pool; nobody ends below its floor; nobody borrows what another leaves free
+//! Source:     the statically partitioned baseline of Memshare §2 and §6 (Memcachier's own scheme)
+
+use super::split::add_by_weight;
+use control::memory::{MemoryShare, MemorySignal};
+use control::{Decision, Law, Policy, Seen, Shares};
+use units::{Bytes, Duration, Instant};
+
+/// Time between decisions: the shares change only with claims and capacity.
+const PERIOD: Duration = Duration::from_secs(1);
+/// The shares hold without a loop.
+const LEASE: Duration = Duration::from_secs(3_600);
+
+/// The policy `partitioned`.
+#[derive(Debug, Default)]
+pub struct Partitioned {
+    shares: Shares<MemoryShare>,
+    weights: Vec<f64>,
+    targets: Vec<Bytes>,
+}
+
+impl Policy for Partitioned {
+    type Signal = MemorySignal;
+    type Share = MemoryShare;
+
+    fn name(&self) -> &'static str {
+        "partitioned"
+    }
+
+    fn decide(
+        &mut self,
+        _now: Instant,
+        seen: &Seen<'_, MemorySignal, MemoryShare>,
+    ) -> Decision<'_, MemoryShare> {
+        self.weights.clear();
+        self.weights.extend(seen.tenants.iter().map(|row| row.claim.weight.get()));
+        self.targets.clear();
+        self.targets.extend(seen.tenants.iter().map(|row| seen.kept_floor(row).bytes));
+        let reserved: Bytes = self.targets.iter().copied().sum();
+        add_by_weight(seen.pool.capacity.bytes.saturating_sub(reserved), &self.weights, &mut self.targets);
+        let rows = seen.tenants.iter().zip(&self.targets);
+        let rows = rows.map(|(row, &target)| (row.id, MemoryShare { target, ceiling: Some(target) }));
+        self.shares.rebuild(Law::Partition, seen, rows);
+        Decision { shares: &self.shares, wake: PERIOD, lease: LEASE, notes: &[] }
+    }
+}
