@@ -1,0 +1,278 @@
+//! A mapped region: bytes by offset, and the only `mmap` of the project.
+//!
+//! Invariants:  the mapping lives exactly as long as the `Region`; every offset is checked against its length
+//! Assumptions: 1. a mapping is aligned to 4 KiB; 2. untouched pages read as zero; 3. `MADV_DONTNEED` on a private
+//!              anonymous mapping makes pages read as zero again, also for readers that race with it
+//! Failure:     a mapping that the system refuses is an error; advice that it refuses is ignored
+
+#![allow(unsafe_code, reason = "maps memory and hands out views of it; see the SAFETY comments")]
+
+use std::io;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+use units::Bytes;
+
+/// Why there is no region.
+#[derive(Debug, thiserror::Error)]
+pub enum MapError {
+    /// The system refused the mapping.
+    #[error("cannot map {size}")]
+    Map {
+        /// How much was asked.
+        size: Bytes,
+        /// The system's reason.
+        #[source]
+        cause: io::Error,
+    },
+}
+
+/// A mapping of zeroed memory.
+#[derive(Debug)]
+pub struct Region {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the region owns its mapping; the pointer is not tied to a thread, and all shared access goes through
+// methods whose contracts (atomics, or `unsafe` with stated conditions) rule out data races.
+unsafe impl Send for Region {}
+// SAFETY: as for `Send`: no method gives unsynchronised mutable access from `&self` without an `unsafe` contract.
+unsafe impl Sync for Region {}
+
+const PAGE: usize = 4096;
+
+impl Region {
+    /// Anonymous memory of `size`, rounded up to whole pages, in huge pages where allowed.
+    ///
+    /// # Errors
+    /// If the system refuses the mapping.
+    pub fn anonymous(size: Bytes) -> Result<Self, MapError> {
+        let len = size.as_usize().next_multiple_of(PAGE).max(PAGE);
+        let base = map(len).map_err(|cause| MapError::Map { size, cause })?;
+        Ok(Self { base, len })
+    }
+
+    /// Its length in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has no bytes; never true.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Asks for whole huge pages. Refusal costs speed only.
+    pub fn prefer_huge_pages(&self) {
+        #[cfg(not(miri))]
+        {
+            use rustix::mm::{Advice, madvise};
+            // SAFETY: the range is exactly this live mapping; the advice changes no content.
+            let _refused = unsafe { madvise(self.base.as_ptr().cast(), self.len, Advice::LinuxHugepage) };
+        }
+    }
+
+    /// Leaves the region out of core dumps: it holds other people's data. Refusal only makes dumps larger.
+    pub fn leave_out_of_dumps(&self) {
+        #[cfg(not(miri))]
+        {
+            use rustix::mm::{Advice, madvise};
+            // SAFETY: the range is exactly this live mapping; the advice changes no content.
+            let _refused = unsafe { madvise(self.base.as_ptr().cast(), self.len, Advice::LinuxDontDump) };
+        }
+    }
+
+    /// Touches the pages of a range for writing without changing them, so that a later first touch costs nothing.
+    ///
+    /// # Panics
+    /// If the range is not inside the region.
+    pub fn populate(&self, offset: usize, len: usize) {
+        assert!(self.contains(offset, len), "populate outside of the region");
+        #[cfg(not(miri))]
+        {
+            use rustix::mm::{Advice, madvise};
+            let (start, len) = page_range(offset, len);
+            // SAFETY: `start` is inside the mapping, checked above (rounding down stays inside).
+            let at = unsafe { self.base.as_ptr().add(start) };
+            // SAFETY: the range is inside this live mapping; populating changes no content.
+            let _refused = unsafe { madvise(at.cast(), len, Advice::LinuxPopulateWrite) };
+        }
+    }
+
+    /// Gives the whole pages inside a range back to the system; they read as zero afterwards.
+    ///
+    /// # Safety
+    /// No reference obtained from [`Region::bytes`] to these bytes may be alive. Atomic words may be: their readers
+    /// see the old value or zero.
+    ///
+    /// # Panics
+    /// If the range is not inside the region.
+    pub unsafe fn release(&self, offset: usize, len: usize) {
+        assert!(self.contains(offset, len), "release outside of the region");
+        let start = offset.next_multiple_of(PAGE);
+        let end = (offset + len) / PAGE * PAGE;
+        if end <= start {
+            return;
+        }
+        #[cfg(not(miri))]
+        {
+            use rustix::mm::{Advice, madvise};
+            // SAFETY: `start` is inside the mapping, checked above.
+            let at = unsafe { self.base.as_ptr().add(start) };
+            // SAFETY: whole pages inside this live private anonymous mapping; the caller holds no references.
+            let _refused = unsafe { madvise(at.cast(), end - start, Advice::LinuxDontNeed) };
+        }
+    }
+
+    /// A view of bytes.
+    ///
+    /// # Safety
+    /// Nobody may write these bytes while the returned slice lives, and what wrote them must have happened before.
+    ///
+    /// # Panics
+    /// If the range is not inside the region.
+    #[inline]
+    #[must_use]
+    pub unsafe fn bytes(&self, offset: usize, len: usize) -> &[u8] {
+        assert!(self.contains(offset, len), "read outside of the region");
+        // SAFETY: `offset` is inside the mapping, checked above.
+        let at = unsafe { self.base.as_ptr().add(offset) };
+        // SAFETY: the range is inside the mapping, which lives as long as `self` and is initialised (zero or written);
+        // the caller promises that nobody writes it meanwhile.
+        unsafe { std::slice::from_raw_parts(at, len) }
+    }
+
+    /// Copies `source` into the region.
+    ///
+    /// # Safety
+    /// Nobody else may read or write these bytes at the same time.
+    ///
+    /// # Panics
+    /// If the range is not inside the region.
+    #[inline]
+    pub unsafe fn write(&self, offset: usize, source: &[u8]) {
+        assert!(self.contains(offset, source.len()), "write outside of the region");
+        // SAFETY: `offset` is inside the mapping, checked above.
+        let at = unsafe { self.base.as_ptr().add(offset) };
+        // SAFETY: the range is inside the mapping, cannot overlap `source` (the caller has sole access to it), and the
+        // caller promises that nobody else touches it.
+        unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), at, source.len()) };
+    }
+
+    /// The region as atomic words. A region used this way is never used as bytes.
+    #[inline]
+    #[must_use]
+    pub fn words(&self) -> &[AtomicU64] {
+        let count = self.len / size_of::<AtomicU64>();
+        // SAFETY: the mapping is page-aligned, initialised and lives as long as `self`; `AtomicU64` allows shared
+        // mutation, and the users of `bytes`/`write` promise not to touch what is accessed as words.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr().cast(), count) }
+    }
+
+    /// Starts loading the cache line at `offset`. Outside of the region nothing happens.
+    #[inline]
+    pub fn prefetch(&self, offset: usize) {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        if offset < self.len {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: `offset` is inside the mapping, checked above.
+            let at = unsafe { self.base.as_ptr().add(offset) };
+            // SAFETY: a prefetch has no effect but on the caches.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        let _ = offset;
+    }
+
+    #[inline]
+    fn contains(&self, offset: usize, len: usize) -> bool {
+        offset <= self.len && len <= self.len - offset
+    }
+}
+
+#[cfg(not(miri))]
+fn page_range(offset: usize, len: usize) -> (usize, usize) {
+    let start = offset / PAGE * PAGE;
+    (start, (offset + len).next_multiple_of(PAGE) - start)
+}
+
+#[cfg(not(miri))]
+fn map(len: usize) -> io::Result<NonNull<u8>> {
+    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    // SAFETY: a null hint without MAP_FIXED creates a new mapping and touches no existing memory.
+    let at = unsafe { mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags) }?;
+    NonNull::new(at.cast()).ok_or_else(|| io::Error::other("mapped at address zero"))
+}
+
+#[cfg(miri)]
+fn map(len: usize) -> io::Result<NonNull<u8>> {
+    let layout = std::alloc::Layout::from_size_align(len, PAGE).map_err(io::Error::other)?;
+    // SAFETY: the layout has a size above zero.
+    NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or_else(|| io::Error::other("out of memory"))
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        #[cfg(not(miri))]
+        {
+            // SAFETY: this is the mapping made in `map`, unmapped once; no borrow of `self` can be alive.
+            let _unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
+        }
+        #[cfg(miri)]
+        {
+            let layout = std::alloc::Layout::from_size_align(self.len, PAGE).expect("the layout of `map`");
+            // SAFETY: allocated in `map` with this layout, freed once.
+            unsafe { std::alloc::dealloc(self.base.as_ptr(), layout) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn bytes_come_back_and_released_pages_are_zero() {
+        let region = Region::anonymous(Bytes(3 * PAGE as u64)).unwrap();
+        region.populate(10, PAGE);
+        region.prefetch(0);
+        region.prefetch(usize::MAX);
+        // SAFETY: this thread alone uses the region.
+        unsafe { region.write(PAGE - 2, b"abcd") };
+        // SAFETY: as above; nothing is written while the slice lives.
+        assert_eq!(unsafe { region.bytes(PAGE - 2, 4) }, b"abcd");
+        // SAFETY: no slice is alive.
+        unsafe { region.release(0, PAGE) };
+        if cfg!(not(miri)) {
+            // SAFETY: this thread alone uses the region.
+            assert_eq!(unsafe { region.bytes(PAGE - 2, 4) }, b"\0\0cd");
+        }
+    }
+
+    #[test]
+    fn words_are_shared() {
+        let region = Region::anonymous(Bytes(64)).unwrap();
+        region.words()[3].store(9, Ordering::Relaxed);
+        assert_eq!(region.words()[3].load(Ordering::Relaxed), 9);
+        assert_eq!(region.words().len(), PAGE / 8);
+    }
+
+    #[test]
+    #[should_panic(expected = "outside of the region")]
+    fn a_read_beyond_the_end_is_refused() {
+        let region = Region::anonymous(Bytes(1)).unwrap();
+        // SAFETY: nothing is written; the range check is what is tested.
+        let _ = unsafe { region.bytes(PAGE - 1, 2) };
+    }
+
+    #[test]
+    fn an_impossible_mapping_is_an_error() {
+        if cfg!(not(miri)) {
+            assert!(matches!(Region::anonymous(Bytes(1 << 62)), Err(MapError::Map { .. })));
+        }
+    }
+}
