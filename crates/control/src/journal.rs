@@ -126,7 +126,8 @@ where
 /// A decision about memory as one line of JSON.
 #[must_use]
 pub fn memory_line(record: &Record<MemorySignal, MemoryShare>) -> String {
-    let share = |s: &MemoryShare| json!({"target_bytes": s.target.0, "ceiling_bytes": s.ceiling.map(|b| b.0)});
+    let share =
+        |s: &MemoryShare| json!({"target_bytes": s.target.0, "ceiling_bytes": s.ceiling.map(|b| b.0)});
     let rows: Vec<Value> = record
         .rows
         .iter()
@@ -140,11 +141,8 @@ pub fn memory_line(record: &Record<MemorySignal, MemoryShare>) -> String {
                    "in_force": row.in_force.as_ref().map(share)})
         })
         .collect();
-    let shares: Vec<Value> = record
-        .shares
-        .iter()
-        .map(|(id, s)| json!({"tenant": id.0, "share": share(s)}))
-        .collect();
+    let shares: Vec<Value> =
+        record.shares.iter().map(|(id, s)| json!({"tenant": id.0, "share": share(s)})).collect();
     let notes: Vec<Value> = record
         .notes
         .iter()
@@ -160,17 +158,10 @@ pub fn memory_line(record: &Record<MemorySignal, MemoryShare>) -> String {
 ///
 /// # Errors
 /// The line and the field that cannot be used.
-pub fn parse_memory_line(
-    line: usize,
-    text: &str,
-) -> Result<Record<MemorySignal, MemoryShare>, JournalError> {
+pub fn parse_memory_line(line: usize, text: &str) -> Result<Record<MemorySignal, MemoryShare>, JournalError> {
     let value: Value = serde_json::from_str(text).map_err(|_| JournalError::NotJson { line })?;
     let top = Fields { line, map: value.as_object().ok_or(JournalError::NotJson { line })? };
-    let rows = top
-        .list("tenants")?
-        .iter()
-        .map(|row| memory_row(line, row))
-        .collect::<Result<_, _>>()?;
+    let rows = top.list("tenants")?.iter().map(|row| memory_row(line, row)).collect::<Result<_, _>>()?;
     let shares = top
         .list("shares")?
         .iter()

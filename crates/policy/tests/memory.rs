@@ -29,7 +29,11 @@ fn rows(tenants: &[T]) -> Vec<Row<MemorySignal, MemoryShare>> {
     tenants.iter().map(row).collect()
 }
 
-fn decide(policy: &mut impl Policy<Signal = MemorySignal, Share = MemoryShare>, capacity_mib: u64, t: &[T]) -> Vec<u64> {
+fn decide(
+    policy: &mut impl Policy<Signal = MemorySignal, Share = MemoryShare>,
+    capacity_mib: u64,
+    t: &[T],
+) -> Vec<u64> {
     let pool = Pool { capacity: Amount::memory(Bytes::mib(capacity_mib)), ..Pool::default() };
     let rows = rows(t);
     let seen = Seen { window: Window::default(), pool: &pool, tenants: &rows };
@@ -105,7 +109,8 @@ fn m5_growth_follows_credit_sizes() {
     // Together, over many rounds, from donors that do not hit: the gross gains are exact, who pays is random.
     let mut policy = Shared::new(CREDIT, 5);
     let tenants = |hits| {
-        let mut all: Vec<T> = [(1, 64), (2, 128), (3, 192)].map(|(id, kib)| T(id, 0, 1.0, hits, kib)).to_vec();
+        let mut all: Vec<T> =
+            [(1, 64), (2, 128), (3, 192)].map(|(id, kib)| T(id, 0, 1.0, hits, kib)).to_vec();
         all.extend((4..=23).map(|id| T(id, 0, 1.0, 0, 64)));
         all
     };
@@ -172,7 +177,12 @@ impl Sensor for Plant {
 
 impl Actuator for Plant {
     type Share = MemoryShare;
-    fn apply(&mut self, _: Instant, shares: &Shares<MemoryShare>, in_force: &mut Vec<(TenantId, MemoryShare)>) -> bool {
+    fn apply(
+        &mut self,
+        _: Instant,
+        shares: &Shares<MemoryShare>,
+        in_force: &mut Vec<(TenantId, MemoryShare)>,
+    ) -> bool {
         in_force.clear();
         in_force.extend_from_slice(shares.rows());
         true

@@ -1,1 +1,43 @@
-//! Placeholder while the crate is written.
+//! The log-structured store: items of all tenants in one log, an index to find them, a cleaner that steers who holds
+//! how much.
+//!
+//! Source:    Memshare §3 and §5; the layout and its sums are in `docs/decisions`
+//! Non-goals: naming a policy (shares come in through `control`), speaking a protocol
+
+mod geometry;
+mod hash;
+pub mod limits;
+mod sync;
+
+mod item;
+mod segment;
+mod slot;
+
+mod epoch;
+mod index;
+mod log;
+mod words;
+
+mod expiry;
+mod rank;
+mod shadow;
+mod tenant;
+
+mod cleaner;
+mod survivors;
+
+mod check;
+mod control;
+mod metrics;
+mod store;
+mod worker;
+
+pub use crate::control::MemoryControl;
+pub use geometry::{Geometry, divisible_capacity};
+pub use hash::Space;
+pub use limits::SEGMENT_MAX;
+pub use metrics::{CLASSES, ClassTotals, Totals, TrafficTotal, class_bound};
+pub use rank::RankKind;
+pub use store::{CLOCK_START, MemoryUse, Options, Store, StoreError};
+pub use tenant::{TenantSpec, TenantState};
+pub use worker::{Counted, Fields, Item, Key, Mode, OutOfMemory, Refused, Stored, Worker};

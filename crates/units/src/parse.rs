@@ -64,11 +64,11 @@ impl std::str::FromStr for BytesPerSec {
     type Err = ParseError;
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let wanted = "a bandwidth with a unit (MB/s, GB/s, MiB/s)";
-        let amount = text
-            .trim()
-            .strip_suffix("/s")
-            .ok_or_else(|| ParseError { text: text.to_owned(), wanted })?;
-        quantity(amount, BYTE_UNITS, wanted).map(Self).map_err(|_| ParseError { text: text.to_owned(), wanted })
+        let amount =
+            text.trim().strip_suffix("/s").ok_or_else(|| ParseError { text: text.to_owned(), wanted })?;
+        quantity(amount, BYTE_UNITS, wanted)
+            .map(Self)
+            .map_err(|_| ParseError { text: text.to_owned(), wanted })
     }
 }
 

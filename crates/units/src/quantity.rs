@@ -55,7 +55,10 @@ impl Bytes {
     /// How many whole pieces of `unit` fit; zero when `unit` is zero.
     #[must_use]
     pub const fn count_of(self, unit: Self) -> u64 {
-        if unit.0 == 0 { 0 } else { self.0 / unit.0 }
+        match self.0.checked_div(unit.0) {
+            Some(count) => count,
+            None => 0,
+        }
     }
 }
 

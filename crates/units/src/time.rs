@@ -120,8 +120,13 @@ impl fmt::Debug for Duration {
 impl fmt::Display for Duration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ns = self.0;
-        for (unit, size) in [("h", 3_600_000_000_000), ("min", 60_000_000_000), ("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)]
-        {
+        for (unit, size) in [
+            ("h", 3_600_000_000_000),
+            ("min", 60_000_000_000),
+            ("s", 1_000_000_000),
+            ("ms", 1_000_000),
+            ("us", 1_000),
+        ] {
             if ns >= size && ns.is_multiple_of(size) {
                 return write!(f, "{}{unit}", ns / size);
             }

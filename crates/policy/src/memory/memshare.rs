@@ -69,9 +69,11 @@ impl Shared {
     fn settle(&mut self, seen: &Seen<'_, MemorySignal, MemoryShare>) {
         let unchanged = self.capacity == seen.pool.capacity.bytes
             && self.members.len() == seen.tenants.len()
-            && self.members.iter().zip(seen.tenants).all(|(m, row)| {
-                m.id == row.id && m.floor == seen.kept_floor(row).bytes
-            });
+            && self
+                .members
+                .iter()
+                .zip(seen.tenants)
+                .all(|(m, row)| m.id == row.id && m.floor == seen.kept_floor(row).bytes);
         if unchanged {
             return;
         }

@@ -1,0 +1,260 @@
+//! From the command line, the environment and the file to what is asked of the program.
+//!
+//! Shape:     program name and arguments -> clap's `Command`, built from the tables -> `Request`
+//! Non-goals: reading anything by itself; the world is an argument
+
+use crate::assemble;
+use crate::commands::{self, DEMO, REPLAY};
+use crate::demo::DemoOptions;
+use crate::failure::Failure;
+use crate::file;
+use crate::layers::{self, Given, InForce, Layer, Source};
+use crate::replay::ReplayOptions;
+use crate::serve::ServeOptions;
+use crate::settings::{SETTINGS, Setting, row};
+use crate::tenants;
+use crate::value::{Dialect, Kind, Value, parse};
+use anyhow::Context as _;
+use clap::ArgMatches;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::parser::ValueSource;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use units::Bytes;
+
+/// What the program knows of its surroundings.
+pub(crate) struct World<'a> {
+    /// The program's name and its arguments.
+    pub(crate) args: Vec<OsString>,
+    /// The environment.
+    pub(crate) environment: Vec<(String, String)>,
+    /// Reads a file.
+    pub(crate) read: &'a dyn Fn(&Path) -> std::io::Result<String>,
+    /// Whether a name is that of the user who started the program.
+    pub(crate) is_current_user: &'a dyn Fn(&str) -> bool,
+}
+
+/// What is asked of the program.
+#[derive(Debug)]
+pub(crate) enum Request {
+    Serve(Box<ServeOptions>),
+    Demo(DemoOptions),
+    Replay(ReplayOptions),
+    ConfigCheck(Box<ServeOptions>),
+    ConfigShow(Box<InForce>),
+    ConfigReference,
+    License,
+    /// A help text or the version.
+    Say(String),
+}
+
+/// What this program is asked, every value checked.
+pub(crate) fn request(world: &World<'_>) -> Result<Request, Failure> {
+    let args = with_command(&world.args)?;
+    let matches = match commands::command().try_get_matches_from(&args) {
+        Ok(matches) => matches,
+        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+            return Ok(Request::Say(error.render().to_string().trim_end().to_owned()));
+        }
+        Err(error) => return Err(refused(&error, &args)),
+    };
+    match matches.subcommand() {
+        Some(("serve", flags)) if flags.get_flag("license") => Ok(Request::License),
+        Some(("serve", flags)) => Ok(Request::Serve(Box::new(serve(world, flags)?))),
+        Some(("demo", flags)) => demo(flags).map(Request::Demo),
+        Some(("replay", flags)) => replay(flags).map(Request::Replay),
+        Some(("config", config)) => match config.subcommand() {
+            Some(("check", flags)) => Ok(Request::ConfigCheck(Box::new(serve(world, flags)?))),
+            Some(("show", flags)) => {
+                let (in_force, _) = in_force(world, flags)?;
+                assemble::serve_options(&in_force, world.is_current_user)?;
+                Ok(Request::ConfigShow(Box::new(in_force)))
+            }
+            _ => Ok(Request::ConfigReference),
+        },
+        _ => Err(no_command(String::new())),
+    }
+}
+
+/// The arguments with a command among them: under memcached's name the program is `serve`.
+fn with_command(args: &[OsString]) -> Result<Vec<OsString>, Failure> {
+    let mut args = args.to_vec();
+    let program = args.first().map(|name| Path::new(name).file_name().unwrap_or_default().to_owned());
+    if program.is_some_and(|name| name == "memcached") {
+        args.insert(1, "serve".into());
+    }
+    let rest = || args[2..].iter().map(|a| a.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    match args.get(1).map(|first| first.to_string_lossy()) {
+        None => Err(no_command(String::new())),
+        Some(first) if first.starts_with('-') && !["-h", "--help", "-V", "--version"].contains(&&*first) => {
+            Err(no_command(format!(" {first} {}", rest()).trim_end().to_owned()))
+        }
+        Some(_) => Ok(args),
+    }
+}
+
+fn no_command(flags: String) -> Failure {
+    Failure::wrong_use("no command is given", format!("cotenant serve{flags}, or cotenant --help"))
+}
+
+/// clap's complaint in one line with a cure.
+fn refused(error: &clap::Error, args: &[OsString]) -> Failure {
+    let text = error.render().to_string();
+    let lines = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect::<Vec<_>>();
+    let what = lines.join(" ").trim_start_matches("error: ").to_owned();
+    let suggested =
+        [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue];
+    let word = suggested.into_iter().find_map(|kind| match error.get(kind)? {
+        ContextValue::String(word) => Some(word.clone()),
+        ContextValue::Strings(words) => words.first().cloned(),
+        _ => None,
+    });
+    let names = args[1..].iter().take_while(|a| !a.to_string_lossy().starts_with('-')).take(2);
+    let known = ["serve", "demo", "replay", "config", "check", "show", "reference"];
+    let path: String = names
+        .map(|a| a.to_string_lossy().into_owned())
+        .take_while(|a| known.contains(&a.as_str()))
+        .map(|a| format!(" {a}"))
+        .collect();
+    let help = || format!("cotenant{path} --help");
+    Failure::wrong_use(what, word.map_or_else(help, |word| format!("did you mean '{word}'?")))
+}
+
+fn serve(world: &World<'_>, flags: &ArgMatches) -> Result<ServeOptions, Failure> {
+    let (in_force, notes) = in_force(world, flags)?;
+    let mut options = assemble::serve_options(&in_force, world.is_current_user)?;
+    options.notes.splice(..0, notes);
+    Ok(options)
+}
+
+/// The settings in force, and what the log should say about those that are none.
+fn in_force(world: &World<'_>, flags: &ArgMatches) -> Result<(InForce, Vec<String>), Failure> {
+    let mut in_force = InForce::defaults()?;
+    let variable = world.environment.iter().find(|(name, _)| name == "COTENANT_CONFIG");
+    let positional = flags.try_get_one::<PathBuf>("file").ok().flatten();
+    let path = positional.or_else(|| flags.get_one("config")).cloned();
+    if let Some(path) = path.or_else(|| variable.map(|(_, path)| PathBuf::from(path))) {
+        let name = path.display().to_string();
+        let text = (world.read)(&path).with_context(|| format!("cannot read the configuration {name}"));
+        let text =
+            text.map_err(|e| Failure::wrong_use(format!("{e:#}"), "name a readable file: --config FILE"))?;
+        in_force.lay(file::layer(&name, &text)?)?;
+    }
+    let (environment, notes) = layers::environment(&world.environment)?;
+    in_force.lay(environment)?;
+    in_force.lay(flag_layer(flags)?)?;
+    Ok((in_force, notes))
+}
+
+fn flag_layer(flags: &ArgMatches) -> Result<Layer, Failure> {
+    let mut layer = Layer::default();
+    for (row, setting) in SETTINGS.iter().enumerate() {
+        if flags.value_source(setting.name) == Some(ValueSource::CommandLine) {
+            let source = Source::Flag(setting.flags());
+            layer.given.push(Given { row, texts: texts(flags, setting), source });
+        }
+    }
+    for spec in flags.get_many::<String>("tenant").into_iter().flatten() {
+        layer.tenants.push(tenants::from_spec(spec, &Source::Flag("--tenant".to_owned()))?);
+    }
+    Ok(layer)
+}
+
+fn texts(flags: &ArgMatches, setting: &Setting) -> Vec<String> {
+    match setting.kind {
+        Kind::Switch => vec![flags.get_flag(setting.name).to_string()],
+        Kind::Level => vec![flags.get_count(setting.name).to_string()],
+        _ => flags.get_many::<String>(setting.name).into_iter().flatten().cloned().collect(),
+    }
+}
+
+/// The value of a flag of a command that has no file.
+fn value(flags: &ArgMatches, setting: &Setting) -> Result<Option<Value>, Failure> {
+    let is_given = flags.value_source(setting.name) == Some(ValueSource::CommandLine);
+    let text = if is_given { texts(flags, setting).join(",") } else { setting.default.to_owned() };
+    parse(setting.kind, &text, Dialect::Memcached).map_err(|e| e.at(setting.flags()))
+}
+
+fn number(flags: &ArgMatches, setting: &Setting) -> Result<Option<u64>, Failure> {
+    let value = value(flags, setting)?;
+    Ok(if let Some(Value::Number(n)) = value { u64::try_from(n).ok() } else { None })
+}
+
+fn size(flags: &ArgMatches, setting: &Setting) -> Result<Bytes, Failure> {
+    match value(flags, setting)? {
+        Some(Value::Size(size)) if size != Bytes::ZERO => Ok(size),
+        _ => Err(Failure::wrong_use(
+            format!("{}: no size", setting.flags()),
+            format!("for example {}", setting.default),
+        )),
+    }
+}
+
+fn text(flags: &ArgMatches, setting: &Setting) -> Result<Option<String>, Failure> {
+    Ok(value(flags, setting)?.map(|v| v.plain()))
+}
+
+fn demo(flags: &ArgMatches) -> Result<DemoOptions, Failure> {
+    let port = number(flags, row("port"))?.and_then(|port| u16::try_from(port).ok());
+    Ok(DemoOptions {
+        seconds: number(flags, &DEMO[0])?,
+        memory: size(flags, row("memory"))?,
+        port: port
+            .ok_or_else(|| Failure::wrong_use("-p/--port: a demo needs TCP", "-p 0 takes any free port"))?,
+    })
+}
+
+fn replay(flags: &ArgMatches) -> Result<ReplayOptions, Failure> {
+    let own = |name: &str| {
+        REPLAY.iter().find(|s| s.name == name).expect("the program names only settings of its table")
+    };
+    let is_on = |name: &str| flags.get_flag(own(name).name);
+    let reserved = flags.get_many::<String>("reserved").into_iter().flatten().map(|text| reservation(text));
+    let options = ReplayOptions {
+        traces: flags.get_many::<PathBuf>("trace").into_iter().flatten().cloned().collect(),
+        memory: size(flags, row("memory"))?,
+        policy: assemble::policy(&text(flags, row("policy"))?.unwrap_or_default()),
+        reserved: reserved.collect::<Result<_, _>>()?,
+        rank: assemble::rank(&text(flags, row("rank"))?.unwrap_or_default())?,
+        credit: size(flags, row("credit"))?,
+        server: text(flags, own("server"))?.map(server_address).transpose()?,
+        json: is_on("json"),
+        ttl: is_on("ttl"),
+        realtime: is_on("realtime"),
+        format: text(flags, own("format"))?,
+        limit: number(flags, own("limit"))?,
+        seed: number(flags, row("seed"))?.unwrap_or_default(),
+    };
+    if options.ttl && options.server.is_some() && !options.realtime {
+        return Err(Failure::wrong_use(
+            "--ttl against a server needs the trace's own pace",
+            "add --realtime",
+        ));
+    }
+    Ok(options)
+}
+
+/// `SIZE` for every tenant, or `NAME=SIZE` for one.
+fn reservation(text: &str) -> Result<(Option<String>, Bytes), Failure> {
+    let (name, size) =
+        text.split_once('=').map_or((None, text), |(name, size)| (Some(name.to_owned()), size));
+    match parse(Kind::Size, size, Dialect::Strict).map_err(|e| e.at("--reserved"))? {
+        Some(Value::Size(size)) if name.as_deref() != Some("") => Ok((name, size)),
+        _ => Err(Failure::wrong_use(
+            format!("--reserved: '{text}' is not SIZE or NAME=SIZE"),
+            "for example --reserved feeds=64MiB",
+        )),
+    }
+}
+
+fn server_address(text: String) -> Result<String, Failure> {
+    let has_port =
+        text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+    if has_port {
+        return Ok(text);
+    }
+    Err(Failure::wrong_use(
+        format!("--server: '{text}' is not HOST:PORT"),
+        "for example --server 127.0.0.1:11211",
+    ))
+}

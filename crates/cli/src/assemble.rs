@@ -1,0 +1,186 @@
+//! From settings in force to the server's checked configuration, and what the log should say about them.
+
+use crate::address;
+use crate::failure::Failure;
+use crate::layers::{InForce, Source};
+use crate::serve::ServeOptions;
+use crate::settings::Effect;
+use crate::tenants::Tenant;
+use crate::value::Value;
+use server::{Admin, Config, MemoryPolicy, TenantConfig};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use store::RankKind;
+use units::Duration;
+
+/// Longest version that clients keep: libmemcached's buffer has 24 bytes with the closing zero.
+const VERSION_MAX: usize = 23;
+
+/// The options of `serve` that these settings make.
+pub(crate) fn serve_options(
+    in_force: &InForce,
+    is_current_user: &dyn Fn(&str) -> bool,
+) -> Result<ServeOptions, Failure> {
+    let mut notes = notes(in_force);
+    notes.extend(user_note(in_force, is_current_user)?);
+    let config = Config {
+        memory: in_force.size("memory"),
+        item_max: in_force.size("max_item_size"),
+        no_evict: in_force.is_on("no_evict"),
+        threads: as_usize(in_force.number("threads")),
+        listen: listen(in_force)?,
+        unix_socket: unix_socket(in_force),
+        max_connections: as_usize(in_force.number("max_connections")),
+        backlog: u32::try_from(in_force.number("listen_backlog")).unwrap_or(u32::MAX),
+        requests_per_turn: as_usize(in_force.number("max_reqs_per_event")),
+        idle_timeout: if let (Some(Value::Time(time)), _) = in_force.get("idle_timeout") {
+            *time
+        } else {
+            Duration::ZERO
+        },
+        admin: admin(in_force)?,
+        prefix_delimiter: in_force.text("prefix_delimiter").bytes().next(),
+        max_tenants: as_usize(in_force.number("max_tenants")),
+        policy: policy(in_force.text("policy")),
+        credit: in_force.size("credit"),
+        rank: rank(in_force.text("rank"))?,
+        tenants: in_force.tenants.iter().map(tenant).collect::<Result<_, _>>()?,
+        flush_disabled: in_force.is_on("disable_flush_all"),
+        cas_disabled: in_force.is_on("disable_cas"),
+        version: version(in_force)?,
+        seed: u64::try_from(in_force.number("seed")).unwrap_or_default(),
+        echoed: echoed(in_force),
+    };
+    let verbosity = u8::try_from(in_force.number("verbose")).unwrap_or(u8::MAX);
+    Ok(ServeOptions { config: config.checked()?, notes, verbosity })
+}
+
+fn as_usize(n: i64) -> usize {
+    usize::try_from(n).unwrap_or(usize::MAX)
+}
+
+/// The policy of a word of `settings::POLICIES`.
+pub(crate) fn policy(word: &str) -> MemoryPolicy {
+    if word == "partitioned" { MemoryPolicy::Partitioned } else { MemoryPolicy::Shared }
+}
+
+/// The eviction order of a word of `settings::RANKS`.
+pub(crate) fn rank(word: &str) -> Result<RankKind, Failure> {
+    word.parse().map_err(|_| {
+        Failure::wrong_use(
+            format!("'{word}' is no eviction order of this build"),
+            "leave rank at its default",
+        )
+    })
+}
+
+fn listen(in_force: &InForce) -> Result<Vec<SocketAddr>, Failure> {
+    let Ok(port) = u16::try_from(in_force.number("port")) else {
+        return if in_force.text("unix_socket").is_empty() {
+            Err(Failure::wrong_use(
+                "port -1 turns TCP off, and nothing else is listened on",
+                "choose a port: -p 11211",
+            ))
+        } else {
+            Ok(Vec::new())
+        };
+    };
+    let (value, source) = in_force.get("listen");
+    let mut addresses = Vec::new();
+    for text in if let Some(Value::List(texts)) = value { texts.as_slice() } else { &[] } {
+        let place = source.place("listen");
+        let address = address::parse(text, Some(port)).map_err(|e| e.at(&place))?;
+        if address.port() != 0 && addresses.contains(&address) {
+            let cure = "name each address once; -l may carry a port: -l 127.0.0.1:11212";
+            return Err(Failure::wrong_use(format!("{place}: {address} is listened on twice"), cure));
+        }
+        addresses.push(address);
+    }
+    Ok(addresses)
+}
+
+fn unix_socket(in_force: &InForce) -> Option<(PathBuf, u32)> {
+    let path = in_force.text("unix_socket");
+    let mode = u32::from_str_radix(in_force.text("unix_mask"), 8).ok()?;
+    (!path.is_empty()).then(|| (PathBuf::from(path), mode))
+}
+
+fn admin(in_force: &InForce) -> Result<Admin, Failure> {
+    let text = in_force.text("admin");
+    let source = in_force.get("admin").1;
+    if text == "off" {
+        return Ok(Admin::Off);
+    }
+    let address = address::parse(text, None).map_err(|e| e.at(source.place("admin")))?;
+    Ok(if *source == Source::Default { Admin::Default(address) } else { Admin::Explicit(address) })
+}
+
+fn version(in_force: &InForce) -> Result<String, Failure> {
+    let version = in_force.text("report_version");
+    if VERSION_MAX < version.len() || !version.bytes().all(|b| b.is_ascii_graphic()) {
+        let place = in_force.get("report_version").1.place("report_version");
+        return Err(Failure::wrong_use(
+            format!("{place}: '{version}' is not 1 to {VERSION_MAX} printable characters"),
+            "for example 1.6.45",
+        ));
+    }
+    Ok(version.to_owned())
+}
+
+fn tenant(given: &Tenant) -> Result<TenantConfig, Failure> {
+    let text =
+        |key: &str| if let Some(Value::Text(text)) = given.get(key) { Some(text.as_str()) } else { None };
+    let size = |key: &str| if let Some(Value::Size(size)) = given.get(key) { Some(*size) } else { None };
+    let listen = text("listen").map(|t| address::parse(t, None)).transpose();
+    Ok(TenantConfig {
+        name: given.name.clone(),
+        prefix: text("prefix").map(|t| t.as_bytes().to_vec()),
+        listen: listen.map_err(|e| e.at(format!("{}: tenant '{}'", given.source, given.name)))?,
+        reserved: size("reserved").unwrap_or_default(),
+        weight: if let Some(Value::Ratio(weight)) = given.get("weight") { *weight } else { 1.0 },
+        credit: size("credit"),
+        rank: text("rank").map(rank).transpose()?,
+    })
+}
+
+/// One line for each setting that was given and has no meaning here.
+fn notes(in_force: &InForce) -> Vec<String> {
+    let settings = in_force.rows().filter_map(|(setting, value, source)| match setting.effect {
+        Effect::Accepted(why) if *source != Source::Default && !value.is_some_and(Value::is_off) => {
+            Some(format!("{} has no meaning here: {why}", setting.flags()))
+        }
+        _ => None,
+    });
+    let options =
+        in_force.extended.iter().map(|(option, _)| format!("-o {} has no meaning here", option.text()));
+    settings.chain(options).collect()
+}
+
+fn user_note(in_force: &InForce, is_current: &dyn Fn(&str) -> bool) -> Result<Option<String>, Failure> {
+    let user = in_force.text("user");
+    if user.is_empty() {
+        return Ok(None);
+    }
+    if user == "root" || is_current(user) {
+        return Ok(Some(format!("-u {user} changes nothing: the server runs as the user who starts it")));
+    }
+    let place = in_force.get("user").1.place("user");
+    Err(Failure::wrong_use(
+        format!("{place}: changing to user '{user}' is not available in this version"),
+        format!("start it as that user: setpriv --reuid={user} --init-groups cotenant serve"),
+    ))
+}
+
+/// Given settings under their names in `stats settings`, where the server does not know them itself.
+fn echoed(in_force: &InForce) -> Vec<(String, String)> {
+    let yes_or_no = |value: &Value| match value {
+        Value::Switch(on) => if *on { "yes" } else { "no" }.to_owned(),
+        value => value.plain(),
+    };
+    let settings = in_force.rows().filter_map(|(setting, value, source)| {
+        let is_told = !setting.echo.is_empty() && *source != Source::Default;
+        value.filter(|_| is_told).map(|value| (setting.echo.to_owned(), yes_or_no(value)))
+    });
+    let options = in_force.extended.iter().filter(|(option, _)| !option.row.echo.is_empty());
+    settings.chain(options.map(|(option, _)| (option.row.echo.to_owned(), option.value.clone()))).collect()
+}

@@ -1,0 +1,343 @@
+//! Command lines, files and variables, and what becomes of them: cases as data.
+
+use crate::args::{Request, World, request};
+use crate::config_command;
+use crate::failure::{Code, Failure};
+use crate::settings::SETTINGS;
+use server::{Admin, Config, MemoryPolicy};
+use store::RankKind;
+use units::Bytes;
+
+/// What becomes of a command line, with a file named `c.toml` and an environment.
+fn ask(line: &str, file: &str, environment: &[(&str, &str)]) -> Result<Request, Failure> {
+    request(&World {
+        args: line.split_whitespace().map(Into::into).collect(),
+        environment: environment.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect(),
+        read: &|path| match path.to_str() {
+            Some("c.toml") => Ok(file.to_owned()),
+            _ => Err(std::io::Error::from(std::io::ErrorKind::NotFound)),
+        },
+        is_current_user: &|name| name == "cache",
+    })
+}
+
+fn served(line: &str, file: &str, environment: &[(&str, &str)]) -> (Config, Vec<String>, u8) {
+    match ask(line, file, environment) {
+        Ok(Request::Serve(options)) => (options.config, options.notes, options.verbosity),
+        other => panic!("{line}: {other:?}"),
+    }
+}
+
+/// The line is refused in one line that has `what`, with a cure that has `cure`.
+fn refuses(line: &str, file: &str, what: &str, cure: &str) {
+    let failure = ask(line, file, &[]).expect_err(line);
+    assert!(failure.what.contains(what), "{line} {file}: {failure}");
+    assert!(failure.cure.contains(cure) && !failure.cure.is_empty(), "{line} {file}: {failure}");
+    assert_eq!(failure.to_string().lines().count(), 2, "{failure}");
+    assert_eq!(failure.code, Code::WrongUse);
+}
+
+#[test]
+fn nothing_given_is_the_default() {
+    let (config, notes, verbosity) = served("cotenant serve", "", &[]);
+    assert_eq!(format!("{config:?}"), format!("{:?}", Config::default()));
+    assert_eq!((notes.len(), verbosity), (0, 0));
+}
+
+#[test]
+fn used_flags_reach_the_configuration() {
+    type Check = fn(&Config) -> bool;
+    let cases: &[(&str, Check)] = &[
+        ("-m 128", |c| c.memory == Bytes::mib(128)),
+        ("-m128", |c| c.memory == Bytes::mib(128)),
+        ("--memory-limit=128", |c| c.memory == Bytes::mib(128)),
+        ("--memory 2GiB", |c| c.memory == Bytes::mib(2048)),
+        ("-m 64 -m 32", |c| c.memory == Bytes::mib(32)),
+        ("-I 2m", |c| c.item_max == Bytes::mib(2)),
+        ("--max-item-size 512k", |c| c.item_max == Bytes::kib(512)),
+        ("-I 1MiB", |c| c.item_max == Bytes::mib(1)),
+        ("-M", |c| c.no_evict),
+        ("--disable-evictions", |c| c.no_evict),
+        ("-t 2", |c| c.threads == 2),
+        ("-p 0", |c| c.listen == ["127.0.0.1:0".parse().unwrap()]),
+        ("-l 127.0.0.1,[::1]:7 -l localhost:8 -p 9", |c| {
+            c.listen == ["127.0.0.1:9", "[::1]:7", "127.0.0.1:8"].map(|a| a.parse().unwrap())
+        }),
+        ("-c 10 -b 20 -R 30", |c| (c.max_connections, c.backlog, c.requests_per_turn) == (10, 20, 30)),
+        ("--conn-limit=10 --listen-backlog=5 --max-reqs-per-event=6", |c| {
+            c.max_connections == 10 && c.backlog == 5
+        }),
+        ("-o idle_timeout=60", |c| c.idle_timeout == units::Duration::from_secs(60)),
+        ("--idle-timeout 2min", |c| c.idle_timeout == units::Duration::from_secs(120)),
+        ("-D :", |c| c.prefix_delimiter == Some(b':')),
+        ("-F -C", |c| c.flush_disabled && c.cas_disabled),
+        ("--admin off", |c| c.admin == Admin::Off),
+        ("--admin 127.0.0.1:0", |c| matches!(c.admin, Admin::Explicit(_))),
+        ("--policy partitioned", |c| c.policy == MemoryPolicy::Partitioned),
+        ("--rank lru --credit 4KiB", |c| c.rank == RankKind::Lru && c.credit == Bytes::kib(4)),
+        ("--max-tenants 7 --seed 9", |c| c.max_tenants == 7 && c.seed == 9),
+        ("--report-version 1.6.30", |c| c.version == "1.6.30"),
+        ("--tenant name=a,prefix=a:,reserved=8MiB,weight=2,credit=1KiB,rank=lfu", |c| {
+            let t = &c.tenants[0];
+            t.name == "a"
+                && t.prefix.as_deref() == Some(b"a:")
+                && t.reserved == Bytes::mib(8)
+                && t.rank.is_some()
+        }),
+        ("--tenant name=a,listen=[::1]:5 --tenant name=b,prefix=b/", |c| c.tenants.len() == 2),
+    ];
+    for (flags, check) in cases {
+        let (config, notes, _) = served(&format!("cotenant serve {flags}"), "", &[]);
+        assert!(check(&config), "{flags}: {config:?}");
+        assert!(notes.is_empty(), "{flags}: {notes:?}");
+    }
+}
+
+#[test]
+fn every_flag_of_memcached_is_known() {
+    // One line says it is taken, taken with a note, or refused as not available: never that it is unknown.
+    for (flags, wanted) in [
+        ("-a 700", "no UNIX socket"),
+        ("--unix-mask=700", "no UNIX socket"),
+        ("-A", "signal"),
+        ("--enable-shutdown", "signal"),
+        ("-r", "ulimit"),
+        ("-k", "not locked"),
+        ("-f 1.25", "slab"),
+        ("-n 48", "slab"),
+        ("-L", "kernel"),
+        ("-X", "no dumps"),
+        ("-W", "no watch"),
+        ("-N 2", "kernel"),
+        ("--napi-ids 2", "kernel"),
+        ("--napi_ids 2", "kernel"),
+        ("-u root", "changes nothing"),
+        ("-u cache", "changes nothing"),
+        ("-o hashpower=20,no_maxconns_fast", "-o hashpower=20 has no meaning"),
+        ("-o modern -o lru_crawler", "-o modern has no meaning"),
+    ] {
+        let (_, notes, _) = served(&format!("cotenant serve {flags}"), "", &[]);
+        assert!(notes.iter().any(|n| n.contains(wanted)), "{flags}: {notes:?}");
+    }
+    for flags in ["-U 0", "--udp-port=0", "-B auto", "-B ascii", "--protocol=ascii"] {
+        assert!(served(&format!("cotenant serve {flags}"), "", &[]).1.is_empty(), "{flags}");
+    }
+    for flags in [
+        "-U 11211",
+        "-B binary",
+        "-s sock",
+        "--unix-socket=sock",
+        "-d",
+        "--daemon",
+        "-P pid",
+        "--pidfile=pid",
+        "-S",
+        "--enable-sasl",
+        "-Y users",
+        "--auth-file=users",
+        "-e items",
+        "--memory-file=items",
+        "-Z",
+        "--enable-ssl",
+        "-u nobody",
+        "-p -1 -s sock",
+        "-o proxy_config=routes",
+    ] {
+        refuses(&format!("cotenant serve {flags}"), "", "not available in this version", "");
+    }
+    for (flags, verbosity) in [("-v", 1), ("-vv", 2), ("-v -vv", 3), ("--verbose", 1)] {
+        assert_eq!(served(&format!("cotenant serve {flags}"), "", &[]).2, verbosity, "{flags}");
+    }
+    for flags in ["-h", "--help", "-V", "--version"] {
+        assert!(matches!(ask(&format!("memcached {flags}"), "", &[]), Ok(Request::Say(_))), "{flags}");
+    }
+    assert!(matches!(ask("cotenant serve -i", "", &[]), Ok(Request::License)));
+}
+
+#[test]
+fn what_cannot_be_meant_is_one_line_with_a_cure() {
+    for (line, what, cure) in [
+        ("cotenant -m 64 -p 0", "no command", "cotenant serve -m 64 -p 0"),
+        ("cotenant", "no command", "cotenant serve"),
+        ("cotenant serv", "serv", "did you mean 'serve'?"),
+        ("cotenant serve --memroy 64", "--memroy", "did you mean '--memory'?"),
+        ("cotenant serve -q", "-q", "cotenant serve --help"),
+        ("cotenant serve -m", "-m", "cotenant serve --help"),
+        ("cotenant serve -m lots", "-m/--memory: 'lots' is not a size", "64MiB"),
+        ("cotenant serve -m 1", "memory 1MiB is outside", "range"),
+        ("cotenant serve -t x", "-t/--threads: 'x' is not a whole number", "4"),
+        ("cotenant serve -t 257", "257 threads", "-t"),
+        ("cotenant serve --credit 64", "--credit: '64' is not a size with a unit", "64MiB"),
+        ("cotenant serve --idle-timeout 5", "not a time with a unit", "5s"),
+        ("cotenant serve -I 9m", "item size limit", "-I"),
+        ("cotenant serve -p 65536", "-p/--port", "11211"),
+        ("cotenant serve -p -1", "nothing else is listened on", "-p"),
+        ("cotenant serve -l cache.example", "-l/--listen: 'cache.example' is not an address", "localhost"),
+        ("cotenant serve -l 127.0.0.1,localhost", "listened on twice", "once"),
+        ("cotenant serve --admin nowhere", "--admin: 'nowhere' is not an address", "127.0.0.1"),
+        ("cotenant serve --policy fair", "not one of partitioned, shared", "choose"),
+        ("cotenant serve --rank lro", "not one of lru, lfu, gdsf", "'lru'"),
+        ("cotenant serve -D ab", "one printable", ":"),
+        ("cotenant serve --report-version 1.6.45-a-name-far-too-long", "printable characters", "1.6.45"),
+        ("cotenant serve -o hash_pover=2", "unknown extended option 'hash_pover'", "'hashpower'"),
+        ("cotenant serve --tenant prefix=a:", "has no name=", "--tenant name="),
+        ("cotenant serve --tenant name=a,prefix", "'prefix' is not key=value", "--tenant name="),
+        ("cotenant serve --tenant name=a,prefix=a,prefix=b", "given twice", "--tenant name="),
+        ("cotenant serve --tenant name=a,wieght=2", "unknown setting 'wieght' of a tenant", "'weight'"),
+        ("cotenant serve --tenant name=a,prefix=a:,reserved=64", "reserved: '64' is not a size", "64MiB"),
+        ("cotenant serve --tenant name=a", "neither a prefix nor a listen", "add"),
+        ("cotenant serve --tenant name=a,listen=::1", "names no port", "[::1]:"),
+        ("cotenant serve --tenant name=a,prefix=a:,reserved=1GiB", "reservations are 1GiB", "lower"),
+        ("cotenant serve --tenant name=a,prefix=x: --tenant name=b,prefix=x:", "the same prefix 'x:'", "own"),
+        ("cotenant serve --tenant name=a,prefix=x: --tenant name=a,prefix=y:", "named 'a'", "rename"),
+        ("cotenant serve --tenant name=a,listen=127.0.0.1:11211", "server's own address", "another port"),
+        ("cotenant serve --config gone.toml", "cannot read the configuration gone.toml", "--config"),
+        ("cotenant config check gone.toml", "cannot read the configuration gone.toml", "--config"),
+        ("cotenant config", "subcommand", "cotenant config --help"),
+        ("cotenant replay", "TRACE", "cotenant replay --help"),
+        ("cotenant replay a.csv --reserved 64", "--reserved: '64' is not a size", "64MiB"),
+        ("cotenant replay a.csv --server here", "not HOST:PORT", "127.0.0.1:11211"),
+        ("cotenant replay a.csv --server h:1 --ttl", "pace", "--realtime"),
+        ("cotenant demo --seconds x", "--seconds: 'x' is not a whole number", "4"),
+        ("cotenant demo -p -1", "needs TCP", "-p 0"),
+    ] {
+        refuses(line, "", what, cure);
+    }
+}
+
+#[test]
+fn a_file_that_is_wrong_names_its_line() {
+    for (file, what, cure) in [
+        (
+            "memory = \"64MiB\"\n\nmemroy = \"1MiB\"",
+            "c.toml:3: unknown setting 'memroy'",
+            "did you mean 'memory'?",
+        ),
+        ("wibble = 1", "c.toml:1: unknown setting 'wibble'", "config reference"),
+        ("\nmemory = 64", "c.toml:2: memory: '64' is not a size with a unit", "64MiB"),
+        ("memory = \"64\"", "c.toml:1: memory: '64' is not a size with a unit", "64MiB"),
+        ("idle_timeout = 5", "not a time with a unit", "5s"),
+        ("threads = \"4\"", "c.toml:1: threads is of type string", "threads = 4"),
+        ("no_evict = 1", "c.toml:1: no_evict is of type integer", "no_evict = true"),
+        ("listen = [1]", "c.toml:1: listen is a list of other things", "listen ="),
+        ("threads = ", "c.toml:1: ", "write TOML"),
+        ("port = 1\nport = 2", "c.toml:2: duplicate key", "write TOML"),
+        ("memory = \"\"", "c.toml:1: memory: is empty", "64MiB"),
+        ("tenant = 1", "c.toml:1: tenant is not a table", "[tenant.NAME]"),
+        (
+            "[tenant.a]\nprefix = \"a:\"\nreserve = \"1MiB\"",
+            "c.toml:3: unknown setting 'reserve'",
+            "'reserved'",
+        ),
+        ("[tenant.a]\nprefix = \"a:\"\nweight = \"2\"", "c.toml:3: weight is of type string", "weight = 1.0"),
+        ("[tenant.a]\nprefix = \"a:\"\nreserved = 5", "c.toml:3: reserved: '5' is not a size", "5MiB"),
+        ("[tenant.a]\nlisten = \"x\"", "c.toml:1: tenant 'a': 'x' is not an address", "localhost"),
+        ("enable_ssl = true", "c.toml:1: enable_ssl: 'TLS' is not available", "in front"),
+        ("extended = \"hash_pover=2\"", "c.toml:1: extended: unknown extended option", "'hashpower'"),
+    ] {
+        refuses("cotenant serve --config c.toml", file, what, cure);
+        refuses("cotenant config check c.toml", file, what, cure);
+    }
+}
+
+#[test]
+fn flags_go_before_the_environment_before_the_file() {
+    let file = "memory = \"100MiB\"\nthreads = 2\nport = 1\nextended = \"idle_timeout=7\"\n\
+                [tenant.b]\nprefix = \"b:\"\nweight = 3\n[tenant.a]\nprefix = \"a:\"";
+    let environment = [
+        ("COTENANT_MEMORY", "200MiB"),
+        ("COTENANT_THREADS", "3"),
+        ("COTENANT_TENANT", "name=c,prefix=c:;name=d,prefix=d:"),
+        ("COTENANT_SERVICE_HOST", "10.0.0.1"),
+        ("COTENANT_PORT", "tcp://10.0.0.1:11211"),
+        ("COTENANT_MEMROY", "1GiB"),
+        ("PATH", "x"),
+    ];
+    let line = "cotenant serve --config c.toml -m 300 --tenant name=a,prefix=A:";
+    let (config, notes, _) = served(line, file, &environment);
+    assert_eq!((config.memory, config.threads, config.listen[0].port()), (Bytes::mib(300), 3, 1));
+    assert_eq!(config.idle_timeout, units::Duration::from_secs(7));
+    let names: Vec<_> = config.tenants.iter().map(|t| t.name.as_str()).collect();
+    assert_eq!(names, ["b", "a", "c", "d"]);
+    assert_eq!(config.tenants[1].prefix.as_deref(), Some(&b"A:"[..]));
+    assert!(notes.len() == 1 && notes[0].contains("did you mean 'COTENANT_MEMORY'?"), "{notes:?}");
+    let by_variable = served("cotenant serve", "threads = 2", &[("COTENANT_CONFIG", "c.toml")]);
+    assert_eq!(by_variable.0.threads, 2);
+    let unit = ask("cotenant serve", "", &[("COTENANT_MEMORY", "64")]).unwrap_err();
+    assert!(unit.what.starts_with("COTENANT_MEMORY: '64' is not a size"), "{unit}");
+}
+
+#[test]
+fn what_is_shown_parses_back() {
+    let lines = [
+        "",
+        "-m 100 -I 1000000 -D : -l 127.0.0.1,[::1]:5 -f 1.5 -k -v --rank lfu -o idle_timeout=90",
+        "-o hashpower=20,no_maxconns_fast,slab_automove --admin off --policy partitioned",
+        "--tenant name=a.b,prefix=\"a\\,reserved=1.5MiB,weight=0.5 --tenant name=c,listen=[::1]:9,credit=3B,rank=lru",
+    ];
+    for flags in lines {
+        let Ok(Request::ConfigShow(in_force)) = ask(&format!("cotenant config show {flags}"), "", &[]) else {
+            panic!("{flags}")
+        };
+        let shown = config_command::tests::shown(&in_force);
+        let (given, _, _) = served(&format!("cotenant serve {flags}"), "", &[]);
+        let (mut again, _, _) = served("cotenant serve --config c.toml", &shown, &[]);
+        // The default address of the administration is not asked for until it is written down.
+        if let Admin::Default(address) = given.admin {
+            assert_eq!(again.admin, Admin::Explicit(address));
+            again.admin = given.admin;
+        }
+        again.echoed.retain(|(name, _)| name != "verbosity" || flags.contains("-v"));
+        assert_eq!(format!("{again:?}"), format!("{given:?}"), "{flags}\n{shown}");
+    }
+}
+
+#[test]
+fn sources_are_shown() {
+    let line = "cotenant config show --config c.toml -p 5";
+    let Ok(Request::ConfigShow(in_force)) = ask(line, "\nthreads = 3", &[("COTENANT_SEED", "8")]) else {
+        panic!("{line}")
+    };
+    let shown = config_command::tests::shown(&in_force);
+    for (start, end) in [
+        ("memory = \"64MiB\"", "# default"),
+        ("threads = 3", "# file c.toml:2"),
+        ("seed = 8", "# environment COTENANT_SEED"),
+        ("port = 5", "# flag -p/--port"),
+    ] {
+        assert!(shown.lines().any(|l| l.starts_with(start) && l.ends_with(end)), "{start} {end}\n{shown}");
+    }
+}
+
+#[test]
+fn given_settings_are_echoed_under_memcached_names() {
+    let (config, _, _) = served("cotenant serve -f 1.5 -v -o hashpower=20,no_lru_crawler,modern", "", &[]);
+    let echoed: Vec<_> = config.echoed.iter().map(|(n, v)| format!("{n}={v}")).collect();
+    assert_eq!(echoed, ["verbosity=1", "growth_factor=1.5", "hashpower_init=20", "lru_crawler=no"]);
+}
+
+#[test]
+fn replay_and_demo_are_parsed() {
+    let line = "cotenant replay a.csv b.zst --memory 128MiB --policy partitioned --reserved 8MiB --reserved x=4MiB \
+                --rank lru --credit 1KiB --server h:1 --json --ttl --realtime --format twitter --limit 9 --seed 3";
+    let Ok(Request::Replay(options)) = ask(line, "", &[]) else { panic!("{line}") };
+    assert_eq!(options.traces, ["a.csv", "b.zst"].map(std::path::PathBuf::from));
+    assert_eq!((options.memory, options.credit), (Bytes::mib(128), Bytes::kib(1)));
+    assert_eq!((options.policy, options.rank), (MemoryPolicy::Partitioned, RankKind::Lru));
+    assert_eq!(options.reserved, [(None, Bytes::mib(8)), (Some("x".to_owned()), Bytes::mib(4))]);
+    assert_eq!((options.server.as_deref(), options.format.as_deref()), (Some("h:1"), Some("twitter")));
+    assert_eq!((options.limit, options.seed), (Some(9), 3));
+    assert!(options.json && options.ttl && options.realtime);
+    let Ok(Request::Demo(options)) = ask("cotenant demo --seconds 5 -m 32 -p 0", "", &[]) else {
+        panic!("demo")
+    };
+    assert_eq!((options.seconds, options.memory, options.port), (Some(5), Bytes::mib(32), 0));
+}
+
+#[test]
+fn help_names_every_flag() {
+    let Ok(Request::Say(help)) = ask("cotenant serve --help", "", &[]) else { panic!("help") };
+    for setting in SETTINGS {
+        assert!(help.contains(&format!("--{}", setting.long())), "{}", setting.name);
+    }
+}

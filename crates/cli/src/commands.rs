@@ -1,0 +1,187 @@
+//! The command line's shape for clap, built from the tables of settings.
+
+use crate::extended::EXTENDED;
+use crate::settings::{Effect, SETTINGS, Setting, row, setting, switch};
+use crate::value::Kind;
+use clap::{Arg, ArgAction, Command, value_parser};
+use std::path::PathBuf;
+
+/// The flags that only `demo` has.
+pub(crate) const DEMO: &[Setting] =
+    &[setting("seconds", Kind::Count, "", "1 and up", "End after so many seconds instead of at Ctrl-C")];
+
+/// The flags that only `replay` has.
+pub(crate) const REPLAY: &[Setting] = &[
+    setting(
+        "server",
+        Kind::Text,
+        "",
+        "HOST:PORT",
+        "Replay against this memcached server instead of in-process",
+    ),
+    setting("format", Kind::Text, "", "a trace format", "The traces' format; found by their look without it"),
+    setting("limit", Kind::Count, "", "1 and up", "Stop after so many requests"),
+    switch("json", "Print one JSON object"),
+    switch("ttl", "Let items expire by the trace's times"),
+    switch("realtime", "Send requests at the trace's times, not as fast as possible"),
+];
+
+/// Settings of the server that `demo` has, too.
+const DEMO_SHARED: &[&str] = &["memory", "port"];
+/// Settings of the server that `replay` has, too.
+const REPLAY_SHARED: &[&str] = &["memory", "policy", "rank", "credit", "seed"];
+
+/// The whole command line.
+pub(crate) fn command() -> Command {
+    let config = Command::new("config")
+        .about("Check, show and explain the settings of the server")
+        .subcommand_required(true)
+        .subcommand(
+            serve_flags(Command::new("check")).arg(file()).about("Say whether the settings are valid"),
+        )
+        .subcommand(
+            serve_flags(Command::new("show")).about("Print the settings in force and who gave them, as TOML"),
+        )
+        .subcommand(Command::new("reference").about("Print every setting there is, as Markdown"));
+    Command::new("cotenant")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("A memcached-compatible cache server that divides its memory among tenants")
+        .disable_help_subcommand(true)
+        .subcommand_required(true)
+        .subcommand(serve())
+        .subcommand(demo())
+        .subcommand(replay())
+        .subcommand(config)
+}
+
+fn serve() -> Command {
+    let license =
+        Arg::new("license").short('i').long("license").help("Print the licence").action(ArgAction::SetTrue);
+    serve_flags(Command::new("serve"))
+        .display_name("cotenant")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("Run the server; memcached's flags mean what they mean there")
+        .arg(license)
+}
+
+/// A command with all that `serve` can be told.
+fn serve_flags(command: Command) -> Command {
+    let config = Arg::new("config")
+        .long("config")
+        .value_name("FILE")
+        .value_parser(value_parser!(PathBuf))
+        .help("Read settings from this TOML file; the environment and flags go before it");
+    let tenant = Arg::new("tenant")
+        .long("tenant")
+        .value_name("SPEC")
+        .action(ArgAction::Append)
+        .help("A tenant: name=feeds,prefix=feeds:,reserved=64MiB,weight=2; repeatable")
+        .long_help(
+            "A tenant: name=feeds,prefix=feeds:,reserved=64MiB,weight=2; repeatable.\n\
+             Keys are those of [tenant.NAME] in the file: prefix, listen, reserved, weight, credit, rank.",
+        );
+    let options = EXTENDED.iter().map(|row| row.usage()).collect::<Vec<_>>().join(", ");
+    command
+        .args_override_self(true)
+        .arg(config)
+        .arg(tenant)
+        .args(SETTINGS.iter().map(flag))
+        .after_long_help(format!("Options of -o: {options}"))
+}
+
+fn file() -> Arg {
+    Arg::new("file")
+        .value_name("FILE")
+        .value_parser(value_parser!(PathBuf))
+        .help("The file to check")
+        .conflicts_with("config")
+}
+
+fn demo() -> Command {
+    Command::new("demo")
+        .about("Run the server under a built-in load of several tenants and say what sharing gains")
+        .args(DEMO.iter().map(flag))
+        .args(DEMO_SHARED.iter().map(|name| flag(row(name))))
+}
+
+fn replay() -> Command {
+    let trace = Arg::new("trace")
+        .value_name("TRACE")
+        .value_parser(value_parser!(PathBuf))
+        .required(true)
+        .num_args(1..)
+        .help("Trace files, replayed one after the other");
+    let reserved = Arg::new("reserved")
+        .long("reserved")
+        .value_name("[NAME=]SIZE")
+        .action(ArgAction::Append)
+        .help("Memory that nobody takes from each tenant, or from tenant NAME; repeatable");
+    Command::new("replay")
+        .about("Run traces through the store, or against a server, and print hit ratios")
+        .arg(trace)
+        .arg(reserved)
+        .args(REPLAY.iter().map(flag))
+        .args(REPLAY_SHARED.iter().map(|name| flag(row(name))))
+}
+
+/// The flag of a setting.
+fn flag(setting: &'static Setting) -> Arg {
+    let action = match setting.kind {
+        Kind::Switch => ArgAction::SetTrue,
+        Kind::Level => ArgAction::Count,
+        Kind::List => ArgAction::Append,
+        _ => ArgAction::Set,
+    };
+    let mut arg = Arg::new(setting.name)
+        .long(setting.long())
+        .action(action)
+        .help(short_help(setting))
+        .long_help(long_help(setting))
+        .help_heading(heading(setting));
+    if arg.get_action().takes_values() {
+        arg = arg
+            .value_name(setting.kind.placeholder())
+            .allow_negative_numbers(setting.kind == Kind::Port)
+            .allow_hyphen_values(setting.kind == Kind::Char);
+    }
+    if let Some(letter) = setting.short {
+        arg = arg.short(letter);
+    }
+    if setting.alias.is_empty() { arg } else { arg.visible_alias(setting.alias) }
+}
+
+fn heading(setting: &Setting) -> Option<&'static str> {
+    match setting.effect {
+        Effect::Used => None,
+        Effect::Accepted(_) => Some("Accepted as memcached's, without meaning here"),
+        Effect::Unavailable { .. } => Some("Not available in this version"),
+    }
+}
+
+fn has_default(setting: &Setting) -> bool {
+    setting.kind != Kind::Switch && !setting.default.is_empty()
+}
+
+fn short_help(setting: &Setting) -> String {
+    let default = if has_default(setting) { format!(" [{}]", setting.default) } else { String::new() };
+    format!("{}{default}", setting.help)
+}
+
+fn long_help(setting: &Setting) -> String {
+    let mut text = format!("{}.", setting.help);
+    if !setting.more.is_empty() {
+        text = format!("{text} {}", setting.more);
+    }
+    match setting.effect {
+        Effect::Used => {}
+        Effect::Accepted(why) => text = format!("{text} No meaning here: {why}."),
+        Effect::Unavailable { instead, .. } => text = format!("{text} Instead: {instead}."),
+    }
+    if setting.kind != Kind::Switch {
+        text = format!("{text}\nRange: {}.", setting.range);
+    }
+    if has_default(setting) {
+        text = format!("{text} Default: {}.", setting.default);
+    }
+    text
+}

@@ -1,0 +1,113 @@
+//! `config`: whether settings are valid, what is in force, and what there is to set.
+
+use crate::extended::EXTENDED;
+use crate::failure::{Code, complain, say};
+use crate::layers::{InForce, Source};
+use crate::serve::ServeOptions;
+use crate::settings::{Effect, SETTINGS, Setting, TENANT_SETTINGS};
+use crate::value::{Value, quoted};
+use std::fmt::Write as _;
+
+/// Says that the settings are valid; that they are is shown by the options' existence.
+pub(crate) fn check(options: &ServeOptions) -> Code {
+    for note in &options.notes {
+        complain(format_args!("note: {note}"));
+    }
+    say("ok");
+    Code::Done
+}
+
+/// Prints what is in force.
+pub(crate) fn show(in_force: &InForce) -> Code {
+    say(toml(in_force).trim_end());
+    Code::Done
+}
+
+/// Prints every setting there is.
+pub(crate) fn reference() -> Code {
+    say(markdown().trim_end());
+    Code::Done
+}
+
+/// The settings in force as a file that parses back to them.
+fn toml(in_force: &InForce) -> String {
+    let mut text = String::new();
+    let mut line = |key: &str, value: &str, source: &dyn std::fmt::Display| {
+        let _ = writeln!(text, "{:<48} # {source}", format!("{key} = {value}"));
+    };
+    for (setting, value, source) in in_force.rows() {
+        let is_told = setting.effect == Effect::Used || *source != Source::Default;
+        if is_told && setting.name != "extended" {
+            line(setting.name, &value.map_or_else(|| "\"\"".to_owned(), Value::toml), source);
+        }
+    }
+    let options = Value::List(in_force.extended.iter().map(|(option, _)| option.text()).collect());
+    let source = in_force.extended.last().map_or(&Source::Default, |(_, source)| source);
+    line("extended", &options.toml(), source);
+    for tenant in &in_force.tenants {
+        let name = if tenant.name.contains('.') { quoted(&tenant.name) } else { tenant.name.clone() };
+        let _ = write!(text, "\n# {}\n[tenant.{name}]\n", tenant.source);
+        for (setting, value) in tenant.rows() {
+            let _ = writeln!(text, "{} = {}", setting.name, value.toml());
+        }
+    }
+    text
+}
+
+/// The reference of all settings.
+fn markdown() -> String {
+    let mut text = String::from("# Settings\n\nDefaults, then the file, then the environment, then flags.\n");
+    for setting in SETTINGS {
+        let _ = write!(text, "\n## {}\n\n{}\n\n", setting.name, explain(setting));
+        let _ = writeln!(text, "- flags: `{}`; variable: `{}`", setting.flags(), setting.variable());
+        facts(&mut text, setting);
+        let change =
+            if setting.reload { "may change while the server runs" } else { "needs a restart to change" };
+        let _ = writeln!(text, "- {change}");
+    }
+    text.push_str(
+        "\n# Settings of a tenant\n\nKeys of `[tenant.NAME]` and of `--tenant name=NAME,key=value`.\n",
+    );
+    for setting in TENANT_SETTINGS {
+        let _ = write!(text, "\n## tenant.{}\n\n{}\n\n", setting.name, explain(setting));
+        facts(&mut text, setting);
+    }
+    text.push_str("\n# Options of -o\n\n");
+    for option in EXTENDED {
+        let _ = writeln!(text, "- `{}`: {}", option.usage(), option.effect);
+    }
+    text
+}
+
+fn facts(text: &mut String, setting: &Setting) {
+    let default = if setting.default.is_empty() { "none" } else { setting.default };
+    let _ = writeln!(text, "- range: {}; default: {default}", setting.range);
+}
+
+fn explain(setting: &Setting) -> String {
+    let effect = match setting.effect {
+        Effect::Used => String::new(),
+        Effect::Accepted(why) => format!(" Accepted without meaning: {why}."),
+        Effect::Unavailable { instead, .. } => format!(" Not available in this version: {instead}."),
+    };
+    let more = if setting.more.is_empty() { String::new() } else { format!(" {}", setting.more) };
+    format!("{}.{more}{effect}", setting.help)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// What `config show` prints.
+    pub(crate) fn shown(in_force: &InForce) -> String {
+        toml(in_force)
+    }
+
+    #[test]
+    fn the_reference_has_every_setting() {
+        let text = markdown();
+        for setting in SETTINGS {
+            assert!(text.contains(&format!("\n## {}\n", setting.name)), "{}", setting.name);
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! How the program ends: what went wrong, the likely cure, and one exit code.
+//!
+//! Shape: any error -> `Failure` -> `error: …` and `  try: …` on standard error -> 0, 1, 2 or 3
+
+use std::fmt;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+/// The exit codes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Code {
+    /// Success.
+    Done = 0,
+    /// The answer to what was asked is no.
+    #[cfg_attr(not(test), expect(dead_code, reason = "no command asks a yes-or-no question yet"))]
+    No = 1,
+    /// A malformed option, configuration or trace.
+    WrongUse = 2,
+    /// The request was right and could not be carried out.
+    Failed = 3,
+}
+
+/// What is told to the operator when a command cannot go on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Failure {
+    /// What is wrong and where, one line.
+    pub(crate) what: String,
+    /// What would likely help, one line; may be empty.
+    pub(crate) cure: String,
+    /// What the process exits with.
+    pub(crate) code: Code,
+}
+
+impl Failure {
+    /// The operator asked for something that cannot be meant.
+    pub(crate) fn wrong_use(what: impl Into<String>, cure: impl Into<String>) -> Self {
+        Self { what: what.into(), cure: cure.into(), code: Code::WrongUse }
+    }
+
+    /// The machine did not do what was rightly asked.
+    pub(crate) fn failed(what: impl Into<String>, cure: impl Into<String>) -> Self {
+        Self { what: what.into(), cure: cure.into(), code: Code::Failed }
+    }
+
+    /// The same failure, said to have happened at `place`.
+    pub(crate) fn at(self, place: impl fmt::Display) -> Self {
+        Self { what: format!("{place}: {}", self.what), ..self }
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(chain: anyhow::Error) -> Self {
+        Self::failed(format!("{chain:#}"), "")
+    }
+}
+
+impl From<server::ConfigError> for Failure {
+    fn from(error: server::ConfigError) -> Self {
+        Self::wrong_use(error.what, error.cure)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error: {}", self.what.replace('\n', " "))?;
+        if self.cure.is_empty() { Ok(()) } else { write!(f, "\n  try: {}", self.cure) }
+    }
+}
+
+/// Tells a failure to the operator and says what the process exits with.
+pub(crate) fn exit_code(result: Result<Code, Failure>) -> ExitCode {
+    let code = result.unwrap_or_else(|failure| {
+        complain(&failure);
+        failure.code
+    });
+    ExitCode::from(code as u8)
+}
+
+/// One answer on standard output.
+pub(crate) fn say(text: impl fmt::Display) {
+    // A reader that closed its end (`| head`) has what it wanted.
+    let _ = writeln!(std::io::stdout().lock(), "{text}");
+}
+
+/// One line on standard error.
+pub(crate) fn complain(text: impl fmt::Display) {
+    // Nobody is left to be told that standard error is closed.
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context as _;
+
+    #[test]
+    fn a_chain_is_one_line_with_its_cure_below() {
+        let chain =
+            Err::<(), _>(std::io::Error::other("disk\nfull")).context("cannot write report").unwrap_err();
+        let failure = Failure { cure: "df -h".to_owned(), ..Failure::from(chain) };
+        assert_eq!(failure.to_string(), "error: cannot write report: disk full\n  try: df -h");
+        assert_eq!(failure.code, Code::Failed);
+    }
+
+    #[test]
+    fn codes_are_those_of_the_manual() {
+        let codes = [Code::Done, Code::No, Code::WrongUse, Code::Failed].map(|code| code as u8);
+        assert_eq!(codes, [0, 1, 2, 3]);
+    }
+}

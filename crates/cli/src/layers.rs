@@ -1,0 +1,212 @@
+//! The settings in force: defaults, over them the file, over it the environment, over it the flags.
+//!
+//! Shape:      each place gives a `Layer` of texts -> `InForce` checks them as values and remembers who gave them
+//! Invariants: a setting with a default always has a value; a tenant is given whole by one place
+
+use crate::extended::{self, Chosen, ExtendedEffect};
+use crate::failure::Failure;
+use crate::settings::{self, Effect, SETTINGS, Setting, VARIABLE_PREFIX};
+use crate::suggest;
+use crate::tenants::{self, Tenant};
+use crate::value::{Dialect, Kind, Value, parse};
+use std::fmt;
+
+/// Who gave a value.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Source {
+    /// Nobody.
+    Default,
+    /// `FILE:LINE`.
+    File(String),
+    /// A variable.
+    Environment(String),
+    /// A flag.
+    Flag(String),
+}
+
+/// The texts that one place gives.
+#[derive(Default, Debug)]
+pub(crate) struct Layer {
+    pub(crate) given: Vec<Given>,
+    pub(crate) tenants: Vec<Tenant>,
+}
+
+/// One setting as given.
+#[derive(Debug)]
+pub(crate) struct Given {
+    pub(crate) row: usize,
+    pub(crate) texts: Vec<String>,
+    pub(crate) source: Source,
+}
+
+/// Every setting with its value and who gave it.
+#[derive(Debug)]
+pub(crate) struct InForce {
+    values: Vec<(Option<Value>, Source)>,
+    /// Options of `-o` that set nothing else.
+    pub(crate) extended: Vec<(Chosen, Source)>,
+    /// Configured tenants, in the order given.
+    pub(crate) tenants: Vec<Tenant>,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File(place) => write!(f, "file {place}"),
+            Self::Environment(variable) => write!(f, "environment {variable}"),
+            Self::Flag(flag) => write!(f, "flag {flag}"),
+        }
+    }
+}
+
+impl Source {
+    /// Where `key` was given, for an error.
+    pub(crate) fn place(&self, key: &str) -> String {
+        match self {
+            Self::Default => key.to_owned(),
+            Self::File(place) => format!("{place}: {key}"),
+            Self::Environment(name) | Self::Flag(name) => name.clone(),
+        }
+    }
+}
+
+impl InForce {
+    /// The defaults.
+    pub(crate) fn defaults() -> Result<Self, Failure> {
+        let value = |s: &Setting| parse(s.kind, s.default, Dialect::Strict).map(|v| (v, Source::Default));
+        let values = SETTINGS.iter().map(value).collect::<Result<_, _>>()?;
+        Ok(Self { values, extended: Vec::new(), tenants: Vec::new() })
+    }
+
+    /// Puts a layer over what is in force.
+    pub(crate) fn lay(&mut self, layer: Layer) -> Result<(), Failure> {
+        // Extended options go first: within one place the setting's own name wins.
+        let (extended, plain): (Vec<_>, Vec<_>) =
+            layer.given.into_iter().partition(|given| SETTINGS[given.row].name == "extended");
+        for given in extended {
+            for text in given.texts.iter().flat_map(|t| t.split(',')).map(str::trim).filter(|t| !t.is_empty())
+            {
+                self.lay_extended(text, &given.source)?;
+            }
+        }
+        for given in plain {
+            self.lay_setting(given)?;
+        }
+        let earlier = self.tenants.len();
+        for tenant in layer.tenants {
+            match self.tenants[..earlier].iter_mut().find(|t| t.name == tenant.name) {
+                Some(same) => *same = tenant,
+                None => self.tenants.push(tenant),
+            }
+        }
+        Ok(())
+    }
+
+    fn lay_extended(&mut self, text: &str, source: &Source) -> Result<(), Failure> {
+        let chosen = extended::chosen(text).map_err(|e| e.at(source.place("extended")))?;
+        if let ExtendedEffect::Seconds(target) = chosen.row.effect {
+            let row =
+                settings::position(target).expect("targets of options exist, see the test of the table");
+            let texts = vec![format!("{}s", chosen.value)];
+            return self.lay_setting(Given { row, texts, source: source.clone() });
+        }
+        self.extended.retain(|(other, _)| other.row.name != chosen.row.name);
+        self.extended.push((chosen, source.clone()));
+        Ok(())
+    }
+
+    fn lay_setting(&mut self, given: Given) -> Result<(), Failure> {
+        let Given { row, texts, source } = given;
+        let setting = &SETTINGS[row];
+        let dialect = if matches!(source, Source::Flag(_)) { Dialect::Memcached } else { Dialect::Strict };
+        let place = source.place(setting.name);
+        let value = parse(setting.kind, &texts.join(","), dialect).map_err(|e| e.at(&place))?;
+        if value.is_none() && !setting.default.is_empty() {
+            return Err(Failure::wrong_use(
+                format!("{place}: is empty"),
+                format!("leave it out for the default {}", setting.default),
+            ));
+        }
+        check_available(setting, value.as_ref()).map_err(|e| e.at(&place))?;
+        self.values[row] = (value, source);
+        Ok(())
+    }
+
+    /// Every setting, its value if it has one, and who gave it.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (&'static Setting, Option<&Value>, &Source)> {
+        SETTINGS.iter().zip(&self.values).map(|(setting, (value, source))| (setting, value.as_ref(), source))
+    }
+
+    /// The value of a setting and who gave it.
+    pub(crate) fn get(&self, name: &str) -> (Option<&Value>, &Source) {
+        let row = settings::position(name).expect("the program names only settings of its table");
+        (self.values[row].0.as_ref(), &self.values[row].1)
+    }
+
+    /// The value of a number, zero where there is none.
+    pub(crate) fn number(&self, name: &str) -> i64 {
+        if let (Some(Value::Number(n)), _) = self.get(name) { *n } else { 0 }
+    }
+
+    /// The value of a size, zero where there is none.
+    pub(crate) fn size(&self, name: &str) -> units::Bytes {
+        if let (Some(Value::Size(size)), _) = self.get(name) { *size } else { units::Bytes::ZERO }
+    }
+
+    /// The value of a text, empty where there is none.
+    pub(crate) fn text(&self, name: &str) -> &str {
+        if let (Some(Value::Text(text)), _) = self.get(name) { text } else { "" }
+    }
+
+    /// Whether a switch is on.
+    pub(crate) fn is_on(&self, name: &str) -> bool {
+        self.get(name).0 == Some(&Value::Switch(true))
+    }
+}
+
+fn check_available(setting: &Setting, value: Option<&Value>) -> Result<(), Failure> {
+    let (Effect::Unavailable { except, instead }, Some(value)) = (setting.effect, value) else {
+        return Ok(());
+    };
+    let plain = value.plain();
+    if value.is_off() || except.contains(&plain.as_str()) {
+        return Ok(());
+    }
+    let what = match setting.kind {
+        Kind::Switch | Kind::Text => setting.help.to_owned(),
+        _ => format!("{} {plain}", setting.name),
+    };
+    Err(Failure::wrong_use(format!("'{what}' is not available in this version"), instead))
+}
+
+/// What the environment gives, and the variables that mean nothing.
+pub(crate) fn environment(variables: &[(String, String)]) -> Result<(Layer, Vec<String>), Failure> {
+    let mut layer = Layer::default();
+    let mut notes = Vec::new();
+    for (variable, text) in variables {
+        let Some(name) = variable.strip_prefix(VARIABLE_PREFIX) else { continue };
+        if is_service_link(name, text) {
+            continue;
+        }
+        let source = Source::Environment(variable.clone());
+        if let Some(row) = SETTINGS.iter().position(|s| s.variable() == *variable) {
+            layer.given.push(Given { row, texts: vec![text.clone()], source });
+        } else if name == "TENANT" {
+            for spec in text.split(';').filter(|s| !s.trim().is_empty()) {
+                layer.tenants.push(tenants::from_spec(spec, &source)?);
+            }
+        } else if name != "CONFIG" {
+            // Not an error: the environment is not only ours.
+            let known = SETTINGS.iter().map(Setting::variable).collect::<Vec<_>>();
+            let cure = suggest::cure(variable, known.iter().map(String::as_str), "cotenant config reference");
+            notes.push(format!("the variable {variable} is no setting; {cure}"));
+        }
+    }
+    Ok((layer, notes))
+}
+
+/// Whether Kubernetes or Docker set the variable, as they do for a service that is named cotenant.
+fn is_service_link(name: &str, text: &str) -> bool {
+    name.contains("SERVICE_") || name.contains("PORT_") || text.starts_with("tcp://")
+}

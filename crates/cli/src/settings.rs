@@ -1,0 +1,281 @@
+//! Every setting of the server, declared once: flags, file keys, environment, `config show` and the reference follow.
+//!
+//! Shape:      `memory` is the key of the file, `--memory` the flag and `COTENANT_MEMORY` the variable
+//! Invariants: names, short flags and memcached's long names are unique (tested)
+
+use crate::value::Kind;
+
+/// One setting.
+#[derive(Debug)]
+pub(crate) struct Setting {
+    /// Its key in the file; the long flag and the variable are made of it.
+    pub(crate) name: &'static str,
+    /// Its letter, memcached's.
+    pub(crate) short: Option<char>,
+    /// memcached's long flag, where that is another word.
+    pub(crate) alias: &'static str,
+    /// What its values are.
+    pub(crate) kind: Kind,
+    /// The value without any given; empty means none.
+    pub(crate) default: &'static str,
+    /// Which values make sense, in words.
+    pub(crate) range: &'static str,
+    /// One line.
+    pub(crate) help: &'static str,
+    /// What else there is to know; may be empty.
+    pub(crate) more: &'static str,
+    /// Whether it may change while the server runs.
+    pub(crate) reload: bool,
+    /// What giving it does.
+    pub(crate) effect: Effect,
+    /// Its name in `stats settings`, where the server does not know the value itself; may be empty.
+    pub(crate) echo: &'static str,
+}
+
+/// What giving a setting does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Effect {
+    /// What its help says.
+    Used,
+    /// Nothing, and the log says why.
+    Accepted(&'static str),
+    /// An error with this cure, but for values that ask for nothing.
+    Unavailable {
+        /// The values that are fine.
+        except: &'static [&'static str],
+        /// What to do instead.
+        instead: &'static str,
+    },
+}
+
+/// A setting of the program itself, that memcached has not.
+pub(crate) const fn setting(
+    name: &'static str,
+    kind: Kind,
+    default: &'static str,
+    range: &'static str,
+    help: &'static str,
+) -> Setting {
+    let (short, alias, more, reload, echo) = (None, "", "", false, "");
+    Setting { name, short, alias, kind, default, range, help, more, reload, effect: Effect::Used, echo }
+}
+
+/// A setting that is on or off.
+pub(crate) const fn switch(name: &'static str, help: &'static str) -> Setting {
+    setting(name, Kind::Switch, "false", "true or false", help)
+}
+
+impl Setting {
+    const fn short(self, letter: char) -> Self {
+        Self { short: Some(letter), ..self }
+    }
+
+    const fn alias(self, alias: &'static str) -> Self {
+        Self { alias, ..self }
+    }
+
+    const fn more(self, more: &'static str) -> Self {
+        Self { more, ..self }
+    }
+
+    const fn accepted(self, why: &'static str) -> Self {
+        Self { effect: Effect::Accepted(why), ..self }
+    }
+
+    const fn unavailable(self, except: &'static [&'static str], instead: &'static str) -> Self {
+        Self { effect: Effect::Unavailable { except, instead }, ..self }
+    }
+
+    const fn echo(self, echo: &'static str) -> Self {
+        Self { echo, ..self }
+    }
+
+    /// The long flag.
+    pub(crate) fn long(&self) -> String {
+        self.name.replace('_', "-")
+    }
+
+    /// The environment variable.
+    pub(crate) fn variable(&self) -> String {
+        format!("{VARIABLE_PREFIX}{}", self.name.to_ascii_uppercase())
+    }
+
+    /// The flags as an operator writes them.
+    pub(crate) fn flags(&self) -> String {
+        self.short.map_or_else(|| format!("--{}", self.long()), |c| format!("-{c}/--{}", self.long()))
+    }
+}
+
+/// What the names of all environment variables begin with.
+pub(crate) const VARIABLE_PREFIX: &str = "COTENANT_";
+
+/// The row of `name`.
+pub(crate) fn position(name: &str) -> Option<usize> {
+    SETTINGS.iter().position(|s| s.name == name)
+}
+
+/// The row that must exist.
+pub(crate) fn row(name: &str) -> &'static Setting {
+    &SETTINGS[position(name).expect("the program names only settings of its table, all are read by a test")]
+}
+
+const NO_SLABS: &str = "the store is a log of segments, it has no slab classes";
+const NO_TLS: &str = "terminate TLS in front, for example with stunnel or Envoy";
+const NO_AUTH: &str = "bind to loopback or a private address and give each tenant a listener of its own";
+
+/// Every setting of `serve`, in the order of the reference.
+pub(crate) const SETTINGS: &[Setting] = &[
+    setting("memory", Kind::Mebibytes, "64MiB", "8MiB to 1TiB", "Bound on the resident memory of the process")
+        .short('m')
+        .alias("memory-limit")
+        .more("All memory counts: items, index and buffers. As a flag a bare number counts MiB."),
+    setting("max_item_size", Kind::ItemSize, "1MiB", "1KiB to 8MiB", "Largest item, key and header included")
+        .short('I')
+        .more("As a flag memcached's forms are understood, too: 512k, 2m, or a number of bytes."),
+    switch("no_evict", "Answer 'out of memory' instead of evicting").short('M').alias("disable-evictions"),
+    setting("threads", Kind::Count, "4", "1 to 256", "Worker threads").short('t').more("One per core serves best."),
+    setting("port", Kind::Port, "11211", "0 to 65535, or -1", "TCP port of the addresses that name none")
+        .short('p')
+        .more("0 takes any free port and logs it; -1 turns TCP off, which needs a UNIX socket."),
+    setting("listen", Kind::List, "127.0.0.1", "IP addresses or localhost", "Addresses to listen on")
+        .short('l')
+        .more("ADDRESS or ADDRESS:PORT, IPv6 in brackets where a port follows; repeatable, or separated by commas."),
+    setting("max_connections", Kind::Count, "1024", "1 to 1000000", "Connections accepted at once")
+        .short('c')
+        .alias("conn-limit"),
+    setting("listen_backlog", Kind::Count, "1024", "0 to 4294967295", "Connections that may wait to be accepted")
+        .short('b'),
+    setting("max_reqs_per_event", Kind::Count, "20", "1 to 1024", "Requests of one connection in a row").short('R'),
+    setting("idle_timeout", Kind::Time, "0s", "0s and up", "Close connections that are silent for so long")
+        .more("0s means never. The same as -o idle_timeout=SECONDS."),
+    setting("admin", Kind::Text, "127.0.0.1:11280", "ADDRESS:PORT or off", "Address of the administration listener")
+        .more("An address that is taken is an error if it was asked for, otherwise a warning."),
+    setting("policy", Kind::Choice(POLICIES), "shared", "partitioned or shared", "What divides memory among tenants")
+        .more("partitioned: each tenant its reservation and a weighted part of the rest. \
+               shared: memory moves to the tenant whose shadow queue is hit."),
+    setting("credit", Kind::Size, "64KiB", "1B and up", "Bytes that one shadow hit moves under policy shared"),
+    setting("rank", Kind::Choice(RANKS), "gdsf", "lru, lfu or gdsf", "Eviction order of tenants that name none"),
+    setting("prefix_delimiter", Kind::Char, "", "one ASCII character", "Every new key prefix up to it is a tenant")
+        .short('D')
+        .more("Prefixes account and share, they do not isolate. At most max_tenants prefixes are told apart."),
+    setting("max_tenants", Kind::Count, "1024", "1 to 65000", "Tenants at most, the default tenant included"),
+    setting("seed", Kind::Count, "0", "0 to 9223372036854775807", "Seed of everything random in the policies"),
+    setting("report_version", Kind::Text, "1.6.45", "1 to 23 characters", "The version that clients are told")
+        .more("Clients switch features on by memcached's version numbers."),
+    switch("disable_flush_all", "Refuse flush_all").short('F'),
+    switch("disable_cas", "Keep no CAS values").short('C'),
+    setting("verbose", Kind::Level, "0", "0 to 3", "Say more in the log; -vv and -vvv say even more").short('v').echo("verbosity"),
+    setting("user", Kind::Text, "", "the current user or root", "The user to run as, when started by root")
+        .short('u')
+        .more("No privileges are dropped: another user than the current one is an error."),
+    setting("extended", Kind::List, "", "see the list of options", "memcached's extended options")
+        .short('o')
+        .more("OPTION or OPTION=VALUE; repeatable, or separated by commas."),
+    // From here on: what memcached has and this version has not.
+    setting("udp_port", Kind::Count, "0", "0", "UDP port, 0 is off")
+        .short('U')
+        .unavailable(&["0"], "use TCP, UDP amplifies attacks"),
+    setting("protocol", Kind::Choice(PROTOCOLS), "auto", "auto or ascii", "Which protocols are spoken")
+        .short('B')
+        .unavailable(&["auto", "ascii"], "use the text or the meta protocol"),
+    setting("unix_socket", Kind::Text, "", "a path", "UNIX socket to listen on")
+        .short('s')
+        .unavailable(&[], "listen on loopback: -l 127.0.0.1"),
+    setting("unix_mask", Kind::Octal, "700", "0 to 777", "Mode of the UNIX socket, octal")
+        .short('a')
+        .accepted("there is no UNIX socket")
+        .echo("umask"),
+    switch("daemon", "Run in the background")
+        .short('d')
+        .unavailable(&[], "let the service manager start it, for example systemd-run cotenant serve"),
+    setting("pidfile", Kind::Text, "", "a path", "File for the process id")
+        .short('P')
+        .unavailable(&[], "ask the service manager for the process id"),
+    switch("enable_sasl", "SASL authentication").short('S').unavailable(&[], NO_AUTH),
+    setting("auth_file", Kind::Text, "", "a path", "File of users and passwords")
+        .short('Y')
+        .unavailable(&[], NO_AUTH),
+    switch("enable_ssl", "TLS").short('Z').unavailable(&[], NO_TLS),
+    setting("memory_file", Kind::Text, "", "a path", "File that keeps the items over a restart")
+        .short('e')
+        .unavailable(&[], "warm the cache by its clients after a restart"),
+    switch("enable_shutdown", "The command shutdown").short('A').accepted("stop the server with a signal"),
+    switch("enable_coredumps", "Raise the core file limit")
+        .short('r')
+        .accepted("set the limit where the server is started: ulimit -c"),
+    switch("lock_memory", "Lock all memory").short('k').accepted("memory is not locked"),
+    switch("enable_largepages", "Use large pages")
+        .short('L')
+        .accepted("the kernel decides: see /sys/kernel/mm/transparent_hugepage"),
+    setting("slab_growth_factor", Kind::Ratio, "1.25", "above 1", "Ratio of one slab class to the next")
+        .short('f')
+        .accepted(NO_SLABS)
+        .echo("growth_factor"),
+    setting("slab_min_size", Kind::Count, "48", "1 and up", "Least item size of the slab classes in bytes")
+        .short('n')
+        .accepted(NO_SLABS)
+        .echo("chunk_size"),
+    switch("disable_dumping", "Refuse cachedump and metadump").short('X').accepted("there are no dumps"),
+    switch("disable_watch", "Refuse watch").short('W').accepted("there is no watch"),
+    setting("napi_ids", Kind::Count, "0", "0 and up", "Spread connections by network queue")
+        .short('N')
+        .alias("napi_ids")
+        .accepted("the kernel spreads connections over the workers")
+        .echo("num_napi_ids"),
+];
+
+/// The words for policies.
+pub(crate) const POLICIES: &[&str] = &["partitioned", "shared"];
+/// The words for eviction orders.
+pub(crate) const RANKS: &[&str] = &["lru", "lfu", "gdsf"];
+/// memcached's words for protocols.
+const PROTOCOLS: &[&str] = &["auto", "ascii", "binary"];
+
+/// Every setting of one tenant: keys of `[tenant.NAME]` and of `--tenant name=NAME,…`.
+pub(crate) const TENANT_SETTINGS: &[Setting] = &[
+    setting("prefix", Kind::Text, "", "1 to 128 bytes", "Keys that begin so belong to the tenant"),
+    setting("listen", Kind::Text, "", "ADDRESS:PORT", "Connections to this address belong to the tenant"),
+    setting("reserved", Kind::Size, "0B", "up to the divisible memory", "Memory that nobody takes from it"),
+    setting("weight", Kind::Ratio, "1.0", "above 0", "Its part of the unreserved memory against the others'"),
+    setting(
+        "credit",
+        Kind::Size,
+        "",
+        "1B and up",
+        "Bytes that one shadow hit moves; none means the server's",
+    ),
+    setting("rank", Kind::Choice(RANKS), "", "lru, lfu or gdsf", "Eviction order; none means the server's"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::value::{Dialect, parse};
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn no_two_settings_share_a_name_or_a_flag() {
+        let mut words = BTreeSet::new();
+        let mut letters = BTreeSet::from(['h', 'V', 'i']);
+        for setting in SETTINGS {
+            assert!(words.insert(setting.long()), "{}", setting.name);
+            assert!(setting.alias.is_empty() || words.insert(setting.alias.to_owned()), "{}", setting.alias);
+            assert!(setting.short.is_none_or(|c| letters.insert(c)), "{:?}", setting.short);
+        }
+        let memcached: BTreeSet<char> = "plsamtcvUIMBDYSAFLeduPRbkCWXNrnfhVZoi".chars().collect();
+        assert_eq!(letters, memcached);
+    }
+
+    #[test]
+    fn every_row_is_complete() {
+        for setting in SETTINGS.iter().chain(TENANT_SETTINGS) {
+            let name = setting.name;
+            assert!(!setting.help.is_empty(), "{name}");
+            assert!(!setting.range.is_empty(), "{name}");
+            assert!(setting.help.len() <= 60 && !setting.help.ends_with('.'), "{name}");
+            assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{name}");
+            let default = parse(setting.kind, setting.default, Dialect::Strict);
+            assert!(default.is_ok(), "{name}: {default:?}");
+        }
+    }
+}

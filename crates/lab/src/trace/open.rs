@@ -1,0 +1,141 @@
+//! Opens a trace: plain or zstd, in the format that was named or that its first line shows.
+
+use super::arc::ArcReader;
+use super::error::{Place, TraceError};
+use super::lines::Lines;
+use super::mix::MixReader;
+use super::stream::StreamReader;
+use super::twitter::TwitterReader;
+use super::{Format, TraceReader};
+use crate::limits::ZSTD_WINDOW_LOG_MAX;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::path::Path;
+
+/// The first bytes of a zstd frame (RFC 8878, 3.1.1).
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
+
+/// The trace in the file at `path`.
+///
+/// # Errors
+/// If the file cannot be opened or read, is empty, or does not begin as its format does.
+pub fn open(path: &Path, format: Option<Format>) -> Result<Box<dyn TraceReader + Send>, TraceError> {
+    let name = path.to_string_lossy();
+    let file = File::open(path).map_err(|cause| TraceError::Open { at: whole(&name), cause })?;
+    open_reader(Box::new(BufReader::new(file)), &name, format)
+}
+
+/// The trace that `input` delivers, called `name` in errors.
+///
+/// # Errors
+/// As `open`.
+pub fn open_reader(
+    input: Box<dyn BufRead + Send>,
+    name: &str,
+    format: Option<Format>,
+) -> Result<Box<dyn TraceReader + Send>, TraceError> {
+    let mut lines = unpacked(input, name)?;
+    let format = match (lines.peek()?, format) {
+        (None, _) => return Err(TraceError::Empty { at: whole(name) }),
+        (Some(_), Some(format)) => format,
+        (Some(first), None) => Format::recognise(name, first)?,
+    };
+    Ok(match format {
+        Format::Mix => Box::new(MixReader::new(lines)?),
+        Format::Stream => Box::new(StreamReader::new(lines)?),
+        Format::Twitter => Box::new(TwitterReader::new(lines)),
+        Format::Arc => Box::new(ArcReader::new(lines)),
+    })
+}
+
+fn unpacked(mut input: Box<dyn BufRead + Send>, name: &str) -> Result<Lines, TraceError> {
+    let read_error = |cause| TraceError::Read { at: whole(name), cause };
+    let head = head(&mut input).map_err(read_error)?;
+    let compressed = head == ZSTD_MAGIC;
+    let input = Cursor::new(head).chain(input);
+    if !compressed {
+        return Ok(Lines::new(Box::new(input), name, false));
+    }
+    let mut decoder = zstd::Decoder::with_buffer(input).map_err(read_error)?;
+    decoder.window_log_max(ZSTD_WINDOW_LOG_MAX).map_err(read_error)?;
+    Ok(Lines::new(Box::new(decoder), name, true))
+}
+
+/// The first bytes, as many as the magic has or the input delivers.
+fn head(input: &mut impl Read) -> io::Result<Vec<u8>> {
+    let mut head = Vec::with_capacity(ZSTD_MAGIC.len());
+    input.take(ZSTD_MAGIC.len() as u64).read_to_end(&mut head)?;
+    Ok(head)
+}
+
+#[cold]
+fn whole(name: &str) -> Place {
+    Place { file: name.into(), line: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::testing::{read_all, read_bytes};
+
+    const TEXT: &str = "t_ms,key,size,op\n,1,2,get\n,3,4,set\n";
+
+    fn packed(text: &[u8]) -> Vec<u8> {
+        zstd::encode_all(text, 3).unwrap()
+    }
+
+    fn failure(bytes: &[u8]) -> TraceError {
+        read_bytes(bytes.to_vec(), None).unwrap_err()
+    }
+
+    #[test]
+    fn plain_and_compressed_read_the_same() {
+        let plain = read_all(TEXT).unwrap();
+        assert_eq!(read_bytes(packed(TEXT.as_bytes()), None).unwrap(), plain);
+        let two_frames = [packed(&TEXT.as_bytes()[..20]), packed(&TEXT.as_bytes()[20..])].concat();
+        assert_eq!(read_bytes(two_frames, None).unwrap(), plain);
+    }
+
+    #[test]
+    fn a_long_window_is_unpacked() {
+        let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
+        encoder.window_log(27).unwrap();
+        io::Write::write_all(&mut encoder, TEXT.as_bytes()).unwrap();
+        assert_eq!(read_bytes(encoder.finish().unwrap(), None).unwrap(), read_all(TEXT).unwrap());
+    }
+
+    #[test]
+    fn truncated_and_damaged_archives_say_so() {
+        let rows: String = (0..50_000).map(|i| format!(",{},{i},get\n", i * 7_919 % 10_007)).collect();
+        let archive = packed(format!("t_ms,key,size,op\n{rows}").as_bytes());
+        let truncated = failure(&archive[..archive.len() / 2]);
+        assert!(matches!(truncated, TraceError::Truncated { .. }), "{truncated}");
+        assert!(truncated.place().line > 1, "{truncated}");
+        assert!(truncated.cure().contains("zstd -t"));
+        let mut damaged = archive;
+        let middle = damaged.len() / 2;
+        damaged[middle..middle + 64].fill(0xFF);
+        let damaged = failure(&damaged);
+        assert!(!matches!(damaged, TraceError::Read { .. }), "{damaged}");
+    }
+
+    #[test]
+    fn what_is_no_trace_says_so() {
+        assert_eq!(failure(b"").to_string(), "t: the trace is empty");
+        assert_eq!(failure(b"\n\n").to_string(), "t: the trace is empty");
+        assert_eq!(failure(&packed(b"")).to_string(), "t: the trace is empty");
+        assert_eq!(failure(&[b'x'; 5000]).to_string(), "t:1: the line is longer than 4096 bytes");
+        assert!(matches!(failure(b"\x7fELF\x02\x01\n"), TraceError::UnknownFormat { .. }));
+        let error = read_bytes(b"a,b\n".to_vec(), Some(Format::Stream)).unwrap_err();
+        assert_eq!(error.to_string(), "t:1: the header is 'a,b' instead of 't_ms,key,size,op'");
+    }
+
+    #[test]
+    fn a_missing_file_says_so() {
+        let Err(error) = open(Path::new("no-such-trace.csv"), None) else { panic!("it exists") };
+        assert_eq!(error.to_string(), "no-such-trace.csv: cannot open the trace");
+        assert_eq!(error.cure(), "check the path");
+        let Err(error) = open(Path::new("src"), None) else { panic!("a folder is a trace") };
+        assert!(matches!(error, TraceError::Read { .. }), "{error}");
+    }
+}

@@ -1,0 +1,56 @@
+//! Walks the whole store and asserts what must hold between its structures.
+
+use crate::epoch::Participant;
+use crate::store::{Store, space_of};
+use crate::sync::{Ordering, lock};
+use crate::worker::charge_of;
+use std::collections::{HashMap, HashSet};
+use units::TenantId;
+
+/// Asserts every invariant. No other thread may work on the store.
+pub(crate) fn check(store: &Store, reader: &Participant) {
+    let slots = store.index.check(|slot| store.hash_at(reader, slot));
+    let mut keys = HashSet::new();
+    let mut live: HashMap<TenantId, (i64, i64)> = HashMap::new();
+    let mut live_in: HashMap<u32, u64> = HashMap::new();
+    for slot in slots {
+        let view = store.log.view(reader, slot.place());
+        assert!(keys.insert((space_of(&view), view.key().to_vec())), "a key is in the index once");
+        *live_in.entry(slot.place().segment.0).or_default() += view.bytes().len() as u64;
+        if store.is_flushed(slot.place(), &view) {
+            continue;
+        }
+        let charge = charge_of(view.bytes().len());
+        let tenant = store.tenant(TenantId(view.tenant()));
+        let entry = live.entry(tenant.id).or_default();
+        entry.1 += 1;
+        // What is accounted as expired is no longer in `live`; taking out and putting back tells.
+        let counted = view.expiry().is_none_or(|e| {
+            let counted = tenant.expiries.remove(e, charge);
+            if counted {
+                tenant.expiries.add(e, charge);
+            }
+            counted
+        });
+        entry.0 += if counted { charge } else { 0 };
+    }
+    for tenant in store.tenants() {
+        let (bytes, items) = live.get(&tenant.id).copied().unwrap_or_default();
+        assert_eq!(tenant.live.load(Ordering::Relaxed), bytes, "live bytes of {}", tenant.spec.name);
+        assert_eq!(tenant.items.load(Ordering::Relaxed), items, "items of {}", tenant.spec.name);
+        lock(&tenant.shadow).check();
+    }
+    for id in store.log.ids() {
+        let expected = live_in.get(&id.0).copied().unwrap_or(0);
+        assert_eq!(u64::from(store.log.segment(id).live()), expected, "live bytes of segment {id}");
+    }
+    let used = store.memory_use();
+    let slack = store.geometry.segment.0 * 2;
+    assert!(
+        used.segments.0 + used.index.0 + used.shadow.0 <= store.geometry.memory.0 + slack,
+        "the memory is bounded: {used:?}"
+    );
+    let classes = store.class_totals();
+    let items: i64 = classes.iter().map(|c| c.items).sum();
+    assert_eq!(items, i64::try_from(used.slots).unwrap_or(i64::MAX), "size classes count every item");
+}

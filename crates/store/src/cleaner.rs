@@ -1,0 +1,596 @@
+//! The cleaner: takes the space of dead items back, and of those that their tenants need least.
+//!
+//! Shape:      a pass takes n sealed segments; ranks their live items; gives each tenant its part (`survivors`); keeps
+//!             the items of the highest rank within it; copies source by source, each emptied source returns at once
+//! Invariants: a pass opens at most n − 1 segments, so it frees at least one; a reader never waits for it
+//! Cost:       one walk and one index look-up per item, a second walk for what is alive
+//! Source:     Memshare §3.2, §5.3 and Algorithm 1. We differ: what goes is chosen before anything is copied, so the
+//!             reserve is three segments instead of n; sources are compared by what cleaning them would free;
+//!             half-full destinations stay open for the next pass instead of being dropped
+
+use crate::epoch::Participant;
+use crate::hash::KeyHash;
+use crate::index::Found;
+use crate::item::View;
+use crate::limits;
+use crate::log::Head;
+use crate::metrics::{ThreadCounters, count};
+use crate::rank::{BIN_MIN, RankKind, Usage, bin, raised_level};
+use crate::segment::State;
+use crate::slot::Place;
+use crate::store::Store;
+use crate::survivors::{Candidate, keep};
+use crate::sync::{Ordering, bump, lock};
+use crate::worker::{charge_of, link, restamp, unlink};
+use units::{Rng, SegmentId, TenantId};
+
+/// No slot points at the item.
+const GARBAGE: u8 = 0;
+/// A slot points at it, but it has expired or was flushed.
+const DEAD: u8 = 1;
+const _: () = assert!(DEAD < BIN_MIN);
+
+/// Destinations kept open: a large item that does not fit one may fit the other.
+const OPEN_MAX: usize = 2;
+/// Ages beyond this are held back so that 8 bits of tick never wrap unseen.
+const AGE_MAX: u8 = 224;
+/// Items looked up together, so that their index lines load in parallel.
+const BATCH: usize = 32;
+/// A segment that is dead to this part is reclaimed without need.
+const DEAD_PERCENT: u64 = 50;
+/// Ceilings are enforced down to this part below, so that not every store passes them again.
+const CEILING_SLACK: u64 = 64;
+
+/// What a pass did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outcome {
+    /// So many segments more than it opened.
+    Freed(usize),
+    /// There was nothing to take.
+    Nothing,
+}
+
+/// One tenant in a pass.
+#[derive(Debug)]
+struct Seen {
+    bytes_by_bin: Box<[u64; 256]>,
+    inside: u64,
+    threshold: u8,
+    /// Bytes of the threshold's own bin that stay.
+    quota: u64,
+}
+
+/// Buffers of a cleaning thread, reused from pass to pass.
+#[derive(Debug)]
+pub(crate) struct Cleaner {
+    rng: Rng,
+    open: Vec<Head>,
+    opened: usize,
+    sources: Vec<SegmentId>,
+    scored: Vec<(u64, SegmentId)>,
+    bins: Vec<u8>,
+    seen: Vec<Option<Seen>>,
+    order: Vec<usize>,
+    candidates: Vec<Candidate>,
+    kept: Vec<u64>,
+}
+
+/// An item of a source, as much as is needed until its slot has been looked up.
+struct Pending {
+    place: Place,
+    hash: KeyHash,
+    tenant: u16,
+    len: u32,
+    dead: bool,
+}
+
+impl Cleaner {
+    pub(crate) fn new(rng: Rng) -> Self {
+        Self {
+            rng,
+            open: Vec::new(),
+            opened: 0,
+            sources: Vec::new(),
+            scored: Vec::new(),
+            bins: Vec::new(),
+            seen: Vec::new(),
+            order: Vec::new(),
+            candidates: Vec::new(),
+            kept: Vec::new(),
+        }
+    }
+
+    /// Ends every open destination.
+    pub(crate) fn seal_all(&mut self, store: &Store) {
+        for head in self.open.drain(..) {
+            store.log.seal(head);
+        }
+    }
+
+    /// One pass over up to `width` segments.
+    pub(crate) fn pass(
+        &mut self,
+        store: &Store,
+        reader: &mut Participant,
+        counters: &ThreadCounters,
+        width: usize,
+    ) -> Outcome {
+        store.passes.fetch_add(1, Ordering::Relaxed);
+        let outcome = self.run_pass(store, reader, counters, width);
+        store.passes.fetch_sub(1, Ordering::Relaxed);
+        outcome
+    }
+
+    fn run_pass(
+        &mut self,
+        store: &Store,
+        reader: &mut Participant,
+        counters: &ThreadCounters,
+        width: usize,
+    ) -> Outcome {
+        self.choose_sources(store, width, |score, _| score);
+        if self.sources.len() < 2 {
+            return self.give_up(store);
+        }
+        self.rank_items(store, reader);
+        let room: usize = self.open.iter().map(|h| store.log.room(h)).sum();
+        let fresh = (self.sources.len() - 1) * store.log.segment_bytes();
+        let budget = self.budget((room + fresh) as u64);
+        if store.no_evict && budget < self.inside() {
+            return self.give_up(store);
+        }
+        self.divide(store, budget);
+        self.set_thresholds(store);
+        let freed = self.copy_sources(store, reader, counters);
+        if freed == 0 { Outcome::Nothing } else { Outcome::Freed(freed) }
+    }
+
+    fn give_up(&mut self, store: &Store) -> Outcome {
+        for id in self.sources.drain(..) {
+            store.log.segment(id).set_state(State::Sealed);
+        }
+        Outcome::Nothing
+    }
+
+    /// Bytes charged of everything alive in the sources.
+    fn inside(&self) -> u64 {
+        self.seen.iter().flatten().map(|s| s.inside).sum()
+    }
+
+    /// Bytes charged that fit `room` log bytes: the index share is charged but not copied, and each destination loses
+    /// about half an item at its end.
+    fn budget(&self, room: u64) -> u64 {
+        let alive = self.bins.iter().filter(|b| BIN_MIN <= **b).count() as u64;
+        let inside = self.inside().max(1);
+        let copied = inside.saturating_sub(alive * crate::item::INDEX_SHARE).max(1);
+        let ends = self.sources.len() as u64 * (copied / alive.max(1)) / 2;
+        let fits = u128::from(room.saturating_sub(ends)) * u128::from(inside) / u128::from(copied);
+        u64::try_from(fits).unwrap_or(u64::MAX)
+    }
+
+    /// Claims the sources: half by what cleaning them frees, as `weigh` sees it, half at random.
+    fn choose_sources(&mut self, store: &Store, width: usize, weigh: impl Fn(u64, SegmentId) -> u64) {
+        let over = self.overshare(store);
+        self.scored.clear();
+        let sealed = store.log.ids().filter(|id| store.log.segment(*id).state() == State::Sealed);
+        self.scored.extend(sealed.map(|id| (0, id)));
+        if limits::PASS_CANDIDATES_MAX < self.scored.len() {
+            for i in 0..limits::PASS_CANDIDATES_MAX {
+                let j = i + self.rng.index(self.scored.len() - i);
+                self.scored.swap(i, j);
+            }
+            self.scored.truncate(limits::PASS_CANDIDATES_MAX);
+        }
+        for (score, id) in &mut self.scored {
+            *score = weigh(expected_gain(store, *id, &over), *id);
+        }
+        self.scored.sort_unstable_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
+        // A pass leaves segments for others that run at the same time.
+        let width = width.min(self.scored.len().div_ceil(2)).max(2);
+        let best = width.min(self.scored.len()).div_ceil(2);
+        for i in best..width.min(self.scored.len()) {
+            let j = i + self.rng.index(self.scored.len() - i);
+            self.scored.swap(i, j);
+        }
+        self.scored.truncate(width);
+        self.sources.clear();
+        for (_, id) in &self.scored {
+            if store.log.segment(*id).change(State::Sealed, State::Cleaning) {
+                self.sources.push(*id);
+            }
+        }
+    }
+
+    /// Part of each tenant's bytes, in 1/256, that it holds beyond its share, all needs normalised.
+    fn overshare(&self, store: &Store) -> Vec<u64> {
+        let (live, target) = store.tenants().fold((1_u128, 1_u128), |(live, target), t| {
+            (live + u128::from(t.held().0), target + u128::from(t.share().target.0))
+        });
+        store
+            .tenants()
+            .map(|t| {
+                let held = u128::from(t.held().0).max(1);
+                let fair = u128::from(t.share().target.0) * live / target;
+                u64::try_from(held.saturating_sub(fair) * 256 / held).unwrap_or(0)
+            })
+            .collect()
+    }
+
+    /// Walks the sources, finds what is alive and ranks it.
+    fn rank_items(&mut self, store: &Store, reader: &Participant) {
+        self.bins.clear();
+        for seen in &mut self.seen {
+            *seen = None;
+        }
+        let sources = std::mem::take(&mut self.sources);
+        let mut batch = Vec::with_capacity(BATCH);
+        for id in &sources {
+            store.log.walk(reader, *id, |place, view| {
+                let hash = store.hash_of(&view);
+                store.index.prefetch(hash);
+                let dead = store.is_expired(&view) || store.is_flushed(place, &view);
+                let len = u32::try_from(view.bytes().len()).unwrap_or(u32::MAX);
+                batch.push(Pending { place, hash, tenant: view.tenant(), len, dead });
+                if batch.len() == BATCH {
+                    self.rank_batch(store, &mut batch);
+                }
+            });
+        }
+        self.rank_batch(store, &mut batch);
+        self.sources = sources;
+    }
+
+    fn rank_batch(&mut self, store: &Store, batch: &mut Vec<Pending>) {
+        let tick = store.tick();
+        for item in batch.drain(..) {
+            let Some(found) = store.index.find(item.hash, |slot| slot.place() == item.place) else {
+                self.bins.push(GARBAGE);
+                continue;
+            };
+            if item.dead {
+                self.bins.push(DEAD);
+                continue;
+            }
+            let tenant = store.tenant(TenantId(item.tenant));
+            let charge = charge_of(item.len as usize).cast_unsigned();
+            let usage = Usage {
+                age: tick.wrapping_sub(found.slot.tick()),
+                uses: found.slot.uses(),
+                size: u32::try_from(charge).unwrap_or(u32::MAX),
+                level: tenant.level_at(found.slot.tick()),
+            };
+            let rank = bin(tenant.spec.rank, usage, tenant.level());
+            self.bins.push(rank);
+            let seen = self.seen_of(TenantId(item.tenant));
+            seen.bytes_by_bin[usize::from(rank)] += charge;
+            seen.inside += charge;
+        }
+    }
+
+    fn seen_of(&mut self, tenant: TenantId) -> &mut Seen {
+        if self.seen.len() <= tenant.index() {
+            self.seen.resize_with(tenant.index() + 1, || None);
+        }
+        self.seen[tenant.index()].get_or_insert_with(|| Seen {
+            bytes_by_bin: Box::new([0; 256]),
+            inside: 0,
+            threshold: BIN_MIN,
+            quota: u64::MAX,
+        })
+    }
+
+    /// Gives each tenant its part of the budget.
+    fn divide(&mut self, store: &Store, budget: u64) {
+        self.order.clear();
+        self.candidates.clear();
+        for (i, seen) in self.seen.iter().enumerate() {
+            let Some(seen) = seen else { continue };
+            let tenant = store.tenant(TenantId(u16::try_from(i).unwrap_or(u16::MAX)));
+            self.order.push(i);
+            self.candidates.push(Candidate {
+                inside: seen.inside,
+                elsewhere: tenant.held().0.saturating_sub(seen.inside),
+                target: tenant.share().target.0,
+                floor: tenant.spec.claim.floor.bytes.0,
+            });
+        }
+        keep(budget, &self.candidates, &mut self.kept);
+    }
+
+    /// Turns kept bytes into a rank below which items go.
+    fn set_thresholds(&mut self, store: &Store) {
+        for (&i, &kept) in self.order.iter().zip(&self.kept) {
+            let Some(seen) = &mut self.seen[i] else { continue };
+            let mut left = kept;
+            seen.threshold = BIN_MIN;
+            seen.quota = u64::MAX;
+            for rank in (BIN_MIN..=u8::MAX).rev() {
+                let bytes = seen.bytes_by_bin[usize::from(rank)];
+                if left < bytes {
+                    seen.threshold = rank;
+                    seen.quota = left;
+                    break;
+                }
+                left -= bytes;
+            }
+            let tenant = store.tenant(TenantId(u16::try_from(i).unwrap_or(u16::MAX)));
+            if tenant.spec.rank == RankKind::Gdsf && kept < seen.inside {
+                tenant.set_level(raised_level(seen.threshold, tenant.level()));
+            }
+        }
+    }
+
+    /// Whether an item of this rank stays; uses the threshold's quota up.
+    fn stays(&mut self, tenant: u16, rank: u8, charge: u64) -> bool {
+        let Some(Some(seen)) = self.seen.get_mut(usize::from(tenant)) else { return true };
+        if rank == seen.threshold && seen.quota != u64::MAX {
+            let fits = charge <= seen.quota;
+            seen.quota = seen.quota.saturating_sub(charge);
+            return fits;
+        }
+        seen.threshold <= rank
+    }
+
+    /// Copies what stays, evicts what goes, and returns the emptied sources. Returns how many segments were freed.
+    fn copy_sources(&mut self, store: &Store, reader: &mut Participant, counters: &ThreadCounters) -> usize {
+        let sources = std::mem::take(&mut self.sources);
+        let bins = std::mem::take(&mut self.bins);
+        let opened_max = sources.len() - 1;
+        self.opened = 0;
+        let mut next = 0;
+        let mut emptied = 0_usize;
+        for id in &sources {
+            let mut whole = true;
+            store.log.walk(reader, *id, |place, view| {
+                let rank = bins[next];
+                next += 1;
+                whole &=
+                    rank == GARBAGE || self.handle(store, reader, counters, (place, view, rank), opened_max);
+            });
+            if whole {
+                store.log.retire(&store.epochs, *id);
+                emptied += 1;
+            } else {
+                store.log.segment(*id).set_state(State::Sealed);
+            }
+            // What was emptied may be the next destination.
+            reader.quiesce();
+            store.log.reclaim_now(&store.epochs);
+        }
+        self.sources = sources;
+        self.bins = bins;
+        self.sources.clear();
+        emptied.saturating_sub(self.opened)
+    }
+
+    /// Deals with one item. Returns whether its bytes are free now.
+    fn handle(
+        &mut self,
+        store: &Store,
+        reader: &Participant,
+        counters: &ThreadCounters,
+        (place, view, rank): (Place, View<'_>, u8),
+        opened_max: usize,
+    ) -> bool {
+        let hash = store.hash_of(&view);
+        let charge = charge_of(view.bytes().len()).cast_unsigned();
+        let dead = rank == DEAD || store.is_expired(&view) || store.is_flushed(place, &view);
+        let stays = !dead && self.stays(view.tenant(), rank, charge);
+        let has_room = stays && self.open_for(store, view.bytes().len() + 8, opened_max);
+        let locked = store.index.lock(hash);
+        let Some(found) = locked.find(hash, |slot| slot.place() == place) else { return true };
+        if has_room {
+            self.copy(store, counters, &locked, found, &view);
+            return true;
+        }
+        if stays && store.no_evict {
+            return false;
+        }
+        locked.remove(found);
+        drop(locked);
+        let _ = reader;
+        self.account_removal(store, counters, found, &view, hash, dead);
+        true
+    }
+
+    fn account_removal(
+        &self,
+        store: &Store,
+        counters: &ThreadCounters,
+        found: Found,
+        view: &View<'_>,
+        hash: KeyHash,
+        dead: bool,
+    ) {
+        let tenant = store.tenant(TenantId(view.tenant()));
+        let of_tenant = counters.of(tenant.id.index());
+        let class = counters.class(view.bytes().len());
+        unlink(store, counters, found.slot.place(), view);
+        if dead {
+            count(&of_tenant.reclaimed);
+            count(&class.reclaimed);
+            return;
+        }
+        count(&of_tenant.evictions);
+        count(&class.evicted);
+        if found.slot.uses() == 0 {
+            count(&of_tenant.evicted_unfetched);
+            count(&class.evicted_unfetched);
+        }
+        let mut shadow = lock(&tenant.shadow);
+        shadow.push(hash, u32::try_from(charge_of(view.bytes().len())).unwrap_or(u32::MAX));
+        tenant.shadow_sampling.store(u32::from(shadow.sampling()), Ordering::Relaxed);
+    }
+
+    /// Moves an item to the first open destination that has room, which `open_for` has seen to.
+    fn copy(
+        &mut self,
+        store: &Store,
+        counters: &ThreadCounters,
+        locked: &crate::index::Locked<'_>,
+        found: Found,
+        view: &View<'_>,
+    ) {
+        let from = found.slot.place();
+        let stamp = store.stamp_of(from, view);
+        let len = view.bytes().len();
+        let Some(head) = self.open.iter_mut().find(|h| store.log.fits(h, len + 8)) else { return };
+        let mut meta = view.meta();
+        restamp(&mut meta, stamp, head.base());
+        let mut header = [0; 48];
+        let header_len = meta.encode(view.key().len(), view.value().len(), &mut header);
+        let parts = [&header[..header_len], view.key(), view.value(), &[]];
+        let len: usize = parts.iter().map(|p| p.len()).sum();
+        let place = store.log.append(head, parts).expect("the destination has room");
+        unlink(store, counters, from, view);
+        link(store, counters, place, &meta, len, stamp);
+        let age = store.tick().wrapping_sub(found.slot.tick()).min(AGE_MAX);
+        let tick = store.tick().wrapping_sub(age);
+        locked.replace(found, found.slot.moved(place).used(tick, found.slot.uses()));
+        bump(&counters.of(usize::from(meta.tenant)).moved_bytes, len as u64);
+    }
+
+    /// Sees to it that an open destination has room for `len` bytes, opening one if the pass still may.
+    fn open_for(&mut self, store: &Store, len: usize, opened_max: usize) -> bool {
+        if self.open.iter().any(|h| store.log.fits(h, len)) {
+            return true;
+        }
+        if opened_max <= self.opened {
+            return false;
+        }
+        let Some(head) = store.log.take(&store.epochs, 0, store.stamp_base(), store.now_secs()) else {
+            return false;
+        };
+        store.log.populate(&head);
+        self.opened += 1;
+        if self.open.len() == OPEN_MAX {
+            let fullest =
+                self.open.iter().enumerate().min_by_key(|(_, h)| store.log.room(h)).map_or(0, |(i, _)| i);
+            let full = self.open.swap_remove(fullest);
+            store.log.seal(full);
+        }
+        self.open.push(head);
+        true
+    }
+
+    /// Brings every tenant that is over its ceiling below it: evicts in place, copies nothing.
+    pub(crate) fn enforce_ceilings(
+        &mut self,
+        store: &Store,
+        reader: &mut Participant,
+        counters: &ThreadCounters,
+    ) {
+        for tenant in store.tenants().filter(|t| 0 < t.over_ceiling()) {
+            if store.no_evict {
+                return;
+            }
+            let ceiling = tenant.share().ceiling.unwrap_or_default().0;
+            let mut excess = tenant.over_ceiling() + ceiling / CEILING_SLACK;
+            // Several rounds if the sources of one do not hold enough of the tenant.
+            for _ in 0..8 {
+                let before = tenant.held().0;
+                self.trim(store, reader, counters, tenant.id, excess);
+                excess = excess.saturating_sub(before.saturating_sub(tenant.held().0));
+                if tenant.over_ceiling() == 0 {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Evicts about `excess` bytes of one tenant, the lowest ranks among the segments that hold the most of it and as
+    /// many random ones.
+    fn trim(
+        &mut self,
+        store: &Store,
+        reader: &mut Participant,
+        counters: &ThreadCounters,
+        tenant: TenantId,
+        excess: u64,
+    ) {
+        let held = |id: SegmentId| {
+            let all = store.log.segment(id).tenants();
+            all.filter(|(t, _)| *t == tenant).map(|(_, bytes)| u64::from(bytes)).sum()
+        };
+        self.choose_sources(store, store.pass_width(), |_, id| held(id));
+        self.rank_items(store, reader);
+        let inside = self.seen_of(tenant).inside;
+        self.order.clear();
+        self.order.push(tenant.index());
+        self.kept.clear();
+        self.kept.push(inside.saturating_sub(excess));
+        self.set_thresholds(store);
+        let sources = std::mem::take(&mut self.sources);
+        let bins = std::mem::take(&mut self.bins);
+        let mut next = 0;
+        for id in &sources {
+            store.log.walk(reader, *id, |place, view| {
+                let rank = bins[next];
+                next += 1;
+                let charge = charge_of(view.bytes().len()).cast_unsigned();
+                if view.tenant() == tenant.0 && BIN_MIN <= rank && !self.stays(tenant.0, rank, charge) {
+                    let hash = store.hash_of(&view);
+                    let locked = store.index.lock(hash);
+                    if let Some(found) = locked.find(hash, |slot| slot.place() == place) {
+                        locked.remove(found);
+                        drop(locked);
+                        self.account_removal(store, counters, found, &view, hash, false);
+                    }
+                }
+            });
+            store.log.segment(*id).set_state(State::Sealed);
+        }
+        self.sources = sources;
+        self.bins = bins;
+        reader.quiesce();
+    }
+
+    /// Takes segments back that are mostly dead, without need. Returns whether there may be more.
+    pub(crate) fn reclaim_dead(
+        &mut self,
+        store: &Store,
+        reader: &mut Participant,
+        counters: &ThreadCounters,
+    ) -> bool {
+        let dead_enough = (store.log.segment_bytes() as u64) * DEAD_PERCENT / 100;
+        let over = Vec::new();
+        let sealed = store.log.ids().filter(|id| store.log.segment(*id).state() == State::Sealed);
+        let dead: Vec<_> = sealed
+            .filter(|id| dead_enough <= expected_gain(store, *id, &over))
+            .take(limits::PASS_WIDTH_MAX)
+            .collect();
+        self.sources.clear();
+        for id in dead {
+            if store.log.segment(id).change(State::Sealed, State::Cleaning) {
+                self.sources.push(id);
+            }
+        }
+        if self.sources.len() < 2 {
+            self.give_up(store);
+            return false;
+        }
+        self.rank_items(store, reader);
+        self.order.clear();
+        self.kept.clear();
+        self.set_thresholds(store);
+        0 < self.copy_sources(store, reader, counters)
+    }
+}
+
+/// Bytes that cleaning a segment is expected to free: what is dead, and of each tenant what it holds beyond its share.
+fn expected_gain(store: &Store, id: SegmentId, over: &[u64]) -> u64 {
+    let segment = store.log.segment(id);
+    let live = u64::from(segment.live());
+    let expired = u64::from(segment.expired(store.now_secs())).min(live);
+    let mut gain = store.log.segment_bytes() as u64 - live + expired;
+    for (tenant, bytes) in segment.tenants() {
+        let flushed_below = store.tenant(tenant).flushed_below.load(Ordering::Relaxed);
+        let part = if segment.last_stamp() < flushed_below {
+            256
+        } else {
+            over.get(tenant.index()).copied().unwrap_or(0)
+        };
+        gain += u64::from(bytes) * part / 256;
+    }
+    gain
+}

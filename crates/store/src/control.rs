@@ -1,0 +1,79 @@
+//! Sensor and actuator of the store: what its tenants hold and miss, and the targets that steer the cleaner.
+
+use crate::metrics::Totals;
+use crate::store::Store;
+use crate::sync::Ordering;
+use control::memory::{MemoryShare, MemorySignal};
+use control::{Actuator, Amount, Pool, Row, Sensor, Shares};
+use std::sync::Arc;
+use units::{Bytes, Instant, TenantId};
+
+/// The store as a thing that a memory policy controls.
+#[derive(Debug)]
+pub struct MemoryControl {
+    store: Arc<Store>,
+    before: Vec<Totals>,
+}
+
+impl MemoryControl {
+    /// Controls `store`.
+    #[must_use]
+    pub fn new(store: Arc<Store>) -> Self {
+        Self { store, before: Vec::new() }
+    }
+}
+
+impl Sensor for MemoryControl {
+    type Signal = MemorySignal;
+    type Share = MemoryShare;
+
+    fn read(&mut self, _now: Instant, rows: &mut Vec<Row<MemorySignal, MemoryShare>>) -> Pool {
+        self.store.pending_shadow_hits.store(0, Ordering::Relaxed);
+        self.before.resize(self.store.tenant_count(), Totals::default());
+        for (tenant, before) in self.store.tenants().zip(&mut self.before) {
+            let totals = self.store.totals(tenant.id);
+            let window = totals.since(before);
+            *before = totals;
+            rows.push(Row {
+                id: tenant.id,
+                claim: tenant.spec.claim.clone(),
+                signal: Some(MemorySignal {
+                    held: tenant.held(),
+                    idle: Bytes::ZERO,
+                    shadow_hits: window.shadow_hits,
+                    gets: window.get_hits + window.get_misses,
+                    hits: window.get_hits,
+                }),
+                in_force: None,
+            });
+        }
+        let divisible = self.store.geometry().divisible.saturating_sub(self.store.external());
+        Pool { capacity: Amount::memory(divisible), ..Pool::default() }
+    }
+}
+
+impl Actuator for MemoryControl {
+    type Share = MemoryShare;
+
+    fn apply(
+        &mut self,
+        _now: Instant,
+        shares: &Shares<MemoryShare>,
+        in_force: &mut Vec<(TenantId, MemoryShare)>,
+    ) -> bool {
+        in_force.clear();
+        let budget = self.store.shadow_budget(u32::try_from(shares.rows().len()).unwrap_or(u32::MAX));
+        let mut whole = true;
+        for (id, share) in shares.rows() {
+            let tenant = self.store.tenant(*id);
+            tenant.set_share(*share, budget);
+            // Memory is taken by the cleaner, not at once.
+            whole &= tenant.over_ceiling() == 0;
+            in_force.push((*id, tenant.share()));
+        }
+        if !whole {
+            self.store.ceiling_hint.store(1, Ordering::Relaxed);
+        }
+        whole
+    }
+}

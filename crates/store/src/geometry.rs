@@ -1,0 +1,97 @@
+//! How a memory is divided: segments, reserve, heads, tables, and what is left for tenants.
+//!
+//! Invariants: index + segments + tables + shadow queues ≤ memory, whatever the sizes of items
+//! Units:      bytes
+
+use crate::limits;
+use units::Bytes;
+
+/// Sizes that follow from the memory, the largest item and the number of writing threads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Geometry {
+    /// The memory that all of this fits into.
+    pub memory: Bytes,
+    /// Size of a segment, a power of two.
+    pub segment: Bytes,
+    /// Largest item, header and key included.
+    pub item_max: Bytes,
+    /// Segments that fit if the index were empty; the number of ids.
+    pub segment_count: u32,
+    /// Budget of all shadow queues together.
+    pub shadow: Bytes,
+    /// What tenants divide: log and index without reserve and heads.
+    pub divisible: Bytes,
+    /// Offsets in slots count units of this many bytes, as a power of two.
+    pub unit_shift: u32,
+}
+
+/// Bytes of one row of the segment table; a test holds it to the type's size.
+pub(crate) const SEGMENT_ROW: u64 = 128;
+/// Offsets have so many bits.
+pub(crate) const OFFSET_BITS: u32 = 20;
+
+impl Geometry {
+    /// The sizes for `memory`. `item_max` above the largest segment, or above half of the memory, is lowered.
+    #[must_use]
+    pub fn new(memory: Bytes, item_max: Bytes, threads: usize) -> Self {
+        let whole = (memory.0 / limits::SEGMENTS_MIN).max(limits::SEGMENT_MIN.0);
+        let fitting = Bytes(1 << whole.ilog2());
+        let wanted = Bytes(item_max.0.next_power_of_two());
+        let segment = if wanted <= limits::SEGMENT_DEFAULT {
+            fitting.min(limits::SEGMENT_DEFAULT)
+        } else {
+            // Larger items want larger segments; at least 16 of them must fit.
+            let most = Bytes(1 << (memory.0 / 16).max(limits::SEGMENT_MIN.0).ilog2());
+            wanted.min(limits::SEGMENT_MAX).min(most.max(fitting))
+        };
+        let shadow = Bytes(memory.0 / limits::SHADOW_MEMORY_PART);
+        let rows = memory.count_of(segment) * SEGMENT_ROW;
+        let log_and_index = Bytes(memory.0.saturating_sub(shadow.0 + rows));
+        let held_back = (u64::from(limits::RESERVE_SEGMENTS) + threads as u64) * segment.0;
+        Self {
+            memory,
+            segment,
+            item_max: item_max.min(segment),
+            segment_count: u32::try_from(log_and_index.count_of(segment)).unwrap_or(u32::MAX),
+            shadow,
+            divisible: Bytes(log_and_index.0.saturating_sub(held_back).max(segment.0)),
+            unit_shift: segment.0.ilog2().saturating_sub(OFFSET_BITS),
+        }
+    }
+
+    /// Log and index together, the reserve and heads included.
+    #[must_use]
+    pub fn log_and_index(&self) -> Bytes {
+        let rows = self.memory.count_of(self.segment) * SEGMENT_ROW;
+        Bytes(self.memory.0.saturating_sub(self.shadow.0 + rows))
+    }
+}
+
+/// What tenants can be promised together out of `memory`.
+#[must_use]
+pub fn divisible_capacity(memory: Bytes, item_max: Bytes, threads: usize) -> Bytes {
+    Geometry::new(memory, item_max, threads).divisible
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_shrink_with_small_memories_and_grow_with_large_items() {
+        for (memory_mib, item_max, segment, unit_shift) in [
+            (8, Bytes::mib(1), Bytes::kib(128), 0),
+            (32, Bytes::mib(1), Bytes::kib(512), 0),
+            (64, Bytes::mib(1), Bytes::mib(1), 0),
+            (65_536, Bytes::mib(1), Bytes::mib(1), 0),
+            (256, Bytes::mib(2), Bytes::mib(2), 1),
+            (256, Bytes::mib(8), Bytes::mib(8), 3),
+            (64, Bytes::mib(8), Bytes::mib(4), 2),
+        ] {
+            let g = Geometry::new(Bytes::mib(memory_mib), item_max, 4);
+            assert_eq!((g.segment, g.unit_shift), (segment, unit_shift), "{memory_mib} MiB, {item_max}");
+            assert!(g.divisible < g.memory && g.memory.0 / 2 < g.divisible.0, "{g:?}");
+            assert!(u64::from(g.segment_count) * g.segment.0 <= g.log_and_index().0);
+        }
+    }
+}

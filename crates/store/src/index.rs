@@ -1,0 +1,608 @@
+//! The index: from a key's hash to the places where an item with that hash may be.
+//!
+//! Shape:      buckets of one cache line (8 slots), two choices per key; the number of buckets grows and shrinks by
+//!             one at a time (linear hashing), so that the load stays near 0.9 at every size
+//! Invariants: an item is in exactly one of its two buckets, except between the two steps of a move, when it is in
+//!             both places; only the holder of the locks of both buckets changes what a slot points at; readers take no
+//!             lock and change only tick and uses
+//! Cost:       8.9 bytes per item at load 0.9; a look-up reads two lines at most, or again on a miss that raced a move
+//! Source:     linear hashing is Litwin 1980; the two choices even out split and unsplit buckets
+//!
+//! Why a miss is a miss: a move writes the new place, raises `moves` of the old bucket's stripe, then clears the old
+//! place (all Release). A reader that missed the item in the new place looked there before it was written, and in the
+//! old place after it was cleared; so it sees `moves` raised after its scan, but did not before it, and looks again.
+
+use crate::hash::KeyHash;
+use crate::slot::{Slot, has_tag, tag_of};
+use crate::sync::{AtomicI64, AtomicU32, Mutex, Ordering, lock, pause};
+use crate::words::Words;
+use media::MapError;
+
+/// Slots of a bucket: one cache line.
+pub(crate) const BUCKET_SLOTS: usize = 8;
+/// Bytes of a bucket.
+pub(crate) const BUCKET_BYTES: u64 = 64;
+/// Load above which the index grows, in percent.
+const LOAD_MAX_PERCENT: i64 = 90;
+/// Load below which it shrinks.
+const LOAD_MIN_PERCENT: i64 = 70;
+/// Buckets that are split or merged at once at most: bounds the pause of the writer that does it.
+const RESIZE_STEP: u32 = 64;
+/// Buckets of the smallest index.
+const BUCKETS_MIN: u32 = 64;
+/// Memory of removed buckets goes back in pieces of so many buckets.
+const RELEASE_STEP: u32 = 1024;
+
+/// Slots moved at most to make place for one: two fill the index to 0.9 in every phase of its growth, one to 0.7.
+const MOVES_DEEP: usize = 2;
+
+const STRIPES: usize = if cfg!(shuttle) { 4 } else { 4096 };
+
+#[derive(Debug, Default)]
+struct Stripe {
+    /// 1 while locked. Acquire by who takes it, Release by who leaves.
+    held: AtomicU32,
+    /// Raised between the two steps of a move out of one of its buckets.
+    moves: AtomicU32,
+}
+
+/// The index.
+#[derive(Debug)]
+pub(crate) struct Index {
+    words: Words,
+    /// Number of buckets. Published (Release) after items were copied to a new bucket, before the old places go.
+    buckets: AtomicU32,
+    used: AtomicI64,
+    stripes: Box<[Stripe]>,
+    resize: Mutex<()>,
+    buckets_max: u32,
+}
+
+/// Both buckets of a key, locked.
+#[derive(Debug)]
+pub(crate) struct Locked<'a> {
+    index: &'a Index,
+    pair: (u32, u32),
+    stripes: (usize, usize),
+}
+
+/// A found slot and where it was found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Found {
+    pub(crate) slot: Slot,
+    at: usize,
+}
+
+/// The bucket that linear hashing gives `x` among `n`.
+#[inline]
+fn address(x: u32, n: u32) -> u32 {
+    let low_mask = (1_u32 << n.ilog2()) - 1;
+    let i = x & (low_mask << 1 | 1);
+    if i < n { i } else { x & low_mask }
+}
+
+/// Two independent 32-bit hashes. The tag is taken from the top bits, which neither leads with.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "each takes 32 of 64 bits")]
+fn choices(hash: KeyHash) -> (u32, u32) {
+    (hash.0 as u32, (hash.0.wrapping_mul(0x9FB2_1C65_1E98_DF25) >> 32) as u32)
+}
+
+#[inline]
+fn pair(hash: KeyHash, n: u32) -> (u32, u32) {
+    let (a, b) = choices(hash);
+    (address(a, n), address(b, n))
+}
+
+#[inline]
+fn stripe_of(bucket: u32) -> usize {
+    bucket as usize & (STRIPES - 1)
+}
+
+fn slots_of(bucket: u32) -> std::ops::Range<usize> {
+    let first = bucket as usize * BUCKET_SLOTS;
+    first..first + BUCKET_SLOTS
+}
+
+impl Index {
+    /// An empty index that may grow to `buckets_max` buckets.
+    pub(crate) fn new(buckets_max: u32) -> Result<Self, MapError> {
+        let buckets_max = buckets_max.max(if cfg!(shuttle) { 2 } else { BUCKETS_MIN });
+        let first = if cfg!(shuttle) { 2 } else { BUCKETS_MIN };
+        Ok(Self {
+            words: Words::new(buckets_max as usize * BUCKET_SLOTS)?,
+            buckets: AtomicU32::new(first),
+            used: AtomicI64::new(0),
+            stripes: (0..STRIPES).map(|_| Stripe::default()).collect(),
+            resize: Mutex::new(()),
+            buckets_max,
+        })
+    }
+
+    /// Memory in use.
+    pub(crate) fn bytes(&self) -> u64 {
+        u64::from(self.buckets.load(Ordering::Relaxed)) * BUCKET_BYTES
+    }
+
+    /// Items in it.
+    pub(crate) fn len(&self) -> u64 {
+        u64::try_from(self.used.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
+    /// Buckets in use.
+    pub(crate) fn buckets(&self) -> u32 {
+        self.buckets.load(Ordering::Relaxed)
+    }
+
+    /// Starts loading both buckets of a key.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: KeyHash) {
+        let (a, b) = pair(hash, self.buckets.load(Ordering::Relaxed));
+        self.words.prefetch(a as usize * BUCKET_SLOTS);
+        self.words.prefetch(b as usize * BUCKET_SLOTS);
+    }
+
+    /// Calls `each` with the slots that carry the hash's tag. A hint for prefetching: it may miss a moving item.
+    #[inline]
+    pub(crate) fn peek(&self, hash: KeyHash, mut each: impl FnMut(Slot)) {
+        let (a, b) = pair(hash, self.buckets.load(Ordering::Relaxed));
+        let tag = tag_of(hash);
+        for word in self.words.all()[slots_of(a)].iter().chain(&self.words.all()[slots_of(b)]) {
+            let word = word.load(Ordering::Relaxed);
+            if has_tag(word, tag) {
+                each(Slot(word));
+            }
+        }
+    }
+
+    /// The slot for which `same` holds, among those with the hash's tag. Takes no lock.
+    #[inline]
+    pub(crate) fn find(&self, hash: KeyHash, mut same: impl FnMut(Slot) -> bool) -> Option<Found> {
+        let both = pair(hash, self.buckets.load(Ordering::Acquire));
+        self.scan_pair(both, hash, &mut same).or_else(|| self.find_again(hash, &mut same))
+    }
+
+    /// Looks until no move can have hidden the item.
+    fn find_again(&self, hash: KeyHash, same: &mut impl FnMut(Slot) -> bool) -> Option<Found> {
+        loop {
+            let both = pair(hash, self.buckets.load(Ordering::Acquire));
+            let before = self.moves(both);
+            if let Some(found) = self.scan_pair(both, hash, same) {
+                return Some(found);
+            }
+            if self.moves(both) == before && pair(hash, self.buckets.load(Ordering::Acquire)) == both {
+                return None;
+            }
+        }
+    }
+
+    fn moves(&self, (a, b): (u32, u32)) -> (u32, u32) {
+        let of = |bucket| self.stripes[stripe_of(bucket)].moves.load(Ordering::Acquire);
+        (of(a), of(b))
+    }
+
+    #[inline]
+    fn scan_pair(
+        &self,
+        (a, b): (u32, u32),
+        hash: KeyHash,
+        same: &mut impl FnMut(Slot) -> bool,
+    ) -> Option<Found> {
+        let tag = tag_of(hash);
+        self.scan(a, tag, same).or_else(|| if a == b { None } else { self.scan(b, tag, same) })
+    }
+
+    #[inline]
+    fn scan(&self, bucket: u32, tag: u64, same: &mut impl FnMut(Slot) -> bool) -> Option<Found> {
+        for at in slots_of(bucket) {
+            // Acquire: pairs with the Release that published the item's bytes.
+            let word = self.words.all()[at].load(Ordering::Acquire);
+            if has_tag(word, tag) && same(Slot(word)) {
+                return Some(Found { slot: Slot(word), at });
+            }
+        }
+        None
+    }
+
+    /// Notes a use; whoever loses the race drops it.
+    #[inline]
+    pub(crate) fn note_use(&self, found: Found, tick: u8, uses: u8) {
+        let new = found.slot.used(tick, uses);
+        // Relaxed: the place is unchanged and was published before.
+        let word = &self.words.all()[found.at];
+        let _lost = word.compare_exchange(found.slot.0, new.0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Locks both buckets of a key.
+    pub(crate) fn lock(&self, hash: KeyHash) -> Locked<'_> {
+        loop {
+            let both = pair(hash, self.buckets.load(Ordering::Acquire));
+            let stripes = self.hold_pair(both);
+            let locked = Locked { index: self, pair: both, stripes };
+            if pair(hash, self.buckets.load(Ordering::Acquire)) == both {
+                return locked;
+            }
+        }
+    }
+
+    /// Holds the stripes of two buckets, the lower first.
+    fn hold_pair(&self, (a, b): (u32, u32)) -> (usize, usize) {
+        let (x, y) = (stripe_of(a), stripe_of(b));
+        let (first, second) = (x.min(y), x.max(y));
+        self.hold(first);
+        if first != second {
+            self.hold(second);
+        }
+        (first, second)
+    }
+
+    fn leave_pair(&self, (first, second): (usize, usize)) {
+        self.leave(first);
+        if first != second {
+            self.leave(second);
+        }
+    }
+
+    fn hold(&self, stripe: usize) {
+        let mut turn = 0;
+        while !self.try_hold(stripe) {
+            pause(&mut turn);
+        }
+    }
+
+    fn try_hold(&self, stripe: usize) -> bool {
+        let held = &self.stripes[stripe].held;
+        held.load(Ordering::Relaxed) == 0
+            && held.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    fn leave(&self, stripe: usize) {
+        self.stripes[stripe].held.store(0, Ordering::Release);
+    }
+
+    /// Runs `act` while no writer holds a lock: for what must not fall between two steps of a writer.
+    pub(crate) fn with_writers_held<T>(&self, act: impl FnOnce() -> T) -> T {
+        let _resize = lock(&self.resize);
+        for stripe in 0..STRIPES {
+            self.hold(stripe);
+        }
+        let result = act();
+        for stripe in 0..STRIPES {
+            self.leave(stripe);
+        }
+        result
+    }
+
+    fn load_percent(&self, buckets: u32) -> i64 {
+        self.used.load(Ordering::Relaxed) * 100 / (i64::from(buckets) * BUCKET_SLOTS as i64)
+    }
+
+    /// Whether `grow` should be called.
+    #[inline]
+    pub(crate) fn is_crowded(&self) -> bool {
+        let buckets = self.buckets.load(Ordering::Relaxed);
+        LOAD_MAX_PERCENT < self.load_percent(buckets) && buckets < self.buckets_max
+    }
+
+    /// Splits up to a step of buckets while the load is high, at least one if `force`. `rehash` gives the hash of the
+    /// item in a slot. Returns whether a bucket was added.
+    pub(crate) fn grow(&self, force: bool, rehash: impl Fn(Slot) -> KeyHash) -> bool {
+        let _resize = lock(&self.resize);
+        let mut grew = false;
+        for _ in 0..RESIZE_STEP {
+            let n = self.buckets.load(Ordering::Relaxed);
+            let wanted = LOAD_MAX_PERCENT - 2 < self.load_percent(n) || (force && !grew);
+            if !wanted || n == self.buckets_max {
+                break;
+            }
+            self.split(n, &rehash);
+            grew = true;
+        }
+        grew
+    }
+
+    /// Adds bucket `n`: the items of its buddy that the new address sends there follow.
+    fn split(&self, n: u32, rehash: &impl Fn(Slot) -> KeyHash) {
+        let buddy = n - (1 << n.ilog2());
+        let stripes = self.hold_pair((buddy, n));
+        let words = self.words.all();
+        let mut target = slots_of(n);
+        let mut moved = [None; BUCKET_SLOTS];
+        for (at, moved) in slots_of(buddy).zip(&mut moved) {
+            let word = words[at].load(Ordering::Relaxed);
+            if word == 0 {
+                continue;
+            }
+            let after = pair(rehash(Slot(word)), n + 1);
+            if after.0 != buddy && after.1 != buddy {
+                let to = target.next().expect("the new bucket has as many slots as its buddy");
+                words[to].store(word, Ordering::Release);
+                *moved = Some(at);
+            }
+        }
+        self.stripes[stripe_of(buddy)].moves.fetch_add(1, Ordering::Release);
+        self.buckets.store(n + 1, Ordering::Release);
+        for at in moved.into_iter().flatten() {
+            words[at].store(0, Ordering::Release);
+        }
+        self.leave_pair(stripes);
+    }
+
+    /// Removes up to a step of buckets while the load is low. Returns whether one was removed.
+    pub(crate) fn shrink(&self) -> bool {
+        let _resize = lock(&self.resize);
+        let mut shrank = false;
+        for _ in 0..RESIZE_STEP {
+            let n = self.buckets.load(Ordering::Relaxed);
+            if LOAD_MIN_PERCENT <= self.load_percent(n) || n <= BUCKETS_MIN || !self.merge(n - 1) {
+                break;
+            }
+            shrank = true;
+            if (n - 1).is_multiple_of(RELEASE_STEP) {
+                let last = (n - 1 + RELEASE_STEP).min(self.buckets_max);
+                self.words.release((n - 1) as usize * BUCKET_SLOTS, last as usize * BUCKET_SLOTS);
+            }
+        }
+        shrank
+    }
+
+    /// Puts the items of the last bucket back into its buddy; nothing happens if they do not fit.
+    fn merge(&self, last: u32) -> bool {
+        let buddy = last - (1 << last.ilog2());
+        let stripes = self.hold_pair((buddy, last));
+        let words = self.words.all();
+        let mut free = [0; BUCKET_SLOTS];
+        let mut count = 0;
+        for at in slots_of(buddy).filter(|&at| words[at].load(Ordering::Relaxed) == 0) {
+            free[count] = at;
+            count += 1;
+        }
+        let full = |at: &usize| words[*at].load(Ordering::Relaxed) != 0;
+        let fits = slots_of(last).filter(full).count() <= count;
+        if fits {
+            for (from, to) in slots_of(last).filter(full).zip(free) {
+                words[to].store(words[from].load(Ordering::Relaxed), Ordering::Release);
+            }
+            self.stripes[stripe_of(last)].moves.fetch_add(1, Ordering::Release);
+            self.buckets.store(last, Ordering::Release);
+            for at in slots_of(last) {
+                words[at].store(0, Ordering::Release);
+            }
+        }
+        self.leave_pair(stripes);
+        fits
+    }
+
+    /// Walks every slot and asserts that it is where its hash says. No writer may run.
+    pub(crate) fn check(&self, rehash: impl Fn(Slot) -> KeyHash) -> Vec<Slot> {
+        let n = self.buckets.load(Ordering::Acquire);
+        let mut slots = Vec::new();
+        for bucket in 0..n {
+            for at in slots_of(bucket) {
+                let word = self.words.all()[at].load(Ordering::Acquire);
+                if word != 0 {
+                    let hash = rehash(Slot(word));
+                    let both = pair(hash, n);
+                    assert!(
+                        bucket == both.0 || bucket == both.1,
+                        "slot in bucket {bucket}, belongs in {both:?}"
+                    );
+                    assert!(has_tag(word, tag_of(hash)), "the tag is the key's");
+                    slots.push(Slot(word));
+                }
+            }
+        }
+        assert_eq!(slots.len() as u64, self.len(), "the count of items is the number of slots");
+        let beyond =
+            n as usize * BUCKET_SLOTS..((n + RELEASE_STEP).min(self.buckets_max)) as usize * BUCKET_SLOTS;
+        assert!(
+            self.words.all()[beyond].iter().all(|w| w.load(Ordering::Relaxed) == 0),
+            "buckets beyond the last are empty"
+        );
+        slots
+    }
+}
+
+impl Locked<'_> {
+    /// The slot for which `same` holds.
+    pub(crate) fn find(&self, hash: KeyHash, mut same: impl FnMut(Slot) -> bool) -> Option<Found> {
+        self.index.scan_pair(self.pair, hash, &mut same)
+    }
+
+    /// Makes a found slot point elsewhere.
+    pub(crate) fn replace(&self, found: Found, new: Slot) {
+        // Release: publishes the bytes of the new item. A reader's note of use that comes between is lost, no more.
+        self.index.words.all()[found.at].store(new.0, Ordering::Release);
+    }
+
+    /// Empties a found slot.
+    pub(crate) fn remove(&self, found: Found) {
+        self.index.words.all()[found.at].store(0, Ordering::Release);
+        self.index.used.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Adds a slot, moving another to its other bucket if both are full. Returns false if that finds no room.
+    pub(crate) fn insert(&self, new: Slot, rehash: impl Fn(Slot) -> KeyHash) -> bool {
+        let room = |bucket| slots_of(bucket).filter(|&at| self.word(at) == 0);
+        let (a, b) = self.pair;
+        let emptier = if room(a).count() < room(b).count() { b } else { a };
+        let held = [self.stripes.0, self.stripes.1, usize::MAX, usize::MAX];
+        let at = room(emptier)
+            .next()
+            .or_else(|| self.make_place(a, MOVES_DEEP, held, &rehash))
+            .or_else(|| self.make_place(b, MOVES_DEEP, held, &rehash));
+        let Some(at) = at else { return false };
+        self.index.words.all()[at].store(new.0, Ordering::Release);
+        self.index.used.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    fn word(&self, at: usize) -> u64 {
+        self.index.words.all()[at].load(Ordering::Relaxed)
+    }
+
+    /// Moves one slot of a full bucket to its other bucket, which may have to move one of its own first; returns the
+    /// freed place. `held` are the stripes that are locked on the way.
+    fn make_place(
+        &self,
+        bucket: u32,
+        deep: usize,
+        held: [usize; 4],
+        rehash: &dyn Fn(Slot) -> KeyHash,
+    ) -> Option<usize> {
+        let n = self.index.buckets.load(Ordering::Acquire);
+        // Room one step away is looked for before anything deeper.
+        (1..=deep).find_map(|deep| {
+            slots_of(bucket).find(|&at| {
+                let both = pair(rehash(Slot(self.word(at))), n);
+                let other = if both.0 == bucket { both.1 } else { both.0 };
+                other != bucket && self.move_slot(at, (bucket, other), deep, held, rehash)
+            })
+        })
+    }
+
+    /// Moves the slot at `at` to its other bucket, whose lock must come at once (waiting could dead-lock).
+    fn move_slot(
+        &self,
+        at: usize,
+        (bucket, other): (u32, u32),
+        deep: usize,
+        mut held: [usize; 4],
+        rehash: &dyn Fn(Slot) -> KeyHash,
+    ) -> bool {
+        let stripe = stripe_of(other);
+        let taken = !held.contains(&stripe);
+        if taken {
+            if !self.index.try_hold(stripe) {
+                return false;
+            }
+            held[if held[2] == usize::MAX { 2 } else { 3 }] = stripe;
+        }
+        let to = slots_of(other).find(|&to| self.word(to) == 0);
+        let to = to.or_else(|| if 1 < deep { self.make_place(other, deep - 1, held, rehash) } else { None });
+        if let Some(to) = to {
+            let words = self.index.words.all();
+            words[to].store(self.word(at), Ordering::Release);
+            self.index.stripes[stripe_of(bucket)].moves.fetch_add(1, Ordering::Release);
+            words[at].store(0, Ordering::Release);
+        }
+        if taken {
+            self.index.leave(stripe);
+        }
+        to.is_some()
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.index.leave_pair(self.stripes);
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+    use crate::slot::Place;
+    use units::{Rng, SegmentId};
+
+    /// Places stand for keys: place n belongs to the key whose hash is mix64(n).
+    fn hash_of(n: u32) -> KeyHash {
+        KeyHash(units::mix64(u64::from(n)))
+    }
+
+    fn slot_of(n: u32) -> Slot {
+        let place = Place { segment: SegmentId(n >> 18), offset: n & ((1 << 18) - 1) };
+        Slot::new(hash_of(n), place, 0, 0)
+    }
+
+    fn number_of(slot: Slot) -> u32 {
+        slot.place().segment.0 << 18 | slot.place().offset
+    }
+
+    fn rehash(slot: Slot) -> KeyHash {
+        hash_of(number_of(slot))
+    }
+
+    fn insert(index: &Index, n: u32) {
+        while index.is_crowded() {
+            assert!(index.grow(false, rehash));
+        }
+        while !index.lock(hash_of(n)).insert(slot_of(n), rehash) {
+            assert!(index.grow(true, rehash), "full");
+        }
+    }
+
+    fn contains(index: &Index, n: u32) -> bool {
+        index.find(hash_of(n), |slot| number_of(slot) == n).is_some()
+    }
+
+    fn remove(index: &Index, n: u32) {
+        let locked = index.lock(hash_of(n));
+        let found = locked.find(hash_of(n), |slot| number_of(slot) == n).unwrap();
+        locked.remove(found);
+    }
+
+    #[test]
+    fn addresses_stay_in_range_and_split_only_the_buddy() {
+        let mut rng = Rng::new(1);
+        for n in 1..200 {
+            for _ in 0..50 {
+                let x = rng.next_u64() as u32;
+                let (before, after) = (address(x, n), address(x, n + 1));
+                assert!(before < n);
+                assert!(after == before || (after == n && before == n - (1 << n.ilog2())));
+            }
+        }
+    }
+
+    #[test]
+    fn grows_and_shrinks_without_losing_an_item() {
+        let items = if cfg!(miri) { 700 } else { 200_000 };
+        let index = Index::new(1 << 16).unwrap();
+        for n in 0..items {
+            insert(&index, n);
+        }
+        index.check(rehash);
+        assert!((0..items).all(|n| contains(&index, n)) && !contains(&index, items));
+        let per_item = index.bytes() as f64 / f64::from(items);
+        assert!(per_item < 9.4 || cfg!(miri), "{per_item} bytes per item");
+        for n in 0..items / 10 * 9 {
+            remove(&index, n);
+        }
+        let before = index.bytes();
+        while index.shrink() {}
+        index.check(rehash);
+        assert!((items / 10 * 9..items).all(|n| contains(&index, n)));
+        assert!(index.bytes() < before, "{} {before}", index.bytes());
+        for n in 0..items / 2 {
+            insert(&index, n);
+        }
+        index.check(rehash);
+    }
+
+    #[test]
+    fn the_bytes_per_item_hold_at_every_size() {
+        let index = Index::new(1 << 16).unwrap();
+        let mut worst: f64 = 0.0;
+        for n in 0..if cfg!(miri) { 300 } else { 300_000 } {
+            insert(&index, n);
+            if 10_000 < n {
+                worst = worst.max(index.bytes() as f64 / f64::from(n));
+            }
+        }
+        assert!(worst < 9.5, "{worst}");
+    }
+
+    #[test]
+    fn a_full_index_refuses() {
+        let index = Index::new(BUCKETS_MIN).unwrap();
+        let mut n = 0;
+        while index.lock(hash_of(n)).insert(slot_of(n), rehash) {
+            n += 1;
+        }
+        assert!(!index.grow(true, rehash));
+        let slots = u64::from(BUCKETS_MIN) * BUCKET_SLOTS as u64;
+        assert!(slots * 9 / 10 < u64::from(n), "{n} of {slots} slots filled before it refused");
+        index.check(rehash);
+    }
+}

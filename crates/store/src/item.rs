@@ -1,0 +1,272 @@
+//! An item's bytes in a segment.
+//!
+//! ```text
+//!  0        2      3       4          6           10
+//! +--------+------+-------+----------+-----------+----------------------------------------+-----+-------+
+//! | tenant | klen | flags | vlen     | stamp     | [vlen 4] [level 1, expiry 4] [client 4] | key | value |
+//! +--------+------+-------+----------+-----------+ [cas 8] [tier reference 10]             +-----+-------+
+//! ```
+//! Little endian. Optional fields in this order, each present if its flag is set. `vlen` 0xFFFF says that the length
+//! is in the 4-byte field. `stamp` counts from the base of its segment.
+//!
+//! Invariants: published bytes never change; a new value, expiry or flag is a new item
+
+/// Bytes of the fixed part.
+pub(crate) const HEADER: usize = 10;
+const LONG: u16 = u16::MAX;
+
+/// What an item is charged beside its log bytes: its slot at the index's load.
+pub(crate) const INDEX_SHARE: u64 = 9;
+
+/// Flags of an item.
+pub(crate) mod flag {
+    /// Has an expiry.
+    pub(crate) const TTL: u8 = 1;
+    /// Has client flags other than zero.
+    pub(crate) const CLIENT: u8 = 1 << 1;
+    /// Has a CAS value of its own; otherwise its CAS is its stamp.
+    pub(crate) const CAS: u8 = 1 << 2;
+    /// Meta state (stale, won, token) is in the first byte of the value. Not written yet.
+    pub(crate) const META: u8 = 1 << 3;
+    /// The value is in another tier, at the reference. Not written yet.
+    pub(crate) const TIER: u8 = 1 << 4;
+    /// The value is compressed. Not written yet.
+    pub(crate) const COMPRESSED: u8 = 1 << 5;
+    /// The value is a list of chunks. Not written yet.
+    pub(crate) const CHUNKED: u8 = 1 << 6;
+    /// The key is in the tenant's own key space.
+    pub(crate) const OWN_SPACE: u8 = 1 << 7;
+    /// Every flag that this version writes.
+    pub(crate) const WRITTEN: u8 = TTL | CLIENT | CAS | OWN_SPACE;
+    const _: () = assert!(WRITTEN | META | TIER | COMPRESSED | CHUNKED == u8::MAX);
+}
+
+/// When an item expires: absolute seconds of the store's clock, and the level of its accounting (`expiry`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Expiry {
+    pub(crate) at: u32,
+    pub(crate) level: u8,
+}
+
+/// Everything of an item but key and value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Meta {
+    pub(crate) tenant: u16,
+    pub(crate) own_space: bool,
+    pub(crate) client_flags: u32,
+    pub(crate) expiry: Option<Expiry>,
+    /// Explicit CAS, if it cannot be told from the stamp.
+    pub(crate) cas: Option<u64>,
+    /// Stamp less the segment's base.
+    pub(crate) stamp: u32,
+}
+
+/// A view of one item.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct View<'a> {
+    bytes: &'a [u8],
+    body: usize,
+    key_len: usize,
+    value_len: usize,
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+/// Bytes of the optional fields.
+#[inline]
+fn optional(flags: u8, long: bool) -> usize {
+    usize::from(long) * 4
+        + usize::from(flags & flag::TTL != 0) * 5
+        + usize::from(flags & flag::CLIENT != 0) * 4
+        + usize::from(flags & flag::CAS != 0) * 8
+        + usize::from(flags & flag::TIER != 0) * 10
+}
+
+impl Meta {
+    fn flags(&self) -> u8 {
+        u8::from(self.expiry.is_some()) * flag::TTL
+            | u8::from(self.client_flags != 0) * flag::CLIENT
+            | u8::from(self.cas.is_some()) * flag::CAS
+            | u8::from(self.own_space) * flag::OWN_SPACE
+    }
+
+    /// Bytes of the whole item, without rounding.
+    pub(crate) fn item_len(&self, key_len: usize, value_len: usize) -> usize {
+        HEADER + optional(self.flags(), usize::from(LONG) <= value_len) + key_len + value_len
+    }
+
+    /// Writes everything before the key into `out` and returns its length.
+    pub(crate) fn encode(&self, key_len: usize, value_len: usize, out: &mut [u8; 48]) -> usize {
+        let long = usize::from(LONG) <= value_len;
+        out[..2].copy_from_slice(&self.tenant.to_le_bytes());
+        out[2] = u8::try_from(key_len).expect("keys are at most 250 bytes, checked where they are made");
+        out[3] = self.flags();
+        let short = u16::try_from(value_len).unwrap_or(LONG);
+        out[4..6].copy_from_slice(&short.to_le_bytes());
+        out[6..10].copy_from_slice(&self.stamp.to_le_bytes());
+        let mut at = HEADER;
+        let mut put = |bytes: &[u8]| {
+            out[at..at + bytes.len()].copy_from_slice(bytes);
+            at += bytes.len();
+        };
+        if long {
+            put(&u32::try_from(value_len).expect("values are smaller than a segment").to_le_bytes());
+        }
+        if let Some(expiry) = self.expiry {
+            put(&[expiry.level]);
+            put(&expiry.at.to_le_bytes());
+        }
+        if self.client_flags != 0 {
+            put(&self.client_flags.to_le_bytes());
+        }
+        if let Some(cas) = self.cas {
+            put(&cas.to_le_bytes());
+        }
+        at
+    }
+}
+
+/// Whether the length of an item's value is in the four bytes behind its header.
+#[inline]
+pub(crate) fn is_long(head: &[u8]) -> bool {
+    u16_at(head, 4) == LONG
+}
+
+/// Length of the item that begins with these bytes: `HEADER` of them, four more if it `is_long`.
+#[inline]
+pub(crate) fn len_of(head: &[u8]) -> usize {
+    let short = u16_at(head, 4);
+    let long = short == LONG;
+    let value = if long { u32_at(head, HEADER) as usize } else { usize::from(short) };
+    HEADER + optional(head[3], long) + usize::from(head[2]) + value
+}
+
+impl<'a> View<'a> {
+    /// The item that fills `bytes`.
+    #[inline]
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        let long = u16_at(bytes, 4) == LONG;
+        let body = HEADER + optional(bytes[3], long);
+        let key_len = usize::from(bytes[2]);
+        Self { bytes, body, key_len, value_len: bytes.len() - body - key_len }
+    }
+
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    #[inline]
+    pub(crate) fn key(&self) -> &'a [u8] {
+        &self.bytes[self.body..self.body + self.key_len]
+    }
+
+    #[inline]
+    pub(crate) fn value(&self) -> &'a [u8] {
+        let at = self.body + self.key_len;
+        &self.bytes[at..at + self.value_len]
+    }
+
+    #[inline]
+    pub(crate) fn tenant(&self) -> u16 {
+        u16_at(self.bytes, 0)
+    }
+
+    #[inline]
+    fn flags(&self) -> u8 {
+        self.bytes[3]
+    }
+
+    #[inline]
+    pub(crate) fn own_space(&self) -> bool {
+        self.flags() & flag::OWN_SPACE != 0
+    }
+
+    #[inline]
+    pub(crate) fn stamp(&self) -> u32 {
+        u32_at(self.bytes, 6)
+    }
+
+    /// Where the optional field of `wanted` begins.
+    fn field(&self, wanted: u8) -> Option<usize> {
+        let flags = self.flags();
+        let before = flags & (wanted - 1);
+        (flags & wanted != 0).then(|| HEADER + optional(before, u16_at(self.bytes, 4) == LONG))
+    }
+
+    #[inline]
+    pub(crate) fn expiry(&self) -> Option<Expiry> {
+        let at = self.field(flag::TTL)?;
+        Some(Expiry { level: self.bytes[at], at: u32_at(self.bytes, at + 1) })
+    }
+
+    #[inline]
+    pub(crate) fn client_flags(&self) -> u32 {
+        self.field(flag::CLIENT).map_or(0, |at| u32_at(self.bytes, at))
+    }
+
+    pub(crate) fn cas(&self) -> Option<u64> {
+        let at = self.field(flag::CAS)?;
+        let low = u64::from(u32_at(self.bytes, at));
+        Some(low | u64::from(u32_at(self.bytes, at + 4)) << 32)
+    }
+
+    /// Everything but key and value.
+    pub(crate) fn meta(&self) -> Meta {
+        Meta {
+            tenant: self.tenant(),
+            own_space: self.own_space(),
+            client_flags: self.client_flags(),
+            expiry: self.expiry(),
+            cas: self.cas(),
+            stamp: self.stamp(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round_trip(meta: Meta, key: &[u8], value: &[u8]) -> usize {
+        let mut head = [0; 48];
+        let len = meta.encode(key.len(), value.len(), &mut head);
+        let mut bytes = head[..len].to_vec();
+        bytes.extend_from_slice(key);
+        bytes.extend_from_slice(value);
+        assert_eq!(bytes.len(), meta.item_len(key.len(), value.len()));
+        assert_eq!(len_of(&bytes), bytes.len());
+        let view = View::new(&bytes);
+        assert_eq!(view.meta(), meta);
+        assert_eq!((view.key(), view.value()), (key, value));
+        bytes.len()
+    }
+
+    #[test]
+    fn every_combination_of_fields_comes_back() {
+        for bits in 0..16 {
+            for value_len in [0, 1, 65_534, 65_535, 70_000] {
+                let meta = Meta {
+                    tenant: 65_000,
+                    own_space: bits & 1 != 0,
+                    client_flags: (bits & 2) * 77,
+                    expiry: (bits & 4 != 0).then_some(Expiry { at: u32::MAX, level: 17 }),
+                    cas: (bits & 8 != 0).then_some(u64::MAX - 5),
+                    stamp: 0xDEAD_BEEF,
+                };
+                round_trip(meta, b"key", &vec![7; value_len]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_plain_item_costs_ten_bytes() {
+        let meta = Meta { tenant: 1, own_space: false, client_flags: 0, expiry: None, cas: None, stamp: 1 };
+        assert_eq!(round_trip(meta, &[b'k'; 23], &[b'v'; 25]), 58);
+    }
+}

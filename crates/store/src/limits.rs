@@ -1,0 +1,35 @@
+//! Every limit of the store, with its name.
+
+use units::Bytes;
+
+/// Smallest segment.
+pub const SEGMENT_MIN: Bytes = Bytes::kib(64);
+/// Segment of ordinary memories (Memshare §5: 1 MiB).
+pub const SEGMENT_DEFAULT: Bytes = Bytes::mib(1);
+/// Largest segment: 20 bits of offset in units of 8 bytes.
+pub const SEGMENT_MAX: Bytes = Bytes::mib(8);
+/// Bytes of a key at most: one byte of header, memcached's limit is 250.
+pub const KEY_MAX: usize = 250;
+/// Tenants at most: two bytes of header; the upper values stay free.
+pub const TENANTS_MAX: usize = 65_000;
+/// Threads that may be registered with a store at once: workers, cleaners, readers of the administration.
+pub const THREADS_MAX: usize = 320;
+/// Segments that writers leave to the cleaner.
+pub const RESERVE_SEGMENTS: u32 = 3;
+/// A background cleaner starts when so few segments beyond the reserve are left.
+pub const LOW_WATER_SEGMENTS: u32 = 3;
+/// Segments that one cleaning pass takes at most (Memshare §3.2: n; Table 7 saturates at about 20).
+pub const PASS_WIDTH_MAX: usize = 20;
+/// Segments looked at to choose the sources of a pass; more are sampled.
+pub const PASS_CANDIDATES_MAX: usize = 512;
+/// Least number of segments that a store is divided into.
+pub const SEGMENTS_MIN: u64 = 64;
+/// A shadow queue represents at most so many bytes of items (Memshare §6: 10 MB).
+pub const SHADOW_REPRESENTS_MAX: Bytes = Bytes::mib(10);
+/// All shadow queues together take this part of the memory: one in so many.
+pub const SHADOW_MEMORY_PART: u64 = 100;
+
+const _: () = assert!(KEY_MAX <= u8::MAX as usize);
+const _: () = assert!(TENANTS_MAX < u16::MAX as usize);
+const _: () = assert!(SEGMENT_MAX.0 <= (1 << 20) * 8);
+const _: () = assert!(SEGMENT_MIN.0 <= SEGMENT_DEFAULT.0 && SEGMENT_DEFAULT.0 <= SEGMENT_MAX.0);

@@ -1,0 +1,306 @@
+//! The log: segments of one region, the pool of free ones, and views of items.
+//!
+//! Shape:      a head takes items until one does not fit; sealed segments wait for the cleaner; emptied ones return to
+//!             the pool when their epoch has passed
+//! Invariants: a `Head` is the only writer of its segment; a view borrows the participant whose epoch protects it;
+//!             backed segments never exceed what is allowed by more than what the cleaner still has to give back
+//! Failure:    no segment left for a writer is an answer, not an error: the caller cleans and comes again
+
+#![allow(unsafe_code, reason = "item bytes in segments: written by one head, read under an epoch")]
+
+use crate::epoch::{Epochs, Participant};
+use crate::geometry::Geometry;
+use crate::item::{HEADER, View, is_long, len_of};
+use crate::segment::{Segment, State};
+use crate::slot::Place;
+use crate::sync::{AtomicU32, Mutex, Ordering, lock};
+use media::{Dram, MapError, Medium, Region};
+use std::collections::VecDeque;
+use units::{Bytes, SegmentId};
+
+/// All segments.
+#[derive(Debug)]
+pub(crate) struct Log {
+    region: Region,
+    table: Box<[Segment]>,
+    pool: Mutex<Pool>,
+    /// Segments that writers could still take, reserve included; as of the last change of the pool.
+    available: AtomicU32,
+    segment_bytes: usize,
+    unit_shift: u32,
+}
+
+#[derive(Debug, Default)]
+struct Pool {
+    free: Vec<SegmentId>,
+    /// Ids whose memory was given back.
+    cold: Vec<SegmentId>,
+    retired: VecDeque<(u64, SegmentId)>,
+    /// The first id that was never used.
+    fresh: u32,
+    /// Segments that cost memory now.
+    backed: u32,
+    /// Segments that may.
+    allowed: u32,
+}
+
+/// The right to append to one segment.
+#[derive(Debug)]
+pub(crate) struct Head {
+    segment: SegmentId,
+    used: usize,
+    base: u64,
+}
+
+impl Log {
+    pub(crate) fn new(geometry: &Geometry) -> Result<Self, MapError> {
+        let size = u64::from(geometry.segment_count) * geometry.segment.0;
+        let region = Dram.map(Bytes(size))?;
+        region.prefer_huge_pages();
+        region.leave_out_of_dumps();
+        let log = Self {
+            region,
+            table: (0..geometry.segment_count).map(|_| Segment::default()).collect(),
+            pool: Mutex::new(Pool { allowed: geometry.segment_count, ..Pool::default() }),
+            available: AtomicU32::new(geometry.segment_count),
+            segment_bytes: geometry.segment.as_usize(),
+            unit_shift: geometry.unit_shift,
+        };
+        Ok(log)
+    }
+
+    /// The row of a segment.
+    #[inline]
+    pub(crate) fn segment(&self, id: SegmentId) -> &Segment {
+        &self.table[id.index()]
+    }
+
+    pub(crate) fn segment_bytes(&self) -> usize {
+        self.segment_bytes
+    }
+
+    /// Ids of segments that were ever used.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = SegmentId> {
+        (0..lock(&self.pool).fresh).map(SegmentId)
+    }
+
+    /// Segments that can still be taken, the reserve included.
+    #[inline]
+    pub(crate) fn available(&self) -> u32 {
+        self.available.load(Ordering::Relaxed)
+    }
+
+    /// Memory of segments in use.
+    pub(crate) fn backed(&self) -> Bytes {
+        Bytes(u64::from(lock(&self.pool).backed) * self.segment_bytes as u64)
+    }
+
+    /// Segments over what is allowed, which the cleaner should give back.
+    pub(crate) fn excess(&self) -> u32 {
+        let pool = lock(&self.pool);
+        pool.backed.saturating_sub(pool.allowed)
+    }
+
+    /// Changes how many segments may cost memory.
+    pub(crate) fn allow(&self, segments: u32) {
+        let mut pool = lock(&self.pool);
+        pool.allowed = segments.min(u32::try_from(self.table.len()).unwrap_or(u32::MAX));
+        while pool.allowed < pool.backed {
+            let Some(id) = pool.free.pop() else { break };
+            self.make_cold(&mut pool, id);
+        }
+        self.publish_available(&pool);
+    }
+
+    /// Takes a segment as a head, leaving `reserve` for others. Reclaims emptied segments first.
+    pub(crate) fn take(&self, epochs: &Epochs, reserve: u32, base: u64, now_secs: u32) -> Option<Head> {
+        let mut pool = lock(&self.pool);
+        self.reclaim(&mut pool, epochs);
+        let unbacked = pool.allowed.saturating_sub(pool.backed);
+        let left = u32::try_from(pool.free.len()).unwrap_or(u32::MAX).saturating_add(unbacked);
+        if left <= reserve {
+            self.publish_available(&pool);
+            return None;
+        }
+        let id = match pool.free.pop() {
+            Some(id) => id,
+            None => {
+                let id = match pool.cold.pop() {
+                    Some(id) => id,
+                    None => {
+                        let id = SegmentId(pool.fresh);
+                        pool.fresh += 1;
+                        id
+                    }
+                };
+                pool.backed += 1;
+                id
+            }
+        };
+        self.publish_available(&pool);
+        drop(pool);
+        self.segment(id).open(base, now_secs);
+        Some(Head { segment: id, used: 0, base })
+    }
+
+    fn publish_available(&self, pool: &Pool) {
+        let free = u32::try_from(pool.free.len()).unwrap_or(u32::MAX);
+        let left = free.saturating_add(pool.allowed.saturating_sub(pool.backed));
+        self.available.store(left, Ordering::Relaxed);
+    }
+
+    /// Returns emptied segments whose epoch has passed to the pool.
+    fn reclaim(&self, pool: &mut Pool, epochs: &Epochs) {
+        while let Some(&(epoch, id)) = pool.retired.front() {
+            if !epochs.is_past(epoch) {
+                break;
+            }
+            pool.retired.pop_front();
+            self.segment(id).set_state(State::Free);
+            if pool.allowed < pool.backed {
+                self.make_cold(pool, id);
+            } else {
+                pool.free.push(id);
+            }
+        }
+    }
+
+    /// The same, from outside. Returns what is available then.
+    pub(crate) fn reclaim_now(&self, epochs: &Epochs) -> u32 {
+        let mut pool = lock(&self.pool);
+        self.reclaim(&mut pool, epochs);
+        self.publish_available(&pool);
+        self.available()
+    }
+
+    /// Whether emptied segments wait for their epoch.
+    pub(crate) fn has_retired(&self) -> bool {
+        !lock(&self.pool).retired.is_empty()
+    }
+
+    fn make_cold(&self, pool: &mut Pool, id: SegmentId) {
+        // SAFETY: the segment is free: the index points at nothing in it and every reader's epoch has passed.
+        unsafe { self.region.release(id.index() * self.segment_bytes, self.segment_bytes) };
+        pool.cold.push(id);
+        pool.backed -= 1;
+    }
+
+    /// Hands over a segment that the index no longer points into.
+    pub(crate) fn retire(&self, epochs: &Epochs, id: SegmentId) {
+        self.segment(id).set_state(State::Retired);
+        let epoch = epochs.retire();
+        lock(&self.pool).retired.push_back((epoch, id));
+    }
+
+    /// Appends an item made of three parts, if it fits, and returns its place. The item is not visible before the
+    /// index points at it.
+    pub(crate) fn append(&self, head: &mut Head, parts: [&[u8]; 4]) -> Option<Place> {
+        let len: usize = parts.iter().map(|p| p.len()).sum();
+        let at = head.used;
+        if self.segment_bytes < at + len {
+            return None;
+        }
+        let mut to = head.segment.index() * self.segment_bytes + at;
+        for part in parts {
+            // SAFETY: `head` is the only writer of this segment (it is not `Clone`, and its segment left the pool when
+            // it was made); no view covers bytes from `head.used` on, since nothing points at them yet.
+            unsafe { self.region.write(to, part) };
+            to += part.len();
+        }
+        head.used = self.next_offset(at + len);
+        Some(Place {
+            segment: head.segment,
+            offset: u32::try_from(at >> self.unit_shift).unwrap_or(u32::MAX),
+        })
+    }
+
+    /// Offsets are multiples of the unit.
+    fn next_offset(&self, end: usize) -> usize {
+        end.next_multiple_of(1 << self.unit_shift)
+    }
+
+    /// Whether an item of `len` bytes fits.
+    pub(crate) fn fits(&self, head: &Head, len: usize) -> bool {
+        head.used + len <= self.segment_bytes
+    }
+
+    /// Bytes left in a head.
+    pub(crate) fn room(&self, head: &Head) -> usize {
+        self.segment_bytes.saturating_sub(head.used)
+    }
+
+    /// Ends a head.
+    pub(crate) fn seal(&self, head: Head) {
+        let used = u32::try_from(head.used.min(self.segment_bytes)).unwrap_or(u32::MAX);
+        self.segment(head.segment).seal(used);
+    }
+
+    /// Touches the memory of a head so that its first writes are not the first touch.
+    pub(crate) fn populate(&self, head: &Head) {
+        self.region.populate(head.segment.index() * self.segment_bytes, self.segment_bytes);
+    }
+
+    /// The item at a place that a slot pointed at after `reader` came online or announced.
+    #[inline]
+    pub(crate) fn view<'a>(&'a self, reader: &'a Participant, place: Place) -> View<'a> {
+        assert!(reader.is_online(), "a view needs an epoch");
+        let at = (place.offset as usize) << self.unit_shift;
+        View::new(self.item_bytes(place.segment, at))
+    }
+
+    /// Bytes of the item at an offset of a segment.
+    #[inline]
+    fn item_bytes(&self, segment: SegmentId, at: usize) -> &[u8] {
+        let start = segment.index() * self.segment_bytes + at;
+        // SAFETY: a slot (or the walk of a claimed segment) led here, so an item was written here before the slot was
+        // published with Release, which the reader's Acquire load saw; an item is at least `HEADER` long, and published
+        // items never change. The segment is not reused while the reader's epoch holds.
+        let mut head = unsafe { self.region.bytes(start, HEADER) };
+        if is_long(head) {
+            // SAFETY: as above; a long item has at least four more bytes.
+            head = unsafe { self.region.bytes(start, HEADER + 4) };
+        }
+        let len = len_of(head);
+        assert!(at + len <= self.segment_bytes, "an item lies inside its segment");
+        // SAFETY: as above; published items never change.
+        unsafe { self.region.bytes(start, len) }
+    }
+
+    /// Starts loading an item.
+    #[inline]
+    pub(crate) fn prefetch(&self, place: Place) {
+        let start = place.segment.index() * self.segment_bytes + ((place.offset as usize) << self.unit_shift);
+        self.region.prefetch(start);
+        self.region.prefetch(start + 63);
+    }
+
+    /// Calls `each` with every item of a segment that is being cleaned, in order of writing, with its place.
+    pub(crate) fn walk<'a>(
+        &'a self,
+        reader: &'a Participant,
+        id: SegmentId,
+        mut each: impl FnMut(Place, View<'a>),
+    ) {
+        assert!(reader.is_online(), "a walk needs an epoch");
+        assert!(
+            matches!(self.segment(id).state(), State::Cleaning),
+            "only a claimed segment is walked: nobody writes it"
+        );
+        let used = self.segment(id).used() as usize;
+        let mut at = 0;
+        while at + HEADER <= used {
+            let bytes = self.item_bytes(id, at);
+            let place =
+                Place { segment: id, offset: u32::try_from(at >> self.unit_shift).unwrap_or(u32::MAX) };
+            each(place, View::new(bytes));
+            at = self.next_offset(at + bytes.len());
+        }
+    }
+}
+
+impl Head {
+    /// CAS values of its items are this and their stamps.
+    pub(crate) fn base(&self) -> u64 {
+        self.base
+    }
+}

@@ -1,0 +1,275 @@
+//! The store's counters: one set per thread and tenant, summed when somebody asks.
+//!
+//! Invariants: a set is written by its thread alone; sums only grow, but for items and bytes per size class
+
+use crate::sync::{AtomicI64, AtomicU64, Ordering, bump};
+use media::{Access, Meter, Traffic};
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What one thread counted for one tenant.
+        #[derive(Debug, Default)]
+        pub(crate) struct Counters {
+            $(pub(crate) $name: AtomicU64,)*
+            pub(crate) meter: Meter,
+        }
+
+        /// Counters summed over threads.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        pub struct Totals {
+            $($(#[$doc])* pub $name: u64,)*
+            /// Reads of DRAM for items.
+            pub dram_read: TrafficTotal,
+            /// Writes of DRAM for items.
+            pub dram_write: TrafficTotal,
+        }
+
+        impl Counters {
+            pub(crate) fn add_to(&self, totals: &mut Totals) {
+                $(totals.$name += self.$name.load(Ordering::Relaxed);)*
+                totals.dram_read.add(self.meter.read(Access::DramRead));
+                totals.dram_write.add(self.meter.read(Access::DramWrite));
+            }
+        }
+
+        impl Totals {
+            /// Adds another tenant's.
+            pub fn add(&mut self, other: &Self) {
+                $(self.$name += other.$name;)*
+                self.dram_read.accesses += other.dram_read.accesses;
+                self.dram_read.bytes += other.dram_read.bytes;
+                self.dram_write.accesses += other.dram_write.accesses;
+                self.dram_write.bytes += other.dram_write.bytes;
+            }
+
+            /// What was counted since `earlier`.
+            #[must_use]
+            pub fn since(&self, earlier: &Self) -> Self {
+                Self {
+                    $($name: self.$name.saturating_sub(earlier.$name),)*
+                    dram_read: self.dram_read.since(earlier.dram_read),
+                    dram_write: self.dram_write.since(earlier.dram_write),
+                }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Look-ups that found their item.
+    get_hits,
+    /// Look-ups that did not.
+    get_misses,
+    /// Misses of an item that had expired.
+    get_expired,
+    /// Misses of an item that was flushed.
+    get_flushed,
+    /// Commands that store.
+    cmd_set,
+    /// Commands that touch.
+    cmd_touch,
+    /// Touches that found their item.
+    touch_hits,
+    /// Touches that did not.
+    touch_misses,
+    /// Deletes that found their item.
+    delete_hits,
+    /// Deletes that did not.
+    delete_misses,
+    /// Increments that found their item.
+    incr_hits,
+    /// Increments that did not.
+    incr_misses,
+    /// Decrements that found their item.
+    decr_hits,
+    /// Decrements that did not.
+    decr_misses,
+    /// CAS commands whose value matched.
+    cas_hits,
+    /// CAS commands that found no item.
+    cas_misses,
+    /// CAS commands whose value did not match.
+    cas_badval,
+    /// Items stored.
+    total_items,
+    /// Live items evicted to make room.
+    evictions,
+    /// Of these, items that no look-up had found since they were stored.
+    evicted_unfetched,
+    /// Expired or flushed items removed by the cleaner.
+    reclaimed,
+    /// Items refused because they are larger than the limit.
+    store_too_large,
+    /// Items refused because there was no room.
+    store_no_memory,
+    /// Bytes of items that the cleaner copied.
+    moved_bytes,
+    /// Misses that a shadow queue would have hit, scaled up by its sampling.
+    shadow_hits,
+}
+
+/// Accesses and bytes of one kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TrafficTotal {
+    /// Accesses.
+    pub accesses: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl TrafficTotal {
+    fn add(&mut self, traffic: Traffic) {
+        self.accesses += traffic.accesses;
+        self.bytes += traffic.bytes;
+    }
+
+    fn since(self, earlier: Self) -> Self {
+        Self {
+            accesses: self.accesses.saturating_sub(earlier.accesses),
+            bytes: self.bytes.saturating_sub(earlier.bytes),
+        }
+    }
+}
+
+/// Size classes, presented as memcached's slab classes: four per octave (steps of 1.25, 1.2, 1.17, 1.14).
+pub const CLASSES: usize = 64;
+
+/// What was counted per size class.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ClassTotals {
+    /// Items now.
+    pub items: i64,
+    /// Their bytes.
+    pub bytes: i64,
+    /// Look-ups that found their item.
+    pub get_hits: u64,
+    /// Commands that store.
+    pub cmd_set: u64,
+    /// Deletes that found their item.
+    pub delete_hits: u64,
+    /// Evictions.
+    pub evicted: u64,
+    /// Evictions of items that no look-up had found.
+    pub evicted_unfetched: u64,
+    /// Expired or flushed items removed.
+    pub reclaimed: u64,
+}
+
+/// One thread's counters per size class.
+#[derive(Debug, Default)]
+pub(crate) struct ClassCounters {
+    pub(crate) items: AtomicI64,
+    pub(crate) bytes: AtomicI64,
+    pub(crate) get_hits: AtomicU64,
+    pub(crate) cmd_set: AtomicU64,
+    pub(crate) delete_hits: AtomicU64,
+    pub(crate) evicted: AtomicU64,
+    pub(crate) evicted_unfetched: AtomicU64,
+    pub(crate) reclaimed: AtomicU64,
+}
+
+impl ClassCounters {
+    pub(crate) fn add_to(&self, totals: &mut ClassTotals) {
+        totals.items += self.items.load(Ordering::Relaxed);
+        totals.bytes += self.bytes.load(Ordering::Relaxed);
+        totals.get_hits += self.get_hits.load(Ordering::Relaxed);
+        totals.cmd_set += self.cmd_set.load(Ordering::Relaxed);
+        totals.delete_hits += self.delete_hits.load(Ordering::Relaxed);
+        totals.evicted += self.evicted.load(Ordering::Relaxed);
+        totals.evicted_unfetched += self.evicted_unfetched.load(Ordering::Relaxed);
+        totals.reclaimed += self.reclaimed.load(Ordering::Relaxed);
+    }
+
+    /// An item came.
+    pub(crate) fn link(&self, len: usize) {
+        bump_signed(&self.items, 1);
+        bump_signed(&self.bytes, i64::try_from(len).unwrap_or(i64::MAX));
+    }
+
+    /// An item went.
+    pub(crate) fn unlink(&self, len: usize) {
+        bump_signed(&self.items, -1);
+        bump_signed(&self.bytes, -i64::try_from(len).unwrap_or(i64::MAX));
+    }
+}
+
+fn bump_signed(counter: &AtomicI64, by: i64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
+}
+
+/// Sizes up to 2^5 bytes are class 1; each octave above has four classes.
+const FIRST_OCTAVE: u32 = 5;
+
+/// The size class of an item of so many bytes, 1 to 63.
+#[inline]
+#[must_use]
+pub(crate) fn class_of(len: usize) -> usize {
+    // The exponent and two bits of the mantissa of (len − 1): classes end at their upper bound.
+    let quarter = ((len.saturating_sub(1) as f32).to_bits() >> 21) as usize;
+    let first = ((127 + FIRST_OCTAVE) << 2) as usize;
+    (quarter.saturating_sub(first) + 1 + usize::from(first <= quarter)).clamp(1, CLASSES - 1)
+}
+
+/// Largest item of a size class.
+#[must_use]
+pub fn class_bound(class: usize) -> usize {
+    let class = class.clamp(1, CLASSES - 1);
+    if class == 1 {
+        return 1 << FIRST_OCTAVE;
+    }
+    let quarters = class - 1;
+    let (octave, part) = (FIRST_OCTAVE as usize + (quarters - 1) / 4, (quarters - 1) % 4 + 1);
+    (1 << octave) + ((part << octave) >> 2)
+}
+
+/// What one thread counted.
+#[derive(Debug)]
+pub(crate) struct ThreadCounters {
+    pub(crate) classes: [ClassCounters; CLASSES],
+    pub(crate) tenants: Box<[std::sync::OnceLock<Box<Counters>>]>,
+}
+
+impl ThreadCounters {
+    pub(crate) fn new(tenants_max: usize) -> Self {
+        Self {
+            classes: std::array::from_fn(|_| ClassCounters::default()),
+            tenants: (0..tenants_max).map(|_| std::sync::OnceLock::new()).collect(),
+        }
+    }
+
+    /// The set of one tenant.
+    #[inline]
+    pub(crate) fn of(&self, tenant: usize) -> &Counters {
+        self.tenants[tenant].get_or_init(Box::default)
+    }
+
+    #[inline]
+    pub(crate) fn class(&self, len: usize) -> &ClassCounters {
+        &self.classes[class_of(len)]
+    }
+}
+
+/// Adds one to a counter of the calling thread.
+#[inline]
+pub(crate) fn count(counter: &AtomicU64) {
+    bump(counter, 1);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_end_at_their_bounds() {
+        for class in 1..CLASSES {
+            assert_eq!(class_of(class_bound(class)), class, "bound of {class}");
+            if class + 1 < CLASSES {
+                assert_eq!(class_of(class_bound(class) + 1), class + 1, "beyond {class}");
+                let ratio = class_bound(class + 1) as f64 / class_bound(class) as f64;
+                assert!(ratio <= 1.251, "{class}: {ratio}");
+            }
+        }
+        assert!(1 << 20 <= class_bound(CLASSES - 1));
+        assert_eq!((class_of(0), class_of(10), class_of(usize::MAX)), (1, 1, CLASSES - 1));
+    }
+}

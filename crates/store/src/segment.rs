@@ -1,0 +1,209 @@
+//! The segment table: what is known of each segment without reading it.
+//!
+//! Invariants: a segment is written by the one thread that owns its head; counters of a sealed segment only fall;
+//!             `live` is the bytes of items that the index points at (items dead by flush or expiry may still count)
+//! Units:      bytes; seconds of the store's clock
+
+use crate::geometry::SEGMENT_ROW;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use units::TenantId;
+
+/// What a segment is at the moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub(crate) enum State {
+    /// Holds nothing.
+    Free = 0,
+    /// Is being filled by its owner.
+    Head = 1,
+    /// Full; the cleaner may take it.
+    Sealed = 2,
+    /// Taken by a cleaning pass.
+    Cleaning = 3,
+    /// Emptied; readers may still look at it.
+    Retired = 4,
+}
+
+/// Tenants remembered per segment.
+const TENANTS: usize = 8;
+/// Expiry bins per segment: bytes that expire within 8, 64, 512, … seconds of the segment's creation.
+const EXPIRY_BINS: usize = 8;
+
+/// One row of the table.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Segment {
+    state: AtomicU32,
+    /// Bytes written. Release by the owner when sealed.
+    used: AtomicU32,
+    live: AtomicU32,
+    created_secs: AtomicU32,
+    /// CAS values of its items are this base and the item's stamp.
+    base: AtomicU64,
+    /// The newest stamp in it: a tenant flushed later has nothing alive here.
+    last_stamp: AtomicU64,
+    /// Tenant in the upper half, bytes ever written for it in the lower; the largest, by space saving.
+    tenants: [AtomicU64; TENANTS],
+    expiry: [AtomicU32; EXPIRY_BINS],
+}
+
+const _: () = assert!(size_of::<Segment>() as u64 == SEGMENT_ROW);
+
+impl Segment {
+    pub(crate) fn state(&self) -> State {
+        match self.state.load(Ordering::Acquire) {
+            1 => State::Head,
+            2 => State::Sealed,
+            3 => State::Cleaning,
+            4 => State::Retired,
+            _ => State::Free,
+        }
+    }
+
+    /// Changes the state if it is `from`: how a pass claims its sources.
+    pub(crate) fn change(&self, from: State, to: State) -> bool {
+        self.state.compare_exchange(from as u32, to as u32, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Makes a free segment a head.
+    pub(crate) fn open(&self, base: u64, now_secs: u32) {
+        self.used.store(0, Ordering::Relaxed);
+        self.live.store(0, Ordering::Relaxed);
+        self.created_secs.store(now_secs, Ordering::Relaxed);
+        self.base.store(base, Ordering::Relaxed);
+        self.last_stamp.store(0, Ordering::Relaxed);
+        for tenant in &self.tenants {
+            tenant.store(0, Ordering::Relaxed);
+        }
+        for bin in &self.expiry {
+            bin.store(0, Ordering::Relaxed);
+        }
+        self.state.store(State::Head as u32, Ordering::Release);
+    }
+
+    /// Ends a head that holds `used` bytes.
+    pub(crate) fn seal(&self, used: u32) {
+        self.used.store(used, Ordering::Relaxed);
+        self.state.store(State::Sealed as u32, Ordering::Release);
+    }
+
+    pub(crate) fn set_state(&self, state: State) {
+        self.state.store(state as u32, Ordering::Release);
+    }
+
+    pub(crate) fn used(&self) -> u32 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn live(&self) -> u32 {
+        self.live.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn base(&self) -> u64 {
+        self.base.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn last_stamp(&self) -> u64 {
+        self.last_stamp.load(Ordering::Relaxed)
+    }
+
+    /// Counts an appended item. Only the owner of the head calls this.
+    pub(crate) fn note_append(&self, tenant: TenantId, len: u32, stamp: u64, expiry_at: Option<u32>) {
+        self.live.fetch_add(len, Ordering::Relaxed);
+        if self.last_stamp() < stamp {
+            self.last_stamp.store(stamp, Ordering::Relaxed);
+        }
+        self.note_tenant(tenant, len);
+        if let Some(at) = expiry_at {
+            let after = at.saturating_sub(self.created_secs.load(Ordering::Relaxed));
+            self.expiry[bin_of(after)].fetch_add(len, Ordering::Relaxed);
+        }
+    }
+
+    /// Space saving: a tenant that is not among the largest takes the place, and the count, of the smallest.
+    fn note_tenant(&self, tenant: TenantId, len: u32) {
+        let key = u64::from(tenant.0) + 1;
+        let mut smallest = 0;
+        let mut least = u64::MAX;
+        for (i, entry) in self.tenants.iter().enumerate() {
+            let value = entry.load(Ordering::Relaxed);
+            if value >> 32 == key || value == 0 {
+                entry.store(key << 32 | ((value & 0xFFFF_FFFF) + u64::from(len)), Ordering::Relaxed);
+                return;
+            }
+            if (value & 0xFFFF_FFFF) < least {
+                least = value & 0xFFFF_FFFF;
+                smallest = i;
+            }
+        }
+        self.tenants[smallest].store(key << 32 | (least + u64::from(len)), Ordering::Relaxed);
+    }
+
+    /// Counts an item that the index no longer points at.
+    pub(crate) fn note_dead(&self, len: u32) {
+        self.live.fetch_sub(len, Ordering::Relaxed);
+    }
+
+    /// The largest tenants and the bytes ever written for them.
+    pub(crate) fn tenants(&self) -> impl Iterator<Item = (TenantId, u32)> + '_ {
+        self.tenants.iter().filter_map(|entry| {
+            let value = entry.load(Ordering::Relaxed);
+            #[expect(clippy::cast_possible_truncation, reason = "the halves of a word")]
+            let parts = (TenantId(((value >> 32) as u16).wrapping_sub(1)), value as u32);
+            (value != 0).then_some(parts)
+        })
+    }
+
+    /// Bytes written that have certainly expired by `now_secs`.
+    pub(crate) fn expired(&self, now_secs: u32) -> u32 {
+        let age = now_secs.saturating_sub(self.created_secs.load(Ordering::Relaxed));
+        let bins = self.expiry.iter().enumerate();
+        bins.filter(|(bin, _)| upper_edge(*bin) <= u64::from(age))
+            .map(|(_, bytes)| bytes.load(Ordering::Relaxed))
+            .fold(0, u32::saturating_add)
+    }
+}
+
+/// The bin of an item that expires so many seconds after its segment's creation: powers of eight.
+fn bin_of(after_secs: u32) -> usize {
+    let octal_digits = (after_secs.max(1).ilog2() / 3) as usize;
+    octal_digits.min(EXPIRY_BINS - 1)
+}
+
+/// All items of a bin have expired once the segment is so many seconds old; the last bin has no edge.
+fn upper_edge(bin: usize) -> u64 {
+    if bin + 1 == EXPIRY_BINS { u64::MAX } else { 8_u64.pow(u32::try_from(bin + 1).unwrap_or(u32::MAX)) }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_tenants_are_remembered() {
+        let segment = Segment::default();
+        segment.open(5, 0);
+        for round in 0..100 {
+            segment.note_append(TenantId(1), 100, round, None);
+            segment.note_append(TenantId(2), 50, round, None);
+            segment.note_append(TenantId(100 + u16::try_from(round).unwrap()), 1, round, None);
+        }
+        let tenants: Vec<_> = segment.tenants().collect();
+        assert!(tenants.contains(&(TenantId(1), 10_000)) && tenants.contains(&(TenantId(2), 5_000)));
+        assert_eq!((segment.live(), segment.last_stamp()), (15_100, 99));
+    }
+
+    #[test]
+    fn expired_bytes_are_never_overstated() {
+        let segment = Segment::default();
+        segment.open(0, 1_000);
+        segment.note_append(TenantId(0), 10, 1, Some(1_005));
+        segment.note_append(TenantId(0), 20, 1, Some(1_060));
+        segment.note_append(TenantId(0), 40, 1, Some(u32::MAX));
+        for (now, expired) in
+            [(1_000, 0), (1_007, 0), (1_008, 10), (1_063, 10), (1_064, 30), (u32::MAX - 1, 30)]
+        {
+            assert_eq!(segment.expired(now), expired, "at {now}");
+        }
+    }
+}

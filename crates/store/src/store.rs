@@ -1,0 +1,466 @@
+//! The store: index, log and tenants, shared by every thread.
+//!
+//! Shape:      threads work through a `Worker` each; the control loop works through `control`; a cleaner takes the
+//!             space of dead and unneeded items back
+//! Invariants: index + backed segments + tables + shadow queues ≤ memory (but for segments that the cleaner still has
+//!             to give back after the index grew)
+//! Units:      seconds of the store's clock, which whoever owns the store sets; it starts at 2 so that 0 is never and 1
+//!             is past
+
+use crate::epoch::{Epochs, Participant};
+use crate::geometry::Geometry;
+use crate::hash::{Hasher, KeyHash, Space};
+use crate::index::{BUCKET_BYTES, Index};
+use crate::item::View;
+use crate::limits;
+use crate::log::Log;
+use crate::metrics::{CLASSES, ClassTotals, Counters, ThreadCounters, Totals};
+use crate::slot::{Place, Slot};
+use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
+use crate::tenant::{TICKS, Tenant, TenantSpec, TenantState};
+use control::memory::MemoryShare;
+use media::MapError;
+use std::sync::{Arc, OnceLock};
+use units::{Bytes, Rng, TenantId};
+
+/// What a store is made with.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Bound on the memory of index, log, shadow queues and tables.
+    pub memory: Bytes,
+    /// Largest item, header and key included.
+    pub item_max: Bytes,
+    /// Writing threads that are expected: each keeps a segment open.
+    pub threads: usize,
+    /// Tenants at most.
+    pub tenants_max: usize,
+    /// Refuse instead of evicting.
+    pub no_evict: bool,
+    /// Seed of hashing secrets and random choices.
+    pub seed: u64,
+}
+
+/// Why there is no store, or no worker.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The memory could not be mapped.
+    #[error(transparent)]
+    Map(#[from] MapError),
+    /// Too many threads.
+    #[error("{} threads work with the store, no more can", limits::THREADS_MAX)]
+    Threads,
+}
+
+/// Seconds at which the store's clock starts.
+pub const CLOCK_START: u32 = 2;
+/// The rank clock ticks this often while the divisible memory is written once.
+const TICKS_PER_TURNOVER: u64 = 64;
+/// Threads take stamps in blocks.
+pub(crate) const STAMP_BLOCK: u64 = 64;
+
+/// The store.
+#[derive(Debug)]
+pub struct Store {
+    pub(crate) geometry: Geometry,
+    pub(crate) hasher: Hasher,
+    pub(crate) index: Index,
+    pub(crate) log: Log,
+    pub(crate) epochs: Arc<Epochs>,
+    tenants: Box<[OnceLock<Tenant>]>,
+    tenant_count: AtomicU32,
+    adding: Mutex<()>,
+    threads: Mutex<Threads>,
+    stamps: AtomicU64,
+    now_secs: AtomicU32,
+    turned_secs: AtomicU32,
+    flushes: Mutex<Vec<(u32, TenantId)>>,
+    flush_next: AtomicU32,
+    tick: AtomicU32,
+    tick_secs: Box<[AtomicU32; TICKS]>,
+    written: AtomicU64,
+    tick_bytes: u64,
+    ticking: Mutex<()>,
+    external: AtomicU64,
+    allowed: AtomicU32,
+    pass_width: AtomicU32,
+    pub(crate) pending_shadow_hits: AtomicU64,
+    /// Tenants over their ceiling may exist.
+    pub(crate) ceiling_hint: AtomicU32,
+    /// Passes that are running.
+    pub(crate) passes: AtomicU32,
+    pub(crate) no_evict: bool,
+    seed: u64,
+}
+
+#[derive(Debug, Default)]
+struct Threads {
+    all: Vec<Arc<ThreadCounters>>,
+    free: Vec<Arc<ThreadCounters>>,
+}
+
+/// How memory is used now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemoryUse {
+    /// Segments that cost memory.
+    pub segments: Bytes,
+    /// The index.
+    pub index: Bytes,
+    /// Shadow queues.
+    pub shadow: Bytes,
+    /// Buckets of the index.
+    pub buckets: u32,
+    /// Slots in use.
+    pub slots: u64,
+    /// Segments that can still be taken.
+    pub available_segments: u32,
+}
+
+impl Store {
+    /// An empty store without tenants.
+    ///
+    /// # Errors
+    /// If the memory cannot be mapped.
+    pub fn new(options: Options) -> Result<Arc<Self>, StoreError> {
+        let geometry = Geometry::new(options.memory, options.item_max, options.threads);
+        // An item takes at least 11 bytes of log, so at most half of the memory is index; see `geometry`.
+        let buckets_max = u32::try_from(geometry.memory.0 / 2 / BUCKET_BYTES).unwrap_or(u32::MAX >> 1);
+        Ok(Arc::new(Self {
+            geometry,
+            hasher: Hasher::new(options.seed),
+            index: Index::new(buckets_max)?,
+            log: Log::new(&geometry)?,
+            epochs: Arc::new(Epochs::new()),
+            tenants: (0..options.tenants_max.min(limits::TENANTS_MAX)).map(|_| OnceLock::new()).collect(),
+            tenant_count: AtomicU32::new(0),
+            adding: Mutex::new(()),
+            threads: Mutex::new(Threads::default()),
+            stamps: AtomicU64::new(1),
+            now_secs: AtomicU32::new(CLOCK_START),
+            turned_secs: AtomicU32::new(0),
+            flushes: Mutex::new(Vec::new()),
+            flush_next: AtomicU32::new(u32::MAX),
+            tick: AtomicU32::new(0),
+            tick_secs: Box::new(std::array::from_fn(|_| AtomicU32::new(CLOCK_START))),
+            written: AtomicU64::new(0),
+            tick_bytes: (geometry.divisible.0 / TICKS_PER_TURNOVER).max(1),
+            ticking: Mutex::new(()),
+            external: AtomicU64::new(0),
+            allowed: AtomicU32::new(geometry.segment_count),
+            pass_width: AtomicU32::new(limits::PASS_WIDTH_MAX as u32),
+            pending_shadow_hits: AtomicU64::new(0),
+            ceiling_hint: AtomicU32::new(0),
+            passes: AtomicU32::new(0),
+            no_evict: options.no_evict,
+            seed: options.seed,
+        }))
+    }
+
+    /// The sizes that the memory is divided into.
+    #[must_use]
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// Adds a tenant; none if there are too many.
+    pub fn add_tenant(&self, spec: TenantSpec) -> Option<TenantId> {
+        let _adding = lock(&self.adding);
+        let count = self.tenant_count.load(Ordering::Relaxed);
+        let slot = self.tenants.get(count as usize)?;
+        let id = TenantId(u16::try_from(count).ok()?);
+        let tenant = Tenant::new(id, spec, self.shadow_budget(count + 1));
+        // Until the policy has spoken: an equal part of what is divided.
+        let target = Bytes(self.geometry.divisible.0 / u64::from(count + 1));
+        tenant.set_share(MemoryShare { target, ceiling: None }, self.shadow_budget(count + 1));
+        tenant.begin_tick(self.tick());
+        slot.set(tenant).ok()?;
+        // Release: who sees the count sees the tenant.
+        self.tenant_count.store(count + 1, Ordering::Release);
+        Some(id)
+    }
+
+    /// Memory that one shadow queue may take among `count`.
+    pub(crate) fn shadow_budget(&self, count: u32) -> Bytes {
+        Bytes(self.geometry.shadow.0 / u64::from(count.max(1)))
+    }
+
+    /// Every tenant.
+    pub(crate) fn tenants(&self) -> impl Iterator<Item = &Tenant> {
+        let count = self.tenant_count.load(Ordering::Acquire) as usize;
+        self.tenants[..count].iter().filter_map(OnceLock::get)
+    }
+
+    /// Number of tenants.
+    #[must_use]
+    pub fn tenant_count(&self) -> usize {
+        self.tenant_count.load(Ordering::Acquire) as usize
+    }
+
+    /// The tenant that an item's header names.
+    #[inline]
+    pub(crate) fn tenant(&self, id: TenantId) -> &Tenant {
+        self.tenants[id.index()].get().expect("ids are handed out when their tenant exists")
+    }
+
+    /// What a tenant is now; none for an unknown id.
+    #[must_use]
+    pub fn tenant_state(&self, id: TenantId) -> Option<TenantState> {
+        let tenant = self.tenants.get(id.index())?.get()?;
+        Some(TenantState {
+            id,
+            name: tenant.spec.name.clone(),
+            held: tenant.held(),
+            items: u64::try_from(tenant.items.load(Ordering::Relaxed)).unwrap_or(0),
+            share: tenant.share(),
+            claim: tenant.spec.claim.clone(),
+            shadow: lock(&tenant.shadow).bytes(),
+        })
+    }
+
+    /// Counters of a tenant, summed over threads.
+    #[must_use]
+    pub fn totals(&self, id: TenantId) -> Totals {
+        let mut totals = Totals::default();
+        for thread in &lock(&self.threads).all {
+            if let Some(counters) = thread.tenants.get(id.index()).and_then(OnceLock::get) {
+                Counters::add_to(counters, &mut totals);
+            }
+        }
+        totals
+    }
+
+    /// Counters per size class, summed over threads.
+    #[must_use]
+    pub fn class_totals(&self) -> [ClassTotals; CLASSES] {
+        let mut totals = [ClassTotals::default(); CLASSES];
+        for thread in &lock(&self.threads).all {
+            for (counters, totals) in thread.classes.iter().zip(&mut totals) {
+                counters.add_to(totals);
+            }
+        }
+        totals
+    }
+
+    pub(crate) fn lend_counters(&self) -> Arc<ThreadCounters> {
+        let mut threads = lock(&self.threads);
+        threads.free.pop().unwrap_or_else(|| {
+            let counters = Arc::new(ThreadCounters::new(self.tenants.len()));
+            threads.all.push(Arc::clone(&counters));
+            counters
+        })
+    }
+
+    pub(crate) fn take_back(&self, counters: Arc<ThreadCounters>) {
+        lock(&self.threads).free.push(counters);
+    }
+
+    /// How memory is used.
+    #[must_use]
+    pub fn memory_use(&self) -> MemoryUse {
+        MemoryUse {
+            segments: self.log.backed(),
+            index: Bytes(self.index.bytes()),
+            shadow: self.tenants().map(|t| lock(&t.shadow).bytes()).sum(),
+            buckets: self.index.buckets(),
+            slots: self.index.len(),
+            available_segments: self.log.available(),
+        }
+    }
+
+    /// The clock, in whole seconds.
+    #[inline]
+    #[must_use]
+    pub fn now_secs(&self) -> u32 {
+        self.now_secs.load(Ordering::Relaxed)
+    }
+
+    /// Sets the clock; it never goes back. Due flushes happen, due expiries are accounted.
+    pub fn set_now(&self, secs: u32) {
+        let before = self.now_secs.fetch_max(secs, Ordering::Relaxed);
+        if before < secs {
+            if self.flush_next.load(Ordering::Relaxed) <= secs {
+                self.run_due_flushes(secs);
+            }
+            self.account_expiries(secs);
+        }
+    }
+
+    fn account_expiries(&self, secs: u32) {
+        if self.turned_secs.fetch_max(secs, Ordering::Relaxed) < secs {
+            for tenant in self.tenants() {
+                let expired = tenant.expiries.turn(secs);
+                tenant.live.fetch_sub(expired, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Kills every item of a tenant that was stored before now, at `at_secs` if that is later: O(1) in the items.
+    pub fn flush(&self, tenant: TenantId, at_secs: u32) {
+        // A new flush takes the place of one that waits, as in memcached.
+        let mut flushes = lock(&self.flushes);
+        flushes.retain(|(_, waiting)| *waiting != tenant);
+        let later = self.now_secs() < at_secs;
+        if later {
+            flushes.push((at_secs, tenant));
+        }
+        let next = flushes.iter().map(|(at, _)| *at).min();
+        self.flush_next.store(next.unwrap_or(u32::MAX), Ordering::Relaxed);
+        drop(flushes);
+        if !later {
+            self.flush_now(tenant);
+        }
+    }
+
+    fn flush_now(&self, id: TenantId) {
+        let tenant = self.tenant(id);
+        self.index.with_writers_held(|| {
+            let stamp = self.stamps.load(Ordering::Relaxed);
+            tenant.flushed_below.store(stamp, Ordering::Release);
+            tenant.live.store(0, Ordering::Relaxed);
+            tenant.items.store(0, Ordering::Relaxed);
+            tenant.expiries.clear();
+        });
+    }
+
+    fn run_due_flushes(&self, secs: u32) {
+        let mut flushes = lock(&self.flushes);
+        let due: Vec<_> = flushes.extract_if(.., |(at, _)| *at <= secs).collect();
+        let next = flushes.iter().map(|(at, _)| *at).min();
+        self.flush_next.store(next.unwrap_or(u32::MAX), Ordering::Relaxed);
+        drop(flushes);
+        for (_, tenant) in due {
+            self.flush_now(tenant);
+        }
+    }
+
+    /// A block of stamps that nobody else gets.
+    pub(crate) fn stamp_block(&self) -> u64 {
+        self.stamps.fetch_add(STAMP_BLOCK, Ordering::Relaxed)
+    }
+
+    /// Base of a segment that is opened now: items up to 2^31 stamps older can be told by 32 bits.
+    pub(crate) fn stamp_base(&self) -> u64 {
+        self.stamps.load(Ordering::Relaxed).saturating_sub(1 << 31)
+    }
+
+    /// The rank clock, modulo 256.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "the clock is used modulo 256")]
+    pub(crate) fn tick(&self) -> u8 {
+        self.tick.load(Ordering::Relaxed) as u8
+    }
+
+    /// Seconds of the store's clock at which a tick (not longer than 255 ticks ago) began.
+    #[must_use]
+    pub fn tick_secs(&self, tick: u8) -> u32 {
+        self.tick_secs[usize::from(tick)].load(Ordering::Relaxed)
+    }
+
+    /// Counts a segment handed to a writer: the rank clock runs on what is written.
+    pub(crate) fn note_written(&self) {
+        let segment = self.geometry.segment.0;
+        let written = self.written.fetch_add(segment, Ordering::Relaxed) + segment;
+        let wanted = u32::try_from(written / self.tick_bytes & u64::from(u32::MAX)).unwrap_or(0);
+        if wanted == self.tick.load(Ordering::Relaxed) {
+            return;
+        }
+        let _ticking = lock(&self.ticking);
+        let mut tick = self.tick.load(Ordering::Relaxed);
+        while tick != wanted && wanted.wrapping_sub(tick) < 1 << 31 {
+            tick = tick.wrapping_add(1);
+            let short = (tick & 0xFF) as u8;
+            self.tick_secs[usize::from(short)].store(self.now_secs(), Ordering::Relaxed);
+            for tenant in self.tenants() {
+                tenant.begin_tick(short);
+            }
+            self.tick.store(tick, Ordering::Relaxed);
+        }
+    }
+
+    /// Tells the store about memory outside of it that counts in the bound (connection buffers).
+    pub fn set_external(&self, bytes: Bytes) {
+        self.external.store(bytes.0, Ordering::Relaxed);
+        self.adjust_allowed();
+    }
+
+    /// Memory outside of the store that counts in the bound.
+    pub(crate) fn external(&self) -> Bytes {
+        Bytes(self.external.load(Ordering::Relaxed))
+    }
+
+    /// Segments that fit beside the index as it is now.
+    pub(crate) fn adjust_allowed(&self) {
+        let others = self.index.bytes() + self.external().0;
+        let left = self.geometry.log_and_index().0.saturating_sub(others);
+        let allowed = u32::try_from(left / self.geometry.segment.0).unwrap_or(u32::MAX);
+        let allowed = allowed.clamp(limits::RESERVE_SEGMENTS + 2, self.geometry.segment_count);
+        if self.allowed.swap(allowed, Ordering::Relaxed) != allowed {
+            self.log.allow(allowed);
+        }
+    }
+
+    /// Segments that a pass takes.
+    pub(crate) fn pass_width(&self) -> usize {
+        self.pass_width.load(Ordering::Relaxed) as usize
+    }
+
+    /// Sets how many segments a cleaning pass takes: more keep better items, fewer cost less (Memshare Table 7).
+    pub fn set_pass_width(&self, segments: usize) {
+        let width = segments.clamp(2, limits::PASS_WIDTH_MAX);
+        self.pass_width.store(u32::try_from(width).unwrap_or(2), Ordering::Relaxed);
+    }
+
+    /// Shadow hits that no decision has seen yet.
+    #[must_use]
+    pub fn pending_shadow_hits(&self) -> u64 {
+        self.pending_shadow_hits.load(Ordering::Relaxed)
+    }
+
+    /// Whether a background cleaner has work: few segments left, the index took memory, a ceiling is passed.
+    #[must_use]
+    pub fn wants_cleaning(&self) -> bool {
+        self.log.available() <= limits::RESERVE_SEGMENTS + limits::LOW_WATER_SEGMENTS
+            || self.ceiling_hint.load(Ordering::Relaxed) != 0
+    }
+
+    /// A seed for a thread's own generator.
+    pub(crate) fn thread_rng(&self, at: u64) -> Rng {
+        Rng::new(self.seed ^ units::mix64(at + 1))
+    }
+
+    /// The hash of the item that a slot points at.
+    pub(crate) fn hash_at(&self, reader: &Participant, slot: Slot) -> KeyHash {
+        let view = self.log.view(reader, slot.place());
+        self.hash_of(&view)
+    }
+
+    /// The hash of an item's key.
+    #[inline]
+    pub(crate) fn hash_of(&self, view: &View<'_>) -> KeyHash {
+        self.hasher.hash(space_of(view), view.key())
+    }
+
+    /// Stamp of an item.
+    #[inline]
+    pub(crate) fn stamp_of(&self, place: Place, view: &View<'_>) -> u64 {
+        self.log.segment(place.segment).base() + u64::from(view.stamp())
+    }
+
+    /// Whether an item was flushed.
+    #[inline]
+    pub(crate) fn is_flushed(&self, place: Place, view: &View<'_>) -> bool {
+        let below = self.tenant(TenantId(view.tenant())).flushed_below.load(Ordering::Acquire);
+        below != 0 && self.stamp_of(place, view) < below
+    }
+
+    /// Whether an item has expired.
+    #[inline]
+    pub(crate) fn is_expired(&self, view: &View<'_>) -> bool {
+        view.expiry().is_some_and(|expiry| expiry.at <= self.now_secs())
+    }
+}
+
+/// The key space of an item.
+#[inline]
+pub(crate) fn space_of(view: &View<'_>) -> Space {
+    if view.own_space() { Space::Own(TenantId(view.tenant())) } else { Space::Shared }
+}

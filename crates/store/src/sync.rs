@@ -1,0 +1,47 @@
+//! Every atomic, lock and yield of this crate, so that shuttle can take their place.
+//!
+//! Invariants: lock-free steps use these types only; `cfg(shuttle)` swaps them for a controlled scheduler's
+
+#[cfg(not(shuttle))]
+pub(crate) use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
+#[cfg(not(shuttle))]
+pub(crate) use std::sync::{Mutex, MutexGuard};
+
+#[cfg(shuttle)]
+pub(crate) use shuttle::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
+#[cfg(shuttle)]
+pub(crate) use shuttle::sync::{Mutex, MutexGuard};
+
+/// Locks, taking over from a holder that panicked: every structure behind a lock here is consistent between calls.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Waits a moment for another thread: spins first, then lets it run.
+pub(crate) fn pause(turn: &mut u32) {
+    *turn += 1;
+    if cfg!(shuttle) || SPINS_MAX < *turn {
+        yield_now();
+    } else {
+        std::hint::spin_loop();
+    }
+}
+
+/// Spins before yielding: about a microsecond, longer than a critical section that is not preempted.
+const SPINS_MAX: u32 = 40;
+
+#[cfg(not(shuttle))]
+fn yield_now() {
+    std::thread::yield_now();
+}
+
+#[cfg(shuttle)]
+fn yield_now() {
+    shuttle::thread::yield_now();
+}
+
+/// Adds to a counter that only the calling thread writes: no lock prefix.
+#[inline]
+pub(crate) fn bump(counter: &AtomicU64, by: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
+}

@@ -1,0 +1,136 @@
+//! A tenant of the store: what it holds, what it should hold, its shadow queue, its expiries.
+//!
+//! Units: bytes charged (log bytes and index share of live items)
+
+use crate::expiry::Expiries;
+use crate::rank::RankKind;
+use crate::shadow::Shadow;
+use crate::sync::{AtomicI64, AtomicU32, AtomicU64, Mutex, Ordering, lock};
+use control::{Claim, memory::MemoryShare};
+use units::{Bytes, TenantId};
+
+/// What a tenant is created with.
+#[derive(Clone, Debug)]
+pub struct TenantSpec {
+    /// Its name, for people.
+    pub name: String,
+    /// Whether its keys are compared with its own only.
+    pub own_space: bool,
+    /// What it was promised.
+    pub claim: Claim,
+    /// Its eviction order.
+    pub rank: RankKind,
+}
+
+/// Ticks of the rank clock that are remembered.
+pub(crate) const TICKS: usize = 256;
+
+/// One tenant.
+#[derive(Debug)]
+pub(crate) struct Tenant {
+    pub(crate) id: TenantId,
+    pub(crate) spec: TenantSpec,
+    /// Live bytes charged.
+    pub(crate) live: AtomicI64,
+    /// Live items.
+    pub(crate) items: AtomicI64,
+    /// Items with a smaller stamp are dead.
+    pub(crate) flushed_below: AtomicU64,
+    target: AtomicU64,
+    /// `u64::MAX` without one.
+    ceiling: AtomicU64,
+    pub(crate) expiries: Expiries,
+    pub(crate) shadow: Mutex<Shadow>,
+    /// One key in 2^k is in the shadow queue; a copy to read without the lock.
+    pub(crate) shadow_sampling: AtomicU32,
+    /// GDSF's L, as bits of an `f32`, and what it was at each tick.
+    level: AtomicU32,
+    level_at: Box<[AtomicU32; TICKS]>,
+}
+
+impl Tenant {
+    pub(crate) fn new(id: TenantId, spec: TenantSpec, shadow_budget: Bytes) -> Self {
+        let mut shadow = Shadow::default();
+        shadow.resize(crate::limits::SHADOW_REPRESENTS_MAX, shadow_budget);
+        Self {
+            id,
+            spec,
+            live: AtomicI64::new(0),
+            items: AtomicI64::new(0),
+            flushed_below: AtomicU64::new(0),
+            target: AtomicU64::new(0),
+            ceiling: AtomicU64::new(u64::MAX),
+            expiries: Expiries::default(),
+            shadow: Mutex::new(shadow),
+            shadow_sampling: AtomicU32::new(0),
+            level: AtomicU32::new(0),
+            level_at: Box::new(std::array::from_fn(|_| AtomicU32::new(0))),
+        }
+    }
+
+    /// Live bytes charged.
+    pub(crate) fn held(&self) -> Bytes {
+        Bytes(u64::try_from(self.live.load(Ordering::Relaxed)).unwrap_or(0))
+    }
+
+    pub(crate) fn share(&self) -> MemoryShare {
+        let ceiling = self.ceiling.load(Ordering::Relaxed);
+        MemoryShare {
+            target: Bytes(self.target.load(Ordering::Relaxed)),
+            ceiling: (ceiling != u64::MAX).then_some(Bytes(ceiling)),
+        }
+    }
+
+    pub(crate) fn set_share(&self, share: MemoryShare, shadow_budget: Bytes) {
+        self.target.store(share.target.0, Ordering::Relaxed);
+        self.ceiling.store(share.ceiling.map_or(u64::MAX, |c| c.0), Ordering::Relaxed);
+        let mut shadow = lock(&self.shadow);
+        shadow.resize(share.target.min(crate::limits::SHADOW_REPRESENTS_MAX), shadow_budget);
+        self.shadow_sampling.store(u32::from(shadow.sampling()), Ordering::Relaxed);
+    }
+
+    /// Bytes held beyond the ceiling.
+    #[inline]
+    pub(crate) fn over_ceiling(&self) -> u64 {
+        let live = u64::try_from(self.live.load(Ordering::Relaxed)).unwrap_or(0);
+        live.saturating_sub(self.ceiling.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn level(&self) -> f32 {
+        f32::from_bits(self.level.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_level(&self, level: f32) {
+        self.level.store(level.to_bits(), Ordering::Relaxed);
+    }
+
+    /// The level at a tick not longer than 255 ticks ago.
+    #[inline]
+    pub(crate) fn level_at(&self, tick: u8) -> f32 {
+        f32::from_bits(self.level_at[usize::from(tick)].load(Ordering::Relaxed))
+    }
+
+    /// Remembers the level for a tick that begins.
+    pub(crate) fn begin_tick(&self, tick: u8) {
+        self.level_at[usize::from(tick)].store(self.level.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+/// What a tenant is now.
+#[derive(Clone, Debug)]
+pub struct TenantState {
+    /// Its id.
+    pub id: TenantId,
+    /// Its name.
+    pub name: String,
+    /// Live bytes charged.
+    pub held: Bytes,
+    /// Live items.
+    pub items: u64,
+    /// The share in force.
+    pub share: MemoryShare,
+    /// What it was promised.
+    pub claim: Claim,
+    /// Memory of its shadow queue.
+    pub shadow: Bytes,
+}

@@ -1,0 +1,57 @@
+//! The index's memory: a large range of words of which only the used front costs memory.
+
+use crate::sync::AtomicU64;
+
+/// Words by index.
+#[derive(Debug)]
+pub(crate) struct Words {
+    #[cfg(not(shuttle))]
+    region: media::Region,
+    #[cfg(shuttle)]
+    words: Box<[AtomicU64]>,
+}
+
+#[cfg(not(shuttle))]
+impl Words {
+    pub(crate) fn new(count: usize) -> Result<Self, media::MapError> {
+        let region = media::Region::anonymous(units::Bytes(count as u64 * 8))?;
+        region.leave_out_of_dumps();
+        Ok(Self { region })
+    }
+
+    #[inline]
+    pub(crate) fn all(&self) -> &[AtomicU64] {
+        self.region.words()
+    }
+
+    #[inline]
+    pub(crate) fn prefetch(&self, word: usize) {
+        self.region.prefetch(word * 8);
+    }
+
+    /// Gives the memory of words from `first` to `last` back; they read as zero.
+    #[allow(unsafe_code, reason = "gives pages back that are used as atomic words only")]
+    pub(crate) fn release(&self, first: usize, last: usize) {
+        // SAFETY: this region is only ever accessed as words, so that no byte references exist.
+        unsafe { self.region.release(first * 8, (last - first) * 8) };
+    }
+}
+
+#[cfg(shuttle)]
+impl Words {
+    pub(crate) fn new(count: usize) -> Result<Self, media::MapError> {
+        Ok(Self { words: (0..count).map(|_| AtomicU64::new(0)).collect() })
+    }
+
+    pub(crate) fn all(&self) -> &[AtomicU64] {
+        &self.words
+    }
+
+    pub(crate) fn prefetch(&self, _word: usize) {}
+
+    pub(crate) fn release(&self, first: usize, last: usize) {
+        for word in &self.words[first..last] {
+            word.store(0, crate::sync::Ordering::Relaxed);
+        }
+    }
+}

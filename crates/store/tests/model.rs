@@ -1,0 +1,390 @@
+//! The store against a map, under generated operations of several tenants in a tiny memory.
+//!
+//! Invariants checked: what is found is what was stored last; what was deleted, expired or flushed is never found
+//! again; a miss without an expiry, flush or delete is an eviction that was counted; CAS values rise per key; and after
+//! every run, every structure's own `check`
+#![allow(clippy::unwrap_used, reason = "a test may stop at what must not happen")]
+
+use control::{Amount, Claim};
+use proptest::prelude::*;
+use std::collections::HashMap;
+use std::sync::Arc;
+use store::{Counted, Fields, Mode, Options, RankKind, Refused, Space, Store, Stored, TenantSpec, Worker};
+use units::{Bytes, Rng, TenantId};
+
+/// One operation, drawn with bounded arguments.
+#[derive(Clone, Debug)]
+enum Op {
+    Get(u16),
+    Set { key: u16, mode: u8, size: u32, ttl: u8, flags: u8 },
+    Cas { key: u16, right: bool, size: u32 },
+    Delete(u16),
+    Count { key: u16, delta: u32, up: bool },
+    Touch { key: u16, ttl: u8 },
+    Flush { tenant: u8, delay: u8 },
+    Tick(u8),
+    Maintain,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let size = prop_oneof![8 => 0_u32..300, 3 => 300_u32..5_000, 1 => 5_000_u32..70_000];
+    let key = 0_u16..800;
+    prop_oneof![
+        300 => key.clone().prop_map(Op::Get),
+        300 => (key.clone(), 0_u8..1, size.clone(), 0_u8..1, 0_u8..3)
+            .prop_map(|(key, mode, size, ttl, flags)| Op::Set { key, mode, size, ttl, flags }),
+        300 => (key.clone(), 0_u8..5, size.clone(), 0_u8..20, 0_u8..3)
+            .prop_map(|(key, mode, size, ttl, flags)| Op::Set { key, mode, size, ttl, flags }),
+        60 => (key.clone(), any::<bool>(), size).prop_map(|(key, right, size)| Op::Cas { key, right, size }),
+        60 => key.clone().prop_map(Op::Delete),
+        60 => (key.clone(), any::<u32>(), any::<bool>()).prop_map(|(key, delta, up)| Op::Count { key, delta, up }),
+        50 => (key, 0_u8..20).prop_map(|(key, ttl)| Op::Touch { key, ttl }),
+        1 => (0_u8..3, 0_u8..4).prop_map(|(tenant, delay)| Op::Flush { tenant, delay }),
+        30 => (0_u8..5).prop_map(Op::Tick),
+        20 => Just(Op::Maintain),
+    ]
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Known {
+    value: Vec<u8>,
+    flags: u32,
+    expires_at: u32,
+    cas: Option<u64>,
+}
+
+/// The store, the map that it is compared with, and what has to be remembered between operations.
+struct Pair {
+    store: Arc<Store>,
+    worker: Worker,
+    tenants: Vec<(TenantId, Space)>,
+    known: HashMap<(usize, u16), Known>,
+    highest_cas: HashMap<(usize, u16), u64>,
+    flushes: Vec<(usize, u32)>,
+    now: u32,
+    fill: u8,
+    missing: u64,
+}
+
+fn new_store(memory: Bytes, seed: u64) -> (Arc<Store>, Vec<(TenantId, Space)>) {
+    let options =
+        Options { memory, item_max: Bytes::kib(64), threads: 1, tenants_max: 8, no_evict: false, seed };
+    let store = Store::new(options).unwrap();
+    let add = |name: &str, own_space, rank, floor| {
+        let claim = Claim { floor: Amount::memory(floor), ..Claim::default() };
+        let id = store.add_tenant(TenantSpec { name: name.to_owned(), own_space, claim, rank }).unwrap();
+        (id, if own_space { Space::Own(id) } else { Space::Shared })
+    };
+    let tenants = vec![
+        add("default", false, RankKind::Lru, Bytes::ZERO),
+        add("port", true, RankKind::Gdsf, Bytes::kib(100)),
+        add("other", true, RankKind::Lfu, Bytes::ZERO),
+    ];
+    (store, tenants)
+}
+
+impl Pair {
+    fn new(memory: Bytes, seed: u64) -> Self {
+        let (store, tenants) = new_store(memory, seed);
+        let worker = store.worker().unwrap();
+        let now = store.now_secs();
+        Self {
+            store,
+            worker,
+            tenants,
+            known: HashMap::new(),
+            highest_cas: HashMap::new(),
+            flushes: Vec::new(),
+            now,
+            fill: 0,
+            missing: 0,
+        }
+    }
+
+    /// Keys are spread over tenants; the same key text is used in every space.
+    fn place(&self, key: u16) -> (usize, Vec<u8>) {
+        (
+            usize::from(key) % self.tenants.len(),
+            format!("key-{:0width$}", key / 7, width = 1 + usize::from(key % 60)).into_bytes(),
+        )
+    }
+
+    /// Runs a write until it is not refused for lack of room.
+    fn write<T>(
+        &mut self,
+        key: u16,
+        act: impl Fn(&Worker, TenantId, &store::Key<'_>) -> Result<T, Refused>,
+    ) -> Option<T> {
+        let (t, text) = self.place(key);
+        let (tenant, space) = self.tenants[t];
+        for _ in 0..4 {
+            let result = act(&self.worker, tenant, &self.worker.key(space, &text).unwrap());
+            match result {
+                Ok(done) => return Some(done),
+                Err(Refused::TooLarge) => return None,
+                Err(Refused::NoRoom) => self.worker.make_room().unwrap(),
+            }
+        }
+        panic!("no room after making room");
+    }
+
+    /// Compares a key with the map; a miss that the map cannot explain must be an eviction.
+    fn compare(&mut self, key: u16) {
+        let (t, text) = self.place(key);
+        let (tenant, space) = self.tenants[t];
+        let hashed = self.worker.key(space, &text).unwrap();
+        let found = self.worker.get(tenant, &hashed);
+        let known = self.known.get_mut(&(t, key));
+        match (found, known) {
+            (Some(item), Some(known)) => {
+                assert_eq!(item.value(), known.value, "key {key}");
+                assert_eq!(item.client_flags(), known.flags);
+                assert_eq!(item.expires_at(), known.expires_at);
+                assert_eq!(item.tenant(), tenant);
+                let cas = item.cas();
+                if let Some(before) = known.cas {
+                    assert_eq!(cas, before, "the CAS value changes only when the item does");
+                } else {
+                    let highest = self.highest_cas.entry((t, key)).or_default();
+                    assert!(*highest < cas, "CAS values rise");
+                    *highest = cas;
+                    known.cas = Some(cas);
+                }
+            }
+            (None, Some(_)) => {
+                self.missing += 1;
+                self.known.remove(&(t, key));
+            }
+            (Some(item), None) => panic!("key {key} should not exist, has {} bytes", item.value().len()),
+            (None, None) => {}
+        }
+    }
+
+    fn tick(&mut self, secs: u32) {
+        self.now += secs;
+        self.store.set_now(self.now);
+        let now = self.now;
+        for &(tenant, _) in self.flushes.iter().filter(|(_, at)| *at <= now) {
+            self.known.retain(|(t, _), _| *t != tenant);
+        }
+        self.flushes.retain(|(_, at)| now < *at);
+        self.known.retain(|_, k| k.expires_at == 0 || now < k.expires_at);
+    }
+
+    fn value(&mut self, size: u32) -> Vec<u8> {
+        self.fill = self.fill.wrapping_add(1);
+        let digits = self.fill.is_multiple_of(4) && size < 18;
+        vec![if digits { b'7' } else { self.fill }; size as usize]
+    }
+
+    fn run(&mut self, op: &Op) {
+        match *op {
+            Op::Get(key) => self.compare(key),
+            Op::Set { key, mode, size, ttl, flags } => {
+                self.set(key, mode, size, ttl, u32::from(flags) * 1_000)
+            }
+            Op::Cas { key, right, size } => self.cas(key, right, size),
+            Op::Delete(key) => {
+                self.compare(key);
+                let t = self.place(key).0;
+                let deleted = self.write(key, |w, tenant, k| Ok(w.delete(tenant, k))).unwrap();
+                assert_eq!(deleted, self.known.remove(&(t, key)).is_some());
+            }
+            Op::Count { key, delta, up } => self.count(key, u64::from(delta), up),
+            Op::Touch { key, ttl } => {
+                self.compare(key);
+                let t = self.place(key).0;
+                let at = if ttl == 0 { 0 } else { self.now + u32::from(ttl) };
+                let touched = self.write(key, |w, tenant, k| w.touch(tenant, k, at));
+                // Making room may have evicted the item between the comparison and the touch.
+                match touched {
+                    Some(true) => self.known.get_mut(&(t, key)).unwrap().expires_at = at,
+                    Some(false) => drop(self.known.remove(&(t, key))),
+                    None => {}
+                }
+            }
+            Op::Flush { tenant, delay } => {
+                let t = usize::from(tenant);
+                let at = self.now + u32::from(delay);
+                self.store.flush(self.tenants[t].0, at);
+                self.flushes.retain(|(waiting, _)| *waiting != t);
+                if delay == 0 {
+                    self.known.retain(|(owner, _), _| *owner != t);
+                } else {
+                    self.flushes.push((t, at));
+                }
+            }
+            Op::Tick(secs) => self.tick(u32::from(secs)),
+            Op::Maintain => {
+                self.worker.maintain();
+            }
+        }
+        self.worker.quiesce();
+    }
+
+    fn set(&mut self, key: u16, mode: u8, size: u32, ttl: u8, flags: u32) {
+        self.compare(key);
+        let t = self.place(key).0;
+        let mode = [Mode::Set, Mode::Add, Mode::Replace, Mode::Append, Mode::Prepend][usize::from(mode)];
+        let value = self.value(size);
+        let fields =
+            Fields { client_flags: flags, expires_at: if ttl == 0 { 0 } else { self.now + u32::from(ttl) } };
+        let stored = self.write(key, |w, tenant, k| w.set(tenant, k, mode, fields, &value));
+        let new = Known { value, flags, expires_at: fields.expires_at, cas: None };
+        match stored {
+            None if mode == Mode::Set => drop(self.known.remove(&(t, key))),
+            Some(Stored::Stored) => {
+                let old = self.known.remove(&(t, key));
+                let new = match (mode, old) {
+                    (Mode::Append, Some(old)) => {
+                        Known { value: [old.value, new.value].concat(), cas: None, ..old }
+                    }
+                    (Mode::Prepend, Some(old)) => {
+                        Known { value: [new.value, old.value].concat(), cas: None, ..old }
+                    }
+                    (Mode::Replace, None) => panic!("replaced nothing"),
+                    _ => new,
+                };
+                self.known.insert((t, key), new);
+            }
+            Some(Stored::NotStored) => match mode {
+                Mode::Add => assert!(self.known.contains_key(&(t, key))),
+                // Evicted while room was made.
+                _ => drop(self.known.remove(&(t, key))),
+            },
+            other => assert!(other.is_none(), "{other:?}"),
+        }
+    }
+
+    fn cas(&mut self, key: u16, right: bool, size: u32) {
+        self.compare(key);
+        let t = self.place(key).0;
+        let cas = self.known.get(&(t, key)).and_then(|k| k.cas).unwrap_or(1) + u64::from(!right) * 1_000_000;
+        let value = self.value(size);
+        let stored =
+            self.write(key, |w, tenant, k| w.set(tenant, k, Mode::Cas(cas), Fields::default(), &value));
+        match stored {
+            Some(Stored::Stored) => {
+                assert!(right);
+                self.known.insert((t, key), Known { value, flags: 0, expires_at: 0, cas: None });
+            }
+            Some(Stored::Exists) => assert!(!right && self.known.contains_key(&(t, key))),
+            Some(Stored::NotFound) => drop(self.known.remove(&(t, key))),
+            Some(Stored::NotStored) => panic!("a CAS is never merely not stored"),
+            None => {}
+        }
+    }
+
+    fn count(&mut self, key: u16, delta: u64, up: bool) {
+        self.compare(key);
+        let t = self.place(key).0;
+        let counted = self.write(key, |w, tenant, k| w.count_by(tenant, k, delta, up));
+        let Some(counted) = counted else { return };
+        let known = self.known.get_mut(&(t, key));
+        let old = known
+            .as_ref()
+            .and_then(|k| std::str::from_utf8(&k.value).ok()?.trim_end_matches(' ').parse::<u64>().ok());
+        match (counted, known) {
+            (Counted::Value(new), Some(known)) => {
+                let old = old.unwrap();
+                assert_eq!(new, if up { old.wrapping_add(delta) } else { old.saturating_sub(delta) });
+                known.value = format!("{new:<width$}", width = known.value.len()).into_bytes();
+                known.cas = None;
+            }
+            (Counted::NotNumber, Some(_)) => assert_eq!(old, None),
+            (Counted::NotFound, _) => drop(self.known.remove(&(t, key))),
+            (other, None) => panic!("{other:?} of nothing"),
+        }
+    }
+
+    fn finish(mut self) -> u64 {
+        for key in 0..800 {
+            self.compare(key);
+        }
+        self.worker.quiesce();
+        self.worker.check();
+        let evictions: u64 = self.tenants.iter().map(|(t, _)| self.store.totals(*t).evictions).sum();
+        assert!(self.missing <= evictions, "{} misses nobody explains, {evictions} evictions", self.missing);
+        evictions
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_store_is_a_map_that_forgets(seed: u64, ops in prop::collection::vec(op(), 1..1_500)) {
+        let mut pair = Pair::new(Bytes::mib(1), seed);
+        for op in &ops {
+            pair.run(op);
+        }
+        pair.finish();
+    }
+}
+
+/// One long run, in which every tenant is evicted from and every structure turns over many times.
+#[test]
+fn a_long_run_evicts_and_stays_consistent() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let mut pair = Pair::new(Bytes::mib(1), 7);
+    let strategy = op();
+    for turn in 0..40_000 {
+        let tree = proptest::strategy::Strategy::new_tree(&strategy, &mut runner).unwrap();
+        pair.run(&proptest::strategy::ValueTree::current(&tree));
+        if turn % 5_000 == 0 {
+            pair.worker.check();
+        }
+    }
+    for (tenant, _) in pair.tenants.clone() {
+        let totals = pair.store.totals(tenant);
+        assert!(0 < totals.evictions && 0 < totals.moved_bytes, "{totals:?}");
+    }
+    assert!(1_000 < pair.finish());
+}
+
+/// Threads write, read, delete and clean at once; every value read belongs to its key.
+#[test]
+fn threads_never_see_a_value_of_another_key() {
+    let (store, tenants) = new_store(Bytes::mib(2), 5);
+    let run = |seed: u64| {
+        let store = Arc::clone(&store);
+        let tenants = tenants.clone();
+        move || {
+            let mut worker = store.worker().unwrap();
+            let mut rng = Rng::new(seed);
+            for turn in 0..60_000_u64 {
+                let n = rng.below(3_000);
+                let (tenant, space) = tenants[usize::try_from(n % 3).unwrap()];
+                let text = format!("key-{n}");
+                let key = worker.key(space, text.as_bytes()).unwrap();
+                match rng.below(10) {
+                    0..6 => {
+                        if let Some(item) = worker.get(tenant, &key) {
+                            assert!(item.value().chunks(8).all(|c| c == &n.to_le_bytes()[..c.len()]));
+                        }
+                    }
+                    6..9 => {
+                        let value = n.to_le_bytes().repeat(usize::try_from(rng.below(100)).unwrap());
+                        while worker.set(tenant, &key, Mode::Set, Fields::default(), &value).is_err() {
+                            worker.make_room().unwrap();
+                        }
+                    }
+                    _ => {
+                        worker.delete(tenant, &key);
+                    }
+                }
+                if turn % 16 == 0 {
+                    worker.quiesce();
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for seed in 0..4 {
+            scope.spawn(run(seed));
+        }
+    });
+    let mut worker = store.worker().unwrap();
+    worker.check();
+    assert!(tenants.iter().all(|(t, _)| 0 < store.totals(*t).evictions));
+}

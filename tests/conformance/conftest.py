@@ -1,0 +1,91 @@
+"""Fixtures: `server` (under test), `peer` (Debian's memcached), `fresh` (starts servers for one test)."""
+
+import collections
+
+import pytest
+
+from conformance import servers
+
+NO_MEMCACHED = "Debian's memcached is not installed (apt-get install memcached)"
+#: memcached pads a shorter number in place only if nobody else holds the item; its LRU threads may, by chance.
+QUIET_BACKGROUND = ("-o", "no_lru_maintainer,no_lru_crawler")
+PEER_ONLY = "stands for memcached only: COTENANT_TEST_PEER_ONLY=1"
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "cotenant: checks what memcached does not have")
+
+
+def pytest_collection_modifyitems(items):
+    if servers.PEER_ONLY:
+        for item in items:
+            if item.get_closest_marker("cotenant"):
+                item.add_marker(pytest.mark.skip(reason=PEER_ONLY))
+
+
+def pytest_report_header():
+    if servers.PEER_ONLY:
+        return f"server under test: {servers.find_memcached()} (COTENANT_TEST_PEER_ONLY=1)"
+    return f"server under test: {servers.BINARY}"
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Counts skips by reason: a test that did not run must not look like one that passed."""
+    reasons = collections.Counter()
+    for report in terminalreporter.stats.get("skipped", []):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        reasons[reason.removeprefix("Skipped: ")] += 1
+    for reason, count in sorted(reasons.items()):
+        terminalreporter.write_line(f"skipped: {count} conformance tests: {reason}")
+    for line in getattr(terminalreporter.config, "notes", []):
+        terminalreporter.write_line(line)
+
+
+@pytest.fixture
+def note(request):
+    """Adds a line to the end of the report."""
+    config = request.config
+    if not hasattr(config, "notes"):
+        config.notes = []
+    return config.notes.append
+
+
+@pytest.fixture(scope="session")
+def server():
+    """The server under test, shared by tests that leave it as they found it."""
+    running = servers.start(QUIET_BACKGROUND if servers.PEER_ONLY else ())
+    yield running
+    assert running.is_alive(), f"the shared server died\n{running.said()}"
+    running.stop()
+
+
+@pytest.fixture(scope="session")
+def peer():
+    """Debian's memcached."""
+    if servers.find_memcached() is None:
+        pytest.skip(NO_MEMCACHED)
+    running = servers.start_memcached(QUIET_BACKGROUND)
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def fresh():
+    """Starts servers with arguments; they end with the test."""
+    running = []
+
+    def start(*arguments, memory="64"):
+        running.append(servers.start(arguments, memory))
+        return running[-1]
+
+    yield start
+    for one in running:
+        one.stop()
+
+
+@pytest.fixture
+def wire(server):
+    """A connection to the shared server, which is empty when the test begins."""
+    with server.wire() as connection:
+        assert connection.ask(b"flush_all\r\n") == b"OK\r\n"
+        yield connection

@@ -1,0 +1,347 @@
+"""The same requests to Debian's memcached and to the server under test: the same bytes must come back.
+
+Random streams are drawn from a seed per command, at least 1,000 cases of that command, on few keys so that
+commands meet each other's items. CAS numbers differ between servers by nature; what is compared is how each
+relates to the ones before it on the same key. Streams avoid the forms of `differences.py`, whose rows are tested
+here one by one, and use no exptime or delay that passes within a test.
+
+To repeat a failure: COTENANT_TEST_SEED=<seed from the message>.
+"""
+
+import os
+import random
+
+import pytest
+
+from conformance.differences import DIFFERENCES
+from conformance.wire import END, short
+
+SEED = int(os.environ.get("COTENANT_TEST_SEED", "20261120"))
+CASES = 1000
+BATCH = 40
+
+KEYS = [b"a", b"b", b"c", b"key:with:colons", b"n", b"m", b"%21", b"k" * 250]
+NEVER_A_CAS = 18446744073709551615
+
+STORAGE = ["set", "add", "replace", "append", "prepend", "cas"]
+QUIET = [*STORAGE, "delete", "incr", "decr", "touch", "flush_all", "verbosity"]
+LOUD = ["get", "gets", "gat", "gats", "version", *QUIET]
+
+
+class Cas:
+    """The number that `gets` last showed for `key` on the server it is sent to, plus `shift`."""
+
+    def __init__(self, key, shift):
+        self.key, self.shift = key, shift
+
+    def resolve(self, seen):
+        number = seen.get(self.key)
+        if number is None:
+            return b"%d" % NEVER_A_CAS
+        return b"%d" % (number + self.shift)
+
+
+def value(rng):
+    """Numbers around every edge, text, line ends, and sizes around buffers.
+
+    Never white space alone: memcached's `incr` reads on behind such a value, into whatever memory follows it.
+    """
+    while (drawn := any_value(rng)).isspace():
+        pass
+    return drawn
+
+
+def any_value(rng):
+    kind = rng.randrange(10)
+    if kind < 4:
+        return rng.choice(
+            [b"0", b"1", b"9", b"10", b"99", b"007", b"100", b"18446744073709551615", b"18446744073709551614",
+             b"9999999999", b"12  ", b"%d" % rng.randrange(1 << 64)]
+        )
+    if kind < 5:
+        return rng.choice([b"", b"x", b"1x", b"-1", b"\r\nx", b"END\r\n", b"18446744073709551616", b"  7", b"1.5"])
+    if kind < 9:
+        return rng.randbytes(rng.randrange(1, 200))
+    return rng.randbytes(rng.choice([1022, 1024, 2046, 2048, 4095, 8192, 16384]))
+
+
+def exptime(rng):
+    """None that passes while a test runs."""
+    return rng.choice([b"0"] * 8 + [b"1000", b"2592000", b"2592001", b"-1", b"1000000000", b"-5", b"2000000000"])
+
+
+def flags(rng):
+    return rng.choice([b"0", b"0", b"1", b"65535", b"65536", b"2147483648", b"4294967295", b"007"])
+
+
+def delta(rng):
+    return rng.choice(
+        [b"0", b"1", b"1", b"9", b"10", b"100", b"18446744073709551615", b"x", b"-1", b"1x", b"18446744073709551616",
+         b"%d" % rng.randrange(1 << 64)]
+    )
+
+
+def keys(rng):
+    return b" ".join(rng.choice([*KEYS, b"absent"]) for _ in range(rng.choice([1, 1, 1, 2, 3, 8])))
+
+
+def storage(rng, name, quiet):
+    key, data = rng.choice(KEYS), value(rng)
+    head = [name.encode(), key, flags(rng), exptime(rng), b"%d" % len(data)]
+    parts = [b" ".join(head)]
+    if name == "cas":
+        parts += [b" ", Cas(key, rng.choice([0, 0, 0, 1]))]
+    # Where noreply goes, any other word is ignored, and so is noreply in capitals.
+    parts += [b" noreply" if quiet else rng.choice([b""] * 8 + [b" ", b" x", b" NOREPLY"])]
+    spoilt = rng.randrange(40)
+    if spoilt == 0:
+        # The block is one byte longer than declared and ends in the middle of a line.
+        return parts + [b"\r\n" + data + b"?\r"]
+    if spoilt == 1:
+        length = rng.choice([b"-1", b"x", b"2147483647", b"-2147483648"])
+        head[4] = length
+        tail = [b" ", Cas(key, 0)] if name == "cas" else []
+        return [b" ".join(head), *tail, b"\r\n"]
+    return parts + [rng.choice([b"\r\n"] * 9 + [b"\n"]) + data + b"\r\n"]
+
+
+def request(rng, name, quiet=False):
+    """One request as parts: bytes, and CAS numbers to fill in."""
+    end = rng.choice([b"\r\n"] * 9 + [b"\n"])
+    noreply = b" noreply" if quiet else b""
+    if name in STORAGE:
+        return storage(rng, name, quiet)
+    if name in ("get", "gets"):
+        return [name.encode() + rng.choice([b" ", b" ", b"  "]) + keys(rng) + rng.choice([b"", b"", b" "]) + end]
+    if name in ("gat", "gats"):
+        time = rng.choice([exptime(rng)] * 9 + [b"x"])
+        return [name.encode() + b" " + time + b" " + keys(rng) + end]
+    key = rng.choice([*KEYS] * 4 + [b"absent", b"absent", b"k" * 251])
+    if name == "delete":
+        return [b"delete " + key + rng.choice([b"", b"", b" 0"]) + noreply + end]
+    if name in ("incr", "decr"):
+        return [name.encode() + b" " + key + b" " + delta(rng) + (noreply or rng.choice([b""] * 6 + [b" x"])) + end]
+    if name == "touch":
+        time = rng.choice([exptime(rng)] * 9 + [b"x"])
+        return [b"touch " + key + b" " + time + (noreply or rng.choice([b""] * 6 + [b" x"])) + end]
+    if name == "flush_all":
+        # No delay: in memcached a flush to come takes back the one that was, and older items rise again.
+        return [b"flush_all" + rng.choice([b"", b"", b" 0", b" -1"]) + noreply + end]
+    if name == "verbosity":
+        return [b"verbosity " + rng.choice([b"0", b"0", b"x"] if not quiet else [b"0"]) + noreply + end]
+    if name == "version":
+        return [b"bogus version\r\n" if rng.randrange(4) else b"VERSION\r\n"]
+    raise AssertionError(name)
+
+
+#: Commands that prepare the ground between the cases of a command under test.
+GROUND = ["set"] * 8 + ["get"] * 2 + ["gets"] * 4 + ["add", "append", "delete", "incr", "decr", "touch", "gat", "cas"]
+
+
+def stream(rng, name, quiet):
+    """At least CASES requests `name` among others, in batches of parts."""
+    batches, batch, cases = [], [], 0
+    while cases < CASES:
+        if rng.random() < 0.4:
+            batch.append(request(rng, rng.choice(GROUND)))
+        else:
+            batch.append(request(rng, name, quiet))
+            cases += 1
+        if len(batch) >= BATCH:
+            # Shows what the batch did, quiet commands above all, and feeds CAS numbers to the next.
+            batch.append([b"gets " + b" ".join(KEYS) + b"\r\n"])
+            batches.append(batch)
+            batch = []
+    batch.append([b"gets " + b" ".join(KEYS) + b"\r\n"])
+    batches.append(batch)
+    return batches
+
+
+class Side:
+    """One of the two servers: its connection and the CAS numbers it has shown."""
+
+    def __init__(self, wire):
+        self.wire = wire
+        assert wire.ask(b"flush_all\r\n") == b"OK\r\n"
+        self.seen = {}
+
+    def play(self, batch):
+        """The replies to `batch` with CAS numbers replaced by their relation to earlier ones."""
+        sent = b"".join(
+            part.resolve(self.seen) if isinstance(part, Cas) else part for parts in batch for part in parts
+        )
+        return self.normalise(self.wire.ask(sent)), sent
+
+    def normalise(self, reply):
+        out, at = [], 0
+        while at < len(reply):
+            end = reply.find(b"\n", at) + 1
+            assert end > 0, f"half a line: {short(reply[at:])}"
+            words = reply[at:end].split()
+            if words[0] != b"VALUE":
+                out.append(reply[at:end])
+                at = end
+                continue
+            data_end = end + int(words[3]) + 2
+            if len(words) == 5:
+                key, number = words[1], int(words[4])
+                before = self.seen.get(key)
+                relation = b"new" if before is None else b"same" if number == before else b"up" if before < number else b"down"
+                self.seen[key] = number
+                out.append(b" ".join(words[:4]) + b" <" + relation + b">\r\n")
+            else:
+                out.append(reply[at:end])
+            out.append(reply[end:data_end])
+            at = data_end
+        return out
+
+
+def first_difference(mine, other):
+    for index, (a, b) in enumerate(zip(mine, other, strict=False)):
+        if a != b:
+            return f"line {index}: server {short(a)}, memcached {short(b)}"
+    return f"server has {len(mine)} lines, memcached {len(other)}; the longer one goes on with " + short(
+        b"".join(mine[len(other) :] or other[len(mine) :])
+    )
+
+
+VARIANTS = [(name, False) for name in LOUD] + [(name, True) for name in QUIET]
+
+
+@pytest.mark.parametrize("name, quiet", VARIANTS, ids=[n + (" noreply" if q else "") for n, q in VARIANTS])
+def test_random_stream(server, peer, name, quiet):
+    seed = f"{SEED} {name} {quiet}"
+    rng = random.Random(seed)
+    batches = stream(rng, name, quiet)
+    with server.wire() as mine, peer.wire() as theirs:
+        here, there = Side(mine), Side(theirs)
+        for number, batch in enumerate(batches):
+            (got, sent), (wanted, _) = here.play(batch), there.play(batch)
+            assert got == wanted, (
+                f"batch {number} of seed {seed!r} (COTENANT_TEST_SEED={SEED}): {first_difference(got, wanted)}\n"
+                f"sent: {short(sent, 4000)}"
+            )
+
+
+def little_stream(rng, count):
+    """Requests of every command on small values, without CAS numbers to fill in."""
+    names = [name for name in LOUD if name not in ("cas", "version")] + ["cas"]
+    chosen = []
+    while len(chosen) < count:
+        name = names[len(chosen) % len(names)]
+        parts = request(rng, name, quiet=name in QUIET and rng.random() < 0.3)
+        sent = b"".join(b"%d" % NEVER_A_CAS if isinstance(part, Cas) else part for part in parts)
+        if len(sent) < 120:
+            chosen.append(sent)
+    return chosen
+
+
+def one_by_one(wire, requests):
+    """Each request's reply, on an empty server."""
+    assert wire.ask(b"flush_all\r\n") == b"OK\r\n"
+    return [wire.ask(sent) for sent in requests]
+
+
+def whole(requests):
+    """What can be asked one by one: requests that leave no half line behind."""
+    return [sent for sent in requests if sent.endswith(b"\n")]
+
+
+def strip_cas(reply):
+    """`reply` with every CAS number replaced by a mark."""
+    out, at = [], 0
+    while at < len(reply):
+        end = reply.find(b"\n", at) + 1
+        assert end > 0, f"half a line: {short(reply[at:])}"
+        words = reply[at:end].split()
+        if words[0] == b"VALUE":
+            data_end = end + int(words[3]) + 2
+            out.append(b" ".join(words[:4]) + (b" <cas>" if len(words) == 5 else b"") + b"\r\n" + reply[end:data_end])
+            at = data_end
+        else:
+            out.append(reply[at:end])
+            at = end
+    return b"".join(out)
+
+
+@pytest.fixture(scope="module")
+def little(peer):
+    """(requests, memcached's replies), every command in them."""
+    requests = whole(little_stream(random.Random(f"{SEED} split"), 48))
+    with peer.wire() as wire:
+        return requests, [strip_cas(reply) for reply in one_by_one(wire, requests)]
+
+
+def test_split_at_every_byte(server, little):
+    """The stream in two sends, cut at each byte in turn. What the first part completes is answered before the
+    second part is sent, so the cut is a cut for the server too. (Not so within a data block: memcached keeps
+    replies back until the block is complete.)"""
+    requests, replies = little
+    data, wanted = b"".join(requests), b"".join(replies)
+    ends = [sum(map(len, requests[: i + 1])) for i in range(len(requests))]
+    with server.wire() as wire:
+        sentinel = wire.version_line
+        for cut in range(len(data) + 1):
+            assert wire.ask(b"flush_all\r\n") == b"OK\r\n"
+            complete = sum(end <= cut for end in ends)
+            if b"\n" in data[ends[complete - 1] if complete else 0 : cut]:
+                complete = 0
+            wire.send(data[:cut])
+            answered = read_replies(wire, replies[:complete])
+            wire.send(data[cut:] + b"version\r\n")
+            rest = wire.read_until_suffix(sentinel)[: -len(sentinel)]
+            got = strip_cas(answered + rest)
+            assert got == wanted, f"cut at byte {cut} of {short(data, 4000)}"
+
+
+def read_replies(wire, replies):
+    """Reads as many lines (and values) as `replies` hold."""
+    got = b""
+    for reply in replies:
+        at = 0
+        while at < len(reply):
+            end = reply.find(b"\n", at) + 1
+            line = wire.read_line()
+            got += line
+            words = line.split()
+            if reply.startswith(b"VALUE ", at) and words[0] == b"VALUE":
+                got += wire.read_exact(int(words[3]) + 2)
+                at = end + int(reply[at:end].split()[3]) + 2
+            else:
+                at = end
+    return got
+
+
+@pytest.mark.parametrize("piece", [1, 2, 3, 7])
+def test_in_tiny_pieces(server, little, piece):
+    requests, replies = little
+    data = b"".join(requests)
+    with server.wire() as wire:
+        assert wire.ask(b"flush_all\r\n") == b"OK\r\n"
+        for at in range(0, len(data), piece):
+            wire.send(data[at : at + piece])
+        got = wire.ask(b"")
+    assert strip_cas(got) == b"".join(replies)
+
+
+@pytest.mark.parametrize("row", DIFFERENCES, ids=[row.name for row in DIFFERENCES])
+def test_documented_difference(server, peer, row):
+    with peer.wire() as wire:
+        wire.ask(b"flush_all\r\n")
+        assert wire.ask(row.request) == row.debian, f"memcached 1.6.18 does not answer as recorded: {row}"
+    with server.wire() as wire:
+        wire.ask(b"flush_all\r\n")
+        got = wire.ask(row.request)
+    if server.is_debian:
+        assert got == row.debian
+    elif row.known == "read":
+        assert got in (row.current, row.debian), f"neither version's answer: {got}\n{row}"
+    else:
+        assert got == row.current, f"{got}\n{row}"
+
+
+def test_end_of_all(server, peer):
+    """Both servers are in step and alike in the end."""
+    for side in (server, peer):
+        with side.wire() as wire:
+            assert wire.ask(b"flush_all\r\nget a\r\n") == b"OK\r\n" + END

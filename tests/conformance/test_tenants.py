@@ -1,0 +1,268 @@
+"""Tenants by port, by prefix and by `-D`: who shares keys with whom, who flushes whom, who is counted where."""
+
+import re
+import time
+
+import pytest
+
+from conformance import servers
+from conformance.wire import DEADLINE_S, END, set_request
+
+pytestmark = pytest.mark.cotenant
+
+MIB = 1 << 20
+
+CONFIG = """
+memory = "64MiB"
+
+[tenant.feeds]
+prefix = "feeds:"
+reserved = "8MiB"
+
+[tenant.private]
+listen = "127.0.0.1:0"
+
+[tenant.other]
+listen = "127.0.0.1:0"
+reserved = "4MiB"
+"""
+
+#: Names that the Grafana memcached mixin reads; served natively, so nobody needs an exporter beside us.
+MIXIN = """
+memcached_up memcached_version memcached_uptime_seconds memcached_max_connections memcached_current_connections
+memcached_connections_total memcached_commands_total memcached_current_bytes memcached_current_items
+memcached_items_total memcached_items_evicted_total memcached_read_bytes_total memcached_written_bytes_total
+memcached_process_user_cpu_seconds_total memcached_process_system_cpu_seconds_total
+memcached_slab_items_outofmemory_total
+""".split()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    path = tmp_path_factory.mktemp("tenants") / "cotenant.toml"
+    path.write_text(CONFIG, encoding="ascii")
+    running = servers.start_cotenant(["--config", str(path)], memory=None)
+    yield running
+    running.stop()
+
+
+class Doors:
+    """A connection through each door, all key spaces empty."""
+
+    def __init__(self, server):
+        self.open = server.wire()
+        self.private = server.tenant_wire("private")
+        self.other = server.tenant_wire("other")
+        for wire in (self.open, self.private, self.other):
+            assert wire.ask(b"flush_all\r\n") == b"OK\r\n"
+
+    def close(self):
+        for wire in (self.open, self.private, self.other):
+            wire.close()
+
+
+@pytest.fixture
+def doors(server):
+    doors = Doors(server)
+    yield doors
+    doors.close()
+
+
+def samples(server):
+    """{name: [(labels, value)]} of /metrics."""
+    status, body = server.http("/metrics")
+    assert status == 200
+    found = {}
+    for line in body.splitlines():
+        match = re.fullmatch(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(\{.*\})? (\S+)( \S+)?", line)
+        if match:
+            found.setdefault(match.group(1), []).append((match.group(2) or "", float(match.group(3))))
+        else:
+            assert line == "" or line.startswith("#"), f"no metric line: {line!r}"
+    return found
+
+
+def held(server, tenant):
+    """The bytes that `tenant` holds by /metrics, None if it is unknown there."""
+    for labels, value in samples(server).get("cotenant_tenant_held_bytes", []):
+        if f'tenant="{tenant}"' in labels:
+            return value
+    return None
+
+
+def eventually(question, what):
+    """Metrics may lag by a control step; asking is what passes the time."""
+    until = time.monotonic() + DEADLINE_S
+    while not question():
+        assert time.monotonic() < until, what
+
+
+def store(wire, key, value):
+    assert wire.ask(set_request(key, value)) == b"STORED\r\n"
+
+
+def test_ready_line_names_every_listener(server):
+    assert set(server.tenants) == {"private", "other"}
+    assert server.admin is not None
+    assert "memory 64MiB" in server.ready_line
+    assert "policy shared" in server.ready_line
+    ports = {server.address[1], *(port for _, port in server.tenants.values())}
+    assert len(ports) == 3
+    assert 0 not in ports
+
+
+def test_port_tenants_have_key_spaces_of_their_own(doors):
+    for number, wire in enumerate((doors.open, doors.private, doors.other)):
+        store(wire, b"k", b"value %d" % number)
+    for number, wire in enumerate((doors.open, doors.private, doors.other)):
+        assert wire.value(b"k") == b"value %d" % number
+    assert doors.private.ask(b"delete k\r\n") == b"DELETED\r\n"
+    assert doors.open.value(b"k") == b"value 0"
+    assert doors.other.value(b"k") == b"value 2"
+    assert doors.private.ask(b"incr k 1\r\ntouch k 0\r\nappend k 0 0 1\r\nx\r\n") == b"NOT_FOUND\r\n" * 2 + b"NOT_STORED\r\n"
+
+
+def test_a_prefix_does_not_lead_out_of_a_port_tenant(doors):
+    store(doors.open, b"feeds:1", b"feed")
+    assert doors.private.value(b"feeds:1") is None
+    store(doors.private, b"feeds:1", b"mine")
+    assert doors.open.value(b"feeds:1") == b"feed"
+
+
+def test_cas_numbers_do_not_cross(doors):
+    store(doors.open, b"k", b"x")
+    store(doors.private, b"k", b"x")
+    number = doors.open.cas_of(b"k")
+    if number != doors.private.cas_of(b"k"):
+        assert doors.private.ask(b"cas k 0 0 1 %d\r\ny\r\n" % number) == b"EXISTS\r\n"
+    assert doors.open.ask(b"cas k 0 0 1 %d\r\ny\r\n" % number) == b"STORED\r\n"
+    assert doors.private.value(b"k") == b"x"
+
+
+def test_prefix_tenant_keeps_its_prefix_and_shares_the_key_space(doors):
+    store(doors.open, b"feeds:1", b"feed")
+    assert doors.open.ask(b"get feeds:1\r\n") == b"VALUE feeds:1 0 4\r\nfeed\r\n" + END
+    assert doors.open.value(b"1") is None
+
+
+def test_bound_flush_touches_its_own_items_only(doors):
+    for wire in (doors.open, doors.private, doors.other):
+        store(wire, b"k", b"x")
+    store(doors.open, b"feeds:1", b"feed")
+    assert doors.private.ask(b"flush_all\r\nget k\r\n") == b"OK\r\n" + END
+    assert doors.open.value(b"k") == b"x"
+    assert doors.open.value(b"feeds:1") == b"feed"
+    assert doors.other.value(b"k") == b"x"
+
+
+def test_unbound_flush_spares_port_tenants(doors):
+    for wire in (doors.open, doors.private, doors.other):
+        store(wire, b"k", b"x")
+    store(doors.open, b"feeds:1", b"feed")
+    assert doors.open.ask(b"flush_all\r\nget k feeds:1\r\n") == b"OK\r\n" + END
+    assert doors.private.value(b"k") == b"x"
+    assert doors.other.value(b"k") == b"x"
+
+
+def test_stats_of_a_bound_connection_are_its_own(doors):
+    for number in range(10):
+        store(doors.open, b"k%d" % number, b"x" * 1000)
+    for number in range(3):
+        store(doors.private, b"k%d" % number, b"x" * 1000)
+    private, other, unbound = doors.private.stats(), doors.other.stats(), doors.open.stats()
+    assert list(private) == list(unbound), "the same names in the same order"
+    assert private["curr_items"] == "3"
+    assert other["curr_items"] == "0"
+    assert 3000 <= int(private["bytes"]) < 5000
+    assert 0 < int(private["limit_maxbytes"]) < 64 * MIB, "its target"
+    assert 4 * MIB <= int(other["limit_maxbytes"]), "a target never falls below the reservation"
+    gets = int(private["cmd_get"])
+    doors.open.value(b"k1")
+    assert int(doors.private.stats()["cmd_get"]) == gets, "another's gets are not counted"
+    doors.private.value(b"k1")
+    assert int(doors.private.stats()["cmd_get"]) == gets + 1
+
+
+def test_stats_items_of_a_bound_connection_are_its_own(doors):
+    store(doors.open, b"k", b"x" * 5000)
+    store(doors.private, b"k", b"x" * 100)
+    numbers = {name: value for name, value in doors.private.stats(b"items").items() if name.endswith(":number")}
+    assert list(numbers.values()) == ["1"]
+
+
+def test_health(server):
+    status, _ = server.http("/health")
+    assert status == 200
+
+
+def test_unknown_path_is_404(server):
+    assert server.http("/no/such/path")[0] == 404
+
+
+def test_metrics_name_tenants(server, doors):
+    for number in range(1000):
+        store(doors.open, b"feeds:%d" % number, b"x" * 1000)
+    eventually(lambda: (held(server, "feeds") or 0) >= 1_000_000, "cotenant_tenant_held_bytes{tenant=\"feeds\"} stays low")
+    assert held(server, "private") is not None
+    assert held(server, "other") is not None
+
+
+@pytest.mark.parametrize("name", MIXIN)
+def test_metrics_have_memcached_names(server, doors, name):
+    store(doors.open, b"k", b"x")
+    found = samples(server)
+    assert name in found, f"no sample of {name}"
+    if name == "memcached_up":
+        assert found[name][0][1] == 1
+    if name == "memcached_version":
+        assert 'version="1.6.' in found[name][0][0]
+
+
+def test_commands_total_has_the_mixin_s_labels(server, doors):
+    doors.open.ask(b"get nope\r\nset a 0 0 1\r\nx\r\nget a\r\n")
+    labels = [labels for labels, _ in samples(server)["memcached_commands_total"]]
+    for command, status in [("get", "hit"), ("get", "miss"), ("set", "hit")]:
+        assert any(f'command="{command}"' in one and f'status="{status}"' in one for one in labels), (command, status)
+
+
+def test_a_neighbour_s_flood_spares_the_reservation(server, doors):
+    """The feeds' floor of 8 MiB holds against one who writes four times the memory."""
+    keys = [b"feeds:kept:%d" % number for number in range(4000)]
+    for start in range(0, len(keys), 500):
+        doors.open.ask(b"".join(set_request(key, b"v" * 1000, noreply=True) for key in keys[start : start + 500]))
+    for turn in range(256):
+        doors.private.ask(b"".join(set_request(b"flood:%d:%d" % (turn, n), b"x" * 10_000, noreply=True) for n in range(100)))
+    kept = sum(doors.open.value(key) is not None for key in keys)
+    assert kept >= len(keys) * 0.95, f"{kept} of {len(keys)} items (4 MB) left under a reservation of 8 MiB"
+
+
+def names_of_tenants(server):
+    held = samples(server).get("cotenant_tenant_held_bytes", [])
+    return {re.search(r'tenant="([^"]*)"', labels).group(1) for labels, _ in held}
+
+
+def test_delimiter_makes_tenants_of_stored_prefixes(fresh):
+    server = fresh("-D", ":")
+    with server.wire() as wire:
+        known = names_of_tenants(server)
+        assert wire.ask(b"get asked:1\r\n") == END
+        assert wire.ask(b"replace refused:1 0 0 1\r\nx\r\n") == b"NOT_STORED\r\n"
+        assert wire.ask(b"incr counted:1 1\r\n") == b"NOT_FOUND\r\n"
+        store(wire, b"stored:1", b"x")
+        store(wire, b"plain", b"x")
+        eventually(lambda: names_of_tenants(server) - known, "no tenant after a store")
+        born = names_of_tenants(server) - known
+        assert {name.rstrip(":") for name in born} == {"stored"}, "a successful store makes a tenant, nothing else does"
+        assert wire.value(b"stored:1") == b"x"
+        store(wire, b"stored:2", b"x")
+        store(wire, b"second:1:2", b"x")
+        eventually(lambda: len(names_of_tenants(server) - known) == 2, "the second prefix makes the second tenant")
+        assert {name.rstrip(":") for name in names_of_tenants(server) - known} == {"stored", "second"}
+
+
+def test_two_servers_on_one_host(fresh):
+    """Two processes live side by side."""
+    one, two = fresh(), fresh()
+    assert one.address != two.address
+    one.check_alive()
+    two.check_alive()

@@ -1,0 +1,64 @@
+//! Unsafe code stays behind its fences: only the named modules hold any, and each of them does.
+
+use crate::Finding;
+use crate::rust::{code_only, lines_with_word};
+
+/// The modules that may hold unsafe code, each with the reason. A new one needs a decision record.
+pub const FENCES: &[(&str, &str)] = &[
+    ("crates/media/src/region.rs", "the only memory mapping, behind offsets that are checked"),
+    ("crates/store/src/item.rs", "views of item bytes inside a segment"),
+];
+
+/// Checks the Rust `files` (path and text) against `fences` (path and reason).
+#[must_use]
+pub fn check(files: &[(String, String)], fences: &[(&str, &str)]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, text) in files {
+        let fenced = fences.iter().any(|(fence, _)| fence == path);
+        match (lines_with_word(&code_only(text), "unsafe").first(), fenced) {
+            (Some(&line), false) => {
+                findings.push(Finding::at(path, line, format!("unsafe outside of {}", file!())))
+            }
+            (None, true) => {
+                findings.push(Finding::new(path, "is listed as holding unsafe code but holds none"))
+            }
+            _ => {}
+        }
+    }
+    for (fence, reason) in fences {
+        if !files.iter().any(|(path, _)| path == fence) {
+            findings.push(Finding::new(fence, "is listed as holding unsafe code but does not exist"));
+        }
+        if reason.is_empty() {
+            findings.push(Finding::new(fence, "is listed as holding unsafe code without a reason"));
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn findings(path: &str, text: &str, fences: &[(&str, &str)]) -> usize {
+        check(&[(path.to_owned(), text.to_owned())], fences).len()
+    }
+
+    #[test]
+    fn unsafe_outside_a_fence_is_found() {
+        assert_eq!(findings("a.rs", "unsafe { f() }", &[]), 1);
+        assert_eq!(findings("a.rs", "unsafe fn f() {}", &[("a.rs", "why")]), 0);
+    }
+
+    #[test]
+    fn talking_about_it_is_allowed() {
+        assert_eq!(findings("a.rs", "#![deny(unsafe_code)] // unsafe\nf(\"unsafe\")", &[]), 0);
+    }
+
+    #[test]
+    fn a_fence_around_nothing_is_found() {
+        assert_eq!(findings("a.rs", "fn f() {}", &[("a.rs", "why")]), 1);
+        assert_eq!(findings("a.rs", "fn f() {}", &[("b.rs", "why")]), 1);
+        assert_eq!(findings("a.rs", "unsafe {}", &[("a.rs", "")]), 1);
+    }
+}
