@@ -1,6 +1,7 @@
 //! The program: what the operator asks becomes a checked request, and every end has one exit code.
 
 mod args;
+mod clock;
 mod commands;
 mod config_command;
 mod demo;

@@ -1,15 +1,18 @@
 //! `serve`: the server.
 
-use crate::failure::{Code, Failure};
-use server::Config;
+use crate::clock::SystemClock;
+use crate::failure::{Code, Failure, complain};
+use server::{Config, StartError};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use std::io::IsTerminal as _;
+use std::sync::Arc;
 use tracing_subscriber::filter::LevelFilter;
 
 /// What `serve` is told.
 #[derive(Debug)]
 pub(crate) struct ServeOptions {
     /// The checked configuration.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the server does not take it yet"))]
     pub(crate) config: Config,
     /// What the log should say about the settings, one line each.
     pub(crate) notes: Vec<String>,
@@ -23,7 +26,25 @@ pub(crate) fn run(options: ServeOptions) -> Result<Code, Failure> {
     for note in &options.notes {
         tracing::warn!("{note}");
     }
-    Err(Failure::failed("serve is not part of this build: the server is missing", "cotenant config check"))
+    let running = server::start(options.config, Arc::new(SystemClock::new())).map_err(start_failure)?;
+    complain(running.ready_line());
+    let signals = Signals::new([SIGTERM, SIGINT]);
+    let mut signals = signals.map_err(|e| Failure::failed(format!("cannot listen for signals: {e}"), ""))?;
+    if let Some(signal) = signals.forever().next() {
+        tracing::info!("signal {signal}: draining");
+    }
+    running.shut_down();
+    Ok(Code::Done)
+}
+
+/// A server that does not start, with what would help.
+pub(crate) fn start_failure(error: StartError) -> Failure {
+    let cure = match &error {
+        StartError::Listen { .. } => "choose another address with -l, -p or --admin",
+        StartError::Store(_) => "lower the memory (-m)",
+        StartError::Thread(_) | StartError::Tenants => "lower the threads (-t) or the tenants",
+    };
+    Failure::failed(format!("{:#}", anyhow::Error::from(error)), cure)
 }
 
 /// Sends the log to standard error, so much of it as `-v` asks for.

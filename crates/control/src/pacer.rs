@@ -71,6 +71,11 @@ where
         &self.policy
     }
 
+    /// The policy alone.
+    pub fn into_policy(self) -> P {
+        self.policy
+    }
+
     /// What was decided, and why.
     pub fn journal(&self) -> &Journal<P::Signal, P::Share> {
         &self.journal

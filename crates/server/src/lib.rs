@@ -1,1 +1,28 @@
-//! Placeholder while the crate is written.
+//! The long-running process: serves memcached's protocol, runs the control loop, is administered.
+//!
+//! Shape:     listener -> worker (connection -> turn -> store) ; control loop, cleaner, admin beside them
+//! Non-goals: being used by the laboratory
+
+mod config;
+pub mod limits;
+mod server;
+
+pub mod memcache;
+mod tenants;
+
+mod connection;
+mod listener;
+mod reactor;
+mod worker;
+
+mod loops;
+mod shared;
+
+mod admin;
+mod stats;
+mod view;
+
+pub use config::{Admin, Config, ConfigError, MemoryPolicy, TenantConfig};
+pub use server::{Running, StartError, start};
+pub use shared::Clock;
+pub use view::{Snapshot, TenantView, View};

@@ -38,3 +38,13 @@ pub const COPY_VALUE_MAX: usize = 2 << 10;
 const _: () = assert!(LINE_MAX < GET_LINE_MAX);
 const _: () = assert!(KEY_MAX + 64 < LINE_MAX);
 const _: () = assert!(LINE_MAX < RECEIVE_BUFFER);
+/// Connections' buffers together take at most this part of the memory (and always room for two items): one in so many.
+pub const BUFFER_PART: u64 = 8;
+/// Connections waiting for their worker at most.
+pub const HANDOVER_QUEUE: usize = 4096;
+/// Seconds that a draining server waits for connections to finish.
+pub const DRAIN_SECS: u64 = 5;
+/// Decisions kept in memory for "why did this tenant shrink".
+pub const JOURNAL_RECORDS: usize = 1024;
+/// A decision is due after so many shadow hits (or a second, whichever comes first).
+pub const SHADOW_HITS_PER_DECISION: u64 = 64;

@@ -1,0 +1,306 @@
+//! Replays a trace through the store in this process, as fast as it goes.
+//!
+//! Shape:      trace -> look-aside client -> store; the control loop decides per so many shadow hits or per second of
+//!             the trace's time, whichever comes first
+//! Invariants: the same trace, options and seed give the same report, but for the seconds
+
+use crate::report::{Report, TenantReport};
+use control::{Amount, Claim, Loop};
+use lab::{Op, Request, TraceError, TraceReader};
+use policy::memory::MemoryPolicy;
+use std::collections::HashMap;
+use std::sync::Arc;
+use store::{
+    CLOCK_START, Fields, Key, MemoryControl, Mode, Options, RankKind, Refused, Space, Store, StoreError, TenantSpec,
+    Totals, Worker,
+};
+use units::{Bytes, Duration, Instant, TenantId};
+
+/// How to replay.
+#[derive(Clone, Debug)]
+pub struct ReplayOptions {
+    /// Memory of the store.
+    pub memory: Bytes,
+    /// Largest item.
+    pub item_max: Bytes,
+    /// The policy's name: `partitioned` or `shared`.
+    pub policy: String,
+    /// Bytes that one shadow hit moves.
+    pub credit: Bytes,
+    /// Floors: of one tenant by its name, or of each.
+    pub reserved: Vec<(Option<String>, Bytes)>,
+    /// Eviction order.
+    pub rank: RankKind,
+    /// Tenants that exist before the first request, whether they come or not.
+    pub tenants: Vec<String>,
+    /// Honour times to live: the trace's time drives the store's clock.
+    pub ttl: bool,
+    /// Requests at most.
+    pub limit: Option<u64>,
+    /// Segments that a cleaning pass takes; none lets the store choose.
+    pub pass_width: Option<usize>,
+    /// Seed of everything random.
+    pub seed: u64,
+}
+
+impl Default for ReplayOptions {
+    fn default() -> Self {
+        Self {
+            memory: Bytes::mib(64),
+            item_max: Bytes::mib(1),
+            policy: "shared".to_owned(),
+            credit: Bytes::kib(64),
+            reserved: Vec::new(),
+            rank: RankKind::default(),
+            tenants: Vec::new(),
+            ttl: false,
+            limit: None,
+            pass_width: None,
+            seed: 0,
+        }
+    }
+}
+
+/// Why a replay ended.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The trace cannot be read.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// The store cannot be made.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// There is no such policy.
+    #[error("'{0}' is no memory policy (partitioned, shared)")]
+    Policy(String),
+    /// The trace has too many tenants.
+    #[error("the trace has more than {TENANTS_MAX} tenants")]
+    Tenants,
+    /// The server does not answer as it should.
+    #[error("the server at {server}: {what}")]
+    Server {
+        /// Its address.
+        server: String,
+        /// What went wrong.
+        what: String,
+    },
+}
+
+/// Tenants of one trace at most.
+const TENANTS_MAX: usize = 4096;
+/// A decision is due after so many shadow hits.
+pub const SHADOW_HITS_PER_DECISION: u64 = 64;
+/// A decision is due after so much of the trace's time.
+const DECISION_PERIOD: Duration = Duration::from_secs(1);
+/// Decisions kept in memory.
+const JOURNAL_LIMIT: usize = 16;
+/// Requests between looks at the clock of decisions.
+const BATCH: u64 = 16;
+
+/// A replay in progress.
+struct Replayer {
+    options: ReplayOptions,
+    store: Arc<Store>,
+    worker: Worker,
+    ids: HashMap<Vec<u8>, TenantId>,
+    control: MemoryControl,
+    pacer: Loop<MemoryPolicy>,
+    filler: Vec<u8>,
+    decided: Instant,
+    undecided_tenant: bool,
+}
+
+/// Replays `trace`; calls `progress` with the number of requests now and then.
+///
+/// # Errors
+/// If the trace cannot be read or the options fit no store.
+pub fn in_process(
+    options: ReplayOptions,
+    trace: &mut dyn TraceReader,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Report, ReplayError> {
+    let mut replayer = Replayer::new(options)?;
+    let limit = replayer.options.limit.unwrap_or(u64::MAX);
+    let mut requests = 0;
+    while requests < limit {
+        let Some(request) = trace.next()? else { break };
+        replayer.run(&request)?;
+        requests += 1;
+        if requests.is_multiple_of(BATCH) {
+            replayer.between(request.at);
+        }
+        if requests.is_multiple_of(1 << 16) {
+            progress(requests);
+        }
+    }
+    progress(requests);
+    Ok(replayer.report(requests))
+}
+
+impl Replayer {
+    fn new(options: ReplayOptions) -> Result<Self, ReplayError> {
+        let policy = MemoryPolicy::by_name(&options.policy, options.credit, options.seed)
+            .ok_or_else(|| ReplayError::Policy(options.policy.clone()))?;
+        let store = Store::new(Options {
+            memory: options.memory,
+            item_max: options.item_max,
+            threads: 1,
+            tenants_max: TENANTS_MAX,
+            no_evict: false,
+            seed: options.seed,
+        })?;
+        if let Some(width) = options.pass_width {
+            store.set_pass_width(width);
+        }
+        let filler = vec![b'x'; store.geometry().item_max.as_usize()];
+        let worker = store.worker()?;
+        let mut replayer = Self {
+            control: MemoryControl::new(Arc::clone(&store)),
+            pacer: Loop::new(policy, JOURNAL_LIMIT),
+            ids: HashMap::new(),
+            filler,
+            worker,
+            store,
+            options,
+            decided: Instant::ZERO,
+            undecided_tenant: false,
+        };
+        for name in replayer.options.tenants.clone() {
+            replayer.tenant(name.as_bytes())?;
+        }
+        replayer.decide(Instant::ZERO);
+        Ok(replayer)
+    }
+
+    fn tenant(&mut self, name: &[u8]) -> Result<TenantId, ReplayError> {
+        if let Some(id) = self.ids.get(name) {
+            return Ok(*id);
+        }
+        let text = String::from_utf8_lossy(name).into_owned();
+        let reserved = self.options.reserved.iter();
+        let floor = reserved.filter(|(of, _)| of.as_ref().is_none_or(|of| *of == text)).map(|(_, floor)| *floor).last();
+        let claim = Claim { floor: Amount::memory(floor.unwrap_or_default()), ..Claim::default() };
+        let text = if text.is_empty() { "default".to_owned() } else { text };
+        let spec = TenantSpec { name: text, own_space: false, claim, rank: self.options.rank };
+        let id = self.store.add_tenant(spec).ok_or(ReplayError::Tenants)?;
+        self.ids.insert(name.to_vec(), id);
+        self.undecided_tenant = true;
+        Ok(id)
+    }
+
+    fn run(&mut self, request: &Request<'_>) -> Result<(), ReplayError> {
+        let tenant = self.tenant(request.tenant)?;
+        if self.options.ttl {
+            let secs = u32::try_from(request.at.whole_secs()).unwrap_or(u32::MAX - CLOCK_START);
+            self.store.set_now(CLOCK_START + secs);
+        }
+        let ttl = if self.options.ttl { request.ttl_secs } else { 0 };
+        let expires_at = if ttl == 0 { 0 } else { self.store.now_secs().saturating_add(ttl) };
+        let value_len = (request.value_bytes as usize).min(self.filler.len());
+        let write = Write { tenant, key: request.key, fields: Fields { client_flags: 0, expires_at }, value_len };
+        match request.op {
+            Op::Get | Op::Gets => {
+                let key = self.worker.key(Space::Shared, request.key);
+                let hit = key.is_some_and(|key| self.worker.get(tenant, &key).is_some());
+                if !hit {
+                    self.set(&write, Mode::Set);
+                }
+            }
+            // A CAS follows a look-up that gave the value; without one in the trace it stores.
+            Op::Set | Op::Cas => self.set(&write, Mode::Set),
+            Op::Add => self.set(&write, Mode::Add),
+            Op::Replace => self.set(&write, Mode::Replace),
+            Op::Append => self.set(&write, Mode::Append),
+            Op::Prepend => self.set(&write, Mode::Prepend),
+            Op::Delete => {
+                if let Some(key) = self.worker.key(Space::Shared, request.key) {
+                    self.worker.delete(tenant, &key);
+                }
+            }
+            Op::Incr | Op::Decr => self.count(&write, request.op == Op::Incr),
+        }
+        self.worker.quiesce();
+        Ok(())
+    }
+
+    fn set(&mut self, write: &Write<'_>, mode: Mode) {
+        let filler = std::mem::take(&mut self.filler);
+        self.retry(write, |worker, key| {
+            worker.set(write.tenant, key, mode, write.fields, &filler[..write.value_len]).map(drop)
+        });
+        self.filler = filler;
+    }
+
+    fn count(&mut self, write: &Write<'_>, up: bool) {
+        self.retry(write, |worker, key| worker.count_by(write.tenant, key, 1, up).map(drop));
+    }
+
+    /// Runs a write, making room as often as it needs. What the store refuses for good is not stored, as on a server.
+    fn retry(&mut self, write: &Write<'_>, act: impl Fn(&Worker, &Key<'_>) -> Result<(), Refused>) {
+        let Some(key) = self.worker.key(Space::Shared, write.key) else { return };
+        while act(&self.worker, &key) == Err(Refused::NoRoom) {
+            if self.worker.make_room().is_err() {
+                return;
+            }
+        }
+    }
+
+    /// What happens between requests: decisions that are due, ceilings that were passed.
+    fn between(&mut self, at: Instant) {
+        let due = SHADOW_HITS_PER_DECISION <= self.store.pending_shadow_hits()
+            || DECISION_PERIOD <= at.since(self.decided)
+            || self.undecided_tenant;
+        if due {
+            self.decide(at);
+        }
+        if self.store.wants_cleaning() {
+            self.worker.maintain();
+        }
+    }
+
+    fn decide(&mut self, at: Instant) {
+        self.pacer.step(at, &mut self.control);
+        self.decided = at;
+        self.undecided_tenant = false;
+    }
+
+    fn report(mut self, requests: u64) -> Report {
+        self.worker.quiesce();
+        let mut all = Totals::default();
+        let mut tenants: Vec<TenantReport> = Vec::new();
+        for id in self.ids.values() {
+            let Some(state) = self.store.tenant_state(*id) else { continue };
+            let totals = self.store.totals(*id);
+            all.add(&totals);
+            tenants.push(TenantReport {
+                name: state.name,
+                gets: totals.get_hits + totals.get_misses,
+                hits: totals.get_hits,
+                target: Some(state.share.target),
+                held: Some(state.held),
+                evictions: Some(totals.evictions),
+            });
+        }
+        tenants.sort_by(|a, b| a.name.cmp(&b.name));
+        Report {
+            policy: self.options.policy,
+            memory: self.options.memory,
+            requests,
+            gets: all.get_hits + all.get_misses,
+            hits: all.get_hits,
+            seconds: 0.0,
+            cleaner_moved_bytes: Some(all.moved_bytes),
+            evictions: Some(all.evictions),
+            peak_resident: None,
+            tenants,
+        }
+    }
+}
+
+/// What a write needs besides its mode.
+struct Write<'a> {
+    tenant: TenantId,
+    key: &'a [u8],
+    fields: Fields,
+    value_len: usize,
+}

@@ -1,0 +1,123 @@
+//! What a replay found: the JSON object of `replay --json`, and the table for people.
+
+use comfy_table::{CellAlignment, Table, presets};
+use serde_json::{Value, json};
+use units::Bytes;
+
+/// What a replay found.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Report {
+    /// The policy in force, or what is known of the server.
+    pub policy: String,
+    /// The memory divided.
+    pub memory: Bytes,
+    /// Requests replayed; the sets that follow misses are not counted.
+    pub requests: u64,
+    /// Look-ups.
+    pub gets: u64,
+    /// Look-ups that found their item.
+    pub hits: u64,
+    /// Wall-clock time of the replay.
+    pub seconds: f64,
+    /// Bytes that the cleaner copied; none where it is not known.
+    pub cleaner_moved_bytes: Option<u64>,
+    /// Items evicted; none where it is not known.
+    pub evictions: Option<u64>,
+    /// Peak resident memory of the process; none where it is not known.
+    pub peak_resident: Option<Bytes>,
+    /// One row per tenant of the trace.
+    pub tenants: Vec<TenantReport>,
+}
+
+/// One tenant of a replay.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct TenantReport {
+    /// Its name in the trace.
+    pub name: String,
+    /// Look-ups.
+    pub gets: u64,
+    /// Look-ups that found their item.
+    pub hits: u64,
+    /// What it should hold at the end.
+    pub target: Option<Bytes>,
+    /// What it holds at the end.
+    pub held: Option<Bytes>,
+    /// Its items evicted.
+    pub evictions: Option<u64>,
+}
+
+fn ratio(hits: u64, gets: u64) -> f64 {
+    if gets == 0 { 0.0 } else { hits as f64 / gets as f64 }
+}
+
+impl Report {
+    /// Hits ÷ look-ups, 0 without any.
+    #[must_use]
+    pub fn hit_ratio(&self) -> f64 {
+        ratio(self.hits, self.gets)
+    }
+
+    /// The object of `replay --json`.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let tenants: Vec<Value> = self
+            .tenants
+            .iter()
+            .map(|t| {
+                json!({"name": t.name, "gets": t.gets, "hits": t.hits, "hit_ratio": t.hit_ratio(),
+                       "target_bytes": t.target.map(|b| b.0), "held_bytes": t.held.map(|b| b.0),
+                       "evictions": t.evictions})
+            })
+            .collect();
+        json!({"policy": self.policy, "memory_bytes": self.memory.0, "requests": self.requests, "gets": self.gets,
+               "hits": self.hits, "hit_ratio": self.hit_ratio(), "seconds": self.seconds,
+               "cleaner_moved_bytes": self.cleaner_moved_bytes, "evictions": self.evictions,
+               "peak_resident_bytes": self.peak_resident.map(|b| b.0), "tenants": tenants})
+    }
+
+    /// The table for people, with a line of totals.
+    #[must_use]
+    pub fn to_table(&self) -> String {
+        let mut table = Table::new();
+        table.load_style(presets::ASCII_BORDERS_ONLY_CONDENSED);
+        table.set_header(["tenant", "gets", "hits", "hit ratio", "target", "held", "evictions"]);
+        let size = |b: Option<Bytes>| b.map_or_else(|| "-".to_owned(), |b| b.to_string());
+        let count = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), |n| n.to_string());
+        for t in &self.tenants {
+            table.add_row([
+                t.name.clone(),
+                t.gets.to_string(),
+                t.hits.to_string(),
+                format!("{:.4}", t.hit_ratio()),
+                size(t.target),
+                size(t.held),
+                count(t.evictions),
+            ]);
+        }
+        table.add_row([
+            "all".to_owned(),
+            self.gets.to_string(),
+            self.hits.to_string(),
+            format!("{:.4}", self.hit_ratio()),
+            self.memory.to_string(),
+            size(self.tenants.iter().map(|t| t.held).sum()),
+            count(self.evictions),
+        ]);
+        for column in table.column_iter_mut().skip(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        let moved = self.cleaner_moved_bytes.map_or(String::new(), |b| format!(", cleaner moved {}", Bytes(b)));
+        format!(
+            "{table}\n{} requests in {:.1} s, policy {}{moved}",
+            self.requests, self.seconds, self.policy
+        )
+    }
+}
+
+impl TenantReport {
+    /// Hits ÷ look-ups, 0 without any.
+    #[must_use]
+    pub fn hit_ratio(&self) -> f64 {
+        ratio(self.hits, self.gets)
+    }
+}

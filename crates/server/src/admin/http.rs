@@ -1,0 +1,63 @@
+//! The admin listener: `/health`, `/metrics`, `/journal`.
+//!
+//! Shape:   one thread with a small runtime of its own; nothing here touches the data path
+//! Failure: a page that cannot be made is an HTTP error; the listener goes on
+
+use super::prometheus;
+use crate::View;
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use tokio::sync::oneshot::Receiver;
+
+/// Serves until told to stop.
+pub(crate) fn serve(listener: std::net::TcpListener, view: View, stop: Receiver<()>) {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(e) => {
+            tracing::error!("no administration: {e}");
+            return;
+        }
+    };
+    let app = Router::new()
+        .route("/health", get(|| async { "ok\n" }))
+        .route("/metrics", get(metrics))
+        .route("/journal", get(journal))
+        .with_state(view);
+    runtime.block_on(async move {
+        let listener = match tokio::net::TcpListener::from_std(listener) {
+            Ok(listener) => listener,
+            Err(e) => {
+                tracing::error!("no administration: {e}");
+                return;
+            }
+        };
+        tokio::select! {
+            ended = axum::serve(listener, app) => {
+                if let Err(e) = ended {
+                    tracing::error!("the administration has ended: {e}");
+                }
+            }
+            // Sent, or the server is gone: stop either way.
+            _ = stop => {}
+        }
+    });
+}
+
+async fn metrics(State(view): State<View>) -> impl IntoResponse {
+    match prometheus::render(&view) {
+        Ok(text) => {
+            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+            ([(header::CONTENT_TYPE, kind)], text).into_response()
+        }
+        Err(e) => (StatusCode::INTERNAL_SERVER_ERROR, e.to_string()).into_response(),
+    }
+}
+
+async fn journal(State(view): State<View>) -> impl IntoResponse {
+    let mut text = view.journal_lines().join("\n");
+    text.push('\n');
+    ([(header::CONTENT_TYPE, "application/x-ndjson")], text)
+}

@@ -1,0 +1,6 @@
+//! The administration over HTTP: health and metrics.
+
+mod http;
+mod prometheus;
+
+pub(crate) use http::serve;

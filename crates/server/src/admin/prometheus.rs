@@ -1,0 +1,188 @@
+//! `/metrics`: our own names, and those that memcached's dashboards read.
+//!
+//! Invariants: counters are the store's and the server's own; this only writes them down
+
+use crate::stats::cpu_micros;
+use crate::view::TenantView;
+use crate::View;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::{Registry, Unit};
+use std::fmt;
+use std::sync::atomic::Ordering;
+use store::Totals;
+
+type Labels = Vec<(&'static str, String)>;
+
+/// Writes a server's figures into a registry's encoder.
+#[derive(Debug)]
+struct Figures(View);
+
+/// The text of `/metrics`.
+pub(super) fn render(view: &View) -> Result<String, fmt::Error> {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Figures(view.clone())));
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+/// One metric with its values by label.
+fn write(
+    encoder: &mut DescriptorEncoder<'_>,
+    (name, help, unit): (&str, &str, Option<&Unit>),
+    values: &[(Labels, Value)],
+) -> fmt::Result {
+    let Some((_, first)) = values.first() else { return Ok(()) };
+    let mut family = encoder.encode_descriptor(name, help, unit, first.kind())?;
+    for (labels, value) in values {
+        let encoder = family.encode_family(labels)?;
+        value.encode(encoder)?;
+    }
+    Ok(())
+}
+
+/// A figure.
+#[derive(Clone, Copy)]
+enum Value {
+    Count(u64),
+    Seconds(f64),
+    Gauge(f64),
+}
+
+impl Value {
+    fn kind(self) -> prometheus_client::metrics::MetricType {
+        match self {
+            Self::Count(_) | Self::Seconds(_) => prometheus_client::metrics::MetricType::Counter,
+            Self::Gauge(_) => prometheus_client::metrics::MetricType::Gauge,
+        }
+    }
+
+    fn encode(self, encoder: prometheus_client::encoding::MetricEncoder<'_>) -> fmt::Result {
+        match self {
+            Self::Count(n) => ConstCounter::new(n).encode(encoder),
+            Self::Seconds(s) => ConstCounter::new(s).encode(encoder),
+            Self::Gauge(n) => ConstGauge::new(n).encode(encoder),
+        }
+    }
+}
+
+fn gauge(n: u64) -> Value {
+    Value::Gauge(n as f64)
+}
+
+/// Figures per tenant: name, help, unit, and how to get it.
+type TenantFigure = (&'static str, &'static str, Option<Unit>, fn(&TenantView) -> Value);
+
+fn tenant_figures() -> [TenantFigure; 12] {
+    [
+        ("cotenant_tenant_held", "Live bytes charged", Some(Unit::Bytes), |t| gauge(t.state.held.0)),
+        ("cotenant_tenant_target", "Share in force", Some(Unit::Bytes), |t| gauge(t.state.share.target.0)),
+        ("cotenant_tenant_reserved", "Reservation", Some(Unit::Bytes), |t| gauge(t.state.claim.floor.bytes.0)),
+        ("cotenant_tenant_shadow", "Memory of the shadow queue", Some(Unit::Bytes), |t| gauge(t.state.shadow.0)),
+        ("cotenant_tenant_items", "Live items", None, |t| gauge(t.state.items)),
+        ("cotenant_tenant_gets", "Look-ups", None, |t| Value::Count(t.totals.get_hits + t.totals.get_misses)),
+        ("cotenant_tenant_hits", "Look-ups that found their item", None, |t| Value::Count(t.totals.get_hits)),
+        ("cotenant_tenant_sets", "Commands that store", None, |t| Value::Count(t.totals.cmd_set)),
+        ("cotenant_tenant_evictions", "Live items evicted", None, |t| Value::Count(t.totals.evictions)),
+        ("cotenant_tenant_shadow_hits", "Misses that more memory would have hit", None, |t| {
+            Value::Count(t.totals.shadow_hits)
+        }),
+        ("cotenant_tenant_dram_read", "Bytes of items read", Some(Unit::Bytes), |t| {
+            Value::Count(t.totals.dram_read.bytes)
+        }),
+        ("cotenant_tenant_dram_written", "Bytes of items written", Some(Unit::Bytes), |t| {
+            Value::Count(t.totals.dram_write.bytes)
+        }),
+    ]
+}
+
+impl Collector for Figures {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let snapshot = self.0.snapshot();
+        for (name, help, unit, figure) in tenant_figures() {
+            let row = |t: &TenantView| (vec![("tenant", t.state.name.clone())], figure(t));
+            let values: Vec<_> = snapshot.tenants.iter().map(row).collect();
+            write(&mut encoder, (name, help, unit.as_ref()), &values)?;
+        }
+        let mut all = Totals::default();
+        for tenant in &snapshot.tenants {
+            all.add(&tenant.totals);
+        }
+        let m = snapshot.memory;
+        let bytes = Some(&Unit::Bytes);
+        for (name, help, unit, value) in [
+            ("cotenant_segments", "Memory of segments in use", bytes, gauge(m.segments.0)),
+            ("cotenant_index", "Memory of the index", bytes, gauge(m.index.0)),
+            ("cotenant_shadow", "Memory of shadow queues", bytes, gauge(m.shadow.0)),
+            ("cotenant_buffers", "Memory of connections' buffers", bytes, gauge(snapshot.buffers.0)),
+            ("cotenant_cleaner_moved", "Bytes that the cleaner copied", bytes, Value::Count(all.moved_bytes)),
+            ("cotenant_decisions", "Decisions of the memory policy", None, Value::Count(snapshot.decisions_total)),
+        ] {
+            write(&mut encoder, (name, help, unit), &[(Labels::new(), value)])?;
+        }
+        let items = snapshot.tenants.iter().map(|t| t.state.items).sum();
+        let held = snapshot.tenants.iter().map(|t| t.state.held.0).sum();
+        self.memcached_names(&mut encoder, &all, items, held)
+    }
+}
+
+impl Figures {
+    /// What the memcached exporter would say, so that its dashboards work without it.
+    fn memcached_names(&self, encoder: &mut DescriptorEncoder<'_>, t: &Totals, items: u64, held: u64) -> fmt::Result {
+        let shared = self.0.shared();
+        let counters = &shared.counters;
+        let load = |c: &std::sync::atomic::AtomicU64| Value::Count(c.load(Ordering::Relaxed));
+        let (user, system) = cpu_micros();
+        let seconds = |micros: u64| Value::Seconds(micros as f64 / 1e6);
+        let connections = u64::try_from(counters.curr_connections.load(Ordering::Relaxed)).unwrap_or(0);
+        let version = vec![("version", shared.config.version.clone())];
+        write(encoder, ("memcached_version", "Version told to clients", None), &[(version, gauge(1))])?;
+        for (name, help, value) in [
+            ("memcached_up", "Whether the server answers", gauge(1)),
+            ("memcached_uptime_seconds", "Seconds since the start", Value::Count(shared.clock.now().whole_secs())),
+            ("memcached_max_connections", "Limit of connections", gauge(shared.config.max_connections as u64)),
+            ("memcached_current_connections", "Open connections", gauge(connections)),
+            ("memcached_connections", "Connections accepted", load(&counters.total_connections)),
+            ("memcached_current_bytes", "Live bytes charged", gauge(held)),
+            ("memcached_limit_bytes", "Memory", gauge(shared.config.memory.0)),
+            ("memcached_current_items", "Live items", gauge(items)),
+            ("memcached_items", "Items stored", Value::Count(t.total_items)),
+            ("memcached_items_evicted", "Live items evicted", Value::Count(t.evictions)),
+            ("memcached_read_bytes", "Bytes received", load(&counters.bytes_read)),
+            ("memcached_written_bytes", "Bytes sent", load(&counters.bytes_written)),
+            ("memcached_process_user_cpu_seconds", "User time", seconds(user)),
+            ("memcached_process_system_cpu_seconds", "System time", seconds(system)),
+        ] {
+            write(encoder, (name, help, None), &[(Labels::new(), value)])?;
+        }
+        let no_memory = t.store_no_memory + counters.store_no_memory.load(Ordering::Relaxed);
+        let slab = vec![("slab", "all".to_owned())];
+        let out_of_memory = ("memcached_slab_items_outofmemory", "Items refused for lack of memory", None);
+        write(encoder, out_of_memory, &[(slab, Value::Count(no_memory))])?;
+        let command = |command: &str, status: &str, n: u64| {
+            (vec![("command", command.to_owned()), ("status", status.to_owned())], Value::Count(n))
+        };
+        let cas = t.cas_hits + t.cas_misses + t.cas_badval;
+        let commands = [
+            command("get", "hit", t.get_hits),
+            command("get", "miss", t.get_misses),
+            command("set", "hit", t.cmd_set.saturating_sub(cas)),
+            command("delete", "hit", t.delete_hits),
+            command("delete", "miss", t.delete_misses),
+            command("incr", "hit", t.incr_hits),
+            command("incr", "miss", t.incr_misses),
+            command("decr", "hit", t.decr_hits),
+            command("decr", "miss", t.decr_misses),
+            command("cas", "hit", t.cas_hits),
+            command("cas", "miss", t.cas_misses),
+            command("cas", "badval", t.cas_badval),
+            command("touch", "hit", t.touch_hits),
+            command("touch", "miss", t.touch_misses),
+            command("flush", "hit", counters.cmd_flush.load(Ordering::Relaxed)),
+        ];
+        write(encoder, ("memcached_commands", "Commands by outcome", None), &commands)
+    }
+}

@@ -1,0 +1,75 @@
+//! A connection: what it has sent that is not done with yet, and what it waits for.
+//!
+//! Invariants: input is kept only while a request is incomplete or waits for its turn; an idle connection holds none
+
+use crate::reactor::StreamId;
+use crate::tenants::Binding;
+use units::Instant;
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) id: StreamId,
+    pub(crate) binding: Binding,
+    /// Input that is not done with.
+    pub(crate) input: Vec<u8>,
+    /// Bytes of input that the next request needs, as far as is known.
+    pub(crate) needed: usize,
+    /// Bytes of the stream that are skipped.
+    pub(crate) skip: u64,
+    /// A reply is on its way; nothing is executed meanwhile.
+    pub(crate) is_sending: bool,
+    /// It is in the list of those that wait for another turn.
+    pub(crate) is_waiting: bool,
+    /// It is closed once its reply has gone.
+    pub(crate) is_closing: bool,
+    /// Bytes of buffers accounted for it.
+    pub(crate) accounted: usize,
+    /// When it was last heard of.
+    pub(crate) active: Instant,
+}
+
+impl Connection {
+    pub(crate) fn new(id: StreamId, binding: Binding, now: Instant) -> Self {
+        Self {
+            id,
+            binding,
+            input: Vec::new(),
+            needed: 0,
+            skip: 0,
+            is_sending: false,
+            is_waiting: false,
+            is_closing: false,
+            accounted: 0,
+            active: now,
+        }
+    }
+
+    /// Drops what is to be skipped off the front of `data`.
+    pub(crate) fn after_skipped<'d>(&mut self, data: &'d [u8]) -> &'d [u8] {
+        let here = usize::try_from(self.skip).unwrap_or(usize::MAX).min(data.len());
+        self.skip -= here as u64;
+        &data[here..]
+    }
+
+    /// Keeps input for later, with room for the request that it begins.
+    pub(crate) fn keep(&mut self, rest: &[u8], needed: usize) {
+        self.needed = needed;
+        if rest.is_empty() {
+            self.input = Vec::new();
+            return;
+        }
+        let mut input = Vec::with_capacity(needed.max(rest.len()));
+        input.extend_from_slice(rest);
+        self.input = input;
+    }
+
+    /// Adds input to what is kept.
+    pub(crate) fn add(&mut self, data: &[u8]) {
+        if self.input.capacity() < self.input.len() + data.len() {
+            let wanted = self.needed.max(self.input.len() + data.len());
+            self.input.reserve_exact(wanted - self.input.len());
+        }
+        self.input.extend_from_slice(data);
+    }
+}

@@ -1,0 +1,111 @@
+//! The threads behind the workers: the control loop, the cleaner, the clock.
+//!
+//! Shape:      workers wake them; each also wakes by itself
+//! Invariants: no request waits for them
+
+use crate::config::{Config, MemoryPolicy};
+use crate::limits::{JOURNAL_RECORDS, SHADOW_HITS_PER_DECISION};
+use crate::shared::Shared;
+use crate::tenants::Router;
+use control::Loop;
+use policy::memory::{MemoryPolicy as Policy, Partitioned, Shared as SharedMemory};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use store::MemoryControl;
+use units::{Duration, Instant};
+
+/// The control loop about memory, which the administration reads.
+pub(crate) type MemoryLoop = Arc<Mutex<Loop<Policy>>>;
+
+/// A bell that wakes one thread; ringing it twice wakes it once.
+#[derive(Debug, Default)]
+pub(crate) struct Bell {
+    rung: Mutex<bool>,
+    heard: Condvar,
+    waiting: AtomicBool,
+}
+
+/// The bells of the helping threads.
+#[derive(Debug, Default)]
+pub(crate) struct Helpers {
+    cleaner: Bell,
+    control: Bell,
+}
+
+impl Bell {
+    fn ring(&self) {
+        // Relaxed: a ring that is missed is made up for by the next, or by the thread's own waking.
+        if self.waiting.load(Ordering::Relaxed) {
+            *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
+            self.heard.notify_one();
+        }
+    }
+
+    /// Waits for a ring, at most so long.
+    fn wait(&self, most: Duration) {
+        let mut rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
+        self.waiting.store(true, Ordering::Relaxed);
+        if !*rung {
+            let waited = self.heard.wait_timeout(rung, most.to_std());
+            rung = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        self.waiting.store(false, Ordering::Relaxed);
+        *rung = false;
+    }
+}
+
+impl Helpers {
+    pub(crate) fn wake_cleaner(&self) {
+        self.cleaner.ring();
+    }
+
+    pub(crate) fn wake_control(&self) {
+        self.control.ring();
+    }
+}
+
+/// The loop of the configured policy.
+pub(crate) fn memory_loop(config: &Config) -> MemoryLoop {
+    let policy = match config.policy {
+        MemoryPolicy::Partitioned => Policy::Partitioned(Partitioned::default()),
+        MemoryPolicy::Shared => Policy::Shared(SharedMemory::new(config.credit, config.seed)),
+    };
+    Arc::new(Mutex::new(Loop::new(policy, JOURNAL_RECORDS)))
+}
+
+/// Runs the control loop and the clock until the server stops.
+pub(crate) fn control(
+    shared: &Shared,
+    router: &Router,
+    helpers: &Helpers,
+    memory: &Mutex<Loop<Policy>>,
+    stop: &AtomicBool,
+) {
+    let mut thing = MemoryControl::new(Arc::clone(&shared.store));
+    let mut due = Instant::ZERO;
+    while !stop.load(Ordering::Acquire) {
+        shared.tick();
+        shared.store.set_external(shared.buffered());
+        let now = shared.clock.now();
+        let new_tenant = router.has_new_tenant.swap(false, Ordering::Relaxed);
+        if new_tenant || due <= now || SHADOW_HITS_PER_DECISION <= shared.store.pending_shadow_hits() {
+            let wake = memory.lock().unwrap_or_else(PoisonError::into_inner).step(now, &mut thing);
+            due = now + wake;
+        }
+        // The clock ticks with the whole second.
+        let to_tick = Duration(1_000_000_000 - now.0 % 1_000_000_000);
+        helpers.control.wait(to_tick.min(due.since(now)));
+    }
+}
+
+/// Cleans until the server stops.
+pub(crate) fn clean(mut worker: store::Worker, helpers: &Helpers, stop: &AtomicBool) {
+    while !stop.load(Ordering::Acquire) {
+        worker.go_online();
+        // One pass after another while there is need; others are let in between them.
+        while worker.maintain() && !stop.load(Ordering::Acquire) {}
+        let needed = worker.store().wants_cleaning();
+        worker.go_offline();
+        helpers.cleaner.wait(if needed { Duration::from_millis(1) } else { Duration::from_secs(1) });
+    }
+}

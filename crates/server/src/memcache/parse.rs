@@ -1,0 +1,416 @@
+//! From bytes to requests: the classic text protocol, without copying.
+//!
+//! Shape:      a buffer -> one request and the bytes that it takes, or what is still missing
+//! Invariants: nothing here panics on input; a request's parts borrow from the buffer
+//! Source:     memcached 1.6.45's `protocol.txt` and observed answers; see `docs/memcached-differences.md`
+
+use super::reply::text;
+use crate::limits::{GET_LINE_MAX, KEY_MAX, LINE_MAX};
+use memchr::memchr;
+use store::Mode;
+
+/// What the buffer begins with.
+#[derive(Debug)]
+pub(crate) enum Parsed<'b> {
+    /// A request that takes so many bytes.
+    Request(Command<'b>, usize),
+    /// More bytes are needed: so many in all, as far as is known.
+    Incomplete(usize),
+    /// An answer, after which so many bytes of the stream are skipped: those here and those still to come.
+    Refused {
+        /// The answer; none for a silent request.
+        reply: Option<&'static [u8]>,
+        /// The key that is removed because its new value was refused.
+        remove: Option<&'b [u8]>,
+        /// Bytes to skip, those of the line included.
+        skip: u64,
+    },
+    /// The connection cannot go on: this is no client of ours.
+    Hopeless,
+}
+
+/// Which of the reading commands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum GetKind {
+    /// `get` and `gat`: without CAS values.
+    Plain,
+    /// `gets` and `gats`: with them.
+    WithCas,
+}
+
+/// A request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Command<'b> {
+    /// Reads keys, which are separated by spaces; with an exptime it touches them too.
+    Get {
+        kind: GetKind,
+        touch: Option<i64>,
+        keys: &'b [u8],
+    },
+    Store {
+        mode: Mode,
+        key: &'b [u8],
+        flags: u32,
+        exptime: i64,
+        value: &'b [u8],
+        noreply: bool,
+    },
+    Delete {
+        key: &'b [u8],
+        noreply: bool,
+    },
+    Count {
+        key: &'b [u8],
+        delta: u64,
+        up: bool,
+        noreply: bool,
+    },
+    Touch {
+        key: &'b [u8],
+        exptime: i64,
+        noreply: bool,
+    },
+    Flush {
+        delay: i64,
+        noreply: bool,
+    },
+    Verbosity {
+        noreply: bool,
+    },
+    Version,
+    Stats(&'b [u8]),
+    Quit,
+    /// A request that is wrong in itself, with its answer.
+    Wrong(&'static [u8]),
+    /// A wrong request that wants no answer.
+    Silent,
+}
+
+/// What of a server's settings a parser must know.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Largest value that can fit an item.
+    pub(crate) value_max: usize,
+    /// Whether `flush_all` is refused.
+    pub(crate) flush_disabled: bool,
+}
+
+/// The words of a line.
+#[derive(Clone, Copy)]
+struct Words<'b> {
+    rest: &'b [u8],
+}
+
+impl<'b> Iterator for Words<'b> {
+    type Item = &'b [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'b [u8]> {
+        let start = self.rest.iter().position(|b| *b != b' ')?;
+        let rest = &self.rest[start..];
+        let end = rest.iter().position(|b| *b == b' ').unwrap_or(rest.len());
+        let (word, rest) = rest.split_at(end);
+        self.rest = rest;
+        Some(word)
+    }
+}
+
+/// The keys of a reading command.
+pub(crate) fn keys(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    Words { rest: list }
+}
+
+/// Whether a text is a key.
+#[inline]
+pub(crate) fn is_key(word: &[u8]) -> bool {
+    !word.is_empty() && word.len() <= KEY_MAX
+}
+
+/// Reads one request off the front of `input`.
+pub(crate) fn parse<'b>(input: &'b [u8], bounds: &Bounds) -> Parsed<'b> {
+    let Some(end) = memchr(b'\n', &input[..input.len().min(GET_LINE_MAX)]) else {
+        return unfinished_line(input);
+    };
+    let taken = end + 1;
+    let line = input[..end].strip_suffix(b"\r").unwrap_or(&input[..end]);
+    if LINE_MAX < taken && !is_long_get(line) {
+        return Parsed::Hopeless;
+    }
+    if taken < 4 {
+        return Parsed::Request(Command::Wrong(text::BAD_FORMAT), taken);
+    }
+    let word_end = memchr(b' ', line).unwrap_or(line.len());
+    let (word, rest) = line.split_at(word_end);
+    let words = Words { rest };
+    let request = match word {
+        b"get" => get(rest, GetKind::Plain),
+        b"gets" => get(rest, GetKind::WithCas),
+        b"gat" => get_and_touch(words, GetKind::Plain),
+        b"gats" => get_and_touch(words, GetKind::WithCas),
+        b"set" => return store(input, taken, words, Mode::Set, bounds),
+        b"add" => return store(input, taken, words, Mode::Add, bounds),
+        b"replace" => return store(input, taken, words, Mode::Replace, bounds),
+        b"append" => return store(input, taken, words, Mode::Append, bounds),
+        b"prepend" => return store(input, taken, words, Mode::Prepend, bounds),
+        b"cas" => return store(input, taken, words, Mode::Cas(0), bounds),
+        b"delete" => delete(words),
+        b"incr" => count(words, true),
+        b"decr" => count(words, false),
+        b"touch" => touch(words),
+        b"flush_all" => flush(words, bounds),
+        b"version" => Command::Version,
+        b"verbosity" => verbosity(words),
+        b"stats" => Command::Stats(rest.trim_ascii()),
+        b"quit" => Command::Quit,
+        b"shutdown" => Command::Wrong(text::SHUTDOWN_DISABLED),
+        b"GET" | b"POST" | b"HEAD" | b"PUT" => return Parsed::Hopeless,
+        _ => Command::Wrong(text::ERROR),
+    };
+    Parsed::Request(request, taken)
+}
+
+fn is_long_get(line: &[u8]) -> bool {
+    let start = line.iter().position(|b| *b != b' ').unwrap_or(0).min(100);
+    let line = &line[start..];
+    [b"get ".as_slice(), b"gets ", b"gat ", b"gats "].iter().any(|word| line.starts_with(word))
+}
+
+fn unfinished_line(input: &[u8]) -> Parsed<'_> {
+    let long = LINE_MAX < input.len();
+    if GET_LINE_MAX <= input.len() || (long && !is_long_get(input)) {
+        return Parsed::Hopeless;
+    }
+    Parsed::Incomplete(input.len() + 1)
+}
+
+/// Whether the last word asks for silence.
+fn is_silent(words: Words<'_>) -> bool {
+    words.last() == Some(b"noreply")
+}
+
+fn get(keys: &[u8], kind: GetKind) -> Command<'_> {
+    get_keys(keys, kind, None)
+}
+
+fn get_keys(list: &[u8], kind: GetKind, touch: Option<i64>) -> Command<'_> {
+    let mut count = 0;
+    for key in keys(list) {
+        if !is_key(key) {
+            return Command::Wrong(text::BAD_FORMAT);
+        }
+        count += 1;
+    }
+    if count == 0 { Command::Wrong(text::BAD_FORMAT) } else { Command::Get { kind, touch, keys: list } }
+}
+
+fn get_and_touch(mut words: Words<'_>, kind: GetKind) -> Command<'_> {
+    let Some(exptime) = words.next() else { return Command::Wrong(text::BAD_FORMAT) };
+    if words.clone().next().is_none() {
+        return Command::Wrong(text::BAD_FORMAT);
+    }
+    match number(exptime) {
+        Some(exptime) => get_keys(words.rest, kind, Some(exptime)),
+        None => Command::Wrong(text::BAD_EXPTIME),
+    }
+}
+
+/// The words of a storing command, checked; the data block is looked at afterwards.
+fn store<'b>(
+    input: &'b [u8],
+    taken: usize,
+    mut words: Words<'b>,
+    mode: Mode,
+    bounds: &Bounds,
+) -> Parsed<'b> {
+    let all = words;
+    let (Some(key), Some(flags), Some(exptime), Some(len)) = (words.next(), words.next(), words.next(), words.next())
+    else {
+        return Parsed::Request(Command::Wrong(text::BAD_FORMAT), taken);
+    };
+    // memcached reads the length into 32 bits with a sign and leaves room for the line end.
+    let len = number(len).and_then(|n| usize::try_from(n).ok()).filter(|n| *n <= (i32::MAX - 2) as usize);
+    let Some(len) = len else { return Parsed::Request(Command::Wrong(text::BAD_FORMAT), taken) };
+    let mode = match mode {
+        Mode::Cas(_) => words.next().and_then(unsigned).map(Mode::Cas),
+        other => Some(other),
+    };
+    let noreply = is_silent(all);
+    let refuse = |reply, remove| {
+        let reply = (!noreply).then_some(reply);
+        Parsed::Refused { reply, remove, skip: (taken + len + 2) as u64 }
+    };
+    let flags = unsigned(flags).and_then(|f| u32::try_from(f).ok());
+    let (true, Some(flags), Some(exptime), Some(mode)) = (is_key(key), flags, number(exptime), mode) else {
+        return refuse(text::BAD_FORMAT, None);
+    };
+    if bounds.value_max < len {
+        return refuse(text::TOO_LARGE, (mode == Mode::Set).then_some(key));
+    }
+    let block = &input[taken..];
+    if block.len() < len + 2 {
+        return Parsed::Incomplete(taken + len + 2);
+    }
+    let (value, rest) = block.split_at(len);
+    let taken = taken + len + 2;
+    if !rest.starts_with(b"\r\n") {
+        return Parsed::Refused { reply: (!noreply).then_some(text::BAD_CHUNK), remove: None, skip: taken as u64 };
+    }
+    Parsed::Request(Command::Store { mode, key, flags, exptime, value, noreply }, taken)
+}
+
+fn delete(mut words: Words<'_>) -> Command<'_> {
+    let all = words;
+    match words.next() {
+        Some(key) if is_key(key) => Command::Delete { key, noreply: words.next().is_some() && is_silent(all) },
+        _ => Command::Wrong(text::BAD_FORMAT),
+    }
+}
+
+fn count(mut words: Words<'_>, up: bool) -> Command<'_> {
+    let all = words;
+    let (Some(key), Some(delta)) = (words.next(), words.next()) else { return Command::Wrong(text::BAD_FORMAT) };
+    if !is_key(key) {
+        return Command::Wrong(text::BAD_FORMAT);
+    }
+    let noreply = is_silent(all);
+    match unsigned(delta) {
+        Some(delta) => Command::Count { key, delta, up, noreply },
+        None if noreply => Command::Silent,
+        None => Command::Wrong(text::BAD_DELTA),
+    }
+}
+
+fn touch(mut words: Words<'_>) -> Command<'_> {
+    let all = words;
+    let (Some(key), Some(exptime)) = (words.next(), words.next()) else { return Command::Wrong(text::BAD_FORMAT) };
+    if !is_key(key) {
+        return Command::Wrong(text::BAD_FORMAT);
+    }
+    let noreply = is_silent(all);
+    match number(exptime) {
+        Some(exptime) => Command::Touch { key, exptime, noreply },
+        None if noreply => Command::Silent,
+        None => Command::Wrong(text::BAD_EXPTIME),
+    }
+}
+
+fn flush<'b>(mut words: Words<'b>, bounds: &Bounds) -> Command<'b> {
+    let noreply = is_silent(words);
+    let delay = match words.next() {
+        None | Some(b"noreply") => Some(0),
+        Some(word) => number(word),
+    };
+    match delay {
+        _ if bounds.flush_disabled && noreply => Command::Silent,
+        _ if bounds.flush_disabled => Command::Wrong(text::FLUSH_DISABLED),
+        Some(delay) => Command::Flush { delay, noreply },
+        None if noreply => Command::Silent,
+        None => Command::Wrong(text::BAD_FORMAT),
+    }
+}
+
+fn verbosity(mut words: Words<'_>) -> Command<'_> {
+    let noreply = is_silent(words);
+    match words.next() {
+        Some(b"noreply") => Command::Verbosity { noreply: true },
+        Some(level) if unsigned(level).is_some() => Command::Verbosity { noreply },
+        _ if noreply => Command::Silent,
+        _ => Command::Wrong(text::BAD_FORMAT),
+    }
+}
+
+/// A decimal number with an optional sign.
+fn number(word: &[u8]) -> Option<i64> {
+    let (negative, digits) = match word.split_first() {
+        Some((b'-', digits)) => (true, digits),
+        Some((b'+', digits)) => (false, digits),
+        _ => (false, word),
+    };
+    let value = i64::try_from(unsigned(digits)?).ok()?;
+    Some(if negative { -value } else { value })
+}
+
+/// A decimal number below 2^64.
+fn unsigned(word: &[u8]) -> Option<u64> {
+    if word.is_empty() || !word.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    word.iter().try_fold(0_u64, |n, b| n.checked_mul(10)?.checked_add(u64::from(b - b'0')))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds { value_max: 1000, flush_disabled: false };
+
+    fn request(input: &[u8]) -> (Command<'_>, usize) {
+        match parse(input, &BOUNDS) {
+            Parsed::Request(command, taken) => (command, taken),
+            other => panic!("{:?} gives {other:?}", String::from_utf8_lossy(input)),
+        }
+    }
+
+    #[test]
+    fn requests_are_cut_at_their_end() {
+        let stream = b"set a 5 0 3 noreply\r\nx\r\n\r\nget a bb\r\n";
+        let (first, taken) = request(stream);
+        let set = Command::Store { mode: Mode::Set, key: b"a", flags: 5, exptime: 0, value: b"x\r\n", noreply: true };
+        assert_eq!(first, set);
+        let (second, _) = request(&stream[taken..]);
+        assert_eq!(second, Command::Get { kind: GetKind::Plain, touch: None, keys: b" a bb" });
+        assert_eq!(keys(b" a bb ").collect::<Vec<_>>(), [b"a".as_slice(), b"bb"]);
+    }
+
+    #[test]
+    fn every_cut_is_incomplete_and_never_a_panic() {
+        let stream = b"cas key 1 2 10 77 noreply\r\n0123456789\r\n";
+        for end in 0..stream.len() {
+            assert!(matches!(parse(&stream[..end], &BOUNDS), Parsed::Incomplete(_)), "{end}");
+        }
+        assert_eq!(request(stream).1, stream.len());
+    }
+
+    #[test]
+    fn wrong_requests_have_their_answers() {
+        let k251 = [b"get ".as_slice(), &[b'k'; 251], b"\r\n"].concat();
+        for (line, answer) in [
+            (b"get\r\n".as_slice(), text::BAD_FORMAT),
+            (b"\r\n", text::BAD_FORMAT),
+            (b"frob\r\n", text::ERROR),
+            (b"SET a 0 0 1\r\n", text::ERROR),
+            (b"set a 0 0 -1\r\n", text::BAD_FORMAT),
+            (b"set a 0 0 2147483647\r\n", text::BAD_FORMAT),
+            (b"incr a b\r\n", text::BAD_DELTA),
+            (b"touch a b\r\n", text::BAD_EXPTIME),
+            (b"flush_all b\r\n", text::BAD_FORMAT),
+            (b"verbosity\r\n", text::BAD_FORMAT),
+            (&k251, text::BAD_FORMAT),
+        ] {
+            assert_eq!(request(line).0, Command::Wrong(answer), "{}", String::from_utf8_lossy(line));
+        }
+    }
+
+    #[test]
+    fn refused_blocks_are_skipped() {
+        let skip = |line: &[u8]| match parse(line, &BOUNDS) {
+            Parsed::Refused { reply, remove, skip } => (reply, remove.is_some(), skip),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(skip(b"set a 0 0 1001\r\n"), (Some(text::TOO_LARGE), true, 16 + 1003));
+        assert_eq!(skip(b"add a 0 0 1001 noreply\r\n"), (None, false, 24 + 1003));
+        assert_eq!(skip(b"set a x 0 3\r\n"), (Some(text::BAD_FORMAT), false, 13 + 5));
+        assert_eq!(skip(b"set a 0 0 1\r\nbcd\r\n"), (Some(text::BAD_CHUNK), false, 16));
+    }
+
+    #[test]
+    fn endless_lines_are_hopeless_unless_they_read() {
+        assert!(matches!(parse(&[b'x'; LINE_MAX + 1], &BOUNDS), Parsed::Hopeless));
+        let mut get = b"get ".to_vec();
+        get.resize(LINE_MAX + 100, b'k');
+        assert!(matches!(parse(&get, &BOUNDS), Parsed::Incomplete(_)));
+        get.resize(GET_LINE_MAX, b'k');
+        assert!(matches!(parse(&get, &BOUNDS), Parsed::Hopeless));
+        assert!(matches!(parse(b"GET / HTTP/1.1\r\n", &BOUNDS), Parsed::Hopeless));
+    }
+}

@@ -1,0 +1,123 @@
+//! From results to bytes: replies of one turn, small ones copied, large values by reference into the log.
+//!
+//! Invariants: pieces are in the order of the requests; references live no longer than the turn
+
+use crate::limits::COPY_VALUE_MAX;
+use std::io::IoSlice;
+use store::Item;
+
+/// The fixed answers.
+pub(crate) mod text {
+    pub(crate) const STORED: &[u8] = b"STORED\r\n";
+    pub(crate) const NOT_STORED: &[u8] = b"NOT_STORED\r\n";
+    pub(crate) const EXISTS: &[u8] = b"EXISTS\r\n";
+    pub(crate) const NOT_FOUND: &[u8] = b"NOT_FOUND\r\n";
+    pub(crate) const DELETED: &[u8] = b"DELETED\r\n";
+    pub(crate) const TOUCHED: &[u8] = b"TOUCHED\r\n";
+    pub(crate) const OK: &[u8] = b"OK\r\n";
+    pub(crate) const RESET: &[u8] = b"RESET\r\n";
+    pub(crate) const END: &[u8] = b"END\r\n";
+    pub(crate) const ERROR: &[u8] = b"ERROR\r\n";
+    pub(crate) const BAD_FORMAT: &[u8] = b"CLIENT_ERROR bad command line format\r\n";
+    pub(crate) const BAD_CHUNK: &[u8] = b"CLIENT_ERROR bad data chunk\r\n";
+    pub(crate) const BAD_DELTA: &[u8] = b"CLIENT_ERROR invalid numeric delta argument\r\n";
+    pub(crate) const BAD_EXPTIME: &[u8] = b"CLIENT_ERROR invalid exptime argument\r\n";
+    pub(crate) const NOT_NUMBER: &[u8] = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
+    pub(crate) const FLUSH_DISABLED: &[u8] = b"CLIENT_ERROR flush_all not allowed\r\n";
+    pub(crate) const SHUTDOWN_DISABLED: &[u8] = b"ERROR: shutdown not enabled\r\n";
+    pub(crate) const TOO_LARGE: &[u8] = b"SERVER_ERROR object too large for cache\r\n";
+    pub(crate) const OUT_OF_MEMORY: &[u8] = b"SERVER_ERROR out of memory storing object\r\n";
+    pub(crate) const TOO_MANY: &[u8] = b"ERROR Too many open connections\r\n";
+    pub(crate) const NO_BUFFER: &[u8] = b"SERVER_ERROR out of memory reading request\r\n";
+}
+
+/// The replies of a turn.
+#[derive(Debug)]
+pub(crate) struct Replies<'w> {
+    out: Vec<u8>,
+    /// Values sent from the log, each after so many bytes of `out`.
+    values: Vec<(usize, &'w [u8])>,
+    value_bytes: usize,
+}
+
+impl<'w> Replies<'w> {
+    /// Collects into `out`, which keeps its capacity from turn to turn.
+    pub(crate) fn new(mut out: Vec<u8>) -> Self {
+        out.clear();
+        Self { out, values: Vec::new(), value_bytes: 0 }
+    }
+
+    /// Bytes collected.
+    pub(crate) fn len(&self) -> usize {
+        self.out.len() + self.value_bytes
+    }
+
+    /// Pieces that a gathering write would have.
+    pub(crate) fn pieces(&self) -> usize {
+        self.values.len() * 2 + 1
+    }
+
+    #[inline]
+    pub(crate) fn put(&mut self, bytes: &[u8]) {
+        self.out.extend_from_slice(bytes);
+    }
+
+    pub(crate) fn put_number(&mut self, number: u64) {
+        self.out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+    }
+
+    /// `VALUE key flags length [cas]`, the value, and the line end.
+    #[inline]
+    pub(crate) fn put_value(&mut self, key: &[u8], item: &Item<'w>, with_cas: bool) {
+        let value = item.value();
+        self.put(b"VALUE ");
+        self.put(key);
+        self.put(b" ");
+        match item.client_flags() {
+            0 => self.put(b"0"),
+            flags => self.put_number(u64::from(flags)),
+        }
+        self.put(b" ");
+        self.put_number(value.len() as u64);
+        if with_cas {
+            self.put(b" ");
+            self.put_number(item.cas());
+        }
+        self.put(b"\r\n");
+        if value.len() <= COPY_VALUE_MAX {
+            self.put(value);
+        } else {
+            self.values.push((self.out.len(), value));
+            self.value_bytes += value.len();
+        }
+        self.put(b"\r\n");
+    }
+
+    /// The pieces in order, for one gathering write.
+    pub(crate) fn slices(&self) -> Vec<IoSlice<'_>> {
+        let mut slices = Vec::with_capacity(self.pieces());
+        let mut from = 0;
+        for &(to, value) in &self.values {
+            slices.push(IoSlice::new(&self.out[from..to]));
+            slices.push(IoSlice::new(value));
+            from = to;
+        }
+        slices.push(IoSlice::new(&self.out[from..]));
+        slices
+    }
+
+    /// Whether everything is in one piece.
+    pub(crate) fn is_flat(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// The bytes of a flat reply.
+    pub(crate) fn flat(&self) -> &[u8] {
+        &self.out
+    }
+
+    /// Gives the buffer back.
+    pub(crate) fn into_buffer(self) -> Vec<u8> {
+        self.out
+    }
+}

@@ -1,0 +1,302 @@
+//! Sockets as completions: data that has arrived, data that has been sent.
+//!
+//! Shape:      register a stream -> `Arrived` with bytes in the caller's buffer; `send` -> all taken, or `Sent` later
+//! Invariants: what a socket did not take at once is copied before `send` returns, so that nothing borrowed outlives
+//!             the call; a stream with a send outstanding delivers no data; an idle stream holds no buffer
+//! Failure:    a stream that fails is delivered once as `Closed`
+//!
+//! The shape is that of completion queues, so that io_uring can take epoll's place behind the same trait.
+
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token, Waker};
+use std::collections::VecDeque;
+use std::io::{self, IoSlice, Read, Write};
+use std::sync::Arc;
+use units::Duration;
+
+/// A stream's number at its reactor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct StreamId(pub(crate) usize);
+
+/// What has happened.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Completion {
+    /// So many bytes are in the caller's buffer.
+    Arrived(StreamId, usize),
+    /// Everything given to `send` has gone out.
+    Sent(StreamId),
+    /// The other side has closed, or the stream failed. The number is free again.
+    Closed(StreamId),
+}
+
+/// Whether a send is done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sending {
+    /// The socket took everything.
+    Done,
+    /// So many bytes were copied and go out later; `Sent` follows.
+    Later(usize),
+    /// The stream failed; `Closed` follows.
+    Failed,
+}
+
+/// Streams, whatever waits for them.
+pub(crate) trait Reactor {
+    /// Takes a stream over.
+    fn register(&mut self, stream: TcpStream) -> io::Result<StreamId>;
+    /// Waits until something may have completed, at most so long.
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()>;
+    /// Whether `next` may have something without waiting.
+    fn has_ready(&self) -> bool;
+    /// The next completion, its data in `buffer`.
+    fn next(&mut self, buffer: &mut [u8]) -> Option<Completion>;
+    /// Sends pieces in order.
+    fn send(&mut self, id: StreamId, pieces: &[IoSlice<'_>]) -> Sending;
+    /// Ends a stream; its number is free again.
+    fn close(&mut self, id: StreamId);
+}
+
+/// The reactor on epoll.
+#[derive(Debug)]
+pub(crate) struct Epoll {
+    poll: Poll,
+    events: Events,
+    waker: Arc<Waker>,
+    streams: Vec<Option<Registered>>,
+    free: Vec<usize>,
+    ready: VecDeque<usize>,
+}
+
+#[derive(Debug)]
+struct Registered {
+    stream: TcpStream,
+    readable: bool,
+    writable: bool,
+    queued: bool,
+    failed: bool,
+    pending: Vec<u8>,
+    sent: usize,
+}
+
+const WAKER: Token = Token(usize::MAX);
+const EVENTS: usize = 256;
+
+impl Epoll {
+    pub(crate) fn new() -> io::Result<Self> {
+        let poll = Poll::new()?;
+        let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
+        Ok(Self {
+            poll,
+            events: Events::with_capacity(EVENTS),
+            waker,
+            streams: Vec::new(),
+            free: Vec::new(),
+            ready: VecDeque::new(),
+        })
+    }
+
+    /// Wakes the thread that waits.
+    pub(crate) fn waker(&self) -> Arc<Waker> {
+        Arc::clone(&self.waker)
+    }
+
+    fn queue(&mut self, at: usize) {
+        if let Some(Some(stream)) = self.streams.get_mut(at)
+            && !stream.queued
+        {
+            stream.queued = true;
+            self.ready.push_back(at);
+        }
+    }
+
+    fn free(&mut self, at: usize) {
+        if let Some(mut registered) = self.streams.get_mut(at).and_then(Option::take) {
+            // The stream is closed on drop whether or not it can be deregistered first.
+            let _gone = self.poll.registry().deregister(&mut registered.stream);
+            self.free.push(at);
+        }
+    }
+}
+
+/// Sends pieces with one call; one piece needs no gathering.
+fn write(stream: &mut TcpStream, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+    match pieces {
+        [one] => stream.write(one),
+        _ => stream.write_vectored(pieces),
+    }
+}
+
+impl Registered {
+    /// Reads once; none if nothing is there.
+    fn receive(&mut self, buffer: &mut [u8]) -> Option<io::Result<usize>> {
+        loop {
+            return match self.stream.read(buffer) {
+                Ok(0) => Some(Err(io::ErrorKind::UnexpectedEof.into())),
+                Ok(len) => {
+                    // A short read has emptied the socket; the next arrival is an event.
+                    self.readable = len == buffer.len();
+                    Some(Ok(len))
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    self.readable = false;
+                    None
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) => Some(Err(e)),
+            };
+        }
+    }
+
+    /// Sends what is pending; true when all of it has gone.
+    fn flush(&mut self) -> io::Result<bool> {
+        while self.sent < self.pending.len() {
+            match self.stream.write(&self.pending[self.sent..]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(len) => self.sent += len,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    self.writable = false;
+                    return Ok(false);
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        self.pending = Vec::new();
+        self.sent = 0;
+        Ok(true)
+    }
+}
+
+impl Reactor for Epoll {
+    fn register(&mut self, mut stream: TcpStream) -> io::Result<StreamId> {
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.streams.push(None);
+            self.streams.len() - 1
+        });
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if let Err(e) = self.poll.registry().register(&mut stream, Token(at), interest) {
+            self.free.push(at);
+            return Err(e);
+        }
+        self.streams[at] = Some(Registered {
+            stream,
+            readable: true,
+            writable: true,
+            queued: false,
+            failed: false,
+            pending: Vec::new(),
+            sent: 0,
+        });
+        self.queue(at);
+        Ok(StreamId(at))
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        let timeout = if self.ready.is_empty() { timeout.map(Duration::to_std) } else { Some(std::time::Duration::ZERO) };
+        match self.poll.poll(&mut self.events, timeout) {
+            Ok(()) => {}
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            Err(e) => return Err(e),
+        }
+        let mut queued = Vec::new();
+        for event in &self.events {
+            let at = event.token().0;
+            if let Some(Some(stream)) = self.streams.get_mut(at) {
+                stream.readable |= event.is_readable() || event.is_read_closed() || event.is_error();
+                stream.writable |= event.is_writable();
+                // Every stream is writable most of the time; only a pending send waits for it.
+                if stream.readable || !stream.pending.is_empty() {
+                    queued.push(at);
+                }
+            }
+        }
+        for at in queued {
+            self.queue(at);
+        }
+        Ok(())
+    }
+
+    fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    fn next(&mut self, buffer: &mut [u8]) -> Option<Completion> {
+        while let Some(at) = self.ready.pop_front() {
+            let Some(Some(stream)) = self.streams.get_mut(at) else { continue };
+            stream.queued = false;
+            let id = StreamId(at);
+            if stream.failed {
+                self.free(at);
+                return Some(Completion::Closed(id));
+            }
+            if !stream.pending.is_empty() {
+                match stream.flush() {
+                    Ok(true) => {
+                        if stream.readable {
+                            self.queue(at);
+                        }
+                        return Some(Completion::Sent(id));
+                    }
+                    Ok(false) => continue,
+                    Err(_) => {
+                        self.free(at);
+                        return Some(Completion::Closed(id));
+                    }
+                }
+            }
+            if !stream.readable {
+                continue;
+            }
+            match stream.receive(buffer) {
+                None => {}
+                Some(Ok(len)) => {
+                    if stream.readable {
+                        self.queue(at);
+                    }
+                    return Some(Completion::Arrived(id, len));
+                }
+                Some(Err(_)) => {
+                    self.free(at);
+                    return Some(Completion::Closed(id));
+                }
+            }
+        }
+        None
+    }
+
+    fn send(&mut self, id: StreamId, pieces: &[IoSlice<'_>]) -> Sending {
+        let Some(Some(stream)) = self.streams.get_mut(id.0) else { return Sending::Failed };
+        let total: usize = pieces.iter().map(|p| p.len()).sum();
+        let taken = loop {
+            if total == 0 {
+                return Sending::Done;
+            }
+            match write(&mut stream.stream, pieces) {
+                Ok(len) if len == total => return Sending::Done,
+                Ok(len) => break len,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break 0,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => {
+                    stream.failed = true;
+                    self.queue(id.0);
+                    return Sending::Failed;
+                }
+            }
+        };
+        stream.writable = false;
+        stream.pending.reserve_exact(total - taken);
+        let mut skip = taken;
+        for piece in pieces {
+            let from = skip.min(piece.len());
+            stream.pending.extend_from_slice(&piece[from..]);
+            skip -= from;
+        }
+        // The socket may have drained meanwhile: its event may be gone.
+        self.queue(id.0);
+        Sending::Later(total - taken)
+    }
+
+    fn close(&mut self, id: StreamId) {
+        self.free(id.0);
+    }
+}

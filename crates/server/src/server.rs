@@ -1,0 +1,249 @@
+//! The long-running process: binds, starts the threads, says where it listens, drains.
+
+use crate::admin;
+use crate::config::{Admin, Config};
+use crate::limits::HANDOVER_QUEUE;
+use crate::listener::{Acceptor, Desk, Entrance, bind};
+use crate::loops::{self, Helpers};
+use crate::reactor::Epoll;
+use crate::shared::{Clock, Shared};
+use crate::tenants::{Binding, Bound, Router};
+use crate::worker::{Surroundings, Worker};
+use mio::Waker;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use store::{Options, Store, StoreError};
+
+/// Why a server does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The system's reason.
+        #[source]
+        cause: io::Error,
+    },
+    /// The store cannot be made.
+    #[error("cannot make the store")]
+    Store(#[from] StoreError),
+    /// A thread or a poll cannot be made.
+    #[error("cannot start a thread")]
+    Thread(#[from] io::Error),
+    /// More tenants are configured than fit.
+    #[error("too many tenants are configured")]
+    Tenants,
+}
+
+/// A server that runs.
+#[derive(Debug)]
+pub struct Running {
+    ready: String,
+    address: Option<SocketAddr>,
+    admin: Option<SocketAddr>,
+    wakers: Vec<Arc<Waker>>,
+    acceptor_waker: Waker,
+    helpers: Arc<Helpers>,
+    admin_stop: Option<tokio::sync::oneshot::Sender<()>>,
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+    view: crate::View,
+}
+
+/// Starts a server.
+///
+/// # Errors
+/// If an address is taken, or the memory or a thread is refused.
+pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartError> {
+    let store = Store::new(Options {
+        memory: config.memory,
+        item_max: config.item_max,
+        threads: config.threads,
+        tenants_max: config.max_tenants.max(1),
+        no_evict: config.no_evict,
+        seed: config.seed,
+    })?;
+    let (router, bound) = Router::new(Arc::clone(&store), &config).ok_or(StartError::Tenants)?;
+    let router = Arc::new(router);
+    let memory = loops::memory_loop(&config);
+    let shared = Arc::new(Shared::new(config, store, clock));
+    shared.tick();
+    let (entrances, addresses) = open_entrances(&shared.config, &bound)?;
+    shared.set_port(addresses.main.first().map_or(0, SocketAddr::port));
+    let view = crate::View::new(Arc::clone(&shared), Arc::clone(&router), Arc::clone(&memory));
+    let admin = open_admin(shared.config.admin)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let helpers = Arc::new(Helpers::default());
+    let mut threads = Vec::new();
+
+    let cleaner = shared.store.worker()?;
+    {
+        let (helpers, stop) = (Arc::clone(&helpers), Arc::clone(&stop));
+        threads.push(spawn("cleaner", move || loops::clean(cleaner, &helpers, &stop))?);
+    }
+    {
+        let (shared, router, helpers) = (Arc::clone(&shared), Arc::clone(&router), Arc::clone(&helpers));
+        let stop = Arc::clone(&stop);
+        threads.push(spawn("control", move || loops::control(&shared, &router, &helpers, &memory, &stop))?);
+    }
+    let mut desks = Vec::new();
+    let mut wakers = Vec::new();
+    for i in 0..shared.config.threads {
+        let (sender, inbox) = crossbeam_channel::bounded(HANDOVER_QUEUE);
+        let reactor = Epoll::new()?;
+        let load = Arc::new(AtomicUsize::new(0));
+        wakers.push(reactor.waker());
+        desks.push(Desk { inbox: sender, waker: reactor.waker(), load: Arc::clone(&load) });
+        let around = Surroundings {
+            shared: Arc::clone(&shared),
+            router: Arc::clone(&router),
+            helpers: Arc::clone(&helpers),
+            inbox,
+            load,
+            stop: Arc::clone(&stop),
+        };
+        let store = shared.store.worker()?;
+        threads.push(spawn(&format!("worker-{i}"), move || Worker::new(around, reactor, store).work())?);
+    }
+    let (acceptor, acceptor_waker) = Acceptor::new(Arc::clone(&shared), entrances, desks, Arc::clone(&stop))?;
+    threads.push(spawn("acceptor", move || acceptor.accept())?);
+    let admin_address = admin.as_ref().and_then(|l| l.local_addr().ok());
+    let admin_stop = match admin {
+        None => None,
+        Some(listener) => {
+            let (sender, receiver) = tokio::sync::oneshot::channel();
+            let view = view.clone();
+            threads.push(spawn("admin", move || admin::serve(listener, view, receiver))?);
+            Some(sender)
+        }
+    };
+    let ready = ready_line(&shared.config, &addresses, &bound, admin_address);
+    Ok(Running {
+        ready,
+        address: addresses.main.first().copied(),
+        admin: admin_address,
+        wakers,
+        acceptor_waker,
+        helpers,
+        admin_stop,
+        stop,
+        threads,
+        view,
+    })
+}
+
+fn spawn(name: &str, act: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(act)
+}
+
+/// Where it listens.
+struct Addresses {
+    main: Vec<SocketAddr>,
+    tenants: Vec<SocketAddr>,
+}
+
+fn open_entrances(config: &Config, bound: &[Bound]) -> Result<(Vec<Entrance>, Addresses), StartError> {
+    let mut entrances = Vec::new();
+    let mut open = |address: SocketAddr, binding| {
+        let listen = |cause| StartError::Listen { address, cause };
+        let listener = bind(address, config.backlog).map_err(listen)?;
+        let local = listener.local_addr().map_err(listen)?;
+        entrances.push(Entrance { listener, binding });
+        Ok::<_, StartError>(local)
+    };
+    let main = config.listen.iter().map(|a| open(*a, Binding::Unbound)).collect::<Result<_, _>>()?;
+    let tenants = bound.iter().map(|b| open(b.listen, Binding::To(b.id))).collect::<Result<_, _>>()?;
+    Ok((entrances, Addresses { main, tenants }))
+}
+
+/// A default address that is taken is a warning: two servers per host work.
+fn open_admin(admin: Admin) -> Result<Option<std::net::TcpListener>, StartError> {
+    let open = |address| {
+        let listener = std::net::TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        Ok::<_, io::Error>(listener)
+    };
+    match admin {
+        Admin::Off => Ok(None),
+        Admin::Explicit(address) => {
+            open(address).map(Some).map_err(|cause| StartError::Listen { address, cause })
+        }
+        Admin::Default(address) => Ok(open(address)
+            .inspect_err(|e| tracing::warn!("no administration: {address} cannot be listened on: {e}"))
+            .ok()),
+    }
+}
+
+/// One line that names every address in use.
+fn ready_line(config: &Config, addresses: &Addresses, bound: &[Bound], admin: Option<SocketAddr>) -> String {
+    use std::fmt::Write as _;
+    let mut line = "cotenant ready: ".to_owned();
+    for (i, address) in addresses.main.iter().enumerate() {
+        let comma = if i == 0 { "" } else { ", " };
+        let _ = write!(line, "{comma}memcached {address}");
+    }
+    for (tenant, address) in bound.iter().zip(&addresses.tenants) {
+        let _ = write!(line, ", tenant {} {address}", tenant.name);
+    }
+    match admin {
+        Some(address) => drop(write!(line, ", admin http://{address}")),
+        None => line.push_str(", admin off"),
+    }
+    let policy = match config.policy {
+        crate::MemoryPolicy::Partitioned => "partitioned",
+        crate::MemoryPolicy::Shared => "shared",
+    };
+    let _ = write!(line, ", memory {}, policy {policy}, {} threads", config.memory, config.threads);
+    line
+}
+
+impl Running {
+    /// One line that names every address in use.
+    #[must_use]
+    pub fn ready_line(&self) -> &str {
+        &self.ready
+    }
+
+    /// The first memcached address.
+    #[must_use]
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    /// The admin address.
+    #[must_use]
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin
+    }
+
+    /// What can be seen of it from inside the process.
+    #[must_use]
+    pub fn view(&self) -> &crate::View {
+        &self.view
+    }
+
+    /// Stops accepting, answers what has arrived, sends what is owed, ends every thread.
+    pub fn shut_down(self) {
+        self.stop.store(true, Ordering::Release);
+        // A thread that cannot be woken wakes by itself.
+        let _woken = self.acceptor_waker.wake();
+        for waker in &self.wakers {
+            let _woken = waker.wake();
+        }
+        self.helpers.wake_cleaner();
+        self.helpers.wake_control();
+        if let Some(stop) = self.admin_stop {
+            let _gone = stop.send(());
+        }
+        for thread in self.threads {
+            if thread.join().is_err() {
+                tracing::error!("a thread had panicked");
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What every thread of a server shares: configuration, store, clock, counters of connections.
+
+use crate::config::Config;
+use crate::limits::BUFFER_PART;
+use crate::memcache::expires_at;
+use crate::stats::Baseline;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use store::{CLOCK_START, Store};
+use units::{Bytes, Instant};
+
+/// Real time, built by the binary and handed down.
+pub trait Clock: Send + Sync + std::fmt::Debug {
+    /// Monotonic time since the process started.
+    fn now(&self) -> Instant;
+    /// Seconds since 1970.
+    fn unix_secs(&self) -> i64;
+}
+
+/// Counters of the server that no tenant owns.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) curr_connections: AtomicI64,
+    pub(crate) total_connections: AtomicU64,
+    pub(crate) rejected_connections: AtomicU64,
+    pub(crate) listen_disabled: AtomicU64,
+    pub(crate) conn_yields: AtomicU64,
+    pub(crate) bytes_read: AtomicU64,
+    pub(crate) bytes_written: AtomicU64,
+    pub(crate) cmd_flush: AtomicU64,
+    pub(crate) store_too_large: AtomicU64,
+    pub(crate) store_no_memory: AtomicU64,
+    pub(crate) idle_kicks: AtomicU64,
+    pub(crate) read_buf_oom: AtomicU64,
+    pub(crate) requests: AtomicU64,
+    /// Memory of connections' buffers.
+    pub(crate) buffered: AtomicI64,
+}
+
+/// The shared state.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) store: Arc<Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) counters: Counters,
+    /// Seconds since 1970, once a second.
+    unix_secs: AtomicI64,
+    /// The port of the first listener, once it is bound.
+    port: AtomicU64,
+    pub(crate) baseline: Baseline,
+}
+
+impl Shared {
+    pub(crate) fn new(config: Config, store: Arc<Store>, clock: Arc<dyn Clock>) -> Self {
+        let unix_secs = AtomicI64::new(clock.unix_secs());
+        Self { config, store, clock, counters: Counters::default(), unix_secs, port: AtomicU64::new(0), baseline: Baseline::default() }
+    }
+
+    /// Brings the clocks that requests read up to date. A step of the wall clock moves dates given from then on, not
+    /// expiries that are set.
+    pub(crate) fn tick(&self) {
+        let secs = u32::try_from(self.clock.now().whole_secs()).unwrap_or(u32::MAX - CLOCK_START);
+        self.store.set_now(secs + CLOCK_START);
+        self.unix_secs.store(self.clock.unix_secs(), Ordering::Relaxed);
+    }
+
+    /// memcached's exptime as a second of the store's clock.
+    pub(crate) fn expires_at(&self, exptime: i64) -> u32 {
+        expires_at(exptime, self.store.now_secs(), self.unix_secs.load(Ordering::Relaxed))
+    }
+
+    /// The port of the first listener.
+    pub(crate) fn port(&self) -> u64 {
+        self.port.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_port(&self, port: u16) {
+        self.port.store(port.into(), Ordering::Relaxed);
+    }
+
+    /// Seconds since 1970, as of the last tick.
+    pub(crate) fn unix_secs(&self) -> i64 {
+        self.unix_secs.load(Ordering::Relaxed)
+    }
+
+    /// Accounts a connection's buffer that grew (or shrank). Returns false if there is no memory for it.
+    pub(crate) fn change_buffered(&self, before: usize, after: usize) -> bool {
+        let delta = i64::try_from(after).unwrap_or(i64::MAX) - i64::try_from(before).unwrap_or(i64::MAX);
+        if delta == 0 {
+            return true;
+        }
+        let total = self.counters.buffered.fetch_add(delta, Ordering::Relaxed) + delta;
+        let most = (self.config.memory.0 / BUFFER_PART).max(2 * self.config.item_max.0);
+        delta < 0 || u64::try_from(total).unwrap_or(0) <= most
+    }
+
+    /// Memory of connections' buffers.
+    pub(crate) fn buffered(&self) -> Bytes {
+        Bytes(u64::try_from(self.counters.buffered.load(Ordering::Relaxed)).unwrap_or(0))
+    }
+}

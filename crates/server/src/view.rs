@@ -1,0 +1,117 @@
+//! What can be seen of a running server: one snapshot that `stats`, the metrics and the demo are made from.
+
+use crate::loops::MemoryLoop;
+use crate::shared::Shared;
+use crate::tenants::{Binding, Router};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use store::{MemoryUse, TenantState, Totals};
+use units::{Bytes, TenantId};
+
+/// A window into a running server.
+#[derive(Clone, Debug)]
+pub struct View {
+    shared: Arc<Shared>,
+    router: Arc<Router>,
+    memory: MemoryLoop,
+}
+
+/// One tenant of a snapshot.
+#[derive(Clone, Debug)]
+pub struct TenantView {
+    /// What it is.
+    pub state: TenantState,
+    /// What it counted.
+    pub totals: Totals,
+}
+
+/// The server at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Every tenant, by id.
+    pub tenants: Vec<TenantView>,
+    /// How memory is used.
+    pub memory: MemoryUse,
+    /// Memory of connections' buffers.
+    pub buffers: Bytes,
+    /// Decisions made.
+    pub decisions_total: u64,
+}
+
+impl View {
+    pub(crate) fn new(shared: Arc<Shared>, router: Arc<Router>, memory: MemoryLoop) -> Self {
+        Self { shared, router, memory }
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// The server now.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        let tenants = self.router.all().filter_map(|id| tenant(&self.shared, id)).collect();
+        let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        Snapshot {
+            tenants,
+            memory: self.shared.store.memory_use(),
+            buffers: self.shared.buffered(),
+            decisions_total: memory.journal().recorded_total(),
+        }
+    }
+
+    /// The decisions kept, oldest first, each as one line of JSON.
+    #[must_use]
+    pub fn journal_lines(&self) -> Vec<String> {
+        let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        memory.journal().records().map(control::journal::memory_line).collect()
+    }
+
+    /// Replays the decisions kept through a fresh policy of the same kind and seed. Says how many agreed; none if the
+    /// journal no longer reaches back to the first.
+    ///
+    /// # Errors
+    /// The first decision that differs.
+    pub fn replay_journal(&self) -> Result<Option<usize>, control::journal::Divergence> {
+        let fresh = crate::loops::memory_loop(&self.shared.config);
+        let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let journal = memory.journal();
+        if journal.recorded_total() != journal.records().len() as u64 {
+            return Ok(None);
+        }
+        let fresh = Arc::try_unwrap(fresh).map(|m| m.into_inner().unwrap_or_else(PoisonError::into_inner));
+        let Ok(fresh) = fresh else { return Ok(None) };
+        control::journal::replay(&mut fresh.into_policy(), journal.records()).map(Some)
+    }
+}
+
+fn tenant(shared: &Shared, id: TenantId) -> Option<TenantView> {
+    Some(TenantView { state: shared.store.tenant_state(id)?, totals: shared.store.totals(id) })
+}
+
+/// What a connection sees: its own tenant, or the default and the prefix tenants together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Visible {
+    pub(crate) totals: Totals,
+    pub(crate) items: u64,
+    pub(crate) held: Bytes,
+    pub(crate) limit: Bytes,
+}
+
+impl Visible {
+    pub(crate) fn to(shared: &Shared, router: &Router, binding: &Binding) -> Self {
+        let mut all = Self::default();
+        for view in router.visible(binding).into_iter().filter_map(|id| tenant(shared, id)) {
+            all.totals.add(&view.totals);
+            all.items += view.state.items;
+            all.held += view.state.held;
+            all.limit += view.state.share.target;
+        }
+        if *binding == Binding::Unbound {
+            all.limit = shared.config.memory;
+            all.totals.store_too_large += shared.counters.store_too_large.load(Ordering::Relaxed);
+            all.totals.store_no_memory += shared.counters.store_no_memory.load(Ordering::Relaxed);
+        }
+        all
+    }
+}

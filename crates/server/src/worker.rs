@@ -1,0 +1,382 @@
+//! A worker thread: its connections, its way into the store, one turn after another.
+//!
+//! Shape:      wait -> arrivals -> turns -> replies; connections with more to do take turns
+//! Invariants: the thread is offline for the store while it sleeps, and announces after every turn
+//! Cost:       one receive and one gathering write per turn
+
+use crate::connection::Connection;
+use crate::limits::{DRAIN_SECS, RECEIVE_BUFFER, SHADOW_HITS_PER_DECISION};
+use crate::loops::Helpers;
+use crate::memcache::{Bounds, Replies, Session, Turn, reply_text, run};
+use crate::reactor::{Completion, Reactor, Sending, StreamId};
+use crate::shared::Shared;
+use crate::tenants::{Binding, Router};
+use crossbeam_channel::Receiver;
+use mio::net::TcpStream;
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use units::{Duration, Instant};
+
+/// A connection on its way to a worker.
+#[derive(Debug)]
+pub(crate) struct NewConnection {
+    pub(crate) stream: TcpStream,
+    pub(crate) binding: Binding,
+}
+
+/// What a worker shares with the rest of the server.
+#[derive(Clone, Debug)]
+pub(crate) struct Surroundings {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) router: Arc<Router>,
+    pub(crate) helpers: Arc<Helpers>,
+    pub(crate) inbox: Receiver<NewConnection>,
+    /// Connections of this worker, for the acceptor.
+    pub(crate) load: Arc<AtomicUsize>,
+    pub(crate) stop: Arc<AtomicBool>,
+}
+
+/// A worker.
+#[derive(Debug)]
+pub(crate) struct Worker<R> {
+    around: Surroundings,
+    reactor: R,
+    store: store::Worker,
+    connections: Vec<Option<Connection>>,
+    waiting: VecDeque<StreamId>,
+    buffer: Vec<u8>,
+    out: Vec<u8>,
+    bytes_read: u64,
+    bytes_written: u64,
+    requests: u64,
+    yields: u64,
+    bounds: Bounds,
+}
+
+/// What is left of a connection's input after its turns.
+enum After {
+    /// So many bytes are done with; the rest is kept.
+    Consumed(usize),
+    /// The connection is gone.
+    Gone,
+}
+
+impl<R: Reactor> Worker<R> {
+    pub(crate) fn new(around: Surroundings, reactor: R, store: store::Worker) -> Self {
+        let item_max = store.store().geometry().item_max.as_usize();
+        let bounds = Bounds { value_max: item_max, flush_disabled: around.shared.config.flush_disabled };
+        Self {
+            around,
+            reactor,
+            store,
+            connections: Vec::new(),
+            waiting: VecDeque::new(),
+            buffer: vec![0; RECEIVE_BUFFER],
+            out: Vec::new(),
+            bytes_read: 0,
+            bytes_written: 0,
+            requests: 0,
+            yields: 0,
+            bounds,
+        }
+    }
+
+    /// Works until the server stops.
+    pub(crate) fn work(mut self) {
+        while !self.around.stop.load(Ordering::Acquire) {
+            if let Err(e) = self.round(None) {
+                tracing::error!("a worker cannot wait for its connections: {e}");
+                return;
+            }
+        }
+        self.drain();
+    }
+
+    /// Waits, then deals with everything that has completed.
+    fn round(&mut self, most: Option<Duration>) -> std::io::Result<()> {
+        let idle_check = 0 < self.around.shared.config.idle_timeout.0;
+        let timeout = match () {
+            () if self.reactor.has_ready() || !self.waiting.is_empty() => Some(Duration::ZERO),
+            () if idle_check => Some(most.unwrap_or(Duration::from_secs(1))),
+            () => most,
+        };
+        let sleeps = timeout != Some(Duration::ZERO);
+        if sleeps {
+            self.publish_counters();
+            self.store.go_offline();
+        }
+        let waited = self.reactor.wait(timeout);
+        if sleeps {
+            self.store.go_online();
+        }
+        waited?;
+        let now = self.around.shared.clock.now();
+        self.admit(now);
+        let mut buffer = std::mem::take(&mut self.buffer);
+        while let Some(completion) = self.reactor.next(&mut buffer) {
+            self.complete(completion, &buffer, now);
+        }
+        self.buffer = buffer;
+        for _ in 0..self.waiting.len() {
+            if let Some(id) = self.waiting.pop_front() {
+                self.take_turn_again(id);
+            }
+        }
+        self.call_helpers();
+        if idle_check {
+            self.close_idle(now);
+        }
+        Ok(())
+    }
+
+    fn call_helpers(&self) {
+        let store = self.store.store();
+        if store.wants_cleaning() {
+            self.around.helpers.wake_cleaner();
+        }
+        let hits = store.pending_shadow_hits();
+        if SHADOW_HITS_PER_DECISION <= hits || self.around.router.has_new_tenant.load(Ordering::Relaxed) {
+            self.around.helpers.wake_control();
+        }
+    }
+
+    /// Takes connections over from the acceptor.
+    fn admit(&mut self, now: Instant) {
+        while let Ok(new) = self.around.inbox.try_recv() {
+            match self.reactor.register(new.stream) {
+                Ok(id) => {
+                    if self.connections.len() <= id.0 {
+                        self.connections.resize_with(id.0 + 1, || None);
+                    }
+                    self.connections[id.0] = Some(Connection::new(id, new.binding, now));
+                }
+                Err(e) => {
+                    tracing::warn!("a connection cannot be watched: {e}");
+                    self.forget_connection();
+                }
+            }
+        }
+    }
+
+    fn forget_connection(&self) {
+        self.around.load.fetch_sub(1, Ordering::Relaxed);
+        self.around.shared.counters.curr_connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn complete(&mut self, completion: Completion, buffer: &[u8], now: Instant) {
+        match completion {
+            Completion::Arrived(id, len) => {
+                self.bytes_read += len as u64;
+                self.arrived(id, &buffer[..len], now);
+            }
+            Completion::Sent(id) => {
+                let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
+                connection.is_sending = false;
+                connection.active = now;
+                if connection.is_closing {
+                    self.close(id);
+                } else {
+                    self.take_turn_again(id);
+                }
+            }
+            Completion::Closed(id) => self.drop_connection(id),
+        }
+    }
+
+    fn arrived(&mut self, id: StreamId, data: &[u8], now: Instant) {
+        let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
+        connection.active = now;
+        let data = connection.after_skipped(data);
+        if data.is_empty() || connection.is_closing {
+            return;
+        }
+        if connection.input.is_empty() && !connection.is_sending {
+            if let After::Consumed(done) = self.take_turns(id, data) {
+                self.keep(id, &data[done..]);
+            }
+            return;
+        }
+        connection.add(data);
+        let whole = connection.needed <= connection.input.len();
+        let waits = connection.is_sending || connection.is_waiting;
+        if self.account(id) && whole && !waits {
+            self.take_turn_again(id);
+        }
+    }
+
+    /// Goes on with a connection's kept input.
+    fn take_turn_again(&mut self, id: StreamId) {
+        let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
+        connection.is_waiting = false;
+        if connection.input.is_empty() || connection.is_sending {
+            return;
+        }
+        let mut input = std::mem::take(&mut connection.input);
+        if let After::Consumed(done) = self.take_turns(id, &input) {
+            if let Some(Some(connection)) = self.connections.get_mut(id.0)
+                && 0 < connection.needed
+                && connection.needed <= input.capacity()
+                && done < input.len()
+            {
+                // The rest of a large request follows: its buffer stays.
+                input.drain(..done);
+                connection.input = input;
+                self.account(id);
+                return;
+            }
+            self.keep(id, &input[done..]);
+        }
+    }
+
+    fn keep(&mut self, id: StreamId, rest: &[u8]) {
+        let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
+        let needed = connection.needed;
+        connection.keep(rest, needed);
+        self.account(id);
+    }
+
+    /// Accounts a connection's buffer; closes the connection if there is no memory for it.
+    fn account(&mut self, id: StreamId) -> bool {
+        let Some(Some(connection)) = self.connections.get_mut(id.0) else { return false };
+        let before = std::mem::replace(&mut connection.accounted, connection.input.capacity());
+        let fits = self.around.shared.change_buffered(before, connection.accounted);
+        if !fits {
+            self.around.shared.counters.read_buf_oom.fetch_add(1, Ordering::Relaxed);
+            self.reactor.send(id, &[IoSlice::new(reply_text::NO_BUFFER)]);
+            self.close(id);
+        }
+        fits
+    }
+
+    /// Runs turns over `input` until it is done with, or others want their turn.
+    fn take_turns(&mut self, id: StreamId, input: &[u8]) -> After {
+        let mut done = 0;
+        let mut is_out_of_memory = false;
+        loop {
+            let Some(Some(connection)) = self.connections.get(id.0) else { return After::Gone };
+            let binding = connection.binding;
+            let (turn, sending) = self.turn(id, binding, &input[done..], is_out_of_memory);
+            done += turn.consumed;
+            self.requests += turn.requests as u64;
+            self.store.quiesce();
+            let Some(Some(connection)) = self.connections.get_mut(id.0) else { return After::Gone };
+            connection.skip = turn.skip;
+            connection.needed = turn.needed;
+            connection.is_sending = matches!(sending, Sending::Later(_));
+            if turn.close || sending == Sending::Failed {
+                return self.end(id);
+            }
+            if connection.is_sending {
+                return After::Consumed(done);
+            }
+            if turn.needs_room {
+                is_out_of_memory = self.store.make_room().is_err();
+            } else if turn.more {
+                is_out_of_memory = false;
+                if self.reactor.has_ready() || !self.waiting.is_empty() {
+                    self.yields += 1;
+                    self.wait_for_turn(id);
+                    return After::Consumed(done);
+                }
+            } else {
+                return After::Consumed(done);
+            }
+        }
+    }
+
+    fn wait_for_turn(&mut self, id: StreamId) {
+        if let Some(Some(connection)) = self.connections.get_mut(id.0)
+            && !connection.is_waiting
+        {
+            connection.is_waiting = true;
+            self.waiting.push_back(id);
+        }
+    }
+
+    /// One batch of requests and its replies.
+    fn turn(&mut self, id: StreamId, binding: Binding, input: &[u8], is_out_of_memory: bool) -> (Turn, Sending) {
+        let session = Session {
+            shared: &self.around.shared,
+            router: &self.around.router,
+            binding,
+            bounds: self.bounds,
+            requests_max: self.around.shared.config.requests_per_turn,
+            is_out_of_memory,
+        };
+        let mut replies = Replies::new(std::mem::take(&mut self.out));
+        let turn = run(&session, &self.store, input, &mut replies);
+        let len = replies.len();
+        let sending = match len {
+            0 => Sending::Done,
+            _ if replies.is_flat() => self.reactor.send(id, &[IoSlice::new(replies.flat())]),
+            _ => self.reactor.send(id, &replies.slices()),
+        };
+        self.bytes_written += len as u64;
+        self.out = replies.into_buffer();
+        (turn, sending)
+    }
+
+    /// Ends a connection once what it is owed has gone.
+    fn end(&mut self, id: StreamId) -> After {
+        if let Some(Some(connection)) = self.connections.get_mut(id.0)
+            && connection.is_sending
+        {
+            connection.is_closing = true;
+        } else {
+            self.close(id);
+        }
+        After::Gone
+    }
+
+    fn close(&mut self, id: StreamId) {
+        self.reactor.close(id);
+        self.drop_connection(id);
+    }
+
+    fn drop_connection(&mut self, id: StreamId) {
+        if let Some(connection) = self.connections.get_mut(id.0).and_then(Option::take) {
+            self.around.shared.change_buffered(connection.accounted, 0);
+            self.forget_connection();
+        }
+    }
+
+    fn close_idle(&mut self, now: Instant) {
+        let limit = self.around.shared.config.idle_timeout;
+        let idle = |c: &Connection| limit <= now.since(c.active);
+        let ids: Vec<_> = self.connections.iter().flatten().filter(|c| idle(c)).map(|c| c.id).collect();
+        for id in ids {
+            self.around.shared.counters.idle_kicks.fetch_add(1, Ordering::Relaxed);
+            self.close(id);
+        }
+    }
+
+    fn publish_counters(&mut self) {
+        let counters = &self.around.shared.counters;
+        counters.bytes_read.fetch_add(std::mem::take(&mut self.bytes_read), Ordering::Relaxed);
+        counters.bytes_written.fetch_add(std::mem::take(&mut self.bytes_written), Ordering::Relaxed);
+        counters.requests.fetch_add(std::mem::take(&mut self.requests), Ordering::Relaxed);
+        counters.conn_yields.fetch_add(std::mem::take(&mut self.yields), Ordering::Relaxed);
+    }
+
+    /// The last rounds: what has arrived is answered, what is owed is sent, within a deadline.
+    fn drain(&mut self) {
+        let started = self.around.shared.clock.now();
+        loop {
+            if self.round(Some(Duration::from_millis(10))).is_err() {
+                return;
+            }
+            let owed = |c: &Connection| c.is_sending || c.is_waiting;
+            let done: Vec<_> = self.connections.iter().flatten().filter(|c| !owed(c)).map(|c| c.id).collect();
+            for id in done {
+                self.close(id);
+            }
+            let spent = self.around.shared.clock.now().since(started);
+            if self.connections.iter().flatten().count() == 0 || Duration::from_secs(DRAIN_SECS) <= spent {
+                self.publish_counters();
+                return;
+            }
+        }
+    }
+}
