@@ -59,7 +59,7 @@ unit: toolchain ## Rust tests of all crates, tidy tests included
 
 shuttle: toolchain ## The store's lock-free steps under generated schedules
 	@RUSTFLAGS='$(RUSTFLAGS) --cfg shuttle' CARGO_TARGET_DIR=$(TARGET)/shuttle \
-	    cargo test --release -p store --test shuttle
+	    cargo test --release -p store --lib shuttle
 
 miri: toolchain ## Unsafe modules under Miri, if a nightly with Miri is installed; MIRI_SECONDS=600
 	@if cargo +nightly miri --version >/dev/null 2>&1 && \

@@ -10,6 +10,7 @@ To repeat a failure: COTENANT_TEST_SEED=<seed from the message>.
 
 import os
 import random
+import re
 
 import pytest
 
@@ -183,6 +184,11 @@ class Side:
                 at = end
                 continue
             data_end = end + int(words[3]) + 2
+            # A counter that became shorter keeps its length, padded, unless another reply of the same batch holds
+            # the item: then memcached writes a new one without padding. Padding behind a number is not compared.
+            number_and_padding = re.fullmatch(rb"(\d+) *\r\n", reply[end:data_end])
+            if number_and_padding:
+                words[3] = b"%d" % len(number_and_padding[1])
             if len(words) == 5:
                 key, number = words[1], int(words[4])
                 before = self.seen.get(key)
@@ -190,8 +196,8 @@ class Side:
                 self.seen[key] = number
                 out.append(b" ".join(words[:4]) + b" <" + relation + b">\r\n")
             else:
-                out.append(reply[at:end])
-            out.append(reply[end:data_end])
+                out.append(b" ".join(words) + b"\r\n")
+            out.append(number_and_padding[1] + b"\r\n" if number_and_padding else reply[end:data_end])
             at = data_end
         return out
 
@@ -256,6 +262,11 @@ def strip_cas(reply):
         words = reply[at:end].split()
         if words[0] == b"VALUE":
             data_end = end + int(words[3]) + 2
+            # A counter that became shorter keeps its length, padded, unless another reply of the same batch holds
+            # the item: then memcached writes a new one without padding. Padding behind a number is not compared.
+            number_and_padding = re.fullmatch(rb"(\d+) *\r\n", reply[end:data_end])
+            if number_and_padding:
+                words[3] = b"%d" % len(number_and_padding[1])
             out.append(b" ".join(words[:4]) + (b" <cas>" if len(words) == 5 else b"") + b"\r\n" + reply[end:data_end])
             at = data_end
         else:

@@ -64,6 +64,14 @@ pub(crate) fn policy(word: &str) -> MemoryPolicy {
     if word == "partitioned" { MemoryPolicy::Partitioned } else { MemoryPolicy::Shared }
 }
 
+/// The word of a policy.
+pub(crate) fn policy_word(policy: MemoryPolicy) -> &'static str {
+    match policy {
+        MemoryPolicy::Partitioned => "partitioned",
+        MemoryPolicy::Shared => "shared",
+    }
+}
+
 /// The eviction order of a word of `settings::RANKS`.
 pub(crate) fn rank(word: &str) -> Result<RankKind, Failure> {
     word.parse().map_err(|_| {

@@ -1,11 +1,22 @@
 //! `demo`: the server under a built-in load of several tenants.
+//!
+//! Shape: start a server on loopback, drive it, show hit ratios every second, then compare shared with partitioned
 
-use crate::failure::{Code, Failure};
-use units::Bytes;
+use crate::clock::SystemClock;
+use crate::failure::{Code, Failure, complain, say};
+use crate::serve::{start_failure, start_log};
+use harness::demo;
+use server::{Admin, Clock, Config, Running, TenantView};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration as StdDuration;
+use store::Totals;
+use units::{Bytes, Duration, Instant};
 
 /// What `demo` is told.
 #[derive(Debug)]
-#[cfg_attr(not(test), expect(dead_code, reason = "the demo's load does not exist yet"))]
 pub(crate) struct DemoOptions {
     /// When it ends by itself; none means at Ctrl-C.
     pub(crate) seconds: Option<u64>,
@@ -16,6 +27,130 @@ pub(crate) struct DemoOptions {
 }
 
 /// Runs the demo until it is told to stop or its time is up.
-pub(crate) fn run(_options: DemoOptions) -> Result<Code, Failure> {
-    Err(Failure::failed("demo is not part of this build: its load is missing", "cotenant --help"))
+pub(crate) fn run(options: DemoOptions) -> Result<Code, Failure> {
+    start_log(0);
+    let clock = Arc::new(SystemClock::new());
+    let loopback = |port| SocketAddr::from(([127, 0, 0, 1], port));
+    let config = Config {
+        memory: options.memory,
+        threads: 1,
+        listen: vec![loopback(options.port)],
+        admin: Admin::Default(loopback(11280)),
+        prefix_delimiter: Some(b':'),
+        ..Config::default()
+    };
+    let clock_of_server: Arc<dyn Clock> = Arc::clone(&clock) as _;
+    let running = server::start(config.checked()?, clock_of_server).map_err(start_failure)?;
+    complain(running.ready_line());
+    if let Some(admin) = running.admin_address() {
+        say(format!("metrics at http://{admin}/metrics, decisions at http://{admin}/journal"));
+    }
+    say(format!(
+        "load: {} tenants at {} requests/s, about three times the memory; hit ratio per second and tenant",
+        demo::tenant_names(options.memory).len(),
+        demo::REQUESTS_PER_SEC
+    ));
+    let report = drive(&options, &running, &clock)?;
+    let journal = running.view().replay_journal();
+    running.shut_down();
+    say(format!("\nserved {} requests over TCP, hit ratio {:.4}", report.requests, report.hit_ratio()));
+    match journal {
+        Ok(Some(count)) => say(format!("{count} decisions in the journal, replayed to the same shares")),
+        Ok(None) => say("the journal no longer reaches back to the first decision"),
+        Err(e) => return Err(Failure::failed(format!("the journal does not replay: {e}"), "report this")),
+    }
+    compare(&options, report.requests)?;
+    Ok(Code::Done)
+}
+
+/// Drives the server and prints a line every second.
+fn drive(options: &DemoOptions, running: &Running, clock: &SystemClock) -> Result<harness::Report, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))
+            .map_err(|e| Failure::failed(format!("cannot listen for signals: {e}"), ""))?;
+    }
+    let address = running.address().map(|a| a.to_string()).unwrap_or_default();
+    let started = clock.now();
+    let end = options.seconds.map(Duration::from_secs);
+    let mut screen = Screen { next: started, before: Vec::new(), lines: 0 };
+    let mut is_over = |at: Instant| {
+        loop {
+            let spent = clock.now().since(started);
+            screen.show(running, started + spent, spent);
+            let over = stop.load(Ordering::Relaxed) || end.is_some_and(|end| end <= spent);
+            // The load keeps its pace: what is early waits, what is late goes at once.
+            let early = at.since(Instant(spent.0));
+            if over || early < Duration::from_millis(1) {
+                return over;
+            }
+            std::thread::sleep(early.to_std().min(StdDuration::from_millis(50)));
+        }
+    };
+    demo::drive(options.memory, &address, &mut is_over)
+        .map_err(|e| Failure::failed(format!("the load ended: {:#}", anyhow::Error::from(e)), ""))
+}
+
+/// What is shown while the load runs.
+struct Screen {
+    next: Instant,
+    before: Vec<Totals>,
+    lines: u64,
+}
+
+impl Screen {
+    /// A line per second; the tenants' names come again every 20 lines.
+    fn show(&mut self, running: &Running, now: Instant, spent: Duration) {
+        if now < self.next {
+            return;
+        }
+        self.next = now + Duration::from_secs(1);
+        let tenants = running.view().snapshot().tenants;
+        // The default tenant has no load.
+        let shown: Vec<&TenantView> = tenants.iter().skip(1).collect();
+        self.before.resize(tenants.len(), Totals::default());
+        if shown.is_empty() {
+            return;
+        }
+        if self.lines.is_multiple_of(20) {
+            let names: String = shown.iter().map(|t| format!("{:>12.12}", t.state.name)).collect();
+            say(format!("{:>5}{names}{:>8}", "s", "all"));
+        }
+        self.lines += 1;
+        let mut line = format!("{:>5}", spent.as_millis() / 1000);
+        let mut all = Totals::default();
+        for tenant in shown {
+            let before = std::mem::replace(&mut self.before[tenant.state.id.index()], tenant.totals);
+            let window = tenant.totals.since(&before);
+            all.add(&window);
+            let held = tenant.state.held.0 >> 20;
+            line.push_str(&format!("{:>7}{held:>4}M", ratio(&window)));
+        }
+        say(format!("{line}{:>8}", ratio(&all)));
+    }
+}
+
+/// A hit ratio in per cent, or a dash without look-ups.
+fn ratio(window: &Totals) -> String {
+    let gets = window.get_hits + window.get_misses;
+    if gets == 0 { "-".to_owned() } else { format!("{:.1}", window.get_hits as f64 * 100.0 / gets as f64) }
+}
+
+/// The same load through the store twice: what sharing gains.
+fn compare(options: &DemoOptions, requests: u64) -> Result<(), Failure> {
+    say(format!("\nthe same {requests} requests through the store, shared against a static partition of {}:", options.memory));
+    let run = |policy| {
+        demo::compare(options.memory, policy, requests)
+            .map_err(|e| Failure::failed(format!("{:#}", anyhow::Error::from(e)), ""))
+    };
+    let (shared, partitioned) = (run("shared")?, run("partitioned")?);
+    say(demo::comparison_table(&shared, &partitioned));
+    let misses = |r: &harness::Report| (r.gets - r.hits).max(1);
+    let fewer = 100.0 - misses(&shared) as f64 * 100.0 / misses(&partitioned) as f64;
+    say(format!(
+        "hit ratio {:.4} shared, {:.4} partitioned: {fewer:.1} % fewer misses by sharing",
+        shared.hit_ratio(),
+        partitioned.hit_ratio()
+    ));
+    Ok(())
 }

@@ -40,6 +40,9 @@ fn main() -> ExitCode {
         read: &|path| std::fs::read_to_string(path),
         is_current_user: &is_current_user,
     };
+    if world.args.len() == 2 && world.args[1] == replay::UNPACK {
+        return failure::exit_code(replay::unpack());
+    }
     failure::exit_code(args::request(&world).and_then(answer))
 }
 

@@ -1,14 +1,22 @@
 //! `replay`: traces through the store, or against a server.
 
-use crate::failure::{Code, Failure};
-use server::MemoryPolicy;
-use std::path::PathBuf;
+use crate::clock::SystemClock;
+use crate::failure::{Code, Failure, say};
+use harness::replay::{ReplayError, ReplayOptions as Replay, in_process};
+use harness::wire::over_tcp;
+use harness::Report;
+use indicatif::{ProgressBar, ProgressStyle};
+use lab::{Format, TraceError, TraceReader};
+use server::{Clock as _, MemoryPolicy};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use store::RankKind;
-use units::Bytes;
+use units::{Bytes, Duration, Instant};
 
 /// What `replay` is told.
 #[derive(Debug)]
-#[cfg_attr(not(test), expect(dead_code, reason = "the replayer does not exist yet"))]
 pub(crate) struct ReplayOptions {
     /// At least one file, replayed in this order.
     pub(crate) traces: Vec<PathBuf>,
@@ -38,7 +46,201 @@ pub(crate) struct ReplayOptions {
     pub(crate) seed: u64,
 }
 
+/// The command that unpacks.
+pub(crate) const UNPACK: &str = "unpack";
+
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
+
 /// Replays the traces and prints the hit ratios.
-pub(crate) fn run(_options: ReplayOptions) -> Result<Code, Failure> {
-    Err(Failure::failed("replay is not part of this build: the replayer is missing", "cotenant --help"))
+pub(crate) fn run(options: ReplayOptions) -> Result<Code, Failure> {
+    let clock = SystemClock::new();
+    let format = match options.format.as_deref().map(str::parse::<Format>) {
+        None => None,
+        Some(Ok(format)) => Some(format),
+        Some(Err(e)) => return Err(Failure::wrong_use(e.to_string(), "leave --format away")),
+    };
+    if options.ttl && options.server.is_some() && !options.realtime {
+        return Err(Failure::wrong_use(
+            "times to live against a server pass in real time only",
+            "add --realtime, or replay in this process",
+        ));
+    }
+    let mut traces = Traces::open(&options.traces, format)?;
+    let bar = progress_bar(&traces, options.json);
+    let report = replay(&options, &mut traces, &bar, &clock);
+    bar.finish_and_clear();
+    let mut report = report.map_err(failure)?;
+    report.seconds = clock.now().since(Instant::ZERO).as_secs_f64();
+    report.peak_resident = peak_resident();
+    if options.json {
+        say(report.to_json());
+    } else {
+        say(report.to_table());
+    }
+    Ok(Code::Done)
+}
+
+fn replay(
+    options: &ReplayOptions,
+    traces: &mut Traces,
+    bar: &ProgressBar,
+    clock: &SystemClock,
+) -> Result<Report, ReplayError> {
+    let replay = Replay {
+        memory: options.memory,
+        policy: crate::assemble::policy_word(options.policy).to_owned(),
+        credit: options.credit,
+        reserved: options.reserved.clone(),
+        rank: options.rank,
+        ttl: options.ttl,
+        limit: options.limit,
+        seed: options.seed,
+        ..Replay::default()
+    };
+    let Traces { readers, files } = traces;
+    let mut readers: Vec<&mut dyn TraceReader> = readers.iter_mut().map(|r| &mut **r as &mut dyn TraceReader).collect();
+    let mut progress = |requests: u64| {
+        bar.set_position(position(files));
+        bar.set_message(requests.to_string());
+    };
+    let Some(server) = &options.server else { return in_process(replay, &mut readers, &mut progress) };
+    let mut wait = |at: Instant| {
+        let early = at.since(clock.now());
+        if Duration::from_millis(1) < early {
+            std::thread::sleep(early.to_std());
+        }
+    };
+    let wait: Option<&mut dyn FnMut(Instant)> = if options.realtime { Some(&mut wait) } else { None };
+    over_tcp(&replay, server, &mut readers, &mut progress, wait)
+}
+
+fn failure(error: ReplayError) -> Failure {
+    match error {
+        ReplayError::Trace(e) => Failure::wrong_use(chain(&e), e.cure()),
+        ReplayError::Server { .. } => Failure::failed(error.to_string(), "start it with: cotenant serve -D :"),
+        other => Failure::failed(format!("{:#}", anyhow::Error::from(other)), "lower --memory or the tenants"),
+    }
+}
+
+fn progress_bar(traces: &Traces, hidden: bool) -> ProgressBar {
+    if hidden {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(traces.total());
+    let style = ProgressStyle::with_template("{wide_bar} {percent:>3}% {msg} requests, {eta} left");
+    // The template is a constant; were it wrong, the default bar would do.
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+/// The traces and how far their files have been read.
+struct Traces {
+    readers: Vec<Box<dyn TraceReader + Send>>,
+    files: Vec<File>,
+}
+
+impl Traces {
+    fn open(paths: &[PathBuf], format: Option<Format>) -> Result<Self, Failure> {
+        let opened = paths.iter().map(|path| open(path, format)).collect::<Result<Vec<_>, _>>()?;
+        let (readers, files) = opened.into_iter().unzip();
+        Ok(Self { readers, files })
+    }
+
+    fn total(&self) -> u64 {
+        self.files.iter().map(|f| f.metadata().map_or(0, |m| m.len())).sum()
+    }
+}
+
+/// A clone of a descriptor shares its offset with whoever reads the file.
+fn position(files: &[File]) -> u64 {
+    files.iter().map(|mut f| f.stream_position().unwrap_or(0)).sum()
+}
+
+/// Opens a trace. A compressed one is unpacked by a process of its own: the window that its decoder needs (128 MiB) is
+/// no part of the cache's memory, and both cores work.
+fn open(path: &Path, format: Option<Format>) -> Result<(Box<dyn TraceReader + Send>, File), Failure> {
+    let wrong = |e: TraceError| Failure::wrong_use(chain(&e), e.cure());
+    let unreadable = |e: std::io::Error| {
+        let cure = "check the path; traces are files, plain or zstd";
+        Failure::wrong_use(format!("{}: cannot be read: {e}", path.display()), cure)
+    };
+    let mut file = File::open(path).map_err(unreadable)?;
+    let mut magic = [0; 4];
+    let packed = file.read_exact(&mut magic).is_ok() && magic == ZSTD_MAGIC;
+    file.rewind().map_err(unreadable)?;
+    let watched = file.try_clone().map_err(unreadable)?;
+    let input: Box<dyn BufRead + Send> = if packed {
+        // Whatever is wrong with its beginning is said by the reader that unpacks in this process.
+        lab::open(path, format).map_err(wrong)?;
+        Box::new(BufReader::with_capacity(1 << 20, Unpacked::start(file).map_err(unreadable)?))
+    } else {
+        Box::new(BufReader::new(file))
+    };
+    let reader = lab::open_reader(input, &path.display().to_string(), format).map_err(wrong)?;
+    Ok((reader, watched))
+}
+
+/// An error and its causes in one line.
+fn chain(error: &TraceError) -> String {
+    use std::error::Error as _;
+    error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
+}
+
+/// The output of a process that unpacks; a process that fails ends it with an error instead of an end.
+struct Unpacked {
+    child: Child,
+    output: ChildStdout,
+}
+
+impl Unpacked {
+    fn start(file: File) -> std::io::Result<Self> {
+        let program = std::env::current_exe()?;
+        let mut child = Command::new(program)
+            .arg(UNPACK)
+            .stdin(file)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let output = child.stdout.take().ok_or_else(|| std::io::Error::other("no pipe"))?;
+        Ok(Self { child, output })
+    }
+}
+
+impl Read for Unpacked {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let len = self.output.read(buffer)?;
+        if len == 0 && !buffer.is_empty() && !self.child.wait()?.success() {
+            let mut why = String::new();
+            if let Some(mut stderr) = self.child.stderr.take() {
+                stderr.read_to_string(&mut why)?;
+            }
+            return Err(std::io::Error::other(why.trim().to_owned()));
+        }
+        Ok(len)
+    }
+}
+
+impl Drop for Unpacked {
+    fn drop(&mut self) {
+        // It may have ended already; either way it is waited for.
+        let _gone = self.child.kill();
+        let _status = self.child.wait();
+    }
+}
+
+/// `cotenant unpack`: standard input unpacked to standard output, for `replay` only.
+pub(crate) fn unpack() -> Result<Code, Failure> {
+    match lab::unpack(std::io::stdin().lock(), &mut std::io::stdout().lock()) {
+        Ok(_) => Ok(Code::Done),
+        // The reader has what it wanted.
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(Code::Done),
+        Err(e) => Err(Failure::wrong_use(format!("the archive is truncated or damaged ({e})"), "")),
+    }
+}
+
+/// The most memory that this process ever had resident, as the kernel counts it.
+fn peak_resident() -> Option<Bytes> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().trim_end_matches(" kB").parse().ok()?;
+    Some(Bytes::kib(kib))
 }

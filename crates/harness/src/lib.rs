@@ -4,6 +4,8 @@
 
 mod report;
 
+pub mod demo;
 pub mod replay;
+pub mod wire;
 
 pub use report::{Report, TenantReport};

@@ -110,27 +110,30 @@ struct Replayer {
     undecided_tenant: bool,
 }
 
-/// Replays `trace`; calls `progress` with the number of requests now and then.
+/// Replays `traces`, one after another; calls `progress` with the number of requests now and then.
 ///
 /// # Errors
 /// If the trace cannot be read or the options fit no store.
 pub fn in_process(
     options: ReplayOptions,
-    trace: &mut dyn TraceReader,
+    traces: &mut [&mut dyn TraceReader],
     progress: &mut dyn FnMut(u64),
 ) -> Result<Report, ReplayError> {
     let mut replayer = Replayer::new(options)?;
     let limit = replayer.options.limit.unwrap_or(u64::MAX);
     let mut requests = 0;
-    while requests < limit {
-        let Some(request) = trace.next()? else { break };
-        replayer.run(&request)?;
-        requests += 1;
-        if requests.is_multiple_of(BATCH) {
-            replayer.between(request.at);
-        }
-        if requests.is_multiple_of(1 << 16) {
-            progress(requests);
+    for trace in traces {
+        while requests < limit
+            && let Some(request) = trace.next()?
+        {
+            replayer.run(&request)?;
+            requests += 1;
+            if requests.is_multiple_of(BATCH) {
+                replayer.between(request.at);
+            }
+            if requests.is_multiple_of(1 << 16) {
+                progress(requests);
+            }
         }
     }
     progress(requests);

@@ -10,5 +10,5 @@ pub mod trace;
 pub mod workload;
 
 pub use reference::{Reference, Tally, look_aside};
-pub use trace::{Format, Op, Request, TraceError, TraceReader, open, open_reader};
+pub use trace::{Format, Op, Request, TraceError, TraceReader, open, open_reader, unpack};
 pub use workload::{Mix, Pace, Tenant, demo_tenants};

@@ -229,7 +229,7 @@ impl Config {
                         "give each tenant a prefix of its own",
                     );
                 }
-                if tenant.listen.is_some() && other.listen == tenant.listen {
+                if tenant.listen.is_some_and(|a| a.port() != 0) && other.listen == tenant.listen {
                     return refuse(
                         format!("tenants '{}' and '{}' listen on the same address", other.name, tenant.name),
                         "give each tenant an address of its own",

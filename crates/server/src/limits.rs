@@ -44,6 +44,9 @@ pub const BUFFER_PART: u64 = 8;
 pub const HANDOVER_QUEUE: usize = 4096;
 /// Seconds that a draining server waits for connections to finish.
 pub const DRAIN_SECS: u64 = 5;
+/// Milliseconds that a draining server still reads from clients that were told the end: data left unread would make
+/// the system take back the last replies.
+pub const DRAIN_LINGER_MS: u64 = 200;
 /// Decisions kept in memory for "why did this tenant shrink".
 pub const JOURNAL_RECORDS: usize = 1024;
 /// A decision is due after so many shadow hits (or a second, whichever comes first).

@@ -85,7 +85,7 @@ pub(crate) fn control(
     let mut due = Instant::ZERO;
     while !stop.load(Ordering::Acquire) {
         shared.tick();
-        shared.store.set_external(shared.buffered());
+        shared.account_external();
         let now = shared.clock.now();
         let new_tenant = router.has_new_tenant.swap(false, Ordering::Relaxed);
         if new_tenant || due <= now || SHADOW_HITS_PER_DECISION <= shared.store.pending_shadow_hits() {

@@ -52,7 +52,9 @@ pub(crate) trait Reactor {
     fn next(&mut self, buffer: &mut [u8]) -> Option<Completion>;
     /// Sends pieces in order.
     fn send(&mut self, id: StreamId, pieces: &[IoSlice<'_>]) -> Sending;
-    /// Ends a stream; its number is free again.
+    /// Says that nothing more will be sent; what the other side still sends can be read.
+    fn finish(&mut self, id: StreamId);
+    /// Ends a stream; its number is free again. Data that was not read makes the system drop what was sent last.
     fn close(&mut self, id: StreamId);
 }
 
@@ -71,7 +73,8 @@ pub(crate) struct Epoll {
 struct Registered {
     stream: TcpStream,
     readable: bool,
-    writable: bool,
+    /// The other side sends no more: after the data comes the end, for which there is no further event.
+    read_closed: bool,
     queued: bool,
     failed: bool,
     pending: Vec<u8>,
@@ -134,7 +137,7 @@ impl Registered {
                 Ok(0) => Some(Err(io::ErrorKind::UnexpectedEof.into())),
                 Ok(len) => {
                     // A short read has emptied the socket; the next arrival is an event.
-                    self.readable = len == buffer.len();
+                    self.readable = len == buffer.len() || self.read_closed;
                     Some(Ok(len))
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
@@ -154,7 +157,6 @@ impl Registered {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(len) => self.sent += len,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    self.writable = false;
                     return Ok(false);
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -181,7 +183,7 @@ impl Reactor for Epoll {
         self.streams[at] = Some(Registered {
             stream,
             readable: true,
-            writable: true,
+            read_closed: false,
             queued: false,
             failed: false,
             pending: Vec::new(),
@@ -202,8 +204,8 @@ impl Reactor for Epoll {
         for event in &self.events {
             let at = event.token().0;
             if let Some(Some(stream)) = self.streams.get_mut(at) {
-                stream.readable |= event.is_readable() || event.is_read_closed() || event.is_error();
-                stream.writable |= event.is_writable();
+                stream.read_closed |= event.is_read_closed() || event.is_error();
+                stream.readable |= event.is_readable() || stream.read_closed;
                 // Every stream is writable most of the time; only a pending send waits for it.
                 if stream.readable || !stream.pending.is_empty() {
                     queued.push(at);
@@ -283,7 +285,6 @@ impl Reactor for Epoll {
                 }
             }
         };
-        stream.writable = false;
         stream.pending.reserve_exact(total - taken);
         let mut skip = taken;
         for piece in pieces {
@@ -294,6 +295,13 @@ impl Reactor for Epoll {
         // The socket may have drained meanwhile: its event may be gone.
         self.queue(id.0);
         Sending::Later(total - taken)
+    }
+
+    fn finish(&mut self, id: StreamId) {
+        if let Some(Some(stream)) = self.streams.get(id.0) {
+            // Already closed by the other side: then there is nothing to say.
+            let _told = stream.stream.shutdown(std::net::Shutdown::Write);
+        }
     }
 
     fn close(&mut self, id: StreamId) {

@@ -1,7 +1,7 @@
 //! What every thread of a server shares: configuration, store, clock, counters of connections.
 
 use crate::config::Config;
-use crate::limits::BUFFER_PART;
+use crate::limits::{BUFFER_PART, MEMORY_MIN};
 use crate::memcache::expires_at;
 use crate::stats::Baseline;
 use std::sync::Arc;
@@ -48,13 +48,16 @@ pub(crate) struct Shared {
     unix_secs: AtomicI64,
     /// The port of the first listener, once it is bound.
     port: AtomicU64,
+    /// `cache_memlimit`: at most the configured memory.
+    memory_limit: AtomicU64,
     pub(crate) baseline: Baseline,
 }
 
 impl Shared {
     pub(crate) fn new(config: Config, store: Arc<Store>, clock: Arc<dyn Clock>) -> Self {
         let unix_secs = AtomicI64::new(clock.unix_secs());
-        Self { config, store, clock, counters: Counters::default(), unix_secs, port: AtomicU64::new(0), baseline: Baseline::default() }
+        let memory_limit = AtomicU64::new(config.memory.0);
+        Self { memory_limit, config, store, clock, counters: Counters::default(), unix_secs, port: AtomicU64::new(0), baseline: Baseline::default() }
     }
 
     /// Brings the clocks that requests read up to date. A step of the wall clock moves dates given from then on, not
@@ -68,6 +71,27 @@ impl Shared {
     /// memcached's exptime as a second of the store's clock.
     pub(crate) fn expires_at(&self, exptime: i64) -> u32 {
         expires_at(exptime, self.store.now_secs(), self.unix_secs.load(Ordering::Relaxed))
+    }
+
+    /// The memory in force.
+    pub(crate) fn memory_limit(&self) -> Bytes {
+        Bytes(self.memory_limit.load(Ordering::Relaxed))
+    }
+
+    /// Lowers the memory, or raises it again up to what was configured. Returns false outside of that.
+    pub(crate) fn set_memory_limit(&self, limit: Bytes) -> bool {
+        let fits = MEMORY_MIN <= limit && limit <= self.config.memory;
+        if fits {
+            self.memory_limit.store(limit.0, Ordering::Relaxed);
+            self.account_external();
+        }
+        fits
+    }
+
+    /// Tells the store about memory that it may not use: buffers, and what `cache_memlimit` took away.
+    pub(crate) fn account_external(&self) {
+        let withheld = self.config.memory.saturating_sub(self.memory_limit());
+        self.store.set_external(self.buffered() + withheld);
     }
 
     /// The port of the first listener.

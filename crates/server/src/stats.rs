@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
-use store::{CLASSES, ClassTotals, Totals, class_bound};
+use store::{CLASSES, ClassTotals, Totals, class_bound, class_of};
 
 /// What `stats reset` has set to zero: figures are shown less what they were then.
 #[derive(Debug, Default)]
@@ -38,9 +38,11 @@ pub(crate) fn answer(shared: &Shared, router: &Router, binding: &Binding, what: 
     match what {
         b"" => lines(&general(shared, router, binding)),
         b"settings" => lines(&settings(shared)),
-        b"items" => classes(shared, items_of_class, false),
-        b"slabs" => classes(shared, slabs_of_class, true),
+        b"items" => classes(shared, router, binding, items_of_class, false),
+        b"slabs" => classes(shared, router, binding, slabs_of_class, true),
         b"tenants" => lines(&tenants(shared, router, binding)),
+        // Without a list of items per class there is nothing to dump.
+        _ if what.starts_with(b"cachedump ") => reply_text::END.to_vec(),
         b"reset" => {
             reset(shared, router);
             reply_text::RESET.to_vec()
@@ -287,7 +289,7 @@ fn settings(shared: &Shared) -> Vec<(String, String)> {
     let config = &shared.config;
     let yes_no = |on: bool| if on { "yes" } else { "no" }.to_owned();
     let value_of = |name: &str, default: &str| match name {
-        "maxbytes" => config.memory.0.to_string(),
+        "maxbytes" => shared.memory_limit().0.to_string(),
         "maxconns" => config.max_connections.to_string(),
         "tcpport" => shared.port().to_string(),
         "evictions" => if config.no_evict { "off" } else { "on" }.to_owned(),
@@ -318,12 +320,22 @@ fn settings(shared: &Shared) -> Vec<(String, String)> {
 type Row = (String, String);
 
 /// One answer over the size classes that have items: they stand for memcached's slab classes.
-fn classes(shared: &Shared, rows_of: fn(usize, &ClassTotals) -> Vec<Row>, with_totals: bool) -> Vec<u8> {
-    let zero = baseline(shared);
+fn classes(
+    shared: &Shared,
+    router: &Router,
+    binding: &Binding,
+    rows_of: fn(usize, &ClassTotals) -> Vec<Row>,
+    with_totals: bool,
+) -> Vec<u8> {
+    let zero = baseline(shared).filter(|_| *binding == Binding::Unbound);
+    let all = match binding {
+        Binding::Unbound => shared.store.class_totals(),
+        Binding::To(_) => class_of_bound(&Visible::to(shared, router, binding)),
+    };
     let mut rows = Vec::new();
     let mut active = 0;
     let mut bytes = 0;
-    for (class, totals) in shared.store.class_totals().iter().enumerate() {
+    for (class, totals) in all.iter().enumerate() {
         if totals.items <= 0 {
             continue;
         }
@@ -336,6 +348,24 @@ fn classes(shared: &Shared, rows_of: fn(usize, &ClassTotals) -> Vec<Row>, with_t
         rows.push(("total_malloced".to_owned(), bytes.to_string()));
     }
     lines(&rows)
+}
+
+/// Classes are counted for all tenants together; a bound connection sees its own items as one class, that of their
+/// mean size.
+fn class_of_bound(seen: &Visible) -> [ClassTotals; CLASSES] {
+    let mut all = [ClassTotals::default(); CLASSES];
+    let mean = seen.held.0.checked_div(seen.items).unwrap_or(0);
+    all[class_of(usize::try_from(mean).unwrap_or(usize::MAX))] = ClassTotals {
+        items: i64::try_from(seen.items).unwrap_or(i64::MAX),
+        bytes: i64::try_from(seen.held.0).unwrap_or(i64::MAX),
+        get_hits: seen.totals.get_hits,
+        cmd_set: seen.totals.cmd_set,
+        delete_hits: seen.totals.delete_hits,
+        evicted: seen.totals.evictions,
+        evicted_unfetched: seen.totals.evicted_unfetched,
+        reclaimed: seen.totals.reclaimed,
+    };
+    all
 }
 
 fn since(now: &ClassTotals, then: &ClassTotals) -> ClassTotals {

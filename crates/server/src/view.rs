@@ -108,7 +108,7 @@ impl Visible {
             all.limit += view.state.share.target;
         }
         if *binding == Binding::Unbound {
-            all.limit = shared.config.memory;
+            all.limit = shared.memory_limit();
             all.totals.store_too_large += shared.counters.store_too_large.load(Ordering::Relaxed);
             all.totals.store_no_memory += shared.counters.store_no_memory.load(Ordering::Relaxed);
         }

@@ -5,7 +5,7 @@
 //! Cost:       one receive and one gathering write per turn
 
 use crate::connection::Connection;
-use crate::limits::{DRAIN_SECS, RECEIVE_BUFFER, SHADOW_HITS_PER_DECISION};
+use crate::limits::{DRAIN_LINGER_MS, DRAIN_SECS, RECEIVE_BUFFER, SHADOW_HITS_PER_DECISION};
 use crate::loops::Helpers;
 use crate::memcache::{Bounds, Replies, Session, Turn, reply_text, run};
 use crate::reactor::{Completion, Reactor, Sending, StreamId};
@@ -65,8 +65,8 @@ enum After {
 
 impl<R: Reactor> Worker<R> {
     pub(crate) fn new(around: Surroundings, reactor: R, store: store::Worker) -> Self {
-        let item_max = store.store().geometry().item_max.as_usize();
-        let bounds = Bounds { value_max: item_max, flush_disabled: around.shared.config.flush_disabled };
+        let body_max = store.store().geometry().item_max.as_usize() - store::ITEM_OVERHEAD_MAX;
+        let bounds = Bounds { body_max, flush_disabled: around.shared.config.flush_disabled };
         Self {
             around,
             reactor,
@@ -360,20 +360,29 @@ impl<R: Reactor> Worker<R> {
         counters.conn_yields.fetch_add(std::mem::take(&mut self.yields), Ordering::Relaxed);
     }
 
-    /// The last rounds: what has arrived is answered, what is owed is sent, within a deadline.
+    /// The last rounds: what has arrived is answered, what is owed is sent, then the other side hears the end and may
+    /// finish its own; all within a deadline.
     fn drain(&mut self) {
         let started = self.around.shared.clock.now();
+        let mut finished_at = None;
         loop {
             if self.round(Some(Duration::from_millis(10))).is_err() {
                 return;
             }
+            let now = self.around.shared.clock.now();
             let owed = |c: &Connection| c.is_sending || c.is_waiting;
-            let done: Vec<_> = self.connections.iter().flatten().filter(|c| !owed(c)).map(|c| c.id).collect();
+            let open = self.connections.iter().flatten();
+            let done: Vec<_> = open.filter(|c| !owed(c) && !c.is_closing).map(|c| c.id).collect();
             for id in done {
-                self.close(id);
+                self.reactor.finish(id);
+                if let Some(Some(connection)) = self.connections.get_mut(id.0) {
+                    connection.is_closing = true;
+                }
+                finished_at = Some(now);
             }
-            let spent = self.around.shared.clock.now().since(started);
-            if self.connections.iter().flatten().count() == 0 || Duration::from_secs(DRAIN_SECS) <= spent {
+            let is_quiet = !self.connections.iter().flatten().any(owed)
+                && finished_at.is_none_or(|at| Duration::from_millis(DRAIN_LINGER_MS) <= now.since(at));
+            if is_quiet || Duration::from_secs(DRAIN_SECS) <= now.since(started) {
                 self.publish_counters();
                 return;
             }

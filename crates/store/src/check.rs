@@ -1,9 +1,9 @@
 //! Walks the whole store and asserts what must hold between its structures.
 
+use crate::account::charge_of;
 use crate::epoch::Participant;
 use crate::store::{Store, space_of};
 use crate::sync::{Ordering, lock};
-use crate::worker::charge_of;
 use std::collections::{HashMap, HashSet};
 use units::TenantId;
 
@@ -24,14 +24,8 @@ pub(crate) fn check(store: &Store, reader: &Participant) {
         let tenant = store.tenant(TenantId(view.tenant()));
         let entry = live.entry(tenant.id).or_default();
         entry.1 += 1;
-        // What is accounted as expired is no longer in `live`; taking out and putting back tells.
-        let counted = view.expiry().is_none_or(|e| {
-            let counted = tenant.expiries.remove(e, charge);
-            if counted {
-                tenant.expiries.add(e, charge);
-            }
-            counted
-        });
+        // What is accounted as expired is no longer in `live`.
+        let counted = view.expiry().is_none_or(|e| !tenant.expiries.is_accounted(e));
         entry.0 += if counted { charge } else { 0 };
     }
     for tenant in store.tenants() {

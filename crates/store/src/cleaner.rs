@@ -8,20 +8,20 @@
 //!             reserve is three segments instead of n; sources are compared by what cleaning them would free;
 //!             half-full destinations stay open for the next pass instead of being dropped
 
+use crate::account::{bytes_needed, charge_of, link, restamp, unlink};
 use crate::epoch::Participant;
 use crate::hash::KeyHash;
-use crate::index::Found;
+use crate::index::{Found, Locked};
 use crate::item::View;
-use crate::limits;
 use crate::log::Head;
 use crate::metrics::{ThreadCounters, count};
 use crate::rank::{BIN_MIN, RankKind, Usage, bin, raised_level};
 use crate::segment::State;
 use crate::slot::Place;
+use crate::sources::{Chooser, claim_dead};
 use crate::store::Store;
 use crate::survivors::{Candidate, keep};
-use crate::sync::{Ordering, bump, lock};
-use crate::worker::{charge_of, link, restamp, unlink};
+use crate::sync::{Ordering, bump, lock, pause};
 use units::{Rng, SegmentId, TenantId};
 
 /// No slot points at the item.
@@ -40,6 +40,11 @@ const BATCH: usize = 32;
 const DEAD_PERCENT: u64 = 50;
 /// Ceilings are enforced down to this part below, so that not every store passes them again.
 const CEILING_SLACK: u64 = 64;
+
+/// Segments that the survivors of one source may need beside those that are open.
+const DESTINATIONS_PER_SOURCE: u32 = 1;
+/// Turns that a pass waits for other threads' epochs, as in `room`.
+const WAIT_TURNS_MAX: u32 = if cfg!(shuttle) { 50 } else { 200_000 };
 
 /// What a pass did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,11 +68,10 @@ struct Seen {
 /// Buffers of a cleaning thread, reused from pass to pass.
 #[derive(Debug)]
 pub(crate) struct Cleaner {
-    rng: Rng,
+    chooser: Chooser,
     open: Vec<Head>,
     opened: usize,
     sources: Vec<SegmentId>,
-    scored: Vec<(u64, SegmentId)>,
     bins: Vec<u8>,
     seen: Vec<Option<Seen>>,
     order: Vec<usize>,
@@ -87,11 +91,10 @@ struct Pending {
 impl Cleaner {
     pub(crate) fn new(rng: Rng) -> Self {
         Self {
-            rng,
+            chooser: Chooser::new(rng),
             open: Vec::new(),
             opened: 0,
             sources: Vec::new(),
-            scored: Vec::new(),
             bins: Vec::new(),
             seen: Vec::new(),
             order: Vec::new(),
@@ -128,14 +131,12 @@ impl Cleaner {
         counters: &ThreadCounters,
         width: usize,
     ) -> Outcome {
-        self.choose_sources(store, width, |score, _| score);
+        self.chooser.choose(store, width, |score, _| score, &mut self.sources);
         if self.sources.len() < 2 {
             return self.give_up(store);
         }
         self.rank_items(store, reader);
-        let room: usize = self.open.iter().map(|h| store.log.room(h)).sum();
-        let fresh = (self.sources.len() - 1) * store.log.segment_bytes();
-        let budget = self.budget((room + fresh) as u64);
+        let budget = self.budget(store);
         if store.no_evict && budget < self.inside() {
             return self.give_up(store);
         }
@@ -157,63 +158,18 @@ impl Cleaner {
         self.seen.iter().flatten().map(|s| s.inside).sum()
     }
 
-    /// Bytes charged that fit `room` log bytes: the index share is charged but not copied, and each destination loses
-    /// about half an item at its end.
-    fn budget(&self, room: u64) -> u64 {
+    /// Bytes charged that fit the destinations, fewer than the sources: the index share is charged but not copied,
+    /// and each destination loses about half an item at its end.
+    fn budget(&self, store: &Store) -> u64 {
+        let open: usize = self.open.iter().map(|h| store.log.room(h)).sum();
+        let fresh = outputs_max(store, self.sources.len()) * store.log.segment_bytes();
+        let room = (open + fresh) as u64;
         let alive = self.bins.iter().filter(|b| BIN_MIN <= **b).count() as u64;
         let inside = self.inside().max(1);
         let copied = inside.saturating_sub(alive * crate::item::INDEX_SHARE).max(1);
         let ends = self.sources.len() as u64 * (copied / alive.max(1)) / 2;
         let fits = u128::from(room.saturating_sub(ends)) * u128::from(inside) / u128::from(copied);
         u64::try_from(fits).unwrap_or(u64::MAX)
-    }
-
-    /// Claims the sources: half by what cleaning them frees, as `weigh` sees it, half at random.
-    fn choose_sources(&mut self, store: &Store, width: usize, weigh: impl Fn(u64, SegmentId) -> u64) {
-        let over = self.overshare(store);
-        self.scored.clear();
-        let sealed = store.log.ids().filter(|id| store.log.segment(*id).state() == State::Sealed);
-        self.scored.extend(sealed.map(|id| (0, id)));
-        if limits::PASS_CANDIDATES_MAX < self.scored.len() {
-            for i in 0..limits::PASS_CANDIDATES_MAX {
-                let j = i + self.rng.index(self.scored.len() - i);
-                self.scored.swap(i, j);
-            }
-            self.scored.truncate(limits::PASS_CANDIDATES_MAX);
-        }
-        for (score, id) in &mut self.scored {
-            *score = weigh(expected_gain(store, *id, &over), *id);
-        }
-        self.scored.sort_unstable_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
-        // A pass leaves segments for others that run at the same time.
-        let width = width.min(self.scored.len().div_ceil(2)).max(2);
-        let best = width.min(self.scored.len()).div_ceil(2);
-        for i in best..width.min(self.scored.len()) {
-            let j = i + self.rng.index(self.scored.len() - i);
-            self.scored.swap(i, j);
-        }
-        self.scored.truncate(width);
-        self.sources.clear();
-        for (_, id) in &self.scored {
-            if store.log.segment(*id).change(State::Sealed, State::Cleaning) {
-                self.sources.push(*id);
-            }
-        }
-    }
-
-    /// Part of each tenant's bytes, in 1/256, that it holds beyond its share, all needs normalised.
-    fn overshare(&self, store: &Store) -> Vec<u64> {
-        let (live, target) = store.tenants().fold((1_u128, 1_u128), |(live, target), t| {
-            (live + u128::from(t.held().0), target + u128::from(t.share().target.0))
-        });
-        store
-            .tenants()
-            .map(|t| {
-                let held = u128::from(t.held().0).max(1);
-                let fair = u128::from(t.share().target.0) * live / target;
-                u64::try_from(held.saturating_sub(fair) * 256 / held).unwrap_or(0)
-            })
-            .collect()
     }
 
     /// Walks the sources, finds what is alive and ranks it.
@@ -335,17 +291,24 @@ impl Cleaner {
     fn copy_sources(&mut self, store: &Store, reader: &mut Participant, counters: &ThreadCounters) -> usize {
         let sources = std::mem::take(&mut self.sources);
         let bins = std::mem::take(&mut self.bins);
-        let opened_max = sources.len() - 1;
+        let opened_max = outputs_max(store, sources.len());
         self.opened = 0;
         let mut next = 0;
         let mut emptied = 0_usize;
+        let mut goes_on = true;
         for id in &sources {
             let mut whole = true;
+            goes_on = goes_on && wait_for_destination(store, reader);
+            if !goes_on {
+                // Nothing is evicted for lack of a place to put it: the rest, all of it since `bins` is in the order of
+                // the sources, waits for another pass.
+                store.log.segment(*id).set_state(State::Sealed);
+                continue;
+            }
             store.log.walk(reader, *id, |place, view| {
                 let rank = bins[next];
                 next += 1;
-                whole &=
-                    rank == GARBAGE || self.handle(store, reader, counters, (place, view, rank), opened_max);
+                whole &= rank == GARBAGE || self.handle(store, counters, (place, view, rank), opened_max);
             });
             if whole {
                 store.log.retire(&store.epochs, *id);
@@ -367,74 +330,49 @@ impl Cleaner {
     fn handle(
         &mut self,
         store: &Store,
-        reader: &Participant,
         counters: &ThreadCounters,
         (place, view, rank): (Place, View<'_>, u8),
         opened_max: usize,
     ) -> bool {
         let hash = store.hash_of(&view);
         let charge = charge_of(view.bytes().len()).cast_unsigned();
-        let dead = rank == DEAD || store.is_expired(&view) || store.is_flushed(place, &view);
-        let stays = !dead && self.stays(view.tenant(), rank, charge);
-        let has_room = stays && self.open_for(store, view.bytes().len() + 8, opened_max);
+        let is_dead = || store.is_expired(&view) || store.is_flushed(place, &view);
+        let stays = rank != DEAD && !is_dead() && self.stays(view.tenant(), rank, charge);
+        let needed = bytes_needed(view.bytes().len(), view.cas().is_some());
+        let stamp = store.stamp_of(place, &view);
+        let has_room = stays && self.open_for(store, needed, stamp, opened_max);
         let locked = store.index.lock(hash);
         let Some(found) = locked.find(hash, |slot| slot.place() == place) else { return true };
-        if has_room {
-            self.copy(store, counters, &locked, found, &view);
-            return true;
+        // Asked again under the lock: a flush cannot come between this and the accounting.
+        let dead = is_dead();
+        if has_room && !dead {
+            return self.copy(store, counters, &locked, found, &view);
         }
-        if stays && store.no_evict {
+        if stays && !dead && store.no_evict {
             return false;
         }
         locked.remove(found);
+        unlink(store, counters, place, &view);
         drop(locked);
-        let _ = reader;
-        self.account_removal(store, counters, found, &view, hash, dead);
+        note_removal(store, counters, found, &view, hash, dead);
         true
     }
 
-    fn account_removal(
-        &self,
-        store: &Store,
-        counters: &ThreadCounters,
-        found: Found,
-        view: &View<'_>,
-        hash: KeyHash,
-        dead: bool,
-    ) {
-        let tenant = store.tenant(TenantId(view.tenant()));
-        let of_tenant = counters.of(tenant.id.index());
-        let class = counters.class(view.bytes().len());
-        unlink(store, counters, found.slot.place(), view);
-        if dead {
-            count(&of_tenant.reclaimed);
-            count(&class.reclaimed);
-            return;
-        }
-        count(&of_tenant.evictions);
-        count(&class.evicted);
-        if found.slot.uses() == 0 {
-            count(&of_tenant.evicted_unfetched);
-            count(&class.evicted_unfetched);
-        }
-        let mut shadow = lock(&tenant.shadow);
-        shadow.push(hash, u32::try_from(charge_of(view.bytes().len())).unwrap_or(u32::MAX));
-        tenant.shadow_sampling.store(u32::from(shadow.sampling()), Ordering::Relaxed);
-    }
-
-    /// Moves an item to the first open destination that has room, which `open_for` has seen to.
+    /// Moves an item to the first open destination that has room, which `open_for` has seen to. Returns whether it did.
     fn copy(
         &mut self,
         store: &Store,
         counters: &ThreadCounters,
-        locked: &crate::index::Locked<'_>,
+        locked: &Locked<'_>,
         found: Found,
         view: &View<'_>,
-    ) {
+    ) -> bool {
         let from = found.slot.place();
         let stamp = store.stamp_of(from, view);
-        let len = view.bytes().len();
-        let Some(head) = self.open.iter_mut().find(|h| store.log.fits(h, len + 8)) else { return };
+        let needed = bytes_needed(view.bytes().len(), view.cas().is_some());
+        let Some(head) = self.open.iter_mut().find(|h| store.log.fits(h, needed, stamp)) else {
+            return false;
+        };
         let mut meta = view.meta();
         restamp(&mut meta, stamp, head.base());
         let mut header = [0; 48];
@@ -448,11 +386,12 @@ impl Cleaner {
         let tick = store.tick().wrapping_sub(age);
         locked.replace(found, found.slot.moved(place).used(tick, found.slot.uses()));
         bump(&counters.of(usize::from(meta.tenant)).moved_bytes, len as u64);
+        true
     }
 
-    /// Sees to it that an open destination has room for `len` bytes, opening one if the pass still may.
-    fn open_for(&mut self, store: &Store, len: usize, opened_max: usize) -> bool {
-        if self.open.iter().any(|h| store.log.fits(h, len)) {
+    /// Sees to it that an open destination takes `len` bytes with this stamp, opening one if the pass still may.
+    fn open_for(&mut self, store: &Store, len: usize, stamp: u64, opened_max: usize) -> bool {
+        if self.open.iter().any(|h| store.log.fits(h, len, stamp)) {
             return true;
         }
         if opened_max <= self.opened {
@@ -512,7 +451,7 @@ impl Cleaner {
             let all = store.log.segment(id).tenants();
             all.filter(|(t, _)| *t == tenant).map(|(_, bytes)| u64::from(bytes)).sum()
         };
-        self.choose_sources(store, store.pass_width(), |_, id| held(id));
+        self.chooser.choose(store, store.pass_width(), |_, id| held(id), &mut self.sources);
         self.rank_items(store, reader);
         let inside = self.seen_of(tenant).inside;
         self.order.clear();
@@ -533,8 +472,9 @@ impl Cleaner {
                     let locked = store.index.lock(hash);
                     if let Some(found) = locked.find(hash, |slot| slot.place() == place) {
                         locked.remove(found);
+                        unlink(store, counters, place, &view);
                         drop(locked);
-                        self.account_removal(store, counters, found, &view, hash, false);
+                        note_removal(store, counters, found, &view, hash, false);
                     }
                 }
             });
@@ -552,45 +492,73 @@ impl Cleaner {
         reader: &mut Participant,
         counters: &ThreadCounters,
     ) -> bool {
-        let dead_enough = (store.log.segment_bytes() as u64) * DEAD_PERCENT / 100;
-        let over = Vec::new();
-        let sealed = store.log.ids().filter(|id| store.log.segment(*id).state() == State::Sealed);
-        let dead: Vec<_> = sealed
-            .filter(|id| dead_enough <= expected_gain(store, *id, &over))
-            .take(limits::PASS_WIDTH_MAX)
-            .collect();
-        self.sources.clear();
-        for id in dead {
-            if store.log.segment(id).change(State::Sealed, State::Cleaning) {
-                self.sources.push(id);
-            }
-        }
+        claim_dead(store, DEAD_PERCENT, &mut self.sources);
         if self.sources.len() < 2 {
             self.give_up(store);
             return false;
         }
         self.rank_items(store, reader);
-        self.order.clear();
-        self.kept.clear();
-        self.set_thresholds(store);
+        if self.budget(store) < self.inside() {
+            // Less was dead than the table says: nothing alive goes without need.
+            self.give_up(store);
+            return false;
+        }
         0 < self.copy_sources(store, reader, counters)
     }
 }
 
-/// Bytes that cleaning a segment is expected to free: what is dead, and of each tenant what it holds beyond its share.
-fn expected_gain(store: &Store, id: SegmentId, over: &[u64]) -> u64 {
-    let segment = store.log.segment(id);
-    let live = u64::from(segment.live());
-    let expired = u64::from(segment.expired(store.now_secs())).min(live);
-    let mut gain = store.log.segment_bytes() as u64 - live + expired;
-    for (tenant, bytes) in segment.tenants() {
-        let flushed_below = store.tenant(tenant).flushed_below.load(Ordering::Relaxed);
-        let part = if segment.last_stamp() < flushed_below {
-            256
-        } else {
-            over.get(tenant.index()).copied().unwrap_or(0)
-        };
-        gain += u64::from(bytes) * part / 256;
+/// Counts an item that was removed: reclaimed if it was dead, else evicted.
+fn note_removal(
+    store: &Store,
+    counters: &ThreadCounters,
+    found: Found,
+    view: &View<'_>,
+    hash: KeyHash,
+    dead: bool,
+) {
+    let tenant = store.tenant(TenantId(view.tenant()));
+    let of_tenant = counters.of(tenant.id.index());
+    let class = counters.class(view.bytes().len());
+    if dead {
+        count(&of_tenant.reclaimed);
+        count(&class.reclaimed);
+        return;
     }
-    gain
+    count(&of_tenant.evictions);
+    count(&class.evicted);
+    if found.slot.uses() == 0 {
+        count(&of_tenant.evicted_unfetched);
+        count(&class.evicted_unfetched);
+    }
+    let mut shadow = lock(&tenant.shadow);
+    shadow.push(hash, u32::try_from(charge_of(view.bytes().len())).unwrap_or(u32::MAX));
+    tenant.shadow_sampling.store(u32::from(shadow.sampling()), Ordering::Relaxed);
+}
+
+/// Segments that a pass over so many may open.
+fn outputs_max(store: &Store, sources: usize) -> usize {
+    // Who may not evict takes every segment that compaction frees.
+    let freed = if store.no_evict { 1 } else { (sources / crate::limits::PASS_FREES_PART).max(1) };
+    sources - freed
+}
+
+/// Waits until a source's survivors have a place to go: for other threads to let go of what was emptied before, or for
+/// other passes. Gives up if they do not; who is alone and has nothing to wait for goes on, since nobody else can free
+/// a segment.
+fn wait_for_destination(store: &Store, reader: &mut Participant) -> bool {
+    let mut turn = 0;
+    while store.log.available() < DESTINATIONS_PER_SOURCE {
+        reader.quiesce();
+        if DESTINATIONS_PER_SOURCE <= store.log.reclaim_now(&store.epochs) {
+            return true;
+        }
+        if !store.log.has_retired() && store.passes.load(Ordering::Relaxed) <= 1 {
+            return true;
+        }
+        if WAIT_TURNS_MAX < turn {
+            return false;
+        }
+        pause(&mut turn);
+    }
+    true
 }

@@ -27,6 +27,8 @@ pub struct Geometry {
 
 /// Bytes of one row of the segment table; a test holds it to the type's size.
 pub(crate) const SEGMENT_ROW: u64 = 128;
+/// Ids of segments that a slot can tell (1 TiB of segments of 1 MiB): they count from 1 there.
+const SEGMENTS_MAX: u32 = (1 << 20) - 2;
 /// Offsets have so many bits.
 pub(crate) const OFFSET_BITS: u32 = 20;
 
@@ -36,6 +38,7 @@ impl Geometry {
     pub fn new(memory: Bytes, item_max: Bytes, threads: usize) -> Self {
         let whole = (memory.0 / limits::SEGMENTS_MIN).max(limits::SEGMENT_MIN.0);
         let fitting = Bytes(1 << whole.ilog2());
+        let item_max = item_max.min(limits::SEGMENT_MAX);
         let wanted = Bytes(item_max.0.next_power_of_two());
         let segment = if wanted <= limits::SEGMENT_DEFAULT {
             fitting.min(limits::SEGMENT_DEFAULT)
@@ -52,7 +55,9 @@ impl Geometry {
             memory,
             segment,
             item_max: item_max.min(segment),
-            segment_count: u32::try_from(log_and_index.count_of(segment)).unwrap_or(u32::MAX),
+            segment_count: u32::try_from(log_and_index.count_of(segment))
+                .unwrap_or(u32::MAX)
+                .min(SEGMENTS_MAX),
             shadow,
             divisible: Bytes(log_and_index.0.saturating_sub(held_back).max(segment.0)),
             unit_shift: segment.0.ilog2().saturating_sub(OFFSET_BITS),

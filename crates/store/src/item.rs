@@ -15,6 +15,10 @@
 pub(crate) const HEADER: usize = 10;
 const LONG: u16 = u16::MAX;
 
+/// Bytes that an item may take beside its key and value: the header, every optional field that is written, and room
+/// for a CAS value that a move may have to write out.
+pub const ITEM_OVERHEAD_MAX: usize = HEADER + 4 + 5 + 4 + 8 + 8;
+
 /// What an item is charged beside its log bytes: its slot at the index's load.
 pub(crate) const INDEX_SHARE: u64 = 9;
 
@@ -90,10 +94,10 @@ fn optional(flags: u8, long: bool) -> usize {
 
 impl Meta {
     fn flags(&self) -> u8 {
-        u8::from(self.expiry.is_some()) * flag::TTL
-            | u8::from(self.client_flags != 0) * flag::CLIENT
-            | u8::from(self.cas.is_some()) * flag::CAS
-            | u8::from(self.own_space) * flag::OWN_SPACE
+        (u8::from(self.expiry.is_some()) * flag::TTL)
+            | (u8::from(self.client_flags != 0) * flag::CLIENT)
+            | (u8::from(self.cas.is_some()) * flag::CAS)
+            | (u8::from(self.own_space) * flag::OWN_SPACE)
     }
 
     /// Bytes of the whole item, without rounding.

@@ -23,7 +23,10 @@ mod rank;
 mod shadow;
 mod tenant;
 
+mod account;
 mod cleaner;
+mod room;
+mod sources;
 mod survivors;
 
 mod check;
@@ -32,11 +35,16 @@ mod metrics;
 mod store;
 mod worker;
 
+#[cfg(test)]
+#[cfg(shuttle)]
+mod shuttle_tests;
+
 pub use crate::control::MemoryControl;
 pub use geometry::{Geometry, divisible_capacity};
 pub use hash::Space;
+pub use item::ITEM_OVERHEAD_MAX;
 pub use limits::SEGMENT_MAX;
-pub use metrics::{CLASSES, ClassTotals, Totals, TrafficTotal, class_bound};
+pub use metrics::{CLASSES, ClassTotals, Totals, TrafficTotal, class_bound, class_of};
 pub use rank::RankKind;
 pub use store::{CLOCK_START, MemoryUse, Options, Store, StoreError};
 pub use tenant::{TenantSpec, TenantState};

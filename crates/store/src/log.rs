@@ -11,6 +11,7 @@
 use crate::epoch::{Epochs, Participant};
 use crate::geometry::Geometry;
 use crate::item::{HEADER, View, is_long, len_of};
+use crate::limits;
 use crate::segment::{Segment, State};
 use crate::slot::Place;
 use crate::sync::{AtomicU32, Mutex, Ordering, lock};
@@ -50,6 +51,12 @@ pub(crate) struct Head {
     segment: SegmentId,
     used: usize,
     base: u64,
+}
+
+impl Pool {
+    fn free_count(&self) -> u32 {
+        u32::try_from(self.free.len()).unwrap_or(u32::MAX)
+    }
 }
 
 impl Log {
@@ -101,11 +108,11 @@ impl Log {
         pool.backed.saturating_sub(pool.allowed)
     }
 
-    /// Changes how many segments may cost memory.
+    /// Changes how many segments may cost memory. What the cleaner copies into stays: without it, it could only evict.
     pub(crate) fn allow(&self, segments: u32) {
         let mut pool = lock(&self.pool);
         pool.allowed = segments.min(u32::try_from(self.table.len()).unwrap_or(u32::MAX));
-        while pool.allowed < pool.backed {
+        while pool.allowed < pool.backed && limits::RESERVE_SEGMENTS < pool.free_count() {
             let Some(id) = pool.free.pop() else { break };
             self.make_cold(&mut pool, id);
         }
@@ -117,7 +124,7 @@ impl Log {
         let mut pool = lock(&self.pool);
         self.reclaim(&mut pool, epochs);
         let unbacked = pool.allowed.saturating_sub(pool.backed);
-        let left = u32::try_from(pool.free.len()).unwrap_or(u32::MAX).saturating_add(unbacked);
+        let left = pool.free_count().saturating_add(unbacked);
         if left <= reserve {
             self.publish_available(&pool);
             return None;
@@ -144,8 +151,7 @@ impl Log {
     }
 
     fn publish_available(&self, pool: &Pool) {
-        let free = u32::try_from(pool.free.len()).unwrap_or(u32::MAX);
-        let left = free.saturating_add(pool.allowed.saturating_sub(pool.backed));
+        let left = pool.free_count().saturating_add(pool.allowed.saturating_sub(pool.backed));
         self.available.store(left, Ordering::Relaxed);
     }
 
@@ -157,7 +163,7 @@ impl Log {
             }
             pool.retired.pop_front();
             self.segment(id).set_state(State::Free);
-            if pool.allowed < pool.backed {
+            if pool.allowed < pool.backed && limits::RESERVE_SEGMENTS <= pool.free_count() {
                 self.make_cold(pool, id);
             } else {
                 pool.free.push(id);
@@ -219,9 +225,9 @@ impl Log {
         end.next_multiple_of(1 << self.unit_shift)
     }
 
-    /// Whether an item of `len` bytes fits.
-    pub(crate) fn fits(&self, head: &Head, len: usize) -> bool {
-        head.used + len <= self.segment_bytes
+    /// Whether an item of `len` bytes fits, and its stamp can be told from the segment's base.
+    pub(crate) fn fits(&self, head: &Head, len: usize, stamp: u64) -> bool {
+        head.used + len <= self.segment_bytes && stamp.saturating_sub(head.base) <= u64::from(u32::MAX)
     }
 
     /// Bytes left in a head.

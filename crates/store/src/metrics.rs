@@ -203,7 +203,7 @@ const FIRST_OCTAVE: u32 = 5;
 /// The size class of an item of so many bytes, 1 to 63.
 #[inline]
 #[must_use]
-pub(crate) fn class_of(len: usize) -> usize {
+pub fn class_of(len: usize) -> usize {
     // The exponent and two bits of the mantissa of (len − 1): classes end at their upper bound.
     let quarter = ((len.saturating_sub(1) as f32).to_bits() >> 21) as usize;
     let first = ((127 + FIRST_OCTAVE) << 2) as usize;

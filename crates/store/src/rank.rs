@@ -127,11 +127,15 @@ pub(crate) fn bin(kind: RankKind, item: Usage, level: f32) -> u8 {
     u8::try_from(raw.clamp(i32::from(BIN_MIN), BINS - 1)).unwrap_or(u8::MAX)
 }
 
-/// The level after a pass that evicted everything below `threshold`: the lower edge of that bin, never falling.
+/// Part of the way that the level moves towards a pass's threshold: one pass sees a sample, and some of its segments
+/// were chosen for being poor. On the mixed trace .1 gives .8149 of hits, .3 .8126, 1 .8105, .03 .8116.
+const LEVEL_STEP: f32 = 0.1;
+
+/// The level after a pass that evicted everything below `threshold`: towards the lower edge of that bin, never falling.
 pub(crate) fn raised_level(threshold: u8, level: f32) -> f32 {
     let sixteenth = sixteenths(level.max(LEVEL_START)) + i32::from(threshold) - CENTRE;
     let edge = f32::from_bits(u32::try_from(sixteenth.max(0)).unwrap_or(0) << 19);
-    if edge.is_finite() { edge.max(level) } else { level }
+    if edge.is_finite() { level + LEVEL_STEP * (edge.max(level) - level) } else { level }
 }
 
 #[cfg(test)]
@@ -155,29 +159,33 @@ mod tests {
 
     #[test]
     fn level_rises_to_the_threshold_and_never_falls() {
-        let level = raised_level(CENTRE as u8 + 16, 0.01);
-        assert!((0.019..0.0201).contains(&level), "one octave up: {level}");
+        let level = raised_level(u8::try_from(CENTRE).unwrap() + 16, 0.01);
+        assert!((0.0109..0.0111).contains(&level), "a step towards one octave up: {level}");
         assert!((raised_level(60, level) - level).abs() < f32::EPSILON);
         // An item whose H is the new level lands in the middle.
-        assert_eq!(bin(RankKind::Gdsf, usage(0, 0, 1_000_000_000, level), level), CENTRE as u8);
+        assert_eq!(
+            bin(RankKind::Gdsf, usage(0, 0, 1_000_000_000, level), level),
+            u8::try_from(CENTRE).unwrap()
+        );
     }
 
     #[test]
     fn morris_counts_are_right_on_average() {
         let mut rng = units::Rng::new(4);
         let uses = 100;
+        let (rounds, tolerance) = if cfg!(miri) { (100, 50.0) } else { (5_000, 10.0) };
         let mut sum = 0.0;
-        for _ in 0..5_000 {
+        for _ in 0..rounds {
             let mut c = 0_usize;
             for _ in 1..uses {
-                if rng.next_u64() as u32 <= RAISE[c] && c < 15 {
+                if u32::try_from(rng.next_u64() >> 32).unwrap() <= RAISE[c] && c < 15 {
                     c += 1;
                 }
             }
             sum += f64::from(USES[c]);
         }
-        let mean = sum / 5_000.0;
-        assert!((90.0..110.0).contains(&mean), "{mean}");
+        let mean = sum / f64::from(rounds);
+        assert!((mean - 100.0).abs() < tolerance, "{mean}");
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub(crate) const ENTRY_BYTES: u64 = 48;
 /// A tenant may keep so many entries however small the budget is.
 const ENTRIES_MIN: usize = 64;
 
-/// The mixed hash is its own hash.
+/// The mixed hash is its own hash, turned: the lowest bits of all sampled keys are zero, and the table goes by those.
 #[derive(Clone, Copy, Debug, Default)]
 struct Identity(u64);
 
@@ -27,7 +27,7 @@ impl Hasher for Identity {
     }
     fn write(&mut self, _: &[u8]) {}
     fn write_u64(&mut self, value: u64) {
-        self.0 = value;
+        self.0 = value.rotate_right(32);
     }
 }
 
@@ -219,20 +219,29 @@ mod tests {
 
     #[test]
     fn sampling_starts_when_entries_run_out() {
-        let mut s = shadow(u64::MAX, 1_000);
-        for n in 0..64_000 {
+        let entries = if cfg!(miri) { 70 } else { 1_000 };
+        let keys = entries * 64;
+        let mut s = shadow(u64::MAX, entries);
+        for n in 0..keys {
             s.push(hash(n), 10);
         }
         s.check();
         assert!(5 < s.sampling() && s.sampling() < 9, "k = {}", s.sampling());
-        let hits: u64 = (0..64_000).map(|n| s.hit(hash(n))).sum();
-        assert!((50_000..80_000).contains(&hits), "scaled hits stand for all evictions: {hits}");
+        let hits: u64 = (0..keys).map(|n| s.hit(hash(n))).sum();
+        let few = if cfg!(miri) { 2 } else { 0 };
+        assert!(
+            (keys / (5 + few) * 4..keys / (4 - few) * 5).contains(&hits),
+            "scaled hits stand for all evictions: {hits}"
+        );
     }
 
     /// M4: a tenant with uniform accesses over K keys and a cache of C items hits its shadow queue of S items with
     /// ratio S / K of all accesses, within 10 %, after ten turnovers, sampled or not.
     #[test]
     fn m4_shadow_hits_follow_the_gradient() {
+        if cfg!(miri) {
+            return; // Statistics of a million accesses; nothing unsafe in them.
+        }
         for budget_entries in [100_000, 600] {
             let (keys, cache_items, queue_items) = (20_000_u64, 5_000_usize, 2_000_u64);
             let mut s = shadow(queue_items * 100, budget_entries);

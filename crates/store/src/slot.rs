@@ -65,7 +65,6 @@ impl Slot {
     #[inline]
     pub(crate) fn place(self) -> Place {
         let segment = (self.0 >> OFFSET_BITS) & ((1 << SEGMENT_BITS) - 1);
-        #[expect(clippy::cast_possible_truncation, reason = "masked to 20 bits each")]
         Place {
             segment: SegmentId((segment as u32).wrapping_sub(1)),
             offset: (self.0 & ((1 << OFFSET_BITS) - 1)) as u32,
@@ -79,8 +78,9 @@ impl Slot {
     }
 
     #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "masked to 4 bits")]
     pub(crate) fn uses(self) -> u8 {
-        (self.0 >> USES_AT) as u8 & USES_MAX
+        ((self.0 >> USES_AT) & u64::from(USES_MAX)) as u8
     }
 
     /// The same slot after a use.

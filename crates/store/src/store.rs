@@ -55,6 +55,9 @@ pub enum StoreError {
 pub const CLOCK_START: u32 = 2;
 /// The rank clock ticks this often while the divisible memory is written once.
 const TICKS_PER_TURNOVER: u64 = 64;
+/// Segments that a pass takes until somebody says otherwise.
+const PASS_WIDTH_START: u32 = 20;
+const _: () = assert!(PASS_WIDTH_START as usize <= limits::PASS_WIDTH_MAX);
 /// Threads take stamps in blocks.
 pub(crate) const STAMP_BLOCK: u64 = 64;
 
@@ -146,7 +149,7 @@ impl Store {
             ticking: Mutex::new(()),
             external: AtomicU64::new(0),
             allowed: AtomicU32::new(geometry.segment_count),
-            pass_width: AtomicU32::new(limits::PASS_WIDTH_MAX as u32),
+            pass_width: AtomicU32::new(PASS_WIDTH_START),
             pending_shadow_hits: AtomicU64::new(0),
             ceiling_hint: AtomicU32::new(0),
             passes: AtomicU32::new(0),
@@ -199,6 +202,12 @@ impl Store {
     #[inline]
     pub(crate) fn tenant(&self, id: TenantId) -> &Tenant {
         self.tenants[id.index()].get().expect("ids are handed out when their tenant exists")
+    }
+
+    /// Whether a tenant's keys are compared with its own only.
+    #[must_use]
+    pub fn has_own_space(&self, id: TenantId) -> bool {
+        self.tenants.get(id.index()).and_then(OnceLock::get).is_some_and(|t| t.spec.own_space)
     }
 
     /// What a tenant is now; none for an unknown id.
@@ -287,8 +296,7 @@ impl Store {
     fn account_expiries(&self, secs: u32) {
         if self.turned_secs.fetch_max(secs, Ordering::Relaxed) < secs {
             for tenant in self.tenants() {
-                let expired = tenant.expiries.turn(secs);
-                tenant.live.fetch_sub(expired, Ordering::Relaxed);
+                tenant.expiries.turn(secs, &tenant.live);
             }
         }
     }
@@ -315,9 +323,8 @@ impl Store {
         self.index.with_writers_held(|| {
             let stamp = self.stamps.load(Ordering::Relaxed);
             tenant.flushed_below.store(stamp, Ordering::Release);
-            tenant.live.store(0, Ordering::Relaxed);
+            tenant.expiries.clear(&tenant.live);
             tenant.items.store(0, Ordering::Relaxed);
-            tenant.expiries.clear();
         });
     }
 
@@ -359,7 +366,7 @@ impl Store {
     pub(crate) fn note_written(&self) {
         let segment = self.geometry.segment.0;
         let written = self.written.fetch_add(segment, Ordering::Relaxed) + segment;
-        let wanted = u32::try_from(written / self.tick_bytes & u64::from(u32::MAX)).unwrap_or(0);
+        let wanted = u32::try_from((written / self.tick_bytes) & u64::from(u32::MAX)).unwrap_or(0);
         if wanted == self.tick.load(Ordering::Relaxed) {
             return;
         }
@@ -392,7 +399,7 @@ impl Store {
         let others = self.index.bytes() + self.external().0;
         let left = self.geometry.log_and_index().0.saturating_sub(others);
         let allowed = u32::try_from(left / self.geometry.segment.0).unwrap_or(u32::MAX);
-        let allowed = allowed.clamp(limits::RESERVE_SEGMENTS + 2, self.geometry.segment_count);
+        let allowed = allowed.max(limits::RESERVE_SEGMENTS + 2).min(self.geometry.segment_count);
         if self.allowed.swap(allowed, Ordering::Relaxed) != allowed {
             self.log.allow(allowed);
         }

@@ -21,7 +21,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) fn pause(turn: &mut u32) {
     *turn += 1;
     if cfg!(shuttle) || SPINS_MAX < *turn {
-        yield_now();
+        give_way();
     } else {
         std::hint::spin_loop();
     }
@@ -30,14 +30,27 @@ pub(crate) fn pause(turn: &mut u32) {
 /// Spins before yielding: about a microsecond, longer than a critical section that is not preempted.
 const SPINS_MAX: u32 = 40;
 
+/// Lets other threads run.
 #[cfg(not(shuttle))]
-fn yield_now() {
+pub(crate) fn give_way() {
     std::thread::yield_now();
 }
 
 #[cfg(shuttle)]
-fn yield_now() {
+pub(crate) fn give_way() {
     shuttle::thread::yield_now();
+}
+
+/// Runs a test under generated schedules: uniformly random ones, and such as have few but nasty preemptions (PCT).
+/// A failure prints the schedule, which `shuttle::replay` repeats.
+#[cfg(test)]
+#[cfg(shuttle)]
+pub(crate) fn explore(schedules: usize, test: fn()) {
+    use shuttle::scheduler::{PctScheduler, RandomScheduler};
+    let mut config = shuttle::Config::new();
+    config.stack_size = 1 << 20;
+    shuttle::Runner::new(RandomScheduler::new(schedules), config.clone()).run(test);
+    shuttle::Runner::new(PctScheduler::new(4, schedules), config).run(test);
 }
 
 /// Adds to a counter that only the calling thread writes: no lock prefix.

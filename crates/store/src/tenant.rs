@@ -51,7 +51,7 @@ pub(crate) struct Tenant {
 impl Tenant {
     pub(crate) fn new(id: TenantId, spec: TenantSpec, shadow_budget: Bytes) -> Self {
         let mut shadow = Shadow::default();
-        shadow.resize(crate::limits::SHADOW_REPRESENTS_MAX, shadow_budget);
+        shadow.resize(crate::limits::SHADOW_REPRESENTS, shadow_budget);
         Self {
             id,
             spec,
@@ -85,7 +85,7 @@ impl Tenant {
         self.target.store(share.target.0, Ordering::Relaxed);
         self.ceiling.store(share.ceiling.map_or(u64::MAX, |c| c.0), Ordering::Relaxed);
         let mut shadow = lock(&self.shadow);
-        shadow.resize(share.target.min(crate::limits::SHADOW_REPRESENTS_MAX), shadow_budget);
+        shadow.resize(crate::limits::SHADOW_REPRESENTS, shadow_budget);
         self.shadow_sampling.store(u32::from(shadow.sampling()), Ordering::Relaxed);
     }
 
@@ -94,6 +94,12 @@ impl Tenant {
     pub(crate) fn over_ceiling(&self) -> u64 {
         let live = u64::try_from(self.live.load(Ordering::Relaxed)).unwrap_or(0);
         live.saturating_sub(self.ceiling.load(Ordering::Relaxed))
+    }
+
+    /// How the shadow queue samples now: one key in 2^k.
+    #[inline]
+    pub(crate) fn sampling(&self) -> u8 {
+        u8::try_from(self.shadow_sampling.load(Ordering::Relaxed)).unwrap_or(u8::MAX)
     }
 
     pub(crate) fn level(&self) -> f32 {

@@ -5,20 +5,22 @@
 //! Failure:    a write that finds no segment says so (`Refused::NoRoom`): the caller lets go of its items, calls
 //!             `make_room` and comes again
 
-use crate::cleaner::{Cleaner, Outcome};
+use crate::account::{bytes_needed, link, restamp, unlink};
+use crate::cleaner::Cleaner;
 use crate::epoch::Participant;
 use crate::expiry::expiry_at;
 use crate::hash::{KeyHash, Space};
 use crate::index::{Found, Locked};
-use crate::item::{INDEX_SHARE, Meta, View};
+use crate::item::{Meta, View};
 use crate::limits;
 use crate::log::Head;
 use crate::metrics::{Counters, ThreadCounters, count};
 use crate::rank::RAISE;
 use crate::shadow::Shadow;
-use crate::slot::{Place, Slot, USES_MAX};
+use crate::slot::{Slot, USES_MAX};
 use crate::store::{STAMP_BLOCK, Store, StoreError, space_of};
-use crate::sync::{Ordering, bump, pause};
+use crate::sync::{Ordering, bump};
+use crate::tenant::Tenant;
 use media::Access;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -102,21 +104,18 @@ pub struct Fields {
     pub expires_at: u32,
 }
 
-/// Passes that find nothing, while no other thread cleans, before `make_room` gives up.
-const PASSES_MAX: u32 = 8;
-/// Turns that it waits for other threads' epochs.
-const WAIT_TURNS_MAX: u32 = 200_000;
-
 /// A thread's place in a store.
 #[derive(Debug)]
 pub struct Worker {
-    store: Arc<Store>,
-    reader: Participant,
+    pub(crate) store: Arc<Store>,
+    pub(crate) reader: Participant,
     head: RefCell<Option<Head>>,
-    counters: Arc<ThreadCounters>,
+    pub(crate) counters: Arc<ThreadCounters>,
     stamps: Cell<(u64, u64)>,
     rng: Cell<u64>,
-    cleaner: Option<Box<Cleaner>>,
+    /// The index found no place for the last item.
+    pub(crate) crowded: Cell<bool>,
+    pub(crate) cleaner: Option<Box<Cleaner>>,
 }
 
 impl<'a> Item<'a> {
@@ -167,6 +166,7 @@ impl Store {
             reader,
             head: RefCell::new(None),
             stamps: Cell::new((0, 0)),
+            crowded: Cell::new(false),
             cleaner: None,
         })
     }
@@ -257,6 +257,26 @@ impl Worker {
         (!dead).then(|| Item { view, stamp: self.store.stamp_of(place, &view) })
     }
 
+    /// Looks a key up, whether its item has expired or not, without counting: the answer to a touch that ends it.
+    pub fn peek_dead(&self, key: &Key<'_>) -> Option<Item<'_>> {
+        let found = self.store.index.find(key.hash, |slot| self.is_key(slot, key))?;
+        let place = found.slot.place();
+        let view = self.store.log.view(&self.reader, place);
+        Some(Item { view, stamp: self.store.stamp_of(place, &view) })
+    }
+
+    /// Counts a storing command whose data could not be used.
+    pub fn note_refused_set(&self, tenant: TenantId) {
+        count(&self.counters(tenant).cmd_set);
+    }
+
+    /// Removes a key without counting: its new value was refused.
+    pub fn discard(&self, key: &Key<'_>) {
+        let locked = self.store.index.lock(key.hash);
+        let old = self.live(&locked, key);
+        self.unlink_found(&locked, &old);
+    }
+
     #[inline]
     fn note_use(&self, found: Found) {
         let uses = found.slot.uses();
@@ -281,9 +301,8 @@ impl Worker {
     fn miss(&self, tenant: TenantId, key: &Key<'_>, counters: &Counters) {
         count(&counters.get_misses);
         let owner = self.store.tenant(tenant);
-        let k = owner.shadow_sampling.load(Ordering::Relaxed) as u8;
         // A miss that does not get the lock at once is not counted: it would wait in the request (Memshare §5.2).
-        if Shadow::may_know(key.hash, k)
+        if Shadow::may_know(key.hash, owner.sampling())
             && let Ok(mut shadow) = owner.shadow.try_lock()
         {
             let hits = shadow.hit(key.hash);
@@ -343,8 +362,11 @@ impl Worker {
                 self.unlink_found(&locked, &old);
             }
             drop(locked);
-            self.after_write(key)?;
+            self.after_write();
             written?;
+        }
+        if verdict == Stored::Stored {
+            count(&counters.total_items);
         }
         count(&counters.cmd_set);
         count(&self.counters.class(value.len()).cmd_set);
@@ -406,7 +428,7 @@ impl Worker {
             Fields { client_flags: view.client_flags(), expires_at: view.expiry().map_or(0, |e| e.at) };
         self.write(&locked, tenant, key, &old, fields, [&text[..len], &padding], None)?;
         drop(locked);
-        self.after_write(key)?;
+        self.after_write();
         count(hits);
         Ok(Counted::Value(value))
     }
@@ -433,7 +455,7 @@ impl Worker {
             self.write(&locked, tenant, key, &old, fields, [view.value(), &[]], Some(kept))?;
         }
         drop(locked);
-        self.after_write(key)?;
+        self.after_write();
         count(&counters.cmd_touch);
         count(&counters.touch_hits);
         Ok(true)
@@ -474,21 +496,17 @@ impl Worker {
             stamp: 0,
         };
         let counters = self.counters(tenant);
-        // The largest form: a CAS value of its own may be needed.
-        if self.store.geometry.item_max.as_usize() < meta.item_len(key.bytes.len(), value_len) + 8 {
+        let needed = bytes_needed(meta.item_len(key.bytes.len(), value_len), meta.cas.is_some());
+        if self.store.geometry.item_max.as_usize() < needed {
             count(&counters.store_too_large);
             return Err(Refused::TooLarge);
         }
-        let mut head = self.head.borrow_mut();
-        let head = self.head_for(&mut head, meta.item_len(key.bytes.len(), value_len) + 8)?;
-        let old_stamp = old.found.map_or(0, |f| {
-            let view = self.store.log.view(&self.reader, f.slot.place());
-            self.store.stamp_of(f.slot.place(), &view)
-        });
         let stamp = match kept {
             Some(kept) => kept.stamp,
-            None => self.new_stamp(old_stamp.max(owner.flushed_below.load(Ordering::Acquire))),
+            None => self.stamp_after(old, owner),
         };
+        let mut head = self.head.borrow_mut();
+        let head = self.head_for(&mut head, needed, stamp)?;
         restamp(&mut meta, stamp, head.base());
         let mut header = [0; 48];
         let header_len = meta.encode(key.bytes.len(), value_len, &mut header);
@@ -505,32 +523,28 @@ impl Worker {
             self.account_gone(found);
         } else if !locked.insert(Slot::new(key.hash, place, tick, 0), |s| self.store.hash_at(&self.reader, s))
         {
-            // The bytes written are dead; the retry writes them again.
+            // The bytes written are dead; the retry, for which `make_room` grows the index, writes them again.
+            self.crowded.set(true);
             return Err(Refused::NoRoom);
         } else {
-            self.forget_shadow(owner.shadow_sampling.load(Ordering::Relaxed) as u8, owner, key.hash);
+            forget_shadow(owner, key.hash);
         }
         link(&self.store, &self.counters, place, &meta, len, stamp);
         counters.meter.count(Access::DramWrite, Bytes(len as u64));
-        count(&counters.total_items);
         if 0 < owner.over_ceiling() {
             self.store.ceiling_hint.store(1, Ordering::Relaxed);
         }
         Ok(())
     }
 
-    /// A key that is stored again is no eviction any more.
-    fn forget_shadow(&self, k: u8, owner: &crate::tenant::Tenant, hash: KeyHash) {
-        if Shadow::may_know(hash, k)
-            && let Ok(mut shadow) = owner.shadow.try_lock()
-        {
-            shadow.hit(hash);
-        }
-    }
-
-    /// The head, with room for `len` bytes.
-    fn head_for<'h>(&self, head: &'h mut Option<Head>, len: usize) -> Result<&'h mut Head, Refused> {
-        let fits = head.as_ref().is_some_and(|h| self.store.log.fits(h, len));
+    /// The head, with room for `len` bytes and a base near the stamp.
+    fn head_for<'h>(
+        &self,
+        head: &'h mut Option<Head>,
+        len: usize,
+        stamp: u64,
+    ) -> Result<&'h mut Head, Refused> {
+        let fits = head.as_ref().is_some_and(|h| self.store.log.fits(h, len, stamp));
         if !fits {
             let store = &self.store;
             let base = store.stamp_base();
@@ -545,6 +559,15 @@ impl Worker {
         Ok(head.as_mut().expect("made above if there was none"))
     }
 
+    /// A stamp greater than the old item's, which survives the flushes so far.
+    fn stamp_after(&self, old: &Old<'_>, owner: &Tenant) -> u64 {
+        let old_stamp = old.found.map_or(0, |found| {
+            let place = found.slot.place();
+            self.store.stamp_of(place, &self.store.log.view(&self.reader, place))
+        });
+        self.new_stamp(old_stamp.max(owner.flushed_below.load(Ordering::Acquire)))
+    }
+
     /// A stamp greater than `after`.
     fn new_stamp(&self, after: u64) -> u64 {
         let (mut next, mut end) = self.stamps.get();
@@ -557,14 +580,12 @@ impl Worker {
     }
 
     /// Grows the index if it is crowded. Called without locks.
-    fn after_write(&self, key: &Key<'_>) -> Result<(), Refused> {
+    fn after_write(&self) {
         let index = &self.store.index;
         if index.is_crowded() {
             index.grow(false, |slot| self.store.hash_at(&self.reader, slot));
             self.store.adjust_allowed();
         }
-        let _ = key;
-        Ok(())
     }
 
     fn unlink_found(&self, locked: &Locked<'_>, old: &Old<'_>) {
@@ -578,71 +599,6 @@ impl Worker {
         let place = found.slot.place();
         let view = self.store.log.view(&self.reader, place);
         unlink(&self.store, &self.counters, place, &view);
-    }
-
-    /// Takes space back until a writer can go on.
-    ///
-    /// # Errors
-    /// If nothing may be evicted and nothing is dead.
-    pub fn make_room(&mut self) -> Result<(), OutOfMemory> {
-        let store = Arc::clone(&self.store);
-        self.reader.quiesce();
-        store.index.grow(false, |slot| store.hash_at(&self.reader, slot));
-        store.adjust_allowed();
-        let mut idle = 0;
-        while idle < PASSES_MAX {
-            if limits::RESERVE_SEGMENTS < self.wait_for_retired() {
-                return Ok(());
-            }
-            // Taken by others' passes: what they free is free for us too.
-            let others = self.store.passes.load(Ordering::Relaxed);
-            if self.clean() == Outcome::Nothing {
-                idle += u32::from(others == 0);
-                pause(&mut { limits::PASS_WIDTH_MAX as u32 * 100 });
-            }
-        }
-        if limits::RESERVE_SEGMENTS < self.wait_for_retired() { Ok(()) } else { Err(OutOfMemory) }
-    }
-
-    /// Waits for other threads to let go of emptied segments; returns the segments available.
-    fn wait_for_retired(&mut self) -> u32 {
-        let mut turn = 0;
-        loop {
-            self.reader.quiesce();
-            let available = self.store.log.reclaim_now(&self.store.epochs);
-            if limits::RESERVE_SEGMENTS < available || !self.store.log.has_retired() || WAIT_TURNS_MAX < turn
-            {
-                return available;
-            }
-            pause(&mut turn);
-        }
-    }
-
-    /// One cleaning pass.
-    fn clean(&mut self) -> Outcome {
-        let store = Arc::clone(&self.store);
-        let cleaner = self.cleaner.get_or_insert_with(|| Box::new(Cleaner::new(store.thread_rng(1))));
-        cleaner.pass(&store, &mut self.reader, &self.counters, store.pass_width())
-    }
-
-    /// What a background cleaner does when it is woken: ceilings, then room, then what is mostly dead. Returns whether
-    /// there may be more to do.
-    pub fn maintain(&mut self) -> bool {
-        let store = Arc::clone(&self.store);
-        self.reader.quiesce();
-        let cleaner = self.cleaner.get_or_insert_with(|| Box::new(Cleaner::new(store.thread_rng(1))));
-        if store.ceiling_hint.swap(0, Ordering::Relaxed) != 0 {
-            cleaner.enforce_ceilings(&store, &mut self.reader, &self.counters);
-        }
-        store.index.shrink();
-        store.adjust_allowed();
-        store.log.reclaim_now(&store.epochs);
-        let wanted = limits::RESERVE_SEGMENTS + limits::LOW_WATER_SEGMENTS;
-        if store.log.available() <= wanted || 0 < store.log.excess() {
-            let freed = cleaner.pass(&store, &mut self.reader, &self.counters, store.pass_width());
-            return matches!(freed, Outcome::Freed(_)) && store.log.available() <= wanted;
-        }
-        cleaner.reclaim_dead(&store, &mut self.reader, &self.counters)
     }
 
     /// Asserts every invariant of the store's structures. No other thread may work.
@@ -676,68 +632,32 @@ struct Kept {
     cas: Option<u64>,
 }
 
-/// Writes a stamp relative to a segment's base; one that 32 bits cannot tell becomes the base or the end of what they
-/// can, and the CAS value, which was the stamp, is written out.
-pub(crate) fn restamp(meta: &mut Meta, stamp: u64, base: u64) {
-    let delta = stamp.saturating_sub(base);
-    meta.stamp = u32::try_from(delta).unwrap_or(u32::MAX);
-    if base + u64::from(meta.stamp) != stamp && meta.cas.is_none() {
-        meta.cas = Some(stamp);
+/// A key that is stored again is no eviction any more.
+fn forget_shadow(owner: &Tenant, hash: KeyHash) {
+    if Shadow::may_know(hash, owner.sampling())
+        && let Ok(mut shadow) = owner.shadow.try_lock()
+    {
+        shadow.hit(hash);
     }
 }
 
-/// Accounts an item that the index points at now.
-pub(crate) fn link(
-    store: &Store,
-    counters: &ThreadCounters,
-    place: Place,
-    meta: &Meta,
-    len: usize,
-    stamp: u64,
-) {
-    let tenant = store.tenant(TenantId(meta.tenant));
-    let charge = charge_of(len);
-    tenant.live.fetch_add(charge, Ordering::Relaxed);
-    tenant.items.fetch_add(1, Ordering::Relaxed);
-    if let Some(expiry) = meta.expiry {
-        tenant.expiries.add(expiry, charge);
-    }
-    let segment = store.log.segment(place.segment);
-    let len32 = u32::try_from(len).unwrap_or(u32::MAX);
-    segment.note_append(tenant.id, len32, stamp, meta.expiry.map(|e| e.at));
-    counters.class(len).link(len);
-}
-
-/// Accounts an item that the index points at no more.
-pub(crate) fn unlink(store: &Store, counters: &ThreadCounters, place: Place, view: &View<'_>) {
-    let len = view.bytes().len();
-    counters.class(len).unlink(len);
-    store.log.segment(place.segment).note_dead(u32::try_from(len).unwrap_or(u32::MAX));
-    if store.is_flushed(place, view) {
-        return;
-    }
-    let tenant = store.tenant(TenantId(view.tenant()));
-    let charge = charge_of(len);
-    tenant.items.fetch_sub(1, Ordering::Relaxed);
-    let counted = view.expiry().is_none_or(|expiry| tenant.expiries.remove(expiry, charge));
-    if counted {
-        tenant.live.fetch_sub(charge, Ordering::Relaxed);
-    }
-}
-
-/// Bytes that an item of `len` log bytes is charged.
-pub(crate) fn charge_of(len: usize) -> i64 {
-    i64::try_from(len as u64 + INDEX_SHARE).unwrap_or(i64::MAX)
-}
-
-/// A decimal number below 2^64, alone or followed by the spaces that a decrement leaves.
+/// A decimal number below 2^64 as memcached reads it: white space and a sign may stand before it, anything after
+/// white space or a zero byte behind it.
 fn decimal(value: &[u8]) -> Option<u64> {
-    let digits = value.iter().position(|b| !b.is_ascii_digit()).unwrap_or(value.len());
-    let rest_is_padding = value[digits..].iter().all(|b| *b == b' ');
-    if digits == 0 || !rest_is_padding {
+    let is_space = |b: &u8| b.is_ascii_whitespace() || *b == 0x0B;
+    let ends = |b: &u8| is_space(b) || *b == 0;
+    let start = value.iter().position(|b| !is_space(b))?;
+    let (sign, rest) = match value[start] {
+        sign @ (b'+' | b'-') => (sign, &value[start + 1..]),
+        _ => (b'+', &value[start..]),
+    };
+    let digits = rest.iter().position(|b| !b.is_ascii_digit()).unwrap_or(rest.len());
+    if digits == 0 || rest.get(digits).is_some_and(|b| !ends(b)) {
         return None;
     }
-    value[..digits].iter().try_fold(0_u64, |n, b| n.checked_mul(10)?.checked_add(u64::from(b - b'0')))
+    let number =
+        rest[..digits].iter().try_fold(0_u64, |n, b| n.checked_mul(10)?.checked_add(u64::from(b - b'0')))?;
+    (sign == b'+' || number == 0).then_some(number)
 }
 
 /// Writes a number and returns its length.

@@ -281,9 +281,7 @@ impl Pair {
         let counted = self.write(key, |w, tenant, k| w.count_by(tenant, k, delta, up));
         let Some(counted) = counted else { return };
         let known = self.known.get_mut(&(t, key));
-        let old = known
-            .as_ref()
-            .and_then(|k| std::str::from_utf8(&k.value).ok()?.trim_end_matches(' ').parse::<u64>().ok());
+        let old = known.as_ref().and_then(|k| number(&k.value));
         match (counted, known) {
             (Counted::Value(new), Some(known)) => {
                 let old = old.unwrap();
@@ -307,6 +305,14 @@ impl Pair {
         assert!(self.missing <= evictions, "{} misses nobody explains, {evictions} evictions", self.missing);
         evictions
     }
+}
+
+/// A value as memcached reads a number: the first word, up to white space or a zero byte.
+fn number(value: &[u8]) -> Option<u64> {
+    let is_space = |b: &u8| b" \t\n\x0b\x0c\r".contains(b);
+    let start = value.iter().position(|b| !is_space(b))?;
+    let word = value[start..].split(|b| is_space(b) || *b == 0).next()?;
+    std::str::from_utf8(word).ok()?.parse().ok()
 }
 
 proptest! {
@@ -353,7 +359,7 @@ fn threads_never_see_a_value_of_another_key() {
             let mut worker = store.worker().unwrap();
             let mut rng = Rng::new(seed);
             for turn in 0..60_000_u64 {
-                let n = rng.below(3_000);
+                let n = rng.below(6_000);
                 let (tenant, space) = tenants[usize::try_from(n % 3).unwrap()];
                 let text = format!("key-{n}");
                 let key = worker.key(space, text.as_bytes()).unwrap();
@@ -386,5 +392,6 @@ fn threads_never_see_a_value_of_another_key() {
     });
     let mut worker = store.worker().unwrap();
     worker.check();
-    assert!(tenants.iter().all(|(t, _)| 0 < store.totals(*t).evictions));
+    // Who holds less than its share loses nothing.
+    assert!(0 < tenants.iter().map(|(t, _)| store.totals(*t).evictions).sum::<u64>());
 }

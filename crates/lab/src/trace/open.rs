@@ -61,6 +61,17 @@ fn unpacked(mut input: Box<dyn BufRead + Send>, name: &str) -> Result<Lines, Tra
     Ok(Lines::new(Box::new(decoder), name, true))
 }
 
+/// Unpacks a zstd archive, however long its window; for a process of its own, so that the decoder's window is no part
+/// of the memory of the one that replays.
+///
+/// # Errors
+/// If the archive is damaged or ends early, or `output` takes no more.
+pub fn unpack(input: impl Read, output: &mut impl io::Write) -> io::Result<u64> {
+    let mut decoder = zstd::Decoder::new(input)?;
+    decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
+    io::copy(&mut decoder, output)
+}
+
 /// The first bytes, as many as the magic has or the input delivers.
 fn head(input: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut head = Vec::with_capacity(ZSTD_MAGIC.len());

@@ -20,13 +20,24 @@ pub(crate) enum Parsed<'b> {
     Refused {
         /// The answer; none for a silent request.
         reply: Option<&'static [u8]>,
-        /// The key that is removed because its new value was refused.
-        remove: Option<&'b [u8]>,
+        /// What becomes of the key.
+        effect: Effect<'b>,
         /// Bytes to skip, those of the line included.
         skip: u64,
     },
     /// The connection cannot go on: this is no client of ours.
     Hopeless,
+}
+
+/// What a refused data block does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Effect<'b> {
+    /// Nothing: it was not understood.
+    None,
+    /// It is too large; the value of this key goes so that nobody takes it for the new one.
+    TooLarge(Option<&'b [u8]>),
+    /// It does not end where it should; it counts as a store of this key.
+    BadChunk(&'b [u8]),
 }
 
 /// Which of the reading commands.
@@ -79,6 +90,10 @@ pub(crate) enum Command<'b> {
     },
     Version,
     Stats(&'b [u8]),
+    MemoryLimit {
+        mebibytes: u64,
+        noreply: bool,
+    },
     Quit,
     /// A request that is wrong in itself, with its answer.
     Wrong(&'static [u8]),
@@ -89,8 +104,8 @@ pub(crate) enum Command<'b> {
 /// What of a server's settings a parser must know.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// Largest value that can fit an item.
-    pub(crate) value_max: usize,
+    /// Largest key and value together that can fit an item.
+    pub(crate) body_max: usize,
     /// Whether `flush_all` is refused.
     pub(crate) flush_disabled: bool,
 }
@@ -162,8 +177,10 @@ pub(crate) fn parse<'b>(input: &'b [u8], bounds: &Bounds) -> Parsed<'b> {
         b"verbosity" => verbosity(words),
         b"stats" => Command::Stats(rest.trim_ascii()),
         b"quit" => Command::Quit,
+        b"cache_memlimit" => memory_limit(words),
         b"shutdown" => Command::Wrong(text::SHUTDOWN_DISABLED),
-        b"GET" | b"POST" | b"HEAD" | b"PUT" => return Parsed::Hopeless,
+        // A browser, or what pretends to be one.
+        _ if words.last().is_some_and(|w| w.starts_with(b"HTTP/")) => return Parsed::Hopeless,
         _ => Command::Wrong(text::ERROR),
     };
     Parsed::Request(request, taken)
@@ -235,62 +252,74 @@ fn store<'b>(
         other => Some(other),
     };
     let noreply = is_silent(all);
-    let refuse = |reply, remove| {
+    let refuse = |reply, effect| {
         let reply = (!noreply).then_some(reply);
-        Parsed::Refused { reply, remove, skip: (taken + len + 2) as u64 }
+        Parsed::Refused { reply, effect, skip: (taken + len + 2) as u64 }
     };
     let flags = unsigned(flags).and_then(|f| u32::try_from(f).ok());
     let (true, Some(flags), Some(exptime), Some(mode)) = (is_key(key), flags, number(exptime), mode) else {
-        return refuse(text::BAD_FORMAT, None);
+        return refuse(text::BAD_FORMAT, Effect::None);
     };
-    if bounds.value_max < len {
-        return refuse(text::TOO_LARGE, (mode == Mode::Set).then_some(key));
+    if bounds.body_max < key.len() + len {
+        return refuse(text::TOO_LARGE, Effect::TooLarge((mode == Mode::Set).then_some(key)));
     }
     let block = &input[taken..];
     if block.len() < len + 2 {
         return Parsed::Incomplete(taken + len + 2);
     }
     let (value, rest) = block.split_at(len);
-    let taken = taken + len + 2;
     if !rest.starts_with(b"\r\n") {
-        return Parsed::Refused { reply: (!noreply).then_some(text::BAD_CHUNK), remove: None, skip: taken as u64 };
+        return refuse(text::BAD_CHUNK, Effect::BadChunk(key));
     }
-    Parsed::Request(Command::Store { mode, key, flags, exptime, value, noreply }, taken)
+    Parsed::Request(Command::Store { mode, key, flags, exptime, value, noreply }, taken + len + 2)
 }
 
+/// A wrong request, or its silence.
+fn wrong(noreply: bool, reply: &'static [u8]) -> Command<'static> {
+    if noreply { Command::Silent } else { Command::Wrong(reply) }
+}
+
+/// A key, and nothing behind it but the time 0 of old clients and `noreply`.
 fn delete(mut words: Words<'_>) -> Command<'_> {
-    let all = words;
-    match words.next() {
-        Some(key) if is_key(key) => Command::Delete { key, noreply: words.next().is_some() && is_silent(all) },
-        _ => Command::Wrong(text::BAD_FORMAT),
+    let Some(key) = words.next() else { return Command::Wrong(text::BAD_FORMAT) };
+    let noreply = words.last() == Some(b"noreply");
+    let known = match (words.next(), words.next(), words.next()) {
+        (None | Some(b"0" | b"noreply"), None, None) => true,
+        (Some(time), Some(b"noreply"), None) => time == b"0",
+        _ => false,
+    };
+    match (is_key(key), known) {
+        (true, true) => Command::Delete { key, noreply },
+        (true, false) => wrong(noreply, text::BAD_DELETE),
+        (false, _) => wrong(noreply, text::BAD_FORMAT),
     }
 }
 
 fn count(mut words: Words<'_>, up: bool) -> Command<'_> {
-    let all = words;
+    let noreply = is_silent(words);
     let (Some(key), Some(delta)) = (words.next(), words.next()) else { return Command::Wrong(text::BAD_FORMAT) };
-    if !is_key(key) {
-        return Command::Wrong(text::BAD_FORMAT);
-    }
-    let noreply = is_silent(all);
     match unsigned(delta) {
+        _ if !is_key(key) => wrong(noreply, text::BAD_FORMAT),
         Some(delta) => Command::Count { key, delta, up, noreply },
-        None if noreply => Command::Silent,
-        None => Command::Wrong(text::BAD_DELTA),
+        None => wrong(noreply, text::BAD_DELTA),
     }
 }
 
 fn touch(mut words: Words<'_>) -> Command<'_> {
-    let all = words;
+    let noreply = is_silent(words);
     let (Some(key), Some(exptime)) = (words.next(), words.next()) else { return Command::Wrong(text::BAD_FORMAT) };
-    if !is_key(key) {
-        return Command::Wrong(text::BAD_FORMAT);
-    }
-    let noreply = is_silent(all);
     match number(exptime) {
+        _ if !is_key(key) => wrong(noreply, text::BAD_FORMAT),
         Some(exptime) => Command::Touch { key, exptime, noreply },
-        None if noreply => Command::Silent,
-        None => Command::Wrong(text::BAD_EXPTIME),
+        None => wrong(noreply, text::BAD_EXPTIME),
+    }
+}
+
+fn memory_limit(mut words: Words<'_>) -> Command<'_> {
+    let noreply = is_silent(words);
+    match words.next().and_then(unsigned) {
+        Some(mebibytes) => Command::MemoryLimit { mebibytes, noreply },
+        None => wrong(noreply, text::BAD_FORMAT),
     }
 }
 
@@ -301,11 +330,9 @@ fn flush<'b>(mut words: Words<'b>, bounds: &Bounds) -> Command<'b> {
         Some(word) => number(word),
     };
     match delay {
-        _ if bounds.flush_disabled && noreply => Command::Silent,
-        _ if bounds.flush_disabled => Command::Wrong(text::FLUSH_DISABLED),
+        _ if bounds.flush_disabled => wrong(noreply, text::FLUSH_DISABLED),
         Some(delay) => Command::Flush { delay, noreply },
-        None if noreply => Command::Silent,
-        None => Command::Wrong(text::BAD_FORMAT),
+        None => wrong(noreply, text::BAD_EXPTIME),
     }
 }
 
@@ -314,8 +341,7 @@ fn verbosity(mut words: Words<'_>) -> Command<'_> {
     match words.next() {
         Some(b"noreply") => Command::Verbosity { noreply: true },
         Some(level) if unsigned(level).is_some() => Command::Verbosity { noreply },
-        _ if noreply => Command::Silent,
-        _ => Command::Wrong(text::BAD_FORMAT),
+        _ => wrong(noreply, text::BAD_FORMAT),
     }
 }
 
@@ -342,7 +368,7 @@ fn unsigned(word: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
-    const BOUNDS: Bounds = Bounds { value_max: 1000, flush_disabled: false };
+    const BOUNDS: Bounds = Bounds { body_max: 1001, flush_disabled: false };
 
     fn request(input: &[u8]) -> (Command<'_>, usize) {
         match parse(input, &BOUNDS) {
@@ -383,7 +409,7 @@ mod tests {
             (b"set a 0 0 2147483647\r\n", text::BAD_FORMAT),
             (b"incr a b\r\n", text::BAD_DELTA),
             (b"touch a b\r\n", text::BAD_EXPTIME),
-            (b"flush_all b\r\n", text::BAD_FORMAT),
+            (b"flush_all b\r\n", text::BAD_EXPTIME),
             (b"verbosity\r\n", text::BAD_FORMAT),
             (&k251, text::BAD_FORMAT),
         ] {
@@ -393,14 +419,15 @@ mod tests {
 
     #[test]
     fn refused_blocks_are_skipped() {
-        let skip = |line: &[u8]| match parse(line, &BOUNDS) {
-            Parsed::Refused { reply, remove, skip } => (reply, remove.is_some(), skip),
+        let skip = |line: &'static [u8]| match parse(line, &BOUNDS) {
+            Parsed::Refused { reply, effect, skip } => (reply, effect, skip),
             other => panic!("{other:?}"),
         };
-        assert_eq!(skip(b"set a 0 0 1001\r\n"), (Some(text::TOO_LARGE), true, 16 + 1003));
-        assert_eq!(skip(b"add a 0 0 1001 noreply\r\n"), (None, false, 24 + 1003));
-        assert_eq!(skip(b"set a x 0 3\r\n"), (Some(text::BAD_FORMAT), false, 13 + 5));
-        assert_eq!(skip(b"set a 0 0 1\r\nbcd\r\n"), (Some(text::BAD_CHUNK), false, 16));
+        let removes = Effect::TooLarge(Some(b"a".as_slice()));
+        assert_eq!(skip(b"set a 0 0 1001\r\n"), (Some(text::TOO_LARGE), removes, 16 + 1003));
+        assert_eq!(skip(b"add a 0 0 1001 noreply\r\n"), (None, Effect::TooLarge(None), 24 + 1003));
+        assert_eq!(skip(b"set a x 0 3\r\n"), (Some(text::BAD_FORMAT), Effect::None, 13 + 5));
+        assert_eq!(skip(b"set a 0 0 1\r\nbcd\r\n"), (Some(text::BAD_CHUNK), Effect::BadChunk(b"a"), 16));
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub(crate) mod text {
     pub(crate) const END: &[u8] = b"END\r\n";
     pub(crate) const ERROR: &[u8] = b"ERROR\r\n";
     pub(crate) const BAD_FORMAT: &[u8] = b"CLIENT_ERROR bad command line format\r\n";
+    pub(crate) const BAD_DELETE: &[u8] =
+        b"CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n";
     pub(crate) const BAD_CHUNK: &[u8] = b"CLIENT_ERROR bad data chunk\r\n";
     pub(crate) const BAD_DELTA: &[u8] = b"CLIENT_ERROR invalid numeric delta argument\r\n";
     pub(crate) const BAD_EXPTIME: &[u8] = b"CLIENT_ERROR invalid exptime argument\r\n";
@@ -27,6 +29,7 @@ pub(crate) mod text {
     pub(crate) const SHUTDOWN_DISABLED: &[u8] = b"ERROR: shutdown not enabled\r\n";
     pub(crate) const TOO_LARGE: &[u8] = b"SERVER_ERROR object too large for cache\r\n";
     pub(crate) const OUT_OF_MEMORY: &[u8] = b"SERVER_ERROR out of memory storing object\r\n";
+    pub(crate) const MEMLIMIT_FAILED: &[u8] = b"MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n";
     pub(crate) const TOO_MANY: &[u8] = b"ERROR Too many open connections\r\n";
     pub(crate) const NO_BUFFER: &[u8] = b"SERVER_ERROR out of memory reading request\r\n";
 }

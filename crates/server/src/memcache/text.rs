@@ -5,7 +5,7 @@
 //!             write has had any effect
 //! Source:     the pass over all index lines, then all items, hides two cache misses per request
 
-use super::parse::{Bounds, Command, GetKind, Parsed, keys, parse};
+use super::parse::{Bounds, Command, Effect, GetKind, Parsed, keys, parse};
 use super::reply::{Replies, text};
 use crate::limits::REPLY_BYTES_PER_TURN;
 use crate::shared::Shared;
@@ -13,7 +13,7 @@ use crate::stats;
 use crate::tenants::{Binding, Router};
 use std::sync::atomic::Ordering;
 use store::{Counted, Fields, Key, Mode, Refused, Stored, Worker};
-use units::TenantId;
+use units::{Bytes, TenantId};
 
 /// memcached takes longer times for dates.
 const RELATIVE_MAX_SECS: i64 = 60 * 60 * 24 * 30;
@@ -64,7 +64,7 @@ struct Prepared<'b> {
 
 enum Step<'b> {
     Run(Command<'b>),
-    Refuse { reply: Option<&'static [u8]>, remove: Option<&'b [u8]> },
+    Refuse { reply: Option<&'static [u8]>, effect: Effect<'b> },
 }
 
 /// Runs a turn over `input`.
@@ -131,11 +131,11 @@ fn prepare<'b>(
                 let keys = (first, hashed.len());
                 batch.push(Prepared { command: Step::Run(command), end: turn.consumed, keys });
             }
-            Parsed::Refused { reply, remove, skip } => {
+            Parsed::Refused { reply, effect, skip } => {
                 let here = usize::try_from(skip).unwrap_or(usize::MAX).min(input.len() - turn.consumed);
                 turn.consumed += here;
                 turn.skip = skip - here as u64;
-                let command = Step::Refuse { reply, remove };
+                let command = Step::Refuse { reply, effect };
                 batch.push(Prepared { command, end: turn.consumed, keys: (first, first) });
             }
             Parsed::Incomplete(needed) => {
@@ -200,8 +200,8 @@ fn execute<'w>(
 ) -> Result<(), Ended> {
     let command = match &prepared.command {
         Step::Run(command) => command,
-        Step::Refuse { reply, remove } => {
-            refuse(session, worker, *remove);
+        Step::Refuse { reply, effect } => {
+            refuse(session, worker, *effect);
             replies.put(reply.unwrap_or_default());
             return Ok(());
         }
@@ -260,13 +260,19 @@ fn execute<'w>(
     Ok(())
 }
 
-/// A data block that cannot be stored: memcached drops the old value so that nobody reads it as the new one.
-fn refuse(session: &Session<'_>, worker: &Worker, remove: Option<&[u8]>) {
-    let Some(text) = remove else { return };
-    let (_, space) = session.router.route(&session.binding, text);
-    session.shared.counters.store_too_large.fetch_add(1, Ordering::Relaxed);
-    if let Some(key) = worker.key(space, text) {
-        worker.discard(&key);
+/// What a data block that cannot be stored does all the same.
+fn refuse(session: &Session<'_>, worker: &Worker, effect: Effect<'_>) {
+    match effect {
+        Effect::None => {}
+        Effect::TooLarge(remove) => {
+            session.shared.counters.store_too_large.fetch_add(1, Ordering::Relaxed);
+            if let Some(text) = remove
+                && let Some(key) = worker.key(session.router.route(&session.binding, text).1, text)
+            {
+                worker.discard(&key);
+            }
+        }
+        Effect::BadChunk(key) => worker.note_refused_set(session.router.route(&session.binding, key).0),
     }
 }
 
@@ -312,6 +318,13 @@ fn administer(session: &Session<'_>, command: Command<'_>, replies: &mut Replies
         Command::Verbosity { noreply } => {
             if !noreply {
                 replies.put(text::OK);
+            }
+        }
+        Command::MemoryLimit { mebibytes, noreply } => {
+            let wanted = Bytes(mebibytes.saturating_mul(1 << 20));
+            let changed = session.binding == Binding::Unbound && session.shared.set_memory_limit(wanted);
+            if !noreply {
+                replies.put(if changed { text::OK } else { text::MEMLIMIT_FAILED });
             }
         }
         Command::Version => {

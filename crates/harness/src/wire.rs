@@ -1,0 +1,213 @@
+//! Replays a trace against a memcached server over TCP, ours or another.
+//!
+//! Shape:      look-aside client: a look-up that misses is followed by a set; requests are pipelined in batches
+//! Invariants: within a batch a key is asked at most once, so that every set is sent before the key's next look-up
+//! Failure:    a server that is lost or does not speak the protocol ends the replay with what it said
+
+use crate::replay::{ReplayError, ReplayOptions};
+use crate::report::{Report, TenantReport};
+use lab::{Op, Request, TraceReader};
+use server::memcache::client::Client;
+use std::collections::{HashMap, HashSet};
+use std::io;
+use units::{Bytes, Instant};
+
+/// Requests in one batch at most.
+const BATCH: usize = 64;
+/// Bytes queued in one batch at most, so that neither side's socket fills while the other waits.
+const BATCH_BYTES: usize = 64 << 10;
+
+/// One queued request.
+enum Asked {
+    Get { key: Vec<u8>, tenant: usize, value_len: usize, exptime: u32 },
+    Line,
+}
+
+/// A replay over the wire.
+struct WireReplay<'a> {
+    options: &'a ReplayOptions,
+    client: Client,
+    filler: Vec<u8>,
+    tenants: Vec<TenantReport>,
+    ids: HashMap<Vec<u8>, usize>,
+    asked: Vec<Asked>,
+    in_batch: HashSet<Vec<u8>>,
+}
+
+/// Replays `traces`, one after another, against `server`. `wait_until` is called with a request's time if the trace's pace is kept.
+///
+/// # Errors
+/// If the trace cannot be read or the server is lost.
+pub fn over_tcp(
+    options: &ReplayOptions,
+    server: &str,
+    traces: &mut [&mut dyn TraceReader],
+    progress: &mut dyn FnMut(u64),
+    mut wait_until: Option<&mut dyn FnMut(Instant)>,
+) -> Result<Report, ReplayError> {
+    let lost = |e: io::Error| ReplayError::Server { server: server.to_owned(), what: e.to_string() };
+    let mut replay = WireReplay {
+        options,
+        client: Client::connect(server).map_err(lost)?,
+        filler: vec![b'x'; options.item_max.as_usize()],
+        tenants: Vec::new(),
+        ids: HashMap::new(),
+        asked: Vec::new(),
+        in_batch: HashSet::new(),
+    };
+    let before = replay.figures().map_err(lost)?;
+    let mut requests = 0;
+    let limit = options.limit.unwrap_or(u64::MAX);
+    for trace in traces {
+        while requests < limit
+            && let Some(request) = trace.next()?
+        {
+            if let Some(wait) = &mut wait_until {
+                wait(request.at);
+            }
+            replay.ask(&request).map_err(lost)?;
+            requests += 1;
+            if requests.is_multiple_of(1 << 16) {
+                progress(requests);
+            }
+        }
+    }
+    replay.flush().map_err(lost)?;
+    progress(requests);
+    let after = replay.figures().map_err(lost)?;
+    let mut tenants = std::mem::take(&mut replay.tenants);
+    tenants.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(Report {
+        policy: format!("of {} {}", after.product, after.version),
+        memory: Bytes(after.limit),
+        requests,
+        gets: tenants.iter().map(|t| t.gets).sum(),
+        hits: tenants.iter().map(|t| t.hits).sum(),
+        seconds: 0.0,
+        cleaner_moved_bytes: None,
+        evictions: Some(after.evictions.saturating_sub(before.evictions)),
+        peak_resident: None,
+        tenants,
+    })
+}
+
+/// What is asked of `stats`.
+#[derive(Default)]
+struct Figures {
+    product: String,
+    version: String,
+    limit: u64,
+    evictions: u64,
+}
+
+impl WireReplay<'_> {
+    fn figures(&mut self) -> io::Result<Figures> {
+        let number = |text: Option<String>| text.and_then(|t| t.parse().ok()).unwrap_or(0);
+        Ok(Figures {
+            product: self.client.stat("stats settings", "product")?.unwrap_or_else(|| "memcached".to_owned()),
+            version: self.client.stat("", "version")?.unwrap_or_default(),
+            limit: number(self.client.stat("", "limit_maxbytes")?),
+            evictions: number(self.client.stat("", "evictions")?),
+        })
+    }
+
+    fn tenant(&mut self, name: &[u8]) -> usize {
+        if let Some(id) = self.ids.get(name) {
+            return *id;
+        }
+        let text = String::from_utf8_lossy(name).into_owned();
+        let text = if text.is_empty() { "default".to_owned() } else { text };
+        self.tenants.push(TenantReport { name: text, ..TenantReport::default() });
+        self.ids.insert(name.to_vec(), self.tenants.len() - 1);
+        self.tenants.len() - 1
+    }
+
+    fn ask(&mut self, request: &Request<'_>) -> io::Result<()> {
+        if self.in_batch.contains(request.key) {
+            self.flush()?;
+        }
+        self.in_batch.insert(request.key.to_vec());
+        let tenant = self.tenant(request.tenant);
+        let value_len = (request.value_bytes as usize).min(self.filler.len());
+        let exptime = if self.options.ttl { request.ttl_secs } else { 0 };
+        let command = match request.op {
+            Op::Get | Op::Gets => {
+                self.client.queue_get(request.key);
+                self.asked.push(Asked::Get { key: request.key.to_vec(), tenant, value_len, exptime });
+                return self.flush_if_full();
+            }
+            Op::Set | Op::Cas => "set",
+            Op::Add => "add",
+            Op::Replace => "replace",
+            Op::Append => "append",
+            Op::Prepend => "prepend",
+            Op::Delete => {
+                self.client.queue_delete(request.key);
+                self.asked.push(Asked::Line);
+                return self.flush_if_full();
+            }
+            Op::Incr | Op::Decr => {
+                let name = if request.op == Op::Incr { "incr" } else { "decr" };
+                self.client.queue_line(&format!("{name} {} 1", String::from_utf8_lossy(request.key)));
+                self.asked.push(Asked::Line);
+                return self.flush_if_full();
+            }
+        };
+        self.client.queue_store(command, request.key, exptime, &self.filler[..value_len]);
+        self.asked.push(Asked::Line);
+        self.flush_if_full()
+    }
+
+    fn flush_if_full(&mut self) -> io::Result<()> {
+        if BATCH <= self.asked.len() || BATCH_BYTES <= self.client.queued() { self.flush() } else { Ok(()) }
+    }
+
+    /// Sends what is queued, reads the replies, sets what missed.
+    fn flush(&mut self) -> io::Result<()> {
+        self.client.send()?;
+        let asked = std::mem::take(&mut self.asked);
+        let mut sets = 0;
+        let mut missed = Vec::new();
+        for one in asked {
+            match one {
+                Asked::Line => self.one_line()?,
+                Asked::Get { key, tenant, value_len, exptime } => {
+                    let hit = self.client.read_get(|_| {})?.is_some();
+                    self.tenants[tenant].gets += 1;
+                    self.tenants[tenant].hits += u64::from(hit);
+                    if !hit {
+                        missed.push((key, value_len, exptime));
+                    }
+                }
+            }
+        }
+        for (key, value_len, exptime) in missed {
+            self.client.queue_store("set", &key, exptime, &self.filler[..value_len]);
+            sets += 1;
+            if BATCH_BYTES <= self.client.queued() {
+                self.send_sets(sets)?;
+                sets = 0;
+            }
+        }
+        self.send_sets(sets)?;
+        self.in_batch.clear();
+        Ok(())
+    }
+
+    fn send_sets(&mut self, count: usize) -> io::Result<()> {
+        self.client.send()?;
+        for _ in 0..count {
+            self.one_line()?;
+        }
+        Ok(())
+    }
+
+    /// A reply of one line; an item that the server has no room for is no reason to stop.
+    fn one_line(&mut self) -> io::Result<()> {
+        let line = self.client.read_line()?;
+        if line == b"ERROR" {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "it does not know a command of the trace"));
+        }
+        Ok(())
+    }
+}

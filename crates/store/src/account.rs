@@ -1,0 +1,86 @@
+//! Who is charged for what: items that the index begins or ceases to point at.
+//!
+//! Invariants: `link` and `unlink` run under the locks of the item's key, so that a flush falls between two of them and
+//!             never into one; what a tenant holds is exact whenever no thread is inside
+//! Units:      bytes charged: log bytes and the index's share
+
+use crate::item::{INDEX_SHARE, Meta, View};
+use crate::metrics::ThreadCounters;
+use crate::slot::Place;
+use crate::store::Store;
+use crate::sync::Ordering;
+use units::TenantId;
+
+/// Accounts an item that the index points at now.
+pub(crate) fn link(
+    store: &Store,
+    counters: &ThreadCounters,
+    place: Place,
+    meta: &Meta,
+    len: usize,
+    stamp: u64,
+) {
+    let tenant = store.tenant(TenantId(meta.tenant));
+    let charge = charge_of(len);
+    let expired = meta.expiry.map_or(0, |expiry| tenant.expiries.add(expiry, charge));
+    tenant.live.fetch_add(charge - expired, Ordering::Relaxed);
+    tenant.items.fetch_add(1, Ordering::Relaxed);
+    let len32 = u32::try_from(len).unwrap_or(u32::MAX);
+    store.log.segment(place.segment).note_append(tenant.id, len32, stamp, meta.expiry.map(|e| e.at));
+    counters.class(len).link(len);
+}
+
+/// Accounts an item that the index points at no more.
+pub(crate) fn unlink(store: &Store, counters: &ThreadCounters, place: Place, view: &View<'_>) {
+    let len = view.bytes().len();
+    counters.class(len).unlink(len);
+    store.log.segment(place.segment).note_dead(u32::try_from(len).unwrap_or(u32::MAX));
+    if store.is_flushed(place, view) {
+        return;
+    }
+    let tenant = store.tenant(TenantId(view.tenant()));
+    let charge = charge_of(len);
+    let counted = view.expiry().map_or(charge, |expiry| tenant.expiries.remove(expiry, charge));
+    tenant.live.fetch_sub(counted, Ordering::Relaxed);
+    tenant.items.fetch_sub(1, Ordering::Relaxed);
+}
+
+/// Bytes that an item of `len` log bytes is charged.
+pub(crate) fn charge_of(len: usize) -> i64 {
+    i64::try_from(len as u64 + INDEX_SHARE).unwrap_or(i64::MAX)
+}
+
+/// Log bytes that an item may need where it is written next: a stamp that does not fit there adds a CAS value.
+pub(crate) fn bytes_needed(len: usize, has_cas: bool) -> usize {
+    if has_cas { len } else { len + 8 }
+}
+
+/// Writes a stamp relative to a segment's base; one that is older becomes the base, and the CAS value, which was the
+/// stamp, is written out. A flush before the base was drawn has killed such an item already, so nothing is raised.
+pub(crate) fn restamp(meta: &mut Meta, stamp: u64, base: u64) {
+    let delta = stamp.saturating_sub(base);
+    meta.stamp = u32::try_from(delta).unwrap_or(u32::MAX);
+    if base + u64::from(meta.stamp) != stamp && meta.cas.is_none() {
+        meta.cas = Some(stamp);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stamp_that_does_not_fit_is_kept_as_a_cas_value() {
+        let meta = Meta { tenant: 0, own_space: false, client_flags: 0, expiry: None, cas: None, stamp: 0 };
+        for (stamp, base, cas, delta) in [
+            (100, 90, None, 10),
+            (90, 90, None, 0),
+            (80, 90, Some(80), 0),
+            (u64::from(u32::MAX), 0, None, u32::MAX),
+        ] {
+            let mut meta = meta;
+            restamp(&mut meta, stamp, base);
+            assert_eq!((meta.cas, meta.stamp), (cas, delta), "{stamp} on {base}");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Room for writers: how a worker takes space back when it needs it, and how a background cleaner does before.
+//!
+//! Invariants: nobody waits for ever: passes that find nothing, and waiting for threads that hold on, are counted
+//! Failure:    nothing may be evicted, or a thread holds on to emptied segments: out of memory, as memcached says
+
+use crate::cleaner::{Cleaner, Outcome};
+use crate::limits;
+use crate::sync::{Ordering, give_way, pause};
+use crate::worker::{OutOfMemory, Worker};
+use std::sync::Arc;
+
+/// `make_room` gives up when futile turns weigh so much.
+const FUTILE_MAX: u32 = 64;
+/// A pass that finds nothing, or a thread that does not let go, weighs this; a pass that finds nothing while others
+/// clean weighs one, since they may free what it needs.
+const FUTILE_ALONE: u32 = 8;
+/// Turns that it waits for other threads' epochs: some tenths of a second (guess; a turn of an event loop is less).
+const WAIT_TURNS_MAX: u32 = if cfg!(shuttle) { 50 } else { 200_000 };
+
+/// What waiting for emptied segments brought.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Waited {
+    /// A writer can take a segment.
+    Room,
+    /// Nothing waits any more, and there is no room.
+    Nothing,
+    /// A thread does not let go.
+    HeldOn,
+}
+
+impl Worker {
+    /// Takes space back until a writer can go on. The worker is online.
+    ///
+    /// # Errors
+    /// If nothing may be evicted and nothing is dead, or if another thread holds on to what was emptied.
+    pub fn make_room(&mut self) -> Result<(), OutOfMemory> {
+        let store = Arc::clone(&self.store);
+        self.reader.quiesce();
+        let crowded = self.crowded.take();
+        let grew = store.index.grow(crowded, |slot| store.hash_at(&self.reader, slot));
+        store.adjust_allowed();
+        if crowded && !grew {
+            return Err(OutOfMemory);
+        }
+        let mut futile = 0;
+        while futile < FUTILE_MAX {
+            match self.wait_for_retired() {
+                Waited::Room => return Ok(()),
+                // What is emptied now would wait for the same thread.
+                Waited::HeldOn => {
+                    futile += FUTILE_ALONE;
+                    continue;
+                }
+                Waited::Nothing => {}
+            }
+            let others = store.passes.load(Ordering::Relaxed);
+            if limits::RESERVE_SEGMENTS <= others {
+                // One more would find no segment to copy into. What the others free is free for us too.
+                give_way();
+                continue;
+            }
+            if self.clean() == Outcome::Nothing {
+                futile += if others == 0 { FUTILE_ALONE } else { 1 };
+                give_way();
+            }
+        }
+        if self.wait_for_retired() == Waited::Room { Ok(()) } else { Err(OutOfMemory) }
+    }
+
+    /// Waits for other threads to let go of emptied segments.
+    fn wait_for_retired(&mut self) -> Waited {
+        let mut turn = 0;
+        loop {
+            self.reader.quiesce();
+            if limits::RESERVE_SEGMENTS < self.store.log.reclaim_now(&self.store.epochs) {
+                return Waited::Room;
+            }
+            if !self.store.log.has_retired() {
+                return Waited::Nothing;
+            }
+            if WAIT_TURNS_MAX < turn {
+                return Waited::HeldOn;
+            }
+            pause(&mut turn);
+        }
+    }
+
+    /// One cleaning pass.
+    pub(crate) fn clean(&mut self) -> Outcome {
+        let store = Arc::clone(&self.store);
+        let cleaner = self.cleaner.get_or_insert_with(|| Box::new(Cleaner::new(store.thread_rng(1))));
+        cleaner.pass(&store, &mut self.reader, &self.counters, store.pass_width())
+    }
+
+    /// What a background cleaner does when it is woken: ceilings, then room, then what is mostly dead. Returns whether
+    /// there may be more to do. The worker is online.
+    pub fn maintain(&mut self) -> bool {
+        let store = Arc::clone(&self.store);
+        self.reader.quiesce();
+        let cleaner = self.cleaner.get_or_insert_with(|| Box::new(Cleaner::new(store.thread_rng(1))));
+        if store.ceiling_hint.swap(0, Ordering::Relaxed) != 0 {
+            cleaner.enforce_ceilings(&store, &mut self.reader, &self.counters);
+        }
+        store.index.shrink();
+        store.adjust_allowed();
+        store.log.reclaim_now(&store.epochs);
+        let wanted = limits::RESERVE_SEGMENTS + limits::LOW_WATER_SEGMENTS;
+        if store.log.available() <= wanted || 0 < store.log.excess() {
+            let freed = cleaner.pass(&store, &mut self.reader, &self.counters, store.pass_width());
+            return matches!(freed, Outcome::Freed(_)) && store.log.available() <= wanted;
+        }
+        cleaner.reclaim_dead(&store, &mut self.reader, &self.counters)
+    }
+}

@@ -1,0 +1,107 @@
+//! Which segments a cleaning pass takes.
+//!
+//! Shape:      sealed segments, scored by what cleaning them is expected to free; half of a pass are the best, half random
+//! Invariants: a chosen segment is `Cleaning`, and so this thread's
+//! Cost:       one look at the table row of at most `PASS_CANDIDATES_MAX` segments
+//! Source:     Memshare §5.3. We differ: a segment is scored by dead bytes and by what its tenants hold beyond their
+//!             shares, instead of by one tenant's need.
+
+use crate::limits;
+use crate::segment::State;
+use crate::store::Store;
+use crate::sync::Ordering;
+use units::{Rng, SegmentId};
+
+/// Chooses sources; keeps its buffers from pass to pass.
+#[derive(Debug)]
+pub(crate) struct Chooser {
+    rng: Rng,
+    scored: Vec<(u64, SegmentId)>,
+}
+
+impl Chooser {
+    pub(crate) fn new(rng: Rng) -> Self {
+        Self { rng, scored: Vec::new() }
+    }
+
+    /// Claims up to `width` segments: half by what cleaning them frees, as `weigh` sees it, half at random.
+    pub(crate) fn choose(
+        &mut self,
+        store: &Store,
+        width: usize,
+        weigh: impl Fn(u64, SegmentId) -> u64,
+        sources: &mut Vec<SegmentId>,
+    ) {
+        let over = overshare(store);
+        self.scored.clear();
+        self.scored.extend(sealed(store).map(|id| (0, id)));
+        let candidates = self.scored.len().min(limits::PASS_CANDIDATES_MAX);
+        if candidates < self.scored.len() {
+            self.shuffle(0..candidates);
+            self.scored.truncate(candidates);
+        }
+        for (score, id) in &mut self.scored {
+            *score = weigh(expected_gain(store, *id, &over), *id);
+        }
+        self.scored.sort_unstable_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
+        // A pass leaves segments for others that run at the same time.
+        let width = width.min(candidates.div_ceil(2)).max(2).min(candidates);
+        self.shuffle(width.div_ceil(2)..width);
+        self.scored.truncate(width);
+        claim(store, self.scored.iter().map(|(_, id)| *id), sources);
+    }
+
+    /// Puts random ones of what follows at these places.
+    fn shuffle(&mut self, places: std::ops::Range<usize>) {
+        for i in places {
+            let j = i + self.rng.index(self.scored.len() - i);
+            self.scored.swap(i, j);
+        }
+    }
+}
+
+/// Claims segments that are mostly dead: so many of a hundred bytes.
+pub(crate) fn claim_dead(store: &Store, percent: u64, sources: &mut Vec<SegmentId>) {
+    let enough = store.log.segment_bytes() as u64 * percent / 100;
+    let dead = sealed(store).filter(|id| enough <= expected_gain(store, *id, &[]));
+    claim(store, dead.take(limits::PASS_WIDTH_MAX), sources);
+}
+
+fn sealed(store: &Store) -> impl Iterator<Item = SegmentId> {
+    store.log.ids().filter(|id| store.log.segment(*id).state() == State::Sealed)
+}
+
+fn claim(store: &Store, ids: impl Iterator<Item = SegmentId>, sources: &mut Vec<SegmentId>) {
+    sources.clear();
+    sources.extend(ids.filter(|id| store.log.segment(*id).change(State::Sealed, State::Cleaning)));
+}
+
+/// Part of each tenant's bytes, in 1/256, that it holds beyond its share, all needs normalised.
+fn overshare(store: &Store) -> Vec<u64> {
+    let (live, target) = store.tenants().fold((1_u128, 1_u128), |(live, target), t| {
+        (live + u128::from(t.held().0), target + u128::from(t.share().target.0))
+    });
+    store
+        .tenants()
+        .map(|t| {
+            let held = u128::from(t.held().0).max(1);
+            let fair = u128::from(t.share().target.0) * live / target;
+            u64::try_from(held.saturating_sub(fair) * 256 / held).unwrap_or(0)
+        })
+        .collect()
+}
+
+/// Bytes that cleaning a segment is expected to free: what is dead, and of what the index still points at, what has
+/// expired, was flushed, or its tenants hold beyond their shares. The latter are known as written, not as still there.
+fn expected_gain(store: &Store, id: SegmentId, over: &[u64]) -> u64 {
+    let segment = store.log.segment(id);
+    let live = u64::from(segment.live());
+    let goes = |(tenant, bytes): (units::TenantId, u32)| {
+        let flushed_below = store.tenant(tenant).flushed_below.load(Ordering::Relaxed);
+        let flushed = segment.last_stamp() < flushed_below;
+        let part = if flushed { 256 } else { over.get(tenant.index()).copied().unwrap_or(0) };
+        u64::from(bytes) * part / 256
+    };
+    let going = u64::from(segment.expired(store.now_secs())) + segment.tenants().map(goes).sum::<u64>();
+    (store.log.segment_bytes() as u64).saturating_sub(live) + going.min(live)
+}
