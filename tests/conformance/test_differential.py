@@ -10,7 +10,6 @@ To repeat a failure: COTENANT_TEST_SEED=<seed from the message>.
 
 import os
 import random
-import re
 
 import pytest
 
@@ -43,7 +42,10 @@ class Cas:
 
 
 def value(rng):
-    """Numbers around every edge, text, line ends, and sizes around buffers.
+    """Numbers, text, line ends, and sizes around buffers.
+
+    No number from 2^63 on: for those memcached looks for a minus sign beyond the item's end, in what the memory held
+    before, and may call the number none. The edges at 2^64 are rows of `test_classic_text`.
 
     Never white space alone: memcached's `incr` reads on behind such a value, into whatever memory follows it.
     """
@@ -56,8 +58,8 @@ def any_value(rng):
     kind = rng.randrange(10)
     if kind < 4:
         return rng.choice(
-            [b"0", b"1", b"9", b"10", b"99", b"007", b"100", b"18446744073709551615", b"18446744073709551614",
-             b"9999999999", b"12  ", b"%d" % rng.randrange(1 << 64)]
+            [b"0", b"1", b"9", b"10", b"99", b"007", b"100", b"9999999999", b"99999", b"12  ",
+             b"%d" % rng.randrange(1 << 40)]
         )
     if kind < 5:
         return rng.choice([b"", b"x", b"1x", b"-1", b"\r\nx", b"END\r\n", b"18446744073709551616", b"  7", b"1.5"])
@@ -75,10 +77,12 @@ def flags(rng):
     return rng.choice([b"0", b"0", b"1", b"65535", b"65536", b"2147483648", b"4294967295", b"007"])
 
 
-def delta(rng):
+def delta(rng, name):
+    """A decrement may be of any size, it stops at 0; an increment stays far from 2^63 (see `value`)."""
+    largest = b"18446744073709551615" if name == "decr" else b"4294967296"
     return rng.choice(
-        [b"0", b"1", b"1", b"9", b"10", b"100", b"18446744073709551615", b"x", b"-1", b"1x", b"18446744073709551616",
-         b"%d" % rng.randrange(1 << 64)]
+        [b"0", b"1", b"1", b"9", b"10", b"100", largest, b"x", b"-1", b"1x", b"18446744073709551616",
+         b"%d" % rng.randrange(1 << 40)]
     )
 
 
@@ -121,7 +125,7 @@ def request(rng, name, quiet=False):
     if name == "delete":
         return [b"delete " + key + rng.choice([b"", b"", b" 0"]) + noreply + end]
     if name in ("incr", "decr"):
-        return [name.encode() + b" " + key + b" " + delta(rng) + (noreply or rng.choice([b""] * 6 + [b" x"])) + end]
+        return [name.encode() + b" " + key + b" " + delta(rng, name) + (noreply or rng.choice([b""] * 6 + [b" x"])) + end]
     if name == "touch":
         time = rng.choice([exptime(rng)] * 9 + [b"x"])
         return [b"touch " + key + b" " + time + (noreply or rng.choice([b""] * 6 + [b" x"])) + end]
@@ -167,11 +171,23 @@ class Side:
         self.seen = {}
 
     def play(self, batch):
-        """The replies to `batch` with CAS numbers replaced by their relation to earlier ones."""
-        sent = b"".join(
-            part.resolve(self.seen) if isinstance(part, Cas) else part for parts in batch for part in parts
-        )
-        return self.normalise(self.wire.ask(sent)), sent
+        """The replies to `batch` with CAS numbers replaced by their relation to earlier ones.
+
+        A counter that becomes shorter keeps its length, padded, but not where memcached still holds the item for
+        a reply of the same batch: then it writes a new item without padding. So no reply is pending when a number
+        changes.
+        """
+        resolved = [
+            b"".join(part.resolve(self.seen) if isinstance(part, Cas) else part for part in parts) for parts in batch
+        ]
+        reply, waiting = b"", b""
+        for request in resolved:
+            if request[:5] in (b"incr ", b"decr ") and waiting.endswith(b"\n"):
+                reply += self.wire.ask(waiting)
+                waiting = b""
+            waiting += request
+        reply += self.wire.ask(waiting)
+        return self.normalise(reply), b"".join(resolved)
 
     def normalise(self, reply):
         out, at = [], 0
@@ -184,11 +200,6 @@ class Side:
                 at = end
                 continue
             data_end = end + int(words[3]) + 2
-            # A counter that became shorter keeps its length, padded, unless another reply of the same batch holds
-            # the item: then memcached writes a new one without padding. Padding behind a number is not compared.
-            number_and_padding = re.fullmatch(rb"(\d+) *\r\n", reply[end:data_end])
-            if number_and_padding:
-                words[3] = b"%d" % len(number_and_padding[1])
             if len(words) == 5:
                 key, number = words[1], int(words[4])
                 before = self.seen.get(key)
@@ -196,8 +207,8 @@ class Side:
                 self.seen[key] = number
                 out.append(b" ".join(words[:4]) + b" <" + relation + b">\r\n")
             else:
-                out.append(b" ".join(words) + b"\r\n")
-            out.append(number_and_padding[1] + b"\r\n" if number_and_padding else reply[end:data_end])
+                out.append(reply[at:end])
+            out.append(reply[end:data_end])
             at = data_end
         return out
 
@@ -262,11 +273,6 @@ def strip_cas(reply):
         words = reply[at:end].split()
         if words[0] == b"VALUE":
             data_end = end + int(words[3]) + 2
-            # A counter that became shorter keeps its length, padded, unless another reply of the same batch holds
-            # the item: then memcached writes a new one without padding. Padding behind a number is not compared.
-            number_and_padding = re.fullmatch(rb"(\d+) *\r\n", reply[end:data_end])
-            if number_and_padding:
-                words[3] = b"%d" % len(number_and_padding[1])
             out.append(b" ".join(words[:4]) + (b" <cas>" if len(words) == 5 else b"") + b"\r\n" + reply[end:data_end])
             at = data_end
         else:
