@@ -40,6 +40,8 @@ const BATCH: usize = 32;
 const DEAD_PERCENT: u64 = 50;
 /// Ceilings are enforced down to this part below, so that not every store passes them again.
 const CEILING_SLACK: u64 = 64;
+/// Segments that are looked at to bring a tenant below its ceiling.
+const TRIM_WIDTH: usize = 10;
 
 /// Segments that the survivors of one source may need beside those that are open.
 const DESTINATIONS_PER_SOURCE: u32 = 1;
@@ -135,7 +137,7 @@ impl Cleaner {
         if self.sources.len() < 2 {
             return self.give_up(store);
         }
-        self.rank_items(store, reader);
+        self.rank_items(store, reader, None);
         let budget = self.budget(store);
         if store.no_evict && budget < self.inside() {
             return self.give_up(store);
@@ -172,8 +174,8 @@ impl Cleaner {
         u64::try_from(fits).unwrap_or(u64::MAX)
     }
 
-    /// Walks the sources, finds what is alive and ranks it.
-    fn rank_items(&mut self, store: &Store, reader: &Participant) {
+    /// Walks the sources, finds what is alive (of one tenant, if only that is asked) and ranks it.
+    fn rank_items(&mut self, store: &Store, reader: &Participant, only: Option<TenantId>) {
         self.bins.clear();
         for seen in &mut self.seen {
             *seen = None;
@@ -182,11 +184,14 @@ impl Cleaner {
         let mut batch = Vec::with_capacity(BATCH);
         for id in &sources {
             store.log.walk(reader, *id, |place, view| {
-                let hash = store.hash_of(&view);
-                store.index.prefetch(hash);
-                let dead = store.is_expired(&view) || store.is_flushed(place, &view);
-                let len = u32::try_from(view.bytes().len()).unwrap_or(u32::MAX);
-                batch.push(Pending { place, hash, tenant: view.tenant(), len, dead });
+                let asked = only.is_none_or(|tenant| tenant.0 == view.tenant());
+                batch.push(asked.then(|| {
+                    let hash = store.hash_of(&view);
+                    store.index.prefetch(hash);
+                    let dead = store.is_expired(&view) || store.is_flushed(place, &view);
+                    let len = u32::try_from(view.bytes().len()).unwrap_or(u32::MAX);
+                    Pending { place, hash, tenant: view.tenant(), len, dead }
+                }));
                 if batch.len() == BATCH {
                     self.rank_batch(store, &mut batch);
                 }
@@ -196,9 +201,13 @@ impl Cleaner {
         self.sources = sources;
     }
 
-    fn rank_batch(&mut self, store: &Store, batch: &mut Vec<Pending>) {
+    fn rank_batch(&mut self, store: &Store, batch: &mut Vec<Option<Pending>>) {
         let tick = store.tick();
         for item in batch.drain(..) {
+            let Some(item) = item else {
+                self.bins.push(GARBAGE);
+                continue;
+            };
             let Some(found) = store.index.find(item.hash, |slot| slot.place() == item.place) else {
                 self.bins.push(GARBAGE);
                 continue;
@@ -448,11 +457,13 @@ impl Cleaner {
         excess: u64,
     ) {
         let held = |id: SegmentId| {
-            let all = store.log.segment(id).tenants();
-            all.filter(|(t, _)| *t == tenant).map(|(_, bytes)| u64::from(bytes)).sum()
+            let segment = store.log.segment(id);
+            let written = segment.tenants().find(|(t, _)| *t == tenant).map_or(0, |(_, bytes)| u64::from(bytes));
+            // What was evicted here before is still counted as written.
+            written * u64::from(segment.live()) / u64::from(segment.used().max(1))
         };
-        self.chooser.choose(store, store.pass_width(), |_, id| held(id), &mut self.sources);
-        self.rank_items(store, reader);
+        self.chooser.choose(store, TRIM_WIDTH, |_, id| held(id), &mut self.sources);
+        self.rank_items(store, reader, Some(tenant));
         let inside = self.seen_of(tenant).inside;
         self.order.clear();
         self.order.push(tenant.index());
@@ -497,7 +508,7 @@ impl Cleaner {
             self.give_up(store);
             return false;
         }
-        self.rank_items(store, reader);
+        self.rank_items(store, reader, None);
         if self.budget(store) < self.inside() {
             // Less was dead than the table says: nothing alive goes without need.
             self.give_up(store);

@@ -1,0 +1,215 @@
+//! The benchmark: CPU time per request and memory per item, ours beside other servers', in one run on one machine.
+//!
+//! Shape:   arguments -> sections (requests, resident, store) -> table, JSON lines
+//! Failure: exit code 1 if a premise does not hold, 2 for wrong use, 3 if a server cannot be measured; a goal that is
+//!          missed is printed as a miss and is no failure
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for people at a terminal")]
+
+mod in_process;
+mod keys;
+mod load;
+mod peer;
+mod requests;
+mod resident;
+mod table;
+
+use peer::Kind;
+use std::fmt::Write as _;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use table::Row;
+use units::Bytes;
+
+/// What is asked for.
+const USAGE: &str = "usage: bench [--quick] [--rounds N] [--only requests|resident|store] [--skew S] [--json FILE] \
+                     [--server FILE]";
+/// Alternating rounds, and rounds of a quick run.
+const ROUNDS: (u64, u64) = (5, 1);
+/// Memory of the servers, and of a quick run.
+const MEMORY: (Bytes, Bytes) = (Bytes::mib(256), Bytes::mib(64));
+/// A quick run sends this part of the requests.
+const QUICK_LESS: u64 = 4;
+/// Popularity: the skew that YCSB uses (Cooper et al. 2010).
+const SKEW: f64 = 0.99;
+/// Seed of everything random.
+const SEED: u64 = 42;
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BenchError {
+    #[error("{0}")]
+    Usage(String),
+    #[error("a premise does not hold: {0}")]
+    Premise(String),
+    #[error("{peer} cannot be measured: {source}")]
+    Peer { peer: &'static str, source: io::Error },
+    #[error("the store cannot be made: {0}")]
+    Store(#[from] store::StoreError),
+    #[error("cannot write {file}: {source}")]
+    Write { file: String, source: io::Error },
+}
+
+/// The settings of a run and what it has found.
+#[derive(Debug)]
+pub(crate) struct Bench {
+    pub(crate) rounds: u64,
+    pub(crate) memory: Bytes,
+    /// Every count of requests is divided by this.
+    pub(crate) less: u64,
+    pub(crate) skew: f64,
+    pub(crate) seed: u64,
+    only: Option<String>,
+    json: Option<PathBuf>,
+    server: Option<PathBuf>,
+    rows: Vec<Row>,
+    premises: Vec<(bool, String)>,
+}
+
+fn main() -> ExitCode {
+    match Bench::from_arguments(std::env::args().skip(1)).and_then(Bench::run) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            match error {
+                BenchError::Usage(_) => ExitCode::from(2),
+                BenchError::Premise(_) => ExitCode::from(1),
+                _ => ExitCode::from(3),
+            }
+        }
+    }
+}
+
+impl Bench {
+    fn from_arguments(mut arguments: impl Iterator<Item = String>) -> Result<Self, BenchError> {
+        let mut bench = Self {
+            rounds: ROUNDS.0,
+            memory: MEMORY.0,
+            less: 1,
+            skew: SKEW,
+            seed: SEED,
+            only: None,
+            json: None,
+            server: None,
+            rows: Vec::new(),
+            premises: Vec::new(),
+        };
+        let wrong = |what: &str| BenchError::Usage(format!("{what}\n{USAGE}"));
+        while let Some(name) = arguments.next() {
+            let mut value = || arguments.next().ok_or_else(|| wrong(&format!("{name} needs a value")));
+            match name.as_str() {
+                "--quick" => (bench.rounds, bench.memory, bench.less) = (ROUNDS.1, MEMORY.1, QUICK_LESS),
+                "--rounds" => {
+                    bench.rounds = value()?.parse().map_err(|_| wrong("--rounds needs a number"))?
+                }
+                "--skew" => bench.skew = value()?.parse().map_err(|_| wrong("--skew needs a number"))?,
+                "--only" => bench.only = Some(value()?),
+                "--json" => bench.json = Some(value()?.into()),
+                "--server" => bench.server = Some(value()?.into()),
+                _ => return Err(wrong(&format!("'{name}' is no option"))),
+            }
+        }
+        match bench.only.as_deref() {
+            None | Some("requests" | "resident" | "store") => Ok(bench),
+            Some(other) => Err(wrong(&format!("'{other}' is no section"))),
+        }
+    }
+
+    fn run(mut self) -> Result<(), BenchError> {
+        type Section = fn(&mut Bench) -> Result<(), BenchError>;
+        let sections: [(&str, Section); 3] =
+            [("requests", requests::run), ("resident", resident::run), ("store", in_process::run)];
+        self.print_peers()?;
+        for (name, section) in sections {
+            if self.only.as_deref().is_none_or(|only| only == name) {
+                section(&mut self)?;
+            }
+        }
+        println!("\n{}", table::render(&self.rows));
+        let missed = self.rows.iter().filter(|row| row.is_reached() == Some(false)).count();
+        let judged = self.rows.iter().filter(|row| row.is_reached().is_some()).count();
+        println!("medians (and ranges) of {} rounds; {missed} of {judged} goals missed", self.rounds);
+        self.write_json()?;
+        match self.premises.iter().find(|(holds, _)| !holds) {
+            Some((_, what)) => Err(BenchError::Premise(what.clone())),
+            None => Ok(()),
+        }
+    }
+
+    fn print_peers(&self) -> Result<(), BenchError> {
+        if Kind::Cotenant.program(self.server.as_deref()).is_none() {
+            return Err(BenchError::Usage(
+                "the server is not beside this program; build it (cargo build --release -p cli) or name it with --server"
+                    .to_owned(),
+            ));
+        }
+        if Kind::Memcached.program(None).is_none() {
+            return Err(BenchError::Usage("memcached is missing; apt-get install memcached".to_owned()));
+        }
+        if Kind::Redis.program(None).is_none() {
+            println!("skipped: redis: redis-server is not installed");
+        }
+        println!("skipped: the segcache crate in the same process: not part of this benchmark");
+        println!(
+            "items: {} B key and value; keys of {} tenants by Zipf's law, skew {}; memory {}",
+            resident::ITEM,
+            keys::TENANTS,
+            self.skew,
+            self.memory
+        );
+        Ok(())
+    }
+
+    /// The servers that are there, ours first.
+    pub(crate) fn peers(&self) -> Vec<(Kind, PathBuf)> {
+        let found = |kind: Kind| Some((kind, kind.program(self.server.as_deref())?));
+        [Kind::Cotenant, Kind::Memcached, Kind::Redis].into_iter().filter_map(found).collect()
+    }
+
+    pub(crate) fn say(&self, what: &str) {
+        eprintln!("{what}");
+    }
+
+    pub(crate) fn add(&mut self, row: Row) {
+        self.rows.push(row);
+    }
+
+    /// Prints a premise with its figures, and remembers whether it holds.
+    pub(crate) fn premise(&mut self, holds: bool, what: &str) {
+        println!("premise {}: {what}", if holds { "holds" } else { "FAILS" });
+        self.premises.push((holds, what.to_owned()));
+    }
+
+    fn write_json(&self) -> Result<(), BenchError> {
+        let Some(file) = &self.json else { return Ok(()) };
+        let mut text = String::new();
+        for row in &self.rows {
+            // A string takes every write.
+            let _ = writeln!(text, "{}", row.to_json());
+        }
+        for (holds, what) in &self.premises {
+            let _ = writeln!(text, "{}", serde_json::json!({"premise": what, "holds": holds}));
+        }
+        std::fs::write(file, text)
+            .map_err(|source| BenchError::Write { file: file.display().to_string(), source })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Bench, BenchError> {
+        Bench::from_arguments(line.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn arguments_are_understood_or_refused() {
+        let quick = parsed("--quick --only store --rounds 2 --json x").expect("all are options");
+        assert_eq!((quick.rounds, quick.memory, quick.only.as_deref()), (2, MEMORY.1, Some("store")));
+        for wrong in ["--fast", "--rounds", "--rounds many", "--only nothing"] {
+            assert!(matches!(parsed(wrong), Err(BenchError::Usage(_))), "{wrong}");
+        }
+    }
+}

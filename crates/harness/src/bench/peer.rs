@@ -1,0 +1,234 @@
+//! A server under measurement: a child process that ends with its handle, and what it says of itself.
+//!
+//! Units:   CPU time in seconds, user and system of the whole process; resident memory in bytes
+//! Failure: a server that does not start within `START_SECS`, or leaves, ends the benchmark
+
+use crate::BenchError;
+use crate::keys::{self, TENANTS};
+use crate::load::{Dialect, Load};
+use server::memcache::client::Client;
+use std::collections::HashMap;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use units::Bytes;
+
+/// Which server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Cotenant,
+    Memcached,
+    Redis,
+}
+
+/// How long a server may take to listen.
+const START_SECS: u64 = 10;
+/// Pause between looks whether it listens.
+const START_LOOK: Duration = Duration::from_millis(20);
+
+impl Kind {
+    /// Its name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Cotenant => "cotenant",
+            Self::Memcached => "memcached",
+            Self::Redis => "redis",
+        }
+    }
+
+    /// Its program: ours from beside this one or as told, the others from the path; none if it is not there.
+    pub(crate) fn program(self, ours: Option<&Path>) -> Option<PathBuf> {
+        let name = match self {
+            Self::Cotenant => {
+                let beside = || Some(std::env::current_exe().ok()?.with_file_name("cotenant"));
+                return ours.map(Path::to_owned).or_else(beside).filter(|file| file.is_file());
+            }
+            Self::Memcached => "memcached",
+            Self::Redis => "redis-server",
+        };
+        let path = std::env::var_os("PATH")?;
+        std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
+    }
+
+    fn dialect(self) -> Dialect {
+        if self == Self::Redis { Dialect::Redis } else { Dialect::Memcached }
+    }
+
+    fn arguments(self, port: u16, memory: Bytes) -> Vec<String> {
+        let mebibytes = memory.count_of(Bytes::mib(1));
+        let line = match self {
+            Self::Cotenant => format!("serve -l 127.0.0.1 -p {port} -m {mebibytes} -t 1 -D : --admin off"),
+            // A worker of memcached serves 20 requests of a connection in a row, as one of ours does.
+            Self::Memcached => format!("-l 127.0.0.1 -p {port} -U 0 -m {mebibytes} -t 1 -u nobody"),
+            Self::Redis => format!(
+                "--bind 127.0.0.1 --port {port} --maxmemory {mebibytes}mb --maxmemory-policy allkeys-lru \
+                 --appendonly no --save"
+            ),
+        };
+        let mut arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        if self == Self::Redis {
+            arguments.push(String::new());
+        }
+        arguments
+    }
+}
+
+/// A running server.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) kind: Kind,
+    child: Child,
+    address: SocketAddr,
+}
+
+/// What a server says of itself.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Figures {
+    pub(crate) evictions: u64,
+    pub(crate) items: u64,
+    /// Of ours: bytes that the cleaner copied.
+    pub(crate) moved_bytes: u64,
+    /// Of ours: evictions of each tenant.
+    pub(crate) tenant_evictions: Vec<u64>,
+}
+
+impl Peer {
+    /// Starts a server with one worker thread and waits until it listens.
+    pub(crate) fn start(kind: Kind, program: &Path, memory: Bytes) -> Result<Self, BenchError> {
+        let failed = |source| BenchError::Peer { peer: kind.name(), source };
+        // The port is free again when the listener is gone; nobody else takes it in that moment.
+        let port =
+            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|l| l.local_addr()).map_err(failed)?.port();
+        let mut command = Command::new(program);
+        command.args(kind.arguments(port, memory));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().map_err(failed)?;
+        let mut peer = Self { kind, child, address: (Ipv4Addr::LOCALHOST, port).into() };
+        for _ in 0..START_SECS * 1000 / u64::try_from(START_LOOK.as_millis()).unwrap_or(1) {
+            if TcpStream::connect(peer.address).is_ok() {
+                return Ok(peer);
+            }
+            if let Some(status) = peer.child.try_wait().map_err(failed)? {
+                return Err(failed(io::Error::other(format!("it left at once, {status}"))));
+            }
+            std::thread::sleep(START_LOOK);
+        }
+        Err(failed(io::ErrorKind::TimedOut.into()))
+    }
+
+    /// Connections to it.
+    pub(crate) fn load(&self, connections: usize) -> io::Result<Load> {
+        Load::connect(self.address, self.kind.dialect(), connections)
+    }
+
+    /// CPU time that it has used, in seconds.
+    pub(crate) fn cpu_secs(&self) -> io::Result<f64> {
+        let text = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        let ticks = cpu_ticks(&text).ok_or(io::ErrorKind::InvalidData)?;
+        Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+    }
+
+    /// Its resident memory.
+    pub(crate) fn resident(&self) -> io::Result<Bytes> {
+        let text = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        resident(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    /// What it says of itself now.
+    pub(crate) fn figures(&self) -> io::Result<Figures> {
+        if self.kind == Kind::Redis {
+            return self.redis_figures();
+        }
+        let mut client = Client::connect(self.address)?;
+        let general = stats(&mut client, "stats")?;
+        let of = |all: &HashMap<String, u64>, name: &str| all.get(name).copied().unwrap_or(0);
+        let mut figures = Figures {
+            evictions: of(&general, "evictions"),
+            items: of(&general, "curr_items"),
+            ..Figures::default()
+        };
+        if self.kind == Kind::Cotenant {
+            let tenants = stats(&mut client, "stats tenants")?;
+            let each = |what: &str| -> Vec<u64> {
+                (0..TENANTS).map(|t| of(&tenants, &format!("{}:{what}", keys::tenant(t)))).collect()
+            };
+            figures.moved_bytes = each("moved_bytes").iter().sum();
+            figures.tenant_evictions = each("evictions");
+        }
+        Ok(figures)
+    }
+
+    fn redis_figures(&self) -> io::Result<Figures> {
+        let mut stream = TcpStream::connect(self.address)?;
+        stream.write_all(b"INFO\r\nQUIT\r\n")?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        let number = |name: &str| {
+            let value = text.lines().find_map(|line| line.strip_prefix(name))?;
+            value.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+        };
+        Ok(Figures {
+            evictions: number("evicted_keys:").unwrap_or(0),
+            items: number("db0:keys=").unwrap_or(0),
+            ..Figures::default()
+        })
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // It may have left already; there is nothing else to be done.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// All figures of a `stats` command that are whole numbers.
+fn stats(client: &mut Client, what: &str) -> io::Result<HashMap<String, u64>> {
+    client.queue_line(what);
+    client.send()?;
+    let mut figures = HashMap::new();
+    loop {
+        let line = String::from_utf8_lossy(client.read_line()?).into_owned();
+        let mut words = line.split(' ');
+        match (words.next(), words.next(), words.next()) {
+            (Some("STAT"), Some(name), Some(value)) => {
+                if let Ok(value) = value.parse() {
+                    figures.insert(name.to_owned(), value);
+                }
+            }
+            _ => return Ok(figures),
+        }
+    }
+}
+
+/// User and system time in a line of `/proc/PID/stat` (proc(5): fields 14 and 15; the name before may hold anything).
+fn cpu_ticks(stat: &str) -> Option<u64> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    Some(user + system)
+}
+
+/// `VmRSS` of `/proc/PID/status`.
+fn resident(status: &str) -> Option<Bytes> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(Bytes::kib(line.split_whitespace().next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proc_files_are_read() {
+        let stat = "42 (a (b) 9) S 1 42 42 0 -1 4194560 100 0 0 0 7 35 0 0 20 0 1 0";
+        assert_eq!(cpu_ticks(stat), Some(42));
+        assert_eq!(cpu_ticks("42 (a"), None);
+        assert_eq!(resident("Name:\tx\nVmRSS:\t    2048 kB\n"), Some(Bytes::mib(2)));
+    }
+}

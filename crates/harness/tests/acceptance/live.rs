@@ -1,0 +1,61 @@
+//! A server in this process, on loopback, with a real clock.
+
+use rustix::time::{ClockId, Timespec, clock_gettime};
+use server::{Admin, Clock, Config, MemoryPolicy, Running, TenantConfig};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use units::{Bytes, Instant};
+
+/// The system's clocks.
+#[derive(Debug)]
+struct Real {
+    started_ns: u64,
+}
+
+fn nanos(clock: ClockId) -> u64 {
+    let Timespec { tv_sec, tv_nsec } = clock_gettime(clock);
+    u64::try_from(tv_sec).unwrap() * 1_000_000_000 + u64::try_from(tv_nsec).unwrap()
+}
+
+impl Clock for Real {
+    fn now(&self) -> Instant {
+        Instant(nanos(ClockId::Monotonic) - self.started_ns)
+    }
+
+    fn unix_secs(&self) -> i64 {
+        clock_gettime(ClockId::Realtime).tv_sec
+    }
+}
+
+/// A server with one worker that makes a tenant of every new prefix (`-t 1 -D :`), and its address.
+pub(crate) fn serve(config: Config) -> (Running, String) {
+    let config = Config {
+        threads: 1,
+        listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
+        admin: Admin::Off,
+        prefix_delimiter: Some(b':'),
+        ..config
+    };
+    let clock = Arc::new(Real { started_ns: nanos(ClockId::Monotonic) });
+    let server = server::start(config.checked().unwrap(), clock).unwrap();
+    let address = server.address().unwrap().to_string();
+    (server, address)
+}
+
+/// A configuration with a memory and a policy.
+pub(crate) fn config(memory: Bytes, policy: MemoryPolicy) -> Config {
+    Config { memory, policy, ..Config::default() }
+}
+
+/// A tenant that is known by the prefix `NAME:`.
+pub(crate) fn tenant(name: &str) -> TenantConfig {
+    TenantConfig {
+        name: name.to_owned(),
+        prefix: Some(format!("{name}:").into_bytes()),
+        listen: None,
+        reserved: Bytes::ZERO,
+        weight: 1.0,
+        credit: None,
+        rank: None,
+    }
+}

@@ -1,0 +1,121 @@
+//! Who holds how much: static shares are reached and kept (M3), sharing gains where demand bursts (M9, M11).
+
+use crate::exact::Partition;
+use crate::live::{config, serve, tenant};
+use crate::load::{Minute, replay, row};
+use crate::rig::{ITEM_MAX, Rig, TURN, divisible};
+use harness::replay::ReplayOptions;
+use harness::wire::over_tcp;
+use lab::workload::Phase;
+use server::{Config, MemoryPolicy};
+use std::collections::HashMap;
+use store::{Options, RankKind, Store};
+use units::{Bytes, TenantId};
+
+/// The size of a segment in a memory.
+fn segment(memory: Bytes) -> Bytes {
+    let options = Options { memory, item_max: ITEM_MAX, threads: 1, tenants_max: 1, no_evict: false, seed: 0 };
+    Store::new(options).unwrap().geometry().segment
+}
+
+/// Tenants that ask for more than `part` beyond doubt: an exact cache of twice the size holds more.
+fn hungry(minute: Minute, part: Bytes) -> Vec<String> {
+    let twice = minute.tenants().into_iter().map(|name| (name, part.scale(2, 1)));
+    let exact = Partition::new(RankKind::Gdsf, twice, ITEM_MAX).replay(&mut minute.mix(), minute.requests());
+    let beyond = part + segment(minute.memory);
+    minute.tenants().into_iter().filter(|name| beyond < exact.held_by(name)).collect()
+}
+
+#[test]
+fn m3_static_shares_are_reached_and_never_passed() {
+    let minute = Minute::small(3);
+    let tenants: Vec<_> = minute.tenants().into_iter().map(|name| (name, Bytes::ZERO)).collect();
+    let ids: HashMap<Vec<u8>, TenantId> =
+        (0..).zip(&tenants).map(|(i, (name, _))| (name.clone().into_bytes(), TenantId(i))).collect();
+    let mut rig = Rig::new(minute.memory, "partitioned", &tenants);
+    let mut mix = minute.mix();
+    let mut worst = Bytes::ZERO;
+    for _ in 0..minute.requests() {
+        let request = mix.next_request();
+        let id = ids[request.tenant];
+        rig.run(id, &request);
+        let state = rig.store.tenant_state(id).unwrap();
+        worst = worst.max(state.held.saturating_sub(state.share.ceiling.unwrap()));
+    }
+    // Ceilings are enforced once a turn; what a turn brings is the slack.
+    println!("at most {worst} beyond a ceiling");
+    assert!(worst <= segment(minute.memory), "{worst} beyond a ceiling, turns of {TURN}");
+    let hungry = hungry(minute, divisible(minute.memory).scale(1, tenants.len() as u64));
+    assert!(4 <= hungry.len(), "too few tenants ask for more than their share: {hungry:?}");
+    for name in &hungry {
+        let state = rig.store.tenant_state(ids[name.as_bytes()]).unwrap();
+        check_reached(name, state.held, state.share.target, segment(minute.memory));
+    }
+}
+
+#[track_caller]
+fn check_reached(name: &str, held: Bytes, target: Bytes, segment: Bytes) {
+    println!("{name}: held {held}, target {target}");
+    let distance = held.0.abs_diff(target.0);
+    assert!(distance <= segment.0, "{name} holds {held}, its target is {target}");
+}
+
+#[test]
+fn m3_a_live_server_reaches_static_shares() {
+    let minute = Minute::small(4);
+    let tenants = minute.tenants().iter().map(|name| tenant(name)).collect();
+    let settings = Config { tenants, ..config(minute.memory, MemoryPolicy::Partitioned) };
+    let (server, address) = serve(settings);
+    let mut requests = 0_u64;
+    let mut worst = Bytes::ZERO;
+    let mut look = |_| {
+        requests += 1;
+        if requests.is_multiple_of(500) {
+            for t in server.view().snapshot().tenants {
+                worst = worst.max(t.state.held.saturating_sub(t.state.share.ceiling.unwrap_or(Bytes(u64::MAX))));
+            }
+        }
+    };
+    let options = minute.options("partitioned");
+    over_tcp(&options, &address, &mut [&mut minute.mix()], &mut |_| {}, Some(&mut look)).unwrap();
+    let snapshot = server.view().snapshot();
+    println!("at most {worst} beyond a ceiling");
+    assert!(worst <= segment(minute.memory), "{worst} beyond a ceiling");
+    // The default tenant has a share too.
+    let hungry = hungry(minute, divisible(minute.memory).scale(1, 11));
+    assert!(4 <= hungry.len(), "too few tenants ask for more than their share: {hungry:?}");
+    for t in snapshot.tenants.iter().filter(|t| hungry.contains(&t.state.name)) {
+        check_reached(&t.state.name, t.state.held, t.state.share.target, segment(minute.memory));
+    }
+    server.shut_down();
+}
+
+/// The demonstration's own load and memory. Half of an equal part is private, as in the paper's Table 2.
+#[test]
+fn m9_m11_sharing_gains_most_where_demand_bursts() {
+    let minute = Minute { memory: Bytes::mib(64), seed: 42 };
+    let names = minute.tenants();
+    let floor = divisible(minute.memory).scale(1, 2 * names.len() as u64);
+    let run = |policy| {
+        let options = ReplayOptions { reserved: vec![(None, floor)], ..minute.options(policy) };
+        replay(options, &mut minute.mix())
+    };
+    let (shared, partitioned) = (run("shared"), run("partitioned"));
+    println!("shared {:.4}, partitioned {:.4}", shared.hit_ratio(), partitioned.hit_ratio());
+    let mix = minute.mix();
+    let mut gains: Vec<(f64, &str, Phase)> = Vec::new();
+    for t in mix.tenants() {
+        let gain = row(&shared, &t.name).hit_ratio() - row(&partitioned, &t.name).hit_ratio();
+        gains.push((gain, &t.name, t.phase));
+    }
+    gains.sort_by(|a, b| b.0.total_cmp(&a.0));
+    for (gain, name, phase) in &gains {
+        let (s, p) = (row(&shared, name), row(&partitioned, name));
+        println!("{name:14} {gain:+.4} ({:.4} from {:.4}), held {:?} {phase:?}", s.hit_ratio(), p.hit_ratio(), s.held.unwrap());
+    }
+    assert!(partitioned.hit_ratio() <= shared.hit_ratio(), "M9");
+    assert!(matches!(gains[0].2, Phase::Burst { .. }), "M11: {gains:?}");
+    for (gain, name, _) in &gains {
+        assert!(-0.01 <= *gain, "M11: {name} loses {gain:+.4}");
+    }
+}
