@@ -138,7 +138,10 @@ fn ratio(window: &Totals) -> String {
 
 /// The same load through the store twice: what sharing gains.
 fn compare(options: &DemoOptions, requests: u64) -> Result<(), Failure> {
-    say(format!("\nthe same {requests} requests through the store, shared against a static partition of {}:", options.memory));
+    say(format!(
+        "\nthe same {requests} requests through the store, shared against a static partition of {}:",
+        options.memory
+    ));
     let run = |policy| {
         demo::compare(options.memory, policy, requests)
             .map_err(|e| Failure::failed(format!("{:#}", anyhow::Error::from(e)), ""))

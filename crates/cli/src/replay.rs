@@ -2,9 +2,9 @@
 
 use crate::clock::SystemClock;
 use crate::failure::{Code, Failure, say};
+use harness::Report;
 use harness::replay::{ReplayError, ReplayOptions as Replay, in_process};
 use harness::wire::over_tcp;
-use harness::Report;
 use indicatif::{ProgressBar, ProgressStyle};
 use lab::{Format, TraceError, TraceReader};
 use server::{Clock as _, MemoryPolicy};
@@ -98,7 +98,8 @@ fn replay(
         ..Replay::default()
     };
     let Traces { readers, files } = traces;
-    let mut readers: Vec<&mut dyn TraceReader> = readers.iter_mut().map(|r| &mut **r as &mut dyn TraceReader).collect();
+    let mut readers: Vec<&mut dyn TraceReader> =
+        readers.iter_mut().map(|r| &mut **r as &mut dyn TraceReader).collect();
     let mut progress = |requests: u64| {
         bar.set_position(position(files));
         bar.set_message(requests.to_string());
@@ -117,8 +118,12 @@ fn replay(
 fn failure(error: ReplayError) -> Failure {
     match error {
         ReplayError::Trace(e) => Failure::wrong_use(chain(&e), e.cure()),
-        ReplayError::Server { .. } => Failure::failed(error.to_string(), "start it with: cotenant serve -D :"),
-        other => Failure::failed(format!("{:#}", anyhow::Error::from(other)), "lower --memory or the tenants"),
+        ReplayError::Server { .. } => {
+            Failure::failed(error.to_string(), "start it with: cotenant serve -D :")
+        }
+        other => {
+            Failure::failed(format!("{:#}", anyhow::Error::from(other)), "lower --memory or the tenants")
+        }
     }
 }
 

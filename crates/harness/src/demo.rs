@@ -94,7 +94,14 @@ pub fn comparison_table(shared: &Report, partitioned: &Report) -> String {
     let mut row = |name: &str, gets: u64, (a, b): (f64, f64), held: Option<Bytes>| {
         let held = held.map_or_else(|| "-".to_owned(), |b| b.to_string());
         let points = format!("{:+.1}", (a - b) * 100.0);
-        table.add_row([name.to_owned(), gets.to_string(), format!("{a:.4}"), format!("{b:.4}"), points, held]);
+        table.add_row([
+            name.to_owned(),
+            gets.to_string(),
+            format!("{a:.4}"),
+            format!("{b:.4}"),
+            points,
+            held,
+        ]);
     };
     let ratio_of = |report: &Report, name: &str| {
         report.tenants.iter().find(|t| t.name == name).map_or(0.0, TenantReport::hit_ratio)

@@ -11,8 +11,8 @@ use policy::memory::MemoryPolicy;
 use std::collections::HashMap;
 use std::sync::Arc;
 use store::{
-    CLOCK_START, Fields, Key, MemoryControl, Mode, Options, RankKind, Refused, Space, Store, StoreError, TenantSpec,
-    Totals, Worker,
+    CLOCK_START, Fields, Key, MemoryControl, Mode, Options, RankKind, Refused, Space, Store, StoreError,
+    TenantSpec, Totals, Worker,
 };
 use units::{Bytes, Duration, Instant, TenantId};
 
@@ -180,8 +180,9 @@ impl Replayer {
             return Ok(*id);
         }
         let text = String::from_utf8_lossy(name).into_owned();
-        let reserved = self.options.reserved.iter();
-        let floor = reserved.filter(|(of, _)| of.as_ref().is_none_or(|of| *of == text)).map(|(_, floor)| *floor).last();
+        let mut reserved = self.options.reserved.iter();
+        let floor =
+            reserved.rfind(|(of, _)| of.as_ref().is_none_or(|of| *of == text)).map(|(_, floor)| *floor);
         let claim = Claim { floor: Amount::memory(floor.unwrap_or_default()), ..Claim::default() };
         let text = if text.is_empty() { "default".to_owned() } else { text };
         let spec = TenantSpec { name: text, own_space: false, claim, rank: self.options.rank };
@@ -200,7 +201,8 @@ impl Replayer {
         let ttl = if self.options.ttl { request.ttl_secs } else { 0 };
         let expires_at = if ttl == 0 { 0 } else { self.store.now_secs().saturating_add(ttl) };
         let value_len = (request.value_bytes as usize).min(self.filler.len());
-        let write = Write { tenant, key: request.key, fields: Fields { client_flags: 0, expires_at }, value_len };
+        let write =
+            Write { tenant, key: request.key, fields: Fields { client_flags: 0, expires_at }, value_len };
         match request.op {
             Op::Get | Op::Gets => {
                 let key = self.worker.key(Space::Shared, request.key);

@@ -106,11 +106,9 @@ impl Report {
         for column in table.column_iter_mut().skip(1) {
             column.set_cell_alignment(CellAlignment::Right);
         }
-        let moved = self.cleaner_moved_bytes.map_or(String::new(), |b| format!(", cleaner moved {}", Bytes(b)));
-        format!(
-            "{table}\n{} requests in {:.1} s, policy {}{moved}",
-            self.requests, self.seconds, self.policy
-        )
+        let moved =
+            self.cleaner_moved_bytes.map_or(String::new(), |b| format!(", cleaner moved {}", Bytes(b)));
+        format!("{table}\n{} requests in {:.1} s, policy {}{moved}", self.requests, self.seconds, self.policy)
     }
 }
 

@@ -206,7 +206,10 @@ impl WireReplay<'_> {
     fn one_line(&mut self) -> io::Result<()> {
         let line = self.client.read_line()?;
         if line == b"ERROR" {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "it does not know a command of the trace"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "it does not know a command of the trace",
+            ));
         }
         Ok(())
     }

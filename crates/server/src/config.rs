@@ -204,7 +204,10 @@ impl Config {
             );
         }
         if self.credit == Bytes::ZERO {
-            return refuse("a credit of zero moves nothing".to_owned(), "use policy = \"partitioned\" for fixed shares");
+            return refuse(
+                "a credit of zero moves nothing".to_owned(),
+                "use policy = \"partitioned\" for fixed shares",
+            );
         }
         Ok(())
     }
@@ -223,9 +226,13 @@ impl Config {
                     return refuse(format!("two tenants are named '{}'", tenant.name), "rename one of them");
                 }
                 if tenant.prefix.is_some() && other.prefix == tenant.prefix {
-                    let prefix = String::from_utf8_lossy(tenant.prefix.as_deref().unwrap_or_default()).into_owned();
+                    let prefix =
+                        String::from_utf8_lossy(tenant.prefix.as_deref().unwrap_or_default()).into_owned();
                     return refuse(
-                        format!("tenants '{}' and '{}' have the same prefix '{prefix}'", other.name, tenant.name),
+                        format!(
+                            "tenants '{}' and '{}' have the same prefix '{prefix}'",
+                            other.name, tenant.name
+                        ),
                         "give each tenant a prefix of its own",
                     );
                 }
@@ -238,7 +245,10 @@ impl Config {
             }
             if let Some(address) = tenant.listen.filter(|a| a.port() != 0 && self.listen.contains(a)) {
                 return refuse(
-                    format!("tenant '{}' listens on {address}, which is the server's own address", tenant.name),
+                    format!(
+                        "tenant '{}' listens on {address}, which is the server's own address",
+                        tenant.name
+                    ),
                     "give the tenant another port",
                 );
             }
@@ -257,7 +267,10 @@ impl Config {
 
 fn check_tenant(tenant: &TenantConfig) -> Result<(), ConfigError> {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
-    if tenant.name.is_empty() || limits::TENANT_NAME_MAX < tenant.name.len() || !tenant.name.bytes().all(allowed) {
+    if tenant.name.is_empty()
+        || limits::TENANT_NAME_MAX < tenant.name.len()
+        || !tenant.name.bytes().all(allowed)
+    {
         return refuse(
             format!("'{}' is no tenant name", tenant.name),
             "use 1 to 64 letters, digits, dots, dashes and underscores",
@@ -272,14 +285,21 @@ fn check_tenant(tenant: &TenantConfig) -> Result<(), ConfigError> {
         }
         (Some(prefix), _) if prefix.is_empty() || limits::PREFIX_MAX < prefix.len() => {
             return refuse(
-                format!("the prefix of tenant '{}' is empty or longer than {} bytes", tenant.name, limits::PREFIX_MAX),
+                format!(
+                    "the prefix of tenant '{}' is empty or longer than {} bytes",
+                    tenant.name,
+                    limits::PREFIX_MAX
+                ),
                 "use a short prefix that ends with a delimiter",
             );
         }
         _ => {}
     }
     if !tenant.weight.is_finite() || tenant.weight <= 0.0 {
-        return refuse(format!("the weight of tenant '{}' is {}", tenant.name, tenant.weight), "use a number above zero");
+        return refuse(
+            format!("the weight of tenant '{}' is {}", tenant.name, tenant.weight),
+            "use a number above zero",
+        );
     }
     Ok(())
 }

@@ -99,7 +99,8 @@ impl Acceptor {
             match entrance.listener.accept() {
                 Ok((stream, _)) => self.hand_over(stream, entrance.binding),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
-                Err(e) if matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted) => {}
+                Err(e)
+                    if matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted) => {}
                 Err(e) => {
                     // Out of descriptors or memory: those who wait stay in the backlog for a moment.
                     let count = self.shared.counters.listen_disabled.fetch_add(1, Ordering::Relaxed);

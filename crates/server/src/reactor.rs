@@ -194,7 +194,11 @@ impl Reactor for Epoll {
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        let timeout = if self.ready.is_empty() { timeout.map(Duration::to_std) } else { Some(std::time::Duration::ZERO) };
+        let timeout = if self.ready.is_empty() {
+            timeout.map(Duration::to_std)
+        } else {
+            Some(std::time::Duration::ZERO)
+        };
         match self.poll.poll(&mut self.events, timeout) {
             Ok(()) => {}
             Err(e) if e.kind() == io::ErrorKind::Interrupted => return Ok(()),

@@ -91,25 +91,7 @@ pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartErro
         let stop = Arc::clone(&stop);
         threads.push(spawn("control", move || loops::control(&shared, &router, &helpers, &memory, &stop))?);
     }
-    let mut desks = Vec::new();
-    let mut wakers = Vec::new();
-    for i in 0..shared.config.threads {
-        let (sender, inbox) = crossbeam_channel::bounded(HANDOVER_QUEUE);
-        let reactor = Epoll::new()?;
-        let load = Arc::new(AtomicUsize::new(0));
-        wakers.push(reactor.waker());
-        desks.push(Desk { inbox: sender, waker: reactor.waker(), load: Arc::clone(&load) });
-        let around = Surroundings {
-            shared: Arc::clone(&shared),
-            router: Arc::clone(&router),
-            helpers: Arc::clone(&helpers),
-            inbox,
-            load,
-            stop: Arc::clone(&stop),
-        };
-        let store = shared.store.worker()?;
-        threads.push(spawn(&format!("worker-{i}"), move || Worker::new(around, reactor, store).work())?);
-    }
+    let Crew { desks, wakers } = start_workers(&shared, &router, &helpers, &stop, &mut threads)?;
     let (acceptor, acceptor_waker) = Acceptor::new(Arc::clone(&shared), entrances, desks, Arc::clone(&stop))?;
     threads.push(spawn("acceptor", move || acceptor.accept())?);
     let admin_address = admin.as_ref().and_then(|l| l.local_addr().ok());
@@ -135,6 +117,40 @@ pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartErro
         threads,
         view,
     })
+}
+
+/// The workers as the acceptor and the shutdown see them.
+struct Crew {
+    desks: Vec<Desk>,
+    wakers: Vec<Arc<Waker>>,
+}
+
+fn start_workers(
+    shared: &Arc<Shared>,
+    router: &Arc<Router>,
+    helpers: &Arc<Helpers>,
+    stop: &Arc<AtomicBool>,
+    threads: &mut Vec<JoinHandle<()>>,
+) -> Result<Crew, StartError> {
+    let mut crew = Crew { desks: Vec::new(), wakers: Vec::new() };
+    for i in 0..shared.config.threads {
+        let (sender, inbox) = crossbeam_channel::bounded(HANDOVER_QUEUE);
+        let reactor = Epoll::new()?;
+        let load = Arc::new(AtomicUsize::new(0));
+        crew.wakers.push(reactor.waker());
+        crew.desks.push(Desk { inbox: sender, waker: reactor.waker(), load: Arc::clone(&load) });
+        let around = Surroundings {
+            shared: Arc::clone(shared),
+            router: Arc::clone(router),
+            helpers: Arc::clone(helpers),
+            inbox,
+            load,
+            stop: Arc::clone(stop),
+        };
+        let store = shared.store.worker()?;
+        threads.push(spawn(&format!("worker-{i}"), move || Worker::new(around, reactor, store).work())?);
+    }
+    Ok(crew)
 }
 
 fn spawn(name: &str, act: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {

@@ -57,7 +57,16 @@ impl Shared {
     pub(crate) fn new(config: Config, store: Arc<Store>, clock: Arc<dyn Clock>) -> Self {
         let unix_secs = AtomicI64::new(clock.unix_secs());
         let memory_limit = AtomicU64::new(config.memory.0);
-        Self { memory_limit, config, store, clock, counters: Counters::default(), unix_secs, port: AtomicU64::new(0), baseline: Baseline::default() }
+        Self {
+            memory_limit,
+            config,
+            store,
+            clock,
+            counters: Counters::default(),
+            unix_secs,
+            port: AtomicU64::new(0),
+            baseline: Baseline::default(),
+        }
     }
 
     /// Brings the clocks that requests read up to date. A step of the wall clock moves dates given from then on, not

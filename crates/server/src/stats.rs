@@ -310,7 +310,9 @@ fn settings(shared: &Shared) -> Vec<(String, String)> {
     };
     let mut rows: Vec<_> = SETTINGS
         .iter()
-        .map(|(name, default)| ((*name).to_owned(), word(given(name).unwrap_or_else(|| value_of(name, default)))))
+        .map(|(name, default)| {
+            ((*name).to_owned(), word(given(name).unwrap_or_else(|| value_of(name, default))))
+        })
         .collect();
     let ours = config.echoed.iter().filter(|(name, _)| !SETTINGS.iter().any(|(known, _)| known == name));
     rows.extend(ours.map(|(name, value)| (name.clone(), word(value.clone()))));

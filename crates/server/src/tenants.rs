@@ -139,7 +139,8 @@ impl Router {
         if let Some(id) = prefixes.get(prefix) {
             return Some(*id);
         }
-        let taken = self.tenants_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+        let taken =
+            self.tenants_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
         taken.ok()?;
         let name = String::from_utf8_lossy(&prefix[..prefix.len() - 1]).into_owned();
         let spec = TenantSpec { name, own_space: false, claim: Claim::default(), rank: self.rank };

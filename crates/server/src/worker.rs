@@ -296,7 +296,13 @@ impl<R: Reactor> Worker<R> {
     }
 
     /// One batch of requests and its replies.
-    fn turn(&mut self, id: StreamId, binding: Binding, input: &[u8], is_out_of_memory: bool) -> (Turn, Sending) {
+    fn turn(
+        &mut self,
+        id: StreamId,
+        binding: Binding,
+        input: &[u8],
+        is_out_of_memory: bool,
+    ) -> (Turn, Sending) {
         let session = Session {
             shared: &self.around.shared,
             router: &self.around.router,

@@ -458,7 +458,8 @@ impl Cleaner {
     ) {
         let held = |id: SegmentId| {
             let segment = store.log.segment(id);
-            let written = segment.tenants().find(|(t, _)| *t == tenant).map_or(0, |(_, bytes)| u64::from(bytes));
+            let written =
+                segment.tenants().find(|(t, _)| *t == tenant).map_or(0, |(_, bytes)| u64::from(bytes));
             // What was evicted here before is still counted as written.
             written * u64::from(segment.live()) / u64::from(segment.used().max(1))
         };

@@ -30,10 +30,17 @@ pub(crate) struct Outcome {
     pub(crate) requests: u64,
     pub(crate) gets: u64,
     pub(crate) hits: u64,
+    /// Sets that the server had no memory for at that moment.
+    pub(crate) refused: u64,
 }
 
 /// Bytes read at once: the answers to a batch of 32 look-ups take less than 3 KiB.
 const READ: usize = 16 << 10;
+
+/// What memcached says when it has no memory for an item.
+const REFUSED: &[u8] = b"SERVER_ERROR out of memory storing object\r\n";
+/// Its beginning, no longer than any answer.
+const REFUSED_HEAD: &[u8] = b"SERVE";
 
 /// Some connections to one server.
 #[derive(Debug)]
@@ -138,6 +145,7 @@ impl Connection {
                 Dialect::Redis => (b"$-1\r\n", b"+OK\r\n"),
             };
             match asked {
+                Asked::Set(_) if self.is_refused()? => outcome.refused += 1,
                 Asked::Set(_) => self.take(stored)?,
                 Asked::Get(number) => {
                     outcome.gets += 1;
@@ -153,6 +161,16 @@ impl Connection {
         }
         self.asked.clear();
         Ok(())
+    }
+
+    /// Whether the next answer is that there is no memory, which memcached gives when evicting lags behind; takes it.
+    fn is_refused(&mut self) -> io::Result<bool> {
+        self.need(REFUSED_HEAD.len())?;
+        let refused = self.input[self.at..].starts_with(REFUSED_HEAD);
+        if refused {
+            self.take(REFUSED)?;
+        }
+        Ok(refused)
     }
 
     fn expect_value(&mut self, number: u32) -> io::Result<()> {

@@ -75,6 +75,7 @@ struct Measured {
     micros: Vec<f64>,
     hit_ratios: Vec<f64>,
     evictions: Vec<u64>,
+    refused: u64,
     bytes_per_item: f64,
     before: Figures,
     after: Figures,
@@ -121,9 +122,10 @@ fn drive(load: &mut Load, zipf: &Zipf, rng: &mut Rng, w: &Workload, requests: u6
 
 fn measure(bench: &Bench, peer: &Peer, zipf: &Zipf, round: u64) -> io::Result<Measured> {
     let mut rng = Rng::new(bench.seed ^ round);
+    let mut refused = 0;
     {
         let mut load = peer.load(FILL_CONNECTIONS)?;
-        fill(&mut load, zipf.keys())?;
+        refused += fill(&mut load, zipf.keys())?.refused;
         drive(&mut load, zipf, &mut rng, &WORKLOADS[1], WARM_UP / bench.less)?;
     }
     let before = peer.figures()?;
@@ -134,6 +136,7 @@ fn measure(bench: &Bench, peer: &Peer, zipf: &Zipf, round: u64) -> io::Result<Me
         let mut load = peer.load(workload.connections)?;
         let started = peer.cpu_secs()?;
         let outcome = drive(&mut load, zipf, &mut rng, workload, workload.requests / bench.less)?;
+        refused += outcome.refused;
         micros.push((peer.cpu_secs()? - started) * 1e6 / outcome.requests as f64);
         hit_ratios.push(outcome.hits as f64 / outcome.gets.max(1) as f64);
         let now = peer.figures()?;
@@ -141,13 +144,16 @@ fn measure(bench: &Bench, peer: &Peer, zipf: &Zipf, round: u64) -> io::Result<Me
         after = now;
     }
     let bytes_per_item = peer.resident()?.0 as f64 / after.items.max(1) as f64;
-    Ok(Measured { micros, hit_ratios, evictions, bytes_per_item, before, after })
+    Ok(Measured { micros, hit_ratios, evictions, refused, bytes_per_item, before, after })
 }
 
 /// The premises: full caches that evict, a cleaner that moves, no tenant spared.
 fn prove(bench: &mut Bench, kind: Kind, round: u64, m: &Measured) {
     let of = format!("{}, round {}", kind.name(), round + 1);
     let by_workload = m.evictions.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+    if 0 < m.refused {
+        bench.say(&format!("{of}: refused {} sets, out of memory", m.refused));
+    }
     let evicted = m.after.evictions - m.before.evictions;
     bench.premise(0 < evicted, &format!("{of}: {evicted} evictions while measured ({by_workload})"));
     if kind == Kind::Cotenant {

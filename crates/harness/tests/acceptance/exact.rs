@@ -28,7 +28,11 @@ struct Part {
 
 impl Partition {
     /// A partition in parts of a size each; an item above `item_max` is held by nobody.
-    pub(crate) fn new(rank: RankKind, parts: impl IntoIterator<Item = (String, Bytes)>, item_max: Bytes) -> Self {
+    pub(crate) fn new(
+        rank: RankKind,
+        parts: impl IntoIterator<Item = (String, Bytes)>,
+        item_max: Bytes,
+    ) -> Self {
         let part = |capacity| Part {
             cache: match rank {
                 RankKind::Lru => Box::new(Lru::new(capacity, PER_ITEM)) as Box<dyn Reference>,

@@ -16,13 +16,19 @@ fn floors(minute: Minute) -> Vec<(String, Bytes)> {
     let weights: Vec<u64> = minute.tenants().iter().map(|_| 100 + rng.below(400)).collect();
     let total = weights.iter().sum();
     let reserved = divisible(minute.memory).scale(3, 4);
-    minute.tenants().into_iter().zip(weights).map(|(name, weight)| (name, reserved.scale(weight, total))).collect()
+    minute
+        .tenants()
+        .into_iter()
+        .zip(weights)
+        .map(|(name, weight)| (name, reserved.scale(weight, total)))
+        .collect()
 }
 
 fn check(seed: u64) {
     let minute = Minute::small(seed);
     let floors = floors(minute);
-    let alone = Partition::new(RankKind::Gdsf, floors.clone(), ITEM_MAX).replay(&mut minute.mix(), minute.requests());
+    let alone =
+        Partition::new(RankKind::Gdsf, floors.clone(), ITEM_MAX).replay(&mut minute.mix(), minute.requests());
     let reserved = floors.iter().map(|(name, floor)| (Some(name.clone()), *floor)).collect();
     let options = ReplayOptions { reserved, ..minute.options("shared") };
     let shared = replay(options, &mut minute.mix());
@@ -33,7 +39,9 @@ fn check(seed: u64) {
         let gain = t.hit_ratio() - alone.hit_ratio_of(name);
         println!(
             "  {name:14} {gain:+.4} ({:.4}), floor {floor}, target {}, held {}",
-            t.hit_ratio(), t.target.unwrap(), t.held.unwrap()
+            t.hit_ratio(),
+            t.target.unwrap(),
+            t.held.unwrap()
         );
         assert!(*floor <= t.target.unwrap(), "seed={seed} {name} has a target below its floor");
         if gain < -MARGIN {

@@ -8,9 +8,28 @@ use units::Bytes;
 
 /// The tenants of `mix-dev`.
 pub(crate) const MIX_DEV_TENANTS: [&str; 22] = [
-    "arc-P3", "arc-P6", "block", "http", "llmkv", "memcachier1", "memcachier19", "memcachier227", "memcachier3",
-    "meta-fbobj", "meta-kvcache", "orm-rest", "orm17", "orm18", "orm20", "orm21", "recs", "twitter14", "twitter18",
-    "twitter37", "twitter52", "web",
+    "arc-P3",
+    "arc-P6",
+    "block",
+    "http",
+    "llmkv",
+    "memcachier1",
+    "memcachier19",
+    "memcachier227",
+    "memcachier3",
+    "meta-fbobj",
+    "meta-kvcache",
+    "orm-rest",
+    "orm17",
+    "orm18",
+    "orm20",
+    "orm21",
+    "recs",
+    "twitter14",
+    "twitter18",
+    "twitter37",
+    "twitter52",
+    "web",
 ];
 /// The requests of `mix-dev`.
 pub(crate) const MIX_DEV_REQUESTS: u64 = 6_820_061;

@@ -20,8 +20,13 @@ fn report(policy: &'static str, rank: RankKind) -> Option<&'static Report> {
     static PARTITIONED_LRU: OnceLock<Option<Report>> = OnceLock::new();
     let run = || {
         let tenants = MIX_DEV_TENANTS.map(str::to_owned).to_vec();
-        let options =
-            ReplayOptions { memory: MEMORY, policy: policy.to_owned(), rank, tenants, ..ReplayOptions::default() };
+        let options = ReplayOptions {
+            memory: MEMORY,
+            policy: policy.to_owned(),
+            rank,
+            tenants,
+            ..ReplayOptions::default()
+        };
         Some(replay(options, &mut *mix_dev()?))
     };
     let slot = match (policy, rank) {
@@ -35,7 +40,12 @@ fn report(policy: &'static str, rank: RankKind) -> Option<&'static Report> {
 #[test]
 fn shared_reaches_its_goal() {
     let Some(shared) = report("shared", RankKind::Gdsf) else { return };
-    println!("shared {:.4}, {:?} evicted, {:?} moved", shared.hit_ratio(), shared.evictions, shared.cleaner_moved_bytes);
+    println!(
+        "shared {:.4}, {:?} evicted, {:?} moved",
+        shared.hit_ratio(),
+        shared.evictions,
+        shared.cleaner_moved_bytes
+    );
     assert_eq!(shared.requests, MIX_DEV_REQUESTS);
     assert_eq!(shared.tenants.len(), MIX_DEV_TENANTS.len());
     assert!(0 < shared.evictions.unwrap() && 0 < shared.cleaner_moved_bytes.unwrap());
@@ -74,7 +84,11 @@ fn distance(rank: RankKind) -> Option<f64> {
         );
     }
     let distance = live.hit_ratio() - exact.hit_ratio();
-    println!("{rank} partitioned: store {:.4}, exact {:.4}, {distance:+.4}", live.hit_ratio(), exact.hit_ratio());
+    println!(
+        "{rank} partitioned: store {:.4}, exact {:.4}, {distance:+.4}",
+        live.hit_ratio(),
+        exact.hit_ratio()
+    );
     Some(distance)
 }
 

@@ -42,7 +42,8 @@ fn a_generated_minute_over_tcp_equals_in_process() {
 #[test]
 fn the_mixed_trace_over_tcp_equals_in_process() {
     let Some(mut trace) = mix_dev() else { return };
-    let options = ReplayOptions { memory: Bytes::mib(64), limit: Some(1_500_000), ..ReplayOptions::default() };
+    let options =
+        ReplayOptions { memory: Bytes::mib(64), limit: Some(1_500_000), ..ReplayOptions::default() };
     let there = over(&options, &mut *trace);
     let here = replay(options, &mut *mix_dev().unwrap());
     check_same(&here, &there);

@@ -7,7 +7,8 @@ use lab::{Op, Request};
 use policy::memory::MemoryPolicy;
 use std::sync::Arc;
 use store::{
-    Fields, MemoryControl, Mode, Options, RankKind, Refused, Space, Store, TenantSpec, Worker, divisible_capacity,
+    Fields, MemoryControl, Mode, Options, RankKind, Refused, Space, Store, TenantSpec, Worker,
+    divisible_capacity,
 };
 use units::{Bytes, Duration, Instant, TenantId};
 
@@ -99,7 +100,9 @@ impl Rig {
 
     fn between(&mut self, at: Instant) {
         let hits = self.store.pending_shadow_hits();
-        if harness::replay::SHADOW_HITS_PER_DECISION <= hits || Duration::from_secs(1) <= at.since(self.decided) {
+        if harness::replay::SHADOW_HITS_PER_DECISION <= hits
+            || Duration::from_secs(1) <= at.since(self.decided)
+        {
             self.pacer.step(at, &mut self.control);
             self.decided = at;
         }

@@ -14,7 +14,8 @@ use units::{Bytes, TenantId};
 
 /// The size of a segment in a memory.
 fn segment(memory: Bytes) -> Bytes {
-    let options = Options { memory, item_max: ITEM_MAX, threads: 1, tenants_max: 1, no_evict: false, seed: 0 };
+    let options =
+        Options { memory, item_max: ITEM_MAX, threads: 1, tenants_max: 1, no_evict: false, seed: 0 };
     Store::new(options).unwrap().geometry().segment
 }
 
@@ -72,7 +73,8 @@ fn m3_a_live_server_reaches_static_shares() {
         requests += 1;
         if requests.is_multiple_of(500) {
             for t in server.view().snapshot().tenants {
-                worst = worst.max(t.state.held.saturating_sub(t.state.share.ceiling.unwrap_or(Bytes(u64::MAX))));
+                worst =
+                    worst.max(t.state.held.saturating_sub(t.state.share.ceiling.unwrap_or(Bytes(u64::MAX))));
             }
         }
     };
@@ -111,7 +113,12 @@ fn m9_m11_sharing_gains_most_where_demand_bursts() {
     gains.sort_by(|a, b| b.0.total_cmp(&a.0));
     for (gain, name, phase) in &gains {
         let (s, p) = (row(&shared, name), row(&partitioned, name));
-        println!("{name:14} {gain:+.4} ({:.4} from {:.4}), held {:?} {phase:?}", s.hit_ratio(), p.hit_ratio(), s.held.unwrap());
+        println!(
+            "{name:14} {gain:+.4} ({:.4} from {:.4}), held {:?} {phase:?}",
+            s.hit_ratio(),
+            p.hit_ratio(),
+            s.held.unwrap()
+        );
     }
     assert!(partitioned.hit_ratio() <= shared.hit_ratio(), "M9");
     assert!(matches!(gains[0].2, Phase::Burst { .. }), "M11: {gains:?}");

@@ -2,9 +2,9 @@
 //!
 //! Invariants: counters are the store's and the server's own; this only writes them down
 
+use crate::View;
 use crate::stats::cpu_micros;
 use crate::view::TenantView;
-use crate::View;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
@@ -80,8 +80,12 @@ fn tenant_figures() -> [TenantFigure; 12] {
     [
         ("cotenant_tenant_held", "Live bytes charged", Some(Unit::Bytes), |t| gauge(t.state.held.0)),
         ("cotenant_tenant_target", "Share in force", Some(Unit::Bytes), |t| gauge(t.state.share.target.0)),
-        ("cotenant_tenant_reserved", "Reservation", Some(Unit::Bytes), |t| gauge(t.state.claim.floor.bytes.0)),
-        ("cotenant_tenant_shadow", "Memory of the shadow queue", Some(Unit::Bytes), |t| gauge(t.state.shadow.0)),
+        ("cotenant_tenant_reserved", "Reservation", Some(Unit::Bytes), |t| {
+            gauge(t.state.claim.floor.bytes.0)
+        }),
+        ("cotenant_tenant_shadow", "Memory of the shadow queue", Some(Unit::Bytes), |t| {
+            gauge(t.state.shadow.0)
+        }),
         ("cotenant_tenant_items", "Live items", None, |t| gauge(t.state.items)),
         ("cotenant_tenant_gets", "Look-ups", None, |t| Value::Count(t.totals.get_hits + t.totals.get_misses)),
         ("cotenant_tenant_hits", "Look-ups that found their item", None, |t| Value::Count(t.totals.get_hits)),
@@ -119,7 +123,12 @@ impl Collector for Figures {
             ("cotenant_shadow", "Memory of shadow queues", bytes, gauge(m.shadow.0)),
             ("cotenant_buffers", "Memory of connections' buffers", bytes, gauge(snapshot.buffers.0)),
             ("cotenant_cleaner_moved", "Bytes that the cleaner copied", bytes, Value::Count(all.moved_bytes)),
-            ("cotenant_decisions", "Decisions of the memory policy", None, Value::Count(snapshot.decisions_total)),
+            (
+                "cotenant_decisions",
+                "Decisions of the memory policy",
+                None,
+                Value::Count(snapshot.decisions_total),
+            ),
         ] {
             write(&mut encoder, (name, help, unit), &[(Labels::new(), value)])?;
         }
@@ -131,7 +140,13 @@ impl Collector for Figures {
 
 impl Figures {
     /// What the memcached exporter would say, so that its dashboards work without it.
-    fn memcached_names(&self, encoder: &mut DescriptorEncoder<'_>, t: &Totals, items: u64, held: u64) -> fmt::Result {
+    fn memcached_names(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        t: &Totals,
+        items: u64,
+        held: u64,
+    ) -> fmt::Result {
         let shared = self.0.shared();
         let counters = &shared.counters;
         let load = |c: &std::sync::atomic::AtomicU64| Value::Count(c.load(Ordering::Relaxed));
@@ -143,7 +158,11 @@ impl Figures {
         for (name, help, value) in [
             ("memcached_up", "Whether the server answers", gauge(1)),
             ("memcached_uptime_seconds", "Seconds since the start", gauge(shared.clock.now().whole_secs())),
-            ("memcached_max_connections", "Limit of connections", gauge(shared.config.max_connections as u64)),
+            (
+                "memcached_max_connections",
+                "Limit of connections",
+                gauge(shared.config.max_connections as u64),
+            ),
             ("memcached_current_connections", "Open connections", gauge(connections)),
             ("memcached_connections", "Connections accepted", load(&counters.total_connections)),
             ("memcached_current_bytes", "Live bytes charged", gauge(held)),

@@ -95,7 +95,8 @@ impl Client {
                 return Ok(found);
             }
             let Some(rest) = line.strip_prefix(b"VALUE ") else { return Err(unexpected(line)) };
-            let len = rest.split(|b| *b == b' ').nth(2).and_then(|n| std::str::from_utf8(n).ok()?.parse().ok());
+            let len =
+                rest.split(|b| *b == b' ').nth(2).and_then(|n| std::str::from_utf8(n).ok()?.parse().ok());
             let len: usize = len.ok_or_else(|| unexpected(rest))?;
             self.fill(len + 2)?;
             check(&self.input[self.at..self.at + len]);
@@ -127,7 +128,9 @@ impl Client {
                 return Ok(found);
             }
             let text = String::from_utf8_lossy(line).into_owned();
-            if let Some(value) = text.strip_prefix("STAT ").and_then(|t| t.strip_prefix(name)?.strip_prefix(' ')) {
+            if let Some(value) =
+                text.strip_prefix("STAT ").and_then(|t| t.strip_prefix(name)?.strip_prefix(' '))
+            {
                 found = Some(value.to_owned());
             }
         }

@@ -232,15 +232,10 @@ fn get_and_touch(mut words: Words<'_>, kind: GetKind) -> Command<'_> {
 }
 
 /// The words of a storing command, checked; the data block is looked at afterwards.
-fn store<'b>(
-    input: &'b [u8],
-    taken: usize,
-    mut words: Words<'b>,
-    mode: Mode,
-    bounds: &Bounds,
-) -> Parsed<'b> {
+fn store<'b>(input: &'b [u8], taken: usize, mut words: Words<'b>, mode: Mode, bounds: &Bounds) -> Parsed<'b> {
     let all = words;
-    let (Some(key), Some(flags), Some(exptime), Some(len)) = (words.next(), words.next(), words.next(), words.next())
+    let (Some(key), Some(flags), Some(exptime), Some(len)) =
+        (words.next(), words.next(), words.next(), words.next())
     else {
         return Parsed::Request(Command::Wrong(text::BAD_FORMAT), taken);
     };
@@ -297,7 +292,9 @@ fn delete(mut words: Words<'_>) -> Command<'_> {
 
 fn count(mut words: Words<'_>, up: bool) -> Command<'_> {
     let noreply = is_silent(words);
-    let (Some(key), Some(delta)) = (words.next(), words.next()) else { return Command::Wrong(text::BAD_FORMAT) };
+    let (Some(key), Some(delta)) = (words.next(), words.next()) else {
+        return Command::Wrong(text::BAD_FORMAT);
+    };
     match unsigned(delta) {
         _ if !is_key(key) => wrong(noreply, text::BAD_FORMAT),
         Some(delta) => Command::Count { key, delta, up, noreply },
@@ -307,7 +304,9 @@ fn count(mut words: Words<'_>, up: bool) -> Command<'_> {
 
 fn touch(mut words: Words<'_>) -> Command<'_> {
     let noreply = is_silent(words);
-    let (Some(key), Some(exptime)) = (words.next(), words.next()) else { return Command::Wrong(text::BAD_FORMAT) };
+    let (Some(key), Some(exptime)) = (words.next(), words.next()) else {
+        return Command::Wrong(text::BAD_FORMAT);
+    };
     match number(exptime) {
         _ if !is_key(key) => wrong(noreply, text::BAD_FORMAT),
         Some(exptime) => Command::Touch { key, exptime, noreply },
@@ -381,7 +380,14 @@ mod tests {
     fn requests_are_cut_at_their_end() {
         let stream = b"set a 5 0 3 noreply\r\nx\r\n\r\nget a bb\r\n";
         let (first, taken) = request(stream);
-        let set = Command::Store { mode: Mode::Set, key: b"a", flags: 5, exptime: 0, value: b"x\r\n", noreply: true };
+        let set = Command::Store {
+            mode: Mode::Set,
+            key: b"a",
+            flags: 5,
+            exptime: 0,
+            value: b"x\r\n",
+            noreply: true,
+        };
         assert_eq!(first, set);
         let (second, _) = request(&stream[taken..]);
         assert_eq!(second, Command::Get { kind: GetKind::Plain, touch: None, keys: b" a bb" });

@@ -68,7 +68,12 @@ enum Step<'b> {
 }
 
 /// Runs a turn over `input`.
-pub(crate) fn run<'w>(session: &Session<'_>, worker: &'w Worker, input: &[u8], replies: &mut Replies<'w>) -> Turn {
+pub(crate) fn run<'w>(
+    session: &Session<'_>,
+    worker: &'w Worker,
+    input: &[u8],
+    replies: &mut Replies<'w>,
+) -> Turn {
     let mut turn = Turn::default();
     let mut batch = Vec::with_capacity(session.requests_max.min(64));
     let mut hashed = Vec::with_capacity(session.requests_max.min(64));
@@ -315,11 +320,7 @@ fn administer(session: &Session<'_>, command: Command<'_>, replies: &mut Replies
                 replies.put(text::OK);
             }
         }
-        Command::Verbosity { noreply } => {
-            if !noreply {
-                replies.put(text::OK);
-            }
-        }
+        Command::Verbosity { noreply: false } => replies.put(text::OK),
         Command::MemoryLimit { mebibytes, noreply } => {
             let wanted = Bytes(mebibytes.saturating_mul(1 << 20));
             let changed = session.binding == Binding::Unbound && session.shared.set_memory_limit(wanted);
@@ -332,7 +333,9 @@ fn administer(session: &Session<'_>, command: Command<'_>, replies: &mut Replies
             replies.put(session.shared.config.version.as_bytes());
             replies.put(b"\r\n");
         }
-        Command::Stats(what) => replies.put(&stats::answer(session.shared, session.router, &session.binding, what)),
+        Command::Stats(what) => {
+            replies.put(&stats::answer(session.shared, session.router, &session.binding, what))
+        }
         Command::Quit => return Err(Ended::Quit),
         Command::Wrong(reply) => replies.put(reply),
         // A store without a hashed key cannot be: the parser has checked it.
