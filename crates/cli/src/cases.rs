@@ -70,7 +70,7 @@ fn used_flags_reach_the_configuration() {
         ("-o idle_timeout=60", |c| c.idle_timeout == units::Duration::from_secs(60)),
         ("--idle-timeout 2min", |c| c.idle_timeout == units::Duration::from_secs(120)),
         ("-D :", |c| c.prefix_delimiter == Some(b':')),
-        ("-F -C", |c| c.flush_disabled && c.cas_disabled),
+        ("-F", |c| c.flush_disabled),
         ("--admin off", |c| c.admin == Admin::Off),
         ("--admin 127.0.0.1:0", |c| matches!(c.admin, Admin::Explicit(_))),
         ("--policy partitioned", |c| c.policy == MemoryPolicy::Partitioned),

@@ -113,7 +113,7 @@ impl Screen {
             return;
         }
         if self.lines.is_multiple_of(20) {
-            let names: String = shown.iter().map(|t| format!("{:>12.12}", t.state.name)).collect();
+            let names: String = shown.iter().map(|t| format!(" {:>11.11}", t.state.name)).collect();
             say(format!("{:>5}{names}{:>8}", "s", "all"));
         }
         self.lines += 1;

@@ -163,7 +163,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("report_version", Kind::Text, "1.6.45", "1 to 23 characters", "The version that clients are told")
         .more("Clients switch features on by memcached's version numbers."),
     switch("disable_flush_all", "Refuse flush_all").short('F'),
-    switch("disable_cas", "Keep no CAS values").short('C'),
+    switch("disable_cas", "Keep no CAS values").short('C').accepted("CAS values cost no memory here and are kept"),
     setting("verbose", Kind::Level, "0", "0 to 3", "Say more in the log; -vv and -vvv say even more").short('v').echo("verbosity"),
     setting("user", Kind::Text, "", "the current user or root", "The user to run as, when started by root")
         .short('u')

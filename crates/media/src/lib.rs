@@ -9,7 +9,7 @@ mod region;
 
 pub use dram::Dram;
 pub use meter::{Access, Meter, Traffic};
-pub use region::{MapError, Region};
+pub use region::{MapError, Region, WordRegion};
 
 use units::{Bytes, TierId};
 

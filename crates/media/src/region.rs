@@ -192,6 +192,48 @@ impl Region {
     }
 }
 
+/// A region that is used as atomic words only, so that giving pages back is safe: readers see the old value or zero.
+#[derive(Debug)]
+pub struct WordRegion {
+    region: Region,
+}
+
+impl WordRegion {
+    /// At least `count` words, zero, kept out of core dumps.
+    ///
+    /// # Errors
+    /// If the system refuses the mapping.
+    pub fn anonymous(count: usize) -> Result<Self, MapError> {
+        let region = Region::anonymous(Bytes(count as u64 * WORD as u64))?;
+        region.leave_out_of_dumps();
+        Ok(Self { region })
+    }
+
+    /// The words.
+    #[inline]
+    #[must_use]
+    pub fn words(&self) -> &[AtomicU64] {
+        self.region.words()
+    }
+
+    /// Starts loading the cache line of a word.
+    #[inline]
+    pub fn prefetch(&self, word: usize) {
+        self.region.prefetch(word * WORD);
+    }
+
+    /// Gives the whole pages between two words back to the system; they read as zero afterwards.
+    ///
+    /// # Panics
+    /// If the range is not inside the region.
+    pub fn release(&self, first: usize, last: usize) {
+        // SAFETY: the region is private to this type, which never makes byte references of it.
+        unsafe { self.region.release(first * WORD, (last - first) * WORD) };
+    }
+}
+
+const WORD: usize = size_of::<AtomicU64>();
+
 #[cfg(not(miri))]
 fn page_range(offset: usize, len: usize) -> (usize, usize) {
     let start = offset / PAGE * PAGE;

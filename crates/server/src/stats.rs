@@ -18,7 +18,7 @@ use store::{CLASSES, ClassTotals, Totals, class_bound, class_of};
 /// What `stats reset` has set to zero: figures are shown less what they were then.
 #[derive(Debug, Default)]
 pub(crate) struct Baseline {
-    seen: Mutex<Option<Zeroed>>,
+    seen: Mutex<Vec<(Binding, Zeroed)>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +44,7 @@ pub(crate) fn answer(shared: &Shared, router: &Router, binding: &Binding, what: 
         // Without a list of items per class there is nothing to dump.
         _ if what.starts_with(b"cachedump ") => reply_text::END.to_vec(),
         b"reset" => {
-            reset(shared, router);
+            reset(shared, router, binding);
             reply_text::RESET.to_vec()
         }
         _ => reply_text::ERROR.to_vec(),
@@ -61,11 +61,12 @@ fn lines(rows: &[(String, String)]) -> Vec<u8> {
     out.into_bytes()
 }
 
-fn reset(shared: &Shared, router: &Router) {
+/// Each binding has its own zero: one tenant's reset is nobody else's.
+fn reset(shared: &Shared, router: &Router, binding: &Binding) {
     let counters = &shared.counters;
     let zeroed = Zeroed {
-        totals: Visible::to(shared, router, &Binding::Unbound).totals,
-        classes: shared.store.class_totals(),
+        totals: Visible::to(shared, router, binding).totals,
+        classes: classes_seen(shared, router, binding),
         connections: counters.total_connections.load(Ordering::Relaxed),
         rejected: counters.rejected_connections.load(Ordering::Relaxed),
         read: counters.bytes_read.load(Ordering::Relaxed),
@@ -73,11 +74,14 @@ fn reset(shared: &Shared, router: &Router) {
         yields: counters.conn_yields.load(Ordering::Relaxed),
         flushes: counters.cmd_flush.load(Ordering::Relaxed),
     };
-    *shared.baseline.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(zeroed);
+    let mut seen = shared.baseline.seen.lock().unwrap_or_else(PoisonError::into_inner);
+    seen.retain(|(of, _)| of != binding);
+    seen.push((*binding, zeroed));
 }
 
-fn baseline(shared: &Shared) -> Option<Zeroed> {
-    *shared.baseline.seen.lock().unwrap_or_else(PoisonError::into_inner)
+fn baseline(shared: &Shared, binding: &Binding) -> Option<Zeroed> {
+    let seen = shared.baseline.seen.lock().unwrap_or_else(PoisonError::into_inner);
+    seen.iter().find(|(of, _)| of == binding).map(|(_, zeroed)| *zeroed)
 }
 
 /// User and system time of this process in microseconds.
@@ -93,7 +97,7 @@ pub(crate) fn cpu_micros() -> (u64, u64) {
 #[expect(clippy::too_many_lines, reason = "one table: memcached's names in memcached's order")]
 fn general(shared: &Shared, router: &Router, binding: &Binding) -> Vec<(String, String)> {
     let seen = Visible::to(shared, router, binding);
-    let zero = baseline(shared).filter(|_| *binding == Binding::Unbound);
+    let zero = baseline(shared, binding);
     let t = zero.map_or(seen.totals, |z| seen.totals.since(&z.totals));
     let counters = &shared.counters;
     let config = &shared.config;
@@ -298,7 +302,7 @@ fn settings(shared: &Shared) -> Vec<(String, String)> {
         "reqs_per_event" => config.requests_per_turn.to_string(),
         "cas_enabled" => yes_no(!config.cas_disabled),
         "tcp_backlog" => config.backlog.to_string(),
-        "item_size_max" => config.item_max.0.to_string(),
+        "item_size_max" => shared.store.geometry().item_max.0.to_string(),
         "flush_enabled" => yes_no(!config.flush_disabled),
         "idle_timeout" => (config.idle_timeout.as_millis() / 1000).to_string(),
         _ => default.to_owned(),
@@ -329,11 +333,8 @@ fn classes(
     rows_of: fn(usize, &ClassTotals) -> Vec<Row>,
     with_totals: bool,
 ) -> Vec<u8> {
-    let zero = baseline(shared).filter(|_| *binding == Binding::Unbound);
-    let all = match binding {
-        Binding::Unbound => shared.store.class_totals(),
-        Binding::To(_) => class_of_bound(&Visible::to(shared, router, binding)),
-    };
+    let zero = baseline(shared, binding);
+    let all = classes_seen(shared, router, binding);
     let mut rows = Vec::new();
     let mut active = 0;
     let mut bytes = 0;
@@ -350,6 +351,14 @@ fn classes(
         rows.push(("total_malloced".to_owned(), bytes.to_string()));
     }
     lines(&rows)
+}
+
+/// The size classes that a connection sees.
+fn classes_seen(shared: &Shared, router: &Router, binding: &Binding) -> [ClassTotals; CLASSES] {
+    match binding {
+        Binding::Unbound => shared.store.class_totals(false),
+        Binding::To(_) => class_of_bound(&Visible::to(shared, router, binding)),
+    }
 }
 
 /// Classes are counted for all tenants together; a bound connection sees its own items as one class, that of their

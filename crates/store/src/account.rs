@@ -27,13 +27,13 @@ pub(crate) fn link(
     tenant.items.fetch_add(1, Ordering::Relaxed);
     let len32 = u32::try_from(len).unwrap_or(u32::MAX);
     store.log.segment(place.segment).note_append(tenant.id, len32, stamp, meta.expiry.map(|e| e.at));
-    counters.class(len).link(len);
+    counters.class(len, meta.own_space).link(len);
 }
 
 /// Accounts an item that the index points at no more.
 pub(crate) fn unlink(store: &Store, counters: &ThreadCounters, place: Place, view: &View<'_>) {
     let len = view.bytes().len();
-    counters.class(len).unlink(len);
+    counters.class(len, view.own_space()).unlink(len);
     store.log.segment(place.segment).note_dead(u32::try_from(len).unwrap_or(u32::MAX));
     if store.is_flushed(place, view) {
         return;

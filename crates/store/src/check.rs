@@ -44,7 +44,6 @@ pub(crate) fn check(store: &Store, reader: &Participant) {
         used.segments.0 + used.index.0 + used.shadow.0 <= store.geometry.memory.0 + slack,
         "the memory is bounded: {used:?}"
     );
-    let classes = store.class_totals();
-    let items: i64 = classes.iter().map(|c| c.items).sum();
+    let items: i64 = [false, true].map(|own| store.class_totals(own)).iter().flatten().map(|c| c.items).sum();
     assert_eq!(items, i64::try_from(used.slots).unwrap_or(i64::MAX), "size classes count every item");
 }

@@ -530,7 +530,7 @@ fn note_removal(
 ) {
     let tenant = store.tenant(TenantId(view.tenant()));
     let of_tenant = counters.of(tenant.id.index());
-    let class = counters.class(view.bytes().len());
+    let class = counters.class(view.bytes().len(), view.own_space());
     if dead {
         count(&of_tenant.reclaimed);
         count(&class.reclaimed);

@@ -20,8 +20,8 @@ pub const RESERVE_SEGMENTS: u32 = 3;
 pub const LOW_WATER_SEGMENTS: u32 = 3;
 /// Segments that one cleaning pass takes at most (Memshare §3.2: n; Table 7 saturates at about 20).
 pub const PASS_WIDTH_MAX: usize = 20;
-/// A pass frees one segment in so many that it takes (at least one). Freeing one of 20 keeps .001 more of the hits on
-/// the mixed trace and copies three times as much (`docs/decisions`).
+/// A pass frees one segment in so many that it takes (at least one). Freeing two of 20 instead of five
+/// keeps .001 more of the hits on the mixed trace and copies three times as much (`docs/decisions`).
 pub const PASS_FREES_PART: usize = 4;
 /// Segments looked at to choose the sources of a pass; more are sampled.
 pub const PASS_CANDIDATES_MAX: usize = 512;

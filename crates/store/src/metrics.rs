@@ -225,14 +225,15 @@ pub fn class_bound(class: usize) -> usize {
 /// What one thread counted.
 #[derive(Debug)]
 pub(crate) struct ThreadCounters {
-    pub(crate) classes: [ClassCounters; CLASSES],
+    /// Of the shared key space, then of the tenants with a key space of their own.
+    pub(crate) classes: [[ClassCounters; CLASSES]; 2],
     pub(crate) tenants: Box<[std::sync::OnceLock<Box<Counters>>]>,
 }
 
 impl ThreadCounters {
     pub(crate) fn new(tenants_max: usize) -> Self {
         Self {
-            classes: std::array::from_fn(|_| ClassCounters::default()),
+            classes: std::array::from_fn(|_| std::array::from_fn(|_| ClassCounters::default())),
             tenants: (0..tenants_max).map(|_| std::sync::OnceLock::new()).collect(),
         }
     }
@@ -244,8 +245,8 @@ impl ThreadCounters {
     }
 
     #[inline]
-    pub(crate) fn class(&self, len: usize) -> &ClassCounters {
-        &self.classes[class_of(len)]
+    pub(crate) fn class(&self, len: usize, own_space: bool) -> &ClassCounters {
+        &self.classes[usize::from(own_space)][class_of(len)]
     }
 }
 

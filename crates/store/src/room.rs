@@ -88,7 +88,7 @@ impl Worker {
     /// One cleaning pass.
     pub(crate) fn clean(&mut self) -> Outcome {
         let store = Arc::clone(&self.store);
-        let cleaner = self.cleaner.get_or_insert_with(|| Box::new(Cleaner::new(store.thread_rng(1))));
+        let cleaner = self.cleaner.get_or_insert_with(|| Box::new(Cleaner::new(store.thread_rng())));
         cleaner.pass(&store, &mut self.reader, &self.counters, store.pass_width())
     }
 
@@ -97,7 +97,7 @@ impl Worker {
     pub fn maintain(&mut self) -> bool {
         let store = Arc::clone(&self.store);
         self.reader.quiesce();
-        let cleaner = self.cleaner.get_or_insert_with(|| Box::new(Cleaner::new(store.thread_rng(1))));
+        let cleaner = self.cleaner.get_or_insert_with(|| Box::new(Cleaner::new(store.thread_rng())));
         if store.ceiling_hint.swap(0, Ordering::Relaxed) != 0 {
             cleaner.enforce_ceilings(&store, &mut self.reader, &self.counters);
         }

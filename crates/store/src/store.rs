@@ -93,6 +93,8 @@ pub struct Store {
     pub(crate) passes: AtomicU32,
     pub(crate) no_evict: bool,
     seed: u64,
+    /// Generators handed out.
+    generators: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -155,6 +157,7 @@ impl Store {
             passes: AtomicU32::new(0),
             no_evict: options.no_evict,
             seed: options.seed,
+            generators: AtomicU64::new(0),
         }))
     }
 
@@ -237,12 +240,12 @@ impl Store {
         totals
     }
 
-    /// Counters per size class, summed over threads.
+    /// Counters per size class, summed over threads: of the shared key space, or of the tenants with one of their own.
     #[must_use]
-    pub fn class_totals(&self) -> [ClassTotals; CLASSES] {
+    pub fn class_totals(&self, own_space: bool) -> [ClassTotals; CLASSES] {
         let mut totals = [ClassTotals::default(); CLASSES];
         for thread in &lock(&self.threads).all {
-            for (counters, totals) in thread.classes.iter().zip(&mut totals) {
+            for (counters, totals) in thread.classes[usize::from(own_space)].iter().zip(&mut totals) {
                 counters.add_to(totals);
             }
         }
@@ -430,7 +433,8 @@ impl Store {
     }
 
     /// A seed for a thread's own generator.
-    pub(crate) fn thread_rng(&self, at: u64) -> Rng {
+    pub(crate) fn thread_rng(&self) -> Rng {
+        let at = self.generators.fetch_add(1, Ordering::Relaxed);
         Rng::new(self.seed ^ units::mix64(at + 1))
     }
 

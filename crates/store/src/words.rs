@@ -6,7 +6,7 @@ use crate::sync::AtomicU64;
 #[derive(Debug)]
 pub(crate) struct Words {
     #[cfg(not(shuttle))]
-    region: media::Region,
+    region: media::WordRegion,
     #[cfg(shuttle)]
     words: Box<[AtomicU64]>,
 }
@@ -14,9 +14,7 @@ pub(crate) struct Words {
 #[cfg(not(shuttle))]
 impl Words {
     pub(crate) fn new(count: usize) -> Result<Self, media::MapError> {
-        let region = media::Region::anonymous(units::Bytes(count as u64 * 8))?;
-        region.leave_out_of_dumps();
-        Ok(Self { region })
+        Ok(Self { region: media::WordRegion::anonymous(count)? })
     }
 
     #[inline]
@@ -26,14 +24,12 @@ impl Words {
 
     #[inline]
     pub(crate) fn prefetch(&self, word: usize) {
-        self.region.prefetch(word * 8);
+        self.region.prefetch(word);
     }
 
     /// Gives the memory of words from `first` to `last` back; they read as zero.
-    #[allow(unsafe_code, reason = "gives pages back that are used as atomic words only")]
     pub(crate) fn release(&self, first: usize, last: usize) {
-        // SAFETY: this region is only ever accessed as words, so that no byte references exist.
-        unsafe { self.region.release(first * 8, (last - first) * 8) };
+        self.region.release(first, last);
     }
 }
 

@@ -161,7 +161,7 @@ impl Store {
         let reader = self.epochs.join().ok_or(StoreError::Threads)?;
         Ok(Worker {
             counters: self.lend_counters(),
-            rng: Cell::new(self.thread_rng(0).next_u64() | 1),
+            rng: Cell::new(self.thread_rng().next_u64() | 1),
             store: Arc::clone(self),
             reader,
             head: RefCell::new(None),
@@ -242,7 +242,7 @@ impl Worker {
             return None;
         }
         count(&counters.get_hits);
-        count(&self.counters.class(view.bytes().len()).get_hits);
+        count(&self.counters.class(view.bytes().len(), view.own_space()).get_hits);
         counters.meter.count(Access::DramRead, Bytes(view.bytes().len() as u64));
         self.note_use(found);
         Some(Item { view, stamp: self.store.stamp_of(place, &view) })
@@ -369,7 +369,7 @@ impl Worker {
             count(&counters.total_items);
         }
         count(&counters.cmd_set);
-        count(&self.counters.class(value.len()).cmd_set);
+        count(&self.counters.class(value.len(), key.space != Space::Shared).cmd_set);
         if let Mode::Cas(_) = mode {
             count(match verdict {
                 Stored::Stored => &counters.cas_hits,
@@ -387,7 +387,7 @@ impl Worker {
         let old = self.live(&locked, key);
         if let Some((_, view)) = old.live {
             count(&counters.delete_hits);
-            count(&self.counters.class(view.bytes().len()).delete_hits);
+            count(&self.counters.class(view.bytes().len(), view.own_space()).delete_hits);
         } else {
             count(&counters.delete_misses);
         }

@@ -28,7 +28,7 @@ const USAGE: &str = "usage: bench [--quick] [--rounds N] [--only requests|reside
 /// Alternating rounds, and rounds of a quick run.
 const ROUNDS: (u64, u64) = (5, 1);
 /// Memory of the servers, and of a quick run.
-const MEMORY: (Bytes, Bytes) = (Bytes::mib(256), Bytes::mib(64));
+const MEMORY: (Bytes, Bytes) = (Bytes::mib(128), Bytes::mib(64));
 /// A quick run sends this part of the requests.
 const QUICK_LESS: u64 = 4;
 /// Popularity: the skew that YCSB uses (Cooper et al. 2010).

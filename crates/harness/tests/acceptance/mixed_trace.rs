@@ -5,41 +5,34 @@ use crate::load::{MIX_DEV_REQUESTS, MIX_DEV_TENANTS, mix_dev, replay};
 use crate::rig::{ITEM_MAX, divisible};
 use harness::Report;
 use harness::replay::ReplayOptions;
-use std::sync::OnceLock;
 use store::RankKind;
 use units::Bytes;
 
 const MEMORY: Bytes = Bytes::mib(256);
 /// By how much the store's sampled rank in a log may differ from an exact cache.
 const TOLERANCE: f64 = 0.005;
+/// Requests of the replays under `partitioned`, which takes ten times as long per request as `shared` to keep its
+/// ceilings. Over the whole trace the store reaches .7871 with gdsf and .7530 with lru, an exact partition .7899 and
+/// .7519.
+const PARTITIONED_REQUESTS: u64 = MIX_DEV_REQUESTS;
 
-/// The replay under one policy and rank, run once for every test that asks.
-fn report(policy: &'static str, rank: RankKind) -> Option<&'static Report> {
-    static SHARED: OnceLock<Option<Report>> = OnceLock::new();
-    static PARTITIONED: OnceLock<Option<Report>> = OnceLock::new();
-    static PARTITIONED_LRU: OnceLock<Option<Report>> = OnceLock::new();
-    let run = || {
-        let tenants = MIX_DEV_TENANTS.map(str::to_owned).to_vec();
-        let options = ReplayOptions {
-            memory: MEMORY,
-            policy: policy.to_owned(),
-            rank,
-            tenants,
-            ..ReplayOptions::default()
-        };
-        Some(replay(options, &mut *mix_dev()?))
+/// The first `limit` requests under one policy and rank; none without the trace.
+fn run(policy: &str, rank: RankKind, limit: u64) -> Option<Report> {
+    let tenants = MIX_DEV_TENANTS.map(str::to_owned).to_vec();
+    let options = ReplayOptions {
+        memory: MEMORY,
+        policy: policy.to_owned(),
+        rank,
+        tenants,
+        limit: Some(limit),
+        ..ReplayOptions::default()
     };
-    let slot = match (policy, rank) {
-        ("shared", _) => &SHARED,
-        (_, RankKind::Gdsf) => &PARTITIONED,
-        _ => &PARTITIONED_LRU,
-    };
-    slot.get_or_init(run).as_ref()
+    Some(replay(options, &mut *mix_dev()?))
 }
 
 #[test]
 fn shared_reaches_its_goal() {
-    let Some(shared) = report("shared", RankKind::Gdsf) else { return };
+    let Some(shared) = run("shared", RankKind::Gdsf, u64::MAX) else { return };
     println!(
         "shared {:.4}, {:?} evicted, {:?} moved",
         shared.hit_ratio(),
@@ -55,29 +48,33 @@ fn shared_reaches_its_goal() {
 }
 
 #[test]
-fn partitioned_is_below_shared() {
-    let Some(partitioned) = report("partitioned", RankKind::Gdsf) else { return };
-    let Some(shared) = report("shared", RankKind::Gdsf) else { return };
-    assert_eq!(partitioned.requests, MIX_DEV_REQUESTS);
+fn partitioned_equals_exact_gdsf_per_tenant_and_is_below_shared() {
+    let Some(partitioned) = check_partitioned(RankKind::Gdsf) else { return };
+    let shared = run("shared", RankKind::Gdsf, PARTITIONED_REQUESTS).unwrap();
     let (p, s) = (partitioned.hit_ratio(), shared.hit_ratio());
     println!("partitioned {p:.4}, shared {s:.4}");
     assert!(p < s, "partitioned {p:.4}, shared {s:.4}");
 }
 
-/// The difference to an exact cache per tenant, each with an equal part of what the store divides.
-fn distance(rank: RankKind) -> Option<f64> {
+#[test]
+fn partitioned_equals_exact_lru_per_tenant() {
+    check_partitioned(RankKind::Lru);
+}
+
+/// Compares with an exact cache per tenant, each with an equal part of what the store divides.
+fn check_partitioned(rank: RankKind) -> Option<Report> {
+    let live = run("partitioned", rank, PARTITIONED_REQUESTS)?;
     let part = divisible(MEMORY).scale(1, MIX_DEV_TENANTS.len() as u64);
     let parts = MIX_DEV_TENANTS.map(|name| (name.to_owned(), part));
-    let exact = Partition::new(rank, parts, ITEM_MAX).replay(&mut *mix_dev()?, u64::MAX);
-    let live = report("partitioned", rank)?;
+    let exact = Partition::new(rank, parts, ITEM_MAX).replay(&mut *mix_dev()?, PARTITIONED_REQUESTS);
     for t in &live.tenants {
+        let exactly = exact.hit_ratio_of(&t.name);
         println!(
-            "{rank} {:14} gets {:6} store {:.4} exact {:.4} {:+.4}, held {} of {}, exactly {}",
+            "{rank} {:14} gets {:6} store {:.4} exact {exactly:.4} {:+.4}, held {} of {}, exactly {}",
             t.name,
             t.gets,
             t.hit_ratio(),
-            exact.hit_ratio_of(&t.name),
-            t.hit_ratio() - exact.hit_ratio_of(&t.name),
+            t.hit_ratio() - exactly,
             t.held.unwrap(),
             t.target.unwrap(),
             exact.held_by(&t.name),
@@ -89,17 +86,8 @@ fn distance(rank: RankKind) -> Option<f64> {
         live.hit_ratio(),
         exact.hit_ratio()
     );
-    Some(distance)
-}
-
-#[test]
-fn partitioned_equals_an_exact_lru_per_tenant() {
-    let Some(distance) = distance(RankKind::Lru) else { return };
+    assert_eq!(live.requests, PARTITIONED_REQUESTS);
+    assert!(0 < live.evictions.unwrap() && 0 < live.cleaner_moved_bytes.unwrap());
     assert!(distance.abs() <= TOLERANCE, "{distance:+.4}");
-}
-
-#[test]
-fn partitioned_equals_an_exact_gdsf_per_tenant() {
-    let Some(distance) = distance(RankKind::Gdsf) else { return };
-    assert!(distance.abs() <= TOLERANCE, "{distance:+.4}");
+    Some(live)
 }
