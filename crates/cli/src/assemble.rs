@@ -46,7 +46,6 @@ pub(crate) fn serve_options(
         rank: rank(in_force.text("rank"))?,
         tenants: in_force.tenants.iter().map(tenant).collect::<Result<_, _>>()?,
         flush_disabled: in_force.is_on("disable_flush_all"),
-        cas_disabled: in_force.is_on("disable_cas"),
         version: version(in_force)?,
         seed: u64::try_from(in_force.number("seed")).unwrap_or_default(),
         echoed: echoed(in_force),

@@ -87,8 +87,6 @@ pub struct Config {
     pub tenants: Vec<TenantConfig>,
     /// Answers nothing to `flush_all` but an error (`-F`).
     pub flush_disabled: bool,
-    /// CAS values are not kept for clients (`-C`).
-    pub cas_disabled: bool,
     /// The version that clients are told; at most 23 characters (libmemcached's buffer).
     pub version: String,
     /// Seed of everything random in the policies and the cleaner.
@@ -128,7 +126,6 @@ impl Default for Config {
             rank: RankKind::default(),
             tenants: Vec::new(),
             flush_disabled: false,
-            cas_disabled: false,
             version: "1.6.45".to_owned(),
             seed: 0,
             echoed: Vec::new(),

@@ -300,7 +300,7 @@ fn settings(shared: &Shared) -> Vec<(String, String)> {
         "num_threads" => config.threads.to_string(),
         "stat_key_prefix" => config.prefix_delimiter.map_or(':', char::from).to_string(),
         "reqs_per_event" => config.requests_per_turn.to_string(),
-        "cas_enabled" => yes_no(!config.cas_disabled),
+        "cas_enabled" => "yes".to_owned(),
         "tcp_backlog" => config.backlog.to_string(),
         "item_size_max" => shared.store.geometry().item_max.0.to_string(),
         "flush_enabled" => yes_no(!config.flush_disabled),

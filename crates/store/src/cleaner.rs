@@ -90,6 +90,9 @@ struct Pending {
     dead: bool,
 }
 
+/// An item of a source with its rank and its hash.
+type Ranked<'a> = (Place, View<'a>, u8, KeyHash);
+
 impl Cleaner {
     pub(crate) fn new(rng: Rng) -> Self {
         Self {
@@ -314,11 +317,20 @@ impl Cleaner {
                 store.log.segment(*id).set_state(State::Sealed);
                 continue;
             }
+            let mut batch = Vec::with_capacity(BATCH);
             store.log.walk(reader, *id, |place, view| {
                 let rank = bins[next];
                 next += 1;
-                whole &= rank == GARBAGE || self.handle(store, counters, (place, view, rank), opened_max);
+                if rank != GARBAGE {
+                    let hash = store.hash_of(&view);
+                    store.index.prefetch(hash);
+                    batch.push((place, view, rank, hash));
+                }
+                if batch.len() == BATCH {
+                    whole &= self.handle_all(store, counters, &mut batch, opened_max);
+                }
             });
+            whole &= self.handle_all(store, counters, &mut batch, opened_max);
             if whole {
                 store.log.retire(&store.epochs, *id);
                 emptied += 1;
@@ -335,15 +347,25 @@ impl Cleaner {
         emptied.saturating_sub(self.opened)
     }
 
+    /// Deals with a batch of items whose index lines are loading. Returns whether all their bytes are free now.
+    fn handle_all(
+        &mut self,
+        store: &Store,
+        counters: &ThreadCounters,
+        batch: &mut Vec<Ranked<'_>>,
+        opened_max: usize,
+    ) -> bool {
+        batch.drain(..).fold(true, |whole, item| self.handle(store, counters, item, opened_max) && whole)
+    }
+
     /// Deals with one item. Returns whether its bytes are free now.
     fn handle(
         &mut self,
         store: &Store,
         counters: &ThreadCounters,
-        (place, view, rank): (Place, View<'_>, u8),
+        (place, view, rank, hash): Ranked<'_>,
         opened_max: usize,
     ) -> bool {
-        let hash = store.hash_of(&view);
         let charge = charge_of(view.bytes().len()).cast_unsigned();
         let is_dead = || store.is_expired(&view) || store.is_flushed(place, &view);
         let stays = rank != DEAD && !is_dead() && self.stays(view.tenant(), rank, charge);

@@ -6,6 +6,7 @@
 //!         it skips
 //! Notes:  nothing here asserts a wall-clock time; `--nocapture` shows the figures
 #![allow(clippy::unwrap_used, reason = "a test may stop at what must not happen")]
+#![allow(clippy::print_stdout, reason = "the figures behind each assertion are worth reading")]
 
 mod exact;
 mod live;

@@ -103,10 +103,11 @@ fn m3_a_live_server_reaches_static_shares() {
     server.shut_down();
 }
 
-/// The demonstration's load at half its size. Half of an equal part is private, as in the paper's Table 2.
+/// The demonstration's own load and memory. Half of an equal part is private, as in the paper's Table 2. In 32 MiB, where
+/// a credit is 4 % of a share, two steady tenants lose .0104 and .0112.
 #[test]
 fn m9_m11_sharing_gains_most_where_demand_bursts() {
-    let minute = Minute { memory: Bytes::mib(32), seed: 42 };
+    let minute = Minute { memory: Bytes::mib(64), seed: 42 };
     let names = minute.tenants();
     let floor = divisible(minute.memory).scale(1, 2 * names.len() as u64);
     let run = |policy| {
