@@ -266,3 +266,19 @@ def test_two_servers_on_one_host(fresh):
     assert one.address != two.address
     one.check_alive()
     two.check_alive()
+
+
+def test_default_listener_s_classes_leave_port_tenants_out(doors):
+    before = doors.open.ask(b"stats items\r\n")
+    for i in range(50):
+        assert doors.private.ask(b"set classes:%d 0 0 700\r\n%b\r\n" % (i, b"v" * 700)) == b"STORED\r\n"
+    assert doors.open.ask(b"stats items\r\n") == before
+
+
+def test_reset_of_a_bound_connection_is_its_own(doors):
+    assert doors.open.ask(b"get reset:nothing\r\n") == doors.private.ask(b"get reset:nothing\r\n") == b"END\r\n"
+    before = int(doors.open.stats()["get_misses"])
+    assert 0 < before
+    assert doors.private.ask(b"stats reset\r\n") == b"RESET\r\n"
+    assert int(doors.private.stats()["get_misses"]) == 0
+    assert int(doors.open.stats()["get_misses"]) == before

@@ -38,10 +38,11 @@ const AGE_MAX: u8 = 224;
 const BATCH: usize = 32;
 /// A segment that is dead to this part is reclaimed without need.
 const DEAD_PERCENT: u64 = 50;
-/// Ceilings are enforced down to this part below, so that not every store passes them again.
-const CEILING_SLACK: u64 = 64;
-/// Segments that are looked at to bring a tenant below its ceiling.
-const TRIM_WIDTH: usize = 10;
+/// Segments that are looked at to bring a tenant below its ceiling: fewer see too little of it to tell its worst items
+/// (10 instead of 20 cost .009 of hits on the mixed trace).
+const TRIM_WIDTH: usize = 20;
+/// Looks at most until a tenant is below its ceiling.
+const TRIM_ROUNDS_MAX: u32 = 8;
 
 /// Segments that the survivors of one source may need beside those that are open.
 const DESTINATIONS_PER_SOURCE: u32 = 1;
@@ -355,7 +356,11 @@ impl Cleaner {
         batch: &mut Vec<Ranked<'_>>,
         opened_max: usize,
     ) -> bool {
-        batch.drain(..).fold(true, |whole, item| self.handle(store, counters, item, opened_max) && whole)
+        let mut whole = true;
+        for item in batch.drain(..) {
+            whole &= self.handle(store, counters, item, opened_max);
+        }
+        whole
     }
 
     /// Deals with one item. Returns whether its bytes are free now.
@@ -450,18 +455,14 @@ impl Cleaner {
         reader: &mut Participant,
         counters: &ThreadCounters,
     ) {
-        for tenant in store.tenants().filter(|t| 0 < t.over_ceiling()) {
+        for tenant in store.tenants().filter(|t| t.is_over_ceiling()) {
             if store.no_evict {
                 return;
             }
-            let ceiling = tenant.share().ceiling.unwrap_or_default().0;
-            let mut excess = tenant.over_ceiling() + ceiling / CEILING_SLACK;
             // Several rounds if the sources of one do not hold enough of the tenant.
-            for _ in 0..8 {
-                let before = tenant.held().0;
-                self.trim(store, reader, counters, tenant.id, excess);
-                excess = excess.saturating_sub(before.saturating_sub(tenant.held().0));
-                if tenant.over_ceiling() == 0 {
+            for _ in 0..TRIM_ROUNDS_MAX {
+                self.trim(store, reader, counters, tenant.id, tenant.excess());
+                if !tenant.is_over_ceiling() {
                     break;
                 }
             }

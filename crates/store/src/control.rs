@@ -68,7 +68,7 @@ impl Actuator for MemoryControl {
             let tenant = self.store.tenant(*id);
             tenant.set_share(*share, budget);
             // Memory is taken by the cleaner, not at once.
-            whole &= tenant.over_ceiling() == 0;
+            whole &= !tenant.is_over_ceiling();
             in_force.push((*id, tenant.share()));
         }
         if !whole {

@@ -89,11 +89,18 @@ impl Tenant {
         self.shadow_sampling.store(u32::from(shadow.sampling()), Ordering::Relaxed);
     }
 
-    /// Bytes held beyond the ceiling.
+    /// Whether it holds more than its ceiling and the slack around it.
     #[inline]
-    pub(crate) fn over_ceiling(&self) -> u64 {
-        let live = u64::try_from(self.live.load(Ordering::Relaxed)).unwrap_or(0);
-        live.saturating_sub(self.ceiling.load(Ordering::Relaxed))
+    pub(crate) fn is_over_ceiling(&self) -> bool {
+        let ceiling = self.ceiling.load(Ordering::Relaxed);
+        ceiling.saturating_add(ceiling_slack(ceiling)) < self.held().0
+    }
+
+    /// Bytes to evict to come as far below the ceiling as the slack allows above it: what it holds is the ceiling on
+    /// average, and not every store passes it again.
+    pub(crate) fn excess(&self) -> u64 {
+        let ceiling = self.ceiling.load(Ordering::Relaxed);
+        self.held().0.saturating_sub(ceiling - ceiling_slack(ceiling))
     }
 
     /// How the shadow queue samples now: one key in 2^k.
@@ -121,6 +128,16 @@ impl Tenant {
         self.level_at[usize::from(tick)].store(self.level.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 }
+
+/// What a tenant may hold beyond its ceiling before it is trimmed: a part of it, and never a whole segment.
+fn ceiling_slack(ceiling: u64) -> u64 {
+    (ceiling / CEILING_SLACK_PART).min(CEILING_SLACK_MAX.0)
+}
+
+/// Slack on either side of a ceiling: one part in so many.
+const CEILING_SLACK_PART: u64 = 64;
+/// Slack at most.
+const CEILING_SLACK_MAX: Bytes = Bytes::kib(512);
 
 /// What a tenant is now.
 #[derive(Clone, Debug)]

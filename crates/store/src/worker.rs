@@ -531,7 +531,7 @@ impl Worker {
         }
         link(&self.store, &self.counters, place, &meta, len, stamp);
         counters.meter.count(Access::DramWrite, Bytes(len as u64));
-        if 0 < owner.over_ceiling() {
+        if owner.is_over_ceiling() {
             self.store.ceiling_hint.store(1, Ordering::Relaxed);
         }
         Ok(())

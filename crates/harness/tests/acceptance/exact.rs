@@ -37,7 +37,7 @@ impl Partition {
             cache: match rank {
                 RankKind::Lru => Box::new(Lru::new(capacity, PER_ITEM)) as Box<dyn Reference>,
                 RankKind::Gdsf => Box::new(Gdsf::new(capacity, PER_ITEM)),
-                RankKind::Lfu => unimplemented!("there is no exact LFU"),
+                RankKind::Lfu => panic!("there is no exact LFU to compare with"),
             },
             tally: Tally::default(),
         };

@@ -1,9 +1,11 @@
 //! Who gets how many bytes of a tier.
 
+mod idle_tax;
 mod memshare;
 mod split;
 mod static_split;
 
+pub use idle_tax::{IdleTax, Tax};
 pub use memshare::Shared;
 pub use static_split::Partitioned;
 

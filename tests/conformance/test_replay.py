@@ -1,0 +1,91 @@
+"""`cotenant replay`: its report, the same trace over TCP, against Debian's memcached, and its memory."""
+
+import json
+import os
+import pathlib
+import random
+import subprocess
+
+import pytest
+
+from conformance import servers
+
+SEED = int(os.environ.get("COTENANT_TEST_SEED", "20261120"))
+TRACES = pathlib.Path(os.environ.get("COTENANT_TRACES", servers.ROOT.parent / "shared" / "traces"))
+#: Hit ratios of the same trace in process and over TCP may differ by so much: the batches of the wire move a few
+#: requests past each other.
+MARGIN = 0.005
+
+pytestmark = pytest.mark.skipif(servers.PEER_ONLY, reason="memcached has no replay")
+
+
+def replay(*arguments):
+    done = subprocess.run(
+        [str(servers.BINARY), "replay", "--json", *map(str, arguments)], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory):
+    """60,000 requests of three tenants, about 30 MB of items: more than the 8 MiB that they are given."""
+    rng = random.Random(SEED)
+    path = tmp_path_factory.mktemp("replay") / "trace.csv"
+    with path.open("w") as out:
+        out.write("t_ms,tenant,key,key_bytes,value_bytes,op,ttl_s\n")
+        for i in range(60_000):
+            tenant, keys, size = rng.choice([("feeds", 4_000, 400), ("users", 20_000, 900), ("blobs", 1_000, 9_000)])
+            key = int(keys * rng.random() ** 3)
+            op = rng.choices(["get", "set", "delete"], [90, 9, 1])[0]
+            out.write(f"{i},{tenant},{key},20,{size + key % 50},{op},0\n")
+    return path
+
+
+def test_report_has_the_documented_fields(trace):
+    report = replay(trace, "--memory", "8MiB")
+    assert report.keys() >= {
+        "policy", "memory_bytes", "requests", "gets", "hits", "hit_ratio", "seconds", "cleaner_moved_bytes", "tenants"
+    }
+    assert report["requests"] == 60_000 and report["memory_bytes"] == 8 << 20 and report["policy"] == "shared"
+    assert report["gets"] == sum(t["gets"] for t in report["tenants"]) and 0 < report["hits"] < report["gets"]
+    assert report["hit_ratio"] == pytest.approx(report["hits"] / report["gets"])
+    assert report["evictions"] > 0 and report["cleaner_moved_bytes"] > 0
+    for tenant in report["tenants"]:
+        assert tenant.keys() >= {"name", "gets", "hits", "hit_ratio", "target_bytes", "held_bytes"}
+    assert {t["name"] for t in report["tenants"]} == {"feeds", "users", "blobs"}
+
+
+def test_same_seed_same_report(trace):
+    first, again = replay(trace, "--memory", "8MiB"), replay(trace, "--memory", "8MiB")
+    for report in (first, again):
+        del report["seconds"], report["peak_resident_bytes"]
+    assert first == again
+
+
+def test_over_tcp_as_in_process(trace):
+    # Under shared only: the server's default tenant has a part of its own in a static partition.
+    within = replay(trace, "--memory", "8MiB")
+    server = servers.start_cotenant(["-D", ":", "-t", "1"], memory="8")
+    try:
+        over = replay(trace, "--server", "%s:%d" % server.address)
+        server.check_alive()
+    finally:
+        server.stop()
+    assert over["requests"] == within["requests"] and over["gets"] == within["gets"]
+    assert abs(over["hit_ratio"] - within["hit_ratio"]) <= MARGIN
+
+
+def test_against_memcached(trace, peer):
+    report = replay(trace, "--server", "%s:%d" % peer.address)
+    assert report["requests"] == 60_000 and 0 < report["hits"] < report["gets"]
+    assert report["policy"].endswith(peer.version)
+
+
+def test_resident_memory_is_bounded():
+    mixed = TRACES / "mix-dev.csv.zst"
+    if not mixed.exists():
+        pytest.skip("the mixed trace is absent")
+    report = replay(mixed, "--memory", "128MiB", "--limit", 1_500_000)
+    assert report["evictions"] > 0, "the memory was full"
+    assert report["peak_resident_bytes"] <= (128 + 16) << 20
