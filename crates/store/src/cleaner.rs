@@ -436,7 +436,6 @@ impl Cleaner {
         let Some(head) = store.log.take(&store.epochs, 0, store.stamp_base(), store.now_secs()) else {
             return false;
         };
-        store.log.populate(&head);
         self.opened += 1;
         if self.open.len() == OPEN_MAX {
             let fullest =

@@ -14,7 +14,7 @@ use crate::item::{HEADER, View, is_long, len_of};
 use crate::limits;
 use crate::segment::{Segment, State};
 use crate::slot::Place;
-use crate::sync::{AtomicU32, Mutex, Ordering, lock};
+use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering, lock};
 use media::{Dram, MapError, Medium, Region};
 use std::collections::VecDeque;
 use units::{Bytes, SegmentId};
@@ -27,6 +27,9 @@ pub(crate) struct Log {
     pool: Mutex<Pool>,
     /// Segments that writers could still take, reserve included; as of the last change of the pool.
     available: AtomicU32,
+    /// Segments that are free and touched, and whether others could be; as of the last change of the pool.
+    ahead: AtomicU32,
+    untouched: AtomicBool,
     segment_bytes: usize,
     unit_shift: u32,
 }
@@ -54,6 +57,20 @@ pub(crate) struct Head {
 }
 
 impl Pool {
+    /// An id that costs memory from now on. Called only if `backed` is below `allowed`.
+    fn back_one(&mut self) -> SegmentId {
+        self.backed += 1;
+        self.cold.pop().unwrap_or_else(|| {
+            self.fresh += 1;
+            SegmentId(self.fresh - 1)
+        })
+    }
+
+    /// Whether segments could be touched without coming near the end of the memory.
+    fn has_untouched(&self) -> bool {
+        self.backed + limits::RESERVE_SEGMENTS + limits::LOW_WATER_SEGMENTS < self.allowed
+    }
+
     fn free_count(&self) -> u32 {
         u32::try_from(self.free.len()).unwrap_or(u32::MAX)
     }
@@ -70,6 +87,8 @@ impl Log {
             table: (0..geometry.segment_count).map(|_| Segment::default()).collect(),
             pool: Mutex::new(Pool { allowed: geometry.segment_count, ..Pool::default() }),
             available: AtomicU32::new(geometry.segment_count),
+            ahead: AtomicU32::new(0),
+            untouched: AtomicBool::new(true),
             segment_bytes: geometry.segment.as_usize(),
             unit_shift: geometry.unit_shift,
         };
@@ -129,30 +148,51 @@ impl Log {
             self.publish_available(&pool);
             return None;
         }
-        let id = match pool.free.pop() {
-            Some(id) => id,
-            None => {
-                let id = match pool.cold.pop() {
-                    Some(id) => id,
-                    None => {
-                        let id = SegmentId(pool.fresh);
-                        pool.fresh += 1;
-                        id
-                    }
-                };
-                pool.backed += 1;
-                id
-            }
-        };
+        let touched = pool.free.pop();
+        let id = touched.unwrap_or_else(|| pool.back_one());
         self.publish_available(&pool);
         drop(pool);
+        if touched.is_none() {
+            self.populate(id);
+        }
         self.segment(id).open(base, now_secs);
         Some(Head { segment: id, used: 0, base })
+    }
+
+    /// Whether `touch_ahead` has something to do. A hint.
+    pub(crate) fn wants_touching(&self) -> bool {
+        self.untouched.load(Ordering::Relaxed)
+            && self.ahead.load(Ordering::Relaxed) < limits::SEGMENTS_AHEAD / 2
+    }
+
+    /// Touches the memory of segments before a writer takes them: the first touch of a huge page takes milliseconds.
+    /// Stops where memory gets short.
+    pub(crate) fn touch_ahead(&self) {
+        loop {
+            let mut pool = lock(&self.pool);
+            if limits::SEGMENTS_AHEAD <= pool.free_count() || !pool.has_untouched() {
+                self.publish_available(&pool);
+                return;
+            }
+            let id = pool.back_one();
+            drop(pool);
+            self.populate(id);
+            let mut pool = lock(&self.pool);
+            pool.free.push(id);
+            self.publish_available(&pool);
+        }
+    }
+
+    /// Touches the memory of a segment.
+    fn populate(&self, id: SegmentId) {
+        self.region.populate(id.index() * self.segment_bytes, self.segment_bytes);
     }
 
     fn publish_available(&self, pool: &Pool) {
         let left = pool.free_count().saturating_add(pool.allowed.saturating_sub(pool.backed));
         self.available.store(left, Ordering::Relaxed);
+        self.ahead.store(pool.free_count(), Ordering::Relaxed);
+        self.untouched.store(pool.has_untouched(), Ordering::Relaxed);
     }
 
     /// Returns emptied segments whose epoch has passed to the pool.
@@ -239,11 +279,6 @@ impl Log {
     pub(crate) fn seal(&self, head: Head) {
         let used = u32::try_from(head.used.min(self.segment_bytes)).unwrap_or(u32::MAX);
         self.segment(head.segment).seal(used);
-    }
-
-    /// Touches the memory of a head so that its first writes are not the first touch.
-    pub(crate) fn populate(&self, head: &Head) {
-        self.region.populate(head.segment.index() * self.segment_bytes, self.segment_bytes);
     }
 
     /// The item at a place that a slot pointed at after `reader` came online or announced.

@@ -104,6 +104,7 @@ impl Worker {
         store.index.shrink();
         store.adjust_allowed();
         store.log.reclaim_now(&store.epochs);
+        store.log.touch_ahead();
         let wanted = limits::RESERVE_SEGMENTS + limits::LOW_WATER_SEGMENTS;
         if store.log.available() <= wanted || 0 < store.log.excess() {
             let freed = cleaner.pass(&store, &mut self.reader, &self.counters, store.pass_width());

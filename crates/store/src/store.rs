@@ -425,11 +425,13 @@ impl Store {
         self.pending_shadow_hits.load(Ordering::Relaxed)
     }
 
-    /// Whether a background cleaner has work: few segments left, the index took memory, a ceiling is passed.
+    /// Whether a background cleaner has work: few segments left, a ceiling is passed, or segments
+    /// wait to be touched before a writer needs them.
     #[must_use]
     pub fn wants_cleaning(&self) -> bool {
         self.log.available() <= limits::RESERVE_SEGMENTS + limits::LOW_WATER_SEGMENTS
             || self.ceiling_hint.load(Ordering::Relaxed) != 0
+            || self.log.wants_touching()
     }
 
     /// A seed for a thread's own generator.

@@ -118,6 +118,15 @@ pub struct Worker {
     pub(crate) cleaner: Option<Box<Cleaner>>,
 }
 
+impl<'k> Key<'k> {
+    /// The key itself.
+    #[inline]
+    #[must_use]
+    pub fn bytes(&self) -> &'k [u8] {
+        self.bytes
+    }
+}
+
 impl<'a> Item<'a> {
     /// The value.
     #[inline]
@@ -550,7 +559,6 @@ impl Worker {
             let base = store.stamp_base();
             let next = store.log.take(&store.epochs, limits::RESERVE_SEGMENTS, base, store.now_secs());
             let next = next.ok_or(Refused::NoRoom)?;
-            store.log.populate(&next);
             store.note_written();
             if let Some(full) = head.replace(next) {
                 store.log.seal(full);

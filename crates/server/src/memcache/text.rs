@@ -217,9 +217,7 @@ fn execute<'w>(
         }
     };
     match (*command, hashed.first()) {
-        (Command::Get { kind, touch, keys: list }, _) => {
-            return get(session, worker, (kind, touch), keys(list).zip(hashed), replies);
-        }
+        (Command::Get { kind, touch, .. }, _) => return get(session, worker, (kind, touch), hashed, replies),
         (Command::Store { mode, key, flags, exptime, value, noreply }, Some((hash, tenant))) => {
             let tenant = match mode {
                 Mode::Set | Mode::Add => session.router.route_for_store(&session.binding, key, *tenant),
@@ -281,15 +279,15 @@ fn refuse(session: &Session<'_>, worker: &Worker, effect: Effect<'_>) {
     }
 }
 
-fn get<'w, 'k>(
+fn get<'w>(
     session: &Session<'_>,
     worker: &'w Worker,
     (kind, touch): (GetKind, Option<i64>),
-    keys: impl Iterator<Item = (&'k [u8], &'k (Key<'k>, TenantId))>,
+    keys: &[(Key<'_>, TenantId)],
     replies: &mut Replies<'w>,
 ) -> Result<(), Ended> {
     let with_cas = kind == GetKind::WithCas;
-    for (name, (key, tenant)) in keys {
+    for (key, tenant) in keys {
         let item = match touch {
             None => worker.get(*tenant, key),
             Some(exptime) => match worker.touch(*tenant, key, session.shared.expires_at(exptime)) {
@@ -303,7 +301,7 @@ fn get<'w, 'k>(
             },
         };
         if let Some(item) = item {
-            replies.put_value(name, &item, with_cas);
+            replies.put_value(key.bytes(), &item, with_cas);
         }
     }
     replies.put(text::END);
