@@ -17,7 +17,7 @@ pub const THREADS_MAX: usize = 320;
 /// Segments that writers leave to the cleaner.
 pub const RESERVE_SEGMENTS: u32 = 3;
 /// A background cleaner starts when so few segments beyond the reserve are left.
-pub const LOW_WATER_SEGMENTS: u32 = 3;
+pub const LOW_WATER_SEGMENTS: u32 = 1;
 /// Free segments whose memory a helping thread has touched before a writer takes them.
 pub const SEGMENTS_AHEAD: u32 = 8;
 /// Segments that one cleaning pass takes at most (Memshare §3.2: n; Table 7 saturates at about 20).
