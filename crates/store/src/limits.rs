@@ -19,7 +19,7 @@ pub const RESERVE_SEGMENTS: u32 = 3;
 /// A background cleaner starts when so few segments beyond the reserve are left.
 pub const LOW_WATER_SEGMENTS: u32 = 1;
 /// Free segments whose memory a helping thread has touched before a writer takes them.
-pub const SEGMENTS_AHEAD: u32 = 8;
+pub const SEGMENTS_AHEAD: u32 = 4;
 /// Segments that one cleaning pass takes at most (Memshare §3.2: n; Table 7 saturates at about 20).
 pub const PASS_WIDTH_MAX: usize = 20;
 /// A pass frees one segment in so many that it takes (at least one). Freeing two of 20 instead of five

@@ -87,7 +87,11 @@ fn hand_out_rest(budget: u64, candidates: &[Candidate], keep: &mut [u64]) {
             break;
         }
         let need = |i: usize| candidates[i].target as f64 / (candidates[i].elsewhere + keep[i] + 1) as f64;
-        order.sort_by(|&a, &b| need(b).total_cmp(&need(a)).then(a.cmp(&b)));
+        let is_below_floor = |i: usize| candidates[i].elsewhere + keep[i] < candidates[i].floor;
+        order.sort_by(|&a, &b| {
+            let floors_first = is_below_floor(b).cmp(&is_below_floor(a));
+            floors_first.then(need(b).total_cmp(&need(a))).then(a.cmp(&b))
+        });
         for &i in order.iter().take(usize::try_from(rest).unwrap_or(usize::MAX)) {
             keep[i] += 1;
             rest -= 1;
@@ -142,7 +146,7 @@ mod tests {
 
     #[test]
     fn thousands_of_tenants_are_cheap() {
-        let tenants = if cfg!(miri) { 50 } else { 20_000 };
+        let tenants = if cfg!(miri) { 50 } else { 4_096 };
         let all: Vec<_> = (0..tenants)
             .map(|i| Candidate { inside: 1_000 + i % 7, elsewhere: i, target: 500 + i % 3, floor: 0 })
             .collect();
@@ -154,7 +158,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig {
-            cases: if cfg!(miri) { 4 } else { 256 },
+            cases: if cfg!(miri) { 4 } else { 4_096 },
             // Miri has no files to keep failures in.
             failure_persistence: if cfg!(miri) { None } else { ProptestConfig::default().failure_persistence },
             ..ProptestConfig::default()
