@@ -98,14 +98,21 @@ pub(crate) fn control(
     }
 }
 
+/// Pause of a cleaner that may not evict and has found nothing dead: a full memory stays full for a while, and a worker
+/// that needs room looks for itself.
+const FULL_PAUSE: Duration = Duration::from_millis(20);
+
 /// Cleans until the server stops.
-pub(crate) fn clean(mut worker: store::Worker, helpers: &Helpers, stop: &AtomicBool) {
+pub(crate) fn clean(mut worker: store::Worker, no_evict: bool, helpers: &Helpers, stop: &AtomicBool) {
     while !stop.load(Ordering::Acquire) {
         worker.go_online();
         // One pass after another while there is need; others are let in between them.
         while worker.maintain() && !stop.load(Ordering::Acquire) {}
         let needed = worker.store().wants_cleaning();
         worker.go_offline();
+        if needed && no_evict {
+            std::thread::sleep(FULL_PAUSE.to_std());
+        }
         helpers.cleaner.wait(if needed { Duration::from_millis(1) } else { Duration::from_secs(1) });
     }
 }

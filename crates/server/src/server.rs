@@ -84,7 +84,8 @@ pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartErro
     let cleaner = shared.store.worker()?;
     {
         let (helpers, stop) = (Arc::clone(&helpers), Arc::clone(&stop));
-        threads.push(spawn("cleaner", move || loops::clean(cleaner, &helpers, &stop))?);
+        let no_evict = shared.config.no_evict;
+        threads.push(spawn("cleaner", move || loops::clean(cleaner, no_evict, &helpers, &stop))?);
     }
     {
         let (shared, router, helpers) = (Arc::clone(&shared), Arc::clone(&router), Arc::clone(&helpers));
