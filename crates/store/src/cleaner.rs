@@ -39,7 +39,7 @@ const BATCH: usize = 32;
 /// A segment that is dead to this part is reclaimed without need.
 const DEAD_PERCENT: u64 = 50;
 /// Segments that are looked at to bring a tenant below its ceiling: fewer see too little of it to tell its worst items
-/// (10 instead of 20 cost .009 of hits on the mixed trace).
+/// (10 instead of 20 gave .7809 of hits on the mixed trace, 20 give .7888).
 const TRIM_WIDTH: usize = 20;
 /// Looks at most until a tenant is below its ceiling.
 const TRIM_ROUNDS_MAX: u32 = 8;
