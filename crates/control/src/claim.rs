@@ -1,20 +1,30 @@
 //! What an operator promised a tenant: the part of a policy's input that is set, not measured.
 
-use crate::bandwidth::Kinds;
+use crate::bandwidth::{Cost, Kinds};
 use units::{Bytes, BytesPerSec, Duration};
 
 /// A place in the order of who gets more: a finite number above zero.
 #[derive(Clone, Copy, PartialEq, PartialOrd, Debug)]
 pub struct Weight(f64);
 
-/// An amount of what is divided; a family that divides only one of the two leaves the other at zero.
+/// An amount of what is divided; a family that divides only one of the three leaves the others at zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Amount {
     /// Memory.
     pub bytes: Bytes,
     /// Bandwidth.
     pub bandwidth: BytesPerSec,
+    /// Time of a tier per second.
+    pub cost: Cost,
 }
+
+/// A number of at least 1: time shared ÷ time alone.
+#[derive(Clone, Copy, PartialEq, PartialOrd, Debug)]
+pub struct Slowdown(f64);
+
+/// A quantile in 0..1: 0.99 for p99.
+#[derive(Clone, Copy, PartialEq, PartialOrd, Debug)]
+pub struct Quantile(f64);
 
 /// What a tenant claims.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -25,6 +35,8 @@ pub struct Claim {
     pub floor: Amount,
     /// Limit: what it never gets beyond.
     pub ceiling: Option<Amount>,
+    /// Limits of single kinds of traffic (MT² §2.1, prevention).
+    pub caps: Kinds<Option<BytesPerSec>>,
     /// Bytes that one shadow hit moves to it (Memshare §4.1); none means the policy's default.
     pub credit: Option<Bytes>,
     /// Whose needs come first.
@@ -51,28 +63,98 @@ pub enum Class {
 /// What a critical tenant was promised.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Goal {
-    /// Bytes per second at least (NyxCache `qos`, MT² `guarantee`).
-    Bandwidth(BytesPerSec),
-    /// Time shared ÷ time alone at most (NyxCache `fair-slowdown`).
-    Slowdown(f64),
-    /// A latency at a quantile in 0..=1 (MT² `slo`).
+    /// Bytes per second of each kind at least (MT² §5.1).
+    Bandwidth(Kinds<BytesPerSec>),
+    /// At most so much slower than alone (NyxCache §3.4, hard limit of fair slowdown).
+    Slowdown(Slowdown),
+    /// A latency at a quantile (NyxCache `qos`, MT² `slo`).
     Latency {
-        /// The quantile, 0.99 for p99.
-        quantile: f64,
+        /// The quantile.
+        quantile: Quantile,
         /// The latency that it must not pass.
         at_most: Duration,
     },
 }
 
 /// The actuators that exist for a tenant, as data: what each acts on and in what steps.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Levers {
-    /// A delay per access in steps of 10 ns acts on these kinds.
+    /// A delay before each access acts on these kinds, in steps of 10 ns.
     pub brake: Kinds<bool>,
-    /// Memory bandwidth allocation acts on these kinds, in steps of so many percent; zero means absent.
-    pub mba: (Kinds<bool>, u8),
-    /// A CPU quota is available (it acts on every kind).
-    pub cpu_quota: bool,
+    /// Memory bandwidth allocation.
+    pub mba: Option<Mba>,
+    /// A CPU quota; it acts on every kind.
+    pub cpu: Option<CpuQuota>,
+}
+
+/// Memory bandwidth allocation as a lever.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mba {
+    /// The kinds that it slows down.
+    pub acts_on: Kinds<bool>,
+    /// The percentages that can be set: bit `i` is `10 (i + 1)` percent.
+    pub levels: u16,
+}
+
+/// A CPU quota as a lever, in thousandths of a core.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CpuQuota {
+    /// What the tenant can use at most: free.
+    pub most: u32,
+    /// What it is never taken below.
+    pub least: u32,
+}
+
+impl Mba {
+    /// The eight percentages of MT² §4: {10, 20, 30, 40, 50, 60, 90, 100}; writes of a slow tier hardly feel it (Fig. 4).
+    pub const MT2: Self = Self {
+        acts_on: Kinds { dram_read: true, dram_write: true, slow_read: true, slow_write: false },
+        levels: 0b11_0011_1111,
+    };
+
+    /// The next tighter percentage than `now`, if there is one.
+    #[must_use]
+    pub fn below(self, now: u8) -> Option<u8> {
+        (1..=10).rev().map(|i| i * 10).find(|&level| level < now && self.has(level))
+    }
+
+    /// The next looser percentage than `now`, if there is one.
+    #[must_use]
+    pub fn above(self, now: u8) -> Option<u8> {
+        (1..=10).map(|i| i * 10).find(|&level| now < level && self.has(level))
+    }
+
+    fn has(self, level: u8) -> bool {
+        self.levels & (1 << (level / 10 - 1)) != 0
+    }
+}
+
+impl Slowdown {
+    /// A slowdown, if `value` is finite and at least 1.
+    #[must_use]
+    pub fn new(value: f64) -> Option<Self> {
+        (value.is_finite() && 1.0 <= value).then_some(Self(value))
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn get(self) -> f64 {
+        self.0
+    }
+}
+
+impl Quantile {
+    /// A quantile, if `value` is inside 0..1.
+    #[must_use]
+    pub fn new(value: f64) -> Option<Self> {
+        (0.0 < value && value < 1.0).then_some(Self(value))
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn get(self) -> f64 {
+        self.0
+    }
 }
 
 impl Weight {
@@ -102,14 +184,48 @@ impl Amount {
     /// Memory only.
     #[must_use]
     pub const fn memory(bytes: Bytes) -> Self {
-        Self { bytes, bandwidth: BytesPerSec(0) }
+        Self { bytes, bandwidth: BytesPerSec(0), cost: Cost(0) }
+    }
+
+    /// Time of a tier only.
+    #[must_use]
+    pub const fn tier_time(cost: Cost) -> Self {
+        Self { bytes: Bytes(0), bandwidth: BytesPerSec(0), cost }
+    }
+
+    /// Whether no part of it is more than that part of `other`.
+    #[must_use]
+    pub fn fits(self, other: Self) -> bool {
+        self.bytes <= other.bytes && self.bandwidth <= other.bandwidth && self.cost <= other.cost
+    }
+}
+
+impl Amount {
+    /// `part` (0..=1) of each, rounded down.
+    #[must_use]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a part in 0..=1 of a size; rounding down is meant"
+    )]
+    pub fn part(self, part: f64) -> Self {
+        let of = |n: u64| (n as f64 * part.clamp(0.0, 1.0)) as u64;
+        Self {
+            bytes: Bytes(of(self.bytes.0)),
+            bandwidth: BytesPerSec(of(self.bandwidth.0)),
+            cost: Cost(of(self.cost.0)),
+        }
     }
 }
 
 impl std::ops::Add for Amount {
     type Output = Self;
     fn add(self, other: Self) -> Self {
-        Self { bytes: self.bytes + other.bytes, bandwidth: self.bandwidth + other.bandwidth }
+        Self {
+            bytes: self.bytes + other.bytes,
+            bandwidth: self.bandwidth + other.bandwidth,
+            cost: self.cost + other.cost,
+        }
     }
 }
 

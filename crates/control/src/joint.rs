@@ -3,6 +3,7 @@
 //! Source: Spirit §3 (an auction over both)
 
 use crate::claim::Amount;
+use crate::curve::Curve;
 use crate::shares::Measured;
 use units::{Bytes, BytesPerSec};
 
@@ -13,8 +14,10 @@ pub struct JointSignal {
     pub held: Bytes,
     /// Bandwidth to the slow tier used.
     pub bandwidth: BytesPerSec,
-    /// Miss ratio in 0..=1 at sizes in rising order.
-    pub curve: Vec<(Bytes, f64)>,
+    /// Operations finished.
+    pub operations: u64,
+    /// Misses as a function of fast memory, once they are known.
+    pub curve: Option<Curve>,
 }
 
 /// A share of both.
@@ -28,6 +31,6 @@ pub struct Joint {
 
 impl Measured for Joint {
     fn amount(&self) -> Amount {
-        Amount { bytes: self.bytes, bandwidth: self.bandwidth }
+        Amount { bytes: self.bytes, bandwidth: self.bandwidth, ..Amount::default() }
     }
 }

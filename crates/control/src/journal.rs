@@ -28,6 +28,8 @@ pub struct Record<S, A> {
     pub wake: Duration,
     /// How long the shares hold without a loop.
     pub lease: Duration,
+    /// Whether it was more than an experiment.
+    pub steady: bool,
     /// Why.
     pub notes: Vec<Note>,
 }
@@ -110,7 +112,7 @@ where
 {
     let mut count = 0;
     for (index, record) in records.enumerate() {
-        let seen = Seen { window: record.window, pool: &record.pool, tenants: &record.rows };
+        let seen = Seen::new(record.window, &record.pool, &record.rows).map_err(|_| Divergence { index })?;
         let decision = policy.decide(record.at, &seen);
         let same = decision.shares.rows() == record.shares
             && decision.wake == record.wake
@@ -150,7 +152,7 @@ pub fn memory_line(record: &Record<MemorySignal, MemoryShare>) -> String {
         .collect();
     json!({"at_ns": record.at.0, "window_start_ns": record.window.start.0, "window_end_ns": record.window.end.0,
            "mixed": record.window.mixed, "capacity_bytes": record.pool.capacity.bytes.0,
-           "wake_ns": record.wake.0, "lease_ns": record.lease.0, "tenants": rows, "shares": shares, "notes": notes})
+           "wake_ns": record.wake.0, "lease_ns": record.lease.0, "steady": record.steady, "tenants": rows, "shares": shares, "notes": notes})
     .to_string()
 }
 
@@ -183,6 +185,7 @@ pub fn parse_memory_line(line: usize, text: &str) -> Result<Record<MemorySignal,
         shares,
         wake: Duration(top.number("wake_ns")?),
         lease: Duration(top.number("lease_ns")?),
+        steady: top.map.get("steady").and_then(Value::as_bool).unwrap_or(true),
         notes: Vec::new(),
     })
 }
@@ -234,7 +237,7 @@ impl<'a> Fields<'a> {
     }
 
     fn tenant(&self) -> Result<TenantId, JournalError> {
-        let id = u16::try_from(self.number("tenant")?);
+        let id = u32::try_from(self.number("tenant")?);
         id.map(TenantId).map_err(|_| JournalError::Field { line: self.line, field: "tenant" })
     }
 

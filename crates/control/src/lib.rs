@@ -6,6 +6,8 @@
 //! Non-goals:  algorithms (crate `policy`), sensors and actuators (each thing's own `control.rs`)
 
 mod claim;
+mod curve;
+mod lease;
 mod policy;
 mod shares;
 
@@ -16,7 +18,9 @@ pub mod journal;
 pub mod memory;
 pub mod pacer;
 
-pub use claim::{Amount, Claim, Class, Goal, Levers, Weight};
+pub use claim::{Amount, Claim, Class, CpuQuota, Goal, Levers, Mba, Quantile, Slowdown, Weight};
+pub use curve::{Curve, CurveError};
+pub use lease::Lease;
 pub use pacer::{Actuator, Loop, Sensor};
-pub use policy::{Decision, Note, Policy, Pool, Reason, Row, Seen, Window};
+pub use policy::{Decision, Floors, Note, Policy, Pool, Reason, Row, Seen, SeenError, Window};
 pub use shares::{Law, Measured, Shares};

@@ -4,9 +4,11 @@
 //! next window sees
 
 use crate::journal::{Journal, Record};
-use crate::policy::{Policy, Pool, Row, Seen, Window};
-use crate::shares::Shares;
+use crate::policy::{Decision, Policy, Pool, Row, Seen, SeenError, Window};
 use units::{Duration, Instant, TenantId};
+
+/// Pause after an input that cannot be one.
+const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
 /// Something that can be measured.
 pub trait Sensor {
@@ -22,12 +24,12 @@ pub trait Sensor {
 pub trait Actuator {
     /// What it is told.
     type Share;
-    /// Puts shares in force as far as it can and writes what is true now into `in_force`, sorted by id.
-    /// Returns whether all of it is in force.
+    /// Puts a decision's shares in force as far as it can and writes what is true now into `in_force`, sorted by id.
+    /// Returns whether all of it is in force. One whose shares do harm without a loop keeps a [`crate::Lease`].
     fn apply(
         &mut self,
         now: Instant,
-        shares: &Shares<Self::Share>,
+        decision: &Decision<'_, Self::Share>,
         in_force: &mut Vec<(TenantId, Self::Share)>,
     ) -> bool;
 }
@@ -40,6 +42,7 @@ pub struct Loop<P: Policy> {
     in_force: Vec<(TenantId, P::Share)>,
     last: Window,
     wake_at: Instant,
+    refused: Option<SeenError>,
     journal: Journal<P::Signal, P::Share>,
 }
 
@@ -57,6 +60,7 @@ where
             in_force: Vec::new(),
             last: Window::default(),
             wake_at: Instant::ZERO,
+            refused: None,
             journal: Journal::new(journal_limit),
         }
     }
@@ -64,6 +68,11 @@ where
     /// When the policy wants to decide again.
     pub fn wake_at(&self) -> Instant {
         self.wake_at
+    }
+
+    /// Why the newest input was no input; the shares before it stay in force.
+    pub fn refused(&self) -> Option<SeenError> {
+        self.refused
     }
 
     /// The policy.
@@ -93,8 +102,17 @@ where
             row.in_force = at.ok().map(|i| self.in_force[i].1.clone());
         }
         let window = Window { start: self.last.end, end: now, mixed: self.last.mixed };
-        let decision = self.policy.decide(now, &Seen { window, pool: &pool, tenants: &self.rows });
-        let whole = thing.apply(now, decision.shares, &mut self.in_force);
+        let seen = match Seen::new(window, &pool, &self.rows) {
+            Ok(seen) => seen,
+            Err(error) => {
+                self.refused = Some(error);
+                self.wake_at = now + REFUSED_PAUSE;
+                return REFUSED_PAUSE;
+            }
+        };
+        self.refused = None;
+        let decision = self.policy.decide(now, &seen);
+        let whole = thing.apply(now, &decision, &mut self.in_force);
         self.last = Window { start: window.start, end: now, mixed: !whole };
         let wake = decision.wake;
         self.wake_at = now + wake;
@@ -106,6 +124,7 @@ where
             shares: decision.shares.rows().to_vec(),
             wake,
             lease: decision.lease,
+            steady: decision.steady,
             notes: decision.notes.to_vec(),
         });
         wake

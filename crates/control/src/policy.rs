@@ -2,13 +2,15 @@
 //!
 //! Invariants: `decide` cannot fail, reads no clock and draws only from a generator that the policy owns
 
+use crate::bandwidth::Kinds;
 use crate::claim::{Amount, Claim};
 use crate::shares::Shares;
 use std::borrow::Cow;
+use std::fmt;
 use units::{Duration, Instant, TenantId};
 
 /// Divides one thing among tenants. One pair of types per family: memory, bandwidth, joint, form.
-pub trait Policy {
+pub trait Policy: fmt::Debug + Send {
     /// What is measured of a tenant.
     type Signal;
     /// What a tenant gets.
@@ -26,8 +28,9 @@ pub trait Policy {
     ) -> Decision<'_, Self::Share>;
 }
 
-/// The whole input of a decision: a journal of these replays the policy.
+/// The whole input of a decision: a journal of these replays the policy. Made by [`Seen::new`], which checks it.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Seen<'a, S, A> {
     /// The time that the signals cover.
     pub window: Window,
@@ -57,6 +60,8 @@ pub struct Pool {
     pub profile: u32,
     /// Which fitted model holds, 0 for none.
     pub model: u32,
+    /// Mean latency of the medium itself over the window, by kind, where it is measured (queue occupancy, timed probes).
+    pub latency: Kinds<Option<Duration>>,
 }
 
 /// One tenant as a policy sees it.
@@ -79,8 +84,10 @@ pub struct Decision<'a, A> {
     pub shares: &'a Shares<A>,
     /// When to decide again, counted from the moment the shares are in force.
     pub wake: Duration,
-    /// If the loop falls silent for so long, actuators return to the last steady shares.
+    /// If the loop falls silent for so long, actuators return to the last steady shares ([`crate::Lease`]).
     pub lease: Duration,
+    /// False for an experiment: shares that nobody should be left with.
+    pub steady: bool,
     /// Why.
     pub notes: &'a [Note],
 }
@@ -113,6 +120,16 @@ pub enum Reason {
     NoDonor,
     /// A short decision made to learn something.
     Experiment,
+    /// Held back further.
+    Tightened,
+    /// Held back less.
+    Relaxed,
+    /// Gave what it left idle.
+    Donated,
+    /// Took back what it had given.
+    Revoked,
+    /// Two tenants exchanged one resource for the other.
+    Traded,
     /// A signal was missing or a rule did not close: the stated fallback was taken.
     Fallback(Cow<'static, str>),
     /// What was promised cannot be kept.
@@ -131,27 +148,113 @@ impl Reason {
             Self::Donor => "donor",
             Self::NoDonor => "no-donor",
             Self::Experiment => "experiment",
+            Self::Tightened => "tightened",
+            Self::Relaxed => "relaxed",
+            Self::Donated => "donated",
+            Self::Revoked => "revoked",
+            Self::Traded => "traded",
             Self::Fallback(_) => "fallback",
             Self::Incident(_) => "incident",
         }
     }
 }
 
-impl<S, A> Seen<'_, S, A> {
+impl Window {
+    /// Its length.
+    #[must_use]
+    pub fn length(&self) -> Duration {
+        self.end.since(self.start)
+    }
+
+    /// `count` per second of the window; none if no time has passed.
+    #[must_use]
+    pub fn per_sec(&self, count: u64) -> Option<f64> {
+        let length = self.length();
+        (Duration::ZERO < length).then(|| count as f64 / length.as_secs_f64())
+    }
+}
+
+impl<P: Policy + ?Sized> Policy for Box<P> {
+    type Signal = P::Signal;
+    type Share = P::Share;
+
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
+
+    fn decide(
+        &mut self,
+        now: Instant,
+        seen: &Seen<'_, Self::Signal, Self::Share>,
+    ) -> Decision<'_, Self::Share> {
+        (**self).decide(now, seen)
+    }
+}
+
+/// Why an input of a decision is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SeenError {
+    /// Rows must rise by tenant.
+    #[error("tenant {0} is out of order or twice there")]
+    Order(TenantId),
+    /// A floor that its own ceiling forbids.
+    #[error("the floor of tenant {0} is above its ceiling")]
+    FloorAboveCeiling(TenantId),
+    /// Time must not run backwards.
+    #[error("the window ends before it starts")]
+    WindowReversed,
+}
+
+impl<'a, S, A> Seen<'a, S, A> {
+    /// The input of a decision.
+    ///
+    /// # Errors
+    /// What no policy should have to look for: rows out of order, a floor above its ceiling, a window that runs backwards.
+    pub fn new(window: Window, pool: &'a Pool, tenants: &'a [Row<S, A>]) -> Result<Self, SeenError> {
+        if window.end < window.start {
+            return Err(SeenError::WindowReversed);
+        }
+        if let Some(pair) = tenants.windows(2).find(|pair| pair[1].id <= pair[0].id) {
+            return Err(SeenError::Order(pair[1].id));
+        }
+        let above =
+            |row: &&Row<S, A>| row.claim.ceiling.is_some_and(|ceiling| !row.claim.floor.fits(ceiling));
+        if let Some(row) = tenants.iter().find(above) {
+            return Err(SeenError::FloorAboveCeiling(row.id));
+        }
+        Ok(Self { window, pool, tenants })
+    }
     /// The floor of a tenant that the pool can keep: as claimed, or scaled down in proportion where the floors
     /// together exceed the pool.
     #[must_use]
     pub fn kept_floor(&self, row: &Row<S, A>) -> Amount {
-        let all: Amount = self.tenants.iter().map(|t| t.claim.floor).sum();
-        let capacity = self.pool.capacity;
-        let mut floor = row.claim.floor;
-        if capacity.bytes < all.bytes {
-            floor.bytes = floor.bytes.scale(capacity.bytes.0, all.bytes.0);
-        }
-        if capacity.bandwidth < all.bandwidth {
-            floor.bandwidth.0 =
-                units::Bytes(floor.bandwidth.0).scale(capacity.bandwidth.0, all.bandwidth.0).0;
-        }
+        self.floors().kept(row.claim.floor)
+    }
+
+    /// All floors against the pool, to ask for many tenants.
+    #[must_use]
+    pub fn floors(&self) -> Floors {
+        Floors { all: self.tenants.iter().map(|t| t.claim.floor).sum(), capacity: self.pool.capacity }
+    }
+}
+
+/// The floors of all tenants against what there is.
+#[derive(Clone, Copy, Debug)]
+pub struct Floors {
+    all: Amount,
+    capacity: Amount,
+}
+
+impl Floors {
+    /// What can be kept of `floor`: all of it, or its proportion where the floors together exceed the pool.
+    #[must_use]
+    pub fn kept(&self, mut floor: Amount) -> Amount {
+        let scaled = |part: u64, capacity: u64, all: u64| {
+            if capacity < all { units::Bytes(part).scale(capacity, all).0 } else { part }
+        };
+        floor.bytes.0 = scaled(floor.bytes.0, self.capacity.bytes.0, self.all.bytes.0);
+        floor.bandwidth.0 = scaled(floor.bandwidth.0, self.capacity.bandwidth.0, self.all.bandwidth.0);
+        floor.cost.0 = scaled(floor.cost.0, self.capacity.cost.0, self.all.cost.0);
         floor
     }
 }

@@ -11,7 +11,8 @@ use units::TenantId;
 pub enum Law {
     /// Shares sum to the pool exactly, nobody ends below its floor (`partitioned`, `shared`).
     Partition,
-    /// Shares sum to at most the pool and none ends below `floor_part` of its floor (the idle tax: 1 − tax).
+    /// Shares sum to at most the pool in each resource and none ends below `floor_part` of its floor (the idle tax:
+    /// 1 − tax; an auction or budgets of a tier's time: 1).
     AtMost {
         /// Part of the floor that is kept, 0..=1.
         floor_part: f64,
@@ -49,26 +50,22 @@ impl<A: Measured> Shares<A> {
         assert_eq!(self.rows.len(), seen.tenants.len(), "one share per tenant");
         let total: Amount = self.rows.iter().map(|(_, share)| share.amount()).sum();
         let capacity = seen.pool.capacity;
+        let floors = seen.floors();
         for ((id, share), row) in self.rows.iter().zip(seen.tenants) {
             assert_eq!(*id, row.id, "shares are in the order of the tenants");
-            let floor = seen.kept_floor(row);
+            let floor = floors.kept(row.claim.floor);
             let kept = match law {
-                Law::Partition => floor.bytes.0,
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    clippy::cast_sign_loss,
-                    reason = "a part in 0..=1 of a size; rounding down by one byte is allowed"
-                )]
-                Law::AtMost { floor_part } => (floor.bytes.0 as f64 * floor_part) as u64,
-                Law::Free => 0,
+                Law::Partition => Amount::memory(floor.bytes),
+                Law::AtMost { floor_part } => floor.part(floor_part),
+                Law::Free => Amount::default(),
             };
-            assert!(kept <= share.amount().bytes.0, "tenant {id} ends below its floor");
+            assert!(kept.fits(share.amount()), "tenant {id} ends below its floor");
         }
         match law {
             Law::Partition if !self.rows.is_empty() => {
                 assert_eq!(total.bytes, capacity.bytes, "a partition gives out the whole pool");
             }
-            Law::AtMost { .. } => assert!(total.bytes <= capacity.bytes, "more is given than there is"),
+            Law::AtMost { .. } => assert!(total.fits(capacity), "more is given than there is"),
             Law::Partition | Law::Free => {}
         }
     }

@@ -3,4 +3,5 @@
 //! Invariants: no clock, no I/O, no counter, no random device; a policy owns a seeded generator
 //! Non-goals:  knowing on which plant it runs (live server, host daemon, modelled machine)
 
+pub mod bandwidth;
 pub mod memory;

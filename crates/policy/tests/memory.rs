@@ -3,7 +3,7 @@
 
 use control::journal::{Journal, memory_line, parse_memory_line, replay};
 use control::memory::{MemoryShare, MemorySignal};
-use control::{Actuator, Amount, Claim, Loop, Policy, Pool, Row, Seen, Sensor, Shares, Weight, Window};
+use control::{Actuator, Amount, Claim, Decision, Loop, Policy, Pool, Row, Seen, Sensor, Weight, Window};
 use policy::memory::{MemoryPolicy, Partitioned, Shared};
 use proptest::prelude::*;
 use units::{Bytes, Duration, Instant, TenantId};
@@ -12,7 +12,7 @@ const CREDIT: Bytes = Bytes::kib(64);
 
 /// A tenant of a test: id, floor in MiB, weight, shadow hits, credit in KiB.
 #[derive(Clone, Copy, Debug)]
-struct T(u16, u64, f64, u64, u64);
+struct T(u32, u64, f64, u64, u64);
 
 fn rows(tenants: &[T]) -> Vec<Row<MemorySignal, MemoryShare>> {
     let row = |t: &T| Row {
@@ -36,7 +36,7 @@ fn decide(
 ) -> Vec<u64> {
     let pool = Pool { capacity: Amount::memory(Bytes::mib(capacity_mib)), ..Pool::default() };
     let rows = rows(t);
-    let seen = Seen { window: Window::default(), pool: &pool, tenants: &rows };
+    let seen = Seen::new(Window::default(), &pool, &rows).unwrap();
     policy.decide(Instant::ZERO, &seen).shares.rows().iter().map(|(_, s)| s.target.0).collect()
 }
 
@@ -126,7 +126,7 @@ fn m5_growth_follows_credit_sizes() {
 
 fn tenants_of(draws: &[(u64, u64, u64)]) -> Vec<T> {
     let tenant = |(i, &(floor, hits, credit)): (usize, &(u64, u64, u64))| {
-        T(u16::try_from(i).unwrap() * 3 + 1, floor, 1.0 + (floor % 3) as f64, hits, credit)
+        T(u32::try_from(i).unwrap() * 3 + 1, floor, 1.0 + (floor % 3) as f64, hits, credit)
     };
     draws.iter().enumerate().map(tenant).collect()
 }
@@ -168,7 +168,7 @@ impl Sensor for Plant {
         let hits = self.hits.iter().enumerate();
         let tenants: Vec<T> = hits
             .filter(|(i, _)| *i < 2 || !self.turn.is_multiple_of(5))
-            .map(|(i, h)| T(u16::try_from(i).unwrap(), 2, 1.0, h * (self.turn as u64 % 7), 64))
+            .map(|(i, h)| T(u32::try_from(i).unwrap(), 2, 1.0, h * (self.turn as u64 % 7), 64))
             .collect();
         out.extend(rows(&tenants));
         Pool { capacity: Amount::memory(Bytes::mib(64)), ..Pool::default() }
@@ -180,11 +180,11 @@ impl Actuator for Plant {
     fn apply(
         &mut self,
         _: Instant,
-        shares: &Shares<MemoryShare>,
+        decision: &Decision<'_, MemoryShare>,
         in_force: &mut Vec<(TenantId, MemoryShare)>,
     ) -> bool {
         in_force.clear();
-        in_force.extend_from_slice(shares.rows());
+        in_force.extend_from_slice(decision.shares.rows());
         true
     }
 }

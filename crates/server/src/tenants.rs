@@ -161,7 +161,7 @@ impl Router {
 
     /// Every tenant.
     pub(crate) fn all(&self) -> impl Iterator<Item = TenantId> + use<> {
-        let count = u16::try_from(self.store.tenant_count()).unwrap_or(u16::MAX);
+        let count = u32::try_from(self.store.tenant_count()).unwrap_or(u32::MAX);
         (0..count).map(TenantId)
     }
 

@@ -9,7 +9,6 @@ use crate::metrics::ThreadCounters;
 use crate::slot::Place;
 use crate::store::Store;
 use crate::sync::Ordering;
-use units::TenantId;
 
 /// Accounts an item that the index points at now.
 pub(crate) fn link(
@@ -20,7 +19,7 @@ pub(crate) fn link(
     len: usize,
     stamp: u64,
 ) {
-    let tenant = store.tenant(TenantId(meta.tenant));
+    let tenant = store.tenant(meta.tenant);
     let charge = charge_of(len);
     let expired = meta.expiry.map_or(0, |expiry| tenant.expiries.add(expiry, charge));
     tenant.live.fetch_add(charge - expired, Ordering::Relaxed);
@@ -38,7 +37,7 @@ pub(crate) fn unlink(store: &Store, counters: &ThreadCounters, place: Place, vie
     if store.is_flushed(place, view) {
         return;
     }
-    let tenant = store.tenant(TenantId(view.tenant()));
+    let tenant = store.tenant(view.tenant());
     let charge = charge_of(len);
     let counted = view.expiry().map_or(charge, |expiry| tenant.expiries.remove(expiry, charge));
     tenant.live.fetch_sub(counted, Ordering::Relaxed);
@@ -71,7 +70,14 @@ mod tests {
 
     #[test]
     fn a_stamp_that_does_not_fit_is_kept_as_a_cas_value() {
-        let meta = Meta { tenant: 0, own_space: false, client_flags: 0, expiry: None, cas: None, stamp: 0 };
+        let meta = Meta {
+            tenant: units::TenantId(0),
+            own_space: false,
+            client_flags: 0,
+            expiry: None,
+            cas: None,
+            stamp: 0,
+        };
         for (stamp, base, cas, delta) in [
             (100, 90, None, 10),
             (90, 90, None, 0),

@@ -21,7 +21,7 @@ pub(crate) fn check(store: &Store, reader: &Participant) {
             continue;
         }
         let charge = charge_of(view.bytes().len());
-        let tenant = store.tenant(TenantId(view.tenant()));
+        let tenant = store.tenant(view.tenant());
         let entry = live.entry(tenant.id).or_default();
         entry.1 += 1;
         // What is accounted as expired is no longer in `live`.

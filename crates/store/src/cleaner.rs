@@ -86,7 +86,7 @@ pub(crate) struct Cleaner {
 struct Pending {
     place: Place,
     hash: KeyHash,
-    tenant: u16,
+    tenant: TenantId,
     len: u32,
     dead: bool,
 }
@@ -188,7 +188,7 @@ impl Cleaner {
         let mut batch = Vec::with_capacity(BATCH);
         for id in &sources {
             store.log.walk(reader, *id, |place, view| {
-                let asked = only.is_none_or(|tenant| tenant.0 == view.tenant());
+                let asked = only.is_none_or(|tenant| tenant == view.tenant());
                 batch.push(asked.then(|| {
                     let hash = store.hash_of(&view);
                     store.index.prefetch(hash);
@@ -220,7 +220,7 @@ impl Cleaner {
                 self.bins.push(DEAD);
                 continue;
             }
-            let tenant = store.tenant(TenantId(item.tenant));
+            let tenant = store.tenant(item.tenant);
             let charge = charge_of(item.len as usize).cast_unsigned();
             let usage = Usage {
                 age: tick.wrapping_sub(found.slot.tick()),
@@ -230,7 +230,7 @@ impl Cleaner {
             };
             let rank = bin(tenant.spec.rank, usage, tenant.level());
             self.bins.push(rank);
-            let seen = self.seen_of(TenantId(item.tenant));
+            let seen = self.seen_of(item.tenant);
             seen.bytes_by_bin[usize::from(rank)] += charge;
             seen.inside += charge;
         }
@@ -254,7 +254,7 @@ impl Cleaner {
         self.candidates.clear();
         for (i, seen) in self.seen.iter().enumerate() {
             let Some(seen) = seen else { continue };
-            let tenant = store.tenant(TenantId(u16::try_from(i).unwrap_or(u16::MAX)));
+            let tenant = store.tenant(TenantId(u32::try_from(i).unwrap_or(u32::MAX)));
             self.order.push(i);
             self.candidates.push(Candidate {
                 inside: seen.inside,
@@ -282,7 +282,7 @@ impl Cleaner {
                 }
                 left -= bytes;
             }
-            let tenant = store.tenant(TenantId(u16::try_from(i).unwrap_or(u16::MAX)));
+            let tenant = store.tenant(TenantId(u32::try_from(i).unwrap_or(u32::MAX)));
             if tenant.spec.rank == RankKind::Gdsf && kept < seen.inside {
                 tenant.set_level(raised_level(seen.threshold, tenant.level()));
             }
@@ -290,8 +290,8 @@ impl Cleaner {
     }
 
     /// Whether an item of this rank stays; uses the threshold's quota up.
-    fn stays(&mut self, tenant: u16, rank: u8, charge: u64) -> bool {
-        let Some(Some(seen)) = self.seen.get_mut(usize::from(tenant)) else { return true };
+    fn stays(&mut self, tenant: TenantId, rank: u8, charge: u64) -> bool {
+        let Some(Some(seen)) = self.seen.get_mut(tenant.index()) else { return true };
         if rank == seen.threshold && seen.quota != u64::MAX {
             let fits = charge <= seen.quota;
             seen.quota = seen.quota.saturating_sub(charge);
@@ -421,7 +421,7 @@ impl Cleaner {
         let age = store.tick().wrapping_sub(found.slot.tick()).min(AGE_MAX);
         let tick = store.tick().wrapping_sub(age);
         locked.replace(found, found.slot.moved(place).used(tick, found.slot.uses()));
-        bump(&counters.of(usize::from(meta.tenant)).moved_bytes, len as u64);
+        bump(&counters.of(meta.tenant.index()).moved_bytes, len as u64);
         true
     }
 
@@ -501,7 +501,7 @@ impl Cleaner {
                 let rank = bins[next];
                 next += 1;
                 let charge = charge_of(view.bytes().len()).cast_unsigned();
-                if view.tenant() == tenant.0 && BIN_MIN <= rank && !self.stays(tenant.0, rank, charge) {
+                if view.tenant() == tenant && BIN_MIN <= rank && !self.stays(tenant, rank, charge) {
                     let hash = store.hash_of(&view);
                     let locked = store.index.lock(hash);
                     if let Some(found) = locked.find(hash, |slot| slot.place() == place) {
@@ -550,7 +550,7 @@ fn note_removal(
     hash: KeyHash,
     dead: bool,
 ) {
-    let tenant = store.tenant(TenantId(view.tenant()));
+    let tenant = store.tenant(view.tenant());
     let of_tenant = counters.of(tenant.id.index());
     let class = counters.class(view.bytes().len(), view.own_space());
     if dead {

@@ -4,7 +4,7 @@ use crate::metrics::Totals;
 use crate::store::Store;
 use crate::sync::Ordering;
 use control::memory::{MemoryShare, MemorySignal};
-use control::{Actuator, Amount, Pool, Row, Sensor, Shares};
+use control::{Actuator, Amount, Decision, Pool, Row, Sensor};
 use std::sync::Arc;
 use units::{Bytes, Instant, TenantId};
 
@@ -58,9 +58,10 @@ impl Actuator for MemoryControl {
     fn apply(
         &mut self,
         _now: Instant,
-        shares: &Shares<MemoryShare>,
+        decision: &Decision<'_, MemoryShare>,
         in_force: &mut Vec<(TenantId, MemoryShare)>,
     ) -> bool {
+        let shares = decision.shares;
         in_force.clear();
         let budget = self.store.shadow_budget(u32::try_from(shares.rows().len()).unwrap_or(u32::MAX));
         let mut whole = true;

@@ -11,6 +11,8 @@
 //!
 //! Invariants: published bytes never change; a new value, expiry or flag is a new item
 
+use units::TenantId;
+
 /// Bytes of the fixed part.
 pub(crate) const HEADER: usize = 10;
 const LONG: u16 = u16::MAX;
@@ -55,7 +57,7 @@ pub(crate) struct Expiry {
 /// Everything of an item but key and value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Meta {
-    pub(crate) tenant: u16,
+    pub(crate) tenant: TenantId,
     pub(crate) own_space: bool,
     pub(crate) client_flags: u32,
     pub(crate) expiry: Option<Expiry>,
@@ -108,7 +110,8 @@ impl Meta {
     /// Writes everything before the key into `out` and returns its length.
     pub(crate) fn encode(&self, key_len: usize, value_len: usize, out: &mut [u8; 48]) -> usize {
         let long = usize::from(LONG) <= value_len;
-        out[..2].copy_from_slice(&self.tenant.to_le_bytes());
+        let tenant = u16::try_from(self.tenant.0).expect("a store has at most TENANTS_MAX tenants");
+        out[..2].copy_from_slice(&tenant.to_le_bytes());
         out[2] = u8::try_from(key_len).expect("keys are at most 250 bytes, checked where they are made");
         out[3] = self.flags();
         let short = u16::try_from(value_len).unwrap_or(LONG);
@@ -177,8 +180,8 @@ impl<'a> View<'a> {
     }
 
     #[inline]
-    pub(crate) fn tenant(&self) -> u16 {
-        u16_at(self.bytes, 0)
+    pub(crate) fn tenant(&self) -> TenantId {
+        TenantId(u32::from(u16_at(self.bytes, 0)))
     }
 
     #[inline]
@@ -256,7 +259,7 @@ mod tests {
         for bits in 0..16 {
             for value_len in [0, 1, 65_534, 65_535, 70_000] {
                 let meta = Meta {
-                    tenant: 65_000,
+                    tenant: TenantId(65_000),
                     own_space: bits & 1 != 0,
                     client_flags: (bits & 2) * 77,
                     expiry: (bits & 4 != 0).then_some(Expiry { at: u32::MAX, level: 17 }),
@@ -270,7 +273,14 @@ mod tests {
 
     #[test]
     fn a_plain_item_costs_ten_bytes() {
-        let meta = Meta { tenant: 1, own_space: false, client_flags: 0, expiry: None, cas: None, stamp: 1 };
+        let meta = Meta {
+            tenant: TenantId(1),
+            own_space: false,
+            client_flags: 0,
+            expiry: None,
+            cas: None,
+            stamp: 1,
+        };
         assert_eq!(round_trip(meta, &[b'k'; 23], &[b'v'; 25]), 58);
     }
 }

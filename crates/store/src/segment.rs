@@ -149,7 +149,7 @@ impl Segment {
         self.tenants.iter().filter_map(|entry| {
             let value = entry.load(Ordering::Relaxed);
             #[expect(clippy::cast_possible_truncation, reason = "the halves of a word")]
-            let parts = (TenantId(((value >> 32) as u16).wrapping_sub(1)), value as u32);
+            let parts = (TenantId(((value >> 32) as u32).wrapping_sub(1)), value as u32);
             (value != 0).then_some(parts)
         })
     }
@@ -187,7 +187,7 @@ mod tests {
         for round in 0..100 {
             segment.note_append(TenantId(1), 100, round, None);
             segment.note_append(TenantId(2), 50, round, None);
-            segment.note_append(TenantId(100 + u16::try_from(round).unwrap()), 1, round, None);
+            segment.note_append(TenantId(100 + u32::try_from(round).unwrap()), 1, round, None);
         }
         let tenants: Vec<_> = segment.tenants().collect();
         assert!(tenants.contains(&(TenantId(1), 10_000)) && tenants.contains(&(TenantId(2), 5_000)));

@@ -172,7 +172,7 @@ impl Store {
         let _adding = lock(&self.adding);
         let count = self.tenant_count.load(Ordering::Relaxed);
         let slot = self.tenants.get(count as usize)?;
-        let id = TenantId(u16::try_from(count).ok()?);
+        let id = TenantId(count);
         let tenant = Tenant::new(id, spec, self.shadow_budget(count + 1));
         // Until the policy has spoken: an equal part of what is divided.
         let target = Bytes(self.geometry.divisible.0 / u64::from(count + 1));
@@ -461,7 +461,7 @@ impl Store {
     /// Whether an item was flushed.
     #[inline]
     pub(crate) fn is_flushed(&self, place: Place, view: &View<'_>) -> bool {
-        let below = self.tenant(TenantId(view.tenant())).flushed_below.load(Ordering::Acquire);
+        let below = self.tenant(view.tenant()).flushed_below.load(Ordering::Acquire);
         below != 0 && self.stamp_of(place, view) < below
     }
 
@@ -475,5 +475,5 @@ impl Store {
 /// The key space of an item.
 #[inline]
 pub(crate) fn space_of(view: &View<'_>) -> Space {
-    if view.own_space() { Space::Own(TenantId(view.tenant())) } else { Space::Shared }
+    if view.own_space() { Space::Own(view.tenant()) } else { Space::Shared }
 }

@@ -157,7 +157,7 @@ impl<'a> Item<'a> {
     /// Who it is charged to.
     #[must_use]
     pub fn tenant(&self) -> TenantId {
-        TenantId(self.view.tenant())
+        self.view.tenant()
     }
 }
 
@@ -497,7 +497,7 @@ impl Worker {
         let value_len = value[0].len() + value[1].len();
         let expiry = (fields.expires_at != 0).then(|| expiry_at(fields.expires_at, self.store.now_secs()));
         let mut meta = Meta {
-            tenant: tenant.0,
+            tenant,
             own_space: key.space != Space::Shared,
             client_flags: fields.client_flags,
             expiry,

@@ -3,10 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at what must not happen")]
 
 use control::memory::MemoryShare;
-use control::{Actuator, Amount, Claim, Law, Pool, Row, Seen, Shares, Window};
+use control::{Actuator, Amount, Claim, Decision, Law, Pool, Row, Seen, Shares, Window};
 use std::sync::Arc;
 use store::{Fields, MemoryControl, Mode, Options, RankKind, Refused, Space, Store, TenantSpec, Worker};
-use units::{Bytes, Instant, Rng, TenantId};
+use units::{Bytes, Duration, Instant, Rng, TenantId};
 
 fn new_store(memory: Bytes, no_evict: bool, tenants: usize) -> (Arc<Store>, Worker) {
     let options = Options { memory, item_max: Bytes::kib(64), threads: 1, tenants_max: 8, no_evict, seed: 1 };
@@ -21,7 +21,7 @@ fn new_store(memory: Bytes, no_evict: bool, tenants: usize) -> (Arc<Store>, Work
 }
 
 /// Stores a value; false if there is no memory.
-fn set(worker: &mut Worker, tenant: u16, n: u64, value: &[u8], expires_at: u32) -> bool {
+fn set(worker: &mut Worker, tenant: u32, n: u64, value: &[u8], expires_at: u32) -> bool {
     let tenant = TenantId(tenant);
     let text = format!("{n:023}");
     loop {
@@ -35,14 +35,14 @@ fn set(worker: &mut Worker, tenant: u16, n: u64, value: &[u8], expires_at: u32) 
     }
 }
 
-fn has(worker: &Worker, tenant: u16, n: u64) -> bool {
+fn has(worker: &Worker, tenant: u32, n: u64) -> bool {
     let text = format!("{n:023}");
     worker
         .get(TenantId(tenant), &worker.key(Space::Own(TenantId(tenant)), text.as_bytes()).unwrap())
         .is_some()
 }
 
-fn held(store: &Store, tenant: u16) -> u64 {
+fn held(store: &Store, tenant: u32) -> u64 {
     store.tenant_state(TenantId(tenant)).unwrap().held.0
 }
 
@@ -50,19 +50,27 @@ fn held(store: &Store, tenant: u16) -> u64 {
 fn share_out(store: &Arc<Store>, targets: &[u64]) {
     let rows: Vec<Row<(), MemoryShare>> = (0..targets.len())
         .map(|i| Row {
-            id: TenantId(u16::try_from(i).unwrap()),
+            id: TenantId(u32::try_from(i).unwrap()),
             claim: Claim::default(),
             signal: None,
             in_force: None,
         })
         .collect();
     let mut shares = Shares::default();
-    let seen = Seen { pool: &Pool::default(), tenants: &rows, window: Window::default() };
+    let pool = Pool::default();
+    let seen = Seen::new(Window::default(), &pool, &rows).unwrap();
     let share = |(row, target): (&Row<(), MemoryShare>, &u64)| {
         (row.id, MemoryShare { target: Bytes(*target), ceiling: None })
     };
     shares.rebuild(Law::Free, &seen, rows.iter().zip(targets).map(share));
-    MemoryControl::new(Arc::clone(store)).apply(Instant::default(), &shares, &mut Vec::new());
+    let decision = Decision {
+        shares: &shares,
+        wake: Duration::from_secs(1),
+        lease: Duration::from_secs(1),
+        steady: true,
+        notes: &[],
+    };
+    MemoryControl::new(Arc::clone(store)).apply(Instant::default(), &decision, &mut Vec::new());
 }
 
 /// M3: under fixed shares, each tenant that keeps writing comes to hold its part, within two segments: what is written
@@ -80,7 +88,7 @@ fn m3_holdings_converge_to_the_shares() {
         assert!(set(&mut worker, tenant, turn, &[1; 200], 0));
     }
     let sum: u64 = (0..3).map(|t| held(&store, t)).sum();
-    for (t, target) in (0_u16..).zip(targets) {
+    for (t, target) in (0_u32..).zip(targets) {
         let fair = u128::from(target) * u128::from(sum) / u128::from(divisible);
         let off = held(&store, t).abs_diff(u64::try_from(fair).unwrap());
         assert!(off <= 2 * store.geometry().segment.0, "tenant {t} holds {} of {fair}", held(&store, t));

@@ -25,8 +25,8 @@ macro_rules! id {
 }
 
 id! {
-    /// Who owns a share. Item headers hold two bytes of it, which bounds the number of tenants.
-    TenantId(u16)
+    /// Who owns a share. A store holds fewer (two bytes in an item's header), a global division many.
+    TenantId(u32)
 }
 id! {
     /// A fixed-size append-only piece of the log.

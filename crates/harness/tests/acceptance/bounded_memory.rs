@@ -28,7 +28,7 @@ fn check(memory: Bytes, policy: &str) {
     let (mut peak, mut index_peak, mut looks) = (Bytes::ZERO, Bytes::ZERO, 0);
     for stretch in STRETCHES {
         for i in 0..stretch.requests {
-            let tenant = TenantId(u16::try_from(rng.below(4)).unwrap());
+            let tenant = TenantId(u32::try_from(rng.below(4)).unwrap());
             let key = format!("{}{:x}", tenant.0, rng.below(stretch.keys));
             let log2 = if stretch.log2_max == 0 { 0 } else { 1 + rng.below(stretch.log2_max) };
             let value = rng.below(1 << log2);

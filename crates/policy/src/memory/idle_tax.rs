@@ -84,7 +84,7 @@ impl Policy for IdleTax {
             (row.id, MemoryShare { target, ceiling: None })
         });
         self.shares.rebuild(Law::AtMost { floor_part: 1.0 - tax.0 }, seen, rows);
-        Decision { shares: &self.shares, wake: PERIOD, lease: LEASE, notes: &[] }
+        Decision { shares: &self.shares, wake: PERIOD, lease: LEASE, steady: true, notes: &[] }
     }
 }
 
@@ -123,7 +123,7 @@ mod tests {
         let mut rows = vec![row(0, 100, 0), row(1, 100, 50), row(2, 100, 100), row(3, 0, 0)];
         rows[3].signal = None;
         let pool = Pool { capacity: Amount::memory(Bytes(1_200)), ..Pool::default() };
-        let seen = Seen { window: Window::default(), pool: &pool, tenants: &rows };
+        let seen = Seen::new(Window::default(), &pool, &rows).unwrap();
         let mut policy = IdleTax::new(Tax::new(0.5).unwrap());
         let decision = policy.decide(Instant::ZERO, &seen);
         let targets: Vec<u64> = decision.shares.rows().iter().map(|(_, s)| s.target.0).collect();

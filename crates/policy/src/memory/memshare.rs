@@ -248,6 +248,6 @@ impl Policy for Shared {
         let rows = self.members.iter();
         let rows = rows.map(|m| (m.id, MemoryShare { target: m.floor + m.shared, ceiling: None }));
         self.shares.rebuild(Law::Partition, seen, rows);
-        Decision { shares: &self.shares, wake: PERIOD, lease: LEASE, notes: &self.notes }
+        Decision { shares: &self.shares, wake: PERIOD, lease: LEASE, steady: true, notes: &self.notes }
     }
 }

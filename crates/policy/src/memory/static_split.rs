@@ -44,6 +44,6 @@ impl Policy for Partitioned {
         let rows = seen.tenants.iter().zip(&self.targets);
         let rows = rows.map(|(row, &target)| (row.id, MemoryShare { target, ceiling: Some(target) }));
         self.shares.rebuild(Law::Partition, seen, rows);
-        Decision { shares: &self.shares, wake: PERIOD, lease: LEASE, notes: &[] }
+        Decision { shares: &self.shares, wake: PERIOD, lease: LEASE, steady: true, notes: &[] }
     }
 }

@@ -1,0 +1,3 @@
+//! Who may use a tier how fast.
+
+pub mod regulator;

@@ -1,0 +1,261 @@
+//! Turns "hold this kind back one step", or "by 500 MB/s", into a setting of the levers that a tenant has.
+//!
+//! Shape:      levers, the throttle in force, the traffic it let through -> the next throttle
+//! Invariants: tightening never loosens a lever and relaxing never tightens one; a lever that does not act on the kind is
+//!             left alone; relaxing undoes levers in the opposite order
+//! Units:      delays in 10 ns, bandwidth in bytes per second
+//! Source:     NyxCache §3.3 (delays), MT² §3.3.2 (MBA first where it acts, then CPU time; for writes of a slow tier CPU
+//!             time). We choose: one step of a delay is a tenth of the bandwidth, one of the CPU quota a factor of .9
+//!             (the papers leave both open)
+
+use control::bandwidth::{BandwidthSignal, Kind, Throttle};
+use control::{CpuQuota, Levers, Window};
+use units::BytesPerSec;
+
+/// The longest delay; beyond it an access is paused (100 µs, a thousand times an access).
+pub const DELAY_MAX: u16 = 10_000;
+/// Part of the bandwidth that one step of the delay takes (MT² leaves the step open; NyxCache uses 500 MB/s of some 5 GB/s).
+const STEP_PART: f64 = 0.1;
+/// Factor of one step of the CPU quota (guess; .8 to .95 were considered, no paper says).
+const CPU_STEP: f64 = 0.9;
+
+/// How much to hold back or let go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// The lever's own step.
+    One,
+    /// So much bandwidth of the kind.
+    By(BytesPerSec),
+}
+
+/// A throttle that holds `kind` back by one more `step`; none if every lever that acts on the kind is at its end.
+#[must_use]
+pub fn tighten(
+    levers: &Levers,
+    now: Throttle,
+    kind: Kind,
+    step: Step,
+    traffic: Option<(&BandwidthSignal, Window)>,
+) -> Option<Throttle> {
+    if *levers.brake.get(kind) {
+        return longer_delay(now, kind, step, traffic);
+    }
+    if let Some(mba) = levers.mba.filter(|mba| *mba.acts_on.get(kind)).and_then(|mba| mba.below(now.mba)) {
+        return Some(Throttle { mba, ..now });
+    }
+    levers.cpu.and_then(|quota| less_cpu(now, quota, part_of(kind, step, traffic)))
+}
+
+/// A throttle that holds `kind` back by one `step` less; none if nothing holds it back.
+#[must_use]
+pub fn relax(
+    levers: &Levers,
+    now: Throttle,
+    kind: Kind,
+    step: Step,
+    traffic: Option<(&BandwidthSignal, Window)>,
+) -> Option<Throttle> {
+    if let (Some(quota), Some(cpu)) = (levers.cpu, now.cpu) {
+        return Some(more_cpu(now, quota, cpu));
+    }
+    if let Some(mba) = levers.mba.filter(|mba| *mba.acts_on.get(kind)).and_then(|mba| mba.above(now.mba)) {
+        return Some(Throttle { mba, ..now });
+    }
+    (*levers.brake.get(kind) && (0 < now.delay || now.paused))
+        .then(|| shorter_delay(now, kind, step, traffic))
+}
+
+/// What an access of `kind` takes now on average, from its start to the start of the thread's next, in ns; and its bytes.
+fn pace(kind: Kind, traffic: Option<(&BandwidthSignal, Window)>) -> Option<(f64, f64, f64)> {
+    let (signal, window) = traffic?;
+    let bytes_per_sec = window.per_sec(signal.bytes.get(kind).0)?;
+    let accesses = *signal.accesses.get(kind);
+    if accesses == 0 || bytes_per_sec <= 0.0 {
+        return None;
+    }
+    let bytes = signal.bytes.get(kind).0 as f64 / accesses as f64;
+    let threads = f64::from(signal.threads.max(1));
+    Some((bytes_per_sec, bytes, threads))
+}
+
+/// The delay, in units of 10 ns, that takes a kind from `from` to `to` bytes per second: each of the threads waits
+/// `bytes / rate` longer per access.
+fn delay_between(from: f64, to: f64, bytes: f64, threads: f64) -> f64 {
+    threads * bytes * (1.0 / to - 1.0 / from) * 1e9 / 10.0
+}
+
+fn longer_delay(
+    now: Throttle,
+    kind: Kind,
+    step: Step,
+    traffic: Option<(&BandwidthSignal, Window)>,
+) -> Option<Throttle> {
+    if now.paused {
+        return None;
+    }
+    let Some((rate, bytes, threads)) = pace(kind, traffic) else {
+        // Nothing known of its pace: as much again, at least 100 ns.
+        return Some(with_delay(now, f64::from(now.delay.max(10)) * 2.0));
+    };
+    let less = match step {
+        Step::One => rate * STEP_PART,
+        Step::By(bandwidth) => bandwidth.0 as f64,
+    };
+    // Whoever makes no more than the step is left with a tenth of it.
+    let to = (rate - less).max(rate * STEP_PART);
+    let more = delay_between(rate, to, bytes, threads).max(1.0);
+    Some(with_delay(now, f64::from(now.delay) + more))
+}
+
+fn shorter_delay(
+    now: Throttle,
+    kind: Kind,
+    step: Step,
+    traffic: Option<(&BandwidthSignal, Window)>,
+) -> Throttle {
+    if now.paused {
+        return Throttle { paused: false, delay: DELAY_MAX, ..now };
+    }
+    let Some((rate, bytes, threads)) = pace(kind, traffic) else {
+        return with_delay(now, f64::from(now.delay / 2));
+    };
+    let more = match step {
+        Step::One => rate * STEP_PART,
+        Step::By(bandwidth) => bandwidth.0 as f64,
+    };
+    let less = delay_between(rate + more, rate, bytes, threads).max(1.0);
+    with_delay(now, f64::from(now.delay) - less)
+}
+
+fn with_delay(now: Throttle, delay: f64) -> Throttle {
+    if f64::from(DELAY_MAX) < delay {
+        return Throttle { paused: true, delay: DELAY_MAX, ..now };
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "0..=DELAY_MAX after the clamp"
+    )]
+    let delay = delay.round().max(0.0) as u16;
+    Throttle { delay, ..now }
+}
+
+/// The part of the kind's traffic that a step takes, in 0..1.
+fn part_of(kind: Kind, step: Step, traffic: Option<(&BandwidthSignal, Window)>) -> f64 {
+    match (step, pace(kind, traffic)) {
+        (Step::By(bandwidth), Some((rate, ..))) => (bandwidth.0 as f64 / rate).clamp(0.0, 1.0),
+        _ => 1.0 - CPU_STEP,
+    }
+}
+
+fn less_cpu(now: Throttle, quota: CpuQuota, part: f64) -> Option<Throttle> {
+    let from = now.cpu.unwrap_or(quota.most);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part in 0..=1 of a quota")]
+    let to = ((f64::from(from) * (1.0 - part)) as u32).max(quota.least);
+    (to < from).then_some(Throttle { cpu: Some(to), ..now })
+}
+
+fn more_cpu(now: Throttle, quota: CpuQuota, cpu: u32) -> Throttle {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "at most 4e9 / .9, then bounded"
+    )]
+    let to = (f64::from(cpu.max(1)) / CPU_STEP).ceil() as u32;
+    Throttle { cpu: (to < quota.most).then_some(to), ..now }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use control::Mba;
+    use control::bandwidth::Kinds;
+    use units::{Bytes, Duration, Instant};
+
+    const BRAKE: Kinds<bool> =
+        Kinds { dram_read: false, dram_write: false, slow_read: true, slow_write: true };
+
+    fn traffic(bytes: u64, accesses: u64, threads: u16) -> (BandwidthSignal, Window) {
+        let signal = BandwidthSignal {
+            bytes: Kinds { slow_read: Bytes(bytes), ..Kinds::default() },
+            accesses: Kinds { slow_read: accesses, ..Kinds::default() },
+            threads,
+            ..BandwidthSignal::default()
+        };
+        let window = Window { end: Instant::ZERO + Duration::from_secs(1), ..Window::default() };
+        (signal, window)
+    }
+
+    #[test]
+    fn a_delay_takes_the_bandwidth_that_was_asked() {
+        // One thread, 256 B every 100 ns: 2.56 GB/s. Half of it: 100 ns more per access.
+        let (signal, window) = traffic(2_560_000_000, 10_000_000, 1);
+        let levers = Levers { brake: BRAKE, ..Levers::default() };
+        let by = Step::By(BytesPerSec(1_280_000_000));
+        let held = tighten(&levers, Throttle::FREE, Kind::SlowRead, by, Some((&signal, window))).unwrap();
+        assert_eq!(held.delay, 10);
+        // With two threads each waits twice as long.
+        let (signal, window) = traffic(2_560_000_000, 10_000_000, 2);
+        let held = tighten(&levers, Throttle::FREE, Kind::SlowRead, by, Some((&signal, window))).unwrap();
+        assert_eq!(held.delay, 20);
+        // Back: from 1.28 to 2.56 GB/s.
+        let (signal, window) = traffic(1_280_000_000, 5_000_000, 2);
+        let back = relax(&levers, held, Kind::SlowRead, by, Some((&signal, window))).unwrap();
+        assert_eq!(back, Throttle::FREE);
+        assert_eq!(relax(&levers, back, Kind::SlowRead, by, Some((&signal, window))), None);
+    }
+
+    #[test]
+    fn beyond_the_longest_delay_comes_a_pause() {
+        let levers = Levers { brake: BRAKE, ..Levers::default() };
+        let mut now = Throttle::FREE;
+        let mut steps = 0;
+        while let Some(next) = tighten(&levers, now, Kind::SlowWrite, Step::One, None) {
+            assert_eq!(next, next.tighter(now), "tightening never loosens");
+            now = next;
+            steps += 1;
+            assert!(steps < 100, "it ends");
+        }
+        assert!(now.paused);
+        let back = relax(&levers, now, Kind::SlowWrite, Step::One, None).unwrap();
+        assert!(!back.paused && back.delay == DELAY_MAX);
+    }
+
+    #[test]
+    fn the_host_takes_mba_where_it_acts_and_cpu_time_after_it() {
+        let levers = Levers {
+            mba: Some(Mba::MT2),
+            cpu: Some(CpuQuota { most: 4000, least: 100 }),
+            ..Levers::default()
+        };
+        let mut now = Throttle::FREE;
+        let mut mba = Vec::new();
+        while now.cpu.is_none() {
+            now = tighten(&levers, now, Kind::DramRead, Step::One, None).unwrap();
+            mba.push(now.mba);
+        }
+        assert_eq!(mba, [90, 60, 50, 40, 30, 20, 10, 10], "the eight values of MT², then CPU time");
+        assert_eq!(now.cpu, Some(3600));
+        let relaxed = relax(&levers, now, Kind::DramRead, Step::One, None).unwrap();
+        assert_eq!((relaxed.mba, relaxed.cpu), (10, None), "in the opposite order");
+        let written = tighten(&levers, Throttle::FREE, Kind::SlowWrite, Step::One, None).unwrap();
+        assert_eq!(
+            (written.mba, written.cpu),
+            (100, Some(3600)),
+            "MBA does not act on writes of a slow tier"
+        );
+    }
+
+    #[test]
+    fn a_lever_ends_at_its_floor() {
+        let levers = Levers { cpu: Some(CpuQuota { most: 1000, least: 900 }), ..Levers::default() };
+        let once = tighten(&levers, Throttle::FREE, Kind::SlowWrite, Step::One, None).unwrap();
+        assert_eq!(once.cpu, Some(900));
+        assert_eq!(tighten(&levers, once, Kind::SlowWrite, Step::One, None), None);
+        assert_eq!(
+            tighten(&Levers::default(), Throttle::FREE, Kind::DramRead, Step::One, None),
+            None,
+            "no lever"
+        );
+    }
+}
