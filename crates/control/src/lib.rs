@@ -7,6 +7,7 @@
 
 mod claim;
 mod curve;
+mod join;
 mod lease;
 mod policy;
 mod shares;
@@ -20,6 +21,7 @@ pub mod pacer;
 
 pub use claim::{Amount, Claim, Class, CpuQuota, Goal, Levers, Mba, Quantile, Slowdown, Weight};
 pub use curve::{Curve, CurveError};
+pub use join::{Join, Nest};
 pub use lease::Lease;
 pub use pacer::{Actuator, Loop, Sensor};
 pub use policy::{Decision, Floors, Note, Policy, Pool, Reason, Row, Seen, SeenError, Window};

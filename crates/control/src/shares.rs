@@ -71,6 +71,13 @@ impl<A: Measured> Shares<A> {
     }
 }
 
+impl<A: Clone> Shares<A> {
+    /// Becomes a copy of `other`, keeping the buffer.
+    pub fn copy_from(&mut self, other: &Self) {
+        self.rows.clone_from(&other.rows);
+    }
+}
+
 impl<A> Shares<A> {
     /// The rows, sorted by tenant.
     #[must_use]

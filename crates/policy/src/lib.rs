@@ -4,4 +4,5 @@
 //! Non-goals:  knowing on which plant it runs (live server, host daemon, modelled machine)
 
 pub mod bandwidth;
+pub mod compose;
 pub mod memory;

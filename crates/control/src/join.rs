@@ -1,0 +1,187 @@
+//! Signals that can be joined: one tenant's over adjacent windows, several tenants' over one window.
+//!
+//! Shape:      signal then signal -> the signal of both windows; signal beside signal -> the signal of a group
+//! Invariants: counts add up; what is a state (bytes held) is the later one's in time and the sum in a group
+//! Source:     policies nest (NyxCache §5, Spirit §7) and several hold at once (MT² §3.1), each at its own pace
+
+use crate::bandwidth::{BandwidthSignal, Cost, Kinds, Throttle};
+use crate::claim::Amount;
+use crate::form::Forms;
+use crate::joint::Joint;
+use crate::memory::{MemoryShare, MemorySignal};
+use crate::policy::Pool;
+use units::{Bytes, Duration};
+
+/// A signal that can be joined with another.
+pub trait Join: Clone {
+    /// Adds what `later` saw of the same tenant, in the window after this one.
+    fn then(&mut self, later: &Self);
+
+    /// Adds what `other` saw of another tenant of the group, in the same window.
+    fn beside(&mut self, other: &Self);
+}
+
+/// A share that can be divided again among the members of a group.
+pub trait Nest: Sized {
+    /// The pool that a group with this share divides.
+    fn pool(&self, parent: &Pool) -> Pool;
+
+    /// A member's share, held to what holds for the whole group.
+    #[must_use]
+    fn under(self, _group: &Self) -> Self {
+        self
+    }
+}
+
+impl Join for MemorySignal {
+    fn then(&mut self, later: &Self) {
+        let before = *self;
+        *self = *later;
+        self.count(&before);
+    }
+
+    fn beside(&mut self, other: &Self) {
+        self.held += other.held;
+        self.idle += other.idle;
+        self.count(other);
+    }
+}
+
+impl MemorySignal {
+    fn count(&mut self, other: &Self) {
+        self.shadow_hits += other.shadow_hits;
+        self.gets += other.gets;
+        self.hits += other.hits;
+    }
+}
+
+impl Nest for MemoryShare {
+    fn pool(&self, parent: &Pool) -> Pool {
+        Pool { capacity: Amount::memory(self.target), ..*parent }
+    }
+}
+
+impl Join for BandwidthSignal {
+    fn then(&mut self, later: &Self) {
+        self.count(later);
+        self.threads = self.threads.max(later.threads);
+        self.depleted_at = self.depleted_at.or(later.depleted_at);
+    }
+
+    fn beside(&mut self, other: &Self) {
+        self.count(other);
+        self.threads = self.threads.saturating_add(other.threads);
+        self.depleted_at = match (self.depleted_at, other.depleted_at) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+    }
+}
+
+impl BandwidthSignal {
+    /// Adds counts. The mean latency is that of all operations; of two tails the longer is kept, which no joined tail
+    /// exceeds by more than chance.
+    fn count(&mut self, other: &Self) {
+        self.mean_latency = mean(self.mean_latency, self.operations, other.mean_latency, other.operations);
+        self.tail_latency = self.tail_latency.max(other.tail_latency);
+        self.bytes = Kinds::from_fn(|kind| Bytes(self.bytes.get(kind).0 + other.bytes.get(kind).0));
+        self.accesses = Kinds::from_fn(|kind| self.accesses.get(kind) + other.accesses.get(kind));
+        self.sampled = Kinds::from_fn(|kind| *self.sampled.get(kind) || *other.sampled.get(kind));
+        self.cost = self.cost + other.cost;
+        self.operations += other.operations;
+    }
+}
+
+/// The mean of `a_count` operations of `a` and `b_count` of `b`; whichever is known where only one is.
+fn mean(a: Option<Duration>, a_count: u64, b: Option<Duration>, b_count: u64) -> Option<Duration> {
+    let (Some(first), Some(second)) = (a, b) else { return a.or(b) };
+    let count = u128::from(a_count) + u128::from(b_count);
+    if count == 0 {
+        return Some(first.max(second));
+    }
+    let sum = u128::from(first.0) * u128::from(a_count) + u128::from(second.0) * u128::from(b_count);
+    Some(Duration(u64::try_from(sum / count).unwrap_or(u64::MAX)))
+}
+
+impl Nest for Throttle {
+    /// A budget is divided as time of the tier, caps as bandwidth; a group without either divides its parent's pool.
+    fn pool(&self, parent: &Pool) -> Pool {
+        use crate::shares::Measured;
+        let mut pool = *parent;
+        let cost = self.amount().cost;
+        if cost != Cost(0) {
+            pool.capacity.cost = cost;
+        }
+        let caps = self.cap.iter().filter_map(|(_, cap)| *cap);
+        if let Some(all) = caps.map(|cap| cap.0).reduce(|a, b| a.saturating_add(b)) {
+            pool.capacity.bandwidth.0 = all;
+        }
+        pool
+    }
+
+    /// A group's levers hold for each member; its budget and its caps are what the members divide.
+    fn under(self, group: &Self) -> Self {
+        self.tighter(Self { budget: None, cap: Kinds::default(), ..*group })
+    }
+}
+
+impl Nest for Joint {
+    fn pool(&self, parent: &Pool) -> Pool {
+        let capacity = Amount { bytes: self.bytes, bandwidth: self.bandwidth, ..Amount::default() };
+        Pool { capacity, ..*parent }
+    }
+}
+
+impl Nest for Forms {
+    fn pool(&self, parent: &Pool) -> Pool {
+        Pool { capacity: Amount::memory(self.write_cache + self.memory + self.compressed), ..*parent }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use units::Instant;
+
+    fn signal(operations: u64, mean_us: u64, held_at: Option<u64>) -> BandwidthSignal {
+        BandwidthSignal {
+            operations,
+            mean_latency: Some(Duration::from_micros(mean_us)),
+            threads: 2,
+            depleted_at: held_at.map(Instant),
+            cost: Cost(5),
+            ..BandwidthSignal::default()
+        }
+    }
+
+    #[test]
+    fn windows_follow_and_tenants_stand_side_by_side() {
+        let mut both = signal(1, 10, None);
+        both.then(&signal(3, 30, Some(7)));
+        assert_eq!(
+            (both.operations, both.mean_latency, both.threads),
+            (4, Some(Duration::from_micros(25)), 2)
+        );
+        assert_eq!((both.depleted_at, both.cost), (Some(Instant(7)), Cost(10)));
+        let mut group = signal(1, 10, Some(9));
+        group.beside(&signal(3, 30, Some(7)));
+        assert_eq!((group.threads, group.depleted_at), (4, Some(Instant(7))));
+
+        let now = MemorySignal { held: Bytes(70), gets: 5, ..MemorySignal::default() };
+        let mut memory = MemorySignal { held: Bytes(50), gets: 3, ..MemorySignal::default() };
+        memory.then(&now);
+        assert_eq!((memory.held, memory.gets), (Bytes(70), 8));
+        memory.beside(&now);
+        assert_eq!((memory.held, memory.gets), (Bytes(140), 13));
+    }
+
+    #[test]
+    fn a_group_divides_its_budget_and_shares_its_levers() {
+        use crate::bandwidth::Budget;
+        let budget = Budget { cost: Cost::SECOND, per: Duration::from_secs(2) };
+        let group = Throttle { budget: Some(budget), delay: 4, ..Throttle::FREE };
+        assert_eq!(group.pool(&Pool::default()).capacity.cost, Cost(Cost::SECOND.0 / 2));
+        let member = Throttle { delay: 2, mba: 50, ..Throttle::FREE }.under(&group);
+        assert_eq!(member, Throttle { delay: 4, mba: 50, ..Throttle::FREE });
+    }
+}

@@ -1,0 +1,10 @@
+//! Policies made of policies: two that hold at once, groups with a policy inside, one resource above another.
+
+mod drf;
+mod groups;
+mod paced;
+mod tighter;
+
+pub use drf::{Demand, Drf, DrfError, dominant_shares};
+pub use groups::{Group, Grouped};
+pub use tighter::Tighter;

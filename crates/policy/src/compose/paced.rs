@@ -1,0 +1,143 @@
+//! A policy that is asked more often than it wishes: it decides only when it is due, on all that was seen since.
+//!
+//! Shape:      short windows -> one window of the length that the policy asked for -> its decision, held until the next
+//! Invariants: a signal that was missing in a part of the window is missing in the whole; who comes or goes, and a changed
+//!             pool or claim, is due at once
+//! Cost:       O(tenants) per call, no allocation once the tenants are steady
+
+use control::{Decision, Join, Note, Policy, Pool, Row, Seen, Shares, Window};
+use units::{Duration, Instant};
+
+/// A policy with the window that it has seen so far.
+#[derive(Debug)]
+pub(super) struct Paced<P: Policy> {
+    policy: P,
+    rows: Vec<Row<P::Signal, P::Share>>,
+    pool: Pool,
+    window: Window,
+    fresh: bool,
+    due: Instant,
+    shares: Shares<P::Share>,
+    lease: Duration,
+    steady: bool,
+    notes: Vec<Note>,
+}
+
+impl<P> Paced<P>
+where
+    P: Policy,
+    P::Signal: Join,
+    P::Share: Clone + PartialEq,
+{
+    pub(super) fn new(policy: P) -> Self {
+        Self {
+            policy,
+            rows: Vec::new(),
+            pool: Pool::default(),
+            window: Window::default(),
+            fresh: true,
+            due: Instant::ZERO,
+            shares: Shares::default(),
+            lease: Duration::ZERO,
+            steady: true,
+            notes: Vec::new(),
+        }
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        self.policy.name()
+    }
+
+    /// Takes note of what was seen (`disturbed`: while shares changed that are not this policy's), decides if due, and
+    /// says whether its shares changed.
+    pub(super) fn see(
+        &mut self,
+        now: Instant,
+        seen: &Seen<'_, P::Signal, P::Share>,
+        disturbed: bool,
+    ) -> bool {
+        self.notes.clear();
+        let changed = self.is_changed(seen);
+        self.gather(seen, disturbed);
+        if !changed && now < self.due {
+            return false;
+        }
+        // Rows and window were checked when `seen` was made; they are joined in the same order.
+        let Ok(all) = Seen::new(self.window, &self.pool, &self.rows) else { return false };
+        let decision = self.policy.decide(now, &all);
+        let moved = self.shares != *decision.shares;
+        self.shares.copy_from(decision.shares);
+        self.due = now + decision.wake;
+        self.lease = decision.lease;
+        self.steady = decision.steady;
+        self.notes.extend_from_slice(decision.notes);
+        self.fresh = true;
+        moved
+    }
+
+    /// What is decided, as of the last time it was due.
+    pub(super) fn held(&self, now: Instant) -> Decision<'_, P::Share> {
+        Decision {
+            shares: &self.shares,
+            wake: self.due.since(now),
+            lease: self.lease,
+            steady: self.steady,
+            notes: &self.notes,
+        }
+    }
+
+    fn is_changed(&self, seen: &Seen<'_, P::Signal, P::Share>) -> bool {
+        self.pool.capacity != seen.pool.capacity
+            || self.rows.len() != seen.tenants.len()
+            || self.rows.iter().zip(seen.tenants).any(|(a, b)| a.id != b.id || a.claim != b.claim)
+    }
+
+    fn gather(&mut self, seen: &Seen<'_, P::Signal, P::Share>, disturbed: bool) {
+        let same = self.rows.len() == seen.tenants.len()
+            && self.rows.iter().zip(seen.tenants).all(|(a, b)| a.id == b.id);
+        let start = if self.fresh { seen.window.start } else { self.window.start };
+        let mixed = seen.window.mixed || (!self.fresh && (self.window.mixed || disturbed));
+        self.window = Window { start, end: seen.window.end, mixed };
+        self.pool = *seen.pool;
+        if self.fresh && same {
+            for (row, new) in self.rows.iter_mut().zip(seen.tenants) {
+                row.clone_from(new);
+            }
+        } else if same {
+            for (row, new) in self.rows.iter_mut().zip(seen.tenants) {
+                join(row, new);
+            }
+        } else {
+            self.regather(seen);
+        }
+        self.fresh = false;
+    }
+
+    /// Joins where tenants came or went: one that came has no signal of the whole window.
+    fn regather(&mut self, seen: &Seen<'_, P::Signal, P::Share>) {
+        let before = std::mem::take(&mut self.rows);
+        self.rows.extend_from_slice(seen.tenants);
+        if self.fresh {
+            return;
+        }
+        for (row, new) in self.rows.iter_mut().zip(seen.tenants) {
+            match before.binary_search_by_key(&row.id, |old| old.id) {
+                Ok(at) => {
+                    row.signal.clone_from(&before[at].signal);
+                    join(row, new);
+                }
+                Err(_) => row.signal = None,
+            }
+        }
+    }
+}
+
+/// Adds the newest part of a window to a row.
+fn join<S: Join, A: Clone>(row: &mut Row<S, A>, new: &Row<S, A>) {
+    match (&mut row.signal, &new.signal) {
+        (Some(all), Some(part)) => all.then(part),
+        (signal, _) => *signal = None,
+    }
+    row.claim.clone_from(&new.claim);
+    row.in_force.clone_from(&new.in_force);
+}

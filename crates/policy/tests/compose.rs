@@ -1,0 +1,241 @@
+//! Policies made of policies keep what each of them keeps.
+
+use control::bandwidth::{BandwidthSignal, Cost, Throttle};
+use control::memory::{MemoryShare, MemorySignal};
+use control::{Amount, Claim, Decision, Law, Policy, Pool, Row, Seen, Shares, Weight, Window};
+use policy::compose::{Demand, Drf, DrfError, Group, Grouped, Tighter, dominant_shares};
+use policy::memory::{Partitioned, Shared};
+use proptest::prelude::*;
+use std::sync::{Arc, Mutex};
+use units::{Bytes, Duration, Instant, TenantId};
+
+/// What a script saw of the first tenant: length of the window in ms, operations, what is in force.
+type Log = Arc<Mutex<Vec<(u64, Option<u64>, Option<Throttle>)>>>;
+
+/// Asks for the next of a list of throttles for everybody, every `wake`, and remembers what it saw.
+#[derive(Debug)]
+struct Script {
+    wake: Duration,
+    asks: Vec<Throttle>,
+    log: Log,
+    shares: Shares<Throttle>,
+}
+
+impl Script {
+    fn new(wake_ms: u64, asks: &[Throttle]) -> Self {
+        Self {
+            wake: Duration::from_millis(wake_ms),
+            asks: asks.to_vec(),
+            log: Log::default(),
+            shares: Shares::default(),
+        }
+    }
+}
+
+impl Policy for Script {
+    type Signal = BandwidthSignal;
+    type Share = Throttle;
+
+    fn name(&self) -> &'static str {
+        "script"
+    }
+
+    fn decide(&mut self, _: Instant, seen: &Seen<'_, BandwidthSignal, Throttle>) -> Decision<'_, Throttle> {
+        let mut log = self.log.lock().expect("no holder panics");
+        let ask = self.asks[log.len().min(self.asks.len() - 1)];
+        let first = &seen.tenants[0];
+        log.push((seen.window.length().as_millis(), first.signal.map(|s| s.operations), first.in_force));
+        self.shares.rebuild(Law::Free, seen, seen.tenants.iter().map(|row| (row.id, ask)));
+        let lease = Duration::from_secs(1);
+        Decision { shares: &self.shares, wake: self.wake, lease, steady: true, notes: &[] }
+    }
+}
+
+fn row(operations: Option<u64>, in_force: Option<Throttle>) -> Row<BandwidthSignal, Throttle> {
+    let signal = operations.map(|operations| BandwidthSignal { operations, ..BandwidthSignal::default() });
+    Row { id: TenantId(7), claim: Claim::default(), signal, in_force }
+}
+
+#[test]
+fn each_of_two_policies_keeps_its_own_pace_and_sees_its_own_share() {
+    let delay = |delay| Throttle { delay, ..Throttle::FREE };
+    let mba = |mba| Throttle { mba, ..Throttle::FREE };
+    let quick = Script::new(10, &[delay(1), delay(2), delay(3), delay(4), delay(5)]);
+    let slow = Script::new(30, &[mba(50), mba(90)]);
+    let log = Arc::clone(&slow.log);
+    let mut both = Tighter::new(quick, slow);
+    let pool = Pool::default();
+    let mut in_force = None;
+    let mut asked = Vec::new();
+    let mut now = Instant::ZERO;
+    let mut start = now;
+    for operations in [0, 1, 2, 4, 8] {
+        let rows = [row(Some(operations), in_force)];
+        let window = Window { start, end: now, mixed: false };
+        let decision = both.decide(now, &Seen::new(window, &pool, &rows).unwrap());
+        let share = *decision.shares.get(TenantId(7)).unwrap();
+        asked.push((share.delay, share.mba));
+        in_force = Some(share);
+        start = now;
+        now += decision.wake;
+    }
+    assert_eq!(asked, [(1, 50), (2, 50), (3, 50), (4, 90), (5, 90)], "10 ms apart, and every 30 ms");
+    // The slow one saw 1 + 2 + 4 operations in one window of 30 ms, and its own MBA as in force.
+    assert_eq!(*log.lock().unwrap(), [(0, Some(0), None), (30, Some(7), Some(mba(50)))]);
+}
+
+#[test]
+fn a_signal_that_is_missing_for_a_part_is_missing_for_the_whole() {
+    for (signals, joined) in
+        [([Some(0), Some(1), None, Some(4)], None), ([Some(0), Some(1), Some(2), Some(4)], Some(7))]
+    {
+        let slow = Script::new(30, &[Throttle::FREE]);
+        let log = Arc::clone(&slow.log);
+        let mut both = Tighter::new(Script::new(10, &[Throttle::FREE]), slow);
+        let pool = Pool::default();
+        for (turn, operations) in (0..).zip(signals) {
+            let rows = [row(operations, None)];
+            let at = |turn: u64| Instant::ZERO + Duration::from_millis(turn * 10);
+            let window = Window { start: at(turn - u64::from(0 < turn)), end: at(turn), mixed: false };
+            both.decide(at(turn), &Seen::new(window, &pool, &rows).unwrap());
+        }
+        assert_eq!(*log.lock().unwrap(), [(0, Some(0), None), (30, joined, None)]);
+    }
+}
+
+type Inside = Box<dyn Policy<Signal = MemorySignal, Share = MemoryShare>>;
+
+fn grouped(members: &[&[u32]]) -> Grouped<Shared, Inside> {
+    let claim = |weight, floor| Claim {
+        weight: Weight::new(weight).expect("a positive weight"),
+        floor: Amount::memory(Bytes(floor)),
+        ..Claim::default()
+    };
+    let inside = |i: usize| -> Inside {
+        if i.is_multiple_of(2) {
+            Box::new(Partitioned::default())
+        } else {
+            Box::new(Shared::new(Bytes(100), 3))
+        }
+    };
+    let groups = members.iter().enumerate().map(|(i, ids)| Group {
+        claim: claim((i + 1) as f64, 500),
+        members: ids.iter().copied().map(TenantId).collect(),
+        inside: inside(i),
+    });
+    let others = Group { claim: claim(1.0, 0), members: Vec::new(), inside: inside(0) };
+    Grouped::new(Shared::new(Bytes(200), 5), groups.collect(), others)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Σ shares of a group's members is the group's, Σ of all is the pool, groups keep their floors; tenants come and go.
+    #[test]
+    fn groups_conserve_the_pool(
+        rounds in prop::collection::vec((prop::collection::btree_map(0_u32..12, 0_u64..40, 0..12), 10_000_u64..20_000), 1..20),
+    ) {
+        let members: [&[u32]; 2] = [&[0, 1, 2, 3], &[4, 5, 6, 7]];
+        let mut policy = grouped(&members);
+        let mut now = Instant::ZERO;
+        for (tenants, capacity) in rounds {
+            let pool = Pool { capacity: Amount::memory(Bytes(capacity)), ..Pool::default() };
+            let rows: Vec<Row<MemorySignal, MemoryShare>> = tenants.iter().map(|(&id, &shadow_hits)| Row {
+                id: TenantId(id),
+                claim: Claim::default(),
+                signal: Some(MemorySignal { shadow_hits, ..MemorySignal::default() }),
+                in_force: None,
+            }).collect();
+            let window = Window { start: now, end: now, mixed: false };
+            let decision = policy.decide(now, &Seen::new(window, &pool, &rows).unwrap());
+            let ids: Vec<u32> = decision.shares.rows().iter().map(|(id, _)| id.0).collect();
+            prop_assert_eq!(&ids, &tenants.keys().copied().collect::<Vec<_>>());
+            let total: u64 = decision.shares.rows().iter().map(|(_, s)| s.target.0).sum();
+            prop_assert_eq!(total, if ids.is_empty() { 0 } else { capacity });
+            for group in members {
+                let of_group = decision.shares.rows().iter().filter(|(id, _)| group.contains(&id.0));
+                let held: u64 = of_group.map(|(_, s)| s.target.0).sum();
+                prop_assert!(held == 0 || 500 <= held, "a group keeps its floor: {held}");
+            }
+            now += Duration::from_secs(1);
+        }
+    }
+
+    /// Nothing is overcommitted, nobody gets more than its demand, and whoever is short is held by a used-up resource in
+    /// which nobody with a larger weighted dominant share could give.
+    #[test]
+    fn dominant_shares_are_fair(
+        users in prop::collection::vec((1_u32..5, 0.0_f64..50.0, 0.0_f64..50.0), 0..12),
+        capacity in (1.0_f64..100.0, 1.0_f64..100.0),
+    ) {
+        let capacity = [capacity.0, capacity.1];
+        let demands: Vec<Demand<2>> =
+            users.iter().map(|&(w, a, b)| Demand::new(f64::from(w), [a, b]).unwrap()).collect();
+        let mut parts = Vec::new();
+        dominant_shares(&capacity, &demands, &mut parts);
+        prop_assert_eq!(parts.len(), users.len());
+        let used: Vec<f64> =
+            (0..2).map(|r| users.iter().zip(&parts).map(|(u, p)| [u.1, u.2][r] * p).sum()).collect();
+        let full = |r: usize| capacity[r] * (1.0 - 1e-6) <= used[r];
+        prop_assert!(used[0] <= capacity[0] * (1.0 + 1e-9) && used[1] <= capacity[1] * (1.0 + 1e-9));
+        let level = |i: usize| {
+            let (w, a, b) = users[i];
+            (a / capacity[0]).max(b / capacity[1]) * parts[i] / f64::from(w)
+        };
+        for i in 0..users.len() {
+            prop_assert!((0.0..=1.0).contains(&parts[i]));
+            if parts[i] < 1.0 {
+                let needs = |j: usize, r: usize| 0.0 < [users[j].1, users[j].2][r];
+                let held = (0..2).any(|r| needs(i, r) && full(r)
+                    && (0..users.len()).all(|j| !needs(j, r) || level(j) <= level(i) + 1e-6));
+                prop_assert!(held, "tenant {i} could have more: {users:?} {parts:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn drf_gives_the_published_example_of_two_users() {
+    // 9 CPUs and 18 GB; one wants <1, 4> per task, the other <3, 1>: three and two tasks.
+    let demands =
+        [Demand::new(1.0, [9.0 * 1.0, 9.0 * 4.0]).unwrap(), Demand::new(1.0, [9.0 * 3.0, 9.0]).unwrap()];
+    let mut parts = Vec::new();
+    dominant_shares(&[9.0, 18.0], &demands, &mut parts);
+    assert!((parts[0] * 9.0 - 3.0).abs() < 1e-9 && (parts[1] * 9.0 - 2.0).abs() < 1e-9, "{parts:?}");
+    assert_eq!(Demand::new(0.0, [1.0]).unwrap_err(), DrfError::Weight);
+    assert_eq!(Demand::new(f64::NAN, [1.0]).unwrap_err(), DrfError::Weight);
+    assert_eq!(Demand::new(1.0, [f64::INFINITY]).unwrap_err(), DrfError::Wanted);
+}
+
+#[test]
+fn drf_divides_memory_and_bandwidth_between_their_claims() {
+    let amount = |bytes, bandwidth| Amount {
+        bytes: Bytes(bytes),
+        bandwidth: units::BytesPerSec(bandwidth),
+        cost: Cost(0),
+    };
+    let row = |id, floor, ceiling| Row {
+        id: TenantId(id),
+        claim: Claim { floor, ceiling: Some(ceiling), ..Claim::default() },
+        signal: None,
+        in_force: None,
+    };
+    let rows = [
+        row(1, amount(0, 0), amount(9, 36)),
+        row(2, amount(0, 0), amount(27, 9)),
+        row(3, amount(1, 2), amount(1, 2)),
+    ];
+    let pool = Pool { capacity: amount(10_000, 20_000), ..Pool::default() };
+    let mut policy = Drf::default();
+    let seen = Seen::new(Window::default(), &pool, &rows).unwrap();
+    let shares: Vec<_> = policy.decide(Instant::ZERO, &seen).shares.rows().to_vec();
+    // Far more than anybody claims: everybody gets its claim, up to rounding down.
+    for ((id, share), row) in shares.iter().zip(&rows) {
+        let most = row.claim.ceiling.unwrap();
+        assert!(share.bytes <= most.bytes && most.bytes.0 - share.bytes.0 <= 1, "{id} {share:?}");
+        assert!(
+            share.bandwidth <= most.bandwidth && most.bandwidth.0 - share.bandwidth.0 <= 1,
+            "{id} {share:?}"
+        );
+    }
+}
