@@ -159,6 +159,17 @@ impl Reason {
     }
 }
 
+impl Reason {
+    /// What it says beside its word.
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Self::Fallback(text) | Self::Incident(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
 impl Window {
     /// Its length.
     #[must_use]

@@ -1,7 +1,7 @@
 //! Acceptance checks of the memory policies: conservation, floors, credits, arrival and departure.
 #![allow(clippy::unwrap_used, reason = "a test may stop at what must not happen")]
 
-use control::journal::{Journal, memory_line, parse_memory_line, replay};
+use control::journal::{Journal, Record, replay};
 use control::memory::{MemoryShare, MemorySignal};
 use control::{Actuator, Amount, Claim, Decision, Loop, Policy, Pool, Row, Seen, Sensor, Weight, Window};
 use policy::memory::{MemoryPolicy, Partitioned, Shared};
@@ -207,12 +207,14 @@ fn a_recorded_journal_replays_to_the_same_decisions() {
     // The same through text: inputs and shares survive the way to a file and back.
     let mut read_back = Journal::new(1000);
     for (i, record) in pacer.journal().records().enumerate() {
-        let parsed = parse_memory_line(i + 1, &memory_line(record)).unwrap();
+        let parsed = Record::<MemorySignal, MemoryShare>::of_line(i + 1, &record.to_line()).unwrap();
         assert_eq!(parsed.rows, record.rows);
         assert_eq!(parsed.shares, record.shares);
         read_back.push(control::journal::Record { notes: record.notes.clone(), ..parsed });
     }
     let mut fresh = MemoryPolicy::by_name("shared", CREDIT, 9).unwrap();
     assert_eq!(replay(&mut fresh, read_back.records()), Ok(100));
-    assert!(parse_memory_line(3, "{}").unwrap_err().to_string().contains("line 3"));
+    assert!(
+        Record::<MemorySignal, MemoryShare>::of_line(3, "{}").unwrap_err().to_string().contains("line 3")
+    );
 }

@@ -64,7 +64,7 @@ impl View {
     #[must_use]
     pub fn journal_lines(&self) -> Vec<String> {
         let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        memory.journal().records().map(control::journal::memory_line).collect()
+        memory.journal().records().map(control::journal::Record::to_line).collect()
     }
 
     /// Replays the decisions kept through a fresh policy of the same kind and seed. Says how many agreed; none if the

@@ -2,7 +2,8 @@
 
 use crate::live::{config, serve};
 use crate::load::Minute;
-use control::journal::parse_memory_line;
+use control::journal::Record;
+use control::memory::{MemoryShare, MemorySignal};
 use control::{Policy, Seen};
 use harness::replay::ReplayOptions;
 use harness::wire::over_tcp;
@@ -30,7 +31,7 @@ fn a_live_journal_replays_to_the_same_decisions() {
     let mut moved = 0;
     let mut before = Vec::new();
     for (number, line) in (1..).zip(&lines) {
-        let record = parse_memory_line(number, line).unwrap();
+        let record: Record<MemorySignal, MemoryShare> = Record::of_line(number, line).unwrap();
         let seen = Seen::new(record.window, &record.pool, &record.rows).unwrap();
         let decision = policy.decide(record.at, &seen);
         assert_eq!(decision.shares.rows(), record.shares, "line {number}");
