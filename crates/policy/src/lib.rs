@@ -5,4 +5,5 @@
 
 pub mod bandwidth;
 pub mod compose;
+pub mod estimate;
 pub mod memory;

@@ -1,0 +1,13 @@
+//! What policies work out from signals: means, quantiles, decisions that do not flutter, curves.
+//!
+//! Shape:      samples -> a number or a curve; every estimator is a value that its policy owns
+//! Invariants: memory is fixed when an estimator is made; samples that are no number change nothing
+//! Non-goals:  taking samples (sensors do), deciding
+
+mod ewma;
+mod hysteresis;
+mod quantile;
+
+pub use ewma::{Ewma, NEW_SAMPLE_WEIGHT};
+pub use hysteresis::{Hysteresis, Median, PERIODS_TO_SWITCH};
+pub use quantile::{QUANTILE_ERROR, Quantiles};
