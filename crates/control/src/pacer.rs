@@ -130,3 +130,123 @@ where
         wake
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::{Amount, Claim};
+    use crate::memory::{MemoryShare, MemorySignal};
+    use crate::shares::{Law, Shares};
+    use units::Bytes;
+
+    /// Gives everybody the same target, one byte more each time, and remembers its windows.
+    #[derive(Debug, Default)]
+    struct Rising {
+        shares: Shares<MemoryShare>,
+        target: u64,
+        windows: Vec<Window>,
+        in_force: Vec<Option<u64>>,
+    }
+
+    impl Policy for Rising {
+        type Signal = MemorySignal;
+        type Share = MemoryShare;
+
+        fn name(&self) -> &'static str {
+            "rising"
+        }
+
+        fn decide(
+            &mut self,
+            _: Instant,
+            seen: &Seen<'_, MemorySignal, MemoryShare>,
+        ) -> Decision<'_, MemoryShare> {
+            self.windows.push(seen.window);
+            self.in_force.push(seen.tenants.first().and_then(|row| row.in_force).map(|s| s.target.0));
+            self.target += 1;
+            let share = MemoryShare { target: Bytes(self.target), ceiling: None };
+            self.shares.rebuild(Law::Free, seen, seen.tenants.iter().map(|row| (row.id, share)));
+            let second = Duration::from_secs(1);
+            Decision { shares: &self.shares, wake: second, lease: second, steady: true, notes: &[] }
+        }
+    }
+
+    /// One tenant whose actuator reaches at most `reach`, and whose rows can be spoiled.
+    struct Plant {
+        reach: u64,
+        ids: Vec<u32>,
+        floor: u64,
+    }
+
+    impl Sensor for Plant {
+        type Signal = MemorySignal;
+        type Share = MemoryShare;
+
+        fn read(&mut self, _: Instant, rows: &mut Vec<Row<MemorySignal, MemoryShare>>) -> Pool {
+            let claim = Claim {
+                floor: Amount::memory(Bytes(self.floor)),
+                ceiling: Some(Amount::memory(Bytes(100))),
+                ..Claim::default()
+            };
+            let row =
+                |&id: &u32| Row { id: TenantId(id), claim: claim.clone(), signal: None, in_force: None };
+            rows.extend(self.ids.iter().map(row));
+            Pool::default()
+        }
+    }
+
+    impl Actuator for Plant {
+        type Share = MemoryShare;
+
+        fn apply(
+            &mut self,
+            _: Instant,
+            decision: &Decision<'_, MemoryShare>,
+            in_force: &mut Vec<(TenantId, MemoryShare)>,
+        ) -> bool {
+            in_force.clear();
+            let held =
+                |share: MemoryShare| MemoryShare { target: share.target.min(Bytes(self.reach)), ..share };
+            in_force.extend(decision.shares.rows().iter().map(|&(id, share)| (id, held(share))));
+            in_force.as_slice() == decision.shares.rows()
+        }
+    }
+
+    #[test]
+    fn a_share_that_is_not_in_force_makes_the_next_window_mixed() {
+        let mut pacer = Loop::new(Rising::default(), 10);
+        let mut plant = Plant { reach: 2, ids: vec![1], floor: 0 };
+        for second in 1..=4 {
+            pacer.step(Instant::ZERO + Duration::from_secs(second), &mut plant);
+        }
+        let policy = pacer.into_policy();
+        assert_eq!(policy.in_force, [None, Some(1), Some(2), Some(2)], "what is true, not what was asked");
+        assert_eq!(policy.windows.iter().map(|w| w.mixed).collect::<Vec<_>>(), [false, false, false, true]);
+        assert!(policy.windows.windows(2).all(|w| w[0].end == w[1].start));
+    }
+
+    #[test]
+    fn an_input_that_is_none_is_refused_and_nothing_changes() {
+        let mut pacer = Loop::new(Rising::default(), 10);
+        let mut plant = Plant { reach: 9, ids: vec![1, 2], floor: 0 };
+        let at = |second| Instant::ZERO + Duration::from_secs(second);
+        pacer.step(at(1), &mut plant);
+        plant.ids = vec![2, 1];
+        pacer.step(at(2), &mut plant);
+        assert_eq!(pacer.refused(), Some(SeenError::Order(TenantId(1))));
+        plant.ids = vec![1, 1];
+        pacer.step(at(3), &mut plant);
+        assert_eq!(pacer.refused(), Some(SeenError::Order(TenantId(1))));
+        plant.ids = vec![1, 2];
+        plant.floor = 101;
+        pacer.step(at(4), &mut plant);
+        assert_eq!(pacer.refused(), Some(SeenError::FloorAboveCeiling(TenantId(1))));
+        plant.floor = 100;
+        pacer.step(at(3), &mut plant);
+        assert_eq!(pacer.refused(), None, "it recovers");
+        assert_eq!(pacer.journal().recorded_total(), 2);
+        assert_eq!(pacer.policy().in_force, [None, Some(1)], "the share before the refusals stayed");
+        pacer.step(at(2), &mut plant);
+        assert_eq!(pacer.refused(), Some(SeenError::WindowReversed), "time does not run backwards");
+    }
+}
