@@ -7,7 +7,9 @@
 mod ewma;
 mod hysteresis;
 mod quantile;
+mod shards;
 
 pub use ewma::{Ewma, NEW_SAMPLE_WEIGHT};
 pub use hysteresis::{Hysteresis, Median, PERIODS_TO_SWITCH};
 pub use quantile::{QUANTILE_ERROR, Quantiles};
+pub use shards::{RATE_MAX, SAMPLES_MAX, Shards};
