@@ -1,0 +1,302 @@
+//! What holds of every policy, whichever it is: it never fails whatever it sees, obeys its law, and allocates nothing once
+//! the set of tenants is steady.
+//!
+//! Shares are checked against the policy's law where they are built, so that a policy that breaks it panics here.
+
+use control::bandwidth::{BandwidthSignal, Cost, Kinds, Throttle};
+use control::memory::{MemoryShare, MemorySignal};
+use control::{
+    Amount, Claim, Class, CpuQuota, Goal, Levers, Mba, Policy, Pool, Quantile, Row, Seen, Slowdown, Weight,
+    Window,
+};
+use policy::bandwidth;
+use policy::memory::MemoryPolicy;
+use std::fmt::Debug;
+use units::{Bytes, BytesPerSec, Duration, Instant, Rng, TenantId};
+
+/// Decisions per plant, plants per policy.
+const DECISIONS: usize = 150;
+const SEEDS: u64 = 12;
+/// Tenants of the steady plant, and its decisions before and while allocations are counted.
+const MANY: u32 = 1_000;
+const WARM: usize = 60;
+const COUNTED: usize = 40;
+
+const MEMORY: [&str; 2] = ["partitioned", "shared"];
+const BANDWIDTH: [&str; 1] = ["none"];
+
+/// How signals of a family look.
+trait Family {
+    type Signal: Clone + Debug;
+    type Share: Clone + Debug + PartialEq;
+    fn policy(name: &str, seed: u64) -> Box<dyn Policy<Signal = Self::Signal, Share = Self::Share>>;
+    fn signal(rng: &mut Rng) -> Self::Signal;
+}
+
+struct Memory;
+struct Bandwidth;
+
+/// A count that is often zero, mostly ordinary and sometimes far from it.
+fn count(rng: &mut Rng, ordinary: u64) -> u64 {
+    match rng.below(10) {
+        0 => 0,
+        1 => 1,
+        2 => ordinary.saturating_mul(1_000),
+        _ => rng.below(ordinary.max(1) * 2),
+    }
+}
+
+fn maybe<T>(rng: &mut Rng, value: T) -> Option<T> {
+    rng.chance(0.7).then_some(value)
+}
+
+impl Family for Memory {
+    type Signal = MemorySignal;
+    type Share = MemoryShare;
+
+    fn policy(name: &str, seed: u64) -> Box<dyn Policy<Signal = MemorySignal, Share = MemoryShare>> {
+        Box::new(MemoryPolicy::by_name(name, Bytes::kib(64), seed).expect("a policy of this name"))
+    }
+
+    fn signal(rng: &mut Rng) -> MemorySignal {
+        let gets = count(rng, 10_000);
+        let held = count(rng, 1 << 24);
+        MemorySignal {
+            held: Bytes(held),
+            idle: Bytes(rng.below(held + 1)),
+            shadow_hits: count(rng, 50),
+            gets,
+            hits: rng.below(gets + 1),
+        }
+    }
+}
+
+impl Family for Bandwidth {
+    type Signal = BandwidthSignal;
+    type Share = Throttle;
+
+    fn policy(name: &str, seed: u64) -> Box<dyn Policy<Signal = BandwidthSignal, Share = Throttle>> {
+        #[expect(clippy::needless_update, reason = "options are added with policies")]
+        let options = bandwidth::Options { seed, ..bandwidth::Options::default() };
+        bandwidth::by_name(name, &options).expect("a policy of this name")
+    }
+
+    fn signal(rng: &mut Rng) -> BandwidthSignal {
+        let at = Instant(rng.below(1 << 40));
+        let (mean, tail) = (Duration(count(rng, 2_000)), Duration(count(rng, 20_000)));
+        BandwidthSignal {
+            bytes: Kinds::from_fn(|_| Bytes(count(rng, 1 << 30))),
+            accesses: Kinds::from_fn(|_| count(rng, 1 << 22)),
+            sampled: Kinds::from_fn(|_| rng.chance(0.1)),
+            cost: Cost(count(rng, 200_000_000_000)),
+            operations: count(rng, 1 << 20),
+            threads: u16::try_from(rng.below(20)).unwrap_or(1),
+            mean_latency: maybe(rng, mean),
+            tail_latency: maybe(rng, tail),
+            depleted_at: rng.chance(0.2).then_some(at),
+        }
+    }
+}
+
+/// A claim of any class with any levers.
+fn claim(rng: &mut Rng) -> Claim {
+    let kinds = |rng: &mut Rng| Kinds::from_fn(|_| BytesPerSec(count(rng, 1_000_000_000)));
+    let goal = match rng.below(3) {
+        0 => Goal::Bandwidth(kinds(rng)),
+        1 => Goal::Slowdown(Slowdown::new(1.0 + 3.0 * rng.unit()).expect("at least 1")),
+        _ => Goal::Latency {
+            quantile: Quantile::new(0.99).expect("inside 0..1"),
+            at_most: Duration(count(rng, 3_000)),
+        },
+    };
+    let class = match rng.below(5) {
+        0 => Class::Exempt,
+        1 | 2 => Class::Critical { goal },
+        _ => Class::BestEffort,
+    };
+    let floor = Amount {
+        bytes: Bytes(count(rng, 1 << 20)),
+        bandwidth: BytesPerSec(count(rng, 1 << 20)),
+        cost: Cost(count(rng, 1_000_000_000)),
+    };
+    let more = Amount {
+        bytes: Bytes(count(rng, 1 << 26)),
+        bandwidth: BytesPerSec(count(rng, 1 << 30)),
+        cost: Cost(count(rng, 500_000_000_000)),
+    };
+    let levers = Levers {
+        brake: Kinds::from_fn(|kind| kind.is_slow() && rng.chance(0.7)),
+        mba: rng.chance(0.5).then_some(Mba::MT2),
+        cpu: rng.chance(0.5).then_some(CpuQuota { most: 4_000, least: 100 }),
+    };
+    Claim {
+        weight: Weight::new(0.001 + rng.unit() * 5.0).expect("above zero"),
+        floor,
+        ceiling: rng.chance(0.3).then_some(floor + more),
+        caps: Kinds::from_fn(|_| rng.chance(0.3).then(|| BytesPerSec(count(rng, 1_000_000_000)))),
+        credit: rng.chance(0.3).then(|| Bytes(count(rng, 1 << 17))),
+        class,
+        levers,
+    }
+}
+
+fn pool(rng: &mut Rng) -> Pool {
+    let capacity = Amount {
+        bytes: Bytes(count(rng, 1 << 30)),
+        bandwidth: BytesPerSec(count(rng, 10_000_000_000)),
+        cost: Cost::SECOND,
+    };
+    let latency = Kinds::from_fn(|_| rng.chance(0.8).then(|| Duration(count(rng, 400))));
+    Pool { capacity, latency, ..Pool::default() }
+}
+
+/// A plant that does anything: tenants come and go, signals are missing, actuators refuse, time stands still.
+struct Anything<F: Family> {
+    rng: Rng,
+    rows: Vec<Row<F::Signal, F::Share>>,
+    pool: Pool,
+    now: Instant,
+    last: Instant,
+}
+
+impl<F: Family> Anything<F> {
+    fn new(seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let pool = pool(&mut rng);
+        Self { rng, rows: Vec::new(), pool, now: Instant::ZERO, last: Instant::ZERO }
+    }
+
+    fn join(&mut self, id: u32) {
+        if let Err(at) = self.rows.binary_search_by_key(&TenantId(id), |row| row.id) {
+            let claim = claim(&mut self.rng);
+            self.rows.insert(at, Row { id: TenantId(id), claim, signal: None, in_force: None });
+        }
+    }
+
+    fn stir(&mut self) {
+        if self.rng.chance(0.2) {
+            let id = u32::try_from(self.rng.below(10)).unwrap_or(0);
+            self.join(id);
+        }
+        if self.rng.chance(0.15) && !self.rows.is_empty() {
+            let at = self.rng.index(self.rows.len());
+            self.rows.remove(at);
+        }
+        if self.rng.chance(0.02) {
+            self.rows.clear();
+        }
+        if self.rng.chance(0.05) {
+            self.pool = pool(&mut self.rng);
+        }
+        for row in &mut self.rows {
+            row.signal = self.rng.chance(0.9).then(|| F::signal(&mut self.rng));
+            if self.rng.chance(0.02) {
+                row.claim = claim(&mut self.rng);
+            }
+        }
+    }
+
+    fn step(&mut self, policy: &mut dyn Policy<Signal = F::Signal, Share = F::Share>) {
+        let window = Window { start: self.last, end: self.now, mixed: self.rng.chance(0.1) };
+        let seen =
+            Seen::new(window, &self.pool, &self.rows).expect("rows are sorted and claims are in order");
+        let decision = policy.decide(self.now, &seen);
+        let shares: Vec<_> = decision.shares.rows().to_vec();
+        assert_eq!(shares.len(), self.rows.len(), "one share per tenant");
+        assert!(decision.wake <= Duration::from_secs(24 * 3_600), "it wants to be asked again");
+        assert!(Duration::ZERO < decision.lease);
+        let wake = decision.wake;
+        self.last = self.now;
+        self.now += if self.rng.chance(0.1) { Duration::ZERO } else { wake };
+        for (row, (id, share)) in self.rows.iter_mut().zip(shares) {
+            assert_eq!(row.id, id);
+            if self.rng.chance(0.9) {
+                row.in_force = Some(share);
+            }
+        }
+    }
+}
+
+/// Names the policy and the seed of a panic.
+struct Named<'a> {
+    policy: &'a str,
+    seed: u64,
+}
+
+impl Drop for Named<'_> {
+    #[expect(clippy::print_stderr, reason = "a failing test says how to repeat it")]
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("policy={} seed={}", self.policy, self.seed);
+        }
+    }
+}
+
+fn survives<F: Family>(names: &[&str]) {
+    for name in names {
+        for seed in 0..SEEDS {
+            let mut policy = F::policy(name, seed);
+            assert_eq!(policy.name(), *name);
+            let _named = Named { policy: name, seed };
+            let mut plant = Anything::<F>::new(seed);
+            for _ in 0..DECISIONS {
+                plant.stir();
+                plant.step(&mut *policy);
+            }
+        }
+    }
+}
+
+fn allocates_nothing<F: Family>(names: &[&str]) {
+    for name in names {
+        let mut policy = F::policy(name, 1);
+        let mut plant = Anything::<F>::new(7);
+        for id in 0..MANY {
+            plant.join(id);
+        }
+        let mut total = 0;
+        for turn in 0..WARM + COUNTED {
+            for row in &mut plant.rows {
+                row.signal = Some(F::signal(&mut plant.rng));
+            }
+            let window = Window { start: plant.last, end: plant.now, mixed: false };
+            let seen = Seen::new(window, &plant.pool, &plant.rows).expect("rows are sorted");
+            let mut wake = Duration::ZERO;
+            let mut shares = Vec::with_capacity(plant.rows.len());
+            let info = allocation_counter::measure(|| {
+                let decision = policy.decide(plant.now, &seen);
+                wake = decision.wake;
+                shares.extend_from_slice(decision.shares.rows());
+            });
+            if WARM <= turn {
+                total += info.count_total;
+            }
+            plant.last = plant.now;
+            plant.now += wake;
+            for (row, (_, share)) in plant.rows.iter_mut().zip(shares) {
+                row.in_force = Some(share);
+            }
+        }
+        assert_eq!(total, 0, "{name} allocates with {MANY} steady tenants");
+    }
+}
+
+#[test]
+fn memory_policies_survive_anything() {
+    survives::<Memory>(&MEMORY);
+}
+
+#[test]
+fn bandwidth_policies_survive_anything() {
+    survives::<Bandwidth>(&BANDWIDTH);
+}
+
+#[test]
+fn memory_policies_allocate_nothing_when_steady() {
+    allocates_nothing::<Memory>(&MEMORY);
+}
+
+#[test]
+fn bandwidth_policies_allocate_nothing_when_steady() {
+    allocates_nothing::<Bandwidth>(&BANDWIDTH);
+}
