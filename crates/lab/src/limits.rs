@@ -24,5 +24,11 @@ pub const GENERATED_KEYS_MAX: u32 = 1 << 24;
 /// Most bytes of a generated value: memcached's default largest item.
 pub const VALUE_BYTES_MAX: u32 = 1 << 20;
 
+/// Most seeds that an experiment is run with. Guess: three are the least that show a spread, a hundred show little more.
+pub const SEEDS_MAX: u32 = 100;
+
+/// Most points of one curve of an experiment. Guess: twice the pixels of a plot's width.
+pub const SERIES_POINTS_MAX: usize = 2_000;
+
 const _: () = assert!(KEY_BYTES_MAX < LINE_BYTES_MAX);
 const _: () = assert!(LINE_BYTES_MAX < READ_BUFFER_BYTES);
