@@ -23,6 +23,6 @@ mod stats;
 mod view;
 
 pub use config::{Admin, Config, ConfigError, MemoryPolicy, TenantConfig};
-pub use server::{Running, StartError, start};
+pub use server::{Running, StartError, start, start_with};
 pub use shared::Clock;
 pub use view::{Snapshot, TenantView, View};

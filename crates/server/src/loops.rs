@@ -64,12 +64,16 @@ impl Helpers {
     }
 }
 
-/// The loop of the configured policy.
-pub(crate) fn memory_loop(config: &Config) -> MemoryLoop {
-    let policy = match config.policy {
+/// The configured policy, in its first state.
+pub(crate) fn memory_policy(config: &Config) -> Policy {
+    match config.policy {
         MemoryPolicy::Partitioned => Policy::Partitioned(Partitioned::default()),
         MemoryPolicy::Shared => Policy::Shared(SharedMemory::new(config.credit, config.seed)),
-    };
+    }
+}
+
+/// The loop of a policy.
+pub(crate) fn memory_loop(policy: Policy) -> MemoryLoop {
     Arc::new(Mutex::new(Loop::new(policy, JOURNAL_RECORDS)))
 }
 

@@ -60,6 +60,20 @@ pub struct Running {
 /// # Errors
 /// If an address is taken, or the memory or a thread is refused.
 pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartError> {
+    let policy = loops::memory_policy(&config);
+    start_with(config, policy, clock)
+}
+
+/// Starts a server whose memory `policy` divides, whatever it has decided elsewhere before: on a model, or in another
+/// server.
+///
+/// # Errors
+/// If an address is taken, or the memory or a thread is refused.
+pub fn start_with(
+    config: Config,
+    policy: policy::memory::MemoryPolicy,
+    clock: Arc<dyn Clock>,
+) -> Result<Running, StartError> {
     let store = Store::new(Options {
         memory: config.memory,
         item_max: config.item_max,
@@ -70,7 +84,7 @@ pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartErro
     })?;
     let (router, bound) = Router::new(Arc::clone(&store), &config).ok_or(StartError::Tenants)?;
     let router = Arc::new(router);
-    let memory = loops::memory_loop(&config);
+    let memory = loops::memory_loop(policy);
     let shared = Arc::new(Shared::new(config, store, clock));
     shared.tick();
     let (entrances, addresses) = open_entrances(&shared.config, &bound)?;

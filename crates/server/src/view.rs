@@ -73,15 +73,13 @@ impl View {
     /// # Errors
     /// The first decision that differs.
     pub fn replay_journal(&self) -> Result<Option<usize>, control::journal::Divergence> {
-        let fresh = crate::loops::memory_loop(&self.shared.config);
+        let mut fresh = crate::loops::memory_policy(&self.shared.config);
         let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let journal = memory.journal();
         if journal.recorded_total() != journal.records().len() as u64 {
             return Ok(None);
         }
-        let fresh = Arc::try_unwrap(fresh).map(|m| m.into_inner().unwrap_or_else(PoisonError::into_inner));
-        let Ok(fresh) = fresh else { return Ok(None) };
-        control::journal::replay(&mut fresh.into_policy(), journal.records()).map(Some)
+        control::journal::replay(&mut fresh, journal.records()).map(Some)
     }
 }
 
