@@ -7,6 +7,7 @@
 //! Non-goals:  printing; who runs experiments shows the outcomes
 
 mod error;
+mod index;
 mod outcome;
 mod paper;
 mod predicate;
@@ -19,6 +20,7 @@ mod verdict;
 mod workload;
 
 pub use error::ExperimentError;
+pub use index::{Entry, PAPERS, Status, index};
 pub use outcome::{Outcome, Row, shown};
 pub use paper::{Basis, Item};
 pub use predicate::{Predicate, PredicateError};
