@@ -4,11 +4,15 @@
 use control::journal::{Journal, Record, replay};
 use control::memory::{MemoryShare, MemorySignal};
 use control::{Actuator, Amount, Claim, Decision, Loop, Policy, Pool, Row, Seen, Sensor, Weight, Window};
-use policy::memory::{MemoryPolicy, Partitioned, Shared};
+use policy::memory::{Auto, MemoryOptions, MemoryPolicy, Partitioned, Shared, Tax};
 use proptest::prelude::*;
 use units::{Bytes, Duration, Instant, TenantId};
 
 const CREDIT: Bytes = Bytes::kib(64);
+
+fn options(seed: u64) -> MemoryOptions {
+    MemoryOptions { credit: CREDIT, seed, ..MemoryOptions::default() }
+}
 
 /// A tenant of a test: id, floor in MiB, weight, shadow hits, credit in KiB.
 #[derive(Clone, Copy, Debug)]
@@ -152,6 +156,88 @@ proptest! {
             }
         }
     }
+
+    /// Every policy, on any signals (missing and impossible ones, too), any time (standing still, too) and any tenants
+    /// (none, too): at most the pool is given, a partition gives all of it, a tax leaves its part of every floor.
+    #[test]
+    fn m1_every_policy_keeps_its_law(
+        seed: u64,
+        tax in 0.0..=1.0,
+        learning_secs in 0_u64..20,
+        steps in prop::collection::vec(
+            (0_u64..500, 0_u64..10, prop::collection::vec((0_u64..40, 0_u64..300, any::<u32>()), 0..8)), 1..30),
+    ) {
+        for name in MemoryPolicy::NAMES {
+            let tax = Tax::new(tax).unwrap();
+            let learning = Duration::from_secs(learning_secs);
+            let mut policy = MemoryPolicy::by_name(name, MemoryOptions { tax, learning, ..options(seed) }).unwrap();
+            let mut now = Instant::ZERO;
+            for (capacity, secs, draws) in &steps {
+                let window = Window { start: now, end: now + Duration::from_secs(*secs), mixed: false };
+                now = window.end;
+                let pool = Pool { capacity: Amount::memory(Bytes::mib(*capacity)), ..Pool::default() };
+                let draws: Vec<_> = draws.iter().map(|&(floor, hits, other)| (floor, hits, other)).collect();
+                let tenants: Vec<_> = draws.iter().map(|&(f, h, o)| (f, h, u64::from(o % 200))).collect();
+                let mut rows = rows(&tenants_of(&tenants));
+                for (row, (_, hits, other)) in rows.iter_mut().zip(&draws) {
+                    let held = Bytes(u64::from(other % 7) << 20);
+                    let idle = Bytes(u64::from(*other));
+                    let signal = MemorySignal { held, idle, shadow_hits: *hits, ..MemorySignal::default() };
+                    row.signal = (other % 5 != 0).then_some(signal);
+                }
+                let seen = Seen::new(window, &pool, &rows).unwrap();
+                let decision = policy.decide(now, &seen);
+                let total: Bytes = decision.shares.rows().iter().map(|(_, s)| s.target).sum();
+                prop_assert!(total <= pool.capacity.bytes, "{} gives {}", name, total);
+                if matches!(name, "partitioned" | "shared") && !rows.is_empty() {
+                    prop_assert_eq!(total, pool.capacity.bytes, "{}", name);
+                }
+                prop_assert!(Duration::ZERO < decision.wake && decision.steady);
+            }
+        }
+    }
+}
+
+/// The policy `auto` over tenants with hits, one decision a second from `from` to `to`; the last targets in MiB.
+fn auto_over(policy: &mut Auto, secs: std::ops::Range<u64>, capacity: u64, t: &[T], idle: u64) -> Vec<u64> {
+    let mut targets = Vec::new();
+    for second in secs {
+        let end = Instant::ZERO + Duration::from_secs(second);
+        let start = Instant(end.0.saturating_sub(1_000_000_000));
+        let pool = Pool { capacity: Amount::memory(Bytes::mib(capacity)), ..Pool::default() };
+        let mut rows = rows(t);
+        for row in &mut rows {
+            let signal = row.signal.as_mut().unwrap();
+            (signal.held, signal.idle) = (Bytes(100), Bytes(idle));
+        }
+        let seen = Seen::new(Window { start, end, mixed: false }, &pool, &rows).unwrap();
+        targets = policy.decide(end, &seen).shares.rows().iter().map(|(_, s)| s.target.0).collect();
+    }
+    mib(&targets)
+}
+
+#[test]
+fn auto_learns_and_then_taxes() {
+    let mut policy = Auto::new(Shared::new(Bytes::mib(1), 1), Tax::HALF, Duration::from_secs(100));
+    let hits = |id, hits| T(id, 10, 1.0, hits, 1024);
+    // For half of the time the first gains all of the second's shared memory, then that of the first goes back.
+    assert_eq!(auto_over(&mut policy, 0..50, 60, &[hits(1, 9), hits(2, 0)], 0), [50, 10]);
+    assert_eq!(auto_over(&mut policy, 50..100, 60, &[hits(1, 0), hits(2, 9)], 0), [10, 50]);
+    assert!(!policy.is_taxing());
+    // Its means, learnt over the same time, are about equal; nobody is idle.
+    let taxed = auto_over(&mut policy, 100..101, 60, &[hits(1, 0), hits(2, 9)], 0);
+    assert!(policy.is_taxing() && taxed.iter().all(|t| (28..=32).contains(t)), "{taxed:?}");
+    assert!(59 <= taxed.iter().sum::<u64>(), "what is learnt is the whole pool: {taxed:?}");
+    // Shadow hits move nothing any more, idle memory does: half of it is taxed away from who is wholly idle.
+    let idle = auto_over(&mut policy, 101..200, 60, &[hits(1, 9), hits(2, 0)], 100);
+    assert_eq!(idle, taxed.iter().map(|t| t / 2).collect::<Vec<_>>());
+    // Who leaves leaves its part to the others; who comes starts the learning anew.
+    assert_eq!(auto_over(&mut policy, 200..201, 60, &[hits(2, 0)], 0), [60]);
+    assert!(policy.is_taxing());
+    auto_over(&mut policy, 201..202, 60, &[hits(2, 0), hits(3, 0)], 100);
+    assert!(!policy.is_taxing());
+    auto_over(&mut policy, 202..302, 60, &[hits(2, 0), hits(3, 0)], 100);
+    assert!(policy.is_taxing());
 }
 
 /// A thing that holds what it is told and misses as it likes.
@@ -191,17 +277,17 @@ impl Actuator for Plant {
 
 #[test]
 fn a_recorded_journal_replays_to_the_same_decisions() {
-    let mut pacer = Loop::new(MemoryPolicy::by_name("shared", CREDIT, 9).unwrap(), 1000);
+    let mut pacer = Loop::new(MemoryPolicy::by_name("shared", options(9)).unwrap(), 1000);
     let mut plant = Plant { hits: vec![1, 40, 3], turn: 0 };
     let mut now = Instant::ZERO;
     for _ in 0..100 {
         now += pacer.step(now, &mut plant);
     }
     assert_eq!(now, Instant::ZERO + Duration::from_secs(100));
-    let mut fresh = MemoryPolicy::by_name("shared", CREDIT, 9).unwrap();
+    let mut fresh = MemoryPolicy::by_name("shared", options(9)).unwrap();
     assert_eq!(replay(&mut fresh, pacer.journal().records()), Ok(100));
     // Another seed decides otherwise: the comparison can fail.
-    let mut other = MemoryPolicy::by_name("shared", CREDIT, 10).unwrap();
+    let mut other = MemoryPolicy::by_name("shared", options(10)).unwrap();
     assert!(replay(&mut other, pacer.journal().records()).is_err());
 
     // The same through text: inputs and shares survive the way to a file and back.
@@ -212,7 +298,7 @@ fn a_recorded_journal_replays_to_the_same_decisions() {
         assert_eq!(parsed.shares, record.shares);
         read_back.push(control::journal::Record { notes: record.notes.clone(), ..parsed });
     }
-    let mut fresh = MemoryPolicy::by_name("shared", CREDIT, 9).unwrap();
+    let mut fresh = MemoryPolicy::by_name("shared", options(9)).unwrap();
     assert_eq!(replay(&mut fresh, read_back.records()), Ok(100));
     assert!(
         Record::<MemorySignal, MemoryShare>::of_line(3, "{}").unwrap_err().to_string().contains("line 3")

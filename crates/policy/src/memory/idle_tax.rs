@@ -1,22 +1,24 @@
 //! Idle memory is taxed: a tenant keeps all of its private memory only while it uses it.
 //!
-//! Shape:      signals (held and idle bytes) -> active fraction -> target between (1 − tax) × floor and the floor
+//! Shape:      signals (held and idle bytes) -> active fraction -> target between (1 − tax) × private memory and all of it
 //! Invariants: targets sum to at most the pool; nobody ends below (1 − tax) of its floor
-//! Source:     Memshare §4.2, Algorithm 3: τ = (1 − active·tax) / (1 − tax), target = private / τ. We differ: at a tax
-//!             of 1, where τ is undefined, the target is the floor for a tenant that is wholly active and 0 for others.
+//! Source:     Memshare §4.2, Algorithm 3: τ = (1 − active·tax) / (1 − tax), target = private / τ. All memory is private
+//!             (§6.1): the floor and a weighted part of the rest. We differ: at a tax of 1, where τ is undefined, the
+//!             target is the private memory for a tenant that is wholly active and 0 for others.
 //! Non-goals:  measuring idle bytes; a plant that cannot tell them sends 0, and then nothing is taxed
 //!
 //! | Paper | here |
 //! |---|---|
-//! | privateMem | `floor` |
+//! | privateMem | `private`: the share that `partitioned` gives |
 //! | idleMem / actualMem | `idle / held` |
 //! | taxRate | `tax` |
 
+use super::static_split::static_shares;
 use control::memory::{MemoryShare, MemorySignal};
 use control::{Decision, Law, Policy, Seen, Shares};
 use units::{Bytes, Duration, Instant};
 
-/// Time between decisions. Memshare counts memory as idle after hours, so minutes are soon enough.
+/// Time between decisions. Memshare counts memory as idle after hours, so a minute is soon enough.
 const PERIOD: Duration = Duration::from_secs(60);
 /// The targets hold without a loop.
 const LEASE: Duration = Duration::from_secs(3_600);
@@ -26,15 +28,18 @@ const LEASE: Duration = Duration::from_secs(3_600);
 pub struct Tax(f64);
 
 impl Tax {
+    /// The tax of Memshare's evaluation (§6.1): a half.
+    pub const HALF: Self = Self(0.5);
+
     /// A tax, if `part` is in 0..=1.
     #[must_use]
     pub fn new(part: f64) -> Option<Self> {
         (0.0..=1.0).contains(&part).then_some(Self(part))
     }
 
-    /// What remains of `floor` for a tenant of which `active` (0..=1) is in use.
+    /// What remains of `private` memory for a tenant of which `active` (0..=1) is in use.
     #[must_use]
-    pub fn target(self, floor: Bytes, active: f64) -> Bytes {
+    pub fn target(self, private: Bytes, active: f64) -> Bytes {
         let active = active.clamp(0.0, 1.0);
         let kept = if 1.0 <= active { 1.0 } else { (1.0 - self.0) / (1.0 - active * self.0) };
         #[expect(
@@ -42,14 +47,37 @@ impl Tax {
             clippy::cast_sign_loss,
             reason = "a part in 0..=1 of a size; rounded to the byte"
         )]
-        Bytes((floor.0 as f64 * kept).round() as u64)
+        Bytes((private.0 as f64 * kept).round() as u64)
     }
+}
+
+/// Fills `shares` with what the tax leaves of each tenant's `private` memory, which the policy has divided.
+pub(super) fn tax_all(
+    tax: Tax,
+    seen: &Seen<'_, MemorySignal, MemoryShare>,
+    private: &[Bytes],
+    shares: &mut Shares<MemoryShare>,
+) {
+    let rows = seen.tenants.iter().zip(private).map(|(row, &private)| {
+        // A missing signal, or nothing held, taxes nothing.
+        let held = row.signal.filter(|s| Bytes::ZERO < s.held);
+        let idle_part = held.map_or(0.0, |s| s.idle.0 as f64 / s.held.0 as f64);
+        (row.id, MemoryShare { target: tax.target(private, 1.0 - idle_part), ceiling: None })
+    });
+    shares.rebuild(Law::AtMost { floor_part: 1.0 - tax.0 }, seen, rows);
+}
+
+/// What a tax decides: the loop may sleep, the targets are safe.
+pub(super) fn taxed(shares: &Shares<MemoryShare>) -> Decision<'_, MemoryShare> {
+    Decision { shares, wake: PERIOD, lease: LEASE, steady: true, notes: &[] }
 }
 
 /// The policy `idle-tax`.
 #[derive(Debug)]
 pub struct IdleTax {
     tax: Tax,
+    weights: Vec<f64>,
+    private: Vec<Bytes>,
     shares: Shares<MemoryShare>,
 }
 
@@ -57,7 +85,7 @@ impl IdleTax {
     /// The policy with one tax for all.
     #[must_use]
     pub fn new(tax: Tax) -> Self {
-        Self { tax, shares: Shares::default() }
+        Self { tax, weights: Vec::new(), private: Vec::new(), shares: Shares::default() }
     }
 }
 
@@ -74,17 +102,9 @@ impl Policy for IdleTax {
         _now: Instant,
         seen: &Seen<'_, MemorySignal, MemoryShare>,
     ) -> Decision<'_, MemoryShare> {
-        let tax = self.tax;
-        let rows = seen.tenants.iter().map(|row| {
-            // A missing signal, or nothing held, taxes nothing.
-            let idle_part = row
-                .signal
-                .map_or(0.0, |s| if s.held == Bytes::ZERO { 0.0 } else { s.idle.0 as f64 / s.held.0 as f64 });
-            let target = tax.target(seen.kept_floor(row).bytes, 1.0 - idle_part);
-            (row.id, MemoryShare { target, ceiling: None })
-        });
-        self.shares.rebuild(Law::AtMost { floor_part: 1.0 - tax.0 }, seen, rows);
-        Decision { shares: &self.shares, wake: PERIOD, lease: LEASE, steady: true, notes: &[] }
+        static_shares(seen, &mut self.weights, &mut self.private);
+        tax_all(self.tax, seen, &self.private, &mut self.shares);
+        taxed(&self.shares)
     }
 }
 
@@ -110,6 +130,23 @@ mod tests {
             assert_eq!(Tax::new(tax).unwrap().target(Bytes(floor), active), Bytes(target), "{tax} {active}");
         }
         assert!(Tax::new(1.1).is_none() && Tax::new(f64::NAN).is_none());
+    }
+
+    /// Without floors everything is private by weight; whoever is not idle keeps it.
+    #[test]
+    fn m6_without_floors_all_memory_is_private_by_weight() {
+        let row = |id, weight, idle| Row {
+            id: TenantId(id),
+            claim: Claim { weight: control::Weight::new(weight).unwrap(), ..Claim::default() },
+            signal: Some(MemorySignal { held: Bytes(100), idle: Bytes(idle), ..MemorySignal::default() }),
+            in_force: None,
+        };
+        let rows = [row(0, 1.0, 100), row(1, 2.0, 0)];
+        let pool = Pool { capacity: Amount::memory(Bytes(900)), ..Pool::default() };
+        let seen = Seen::new(Window::default(), &pool, &rows).unwrap();
+        let mut policy = IdleTax::new(Tax::HALF);
+        let targets: Vec<_> = policy.decide(Instant::ZERO, &seen).shares.rows().to_vec();
+        assert_eq!([targets[0].1.target, targets[1].1.target], [Bytes(150), Bytes(600)]);
     }
 
     #[test]

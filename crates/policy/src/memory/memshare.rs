@@ -2,7 +2,7 @@
 //!
 //! Shape:      signals (shadow hits per tenant) -> credits moved -> targets
 //! Invariants: targets sum to the pool; target = floor + shared with shared ≥ 0, for everybody and always
-//! Cost:       O(tenants) per batch of shadow hits of one tenant, no allocation once the tenants are steady
+//! Cost:       O(1) per shadow hit, at most O(tenants) per tenant that hits; no allocation once the tenants are steady
 //! Source:     Memshare §4.1, Algorithm 2. We differ: a tenant never donates to itself; without a donor nothing is
 //!             given (as printed, the credit would come from nowhere); hits arrive as counts and are drawn together.
 //!
@@ -22,8 +22,12 @@ use units::{Bytes, Duration, Instant, Rng, TenantId};
 const PERIOD: Duration = Duration::from_secs(1);
 /// Without a loop the targets stay as they are: they are safe, only no longer the best.
 const LEASE: Duration = Duration::from_secs(3_600);
-/// Up to so many credits are drawn one by one; more are drawn together, donor by donor.
-const DRAWN_SINGLY_MAX: u64 = 32;
+/// So many credits of one tenant, or as many as there are tenants, are drawn one by one; more are drawn together, donor by
+/// donor, which costs as much as there are tenants.
+const DRAWN_SINGLY_MIN: usize = 32;
+/// Members drawn in search of a donor before the donors are counted (with half of the members able to give, one search
+/// in 256 ends in counting).
+const DRAWS_PER_DONOR: u32 = 8;
 
 /// The policy `shared`.
 #[derive(Debug)]
@@ -45,6 +49,8 @@ struct Member {
     floor: Bytes,
     shared: Bytes,
     new: bool,
+    /// Donated in this decision.
+    given: Bytes,
 }
 
 impl Shared {
@@ -67,13 +73,14 @@ impl Shared {
     /// Takes over who is there, their floors and the capacity. Who joins gets its weighted part of the unreserved
     /// memory, taken from the others in proportion to what they have of it; who leaves gives back the same way.
     fn settle(&mut self, seen: &Seen<'_, MemorySignal, MemoryShare>) {
+        let floors = seen.floors();
         let unchanged = self.capacity == seen.pool.capacity.bytes
             && self.members.len() == seen.tenants.len()
             && self
                 .members
                 .iter()
                 .zip(seen.tenants)
-                .all(|(m, row)| m.id == row.id && m.floor == seen.kept_floor(row).bytes);
+                .all(|(m, row)| m.id == row.id && m.floor == floors.kept(row.claim.floor).bytes);
         if unchanged {
             return;
         }
@@ -83,9 +90,10 @@ impl Shared {
         self.members.clear();
         for row in seen.tenants {
             let before = self.joined.binary_search_by_key(&row.id, |m| m.id).ok().map(|i| self.joined[i]);
-            let floor = seen.kept_floor(row).bytes;
+            let floor = floors.kept(row.claim.floor).bytes;
             let shared = before.map_or(Bytes::ZERO, |m| m.shared);
-            self.members.push(Member { id: row.id, floor, shared, new: before.is_none() });
+            let new = before.is_none();
+            self.members.push(Member { id: row.id, floor, shared, new, given: Bytes::ZERO });
         }
         let reserved: Bytes = self.members.iter().map(|m| m.floor).sum();
         let unreserved = self.capacity.saturating_sub(reserved);
@@ -138,20 +146,19 @@ impl Shared {
     /// Moves up to `hits` credits of `credit` bytes to member `to`, each from a donor drawn uniformly among those
     /// who can give one.
     fn move_credits(&mut self, to: usize, hits: u64, credit: Bytes) {
+        let singly = self.members.len().max(DRAWN_SINGLY_MIN) as u64;
         let mut left = hits;
         while 0 < left {
-            let donors = self.donors(to, credit);
-            if donors == 0 {
+            let found = if left <= singly {
+                self.draw_donor(to, credit).map_or(0, |donor| self.take(donor, 1, credit))
+            } else {
+                self.take_together(to, left, credit)
+            };
+            if found == 0 {
                 self.notes.push(note(self.members[to].id, Reason::NoDonor, signed(credit)));
                 break;
             }
-            if left <= DRAWN_SINGLY_MAX {
-                let pick = self.rng.index(donors);
-                self.take(to, pick, credit);
-                left -= 1;
-            } else {
-                left -= self.take_together(to, left, donors, credit);
-            }
+            left -= found;
         }
         let moved = (hits - left) * credit.0;
         if 0 < moved {
@@ -160,29 +167,44 @@ impl Shared {
         }
     }
 
-    fn donors(&self, to: usize, credit: Bytes) -> usize {
-        self.members.iter().enumerate().filter(|(i, m)| *i != to && credit <= m.shared).count()
+    fn can_give(&self, member: usize, to: usize, credit: Bytes) -> bool {
+        member != to && credit <= self.members[member].shared
     }
 
-    /// Takes one credit from the `pick`th donor.
-    fn take(&mut self, to: usize, pick: usize, credit: Bytes) {
-        let mut donors = self.members.iter_mut().enumerate().filter(|(i, m)| *i != to && credit <= m.shared);
-        if let Some((_, donor)) = donors.nth(pick) {
-            donor.shared -= credit;
-            let id = donor.id;
-            drop(donors);
-            self.note_donor(id, signed(credit));
+    fn donors(&self, to: usize, credit: Bytes) -> impl Iterator<Item = usize> + '_ {
+        (0..self.members.len()).filter(move |i| self.can_give(*i, to, credit))
+    }
+
+    /// A member who can give, every one alike: any member, drawn again if it cannot; after some draws from a count.
+    fn draw_donor(&mut self, to: usize, credit: Bytes) -> Option<usize> {
+        for _ in 0..DRAWS_PER_DONOR {
+            let drawn = self.rng.index(self.members.len());
+            if self.can_give(drawn, to, credit) {
+                return Some(drawn);
+            }
         }
+        let donors = self.donors(to, credit).count();
+        let pick = if donors == 0 { 0 } else { self.rng.index(donors) };
+        self.donors(to, credit).nth(pick)
     }
 
-    /// Draws `wanted` credits over `donors` donors at once (a multinomial, donor by donor) and returns how many were
-    /// found: at least one.
-    fn take_together(&mut self, to: usize, wanted: u64, donors: usize, credit: Bytes) -> u64 {
+    /// Takes up to `wanted` credits from a member and returns how many it had.
+    fn take(&mut self, donor: usize, wanted: u64, credit: Bytes) -> u64 {
+        let donor = &mut self.members[donor];
+        let give = wanted.min(donor.shared.count_of(credit));
+        donor.shared.0 -= give * credit.0;
+        donor.given.0 += give * credit.0;
+        give
+    }
+
+    /// Draws `wanted` credits over all donors at once (a multinomial, donor by donor) and returns how many were found:
+    /// at least one if there is a donor.
+    fn take_together(&mut self, to: usize, wanted: u64, credit: Bytes) -> u64 {
+        let mut chances = self.donors(to, credit).count() as u64;
         let mut undrawn = wanted;
-        let mut chances = donors as u64;
         let mut found = 0;
         for i in 0..self.members.len() {
-            if i == to || self.members[i].shared < credit {
+            if !self.can_give(i, to, credit) {
                 continue;
             }
             let drawn = match chances {
@@ -191,22 +213,16 @@ impl Shared {
             };
             chances = chances.saturating_sub(1);
             undrawn -= drawn;
-            let give = drawn.min(self.members[i].shared.count_of(credit));
-            self.members[i].shared.0 -= give * credit.0;
-            found += give;
-            if 0 < give {
-                self.note_donor(self.members[i].id, signed(Bytes(give * credit.0)));
-            }
+            found += self.take(i, drawn, credit);
         }
         found
     }
 
-    /// Notes a donation; several of one donor in one decision are one note.
-    fn note_donor(&mut self, id: TenantId, amount: i64) {
-        let known = self.notes.iter_mut().find(|n| n.tenant == Some(id) && n.reason == Reason::Donor);
-        match known {
-            Some(known) => known.amount -= amount,
-            None => self.notes.push(note(id, Reason::Donor, -amount)),
+    /// Notes what each donor gave in this decision, and starts anew.
+    fn note_donors(&mut self) {
+        for member in self.members.iter_mut().filter(|m| Bytes::ZERO < m.given) {
+            self.notes.push(note(member.id, Reason::Donor, -signed(member.given)));
+            member.given = Bytes::ZERO;
         }
     }
 }
@@ -245,6 +261,7 @@ impl Policy for Shared {
                 self.move_credits(i, hits, credit);
             }
         }
+        self.note_donors();
         let rows = self.members.iter();
         let rows = rows.map(|m| (m.id, MemoryShare { target: m.floor + m.shared, ceiling: None }));
         self.shares.rebuild(Law::Partition, seen, rows);

@@ -1,17 +1,19 @@
 //! Who gets how many bytes of a tier.
 
+mod auto;
 mod idle_tax;
 mod memshare;
 mod split;
 mod static_split;
 
+pub use auto::{Auto, LEARNING};
 pub use idle_tax::{IdleTax, Tax};
 pub use memshare::Shared;
 pub use static_split::Partitioned;
 
 use control::memory::{MemoryShare, MemorySignal};
 use control::{Decision, Policy, Seen};
-use units::{Bytes, Instant};
+use units::{Bytes, Duration, Instant};
 
 /// The policies about memory as one type, so that a loop can hold the one that the configuration names.
 #[derive(Debug)]
@@ -20,17 +22,53 @@ pub enum MemoryPolicy {
     Partitioned(Partitioned),
     /// Credits for shadow hits.
     Shared(Shared),
+    /// A tax on idle memory.
+    IdleTax(IdleTax),
+    /// Credits first, then a tax on what was learnt.
+    Auto(Auto),
+}
+
+/// What the policies about memory can be told; each takes what it knows.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct MemoryOptions {
+    /// Bytes that one shadow hit moves (`shared`, `auto`).
+    pub credit: Bytes,
+    /// The part of idle memory that is taken (`idle-tax`, `auto`).
+    pub tax: Tax,
+    /// How long `auto` learns.
+    pub learning: Duration,
+    /// Seed of everything random.
+    pub seed: u64,
+}
+
+impl Default for MemoryOptions {
+    /// Memshare's own settings (§4.1, §6.1, §4.3).
+    fn default() -> Self {
+        Self { credit: Bytes::kib(64), tax: Tax::HALF, learning: LEARNING, seed: 0 }
+    }
 }
 
 impl MemoryPolicy {
-    /// The policy called `name` (`partitioned`, `shared`), or none.
+    /// Every name that [`MemoryPolicy::by_name`] knows.
+    pub const NAMES: [&'static str; 4] = ["partitioned", "shared", "idle-tax", "auto"];
+
+    /// The policy called `name`, or none.
     #[must_use]
-    pub fn by_name(name: &str, credit: Bytes, seed: u64) -> Option<Self> {
+    pub fn by_name(name: &str, options: MemoryOptions) -> Option<Self> {
+        let shared = || Shared::new(options.credit, options.seed);
         match name {
             "partitioned" => Some(Self::Partitioned(Partitioned::default())),
-            "shared" => Some(Self::Shared(Shared::new(credit, seed))),
+            "shared" => Some(Self::Shared(shared())),
+            "idle-tax" => Some(Self::IdleTax(IdleTax::new(options.tax))),
+            "auto" => Some(Self::Auto(Auto::new(shared(), options.tax, options.learning))),
             _ => None,
         }
+    }
+
+    /// Whether it looks at idle bytes: a sensor that has to search for them may save it otherwise.
+    #[must_use]
+    pub fn wants_idle(&self) -> bool {
+        matches!(self, Self::IdleTax(_) | Self::Auto(_))
     }
 }
 
@@ -42,6 +80,8 @@ impl Policy for MemoryPolicy {
         match self {
             Self::Partitioned(p) => p.name(),
             Self::Shared(p) => p.name(),
+            Self::IdleTax(p) => p.name(),
+            Self::Auto(p) => p.name(),
         }
     }
 
@@ -53,6 +93,8 @@ impl Policy for MemoryPolicy {
         match self {
             Self::Partitioned(p) => p.decide(now, seen),
             Self::Shared(p) => p.decide(now, seen),
+            Self::IdleTax(p) => p.decide(now, seen),
+            Self::Auto(p) => p.decide(now, seen),
         }
     }
 }

@@ -14,6 +14,21 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// The shares hold without a loop.
 const LEASE: Duration = Duration::from_secs(3_600);
 
+/// Fills `targets` with each tenant's floor and its weighted part of the rest, which sum to the pool.
+pub(super) fn static_shares(
+    seen: &Seen<'_, MemorySignal, MemoryShare>,
+    weights: &mut Vec<f64>,
+    targets: &mut Vec<Bytes>,
+) {
+    let floors = seen.floors();
+    weights.clear();
+    weights.extend(seen.tenants.iter().map(|row| row.claim.weight.get()));
+    targets.clear();
+    targets.extend(seen.tenants.iter().map(|row| floors.kept(row.claim.floor).bytes));
+    let reserved: Bytes = targets.iter().copied().sum();
+    add_by_weight(seen.pool.capacity.bytes.saturating_sub(reserved), weights, targets);
+}
+
 /// The policy `partitioned`.
 #[derive(Debug, Default)]
 pub struct Partitioned {
@@ -35,12 +50,7 @@ impl Policy for Partitioned {
         _now: Instant,
         seen: &Seen<'_, MemorySignal, MemoryShare>,
     ) -> Decision<'_, MemoryShare> {
-        self.weights.clear();
-        self.weights.extend(seen.tenants.iter().map(|row| row.claim.weight.get()));
-        self.targets.clear();
-        self.targets.extend(seen.tenants.iter().map(|row| seen.kept_floor(row).bytes));
-        let reserved: Bytes = self.targets.iter().copied().sum();
-        add_by_weight(seen.pool.capacity.bytes.saturating_sub(reserved), &self.weights, &mut self.targets);
+        static_shares(seen, &mut self.weights, &mut self.targets);
         let rows = seen.tenants.iter().zip(&self.targets);
         let rows = rows.map(|(row, &target)| (row.id, MemoryShare { target, ceiling: Some(target) }));
         self.shares.rebuild(Law::Partition, seen, rows);
