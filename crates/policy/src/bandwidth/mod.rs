@@ -2,10 +2,23 @@
 
 pub mod regulator;
 
+mod baselines;
+mod mt2_cap;
+mod mt2_guarantee;
+mod mt2_held;
+mod mt2_interference;
+mod mt2_model;
+mod mt2_slo;
+mod mt2_throttle;
 mod none;
-#[expect(dead_code, reason = "policies with a memory of each tenant are its users")]
 mod roster;
 
+pub use baselines::{BandwidthLimit, CALADAN_LIMIT, ThrottleBiggest, cpu_only, mba_only};
+pub use mt2_guarantee::Guarantee;
+pub use mt2_interference::{ThresholdError, Thresholds};
+pub use mt2_model::{Axis, EmpiricalModel, ModelError};
+pub use mt2_slo::Slo;
+pub use mt2_throttle::{Means, Prevention, Remedy};
 pub use none::Unregulated;
 
 use control::Policy;

@@ -56,7 +56,7 @@ pub fn relax(
     traffic: Option<(&BandwidthSignal, Window)>,
 ) -> Option<Throttle> {
     if let (Some(quota), Some(cpu)) = (levers.cpu, now.cpu) {
-        return Some(more_cpu(now, quota, cpu));
+        return Some(more_cpu(now, quota, cpu, growth_of(kind, step, traffic)));
     }
     if let Some(mba) = levers.mba.filter(|mba| *mba.acts_on.get(kind)).and_then(|mba| mba.above(now.mba)) {
         return Some(Throttle { mba, ..now });
@@ -155,13 +155,21 @@ fn less_cpu(now: Throttle, quota: CpuQuota, part: f64) -> Option<Throttle> {
     (to < from).then_some(Throttle { cpu: Some(to), ..now })
 }
 
-fn more_cpu(now: Throttle, quota: CpuQuota, cpu: u32) -> Throttle {
+/// The factor by which a step lets the kind's traffic grow, at least 1.
+fn growth_of(kind: Kind, step: Step, traffic: Option<(&BandwidthSignal, Window)>) -> f64 {
+    match (step, pace(kind, traffic)) {
+        (Step::By(bandwidth), Some((rate, ..))) => (rate + bandwidth.0 as f64) / rate,
+        _ => 1.0 / CPU_STEP,
+    }
+}
+
+fn more_cpu(now: Throttle, quota: CpuQuota, cpu: u32, growth: f64) -> Throttle {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "at most 4e9 / .9, then bounded"
+        reason = "a conversion to an integer saturates; then it is bounded"
     )]
-    let to = (f64::from(cpu.max(1)) / CPU_STEP).ceil() as u32;
+    let to = (f64::from(cpu.max(1)) * growth).ceil() as u32;
     Throttle { cpu: (to < quota.most).then_some(to), ..now }
 }
 
@@ -244,6 +252,19 @@ mod tests {
             (100, Some(3600)),
             "MBA does not act on writes of a slow tier"
         );
+    }
+
+    #[test]
+    fn cpu_time_follows_the_bandwidth_that_was_asked() {
+        let levers = Levers { cpu: Some(CpuQuota { most: 4000, least: 100 }), ..Levers::default() };
+        let (signal, window) = traffic(1_000_000_000, 1_000_000, 4);
+        let by = Step::By(BytesPerSec(500_000_000));
+        let half = tighten(&levers, Throttle::FREE, Kind::SlowRead, by, Some((&signal, window))).unwrap();
+        assert_eq!(half.cpu, Some(2000));
+        let more = relax(&levers, half, Kind::SlowRead, by, Some((&signal, window))).unwrap();
+        assert_eq!(more.cpu, Some(3000));
+        let unknown = relax(&levers, half, Kind::SlowRead, by, None).unwrap();
+        assert_eq!(unknown.cpu, Some(2223), "without a pace it is the lever's own step");
     }
 
     #[test]

@@ -1,0 +1,233 @@
+//! Bandwidth reserved for critical tenants in steps as they come to need it; the others have what is left.
+//!
+//! Shape:      traffic of the critical tenants -> a reserve per kind -> caps of the best-effort tenants -> levers
+//! Invariants: the reserve of a kind is at least one step and never below what critical tenants use of it; critical tenants
+//!             are never capped
+//! Units:      bytes per second
+//! Cost:       O(tenants) per decision, a few look-ups of the model
+//! Failure:    where writes are only sampled caps cannot hold: then classes alone count and `remedy` takes over (§5.2,
+//!             untrusted environment), which is noted
+//! Source:     MT² §5.2, §6.1.3
+//!
+//! | Paper | here |
+//! |---|---|
+//! | foreground, latency-critical tasks | critical tenants, whatever their goal |
+//! | background, best-effort tasks | best-effort tenants |
+//! | reserved bandwidth, 1 GB/s at first and per step | `reserve`, `STEP` |
+//! | exceeds 90 % of the reservation | `FULL_PART` |
+//!
+//! We differ: the reserve shrinks after three periods in which a smaller one would do (the paper shows that it shrinks, not
+//! when). The caps are the model's room beside the first reserve, less what the reserve has grown, and are lowered
+//! together where the model says that the reserve would not be kept. Best-effort tenants divide a cap by what they use,
+//! so that it is not lost on those who do not.
+
+use super::mt2_cap::{CapKeeper, Caps, bytes_per_sec, signed};
+use super::mt2_guarantee::{KEPT_PART, is_of_this_machine};
+use super::mt2_interference::Thresholds;
+use super::mt2_model::EmpiricalModel;
+use super::mt2_throttle::{LEASE, PERIOD, Remedy};
+use super::roster::{Roster, note};
+use control::bandwidth::{BandwidthSignal, Kind, Kinds, Throttle};
+use control::{Class, Decision, Law, Note, Policy, Reason, Row, Seen, Shares, Window};
+use units::Instant;
+
+/// First reserve of each kind and the step in which it grows, in bytes per second (MT² §6.1.3).
+const STEP: f64 = 1e9;
+/// A reserve is too small when more than this part of it is used (MT² §6.1.3).
+const FULL_PART: f64 = 0.9;
+/// Periods in which a smaller reserve would do before it shrinks (guess; as long as remedy waits).
+const SHRINK_AFTER: u32 = 3;
+/// What a best-effort tenant is thought to want, relative to what it has: it may grow by so much per period.
+const GROWTH: f64 = 1.25;
+/// Part of a cap that every best-effort tenant can count on by its weight, however little it uses (guess).
+const EVEN_PART: f64 = 0.1;
+
+type Signals = BandwidthSignal;
+
+/// The policy `slo`.
+#[derive(Debug)]
+pub struct Slo {
+    model: EmpiricalModel,
+    reserve: Kinds<Reserve>,
+    keeper: CapKeeper,
+    roster: Roster<Background>,
+    untrusted: Remedy,
+    shares: Shares<Throttle>,
+    notes: Vec<Note>,
+    unread: Vec<Note>,
+}
+
+/// What is reserved of one kind, and for how long less would have done.
+#[derive(Clone, Copy, Debug)]
+struct Reserve {
+    rate: f64,
+    ample: u32,
+}
+
+/// What is remembered of a best-effort tenant: what it used when last measured, and its caps.
+#[derive(Clone, Copy, Debug, Default)]
+struct Background {
+    used: Kinds<f64>,
+    caps: Caps,
+}
+
+impl Slo {
+    /// The policy that finds room by `model` and, where caps cannot hold, takes a latency above `thresholds` for
+    /// interference.
+    #[must_use]
+    pub fn new(model: EmpiricalModel, thresholds: Thresholds) -> Self {
+        Self {
+            model,
+            reserve: Kinds::splat(Reserve { rate: STEP, ample: 0 }),
+            keeper: CapKeeper::default(),
+            roster: Roster::default(),
+            untrusted: Remedy::new(thresholds),
+            shares: Shares::default(),
+            notes: Vec::new(),
+            unread: Vec::new(),
+        }
+    }
+
+    /// What is reserved of each kind, in bytes per second.
+    #[must_use]
+    pub fn reserve(&self) -> Kinds<f64> {
+        Kinds::from_fn(|kind| self.reserve.get(kind).rate)
+    }
+
+    /// Lets each reserve follow what critical tenants use.
+    fn reserve_for(&mut self, seen: &Seen<'_, Signals, Throttle>) {
+        for kind in Kind::ALL {
+            let critical = seen.tenants.iter().filter(|row| is_critical(row));
+            let Some(used) = critical.map(|row| rate(row, seen.window, kind)).sum::<Option<f64>>() else {
+                continue;
+            };
+            let reserve = self.reserve.get_mut(kind);
+            let before = reserve.rate;
+            reserve.follow(used);
+            let grown = bytes_per_sec((reserve.rate - before).abs());
+            if before < reserve.rate {
+                self.notes.push(note(None, Reason::Tightened, -signed(grown)));
+            } else if reserve.rate < before {
+                self.notes.push(note(None, Reason::Relaxed, signed(grown)));
+            }
+        }
+    }
+
+    /// The caps of all best-effort tenants together.
+    fn left(&self) -> Kinds<f64> {
+        let most = self.model.most();
+        let first = Kinds::splat(STEP);
+        let rest = Kinds::from_fn(|kind| (most.get(kind) - STEP).max(0.0));
+        let part = self.model.room(first, rest, KEPT_PART).unwrap_or(0.0);
+        let reserve = self.reserve();
+        let left = Kinds::from_fn(|kind| (part * rest.get(kind) + STEP - reserve.get(kind)).max(0.0));
+        let kept = self.model.room(reserve, left, KEPT_PART).unwrap_or(0.0);
+        Kinds::from_fn(|kind| kept * left.get(kind))
+    }
+
+    /// Divides what is left among the best-effort tenants.
+    fn divide(&mut self, seen: &Seen<'_, Signals, Throttle>) {
+        let left = self.left();
+        let background = |row: &&Row<_, _>| matches!(row.claim.class, Class::BestEffort);
+        let weights: f64 = seen.tenants.iter().filter(background).map(|row| row.claim.weight.get()).sum();
+        let mut wanted = Kinds::splat(0.0);
+        for (_, tenant) in self.roster.iter() {
+            wanted = Kinds::from_fn(|kind| wanted.get(kind) + tenant.used.get(kind) * GROWTH);
+        }
+        for (at, row) in seen.tenants.iter().enumerate() {
+            let tenant = &mut self.roster[at];
+            if !background(&row) {
+                *tenant = Background::default();
+                continue;
+            }
+            let even = row.claim.weight.get() / weights;
+            let cap = |kind: Kind| {
+                // Enough for all: what is spare goes by weight. Too little: by use, with a part by weight.
+                let (all, want, wanted) =
+                    (*left.get(kind), tenant.used.get(kind) * GROWTH, *wanted.get(kind));
+                if wanted < all {
+                    want + (all - wanted) * even
+                } else {
+                    all * (EVEN_PART * even + (1.0 - EVEN_PART) * want / wanted.max(1.0))
+                }
+            };
+            tenant.caps = Kinds::from_fn(|kind| Some(bytes_per_sec(cap(kind))));
+        }
+    }
+
+    /// Takes note of what the best-effort tenants use, where it is measured.
+    fn observe(&mut self, seen: &Seen<'_, Signals, Throttle>) {
+        self.unread.clear();
+        self.roster.settle(seen.tenants, &mut self.unread, |_| Background::default());
+        for (at, row) in seen.tenants.iter().enumerate() {
+            if matches!(row.claim.class, Class::BestEffort) {
+                for kind in Kind::ALL {
+                    if let Some(rate) = rate(row, seen.window, kind) {
+                        *self.roster[at].used.get_mut(kind) = rate;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Reserve {
+    /// Grows in steps until `used` is below 90 % of it; shrinks a step once a smaller one would do for long enough.
+    fn follow(&mut self, used: f64) {
+        let needed = (used / (FULL_PART * STEP)).floor() * STEP + STEP;
+        if self.rate < needed {
+            *self = Self { rate: needed, ample: 0 };
+        } else if needed < self.rate {
+            self.ample += 1;
+            if SHRINK_AFTER <= self.ample {
+                *self = Self { rate: self.rate - STEP, ample: 0 };
+            }
+        } else {
+            self.ample = 0;
+        }
+    }
+}
+
+impl Policy for Slo {
+    type Signal = BandwidthSignal;
+    type Share = Throttle;
+
+    fn name(&self) -> &'static str {
+        "slo"
+    }
+
+    fn decide(&mut self, now: Instant, seen: &Seen<'_, Signals, Throttle>) -> Decision<'_, Throttle> {
+        self.notes.clear();
+        if seen.tenants.iter().any(is_sampled) {
+            let why = "bytes are only sampled: only classes count";
+            self.notes.push(note(None, Reason::Fallback(why.into()), 0));
+            let decision = self.untrusted.decide(now, seen);
+            self.notes.extend_from_slice(decision.notes);
+            return Decision { notes: &self.notes, ..decision };
+        }
+        let usable = is_of_this_machine(&self.model, seen.pool.model, &mut self.notes);
+        self.observe(seen);
+        self.reserve_for(seen);
+        self.divide(seen);
+        let roster = &self.roster;
+        let caps = |at: usize, _: &Row<_, _>| if usable { roster[at].caps } else { Caps::default() };
+        self.keeper.hold(seen, caps, &mut self.notes);
+        self.shares.rebuild(Law::Free, seen, self.keeper.asked());
+        Decision { shares: &self.shares, wake: PERIOD, lease: LEASE, steady: true, notes: &self.notes }
+    }
+}
+
+fn is_critical(row: &Row<Signals, Throttle>) -> bool {
+    matches!(row.claim.class, Class::Critical { .. })
+}
+
+/// Whether some kind of a best-effort tenant's traffic is too coarsely known to hold a cap.
+fn is_sampled(row: &Row<Signals, Throttle>) -> bool {
+    let sampled = |signal: &Signals| signal.sampled.iter().any(|(_, sampled)| *sampled);
+    matches!(row.claim.class, Class::BestEffort) && row.signal.as_ref().is_some_and(sampled)
+}
+
+/// A tenant's rate of a kind; none if it was not measured or no time has passed.
+fn rate(row: &Row<Signals, Throttle>, window: Window, kind: Kind) -> Option<f64> {
+    window.per_sec(row.signal.as_ref()?.bytes.get(kind).0)
+}

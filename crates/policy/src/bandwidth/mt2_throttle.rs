@@ -1,0 +1,318 @@
+//! Dynamic bandwidth throttling: caps kept beforehand, and noisy neighbours held back once they disturb others.
+//!
+//! Shape:      prevention: caps per kind -> levers; remedy: latency of the medium, traffic -> one tenant one step
+//! Invariants: remedy holds back only best-effort tenants, one step of one tenant per period, and undoes its steps in the
+//!             opposite order; the two know nothing of each other and hold together as the tighter of both
+//! Cost:       O(tenants) per decision, no allocation once the tenants are steady
+//! Failure:    without a signal a tenant keeps its throttle; without any latency remedy keeps all throttles
+//! Source:     MT² §3.1, §3.3.2, §4
+//!
+//! | Paper | here |
+//! |---|---|
+//! | TGroup, priority low, high | tenant, best-effort, critical or exempt |
+//! | limit file | `Claim::caps` |
+//! | INTERVAL | `PERIOD` |
+//! | THRESHOLD | [`Thresholds`] |
+//! | most NVM writes, then NVM reads, then DRAM accesses | a score: 9, 2 and 1 per byte |
+//!
+//! We differ: the order of noisy neighbours is a score, so that a heavy reader comes before a tenant with a trickle of
+//! writes. DRAM writes count like DRAM reads ("DRAM accesses"). An interference that comes back within three periods of a
+//! relaxation undoes that relaxation, and each time the next one waits twice as long: without that the loop swings.
+//!
+//! Scarce hardware is an ordinary case. Classes of service hold percentages and not tenants (MT² §4), so any number of
+//! tenants share eight; on a machine with fewer, `Levers::mba` has fewer levels, the steps are coarser, and with none CPU
+//! time does all. Tenants beyond the monitoring ids have no signal: prevention keeps their throttle and says so; remedy
+//! turns to them last, when interference stays and everybody who is measured is at the end of its levers.
+
+use super::mt2_cap::CapKeeper;
+use super::mt2_held::{Heed, Held};
+use super::mt2_interference::{Detector, Thresholds, Weather};
+use super::regulator::{self, Step};
+use super::roster::{Roster, note};
+use control::bandwidth::{BandwidthSignal, Kind, Kinds, Throttle};
+use control::{Class, Decision, Law, Levers, Note, Policy, Reason, Row, Seen, Shares, Window};
+use units::{Duration, Instant, TenantId};
+
+/// Decide again after so long (MT² §4).
+pub(super) const PERIOD: Duration = Duration::from_millis(100);
+/// A throttle that nobody renews holds for so long (guess: ten periods; all decisions are steady).
+pub(super) const LEASE: Duration = Duration::from_secs(1);
+/// Quiet periods before the first relaxation (our choice, the paper leaves "disappeared" open).
+const QUIET_PERIODS: u32 = 3;
+/// Doublings of that wait at most: 9.6 s at 100 ms (guess).
+const STRIKES_MAX: u32 = 5;
+/// How noisy a byte per second of each kind makes a tenant (from the interference table, MT² Fig. 1).
+const NOISE: Kinds<f64> = Kinds { dram_read: 1.0, dram_write: 1.0, slow_read: 2.0, slow_write: 9.0 };
+
+type Signals = BandwidthSignal;
+
+/// The policy `prevention`: nobody goes beyond its caps.
+#[derive(Debug, Default)]
+pub struct Prevention {
+    keeper: CapKeeper,
+    shares: Shares<Throttle>,
+    notes: Vec<Note>,
+}
+
+impl Policy for Prevention {
+    type Signal = BandwidthSignal;
+    type Share = Throttle;
+
+    fn name(&self) -> &'static str {
+        "prevention"
+    }
+
+    fn decide(&mut self, _now: Instant, seen: &Seen<'_, Signals, Throttle>) -> Decision<'_, Throttle> {
+        self.notes.clear();
+        self.keeper.hold(seen, |_, row| row.claim.caps, &mut self.notes);
+        self.shares.rebuild(Law::Free, seen, self.keeper.asked());
+        Decision { shares: &self.shares, wake: PERIOD, lease: LEASE, steady: true, notes: &self.notes }
+    }
+}
+
+/// Which levers a remedy may use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Means {
+    /// Every lever that a tenant has, as MT² does.
+    #[default]
+    All,
+    /// Memory bandwidth allocation alone.
+    MbaOnly,
+    /// CPU time alone.
+    CpuOnly,
+}
+
+/// The policy `remedy`: whoever disturbs others is held back until the disturbance is gone.
+#[derive(Debug)]
+pub struct Remedy {
+    means: Means,
+    detector: Detector,
+    roster: Roster<Restricted>,
+    /// Steps taken so far: the order in which tenants were held back.
+    steps: u64,
+    quiet: u32,
+    strikes: u32,
+    /// Who was relaxed last, and how many periods ago.
+    relaxed: Option<(TenantId, u32)>,
+    shares: Shares<Throttle>,
+    notes: Vec<Note>,
+}
+
+/// What is remembered of one tenant.
+#[derive(Clone, Copy, Debug, Default)]
+struct Restricted {
+    held: Held,
+    heed: Option<Heed>,
+    /// When it was last held back further, in steps of all.
+    last_step: u64,
+}
+
+/// A step that could be taken.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    at: usize,
+    score: f64,
+    /// None while its actuator is late.
+    next: Option<Throttle>,
+}
+
+impl Remedy {
+    /// The policy that takes a latency above `thresholds` for interference.
+    #[must_use]
+    pub fn new(thresholds: Thresholds) -> Self {
+        Self::with_means(thresholds, Means::All)
+    }
+
+    /// The policy restricted to some of the levers: what shows that all are needed (MT² §6.3).
+    #[must_use]
+    pub fn with_means(thresholds: Thresholds, means: Means) -> Self {
+        Self {
+            means,
+            detector: Detector::new(thresholds),
+            roster: Roster::default(),
+            steps: 0,
+            quiet: 0,
+            strikes: 0,
+            relaxed: None,
+            shares: Shares::default(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// Takes over who is there, which actuators follow, and lets go whoever is best-effort no more.
+    fn settle(&mut self, seen: &Seen<'_, Signals, Throttle>) {
+        if self.roster.settle(seen.tenants, &mut self.notes, |_| Restricted::default()) {
+            self.strikes = 0;
+        }
+        for (at, row) in seen.tenants.iter().enumerate() {
+            let tenant = &mut self.roster[at];
+            if !is_best_effort(row) {
+                *tenant = Restricted::default();
+                continue;
+            }
+            tenant.heed = Some(tenant.held.heed(row.in_force));
+            if tenant.held.gave_up_now() {
+                self.notes.push(note(Some(row.id), Reason::Incident("an actuator refuses".into()), 0));
+            }
+        }
+    }
+
+    /// One step against interference.
+    fn tighten(&mut self, seen: &Seen<'_, Signals, Throttle>) {
+        self.quiet = 0;
+        let Some(pick) = self.undone(seen).or_else(|| self.noisiest(seen)) else {
+            let anybody = self.roster.iter().any(|(_, tenant)| tenant.held.is_stepped());
+            let why = if anybody { "everybody is at the end of its levers" } else { "nobody to hold back" };
+            self.notes.push(note(None, Reason::Incident(why.into()), 0));
+            return;
+        };
+        let Some(next) = pick.next else { return };
+        self.steps += 1;
+        let tenant = &mut self.roster[pick.at];
+        tenant.held.asked = next;
+        tenant.last_step = self.steps;
+        self.notes.push(note(Some(seen.tenants[pick.at].id), Reason::Tightened, 0));
+    }
+
+    /// The tenant whose relaxation brought the interference back.
+    fn undone(&mut self, seen: &Seen<'_, Signals, Throttle>) -> Option<Candidate> {
+        let (id, ago) = self.relaxed.take()?;
+        let at = self.roster.at(id)?;
+        if QUIET_PERIODS < ago {
+            return None;
+        }
+        self.strikes = (self.strikes + 1).min(STRIKES_MAX);
+        let candidate = self.candidate(at, &seen.tenants[at], seen.window, 0.0)?;
+        candidate.next.is_some().then_some(candidate)
+    }
+
+    /// The noisiest tenant that can be held back further; those that are not measured come last.
+    fn noisiest(&self, seen: &Seen<'_, Signals, Throttle>) -> Option<Candidate> {
+        let mut best: Option<Candidate> = None;
+        for (at, row) in seen.tenants.iter().enumerate() {
+            let least = best.map_or(f64::NEG_INFINITY, |best| best.score);
+            best = self.candidate(at, row, seen.window, least).or(best);
+        }
+        best
+    }
+
+    /// The step that a tenant can take, if it scores above `least`.
+    fn candidate(
+        &self,
+        at: usize,
+        row: &Row<Signals, Throttle>,
+        window: Window,
+        least: f64,
+    ) -> Option<Candidate> {
+        let tenant = &self.roster[at];
+        let heed = tenant.heed?;
+        let traffic = row.signal.as_ref().map(|signal| (signal, window));
+        // Not measured: below everybody who is.
+        let terms = traffic.map_or(Some(Kinds::default()), |(signal, window)| noise(signal, window))?;
+        let score = if traffic.is_none() { -1.0 } else { terms.iter().map(|(_, term)| term).sum() };
+        let silent = traffic.is_some() && score <= 0.0;
+        if silent || score <= least {
+            return None;
+        }
+        if heed == Heed::NotYet {
+            return Some(Candidate { at, score, next: None });
+        }
+        let levers = self.levers(&tenant.held.levers(&row.claim.levers, row.in_force, heed));
+        let base = tenant.held.base(row.in_force);
+        // A lever that acts only on what the tenant does not do has no effect.
+        let done = |kind: &Kind| traffic.is_none() || 0.0 < *terms.get(*kind);
+        let tightened = |kind| regulator::tighten(&levers, base, kind, Step::One, traffic);
+        let next = noisiest_first(terms).into_iter().filter(done).find_map(tightened)?;
+        // What a refusing lever was asked stays asked.
+        let next = next.tighter(tenant.held.asked);
+        Some(Candidate { at, score, next: Some(next) })
+    }
+
+    /// One step back, if the medium has been quiet for long enough.
+    fn relax(&mut self, seen: &Seen<'_, Signals, Throttle>) {
+        self.quiet = self.quiet.saturating_add(1);
+        if self.quiet < QUIET_PERIODS << self.strikes {
+            return;
+        }
+        let held = self.roster.iter().enumerate().filter(|(_, (_, tenant))| tenant.held.is_stepped());
+        let Some((at, (id, tenant))) = held.max_by_key(|(_, (_, tenant))| tenant.last_step) else { return };
+        let row = &seen.tenants[at];
+        let levers = self.levers(&row.claim.levers);
+        let traffic = row.signal.as_ref().map(|signal| (signal, seen.window));
+        let relaxed = |kind| regulator::relax(&levers, tenant.held.asked, kind, Step::One, traffic);
+        // Nothing to relax although something is asked: the lever is gone.
+        let next = Kind::ALL.into_iter().find_map(relaxed).unwrap_or(Throttle::FREE);
+        self.roster[at].held.asked = next;
+        self.relaxed = Some((id, 0));
+        self.notes.push(note(Some(id), Reason::Relaxed, 0));
+    }
+
+    /// A relaxation that has stood for three periods makes the next ones wait less.
+    fn age(&mut self) {
+        if let Some((_, ago)) = &mut self.relaxed {
+            *ago = ago.saturating_add(1);
+            if *ago == QUIET_PERIODS + 1 {
+                self.strikes = self.strikes.saturating_sub(1);
+            }
+        }
+    }
+
+    fn levers(&self, levers: &Levers) -> Levers {
+        match self.means {
+            Means::All => *levers,
+            Means::MbaOnly => Levers { mba: levers.mba, ..Levers::default() },
+            Means::CpuOnly => Levers { cpu: levers.cpu, ..Levers::default() },
+        }
+    }
+}
+
+impl Policy for Remedy {
+    type Signal = BandwidthSignal;
+    type Share = Throttle;
+
+    fn name(&self) -> &'static str {
+        match self.means {
+            Means::All => "remedy",
+            Means::MbaOnly => "mba-only",
+            Means::CpuOnly => "cpu-only",
+        }
+    }
+
+    fn decide(&mut self, _now: Instant, seen: &Seen<'_, Signals, Throttle>) -> Decision<'_, Throttle> {
+        self.notes.clear();
+        self.settle(seen);
+        // Where no time has passed there is nothing new to learn.
+        if Duration::ZERO < seen.window.length() {
+            self.age();
+            match self.detector.observe(seen.pool) {
+                Weather::Interference => self.tighten(seen),
+                Weather::Quiet => self.relax(seen),
+                Weather::Between => self.quiet = 0,
+                Weather::Unknown => {
+                    self.quiet = 0;
+                    let why = "latency of the medium not measured: throttles stay";
+                    self.notes.push(note(None, Reason::Fallback(why.into()), 0));
+                }
+            }
+        }
+        self.shares.rebuild(Law::Free, seen, self.roster.iter().map(|(id, t)| (id, t.held.asked)));
+        Decision { shares: &self.shares, wake: PERIOD, lease: LEASE, steady: true, notes: &self.notes }
+    }
+}
+
+fn is_best_effort(row: &Row<Signals, Throttle>) -> bool {
+    matches!(row.claim.class, Class::BestEffort)
+}
+
+/// What each kind of a tenant's traffic adds to its score; none if no time has passed.
+fn noise(signal: &Signals, window: Window) -> Option<Kinds<f64>> {
+    let per_byte = window.per_sec(1)?;
+    Some(Kinds::from_fn(|kind| signal.bytes.get(kind).0 as f64 * per_byte * NOISE.get(kind)))
+}
+
+/// The kinds by what they add to the score, the largest first.
+fn noisiest_first(terms: Kinds<f64>) -> [Kind; 4] {
+    let mut kinds = [Kind::SlowWrite, Kind::SlowRead, Kind::DramRead, Kind::DramWrite];
+    kinds.sort_by(|a, b| terms.get(*b).total_cmp(terms.get(*a)));
+    kinds
+}
