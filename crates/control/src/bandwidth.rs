@@ -230,6 +230,10 @@ impl Measured for Throttle {
         });
         Amount { cost, ..Amount::default() }
     }
+
+    fn divided(amount: Amount) -> Amount {
+        Amount::tier_time(amount.cost)
+    }
 }
 
 #[cfg(test)]

@@ -34,4 +34,8 @@ impl Measured for Forms {
     fn amount(&self) -> Amount {
         Amount::memory(self.write_cache + self.memory + self.compressed)
     }
+
+    fn divided(amount: Amount) -> Amount {
+        Amount::memory(amount.bytes)
+    }
 }

@@ -33,4 +33,8 @@ impl Measured for Joint {
     fn amount(&self) -> Amount {
         Amount { bytes: self.bytes, bandwidth: self.bandwidth, ..Amount::default() }
     }
+
+    fn divided(amount: Amount) -> Amount {
+        Amount { cost: crate::bandwidth::Cost(0), ..amount }
+    }
 }

@@ -32,4 +32,8 @@ impl Measured for MemoryShare {
     fn amount(&self) -> Amount {
         Amount::memory(self.target)
     }
+
+    fn divided(amount: Amount) -> Amount {
+        Amount::memory(amount.bytes)
+    }
 }

@@ -25,6 +25,9 @@ pub enum Law {
 pub trait Measured {
     /// Its size.
     fn amount(&self) -> Amount;
+
+    /// The part of an amount that this family divides; the rest is another policy's.
+    fn divided(amount: Amount) -> Amount;
 }
 
 /// One share per tenant, sorted by tenant.
@@ -53,7 +56,7 @@ impl<A: Measured> Shares<A> {
         let floors = seen.floors();
         for ((id, share), row) in self.rows.iter().zip(seen.tenants) {
             assert_eq!(*id, row.id, "shares are in the order of the tenants");
-            let floor = floors.kept(row.claim.floor);
+            let floor = A::divided(floors.kept(row.claim.floor));
             let kept = match law {
                 Law::Partition => Amount::memory(floor.bytes),
                 Law::AtMost { floor_part } => floor.part(floor_part),

@@ -7,7 +7,7 @@
 use crate::report::{Report, TenantReport};
 use control::{Amount, Claim, Loop};
 use lab::{Op, Request, TraceError, TraceReader};
-use policy::memory::MemoryPolicy;
+use policy::memory::{MemoryOptions, MemoryPolicy};
 use std::collections::HashMap;
 use std::sync::Arc;
 use store::{
@@ -142,8 +142,11 @@ pub fn in_process(
 
 impl Replayer {
     fn new(options: ReplayOptions) -> Result<Self, ReplayError> {
-        let policy = MemoryPolicy::by_name(&options.policy, options.credit, options.seed)
-            .ok_or_else(|| ReplayError::Policy(options.policy.clone()))?;
+        let policy = MemoryPolicy::by_name(
+            &options.policy,
+            MemoryOptions { credit: options.credit, seed: options.seed, ..MemoryOptions::default() },
+        )
+        .ok_or_else(|| ReplayError::Policy(options.policy.clone()))?;
         let store = Store::new(Options {
             memory: options.memory,
             item_max: options.item_max,

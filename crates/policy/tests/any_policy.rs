@@ -10,7 +10,7 @@ use control::{
     Window,
 };
 use policy::bandwidth;
-use policy::memory::MemoryPolicy;
+use policy::memory::{MemoryOptions, MemoryPolicy};
 use std::fmt::Debug;
 use units::{Bytes, BytesPerSec, Duration, Instant, Rng, TenantId};
 
@@ -19,10 +19,9 @@ const DECISIONS: usize = 150;
 const SEEDS: u64 = 12;
 /// Tenants of the steady plant, and its decisions before and while allocations are counted.
 const MANY: u32 = 1_000;
-const WARM: usize = 60;
+const WARM: usize = 120;
 const COUNTED: usize = 40;
 
-const MEMORY: [&str; 2] = ["partitioned", "shared"];
 const BANDWIDTH: [&str; 1] = ["none"];
 
 /// How signals of a family look.
@@ -55,7 +54,8 @@ impl Family for Memory {
     type Share = MemoryShare;
 
     fn policy(name: &str, seed: u64) -> Box<dyn Policy<Signal = MemorySignal, Share = MemoryShare>> {
-        Box::new(MemoryPolicy::by_name(name, Bytes::kib(64), seed).expect("a policy of this name"))
+        let options = MemoryOptions { seed, learning: Duration::from_secs(60), ..MemoryOptions::default() };
+        Box::new(MemoryPolicy::by_name(name, options).expect("a policy of this name"))
     }
 
     fn signal(rng: &mut Rng) -> MemorySignal {
@@ -283,7 +283,7 @@ fn allocates_nothing<F: Family>(names: &[&str]) {
 
 #[test]
 fn memory_policies_survive_anything() {
-    survives::<Memory>(&MEMORY);
+    survives::<Memory>(&MemoryPolicy::NAMES);
 }
 
 #[test]
@@ -293,7 +293,7 @@ fn bandwidth_policies_survive_anything() {
 
 #[test]
 fn memory_policies_allocate_nothing_when_steady() {
-    allocates_nothing::<Memory>(&MEMORY);
+    allocates_nothing::<Memory>(&MemoryPolicy::NAMES);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 use control::{Amount, Claim, Loop};
 use lab::{Op, Request};
-use policy::memory::MemoryPolicy;
+use policy::memory::{MemoryOptions, MemoryPolicy};
 use std::sync::Arc;
 use store::{
     Fields, MemoryControl, Mode, Options, RankKind, Refused, Space, Store, TenantSpec, Worker,
@@ -45,7 +45,8 @@ impl Rig {
             let spec = TenantSpec { name: name.clone(), own_space: false, claim, rank: RankKind::default() };
             store.add_tenant(spec).unwrap();
         }
-        let policy = MemoryPolicy::by_name(policy, Bytes::kib(64), 1).unwrap();
+        let policy =
+            MemoryPolicy::by_name(policy, MemoryOptions { seed: 1, ..MemoryOptions::default() }).unwrap();
         let mut rig = Self {
             worker: store.worker().unwrap(),
             control: MemoryControl::new(Arc::clone(&store)),
