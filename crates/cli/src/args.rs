@@ -18,9 +18,10 @@ use anyhow::Context as _;
 use clap::ArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
+use harness::replay::Tax;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use units::Bytes;
+use units::{Bytes, Duration};
 
 /// What the program knows of its surroundings.
 pub(crate) struct World<'a> {
@@ -190,6 +191,16 @@ fn size(flags: &ArgMatches, setting: &Setting) -> Result<Bytes, Failure> {
     }
 }
 
+fn time(flags: &ArgMatches, setting: &Setting) -> Result<Duration, Failure> {
+    Ok(if let Some(Value::Time(time)) = value(flags, setting)? { time } else { Duration::ZERO })
+}
+
+fn tax(flags: &ArgMatches) -> Result<Tax, Failure> {
+    let part = if let Some(Value::Ratio(part)) = value(flags, row("tax"))? { part } else { f64::NAN };
+    let cure = "leave it at 0.5, a half";
+    Tax::new(part).ok_or_else(|| Failure::wrong_use(format!("a tax of {part} is outside 0 to 1"), cure))
+}
+
 fn text(flags: &ArgMatches, setting: &Setting) -> Result<Option<String>, Failure> {
     Ok(value(flags, setting)?.map(|v| v.plain()))
 }
@@ -217,6 +228,9 @@ fn replay(flags: &ArgMatches) -> Result<ReplayOptions, Failure> {
         reserved: reserved.collect::<Result<_, _>>()?,
         rank: assemble::rank(&text(flags, row("rank"))?.unwrap_or_default())?,
         credit: size(flags, row("credit"))?,
+        tax: tax(flags)?,
+        idle_time: time(flags, row("idle_time"))?,
+        learning: time(flags, row("learning"))?,
         server: text(flags, own("server"))?.map(server_address).transpose()?,
         json: is_on("json"),
         ttl: is_on("ttl"),

@@ -33,16 +33,15 @@ pub(crate) fn serve_options(
         max_connections: as_usize(in_force.number("max_connections")),
         backlog: u32::try_from(in_force.number("listen_backlog")).unwrap_or(u32::MAX),
         requests_per_turn: as_usize(in_force.number("max_reqs_per_event")),
-        idle_timeout: if let (Some(Value::Time(time)), _) = in_force.get("idle_timeout") {
-            *time
-        } else {
-            Duration::ZERO
-        },
+        idle_timeout: time(in_force, "idle_timeout"),
         admin: admin(in_force)?,
         prefix_delimiter: in_force.text("prefix_delimiter").bytes().next(),
         max_tenants: as_usize(in_force.number("max_tenants")),
         policy: policy(in_force.text("policy")),
         credit: in_force.size("credit"),
+        tax: if let (Some(Value::Ratio(tax)), _) = in_force.get("tax") { *tax } else { 0.5 },
+        idle_time: time(in_force, "idle_time"),
+        learning: time(in_force, "learning"),
         rank: rank(in_force.text("rank"))?,
         tenants: in_force.tenants.iter().map(tenant).collect::<Result<_, _>>()?,
         flush_disabled: in_force.is_on("disable_flush_all"),
@@ -60,15 +59,11 @@ fn as_usize(n: i64) -> usize {
 
 /// The policy of a word of `settings::POLICIES`.
 pub(crate) fn policy(word: &str) -> MemoryPolicy {
-    if word == "partitioned" { MemoryPolicy::Partitioned } else { MemoryPolicy::Shared }
+    MemoryPolicy::ALL.into_iter().find(|policy| policy.name() == word).unwrap_or_default()
 }
 
-/// The word of a policy.
-pub(crate) fn policy_word(policy: MemoryPolicy) -> &'static str {
-    match policy {
-        MemoryPolicy::Partitioned => "partitioned",
-        MemoryPolicy::Shared => "shared",
-    }
+fn time(in_force: &InForce, name: &str) -> Duration {
+    if let (Some(Value::Time(time)), _) = in_force.get(name) { *time } else { Duration::ZERO }
 }
 
 /// The eviction order of a word of `settings::RANKS`.

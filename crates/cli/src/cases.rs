@@ -74,6 +74,14 @@ fn used_flags_reach_the_configuration() {
         ("--admin off", |c| c.admin == Admin::Off),
         ("--admin 127.0.0.1:0", |c| matches!(c.admin, Admin::Explicit(_))),
         ("--policy partitioned", |c| c.policy == MemoryPolicy::Partitioned),
+        ("--policy idle-tax --tax 0.25 --idle-time 1h", |c| {
+            c.policy == MemoryPolicy::IdleTax
+                && c.tax.total_cmp(&0.25).is_eq()
+                && c.idle_time.as_millis() == 3_600_000
+        }),
+        ("--policy auto --learning 2h", |c| {
+            c.policy == MemoryPolicy::Auto && c.learning.as_millis() == 7_200_000
+        }),
         ("--rank lru --credit 4KiB", |c| c.rank == RankKind::Lru && c.credit == Bytes::kib(4)),
         ("--max-tenants 7 --seed 9", |c| c.max_tenants == 7 && c.seed == 9),
         ("--report-version 1.6.30", |c| c.version == "1.6.30"),
@@ -175,7 +183,10 @@ fn what_cannot_be_meant_is_one_line_with_a_cure() {
         ("cotenant serve -l cache.example", "-l/--listen: 'cache.example' is not an address", "localhost"),
         ("cotenant serve -l 127.0.0.1,localhost", "listened on twice", "once"),
         ("cotenant serve --admin nowhere", "--admin: 'nowhere' is not an address", "127.0.0.1"),
-        ("cotenant serve --policy fair", "not one of partitioned, shared", "choose"),
+        ("cotenant serve --policy fair", "not one of partitioned, shared, idle-tax, auto", "choose"),
+        ("cotenant serve --tax 1.5", "a tax of 1.5 is outside 0 to 1", "0.5"),
+        ("cotenant serve --idle-time 0s", "an idle time of zero", "5h"),
+        ("cotenant replay t.csv --tax 2", "a tax of 2", "0.5"),
         ("cotenant serve --rank lro", "not one of lru, lfu, gdsf", "'lru'"),
         ("cotenant serve -D ab", "one printable", ":"),
         ("cotenant serve --report-version 1.6.45-a-name-far-too-long", "printable characters", "1.6.45"),
@@ -319,11 +330,13 @@ fn given_settings_are_echoed_under_memcached_names() {
 #[test]
 fn replay_and_demo_are_parsed() {
     let line = "cotenant replay a.csv b.zst --memory 128MiB --policy partitioned --reserved 8MiB --reserved x=4MiB \
-                --rank lru --credit 1KiB --server h:1 --json --ttl --realtime --format twitter --limit 9 --seed 3";
+                --rank lru --credit 1KiB --tax 0.25 --idle-time 9s --learning 1min --server h:1 --json --ttl --realtime --format twitter --limit 9 --seed 3";
     let Ok(Request::Replay(options)) = ask(line, "", &[]) else { panic!("{line}") };
     assert_eq!(options.traces, ["a.csv", "b.zst"].map(std::path::PathBuf::from));
     assert_eq!((options.memory, options.credit), (Bytes::mib(128), Bytes::kib(1)));
     assert_eq!((options.policy, options.rank), (MemoryPolicy::Partitioned, RankKind::Lru));
+    assert_eq!((options.idle_time.as_millis(), options.learning.as_millis()), (9_000, 60_000));
+    assert_eq!(Some(options.tax), harness::replay::Tax::new(0.25));
     assert_eq!(options.reserved, [(None, Bytes::mib(8)), (Some("x".to_owned()), Bytes::mib(4))]);
     assert_eq!((options.server.as_deref(), options.format.as_deref()), (Some("h:1"), Some("twitter")));
     assert_eq!((options.limit, options.seed), (Some(9), 3));

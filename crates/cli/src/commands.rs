@@ -29,7 +29,8 @@ pub(crate) const REPLAY: &[Setting] = &[
 /// Settings of the server that `demo` has, too.
 const DEMO_SHARED: &[&str] = &["memory", "port"];
 /// Settings of the server that `replay` has, too.
-const REPLAY_SHARED: &[&str] = &["memory", "policy", "rank", "credit", "seed"];
+const REPLAY_SHARED: &[&str] =
+    &["memory", "policy", "rank", "credit", "tax", "idle_time", "learning", "seed"];
 
 /// The whole command line.
 pub(crate) fn command() -> Command {

@@ -3,7 +3,7 @@
 use crate::clock::SystemClock;
 use crate::failure::{Code, Failure, say};
 use harness::Report;
-use harness::replay::{ReplayError, ReplayOptions as Replay, in_process};
+use harness::replay::{ReplayError, ReplayOptions as Replay, Tax, in_process};
 use harness::wire::over_tcp;
 use indicatif::{ProgressBar, ProgressStyle};
 use lab::{Format, TraceError, TraceReader};
@@ -30,6 +30,12 @@ pub(crate) struct ReplayOptions {
     pub(crate) rank: RankKind,
     /// Bytes that one shadow hit moves.
     pub(crate) credit: Bytes,
+    /// The part of idle memory that is taken.
+    pub(crate) tax: Tax,
+    /// Memory that was not touched for so long is idle.
+    pub(crate) idle_time: Duration,
+    /// How long `auto` learns.
+    pub(crate) learning: Duration,
     /// `HOST:PORT` of a running server; none means in-process.
     pub(crate) server: Option<String>,
     /// Print one JSON object instead of a table.
@@ -88,8 +94,11 @@ fn replay(
 ) -> Result<Report, ReplayError> {
     let replay = Replay {
         memory: options.memory,
-        policy: crate::assemble::policy_word(options.policy).to_owned(),
+        policy: options.policy.name().to_owned(),
         credit: options.credit,
+        tax: options.tax,
+        idle_time: options.idle_time,
+        learning: options.learning,
         reserved: options.reserved.clone(),
         rank: options.rank,
         ttl: options.ttl,

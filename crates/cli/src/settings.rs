@@ -150,10 +150,16 @@ pub(crate) const SETTINGS: &[Setting] = &[
         .more("0s means never. The same as -o idle_timeout=SECONDS."),
     setting("admin", Kind::Text, "127.0.0.1:11280", "ADDRESS:PORT or off", "Address of the administration listener")
         .more("An address that is taken is an error if it was asked for, otherwise a warning."),
-    setting("policy", Kind::Choice(POLICIES), "shared", "partitioned or shared", "What divides memory among tenants")
+    setting("policy", Kind::Choice(POLICIES), "shared", "partitioned, shared, idle-tax or auto", "What divides memory among tenants")
         .more("partitioned: each tenant its reservation and a weighted part of the rest. \
-               shared: memory moves to the tenant whose shadow queue is hit."),
-    setting("credit", Kind::Size, "64KiB", "1B and up", "Bytes that one shadow hit moves under policy shared"),
+               shared: memory moves to the tenant whose shadow queue is hit. \
+               idle-tax: as partitioned, but what a tenant leaves idle goes to others. \
+               auto: shared while it learns, then idle-tax on what was learnt."),
+    setting("credit", Kind::Size, "64KiB", "1B and up", "Bytes that one shadow hit moves under shared and auto"),
+    setting("tax", Kind::Ratio, "0.5", "0 to 1", "Part of idle memory that idle-tax and auto take"),
+    setting("idle_time", Kind::Time, "5h", "above 0s", "Memory not touched for so long is idle to the idle tax")
+        .more("What outlived three and a half times the memory written counts as idle earlier."),
+    setting("learning", Kind::Time, "3h", "0s and up", "How long auto runs as shared before it taxes"),
     setting("rank", Kind::Choice(RANKS), "gdsf", "lru, lfu or gdsf", "Eviction order of tenants that name none"),
     setting("prefix_delimiter", Kind::Char, "", "one ASCII character", "Every new key prefix up to it is a tenant")
         .short('D')
@@ -225,7 +231,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
 ];
 
 /// The words for policies.
-pub(crate) const POLICIES: &[&str] = &["partitioned", "shared"];
+pub(crate) const POLICIES: &[&str] = &["partitioned", "shared", "idle-tax", "auto"];
 /// The words for eviction orders.
 pub(crate) const RANKS: &[&str] = &["lru", "lfu", "gdsf"];
 /// memcached's words for protocols.

@@ -7,7 +7,8 @@
 use crate::report::{Report, TenantReport};
 use control::{Amount, Claim, Loop};
 use lab::{Op, Request, TraceError, TraceReader};
-use policy::memory::{MemoryOptions, MemoryPolicy};
+pub use policy::memory::Tax;
+use policy::memory::{LEARNING, MemoryOptions, MemoryPolicy};
 use std::collections::HashMap;
 use std::sync::Arc;
 use store::{
@@ -23,10 +24,18 @@ pub struct ReplayOptions {
     pub memory: Bytes,
     /// Largest item.
     pub item_max: Bytes,
-    /// The policy's name: `partitioned` or `shared`.
+    /// The policy's name, one of `MemoryPolicy::NAMES`.
     pub policy: String,
     /// Bytes that one shadow hit moves.
     pub credit: Bytes,
+    /// Bytes that a shadow hit of a tenant moves to it, by its name.
+    pub credits: Vec<(String, Bytes)>,
+    /// The part of idle memory that `idle-tax` and `auto` take.
+    pub tax: Tax,
+    /// Memory that was not touched for so long of the trace's time is idle.
+    pub idle_time: Duration,
+    /// How long `auto` learns, in the trace's time.
+    pub learning: Duration,
     /// Floors: of one tenant by its name, or of each.
     pub reserved: Vec<(Option<String>, Bytes)>,
     /// Eviction order.
@@ -50,6 +59,10 @@ impl Default for ReplayOptions {
             item_max: Bytes::mib(1),
             policy: "shared".to_owned(),
             credit: Bytes::kib(64),
+            credits: Vec::new(),
+            tax: Tax::HALF,
+            idle_time: Duration::from_secs(5 * 3_600),
+            learning: LEARNING,
             reserved: Vec::new(),
             rank: RankKind::default(),
             tenants: Vec::new(),
@@ -71,8 +84,11 @@ pub enum ReplayError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// There is no such policy.
-    #[error("'{0}' is no memory policy (partitioned, shared)")]
-    Policy(String),
+    #[error("'{name}' is no memory policy ({})", MemoryPolicy::NAMES.join(", "))]
+    Policy {
+        /// What was asked for.
+        name: String,
+    },
     /// The trace has too many tenants.
     #[error("the trace has more than {TENANTS_MAX} tenants")]
     Tenants,
@@ -142,11 +158,14 @@ pub fn in_process(
 
 impl Replayer {
     fn new(options: ReplayOptions) -> Result<Self, ReplayError> {
-        let policy = MemoryPolicy::by_name(
-            &options.policy,
-            MemoryOptions { credit: options.credit, seed: options.seed, ..MemoryOptions::default() },
-        )
-        .ok_or_else(|| ReplayError::Policy(options.policy.clone()))?;
+        let settings = MemoryOptions {
+            credit: options.credit,
+            tax: options.tax,
+            learning: options.learning,
+            seed: options.seed,
+        };
+        let policy = MemoryPolicy::by_name(&options.policy, settings)
+            .ok_or_else(|| ReplayError::Policy { name: options.policy.clone() })?;
         let store = Store::new(Options {
             memory: options.memory,
             item_max: options.item_max,
@@ -161,7 +180,11 @@ impl Replayer {
         let filler = vec![b'x'; store.geometry().item_max.as_usize()];
         let worker = store.worker()?;
         let mut replayer = Self {
-            control: MemoryControl::new(Arc::clone(&store)),
+            control: if policy.wants_idle() {
+                MemoryControl::with_idle(Arc::clone(&store), options.idle_time)
+            } else {
+                MemoryControl::new(Arc::clone(&store))
+            },
             pacer: Loop::new(policy, JOURNAL_LIMIT),
             ids: HashMap::new(),
             filler,
@@ -186,7 +209,8 @@ impl Replayer {
         let mut reserved = self.options.reserved.iter();
         let floor =
             reserved.rfind(|(of, _)| of.as_ref().is_none_or(|of| *of == text)).map(|(_, floor)| *floor);
-        let claim = Claim { floor: Amount::memory(floor.unwrap_or_default()), ..Claim::default() };
+        let credit = self.options.credits.iter().find(|(of, _)| *of == text).map(|(_, credit)| *credit);
+        let claim = Claim { floor: Amount::memory(floor.unwrap_or_default()), credit, ..Claim::default() };
         let text = if text.is_empty() { "default".to_owned() } else { text };
         let spec = TenantSpec { name: text, own_space: false, claim, rank: self.options.rank };
         let id = self.store.add_tenant(spec).ok_or(ReplayError::Tenants)?;

@@ -3,6 +3,7 @@
 //! Invariants: a `Config` is made by `Config::checked`, which refuses floors above the memory and tenants that collide
 
 use crate::limits;
+use policy::memory::Tax;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use store::RankKind;
@@ -16,6 +17,26 @@ pub enum MemoryPolicy {
     /// Memshare's shared memory with credits for shadow hits (Memshare §4, Algorithm 2).
     #[default]
     Shared,
+    /// All memory private, what is idle of it taxed (Memshare §4.2, Algorithm 3).
+    IdleTax,
+    /// Shared first, then the idle tax on what was learnt (Memshare §4.3).
+    Auto,
+}
+
+impl MemoryPolicy {
+    /// Every policy.
+    pub const ALL: [Self; 4] = [Self::Partitioned, Self::Shared, Self::IdleTax, Self::Auto];
+
+    /// The name under which operators choose it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Partitioned => "partitioned",
+            Self::Shared => "shared",
+            Self::IdleTax => "idle-tax",
+            Self::Auto => "auto",
+        }
+    }
 }
 
 /// Where the admin listener goes.
@@ -81,6 +102,12 @@ pub struct Config {
     pub policy: MemoryPolicy,
     /// Bytes that a shadow hit moves (Memshare §4.1: 64 KiB).
     pub credit: Bytes,
+    /// The part of idle memory that the idle tax takes, 0 to 1 (Memshare §6.1: .5).
+    pub tax: f64,
+    /// Memory that was not touched for so long is idle (Memshare §4.2: 5 h).
+    pub idle_time: Duration,
+    /// How long `auto` learns (Memshare §4.3: several hours).
+    pub learning: Duration,
     /// Eviction order of tenants that name none.
     pub rank: RankKind,
     /// Configured tenants.
@@ -123,6 +150,9 @@ impl Default for Config {
             max_tenants: 1024,
             policy: MemoryPolicy::Shared,
             credit: Bytes::kib(64),
+            tax: 0.5,
+            idle_time: Duration::from_secs(5 * 3_600),
+            learning: policy::memory::LEARNING,
             rank: RankKind::default(),
             tenants: Vec::new(),
             flush_disabled: false,
@@ -204,6 +234,15 @@ impl Config {
             return refuse(
                 "a credit of zero moves nothing".to_owned(),
                 "use policy = \"partitioned\" for fixed shares",
+            );
+        }
+        if Tax::new(self.tax).is_none() {
+            return refuse(format!("a tax of {} is outside 0 to 1", self.tax), "leave it at 0.5, a half");
+        }
+        if self.idle_time == Duration::ZERO {
+            return refuse(
+                "with an idle time of zero everything is idle".to_owned(),
+                "leave idle_time at 5h",
             );
         }
         Ok(())

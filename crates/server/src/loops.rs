@@ -3,12 +3,12 @@
 //! Shape:      workers wake them; each also wakes by itself
 //! Invariants: no request waits for them
 
-use crate::config::{Config, MemoryPolicy};
+use crate::config::Config;
 use crate::limits::{JOURNAL_RECORDS, SHADOW_HITS_PER_DECISION};
 use crate::shared::Shared;
 use crate::tenants::Router;
 use control::Loop;
-use policy::memory::{MemoryPolicy as Policy, Partitioned, Shared as SharedMemory};
+use policy::memory::{MemoryOptions, MemoryPolicy as Policy, Tax};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use store::MemoryControl;
@@ -66,10 +66,14 @@ impl Helpers {
 
 /// The configured policy, in its first state.
 pub(crate) fn memory_policy(config: &Config) -> Policy {
-    match config.policy {
-        MemoryPolicy::Partitioned => Policy::Partitioned(Partitioned::default()),
-        MemoryPolicy::Shared => Policy::Shared(SharedMemory::new(config.credit, config.seed)),
-    }
+    let options = MemoryOptions {
+        credit: config.credit,
+        tax: Tax::new(config.tax).expect("a checked configuration has a tax of 0 to 1"),
+        learning: config.learning,
+        seed: config.seed,
+    };
+    let policy = Policy::by_name(config.policy.name(), options);
+    policy.expect("every policy of the configuration has its name")
 }
 
 /// The loop of a policy.
@@ -85,7 +89,13 @@ pub(crate) fn control(
     memory: &Mutex<Loop<Policy>>,
     stop: &AtomicBool,
 ) {
-    let mut thing = MemoryControl::new(Arc::clone(&shared.store));
+    let store = Arc::clone(&shared.store);
+    let wants_idle = memory.lock().unwrap_or_else(PoisonError::into_inner).policy().wants_idle();
+    let mut thing = if wants_idle {
+        MemoryControl::with_idle(store, shared.config.idle_time)
+    } else {
+        MemoryControl::new(store)
+    };
     let mut due = Instant::ZERO;
     while !stop.load(Ordering::Acquire) {
         shared.tick();

@@ -225,10 +225,7 @@ fn ready_line(config: &Config, addresses: &Addresses, bound: &[Bound], admin: Op
         Some(address) => drop(write!(line, ", admin http://{address}")),
         None => line.push_str(", admin off"),
     }
-    let policy = match config.policy {
-        crate::MemoryPolicy::Partitioned => "partitioned",
-        crate::MemoryPolicy::Shared => "shared",
-    };
+    let policy = config.policy.name();
     let _ = write!(line, ", memory {}, policy {policy}, {} threads", config.memory, config.threads);
     line
 }

@@ -13,6 +13,7 @@ use crate::epoch::Participant;
 use crate::hash::KeyHash;
 use crate::index::{Found, Locked};
 use crate::item::View;
+use crate::limits::AGE_MAX;
 use crate::log::Head;
 use crate::metrics::{ThreadCounters, count};
 use crate::rank::{BIN_MIN, RankKind, Usage, bin, raised_level};
@@ -32,8 +33,6 @@ const _: () = assert!(DEAD < BIN_MIN);
 
 /// Destinations kept open: a large item that does not fit one may fit the other.
 const OPEN_MAX: usize = 2;
-/// Ages beyond this are held back so that 8 bits of tick never wrap unseen.
-const AGE_MAX: u8 = 224;
 /// Items looked up together, so that their index lines load in parallel.
 const BATCH: usize = 32;
 /// A segment that is dead to this part is reclaimed without need.
@@ -260,7 +259,8 @@ impl Cleaner {
                 inside: seen.inside,
                 elsewhere: tenant.held().0.saturating_sub(seen.inside),
                 target: tenant.share().target.0,
-                floor: tenant.spec.claim.floor.bytes.0,
+                // A policy may give less than the floor: the idle tax, or floors beyond the memory.
+                floor: tenant.spec.claim.floor.bytes.min(tenant.share().target).0,
             });
         }
         keep(budget, &self.candidates, &mut self.kept);

@@ -1,25 +1,35 @@
 //! Sensor and actuator of the store: what its tenants hold and miss, and the targets that steer the cleaner.
 
+use crate::idle::IdleSensor;
 use crate::metrics::Totals;
 use crate::store::Store;
 use crate::sync::Ordering;
 use control::memory::{MemoryShare, MemorySignal};
 use control::{Actuator, Amount, Decision, Pool, Row, Sensor};
 use std::sync::Arc;
-use units::{Bytes, Instant, TenantId};
+use units::{Bytes, Duration, Instant, TenantId};
 
 /// The store as a thing that a memory policy controls.
 #[derive(Debug)]
 pub struct MemoryControl {
     store: Arc<Store>,
     before: Vec<Totals>,
+    idle: Option<IdleSensor>,
 }
 
 impl MemoryControl {
-    /// Controls `store`.
+    /// Controls `store`; its idle bytes read as none.
     #[must_use]
     pub fn new(store: Arc<Store>) -> Self {
-        Self { store, before: Vec::new() }
+        Self { store, before: Vec::new(), idle: None }
+    }
+
+    /// The same, with an estimate of the bytes that were not touched for `idle_time`, which samples the index now and
+    /// then. It reads as none where too many threads work with the store.
+    #[must_use]
+    pub fn with_idle(store: Arc<Store>, idle_time: Duration) -> Self {
+        let idle = IdleSensor::new(&store, idle_time);
+        Self { store, before: Vec::new(), idle }
     }
 }
 
@@ -27,8 +37,11 @@ impl Sensor for MemoryControl {
     type Signal = MemorySignal;
     type Share = MemoryShare;
 
-    fn read(&mut self, _now: Instant, rows: &mut Vec<Row<MemorySignal, MemoryShare>>) -> Pool {
+    fn read(&mut self, now: Instant, rows: &mut Vec<Row<MemorySignal, MemoryShare>>) -> Pool {
         self.store.pending_shadow_hits.store(0, Ordering::Relaxed);
+        if let Some(idle) = &mut self.idle {
+            idle.look(&self.store, now);
+        }
         self.before.resize(self.store.tenant_count(), Totals::default());
         for (tenant, before) in self.store.tenants().zip(&mut self.before) {
             let totals = self.store.totals(tenant.id);
@@ -39,7 +52,7 @@ impl Sensor for MemoryControl {
                 claim: tenant.spec.claim.clone(),
                 signal: Some(MemorySignal {
                     held: tenant.held(),
-                    idle: Bytes::ZERO,
+                    idle: self.idle.as_ref().map_or(Bytes::ZERO, |sensor| sensor.idle(tenant)),
                     shadow_hits: window.shadow_hits,
                     gets: window.get_hits + window.get_misses,
                     hits: window.get_hits,

@@ -161,6 +161,20 @@ impl Index {
         }
     }
 
+    /// Calls `each` with every slot of one bucket (none beyond the last). Who samples may see a moving item twice or not
+    /// at all.
+    pub(crate) fn each_in(&self, bucket: u32, mut each: impl FnMut(Slot)) {
+        if bucket < self.buckets.load(Ordering::Acquire) {
+            for word in &self.words.all()[slots_of(bucket)] {
+                // Acquire: pairs with the Release that published the item's bytes.
+                let word = word.load(Ordering::Acquire);
+                if word != 0 {
+                    each(Slot(word));
+                }
+            }
+        }
+    }
+
     /// The slot for which `same` holds, among those with the hash's tag. Takes no lock.
     #[inline]
     pub(crate) fn find(&self, hash: KeyHash, mut same: impl FnMut(Slot) -> bool) -> Option<Found> {

@@ -19,6 +19,7 @@ mod log;
 mod words;
 
 mod expiry;
+mod idle;
 mod rank;
 mod shadow;
 mod tenant;

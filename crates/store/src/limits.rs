@@ -35,6 +35,10 @@ pub const SHADOW_REPRESENTS: Bytes = Bytes::mib(1);
 /// All shadow queues together take this part of the memory: one in so many.
 pub const SHADOW_MEMORY_PART: u64 = 100;
 
+/// Ticks of the rank clock that an item's age is held back to, so that 8 bits never wrap unseen: three and a half times
+/// the memory written.
+pub const AGE_MAX: u8 = 224;
+
 const _: () = assert!(KEY_MAX <= u8::MAX as usize);
 const _: () = assert!(TENANTS_MAX < u16::MAX as usize);
 const _: () = assert!(SEGMENT_MAX.0 <= (1 << 20) * 8);

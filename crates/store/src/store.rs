@@ -359,6 +359,11 @@ impl Store {
         self.tick.load(Ordering::Relaxed) as u8
     }
 
+    /// Ticks of the rank clock so far, modulo 2^32.
+    pub(crate) fn tick_count(&self) -> u32 {
+        self.tick.load(Ordering::Relaxed)
+    }
+
     /// Seconds of the store's clock at which a tick (not longer than 255 ticks ago) began.
     #[must_use]
     pub fn tick_secs(&self, tick: u8) -> u32 {

@@ -45,8 +45,8 @@ impl Rig {
             let spec = TenantSpec { name: name.clone(), own_space: false, claim, rank: RankKind::default() };
             store.add_tenant(spec).unwrap();
         }
-        let policy =
-            MemoryPolicy::by_name(policy, MemoryOptions { seed: 1, ..MemoryOptions::default() }).unwrap();
+        let options = MemoryOptions { seed: 1, ..MemoryOptions::default() };
+        let policy = MemoryPolicy::by_name(policy, options).unwrap();
         let mut rig = Self {
             worker: store.worker().unwrap(),
             control: MemoryControl::new(Arc::clone(&store)),
