@@ -11,7 +11,14 @@ mod mt2_model;
 mod mt2_slo;
 mod mt2_throttle;
 mod none;
+mod nyx_fair;
+mod nyx_lever;
+mod nyx_limit;
+mod nyx_proportional;
+mod nyx_qos;
 mod roster;
+#[cfg(test)]
+mod testing;
 
 pub use baselines::{BandwidthLimit, CALADAN_LIMIT, ThrottleBiggest, cpu_only, mba_only};
 pub use mt2_guarantee::Guarantee;
@@ -20,25 +27,44 @@ pub use mt2_model::{Axis, EmpiricalModel, ModelError};
 pub use mt2_slo::Slo;
 pub use mt2_throttle::{Means, Prevention, Remedy};
 pub use none::Unregulated;
+pub use nyx_fair::{FairSlowdown, UNFAIRNESS_THRESHOLD};
+pub use nyx_limit::{EPOCH, Limit};
+pub use nyx_proportional::{DonateStep, Donation, Proportional};
+pub use nyx_qos::{EXPERIMENT_STEP, Qos};
 
 use control::Policy;
 use control::bandwidth::{BandwidthSignal, Throttle};
+use units::BytesPerSec;
 
 /// A policy about bandwidth, whichever the operator names.
 pub type BandwidthPolicy = dyn Policy<Signal = BandwidthSignal, Share = Throttle>;
 
 /// What policies of this family can be told besides the tenants' claims; the default is what their papers use.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Options {
     /// The seed of the policy's generator.
     pub seed: u64,
+    /// What an experiment of `qos` takes from its candidate.
+    pub experiment_step: BytesPerSec,
+    /// What `proportional` does with what a tenant leaves idle.
+    pub donation: Donation,
 }
 
-/// The policy called `name` (`none`), or none.
+impl Default for Options {
+    fn default() -> Self {
+        Self { seed: 0, experiment_step: EXPERIMENT_STEP, donation: Donation::Aware(DonateStep::PAPER) }
+    }
+}
+
+/// The policy called `name` (`none`, `limit`, `qos`, `fair-slowdown`, `proportional`), or none.
 #[must_use]
-pub fn by_name(name: &str, _options: &Options) -> Option<Box<BandwidthPolicy>> {
+pub fn by_name(name: &str, options: &Options) -> Option<Box<BandwidthPolicy>> {
     Some(match name {
         "none" => Box::new(Unregulated::default()),
+        "limit" => Box::new(Limit::default()),
+        "qos" => Box::new(Qos::new(options.experiment_step, options.seed)),
+        "fair-slowdown" => Box::new(FairSlowdown::new(options.seed)),
+        "proportional" => Box::new(Proportional::new(options.donation, options.seed)),
         _ => return None,
     })
 }

@@ -49,7 +49,7 @@ impl<T: Copy> Roster<T> {
     }
 
     /// Every entry with its tenant.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (TenantId, &T)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (TenantId, &T)> + Clone {
         self.entries.iter().map(|(id, entry)| (*id, entry))
     }
 

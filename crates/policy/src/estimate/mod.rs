@@ -1,8 +1,13 @@
-//! What policies work out from signals: means, quantiles, decisions that do not flutter, curves.
+//! What policies work out from signals: means, quantiles, decisions that do not flutter, curves; what accesses cost, who
+//! disturbs whom, how a tenant would perform alone.
 //!
 //! Shape:      samples -> a number or a curve; every estimator is a value that its policy owns
 //! Invariants: memory is fixed when an estimator is made; samples that are no number change nothing
 //! Non-goals:  taking samples (sensors do), deciding
+
+pub mod access_cost;
+pub mod interference;
+pub mod stand_alone;
 
 mod ewma;
 mod hysteresis;

@@ -1,0 +1,310 @@
+//! Makes all tenants suffer alike: who is slowed down least is held back until those slowed down most catch up.
+//!
+//! Shape:      performance alone (by pauses) and shared -> slowdowns -> one step for the least, one back for the most
+//! Invariants: at most one tenant is held back further per period, except for a hard limit; an exempt tenant never is;
+//!             who is hardly slowed down is never the reason to hold another back
+//! Units:      slowdown as time shared ÷ time alone
+//! Cost:       O(tenants) per decision, no allocation once the tenants are steady
+//! Failure:    a tenant without a slowdown is left as it is; a mixed window counts for nothing
+//! Source:     NyxCache §3.4, Algorithm 3, with the slowdown of §3.3 (the algorithm's comment prints its reciprocal).
+//!             We choose what it leaves open: steps shrink with the unfairness, the threshold and FairIntervals; all are let
+//!             go only while that keeps them fair. Weighted
+//!             form: slowdown × weight is made equal. Hard limit: [`Goal::Slowdown`]; while it is passed, everybody
+//!             without such a goal is held back.
+//!
+//! | Paper | here |
+//! |---|---|
+//! | Talone | [`Alone`] |
+//! | SlowDown | `slowdown` |
+//! | L, S | the tenants with the largest and smallest slowdown × weight |
+//! | unfairness | their ratio |
+//! | P | [`REFRESH`] |
+//! | FairIntervals | `fair_intervals` |
+
+use super::nyx_lever::{looser, tighter};
+use super::regulator::Step;
+use super::roster::{Roster, note};
+use crate::estimate::stand_alone::{Alone, PAUSE, PROBES_MOST, Performance, REFRESH, StandAlone, Tally};
+use control::bandwidth::{BandwidthSignal, Throttle};
+use control::{Class, Decision, Goal, Law, Note, Policy, Reason, Row, Seen, Shares};
+use units::{BytesPerSec, Duration, Instant, TenantId};
+
+/// Slowdowns are compared and throttles adjusted once in so long (guess, 50 ms to 500 ms were considered).
+const PERIOD: Duration = Duration::from_millis(100);
+/// Unfairness that is fair enough (NyxCache Fig. 9: ends near 1.05).
+pub const UNFAIRNESS_THRESHOLD: f64 = 1.05;
+/// Unfairness under which all are let go a step: that step must not pass the threshold (guess: half of the way to it).
+const UNFAIRNESS_RELAX: f64 = 1.025;
+/// So many fair periods before throttles are relaxed for utilisation (guess; the paper gives no number).
+const FAIR_INTERVALS: u32 = 5;
+/// The largest step, as a part of a tenant's traffic (guess: the regulator's own step).
+const STEP_MOST: f64 = 0.1;
+/// The step as a part of what would equalise the two: half of it, as both move (guess).
+const STEP_GAIN: f64 = 0.5;
+/// The step by which everybody is let go once all is fair: small enough to stay fair (guess).
+const RELAX_STEP: f64 = 0.02;
+/// Who is slowed down by less has nothing to gain from another's restraint (guess, the noise of a probe).
+const SLOWED_LEAST: f64 = 1.02;
+/// Under this part of a hard limit the others are let go again (guess).
+const LIMIT_BAND: f64 = 0.95;
+/// A slowdown under this says that the performance alone is out of date (guess).
+const STALE: f64 = 0.8;
+/// A probe may outlive its pause by so long.
+const PROBE_LEASE: Duration = Duration::from_millis(20);
+/// Steady throttles may stay without a loop.
+const LEASE: Duration = Duration::from_secs(3_600);
+
+/// The policy `fair-slowdown`.
+#[derive(Debug)]
+pub struct FairSlowdown {
+    members: Roster<Member>,
+    probes: StandAlone,
+    probing: Option<TenantId>,
+    seen_for: Duration,
+    fair_intervals: u32,
+    shares: Shares<Throttle>,
+    notes: Vec<Note>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Member {
+    held: Throttle,
+    alone: Alone,
+    tally: Tally,
+    slowdown: Option<f64>,
+    exempt: bool,
+}
+
+type Input<'a> = Seen<'a, BandwidthSignal, Throttle>;
+type Case = Row<BandwidthSignal, Throttle>;
+
+impl FairSlowdown {
+    /// The policy; the moments of its probes are drawn from `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self {
+            members: Roster::default(),
+            probes: StandAlone::new(REFRESH, PROBES_MOST, seed),
+            probing: None,
+            seen_for: Duration::ZERO,
+            fair_intervals: 0,
+            shares: Shares::default(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// Takes what a probe showed of the one who was alone.
+    fn learn(&mut self, seen: &Input<'_>, id: TenantId, usable: bool) {
+        let Some(at) = self.members.at(id).filter(|_| usable && seen.window.length() <= PROBE_LEASE) else {
+            return;
+        };
+        let signal = seen.tenants[at].signal.as_ref();
+        self.members[at].alone.learn(signal.and_then(|signal| Performance::of(signal, seen.window)));
+    }
+
+    /// Adds a steady window to everybody's tally.
+    fn add(&mut self, seen: &Input<'_>) {
+        self.seen_for = Duration(self.seen_for.0.saturating_add(seen.window.length().0));
+        for (row, (_, member)) in seen.tenants.iter().zip(self.members.iter_mut()) {
+            if let Some(signal) = &row.signal {
+                member.tally.add(signal, seen.window);
+            }
+        }
+    }
+
+    fn start_over(&mut self) {
+        self.seen_for = Duration::ZERO;
+        for (_, member) in self.members.iter_mut() {
+            member.tally = Tally::default();
+        }
+    }
+
+    /// Once per period: slowdowns, then either the hard limits, or one step towards fairness.
+    fn adjust(&mut self, seen: &Input<'_>) {
+        let mut stale = false;
+        for (row, (_, member)) in seen.tenants.iter().zip(self.members.iter_mut()) {
+            let shared = member.tally.performance().filter(|_| row.claim.class != Class::Exempt);
+            member.slowdown = shared.and_then(|shared| member.alone.slowdown(shared));
+            stale |= member.slowdown.is_some_and(|slowdown| slowdown < STALE);
+        }
+        if stale {
+            self.probes.hurry();
+        }
+        match self.worst_against_limit(seen) {
+            Some(over) if 1.0 < over => self.hold_back_all(seen, 1.0 - 1.0 / over),
+            Some(over) if LIMIT_BAND < over => {}
+            _ => self.equalise(seen),
+        }
+        self.start_over();
+    }
+
+    /// The largest slowdown ÷ its hard limit among those that have one.
+    fn worst_against_limit(&self, seen: &Input<'_>) -> Option<f64> {
+        let members = seen.tenants.iter().zip(self.members.iter());
+        let over = members.filter_map(|(row, (_, m))| Some(m.slowdown? / hard_limit(row)?));
+        over.max_by(f64::total_cmp)
+    }
+
+    fn hold_back_all(&mut self, seen: &Input<'_>, gap: f64) {
+        self.fair_intervals = 0;
+        let mut nobody = true;
+        for (at, row) in seen.tenants.iter().enumerate().filter(|(_, row)| adjustable(row)) {
+            nobody &= !self.tighten(at, row, gap);
+        }
+        if nobody {
+            let why =
+                std::borrow::Cow::Borrowed("a slowdown is past its limit and nobody is left to hold back");
+            self.notes.push(note(None, Reason::Incident(why), 0));
+        }
+    }
+
+    /// One step towards equal slowdown × weight, or towards utilisation once all is fair.
+    fn equalise(&mut self, seen: &Input<'_>) {
+        let members = || seen.tenants.iter().zip(self.members.iter()).enumerate();
+        let known = || {
+            members().filter(|(_, (row, _))| adjustable(row)).filter_map(|(at, (row, (_, m)))| {
+                let slowdown = m.slowdown?;
+                Some((at, slowdown, slowdown * row.claim.weight.get()))
+            })
+        };
+        let slowed = known()
+            .filter(|&(at, slowdown, _)| SLOWED_LEAST <= slowdown || self.members[at].held != Throttle::FREE);
+        let most = slowed.max_by(|a, b| a.2.total_cmp(&b.2));
+        let least = known().min_by(|a, b| a.2.total_cmp(&b.2));
+        let mut unfairness = 1.0;
+        if let (Some((most, _, high)), Some((least, _, low))) = (most, least) {
+            unfairness = high / low;
+            if UNFAIRNESS_THRESHOLD < unfairness {
+                self.fair_intervals = 0;
+                let gap = 1.0 - low / high;
+                self.relax(most, &seen.tenants[most], gap * STEP_GAIN);
+                self.tighten(least, &seen.tenants[least], gap);
+                return;
+            }
+        }
+        self.fair_intervals += 1;
+        if FAIR_INTERVALS < self.fair_intervals && unfairness < UNFAIRNESS_RELAX {
+            for (at, row) in seen.tenants.iter().enumerate() {
+                self.relax(at, row, RELAX_STEP);
+            }
+        }
+    }
+
+    /// Holds a member back by a part of `gap`; false if no lever can.
+    fn tighten(&mut self, at: usize, row: &Case, gap: f64) -> bool {
+        let member = &mut self.members[at];
+        let (signal, window) = member.tally.sum();
+        let Some(step) = step_of(&member.tally, (gap * STEP_GAIN).min(STEP_MOST)) else { return false };
+        let Some(next) = tighter(&row.claim.levers, member.held, Step::By(step), (signal, window)) else {
+            return false;
+        };
+        member.held = next;
+        self.notes.push(note(Some(row.id), Reason::Tightened, -signed(step)));
+        true
+    }
+
+    fn relax(&mut self, at: usize, row: &Case, part: f64) {
+        let member = &mut self.members[at];
+        let traffic = member.tally.sum();
+        let step = step_of(&member.tally, part.min(STEP_MOST));
+        let by = step.map_or(Step::One, Step::By);
+        if let Some(next) = looser(&row.claim.levers, member.held, by, step.map(|_| traffic)) {
+            member.held = next;
+            self.notes.push(note(Some(row.id), Reason::Relaxed, step.map_or(0, signed)));
+        }
+    }
+
+    fn publish(&mut self, now: Instant, seen: &Input<'_>) -> Decision<'_, Throttle> {
+        let able = self.members.iter().filter(|(_, member)| !member.exempt);
+        self.probing = self.probes.next(now, able.map(|(id, member)| (id, member.alone.tried())));
+        let probing = self.probing;
+        if probing.is_some() {
+            self.notes.push(note(probing, Reason::Experiment, 0));
+        }
+        let rows = seen.tenants.iter().zip(self.members.iter()).map(|(row, (id, member))| {
+            let throttle = match (row.claim.class, probing) {
+                (Class::Exempt, _) => Throttle::FREE,
+                (_, Some(alone)) if alone == id => Throttle::FREE,
+                (_, Some(_)) => Throttle::PAUSED,
+                (_, None) => member.held,
+            };
+            (id, throttle)
+        });
+        self.shares.rebuild(Law::Free, seen, rows);
+        let wake = match probing {
+            Some(_) => PAUSE,
+            None => self.until_next(now),
+        };
+        Decision {
+            shares: &self.shares,
+            wake,
+            lease: if probing.is_some() { PROBE_LEASE } else { LEASE },
+            steady: probing.is_none(),
+            notes: &self.notes,
+        }
+    }
+
+    /// To the end of the period or to the next probe, whichever is sooner.
+    fn until_next(&self, now: Instant) -> Duration {
+        let period = Duration(PERIOD.0.saturating_sub(self.seen_for.0));
+        let probe = self.probes.due_at().since(now);
+        let next = if probe == Duration::ZERO { period } else { period.min(probe) };
+        next.max(PAUSE)
+    }
+}
+
+/// Whether equal slowdown is sought for it: not for the exempt, and not for those with a limit of their own.
+fn adjustable(row: &Case) -> bool {
+    row.claim.class != Class::Exempt && hard_limit(row).is_none()
+}
+
+fn hard_limit(row: &Case) -> Option<f64> {
+    match row.claim.class {
+        Class::Critical { goal: Goal::Slowdown(limit) } => Some(limit.get()),
+        _ => None,
+    }
+}
+
+/// A part of what a tenant transfers; none if that is nothing.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a bandwidth")]
+fn step_of(tally: &Tally, part: f64) -> Option<BytesPerSec> {
+    let bytes = tally.performance()?.bytes;
+    (0.0 < bytes).then(|| BytesPerSec((bytes * part).max(1.0) as u64))
+}
+
+fn signed(step: BytesPerSec) -> i64 {
+    i64::try_from(step.0).unwrap_or(i64::MAX)
+}
+
+impl Policy for FairSlowdown {
+    type Signal = BandwidthSignal;
+    type Share = Throttle;
+
+    fn name(&self) -> &'static str {
+        "fair-slowdown"
+    }
+
+    fn decide(&mut self, now: Instant, seen: &Input<'_>) -> Decision<'_, Throttle> {
+        self.notes.clear();
+        let changed = self.members.settle(seen.tenants, &mut self.notes, |_| Member::default());
+        let usable = !changed && !seen.window.mixed && Duration::ZERO < seen.window.length();
+        if changed {
+            self.start_over();
+        }
+        for (row, (_, member)) in seen.tenants.iter().zip(self.members.iter_mut()) {
+            member.exempt = row.claim.class == Class::Exempt;
+        }
+        match self.probing.take() {
+            Some(id) => self.learn(seen, id, usable),
+            None if usable => self.add(seen),
+            None => {}
+        }
+        if PERIOD <= self.seen_for {
+            self.adjust(seen);
+        }
+        self.publish(now, seen)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,228 @@
+//! `fair-slowdown` on a plant written by hand: the tier serves so many bytes, whoever asks for more gets its part.
+
+use super::*;
+use crate::bandwidth::testing::whole;
+use crate::bandwidth::testing::{Case, Decided, Did as _, decide, tenant, window};
+use control::{Claim, Slowdown, Weight};
+use units::Rng;
+
+const THREADS: u16 = 8;
+
+/// One tenant: what it reads alone, and how much of a neighbour's traffic it suffers.
+#[derive(Clone, Copy)]
+struct Load {
+    alone_mb: f64,
+    suffers: f64,
+}
+
+/// Each tenant's time per access grows with the traffic of the others, by as much as it suffers.
+struct Plant {
+    rows: Vec<Case>,
+    loads: Vec<Load>,
+    now_us: u64,
+    noise: f64,
+    rng: Rng,
+}
+
+impl Plant {
+    fn new(loads: &[(f64, f64)], claims: &[Claim]) -> Self {
+        let rows = (1..).zip(loads).map(|(id, _)| {
+            let claim = claims.get(id as usize - 1).cloned().unwrap_or_default();
+            tenant(id, claim)
+        });
+        Self {
+            rows: rows.collect(),
+            loads: loads.iter().map(|&(alone_mb, suffers)| Load { alone_mb, suffers }).collect(),
+            now_us: 0,
+            noise: 0.0,
+            rng: Rng::new(7),
+        }
+    }
+
+    fn free_mb(&self, at: usize) -> f64 {
+        let throttle = self.rows[at].in_force.unwrap_or_default();
+        let busy = 256_000.0 * f64::from(THREADS);
+        let ns = busy / self.loads[at].alone_mb + f64::from(throttle.delay) * 10.0;
+        if throttle.paused { 0.0 } else { busy / ns }
+    }
+
+    fn rates(&self) -> Vec<f64> {
+        let count = self.rows.len();
+        let mut rates: Vec<f64> = (0..count).map(|at| self.free_mb(at)).collect();
+        for _ in 0..50 {
+            let total: f64 = rates.iter().sum();
+            let next: Vec<f64> = (0..count)
+                .map(|at| {
+                    let others = total - rates[at];
+                    self.free_mb(at) / (1.0 + self.loads[at].suffers * others / 1e4)
+                })
+                .collect();
+            rates = next;
+        }
+        rates
+    }
+
+    fn slowdowns(&self) -> Vec<f64> {
+        self.rates().iter().zip(&self.loads).map(|(rate, load)| load.alone_mb / rate).collect()
+    }
+
+    fn step(&mut self, policy: &mut FairSlowdown, last: Duration) -> Decided {
+        let rates = self.rates();
+        for (row, rate) in self.rows.iter_mut().zip(rates) {
+            let noisy = rate * (1.0 + self.noise * (self.rng.unit() - 0.5));
+            row.reads(whole(noisy), last).threads = THREADS;
+        }
+        let start = self.now_us;
+        self.now_us += last.0 / 1_000;
+        let mut span = window(0, 0);
+        span.start = Instant(start * 1_000);
+        span.end = Instant(self.now_us * 1_000);
+        decide(policy, &mut self.rows, span)
+    }
+
+    fn run(&mut self, policy: &mut FairSlowdown, seconds: u64) -> u32 {
+        let (mut wake, mut probes) = (Duration::ZERO, 0);
+        let end = self.now_us + seconds * 1_000_000;
+        while self.now_us < end || self.rows.iter().any(|row| row.in_force == Some(Throttle::PAUSED)) {
+            let decided = self.step(policy, wake);
+            wake = decided.wake;
+            probes += u32::from(!decided.steady);
+        }
+        probes
+    }
+}
+
+fn unfairness(slowdowns: &[f64]) -> f64 {
+    let most = slowdowns.iter().copied().fold(f64::MIN, f64::max);
+    most / slowdowns.iter().copied().fold(f64::MAX, f64::min)
+}
+
+#[test]
+fn slowdowns_become_equal() {
+    for (seed, noise) in [(1, 0.0), (2, 0.02), (3, 0.04)] {
+        let mut plant = Plant::new(&[(1_500.0, 4.0), (6_000.0, 1.0)], &[]);
+        plant.noise = noise;
+        let before = plant.slowdowns();
+        assert!(1.5 < unfairness(&before), "{before:?}");
+        plant.run(&mut FairSlowdown::new(seed), 30);
+        let after = plant.slowdowns();
+        assert!(unfairness(&after) < 1.08, "seed {seed}: {before:?} -> {after:?}");
+        assert!(after[0] < before[0], "the one slowed down most gains");
+    }
+}
+
+#[test]
+fn weights_make_slowdown_times_weight_equal() {
+    let weight = |w| Claim { weight: Weight::new(w).unwrap(), ..Claim::default() };
+    let mut plant = Plant::new(&[(3_000.0, 3.0), (3_000.0, 3.0)], &[weight(1.0), weight(1.5)]);
+    plant.run(&mut FairSlowdown::new(4), 30);
+    let slowdowns = plant.slowdowns();
+    let ratio = slowdowns[0] / slowdowns[1];
+    assert!((1.4..1.6).contains(&ratio), "{slowdowns:?}");
+}
+
+#[test]
+fn a_hard_limit_holds_all_others_back() {
+    let goal = Goal::Slowdown(Slowdown::new(1.5).unwrap());
+    let claim = Claim { class: Class::Critical { goal }, ..Claim::default() };
+    let mut plant = Plant::new(&[(1_500.0, 4.0), (6_000.0, 1.0), (2_000.0, 1.0)], &[claim]);
+    assert!(2.0 < plant.slowdowns()[0]);
+    plant.run(&mut FairSlowdown::new(5), 30);
+    let after = plant.slowdowns();
+    assert!((1.3..1.53).contains(&after[0]), "{after:?}");
+    // The day ends: the others do little, and are let go.
+    plant.loads[1].alone_mb = 200.0;
+    plant.loads[2].alone_mb = 100.0;
+    plant.run(&mut FairSlowdown::new(5), 60);
+    assert!(plant.slowdowns()[0] < 1.2);
+}
+
+#[test]
+fn once_fair_throttles_are_relaxed_for_utilisation() {
+    let mut plant = Plant::new(&[(1_500.0, 4.0), (6_000.0, 1.0)], &[]);
+    let mut policy = FairSlowdown::new(1);
+    plant.run(&mut policy, 20);
+    assert_ne!(plant.rows[1].in_force, Some(Throttle::FREE));
+    plant.loads[0].suffers = 1.0;
+    plant.loads[0].alone_mb = 6_000.0;
+    plant.run(&mut policy, 60);
+    assert_eq!(plant.rows[1].in_force, Some(Throttle::FREE));
+}
+
+#[test]
+fn probes_cost_little_and_are_short_decisions() {
+    let mut plant = Plant::new(&[(1_500.0, 4.0), (6_000.0, 1.0), (500.0, 1.0)], &[]);
+    let probes = plant.run(&mut FairSlowdown::new(1), 100);
+    assert!((250..350).contains(&probes), "each of three about once a second: {probes}");
+    let mut policy = FairSlowdown::new(1);
+    let mut plant = Plant::new(&[(1_500.0, 4.0), (6_000.0, 1.0)], &[]);
+    let decided = plant.step(&mut policy, Duration::ZERO);
+    assert!(!decided.steady);
+    assert_eq!(
+        (decided.wake, decided.shares[0].1, decided.shares[1].1),
+        (PAUSE, Throttle::FREE, Throttle::PAUSED)
+    );
+}
+
+#[test]
+fn one_tenant_or_none_is_left_alone() {
+    let mut policy = FairSlowdown::new(1);
+    let mut plant = Plant::new(&[(1_500.0, 4.0)], &[]);
+    assert_eq!(plant.run(&mut policy, 3), 0, "no probes");
+    assert_eq!(plant.rows[0].in_force, Some(Throttle::FREE));
+    plant.rows.clear();
+    plant.loads.clear();
+    assert!(plant.step(&mut policy, PERIOD).shares.is_empty());
+}
+
+#[test]
+fn the_exempt_are_neither_paused_nor_held_back() {
+    let exempt = Claim { class: Class::Exempt, ..Claim::default() };
+    let mut plant = Plant::new(&[(6_000.0, 1.0), (1_500.0, 4.0), (1_500.0, 4.0)], &[exempt]);
+    let mut policy = FairSlowdown::new(1);
+    let mut wake = Duration::ZERO;
+    for _ in 0..500 {
+        let decided = plant.step(&mut policy, wake);
+        wake = decided.wake;
+        assert_eq!(decided.shares[0].1, Throttle::FREE);
+    }
+}
+
+#[test]
+fn a_probed_tenant_may_die_and_another_come() {
+    let mut plant = Plant::new(&[(1_500.0, 4.0), (6_000.0, 1.0)], &[]);
+    let mut policy = FairSlowdown::new(1);
+    let mut wake = plant.step(&mut policy, Duration::ZERO).wake;
+    assert_eq!(policy.probing, Some(TenantId(1)));
+    plant.rows.remove(0);
+    plant.loads.remove(0);
+    plant.rows.push(tenant(9, Claim::default()));
+    plant.loads.push(Load { alone_mb: 1_500.0, suffers: 4.0 });
+    for _ in 0..2_000 {
+        wake = plant.step(&mut policy, wake).wake;
+    }
+    let slowdowns = plant.slowdowns();
+    assert!(
+        plant.rows.iter().any(|row| row.in_force == Some(Throttle::PAUSED)) || unfairness(&slowdowns) < 1.1
+    );
+}
+
+#[test]
+fn missing_signals_and_mixed_windows_move_nobody() {
+    let mut plant = Plant::new(&[(1_500.0, 4.0), (6_000.0, 1.0)], &[]);
+    let mut policy = FairSlowdown::new(1);
+    let mut span = window(0, 0);
+    for step in 0..1_000_u64 {
+        for row in &mut plant.rows {
+            row.reads(1_000, PAUSE);
+            if step % 2 == 0 {
+                row.signal = None;
+            }
+        }
+        span.mixed = step % 2 == 1;
+        let decided = decide(&mut policy, &mut plant.rows, span);
+        span.start = span.end;
+        span.end += decided.wake;
+        assert!(!decided.notes.iter().any(|note| note.reason == Reason::Tightened));
+    }
+}

@@ -1,0 +1,310 @@
+//! Shares a tier's time by weight, epoch by epoch, and lends what a tenant leaves idle as long as that does not harm it.
+//!
+//! Shape:      cost used, when budgets ran out, slowdowns -> desired cost per tenant -> weighted filling -> budgets
+//! Invariants: budgets sum to at most the tier; a tenant that wants it has its weight's part within an epoch; nobody is
+//!             given more than it wants beyond that part
+//! Units:      parts of the tier inside, picoseconds per epoch outside
+//! Cost:       O(tenants log tenants) per epoch, no allocation once the tenants are steady
+//! Failure:    a missing signal leaves a tenant's wish as it was; a mixed window changes nothing; without a slowdown
+//!             nothing is lent
+//! Source:     NyxCache §3.4, Algorithm 4, §4.5, with both donations. The bound on slowdown is W ÷ wᵢ. We choose what it
+//!             leaves open: "allocate proportionally based on weight and desired resource" is weighted max-min filling;
+//!             what nobody wants goes back to those below their part; use beyond a budget is charged to the next epoch; a
+//!             tenant keeps a hundredth of its part, so that its return can be seen; an epoch of no use still counts as
+//!             running out at once where the brake says so.
+//!
+//! | Paper | here |
+//! |---|---|
+//! | `TotalResource` | `capacity.cost` of the pool, or the whole tier |
+//! | `ResourceAssigned` | `assigned` |
+//! | `DesiredResource` | `desired` |
+//! | `TimeUseUp` | `depleted_at` as a part of the epoch |
+//! | `DonateStep` | [`DonateStep`] |
+//! | Option 1, Option 2 | [`Donation::All`], [`Donation::Aware`] |
+
+use super::nyx_limit::{limit, over};
+use super::roster::{Roster, note};
+use crate::estimate::stand_alone::{Alone, PAUSE, PROBES_MOST, Performance, REFRESH, StandAlone, Tally};
+use control::bandwidth::{BandwidthSignal, Budget, Cost, Throttle};
+use control::{Class, Decision, Law, Note, Policy, Reason, Row, Seen, Shares};
+use units::{Bytes, Duration, Instant, TenantId};
+
+/// Length of an epoch (NyxCache Fig. 11: TimeStep = 2 ms).
+const EPOCH: Duration = Duration::from_millis(2);
+/// A probe may outlive its pause by so long.
+const PROBE_LEASE: Duration = Duration::from_millis(20);
+/// Budgets may go on without a loop: they sum to the tier.
+const LEASE: Duration = Duration::from_secs(3_600);
+/// The part of its part that a tenant keeps even if it uses nothing (guess): it must be able to run out.
+const KEPT_LEAST: f64 = 0.01;
+/// Most epochs that an overshoot can take from a tenant (guess, as in `limit`).
+const OWED_EPOCHS_MAX: f64 = 10.0;
+
+/// What becomes of what a tenant leaves idle.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Donation {
+    /// It stays with the tenant.
+    Kept,
+    /// All of it is lent (Option 1).
+    All,
+    /// It is lent step by step while the donor's slowdown allows (Option 2).
+    Aware(DonateStep),
+}
+
+/// The step of a donation, as a part of what the donor has: in 0..1.
+#[derive(Clone, Copy, PartialEq, PartialOrd, Debug)]
+pub struct DonateStep(f64);
+
+impl DonateStep {
+    /// 10 % (NyxCache §3.6, §4.7).
+    pub const PAPER: Self = Self(0.1);
+
+    /// A step, if `part` is inside 0..1.
+    #[must_use]
+    pub fn new(part: f64) -> Option<Self> {
+        (0.0 < part && part < 1.0).then_some(Self(part))
+    }
+}
+
+/// The policy `proportional`.
+#[derive(Debug)]
+pub struct Proportional {
+    donation: Donation,
+    members: Roster<Member>,
+    probes: StandAlone,
+    probing: Option<TenantId>,
+    order: Vec<usize>,
+    shares: Shares<Throttle>,
+    notes: Vec<Note>,
+}
+
+/// Parts of the pool; `part` is what the weight gives.
+#[derive(Clone, Copy, Debug, Default)]
+struct Member {
+    part: f64,
+    most: f64,
+    assigned: f64,
+    desired: f64,
+    owed: f64,
+    alone: Alone,
+    exempt: bool,
+}
+
+type Input<'a> = Seen<'a, BandwidthSignal, Throttle>;
+type Case = Row<BandwidthSignal, Throttle>;
+
+impl Proportional {
+    /// The policy; the moments of its probes are drawn from `seed`.
+    #[must_use]
+    pub fn new(donation: Donation, seed: u64) -> Self {
+        Self {
+            donation,
+            members: Roster::default(),
+            probes: StandAlone::new(REFRESH, PROBES_MOST, seed),
+            probing: None,
+            order: Vec::new(),
+            shares: Shares::default(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// Everybody's part by weight and most by claim; who has just come, or finds the others changed, starts from its part.
+    fn entitle(&mut self, seen: &Input<'_>, start_over: bool) {
+        let weight = |row: &Case| if row.claim.class == Class::Exempt { 0.0 } else { row.claim.weight.get() };
+        let total: f64 = seen.tenants.iter().map(weight).sum();
+        let pool = total_cost(seen).0 as f64;
+        for (row, (_, member)) in seen.tenants.iter().zip(self.members.iter_mut()) {
+            member.exempt = row.claim.class == Class::Exempt;
+            member.part = if total <= 0.0 { 0.0 } else { weight(row) / total };
+            member.most = limit(&row.claim).map_or(1.0, |cost| (cost.0 as f64 / pool).min(1.0));
+            if start_over {
+                member.assigned = member.part.min(member.most);
+                member.desired = member.assigned;
+            }
+        }
+    }
+
+    /// One epoch: what each used of its budget, hence what it wants.
+    fn forecast(&mut self, seen: &Input<'_>) {
+        let pool = total_cost(seen).0 as f64 / Cost::SECOND.0 as f64;
+        for at in 0..self.members.len() {
+            let row = &seen.tenants[at];
+            let braked = row.in_force.is_some_and(|throttle| throttle.budget.is_some());
+            let Some(signal) = row.signal.as_ref().filter(|_| braked && !self.members[at].exempt) else {
+                continue;
+            };
+            let used = signal.cost.part_of(seen.window.length()) / pool;
+            let member = &mut self.members[at];
+            let granted = member.assigned;
+            member.owed = (member.owed + used - granted).clamp(0.0, granted * OWED_EPOCHS_MAX);
+            let before = member.desired;
+            member.desired = match signal.depleted_at {
+                Some(out) => member.wants_more(used, out.since(seen.window.start), seen.window.length()),
+                None => member.wants_less(used, self.donation, member.slowdown(signal, seen)),
+            };
+            self.note_change(row.id, before, at);
+        }
+    }
+
+    fn note_change(&mut self, id: TenantId, before: f64, at: usize) {
+        let member = &self.members[at];
+        let below = |desired: f64| desired < member.part;
+        let reason = match (below(before), below(member.desired)) {
+            (false, true) => Reason::Donated,
+            (true, false) => Reason::Revoked,
+            _ => return,
+        };
+        #[expect(clippy::cast_possible_truncation, reason = "parts of a second in ps fit")]
+        let amount = ((member.desired - before) * Cost::SECOND.0 as f64) as i64;
+        self.notes.push(note(Some(id), reason, amount));
+    }
+
+    /// Weighted max-min filling: everybody up to what it wants, the scarce rest by weight. What is left then goes to
+    /// those below their part.
+    fn fill(&mut self) {
+        let Self { members, order, .. } = self;
+        order.clear();
+        order.extend((0..members.len()).filter(|&at| 0.0 < members[at].part));
+        let fullness = |m: &Member| m.desired / m.part;
+        order.sort_unstable_by(|&a, &b| {
+            fullness(&members[a]).total_cmp(&fullness(&members[b])).then(a.cmp(&b))
+        });
+        let (mut left, mut weight): (f64, f64) = (1.0, order.iter().map(|&at| members[at].part).sum());
+        for &at in order.iter() {
+            let member = &mut members[at];
+            let fair = if weight <= 0.0 { 0.0 } else { left * (member.part / weight).min(1.0) };
+            member.assigned = member.desired.min(fair);
+            left = (left - member.assigned).max(0.0);
+            weight -= member.part;
+        }
+        let lacks = |m: &Member| (m.part.min(m.most) - m.assigned).max(0.0);
+        let lacking: f64 = order.iter().map(|&at| lacks(&members[at])).sum();
+        if 0.0 < lacking {
+            let back = (left / lacking).min(1.0);
+            for &at in order.iter() {
+                let lack = lacks(&members[at]);
+                members[at].assigned += lack * back;
+            }
+        }
+    }
+
+    fn learn(&mut self, seen: &Input<'_>, id: TenantId, usable: bool) {
+        let Some(at) = self.members.at(id).filter(|_| usable && seen.window.length() <= PROBE_LEASE) else {
+            return;
+        };
+        let signal = seen.tenants[at].signal.as_ref();
+        self.members[at].alone.learn(signal.and_then(|signal| Performance::of(signal, seen.window)));
+    }
+
+    /// Who is alone in the next window: only a donation that looks at slowdowns has to know.
+    fn draw_probe(&mut self, now: Instant) -> Option<TenantId> {
+        let Donation::Aware(_) = self.donation else { return None };
+        let able = self.members.iter().filter(|(_, member)| !member.exempt);
+        self.probes.next(now, able.map(|(id, member)| (id, member.alone.tried())))
+    }
+
+    fn publish(&mut self, now: Instant, seen: &Input<'_>) -> Decision<'_, Throttle> {
+        self.probing = self.draw_probe(now);
+        let (probing, total) = (self.probing, total_cost(seen));
+        if probing.is_some() {
+            self.notes.push(note(probing, Reason::Experiment, 0));
+        }
+        let rows = self.members.iter().map(|(id, member)| {
+            let throttle = match probing {
+                _ if member.exempt => Throttle::FREE,
+                Some(alone) if alone == id => Throttle::FREE,
+                Some(_) => Throttle::PAUSED,
+                None => Throttle { budget: Some(member.budget(total)), ..Throttle::FREE },
+            };
+            (id, throttle)
+        });
+        let known = Cost(0) < seen.pool.capacity.cost && probing.is_none();
+        let law = if known { Law::AtMost { floor_part: 0.0 } } else { Law::Free };
+        self.shares.rebuild(law, seen, rows);
+        let steady = probing.is_none();
+        Decision {
+            shares: &self.shares,
+            wake: if steady { EPOCH } else { PAUSE },
+            lease: if steady { LEASE } else { PROBE_LEASE },
+            steady,
+            notes: &self.notes,
+        }
+    }
+}
+
+impl Member {
+    /// It ran out after `lasted` of the epoch: it wants as much as would have lasted (a linear forecast).
+    fn wants_more(&self, used: f64, lasted: Duration, epoch: Duration) -> f64 {
+        let lasted = lasted.0 as f64 / epoch.0 as f64;
+        let wants = self.assigned.max(used) / lasted.max(f64::MIN_POSITIVE);
+        wants.min(self.most)
+    }
+
+    /// It left something idle: how much of that it lends.
+    fn wants_less(&self, used: f64, donation: Donation, slowdown: Option<f64>) -> f64 {
+        let part = self.part.min(self.most);
+        let least = used.max(part * KEPT_LEAST);
+        let wants = match donation {
+            Donation::Kept => part,
+            Donation::All => least,
+            Donation::Aware(DonateStep(step)) => match slowdown {
+                Some(slowdown) if slowdown < 1.0 / self.part => (self.assigned * (1.0 - step)).max(least),
+                Some(_) => (self.assigned * (1.0 + step)).min(part),
+                None => self.desired.max(part),
+            },
+        };
+        wants.min(self.most)
+    }
+
+    /// How much it was slowed down; not at all if it did nothing.
+    fn slowdown(&self, signal: &BandwidthSignal, seen: &Input<'_>) -> Option<f64> {
+        if signal.operations == 0 && signal.bytes_total() == Bytes::ZERO {
+            return Some(1.0);
+        }
+        let mut tally = Tally::default();
+        tally.add(signal, seen.window);
+        self.alone.slowdown(tally.performance()?)
+    }
+
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part in 0..=1 of a cost")]
+    fn budget(&self, total: Cost) -> Budget {
+        let part = (self.assigned - self.owed).clamp(0.0, 1.0);
+        Budget { cost: Cost((over(total, EPOCH).0 as f64 * part) as u64), per: EPOCH }
+    }
+}
+
+/// Time of the tier per second that is divided.
+fn total_cost(seen: &Input<'_>) -> Cost {
+    match seen.pool.capacity.cost {
+        Cost(0) => Cost::SECOND,
+        cost => cost,
+    }
+}
+
+impl Policy for Proportional {
+    type Signal = BandwidthSignal;
+    type Share = Throttle;
+
+    fn name(&self) -> &'static str {
+        "proportional"
+    }
+
+    fn decide(&mut self, now: Instant, seen: &Input<'_>) -> Decision<'_, Throttle> {
+        self.notes.clear();
+        let changed = self.members.settle(seen.tenants, &mut self.notes, |_| Member::default());
+        self.entitle(seen, changed);
+        let usable = !changed && !seen.window.mixed && Duration::ZERO < seen.window.length();
+        match self.probing.take() {
+            Some(id) => self.learn(seen, id, usable),
+            None if usable => {
+                self.forecast(seen);
+                self.fill();
+            }
+            None => {}
+        }
+        self.publish(now, seen)
+    }
+}
+
+#[cfg(test)]
+mod tests;

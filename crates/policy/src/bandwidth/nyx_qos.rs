@@ -1,0 +1,367 @@
+//! Keeps the goals of critical tenants by holding back whoever harms them most, found by experiment.
+//!
+//! Shape:      slack of each critical tenant -> the worst off -> an experiment among the heaviest -> one step for the culprit
+//! Invariants: experiments are short decisions on top of the steady throttles and leave nothing behind; an exempt tenant is
+//!             never held back; what an action costs another critical tenant its goal is undone
+//! Units:      slack as a part of the goal, steps in bytes per second
+//! Cost:       O(tenants log tenants) per decision, no allocation once the tenants are steady
+//! Failure:    a missing signal or a mixed window decides nothing: an experiment looks again, a few times
+//! Source:     NyxCache §3.4, Algorithm 2, §3.6, §4.3. We add what the paper omits or leaves open: rollback (its omitted
+//!             code), how an experiment ends (crate::estimate::interference), the tenant with most traffic as a candidate
+//!             beside the three with most cost, because cost knows nothing of DRAM.
+//!
+//! | Paper | here |
+//! |---|---|
+//! | slack | `slack` |
+//! | S | `victim` |
+//! | I | the culprit of a verdict |
+//! | `ExperimentStep` | `step` |
+//! | BE, LC | [`Class::BestEffort`], [`Class::Critical`] |
+
+use super::nyx_lever::{looser, tighter};
+use super::regulator::Step;
+use super::roster::{Roster, note};
+use crate::estimate::interference::{Candidate, Interference, Turn, Verdict};
+use control::bandwidth::{BandwidthSignal, Cost, Kind, Throttle};
+use control::{Class, Decision, Goal, Law, Note, Policy, Reason, Row, Seen, Shares, Window};
+use std::borrow::Cow;
+use units::{Bytes, BytesPerSec, Duration, Instant, TenantId};
+
+/// The throughput that an experiment costs its candidate, and that a step takes or gives (NyxCache §3.6, §4.7).
+pub const EXPERIMENT_STEP: BytesPerSec = BytesPerSec(500_000_000);
+/// A tail needs so long to be seen (NyxCache §4.3).
+const TAIL_WINDOW: Duration = Duration::from_millis(500);
+/// Slack from which a tenant can give (NyxCache Algorithm 2).
+const SLACK: f64 = 0.2;
+/// How many of the heaviest are examined (NyxCache Algorithm 2).
+const CANDIDATES: usize = 3;
+/// Operations that a tail should rest on; a window with fewer is followed by a longer one (guess).
+const OPERATIONS_LEAST: u64 = 500;
+/// The longest window, in tail windows (guess).
+const STRETCH_MAX: u32 = 8;
+/// Looks without a result after which an experiment is given up (guess).
+const REPEATS_MAX: u32 = 8;
+/// Somebody whose throttle was rolled back is no candidate for so long (guess; shorter repeats the mistake too often).
+const BARRED: Duration = Duration::from_secs(10);
+/// Steady throttles may stay without a loop: they protect somebody.
+const LEASE: Duration = Duration::from_secs(3_600);
+/// An experiment may outlive its window by this factor.
+const TRIAL_LEASE: u64 = 4;
+
+/// The policy `qos`.
+#[derive(Debug)]
+pub struct Qos {
+    step: BytesPerSec,
+    members: Roster<Member>,
+    interference: Interference,
+    repeats: u32,
+    stretch: u32,
+    action: Option<Action>,
+    lease: Duration,
+    candidates: Vec<Heavy>,
+    shares: Shares<Throttle>,
+    notes: Vec<Note>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Member {
+    /// What it is held back by outside experiments.
+    held: Throttle,
+    /// What it is held back by while it is the candidate.
+    trial: Throttle,
+    slack: Option<f64>,
+    barred_until: Instant,
+}
+
+/// The newest throttle, until the next window shows what it did to others.
+#[derive(Clone, Copy, Debug)]
+struct Action {
+    culprit: TenantId,
+    victim: TenantId,
+    before: Throttle,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Heavy {
+    at: usize,
+    cost: Cost,
+    bytes: Bytes,
+}
+
+type Input<'a> = Seen<'a, BandwidthSignal, Throttle>;
+
+impl Qos {
+    /// The policy with experiments of `step`; orders of experiments are drawn from `seed`.
+    #[must_use]
+    pub fn new(step: BytesPerSec, seed: u64) -> Self {
+        Self {
+            step: step.max(BytesPerSec(1)),
+            members: Roster::default(),
+            interference: Interference::new(seed),
+            repeats: 0,
+            stretch: 1,
+            action: None,
+            lease: LEASE,
+            candidates: Vec::new(),
+            shares: Shares::default(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// One steady window: slacks, what the newest action did, the next action.
+    fn watch(&mut self, now: Instant, seen: &Input<'_>) {
+        let spoiled = self.measure(seen);
+        if let Some(action) = self.action.take().filter(|_| spoiled) {
+            return self.roll_back(now, action);
+        }
+        let goals = || seen.tenants.iter().zip(self.members.iter()).filter(|(row, _)| measurable(row));
+        let worst = goals().filter_map(|(row, (_, m))| m.slack.map(|slack| (row.id, slack)));
+        match worst.min_by(|a, b| a.1.total_cmp(&b.1)) {
+            Some((victim, slack)) if slack < 0.0 => self.protect(now, seen, victim),
+            worst => {
+                let all_known = goals().all(|(_, (_, m))| m.slack.is_some());
+                if all_known && worst.is_none_or(|(_, slack)| SLACK < slack) {
+                    self.relax_all(seen);
+                }
+            }
+        }
+    }
+
+    /// Takes every slack from the window and says whether the newest action broke the goal of a bystander.
+    fn measure(&mut self, seen: &Input<'_>) -> bool {
+        let victim = self.action.map(|action| action.victim);
+        let mut spoiled = false;
+        for (row, (id, member)) in seen.tenants.iter().zip(self.members.iter_mut()) {
+            let slack = slack(row, seen.window);
+            let broke = member.slack.is_some_and(|was| 0.0 <= was) && slack.is_some_and(|now| now < 0.0);
+            spoiled |= broke && victim.is_some_and(|victim| victim != id);
+            member.slack = slack;
+        }
+        spoiled
+    }
+
+    fn roll_back(&mut self, now: Instant, action: Action) {
+        if let Some(at) = self.members.at(action.culprit) {
+            self.members[at].held = action.before;
+            self.members[at].barred_until = now + BARRED;
+            self.notes.push(note(Some(action.culprit), Reason::Revoked, signed(self.step)));
+        }
+    }
+
+    fn relax_all(&mut self, seen: &Input<'_>) {
+        for (row, (id, member)) in seen.tenants.iter().zip(self.members.iter_mut()) {
+            let traffic = row.signal.as_ref().map(|signal| (signal, seen.window));
+            if let Some(next) = looser(&row.claim.levers, member.held, Step::By(self.step), traffic) {
+                member.held = next;
+                self.notes.push(note(Some(id), Reason::Relaxed, signed(self.step)));
+            }
+        }
+    }
+
+    /// The worst off is let go if it is held back itself; else the search for the culprit begins.
+    fn protect(&mut self, now: Instant, seen: &Input<'_>, victim: TenantId) {
+        let Some(at) = self.members.at(victim) else { return };
+        let row = &seen.tenants[at];
+        let traffic = row.signal.as_ref().map(|signal| (signal, seen.window));
+        if let Some(next) = looser(&row.claim.levers, self.members[at].held, Step::By(self.step), traffic) {
+            self.members[at].held = next;
+            self.notes.push(note(Some(victim), Reason::Relaxed, signed(self.step)));
+            return;
+        }
+        self.choose_candidates(now, seen, victim);
+        match self.candidates.as_slice() {
+            [] => {
+                let why = Cow::Borrowed("a goal is missed and nobody is left to hold back");
+                self.notes.push(note(Some(victim), Reason::Incident(why), 0));
+            }
+            [only] => {
+                let culprit = seen.tenants[only.at].id;
+                self.hold_back(victim, culprit);
+            }
+            several => {
+                let usage = |heavy: &Heavy| heavy.cost.0 as f64;
+                let candidates =
+                    several.iter().map(|h| Candidate { id: seen.tenants[h.at].id, usage: usage(h) });
+                self.interference.start(victim, self.step.0 as f64, candidates);
+                self.repeats = 0;
+            }
+        }
+    }
+
+    /// The heaviest best-effort tenants that can be held back; without any, critical tenants with slack; if all have
+    /// little, the one with most.
+    fn choose_candidates(&mut self, now: Instant, seen: &Input<'_>, victim: TenantId) {
+        self.collect(now, seen, |row, _| row.claim.class == Class::BestEffort);
+        if self.candidates.is_empty() {
+            let ample = |m: &Member| m.slack.is_some_and(|slack| SLACK < slack);
+            self.collect(now, seen, |row, m| row.id != victim && critical(row) && ample(m));
+        }
+        if self.candidates.is_empty() {
+            let some = |m: &Member| m.slack.is_some_and(|slack| 0.0 < slack);
+            self.collect(now, seen, |row, m| row.id != victim && critical(row) && some(m));
+            let slack = |heavy: &Heavy| self.members[heavy.at].slack.unwrap_or(0.0);
+            let most = self.candidates.iter().copied().max_by(|a, b| slack(a).total_cmp(&slack(b)));
+            self.candidates.clear();
+            self.candidates.extend(most);
+        }
+    }
+
+    /// Who of `among` does something that a step can take, the heaviest by cost and the heaviest by bytes.
+    fn collect(&mut self, now: Instant, seen: &Input<'_>, among: impl Fn(&Case, &Member) -> bool) {
+        self.candidates.clear();
+        for (at, (row, (_, member))) in seen.tenants.iter().zip(self.members.iter_mut()).enumerate() {
+            let Some(signal) = row.signal.as_ref() else { continue };
+            if now < member.barred_until || !among(row, member) {
+                continue;
+            }
+            let held = tighter(&row.claim.levers, member.held, Step::By(self.step), (signal, seen.window));
+            if let Some(trial) = held {
+                member.trial = trial;
+                self.candidates.push(Heavy { at, cost: signal.cost, bytes: signal.bytes_total() });
+            }
+        }
+        // Equals in the order of tenants, so that replays agree.
+        self.candidates
+            .sort_unstable_by(|a, b| (b.cost, b.bytes).cmp(&(a.cost, a.bytes)).then(a.at.cmp(&b.at)));
+        let biggest = (0..self.candidates.len()).max_by_key(|&i| (self.candidates[i].bytes, usize::MAX - i));
+        if let Some(biggest) = biggest.filter(|&i| CANDIDATES < i + 1) {
+            self.candidates.swap(CANDIDATES, biggest);
+            self.candidates.truncate(CANDIDATES + 1);
+        } else {
+            self.candidates.truncate(CANDIDATES);
+        }
+    }
+
+    fn hold_back(&mut self, victim: TenantId, culprit: TenantId) {
+        let Some(at) = self.members.at(culprit) else { return };
+        let member = &mut self.members[at];
+        self.action = Some(Action { culprit, victim, before: member.held });
+        member.held = member.trial;
+        self.notes.push(note(Some(culprit), Reason::Tightened, -signed(self.step)));
+    }
+
+    /// One window of the experiment: what the victim felt.
+    fn learn(&mut self, seen: &Input<'_>, victim: TenantId, usable: bool) {
+        let row = self.members.at(victim).map(|at| &seen.tenants[at]);
+        let felt = row.filter(|_| usable).and_then(|row| slack(row, seen.window));
+        let Some(felt) = felt else {
+            self.repeats += 1;
+            if REPEATS_MAX < self.repeats {
+                self.interference.abandon();
+                let why = Cow::Borrowed("the experiment could not be seen");
+                self.notes.push(note(Some(victim), Reason::Fallback(why), 0));
+            }
+            return;
+        };
+        let traffic = |id| {
+            let at = seen.tenants.binary_search_by_key(&id, |row| row.id).ok()?;
+            seen.window.per_sec(seen.tenants[at].signal?.bytes_total().0)
+        };
+        if let Some(Verdict { culprit, clear }) = self.interference.record(felt, traffic) {
+            if !clear {
+                let why = Cow::Borrowed("no candidate stands out: the heaviest is held back");
+                self.notes.push(note(Some(culprit), Reason::Fallback(why), 0));
+            }
+            self.hold_back(victim, culprit);
+        }
+    }
+
+    /// Longer windows while a tail rests on too few operations.
+    fn stretch(&mut self, seen: &Input<'_>) {
+        let few = |row: &Case| {
+            measurable(row) && row.signal.is_some_and(|s| 0 < s.operations && s.operations < OPERATIONS_LEAST)
+        };
+        self.stretch = if seen.tenants.iter().any(few) { (self.stretch * 2).min(STRETCH_MAX) } else { 1 };
+    }
+
+    fn publish(&mut self, seen: &Input<'_>) -> Decision<'_, Throttle> {
+        let turn = self.interference.turn();
+        if let Some(turn) = turn {
+            let tenant = match turn {
+                Turn::Base => self.interference.victim(),
+                Turn::Hold(id) => Some(id),
+            };
+            self.notes.push(note(tenant, Reason::Experiment, 0));
+        }
+        let rows = seen.tenants.iter().zip(self.members.iter()).map(|(row, (id, member))| {
+            let throttle = match row.claim.class {
+                Class::Exempt => Throttle::FREE,
+                _ if turn == Some(Turn::Hold(id)) => member.trial,
+                _ => member.held,
+            };
+            (id, throttle)
+        });
+        self.shares.rebuild(Law::Free, seen, rows);
+        let wake = Duration(TAIL_WINDOW.0 * u64::from(self.stretch));
+        self.lease = if turn.is_some() { Duration(wake.0 * TRIAL_LEASE) } else { LEASE };
+        Decision { shares: &self.shares, wake, lease: self.lease, steady: turn.is_none(), notes: &self.notes }
+    }
+}
+
+type Case = Row<BandwidthSignal, Throttle>;
+
+fn critical(row: &Case) -> bool {
+    matches!(row.claim.class, Class::Critical { .. })
+}
+
+/// Whether the row has a goal that this policy can hold against signals.
+fn measurable(row: &Case) -> bool {
+    matches!(row.claim.class, Class::Critical { goal: Goal::Latency { .. } | Goal::Bandwidth(_) })
+}
+
+/// How far a critical tenant is inside its goal, as a part of the goal; none without a goal or a measurement.
+fn slack(row: &Case, window: Window) -> Option<f64> {
+    let Class::Critical { goal } = row.claim.class else { return None };
+    let signal = row.signal.as_ref()?;
+    match goal {
+        Goal::Latency { at_most, .. } => {
+            let (goal, tail) = (at_most.0.max(1) as f64, signal.tail_latency?.0 as f64);
+            Some((goal - tail) / goal)
+        }
+        Goal::Bandwidth(kinds) => {
+            let asked = Kind::ALL.into_iter().filter(|&kind| BytesPerSec(0) < *kinds.get(kind));
+            let slacks = asked.map(|kind| {
+                let rate = window.per_sec(signal.bytes.get(kind).0)?;
+                Some(rate / kinds.get(kind).0 as f64 - 1.0)
+            });
+            slacks.reduce(|a, b| Some(a?.min(b?))).flatten()
+        }
+        Goal::Slowdown(_) => None,
+    }
+}
+
+fn signed(step: BytesPerSec) -> i64 {
+    i64::try_from(step.0).unwrap_or(i64::MAX)
+}
+
+impl Policy for Qos {
+    type Signal = BandwidthSignal;
+    type Share = Throttle;
+
+    fn name(&self) -> &'static str {
+        "qos"
+    }
+
+    fn decide(&mut self, now: Instant, seen: &Input<'_>) -> Decision<'_, Throttle> {
+        self.notes.clear();
+        let changed = self.members.settle(seen.tenants, &mut self.notes, |_| Member::default());
+        if changed {
+            self.interference.abandon();
+            self.action = None;
+        }
+        let length = seen.window.length();
+        let usable = !changed && !seen.window.mixed && Duration::ZERO < length && length <= self.lease;
+        if usable {
+            self.stretch(seen);
+        }
+        match self.interference.victim() {
+            Some(victim) => self.learn(seen, victim, usable),
+            None if usable => self.watch(now, seen),
+            None => {}
+        }
+        self.publish(seen)
+    }
+}
+
+#[cfg(test)]
+mod tests;

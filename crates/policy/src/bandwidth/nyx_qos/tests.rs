@@ -1,0 +1,315 @@
+//! `qos` on a plant written by hand: every tenant slows the critical ones by so much per GB/s that it reads.
+
+use super::*;
+use crate::bandwidth::testing::whole;
+use crate::bandwidth::testing::{Case, Decided, Did as _, decide, tenant};
+use control::{Claim, Quantile};
+use std::collections::BTreeMap;
+
+const GOAL: Duration = Duration::from_micros(1);
+
+fn critical() -> Claim {
+    let quantile = Quantile::new(0.99).unwrap();
+    let goal = Goal::Latency { quantile, at_most: GOAL };
+    Claim { class: Class::Critical { goal }, ..Claim::default() }
+}
+
+/// Latency of every critical tenant is its base and what each neighbour's GB/s add, in parts of the goal.
+struct Plant {
+    rows: Vec<Case>,
+    free_mb: BTreeMap<u32, u64>,
+    harm: BTreeMap<u32, f64>,
+    base: BTreeMap<u32, f64>,
+    now_ms: u64,
+}
+
+impl Plant {
+    fn new(critical_at: &[(u32, f64)], others: &[(u32, u64, f64)]) -> Self {
+        let mut plant = Self {
+            rows: Vec::new(),
+            free_mb: BTreeMap::new(),
+            harm: BTreeMap::new(),
+            base: critical_at.iter().copied().collect(),
+            now_ms: 0,
+        };
+        for &(id, _) in critical_at {
+            plant.rows.push(tenant(id, critical()));
+            plant.free_mb.insert(id, 1_000);
+        }
+        for &(id, mb, harm) in others {
+            plant.add(id, mb, harm);
+        }
+        plant
+    }
+
+    fn add(&mut self, id: u32, mb: u64, harm: f64) {
+        self.rows.push(tenant(id, Claim::default()));
+        self.rows.sort_by_key(|row| row.id);
+        self.free_mb.insert(id, mb);
+        self.harm.insert(id, harm);
+    }
+
+    fn rate_mb(&self, row: &Case) -> u64 {
+        let throttle = row.in_force.unwrap_or_default();
+        let ns = 256_000.0 / self.free_mb[&row.id.0] as f64 + f64::from(throttle.delay) * 10.0;
+        if throttle.paused { 0 } else { whole(256_000.0 / ns) }
+    }
+
+    /// What a window of `span` shows under what is in force.
+    fn measure(&mut self, span: Duration) {
+        let rates: Vec<_> = self.rows.iter().map(|row| (row.id.0, self.rate_mb(row))).collect();
+        let load: f64 =
+            rates.iter().map(|(id, mb)| self.harm.get(id).unwrap_or(&0.0) * *mb as f64 / 1e3).sum();
+        for (row, (id, mb)) in self.rows.iter_mut().zip(rates) {
+            let base = self.base.get(&id).copied();
+            let signal = row.reads(mb, span);
+            signal.tail_latency = base.map(|base| Duration(whole((base + load) * GOAL.0 as f64)));
+        }
+    }
+
+    fn step(&mut self, policy: &mut Qos, last: Duration) -> Decided {
+        self.measure(last);
+        let start = self.now_ms;
+        self.now_ms += last.as_millis();
+        decide(policy, &mut self.rows, crate::bandwidth::testing::window(start, self.now_ms))
+    }
+
+    /// Runs until nothing was held back further or let go for ten steady windows; who was held back, in order.
+    fn settle(&mut self, policy: &mut Qos) -> Vec<u32> {
+        let (mut order, mut quiet, mut wake) = (Vec::new(), 0, Duration::ZERO);
+        for _ in 0..500 {
+            let decided = self.step(policy, wake);
+            wake = decided.wake;
+            let moved: Vec<_> = decided.notes.iter().filter(|n| n.reason == Reason::Tightened).collect();
+            quiet = if moved.is_empty() && decided.steady { quiet + 1 } else { 0 };
+            order.extend(moved.iter().filter_map(|n| n.tenant).map(|id| id.0));
+            if 10 < quiet {
+                return order;
+            }
+        }
+        panic!("still moving after {order:?}")
+    }
+
+    fn held(&self, id: u32) -> Throttle {
+        self.rows.iter().find(|row| row.id.0 == id).and_then(|row| row.in_force).unwrap_or_default()
+    }
+}
+
+fn policy(seed: u64) -> Qos {
+    Qos::new(EXPERIMENT_STEP, seed)
+}
+
+#[test]
+fn only_the_culprit_is_held_back_though_another_is_bigger() {
+    for seed in 1..=3 {
+        let mut plant = Plant::new(&[(1, 0.5)], &[(2, 2_400, 0.05), (3, 1_000, 0.6)]);
+        let order = plant.settle(&mut policy(seed));
+        assert!(!order.is_empty() && order.iter().all(|&id| id == 3), "seed {seed}: {order:?}");
+        assert_eq!(plant.held(2), Throttle::FREE, "seed {seed}");
+    }
+}
+
+#[test]
+fn with_one_candidate_there_is_no_experiment() {
+    let mut plant = Plant::new(&[(1, 0.5)], &[(2, 2_000, 0.4)]);
+    let mut policy = policy(1);
+    let mut wake = Duration::ZERO;
+    for _ in 0..20 {
+        let decided = plant.step(&mut policy, wake);
+        assert!(decided.steady);
+        assert_eq!(decided.wake, TAIL_WINDOW);
+        wake = decided.wake;
+    }
+    assert_ne!(plant.held(2), Throttle::FREE);
+}
+
+#[test]
+fn experiments_are_short_unsteady_and_leave_nothing_behind() {
+    let mut plant = Plant::new(&[(1, 0.7)], &[(2, 2_400, 0.05), (3, 2_000, 0.2)]);
+    let mut policy = policy(2);
+    let mut wake = Duration::ZERO;
+    let mut trials = 0;
+    loop {
+        let decided = plant.step(&mut policy, wake);
+        wake = decided.wake;
+        if decided.notes.iter().any(|note| note.reason == Reason::Tightened) {
+            assert!(decided.steady, "the verdict stays");
+            break;
+        }
+        if !decided.steady {
+            trials += 1;
+            assert!(decided.notes.iter().any(|note| note.reason == Reason::Experiment));
+            let held = decided.shares.iter().filter(|(_, throttle)| *throttle != Throttle::FREE).count();
+            assert!(held <= 1, "one candidate at a time, or nobody");
+        }
+    }
+    assert_eq!(trials, 6, "two rounds of nobody and two candidates");
+    assert_eq!(plant.held(2), Throttle::FREE);
+    assert_ne!(plant.held(3), Throttle::FREE);
+}
+
+#[test]
+fn all_have_slack_so_all_are_let_go() {
+    let mut plant = Plant::new(&[(1, 0.5)], &[(2, 2_000, 0.4)]);
+    let mut policy = policy(1);
+    plant.settle(&mut policy);
+    assert_ne!(plant.held(2), Throttle::FREE);
+    plant.base.insert(1, 0.0);
+    plant.harm.insert(2, 0.1);
+    plant.settle(&mut policy);
+    assert_eq!(plant.held(2), Throttle::FREE);
+}
+
+#[test]
+fn without_best_effort_a_critical_tenant_with_slack_gives() {
+    let mut plant = Plant::new(&[(1, 0.9), (2, 0.0), (3, 0.55)], &[]);
+    plant.harm.extend([(2, 0.3), (3, 0.01)]);
+    let order = plant.settle(&mut policy(1));
+    assert!(!order.is_empty() && order.iter().all(|&id| id == 2), "{order:?}");
+}
+
+#[test]
+fn if_all_have_little_slack_the_one_with_most_gives() {
+    let mut plant = Plant::new(&[(1, 0.8), (2, 0.65), (3, 0.6)], &[]);
+    plant.harm.extend([(2, 0.1), (3, 0.15)]);
+    let order = plant.settle(&mut policy(1));
+    assert_eq!(order.first(), Some(&3));
+}
+
+#[test]
+fn what_breaks_another_goal_is_rolled_back() {
+    // Holding 2 back breaks 2's own goal of bandwidth: it is given back and barred.
+    let mut plant = Plant::new(&[(1, 0.9)], &[(2, 1_000, 0.3)]);
+    let asked = control::bandwidth::Kinds { slow_read: BytesPerSec(900_000_000), ..Default::default() };
+    plant.rows[1].claim.class = Class::Critical { goal: Goal::Bandwidth(asked) };
+    let mut policy = policy(1);
+    let (mut wake, mut log) = (Duration::ZERO, Vec::new());
+    for _ in 0..8 {
+        let decided = plant.step(&mut policy, wake);
+        wake = decided.wake;
+        log.extend(decided.notes.into_iter().map(|note| note.reason.word()));
+    }
+    assert_eq!(plant.held(2), Throttle::FREE);
+    assert!(log.windows(2).any(|pair| pair == ["tightened", "revoked"]), "{log:?}");
+    assert_eq!(log.iter().filter(|word| **word == "tightened").count(), 1, "barred after it: {log:?}");
+    assert_eq!(log.last(), Some(&"incident"));
+}
+
+#[test]
+fn who_comes_or_goes_ends_the_experiment_and_another_begins() {
+    for departs in [false, true] {
+        let mut plant = Plant::new(&[(1, 0.6)], &[(2, 2_000, 0.05), (3, 1_000, 0.5), (4, 900, 0.01)]);
+        let mut policy = policy(5);
+        let mut wake = Duration::ZERO;
+        for _ in 0..4 {
+            wake = plant.step(&mut policy, wake).wake;
+        }
+        assert!(policy.interference.victim().is_some(), "an experiment is under way");
+        if departs {
+            plant.rows.retain(|row| row.id != TenantId(4));
+        } else {
+            plant.add(5, 800, 0.02);
+        }
+        let decided = plant.step(&mut policy, wake);
+        assert!(decided.steady, "it ends");
+        let order = plant.settle(&mut policy);
+        assert!(!order.is_empty() && order.iter().all(|&id| id == 3), "{order:?}");
+    }
+}
+
+#[test]
+fn the_victim_may_die_in_mid_experiment() {
+    let mut plant = Plant::new(&[(1, 0.8)], &[(2, 2_000, 0.05), (3, 1_000, 0.5)]);
+    let mut policy = policy(5);
+    let mut wake = Duration::ZERO;
+    for _ in 0..4 {
+        wake = plant.step(&mut policy, wake).wake;
+    }
+    plant.rows.retain(|row| row.id != TenantId(1));
+    assert!(plant.step(&mut policy, wake).steady);
+    plant.settle(&mut policy);
+    assert_eq!((plant.held(2), plant.held(3)), (Throttle::FREE, Throttle::FREE));
+}
+
+#[test]
+fn missing_signals_and_mixed_windows_decide_nothing() {
+    let mut plant = Plant::new(&[(1, 0.8)], &[(2, 2_000, 0.05), (3, 1_000, 0.5)]);
+    let mut policy = policy(3);
+    let mut wake = plant.step(&mut policy, Duration::ZERO).wake;
+    let mut given_up = false;
+    for round in 0..40 {
+        plant.measure(wake);
+        let mut window = crate::bandwidth::testing::window(plant.now_ms, plant.now_ms + wake.as_millis());
+        plant.now_ms += wake.as_millis();
+        if 2 <= round && round % 2 == 0 {
+            plant.rows[0].signal = None;
+        } else if 2 <= round {
+            window.mixed = true;
+        }
+        let decided = decide(&mut policy, &mut plant.rows, window);
+        given_up |= decided.notes.iter().any(|note| matches!(note.reason, Reason::Fallback(_)));
+        wake = decided.wake;
+        assert!(!decided.notes.iter().any(|note| note.reason == Reason::Tightened), "round {round}");
+    }
+    assert!(given_up, "an experiment that cannot be seen ends");
+    let order = plant.settle(&mut policy);
+    assert!(order.iter().all(|&id| id == 3) && !order.is_empty(), "{order:?}");
+}
+
+#[test]
+fn a_tail_of_few_operations_gets_longer_windows() {
+    let mut plant = Plant::new(&[(1, 0.5)], &[(2, 2_000, 0.1)]);
+    let mut policy = policy(1);
+    let mut wakes = Vec::new();
+    let mut wake = Duration::ZERO;
+    for _ in 0..6 {
+        plant.measure(wake);
+        if let Some(signal) = plant.rows[0].signal.as_mut() {
+            signal.operations = signal.operations.min(100);
+        }
+        let window = crate::bandwidth::testing::window(plant.now_ms, plant.now_ms + wake.as_millis());
+        plant.now_ms += wake.as_millis();
+        wake = decide(&mut policy, &mut plant.rows, window).wake;
+        wakes.push(wake.as_millis());
+    }
+    assert_eq!(wakes, [500, 1_000, 2_000, 4_000, 4_000, 4_000]);
+}
+
+#[test]
+fn the_exempt_are_never_held_back_and_nobody_is_no_case() {
+    let mut plant = Plant::new(&[(1, 0.8)], &[(2, 2_000, 0.4), (3, 1_000, 0.5)]);
+    for row in &mut plant.rows[1..] {
+        row.claim.class = Class::Exempt;
+    }
+    let mut policy = policy(1);
+    let mut wake = Duration::ZERO;
+    let mut incident = false;
+    for _ in 0..10 {
+        let decided = plant.step(&mut policy, wake);
+        wake = decided.wake;
+        incident |= decided.notes.iter().any(|note| note.reason.word() == "incident");
+        assert!(decided.shares.iter().all(|(_, throttle)| *throttle == Throttle::FREE));
+    }
+    assert!(incident, "a goal is missed and nobody can help");
+    plant.rows.clear();
+    assert!(plant.step(&mut policy, wake).shares.is_empty());
+}
+
+#[test]
+fn the_biggest_is_a_candidate_beside_the_three_with_most_cost() {
+    let mut plant = Plant::new(&[(1, 0.8)], &[(2, 100, 0.0), (3, 90, 0.0), (4, 80, 0.0), (5, 70, 0.0)]);
+    plant.add(6, 60, 0.0);
+    plant.measure(TAIL_WINDOW);
+    let mut policy = policy(1);
+    policy.members.settle(&plant.rows, &mut Vec::new(), |_| Member::default());
+    let big = plant.rows[5].signal.as_mut().unwrap();
+    big.cost = Cost(0);
+    big.bytes.dram_write = Bytes(1 << 40);
+    big.accesses.dram_write = 1 << 30;
+    let window = crate::bandwidth::testing::window(0, 500);
+    let pool = control::Pool::default();
+    let seen = Seen::new(window, &pool, &plant.rows).unwrap();
+    policy.choose_candidates(Instant(0), &seen, TenantId(1));
+    let chosen: Vec<_> = policy.candidates.iter().map(|heavy| seen.tenants[heavy.at].id.0).collect();
+    assert_eq!(chosen, [2, 3, 4, 6]);
+}
