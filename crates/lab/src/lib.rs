@@ -6,6 +6,7 @@
 
 pub mod experiment;
 pub mod limits;
+pub mod machine;
 pub mod reference;
 pub mod trace;
 pub mod workload;

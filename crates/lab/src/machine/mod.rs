@@ -1,0 +1,38 @@
+//! A modelled machine in virtual time: tenants, a memory system, levers, and what goes wrong with them.
+//!
+//! Shape:      tenants' streams and throttles -> steady state -> signals; `drive` closes the loop with any bandwidth policy
+//! Invariants: deterministic to the byte from its seed; constants are frozen by a test before policies run on them
+//! Source:     the two-station model of DRAM and persistent memory behind one memory controller, calibrated on OptaneStudy,
+//!             MT² and NyxCache; levers' responses of MT² Fig. 4 and Table 2
+//! Non-goals:  cycle accuracy; what `device.rs` lists as not modelled
+
+mod budget;
+mod class;
+mod control;
+mod device;
+mod faults;
+mod history;
+pub mod latency;
+mod level0;
+pub mod levers;
+mod model;
+mod plant;
+mod stations;
+mod tenant;
+pub mod timing;
+mod truth;
+
+pub use self::control::drive;
+pub use device::{Client, Device, Level, Modules};
+pub use faults::Faults;
+pub use history::Steady;
+pub use plant::Machine;
+pub use tenant::{Load, Phase, Stream, Tenant};
+pub use timing::{Operation, ProfileRow};
+
+#[cfg(test)]
+mod calibration_tests;
+#[cfg(test)]
+mod model_tests;
+#[cfg(test)]
+mod plant_tests;
