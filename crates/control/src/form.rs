@@ -1,6 +1,7 @@
 //! What the bytes of a tier are used as.
 //!
-//! Source: PolyEMT §3 (functional and representational morphing)
+//! Source: PolyEMT §3 (functional and representational morphing). The latency of the SSD behind the tier (§4) is the
+//!         pool's: `slow_read` and `slow_write` of [`crate::Pool::latency`]
 
 use crate::claim::Amount;
 use crate::shares::Measured;
@@ -15,6 +16,10 @@ pub struct FormSignal {
     pub latency: Duration,
     /// Latency at the 99th percentile.
     pub tail: Duration,
+    /// Standard error of `latency` relative to it, from the means of equal parts of the window; none if not known.
+    pub latency_error: Option<f64>,
+    /// Standard error of `tail` relative to it, by the same means.
+    pub tail_error: Option<f64>,
     /// Uncompressed bytes per compressed byte, where known.
     pub compression: Option<f64>,
 }

@@ -120,6 +120,8 @@ pub enum Reason {
     NoDonor,
     /// A short decision made to learn something.
     Experiment,
+    /// What was learnt no longer holds, so that the search begins again.
+    Restarted,
     /// Held back further.
     Tightened,
     /// Held back less.
@@ -148,6 +150,7 @@ impl Reason {
             Self::Donor => "donor",
             Self::NoDonor => "no-donor",
             Self::Experiment => "experiment",
+            Self::Restarted => "restarted",
             Self::Tightened => "tightened",
             Self::Relaxed => "relaxed",
             Self::Donated => "donated",

@@ -36,3 +36,6 @@ mod calibration_tests;
 mod model_tests;
 #[cfg(test)]
 mod plant_tests;
+//! Modelled machines in virtual time.
+
+pub mod ssd;
