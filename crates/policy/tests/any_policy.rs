@@ -22,7 +22,7 @@ const MANY: u32 = 1_000;
 const WARM: usize = 120;
 const COUNTED: usize = 40;
 
-const BANDWIDTH: [&str; 1] = ["none"];
+const BANDWIDTH: [&str; 5] = ["none", "limit", "qos", "fair-slowdown", "proportional"];
 
 /// How signals of a family look.
 trait Family {
@@ -76,7 +76,6 @@ impl Family for Bandwidth {
     type Share = Throttle;
 
     fn policy(name: &str, seed: u64) -> Box<dyn Policy<Signal = BandwidthSignal, Share = Throttle>> {
-        #[expect(clippy::needless_update, reason = "options are added with policies")]
         let options = bandwidth::Options { seed, ..bandwidth::Options::default() };
         bandwidth::by_name(name, &options).expect("a policy of this name")
     }

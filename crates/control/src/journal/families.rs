@@ -69,6 +69,8 @@ line!(FormSignal {
     operations: "operations",
     latency: "latency_ns",
     tail: "tail_latency_ns",
+    latency_error: "latency_error",
+    tail_error: "tail_latency_error",
     compression: "compression",
 });
 line!(Forms { write_cache: "write_cache_bytes", memory: "memory_bytes", compressed: "compressed_bytes" });

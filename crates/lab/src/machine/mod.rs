@@ -17,6 +17,7 @@ mod level0;
 pub mod levers;
 mod model;
 mod plant;
+pub mod ssd;
 mod stations;
 mod tenant;
 pub mod timing;
@@ -36,6 +37,3 @@ mod calibration_tests;
 mod model_tests;
 #[cfg(test)]
 mod plant_tests;
-//! Modelled machines in virtual time.
-
-pub mod ssd;
