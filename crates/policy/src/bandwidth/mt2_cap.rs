@@ -209,13 +209,16 @@ impl Kept {
         traffic: Option<(&BandwidthSignal, Window)>,
         notes: &mut Vec<Note>,
     ) {
+        let excess = bytes_per_sec(worst.rate - worst.aim);
+        let base = self.held.base(row.in_force);
+        let by = |levers: &Levers| regulator::tighten(levers, base, worst.kind, Step::By(excess), traffic);
+        // A level of MBA that is too loose while the next one is too tight is trimmed with CPU time.
+        let trimmed = if self.mba_up { by(&Levers { mba: None, ..*levers }) } else { None };
         if self.mba_up {
             self.strikes = (self.strikes + 1).min(STRIKES_MAX);
         }
         (self.below, self.mba_up) = (0, false);
-        let excess = bytes_per_sec(worst.rate - worst.aim);
-        let base = self.held.base(row.in_force);
-        match regulator::tighten(levers, base, worst.kind, Step::By(excess), traffic) {
+        match trimmed.or_else(|| by(levers)) {
             Some(next) => {
                 self.held.asked = next.tighter(Throttle { cap: self.held.asked.cap, ..Throttle::FREE });
                 notes.push(note(Some(row.id), Reason::Tightened, -signed(excess)));
