@@ -6,7 +6,7 @@
 
 use crate::bandwidth::{BandwidthSignal, Cost, Kinds, Throttle};
 use crate::claim::Amount;
-use crate::form::Forms;
+use crate::form::{FormSignal, Forms};
 use crate::joint::Joint;
 use crate::memory::{MemoryShare, MemorySignal};
 use crate::policy::Pool;
@@ -132,6 +132,46 @@ impl Nest for Joint {
     }
 }
 
+impl Join for FormSignal {
+    fn then(&mut self, later: &Self) {
+        self.count(later);
+        self.compression = later.compression.or(self.compression);
+    }
+
+    fn beside(&mut self, other: &Self) {
+        // Compression ratios weigh by what each does, as its pages come in.
+        let parts = [(self.compression, self.operations), (other.compression, other.operations)];
+        self.compression = weighted(parts).or(self.compression).or(other.compression);
+        self.count(other);
+    }
+}
+
+impl FormSignal {
+    /// Adds operations: latency is the mean of all, the longer tail is kept, errors join as those of independent means.
+    fn count(&mut self, other: &Self) {
+        let counts = [self.operations, other.operations];
+        let latency = mean(Some(self.latency), counts[0], Some(other.latency), counts[1]);
+        let error = |a: Option<f64>, b: Option<f64>| {
+            let all = (counts[0] + counts[1]).max(1) as f64;
+            let part = |error: f64, count: u64| error * count as f64 / all;
+            Some(part(a?, counts[0]).hypot(part(b?, counts[1])))
+        };
+        self.latency_error = error(self.latency_error, other.latency_error);
+        self.tail_error = error(self.tail_error, other.tail_error);
+        self.latency = latency.unwrap_or_default();
+        self.tail = self.tail.max(other.tail);
+        self.operations += other.operations;
+    }
+}
+
+/// The mean of values that are known, by their counts; none if nothing counts.
+fn weighted(parts: [(Option<f64>, u64); 2]) -> Option<f64> {
+    let known = parts.into_iter().filter_map(|(value, count)| Some((value?, count as f64)));
+    let (sum, count) =
+        known.fold((0.0, 0.0), |(sum, all), (value, count)| (sum + value * count, all + count));
+    (0.0 < count).then(|| sum / count)
+}
+
 impl Nest for Forms {
     fn pool(&self, parent: &Pool) -> Pool {
         Pool { capacity: Amount::memory(self.write_cache + self.memory + self.compressed), ..*parent }
@@ -173,6 +213,26 @@ mod tests {
         assert_eq!((memory.held, memory.gets), (Bytes(70), 8));
         memory.beside(&now);
         assert_eq!((memory.held, memory.gets), (Bytes(140), 13));
+    }
+
+    #[test]
+    fn forms_join_by_their_operations() {
+        let signal = |operations, us, compression| FormSignal {
+            operations,
+            latency: Duration::from_micros(us),
+            tail: Duration::from_micros(us * 10),
+            latency_error: Some(0.2),
+            compression,
+            ..FormSignal::default()
+        };
+        let mut both = signal(1, 10, Some(2.0));
+        both.beside(&signal(3, 30, Some(4.0)));
+        assert_eq!((both.latency, both.tail), (Duration::from_micros(25), Duration::from_micros(300)));
+        assert_eq!((both.compression, both.tail_error), (Some(3.5), None));
+        let error = both.latency_error.unwrap();
+        assert!((error - 0.05_f64.hypot(0.15)).abs() < 1e-12, "{error}");
+        both.then(&signal(0, 0, None));
+        assert_eq!((both.latency, both.compression), (Duration::from_micros(25), Some(3.5)));
     }
 
     #[test]
