@@ -4,8 +4,9 @@
 //! Non-goals: reading anything by itself; the world is an argument
 
 use crate::assemble;
-use crate::commands::{self, DEMO, REPLAY};
+use crate::commands::{self, DEMO, EXPERIMENT, REPLAY};
 use crate::demo::DemoOptions;
+use crate::experiment::ExperimentOptions;
 use crate::failure::Failure;
 use crate::file;
 use crate::layers::{self, Given, InForce, Layer, Source};
@@ -41,6 +42,8 @@ pub(crate) enum Request {
     Serve(Box<ServeOptions>),
     Demo(DemoOptions),
     Replay(ReplayOptions),
+    ExperimentList,
+    ExperimentRun(ExperimentOptions),
     ConfigCheck(Box<ServeOptions>),
     ConfigShow(Box<InForce>),
     ConfigReference,
@@ -64,6 +67,10 @@ pub(crate) fn request(world: &World<'_>) -> Result<Request, Failure> {
         Some(("serve", flags)) => Ok(Request::Serve(Box::new(serve(world, flags)?))),
         Some(("demo", flags)) => demo(flags).map(Request::Demo),
         Some(("replay", flags)) => replay(flags).map(Request::Replay),
+        Some(("experiment", experiment)) => match experiment.subcommand() {
+            Some(("run", flags)) => experiments(flags).map(Request::ExperimentRun),
+            _ => Ok(Request::ExperimentList),
+        },
         Some(("config", config)) => match config.subcommand() {
             Some(("check", flags)) => Ok(Request::ConfigCheck(Box::new(serve(world, flags)?))),
             Some(("show", flags)) => {
@@ -111,7 +118,8 @@ fn refused(error: &clap::Error, args: &[OsString]) -> Failure {
         _ => None,
     });
     let names = args[1..].iter().take_while(|a| !a.to_string_lossy().starts_with('-')).take(2);
-    let known = ["serve", "demo", "replay", "config", "check", "show", "reference"];
+    let known =
+        ["serve", "demo", "replay", "experiment", "list", "run", "config", "check", "show", "reference"];
     let path: String = names
         .map(|a| a.to_string_lossy().into_owned())
         .take_while(|a| known.contains(&a.as_str()))
@@ -216,9 +224,7 @@ fn demo(flags: &ArgMatches) -> Result<DemoOptions, Failure> {
 }
 
 fn replay(flags: &ArgMatches) -> Result<ReplayOptions, Failure> {
-    let own = |name: &str| {
-        REPLAY.iter().find(|s| s.name == name).expect("the program names only settings of its table")
-    };
+    let own = |name: &str| own(REPLAY, name);
     let is_on = |name: &str| flags.get_flag(own(name).name);
     let reserved = flags.get_many::<String>("reserved").into_iter().flatten().map(|text| reservation(text));
     let options = ReplayOptions {
@@ -246,6 +252,22 @@ fn replay(flags: &ArgMatches) -> Result<ReplayOptions, Failure> {
         ));
     }
     Ok(options)
+}
+
+fn experiments(flags: &ArgMatches) -> Result<ExperimentOptions, Failure> {
+    let own = |name: &str| own(EXPERIMENT, name);
+    Ok(ExperimentOptions {
+        names: flags.get_many::<String>("name").into_iter().flatten().cloned().collect(),
+        quick: flags.get_flag(own("quick").name),
+        out: text(flags, own("out"))?.map(PathBuf::from),
+        seed: number(flags, own("seed"))?.unwrap_or_default(),
+        json: flags.get_flag(own("json").name),
+    })
+}
+
+/// A setting of one command.
+fn own(table: &'static [Setting], name: &str) -> &'static Setting {
+    table.iter().find(|s| s.name == name).expect("the program names only settings of its table")
 }
 
 /// `SIZE` for every tenant, or `NAME=SIZE` for one.

@@ -209,6 +209,11 @@ fn what_cannot_be_meant_is_one_line_with_a_cure() {
         ("cotenant replay a.csv --reserved 64", "--reserved: '64' is not a size", "64MiB"),
         ("cotenant replay a.csv --server here", "not HOST:PORT", "127.0.0.1:11211"),
         ("cotenant replay a.csv --server h:1 --ttl", "pace", "--realtime"),
+        ("cotenant experiment", "subcommand", "cotenant experiment --help"),
+        ("cotenant experiment run", "NAME", "cotenant experiment run --help"),
+        ("cotenant experiment rnu all", "'rnu'", "cotenant experiment --help"),
+        ("cotenant experiment run all --qick", "--qick", "did you mean '--quick'?"),
+        ("cotenant experiment run all --seed x", "--seed: 'x' is not a whole number", "4"),
         ("cotenant demo --seconds x", "--seconds: 'x' is not a whole number", "4"),
         ("cotenant demo -p -1", "needs TCP", "-p 0"),
     ] {
@@ -345,6 +350,20 @@ fn replay_and_demo_are_parsed() {
         panic!("demo")
     };
     assert_eq!((options.seconds, options.memory, options.port), (Some(5), Bytes::mib(32), 0));
+}
+
+#[test]
+fn experiments_are_parsed() {
+    let line = "cotenant experiment run nyx mt2/fig_1 --quick --out o --seed 7 --json";
+    let Ok(Request::ExperimentRun(options)) = ask(line, "", &[]) else { panic!("{line}") };
+    assert_eq!(options.names, ["nyx", "mt2/fig_1"]);
+    assert_eq!((options.out, options.seed), (Some("o".into()), 7));
+    assert!(options.quick && options.json);
+    let Ok(Request::ExperimentRun(options)) = ask("cotenant experiment run all", "", &[]) else {
+        panic!("run")
+    };
+    assert_eq!((options.out, options.seed, options.quick, options.json), (None, 1, false, false));
+    assert!(matches!(ask("cotenant experiment list", "", &[]), Ok(Request::ExperimentList)));
 }
 
 #[test]

@@ -26,6 +26,20 @@ pub(crate) const REPLAY: &[Setting] = &[
     switch("realtime", "Send requests at the trace's times, not as fast as possible"),
 ];
 
+/// The flags that only `experiment run` has.
+pub(crate) const EXPERIMENT: &[Setting] = &[
+    switch("quick", "Take seconds for each, at the cost of precision"),
+    setting(
+        "out",
+        Kind::Text,
+        "",
+        "a folder",
+        "Write results.jsonl and index.html with plots into this folder",
+    ),
+    setting("seed", Kind::Count, "1", "0 to 9223372036854775807", "The first seed of everything random"),
+    switch("json", "Print one JSON object per number instead of tables"),
+];
+
 /// Settings of the server that `demo` has, too.
 const DEMO_SHARED: &[&str] = &["memory", "port"];
 /// Settings of the server that `replay` has, too.
@@ -52,6 +66,7 @@ pub(crate) fn command() -> Command {
         .subcommand(serve())
         .subcommand(demo())
         .subcommand(replay())
+        .subcommand(experiment())
         .subcommand(config)
 }
 
@@ -123,6 +138,27 @@ fn replay() -> Command {
         .arg(reserved)
         .args(REPLAY.iter().map(flag))
         .args(REPLAY_SHARED.iter().map(|name| flag(row(name))))
+}
+
+fn experiment() -> Command {
+    let name = Arg::new("name")
+        .value_name("NAME")
+        .required(true)
+        .num_args(1..)
+        .help("Experiments such as nyx/fig_9, all of a paper such as nyx, or all");
+    Command::new("experiment")
+        .about("Reproduce tables and figures of the papers: theirs, ours, and what follows")
+        .subcommand_required(true)
+        .subcommand(
+            Command::new("list")
+                .about("List every table and figure of the five papers and what became of it"),
+        )
+        .subcommand(
+            Command::new("run")
+                .about("Run experiments and print paper, ours and verdict; a miss is a result, no failure")
+                .arg(name)
+                .args(EXPERIMENT.iter().map(flag)),
+        )
 }
 
 /// The flag of a setting.

@@ -5,6 +5,7 @@ mod clock;
 mod commands;
 mod config_command;
 mod demo;
+mod experiment;
 mod replay;
 mod serve;
 
@@ -51,6 +52,8 @@ fn answer(request: Request) -> Result<Code, Failure> {
         Request::Serve(options) => serve::run(*options),
         Request::Demo(options) => demo::run(options),
         Request::Replay(options) => replay::run(options),
+        Request::ExperimentList => experiment::list(),
+        Request::ExperimentRun(options) => experiment::run(&options),
         Request::ConfigCheck(options) => Ok(config_command::check(&options)),
         Request::ConfigShow(in_force) => Ok(config_command::show(&in_force)),
         Request::ConfigReference => Ok(config_command::reference()),

@@ -1,10 +1,11 @@
-//! Where the laboratory meets the server: replay, demo, benchmarks.
+//! Where the laboratory meets the server: replay, demo, experiments, benchmarks.
 //!
 //! Non-goals: being needed to serve
 
 mod report;
 
 pub mod demo;
+pub mod experiments;
 pub mod replay;
 pub mod wire;
 
