@@ -34,6 +34,8 @@ pub use timing::{Operation, ProfileRow};
 #[cfg(test)]
 mod calibration_tests;
 #[cfg(test)]
+mod fault_tests;
+#[cfg(test)]
 mod model_tests;
 #[cfg(test)]
 mod plant_tests;
