@@ -7,6 +7,7 @@
 //! Non-goals:  cycle accuracy; what `device.rs` lists as not modelled
 
 mod budget;
+pub mod cache;
 mod class;
 mod control;
 mod device;
