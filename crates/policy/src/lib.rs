@@ -6,4 +6,5 @@
 pub mod bandwidth;
 pub mod compose;
 pub mod estimate;
+pub mod joint;
 pub mod memory;

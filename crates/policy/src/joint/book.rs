@@ -1,0 +1,222 @@
+//! From claims to terms, and from parts of the pool to shares in bytes.
+//!
+//! Shape:      `Seen` -> static share, floor and ceiling of everybody; bundles -> `Shares`
+//! Invariants: static shares lie between floor and ceiling and sum to at most the pool; shares in bytes sum to at most the
+//!             pool, to all of it while no ceiling binds, and none is below its kept floor
+//! Units:      parts of the pool inside, bytes and bytes per second outside
+//! Cost:       O(tenants); no allocation once the tenants are steady
+//! Source:     Spirit §3.1 (static fair share), §7 (weights)
+
+use super::auction::{Bundle, Terms};
+use control::joint::{Joint, JointSignal};
+use control::{Law, Seen, Shares};
+use units::{Bytes, BytesPerSec, TenantId};
+
+/// Halvings when the level of the static shares is searched: as many as a float has digits.
+const HALVINGS: u32 = 53;
+
+/// What a joint division is made of: everybody's terms, and the shares.
+#[derive(Debug, Default)]
+pub(super) struct Book {
+    terms: Vec<Terms>,
+    rows: Vec<(TenantId, Joint)>,
+    limits: Vec<(u64, u64)>,
+    parts: Vec<f64>,
+    whole: Vec<u64>,
+    shares: Shares<Joint>,
+}
+
+/// A ceiling of nothing is none: an operator who limits one of the two leaves the other at zero.
+fn ceiling(claimed: Option<u64>, capacity: u64) -> u64 {
+    claimed.filter(|&limit| 0 < limit).unwrap_or(capacity).min(capacity)
+}
+
+fn part(amount: u64, capacity: u64) -> f64 {
+    if capacity == 0 { 0.0 } else { amount as f64 / capacity as f64 }
+}
+
+impl Book {
+    /// Everybody's terms, in the order of the tenants; nobody is to be taken below `floor_part` of its static share.
+    pub(super) fn settle(&mut self, seen: &Seen<'_, JointSignal, Joint>, floor_part: Bundle) -> &[Terms] {
+        let capacity = seen.pool.capacity;
+        let floors = seen.floors();
+        self.terms.clear();
+        self.terms.extend(seen.tenants.iter().map(|row| {
+            let floor = floors.kept(row.claim.floor);
+            let limit = row.claim.ceiling;
+            let memory = ceiling(limit.map(|l| l.bytes.0), capacity.bytes.0).max(floor.bytes.0);
+            let bandwidth =
+                ceiling(limit.map(|l| l.bandwidth.0), capacity.bandwidth.0).max(floor.bandwidth.0);
+            let weight = row.claim.weight.get();
+            Terms {
+                endowment: Bundle::default(),
+                floor: Bundle {
+                    memory: part(floor.bytes.0, capacity.bytes.0),
+                    bandwidth: part(floor.bandwidth.0, capacity.bandwidth.0),
+                },
+                ceiling: Bundle {
+                    memory: part(memory, capacity.bytes.0),
+                    bandwidth: part(bandwidth, capacity.bandwidth.0),
+                },
+                step: 0.0,
+                weight,
+                unspent_weight: weight,
+            }
+        }));
+        self.endow();
+        for terms in &mut self.terms {
+            let home = terms.endowment;
+            terms.floor.memory = terms.floor.memory.max(home.memory * floor_part.memory);
+            terms.floor.bandwidth = terms.floor.bandwidth.max(home.bandwidth * floor_part.bandwidth);
+        }
+        &self.terms
+    }
+
+    /// Static shares: by weight, but between floor and ceiling.
+    fn endow(&mut self) {
+        let memory = level(&self.terms, |terms| (terms.floor.memory, terms.ceiling.memory));
+        let bandwidth = level(&self.terms, |terms| (terms.floor.bandwidth, terms.ceiling.bandwidth));
+        for terms in &mut self.terms {
+            let between =
+                |level: f64, floor: f64, ceiling: f64| (level * terms.weight).max(floor).min(ceiling);
+            terms.endowment = Bundle {
+                memory: between(memory, terms.floor.memory, terms.ceiling.memory),
+                bandwidth: between(bandwidth, terms.floor.bandwidth, terms.ceiling.bandwidth),
+            };
+        }
+    }
+
+    pub(super) fn terms(&self) -> &[Terms] {
+        &self.terms
+    }
+
+    pub(super) fn shares(&self) -> &Shares<Joint> {
+        &self.shares
+    }
+
+    /// Everybody's static share becomes its share.
+    pub(super) fn grant_static(&mut self, seen: &Seen<'_, JointSignal, Joint>) {
+        let terms = std::mem::take(&mut self.terms);
+        self.grant(seen, terms.iter().map(|terms| terms.endowment));
+        self.terms = terms;
+    }
+
+    /// Turns `bundles`, in the order of the tenants, into shares.
+    pub(super) fn grant(
+        &mut self,
+        seen: &Seen<'_, JointSignal, Joint>,
+        bundles: impl Iterator<Item = Bundle> + Clone,
+    ) {
+        let capacity = seen.pool.capacity;
+        let floors = seen.floors();
+        self.rows.clear();
+        self.rows.extend(seen.tenants.iter().map(|row| (row.id, Joint::default())));
+        self.limits.clear();
+        self.limits.extend(seen.tenants.iter().map(|row| {
+            let floor = floors.kept(row.claim.floor).bytes.0;
+            (floor, ceiling(row.claim.ceiling.map(|l| l.bytes.0), capacity.bytes.0).max(floor))
+        }));
+        self.parts.clear();
+        self.parts.extend(bundles.clone().map(|bundle| bundle.memory));
+        round(capacity.bytes.0, &self.parts, &self.limits, &mut self.whole);
+        for ((_, share), bytes) in self.rows.iter_mut().zip(&self.whole) {
+            share.bytes = Bytes(*bytes);
+        }
+        self.limits.clear();
+        self.limits.extend(seen.tenants.iter().map(|row| {
+            let floor = floors.kept(row.claim.floor).bandwidth.0;
+            (floor, ceiling(row.claim.ceiling.map(|l| l.bandwidth.0), capacity.bandwidth.0).max(floor))
+        }));
+        self.parts.clear();
+        self.parts.extend(bundles.map(|bundle| bundle.bandwidth));
+        round(capacity.bandwidth.0, &self.parts, &self.limits, &mut self.whole);
+        for ((_, share), bytes_per_sec) in self.rows.iter_mut().zip(&self.whole) {
+            share.bandwidth = BytesPerSec(*bytes_per_sec);
+        }
+        let rows = self.rows.iter().copied();
+        self.shares.rebuild(Law::AtMost { floor_part: 1.0 }, seen, rows);
+    }
+}
+
+/// The level at which weight × level, kept between floor and ceiling, sums to the pool, or to as much as ceilings allow.
+fn level(terms: &[Terms], limits: impl Fn(&Terms) -> (f64, f64)) -> f64 {
+    let weights: f64 = terms.iter().map(|terms| terms.weight).sum();
+    if weights <= 0.0 {
+        return 0.0;
+    }
+    let even = 1.0 / weights;
+    let is_free = |terms: &Terms| {
+        let (floor, ceiling) = limits(terms);
+        floor <= even * terms.weight && even * terms.weight <= ceiling
+    };
+    if terms.iter().all(is_free) {
+        return even;
+    }
+    let given = |level: f64| -> f64 {
+        terms
+            .iter()
+            .map(&limits)
+            .zip(terms)
+            .map(|((floor, ceiling), terms)| (level * terms.weight).max(floor).min(ceiling))
+            .sum()
+    };
+    let least = terms.iter().map(|terms| terms.weight).fold(f64::INFINITY, f64::min);
+    let (mut low, mut high) = (0.0, 1.0 / least);
+    for _ in 0..HALVINGS {
+        let middle = f64::midpoint(low, high);
+        if given(middle) <= 1.0 { low = middle } else { high = middle }
+    }
+    low
+}
+
+/// Whole numbers for `parts` of `capacity`, within `limits`, whose sum is at most `capacity` and as near to it as ceilings
+/// allow where the parts sum to one. Rounding goes to or from the first tenants.
+fn round(capacity: u64, parts: &[f64], limits: &[(u64, u64)], whole: &mut Vec<u64>) {
+    whole.clear();
+    whole.extend(parts.iter().zip(limits).map(|(part, (floor, ceiling))| {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a part of a size, rounded down"
+        )]
+        let amount = (part.clamp(0.0, 1.0) * capacity as f64) as u64;
+        amount.max(*floor).min(*ceiling)
+    }));
+    let given: u128 = whole.iter().map(|&amount| u128::from(amount)).sum();
+    let mut over = u64::try_from(given.saturating_sub(u128::from(capacity))).unwrap_or(u64::MAX);
+    for (amount, (floor, _)) in whole.iter_mut().zip(limits) {
+        let less = over.min(*amount - floor);
+        *amount -= less;
+        over -= less;
+    }
+    // What rounding down has left is less than one per tenant; more is left only where ceilings bind.
+    let mut left =
+        u64::try_from(u128::from(capacity).saturating_sub(given)).unwrap_or(0).min(parts.len() as u64);
+    for (amount, (_, ceiling)) in whole.iter_mut().zip(limits) {
+        let more = left.min(1).min(*ceiling - *amount);
+        *amount += more;
+        left -= more;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounding_keeps_the_sum_and_the_limits() {
+        let free = (0, 1_000);
+        for (capacity, parts, limits, expected) in [
+            (100, vec![0.5, 0.5], vec![free; 2], vec![50, 50]),
+            (10, vec![1.0 / 3.0; 3], vec![free; 3], vec![4, 3, 3]),
+            (10, vec![0.9, 0.1], vec![free, (3, 9)], vec![7, 3]),
+            (10, vec![0.9, 0.1], vec![(0, 5), (0, 4)], vec![5, 2]),
+            (0, vec![0.5, 0.5], vec![(0, 0); 2], vec![0, 0]),
+            (7, vec![], vec![], vec![]),
+        ] {
+            let mut whole = Vec::new();
+            round(capacity, &parts, &limits, &mut whole);
+            assert_eq!(whole, expected, "{capacity} {parts:?}");
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! What a joint policy knows of its tenants: who is there, what holds of them, what they would bid.
+//!
+//! Shape:      signals (bandwidth used, curve or samples or profile) -> bids
+//! Invariants: one bid per tenant, in the order of the tenants
+//! Units:      parts of the pool
+//! Cost:       at most one curve in five is taken over per epoch; no allocation once the tenants are steady
+//! Failure:    a missing signal leaves what was known; a tenant of whom nothing is known stays at its static share
+//! Source:     Spirit §4 (windows, estimates), §7 (stateful credits)
+
+use super::auction::{Bundle, Terms};
+use super::bidder::{Bid, Range, STEPS, Stance, Use, Value};
+use super::book::Book;
+use super::options::Options;
+use crate::estimate::access_histogram::{Fitter, Method};
+use control::joint::{Accesses, Joint, JointSignal, Table, Utility};
+use control::{Curve, Note, Reason, Row, Seen};
+use units::{Bytes, TenantId};
+
+/// Up to so many curves are taken over in one epoch, however few tenants there are.
+const REFITS_LEAST: usize = 64;
+/// A tenant that speeds up by less than this from its floor to all it could get does not bid (released code: a gain below
+/// half a percent is none).
+const INDIFFERENT: f64 = 0.005;
+/// Credits saved weigh at most so much more than a tenant's weight when unspent credits are passed on. A guess.
+const SAVED_MOST: f64 = 10.0;
+
+/// Tenants and their bids.
+#[derive(Debug)]
+pub(super) struct Desk {
+    pub(super) options: Options,
+    pub(super) bids: Vec<Bid>,
+    pub(super) book: Book,
+    pub(super) notes: Vec<Note>,
+    pub(super) capacity: Joint,
+    members: Vec<Member>,
+    fitter: Fitter,
+    epoch: u32,
+}
+
+/// What is remembered of a tenant beside its bid.
+#[derive(Clone, Debug)]
+struct Member {
+    id: TenantId,
+    /// Epochs that it has been here.
+    age: u32,
+    /// Whether its curve has to be taken over as soon as may be.
+    stale: bool,
+    /// Credits that it has left to others, in parts of all credits of an epoch.
+    saved: f64,
+}
+
+impl Desk {
+    pub(super) fn new(options: Options) -> Self {
+        Self {
+            options,
+            bids: Vec::new(),
+            book: Book::default(),
+            notes: Vec::new(),
+            capacity: Joint::default(),
+            members: Vec::new(),
+            fitter: Fitter::default(),
+            epoch: 0,
+        }
+    }
+
+    /// Brings everything up to date; says whether tenants came or went.
+    pub(super) fn open(&mut self, seen: &Seen<'_, JointSignal, Joint>) -> bool {
+        self.notes.clear();
+        let changed = self.settle(seen);
+        self.learn(seen);
+        self.epoch = self.epoch.wrapping_add(1);
+        changed
+    }
+
+    /// Takes over who is there.
+    fn settle(&mut self, seen: &Seen<'_, JointSignal, Joint>) -> bool {
+        let capacity = Joint { bytes: seen.pool.capacity.bytes, bandwidth: seen.pool.capacity.bandwidth };
+        if self.capacity != capacity {
+            self.capacity = capacity;
+            // Ranges are parts of the pool.
+            self.members.iter_mut().for_each(|member| member.stale = true);
+        }
+        self.book.settle(seen, self.options.floor_part);
+        let same = self.members.len() == seen.tenants.len()
+            && self.members.iter().zip(seen.tenants).all(|(member, row)| member.id == row.id);
+        if !same {
+            self.enrol(seen.tenants);
+        }
+        for (bid, terms) in self.bids.iter_mut().zip(self.book.terms()) {
+            bid.terms = *terms;
+        }
+        !same
+    }
+
+    /// Brings members and bids in line with `rows`; both rise by tenant.
+    fn enrol(&mut self, rows: &[Row<JointSignal, Joint>]) {
+        let mut known =
+            std::mem::take(&mut self.members).into_iter().zip(std::mem::take(&mut self.bids)).peekable();
+        for row in rows {
+            while let Some((left, _)) = known.next_if(|(member, _)| member.id < row.id) {
+                self.notes.push(note(Some(left.id), Reason::Left, 0));
+            }
+            let (member, bid) = known.next_if(|(member, _)| member.id == row.id).unwrap_or_else(|| {
+                self.notes.push(note(Some(row.id), Reason::Joined, 0));
+                (Member { id: row.id, age: 0, stale: true, saved: 0.0 }, unknown())
+            });
+            self.members.push(member);
+            self.bids.push(bid);
+        }
+        for (left, _) in known {
+            self.notes.push(note(Some(left.id), Reason::Left, 0));
+        }
+    }
+
+    /// Takes over what was measured.
+    fn learn(&mut self, seen: &Seen<'_, JointSignal, Joint>) {
+        let mut refits = self.members.len().div_ceil(5).max(REFITS_LEAST);
+        let every = self.options.refit_every.max(1);
+        for (i, row) in seen.tenants.iter().enumerate() {
+            let (member, bid) = (&mut self.members[i], &mut self.bids[i]);
+            let is_turn = self.epoch.wrapping_add(row.id.0).is_multiple_of(every);
+            member.stale |= is_turn;
+            let profile = self.options.profiles.binary_search_by_key(&row.id, |(id, _)| *id).ok();
+            let signal = if seen.window.mixed { None } else { row.signal.as_ref() };
+            let ours = profile.map(|at| &self.options.profiles[at].1);
+            if 0 < refits && member.stale {
+                let taken = match (ours, signal.and_then(|s| s.utility.as_ref())) {
+                    (Some(table), _) | (None, Some(Utility::Table(table))) => {
+                        take_profile(bid, table, self.capacity)
+                    }
+                    (None, Some(Utility::Curve(curve))) => take_curve(bid, curve, self.capacity),
+                    (None, Some(Utility::Accesses(accesses))) => {
+                        take_accesses(bid, accesses, self.capacity, &mut self.fitter, self.options.method)
+                    }
+                    (None, None) => false,
+                };
+                member.stale = !taken;
+                refits -= usize::from(taken);
+            }
+            stand(bid, row, signal, self.capacity, self.options.headroom);
+            bid.stance = if member.age < self.options.static_epochs { Stance::Stays } else { stance(bid) };
+            bid.window = window(bid, row, self.capacity, self.options.window);
+            bid.terms.step = bid.range.step;
+            if self.options.stateful {
+                bid.terms.unspent_weight += bid.terms.weight * member.saved.clamp(0.0, SAVED_MOST);
+            }
+            member.age = member.age.saturating_add(1);
+        }
+    }
+
+    /// Remembers that the tenant at `place` left so many of its credits, in parts of its budget; negative takes back.
+    pub(super) fn save(&mut self, place: usize, left: f64) {
+        let member = &mut self.members[place];
+        member.saved = (member.saved + left).clamp(0.0, SAVED_MOST);
+    }
+}
+
+pub(super) fn note(tenant: Option<TenantId>, reason: Reason, amount: i64) -> Note {
+    Note { tenant, reason, amount }
+}
+
+/// A bid of somebody of whom nothing is known.
+fn unknown() -> Bid {
+    let terms = Terms {
+        endowment: Bundle::default(),
+        floor: Bundle::default(),
+        ceiling: Bundle::default(),
+        step: 0.0,
+        weight: 1.0,
+        unspent_weight: 1.0,
+    };
+    Bid { terms, range: Range::default(), window: (0, 0), stance: Stance::Stays, value: Value::Unknown }
+}
+
+/// The range of memory from the floor to `useful` bytes, within the limits.
+fn own_range(bid: &Bid, useful: f64, capacity: Joint) -> Range {
+    let useful = useful / (capacity.bytes.0 as f64).max(1.0);
+    let floor = bid.terms.floor.memory;
+    Range::new(floor, useful.min(bid.terms.ceiling.memory).min(1.0).max(floor))
+}
+
+/// The bid's table of miss ratios, made if it has none, and how its tenant stood.
+fn ratios(bid: &mut Bid) -> &mut [f32] {
+    if !matches!(bid.value, Value::Misses { .. }) {
+        let use_ = Use { miss_ratio: 1.0, used: 0.0, granted: 0.0, headroom: 1.0 };
+        bid.value = Value::Misses { ratios: vec![0.0; STEPS + 1].into(), use_ };
+    }
+    match &mut bid.value {
+        Value::Misses { ratios, .. } => ratios,
+        Value::Unknown | Value::Profile { .. } => &mut [],
+    }
+}
+
+fn tabulate(bid: &mut Bid, useful: f64, capacity: Joint, ratio: impl Fn(f64) -> f64) {
+    bid.range = own_range(bid, useful, capacity);
+    let range = bid.range;
+    let bytes = capacity.bytes.0 as f64;
+    for (k, place) in ratios(bid).iter_mut().enumerate() {
+        #[expect(clippy::cast_possible_truncation, reason = "a ratio")]
+        let value = ratio(range.at(k) * bytes) as f32;
+        *place = value;
+    }
+}
+
+fn take_curve(bid: &mut Bid, curve: &Curve, capacity: Joint) -> bool {
+    let points = curve.points();
+    // Beyond the last point at which the curve still falls memory gains nothing.
+    let flat = points.windows(2).rev().take_while(|pair| pair[0].1 <= pair[1].1).count();
+    let useful = points.get(points.len() - 1 - flat).map_or(0.0, |(size, _)| size.0 as f64);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a size in the pool")]
+    let at = |bytes: f64| curve.miss_ratio(Bytes(bytes as u64));
+    tabulate(bid, useful, capacity, at);
+    true
+}
+
+fn take_accesses(
+    bid: &mut Bid,
+    accesses: &Accesses,
+    capacity: Joint,
+    fitter: &mut Fitter,
+    method: Method,
+) -> bool {
+    let Some(law) = fitter.fit(accesses, method) else { return false };
+    let page = accesses.page().0 as f64;
+    tabulate(bid, accesses.pages() as f64 * page, capacity, |bytes| law.miss_ratio(bytes / page));
+    true
+}
+
+fn take_profile(bid: &mut Bid, table: &Table, capacity: Joint) -> bool {
+    let most = table.most();
+    let scale = Bundle {
+        memory: capacity.bytes.0 as f64 / most.bytes.0 as f64,
+        bandwidth: capacity.bandwidth.0 as f64 / most.bandwidth.0 as f64,
+    };
+    bid.range = own_range(bid, most.bytes.0 as f64, capacity);
+    bid.value = Value::Profile { table: table.clone(), scale };
+    true
+}
+
+/// What the tenant holds and uses now becomes what its speed is compared with.
+fn stand(
+    bid: &mut Bid,
+    row: &Row<JointSignal, Joint>,
+    signal: Option<&JointSignal>,
+    capacity: Joint,
+    headroom: f64,
+) {
+    let (range, home) = (bid.range, bid.terms.endowment);
+    let Value::Misses { ratios, use_ } = &mut bid.value else { return };
+    let Some(signal) = signal else { return };
+    let bandwidth = (capacity.bandwidth.0 as f64).max(1.0);
+    let memory =
+        row.in_force.map_or(home.memory, |held| held.bytes.0 as f64 / (capacity.bytes.0 as f64).max(1.0));
+    let granted = row.in_force.map_or(home.bandwidth, |held| held.bandwidth.0 as f64 / bandwidth);
+    let used = (signal.bandwidth.0 as f64 / bandwidth).min(granted);
+    *use_ = Use { miss_ratio: range.read(ratios, memory), used, granted, headroom };
+}
+
+fn stance(bid: &Bid) -> Stance {
+    if matches!(bid.value, Value::Unknown) {
+        return Stance::Stays;
+    }
+    let most =
+        Bundle { memory: bid.terms.ceiling.memory.min(1.0), bandwidth: bid.terms.ceiling.bandwidth.min(1.0) };
+    if bid.speed(most) <= bid.speed(bid.terms.floor) * (1.0 + INDIFFERENT) {
+        Stance::Indifferent
+    } else {
+        Stance::Bids
+    }
+}
+
+/// The steps that may be bid for: at or above the floor and, with a window, near what is in force.
+fn window(bid: &Bid, row: &Row<JointSignal, Joint>, capacity: Joint, width: Option<usize>) -> (usize, usize) {
+    let floor = bid.terms.floor.memory;
+    let mut least = bid.range.nearest(floor);
+    if bid.range.at(least) < floor && least < STEPS {
+        least += 1;
+    }
+    let Some(width) = width else { return (least, STEPS) };
+    let home = bid.terms.endowment.memory;
+    let now = row.in_force.map_or(home, |held| held.bytes.0 as f64 / (capacity.bytes.0 as f64).max(1.0));
+    let now = bid.range.nearest(now);
+    (now.saturating_sub(width).max(least), (now + width).clamp(least, STEPS))
+}

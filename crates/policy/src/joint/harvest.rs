@@ -1,0 +1,207 @@
+//! From the best to the worst: a step per epoch from the tenant that does best against its first epochs to the one that does
+//! worst.
+//!
+//! Shape:      operations per second against those at the static share -> a step taken into the spare, or given from it
+//! Invariants: shares and spare sum to the pool; floors and ceilings hold
+//! Source:     Spirit §6 (Harvest, after PARTIES) and its released code. We differ: margins are relative (there they
+//!             compare ratios with absolute bandwidth), and there is one spare for all tenants of the pool.
+
+use super::auction::Bundle;
+use super::book::Book;
+use super::desk::note;
+use super::options::Options;
+use control::joint::{Joint, JointSignal};
+use control::{Decision, Note, Policy, Reason, Seen};
+use units::{Instant, TenantId};
+
+/// What one action moves: a step of the pool (Spirit §4.1).
+const STEP: f64 = 1.0 / 200.0;
+/// A gift that speeds up by less than this was of the wrong kind (released code).
+const MARGIN: f64 = 0.01;
+/// A donor that slows down by more than this gets back what it gave (released code).
+const REVOKE: f64 = 0.1;
+
+/// One of both.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Memory,
+    Bandwidth,
+}
+
+/// What is remembered of a tenant.
+#[derive(Clone, Debug)]
+struct Member {
+    id: TenantId,
+    held: Bundle,
+    /// Operations per second at the static share; none before the first were seen.
+    baseline: Option<f64>,
+    /// Operations per second now ÷ the baseline.
+    ratio: f64,
+    /// What it is due next.
+    due: Kind,
+}
+
+/// The last action: who gave or got, what, and how it did before.
+#[derive(Clone, Copy, Debug)]
+struct Action {
+    place: usize,
+    kind: Kind,
+    gave: bool,
+    ratio: f64,
+}
+
+/// The policy `harvest`.
+#[derive(Debug)]
+pub struct Harvest {
+    options: Options,
+    book: Book,
+    members: Vec<Member>,
+    spare: Bundle,
+    last: Option<Action>,
+    notes: Vec<Note>,
+    capacity: Joint,
+    epochs: u32,
+}
+
+impl Bundle {
+    fn of(self, kind: Kind) -> f64 {
+        match kind {
+            Kind::Memory => self.memory,
+            Kind::Bandwidth => self.bandwidth,
+        }
+    }
+
+    fn part(&mut self, kind: Kind) -> &mut f64 {
+        match kind {
+            Kind::Memory => &mut self.memory,
+            Kind::Bandwidth => &mut self.bandwidth,
+        }
+    }
+}
+
+impl Harvest {
+    /// The policy; its options' epoch, first epochs and floors matter.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        Self {
+            options,
+            book: Book::default(),
+            members: Vec::new(),
+            spare: Bundle::default(),
+            last: None,
+            notes: Vec::new(),
+            capacity: Joint::default(),
+            epochs: 0,
+        }
+    }
+
+    /// Starts again at the static shares when tenants or the pool change.
+    fn settle(&mut self, seen: &Seen<'_, JointSignal, Joint>) {
+        let capacity = Joint { bytes: seen.pool.capacity.bytes, bandwidth: seen.pool.capacity.bandwidth };
+        let same = self.capacity == capacity
+            && self.members.len() == seen.tenants.len()
+            && self.members.iter().zip(seen.tenants).all(|(member, row)| member.id == row.id);
+        let terms = self.book.settle(seen, self.options.floor_part);
+        if same {
+            self.epochs = self.epochs.saturating_add(1);
+            return;
+        }
+        (self.capacity, self.epochs, self.last, self.spare) = (capacity, 0, None, Bundle::default());
+        self.members.clear();
+        self.members.extend(seen.tenants.iter().zip(terms).map(|(row, terms)| Member {
+            id: row.id,
+            held: terms.endowment,
+            baseline: None,
+            ratio: 1.0,
+            due: Kind::Bandwidth,
+        }));
+    }
+
+    fn learn(&mut self, seen: &Seen<'_, JointSignal, Joint>) {
+        for (member, row) in self.members.iter_mut().zip(seen.tenants) {
+            let rate = row.signal.as_ref().and_then(|signal| seen.window.per_sec(signal.operations));
+            let Some(rate) = rate.filter(|_| !seen.window.mixed) else { continue };
+            if self.epochs <= self.options.static_epochs && 0.0 < rate {
+                member.baseline = Some(rate);
+            }
+            member.ratio = member.baseline.map_or(1.0, |baseline| rate / baseline);
+        }
+    }
+
+    /// Takes a gift back from the spare for a donor that suffers; turns to the other kind where a gift did nothing.
+    fn look_back(&mut self) -> bool {
+        let Some(last) = self.last else { return false };
+        let member = &mut self.members[last.place];
+        if !last.gave {
+            if member.ratio < last.ratio * (1.0 + MARGIN) {
+                member.due = if last.kind == Kind::Memory { Kind::Bandwidth } else { Kind::Memory };
+            }
+            return false;
+        }
+        let suffers =
+            member.ratio < last.ratio * (1.0 - REVOKE) && STEP <= self.spare.of(last.kind) + f64::EPSILON;
+        if suffers {
+            *member.held.part(last.kind) += STEP;
+            *self.spare.part(last.kind) -= STEP;
+            self.notes.push(note(Some(member.id), Reason::Revoked, 0));
+            self.last = None;
+        }
+        suffers
+    }
+
+    /// One action: gives a step from the spare to the worst, or takes one from the best.
+    fn act(&mut self) {
+        let rested = |place: usize, last: Option<Action>| last.is_none_or(|last| last.place != place);
+        let terms = self.book.terms();
+        let can_take = |place: &usize| {
+            let member = &self.members[*place];
+            rested(*place, self.last)
+                && member.held.of(member.due) + STEP <= terms[*place].ceiling.of(member.due)
+        };
+        let by_ratio = |a: &usize, b: &usize| self.members[*a].ratio.total_cmp(&self.members[*b].ratio);
+        let Some(worst) = (0..self.members.len()).filter(can_take).min_by(by_ratio) else { return };
+        let kind = self.members[worst].due;
+        if STEP <= self.spare.of(kind) + f64::EPSILON {
+            *self.spare.part(kind) -= STEP;
+            *self.members[worst].held.part(kind) += STEP;
+            self.notes.push(note(Some(self.members[worst].id), Reason::Donated, 0));
+            self.last = Some(Action { place: worst, kind, gave: false, ratio: self.members[worst].ratio });
+            return;
+        }
+        let can_give = |place: &usize| {
+            let member = &self.members[*place];
+            *place != worst
+                && rested(*place, self.last)
+                && terms[*place].floor.of(kind) + STEP <= member.held.of(kind)
+                && self.members[worst].ratio * (1.0 + MARGIN) < member.ratio
+        };
+        let best = (0..self.members.len()).filter(can_give).max_by(by_ratio);
+        self.last = best.map(|place| Action { place, kind, gave: true, ratio: self.members[place].ratio });
+        if let Some(best) = best {
+            *self.members[best].held.part(kind) -= STEP;
+            *self.spare.part(kind) += STEP;
+            self.notes.push(note(Some(self.members[best].id), Reason::Donor, 0));
+        }
+    }
+}
+
+impl Policy for Harvest {
+    type Signal = JointSignal;
+    type Share = Joint;
+
+    fn name(&self) -> &'static str {
+        "harvest"
+    }
+
+    fn decide(&mut self, _now: Instant, seen: &Seen<'_, JointSignal, Joint>) -> Decision<'_, Joint> {
+        self.notes.clear();
+        self.settle(seen);
+        self.learn(seen);
+        if self.options.static_epochs <= self.epochs && !self.look_back() {
+            self.act();
+        }
+        self.book.grant(seen, self.members.iter().map(|member| member.held));
+        let wake = self.options.epoch;
+        Decision { shares: self.book.shares(), wake, lease: wake, steady: true, notes: &self.notes }
+    }
+}

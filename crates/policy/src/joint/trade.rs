@@ -1,0 +1,92 @@
+//! One trade per epoch, one step for one step: between the tenant that gains most from memory and the one that gains most
+//! from bandwidth.
+//!
+//! Shape:   the estimates of `symbiosis` -> a step of memory against a step of bandwidth, at no price
+//! Source:  Spirit §6 (Trade). The released one rescales everybody when sums exceed the pool; here a trade that does not
+//!          fit is not made. As there, nobody is kept at its static utility: a rate of one to one is not fair to all.
+
+use super::auction::Bundle;
+use super::desk::{Desk, note};
+use super::options::Options;
+use control::joint::{Joint, JointSignal};
+use control::{Decision, Policy, Reason, Seen};
+use units::Instant;
+
+/// What a trade moves: a step of the pool (Spirit §4.1).
+const STEP: f64 = 1.0 / 200.0;
+
+/// The policy `trade`.
+#[derive(Debug)]
+pub struct Trade {
+    desk: Desk,
+    held: Vec<Bundle>,
+    /// Who traded in the last epoch.
+    traded: Option<(usize, usize)>,
+    epochs: u32,
+}
+
+impl Trade {
+    /// The policy with its options.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        Self { desk: Desk::new(options), held: Vec::new(), traded: None, epochs: 0 }
+    }
+
+    /// The tenant that gains most from `gain`, and the step it makes; none if nobody gains.
+    fn best(&self, step: Bundle, but: Option<usize>) -> Option<usize> {
+        let mut best = (1.0, None);
+        for (place, (bid, held)) in self.desk.bids.iter().zip(&self.held).enumerate() {
+            let rested = self.traded.is_none_or(|(a, b)| a != place && b != place);
+            let then = held.plus(step);
+            let (floor, ceiling) = (bid.terms.floor, bid.terms.ceiling);
+            let fits = floor.memory <= then.memory
+                && floor.bandwidth <= then.bandwidth
+                && then.memory <= ceiling.memory
+                && then.bandwidth <= ceiling.bandwidth;
+            let gain = bid.speed(then) / bid.speed(*held).max(f64::MIN_POSITIVE);
+            if rested && fits && but != Some(place) && best.0 < gain {
+                best = (gain, Some(place));
+            }
+        }
+        best.1
+    }
+
+    fn trade(&mut self) {
+        let to_memory = Bundle { memory: STEP, bandwidth: -STEP };
+        let to_bandwidth = Bundle { memory: -STEP, bandwidth: STEP };
+        let pair = self.best(to_memory, None).and_then(|a| Some((a, self.best(to_bandwidth, Some(a))?)));
+        if let Some((a, b)) = pair {
+            self.held[a] = self.held[a].plus(to_memory);
+            self.held[b] = self.held[b].plus(to_bandwidth);
+            #[expect(clippy::cast_possible_truncation, reason = "a part of the pool, for people")]
+            let moved = (STEP * self.desk.capacity.bytes.0 as f64) as i64;
+            self.desk.notes.push(note(None, Reason::Traded, moved));
+        }
+        self.traded = pair;
+    }
+}
+
+impl Policy for Trade {
+    type Signal = JointSignal;
+    type Share = Joint;
+
+    fn name(&self) -> &'static str {
+        "trade"
+    }
+
+    fn decide(&mut self, _now: Instant, seen: &Seen<'_, JointSignal, Joint>) -> Decision<'_, Joint> {
+        let capacity = self.desk.capacity;
+        let changed = self.desk.open(seen) || capacity != self.desk.capacity;
+        self.epochs = if changed { 0 } else { self.epochs.saturating_add(1) };
+        if self.epochs < self.desk.options.static_epochs {
+            self.held.clear();
+            self.held.extend(self.desk.bids.iter().map(|bid| bid.terms.endowment));
+            self.traded = None;
+        } else {
+            self.trade();
+        }
+        self.desk.book.grant(seen, self.held.iter().copied());
+        let wake = self.desk.options.epoch;
+        Decision { shares: self.desk.book.shares(), wake, lease: wake, steady: true, notes: &self.desk.notes }
+    }
+}
