@@ -1,7 +1,14 @@
 //! The index of tables and figures against the experiments that exist, and the harness's own experiments.
 
 use harness::experiments::{ALL, all, json_lines, outcome_table};
-use lab::experiment::{Experiment, Line, Options, Size, Status, index, judge, run};
+use lab::experiment::{Experiment, Line, Options, Outcome, Size, Status, index, judge, run};
+use std::sync::LazyLock;
+
+/// Every experiment of the harness run once; the tests of one process share it.
+static OUTCOMES: LazyLock<Vec<Outcome>> = LazyLock::new(|| {
+    let own: Vec<&Experiment> = ALL.iter().copied().flatten().collect();
+    run(&own, &options(), &|_| ())
+});
 
 fn options() -> Options {
     Options { size: Size::Tiny, seed: 1, threads: 2 }
@@ -39,8 +46,7 @@ fn the_index_and_the_experiments_agree() {
 
 #[test]
 fn every_experiment_of_the_harness_runs_with_tiny_parameters() {
-    let own: Vec<&Experiment> = ALL.iter().copied().flatten().collect();
-    for outcome in run(&own, &options(), &|_| ()) {
+    for outcome in &*OUTCOMES {
         assert_eq!(outcome.error, None, "{}", outcome.name);
         for row in &outcome.rows {
             let said = format!("{} {}: {}", outcome.name, row.line.item, row.line.note);
@@ -51,9 +57,8 @@ fn every_experiment_of_the_harness_runs_with_tiny_parameters() {
 
 #[test]
 fn every_verdict_of_the_harness_follows_from_the_lines_alone() {
-    let own: Vec<&Experiment> = ALL.iter().copied().flatten().collect();
-    for outcome in run(&own, &options(), &|_| ()) {
-        let text = json_lines(std::slice::from_ref(&outcome));
+    for outcome in &*OUTCOMES {
+        let text = json_lines(std::slice::from_ref(outcome));
         let lines: Vec<Line> =
             text.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect();
         let given: Vec<_> = outcome.rows.iter().map(|row| row.line.verdict).collect();
