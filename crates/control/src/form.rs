@@ -22,6 +22,8 @@ pub struct FormSignal {
     pub tail_error: Option<f64>,
     /// Uncompressed bytes per compressed byte, where known.
     pub compression: Option<f64>,
+    /// Bytes that each form holds now; a form that was just given fills by and by. None if not known.
+    pub held: Option<Forms>,
 }
 
 /// A tier's bytes by use.

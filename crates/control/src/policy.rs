@@ -122,6 +122,8 @@ pub enum Reason {
     Experiment,
     /// What was learnt no longer holds, so that the search begins again.
     Restarted,
+    /// A search has ended: the best that it found is kept.
+    Settled,
     /// Held back further.
     Tightened,
     /// Held back less.
@@ -151,6 +153,7 @@ impl Reason {
             Self::NoDonor => "no-donor",
             Self::Experiment => "experiment",
             Self::Restarted => "restarted",
+            Self::Settled => "settled",
             Self::Tightened => "tightened",
             Self::Relaxed => "relaxed",
             Self::Donated => "donated",

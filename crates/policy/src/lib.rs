@@ -7,4 +7,5 @@ pub mod bandwidth;
 pub mod compose;
 pub mod estimate;
 pub mod joint;
+pub mod form;
 pub mod memory;

@@ -288,21 +288,15 @@ impl Mapped {
         self.asked.write_cache < self.in_force.write_cache || self.asked.compressed < self.in_force.compressed
     }
 
-    /// Converts bytes, flushing up to `pages`: what shrinks gives up its free bytes first, then what was flushed; what
-    /// grows takes what is free.
+    /// Converts bytes, flushing up to `pages`: what shrinks gives up its free bytes first, then what was flushed or has
+    /// moved to a growing compressed store; what grows takes what is free.
     pub(super) fn convert(&mut self, pages: f64) {
         if self.asked == self.in_force {
             return;
         }
         let (asked, now) = (self.asked, self.in_force);
-        let mut budget = pages * page();
-        let flushed = (self.filled.write_cache - bytes(asked.write_cache)).clamp(0.0, budget);
-        self.filled.write_cache -= flushed;
-        budget -= flushed;
-        let over = (self.filled.compressed - bytes(asked.compressed)).max(0.0);
-        let dirty = self.residence.dirty_part;
-        let freed = if over * dirty <= budget { over } else { budget / dirty };
-        self.filled.compressed -= freed;
+        self.compress_surplus();
+        self.flush(pages * page());
         let shrunk = |asked: Bytes, now: Bytes, filled: f64| {
             if asked < now { asked.max(whole(filled.ceil())).min(now) } else { now }
         };
@@ -329,11 +323,41 @@ impl Mapped {
         self.filled.compressed = self.filled.compressed.min(bytes(next.compressed));
     }
 
+    /// Pages that memory and the write cache lose move to a compressed store that grows (§4: both evict to it).
+    fn compress_surplus(&mut self) {
+        let (asked, ratio) = (self.asked, self.application.compression());
+        if asked.compressed <= self.in_force.compressed {
+            return;
+        }
+        let room = (bytes(asked.compressed) - self.filled.compressed).max(0.0) * ratio;
+        let written = (self.filled.write_cache - bytes(asked.write_cache)).clamp(0.0, room);
+        let kept = bytes(self.application.dram) + bytes(asked.memory);
+        let read = (self.filled.memory - kept).clamp(0.0, room - written);
+        self.filled.write_cache -= written;
+        self.filled.memory -= read;
+        self.filled.compressed += (written + read) / ratio;
+    }
+
+    /// Flushes up to `budget` bytes of what the write cache and the dirty part of the compressed store hold too much.
+    fn flush(&mut self, budget: f64) {
+        let flushed = (self.filled.write_cache - bytes(self.asked.write_cache)).clamp(0.0, budget);
+        self.filled.write_cache -= flushed;
+        let budget = budget - flushed;
+        let over = (self.filled.compressed - bytes(self.asked.compressed)).max(0.0);
+        let dirty = self.residence.dirty_part;
+        self.filled.compressed -= if over * dirty <= budget { over } else { budget / dirty };
+    }
+
     /// The signal of what was counted, and counts anew.
     pub(super) fn read(&mut self) -> FormSignal {
         let c = std::mem::take(&mut self.counts);
+        let held = Some(Forms {
+            write_cache: whole(self.filled.write_cache),
+            memory: whole(self.filled.memory - bytes(self.application.dram)).min(self.in_force.memory),
+            compressed: whole(self.filled.compressed),
+        });
         if c.operations < 1.0 {
-            return FormSignal::default();
+            return FormSignal { held, ..FormSignal::default() };
         }
         let error = |sum: f64, squared: f64| {
             let mean = sum / c.parts;
@@ -351,6 +375,7 @@ impl Mapped {
             latency_error: error(c.rate, c.rate_squared),
             tail_error: error(c.tail, c.tail_squared),
             compression: Some(self.application.compression()),
+            held,
         }
     }
 }
