@@ -6,8 +6,9 @@
 
 use crate::bandwidth::{BandwidthSignal, Cost, Kinds, Throttle};
 use crate::claim::Amount;
+use crate::curve::Curve;
 use crate::form::{FormSignal, Forms};
-use crate::joint::Joint;
+use crate::joint::{Joint, JointSignal, Utility};
 use crate::memory::{MemoryShare, MemorySignal};
 use crate::policy::Pool;
 use units::{Bytes, Duration};
@@ -125,6 +126,57 @@ impl Nest for Throttle {
     }
 }
 
+impl Join for JointSignal {
+    fn then(&mut self, later: &Self) {
+        let operations = self.operations + later.operations;
+        let utility = later.utility.clone().or_else(|| self.utility.take());
+        *self = Self { operations, utility, ..later.clone() };
+    }
+
+    /// A group's curve is that of its members when each holds its present part of the group's memory; tables and samples of
+    /// several tenants have no common form, and a group of them none.
+    fn beside(&mut self, other: &Self) {
+        self.utility = match (&self.utility, &other.utility) {
+            (Some(Utility::Curve(a)), Some(Utility::Curve(b))) => {
+                group_curve((a, self.held, self.operations), (b, other.held, other.operations))
+                    .map(Utility::Curve)
+            }
+            _ => None,
+        };
+        self.held += other.held;
+        self.bandwidth += other.bandwidth;
+        self.operations += other.operations;
+    }
+}
+
+/// The curve of two tenants together: at a size of which each holds its part by `held`, misses by `operations`.
+fn group_curve(
+    (a, a_held, a_operations): (&Curve, Bytes, u64),
+    (b, b_held, b_operations): (&Curve, Bytes, u64),
+) -> Option<Curve> {
+    let held = (a_held + b_held).0;
+    let operations = (a_operations + b_operations) as f64;
+    if held == 0 || operations <= 0.0 {
+        return None;
+    }
+    // Every point of either curve, at the size of the group at which its tenant has that size.
+    let sizes_of = |curve: &Curve, part: Bytes| -> Vec<Bytes> {
+        let part = part.0.max(1);
+        curve.points().iter().map(|(size, _)| size.scale(held, part)).collect()
+    };
+    let mut sizes = sizes_of(a, a_held);
+    sizes.extend(sizes_of(b, b_held));
+    sizes.sort_unstable();
+    sizes.dedup();
+    let miss_ratio = |size: Bytes| {
+        let of = |curve: &Curve, part: Bytes, count: u64| {
+            curve.miss_ratio(size.scale(part.0, held)) * count as f64
+        };
+        ((of(a, a_held, a_operations) + of(b, b_held, b_operations)) / operations).clamp(0.0, 1.0)
+    };
+    Curve::smoothed(sizes.into_iter().map(|size| (size, miss_ratio(size))).collect()).ok()
+}
+
 impl Nest for Joint {
     fn pool(&self, parent: &Pool) -> Pool {
         let capacity = Amount { bytes: self.bytes, bandwidth: self.bandwidth, ..Amount::default() };
@@ -136,12 +188,18 @@ impl Join for FormSignal {
     fn then(&mut self, later: &Self) {
         self.count(later);
         self.compression = later.compression.or(self.compression);
+        self.held = later.held;
     }
 
     fn beside(&mut self, other: &Self) {
         // Compression ratios weigh by what each does, as its pages come in.
         let parts = [(self.compression, self.operations), (other.compression, other.operations)];
         self.compression = weighted(parts).or(self.compression).or(other.compression);
+        self.held = self.held.zip(other.held).map(|(a, b)| Forms {
+            write_cache: a.write_cache + b.write_cache,
+            memory: a.memory + b.memory,
+            compressed: a.compressed + b.compressed,
+        });
         self.count(other);
     }
 }
@@ -213,6 +271,28 @@ mod tests {
         assert_eq!((memory.held, memory.gets), (Bytes(70), 8));
         memory.beside(&now);
         assert_eq!((memory.held, memory.gets), (Bytes(140), 13));
+    }
+
+    #[test]
+    fn a_group_misses_what_its_members_miss() {
+        let signal = |points: &[(u64, f64)], held, operations| {
+            let points: Vec<_> = points.iter().map(|&(size, ratio)| (Bytes::mib(size), ratio)).collect();
+            let utility = Some(Utility::Curve(Curve::new(points).unwrap()));
+            JointSignal { held: Bytes::mib(held), operations, utility, ..JointSignal::default() }
+        };
+        let mut group = signal(&[(0, 1.0), (100, 0.0)], 50, 30);
+        group.beside(&signal(&[(0, 0.8), (100, 0.8)], 150, 10));
+        assert_eq!((group.held, group.operations), (Bytes::mib(200), 40));
+        let Some(Utility::Curve(curve)) = &group.utility else { panic!("{group:?}") };
+        // A quarter of 200 MiB is 50 (whole bytes, so to a millionth): half of the first one's accesses miss, and .8 of the second's.
+        for (size, ratio) in [(0, 0.95), (200, 0.575), (400, 0.2)] {
+            assert!((curve.miss_ratio(Bytes::mib(size)) - ratio).abs() < 1e-6, "{size}: {curve:?}");
+        }
+        group.beside(&JointSignal::default());
+        assert_eq!(group.utility, None, "one of the members is not known");
+        let mut window = signal(&[(0, 1.0), (100, 0.0)], 50, 30);
+        window.then(&JointSignal { held: Bytes(7), operations: 1, ..JointSignal::default() });
+        assert!(window.utility.is_some() && window.held == Bytes(7) && window.operations == 31);
     }
 
     #[test]

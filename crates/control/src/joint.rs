@@ -198,6 +198,12 @@ impl Table {
         self.rows
     }
 
+    /// The speeds, row by row.
+    #[must_use]
+    pub fn speeds(&self) -> &[f32] {
+        &self.speeds
+    }
+
     /// The speed with `memory` and `bandwidth` given as parts of [`Table::most`].
     #[must_use]
     pub fn speed(&self, memory: f64, bandwidth: f64) -> f64 {

@@ -6,6 +6,6 @@
 pub mod bandwidth;
 pub mod compose;
 pub mod estimate;
-pub mod joint;
 pub mod form;
+pub mod joint;
 pub mod memory;

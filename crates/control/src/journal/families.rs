@@ -8,7 +8,7 @@ use crate::bandwidth::{BandwidthSignal, Budget, Kinds, Throttle};
 use crate::claim::{Amount, Claim, Class, CpuQuota, Goal, Levers, Mba, Quantile, Slowdown, Weight};
 use crate::curve::Curve;
 use crate::form::{FormSignal, Forms};
-use crate::joint::{Joint, JointSignal};
+use crate::joint::{Accesses, Joint, JointSignal, Table, Utility};
 use crate::memory::{MemoryShare, MemorySignal};
 use serde_json::{Value, json};
 use units::Bytes;
@@ -61,11 +61,12 @@ line!(JointSignal {
     held: "held_bytes",
     bandwidth: "bytes_per_sec",
     operations: "operations",
-    curve: "curve"
+    utility: "utility",
 });
 line!(Joint { bytes: "bytes", bandwidth: "bytes_per_sec" });
 
 line!(FormSignal {
+    held: "held_bytes",
     operations: "operations",
     latency: "latency_ns",
     tail: "tail_latency_ns",
@@ -112,6 +113,59 @@ impl Line for Curve {
     }
     fn of_json(value: &Value) -> Result<Self, &'static str> {
         Self::new(Vec::<(Bytes, f64)>::of_json(value)?).map_err(|_| "curve")
+    }
+}
+
+impl Line for Utility {
+    fn to_json(&self) -> Value {
+        match self {
+            Self::Curve(curve) => json!({"curve": curve.to_json()}),
+            Self::Accesses(accesses) => json!({"accesses": accesses.to_json()}),
+            Self::Table(table) => json!({"table": table.to_json()}),
+        }
+    }
+    fn of_json(value: &Value) -> Result<Self, &'static str> {
+        let map = value.as_object().ok_or("utility")?;
+        if map.contains_key("curve") {
+            return field(map, "curve").map(Self::Curve);
+        }
+        if map.contains_key("accesses") {
+            return field(map, "accesses").map(Self::Accesses);
+        }
+        field(map, "table").map(Self::Table)
+    }
+}
+
+impl Line for Accesses {
+    fn to_json(&self) -> Value {
+        json!({"counts": self.counts(), "page_bytes": self.page().0, "pages": self.pages(),
+               "cached_bytes": self.cached().0, "miss_ratio": self.miss_ratio()})
+    }
+    fn of_json(value: &Value) -> Result<Self, &'static str> {
+        let map = value.as_object().ok_or("accesses")?;
+        let counts = map.get("counts").and_then(Value::as_array).ok_or("counts")?;
+        let count = |value: &Value| value.as_u64().and_then(|n| u32::try_from(n).ok());
+        let counts = counts.iter().map(count).collect::<Option<Vec<u32>>>().ok_or("counts")?;
+        let (page, pages, cached) =
+            (field(map, "page_bytes")?, field(map, "pages")?, field(map, "cached_bytes")?);
+        Self::new(counts, page, pages, cached, field(map, "miss_ratio")?).map_err(|_| "accesses")
+    }
+}
+
+impl Line for Table {
+    fn to_json(&self) -> Value {
+        json!({"most": self.most().to_json(), "rows": self.rows(), "speeds": self.speeds()})
+    }
+    fn of_json(value: &Value) -> Result<Self, &'static str> {
+        let map = value.as_object().ok_or("table")?;
+        let speeds = map.get("speeds").and_then(Value::as_array).ok_or("speeds")?;
+        #[expect(clippy::cast_possible_truncation, reason = "written from 32 bits")]
+        let speed = |value: &Value| value.as_f64().map(|n| n as f32);
+        let speeds = speeds.iter().map(speed).collect::<Option<Vec<f32>>>().ok_or("speeds")?;
+        let rows = map.get("rows").and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
+        let rows = rows.filter(|rows| 0 < *rows && speeds.len().is_multiple_of(*rows)).ok_or("rows")?;
+        let columns = speeds.len() / rows;
+        Self::new(field(map, "most")?, rows, columns, speeds).map_err(|_| "table")
     }
 }
 
@@ -215,7 +269,16 @@ mod tests {
             BandwidthSignal { depleted_at: Some(Instant(3)), ..BandwidthSignal::default() },
             throttle,
         ));
-        check(&record(JointSignal { curve: Some(curve), ..JointSignal::default() }, Joint::default()));
+        let counts = vec![7, 3, 1];
+        let accesses = Accesses::new(counts, Bytes(4096), 10, Bytes(8192), 0.3).unwrap();
+        let most = Joint { bytes: Bytes(9), bandwidth: BytesPerSec(8) };
+        let table = Table::new(most, 2, 3, [0.1, 0.2, 0.3, 0.1, 0.7, 1.0 / 3.0 + 1.0]).unwrap();
+        for utility in [Utility::Curve(curve), Utility::Accesses(accesses), Utility::Table(table)] {
+            check(&record(
+                JointSignal { utility: Some(utility), ..JointSignal::default() },
+                Joint::default(),
+            ));
+        }
         check(&record(FormSignal { compression: Some(2.5), ..FormSignal::default() }, Forms::default()));
     }
 

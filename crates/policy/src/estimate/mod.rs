@@ -6,7 +6,9 @@
 //! Non-goals:  taking samples (sensors do), deciding
 
 pub mod access_cost;
+pub mod access_histogram;
 pub mod interference;
+pub mod slowdown;
 pub mod stand_alone;
 
 mod ewma;
@@ -18,7 +20,3 @@ pub use ewma::{Ewma, NEW_SAMPLE_WEIGHT};
 pub use hysteresis::{Hysteresis, Median, PERIODS_TO_SWITCH};
 pub use quantile::{QUANTILE_ERROR, Quantiles};
 pub use shards::{RATE_MAX, SAMPLES_MAX, Shards};
-//! What policies estimate from signals before they decide.
-
-pub mod access_histogram;
-pub mod slowdown;
