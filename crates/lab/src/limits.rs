@@ -27,6 +27,9 @@ pub const VALUE_BYTES_MAX: u32 = 1 << 20;
 /// Most seeds that an experiment is run with. Guess: three are the least that show a spread, a hundred show little more.
 pub const SEEDS_MAX: u32 = 100;
 
+/// Longest predicate; bounds how deep it nests. Guess: several lines.
+pub const PREDICATE_CHARS_MAX: usize = 500;
+
 /// Most points of one curve of an experiment. Guess: twice the pixels of a plot's width.
 pub const SERIES_POINTS_MAX: usize = 2_000;
 

@@ -5,10 +5,11 @@
 
 use super::Experiment;
 use super::error::ExperimentError;
+use super::index::index;
 use super::paper::{Basis, Item};
 use super::results::{Plot, Results};
 use super::sweep::{Plant, Sweep};
-use super::verdict::{Line, Ours, Verdict, judge, line, stray};
+use super::verdict::{Line, Ours, Verdict, judge, line, stray, unanswerable};
 
 /// What became of one experiment.
 #[derive(Clone, PartialEq, Debug)]
@@ -68,10 +69,10 @@ pub(super) fn joined(
         rows.push(Row { line, basis: Some(item.basis), reason: item.reason.clone() });
     }
     rows.extend(strays(name, plant, items, &runs));
-    settle(&mut rows);
+    settle(&mut rows, items);
     Outcome {
         name: name.to_owned(),
-        title: sweep.title().to_owned(),
+        title: title(name, sweep.title()),
         readme: experiment.readme.to_owned(),
         seeds: sweep.seeds(),
         rows,
@@ -86,7 +87,7 @@ pub(super) fn unreadable(experiment: &Experiment, error: &ExperimentError) -> Ou
     let line = stray(experiment.name, Plant::Model, "data", None, &error);
     Outcome {
         name: experiment.name.to_owned(),
-        title: String::new(),
+        title: title(experiment.name, ""),
         readme: experiment.readme.to_owned(),
         seeds: 0,
         rows: vec![Row { line, basis: None, reason: String::new() }],
@@ -95,8 +96,20 @@ pub(super) fn unreadable(experiment: &Experiment, error: &ExperimentError) -> Ou
     }
 }
 
-fn settle(rows: &mut [Row]) {
-    let lines: Vec<Line> = rows.iter().map(|row| row.line.clone()).collect();
+/// The title given, or the index's.
+fn title(name: &str, given: &str) -> String {
+    let known = || index().ok()?.into_iter().find(|entry| entry.name == name).map(|entry| entry.title);
+    if given.is_empty() { known().unwrap_or_default() } else { given.to_owned() }
+}
+
+/// Gives every row its verdict. The rows begin with those of `items`.
+fn settle(rows: &mut [Row], items: &[Item]) {
+    let mut lines: Vec<Line> = rows.iter().map(|row| row.line.clone()).collect();
+    for (row, item) in rows.iter_mut().zip(items) {
+        let more = item.expect.as_ref().and_then(|predicate| unanswerable(predicate, &row.line, &lines));
+        row.line.note.extend(more);
+    }
+    lines = rows.iter().map(|row| row.line.clone()).collect();
     for (row, verdict) in rows.iter_mut().zip(judge(&lines)) {
         row.line.verdict = verdict;
     }

@@ -7,6 +7,7 @@
 //! Invariants: sides are linear in the names; a comparison that no number can change is refused
 //! Failure:    a malformed predicate is an error with the position of the character, from 0
 
+use crate::limits::PREDICATE_CHARS_MAX;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -47,7 +48,12 @@ impl Predicate {
     /// # Errors
     /// If the text is not one, or no number could make it false.
     pub fn parse(text: &str) -> Result<Self, PredicateError> {
-        let mut parser = Parser { words: words(text)?, at: 0, end: text.chars().count() };
+        let end = text.chars().count();
+        if PREDICATE_CHARS_MAX < end {
+            let what = format!("longer than {PREDICATE_CHARS_MAX} characters");
+            return Err(PredicateError { at: PREDICATE_CHARS_MAX, what });
+        }
+        let mut parser = Parser { words: words(text)?, at: 0, end };
         let mut comparisons = Vec::new();
         loop {
             parser.chain(&mut comparisons)?;
@@ -62,6 +68,11 @@ impl Predicate {
     /// The names that it compares, `ours` and `paper` included.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.comparisons.iter().flat_map(|c| c.difference.factors.keys()).map(String::as_str)
+    }
+
+    /// The first name for which `value` has no number.
+    pub(super) fn missing(&self, value: &dyn Fn(&str) -> Option<f64>) -> Option<&str> {
+        self.names().find(|name| value(name).is_none_or(|number| !number.is_finite()))
     }
 
     /// Whether it holds where `value` gives the number of a name.
@@ -320,6 +331,22 @@ mod tests {
         check("1 <= 2", Err(&format!("5: {what}")));
         check("ours <= ours", Err(&format!("8: {what}")));
         check("0 * ours <= 1", Err(&format!("12: {what}")));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_panics(text in "[a-c0-9 .<>=+*/()-]{0,40}|\\PC{0,20}") {
+            if let Err(error) = Predicate::parse(&text) {
+                proptest::prop_assert!(error.at <= text.chars().count());
+            }
+        }
+    }
+
+    #[test]
+    fn depth_is_bounded_by_length() {
+        let deep = "(".repeat(PREDICATE_CHARS_MAX);
+        assert!(Predicate::parse(&deep).is_err());
+        assert!(Predicate::parse(&"-".repeat(100_000)).is_err());
     }
 
     #[test]

@@ -116,13 +116,14 @@ mod tests {
 
     const SWEEP: &str = "title = \"Three seeds\"\nseeds = 3\nfactor = 2\n[tiny]\nseeds = 1\n";
     const PAPER: &str = "item,paper,unit,tolerance,basis,expect,reason\ntwice,4,GB/s,0.01,held-out,,the seed doubled\n\
-        more,,,,predicted,ours > twice,by one\nlost,1,,0.1,fitted,,never given\n";
+        more,,,,predicted,ours > twice,by one\nlost,1,,0.1,fitted,,never given\nless,,,,predicted,ours < lost,x\n";
 
     fn twice(sweep: &Sweep, results: &mut Results) -> Result<(), ExperimentError> {
         let twice = sweep.number("factor")? * sweep.seed as f64;
         results.number("twice", twice);
         results.number("more", twice + 1.0);
         results.number("unknown", 1.0);
+        results.number("less", 0.0);
         results.series("curve", "ours", &[(0.0, twice)]);
         Ok(())
     }
@@ -154,13 +155,15 @@ mod tests {
     fn the_median_of_the_seeds_is_judged() {
         let outcomes = run(&[&experiment("p/t", twice)], &options(1), &|_| ());
         let [outcome] = &outcomes[..] else { panic!("one experiment has one outcome") };
-        let expected = ["twice ok", "more shape", "lost miss", "unknown miss"];
+        let expected = ["twice ok", "more shape", "lost miss", "less miss", "unknown miss"];
         assert_eq!(verdicts(outcome), expected);
         let first = &outcome.rows[0].line;
         assert_eq!((first.ours, first.paper, first.tolerance), (Some(4.0), Some(4.0), Some(0.01)));
         assert_eq!(first.note, "basis held-out; (median of 3 seeds, 2 to 6)");
         assert_eq!(outcome.rows[2].line.note, "basis fitted; error: the run gave no number");
-        assert_eq!(outcome.rows[3].line.note, "error: paper.csv has no such item");
+        let note = "error: the predicate needs 'lost', which has no number";
+        assert!(outcome.rows[3].line.note.ends_with(note), "{}", outcome.rows[3].line.note);
+        assert_eq!(outcome.rows[4].line.note, "error: paper.csv has no such item");
         assert_eq!((outcome.seeds, &*outcome.title), (3, "Three seeds"));
         assert_eq!(outcome.plots[0].series[0].points, [(0.0, 2.0)]);
     }
@@ -186,7 +189,7 @@ mod tests {
         assert!(panicked.starts_with("the run panicked: index out of bounds"), "{panicked}");
         for outcome in &one[1..3] {
             assert!(outcome.rows.iter().all(|row| row.line.verdict == Verdict::Miss), "{outcome:?}");
-            assert_eq!(outcome.rows.len(), 3);
+            assert_eq!(outcome.rows.len(), 4);
         }
     }
 

@@ -161,13 +161,24 @@ fn judge_line(line: &Line, all: &[Line]) -> Verdict {
 }
 
 fn holds(predicate: &Predicate, line: &Line, all: &[Line]) -> bool {
-    let value = |name: &str| match name {
+    // A name without a number makes no predicate true.
+    predicate.holds(&|name| value(name, line, all)).unwrap_or(false)
+}
+
+/// The number that `name` means in the predicate of `line`.
+fn value(name: &str, line: &Line, all: &[Line]) -> Option<f64> {
+    match name {
         "ours" => line.ours,
         "paper" => line.paper,
         _ => all.iter().find(|other| other.item == name)?.ours,
-    };
-    // A name without a number makes no predicate true.
-    predicate.holds(&value).unwrap_or(false)
+    }
+}
+
+/// What to add to the note of `line` if its predicate names a number that no line has.
+pub(super) fn unanswerable(predicate: &Predicate, line: &Line, all: &[Line]) -> Option<String> {
+    line.ours?;
+    let name = predicate.missing(&|name| value(name, line, all))?;
+    Some(format!("{DIVIDER}{ERROR}the predicate needs '{name}', which has no number"))
 }
 
 /// `text` in one line that does not look like several parts.
