@@ -1,5 +1,6 @@
 //! Acceptance checks of MT²'s policies and their baselines on hand-written rows and on a plant of four lines.
 #![allow(clippy::unwrap_used, reason = "a test may stop at what must not happen")]
+#![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rates of a test")]
 
 use control::bandwidth::{BandwidthSignal, Kind, Kinds, Throttle};
 use control::{
@@ -239,7 +240,7 @@ fn an_actuator_that_refuses_does_not_wind_the_policy_up() {
     stage.refuse.clear();
     stage.step();
     let rate = toy_rate(&stage.share(0), Kind::SlowWrite, 7.2);
-    assert!(0.45 <= rate && rate <= 1.05, "{rate}: one step from where it stood, half of the cap at least");
+    assert!((0.45..=1.05).contains(&rate), "{rate}: one step from where it stood, half of the cap at least");
 }
 
 #[test]

@@ -17,6 +17,7 @@ mod run;
 mod sweep;
 mod verdict;
 
+pub mod mt2;
 mod workload;
 
 pub use error::ExperimentError;
@@ -77,4 +78,4 @@ macro_rules! experiment {
 }
 
 /// Every experiment of the laboratory, one list per family.
-pub static ALL: &[&[Experiment]] = &[workload::WORKLOAD];
+pub static ALL: &[&[Experiment]] = &[workload::WORKLOAD, mt2::MT2];

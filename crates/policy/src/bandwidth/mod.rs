@@ -22,7 +22,7 @@ mod testing;
 
 pub use baselines::{BandwidthLimit, CALADAN_LIMIT, ThrottleBiggest, cpu_only, mba_only};
 pub use mt2_guarantee::Guarantee;
-pub use mt2_interference::{ThresholdError, Thresholds};
+pub use mt2_interference::{LOST_PART, ThresholdError, Thresholds};
 pub use mt2_model::{Axis, EmpiricalModel, ModelError};
 pub use mt2_slo::Slo;
 pub use mt2_throttle::{Means, Prevention, Remedy};
@@ -40,7 +40,7 @@ use units::BytesPerSec;
 pub type BandwidthPolicy = dyn Policy<Signal = BandwidthSignal, Share = Throttle>;
 
 /// What policies of this family can be told besides the tenants' claims; the default is what their papers use.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Options {
     /// The seed of the policy's generator.
     pub seed: u64,
@@ -48,15 +48,30 @@ pub struct Options {
     pub experiment_step: BytesPerSec,
     /// What `proportional` does with what a tenant leaves idle.
     pub donation: Donation,
+    /// The latencies that `remedy` and `slo` take for interference; none are watched unless measured.
+    pub thresholds: Thresholds,
+    /// What `guarantee` and `slo` know of competing traffic; without it there is no such policy.
+    pub model: Option<EmpiricalModel>,
+    /// The traffic above which `throttle-biggest` punishes.
+    pub traffic_limit: BytesPerSec,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { seed: 0, experiment_step: EXPERIMENT_STEP, donation: Donation::Aware(DonateStep::PAPER) }
+        Self {
+            seed: 0,
+            experiment_step: EXPERIMENT_STEP,
+            donation: Donation::Aware(DonateStep::PAPER),
+            thresholds: Thresholds::default(),
+            model: None,
+            traffic_limit: CALADAN_LIMIT,
+        }
     }
 }
 
-/// The policy called `name` (`none`, `limit`, `qos`, `fair-slowdown`, `proportional`), or none.
+/// The policy called `name` (`none`, `limit`, `qos`, `fair-slowdown`, `proportional`, `prevention`, `remedy`, `guarantee`,
+/// `slo`; baselines: `bandwidth-limit`, `throttle-biggest`, `mba-only`, `cpu-only`), or none. `guarantee` and `slo` need a
+/// model.
 #[must_use]
 pub fn by_name(name: &str, options: &Options) -> Option<Box<BandwidthPolicy>> {
     Some(match name {
@@ -65,6 +80,14 @@ pub fn by_name(name: &str, options: &Options) -> Option<Box<BandwidthPolicy>> {
         "qos" => Box::new(Qos::new(options.experiment_step, options.seed)),
         "fair-slowdown" => Box::new(FairSlowdown::new(options.seed)),
         "proportional" => Box::new(Proportional::new(options.donation, options.seed)),
+        "prevention" => Box::new(Prevention::default()),
+        "remedy" => Box::new(Remedy::new(options.thresholds)),
+        "guarantee" => Box::new(Guarantee::new(options.model.clone()?)),
+        "slo" => Box::new(Slo::new(options.model.clone()?, options.thresholds)),
+        "bandwidth-limit" => Box::new(BandwidthLimit::default()),
+        "throttle-biggest" => Box::new(ThrottleBiggest::new(options.traffic_limit)),
+        "mba-only" => Box::new(mba_only(options.thresholds)),
+        "cpu-only" => Box::new(cpu_only(options.thresholds)),
         _ => return None,
     })
 }

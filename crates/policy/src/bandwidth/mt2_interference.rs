@@ -11,7 +11,7 @@ use control::bandwidth::{Kind, Kinds};
 use units::Duration;
 
 /// Part of the throughput whose loss sets a threshold (MT² §3.2.2).
-const LOST_PART: f64 = 0.1;
+pub const LOST_PART: f64 = 0.1;
 /// Below this part of a threshold the medium is quiet (our choice, the paper leaves it open; .8 to .95 behave alike).
 const QUIET_PART: f64 = 0.9;
 /// A kind that is missing for so many periods is forgotten: ten seconds at 100 ms.
@@ -28,7 +28,7 @@ pub enum ThresholdError {
     #[error("a threshold of zero")]
     Zero,
     /// A curve needs a point alone and one that has lost enough.
-    #[error("the throughput of the curve never falls by a tenth")]
+    #[error("the throughput of the curve never falls far enough")]
     NeverFalls,
     /// A throughput that is no number above zero.
     #[error("point {0} of the curve has no throughput")]
@@ -48,16 +48,16 @@ impl Thresholds {
     }
 
     /// The threshold that a measured curve of (throughput, latency) under rising load of others gives: the latency at
-    /// which the throughput is a tenth below the first point's, linear between points.
+    /// which the throughput is a part `lost` ([`LOST_PART`] in the paper) below the first point's, linear between points.
     ///
     /// # Errors
-    /// A curve that never falls by a tenth, or a throughput that is no finite number above zero.
-    pub fn of_curve(points: &[(f64, Duration)]) -> Result<Duration, ThresholdError> {
+    /// A curve that never falls so far, or a throughput that is no finite number above zero.
+    pub fn of_curve(points: &[(f64, Duration)], lost: f64) -> Result<Duration, ThresholdError> {
         let no_number = |(throughput, _): &(f64, Duration)| !(throughput.is_finite() && 0.0 < *throughput);
         if let Some(at) = points.iter().position(no_number) {
             return Err(ThresholdError::NoThroughput(at));
         }
-        let wanted = points.first().map_or(0.0, |(alone, _)| alone * (1.0 - LOST_PART));
+        let wanted = points.first().map_or(0.0, |(alone, _)| alone * (1.0 - lost));
         let after = points.iter().position(|(throughput, _)| *throughput <= wanted);
         let Some([before, after]) = after.and_then(|i| points.get(i.checked_sub(1)?..=i)) else {
             return Err(ThresholdError::NeverFalls);
@@ -214,14 +214,14 @@ mod tests {
     #[test]
     fn a_threshold_is_the_latency_at_a_tenth_lost() {
         let curve = [(100.0, US(1)), (95.0, US(2)), (85.0, US(4)), (50.0, US(9))];
-        assert_eq!(Thresholds::of_curve(&curve), Ok(US(3)));
-        assert_eq!(Thresholds::of_curve(&curve[..2]), Err(ThresholdError::NeverFalls));
-        assert_eq!(Thresholds::of_curve(&[]), Err(ThresholdError::NeverFalls));
+        assert_eq!(Thresholds::of_curve(&curve, LOST_PART), Ok(US(3)));
+        assert_eq!(Thresholds::of_curve(&curve[..2], LOST_PART), Err(ThresholdError::NeverFalls));
+        assert_eq!(Thresholds::of_curve(&[], LOST_PART), Err(ThresholdError::NeverFalls));
         assert_eq!(
-            Thresholds::of_curve(&[(1.0, US(1)), (f64::NAN, US(1))]),
+            Thresholds::of_curve(&[(1.0, US(1)), (f64::NAN, US(1))], LOST_PART),
             Err(ThresholdError::NoThroughput(1))
         );
-        assert_eq!(Thresholds::of_curve(&[(0.0, US(1))]), Err(ThresholdError::NoThroughput(0)));
+        assert_eq!(Thresholds::of_curve(&[(0.0, US(1))], LOST_PART), Err(ThresholdError::NoThroughput(0)));
         assert_eq!(Thresholds::new(Kinds::splat(Some(Duration::ZERO))), Err(ThresholdError::Zero));
     }
 }
