@@ -1,81 +1,233 @@
-//! Explore.
+//! The search for forms against exhaustive search and against what never morphs, on the modelled SSD (checks E4 to E7).
+//!
+//! Known misses. E5: on YCSB's mixed workloads the model's best functional split gains .46 (B), .34 (F) and .23 (A); only
+//! read-only C and the scans of E reach .5, and "up to 70 %" in the paper does not say which workload it was. E6: a search
+//! takes 15 to 110 virtual minutes, not 4 to 8: it waits until memory that was given has filled, at the rate of faults.
+#![allow(clippy::unwrap_used, reason = "a test may stop at what must not happen")]
+
 use control::Loop;
 use control::form::Forms;
-use lab::machine::ssd::*;
-use policy::form::{Options, Parts, by_name};
-use units::{Bytes, Duration, Instant};
+use lab::machine::ssd::{Application, FormMachine, Noise, Scored, Ssd, best_by, every_split};
+use policy::form::{FormPolicy, Options, Parts, by_name};
+use units::{Duration, Instant};
 
+/// Steps of a search, and of the exhaustive one that it is compared with.
+const STEPS: u64 = 10;
+const SEEDS: [u64; 3] = [1, 2, 3];
+const YCSB: [char; 6] = ['A', 'B', 'C', 'D', 'E', 'F'];
+
+fn policy(name: &str) -> FormPolicy {
+    by_name(name, Options::default(), Parts::WRITE_CACHE).unwrap()
+}
+
+/// What a policy came to.
+#[derive(Debug)]
+struct End {
+    forms: Forms,
+    /// Operations per second that they give in the long run.
+    rate: f64,
+    p99_us: f64,
+    /// Splits that were tried, decisions made, and virtual minutes until the search ended.
+    trials: usize,
+    decisions: usize,
+    minutes: f64,
+}
+
+/// Runs a policy on YCSB `letter` until its search ends, or for 40 decisions if it never searches.
+fn end(name: &str, letter: char, noise: Noise, seed: u64) -> End {
+    let (mut machine, id) = FormMachine::server(Application::ycsb(letter), noise, seed);
+    let mut pacer = Loop::new(policy(name), 1_000);
+    let is_settled = |pacer: &Loop<FormPolicy>| {
+        pacer.journal().records().any(|r| r.notes.iter().any(|n| n.reason.word() == "settled"))
+    };
+    let limit = if name.starts_with("morph") { 400 } else { 40 };
+    while !is_settled(&pacer) && pacer.journal().records().len() < limit {
+        let wake = pacer.wake_at();
+        machine.drive(&mut pacer, wake);
+    }
+    let records = pacer.journal().records();
+    let is_trial = |word: &str| word == "experiment";
+    let trials = records.clone().flat_map(|r| &r.notes).filter(|n| is_trial(n.reason.word())).count();
+    let forms = records.clone().next_back().unwrap().shares[0].1;
+    let truth = machine.settled(id, forms);
+    End {
+        forms,
+        rate: truth.operations_per_sec,
+        p99_us: truth.all.p99_us,
+        trials,
+        decisions: records.len(),
+        minutes: machine.now().since(Instant::ZERO).as_secs_f64() / 60.0,
+    }
+}
+
+fn splits(letter: char) -> Vec<Scored> {
+    let (machine, id) = FormMachine::server(Application::ycsb(letter), Noise::NONE, 1);
+    every_split(&machine, id, STEPS)
+}
+
+fn rate_at(all: &[Scored], memory: u64, compressed: u64) -> f64 {
+    let at = all.iter().find(|s| (s.memory, s.compressed) == (memory, compressed));
+    at.unwrap().truth.operations_per_sec
+}
+
+/// E4: on write-heavy workloads a write cache beats more memory by half at least (the paper: 2.5 on average).
 #[test]
-fn explore() {
-    for l in ['A', 'B', 'C', 'D', 'E', 'F', 'L'] {
-        let (m, id) = FormMachine::server(Application::ycsb(l), Noise::NONE, 1);
-        let p = m.pool();
-        for (n, f) in [
-            ("wc", Forms { write_cache: p, ..Forms::default() }),
-            ("mem", Forms { memory: p, ..Forms::default() }),
-            ("cmp", Forms { compressed: p, ..Forms::default() }),
-        ] {
-            let t = m.settled(id, f);
-            println!(
-                "{l} {n}: {:.0} op/s p90r {:.0} p90w {:.0} p99 {:.0}",
-                t.operations_per_sec, t.reads.p90_us, t.writes.p90_us, t.all.p99_us
-            );
-        }
-        let all = every_split(&m, id, 10);
-        let line: Vec<String> = all
-            .iter()
-            .filter(|s| s.compressed == 0)
-            .map(|s| format!("{:.0}", s.truth.operations_per_sec))
-            .collect();
-        println!("{l} func {}", line.join(" "));
-        let b = best_by(all.iter().copied().filter(|s| s.compressed == 0), |s| s.truth.operations_per_sec);
-        let bb = best_by(all.iter().copied(), |s| s.truth.operations_per_sec);
-        let bt = best_by(all.iter().copied(), |s| -s.truth.all.p99_us);
-        for (n, b) in [("F", b), ("all", bb), ("tail", bt)] {
-            println!(
-                "{l} best {n} m{} k{} {:.0} p99 {:.0}",
-                b.memory, b.compressed, b.truth.operations_per_sec, b.truth.all.p99_us
-            );
-        }
+fn e4_a_write_cache_beats_more_memory_where_much_is_written() {
+    for letter in ['A', 'F', 'L'] {
+        let rate = |name| end(name, letter, Noise::USUAL, 1).rate;
+        let ratio = rate("write-cache") / rate("dram-extension");
+        println!("E4 {letter}: {ratio:.2}");
+        assert!(1.5 <= ratio, "{letter}: {ratio}");
+    }
+    // Where nothing is written it is the other way round: the check can fail.
+    assert!(end("write-cache", 'C', Noise::NONE, 1).rate < end("dram-extension", 'C', Noise::NONE, 1).rate);
+}
+
+/// Gain of a policy over the write cache, per workload.
+fn gains(name: &str, seed: u64) -> Vec<(char, f64)> {
+    let gain =
+        |letter| (letter, end(name, letter, Noise::USUAL, seed).rate / rate_at(&splits(letter), 0, 0) - 1.0);
+    YCSB.map(gain).to_vec()
+}
+
+/// "Up to" as the paper has it: the largest gain of all workloads.
+fn up_to(gains: &[(char, f64)]) -> f64 {
+    gains.iter().map(|(_, gain)| *gain).fold(f64::MIN, f64::max)
+}
+
+fn passes_e5(functional: &[(char, f64)], both: &[(char, f64)]) -> bool {
+    0.5 <= up_to(functional) && 0.7 <= up_to(both)
+}
+
+/// E5: function gains up to 50 % at least, representation up to 70 % at least (the paper: up to 70 and 90). Also on the
+/// mixed workloads alone representation reaches that; function does not, see the known misses.
+#[test]
+fn e5_function_and_representation_gain_over_the_write_cache() {
+    for seed in SEEDS {
+        let (functional, both) = (gains("morph-functional", seed), gains("morph", seed));
+        println!("E5 seed {seed}: functional {functional:.2?} both {both:.2?}");
+        assert!(passes_e5(&functional, &both), "seed {seed}: {functional:?} {both:?}");
+        let mixed = |gains: &[(char, f64)]| {
+            up_to(&gains.iter().copied().filter(|(l, _)| "ABF".contains(*l)).collect::<Vec<_>>())
+        };
+        assert!(0.7 <= mixed(&both), "seed {seed}: {both:?}");
+        assert!((0.4..0.5).contains(&mixed(&functional)), "the known miss, seed {seed}: {functional:?}");
+    }
+    let toy = gains("write-cache", 1);
+    assert!(!passes_e5(&toy, &toy), "a tuner that stays with the write cache passes");
+}
+
+/// E6: a search tries at most 50 splits, far fewer than there are.
+#[test]
+fn e6_a_search_ends_after_few_trials() {
+    let exhaustive = splits('A').len();
+    assert!(50 < exhaustive, "exhaustive search passes");
+    for letter in YCSB {
         for name in ["morph-functional", "morph"] {
-            for seed in 1..=3 {
-                let (mut m, id) = FormMachine::server(Application::ycsb(l), Noise::USUAL, seed);
-                let mut pacer = Loop::new(by_name(name, Options::default(), Parts::MEMORY).unwrap(), 10_000);
-                let mut n = 0;
-                while n < 400 {
-                    n += 1;
-                    let w = pacer.wake_at();
-                    m.drive(&mut pacer, w);
-                    let done = pacer
-                        .journal()
-                        .records()
-                        .next_back()
-                        .unwrap()
-                        .notes
-                        .iter()
-                        .any(|n| n.reason.word() == "settled");
-                    if done {
-                        break;
-                    }
+            let End { trials, decisions, minutes, .. } = end(name, letter, Noise::USUAL, 1);
+            println!(
+                "E6 {letter} {name}: {trials} of {exhaustive} splits, {decisions} decisions, {minutes:.0} min"
+            );
+            assert!(trials <= 50 && 3 * trials <= exhaustive, "{letter} {name}: {trials}");
+        }
+    }
+}
+
+fn steps_of(bytes: units::Bytes, forms: Forms) -> u64 {
+    let all = forms.write_cache + forms.memory + forms.compressed;
+    units::Bytes(bytes.0 + all.0 / (2 * STEPS)).count_of(units::Bytes(all.0 / STEPS))
+}
+
+/// What E7 says against an end of the functional search; nothing if it is within one step of the best split.
+fn functional_fault(letter: char, end: &End) -> Option<String> {
+    let all = splits(letter);
+    let functional = all.iter().copied().filter(|s| s.compressed == 0);
+    let best = best_by(functional, |s| s.truth.operations_per_sec);
+    let found = steps_of(end.forms.memory, end.forms);
+    let rate = best.truth.operations_per_sec;
+    (1 < found.abs_diff(best.memory))
+        .then(|| format!("{letter}: {found} for {}, {:.0} of {rate:.0}", best.memory, end.rate))
+}
+
+/// What E7 says against the end of a whole search: at least the best static form - 5 %.
+fn static_fault(letter: char, end: &End) -> Option<String> {
+    let all = splits(letter);
+    let corners = [(0, 0), (STEPS, 0), (0, STEPS)].map(|(m, k)| rate_at(&all, m, k));
+    let best = corners.into_iter().fold(0.0, f64::max);
+    (end.rate < 0.95 * best).then(|| format!("{letter}: {:?} {:.0} of {best:.0}", end.forms, end.rate))
+}
+
+/// E7: under noise the functional search ends within one step of exhaustive search.
+#[test]
+fn e7_the_functional_search_ends_within_one_step_of_exhaustive_search() {
+    let mut faults = Vec::new();
+    for letter in YCSB {
+        for seed in SEEDS {
+            faults.extend(functional_fault(letter, &end("morph-functional", letter, Noise::USUAL, seed)));
+        }
+    }
+    println!("E7 functional: {faults:?}");
+    assert!(faults.is_empty(), "{faults:?}");
+    let toy = |letter| functional_fault(letter, &end("write-cache", letter, Noise::USUAL, 1));
+    assert!(
+        YCSB.into_iter().all(|letter| toy(letter).is_some()),
+        "a tuner that stays with the write cache passes"
+    );
+}
+
+/// E7: under noise the whole search is never worse than the best static form - 5 %.
+#[test]
+fn e7_the_search_is_never_worse_than_the_best_static_form() {
+    let mut faults = Vec::new();
+    for letter in YCSB {
+        let all = splits(letter);
+        let best = best_by(all.iter().copied(), |s| s.truth.operations_per_sec).truth;
+        for seed in SEEDS {
+            let end = end("morph", letter, Noise::USUAL, seed);
+            let (rate, tail) = (end.rate / best.operations_per_sec, end.p99_us / best.all.p99_us);
+            println!(
+                "E7 {letter} seed {seed}: {:?} throughput {rate:.3} and tail {tail:.3} of exhaustive",
+                end.forms
+            );
+            faults.extend(static_fault(letter, &end));
+        }
+    }
+    assert!(faults.is_empty(), "{faults:?}");
+    let toy = |letter| static_fault(letter, &end("write-cache", letter, Noise::USUAL, 1));
+    assert!(
+        YCSB.into_iter().all(|letter| toy(letter).is_some()),
+        "a tuner that stays with the write cache passes"
+    );
+}
+
+/// The search begins anew when the application changes (§3.1), and when only the SSD does (§4); without a change it
+/// stays where it is.
+#[test]
+fn a_change_of_the_application_or_of_the_ssd_starts_a_new_search() {
+    for seed in SEEDS {
+        for change in ["none", "application", "ssd"] {
+            let (mut machine, id) = FormMachine::server(Application::ycsb('C'), Noise::USUAL, seed);
+            let mut pacer = Loop::new(policy("morph-functional"), 10_000);
+            let at = Instant::ZERO + Duration::from_secs(7_200);
+            match change {
+                "application" => machine.change_mix(id, at, lab::machine::ssd::Mix::ycsb('A').unwrap()),
+                "ssd" => machine.change_ssd(at, Ssd::new(0.85).unwrap()),
+                _ => {}
+            }
+            machine.drive(&mut pacer, at + Duration::from_secs(3_600));
+            let restarted =
+                |r: &&control::journal::Record<_, _>| r.notes.iter().any(|n| n.reason.word() == "restarted");
+            let first = pacer.journal().records().find(restarted).map(|r| r.at);
+            match change {
+                "none" => assert_eq!(first, None, "seed {seed}"),
+                _ => {
+                    let delay = first.expect(change).since(at);
+                    assert!(
+                        at <= first.unwrap() && delay <= Duration::from_secs(180),
+                        "{change} {seed} {delay}"
+                    );
                 }
-                let trials = pacer
-                    .journal()
-                    .records()
-                    .flat_map(|r| &r.notes)
-                    .filter(|n| n.reason.word() == "experiment")
-                    .count();
-                let f = pacer.journal().records().next_back().unwrap().shares[0].1;
-                let t = m.settled(id, f);
-                println!(
-                    "{l} {name} seed {seed}: calls {n} trials {trials} at {:?} m{:.1} k{:.1} {:.0} p99 {:.0}",
-                    m.now(),
-                    f.memory.0 as f64 / p.0 as f64,
-                    f.compressed.0 as f64 / p.0 as f64,
-                    t.operations_per_sec,
-                    t.all.p99_us
-                );
             }
         }
     }
-    let _ = (Bytes(0), Duration(0), Instant(0));
 }

@@ -23,6 +23,8 @@ pub(super) struct Sweep {
     high: u8,
     best: u8,
     worth: Estimate,
+    /// What the last significant improvement is worth: small ones add up against it.
+    anchor: Estimate,
     up: bool,
     stride: u8,
     tried: u32,
@@ -50,6 +52,7 @@ impl Sweep {
             high,
             best: from,
             worth,
+            anchor: worth,
             up,
             stride: stride.max(1),
             tried: bit(from),
@@ -88,17 +91,20 @@ impl Sweep {
 
     /// Takes what the position last returned by [`Self::next`] is worth.
     pub(super) fn learn(&mut self, worth: Estimate) {
+        let gain = worth.against(&self.anchor, self.objective);
         let verdict = worth.against(&self.worth, self.objective);
-        // Beside the best, where differences are small, the better figure decides.
-        let leans = !self.is_coarse && worth.leans_better(&self.worth, self.objective);
+        // Of two that do not differ significantly the better figure is kept.
+        let leans = worth.leans_better(&self.worth, self.objective);
         if verdict == Verdict::Better || (verdict == Verdict::Same && leans) {
             (self.best, self.worth) = (self.cursor, worth);
         }
-        if self.is_coarse {
-            self.fruitless = if verdict == Verdict::Better { 0 } else { self.fruitless + 1 };
-            if verdict == Verdict::Worse || PATIENCE < self.fruitless {
-                self.refine();
-            }
+        if gain == Verdict::Better {
+            (self.anchor, self.fruitless) = (worth, 0);
+        } else {
+            self.fruitless += 1;
+        }
+        if self.is_coarse && (verdict == Verdict::Worse || PATIENCE < self.fruitless) {
+            self.refine();
         }
     }
 
