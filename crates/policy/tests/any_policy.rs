@@ -4,13 +4,14 @@
 //! Shares are checked against the policy's law where they are built, so that a policy that breaks it panics here.
 
 use control::bandwidth::{BandwidthSignal, Cost, Kinds, Throttle};
+use control::joint::{Accesses, Joint, JointSignal, Table, Utility};
 use control::memory::{MemoryShare, MemorySignal};
 use control::{
-    Amount, Claim, Class, CpuQuota, Goal, Levers, Mba, Policy, Pool, Quantile, Row, Seen, Slowdown, Weight,
-    Window,
+    Amount, Claim, Class, CpuQuota, Curve, Goal, Levers, Mba, Policy, Pool, Quantile, Row, Seen, Slowdown,
+    Weight, Window,
 };
-use policy::bandwidth;
 use policy::memory::{MemoryOptions, MemoryPolicy};
+use policy::{bandwidth, joint};
 use std::fmt::Debug;
 use units::{Bytes, BytesPerSec, Duration, Instant, Rng, TenantId};
 
@@ -24,6 +25,8 @@ const COUNTED: usize = 40;
 
 const BANDWIDTH: [&str; 5] = ["none", "limit", "qos", "fair-slowdown", "proportional"];
 
+const JOINT: [&str; 5] = ["symbiosis", "static", "harvest", "trade", "ideal"];
+
 /// How signals of a family look.
 trait Family {
     type Signal: Clone + Debug;
@@ -34,6 +37,7 @@ trait Family {
 
 struct Memory;
 struct Bandwidth;
+struct Both;
 
 /// A count that is often zero, mostly ordinary and sometimes far from it.
 fn count(rng: &mut Rng, ordinary: u64) -> u64 {
@@ -95,6 +99,67 @@ impl Family for Bandwidth {
             depleted_at: rng.chance(0.2).then_some(at),
         }
     }
+}
+
+impl Family for Both {
+    type Signal = JointSignal;
+    type Share = Joint;
+
+    fn policy(name: &str, seed: u64) -> Box<dyn Policy<Signal = JointSignal, Share = Joint>> {
+        let window = if seed.is_multiple_of(2) { Some(5) } else { None };
+        let stateful = seed.is_multiple_of(3);
+        let options = joint::Options { window, stateful, ..joint::Options::default() };
+        joint::by_name(name, options).expect("a policy of this name")
+    }
+
+    fn signal(rng: &mut Rng) -> JointSignal {
+        let utility = match rng.below(5) {
+            0 => None,
+            1 => Some(Utility::Accesses(accesses(rng))),
+            2 => Some(Utility::Table(table(rng))),
+            _ => Some(Utility::Curve(curve(rng))),
+        };
+        JointSignal {
+            held: Bytes(count(rng, 1 << 30)),
+            bandwidth: BytesPerSec(count(rng, 1 << 30)),
+            operations: count(rng, 10_000),
+            utility,
+        }
+    }
+}
+
+fn curve(rng: &mut Rng) -> Curve {
+    let (mut size, mut ratio) = (rng.below(1 << 20), rng.unit());
+    let points: Vec<(Bytes, f64)> = (0..2 + rng.below(6))
+        .map(|_| {
+            size += 1 + rng.below(1 << 28);
+            ratio *= if rng.chance(0.3) { 1.0 } else { rng.unit() };
+            (Bytes(size), ratio)
+        })
+        .collect();
+    Curve::new(points).expect("sizes rise, ratios do not")
+}
+
+fn accesses(rng: &mut Rng) -> Accesses {
+    let counts: Vec<u32> =
+        (0..1 + rng.below(50)).map(|_| u32::try_from(1 + rng.below(9)).unwrap_or(1)).collect();
+    let pages = 50 + count(rng, 1 << 18);
+    let cached = Bytes(count(rng, 1 << 28));
+    Accesses::new(counts, Bytes(4096), pages, cached, rng.unit()).expect("all is in range")
+}
+
+fn table(rng: &mut Rng) -> Table {
+    let mut speed = 0.0;
+    let row: Vec<f32> = (0..3)
+        .map(|_| {
+            speed += if rng.chance(0.3) { 0.0 } else { rng.below(100) as f32 };
+            speed
+        })
+        .collect();
+    let most =
+        Joint { bytes: Bytes(1 + count(rng, 1 << 30)), bandwidth: BytesPerSec(1 + count(rng, 1 << 30)) };
+    let more: Vec<f32> = row.iter().map(|speed| speed + 1.0).collect();
+    Table::new(most, 2, 3, [row, more].concat()).expect("it rises")
 }
 
 /// A claim of any class with any levers.
@@ -288,6 +353,16 @@ fn memory_policies_survive_anything() {
 #[test]
 fn bandwidth_policies_survive_anything() {
     survives::<Bandwidth>(&BANDWIDTH);
+}
+
+#[test]
+fn joint_policies_survive_anything() {
+    survives::<Both>(&JOINT);
+}
+
+#[test]
+fn joint_policies_allocate_nothing_when_steady() {
+    allocates_nothing::<Both>(&JOINT);
 }
 
 #[test]

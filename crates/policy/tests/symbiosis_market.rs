@@ -210,7 +210,14 @@ fn tabled(weight: f64, points: usize, speed: impl Fn(f64, f64) -> f64) -> Bid {
     let table = Table::new(most, points, points, speeds).expect("the table rises");
     let scale = Bundle { memory: 1.0, bandwidth: 1.0 };
     let value = Value::Profile { table, scale };
-    Bid { terms: terms(weight), range: Range::new(0.0, 1.0), window: (0, 200), stance: Stance::Bids, value }
+    Bid {
+        terms: terms(weight),
+        range: Range::new(0.0, 1.0),
+        window: (0, 200),
+        stance: Stance::Bids,
+        ratios: Box::default(),
+        value,
+    }
 }
 
 #[test]

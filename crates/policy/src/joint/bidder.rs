@@ -30,6 +30,8 @@ pub struct Bid {
     pub window: (usize, usize),
     /// Whether it bids at all.
     pub stance: Stance,
+    /// Miss ratios at the `STEPS + 1` steps of its range; used where its value is one of misses.
+    pub ratios: Box<[f32]>,
     /// What is known of it.
     pub value: Value,
 }
@@ -59,13 +61,8 @@ pub struct Range {
 pub enum Value {
     /// Nothing yet.
     Unknown,
-    /// Miss ratios over its range, and what it uses.
-    Misses {
-        /// `STEPS + 1` miss ratios.
-        ratios: Box<[f32]>,
-        /// How it stands now.
-        use_: Use,
-    },
+    /// Its miss ratios, and how it stands now.
+    Misses(Use),
     /// A profile; `scale` turns parts of the pool into parts of the profile's range.
     Profile {
         /// Its speeds.
@@ -182,8 +179,8 @@ impl Bid {
     pub fn speed(&self, bundle: Bundle) -> f64 {
         match &self.value {
             Value::Unknown => 1.0,
-            Value::Misses { ratios, use_ } => {
-                use_.speed_up(self.range.read(ratios, bundle.memory), bundle.bandwidth)
+            Value::Misses(use_) => {
+                use_.speed_up(self.range.read(&self.ratios, bundle.memory), bundle.bandwidth)
             }
             Value::Profile { table, scale } => {
                 // Beyond the pool nothing was measured: doubling both is taken to double the speed.
@@ -212,10 +209,10 @@ impl Bid {
         let at = |memory: f64| Bundle { memory, bandwidth: bandwidth(memory) };
         let step = match &self.value {
             Value::Unknown => return None,
-            Value::Misses { ratios, use_ } => {
+            Value::Misses(use_) => {
                 let start = (budget - price * self.range.at(first)) / other;
                 let slope = price * self.range.step / other;
-                use_.best(&ratios[first..=last], start, slope, ceiling.bandwidth)
+                use_.best(&self.ratios[first..=last], start, slope, ceiling.bandwidth)
             }
             Value::Profile { .. } => {
                 let mut values = [0.0_f32; STEPS + 1];

@@ -169,7 +169,14 @@ fn unknown() -> Bid {
         weight: 1.0,
         unspent_weight: 1.0,
     };
-    Bid { terms, range: Range::default(), window: (0, 0), stance: Stance::Stays, value: Value::Unknown }
+    Bid {
+        terms,
+        range: Range::default(),
+        window: (0, 0),
+        stance: Stance::Stays,
+        ratios: vec![0.0; STEPS + 1].into(),
+        value: Value::Unknown,
+    }
 }
 
 /// The range of memory from the floor to `useful` bytes, within the limits.
@@ -179,23 +186,14 @@ fn own_range(bid: &Bid, useful: f64, capacity: Joint) -> Range {
     Range::new(floor, useful.min(bid.terms.ceiling.memory).min(1.0).max(floor))
 }
 
-/// The bid's table of miss ratios, made if it has none, and how its tenant stood.
-fn ratios(bid: &mut Bid) -> &mut [f32] {
-    if !matches!(bid.value, Value::Misses { .. }) {
-        let use_ = Use { miss_ratio: 1.0, used: 0.0, granted: 0.0, headroom: 1.0 };
-        bid.value = Value::Misses { ratios: vec![0.0; STEPS + 1].into(), use_ };
-    }
-    match &mut bid.value {
-        Value::Misses { ratios, .. } => ratios,
-        Value::Unknown | Value::Profile { .. } => &mut [],
-    }
-}
-
 fn tabulate(bid: &mut Bid, useful: f64, capacity: Joint, ratio: impl Fn(f64) -> f64) {
     bid.range = own_range(bid, useful, capacity);
     let range = bid.range;
     let bytes = capacity.bytes.0 as f64;
-    for (k, place) in ratios(bid).iter_mut().enumerate() {
+    if !matches!(bid.value, Value::Misses(_)) {
+        bid.value = Value::Misses(Use { miss_ratio: 1.0, used: 0.0, granted: 0.0, headroom: 1.0 });
+    }
+    for (k, place) in bid.ratios.iter_mut().enumerate() {
         #[expect(clippy::cast_possible_truncation, reason = "a ratio")]
         let value = ratio(range.at(k) * bytes) as f32;
         *place = value;
@@ -246,14 +244,14 @@ fn stand(
     headroom: f64,
 ) {
     let (range, home) = (bid.range, bid.terms.endowment);
-    let Value::Misses { ratios, use_ } = &mut bid.value else { return };
+    let Value::Misses(use_) = &mut bid.value else { return };
     let Some(signal) = signal else { return };
     let bandwidth = (capacity.bandwidth.0 as f64).max(1.0);
     let memory =
         row.in_force.map_or(home.memory, |held| held.bytes.0 as f64 / (capacity.bytes.0 as f64).max(1.0));
     let granted = row.in_force.map_or(home.bandwidth, |held| held.bandwidth.0 as f64 / bandwidth);
     let used = (signal.bandwidth.0 as f64 / bandwidth).min(granted);
-    *use_ = Use { miss_ratio: range.read(ratios, memory), used, granted, headroom };
+    *use_ = Use { miss_ratio: range.read(&bid.ratios, memory), used, granted, headroom };
 }
 
 fn stance(bid: &Bid) -> Stance {
