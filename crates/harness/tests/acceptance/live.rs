@@ -29,6 +29,18 @@ impl Clock for Real {
 
 /// A server with one worker that makes a tenant of every new prefix (`-t 1 -D :`), and its address.
 pub(crate) fn serve(config: Config) -> (Running, String) {
+    start(config, server::start)
+}
+
+/// The same, with a policy that may have decided elsewhere before.
+pub(crate) fn serve_with(config: Config, policy: policy::memory::MemoryPolicy) -> (Running, String) {
+    start(config, |config, clock| server::start_with(config, policy, clock))
+}
+
+fn start(
+    config: Config,
+    start: impl FnOnce(Config, Arc<dyn Clock>) -> Result<Running, server::StartError>,
+) -> (Running, String) {
     let config = Config {
         threads: 1,
         listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
@@ -37,7 +49,7 @@ pub(crate) fn serve(config: Config) -> (Running, String) {
         ..config
     };
     let clock = Arc::new(Real { started_ns: nanos(ClockId::Monotonic) });
-    let server = server::start(config.checked().unwrap(), clock).unwrap();
+    let server = start(config.checked().unwrap(), clock).unwrap();
     let address = server.address().unwrap().to_string();
     (server, address)
 }

@@ -17,5 +17,6 @@ mod bounded_memory;
 mod floors;
 mod journal;
 mod mixed_trace;
+mod one_policy;
 mod over_tcp;
 mod shares;
