@@ -8,6 +8,7 @@
 
 mod error;
 mod index;
+mod model;
 mod outcome;
 mod paper;
 mod predicate;
@@ -79,3 +80,4 @@ macro_rules! experiment {
 
 /// Every experiment of the laboratory, one list per family.
 pub static ALL: &[&[Experiment]] = &[workload::WORKLOAD, mt2::MT2];
+pub static ALL: &[&[Experiment]] = &[workload::WORKLOAD, model::MODEL];
