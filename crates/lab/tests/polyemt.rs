@@ -2,13 +2,15 @@
 //!
 //! Known misses. E5: on YCSB's mixed workloads the model's best functional split gains .46 (B), .34 (F) and .23 (A); only
 //! read-only C and the scans of E reach .5, and "up to 70 %" in the paper does not say which workload it was. E6: a search
-//! takes 15 to 110 virtual minutes, not 4 to 8: it waits until memory that was given has filled, at the rate of faults.
+//! takes 30 to 120 virtual minutes, not 4 to 8: it waits until forms that were given have filled, at the rate of faults.
 #![allow(clippy::unwrap_used, reason = "a test may stop at what must not happen")]
 
 use control::Loop;
 use control::form::Forms;
 use lab::machine::ssd::{Application, FormMachine, Noise, Scored, Ssd, best_by, every_split};
 use policy::form::{FormPolicy, Options, Parts, by_name};
+use std::collections::HashMap;
+use std::sync::LazyLock;
 use units::{Duration, Instant};
 
 /// Steps of a search, and of the exhaustive one that it is compared with.
@@ -21,7 +23,7 @@ fn policy(name: &str) -> FormPolicy {
 }
 
 /// What a policy came to.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct End {
     forms: Forms,
     /// Operations per second that they give in the long run.
@@ -31,6 +33,20 @@ struct End {
     trials: usize,
     decisions: usize,
     minutes: f64,
+}
+
+/// The ends of `morph` and of its functional step on all workloads with all seeds, under noise; worked out once.
+static ENDS: LazyLock<HashMap<(&str, char, u64), End>> = LazyLock::new(|| {
+    let runs = |name| YCSB.into_iter().flat_map(move |l| SEEDS.map(move |seed| (name, l, seed)));
+    let half = |name| runs(name).map(|run| (run, end(run.0, run.1, Noise::USUAL, run.2))).collect::<Vec<_>>();
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| half("morph-functional"));
+        half("morph").into_iter().chain(other.join().unwrap()).collect()
+    })
+});
+
+fn searched(name: &'static str, letter: char, seed: u64) -> End {
+    ENDS[&(name, letter, seed)]
 }
 
 /// Runs a policy on YCSB `letter` until its search ends, or for 40 decisions if it never searches.
@@ -45,17 +61,16 @@ fn end(name: &str, letter: char, noise: Noise, seed: u64) -> End {
         let wake = pacer.wake_at();
         machine.drive(&mut pacer, wake);
     }
-    let records = pacer.journal().records();
-    let is_trial = |word: &str| word == "experiment";
-    let trials = records.clone().flat_map(|r| &r.notes).filter(|n| is_trial(n.reason.word())).count();
-    let forms = records.clone().next_back().unwrap().shares[0].1;
+    let notes = pacer.journal().records().flat_map(|r| &r.notes);
+    let trials = notes.filter(|n| n.reason.word() == "experiment").count();
+    let forms = pacer.journal().records().next_back().unwrap().shares[0].1;
     let truth = machine.settled(id, forms);
     End {
         forms,
         rate: truth.operations_per_sec,
         p99_us: truth.all.p99_us,
         trials,
-        decisions: records.len(),
+        decisions: pacer.journal().records().len(),
         minutes: machine.now().since(Instant::ZERO).as_secs_f64() / 60.0,
     }
 }
@@ -104,7 +119,8 @@ fn passes_e5(functional: &[(char, f64)], both: &[(char, f64)]) -> bool {
 #[test]
 fn e5_function_and_representation_gain_over_the_write_cache() {
     for seed in SEEDS {
-        let (functional, both) = (gains("morph-functional", seed), gains("morph", seed));
+        let of = |name| gains(|letter| searched(name, letter, seed).rate);
+        let (functional, both) = (of("morph-functional"), of("morph"));
         println!("E5 seed {seed}: functional {functional:.2?} both {both:.2?}");
         assert!(passes_e5(&functional, &both), "seed {seed}: {functional:?} {both:?}");
         let mixed = |gains: &[(char, f64)]| {
@@ -113,7 +129,7 @@ fn e5_function_and_representation_gain_over_the_write_cache() {
         assert!(0.7 <= mixed(&both), "seed {seed}: {both:?}");
         assert!((0.4..0.5).contains(&mixed(&functional)), "the known miss, seed {seed}: {functional:?}");
     }
-    let toy = gains("write-cache", 1);
+    let toy = gains(|letter| end("write-cache", letter, Noise::USUAL, 1).rate);
     assert!(!passes_e5(&toy, &toy), "a tuner that stays with the write cache passes");
 }
 
@@ -124,7 +140,7 @@ fn e6_a_search_ends_after_few_trials() {
     assert!(50 < exhaustive, "exhaustive search passes");
     for letter in YCSB {
         for name in ["morph-functional", "morph"] {
-            let End { trials, decisions, minutes, .. } = end(name, letter, Noise::USUAL, 1);
+            let End { trials, decisions, minutes, .. } = searched(name, letter, 1);
             println!(
                 "E6 {letter} {name}: {trials} of {exhaustive} splits, {decisions} decisions, {minutes:.0} min"
             );
@@ -163,7 +179,7 @@ fn e7_the_functional_search_ends_within_one_step_of_exhaustive_search() {
     let mut faults = Vec::new();
     for letter in YCSB {
         for seed in SEEDS {
-            faults.extend(functional_fault(letter, &end("morph-functional", letter, Noise::USUAL, seed)));
+            faults.extend(functional_fault(letter, &searched("morph-functional", letter, seed)));
         }
     }
     println!("E7 functional: {faults:?}");
@@ -175,7 +191,8 @@ fn e7_the_functional_search_ends_within_one_step_of_exhaustive_search() {
     );
 }
 
-/// E7: under noise the whole search is never worse than the best static form - 5 %.
+/// E7: under noise the whole search is never worse than the best static form - 5 %, and comes within 5 % of exhaustive
+/// search in throughput and in the tail.
 #[test]
 fn e7_the_search_is_never_worse_than_the_best_static_form() {
     let mut faults = Vec::new();
@@ -183,13 +200,14 @@ fn e7_the_search_is_never_worse_than_the_best_static_form() {
         let all = splits(letter);
         let best = best_by(all.iter().copied(), |s| s.truth.operations_per_sec).truth;
         for seed in SEEDS {
-            let end = end("morph", letter, Noise::USUAL, seed);
+            let end = searched("morph", letter, seed);
             let (rate, tail) = (end.rate / best.operations_per_sec, end.p99_us / best.all.p99_us);
             println!(
                 "E7 {letter} seed {seed}: {:?} throughput {rate:.3} and tail {tail:.3} of exhaustive",
                 end.forms
             );
             faults.extend(static_fault(letter, &end));
+            assert!(0.95 <= rate && tail <= 1.05, "{letter} seed {seed}: {end:?}");
         }
     }
     assert!(faults.is_empty(), "{faults:?}");
@@ -223,7 +241,7 @@ fn a_change_of_the_application_or_of_the_ssd_starts_a_new_search() {
                 _ => {
                     let delay = first.expect(change).since(at);
                     assert!(
-                        at <= first.unwrap() && delay <= Duration::from_secs(180),
+                        at <= first.unwrap() && delay <= Duration::from_secs(300),
                         "{change} {seed} {delay}"
                     );
                 }

@@ -20,10 +20,10 @@ const SIGNIFICANT: f64 = 2.0;
 const GAIN_MIN: f64 = 0.01;
 /// A mean may get worse by this part for a better tail (§5.3: "without impacting the average"). A guess (.01 to .05).
 const HARM_MAX: f64 = 0.02;
-/// Relative standard errors of a mean and of a tail whose sensor knows none. Guesses for half a minute.
+/// Relative standard errors of a mean and of a tail whose sensor knows none. Guesses for a minute.
 const ERROR: f64 = 0.03;
 const TAIL_ERROR: f64 = 0.1;
-/// Windows after which a trial ends though it still moves. A guess: with half a minute each, three minutes.
+/// Windows after which a trial ends though it still moves. A guess: six minutes.
 const WINDOWS_MAX: u8 = 6;
 /// Windows that a trial waits for a conversion before it takes what is in force for what there is. A guess (4 to 20).
 const CONVERTING_MAX: u8 = 10;

@@ -23,10 +23,11 @@ use control::form::{FormSignal, Forms};
 use control::{Class, Decision, Law, Note, Policy, Reason, Row, Seen, Shares};
 use units::{Bytes, Duration, Instant, TenantId};
 
-/// Length of a window: five splits at two windows each then take five minutes, Table 2's 4 to 8.
-const PERIOD: Duration = Duration::from_secs(30);
+/// Length of a window: five splits, once their forms are full, then take five minutes; Table 2 has 4 to 8. A guess (30 to
+/// 120 s): shorter ones are noisier.
+const PERIOD: Duration = Duration::from_secs(60);
 /// A trial that nobody follows up is undone so long after it should have been.
-const TRIAL_LEASE: Duration = Duration::from_secs(120);
+const TRIAL_LEASE: Duration = Duration::from_secs(180);
 /// What was found is safe without a loop.
 const LEASE: Duration = Duration::from_secs(3_600);
 /// Steps that a tenant's bytes are divided into: half of the paper's fifths (Fig. 12, 13).
