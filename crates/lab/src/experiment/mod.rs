@@ -79,5 +79,9 @@ macro_rules! experiment {
 }
 
 /// Every experiment of the laboratory, one list per family.
-pub static ALL: &[&[Experiment]] = &[workload::WORKLOAD, mt2::MT2];
-pub static ALL: &[&[Experiment]] = &[workload::WORKLOAD, model::MODEL];
+#[rustfmt::skip]
+pub static ALL: &[&[Experiment]] = &[
+    workload::WORKLOAD,
+    model::MODEL,
+    mt2::MT2,
+];
