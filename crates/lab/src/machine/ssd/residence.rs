@@ -15,8 +15,8 @@ use super::application::{Application, PageRate};
 
 /// Longest age in operations: "for ever".
 const AGE_MAX: f64 = 1e15;
-/// Steps of a bisection over the logarithm of an age: from 18 decades to less than 1e-8 of it.
-const BISECTIONS: u32 = 60;
+/// Steps of a bisection over the logarithm of an age: from 18 decades to 1e-8 of it.
+const BISECTIONS: u32 = 32;
 
 /// Capacities in pages.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
