@@ -4,14 +4,16 @@
 //! Shares are checked against the policy's law where they are built, so that a policy that breaks it panics here.
 
 use control::bandwidth::{BandwidthSignal, Cost, Kinds, Throttle};
+use control::form::{FormSignal, Forms};
 use control::joint::{Accesses, Joint, JointSignal, Table, Utility};
 use control::memory::{MemoryShare, MemorySignal};
 use control::{
     Amount, Claim, Class, CpuQuota, Curve, Goal, Levers, Mba, Policy, Pool, Quantile, Row, Seen, Slowdown,
     Weight, Window,
 };
+use policy::bandwidth::{self, Axis, EmpiricalModel, Thresholds};
 use policy::memory::{MemoryOptions, MemoryPolicy};
-use policy::{bandwidth, joint};
+use policy::{form, joint};
 use std::fmt::Debug;
 use units::{Bytes, BytesPerSec, Duration, Instant, Rng, TenantId};
 
@@ -23,7 +25,22 @@ const MANY: u32 = 1_000;
 const WARM: usize = 120;
 const COUNTED: usize = 40;
 
-const BANDWIDTH: [&str; 5] = ["none", "limit", "qos", "fair-slowdown", "proportional"];
+const BANDWIDTH: [&str; 13] = [
+    "none",
+    "limit",
+    "qos",
+    "fair-slowdown",
+    "proportional",
+    "prevention",
+    "remedy",
+    "guarantee",
+    "slo",
+    "bandwidth-limit",
+    "throttle-biggest",
+    "mba-only",
+    "cpu-only",
+];
+const FORM: [&str; 6] = ["morph", "morph-functional", "write-cache", "dram-extension", "compressed", "fixed"];
 
 const JOINT: [&str; 5] = ["symbiosis", "static", "harvest", "trade", "ideal"];
 
@@ -38,6 +55,7 @@ trait Family {
 struct Memory;
 struct Bandwidth;
 struct Both;
+struct Form;
 
 /// A count that is often zero, mostly ordinary and sometimes far from it.
 fn count(rng: &mut Rng, ordinary: u64) -> u64 {
@@ -80,7 +98,12 @@ impl Family for Bandwidth {
     type Share = Throttle;
 
     fn policy(name: &str, seed: u64) -> Box<dyn Policy<Signal = BandwidthSignal, Share = Throttle>> {
-        let options = bandwidth::Options { seed, ..bandwidth::Options::default() };
+        let axis = || Axis::even(BytesPerSec(1_000_000_000), 2).expect("two steps");
+        let axes = Kinds { dram_read: axis(), dram_write: axis(), slow_read: axis(), slow_write: axis() };
+        let model = EmpiricalModel::measured(0, axes, |wanted| wanted).expect("a table of its own axes");
+        let thresholds = Thresholds::new(Kinds::splat(Some(Duration(200)))).expect("above zero");
+        let options =
+            bandwidth::Options { seed, thresholds, model: Some(model), ..bandwidth::Options::default() };
         bandwidth::by_name(name, &options).expect("a policy of this name")
     }
 
@@ -97,6 +120,40 @@ impl Family for Bandwidth {
             mean_latency: maybe(rng, mean),
             tail_latency: maybe(rng, tail),
             depleted_at: rng.chance(0.2).then_some(at),
+        }
+    }
+}
+
+impl Family for Form {
+    type Signal = FormSignal;
+    type Share = Forms;
+
+    fn policy(name: &str, _seed: u64) -> Box<dyn Policy<Signal = FormSignal, Share = Forms>> {
+        form::by_name(name, form::Options::default(), form::Parts::MEMORY).expect("a policy of this name")
+    }
+
+    fn signal(rng: &mut Rng) -> FormSignal {
+        // What a careless sensor divides by zero.
+        let odd = |rng: &mut Rng, usual: f64| match rng.below(20) {
+            0 => f64::NAN,
+            1 => f64::INFINITY,
+            2 => -1.0,
+            _ => usual * rng.unit(),
+        };
+        let held = Forms {
+            write_cache: Bytes(count(rng, 1 << 30)),
+            memory: Bytes(count(rng, 1 << 30)),
+            compressed: Bytes(count(rng, 1 << 30)),
+        };
+        let (latency_error, tail_error, compression) = (odd(rng, 0.1), odd(rng, 0.2), odd(rng, 4.0));
+        FormSignal {
+            operations: count(rng, 10_000),
+            latency: Duration(count(rng, 500_000)),
+            tail: Duration(count(rng, 5_000_000)),
+            latency_error: maybe(rng, latency_error),
+            tail_error: maybe(rng, tail_error),
+            compression: maybe(rng, compression),
+            held: maybe(rng, held),
         }
     }
 }
@@ -373,4 +430,14 @@ fn memory_policies_allocate_nothing_when_steady() {
 #[test]
 fn bandwidth_policies_allocate_nothing_when_steady() {
     allocates_nothing::<Bandwidth>(&BANDWIDTH);
+}
+
+#[test]
+fn form_policies_survive_anything() {
+    survives::<Form>(&FORM);
+}
+
+#[test]
+fn form_policies_allocate_nothing_when_steady() {
+    allocates_nothing::<Form>(&FORM);
 }
