@@ -85,3 +85,4 @@ pub static ALL: &[&[Experiment]] = &[
     model::MODEL,
     mt2::MT2,
 ];
+pub static ALL: &[&[Experiment]] = &[workload::WORKLOAD, model::MODEL, mt2::MT2];

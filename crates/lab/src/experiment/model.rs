@@ -278,25 +278,30 @@ mod tests {
     use super::*;
     use crate::experiment::{Options, Size, Verdict, run};
 
-    /// Items that miss, by experiment: the model's known gaps. Everything else must hold.
-    const KNOWN_MISSES: &[(&str, &[&str])] = &[];
+    /// Items that miss: the model's known gaps. Everything else must hold.
+    const KNOWN_MISSES: &[&str] = &[
+        "nyx/table_2 machine_nt_store_256_gbps",
+        "nyx/table_2 machine_nt_store_4096_gbps",
+        "mt2/fig_1 nw_beside_dr",
+        "mt2/fig_1 nw_beside_dw",
+        "mt2/fig_1 dr_beside_dw",
+        "mt2/fig_1 most_kept",
+        "mt2/fig_4 dw_mba_10",
+    ];
 
     #[test]
-    fn experiments_on_the_model_miss_where_its_gaps_are_known_and_nowhere_else() {
+    fn the_model_misses_where_its_gaps_are_known_and_nowhere_else() {
         let all: Vec<&Experiment> = MODEL.iter().collect();
+        let mut missed = Vec::new();
         for outcome in run(&all, &Options { size: Size::Quick, seed: 1, threads: 1 }, &|_| ()) {
             assert_eq!(outcome.error, None, "{}", outcome.name);
-            let known =
-                KNOWN_MISSES.iter().find(|(name, _)| *name == outcome.name).map_or(&[][..], |(_, m)| m);
             for row in &outcome.rows {
-                println!(
-                    "{} {} {:?} {:?} {:?}",
-                    outcome.name, row.line.item, row.line.paper, row.line.ours, row.line.verdict
-                );
+                let line = &row.line;
+                let item = format!("{} {}", line.experiment, line.item);
+                println!("{item} {:?} {:?} {:?}", line.paper, line.ours, line.verdict);
+                missed.extend((line.verdict == Verdict::Miss).then_some(item));
             }
-            let missed = outcome.rows.iter().filter(|row| row.line.verdict == Verdict::Miss);
-            let missed: Vec<&str> = missed.map(|row| row.line.item.as_str()).collect();
-            assert_eq!(missed, known, "{}", outcome.name);
         }
+        assert_eq!(missed, KNOWN_MISSES);
     }
 }

@@ -335,6 +335,23 @@ fn p9_twice_the_mediums_limit_is_not_delivered() {
 }
 
 #[test]
+fn held_out_mixes_of_readers_and_writers() {
+    // OptaneStudy's mixed threads, in a workload of its own scale: 16 readers, 8 of each, 16 writers. Only ratios compare.
+    let device = Device::optane_study(Modules::Six);
+    let total = |readers: u16, writers: u16| -> f64 {
+        let classes = [(NR, readers), (NW, writers)].into_iter().filter(|(_, threads)| 0 < *threads);
+        let classes: Vec<Class> = classes.map(|(kind, threads)| closed(&device, kind, threads)).collect();
+        solve(&device, &classes).0.iter().sum()
+    };
+    let readers = total(16, 0);
+    for (name, published, ours) in
+        [("8 + 8", 7.7 / 10.7, total(8, 8) / readers), ("16 writers", 3.9 / 10.7, total(0, 16) / readers)]
+    {
+        println!("HeldOut {name} against 16 readers: published {published:.3} ours {ours:.3}");
+    }
+}
+
+#[test]
 fn the_constants_are_frozen() {
     let mut listing = String::new();
     for (name, value) in Device::constants().into_iter().chain(levers::constants()) {
