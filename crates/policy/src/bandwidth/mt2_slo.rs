@@ -17,8 +17,8 @@
 //! | exceeds 90 % of the reservation | `FULL_PART` |
 //!
 //! We differ: the reserve shrinks after three periods in which a smaller one would do (the paper shows that it shrinks, not
-//! when). The caps are the model's room beside the first reserve, less what the reserve has grown, and are lowered
-//! together where the model says that the reserve would not be kept. Best-effort tenants divide a cap by what they use,
+//! when). The caps are the model's room beside the first reserve, less what the reserve has grown, or its room beside
+//! the reserve as it is if that is more; they are lowered together where the model says that the reserve would not be kept. Best-effort tenants divide a cap by what they use,
 //! so that it is not lost on those who do not.
 
 use super::mt2_cap::{CapKeeper, Caps, bytes_per_sec, signed};
@@ -120,7 +120,12 @@ impl Slo {
         let rest = Kinds::from_fn(|kind| (most.get(kind) - STEP).max(0.0));
         let part = self.model.room(first, rest, KEPT_PART).unwrap_or(0.0);
         let reserve = self.reserve();
-        let left = Kinds::from_fn(|kind| (part * rest.get(kind) + STEP - reserve.get(kind)).max(0.0));
+        let now = Kinds::from_fn(|kind| (most.get(kind) - reserve.get(kind)).max(0.0));
+        let part_now = self.model.room(reserve, now, KEPT_PART).unwrap_or(0.0);
+        let left = Kinds::from_fn(|kind| {
+            let less = part * rest.get(kind) + STEP - reserve.get(kind);
+            less.max(part_now * now.get(kind))
+        });
         let kept = self.model.room(reserve, left, KEPT_PART).unwrap_or(0.0);
         Kinds::from_fn(|kind| kept * left.get(kind))
     }

@@ -16,7 +16,8 @@
 //! | most NVM writes, then NVM reads, then DRAM accesses | a score: 9, 2 and 1 per byte |
 //!
 //! We differ: the order of noisy neighbours is a score, so that a heavy reader comes before a tenant with a trickle of
-//! writes. DRAM writes count like DRAM reads ("DRAM accesses"). An interference that comes back within three periods of a
+//! writes. A tenant is scored by what it would do with all its CPU time; else the next would pay as soon as the noisiest
+//! is held back, while in the paper (Table 6) only the writer pays. DRAM writes count like DRAM reads ("DRAM accesses"). An interference that comes back within three periods of a
 //! relaxation undoes that relaxation, and each time the next one waits twice as long: without that the loop swings.
 //!
 //! Scarce hardware is an ordinary case. Classes of service hold percentages and not tenants (MT² §4), so any number of
@@ -209,7 +210,8 @@ impl Remedy {
         let traffic = row.signal.as_ref().map(|signal| (signal, window));
         // Not measured: below everybody who is.
         let terms = traffic.map_or(Some(Kinds::default()), |(signal, window)| noise(signal, window))?;
-        let score = if traffic.is_none() { -1.0 } else { terms.iter().map(|(_, term)| term).sum() };
+        let all = terms.iter().map(|(_, term)| term).sum::<f64>() / cpu_part(row);
+        let score = if traffic.is_none() { -1.0 } else { all };
         let silent = traffic.is_some() && score <= 0.0;
         if silent || score <= least {
             return None;
@@ -308,6 +310,16 @@ fn is_best_effort(row: &Row<Signals, Throttle>) -> bool {
 fn noise(signal: &Signals, window: Window) -> Option<Kinds<f64>> {
     let per_byte = window.per_sec(1)?;
     Some(Kinds::from_fn(|kind| signal.bytes.get(kind).0 as f64 * per_byte * NOISE.get(kind)))
+}
+
+/// The part of its CPU time that a tenant is left, above 0.
+fn cpu_part(row: &Row<Signals, Throttle>) -> f64 {
+    let quota = row.claim.levers.cpu.map(|quota| quota.most);
+    let left = row.in_force.and_then(|now| now.cpu);
+    match (quota, left) {
+        (Some(quota), Some(left)) => (f64::from(left.max(1)) / f64::from(quota.max(1))).min(1.0),
+        _ => 1.0,
+    }
 }
 
 /// The kinds by what they add to the score, the largest first.

@@ -4,7 +4,7 @@
 //! Source: MT² Table 8
 
 use super::neighbours::store;
-use super::plant::{levers, stream, thresholds};
+use super::plant::{levers, name_of, stream, thresholds};
 use super::{JOURNAL, at, length};
 use crate::experiment::{ExperimentError, Results, Sweep};
 use crate::machine::levers::quota_part;
@@ -64,12 +64,9 @@ pub(super) fn table_8(sweep: &Sweep, results: &mut Results) -> Result<(), Experi
 fn work(sweep: &Sweep) -> Result<Work, ExperimentError> {
     let mut memory = Vec::new();
     let mut threads = 0;
-    for (kind, key) in [
-        (Kind::DramRead, "job.dr_threads"),
-        (Kind::SlowRead, "job.nr_threads"),
-        (Kind::SlowWrite, "job.nw_threads"),
-    ] {
-        let of_kind = u16::try_from(sweep.count(key)?).map_err(ExperimentError::failed)?;
+    for kind in Kind::ALL {
+        let key = format!("job.{}_threads", name_of(kind));
+        let of_kind = u16::try_from(sweep.count(&key)?).map_err(ExperimentError::failed)?;
         threads += of_kind;
         memory.extend((0 < of_kind).then(|| stream(kind, of_kind)));
     }

@@ -8,7 +8,7 @@ use crate::machine::{Device, Faults, Load, Machine, Stream, Tenant};
 use control::bandwidth::{Kind, Kinds, Throttle};
 use control::{Claim, Class, CpuQuota, Goal, Levers, Mba, Sensor};
 use policy::bandwidth::{Axis, EmpiricalModel, ModelError, ThresholdError, Thresholds};
-use units::{BytesPerSec, Duration, Instant};
+use units::{Bytes, BytesPerSec, Duration, Instant};
 
 /// Threads of a job of each kind that uses its bandwidth up (MT² §2.3; writes of DRAM as reads).
 pub const JOB_THREADS: Kinds<u16> = Kinds { dram_read: 14, dram_write: 14, slow_read: 14, slow_write: 6 };
@@ -82,10 +82,10 @@ pub fn alone(streams: Vec<Stream>) -> f64 {
 /// if that is more than it can reach.
 #[must_use]
 pub fn paced_threads(kind: Kind, threads: u16, bytes_per_sec: f64) -> Stream {
-    let with = |ns: u64| Stream {
-        load: Load::Thinking { threads, think: Duration::from_nanos(ns) },
-        ..stream(kind, threads)
-    };
+    // An access of 4 KiB lets a thread think for nanoseconds per line of DRAM.
+    let size = if kind.is_slow() { Bytes(256) } else { Bytes::kib(4) };
+    let with =
+        |ns: u64| Stream { kind, size, load: Load::Thinking { threads, think: Duration::from_nanos(ns) } };
     // A rate of one access per thread and second is below any that is asked for.
     let (mut low, mut high) = (0, 1_000_000_000);
     while 1 < high - low {
@@ -131,47 +131,45 @@ fn part_of_job(kind: Kind, part: f64) -> Throttle {
     Throttle { cpu: Some(cpu), ..Throttle::FREE }
 }
 
-/// The empirical model: full jobs of all four kinds at once, each held by a CPU quota to what it should want, in `steps`
-/// equal steps per kind.
+/// The empirical model: four jobs at once, one of each kind, each with the fewest threads that reach alone what it should
+/// want, in `steps` equal steps per kind up to a full job.
 ///
 /// # Errors
 /// If the machine yields no table.
 pub fn empirical_model(steps: u32) -> Result<EmpiricalModel, ModelError> {
-    let full = Kinds::from_fn(|kind| alone(vec![stream(kind, *JOB_THREADS.get(kind))]));
-    let most = |kind: Kind| whole(*full.get(kind));
+    let axis = |kind: Kind| Axis::even(whole(alone(vec![stream(kind, *JOB_THREADS.get(kind))])), steps);
     let axes = Kinds {
-        dram_read: Axis::even(most(Kind::DramRead), steps)?,
-        dram_write: Axis::even(most(Kind::DramWrite), steps)?,
-        slow_read: Axis::even(most(Kind::SlowRead), steps)?,
-        slow_write: Axis::even(most(Kind::SlowWrite), steps)?,
+        dram_read: axis(Kind::DramRead)?,
+        dram_write: axis(Kind::DramWrite)?,
+        slow_read: axis(Kind::SlowRead)?,
+        slow_write: axis(Kind::SlowWrite)?,
     };
+    let streams = Kinds::from_fn(|kind| {
+        let points = axes.get(kind).points().iter();
+        points.map(|&wanted| fewest_threads(kind, wanted)).collect::<Vec<_>>()
+    });
     let mut machine = Machine::new(Device::mt2(), STEADY_SEED);
     let ids = Kinds::from_fn(|kind| machine.add(job(kind, Class::BestEffort)));
-    let quotas = Kinds::from_fn(|kind| quotas_for(kind, axes.get(kind)));
     EmpiricalModel::measured(0, axes.clone(), |wanted| {
         for kind in Kind::ALL {
-            let points = axes.get(kind).points();
-            let step = points.partition_point(|point| *point < *wanted.get(kind));
-            machine.set_throttle(*ids.get(kind), quotas.get(kind)[step]);
+            let at = axes.get(kind).points().partition_point(|point| *point < *wanted.get(kind));
+            machine.set_streams(*ids.get(kind), streams.get(kind)[at].clone());
         }
         Kinds::from_fn(|kind| *machine.steady(*ids.get(kind)).bytes_per_sec.get(kind))
     })
 }
 
-/// For each point of an axis the quota at which a full job alone does that much.
-fn quotas_for(kind: Kind, axis: &Axis) -> Vec<Throttle> {
-    let mut machine = Machine::new(Device::mt2(), STEADY_SEED);
-    let id = machine.add(job(kind, Class::BestEffort));
-    let quota = |wanted: &f64| {
-        let (mut low, mut high) = (0, u32::from(*JOB_THREADS.get(kind)) * 1000);
-        while 1 < high - low {
-            let middle = u32::midpoint(low, high);
-            machine.set_throttle(id, Throttle { cpu: Some(middle), ..Throttle::FREE });
-            if machine.steady(id).bytes_total() < *wanted { low = middle } else { high = middle }
-        }
-        Throttle { cpu: Some(if *wanted <= 0.0 { 0 } else { high }), ..Throttle::FREE }
-    };
-    axis.points().iter().map(quota).collect()
+/// The fewest threads that reach `bytes_per_sec` alone, paced to just that; none for no traffic, all of a full job where
+/// even they do not reach it.
+#[must_use]
+pub fn fewest_threads(kind: Kind, bytes_per_sec: f64) -> Vec<Stream> {
+    if bytes_per_sec <= 0.0 {
+        return Vec::new();
+    }
+    let most = *JOB_THREADS.get(kind);
+    let enough = |&threads: &u16| bytes_per_sec <= alone(vec![stream(kind, threads)]);
+    let threads = (1..most).find(enough).unwrap_or(most);
+    vec![paced_threads(kind, threads, bytes_per_sec)]
 }
 
 /// A rate in whole bytes per second.
