@@ -20,6 +20,8 @@ mod model;
 mod plant;
 pub mod ssd;
 mod stations;
+pub mod swap;
+pub mod swap_programs;
 mod tenant;
 pub mod timing;
 mod truth;

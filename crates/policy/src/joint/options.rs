@@ -2,6 +2,7 @@
 
 use super::auction::Bundle;
 use crate::estimate::access_histogram::Method;
+use crate::estimate::slowdown::RAMP_START;
 use control::joint::Table;
 use units::{Duration, TenantId};
 
@@ -19,8 +20,8 @@ pub struct Options {
     /// Part of its static share below which nobody is taken, for programs crash (released configuration of six tenants:
     /// 768 of 1,706 MB and 1,056 of 1,280 Mbps).
     pub floor_part: Bundle,
-    /// Part of its bandwidth up to which an unsaturated tenant is taken not to be slowed down. A guess between the ends of
-    /// the ramp of saturation.
+    /// Part of its bandwidth that an unsaturated tenant plans to use at most. By default the start of the ramp of
+    /// saturation: a bid that planned for more would be saturated in the next epoch.
     pub headroom: f64,
     /// Whether unspent credits are remembered: who left some is served first from what others leave (Spirit §7).
     pub stateful: bool,
@@ -38,7 +39,7 @@ impl Default for Options {
             static_epochs: 3,
             refit_every: 5,
             floor_part: Bundle { memory: 0.45, bandwidth: 0.825 },
-            headroom: 0.85,
+            headroom: RAMP_START,
             stateful: false,
             method: Method::default(),
             profiles: Vec::new(),
