@@ -85,4 +85,3 @@ pub static ALL: &[&[Experiment]] = &[
     model::MODEL,
     mt2::MT2,
 ];
-pub static ALL: &[&[Experiment]] = &[workload::WORKLOAD, model::MODEL, mt2::MT2];
