@@ -2,7 +2,8 @@
 //! of the reference program and with every published one.
 //!
 //! Known misses, named here and in the table: non-temporal writes by four threads are 23 % low; writes of the slow tier
-//! hardly suffer from reads of DRAM, where MT² Fig. 1 has them lose at least 21 %.
+//! hardly suffer from reads of DRAM, where MT² Fig. 1 has them lose at least 21 %. Held-out mixes of readers and writers
+//! (OptaneStudy) come out 38 and 26 % low.
 
 use super::class::Class;
 use super::device::{Device, Modules};
@@ -335,7 +336,7 @@ fn p9_twice_the_mediums_limit_is_not_delivered() {
 }
 
 #[test]
-fn held_out_mixes_of_readers_and_writers() {
+fn held_out_mixes_of_readers_and_writers_are_known_misses() {
     // OptaneStudy's mixed threads, in a workload of its own scale: 16 readers, 8 of each, 16 writers. Only ratios compare.
     let device = Device::optane_study(Modules::Six);
     let total = |readers: u16, writers: u16| -> f64 {
@@ -344,10 +345,15 @@ fn held_out_mixes_of_readers_and_writers() {
         solve(&device, &classes).0.iter().sum()
     };
     let readers = total(16, 0);
-    for (name, published, ours) in
-        [("8 + 8", 7.7 / 10.7, total(8, 8) / readers), ("16 writers", 3.9 / 10.7, total(0, 16) / readers)]
-    {
-        println!("HeldOut {name} against 16 readers: published {published:.3} ours {ours:.3}");
+    let mixes = [("8 + 8", 7.7 / 10.7, 0.445, total(8, 8)), ("16 writers", 3.9 / 10.7, 0.271, total(0, 16))];
+    for (name, published, known, ours) in mixes {
+        let ours = ours / readers;
+        println!("HeldOut {name} against 16 readers: published {published:.3} ours {ours:.3} known miss");
+        assert!((ours - known).abs() < 0.005, "{name}: {ours}");
+        assert!(
+            0.20 < (ours / published - 1.0).abs(),
+            "{name} is no miss any more: {ours} against {published}"
+        );
     }
 }
 
