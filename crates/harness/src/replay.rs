@@ -48,6 +48,8 @@ pub struct ReplayOptions {
     pub limit: Option<u64>,
     /// Segments that a cleaning pass takes; none lets the store choose.
     pub pass_width: Option<usize>,
+    /// Segments that a cleaning pass frees; none lets the store choose.
+    pub pass_frees: Option<usize>,
     /// Seed of everything random.
     pub seed: u64,
 }
@@ -69,6 +71,7 @@ impl Default for ReplayOptions {
             ttl: false,
             limit: None,
             pass_width: None,
+            pass_frees: None,
             seed: 0,
         }
     }
@@ -177,6 +180,7 @@ impl Replayer {
         if let Some(width) = options.pass_width {
             store.set_pass_width(width);
         }
+        store.set_pass_frees(options.pass_frees);
         let filler = vec![b'x'; store.geometry().item_max.as_usize()];
         let worker = store.worker()?;
         let mut replayer = Self {

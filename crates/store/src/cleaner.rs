@@ -572,7 +572,7 @@ fn note_removal(
 /// Segments that a pass over so many may open.
 fn outputs_max(store: &Store, sources: usize) -> usize {
     // Who may not evict takes every segment that compaction frees.
-    let freed = if store.no_evict { 1 } else { (sources / crate::limits::PASS_FREES_PART).max(1) };
+    let freed = if store.no_evict { 1 } else { store.pass_frees(sources) };
     sources - freed
 }
 

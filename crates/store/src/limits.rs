@@ -20,8 +20,10 @@ pub const RESERVE_SEGMENTS: u32 = 3;
 pub const LOW_WATER_SEGMENTS: u32 = 1;
 /// Free segments whose memory a helping thread has touched before a writer takes them.
 pub const SEGMENTS_AHEAD: u32 = 4;
-/// Segments that one cleaning pass takes at most (Memshare §3.2: n; Table 7 saturates at about 20).
-pub const PASS_WIDTH_MAX: usize = 20;
+/// Segments that one cleaning pass takes unless it is told otherwise (Memshare §3.2: n; Table 7 saturates at about 20).
+pub const PASS_WIDTH: usize = 20;
+/// Segments that one cleaning pass takes at most (Table 7 ends there).
+pub const PASS_WIDTH_MAX: usize = 100;
 /// A pass frees one segment in so many that it takes (at least one). Freeing two of 20 instead of five
 /// keeps .001 more of the hits on the mixed trace and copies three times as much (`docs/decisions`).
 pub const PASS_FREES_PART: usize = 4;

@@ -64,7 +64,7 @@ impl Chooser {
 pub(crate) fn claim_dead(store: &Store, percent: u64, sources: &mut Vec<SegmentId>) {
     let enough = store.log.segment_bytes() as u64 * percent / 100;
     let dead = sealed(store).filter(|id| enough <= expected_gain(store, *id, &[]));
-    claim(store, dead.take(limits::PASS_WIDTH_MAX), sources);
+    claim(store, dead.take(limits::PASS_WIDTH), sources);
 }
 
 fn sealed(store: &Store) -> impl Iterator<Item = SegmentId> {

@@ -57,7 +57,8 @@ pub const CLOCK_START: u32 = 2;
 const TICKS_PER_TURNOVER: u64 = 64;
 /// Segments that a pass takes until somebody says otherwise.
 const PASS_WIDTH_START: u32 = 20;
-const _: () = assert!(PASS_WIDTH_START as usize <= limits::PASS_WIDTH_MAX);
+const _: () =
+    assert!(PASS_WIDTH_START as usize == limits::PASS_WIDTH && limits::PASS_WIDTH <= limits::PASS_WIDTH_MAX);
 /// Threads take stamps in blocks.
 pub(crate) const STAMP_BLOCK: u64 = 64;
 
@@ -86,6 +87,8 @@ pub struct Store {
     external: AtomicU64,
     allowed: AtomicU32,
     pass_width: AtomicU32,
+    /// Segments that a pass frees; 0 for its part.
+    pass_frees: AtomicU32,
     pub(crate) pending_shadow_hits: AtomicU64,
     /// Tenants over their ceiling may exist.
     pub(crate) ceiling_hint: AtomicU32,
@@ -152,6 +155,7 @@ impl Store {
             external: AtomicU64::new(0),
             allowed: AtomicU32::new(geometry.segment_count),
             pass_width: AtomicU32::new(PASS_WIDTH_START),
+            pass_frees: AtomicU32::new(0),
             pending_shadow_hits: AtomicU64::new(0),
             ceiling_hint: AtomicU32::new(0),
             passes: AtomicU32::new(0),
@@ -422,6 +426,20 @@ impl Store {
     pub fn set_pass_width(&self, segments: usize) {
         let width = segments.clamp(2, limits::PASS_WIDTH_MAX);
         self.pass_width.store(u32::try_from(width).unwrap_or(2), Ordering::Relaxed);
+    }
+
+    /// Segments that a pass over so many frees: at least one, and never all.
+    pub(crate) fn pass_frees(&self, sources: usize) -> usize {
+        let told = self.pass_frees.load(Ordering::Relaxed) as usize;
+        let frees = if told == 0 { sources / limits::PASS_FREES_PART } else { told };
+        frees.min(sources.saturating_sub(1)).max(1)
+    }
+
+    /// Sets how many segments a cleaning pass frees; none means a quarter of those that it takes. One is Memshare's, which
+    /// copies as much as it takes.
+    pub fn set_pass_frees(&self, segments: Option<usize>) {
+        let frees = segments.map_or(0, |n| u32::try_from(n.max(1)).unwrap_or(u32::MAX));
+        self.pass_frees.store(frees, Ordering::Relaxed);
     }
 
     /// Shadow hits that no decision has seen yet.

@@ -2,6 +2,7 @@
 //!
 //! Invariants: experiments stand in the order of the papers' index, whoever registers them
 
+mod memshare;
 mod page;
 mod plot;
 mod table;
@@ -12,7 +13,7 @@ pub use table::{index_table, outcome_table, summary};
 use lab::experiment::{Entry, Experiment, Outcome};
 
 /// Experiments that need more than the laboratory, one list per family.
-pub static ALL: &[&[Experiment]] = &[];
+pub static ALL: &[&[Experiment]] = &[memshare::MEMSHARE];
 
 /// Every experiment, in the order of `index`; what the index does not hold comes last.
 #[must_use]
