@@ -2,12 +2,15 @@
 //!
 //! Shape: names -> runs on all cores -> tables or JSON lines; with a folder also results.jsonl and index.html
 
+use crate::clock::SystemClock;
 use crate::failure::{Code, Failure, say};
 use crate::suggest;
 use harness::experiments;
 use indicatif::{ProgressBar, ProgressStyle};
 use lab::experiment::{self as lab_experiment, Entry, Experiment, Options, Outcome, Size};
+use server::Clock as _;
 use std::path::{Path, PathBuf};
+use units::Instant;
 
 /// What `experiment run` is told.
 #[derive(Debug)]
@@ -32,6 +35,7 @@ pub(crate) fn list() -> Result<Code, Failure> {
 
 /// Runs what is named and prints what came of it.
 pub(crate) fn run(options: &ExperimentOptions) -> Result<Code, Failure> {
+    let clock = SystemClock::new();
     let index = index()?;
     let chosen = chosen(&options.names, &index)?;
     let size = if options.quick { Size::Quick } else { Size::Full };
@@ -54,6 +58,7 @@ pub(crate) fn run(options: &ExperimentOptions) -> Result<Code, Failure> {
             say(format!("{}\n", experiments::outcome_table(outcome)));
         }
         say(experiments::summary(&outcomes));
+        say(format!("took {:.1} s on {threads} threads", clock.now().since(Instant::ZERO).as_secs_f64()));
     }
     if let Some(folder) = &options.out {
         write(folder, &outcomes, &index, &how, options.json)?;

@@ -3,7 +3,7 @@
 //! Shape:     an outcome -> Vega-Lite specifications, one per unit and one per plot of the run
 //! Non-goals: drawing; the page does that
 
-use lab::experiment::{Outcome, Plot, Row};
+use lab::experiment::{Outcome, Plot};
 use serde_json::{Value, json};
 
 /// The grammar that the vendored Vega-Lite reads.
@@ -24,7 +24,7 @@ const HEIGHT: u32 = 260;
 /// The specifications of an experiment's plots.
 pub(super) fn specs(outcome: &Outcome) -> Vec<Value> {
     let mut units: Vec<&str> = Vec::new();
-    for row in outcome.rows.iter().filter(|row| numbers(row).is_some()) {
+    for row in outcome.rows.iter().filter(|row| row.line.ours.is_some()) {
         if !units.contains(&row.line.unit.as_str()) {
             units.push(&row.line.unit);
         }
@@ -33,20 +33,16 @@ pub(super) fn specs(outcome: &Outcome) -> Vec<Value> {
     bars.chain(outcome.plots.iter().map(curves)).collect()
 }
 
-/// Both numbers of a row, where it has both.
-fn numbers(row: &Row) -> Option<(f64, f64)> {
-    row.line.paper.zip(row.line.ours)
-}
-
-/// The numbers with `unit`, the paper's beside ours.
+/// The numbers with `unit`, ours beside the paper's where it gives one.
 fn bars(outcome: &Outcome, unit: &str) -> Value {
-    let rows = outcome.rows.iter().filter(|row| row.line.unit == unit);
-    let pairs: Vec<(&str, (f64, f64))> =
-        rows.filter_map(|row| Some((row.line.item.as_str(), numbers(row)?))).collect();
-    let values = pairs.iter().flat_map(|(item, (paper, ours))| {
-        [json!({"item": item, "who": "paper", "n": paper}), json!({"item": item, "who": "ours", "n": ours})]
-    });
-    let sizes = pairs.iter().flat_map(|(_, (paper, ours))| [paper.abs(), ours.abs()]).filter(|n| 0.0 < *n);
+    let rows = outcome.rows.iter().filter(|row| row.line.unit == unit && row.line.ours.is_some());
+    let numbers: Vec<(&str, &str, f64)> = rows
+        .flat_map(|row| [("paper", row.line.paper), ("ours", row.line.ours)].map(|(who, n)| (row, who, n)))
+        .filter_map(|(row, who, number)| Some((row.line.item.as_str(), who, number?)))
+        .collect();
+    let values: Vec<Value> =
+        numbers.iter().map(|(item, who, number)| json!({"item": item, "who": who, "n": number})).collect();
+    let sizes = numbers.iter().map(|(.., number)| number.abs()).filter(|size| 0.0 < *size);
     let (low, high) = sizes.fold((f64::INFINITY, 0.0_f64), |(low, high), n| (low.min(n), high.max(n)));
     let scale =
         if low * LINEAR_RATIO_MAX < high { json!({"type": "symlog", "constant": low}) } else { json!({}) };
@@ -55,7 +51,7 @@ fn bars(outcome: &Outcome, unit: &str) -> Value {
         "title": if unit.is_empty() { "paper against ours".to_owned() } else { format!("paper against ours, {unit}") },
         "width": WIDTH,
         "height": {"step": 14},
-        "data": {"values": values.collect::<Vec<_>>()},
+        "data": {"values": values},
         "mark": {"type": "bar", "tooltip": true},
         "encoding": {
             "y": {"field": "item", "type": "nominal", "sort": null, "title": null, "axis": {"labelLimit": 160}},

@@ -124,8 +124,12 @@ fn ours(item: &Item, runs: &[Results]) -> (Ours, Vec<String>) {
         .iter()
         .map(|run| run.numbers.iter().filter(|(name, _)| *name == item.name).map(|(_, n)| *n).collect())
         .collect();
-    let mut remarks: Vec<String> = runs.iter().flat_map(|run| of(&run.notes)).collect();
-    remarks.dedup();
+    let mut remarks: Vec<String> = Vec::new();
+    for remark in runs.iter().flat_map(|run| of(&run.notes)) {
+        if !remarks.contains(&remark) {
+            remarks.push(remark);
+        }
+    }
     let reason = runs.iter().flat_map(|run| of(&run.not_applicable)).next();
     let ours = match (reason, given.iter().map(Vec::len).max()) {
         (Some(_), Some(1..)) => {
