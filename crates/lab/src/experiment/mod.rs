@@ -11,6 +11,7 @@ mod index;
 mod model;
 mod outcome;
 mod paper;
+mod polyemt;
 mod predicate;
 mod results;
 mod rows;
@@ -85,3 +86,4 @@ pub static ALL: &[&[Experiment]] = &[
     model::MODEL,
     mt2::MT2,
 ];
+pub static ALL: &[&[Experiment]] = &[workload::WORKLOAD, mt2::MT2, polyemt::POLYEMT];

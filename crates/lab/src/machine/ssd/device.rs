@@ -110,6 +110,12 @@ impl Ssd {
 }
 
 impl Latencies {
+    /// The 95th percentiles of a read and of a write.
+    #[must_use]
+    pub fn p95_us(self) -> (f64, f64) {
+        (quantile_us(&[self.read()], 0.95), quantile_us(&self.write(), 0.95))
+    }
+
     /// A read as a distribution.
     pub(super) fn read(self) -> Branch {
         Branch::spread(1.0, self.read_us, READ_SPREAD)
