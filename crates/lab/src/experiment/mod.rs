@@ -85,5 +85,5 @@ pub static ALL: &[&[Experiment]] = &[
     workload::WORKLOAD,
     model::MODEL,
     mt2::MT2,
+    polyemt::POLYEMT,
 ];
-pub static ALL: &[&[Experiment]] = &[workload::WORKLOAD, mt2::MT2, polyemt::POLYEMT];
