@@ -16,7 +16,8 @@ pub trait Sensor {
     type Signal;
     /// What it is told.
     type Share;
-    /// Fills `rows` (sorted by id, one per tenant) with what was measured since the last call and returns the pool.
+    /// Fills `rows` (sorted by id, one per tenant) with what was measured since the last call and returns the pool. A row
+    /// says what is in force if that may differ from what the actuator answered last.
     fn read(&mut self, now: Instant, rows: &mut Vec<Row<Self::Signal, Self::Share>>) -> Pool;
 }
 
@@ -97,7 +98,8 @@ where
     {
         self.rows.clear();
         let pool = thing.read(now, &mut self.rows);
-        for row in &mut self.rows {
+        // A sensor that knows what is in force now (an actuator may be late) has said so; else what was applied holds.
+        for row in self.rows.iter_mut().filter(|row| row.in_force.is_none()) {
             let at = self.in_force.binary_search_by_key(&row.id, |(id, _)| *id);
             row.in_force = at.ok().map(|i| self.in_force[i].1.clone());
         }
