@@ -5,12 +5,12 @@
 //! hardly suffer from reads of DRAM, where MT² Fig. 1 has them lose at least 21 %. Held-out mixes of readers and writers
 //! (OptaneStudy) come out 38 and 26 % low.
 
-use super::class::Class;
+use super::class::{self, Class};
 use super::device::{Device, Modules};
-use super::levers;
 use super::stations::{Flow, Solution};
 use super::tenant::Stream;
-use super::timing::Operation;
+use super::timing::{Operation, prefetch_waste};
+use super::{faults, latency, levers};
 use control::bandwidth::{Kind, Throttle};
 use units::{Bytes, Rng};
 
@@ -363,6 +363,13 @@ fn the_constants_are_frozen() {
     for (name, value) in Device::constants().into_iter().chain(levers::constants()) {
         listing.push_str(&format!("{name}={value}\n"));
     }
+    let noise = class::CONSTANTS.into_iter().chain(faults::CONSTANTS);
+    for (name, value) in noise.chain([("latency.spread", latency::SPREAD)]) {
+        listing.push_str(&format!("{name}={value}\n"));
+    }
+    for size in [64, 256, 512, 1024, 2048, 4096] {
+        listing.push_str(&format!("prefetch.{size}={}\n", prefetch_waste(Bytes(size))));
+    }
     // FNV-1a over the listing.
     let hash = listing
         .bytes()
@@ -371,4 +378,4 @@ fn the_constants_are_frozen() {
 }
 
 /// Hash of every constant's name and value: a change of any is a new calibration and needs a decision record.
-const FROZEN: u64 = 16_529_428_803_317_774_204;
+const FROZEN: u64 = 706_099_313_218_928_470;

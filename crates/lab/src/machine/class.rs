@@ -16,6 +16,11 @@ const PACED_THREADS: f64 = 16.0;
 /// Nanoseconds of one step of the brake.
 const BRAKE_STEP_NS: f64 = 10.0;
 
+/// Every constant of the streams with its name: what is frozen.
+#[cfg(test)]
+pub(super) const CONSTANTS: [(&str, f64); 2] =
+    [("paced.threads", PACED_THREADS), ("brake.step_ns", BRAKE_STEP_NS)];
+
 /// A stream as the model solves it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Class {

@@ -21,6 +21,15 @@ const SAMPLING_PERIOD: f64 = 10_007.0;
 /// Time between two looks at the medium's own latency: timed probes and queue counters (guess in 1..=100 µs).
 pub(super) const PROBE_EVERY: Duration = Duration::from_micros(10);
 
+/// Every constant of the noise with its name: what is frozen.
+#[cfg(test)]
+pub(super) const CONSTANTS: [(&str, f64); 4] = [
+    ("noise.dispersion", DISPERSION),
+    ("noise.latency_correlation", LATENCY_CORRELATION),
+    ("noise.sampling_period", SAMPLING_PERIOD),
+    ("noise.probe_every_ns", PROBE_EVERY.0 as f64),
+];
+
 /// What goes wrong, how often.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Faults {

@@ -227,3 +227,46 @@ fn no_tenant_and_one_tenant_without_streams_are_fine() {
     let rows = read(&mut machine, at_ms(20));
     assert_eq!(rows.len(), 1, "time that stands still is no error");
 }
+
+#[test]
+fn exact_windows_add_up_to_what_really_happened() {
+    for seed in [1, 2, 3] {
+        let (mut machine, reader, writer) = two(seed, Faults::exact());
+        let budget = Budget { cost: Cost(1_000_000_000), per: Duration::from_millis(4) };
+        machine.set_throttle(writer, Throttle { budget: Some(budget), ..Throttle::FREE });
+        let turns = (Duration::from_millis(2), Duration::from_millis(3));
+        let bursts = Load::Bursts { threads: 9, on: turns.0, off: turns.1 };
+        let stream = Stream { kind: Kind::SlowRead, size: Bytes(4096), load: bursts };
+        machine.add(Tenant::new("bursty", Claim::default(), vec![stream]));
+        let (mut bytes, mut cost) = ([0; 3], 0);
+        for ms in 1..=300 {
+            for (sum, row) in bytes.iter_mut().zip(read(&mut machine, at_ms(ms))) {
+                let signal = row.signal.unwrap();
+                *sum += signal.bytes_total().0;
+                cost += if row.id == writer { signal.cost.0 } else { 0 };
+            }
+        }
+        for (id, sum) in [reader, writer, TenantId(3)].into_iter().zip(bytes) {
+            let truth = machine.mean_rate_total(id, at_ms(0), at_ms(300)).0 as f64 * 0.3;
+            assert!((sum as f64 / truth - 1.0).abs() < 1e-5, "seed={seed} {id}: {sum} against {truth}");
+        }
+        // 75 periods, each spent to the access.
+        assert!((cost as f64 / 75e9 - 1.0).abs() < 1e-3, "seed={seed}: {cost}");
+    }
+}
+
+#[test]
+fn the_mediums_own_latency_is_an_idle_one_alone_and_rises_with_interference() {
+    let latency = |machine: &mut Machine| {
+        let pool = machine.read(at_ms(100), &mut Vec::new());
+        Kind::ALL.map(|kind| pool.latency.get(kind).unwrap().0)
+    };
+    let idle = latency(&mut Machine::new(Device::mt2(), 1).with_faults(Faults::exact()));
+    // OptaneStudy's idle latencies: DRAM 81 to 101 ns, reads of the slow tier 169 to 305 ns.
+    assert!((80..=102).contains(&idle[0]) && (169..=305).contains(&idle[2]), "{idle:?}");
+    let loaded = latency(&mut two(1, Faults::exact()).0);
+    for (kind, (idle, loaded)) in Kind::ALL.into_iter().zip(idle.into_iter().zip(loaded)) {
+        assert!(idle < loaded, "{kind:?}: {idle} {loaded}");
+    }
+    assert!(2 * idle[2] < loaded[2], "reads of the slow tier suffer most of writes: {loaded:?}");
+}
