@@ -2,7 +2,7 @@
 
 use super::Faults;
 use super::plant_tests::{apply, at_ms, read, two};
-use control::bandwidth::{Kind, Throttle};
+use control::bandwidth::{Budget, Cost, Kind, Throttle};
 use units::{Duration, TenantId};
 
 #[test]
@@ -108,4 +108,32 @@ fn the_dead_leave_and_the_others_gain() {
     assert!(2 * rate(0, 50) < rate(50, 100));
     assert_eq!(machine.mean_rate(writer, Kind::SlowWrite, at_ms(50), at_ms(100)).0, 0);
     assert_eq!(read(&mut machine, at_ms(101)).len(), 1);
+}
+
+#[test]
+fn jitter_stays_however_long_the_window() {
+    let (mut machine, reader, _) = two(1, Faults { jitter: 0.1, ..Faults::exact() });
+    let off: Vec<f64> = (1..=100)
+        .map(|second| {
+            let from = machine.now();
+            let bytes = read(&mut machine, at_ms(second * 1000))[0].signal.unwrap().bytes.slow_read.0;
+            bytes as f64 / machine.mean_rate(reader, Kind::SlowRead, from, at_ms(second * 1000)).0 as f64
+                - 1.0
+        })
+        .collect();
+    let rms = (off.iter().map(|x| x * x).sum::<f64>() / 100.0).sqrt();
+    assert!((0.07..0.13).contains(&rms), "{rms}");
+}
+
+#[test]
+fn a_brake_that_looks_every_tick_runs_over_by_at_most_one() {
+    let tick = Duration::from_millis(10);
+    let (mut machine, _, writer) = two(1, Faults { budget_tick: tick, ..Faults::exact() });
+    let budget = Budget { cost: Cost(105_000_000_000), per: Duration::from_secs(1) };
+    machine.set_throttle(writer, Throttle { budget: Some(budget), ..Throttle::FREE });
+    let free = machine.steady(writer).cost_total();
+    let signal = read(&mut machine, at_ms(1000))[1].signal.unwrap();
+    let over = (signal.cost.0 as f64 - 1.05e11) / 1e12;
+    assert!(0.0 < over && over <= free * tick.as_secs_f64(), "{over} of {free} per second");
+    assert_eq!(signal.depleted_at.unwrap().0 % tick.0, 0, "it says when it noticed");
 }
