@@ -1,8 +1,8 @@
 //! Bandwidth reserved for critical tenants in steps as they come to need it; the others have what is left.
 //!
-//! Shape:      traffic of the critical tenants -> a reserve per kind -> caps of the best-effort tenants -> levers
-//! Invariants: the reserve of a kind is at least one step and never below what critical tenants use of it; critical tenants
-//!             are never capped
+//! Shape:      traffic of the critical tenants -> a reservation per kind -> caps of the best-effort tenants -> levers
+//! Invariants: the reservation of a kind is at least one step and never below what critical tenants use of it; critical
+//!             tenants are never capped
 //! Units:      bytes per second
 //! Cost:       O(tenants) per decision, a few look-ups of the model
 //! Failure:    where writes are only sampled caps cannot hold: then classes alone count and `remedy` takes over (§5.2,
@@ -13,13 +13,14 @@
 //! |---|---|
 //! | foreground, latency-critical tasks | critical tenants, whatever their goal |
 //! | background, best-effort tasks | best-effort tenants |
-//! | reserved bandwidth, 1 GB/s at first and per step | `reserve`, `STEP` |
+//! | reserved bandwidth, 1 GB/s at first and per step | `reservation`, `STEP` |
 //! | exceeds 90 % of the reservation | `FULL_PART` |
 //!
-//! We differ: the reserve shrinks after three periods in which a smaller one would do (the paper shows that it shrinks, not
-//! when). The caps are the model's room beside the first reserve, less what the reserve has grown, or its room beside
-//! the reserve as it is if that is more; they are lowered together where the model says that the reserve would not be kept. Best-effort tenants divide a cap by what they use,
-//! so that it is not lost on those who do not.
+//! We differ: the reservation shrinks after three periods in which a smaller one would do (the paper shows that it
+//! shrinks, not when). The caps are the model's room beside the first reservation, less what the reservation has grown, or
+//! its room beside the reservation as it is if that is more; they are lowered together where the model says that the
+//! reservation would not be kept. Best-effort tenants divide a cap by what they use, so that it is not lost on those who
+//! do not.
 
 use super::mt2_cap::{CapKeeper, Caps, bytes_per_sec, signed};
 use super::mt2_guarantee::{KEPT_PART, is_of_this_machine};
@@ -31,11 +32,11 @@ use control::bandwidth::{BandwidthSignal, Kind, Kinds, Throttle};
 use control::{Class, Decision, Law, Note, Policy, Reason, Row, Seen, Shares, Window};
 use units::Instant;
 
-/// First reserve of each kind and the step in which it grows, in bytes per second (MT² §6.1.3).
+/// First reservation of each kind and the step in which it grows, in bytes per second (MT² §6.1.3).
 const STEP: f64 = 1e9;
-/// A reserve is too small when more than this part of it is used (MT² §6.1.3).
+/// A reservation is too small when more than this part of it is used (MT² §6.1.3).
 const FULL_PART: f64 = 0.9;
-/// Periods in which a smaller reserve would do before it shrinks (guess; as long as remedy waits).
+/// Periods in which a smaller reservation would do before it shrinks (guess; as long as remedy waits).
 const SHRINK_AFTER: u32 = 3;
 /// What a best-effort tenant is thought to want, relative to what it has: it may grow by so much per period.
 const GROWTH: f64 = 1.25;
@@ -48,7 +49,7 @@ type Signals = BandwidthSignal;
 #[derive(Debug)]
 pub struct Slo {
     model: EmpiricalModel,
-    reserve: Kinds<Reserve>,
+    reservations: Kinds<Reservation>,
     keeper: CapKeeper,
     roster: Roster<Background>,
     untrusted: Remedy,
@@ -59,7 +60,7 @@ pub struct Slo {
 
 /// What is reserved of one kind, and for how long less would have done.
 #[derive(Clone, Copy, Debug)]
-struct Reserve {
+struct Reservation {
     rate: f64,
     ample: u32,
 }
@@ -78,7 +79,7 @@ impl Slo {
     pub fn new(model: EmpiricalModel, thresholds: Thresholds) -> Self {
         Self {
             model,
-            reserve: Kinds::splat(Reserve { rate: STEP, ample: 0 }),
+            reservations: Kinds::splat(Reservation { rate: STEP, ample: 0 }),
             keeper: CapKeeper::default(),
             roster: Roster::default(),
             untrusted: Remedy::new(thresholds),
@@ -90,24 +91,24 @@ impl Slo {
 
     /// What is reserved of each kind, in bytes per second.
     #[must_use]
-    pub fn reserve(&self) -> Kinds<f64> {
-        Kinds::from_fn(|kind| self.reserve.get(kind).rate)
+    pub fn reservation(&self) -> Kinds<f64> {
+        Kinds::from_fn(|kind| self.reservations.get(kind).rate)
     }
 
-    /// Lets each reserve follow what critical tenants use.
-    fn reserve_for(&mut self, seen: &Seen<'_, Signals, Throttle>) {
+    /// Lets each reservation follow what critical tenants use.
+    fn follow(&mut self, seen: &Seen<'_, Signals, Throttle>) {
         for kind in Kind::ALL {
             let critical = seen.tenants.iter().filter(|row| is_critical(row));
             let Some(used) = critical.map(|row| rate(row, seen.window, kind)).sum::<Option<f64>>() else {
                 continue;
             };
-            let reserve = self.reserve.get_mut(kind);
-            let before = reserve.rate;
-            reserve.follow(used);
-            let grown = bytes_per_sec((reserve.rate - before).abs());
-            if before < reserve.rate {
+            let reservation = self.reservations.get_mut(kind);
+            let before = reservation.rate;
+            reservation.follow(used);
+            let grown = bytes_per_sec((reservation.rate - before).abs());
+            if before < reservation.rate {
                 self.notes.push(note(None, Reason::Tightened, -signed(grown)));
-            } else if reserve.rate < before {
+            } else if reservation.rate < before {
                 self.notes.push(note(None, Reason::Relaxed, signed(grown)));
             }
         }
@@ -119,14 +120,14 @@ impl Slo {
         let first = Kinds::splat(STEP);
         let rest = Kinds::from_fn(|kind| (most.get(kind) - STEP).max(0.0));
         let part = self.model.room(first, rest, KEPT_PART).unwrap_or(0.0);
-        let reserve = self.reserve();
-        let now = Kinds::from_fn(|kind| (most.get(kind) - reserve.get(kind)).max(0.0));
-        let part_now = self.model.room(reserve, now, KEPT_PART).unwrap_or(0.0);
+        let reservation = self.reservation();
+        let now = Kinds::from_fn(|kind| (most.get(kind) - reservation.get(kind)).max(0.0));
+        let part_now = self.model.room(reservation, now, KEPT_PART).unwrap_or(0.0);
         let left = Kinds::from_fn(|kind| {
-            let less = part * rest.get(kind) + STEP - reserve.get(kind);
+            let less = part * rest.get(kind) + STEP - reservation.get(kind);
             less.max(part_now * now.get(kind))
         });
-        let kept = self.model.room(reserve, left, KEPT_PART).unwrap_or(0.0);
+        let kept = self.model.room(reservation, left, KEPT_PART).unwrap_or(0.0);
         Kinds::from_fn(|kind| kept * left.get(kind))
     }
 
@@ -176,7 +177,7 @@ impl Slo {
     }
 }
 
-impl Reserve {
+impl Reservation {
     /// Grows in steps until `used` is below 90 % of it; shrinks a step once a smaller one would do for long enough.
     fn follow(&mut self, used: f64) {
         let needed = (used / (FULL_PART * STEP)).floor() * STEP + STEP;
@@ -212,7 +213,7 @@ impl Policy for Slo {
         }
         let usable = is_of_this_machine(&self.model, seen.pool.model, &mut self.notes);
         self.observe(seen);
-        self.reserve_for(seen);
+        self.follow(seen);
         self.divide(seen);
         let roster = &self.roster;
         let caps = |at: usize, _: &Row<_, _>| if usable { roster[at].caps } else { Caps::default() };

@@ -3,9 +3,9 @@
 //! Shape: jobs of `plant` on `Device::mt2` under a policy -> rates, latencies, times
 
 mod batch;
+mod guarantee;
 mod neighbours;
 pub mod plant;
-mod reserve;
 
 use super::{Experiment, ExperimentError};
 use crate::experiment;
@@ -25,8 +25,8 @@ pub static MT2: &[Experiment] = &[
     experiment!("mt2/fig_7", neighbours::fig_7),
     experiment!("mt2/fig_8", neighbours::fig_8),
     experiment!("mt2/table_6", neighbours::table_6),
-    experiment!("mt2/table_4", reserve::table_4),
-    experiment!("mt2/fig_9", reserve::fig_9),
+    experiment!("mt2/table_4", guarantee::table_4),
+    experiment!("mt2/fig_9", guarantee::fig_9),
     experiment!("mt2/table_8", batch::table_8),
 ];
 

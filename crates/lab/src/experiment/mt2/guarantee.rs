@@ -75,9 +75,9 @@ pub(super) fn fig_9(sweep: &Sweep, results: &mut Results) -> Result<(), Experime
     let ends = sweep.list("look_at_s")?;
     for (stage, &end) in ends.iter().enumerate() {
         run(&mut machine, &mut pacer, end);
-        let reserve = pacer.policy().reserve();
-        results.number(format!("reserve_dr_{stage}"), reserve.dram_read / 1e9);
-        results.number(format!("reserve_nr_{stage}"), reserve.slow_read / 1e9);
+        let reserved = pacer.policy().reservation();
+        results.number(format!("reservation_dr_{stage}"), reserved.dram_read / 1e9);
+        results.number(format!("reservation_nr_{stage}"), reserved.slow_read / 1e9);
         let rate = |id, kind| gb(machine.mean_rate(id, kind, at(end - 1.0), at(end)));
         results.number(format!("foreground_dr_{stage}"), rate(dram, Kind::DramRead));
         results.number(format!("foreground_nr_{stage}"), rate(slow, Kind::SlowRead));
