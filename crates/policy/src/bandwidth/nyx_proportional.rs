@@ -40,6 +40,10 @@ const KEPT_LEAST: f64 = 0.01;
 /// Most epochs that an overshoot can take from a tenant (guess, as in `limit`).
 const OWED_EPOCHS_MAX: f64 = 10.0;
 
+/// A step is lent only where the slowdown is inside its bound by so many standard errors of the performance alone (guess,
+/// as in experiments); it is taken back where the slowdown itself is past it.
+const STANDARD_ERRORS: f64 = 2.0;
+
 /// What becomes of what a tenant leaves idle.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Donation {
@@ -248,12 +252,20 @@ impl Member {
             Donation::Kept => part,
             Donation::All => least,
             Donation::Aware(DonateStep(step)) => match slowdown {
-                Some(slowdown) if slowdown < 1.0 / self.part => (self.assigned * (1.0 - step)).max(least),
-                Some(_) => (self.assigned * (1.0 + step)).min(part),
+                Some(slowdown) if slowdown * self.doubt() < 1.0 / self.part => {
+                    (self.assigned * (1.0 - step)).max(least)
+                }
+                Some(slowdown) if 1.0 / self.part <= slowdown => (self.assigned * (1.0 + step)).min(part),
+                Some(_) => self.assigned.max(least),
                 None => self.desired.max(part),
             },
         };
         wants.min(self.most)
+    }
+
+    /// How much worse its slowdown may be than it seems.
+    fn doubt(&self) -> f64 {
+        1.0 + STANDARD_ERRORS * self.alone.standard_error()
     }
 
     /// How much it was slowed down; not at all if it did nothing.

@@ -43,6 +43,10 @@ const STRETCH_MAX: u32 = 8;
 const REPEATS_MAX: u32 = 8;
 /// Somebody whose throttle was rolled back is no candidate for so long (guess; shorter repeats the mistake too often).
 const BARRED: Duration = Duration::from_secs(10);
+/// The part of what it was meant to take that a trial must take (guess).
+const ENOUGH: f64 = 0.8;
+/// Most times that a trial is tightened: the steps of memory bandwidth allocation (MT² §4).
+const ESCALATIONS_MAX: u32 = 8;
 /// Steady throttles may stay without a loop: they protect somebody.
 const LEASE: Duration = Duration::from_secs(3_600);
 /// An experiment may outlive its window by this factor.
@@ -69,6 +73,10 @@ struct Member {
     held: Throttle,
     /// What it is held back by while it is the candidate.
     trial: Throttle,
+    /// What it transferred per second when it became a candidate.
+    rate: f64,
+    /// How often its trial was found too weak and tightened.
+    escalations: u32,
     slack: Option<f64>,
     barred_until: Instant,
 }
@@ -217,6 +225,8 @@ impl Qos {
             let held = tighter(&row.claim.levers, member.held, Step::By(self.step), (signal, seen.window));
             if let Some(trial) = held {
                 member.trial = trial;
+                member.rate = seen.window.per_sec(signal.bytes_total().0).unwrap_or(0.0);
+                member.escalations = 0;
                 self.candidates.push(Heavy { at, cost: signal.cost, bytes: signal.bytes_total() });
             }
         }
@@ -253,17 +263,44 @@ impl Qos {
             }
             return;
         };
+        if self.escalate(seen) {
+            return;
+        }
         let traffic = |id| {
             let at = seen.tenants.binary_search_by_key(&id, |row| row.id).ok()?;
             seen.window.per_sec(seen.tenants[at].signal?.bytes_total().0)
         };
-        if let Some(Verdict { culprit, clear }) = self.interference.record(felt, traffic) {
+        let companion = row.and_then(mean_slack);
+        if let Some(Verdict { culprit, clear }) = self.interference.record(felt, companion, traffic) {
             if !clear {
                 let why = Cow::Borrowed("no candidate stands out: the heaviest is held back");
                 self.notes.push(note(Some(culprit), Reason::Fallback(why), 0));
             }
             self.hold_back(victim, culprit);
         }
+    }
+
+    /// A coarse lever may take next to nothing at its first step: then the candidate's trial is tightened and looked at
+    /// again. Says whether it was.
+    fn escalate(&mut self, seen: &Input<'_>) -> bool {
+        let Some(Turn::Hold(id)) = self.interference.turn().filter(|_| self.interference.first_round())
+        else {
+            return false;
+        };
+        let Some(at) = self.members.at(id) else { return false };
+        let (row, member) = (&seen.tenants[at], &mut self.members[at]);
+        let Some(signal) = row.signal.as_ref() else { return false };
+        let Some(rate) = seen.window.per_sec(signal.bytes_total().0) else { return false };
+        let meant = (self.step.0 as f64).min(member.rate);
+        if ENOUGH * meant <= member.rate - rate || ESCALATIONS_MAX <= member.escalations {
+            return false;
+        }
+        let next = tighter(&row.claim.levers, member.trial, Step::By(self.step), (signal, seen.window));
+        if let Some(next) = next {
+            member.trial = next;
+            member.escalations += 1;
+        }
+        next.is_some()
     }
 
     /// Longer windows while a tail rests on too few operations.
@@ -328,6 +365,13 @@ fn slack(row: &Case, window: Window) -> Option<f64> {
         }
         Goal::Slowdown(_) => None,
     }
+}
+
+/// The same slack by the mean latency: a companion of the tail that is less noisy.
+fn mean_slack(row: &Case) -> Option<f64> {
+    let Class::Critical { goal: Goal::Latency { at_most, .. } } = row.claim.class else { return None };
+    let mean = row.signal.as_ref()?.mean_latency?;
+    Some(1.0 - mean.0 as f64 / at_most.0.max(1) as f64)
 }
 
 fn signed(step: BytesPerSec) -> i64 {

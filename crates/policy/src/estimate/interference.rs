@@ -7,8 +7,10 @@
 //! Units:      what the victim feels is any number of which more is better; traffic in bytes per second
 //! Cost:       O(candidates) per turn, no allocation after the first experiment
 //! Source:     NyxCache §3.3 and Algorithm 2, `getLargestInterference`. The paper takes one look at each candidate; we take
-//!             at least two, until the best is ahead by two standard errors or the patience ends, and then say so. The
-//!             paper compares at equal expense; a candidate that makes less than the step is compared by what it gave up.
+//!             at least two, until the best is ahead by two standard errors or the patience ends, and then say so. A
+//!             tail is noisy (§4.3, §4.7), so where it does not contradict, the mean of the same looks decides. The
+//!             paper compares at equal expense; levers are coarse and a candidate may make less than the step, so each is compared
+//!             by what it gave up.
 //! Non-goals:  knowing how long a look must last or how a tenant is held back
 //!
 //! | Paper | here |
@@ -26,6 +28,8 @@ pub const ROUNDS_LEAST: u32 = 2;
 pub const ROUNDS_MOST: u32 = 6;
 /// The best must be ahead of the next by so many standard errors (guess, the usual bar of about 95 %).
 pub const STANDARD_ERRORS: f64 = 2.0;
+/// Whoever what counts puts so many standard errors behind is out, whatever the companion says (guess).
+const CONTRADICTION: f64 = 3.0;
 /// Who gives up less than this part of the step is counted as giving up so much (guess): noise over nothing is no effect.
 const EXPENSE_LEAST: f64 = 0.1;
 
@@ -52,7 +56,7 @@ pub enum Turn {
 pub struct Verdict {
     /// The culprit.
     pub culprit: TenantId,
-    /// True if it was ahead of the next by [`STANDARD_ERRORS`]; else it is the one that uses most.
+    /// True if it was ahead of the next by [`STANDARD_ERRORS`]; else it is the heaviest of those level with the best.
     pub clear: bool,
 }
 
@@ -63,7 +67,7 @@ pub struct Interference {
     victim: Option<TenantId>,
     step: f64,
     trials: Vec<Trial>,
-    base: Series,
+    base: Felt,
     order: Vec<Option<usize>>,
     taken: usize,
     rounds: u32,
@@ -77,12 +81,27 @@ struct Series {
     squares: f64,
 }
 
+/// What the victim felt, by what counts and by a companion of it that is less noisy.
+#[derive(Clone, Copy, Debug, Default)]
+struct Felt {
+    counts: Series,
+    companion: Series,
+}
+
+/// Which of the two.
+type By = fn(&Felt) -> &Series;
+
+const COUNTS: By = |felt| &felt.counts;
+const COMPANION: By = |felt| &felt.companion;
+
 #[derive(Clone, Copy, Debug)]
 struct Trial {
     candidate: Candidate,
-    felt: Series,
+    felt: Felt,
     free: Series,
     held: Series,
+    /// Not clearly behind another.
+    level: bool,
 }
 
 impl Interference {
@@ -94,7 +113,7 @@ impl Interference {
             victim: None,
             step: 0.0,
             trials: Vec::new(),
-            base: Series::default(),
+            base: Felt::default(),
             order: Vec::new(),
             taken: 0,
             rounds: 0,
@@ -105,13 +124,14 @@ impl Interference {
     pub fn start(&mut self, victim: TenantId, step: f64, candidates: impl Iterator<Item = Candidate>) {
         self.victim = Some(victim);
         self.step = step.max(1.0);
-        self.base = Series::default();
+        self.base = Felt::default();
         self.trials.clear();
         self.trials.extend(candidates.map(|candidate| Trial {
             candidate,
-            felt: Series::default(),
+            felt: Felt::default(),
             free: Series::default(),
             held: Series::default(),
+            level: true,
         }));
         self.rounds = 0;
         self.draw_order();
@@ -128,6 +148,12 @@ impl Interference {
         self.victim
     }
 
+    /// Whether every candidate is still at its first look: a lever may be set anew only then.
+    #[must_use]
+    pub const fn first_round(&self) -> bool {
+        self.rounds == 0
+    }
+
     /// What to do in the next window, while it runs.
     #[must_use]
     pub fn turn(&self) -> Option<Turn> {
@@ -137,8 +163,14 @@ impl Interference {
     }
 
     /// Takes what the victim felt in the window of [`Self::turn`] and the traffic of each candidate in it, and returns
-    /// the verdict once there is one; the experiment is over then. A number that is none ends a look without a result.
-    pub fn record(&mut self, felt: f64, traffic: impl Fn(TenantId) -> Option<f64>) -> Option<Verdict> {
+    /// the verdict once there is one; the experiment is over then. `felt` is what counts (a tail), `companion` what goes
+    /// with it and is less noisy (a mean), if it is known. A number that is none ends a look without a result.
+    pub fn record(
+        &mut self,
+        felt: f64,
+        companion: Option<f64>,
+        traffic: impl Fn(TenantId) -> Option<f64>,
+    ) -> Option<Verdict> {
         let at = *self.order.get(self.taken)?;
         self.victim?;
         if !felt.is_finite() {
@@ -146,14 +178,14 @@ impl Interference {
         }
         match at {
             None => {
-                self.base.add(felt);
+                self.base.add(felt, companion);
                 for trial in &mut self.trials {
                     trial.free.add_known(traffic(trial.candidate.id));
                 }
             }
             Some(at) => {
                 let trial = &mut self.trials[at];
-                trial.felt.add(felt);
+                trial.felt.add(felt, companion);
                 trial.held.add_known(traffic(trial.candidate.id));
             }
         }
@@ -170,41 +202,55 @@ impl Interference {
         verdict
     }
 
-    fn judge(&self) -> Option<Verdict> {
+    /// One candidate left that is not clearly behind another, or the patience ends.
+    fn judge(&mut self) -> Option<Verdict> {
         if self.rounds < ROUNDS_LEAST {
             return None;
         }
-        let best = self.leader(|_| true)?;
-        let next = self.leader(|trial| trial.candidate.id != best.candidate.id);
-        let clear = next.is_none_or(|next| {
-            let ahead = self.effect(best) - self.effect(next);
-            STANDARD_ERRORS * self.standard_error(best, next) < ahead
-        });
-        if clear {
-            return Some(Verdict { culprit: best.candidate.id, clear });
+        for at in 0..self.trials.len() {
+            self.trials[at].level = !self.gave_up_nothing(&self.trials[at]);
         }
-        (ROUNDS_MOST <= self.rounds)
-            .then(|| self.heaviest())
-            .flatten()
-            .map(|culprit| Verdict { culprit, clear: false })
+        if self.companion_known() {
+            self.keep_level(COUNTS, CONTRADICTION);
+            self.keep_level(COMPANION, STANDARD_ERRORS);
+        } else {
+            self.keep_level(COUNTS, STANDARD_ERRORS);
+        }
+        let level = || self.trials.iter().filter(|trial| trial.level).map(|trial| trial.candidate);
+        if level().count() == 1 {
+            return level().next().map(|best| Verdict { culprit: best.id, clear: true });
+        }
+        if self.rounds < ROUNDS_MOST {
+            return None;
+        }
+        let all = self.trials.iter().map(|trial| trial.candidate);
+        heaviest(level()).or_else(|| heaviest(all)).map(|culprit| Verdict { culprit, clear: false })
     }
 
-    fn leader(&self, among: impl Fn(&Trial) -> bool) -> Option<&Trial> {
-        let trials = self.trials.iter().filter(|trial| among(trial));
-        trials.max_by(|a, b| {
-            self.effect(a).total_cmp(&self.effect(b)).then(b.candidate.id.cmp(&a.candidate.id))
-        })
+    /// Of those still level, keeps those that the best is not ahead of by more than so many standard errors.
+    fn keep_level(&mut self, by: By, errors: f64) {
+        let level = self.trials.iter().filter(|trial| trial.level);
+        let best = level.max_by(|a, b| {
+            self.effect(by, a).total_cmp(&self.effect(by, b)).then(b.candidate.id.cmp(&a.candidate.id))
+        });
+        let Some(best) = best.copied() else { return };
+        for at in 0..self.trials.len() {
+            let trial = self.trials[at];
+            let ahead = self.effect(by, &best) - self.effect(by, &trial);
+            let behind = errors * self.standard_error(by, &best, &trial) < ahead;
+            self.trials[at].level &= trial.candidate.id == best.candidate.id || !behind;
+        }
     }
 
-    /// Who uses most of the tier.
-    fn heaviest(&self) -> Option<TenantId> {
-        let most = self.trials.iter().map(|trial| trial.candidate);
-        most.max_by(|a, b| a.usage.total_cmp(&b.usage).then(b.id.cmp(&a.id))).map(|c| c.id)
+    /// Whether every look of the experiment had its companion.
+    fn companion_known(&self) -> bool {
+        let whole = |felt: &Felt| felt.counts.count <= felt.companion.count;
+        whole(&self.base) && self.trials.iter().all(|trial| whole(&trial.felt))
     }
 
     /// What the victim gains by one step taken from a candidate.
-    fn effect(&self, trial: &Trial) -> f64 {
-        (trial.felt.mean - self.base.mean) / self.expense(trial)
+    fn effect(&self, by: By, trial: &Trial) -> f64 {
+        (by(&trial.felt).mean - by(&self.base).mean) / self.expense(trial)
     }
 
     /// What a candidate gave up, in steps.
@@ -212,12 +258,19 @@ impl Interference {
         if trial.free.count == 0.0 || trial.held.count == 0.0 {
             return 1.0;
         }
-        ((trial.free.mean - trial.held.mean) / self.step).clamp(EXPENSE_LEAST, 1.0)
+        ((trial.free.mean - trial.held.mean) / self.step).max(EXPENSE_LEAST)
+    }
+
+    /// Whether its lever took next to nothing of what it could have taken: then the look says nothing of it.
+    fn gave_up_nothing(&self, trial: &Trial) -> bool {
+        let least = EXPENSE_LEAST * self.step;
+        let known = 0.0 < trial.free.count * trial.held.count;
+        known && 2.0 * least < trial.free.mean && trial.free.mean - trial.held.mean < least
     }
 
     /// Of the difference between two effects: the noise of single looks is estimated from all of them together.
-    fn standard_error(&self, a: &Trial, b: &Trial) -> f64 {
-        let all = self.trials.iter().map(|trial| trial.felt).chain([self.base]);
+    fn standard_error(&self, by: By, a: &Trial, b: &Trial) -> f64 {
+        let all = self.trials.iter().map(|trial| by(&trial.felt)).chain([by(&self.base)]);
         let (squares, freedom) =
             all.fold((0.0, 0.0), |(s, n), series| (s + series.squares, n + series.count - 1.0));
         let looks = f64::from(self.rounds);
@@ -235,6 +288,18 @@ impl Interference {
         for last in (1..self.order.len()).rev() {
             self.order.swap(last, self.rng.index(last + 1));
         }
+    }
+}
+
+/// Who uses most of the tier.
+fn heaviest(candidates: impl Iterator<Item = Candidate>) -> Option<TenantId> {
+    candidates.max_by(|a, b| a.usage.total_cmp(&b.usage).then(b.id.cmp(&a.id))).map(|c| c.id)
+}
+
+impl Felt {
+    fn add(&mut self, counts: f64, companion: Option<f64>) {
+        self.counts.add(counts);
+        self.companion.add_known(companion);
     }
 }
 
@@ -274,7 +339,7 @@ mod tests {
             };
             let felt = -1.0 + gain + noise * (plant.unit() - 0.5);
             let traffic = |id| Some(if turn == Turn::Hold(id) { 400.0 } else { 500.0 });
-            if let Some(verdict) = experiment.record(felt, traffic) {
+            if let Some(verdict) = experiment.record(felt, None, traffic) {
                 assert_eq!((experiment.turn(), experiment.victim()), (None, None), "it is over");
                 return (verdict, looks);
             }
@@ -326,7 +391,7 @@ mod tests {
                 let held = if id == TenantId(0) { 900.0 } else { 2.0 };
                 Some(if turn == Turn::Hold(id) { held } else { free })
             };
-            if let Some(verdict) = experiment.record(felt, traffic) {
+            if let Some(verdict) = experiment.record(felt, None, traffic) {
                 break verdict;
             }
         };
@@ -338,10 +403,10 @@ mod tests {
         let mut experiment = Interference::new(1);
         experiment.start(VICTIM, 1.0, [Candidate { id: TenantId(0), usage: 1.0 }].into_iter());
         let turn = experiment.turn();
-        assert_eq!(experiment.record(f64::NAN, |_| None), None);
+        assert_eq!(experiment.record(f64::NAN, None, |_| None), None);
         assert_eq!(experiment.turn(), turn);
         experiment.abandon();
-        assert_eq!((experiment.turn(), experiment.record(1.0, |_| None)), (None, None));
+        assert_eq!((experiment.turn(), experiment.record(1.0, None, |_| None)), (None, None));
     }
 
     #[test]

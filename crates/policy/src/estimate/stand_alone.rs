@@ -7,7 +7,8 @@
 //! Cost:       O(tenants) where a probe is due, O(1) else; no allocation
 //! Source:     NyxCache §3.3 (slowdown = T_alone / T_shared of a performance), §4.1 (pauses of 1 ms, 12 tenants, each second).
 //!             We differ: probes are spread over the period at drawn moments instead of one after the other, their number
-//!             per period is bounded, and results are smoothed. Algorithm 3's comment prints the reciprocal; §3.3 holds.
+//!             per period is bounded, and results are averaged, until four in a row say that
+//!             the workload has changed. Algorithm 3's comment prints the reciprocal; §3.3 holds.
 //! Non-goals:  pausing anybody: the policy does that by a short decision
 //!
 //! | Paper | here |
@@ -26,8 +27,14 @@ pub const PAUSE: Duration = Duration::from_millis(1);
 pub const REFRESH: Duration = Duration::from_secs(1);
 /// Most probes in a period: the largest number of tenants that the paper measured (NyxCache §4.1, Fig. 5b).
 pub const PROBES_MOST: u32 = 12;
-/// Weight of a new probe in the estimate (guess, .2 to .5 were considered): a moment of 1 ms is noisy.
-const SMOOTHING: f64 = 0.3;
+/// Probes that an estimate is the mean of, the older with less weight (guess, 3 to 20 were considered): 1 ms is noisy.
+const PROBES_REMEMBERED: f64 = 10.0;
+/// Relative noise of a probe before it is known (guess: 1,000 accesses that come in batches).
+const NOISE: f64 = 0.1;
+/// A probe that is off by more than this part of the mean is odd (guess: five times the noise of 1 ms).
+const ODD: f64 = 0.3;
+/// So many odd probes in a row to one side are a changed workload, and the estimate starts over (guess).
+const ODD_IN_A_ROW: i32 = 4;
 
 /// Decides whose turn it is to be alone.
 #[derive(Clone, Debug)]
@@ -55,6 +62,11 @@ pub struct Performance {
 pub struct Alone {
     tried: bool,
     mean: Option<Performance>,
+    probes: f64,
+    /// Of single probes, relative to their mean.
+    variance: f64,
+    /// Odd probes in a row: above zero to the upper side, below to the lower.
+    odd: i32,
 }
 
 /// Signals of one tenant, added up over windows with one setting.
@@ -129,11 +141,36 @@ impl Alone {
     pub fn learn(&mut self, seen: Option<Performance>) {
         self.tried = true;
         let Some(seen) = seen else { return };
-        let smooth = |old: f64, new: f64| old + SMOOTHING * (new - old);
+        self.count_odd(seen);
+        if ODD_IN_A_ROW <= self.odd.abs() {
+            (self.mean, self.probes, self.odd) = (None, 0.0, 0);
+        }
+        self.probes = (self.probes + 1.0).min(PROBES_REMEMBERED);
+        let off = self.mean.map_or(NOISE, |mean| seen.bytes / mean.bytes.max(1.0) - 1.0);
+        self.variance += (off * off - self.variance) / self.probes;
+        let smooth = |old: f64, new: f64| old + (new - old) / self.probes;
         self.mean = Some(self.mean.map_or(seen, |mean| Performance {
             operations: smooth(mean.operations, seen.operations),
             bytes: smooth(mean.bytes, seen.bytes),
         }));
+    }
+
+    /// Relative standard error of the estimate; a tenant with one probe is as noisy as any.
+    #[must_use]
+    pub fn standard_error(&self) -> f64 {
+        // The mean that forgets rests on as many probes as a plain one of nearly twice its memory.
+        let full = PROBES_REMEMBERED <= self.probes;
+        let rests_on = if full { 2.0 * self.probes - 1.0 } else { self.probes.max(1.0) };
+        (self.variance / rests_on).sqrt()
+    }
+
+    fn count_odd(&mut self, seen: Performance) {
+        let side = self.mean.map_or(0, |mean| match seen.bytes / mean.bytes {
+            ratio if ratio < 1.0 - ODD => -1,
+            ratio if 1.0 + ODD < ratio => 1,
+            _ => 0,
+        });
+        self.odd = if side == 0 || self.odd * side < 0 { side } else { self.odd + side };
     }
 
     /// Whether a probe was made.
@@ -273,8 +310,23 @@ mod tests {
             assert_eq!(alone.slowdown(shared), slowdown);
         }
         alone.learn(Some(performance(400.0, 9000.0)));
-        let slowdown = alone.slowdown(performance(330.0, 1.0)).unwrap();
-        assert!((slowdown - 1.0).abs() < 1e-9, "smoothed to 330, here {slowdown}");
+        let slowdown = alone.slowdown(performance(350.0, 1.0)).unwrap();
+        assert!((slowdown - 1.0).abs() < 1e-9, "the mean of two, here {slowdown}");
+    }
+
+    #[test]
+    fn a_changed_workload_is_followed_and_an_odd_probe_is_not() {
+        let performance = |rate: f64| Performance { operations: rate, bytes: rate };
+        let mut alone = Alone::default();
+        let alone_is = |alone: &Alone| alone.slowdown(performance(1.0)).unwrap();
+        for rate in [100.0, 110.0, 90.0, 300.0, 100.0, 20.0, 100.0, 300.0] {
+            alone.learn(Some(performance(rate)));
+        }
+        assert!((alone_is(&alone) - 140.0).abs() < 1e-9, "the mean of all");
+        for _ in 0..3 {
+            alone.learn(Some(performance(1000.0)));
+        }
+        assert!((alone_is(&alone) - 1000.0).abs() < 1e-9, "four in a row with the last");
     }
 
     #[test]
