@@ -19,4 +19,5 @@ mod journal;
 mod mixed_trace;
 mod one_policy;
 mod over_tcp;
+mod shadow;
 mod shares;

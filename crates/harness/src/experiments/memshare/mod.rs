@@ -14,7 +14,7 @@ use baseline::{partitioned, pooled};
 use lab::experiment::{Experiment, ExperimentError, Results, Sweep};
 use lab::{Tally, experiment};
 use source::Source;
-use store::RankKind;
+use store::{Geometry, RankKind};
 use units::{Bytes, Duration};
 
 /// Every table that the store can show.
@@ -260,23 +260,30 @@ fn table_6(sweep: &Sweep, results: &mut Results) -> Result<(), ExperimentError> 
 
 /// Memshare, Table 7: how many segments a pass takes.
 fn table_7(sweep: &Sweep, results: &mut Results) -> Result<(), ExperimentError> {
-    let segments = sweep.list("segments")?;
-    let names: Vec<String> =
-        segments.iter().flat_map(|n| [format!("hit_{n}"), format!("moved_{n}")]).collect();
+    let (widths, cut): (Vec<f64>, Vec<f64>) = {
+        let geometry = Geometry::new(Bytes::mib(sweep.count("memory_mib")?), ITEM_MAX, 1);
+        let most = geometry.divisible.count_of(geometry.segment) / 2;
+        sweep.list("segments")?.into_iter().partition(|n| whole(*n) <= most)
+    };
+    for n in cut {
+        for name in ["hit", "moved"] {
+            results
+                .not_applicable(format!("{name}_{n}"), "so small a memory has no passes of so many segments");
+        }
+    }
+    let names: Vec<String> = widths.iter().flat_map(|n| [format!("hit_{n}"), format!("moved_{n}")]).collect();
     let all: Vec<&str> = names.iter().map(String::as_str).collect();
     let Some(plant) = plant(sweep, results, &all)? else { return Ok(()) };
-    let private = sweep.count("private_percent")?;
-    let frees = whole(sweep.number("frees")?);
-    let seconds = plant.source.seconds().max(1.0);
     let (mut hit, mut moved) = (Vec::new(), Vec::new());
-    for n in segments {
+    for n in widths {
         let options = ReplayOptions {
             credit: Bytes::kib(sweep.count("credit_kib")?),
-            pass_width: Some(Bytes(whole(n)).as_usize()),
-            pass_frees: Some(Bytes(frees).as_usize()),
-            ..plant.options("shared", private)
+            pass_width: usize::try_from(whole(n)).ok(),
+            pass_frees: usize::try_from(sweep.count("frees")?).ok(),
+            ..plant.options("shared", sweep.count("private_percent")?)
         };
         let report = plant.replay(options)?;
+        let seconds = plant.source.seconds().max(1.0);
         hit.push((n, report.hit_ratio() * 100.0));
         moved.push((n, report.cleaner_moved_bytes.unwrap_or(0) as f64 / 1e6 / seconds));
     }
