@@ -17,8 +17,9 @@
 //!
 //! We differ: the order of noisy neighbours is a score, so that a heavy reader comes before a tenant with a trickle of
 //! writes. A tenant is scored by what it would do with all its CPU time; else the next would pay as soon as the noisiest
-//! is held back, while in the paper (Table 6) only the writer pays. DRAM writes count like DRAM reads ("DRAM accesses"). An interference that comes back within three periods of a
-//! relaxation undoes that relaxation, and each time the next one waits twice as long: without that the loop swings.
+//! is held back, while in the paper (Table 6) only the writer pays. DRAM writes count like DRAM reads ("DRAM accesses"). An
+//! interference that comes back within three periods of a relaxation undoes that relaxation, and each time the next one
+//! waits twice as long: without that the loop swings.
 //!
 //! Scarce hardware is an ordinary case. Classes of service hold percentages and not tenants (MT² §4), so any number of
 //! tenants share eight; on a machine with fewer, `Levers::mba` has fewer levels, the steps are coarser, and with none CPU
