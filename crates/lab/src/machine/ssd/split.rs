@@ -46,3 +46,33 @@ fn split(pool: Bytes, memory: u64, compressed: u64, steps: u64) -> Forms {
     let (memory, compressed) = (pool.scale(memory, steps), pool.scale(compressed, steps));
     Forms { write_cache: pool.saturating_sub(memory + compressed), memory, compressed }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::ssd::{Application, Noise};
+
+    /// The model is frozen: what it gave when its constants were chosen, before any policy ran on it. Operations per second
+    /// of all write cache, all memory and all compressed.
+    #[test]
+    fn the_model_is_what_it_was_before_policies_ran() {
+        for (letter, frozen) in [
+            ('A', [5359.0, 1998.0, 8551.0]),
+            ('B', [4291.0, 5348.0, 10238.0]),
+            ('C', [3964.0, 6570.0, 10301.0]),
+            ('D', [1933.0, 1403.0, 2600.0]),
+            ('F', [3350.0, 1747.0, 6151.0]),
+            ('L', [200.0, 128.0, 198.0]),
+        ] {
+            let (machine, id) = FormMachine::server(Application::ycsb(letter), Noise::NONE, 1);
+            let all = every_split(&machine, id, 1);
+            let at = |memory, compressed| {
+                let split = all.iter().find(|s| (s.memory, s.compressed) == (memory, compressed));
+                split.map_or(0.0, |s| s.truth.operations_per_sec)
+            };
+            for (ours, frozen) in [at(0, 0), at(1, 0), at(0, 1)].into_iter().zip(frozen) {
+                assert!((ours - frozen).abs() <= 0.5 + 1e-3 * frozen, "{letter}: {ours} {frozen}");
+            }
+        }
+    }
+}
