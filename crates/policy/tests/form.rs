@@ -89,7 +89,7 @@ fn run(name: &str, seed: u64) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_000))]
+    #![proptest_config(ProptestConfig::with_cases(10_000))]
 
     /// Forms sum to each tenant's amount, amounts to at most the pool; floors and ceilings hold (the law is checked where
     /// shares are built); nothing panics.

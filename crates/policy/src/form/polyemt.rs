@@ -7,7 +7,7 @@
 //! Source:     PolyEMT §3 and §4
 //! Failure:    without signals a search gives up, keeps the best split known and begins anew when signals return
 //! Non-goals:  several searches at once: tenants share the SSD, so that the trial of one is noise to another. They take
-//!             turns, some ten minutes each; until its turn a tenant's bytes are write cache, the paper's beginning
+//!             turns of minutes to hours, as forms fill; until its turn a tenant's bytes are write cache, the paper's beginning
 //!
 //! | Paper | here |
 //! |---|---|
