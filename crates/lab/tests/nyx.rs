@@ -6,6 +6,7 @@ use lab::machine::{Device, Faults, Load, Machine, Stream, Tenant, drive};
 use policy::bandwidth::{DonateStep, Donation, EXPERIMENT_STEP, Options, Qos, by_name};
 use units::{Bytes, BytesPerSec, Duration, Instant, Rng, TenantId};
 
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "seconds of a test")]
 fn secs(s: f64) -> Instant {
     Instant((s * 1e9) as u64)
 }
@@ -30,7 +31,7 @@ const KINDS: [&str; 5] = ["64 B reader", "writer", "big reader", "DRAM writer", 
 fn plant(culprit: usize, seed: u64) -> (Machine, TenantId, Vec<TenantId>) {
     let mut rng = Rng::new(seed);
     let mut machine = Machine::new(Device::nyx(), seed);
-    let quantile = Quantile::new(0.99).unwrap();
+    let quantile = Quantile::new(0.99).expect("inside 0..1");
     let goal = Goal::Latency { quantile, at_most: Duration::from_nanos(100) };
     let critical = Claim { class: Class::Critical { goal }, ..claim(braked()) };
     let victim = machine.add(Tenant::new("victim", critical, vec![Stream::closed(Kind::SlowRead, 256, 1)]));
@@ -63,7 +64,7 @@ fn derivatives(machine: &mut Machine, victim: TenantId, neighbours: &[TenantId])
 
 fn argmax(ids: &[TenantId], values: &[f64]) -> TenantId {
     let at = (0..ids.len()).max_by(|&a, &b| values[a].total_cmp(&values[b]));
-    ids[at.unwrap()]
+    ids[at.expect("somebody")]
 }
 
 /// Whom `qos` holds back first.
@@ -100,7 +101,7 @@ fn plant_with_culprit(
 #[test]
 fn q2_the_pick_is_the_true_culprit() {
     let (mut right, mut biggest, mut dearest) = ([0_u32; 4], 0, 0);
-    for kind in 0..4 {
+    for (kind, right) in right.iter_mut().enumerate() {
         let mut seeds = 0..;
         for _ in 0..250 {
             let (mut machine, victim, culprit, seed) = plant_with_culprit(kind, &mut seeds);
@@ -109,7 +110,7 @@ fn q2_the_pick_is_the_true_culprit() {
             let cost: Vec<f64> = others.iter().map(|&id| machine.steady(id).cost_total()).collect();
             biggest += u32::from(argmax(&others, &rate) == culprit);
             dearest += u32::from(argmax(&others, &cost) == culprit);
-            right[kind] += u32::from(first_pick(&mut machine, seed) == Some(culprit));
+            *right += u32::from(first_pick(&mut machine, seed) == Some(culprit));
         }
     }
     let all: u32 = right.iter().sum();
@@ -123,7 +124,7 @@ fn q2_the_pick_is_the_true_culprit() {
 fn q2_the_writer_is_held_back_and_not_the_bigger_reader() {
     for seed in 1..=5 {
         let mut machine = Machine::new(Device::nyx(), seed);
-        let quantile = Quantile::new(0.99).unwrap();
+        let quantile = Quantile::new(0.99).expect("inside 0..1");
         let goal = Goal::Latency { quantile, at_most: Duration::from_nanos(1_700) };
         let critical = Claim { class: Class::Critical { goal }, ..claim(braked()) };
         machine.add(Tenant::new("LC", critical, vec![Stream::closed(Kind::SlowRead, 256, 1)]));
@@ -251,11 +252,11 @@ fn q3_slowdowns_are_equal_and_nobody_pays_much() {
 /// A (weight 2, light) and B (weight 1): performance of both relative to alone, and A's worst tenth of a second.
 fn shared(b: Stream, think_ns: u64, donation: Donation, seed: u64) -> ([f64; 2], f64) {
     let mut machine = Machine::new(Device::nyx(), seed);
-    let weighing = |w| Claim { weight: Weight::new(w).unwrap(), ..claim(braked()) };
+    let weighing = |w| Claim { weight: Weight::new(w).expect("above zero"), ..claim(braked()) };
     let a = machine.add(Tenant::new("A", weighing(2.0), vec![thinking(Kind::SlowRead, 1024, 1, think_ns)]));
     let b = machine.add(Tenant::new("B", weighing(1.0), vec![b]));
     let options = Options { donation, seed, ..Options::default() };
-    let mut pacer = Loop::new(by_name("proportional", &options).unwrap(), 10);
+    let mut pacer = Loop::new(by_name("proportional", &options).expect("its name"), 10);
     drive(&mut machine, &mut pacer, secs(20.0));
     let alone = [a, b].map(|id| machine.alone(id).operations_per_sec());
     let kept = |at: usize, from, to| machine.operations_per_sec([a, b][at], from, to) / alone[at];

@@ -9,6 +9,7 @@
 mod error;
 mod index;
 mod model;
+mod nyx;
 mod outcome;
 mod paper;
 mod polyemt;
@@ -85,5 +86,6 @@ pub static ALL: &[&[Experiment]] = &[
     workload::WORKLOAD,
     model::MODEL,
     mt2::MT2,
+    nyx::NYX,
     polyemt::POLYEMT,
 ];

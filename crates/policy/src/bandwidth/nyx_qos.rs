@@ -56,6 +56,7 @@ const TRIAL_LEASE: u64 = 4;
 #[derive(Debug)]
 pub struct Qos {
     step: BytesPerSec,
+    search: Search,
     members: Roster<Member>,
     interference: Interference,
     repeats: u32,
@@ -65,6 +66,13 @@ pub struct Qos {
     candidates: Vec<Heavy>,
     shares: Shares<Throttle>,
     notes: Vec<Note>,
+}
+
+/// How the culprit is found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Search {
+    Experiment,
+    Biggest,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -104,6 +112,7 @@ impl Qos {
     pub fn new(step: BytesPerSec, seed: u64) -> Self {
         Self {
             step: step.max(BytesPerSec(1)),
+            search: Search::Experiment,
             members: Roster::default(),
             interference: Interference::new(seed),
             repeats: 0,
@@ -114,6 +123,12 @@ impl Qos {
             shares: Shares::default(),
             notes: Vec::new(),
         }
+    }
+
+    /// The paper's comparison (§4.3, Nyx-Caladan): the same, but the culprit is whoever transfers most.
+    #[must_use]
+    pub fn holding_back_the_biggest(step: BytesPerSec) -> Self {
+        Self { search: Search::Biggest, ..Self::new(step, 0) }
     }
 
     /// One steady window: slacks, what the newest action did, the next action.
@@ -185,6 +200,12 @@ impl Qos {
             [only] => {
                 let culprit = seen.tenants[only.at].id;
                 self.hold_back(victim, culprit);
+            }
+            several if self.search == Search::Biggest => {
+                let biggest = several.iter().max_by_key(|heavy| (heavy.bytes, usize::MAX - heavy.at));
+                if let Some(culprit) = biggest.map(|heavy| seen.tenants[heavy.at].id) {
+                    self.hold_back(victim, culprit);
+                }
             }
             several => {
                 let usage = |heavy: &Heavy| heavy.cost.0 as f64;
