@@ -8,7 +8,7 @@
 //! Failure:    a tenant without a slowdown is left as it is; a mixed window counts for nothing
 //! Source:     NyxCache §3.4, Algorithm 3, with the slowdown of §3.3 (the algorithm's comment prints its reciprocal).
 //!             We choose what it leaves open: steps shrink with the unfairness, the threshold and FairIntervals; all are let
-//!             go only while that keeps them fair. Weighted
+//!             go only while that keeps them fair, else only the worst off. Weighted
 //!             form: slowdown × weight is made equal. Hard limit: [`Goal::Slowdown`]; while it is passed, everybody
 //!             without such a goal is held back.
 //!
@@ -183,7 +183,13 @@ impl FairSlowdown {
             }
         }
         self.fair_intervals += 1;
-        if FAIR_INTERVALS < self.fair_intervals && unfairness < UNFAIRNESS_RELAX {
+        if self.fair_intervals <= FAIR_INTERVALS {
+            return;
+        }
+        if let Some((most, ..)) = most.filter(|_| UNFAIRNESS_RELAX <= unfairness) {
+            // Nearly unfair: letting all go could pass the threshold, letting the worst off go cannot.
+            self.relax(most, &seen.tenants[most], RELAX_STEP);
+        } else {
             for (at, row) in seen.tenants.iter().enumerate() {
                 self.relax(at, row, RELAX_STEP);
             }

@@ -104,6 +104,7 @@ fn trace_tenants(sweep: &Sweep, when: &str) -> Result<[Vec<Stream>; 3], Experime
 pub(super) fn fig_12(sweep: &Sweep, results: &mut Results) -> Result<(), ExperimentError> {
     for (name, short) in [("limit", "nyx"), ("bandwidth-limit", "bandwidth")] {
         let [before, during] = spikes(sweep, results, name, short)?;
+        results.number(format!("{short}_s1_in_spike"), during[0]);
         results.number(format!("{short}_s1_spike_loss"), 1.0 - during[0] / before[0]);
         results.number(format!("{short}_c1_spike_loss"), 1.0 - during[1] / before[1]);
     }
