@@ -14,14 +14,14 @@
 //! |---|---|
 //! | slack | `slack` |
 //! | S | `victim` |
-//! | I | the culprit of a verdict |
+//! | I | the culprit of a finding |
 //! | `ExperimentStep` | `step` |
 //! | BE, LC | [`Class::BestEffort`], [`Class::Critical`] |
 
 use super::nyx_lever::{looser, tighter};
 use super::regulator::Step;
 use super::roster::{Roster, note};
-use crate::estimate::interference::{Candidate, Interference, Turn, Verdict};
+use crate::estimate::interference::{Candidate, Finding, Interference, Turn};
 use control::bandwidth::{BandwidthSignal, Cost, Kind, Throttle};
 use control::{Class, Decision, Goal, Law, Note, Policy, Reason, Row, Seen, Shares, Window};
 use std::borrow::Cow;
@@ -292,7 +292,7 @@ impl Qos {
             seen.window.per_sec(seen.tenants[at].signal?.bytes_total().0)
         };
         let companion = row.and_then(mean_slack);
-        if let Some(Verdict { culprit, clear }) = self.interference.record(felt, companion, traffic) {
+        if let Some(Finding { culprit, clear }) = self.interference.record(felt, companion, traffic) {
             if !clear {
                 let why = Cow::Borrowed("no candidate stands out: the heaviest is held back");
                 self.notes.push(note(Some(culprit), Reason::Fallback(why), 0));

@@ -1,7 +1,7 @@
 //! Which of several tenants disturbs a victim most: each is held back for a moment while the victim is watched.
 //!
 //! Shape:      victim, candidates -> a turn at a time (nobody, or one of them, is held back) -> what the victim felt ->
-//!             a verdict
+//!             a finding
 //! Invariants: every round shows the victim with nobody held back and with each candidate held back once, in an order
 //!             drawn anew; an abandoned experiment leaves nothing behind
 //! Units:      what the victim feels is any number of which more is better; traffic in bytes per second
@@ -22,9 +22,9 @@
 
 use units::{Rng, TenantId};
 
-/// Looks at each candidate before a verdict: with one there is no error to estimate.
+/// Looks at each candidate before a finding: with one there is no error to estimate.
 pub const ROUNDS_LEAST: u32 = 2;
-/// Looks after which the verdict is taken as it stands (guess; 4 to 12 were considered).
+/// Looks after which the finding is taken as it stands (guess; 4 to 12 were considered).
 pub const ROUNDS_MOST: u32 = 6;
 /// The best must be ahead of the next by so many standard errors (guess, the usual bar of about 95 %).
 pub const STANDARD_ERRORS: f64 = 2.0;
@@ -53,7 +53,7 @@ pub enum Turn {
 
 /// Who disturbs most.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Verdict {
+pub struct Finding {
     /// The culprit.
     pub culprit: TenantId,
     /// True if it was ahead of the next by [`STANDARD_ERRORS`]; else it is the heaviest of those level with the best.
@@ -137,7 +137,7 @@ impl Interference {
         self.draw_order();
     }
 
-    /// Ends without a verdict.
+    /// Ends without a finding.
     pub fn abandon(&mut self) {
         self.victim = None;
     }
@@ -163,14 +163,14 @@ impl Interference {
     }
 
     /// Takes what the victim felt in the window of [`Self::turn`] and the traffic of each candidate in it, and returns
-    /// the verdict once there is one; the experiment is over then. `felt` is what counts (a tail), `companion` what goes
+    /// the finding once there is one; the experiment is over then. `felt` is what counts (a tail), `companion` what goes
     /// with it and is less noisy (a mean), if it is known. A number that is none ends a look without a result.
     pub fn record(
         &mut self,
         felt: f64,
         companion: Option<f64>,
         traffic: impl Fn(TenantId) -> Option<f64>,
-    ) -> Option<Verdict> {
+    ) -> Option<Finding> {
         let at = *self.order.get(self.taken)?;
         self.victim?;
         if !felt.is_finite() {
@@ -194,16 +194,16 @@ impl Interference {
             return None;
         }
         self.rounds += 1;
-        let verdict = self.judge();
-        match verdict {
+        let finding = self.judge();
+        match finding {
             Some(_) => self.victim = None,
             None => self.draw_order(),
         }
-        verdict
+        finding
     }
 
     /// One candidate left that is not clearly behind another, or the patience ends.
-    fn judge(&mut self) -> Option<Verdict> {
+    fn judge(&mut self) -> Option<Finding> {
         if self.rounds < ROUNDS_LEAST {
             return None;
         }
@@ -218,13 +218,13 @@ impl Interference {
         }
         let level = || self.trials.iter().filter(|trial| trial.level).map(|trial| trial.candidate);
         if level().count() == 1 {
-            return level().next().map(|best| Verdict { culprit: best.id, clear: true });
+            return level().next().map(|best| Finding { culprit: best.id, clear: true });
         }
         if self.rounds < ROUNDS_MOST {
             return None;
         }
         let all = self.trials.iter().map(|trial| trial.candidate);
-        heaviest(level()).or_else(|| heaviest(all)).map(|culprit| Verdict { culprit, clear: false })
+        heaviest(level()).or_else(|| heaviest(all)).map(|culprit| Finding { culprit, clear: false })
     }
 
     /// Of those still level, keeps those that the best is not ahead of by more than so many standard errors.
@@ -325,7 +325,7 @@ mod tests {
     const VICTIM: TenantId = TenantId(9);
 
     /// Runs an experiment on a plant where taking a step from candidate `i` helps by `helps[i]`, with noise of a look.
-    fn run(seed: u64, helps: &[f64], usage: &[f64], noise: f64) -> (Verdict, u32) {
+    fn run(seed: u64, helps: &[f64], usage: &[f64], noise: f64) -> (Finding, u32) {
         let mut plant = Rng::new(seed ^ 0xABCD);
         let mut experiment = Interference::new(seed);
         let ids = || (0_u32..).map(TenantId);
@@ -339,9 +339,9 @@ mod tests {
             };
             let felt = -1.0 + gain + noise * (plant.unit() - 0.5);
             let traffic = |id| Some(if turn == Turn::Hold(id) { 400.0 } else { 500.0 });
-            if let Some(verdict) = experiment.record(felt, None, traffic) {
+            if let Some(finding) = experiment.record(felt, None, traffic) {
                 assert_eq!((experiment.turn(), experiment.victim()), (None, None), "it is over");
-                return (verdict, looks);
+                return (finding, looks);
             }
         }
         unreachable!("it ends")
@@ -350,25 +350,25 @@ mod tests {
     #[test]
     fn the_culprit_is_whoever_helps_most() {
         for seed in 1..=3 {
-            let (verdict, looks) = run(seed, &[0.1, 0.5, 0.2], &[3.0, 1.0, 2.0], 0.0);
-            assert_eq!(verdict, Verdict { culprit: TenantId(1), clear: true }, "seed {seed}");
+            let (finding, looks) = run(seed, &[0.1, 0.5, 0.2], &[3.0, 1.0, 2.0], 0.0);
+            assert_eq!(finding, Finding { culprit: TenantId(1), clear: true }, "seed {seed}");
             assert_eq!(looks, 2 * 4, "two rounds of nobody and three candidates");
         }
     }
 
     #[test]
     fn without_a_difference_it_is_whoever_uses_most_and_it_says_so() {
-        let (verdict, looks) = run(1, &[0.2, 0.2, 0.2], &[1.0, 3.0, 2.0], 0.0);
-        assert_eq!((verdict.culprit, verdict.clear, looks), (TenantId(1), false, ROUNDS_MOST * 4));
+        let (finding, looks) = run(1, &[0.2, 0.2, 0.2], &[1.0, 3.0, 2.0], 0.0);
+        assert_eq!((finding.culprit, finding.clear, looks), (TenantId(1), false, ROUNDS_MOST * 4));
     }
 
     #[test]
     fn noise_is_told_from_effect() {
         let (mut right, mut clear_and_wrong) = (0, 0);
         for seed in 0..1000 {
-            let (verdict, _) = run(seed, &[0.10, 0.30, 0.05], &[3.0, 1.0, 2.0], 0.3);
-            right += u32::from(verdict.culprit == TenantId(1));
-            clear_and_wrong += u32::from(verdict.clear && verdict.culprit != TenantId(1));
+            let (finding, _) = run(seed, &[0.10, 0.30, 0.05], &[3.0, 1.0, 2.0], 0.3);
+            right += u32::from(finding.culprit == TenantId(1));
+            clear_and_wrong += u32::from(finding.clear && finding.culprit != TenantId(1));
         }
         assert!(900 < right && clear_and_wrong < 60, "{right} right, {clear_and_wrong} sure and wrong");
     }
@@ -378,7 +378,7 @@ mod tests {
         let mut experiment = Interference::new(4);
         let candidates = [(0, 5.0), (1, 1.0)].map(|(id, usage)| Candidate { id: TenantId(id), usage });
         experiment.start(VICTIM, 100.0, candidates.into_iter());
-        let verdict = loop {
+        let finding = loop {
             let turn = experiment.turn().unwrap();
             // 100 of the first help by .10; 20, all that the second has to give, help by .08.
             let felt = match turn {
@@ -391,11 +391,11 @@ mod tests {
                 let held = if id == TenantId(0) { 900.0 } else { 2.0 };
                 Some(if turn == Turn::Hold(id) { held } else { free })
             };
-            if let Some(verdict) = experiment.record(felt, None, traffic) {
-                break verdict;
+            if let Some(finding) = experiment.record(felt, None, traffic) {
+                break finding;
             }
         };
-        assert_eq!(verdict, Verdict { culprit: TenantId(1), clear: true });
+        assert_eq!(finding, Finding { culprit: TenantId(1), clear: true });
     }
 
     #[test]

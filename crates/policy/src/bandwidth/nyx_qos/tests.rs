@@ -133,7 +133,7 @@ fn experiments_are_short_unsteady_and_leave_nothing_behind() {
         let decided = plant.step(&mut policy, wake);
         wake = decided.wake;
         if decided.notes.iter().any(|note| note.reason == Reason::Tightened) {
-            assert!(decided.steady, "the verdict stays");
+            assert!(decided.steady, "the finding stays");
             break;
         }
         if !decided.steady {
