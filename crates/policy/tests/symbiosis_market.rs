@@ -215,6 +215,7 @@ fn tabled(weight: f64, points: usize, speed: impl Fn(f64, f64) -> f64) -> Bid {
         range: Range::new(0.0, 1.0),
         window: (0, 200),
         stance: Stance::Bids,
+        worth: 0.0,
         ratios: Box::default(),
         value,
     }

@@ -21,6 +21,7 @@ mod sweep;
 mod verdict;
 
 pub mod mt2;
+mod spirit;
 mod workload;
 
 pub use error::ExperimentError;
@@ -88,4 +89,5 @@ pub static ALL: &[&[Experiment]] = &[
     mt2::MT2,
     nyx::NYX,
     polyemt::POLYEMT,
+    spirit::SPIRIT,
 ];

@@ -30,6 +30,8 @@ pub struct Bid {
     pub window: (usize, usize),
     /// Whether it bids at all.
     pub stance: Stance,
+    /// It leaves its endowment only for a gain of more than this part: estimates of equal tenants differ by noise.
+    pub worth: f64,
     /// Miss ratios at the `STEPS + 1` steps of its range; used where its value is one of misses.
     pub ratios: Box<[f32]>,
     /// What is known of it.
@@ -300,7 +302,9 @@ impl Bidder for Bid {
                 Bundle { memory: low, bandwidth: self.terms.floor.bandwidth }
             }
             Stance::Bids => match self.best(prices, budget) {
-                Some(best) if self.utility(home) < self.utility(best) => self.thrifty(best),
+                Some(best) if self.utility(home) * (1.0 + self.worth) < self.utility(best) => {
+                    self.thrifty(best)
+                }
                 _ => self.thrifty(home),
             },
         }

@@ -18,8 +18,8 @@ use units::{Bytes, TenantId};
 
 /// Up to so many curves are taken over in one epoch, however few tenants there are.
 const REFITS_LEAST: usize = 64;
-/// A tenant that speeds up by less than this from its floor to all it could get does not bid (released code: a gain below
-/// half a percent is none).
+/// A gain below half a percent is none (released code): a tenant leaves its static share only for more, and one that speeds up
+/// by less from its floor to all it could get does not bid.
 const INDIFFERENT: f64 = 0.005;
 /// Credits saved weigh at most so much more than a tenant's weight when unspent credits are passed on. A guess.
 const SAVED_MOST: f64 = 10.0;
@@ -174,6 +174,7 @@ fn unknown() -> Bid {
         range: Range::default(),
         window: (0, 0),
         stance: Stance::Stays,
+        worth: INDIFFERENT,
         ratios: vec![0.0; STEPS + 1].into(),
         value: Value::Unknown,
     }
