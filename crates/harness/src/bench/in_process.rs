@@ -99,7 +99,7 @@ fn tenant(number: u32) -> TenantId {
     TenantId(number % keys::TENANTS)
 }
 
-fn thread_cpu_nanos() -> f64 {
+pub(crate) fn thread_cpu_nanos() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }

@@ -1,6 +1,6 @@
 //! The benchmark: CPU time per request and memory per item, ours beside other servers', in one run on one machine.
 //!
-//! Shape:   arguments -> sections (requests, resident, store) -> table, JSON lines
+//! Shape:   arguments -> sections (requests, resident, store, policies) -> table, JSON lines
 //! Failure: exit code 1 if a premise does not hold, 2 for wrong use, 3 if a server cannot be measured; a goal that is
 //!          missed is printed as a miss and is no failure
 
@@ -10,6 +10,7 @@ mod in_process;
 mod keys;
 mod load;
 mod peer;
+mod policies;
 mod requests;
 mod resident;
 mod table;
@@ -23,7 +24,7 @@ use table::Row;
 use units::Bytes;
 
 /// What is asked for.
-const USAGE: &str = "usage: bench [--quick] [--rounds N] [--only requests|resident|store] [--skew S] [--json FILE] \
+const USAGE: &str = "usage: bench [--quick] [--rounds N] [--only requests|resident|store|policies] [--skew S] [--json FILE] \
                      [--server FILE]";
 /// Alternating rounds, and rounds of a quick run.
 const ROUNDS: (u64, u64) = (5, 1);
@@ -111,16 +112,22 @@ impl Bench {
             }
         }
         match bench.only.as_deref() {
-            None | Some("requests" | "resident" | "store") => Ok(bench),
+            None | Some("requests" | "resident" | "store" | "policies") => Ok(bench),
             Some(other) => Err(wrong(&format!("'{other}' is no section"))),
         }
     }
 
     fn run(mut self) -> Result<(), BenchError> {
         type Section = fn(&mut Bench) -> Result<(), BenchError>;
-        let sections: [(&str, Section); 3] =
-            [("requests", requests::run), ("resident", resident::run), ("store", in_process::run)];
-        self.print_peers()?;
+        let sections: [(&str, Section); 4] = [
+            ("requests", requests::run),
+            ("resident", resident::run),
+            ("store", in_process::run),
+            ("policies", policies::run),
+        ];
+        if self.only.as_deref() != Some("policies") {
+            self.print_peers()?;
+        }
         for (name, section) in sections {
             if self.only.as_deref().is_none_or(|only| only == name) {
                 section(&mut self)?;
