@@ -1,13 +1,14 @@
 //! Makes all tenants suffer alike: who is slowed down least is held back until those slowed down most catch up.
 //!
-//! Shape:      performance alone (by pauses) and shared -> slowdowns -> one step for the least, one back for the most
+//! Shape:      performance alone (by pauses) and shared -> slowdowns -> one step back for the most, or one for the least
 //! Invariants: at most one tenant is held back further per period, except for a hard limit; an exempt tenant never is;
 //!             who is hardly slowed down is never the reason to hold another back
 //! Units:      slowdown as time shared ÷ time alone
 //! Cost:       O(tenants) per decision, no allocation once the tenants are steady
 //! Failure:    a tenant without a slowdown is left as it is; a mixed window counts for nothing
 //! Source:     NyxCache §3.4, Algorithm 3, with the slowdown of §3.3 (the algorithm's comment prints its reciprocal).
-//!             We choose what it leaves open: steps shrink with the unfairness, the threshold and FairIntervals; all are let
+//!             Another is held back only once the worst off is free: doing both at once, as printed, two that are held can
+//!             seesaw for ever. We choose what it leaves open: steps shrink with the unfairness, the threshold and FairIntervals; all are let
 //!             go only while that keeps them fair, else only the worst off. Weighted
 //!             form: slowdown × weight is made equal. Hard limit: [`Goal::Slowdown`]; while it is passed, everybody
 //!             without such a goal is held back.
@@ -177,8 +178,9 @@ impl FairSlowdown {
             if UNFAIRNESS_THRESHOLD < unfairness {
                 self.fair_intervals = 0;
                 let gap = 1.0 - low / high;
-                self.relax(most, &seen.tenants[most], gap * STEP_GAIN);
-                self.tighten(least, &seen.tenants[least], gap);
+                if !self.relax(most, &seen.tenants[most], gap * STEP_GAIN) {
+                    self.tighten(least, &seen.tenants[least], gap);
+                }
                 return;
             }
         }
@@ -209,15 +211,18 @@ impl FairSlowdown {
         true
     }
 
-    fn relax(&mut self, at: usize, row: &Case, part: f64) {
+    /// Lets a member go by a part of its traffic; false if nothing holds it.
+    fn relax(&mut self, at: usize, row: &Case, part: f64) -> bool {
         let member = &mut self.members[at];
         let traffic = member.tally.sum();
         let step = step_of(&member.tally, part.min(STEP_MOST));
         let by = step.map_or(Step::One, Step::By);
-        if let Some(next) = looser(&row.claim.levers, member.held, by, step.map(|_| traffic)) {
-            member.held = next;
-            self.notes.push(note(Some(row.id), Reason::Relaxed, step.map_or(0, signed)));
-        }
+        let Some(next) = looser(&row.claim.levers, member.held, by, step.map(|_| traffic)) else {
+            return false;
+        };
+        member.held = next;
+        self.notes.push(note(Some(row.id), Reason::Relaxed, step.map_or(0, signed)));
+        true
     }
 
     fn publish(&mut self, now: Instant, seen: &Input<'_>) -> Decision<'_, Throttle> {
