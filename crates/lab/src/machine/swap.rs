@@ -22,12 +22,12 @@ use units::{Bytes, BytesPerSec, Duration, Instant, Rng, TenantId};
 
 /// What is fetched at once (Spirit §5.1: page granularity).
 pub const PAGE: Bytes = Bytes(4096);
-/// Time of a miss without any queue: 5 µs over the network (Spirit §6) and the kernel's fault path. A guess within 10 to
-/// 40 µs for the latter.
+/// Time of a miss without any queue: 5 µs over the network (Spirit §6) and the kernel's fault path. 20 µs of it is a
+/// guess, no other was tried.
 const FAULT: f64 = 25e-6;
 /// The link itself is faster than what swapping gets out of it (Spirit §6: native swap saturates at 7.5 Gbps). A guess.
 const LINK_FASTER: f64 = 1.25;
-/// Standard deviation of a second's demand, relative. A guess; .05 to .3 give the same order of policies.
+/// Standard deviation of a second's demand, relative. A guess; no other was tried.
 const FLUCTUATION: f64 = 0.15;
 /// Part of evicted pages that must be written back. A guess.
 const DIRTY: f64 = 0.5;

@@ -1,8 +1,9 @@
 //! The applications of Spirit as programs for the modelled swap host.
 //!
-//! Source:     Spirit Table 1 (footprints), Fig 1 (how much each depends on memory and bandwidth), §6 (pool). Think times and
-//!             exponents are ours, chosen before any policy ran: STREAM keeps its bandwidth saturated, DLRM computes (less
-//!             than 3 % from everything, Fig 1d), Memcached and SocialNetwork depend on memory.
+//! Source:     Spirit Table 1 (footprints), Fig 1 (how much each depends on memory and bandwidth), §6 (pool). Think times,
+//!             threads and exponents are ours: STREAM keeps its bandwidth saturated, DLRM computes (less than 3 % from
+//!             everything, Fig 1d), Memcached and SocialNetwork depend on memory. Threads and think times of these two, and
+//!             the floor of bandwidth, were set with results of policies in sight, so that agreement here is weak evidence.
 //! Non-goals:  predicting what the applications do elsewhere
 
 use super::swap::{Program, SwapTenant};

@@ -19,13 +19,13 @@
 
 use control::joint::Accesses;
 
-/// Ranks at which the model is compared with the samples, spread evenly over the logarithm of the rank. A guess: 32 to
-/// 128 give the same curves.
+/// Ranks at which the model is compared with the samples, spread evenly over the logarithm of the rank. A guess; no
+/// other was tried.
 const POINTS: usize = 64;
 /// Steps of Levenberg-Marquardt in each phase. A guess: it settles within 10 to 30.
 const STEPS_MAX: u32 = 30;
-/// The measured miss ratio counts so much more than a point of the histogram in the second phase. A guess: at 3 the
-/// histogram wins, beyond 100 the steps get ill-conditioned.
+/// The measured miss ratio counts so much more than a point of the histogram in the second phase. A guess; no
+/// other was tried.
 const MEASURED_WEIGHT: f64 = 20.0;
 /// A fit is taken if its points deviate by less than this in the mean (released code: 5 %) …
 const MEAN_DEVIATION_MAX: f64 = 0.05;
