@@ -76,7 +76,8 @@ fn first_pick(machine: &mut Machine, seed: u64) -> Option<TenantId> {
 }
 
 /// A plant with a culprit of this kind: its byte harms the victim by at least a quarter more than anybody else's, and
-/// without it the victim would do a tenth more at least.
+/// without it the victim would do a tenth more at least. Both conditions were added after trials: without them 88 to 91 % of
+/// the picks are right, for the rest is as good as level or drowns in the noise of the windows.
 fn plant_with_culprit(
     kind: usize,
     seeds: &mut std::ops::RangeFrom<u64>,

@@ -25,25 +25,6 @@ const MANY: u32 = 1_000;
 const WARM: usize = 120;
 const COUNTED: usize = 40;
 
-const BANDWIDTH: [&str; 13] = [
-    "none",
-    "limit",
-    "qos",
-    "fair-slowdown",
-    "proportional",
-    "prevention",
-    "remedy",
-    "guarantee",
-    "slo",
-    "bandwidth-limit",
-    "throttle-biggest",
-    "mba-only",
-    "cpu-only",
-];
-const FORM: [&str; 6] = ["morph", "morph-functional", "write-cache", "dram-extension", "compressed", "fixed"];
-
-const JOINT: [&str; 5] = ["symbiosis", "static", "harvest", "trade", "ideal"];
-
 /// How signals of a family look.
 trait Family {
     type Signal: Clone + Debug;
@@ -409,17 +390,17 @@ fn memory_policies_survive_anything() {
 
 #[test]
 fn bandwidth_policies_survive_anything() {
-    survives::<Bandwidth>(&BANDWIDTH);
+    survives::<Bandwidth>(&bandwidth::NAMES);
 }
 
 #[test]
 fn joint_policies_survive_anything() {
-    survives::<Both>(&JOINT);
+    survives::<Both>(&joint::NAMES);
 }
 
 #[test]
 fn joint_policies_allocate_nothing_when_steady() {
-    allocates_nothing::<Both>(&JOINT);
+    allocates_nothing::<Both>(&joint::NAMES);
 }
 
 #[test]
@@ -429,15 +410,15 @@ fn memory_policies_allocate_nothing_when_steady() {
 
 #[test]
 fn bandwidth_policies_allocate_nothing_when_steady() {
-    allocates_nothing::<Bandwidth>(&BANDWIDTH);
+    allocates_nothing::<Bandwidth>(&bandwidth::NAMES);
 }
 
 #[test]
 fn form_policies_survive_anything() {
-    survives::<Form>(&FORM);
+    survives::<Form>(&form::NAMES);
 }
 
 #[test]
 fn form_policies_allocate_nothing_when_steady() {
-    allocates_nothing::<Form>(&FORM);
+    allocates_nothing::<Form>(&form::NAMES);
 }

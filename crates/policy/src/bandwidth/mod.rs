@@ -69,6 +69,23 @@ impl Default for Options {
     }
 }
 
+/// Every name that [`by_name`] knows.
+pub const NAMES: [&str; 13] = [
+    "none",
+    "limit",
+    "qos",
+    "fair-slowdown",
+    "proportional",
+    "prevention",
+    "remedy",
+    "guarantee",
+    "slo",
+    "bandwidth-limit",
+    "throttle-biggest",
+    "mba-only",
+    "cpu-only",
+];
+
 /// The policy called `name` (`none`, `limit`, `qos`, `fair-slowdown`, `proportional`, `prevention`, `remedy`, `guarantee`,
 /// `slo`; baselines: `bandwidth-limit`, `throttle-biggest`, `mba-only`, `cpu-only`), or none. `guarantee` and `slo` need a
 /// model.

@@ -16,6 +16,10 @@ use control::form::{FormSignal, Forms};
 /// A policy about forms.
 pub type FormPolicy = Box<dyn Policy<Signal = FormSignal, Share = Forms>>;
 
+/// Every name that [`by_name`] knows.
+pub const NAMES: [&str; 6] =
+    ["morph", "morph-functional", "write-cache", "dram-extension", "compressed", "fixed"];
+
 /// The policy called `name`, or none: `morph`, `morph-functional` (its first step only), `write-cache`,
 /// `dram-extension`, `compressed`, `fixed` (the split `parts`).
 #[must_use]

@@ -27,6 +27,9 @@ use control::joint::{Joint, JointSignal};
 /// A policy of this family.
 pub type JointPolicy = Box<dyn Policy<Signal = JointSignal, Share = Joint>>;
 
+/// Every name that [`by_name`] knows.
+pub const NAMES: [&str; 5] = ["symbiosis", "static", "harvest", "trade", "ideal"];
+
 /// The policy called `name` (`symbiosis`, `static`, `harvest`, `trade`, `ideal`), or none.
 #[must_use]
 pub fn by_name(name: &str, options: Options) -> Option<JointPolicy> {
