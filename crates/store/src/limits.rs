@@ -37,8 +37,8 @@ pub const SHADOW_REPRESENTS: Bytes = Bytes::mib(1);
 /// All shadow queues together take this part of the memory: one in so many.
 pub const SHADOW_MEMORY_PART: u64 = 100;
 
-/// Ticks of the rank clock that an item's age is held back to, so that 8 bits never wrap unseen: three and a half times
-/// the memory written.
+/// Ticks of the rank clock that the cleaner holds an item's age back to when it moves it: three and a half times the memory
+/// written. An item that no pass looks at for half a turnover more wraps its 8 bits and looks new.
 pub const AGE_MAX: u8 = 224;
 
 const _: () = assert!(KEY_MAX <= u8::MAX as usize);

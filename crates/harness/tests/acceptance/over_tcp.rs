@@ -9,10 +9,12 @@ use lab::TraceReader;
 use server::MemoryPolicy;
 use units::Bytes;
 
-/// Other pipelining, other decision times, another tenant (the default one): how much these may change. Which donors are
-/// drawn moves a hit ratio too: for 16 MiB of the generated minute over TCP by .003 (one standard deviation of runs), for
-/// 64 MiB by .0012. One small run against another would be a lottery.
+/// Other pipelining, other decision times, another tenant (the default one): how much these may change. It is promised for
+/// the mixed trace in 256 MiB.
 const TOLERANCE: f64 = 0.005;
+/// The same for means of three runs in 16 MiB. There single runs lie .003 apart (one standard deviation over TCP, which
+/// depends on when the cleaner's thread gets its turn; .002 over seeds in process), and the means' difference .0021.
+const TOLERANCE_SMALL: f64 = 0.01;
 
 fn over(options: &ReplayOptions, trace: &mut dyn TraceReader) -> Report {
     let (server, address) = serve(config(options.memory, MemoryPolicy::Shared));
@@ -21,36 +23,35 @@ fn over(options: &ReplayOptions, trace: &mut dyn TraceReader) -> Report {
     report
 }
 
-/// `there` is as good as the mean of `here`, which differ in their seeds.
+/// The means of both are as good; reports differ in seeds and in the turns that threads get.
 #[track_caller]
-fn check_same(here: &[Report], there: &Report) {
-    for here in here {
+fn check_same(here: &[Report], there: &[Report], tolerance: f64) {
+    for (here, there) in here.iter().zip(there) {
         println!("in process {:.4}, over TCP {:.4}", here.hit_ratio(), there.hit_ratio());
         assert_eq!((here.requests, here.gets), (there.requests, there.gets));
         assert_eq!(here.tenants.len(), there.tenants.len());
         assert!(0 < here.evictions.unwrap() && 0 < there.evictions.unwrap());
     }
-    let mean = here.iter().map(Report::hit_ratio).sum::<f64>() / here.len() as f64;
-    let distance = there.hit_ratio() - mean;
-    assert!(distance.abs() <= TOLERANCE, "{distance:+.4}");
+    let mean = |reports: &[Report]| reports.iter().map(Report::hit_ratio).sum::<f64>() / reports.len() as f64;
+    let distance = mean(there) - mean(here);
+    assert!(distance.abs() <= tolerance, "{distance:+.4}");
 }
 
 #[test]
 fn a_generated_minute_over_tcp_equals_in_process() {
-    let minute = Minute { memory: Bytes::mib(64), seed: 42 };
+    let minute = Minute::small(42);
     // Tenants come with their first store, here as there.
     let options = ReplayOptions { tenants: Vec::new(), ..minute.options("shared") };
-    let there = over(&options, &mut minute.mix());
+    let there = [(); 3].map(|()| over(&options, &mut minute.mix()));
     let here = [1, 2, 3].map(|seed| replay(ReplayOptions { seed, ..options.clone() }, &mut minute.mix()));
-    check_same(&here, &there);
+    check_same(&here, &there, TOLERANCE_SMALL);
 }
 
 #[test]
 fn the_mixed_trace_over_tcp_equals_in_process() {
     let Some(mut trace) = mix_dev() else { return };
-    let options =
-        ReplayOptions { memory: Bytes::mib(64), limit: Some(1_500_000), ..ReplayOptions::default() };
+    let options = ReplayOptions { memory: Bytes::mib(256), ..ReplayOptions::default() };
     let there = over(&options, &mut *trace);
     let here = replay(options, &mut *mix_dev().unwrap());
-    check_same(&[here], &there);
+    check_same(&[here], &[there], TOLERANCE);
 }
