@@ -220,10 +220,11 @@ impl Amount {
 
 impl std::ops::Add for Amount {
     type Output = Self;
+    /// Saturates: what operators promise together may be more than any number says.
     fn add(self, other: Self) -> Self {
         Self {
-            bytes: self.bytes + other.bytes,
-            bandwidth: self.bandwidth + other.bandwidth,
+            bytes: Bytes(self.bytes.0.saturating_add(other.bytes.0)),
+            bandwidth: BytesPerSec(self.bandwidth.0.saturating_add(other.bandwidth.0)),
             cost: self.cost + other.cost,
         }
     }

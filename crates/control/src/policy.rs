@@ -251,14 +251,20 @@ impl<'a, S, A> Seen<'a, S, A> {
     /// All floors against the pool, to ask for many tenants.
     #[must_use]
     pub fn floors(&self) -> Floors {
-        Floors { all: self.tenants.iter().map(|t| t.claim.floor).sum(), capacity: self.pool.capacity }
+        let parts = |floor: Amount| [floor.bytes.0, floor.bandwidth.0, floor.cost.0].map(u128::from);
+        let mut all = [0; 3];
+        for row in self.tenants {
+            all.iter_mut().zip(parts(row.claim.floor)).for_each(|(sum, part)| *sum += part);
+        }
+        Floors { all, capacity: self.pool.capacity }
     }
 }
 
 /// The floors of all tenants against what there is.
 #[derive(Clone, Copy, Debug)]
 pub struct Floors {
-    all: Amount,
+    /// Sums of bytes, bandwidth and cost; floors together may be more than a floor can say.
+    all: [u128; 3],
     capacity: Amount,
 }
 
@@ -266,12 +272,19 @@ impl Floors {
     /// What can be kept of `floor`: all of it, or its proportion where the floors together exceed the pool.
     #[must_use]
     pub fn kept(&self, mut floor: Amount) -> Amount {
-        let scaled = |part: u64, capacity: u64, all: u64| {
-            if capacity < all { units::Bytes(part).scale(capacity, all).0 } else { part }
-        };
-        floor.bytes.0 = scaled(floor.bytes.0, self.capacity.bytes.0, self.all.bytes.0);
-        floor.bandwidth.0 = scaled(floor.bandwidth.0, self.capacity.bandwidth.0, self.all.bandwidth.0);
-        floor.cost.0 = scaled(floor.cost.0, self.capacity.cost.0, self.all.cost.0);
+        let [bytes, bandwidth, cost] = self.all;
+        floor.bytes.0 = kept(floor.bytes.0, self.capacity.bytes.0, bytes);
+        floor.bandwidth.0 = kept(floor.bandwidth.0, self.capacity.bandwidth.0, bandwidth);
+        floor.cost.0 = kept(floor.cost.0, self.capacity.cost.0, cost);
         floor
     }
+}
+
+/// `floor`, or its part of `capacity` if `all` floors are more than that; rounded down.
+fn kept(floor: u64, capacity: u64, all: u128) -> u64 {
+    if all <= u128::from(capacity) {
+        return floor;
+    }
+    // Below 2¹²⁸: both factors are below 2⁶⁴. At most `floor`, since `capacity` is less than `all`.
+    u64::try_from(u128::from(floor) * u128::from(capacity) / all).unwrap_or(floor)
 }

@@ -304,3 +304,22 @@ fn a_recorded_journal_replays_to_the_same_decisions() {
         Record::<MemorySignal, MemoryShare>::of_line(3, "{}").unwrap_err().to_string().contains("line 3")
     );
 }
+
+/// Floors that exceed the pool, and every number, are scaled to what there is.
+#[test]
+fn floors_beyond_any_pool_are_scaled() {
+    let row = |id| Row {
+        id: TenantId(id),
+        claim: Claim { floor: Amount::memory(Bytes(u64::MAX - 5)), ..Claim::default() },
+        signal: Some(MemorySignal::default()),
+        in_force: None,
+    };
+    let rows: Vec<Row<MemorySignal, MemoryShare>> = (0..4).map(row).collect();
+    let pool = Pool { capacity: Amount::memory(Bytes(1_000)), ..Pool::default() };
+    let seen = Seen::new(Window::default(), &pool, &rows).unwrap();
+    for name in MemoryPolicy::NAMES {
+        let mut policy = MemoryPolicy::by_name(name, MemoryOptions::default()).unwrap();
+        let targets = policy.decide(Instant::ZERO, &seen).shares.rows().iter().map(|(_, s)| s.target.0);
+        assert!(targets.sum::<u64>() <= 1_000, "{name}");
+    }
+}
