@@ -47,6 +47,7 @@ impl Partition {
 
     /// Replays up to `limit` requests.
     pub(crate) fn replay(mut self, trace: &mut dyn TraceReader, limit: u64) -> Self {
+        let _busy = crate::load::busy();
         for _ in 0..limit {
             let Some(request) = trace.next().unwrap() else { break };
             self.apply(&request);

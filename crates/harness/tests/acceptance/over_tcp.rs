@@ -1,7 +1,7 @@
 //! The same requests over TCP against a server reach what they reach in process.
 
 use crate::live::{config, serve};
-use crate::load::{Minute, mix_dev, replay};
+use crate::load::{Minute, alone, mix_dev, replay};
 use harness::Report;
 use harness::replay::ReplayOptions;
 use harness::wire::over_tcp;
@@ -17,6 +17,7 @@ const TOLERANCE: f64 = 0.005;
 const TOLERANCE_SMALL: f64 = 0.01;
 
 fn over(options: &ReplayOptions, trace: &mut dyn TraceReader) -> Report {
+    let _alone = alone();
     let (server, address) = serve(config(options.memory, MemoryPolicy::Shared));
     let report = over_tcp(options, &address, &mut [trace], &mut |_| {}, None).unwrap();
     server.shut_down();
