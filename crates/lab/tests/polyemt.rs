@@ -3,6 +3,7 @@
 //! Known misses. E5: on YCSB's mixed workloads the model's best functional split gains .46 (B), .34 (F) and .23 (A); only
 //! read-only C and the scans of E reach .5, and "up to 70 %" in the paper does not say which workload it was. E6: a search
 //! takes 30 to 120 virtual minutes, not 4 to 8: it waits until forms that were given have filled, at the rate of faults.
+//! On A, B, D and F the whole search makes 57 to 68 decisions, more than 50.
 #![allow(clippy::unwrap_used, reason = "a test may stop at what must not happen")]
 
 use control::Loop;
@@ -131,18 +132,27 @@ fn e5_function_and_representation_gain_over_the_write_cache() {
     assert!(!passes_e5(&toy, &toy), "a tuner that stays with the write cache passes");
 }
 
-/// E6: a search tries at most 50 splits, far fewer than there are.
+/// E6: a search tries at most 50 splits, a third of what there is at most; that is bounded by how the search walks. The check
+/// asks for eight minutes or 50 decisions. Known misses: no search ends within eight virtual minutes, for it waits for forms
+/// to fill (33 to 119), and while it waits it decides: the whole search makes 57 to 68 decisions on A, B, D and F.
 #[test]
 fn e6_a_search_ends_after_few_trials() {
     let exhaustive = splits('A').len();
     assert!(50 < exhaustive, "exhaustive search passes");
     for letter in YCSB {
         for name in ["morph-functional", "morph"] {
-            let End { trials, decisions, minutes, .. } = searched(name, letter, 1);
-            println!(
-                "E6 {letter} {name}: {trials} of {exhaustive} splits, {decisions} decisions, {minutes:.0} min"
-            );
-            assert!(trials <= 50 && 3 * trials <= exhaustive, "{letter} {name}: {trials}");
+            for seed in SEEDS {
+                let End { trials, decisions, minutes, .. } = searched(name, letter, seed);
+                let said = format!(
+                    "E6 {letter} {name} seed {seed}: {trials} of {exhaustive} splits, {decisions} decisions, \
+                     {minutes:.0} min"
+                );
+                println!("{said}");
+                assert!(trials <= 50 && 3 * trials <= exhaustive, "{said}");
+                assert!(8.0 < minutes, "the known miss is none any more: {said}");
+                let is_known_miss = name == "morph" && "ABDF".contains(letter);
+                assert_eq!(50 < decisions, is_known_miss, "known misses of decisions: {said}");
+            }
         }
     }
 }

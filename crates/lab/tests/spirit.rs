@@ -3,6 +3,10 @@
 //! The programs are fitted to Spirit Fig 1 and their floors to the size of its gains, so that the sizes say little; that
 //! nobody loses, the order of the policies, what doubling the memory does and how long adapting takes follow from the
 //! policies.
+//!
+//! Known miss. S10: with seed 2 tenant 1 still holds 1.12 of its static memory seven to ten minutes after it turns back at
+//! minute 37 (1.34 before), where less than 1.1 is asked for. Shares do not stay on their side either: see the README of
+//! Figure 9.
 
 use control::Loop;
 use control::joint::Joint;
@@ -90,10 +94,14 @@ fn s9_twice_the_memory_shrinks_the_gain() {
 }
 
 /// Two of four tenants turn from bandwidth to memory and back (Fig 9). Shares go on swinging by a tenth of the pool while
-/// prices are fought out among equals, so that the side on which they are counts, not where they settle.
+/// prices are fought out among equals, so that the side on which they are counts, not where they settle: more than 1.15 of
+/// the static share and more than before after a turn to memory; less than 1.1, and .85 of what it was, after a turn back.
 #[test]
 fn s10_a_change_is_followed_within_ten_minutes() {
+    /// Seed, tenant and minute.
+    const KNOWN_MISSES: [(u64, u32, u64); 1] = [(2, 1, 37)];
     let pool = Joint { bytes: POOL.bytes, bandwidth: BytesPerSec(625_000_000) };
+    let mut misses = Vec::new();
     for seed in SEEDS {
         let turning = |from: u64, to: u64| {
             let phases =
@@ -113,11 +121,22 @@ fn s10_a_change_is_followed_within_ten_minutes() {
         };
         for (id, change, up) in [(1, 7, true), (2, 17, true), (1, 37, false), (2, 47, false)] {
             let after = mean(id, change + 7, change + 10);
-            println!("seed={seed} tenant {id} at {change} min: {after:.2} of its static memory");
-            let right = if up { 1.15 < after } else { after < 1.25 };
-            assert!(right, "seed={seed} tenant {id} at {change} min: {after}");
+            let before = mean(id, change - 5, change);
+            println!(
+                "seed={seed} tenant {id} at {change} min: {before:.2} to {after:.2} of its static memory"
+            );
+            let said = format!("seed={seed} tenant {id} at {change} min: {before} to {after}");
+            if up {
+                assert!(1.15 < after && before < after, "{said}");
+            } else {
+                assert!(after < 0.85 * before, "{said}");
+            }
+            if !up && 1.1 <= after {
+                misses.push((seed, id, change));
+            }
         }
         let both = (mean(1, 27, 37), mean(2, 27, 37), mean(3, 27, 37));
         assert!(1.2 < both.0 && 1.2 < both.1 && both.2 < 0.8, "seed={seed}: {both:?}");
     }
+    assert_eq!(misses, KNOWN_MISSES);
 }

@@ -233,9 +233,15 @@ fn maxima(curve: &[f64]) -> usize {
     count + usize::from(rising)
 }
 
+/// Whether the best split lies between the ends and above both.
+fn has_inner_maximum(curve: &[f64]) -> bool {
+    let [first, inner @ .., last] = curve else { return false };
+    first.max(*last) * (1.0 + EQUAL) < largest(inner.iter().copied())
+}
+
 fn fig_11(sweep: &Sweep, results: &mut Results) -> Result<(), ExperimentError> {
     let steps = sweep.count("steps")?;
-    let (mut low, mut high) = (100.0_f64, 0.0_f64);
+    let (mut low, mut high, mut inner) = (100.0_f64, 0.0_f64, 0.0);
     for letter in YCSB {
         let (machine, id) = FormMachine::server(Application::ycsb(letter), Noise::NONE, 1);
         let all = every_split(&machine, id, steps);
@@ -245,8 +251,10 @@ fn fig_11(sweep: &Sweep, results: &mut Results) -> Result<(), ExperimentError> {
         (low, high) = (low.min(best), high.max(best));
         let rates: Vec<f64> = curve.iter().map(rate).collect();
         results.number(format!("maxima_{}", letter.to_ascii_lowercase()), maxima(&rates) as f64);
+        inner += f64::from(u8::from(has_inner_maximum(&rates)));
         plot(results, &letter.to_string(), &curve);
     }
+    results.number("inner_maxima", inner);
     results.number("best_spread", high - low);
     Ok(())
 }
@@ -311,6 +319,7 @@ fn table_2(sweep: &Sweep, results: &mut Results) -> Result<(), ExperimentError> 
         let application = Application::ycsb('C').with_mix(mix).map_err(failed)?;
         let steps = sweep.count("steps")?;
         let found = Run::new("morph-functional", application, steps, sweep.seed)?.search(Instant::ZERO);
+        results.number(format!("trials_{name}"), found.trials);
         results.number(name, found.trials * sweep.number("minutes_per_trial")?);
         longest = longest.max(found.minutes);
     }
@@ -334,6 +343,20 @@ mod tests {
             (vec![2.0, 2.0], 1),
         ] {
             assert_eq!(maxima(&curve), count, "{curve:?}");
+        }
+    }
+
+    #[test]
+    fn a_maximum_at_an_end_is_no_inner_one() {
+        for (curve, is_inner) in [
+            (vec![], false),
+            (vec![1.0, 2.0], false),
+            (vec![1.0, 2.0, 3.0], false),
+            (vec![3.0, 2.0, 3.0], false),
+            (vec![2.0, 2.0, 1.0], false),
+            (vec![1.0, 2.0, 1.5], true),
+        ] {
+            assert_eq!(has_inner_maximum(&curve), is_inner, "{curve:?}");
         }
     }
 }

@@ -316,7 +316,7 @@ fn fig_9(sweep: &Sweep, results: &mut Results) -> Result<(), ExperimentError> {
     let [first, second, third, fourth] = sweep.list("changes_minutes")?[..] else {
         return Err(ExperimentError::failed("four changes are needed"));
     };
-    let (all, part) = (sweep.number("minutes")?, sweep.number("part")?);
+    let all = sweep.number("minutes")?;
     let tenants =
         vec![turning(&[first, third]), turning(&[second, fourth]), tenant(stream()), tenant(stream())];
     let host = driven(sweep, "symbiosis", SMALL_POOL, tenants, Options::default().epoch)?;
@@ -330,10 +330,23 @@ fn fig_9(sweep: &Sweep, results: &mut Results) -> Result<(), ExperimentError> {
         results.series("memory over time", &format!("tenant {id}"), &memory(id));
     }
     results.axes("memory over time", "min", "part of the pool");
-    for (id, change, next) in
-        [(1, first, third.min(second)), (2, second, third), (1, third, fourth), (2, fourth, all)]
-    {
-        results.number(format!("minutes_at_{change:.0}"), minutes_to_settle(&memory(id), change, next, part));
+    let (up, down) = (sweep.number("up")?, sweep.number("down")?);
+    for (id, change, next, is_up) in [
+        (1, first, second, true),
+        (2, second, third, true),
+        (1, third, fourth, false),
+        (2, fourth, all, false),
+    ] {
+        let item = format!("minutes_at_{change:.0}");
+        let of_static: Vec<(f64, f64)> = memory(id).into_iter().map(|(at, part)| (at, 4.0 * part)).collect();
+        let there = |share: f64| if is_up { up <= share } else { share <= down };
+        let last = of_static.iter().rfind(|(at, _)| change <= *at && *at < next).map_or(0.0, |(_, y)| *y);
+        results.note(&item, format!("{last:.2} of its static share at the end"));
+        let found = minutes_to_stay(&of_static, change, next, there);
+        if found.is_none() {
+            results.note(&item, "never for good: what is left of the run");
+        }
+        results.number(item, found.unwrap_or(all - change));
     }
     let mean = |points: &[(f64, f64)], from: f64, to: f64| {
         let inside = points.iter().filter(|(at, _)| from <= *at && *at < to);
@@ -344,14 +357,34 @@ fn fig_9(sweep: &Sweep, results: &mut Results) -> Result<(), ExperimentError> {
     Ok(())
 }
 
-/// Minutes after `change` until the curve has come `part` of the way to its mean in the last two minutes before `next`.
-fn minutes_to_settle(points: &[(f64, f64)], change: f64, next: f64, part: f64) -> f64 {
-    let mean = |from: f64, to: f64| {
-        let inside = points.iter().filter(|(at, _)| from <= *at && *at < to);
-        let (n, sum) = inside.fold((0.0, 0.0), |(n, sum), (_, y)| (n + 1.0, sum + y));
-        sum / n
-    };
-    let (before, settled) = (mean(change - 2.0, change), mean(next - 2.0, next));
-    let there = |(at, y): &&(f64, f64)| change <= *at && part <= (y - before) / (settled - before);
-    points.iter().find(there).map_or(f64::INFINITY, |(at, _)| at - change)
+/// Minutes after `change` until a curve of static shares `is_there` and stays so until `next`.
+fn minutes_to_stay(
+    points: &[(f64, f64)],
+    change: f64,
+    next: f64,
+    is_there: impl Fn(f64) -> bool,
+) -> Option<f64> {
+    let inside = || points.iter().filter(|(at, _)| change <= *at && *at < next);
+    let after = inside().rev().take_while(|(_, share)| is_there(*share)).last();
+    after.map(|(at, _)| at - change)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_there_only_if_it_stays() {
+        let curve = |shares: [f64; 5]| -> Vec<(f64, f64)> { (0_u8..).map(f64::from).zip(shares).collect() };
+        for (shares, minutes) in [
+            ([1.0, 1.0, 1.3, 1.3, 1.0], Some(1.0)),
+            ([1.0, 1.3, 1.3, 1.3, 1.0], Some(0.0)),
+            ([1.0, 1.3, 1.1, 1.2, 1.0], Some(2.0)),
+            ([1.0, 1.3, 1.3, 1.1, 1.3], None),
+            ([1.0, 1.0, 1.0, 1.0, 1.3], None),
+        ] {
+            let found = minutes_to_stay(&curve(shares), 1.0, 4.0, |share| 1.2 <= share);
+            assert_eq!(found, minutes, "{shares:?}");
+        }
+    }
 }

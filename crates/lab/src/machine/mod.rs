@@ -1,7 +1,8 @@
 //! A modelled machine in virtual time: tenants, a memory system, levers, and what goes wrong with them.
 //!
 //! Shape:      tenants' streams and throttles -> steady state -> signals; `drive` closes the loop with any bandwidth policy
-//! Invariants: deterministic to the byte from its seed; constants are frozen by a test before policies run on them
+//! Invariants: deterministic to the byte from its seed; tests freeze constants: of the memory system before any policy ran
+//!             on it, of the SSD and the swap plants at the time that their headers say
 //! Source:     the two-station model of DRAM and persistent memory behind one memory controller, calibrated on OptaneStudy,
 //!             MT² and NyxCache; levers' responses of MT² Fig. 4 and Table 2
 //! Non-goals:  cycle accuracy; what `device.rs` lists as not modelled
@@ -42,3 +43,5 @@ mod fault_tests;
 mod model_tests;
 #[cfg(test)]
 mod plant_tests;
+#[cfg(test)]
+mod swap_freeze_tests;

@@ -1,7 +1,7 @@
 //! A modelled host whose tenants swap over a link: memory near, the rest of every working set far.
 //!
 //! Shape:      programs (threads, think time, miss ratio curve) and shares -> operations, bytes over the link, latencies
-//! Invariants: deterministic from its seed; time only grows; no tenant's bandwidth passes its share in the mean
+//! Invariants: constants are frozen by a test, written after policies had run; deterministic from its seed; no tenant's bandwidth passes its share in the mean
 //! Units:      virtual nanoseconds, in steps of a second
 //! Cost:       O(tenants) per step
 //! Source:     Spirit §6 for sizes and rates. The mechanism is our own, and none of it is the formula by which policies
@@ -24,23 +24,23 @@ use units::{Bytes, BytesPerSec, Duration, Instant, Rng, TenantId};
 pub const PAGE: Bytes = Bytes(4096);
 /// Time of a miss without any queue: 5 µs over the network (Spirit §6) and the kernel's fault path. 20 µs of it is a
 /// guess, no other was tried.
-const FAULT: f64 = 25e-6;
+pub(super) const FAULT: f64 = 25e-6;
 /// The link itself is faster than what swapping gets out of it (Spirit §6: native swap saturates at 7.5 Gbps). A guess.
-const LINK_FASTER: f64 = 1.25;
+pub(super) const LINK_FASTER: f64 = 1.25;
 /// Standard deviation of a second's demand, relative. A guess; no other was tried.
-const FLUCTUATION: f64 = 0.15;
+pub(super) const FLUCTUATION: f64 = 0.15;
 /// Part of evicted pages that must be written back. A guess.
-const DIRTY: f64 = 0.5;
+pub(super) const DIRTY: f64 = 0.5;
 /// Evicting may take so much of the tenant's bandwidth.
-const EVICTION_PART: f64 = 0.5;
+pub(super) const EVICTION_PART: f64 = 0.5;
 /// The window that noise is stated for: an epoch of Spirit §6.2.
-const NOISE_SECONDS: f64 = 30.0;
+pub(super) const NOISE_SECONDS: f64 = 30.0;
 /// Length of a step.
-const STEP: Duration = Duration::from_secs(1);
+pub(super) const STEP: Duration = Duration::from_secs(1);
 /// Points of a measured curve (released code: 256 MiB apart up to 16 GiB).
-const CURVE_POINTS: u64 = 64;
+pub(super) const CURVE_POINTS: u64 = 64;
 /// The 99th percentile of a normal distribution, in standard deviations.
-const P99: f64 = 2.326;
+pub(super) const P99: f64 = 2.326;
 
 /// What a tenant runs.
 #[derive(Clone, Debug)]

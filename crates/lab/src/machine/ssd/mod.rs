@@ -2,7 +2,8 @@
 //!
 //! Shape:      applications, forms in force -> (slices of a second) residence -> costs -> the SSD's load -> throughput,
 //!             fill and flush of the forms -> signals with noise
-//! Invariants: the same seed gives the same signals; forms in force never sum to more than was given; time moves forward
+//! Invariants: constants were chosen before any policy ran, conversions between forms were changed once after the first
+//!             runs; a test freezes what forms give in balance; the same seed gives the same signals; forms in force never sum to more than was given; time moves forward
 //! Units:      bytes in force, microseconds inside, virtual nanoseconds outside
 //! Cost:       about 0.3 ms per tenant and virtual second while forms fill, less once they are full
 //! Source:     PolyEMT §3 to §5, constants in the files beside this one
