@@ -1,7 +1,8 @@
 //! A modelled host whose tenants swap over a link: memory near, the rest of every working set far.
 //!
 //! Shape:      programs (threads, think time, miss ratio curve) and shares -> operations, bytes over the link, latencies
-//! Invariants: constants are frozen by a test, written after policies had run; deterministic from its seed; no tenant's bandwidth passes its share in the mean
+//! Invariants: deterministic from its seed; time only grows; no tenant's bandwidth passes its share in the mean; constants
+//!             are frozen by a test, which was written after policies had run
 //! Units:      virtual nanoseconds, in steps of a second
 //! Cost:       O(tenants) per step
 //! Source:     Spirit §6 for sizes and rates. The mechanism is our own, and none of it is the formula by which policies
@@ -39,6 +40,10 @@ pub(super) const NOISE_SECONDS: f64 = 30.0;
 pub(super) const STEP: Duration = Duration::from_secs(1);
 /// Points of a measured curve (released code: 256 MiB apart up to 16 GiB).
 pub(super) const CURVE_POINTS: u64 = 64;
+/// Groups of pages that samples tell apart.
+pub(super) const GROUPS: u64 = 2_000;
+/// Accesses that are sampled.
+pub(super) const SAMPLES: f64 = 40_000.0;
 /// The 99th percentile of a normal distribution, in standard deviations.
 pub(super) const P99: f64 = 2.326;
 
@@ -252,8 +257,6 @@ impl SwapHost {
 
     /// Samples one in 25 of the accesses of a second to 2,000 groups of pages, as popular as the curve says.
     fn sample(&mut self, at: usize, curve: &Curve, last: u64) -> Option<Utility> {
-        const GROUPS: u64 = 2_000;
-        const SAMPLES: f64 = 40_000.0;
         let held = Bytes(whole(self.tenants[at].held));
         let counts = (0..GROUPS).map(|i| {
             let (low, high) = (Bytes(last).scale(i, GROUPS), Bytes(last).scale(i + 1, GROUPS));

@@ -10,7 +10,13 @@ use units::{Bytes, BytesPerSec, TenantId};
 
 #[test]
 fn the_swap_host_and_its_programs_are_frozen() {
-    let mut listing = format!("page={} step={} points={}\n", PAGE.0, swap::STEP.0, swap::CURVE_POINTS);
+    let mut listing = format!(
+        "page={} step={} points={} groups={}\n",
+        PAGE.0,
+        swap::STEP.0,
+        swap::CURVE_POINTS,
+        swap::GROUPS
+    );
     for (name, value) in [
         ("fault", swap::FAULT),
         ("link_faster", swap::LINK_FASTER),
@@ -19,6 +25,7 @@ fn the_swap_host_and_its_programs_are_frozen() {
         ("eviction_part", swap::EVICTION_PART),
         ("noise_seconds", swap::NOISE_SECONDS),
         ("p99", swap::P99),
+        ("samples", swap::SAMPLES),
         ("floor.memory", FLOOR_PART.0),
         ("floor.bandwidth", FLOOR_PART.1),
     ] {
@@ -48,7 +55,7 @@ fn the_swap_host_and_its_programs_are_frozen() {
 }
 
 /// What the listing is.
-const FROZEN: &str = "page=4096 step=1000000000 points=64
+const FROZEN: &str = "page=4096 step=1000000000 points=64 groups=2000
 fault=0.000025
 link_faster=1.25
 fluctuation=0.15
@@ -56,6 +63,7 @@ dirty=0.5
 eviction_part=0.5
 noise_seconds=30
 p99=2.326
+samples=40000
 floor.memory=0.45
 floor.bandwidth=0.75
 pool=10737418240 937500000 stream=30064771072
