@@ -33,7 +33,7 @@ pub struct Claim {
     pub weight: Weight,
     /// Reservation: what nobody takes from it.
     pub floor: Amount,
-    /// Limit: what it never gets beyond.
+    /// Limit: what it never gets beyond; a part of zero limits nothing ([`Claim::ceiling_of`]).
     pub ceiling: Option<Amount>,
     /// Limits of single kinds of traffic (MT² §2.1, prevention).
     pub caps: Kinds<Option<BytesPerSec>>,
@@ -103,6 +103,21 @@ pub struct CpuQuota {
     pub most: u32,
     /// What it is never taken below.
     pub least: u32,
+}
+
+impl Claim {
+    /// What it gets at most of `capacity`. A ceiling's part of zero is no limit of that thing: an operator who limits one of
+    /// the three leaves the others at zero.
+    #[must_use]
+    pub fn ceiling_of(&self, capacity: Amount) -> Amount {
+        let Some(ceiling) = self.ceiling else { return capacity };
+        let most = |limit: u64, all: u64| if limit == 0 { all } else { limit.min(all) };
+        Amount {
+            bytes: Bytes(most(ceiling.bytes.0, capacity.bytes.0)),
+            bandwidth: BytesPerSec(most(ceiling.bandwidth.0, capacity.bandwidth.0)),
+            cost: Cost(most(ceiling.cost.0, capacity.cost.0)),
+        }
+    }
 }
 
 impl Mba {
@@ -181,6 +196,10 @@ impl Default for Weight {
 }
 
 impl Amount {
+    /// More of each than there is of anything.
+    pub const MOST: Self =
+        Self { bytes: Bytes(u64::MAX), bandwidth: BytesPerSec(u64::MAX), cost: Cost(u64::MAX) };
+
     /// Memory only.
     #[must_use]
     pub const fn memory(bytes: Bytes) -> Self {
@@ -233,5 +252,31 @@ impl std::ops::Add for Amount {
 impl std::iter::Sum for Amount {
     fn sum<I: Iterator<Item = Self>>(iter: I) -> Self {
         iter.fold(Self::default(), |a, b| a + b)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ceiling_of_nothing_is_no_limit_of_it() {
+        let amount = |bytes, bandwidth, cost| Amount {
+            bytes: Bytes(bytes),
+            bandwidth: BytesPerSec(bandwidth),
+            cost: Cost(cost),
+        };
+        let capacity = amount(100, 200, 300);
+        for (ceiling, most) in [
+            (None, capacity),
+            (Some(amount(0, 0, 0)), capacity),
+            (Some(amount(10, 0, 0)), amount(10, 200, 300)),
+            (Some(amount(0, 20, 0)), amount(100, 20, 300)),
+            (Some(amount(0, 0, 30)), amount(100, 200, 30)),
+            (Some(amount(101, 201, 301)), capacity),
+        ] {
+            let claim = Claim { ceiling, ..Claim::default() };
+            assert_eq!(claim.ceiling_of(capacity), most, "{ceiling:?}");
+        }
     }
 }

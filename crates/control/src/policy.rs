@@ -234,18 +234,11 @@ impl<'a, S, A> Seen<'a, S, A> {
         if let Some(pair) = tenants.windows(2).find(|pair| pair[1].id <= pair[0].id) {
             return Err(SeenError::Order(pair[1].id));
         }
-        let above =
-            |row: &&Row<S, A>| row.claim.ceiling.is_some_and(|ceiling| !row.claim.floor.fits(ceiling));
+        let above = |row: &&Row<S, A>| !row.claim.floor.fits(row.claim.ceiling_of(Amount::MOST));
         if let Some(row) = tenants.iter().find(above) {
             return Err(SeenError::FloorAboveCeiling(row.id));
         }
         Ok(Self { window, pool, tenants })
-    }
-    /// The floor of a tenant that the pool can keep: as claimed, or scaled down in proportion where the floors
-    /// together exceed the pool.
-    #[must_use]
-    pub fn kept_floor(&self, row: &Row<S, A>) -> Amount {
-        self.floors().kept(row.claim.floor)
     }
 
     /// All floors against the pool, to ask for many tenants.

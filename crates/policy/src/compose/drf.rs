@@ -155,7 +155,7 @@ impl Policy for Drf {
         self.demands.clear();
         self.demands.extend(seen.tenants.iter().map(|row| {
             let floor = floors.kept(row.claim.floor);
-            let most = row.claim.ceiling.unwrap_or(capacity);
+            let most = row.claim.ceiling_of(capacity);
             let over = |most: u64, floor: u64, free: f64| (most.saturating_sub(floor) as f64).min(free);
             Demand {
                 weight: row.claim.weight.get(),

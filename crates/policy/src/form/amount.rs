@@ -14,7 +14,7 @@ const ROUNDS_MAX: usize = 32;
 /// Fills `amounts` with what each tenant of `seen` has.
 pub(super) fn divide<S, A>(seen: &Seen<'_, S, A>, amounts: &mut Vec<Bytes>) {
     let floors = seen.floors();
-    let ceiling = |i: usize| seen.tenants[i].claim.ceiling.map_or(Bytes(u64::MAX), |c| c.bytes);
+    let ceiling = |i: usize| seen.tenants[i].claim.ceiling_of(seen.pool.capacity).bytes;
     amounts.clear();
     amounts.extend(seen.tenants.iter().map(|row| floors.kept(row.claim.floor).bytes));
     for _ in 0..ROUNDS_MAX {
@@ -56,6 +56,23 @@ mod tests {
     use super::*;
     use control::{Amount, Claim, Pool, Row, Weight, Window};
     use units::TenantId;
+
+    #[test]
+    fn a_ceiling_of_something_else_leaves_the_bytes() {
+        let pool = Pool { capacity: Amount::memory(Bytes(100)), ..Pool::default() };
+        let of = |ceiling| Claim { ceiling: Some(ceiling), ..Claim::default() };
+        for ceiling in [
+            Amount::tier_time(control::bandwidth::Cost(5)),
+            Amount { bandwidth: units::BytesPerSec(5), ..Amount::default() },
+        ] {
+            let row =
+                |id| Row::<(), ()> { id: TenantId(id), claim: of(ceiling), signal: None, in_force: None };
+            let rows = [row(1), row(2)];
+            let mut amounts = Vec::new();
+            divide(&Seen::new(Window::default(), &pool, &rows).unwrap(), &mut amounts);
+            assert_eq!(amounts, [Bytes(50), Bytes(50)], "{ceiling:?}");
+        }
+    }
 
     /// Floor, weight, ceiling of tenants; the pool; what each has.
     #[test]

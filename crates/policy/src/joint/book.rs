@@ -26,11 +26,6 @@ pub(super) struct Book {
     shares: Shares<Joint>,
 }
 
-/// A ceiling of nothing is none: an operator who limits one of the two leaves the other at zero.
-fn ceiling(claimed: Option<u64>, capacity: u64) -> u64 {
-    claimed.filter(|&limit| 0 < limit).unwrap_or(capacity).min(capacity)
-}
-
 fn part(amount: u64, capacity: u64) -> f64 {
     if capacity == 0 { 0.0 } else { amount as f64 / capacity as f64 }
 }
@@ -43,10 +38,9 @@ impl Book {
         self.terms.clear();
         self.terms.extend(seen.tenants.iter().map(|row| {
             let floor = floors.kept(row.claim.floor);
-            let limit = row.claim.ceiling;
-            let memory = ceiling(limit.map(|l| l.bytes.0), capacity.bytes.0).max(floor.bytes.0);
-            let bandwidth =
-                ceiling(limit.map(|l| l.bandwidth.0), capacity.bandwidth.0).max(floor.bandwidth.0);
+            let ceiling = row.claim.ceiling_of(capacity);
+            let memory = ceiling.bytes.0.max(floor.bytes.0);
+            let bandwidth = ceiling.bandwidth.0.max(floor.bandwidth.0);
             let weight = row.claim.weight.get();
             Terms {
                 endowment: Bundle::default(),
@@ -114,7 +108,7 @@ impl Book {
         self.limits.clear();
         self.limits.extend(seen.tenants.iter().map(|row| {
             let floor = floors.kept(row.claim.floor).bytes.0;
-            (floor, ceiling(row.claim.ceiling.map(|l| l.bytes.0), capacity.bytes.0).max(floor))
+            (floor, row.claim.ceiling_of(capacity).bytes.0.max(floor))
         }));
         self.parts.clear();
         self.parts.extend(bundles.clone().map(|bundle| bundle.memory));
@@ -125,7 +119,7 @@ impl Book {
         self.limits.clear();
         self.limits.extend(seen.tenants.iter().map(|row| {
             let floor = floors.kept(row.claim.floor).bandwidth.0;
-            (floor, ceiling(row.claim.ceiling.map(|l| l.bandwidth.0), capacity.bandwidth.0).max(floor))
+            (floor, row.claim.ceiling_of(capacity).bandwidth.0.max(floor))
         }));
         self.parts.clear();
         self.parts.extend(bundles.map(|bundle| bundle.bandwidth));
