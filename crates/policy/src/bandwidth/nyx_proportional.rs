@@ -121,6 +121,10 @@ impl Proportional {
             member.exempt = row.claim.class == Class::Exempt;
             member.part = if total <= 0.0 { 0.0 } else { weight(row) / total };
             member.most = limit(&row.claim).map_or(1.0, |cost| (cost.0 as f64 / pool).min(1.0));
+            if member.exempt {
+                // What it once had is the others': should it be budgeted again, it begins with nothing.
+                (member.assigned, member.desired, member.owed) = (0.0, 0.0, 0.0);
+            }
             if start_over {
                 member.assigned = member.part.min(member.most);
                 member.desired = member.assigned;
@@ -237,10 +241,12 @@ impl Proportional {
 }
 
 impl Member {
-    /// It ran out after `lasted` of the epoch: it wants as much as would have lasted (a linear forecast).
+    /// It ran out after `lasted` of the epoch: it wants as much as would have lasted (a linear forecast). Whoever has
+    /// nothing, for it was exempt until now, counts as having the least.
     fn wants_more(&self, used: f64, lasted: Duration, epoch: Duration) -> f64 {
         let lasted = lasted.0 as f64 / epoch.0 as f64;
-        let wants = self.assigned.max(used) / lasted.max(f64::MIN_POSITIVE);
+        let least = self.part.min(self.most) * KEPT_LEAST;
+        let wants = self.assigned.max(used).max(least) / lasted.max(f64::MIN_POSITIVE);
         wants.min(self.most)
     }
 

@@ -133,6 +133,26 @@ fn a_donor_that_comes_back_has_its_part_at_once() {
 }
 
 #[test]
+fn who_was_exempt_has_its_part_once_it_is_budgeted() {
+    for donation in [Donation::Kept, Donation::All, aware(0.1)] {
+        let mut policy = Proportional::new(donation, 1);
+        let mut plant = Plant::new(&[(1.0, 100.0), (1.0, 100.0)]);
+        // In turn from the beginning, and after it once had a part.
+        for _ in 0..2 {
+            plant.rows[0].claim.class = Class::Exempt;
+            let mut wake = Duration::ZERO;
+            for _ in 0..20 {
+                wake = plant.step(&mut policy, wake).wake;
+            }
+            plant.rows[0].claim.class = Class::BestEffort;
+            // The first decision comes over a window of no length: nobody has more than there is.
+            let budgets = plant.run(&mut policy, 10);
+            assert_eq!(budgets, [500, 500], "{donation:?}");
+        }
+    }
+}
+
+#[test]
 fn the_forecast_is_what_would_have_lasted() {
     let member = Member { part: 0.5, most: 1.0, assigned: 0.2, ..Member::default() };
     for (lasted_us, desired) in [(2_000, 0.2), (1_000, 0.4), (500, 0.8), (100, 1.0), (0, 1.0)] {
