@@ -5,7 +5,7 @@
 //! Source:     NyxCache §3.3: one delay before each access of a tenant to the tier, reads and writes alike
 
 use super::regulator::{self, Step};
-use control::bandwidth::{BandwidthSignal, Kind, Throttle};
+use control::bandwidth::{BandwidthSignal, Kind, Kinds, Throttle};
 use control::{Levers, Window};
 use units::Bytes;
 
@@ -27,13 +27,18 @@ pub(super) fn tighter(
     regulator::tighten(levers, held, most, step, Some((&merged, window)))
 }
 
-/// `held`, looser by one step; none if it is free.
+/// `held`, looser by one step; none if it is free. A lever that the tenant no longer has is let go at once: no step of it
+/// is known.
 pub(super) fn looser(
     levers: &Levers,
     held: Throttle,
     step: Step,
     seen: Option<(&BandwidthSignal, Window)>,
 ) -> Option<Throttle> {
+    let own = without_lost(levers, held);
+    if own != held {
+        return Some(own);
+    }
     let of = |acts: &dyn Fn(Kind) -> bool| Kind::ALL.into_iter().find(|&kind| acts(kind));
     let kind = if held.mba < 100 {
         of(&|kind| levers.mba.is_some_and(|mba| *mba.acts_on.get(kind)))
@@ -43,6 +48,20 @@ pub(super) fn looser(
     let merged = seen.map(|(signal, window)| (merged(levers, signal), window));
     let traffic = merged.as_ref().map(|(signal, window)| (signal, *window));
     regulator::relax(levers, held, kind.unwrap_or(Kind::SlowRead), step, traffic)
+}
+
+/// `held` without the levers that the tenant does not have, or cannot loosen.
+fn without_lost(levers: &Levers, held: Throttle) -> Throttle {
+    let any = |kinds: &Kinds<bool>| kinds.iter().any(|(_, acts)| *acts);
+    let has_mba = levers.mba.is_some_and(|mba| any(&mba.acts_on) && mba.above(held.mba).is_some());
+    let has_brake = any(&levers.brake);
+    Throttle {
+        delay: if has_brake { held.delay } else { Throttle::FREE.delay },
+        paused: held.paused && has_brake,
+        mba: if has_mba { held.mba } else { Throttle::FREE.mba },
+        cpu: held.cpu.filter(|_| levers.cpu.is_some()),
+        ..held
+    }
 }
 
 /// Reads and writes of the slow tier as one kind where one brake delays both: the pace of a thread is that of all its
@@ -61,7 +80,6 @@ fn merged(levers: &Levers, signal: &BandwidthSignal) -> BandwidthSignal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use control::bandwidth::Kinds;
     use control::{CpuQuota, Mba};
     use units::{BytesPerSec, Duration, Instant};
 
@@ -90,6 +108,39 @@ mod tests {
         }
         let idle = BandwidthSignal::default();
         assert_eq!(tighter(&levers, Throttle::FREE, step, (&idle, SECOND)), None, "nothing to hold back");
+    }
+
+    #[test]
+    fn a_lever_that_was_taken_away_lets_go() {
+        let all = Levers {
+            brake: Kinds { slow_read: true, ..Kinds::default() },
+            mba: Some(Mba::MT2),
+            cpu: Some(CpuQuota { most: 1000, least: 500 }),
+        };
+        let held = Throttle { delay: 20, mba: 50, cpu: Some(600), ..Throttle::FREE };
+        let deaf = Mba { acts_on: Kinds::default(), ..Mba::MT2 };
+        let no_way_up = Mba { levels: 0b1_1111, ..Mba::MT2 };
+        for (levers, kept) in [
+            (all, None),
+            (Levers { brake: Kinds::default(), ..all }, Some(Throttle { delay: 0, ..held })),
+            (Levers { mba: None, ..all }, Some(Throttle { mba: 100, ..held })),
+            (Levers { mba: Some(deaf), ..all }, Some(Throttle { mba: 100, ..held })),
+            (Levers { mba: Some(no_way_up), ..all }, Some(Throttle { mba: 100, ..held })),
+            (Levers { cpu: None, ..all }, Some(Throttle { cpu: None, ..held })),
+            (Levers::default(), Some(Throttle::FREE)),
+        ] {
+            let mut next = looser(&levers, held, Step::One, None).unwrap();
+            assert!(kept.is_none_or(|kept| kept == next), "{levers:?}: {next:?}");
+            let mut steps = 1;
+            while let Some(looser) = looser(&levers, next, Step::One, None) {
+                next = looser;
+                steps += 1;
+                assert!(steps < 100, "it ends");
+            }
+            assert_eq!(next, Throttle::FREE, "{levers:?}");
+        }
+        let paused = Throttle { paused: true, delay: 20, ..Throttle::FREE };
+        assert_eq!(looser(&Levers::default(), paused, Step::One, None), Some(Throttle::FREE));
     }
 
     #[test]
