@@ -580,6 +580,22 @@ fn baselines_do_what_they_are_known_for() {
 }
 
 #[test]
+fn the_biggest_is_noted_with_its_rate_however_long_the_window() {
+    for millis in [50, 100, 2_000] {
+        let rows = vec![tenant(1, Class::BestEffort)];
+        let mut stage = Stage::new(ThrottleBiggest::new(BytesPerSec(20 * GB)), rows);
+        let period = Duration::from_millis(millis);
+        let mut amounts = Vec::new();
+        for _ in 0..3 {
+            stage.runs(0, Kind::SlowRead, 30.0 * period.as_secs_f64() / PERIOD.as_secs_f64());
+            stage.step_for(period);
+            amounts.extend(stage.notes.iter().filter(|n| n.reason == Reason::Tightened).map(|n| n.amount));
+        }
+        assert_eq!(amounts, [-30_000_000_000; 2], "windows of {millis} ms");
+    }
+}
+
+#[test]
 fn no_input_makes_a_policy_panic() {
     let policies: [fn() -> Boxed; 9] = [
         || Box::new(Prevention::default()),

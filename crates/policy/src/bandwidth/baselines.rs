@@ -140,7 +140,9 @@ impl ThrottleBiggest {
         let tenant = &mut self.roster[at];
         tenant.held.asked = next;
         tenant.last_step = self.steps;
-        let rate = BytesPerSec(bytes.0);
+        // A note counts in bytes per second, whatever the window; it only comes here where time has passed.
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate, rounded down")]
+        let rate = BytesPerSec(seen.window.per_sec(bytes.0).unwrap_or(0.0) as u64);
         self.notes.push(note(Some(seen.tenants[at].id), Reason::Tightened, -signed(rate)));
     }
 
