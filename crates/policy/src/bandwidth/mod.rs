@@ -23,7 +23,7 @@ mod testing;
 pub use baselines::{BandwidthLimit, CALADAN_LIMIT, ThrottleBiggest, cpu_only, mba_only};
 pub use mt2_guarantee::Guarantee;
 pub use mt2_interference::{LOST_PART, ThresholdError, Thresholds};
-pub use mt2_model::{Axis, EmpiricalModel, ModelError};
+pub use mt2_model::{AXIS_POINTS_MAX, Axis, EmpiricalModel, ModelError};
 pub use mt2_slo::Slo;
 pub use mt2_throttle::{Means, Prevention, Remedy};
 pub use none::Unregulated;

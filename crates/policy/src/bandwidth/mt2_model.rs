@@ -13,6 +13,8 @@ use units::BytesPerSec;
 
 /// Halvings of a search along a line: 2⁻²⁰ of it is finer than any cap.
 const HALVINGS: u32 = 20;
+/// Points of an axis at most (guess, 9 to 64: MT² prints none): a grid of four such axes has a million points of 32 bytes.
+pub const AXIS_POINTS_MAX: usize = 32;
 
 /// A measured table of what competing tenants keep.
 #[derive(Clone, PartialEq, Debug)]
@@ -33,6 +35,9 @@ pub enum ModelError {
     /// An axis needs zero and at least one more point.
     #[error("an axis has {0} points, it needs two")]
     TooFew(usize),
+    /// Four axes multiply: each has [`AXIS_POINTS_MAX`] points at most.
+    #[error("an axis of {0} points, at most {AXIS_POINTS_MAX} are possible")]
+    TooMany(usize),
     /// The first point of an axis is no traffic at all.
     #[error("an axis does not start at zero")]
     NoZero,
@@ -56,10 +61,13 @@ impl Axis {
     /// An axis of these bandwidths.
     ///
     /// # Errors
-    /// Fewer than two points, a first one that is not zero, or points that do not rise.
+    /// Fewer than two points or more than [`AXIS_POINTS_MAX`], a first one that is not zero, or points that do not rise.
     pub fn new(points: Vec<f64>) -> Result<Self, ModelError> {
         if points.len() < 2 {
             return Err(ModelError::TooFew(points.len()));
+        }
+        if AXIS_POINTS_MAX < points.len() {
+            return Err(ModelError::TooMany(points.len()));
         }
         if points[0].total_cmp(&0.0).is_ne() {
             return Err(ModelError::NoZero);
@@ -74,8 +82,13 @@ impl Axis {
     /// `steps` equal steps from zero to `most`.
     ///
     /// # Errors
-    /// No step, or a `most` of zero.
+    /// No step, as many steps as [`AXIS_POINTS_MAX`] or more, or a `most` of zero.
     pub fn even(most: BytesPerSec, steps: u32) -> Result<Self, ModelError> {
+        // Before any of them is written down.
+        let points = usize::try_from(steps).unwrap_or(usize::MAX).saturating_add(1);
+        if AXIS_POINTS_MAX < points {
+            return Err(ModelError::TooMany(points));
+        }
         let step = most.0 as f64 / f64::from(steps.max(1));
         Self::new((0..=steps).map(|i| step * f64::from(i)).collect())
     }
@@ -304,6 +317,13 @@ pub(super) mod tests {
             assert_eq!(Axis::new(points), Err(error));
         }
         assert_eq!(Axis::even(BytesPerSec(0), 3), Err(ModelError::DoesNotRise(1)));
+        let most = u32::try_from(AXIS_POINTS_MAX).unwrap();
+        let even = |steps: u32| Axis::even(BytesPerSec(1_000), steps).map(|axis| axis.points().len());
+        assert_eq!(even(most - 1), Ok(AXIS_POINTS_MAX));
+        assert_eq!(even(most), Err(ModelError::TooMany(AXIS_POINTS_MAX + 1)));
+        assert_eq!(even(u32::MAX), Err(ModelError::TooMany(1 << 32)), "nothing is allocated");
+        let many = (0..=most).map(f64::from).collect();
+        assert_eq!(Axis::new(many), Err(ModelError::TooMany(AXIS_POINTS_MAX + 1)));
         let axes = || Kinds::from_fn(|_| Axis::new(vec![0.0, 1.0]).unwrap());
         let table = |part: f64, count: usize| EmpiricalModel::new(0, axes(), vec![Kinds::splat(part); count]);
         assert_eq!(table(1.0, 15), Err(ModelError::Size { have: 15, need: 16 }));
