@@ -20,6 +20,8 @@ use units::{Bytes, BytesPerSec, Duration, Instant, Rng, TenantId};
 /// Decisions per plant, plants per policy.
 const DECISIONS: usize = 150;
 const SEEDS: u64 = 12;
+/// Decisions of a long run: signals are missing for 449 windows at a time, more than eight bits count.
+const LONG: usize = 2_400;
 /// Tenants of the steady plant, and its decisions before and while allocations are counted.
 const MANY: u32 = 1_000;
 const WARM: usize = 120;
@@ -306,6 +308,7 @@ impl<F: Family> Anything<F> {
         let shares: Vec<_> = decision.shares.rows().to_vec();
         assert_eq!(shares.len(), self.rows.len(), "one share per tenant");
         assert!(decision.wake <= Duration::from_secs(24 * 3_600), "it wants to be asked again");
+        assert!(Duration::ZERO < decision.wake, "it lets time pass");
         assert!(Duration::ZERO < decision.lease);
         let wake = decision.wake;
         self.last = self.now;
@@ -416,6 +419,31 @@ fn bandwidth_policies_allocate_nothing_when_steady() {
 #[test]
 fn form_policies_survive_anything() {
     survives::<Form>(&form::NAMES);
+}
+
+/// Counters of missing windows are small: more of them than any such counter holds, with gaps of every length.
+#[test]
+fn morph_survives_hours_of_missing_signals() {
+    for name in ["morph", "morph-functional"] {
+        for seed in 0..4 {
+            let mut policy = Form::policy(name, seed);
+            let _named = Named { policy: name, seed };
+            let mut plant = Anything::<Form>::new(seed);
+            plant.pool.capacity = Amount::memory(Bytes(1 << 30));
+            (0..3).for_each(|id| plant.join(id));
+            for row in &mut plant.rows {
+                row.claim = Claim::default();
+            }
+            for decision in 0..LONG {
+                // Signals long enough to find a split, then none for ever longer.
+                let missing = 150 < decision % 600;
+                for row in &mut plant.rows {
+                    row.signal = (!missing).then(|| Form::signal(&mut plant.rng));
+                }
+                plant.step(&mut *policy);
+            }
+        }
+    }
 }
 
 #[test]

@@ -185,7 +185,7 @@ impl Trial {
             return Progress::Open;
         }
         let Some(now) = Estimate::of(row.signal.as_ref()) else {
-            self.missing += 1;
+            self.missing = self.missing.saturating_add(1);
             return if MISSING_MAX <= self.missing { Progress::Lost } else { Progress::Open };
         };
         self.missing = 0;
@@ -305,6 +305,8 @@ mod tests {
         for _ in 1..MISSING_MAX {
             assert_eq!(lost.observe(window, &row, asked), Progress::Open);
         }
-        assert_eq!(lost.observe(window, &row, asked), Progress::Lost);
+        for _ in 0..2 * u32::from(u8::MAX) {
+            assert_eq!(lost.observe(window, &row, asked), Progress::Lost, "and so it stays");
+        }
     }
 }

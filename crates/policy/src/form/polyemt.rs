@@ -207,8 +207,11 @@ impl Hold {
             return estimate.is_some() && Duration::ZERO < seen.window.length();
         }
         let Some(reference) = self.reference else {
-            if let Progress::Done(worth) = self.trial.observe(seen.window, row, asked) {
-                self.reference = Some(Levels::of(seen, Some(worth)));
+            match self.trial.observe(seen.window, row, asked) {
+                Progress::Open => {}
+                Progress::Done(worth) => self.reference = Some(Levels::of(seen, Some(worth))),
+                // What was found stays; what is usual is looked for again when signals return.
+                Progress::Lost => self.trial = Trial::default(),
             }
             return false;
         };
@@ -413,5 +416,46 @@ impl Policy for Morph {
         let wake = self.wake();
         let lease = if steady { LEASE } else { wake + TRIAL_LEASE };
         Decision { shares: &self.shares, wake, lease, steady, notes: &self.notes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use control::{Claim, Pool, Window};
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn what_is_usual_is_learnt_after_any_number_of_missing_windows() {
+        let asked = Split::default().of(Bytes(1_000), STEPS);
+        let signal = FormSignal {
+            operations: 1_000,
+            latency: Duration::from_micros(100),
+            latency_error: Some(0.01),
+            ..FormSignal::default()
+        };
+        for missing in [1, 4, 5, 254, 255, 256, 1_000] {
+            let mut hold = Hold::default();
+            let pool = Pool::default();
+            let mut observe = |signal| {
+                let row = Row { id: TenantId(1), claim: Claim::default(), signal, in_force: Some(asked) };
+                let window = Window { start: Instant::ZERO, end: Instant::ZERO + MINUTE, mixed: false };
+                let rows = [row];
+                let seen = Seen::new(window, &pool, &rows).unwrap();
+                assert!(!hold.observe(&seen, &rows[0], asked, Options::default()), "{missing}");
+                (hold.reference.is_some(), hold.trial == Trial::default())
+            };
+            for at in 1..=missing {
+                let (_, is_untouched) = observe(None);
+                assert_eq!(
+                    is_untouched,
+                    at % 5 == 0,
+                    "{missing}: every five missing windows it begins again"
+                );
+            }
+            observe(Some(signal));
+            assert!(observe(Some(signal)).0, "{missing}");
+        }
     }
 }
