@@ -52,7 +52,7 @@ struct Member {
 impl Desk {
     pub(super) fn new(options: Options) -> Self {
         Self {
-            options,
+            options: options.bounded(),
             bids: Vec::new(),
             book: Book::default(),
             notes: Vec::new(),
@@ -115,7 +115,7 @@ impl Desk {
     /// Takes over what was measured.
     fn learn(&mut self, seen: &Seen<'_, JointSignal, Joint>) {
         let mut refits = self.members.len().div_ceil(5).max(REFITS_LEAST);
-        let every = self.options.refit_every.max(1);
+        let every = self.options.refit_every;
         for (i, row) in seen.tenants.iter().enumerate() {
             let (member, bid) = (&mut self.members[i], &mut self.bids[i]);
             let is_turn = self.epoch.wrapping_add(row.id.0).is_multiple_of(every);

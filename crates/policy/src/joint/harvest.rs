@@ -84,7 +84,7 @@ impl Harvest {
     #[must_use]
     pub fn new(options: Options) -> Self {
         Self {
-            options,
+            options: options.bounded(),
             book: Book::default(),
             members: Vec::new(),
             spare: Bundle::default(),

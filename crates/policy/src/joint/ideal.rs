@@ -8,8 +8,6 @@ use super::spirit::Symbiosis;
 /// The policy `ideal`: `symbiosis` fed from profiles, without a window and without first epochs at the static share.
 #[must_use]
 pub fn ideal(mut options: Options) -> Symbiosis {
-    options.profiles.sort_by_key(|(id, _)| *id);
-    options.profiles.dedup_by_key(|(id, _)| *id);
     options.window = None;
     options.static_epochs = 0;
     Symbiosis::named("ideal", options)

@@ -20,7 +20,7 @@ impl Static {
     /// The policy; only the epoch of the options matters.
     #[must_use]
     pub fn new(options: &Options) -> Self {
-        Self { epoch: options.epoch, book: Book::default() }
+        Self { epoch: options.clone().bounded().epoch, book: Book::default() }
     }
 }
 

@@ -78,7 +78,7 @@ impl Policy for Trade {
         let capacity = self.desk.capacity;
         let changed = self.desk.open(seen) || capacity != self.desk.capacity;
         self.epochs = if changed { 0 } else { self.epochs.saturating_add(1) };
-        if self.epochs < self.desk.options.static_epochs {
+        if changed || self.epochs < self.desk.options.static_epochs {
             self.held.clear();
             self.held.extend(self.desk.bids.iter().map(|bid| bid.terms.endowment));
             self.traded = None;
@@ -88,5 +88,61 @@ impl Policy for Trade {
         self.desk.book.grant(seen, self.held.iter().copied());
         let wake = self.desk.options.epoch;
         Decision { shares: self.desk.book.shares(), wake, lease: wake, steady: true, notes: &self.desk.notes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use control::joint::Utility;
+    use control::{Amount, Claim, Curve, Pool, Row, Window};
+    use units::{Bytes, BytesPerSec, Duration, TenantId};
+
+    const ALL: Amount = Amount {
+        bytes: Bytes(1_000_000),
+        bandwidth: BytesPerSec(1_000_000),
+        cost: control::bandwidth::Cost(0),
+    };
+
+    /// A tenant whose misses fall steeply, with bandwidth to spare, or one whose misses hardly fall and that uses all it has.
+    fn tenant(id: u32, in_force: Option<Joint>) -> Row<JointSignal, Joint> {
+        let (least, bandwidth) = if id.is_multiple_of(2) { (0.01, 100_000) } else { (0.9, 1_000_000) };
+        let curve = Curve::new(vec![(Bytes(1), 1.0), (Bytes(1_000_000), least)]).unwrap();
+        let utility = Some(Utility::Curve(curve));
+        let signal = JointSignal {
+            bandwidth: BytesPerSec(bandwidth),
+            operations: 1_000,
+            utility,
+            ..JointSignal::default()
+        };
+        Row { id: TenantId(id), claim: Claim::default(), signal: Some(signal), in_force }
+    }
+
+    #[test]
+    fn trades_begin_at_the_static_shares_of_who_is_there() {
+        for static_epochs in [0, 1, 3] {
+            let mut policy = Trade::new(Options { static_epochs, ..Options::default() });
+            let pool = Pool { capacity: ALL, ..Pool::default() };
+            let mut held: Vec<(TenantId, Joint)> = Vec::new();
+            let mut now = Instant::ZERO;
+            for ids in [&[2, 3][..], &[1, 2, 3], &[], &[3], &[3, 4], &[4, 5]] {
+                for epoch in 0..8_u32 {
+                    let of = |id: u32| held.iter().find(|(held, _)| held.0 == id).map(|(_, share)| *share);
+                    let rows: Vec<_> = ids.iter().map(|&id| tenant(id, of(id))).collect();
+                    let window = Window { start: now, end: now + Duration::from_secs(30), mixed: false };
+                    now = window.end;
+                    let decision = policy.decide(now, &Seen::new(window, &pool, &rows).unwrap());
+                    held = decision.shares.rows().to_vec();
+                    let total: Amount = held.iter().map(|(_, share)| control::Measured::amount(share)).sum();
+                    assert!(ids.is_empty() || total == ALL, "{static_epochs} {ids:?} {epoch}: {total:?}");
+                    let even = ALL.bytes.0 / ids.len().max(1) as u64;
+                    let is_even = held.iter().all(|(_, share)| share.bytes.0.abs_diff(even) <= 1);
+                    let is_static = epoch < static_epochs.max(1);
+                    assert!(is_even || !is_static, "{static_epochs} {ids:?} {epoch}: {held:?}");
+                    let trades = ids.len() == 2 && epoch == 7;
+                    assert!(!is_even || !trades, "{static_epochs} {ids:?}: nobody trades");
+                }
+            }
+        }
     }
 }
