@@ -1,13 +1,13 @@
 //! Policies made of policies keep what each of them keeps.
 
-use control::bandwidth::{BandwidthSignal, Cost, Throttle};
+use control::bandwidth::{BandwidthSignal, Cost, Kinds, Throttle};
 use control::memory::{MemoryShare, MemorySignal};
 use control::{Amount, Claim, Decision, Law, Policy, Pool, Row, Seen, Shares, Weight, Window};
 use policy::compose::{Demand, Drf, DrfError, Group, Grouped, Tighter, dominant_shares};
 use policy::memory::{Partitioned, Shared};
 use proptest::prelude::*;
 use std::sync::{Arc, Mutex};
-use units::{Bytes, Duration, Instant, TenantId};
+use units::{Bytes, BytesPerSec, Duration, Instant, TenantId};
 
 /// What a script saw of the first tenant: length of the window in ms, operations, what is in force.
 type Log = Arc<Mutex<Vec<(u64, Option<u64>, Option<Throttle>)>>>;
@@ -100,6 +100,29 @@ fn a_signal_that_is_missing_for_a_part_is_missing_for_the_whole() {
             both.decide(at(turn), &Seen::new(window, &pool, &rows).unwrap());
         }
         assert_eq!(*log.lock().unwrap(), [(0, Some(0), None), (30, joined, None)]);
+    }
+}
+
+#[test]
+fn another_profile_or_model_of_the_medium_is_due_at_once() {
+    let usual = Pool::default();
+    let latency = Kinds::splat(Some(Duration::from_micros(1)));
+    for (changed, decisions) in [
+        (Pool { profile: 1, ..usual }, 2),
+        (Pool { model: 1, ..usual }, 2),
+        (Pool { capacity: Amount::memory(Bytes(1)), ..usual }, 2),
+        (Pool { latency, ..usual }, 1),
+    ] {
+        let slow = Script::new(30, &[Throttle::FREE]);
+        let log = Arc::clone(&slow.log);
+        let mut both = Tighter::new(Script::new(10, &[Throttle::FREE]), slow);
+        for (turn, pool) in (0..).zip([usual, changed]) {
+            let rows = [row(Some(1), None)];
+            let at = |turn: u64| Instant::ZERO + Duration::from_millis(turn * 10);
+            let window = Window { start: at(turn - u64::from(0 < turn)), end: at(turn), mixed: false };
+            both.decide(at(turn), &Seen::new(window, &pool, &rows).unwrap());
+        }
+        assert_eq!(log.lock().unwrap().len(), decisions, "{changed:?}");
     }
 }
 
@@ -209,11 +232,8 @@ fn drf_gives_the_published_example_of_two_users() {
 
 #[test]
 fn drf_divides_memory_and_bandwidth_between_their_claims() {
-    let amount = |bytes, bandwidth| Amount {
-        bytes: Bytes(bytes),
-        bandwidth: units::BytesPerSec(bandwidth),
-        cost: Cost(0),
-    };
+    let amount =
+        |bytes, bandwidth| Amount { bytes: Bytes(bytes), bandwidth: BytesPerSec(bandwidth), cost: Cost(0) };
     let row = |id, floor, ceiling| Row {
         id: TenantId(id),
         claim: Claim { floor, ceiling: Some(ceiling), ..Claim::default() },
@@ -238,4 +258,26 @@ fn drf_divides_memory_and_bandwidth_between_their_claims() {
             "{id} {share:?}"
         );
     }
+}
+
+#[test]
+fn drf_takes_a_ceiling_of_nothing_for_no_limit() {
+    let most =
+        |bytes, bandwidth| Amount { bytes: Bytes(bytes), bandwidth: BytesPerSec(bandwidth), cost: Cost(0) };
+    let row = |id, ceiling| Row {
+        id: TenantId(id),
+        claim: Claim { ceiling: Some(ceiling), ..Claim::default() },
+        signal: None,
+        in_force: None,
+    };
+    let rows = [row(1, most(1_000, 0)), row(2, most(0, 1_000)), row(3, Amount::tier_time(Cost(1)))];
+    let pool = Pool { capacity: most(30_000, 30_000), ..Pool::default() };
+    let mut policy = Drf::default();
+    let seen = Seen::new(Window::default(), &pool, &rows).unwrap();
+    let shares: Vec<_> = policy.decide(Instant::ZERO, &seen).shares.rows().to_vec();
+    for (id, share) in &shares {
+        assert!(Bytes::ZERO < share.bytes && BytesPerSec(0) < share.bandwidth, "{id} {share:?}");
+    }
+    assert!(shares[0].1.bytes <= Bytes(1_000) && BytesPerSec(1_000) < shares[0].1.bandwidth, "{shares:?}");
+    assert!(shares[1].1.bandwidth <= BytesPerSec(1_000) && Bytes(1_000) < shares[1].1.bytes, "{shares:?}");
 }

@@ -89,7 +89,8 @@ where
         named.map_or(self.groups.len() - 1, |at| self.membership[at].1)
     }
 
-    /// Sorts the tenants into their groups; a member's share in force is what its group's policy asked.
+    /// Sorts the tenants into their groups. A member's row is as it was seen: its share in force is its own, already under
+    /// its group's.
     fn sort_in(&mut self, seen: &Seen<'_, O::Signal, O::Share>) {
         for group in &mut self.groups {
             group.rows.clear();
@@ -100,7 +101,8 @@ where
         }
     }
 
-    /// One row per group that has members.
+    /// One row per group that has members. What the outer policy sees in force is what it asked: no actuator holds a
+    /// group, so whatever came into force weaker shows to it only as `window.mixed`.
     fn gather(&mut self) {
         self.group_rows.clear();
         for (at, group) in self.groups.iter().enumerate() {

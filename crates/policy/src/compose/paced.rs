@@ -2,7 +2,7 @@
 //!
 //! Shape:      short windows -> one window of the length that the policy asked for -> its decision, held until the next
 //! Invariants: a signal that was missing in a part of the window is missing in the whole; who comes or goes, and a changed
-//!             pool or claim, is due at once
+//!             claim, capacity, profile or model, is due at once; a pool's latencies are measured and no change
 //! Cost:       O(tenants) per call, no allocation once the tenants are steady
 
 use control::{Decision, Join, Note, Policy, Pool, Row, Seen, Shares, Window};
@@ -87,7 +87,10 @@ where
     }
 
     fn is_changed(&self, seen: &Seen<'_, P::Signal, P::Share>) -> bool {
-        self.pool.capacity != seen.pool.capacity
+        let (before, now) = (&self.pool, seen.pool);
+        before.capacity != now.capacity
+            || before.profile != now.profile
+            || before.model != now.model
             || self.rows.len() != seen.tenants.len()
             || self.rows.iter().zip(seen.tenants).any(|(a, b)| a.id != b.id || a.claim != b.claim)
     }
