@@ -9,8 +9,8 @@
 //! Source:     NyxCache §3.3 and Algorithm 2, `getLargestInterference`. The paper takes one look at each candidate; we take
 //!             at least two, until the best is ahead by two standard errors or the patience ends, and then say so. A
 //!             tail is noisy (§4.3, §4.7), so where it does not contradict, the mean of the same looks decides. The
-//!             paper compares at equal expense; levers are coarse and a candidate may make less than the step, so each is compared
-//!             by what it gave up.
+//!             paper compares at equal expense; levers are coarse and a candidate may make less than the step, so each is
+//!             compared by what it gave up.
 //! Non-goals:  knowing how long a look must last or how a tenant is held back
 //!
 //! | Paper | here |
