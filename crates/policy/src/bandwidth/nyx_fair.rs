@@ -7,11 +7,11 @@
 //! Cost:       O(tenants) per decision, no allocation once the tenants are steady
 //! Failure:    a tenant without a slowdown is left as it is; a mixed window counts for nothing
 //! Source:     NyxCache §3.4, Algorithm 3, with the slowdown of §3.3 (the algorithm's comment prints its reciprocal).
-//!             Another is held back only once the worst off is free: doing both at once, as printed, two that are held can
-//!             seesaw for ever. We choose what it leaves open: steps shrink with the unfairness, the threshold and
+//!             Another is held back only once the worst off is free: doing both at once, as printed, two that are held
+//!             can seesaw for ever. We choose what it leaves open: steps shrink with the unfairness, the threshold and
 //!             FairIntervals; all are let go only while that keeps them fair, else only the worst off. Weighted form:
-//!             slowdown × weight is made equal. Hard limit: [`Goal::Slowdown`]; while it is passed, everybody without such
-//!             a goal is held back.
+//!             slowdown × weight is made equal. Hard limit: [`Goal::Slowdown`]; while it is passed, everybody without
+//!             such a goal is held back.
 //!
 //! | Paper | here |
 //! |---|---|

@@ -6,10 +6,10 @@
 //!             drawn anew; an abandoned experiment leaves nothing behind
 //! Units:      what the victim feels is any number of which more is better; traffic in bytes per second
 //! Cost:       O(candidates) per turn, no allocation after the first experiment
-//! Source:     NyxCache §3.3 and Algorithm 2, `getLargestInterference`. The paper takes one look at each candidate; we take
-//!             at least two, until the best is ahead by two standard errors or the patience ends, and then say so. A
-//!             tail is noisy (§4.3, §4.7), so where it does not contradict, the mean of the same looks decides. The
-//!             paper compares at equal expense; levers are coarse and a candidate may make less than the step, so each is
+//! Source:     NyxCache §3.3 and Algorithm 2, `getLargestInterference`. The paper takes one look at each candidate; we
+//!             take at least two, until the best is ahead by two standard errors or the patience ends, and then say so. A
+//!             tail is noisy (§4.3, §4.7), so where it does not contradict, the mean of the same looks decides. The paper
+//!             compares at equal expense; levers are coarse and a candidate may make less than the step, so each is
 //!             compared by what it gave up.
 //! Non-goals:  knowing how long a look must last or how a tenant is held back
 //!
@@ -120,7 +120,8 @@ impl Interference {
         }
     }
 
-    /// Begins: `step` is the traffic that holding a candidate back is meant to take. An experiment under way is abandoned.
+    /// Begins: `step` is the traffic that holding a candidate back is meant to take. An experiment under way is
+    /// abandoned.
     pub fn start(&mut self, victim: TenantId, step: f64, candidates: impl Iterator<Item = Candidate>) {
         self.victim = Some(victim);
         self.step = step.max(1.0);

@@ -104,7 +104,8 @@ mod tests {
         cost: control::bandwidth::Cost(0),
     };
 
-    /// A tenant whose misses fall steeply, with bandwidth to spare, or one whose misses hardly fall and that uses all it has.
+    /// A tenant whose misses fall steeply, with bandwidth to spare, or one whose misses hardly fall and that uses all of
+    /// its bandwidth.
     fn tenant(id: u32, in_force: Option<Joint>) -> Row<JointSignal, Joint> {
         let (least, bandwidth) = if id.is_multiple_of(2) { (0.01, 100_000) } else { (0.9, 1_000_000) };
         let curve = Curve::new(vec![(Bytes(1), 1.0), (Bytes(1_000_000), least)]).unwrap();
