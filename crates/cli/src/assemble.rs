@@ -6,11 +6,10 @@ use crate::layers::{InForce, Source};
 use crate::serve::ServeOptions;
 use crate::settings::Effect;
 use crate::tenants::Tenant;
-use crate::value::Value;
+use crate::value::{Value, rank};
 use server::{Admin, Config, MemoryPolicy, TenantConfig};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use store::RankKind;
 use units::Duration;
 
 /// Longest version that clients keep: libmemcached's buffer has 24 bytes with the closing zero.
@@ -64,16 +63,6 @@ pub(crate) fn policy(word: &str) -> MemoryPolicy {
 
 fn time(in_force: &InForce, name: &str) -> Duration {
     if let (Some(Value::Time(time)), _) = in_force.get(name) { *time } else { Duration::ZERO }
-}
-
-/// The eviction order of a word of `settings::RANKS`.
-pub(crate) fn rank(word: &str) -> Result<RankKind, Failure> {
-    word.parse().map_err(|_| {
-        Failure::wrong_use(
-            format!("'{word}' is no eviction order of this build"),
-            "leave rank at its default",
-        )
-    })
 }
 
 fn listen(in_force: &InForce) -> Result<Vec<SocketAddr>, Failure> {

@@ -216,7 +216,7 @@ impl Replayer {
         let credit = self.options.credits.iter().find(|(of, _)| *of == text).map(|(_, credit)| *credit);
         let claim = Claim { floor: Amount::memory(floor.unwrap_or_default()), credit, ..Claim::default() };
         let text = if text.is_empty() { "default".to_owned() } else { text };
-        let spec = TenantSpec { name: text, own_space: false, claim, rank: self.options.rank };
+        let spec = TenantSpec { name: text, own_space: false, claim, rank: self.options.rank.clone() };
         let id = self.store.add_tenant(spec).ok_or(ReplayError::Tenants)?;
         self.ids.insert(name.to_vec(), id);
         self.undecided_tenant = true;

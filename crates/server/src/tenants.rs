@@ -47,7 +47,7 @@ pub(crate) struct Bound {
     pub(crate) listen: std::net::SocketAddr,
 }
 
-fn spec(tenant: &TenantConfig, rank: RankKind) -> TenantSpec {
+fn spec(tenant: &TenantConfig, rank: &RankKind) -> TenantSpec {
     let claim = Claim {
         weight: Weight::new(tenant.weight).unwrap_or_default(),
         floor: Amount::memory(tenant.reserved),
@@ -55,7 +55,12 @@ fn spec(tenant: &TenantConfig, rank: RankKind) -> TenantSpec {
         ..Claim::default()
     };
     let own_space = tenant.listen.is_some() && tenant.prefix.is_none();
-    TenantSpec { name: tenant.name.clone(), own_space, claim, rank: tenant.rank.unwrap_or(rank) }
+    TenantSpec {
+        name: tenant.name.clone(),
+        own_space,
+        claim,
+        rank: tenant.rank.as_ref().unwrap_or(rank).clone(),
+    }
 }
 
 impl Router {
@@ -65,13 +70,13 @@ impl Router {
             name: name.to_owned(),
             own_space: false,
             claim: Claim::default(),
-            rank: config.rank,
+            rank: config.rank.clone(),
         };
         let default = store.add_tenant(named("default"))?;
         let mut prefixes: HashMap<Box<[u8]>, TenantId> = HashMap::new();
         let mut bound = Vec::new();
         for tenant in &config.tenants {
-            let id = store.add_tenant(spec(tenant, config.rank))?;
+            let id = store.add_tenant(spec(tenant, &config.rank))?;
             if let Some(prefix) = &tenant.prefix {
                 prefixes.insert(prefix.clone().into(), id);
             }
@@ -91,7 +96,7 @@ impl Router {
             lengths,
             delimiter: config.prefix_delimiter,
             tenants_left: AtomicUsize::new(left),
-            rank: config.rank,
+            rank: config.rank.clone(),
             has_new_tenant: AtomicBool::new(true),
         };
         Some((router, bound))
@@ -143,7 +148,7 @@ impl Router {
             self.tenants_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
         taken.ok()?;
         let name = String::from_utf8_lossy(&prefix[..prefix.len() - 1]).into_owned();
-        let spec = TenantSpec { name, own_space: false, claim: Claim::default(), rank: self.rank };
+        let spec = TenantSpec { name, own_space: false, claim: Claim::default(), rank: self.rank.clone() };
         let id = self.store.add_tenant(spec)?;
         prefixes.insert(prefix.into(), id);
         self.any_prefix.store(true, Ordering::Relaxed);

@@ -12,11 +12,11 @@ use crate::account::{bytes_needed, charge_of, link, restamp, unlink};
 use crate::epoch::Participant;
 use crate::hash::KeyHash;
 use crate::index::{Found, Locked};
-use crate::item::View;
+use crate::item::{Expiry, View};
 use crate::limits::AGE_MAX;
 use crate::log::Head;
 use crate::metrics::{ThreadCounters, count};
-use crate::rank::{BIN_MIN, RankKind, Usage, bin, raised_level};
+use crate::rank::{BIN_MIN, Clock, Usage};
 use crate::segment::State;
 use crate::slot::Place;
 use crate::sources::{Chooser, claim_dead};
@@ -62,6 +62,8 @@ pub(crate) enum Outcome {
 struct Seen {
     bytes_by_bin: Box<[u64; 256]>,
     inside: u64,
+    /// The rank's level in this pass; not a number before its first item.
+    level: f32,
     threshold: u8,
     /// Bytes of the threshold's own bin that stay.
     quota: u64,
@@ -75,6 +77,7 @@ pub(crate) struct Cleaner {
     opened: usize,
     sources: Vec<SegmentId>,
     bins: Vec<u8>,
+    clock: Clock,
     seen: Vec<Option<Seen>>,
     order: Vec<usize>,
     candidates: Vec<Candidate>,
@@ -87,6 +90,8 @@ struct Pending {
     hash: KeyHash,
     tenant: TenantId,
     len: u32,
+    stamp: u64,
+    expiry: Option<Expiry>,
     dead: bool,
 }
 
@@ -101,6 +106,7 @@ impl Cleaner {
             opened: 0,
             sources: Vec::new(),
             bins: Vec::new(),
+            clock: Clock::default(),
             seen: Vec::new(),
             order: Vec::new(),
             candidates: Vec::new(),
@@ -180,6 +186,7 @@ impl Cleaner {
     /// Walks the sources, finds what is alive (of one tenant, if only that is asked) and ranks it.
     fn rank_items(&mut self, store: &Store, reader: &Participant, only: Option<TenantId>) {
         self.bins.clear();
+        store.take_time(&mut self.clock);
         for seen in &mut self.seen {
             *seen = None;
         }
@@ -193,7 +200,8 @@ impl Cleaner {
                     store.index.prefetch(hash);
                     let dead = store.is_expired(&view) || store.is_flushed(place, &view);
                     let len = u32::try_from(view.bytes().len()).unwrap_or(u32::MAX);
-                    Pending { place, hash, tenant: view.tenant(), len, dead }
+                    let (stamp, expiry) = (store.stamp_of(place, &view), view.expiry());
+                    Pending { place, hash, tenant: view.tenant(), len, stamp, expiry, dead }
                 }));
                 if batch.len() == BATCH {
                     self.rank_batch(store, &mut batch);
@@ -226,10 +234,18 @@ impl Cleaner {
                 uses: found.slot.uses(),
                 size: u32::try_from(charge).unwrap_or(u32::MAX),
                 level: tenant.level_at(found.slot.tick()),
+                stamp: item.stamp,
+                expiry: item.expiry,
             };
-            let rank = bin(tenant.spec.rank, usage, tenant.level());
+            let kind = &tenant.spec.rank;
+            let level = match self.seen_of(item.tenant).level {
+                level if level.is_nan() => tenant.level_or(|| kind.level_by(&usage, &self.clock)),
+                level => level,
+            };
+            let rank = kind.bin(&usage, level, &self.clock);
             self.bins.push(rank);
             let seen = self.seen_of(item.tenant);
+            seen.level = level;
             seen.bytes_by_bin[usize::from(rank)] += charge;
             seen.inside += charge;
         }
@@ -242,6 +258,7 @@ impl Cleaner {
         self.seen[tenant.index()].get_or_insert_with(|| Seen {
             bytes_by_bin: Box::new([0; 256]),
             inside: 0,
+            level: f32::NAN,
             threshold: BIN_MIN,
             quota: u64::MAX,
         })
@@ -283,8 +300,12 @@ impl Cleaner {
                 left -= bytes;
             }
             let tenant = store.tenant(TenantId(u32::try_from(i).unwrap_or(u32::MAX)));
-            if tenant.spec.rank == RankKind::Gdsf && kept < seen.inside {
-                tenant.set_level(raised_level(seen.threshold, tenant.level()));
+            if kept < seen.inside {
+                tenant.set_level(tenant.spec.rank.level_after(
+                    &seen.bytes_by_bin,
+                    seen.threshold,
+                    seen.level,
+                ));
             }
         }
     }

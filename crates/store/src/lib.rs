@@ -46,7 +46,7 @@ pub use hash::Space;
 pub use item::ITEM_OVERHEAD_MAX;
 pub use limits::SEGMENT_MAX;
 pub use metrics::{CLASSES, ClassTotals, Totals, TrafficTotal, class_bound, class_of};
-pub use rank::RankKind;
+pub use rank::{Expression, RankError, RankKind};
 pub use store::{CLOCK_START, MemoryUse, Options, Store, StoreError};
 pub use tenant::{TenantSpec, TenantState};
 pub use worker::{Counted, Fields, Item, Key, Mode, OutOfMemory, Refused, Stored, Worker};

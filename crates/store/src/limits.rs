@@ -41,6 +41,13 @@ pub const SHADOW_MEMORY_PART: u64 = 100;
 /// written. An item that no pass looks at for half a turnover more wraps its 8 bits and looks new.
 pub const AGE_MAX: u8 = 224;
 
+/// Longest text of a rank, in characters (guess: ranks in use have some 30).
+pub const RANK_LENGTH_MAX: usize = 256;
+/// Most steps of a rank's expression: a pass ranks some 100,000 items and takes some 10 ms for so many steps each.
+pub const RANK_STEPS_MAX: usize = 100;
+/// Deepest nesting of parentheses, functions and signs in a rank's expression: the parser recurses so deep.
+pub const RANK_NESTING_MAX: usize = 32;
+
 const _: () = assert!(KEY_MAX <= u8::MAX as usize);
 const _: () = assert!(TENANTS_MAX < u16::MAX as usize);
 const _: () = assert!(SEGMENT_MAX.0 <= (1 << 20) * 8);

@@ -15,6 +15,7 @@ use crate::item::View;
 use crate::limits;
 use crate::log::Log;
 use crate::metrics::{CLASSES, ClassTotals, Counters, ThreadCounters, Totals};
+use crate::rank::{Clock, History};
 use crate::slot::{Place, Slot};
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
 use crate::tenant::{TICKS, Tenant, TenantSpec, TenantState};
@@ -83,7 +84,7 @@ pub struct Store {
     tick_secs: Box<[AtomicU32; TICKS]>,
     written: AtomicU64,
     tick_bytes: u64,
-    ticking: Mutex<()>,
+    ticking: Mutex<History>,
     external: AtomicU64,
     allowed: AtomicU32,
     pass_width: AtomicU32,
@@ -151,7 +152,7 @@ impl Store {
             tick_secs: Box::new(std::array::from_fn(|_| AtomicU32::new(CLOCK_START))),
             written: AtomicU64::new(0),
             tick_bytes: (geometry.divisible.0 / TICKS_PER_TURNOVER).max(1),
-            ticking: Mutex::new(()),
+            ticking: Mutex::new(History::default()),
             external: AtomicU64::new(0),
             allowed: AtomicU32::new(geometry.segment_count),
             pass_width: AtomicU32::new(PASS_WIDTH_START),
@@ -382,7 +383,7 @@ impl Store {
         if wanted == self.tick.load(Ordering::Relaxed) {
             return;
         }
-        let _ticking = lock(&self.ticking);
+        let mut ticking = lock(&self.ticking);
         let mut tick = self.tick.load(Ordering::Relaxed);
         while tick != wanted && wanted.wrapping_sub(tick) < 1 << 31 {
             tick = tick.wrapping_add(1);
@@ -391,8 +392,21 @@ impl Store {
             for tenant in self.tenants() {
                 tenant.begin_tick(short);
             }
+            ticking.begin_tick(tick, self.stamps.load(Ordering::Relaxed));
             self.tick.store(tick, Ordering::Relaxed);
         }
+    }
+
+    /// Takes the time for a pass that ranks.
+    pub(crate) fn take_time(&self, clock: &mut Clock) {
+        let ticking = lock(&self.ticking);
+        let tick = self.tick.load(Ordering::Relaxed);
+        let written = self.written.load(Ordering::Relaxed);
+        let passed = (written % self.tick_bytes) as f64 / self.tick_bytes as f64;
+        let stamp = self.stamps.load(Ordering::Relaxed);
+        let known = tick.min(u32::from(u8::MAX));
+        let oldest = self.tick_secs((tick.wrapping_sub(known) & 0xFF) as u8);
+        clock.take(&ticking, f64::from(tick) + passed, stamp, (self.now_secs(), oldest), known);
     }
 
     /// Tells the store about memory outside of it that counts in the bound (connection buffers).

@@ -43,7 +43,7 @@ pub(crate) struct Tenant {
     pub(crate) shadow: Mutex<Shadow>,
     /// One key in 2^k is in the shadow queue; a copy to read without the lock.
     pub(crate) shadow_sampling: AtomicU32,
-    /// GDSF's L, as bits of an `f32`, and what it was at each tick.
+    /// The rank's level (`rank`), as bits of an `f32`, and what it was at each tick.
     level: AtomicU32,
     level_at: Box<[AtomicU32; TICKS]>,
 }
@@ -52,6 +52,7 @@ impl Tenant {
     pub(crate) fn new(id: TenantId, spec: TenantSpec, shadow_budget: Bytes) -> Self {
         let mut shadow = Shadow::default();
         shadow.resize(crate::limits::SHADOW_REPRESENTS, shadow_budget);
+        let level = AtomicU32::new(spec.rank.level_start().to_bits());
         Self {
             id,
             spec,
@@ -63,7 +64,7 @@ impl Tenant {
             expiries: Expiries::default(),
             shadow: Mutex::new(shadow),
             shadow_sampling: AtomicU32::new(0),
-            level: AtomicU32::new(0),
+            level,
             level_at: Box::new(std::array::from_fn(|_| AtomicU32::new(0))),
         }
     }
@@ -109,8 +110,10 @@ impl Tenant {
         u8::try_from(self.shadow_sampling.load(Ordering::Relaxed)).unwrap_or(u8::MAX)
     }
 
-    pub(crate) fn level(&self) -> f32 {
-        f32::from_bits(self.level.load(Ordering::Relaxed))
+    /// The rank's level; `first` if nothing was ranked before.
+    pub(crate) fn level_or(&self, first: impl Fn() -> f32) -> f32 {
+        let level = f32::from_bits(self.level.load(Ordering::Relaxed));
+        if level.is_nan() { first() } else { level }
     }
 
     pub(crate) fn set_level(&self, level: f32) {
