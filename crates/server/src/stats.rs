@@ -320,6 +320,7 @@ fn settings(shared: &Shared) -> Vec<(String, String)> {
         .collect();
     let ours = config.echoed.iter().filter(|(name, _)| !SETTINGS.iter().any(|(known, _)| known == name));
     rows.extend(ours.map(|(name, value)| (name.clone(), word(value.clone()))));
+    rows.push(("rank".to_owned(), config.rank.to_string().split_whitespace().collect()));
     rows
 }
 
@@ -475,6 +476,9 @@ fn tenants(shared: &Shared, router: &Router, binding: &Binding) -> Vec<Row> {
         ] {
             rows.push((format!("{name}:{what}"), value.to_string()));
         }
+        // No spaces: three words per line.
+        let rank: String = state.rank.to_string().split_whitespace().collect();
+        rows.push((format!("{name}:rank"), rank));
     }
     rows
 }

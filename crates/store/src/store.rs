@@ -229,6 +229,7 @@ impl Store {
             items: u64::try_from(tenant.items.load(Ordering::Relaxed)).unwrap_or(0),
             share: tenant.share(),
             claim: tenant.spec.claim.clone(),
+            rank: tenant.spec.rank.clone(),
             shadow: lock(&tenant.shadow).bytes(),
         })
     }

@@ -157,6 +157,8 @@ pub struct TenantState {
     pub share: MemoryShare,
     /// What it was promised.
     pub claim: Claim,
+    /// Its eviction order.
+    pub rank: RankKind,
     /// Memory of its shadow queue.
     pub shadow: Bytes,
 }
