@@ -239,7 +239,7 @@ impl Cleaner {
             };
             let kind = &tenant.spec.rank;
             let level = match self.seen_of(item.tenant).level {
-                level if level.is_nan() => tenant.level_or(|| kind.level_by(&usage, &self.clock)),
+                level if level.is_nan() => tenant.level_of(kind, || kind.level_by(&usage, &self.clock)),
                 level => level,
             };
             let rank = kind.bin(&usage, level, &self.clock);
@@ -301,11 +301,9 @@ impl Cleaner {
             }
             let tenant = store.tenant(TenantId(u32::try_from(i).unwrap_or(u32::MAX)));
             if kept < seen.inside {
-                tenant.set_level(tenant.spec.rank.level_after(
-                    &seen.bytes_by_bin,
-                    seen.threshold,
-                    seen.level,
-                ));
+                let kind = &tenant.spec.rank;
+                let level = kind.level_after(&seen.bytes_by_bin, seen.threshold, seen.level);
+                tenant.set_level(kind, level);
             }
         }
     }

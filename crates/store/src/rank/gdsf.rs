@@ -20,7 +20,8 @@ fn sixteenths(x: f32) -> i32 {
 /// The bin of an item, not yet held to what bins there are; `level` is L now.
 #[inline]
 pub(super) fn bin(item: &Usage, level: f32) -> i32 {
-    let h = item.level + USES[usize::from(item.uses)] / item.size as f32;
+    // L never falls: what says otherwise is another rank's, from before this one was chosen.
+    let h = item.level.min(level) + USES[usize::from(item.uses)] / item.size as f32;
     CENTRE + sixteenths(h) - sixteenths(level.max(LEVEL_START))
 }
 
@@ -47,5 +48,8 @@ mod tests {
         // An item whose H is the new level lands in the middle.
         let item = Usage { size: 1_000_000_000, level, ..Usage::default() };
         assert_eq!(bin(&item, level), CENTRE);
+        for of_another_rank in [f32::NAN, 16_000.0] {
+            assert_eq!(bin(&Usage { level: of_another_rank, ..item }, level), CENTRE);
+        }
     }
 }

@@ -125,6 +125,18 @@ impl RankKind {
         NAMED.into_iter().map(|(name, _)| name).chain(Expression::words())
     }
 
+    /// Ranks of one family understand each other's levels. None is 0.
+    pub(crate) fn family(&self) -> u64 {
+        match self {
+            Self::Lru | Self::Lfu => 1,
+            Self::Slru => 2,
+            Self::Gdsf => 3,
+            Self::Hyperbolic => 4,
+            Self::HyperbolicSize => 5,
+            Self::Expression(_) => 6,
+        }
+    }
+
     /// The level before anything was ranked; not a number if it depends on what is ranked.
     pub(crate) fn level_start(&self) -> f32 {
         match self {
@@ -192,7 +204,7 @@ mod tests {
         let order = |text: &str, better: Usage, worse: Usage| {
             let kind: RankKind = text.parse().unwrap();
             let start = kind.level_start();
-            let level = if start.is_nan() { kind.level_by(&better, &clock) } else { start };
+            let level = if start.is_nan() { kind.level_by(&better, &clock) } else { start.max(0.01) };
             assert!(kind.bin(&worse, level, &clock) < kind.bin(&better, level, &clock), "{kind}");
         };
         order("lru", usage(3, 0, 100, 0.0), usage(40, 15, 10, 0.0));
