@@ -43,7 +43,7 @@ pub const AGE_MAX: u8 = 224;
 
 /// Longest text of a rank, in characters (guess: ranks in use have some 30).
 pub const RANK_LENGTH_MAX: usize = 256;
-/// Most steps of a rank's expression: a pass ranks some 100,000 items and takes some 10 ms for so many steps each.
+/// Most steps of a rank's expression, so that a pass, which ranks some 100,000 items, stays within milliseconds (guess).
 pub const RANK_STEPS_MAX: usize = 100;
 /// Deepest nesting of parentheses, functions and signs in a rank's expression: the parser recurses so deep.
 pub const RANK_NESTING_MAX: usize = 32;

@@ -84,6 +84,12 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: if cfg!(miri) { 4 } else { 1_024 },
+            failure_persistence: if cfg!(miri) { None } else { ProptestConfig::default().failure_persistence },
+            ..ProptestConfig::default()
+        })]
+
         #[test]
         fn a_greater_number_never_has_a_lower_bin(a in any::<f64>(), b in any::<f64>(), at in any::<f64>()) {
             let (low, high) = if a < b { (a, b) } else { (b, a) };

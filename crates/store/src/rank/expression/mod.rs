@@ -4,7 +4,7 @@
 //! Invariants: a compiled expression cannot fail: its steps use a stack whose depth was checked; nothing is allocated per
 //!             item. What is not a number goes first; a comparison is 1 or 0
 //! Units:      t, age and ttl_left in seconds (`clock` says which), size in bytes charged, f in uses
-//! Cost:       about 1 ns per step, more for powers and logarithms; a look at the marks of the clock where age is asked
+//! Cost:       a match per step and a look at the marks of the clock where age is asked; not measured alone
 //! Non-goals:  loops, functions of one's own, state: what cannot be said so is a rank of its own in this crate
 
 mod parse;

@@ -1,7 +1,8 @@
 //! From an expression's text to its steps, by recursive descent.
 //!
 //! Shape:      comparison < sum < product < sign < power < value; a power binds to the right and before a sign
-//! Invariants: bounded by `RANK_LENGTH_MAX`, `RANK_STEPS_MAX`, `RANK_NESTING_MAX` and `STACK_MAX`: no text makes it recurse deeper
+//! Invariants: bounded by `RANK_LENGTH_MAX`, `RANK_STEPS_MAX`, `RANK_NESTING_MAX` and `STACK_MAX`: no text makes it
+//!             recurse deeper
 //! Failure:    the first thing that cannot be meant, with its column, what was expected, and the likely cure
 
 use super::{FUNCTIONS, Operator, RankError, STACK_MAX, Step, VARIABLES};

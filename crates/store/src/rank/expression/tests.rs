@@ -1,3 +1,5 @@
+//! What expressions mean, how wrong ones are refused, and that none does harm.
+
 use super::*;
 use crate::limits::{RANK_LENGTH_MAX, RANK_NESTING_MAX, RANK_STEPS_MAX};
 use proptest::prelude::*;
