@@ -135,7 +135,9 @@ impl Tenant {
 }
 
 fn level_in(word: u64) -> f32 {
-    f32::from_bits((word & u64::from(u32::MAX)) as u32)
+    #[expect(clippy::cast_possible_truncation, reason = "the lower half is meant")]
+    let bits = word as u32;
+    f32::from_bits(bits)
 }
 
 /// What a tenant may hold beyond its ceiling before it is trimmed: a part of it, and never a whole segment.

@@ -8,11 +8,11 @@ use units::{Bytes, TenantId};
 
 const TENANT: TenantId = TenantId(0);
 /// Items stored: some three times what the memory holds, or more.
-const ITEMS: u32 = 60_000;
+const ITEMS: u32 = 30_000;
 /// A set of items that is asked for again and again is so large.
-const HOT: u32 = 1_000;
+const HOT: u32 = 500;
 /// It is asked for after so many stores.
-const HOT_EVERY: u32 = 500;
+const HOT_EVERY: u32 = 250;
 
 /// Which items are of the preferred kind.
 #[derive(Clone, Copy)]
@@ -87,7 +87,7 @@ fn has(worker: &Worker, n: u32) -> bool {
 }
 
 fn new_store(rank: RankKind, seed: u64) -> (Arc<Store>, Worker) {
-    let (memory, item_max) = (Bytes::mib(8), Bytes::kib(64));
+    let (memory, item_max) = (Bytes::mib(4), Bytes::kib(64));
     let options = Options { memory, item_max, threads: 1, tenants_max: 2, no_evict: false, seed };
     let store = Store::new(options).unwrap();
     let spec = TenantSpec { name: "t".to_owned(), own_space: false, claim: Claim::default(), rank };
