@@ -5,6 +5,7 @@
 //! Units:      an item is charged its bytes and a fixed charge per item
 //! Non-goals:  concurrency, TTLs; sampling other than an algorithm's own
 
+mod cliffhanger;
 mod gdsf;
 mod hit_density;
 mod index;
@@ -13,18 +14,24 @@ mod lists;
 mod look_aside;
 mod lru;
 mod recording;
+mod reuse;
 mod s3_fifo;
 mod sketch;
+mod slab;
+pub mod split;
 #[cfg(test)]
 mod testing;
 mod w_tiny_lfu;
 
+pub use cliffhanger::Cliffhanger;
 pub use gdsf::Gdsf;
 pub use lhd::Lhd;
 pub use look_aside::{Tally, apply, look_aside};
 pub use lru::Lru;
 pub use recording::{Access, Recording};
+pub use reuse::{HitCurve, hit_curves};
 pub use s3_fifo::S3Fifo;
+pub use slab::Slab;
 pub use w_tiny_lfu::WTinyLfu;
 
 use units::Bytes;

@@ -82,9 +82,8 @@ impl Recording {
     pub fn footprint(&self, per_item: Bytes) -> (u64, Bytes) {
         let mut seen = HashSet::new();
         let new = self.accesses.iter().filter(|access| seen.insert(access.key_hash));
-        let (items, bytes) = new.fold((0, 0), |(items, bytes), access| {
-            (items + 1, bytes + u64::from(access.bytes) + per_item.0)
-        });
+        let (items, bytes) = new
+            .fold((0, 0), |(items, bytes), access| (items + 1, bytes + u64::from(access.bytes) + per_item.0));
         (items, Bytes(bytes))
     }
 }
@@ -102,7 +101,8 @@ mod tests {
     fn a_replay_from_memory_equals_one_from_the_reader() {
         let open = || open_reader(Box::new(TEXT.as_bytes()), "t", None).unwrap();
         let recording = Recording::read(&mut *open(), u64::MAX, None).unwrap();
-        let (mut from_memory, mut from_reader) = (Lru::new(Bytes(99), Bytes(9)), Lru::new(Bytes(99), Bytes(9)));
+        let (mut from_memory, mut from_reader) =
+            (Lru::new(Bytes(99), Bytes(9)), Lru::new(Bytes(99), Bytes(9)));
         let tally = recording.replay(&mut from_memory);
         assert_eq!(tally, look_aside(&mut *open(), &mut from_reader, u64::MAX).unwrap());
         assert_eq!(tally, Tally { requests: 6, gets: 4, hits: 1 });

@@ -1,6 +1,7 @@
 //! Loads that several simulators are tested with.
 
-use super::Reference;
+use super::{Access, Recording, Reference};
+use crate::trace::Op;
 use units::{Bytes, Rng};
 
 /// Hit ratio of 500 items that are used four times each before a scan of 2,000 items that never come again, in a cache
@@ -62,4 +63,23 @@ pub(super) fn random_steps<R: Reference>(new: impl Fn(Bytes, Bytes) -> R, check:
         }
         assert!(0 < cache.items() && cache.held() <= Bytes(1_000));
     }
+}
+
+/// Three tenants of a hundred to two thousand items, the first popular, the second in loops, the third at random; sizes
+/// follow from keys.
+pub(super) fn mixed(seed: u64, requests: usize) -> Recording {
+    let mut rng = Rng::new(seed);
+    let mut accesses = Vec::new();
+    for turn in 0..requests {
+        let tenant = u16::try_from(rng.below(3)).unwrap();
+        let key = match tenant {
+            0 => rng.below(rng.clone().below(500) + 1),
+            1 => turn as u64 % 300,
+            _ => rng.below(2_000),
+        };
+        let bytes = u32::try_from(10 + key % 17 * 8).unwrap();
+        let key_hash = (u64::from(tenant) << 32) + key;
+        accesses.push(Access { key_hash, bytes, tenant, op: Op::Get });
+    }
+    Recording { accesses, tenants: ["popular", "loops", "random"].map(str::to_owned).to_vec() }
 }
