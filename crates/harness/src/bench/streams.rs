@@ -39,8 +39,8 @@ const PER_ITEM: Bytes = Bytes(48);
 /// Requests of a quick run, and what its memories of the mix are divided by.
 const QUICK_REQUESTS: u64 = 100_000;
 const QUICK_MIX_LESS: u64 = 16;
-/// The largest item of the streams is 1.3 MB.
-const ITEM_MAX: Bytes = Bytes::mib(2);
+/// The store's largest item, as by default. Few items of one stream are larger.
+const ITEM_MAX: Bytes = Bytes::mib(1);
 /// Where all items count 1, the smallest memory of the store: 64 KiB of segment 256 times over.
 const UNIT_MEMORY_MIN: Bytes = Bytes::mib(16);
 /// Log bytes of such an item: a power of two between these, so that segments are filled to their ends.
@@ -95,7 +95,6 @@ pub(crate) fn run(bench: &mut Bench) -> Result<(), BenchError> {
 /// What the store is given, and what the peers get in exchange.
 struct Sizes {
     memory: Bytes,
-    item_max: Bytes,
     /// The capacity of a peer.
     capacity: Bytes,
     /// The value of every item in the store where all items count 1.
@@ -105,8 +104,8 @@ struct Sizes {
 impl Sizes {
     /// For a part of the footprint of a stream whose items have sizes.
     fn of_bytes(divisible: Bytes) -> Self {
-        let (memory, capacity) = memory_for(divisible, ITEM_MAX);
-        Self { memory, item_max: ITEM_MAX, capacity, value_bytes: None }
+        let (memory, capacity) = memory_for(divisible);
+        Self { memory, capacity, value_bytes: None }
     }
 
     /// For so many items of one size. Few items are large in the store, so that it has its least number of segments.
@@ -114,18 +113,18 @@ impl Sizes {
         let log_bytes = UNIT_MEMORY_MIN.0.div_ceil(items).next_power_of_two();
         let log_bytes = log_bytes.clamp(UNIT_BYTES.0, UNIT_BYTES.1);
         let charge = log_bytes + INDEX_SHARE;
-        let (memory, divisible) = memory_for(Bytes(items * charge), Bytes(log_bytes));
+        let (memory, divisible) = memory_for(Bytes(items * charge));
         let capacity = Bytes(divisible.0 / charge * u64::from(UNIT));
         let value_bytes = u32::try_from(log_bytes - HEADER).unwrap_or(UNIT) - UNIT_KEY;
-        Self { memory, item_max: Bytes(log_bytes), capacity, value_bytes: Some(value_bytes) }
+        Self { memory, capacity, value_bytes: Some(value_bytes) }
     }
 }
 
 /// The least memory of a store that can divide so much, and what it can divide.
-fn memory_for(divisible: Bytes, item_max: Bytes) -> (Bytes, Bytes) {
+fn memory_for(divisible: Bytes) -> (Bytes, Bytes) {
     let mut memory = divisible;
     loop {
-        let found = store::divisible_capacity(memory, item_max, 1);
+        let found = store::divisible_capacity(memory, ITEM_MAX, 1);
         if divisible <= found {
             return (memory, found);
         }
@@ -171,7 +170,7 @@ fn mix(bench: &mut Bench, limit: u64) -> Result<(), BenchError> {
     for memory in MIX_MEMORIES {
         let memory = if bench.less == 1 { memory } else { Bytes(memory.0 / QUICK_MIX_LESS) };
         let peers = contenders::of_a_mix(memory, PER_ITEM, bench.seed);
-        let sizes = Sizes { memory, item_max: ITEM_MAX, capacity: memory, value_bytes: None };
+        let sizes = Sizes { memory, capacity: memory, value_bytes: None };
         let report = ours(bench, &sizes, limit, &mut lab::open(&path, None)?)?;
         lines.push(line(MIX.to_owned(), memory.to_string(), memory, report, &recording, peers));
     }
@@ -183,7 +182,7 @@ fn mix(bench: &mut Bench, limit: u64) -> Result<(), BenchError> {
 fn ours(bench: &Bench, sizes: &Sizes, limit: u64, trace: &mut dyn TraceReader) -> Result<f64, BenchError> {
     let options = ReplayOptions {
         memory: sizes.memory,
-        item_max: sizes.item_max,
+        item_max: ITEM_MAX,
         limit: Some(limit),
         seed: bench.seed,
         ..ReplayOptions::default()
@@ -259,8 +258,9 @@ mod tests {
     fn the_store_can_divide_what_the_peers_get() {
         for items in [100, 700, 5_000, 100_000] {
             let sizes = Sizes::of_items(items);
-            let divisible = store::divisible_capacity(sizes.memory, sizes.item_max, 1);
-            let charge = sizes.item_max.0 + INDEX_SHARE;
+            let divisible = store::divisible_capacity(sizes.memory, ITEM_MAX, 1);
+            let charge =
+                u64::from(sizes.value_bytes.expect("all are alike") + UNIT_KEY) + HEADER + INDEX_SHARE;
             assert_eq!(sizes.capacity.0 / u64::from(UNIT), divisible.0 / charge, "{items}");
             assert!(
                 items <= divisible.0 / charge && divisible.0 / charge <= items + items / 20 + 4,

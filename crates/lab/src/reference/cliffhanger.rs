@@ -276,8 +276,9 @@ impl Reference for Cliffhanger {
                 self.climb(number);
             }
             let half = (list / LISTS_PER_HALF % 2) as usize;
-            // Before anything was evicted the end of a half is no end.
-            if which < FAR && 0 < self.lists.items(Self::list(number, half, NEAR)) {
+            // The end of a half that has room is no end.
+            let is_full = self.queues[number].parts()[half] < self.physical(number, half) + charge * 2;
+            if which < FAR && is_full {
                 self.scale(number, half, which == NEAR);
             }
         }
@@ -309,7 +310,7 @@ impl Reference for Cliffhanger {
 mod tests {
     use super::*;
     use crate::reference::Lru;
-    use crate::reference::testing::{hit_ratio_of_a_loop, random_steps};
+    use crate::reference::testing::random_steps;
 
     #[test]
     fn the_halves_of_a_cliff_worked_by_hand() {
@@ -334,9 +335,9 @@ mod tests {
                 cache.tenant(u16::from(scans));
                 fresh += 1;
                 cache.access(if scans { fresh } else { rng.below(3_000) }, 1_000);
-                if step == 20_000 {
+                if step == 4_300 {
                     assert!(
-                        cache.size_of(0) < Bytes(2_500_000),
+                        cache.size_of(0) < Bytes(2_000_000),
                         "who asks first has it: {}",
                         cache.size_of(0)
                     );
@@ -347,32 +348,29 @@ mod tests {
         }
     }
 
+    /// Hit ratio of rounds over 4,000 items in random order, where 2,000 fit; the first half is not counted. A share x of
+    /// the items hits 1 − z + z ln z with z = 1 − x under LRU, .153 at a half, convex up to all of them.
+    fn hit_ratio_of_shuffled_rounds(cache: &mut impl Reference, seed: u64) -> f64 {
+        let mut rng = Rng::new(seed);
+        let mut keys: Vec<u64> = (0..4_000).collect();
+        let mut hits = 0_u32;
+        for round in 0..200 {
+            (1..keys.len()).for_each(|i| keys.swap(i, rng.index(i + 1)));
+            hits +=
+                u32::try_from(keys.iter().filter(|&&key| cache.access(key, 1_000) && 100 <= round).count())
+                    .unwrap();
+        }
+        f64::from(hits) / 400_000.0
+    }
+
     #[test]
     fn a_cliff_is_scaled() {
-        // Half of a loop fits: LRU hits nothing, the hull says a half.
-        let capacity = Bytes(2_000 * 1_000);
-        struct Sized(Box<dyn Reference>);
-        impl Reference for Sized {
-            fn access(&mut self, key_hash: u64, _bytes: u32) -> bool {
-                self.0.access(key_hash, 1_000)
-            }
-            fn contains(&self, key_hash: u64) -> bool {
-                self.0.contains(key_hash)
-            }
-            fn remove(&mut self, key_hash: u64) -> bool {
-                self.0.remove(key_hash)
-            }
-            fn held(&self) -> Bytes {
-                self.0.held()
-            }
-            fn items(&self) -> usize {
-                self.0.items()
-            }
+        for seed in 1..=3 {
+            let capacity = Bytes(2_000 * 1_000);
+            let lru = hit_ratio_of_shuffled_rounds(&mut Lru::new(capacity, Bytes(0)), seed);
+            let scaled = hit_ratio_of_shuffled_rounds(&mut Cliffhanger::new(capacity, Bytes(0), seed), seed);
+            assert!((lru - 0.153).abs() < 0.01 && 0.25 < scaled, "Cliffhanger {scaled}, LRU {lru}");
         }
-        let of = |cache: Box<dyn Reference>| hit_ratio_of_a_loop(&mut Sized(cache), 2_400);
-        let cliffhanger = of(Box::new(Cliffhanger::new(capacity, Bytes(0), 1)));
-        let lru = of(Box::new(Lru::new(capacity, Bytes(0))));
-        assert!(lru <= 0.0 && 0.2 < cliffhanger, "Cliffhanger {cliffhanger}, LRU {lru}");
     }
 
     #[test]
