@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn arguments_are_understood_or_refused() {
-        let quick = parsed("--quick --only store --rounds 2 --json x").expect("all are options");
+        let quick = parsed("--quick --only store --rounds 2 --json x --traces y").expect("all are options");
         assert_eq!((quick.rounds, quick.memory, quick.only.as_deref()), (2, MEMORY.1, Some("store")));
         for wrong in ["--fast", "--rounds", "--rounds many", "--only nothing"] {
             assert!(matches!(parsed(wrong), Err(BenchError::Usage(_))), "{wrong}");

@@ -128,7 +128,7 @@ fn memory_for(divisible: Bytes) -> (Bytes, Bytes) {
         if divisible <= found {
             return (memory, found);
         }
-        memory = memory + MEMORY_STEP;
+        memory += MEMORY_STEP;
     }
 }
 

@@ -212,7 +212,7 @@ impl Cliffhanger {
 
     fn pass_on(&mut self, from: u32, to: u32) {
         if let Some(last) = self.lists.last(from) {
-            self.lists.to_first(to, last);
+            self.lists.put_first(to, last);
         }
     }
 
@@ -328,12 +328,10 @@ mod tests {
         for seed in 1..=3 {
             let mut cache = Cliffhanger::new(Bytes::mib(4), Bytes(0), seed);
             let mut rng = Rng::new(seed);
-            let mut fresh = 1 << 40;
-            for step in 0..400_000_u64 {
+            for (step, fresh) in (1_u64 << 40..).take(400_000).enumerate() {
                 // One never asks for anything twice, the other for 3,000 items at random.
                 let scans = step.is_multiple_of(2);
                 cache.tenant(u16::from(scans));
-                fresh += 1;
                 cache.access(if scans { fresh } else { rng.below(3_000) }, 1_000);
                 if step == 4_300 {
                     assert!(

@@ -8,7 +8,7 @@
 //! | explorers | items that are not evicted while their age is within range |
 //!
 //! Shape:      events (hit or eviction at an age, per class) -> decayed counts -> densities, anew every interval
-//! Invariants: every slot is held by one item; the sample never leaves out all items
+//! Invariants: bytes held and bytes explored are those of the items
 //! Units:      ages in accesses
 //! Cost:       O(sample) per eviction, O(classes × ages) per interval
 //! Source:     Beckmann, Chen and Cidon, LHD: improving cache hit rate by maximizing hit density, NSDI 2018, §3 to 5.

@@ -110,7 +110,7 @@ impl Lists {
     }
 
     /// Makes an item the first of `list`.
-    pub(super) fn to_first(&mut self, list: u32, slot: u32) {
+    pub(super) fn put_first(&mut self, list: u32, slot: u32) {
         self.unlink(slot);
         self.link_first(list, slot);
     }

@@ -51,7 +51,7 @@ impl Reference for Lru {
             Some(slot) if self.capacity < charge => self.lists.take_out(slot),
             Some(slot) => {
                 self.lists.resize(slot, charge);
-                self.lists.to_first(ALL, slot);
+                self.lists.put_first(ALL, slot);
                 self.evict_down_to(self.capacity);
             }
             None if self.capacity < charge => {}

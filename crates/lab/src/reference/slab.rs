@@ -212,7 +212,7 @@ impl Slab {
                 let (uses, at) = (item.uses, item.at);
                 let is_active = uses & ACTIVE != 0;
                 self.lists.note(slot, uses & !ACTIVE, at);
-                self.lists.to_first(Self::list(number, if is_active { WARM } else { COLD }), slot);
+                self.lists.put_first(Self::list(number, if is_active { WARM } else { COLD }), slot);
             }
         }
     }
@@ -225,7 +225,7 @@ impl Slab {
             self.lists.note(slot, FETCHED, self.now);
         } else if list % LISTS == COLD {
             self.lists.note(slot, FETCHED, self.now);
-            self.lists.to_first(Self::list(number, WARM), slot);
+            self.lists.put_first(Self::list(number, WARM), slot);
             self.balance(number);
         } else {
             self.lists.note(slot, FETCHED | ACTIVE, self.now);

@@ -76,14 +76,14 @@ impl WTinyLfu {
             return;
         }
         if list == WINDOW || self.protected_part < charge {
-            self.lists.to_first(list, slot);
+            self.lists.put_first(list, slot);
             return;
         }
-        self.lists.to_first(PROTECTED, slot);
+        self.lists.put_first(PROTECTED, slot);
         while self.protected_part < self.lists.held(PROTECTED)
             && let Some(last) = self.lists.last(PROTECTED)
         {
-            self.lists.to_first(PROBATION, last);
+            self.lists.put_first(PROBATION, last);
         }
     }
 
@@ -210,6 +210,6 @@ mod tests {
 
     #[test]
     fn any_sizes_and_removals_keep_the_invariants() {
-        random_steps(|capacity, per_item| WTinyLfu::new(capacity, per_item), WTinyLfu::check);
+        random_steps(WTinyLfu::new, WTinyLfu::check);
     }
 }
