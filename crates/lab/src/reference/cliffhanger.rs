@@ -231,6 +231,15 @@ impl Cliffhanger {
         }
     }
 
+    /// Whether the end of a half is one: the half is full, and as much is known before its end as behind it. (A half of
+    /// fewer items would have no hits before its end and could never grow again.)
+    fn can_compare(&self, number: usize, half: usize, charge: u64) -> bool {
+        let is_full = self.queues[number].parts()[half] < self.physical(number, half) + charge * 2;
+        // The item that was hit is out of its list.
+        let known = |which| END_ITEMS <= self.lists.items(Self::list(number, half, which)) + 1;
+        is_full && known(TAIL) && known(NEAR)
+    }
+
     /// Algorithm 2: a hit right before or behind the end of a half moves its pointer.
     fn scale(&mut self, number: usize, half: usize, is_behind: bool) {
         if self.items_of(number) < CLIFF_ITEMS_MIN {
@@ -276,9 +285,7 @@ impl Reference for Cliffhanger {
                 self.climb(number);
             }
             let half = (list / LISTS_PER_HALF % 2) as usize;
-            // The end of a half that has room is no end.
-            let is_full = self.queues[number].parts()[half] < self.physical(number, half) + charge * 2;
-            if which < FAR && is_full {
+            if which < FAR && self.can_compare(number, half, charge) {
                 self.scale(number, half, which == NEAR);
             }
         }

@@ -56,7 +56,7 @@ struct Item {
     key_hash: u64,
     charge: u64,
     last_access: u64,
-    /// Ages at its last hit and at the one before; none yet is as old as can be.
+    /// Ages at its last hit and at the one before: before any hit out of range together, after one its age alone.
     ages: [u64; 2],
     explores: bool,
 }
@@ -141,7 +141,7 @@ impl Lhd {
         self.held += charge;
         let slot = u32::try_from(self.items.len()).expect("items are counted in 32 bits");
         self.index.insert(key_hash, slot);
-        self.items.push(Item { key_hash, charge, last_access: self.now, ages: [u64::MAX; 2], explores });
+        self.items.push(Item { key_hash, charge, last_access: self.now, ages: [0, u64::MAX], explores });
         let place = usize::try_from(self.now).unwrap_or(0) % ADMITTED;
         self.admitted[place] = key_hash;
     }
