@@ -283,6 +283,7 @@ impl Replayer {
 
     /// What happens between requests: decisions that are due, ceilings that were passed.
     fn between(&mut self, at: Instant) {
+        self.control.look(at);
         let due = SHADOW_HITS_PER_DECISION <= self.store.pending_shadow_hits()
             || DECISION_PERIOD <= at.since(self.decided)
             || self.undecided_tenant;

@@ -154,6 +154,7 @@ impl Cleaner {
         self.divide(store, budget);
         self.set_thresholds(store);
         let freed = self.copy_sources(store, reader, counters);
+        store.cleaning.note_pass(self.bins.len(), freed);
         if freed == 0 { Outcome::Nothing } else { Outcome::Freed(freed) }
     }
 
@@ -213,7 +214,6 @@ impl Cleaner {
     }
 
     fn rank_batch(&mut self, store: &Store, batch: &mut Vec<Option<Pending>>) {
-        let tick = store.tick();
         for item in batch.drain(..) {
             let Some(item) = item else {
                 self.bins.push(GARBAGE);
@@ -228,6 +228,8 @@ impl Cleaner {
                 continue;
             }
             let tenant = store.tenant(item.tenant);
+            // Read after the slot: an item used since the clock last moved must not seem to be ahead of it.
+            let tick = store.tick();
             let charge = charge_of(item.len as usize).cast_unsigned();
             let usage = Usage {
                 age: tick.wrapping_sub(found.slot.tick()),

@@ -31,6 +31,14 @@ impl MemoryControl {
         let idle = IdleSensor::new(&store, idle_time);
         Self { store, before: Vec::new(), idle }
     }
+
+    /// Lets the estimate of idle bytes look at the clocks, and at a sample if one is due: once a second or more often, also
+    /// where decisions are far apart. Nothing happens without an estimate.
+    pub fn look(&mut self, now: Instant) {
+        if let Some(idle) = &mut self.idle {
+            idle.look(&self.store, now);
+        }
+    }
 }
 
 impl Sensor for MemoryControl {
@@ -39,9 +47,7 @@ impl Sensor for MemoryControl {
 
     fn read(&mut self, now: Instant, rows: &mut Vec<Row<MemorySignal, MemoryShare>>) -> Pool {
         self.store.pending_shadow_hits.store(0, Ordering::Relaxed);
-        if let Some(idle) = &mut self.idle {
-            idle.look(&self.store, now);
-        }
+        self.look(now);
         self.before.resize(self.store.tenant_count(), Totals::default());
         for (tenant, before) in self.store.tenants().zip(&mut self.before) {
             let totals = self.store.totals(tenant.id);

@@ -29,6 +29,8 @@ mod cleaner;
 mod room;
 mod sources;
 mod survivors;
+mod sweep;
+mod width;
 
 mod check;
 mod control;
@@ -47,6 +49,9 @@ pub use item::ITEM_OVERHEAD_MAX;
 pub use limits::SEGMENT_MAX;
 pub use metrics::{CLASSES, ClassTotals, Totals, TrafficTotal, class_bound, class_of};
 pub use rank::{Expression, RankError, RankKind};
+pub use metrics::{CLASSES, ClassTotals, CleanerTotals, Totals, TrafficTotal, class_bound, class_of};
+pub use rank::RankKind;
 pub use store::{CLOCK_START, MemoryUse, Options, Store, StoreError};
 pub use tenant::{TenantSpec, TenantState};
+pub use width::{FREES_MAX, FREES_MIN, Interval, PassWidth};
 pub use worker::{Counted, Fields, Item, Key, Mode, OutOfMemory, Refused, Stored, Worker};

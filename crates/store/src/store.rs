@@ -14,9 +14,12 @@ use crate::index::{BUCKET_BYTES, Index};
 use crate::item::View;
 use crate::limits;
 use crate::log::Log;
-use crate::metrics::{CLASSES, ClassTotals, Counters, ThreadCounters, Totals};
+use crate::metrics::{
+    CLASSES, ClassTotals, CleanerCounters, CleanerTotals, Counters, ThreadCounters, Totals,
+};
 use crate::rank::{Clock, History};
 use crate::slot::{Place, Slot};
+use crate::sweep::Sweep;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
 use crate::tenant::{TICKS, Tenant, TenantSpec, TenantState};
 use control::memory::MemoryShare;
@@ -95,6 +98,9 @@ pub struct Store {
     pub(crate) ceiling_hint: AtomicU32,
     /// Passes that are running.
     pub(crate) passes: AtomicU32,
+    /// What they did.
+    pub(crate) cleaning: CleanerCounters,
+    pub(crate) sweep: Sweep,
     pub(crate) no_evict: bool,
     seed: u64,
     /// Generators handed out.
@@ -160,6 +166,8 @@ impl Store {
             pending_shadow_hits: AtomicU64::new(0),
             ceiling_hint: AtomicU32::new(0),
             passes: AtomicU32::new(0),
+            cleaning: CleanerCounters::default(),
+            sweep: Sweep::default(),
             no_evict: options.no_evict,
             seed: options.seed,
             generators: AtomicU64::new(0),
@@ -256,6 +264,12 @@ impl Store {
             }
         }
         totals
+    }
+
+    /// What cleaning did, all threads together.
+    #[must_use]
+    pub fn cleaner_totals(&self) -> CleanerTotals {
+        self.cleaning.totals()
     }
 
     pub(crate) fn lend_counters(&self) -> Arc<ThreadCounters> {
@@ -433,7 +447,8 @@ impl Store {
     }
 
     /// Segments that a pass takes.
-    pub(crate) fn pass_width(&self) -> usize {
+    #[must_use]
+    pub fn pass_width(&self) -> usize {
         self.pass_width.load(Ordering::Relaxed) as usize
     }
 
@@ -444,7 +459,8 @@ impl Store {
     }
 
     /// Segments that a pass over so many frees: at least one, and never all.
-    pub(crate) fn pass_frees(&self, sources: usize) -> usize {
+    #[must_use]
+    pub fn pass_frees(&self, sources: usize) -> usize {
         let told = self.pass_frees.load(Ordering::Relaxed) as usize;
         let frees = if told == 0 { sources / limits::PASS_FREES_PART } else { told };
         frees.min(sources.saturating_sub(1)).max(1)
@@ -467,7 +483,7 @@ impl Store {
     /// wait to be touched before a writer needs them.
     #[must_use]
     pub fn wants_cleaning(&self) -> bool {
-        self.log.available() <= limits::RESERVE_SEGMENTS + limits::LOW_WATER_SEGMENTS
+        self.log.available() <= self.log.low_water()
             || self.ceiling_hint.load(Ordering::Relaxed) != 0
             || self.log.wants_touching()
     }
