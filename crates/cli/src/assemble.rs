@@ -41,6 +41,11 @@ pub(crate) fn serve_options(
         tax: if let (Some(Value::Ratio(tax)), _) = in_force.get("tax") { *tax } else { 0.5 },
         idle_time: time(in_force, "idle_time"),
         learning: time(in_force, "learning"),
+        cleaner_cpu: if let (Some(Value::Ratio(part)), _) = in_force.get("cleaner_cpu") {
+            *part
+        } else {
+            0.05
+        },
         rank: rank(in_force.text("rank"))?,
         tenants: in_force.tenants.iter().map(tenant).collect::<Result<_, _>>()?,
         flush_disabled: in_force.is_on("disable_flush_all"),

@@ -15,6 +15,7 @@ mod listener;
 mod reactor;
 mod worker;
 
+mod cleaning;
 mod loops;
 mod shared;
 
@@ -22,6 +23,7 @@ mod admin;
 mod stats;
 mod view;
 
+pub use cleaning::CleaningView;
 pub use config::{Admin, Config, ConfigError, MemoryPolicy, TenantConfig};
 pub use server::{Running, StartError, start, start_with};
 pub use shared::Clock;

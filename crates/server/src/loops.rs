@@ -3,6 +3,7 @@
 //! Shape:      workers wake them; each also wakes by itself
 //! Invariants: no request waits for them
 
+use crate::cleaning::Governor;
 use crate::config::Config;
 use crate::limits::{JOURNAL_RECORDS, SHADOW_HITS_PER_DECISION};
 use crate::shared::Shared;
@@ -96,12 +97,14 @@ pub(crate) fn control(
     } else {
         MemoryControl::new(store)
     };
+    let mut governor = Governor::new(shared.config.cleaner_cpu);
     let mut due = Instant::ZERO;
     while !stop.load(Ordering::Acquire) {
         shared.tick();
         shared.account_external();
         let now = shared.clock.now();
         thing.look(now);
+        governor.step(shared, now);
         let new_tenant = router.has_new_tenant.swap(false, Ordering::Relaxed);
         if new_tenant || due <= now || SHADOW_HITS_PER_DECISION <= shared.store.pending_shadow_hits() {
             let wake = memory.lock().unwrap_or_else(PoisonError::into_inner).step(now, &mut thing);
@@ -118,14 +121,15 @@ pub(crate) fn control(
 const FULL_PAUSE: Duration = Duration::from_millis(20);
 
 /// Cleans until the server stops.
-pub(crate) fn clean(mut worker: store::Worker, no_evict: bool, helpers: &Helpers, stop: &AtomicBool) {
+pub(crate) fn clean(mut worker: store::Worker, shared: &Shared, helpers: &Helpers, stop: &AtomicBool) {
+    let (clock, store) = (&*shared.clock, &*shared.store);
     while !stop.load(Ordering::Acquire) {
         worker.go_online();
         // One pass after another while there is need; others are let in between them.
-        while worker.maintain() && !stop.load(Ordering::Acquire) {}
+        while shared.cleaning.timed(clock, store, || worker.maintain()) && !stop.load(Ordering::Acquire) {}
         let needed = worker.store().wants_cleaning();
         worker.go_offline();
-        if needed && no_evict {
+        if needed && shared.config.no_evict {
             std::thread::sleep(FULL_PAUSE.to_std());
         }
         helpers.cleaner.wait(if needed { Duration::from_millis(1) } else { Duration::from_secs(1) });

@@ -462,7 +462,9 @@ impl Store {
     #[must_use]
     pub fn pass_frees(&self, sources: usize) -> usize {
         let told = self.pass_frees.load(Ordering::Relaxed) as usize;
-        let frees = if told == 0 { sources / limits::PASS_FREES_PART } else { told };
+        // A pass that gets fewer sources frees fewer of them.
+        let part = (told * sources).div_ceil(self.pass_width().max(1));
+        let frees = if told == 0 { sources / limits::PASS_FREES_PART } else { part };
         frees.min(sources.saturating_sub(1)).max(1)
     }
 

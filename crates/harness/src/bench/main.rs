@@ -1,11 +1,12 @@
 //! The benchmark: CPU time per request and memory per item, ours beside other servers', in one run on one machine.
 //!
-//! Shape:   arguments -> sections (requests, resident, store, policies; streams if asked for) -> table, JSON lines
+//! Shape:   arguments -> sections (requests, cleaner, resident, store, policies; streams if asked for) -> table, JSON lines
 //! Failure: exit code 1 if a premise does not hold, 2 for wrong use, 3 if a server cannot be measured; a goal that is
 //!          missed is printed as a miss and is no failure
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for people at a terminal")]
 
+mod cleaner;
 mod contenders;
 mod in_process;
 mod keys;
@@ -20,14 +21,14 @@ mod table;
 use peer::Kind;
 use std::fmt::Write as _;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use table::Row;
 use units::Bytes;
 
 /// What is asked for.
-const USAGE: &str = "usage: bench [--quick] [--rounds N] [--only requests|resident|store|policies|streams] [--skew S] \
-                     [--json FILE] [--server FILE] [--traces FOLDER]";
+const USAGE: &str = "usage: bench [--quick] [--rounds N] [--only requests|cleaner|resident|store|policies|streams] \
+                     [--skew S] [--json FILE] [--server FILE] [--traces FOLDER]";
 /// Alternating rounds, and rounds of a quick run.
 const ROUNDS: (u64, u64) = (5, 1);
 /// Memory of the servers, and of a quick run.
@@ -125,7 +126,7 @@ impl Bench {
             }
         }
         match bench.only.as_deref() {
-            None | Some("requests" | "resident" | "store" | "policies" | "streams") => Ok(bench),
+            None | Some("requests" | "cleaner" | "resident" | "store" | "policies" | "streams") => Ok(bench),
             Some(other) => Err(wrong(&format!("'{other}' is no section"))),
         }
     }
@@ -134,6 +135,7 @@ impl Bench {
         type Section = fn(&mut Bench) -> Result<(), BenchError>;
         let sections: [(&str, Section); 5] = [
             ("requests", requests::run),
+            ("cleaner", cleaner::run),
             ("resident", resident::run),
             ("store", in_process::run),
             ("policies", policies::run),
@@ -187,6 +189,11 @@ impl Bench {
     pub(crate) fn peers(&self) -> Vec<(Kind, PathBuf)> {
         let found = |kind: Kind| Some((kind, kind.program(self.server.as_deref())?));
         [Kind::Cotenant, Kind::Memcached, Kind::Redis].into_iter().filter_map(found).collect()
+    }
+
+    /// Our program, where it was named.
+    pub(crate) fn server(&self) -> Option<&Path> {
+        self.server.as_deref()
     }
 
     pub(crate) fn say(&self, what: &str) {
