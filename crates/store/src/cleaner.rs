@@ -8,16 +8,17 @@
 //!             reserve is three segments instead of n; sources are compared by what cleaning them would free;
 //!             half-full destinations stay open for the next pass instead of being dropped
 
-use crate::account::{bytes_needed, charge_of, link, restamp, unlink};
+use crate::account::{bytes_needed, charge_of, link, relink, restamp, unlink};
 use crate::epoch::Participant;
 use crate::hash::KeyHash;
 use crate::index::{Found, Locked};
-use crate::item::{Expiry, View};
+use crate::item::View;
 use crate::limits::AGE_MAX;
 use crate::log::Head;
 use crate::metrics::{ThreadCounters, count};
 use crate::rank::{BIN_MIN, Clock, Usage};
 use crate::segment::State;
+use crate::shadow::Shadow;
 use crate::slot::Place;
 use crate::sources::{Chooser, claim_dead};
 use crate::store::Store;
@@ -84,15 +85,11 @@ pub(crate) struct Cleaner {
     kept: Vec<u64>,
 }
 
-/// An item of a source, as much as is needed until its slot has been looked up.
-struct Pending {
+/// An item of a source until its slot has been looked up.
+struct Pending<'a> {
     place: Place,
     hash: KeyHash,
-    tenant: TenantId,
-    len: u32,
-    stamp: u64,
-    expiry: Option<Expiry>,
-    dead: bool,
+    view: View<'a>,
 }
 
 /// An item of a source with its rank and its hash.
@@ -199,10 +196,7 @@ impl Cleaner {
                 batch.push(asked.then(|| {
                     let hash = store.hash_of(&view);
                     store.index.prefetch(hash);
-                    let dead = store.is_expired(&view) || store.is_flushed(place, &view);
-                    let len = u32::try_from(view.bytes().len()).unwrap_or(u32::MAX);
-                    let (stamp, expiry) = (store.stamp_of(place, &view), view.expiry());
-                    Pending { place, hash, tenant: view.tenant(), len, stamp, expiry, dead }
+                    Pending { place, hash, view }
                 }));
                 if batch.len() == BATCH {
                     self.rank_batch(store, &mut batch);
@@ -213,40 +207,41 @@ impl Cleaner {
         self.sources = sources;
     }
 
-    fn rank_batch(&mut self, store: &Store, batch: &mut Vec<Option<Pending>>) {
+    fn rank_batch(&mut self, store: &Store, batch: &mut Vec<Option<Pending<'_>>>) {
         for item in batch.drain(..) {
             let Some(item) = item else {
                 self.bins.push(GARBAGE);
                 continue;
             };
-            let Some(found) = store.index.find(item.hash, |slot| slot.place() == item.place) else {
+            let place = item.place;
+            let Some(found) = store.index.find_surely(item.hash, &mut |slot| slot.place() == place) else {
                 self.bins.push(GARBAGE);
                 continue;
             };
-            if item.dead {
+            if store.is_expired(&item.view) || store.is_flushed(place, &item.view) {
                 self.bins.push(DEAD);
                 continue;
             }
-            let tenant = store.tenant(item.tenant);
+            let tenant = store.tenant(item.view.tenant());
             // Read after the slot: an item used since the clock last moved must not seem to be ahead of it.
             let tick = store.tick();
-            let charge = charge_of(item.len as usize).cast_unsigned();
+            let charge = charge_of(item.view.bytes().len()).cast_unsigned();
             let usage = Usage {
                 age: tick.wrapping_sub(found.slot.tick()),
                 uses: found.slot.uses(),
                 size: u32::try_from(charge).unwrap_or(u32::MAX),
                 level: tenant.level_at(found.slot.tick()),
-                stamp: item.stamp,
-                expiry: item.expiry,
+                stamp: store.stamp_of(place, &item.view),
+                expiry: item.view.expiry(),
             };
             let kind = &tenant.spec.rank;
-            let level = match self.seen_of(item.tenant).level {
+            let level = match self.seen_of(item.view.tenant()).level {
                 level if level.is_nan() => tenant.level_of(kind, || kind.level_by(&usage, &self.clock)),
                 level => level,
             };
             let rank = kind.bin(&usage, level, &self.clock);
             self.bins.push(rank);
-            let seen = self.seen_of(item.tenant);
+            let seen = self.seen_of(item.view.tenant());
             seen.level = level;
             seen.bytes_by_bin[usize::from(rank)] += charge;
             seen.inside += charge;
@@ -437,8 +432,12 @@ impl Cleaner {
         let parts = [&header[..header_len], view.key(), view.value(), &[]];
         let len: usize = parts.iter().map(|p| p.len()).sum();
         let place = store.log.append(head, parts).expect("the destination has room");
-        unlink(store, counters, from, view);
-        link(store, counters, place, &meta, len, stamp);
+        if len == view.bytes().len() && meta.expiry.is_none() {
+            relink(store, from, place, meta.tenant, len, stamp);
+        } else {
+            unlink(store, counters, from, view);
+            link(store, counters, place, &meta, len, stamp);
+        }
         let age = store.tick().wrapping_sub(found.slot.tick()).min(AGE_MAX);
         let tick = store.tick().wrapping_sub(age);
         locked.replace(found, found.slot.moved(place).used(tick, found.slot.uses()));
@@ -584,6 +583,9 @@ fn note_removal(
     if found.slot.uses() == 0 {
         count(&of_tenant.evicted_unfetched);
         count(&class.evicted_unfetched);
+    }
+    if !Shadow::may_know(hash, tenant.sampling()) {
+        return;
     }
     let mut shadow = lock(&tenant.shadow);
     shadow.push(hash, u32::try_from(charge_of(view.bytes().len())).unwrap_or(u32::MAX));

@@ -196,11 +196,11 @@ impl Index {
     #[inline]
     pub(crate) fn find(&self, hash: KeyHash, mut same: impl FnMut(Slot) -> bool) -> Option<Found> {
         let both = pair(hash, self.buckets.load(Ordering::Acquire));
-        self.scan_pair(both, hash, &mut same).or_else(|| self.find_again(hash, &mut same))
+        self.scan_pair(both, hash, &mut same).or_else(|| self.find_surely(hash, &mut same))
     }
 
-    /// Looks until no move can have hidden the item.
-    fn find_again(&self, hash: KeyHash, same: &mut impl FnMut(Slot) -> bool) -> Option<Found> {
+    /// The same, for slots that are often not there: looks once, and again only if a move can have hidden the item.
+    pub(crate) fn find_surely(&self, hash: KeyHash, same: &mut impl FnMut(Slot) -> bool) -> Option<Found> {
         loop {
             let both = pair(hash, self.buckets.load(Ordering::Acquire));
             let before = self.moves(both);
