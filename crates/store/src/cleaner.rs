@@ -557,7 +557,9 @@ impl Cleaner {
             self.give_up(store);
             return false;
         }
-        0 < self.copy_sources(store, reader, counters)
+        let freed = self.copy_sources(store, reader, counters);
+        store.cleaning.note_pass(self.bins.len(), freed);
+        0 < freed
     }
 }
 

@@ -32,7 +32,7 @@ const WORKLOADS: [Workload; 3] = [
         gets_percent: 95,
         depth: 32,
         connections: 4,
-        requests: 6_000_000,
+        requests: 10_000_000,
         goal: 0.05,
     },
     Workload {
@@ -40,7 +40,7 @@ const WORKLOADS: [Workload; 3] = [
         gets_percent: 0,
         depth: 32,
         connections: 4,
-        requests: 6_000_000,
+        requests: 4_000_000,
         goal: 0.12,
     },
     Workload {
@@ -107,18 +107,23 @@ fn measure(bench: &Bench, peer: &Peer, zipf: &Zipf, round: u64) -> io::Result<Ve
         bench.say(&format!("  {}", workload.name));
         let mut load = peer.load(workload.connections)?;
         let requests = workload.requests / bench.less;
-        settle(peer, || drive(&mut load, zipf, &mut rng, workload, requests / 3).map(drop))?;
+        settle(peer, || drive(&mut load, zipf, &mut rng, workload, requests / 4).map(drop))?;
         let (before, cpu) = (peer.cleaning()?, peer.cpu_secs()?);
         let hit_ratio = drive(&mut load, zipf, &mut rng, workload, requests)?;
         let (after, cpu) = (peer.cleaning()?, peer.cpu_secs()? - cpu);
         let writes = requests as f64 * (100 - workload.gets_percent) as f64 / 100.0;
-        all.push(Measured {
+        let measured = Measured {
             share: (after.cpu_secs - before.cpu_secs) / cpu.max(f64::MIN_POSITIVE),
             frees: after.frees,
             moved_per_write: (after.moved_bytes - before.moved_bytes) / writes,
             waits: (after.writer_waits - before.writer_waits) / writes * 1e6,
             hit_ratio,
-        });
+        };
+        let Measured { share, frees, moved_per_write, .. } = measured;
+        bench.say(&format!(
+            "    {share:.3} of the CPU time, {frees} of 20 freed, {moved_per_write:.0} B moved per write"
+        ));
+        all.push(measured);
     }
     Ok(all)
 }

@@ -133,7 +133,7 @@ impl Bench {
 
     fn run(mut self) -> Result<(), BenchError> {
         type Section = fn(&mut Bench) -> Result<(), BenchError>;
-        let sections: [(&str, Section); 5] = [
+        let sections: [(&str, Section); 6] = [
             ("requests", requests::run),
             ("cleaner", cleaner::run),
             ("resident", resident::run),
