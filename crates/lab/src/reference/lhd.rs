@@ -28,7 +28,7 @@ const ADMITTED: usize = 8;
 const EXPLORER_PART: u64 = 32;
 /// Explorers hold at most one byte in so many.
 const EXPLORED_PART: u64 = 100;
-/// Accesses between two models: at least, at most (§4.4: 2^20), and per item (guess; 1 to 8 differ little).
+/// Accesses between two models: at least, at most (§4.4: 2^20), and per item (guess, untried).
 const INTERVAL: (u64, u64) = (1 << 12, 1 << 20);
 const INTERVAL_PER_ITEM: u64 = 2;
 /// The range of ages is at least so many times the number of items: who comes back later than that is not worth a place.

@@ -36,7 +36,7 @@ const FREE_TENTHS: u64 = 25;
 const SOURCE_PAGES_MIN: u64 = 2;
 /// The youngest tail is younger than so many tenths of the oldest (`slab_automove_ratio` .8).
 const AUTOMOVE_TENTHS: u64 = 8;
-/// Accesses between two looks of the automover (it looks once a second; guess, 1,000 to 10,000 tried).
+/// Accesses between two looks of the automover (it looks once a second; guess, untried).
 const AUTOMOVE_PERIOD: u64 = 1_000;
 /// Bits of an item's use: fetched once, and again.
 const FETCHED: u8 = 1;
