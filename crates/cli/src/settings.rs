@@ -162,7 +162,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("learning", Kind::Time, "3h", "0s and up", "How long auto runs as shared before it taxes"),
     setting("cleaner_cpu", Kind::Ratio, "0.05", "above 0, at most 1", "Part of the CPU time that cleaning may take")
         .more("Where few requests write; 2.4 times as much where all do. 1 never gives way."),
-    setting("rank", Kind::Rank, "gdsf", RANKS, "Eviction order of tenants that name none").more(RANKS_MORE),
+    setting("rank", Kind::Rank, "density", RANKS, "Eviction order of tenants that name none").more(RANKS_MORE),
     setting("prefix_delimiter", Kind::Char, "", "one ASCII character", "Every new key prefix up to it is a tenant")
         .short('D')
         .more("Prefixes account and share, they do not isolate. At most max_tenants prefixes are told apart."),

@@ -9,6 +9,7 @@
 //!             with an expression takes no more time than with GDSF (`docs/policies.md`)
 
 mod clock;
+mod density;
 mod error;
 mod expression;
 mod gdsf;
@@ -37,8 +38,10 @@ pub enum RankKind {
     /// Longest unused first, those never used before the others, which are four fifths at most.
     Slru,
     /// Greedy dual size frequency: least uses per byte first, ageing by what was evicted.
-    #[default]
     Gdsf,
+    /// Fewest uses per byte and per time since the last use first.
+    #[default]
+    Density,
     /// Fewest uses per time in the cache first.
     Hyperbolic,
     /// Fewest uses per time in the cache and byte first.
@@ -48,7 +51,8 @@ pub enum RankKind {
 }
 
 /// Every rank that has a name.
-const NAMED: [(&str, RankKind); 6] = [
+const NAMED: [(&str, RankKind); 7] = [
+    ("density", RankKind::Density),
     ("lru", RankKind::Lru),
     ("lfu", RankKind::Lfu),
     ("slru", RankKind::Slru),
@@ -91,6 +95,7 @@ impl fmt::Display for RankKind {
             Self::Lfu => "lfu",
             Self::Slru => "slru",
             Self::Gdsf => "gdsf",
+            Self::Density => "density",
             Self::Hyperbolic => "hyperbolic",
             Self::HyperbolicSize => "hyperbolic-size",
             Self::Expression(expression) => return expression.fmt(f),
@@ -134,13 +139,14 @@ impl RankKind {
             Self::Hyperbolic => 4,
             Self::HyperbolicSize => 5,
             Self::Expression(_) => 6,
+            Self::Density => 7,
         }
     }
 
     /// The level before anything was ranked; not a number if it depends on what is ranked.
     pub(crate) fn level_start(&self) -> f32 {
         match self {
-            Self::Lru | Self::Lfu | Self::Gdsf => 0.0,
+            Self::Lru | Self::Lfu | Self::Gdsf | Self::Density => 0.0,
             Self::Slru => recency::LIMIT_START,
             Self::Hyperbolic | Self::HyperbolicSize | Self::Expression(_) => scale::CENTRE_START,
         }
@@ -156,7 +162,7 @@ impl RankKind {
     #[inline]
     fn value(&self, item: &Usage, clock: &Clock) -> Option<f64> {
         match self {
-            Self::Lru | Self::Lfu | Self::Slru | Self::Gdsf => None,
+            Self::Lru | Self::Lfu | Self::Slru | Self::Gdsf | Self::Density => None,
             Self::Hyperbolic => Some(hyperbolic::uses_per_tick(item, clock)),
             Self::HyperbolicSize => Some(hyperbolic::uses_per_tick_and_byte(item, clock)),
             Self::Expression(expression) => Some(expression.value(item, clock)),
@@ -171,6 +177,7 @@ impl RankKind {
             Self::Lfu => recency::lfu(item),
             Self::Slru => recency::slru(item, level),
             Self::Gdsf => gdsf::bin(item, level),
+            Self::Density => density::bin(item),
             _ => self.value(item, clock).map_or(BINS, |value| scale::bin(value, level)),
         };
         u8::try_from(raw.clamp(i32::from(BIN_MIN), BINS - 1)).unwrap_or(u8::MAX)
@@ -179,7 +186,7 @@ impl RankKind {
     /// The level after a pass that saw so many bytes in each bin and evicted everything below `threshold`.
     pub(crate) fn level_after(&self, bytes_by_bin: &[u64; 256], threshold: u8, level: f32) -> f32 {
         match self {
-            Self::Lru | Self::Lfu => level,
+            Self::Lru | Self::Lfu | Self::Density => level,
             Self::Slru => recency::slru_limit(bytes_by_bin, level),
             Self::Gdsf => gdsf::raised_level(threshold, level),
             Self::Hyperbolic | Self::HyperbolicSize | Self::Expression(_) => {
@@ -215,6 +222,8 @@ mod tests {
         order("gdsf", usage(0, 0, 100, 0.0), usage(0, 0, 1000, 0.0));
         order("gdsf", usage(0, 6, 1000, 0.0), usage(0, 1, 1000, 0.0));
         order("gdsf", usage(0, 0, 1000, 0.01), usage(0, 2, 1000, 0.0));
+        order("density", usage(4, 9, 1000, 0.0), usage(4, 2, 1000, 0.0));
+        order("density", usage(4, 2, 10, 0.0), usage(8, 2, 10, 0.0));
         order("hyperbolic", usage(4, 9, 1000, 0.0), usage(4, 2, 10, 0.0));
         order("hyperbolic", usage(4, 2, 1000, 0.0), usage(40, 2, 10, 0.0));
         order("hyperbolic-size", usage(4, 2, 10, 0.0), usage(4, 2, 1000, 0.0));

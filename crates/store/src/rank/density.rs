@@ -1,0 +1,39 @@
+//! Hit density: uses per byte and per time since the last use; the lowest goes first.
+//!
+//! Shape:      uses / (bytes × (ticks since the last use + `SOFTENING_TICKS`)) -> an eighth of an octave as a bin
+//! Invariants: a bin means the same in every tenant and at every time
+//! Units:      uses as the Morris counter has them; ticks of the rank clock, 64 in a turnover; hits per byte and tick
+//! Source:     hit density is Beckmann, Chen, Cidon (LHD), NSDI 2018, who learn it by classes of age and size. Here it is the
+//!             density of an item whose next use comes as its last ones did; learnt tables gave no more on the mixed trace
+
+use super::uses::USES;
+use super::{BIN_MIN, Usage};
+
+/// Added to the time since the last use: who has just been used is no surer to be used at once (measured: `docs/policies.md`).
+const SOFTENING_TICKS: f32 = 4.0;
+/// Eighths of an octave of a number: its exponent and three bits of its fraction.
+const EIGHTHS_AT: u32 = 20;
+/// The lowest density that is told from less: 2^-28, an item of 1 MiB used once and not for 256 ticks.
+const LOWEST: i32 = (127 - 28) << 3;
+
+/// The bin of an item, not yet held to what bins there are.
+#[inline]
+pub(super) fn bin(item: &Usage) -> i32 {
+    let density =
+        USES[usize::from(item.uses)] / (item.size as f32 * (f32::from(item.age) + SOFTENING_TICKS));
+    (density.to_bits() >> EIGHTHS_AT).cast_signed() - LOWEST + i32::from(BIN_MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bin_is_an_eighth_of_an_octave_of_the_density() {
+        let of = |age, uses, size| bin(&Usage { age, uses, size, ..Usage::default() });
+        assert_eq!(of(0, 0, 100) - of(0, 0, 200), 8);
+        assert_eq!(of(0, 0, 100) - of(4, 0, 100), 8);
+        assert!(of(10, 3, 100) < of(10, 5, 100));
+        assert!(i32::from(BIN_MIN) <= of(u8::MAX, 0, 1 << 20) && of(0, 15, 24) < 256);
+    }
+}
