@@ -19,10 +19,12 @@ use crate::metrics::{ThreadCounters, count};
 use crate::rank::{BIN_MIN, RankKind, Usage, bin, raised_level};
 use crate::segment::State;
 use crate::slot::Place;
-use crate::sources::{Chooser, claim_dead};
+use crate::sources::{Chooser, Sums, claim_dead};
 use crate::store::Store;
 use crate::survivors::{Candidate, keep};
 use crate::sync::{Ordering, bump, lock, pause};
+use crate::tenant::TenantSpec;
+use std::sync::Arc;
 use units::{Rng, SegmentId, TenantId};
 
 /// No slot points at the item.
@@ -60,6 +62,10 @@ pub(crate) enum Outcome {
 /// One tenant in a pass.
 #[derive(Debug)]
 struct Seen {
+    /// Its claim and its rank, as they are when the pass begins.
+    spec: Arc<TenantSpec>,
+    /// It holds more than its part: its share of all that is held.
+    is_over: bool,
     bytes_by_bin: Box<[u64; 256]>,
     inside: u64,
     threshold: u8,
@@ -227,19 +233,21 @@ impl Cleaner {
                 size: u32::try_from(charge).unwrap_or(u32::MAX),
                 level: tenant.level_at(found.slot.tick()),
             };
-            let rank = bin(tenant.spec.rank, usage, tenant.level());
-            self.bins.push(rank);
-            let seen = self.seen_of(item.tenant);
+            let seen = self.seen_of(store, item.tenant);
+            let rank = bin(seen.spec.rank, usage, tenant.level());
             seen.bytes_by_bin[usize::from(rank)] += charge;
             seen.inside += charge;
+            self.bins.push(rank);
         }
     }
 
-    fn seen_of(&mut self, tenant: TenantId) -> &mut Seen {
+    fn seen_of(&mut self, store: &Store, tenant: TenantId) -> &mut Seen {
         if self.seen.len() <= tenant.index() {
             self.seen.resize_with(tenant.index() + 1, || None);
         }
         self.seen[tenant.index()].get_or_insert_with(|| Seen {
+            spec: store.tenant(tenant).spec(),
+            is_over: true,
             bytes_by_bin: Box::new([0; 256]),
             inside: 0,
             threshold: BIN_MIN,
@@ -251,16 +259,18 @@ impl Cleaner {
     fn divide(&mut self, store: &Store, budget: u64) {
         self.order.clear();
         self.candidates.clear();
-        for (i, seen) in self.seen.iter().enumerate() {
+        let all = Sums::of(store);
+        for (i, seen) in self.seen.iter_mut().enumerate() {
             let Some(seen) = seen else { continue };
             let tenant = store.tenant(TenantId(u32::try_from(i).unwrap_or(u32::MAX)));
+            seen.is_over = all.is_over(tenant);
             self.order.push(i);
             self.candidates.push(Candidate {
                 inside: seen.inside,
                 elsewhere: tenant.held().0.saturating_sub(seen.inside),
                 target: tenant.share().target.0,
                 // A policy may give less than the floor: the idle tax, or floors beyond the memory.
-                floor: tenant.spec.claim.floor.bytes.min(tenant.share().target).0,
+                floor: seen.spec.claim.floor.bytes.min(tenant.share().target).0,
             });
         }
         keep(budget, &self.candidates, &mut self.kept);
@@ -283,7 +293,7 @@ impl Cleaner {
                 left -= bytes;
             }
             let tenant = store.tenant(TenantId(u32::try_from(i).unwrap_or(u32::MAX)));
-            if tenant.spec.rank == RankKind::Gdsf && kept < seen.inside {
+            if seen.spec.rank == RankKind::Gdsf && kept < seen.inside {
                 tenant.set_level(raised_level(seen.threshold, tenant.level()));
             }
         }
@@ -298,6 +308,11 @@ impl Cleaner {
             return fits;
         }
         seen.threshold <= rank
+    }
+
+    /// Whether a tenant held more than its part when the pass began.
+    fn is_over(&self, tenant: TenantId) -> bool {
+        self.seen.get(tenant.index()).and_then(Option::as_ref).is_none_or(|seen| seen.is_over)
     }
 
     /// Copies what stays, evicts what goes, and returns the emptied sources. Returns how many segments were freed.
@@ -390,7 +405,15 @@ impl Cleaner {
         locked.remove(found);
         unlink(store, counters, place, &view);
         drop(locked);
-        note_removal(store, counters, found, &view, hash, dead);
+        let is_over = self.is_over(view.tenant());
+        note_removal(
+            store,
+            counters,
+            found,
+            &view,
+            hash,
+            if dead { Removal::Dead } else { Removal::Live { is_over } },
+        );
         true
     }
 
@@ -487,7 +510,7 @@ impl Cleaner {
         };
         self.chooser.choose(store, TRIM_WIDTH, |_, id| held(id), &mut self.sources);
         self.rank_items(store, reader, Some(tenant));
-        let inside = self.seen_of(tenant).inside;
+        let inside = self.seen_of(store, tenant).inside;
         self.order.clear();
         self.order.push(tenant.index());
         self.kept.clear();
@@ -508,7 +531,7 @@ impl Cleaner {
                         locked.remove(found);
                         unlink(store, counters, place, &view);
                         drop(locked);
-                        note_removal(store, counters, found, &view, hash, false);
+                        note_removal(store, counters, found, &view, hash, Removal::Live { is_over: true });
                     }
                 }
             });
@@ -541,6 +564,18 @@ impl Cleaner {
     }
 }
 
+/// What was removed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Removal {
+    /// An item that had expired or was flushed.
+    Dead,
+    /// An item that a look-up would have found.
+    Live {
+        /// Its tenant held more than its part when the pass began.
+        is_over: bool,
+    },
+}
+
 /// Counts an item that was removed: reclaimed if it was dead, else evicted.
 fn note_removal(
     store: &Store,
@@ -548,17 +583,20 @@ fn note_removal(
     found: Found,
     view: &View<'_>,
     hash: KeyHash,
-    dead: bool,
+    removal: Removal,
 ) {
     let tenant = store.tenant(view.tenant());
     let of_tenant = counters.of(tenant.id.index());
     let class = counters.class(view.bytes().len(), view.own_space());
-    if dead {
+    let Removal::Live { is_over } = removal else {
         count(&of_tenant.reclaimed);
         count(&class.reclaimed);
         return;
-    }
+    };
     count(&of_tenant.evictions);
+    if is_over {
+        count(&of_tenant.evicted_over_share);
+    }
     count(&class.evicted);
     if found.slot.uses() == 0 {
         count(&of_tenant.evicted_unfetched);

@@ -13,7 +13,8 @@ use units::{Bytes, Duration, Instant, TenantId};
 #[derive(Debug)]
 pub struct MemoryControl {
     store: Arc<Store>,
-    before: Vec<Totals>,
+    /// Of each id: which of its tenants was counted, and what it had counted.
+    before: Vec<(u32, Totals)>,
     idle: Option<IdleSensor>,
 }
 
@@ -42,14 +43,22 @@ impl Sensor for MemoryControl {
         if let Some(idle) = &mut self.idle {
             idle.look(&self.store, now);
         }
-        self.before.resize(self.store.tenant_count(), Totals::default());
-        for (tenant, before) in self.store.tenants().zip(&mut self.before) {
+        self.store.readings.fetch_add(1, Ordering::Relaxed);
+        self.before.resize(self.store.tenant_count(), (0, Totals::default()));
+        for (tenant, (generation, before)) in self.store.tenants().zip(&mut self.before) {
+            if tenant.is_gone() {
+                continue;
+            }
+            if std::mem::replace(generation, tenant.generation()) != tenant.generation() {
+                *before = Totals::default();
+                self.idle.iter_mut().for_each(|sensor| sensor.forget(tenant.id));
+            }
             let totals = self.store.totals(tenant.id);
             let window = totals.since(before);
             *before = totals;
             rows.push(Row {
                 id: tenant.id,
-                claim: tenant.spec.claim.clone(),
+                claim: tenant.spec().claim.clone(),
                 signal: Some(MemorySignal {
                     held: tenant.held(),
                     idle: self.idle.as_ref().map_or(Bytes::ZERO, |sensor| sensor.idle(tenant)),
@@ -80,6 +89,10 @@ impl Actuator for MemoryControl {
         let mut whole = true;
         for (id, share) in shares.rows() {
             let tenant = self.store.tenant(*id);
+            if tenant.is_gone() {
+                whole = false;
+                continue;
+            }
             tenant.set_share(*share, budget);
             // Memory is taken by the cleaner, not at once.
             whole &= !tenant.is_over_ceiling();

@@ -26,6 +26,7 @@ mod tenant;
 
 mod account;
 mod cleaner;
+mod departed;
 mod room;
 mod sources;
 mod survivors;
@@ -48,5 +49,5 @@ pub use limits::SEGMENT_MAX;
 pub use metrics::{CLASSES, ClassTotals, Totals, TrafficTotal, class_bound, class_of};
 pub use rank::RankKind;
 pub use store::{CLOCK_START, MemoryUse, Options, Store, StoreError};
-pub use tenant::{TenantSpec, TenantState};
+pub use tenant::{OverShare, TenantSpec, TenantState};
 pub use worker::{Counted, Fields, Item, Key, Mode, OutOfMemory, Refused, Stored, Worker};
