@@ -4,7 +4,7 @@
 //! next window sees
 
 use crate::journal::{Journal, Record};
-use crate::policy::{Decision, Policy, Pool, Row, Seen, SeenError, Window};
+use crate::policy::{Decision, Note, Policy, Pool, Reason, Row, Seen, SeenError, Window};
 use units::{Duration, Instant, TenantId};
 
 /// Pause after an input that cannot be one.
@@ -45,6 +45,8 @@ pub struct Loop<P: Policy> {
     wake_at: Instant,
     refused: Option<SeenError>,
     journal: Journal<P::Signal, P::Share>,
+    /// The policy has changed since the last decision.
+    switched: bool,
 }
 
 impl<P> Loop<P>
@@ -63,7 +65,15 @@ where
             wake_at: Instant::ZERO,
             refused: None,
             journal: Journal::new(journal_limit),
+            switched: false,
         }
+    }
+
+    /// Goes on with another policy, which decides next time. It sees what is in force; window and journal go on.
+    pub fn switch(&mut self, policy: P) {
+        self.policy = policy;
+        self.wake_at = Instant::ZERO;
+        self.switched = true;
     }
 
     /// When the policy wants to decide again.
@@ -118,6 +128,8 @@ where
         self.last = Window { start: window.start, end: now, mixed: !whole };
         let wake = decision.wake;
         self.wake_at = now + wake;
+        let switched = std::mem::take(&mut self.switched).then_some(Reason::Switched);
+        let switched = switched.map(|reason| Note { tenant: None, reason, amount: 0 });
         self.journal.push(Record {
             at: now,
             window,
@@ -127,7 +139,7 @@ where
             wake,
             lease: decision.lease,
             steady: decision.steady,
-            notes: decision.notes.to_vec(),
+            notes: switched.into_iter().chain(decision.notes.iter().cloned()).collect(),
         });
         wake
     }

@@ -138,6 +138,8 @@ pub enum Reason {
     Fallback(Cow<'static, str>),
     /// What was promised cannot be kept.
     Incident(Cow<'static, str>),
+    /// Another policy decides from here on. The loop's own note, not a policy's.
+    Switched,
 }
 
 impl Reason {
@@ -161,6 +163,7 @@ impl Reason {
             Self::Traded => "traded",
             Self::Fallback(_) => "fallback",
             Self::Incident(_) => "incident",
+            Self::Switched => "switched",
         }
     }
 }

@@ -51,3 +51,7 @@ pub const DRAIN_LINGER_MS: u64 = 200;
 pub const JOURNAL_RECORDS: usize = 1024;
 /// A decision is due after so many shadow hits (or a second, whichever comes first).
 pub const SHADOW_HITS_PER_DECISION: u64 = 64;
+/// Bytes of a request's body to the administration at most: some settings of one tenant.
+pub const ADMIN_BODY_MAX: usize = 64 << 10;
+/// Bytes of an answer that the administration's client takes at most: 65,000 tenants of about half a KiB each.
+pub const ADMIN_ANSWER_MAX: usize = 64 << 20;

@@ -1,6 +1,7 @@
 //! What can be seen of a running server: one snapshot that `stats`, the metrics and the demo are made from.
 
 use crate::loops::MemoryLoop;
+use crate::operator::InCharge;
 use crate::shared::Shared;
 use crate::tenants::{Binding, Router};
 use std::sync::atomic::Ordering;
@@ -14,6 +15,7 @@ pub struct View {
     shared: Arc<Shared>,
     router: Arc<Router>,
     memory: MemoryLoop,
+    in_charge: Arc<InCharge>,
 }
 
 /// One tenant of a snapshot.
@@ -36,11 +38,18 @@ pub struct Snapshot {
     pub buffers: Bytes,
     /// Decisions made.
     pub decisions_total: u64,
+    /// What tenants counted that were removed.
+    pub departed: Totals,
 }
 
 impl View {
-    pub(crate) fn new(shared: Arc<Shared>, router: Arc<Router>, memory: MemoryLoop) -> Self {
-        Self { shared, router, memory }
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        router: Arc<Router>,
+        memory: MemoryLoop,
+        in_charge: Arc<InCharge>,
+    ) -> Self {
+        Self { shared, router, memory, in_charge }
     }
 
     pub(crate) fn shared(&self) -> &Shared {
@@ -51,12 +60,15 @@ impl View {
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let tenants = self.router.all().filter_map(|id| tenant(&self.shared, id)).collect();
+        let mut departed = self.shared.store.departed_totals(false);
+        departed.add(&self.shared.store.departed_totals(true));
         let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         Snapshot {
             tenants,
             memory: self.shared.store.memory_use(),
             buffers: self.shared.buffered(),
             decisions_total: memory.journal().recorded_total(),
+            departed,
         }
     }
 
@@ -73,13 +85,20 @@ impl View {
     /// # Errors
     /// The first decision that differs.
     pub fn replay_journal(&self) -> Result<Option<usize>, control::journal::Divergence> {
-        let mut fresh = crate::loops::memory_policy(&self.shared.config);
         let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let journal = memory.journal();
         if journal.recorded_total() != journal.records().len() as u64 {
             return Ok(None);
         }
-        control::journal::replay(&mut fresh, journal.records()).map(Some)
+        let mut agreed = 0;
+        for (kind, decisions) in self.in_charge.spans(journal.records().len()) {
+            let mut fresh = crate::loops::memory_policy(&self.shared.config, kind);
+            let span = journal.records().skip(decisions.start).take(decisions.len());
+            let replayed = control::journal::replay(&mut fresh, span);
+            agreed +=
+                replayed.map_err(|e| control::journal::Divergence { index: e.index + decisions.start })?;
+        }
+        Ok(Some(agreed))
     }
 }
 
@@ -108,7 +127,7 @@ impl Visible {
         if *binding == Binding::Unbound {
             all.limit = shared.memory_limit();
             all.totals.store_too_large += shared.counters.store_too_large.load(Ordering::Relaxed);
-            all.totals.store_no_memory += shared.counters.store_no_memory.load(Ordering::Relaxed);
+            all.totals.add(&shared.store.departed_totals(false));
         }
         all
     }

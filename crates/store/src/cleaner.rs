@@ -270,7 +270,7 @@ impl Cleaner {
                 elsewhere: tenant.held().0.saturating_sub(seen.inside),
                 target: tenant.share().target.0,
                 // A policy may give less than the floor: the idle tax, or floors beyond the memory.
-                floor: seen.spec.claim.floor.bytes.min(tenant.share().target).0,
+                floor: tenant.floor().min(tenant.share().target).0,
             });
         }
         keep(budget, &self.candidates, &mut self.kept);

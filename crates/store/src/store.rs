@@ -283,16 +283,17 @@ impl Store {
     #[must_use]
     pub fn tenant_state(&self, id: TenantId) -> Option<TenantState> {
         let tenant = self.known(id).filter(|t| !t.is_gone())?;
-        let spec = tenant.spec();
+        let spec = TenantSpec::clone(&tenant.spec());
         Some(TenantState {
             id,
-            name: spec.name.clone(),
+            name: spec.name,
             held: tenant.held(),
             items: u64::try_from(tenant.items.load(Ordering::Relaxed)).unwrap_or(0),
             share: tenant.share(),
-            claim: spec.claim.clone(),
+            claim: spec.claim,
+            private: tenant.floor(),
             shadow: lock(&tenant.shadow).bytes(),
-            rank: spec.rank.clone(),
+            rank: spec.rank,
             over_share: tenant.over_share(),
         })
     }

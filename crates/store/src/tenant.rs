@@ -67,6 +67,8 @@ pub(crate) struct Tenant {
     target: AtomicU64,
     /// `u64::MAX` without one.
     ceiling: AtomicU64,
+    /// What the cleaner leaves it before anybody gets more.
+    floor: AtomicU64,
     refuses: AtomicBool,
     /// A write that leaves it with more live bytes is refused; `u64::MAX` for no such limit.
     refuse_above: AtomicU64,
@@ -86,6 +88,7 @@ impl Tenant {
         Self {
             id,
             own_space: AtomicBool::new(spec.own_space),
+            floor: AtomicU64::new(spec.claim.floor.bytes.0),
             spec: Mutex::new(Arc::new(spec)),
             gone: AtomicBool::new(false),
             generation: AtomicU32::new(0),
@@ -127,6 +130,16 @@ impl Tenant {
         let spec = Arc::make_mut(&mut spec);
         change(spec);
         spec.own_space = own_space;
+        self.set_floor(spec.claim.floor.bytes);
+    }
+
+    /// What nobody takes from it.
+    pub(crate) fn floor(&self) -> Bytes {
+        Bytes(self.floor.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_floor(&self, floor: Bytes) {
+        self.floor.store(floor.0, Ordering::Relaxed);
     }
 
     /// Whether its keys are compared with its own only.
@@ -161,6 +174,7 @@ impl Tenant {
     pub(crate) fn forget_share(&self) {
         self.target.store(0, Ordering::Relaxed);
         self.ceiling.store(u64::MAX, Ordering::Relaxed);
+        self.set_floor(Bytes::ZERO);
         *lock(&self.shadow) = Shadow::default();
         self.shadow_sampling.store(0, Ordering::Relaxed);
     }
@@ -170,6 +184,7 @@ impl Tenant {
     pub(crate) fn begin(&self, spec: TenantSpec, before: Totals) {
         debug_assert!(self.is_gone());
         self.own_space.store(spec.own_space, Ordering::Relaxed);
+        self.set_floor(spec.claim.floor.bytes);
         *lock(&self.spec) = Arc::new(spec);
         *lock(&self.before) = before;
         self.generation.fetch_add(1, Ordering::Relaxed);
@@ -299,6 +314,8 @@ pub struct TenantState {
     pub share: MemoryShare,
     /// What it was promised.
     pub claim: Claim,
+    /// Its private memory, which nobody takes: what was promised, or its private part of the memory without a promise.
+    pub private: Bytes,
     /// Memory of its shadow queue.
     pub shadow: Bytes,
     /// Its eviction order.

@@ -524,7 +524,9 @@ impl Worker {
             return Err(Refused::TooLarge);
         }
         // A touch stores nothing new.
-        if kept.is_none() && owner.refuses(change_of(old, tenant, meta.item_len(key.bytes.len(), value_len)))
+        if owner.may_refuse()
+            && kept.is_none()
+            && owner.refuses(change_of(old, tenant, meta.item_len(key.bytes.len(), value_len)))
         {
             count(&counters.writes_refused);
             count(&counters.store_no_memory);
