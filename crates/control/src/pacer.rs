@@ -101,6 +101,11 @@ where
         &self.journal
     }
 
+    /// Bounds the journal by the rows of its records, too.
+    pub fn limit_journal_rows(&mut self, rows: usize) {
+        self.journal.limit_rows(rows);
+    }
+
     /// One turn: read, decide, apply, record. Returns the time until the policy wants the next.
     pub fn step<T>(&mut self, now: Instant, thing: &mut T) -> Duration
     where
@@ -123,13 +128,13 @@ where
             }
         };
         self.refused = None;
+        let name = std::mem::take(&mut self.switched).then(|| self.policy.name());
         let decision = self.policy.decide(now, &seen);
         let whole = thing.apply(now, &decision, &mut self.in_force);
         self.last = Window { start: window.start, end: now, mixed: !whole };
         let wake = decision.wake;
         self.wake_at = now + wake;
-        let switched = std::mem::take(&mut self.switched).then_some(Reason::Switched);
-        let switched = switched.map(|reason| Note { tenant: None, reason, amount: 0 });
+        let switched = name.map(|name| Note { tenant: None, reason: Reason::Switched(name), amount: 0 });
         self.journal.push(Record {
             at: now,
             window,

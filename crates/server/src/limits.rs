@@ -49,6 +49,8 @@ pub const DRAIN_SECS: u64 = 5;
 pub const DRAIN_LINGER_MS: u64 = 200;
 /// Decisions kept in memory for "why did this tenant shrink".
 pub const JOURNAL_RECORDS: usize = 1024;
+/// Rows of tenants in those decisions together: about 4 MiB. With more than eight tenants fewer decisions are kept.
+pub const JOURNAL_ROWS: usize = 8 * JOURNAL_RECORDS;
 /// A decision is due after so many shadow hits (or a second, whichever comes first).
 pub const SHADOW_HITS_PER_DECISION: u64 = 64;
 /// Bytes of a request's body to the administration at most: some settings of one tenant.

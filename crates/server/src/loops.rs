@@ -4,7 +4,7 @@
 //! Invariants: no request waits for them
 
 use crate::config::{Config, MemoryPolicy as Kind};
-use crate::limits::{JOURNAL_RECORDS, SHADOW_HITS_PER_DECISION};
+use crate::limits::{JOURNAL_RECORDS, JOURNAL_ROWS, SHADOW_HITS_PER_DECISION};
 use crate::shared::Shared;
 use crate::tenants::Router;
 use control::Loop;
@@ -78,7 +78,9 @@ pub(crate) fn memory_policy(config: &Config, kind: Kind) -> Policy {
 
 /// The loop of a policy.
 pub(crate) fn memory_loop(policy: Policy) -> MemoryLoop {
-    Arc::new(Mutex::new(Loop::new(policy, JOURNAL_RECORDS)))
+    let mut pacer = Loop::new(policy, JOURNAL_RECORDS);
+    pacer.limit_journal_rows(JOURNAL_ROWS);
+    Arc::new(Mutex::new(pacer))
 }
 
 /// Runs the control loop and the clock until the server stops.

@@ -41,6 +41,9 @@ pub struct Record<S, A> {
 pub struct Journal<S, A> {
     records: VecDeque<Record<S, A>>,
     limit: usize,
+    /// Rows of all records together.
+    rows: usize,
+    rows_limit: usize,
     recorded_total: u64,
 }
 
@@ -56,16 +59,29 @@ impl<S, A> Journal<S, A> {
     /// A journal that keeps the newest `limit` records.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self { records: VecDeque::new(), limit, recorded_total: 0 }
+        Self { records: VecDeque::new(), limit, rows: 0, rows_limit: usize::MAX, recorded_total: 0 }
+    }
+
+    /// Keeps fewer records where they have many tenants: at most so many rows together, but never less than the newest
+    /// record. A row is what takes memory, some hundred bytes.
+    pub fn limit_rows(&mut self, rows: usize) {
+        self.rows_limit = rows;
+        self.trim();
+    }
+
+    /// The oldest records go until the rest fits the limits.
+    fn trim(&mut self) {
+        while self.limit < self.records.len() || (self.rows_limit < self.rows && 1 < self.records.len()) {
+            self.rows -= self.records.pop_front().map_or(0, |record| record.rows.len());
+        }
     }
 
     /// Appends a record; the oldest goes when the journal is full.
     pub fn push(&mut self, record: Record<S, A>) {
-        if self.limit <= self.records.len() {
-            self.records.pop_front();
-        }
         self.recorded_total += 1;
+        self.rows += record.rows.len();
         self.records.push_back(record);
+        self.trim();
     }
 
     /// The records kept, oldest first.
@@ -99,7 +115,10 @@ where
         let decision = policy.decide(record.at, &seen);
         let same = decision.shares.rows() == record.shares
             && decision.wake == record.wake
-            && decision.notes.iter().eq(record.notes.iter().filter(|n| n.reason != Reason::Switched));
+            && decision
+                .notes
+                .iter()
+                .eq(record.notes.iter().filter(|n| !matches!(n.reason, Reason::Switched(_))));
         if !same {
             return Err(Divergence { index });
         }
