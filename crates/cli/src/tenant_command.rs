@@ -31,8 +31,11 @@ pub(crate) enum Act {
     Remove(String),
 }
 
-/// Columns of the list: heading, field, how it is shown.
-const COLUMNS: &[(&str, fn(&Value) -> String)] = &[
+/// A column of the list: its heading, and what it shows of a tenant.
+type Column = (&'static str, fn(&Value) -> String);
+
+/// The columns.
+const COLUMNS: &[Column] = &[
     ("tenant", |t| plain(&t["name"])),
     ("prefix", |t| plain(&t["prefix"])),
     ("reserved", |t| size(&t["reserved_bytes"])),

@@ -179,6 +179,7 @@ impl Config {
     /// The first thing that does not fit, and what would.
     pub fn checked(self) -> Result<Self, ConfigError> {
         self.check_sizes()?;
+        self.check_policy()?;
         self.check_tenants()?;
         Ok(self)
     }
@@ -235,6 +236,10 @@ impl Config {
                 "lower max_tenants",
             );
         }
+        Ok(())
+    }
+
+    fn check_policy(&self) -> Result<(), ConfigError> {
         if self.credit == Bytes::ZERO {
             return refuse(
                 "a credit of zero moves nothing".to_owned(),

@@ -181,7 +181,7 @@ impl Operator {
             reserved: settings.reserved.unwrap_or_default(),
             weight: settings.weight.unwrap_or(1.0),
             credit: settings.credit.flatten(),
-            rank: settings.rank.clone(),
+            rank: Option::clone(&settings.rank),
             over_share: settings.over_share.unwrap_or_default(),
         };
         check_settings(&tenant)?;
@@ -228,7 +228,7 @@ impl Operator {
             reserved: settings.reserved.unwrap_or(reserved),
             weight: settings.weight.unwrap_or(state.claim.weight.get()),
             credit: settings.credit.unwrap_or(state.claim.credit),
-            rank: settings.rank.clone(),
+            rank: Option::clone(&settings.rank),
             over_share: settings.over_share.unwrap_or(state.over_share),
         };
         check_changed(&about, &tenant)?;
@@ -237,7 +237,7 @@ impl Operator {
         }
         store.set_claim(id, claim(&tenant));
         store.set_over_share(id, tenant.over_share);
-        if let Some(rank) = settings.rank.clone() {
+        if let Some(rank) = Option::clone(&settings.rank) {
             store.set_rank(id, rank);
         }
         tracing::info!("tenant '{name}' was changed");

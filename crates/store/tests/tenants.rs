@@ -156,6 +156,34 @@ fn claims_change_at_run_time() {
     assert_eq!((state.rank, state.name.as_str()), (RankKind::Gdsf, "t1"));
 }
 
+/// Whoever reserves nothing has the private part of its first share as a reservation, which follows who is there; whoever
+/// reserves something has that.
+#[test]
+fn private_memory_is_a_part_of_the_first_share() {
+    let store = new_store(Bytes::mib(8), 4, 3);
+    let reserved = Bytes::mib(1);
+    let claim = Claim { floor: Amount::memory(reserved), ..Claim::default() };
+    assert!(store.set_claim(TenantId(2), claim));
+    let divisible = store.geometry().divisible;
+    for part in [0.0, 0.5, 1.0] {
+        let mut control = MemoryControl::new(Arc::clone(&store)).with_private(part);
+        let mut rows = Vec::new();
+        control.read(Instant::default(), &mut rows);
+        let count = rows.len() as f64;
+        let first = (divisible - reserved).0 as f64 / count;
+        for row in &rows {
+            let floor = row.claim.floor.bytes;
+            let wanted = if row.id == TenantId(2) { reserved.0 as f64 } else { first * part };
+            assert!((floor.0 as f64 - wanted).abs() <= 1.0, "{part}: {floor} of {}, not {wanted}", row.id);
+            // The cleaner is told as soon as there is a private part.
+            assert!(part <= 0.0 || store.tenant_state(row.id).unwrap().private == floor);
+        }
+        if part == 0.5 {
+            store.add_tenant(spec("more")).unwrap();
+        }
+    }
+}
+
 /// A tenant that refuses stores up to its share and not a byte more, loses nothing for it, and takes what makes it no
 /// larger; one that evicts stores everything.
 #[test]

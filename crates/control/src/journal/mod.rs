@@ -126,3 +126,41 @@ where
     }
     Ok(count)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::Claim;
+
+    fn record(rows: usize) -> Record<(), ()> {
+        let row = |i| Row { id: TenantId(i), claim: Claim::default(), signal: None, in_force: None };
+        Record {
+            at: Instant::ZERO,
+            window: Window::default(),
+            pool: Pool::default(),
+            rows: (0..u32::try_from(rows).unwrap()).map(row).collect(),
+            shares: Vec::new(),
+            wake: Duration::ZERO,
+            lease: Duration::ZERO,
+            steady: true,
+            notes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn records_and_their_rows_are_bounded() {
+        let mut journal = Journal::new(3);
+        journal.limit_rows(10);
+        let mut kept = |rows| {
+            journal.push(record(rows));
+            journal.records().map(|record| record.rows.len()).collect::<Vec<_>>()
+        };
+        assert_eq!(kept(2), [2]);
+        assert_eq!(kept(3), [2, 3]);
+        assert_eq!(kept(5), [2, 3, 5]);
+        assert_eq!(kept(1), [3, 5, 1], "three records at most");
+        assert_eq!(kept(6), [1, 6], "ten rows at most");
+        assert_eq!(kept(50), [50], "but always the newest");
+        assert_eq!(journal.recorded_total(), 6);
+    }
+}
