@@ -165,7 +165,7 @@ fn private_memory_is_a_part_of_the_first_share() {
     let claim = Claim { floor: Amount::memory(reserved), ..Claim::default() };
     assert!(store.set_claim(TenantId(2), claim));
     let divisible = store.geometry().divisible;
-    for part in [0.0, 0.5, 1.0] {
+    for (part, then_more) in [(0.0, false), (0.5, true), (1.0, false)] {
         let mut control = MemoryControl::new(Arc::clone(&store)).with_private(part);
         let mut rows = Vec::new();
         control.read(Instant::default(), &mut rows);
@@ -178,7 +178,7 @@ fn private_memory_is_a_part_of_the_first_share() {
             // The cleaner is told as soon as there is a private part.
             assert!(part <= 0.0 || store.tenant_state(row.id).unwrap().private == floor);
         }
-        if part == 0.5 {
+        if then_more {
             store.add_tenant(spec("more")).unwrap();
         }
     }
