@@ -88,6 +88,27 @@ def test_bad_config(tmp_path, command, name):
     check_refused(run(*command, path), word)
 
 
+@pytest.mark.parametrize("command", [["config", "check"], ["serve", "-p", "0", "--config"]], ids=["check", "serve"])
+def test_bad_rank_has_a_caret_below(tmp_path, command):
+    path = tmp_path / "bad.toml"
+    path.write_text('[tenant.a]\nprefix = "a:"\nrank = "f / (size * tt)"\n', encoding="ascii")
+    done = run(*command, path)
+    assert done.returncode == 2, done.stderr
+    what, text, caret, cure = done.stderr.splitlines()
+    assert what == f"error: {path}:3: rank: unknown variable 'tt'"
+    assert text[caret.index("^") : caret.rindex("^") + 1] == "tt"
+    assert cure == "  try: did you mean 't'?"
+
+
+def test_bad_rank_of_a_replay_has_a_caret_below():
+    done = run("replay", "no.csv", "--rank", "f / (size * t")
+    assert done.returncode == 2, done.stderr
+    what, text, caret, cure = done.stderr.splitlines()
+    assert what == "error: --rank: a '(' is not closed"
+    assert text[caret.index("^")] == "("
+    assert cure == "  try: add ')'"
+
+
 def test_missing_config(tmp_path):
     path = tmp_path / "missing.toml"
     check_refused(run("serve", "--config", path), path)
@@ -95,13 +116,14 @@ def test_missing_config(tmp_path):
 
 def test_good_config_is_accepted(tmp_path):
     path = tmp_path / "good.toml"
-    path.write_text('memory = "64MiB"\n[tenant.feeds]\nprefix = "feeds:"\nreserved = "8MiB"\n', encoding="ascii")
+    path.write_text('memory = "64MiB"\n[tenant.feeds]\nprefix = "feeds:"\nreserved = "8MiB"\nrank = "f / (size * t)"\n', encoding="ascii")
     done = run("config", "check", path)
     assert done.returncode == 0, done.stderr
     done = run("config", "show", "--config", path)
     assert done.returncode == 0, done.stderr
     assert "64MiB" in done.stdout
     assert "feeds" in done.stdout
+    assert 'rank = "f / (size * t)"' in done.stdout
 
 
 def test_address_in_use():

@@ -16,7 +16,7 @@ use crate::serve::ServeOptions;
 use crate::settings::{SETTINGS, Setting, TENANT_SETTINGS, row};
 use crate::tenant_command::{Act, TenantOptions};
 use crate::tenants;
-use crate::value::{Dialect, Kind, Value, parse};
+use crate::value::{self, Dialect, Kind, Value, parse};
 use anyhow::Context as _;
 use clap::ArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -254,7 +254,7 @@ fn replay(flags: &ArgMatches) -> Result<ReplayOptions, Failure> {
         memory: size(flags, row("memory"))?,
         policy: assemble::policy(&text(flags, row("policy"))?.unwrap_or_default()),
         reserved: reserved.collect::<Result<_, _>>()?,
-        rank: assemble::rank(&text(flags, row("rank"))?.unwrap_or_default())?,
+        rank: value::rank(&text(flags, row("rank"))?.unwrap_or_default())?,
         credit: size(flags, row("credit"))?,
         tax: tax(flags)?,
         idle_time: time(flags, row("idle_time"))?,

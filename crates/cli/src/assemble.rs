@@ -6,11 +6,11 @@ use crate::layers::{InForce, Source};
 use crate::serve::ServeOptions;
 use crate::settings::Effect;
 use crate::tenants::Tenant;
-use crate::value::Value;
+use crate::value::{Value, rank};
 use server::{Admin, Config, MemoryPolicy, TenantConfig};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use store::{OverShare, RankKind};
+use store::OverShare;
 use units::Duration;
 
 /// Longest version that clients keep: libmemcached's buffer has 24 bytes with the closing zero.
@@ -43,6 +43,11 @@ pub(crate) fn serve_options(
         tax: if let (Some(Value::Ratio(tax)), _) = in_force.get("tax") { *tax } else { 0.5 },
         idle_time: time(in_force, "idle_time"),
         learning: time(in_force, "learning"),
+        cleaner_cpu: if let (Some(Value::Ratio(part)), _) = in_force.get("cleaner_cpu") {
+            *part
+        } else {
+            0.05
+        },
         rank: rank(in_force.text("rank"))?,
         tenants: in_force.tenants.iter().map(tenant).collect::<Result<_, _>>()?,
         flush_disabled: in_force.is_on("disable_flush_all"),
@@ -65,16 +70,6 @@ pub(crate) fn policy(word: &str) -> MemoryPolicy {
 
 fn time(in_force: &InForce, name: &str) -> Duration {
     if let (Some(Value::Time(time)), _) = in_force.get(name) { *time } else { Duration::ZERO }
-}
-
-/// The eviction order of a word of `settings::RANKS`.
-pub(crate) fn rank(word: &str) -> Result<RankKind, Failure> {
-    word.parse().map_err(|_| {
-        Failure::wrong_use(
-            format!("'{word}' is no eviction order of this build"),
-            "leave rank at its default",
-        )
-    })
 }
 
 /// What a word of `settings::OVER_SHARE` means.

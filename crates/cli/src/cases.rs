@@ -33,7 +33,7 @@ fn refuses(line: &str, file: &str, what: &str, cure: &str) {
     let failure = ask(line, file, &[]).expect_err(line);
     assert!(failure.what.contains(what), "{line} {file}: {failure}");
     assert!(failure.cure.contains(cure) && !failure.cure.is_empty(), "{line} {file}: {failure}");
-    assert_eq!(failure.to_string().lines().count(), 2, "{failure}");
+    assert_eq!(failure.to_string().lines().count(), 2 + failure.excerpt.len(), "{failure}");
     assert_eq!(failure.code, Code::WrongUse);
 }
 
@@ -83,6 +83,11 @@ fn used_flags_reach_the_configuration() {
             c.policy == MemoryPolicy::Auto && c.learning.as_millis() == 7_200_000
         }),
         ("--rank lru --credit 4KiB", |c| c.rank == RankKind::Lru && c.credit == Bytes::kib(4)),
+        ("--rank f/(size*t)", |c| c.rank.to_string() == "f/(size*t)"),
+        ("--tenant name=a,prefix=a:,rank=if(f>=2,1/t,-size),weight=2", |c| {
+            let rank = c.tenants[0].rank.as_ref().map(ToString::to_string);
+            rank.as_deref() == Some("if(f>=2,1/t,-size)") && 1.5 < c.tenants[0].weight
+        }),
         ("--max-tenants 7 --seed 9", |c| c.max_tenants == 7 && c.seed == 9),
         ("--report-version 1.6.30", |c| c.version == "1.6.30"),
         ("--tenant name=a,prefix=a:,reserved=8MiB,weight=2,credit=1KiB,rank=lfu", |c| {
@@ -190,7 +195,11 @@ fn what_cannot_be_meant_is_one_line_with_a_cure() {
         ("cotenant serve --tax 1.5", "a tax of 1.5 is outside 0 to 1", "0.5"),
         ("cotenant serve --idle-time 0s", "an idle time of zero", "5h"),
         ("cotenant replay t.csv --tax 2", "a tax of 2", "0.5"),
-        ("cotenant serve --rank lro", "not one of lru, lfu, gdsf", "'lru'"),
+        ("cotenant serve --rank lro", "--rank: 'lro' is no rank", "did you mean 'lru'?"),
+        ("cotenant serve --rank f/sise", "--rank: unknown variable 'sise'", "did you mean 'size'?"),
+        ("cotenant replay a.csv --rank f/", "--rank: the rank ends", "f / (size * t)"),
+        ("cotenant serve --tenant name=a,prefix=a:,rank=max(f,z),weight=2", "unknown variable 'z'", "'"),
+        ("cotenant serve --tenant name=a,prefix=a:,rank=max(f,t", "a '(' is not closed", "add ')'"),
         ("cotenant serve -D ab", "one printable", ":"),
         ("cotenant serve --report-version 1.6.45-a-name-far-too-long", "printable characters", "1.6.45"),
         ("cotenant serve -o hash_pover=2", "unknown extended option 'hash_pover'", "'hashpower'"),
@@ -251,11 +260,24 @@ fn a_file_that_is_wrong_names_its_line() {
         ("[tenant.a]\nprefix = \"a:\"\nweight = \"2\"", "c.toml:3: weight is of type string", "weight = 1.0"),
         ("[tenant.a]\nprefix = \"a:\"\nreserved = 5", "c.toml:3: reserved: '5' is not a size", "5MiB"),
         ("[tenant.a]\nlisten = \"x\"", "c.toml:1: tenant 'a': 'x' is not an address", "localhost"),
+        ("[tenant.a]\nprefix = \"a:\"\nrank = \"f / sise\"", "c.toml:3: rank: unknown variable", "'size'"),
+        ("rank = 5", "c.toml:1: rank is of type integer", "rank = \"gdsf\""),
         ("enable_ssl = true", "c.toml:1: enable_ssl: 'TLS' is not available", "in front"),
         ("extended = \"hash_pover=2\"", "c.toml:1: extended: unknown extended option", "'hashpower'"),
     ] {
         refuses("cotenant serve --config c.toml", file, what, cure);
         refuses("cotenant config check c.toml", file, what, cure);
+    }
+}
+
+#[test]
+fn a_rank_that_is_wrong_has_a_caret_below() {
+    let file = "rank = \"f / (size * tt)\"";
+    for line in ["cotenant config check c.toml", "cotenant serve --config c.toml"] {
+        let failure = ask(line, file, &[]).unwrap_err();
+        let wanted = "error: c.toml:1: rank: unknown variable 'tt'\n    f / (size * tt)\n                ^^\n  try: did you mean 't'?";
+        assert_eq!(failure.to_string(), wanted);
+        assert_eq!(failure.code, Code::WrongUse);
     }
 }
 
@@ -293,6 +315,7 @@ fn what_is_shown_parses_back() {
         "-m 100 -I 1000000 -D : -l 127.0.0.1,[::1]:5 -f 1.5 -k -v --rank lfu -o idle_timeout=90",
         "-o hashpower=20,no_maxconns_fast,slab_automove --admin off --policy partitioned",
         "--tenant name=a.b,prefix=\"a\\,reserved=1.5MiB,weight=0.5 --tenant name=c,listen=[::1]:9,credit=3B,rank=lru",
+        "--rank log(f)/size --tenant name=a,prefix=a:,rank=min(f,ttl_left)",
     ];
     for flags in lines {
         let Ok(Request::ConfigShow(in_force)) = ask(&format!("cotenant config show {flags}"), "", &[]) else {

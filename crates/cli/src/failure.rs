@@ -1,6 +1,7 @@
 //! How the program ends: what went wrong, the likely cure, and one exit code.
 //!
-//! Shape: any error -> `Failure` -> `error: …` and `  try: …` on standard error -> 0, 1, 2 or 3
+//! Shape: any error -> `Failure` -> `error: …`, where it helps the text with a caret, and `  try: …` on standard error ->
+//!        0, 1, 2 or 3
 
 use std::fmt;
 use std::io::Write as _;
@@ -24,6 +25,8 @@ pub(crate) enum Code {
 pub(crate) struct Failure {
     /// What is wrong and where, one line.
     pub(crate) what: String,
+    /// The text that is wrong with a caret below it; may be empty.
+    pub(crate) excerpt: Vec<String>,
     /// What would likely help, one line; may be empty.
     pub(crate) cure: String,
     /// What the process exits with.
@@ -33,12 +36,12 @@ pub(crate) struct Failure {
 impl Failure {
     /// The operator asked for something that cannot be meant.
     pub(crate) fn wrong_use(what: impl Into<String>, cure: impl Into<String>) -> Self {
-        Self { what: what.into(), cure: cure.into(), code: Code::WrongUse }
+        Self { what: what.into(), excerpt: Vec::new(), cure: cure.into(), code: Code::WrongUse }
     }
 
     /// The machine did not do what was rightly asked.
     pub(crate) fn failed(what: impl Into<String>, cure: impl Into<String>) -> Self {
-        Self { what: what.into(), cure: cure.into(), code: Code::Failed }
+        Self { what: what.into(), excerpt: Vec::new(), cure: cure.into(), code: Code::Failed }
     }
 
     /// The same failure, said to have happened at `place`.
@@ -62,6 +65,9 @@ impl From<server::ConfigError> for Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "error: {}", self.what.replace('\n', " "))?;
+        for line in &self.excerpt {
+            write!(f, "\n    {line}")?;
+        }
         if self.cure.is_empty() { Ok(()) } else { write!(f, "\n  try: {}", self.cure) }
     }
 }

@@ -100,7 +100,7 @@ fn replay(
         idle_time: options.idle_time,
         learning: options.learning,
         reserved: options.reserved.clone(),
-        rank: options.rank,
+        rank: options.rank.clone(),
         ttl: options.ttl,
         limit: options.limit,
         seed: options.seed,

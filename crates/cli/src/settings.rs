@@ -162,7 +162,9 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("idle_time", Kind::Time, "5h", "above 0s", "Memory not touched for so long is idle to the idle tax")
         .more("What outlived three and a half times the memory written counts as idle earlier."),
     setting("learning", Kind::Time, "3h", "0s and up", "How long auto runs as shared before it taxes"),
-    setting("rank", Kind::Choice(RANKS), "gdsf", "lru, lfu or gdsf", "Eviction order of tenants that name none"),
+    setting("cleaner_cpu", Kind::Ratio, "0.05", "above 0, at most 1", "Part of the CPU time that cleaning may take")
+        .more("Where few requests write; 2.4 times as much where all do. 1 never gives way."),
+    setting("rank", Kind::Rank, "gdsf", RANKS, "Eviction order of tenants that name none").more(RANKS_MORE),
     setting("prefix_delimiter", Kind::Char, "", "one ASCII character", "Every new key prefix up to it is a tenant")
         .short('D')
         .more("Prefixes account and share, they do not isolate. At most max_tenants prefixes are told apart."),
@@ -234,8 +236,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
 
 /// The words for policies.
 pub(crate) const POLICIES: &[&str] = &["partitioned", "shared", "idle-tax", "auto"];
-/// The words for eviction orders.
-pub(crate) const RANKS: &[&str] = &["lru", "lfu", "gdsf"];
+/// The eviction orders.
+const RANKS: &str = "lru, lfu, slru, gdsf, hyperbolic, hyperbolic-size or an expression";
+/// What expressions are made of.
+const RANKS_MORE: &str = "The item of the lowest rank goes first. An expression has numbers, + - * / ^, < <= > >= == != \
+    (1 or 0), if(a, b, c), min max pow log log2 sqrt exp, and of the item t (seconds since its last use), f (uses), size \
+    (bytes), age (seconds since it was stored) and ttl_left (seconds, endless without one): \"f / (size * t)\".";
 /// The words for what becomes of writes beyond a share.
 pub(crate) const OVER_SHARE: &[&str] = &["evict", "refuse"];
 /// memcached's words for protocols.
@@ -254,7 +260,7 @@ pub(crate) const TENANT_SETTINGS: &[Setting] = &[
         "1B and up",
         "Bytes that one shadow hit moves; none means the server's",
     ),
-    setting("rank", Kind::Choice(RANKS), "", "lru, lfu or gdsf", "Eviction order; none means the server's"),
+    setting("rank", Kind::Rank, "", RANKS, "Eviction order; none means the server's").more(RANKS_MORE),
     setting(
         "over_share",
         Kind::Choice(OVER_SHARE),

@@ -60,6 +60,7 @@ pub(crate) fn run(options: &TenantOptions) -> Result<Code, Failure> {
                     what: format!("there is a tenant '{name}' already"),
                     cure: format!("cotenant tenant set {name} changes it"),
                     code: Code::No,
+                    excerpt: Vec::new(),
                 });
             }
             ask(options, "PUT", &path(name), Some(settings))?
@@ -119,7 +120,7 @@ fn ask(
         400..500 => Code::WrongUse,
         _ => Code::Failed,
     };
-    Err(Failure { what: what.to_owned(), cure: plain(&refusal["cure"]), code })
+    Err(Failure { what: what.to_owned(), cure: plain(&refusal["cure"]), code, excerpt: Vec::new() })
 }
 
 fn table() -> Table {

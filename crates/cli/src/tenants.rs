@@ -58,12 +58,30 @@ pub(crate) fn position(key: &str) -> Result<usize, Failure> {
     })
 }
 
+/// The parts between commas; a rank's commas within parentheses are its own.
+fn parts(spec: &str) -> impl Iterator<Item = &str> {
+    let mut rest = Some(spec);
+    let next = move || {
+        let text = rest?;
+        let is_rank = text.trim_start().starts_with("rank=");
+        let mut open = 0_i32;
+        let end = text.find(|c| {
+            open += i32::from(is_rank && c == '(') - i32::from(is_rank && c == ')');
+            c == ',' && open <= 0
+        });
+        let (part, after) = end.map_or((text, None), |end| (&text[..end], Some(&text[end + 1..])));
+        rest = after;
+        Some(part.trim())
+    };
+    std::iter::from_fn(next).filter(|part| !part.is_empty())
+}
+
 /// The tenant that `name=NAME,key=value,…` describes.
 pub(crate) fn from_spec(spec: &str, source: &Source) -> Result<Tenant, Failure> {
     let example = "for example --tenant name=feeds,prefix=feeds:,reserved=64MiB";
     let fail = |what: String| Failure::wrong_use(what, example).at(source.place("tenant"));
     let mut pairs = Vec::new();
-    for part in spec.split(',').map(str::trim).filter(|p| !p.is_empty()) {
+    for part in parts(spec) {
         pairs.push(part.split_once('=').ok_or_else(|| fail(format!("'{part}' is not key=value")))?);
     }
     let named = |key: &str| pairs.iter().filter(|(k, _)| *k == key).count();

@@ -4,6 +4,7 @@
 //! Invariants: `parse(kind, value.plain())` is the value again
 
 use crate::failure::Failure;
+use store::{RankError, RankKind};
 use units::{Bytes, Duration};
 
 /// What kind of value a setting has.
@@ -35,6 +36,8 @@ pub(crate) enum Kind {
     Char,
     /// One of some words.
     Choice(&'static [&'static str]),
+    /// An eviction order: a name or an expression.
+    Rank,
     /// A list of texts, separated by commas.
     List,
 }
@@ -52,7 +55,7 @@ pub(crate) enum Value {
     Size(Bytes),
     /// Of a `Time`.
     Time(Duration),
-    /// Of a `Text`, `Octal`, `Char` or `Choice`.
+    /// Of a `Text`, `Octal`, `Char`, `Choice` or `Rank`.
     Text(String),
     /// Of a `List`.
     List(Vec<String>),
@@ -80,6 +83,7 @@ impl Kind {
             Self::Text => "TEXT",
             Self::Char => "CHAR",
             Self::Choice(_) => "WORD",
+            Self::Rank => "RANK",
             Self::List => "LIST",
         }
     }
@@ -126,6 +130,7 @@ pub(crate) fn parse(kind: Kind, text: &str, dialect: Dialect) -> Result<Option<V
                 ),
             ));
         }
+        Kind::Rank => Value::Text(rank(text)?.to_string()),
         Kind::List => {
             Value::List(text.split(',').map(str::trim).filter(|t| !t.is_empty()).map(str::to_owned).collect())
         }
@@ -161,6 +166,20 @@ fn ratio(text: &str) -> Result<f64, Failure> {
         Ok(n) if n.is_finite() => Ok(n),
         _ => wrong(text, "a number", "1.25"),
     }
+}
+
+/// The eviction order that `text` says.
+pub(crate) fn rank(text: &str) -> Result<RankKind, Failure> {
+    text.parse().map_err(|error: RankError| {
+        let list =
+            "write lru, lfu, slru, gdsf, hyperbolic, or an expression over t, f, size, age and ttl_left";
+        let cure = error.unknown.as_deref().map(|word| {
+            crate::suggest::closest(word, RankKind::words())
+                .map_or_else(|| list.to_owned(), |known| format!("did you mean '{known}'?"))
+        });
+        let cure = cure.unwrap_or_else(|| error.cure.clone());
+        Failure { excerpt: error.excerpt().to_vec(), ..Failure::wrong_use(error.what, cure) }
+    })
 }
 
 fn size(kind: Kind, text: &str, dialect: Dialect) -> Result<Bytes, Failure> {
@@ -274,6 +293,9 @@ mod tests {
         check(Kind::Ratio, "nan", Strict, Err("not a number"));
         check(Kind::Ratio, "2", Strict, Ok("2.0"));
         check(Kind::Choice(&["lru", "lfu"]), "lrv", Strict, Err("not one of lru, lfu"));
+        check(Kind::Rank, "slru", Strict, Ok("slru"));
+        check(Kind::Rank, " f / size ", Strict, Ok("f / size"));
+        check(Kind::Rank, "f / sise", Strict, Err("unknown variable 'sise'"));
         check(Kind::Switch, "on", Strict, Ok("true"));
         check(Kind::Switch, "maybe", Strict, Err("true or false"));
         check(Kind::List, "a, b", Strict, Ok("a,b"));

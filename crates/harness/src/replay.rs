@@ -216,7 +216,7 @@ impl Replayer {
         let credit = self.options.credits.iter().find(|(of, _)| *of == text).map(|(_, credit)| *credit);
         let claim = Claim { floor: Amount::memory(floor.unwrap_or_default()), credit, ..Claim::default() };
         let text = if text.is_empty() { "default".to_owned() } else { text };
-        let spec = TenantSpec { name: text, own_space: false, claim, rank: self.options.rank };
+        let spec = TenantSpec { name: text, own_space: false, claim, rank: self.options.rank.clone() };
         let id = self.store.add_tenant(spec).ok_or(ReplayError::Tenants)?;
         self.ids.insert(name.to_vec(), id);
         self.undecided_tenant = true;
@@ -283,6 +283,7 @@ impl Replayer {
 
     /// What happens between requests: decisions that are due, ceilings that were passed.
     fn between(&mut self, at: Instant) {
+        self.control.look(at);
         let due = SHADOW_HITS_PER_DECISION <= self.store.pending_shadow_hits()
             || DECISION_PERIOD <= at.since(self.decided)
             || self.undecided_tenant;

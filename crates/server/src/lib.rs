@@ -15,6 +15,7 @@ mod listener;
 mod reactor;
 mod worker;
 
+mod cleaning;
 mod loops;
 mod operator;
 mod shared;
@@ -23,6 +24,7 @@ pub mod admin;
 mod stats;
 mod view;
 
+pub use cleaning::CleaningView;
 pub use config::{Admin, Config, ConfigError, MemoryPolicy, TenantConfig};
 pub use operator::{Operator, Refusal, RefusalKind, Settings, TenantReport};
 pub use server::{Running, StartError, start, start_with};

@@ -3,6 +3,7 @@
 //! Shape:      workers wake them; each also wakes by itself
 //! Invariants: no request waits for them
 
+use crate::cleaning::Governor;
 use crate::config::{Config, MemoryPolicy as Kind};
 use crate::limits::{JOURNAL_RECORDS, JOURNAL_ROWS, SHADOW_HITS_PER_DECISION};
 use crate::shared::Shared;
@@ -93,11 +94,14 @@ pub(crate) fn control(
 ) {
     let store = Arc::clone(&shared.store);
     let mut thing = MemoryControl::new(store).with_private(shared.config.private);
+    let mut governor = Governor::new(shared.config.cleaner_cpu);
     let mut due = Instant::ZERO;
     while !stop.load(Ordering::Acquire) {
         shared.tick();
         shared.account_external();
         let now = shared.clock.now();
+        thing.look(now);
+        governor.step(shared, now);
         let new_tenant = router.has_new_tenant.swap(false, Ordering::Relaxed);
         if new_tenant || due <= now || SHADOW_HITS_PER_DECISION <= shared.store.pending_shadow_hits() {
             let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
@@ -116,14 +120,15 @@ pub(crate) fn control(
 const FULL_PAUSE: Duration = Duration::from_millis(20);
 
 /// Cleans until the server stops.
-pub(crate) fn clean(mut worker: store::Worker, no_evict: bool, helpers: &Helpers, stop: &AtomicBool) {
+pub(crate) fn clean(mut worker: store::Worker, shared: &Shared, helpers: &Helpers, stop: &AtomicBool) {
+    let (clock, store) = (&*shared.clock, &*shared.store);
     while !stop.load(Ordering::Acquire) {
         worker.go_online();
         // One pass after another while there is need; others are let in between them.
-        while worker.maintain() && !stop.load(Ordering::Acquire) {}
+        while shared.cleaning.timed(clock, store, || worker.maintain()) && !stop.load(Ordering::Acquire) {}
         let needed = worker.store().wants_cleaning();
         worker.go_offline();
-        if needed && no_evict {
+        if needed && shared.config.no_evict {
             std::thread::sleep(FULL_PAUSE.to_std());
         }
         helpers.cleaner.wait(if needed { Duration::from_millis(1) } else { Duration::from_secs(1) });

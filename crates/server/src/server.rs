@@ -106,9 +106,8 @@ pub fn start_with(
 
     let cleaner = shared.store.worker()?;
     {
-        let (helpers, stop) = (Arc::clone(&helpers), Arc::clone(&stop));
-        let no_evict = shared.config.no_evict;
-        threads.push(spawn("cleaner", move || loops::clean(cleaner, no_evict, &helpers, &stop))?);
+        let (shared, helpers, stop) = (Arc::clone(&shared), Arc::clone(&helpers), Arc::clone(&stop));
+        threads.push(spawn("cleaner", move || loops::clean(cleaner, &shared, &helpers, &stop))?);
     }
     {
         let (shared, router, helpers) = (Arc::clone(&shared), Arc::clone(&router), Arc::clone(&helpers));

@@ -1,5 +1,6 @@
 //! What every thread of a server shares: configuration, store, clock, counters of connections.
 
+use crate::cleaning::Cleaning;
 use crate::config::Config;
 use crate::limits::{BUFFER_PART, MEMORY_MIN};
 use crate::memcache::expires_at;
@@ -7,7 +8,7 @@ use crate::stats::Baseline;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use store::{CLOCK_START, Store};
-use units::{Bytes, Instant};
+use units::{Bytes, Duration, Instant};
 
 /// Real time, built by the binary and handed down.
 pub trait Clock: Send + Sync + std::fmt::Debug {
@@ -15,6 +16,10 @@ pub trait Clock: Send + Sync + std::fmt::Debug {
     fn now(&self) -> Instant;
     /// Seconds since 1970.
     fn unix_secs(&self) -> i64;
+    /// CPU time of the calling thread.
+    fn thread_cpu(&self) -> Duration;
+    /// CPU time of the process.
+    fn process_cpu(&self) -> Duration;
 }
 
 /// Counters of the server that no tenant owns.
@@ -50,6 +55,7 @@ pub(crate) struct Shared {
     /// `cache_memlimit`: at most the configured memory.
     memory_limit: AtomicU64,
     pub(crate) baseline: Baseline,
+    pub(crate) cleaning: Cleaning,
 }
 
 impl Shared {
@@ -65,6 +71,7 @@ impl Shared {
             unix_secs,
             port: AtomicU64::new(0),
             baseline: Baseline::default(),
+            cleaning: Cleaning::default(),
         }
     }
 

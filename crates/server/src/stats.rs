@@ -14,6 +14,7 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use store::{CLASSES, ClassTotals, Totals, class_bound, class_of};
+use units::TenantId;
 
 /// What `stats reset` has set to zero: figures are shown less what they were then.
 #[derive(Debug, Default)]
@@ -41,6 +42,7 @@ pub(crate) fn answer(shared: &Shared, router: &Router, binding: &Binding, what: 
         b"items" => classes(shared, router, binding, items_of_class, false),
         b"slabs" => classes(shared, router, binding, slabs_of_class, true),
         b"tenants" => lines(&tenants(shared, router, binding)),
+        b"cleaner" if *binding == Binding::Unbound => lines(&cleaner(shared)),
         // Without a list of items per class there is nothing to dump.
         _ if what.starts_with(b"cachedump ") => reply_text::END.to_vec(),
         b"reset" => {
@@ -320,6 +322,7 @@ fn settings(shared: &Shared) -> Vec<(String, String)> {
         .collect();
     let ours = config.echoed.iter().filter(|(name, _)| !SETTINGS.iter().any(|(known, _)| known == name));
     rows.extend(ours.map(|(name, value)| (name.clone(), word(value.clone()))));
+    rows.push(("rank".to_owned(), config.rank.to_string().split_whitespace().collect()));
     rows
 }
 
@@ -451,6 +454,30 @@ fn slabs_of_class(class: usize, t: &ClassTotals) -> Vec<Row> {
     rows.into_iter().map(|(name, value)| (format!("{class}:{name}"), value.to_string())).collect()
 }
 
+/// `stats cleaner`: ours, of the whole server.
+fn cleaner(shared: &Shared) -> Vec<Row> {
+    let view = shared.cleaning.view(&shared.store);
+    let moved = (0..shared.store.tenant_count())
+        .map(|id| shared.store.totals(TenantId(u32::try_from(id).unwrap_or(u32::MAX))).moved_bytes)
+        .sum::<u64>();
+    let whole = [
+        ("passes", view.totals.passes),
+        ("pass_takes", view.pass_takes as u64),
+        ("pass_frees", view.pass_frees as u64),
+        ("freed_segments", view.totals.freed_segments),
+        ("scanned_items", view.totals.scanned_items),
+        ("moved_bytes", moved),
+        ("moved_bytes_per_second", view.moved.0),
+        ("cpu_microseconds", view.cpu.0 / 1_000),
+        ("writer_waits", view.totals.writer_waits),
+    ];
+    let parts = [("cpu_share", view.cpu_share), ("cpu_limit", view.cpu_limit)];
+    let mut rows: Vec<Row> =
+        whole.into_iter().map(|(name, value)| (name.to_owned(), value.to_string())).collect();
+    rows.extend(parts.map(|(name, part)| (name.to_owned(), format!("{part:.4}"))));
+    rows
+}
+
 /// `stats tenants`: ours, free-form names.
 fn tenants(shared: &Shared, router: &Router, binding: &Binding) -> Vec<Row> {
     let mut rows = Vec::new();
@@ -479,6 +506,9 @@ fn tenants(shared: &Shared, router: &Router, binding: &Binding) -> Vec<Row> {
         ] {
             rows.push((format!("{name}:{what}"), value.to_string()));
         }
+        // No spaces: three words per line.
+        let rank: String = state.rank.to_string().split_whitespace().collect();
+        rows.push((format!("{name}:rank"), rank));
     }
     rows
 }

@@ -143,7 +143,8 @@ impl Router {
     /// Makes the default tenant and the configured ones; returns those with listeners of their own.
     pub(crate) fn new(store: Arc<Store>, config: &Config) -> Option<(Self, Vec<Bound>)> {
         let claim = Claim::default();
-        let spec = TenantSpec { name: "default".to_owned(), own_space: false, claim, rank: config.rank };
+        let spec =
+            TenantSpec { name: "default".to_owned(), own_space: false, claim, rank: config.rank.clone() };
         let default = store.add_tenant(spec)?;
         let router = Self {
             store,
@@ -152,7 +153,7 @@ impl Router {
             delimiter: config.prefix_delimiter,
             any_prefix: AtomicBool::new(false),
             is_full: AtomicBool::new(false),
-            rank: config.rank,
+            rank: config.rank.clone(),
             has_new_tenant: AtomicBool::new(true),
         };
         let (name, origin) = ("default".to_owned(), Origin::Default);
@@ -191,7 +192,7 @@ impl Router {
             name: tenant.name.clone(),
             own_space: tenant.listen.is_some() && tenant.prefix.is_none(),
             claim: claim(tenant),
-            rank: tenant.rank.unwrap_or(self.rank),
+            rank: tenant.rank.clone().unwrap_or_else(|| self.rank.clone()),
         };
         let id = self.store.add_tenant(spec).ok_or(AddError::Full)?;
         self.store.set_over_share(id, tenant.over_share);
@@ -277,7 +278,7 @@ impl Router {
             name = String::from_utf8_lossy(prefix).into_owned();
         }
         let claim = Claim::default();
-        let spec = TenantSpec { name: name.clone(), own_space: false, claim, rank: self.rank };
+        let spec = TenantSpec { name: name.clone(), own_space: false, claim, rank: self.rank.clone() };
         let free = (known.about.len() < TENANTS_MAX).then(|| self.store.add_tenant(spec)).flatten();
         let Some(id) = free else {
             self.is_full.store(true, Ordering::Relaxed);

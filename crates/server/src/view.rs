@@ -1,5 +1,6 @@
 //! What can be seen of a running server: one snapshot that `stats`, the metrics and the demo are made from.
 
+use crate::cleaning::CleaningView;
 use crate::loops::MemoryLoop;
 use crate::operator::InCharge;
 use crate::shared::Shared;
@@ -36,6 +37,8 @@ pub struct Snapshot {
     pub memory: MemoryUse,
     /// Memory of connections' buffers.
     pub buffers: Bytes,
+    /// What cleaning does and costs.
+    pub cleaning: CleaningView,
     /// Decisions made.
     pub decisions_total: u64,
     /// What tenants counted that were removed.
@@ -67,6 +70,7 @@ impl View {
             tenants,
             memory: self.shared.store.memory_use(),
             buffers: self.shared.buffered(),
+            cleaning: self.shared.cleaning.view(&self.shared.store),
             decisions_total: memory.journal().recorded_total(),
             departed,
         }

@@ -272,7 +272,9 @@ impl<R: Reactor> Worker<R> {
                 return After::Consumed(done);
             }
             if turn.needs_room {
-                is_out_of_memory = self.store.make_room().is_err();
+                let shared = &self.around.shared;
+                let room = shared.cleaning.timed(&*shared.clock, &shared.store, || self.store.make_room());
+                is_out_of_memory = room.is_err();
             } else if turn.more {
                 is_out_of_memory = false;
                 if self.reactor.has_ready() || !self.waiting.is_empty() {

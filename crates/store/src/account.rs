@@ -9,6 +9,7 @@ use crate::metrics::ThreadCounters;
 use crate::slot::Place;
 use crate::store::Store;
 use crate::sync::Ordering;
+use units::TenantId;
 
 /// Accounts an item that the index points at now.
 pub(crate) fn link(
@@ -43,6 +44,14 @@ pub(crate) fn unlink(store: &Store, counters: &ThreadCounters, place: Place, vie
     let counted = view.expiry().map_or(charge, |expiry| tenant.expiries.remove(expiry, charge));
     tenant.live.fetch_sub(counted, Ordering::Relaxed);
     tenant.items.fetch_sub(1, Ordering::Relaxed);
+}
+
+/// Accounts an item without expiry that the index points at in another place from now on: its tenant and its size class hold
+/// what they held. It is not flushed, which whoever moves it has seen under its locks.
+pub(crate) fn relink(store: &Store, from: Place, to: Place, tenant: TenantId, len: usize, stamp: u64) {
+    let len32 = u32::try_from(len).unwrap_or(u32::MAX);
+    store.log.segment(from.segment).note_dead(len32);
+    store.log.segment(to.segment).note_append(tenant, len32, stamp, None);
 }
 
 /// Bytes that an item of `len` log bytes is charged.

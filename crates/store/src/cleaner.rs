@@ -8,7 +8,7 @@
 //!             reserve is three segments instead of n; sources are compared by what cleaning them would free;
 //!             half-full destinations stay open for the next pass instead of being dropped
 
-use crate::account::{bytes_needed, charge_of, link, restamp, unlink};
+use crate::account::{bytes_needed, charge_of, link, relink, restamp, unlink};
 use crate::epoch::Participant;
 use crate::hash::KeyHash;
 use crate::index::{Found, Locked};
@@ -16,8 +16,9 @@ use crate::item::View;
 use crate::limits::AGE_MAX;
 use crate::log::Head;
 use crate::metrics::{ThreadCounters, count};
-use crate::rank::{BIN_MIN, RankKind, Usage, bin, raised_level};
+use crate::rank::{BIN_MIN, Clock, Usage};
 use crate::segment::State;
+use crate::shadow::Shadow;
 use crate::slot::Place;
 use crate::sources::{Chooser, Sums, claim_dead};
 use crate::store::Store;
@@ -68,6 +69,8 @@ struct Seen {
     is_over: bool,
     bytes_by_bin: Box<[u64; 256]>,
     inside: u64,
+    /// The rank's level in this pass; not a number before its first item.
+    level: f32,
     threshold: u8,
     /// Bytes of the threshold's own bin that stay.
     quota: u64,
@@ -81,19 +84,18 @@ pub(crate) struct Cleaner {
     opened: usize,
     sources: Vec<SegmentId>,
     bins: Vec<u8>,
+    clock: Clock,
     seen: Vec<Option<Seen>>,
     order: Vec<usize>,
     candidates: Vec<Candidate>,
     kept: Vec<u64>,
 }
 
-/// An item of a source, as much as is needed until its slot has been looked up.
-struct Pending {
+/// An item of a source until its slot has been looked up.
+struct Pending<'a> {
     place: Place,
     hash: KeyHash,
-    tenant: TenantId,
-    len: u32,
-    dead: bool,
+    view: View<'a>,
 }
 
 /// An item of a source with its rank and its hash.
@@ -107,6 +109,7 @@ impl Cleaner {
             opened: 0,
             sources: Vec::new(),
             bins: Vec::new(),
+            clock: Clock::default(),
             seen: Vec::new(),
             order: Vec::new(),
             candidates: Vec::new(),
@@ -154,6 +157,7 @@ impl Cleaner {
         self.divide(store, budget);
         self.set_thresholds(store);
         let freed = self.copy_sources(store, reader, counters);
+        store.cleaning.note_pass(self.bins.len(), freed);
         if freed == 0 { Outcome::Nothing } else { Outcome::Freed(freed) }
     }
 
@@ -186,6 +190,7 @@ impl Cleaner {
     /// Walks the sources, finds what is alive (of one tenant, if only that is asked) and ranks it.
     fn rank_items(&mut self, store: &Store, reader: &Participant, only: Option<TenantId>) {
         self.bins.clear();
+        store.take_time(&mut self.clock);
         for seen in &mut self.seen {
             *seen = None;
         }
@@ -197,9 +202,7 @@ impl Cleaner {
                 batch.push(asked.then(|| {
                     let hash = store.hash_of(&view);
                     store.index.prefetch(hash);
-                    let dead = store.is_expired(&view) || store.is_flushed(place, &view);
-                    let len = u32::try_from(view.bytes().len()).unwrap_or(u32::MAX);
-                    Pending { place, hash, tenant: view.tenant(), len, dead }
+                    Pending { place, hash, view }
                 }));
                 if batch.len() == BATCH {
                     self.rank_batch(store, &mut batch);
@@ -210,31 +213,43 @@ impl Cleaner {
         self.sources = sources;
     }
 
-    fn rank_batch(&mut self, store: &Store, batch: &mut Vec<Option<Pending>>) {
-        let tick = store.tick();
+    fn rank_batch(&mut self, store: &Store, batch: &mut Vec<Option<Pending<'_>>>) {
         for item in batch.drain(..) {
             let Some(item) = item else {
                 self.bins.push(GARBAGE);
                 continue;
             };
-            let Some(found) = store.index.find(item.hash, |slot| slot.place() == item.place) else {
+            let place = item.place;
+            let Some(found) = store.index.find_surely(item.hash, &mut |slot| slot.place() == place) else {
                 self.bins.push(GARBAGE);
                 continue;
             };
-            if item.dead {
+            if store.is_expired(&item.view) || store.is_flushed(place, &item.view) {
                 self.bins.push(DEAD);
                 continue;
             }
-            let tenant = store.tenant(item.tenant);
-            let charge = charge_of(item.len as usize).cast_unsigned();
+            let tenant = store.tenant(item.view.tenant());
+            // Read after the slot: an item used since the clock last moved must not seem to be ahead of it.
+            let tick = store.tick();
+            let charge = charge_of(item.view.bytes().len()).cast_unsigned();
             let usage = Usage {
                 age: tick.wrapping_sub(found.slot.tick()),
                 uses: found.slot.uses(),
                 size: u32::try_from(charge).unwrap_or(u32::MAX),
                 level: tenant.level_at(found.slot.tick()),
+                stamp: store.stamp_of(place, &item.view),
+                expiry: item.view.expiry(),
             };
-            let seen = self.seen_of(store, item.tenant);
-            let rank = bin(seen.spec.rank, usage, tenant.level());
+            let seen = self.seen_of(store, item.view.tenant());
+            let (spec, level) = (Arc::clone(&seen.spec), seen.level);
+            let kind = &spec.rank;
+            let level = match level {
+                level if level.is_nan() => tenant.level_of(kind, || kind.level_by(&usage, &self.clock)),
+                level => level,
+            };
+            let rank = kind.bin(&usage, level, &self.clock);
+            let seen = self.seen_of(store, item.view.tenant());
+            seen.level = level;
             seen.bytes_by_bin[usize::from(rank)] += charge;
             seen.inside += charge;
             self.bins.push(rank);
@@ -250,6 +265,7 @@ impl Cleaner {
             is_over: true,
             bytes_by_bin: Box::new([0; 256]),
             inside: 0,
+            level: f32::NAN,
             threshold: BIN_MIN,
             quota: u64::MAX,
         })
@@ -293,8 +309,10 @@ impl Cleaner {
                 left -= bytes;
             }
             let tenant = store.tenant(TenantId(u32::try_from(i).unwrap_or(u32::MAX)));
-            if seen.spec.rank == RankKind::Gdsf && kept < seen.inside {
-                tenant.set_level(raised_level(seen.threshold, tenant.level()));
+            if kept < seen.inside {
+                let kind = &seen.spec.rank;
+                let level = kind.level_after(&seen.bytes_by_bin, seen.threshold, seen.level);
+                tenant.set_level(kind, level);
             }
         }
     }
@@ -439,8 +457,12 @@ impl Cleaner {
         let parts = [&header[..header_len], view.key(), view.value(), &[]];
         let len: usize = parts.iter().map(|p| p.len()).sum();
         let place = store.log.append(head, parts).expect("the destination has room");
-        unlink(store, counters, from, view);
-        link(store, counters, place, &meta, len, stamp);
+        if len == view.bytes().len() && meta.expiry.is_none() {
+            relink(store, from, place, meta.tenant, len, stamp);
+        } else {
+            unlink(store, counters, from, view);
+            link(store, counters, place, &meta, len, stamp);
+        }
         let age = store.tick().wrapping_sub(found.slot.tick()).min(AGE_MAX);
         let tick = store.tick().wrapping_sub(age);
         locked.replace(found, found.slot.moved(place).used(tick, found.slot.uses()));
@@ -560,7 +582,9 @@ impl Cleaner {
             self.give_up(store);
             return false;
         }
-        0 < self.copy_sources(store, reader, counters)
+        let freed = self.copy_sources(store, reader, counters);
+        store.cleaning.note_pass(self.bins.len(), freed);
+        0 < freed
     }
 }
 
@@ -601,6 +625,9 @@ fn note_removal(
     if found.slot.uses() == 0 {
         count(&of_tenant.evicted_unfetched);
         count(&class.evicted_unfetched);
+    }
+    if !Shadow::may_know(hash, tenant.sampling()) {
+        return;
     }
     let mut shadow = lock(&tenant.shadow);
     shadow.push(hash, u32::try_from(charge_of(view.bytes().len())).unwrap_or(u32::MAX));

@@ -70,6 +70,14 @@ impl MemoryControl {
             self.store.tenant(row.id).set_floor(row.claim.floor.bytes);
         }
     }
+
+    /// Lets the estimate of idle bytes look at the clocks, and at a sample if one is due: once a second or more often, also
+    /// where decisions are far apart. Nothing happens without an estimate.
+    pub fn look(&mut self, now: Instant) {
+        if let Some(idle) = &mut self.idle {
+            idle.look(&self.store, now);
+        }
+    }
 }
 
 impl Sensor for MemoryControl {
@@ -78,9 +86,7 @@ impl Sensor for MemoryControl {
 
     fn read(&mut self, now: Instant, rows: &mut Vec<Row<MemorySignal, MemoryShare>>) -> Pool {
         self.store.pending_shadow_hits.store(0, Ordering::Relaxed);
-        if let Some(idle) = &mut self.idle {
-            idle.look(&self.store, now);
-        }
+        self.look(now);
         self.store.readings.fetch_add(1, Ordering::Relaxed);
         self.before.resize(self.store.tenant_count(), (0, Totals::default()));
         for (tenant, (generation, before)) in self.store.tenants().zip(&mut self.before) {

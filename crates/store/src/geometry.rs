@@ -21,6 +21,8 @@ pub struct Geometry {
     pub shadow: Bytes,
     /// What tenants divide: log and index without reserve and heads.
     pub divisible: Bytes,
+    /// A background cleaner starts when so few segments beyond the reserve are left.
+    pub low_water: u32,
     /// Offsets in slots count units of this many bytes, as a power of two.
     pub unit_shift: u32,
 }
@@ -51,15 +53,19 @@ impl Geometry {
         let rows = memory.count_of(segment) * SEGMENT_ROW;
         let log_and_index = Bytes(memory.0.saturating_sub(shadow.0 + rows));
         let held_back = (u64::from(limits::RESERVE_SEGMENTS) + threads as u64) * segment.0;
+        let segment_count =
+            u32::try_from(log_and_index.count_of(segment)).unwrap_or(u32::MAX).min(SEGMENTS_MAX);
+        let writers = u32::try_from(threads).unwrap_or(u32::MAX);
         Self {
             memory,
             segment,
             item_max: item_max.min(segment),
-            segment_count: u32::try_from(log_and_index.count_of(segment))
-                .unwrap_or(u32::MAX)
-                .min(SEGMENTS_MAX),
+            segment_count,
             shadow,
             divisible: Bytes(log_and_index.0.saturating_sub(held_back).max(segment.0)),
+            low_water: (segment_count / limits::LOW_WATER_PART)
+                .min(limits::LOW_WATER_PER_WRITER.saturating_mul(writers))
+                .max(1),
             unit_shift: segment.0.ilog2().saturating_sub(OFFSET_BITS),
         }
     }

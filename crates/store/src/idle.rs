@@ -3,10 +3,11 @@
 //! Shape:      random buckets -> tick of the last access and size of each item -> idle part of each tenant -> times what it
 //!             holds
 //! Invariants: idle time is never overstated, but for items that outlived several turnovers of the whole memory: they count
-//!             as idle however long those took
+//!             as idle however long those took; `sweep` keeps them from wrapping the clock
 //! Units:      the rank clock ticks per bytes written; when each tick began is noted here, in the loop's own time, so that a
 //!             replay and real time see alike. An item counts from the end of the tick of its last access
-//! Cost:       nothing on the data path; about 0.1 µs per item sampled, some thousand items per sample
+//! Cost:       nothing on the data path; about 0.1 µs per item sampled, some thousand items per sample, sixteen samples per
+//!             idle time, at most one per look
 //! Source:     Memshare §4.2 walks every item; its idle bytes include dead copies, ours do not
 //! Failure:    while little is written the clock stands, and nothing becomes idle: nobody needs the memory then either
 
@@ -58,7 +59,8 @@ impl IdleSensor {
         })
     }
 
-    /// Notes the rank clock and samples if it is time to.
+    /// Notes the rank clock and samples if it is time to. Ticks count from the look that finds them begun, so that whoever
+    /// looks once a second is wrong by a second.
     pub(crate) fn look(&mut self, store: &Store, now: Instant) {
         self.note_tick(store.tick_count(), now);
         let pause = Duration(self.idle_time.0 / SAMPLES_PER_IDLE_TIME).min(PAUSE_MAX);
@@ -110,11 +112,11 @@ impl IdleSensor {
         self.reader.go_online();
         let buckets = store.index.buckets();
         let whole = buckets <= BUCKETS_PER_SAMPLE;
+        let noted = self.tick.unwrap_or(0);
         for i in 0..buckets.min(BUCKETS_PER_SAMPLE) {
             let drawn = if whole { u64::from(i) } else { self.rng.below(u64::from(buckets)) };
             let bucket = u32::try_from(drawn).unwrap_or(0);
             let (reader, sums, begun) = (&self.reader, &mut self.sums, &self.begun);
-            let tick = tick_at(self.tick.unwrap_or(0));
             store.index.each_in(bucket, |slot| {
                 let view = store.log.view(reader, slot.place());
                 if store.is_expired(&view) || store.is_flushed(slot.place(), &view) {
@@ -122,10 +124,14 @@ impl IdleSensor {
                 }
                 let Some((idle, all)) = sums.get_mut(view.tenant().index()) else { return };
                 let bytes = charge_of(view.bytes().len()) as f64;
+                // Read after the slot: what was used since the note is not ahead of the clock.
+                let tick = store.tick_count();
                 let last = usize::from(slot.tick());
-                let age = (tick + TICKS - last) % TICKS;
+                let age = (tick_at(tick) + TICKS - last) % TICKS;
                 let ended = begun[(last + 1) % TICKS];
-                let is_idle = usize::from(AGE_MAX) <= age || (0 < age && self.idle_time <= now.since(ended));
+                let since_note = tick.wrapping_sub(noted) as usize;
+                let is_idle =
+                    usize::from(AGE_MAX) <= age || (since_note < age && self.idle_time <= now.since(ended));
                 *all += bytes;
                 *idle += if is_idle { bytes } else { 0.0 };
             });

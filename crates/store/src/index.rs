@@ -175,15 +175,32 @@ impl Index {
         }
     }
 
+    /// Sets slots of these buckets whose age is above `most` back to it. `tick` is the rank clock.
+    pub(crate) fn hold_ages(&self, buckets: std::ops::Range<u32>, most: u8, tick: impl Fn() -> u8) {
+        for bucket in buckets {
+            for word in &self.words.all()[slots_of(bucket)] {
+                let slot = Slot(word.load(Ordering::Relaxed));
+                let now = tick();
+                let age = now.wrapping_sub(slot.tick());
+                // The clock may have moved between two looks: what seems to be ahead of it was used just now.
+                if slot.0 != 0 && most < age && age < u8::MAX - 1 {
+                    let held = slot.used(now.wrapping_sub(most), slot.uses());
+                    // Relaxed: the place is unchanged and was published before; who used the slot meanwhile wins.
+                    let _lost = word.compare_exchange(slot.0, held.0, Ordering::Relaxed, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
     /// The slot for which `same` holds, among those with the hash's tag. Takes no lock.
     #[inline]
     pub(crate) fn find(&self, hash: KeyHash, mut same: impl FnMut(Slot) -> bool) -> Option<Found> {
         let both = pair(hash, self.buckets.load(Ordering::Acquire));
-        self.scan_pair(both, hash, &mut same).or_else(|| self.find_again(hash, &mut same))
+        self.scan_pair(both, hash, &mut same).or_else(|| self.find_surely(hash, &mut same))
     }
 
-    /// Looks until no move can have hidden the item.
-    fn find_again(&self, hash: KeyHash, same: &mut impl FnMut(Slot) -> bool) -> Option<Found> {
+    /// The same, for slots that are often not there: looks once, and again only if a move can have hidden the item.
+    pub(crate) fn find_surely(&self, hash: KeyHash, same: &mut impl FnMut(Slot) -> bool) -> Option<Found> {
         loop {
             let both = pair(hash, self.buckets.load(Ordering::Acquire));
             let before = self.moves(both);

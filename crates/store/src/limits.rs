@@ -16,8 +16,12 @@ pub const TENANTS_MAX: usize = 65_000;
 pub const THREADS_MAX: usize = 320;
 /// Segments that writers leave to the cleaner.
 pub const RESERVE_SEGMENTS: u32 = 3;
-/// A background cleaner starts when so few segments beyond the reserve are left.
-pub const LOW_WATER_SEGMENTS: u32 = 1;
+/// A background cleaner starts when one segment in so many is left beyond the reserve, at the latest when a single one is
+/// (Memshare §5.3 starts at 1 % of the memory; ours at a fifth of that, since what lies free holds nothing).
+pub const LOW_WATER_PART: u32 = 512;
+/// It starts no earlier than when so many are left per writing thread: at full speed a thread fills one in about the time
+/// of a pass (15 ms and 25 ms for items of 48 B on this machine).
+pub const LOW_WATER_PER_WRITER: u32 = 2;
 /// Free segments whose memory a helping thread has touched before a writer takes them.
 pub const SEGMENTS_AHEAD: u32 = 4;
 /// Segments that one cleaning pass takes unless it is told otherwise (Memshare §3.2: n; Table 7 saturates at about 20).
@@ -38,8 +42,15 @@ pub const SHADOW_REPRESENTS: Bytes = Bytes::mib(1);
 pub const SHADOW_MEMORY_PART: u64 = 100;
 
 /// Ticks of the rank clock that the cleaner holds an item's age back to when it moves it: three and a half times the memory
-/// written. An item that no pass looks at for half a turnover more wraps its 8 bits and looks new.
+/// written. Items that no pass looks at are held back by `sweep`.
 pub const AGE_MAX: u8 = 224;
+
+/// Longest text of a rank, in characters (guess: ranks in use have some 30).
+pub const RANK_LENGTH_MAX: usize = 256;
+/// Most steps of a rank's expression, so that a pass, which ranks some 100,000 items, stays within milliseconds (guess).
+pub const RANK_STEPS_MAX: usize = 100;
+/// Deepest nesting of parentheses, functions and signs in a rank's expression: the parser recurses so deep.
+pub const RANK_NESTING_MAX: usize = 32;
 
 const _: () = assert!(KEY_MAX <= u8::MAX as usize);
 const _: () = assert!(TENANTS_MAX < u16::MAX as usize);

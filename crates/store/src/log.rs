@@ -30,6 +30,8 @@ pub(crate) struct Log {
     /// Segments that are free and touched, and whether others could be; as of the last change of the pool.
     ahead: AtomicU32,
     untouched: AtomicBool,
+    /// A background cleaner starts when no more segments than this are left, the reserve included.
+    low_water: u32,
     segment_bytes: usize,
     unit_shift: u32,
 }
@@ -67,8 +69,8 @@ impl Pool {
     }
 
     /// Whether segments could be touched without coming near the end of the memory.
-    fn has_untouched(&self) -> bool {
-        self.backed + limits::RESERVE_SEGMENTS + limits::LOW_WATER_SEGMENTS < self.allowed
+    fn has_untouched(&self, low_water: u32) -> bool {
+        self.backed + low_water < self.allowed
     }
 
     fn free_count(&self) -> u32 {
@@ -89,6 +91,7 @@ impl Log {
             available: AtomicU32::new(geometry.segment_count),
             ahead: AtomicU32::new(0),
             untouched: AtomicBool::new(true),
+            low_water: limits::RESERVE_SEGMENTS + geometry.low_water,
             segment_bytes: geometry.segment.as_usize(),
             unit_shift: geometry.unit_shift,
         };
@@ -108,6 +111,12 @@ impl Log {
     /// Ids of segments that were ever used.
     pub(crate) fn ids(&self) -> impl Iterator<Item = SegmentId> {
         (0..lock(&self.pool).fresh).map(SegmentId)
+    }
+
+    /// A background cleaner starts when no more segments than this are left, the reserve included.
+    #[inline]
+    pub(crate) fn low_water(&self) -> u32 {
+        self.low_water
     }
 
     /// Segments that can still be taken, the reserve included.
@@ -170,7 +179,7 @@ impl Log {
     pub(crate) fn touch_ahead(&self) {
         loop {
             let mut pool = lock(&self.pool);
-            if limits::SEGMENTS_AHEAD <= pool.free_count() || !pool.has_untouched() {
+            if limits::SEGMENTS_AHEAD <= pool.free_count() || !pool.has_untouched(self.low_water) {
                 self.publish_available(&pool);
                 return;
             }
@@ -192,7 +201,7 @@ impl Log {
         let left = pool.free_count().saturating_add(pool.allowed.saturating_sub(pool.backed));
         self.available.store(left, Ordering::Relaxed);
         self.ahead.store(pool.free_count(), Ordering::Relaxed);
-        self.untouched.store(pool.has_untouched(), Ordering::Relaxed);
+        self.untouched.store(pool.has_untouched(self.low_water), Ordering::Relaxed);
     }
 
     /// Returns emptied segments whose epoch has passed to the pool.

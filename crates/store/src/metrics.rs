@@ -112,6 +112,47 @@ counters! {
     shadow_hits,
 }
 
+/// What cleaning did, all threads together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CleanerTotals {
+    /// Passes that took sources.
+    pub passes: u64,
+    /// Segments that passes freed beyond those that they opened.
+    pub freed_segments: u64,
+    /// Items of sources that were looked at.
+    pub scanned_items: u64,
+    /// Times a writer found no segment and had to clean, or wait for a cleaner, itself.
+    pub writer_waits: u64,
+}
+
+/// The same, as it is counted: a few times per pass.
+#[derive(Debug, Default)]
+pub(crate) struct CleanerCounters {
+    pub(crate) passes: AtomicU64,
+    pub(crate) freed_segments: AtomicU64,
+    pub(crate) scanned_items: AtomicU64,
+    pub(crate) writer_waits: AtomicU64,
+}
+
+impl CleanerCounters {
+    pub(crate) fn totals(&self) -> CleanerTotals {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        CleanerTotals {
+            passes: load(&self.passes),
+            freed_segments: load(&self.freed_segments),
+            scanned_items: load(&self.scanned_items),
+            writer_waits: load(&self.writer_waits),
+        }
+    }
+
+    /// Counts a pass that took sources of so many items.
+    pub(crate) fn note_pass(&self, scanned: usize, freed: usize) {
+        self.passes.fetch_add(1, Ordering::Relaxed);
+        self.freed_segments.fetch_add(freed as u64, Ordering::Relaxed);
+        self.scanned_items.fetch_add(scanned as u64, Ordering::Relaxed);
+    }
+}
+
 /// Accesses and bytes of one kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TrafficTotal {

@@ -36,7 +36,11 @@ impl Worker {
     pub fn make_room(&mut self) -> Result<(), OutOfMemory> {
         let store = Arc::clone(&self.store);
         self.reader.quiesce();
+        store.sweep.advance(&store);
         let crowded = self.crowded.take();
+        if !crowded {
+            store.cleaning.writer_waits.fetch_add(1, Ordering::Relaxed);
+        }
         let grew = store.index.grow(crowded, |slot| store.hash_at(&self.reader, slot));
         store.adjust_allowed();
         if crowded && !grew {
@@ -103,11 +107,12 @@ impl Worker {
         }
         let sweeps = self.sweep_departed();
         let cleaner = self.cleaner.get_or_insert_with(|| Box::new(Cleaner::new(store.thread_rng())));
+        store.sweep.advance(&store);
         store.index.shrink();
         store.adjust_allowed();
         store.log.reclaim_now(&store.epochs);
         store.log.touch_ahead();
-        let wanted = limits::RESERVE_SEGMENTS + limits::LOW_WATER_SEGMENTS;
+        let wanted = store.log.low_water();
         if store.log.available() <= wanted || 0 < store.log.excess() {
             let freed = cleaner.pass(&store, &mut self.reader, &self.counters, store.pass_width());
             return sweeps || matches!(freed, Outcome::Freed(_)) && store.log.available() <= wanted;

@@ -15,9 +15,12 @@ use crate::index::{BUCKET_BYTES, Index};
 use crate::item::View;
 use crate::limits;
 use crate::log::Log;
-use crate::metrics::{CLASSES, ClassTotals, Counters, ThreadCounters, Totals};
-use crate::rank::RankKind;
+use crate::metrics::{
+    CLASSES, ClassTotals, CleanerCounters, CleanerTotals, Counters, ThreadCounters, Totals,
+};
+use crate::rank::{Clock, History, RankKind};
 use crate::slot::{Place, Slot};
+use crate::sweep::Sweep;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
 use crate::tenant::OverShare;
 use crate::tenant::{TICKS, Tenant, TenantSpec, TenantState};
@@ -91,7 +94,7 @@ pub struct Store {
     tick_secs: Box<[AtomicU32; TICKS]>,
     written: AtomicU64,
     tick_bytes: u64,
-    ticking: Mutex<()>,
+    ticking: Mutex<History>,
     external: AtomicU64,
     allowed: AtomicU32,
     pass_width: AtomicU32,
@@ -102,6 +105,9 @@ pub struct Store {
     pub(crate) ceiling_hint: AtomicU32,
     /// Passes that are running.
     pub(crate) passes: AtomicU32,
+    /// What they did.
+    pub(crate) cleaning: CleanerCounters,
+    pub(crate) sweep: Sweep,
     pub(crate) no_evict: bool,
     seed: u64,
     /// Generators handed out.
@@ -161,7 +167,7 @@ impl Store {
             tick_secs: Box::new(std::array::from_fn(|_| AtomicU32::new(CLOCK_START))),
             written: AtomicU64::new(0),
             tick_bytes: (geometry.divisible.0 / TICKS_PER_TURNOVER).max(1),
-            ticking: Mutex::new(()),
+            ticking: Mutex::new(History::default()),
             external: AtomicU64::new(0),
             allowed: AtomicU32::new(geometry.segment_count),
             pass_width: AtomicU32::new(PASS_WIDTH_START),
@@ -169,6 +175,8 @@ impl Store {
             pending_shadow_hits: AtomicU64::new(0),
             ceiling_hint: AtomicU32::new(0),
             passes: AtomicU32::new(0),
+            cleaning: CleanerCounters::default(),
+            sweep: Sweep::default(),
             no_evict: options.no_evict,
             seed: options.seed,
             generators: AtomicU64::new(0),
@@ -328,6 +336,12 @@ impl Store {
         totals
     }
 
+    /// What cleaning did, all threads together.
+    #[must_use]
+    pub fn cleaner_totals(&self) -> CleanerTotals {
+        self.cleaning.totals()
+    }
+
     pub(crate) fn lend_counters(&self) -> Arc<ThreadCounters> {
         let mut threads = lock(&self.threads);
         threads.free.pop().unwrap_or_else(|| {
@@ -464,7 +478,7 @@ impl Store {
         if wanted == self.tick.load(Ordering::Relaxed) {
             return;
         }
-        let _ticking = lock(&self.ticking);
+        let mut ticking = lock(&self.ticking);
         let mut tick = self.tick.load(Ordering::Relaxed);
         while tick != wanted && wanted.wrapping_sub(tick) < 1 << 31 {
             tick = tick.wrapping_add(1);
@@ -473,8 +487,21 @@ impl Store {
             for tenant in self.tenants() {
                 tenant.begin_tick(short);
             }
+            ticking.begin_tick(tick, self.stamps.load(Ordering::Relaxed));
             self.tick.store(tick, Ordering::Relaxed);
         }
+    }
+
+    /// Takes the time for a pass that ranks.
+    pub(crate) fn take_time(&self, clock: &mut Clock) {
+        let ticking = lock(&self.ticking);
+        let tick = self.tick.load(Ordering::Relaxed);
+        let written = self.written.load(Ordering::Relaxed);
+        let passed = (written % self.tick_bytes) as f64 / self.tick_bytes as f64;
+        let stamp = self.stamps.load(Ordering::Relaxed);
+        let known = tick.min(u32::from(u8::MAX));
+        let oldest = self.tick_secs((tick.wrapping_sub(known) & 0xFF) as u8);
+        clock.take(&ticking, f64::from(tick) + passed, stamp, (self.now_secs(), oldest), known);
     }
 
     /// Tells the store about memory outside of it that counts in the bound (connection buffers).
@@ -500,7 +527,8 @@ impl Store {
     }
 
     /// Segments that a pass takes.
-    pub(crate) fn pass_width(&self) -> usize {
+    #[must_use]
+    pub fn pass_width(&self) -> usize {
         self.pass_width.load(Ordering::Relaxed) as usize
     }
 
@@ -511,9 +539,12 @@ impl Store {
     }
 
     /// Segments that a pass over so many frees: at least one, and never all.
-    pub(crate) fn pass_frees(&self, sources: usize) -> usize {
+    #[must_use]
+    pub fn pass_frees(&self, sources: usize) -> usize {
         let told = self.pass_frees.load(Ordering::Relaxed) as usize;
-        let frees = if told == 0 { sources / limits::PASS_FREES_PART } else { told };
+        // A pass that gets fewer sources frees fewer of them.
+        let part = (told * sources).div_ceil(self.pass_width().max(1));
+        let frees = if told == 0 { sources / limits::PASS_FREES_PART } else { part };
         frees.min(sources.saturating_sub(1)).max(1)
     }
 
@@ -534,7 +565,7 @@ impl Store {
     /// wait to be touched before a writer needs them.
     #[must_use]
     pub fn wants_cleaning(&self) -> bool {
-        self.log.available() <= limits::RESERVE_SEGMENTS + limits::LOW_WATER_SEGMENTS
+        self.log.available() <= self.log.low_water()
             || self.ceiling_hint.load(Ordering::Relaxed) != 0
             || self.log.wants_touching()
             || self.departing.load(Ordering::Relaxed) != 0

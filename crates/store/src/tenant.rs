@@ -76,8 +76,8 @@ pub(crate) struct Tenant {
     pub(crate) shadow: Mutex<Shadow>,
     /// One key in 2^k is in the shadow queue; a copy to read without the lock.
     pub(crate) shadow_sampling: AtomicU32,
-    /// GDSF's L, as bits of an `f32`, and what it was at each tick.
-    level: AtomicU32,
+    /// The rank's level as bits of an `f32`, above it the family of ranks that it is of, and what it was at each tick.
+    level: AtomicU64,
     level_at: Box<[AtomicU32; TICKS]>,
 }
 
@@ -104,7 +104,7 @@ impl Tenant {
             expiries: Expiries::default(),
             shadow: Mutex::new(shadow),
             shadow_sampling: AtomicU32::new(0),
-            level: AtomicU32::new(0),
+            level: AtomicU64::new(0),
             level_at: Box::new(std::array::from_fn(|_| AtomicU32::new(0))),
         }
     }
@@ -188,7 +188,7 @@ impl Tenant {
         *lock(&self.spec) = Arc::new(spec);
         *lock(&self.before) = before;
         self.generation.fetch_add(1, Ordering::Relaxed);
-        self.set_level(0.0);
+        self.level.store(0, Ordering::Relaxed);
         for level in self.level_at.iter() {
             level.store(0, Ordering::Relaxed);
         }
@@ -269,12 +269,16 @@ impl Tenant {
         u8::try_from(self.shadow_sampling.load(Ordering::Relaxed)).unwrap_or(u8::MAX)
     }
 
-    pub(crate) fn level(&self) -> f32 {
-        f32::from_bits(self.level.load(Ordering::Relaxed))
+    /// The level of a rank; `first` if that depends on what is ranked and nothing was. A level that another rank left
+    /// means nothing.
+    pub(crate) fn level_of(&self, rank: &RankKind, first: impl Fn() -> f32) -> f32 {
+        let word = self.level.load(Ordering::Relaxed);
+        let level = if word >> 32 == rank.family() { level_in(word) } else { rank.level_start() };
+        if level.is_nan() { first() } else { level }
     }
 
-    pub(crate) fn set_level(&self, level: f32) {
-        self.level.store(level.to_bits(), Ordering::Relaxed);
+    pub(crate) fn set_level(&self, rank: &RankKind, level: f32) {
+        self.level.store(rank.family() << 32 | u64::from(level.to_bits()), Ordering::Relaxed);
     }
 
     /// The level at a tick not longer than 255 ticks ago.
@@ -285,8 +289,15 @@ impl Tenant {
 
     /// Remembers the level for a tick that begins.
     pub(crate) fn begin_tick(&self, tick: u8) {
-        self.level_at[usize::from(tick)].store(self.level.load(Ordering::Relaxed), Ordering::Relaxed);
+        let level = level_in(self.level.load(Ordering::Relaxed));
+        self.level_at[usize::from(tick)].store(level.to_bits(), Ordering::Relaxed);
     }
+}
+
+fn level_in(word: u64) -> f32 {
+    #[expect(clippy::cast_possible_truncation, reason = "the lower half is meant")]
+    let bits = word as u32;
+    f32::from_bits(bits)
 }
 
 /// What a tenant may hold beyond its ceiling before it is trimmed: a part of it, and never a whole segment.

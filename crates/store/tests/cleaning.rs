@@ -245,3 +245,98 @@ fn what_is_stored_expired_is_not_held() {
     worker.quiesce();
     worker.check();
 }
+
+/// Writers at full speed, each with keys of its own, and nobody who cleans for them: they run passes themselves, side by side.
+/// Nobody is told that there is no memory while something can be evicted, and everybody gets on.
+#[test]
+fn writers_that_outrun_the_cleaner_clean_side_by_side() {
+    const WRITERS: u64 = 3;
+    const WRITES: u64 = 400_000;
+    for seed in 1..=3 {
+        let options = Options {
+            memory: Bytes::mib(16),
+            item_max: Bytes::kib(64),
+            threads: 3,
+            tenants_max: 8,
+            no_evict: false,
+            seed,
+        };
+        let store = Store::new(options).unwrap();
+        for i in 0..WRITERS {
+            let spec = TenantSpec {
+                name: format!("t{i}"),
+                own_space: true,
+                claim: Claim::default(),
+                rank: RankKind::Gdsf,
+            };
+            store.add_tenant(spec).unwrap();
+        }
+        let written: u64 = std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..WRITERS)
+                .map(|writer| {
+                    let mut worker = store.worker().unwrap();
+                    scope.spawn(move || {
+                        let tenant = u32::try_from(writer).unwrap();
+                        let done = (0..WRITES).take_while(|n| {
+                            let stored = set(&mut worker, tenant, *n, &[7; 25], 0);
+                            worker.quiesce();
+                            stored
+                        });
+                        done.count() as u64
+                    })
+                })
+                .collect();
+            writers.into_iter().map(|writer| writer.join().unwrap()).sum()
+        });
+        assert_eq!(written, WRITERS * WRITES, "seed {seed}: a write was refused");
+        let cleaning = store.cleaner_totals();
+        assert!(0 < cleaning.writer_waits && 0 < cleaning.passes, "seed {seed}: {cleaning:?}");
+        let bytes = WRITERS * WRITES * 58 / store.geometry().segment.0;
+        let freed = cleaning.freed_segments + u64::from(store.geometry().segment_count);
+        assert!(bytes <= freed, "seed {seed}: {bytes} segments were written, {cleaning:?}");
+        let mut worker = store.worker().unwrap();
+        worker.quiesce();
+        worker.check();
+    }
+}
+
+/// A writer that leaves the cleaner time to do its work never finds the memory full: what it waits for is the cleaner's being
+/// done, after each half of a segment, not a time.
+#[test]
+fn a_writer_that_the_cleaner_keeps_up_with_never_waits() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    for seed in 1..=3 {
+        let (store, mut writer) = new_store(Bytes::mib(16 + seed), false, 1);
+        let mut cleaner = store.worker().unwrap();
+        cleaner.go_offline();
+        let stop = AtomicBool::new(false);
+        let half = store.geometry().segment.0 / 2 / 235;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Acquire) {
+                    cleaner.go_online();
+                    while cleaner.maintain() {}
+                    cleaner.go_offline();
+                    std::thread::yield_now();
+                }
+            });
+            for n in 0..half * 600 {
+                assert!(set(&mut writer, 0, n, &[7; 200], 0));
+                writer.quiesce();
+                if n % half == 0 {
+                    writer.go_offline();
+                    while store.wants_cleaning() {
+                        std::thread::yield_now();
+                    }
+                    writer.go_online();
+                }
+            }
+            stop.store(true, Ordering::Release);
+        });
+        let cleaning = store.cleaner_totals();
+        assert!(0 < cleaning.passes, "seed {seed}: the memory was never full");
+        assert_eq!(cleaning.writer_waits, 0, "seed {seed}: {cleaning:?}");
+        writer.quiesce();
+        writer.check();
+    }
+}

@@ -18,15 +18,9 @@ struct Rig {
 }
 
 impl Rig {
-    fn new(seed: u64) -> Self {
-        let options = Options {
-            memory: Bytes::mib(32),
-            item_max: Bytes::kib(64),
-            threads: 1,
-            tenants_max: 4,
-            no_evict: false,
-            seed,
-        };
+    fn new(memory: Bytes, seed: u64) -> Self {
+        let options =
+            Options { memory, item_max: Bytes::kib(64), threads: 1, tenants_max: 4, no_evict: false, seed };
         let store = Store::new(options).unwrap();
         for name in ["busy", "half", "idle", "churn"] {
             let spec = TenantSpec {
@@ -41,10 +35,14 @@ impl Rig {
     }
 
     fn get(&mut self, tenant: u32, n: u64) {
+        self.get_sized(tenant, n, 500);
+    }
+
+    fn get_sized(&mut self, tenant: u32, n: u64, len: usize) {
         let (tenant, text) = (TenantId(tenant), format!("{n:023}"));
         let key = self.worker.key(Space::Own(tenant), text.as_bytes()).unwrap();
         if self.worker.get(tenant, &key).is_none() {
-            while self.worker.set(tenant, &key, Mode::Set, Fields::default(), &[1; 500])
+            while self.worker.set(tenant, &key, Mode::Set, Fields::default(), &[1; 5_000][..len])
                 == Err(Refused::NoRoom)
             {
                 self.worker.make_room().unwrap();
@@ -55,13 +53,17 @@ impl Rig {
 
     /// One second: the first tenant reads all its items, the second every other one, the third none, the fourth writes.
     fn second(&mut self, written: u64) {
+        self.second_of(written, 500);
+    }
+
+    fn second_of(&mut self, written: u64, len: usize) {
         for n in 0..ITEMS {
             self.get(0, n);
             self.get(1, n / 2 * 2);
         }
         for _ in 0..written {
             let n = self.rng.next_u64();
-            self.get(3, n);
+            self.get_sized(3, n, len);
         }
     }
 }
@@ -83,7 +85,7 @@ fn is_none(parts: [f64; 4]) -> bool {
 #[test]
 fn what_is_not_touched_becomes_idle() {
     for seed in 1..=3 {
-        let mut rig = Rig::new(seed);
+        let mut rig = Rig::new(Bytes::mib(32), seed);
         for n in 0..ITEMS {
             (0..3).for_each(|tenant| rig.get(tenant, n));
         }
@@ -108,9 +110,51 @@ fn what_is_not_touched_becomes_idle() {
     }
 }
 
+/// Items of the tenant that nobody touches: some 14 MiB of a store of 64.
+const UNTOUCHED: u64 = 24_000;
+/// By how much the estimate may be wrong where the memory is written over again and again between two decisions.
+const ERROR_MAX: f64 = 0.10;
+
+/// A full store of 64 MiB and writes of 1 and 10 MB/s: once a minute and every six seconds all of it is written. Decisions
+/// are a minute apart, as under the tax; the look is once a second, as a server's.
+#[test]
+fn what_is_not_touched_reads_as_idle_however_much_is_written() {
+    let minute = Duration::from_secs(60);
+    let mut worst: f64 = 0.0;
+    // Sizes of what is written, 2,000 items a second.
+    for (seed, len) in [(1, 500), (2, 500), (3, 500), (1, 5_000), (2, 5_000), (3, 5_000)] {
+        let mut rig = Rig::new(Bytes::mib(64), seed);
+        (0..ITEMS).for_each(|n| rig.get(1, n));
+        (0..UNTOUCHED).for_each(|n| rig.get(2, n));
+        let mut control = MemoryControl::with_idle(Arc::clone(&rig.store), minute);
+        for second in 0..=120_u64 {
+            let now = Instant::ZERO + Duration::from_secs(second);
+            rig.second_of(2_000, len);
+            control.look(now);
+            if second % 60 != 0 {
+                continue;
+            }
+            let [busy, half, idle, _] = idle_parts(&mut control, now);
+            println!("seed {seed}, {len} B, {second} s: {busy:.3} {half:.3} {idle:.3}");
+            assert!(busy <= ERROR_MAX, "seed {seed}: {busy} of what is busy reads as idle");
+            if 120 <= second {
+                worst = worst.max((half - 0.5).abs()).max(1.0 - idle).max(busy);
+                assert!(
+                    (half - 0.5).abs() <= ERROR_MAX,
+                    "seed {seed}, {second} s: {half} of what is half idle"
+                );
+                assert!(1.0 - idle <= ERROR_MAX, "seed {seed}, {second} s: {idle} of what is idle");
+            }
+        }
+        rig.worker.quiesce();
+        rig.worker.check();
+    }
+    println!("worst error {worst:.3}");
+}
+
 #[test]
 fn a_sensor_without_idle_time_and_a_store_without_items_say_nothing() {
-    let mut rig = Rig::new(1);
+    let mut rig = Rig::new(Bytes::mib(32), 1);
     let mut without = MemoryControl::new(Arc::clone(&rig.store));
     let mut empty = MemoryControl::with_idle(Arc::clone(&rig.store), Duration::ZERO);
     assert!(is_none(idle_parts(&mut empty, Instant(5))));

@@ -1,11 +1,13 @@
 //! The benchmark: CPU time per request and memory per item, ours beside other servers', in one run on one machine.
 //!
-//! Shape:   arguments -> sections (requests, resident, store, policies) -> table, JSON lines
+//! Shape:   arguments -> sections (requests, cleaner, resident, store, policies; streams if asked for) -> table, JSON lines
 //! Failure: exit code 1 if a premise does not hold, 2 for wrong use, 3 if a server cannot be measured; a goal that is
 //!          missed is printed as a miss and is no failure
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for people at a terminal")]
 
+mod cleaner;
+mod contenders;
 mod in_process;
 mod keys;
 mod load;
@@ -13,19 +15,20 @@ mod peer;
 mod policies;
 mod requests;
 mod resident;
+mod streams;
 mod table;
 
 use peer::Kind;
 use std::fmt::Write as _;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use table::Row;
 use units::Bytes;
 
 /// What is asked for.
-const USAGE: &str = "usage: bench [--quick] [--rounds N] [--only requests|resident|store|policies] [--skew S] [--json FILE] \
-                     [--server FILE]";
+const USAGE: &str = "usage: bench [--quick] [--rounds N] [--only requests|cleaner|resident|store|policies|streams] \
+                     [--skew S] [--json FILE] [--server FILE] [--traces FOLDER]";
 /// Alternating rounds, and rounds of a quick run.
 const ROUNDS: (u64, u64) = (5, 1);
 /// Memory of the servers, and of a quick run.
@@ -34,6 +37,8 @@ const MEMORY: (Bytes, Bytes) = (Bytes::mib(128), Bytes::mib(64));
 const QUICK_LESS: u64 = 4;
 /// Popularity: the skew that YCSB uses (Cooper et al. 2010).
 const SKEW: f64 = 0.99;
+/// Where traces are looked for, beside the checkout.
+const TRACES: &str = "../shared/traces";
 /// Seed of everything random.
 const SEED: u64 = 42;
 
@@ -48,6 +53,10 @@ pub(crate) enum BenchError {
     Peer { peer: &'static str, source: io::Error },
     #[error("the store cannot be made: {0}")]
     Store(#[from] store::StoreError),
+    #[error(transparent)]
+    Trace(#[from] lab::TraceError),
+    #[error(transparent)]
+    Replay(#[from] harness::replay::ReplayError),
     #[error("cannot write {file}: {source}")]
     Write { file: String, source: io::Error },
 }
@@ -64,7 +73,9 @@ pub(crate) struct Bench {
     only: Option<String>,
     json: Option<PathBuf>,
     server: Option<PathBuf>,
+    traces: PathBuf,
     rows: Vec<Row>,
+    records: Vec<serde_json::Value>,
     premises: Vec<(bool, String)>,
 }
 
@@ -93,7 +104,9 @@ impl Bench {
             only: None,
             json: None,
             server: None,
+            traces: TRACES.into(),
             rows: Vec::new(),
+            records: Vec::new(),
             premises: Vec::new(),
         };
         let wrong = |what: &str| BenchError::Usage(format!("{what}\n{USAGE}"));
@@ -107,29 +120,33 @@ impl Bench {
                 "--skew" => bench.skew = value()?.parse().map_err(|_| wrong("--skew needs a number"))?,
                 "--only" => bench.only = Some(value()?),
                 "--json" => bench.json = Some(value()?.into()),
+                "--traces" => bench.traces = value()?.into(),
                 "--server" => bench.server = Some(value()?.into()),
                 _ => return Err(wrong(&format!("'{name}' is no option"))),
             }
         }
         match bench.only.as_deref() {
-            None | Some("requests" | "resident" | "store" | "policies") => Ok(bench),
+            None | Some("requests" | "cleaner" | "resident" | "store" | "policies" | "streams") => Ok(bench),
             Some(other) => Err(wrong(&format!("'{other}' is no section"))),
         }
     }
 
     fn run(mut self) -> Result<(), BenchError> {
         type Section = fn(&mut Bench) -> Result<(), BenchError>;
-        let sections: [(&str, Section); 4] = [
+        let sections: [(&str, Section); 6] = [
             ("requests", requests::run),
+            ("cleaner", cleaner::run),
             ("resident", resident::run),
             ("store", in_process::run),
             ("policies", policies::run),
+            ("streams", streams::run),
         ];
-        if self.only.as_deref() != Some("policies") {
+        if !matches!(self.only.as_deref(), Some("policies" | "streams")) {
             self.print_peers()?;
         }
         for (name, section) in sections {
-            if self.only.as_deref().is_none_or(|only| only == name) {
+            // The streams take minutes and measure no machine: only on request.
+            if self.only.as_deref().map_or(name != "streams", |only| only == name) {
                 section(&mut self)?;
             }
         }
@@ -174,12 +191,32 @@ impl Bench {
         [Kind::Cotenant, Kind::Memcached, Kind::Redis].into_iter().filter_map(found).collect()
     }
 
+    /// Our program, where it was named.
+    pub(crate) fn server(&self) -> Option<&Path> {
+        self.server.as_deref()
+    }
+
     pub(crate) fn say(&self, what: &str) {
         eprintln!("{what}");
     }
 
     pub(crate) fn add(&mut self, row: Row) {
         self.rows.push(row);
+    }
+
+    /// The file of a trace; says so where it is absent.
+    pub(crate) fn trace(&self, name: &str) -> Option<PathBuf> {
+        let path = self.traces.join(format!("{name}.csv.zst"));
+        if !path.is_file() {
+            println!("skipped: {} is absent", path.display());
+            return None;
+        }
+        Some(path)
+    }
+
+    /// Keeps a line for the JSON file that is no row.
+    pub(crate) fn record(&mut self, line: serde_json::Value) {
+        self.records.push(line);
     }
 
     /// Prints a premise with its figures, and remembers whether it holds.
@@ -191,8 +228,11 @@ impl Bench {
     fn write_json(&self) -> Result<(), BenchError> {
         let Some(file) = &self.json else { return Ok(()) };
         let mut text = String::new();
-        for row in &self.rows {
+        for line in &self.records {
             // A string takes every write.
+            let _ = writeln!(text, "{line}");
+        }
+        for row in &self.rows {
             let _ = writeln!(text, "{}", row.to_json());
         }
         for (holds, what) in &self.premises {
@@ -213,7 +253,7 @@ mod tests {
 
     #[test]
     fn arguments_are_understood_or_refused() {
-        let quick = parsed("--quick --only store --rounds 2 --json x").expect("all are options");
+        let quick = parsed("--quick --only store --rounds 2 --json x --traces y").expect("all are options");
         assert_eq!((quick.rounds, quick.memory, quick.only.as_deref()), (2, MEMORY.1, Some("store")));
         for wrong in ["--fast", "--rounds", "--rounds many", "--only nothing"] {
             assert!(matches!(parsed(wrong), Err(BenchError::Usage(_))), "{wrong}");

@@ -84,6 +84,16 @@ pub(crate) struct Peer {
     address: SocketAddr,
 }
 
+/// What our server says of its cleaning, since its start.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Cleaning {
+    pub(crate) cpu_secs: f64,
+    pub(crate) moved_bytes: f64,
+    pub(crate) writer_waits: f64,
+    /// Segments that a pass frees now.
+    pub(crate) frees: f64,
+}
+
 /// What a server says of itself.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Figures {
@@ -98,12 +108,22 @@ pub(crate) struct Figures {
 impl Peer {
     /// Starts a server with one worker thread and waits until it listens.
     pub(crate) fn start(kind: Kind, program: &Path, memory: Bytes) -> Result<Self, BenchError> {
+        Self::start_with(kind, program, memory, "")
+    }
+
+    /// The same, with more options.
+    pub(crate) fn start_with(
+        kind: Kind,
+        program: &Path,
+        memory: Bytes,
+        more: &str,
+    ) -> Result<Self, BenchError> {
         let failed = |source| BenchError::Peer { peer: kind.name(), source };
         // The port is free again when the listener is gone; nobody else takes it in that moment.
         let port =
             TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|l| l.local_addr()).map_err(failed)?.port();
         let mut command = Command::new(program);
-        command.args(kind.arguments(port, memory));
+        command.args(kind.arguments(port, memory)).args(more.split_whitespace());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().map_err(failed)?;
         let mut peer = Self { kind, child, address: (Ipv4Addr::LOCALHOST, port).into() };
@@ -159,6 +179,18 @@ impl Peer {
             figures.tenant_evictions = each("evictions");
         }
         Ok(figures)
+    }
+
+    /// What ours says of its cleaning.
+    pub(crate) fn cleaning(&self) -> io::Result<Cleaning> {
+        let all = stats(&mut Client::connect(self.address)?, "stats cleaner")?;
+        let of = |name: &str| all.get(name).copied().unwrap_or(0) as f64;
+        Ok(Cleaning {
+            cpu_secs: of("cpu_microseconds") / 1e6,
+            moved_bytes: of("moved_bytes"),
+            writer_waits: of("writer_waits"),
+            frees: of("pass_frees"),
+        })
     }
 
     fn redis_figures(&self) -> io::Result<Figures> {

@@ -62,13 +62,13 @@ const WORKLOADS: [Workload; 4] = [
     },
 ];
 /// Keys per MiB of memory: ours holds about 14,500 items of this size per MiB, the others fewer.
-const KEYS_PER_MIB: u32 = 20_000;
+pub(crate) const KEYS_PER_MIB: u32 = 20_000;
 /// Requests between the fill and the first reading, so that popular keys are in.
 const WARM_UP: u64 = 500_000;
 /// Requests in a batch of the fill.
 const FILL_DEPTH: usize = 64;
 /// Connections of the fill.
-const FILL_CONNECTIONS: usize = 4;
+pub(crate) const FILL_CONNECTIONS: usize = 4;
 
 /// What one server did in one round.
 struct Measured {
@@ -106,7 +106,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<(), BenchError> {
 }
 
 /// Every key once.
-fn fill(load: &mut Load, keys: u32) -> io::Result<Outcome> {
+pub(crate) fn fill(load: &mut Load, keys: u32) -> io::Result<Outcome> {
     let mut numbers = 0..keys;
     load.run(FILL_DEPTH, || numbers.next().map(Asked::Set))
 }

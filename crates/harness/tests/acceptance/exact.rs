@@ -34,10 +34,10 @@ impl Partition {
         item_max: Bytes,
     ) -> Self {
         let part = |capacity| Part {
-            cache: match rank {
+            cache: match &rank {
                 RankKind::Lru => Box::new(Lru::new(capacity, PER_ITEM)) as Box<dyn Reference>,
                 RankKind::Gdsf => Box::new(Gdsf::new(capacity, PER_ITEM)),
-                RankKind::Lfu => panic!("there is no exact LFU to compare with"),
+                other => panic!("there is no exact {other} to compare with"),
             },
             tally: Tally::default(),
         };

@@ -4,7 +4,7 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 use server::{Admin, Clock, Config, MemoryPolicy, Running, TenantConfig};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use units::{Bytes, Instant};
+use units::{Bytes, Duration, Instant};
 
 /// The system's clocks.
 #[derive(Debug)]
@@ -20,6 +20,14 @@ fn nanos(clock: ClockId) -> u64 {
 impl Clock for Real {
     fn now(&self) -> Instant {
         Instant(nanos(ClockId::Monotonic) - self.started_ns)
+    }
+
+    fn thread_cpu(&self) -> Duration {
+        Duration(nanos(ClockId::ThreadCPUTime))
+    }
+
+    fn process_cpu(&self) -> Duration {
+        Duration(nanos(ClockId::ProcessCPUTime))
     }
 
     fn unix_secs(&self) -> i64 {

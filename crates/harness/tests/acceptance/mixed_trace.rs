@@ -69,10 +69,10 @@ fn partitioned_equals_an_exact_lru_per_tenant() {
 
 /// An equal split, and its distance to an exact cache per tenant, each with an equal part of what the store divides.
 fn partitioned(rank: RankKind, limit: u64) -> Option<(Report, f64)> {
-    let live = run("partitioned", rank, limit)?;
+    let live = run("partitioned", rank.clone(), limit)?;
     let part = divisible(MEMORY).scale(1, MIX_DEV_TENANTS.len() as u64);
     let parts = MIX_DEV_TENANTS.map(|name| (name.to_owned(), part));
-    let exact = Partition::new(rank, parts, ITEM_MAX).replay(&mut *mix_dev()?, limit);
+    let exact = Partition::new(rank.clone(), parts, ITEM_MAX).replay(&mut *mix_dev()?, limit);
     for t in &live.tenants {
         let exactly = exact.hit_ratio_of(&t.name);
         println!(

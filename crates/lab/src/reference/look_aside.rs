@@ -60,7 +60,12 @@ pub fn apply(request: &Request<'_>, cache: &mut dyn Reference) -> bool {
     let key_hash = rapidhash::v3::rapidhash_v3(request.key);
     let key_bytes = u32::try_from(request.key.len()).unwrap_or(u32::MAX);
     let bytes = request.value_bytes.saturating_add(key_bytes);
-    match request.op {
+    act(request.op, key_hash, bytes, cache)
+}
+
+/// What an op does to `cache`; true if it found its item.
+pub(super) fn act(op: Op, key_hash: u64, bytes: u32, cache: &mut dyn Reference) -> bool {
+    match op {
         Op::Get | Op::Gets | Op::Set | Op::Add => cache.access(key_hash, bytes),
         Op::Replace | Op::Cas | Op::Append | Op::Prepend | Op::Incr | Op::Decr => {
             cache.contains(key_hash) && cache.access(key_hash, bytes)

@@ -1,50 +1,28 @@
 //! Exact LRU by bytes: evicts the item whose last access is the longest ago.
 //!
-//! Shape: index (hash -> slot) and a doubly linked list through the slots, latest access first
-//! Cost:  O(1) per access, 32 B per item and the index
+//! Shape: one list, the latest access first
+//! Cost:  O(1) per access
 
 use super::Reference;
-use super::index::Index;
+use super::lists::Lists;
 use units::Bytes;
 
-/// No slot: the list's end.
-const NONE: u32 = u32::MAX;
+/// The only list.
+const ALL: u32 = 0;
 
 /// The simulator.
 #[derive(Debug)]
 pub struct Lru {
     capacity: u64,
     per_item: u64,
-    held: u64,
-    index: Index,
-    slots: Vec<Slot>,
-    free: Vec<u32>,
-    first: u32,
-    last: u32,
-}
-
-#[derive(Debug)]
-struct Slot {
-    key_hash: u64,
-    charge: u64,
-    newer: u32,
-    older: u32,
+    lists: Lists,
 }
 
 impl Lru {
     /// An empty cache of `capacity` that charges every item `per_item` on top of its bytes.
     #[must_use]
     pub fn new(capacity: Bytes, per_item: Bytes) -> Self {
-        Self {
-            capacity: capacity.0,
-            per_item: per_item.0,
-            held: 0,
-            index: Index::default(),
-            slots: Vec::new(),
-            free: Vec::new(),
-            first: NONE,
-            last: NONE,
-        }
+        Self { capacity: capacity.0, per_item: per_item.0, lists: Lists::new(1) }
     }
 
     /// Asserts every invariant.
@@ -52,76 +30,15 @@ impl Lru {
     /// # Panics
     /// If one does not hold.
     pub fn check(&self) {
-        assert!(self.held <= self.capacity, "more is held than the capacity");
-        assert_eq!(self.index.len() + self.free.len(), self.slots.len(), "a slot is lost");
-        let (mut slot, mut newer, mut held, mut items) = (self.first, NONE, 0, 0);
-        while slot != NONE {
-            let item = &self.slots[slot as usize];
-            assert_eq!(item.newer, newer, "the list's directions differ");
-            assert_eq!(self.index.get(&item.key_hash), Some(&slot), "the index misses an item");
-            held += item.charge;
-            items += 1;
-            (newer, slot) = (slot, item.older);
-        }
-        assert_eq!(self.last, newer, "the list does not end at its last item");
-        assert_eq!(held, self.held, "held bytes are miscounted");
-        assert_eq!(items, self.index.len(), "the list misses an item");
-    }
-
-    fn insert(&mut self, key_hash: u64, charge: u64) {
-        if charge > self.capacity {
-            return;
-        }
-        self.evict_down_to(self.capacity - charge);
-        let item = Slot { key_hash, charge, newer: NONE, older: NONE };
-        let slot = match self.free.pop() {
-            Some(slot) => {
-                self.slots[slot as usize] = item;
-                slot
-            }
-            None => {
-                self.slots.push(item);
-                u32::try_from(self.slots.len() - 1).expect("items are counted in 32 bits")
-            }
-        };
-        self.index.insert(key_hash, slot);
-        self.held += charge;
-        self.link_first(slot);
+        assert!(self.lists.held(ALL) <= self.capacity, "more is held than the capacity");
+        self.lists.check();
     }
 
     fn evict_down_to(&mut self, bytes: u64) {
-        while self.held > bytes {
-            self.take_out(self.last);
-        }
-    }
-
-    fn take_out(&mut self, slot: u32) {
-        self.unlink(slot);
-        let item = &self.slots[slot as usize];
-        self.held -= item.charge;
-        self.index.remove(&item.key_hash);
-        self.free.push(slot);
-    }
-
-    fn link_first(&mut self, slot: u32) {
-        let older = std::mem::replace(&mut self.first, slot);
-        self.slots[slot as usize].newer = NONE;
-        self.slots[slot as usize].older = older;
-        match older {
-            NONE => self.last = slot,
-            older => self.slots[older as usize].newer = slot,
-        }
-    }
-
-    fn unlink(&mut self, slot: u32) {
-        let Slot { newer, older, .. } = self.slots[slot as usize];
-        match newer {
-            NONE => self.first = older,
-            newer => self.slots[newer as usize].older = older,
-        }
-        match older {
-            NONE => self.last = newer,
-            older => self.slots[older as usize].newer = newer,
+        while bytes < self.lists.held(ALL)
+            && let Some(last) = self.lists.last(ALL)
+        {
+            self.lists.take_out(last);
         }
     }
 }
@@ -129,35 +46,37 @@ impl Lru {
 impl Reference for Lru {
     fn access(&mut self, key_hash: u64, bytes: u32) -> bool {
         let charge = u64::from(bytes) + self.per_item;
-        let Some(&slot) = self.index.get(&key_hash) else {
-            self.insert(key_hash, charge);
-            return false;
-        };
-        if self.slots[slot as usize].charge == charge {
-            self.unlink(slot);
-            self.link_first(slot);
-        } else {
-            self.take_out(slot);
-            self.insert(key_hash, charge);
+        let found = self.lists.find(key_hash);
+        match found {
+            Some(slot) if self.capacity < charge => self.lists.take_out(slot),
+            Some(slot) => {
+                self.lists.resize(slot, charge);
+                self.lists.put_first(ALL, slot);
+                self.evict_down_to(self.capacity);
+            }
+            None if self.capacity < charge => {}
+            None => {
+                self.evict_down_to(self.capacity - charge);
+                self.lists.add(ALL, key_hash, charge);
+            }
         }
-        true
+        found.is_some()
     }
 
     fn contains(&self, key_hash: u64) -> bool {
-        self.index.contains_key(&key_hash)
+        self.lists.find(key_hash).is_some()
     }
 
     fn remove(&mut self, key_hash: u64) -> bool {
-        let slot = self.index.get(&key_hash).copied();
-        slot.inspect(|&slot| self.take_out(slot)).is_some()
+        self.lists.find(key_hash).inspect(|&slot| self.lists.take_out(slot)).is_some()
     }
 
     fn held(&self) -> Bytes {
-        Bytes(self.held)
+        Bytes(self.lists.held(ALL))
     }
 
     fn items(&self) -> usize {
-        self.index.len()
+        self.lists.items(ALL)
     }
 }
 

@@ -3,6 +3,7 @@
 //! Invariants: counters are the store's and the server's own; this only writes them down
 
 use crate::View;
+use crate::cleaning::CleaningView;
 use crate::stats::cpu_micros;
 use crate::view::TenantView;
 use prometheus_client::collector::Collector;
@@ -121,6 +122,47 @@ fn tenant_figures() -> [TenantFigure; 17] {
     ]
 }
 
+/// Figures of cleaning: name, help, unit, value.
+fn cleaner_figures(c: &CleaningView) -> [(&'static str, &'static str, Option<Unit>, Value); 10] {
+    [
+        (
+            "cotenant_cleaner_moved_per_second",
+            "Bytes that it copied, of late",
+            Some(Unit::Bytes),
+            gauge(c.moved.0),
+        ),
+        ("cotenant_cleaner_passes", "Cleaning passes", None, Value::Count(c.totals.passes)),
+        ("cotenant_cleaner_pass_takes", "Segments that a pass takes", None, gauge(c.pass_takes as u64)),
+        ("cotenant_cleaner_pass_frees", "Segments that it frees of them", None, gauge(c.pass_frees as u64)),
+        (
+            "cotenant_cleaner_freed_segments",
+            "Segments that passes freed",
+            None,
+            Value::Count(c.totals.freed_segments),
+        ),
+        (
+            "cotenant_cleaner_scanned_items",
+            "Items that passes looked at",
+            None,
+            Value::Count(c.totals.scanned_items),
+        ),
+        (
+            "cotenant_cleaner_cpu",
+            "CPU time of cleaning, on whatever thread",
+            Some(Unit::Seconds),
+            Value::Seconds(c.cpu.0 as f64 / 1e9),
+        ),
+        ("cotenant_cleaner_cpu_share", "Its part of all CPU time, of late", None, Value::Gauge(c.cpu_share)),
+        ("cotenant_cleaner_cpu_limit", "What that may be", None, Value::Gauge(c.cpu_limit)),
+        (
+            "cotenant_writer_waits",
+            "Times a writer had to clean or wait itself",
+            None,
+            Value::Count(c.totals.writer_waits),
+        ),
+    ]
+}
+
 impl Collector for Figures {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let snapshot = self.0.snapshot();
@@ -149,6 +191,9 @@ impl Collector for Figures {
             ),
         ] {
             write(&mut encoder, (name, help, unit), &[(Labels::new(), value)])?;
+        }
+        for (name, help, unit, value) in cleaner_figures(&snapshot.cleaning) {
+            write(&mut encoder, (name, help, unit.as_ref()), &[(Labels::new(), value)])?;
         }
         let items = snapshot.tenants.iter().map(|t| t.state.items).sum();
         let held = snapshot.tenants.iter().map(|t| t.state.held.0).sum();

@@ -1,0 +1,373 @@
+//! memcached's memory: slab classes with a segmented LRU each, and the automover between them.
+//!
+//! Shape:      item -> the class of the least chunk that holds it; free pages go to whoever asks first, then a class evicts
+//!             its own; the automover takes a page from the class with the oldest tail for the one with the youngest
+//! Invariants: pages of all classes fit the capacity; a class's chunks fit its pages
+//! Units:      an item counts the chunks that it takes; ages in accesses
+//! Cost:       O(1) per access; a page that moves evicts as many items as it has
+//! Source:     memcached 1.6 (doc/new_lru.txt, slabs.c, items.c, slab_automove.c), as its defaults are. We differ: a
+//!             class without a page gets one from the largest class when none is free (memcached exceeds `-m` for it);
+//!             the automover looks at tails as they are, not at a window of 30 readings; time is accesses
+
+use super::Reference;
+use super::lists::Lists;
+use units::Bytes;
+
+/// Lists of a class: HOT, WARM, COLD.
+const HOT: u32 = 0;
+const WARM: u32 = 1;
+const COLD: u32 = 2;
+const LISTS: u32 = 3;
+/// Hot and warm take so many hundredths of a class (`hot_lru_pct`, `warm_lru_pct`).
+const HOT_PERCENT: u64 = 20;
+const WARM_PERCENT: u64 = 40;
+/// Their tails leave at so many tenths of the age of cold's tail (`hot_max_factor` .2, `warm_max_factor` 2).
+const HOT_AGE_TENTHS: u64 = 2;
+const WARM_AGE_TENTHS: u64 = 20;
+/// `item` of 48 bytes, CAS of 8, a zero after the key, line end after the value.
+const HEADER: u64 = 48 + 8 + 1 + 2;
+/// Smallest chunk (`-n 48` and the header of 48), growth of chunks in hundredths (`-f 1.25`), their alignment.
+const CHUNK_MIN: u64 = 96;
+const GROWTH_PERCENT: u64 = 125;
+const ALIGNMENT: u64 = 8;
+/// A page becomes free when a class has so many tenths of a page unused (2.5).
+const FREE_TENTHS: u64 = 25;
+/// A source has more pages than this.
+const SOURCE_PAGES_MIN: u64 = 2;
+/// The youngest tail is younger than so many tenths of the oldest (`slab_automove_ratio` .8).
+const AUTOMOVE_TENTHS: u64 = 8;
+/// Accesses between two looks of the automover (it looks once a second; guess, untried).
+const AUTOMOVE_PERIOD: u64 = 1_000;
+/// Bits of an item's use: fetched once, and again.
+const FETCHED: u8 = 1;
+const ACTIVE: u8 = 2;
+
+/// The simulator.
+#[derive(Debug)]
+pub struct Slab {
+    page: u64,
+    pages_free: u64,
+    pages: u64,
+    classes: Vec<Class>,
+    lists: Lists,
+    now: u64,
+    header: u64,
+    automove: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Class {
+    chunk: u64,
+    per_page: u64,
+    pages: u64,
+    /// Evictions since the automover looked last.
+    evictions: u64,
+}
+
+impl Slab {
+    /// An empty cache of `capacity` in pages of `page`, half of which is the largest chunk; larger items take several.
+    ///
+    /// # Panics
+    /// If a page is less than two of the smallest chunks.
+    #[must_use]
+    pub fn new(capacity: Bytes, page: Bytes, automove: bool) -> Self {
+        assert!(2 * CHUNK_MIN <= page.0, "a page holds two chunks at least");
+        let largest = page.0 / 2;
+        let next = |chunk: &u64| {
+            let grown = chunk * GROWTH_PERCENT / 100;
+            let is_last = largest * 100 / GROWTH_PERCENT <= grown;
+            let next = if is_last { largest } else { grown.next_multiple_of(ALIGNMENT) };
+            (*chunk < largest).then_some(next)
+        };
+        let chunks = std::iter::successors(Some(CHUNK_MIN.min(largest)), next);
+        Self::of_chunks(capacity, page, chunks.collect(), HEADER, automove)
+    }
+
+    /// One class whose items all have `chunk` bytes, header included: what is left is the segmented LRU.
+    #[must_use]
+    pub fn uniform(capacity: Bytes, chunk: Bytes) -> Self {
+        Self::of_chunks(capacity, chunk, vec![chunk.0], 0, false)
+    }
+
+    fn of_chunks(capacity: Bytes, page: Bytes, chunks: Vec<u64>, header: u64, automove: bool) -> Self {
+        let class = |chunk: u64| Class { chunk, per_page: page.0 / chunk, pages: 0, evictions: 0 };
+        let classes: Vec<Class> = chunks.into_iter().map(class).collect();
+        let pages = capacity.count_of(page);
+        let lists = Lists::new(classes.len() * LISTS as usize);
+        Self { page: page.0, pages_free: pages, pages, classes, lists, now: 0, header, automove }
+    }
+
+    /// Asserts every invariant.
+    ///
+    /// # Panics
+    /// If one does not hold.
+    pub fn check(&self) {
+        let used: u64 = self.classes.iter().map(|class| class.pages).sum();
+        assert_eq!(used + self.pages_free, self.pages, "a page is lost");
+        for (number, class) in self.classes.iter().enumerate() {
+            assert!(self.used(number) <= class.pages * class.per_page, "a class holds more than its pages");
+        }
+        self.lists.check();
+    }
+
+    /// The class of an item, and the bytes of chunks that it takes there.
+    fn place(&self, bytes: u32) -> (usize, u64) {
+        let bytes = u64::from(bytes) + self.header;
+        let last = self.classes.len() - 1;
+        let number = self.classes.partition_point(|class| class.chunk < bytes).min(last);
+        let chunk = self.classes[number].chunk;
+        (number, bytes.div_ceil(chunk).max(1) * chunk)
+    }
+
+    fn list(number: usize, which: u32) -> u32 {
+        u32::try_from(number).expect("classes are few") * LISTS + which
+    }
+
+    fn class_held(&self, number: usize) -> u64 {
+        (HOT..LISTS).map(|which| self.lists.held(Self::list(number, which))).sum()
+    }
+
+    /// Chunks in use.
+    fn used(&self, number: usize) -> u64 {
+        self.class_held(number) / self.classes[number].chunk
+    }
+
+    fn unused(&self, number: usize) -> u64 {
+        let class = &self.classes[number];
+        class.pages * class.per_page - self.used(number)
+    }
+
+    fn insert(&mut self, key_hash: u64, number: usize, charge: u64) {
+        if self.pages * self.page / self.classes[number].chunk * self.classes[number].chunk < charge {
+            return;
+        }
+        while self.unused(number) < charge / self.classes[number].chunk {
+            if !self.take_page(number) && !self.evict(number) && !self.rob(number) {
+                return;
+            }
+        }
+        let slot = self.lists.add(Self::list(number, HOT), key_hash, charge);
+        self.lists.note(slot, 0, self.now);
+        self.balance(number);
+    }
+
+    fn take_page(&mut self, number: usize) -> bool {
+        let is_free = 0 < self.pages_free;
+        if is_free {
+            self.pages_free -= 1;
+            self.classes[number].pages += 1;
+        }
+        is_free
+    }
+
+    /// Takes a page from the largest other class.
+    fn rob(&mut self, number: usize) -> bool {
+        let others = (0..self.classes.len()).filter(|&other| other != number);
+        let Some(largest) = others.max_by_key(|&other| self.classes[other].pages) else { return false };
+        let has_any = 0 < self.classes[largest].pages;
+        if has_any {
+            self.move_page(largest, Some(number));
+        }
+        has_any
+    }
+
+    /// Takes a page from a class, whose coldest items go until one is unused, and gives it to another or to nobody.
+    fn move_page(&mut self, from: usize, to: Option<usize>) {
+        while self.unused(from) < self.classes[from].per_page && self.evict(from) {}
+        self.classes[from].pages -= 1;
+        match to {
+            Some(to) => self.classes[to].pages += 1,
+            None => self.pages_free += 1,
+        }
+    }
+
+    fn evict(&mut self, number: usize) -> bool {
+        let coldest =
+            [COLD, HOT, WARM].into_iter().find_map(|which| self.lists.last(Self::list(number, which)));
+        if let Some(slot) = coldest {
+            self.lists.take_out(slot);
+            self.classes[number].evictions += 1;
+        }
+        coldest.is_some()
+    }
+
+    fn age(&self, slot: u32) -> u64 {
+        self.now - self.lists.item(slot).at
+    }
+
+    /// Lets hot and warm shrink to their parts, as memcached's maintainer does.
+    fn balance(&mut self, number: usize) {
+        let held = self.class_held(number);
+        for (which, percent, tenths) in
+            [(HOT, HOT_PERCENT, HOT_AGE_TENTHS), (WARM, WARM_PERCENT, WARM_AGE_TENTHS)]
+        {
+            let list = Self::list(number, which);
+            while let Some(slot) = self.lists.last(list) {
+                let cold_age = self.lists.last(Self::list(number, COLD)).map(|slot| self.age(slot));
+                let is_old = cold_age.is_some_and(|age| age * tenths / 10 < self.age(slot));
+                if !is_old && self.lists.held(list) <= held * percent / 100 {
+                    break;
+                }
+                let item = self.lists.item(slot);
+                let (uses, at) = (item.uses, item.at);
+                let is_active = uses & ACTIVE != 0;
+                self.lists.note(slot, uses & !ACTIVE, at);
+                self.lists.put_first(Self::list(number, if is_active { WARM } else { COLD }), slot);
+            }
+        }
+    }
+
+    fn hit(&mut self, slot: u32) {
+        let item = self.lists.item(slot);
+        let (list, uses) = (item.list, item.uses);
+        let number = (list / LISTS) as usize;
+        if uses & FETCHED == 0 {
+            self.lists.note(slot, FETCHED, self.now);
+        } else if list % LISTS == COLD {
+            self.lists.note(slot, FETCHED, self.now);
+            self.lists.put_first(Self::list(number, WARM), slot);
+            self.balance(number);
+        } else {
+            self.lists.note(slot, FETCHED | ACTIVE, self.now);
+        }
+    }
+
+    /// One look of the automover.
+    fn automove(&mut self) {
+        for number in 0..self.classes.len() {
+            let spare = self.classes[number].per_page * FREE_TENTHS / 10;
+            if 1 < self.classes[number].pages && spare < self.unused(number) {
+                self.move_page(number, None);
+            }
+        }
+        let tail = |number: &usize| self.lists.last(Self::list(*number, COLD)).map(|slot| self.age(slot));
+        let all = 0..self.classes.len();
+        let sources = all.clone().filter(|&n| SOURCE_PAGES_MIN < self.classes[n].pages);
+        let oldest = sources.filter_map(|n| Some((tail(&n)?, n))).max();
+        let youngest =
+            all.filter(|&n| 0 < self.classes[n].evictions).filter_map(|n| Some((tail(&n)?, n))).min();
+        if let (Some((old, from)), Some((young, to))) = (oldest, youngest)
+            && young * 10 < old * AUTOMOVE_TENTHS
+            && from != to
+        {
+            self.move_page(from, Some(to));
+        }
+        self.classes.iter_mut().for_each(|class| class.evictions = 0);
+    }
+}
+
+impl Reference for Slab {
+    fn access(&mut self, key_hash: u64, bytes: u32) -> bool {
+        self.now += 1;
+        if self.automove && self.now.is_multiple_of(AUTOMOVE_PERIOD) && self.pages_free == 0 {
+            self.automove();
+        }
+        let (number, charge) = self.place(bytes);
+        let found = self.lists.find(key_hash);
+        match found {
+            Some(slot) if self.lists.item(slot).charge == charge => self.hit(slot),
+            Some(slot) => {
+                self.lists.take_out(slot);
+                self.insert(key_hash, number, charge);
+            }
+            None => self.insert(key_hash, number, charge),
+        }
+        found.is_some()
+    }
+
+    fn contains(&self, key_hash: u64) -> bool {
+        self.lists.find(key_hash).is_some()
+    }
+
+    fn remove(&mut self, key_hash: u64) -> bool {
+        self.lists.find(key_hash).inspect(|&slot| self.lists.take_out(slot)).is_some()
+    }
+
+    fn held(&self) -> Bytes {
+        Bytes((0..self.classes.len()).map(|number| self.class_held(number)).sum())
+    }
+
+    fn items(&self) -> usize {
+        (0..self.classes.len())
+            .flat_map(|n| (HOT..LISTS).map(move |w| Self::list(n, w)))
+            .map(|l| self.lists.items(l))
+            .sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use units::Rng;
+
+    #[test]
+    fn chunks_are_those_of_memcached() {
+        let slab = Slab::new(Bytes::mib(64), Bytes::mib(1), true);
+        let chunks: Vec<u64> = slab.classes.iter().map(|class| class.chunk).collect();
+        // `memcached -vv`: 96, 120, 152, 192, 240, 304, 384, 480, 600, 752, ..., 394840, 524288.
+        assert_eq!(chunks[..10], [96, 120, 152, 192, 240, 304, 384, 480, 600, 752]);
+        assert_eq!((chunks.len(), chunks.last()), (39, Some(&(512 << 10))));
+        assert_eq!(slab.place(96 - 59), (0, 96));
+        assert_eq!(slab.place(97 - 59), (1, 120));
+        assert_eq!(slab.place(1 << 20), (38, 3 << 19));
+    }
+
+    #[test]
+    fn ten_items_of_one_class_worked_by_hand() {
+        let mut slab = Slab::uniform(Bytes(10), Bytes(1));
+        let which = |slab: &Slab, key| slab.lists.find(key).map(|slot| slab.lists.item(slot).list);
+        (0..10).for_each(|key| assert!(!slab.access(key, 1)));
+        assert!(which(&slab, 9) == Some(HOT) && which(&slab, 0) == Some(COLD));
+        assert!(slab.access(0, 1));
+        assert_eq!(which(&slab, 0), Some(COLD), "fetched once");
+        assert!(slab.access(0, 1));
+        assert_eq!(which(&slab, 0), Some(WARM), "fetched again");
+        assert!(!slab.access(10, 1));
+        assert!(slab.contains(0) && !slab.contains(1), "cold's tail goes");
+        slab.check();
+    }
+
+    /// Miss ratio after small items filled all pages and large ones are asked for.
+    fn misses_after_a_change(automove: bool) -> f64 {
+        let mut slab = Slab::new(Bytes::mib(16), Bytes(1 << 18), automove);
+        let mut rng = Rng::new(1);
+        (0..200_000).for_each(|key| assert!(!slab.access(key, 100)));
+        let mut misses = 0_u32;
+        for step in 0..200_000 {
+            let hit = slab.access(1_000_000 + rng.below(1_000), 10_000);
+            misses += u32::from(100_000 <= step && !hit);
+            if step % 1_000 == 0 {
+                slab.check();
+            }
+        }
+        f64::from(misses) / 100_000.0
+    }
+
+    #[test]
+    fn without_the_automover_classes_are_calcified() {
+        let (without, with) = (misses_after_a_change(false), misses_after_a_change(true));
+        assert!(0.9 < without && with < 0.3, "without {without}, with {with}");
+    }
+
+    #[test]
+    fn any_sizes_and_removals_keep_the_invariants() {
+        for seed in 1..=3 {
+            let mut rng = Rng::new(seed);
+            let mut slab = Slab::new(Bytes(100_000), Bytes(4_096), true);
+            for step in 0..50_000 {
+                let key = rng.below(rng.clone().below(2_000) + 1);
+                let held = slab.contains(key);
+                if rng.chance(0.05) {
+                    assert_eq!(slab.remove(key), held);
+                } else {
+                    let bytes = u32::try_from(rng.below(rng.clone().below(6_000) + 1)).unwrap();
+                    assert_eq!(slab.access(key, bytes), held);
+                }
+                if step % 100 == 0 {
+                    slab.check();
+                }
+            }
+            assert!(slab.held() <= Bytes(100_000));
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What cleaning costs the server, and how thoroughly it may choose at that.
+//!
+//! Shape:      threads that clean say how long it took; once an interval the `Governor` compares that with the CPU time of
+//!             the process and sets what passes free
+//! Invariants: time is charged to cleaning only where passes ran: touching fresh memory in advance is no cleaning
+//! Units:      CPU time in nanoseconds, of threads and of the whole process
+
+use crate::shared::{Clock, Shared};
+use std::sync::atomic::{AtomicU64, Ordering};
+use store::{FREES_MIN, Interval, PassWidth, Store, Totals};
+use units::{Bytes, BytesPerSec, Duration, Instant, TenantId};
+
+/// Between two looks of the governor at least (the control thread wakes once a second).
+const INTERVAL_MIN: Duration = Duration::from_millis(900);
+
+/// What is known of cleaning; read by the administration.
+#[derive(Debug, Default)]
+pub(crate) struct Cleaning {
+    cpu_ns: AtomicU64,
+    /// Of the CPU time of late, in millionths.
+    share: AtomicU64,
+    limit: AtomicU64,
+    moved_per_sec: AtomicU64,
+}
+
+/// Cleaning as a snapshot shows it.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct CleaningView {
+    /// What passes did.
+    pub totals: store::CleanerTotals,
+    /// CPU time of passes, on whatever thread.
+    pub cpu: Duration,
+    /// Its part of the process's CPU time of late, 0 to 1.
+    pub cpu_share: f64,
+    /// What it may be at the write share of late.
+    pub cpu_limit: f64,
+    /// Bytes of items copied, of late.
+    pub moved: BytesPerSec,
+    /// Segments that a pass takes.
+    pub pass_takes: usize,
+    /// Segments that it frees of them.
+    pub pass_frees: usize,
+}
+
+const MILLION: f64 = 1e6;
+
+impl Cleaning {
+    /// Runs something that may clean, and charges its CPU time if it did.
+    pub(crate) fn timed<T>(&self, clock: &dyn Clock, store: &Store, act: impl FnOnce() -> T) -> T {
+        let (passes, before) = (store.cleaner_totals().passes, clock.thread_cpu());
+        let done = act();
+        if store.cleaner_totals().passes != passes {
+            let took = clock.thread_cpu().0.saturating_sub(before.0);
+            self.cpu_ns.fetch_add(took, Ordering::Relaxed);
+        }
+        done
+    }
+
+    /// What the administration shows.
+    pub(crate) fn view(&self, store: &Store) -> CleaningView {
+        let part = |millionths: &AtomicU64| millionths.load(Ordering::Relaxed) as f64 / MILLION;
+        CleaningView {
+            totals: store.cleaner_totals(),
+            cpu: Duration(self.cpu_ns.load(Ordering::Relaxed)),
+            cpu_share: part(&self.share),
+            cpu_limit: part(&self.limit),
+            moved: BytesPerSec(self.moved_per_sec.load(Ordering::Relaxed)),
+            pass_takes: store.pass_width(),
+            pass_frees: store.pass_frees(store.pass_width()),
+        }
+    }
+}
+
+/// Keeps cleaning to its part of the CPU time.
+#[derive(Debug)]
+pub(crate) struct Governor {
+    width: PassWidth,
+    frees: usize,
+    seen: Seen,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    at: Instant,
+    cleaning_ns: u64,
+    process: Duration,
+    requests: u64,
+    writes: u64,
+    moved: u64,
+}
+
+impl Governor {
+    pub(crate) fn new(limit: f64) -> Self {
+        Self { width: PassWidth::new(limit), frees: FREES_MIN, seen: Seen::default() }
+    }
+
+    /// Looks at the last interval if it is over, and sets what passes free.
+    pub(crate) fn step(&mut self, shared: &Shared, now: Instant) {
+        let passed = now.since(self.seen.at);
+        if passed < INTERVAL_MIN {
+            return;
+        }
+        let seen = look(shared, now);
+        let before = std::mem::replace(&mut self.seen, seen);
+        let frees = self.width.step(&Interval {
+            cleaning: Duration(seen.cleaning_ns - before.cleaning_ns),
+            total: Duration(seen.process.0.saturating_sub(before.process.0)),
+            requests: seen.requests.saturating_sub(before.requests),
+            writes: seen.writes.saturating_sub(before.writes),
+        });
+        if frees != self.frees {
+            self.frees = frees;
+            shared.store.set_pass_frees(Some(frees));
+        }
+        let moved = Bytes(seen.moved.saturating_sub(before.moved));
+        let cleaning = &shared.cleaning;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "not negative; saturates"
+        )]
+        let millionths = |part: f64| (part * MILLION) as u64;
+        cleaning.share.store(millionths(self.width.share()), Ordering::Relaxed);
+        cleaning.limit.store(millionths(self.width.limit()), Ordering::Relaxed);
+        let per_sec = u128::from(moved.0) * 1_000_000_000 / u128::from(passed.0.max(1));
+        cleaning.moved_per_sec.store(u64::try_from(per_sec).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+}
+
+fn look(shared: &Shared, at: Instant) -> Seen {
+    let mut all = Totals::default();
+    for id in 0..shared.store.tenant_count() {
+        all.add(&shared.store.totals(TenantId(u32::try_from(id).unwrap_or(u32::MAX))));
+    }
+    Seen {
+        at,
+        cleaning_ns: shared.cleaning.cpu_ns.load(Ordering::Relaxed),
+        process: shared.clock.process_cpu(),
+        requests: all.get_hits + all.get_misses + all.cmd_set,
+        writes: all.cmd_set,
+        moved: all.moved_bytes,
+    }
+}
