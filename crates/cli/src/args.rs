@@ -3,8 +3,9 @@
 //! Shape:     program name and arguments -> clap's `Command`, built from the tables -> `Request`
 //! Non-goals: reading anything by itself; the world is an argument
 
+use crate::address;
 use crate::assemble;
-use crate::commands::{self, DEMO, EXPERIMENT, REPLAY};
+use crate::commands::{self, DEMO, EXPERIMENT, REPLAY, TENANT};
 use crate::demo::DemoOptions;
 use crate::experiment::ExperimentOptions;
 use crate::failure::Failure;
@@ -12,7 +13,8 @@ use crate::file;
 use crate::layers::{self, Given, InForce, Layer, Source};
 use crate::replay::ReplayOptions;
 use crate::serve::ServeOptions;
-use crate::settings::{SETTINGS, Setting, row};
+use crate::settings::{SETTINGS, Setting, TENANT_SETTINGS, row};
+use crate::tenant_command::{Act, TenantOptions};
 use crate::tenants;
 use crate::value::{self, Dialect, Kind, Value, parse};
 use anyhow::Context as _;
@@ -20,6 +22,7 @@ use clap::ArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use harness::replay::Tax;
+use serde_json::{Map, json};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use units::{Bytes, Duration};
@@ -44,6 +47,7 @@ pub(crate) enum Request {
     Replay(ReplayOptions),
     ExperimentList,
     ExperimentRun(ExperimentOptions),
+    Tenant(TenantOptions),
     ConfigCheck(Box<ServeOptions>),
     ConfigShow(Box<InForce>),
     ConfigReference,
@@ -70,6 +74,10 @@ pub(crate) fn request(world: &World<'_>) -> Result<Request, Failure> {
         Some(("experiment", experiment)) => match experiment.subcommand() {
             Some(("run", flags)) => experiments(flags).map(Request::ExperimentRun),
             _ => Ok(Request::ExperimentList),
+        },
+        Some(("tenant", tenant)) => match tenant.subcommand() {
+            Some((act, flags)) => tenants_of(act, flags).map(Request::Tenant),
+            None => Err(no_command(String::new())),
         },
         Some(("config", config)) => match config.subcommand() {
             Some(("check", flags)) => Ok(Request::ConfigCheck(Box::new(serve(world, flags)?))),
@@ -118,8 +126,22 @@ fn refused(error: &clap::Error, args: &[OsString]) -> Failure {
         _ => None,
     });
     let names = args[1..].iter().take_while(|a| !a.to_string_lossy().starts_with('-')).take(2);
-    let known =
-        ["serve", "demo", "replay", "experiment", "list", "run", "config", "check", "show", "reference"];
+    let known = [
+        "serve",
+        "demo",
+        "replay",
+        "experiment",
+        "list",
+        "run",
+        "tenant",
+        "add",
+        "set",
+        "remove",
+        "config",
+        "check",
+        "show",
+        "reference",
+    ];
     let path: String = names
         .map(|a| a.to_string_lossy().into_owned())
         .take_while(|a| known.contains(&a.as_str()))
@@ -263,6 +285,49 @@ fn experiments(flags: &ArgMatches) -> Result<ExperimentOptions, Failure> {
         seed: number(flags, own("seed"))?.unwrap_or_default(),
         json: flags.get_flag(own("json").name),
     })
+}
+
+/// What `tenant` is asked.
+fn tenants_of(act: &str, flags: &ArgMatches) -> Result<TenantOptions, Failure> {
+    let name = || flags.get_one::<String>("name").cloned().unwrap_or_default();
+    let act = match act {
+        "show" => Act::Show(name()),
+        "add" => Act::Add(name(), tenant_settings(flags)?),
+        "set" => Act::Set(name(), tenant_settings(flags)?),
+        "remove" => Act::Remove(name()),
+        _ => Act::List,
+    };
+    let admin = own(TENANT, "admin");
+    let address = text(flags, admin)?.unwrap_or_default();
+    Ok(TenantOptions {
+        admin: address::parse(&address, None).map_err(|e| e.at(admin.flags()))?,
+        json: flags.get_flag(own(TENANT, "json").name),
+        act,
+    })
+}
+
+/// The settings that the flags give, as the administration calls them.
+fn tenant_settings(flags: &ArgMatches) -> Result<Map<String, serde_json::Value>, Failure> {
+    let mut settings = Map::new();
+    for setting in TENANT_SETTINGS {
+        if flags.value_source(setting.name) != Some(ValueSource::CommandLine) {
+            continue;
+        }
+        if setting.name == "listen" {
+            return Err(Failure::wrong_use(
+                "--listen: a running server opens no port for a new tenant",
+                "give it a prefix, or configure it and start the server again",
+            ));
+        }
+        let (name, value) = match value(flags, setting)? {
+            Some(Value::Size(size)) => (format!("{}_bytes", setting.name), json!(size.0)),
+            Some(Value::Ratio(ratio)) => (setting.name.to_owned(), json!(ratio)),
+            Some(other) => (setting.name.to_owned(), json!(other.plain())),
+            None => return Err(Failure::wrong_use(format!("{}: is empty", setting.flags()), setting.range)),
+        };
+        settings.insert(name, value);
+    }
+    Ok(settings)
 }
 
 /// A setting of one command.

@@ -10,6 +10,7 @@ use crate::value::{Value, rank};
 use server::{Admin, Config, MemoryPolicy, TenantConfig};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use store::OverShare;
 use units::Duration;
 
 /// Longest version that clients keep: libmemcached's buffer has 24 bytes with the closing zero.
@@ -38,6 +39,7 @@ pub(crate) fn serve_options(
         max_tenants: as_usize(in_force.number("max_tenants")),
         policy: policy(in_force.text("policy")),
         credit: in_force.size("credit"),
+        private: if let (Some(Value::Ratio(part)), _) = in_force.get("private") { *part } else { 0.0 },
         tax: if let (Some(Value::Ratio(tax)), _) = in_force.get("tax") { *tax } else { 0.5 },
         idle_time: time(in_force, "idle_time"),
         learning: time(in_force, "learning"),
@@ -68,6 +70,11 @@ pub(crate) fn policy(word: &str) -> MemoryPolicy {
 
 fn time(in_force: &InForce, name: &str) -> Duration {
     if let (Some(Value::Time(time)), _) = in_force.get(name) { *time } else { Duration::ZERO }
+}
+
+/// What a word of `settings::OVER_SHARE` means.
+fn over_share(word: &str) -> OverShare {
+    if word == "refuse" { OverShare::Refuse } else { OverShare::Evict }
 }
 
 fn listen(in_force: &InForce) -> Result<Vec<SocketAddr>, Failure> {
@@ -136,6 +143,7 @@ fn tenant(given: &Tenant) -> Result<TenantConfig, Failure> {
         weight: if let Some(Value::Ratio(weight)) = given.get("weight") { *weight } else { 1.0 },
         credit: size("credit"),
         rank: text("rank").map(rank).transpose()?,
+        over_share: over_share(text("over_share").unwrap_or_default()),
     })
 }
 

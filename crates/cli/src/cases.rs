@@ -97,6 +97,9 @@ fn used_flags_reach_the_configuration() {
                 && t.reserved == Bytes::mib(8)
                 && t.rank.is_some()
         }),
+        ("--tenant name=a,prefix=a:,over_share=refuse --private 0.5", |c| {
+            c.tenants[0].over_share == store::OverShare::Refuse && c.private.total_cmp(&0.5).is_eq()
+        }),
         ("--tenant name=a,listen=[::1]:5 --tenant name=b,prefix=b/", |c| c.tenants.len() == 2),
     ];
     for (flags, check) in cases {

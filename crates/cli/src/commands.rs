@@ -1,7 +1,7 @@
 //! The command line's shape for clap, built from the tables of settings.
 
 use crate::extended::EXTENDED;
-use crate::settings::{Effect, SETTINGS, Setting, row, setting, switch};
+use crate::settings::{Effect, SETTINGS, Setting, TENANT_SETTINGS, row, setting, switch};
 use crate::value::Kind;
 use clap::{Arg, ArgAction, Command, value_parser};
 use std::path::PathBuf;
@@ -40,6 +40,18 @@ pub(crate) const EXPERIMENT: &[Setting] = &[
     switch("json", "Print one JSON object per number instead of tables"),
 ];
 
+/// The flags that all of `tenant` have.
+pub(crate) const TENANT: &[Setting] = &[
+    setting(
+        "admin",
+        Kind::Text,
+        "127.0.0.1:11280",
+        "ADDRESS:PORT",
+        "Address of the running server's administration",
+    ),
+    switch("json", "Print the answer as JSON"),
+];
+
 /// Settings of the server that `demo` has, too.
 const DEMO_SHARED: &[&str] = &["memory", "port"];
 /// Settings of the server that `replay` has, too.
@@ -67,6 +79,7 @@ pub(crate) fn command() -> Command {
         .subcommand(demo())
         .subcommand(replay())
         .subcommand(experiment())
+        .subcommand(tenant())
         .subcommand(config)
 }
 
@@ -94,7 +107,7 @@ fn serve_flags(command: Command) -> Command {
         .help("A tenant: name=feeds,prefix=feeds:,reserved=64MiB,weight=2; repeatable")
         .long_help(
             "A tenant: name=feeds,prefix=feeds:,reserved=64MiB,weight=2; repeatable.\n\
-             Keys are those of [tenant.NAME] in the file: prefix, listen, reserved, weight, credit, rank.",
+             Keys are those of [tenant.NAME] in the file: prefix, listen, reserved, weight, credit, rank, over_share.",
         );
     let options = EXTENDED.iter().map(|row| row.usage()).collect::<Vec<_>>().join(", ");
     command
@@ -158,6 +171,24 @@ fn experiment() -> Command {
                 .about("Run experiments and print paper, ours and verdict; a miss is a result, no failure")
                 .arg(name)
                 .args(EXPERIMENT.iter().map(flag)),
+        )
+}
+
+fn tenant() -> Command {
+    let name = || Arg::new("name").value_name("NAME").required(true).help("The tenant's name");
+    let asks = |name: &'static str, about: &'static str| {
+        Command::new(name).about(about).args(TENANT.iter().map(flag))
+    };
+    let settings = || TENANT_SETTINGS.iter().map(flag);
+    Command::new("tenant")
+        .about("List, add, change and remove the tenants of a running server")
+        .subcommand_required(true)
+        .subcommand(asks("list", "List every tenant and what it holds"))
+        .subcommand(asks("show", "Show all there is to know of one tenant").arg(name()))
+        .subcommand(asks("add", "Add a tenant that is known by a prefix").arg(name()).args(settings()))
+        .subcommand(asks("set", "Change a tenant; what is not given stays").arg(name()).args(settings()))
+        .subcommand(
+            asks("remove", "Remove a tenant: its items are gone, its memory is the others'").arg(name()),
         )
 }
 

@@ -8,6 +8,7 @@ mod demo;
 mod experiment;
 mod replay;
 mod serve;
+mod tenant_command;
 
 mod extended;
 mod settings;
@@ -54,6 +55,7 @@ fn answer(request: Request) -> Result<Code, Failure> {
         Request::Replay(options) => replay::run(options),
         Request::ExperimentList => experiment::list(),
         Request::ExperimentRun(options) => experiment::run(&options),
+        Request::Tenant(options) => tenant_command::run(&options),
         Request::ConfigCheck(options) => Ok(config_command::check(&options)),
         Request::ConfigShow(in_force) => Ok(config_command::show(&in_force)),
         Request::ConfigReference => Ok(config_command::reference()),

@@ -156,6 +156,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
                idle-tax: as partitioned, but what a tenant leaves idle goes to others. \
                auto: shared while it learns, then idle-tax on what was learnt."),
     setting("credit", Kind::Size, "64KiB", "1B and up", "Bytes that one shadow hit moves under shared and auto"),
+    setting("private", Kind::Ratio, "0", "0 to 1", "Part of its first share that each tenant has for itself")
+        .more("Of a tenant without a reservation: 0 shares all memory, 1 none. It counts as its reservation."),
     setting("tax", Kind::Ratio, "0.5", "0 to 1", "Part of idle memory that idle-tax and auto take"),
     setting("idle_time", Kind::Time, "5h", "above 0s", "Memory not touched for so long is idle to the idle tax")
         .more("What outlived three and a half times the memory written counts as idle earlier."),
@@ -240,6 +242,8 @@ const RANKS: &str = "lru, lfu, slru, gdsf, hyperbolic, hyperbolic-size or an exp
 const RANKS_MORE: &str = "The item of the lowest rank goes first. An expression has numbers, + - * / ^, < <= > >= == != \
     (1 or 0), if(a, b, c), min max pow log log2 sqrt exp, and of the item t (seconds since its last use), f (uses), size \
     (bytes), age (seconds since it was stored) and ttl_left (seconds, endless without one): \"f / (size * t)\".";
+/// The words for what becomes of writes beyond a share.
+pub(crate) const OVER_SHARE: &[&str] = &["evict", "refuse"];
 /// memcached's words for protocols.
 const PROTOCOLS: &[&str] = &["auto", "ascii", "binary"];
 
@@ -257,6 +261,13 @@ pub(crate) const TENANT_SETTINGS: &[Setting] = &[
         "Bytes that one shadow hit moves; none means the server's",
     ),
     setting("rank", Kind::Rank, "", RANKS, "Eviction order; none means the server's").more(RANKS_MORE),
+    setting(
+        "over_share",
+        Kind::Choice(OVER_SHARE),
+        "evict",
+        "evict or refuse",
+        "What becomes of writes beyond its share",
+    ),
 ];
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! next window sees
 
 use crate::journal::{Journal, Record};
-use crate::policy::{Decision, Policy, Pool, Row, Seen, SeenError, Window};
+use crate::policy::{Decision, Note, Policy, Pool, Reason, Row, Seen, SeenError, Window};
 use units::{Duration, Instant, TenantId};
 
 /// Pause after an input that cannot be one.
@@ -45,6 +45,8 @@ pub struct Loop<P: Policy> {
     wake_at: Instant,
     refused: Option<SeenError>,
     journal: Journal<P::Signal, P::Share>,
+    /// The policy has changed since the last decision.
+    switched: bool,
 }
 
 impl<P> Loop<P>
@@ -63,7 +65,15 @@ where
             wake_at: Instant::ZERO,
             refused: None,
             journal: Journal::new(journal_limit),
+            switched: false,
         }
+    }
+
+    /// Goes on with another policy, which decides next time. It sees what is in force; window and journal go on.
+    pub fn switch(&mut self, policy: P) {
+        self.policy = policy;
+        self.wake_at = Instant::ZERO;
+        self.switched = true;
     }
 
     /// When the policy wants to decide again.
@@ -91,6 +101,11 @@ where
         &self.journal
     }
 
+    /// Bounds the journal by the rows of its records, too.
+    pub fn limit_journal_rows(&mut self, rows: usize) {
+        self.journal.limit_rows(rows);
+    }
+
     /// One turn: read, decide, apply, record. Returns the time until the policy wants the next.
     pub fn step<T>(&mut self, now: Instant, thing: &mut T) -> Duration
     where
@@ -113,11 +128,13 @@ where
             }
         };
         self.refused = None;
+        let name = std::mem::take(&mut self.switched).then(|| self.policy.name());
         let decision = self.policy.decide(now, &seen);
         let whole = thing.apply(now, &decision, &mut self.in_force);
         self.last = Window { start: window.start, end: now, mixed: !whole };
         let wake = decision.wake;
         self.wake_at = now + wake;
+        let switched = name.map(|name| Note { tenant: None, reason: Reason::Switched(name), amount: 0 });
         self.journal.push(Record {
             at: now,
             window,
@@ -127,7 +144,7 @@ where
             wake,
             lease: decision.lease,
             steady: decision.steady,
-            notes: decision.notes.to_vec(),
+            notes: switched.into_iter().chain(decision.notes.iter().cloned()).collect(),
         });
         wake
     }

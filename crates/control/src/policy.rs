@@ -138,6 +138,8 @@ pub enum Reason {
     Fallback(Cow<'static, str>),
     /// What was promised cannot be kept.
     Incident(Cow<'static, str>),
+    /// The policy of this name decides from here on. The loop's own note, not a policy's.
+    Switched(&'static str),
 }
 
 impl Reason {
@@ -161,6 +163,7 @@ impl Reason {
             Self::Traded => "traded",
             Self::Fallback(_) => "fallback",
             Self::Incident(_) => "incident",
+            Self::Switched(_) => "switched",
         }
     }
 }
@@ -171,6 +174,7 @@ impl Reason {
     pub fn text(&self) -> Option<&str> {
         match self {
             Self::Fallback(text) | Self::Incident(text) => Some(text),
+            Self::Switched(name) => Some(name),
             _ => None,
         }
     }

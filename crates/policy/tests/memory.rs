@@ -75,6 +75,32 @@ fn who_joins_gets_an_equal_share_and_who_leaves_gives_it_back() {
     assert_eq!(mib(&decide(&mut policy, 45, &[T(1, 30, 1.0, 0, 64), three[1], three[2]])), [35, 5, 5]);
 }
 
+/// Where another policy has decided before, `shared` and `auto` go on from what is in force; what it left over, and who has
+/// nothing in force yet, is settled as ever.
+#[test]
+fn shares_in_force_are_taken_over() {
+    let tenants = [T(1, 10, 1.0, 0, 64), T(2, 0, 5.0, 0, 64), T(3, 0, 1.0, 0, 64)];
+    for (in_force, expected) in [
+        ([Some(20), Some(30), Some(50)], [20, 30, 50]),
+        // A tax has left half of the memory to nobody: it goes to all in proportion.
+        ([Some(15), Some(10), Some(30)], [20, 20, 60]),
+        ([None, None, None], [22, 64, 12]),
+    ] {
+        let mut rows = rows(&tenants);
+        for (row, mib) in rows.iter_mut().zip(in_force) {
+            row.in_force = mib.map(|mib| MemoryShare { target: Bytes::mib(mib), ceiling: None });
+        }
+        let pool = Pool { capacity: Amount::memory(Bytes::mib(100)), ..Pool::default() };
+        let seen = Seen::new(Window::default(), &pool, &rows).unwrap();
+        for name in ["shared", "auto"] {
+            let mut policy = MemoryPolicy::by_name(name, options(1)).unwrap();
+            let decision = policy.decide(Instant::ZERO, &seen);
+            let targets: Vec<u64> = decision.shares.rows().iter().map(|(_, s)| s.target.0).collect();
+            assert_eq!(mib(&targets), expected, "{name} {in_force:?}");
+        }
+    }
+}
+
 #[test]
 fn a_shadow_hit_moves_one_credit_from_one_donor() {
     let mut policy = Shared::new(CREDIT, 3);

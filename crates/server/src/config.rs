@@ -6,7 +6,7 @@ use crate::limits;
 use policy::memory::Tax;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use store::RankKind;
+use store::{OverShare, RankKind};
 use units::{Bytes, Duration};
 
 /// Which policy divides the memory.
@@ -67,6 +67,8 @@ pub struct TenantConfig {
     pub credit: Option<Bytes>,
     /// Eviction order of its items; none means the server's.
     pub rank: Option<RankKind>,
+    /// What becomes of writes beyond its share.
+    pub over_share: OverShare,
 }
 
 /// Everything a server needs to know to start.
@@ -100,6 +102,8 @@ pub struct Config {
     pub max_tenants: usize,
     /// The policy that divides the memory.
     pub policy: MemoryPolicy,
+    /// The part of its initial share, 0 to 1, that a tenant without a reservation has as private memory (Memshare §4.1).
+    pub private: f64,
     /// Bytes that a shadow hit moves (Memshare §4.1: 64 KiB).
     pub credit: Bytes,
     /// The part of idle memory that the idle tax takes, 0 to 1 (Memshare §6.1: .5).
@@ -151,6 +155,7 @@ impl Default for Config {
             prefix_delimiter: None,
             max_tenants: 1024,
             policy: MemoryPolicy::Shared,
+            private: 0.0,
             credit: Bytes::kib(64),
             tax: 0.5,
             idle_time: Duration::from_secs(5 * 3_600),
@@ -243,6 +248,12 @@ impl Config {
                 "use policy = \"partitioned\" for fixed shares",
             );
         }
+        if !(0.0..=1.0).contains(&self.private) {
+            return refuse(
+                format!("a private part of {} is outside 0 to 1", self.private),
+                "0 shares all memory, 1 none",
+            );
+        }
         if Tax::new(self.tax).is_none() {
             return refuse(format!("a tax of {} is outside 0 to 1", self.tax), "leave it at 0.5, a half");
         }
@@ -314,7 +325,8 @@ impl Config {
     }
 }
 
-fn check_tenant(tenant: &TenantConfig) -> Result<(), ConfigError> {
+/// Checks what one tenant's settings say by themselves.
+pub(crate) fn check_tenant(tenant: &TenantConfig) -> Result<(), ConfigError> {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
     if tenant.name.is_empty()
         || limits::TENANT_NAME_MAX < tenant.name.len()
@@ -343,6 +355,12 @@ fn check_tenant(tenant: &TenantConfig) -> Result<(), ConfigError> {
             );
         }
         _ => {}
+    }
+    if tenant.credit == Some(Bytes::ZERO) {
+        return refuse(
+            format!("the credit of tenant '{}' is zero", tenant.name),
+            "leave it out for the server's credit",
+        );
     }
     if !tenant.weight.is_finite() || tenant.weight <= 0.0 {
         return refuse(

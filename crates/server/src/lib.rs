@@ -17,14 +17,16 @@ mod worker;
 
 mod cleaning;
 mod loops;
+mod operator;
 mod shared;
 
-mod admin;
+pub mod admin;
 mod stats;
 mod view;
 
 pub use cleaning::CleaningView;
 pub use config::{Admin, Config, ConfigError, MemoryPolicy, TenantConfig};
+pub use operator::{Operator, Refusal, RefusalKind, Settings, TenantReport};
 pub use server::{Running, StartError, start, start_with};
 pub use shared::Clock;
 pub use view::{Snapshot, TenantView, View};

@@ -49,5 +49,11 @@ pub const DRAIN_SECS: u64 = 5;
 pub const DRAIN_LINGER_MS: u64 = 200;
 /// Decisions kept in memory for "why did this tenant shrink".
 pub const JOURNAL_RECORDS: usize = 1024;
+/// Rows of tenants in those decisions together: about 4 MiB. With more than eight tenants fewer decisions are kept.
+pub const JOURNAL_ROWS: usize = 8 * JOURNAL_RECORDS;
 /// A decision is due after so many shadow hits (or a second, whichever comes first).
 pub const SHADOW_HITS_PER_DECISION: u64 = 64;
+/// Bytes of a request's body to the administration at most: some settings of one tenant.
+pub const ADMIN_BODY_MAX: usize = 64 << 10;
+/// Bytes of an answer that the administration's client takes at most: 65,000 tenants of about half a KiB each.
+pub const ADMIN_ANSWER_MAX: usize = 64 << 20;

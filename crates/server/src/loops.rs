@@ -4,8 +4,8 @@
 //! Invariants: no request waits for them
 
 use crate::cleaning::Governor;
-use crate::config::Config;
-use crate::limits::{JOURNAL_RECORDS, SHADOW_HITS_PER_DECISION};
+use crate::config::{Config, MemoryPolicy as Kind};
+use crate::limits::{JOURNAL_RECORDS, JOURNAL_ROWS, SHADOW_HITS_PER_DECISION};
 use crate::shared::Shared;
 use crate::tenants::Router;
 use control::Loop;
@@ -65,21 +65,23 @@ impl Helpers {
     }
 }
 
-/// The configured policy, in its first state.
-pub(crate) fn memory_policy(config: &Config) -> Policy {
+/// A policy with the configured settings, in its first state.
+pub(crate) fn memory_policy(config: &Config, kind: Kind) -> Policy {
     let options = MemoryOptions {
         credit: config.credit,
         tax: Tax::new(config.tax).expect("a checked configuration has a tax of 0 to 1"),
         learning: config.learning,
         seed: config.seed,
     };
-    let policy = Policy::by_name(config.policy.name(), options);
+    let policy = Policy::by_name(kind.name(), options);
     policy.expect("every policy of the configuration has its name")
 }
 
 /// The loop of a policy.
 pub(crate) fn memory_loop(policy: Policy) -> MemoryLoop {
-    Arc::new(Mutex::new(Loop::new(policy, JOURNAL_RECORDS)))
+    let mut pacer = Loop::new(policy, JOURNAL_RECORDS);
+    pacer.limit_journal_rows(JOURNAL_ROWS);
+    Arc::new(Mutex::new(pacer))
 }
 
 /// Runs the control loop and the clock until the server stops.
@@ -91,12 +93,7 @@ pub(crate) fn control(
     stop: &AtomicBool,
 ) {
     let store = Arc::clone(&shared.store);
-    let wants_idle = memory.lock().unwrap_or_else(PoisonError::into_inner).policy().wants_idle();
-    let mut thing = if wants_idle {
-        MemoryControl::with_idle(store, shared.config.idle_time)
-    } else {
-        MemoryControl::new(store)
-    };
+    let mut thing = MemoryControl::new(store).with_private(shared.config.private);
     let mut governor = Governor::new(shared.config.cleaner_cpu);
     let mut due = Instant::ZERO;
     while !stop.load(Ordering::Acquire) {
@@ -107,9 +104,11 @@ pub(crate) fn control(
         governor.step(shared, now);
         let new_tenant = router.has_new_tenant.swap(false, Ordering::Relaxed);
         if new_tenant || due <= now || SHADOW_HITS_PER_DECISION <= shared.store.pending_shadow_hits() {
-            let wake = memory.lock().unwrap_or_else(PoisonError::into_inner).step(now, &mut thing);
-            due = now + wake;
+            let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
+            thing.watch_idle(memory.policy().wants_idle().then_some(shared.config.idle_time));
+            due = now + memory.step(now, &mut thing);
         }
+        router.look_for_free_ids();
         // The clock ticks with the whole second.
         let to_tick = Duration(1_000_000_000 - now.0 % 1_000_000_000);
         helpers.control.wait(to_tick.min(due.since(now)));

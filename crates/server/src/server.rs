@@ -5,6 +5,7 @@ use crate::config::{Admin, Config};
 use crate::limits::HANDOVER_QUEUE;
 use crate::listener::{Acceptor, Desk, Entrance, bind};
 use crate::loops::{self, Helpers};
+use crate::operator::{InCharge, Operator};
 use crate::reactor::Epoll;
 use crate::shared::{Clock, Shared};
 use crate::tenants::{Binding, Bound, Router};
@@ -53,6 +54,7 @@ pub struct Running {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
     view: crate::View,
+    operator: Arc<Operator>,
 }
 
 /// Starts a server.
@@ -60,7 +62,7 @@ pub struct Running {
 /// # Errors
 /// If an address is taken, or the memory or a thread is refused.
 pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartError> {
-    let policy = loops::memory_policy(&config);
+    let policy = loops::memory_policy(&config, config.policy);
     start_with(config, policy, clock)
 }
 
@@ -89,10 +91,17 @@ pub fn start_with(
     shared.tick();
     let (entrances, addresses) = open_entrances(&shared.config, &bound)?;
     shared.set_port(addresses.main.first().map_or(0, SocketAddr::port));
-    let view = crate::View::new(Arc::clone(&shared), Arc::clone(&router), Arc::clone(&memory));
+    let in_charge = Arc::new(InCharge::new(shared.config.policy));
+    let view = crate::View::new(
+        Arc::clone(&shared),
+        Arc::clone(&router),
+        Arc::clone(&memory),
+        Arc::clone(&in_charge),
+    );
     let admin = open_admin(shared.config.admin)?;
     let stop = Arc::new(AtomicBool::new(false));
     let helpers = Arc::new(Helpers::default());
+    let operator = Arc::new(Operator::new(&shared, &router, &memory, &helpers, in_charge));
     let mut threads = Vec::new();
 
     let cleaner = shared.store.worker()?;
@@ -113,8 +122,8 @@ pub fn start_with(
         None => None,
         Some(listener) => {
             let (sender, receiver) = tokio::sync::oneshot::channel();
-            let view = view.clone();
-            threads.push(spawn("admin", move || admin::serve(listener, view, receiver))?);
+            let (view, operator) = (view.clone(), Arc::clone(&operator));
+            threads.push(spawn("admin", move || admin::serve(listener, view, operator, receiver))?);
             Some(sender)
         }
     };
@@ -130,6 +139,7 @@ pub fn start_with(
         stop,
         threads,
         view,
+        operator,
     })
 }
 
@@ -252,6 +262,12 @@ impl Running {
     #[must_use]
     pub fn view(&self) -> &crate::View {
         &self.view
+    }
+
+    /// What an operator can do with it from inside the process.
+    #[must_use]
+    pub fn operator(&self) -> &Operator {
+        &self.operator
     }
 
     /// Stops accepting, answers what has arrived, sends what is owed, ends every thread.

@@ -34,7 +34,6 @@ pub(crate) struct Counters {
     pub(crate) bytes_written: AtomicU64,
     pub(crate) cmd_flush: AtomicU64,
     pub(crate) store_too_large: AtomicU64,
-    pub(crate) store_no_memory: AtomicU64,
     pub(crate) idle_kicks: AtomicU64,
     pub(crate) read_buf_oom: AtomicU64,
     pub(crate) requests: AtomicU64,

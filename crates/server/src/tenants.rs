@@ -1,7 +1,8 @@
 //! How a tenant is recognised: by the listener of its connection, by the prefix of a key, else the default tenant.
 //!
 //! Shape:      connection -> binding; binding and key -> tenant and key space
-//! Invariants: a bound connection never leaves its tenant's key space; prefix tenants share one
+//! Invariants: a bound connection never leaves its tenant's key space; prefix tenants share one; no key is routed to a
+//!             tenant that was removed
 //! Units:      prefixes are bytes, the delimiter included
 
 use crate::config::{Config, TenantConfig};
@@ -9,8 +10,9 @@ use crate::limits::{PREFIX_MAX, TENANTS_MAX};
 use control::{Amount, Claim, Weight};
 use memchr::memchr;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use store::{RankKind, Space, Store, TenantSpec};
 use units::TenantId;
 
@@ -28,15 +30,57 @@ pub(crate) enum Binding {
 pub(crate) struct Router {
     store: Arc<Store>,
     default: TenantId,
-    prefixes: RwLock<HashMap<Box<[u8]>, TenantId>>,
-    /// Lengths of the configured prefixes, longest first.
-    lengths: Vec<usize>,
+    known: RwLock<Known>,
     delimiter: Option<u8>,
     any_prefix: AtomicBool,
-    tenants_left: AtomicUsize,
+    /// The last new prefix found no free id: others need not try until one is free.
+    is_full: AtomicBool,
     rank: RankKind,
-    /// A tenant has come that no decision has seen.
+    /// A tenant has come, gone or changed that no decision has seen.
     pub(crate) has_new_tenant: AtomicBool,
+}
+
+/// Everybody who is there.
+#[derive(Debug, Default)]
+struct Known {
+    prefixes: HashMap<Box<[u8]>, TenantId>,
+    /// Lengths of the prefixes that were set, not found by the delimiter; longest first.
+    lengths: Vec<usize>,
+    names: HashMap<String, TenantId>,
+    about: HashMap<TenantId, About>,
+}
+
+/// How a tenant is known.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct About {
+    pub(crate) name: String,
+    pub(crate) prefix: Option<Box<[u8]>>,
+    pub(crate) listen: Option<SocketAddr>,
+    pub(crate) origin: Origin,
+}
+
+/// Who made a tenant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Origin {
+    /// It is always there.
+    Default,
+    /// The configuration.
+    Configuration,
+    /// The first key stored under its prefix.
+    Delimiter,
+    /// The administration.
+    Administration,
+}
+
+/// Why a tenant cannot be made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum AddError {
+    /// There is one of that name.
+    NameTaken,
+    /// Its prefix is that of this tenant.
+    PrefixTaken(String),
+    /// There are as many as can be.
+    Full,
 }
 
 /// A tenant of its own listener.
@@ -44,62 +88,146 @@ pub(crate) struct Router {
 pub(crate) struct Bound {
     pub(crate) name: String,
     pub(crate) id: TenantId,
-    pub(crate) listen: std::net::SocketAddr,
+    pub(crate) listen: SocketAddr,
 }
 
-fn spec(tenant: &TenantConfig, rank: &RankKind) -> TenantSpec {
-    let claim = Claim {
+impl Origin {
+    /// One word for people.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::Configuration => "configuration",
+            Self::Delimiter => "delimiter",
+            Self::Administration => "administration",
+        }
+    }
+}
+
+/// What a tenant's settings claim.
+pub(crate) fn claim(tenant: &TenantConfig) -> Claim {
+    Claim {
         weight: Weight::new(tenant.weight).unwrap_or_default(),
         floor: Amount::memory(tenant.reserved),
         credit: tenant.credit,
         ..Claim::default()
-    };
-    let own_space = tenant.listen.is_some() && tenant.prefix.is_none();
-    TenantSpec {
-        name: tenant.name.clone(),
-        own_space,
-        claim,
-        rank: tenant.rank.as_ref().unwrap_or(rank).clone(),
+    }
+}
+
+impl Known {
+    fn add(&mut self, id: TenantId, about: About) {
+        if let Some(prefix) = &about.prefix {
+            self.prefixes.insert(prefix.clone(), id);
+            if about.origin != Origin::Delimiter && !self.lengths.contains(&prefix.len()) {
+                self.lengths.push(prefix.len());
+                self.lengths.sort_unstable_by(|a, b| b.cmp(a));
+            }
+        }
+        self.names.insert(about.name.clone(), id);
+        self.about.insert(id, about);
+    }
+
+    fn remove(&mut self, id: TenantId) {
+        let Some(about) = self.about.remove(&id) else { return };
+        if let Some(prefix) = &about.prefix {
+            self.prefixes.remove(prefix);
+        }
+        self.names.remove(&about.name);
+        let set = self.about.values().filter(|about| about.origin != Origin::Delimiter);
+        self.lengths = set.filter_map(|about| about.prefix.as_ref()).map(|prefix| prefix.len()).collect();
+        self.lengths.sort_unstable_by(|a, b| b.cmp(a));
+        self.lengths.dedup();
     }
 }
 
 impl Router {
     /// Makes the default tenant and the configured ones; returns those with listeners of their own.
     pub(crate) fn new(store: Arc<Store>, config: &Config) -> Option<(Self, Vec<Bound>)> {
-        let named = |name: &str| TenantSpec {
-            name: name.to_owned(),
-            own_space: false,
-            claim: Claim::default(),
+        let claim = Claim::default();
+        let spec =
+            TenantSpec { name: "default".to_owned(), own_space: false, claim, rank: config.rank.clone() };
+        let default = store.add_tenant(spec)?;
+        let router = Self {
+            store,
+            default,
+            known: RwLock::new(Known::default()),
+            delimiter: config.prefix_delimiter,
+            any_prefix: AtomicBool::new(false),
+            is_full: AtomicBool::new(false),
             rank: config.rank.clone(),
+            has_new_tenant: AtomicBool::new(true),
         };
-        let default = store.add_tenant(named("default"))?;
-        let mut prefixes: HashMap<Box<[u8]>, TenantId> = HashMap::new();
+        let (name, origin) = ("default".to_owned(), Origin::Default);
+        router.write().add(default, About { name, prefix: None, listen: None, origin });
         let mut bound = Vec::new();
         for tenant in &config.tenants {
-            let id = store.add_tenant(spec(tenant, &config.rank))?;
-            if let Some(prefix) = &tenant.prefix {
-                prefixes.insert(prefix.clone().into(), id);
-            }
+            let id = router.add(tenant, Origin::Configuration).ok()?;
             if let Some(listen) = tenant.listen {
                 bound.push(Bound { name: tenant.name.clone(), id, listen });
             }
         }
-        let mut lengths: Vec<usize> = prefixes.keys().map(|p| p.len()).collect();
-        lengths.sort_unstable_by(|a, b| b.cmp(a));
-        lengths.dedup();
-        let left = config.max_tenants.min(TENANTS_MAX).saturating_sub(1 + config.tenants.len());
-        let router = Self {
-            store,
-            default,
-            any_prefix: AtomicBool::new(!prefixes.is_empty()),
-            prefixes: RwLock::new(prefixes),
-            lengths,
-            delimiter: config.prefix_delimiter,
-            tenants_left: AtomicUsize::new(left),
-            rank: config.rank.clone(),
-            has_new_tenant: AtomicBool::new(true),
-        };
         Some((router, bound))
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Known> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Known> {
+        self.known.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a tenant. Keys of its prefix that are stored already stay with whom they are charged to until they are stored
+    /// again or evicted.
+    pub(crate) fn add(&self, tenant: &TenantConfig, origin: Origin) -> Result<TenantId, AddError> {
+        let mut known = self.write();
+        if known.names.contains_key(&tenant.name) {
+            return Err(AddError::NameTaken);
+        }
+        let prefix: Option<Box<[u8]>> = tenant.prefix.clone().map(Into::into);
+        if let Some(other) = prefix.as_ref().and_then(|prefix| known.prefixes.get(prefix)) {
+            let name = known.about.get(other).map(|about| about.name.clone());
+            return Err(AddError::PrefixTaken(name.unwrap_or_default()));
+        }
+        let spec = TenantSpec {
+            name: tenant.name.clone(),
+            own_space: tenant.listen.is_some() && tenant.prefix.is_none(),
+            claim: claim(tenant),
+            rank: tenant.rank.clone().unwrap_or_else(|| self.rank.clone()),
+        };
+        let id = self.store.add_tenant(spec).ok_or(AddError::Full)?;
+        self.store.set_over_share(id, tenant.over_share);
+        let is_known_by_prefix = prefix.is_some();
+        known.add(id, About { name: tenant.name.clone(), prefix, listen: tenant.listen, origin });
+        if is_known_by_prefix {
+            self.any_prefix.store(true, Ordering::Relaxed);
+        }
+        self.has_new_tenant.store(true, Ordering::Relaxed);
+        Ok(id)
+    }
+
+    /// Removes a tenant that is known by a prefix: its keys are the default tenant's from now on, its items are dead.
+    pub(crate) fn remove(&self, id: TenantId) {
+        // A worker that has routed to it by now is within a turn, which the store waits for.
+        self.write().remove(id);
+        self.store.remove_tenant(id);
+        self.has_new_tenant.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets new prefixes try again if an id has become free.
+    pub(crate) fn look_for_free_ids(&self) {
+        if self.is_full.load(Ordering::Relaxed) && self.store.has_free_tenant() {
+            self.is_full.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// The tenant of a name.
+    pub(crate) fn find(&self, name: &str) -> Option<TenantId> {
+        self.read().names.get(name).copied()
+    }
+
+    /// How a tenant is known.
+    pub(crate) fn about(&self, id: TenantId) -> Option<About> {
+        self.read().about.get(&id).cloned()
     }
 
     /// The tenant and the key space of a key.
@@ -118,10 +246,10 @@ impl Router {
     }
 
     fn by_prefix(&self, key: &[u8]) -> Option<TenantId> {
-        let prefixes = self.prefixes.read().unwrap_or_else(PoisonError::into_inner);
-        let configured = self.lengths.iter().filter(|len| **len <= key.len());
-        let found = configured.filter_map(|len| prefixes.get(&key[..*len])).next();
-        found.or_else(|| prefixes.get(self.delimited(key)?)).copied()
+        let known = self.read();
+        let set = known.lengths.iter().filter(|len| **len <= key.len());
+        let found = set.filter_map(|len| known.prefixes.get(&key[..*len])).next();
+        found.or_else(|| known.prefixes.get(self.delimited(key)?)).copied()
     }
 
     /// The prefix of a key up to its delimiter, if it can name a tenant.
@@ -132,7 +260,7 @@ impl Router {
 
     /// The tenant that a key is about to be stored for: a new prefix becomes a tenant here, and only here.
     pub(crate) fn route_for_store(&self, binding: &Binding, key: &[u8], routed: TenantId) -> TenantId {
-        if *binding != Binding::Unbound || routed != self.default {
+        if *binding != Binding::Unbound || routed != self.default || self.is_full.load(Ordering::Relaxed) {
             return routed;
         }
         let Some(prefix) = self.delimited(key) else { return routed };
@@ -140,17 +268,23 @@ impl Router {
     }
 
     fn add_prefix(&self, prefix: &[u8]) -> Option<TenantId> {
-        let mut prefixes = self.prefixes.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(id) = prefixes.get(prefix) {
+        let mut known = self.write();
+        if let Some(id) = known.prefixes.get(prefix) {
             return Some(*id);
         }
-        let taken =
-            self.tenants_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
-        taken.ok()?;
-        let name = String::from_utf8_lossy(&prefix[..prefix.len() - 1]).into_owned();
-        let spec = TenantSpec { name, own_space: false, claim: Claim::default(), rank: self.rank.clone() };
-        let id = self.store.add_tenant(spec)?;
-        prefixes.insert(prefix.into(), id);
+        let mut name = String::from_utf8_lossy(&prefix[..prefix.len() - 1]).into_owned();
+        if known.names.contains_key(&name) {
+            // Somebody has the name already, under another prefix.
+            name = String::from_utf8_lossy(prefix).into_owned();
+        }
+        let claim = Claim::default();
+        let spec = TenantSpec { name: name.clone(), own_space: false, claim, rank: self.rank.clone() };
+        let free = (known.about.len() < TENANTS_MAX).then(|| self.store.add_tenant(spec)).flatten();
+        let Some(id) = free else {
+            self.is_full.store(true, Ordering::Relaxed);
+            return None;
+        };
+        known.add(id, About { name, prefix: Some(prefix.into()), listen: None, origin: Origin::Delimiter });
         self.any_prefix.store(true, Ordering::Relaxed);
         self.has_new_tenant.store(true, Ordering::Relaxed);
         Some(id)
@@ -164,10 +298,10 @@ impl Router {
         }
     }
 
-    /// Every tenant.
-    pub(crate) fn all(&self) -> impl Iterator<Item = TenantId> + use<> {
+    /// Every tenant, in the order of their ids.
+    pub(crate) fn all(&self) -> impl Iterator<Item = TenantId> + use<'_> {
         let count = u32::try_from(self.store.tenant_count()).unwrap_or(u32::MAX);
-        (0..count).map(TenantId)
+        (0..count).map(TenantId).filter(|id| self.store.is_present(*id))
     }
 
     /// Flushes what a connection sees, at a second of the store's clock.

@@ -2,6 +2,7 @@
 
 use crate::cleaning::CleaningView;
 use crate::loops::MemoryLoop;
+use crate::operator::InCharge;
 use crate::shared::Shared;
 use crate::tenants::{Binding, Router};
 use std::sync::atomic::Ordering;
@@ -15,6 +16,7 @@ pub struct View {
     shared: Arc<Shared>,
     router: Arc<Router>,
     memory: MemoryLoop,
+    in_charge: Arc<InCharge>,
 }
 
 /// One tenant of a snapshot.
@@ -39,11 +41,18 @@ pub struct Snapshot {
     pub cleaning: CleaningView,
     /// Decisions made.
     pub decisions_total: u64,
+    /// What tenants counted that were removed.
+    pub departed: Totals,
 }
 
 impl View {
-    pub(crate) fn new(shared: Arc<Shared>, router: Arc<Router>, memory: MemoryLoop) -> Self {
-        Self { shared, router, memory }
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        router: Arc<Router>,
+        memory: MemoryLoop,
+        in_charge: Arc<InCharge>,
+    ) -> Self {
+        Self { shared, router, memory, in_charge }
     }
 
     pub(crate) fn shared(&self) -> &Shared {
@@ -54,6 +63,8 @@ impl View {
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let tenants = self.router.all().filter_map(|id| tenant(&self.shared, id)).collect();
+        let mut departed = self.shared.store.departed_totals(false);
+        departed.add(&self.shared.store.departed_totals(true));
         let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         Snapshot {
             tenants,
@@ -61,6 +72,7 @@ impl View {
             buffers: self.shared.buffered(),
             cleaning: self.shared.cleaning.view(&self.shared.store),
             decisions_total: memory.journal().recorded_total(),
+            departed,
         }
     }
 
@@ -77,13 +89,20 @@ impl View {
     /// # Errors
     /// The first decision that differs.
     pub fn replay_journal(&self) -> Result<Option<usize>, control::journal::Divergence> {
-        let mut fresh = crate::loops::memory_policy(&self.shared.config);
         let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let journal = memory.journal();
         if journal.recorded_total() != journal.records().len() as u64 {
             return Ok(None);
         }
-        control::journal::replay(&mut fresh, journal.records()).map(Some)
+        let mut agreed = 0;
+        for (kind, decisions) in self.in_charge.spans(journal.records().len()) {
+            let mut fresh = crate::loops::memory_policy(&self.shared.config, kind);
+            let span = journal.records().skip(decisions.start).take(decisions.len());
+            let replayed = control::journal::replay(&mut fresh, span);
+            agreed +=
+                replayed.map_err(|e| control::journal::Divergence { index: e.index + decisions.start })?;
+        }
+        Ok(Some(agreed))
     }
 }
 
@@ -112,7 +131,7 @@ impl Visible {
         if *binding == Binding::Unbound {
             all.limit = shared.memory_limit();
             all.totals.store_too_large += shared.counters.store_too_large.load(Ordering::Relaxed);
-            all.totals.store_no_memory += shared.counters.store_no_memory.load(Ordering::Relaxed);
+            all.totals.add(&shared.store.departed_totals(false));
         }
         all
     }

@@ -35,10 +35,11 @@ pub(crate) fn unlink(store: &Store, counters: &ThreadCounters, place: Place, vie
     let len = view.bytes().len();
     counters.class(len, view.own_space()).unlink(len);
     store.log.segment(place.segment).note_dead(u32::try_from(len).unwrap_or(u32::MAX));
+    let tenant = store.tenant(view.tenant());
     if store.is_flushed(place, view) {
+        tenant.stale.fetch_sub(1, Ordering::Relaxed);
         return;
     }
-    let tenant = store.tenant(view.tenant());
     let charge = charge_of(len);
     let counted = view.expiry().map_or(charge, |expiry| tenant.expiries.remove(expiry, charge));
     tenant.live.fetch_sub(counted, Ordering::Relaxed);

@@ -4,6 +4,7 @@ use crate::account::charge_of;
 use crate::epoch::Participant;
 use crate::store::{Store, space_of};
 use crate::sync::{Ordering, lock};
+use crate::tenant::FLUSHED_FOR_EVER;
 use std::collections::{HashMap, HashSet};
 use units::TenantId;
 
@@ -12,12 +13,14 @@ pub(crate) fn check(store: &Store, reader: &Participant) {
     let slots = store.index.check(|slot| store.hash_at(reader, slot));
     let mut keys = HashSet::new();
     let mut live: HashMap<TenantId, (i64, i64)> = HashMap::new();
+    let mut stale: HashMap<TenantId, i64> = HashMap::new();
     let mut live_in: HashMap<u32, u64> = HashMap::new();
     for slot in slots {
         let view = store.log.view(reader, slot.place());
         assert!(keys.insert((space_of(&view), view.key().to_vec())), "a key is in the index once");
         *live_in.entry(slot.place().segment.0).or_default() += view.bytes().len() as u64;
         if store.is_flushed(slot.place(), &view) {
+            *stale.entry(view.tenant()).or_default() += 1;
             continue;
         }
         let charge = charge_of(view.bytes().len());
@@ -30,8 +33,15 @@ pub(crate) fn check(store: &Store, reader: &Participant) {
     }
     for tenant in store.tenants() {
         let (bytes, items) = live.get(&tenant.id).copied().unwrap_or_default();
-        assert_eq!(tenant.live.load(Ordering::Relaxed), bytes, "live bytes of {}", tenant.spec.name);
-        assert_eq!(tenant.items.load(Ordering::Relaxed), items, "items of {}", tenant.spec.name);
+        let (name, flushed) = (&tenant.spec().name, stale.get(&tenant.id).copied().unwrap_or_default());
+        let (counted, stale) = (tenant.items.load(Ordering::Relaxed), tenant.stale.load(Ordering::Relaxed));
+        assert_eq!(counted + stale, items + flushed, "items of {name} that the index leads to");
+        // What was written for a tenant while it left is settled with the sweep.
+        if tenant.flushed_below.load(Ordering::Relaxed) != FLUSHED_FOR_EVER {
+            assert_eq!(tenant.live.load(Ordering::Relaxed), bytes, "live bytes of {name}");
+            assert_eq!(counted, items, "items of {name}");
+        }
+        assert!(!tenant.is_gone() || tenant.share().target.0 == 0, "a removed tenant has a share");
         lock(&tenant.shadow).check();
     }
     for id in store.log.ids() {

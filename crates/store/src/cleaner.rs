@@ -20,10 +20,12 @@ use crate::rank::{BIN_MIN, Clock, Usage};
 use crate::segment::State;
 use crate::shadow::Shadow;
 use crate::slot::Place;
-use crate::sources::{Chooser, claim_dead};
+use crate::sources::{Chooser, Sums, claim_dead};
 use crate::store::Store;
 use crate::survivors::{Candidate, keep};
 use crate::sync::{Ordering, bump, lock, pause};
+use crate::tenant::TenantSpec;
+use std::sync::Arc;
 use units::{Rng, SegmentId, TenantId};
 
 /// No slot points at the item.
@@ -61,6 +63,10 @@ pub(crate) enum Outcome {
 /// One tenant in a pass.
 #[derive(Debug)]
 struct Seen {
+    /// Its claim and its rank, as they are when the pass begins.
+    spec: Arc<TenantSpec>,
+    /// It holds more than its part: its share of all that is held.
+    is_over: bool,
     bytes_by_bin: Box<[u64; 256]>,
     inside: u64,
     /// The rank's level in this pass; not a number before its first item.
@@ -234,25 +240,29 @@ impl Cleaner {
                 stamp: store.stamp_of(place, &item.view),
                 expiry: item.view.expiry(),
             };
-            let kind = &tenant.spec.rank;
-            let level = match self.seen_of(item.view.tenant()).level {
+            let seen = self.seen_of(store, item.view.tenant());
+            let (spec, level) = (Arc::clone(&seen.spec), seen.level);
+            let kind = &spec.rank;
+            let level = match level {
                 level if level.is_nan() => tenant.level_of(kind, || kind.level_by(&usage, &self.clock)),
                 level => level,
             };
             let rank = kind.bin(&usage, level, &self.clock);
-            self.bins.push(rank);
-            let seen = self.seen_of(item.view.tenant());
+            let seen = self.seen_of(store, item.view.tenant());
             seen.level = level;
             seen.bytes_by_bin[usize::from(rank)] += charge;
             seen.inside += charge;
+            self.bins.push(rank);
         }
     }
 
-    fn seen_of(&mut self, tenant: TenantId) -> &mut Seen {
+    fn seen_of(&mut self, store: &Store, tenant: TenantId) -> &mut Seen {
         if self.seen.len() <= tenant.index() {
             self.seen.resize_with(tenant.index() + 1, || None);
         }
         self.seen[tenant.index()].get_or_insert_with(|| Seen {
+            spec: store.tenant(tenant).spec(),
+            is_over: true,
             bytes_by_bin: Box::new([0; 256]),
             inside: 0,
             level: f32::NAN,
@@ -265,16 +275,18 @@ impl Cleaner {
     fn divide(&mut self, store: &Store, budget: u64) {
         self.order.clear();
         self.candidates.clear();
-        for (i, seen) in self.seen.iter().enumerate() {
+        let all = Sums::of(store);
+        for (i, seen) in self.seen.iter_mut().enumerate() {
             let Some(seen) = seen else { continue };
             let tenant = store.tenant(TenantId(u32::try_from(i).unwrap_or(u32::MAX)));
+            seen.is_over = all.is_over(tenant);
             self.order.push(i);
             self.candidates.push(Candidate {
                 inside: seen.inside,
                 elsewhere: tenant.held().0.saturating_sub(seen.inside),
                 target: tenant.share().target.0,
                 // A policy may give less than the floor: the idle tax, or floors beyond the memory.
-                floor: tenant.spec.claim.floor.bytes.min(tenant.share().target).0,
+                floor: tenant.floor().min(tenant.share().target).0,
             });
         }
         keep(budget, &self.candidates, &mut self.kept);
@@ -298,7 +310,7 @@ impl Cleaner {
             }
             let tenant = store.tenant(TenantId(u32::try_from(i).unwrap_or(u32::MAX)));
             if kept < seen.inside {
-                let kind = &tenant.spec.rank;
+                let kind = &seen.spec.rank;
                 let level = kind.level_after(&seen.bytes_by_bin, seen.threshold, seen.level);
                 tenant.set_level(kind, level);
             }
@@ -314,6 +326,11 @@ impl Cleaner {
             return fits;
         }
         seen.threshold <= rank
+    }
+
+    /// Whether a tenant held more than its part when the pass began.
+    fn is_over(&self, tenant: TenantId) -> bool {
+        self.seen.get(tenant.index()).and_then(Option::as_ref).is_none_or(|seen| seen.is_over)
     }
 
     /// Copies what stays, evicts what goes, and returns the emptied sources. Returns how many segments were freed.
@@ -406,7 +423,15 @@ impl Cleaner {
         locked.remove(found);
         unlink(store, counters, place, &view);
         drop(locked);
-        note_removal(store, counters, found, &view, hash, dead);
+        let is_over = self.is_over(view.tenant());
+        note_removal(
+            store,
+            counters,
+            found,
+            &view,
+            hash,
+            if dead { Removal::Dead } else { Removal::Live { is_over } },
+        );
         true
     }
 
@@ -507,7 +532,7 @@ impl Cleaner {
         };
         self.chooser.choose(store, TRIM_WIDTH, |_, id| held(id), &mut self.sources);
         self.rank_items(store, reader, Some(tenant));
-        let inside = self.seen_of(tenant).inside;
+        let inside = self.seen_of(store, tenant).inside;
         self.order.clear();
         self.order.push(tenant.index());
         self.kept.clear();
@@ -528,7 +553,7 @@ impl Cleaner {
                         locked.remove(found);
                         unlink(store, counters, place, &view);
                         drop(locked);
-                        note_removal(store, counters, found, &view, hash, false);
+                        note_removal(store, counters, found, &view, hash, Removal::Live { is_over: true });
                     }
                 }
             });
@@ -563,6 +588,18 @@ impl Cleaner {
     }
 }
 
+/// What was removed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Removal {
+    /// An item that had expired or was flushed.
+    Dead,
+    /// An item that a look-up would have found.
+    Live {
+        /// Its tenant held more than its part when the pass began.
+        is_over: bool,
+    },
+}
+
 /// Counts an item that was removed: reclaimed if it was dead, else evicted.
 fn note_removal(
     store: &Store,
@@ -570,17 +607,20 @@ fn note_removal(
     found: Found,
     view: &View<'_>,
     hash: KeyHash,
-    dead: bool,
+    removal: Removal,
 ) {
     let tenant = store.tenant(view.tenant());
     let of_tenant = counters.of(tenant.id.index());
     let class = counters.class(view.bytes().len(), view.own_space());
-    if dead {
+    let Removal::Live { is_over } = removal else {
         count(&of_tenant.reclaimed);
         count(&class.reclaimed);
         return;
-    }
+    };
     count(&of_tenant.evictions);
+    if is_over {
+        count(&of_tenant.evicted_over_share);
+    }
     count(&class.evicted);
     if found.slot.uses() == 0 {
         count(&of_tenant.evicted_unfetched);

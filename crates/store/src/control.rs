@@ -13,15 +13,18 @@ use units::{Bytes, Duration, Instant, TenantId};
 #[derive(Debug)]
 pub struct MemoryControl {
     store: Arc<Store>,
-    before: Vec<Totals>,
+    /// Of each id: which of its tenants was counted, and what it had counted.
+    before: Vec<(u32, Totals)>,
     idle: Option<IdleSensor>,
+    /// Part of its initial share that a tenant without a reservation has for itself, 0..=1.
+    private: f64,
 }
 
 impl MemoryControl {
     /// Controls `store`; its idle bytes read as none.
     #[must_use]
     pub fn new(store: Arc<Store>) -> Self {
-        Self { store, before: Vec::new(), idle: None }
+        Self { store, before: Vec::new(), idle: None, private: 0.0 }
     }
 
     /// The same, with an estimate of the bytes that were not touched for `idle_time`, which samples the index now and
@@ -29,7 +32,43 @@ impl MemoryControl {
     #[must_use]
     pub fn with_idle(store: Arc<Store>, idle_time: Duration) -> Self {
         let idle = IdleSensor::new(&store, idle_time);
-        Self { store, before: Vec::new(), idle }
+        Self { store, before: Vec::new(), idle, private: 0.0 }
+    }
+
+    /// Estimates idle bytes from now on, or no more.
+    pub fn watch_idle(&mut self, idle_time: Option<Duration>) {
+        match idle_time {
+            Some(time) if self.idle.is_none() => self.idle = IdleSensor::new(&self.store, time),
+            Some(_) => {}
+            None => self.idle = None,
+        }
+    }
+
+    /// Gives every tenant without a reservation `part` (0..=1) of its initial share as private memory: of what is not
+    /// reserved its part by weight (Memshare §4.1). It follows who is there and how much there is.
+    #[must_use]
+    pub fn with_private(mut self, part: f64) -> Self {
+        self.private = part.clamp(0.0, 1.0);
+        self
+    }
+
+    /// Adds private memory to the claims of those who reserve none, and tells the cleaner.
+    fn set_private(&self, divisible: Bytes, rows: &mut [Row<MemorySignal, MemoryShare>]) {
+        let reserved: Bytes = rows.iter().map(|row| row.claim.floor.bytes).sum();
+        let rest = divisible.saturating_sub(reserved).0 as f64 * self.private;
+        let weights: f64 = rows.iter().map(|row| row.claim.weight.get()).sum();
+        for row in rows.iter_mut() {
+            if row.claim.floor.bytes == Bytes::ZERO {
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "a part in 0..=1 of a size; rounding down keeps the sum below it"
+                )]
+                let part = (rest * (row.claim.weight.get() / weights)) as u64;
+                row.claim.floor.bytes = Bytes(part);
+            }
+            self.store.tenant(row.id).set_floor(row.claim.floor.bytes);
+        }
     }
 
     /// Lets the estimate of idle bytes look at the clocks, and at a sample if one is due: once a second or more often, also
@@ -48,14 +87,22 @@ impl Sensor for MemoryControl {
     fn read(&mut self, now: Instant, rows: &mut Vec<Row<MemorySignal, MemoryShare>>) -> Pool {
         self.store.pending_shadow_hits.store(0, Ordering::Relaxed);
         self.look(now);
-        self.before.resize(self.store.tenant_count(), Totals::default());
-        for (tenant, before) in self.store.tenants().zip(&mut self.before) {
+        self.store.readings.fetch_add(1, Ordering::Relaxed);
+        self.before.resize(self.store.tenant_count(), (0, Totals::default()));
+        for (tenant, (generation, before)) in self.store.tenants().zip(&mut self.before) {
+            if tenant.is_gone() {
+                continue;
+            }
+            if std::mem::replace(generation, tenant.generation()) != tenant.generation() {
+                *before = Totals::default();
+                self.idle.iter_mut().for_each(|sensor| sensor.forget(tenant.id));
+            }
             let totals = self.store.totals(tenant.id);
             let window = totals.since(before);
             *before = totals;
             rows.push(Row {
                 id: tenant.id,
-                claim: tenant.spec.claim.clone(),
+                claim: tenant.spec().claim.clone(),
                 signal: Some(MemorySignal {
                     held: tenant.held(),
                     idle: self.idle.as_ref().map_or(Bytes::ZERO, |sensor| sensor.idle(tenant)),
@@ -67,6 +114,9 @@ impl Sensor for MemoryControl {
             });
         }
         let divisible = self.store.geometry().divisible.saturating_sub(self.store.external());
+        if 0.0 < self.private {
+            self.set_private(divisible, rows);
+        }
         Pool { capacity: Amount::memory(divisible), ..Pool::default() }
     }
 }
@@ -86,6 +136,10 @@ impl Actuator for MemoryControl {
         let mut whole = true;
         for (id, share) in shares.rows() {
             let tenant = self.store.tenant(*id);
+            if tenant.is_gone() {
+                whole = false;
+                continue;
+            }
             tenant.set_share(*share, budget);
             // Memory is taken by the cleaner, not at once.
             whole &= !tenant.is_over_ceiling();

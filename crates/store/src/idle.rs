@@ -16,7 +16,7 @@ use crate::epoch::Participant;
 use crate::limits::AGE_MAX;
 use crate::store::Store;
 use crate::tenant::{TICKS, Tenant};
-use units::{Bytes, Duration, Instant, Rng};
+use units::{Bytes, Duration, Instant, Rng, TenantId};
 
 /// Buckets of the index per sample, eight slots each: a tenant of one item in a hundred has some seventy in it, so that its
 /// idle part has a standard deviation of .06, and of .04 over samples.
@@ -81,6 +81,13 @@ impl IdleSensor {
         )]
         let bytes = (tenant.held().0 as f64 * part) as u64;
         Bytes(bytes)
+    }
+
+    /// Forgets what was sampled of an id: another tenant has it now.
+    pub(crate) fn forget(&mut self, id: TenantId) {
+        if let Some(sums) = self.sums.get_mut(id.index()) {
+            *sums = (0.0, 0.0);
+        }
     }
 
     fn note_tick(&mut self, tick: u32, now: Instant) {

@@ -26,6 +26,7 @@ mod tenant;
 
 mod account;
 mod cleaner;
+mod departed;
 mod room;
 mod sources;
 mod survivors;
@@ -50,6 +51,6 @@ pub use limits::SEGMENT_MAX;
 pub use metrics::{CLASSES, ClassTotals, CleanerTotals, Totals, TrafficTotal, class_bound, class_of};
 pub use rank::{Expression, RankError, RankKind};
 pub use store::{CLOCK_START, MemoryUse, Options, Store, StoreError};
-pub use tenant::{TenantSpec, TenantState};
+pub use tenant::{OverShare, TenantSpec, TenantState};
 pub use width::{FREES_MAX, FREES_MIN, Interval, PassWidth};
 pub use worker::{Counted, Fields, Item, Key, Mode, OutOfMemory, Refused, Stored, Worker};

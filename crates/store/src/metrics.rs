@@ -94,14 +94,18 @@ counters! {
     total_items,
     /// Live items evicted to make room.
     evictions,
-    /// Of these, items that no look-up had found since they were stored.
+    /// Of these, items that went while their tenant held more than its part of all that is held.
+    evicted_over_share,
+    /// Of the evicted, items that no look-up had found since they were stored.
     evicted_unfetched,
     /// Expired or flushed items removed by the cleaner.
     reclaimed,
     /// Items refused because they are larger than the limit.
     store_too_large,
-    /// Items refused because there was no room.
+    /// Items refused because there was no room, or beyond the share.
     store_no_memory,
+    /// Of these, writes refused because they would have left the tenant with more than its share.
+    writes_refused,
     /// Bytes of items that the cleaner copied.
     moved_bytes,
     /// Misses that a shadow queue would have hit, scaled up by its sampling.

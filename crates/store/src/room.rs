@@ -105,6 +105,8 @@ impl Worker {
         if store.ceiling_hint.swap(0, Ordering::Relaxed) != 0 {
             cleaner.enforce_ceilings(&store, &mut self.reader, &self.counters);
         }
+        let sweeps = self.sweep_departed();
+        let cleaner = self.cleaner.get_or_insert_with(|| Box::new(Cleaner::new(store.thread_rng())));
         store.sweep.advance(&store);
         store.index.shrink();
         store.adjust_allowed();
@@ -113,8 +115,8 @@ impl Worker {
         let wanted = store.log.low_water();
         if store.log.available() <= wanted || 0 < store.log.excess() {
             let freed = cleaner.pass(&store, &mut self.reader, &self.counters, store.pass_width());
-            return matches!(freed, Outcome::Freed(_)) && store.log.available() <= wanted;
+            return sweeps || matches!(freed, Outcome::Freed(_)) && store.log.available() <= wanted;
         }
-        cleaner.reclaim_dead(&store, &mut self.reader, &self.counters)
+        cleaner.reclaim_dead(&store, &mut self.reader, &self.counters) || sweeps
     }
 }

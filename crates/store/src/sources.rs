@@ -10,6 +10,7 @@ use crate::limits;
 use crate::segment::State;
 use crate::store::Store;
 use crate::sync::Ordering;
+use crate::tenant::Tenant;
 use units::{Rng, SegmentId};
 
 /// Chooses sources; keeps its buffers from pass to pass.
@@ -76,17 +77,41 @@ fn claim(store: &Store, ids: impl Iterator<Item = SegmentId>, sources: &mut Vec<
     sources.extend(ids.filter(|id| store.log.segment(*id).change(State::Sealed, State::Cleaning)));
 }
 
+/// What all tenants hold, and all targets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sums {
+    held: u128,
+    target: u128,
+}
+
+impl Sums {
+    /// Of a store now.
+    pub(crate) fn of(store: &Store) -> Self {
+        store.tenants().fold(Self { held: 1, target: 1 }, |sums, t| Self {
+            held: sums.held + u128::from(t.held().0),
+            target: sums.target + u128::from(t.share().target.0),
+        })
+    }
+
+    /// A tenant's part of all that is held, by its target.
+    fn part(self, tenant: &Tenant) -> u128 {
+        u128::from(tenant.share().target.0) * self.held / self.target
+    }
+
+    /// Whether a tenant holds more than its part.
+    pub(crate) fn is_over(self, tenant: &Tenant) -> bool {
+        self.part(tenant) < u128::from(tenant.held().0)
+    }
+}
+
 /// Part of each tenant's bytes, in 1/256, that it holds beyond its share, all needs normalised.
 fn overshare(store: &Store) -> Vec<u64> {
-    let (live, target) = store.tenants().fold((1_u128, 1_u128), |(live, target), t| {
-        (live + u128::from(t.held().0), target + u128::from(t.share().target.0))
-    });
+    let sums = Sums::of(store);
     store
         .tenants()
         .map(|t| {
             let held = u128::from(t.held().0).max(1);
-            let fair = u128::from(t.share().target.0) * live / target;
-            u64::try_from(held.saturating_sub(fair) * 256 / held).unwrap_or(0)
+            u64::try_from(held.saturating_sub(sums.part(t)) * 256 / held).unwrap_or(0)
         })
         .collect()
 }

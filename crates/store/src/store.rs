@@ -7,6 +7,7 @@
 //! Units:      seconds of the store's clock, which whoever owns the store sets; it starts at 2 so that 0 is never and 1
 //!             is past
 
+use crate::departed::Departures;
 use crate::epoch::{Epochs, Participant};
 use crate::geometry::Geometry;
 use crate::hash::{Hasher, KeyHash, Space};
@@ -17,11 +18,13 @@ use crate::log::Log;
 use crate::metrics::{
     CLASSES, ClassTotals, CleanerCounters, CleanerTotals, Counters, ThreadCounters, Totals,
 };
-use crate::rank::{Clock, History};
+use crate::rank::{Clock, History, RankKind};
 use crate::slot::{Place, Slot};
 use crate::sweep::Sweep;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
+use crate::tenant::OverShare;
 use crate::tenant::{TICKS, Tenant, TenantSpec, TenantState};
+use control::Claim;
 use control::memory::MemoryShare;
 use media::MapError;
 use std::sync::{Arc, OnceLock};
@@ -76,7 +79,11 @@ pub struct Store {
     pub(crate) epochs: Arc<Epochs>,
     tenants: Box<[OnceLock<Tenant>]>,
     tenant_count: AtomicU32,
-    adding: Mutex<()>,
+    pub(crate) adding: Mutex<Departures>,
+    /// Some tenant was removed and its id is not free yet.
+    pub(crate) departing: AtomicU32,
+    /// Times that a control loop has read what there is.
+    pub(crate) readings: AtomicU64,
     threads: Mutex<Threads>,
     stamps: AtomicU64,
     now_secs: AtomicU32,
@@ -147,7 +154,9 @@ impl Store {
             epochs: Arc::new(Epochs::new()),
             tenants: (0..options.tenants_max.min(limits::TENANTS_MAX)).map(|_| OnceLock::new()).collect(),
             tenant_count: AtomicU32::new(0),
-            adding: Mutex::new(()),
+            adding: Mutex::new(Departures::default()),
+            departing: AtomicU32::new(0),
+            readings: AtomicU64::new(0),
             threads: Mutex::new(Threads::default()),
             stamps: AtomicU64::new(1),
             now_secs: AtomicU32::new(CLOCK_START),
@@ -180,21 +189,68 @@ impl Store {
         self.geometry
     }
 
-    /// Adds a tenant; none if there are too many.
+    /// Adds a tenant; none if there are too many. A tenant that was removed leaves its id free for another once nothing
+    /// of it is left, which takes a background cleaner (`Worker::maintain`) some turns.
     pub fn add_tenant(&self, spec: TenantSpec) -> Option<TenantId> {
-        let _adding = lock(&self.adding);
+        let mut adding = lock(&self.adding);
+        if let Some(id) = adding.free(self) {
+            self.welcome(self.tenant(id), Some(spec));
+            return Some(id);
+        }
         let count = self.tenant_count.load(Ordering::Relaxed);
         let slot = self.tenants.get(count as usize)?;
         let id = TenantId(count);
         let tenant = Tenant::new(id, spec, self.shadow_budget(count + 1));
-        // Until the policy has spoken: an equal part of what is divided.
-        let target = Bytes(self.geometry.divisible.0 / u64::from(count + 1));
-        tenant.set_share(MemoryShare { target, ceiling: None }, self.shadow_budget(count + 1));
-        tenant.begin_tick(self.tick());
+        self.welcome(&tenant, None);
         slot.set(tenant).ok()?;
         // Release: who sees the count sees the tenant.
         self.tenant_count.store(count + 1, Ordering::Release);
         Some(id)
+    }
+
+    /// Gives a tenant that comes a share until the policy has spoken: an equal part of what is divided.
+    fn welcome(&self, tenant: &Tenant, again: Option<TenantSpec>) {
+        if let Some(spec) = again {
+            tenant.begin(spec, self.raw_totals(tenant.id));
+        }
+        let present = self.tenants().filter(|t| !t.is_gone()).count() as u64 + 1;
+        let budget = self.shadow_budget(u32::try_from(present).unwrap_or(u32::MAX));
+        let target = Bytes(self.geometry.divisible.0 / present);
+        tenant.set_share(MemoryShare { target, ceiling: None }, budget);
+        tenant.begin_tick(self.tick());
+        tenant.appear();
+    }
+
+    /// Whether a tenant has this id.
+    #[must_use]
+    pub fn is_present(&self, id: TenantId) -> bool {
+        self.known(id).is_some_and(|t| !t.is_gone())
+    }
+
+    /// Changes what a tenant claims. The next decision sees it; false for an unknown id.
+    pub fn set_claim(&self, id: TenantId, claim: Claim) -> bool {
+        self.change(id, |tenant| tenant.change(|spec| spec.claim = claim))
+    }
+
+    /// Changes a tenant's eviction order. The next cleaning pass ranks by it; false for an unknown id.
+    pub fn set_rank(&self, id: TenantId, rank: RankKind) -> bool {
+        self.change(id, |tenant| tenant.change(|spec| spec.rank = rank))
+    }
+
+    /// Changes what becomes of a tenant's writes beyond its share; false for an unknown id.
+    pub fn set_over_share(&self, id: TenantId, over_share: OverShare) -> bool {
+        self.change(id, |tenant| tenant.set_over_share(over_share))
+    }
+
+    /// Changes a tenant that nobody removes meanwhile.
+    fn change(&self, id: TenantId, change: impl FnOnce(&Tenant)) -> bool {
+        let _adding = lock(&self.adding);
+        let tenant = self.known(id).filter(|t| !t.is_gone());
+        tenant.map(change).is_some()
+    }
+
+    fn known(&self, id: TenantId) -> Option<&Tenant> {
+        self.tenants.get(id.index()).and_then(OnceLock::get)
     }
 
     /// Memory that one shadow queue may take among `count`.
@@ -202,16 +258,21 @@ impl Store {
         Bytes(self.geometry.shadow.0 / u64::from(count.max(1)))
     }
 
-    /// Every tenant.
+    /// The place of every id that was ever given, also of those that no tenant has now.
     pub(crate) fn tenants(&self) -> impl Iterator<Item = &Tenant> {
         let count = self.tenant_count.load(Ordering::Acquire) as usize;
         self.tenants[..count].iter().filter_map(OnceLock::get)
     }
 
-    /// Number of tenants.
+    /// Number of ids that were ever given; those of removed tenants may be given again.
     #[must_use]
     pub fn tenant_count(&self) -> usize {
         self.tenant_count.load(Ordering::Acquire) as usize
+    }
+
+    /// Tenants that can be there at once.
+    pub(crate) fn tenants_max(&self) -> usize {
+        self.tenants.len()
     }
 
     /// The tenant that an item's header names.
@@ -223,28 +284,37 @@ impl Store {
     /// Whether a tenant's keys are compared with its own only.
     #[must_use]
     pub fn has_own_space(&self, id: TenantId) -> bool {
-        self.tenants.get(id.index()).and_then(OnceLock::get).is_some_and(|t| t.spec.own_space)
+        self.known(id).is_some_and(Tenant::has_own_space)
     }
 
-    /// What a tenant is now; none for an unknown id.
+    /// What a tenant is now; none for an id that nobody has.
     #[must_use]
     pub fn tenant_state(&self, id: TenantId) -> Option<TenantState> {
-        let tenant = self.tenants.get(id.index())?.get()?;
+        let tenant = self.known(id).filter(|t| !t.is_gone())?;
+        let spec = TenantSpec::clone(&tenant.spec());
         Some(TenantState {
             id,
-            name: tenant.spec.name.clone(),
+            name: spec.name,
             held: tenant.held(),
             items: u64::try_from(tenant.items.load(Ordering::Relaxed)).unwrap_or(0),
             share: tenant.share(),
-            claim: tenant.spec.claim.clone(),
-            rank: tenant.spec.rank.clone(),
+            claim: spec.claim,
+            private: tenant.floor(),
             shadow: lock(&tenant.shadow).bytes(),
+            rank: spec.rank,
+            over_share: tenant.over_share(),
         })
     }
 
-    /// Counters of a tenant, summed over threads.
+    /// Counters of a tenant, summed over threads; of a removed one as long as nobody else has its id.
     #[must_use]
     pub fn totals(&self, id: TenantId) -> Totals {
+        let before = self.known(id).map_or_else(Totals::default, Tenant::before);
+        self.raw_totals(id).since(&before)
+    }
+
+    /// Counters of all tenants that had an id, summed over threads.
+    pub(crate) fn raw_totals(&self, id: TenantId) -> Totals {
         let mut totals = Totals::default();
         for thread in &lock(&self.threads).all {
             if let Some(counters) = thread.tenants.get(id.index()).and_then(OnceLock::get) {
@@ -336,18 +406,28 @@ impl Store {
         let next = flushes.iter().map(|(at, _)| *at).min();
         self.flush_next.store(next.unwrap_or(u32::MAX), Ordering::Relaxed);
         drop(flushes);
-        if !later {
+        if !later && self.is_present(tenant) {
             self.flush_now(tenant);
         }
     }
 
-    fn flush_now(&self, id: TenantId) {
+    /// Forgets a flush that waits.
+    pub(crate) fn cancel_flush(&self, tenant: TenantId) {
+        lock(&self.flushes).retain(|(_, waiting)| *waiting != tenant);
+    }
+
+    pub(crate) fn flush_now(&self, id: TenantId) {
+        self.flush_below(id, || self.stamps.load(Ordering::Relaxed));
+    }
+
+    /// Kills the items of a tenant with stamps below what `bound` says while no thread writes.
+    pub(crate) fn flush_below(&self, id: TenantId, bound: impl FnOnce() -> u64) {
         let tenant = self.tenant(id);
         self.index.with_writers_held(|| {
-            let stamp = self.stamps.load(Ordering::Relaxed);
-            tenant.flushed_below.store(stamp, Ordering::Release);
+            tenant.flushed_below.store(bound(), Ordering::Release);
             tenant.expiries.clear(&tenant.live);
-            tenant.items.store(0, Ordering::Relaxed);
+            let items = tenant.items.swap(0, Ordering::Relaxed);
+            tenant.stale.fetch_add(items, Ordering::Relaxed);
         });
     }
 
@@ -357,7 +437,7 @@ impl Store {
         let next = flushes.iter().map(|(at, _)| *at).min();
         self.flush_next.store(next.unwrap_or(u32::MAX), Ordering::Relaxed);
         drop(flushes);
-        for (_, tenant) in due {
+        for (_, tenant) in due.into_iter().filter(|(_, tenant)| self.is_present(*tenant)) {
             self.flush_now(tenant);
         }
     }
@@ -488,6 +568,7 @@ impl Store {
         self.log.available() <= self.log.low_water()
             || self.ceiling_hint.load(Ordering::Relaxed) != 0
             || self.log.wants_touching()
+            || self.departing.load(Ordering::Relaxed) != 0
     }
 
     /// A seed for a thread's own generator.

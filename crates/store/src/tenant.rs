@@ -1,12 +1,17 @@
 //! A tenant of the store: what it holds, what it should hold, its shadow queue, its expiries.
 //!
-//! Units: bytes charged (log bytes and index share of live items)
+//! Shape:      the place of an id, which tenants have one after the other; hot paths read its atomics, everybody else its
+//!             `spec`
+//! Invariants: no item that was dead by `flushed_below` is alive again, also when another tenant has the id
+//! Units:      bytes charged (log bytes and index share of live items)
 
 use crate::expiry::Expiries;
+use crate::metrics::Totals;
 use crate::rank::RankKind;
 use crate::shadow::Shadow;
-use crate::sync::{AtomicI64, AtomicU32, AtomicU64, Mutex, Ordering, lock};
+use crate::sync::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Mutex, Ordering, lock};
 use control::{Claim, memory::MemoryShare};
+use std::sync::Arc;
 use units::{Bytes, TenantId};
 
 /// What a tenant is created with.
@@ -22,6 +27,19 @@ pub struct TenantSpec {
     pub rank: RankKind,
 }
 
+/// What becomes of a write that would leave a tenant with more than its share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OverShare {
+    /// It is stored; memory that others leave free is borrowed, or items of low rank go, its own before others'.
+    #[default]
+    Evict,
+    /// It is refused.
+    Refuse,
+}
+
+/// `flushed_below` of a tenant that was removed, while threads may still write for it.
+pub(crate) const FLUSHED_FOR_EVER: u64 = u64::MAX;
+
 /// Ticks of the rank clock that are remembered.
 pub(crate) const TICKS: usize = 256;
 
@@ -29,16 +47,31 @@ pub(crate) const TICKS: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Tenant {
     pub(crate) id: TenantId,
-    pub(crate) spec: TenantSpec,
+    spec: Mutex<Arc<TenantSpec>>,
+    /// A copy of the spec's, to read on every request.
+    own_space: AtomicBool,
+    /// Nobody has this id: its tenant was removed. Release by who removes and who adds; Acquire by who lists tenants.
+    gone: AtomicBool,
+    /// Tenants that had this id before.
+    generation: AtomicU32,
+    /// What the counters of this id were when its tenant came.
+    before: Mutex<Totals>,
     /// Live bytes charged.
     pub(crate) live: AtomicI64,
     /// Live items.
     pub(crate) items: AtomicI64,
+    /// Flushed items that the index still points at.
+    pub(crate) stale: AtomicI64,
     /// Items with a smaller stamp are dead.
     pub(crate) flushed_below: AtomicU64,
     target: AtomicU64,
     /// `u64::MAX` without one.
     ceiling: AtomicU64,
+    /// What the cleaner leaves it before anybody gets more.
+    floor: AtomicU64,
+    refuses: AtomicBool,
+    /// A write that leaves it with more live bytes is refused; `u64::MAX` for no such limit.
+    refuse_above: AtomicU64,
     pub(crate) expiries: Expiries,
     pub(crate) shadow: Mutex<Shadow>,
     /// One key in 2^k is in the shadow queue; a copy to read without the lock.
@@ -54,18 +87,144 @@ impl Tenant {
         shadow.resize(crate::limits::SHADOW_REPRESENTS, shadow_budget);
         Self {
             id,
-            spec,
+            own_space: AtomicBool::new(spec.own_space),
+            floor: AtomicU64::new(spec.claim.floor.bytes.0),
+            spec: Mutex::new(Arc::new(spec)),
+            gone: AtomicBool::new(false),
+            generation: AtomicU32::new(0),
+            before: Mutex::new(Totals::default()),
             live: AtomicI64::new(0),
             items: AtomicI64::new(0),
+            stale: AtomicI64::new(0),
             flushed_below: AtomicU64::new(0),
             target: AtomicU64::new(0),
             ceiling: AtomicU64::new(u64::MAX),
+            refuses: AtomicBool::new(false),
+            refuse_above: AtomicU64::new(u64::MAX),
             expiries: Expiries::default(),
             shadow: Mutex::new(shadow),
             shadow_sampling: AtomicU32::new(0),
             level: AtomicU64::new(0),
             level_at: Box::new(std::array::from_fn(|_| AtomicU32::new(0))),
         }
+    }
+
+    /// The stamp that a new item must have at least to survive the flushes so far; none does once the tenant was removed.
+    #[inline]
+    pub(crate) fn survivors_from(&self) -> u64 {
+        match self.flushed_below.load(Ordering::Acquire) {
+            FLUSHED_FOR_EVER => 0,
+            below => below,
+        }
+    }
+
+    /// What it was created with, as changed since.
+    pub(crate) fn spec(&self) -> Arc<TenantSpec> {
+        Arc::clone(&lock(&self.spec))
+    }
+
+    /// Changes what it was created with, but for its key space.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut TenantSpec)) {
+        let mut spec = lock(&self.spec);
+        let own_space = spec.own_space;
+        let spec = Arc::make_mut(&mut spec);
+        change(spec);
+        spec.own_space = own_space;
+        self.set_floor(spec.claim.floor.bytes);
+    }
+
+    /// What nobody takes from it.
+    pub(crate) fn floor(&self) -> Bytes {
+        Bytes(self.floor.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_floor(&self, floor: Bytes) {
+        self.floor.store(floor.0, Ordering::Relaxed);
+    }
+
+    /// Whether its keys are compared with its own only.
+    #[inline]
+    pub(crate) fn has_own_space(&self) -> bool {
+        self.own_space.load(Ordering::Relaxed)
+    }
+
+    /// Whether nobody has this id.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+
+    /// Tenants that had this id before.
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation.load(Ordering::Relaxed)
+    }
+
+    /// What the counters of this id were when its tenant came.
+    pub(crate) fn before(&self) -> Totals {
+        *lock(&self.before)
+    }
+
+    /// Ends the tenant: it has no share and no shadow queue from now on. Its items are the caller's to flush.
+    pub(crate) fn leave(&self) {
+        self.gone.store(true, Ordering::Release);
+        self.set_over_share(OverShare::Evict);
+        self.forget_share();
+    }
+
+    /// Takes everything back that a decision may have given to a tenant that was removed meanwhile.
+    pub(crate) fn forget_share(&self) {
+        self.target.store(0, Ordering::Relaxed);
+        self.ceiling.store(u64::MAX, Ordering::Relaxed);
+        self.set_floor(Bytes::ZERO);
+        *lock(&self.shadow) = Shadow::default();
+        self.shadow_sampling.store(0, Ordering::Relaxed);
+    }
+
+    /// Begins another tenant with this id, of which no item is left. Its counters start at `before`; the wheels of its
+    /// expiries, all zero, stay for the new one.
+    pub(crate) fn begin(&self, spec: TenantSpec, before: Totals) {
+        debug_assert!(self.is_gone());
+        self.own_space.store(spec.own_space, Ordering::Relaxed);
+        self.set_floor(spec.claim.floor.bytes);
+        *lock(&self.spec) = Arc::new(spec);
+        *lock(&self.before) = before;
+        self.generation.fetch_add(1, Ordering::Relaxed);
+        self.level.store(0, Ordering::Relaxed);
+        for level in self.level_at.iter() {
+            level.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Lets others see it.
+    pub(crate) fn appear(&self) {
+        self.gone.store(false, Ordering::Release);
+    }
+
+    /// What becomes of its writes beyond its share.
+    pub(crate) fn over_share(&self) -> OverShare {
+        if self.refuses.load(Ordering::Relaxed) { OverShare::Refuse } else { OverShare::Evict }
+    }
+
+    pub(crate) fn set_over_share(&self, over_share: OverShare) {
+        self.refuses.store(over_share == OverShare::Refuse, Ordering::Relaxed);
+        self.publish_refusal();
+    }
+
+    fn publish_refusal(&self) {
+        let share = self.target.load(Ordering::Relaxed).min(self.ceiling.load(Ordering::Relaxed));
+        let limit = if self.refuses.load(Ordering::Relaxed) { share } else { u64::MAX };
+        self.refuse_above.store(limit, Ordering::Relaxed);
+    }
+
+    /// Whether some writes may be refused.
+    #[inline]
+    pub(crate) fn may_refuse(&self) -> bool {
+        self.refuse_above.load(Ordering::Relaxed) != u64::MAX
+    }
+
+    /// Whether a write that changes what it holds by `change` bytes is refused: it adds, and ends beyond the share.
+    pub(crate) fn refuses(&self, change: i64) -> bool {
+        let limit = self.refuse_above.load(Ordering::Relaxed);
+        0 < change && limit < self.held().0.saturating_add_signed(change)
     }
 
     /// Live bytes charged.
@@ -84,6 +243,7 @@ impl Tenant {
     pub(crate) fn set_share(&self, share: MemoryShare, shadow_budget: Bytes) {
         self.target.store(share.target.0, Ordering::Relaxed);
         self.ceiling.store(share.ceiling.map_or(u64::MAX, |c| c.0), Ordering::Relaxed);
+        self.publish_refusal();
         let mut shadow = lock(&self.shadow);
         shadow.resize(crate::limits::SHADOW_REPRESENTS, shadow_budget);
         self.shadow_sampling.store(u32::from(shadow.sampling()), Ordering::Relaxed);
@@ -165,8 +325,12 @@ pub struct TenantState {
     pub share: MemoryShare,
     /// What it was promised.
     pub claim: Claim,
-    /// Its eviction order.
-    pub rank: RankKind,
+    /// Its private memory, which nobody takes: what was promised, or its private part of the memory without a promise.
+    pub private: Bytes,
     /// Memory of its shadow queue.
     pub shadow: Bytes,
+    /// Its eviction order.
+    pub rank: RankKind,
+    /// What becomes of its writes beyond its share.
+    pub over_share: OverShare,
 }

@@ -5,7 +5,7 @@
 //! Failure:    a write that finds no segment says so (`Refused::NoRoom`): the caller lets go of its items, calls
 //!             `make_room` and comes again
 
-use crate::account::{bytes_needed, link, restamp, unlink};
+use crate::account::{bytes_needed, charge_of, link, restamp, unlink};
 use crate::cleaner::Cleaner;
 use crate::epoch::Participant;
 use crate::expiry::expiry_at;
@@ -89,6 +89,8 @@ pub enum Refused {
     NoRoom,
     /// The item is larger than the limit.
     TooLarge,
+    /// It would leave the tenant with more than its share, and the tenant's writes beyond that are refused.
+    OverShare,
 }
 
 /// There is no room and nothing may be evicted.
@@ -279,6 +281,15 @@ impl Worker {
         count(&self.counters(tenant).cmd_set);
     }
 
+    /// Counts a write that found no memory, and takes the older item of its key along if it was to be replaced: nobody
+    /// shall take it for the new one (as memcached does).
+    pub fn note_no_memory(&self, tenant: TenantId, replaced: Option<&Key<'_>>) {
+        count(&self.counters(tenant).store_no_memory);
+        if let Some(key) = replaced {
+            self.discard(key);
+        }
+    }
+
     /// Removes a key without counting: its new value was refused.
     pub fn discard(&self, key: &Key<'_>) {
         let locked = self.store.index.lock(key.hash);
@@ -325,7 +336,8 @@ impl Worker {
     /// Stores a value.
     ///
     /// # Errors
-    /// If there is no room, or the item is too large (an older item of that key is gone then, as in memcached).
+    /// If there is no room, or the item is too large or beyond the share of a tenant that refuses such (an older item of
+    /// that key is gone then, as in memcached).
     pub fn set(
         &self,
         tenant: TenantId,
@@ -367,7 +379,8 @@ impl Worker {
                 _ => fields,
             };
             let written = self.write(&locked, tenant, key, &old, fields, parts, None);
-            if written == Err(Refused::TooLarge) && mode == Mode::Set {
+            let is_final = matches!(written, Err(Refused::TooLarge | Refused::OverShare));
+            if is_final && mode == Mode::Set {
                 self.unlink_found(&locked, &old);
             }
             drop(locked);
@@ -510,6 +523,15 @@ impl Worker {
             count(&counters.store_too_large);
             return Err(Refused::TooLarge);
         }
+        // A touch stores nothing new.
+        if owner.may_refuse()
+            && kept.is_none()
+            && owner.refuses(change_of(old, tenant, meta.item_len(key.bytes.len(), value_len)))
+        {
+            count(&counters.writes_refused);
+            count(&counters.store_no_memory);
+            return Err(Refused::OverShare);
+        }
         let stamp = match kept {
             Some(kept) => kept.stamp,
             None => self.stamp_after(old, owner),
@@ -573,7 +595,7 @@ impl Worker {
             let place = found.slot.place();
             self.store.stamp_of(place, &self.store.log.view(&self.reader, place))
         });
-        self.new_stamp(old_stamp.max(owner.flushed_below.load(Ordering::Acquire)))
+        self.new_stamp(old_stamp.max(owner.survivors_from()))
     }
 
     /// A stamp greater than `after`.
@@ -631,6 +653,12 @@ impl Drop for Worker {
 struct Old<'a> {
     found: Option<Found>,
     live: Option<(Found, View<'a>)>,
+}
+
+/// By how much a tenant holds more once an item of `len` log bytes takes the place of an old one.
+fn change_of(old: &Old<'_>, tenant: TenantId, len: usize) -> i64 {
+    let own = old.live.as_ref().map(|(_, view)| view).filter(|view| view.tenant() == tenant);
+    charge_of(len) - own.map_or(0, |view| charge_of(view.bytes().len()))
 }
 
 /// Identity that an item keeps when it is written again.

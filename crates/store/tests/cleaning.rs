@@ -30,7 +30,7 @@ fn set(worker: &mut Worker, tenant: u32, n: u64, value: &[u8], expires_at: u32) 
             Ok(_) => return true,
             Err(Refused::NoRoom) if worker.make_room().is_err() => return false,
             Err(Refused::NoRoom) => {}
-            Err(Refused::TooLarge) => panic!("too large"),
+            Err(refused) => panic!("{refused:?}"),
         }
     }
 }

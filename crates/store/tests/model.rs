@@ -121,7 +121,7 @@ impl Pair {
             let result = act(&self.worker, tenant, &self.worker.key(space, &text).unwrap());
             match result {
                 Ok(done) => return Some(done),
-                Err(Refused::TooLarge) => return None,
+                Err(Refused::TooLarge | Refused::OverShare) => return None,
                 Err(Refused::NoRoom) => self.worker.make_room().unwrap(),
             }
         }

@@ -9,7 +9,7 @@ mod line;
 
 pub use line::{JournalError, Line};
 
-use crate::policy::{Note, Policy, Pool, Row, Seen, Window};
+use crate::policy::{Note, Policy, Pool, Reason, Row, Seen, Window};
 use std::collections::VecDeque;
 use units::{Duration, Instant, TenantId};
 
@@ -41,6 +41,9 @@ pub struct Record<S, A> {
 pub struct Journal<S, A> {
     records: VecDeque<Record<S, A>>,
     limit: usize,
+    /// Rows of all records together.
+    rows: usize,
+    rows_limit: usize,
     recorded_total: u64,
 }
 
@@ -56,16 +59,29 @@ impl<S, A> Journal<S, A> {
     /// A journal that keeps the newest `limit` records.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self { records: VecDeque::new(), limit, recorded_total: 0 }
+        Self { records: VecDeque::new(), limit, rows: 0, rows_limit: usize::MAX, recorded_total: 0 }
+    }
+
+    /// Keeps fewer records where they have many tenants: at most so many rows together, but never less than the newest
+    /// record. A row is what takes memory, some hundred bytes.
+    pub fn limit_rows(&mut self, rows: usize) {
+        self.rows_limit = rows;
+        self.trim();
+    }
+
+    /// The oldest records go until the rest fits the limits.
+    fn trim(&mut self) {
+        while self.limit < self.records.len() || (self.rows_limit < self.rows && 1 < self.records.len()) {
+            self.rows -= self.records.pop_front().map_or(0, |record| record.rows.len());
+        }
     }
 
     /// Appends a record; the oldest goes when the journal is full.
     pub fn push(&mut self, record: Record<S, A>) {
-        if self.limit <= self.records.len() {
-            self.records.pop_front();
-        }
         self.recorded_total += 1;
+        self.rows += record.rows.len();
         self.records.push_back(record);
+        self.trim();
     }
 
     /// The records kept, oldest first.
@@ -99,11 +115,52 @@ where
         let decision = policy.decide(record.at, &seen);
         let same = decision.shares.rows() == record.shares
             && decision.wake == record.wake
-            && decision.notes == record.notes;
+            && decision
+                .notes
+                .iter()
+                .eq(record.notes.iter().filter(|n| !matches!(n.reason, Reason::Switched(_))));
         if !same {
             return Err(Divergence { index });
         }
         count += 1;
     }
     Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::Claim;
+
+    fn record(rows: usize) -> Record<(), ()> {
+        let row = |i| Row { id: TenantId(i), claim: Claim::default(), signal: None, in_force: None };
+        Record {
+            at: Instant::ZERO,
+            window: Window::default(),
+            pool: Pool::default(),
+            rows: (0..u32::try_from(rows).unwrap()).map(row).collect(),
+            shares: Vec::new(),
+            wake: Duration::ZERO,
+            lease: Duration::ZERO,
+            steady: true,
+            notes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn records_and_their_rows_are_bounded() {
+        let mut journal = Journal::new(3);
+        journal.limit_rows(10);
+        let mut kept = |rows| {
+            journal.push(record(rows));
+            journal.records().map(|record| record.rows.len()).collect::<Vec<_>>()
+        };
+        assert_eq!(kept(2), [2]);
+        assert_eq!(kept(3), [2, 3]);
+        assert_eq!(kept(5), [2, 3, 5]);
+        assert_eq!(kept(1), [3, 5, 1], "three records at most");
+        assert_eq!(kept(6), [1, 6], "ten rows at most");
+        assert_eq!(kept(50), [50], "but always the newest");
+        assert_eq!(journal.recorded_total(), 6);
+    }
 }

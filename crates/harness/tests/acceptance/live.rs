@@ -77,5 +77,6 @@ pub(crate) fn tenant(name: &str) -> TenantConfig {
         weight: 1.0,
         credit: None,
         rank: None,
+        over_share: store::OverShare::Evict,
     }
 }

@@ -21,3 +21,5 @@ mod one_policy;
 mod over_tcp;
 mod shadow;
 mod shares;
+mod spraying;
+mod switching;

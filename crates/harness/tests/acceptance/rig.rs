@@ -86,6 +86,13 @@ impl Rig {
         turn_ends
     }
 
+    /// A look-up that stores nothing after a miss.
+    pub(crate) fn ask(&mut self, tenant: TenantId, key: &[u8]) -> bool {
+        let found = self.holds(tenant, key);
+        self.worker.quiesce();
+        found
+    }
+
     fn holds(&self, tenant: TenantId, key: &[u8]) -> bool {
         let key = self.worker.key(Space::Shared, key).unwrap();
         self.worker.get(tenant, &key).is_some()

@@ -71,7 +71,8 @@ impl Shared {
     }
 
     /// Takes over who is there, their floors and the capacity. Who joins gets its weighted part of the unreserved
-    /// memory, taken from the others in proportion to what they have of it; who leaves gives back the same way.
+    /// memory, taken from the others in proportion to what they have of it; who leaves gives back the same way. The first
+    /// decision takes shares that are in force over, so that nothing jumps where another policy decided before.
     fn settle(&mut self, seen: &Seen<'_, MemorySignal, MemoryShare>) {
         let floors = seen.floors();
         let unchanged = self.capacity == seen.pool.capacity.bytes
@@ -85,14 +86,17 @@ impl Shared {
             return;
         }
         self.note_departures(seen);
+        let is_first = self.members.is_empty();
         self.capacity = seen.pool.capacity.bytes;
         std::mem::swap(&mut self.members, &mut self.joined);
         self.members.clear();
         for row in seen.tenants {
             let before = self.joined.binary_search_by_key(&row.id, |m| m.id).ok().map(|i| self.joined[i]);
             let floor = floors.kept(row.claim.floor).bytes;
-            let shared = before.map_or(Bytes::ZERO, |m| m.shared);
-            let new = before.is_none();
+            let taken_over =
+                row.in_force.filter(|_| is_first).map(|share| share.target.saturating_sub(floor));
+            let shared = before.map(|m| m.shared).or(taken_over);
+            let (new, shared) = (shared.is_none(), shared.unwrap_or(Bytes::ZERO));
             self.members.push(Member { id: row.id, floor, shared, new, given: Bytes::ZERO });
         }
         let reserved: Bytes = self.members.iter().map(|m| m.floor).sum();

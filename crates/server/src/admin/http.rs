@@ -1,19 +1,25 @@
-//! The admin listener: `/health`, `/metrics`, `/journal`.
+//! The admin listener: `/health`, `/metrics`, `/journal`, and what `tenants` has.
 //!
 //! Shape:   one thread with a small runtime of its own; nothing here touches the data path
 //! Failure: a page that cannot be made is an HTTP error; the listener goes on
 
-use super::prometheus;
-use crate::View;
+use super::{prometheus, tenants};
+use crate::{Operator, View};
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
+use std::sync::Arc;
 use tokio::sync::oneshot::Receiver;
 
 /// Serves until told to stop.
-pub(crate) fn serve(listener: std::net::TcpListener, view: View, stop: Receiver<()>) {
+pub(crate) fn serve(
+    listener: std::net::TcpListener,
+    view: View,
+    operator: Arc<Operator>,
+    stop: Receiver<()>,
+) {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(e) => {
@@ -25,7 +31,10 @@ pub(crate) fn serve(listener: std::net::TcpListener, view: View, stop: Receiver<
         .route("/health", get(|| async { "ok\n" }))
         .route("/metrics", get(metrics))
         .route("/journal", get(journal))
-        .with_state(view);
+        .with_state(view)
+        .merge(tenants::routes(operator))
+        .fallback(async || tenants::nothing_here())
+        .method_not_allowed_fallback(async || tenants::wrong_method());
     runtime.block_on(async move {
         let listener = match tokio::net::TcpListener::from_std(listener) {
             Ok(listener) => listener,

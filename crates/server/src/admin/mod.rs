@@ -1,6 +1,8 @@
-//! The administration over HTTP: health and metrics.
+//! The administration over HTTP: health, metrics, journal, tenants and the policy; and a client of it.
 
+pub mod client;
 mod http;
 mod prometheus;
+mod tenants;
 
 pub(crate) use http::serve;

@@ -77,7 +77,7 @@ fn gauge(n: u64) -> Value {
 /// Figures per tenant: name, help, unit, and how to get it.
 type TenantFigure = (&'static str, &'static str, Option<Unit>, fn(&TenantView) -> Value);
 
-fn tenant_figures() -> [TenantFigure; 12] {
+fn tenant_figures() -> [TenantFigure; 17] {
     [
         ("cotenant_tenant_held", "Live bytes charged", Some(Unit::Bytes), |t| gauge(t.state.held.0)),
         ("cotenant_tenant_target", "Share in force", Some(Unit::Bytes), |t| gauge(t.state.share.target.0)),
@@ -92,6 +92,24 @@ fn tenant_figures() -> [TenantFigure; 12] {
         ("cotenant_tenant_hits", "Look-ups that found their item", None, |t| Value::Count(t.totals.get_hits)),
         ("cotenant_tenant_sets", "Commands that store", None, |t| Value::Count(t.totals.cmd_set)),
         ("cotenant_tenant_evictions", "Live items evicted", None, |t| Value::Count(t.totals.evictions)),
+        (
+            "cotenant_tenant_evictions_over_share",
+            "Evictions while it held more than its part of all that is held",
+            None,
+            |t| Value::Count(t.totals.evicted_over_share),
+        ),
+        ("cotenant_tenant_writes_refused", "Writes refused because they passed its share", None, |t| {
+            Value::Count(t.totals.writes_refused)
+        }),
+        ("cotenant_tenant_out_of_memory", "Writes answered out of memory, for whatever reason", None, |t| {
+            Value::Count(t.totals.store_no_memory)
+        }),
+        ("cotenant_tenant_borrowed", "Live bytes beyond the share in force", Some(Unit::Bytes), |t| {
+            gauge(t.state.held.saturating_sub(t.state.share.target).0)
+        }),
+        ("cotenant_tenant_private", "Memory that nobody takes from it", Some(Unit::Bytes), |t| {
+            gauge(t.state.private.0)
+        }),
         ("cotenant_tenant_shadow_hits", "Misses that more memory would have hit", None, |t| {
             Value::Count(t.totals.shadow_hits)
         }),
@@ -153,7 +171,7 @@ impl Collector for Figures {
             let values: Vec<_> = snapshot.tenants.iter().map(row).collect();
             write(&mut encoder, (name, help, unit.as_ref()), &values)?;
         }
-        let mut all = Totals::default();
+        let mut all: Totals = snapshot.departed;
         for tenant in &snapshot.tenants {
             all.add(&tenant.totals);
         }
@@ -222,10 +240,9 @@ impl Figures {
         ] {
             write(encoder, (name, help, None), &[(Labels::new(), value)])?;
         }
-        let no_memory = t.store_no_memory + counters.store_no_memory.load(Ordering::Relaxed);
         let slab = vec![("slab", "all".to_owned())];
         let out_of_memory = ("memcached_slab_items_outofmemory", "Items refused for lack of memory", None);
-        write(encoder, out_of_memory, &[(slab, Value::Count(no_memory))])?;
+        write(encoder, out_of_memory, &[(slab, Value::Count(t.store_no_memory))])?;
         let command = |command: &str, status: &str, n: u64| {
             (vec![("command", command.to_owned()), ("status", status.to_owned())], Value::Count(n))
         };

@@ -184,12 +184,19 @@ enum Ended {
     Quit,
 }
 
-/// The answer to a write that was refused, or the end of the turn.
-fn refused(session: &Session<'_>, refused: Refused) -> Result<&'static [u8], Ended> {
+/// The answer to a write that was refused, or the end of the turn. A `set` takes the older item of its key along.
+fn refused(
+    session: &Session<'_>,
+    worker: &Worker,
+    (key, tenant): &(Key<'_>, TenantId),
+    refused: Refused,
+    is_set: bool,
+) -> Result<&'static [u8], Ended> {
     match refused {
         Refused::TooLarge => Ok(text::TOO_LARGE),
+        Refused::OverShare => Ok(text::OUT_OF_MEMORY),
         Refused::NoRoom if session.is_out_of_memory => {
-            session.shared.counters.store_no_memory.fetch_add(1, Ordering::Relaxed);
+            worker.note_no_memory(*tenant, is_set.then_some(key));
             Ok(text::OUT_OF_MEMORY)
         }
         Refused::NoRoom => Err(Ended::NeedsRoom),
@@ -230,7 +237,7 @@ fn execute<'w>(
                 Ok(Stored::Exists) => text::EXISTS,
                 Ok(Stored::NotFound) => text::NOT_FOUND,
                 Err(Refused::TooLarge) if matches!(mode, Mode::Append | Mode::Prepend) => text::NOT_STORED,
-                Err(why) => refused(session, why)?,
+                Err(why) => refused(session, worker, &(*hash, tenant), why, mode == Mode::Set)?,
             };
             answer(noreply, reply);
         }
@@ -247,14 +254,14 @@ fn execute<'w>(
                 Ok(Counted::Value(_)) => {}
                 Ok(Counted::NotFound) => answer(noreply, text::NOT_FOUND),
                 Ok(Counted::NotNumber) => answer(noreply, text::NOT_NUMBER),
-                Err(why) => answer(noreply, refused(session, why)?),
+                Err(why) => answer(noreply, refused(session, worker, &(*hash, *tenant), why, false)?),
             }
         }
         (Command::Touch { exptime, noreply, .. }, Some((hash, tenant))) => {
             let reply = match worker.touch(*tenant, hash, session.shared.expires_at(exptime)) {
                 Ok(true) => text::TOUCHED,
                 Ok(false) => text::NOT_FOUND,
-                Err(why) => refused(session, why)?,
+                Err(why) => refused(session, worker, &(*hash, *tenant), why, false)?,
             };
             answer(noreply, reply);
         }
@@ -295,7 +302,7 @@ fn get<'w>(
                 Ok(true) => worker.peek_dead(key),
                 Ok(false) => None,
                 Err(why) => {
-                    refused(session, why)?;
+                    refused(session, worker, &(*key, *tenant), why, false)?;
                     None
                 }
             },

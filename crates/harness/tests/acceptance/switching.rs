@@ -1,0 +1,117 @@
+//! The policy changes while clients work: no item is lost for it, and shares go on where the new policy lets them.
+
+use crate::live::{config, serve, tenant};
+use server::memcache::client::Client;
+use server::{Config, MemoryPolicy, Running, Settings, TenantConfig};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use units::Bytes;
+
+const KEYS: usize = 6_000;
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+fn key(n: usize) -> String {
+    format!("{}:{n}", NAMES[n % NAMES.len()])
+}
+
+/// Stores every key again and again until told to stop; returns the rounds.
+fn rewrite(address: &str, stop: &AtomicBool) -> usize {
+    let mut client = Client::connect(address).unwrap();
+    let mut rounds = 0;
+    while rounds < 1 || !stop.load(Ordering::Relaxed) {
+        for chunk in (0..KEYS).collect::<Vec<_>>().chunks(200) {
+            for n in chunk {
+                client.queue_store("set", key(*n).as_bytes(), 0, &[7; 400]);
+            }
+            client.send().unwrap();
+            for _ in chunk {
+                assert_eq!(client.read_line().unwrap(), b"STORED");
+            }
+        }
+        rounds += 1;
+    }
+    rounds
+}
+
+fn targets(server: &Running) -> Vec<Bytes> {
+    server.view().snapshot().tenants.iter().map(|t| t.state.share.target).collect()
+}
+
+/// Another policy is in charge and has decided.
+fn switch(server: &Running, kind: MemoryPolicy) {
+    let noted = |line: &String| line.contains("\"switched\"") && line.contains(kind.name());
+    let count = || server.view().journal_lines().iter().filter(|line| noted(line)).count();
+    let before = count();
+    assert!(server.operator().set_policy(kind));
+    // Some thousand looks, a millisecond each: the control thread is rung at once.
+    for _ in 0..20_000 {
+        if before < count() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    panic!("no decision of {} is in the journal", kind.name());
+}
+
+fn close(a: &[Bytes], b: &[Bytes]) -> bool {
+    // Connection buffers come and go and are no part of what is divided.
+    a.iter().zip(b).all(|(a, b)| a.0.abs_diff(b.0) <= Bytes::kib(512).0)
+}
+
+#[test]
+fn switching_the_policy_under_load_loses_nothing() {
+    let tenants = NAMES.map(|name| TenantConfig {
+        reserved: if name == "a" { Bytes::mib(4) } else { Bytes::ZERO },
+        weight: if name == "b" { 3.0 } else { 1.0 },
+        ..tenant(name)
+    });
+    let settings = config(Bytes::mib(32), MemoryPolicy::Partitioned);
+    let (server, address) = serve(Config { tenants: tenants.to_vec(), ..settings });
+    rewrite(&address, &AtomicBool::new(true));
+    let stop = Arc::new(AtomicBool::new(false));
+    let writer = {
+        let (address, stop) = (address.clone(), Arc::clone(&stop));
+        std::thread::spawn(move || rewrite(&address, &stop))
+    };
+    let divisible: Bytes = targets(&server).into_iter().sum();
+    let before = targets(&server);
+    switch(&server, MemoryPolicy::Shared);
+    assert!(close(&before, &targets(&server)), "shared takes over what partitioned gave");
+    // A weight is where a tenant of `shared` begins; once it is there, nothing jumps, also not under the next policy.
+    let weight = Settings { weight: Some(9.0), ..Settings::default() };
+    assert_eq!(server.operator().put("c", &weight), Ok(false));
+    switch(&server, MemoryPolicy::Auto);
+    assert!(close(&before, &targets(&server)), "auto learns from where shared was");
+    switch(&server, MemoryPolicy::IdleTax);
+    let taxed = targets(&server);
+    assert!(
+        before[3] < taxed[3] && taxed.iter().copied().sum::<Bytes>() <= divisible,
+        "by weight: {taxed:?}"
+    );
+    switch(&server, MemoryPolicy::Shared);
+    assert!(close(&taxed, &targets(&server)), "and back to shared");
+    for kind in MemoryPolicy::ALL.into_iter().cycle().take(12) {
+        switch(&server, kind);
+        let sum: Bytes = targets(&server).into_iter().sum();
+        assert!(sum <= divisible + Bytes::mib(1), "{sum} of {divisible} under {}", kind.name());
+        assert!(divisible <= sum + Bytes::mib(1) || kind == MemoryPolicy::IdleTax, "{sum} of {divisible}");
+    }
+    stop.store(true, Ordering::Relaxed);
+    let rounds = writer.join().unwrap();
+    let mut client = Client::connect(&address).unwrap();
+    let mut hits = 0;
+    for n in 0..KEYS {
+        client.queue_get(key(n).as_bytes());
+        client.send().unwrap();
+        hits += usize::from(client.read_get(|value| assert_eq!(value, [7; 400])).unwrap().is_some());
+    }
+    let evictions: u64 = server.view().snapshot().tenants.iter().map(|t| t.totals.evictions).sum();
+    let replayed = server.view().replay_journal().unwrap();
+    println!(
+        "{rounds} rounds of writes, {hits} of {KEYS} keys, {evictions} evictions, {replayed:?} decisions replayed"
+    );
+    assert_eq!((hits, evictions), (KEYS, 0));
+    assert!(replayed.is_some_and(|decisions| 16 < decisions), "the journal replays across policies");
+    assert!(!server.operator().set_policy(server.operator().policy()), "the same again is no change");
+    server.shut_down();
+}

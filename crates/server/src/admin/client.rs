@@ -1,0 +1,76 @@
+//! A client of the administration: one request, one answer, one connection.
+//!
+//! Failure: an answer that is not HTTP, or too large, is an error with its text
+
+use crate::limits::ADMIN_ANSWER_MAX;
+use std::io::{self, Read as _, Write as _};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+/// Longest wait for an answer.
+const WAIT: Duration = Duration::from_secs(10);
+
+/// Asks `address` for `path` and returns status and body.
+///
+/// # Errors
+/// If nobody listens, or the answer is none.
+pub fn ask(
+    address: impl ToSocketAddrs,
+    method: &str,
+    path: &str,
+    body: Option<&str>,
+) -> io::Result<(u16, String)> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(WAIT))?;
+    let body = body.unwrap_or_default();
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nhost: cotenant\r\nconnection: close\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes())?;
+    stream.write_all(body.as_bytes())?;
+    let mut answer = Vec::new();
+    stream.take(ADMIN_ANSWER_MAX as u64).read_to_end(&mut answer)?;
+    parse(&String::from_utf8_lossy(&answer))
+}
+
+/// A text as one part of a path.
+#[must_use]
+pub fn part(text: &str) -> String {
+    use std::fmt::Write as _;
+    let mut out = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"._-".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            // A string takes every write.
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out
+}
+
+fn parse(answer: &str) -> io::Result<(u16, String)> {
+    let odd = || {
+        let start: String = answer.chars().take(80).collect();
+        io::Error::new(io::ErrorKind::InvalidData, format!("unexpected answer '{}'", start.trim_end()))
+    };
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(odd)?;
+    let status = head.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)).ok_or_else(odd)?;
+    Ok((status.parse().map_err(|_| odd())?, body.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_read_and_others_refused() {
+        assert_eq!(parse("HTTP/1.1 404 Not Found\r\na: b\r\n\r\n{}").unwrap(), (404, "{}".to_owned()));
+        for odd in ["", "VALUE a 0 1\r\n1\r\nEND\r\n", "HTTP/1.1 x\r\n\r\n", "HTTP/1.1 200 OK"] {
+            assert!(parse(odd).is_err(), "{odd}");
+        }
+        assert_eq!(part("a b/ü"), "a%20b%2F%C3%BC");
+    }
+}

@@ -1,0 +1,289 @@
+//! `/tenants` and `/policy`: the operator's door as JSON.
+//!
+//! Shape:    GET /tenants, GET PUT POST DELETE /tenants/NAME, GET PUT /policy; a body is one object, an answer another
+//! Units:    bytes in names that end with `_bytes`
+//! Failure:  `{"error": what, "cure": what would help}` with a status of 4xx; nothing has changed then
+//! Non-goals: users and passwords; a request that a web page sends (it has an `Origin`) changes nothing
+
+use crate::config::MemoryPolicy;
+use crate::limits::ADMIN_BODY_MAX;
+use crate::operator::{Operator, Refusal, RefusalKind, Settings, TenantReport};
+use axum::Router;
+use axum::body::Bytes as Body;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use store::OverShare;
+use units::Bytes;
+
+/// What a tenant can be told, as its keys in a body.
+const FIELDS: &[&str] = &["prefix", "reserved_bytes", "weight", "credit_bytes", "rank", "over_share"];
+
+/// The routes.
+pub(super) fn routes(operator: Arc<Operator>) -> Router {
+    Router::new()
+        .route("/tenants", get(list))
+        .route("/tenants/{name}", get(show).put(put).post(put).delete(remove))
+        .route("/policy", get(policy).put(set_policy).post(set_policy))
+        .layer(DefaultBodyLimit::max(ADMIN_BODY_MAX))
+        .with_state(operator)
+}
+
+/// Why a request was refused before it reached the operator.
+struct Refused(StatusCode, String, String);
+
+impl From<Refusal> for Refused {
+    fn from(refusal: Refusal) -> Self {
+        let status = match refusal.kind {
+            RefusalKind::Malformed => StatusCode::BAD_REQUEST,
+            RefusalKind::Unknown => StatusCode::NOT_FOUND,
+            RefusalKind::Conflict => StatusCode::CONFLICT,
+        };
+        Self(status, refusal.what, refusal.cure)
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        answer(self.0, &json!({"error": self.1, "cure": self.2}))
+    }
+}
+
+fn answer(status: StatusCode, body: &Value) -> Response {
+    (status, [(header::CONTENT_TYPE, "application/json")], format!("{body}\n")).into_response()
+}
+
+/// The answer where nothing else answers.
+pub(super) fn nothing_here() -> Response {
+    let cure = "/health, /metrics, /journal, /tenants, /tenants/NAME and /policy are there";
+    Refused(StatusCode::NOT_FOUND, "there is no such page".to_owned(), cure.to_owned()).into_response()
+}
+
+/// The answer to a method that a page does not know.
+pub(super) fn wrong_method() -> Response {
+    let cure = "GET shows, PUT makes or changes, DELETE removes a tenant";
+    let what = "this page does not know that method".to_owned();
+    Refused(StatusCode::METHOD_NOT_ALLOWED, what, cure.to_owned()).into_response()
+}
+
+async fn list(State(operator): State<Arc<Operator>>) -> Response {
+    let tenants: Vec<Value> = operator.tenants().iter().map(tenant_json).collect();
+    answer(StatusCode::OK, &json!({"tenants": tenants}))
+}
+
+async fn show(State(operator): State<Arc<Operator>>, Path(name): Path<String>) -> Result<Response, Refused> {
+    Ok(answer(StatusCode::OK, &tenant_json(&operator.tenant(&name)?)))
+}
+
+async fn put(
+    State(operator): State<Arc<Operator>>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    body: Result<Body, BytesRejection>,
+) -> Result<Response, Refused> {
+    let settings = settings(&object(&headers, body)?)?;
+    let status = if operator.put(&name, &settings)? { StatusCode::CREATED } else { StatusCode::OK };
+    Ok(answer(status, &tenant_json(&operator.tenant(&name)?)))
+}
+
+async fn remove(
+    State(operator): State<Arc<Operator>>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Refused> {
+    no_web_page(&headers)?;
+    operator.remove(&name)?;
+    Ok(answer(StatusCode::OK, &json!({"removed": name})))
+}
+
+async fn policy(State(operator): State<Arc<Operator>>) -> Response {
+    answer(StatusCode::OK, &policy_json(&operator))
+}
+
+async fn set_policy(
+    State(operator): State<Arc<Operator>>,
+    headers: HeaderMap,
+    body: Result<Body, BytesRejection>,
+) -> Result<Response, Refused> {
+    let object = object(&headers, body)?;
+    known_fields(&object, &["policy"])?;
+    let choices = MemoryPolicy::ALL.map(MemoryPolicy::name).join(", ");
+    let word = object.get("policy").and_then(Value::as_str);
+    let kind = MemoryPolicy::ALL.into_iter().find(|kind| Some(kind.name()) == word);
+    let kind = kind.ok_or_else(|| malformed("there is no such policy", &format!("one of {choices}")))?;
+    operator.set_policy(kind);
+    Ok(answer(StatusCode::OK, &policy_json(&operator)))
+}
+
+fn policy_json(operator: &Operator) -> Value {
+    json!({"policy": operator.policy().name(), "choices": MemoryPolicy::ALL.map(MemoryPolicy::name)})
+}
+
+/// A tenant as JSON.
+fn tenant_json(tenant: &TenantReport) -> Value {
+    let (state, totals) = (&tenant.state, &tenant.totals);
+    json!({
+        "name": state.name,
+        "id": state.id.0,
+        "prefix": tenant.prefix,
+        "listen": tenant.listen.map(|address| address.to_string()),
+        "origin": tenant.origin,
+        "reserved_bytes": state.claim.floor.bytes.0,
+        "private_bytes": state.private.0,
+        "weight": state.claim.weight.get(),
+        "credit_bytes": state.claim.credit.map(|credit| credit.0),
+        "rank": state.rank.to_string(),
+        "over_share": over_share_word(state.over_share),
+        "held_bytes": state.held.0,
+        "target_bytes": state.share.target.0,
+        "ceiling_bytes": state.share.ceiling.map(|ceiling| ceiling.0),
+        "borrowed_bytes": state.held.saturating_sub(state.share.target).0,
+        "items": state.items,
+        "gets": totals.get_hits + totals.get_misses,
+        "hits": totals.get_hits,
+        "sets": totals.cmd_set,
+        "evictions": totals.evictions,
+        "evictions_over_share": totals.evicted_over_share,
+        "writes_refused": totals.writes_refused,
+        "out_of_memory": totals.store_no_memory,
+        "shadow_hits": totals.shadow_hits,
+    })
+}
+
+fn over_share_word(over_share: OverShare) -> &'static str {
+    match over_share {
+        OverShare::Evict => "evict",
+        OverShare::Refuse => "refuse",
+    }
+}
+
+fn malformed(what: &str, cure: &str) -> Refused {
+    Refused(StatusCode::BAD_REQUEST, what.to_owned(), cure.to_owned())
+}
+
+/// Browsers name the page that a changing request comes from, programs do not.
+fn no_web_page(headers: &HeaderMap) -> Result<(), Refused> {
+    if headers.contains_key(header::ORIGIN) {
+        let what = "a web page may not change anything".to_owned();
+        return Err(Refused(StatusCode::FORBIDDEN, what, "use cotenant tenant, or curl".to_owned()));
+    }
+    Ok(())
+}
+
+/// The object in a body.
+fn object(headers: &HeaderMap, body: Result<Body, BytesRejection>) -> Result<Map<String, Value>, Refused> {
+    no_web_page(headers)?;
+    let body = body.map_err(|e| {
+        let cure = format!("send at most {ADMIN_BODY_MAX} bytes");
+        Refused(e.status(), "the body cannot be read".to_owned(), cure)
+    })?;
+    let example = "for example {\"prefix\": \"feeds:\", \"weight\": 2}";
+    match serde_json::from_slice(&body) {
+        Ok(Value::Object(object)) => Ok(object),
+        Ok(_) => Err(malformed("the body is no JSON object", example)),
+        Err(e) => Err(malformed(&format!("the body is no JSON: {e}"), example)),
+    }
+}
+
+fn known_fields(object: &Map<String, Value>, known: &[&str]) -> Result<(), Refused> {
+    match object.keys().find(|key| !known.contains(&key.as_str())) {
+        Some(key) => {
+            Err(malformed(&format!("unknown field '{key}'"), &format!("known: {}", known.join(", "))))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The settings that an object gives.
+fn settings(object: &Map<String, Value>) -> Result<Settings, Refused> {
+    known_fields(object, FIELDS)?;
+    let wrong = |key: &str, cure: &str| malformed(&format!("{key} has another type or range"), cure);
+    let text = |key: &str| -> Result<Option<String>, Refused> {
+        match object.get(key) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text.clone())),
+            Some(_) => Err(wrong(key, "a text")),
+        }
+    };
+    let size = |key: &str| -> Result<Option<Option<Bytes>>, Refused> {
+        match object.get(key) {
+            None => Ok(None),
+            Some(Value::Null) => Ok(Some(None)),
+            Some(value) => {
+                let bytes = value.as_u64().ok_or_else(|| wrong(key, "a number of bytes, without a unit"))?;
+                Ok(Some(Some(Bytes(bytes))))
+            }
+        }
+    };
+    let weight = match object.get("weight") {
+        None => None,
+        Some(value) => Some(value.as_f64().ok_or_else(|| wrong("weight", "a number above zero"))?),
+    };
+    let over_share = match text("over_share")?.as_deref() {
+        None => None,
+        Some("evict") => Some(OverShare::Evict),
+        Some("refuse") => Some(OverShare::Refuse),
+        Some(_) => return Err(wrong("over_share", "evict or refuse")),
+    };
+    let rank = text("rank")?
+        .map(|word| word.parse().map_err(|e| malformed(&format!("{e}"), "see cotenant config reference")));
+    Ok(Settings {
+        prefix: text("prefix")?,
+        reserved: size("reserved_bytes")?.map(Option::unwrap_or_default),
+        weight,
+        credit: size("credit_bytes")?,
+        rank: rank.transpose()?,
+        over_share,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(body: &str, wanted: Result<Settings, &str>) {
+        let object = object(&HeaderMap::new(), Ok(Body::copy_from_slice(body.as_bytes())));
+        let seen = object.and_then(|object| settings(&object)).map_err(|Refused(_, what, _)| what);
+        match (seen, wanted) {
+            (Ok(seen), Ok(wanted)) => assert_eq!(seen, wanted, "{body}"),
+            (Err(what), Err(part)) => assert!(what.contains(part), "{body}: {what}"),
+            (seen, wanted) => panic!("{body}: {seen:?}, not {wanted:?}"),
+        }
+    }
+
+    #[test]
+    fn bodies_become_settings_or_say_what_is_wrong() {
+        check("{}", Ok(Settings::default()));
+        check(
+            r#"{"prefix": "a:", "reserved_bytes": 5, "weight": 2, "credit_bytes": null, "over_share": "refuse"}"#,
+            Ok(Settings {
+                prefix: Some("a:".to_owned()),
+                reserved: Some(Bytes(5)),
+                weight: Some(2.0),
+                credit: Some(None),
+                rank: None,
+                over_share: Some(OverShare::Refuse),
+            }),
+        );
+        check("", Err("no JSON"));
+        check("[1]", Err("no JSON object"));
+        check(r#"{"reserved": 5}"#, Err("unknown field 'reserved'"));
+        check(r#"{"reserved_bytes": -5}"#, Err("reserved_bytes"));
+        check(r#"{"reserved_bytes": "5MiB"}"#, Err("reserved_bytes"));
+        check(r#"{"weight": "2"}"#, Err("weight"));
+        check(r#"{"over_share": "drop"}"#, Err("over_share"));
+        check(r#"{"rank": "first"}"#, Err("first"));
+    }
+
+    #[test]
+    fn a_web_page_changes_nothing() {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ORIGIN, "http://127.0.0.1:11280".parse().unwrap());
+        let refused = object(&headers, Ok(Body::from_static(b"{}"))).err().map(|Refused(status, ..)| status);
+        assert_eq!(refused, Some(StatusCode::FORBIDDEN));
+    }
+}

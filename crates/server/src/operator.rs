@@ -1,0 +1,392 @@
+//! What an operator can change while the server runs: tenants come, change and go, another policy divides the memory.
+//!
+//! Shape:      a request with names and values -> checked against who is there and how much there is -> done, or refused
+//!             with what would help
+//! Invariants: changes are made one after the other; reservations together fit the divisible memory; no item is lost by a
+//!             change of settings or of the policy
+//! Failure:    a refusal changes nothing
+
+use crate::config::{MemoryPolicy, TenantConfig, check_tenant};
+use crate::limits::JOURNAL_RECORDS;
+use crate::loops::{Helpers, MemoryLoop, memory_policy};
+use crate::shared::Shared;
+use crate::tenants::{About, AddError, Origin, Router, claim};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use store::{OverShare, RankKind, TenantState, Totals};
+use units::{Bytes, TenantId};
+
+/// Does what an operator asks. One per server.
+#[derive(Debug)]
+pub struct Operator {
+    shared: Arc<Shared>,
+    router: Arc<Router>,
+    memory: MemoryLoop,
+    helpers: Arc<Helpers>,
+    in_charge: Arc<InCharge>,
+    /// Held by whoever changes something.
+    changing: Mutex<()>,
+}
+
+/// Which policy has divided the memory since which decision.
+#[derive(Debug)]
+pub(crate) struct InCharge {
+    /// Oldest first; at most as many as there are decisions in the journal, and never none.
+    since: Mutex<VecDeque<(u64, MemoryPolicy)>>,
+}
+
+/// What is to be so of a tenant; what is absent stays, or is the default of a new one.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Settings {
+    /// Keys that begin with this belong to it; only of a new tenant.
+    pub prefix: Option<String>,
+    /// Private memory that nobody takes.
+    pub reserved: Option<Bytes>,
+    /// Its part of the unreserved memory, relative to the others'.
+    pub weight: Option<f64>,
+    /// Bytes per shadow hit; none inside for the server's.
+    pub credit: Option<Option<Bytes>>,
+    /// Its eviction order.
+    pub rank: Option<RankKind>,
+    /// What becomes of its writes beyond its share.
+    pub over_share: Option<OverShare>,
+}
+
+/// One tenant as it is.
+#[derive(Clone, Debug)]
+pub struct TenantReport {
+    /// What the store knows.
+    pub state: TenantState,
+    /// What it counted.
+    pub totals: Totals,
+    /// Keys that begin with this belong to it.
+    pub prefix: Option<String>,
+    /// Connections to this address belong to it.
+    pub listen: Option<std::net::SocketAddr>,
+    /// Who made it: `default`, `configuration`, `delimiter` or `administration`.
+    pub origin: &'static str,
+}
+
+/// Why something was not done, and what would help.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{what}")]
+pub struct Refusal {
+    /// What kind of refusal.
+    pub kind: RefusalKind,
+    /// What is wrong, one line.
+    pub what: String,
+    /// What would likely help, one line.
+    pub cure: String,
+}
+
+/// Kinds of refusal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RefusalKind {
+    /// The request makes no sense.
+    Malformed,
+    /// There is no such thing.
+    Unknown,
+    /// It does not go together with what is there.
+    Conflict,
+}
+
+impl Refusal {
+    /// A refusal of this kind.
+    pub(crate) fn new(kind: RefusalKind, what: impl Into<String>, cure: impl Into<String>) -> Self {
+        Self { kind, what: what.into(), cure: cure.into() }
+    }
+}
+
+fn conflict<T>(what: impl Into<String>, cure: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal::new(RefusalKind::Conflict, what, cure))
+}
+
+impl Operator {
+    pub(crate) fn new(
+        shared: &Arc<Shared>,
+        router: &Arc<Router>,
+        memory: &MemoryLoop,
+        helpers: &Arc<Helpers>,
+        in_charge: Arc<InCharge>,
+    ) -> Self {
+        Self {
+            shared: Arc::clone(shared),
+            router: Arc::clone(router),
+            memory: Arc::clone(memory),
+            helpers: Arc::clone(helpers),
+            in_charge,
+            changing: Mutex::new(()),
+        }
+    }
+
+    fn change(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Every tenant, in the order of their ids.
+    #[must_use]
+    pub fn tenants(&self) -> Vec<TenantReport> {
+        self.router.all().filter_map(|id| self.report(id)).collect()
+    }
+
+    /// One tenant.
+    ///
+    /// # Errors
+    /// If there is none of that name.
+    pub fn tenant(&self, name: &str) -> Result<TenantReport, Refusal> {
+        self.find(name).and_then(|id| self.report(id).ok_or_else(|| unknown(name)))
+    }
+
+    fn find(&self, name: &str) -> Result<TenantId, Refusal> {
+        self.router.find(name).ok_or_else(|| unknown(name))
+    }
+
+    fn report(&self, id: TenantId) -> Option<TenantReport> {
+        let about = self.router.about(id)?;
+        Some(TenantReport {
+            state: self.shared.store.tenant_state(id)?,
+            totals: self.shared.store.totals(id),
+            prefix: about.prefix.map(|prefix| String::from_utf8_lossy(&prefix).into_owned()),
+            listen: about.listen,
+            origin: about.origin.word(),
+        })
+    }
+
+    /// Makes a tenant of that name, or changes the one that is there. Returns whether it is new.
+    ///
+    /// # Errors
+    /// If the settings make no sense, or do not go together with the other tenants.
+    pub fn put(&self, name: &str, settings: &Settings) -> Result<bool, Refusal> {
+        let _one_at_a_time = self.change();
+        match self.router.find(name) {
+            Some(id) => self.set(id, name, settings).map(|()| false),
+            None => self.add(name, settings).map(|()| true),
+        }
+    }
+
+    fn add(&self, name: &str, settings: &Settings) -> Result<(), Refusal> {
+        let Some(prefix) = &settings.prefix else {
+            return Err(Refusal::new(
+                RefusalKind::Unknown,
+                format!("there is no tenant '{name}', and a new one needs a prefix"),
+                "give a prefix; a tenant with a port of its own is made by the configuration, at the start",
+            ));
+        };
+        let tenant = TenantConfig {
+            name: name.to_owned(),
+            prefix: Some(prefix.clone().into_bytes()),
+            listen: None,
+            reserved: settings.reserved.unwrap_or_default(),
+            weight: settings.weight.unwrap_or(1.0),
+            credit: settings.credit.flatten(),
+            rank: Option::clone(&settings.rank),
+            over_share: settings.over_share.unwrap_or_default(),
+        };
+        check_settings(&tenant)?;
+        self.check_reserved(None, tenant.reserved)?;
+        let added = self.router.add(&tenant, Origin::Administration);
+        added.map_err(|error| match error {
+            AddError::NameTaken => {
+                Refusal::new(RefusalKind::Conflict, format!("'{name}' is taken"), "try again")
+            }
+            AddError::PrefixTaken(other) => Refusal::new(
+                RefusalKind::Conflict,
+                format!("the prefix '{prefix}' belongs to tenant '{other}'"),
+                format!("change tenant '{other}', or remove it first"),
+            ),
+            AddError::Full => Refusal::new(
+                RefusalKind::Conflict,
+                format!("there are {} tenants, as many as can be", self.shared.config.max_tenants),
+                "remove one and wait a second, or start with a larger max_tenants",
+            ),
+        })?;
+        tracing::info!("tenant '{name}' was added with the prefix '{prefix}'");
+        self.helpers.wake_control();
+        Ok(())
+    }
+
+    fn set(&self, id: TenantId, name: &str, settings: &Settings) -> Result<(), Refusal> {
+        let store = &self.shared.store;
+        let (Some(about), Some(state)) = (self.router.about(id), store.tenant_state(id)) else {
+            return Err(unknown(name));
+        };
+        if let Some(prefix) = &settings.prefix
+            && about.prefix.as_deref() != Some(prefix.as_bytes())
+        {
+            return conflict(
+                format!("the prefix of tenant '{name}' cannot change"),
+                "add a tenant with the new prefix and remove this one",
+            );
+        }
+        let reserved = state.claim.floor.bytes;
+        let tenant = TenantConfig {
+            name: name.to_owned(),
+            prefix: about.prefix.as_deref().map(<[u8]>::to_vec),
+            listen: about.listen,
+            reserved: settings.reserved.unwrap_or(reserved),
+            weight: settings.weight.unwrap_or(state.claim.weight.get()),
+            credit: settings.credit.unwrap_or(state.claim.credit),
+            rank: Option::clone(&settings.rank),
+            over_share: settings.over_share.unwrap_or(state.over_share),
+        };
+        check_changed(&about, &tenant)?;
+        if reserved < tenant.reserved {
+            self.check_reserved(Some(id), tenant.reserved)?;
+        }
+        store.set_claim(id, claim(&tenant));
+        store.set_over_share(id, tenant.over_share);
+        if let Some(rank) = Option::clone(&settings.rank) {
+            store.set_rank(id, rank);
+        }
+        tracing::info!("tenant '{name}' was changed");
+        self.decide_soon();
+        Ok(())
+    }
+
+    /// Removes a tenant: its items are dead at once, its memory is the others'.
+    ///
+    /// # Errors
+    /// If there is none of that name, or it cannot be removed.
+    pub fn remove(&self, name: &str) -> Result<(), Refusal> {
+        let _one_at_a_time = self.change();
+        let id = self.find(name)?;
+        let about = self.router.about(id).ok_or_else(|| unknown(name))?;
+        if about.origin == Origin::Default {
+            return conflict(
+                "the default tenant cannot be removed",
+                "flush_all clears it and the prefix tenants",
+            );
+        }
+        if let Some(address) = about.listen {
+            return conflict(
+                format!("tenant '{name}' has connections of its own at {address}"),
+                "flush_all there clears it; take it out of the configuration and start again",
+            );
+        }
+        self.router.remove(id);
+        tracing::info!("tenant '{name}' was removed");
+        self.decide_soon();
+        self.helpers.wake_cleaner();
+        Ok(())
+    }
+
+    /// The policy in charge.
+    #[must_use]
+    pub fn policy(&self) -> MemoryPolicy {
+        self.in_charge.now()
+    }
+
+    /// Lets another policy divide the memory from the next decision on. It begins with the shares in force; items stay
+    /// where they are. Returns whether that is a change.
+    pub fn set_policy(&self, kind: MemoryPolicy) -> bool {
+        let _one_at_a_time = self.change();
+        if kind == self.in_charge.now() {
+            return false;
+        }
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        memory.switch(memory_policy(&self.shared.config, kind));
+        self.in_charge.switch(memory.journal().recorded_total(), kind);
+        drop(memory);
+        tracing::info!("the memory is divided by {} from now on", kind.name());
+        self.decide_soon();
+        true
+    }
+
+    fn decide_soon(&self) {
+        self.router.has_new_tenant.store(true, Ordering::Relaxed);
+        self.helpers.wake_control();
+    }
+
+    /// Whether reservations fit the divisible memory if `who` (a new tenant for none) has `wanted`.
+    fn check_reserved(&self, who: Option<TenantId>, wanted: Bytes) -> Result<(), Refusal> {
+        let store = &self.shared.store;
+        let others = self.router.all().filter(|id| Some(*id) != who).filter_map(|id| store.tenant_state(id));
+        let reserved: Bytes = others.map(|state| state.claim.floor.bytes).sum();
+        let divisible = store.geometry().divisible;
+        if divisible.saturating_sub(reserved) < wanted {
+            return conflict(
+                format!("{wanted} cannot be reserved: others reserve {reserved} of {divisible}"),
+                format!("reserve at most {}", divisible.saturating_sub(reserved)),
+            );
+        }
+        Ok(())
+    }
+}
+
+fn unknown(name: &str) -> Refusal {
+    Refusal::new(
+        RefusalKind::Unknown,
+        format!("there is no tenant '{name}'"),
+        "cotenant tenant list names all",
+    )
+}
+
+fn check_settings(tenant: &TenantConfig) -> Result<(), Refusal> {
+    check_tenant(tenant).map_err(|e| Refusal::new(RefusalKind::Malformed, e.what, e.cure))
+}
+
+/// Checks the new values of a tenant, whatever it is called and known by.
+fn check_changed(about: &About, tenant: &TenantConfig) -> Result<(), Refusal> {
+    let is_configured = matches!(about.origin, Origin::Configuration | Origin::Administration);
+    let (name, prefix) = if is_configured {
+        (tenant.name.clone(), tenant.prefix.clone())
+    } else {
+        // The default tenant has no prefix, one of the delimiter any name.
+        ("default".to_owned(), Some(vec![b':']))
+    };
+    check_settings(&TenantConfig { name, prefix, ..tenant.clone() })
+}
+
+impl InCharge {
+    pub(crate) fn new(kind: MemoryPolicy) -> Self {
+        Self { since: Mutex::new(VecDeque::from([(0, kind)])) }
+    }
+
+    fn since(&self) -> MutexGuard<'_, VecDeque<(u64, MemoryPolicy)>> {
+        self.since.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> MemoryPolicy {
+        self.since().back().map(|(_, kind)| *kind).unwrap_or_default()
+    }
+
+    /// `kind` decides from decision `from` on.
+    fn switch(&self, from: u64, kind: MemoryPolicy) {
+        let mut since = self.since();
+        // One that never decided is no part of the history.
+        since.retain(|(begin, _)| *begin < from);
+        if JOURNAL_RECORDS <= since.len() {
+            since.pop_front();
+        }
+        since.push_back((from, kind));
+    }
+
+    /// Who made which of the first `count` decisions.
+    pub(crate) fn spans(&self, count: usize) -> Vec<(MemoryPolicy, Range<usize>)> {
+        let since = self.since();
+        let begins = since.iter().map(|(from, _)| usize::try_from(*from).unwrap_or(usize::MAX).min(count));
+        let ends = begins.clone().skip(1).chain([count]);
+        since.iter().zip(begins.zip(ends)).map(|((_, kind), (begin, end))| (*kind, begin..end)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_cover_every_decision_once() {
+        let in_charge = InCharge::new(MemoryPolicy::Shared);
+        assert_eq!(in_charge.spans(3), [(MemoryPolicy::Shared, 0..3)]);
+        in_charge.switch(3, MemoryPolicy::IdleTax);
+        // Nothing was decided between the two.
+        in_charge.switch(3, MemoryPolicy::Partitioned);
+        in_charge.switch(5, MemoryPolicy::Auto);
+        assert_eq!(in_charge.now(), MemoryPolicy::Auto);
+        let spans =
+            [(MemoryPolicy::Shared, 0..3), (MemoryPolicy::Partitioned, 3..5), (MemoryPolicy::Auto, 5..7)];
+        assert_eq!(in_charge.spans(7), spans);
+    }
+}
