@@ -21,3 +21,4 @@ mod one_policy;
 mod over_tcp;
 mod shadow;
 mod shares;
+mod sweeps;
