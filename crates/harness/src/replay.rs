@@ -170,7 +170,7 @@ pub fn in_process_watched(
         if next <= at {
             look(at, &replayer.report(requests));
             while next <= at {
-                next = next + every.max(Duration::from_millis(1));
+                next += every.max(Duration::from_millis(1));
             }
         }
     };

@@ -126,7 +126,9 @@ impl Bench {
         }
         match bench.only.as_deref() {
             None
-            | Some("requests" | "cleaner" | "resident" | "misses" | "store" | "policies" | "streams") => Ok(bench),
+            | Some("requests" | "cleaner" | "resident" | "misses" | "store" | "policies" | "streams") => {
+                Ok(bench)
+            }
             Some(other) => Err(wrong(&format!("'{other}' is no section"))),
         }
     }
