@@ -13,6 +13,9 @@ const THREE: &str = include_str!("three.csv");
 /// The twenty applications of the paper's Table 6.
 const TOP: &str = include_str!("top.csv");
 
+/// Published keys by those of the tables.
+pub(super) const KEYS_SCALED: f64 = 16.0;
+
 /// A table's tenants with what each has bought.
 pub(super) struct Apps {
     /// The tenants.
@@ -41,6 +44,14 @@ impl Apps {
             bought: bought.collect::<Result<_, _>>().map_err(ExperimentError::failed)?,
             tenants: parse_tenants(&tenants.join("\n")).map_err(ExperimentError::failed)?,
         })
+    }
+
+    /// Each of them as a table of its own, with what it bought.
+    pub(super) fn each(&self) -> Vec<(Self, u64)> {
+        let one = |(tenant, bought): (&Tenant, &u64)| {
+            (Self { tenants: vec![tenant.clone()], bought: vec![*bought] }, *bought)
+        };
+        self.tenants.iter().zip(&self.bought).map(one).collect()
     }
 
     /// Their requests: `requests` of them in `seconds`.

@@ -4,7 +4,7 @@
 //! Invariants: items of generated applications have `memcachier_` before their names
 //! Failure:    without the shared trace its items are not applicable, and say where it was looked for
 
-use super::apps::Apps;
+use super::apps::{Apps, KEYS_SCALED};
 use super::baseline::{exact, partitioned, pooled};
 use super::source::Source;
 use crate::replay::{ReplayOptions, Tax, Weight, in_process, in_process_watched};
@@ -68,6 +68,20 @@ impl Plant {
             part_of_paper: sweep.number("apps.part_of_paper")?,
             seed: sweep.seed,
         })
+    }
+
+    /// Each application of the sweep's table alone, in as much memory as any other: scaled so that this is what it bought.
+    pub(super) fn each_alone(sweep: &Sweep) -> Result<Vec<Self>, ExperimentError> {
+        let apps = Apps::named(sweep.text("apps.table")?)?;
+        let (requests, seconds) = (sweep.count("apps.requests")?, sweep.count("apps.seconds")?);
+        let memory = Bytes::mib(sweep.count("apps.memory_mib")?);
+        let alone = apps.each().into_iter().map(|(app, bought)| {
+            let part_of_paper = memory.0 as f64 / bought as f64;
+            let mix = app.mix(requests, seconds, part_of_paper * KEYS_SCALED, sweep.seed);
+            let source = Source::generated(mix, requests, seconds);
+            Self { source, memory, prefix: GENERATED, bought: app.bought, part_of_paper, seed: sweep.seed }
+        });
+        Ok(alone.collect())
     }
 
     /// Both: the stand-ins from the shared trace where it is, and the generated applications.

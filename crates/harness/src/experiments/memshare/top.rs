@@ -115,11 +115,17 @@ pub(super) fn table_7(sweep: &Sweep, results: &mut Results) -> Result<(), Experi
 
 /// Memshare, Table 8: applications alone, each in as much memory as it bought.
 pub(super) fn table_8(sweep: &Sweep, results: &mut Results) -> Result<(), ExperimentError> {
-    let plant = Plant::generated(sweep)?;
-    let log = plant.tallies(&plant.replay(plant.options("partitioned", 0))?);
-    let [memcached, cliffhanger] = slabs(&plant)?;
-    for (name, tallies) in [("memcached", memcached), ("cliffhanger", cliffhanger), ("log", log)] {
-        results.number(name, tallies.iter().map(percent).sum::<f64>() / tallies.len().max(1) as f64);
+    let (mut means, mut apps) = ([0.0; 3], 0.0);
+    for plant in Plant::each_alone(sweep)? {
+        let [memcached, cliffhanger] = slabs(&plant)?;
+        let log = plant.tallies(&plant.replay(plant.options("shared", 100))?);
+        for (mean, tallies) in means.iter_mut().zip([memcached, cliffhanger, log]) {
+            *mean += percent(&sum(&tallies));
+        }
+        apps += 1.0;
+    }
+    for (name, total) in ["memcached", "cliffhanger", "log"].into_iter().zip(means) {
+        results.number(name, total / apps);
     }
     Ok(())
 }
