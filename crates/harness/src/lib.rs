@@ -6,6 +6,7 @@ mod report;
 
 pub mod demo;
 pub mod experiments;
+pub mod live;
 pub mod replay;
 pub mod wire;
 

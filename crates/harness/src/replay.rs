@@ -5,6 +5,7 @@
 //! Invariants: the same trace, options and seed give the same report, but for the seconds
 
 use crate::report::{Report, TenantReport};
+pub use control::Weight;
 use control::{Amount, Claim, Loop};
 use lab::{Op, Request, TraceError, TraceReader};
 pub use policy::memory::Tax;
@@ -36,6 +37,8 @@ pub struct ReplayOptions {
     pub idle_time: Duration,
     /// How long `auto` learns, in the trace's time.
     pub learning: Duration,
+    /// Parts of what is not reserved, relative to the others', by tenants' names; 1 for who is not named.
+    pub weights: Vec<(String, Weight)>,
     /// Floors: of one tenant by its name, or of each.
     pub reserved: Vec<(Option<String>, Bytes)>,
     /// Eviction order.
@@ -65,6 +68,7 @@ impl Default for ReplayOptions {
             tax: Tax::HALF,
             idle_time: Duration::from_secs(5 * 3_600),
             learning: LEARNING,
+            weights: Vec::new(),
             reserved: Vec::new(),
             rank: RankKind::default(),
             tenants: Vec::new(),
@@ -115,6 +119,9 @@ const DECISION_PERIOD: Duration = Duration::from_secs(1);
 const JOURNAL_LIMIT: usize = 16;
 /// Requests between looks at the clock of decisions.
 const BATCH: u64 = 16;
+/// Requests between two signs of progress.
+const PROGRESS: u64 = 1 << 16;
+const _: () = assert!(PROGRESS.is_multiple_of(BATCH), "progress is looked at after a batch");
 
 /// A replay in progress.
 struct Replayer {
@@ -138,6 +145,46 @@ pub fn in_process(
     traces: &mut [&mut dyn TraceReader],
     progress: &mut dyn FnMut(u64),
 ) -> Result<Report, ReplayError> {
+    let after = &mut |_: &mut Replayer, requests: u64, _| {
+        if requests.is_multiple_of(PROGRESS) {
+            progress(requests);
+        }
+    };
+    let report = replay(options, traces, after)?;
+    progress(report.requests);
+    Ok(report)
+}
+
+/// Replays `traces` as [`in_process`] does; every `every` of the trace's time `look` sees what was found since the start.
+///
+/// # Errors
+/// If the trace cannot be read or the options fit no store.
+pub fn in_process_watched(
+    options: ReplayOptions,
+    traces: &mut [&mut dyn TraceReader],
+    every: Duration,
+    look: &mut dyn FnMut(Instant, &Report),
+) -> Result<Report, ReplayError> {
+    let mut next = Instant::ZERO + every;
+    let after = &mut |replayer: &mut Replayer, requests: u64, at: Instant| {
+        if next <= at {
+            look(at, &replayer.report(requests));
+            while next <= at {
+                next += every.max(Duration::from_millis(1));
+            }
+        }
+    };
+    replay(options, traces, after)
+}
+
+/// What is told of a replay after each batch: itself, the requests so far, the time of the last.
+type After<'a> = &'a mut dyn FnMut(&mut Replayer, u64, Instant);
+
+fn replay(
+    options: ReplayOptions,
+    traces: &mut [&mut dyn TraceReader],
+    after: After<'_>,
+) -> Result<Report, ReplayError> {
     let mut replayer = Replayer::new(options)?;
     let limit = replayer.options.limit.unwrap_or(u64::MAX);
     let mut requests = 0;
@@ -149,13 +196,10 @@ pub fn in_process(
             requests += 1;
             if requests.is_multiple_of(BATCH) {
                 replayer.between(request.at);
-            }
-            if requests.is_multiple_of(1 << 16) {
-                progress(requests);
+                after(&mut replayer, requests, request.at);
             }
         }
     }
-    progress(requests);
     Ok(replayer.report(requests))
 }
 
@@ -214,7 +258,13 @@ impl Replayer {
         let floor =
             reserved.rfind(|(of, _)| of.as_ref().is_none_or(|of| *of == text)).map(|(_, floor)| *floor);
         let credit = self.options.credits.iter().find(|(of, _)| *of == text).map(|(_, credit)| *credit);
-        let claim = Claim { floor: Amount::memory(floor.unwrap_or_default()), credit, ..Claim::default() };
+        let weight = self.options.weights.iter().find(|(of, _)| *of == text).map(|(_, weight)| *weight);
+        let claim = Claim {
+            weight: weight.unwrap_or_default(),
+            floor: Amount::memory(floor.unwrap_or_default()),
+            credit,
+            ..Claim::default()
+        };
         let text = if text.is_empty() { "default".to_owned() } else { text };
         let spec = TenantSpec { name: text, own_space: false, claim, rank: self.options.rank.clone() };
         let id = self.store.add_tenant(spec).ok_or(ReplayError::Tenants)?;
@@ -301,7 +351,8 @@ impl Replayer {
         self.undecided_tenant = false;
     }
 
-    fn report(mut self, requests: u64) -> Report {
+    /// What was found so far; nothing of the store is referred to meanwhile.
+    fn report(&mut self, requests: u64) -> Report {
         self.worker.quiesce();
         let mut all = Totals::default();
         let mut tenants: Vec<TenantReport> = Vec::new();
@@ -316,11 +367,12 @@ impl Replayer {
                 target: Some(state.share.target),
                 held: Some(state.held),
                 evictions: Some(totals.evictions),
+                shadow_hits: Some(totals.shadow_hits),
             });
         }
         tenants.sort_by(|a, b| a.name.cmp(&b.name));
         Report {
-            policy: self.options.policy,
+            policy: self.options.policy.clone(),
             memory: self.options.memory,
             requests,
             gets: all.get_hits + all.get_misses,

@@ -44,6 +44,8 @@ pub struct TenantReport {
     pub held: Option<Bytes>,
     /// Its items evicted.
     pub evictions: Option<u64>,
+    /// Its misses that a little more memory would have hit.
+    pub shadow_hits: Option<u64>,
 }
 
 fn ratio(hits: u64, gets: u64) -> f64 {

@@ -24,16 +24,17 @@ fn the_index_and_the_experiments_agree() {
         let possible = entry.plants.first().map(String::as_str);
         match (entry.status, runs(&entry.name)) {
             (Status::Waits, true) => {
-                let status = possible.filter(|plant| ["model", "store"].contains(plant)).unwrap_or("model");
+                let status =
+                    possible.filter(|plant| ["model", "store", "live"].contains(plant)).unwrap_or("model");
                 wrong.push(format!("{} has an experiment: its status is {status}", entry.name));
             }
             (Status::NoData | Status::NotApplicable, true) => {
                 wrong.push(format!("{} has an experiment but the status {}", entry.name, entry.status));
             }
-            (Status::Model | Status::Store, false) => {
+            (Status::Model | Status::Store | Status::Live | Status::Own, false) => {
                 wrong.push(format!("{} has no experiment: its status is waits", entry.name));
             }
-            (Status::Model | Status::Store, true) if possible != Some(entry.status.word()) => {
+            (Status::Model | Status::Store | Status::Live, true) if possible != Some(entry.status.word()) => {
                 wrong.push(format!("{}: its first plant is {}", entry.name, entry.status));
             }
             _ => {}

@@ -5,12 +5,11 @@
 //! Invariants: a round in which nothing was cleaned while measured, or a tenant was spared, fails the benchmark
 //! Units:      parts of the CPU time of the whole server process
 
-use crate::keys::{self, TENANTS};
-use crate::load::{Asked, Load};
-use crate::peer::{Cleaning, Kind, Peer};
 use crate::requests::{FILL_CONNECTIONS, KEYS_PER_MIB, fill};
 use crate::table::{Goal, Row};
 use crate::{Bench, BenchError};
+use harness::live::keys::{self, TENANTS};
+use harness::live::{Asked, Cleaning, Kind, Load, Peer};
 use lab::workload::Zipf;
 use std::io;
 use units::{Bytes, Rng};
@@ -78,8 +77,8 @@ pub(crate) fn run(bench: &mut Bench) -> Result<(), BenchError> {
         for i in order {
             let (name, option) = LIMITS[i];
             bench.say(&format!("round {} of {}: cleaning, {name}", round + 1, bench.rounds));
-            let peer = Peer::start_with(Kind::Cotenant, &program, bench.memory, option)?;
             let failed = |source| BenchError::Peer { peer: name, source };
+            let peer = Peer::start_with(Kind::Cotenant, &program, bench.memory, option).map_err(failed)?;
             let measured = measure(bench, &peer, &zipf, round).map_err(failed)?;
             prove(bench, name, round, &measured, &peer.figures().map_err(failed)?.tenant_evictions);
             found[i].push(measured);

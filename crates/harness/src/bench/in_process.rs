@@ -6,10 +6,10 @@
 //! Units:      nanoseconds of this thread's CPU time
 //! Non-goals:  other stores in the same process
 
-use crate::keys::{self, KEY};
 use crate::table::{Goal, Row};
 use crate::{Bench, BenchError};
 use control::Claim;
+use harness::live::keys::{self, KEY};
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::Arc;
 use store::{Fields, Key, Mode, Options, RankKind, Refused, Space, Store, TenantSpec, Worker};

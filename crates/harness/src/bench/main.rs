@@ -1,6 +1,7 @@
-//! The benchmark: CPU time per request and memory per item, ours beside other servers', in one run on one machine.
+//! The benchmark: CPU time per request, memory per item and misses, ours beside other servers', in one run on one machine.
 //!
-//! Shape:   arguments -> sections (requests, cleaner, resident, store, policies; streams if asked for) -> table, JSON lines
+//! Shape:   arguments -> sections (requests, cleaner, resident, misses, store, policies; streams if asked for) -> table, JSON
+//!          lines
 //! Failure: exit code 1 if a premise does not hold, 2 for wrong use, 3 if a server cannot be measured; a goal that is
 //!          missed is printed as a miss and is no failure
 
@@ -9,16 +10,14 @@
 mod cleaner;
 mod contenders;
 mod in_process;
-mod keys;
-mod load;
-mod peer;
+mod misses;
 mod policies;
 mod requests;
 mod resident;
 mod streams;
 mod table;
 
-use peer::Kind;
+use harness::live::{Kind, keys};
 use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,7 +26,7 @@ use table::Row;
 use units::Bytes;
 
 /// What is asked for.
-const USAGE: &str = "usage: bench [--quick] [--rounds N] [--only requests|cleaner|resident|store|policies|streams] \
+const USAGE: &str = "usage: bench [--quick] [--rounds N] [--only requests|cleaner|resident|misses|store|policies|streams] \
                      [--skew S] [--json FILE] [--server FILE] [--traces FOLDER]";
 /// Alternating rounds, and rounds of a quick run.
 const ROUNDS: (u64, u64) = (5, 1);
@@ -126,17 +125,21 @@ impl Bench {
             }
         }
         match bench.only.as_deref() {
-            None | Some("requests" | "cleaner" | "resident" | "store" | "policies" | "streams") => Ok(bench),
+            None
+            | Some("requests" | "cleaner" | "resident" | "misses" | "store" | "policies" | "streams") => {
+                Ok(bench)
+            }
             Some(other) => Err(wrong(&format!("'{other}' is no section"))),
         }
     }
 
     fn run(mut self) -> Result<(), BenchError> {
         type Section = fn(&mut Bench) -> Result<(), BenchError>;
-        let sections: [(&str, Section); 6] = [
+        let sections: [(&str, Section); 7] = [
             ("requests", requests::run),
             ("cleaner", cleaner::run),
             ("resident", resident::run),
+            ("misses", misses::run),
             ("store", in_process::run),
             ("policies", policies::run),
             ("streams", streams::run),
@@ -183,6 +186,11 @@ impl Bench {
             self.memory
         );
         Ok(())
+    }
+
+    /// Whether the run should take minutes at most.
+    pub(crate) fn is_quick(&self) -> bool {
+        1 < self.less
     }
 
     /// The servers that are there, ours first.

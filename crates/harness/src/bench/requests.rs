@@ -6,11 +6,10 @@
 //!             tenant from the fill on, fails the benchmark
 //! Units:      microseconds of user and system time of the whole server process
 
-use crate::keys::{self, TENANTS};
-use crate::load::{Asked, Load, Outcome};
-use crate::peer::{Figures, Kind, Peer};
 use crate::table::{Goal, Row};
 use crate::{Bench, BenchError};
+use harness::live::keys::{self, TENANTS};
+use harness::live::{Asked, Figures, Kind, Load, Outcome, Peer};
 use lab::workload::Zipf;
 use std::io;
 use units::{Bytes, Rng};
@@ -94,8 +93,8 @@ pub(crate) fn run(bench: &mut Bench) -> Result<(), BenchError> {
         for i in order {
             let (kind, program) = &peers[i];
             bench.say(&format!("round {} of {}: {}", round + 1, bench.rounds, kind.name()));
-            let peer = Peer::start(*kind, program, memory)?;
             let failed = |source| BenchError::Peer { peer: kind.name(), source };
+            let peer = Peer::start(*kind, program, memory).map_err(failed)?;
             let measured = measure(bench, &peer, &zipf, round).map_err(failed)?;
             prove(bench, *kind, round, &measured);
             found[i].push(measured);

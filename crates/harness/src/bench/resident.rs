@@ -3,11 +3,9 @@
 //! Shape:      start with more memory than needed -> store distinct items -> resident bytes ÷ items
 //! Invariants: a server that evicted, or holds another number of items, fails the benchmark
 
-use crate::keys;
-use crate::load::Asked;
-use crate::peer::{Kind, Peer};
 use crate::table::{Goal, Row};
 use crate::{Bench, BenchError};
+use harness::live::{Asked, Kind, Peer, keys};
 use std::io;
 use units::Bytes;
 
@@ -27,7 +25,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<(), BenchError> {
     for (kind, program) in &peers {
         bench.say(&format!("resident memory: {}", kind.name()));
         let failed = |source| BenchError::Peer { peer: kind.name(), source };
-        let peer = Peer::start(*kind, program, MEMORY)?;
+        let peer = Peer::start(*kind, program, MEMORY).map_err(failed)?;
         let mut filled = 0;
         let mut bytes = Vec::new();
         for (items, _) in ITEMS {

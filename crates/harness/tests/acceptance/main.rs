@@ -23,3 +23,4 @@ mod shadow;
 mod shares;
 mod spraying;
 mod switching;
+mod sweeps;

@@ -1,7 +1,7 @@
 //! Every table and figure of the five papers, and what has become of each: `experiments/index.csv`.
 //!
 //! Shape:      columns paper, item, title, status, plant, why -> entries in the papers' order
-//! Invariants: an entry with the status `model` or `store` has an experiment of its name, and every experiment has
+//! Invariants: an entry with the status `model`, `store`, `live` or `own` has an experiment of its name, and every experiment has
 //!             an entry; the harness, which knows all experiments, tests both
 //! Failure:    a malformed row is an error with line and column
 
@@ -38,6 +38,10 @@ pub enum Status {
     Model,
     /// Runs on the real store, in the time of a trace.
     Store,
+    /// Runs on this machine, in real time.
+    Live,
+    /// Is in no paper: shows a promise of this project, on the plant named first.
+    Own,
     /// Waits for the plant named.
     Waits,
     /// Cannot be reproduced, for the reason named.
@@ -50,8 +54,16 @@ pub enum Status {
 
 impl Status {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Model, Self::Store, Self::Waits, Self::NotApplicable, Self::Inputs, Self::NoData];
+    pub const ALL: [Self; 8] = [
+        Self::Model,
+        Self::Store,
+        Self::Live,
+        Self::Own,
+        Self::Waits,
+        Self::NotApplicable,
+        Self::Inputs,
+        Self::NoData,
+    ];
 
     /// Its word in the index.
     #[must_use]
@@ -59,6 +71,8 @@ impl Status {
         match self {
             Self::Model => "model",
             Self::Store => "store",
+            Self::Live => "live",
+            Self::Own => "own",
             Self::Waits => "waits",
             Self::NotApplicable => "not-applicable",
             Self::Inputs => "inputs",
@@ -74,16 +88,16 @@ impl fmt::Display for Status {
 }
 
 impl Entry {
-    /// Whether it holds results, not words, diagrams or inputs.
+    /// Whether it is a paper's and holds results, not words, diagrams or inputs.
     #[must_use]
     pub fn has_data(&self) -> bool {
-        !matches!(self.status, Status::NoData | Status::Inputs)
+        !matches!(self.status, Status::NoData | Status::Inputs | Status::Own)
     }
 
     /// Whether an experiment of its name must exist.
     #[must_use]
     pub fn must_run(&self) -> bool {
-        matches!(self.status, Status::Model | Status::Store)
+        matches!(self.status, Status::Model | Status::Store | Status::Live | Status::Own)
     }
 
     /// Its paper.
@@ -113,15 +127,16 @@ fn parse(text: &str) -> Result<Vec<Entry>, ExperimentError> {
                 rows.fault(paper, format!("the paper '{}' is none of {}", paper.text, PAPERS.join(", ")))
             );
         }
-        let number = item.text.strip_prefix("table_").or_else(|| item.text.strip_prefix("fig_"));
-        if number.and_then(|n| n.parse::<u8>().ok()).is_none() {
-            return Err(rows.fault(item, format!("'{}' is neither table_N nor fig_N", item.text)));
-        }
         let found = Status::ALL.into_iter().find(|known| known.word() == status.text);
         let Some(status) = found else {
             let known = Status::ALL.map(Status::word).join(", ");
             return Err(rows.fault(status, format!("the status '{}' is none of {known}", status.text)));
         };
+        let number = item.text.strip_prefix("table_").or_else(|| item.text.strip_prefix("fig_"));
+        if (status != Status::Own) != number.is_some_and(|n| n.parse::<u8>().is_ok()) {
+            let what = format!("'{}' is neither table_N nor fig_N, or is one of our own", item.text);
+            return Err(rows.fault(item, what));
+        }
         let plants = plant.text.split(';').map(str::trim).filter(|plant| !["", "-"].contains(plant));
         let entry = Entry {
             name: format!("{}/{}", paper.text, item.text),
@@ -168,7 +183,8 @@ mod tests {
             let missing: Vec<_> =
                 wanted.iter().filter(|name| !entries.iter().any(|e| e.name == **name)).collect();
             assert!(missing.is_empty(), "{missing:?}");
-            assert_eq!(entries.iter().filter(|e| e.paper() == *paper).count(), wanted.len(), "{paper}");
+            let printed = entries.iter().filter(|e| e.paper() == *paper && e.status != Status::Own);
+            assert_eq!(printed.count(), wanted.len(), "{paper}");
         }
     }
 
@@ -179,10 +195,14 @@ mod tests {
                 "moon,fig_1,t,model,model,",
                 "1: the paper 'moon' is none of memshare, nyx, mt2, spirit, polyemt",
             ),
-            ("nyx,figure_1,t,model,model,", "5: 'figure_1' is neither table_N nor fig_N"),
+            (
+                "nyx,figure_1,t,model,model,",
+                "5: 'figure_1' is neither table_N nor fig_N, or is one of our own",
+            ),
+            ("nyx,fig_1,t,own,store,", "5: 'fig_1' is neither table_N nor fig_N, or is one of our own"),
             (
                 "nyx,fig_1,t,done,model,",
-                "13: the status 'done' is none of model, store, waits, not-applicable, inputs, no-data",
+                "13: the status 'done' is none of model, store, live, own, waits, not-applicable, inputs, no-data",
             ),
             ("nyx,fig_9,t,model,model,", "5: 'nyx/fig_9' stands twice"),
             ("nyx,fig_1,t,waits,-,", "19: the plant is missing"),

@@ -1,7 +1,9 @@
-//! Runs experiments: every seed of every experiment is one job, on as many threads as asked for.
+//! Runs experiments: every seed of every experiment is one job, on as many threads as asked for; what is measured in real
+//! time comes last and has the machine to itself.
 //!
 //! Shape:      experiments, options -> `Outcome` per experiment, in the order given
-//! Invariants: the outcome depends on the experiments, the size and the seed; never on the threads or their order
+//! Invariants: the outcome depends on the experiments, the size and the seed; never on the threads or their order; a plant
+//!             that is live depends on the machine, too
 //! Failure:    a run that fails or panics makes its own items misses and is said in the outcome; the others go on
 
 use super::Experiment;
@@ -9,7 +11,7 @@ use super::error::ExperimentError;
 use super::outcome::{Outcome, joined, unreadable};
 use super::paper::{self, Item};
 use super::results::Results;
-use super::sweep::{Size, Sweep};
+use super::sweep::{Plant, Size, Sweep};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -44,20 +46,10 @@ struct Job<'a> {
 pub fn run(experiments: &[&Experiment], options: &Options, done: &(dyn Fn(&str) + Sync)) -> Vec<Outcome> {
     let prepared: Vec<_> = experiments.iter().map(|experiment| prepare(experiment, options)).collect();
     let jobs: Vec<Job<'_>> = prepared.iter().flatten().flat_map(jobs_of).collect();
-    let next = AtomicUsize::new(0);
-    let work = || {
-        while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let ran = run_once(job);
-            *job.ran.lock().unwrap_or_else(PoisonError::into_inner) = Some(ran);
-            done(job.ready.experiment.name);
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..options.threads {
-            scope.spawn(work);
-        }
-        work();
-    });
+    let (timed, modelled): (Vec<_>, Vec<_>) =
+        jobs.iter().partition(|job| job.ready.sweep.plant() == Plant::Live);
+    work(&modelled, options.threads, done);
+    work(&timed, 1, done);
     let mut ran = jobs.into_iter().map(|job| job.ran.into_inner().unwrap_or_else(PoisonError::into_inner));
     let missing = || Err(ExperimentError::failed("the run did not end"));
     let outcomes = experiments.iter().zip(&prepared).map(|(experiment, prepared)| match prepared {
@@ -69,6 +61,24 @@ pub fn run(experiments: &[&Experiment], options: &Options, done: &(dyn Fn(&str) 
         Err(error) => unreadable(experiment, error),
     });
     outcomes.collect()
+}
+
+/// Runs `jobs` on `threads`.
+fn work(jobs: &[&Job<'_>], threads: usize, done: &(dyn Fn(&str) + Sync)) {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let ran = run_once(job);
+            *job.ran.lock().unwrap_or_else(PoisonError::into_inner) = Some(ran);
+            done(job.ready.experiment.name);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            scope.spawn(work);
+        }
+        work();
+    });
 }
 
 /// How many runs `experiments` are: how often `done` is told a name.

@@ -4,21 +4,31 @@
 
 use super::source::Source;
 use lab::experiment::ExperimentError;
-use lab::reference::{Lru, apply};
+use lab::reference::{Lru, Reference, apply};
 use lab::{Request, Tally, TraceReader};
 use units::Bytes;
 
 /// The fixed part of an item's header and its slot in the index at the usual load (`store`: `item.rs`).
-const PER_ITEM: Bytes = Bytes(10 + 9);
+pub(super) const PER_ITEM: Bytes = Bytes(10 + 9);
 
-/// Each tenant has a cache of `part`.
+/// Each tenant has a cache of its part.
 pub(super) fn partitioned(
     reader: &mut dyn TraceReader,
     source: &Source,
-    part: Bytes,
+    parts: &[Bytes],
 ) -> Result<Vec<Tally>, ExperimentError> {
-    let mut caches: Vec<Lru> = source.tenants().iter().map(|_| Lru::new(part, PER_ITEM)).collect();
-    tally(reader, source, &mut |tenant, request| apply(request, &mut caches[tenant]))
+    exact(reader, source, parts, &|part| Box::new(Lru::new(part, PER_ITEM)))
+}
+
+/// Each tenant has a cache, as `cache` makes it for a part.
+pub(super) fn exact(
+    reader: &mut dyn TraceReader,
+    source: &Source,
+    parts: &[Bytes],
+    cache: &dyn Fn(Bytes) -> Box<dyn Reference>,
+) -> Result<Vec<Tally>, ExperimentError> {
+    let mut caches: Vec<Box<dyn Reference>> = parts.iter().map(|part| cache(*part)).collect();
+    tally(reader, source, &mut |tenant, request| apply(request, &mut *caches[tenant]))
 }
 
 /// All tenants have one cache of `memory`.
@@ -31,7 +41,8 @@ pub(super) fn pooled(
     tally(reader, source, &mut |_, request| apply(request, &mut cache))
 }
 
-fn tally(
+/// Counts the hits that `access` reports, by tenant.
+pub(super) fn tally(
     reader: &mut dyn TraceReader,
     source: &Source,
     access: &mut dyn FnMut(usize, &Request<'_>) -> bool,

@@ -1,27 +1,36 @@
-//! The trace of an experiment: a file that is read again for every replay, or the requests of some of its tenants, kept.
+//! The trace of an experiment: a file that is read again for every replay, the requests of some of its tenants, kept, or a
+//! generated mix.
 //!
-//! Shape:   sweep (`trace`, `requests`, `tenants`) -> readers
+//! Shape:   sweep (`trace`, `requests`, `tenants`) or a mix -> readers
 //! Failure: a file that is absent makes the experiment not applicable; one that is malformed makes it fail
 
 use lab::experiment::{ExperimentError, Sweep};
-use lab::{Op, Request, TraceError, TraceReader};
+use lab::{Mix, Op, Request, TraceError, TraceReader};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use units::Instant;
+use units::{Duration, Instant};
 
 /// Where the repository lies that this program was built from: traces lie beside it.
 const CHECKOUT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// The trace.
 pub(super) struct Source {
-    path: PathBuf,
+    kind: Kind,
     /// Requests of the file that count.
     requests: u64,
     tenants: Vec<String>,
     positions: HashMap<Vec<u8>, usize>,
-    /// The requests of `tenants`; none if all are of interest.
-    kept: Option<Kept>,
     end: Instant,
+}
+
+/// Where its requests come from.
+enum Kind {
+    /// Every request of a file.
+    File(PathBuf),
+    /// Some tenants' requests of a file.
+    Kept(Kept),
+    /// Generated.
+    Mix(Mix),
 }
 
 /// Requests in memory.
@@ -49,32 +58,35 @@ impl Source {
             return Ok(Err(format!("the trace {named} is absent, here and beside the repository")));
         };
         let tenants: Vec<String> = sweep.texts("tenants")?.into_iter().map(str::to_owned).collect();
-        let mut source = Self {
-            path,
-            requests: sweep.count("requests")?,
-            positions: HashMap::new(),
-            kept: (!tenants.is_empty()).then(Kept::default),
-            tenants,
-            end: Instant::ZERO,
-        };
-        source.look_through()?;
+        let kind = if tenants.is_empty() { Kind::File(path.clone()) } else { Kind::Kept(Kept::default()) };
+        let requests = sweep.count("requests")?;
+        let mut source = Self { kind, requests, positions: HashMap::new(), tenants, end: Instant::ZERO };
+        source.look_through(&path)?;
         Ok(Ok(source))
     }
 
+    /// `requests` requests of `mix`, which last `seconds`.
+    pub(super) fn generated(mix: Mix, requests: u64, seconds: u64) -> Self {
+        let tenants: Vec<String> = mix.tenants().iter().map(|t| t.name.clone()).collect();
+        let positions = tenants.iter().map(|t| t.clone().into_bytes()).zip(0..).collect();
+        let end = Instant::ZERO + Duration::from_secs(seconds);
+        Self { kind: Kind::Mix(mix), requests, positions, tenants, end }
+    }
+
     /// Reads the trace once: who is in it, when it ends, and the requests to keep.
-    fn look_through(&mut self) -> Result<(), ExperimentError> {
-        let mut reader = lab::open(&self.path, None).map_err(ExperimentError::failed)?;
+    fn look_through(&mut self, path: &Path) -> Result<(), ExperimentError> {
+        let mut reader = lab::open(path, None).map_err(ExperimentError::failed)?;
         self.positions = self.tenants.iter().map(|t| t.clone().into_bytes()).zip(0..).collect();
         for _ in 0..self.requests {
             let Some(request) = reader.next().map_err(ExperimentError::failed)? else { break };
             self.end = self.end.max(request.at);
-            match (self.positions.get(request.tenant), &mut self.kept) {
-                (Some(tenant), Some(kept)) => kept.push(*tenant, &request),
-                (None, None) => {
+            match (self.positions.get(request.tenant), &mut self.kind) {
+                (Some(tenant), Kind::Kept(kept)) => kept.push(*tenant, &request),
+                (None, Kind::File(_)) => {
                     self.positions.insert(request.tenant.to_vec(), self.tenants.len());
                     self.tenants.push(String::from_utf8_lossy(request.tenant).into_owned());
                 }
-                (Some(_), None) | (None, Some(_)) => {}
+                _ => {}
             }
         }
         Ok(())
@@ -82,12 +94,13 @@ impl Source {
 
     /// A reader from the first request on.
     pub(super) fn reader(&self) -> Result<Box<dyn TraceReader + '_>, ExperimentError> {
-        match &self.kept {
-            Some(kept) => Ok(Box::new(Replay { source: self, kept, next: 0, key_start: 0 })),
-            None => {
-                let reader = lab::open(&self.path, None).map_err(ExperimentError::failed)?;
+        match &self.kind {
+            Kind::Kept(kept) => Ok(Box::new(Replay { source: self, kept, next: 0, key_start: 0 })),
+            Kind::File(path) => {
+                let reader = lab::open(path, None).map_err(ExperimentError::failed)?;
                 Ok(Box::new(reader))
             }
+            Kind::Mix(mix) => Ok(Box::new(mix.clone())),
         }
     }
 
@@ -104,6 +117,11 @@ impl Source {
     /// The place of a tenant in that order.
     pub(super) fn position(&self, tenant: &[u8]) -> Option<usize> {
         self.positions.get(tenant).copied()
+    }
+
+    /// The time of the last request that counts.
+    pub(super) fn end(&self) -> Instant {
+        self.end
     }
 
     /// The length of what counts of the trace, in its own time.

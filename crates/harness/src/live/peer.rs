@@ -1,11 +1,10 @@
 //! A server under measurement: a child process that ends with its handle, and what it says of itself.
 //!
 //! Units:   CPU time in seconds, user and system of the whole process; resident memory in bytes
-//! Failure: a server that does not start within `START_SECS`, or leaves, ends the benchmark
+//! Failure: a server that does not start within `START_SECS`, or leaves, is an error
 
-use crate::BenchError;
-use crate::keys::{self, TENANTS};
-use crate::load::{Dialect, Load};
+use super::keys::{self, TENANTS};
+use super::load::{Dialect, Load};
 use server::memcache::client::Client;
 use std::collections::HashMap;
 use std::fs;
@@ -18,9 +17,12 @@ use units::Bytes;
 
 /// Which server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub enum Kind {
+    /// Ours.
     Cotenant,
+    /// memcached.
     Memcached,
+    /// Redis.
     Redis,
 }
 
@@ -31,7 +33,8 @@ const START_LOOK: Duration = Duration::from_millis(20);
 
 impl Kind {
     /// Its name.
-    pub(crate) fn name(self) -> &'static str {
+    #[must_use]
+    pub fn name(self) -> &'static str {
         match self {
             Self::Cotenant => "cotenant",
             Self::Memcached => "memcached",
@@ -40,7 +43,8 @@ impl Kind {
     }
 
     /// Its program: ours from beside this one or as told, the others from the path; none if it is not there.
-    pub(crate) fn program(self, ours: Option<&Path>) -> Option<PathBuf> {
+    #[must_use]
+    pub fn program(self, ours: Option<&Path>) -> Option<PathBuf> {
         let name = match self {
             Self::Cotenant => {
                 let beside = || Some(std::env::current_exe().ok()?.with_file_name("cotenant"));
@@ -78,87 +82,119 @@ impl Kind {
 
 /// A running server.
 #[derive(Debug)]
-pub(crate) struct Peer {
-    pub(crate) kind: Kind,
+pub struct Peer {
+    /// Which it is.
+    pub kind: Kind,
     child: Child,
     address: SocketAddr,
 }
 
 /// What our server says of its cleaning, since its start.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Cleaning {
-    pub(crate) cpu_secs: f64,
-    pub(crate) moved_bytes: f64,
-    pub(crate) writer_waits: f64,
+pub struct Cleaning {
+    /// CPU time that it took, in seconds.
+    pub cpu_secs: f64,
+    /// Bytes that it copied.
+    pub moved_bytes: f64,
+    /// How often a writer waited for it.
+    pub writer_waits: f64,
     /// Segments that a pass frees now.
-    pub(crate) frees: f64,
+    pub frees: f64,
 }
 
 /// What a server says of itself.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct Figures {
-    pub(crate) evictions: u64,
-    pub(crate) items: u64,
+pub struct Figures {
+    /// Items evicted since it started.
+    pub evictions: u64,
+    /// Items held.
+    pub items: u64,
     /// Of ours: bytes that the cleaner copied.
-    pub(crate) moved_bytes: u64,
+    pub moved_bytes: u64,
     /// Of ours: evictions of each tenant.
-    pub(crate) tenant_evictions: Vec<u64>,
+    pub tenant_evictions: Vec<u64>,
 }
 
 impl Peer {
     /// Starts a server with one worker thread and waits until it listens.
-    pub(crate) fn start(kind: Kind, program: &Path, memory: Bytes) -> Result<Self, BenchError> {
+    ///
+    /// # Errors
+    /// If it cannot be started, leaves, or does not listen in time.
+    pub fn start(kind: Kind, program: &Path, memory: Bytes) -> io::Result<Self> {
         Self::start_with(kind, program, memory, "")
     }
 
-    /// The same, with more options.
-    pub(crate) fn start_with(
-        kind: Kind,
-        program: &Path,
-        memory: Bytes,
-        more: &str,
-    ) -> Result<Self, BenchError> {
-        let failed = |source| BenchError::Peer { peer: kind.name(), source };
+    /// The same with more arguments.
+    ///
+    /// # Errors
+    /// As of `start`.
+    pub fn start_with(kind: Kind, program: &Path, memory: Bytes, more: &str) -> io::Result<Self> {
         // The port is free again when the listener is gone; nobody else takes it in that moment.
-        let port =
-            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|l| l.local_addr()).map_err(failed)?.port();
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let mut command = Command::new(program);
         command.args(kind.arguments(port, memory)).args(more.split_whitespace());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = command.spawn().map_err(failed)?;
+        let child = command.spawn()?;
         let mut peer = Self { kind, child, address: (Ipv4Addr::LOCALHOST, port).into() };
         for _ in 0..START_SECS * 1000 / u64::try_from(START_LOOK.as_millis()).unwrap_or(1) {
             if TcpStream::connect(peer.address).is_ok() {
                 return Ok(peer);
             }
-            if let Some(status) = peer.child.try_wait().map_err(failed)? {
-                return Err(failed(io::Error::other(format!("it left at once, {status}"))));
+            if let Some(status) = peer.child.try_wait()? {
+                return Err(io::Error::other(format!("it left at once, {status}")));
             }
             std::thread::sleep(START_LOOK);
         }
-        Err(failed(io::ErrorKind::TimedOut.into()))
+        Err(io::ErrorKind::TimedOut.into())
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// Connections to it.
-    pub(crate) fn load(&self, connections: usize) -> io::Result<Load> {
+    ///
+    /// # Errors
+    /// If it does not take them.
+    pub fn load(&self, connections: usize) -> io::Result<Load> {
         Load::connect(self.address, self.kind.dialect(), connections)
     }
 
     /// CPU time that it has used, in seconds.
-    pub(crate) fn cpu_secs(&self) -> io::Result<f64> {
+    ///
+    /// # Errors
+    /// If it is gone or does not answer as it should.
+    pub fn cpu_secs(&self) -> io::Result<f64> {
         let text = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
         let ticks = cpu_ticks(&text).ok_or(io::ErrorKind::InvalidData)?;
         Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
     }
 
     /// Its resident memory.
-    pub(crate) fn resident(&self) -> io::Result<Bytes> {
+    ///
+    /// # Errors
+    /// If it is gone or does not answer as it should.
+    pub fn resident(&self) -> io::Result<Bytes> {
         let text = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        resident(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
+        resident(&text, "VmRSS:").ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    /// The most that was ever resident of it.
+    ///
+    /// # Errors
+    /// If it is gone or does not answer as it should.
+    pub fn peak_resident(&self) -> io::Result<Bytes> {
+        let text = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        resident(&text, "VmHWM:").ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
     /// What it says of itself now.
-    pub(crate) fn figures(&self) -> io::Result<Figures> {
+    ///
+    /// # Errors
+    /// If it is gone or does not answer as it should.
+    pub fn figures(&self) -> io::Result<Figures> {
         if self.kind == Kind::Redis {
             return self.redis_figures();
         }
@@ -182,7 +218,10 @@ impl Peer {
     }
 
     /// What ours says of its cleaning.
-    pub(crate) fn cleaning(&self) -> io::Result<Cleaning> {
+    ///
+    /// # Errors
+    /// If it is gone or does not answer as it should.
+    pub fn cleaning(&self) -> io::Result<Cleaning> {
         let all = stats(&mut Client::connect(self.address)?, "stats cleaner")?;
         let of = |name: &str| all.get(name).copied().unwrap_or(0) as f64;
         Ok(Cleaning {
@@ -246,9 +285,9 @@ fn cpu_ticks(stat: &str) -> Option<u64> {
     Some(user + system)
 }
 
-/// `VmRSS` of `/proc/PID/status`.
-fn resident(status: &str) -> Option<Bytes> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+/// The memory that `/proc/PID/status` has under `name`.
+fn resident(status: &str, name: &str) -> Option<Bytes> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     Some(Bytes::kib(line.split_whitespace().next()?.parse().ok()?))
 }
 
@@ -261,6 +300,6 @@ mod tests {
         let stat = "42 (a (b) 9) S 1 42 42 0 -1 4194560 100 0 0 0 7 35 0 0 20 0 1 0";
         assert_eq!(cpu_ticks(stat), Some(42));
         assert_eq!(cpu_ticks("42 (a"), None);
-        assert_eq!(resident("Name:\tx\nVmRSS:\t    2048 kB\n"), Some(Bytes::mib(2)));
+        assert_eq!(resident("Name:\tx\nVmRSS:\t    2048 kB\n", "VmRSS:"), Some(Bytes::mib(2)));
     }
 }

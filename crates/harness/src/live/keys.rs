@@ -6,20 +6,22 @@
 use units::mix64;
 
 /// Tenants, told apart by the prefix.
-pub(crate) const TENANTS: u32 = 8;
+pub const TENANTS: u32 = 8;
 /// Length of a key.
-pub(crate) const KEY: usize = 23;
+pub const KEY: usize = 23;
 /// Length of a value.
-pub(crate) const VALUE: usize = 25;
+pub const VALUE: usize = 25;
 const _: () = assert!(TENANTS <= 10, "a prefix has one digit");
 
 /// The tenant's prefix, without the delimiter.
-pub(crate) fn tenant(number: u32) -> String {
+#[must_use]
+pub fn tenant(number: u32) -> String {
     format!("t{number}")
 }
 
 /// The key of a number.
-pub(crate) fn key(number: u32) -> [u8; KEY] {
+#[must_use]
+pub fn key(number: u32) -> [u8; KEY] {
     let mut key = *b"t0:00000000000000000000";
     key[1] += u8::try_from(number % TENANTS).unwrap_or(0);
     let mut rest = number;
@@ -34,7 +36,8 @@ pub(crate) fn key(number: u32) -> [u8; KEY] {
 }
 
 /// The value of a number.
-pub(crate) fn value(number: u32) -> [u8; VALUE] {
+#[must_use]
+pub fn value(number: u32) -> [u8; VALUE] {
     let mut value = [b'v'; VALUE];
     let mut bits = mix64(u64::from(number));
     for place in &mut value[1..17] {
@@ -45,7 +48,8 @@ pub(crate) fn value(number: u32) -> [u8; VALUE] {
 }
 
 /// A permutation of `0..count`: popular keys are spread over tenants and over the order of the fill.
-pub(crate) fn spread(rank: u32, count: u32) -> u32 {
+#[must_use]
+pub fn spread(rank: u32, count: u32) -> u32 {
     // A prime larger than any count, so that it divides none.
     const STEP: u64 = 2_654_435_761;
     u32::try_from(u64::from(rank) * STEP % u64::from(count.max(1))).unwrap_or(0)

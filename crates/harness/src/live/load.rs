@@ -4,13 +4,13 @@
 //! Cost:    no allocation per request; an answer is compared with the expected bytes
 //! Failure: an answer that differs from the expected ends the benchmark with its beginning
 
-use crate::keys;
+use super::keys;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 /// How requests are written and answers read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Dialect {
+pub enum Dialect {
     /// memcached's classic text protocol.
     Memcached,
     /// Redis's serialisation protocol.
@@ -19,19 +19,24 @@ pub(crate) enum Dialect {
 
 /// One request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Asked {
+pub enum Asked {
+    /// A look-up of the key of a number.
     Get(u32),
+    /// A store of it.
     Set(u32),
 }
 
 /// What came of a load.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Outcome {
-    pub(crate) requests: u64,
-    pub(crate) gets: u64,
-    pub(crate) hits: u64,
+pub struct Outcome {
+    /// Requests answered.
+    pub requests: u64,
+    /// Look-ups among them.
+    pub gets: u64,
+    /// Look-ups that found their item.
+    pub hits: u64,
     /// Sets that the server had no memory for at that moment.
-    pub(crate) refused: u64,
+    pub refused: u64,
 }
 
 /// Bytes read at once: the answers to a batch of 32 look-ups take less than 3 KiB.
@@ -44,23 +49,25 @@ const REFUSED_HEAD: &[u8] = b"SERVE";
 
 /// Some connections to one server.
 #[derive(Debug)]
-pub(crate) struct Load {
+pub struct Load {
     connections: Vec<Connection>,
 }
 
 impl Load {
     /// Connects.
-    pub(crate) fn connect(address: SocketAddr, dialect: Dialect, connections: usize) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// If the server does not take a connection.
+    pub fn connect(address: SocketAddr, dialect: Dialect, connections: usize) -> io::Result<Self> {
         let connections = (0..connections).map(|_| Connection::new(address, dialect));
         Ok(Self { connections: connections.collect::<io::Result<_>>()? })
     }
 
     /// Sends what `next` gives, `depth` requests at a time on each connection, until it gives none.
-    pub(crate) fn run(
-        &mut self,
-        depth: usize,
-        mut next: impl FnMut() -> Option<Asked>,
-    ) -> io::Result<Outcome> {
+    ///
+    /// # Errors
+    /// If the server is lost, or an answer is not what it should be.
+    pub fn run(&mut self, depth: usize, mut next: impl FnMut() -> Option<Asked>) -> io::Result<Outcome> {
         let mut outcome = Outcome::default();
         loop {
             let mut has_asked = false;
