@@ -2,7 +2,7 @@
 //! disturbs whom, how a tenant would perform alone.
 //!
 //! Shape:      samples -> a number or a curve; every estimator is a value that its policy owns
-//! Invariants: memory is fixed when an estimator is made; samples that are no number change nothing
+//! Invariants: memory is bounded when an estimator is made; samples that are no number change nothing
 //! Non-goals:  taking samples (sensors do), deciding
 
 pub mod access_cost;
@@ -14,6 +14,7 @@ pub mod stand_alone;
 mod ewma;
 mod hysteresis;
 mod quantile;
+mod reuse;
 mod shards;
 
 pub use ewma::{Ewma, NEW_SAMPLE_WEIGHT};
