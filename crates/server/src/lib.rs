@@ -15,6 +15,7 @@ mod listener;
 mod reactor;
 mod worker;
 
+mod curves;
 mod loops;
 mod shared;
 
@@ -23,6 +24,7 @@ mod stats;
 mod view;
 
 pub use config::{Admin, Config, ConfigError, MemoryPolicy, TenantConfig};
+pub use curves::{CurveView, LOOK_UPS_MIN, NoCurve};
 pub use server::{Running, StartError, start, start_with};
 pub use shared::Clock;
 pub use view::{Snapshot, TenantView, View};

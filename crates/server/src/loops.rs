@@ -101,6 +101,7 @@ pub(crate) fn control(
         shared.tick();
         shared.account_external();
         let now = shared.clock.now();
+        shared.curves.lock().unwrap_or_else(PoisonError::into_inner).run(now);
         let new_tenant = router.has_new_tenant.swap(false, Ordering::Relaxed);
         if new_tenant || due <= now || SHADOW_HITS_PER_DECISION <= shared.store.pending_shadow_hits() {
             let wake = memory.lock().unwrap_or_else(PoisonError::into_inner).step(now, &mut thing);

@@ -1,6 +1,6 @@
 //! How a memory is divided: segments, reserve, heads, tables, and what is left for tenants.
 //!
-//! Invariants: index + segments + tables + shadow queues ≤ memory, whatever the sizes of items
+//! Invariants: index + segments + tables + shadow queues + curves ≤ memory, whatever the sizes of items
 //! Units:      bytes
 
 use crate::limits;
@@ -19,6 +19,8 @@ pub struct Geometry {
     pub segment_count: u32,
     /// Budget of all shadow queues together.
     pub shadow: Bytes,
+    /// Budget of all miss ratio curves together.
+    pub curves: Bytes,
     /// What tenants divide: log and index without reserve and heads.
     pub divisible: Bytes,
     /// Offsets in slots count units of this many bytes, as a power of two.
@@ -47,9 +49,11 @@ impl Geometry {
             let most = Bytes(1 << (memory.0 / 16).max(limits::SEGMENT_MIN.0).ilog2());
             wanted.min(limits::SEGMENT_MAX).min(most.max(fitting))
         };
-        let shadow = Bytes(memory.0 / limits::SHADOW_MEMORY_PART);
+        let watching = Bytes(memory.0 / limits::WATCHING_MEMORY_PART);
+        let curves = Bytes(watching.0 / limits::CURVES_PART);
+        let shadow = watching.saturating_sub(curves);
         let rows = memory.count_of(segment) * SEGMENT_ROW;
-        let log_and_index = Bytes(memory.0.saturating_sub(shadow.0 + rows));
+        let log_and_index = Bytes(memory.0.saturating_sub(watching.0 + rows));
         let held_back = (u64::from(limits::RESERVE_SEGMENTS) + threads as u64) * segment.0;
         Self {
             memory,
@@ -59,6 +63,7 @@ impl Geometry {
                 .unwrap_or(u32::MAX)
                 .min(SEGMENTS_MAX),
             shadow,
+            curves,
             divisible: Bytes(log_and_index.0.saturating_sub(held_back).max(segment.0)),
             unit_shift: segment.0.ilog2().saturating_sub(OFFSET_BITS),
         }
@@ -68,7 +73,7 @@ impl Geometry {
     #[must_use]
     pub fn log_and_index(&self) -> Bytes {
         let rows = self.memory.count_of(self.segment) * SEGMENT_ROW;
-        Bytes(self.memory.0.saturating_sub(self.shadow.0 + rows))
+        Bytes(self.memory.0.saturating_sub(self.shadow.0 + self.curves.0 + rows))
     }
 }
 

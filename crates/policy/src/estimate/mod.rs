@@ -13,11 +13,13 @@ pub mod stand_alone;
 
 mod ewma;
 mod hysteresis;
+mod operating_point;
 mod quantile;
 mod reuse;
 mod shards;
 
 pub use ewma::{Ewma, NEW_SAMPLE_WEIGHT};
 pub use hysteresis::{Hysteresis, Median, PERIODS_TO_SWITCH};
+pub use operating_point::through;
 pub use quantile::{QUANTILE_ERROR, Quantiles};
 pub use shards::{RATE_MAX, SAMPLES_MAX, Shards};

@@ -99,11 +99,6 @@ impl Order {
         self.recount();
     }
 
-    /// The bytes of a key, if it is known.
-    pub(super) fn bytes_of(&self, key: u64) -> Option<u32> {
-        self.row_of(key).map(|row| self.bytes[usize::from(self.table[row]) - 1])
-    }
-
     /// Removes a key: its bytes, and those of all keys accessed after it.
     pub(super) fn take(&mut self, key: u64) -> Option<(u32, u64)> {
         let row = self.row_of(key)?;
@@ -301,7 +296,6 @@ mod tests {
                             let behind = model[i + 1..].iter().map(|(_, b)| u64::from(*b)).sum::<u64>();
                             (model[i].1, behind)
                         });
-                        prop_assert_eq!(order.bytes_of(key), expected.map(|(b, _)| b));
                         prop_assert_eq!(order.take(key), expected);
                         if let Some(i) = at {
                             model.remove(i);

@@ -35,6 +35,13 @@ const FALL_PART: u64 = 16;
 /// Sampled look-ups after which old ones fade without being told to: single precision counts so far one by one.
 const TAKEN_MAX: u64 = 1 << 23;
 
+/// Look-ups fade by half whenever so many were sampled per sample known. Measured on a stream that turns from 100,000 keys
+/// to 30,000 others: after 400,000 look-ups of the new ones the curve is off by .03 on average with 2, .045 with 4, .07
+/// with 8, .09 with 16; a steady one by .002 to .013 with 2 to 8 and more beyond, for first look-ups stay in it.
+const WINDOW_PER_SAMPLE: u64 = 4;
+/// The least window's samples: a few keys that are asked often say little about the next minute, too.
+const WINDOW_SAMPLES_MIN: usize = 256;
+
 /// The estimator.
 #[derive(Clone, Debug)]
 pub struct Shards {
@@ -282,6 +289,17 @@ impl Shards {
         self.weighed /= 2.0;
         self.taken /= 2;
         self.histogram.weights.iter_mut().for_each(|weight| *weight /= 2.0);
+    }
+
+    /// Lets old look-ups fade if enough new ones came; says how many times they were halved.
+    pub fn age(&mut self) -> i32 {
+        let window = WINDOW_PER_SAMPLE * self.order.len().max(WINDOW_SAMPLES_MIN) as u64;
+        let mut halved = 0;
+        while window <= self.taken {
+            self.fade();
+            halved += 1;
+        }
+        halved
     }
 
     /// Forgets everything and samples at the first rate again.

@@ -1,4 +1,4 @@
-//! The admin listener: `/health`, `/metrics`, `/journal`.
+//! The admin listener: `/health`, `/metrics`, `/journal`, tenants' curves.
 //!
 //! Shape:   one thread with a small runtime of its own; nothing here touches the data path
 //! Failure: a page that cannot be made is an HTTP error; the listener goes on
@@ -25,6 +25,7 @@ pub(crate) fn serve(listener: std::net::TcpListener, view: View, stop: Receiver<
         .route("/health", get(|| async { "ok\n" }))
         .route("/metrics", get(metrics))
         .route("/journal", get(journal))
+        .route("/tenants/{name}/curve", get(super::curve::answer))
         .with_state(view);
     runtime.block_on(async move {
         let listener = match tokio::net::TcpListener::from_std(listener) {

@@ -1,5 +1,6 @@
 //! The administration over HTTP: health and metrics.
 
+mod curve;
 mod http;
 mod prometheus;
 
