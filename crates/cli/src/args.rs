@@ -4,12 +4,13 @@
 //! Non-goals: reading anything by itself; the world is an argument
 
 use crate::assemble;
-use crate::commands::{self, DEMO, EXPERIMENT, REPLAY};
+use crate::commands::{self, DEMO, EXPERIMENT, PLAN, REPLAY};
 use crate::demo::DemoOptions;
 use crate::experiment::ExperimentOptions;
 use crate::failure::Failure;
 use crate::file;
 use crate::layers::{self, Given, InForce, Layer, Source};
+use crate::plan::{self, PlanOptions};
 use crate::replay::ReplayOptions;
 use crate::serve::ServeOptions;
 use crate::settings::{SETTINGS, Setting, row};
@@ -42,6 +43,7 @@ pub(crate) enum Request {
     Serve(Box<ServeOptions>),
     Demo(DemoOptions),
     Replay(ReplayOptions),
+    Plan(PlanOptions),
     ExperimentList,
     ExperimentRun(ExperimentOptions),
     ConfigCheck(Box<ServeOptions>),
@@ -67,6 +69,7 @@ pub(crate) fn request(world: &World<'_>) -> Result<Request, Failure> {
         Some(("serve", flags)) => Ok(Request::Serve(Box::new(serve(world, flags)?))),
         Some(("demo", flags)) => demo(flags).map(Request::Demo),
         Some(("replay", flags)) => replay(flags).map(Request::Replay),
+        Some(("plan", flags)) => planned(flags).map(Request::Plan),
         Some(("experiment", experiment)) => match experiment.subcommand() {
             Some(("run", flags)) => experiments(flags).map(Request::ExperimentRun),
             _ => Ok(Request::ExperimentList),
@@ -118,8 +121,19 @@ fn refused(error: &clap::Error, args: &[OsString]) -> Failure {
         _ => None,
     });
     let names = args[1..].iter().take_while(|a| !a.to_string_lossy().starts_with('-')).take(2);
-    let known =
-        ["serve", "demo", "replay", "experiment", "list", "run", "config", "check", "show", "reference"];
+    let known = [
+        "serve",
+        "demo",
+        "replay",
+        "plan",
+        "experiment",
+        "list",
+        "run",
+        "config",
+        "check",
+        "show",
+        "reference",
+    ];
     let path: String = names
         .map(|a| a.to_string_lossy().into_owned())
         .take_while(|a| known.contains(&a.as_str()))
@@ -252,6 +266,31 @@ fn replay(flags: &ArgMatches) -> Result<ReplayOptions, Failure> {
         ));
     }
     Ok(options)
+}
+
+fn planned(flags: &ArgMatches) -> Result<PlanOptions, Failure> {
+    let own = |name: &str| own(PLAN, name);
+    let want = match value(flags, own("want"))? {
+        Some(Value::Ratio(want)) if 0.0 < want && want < 1.0 => Some(want),
+        Some(Value::Ratio(want)) => {
+            let what = format!("--want: a hit ratio of {want} is not between 0 and 1");
+            return Err(Failure::wrong_use(what, "for example --want 0.95"));
+        }
+        _ => None,
+    };
+    let at = match value(flags, own("at"))? {
+        Some(Value::Size(size)) if size != Bytes::ZERO => Some(size),
+        _ => None,
+    };
+    Ok(PlanOptions {
+        tenant: flags.get_one::<String>("tenant").cloned(),
+        traces: flags.get_many::<PathBuf>("trace").into_iter().flatten().cloned().collect(),
+        admin: server_address(text(flags, own("admin"))?.unwrap_or_default())?,
+        changes: plan::changes(&text(flags, own("change"))?.unwrap_or_default())?,
+        want,
+        at,
+        json: flags.get_flag(own("json").name),
+    })
 }
 
 fn experiments(flags: &ArgMatches) -> Result<ExperimentOptions, Failure> {

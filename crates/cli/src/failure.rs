@@ -12,7 +12,6 @@ pub(crate) enum Code {
     /// Success.
     Done = 0,
     /// The answer to what was asked is no.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no command asks a yes-or-no question yet"))]
     No = 1,
     /// A malformed option, configuration or trace.
     WrongUse = 2,

@@ -6,6 +6,7 @@ mod commands;
 mod config_command;
 mod demo;
 mod experiment;
+mod plan;
 mod replay;
 mod serve;
 
@@ -52,6 +53,7 @@ fn answer(request: Request) -> Result<Code, Failure> {
         Request::Serve(options) => serve::run(*options),
         Request::Demo(options) => demo::run(options),
         Request::Replay(options) => replay::run(options),
+        Request::Plan(options) => plan::run(&options),
         Request::ExperimentList => experiment::list(),
         Request::ExperimentRun(options) => experiment::run(&options),
         Request::ConfigCheck(options) => Ok(config_command::check(&options)),

@@ -352,7 +352,7 @@ impl Watched {
         let Some(measured) = self.miss_ratio() else { return Ok(curve) };
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean of sizes")]
         let held = Bytes((self.held / self.gets) as u64);
-        Ok(through(&curve, held, measured))
+        Ok(through(&curve, held, measured, self.shards.slack()))
     }
 }
 
@@ -466,6 +466,7 @@ mod tests {
                     curves.run(seconds(turn / 10_000));
                 }
             }
+            curves.catch_up(TenantId(0));
             let view = curves.view(TenantId(0)).unwrap();
             let curve = view.curve.unwrap();
             let charge = view.held.0 / store.tenant_state(TenantId(0)).unwrap().items;

@@ -217,6 +217,13 @@ impl Shards {
         (self.limit as f64 + 1.0) / (u64::MAX as f64 + 1.0)
     }
 
+    /// What a ratio of the curve may be off by, at all sizes alike: two standard deviations of how many of the look-ups hit
+    /// sampled keys, if all keys are asked alike.
+    #[must_use]
+    pub fn slack(&self) -> f64 {
+        2.0 * ((1.0 - self.rate()).max(0.0) / self.order.len().max(1) as f64).sqrt()
+    }
+
     /// Keys known now.
     #[must_use]
     pub fn samples(&self) -> usize {
