@@ -60,6 +60,8 @@ struct Watched {
     /// Ids are given again.
     name: Box<str>,
     shards: Shards,
+    /// Look-ups and hits of the store that are counted.
+    seen: (u64, u64),
     /// Look-ups, misses, and held bytes times look-ups, in the estimator's window.
     gets: f64,
     misses: f64,
@@ -126,17 +128,7 @@ impl Curves {
 
     /// Takes what was sampled; once a second, counts; now and then, chooses whom to watch.
     pub(crate) fn run(&mut self, now: Instant) {
-        let Self { store, watched, taken, .. } = self;
-        let lost = store.drain_samples(|access| {
-            if let Some(watched) = watched.get_mut(&access.tenant) {
-                watched.take(access);
-                *taken += 1;
-            }
-        });
-        self.lost += lost;
-        if QUOTA_PER_SEC < self.taken || 0 < lost {
-            self.halve_rates();
-        }
+        self.drain();
         let second = now.whole_secs();
         if self.second < second || self.books.len() < self.store.tenant_count() {
             let seconds = second.saturating_sub(self.second);
@@ -149,6 +141,20 @@ impl Curves {
             self.watched.values_mut().for_each(|watched| watched.taken = 0);
         }
         self.tell_store();
+    }
+
+    fn drain(&mut self) {
+        let Self { store, watched, taken, .. } = self;
+        let lost = store.drain_samples(|access| {
+            if let Some(watched) = watched.get_mut(&access.tenant) {
+                watched.take(access);
+                *taken += 1;
+            }
+        });
+        self.lost += lost;
+        if QUOTA_PER_SEC < self.taken || 0 < lost {
+            self.halve_rates();
+        }
     }
 
     /// Halves the rates of those who took more than their part of the quota.
@@ -168,7 +174,7 @@ impl Curves {
             let id = TenantId(u32::try_from(index).unwrap_or(u32::MAX));
             let totals = self.store.totals(id);
             let (gets, hits) = (totals.get_hits + totals.get_misses, totals.get_hits);
-            let (new_gets, new_hits) = (gets.saturating_sub(book.gets), hits.saturating_sub(book.hits));
+            let new_gets = gets.saturating_sub(book.gets);
             (book.gets, book.hits) = (gets, hits);
             let newest = if book.gets_per_sec <= 0.0 { 1.0 } else { NEWEST };
             if 0 < seconds {
@@ -177,12 +183,7 @@ impl Curves {
             let state = self.store.tenant_state(id);
             match (self.watched.get_mut(&id), state) {
                 (Some(watched), Some(state)) if *watched.name == *state.name => {
-                    watched.count(
-                        new_gets,
-                        new_gets.saturating_sub(new_hits),
-                        state.held,
-                        state.share.target,
-                    );
+                    watched.count((gets, hits), state.held, state.share.target);
                 }
                 (Some(_), state) => {
                     if state.is_some() {
@@ -223,8 +224,10 @@ impl Curves {
         for id in chosen {
             if !self.watched.contains_key(&id)
                 && let Some(state) = self.store.tenant_state(id)
-                && let Some(watched) = Watched::new(&state.name, self.samples_max)
+                && let Some(mut watched) = Watched::new(&state.name, self.samples_max)
             {
+                let book = self.books[id.index()];
+                watched.seen = (book.gets, book.hits);
                 self.watched.insert(id, watched);
             }
         }
@@ -278,6 +281,18 @@ impl Curves {
         }
     }
 
+    /// Takes and counts what happened to a tenant up to now: between two seconds its samples are ahead of its look-ups.
+    pub(crate) fn catch_up(&mut self, id: TenantId) {
+        self.drain();
+        if let (Some(watched), Some(state)) = (self.watched.get_mut(&id), self.store.tenant_state(id))
+            && *watched.name == *state.name
+        {
+            let totals = self.store.totals(id);
+            let now = (totals.get_hits + totals.get_misses, totals.get_hits);
+            watched.count(now, state.held, state.share.target);
+        }
+    }
+
     /// What is known of a tenant; none if there is no such tenant.
     pub(crate) fn view(&self, id: TenantId) -> Option<CurveView> {
         let state = self.store.tenant_state(id)?;
@@ -302,7 +317,16 @@ impl Curves {
 impl Watched {
     fn new(name: &str, samples_max: usize) -> Option<Self> {
         let shards = Shards::new(1.0, samples_max)?;
-        Some(Self { name: name.into(), shards, gets: 0.0, misses: 0.0, held: 0.0, taken: 0, told: 0 })
+        Some(Self {
+            name: name.into(),
+            shards,
+            seen: (0, 0),
+            gets: 0.0,
+            misses: 0.0,
+            held: 0.0,
+            taken: 0,
+            told: 0,
+        })
     }
 
     fn take(&mut self, access: SampledAccess) {
@@ -316,7 +340,10 @@ impl Watched {
         }
     }
 
-    fn count(&mut self, gets: u64, misses: u64, held: Bytes, target: Bytes) {
+    fn count(&mut self, now: (u64, u64), held: Bytes, target: Bytes) {
+        let (gets, hits) = (now.0.saturating_sub(self.seen.0), now.1.saturating_sub(self.seen.1));
+        let misses = gets.saturating_sub(hits);
+        self.seen = now;
         self.shards.count(gets);
         self.gets += gets as f64;
         self.misses += misses as f64;

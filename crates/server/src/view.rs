@@ -65,7 +65,9 @@ impl View {
     pub fn curve(&self, name: &str) -> Option<crate::CurveView> {
         let is_named = |id: &TenantId| self.shared.store.tenant_state(*id).is_some_and(|t| t.name == name);
         let id = self.router.all().find(is_named)?;
-        self.shared.curves.lock().unwrap_or_else(PoisonError::into_inner).view(id)
+        let mut curves = self.shared.curves.lock().unwrap_or_else(PoisonError::into_inner);
+        curves.catch_up(id);
+        curves.view(id)
     }
 
     /// The decisions kept, oldest first, each as one line of JSON.

@@ -92,7 +92,7 @@ impl Shadow {
         self.limit = limit.0;
         self.entries_max = entries_for(budget);
         self.trim();
-        if budget < self.bytes() && 0 < self.queue.len() {
+        if budget < self.bytes() && !self.queue.is_empty() {
             self.compact();
         }
     }
