@@ -484,7 +484,7 @@ mod tests {
         shards.set_depth_max(Bytes(50_000));
         for n in 0..100_000 {
             shards.note(n, 100);
-            shards.note(n % 10 << 32, 100);
+            shards.note((n % 10) << 32, 100);
         }
         assert!(shards.samples() <= 501 && 1.0 <= shards.rate(), "{} {}", shards.samples(), shards.rate());
         let curve = shards.curve().unwrap();
