@@ -14,7 +14,6 @@ mod load;
 mod rig;
 
 mod bounded_memory;
-mod curves;
 mod floors;
 mod journal;
 mod mixed_trace;
