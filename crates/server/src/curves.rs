@@ -129,6 +129,11 @@ impl Curves {
     /// Takes what was sampled; once a second, counts; now and then, chooses whom to watch.
     pub(crate) fn run(&mut self, now: Instant) {
         self.drain();
+        // Not only once a second: a busy tenant goes through several windows in that time.
+        let due = |(id, watched): (&TenantId, &Watched)| watched.shards.is_due().then_some(*id);
+        while let Some(id) = self.watched.iter().find_map(due) {
+            self.count_now(id);
+        }
         let second = now.whole_secs();
         if self.second < second || self.books.len() < self.store.tenant_count() {
             let seconds = second.saturating_sub(self.second);
@@ -284,12 +289,19 @@ impl Curves {
     /// Takes and counts what happened to a tenant up to now: between two seconds its samples are ahead of its look-ups.
     pub(crate) fn catch_up(&mut self, id: TenantId) {
         self.drain();
+        self.count_now(id);
+    }
+
+    /// Counts what the store counted of a watched tenant; one that is gone, or another by now, is watched no more.
+    fn count_now(&mut self, id: TenantId) {
         if let (Some(watched), Some(state)) = (self.watched.get_mut(&id), self.store.tenant_state(id))
             && *watched.name == *state.name
         {
             let totals = self.store.totals(id);
             let now = (totals.get_hits + totals.get_misses, totals.get_hits);
             watched.count(now, state.held, state.share.target);
+        } else {
+            self.watched.remove(&id);
         }
     }
 

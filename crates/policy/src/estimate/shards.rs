@@ -298,11 +298,16 @@ impl Shards {
         self.histogram.weights.iter_mut().for_each(|weight| *weight /= 2.0);
     }
 
+    /// Whether enough new look-ups came for old ones to fade.
+    #[must_use]
+    pub fn is_due(&self) -> bool {
+        WINDOW_PER_SAMPLE * self.order.len().max(WINDOW_SAMPLES_MIN) as u64 <= self.taken
+    }
+
     /// Lets old look-ups fade if enough new ones came; says how many times they were halved.
     pub fn age(&mut self) -> i32 {
-        let window = WINDOW_PER_SAMPLE * self.order.len().max(WINDOW_SAMPLES_MIN) as u64;
         let mut halved = 0;
-        while window <= self.taken {
+        while self.is_due() {
             self.fade();
             halved += 1;
         }
