@@ -5,12 +5,13 @@
 
 use crate::address;
 use crate::assemble;
-use crate::commands::{self, DEMO, EXPERIMENT, REPLAY, TENANT};
+use crate::commands::{self, DEMO, EXPERIMENT, PLAN, REPLAY, TENANT};
 use crate::demo::DemoOptions;
 use crate::experiment::ExperimentOptions;
 use crate::failure::Failure;
 use crate::file;
 use crate::layers::{self, Given, InForce, Layer, Source};
+use crate::plan::{self, PlanOptions};
 use crate::replay::ReplayOptions;
 use crate::serve::ServeOptions;
 use crate::settings::{SETTINGS, Setting, TENANT_SETTINGS, row};
@@ -45,6 +46,7 @@ pub(crate) enum Request {
     Serve(Box<ServeOptions>),
     Demo(DemoOptions),
     Replay(ReplayOptions),
+    Plan(PlanOptions),
     ExperimentList,
     ExperimentRun(ExperimentOptions),
     Tenant(TenantOptions),
@@ -71,6 +73,7 @@ pub(crate) fn request(world: &World<'_>) -> Result<Request, Failure> {
         Some(("serve", flags)) => Ok(Request::Serve(Box::new(serve(world, flags)?))),
         Some(("demo", flags)) => demo(flags).map(Request::Demo),
         Some(("replay", flags)) => replay(flags).map(Request::Replay),
+        Some(("plan", flags)) => planned(flags).map(Request::Plan),
         Some(("experiment", experiment)) => match experiment.subcommand() {
             Some(("run", flags)) => experiments(flags).map(Request::ExperimentRun),
             _ => Ok(Request::ExperimentList),
@@ -130,6 +133,7 @@ fn refused(error: &clap::Error, args: &[OsString]) -> Failure {
         "serve",
         "demo",
         "replay",
+        "plan",
         "experiment",
         "list",
         "run",
@@ -274,6 +278,31 @@ fn replay(flags: &ArgMatches) -> Result<ReplayOptions, Failure> {
         ));
     }
     Ok(options)
+}
+
+fn planned(flags: &ArgMatches) -> Result<PlanOptions, Failure> {
+    let own = |name: &str| own(PLAN, name);
+    let want = match value(flags, own("want"))? {
+        Some(Value::Ratio(want)) if 0.0 < want && want < 1.0 => Some(want),
+        Some(Value::Ratio(want)) => {
+            let what = format!("--want: a hit ratio of {want} is not between 0 and 1");
+            return Err(Failure::wrong_use(what, "for example --want 0.95"));
+        }
+        _ => None,
+    };
+    let at = match value(flags, own("at"))? {
+        Some(Value::Size(size)) if size != Bytes::ZERO => Some(size),
+        _ => None,
+    };
+    Ok(PlanOptions {
+        tenant: flags.get_one::<String>("tenant").cloned(),
+        traces: flags.get_many::<PathBuf>("trace").into_iter().flatten().cloned().collect(),
+        admin: server_address(text(flags, own("admin"))?.unwrap_or_default())?,
+        changes: plan::changes(&text(flags, own("change"))?.unwrap_or_default())?,
+        want,
+        at,
+        json: flags.get_flag(own("json").name),
+    })
 }
 
 fn experiments(flags: &ArgMatches) -> Result<ExperimentOptions, Failure> {

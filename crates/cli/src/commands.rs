@@ -26,6 +26,27 @@ pub(crate) const REPLAY: &[Setting] = &[
     switch("realtime", "Send requests at the trace's times, not as fast as possible"),
 ];
 
+/// The flags that only `plan` has.
+pub(crate) const PLAN: &[Setting] = &[
+    setting(
+        "change",
+        Kind::Text,
+        "+20%,-20%",
+        "-100% to 10000%, separated by commas",
+        "Changes of memory to tell about",
+    ),
+    setting(
+        "want",
+        Kind::Ratio,
+        "",
+        "between 0 and 1",
+        "Say how much memory this hit ratio needs; exit with 1 if none does",
+    ),
+    setting("at", Kind::Size, "", "a size", "What each tenant of a trace holds now"),
+    setting("admin", Kind::Text, "127.0.0.1:11280", "HOST:PORT", "The server's administration"),
+    switch("json", "Print one JSON object per tenant"),
+];
+
 /// The flags that only `experiment run` has.
 pub(crate) const EXPERIMENT: &[Setting] = &[
     switch("quick", "Take seconds for each, at the cost of precision"),
@@ -78,6 +99,7 @@ pub(crate) fn command() -> Command {
         .subcommand(serve())
         .subcommand(demo())
         .subcommand(replay())
+        .subcommand(plan())
         .subcommand(experiment())
         .subcommand(tenant())
         .subcommand(config)
@@ -151,6 +173,23 @@ fn replay() -> Command {
         .arg(reserved)
         .args(REPLAY.iter().map(flag))
         .args(REPLAY_SHARED.iter().map(|name| flag(row(name))))
+}
+
+fn plan() -> Command {
+    let tenant =
+        Arg::new("tenant").long("tenant").value_name("NAME").help("Whose memory; with traces all without it");
+    let trace = Arg::new("trace")
+        .long("trace")
+        .value_name("FILE")
+        .value_parser(value_parser!(PathBuf))
+        .action(ArgAction::Append)
+        .help("Plan from this trace instead of a running server; repeatable");
+    let hyphens = |setting: &'static Setting| flag(setting).allow_hyphen_values(setting.name == "change");
+    Command::new("plan")
+        .about("Say what a tenant would hit with more memory or less")
+        .arg(tenant)
+        .arg(trace)
+        .args(PLAN.iter().map(hyphens))
 }
 
 fn experiment() -> Command {

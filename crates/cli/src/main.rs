@@ -6,6 +6,7 @@ mod commands;
 mod config_command;
 mod demo;
 mod experiment;
+mod plan;
 mod replay;
 mod serve;
 mod tenant_command;
@@ -53,6 +54,7 @@ fn answer(request: Request) -> Result<Code, Failure> {
         Request::Serve(options) => serve::run(*options),
         Request::Demo(options) => demo::run(options),
         Request::Replay(options) => replay::run(options),
+        Request::Plan(options) => plan::run(&options),
         Request::ExperimentList => experiment::list(),
         Request::ExperimentRun(options) => experiment::run(&options),
         Request::Tenant(options) => tenant_command::run(&options),

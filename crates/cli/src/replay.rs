@@ -147,13 +147,13 @@ fn progress_bar(traces: &Traces, hidden: bool) -> ProgressBar {
 }
 
 /// The traces and how far their files have been read.
-struct Traces {
-    readers: Vec<Box<dyn TraceReader + Send>>,
+pub(crate) struct Traces {
+    pub(crate) readers: Vec<Box<dyn TraceReader + Send>>,
     files: Vec<File>,
 }
 
 impl Traces {
-    fn open(paths: &[PathBuf], format: Option<Format>) -> Result<Self, Failure> {
+    pub(crate) fn open(paths: &[PathBuf], format: Option<Format>) -> Result<Self, Failure> {
         let opened = paths.iter().map(|path| open(path, format)).collect::<Result<Vec<_>, _>>()?;
         let (readers, files) = opened.into_iter().unzip();
         Ok(Self { readers, files })
@@ -194,7 +194,7 @@ fn open(path: &Path, format: Option<Format>) -> Result<(Box<dyn TraceReader + Se
 }
 
 /// An error and its causes in one line.
-fn chain(error: &TraceError) -> String {
+pub(crate) fn chain(error: &TraceError) -> String {
     use std::error::Error as _;
     error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }

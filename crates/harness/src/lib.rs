@@ -1,4 +1,4 @@
-//! Where the laboratory meets the server: replay, demo, experiments, benchmarks.
+//! Where the laboratory meets the server: replay, plan, demo, experiments, benchmarks.
 //!
 //! Non-goals: being needed to serve
 
@@ -7,6 +7,7 @@ mod report;
 pub mod demo;
 pub mod experiments;
 pub mod live;
+pub mod plan;
 pub mod replay;
 pub mod wire;
 

@@ -102,6 +102,7 @@ pub(crate) fn control(
         let now = shared.clock.now();
         thing.look(now);
         governor.step(shared, now);
+        shared.curves.lock().unwrap_or_else(PoisonError::into_inner).run(now);
         let new_tenant = router.has_new_tenant.swap(false, Ordering::Relaxed);
         if new_tenant || due <= now || SHADOW_HITS_PER_DECISION <= shared.store.pending_shadow_hits() {
             let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);

@@ -2,11 +2,12 @@
 
 use crate::cleaning::Cleaning;
 use crate::config::Config;
+use crate::curves::Curves;
 use crate::limits::{BUFFER_PART, MEMORY_MIN};
 use crate::memcache::expires_at;
 use crate::stats::Baseline;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use store::{CLOCK_START, Store};
 use units::{Bytes, Duration, Instant};
 
@@ -56,13 +57,18 @@ pub(crate) struct Shared {
     memory_limit: AtomicU64,
     pub(crate) baseline: Baseline,
     pub(crate) cleaning: Cleaning,
+    /// Taken alone, by the control thread and the administration.
+    pub(crate) curves: Mutex<Curves>,
 }
 
 impl Shared {
     pub(crate) fn new(config: Config, store: Arc<Store>, clock: Arc<dyn Clock>) -> Self {
         let unix_secs = AtomicI64::new(clock.unix_secs());
         let memory_limit = AtomicU64::new(config.memory.0);
+        // The cleaner has a ring, too.
+        let curves = Mutex::new(Curves::new(Arc::clone(&store), config.threads + 1));
         Self {
+            curves,
             memory_limit,
             config,
             store,

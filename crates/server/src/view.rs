@@ -76,6 +76,16 @@ impl View {
         }
     }
 
+    /// What is known of a tenant's miss ratio curve; none if there is no such tenant.
+    #[must_use]
+    pub fn curve(&self, name: &str) -> Option<crate::CurveView> {
+        let is_named = |id: &TenantId| self.shared.store.tenant_state(*id).is_some_and(|t| t.name == name);
+        let id = self.router.all().find(is_named)?;
+        let mut curves = self.shared.curves.lock().unwrap_or_else(PoisonError::into_inner);
+        curves.catch_up(id);
+        curves.view(id)
+    }
+
     /// The decisions kept, oldest first, each as one line of JSON.
     #[must_use]
     pub fn journal_lines(&self) -> Vec<String> {

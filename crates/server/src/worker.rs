@@ -137,7 +137,8 @@ impl<R: Reactor> Worker<R> {
             self.around.helpers.wake_cleaner();
         }
         let hits = store.pending_shadow_hits();
-        if SHADOW_HITS_PER_DECISION <= hits || self.around.router.has_new_tenant.load(Ordering::Relaxed) {
+        let has_new_tenant = self.around.router.has_new_tenant.load(Ordering::Relaxed);
+        if SHADOW_HITS_PER_DECISION <= hits || has_new_tenant || self.store.samples_wait() {
             self.around.helpers.wake_control();
         }
     }

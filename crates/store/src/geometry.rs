@@ -1,6 +1,6 @@
 //! How a memory is divided: segments, reserve, heads, tables, and what is left for tenants.
 //!
-//! Invariants: index + segments + tables + shadow queues ≤ memory, whatever the sizes of items
+//! Invariants: index + segments + tables + shadow queues + curves ≤ memory, whatever the sizes of items
 //! Units:      bytes
 
 use crate::limits;
@@ -19,6 +19,8 @@ pub struct Geometry {
     pub segment_count: u32,
     /// Budget of all shadow queues together.
     pub shadow: Bytes,
+    /// Budget of all miss ratio curves together.
+    pub curves: Bytes,
     /// What tenants divide: log and index without reserve and heads.
     pub divisible: Bytes,
     /// A background cleaner starts when so few segments beyond the reserve are left.
@@ -49,9 +51,11 @@ impl Geometry {
             let most = Bytes(1 << (memory.0 / 16).max(limits::SEGMENT_MIN.0).ilog2());
             wanted.min(limits::SEGMENT_MAX).min(most.max(fitting))
         };
-        let shadow = Bytes(memory.0 / limits::SHADOW_MEMORY_PART);
+        let watching = Bytes(memory.0 / limits::WATCHING_MEMORY_PART);
+        let curves = Bytes(watching.0 / limits::CURVES_PART);
+        let shadow = watching.saturating_sub(curves);
         let rows = memory.count_of(segment) * SEGMENT_ROW;
-        let log_and_index = Bytes(memory.0.saturating_sub(shadow.0 + rows));
+        let log_and_index = Bytes(memory.0.saturating_sub(watching.0 + rows));
         let held_back = (u64::from(limits::RESERVE_SEGMENTS) + threads as u64) * segment.0;
         let segment_count =
             u32::try_from(log_and_index.count_of(segment)).unwrap_or(u32::MAX).min(SEGMENTS_MAX);
@@ -62,6 +66,7 @@ impl Geometry {
             item_max: item_max.min(segment),
             segment_count,
             shadow,
+            curves,
             divisible: Bytes(log_and_index.0.saturating_sub(held_back).max(segment.0)),
             low_water: (segment_count / limits::LOW_WATER_PART)
                 .min(limits::LOW_WATER_PER_WRITER.saturating_mul(writers))
@@ -74,7 +79,7 @@ impl Geometry {
     #[must_use]
     pub fn log_and_index(&self) -> Bytes {
         let rows = self.memory.count_of(self.segment) * SEGMENT_ROW;
-        Bytes(self.memory.0.saturating_sub(self.shadow.0 + rows))
+        Bytes(self.memory.0.saturating_sub(self.shadow.0 + self.curves.0 + rows))
     }
 }
 

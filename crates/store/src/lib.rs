@@ -18,6 +18,7 @@ mod index;
 mod log;
 mod words;
 
+mod curves;
 mod expiry;
 mod idle;
 mod rank;
@@ -44,6 +45,7 @@ mod worker;
 mod shuttle_tests;
 
 pub use crate::control::MemoryControl;
+pub use curves::{RING_BYTES, SampledAccess, SampledKind};
 pub use geometry::{Geometry, divisible_capacity};
 pub use hash::Space;
 pub use item::ITEM_OVERHEAD_MAX;

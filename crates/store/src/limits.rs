@@ -38,8 +38,10 @@ pub const SEGMENTS_MIN: u64 = 64;
 /// Bytes of items that a shadow queue represents. Memshare §6 has 10 MB of a gigabyte; on the mixed trace in 256 MiB
 /// the gradient right behind the cache's end says more: .8105 with 1 MiB, .7898 with 10 MiB (`docs/decisions`).
 pub const SHADOW_REPRESENTS: Bytes = Bytes::mib(1);
-/// All shadow queues together take this part of the memory: one in so many.
-pub const SHADOW_MEMORY_PART: u64 = 100;
+/// Shadow queues and miss ratio curves together take this part of the memory: one in so many.
+pub const WATCHING_MEMORY_PART: u64 = 100;
+/// Of that the curves take one part in so many.
+pub const CURVES_PART: u64 = 4;
 
 /// Ticks of the rank clock that the cleaner holds an item's age back to when it moves it: three and a half times the memory
 /// written. Items that no pass looks at are held back by `sweep`.

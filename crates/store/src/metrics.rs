@@ -273,6 +273,8 @@ pub(crate) struct ThreadCounters {
     /// Of the shared key space, then of the tenants with a key space of their own.
     pub(crate) classes: [[ClassCounters; CLASSES]; 2],
     pub(crate) tenants: Box<[std::sync::OnceLock<Box<Counters>>]>,
+    /// Accesses for miss ratio curves.
+    pub(crate) samples: crate::curves::Ring,
 }
 
 impl ThreadCounters {
@@ -280,6 +282,7 @@ impl ThreadCounters {
         Self {
             classes: std::array::from_fn(|_| std::array::from_fn(|_| ClassCounters::default())),
             tenants: (0..tenants_max).map(|_| std::sync::OnceLock::new()).collect(),
+            samples: crate::curves::Ring::default(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Shadow queue: hashes and sizes of a tenant's last evicted items, to see which misses more memory would have hit.
 //!
 //! Shape:      a FIFO of sampled evictions; the oldest goes when the queue represents enough bytes or entries
-//! Invariants: represented bytes ≤ limit (but for one entry); entries ≤ budget; a hit and a new store remove the key
+//! Invariants: represented bytes ≤ limit (but for one entry); memory allocated ≤ budget (but for seven entries); a hit and a new store remove the key
 //! Units:      a sampled key stands for 2^k keys; hits are counted scaled up by it
 //! Cost:       a miss of a key that is not sampled costs a mask and a compare
 //! Source:     Memshare §4.1 and §5.2. We differ from the released code, which never evicts from the queue and so
@@ -12,22 +12,25 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use units::{Bytes, mix64};
 
-/// What an entry costs: its place in the queue, its row of the table at the table's usual load.
-pub(crate) const ENTRY_BYTES: u64 = 48;
-/// A tenant may keep so many entries however small the budget is.
-const ENTRIES_MIN: usize = 64;
+/// What a row of the table costs: key, number and a control byte.
+const ROW_BYTES: usize = size_of::<(u32, u32)>() + 1;
+/// What a table costs beside its rows.
+const TABLE_BYTES: usize = 16;
+/// A tenant may keep so many entries however small the budget is: 272 B.
+const ENTRIES_MIN: usize = 7;
 
-/// The mixed hash is its own hash, turned: the lowest bits of all sampled keys are zero, and the table goes by those.
+/// A name is its own hash.
 #[derive(Clone, Copy, Debug, Default)]
-struct Identity(u64);
+struct Identity(u32);
 
 impl Hasher for Identity {
     fn finish(&self) -> u64 {
-        self.0
+        // The table goes by the lowest bits and by the highest seven.
+        u64::from(self.0) << 32 | u64::from(self.0)
     }
     fn write(&mut self, _: &[u8]) {}
-    fn write_u64(&mut self, value: u64) {
-        self.0 = value.rotate_right(32);
+    fn write_u32(&mut self, value: u32) {
+        self.0 = value;
     }
 }
 
@@ -43,10 +46,10 @@ struct Entry {
 #[derive(Debug, Default)]
 pub(crate) struct Shadow {
     queue: VecDeque<Entry>,
-    /// From key to the number of its entry, counted from the first ever queued.
-    known: HashMap<u64, u64, BuildHasherDefault<Identity>>,
+    /// From name to the number of its entry, counted from the first ever queued, modulo 2^32.
+    known: HashMap<u32, u32, BuildHasherDefault<Identity>>,
     /// Number of the entry at the front.
-    first: u64,
+    first: u32,
     represents: u64,
     limit: u64,
     entries_max: usize,
@@ -59,6 +62,25 @@ fn key_of(hash: KeyHash) -> u64 {
     mix64(hash.0)
 }
 
+/// What a key is known by: its upper bits, for the lowest of all sampled keys are zero. Two in 2^32 keys share a name, and
+/// one that is missed for the other is a wrong hit.
+fn name_of(key: u64) -> u32 {
+    u32::try_from(key >> 32).unwrap_or(0)
+}
+
+/// Entries that a budget suffices for. The table makes itself larger once half of what it takes is known, for removed
+/// rows count until it is made anew; so half is all that may be known.
+fn entries_for(budget: Bytes) -> usize {
+    let budget = usize::try_from(budget.0).unwrap_or(usize::MAX / 2);
+    let fitting = |rows: &usize| rows * ROW_BYTES + TABLE_BYTES < budget;
+    let entries = |rows: usize| {
+        let left = budget - rows * ROW_BYTES - TABLE_BYTES;
+        (rows / 16 * 7).min(left / size_of::<Entry>()).saturating_sub(1)
+    };
+    let tables = std::iter::successors(Some(16_usize), |rows| rows.checked_mul(2));
+    tables.take_while(fitting).map(entries).max().unwrap_or(0).max(ENTRIES_MIN - 1)
+}
+
 #[inline]
 fn is_sampled(key: u64, k: u8) -> bool {
     key & ((1 << k) - 1) == 0
@@ -68,9 +90,11 @@ impl Shadow {
     /// Sets how many bytes of items the queue stands for, and how much memory it may take.
     pub(crate) fn resize(&mut self, limit: Bytes, budget: Bytes) {
         self.limit = limit.0;
-        self.entries_max = Bytes(budget.0).count_of(Bytes(ENTRY_BYTES)).try_into().unwrap_or(usize::MAX);
-        self.entries_max = self.entries_max.max(ENTRIES_MIN);
+        self.entries_max = entries_for(budget);
         self.trim();
+        if budget < self.bytes() && !self.queue.is_empty() {
+            self.compact();
+        }
     }
 
     /// Whether a key with this hash may be in the queue: cheap, before any lock is taken.
@@ -86,7 +110,11 @@ impl Shadow {
 
     /// Memory in use.
     pub(crate) fn bytes(&self) -> Bytes {
-        Bytes(self.queue.len() as u64 * ENTRY_BYTES)
+        let rows = match self.known.capacity() {
+            0 => 0,
+            capacity => (capacity * 8 / 7).next_power_of_two() * ROW_BYTES + TABLE_BYTES,
+        };
+        Bytes((self.queue.capacity() * size_of::<Entry>() + rows) as u64)
     }
 
     /// Queues an evicted item.
@@ -96,7 +124,12 @@ impl Shadow {
             return;
         }
         self.forget(key);
-        self.known.insert(key, self.first + self.queue.len() as u64);
+        if self.queue.len() == self.queue.capacity() {
+            // Twice as many, and never more than one beyond the budget's.
+            let more = self.queue.len().max(4).min(self.entries_max.saturating_sub(self.queue.len()) + 1);
+            self.queue.reserve_exact(more);
+        }
+        self.known.insert(name_of(key), self.number(self.queue.len()));
         self.queue.push_back(Entry { key, size, k: self.k });
         self.represents += u64::from(size) << self.k;
         self.trim();
@@ -109,13 +142,18 @@ impl Shadow {
 
     /// Removes a key; returns its sampling if it was there.
     fn forget(&mut self, key: u64) -> Option<u8> {
-        let number = self.known.remove(&key)?;
-        let at = usize::try_from(number - self.first).ok()?;
+        let number = self.known.remove(&name_of(key))?;
+        let at = usize::try_from(number.wrapping_sub(self.first)).ok()?;
         let entry = self.queue.get_mut(at)?;
         // The entry stays as a gap until it reaches the front.
         self.represents -= u64::from(entry.size) << entry.k;
         entry.size = 0;
         Some(entry.k)
+    }
+
+    /// The number of the entry at a place.
+    fn number(&self, at: usize) -> u32 {
+        self.first.wrapping_add(u32::try_from(at).unwrap_or(0))
     }
 
     fn trim(&mut self) {
@@ -130,7 +168,7 @@ impl Shadow {
                 self.k += 1;
                 let k = self.k;
                 for entry in &mut self.queue {
-                    if !is_sampled(entry.key, k) && self.known.remove(&entry.key).is_some() {
+                    if !is_sampled(entry.key, k) && self.known.remove(&name_of(entry.key)).is_some() {
                         self.represents -= u64::from(entry.size) << entry.k;
                         entry.size = 0;
                     }
@@ -147,9 +185,10 @@ impl Shadow {
             self.represents = 0;
             return;
         };
-        self.first += 1;
-        if self.known.get(&entry.key) == Some(&(self.first - 1)) {
-            self.known.remove(&entry.key);
+        let number = self.first;
+        self.first = number.wrapping_add(1);
+        if self.known.get(&name_of(entry.key)) == Some(&number) {
+            self.known.remove(&name_of(entry.key));
             self.represents -= u64::from(entry.size) << entry.k;
         }
     }
@@ -162,11 +201,11 @@ impl Shadow {
         let mut kept = VecDeque::with_capacity(known.len());
         self.represents = 0;
         for (i, mut entry) in self.queue.drain(..).enumerate() {
-            if known.get(&entry.key) == Some(&(first + i as u64)) {
+            if known.get(&name_of(entry.key)) == Some(&first.wrapping_add(u32::try_from(i).unwrap_or(0))) {
                 entry.k = self.k;
                 self.represents += u64::from(entry.size) << entry.k;
-                self.known.insert(entry.key, number);
-                number += 1;
+                self.known.insert(name_of(entry.key), number);
+                number = number.wrapping_add(1);
                 kept.push_back(entry);
             }
         }
@@ -178,7 +217,7 @@ impl Shadow {
         let mut represents = 0;
         let mut live = 0;
         for (i, entry) in self.queue.iter().enumerate() {
-            if self.known.get(&entry.key) == Some(&(self.first + i as u64)) {
+            if self.known.get(&name_of(entry.key)) == Some(&self.number(i)) {
                 represents += u64::from(entry.size) << entry.k;
                 live += 1;
                 assert!(is_sampled(entry.key, self.k), "only sampled keys are queued");
@@ -186,7 +225,7 @@ impl Shadow {
         }
         assert_eq!(live, self.known.len(), "every known key has its entry");
         assert_eq!(represents, self.represents, "represented bytes add up");
-        assert!(self.queue.len() <= self.entries_max.max(ENTRIES_MIN), "the queue keeps its budget");
+        assert!(self.queue.len() <= self.entries_max, "the queue keeps its budget");
     }
 }
 
@@ -201,7 +240,7 @@ mod tests {
 
     fn shadow(limit: u64, entries: u64) -> Shadow {
         let mut shadow = Shadow::default();
-        shadow.resize(Bytes(limit), Bytes(entries * ENTRY_BYTES));
+        shadow.resize(Bytes(limit), Bytes(entries * 48));
         shadow
     }
 
@@ -233,6 +272,27 @@ mod tests {
             (keys / (5 + few) * 4..keys / (4 - few) * 5).contains(&hits),
             "scaled hits stand for all evictions: {hits}"
         );
+    }
+
+    /// What is allocated is what is told, and keeps the budget through pushes, hits and smaller budgets.
+    #[test]
+    fn memory_keeps_its_budget() {
+        let mut rng = Rng::new(1);
+        for budget in [0, 300, 503, 1_000, 4_096, 50_000, 91_000] {
+            let mut s = Shadow::default();
+            s.resize(Bytes(u64::MAX), Bytes(budget * 2));
+            for turn in 0..if cfg!(miri) { 300 } else { 30_000 } {
+                s.push(hash(rng.below(10_000)), 100);
+                s.hit(hash(rng.below(10_000)));
+                if turn == 100 {
+                    s.resize(Bytes(u64::MAX), Bytes(budget));
+                }
+                let most = budget.max(272) * if turn < 100 { 2 } else { 1 };
+                assert!(s.bytes() <= Bytes(most), "{} of {most}", s.bytes());
+            }
+            s.check();
+            assert!(budget < 300 || budget / 130 <= s.entries_max as u64, "{budget}: {}", s.entries_max);
+        }
     }
 
     /// M4: a tenant with uniform accesses over K keys and a cache of C items hits its shadow queue of S items with

@@ -342,6 +342,12 @@ impl Store {
         self.cleaning.totals()
     }
 
+    /// Does something with what every thread has, and adds up what comes of it.
+    pub(crate) fn each_thread(&self, act: impl FnMut(&ThreadCounters) -> u64) -> u64 {
+        let threads = lock(&self.threads);
+        threads.all.iter().map(|thread| &**thread).map(act).sum()
+    }
+
     pub(crate) fn lend_counters(&self) -> Arc<ThreadCounters> {
         let mut threads = lock(&self.threads);
         threads.free.pop().unwrap_or_else(|| {

@@ -6,6 +6,7 @@
 //! Units:      bytes charged (log bytes and index share of live items)
 
 use crate::expiry::Expiries;
+use crate::hash::KeyHash;
 use crate::metrics::Totals;
 use crate::rank::RankKind;
 use crate::shadow::Shadow;
@@ -64,6 +65,8 @@ pub(crate) struct Tenant {
     pub(crate) stale: AtomicI64,
     /// Items with a smaller stamp are dead.
     pub(crate) flushed_below: AtomicU64,
+    /// Keys whose hash is below this are sampled for its miss ratio curve.
+    pub(crate) sampled_below: AtomicU64,
     target: AtomicU64,
     /// `u64::MAX` without one.
     ceiling: AtomicU64,
@@ -97,6 +100,7 @@ impl Tenant {
             items: AtomicI64::new(0),
             stale: AtomicI64::new(0),
             flushed_below: AtomicU64::new(0),
+            sampled_below: AtomicU64::new(0),
             target: AtomicU64::new(0),
             ceiling: AtomicU64::new(u64::MAX),
             refuses: AtomicBool::new(false),
@@ -267,6 +271,12 @@ impl Tenant {
     #[inline]
     pub(crate) fn sampling(&self) -> u8 {
         u8::try_from(self.shadow_sampling.load(Ordering::Relaxed)).unwrap_or(u8::MAX)
+    }
+
+    /// Whether accesses to a key are sampled for its curve.
+    #[inline]
+    pub(crate) fn samples(&self, hash: KeyHash) -> bool {
+        hash.0 < self.sampled_below.load(Ordering::Relaxed)
     }
 
     /// The level of a rank; `first` if that depends on what is ranked and nothing was. A level that another rank left

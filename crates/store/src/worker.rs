@@ -7,6 +7,7 @@
 
 use crate::account::{bytes_needed, charge_of, link, restamp, unlink};
 use crate::cleaner::Cleaner;
+use crate::curves::SampledKind;
 use crate::epoch::Participant;
 use crate::expiry::expiry_at;
 use crate::hash::{KeyHash, Space};
@@ -118,6 +119,8 @@ pub struct Worker {
     /// The index found no place for the last item.
     pub(crate) crowded: Cell<bool>,
     pub(crate) cleaner: Option<Box<Cleaner>>,
+    /// Many sampled accesses wait to be drained.
+    samples_wait: Cell<bool>,
 }
 
 impl<'k> Key<'k> {
@@ -179,6 +182,7 @@ impl Store {
             stamps: Cell::new((0, 0)),
             crowded: Cell::new(false),
             cleaner: None,
+            samples_wait: Cell::new(false),
         })
     }
 }
@@ -241,7 +245,7 @@ impl Worker {
     pub fn get(&self, tenant: TenantId, key: &Key<'_>) -> Option<Item<'_>> {
         let counters = self.counters(tenant);
         let Some(found) = self.store.index.find(key.hash, |slot| self.is_key(slot, key)) else {
-            self.miss(tenant, key, counters);
+            self.miss(tenant, key, counters, SampledKind::LookUp);
             return None;
         };
         let place = found.slot.place();
@@ -249,13 +253,17 @@ impl Worker {
         let expired = self.store.is_expired(&view);
         if expired || self.store.is_flushed(place, &view) {
             count(if expired { &counters.get_expired } else { &counters.get_flushed });
-            self.miss(tenant, key, counters);
+            self.miss(tenant, key, counters, SampledKind::DeadLookUp);
             return None;
         }
         count(&counters.get_hits);
         count(&self.counters.class(view.bytes().len(), view.own_space()).get_hits);
         counters.meter.count(Access::DramRead, Bytes(view.bytes().len() as u64));
         self.note_use(found);
+        let owner = self.store.tenant(tenant);
+        if owner.samples(key.hash) {
+            self.sample(owner, key.hash, SampledKind::LookUp, view.bytes().len());
+        }
         Some(Item { view, stamp: self.store.stamp_of(place, &view) })
     }
 
@@ -318,9 +326,12 @@ impl Worker {
         (x.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32) as u32
     }
 
-    fn miss(&self, tenant: TenantId, key: &Key<'_>, counters: &Counters) {
+    fn miss(&self, tenant: TenantId, key: &Key<'_>, counters: &Counters, kind: SampledKind) {
         count(&counters.get_misses);
         let owner = self.store.tenant(tenant);
+        if owner.samples(key.hash) {
+            self.sample(owner, key.hash, kind, 0);
+        }
         // A miss that does not get the lock at once is not counted: it would wait in the request (Memshare §5.2).
         if Shadow::may_know(key.hash, owner.sampling())
             && let Ok(mut shadow) = owner.shadow.try_lock()
@@ -331,6 +342,22 @@ impl Worker {
                 self.store.pending_shadow_hits.fetch_add(hits, Ordering::Relaxed);
             }
         }
+    }
+
+    /// Hands an access to whoever makes curves. `len` is that of the item in the log, 0 without one.
+    #[cold]
+    fn sample(&self, owner: &Tenant, hash: KeyHash, kind: SampledKind, len: usize) {
+        let charge = if len == 0 { 0 } else { charge_of(len) };
+        let bytes = u32::try_from(charge).unwrap_or(u32::MAX);
+        if self.counters.samples.put(owner.id, hash, kind, bytes) {
+            self.samples_wait.set(true);
+        }
+    }
+
+    /// Whether sampled accesses wait to be drained; says so once.
+    #[inline]
+    pub fn samples_wait(&self) -> bool {
+        self.samples_wait.take()
     }
 
     /// Stores a value.
@@ -414,6 +441,10 @@ impl Worker {
             count(&counters.delete_misses);
         }
         self.unlink_found(&locked, &old);
+        let owner = self.store.tenant(tenant);
+        if owner.samples(key.hash) {
+            self.sample(owner, key.hash, SampledKind::Delete, 0);
+        }
         old.live.is_some()
     }
 
@@ -562,6 +593,9 @@ impl Worker {
         }
         link(&self.store, &self.counters, place, &meta, len, stamp);
         counters.meter.count(Access::DramWrite, Bytes(len as u64));
+        if owner.samples(key.hash) {
+            self.sample(owner, key.hash, SampledKind::Write, len);
+        }
         if owner.is_over_ceiling() {
             self.store.ceiling_hint.store(1, Ordering::Relaxed);
         }

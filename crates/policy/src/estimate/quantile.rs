@@ -15,7 +15,7 @@ const OCTAVE_BITS: u32 = 5;
 /// Buckets of an octave.
 const OCTAVE: usize = 1 << OCTAVE_BITS;
 /// Buckets up to the largest value: the first two octaves together count one by one.
-pub(super) const BUCKETS: usize = (64 - OCTAVE_BITS as usize + 1) * OCTAVE;
+const BUCKETS: usize = (64 - OCTAVE_BITS as usize + 1) * OCTAVE;
 /// Largest error of an answer relative to the exact one: half the width of a bucket over its begin.
 pub const QUANTILE_ERROR: f64 = 1.0 / (2 * OCTAVE) as f64;
 

@@ -1,4 +1,4 @@
-//! The admin listener: `/health`, `/metrics`, `/journal`, and what `tenants` has.
+//! The admin listener: `/health`, `/metrics`, `/journal`, tenants' curves, and what `tenants` has.
 //!
 //! Shape:   one thread with a small runtime of its own; nothing here touches the data path
 //! Failure: a page that cannot be made is an HTTP error; the listener goes on
@@ -31,6 +31,7 @@ pub(crate) fn serve(
         .route("/health", get(|| async { "ok\n" }))
         .route("/metrics", get(metrics))
         .route("/journal", get(journal))
+        .route("/tenants/{name}/curve", get(super::curve::answer))
         .with_state(view)
         .merge(tenants::routes(operator))
         .fallback(async || tenants::nothing_here())

@@ -1,0 +1,124 @@
+//! `plan`: what a tenant would hit with more memory or less.
+//!
+//! Shape: a running server's administration, or traces -> plans -> a table or JSON; 1 if what is wanted is out of reach
+
+use crate::failure::{Code, Failure, say};
+use crate::replay::Traces;
+use crate::suggest;
+use harness::plan::{Plan, PlanError, fetch, of_traces, path_of};
+use lab::TraceReader;
+use std::path::PathBuf;
+use units::Bytes;
+
+/// What `plan` is told.
+#[derive(Debug)]
+pub(crate) struct PlanOptions {
+    /// Whose curve; with traces none means everybody's.
+    pub(crate) tenant: Option<String>,
+    /// Traces to plan from; none means the server.
+    pub(crate) traces: Vec<PathBuf>,
+    /// `HOST:PORT` of the server's administration.
+    pub(crate) admin: String,
+    /// Changes of memory in percent.
+    pub(crate) changes: Vec<i64>,
+    /// A hit ratio to reach.
+    pub(crate) want: Option<f64>,
+    /// What each tenant of a trace holds.
+    pub(crate) at: Option<Bytes>,
+    /// Print one JSON object per tenant instead of tables.
+    pub(crate) json: bool,
+}
+
+/// Prints the plans.
+pub(crate) fn run(options: &PlanOptions) -> Result<Code, Failure> {
+    let plans = if options.traces.is_empty() { vec![live(options)?] } else { offline(options)? };
+    for (i, plan) in plans.iter().enumerate() {
+        if options.json {
+            say(plan.to_json(&options.changes, options.want));
+        } else {
+            let gap = if i == 0 { "" } else { "\n" };
+            say(format!("{gap}{}", plan.to_table(&options.changes, options.want)));
+        }
+    }
+    let reached = options.want.is_none_or(|want| plans.iter().all(|plan| plan.size_for(want).is_some()));
+    Ok(if reached { Code::Done } else { Code::No })
+}
+
+fn live(options: &PlanOptions) -> Result<Plan, Failure> {
+    let PlanOptions { tenant, admin, .. } = options;
+    let Some(tenant) = tenant else {
+        let cure = "cotenant plan --tenant default, or --trace FILE for all tenants of a trace";
+        return Err(Failure::wrong_use("--tenant: whose memory is it about?", cure));
+    };
+    let lost = |e: std::io::Error| {
+        let what = format!("the administration at {admin} does not answer: {e}");
+        Failure::failed(what, "start it with: cotenant serve, or name it with --admin HOST:PORT")
+    };
+    let (status, text) = fetch(admin, &path_of(tenant)).map_err(lost)?;
+    Plan::from_answer(status, &text).map_err(|error| match error {
+        PlanError::NoTenant { known } => unknown(tenant, &known),
+        PlanError::NoCurve(why) => {
+            let cure = "ask again when it has been asked more";
+            Failure { code: Code::No, ..Failure::failed(format!("tenant '{tenant}': {why}"), cure) }
+        }
+        error @ PlanError::Malformed(_) => {
+            let cure = "is it a cotenant of this version?";
+            Failure::failed(format!("the administration at {admin}: {error}"), cure)
+        }
+    })
+}
+
+fn offline(options: &PlanOptions) -> Result<Vec<Plan>, Failure> {
+    let mut traces = Traces::open(&options.traces, None)?;
+    let mut readers: Vec<&mut dyn TraceReader> =
+        traces.readers.iter_mut().map(|r| &mut **r as &mut dyn TraceReader).collect();
+    let plans = of_traces(&mut readers, options.at).map_err(|e| {
+        let cure = e.cure();
+        Failure::wrong_use(crate::replay::chain(&e), cure)
+    })?;
+    let Some(tenant) = &options.tenant else { return Ok(plans) };
+    let known: Vec<String> = plans.iter().map(|plan| plan.tenant.clone()).collect();
+    let plan = plans.into_iter().find(|plan| plan.tenant == *tenant);
+    plan.map(|plan| vec![plan]).ok_or_else(|| unknown(tenant, &known))
+}
+
+fn unknown(tenant: &str, known: &[String]) -> Failure {
+    let list = format!("one of: {}", known.join(", "));
+    let names = known.iter().map(String::as_str);
+    let cure = suggest::closest(tenant, names).map_or(list, |name| format!("did you mean '{name}'?"));
+    Failure::wrong_use(format!("there is no tenant '{tenant}'"), cure)
+}
+
+/// Changes as `+20%,-20%`.
+pub(crate) fn changes(text: &str) -> Result<Vec<i64>, Failure> {
+    let change = |text: &str| {
+        let number = text.trim().trim_end_matches('%').parse::<i64>().ok();
+        number.filter(|percent| (-100..=10_000).contains(percent)).ok_or_else(|| {
+            let what = format!("--change: '{text}' is no change in percent from -100 to 10000");
+            Failure::wrong_use(what, "for example --change +20%,-20%")
+        })
+    };
+    text.split(',').map(change).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_signed_percentages() {
+        assert_eq!(changes("+20%,-20%"), Ok(vec![20, -20]));
+        assert_eq!(changes("100, 0"), Ok(vec![100, 0]));
+        for bad in ["", "twenty", "-101%", "+1e9%", "20,,30"] {
+            let failure = changes(bad).unwrap_err();
+            assert_eq!(failure.code, Code::WrongUse, "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_tenant_is_wrong_use_with_the_nearest_name() {
+        let known = ["default".to_owned(), "feeds".to_owned()];
+        assert_eq!(unknown("feds", &known).cure, "did you mean 'feeds'?");
+        assert_eq!(unknown("nobody", &known).cure, "one of: default, feeds");
+    }
+}

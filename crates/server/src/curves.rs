@@ -1,0 +1,571 @@
+//! Miss ratio curves of the tenants that ask most, live: sampled accesses in, "what if it had more" out.
+//!
+//! Shape:      the store's sampled accesses -> one estimator per watched tenant -> a curve through the present
+//! Invariants: estimators, rings and books take at most the store's budget for curves; a tenant beyond what the memory
+//!             suffices for has no curve; more than a quota of samples a second halves the rates of whoever sends most
+//! Units:      bytes charged, as the store charges them
+//! Cost:       a sample about half a microsecond of the control thread; a second's turn reads every tenant's counters
+//! Non-goals:  deciding anything; no policy reads these curves
+
+use crate::limits::TENANT_NAME_MAX;
+use policy::estimate::{SAMPLES_MAX, Shards, through};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use store::{RING_BYTES, SampledAccess, SampledKind, Store};
+use units::{Bytes, Instant, TenantId};
+
+/// Samples of a curve at least: fewer err by more than .02 on most of the single streams (128: by .003 to .06).
+const SAMPLES_MIN: usize = 256;
+/// Sampled look-ups that a curve is made of at least: a ratio of a half then has a standard error of .03.
+pub const LOOK_UPS_MIN: u64 = 256;
+/// A curve is kept up to so many times what its tenant holds or should hold.
+const DEPTH: u64 = 4;
+/// What every tenant's curve is kept up to at least.
+const DEPTH_MIN: Bytes = Bytes::mib(1);
+/// Samples a second that are taken for all tenants together: 1 % of a core at half a microsecond each.
+const QUOTA_PER_SEC: u64 = 20_000;
+/// Seconds between two looks at who is watched.
+const REVIEW_SECS: u64 = 10;
+/// An estimator starts over at the first rate when it has less than one in so many of its samples, and the quota allows.
+const RESTART_PART: usize = 8;
+/// Weight of the newest second in the mean of look-ups per second.
+const NEWEST: f64 = 0.1;
+
+/// The curves.
+#[derive(Debug)]
+pub(crate) struct Curves {
+    store: Arc<Store>,
+    /// Threads with a ring.
+    threads: usize,
+    books: Vec<Book>,
+    watched: BTreeMap<TenantId, Watched>,
+    /// Samples of each.
+    samples_max: usize,
+    second: u64,
+    /// Samples in this second.
+    taken: u64,
+    lost: u64,
+}
+
+/// What every tenant had counted a second ago, and how much it asks.
+#[derive(Clone, Copy, Debug, Default)]
+struct Book {
+    gets: u64,
+    hits: u64,
+    gets_per_sec: f64,
+}
+
+#[derive(Debug)]
+struct Watched {
+    /// Ids are given again.
+    name: Box<str>,
+    shards: Shards,
+    /// Look-ups and hits of the store that are counted.
+    seen: (u64, u64),
+    /// Look-ups, misses, and held bytes times look-ups, in the estimator's window.
+    gets: f64,
+    misses: f64,
+    held: f64,
+    /// Samples in this second.
+    taken: u64,
+    /// The threshold that the store has.
+    told: u64,
+}
+
+/// What is known of a tenant's curve.
+#[derive(Clone, PartialEq, Debug)]
+pub struct CurveView {
+    /// The tenant's name.
+    pub name: String,
+    /// Live bytes charged.
+    pub held: Bytes,
+    /// The share in force.
+    pub target: Bytes,
+    /// Look-ups per second, of late.
+    pub gets_per_sec: f64,
+    /// Misses over look-ups, of late; none without look-ups.
+    pub miss_ratio: Option<f64>,
+    /// Keys that the curve is made of.
+    pub samples: usize,
+    /// The part of the tenant's keys that is sampled.
+    pub rate: f64,
+    /// Sampled look-ups that the curve is made of.
+    pub sampled_look_ups: u64,
+    /// Samples that were lost since the start, of all tenants.
+    pub lost: u64,
+    /// The curve through what is measured, or why there is none.
+    pub curve: Result<control::Curve, NoCurve>,
+}
+
+/// Why a tenant has no curve.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum NoCurve {
+    /// Others ask more, and the memory does not suffice for all.
+    #[error("not watched: it asks too little to be among the {0} tenants whose curves fit the memory")]
+    NotWatched(usize),
+    /// It is too early.
+    #[error("not enough samples yet: {0} look-ups of sampled keys, {LOOK_UPS_MIN} are needed")]
+    TooFew(u64),
+    /// No sampled key was looked up twice.
+    #[error("not enough samples yet: no sampled key was looked up twice in {0} look-ups")]
+    NoReuse(u64),
+}
+
+impl Curves {
+    /// Curves of the tenants of a store on which so many threads work.
+    pub(crate) fn new(store: Arc<Store>, threads: usize) -> Self {
+        Self {
+            store,
+            threads,
+            books: Vec::new(),
+            watched: BTreeMap::new(),
+            samples_max: SAMPLES_MAX,
+            second: 0,
+            taken: 0,
+            lost: 0,
+        }
+    }
+
+    /// Takes what was sampled; once a second, counts; now and then, chooses whom to watch.
+    pub(crate) fn run(&mut self, now: Instant) {
+        self.drain();
+        // Not only once a second: a busy tenant goes through several windows in that time.
+        let due = |(id, watched): (&TenantId, &Watched)| watched.shards.is_due().then_some(*id);
+        while let Some(id) = self.watched.iter().find_map(due) {
+            self.count_now(id);
+        }
+        let second = now.whole_secs();
+        if self.second < second || self.books.len() < self.store.tenant_count() {
+            let seconds = second.saturating_sub(self.second);
+            self.second = second;
+            self.count(seconds);
+            if second.is_multiple_of(REVIEW_SECS) || self.watched.is_empty() {
+                self.review();
+            }
+            self.taken = 0;
+            self.watched.values_mut().for_each(|watched| watched.taken = 0);
+        }
+        self.tell_store();
+    }
+
+    fn drain(&mut self) {
+        let Self { store, watched, taken, .. } = self;
+        let lost = store.drain_samples(|access| {
+            if let Some(watched) = watched.get_mut(&access.tenant) {
+                watched.take(access);
+                *taken += 1;
+            }
+        });
+        self.lost += lost;
+        if QUOTA_PER_SEC < self.taken || 0 < lost {
+            self.halve_rates();
+        }
+    }
+
+    /// Halves the rates of those who took more than their part of the quota.
+    fn halve_rates(&mut self) {
+        let part = self.taken / (2 * self.watched.len().max(1) as u64);
+        for watched in self.watched.values_mut().filter(|watched| part <= watched.taken) {
+            watched.shards.lower(watched.shards.limit() / 2);
+            watched.taken = 0;
+        }
+        self.taken = 0;
+    }
+
+    /// Adds what the store counted since the last time.
+    fn count(&mut self, seconds: u64) {
+        self.books.resize(self.store.tenant_count(), Book::default());
+        for (index, book) in self.books.iter_mut().enumerate() {
+            let id = TenantId(u32::try_from(index).unwrap_or(u32::MAX));
+            let totals = self.store.totals(id);
+            let (gets, hits) = (totals.get_hits + totals.get_misses, totals.get_hits);
+            let new_gets = gets.saturating_sub(book.gets);
+            (book.gets, book.hits) = (gets, hits);
+            let newest = if book.gets_per_sec <= 0.0 { 1.0 } else { NEWEST };
+            if 0 < seconds {
+                book.gets_per_sec += (new_gets as f64 / seconds as f64 - book.gets_per_sec) * newest;
+            }
+            let state = self.store.tenant_state(id);
+            match (self.watched.get_mut(&id), state) {
+                (Some(watched), Some(state)) if *watched.name == *state.name => {
+                    watched.count((gets, hits), state.held, state.share.target);
+                }
+                (Some(_), state) => {
+                    if state.is_some() {
+                        self.store.sample_below(id, 0);
+                    }
+                    self.watched.remove(&id);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Chooses who is watched, with how many samples.
+    fn review(&mut self) {
+        let active = |index: &usize| 0.0 < self.books[*index].gets_per_sec;
+        let mut order: Vec<usize> = (0..self.books.len()).filter(active).collect();
+        let asks = |index: usize| {
+            let id = TenantId(u32::try_from(index).unwrap_or(u32::MAX));
+            // Who is watched stays unless another asks twice as much.
+            self.books[index].gets_per_sec * if self.watched.contains_key(&id) { 2.0 } else { 1.0 }
+        };
+        order.sort_by(|a, b| asks(*b).total_cmp(&asks(*a)));
+        order.truncate(self.most());
+        let chosen: Vec<TenantId> =
+            order.iter().filter_map(|index| u32::try_from(*index).ok()).map(TenantId).collect();
+        self.samples_max = samples_for(Bytes(self.budget().0 / steps_up(chosen.len().max(1)) as u64));
+        let store = &self.store;
+        self.watched.retain(|id, _| {
+            let stays = chosen.contains(id);
+            if !stays {
+                store.sample_below(*id, 0);
+            }
+            stays
+        });
+        for watched in self.watched.values_mut() {
+            watched.review(self.samples_max, QUOTA_PER_SEC / chosen.len().max(1) as u64);
+        }
+        for id in chosen {
+            if !self.watched.contains_key(&id)
+                && let Some(state) = self.store.tenant_state(id)
+                && let Some(mut watched) = Watched::new(&state.name, self.samples_max)
+            {
+                let book = self.books[id.index()];
+                watched.seen = (book.gets, book.hits);
+                self.watched.insert(id, watched);
+            }
+        }
+        self.shrink();
+    }
+
+    /// Distances over more octaves than usual take more memory: samples give way.
+    fn shrink(&mut self) {
+        while self.budget() < self.watched.values().map(|w| w.shards.memory() + BESIDE).sum::<Bytes>() {
+            self.samples_max = (self.samples_max - self.samples_max / 8).max(2);
+            for watched in self.watched.values_mut() {
+                watched.shards.set_samples_max(self.samples_max);
+            }
+            if self.samples_max <= SAMPLES_MIN / 2 {
+                let Some((id, _)) = self.watched.pop_last() else { return };
+                self.store.sample_below(id, 0);
+            }
+        }
+    }
+
+    /// Memory for estimators.
+    fn budget(&self) -> Bytes {
+        let fixed = self.threads as u64 * RING_BYTES + self.books.len() as u64 * BOOK_BYTES;
+        self.store.geometry().curves.saturating_sub(Bytes(fixed))
+    }
+
+    /// Tenants whose curves fit.
+    fn most(&self) -> usize {
+        let each = Shards::memory_for(SAMPLES_MIN).0 + BESIDE.0;
+        let fit = usize::try_from(self.budget().0 / each).unwrap_or(usize::MAX);
+        // A number that is its own step, so that no share falls below the least.
+        (1..=fit.min(self.books.len().max(1))).rev().find(|n| steps_up(*n) <= fit).unwrap_or(0)
+    }
+
+    /// Memory in use: estimators, rings and books.
+    #[cfg(test)]
+    fn memory(&self) -> Bytes {
+        let estimators: Bytes = self.watched.values().map(|w| w.shards.memory() + BESIDE).sum();
+        let rings = Bytes(self.threads as u64 * RING_BYTES);
+        estimators + rings + Bytes(self.books.capacity() as u64 * BOOK_BYTES)
+    }
+
+    /// Tells the store which keys to sample, where that has changed.
+    fn tell_store(&mut self) {
+        for (id, watched) in &mut self.watched {
+            let below = watched.shards.limit().saturating_add(1);
+            if watched.told != below {
+                watched.told = below;
+                self.store.sample_below(*id, below);
+            }
+        }
+    }
+
+    /// Takes and counts what happened to a tenant up to now: between two seconds its samples are ahead of its look-ups.
+    pub(crate) fn catch_up(&mut self, id: TenantId) {
+        self.drain();
+        self.count_now(id);
+    }
+
+    /// Counts what the store counted of a watched tenant; one that is gone, or another by now, is watched no more.
+    fn count_now(&mut self, id: TenantId) {
+        if let (Some(watched), Some(state)) = (self.watched.get_mut(&id), self.store.tenant_state(id))
+            && *watched.name == *state.name
+        {
+            let totals = self.store.totals(id);
+            let now = (totals.get_hits + totals.get_misses, totals.get_hits);
+            watched.count(now, state.held, state.share.target);
+        } else {
+            self.watched.remove(&id);
+        }
+    }
+
+    /// What is known of a tenant; none if there is no such tenant.
+    pub(crate) fn view(&self, id: TenantId) -> Option<CurveView> {
+        let state = self.store.tenant_state(id)?;
+        let watched = self.watched.get(&id);
+        let book = self.books.get(id.index()).copied().unwrap_or_default();
+        let totals_ratio = (0 < book.gets).then(|| 1.0 - book.hits as f64 / book.gets as f64);
+        Some(CurveView {
+            name: state.name,
+            held: state.held,
+            target: state.share.target,
+            gets_per_sec: book.gets_per_sec,
+            miss_ratio: watched.and_then(Watched::miss_ratio).or(totals_ratio),
+            samples: watched.map_or(0, |w| w.shards.samples()),
+            rate: watched.map_or(0.0, |w| w.shards.rate()),
+            sampled_look_ups: watched.map_or(0, |w| w.shards.taken()),
+            lost: self.lost,
+            curve: watched.map_or(Err(NoCurve::NotWatched(self.watched.len())), Watched::curve),
+        })
+    }
+}
+
+impl Watched {
+    fn new(name: &str, samples_max: usize) -> Option<Self> {
+        let shards = Shards::new(1.0, samples_max)?;
+        Some(Self {
+            name: name.into(),
+            shards,
+            seen: (0, 0),
+            gets: 0.0,
+            misses: 0.0,
+            held: 0.0,
+            taken: 0,
+            told: 0,
+        })
+    }
+
+    fn take(&mut self, access: SampledAccess) {
+        self.taken += 1;
+        let SampledAccess { hash, bytes, kind, .. } = access;
+        match kind {
+            SampledKind::LookUp => self.shards.look_up(hash, (bytes != 0).then_some(bytes)),
+            SampledKind::DeadLookUp => self.shards.look_up_dead(hash),
+            SampledKind::Write => self.shards.write(hash, bytes),
+            SampledKind::Delete => self.shards.remove(hash),
+        }
+    }
+
+    fn count(&mut self, now: (u64, u64), held: Bytes, target: Bytes) {
+        let (gets, hits) = (now.0.saturating_sub(self.seen.0), now.1.saturating_sub(self.seen.1));
+        let misses = gets.saturating_sub(hits);
+        self.seen = now;
+        self.shards.count(gets);
+        self.gets += gets as f64;
+        self.misses += misses as f64;
+        self.held += held.0 as f64 * gets as f64;
+        self.shards.set_depth_max(Bytes(held.max(target).max(DEPTH_MIN).0.saturating_mul(DEPTH)));
+        let kept = 0.5_f64.powi(self.shards.age());
+        self.gets *= kept;
+        self.misses *= kept;
+        self.held *= kept;
+    }
+
+    fn review(&mut self, samples_max: usize, quota: u64) {
+        self.shards.set_samples_max(samples_max);
+        let few = self.shards.samples() * RESTART_PART < samples_max;
+        let allowed = self.taken * RESTART_PART as u64 * 2 < quota;
+        if few && allowed && self.shards.rate() < 1.0 / RESTART_PART as f64 {
+            self.shards.clear();
+            (self.gets, self.misses, self.held) = (0.0, 0.0, 0.0);
+        }
+    }
+
+    fn miss_ratio(&self) -> Option<f64> {
+        (0.5 < self.gets).then(|| (self.misses / self.gets).clamp(0.0, 1.0))
+    }
+
+    /// The curve through the misses measured while it held what it held.
+    fn curve(&self) -> Result<control::Curve, NoCurve> {
+        let taken = self.shards.taken();
+        if taken < LOOK_UPS_MIN {
+            return Err(NoCurve::TooFew(taken));
+        }
+        let curve = self.shards.curve().map_err(|_| NoCurve::NoReuse(taken))?;
+        let Some(measured) = self.miss_ratio() else { return Ok(curve) };
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean of sizes")]
+        let held = Bytes((self.held / self.gets) as u64);
+        Ok(through(&curve, held, measured, self.shards.slack()))
+    }
+}
+
+/// Bytes of a row of the books.
+const BOOK_BYTES: u64 = size_of::<Book>() as u64;
+/// Bytes of a watched tenant beside its estimator: its name, and its place in the tree.
+const BESIDE: Bytes = Bytes(256);
+const _: () = assert!(size_of::<Watched>() - size_of::<Shards>() + TENANT_NAME_MAX + 64 <= 256);
+
+/// The next of 1, 2, 3, 4, 6, 8, 12, 16, ...: shares change rarely when tenants come and go.
+fn steps_up(n: usize) -> usize {
+    let whole = n.next_power_of_two();
+    let between = whole / 4 * 3;
+    if n <= between { between } else { whole }
+}
+
+/// Samples that so much memory suffices for.
+fn samples_for(share: Bytes) -> usize {
+    let mut samples = SAMPLES_MAX;
+    while 2 < samples && share < Shards::memory_for(samples) + BESIDE {
+        samples -= samples.div_ceil(64);
+    }
+    samples
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use control::Claim;
+    use policy::memory::{MemoryOptions, MemoryPolicy};
+    use store::{Fields, Key, Mode, Options, RankKind, Refused, Space, TenantSpec, Worker};
+    use units::Rng;
+
+    fn store(memory: Bytes, tenants: usize) -> Arc<Store> {
+        let options = Options {
+            memory,
+            item_max: Bytes::kib(64),
+            threads: 1,
+            tenants_max: 1_024,
+            no_evict: false,
+            seed: 1,
+        };
+        let store = Store::new(options).unwrap();
+        for n in 0..tenants {
+            let (name, claim) = (format!("t{n}"), Claim::default());
+            store.add_tenant(TenantSpec { name, own_space: false, claim, rank: RankKind::Lru }).unwrap();
+        }
+        store
+    }
+
+    /// One look-aside request.
+    fn ask(worker: &mut Worker, tenant: u32, number: u64, len: usize) {
+        let bytes = format!("{tenant}:{number}");
+        let tenant = TenantId(tenant);
+        let value = vec![b'x'; len];
+        let key: Key<'_> = worker.key(Space::Shared, bytes.as_bytes()).unwrap();
+        if worker.get(tenant, &key).is_none() {
+            while worker.set(tenant, &key, Mode::Set, Fields::default(), &value) == Err(Refused::NoRoom) {
+                worker.make_room().unwrap();
+            }
+        }
+        worker.quiesce();
+    }
+
+    fn seconds(second: u64) -> Instant {
+        Instant(second * 1_000_000_000)
+    }
+
+    #[test]
+    fn shadow_queues_and_curves_of_a_thousand_tenants_take_a_hundredth_of_the_memory() {
+        for memory in [Bytes::mib(64), Bytes::mib(256)] {
+            let store = store(memory, 1_000);
+            let mut worker = store.worker().unwrap();
+            let mut curves = Curves::new(Arc::clone(&store), 5);
+            let mut rng = Rng::new(1);
+            let policy = MemoryPolicy::by_name("shared", MemoryOptions::default()).unwrap();
+            let mut pacer = control::Loop::new(policy, 1);
+            let mut control = store::MemoryControl::new(Arc::clone(&store));
+            pacer.step(seconds(0), &mut control);
+            let (mut most, mut most_watched) = (Bytes::ZERO, 0);
+            for turn in 0..400_000_u64 {
+                // A few ask most, and who they are changes.
+                let tenant =
+                    rng.below(1_000).min(rng.below(1_000)).min(rng.below(1_000)) + turn / 40_000 * 100;
+                let tenant = u32::try_from(tenant % 1_000).unwrap();
+                ask(&mut worker, tenant, rng.below(2_000), 1_000);
+                if turn % 100 == 0 {
+                    curves.run(seconds(turn / 4_000));
+                    pacer.step(seconds(turn / 4_000), &mut control);
+                    most = most.max(curves.memory() + store.memory_use().shadow);
+                    most_watched = most_watched.max(curves.watched.len());
+                }
+            }
+            println!("{memory}: {most} at most for {most_watched} curves and 1,000 shadow queues");
+            assert!(most <= Bytes(memory.0 / 100), "{most}");
+            assert!(10 <= most_watched, "{most_watched}");
+        }
+    }
+
+    /// Uniform look-ups: the miss ratio is what part of the keys does not fit.
+    #[test]
+    fn a_curve_says_what_more_memory_would_hit() {
+        for seed in 1..=3 {
+            let store = store(Bytes::mib(16), 1);
+            let mut worker = store.worker().unwrap();
+            let mut curves = Curves::new(Arc::clone(&store), 2);
+            let mut rng = Rng::new(seed);
+            for turn in 0..400_000_u64 {
+                ask(&mut worker, 0, rng.below(20_000), 1_000);
+                if turn % 50 == 0 {
+                    curves.run(seconds(turn / 10_000));
+                }
+            }
+            curves.catch_up(TenantId(0));
+            let view = curves.view(TenantId(0)).unwrap();
+            let curve = view.curve.unwrap();
+            let charge = view.held.0 / store.tenant_state(TenantId(0)).unwrap().items;
+            let error = |part: u64| {
+                let size = Bytes(20_000 * charge * part / 20);
+                (curve.miss_ratio(size) - (1.0 - part as f64 / 20.0)).abs()
+            };
+            let mean = (1..=19).map(error).sum::<f64>() / 19.0;
+            println!("seed {seed}: mean error {mean:.4} at rate {:.3}", view.rate);
+            assert!(mean <= 0.02, "seed {seed}: {mean}");
+            assert_eq!(view.lost, 0);
+        }
+    }
+
+    #[test]
+    fn without_enough_there_is_no_curve_and_it_says_why() {
+        let store = store(Bytes::mib(64), 2);
+        let mut worker = store.worker().unwrap();
+        let mut curves = Curves::new(Arc::clone(&store), 2);
+        curves.run(seconds(1));
+        assert_eq!(curves.view(TenantId(0)).unwrap().curve, Err(NoCurve::NotWatched(0)));
+        assert!(curves.view(TenantId(2)).is_none());
+        for second in 2..5 {
+            (0..20).for_each(|n| ask(&mut worker, 0, n, 10));
+            curves.run(seconds(second));
+        }
+        assert_eq!(curves.view(TenantId(0)).unwrap().curve, Err(NoCurve::TooFew(40)));
+        assert_eq!(curves.view(TenantId(1)).unwrap().curve, Err(NoCurve::NotWatched(1)));
+    }
+
+    /// A burst of samples halves the rates until a second's samples keep the quota.
+    #[test]
+    fn the_quota_bounds_the_samples() {
+        let store = store(Bytes::mib(64), 2);
+        let mut worker = store.worker().unwrap();
+        let mut curves = Curves::new(Arc::clone(&store), 2);
+        let mut rng = Rng::new(1);
+        for second in 1..10 {
+            let mut taken = 0;
+            for turn in 0..100_000 {
+                ask(&mut worker, 0, rng.below(5_000), 10);
+                if turn % 50 == 0 {
+                    let before = curves.taken;
+                    curves.run(seconds(second));
+                    taken += curves.taken.saturating_sub(before);
+                }
+            }
+            assert!(second < 5 || taken <= 2 * QUOTA_PER_SEC, "{taken} in second {second}");
+        }
+        let rate = curves.view(TenantId(0)).unwrap().rate;
+        assert!((0.05..0.4).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn shares_change_by_steps_and_never_fall_below_the_least() {
+        assert_eq!([1, 2, 3, 4, 5, 7, 22, 1_000].map(steps_up), [1, 2, 3, 4, 6, 8, 24, 1_024]);
+        for share in [Bytes::kib(4), Bytes::kib(20), Bytes::mib(1)] {
+            let samples = samples_for(share);
+            assert!(Shards::memory_for(samples) <= share && samples <= SAMPLES_MAX);
+        }
+        assert_eq!(samples_for(Bytes::mib(1)), SAMPLES_MAX);
+    }
+}
