@@ -27,8 +27,8 @@ mod view;
 
 pub use cleaning::CleaningView;
 pub use config::{Admin, Config, ConfigError, MemoryPolicy, TenantConfig};
-pub use operator::{Operator, Refusal, RefusalKind, Settings, TenantReport};
 pub use curves::{CurveView, LOOK_UPS_MIN, NoCurve};
+pub use operator::{Operator, Refusal, RefusalKind, Settings, TenantReport};
 pub use server::{Running, StartError, start, start_with};
 pub use shared::Clock;
 pub use view::{Snapshot, TenantView, View};

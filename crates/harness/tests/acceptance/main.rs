@@ -22,5 +22,5 @@ mod over_tcp;
 mod shadow;
 mod shares;
 mod spraying;
-mod switching;
 mod sweeps;
+mod switching;

@@ -19,8 +19,7 @@ const LOWEST: i32 = (127 - 28) << 3;
 /// The bin of an item, not yet held to what bins there are.
 #[inline]
 pub(super) fn bin(item: &Usage) -> i32 {
-    let density =
-        USES[usize::from(item.uses)] / (item.size as f32 * (f32::from(item.age) + SOFTENING_TICKS));
+    let density = USES[usize::from(item.uses)] / (item.size as f32 * (f32::from(item.age) + SOFTENING_TICKS));
     (density.to_bits() >> EIGHTHS_AT).cast_signed() - LOWEST + i32::from(BIN_MIN)
 }
 
