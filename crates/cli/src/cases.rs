@@ -261,7 +261,7 @@ fn a_file_that_is_wrong_names_its_line() {
         ("[tenant.a]\nprefix = \"a:\"\nreserved = 5", "c.toml:3: reserved: '5' is not a size", "5MiB"),
         ("[tenant.a]\nlisten = \"x\"", "c.toml:1: tenant 'a': 'x' is not an address", "localhost"),
         ("[tenant.a]\nprefix = \"a:\"\nrank = \"f / sise\"", "c.toml:3: rank: unknown variable", "'size'"),
-        ("rank = 5", "c.toml:1: rank is of type integer", "rank = \"gdsf\""),
+        ("rank = 5", "c.toml:1: rank is of type integer", "rank = \"density\""),
         ("enable_ssl = true", "c.toml:1: enable_ssl: 'TLS' is not available", "in front"),
         ("extended = \"hash_pover=2\"", "c.toml:1: extended: unknown extended option", "'hashpower'"),
     ] {

@@ -155,7 +155,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
                shared: memory moves to the tenant whose shadow queue is hit. \
                idle-tax: as partitioned, but what a tenant leaves idle goes to others. \
                auto: shared while it learns, then idle-tax on what was learnt."),
-    setting("credit", Kind::Size, "64KiB", "1B and up", "Bytes that one shadow hit moves under shared and auto"),
+    setting("credit", Kind::Size, "64KiB", "1B and up", "Bytes that one shadow hit moves under shared and auto")
+        .more("At most an 8192nd of the memory; a tenant's own credit is taken as it is."),
     setting("private", Kind::Ratio, "0", "0 to 1", "Part of its first share that each tenant has for itself")
         .more("Of a tenant without a reservation: 0 shares all memory, 1 none. It counts as its reservation."),
     setting("tax", Kind::Ratio, "0.5", "0 to 1", "Part of idle memory that idle-tax and auto take"),
@@ -163,7 +164,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         .more("What outlived three and a half times the memory written counts as idle earlier."),
     setting("learning", Kind::Time, "3h", "0s and up", "How long auto runs as shared before it taxes"),
     setting("cleaner_cpu", Kind::Ratio, "0.05", "above 0, at most 1", "Part of the CPU time that cleaning may take")
-        .more("Where few requests write; 2.4 times as much where all do. 1 never gives way."),
+        .more("Where few requests write; 2.4 times as much where all do. It counts while three quarters of the CPU time is used; 1 never gives way."),
     setting("rank", Kind::Rank, "density", RANKS, "Eviction order of tenants that name none").more(RANKS_MORE),
     setting("prefix_delimiter", Kind::Char, "", "one ASCII character", "Every new key prefix up to it is a tenant")
         .short('D')

@@ -206,7 +206,7 @@ fn replay(
 impl Replayer {
     fn new(options: ReplayOptions) -> Result<Self, ReplayError> {
         let settings = MemoryOptions {
-            credit: options.credit,
+            credit: policy::memory::credit_for(options.credit, options.memory),
             tax: options.tax,
             learning: options.learning,
             seed: options.seed,

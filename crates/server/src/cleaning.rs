@@ -77,6 +77,8 @@ pub(crate) struct Governor {
     width: PassWidth,
     frees: usize,
     seen: Seen,
+    /// Cores that the process may use.
+    cores: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -91,7 +93,8 @@ struct Seen {
 
 impl Governor {
     pub(crate) fn new(limit: f64) -> Self {
-        Self { width: PassWidth::new(limit), frees: FREES_MIN, seen: Seen::default() }
+        let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+        Self { width: PassWidth::new(limit), frees: FREES_MIN, seen: Seen::default(), cores }
     }
 
     /// Looks at the last interval if it is over, and sets what passes free.
@@ -105,6 +108,7 @@ impl Governor {
         let frees = self.width.step(&Interval {
             cleaning: Duration(seen.cleaning_ns - before.cleaning_ns),
             total: Duration(seen.process.0.saturating_sub(before.process.0)),
+            available: Duration(passed.0.saturating_mul(self.cores)),
             requests: seen.requests.saturating_sub(before.requests),
             writes: seen.writes.saturating_sub(before.writes),
         });

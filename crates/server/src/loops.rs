@@ -68,7 +68,7 @@ impl Helpers {
 /// A policy with the configured settings, in its first state.
 pub(crate) fn memory_policy(config: &Config, kind: Kind) -> Policy {
     let options = MemoryOptions {
-        credit: config.credit,
+        credit: policy::memory::credit_for(config.credit, config.memory),
         tax: Tax::new(config.tax).expect("a checked configuration has a tax of 0 to 1"),
         learning: config.learning,
         seed: config.seed,

@@ -2,7 +2,8 @@
 //!
 //! Shape:      CPU time of cleaning and of everything, requests and writes of an interval -> segments that a pass frees of
 //!             those that it takes
-//! Invariants: between `FREES_MIN` and `FREES_MAX`; above the limit it gives way at once, below it takes back one step at a
+//! Invariants: between `FREES_MIN` and `FREES_MAX`; while a quarter of the CPU time that there is is left over it does not
+//!             give way; else, above the limit, it gives way at once, below it takes back one step at a
 //!             time, and waits longer each time that this proves too much
 //! Units:      any time, the same for both; one step per interval, of about a second
 //! Source:     Memshare §3.2 and §5.3: n, the segments cleaned per segment freed, follows the write rate. We differ: a pass
@@ -27,6 +28,8 @@ const ALL_WRITES_MORE: f64 = 1.4;
 /// neighbours, 84 ns and 92 ns; what frees 5 and 16 of 20 cost 4.1 to 1 there, and does 4.3 to 1 in this proportion.
 const SCAN_COST: f64 = 28.0;
 const COPY_COST: f64 = 20.0;
+/// The limit counts from where so much of the CPU time that there is is used (guess, .5 to .9).
+const LOADED: f64 = 0.75;
 /// What stays of earlier intervals at each new one: passes come in bursts (guess; half of it counts for 2.4 intervals).
 const KEPT: f64 = 0.75;
 /// It gives way to this part of the limit, and takes back only what leaves it below the other.
@@ -44,6 +47,8 @@ pub struct Interval {
     pub cleaning: Duration,
     /// CPU time of everything, cleaning included.
     pub total: Duration,
+    /// CPU time that there was for everything: what is left over costs nobody anything.
+    pub available: Duration,
     /// Look-ups and commands that store.
     pub requests: u64,
     /// Commands that store.
@@ -57,6 +62,7 @@ pub struct PassWidth {
     frees: usize,
     cleaning: f64,
     total: f64,
+    available: f64,
     requests: f64,
     writes: f64,
     calm: u32,
@@ -74,6 +80,7 @@ impl PassWidth {
             frees: FREES_MIN,
             cleaning: 0.0,
             total: 0.0,
+            available: 0.0,
             requests: 0.0,
             writes: 0.0,
             calm: 0,
@@ -94,9 +101,12 @@ impl PassWidth {
         if self.total < TOTAL_MIN { 0.0 } else { self.cleaning / self.total }
     }
 
-    /// The limit at the writes of late.
+    /// The limit at the writes of late; all of it while there is CPU time to spare.
     #[must_use]
     pub fn limit(&self) -> f64 {
+        if self.total < LOADED * self.available {
+            return 1.0;
+        }
         let writes = if 0.0 < self.requests { self.writes / self.requests } else { 0.0 };
         let beyond = ((writes - FEW_WRITES) / (1.0 - FEW_WRITES)).clamp(0.0, 1.0);
         self.limit * (1.0 + ALL_WRITES_MORE * beyond)
@@ -107,6 +117,7 @@ impl PassWidth {
         let add = |sum: &mut f64, value: f64| *sum = *sum * KEPT + value;
         add(&mut self.cleaning, interval.cleaning.0.min(interval.total.0) as f64);
         add(&mut self.total, interval.total.0 as f64);
+        add(&mut self.available, interval.available.0 as f64);
         add(&mut self.requests, interval.requests as f64);
         add(&mut self.writes, interval.writes.min(interval.requests) as f64);
         let limit = self.limit();
@@ -181,13 +192,24 @@ mod tests {
         copy_ns: f64,
         /// What varies from interval to interval, as a part.
         noise: f64,
+        /// CPU time that there is, in that used.
+        spare: f64,
         rng: Rng,
     }
 
     impl Plant {
         fn new(request_ns: f64, writes: f64) -> Self {
             let rng = Rng::new(1);
-            Self { requests: 1_000_000, request_ns, writes, scan_ns: 28.0, copy_ns: 20.0, noise: 0.0, rng }
+            Self {
+                requests: 1_000_000,
+                request_ns,
+                writes,
+                scan_ns: 28.0,
+                copy_ns: 20.0,
+                noise: 0.0,
+                spare: 1.0,
+                rng,
+            }
         }
 
         fn interval(&mut self, frees: usize) -> Interval {
@@ -202,6 +224,7 @@ mod tests {
             Interval {
                 cleaning: Duration(whole(cleaning)),
                 total: Duration(whole(total)),
+                available: Duration(whole(total * self.spare)),
                 requests: self.requests,
                 writes: whole(writes),
             }
@@ -272,6 +295,21 @@ mod tests {
     }
 
     #[test]
+    fn it_gives_way_only_where_cpu_time_is_short() {
+        let mut width = PassWidth::new(0.05);
+        let mut plant = Plant { spare: 2.0, ..Plant::new(400.0, 1.0) };
+        run(&mut width, &mut plant, 50);
+        assert_eq!((width.frees(), width.limit()), (FREES_MIN, 1.0));
+        assert!(0.12 < plant.share(FREES_MIN));
+        plant.spare = 1.1;
+        run(&mut width, &mut plant, 50);
+        assert!(FREES_MIN + 3 < width.frees() && (width.limit() - 0.12).abs() < 1e-3, "{width:?}");
+        plant.spare = 2.0;
+        run(&mut width, &mut plant, 200);
+        assert_eq!(width.frees(), FREES_MIN);
+    }
+
+    #[test]
     fn noise_does_not_make_it_swing() {
         for seed in 1..=3 {
             let mut plant = Plant { noise: 0.5, rng: Rng::new(seed), ..Plant::new(700.0, 1.0) };
@@ -285,7 +323,8 @@ mod tests {
     #[test]
     fn an_idle_server_changes_nothing() {
         let mut width = PassWidth::new(0.05);
-        let interval = Interval { cleaning: Duration(9), total: Duration(10), requests: 1, writes: 1 };
+        let (cleaning, total) = (Duration(9), Duration(10));
+        let interval = Interval { cleaning, total, available: total, requests: 1, writes: 1 };
         assert_eq!((0..50).map(|_| width.step(&interval)).max(), Some(FREES_MIN));
         assert_eq!(PassWidth::new(1.0).step(&Interval { total: Duration(u64::MAX), ..interval }), FREES_MIN);
     }
