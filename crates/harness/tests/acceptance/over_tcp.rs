@@ -6,7 +6,7 @@ use harness::Report;
 use harness::replay::ReplayOptions;
 use harness::wire::over_tcp;
 use lab::TraceReader;
-use server::{Config, MemoryPolicy};
+use server::MemoryPolicy;
 use units::Bytes;
 
 /// Other pipelining, other decision times, another tenant (the default one), a cleaner on a thread of its own: how much these
@@ -15,9 +15,7 @@ const TOLERANCE: f64 = 0.005;
 
 fn over(options: &ReplayOptions, trace: &mut dyn TraceReader) -> Report {
     let _alone = alone();
-    // The client is in the same process here, and its CPU time is no load of the server's.
-    let settings = Config { cleaner_cpu: 1.0, ..config(options.memory, MemoryPolicy::Shared) };
-    let (server, address) = serve(settings);
+    let (server, address) = serve(config(options.memory, MemoryPolicy::Shared));
     let report = over_tcp(options, &address, &mut [trace], &mut |_| {}, None).unwrap();
     server.shut_down();
     report

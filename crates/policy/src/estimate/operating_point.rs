@@ -28,9 +28,19 @@ pub fn through(curve: &Curve, at: Bytes, measured: f64, slack: f64) -> Curve {
     let end = shifted(curve.points().last().map_or(0.0, |(_, ratio)| *ratio)).min(measured * END_PART);
     let stretch = (measured - end) / (shifted(curve.miss_ratio(at)) - end);
     let stretch = if stretch.is_finite() { stretch } else { 1.0 };
-    let bent =
-        |(size, ratio): &(Bytes, f64)| (*size, (end + (shifted(*ratio) - end) * stretch).clamp(0.0, 1.0));
-    Curve::new(curve.points().iter().map(bent).collect::<Vec<_>>()).unwrap_or_else(|_| curve.clone())
+    let bent = |(size, ratio): &(Bytes, f64)| {
+        let ratio = (end + (shifted(*ratio) - end) * stretch).clamp(0.0, 1.0);
+        (*size, if *size < at { ratio.max(measured) } else { ratio.min(measured) })
+    };
+    let mut points: Vec<_> = curve.points().iter().map(bent).collect();
+    // A straight line between two bent points may pass beside it, where one of them was held at 0 or 1.
+    let is_flat = points.iter().all(|(_, ratio)| ratio.total_cmp(&measured).is_eq());
+    match points.binary_search_by_key(&at, |(size, _)| *size) {
+        Ok(there) => points[there].1 = measured,
+        Err(between) if between < points.len() && !is_flat => points.insert(between, (at, measured)),
+        Err(_) => {}
+    }
+    Curve::new(points).unwrap_or_else(|_| curve.clone())
 }
 
 #[cfg(test)]
