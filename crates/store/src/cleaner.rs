@@ -240,35 +240,16 @@ impl Cleaner {
                 stamp: store.stamp_of(place, &item.view),
                 expiry: item.view.expiry(),
             };
-            let seen = self.seen_of(store, item.view.tenant());
-            let (spec, level) = (Arc::clone(&seen.spec), seen.level);
-            let kind = &spec.rank;
-            let level = match level {
-                level if level.is_nan() => tenant.level_of(kind, || kind.level_by(&usage, &self.clock)),
-                level => level,
-            };
-            let rank = kind.bin(&usage, level, &self.clock);
-            let seen = self.seen_of(store, item.view.tenant());
-            seen.level = level;
+            let seen = seen_in(&mut self.seen, store, item.view.tenant());
+            if seen.level.is_nan() {
+                let kind = &seen.spec.rank;
+                seen.level = tenant.level_of(kind, || kind.level_by(&usage, &self.clock));
+            }
+            let rank = seen.spec.rank.bin(&usage, seen.level, &self.clock);
             seen.bytes_by_bin[usize::from(rank)] += charge;
             seen.inside += charge;
             self.bins.push(rank);
         }
-    }
-
-    fn seen_of(&mut self, store: &Store, tenant: TenantId) -> &mut Seen {
-        if self.seen.len() <= tenant.index() {
-            self.seen.resize_with(tenant.index() + 1, || None);
-        }
-        self.seen[tenant.index()].get_or_insert_with(|| Seen {
-            spec: store.tenant(tenant).spec(),
-            is_over: true,
-            bytes_by_bin: Box::new([0; 256]),
-            inside: 0,
-            level: f32::NAN,
-            threshold: BIN_MIN,
-            quota: u64::MAX,
-        })
     }
 
     /// Gives each tenant its part of the budget.
@@ -532,7 +513,7 @@ impl Cleaner {
         };
         self.chooser.choose(store, TRIM_WIDTH, |_, id| held(id), &mut self.sources);
         self.rank_items(store, reader, Some(tenant));
-        let inside = self.seen_of(store, tenant).inside;
+        let inside = seen_in(&mut self.seen, store, tenant).inside;
         self.order.clear();
         self.order.push(tenant.index());
         self.kept.clear();
@@ -598,6 +579,22 @@ enum Removal {
         /// Its tenant held more than its part when the pass began.
         is_over: bool,
     },
+}
+
+/// A tenant in this pass.
+fn seen_in<'a>(all: &'a mut Vec<Option<Seen>>, store: &Store, tenant: TenantId) -> &'a mut Seen {
+    if all.len() <= tenant.index() {
+        all.resize_with(tenant.index() + 1, || None);
+    }
+    all[tenant.index()].get_or_insert_with(|| Seen {
+        spec: store.tenant(tenant).spec(),
+        is_over: true,
+        bytes_by_bin: Box::new([0; 256]),
+        inside: 0,
+        level: f32::NAN,
+        threshold: BIN_MIN,
+        quota: u64::MAX,
+    })
 }
 
 /// Counts an item that was removed: reclaimed if it was dead, else evicted.
