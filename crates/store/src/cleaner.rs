@@ -89,6 +89,8 @@ pub(crate) struct Cleaner {
     order: Vec<usize>,
     candidates: Vec<Candidate>,
     kept: Vec<u64>,
+    /// Segments that the pass may open.
+    outputs_max: usize,
 }
 
 /// An item of a source until its slot has been looked up.
@@ -114,6 +116,7 @@ impl Cleaner {
             order: Vec::new(),
             candidates: Vec::new(),
             kept: Vec::new(),
+            outputs_max: 0,
         }
     }
 
@@ -150,11 +153,19 @@ impl Cleaner {
             return self.give_up(store);
         }
         self.rank_items(store, reader, None);
-        let budget = self.budget(store);
+        self.gather(store);
+        self.outputs_max = outputs_max(store, self.sources.len());
+        let mut budget = self.budget(store);
+        // Where the sources hold more of floors than they would keep, the pass frees less, but something.
+        let floors: u64 = self.candidates.iter().map(Candidate::below_floor).sum();
+        while budget < floors && self.outputs_max + 1 < self.sources.len() {
+            self.outputs_max += 1;
+            budget = self.budget(store);
+        }
         if store.no_evict && budget < self.inside() {
             return self.give_up(store);
         }
-        self.divide(store, budget);
+        keep(budget, &self.candidates, &mut self.kept);
         self.set_thresholds(store);
         let freed = self.copy_sources(store, reader, counters);
         store.cleaning.note_pass(self.bins.len(), freed);
@@ -177,7 +188,7 @@ impl Cleaner {
     /// and each destination loses about half an item at its end.
     fn budget(&self, store: &Store) -> u64 {
         let open: usize = self.open.iter().map(|h| store.log.room(h)).sum();
-        let fresh = outputs_max(store, self.sources.len()) * store.log.segment_bytes();
+        let fresh = self.outputs_max * store.log.segment_bytes();
         let room = (open + fresh) as u64;
         let alive = self.bins.iter().filter(|b| BIN_MIN <= **b).count() as u64;
         let inside = self.inside().max(1);
@@ -252,8 +263,8 @@ impl Cleaner {
         }
     }
 
-    /// Gives each tenant its part of the budget.
-    fn divide(&mut self, store: &Store, budget: u64) {
+    /// What each tenant has in the sources and elsewhere, and what it should have.
+    fn gather(&mut self, store: &Store) {
         self.order.clear();
         self.candidates.clear();
         let all = Sums::of(store);
@@ -270,7 +281,6 @@ impl Cleaner {
                 floor: tenant.floor().min(tenant.share().target).0,
             });
         }
-        keep(budget, &self.candidates, &mut self.kept);
     }
 
     /// Turns kept bytes into a rank below which items go.
@@ -318,7 +328,7 @@ impl Cleaner {
     fn copy_sources(&mut self, store: &Store, reader: &mut Participant, counters: &ThreadCounters) -> usize {
         let sources = std::mem::take(&mut self.sources);
         let bins = std::mem::take(&mut self.bins);
-        let opened_max = outputs_max(store, sources.len());
+        let opened_max = self.outputs_max;
         self.opened = 0;
         let mut next = 0;
         let mut emptied = 0_usize;
@@ -558,6 +568,7 @@ impl Cleaner {
             return false;
         }
         self.rank_items(store, reader, None);
+        self.outputs_max = outputs_max(store, self.sources.len());
         if self.budget(store) < self.inside() {
             // Less was dead than the table says: nothing alive goes without need.
             self.give_up(store);

@@ -21,6 +21,13 @@ pub(crate) struct Candidate {
     pub(crate) floor: u64,
 }
 
+impl Candidate {
+    /// Bytes inside that belong to its floor.
+    pub(crate) fn below_floor(&self) -> u64 {
+        self.floor.saturating_sub(self.elsewhere).min(self.inside)
+    }
+}
+
 /// Steps of the bisection: enough to bring a factor of 2^40 between two needs down to a byte in a terabyte.
 const STEPS: u32 = 64;
 
@@ -32,13 +39,12 @@ pub(crate) fn keep(budget: u64, candidates: &[Candidate], keep: &mut Vec<u64>) {
         keep.extend(candidates.iter().map(|c| c.inside));
         return;
     }
-    let below_floor = |c: &Candidate| c.floor.saturating_sub(c.elsewhere).min(c.inside);
-    let floors: u64 = candidates.iter().map(below_floor).sum();
+    let floors: u64 = candidates.iter().map(Candidate::below_floor).sum();
     if budget < floors {
-        level(budget, candidates, keep, |c, lambda| part(c.floor, lambda, c.elsewhere).min(below_floor(c)));
+        level(budget, candidates, keep, |c, lambda| part(c.floor, lambda, c.elsewhere).min(c.below_floor()));
     } else {
         level(budget, candidates, keep, |c, lambda| {
-            part(c.target, lambda, c.elsewhere).clamp(below_floor(c), c.inside)
+            part(c.target, lambda, c.elsewhere).clamp(c.below_floor(), c.inside)
         });
     }
     hand_out_rest(budget, candidates, keep);

@@ -13,7 +13,7 @@ use super::{BIN_MIN, Usage};
 const SOFTENING_TICKS: f32 = 4.0;
 /// Eighths of an octave of a number: its exponent and three bits of its fraction.
 const EIGHTHS_AT: u32 = 20;
-/// The lowest density that is told from less: 2^-28, an item of 1 MiB used once and not for 256 ticks.
+/// The lowest density that is told from less: 2^-28, an item of 1 MiB used once and not for 224 ticks.
 const LOWEST: i32 = (127 - 28) << 3;
 
 /// The bin of an item, not yet held to what bins there are.
@@ -26,6 +26,7 @@ pub(super) fn bin(item: &Usage) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::AGE_MAX;
 
     #[test]
     fn a_bin_is_an_eighth_of_an_octave_of_the_density() {
@@ -33,6 +34,6 @@ mod tests {
         assert_eq!(of(0, 0, 100) - of(0, 0, 200), 8);
         assert_eq!(of(0, 0, 100) - of(4, 0, 100), 8);
         assert!(of(10, 3, 100) < of(10, 5, 100));
-        assert!(i32::from(BIN_MIN) <= of(u8::MAX, 0, 1 << 20) && of(0, 15, 24) < 256);
+        assert!(i32::from(BIN_MIN) <= of(AGE_MAX, 0, 1 << 20) && of(0, 15, 32) < 256);
     }
 }
