@@ -109,3 +109,17 @@ impl Policy for MemoryPolicy {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credits_fit_the_memory() {
+        for (memory, credit) in [(16, 2), (128, 16), (256, 32), (512, 64), (4_096, 64)] {
+            assert_eq!(credit_for(Bytes::kib(64), Bytes::mib(memory)), Bytes::kib(credit), "{memory} MiB");
+        }
+        assert_eq!(credit_for(Bytes(7), Bytes::mib(64)), Bytes(7));
+        assert_eq!(credit_for(Bytes::kib(64), Bytes(100)), Bytes(1));
+    }
+}

@@ -9,7 +9,8 @@
 use super::uses::USES;
 use super::{BIN_MIN, Usage};
 
-/// Added to the time since the last use: who has just been used is no surer to be used at once (measured: `docs/policies.md`).
+/// Added to the time since the last use: who has just been used is no surer to be used at once (guess; in a simulation of the
+/// mixed trace 20,000 to 160,000 requests as the constant differ by .0005).
 const SOFTENING_TICKS: f32 = 4.0;
 /// Eighths of an octave of a number: its exponent and three bits of its fraction.
 const EIGHTHS_AT: u32 = 20;
