@@ -1,10 +1,13 @@
 //! memcached's protocol: from bytes to requests, from results to bytes.
 
 pub mod client;
+mod exptime;
 mod parse;
 mod reply;
 mod text;
+mod turn;
 
+pub(crate) use exptime::expires_at;
 pub(crate) use parse::Bounds;
 pub(crate) use reply::{Replies, text as reply_text};
-pub(crate) use text::{Session, Turn, expires_at, run};
+pub(crate) use turn::{Session, Turn, run};

@@ -1,0 +1,191 @@
+//! One turn of a connection: as many complete requests of its input as fairness allows, executed as one batch.
+//!
+//! Shape:      parse all -> hash all keys and prefetch their index lines -> prefetch their items -> execute in order
+//! Invariants: replies are in the order of the requests; a turn ends early when a write finds no room, before that
+//!             write has had any effect
+//! Source:     the pass over all index lines, then all items, hides two cache misses per request
+
+use super::parse::{Bounds, Command, Effect, Parsed, keys, parse};
+use super::reply::Replies;
+use super::text;
+use crate::limits::REPLY_BYTES_PER_TURN;
+use crate::shared::Shared;
+use crate::tenants::{Binding, Router};
+use store::{Key, Worker};
+use units::TenantId;
+
+/// Pieces of one gathering write, Linux's IOV_MAX.
+const PIECES_MAX: usize = 1024;
+
+/// Where a turn happens.
+#[derive(Debug)]
+pub(crate) struct Session<'s> {
+    pub(crate) shared: &'s Shared,
+    pub(crate) router: &'s Router,
+    pub(crate) binding: Binding,
+    pub(crate) bounds: Bounds,
+    pub(crate) requests_max: usize,
+    /// The last attempt found no room and making room failed: the next write answers so.
+    pub(crate) is_out_of_memory: bool,
+}
+
+/// What a turn did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Turn {
+    /// Bytes of the input that are done with.
+    pub(crate) consumed: usize,
+    /// Bytes of the stream to skip beyond the input.
+    pub(crate) skip: u64,
+    /// Bytes needed before there is another request, if that is known to be more than what is here.
+    pub(crate) needed: usize,
+    /// Requests executed.
+    pub(crate) requests: usize,
+    /// It stopped for fairness: more may be complete.
+    pub(crate) more: bool,
+    /// It stopped because a write needs room.
+    pub(crate) needs_room: bool,
+    /// The client asked for the end, or is none.
+    pub(crate) close: bool,
+}
+
+/// A parsed request with its keys hashed.
+struct Prepared<'b> {
+    step: Step<'b>,
+    /// Bytes of input up to its end.
+    end: usize,
+    /// Its keys in the list of hashed keys.
+    keys: (usize, usize),
+}
+
+/// What a turn does for one request.
+enum Step<'b> {
+    Run(Command<'b>),
+    Refuse { reply: Option<&'static [u8]>, effect: Effect<'b> },
+}
+
+/// Runs a turn over `input`.
+pub(crate) fn run<'w>(
+    session: &Session<'_>,
+    worker: &'w Worker,
+    input: &[u8],
+    replies: &mut Replies<'w>,
+) -> Turn {
+    let mut turn = Turn::default();
+    let mut batch = Vec::with_capacity(session.requests_max.min(64));
+    let mut hashed = Vec::with_capacity(session.requests_max.min(64));
+    prepare(session, worker, input, &mut turn, &mut batch, &mut hashed);
+    for (key, _) in &hashed {
+        worker.prefetch_item(key);
+    }
+    for (i, prepared) in batch.iter().enumerate() {
+        let full = REPLY_BYTES_PER_TURN < replies.len() || PIECES_MAX < replies.pieces() + 2;
+        if full && 0 < i {
+            turn.stop_before(&batch, i);
+            turn.more = true;
+            break;
+        }
+        let keys = &hashed[prepared.keys.0..prepared.keys.1];
+        let executed = match &prepared.step {
+            Step::Run(command) => text::execute(session, worker, *command, keys, replies),
+            Step::Refuse { reply, effect } => {
+                text::refuse(session, worker, *effect);
+                replies.put(reply.unwrap_or_default());
+                Ok(())
+            }
+        };
+        match executed {
+            Ok(()) => turn.requests += 1,
+            Err(Ended::NeedsRoom) => {
+                turn.stop_before(&batch, i);
+                turn.needs_room = true;
+                break;
+            }
+            Err(Ended::Quit) => {
+                turn.close = true;
+                break;
+            }
+        }
+    }
+    turn
+}
+
+impl Turn {
+    fn stop_before(&mut self, batch: &[Prepared<'_>], i: usize) {
+        self.consumed = if i == 0 { 0 } else { batch[i - 1].end };
+        self.skip = 0;
+        self.needed = 0;
+        self.close = false;
+    }
+}
+
+/// Parses what is complete, hashes the keys and prefetches their index lines.
+fn prepare<'b>(
+    session: &Session<'_>,
+    worker: &Worker,
+    input: &'b [u8],
+    turn: &mut Turn,
+    batch: &mut Vec<Prepared<'b>>,
+    hashed: &mut Vec<(Key<'b>, TenantId)>,
+) {
+    while turn.consumed < input.len() {
+        if batch.len() == session.requests_max {
+            turn.more = true;
+            return;
+        }
+        let first = hashed.len();
+        match parse(&input[turn.consumed..], &session.bounds) {
+            Parsed::Request(command, taken) => {
+                turn.consumed += taken;
+                hash_keys(session, worker, &command, hashed);
+                let keys = (first, hashed.len());
+                batch.push(Prepared { step: Step::Run(command), end: turn.consumed, keys });
+            }
+            Parsed::Refused { reply, effect, skip } => {
+                let here = usize::try_from(skip).unwrap_or(usize::MAX).min(input.len() - turn.consumed);
+                turn.consumed += here;
+                turn.skip = skip - here as u64;
+                let step = Step::Refuse { reply, effect };
+                batch.push(Prepared { step, end: turn.consumed, keys: (first, first) });
+            }
+            Parsed::Incomplete(needed) => {
+                turn.needed = needed;
+                return;
+            }
+            Parsed::Hopeless => {
+                turn.close = true;
+                return;
+            }
+        }
+    }
+}
+
+fn hash_keys<'b>(
+    session: &Session<'_>,
+    worker: &Worker,
+    command: &Command<'b>,
+    hashed: &mut Vec<(Key<'b>, TenantId)>,
+) {
+    let mut add = |text: &'b [u8]| {
+        let (tenant, space) = session.router.route(&session.binding, text);
+        if let Some(key) = worker.key(space, text) {
+            worker.prefetch_index(&key);
+            hashed.push((key, tenant));
+        }
+    };
+    match *command {
+        Command::Get { keys: list, .. } => keys(list).for_each(add),
+        Command::Store { key, .. }
+        | Command::Delete { key, .. }
+        | Command::Count { key, .. }
+        | Command::Touch { key, .. } => add(key),
+        _ => {}
+    }
+}
+
+/// Why a turn ends before its input.
+pub(super) enum Ended {
+    /// A write found no room; it has had no effect.
+    NeedsRoom,
+    /// The client asked for the end.
+    Quit,
+}
