@@ -22,8 +22,14 @@ pub fn tenant(number: u32) -> String {
 /// The key of a number.
 #[must_use]
 pub fn key(number: u32) -> [u8; KEY] {
+    key_of(number % TENANTS, number)
+}
+
+/// The key of a number with one tenant, whoever it belongs to otherwise.
+#[must_use]
+pub fn key_of(tenant: u32, number: u32) -> [u8; KEY] {
     let mut key = *b"t0:00000000000000000000";
-    key[1] += u8::try_from(number % TENANTS).unwrap_or(0);
+    key[1] += u8::try_from(tenant % TENANTS).unwrap_or(0);
     let mut rest = number;
     for place in key.iter_mut().rev() {
         if rest == 0 {
@@ -66,6 +72,7 @@ mod tests {
         let values: HashSet<_> = (0..2_000).map(value).collect();
         assert_eq!((keys.len(), values.len()), (2_000, 2_000));
         assert_eq!(&key(1_234_567_891), b"t3:00000000001234567891");
+        assert_eq!(&key_of(7, 15), b"t7:00000000000000000015");
     }
 
     #[test]

@@ -4,18 +4,10 @@
 //! Cost:    no allocation per request; an answer is compared with the expected bytes
 //! Failure: an answer that differs from the expected ends the benchmark with its beginning
 
+use super::dialect::{Answer, Dialect};
 use super::keys;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-
-/// How requests are written and answers read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Dialect {
-    /// memcached's classic text protocol.
-    Memcached,
-    /// Redis's serialisation protocol.
-    Redis,
-}
 
 /// One request.
 #[derive(Clone, Copy, Debug)]
@@ -41,11 +33,6 @@ pub struct Outcome {
 
 /// Bytes read at once: the answers to a batch of 32 look-ups take less than 3 KiB.
 const READ: usize = 16 << 10;
-
-/// What memcached says when it has no memory for an item.
-const REFUSED: &[u8] = b"SERVER_ERROR out of memory storing object\r\n";
-/// Its beginning, no longer than any answer.
-const REFUSED_HEAD: &[u8] = b"SERVE";
 
 /// Some connections to one server.
 #[derive(Debug)]
@@ -93,7 +80,6 @@ struct Connection {
     dialect: Dialect,
     asked: Vec<Asked>,
     out: Vec<u8>,
-    expected: Vec<u8>,
     input: Box<[u8]>,
     at: usize,
     end: usize,
@@ -103,35 +89,17 @@ impl Connection {
     fn new(address: SocketAddr, dialect: Dialect) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
-        let (asked, out, expected) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { stream, dialect, asked, out, expected, input: vec![0; READ].into(), at: 0, end: 0 })
+        let (asked, out) = (Vec::new(), Vec::new());
+        Ok(Self { stream, dialect, asked, out, input: vec![0; READ].into(), at: 0, end: 0 })
     }
 
     fn queue(&mut self, asked: Asked) {
-        let out = &mut self.out;
-        match (self.dialect, asked) {
-            (Dialect::Memcached, Asked::Get(number)) => {
-                out.extend_from_slice(b"get ");
-                out.extend_from_slice(&keys::key(number));
-            }
-            (Dialect::Memcached, Asked::Set(number)) => {
-                out.extend_from_slice(b"set ");
-                out.extend_from_slice(&keys::key(number));
-                out.extend_from_slice(b" 0 0 25\r\n");
-                out.extend_from_slice(&keys::value(number));
-            }
-            (Dialect::Redis, Asked::Get(number)) => {
-                out.extend_from_slice(b"*2\r\n$3\r\nGET\r\n$23\r\n");
-                out.extend_from_slice(&keys::key(number));
-            }
-            (Dialect::Redis, Asked::Set(number)) => {
-                out.extend_from_slice(b"*3\r\n$3\r\nSET\r\n$23\r\n");
-                out.extend_from_slice(&keys::key(number));
-                out.extend_from_slice(b"\r\n$25\r\n");
-                out.extend_from_slice(&keys::value(number));
+        match asked {
+            Asked::Get(number) => self.dialect.write_get(&keys::key(number), &mut self.out),
+            Asked::Set(number) => {
+                self.dialect.write_set(&keys::key(number), &keys::value(number), &mut self.out);
             }
         }
-        out.extend_from_slice(b"\r\n");
         self.asked.push(asked);
     }
 
@@ -144,95 +112,49 @@ impl Connection {
     }
 
     fn receive(&mut self, outcome: &mut Outcome) -> io::Result<()> {
-        for i in 0..self.asked.len() {
-            let asked = self.asked[i];
-            outcome.requests += 1;
-            let (miss, stored): (&[u8], &[u8]) = match self.dialect {
-                Dialect::Memcached => (b"END\r\n", b"STORED\r\n"),
-                Dialect::Redis => (b"$-1\r\n", b"+OK\r\n"),
+        let mut answered = 0;
+        while answered < self.asked.len() {
+            let Some((answer, len)) = self.dialect.read(&self.input[self.at..self.end]) else {
+                self.read()?;
+                continue;
             };
-            match asked {
-                Asked::Set(_) if self.is_refused()? => outcome.refused += 1,
-                Asked::Set(_) => self.take(stored)?,
-                Asked::Get(number) => {
+            outcome.requests += 1;
+            match (self.asked[answered], answer) {
+                (Asked::Set(_), Answer::Stored) => {}
+                (Asked::Set(_), Answer::Refused) => outcome.refused += 1,
+                (Asked::Get(_), Answer::Miss) => outcome.gets += 1,
+                (Asked::Get(number), Answer::Value { key, value })
+                    if key.is_none_or(|key| key == keys::key(number)) && value == keys::value(number) =>
+                {
                     outcome.gets += 1;
-                    self.need(miss.len())?;
-                    if self.input[self.at..].starts_with(miss) {
-                        self.at += miss.len();
-                    } else {
-                        self.expect_value(number)?;
-                        outcome.hits += 1;
-                    }
+                    outcome.hits += 1;
+                }
+                (asked, answer) => {
+                    let what = match answer {
+                        Answer::Strange(line) => String::from_utf8_lossy(line).into_owned(),
+                        other => format!("{other:?}"),
+                    };
+                    let text = format!("unexpected answer '{what}' to {asked:?}");
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, text));
                 }
             }
+            self.at += len;
+            answered += 1;
         }
         self.asked.clear();
         Ok(())
     }
 
-    /// Whether the next answer is that there is no memory, which memcached gives when evicting lags behind; takes it.
-    fn is_refused(&mut self) -> io::Result<bool> {
-        self.need(REFUSED_HEAD.len())?;
-        let refused = self.input[self.at..].starts_with(REFUSED_HEAD);
-        if refused {
-            self.take(REFUSED)?;
-        }
-        Ok(refused)
-    }
-
-    fn expect_value(&mut self, number: u32) -> io::Result<()> {
-        let mut expected = std::mem::take(&mut self.expected);
-        expected.clear();
-        match self.dialect {
-            Dialect::Memcached => {
-                expected.extend_from_slice(b"VALUE ");
-                expected.extend_from_slice(&keys::key(number));
-                expected.extend_from_slice(b" 0 25\r\n");
-                expected.extend_from_slice(&keys::value(number));
-                expected.extend_from_slice(b"\r\nEND\r\n");
-            }
-            Dialect::Redis => {
-                expected.extend_from_slice(b"$25\r\n");
-                expected.extend_from_slice(&keys::value(number));
-                expected.extend_from_slice(b"\r\n");
+    /// Reads what is there, at least one byte.
+    fn read(&mut self) -> io::Result<()> {
+        self.input.copy_within(self.at..self.end, 0);
+        (self.at, self.end) = (0, self.end - self.at);
+        match self.stream.read(&mut self.input[self.end..])? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            got => {
+                self.end += got;
+                Ok(())
             }
         }
-        let taken = self.take(&expected);
-        self.expected = expected;
-        taken
-    }
-
-    /// Takes exactly these bytes from the input.
-    fn take(&mut self, expected: &[u8]) -> io::Result<()> {
-        // The first bytes are looked at on their own: another answer may be shorter, and none longer may come.
-        for len in [expected.len().min(5), expected.len()] {
-            self.need(len)?;
-            let got = &self.input[self.at..self.at + len];
-            if got != &expected[..len] {
-                let text = String::from_utf8_lossy(got).trim_end().to_owned();
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    format!("unexpected answer '{text}'"),
-                ));
-            }
-        }
-        self.at += expected.len();
-        Ok(())
-    }
-
-    /// Reads until so many bytes are there.
-    fn need(&mut self, wanted: usize) -> io::Result<()> {
-        while self.end - self.at < wanted {
-            if self.at == self.end || self.input.len() < self.at + wanted {
-                self.input.copy_within(self.at..self.end, 0);
-                (self.at, self.end) = (0, self.end - self.at);
-            }
-            let got = self.stream.read(&mut self.input[self.end..])?;
-            if got == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            self.end += got;
-        }
-        Ok(())
     }
 }

@@ -1,12 +1,23 @@
-//! Servers in processes of their own, measured from outside: ours and others, and a load that verifies every answer.
+//! Servers in processes of their own, measured from outside: ours and others, and loads that verify every answer.
 //!
-//! Shape:     a program -> `Peer`; connections -> `Load`; numbers -> keys and values
+//! Shape:     a program -> `Peer`; a `Plan` and `Items` -> `run` -> what was heard; `Load`, a script of requests in lock step
 //! Non-goals: judging what is measured
 
+mod dialect;
+mod generator;
+mod items;
+mod latency;
+mod line;
 mod load;
 mod peer;
+mod plan;
 
 pub mod keys;
 
-pub use load::{Asked, Dialect, Load, Outcome};
-pub use peer::{Cleaning, Figures, Kind, Peer};
+pub use dialect::{Answer, Dialect};
+pub use generator::{nanos, run};
+pub use items::{Items, Sizes};
+pub use latency::Latency;
+pub use load::{Asked, Load, Outcome};
+pub use peer::{Cleaning, Figures, Kind, Peer, Setup};
+pub use plan::{Address, Heard, Pace, Plan, Popularity};

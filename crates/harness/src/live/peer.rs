@@ -3,8 +3,11 @@
 //! Units:   CPU time in seconds, user and system of the whole process; resident memory in bytes
 //! Failure: a server that does not start within `START_SECS`, or leaves, is an error
 
+use super::dialect::Dialect;
+use super::items::Items;
 use super::keys::{self, TENANTS};
-use super::load::{Dialect, Load};
+use super::load::Load;
+use super::plan::{Address, Heard, Plan};
 use server::memcache::client::Client;
 use std::collections::HashMap;
 use std::fs;
@@ -12,6 +15,7 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 use units::Bytes;
 
@@ -61,22 +65,48 @@ impl Kind {
         if self == Self::Redis { Dialect::Redis } else { Dialect::Memcached }
     }
 
-    fn arguments(self, port: u16, memory: Bytes) -> Vec<String> {
-        let mebibytes = memory.count_of(Bytes::mib(1));
+    fn arguments(self, port: u16, setup: &Setup) -> Vec<String> {
+        let (mebibytes, threads) = (setup.memory.count_of(Bytes::mib(1)), setup.threads);
         let line = match self {
-            Self::Cotenant => format!("serve -l 127.0.0.1 -p {port} -m {mebibytes} -t 1 -D : --admin off"),
+            Self::Cotenant => {
+                format!(
+                    "serve -l 127.0.0.1 -p {port} -m {mebibytes} -t {threads} -D : --admin off --policy shared"
+                )
+            }
             // A worker of memcached serves 20 requests of a connection in a row, as one of ours does.
-            Self::Memcached => format!("-l 127.0.0.1 -p {port} -U 0 -m {mebibytes} -t 1 -u nobody"),
+            Self::Memcached => format!("-l 127.0.0.1 -p {port} -U 0 -m {mebibytes} -t {threads} -u nobody"),
+            // Without what it does beside requests that the others do not.
             Self::Redis => format!(
-                "--bind 127.0.0.1 --port {port} --maxmemory {mebibytes}mb --maxmemory-policy allkeys-lru \
-                 --appendonly no --save"
+                "--bind 127.0.0.1 --port {port} --maxmemory {mebibytes}mb --io-threads {threads} --appendonly no \
+                 --latency-tracking no --save"
             ),
         };
         let mut arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         if self == Self::Redis {
             arguments.push(String::new());
         }
+        arguments.extend(setup.more.split_whitespace().map(str::to_owned));
         arguments
+    }
+}
+
+/// How a server is started.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Setup {
+    /// Its memory in its own accounting: `-m`, or `maxmemory`.
+    pub memory: Bytes,
+    /// Threads that serve requests.
+    pub threads: u32,
+    /// More arguments, separated by spaces.
+    pub more: String,
+}
+
+impl Setup {
+    /// One thread, and what else is needed for a cache: Redis evicts nothing by default.
+    #[must_use]
+    pub fn new(kind: Kind, memory: Bytes) -> Self {
+        let more = if kind == Kind::Redis { "--maxmemory-policy allkeys-lru" } else { "" };
+        Self { memory, threads: 1, more: more.to_owned() }
     }
 }
 
@@ -121,7 +151,7 @@ impl Peer {
     /// # Errors
     /// If it cannot be started, leaves, or does not listen in time.
     pub fn start(kind: Kind, program: &Path, memory: Bytes) -> io::Result<Self> {
-        Self::start_with(kind, program, memory, "")
+        Self::start_as(kind, program, &Setup::new(kind, memory))
     }
 
     /// The same with more arguments.
@@ -129,10 +159,18 @@ impl Peer {
     /// # Errors
     /// As of `start`.
     pub fn start_with(kind: Kind, program: &Path, memory: Bytes, more: &str) -> io::Result<Self> {
+        Self::start_as(kind, program, &Setup { more: more.to_owned(), ..Setup::new(kind, memory) })
+    }
+
+    /// The same, with everything as told.
+    ///
+    /// # Errors
+    /// As of `start`.
+    pub fn start_as(kind: Kind, program: &Path, setup: &Setup) -> io::Result<Self> {
         // The port is free again when the listener is gone; nobody else takes it in that moment.
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let mut command = Command::new(program);
-        command.args(kind.arguments(port, memory)).args(more.split_whitespace());
+        command.args(kind.arguments(port, setup));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn()?;
         let mut peer = Self { kind, child, address: (Ipv4Addr::LOCALHOST, port).into() };
@@ -160,6 +198,15 @@ impl Peer {
     /// If it does not take them.
     pub fn load(&self, connections: usize) -> io::Result<Load> {
         Load::connect(self.address, self.kind.dialect(), connections)
+    }
+
+    /// Runs a load against it.
+    ///
+    /// # Errors
+    /// If it is lost or silent, or an answer is not what it should be.
+    pub fn run(&self, plan: &Plan, items: &Arc<Items>) -> io::Result<Heard> {
+        let address = Address { socket: self.address, dialect: self.kind.dialect() };
+        super::generator::run(plan, address, items)
     }
 
     /// CPU time that it has used, in seconds.

@@ -15,6 +15,7 @@ mod rig;
 
 mod bounded_memory;
 mod floors;
+mod generator;
 mod journal;
 mod mixed_trace;
 mod one_policy;
