@@ -35,6 +35,8 @@ test: toolchain ## Everything that tests: unit, black-box, shuttle, Miri
 bench: toolchain ## Side by side with memcached, as ratios; ARGS=...
 	@tests/setup.sh
 	@cargo build --release -q -p cli -p harness
+	@CARGO_TARGET_DIR=$(abspath $(TARGET)) cargo build --release -q --manifest-path crates/harness/peers/segcache/Cargo.toml || \
+	    echo 'skipped: segcache: it cannot be built'
 	@cargo run --release -q -p harness --bin bench -- $(ARGS)
 
 lint: toolchain ## Format, clippy, documentation, licences; warnings are errors

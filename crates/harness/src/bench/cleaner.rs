@@ -5,7 +5,7 @@
 //! Invariants: a round in which nothing was cleaned while measured, or a tenant was spared, fails the benchmark
 //! Units:      parts of the CPU time of the whole server process
 
-use crate::requests::{FILL_CONNECTIONS, KEYS_PER_MIB, fill};
+use crate::speed::KEYS_PER_MIB;
 use crate::table::{Goal, Row};
 use crate::{Bench, BenchError};
 use harness::live::keys::{self, TENANTS};
@@ -53,6 +53,8 @@ const WORKLOADS: [Workload; 3] = [
 ];
 /// The limit of the server, and one that is never reached: passes free a quarter then, as before there was a limit.
 const LIMITS: [(&str, &str); 2] = [("limit", "--cleaner-cpu 0.05"), ("no limit", "--cleaner-cpu 1")];
+/// Connections and depth of the fill.
+const FILL: (usize, usize) = (4, 64);
 /// Parts of a load's requests that it is given at most to settle, and those after which nothing may have changed.
 const SETTLE_MAX: u32 = 12;
 const SETTLED: u32 = 3;
@@ -100,7 +102,8 @@ fn drive(load: &mut Load, zipf: &Zipf, rng: &mut Rng, w: &Workload, requests: u6
 
 fn measure(bench: &Bench, peer: &Peer, zipf: &Zipf, round: u64) -> io::Result<Vec<Measured>> {
     let mut rng = Rng::new(bench.seed ^ round);
-    fill(&mut peer.load(FILL_CONNECTIONS)?, zipf.keys())?;
+    let mut numbers = 0..zipf.keys();
+    peer.load(FILL.0)?.run(FILL.1, || numbers.next().map(Asked::Set))?;
     let mut all = Vec::new();
     for workload in &WORKLOADS {
         bench.say(&format!("  {}", workload.name));

@@ -4,12 +4,15 @@
 //!             then all items, then look
 //! Invariants: every value is verified; the cleaner works in the writing thread
 //! Units:      nanoseconds of this thread's CPU time
-//! Non-goals:  other stores in the same process
+//! Non-goals:  the segcache crate in this very process: its dependencies come in versions that are not ours, so it has a
+//!             process of its own, and rounds alternate
 
+use crate::segcache::{self, Segcache};
 use crate::table::{Goal, Row};
 use crate::{Bench, BenchError};
 use control::Claim;
 use harness::live::keys::{self, KEY};
+use lab::workload::Zipf;
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::Arc;
 use store::{Fields, Key, Mode, Options, RankKind, Refused, Space, Store, TenantSpec, Worker};
@@ -30,18 +33,73 @@ const BLOCKS: u64 = 512;
 /// A way to go through a block of keys.
 type Pass = fn(&mut Worker, &[(u32, [u8; KEY])]) -> Result<(), BenchError>;
 
-const PASSES: [(&str, &str, Pass); 4] = [
-    ("store, get, one at a time", "segcache 260-350", gets),
-    ("store, get, batches of 32", "3x segcache", batched_gets),
-    ("store, set, one at a time", "segcache 430-540", sets),
-    ("store, set, batches of 32", "3x segcache", batched_sets),
+/// A measure, what of segcache it is compared with, and how many times as fast it should be.
+const PASSES: [(&str, &str, f64, Pass); 4] = [
+    ("store, get, one at a time", "get", 1.3, gets),
+    ("store, get, batches of 32", "get", 3.0, batched_gets),
+    ("store, set, one at a time", "set", 1.3, sets),
+    ("store, set, batches of 32", "set", 3.0, batched_sets),
 ];
+/// Memory of the hit ratio's caches, index included, and the keys and look-ups of their load.
+const SMALL: Bytes = Bytes::mib(32);
+const ASKED_KEYS: u32 = 4_000_000;
+const ASKED: usize = 8_000_000;
+/// Part of segcache's operations that may come to nothing: its hash table loses an item now and then.
+const LOST_MAX: f64 = 1e-3;
+/// What segcache evicts by: its paper's order, and the newer one.
+const EVICTIONS: [&str; 2] = ["merge", "s3fifo"];
 
 /// Measures; adds rows.
 pub(crate) fn run(bench: &mut Bench) -> Result<(), BenchError> {
     bench.say("the store in this process");
+    let store = made(bench, MEMORY)?;
+    let mut worker = store.worker()?;
+    let all: Vec<_> = (0..KEYS).map(|number| (number, keys::key(number))).collect();
+    for block in all.chunks(BLOCK) {
+        sets(&mut worker, block)?;
+    }
+    drop(all);
+    let held = memory_in_use(&store).0 as f64 / f64::from(KEYS);
+    let moved = moved_bytes(&store);
+    let mut rng = Rng::new(bench.seed);
+    let mut peer = Segcache::start(bench, MEMORY, KEYS)?;
+    let mut nanos: Vec<(Vec<f64>, Vec<f64>)> = vec![(Vec::new(), Vec::new()); PASSES.len()];
+    let blocks = BLOCKS / bench.less;
+    for round in 0..bench.rounds {
+        for (i, (_, order, _, pass)) in PASSES.iter().enumerate() {
+            nanos[i].0.push(time(&mut worker, &mut rng, blocks, *pass)?);
+            if let Some(peer) = &mut peer {
+                let (theirs, missing) = peer.time(order, blocks * BLOCK as u64, bench.seed ^ round)?;
+                let most = (blocks * BLOCK as u64) as f64 * LOST_MAX;
+                bench.premise(missing <= most, &format!("segcache: {missing} of a pass came to nothing"));
+                nanos[i].1.push(theirs);
+            }
+        }
+    }
+    let moved = moved_bytes(&store) - moved;
+    bench.premise(0 < moved, &format!("store: the cleaner moved {} while measured", Bytes(moved)));
+    let total = store.memory_use().slots;
+    bench.premise(total == u64::from(KEYS), &format!("store: {total} of {KEYS} items are there"));
+    for ((name, _, faster, _), (ours, theirs)) in PASSES.iter().zip(nanos) {
+        let known = !theirs.is_empty();
+        let goal = if known { Goal::RatioAtMost(1.0 / faster) } else { Goal::None("-") };
+        let peer = known.then_some((segcache::NAME, theirs));
+        bench.add(Row { measure: (*name).to_owned(), unit: "ns", ours, peer, goal });
+    }
+    let measure = "store, memory per item, 1 M items".to_owned();
+    bench.add(Row { measure, unit: "B", ours: vec![held], peer: None, goal: Goal::None("-") });
+    drop(worker);
+    drop(store);
+    match &mut peer {
+        Some(peer) => hit_ratios(bench, peer),
+        None => Ok(()),
+    }
+}
+
+/// A store with the tenants of the benchmark.
+fn made(bench: &Bench, memory: Bytes) -> Result<Arc<Store>, BenchError> {
     let options = Options {
-        memory: MEMORY,
+        memory,
         item_max: Bytes::mib(1),
         threads: 1,
         tenants_max: 16,
@@ -58,31 +116,48 @@ pub(crate) fn run(bench: &mut Bench) -> Result<(), BenchError> {
         };
         store.add_tenant(spec).ok_or_else(|| BenchError::Usage("too many tenants".to_owned()))?;
     }
+    Ok(store)
+}
+
+/// Hits of a look-aside client at equal memory, index included.
+fn hit_ratios(bench: &mut Bench, peer: &mut Segcache) -> Result<(), BenchError> {
+    let (zipf, mut rng) = (Zipf::new(ASKED_KEYS, bench.skew), Rng::new(bench.seed));
+    let count = ASKED / usize::try_from(bench.less).unwrap_or(1);
+    let numbers: Vec<u32> = (0..count).map(|_| keys::spread(zipf.draw(&mut rng), zipf.keys())).collect();
+    let store = made(bench, SMALL)?;
     let mut worker = store.worker()?;
-    let all: Vec<_> = (0..KEYS).map(|number| (number, keys::key(number))).collect();
-    for block in all.chunks(BLOCK) {
-        sets(&mut worker, block)?;
-    }
-    drop(all);
-    let held = memory_in_use(&store).0 as f64 / f64::from(KEYS);
-    let moved = moved_bytes(&store);
-    let mut rng = Rng::new(bench.seed);
-    let mut nanos: Vec<Vec<f64>> = vec![Vec::new(); PASSES.len()];
-    for _ in 0..bench.rounds {
-        for (i, (.., pass)) in PASSES.iter().enumerate() {
-            nanos[i].push(time(&mut worker, &mut rng, BLOCKS / bench.less, *pass)?);
+    let mut hits = 0.0;
+    for number in &numbers {
+        let key = keys::key(*number);
+        let hashed = hashed(&worker, &key)?;
+        let found = worker.get(tenant(*number), &hashed).map(|item| item.value() == keys::value(*number));
+        match found {
+            Some(true) => hits += 1.0,
+            Some(false) => return Err(BenchError::Premise(format!("item {number} is not what was stored"))),
+            None => {
+                while !self::store(&worker, *number, &hashed)? {
+                    make_room(&mut worker)?;
+                }
+            }
         }
+        worker.quiesce();
     }
-    let moved = moved_bytes(&store) - moved;
-    bench.premise(0 < moved, &format!("store: the cleaner moved {} while measured", Bytes(moved)));
-    let total = store.memory_use().slots;
-    bench.premise(total == u64::from(KEYS), &format!("store: {total} of {KEYS} items are there"));
-    for ((name, reference, _), nanos) in PASSES.iter().zip(nanos) {
-        let goal = Goal::None(reference);
-        bench.add(Row { measure: (*name).to_owned(), unit: "ns", ours: nanos, peer: None, goal });
+    let evicted: u64 = (0..keys::TENANTS).map(|n| store.totals(tenant(n)).evictions).sum();
+    bench.premise(0 < evicted, &format!("store: {evicted} evictions under the hit ratio's load"));
+    let mut best: f64 = 0.0;
+    for eviction in EVICTIONS {
+        let theirs = peer.replay(SMALL, &numbers, eviction)?;
+        bench.say(&format!("  segcache, {eviction}: {theirs} hits of {count}, ours {hits}"));
+        best = best.max(theirs);
     }
-    let measure = "store, memory per item, 1 M items".to_owned();
-    bench.add(Row { measure, unit: "B", ours: vec![held], peer: None, goal: Goal::None("-") });
+    let ratio = |hits: f64| vec![hits / count as f64];
+    bench.add(Row {
+        measure: format!("store, hit ratio at {SMALL}, cold start"),
+        unit: "of gets",
+        ours: ratio(hits),
+        peer: Some((segcache::NAME, ratio(best))),
+        goal: Goal::RatioAtLeast(1.0),
+    });
     Ok(())
 }
 

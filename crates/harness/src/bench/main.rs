@@ -1,33 +1,58 @@
 //! The benchmark: CPU time per request, memory per item and misses, ours beside other servers', in one run on one machine.
 //!
-//! Shape:   arguments -> sections (requests, cleaner, resident, misses, store, policies; streams if asked for) -> table, JSON
+//! Shape:   arguments -> sections (speed, cleaner, resident, misses, store, policies; streams if asked for) -> table, JSON
 //!          lines
 //! Failure: exit code 1 if a premise does not hold, 2 for wrong use, 3 if a server cannot be measured; a goal that is
 //!          missed is printed as a miss and is no failure
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for people at a terminal")]
 
+mod chart;
 mod cleaner;
 mod contenders;
+mod equal;
+mod idle;
 mod in_process;
+mod isolation;
 mod misses;
 mod policies;
-mod requests;
 mod resident;
+mod scaling;
+mod segcache;
+mod speed;
 mod streams;
 mod table;
 
 use harness::live::{Kind, keys};
+use lab::workload::Zipf;
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use table::Row;
 use units::Bytes;
 
 /// What is asked for.
-const USAGE: &str = "usage: bench [--quick] [--rounds N] [--only requests|cleaner|resident|misses|store|policies|streams] \
-                     [--skew S] [--json FILE] [--server FILE] [--traces FOLDER]";
+const USAGE: &str = "usage: bench [--quick] [--rounds N] [--only SECTION] [--skew S] [--json FILE] [--plots FOLDER] \
+                     [--server FILE] [--segcache FILE] [--traces FOLDER]";
+/// A part of the benchmark.
+type Section = fn(&mut Bench) -> Result<(), BenchError>;
+/// All of them, in order; whether one runs without being asked for, and whether it needs the servers.
+const SECTIONS: [(&str, Section, Needs); 10] = [
+    ("speed", speed::run, Needs::Servers),
+    ("cleaner", cleaner::run, Needs::Servers),
+    ("resident", resident::run, Needs::Servers),
+    ("idle", idle::run, Needs::Servers),
+    ("isolation", isolation::run, Needs::Servers),
+    ("scaling", scaling::run, Needs::Servers),
+    ("misses", misses::run, Needs::Servers),
+    ("store", in_process::run, Needs::Nothing),
+    ("policies", policies::run, Needs::Nothing),
+    ("streams", streams::run, Needs::Asking),
+];
 /// Alternating rounds, and rounds of a quick run.
 const ROUNDS: (u64, u64) = (5, 1);
 /// Memory of the servers, and of a quick run.
@@ -40,6 +65,17 @@ const SKEW: f64 = 0.99;
 const TRACES: &str = "../shared/traces";
 /// Seed of everything random.
 const SEED: u64 = 42;
+
+/// What a section needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Needs {
+    /// Our program and memcached.
+    Servers,
+    /// Nothing but this program.
+    Nothing,
+    /// To be asked for: it takes minutes and measures no machine.
+    Asking,
+}
 
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
@@ -72,7 +108,10 @@ pub(crate) struct Bench {
     only: Option<String>,
     json: Option<PathBuf>,
     server: Option<PathBuf>,
+    segcache: Option<PathBuf>,
+    plots: Option<PathBuf>,
     traces: PathBuf,
+    zipfs: RefCell<HashMap<u32, Arc<Zipf>>>,
     rows: Vec<Row>,
     records: Vec<serde_json::Value>,
     premises: Vec<(bool, String)>,
@@ -103,6 +142,9 @@ impl Bench {
             only: None,
             json: None,
             server: None,
+            segcache: None,
+            plots: None,
+            zipfs: RefCell::default(),
             traces: TRACES.into(),
             rows: Vec::new(),
             records: Vec::new(),
@@ -120,38 +162,34 @@ impl Bench {
                 "--only" => bench.only = Some(value()?),
                 "--json" => bench.json = Some(value()?.into()),
                 "--traces" => bench.traces = value()?.into(),
+                "--plots" => bench.plots = Some(value()?.into()),
+                "--segcache" => bench.segcache = Some(value()?.into()),
                 "--server" => bench.server = Some(value()?.into()),
                 _ => return Err(wrong(&format!("'{name}' is no option"))),
             }
         }
         match bench.only.as_deref() {
-            None
-            | Some("requests" | "cleaner" | "resident" | "misses" | "store" | "policies" | "streams") => {
-                Ok(bench)
+            Some(other) if !SECTIONS.iter().any(|(name, ..)| *name == other) => {
+                let names: Vec<&str> = SECTIONS.iter().map(|(name, ..)| *name).collect();
+                Err(wrong(&format!("'{other}' is no section; there are {}", names.join(", "))))
             }
-            Some(other) => Err(wrong(&format!("'{other}' is no section"))),
+            _ => Ok(bench),
         }
     }
 
     fn run(mut self) -> Result<(), BenchError> {
-        type Section = fn(&mut Bench) -> Result<(), BenchError>;
-        let sections: [(&str, Section); 7] = [
-            ("requests", requests::run),
-            ("cleaner", cleaner::run),
-            ("resident", resident::run),
-            ("misses", misses::run),
-            ("store", in_process::run),
-            ("policies", policies::run),
-            ("streams", streams::run),
-        ];
-        if !matches!(self.only.as_deref(), Some("policies" | "streams")) {
-            self.print_peers()?;
-        }
-        for (name, section) in sections {
-            // The streams take minutes and measure no machine: only on request.
-            if self.only.as_deref().map_or(name != "streams", |only| only == name) {
-                section(&mut self)?;
+        let asked = self.only.clone();
+        let chosen = SECTIONS.iter().filter(|(name, _, needs)| match asked.as_deref() {
+            Some(only) => only == *name,
+            None => *needs != Needs::Asking,
+        });
+        let mut has_told = false;
+        for (_, section, needs) in chosen {
+            if *needs == Needs::Servers && !has_told {
+                self.print_peers()?;
+                has_told = true;
             }
+            section(&mut self)?;
         }
         println!("\n{}", table::render(&self.rows));
         let missed = self.rows.iter().filter(|row| row.is_reached() == Some(false)).count();
@@ -177,7 +215,6 @@ impl Bench {
         if Kind::Redis.program(None).is_none() {
             println!("skipped: redis: redis-server is not installed");
         }
-        println!("skipped: the segcache crate in the same process: not part of this benchmark");
         println!(
             "items: {} B key and value; keys of {} tenants by Zipf's law, skew {}; memory {}",
             resident::ITEM,
@@ -202,6 +239,17 @@ impl Bench {
     /// Our program, where it was named.
     pub(crate) fn server(&self) -> Option<&Path> {
         self.server.as_deref()
+    }
+
+    /// The program that measures the segcache crate: as told, or from beside this one.
+    pub(crate) fn segcache(&self) -> Option<PathBuf> {
+        let beside = || Some(std::env::current_exe().ok()?.with_file_name("segcache-peer"));
+        self.segcache.clone().or_else(beside).filter(|file| file.is_file())
+    }
+
+    /// Where plots go, if anywhere.
+    pub(crate) fn plots(&self) -> Option<&Path> {
+        self.plots.as_deref()
     }
 
     pub(crate) fn say(&self, what: &str) {

@@ -10,9 +10,11 @@ use std::io;
 use units::Bytes;
 
 /// Memory that holds all items of any server here.
-const MEMORY: Bytes = Bytes::mib(1024);
-/// Items, and whether the goal is for so many.
-const ITEMS: [(u32, bool); 2] = [(1_000_000, false), (2_000_000, true)];
+const MEMORY: Bytes = Bytes::mib(2048);
+/// Items, and whether the goal is for so many; a quick run has the first two.
+const ITEMS: [(u32, bool); 4] =
+    [(1_000_000, false), (2_000_000, true), (5_000_000, true), (10_000_000, true)];
+const QUICK: usize = 2;
 /// Most bytes of resident memory per item.
 const GOAL: f64 = 74.0;
 /// Requests in a batch.
@@ -21,6 +23,7 @@ const DEPTH: usize = 64;
 /// Measures; adds rows. One round is enough: nothing here depends on what else the machine does.
 pub(crate) fn run(bench: &mut Bench) -> Result<(), BenchError> {
     let peers = bench.peers();
+    let sizes = if bench.is_quick() { &ITEMS[..QUICK] } else { &ITEMS[..] };
     let mut found: Vec<(Kind, Vec<f64>)> = Vec::new();
     for (kind, program) in &peers {
         bench.say(&format!("resident memory: {}", kind.name()));
@@ -28,22 +31,22 @@ pub(crate) fn run(bench: &mut Bench) -> Result<(), BenchError> {
         let peer = Peer::start(*kind, program, MEMORY).map_err(failed)?;
         let mut filled = 0;
         let mut bytes = Vec::new();
-        for (items, _) in ITEMS {
-            let resident = fill(&peer, filled, items).map_err(failed)?;
+        for (items, _) in sizes {
+            let resident = fill(&peer, filled, *items).map_err(failed)?;
             let figures = peer.figures().map_err(failed)?;
-            let all_there = figures.items == u64::from(items) && figures.evictions == 0;
+            let all_there = figures.items == u64::from(*items) && figures.evictions == 0;
             let (name, held, evicted) = (kind.name(), figures.items, figures.evictions);
             bench.premise(
                 all_there,
                 &format!("{name}: {held} items, {evicted} evictions, {resident} resident"),
             );
-            bytes.push(resident.0 as f64 / f64::from(items));
-            filled = items;
+            bytes.push(resident.0 as f64 / f64::from(*items));
+            filled = *items;
         }
         found.push((*kind, bytes));
     }
     let Some((_, ours)) = found.iter().find(|(kind, _)| *kind == Kind::Cotenant) else { return Ok(()) };
-    for (i, (items, judged)) in ITEMS.iter().enumerate() {
+    for (i, (items, judged)) in sizes.iter().enumerate() {
         for (kind, theirs) in found.iter().filter(|(kind, _)| *kind != Kind::Cotenant) {
             bench.add(Row {
                 measure: format!("resident memory per item, {} M items", items / 1_000_000),

@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 pub(crate) enum Goal {
     /// Ours ÷ theirs at most.
     RatioAtMost(f64),
+    /// Ours ÷ theirs at least.
+    RatioAtLeast(f64),
     /// Ours at most.
     AtMost(f64),
     /// Nothing is judged; for information, beside what is known.
@@ -68,6 +70,7 @@ impl Row {
     pub(crate) fn is_reached(&self) -> Option<bool> {
         match self.goal {
             Goal::RatioAtMost(most) => Some(median(&self.ratios()) <= most),
+            Goal::RatioAtLeast(least) => Some(least <= median(&self.ratios())),
             Goal::AtMost(most) => Some(median(&self.ours) <= most),
             Goal::None(_) => None,
         }
@@ -84,6 +87,7 @@ impl Row {
     fn cells(&self) -> [String; 8] {
         let goal = match self.goal {
             Goal::RatioAtMost(most) => format!("<= {most:.2}x"),
+            Goal::RatioAtLeast(least) => format!(">= {least:.2}x"),
             Goal::AtMost(most) => format!("<= {}", number(most)),
             Goal::None(known) => known.to_owned(),
         };
@@ -108,6 +112,7 @@ impl Row {
     pub(crate) fn to_json(&self) -> Value {
         let goal = match self.goal {
             Goal::RatioAtMost(most) => json!({"ratio_at_most": most}),
+            Goal::RatioAtLeast(least) => json!({"ratio_at_least": least}),
             Goal::AtMost(most) => json!({"at_most": most}),
             Goal::None(_) => Value::Null,
         };
@@ -149,6 +154,8 @@ mod tests {
         let reached = |ours: &[f64], goal| row(ours, &[2.0, 2.0, 4.0], goal).is_reached();
         assert_eq!(reached(&[1.0, 1.0, 9.0], Goal::RatioAtMost(0.5)), Some(true));
         assert_eq!(reached(&[1.1, 1.1, 0.1], Goal::RatioAtMost(0.5)), Some(false));
+        assert_eq!(reached(&[3.0, 3.0, 0.1], Goal::RatioAtLeast(1.5)), Some(true));
+        assert_eq!(reached(&[2.9, 2.9, 0.1], Goal::RatioAtLeast(1.5)), Some(false));
         assert_eq!(reached(&[1.1, 1.1, 0.1], Goal::AtMost(1.2)), Some(true));
         assert_eq!(reached(&[1.1, 1.1, 0.1], Goal::None("-")), None);
     }

@@ -1,0 +1,204 @@
+//! The neighbour: four ways to be a burden, each in growing size.
+//!
+//! Shape:      attack, size -> what was done until the victim is through
+//! Failure:    a lost server, or a wrong answer; a connection that is refused is part of the attack
+
+use harness::live::keys;
+use harness::live::{Items, Pace, Peer, Plan, Popularity, Sizes};
+use lab::workload::Zipf;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Its tenant, its items before the attack, and their length: as long as the victim's, so that memcached's slab classes do
+/// not keep the two apart by accident.
+pub(super) const TENANT: u32 = 1;
+pub(super) const FILL: u32 = 900_000;
+pub(super) const VALUE: u32 = 25;
+/// Keys that are written over and over.
+const WRITTEN: u32 = 1_000_000;
+/// Connections and depth of writes and new keys.
+const CONNECTIONS: u32 = 4;
+const DEPTH: u32 = 16;
+/// A server that takes longer for one answer is lost.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Connections from which huge look-ups come.
+const ASKERS: usize = 4;
+
+/// A kind of burden.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Attack {
+    pub(super) name: &'static str,
+    pub(super) unit: &'static str,
+    pub(super) levels: [u32; 5],
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Writes,
+    NewKeys,
+    Connections,
+    Multigets,
+}
+
+/// All of them.
+pub(super) const ATTACKS: &[Attack] = &[
+    Attack {
+        name: "writes",
+        unit: "thousand sets per second",
+        levels: [0, 20, 40, 80, 160],
+        kind: Kind::Writes,
+    },
+    Attack {
+        name: "key spraying",
+        unit: "thousand new keys per second",
+        levels: [0, 10, 20, 40, 80],
+        kind: Kind::NewKeys,
+    },
+    Attack {
+        name: "connection flood",
+        unit: "connections held and made anew",
+        levels: [0, 500, 1_000, 2_000, 4_000],
+        kind: Kind::Connections,
+    },
+    Attack {
+        name: "huge multigets",
+        unit: "keys per look-up, 4 connections",
+        levels: [0, 10, 100, 1_000, 10_000],
+        kind: Kind::Multigets,
+    },
+];
+
+impl Attack {
+    /// Attacks for `secs`, or until told to stop; how often it did what it does.
+    pub(super) fn run(
+        &self,
+        peer: &Peer,
+        size: u32,
+        level: u64,
+        secs: f64,
+        stop: &AtomicBool,
+    ) -> io::Result<u64> {
+        match self.kind {
+            _ if size == 0 => Ok(0),
+            Kind::Writes => {
+                let items = Arc::new(Items::of_tenant(WRITTEN, Sizes::Fixed(VALUE), TENANT));
+                let zipf = Arc::new(Zipf::new(WRITTEN / CONNECTIONS, 0.0));
+                let heard = peer.run(&plan(size, secs, 0, Popularity::Zipf(zipf), level), &items)?;
+                Ok(heard.requests)
+            }
+            Kind::NewKeys => {
+                let per_sec = f64::from(size) * 1e3;
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "a positive count"
+                )]
+                let count = (per_sec * secs * 1.2) as u32;
+                // Each level has a tenant's worth of numbers that no other level had.
+                let first = FILL * (2 + u32::try_from(level).unwrap_or(0));
+                let items = Arc::new(Items::of_tenant(count, Sizes::Fixed(VALUE), TENANT).starting_at(first));
+                let heard = peer.run(&plan(size, secs, 100, Popularity::Once, level), &items)?;
+                Ok(heard.fills)
+            }
+            Kind::Connections => flood(peer, size as usize, stop),
+            Kind::Multigets => ask(peer, size, stop),
+        }
+    }
+}
+
+/// So many thousand requests per second; what misses is stored.
+fn plan(thousands: u32, secs: f64, gets_percent: u64, popularity: Popularity, seed: u64) -> Plan {
+    let per_sec = f64::from(thousands) * 1e3;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a positive count")]
+    let requests = (per_sec * secs) as u64;
+    Plan {
+        connections: CONNECTIONS,
+        threads: 1,
+        depth: DEPTH,
+        pace: Pace::Open(per_sec / f64::from(DEPTH)),
+        gets_percent,
+        look_aside: 0 < gets_percent,
+        popularity,
+        requests,
+        seed,
+    }
+}
+
+fn connect(peer: &Peer) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(peer.address())?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
+/// One look-up of a key that is not there.
+fn touch(stream: &mut TcpStream) -> io::Result<()> {
+    stream.write_all(b"get t1:none\r\n")?;
+    let mut answer = [0; 5];
+    stream.read_exact(&mut answer)?;
+    if &answer == b"END\r\n" { Ok(()) } else { Err(io::Error::other("a look-up of nothing found something")) }
+}
+
+/// Holds so many connections, and closes and opens one after another.
+fn flood(peer: &Peer, count: usize, stop: &AtomicBool) -> io::Result<u64> {
+    let mut held: Vec<Option<TcpStream>> = (0..count).map(|_| None).collect();
+    let mut made = 0;
+    for place in (0..count).cycle() {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        held[place] = None;
+        // A refusal is an answer too; the next place is tried.
+        if let Ok(mut stream) = connect(peer)
+            && touch(&mut stream).is_ok()
+        {
+            held[place] = Some(stream);
+            made += 1;
+        }
+    }
+    Ok(made)
+}
+
+/// Look-ups of so many keys each, as fast as they are answered.
+fn ask(peer: &Peer, keys: u32, stop: &AtomicBool) -> io::Result<u64> {
+    let mut request = b"get".to_vec();
+    for number in 0..keys {
+        request.push(b' ');
+        request.extend_from_slice(&keys::key_of(TENANT, number * (FILL / keys)));
+    }
+    request.extend_from_slice(b"\r\n");
+    let mut streams: Vec<TcpStream> = (0..ASKERS).map(|_| connect(peer)).collect::<io::Result<_>>()?;
+    let mut input = vec![0; 256 << 10];
+    let mut answered = 0;
+    while !stop.load(Ordering::Relaxed) {
+        // A request may be longer than the buffers of a socket, so each is written in a turn of its own.
+        for stream in &mut streams {
+            stream.write_all(&request)?;
+            read_to_end(stream, &mut input)?;
+            answered += 1;
+        }
+    }
+    Ok(answered)
+}
+
+/// Reads up to the line `END` at the end of what is there; a value ends so once in 2^40.
+fn read_to_end(stream: &mut TcpStream, input: &mut [u8]) -> io::Result<()> {
+    const END: &[u8] = b"END\r\n";
+    let mut kept = 0;
+    loop {
+        let got = stream.read(&mut input[kept..])?;
+        if got == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let end = kept + got;
+        if input[..end].ends_with(END) {
+            return Ok(());
+        }
+        kept = end.min(END.len() - 1);
+        input.copy_within(end - kept..end, 0);
+    }
+}
