@@ -18,10 +18,12 @@ pub(crate) struct Panel {
 }
 
 /// Pixels of a panel and of what surrounds its lines.
-const SIZE: (f64, f64) = (380.0, 250.0);
-const MARGIN: (f64, f64, f64, f64) = (58.0, 14.0, 30.0, 44.0);
+const SIZE: (f64, f64) = (380.0, 280.0);
+const MARGIN: (f64, f64, f64, f64) = (58.0, 14.0, 60.0, 44.0);
 /// Told apart by all kinds of colour vision (Okabe and Ito).
 const COLOURS: [&str; 4] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7"];
+/// Lines that lie on each other are seen through each other's gaps.
+const DASHES: [&str; 4] = ["none", "7 5", "2 3", "10 3 2 3"];
 /// Lines across.
 const STEPS: u32 = 4;
 
@@ -84,15 +86,17 @@ fn draw(svg: &mut String, panel: &Panel) {
             heights.iter().enumerate().map(|(p, h)| format!("{:.1},{:.1}", at_x(p), at_y(*h))).collect();
         let _ = writeln!(
             svg,
-            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>",
-            points.join(" ")
+            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" \
+             stroke-dasharray=\"{}\"/>",
+            points.join(" "),
+            DASHES[i % DASHES.len()]
         );
         for point in &points {
             let (x, y) = point.split_once(',').unwrap_or_default();
             let _ = writeln!(svg, "<circle cx=\"{x}\" cy=\"{y}\" r=\"3\" fill=\"{colour}\"/>");
         }
         let x = SIZE.0 - right - 4.0;
-        let y = 18.0 + 13.0 * (panel.lines.len() - 1 - i) as f64 - 6.0 * (panel.lines.len() - 1) as f64;
+        let y = 18.0 + 13.0 * i as f64;
         let _ = writeln!(
             svg,
             "<text x=\"{x}\" y=\"{y}\" text-anchor=\"end\" fill=\"{colour}\">{}</text>",
