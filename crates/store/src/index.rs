@@ -6,38 +6,31 @@
 //!             both places; only the holder of the locks of both buckets changes what a slot points at; readers take no
 //!             lock and change only tick and uses
 //! Cost:       8.9 bytes per item at load 0.9; a look-up reads two lines at most, or again on a miss that raced a move
-//! Source:     linear hashing is Litwin 1980; the two choices even out split and unsplit buckets
 //!
 //! Why a miss is a miss: a move writes the new place, raises `moves` of the old bucket's stripe, then clears the old
 //! place (all Release). A reader that missed the item in the new place looked there before it was written, and in the
 //! old place after it was cleared; so it sees `moves` raised after its scan, but did not before it, and looks again.
 
+mod address;
+mod displace;
+mod resize;
+
 use crate::hash::KeyHash;
 use crate::slot::{Slot, has_tag, tag_of};
 use crate::sync::{AtomicI64, AtomicU32, Mutex, Ordering, lock, pause};
 use crate::words::Words;
+use address::pair;
 use media::MapError;
+use resize::RELEASE_STEP;
 
 /// Slots of a bucket: one cache line.
 pub(crate) const BUCKET_SLOTS: usize = 8;
 /// Bytes of a bucket.
 pub(crate) const BUCKET_BYTES: u64 = 64;
-/// Load above which the index grows, in percent.
-const LOAD_MAX_PERCENT: i64 = 90;
-/// Load below which it shrinks.
-const LOAD_MIN_PERCENT: i64 = 70;
-/// Buckets that are split or merged at once at most: bounds the pause of the writer that does it.
-const RESIZE_STEP: u32 = 64;
 /// Buckets of the smallest index.
 const BUCKETS_MIN: u32 = if cfg!(shuttle) { 2 } else { 64 };
 /// Buckets that no index exceeds.
 const BUCKETS_LIMIT: u32 = if cfg!(shuttle) { 16 } else { 1 << 31 };
-/// Memory of removed buckets goes back in pieces of so many buckets.
-const RELEASE_STEP: u32 = 1024;
-
-/// Slots moved at most to make place for one: two fill the index to 0.9 in every phase of its growth, one to 0.7.
-const MOVES_DEEP: usize = 2;
-
 const STRIPES: usize = if cfg!(shuttle) { 4 } else { 4096 };
 
 #[derive(Debug, Default)]
@@ -73,32 +66,6 @@ pub(crate) struct Locked<'a> {
 pub(crate) struct Found {
     pub(crate) slot: Slot,
     at: usize,
-}
-
-/// The bucket that linear hashing gives `x` among `n`.
-#[inline]
-fn address(x: u32, n: u32) -> u32 {
-    let low_mask = (1_u32 << n.ilog2()) - 1;
-    let i = x & (low_mask << 1 | 1);
-    if i < n { i } else { x & low_mask }
-}
-
-/// Two independent 32-bit hashes. The tag is taken from the top bits, which neither leads with.
-#[inline]
-#[expect(clippy::cast_possible_truncation, reason = "each takes 32 of 64 bits")]
-fn choices(hash: KeyHash) -> (u32, u32) {
-    (hash.0 as u32, (hash.0.wrapping_mul(0x9FB2_1C65_1E98_DF25) >> 32) as u32)
-}
-
-#[inline]
-fn pair(hash: KeyHash, n: u32) -> (u32, u32) {
-    let (a, b) = choices(hash);
-    (address(a, n), address(b, n))
-}
-
-/// The bucket of a pair that is not `bucket`.
-fn other_of((a, b): (u32, u32), bucket: u32) -> u32 {
-    if a == bucket { b } else { a }
 }
 
 #[inline]
@@ -310,106 +277,6 @@ impl Index {
         result
     }
 
-    fn load_percent(&self, buckets: u32) -> i64 {
-        self.used.load(Ordering::Relaxed) * 100 / (i64::from(buckets) * BUCKET_SLOTS.cast_signed() as i64)
-    }
-
-    /// Whether `grow` should be called.
-    #[inline]
-    pub(crate) fn is_crowded(&self) -> bool {
-        let buckets = self.buckets.load(Ordering::Relaxed);
-        LOAD_MAX_PERCENT < self.load_percent(buckets) && buckets < self.buckets_max
-    }
-
-    /// Splits up to a step of buckets while the load is high, at least one if `force`. `rehash` gives the hash of the
-    /// item in a slot. Returns whether a bucket was added.
-    pub(crate) fn grow(&self, force: bool, rehash: impl Fn(Slot) -> KeyHash) -> bool {
-        let _resize = lock(&self.resize);
-        let mut grew = false;
-        for _ in 0..RESIZE_STEP {
-            let n = self.buckets.load(Ordering::Relaxed);
-            let wanted = LOAD_MAX_PERCENT - 2 < self.load_percent(n) || (force && !grew);
-            if !wanted || n == self.buckets_max {
-                break;
-            }
-            self.split(n, &rehash);
-            grew = true;
-        }
-        grew
-    }
-
-    /// Adds bucket `n`: the items of its buddy that the new address sends there follow.
-    fn split(&self, n: u32, rehash: &impl Fn(Slot) -> KeyHash) {
-        let buddy = n - (1 << n.ilog2());
-        let stripes = self.hold_pair((buddy, n));
-        let words = self.words.all();
-        let mut target = slots_of(n);
-        let mut moved = [None; BUCKET_SLOTS];
-        for (at, moved) in slots_of(buddy).zip(&mut moved) {
-            let word = words[at].load(Ordering::Relaxed);
-            if word == 0 {
-                continue;
-            }
-            let after = pair(rehash(Slot(word)), n + 1);
-            if after.0 != buddy && after.1 != buddy {
-                let to = target.next().expect("the new bucket has as many slots as its buddy");
-                words[to].store(word, Ordering::Release);
-                *moved = Some(at);
-            }
-        }
-        self.stripes[stripe_of(buddy)].moves.fetch_add(1, Ordering::Release);
-        self.buckets.store(n + 1, Ordering::Release);
-        for at in moved.into_iter().flatten() {
-            words[at].store(0, Ordering::Release);
-        }
-        self.leave_pair(stripes);
-    }
-
-    /// Removes up to a step of buckets while the load is low. Returns whether one was removed.
-    pub(crate) fn shrink(&self) -> bool {
-        let _resize = lock(&self.resize);
-        let mut shrank = false;
-        for _ in 0..RESIZE_STEP {
-            let n = self.buckets.load(Ordering::Relaxed);
-            if LOAD_MIN_PERCENT <= self.load_percent(n) || n <= BUCKETS_MIN || !self.merge(n - 1) {
-                break;
-            }
-            shrank = true;
-            if (n - 1).is_multiple_of(RELEASE_STEP) {
-                let last = (n - 1 + RELEASE_STEP).min(self.buckets_max);
-                self.words.release((n - 1) as usize * BUCKET_SLOTS, last as usize * BUCKET_SLOTS);
-            }
-        }
-        shrank
-    }
-
-    /// Puts the items of the last bucket back into its buddy; nothing happens if they do not fit.
-    fn merge(&self, last: u32) -> bool {
-        let buddy = last - (1 << last.ilog2());
-        let stripes = self.hold_pair((buddy, last));
-        let words = self.words.all();
-        let mut free = [0; BUCKET_SLOTS];
-        let mut count = 0;
-        for at in slots_of(buddy).filter(|&at| words[at].load(Ordering::Relaxed) == 0) {
-            free[count] = at;
-            count += 1;
-        }
-        let full = |at: &usize| words[*at].load(Ordering::Relaxed) != 0;
-        let fits = slots_of(last).filter(full).count() <= count;
-        if fits {
-            for (from, to) in slots_of(last).filter(full).zip(free) {
-                words[to].store(words[from].load(Ordering::Relaxed), Ordering::Release);
-            }
-            self.stripes[stripe_of(last)].moves.fetch_add(1, Ordering::Release);
-            self.buckets.store(last, Ordering::Release);
-            for at in slots_of(last) {
-                words[at].store(0, Ordering::Release);
-            }
-        }
-        self.leave_pair(stripes);
-        fits
-    }
-
     /// Walks every slot and asserts that it is where its hash says. No writer may run.
     pub(crate) fn check(&self, rehash: impl Fn(Slot) -> KeyHash) -> Vec<Slot> {
         let n = self.buckets.load(Ordering::Acquire);
@@ -446,6 +313,17 @@ impl Locked<'_> {
         self.index.scan_pair(self.pair, hash, &mut same)
     }
 
+    /// A slot found before the locks were taken, if it still points at the same place.
+    pub(crate) fn find_again(&self, found: Found, hash: KeyHash) -> Option<Found> {
+        let place = found.slot.place();
+        let slot = Slot(self.index.words.all()[found.at].load(Ordering::Relaxed));
+        let bucket = u32::try_from(found.at / BUCKET_SLOTS).unwrap_or(u32::MAX);
+        if slot.place() == place && (bucket == self.pair.0 || bucket == self.pair.1) {
+            return Some(Found { slot, at: found.at });
+        }
+        self.find(hash, |slot| slot.place() == place)
+    }
+
     /// Makes a found slot point elsewhere.
     pub(crate) fn replace(&self, found: Found, new: Slot) {
         // Release: publishes the bytes of the new item. A reader's note of use that comes between is lost, no more.
@@ -456,81 +334,6 @@ impl Locked<'_> {
     pub(crate) fn remove(&self, found: Found) {
         self.index.words.all()[found.at].store(0, Ordering::Release);
         self.index.used.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Adds a slot, moving another to its other bucket if both are full. Returns false if that finds no room.
-    pub(crate) fn insert(&self, new: Slot, rehash: impl Fn(Slot) -> KeyHash) -> bool {
-        let room = |bucket| slots_of(bucket).filter(|&at| self.word(at) == 0);
-        let (a, b) = self.pair;
-        let emptier = if room(a).count() < room(b).count() { b } else { a };
-        let held = [self.stripes.0, self.stripes.1, usize::MAX, usize::MAX];
-        let at = room(emptier)
-            .next()
-            .or_else(|| self.make_place(a, MOVES_DEEP, held, &rehash))
-            .or_else(|| self.make_place(b, MOVES_DEEP, held, &rehash));
-        let Some(at) = at else { return false };
-        self.index.words.all()[at].store(new.0, Ordering::Release);
-        self.index.used.fetch_add(1, Ordering::Relaxed);
-        true
-    }
-
-    fn word(&self, at: usize) -> u64 {
-        self.index.words.all()[at].load(Ordering::Relaxed)
-    }
-
-    /// Moves one slot of a full bucket to its other bucket, which may have to move one of its own first; returns the
-    /// freed place. `held` are the stripes that are locked on the way.
-    fn make_place(
-        &self,
-        bucket: u32,
-        deep: usize,
-        held: [usize; 4],
-        rehash: &dyn Fn(Slot) -> KeyHash,
-    ) -> Option<usize> {
-        let n = self.index.buckets.load(Ordering::Acquire);
-        // Room one step away is looked for before anything deeper.
-        (1..=deep).find_map(|deep| {
-            slots_of(bucket).find(|&at| {
-                let hash = rehash(Slot(self.word(at)));
-                let other = other_of(pair(hash, n), bucket);
-                other != bucket && self.move_slot(at, hash, (bucket, other), deep, held, rehash)
-            })
-        })
-    }
-
-    /// Moves the slot at `at` to its other bucket, whose lock must come at once (waiting could dead-lock).
-    fn move_slot(
-        &self,
-        at: usize,
-        hash: KeyHash,
-        (bucket, other): (u32, u32),
-        deep: usize,
-        mut held: [usize; 4],
-        rehash: &dyn Fn(Slot) -> KeyHash,
-    ) -> bool {
-        let stripe = stripe_of(other);
-        let taken = !held.contains(&stripe);
-        if taken {
-            if !self.index.try_hold(stripe) {
-                return false;
-            }
-            held[if held[2] == usize::MAX { 2 } else { 3 }] = stripe;
-        }
-        // Until its lock was here, the other bucket could be split or removed: then it is not the item's any more.
-        let still = other_of(pair(hash, self.index.buckets.load(Ordering::Acquire)), bucket) == other;
-        let to = if still { slots_of(other).find(|&to| self.word(to) == 0) } else { None };
-        let deeper = still && to.is_none() && 1 < deep;
-        let to = if deeper { self.make_place(other, deep - 1, held, rehash) } else { to };
-        if let Some(to) = to {
-            let words = self.index.words.all();
-            words[to].store(self.word(at), Ordering::Release);
-            self.index.stripes[stripe_of(bucket)].moves.fetch_add(1, Ordering::Release);
-            words[at].store(0, Ordering::Release);
-        }
-        if taken {
-            self.index.leave(stripe);
-        }
-        to.is_some()
     }
 }
 
@@ -549,7 +352,7 @@ mod shuttle_tests;
 mod tests {
     use super::*;
     use crate::slot::Place;
-    use units::{Rng, SegmentId};
+    use units::SegmentId;
 
     /// Places stand for keys: place n belongs to the key whose hash is mix64(n).
     fn hash_of(n: u32) -> KeyHash {
@@ -586,19 +389,6 @@ mod tests {
         let locked = index.lock(hash_of(n));
         let found = locked.find(hash_of(n), |slot| number_of(slot) == n).unwrap();
         locked.remove(found);
-    }
-
-    #[test]
-    fn addresses_stay_in_range_and_split_only_the_buddy() {
-        let mut rng = Rng::new(1);
-        for n in 1..200 {
-            for _ in 0..50 {
-                let x = u32::try_from(rng.next_u64() >> 32).unwrap();
-                let (before, after) = (address(x, n), address(x, n + 1));
-                assert!(before < n);
-                assert!(after == before || (after == n && before == n - (1 << n.ilog2())));
-            }
-        }
     }
 
     #[test]

@@ -46,6 +46,12 @@ pub(crate) fn tag_of(hash: KeyHash) -> u64 {
     hash.0 >> TAG_AT
 }
 
+/// The tag of a slot.
+#[inline]
+pub(crate) fn tag_in(slot: Slot) -> u64 {
+    slot.0 >> TAG_AT
+}
+
 /// Whether a word is a slot with this tag.
 #[inline]
 pub(crate) fn has_tag(word: u64, tag: u64) -> bool {

@@ -1,0 +1,155 @@
+//! Adding a slot: where both its buckets are full, others make place by moving to their other buckets.
+//!
+//! Shape:      a bucket's slots -> their other buckets (`address`) -> the first that has room, else that can make some
+//! Invariants: a slot is in its new place before it leaves the old one; the lock of a bucket that is not held already is
+//!             tried, never waited for
+//! Cost:       eight index lines, loaded together, for a step; items are read only where the tag does not tell the other
+//!             bucket and nothing else has room
+
+use super::address::{other_bucket, other_of, pair};
+use super::{BUCKET_SLOTS, Locked, slots_of, stripe_of};
+use crate::hash::KeyHash;
+use crate::slot::{Slot, tag_in};
+use crate::sync::Ordering;
+
+/// Slots moved at most to make place for one: two fill the index to 0.9 in every phase of its growth, one to 0.7.
+const MOVES_DEEP: usize = 2;
+
+/// The stripes that are locked on the way; `usize::MAX` for none.
+pub(super) type Held = [usize; 4];
+
+/// How far a search for place goes.
+#[derive(Clone, Copy)]
+struct Effort {
+    /// Slots moved at most.
+    deep: usize,
+    /// Items are read to tell where they belong; else such as would need it are passed over.
+    reads: bool,
+}
+
+/// From cheap to dear: room one step away is looked for before anything deeper, what needs no reading before what does.
+const EFFORTS: [Effort; 2 * MOVES_DEEP] = [
+    Effort { deep: 1, reads: false },
+    Effort { deep: 1, reads: true },
+    Effort { deep: 2, reads: false },
+    Effort { deep: 2, reads: true },
+];
+
+impl Locked<'_> {
+    /// Adds a slot, moving another to its other bucket if both are full. Returns false if that finds no room.
+    pub(crate) fn insert(&self, new: Slot, rehash: impl Fn(Slot) -> KeyHash) -> bool {
+        let (a, b) = self.pair;
+        let emptier = if self.room(a).count() < self.room(b).count() { b } else { a };
+        let at = self.room(emptier).next().or_else(|| self.displace(&rehash));
+        let Some(at) = at else { return false };
+        self.index.words.all()[at].store(new.0, Ordering::Release);
+        self.index.used.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    fn room(&self, bucket: u32) -> impl Iterator<Item = usize> {
+        slots_of(bucket).filter(|&at| self.word(at) == 0)
+    }
+
+    fn word(&self, at: usize) -> u64 {
+        self.index.words.all()[at].load(Ordering::Relaxed)
+    }
+
+    /// Frees a place in one of the two buckets.
+    #[cold]
+    fn displace(&self, rehash: &dyn Fn(Slot) -> KeyHash) -> Option<usize> {
+        let (a, b) = self.pair;
+        let held = [self.stripes.0, self.stripes.1, usize::MAX, usize::MAX];
+        let both = [a, b];
+        let buckets = if a == b { &both[..1] } else { &both[..] };
+        EFFORTS
+            .iter()
+            .find_map(|effort| buckets.iter().find_map(|&b| self.make_place(b, *effort, held, rehash)))
+    }
+
+    /// Moves one slot of a full bucket to its other bucket, which may have to move one of its own first; returns the
+    /// freed place.
+    fn make_place(
+        &self,
+        bucket: u32,
+        effort: Effort,
+        held: Held,
+        rehash: &dyn Fn(Slot) -> KeyHash,
+    ) -> Option<usize> {
+        let n = self.index.buckets.load(Ordering::Acquire);
+        let mut ways = [None; BUCKET_SLOTS];
+        for (at, way) in slots_of(bucket).zip(&mut ways) {
+            let slot = Slot(self.word(at));
+            let told = other_bucket(bucket, tag_in(slot), n);
+            *way = match told {
+                Some(other) => Some((other, None)),
+                None => effort.reads.then(|| rehash(slot)).map(|h| (other_of(pair(h, n), bucket), Some(h))),
+            };
+            if let Some((other, _)) = *way {
+                self.index.words.prefetch(other as usize * BUCKET_SLOTS);
+            }
+        }
+        slots_of(bucket).zip(ways).find_map(|(at, way)| {
+            let (other, hash) = way?;
+            let moves = other != bucket && self.move_slot(at, hash, (bucket, other), effort, held, rehash);
+            moves.then_some(at)
+        })
+    }
+
+    /// Moves the slot at `at` to its other bucket, whose lock must come at once (waiting could dead-lock). `hash` is that of
+    /// its item where the tag alone does not tell the other bucket.
+    fn move_slot(
+        &self,
+        at: usize,
+        hash: Option<KeyHash>,
+        (bucket, other): (u32, u32),
+        effort: Effort,
+        mut held: Held,
+        rehash: &dyn Fn(Slot) -> KeyHash,
+    ) -> bool {
+        if effort.deep <= 1 && self.room(other).next().is_none() {
+            return false;
+        }
+        let stripe = stripe_of(other);
+        let taken = !held.contains(&stripe);
+        if taken {
+            if !self.index.try_hold(stripe) {
+                return false;
+            }
+            held[if held[2] == usize::MAX { 2 } else { 3 }] = stripe;
+        }
+        // Until its lock was here, the other bucket could be split or removed: then it is not the item's any more.
+        let n = self.index.buckets.load(Ordering::Acquire);
+        let now = match hash {
+            Some(hash) => Some(other_of(pair(hash, n), bucket)),
+            None => other_bucket(bucket, tag_in(Slot(self.word(at))), n),
+        };
+        let still = now == Some(other);
+        let to = if still { self.room(other).next() } else { None };
+        let to = if still && to.is_none() && 1 < effort.deep {
+            let rest = Effort { deep: effort.deep - 1, ..effort };
+            self.make_place(other, rest, held, rehash)
+        } else {
+            to
+        };
+        if let Some(to) = to {
+            let words = self.index.words.all();
+            words[to].store(self.word(at), Ordering::Release);
+            self.index.stripes[stripe_of(bucket)].moves.fetch_add(1, Ordering::Release);
+            words[at].store(0, Ordering::Release);
+        }
+        if taken {
+            self.index.leave(stripe);
+        }
+        to.is_some()
+    }
+
+    /// Moves a slot to its other bucket, which has room.
+    #[cfg(test)]
+    #[cfg(shuttle)]
+    pub(super) fn move_once(&self, at: usize, ways: (u32, u32), rehash: &dyn Fn(Slot) -> KeyHash) -> bool {
+        let held = [self.stripes.0, self.stripes.1, usize::MAX, usize::MAX];
+        let hash = rehash(Slot(self.word(at)));
+        self.move_slot(at, Some(hash), ways, EFFORTS[0], held, rehash)
+    }
+}

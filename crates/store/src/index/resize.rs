@@ -1,0 +1,123 @@
+//! The index's number of buckets: it grows by splitting and shrinks by merging, one bucket at a time.
+//!
+//! Invariants: under the resize lock, and under the stripes of both buckets of a split or a merge; what is in the index is
+//!             found throughout, as in a move
+//! Cost:       a split reads the items of one bucket
+//! Source:     linear hashing is Litwin 1980; the two choices even out split and unsplit buckets
+
+use super::address::pair;
+use super::{BUCKET_SLOTS, BUCKETS_MIN, Index, slots_of, stripe_of};
+use crate::hash::KeyHash;
+use crate::slot::Slot;
+use crate::sync::{Ordering, lock};
+
+/// Load above which the index grows, in percent.
+const LOAD_MAX_PERCENT: i64 = 90;
+/// Load below which it shrinks.
+const LOAD_MIN_PERCENT: i64 = 70;
+/// Buckets that are split or merged at once at most: bounds the pause of the writer that does it.
+const RESIZE_STEP: u32 = 64;
+/// Memory of removed buckets goes back in pieces of so many buckets.
+pub(super) const RELEASE_STEP: u32 = 1024;
+
+impl Index {
+    fn load_percent(&self, buckets: u32) -> i64 {
+        self.used.load(Ordering::Relaxed) * 100 / (i64::from(buckets) * BUCKET_SLOTS.cast_signed() as i64)
+    }
+
+    /// Whether `grow` should be called.
+    #[inline]
+    pub(crate) fn is_crowded(&self) -> bool {
+        let buckets = self.buckets.load(Ordering::Relaxed);
+        LOAD_MAX_PERCENT < self.load_percent(buckets) && buckets < self.buckets_max
+    }
+
+    /// Splits up to a step of buckets while the load is high, at least one if `force`. `rehash` gives the hash of the
+    /// item in a slot. Returns whether a bucket was added.
+    pub(crate) fn grow(&self, force: bool, rehash: impl Fn(Slot) -> KeyHash) -> bool {
+        let _resize = lock(&self.resize);
+        let mut grew = false;
+        for _ in 0..RESIZE_STEP {
+            let n = self.buckets.load(Ordering::Relaxed);
+            let wanted = LOAD_MAX_PERCENT - 2 < self.load_percent(n) || (force && !grew);
+            if !wanted || n == self.buckets_max {
+                break;
+            }
+            self.split(n, &rehash);
+            grew = true;
+        }
+        grew
+    }
+
+    /// Adds bucket `n`: the items of its buddy that the new address sends there follow.
+    fn split(&self, n: u32, rehash: &impl Fn(Slot) -> KeyHash) {
+        let buddy = n - (1 << n.ilog2());
+        let stripes = self.hold_pair((buddy, n));
+        let words = self.words.all();
+        let mut target = slots_of(n);
+        let mut moved = [None; BUCKET_SLOTS];
+        for (at, moved) in slots_of(buddy).zip(&mut moved) {
+            let word = words[at].load(Ordering::Relaxed);
+            if word == 0 {
+                continue;
+            }
+            let after = pair(rehash(Slot(word)), n + 1);
+            if after.0 != buddy && after.1 != buddy {
+                let to = target.next().expect("the new bucket has as many slots as its buddy");
+                words[to].store(word, Ordering::Release);
+                *moved = Some(at);
+            }
+        }
+        self.stripes[stripe_of(buddy)].moves.fetch_add(1, Ordering::Release);
+        self.buckets.store(n + 1, Ordering::Release);
+        for at in moved.into_iter().flatten() {
+            words[at].store(0, Ordering::Release);
+        }
+        self.leave_pair(stripes);
+    }
+
+    /// Removes up to a step of buckets while the load is low. Returns whether one was removed.
+    pub(crate) fn shrink(&self) -> bool {
+        let _resize = lock(&self.resize);
+        let mut shrank = false;
+        for _ in 0..RESIZE_STEP {
+            let n = self.buckets.load(Ordering::Relaxed);
+            if LOAD_MIN_PERCENT <= self.load_percent(n) || n <= BUCKETS_MIN || !self.merge(n - 1) {
+                break;
+            }
+            shrank = true;
+            if (n - 1).is_multiple_of(RELEASE_STEP) {
+                let last = (n - 1 + RELEASE_STEP).min(self.buckets_max);
+                self.words.release((n - 1) as usize * BUCKET_SLOTS, last as usize * BUCKET_SLOTS);
+            }
+        }
+        shrank
+    }
+
+    /// Puts the items of the last bucket back into its buddy; nothing happens if they do not fit.
+    fn merge(&self, last: u32) -> bool {
+        let buddy = last - (1 << last.ilog2());
+        let stripes = self.hold_pair((buddy, last));
+        let words = self.words.all();
+        let mut free = [0; BUCKET_SLOTS];
+        let mut count = 0;
+        for at in slots_of(buddy).filter(|&at| words[at].load(Ordering::Relaxed) == 0) {
+            free[count] = at;
+            count += 1;
+        }
+        let full = |at: &usize| words[*at].load(Ordering::Relaxed) != 0;
+        let fits = slots_of(last).filter(full).count() <= count;
+        if fits {
+            for (from, to) in slots_of(last).filter(full).zip(free) {
+                words[to].store(words[from].load(Ordering::Relaxed), Ordering::Release);
+            }
+            self.stripes[stripe_of(last)].moves.fetch_add(1, Ordering::Release);
+            self.buckets.store(last, Ordering::Release);
+            for at in slots_of(last) {
+                words[at].store(0, Ordering::Release);
+            }
+        }
+        self.leave_pair(stripes);
+        fits
+    }
+}
