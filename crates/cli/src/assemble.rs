@@ -48,6 +48,7 @@ pub(crate) fn serve_options(
         } else {
             0.05
         },
+        cleaners: as_usize(in_force.number("cleaners")),
         rank: rank(in_force.text("rank"))?,
         tenants: in_force.tenants.iter().map(tenant).collect::<Result<_, _>>()?,
         flush_disabled: in_force.is_on("disable_flush_all"),

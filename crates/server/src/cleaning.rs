@@ -28,6 +28,8 @@ pub(crate) struct Cleaning {
 pub struct CleaningView {
     /// What passes did.
     pub totals: store::CleanerTotals,
+    /// Who ran them, and how many at once.
+    pub by: store::PassTotals,
     /// CPU time of passes, on whatever thread.
     pub cpu: Duration,
     /// Its part of the process's CPU time of late, 0 to 1.
@@ -61,6 +63,7 @@ impl Cleaning {
         let part = |millionths: &AtomicU64| millionths.load(Ordering::Relaxed) as f64 / MILLION;
         CleaningView {
             totals: store.cleaner_totals(),
+            by: store.pass_totals(),
             cpu: Duration(self.cpu_ns.load(Ordering::Relaxed)),
             cpu_share: part(&self.share),
             cpu_limit: part(&self.limit),

@@ -114,6 +114,8 @@ pub struct Config {
     pub learning: Duration,
     /// Part of the CPU time that cleaning may take where few requests write, above 0 to 1; at writes only 2.4 times as much.
     pub cleaner_cpu: f64,
+    /// Background cleaners: the first cleans, the others help where writers outrun it.
+    pub cleaners: usize,
     /// Eviction order of tenants that name none.
     pub rank: RankKind,
     /// Configured tenants.
@@ -161,6 +163,7 @@ impl Default for Config {
             idle_time: Duration::from_secs(5 * 3_600),
             learning: policy::memory::LEARNING,
             cleaner_cpu: 0.05,
+            cleaners: 2,
             rank: RankKind::default(),
             tenants: Vec::new(),
             flush_disabled: false,
@@ -261,6 +264,12 @@ impl Config {
             return refuse(
                 format!("a cleaner_cpu of {} is not above 0 and at most 1", self.cleaner_cpu),
                 "leave it at 0.05, a twentieth",
+            );
+        }
+        if !(1..=store::CLEANERS_MAX).contains(&self.cleaners) {
+            return refuse(
+                format!("{} cleaners are not 1 to {}", self.cleaners, store::CLEANERS_MAX),
+                "leave it at 2: writers that outrun both clean beside them",
             );
         }
         if self.idle_time == Duration::ZERO {

@@ -29,7 +29,7 @@ pub(crate) struct Bell {
 /// The bells of the helping threads.
 #[derive(Debug, Default)]
 pub(crate) struct Helpers {
-    cleaner: Bell,
+    cleaners: [Bell; store::CLEANERS_MAX],
     control: Bell,
 }
 
@@ -56,8 +56,11 @@ impl Bell {
 }
 
 impl Helpers {
-    pub(crate) fn wake_cleaner(&self) {
-        self.cleaner.ring();
+    /// Wakes the first cleaner, and as many others as passes are wanted of them.
+    pub(crate) fn wake_cleaners(&self, passes: usize) {
+        for bell in &self.cleaners[..passes.clamp(1, store::CLEANERS_MAX)] {
+            bell.ring();
+        }
     }
 
     pub(crate) fn wake_control(&self) {
@@ -120,18 +123,26 @@ pub(crate) fn control(
 /// that needs room looks for itself.
 const FULL_PAUSE: Duration = Duration::from_millis(20);
 
-/// Cleans until the server stops.
-pub(crate) fn clean(mut worker: store::Worker, shared: &Shared, helpers: &Helpers, stop: &AtomicBool) {
+/// Cleans until the server stops: the first cleaner does all that is to be done behind the workers, the others only passes
+/// that it cannot keep up with.
+pub(crate) fn clean(
+    mut worker: store::Worker,
+    number: usize,
+    shared: &Shared,
+    helpers: &Helpers,
+    stop: &AtomicBool,
+) {
     let (clock, store) = (&*shared.clock, &*shared.store);
     while !stop.load(Ordering::Acquire) {
         worker.go_online();
         // One pass after another while there is need; others are let in between them.
-        while shared.cleaning.timed(clock, store, || worker.maintain()) && !stop.load(Ordering::Acquire) {}
-        let needed = worker.store().wants_cleaning();
+        let mut turn = || if number == 0 { worker.maintain() } else { worker.help() };
+        while shared.cleaning.timed(clock, store, &mut turn) && !stop.load(Ordering::Acquire) {}
+        let needed = if number == 0 { store.wants_cleaning() } else { number < store.passes_wanted() };
         worker.go_offline();
         if needed && shared.config.no_evict {
             std::thread::sleep(FULL_PAUSE.to_std());
         }
-        helpers.cleaner.wait(if needed { Duration::from_millis(1) } else { Duration::from_secs(1) });
+        helpers.cleaners[number].wait(if needed { Duration::from_millis(1) } else { Duration::from_secs(1) });
     }
 }

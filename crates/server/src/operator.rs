@@ -268,7 +268,7 @@ impl Operator {
         self.router.remove(id);
         tracing::info!("tenant '{name}' was removed");
         self.decide_soon();
-        self.helpers.wake_cleaner();
+        self.helpers.wake_cleaners(1);
         Ok(())
     }
 

@@ -104,10 +104,11 @@ pub fn start_with(
     let operator = Arc::new(Operator::new(&shared, &router, &memory, &helpers, in_charge));
     let mut threads = Vec::new();
 
-    let cleaner = shared.store.worker()?;
-    {
+    shared.store.set_cleaners(shared.config.cleaners);
+    for number in 0..shared.config.cleaners {
+        let cleaner = shared.store.worker()?;
         let (shared, helpers, stop) = (Arc::clone(&shared), Arc::clone(&helpers), Arc::clone(&stop));
-        threads.push(spawn("cleaner", move || loops::clean(cleaner, &shared, &helpers, &stop))?);
+        threads.push(spawn("cleaner", move || loops::clean(cleaner, number, &shared, &helpers, &stop))?);
     }
     {
         let (shared, router, helpers) = (Arc::clone(&shared), Arc::clone(&router), Arc::clone(&helpers));
@@ -278,7 +279,7 @@ impl Running {
         for waker in &self.wakers {
             let _woken = waker.wake();
         }
-        self.helpers.wake_cleaner();
+        self.helpers.wake_cleaners(store::CLEANERS_MAX);
         self.helpers.wake_control();
         if let Some(stop) = self.admin_stop {
             let _gone = stop.send(());

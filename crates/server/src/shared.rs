@@ -65,8 +65,8 @@ impl Shared {
     pub(crate) fn new(config: Config, store: Arc<Store>, clock: Arc<dyn Clock>) -> Self {
         let unix_secs = AtomicI64::new(clock.unix_secs());
         let memory_limit = AtomicU64::new(config.memory.0);
-        // The cleaner has a ring, too.
-        let curves = Mutex::new(Curves::new(Arc::clone(&store), config.threads + 1));
+        // Cleaners have a ring, too.
+        let curves = Mutex::new(Curves::new(Arc::clone(&store), config.threads + config.cleaners));
         Self {
             curves,
             memory_limit,

@@ -462,6 +462,10 @@ fn cleaner(shared: &Shared) -> Vec<Row> {
         .sum::<u64>();
     let whole = [
         ("passes", view.totals.passes),
+        ("passes_background", view.by.background),
+        ("passes_workers", view.by.writers),
+        ("passes_at_once", u64::from(view.by.running)),
+        ("passes_at_once_max", u64::from(view.by.at_once_max)),
         ("pass_takes", view.pass_takes as u64),
         ("pass_frees", view.pass_frees as u64),
         ("freed_segments", view.totals.freed_segments),

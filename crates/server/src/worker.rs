@@ -134,7 +134,7 @@ impl<R: Reactor> Worker<R> {
     fn call_helpers(&self) {
         let store = self.store.store();
         if store.wants_cleaning() {
-            self.around.helpers.wake_cleaner();
+            self.around.helpers.wake_cleaners(store.passes_wanted());
         }
         let hits = store.pending_shadow_hits();
         let has_new_tenant = self.around.router.has_new_tenant.load(Ordering::Relaxed);

@@ -1,50 +1,30 @@
 //! The cleaner: takes the space of dead items back, and of those that their tenants need least.
 //!
-//! Shape:      a pass takes n sealed segments; ranks their live items; gives each tenant its part (`survivors`); keeps
-//!             the items of the highest rank within it; copies source by source, each emptied source returns at once
+//! Shape:      a pass takes n sealed segments; ranks a sample of their live items and gives each tenant its part (`census`);
+//!             then walks them, source by source: what ranks within its tenant's part is copied (`destinations`), what does
+//!             not is evicted, and each emptied source returns at once
 //! Invariants: a pass opens at most n − 1 segments, so it frees at least one; a reader never waits for it
-//! Cost:       one walk and one index look-up per item, a second walk for what is alive
+//! Cost:       one walk, and one index look-up per item; a second walk with a look-up per sample
 //! Source:     Memshare §3.2, §5.3 and Algorithm 1. We differ: what goes is chosen before anything is copied, so the
 //!             reserve is three segments instead of n; sources are compared by what cleaning them would free;
 //!             half-full destinations stay open for the next pass instead of being dropped
 
-use crate::account::{bytes_needed, charge_of, link, relink, restamp, unlink};
+use crate::account::{charge_of, unlink};
+use crate::census::{BATCH, Census, Fate, Pending, Step};
+use crate::destinations::Destinations;
 use crate::epoch::Participant;
-use crate::hash::KeyHash;
-use crate::index::{Found, Locked};
-use crate::item::View;
-use crate::limits::AGE_MAX;
-use crate::log::Head;
+use crate::index::Found;
+use crate::limits::{CENSUS_SAMPLES, PASS_FREES_PART};
 use crate::metrics::{ThreadCounters, count};
-use crate::rank::{BIN_MIN, Clock, Usage};
 use crate::segment::State;
 use crate::shadow::Shadow;
-use crate::slot::Place;
-use crate::sources::{Chooser, Sums, claim_dead};
+use crate::sources::{Chooser, claim_dead};
 use crate::store::Store;
-use crate::survivors::{Candidate, keep};
-use crate::sync::{Ordering, bump, lock, pause};
-use crate::tenant::TenantSpec;
-use std::sync::Arc;
-use units::{Rng, SegmentId, TenantId};
+use crate::sync::{Ordering, lock, pause};
+use units::{Rng, SegmentId};
 
-/// No slot points at the item.
-const GARBAGE: u8 = 0;
-/// A slot points at it, but it has expired or was flushed.
-const DEAD: u8 = 1;
-const _: () = assert!(DEAD < BIN_MIN);
-
-/// Destinations kept open: a large item that does not fit one may fit the other.
-const OPEN_MAX: usize = 2;
-/// Items looked up together, so that their index lines load in parallel.
-const BATCH: usize = 32;
 /// A segment that is dead to this part is reclaimed without need.
 const DEAD_PERCENT: u64 = 50;
-/// Segments that are looked at to bring a tenant below its ceiling: fewer see too little of it to tell its worst items
-/// (10 instead of 20 gave .7809 of hits on the mixed trace, 20 give .7888).
-const TRIM_WIDTH: usize = 20;
-/// Looks at most until a tenant is below its ceiling.
-const TRIM_ROUNDS_MAX: u32 = 8;
 
 /// Segments that the survivors of one source may need beside those that are open.
 const DESTINATIONS_PER_SOURCE: u32 = 1;
@@ -60,71 +40,26 @@ pub(crate) enum Outcome {
     Nothing,
 }
 
-/// One tenant in a pass.
-#[derive(Debug)]
-struct Seen {
-    /// Its claim and its rank, as they are when the pass begins.
-    spec: Arc<TenantSpec>,
-    /// It holds more than its part: its share of all that is held.
-    is_over: bool,
-    bytes_by_bin: Box<[u64; 256]>,
-    inside: u64,
-    /// The rank's level in this pass; not a number before its first item.
-    level: f32,
-    threshold: u8,
-    /// Bytes of the threshold's own bin that stay.
-    quota: u64,
+/// What becomes of an item that stays but finds no room in a destination.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Lack {
+    /// It is evicted, so that its segment is free.
+    Goes,
+    /// It stays where it is, and its segment too.
+    Waits,
 }
 
 /// Buffers of a cleaning thread, reused from pass to pass.
 #[derive(Debug)]
 pub(crate) struct Cleaner {
-    chooser: Chooser,
-    open: Vec<Head>,
-    opened: usize,
-    sources: Vec<SegmentId>,
-    bins: Vec<u8>,
-    clock: Clock,
-    seen: Vec<Option<Seen>>,
-    order: Vec<usize>,
-    candidates: Vec<Candidate>,
-    kept: Vec<u64>,
-    /// Segments that the pass may open.
-    outputs_max: usize,
+    pub(crate) chooser: Chooser,
+    pub(crate) sources: Vec<SegmentId>,
+    pub(crate) census: Census,
 }
-
-/// An item of a source until its slot has been looked up.
-struct Pending<'a> {
-    place: Place,
-    hash: KeyHash,
-    view: View<'a>,
-}
-
-/// An item of a source with its rank and its hash.
-type Ranked<'a> = (Place, View<'a>, u8, KeyHash);
 
 impl Cleaner {
     pub(crate) fn new(rng: Rng) -> Self {
-        Self {
-            chooser: Chooser::new(rng),
-            open: Vec::new(),
-            opened: 0,
-            sources: Vec::new(),
-            bins: Vec::new(),
-            clock: Clock::default(),
-            seen: Vec::new(),
-            order: Vec::new(),
-            candidates: Vec::new(),
-            kept: Vec::new(),
-            outputs_max: 0,
-        }
-    }
-
-    /// Ends every open destination.
-    pub(crate) fn seal_all(&mut self, store: &Store) {
-        for head in self.open.drain(..) {
-            store.log.seal(head);
-        }
+        Self { chooser: Chooser::new(rng), sources: Vec::new(), census: Census::default() }
     }
 
     /// One pass over up to `width` segments.
@@ -135,424 +70,31 @@ impl Cleaner {
         counters: &ThreadCounters,
         width: usize,
     ) -> Outcome {
-        store.passes.fetch_add(1, Ordering::Relaxed);
-        let outcome = self.run_pass(store, reader, counters, width);
-        store.passes.fetch_sub(1, Ordering::Relaxed);
-        outcome
-    }
-
-    fn run_pass(
-        &mut self,
-        store: &Store,
-        reader: &mut Participant,
-        counters: &ThreadCounters,
-        width: usize,
-    ) -> Outcome {
         self.chooser.choose(store, width, |score, _| score, &mut self.sources);
         if self.sources.len() < 2 {
             return self.give_up(store);
         }
-        self.rank_items(store, reader, None);
-        self.gather(store);
-        self.outputs_max = outputs_max(store, self.sources.len());
-        let mut budget = self.budget(store);
+        // Who may not evict has to know that all of it fits.
+        let step = if store.no_evict { Step::ALL } else { self.step(store) };
+        self.census.take(store, reader, &self.sources, step, None);
+        let floors = self.census.gather(store);
+        let mut to = Destinations::take(store);
+        let mut opened_max = outputs_max(store, self.sources.len());
+        let mut budget = self.budget(store, &mut to, opened_max);
         // Where the sources hold more of floors than they would keep, the pass frees less, but something.
-        let floors: u64 = self.candidates.iter().map(Candidate::below_floor).sum();
-        while budget < floors && self.outputs_max + 1 < self.sources.len() {
-            self.outputs_max += 1;
-            budget = self.budget(store);
+        while budget < floors && opened_max + 1 < self.sources.len() {
+            opened_max += 1;
+            budget = self.budget(store, &mut to, opened_max);
         }
-        if store.no_evict && budget < self.inside() {
-            return self.give_up(store);
-        }
-        keep(budget, &self.candidates, &mut self.kept);
-        self.set_thresholds(store);
-        let freed = self.copy_sources(store, reader, counters);
-        store.cleaning.note_pass(self.bins.len(), freed);
-        if freed == 0 { Outcome::Nothing } else { Outcome::Freed(freed) }
-    }
-
-    fn give_up(&mut self, store: &Store) -> Outcome {
-        for id in self.sources.drain(..) {
-            store.log.segment(id).set_state(State::Sealed);
-        }
-        Outcome::Nothing
-    }
-
-    /// Bytes charged of everything alive in the sources.
-    fn inside(&self) -> u64 {
-        self.seen.iter().flatten().map(|s| s.inside).sum()
-    }
-
-    /// Bytes charged that fit the destinations, fewer than the sources: the index share is charged but not copied,
-    /// and each destination loses about half an item at its end.
-    fn budget(&self, store: &Store) -> u64 {
-        let open: usize = self.open.iter().map(|h| store.log.room(h)).sum();
-        let fresh = self.outputs_max * store.log.segment_bytes();
-        let room = (open + fresh) as u64;
-        let alive = self.bins.iter().filter(|b| BIN_MIN <= **b).count() as u64;
-        let inside = self.inside().max(1);
-        let copied = inside.saturating_sub(alive * crate::item::INDEX_SHARE).max(1);
-        let ends = self.sources.len() as u64 * (copied / alive.max(1)) / 2;
-        let fits = u128::from(room.saturating_sub(ends)) * u128::from(inside) / u128::from(copied);
-        u64::try_from(fits).unwrap_or(u64::MAX)
-    }
-
-    /// Walks the sources, finds what is alive (of one tenant, if only that is asked) and ranks it.
-    fn rank_items(&mut self, store: &Store, reader: &Participant, only: Option<TenantId>) {
-        self.bins.clear();
-        store.take_time(&mut self.clock);
-        for seen in &mut self.seen {
-            *seen = None;
-        }
-        let sources = std::mem::take(&mut self.sources);
-        let mut batch = Vec::with_capacity(BATCH);
-        for id in &sources {
-            store.log.walk(reader, *id, |place, view| {
-                let asked = only.is_none_or(|tenant| tenant == view.tenant());
-                batch.push(asked.then(|| {
-                    let hash = store.hash_of(&view);
-                    store.index.prefetch(hash);
-                    Pending { place, hash, view }
-                }));
-                if batch.len() == BATCH {
-                    self.rank_batch(store, &mut batch);
-                }
-            });
-        }
-        self.rank_batch(store, &mut batch);
-        self.sources = sources;
-    }
-
-    fn rank_batch(&mut self, store: &Store, batch: &mut Vec<Option<Pending<'_>>>) {
-        for item in batch.drain(..) {
-            let Some(item) = item else {
-                self.bins.push(GARBAGE);
-                continue;
-            };
-            let place = item.place;
-            let Some(found) = store.index.find_surely(item.hash, &mut |slot| slot.place() == place) else {
-                self.bins.push(GARBAGE);
-                continue;
-            };
-            if store.is_expired(&item.view) || store.is_flushed(place, &item.view) {
-                self.bins.push(DEAD);
-                continue;
-            }
-            let tenant = store.tenant(item.view.tenant());
-            // Read after the slot: an item used since the clock last moved must not seem to be ahead of it.
-            let tick = store.tick();
-            let charge = charge_of(item.view.bytes().len()).cast_unsigned();
-            let usage = Usage {
-                age: tick.wrapping_sub(found.slot.tick()),
-                uses: found.slot.uses(),
-                size: u32::try_from(charge).unwrap_or(u32::MAX),
-                level: tenant.level_at(found.slot.tick()),
-                stamp: store.stamp_of(place, &item.view),
-                expiry: item.view.expiry(),
-            };
-            let seen = seen_in(&mut self.seen, store, item.view.tenant());
-            if seen.level.is_nan() {
-                let kind = &seen.spec.rank;
-                seen.level = tenant.level_of(kind, || kind.level_by(&usage, &self.clock));
-            }
-            let rank = seen.spec.rank.bin(&usage, seen.level, &self.clock);
-            seen.bytes_by_bin[usize::from(rank)] += charge;
-            seen.inside += charge;
-            self.bins.push(rank);
-        }
-    }
-
-    /// What each tenant has in the sources and elsewhere, and what it should have.
-    fn gather(&mut self, store: &Store) {
-        self.order.clear();
-        self.candidates.clear();
-        let all = Sums::of(store);
-        for (i, seen) in self.seen.iter_mut().enumerate() {
-            let Some(seen) = seen else { continue };
-            let tenant = store.tenant(TenantId(u32::try_from(i).unwrap_or(u32::MAX)));
-            seen.is_over = all.is_over(tenant);
-            self.order.push(i);
-            self.candidates.push(Candidate {
-                inside: seen.inside,
-                elsewhere: tenant.held().0.saturating_sub(seen.inside),
-                target: tenant.share().target.0,
-                // A policy may give less than the floor: the idle tax, or floors beyond the memory.
-                floor: tenant.floor().min(tenant.share().target).0,
-            });
-        }
-    }
-
-    /// Turns kept bytes into a rank below which items go.
-    fn set_thresholds(&mut self, store: &Store) {
-        for (&i, &kept) in self.order.iter().zip(&self.kept) {
-            let Some(seen) = &mut self.seen[i] else { continue };
-            let mut left = kept;
-            seen.threshold = BIN_MIN;
-            seen.quota = u64::MAX;
-            for rank in (BIN_MIN..=u8::MAX).rev() {
-                let bytes = seen.bytes_by_bin[usize::from(rank)];
-                if left < bytes {
-                    seen.threshold = rank;
-                    seen.quota = left;
-                    break;
-                }
-                left -= bytes;
-            }
-            let tenant = store.tenant(TenantId(u32::try_from(i).unwrap_or(u32::MAX)));
-            if kept < seen.inside {
-                let kind = &seen.spec.rank;
-                let level = kind.level_after(&seen.bytes_by_bin, seen.threshold, seen.level);
-                tenant.set_level(kind, level);
-            }
-        }
-    }
-
-    /// Whether an item of this rank stays; uses the threshold's quota up.
-    fn stays(&mut self, tenant: TenantId, rank: u8, charge: u64) -> bool {
-        let Some(Some(seen)) = self.seen.get_mut(tenant.index()) else { return true };
-        if rank == seen.threshold && seen.quota != u64::MAX {
-            let fits = charge <= seen.quota;
-            seen.quota = seen.quota.saturating_sub(charge);
-            return fits;
-        }
-        seen.threshold <= rank
-    }
-
-    /// Whether a tenant held more than its part when the pass began.
-    fn is_over(&self, tenant: TenantId) -> bool {
-        self.seen.get(tenant.index()).and_then(Option::as_ref).is_none_or(|seen| seen.is_over)
-    }
-
-    /// Copies what stays, evicts what goes, and returns the emptied sources. Returns how many segments were freed.
-    fn copy_sources(&mut self, store: &Store, reader: &mut Participant, counters: &ThreadCounters) -> usize {
-        let sources = std::mem::take(&mut self.sources);
-        let bins = std::mem::take(&mut self.bins);
-        let opened_max = self.outputs_max;
-        self.opened = 0;
-        let mut next = 0;
-        let mut emptied = 0_usize;
-        let mut goes_on = true;
-        for id in &sources {
-            let mut whole = true;
-            goes_on = goes_on && wait_for_destination(store, reader);
-            if !goes_on {
-                // Nothing is evicted for lack of a place to put it: the rest, all of it since `bins` is in the order of
-                // the sources, waits for another pass.
-                store.log.segment(*id).set_state(State::Sealed);
-                continue;
-            }
-            let mut batch = Vec::with_capacity(BATCH);
-            store.log.walk(reader, *id, |place, view| {
-                let rank = bins[next];
-                next += 1;
-                if rank != GARBAGE {
-                    let hash = store.hash_of(&view);
-                    store.index.prefetch(hash);
-                    batch.push((place, view, rank, hash));
-                }
-                if batch.len() == BATCH {
-                    whole &= self.handle_all(store, counters, &mut batch, opened_max);
-                }
-            });
-            whole &= self.handle_all(store, counters, &mut batch, opened_max);
-            if whole {
-                store.log.retire(&store.epochs, *id);
-                emptied += 1;
-            } else {
-                store.log.segment(*id).set_state(State::Sealed);
-            }
-            // What was emptied may be the next destination.
-            reader.quiesce();
-            store.log.reclaim_now(&store.epochs);
-        }
-        self.sources = sources;
-        self.bins = bins;
-        self.sources.clear();
-        emptied.saturating_sub(self.opened)
-    }
-
-    /// Deals with a batch of items whose index lines are loading. Returns whether all their bytes are free now.
-    fn handle_all(
-        &mut self,
-        store: &Store,
-        counters: &ThreadCounters,
-        batch: &mut Vec<Ranked<'_>>,
-        opened_max: usize,
-    ) -> bool {
-        let mut whole = true;
-        for item in batch.drain(..) {
-            whole &= self.handle(store, counters, item, opened_max);
-        }
-        whole
-    }
-
-    /// Deals with one item. Returns whether its bytes are free now.
-    fn handle(
-        &mut self,
-        store: &Store,
-        counters: &ThreadCounters,
-        (place, view, rank, hash): Ranked<'_>,
-        opened_max: usize,
-    ) -> bool {
-        let charge = charge_of(view.bytes().len()).cast_unsigned();
-        let is_dead = || store.is_expired(&view) || store.is_flushed(place, &view);
-        let stays = rank != DEAD && !is_dead() && self.stays(view.tenant(), rank, charge);
-        let needed = bytes_needed(view.bytes().len(), view.cas().is_some());
-        let stamp = store.stamp_of(place, &view);
-        let has_room = stays && self.open_for(store, needed, stamp, opened_max);
-        let locked = store.index.lock(hash);
-        let Some(found) = locked.find(hash, |slot| slot.place() == place) else { return true };
-        // Asked again under the lock: a flush cannot come between this and the accounting.
-        let dead = is_dead();
-        if has_room && !dead {
-            return self.copy(store, counters, &locked, found, &view);
-        }
-        if stays && !dead && store.no_evict {
-            return false;
-        }
-        locked.remove(found);
-        unlink(store, counters, place, &view);
-        drop(locked);
-        let is_over = self.is_over(view.tenant());
-        note_removal(
-            store,
-            counters,
-            found,
-            &view,
-            hash,
-            if dead { Removal::Dead } else { Removal::Live { is_over } },
-        );
-        true
-    }
-
-    /// Moves an item to the first open destination that has room, which `open_for` has seen to. Returns whether it did.
-    fn copy(
-        &mut self,
-        store: &Store,
-        counters: &ThreadCounters,
-        locked: &Locked<'_>,
-        found: Found,
-        view: &View<'_>,
-    ) -> bool {
-        let from = found.slot.place();
-        let stamp = store.stamp_of(from, view);
-        let needed = bytes_needed(view.bytes().len(), view.cas().is_some());
-        let Some(head) = self.open.iter_mut().find(|h| store.log.fits(h, needed, stamp)) else {
-            return false;
-        };
-        let mut meta = view.meta();
-        restamp(&mut meta, stamp, head.base());
-        let mut header = [0; 48];
-        let header_len = meta.encode(view.key().len(), view.value().len(), &mut header);
-        let parts = [&header[..header_len], view.key(), view.value(), &[]];
-        let len: usize = parts.iter().map(|p| p.len()).sum();
-        let place = store.log.append(head, parts).expect("the destination has room");
-        if len == view.bytes().len() && meta.expiry.is_none() {
-            relink(store, from, place, meta.tenant, len, stamp);
+        let outcome = if store.no_evict && budget < self.census.inside() {
+            self.give_up(store)
         } else {
-            unlink(store, counters, from, view);
-            link(store, counters, place, &meta, len, stamp);
-        }
-        let age = store.tick().wrapping_sub(found.slot.tick()).min(AGE_MAX);
-        let tick = store.tick().wrapping_sub(age);
-        locked.replace(found, found.slot.moved(place).used(tick, found.slot.uses()));
-        bump(&counters.of(meta.tenant.index()).moved_bytes, len as u64);
-        true
-    }
-
-    /// Sees to it that an open destination takes `len` bytes with this stamp, opening one if the pass still may.
-    fn open_for(&mut self, store: &Store, len: usize, stamp: u64, opened_max: usize) -> bool {
-        if self.open.iter().any(|h| store.log.fits(h, len, stamp)) {
-            return true;
-        }
-        if opened_max <= self.opened {
-            return false;
-        }
-        let Some(head) = store.log.take(&store.epochs, 0, store.stamp_base(), store.now_secs()) else {
-            return false;
+            self.census.divide(store, budget);
+            let lack = if store.no_evict { Lack::Waits } else { Lack::Goes };
+            self.clean_sources(store, reader, counters, &mut to, lack)
         };
-        self.opened += 1;
-        if self.open.len() == OPEN_MAX {
-            let fullest =
-                self.open.iter().enumerate().min_by_key(|(_, h)| store.log.room(h)).map_or(0, |(i, _)| i);
-            let full = self.open.swap_remove(fullest);
-            store.log.seal(full);
-        }
-        self.open.push(head);
-        true
-    }
-
-    /// Brings every tenant that is over its ceiling below it: evicts in place, copies nothing.
-    pub(crate) fn enforce_ceilings(
-        &mut self,
-        store: &Store,
-        reader: &mut Participant,
-        counters: &ThreadCounters,
-    ) {
-        for tenant in store.tenants().filter(|t| t.is_over_ceiling()) {
-            if store.no_evict {
-                return;
-            }
-            // Several rounds if the sources of one do not hold enough of the tenant.
-            for _ in 0..TRIM_ROUNDS_MAX {
-                self.trim(store, reader, counters, tenant.id, tenant.excess());
-                if !tenant.is_over_ceiling() {
-                    break;
-                }
-            }
-        }
-    }
-
-    /// Evicts about `excess` bytes of one tenant, the lowest ranks among the segments that hold the most of it and as
-    /// many random ones.
-    fn trim(
-        &mut self,
-        store: &Store,
-        reader: &mut Participant,
-        counters: &ThreadCounters,
-        tenant: TenantId,
-        excess: u64,
-    ) {
-        let held = |id: SegmentId| {
-            let segment = store.log.segment(id);
-            let written =
-                segment.tenants().find(|(t, _)| *t == tenant).map_or(0, |(_, bytes)| u64::from(bytes));
-            // What was evicted here before is still counted as written.
-            written * u64::from(segment.live()) / u64::from(segment.used().max(1))
-        };
-        self.chooser.choose(store, TRIM_WIDTH, |_, id| held(id), &mut self.sources);
-        self.rank_items(store, reader, Some(tenant));
-        let inside = seen_in(&mut self.seen, store, tenant).inside;
-        self.order.clear();
-        self.order.push(tenant.index());
-        self.kept.clear();
-        self.kept.push(inside.saturating_sub(excess));
-        self.set_thresholds(store);
-        let sources = std::mem::take(&mut self.sources);
-        let bins = std::mem::take(&mut self.bins);
-        let mut next = 0;
-        for id in &sources {
-            store.log.walk(reader, *id, |place, view| {
-                let rank = bins[next];
-                next += 1;
-                let charge = charge_of(view.bytes().len()).cast_unsigned();
-                if view.tenant() == tenant && BIN_MIN <= rank && !self.stays(tenant, rank, charge) {
-                    let hash = store.hash_of(&view);
-                    let locked = store.index.lock(hash);
-                    if let Some(found) = locked.find(hash, |slot| slot.place() == place) {
-                        locked.remove(found);
-                        unlink(store, counters, place, &view);
-                        drop(locked);
-                        note_removal(store, counters, found, &view, hash, Removal::Live { is_over: true });
-                    }
-                }
-            });
-            store.log.segment(*id).set_state(State::Sealed);
-        }
-        self.sources = sources;
-        self.bins = bins;
-        reader.quiesce();
+        to.park(store);
+        outcome
     }
 
     /// Takes segments back that are mostly dead, without need. Returns whether there may be more.
@@ -567,22 +109,138 @@ impl Cleaner {
             self.give_up(store);
             return false;
         }
-        self.rank_items(store, reader, None);
-        self.outputs_max = outputs_max(store, self.sources.len());
-        if self.budget(store) < self.inside() {
+        let step = self.step(store);
+        self.census.take(store, reader, &self.sources, step, None);
+        let mut to = Destinations::take(store);
+        // However much passes that evict free: all that is alive has to find a place.
+        let opened_max = self.sources.len() - (self.sources.len() / PASS_FREES_PART).max(1);
+        let outcome = if self.budget(store, &mut to, opened_max) < self.census.inside() {
             // Less was dead than the table says: nothing alive goes without need.
-            self.give_up(store);
+            self.give_up(store)
+        } else {
+            self.clean_sources(store, reader, counters, &mut to, Lack::Waits)
+        };
+        to.park(store);
+        outcome != Outcome::Nothing
+    }
+
+    /// How closely the sources are looked at before anything moves: the more of them a pass frees, the less each byte of
+    /// room that it makes may cost.
+    fn step(&self, store: &Store) -> Step {
+        let used = self.sources.iter().map(|id| store.log.segment(*id).used() as usize).sum();
+        let (takes, frees) = (self.sources.len(), store.pass_frees(self.sources.len()));
+        Step::of(used, CENSUS_SAMPLES * takes / (PASS_FREES_PART * frees))
+    }
+
+    fn give_up(&mut self, store: &Store) -> Outcome {
+        for id in self.sources.drain(..) {
+            store.log.segment(id).set_state(State::Sealed);
+        }
+        Outcome::Nothing
+    }
+
+    /// Bytes charged that fit into the destinations if so many may be opened.
+    fn budget(&self, store: &Store, to: &mut Destinations, opened_max: usize) -> u64 {
+        to.allow(opened_max);
+        self.census.budget(to.room(store), self.sources.len())
+    }
+
+    /// Copies what stays, evicts what goes, and returns the emptied sources.
+    fn clean_sources(
+        &mut self,
+        store: &Store,
+        reader: &mut Participant,
+        counters: &ThreadCounters,
+        to: &mut Destinations,
+        lack: Lack,
+    ) -> Outcome {
+        let sources = std::mem::take(&mut self.sources);
+        let mut pass = Pass { store, counters, census: &mut self.census, to, lack, seen: 0 };
+        let mut emptied = 0_usize;
+        let mut goes_on = true;
+        for id in &sources {
+            // Nothing is evicted for lack of a place to put it: the rest waits for another pass.
+            goes_on = goes_on && wait_for_destination(store, reader);
+            if goes_on && pass.empty(reader, *id) {
+                store.log.retire(&store.epochs, *id);
+                emptied += 1;
+            } else {
+                store.log.segment(*id).set_state(State::Sealed);
+            }
+            if goes_on {
+                // What was emptied may be the next destination.
+                reader.quiesce();
+                store.log.reclaim_now(&store.epochs);
+            }
+        }
+        let freed = emptied.saturating_sub(pass.to.opened());
+        store.cleaning.note_pass(pass.seen, freed);
+        self.sources = sources;
+        self.sources.clear();
+        if freed == 0 { Outcome::Nothing } else { Outcome::Freed(freed) }
+    }
+}
+
+/// The second half of a pass: everything is known of it, and items move.
+struct Pass<'a> {
+    store: &'a Store,
+    counters: &'a ThreadCounters,
+    census: &'a mut Census,
+    to: &'a mut Destinations,
+    lack: Lack,
+    /// Items walked.
+    seen: usize,
+}
+
+impl Pass<'_> {
+    /// Deals with every item of a source. Returns whether all its bytes are free now.
+    fn empty(&mut self, reader: &Participant, id: SegmentId) -> bool {
+        let mut whole = true;
+        let mut batch = Vec::with_capacity(BATCH);
+        self.store.log.walk(reader, id, |place, view| {
+            self.seen += 1;
+            batch.push(Pending::new(self.store, place, view));
+            if batch.len() == BATCH {
+                whole &= self.handle_all(&mut batch);
+            }
+        });
+        whole & self.handle_all(&mut batch)
+    }
+
+    /// Deals with a batch of items whose index lines are loading.
+    fn handle_all(&mut self, batch: &mut Vec<Pending<'_>>) -> bool {
+        batch.drain(..).fold(true, |whole, item| whole & self.handle(&item))
+    }
+
+    /// Deals with one item. Returns whether its bytes are free now.
+    fn handle(&mut self, item: &Pending<'_>) -> bool {
+        let store = self.store;
+        let Some(found) = item.find(store) else { return true };
+        let stays = !item.is_dead(store) && self.census.fate(store, item, found) == Fate::Stays;
+        let has_room = stays && self.to.open_for(store, item);
+        let locked = store.index.lock(item.hash);
+        let Some(found) = locked.find_again(found, item.hash) else { return true };
+        // Asked under the lock: a flush cannot come between this and the accounting.
+        let dead = item.is_dead(store);
+        if has_room && !dead {
+            return self.to.copy(store, self.counters, &locked, found, item);
+        }
+        if stays && !dead && self.lack == Lack::Waits {
             return false;
         }
-        let freed = self.copy_sources(store, reader, counters);
-        store.cleaning.note_pass(self.bins.len(), freed);
-        0 < freed
+        locked.remove(found);
+        unlink(store, self.counters, item.place, &item.view);
+        drop(locked);
+        let is_over = self.census.is_over(item.view.tenant());
+        let removal = if dead { Removal::Dead } else { Removal::Live { is_over } };
+        note_removal(store, self.counters, found, item, removal);
+        true
     }
 }
 
 /// What was removed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Removal {
+pub(crate) enum Removal {
     /// An item that had expired or was flushed.
     Dead,
     /// An item that a look-up would have found.
@@ -592,34 +250,18 @@ enum Removal {
     },
 }
 
-/// A tenant in this pass.
-fn seen_in<'a>(all: &'a mut Vec<Option<Seen>>, store: &Store, tenant: TenantId) -> &'a mut Seen {
-    if all.len() <= tenant.index() {
-        all.resize_with(tenant.index() + 1, || None);
-    }
-    all[tenant.index()].get_or_insert_with(|| Seen {
-        spec: store.tenant(tenant).spec(),
-        is_over: true,
-        bytes_by_bin: Box::new([0; 256]),
-        inside: 0,
-        level: f32::NAN,
-        threshold: BIN_MIN,
-        quota: u64::MAX,
-    })
-}
-
 /// Counts an item that was removed: reclaimed if it was dead, else evicted.
-fn note_removal(
+pub(crate) fn note_removal(
     store: &Store,
     counters: &ThreadCounters,
     found: Found,
-    view: &View<'_>,
-    hash: KeyHash,
+    item: &Pending<'_>,
     removal: Removal,
 ) {
-    let tenant = store.tenant(view.tenant());
+    let tenant = store.tenant(item.view.tenant());
+    let len = item.view.bytes().len();
     let of_tenant = counters.of(tenant.id.index());
-    let class = counters.class(view.bytes().len(), view.own_space());
+    let class = counters.class(len, item.view.own_space());
     let Removal::Live { is_over } = removal else {
         count(&of_tenant.reclaimed);
         count(&class.reclaimed);
@@ -634,11 +276,11 @@ fn note_removal(
         count(&of_tenant.evicted_unfetched);
         count(&class.evicted_unfetched);
     }
-    if !Shadow::may_know(hash, tenant.sampling()) {
+    if !Shadow::may_know(item.hash, tenant.sampling()) {
         return;
     }
     let mut shadow = lock(&tenant.shadow);
-    shadow.push(hash, u32::try_from(charge_of(view.bytes().len())).unwrap_or(u32::MAX));
+    shadow.push(item.hash, u32::try_from(charge_of(len)).unwrap_or(u32::MAX));
     tenant.shadow_sampling.store(u32::from(shadow.sampling()), Ordering::Relaxed);
 }
 
@@ -659,7 +301,7 @@ fn wait_for_destination(store: &Store, reader: &mut Participant) -> bool {
         if DESTINATIONS_PER_SOURCE <= store.log.reclaim_now(&store.epochs) {
             return true;
         }
-        if !store.log.has_retired() && store.passes.load(Ordering::Relaxed) <= 1 {
+        if !store.log.has_retired() && store.passes.running() <= 1 {
             return true;
         }
         if WAIT_TURNS_MAX < turn {

@@ -26,12 +26,16 @@ mod shadow;
 mod tenant;
 
 mod account;
+mod census;
 mod cleaner;
 mod departed;
+mod destinations;
+mod passes;
 mod room;
 mod sources;
 mod survivors;
 mod sweep;
+mod trim;
 mod width;
 
 mod check;
@@ -49,8 +53,9 @@ pub use curves::{RING_BYTES, SampledAccess, SampledKind};
 pub use geometry::{Geometry, divisible_capacity};
 pub use hash::Space;
 pub use item::ITEM_OVERHEAD_MAX;
-pub use limits::SEGMENT_MAX;
+pub use limits::{CLEANERS_MAX, SEGMENT_MAX};
 pub use metrics::{CLASSES, ClassTotals, CleanerTotals, Totals, TrafficTotal, class_bound, class_of};
+pub use passes::PassTotals;
 pub use rank::{Expression, RankError, RankKind};
 pub use store::{CLOCK_START, MemoryUse, Options, Store, StoreError};
 pub use tenant::{OverShare, TenantSpec, TenantState};

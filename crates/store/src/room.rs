@@ -5,6 +5,8 @@
 
 use crate::cleaner::{Cleaner, Outcome};
 use crate::limits;
+use crate::passes::{By, Running};
+use crate::store::Store;
 use crate::sync::{Ordering, give_way, pause};
 use crate::worker::{OutOfMemory, Worker};
 use std::sync::Arc;
@@ -57,7 +59,7 @@ impl Worker {
                 }
                 Waited::Nothing => {}
             }
-            let others = store.passes.load(Ordering::Relaxed);
+            let others = store.passes.running();
             if limits::RESERVE_SEGMENTS <= others {
                 // One more would find no segment to copy into. What the others free is free for us too.
                 give_way();
@@ -89,11 +91,15 @@ impl Worker {
         }
     }
 
-    /// One cleaning pass.
+    /// A cleaning pass of a writer.
     pub(crate) fn clean(&mut self) -> Outcome {
         let store = Arc::clone(&self.store);
+        self.run(&store, &store.passes.begin(By::Writer))
+    }
+
+    fn run(&mut self, store: &Store, _running: &Running<'_>) -> Outcome {
         let cleaner = self.cleaner.get_or_insert_with(|| Box::new(Cleaner::new(store.thread_rng())));
-        cleaner.pass(&store, &mut self.reader, &self.counters, store.pass_width())
+        cleaner.pass(store, &mut self.reader, &self.counters, store.pass_width())
     }
 
     /// What a background cleaner does when it is woken: ceilings, then room, then what is mostly dead. Returns whether
@@ -106,17 +112,27 @@ impl Worker {
             cleaner.enforce_ceilings(&store, &mut self.reader, &self.counters);
         }
         let sweeps = self.sweep_departed();
-        let cleaner = self.cleaner.get_or_insert_with(|| Box::new(Cleaner::new(store.thread_rng())));
         store.sweep.advance(&store);
         store.index.shrink();
         store.adjust_allowed();
         store.log.reclaim_now(&store.epochs);
         store.log.touch_ahead();
-        let wanted = store.log.low_water();
-        if store.log.available() <= wanted || 0 < store.log.excess() {
-            let freed = cleaner.pass(&store, &mut self.reader, &self.counters, store.pass_width());
-            return sweeps || matches!(freed, Outcome::Freed(_)) && store.log.available() <= wanted;
+        if 0 < store.passes_wanted() {
+            return self.help() || sweeps;
         }
+        let cleaner = self.cleaner.get_or_insert_with(|| Box::new(Cleaner::new(store.thread_rng())));
         cleaner.reclaim_dead(&store, &mut self.reader, &self.counters) || sweeps
+    }
+
+    /// What another background cleaner does when it is woken: a pass, if fewer run than are wanted. Returns whether there may
+    /// be more to do. The worker is online.
+    pub fn help(&mut self) -> bool {
+        let store = Arc::clone(&self.store);
+        self.reader.quiesce();
+        store.log.reclaim_now(&store.epochs);
+        let wanted = u32::try_from(store.passes_wanted()).unwrap_or(u32::MAX);
+        let Some(running) = store.passes.begin_wanted(wanted) else { return false };
+        let freed = self.run(&store, &running);
+        matches!(freed, Outcome::Freed(_)) && 0 < store.passes_wanted()
     }
 }

@@ -8,6 +8,7 @@
 //!             is past
 
 use crate::departed::Departures;
+use crate::destinations::Parked;
 use crate::epoch::{Epochs, Participant};
 use crate::geometry::Geometry;
 use crate::hash::{Hasher, KeyHash, Space};
@@ -18,6 +19,7 @@ use crate::log::Log;
 use crate::metrics::{
     CLASSES, ClassTotals, CleanerCounters, CleanerTotals, Counters, ThreadCounters, Totals,
 };
+use crate::passes::Passes;
 use crate::rank::{Clock, History, RankKind};
 use crate::slot::{Place, Slot};
 use crate::sweep::Sweep;
@@ -104,7 +106,9 @@ pub struct Store {
     /// Tenants over their ceiling may exist.
     pub(crate) ceiling_hint: AtomicU32,
     /// Passes that are running.
-    pub(crate) passes: AtomicU32,
+    pub(crate) passes: Passes,
+    /// Destinations that no pass writes to.
+    pub(crate) parked: Parked,
     /// What they did.
     pub(crate) cleaning: CleanerCounters,
     pub(crate) sweep: Sweep,
@@ -174,7 +178,8 @@ impl Store {
             pass_frees: AtomicU32::new(0),
             pending_shadow_hits: AtomicU64::new(0),
             ceiling_hint: AtomicU32::new(0),
-            passes: AtomicU32::new(0),
+            passes: Passes::new(),
+            parked: Parked::default(),
             cleaning: CleanerCounters::default(),
             sweep: Sweep::default(),
             no_evict: options.no_evict,

@@ -676,9 +676,6 @@ impl Drop for Worker {
         if let Some(head) = self.head.borrow_mut().take() {
             self.store.log.seal(head);
         }
-        if let Some(mut cleaner) = self.cleaner.take() {
-            cleaner.seal_all(&self.store);
-        }
         self.store.take_back(Arc::clone(&self.counters));
     }
 }

@@ -360,3 +360,51 @@ fn a_pass_that_frees_most_of_what_it_takes_spares_what_is_within_a_floor() {
         assert!(5_880 < left, "{left} of {kept} with {frees} freed");
     }
 }
+
+/// A background pass that does not come to its end, since somebody holds on to what it emptied: a second runs beside it, and no
+/// writer does their work.
+#[test]
+fn a_second_background_pass_runs_beside_one_that_cannot_keep_up() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let (store, mut writer) = new_store(Bytes::mib(16), false, 1);
+    store.set_cleaners(2);
+    // As thorough as can be: such a pass needs more destinations than there are before anything that it emptied comes back.
+    store.set_pass_frees(Some(1));
+    let mut number = 0;
+    while store.passes_wanted() == 0 {
+        assert!(set(&mut writer, 0, number, &[7; 1_000], 0));
+        writer.quiesce();
+        number += 1;
+    }
+    assert_eq!(store.passes_wanted(), 1, "at the low water mark one is wanted");
+    writer.go_offline();
+    // Online and without a quiescent point: nothing that is emptied comes back.
+    let mut holder = store.worker().unwrap();
+    let [mut first, mut second] = [store.worker().unwrap(), store.worker().unwrap()];
+    first.go_offline();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Acquire) {
+                first.go_online();
+                first.help();
+                first.go_offline();
+                std::thread::yield_now();
+            }
+        });
+        // The first gives up after a while and begins anew, so that both are seen at once sooner or later.
+        while store.pass_totals().at_once_max < 2 {
+            second.help();
+            std::thread::yield_now();
+        }
+        second.go_offline();
+        holder.quiesce();
+        holder.go_offline();
+        done.store(true, Ordering::Release);
+    });
+    let passes = store.pass_totals();
+    assert_eq!((passes.at_once_max, passes.running, passes.writers), (2, 0, 0));
+    assert!(2 <= passes.background);
+    writer.go_online();
+    writer.check();
+}

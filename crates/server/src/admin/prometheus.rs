@@ -123,7 +123,7 @@ fn tenant_figures() -> [TenantFigure; 17] {
 }
 
 /// Figures of cleaning: name, help, unit, value.
-fn cleaner_figures(c: &CleaningView) -> [(&'static str, &'static str, Option<Unit>, Value); 10] {
+fn cleaner_figures(c: &CleaningView) -> [(&'static str, &'static str, Option<Unit>, Value); 12] {
     [
         (
             "cotenant_cleaner_moved_per_second",
@@ -132,6 +132,18 @@ fn cleaner_figures(c: &CleaningView) -> [(&'static str, &'static str, Option<Uni
             gauge(c.moved.0),
         ),
         ("cotenant_cleaner_passes", "Cleaning passes", None, Value::Count(c.totals.passes)),
+        (
+            "cotenant_cleaner_passes_by_writers",
+            "Cleaning passes that writers ran who found no room",
+            None,
+            Value::Count(c.by.writers),
+        ),
+        (
+            "cotenant_cleaner_passes_at_once_max",
+            "Most cleaning passes that ran at once",
+            None,
+            gauge(u64::from(c.by.at_once_max)),
+        ),
         ("cotenant_cleaner_pass_takes", "Segments that a pass takes", None, gauge(c.pass_takes as u64)),
         ("cotenant_cleaner_pass_frees", "Segments that it frees of them", None, gauge(c.pass_frees as u64)),
         (

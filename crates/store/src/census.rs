@@ -1,0 +1,326 @@
+//! What a cleaning pass knows of the tenants in its sources: how many bytes of which rank, and from which rank on they stay.
+//!
+//! Shape:      sources -> a sample of their items, ranked -> bytes by rank and tenant; what each tenant keeps of them
+//!             (`survivors`) -> a threshold per tenant -> whether an item stays
+//! Invariants: bins of one pass are made with one level per tenant; a tenant that the sample does not know keeps everything
+//! Units:      bytes charged. An item is in the sample by its bytes, one for each `step` of them, so that large items are
+//!             all there, however few, and small ones as often as they weigh
+//! Cost:       one walk over the sources; a look-up and a rank for each sample
+//! Source:     Memshare §3.2 ranks all of a pass; systematic sampling by size is Madow 1949
+
+use crate::account::charge_of;
+use crate::epoch::Participant;
+use crate::hash::KeyHash;
+use crate::index::Found;
+use crate::item::View;
+use crate::limits::CENSUS_SLACK_PART;
+use crate::rank::{BIN_MIN, Clock, Usage};
+use crate::slot::Place;
+use crate::sources::Sums;
+use crate::store::Store;
+use crate::survivors::{Candidate, keep};
+use crate::tenant::TenantSpec;
+use std::sync::Arc;
+use units::{SegmentId, TenantId};
+
+/// Items looked up together, so that their index lines load in parallel.
+pub(crate) const BATCH: usize = 32;
+
+/// One tenant in a pass.
+#[derive(Debug)]
+struct Seen {
+    /// Its claim and its rank, as they are when the pass begins.
+    spec: Arc<TenantSpec>,
+    /// It holds more than its part: its share of all that is held.
+    is_over: bool,
+    /// What no pass takes from it.
+    floor: u64,
+    bytes_by_bin: Box<[u64; 256]>,
+    inside: u64,
+    /// The rank's level in this pass; not a number before its first item.
+    level: f32,
+    threshold: u8,
+    /// Bytes of the threshold's own bin that stay.
+    quota: u64,
+}
+
+/// What becomes of an item.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    /// It is copied.
+    Stays,
+    /// It is evicted.
+    Goes,
+}
+
+/// An item of a source until its slot is looked up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pending<'a> {
+    pub(crate) place: Place,
+    pub(crate) hash: KeyHash,
+    pub(crate) view: View<'a>,
+}
+
+impl<'a> Pending<'a> {
+    /// Hashes an item's key and starts loading its index lines.
+    #[inline]
+    pub(crate) fn new(store: &Store, place: Place, view: View<'a>) -> Self {
+        let hash = store.hash_of(&view);
+        store.index.prefetch(hash);
+        Self { place, hash, view }
+    }
+
+    /// The slot that points at it, if one does.
+    #[inline]
+    pub(crate) fn find(&self, store: &Store) -> Option<Found> {
+        store.index.find_surely(self.hash, &mut |slot| slot.place() == self.place)
+    }
+
+    /// Whether it has expired or was flushed.
+    #[inline]
+    pub(crate) fn is_dead(&self, store: &Store) -> bool {
+        store.is_expired(&self.view) || store.is_flushed(self.place, &self.view)
+    }
+
+    /// Bytes that its tenant is charged.
+    #[inline]
+    pub(crate) fn charge(&self) -> u64 {
+        charge_of(self.view.bytes().len()).cast_unsigned()
+    }
+}
+
+/// Bytes of the log that one sample stands for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step(usize);
+
+impl Step {
+    /// Every item is a sample.
+    pub(crate) const ALL: Self = Self(0);
+
+    /// So many samples of so many bytes.
+    pub(crate) fn of(bytes: usize, samples: usize) -> Self {
+        Self(bytes / samples.max(1))
+    }
+
+    fn is_all(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// The census; keeps its buffers from pass to pass.
+#[derive(Debug, Default)]
+pub(crate) struct Census {
+    clock: Clock,
+    seen: Vec<Option<Seen>>,
+    order: Vec<usize>,
+    candidates: Vec<Candidate>,
+    kept: Vec<u64>,
+    /// Items alive that the samples stand for.
+    alive: f64,
+    step: usize,
+    /// Bytes walked since the last sample, carried on so that no place in a segment is preferred.
+    since_sample: usize,
+}
+
+impl Census {
+    /// Walks the sources and ranks a sample of what is alive, of one tenant if only that is asked.
+    pub(crate) fn take(
+        &mut self,
+        store: &Store,
+        reader: &Participant,
+        sources: &[SegmentId],
+        step: Step,
+        only: Option<TenantId>,
+    ) {
+        store.take_time(&mut self.clock);
+        self.seen.fill_with(|| None);
+        self.alive = 0.0;
+        self.step = step.0;
+        let mut batch = Vec::with_capacity(BATCH);
+        for id in sources {
+            store.log.walk(reader, *id, |place, view| {
+                let len = view.bytes().len();
+                if len < step.0 {
+                    self.since_sample += len;
+                    if self.since_sample < step.0 {
+                        return;
+                    }
+                    self.since_sample -= step.0;
+                }
+                if only.is_none_or(|tenant| tenant == view.tenant()) {
+                    batch.push(Pending::new(store, place, view));
+                    if batch.len() == BATCH {
+                        self.count_all(store, &mut batch);
+                    }
+                }
+            });
+        }
+        self.count_all(store, &mut batch);
+    }
+
+    fn count_all(&mut self, store: &Store, batch: &mut Vec<Pending<'_>>) {
+        for item in batch.drain(..) {
+            let Some(found) = item.find(store).filter(|_| !item.is_dead(store)) else { continue };
+            let (usage, tenant) = (usage_of(store, &item, found), item.view.tenant());
+            let seen = seen_in(&mut self.seen, store, tenant);
+            if seen.level.is_nan() {
+                let kind = &seen.spec.rank;
+                seen.level = store.tenant(tenant).level_of(kind, || kind.level_by(&usage, &self.clock));
+            }
+            let rank = seen.spec.rank.bin(&usage, seen.level, &self.clock);
+            // The sample stands for a step of the log's bytes, and for the index's share of them.
+            let (len, charge) = (item.view.bytes().len(), item.charge());
+            let stands_for = if len < self.step { charge * self.step as u64 / len as u64 } else { charge };
+            self.alive += if len < self.step { self.step as f64 / len as f64 } else { 1.0 };
+            seen.bytes_by_bin[usize::from(rank)] += stands_for;
+            seen.inside += stands_for;
+        }
+    }
+
+    /// Bytes charged of everything alive in the sources.
+    pub(crate) fn inside(&self) -> u64 {
+        self.seen.iter().flatten().map(|s| s.inside).sum()
+    }
+
+    /// Bytes charged that fit into `room` bytes of so many segments: the index share is charged but not copied, and each
+    /// segment loses about half an item at its end. A sample may be off by a little.
+    pub(crate) fn budget(&self, room: u64, segments: usize) -> u64 {
+        let inside = self.inside().max(1);
+        let shares = self.alive * crate::item::INDEX_SHARE as f64;
+        let copied = (inside as f64 - shares).max(1.0);
+        let ends = segments as f64 * (copied / self.alive.max(1.0)) / 2.0;
+        let fits = (room as f64 - ends).max(0.0) * inside as f64 / copied;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "not negative; saturates"
+        )]
+        let fits = fits as u64;
+        if Step(self.step).is_all() { fits } else { fits - fits / CENSUS_SLACK_PART }
+    }
+
+    /// Gathers what each tenant has in the sources and elsewhere, and what it should have. Returns what of the sources
+    /// belongs to floors.
+    pub(crate) fn gather(&mut self, store: &Store) -> u64 {
+        self.order.clear();
+        self.candidates.clear();
+        let all = Sums::of(store);
+        for (i, seen) in self.seen.iter_mut().enumerate() {
+            let Some(seen) = seen else { continue };
+            let tenant = store.tenant(TenantId(u32::try_from(i).unwrap_or(u32::MAX)));
+            let target = tenant.share().target;
+            seen.is_over = all.is_over(tenant);
+            // A policy may give less than the floor: the idle tax, or floors beyond the memory.
+            seen.floor = tenant.floor().min(target).0;
+            self.order.push(i);
+            self.candidates.push(Candidate {
+                inside: seen.inside,
+                elsewhere: tenant.held().0.saturating_sub(seen.inside),
+                target: target.0,
+                floor: seen.floor,
+            });
+        }
+        self.candidates.iter().map(Candidate::below_floor).sum()
+    }
+
+    /// Divides a budget among the tenants gathered, and sets their thresholds.
+    pub(crate) fn divide(&mut self, store: &Store, budget: u64) {
+        keep(budget, &self.candidates, &mut self.kept);
+        self.set_thresholds(store);
+    }
+
+    /// Leaves one tenant so much less than it has in the sources.
+    pub(crate) fn take_from(&mut self, store: &Store, tenant: TenantId, excess: u64) {
+        let seen = seen_in(&mut self.seen, store, tenant);
+        self.kept.clear();
+        self.kept.push(seen.inside.saturating_sub(excess));
+        self.order.clear();
+        self.order.push(tenant.index());
+        self.set_thresholds(store);
+    }
+
+    /// Turns kept bytes into a rank below which items go.
+    fn set_thresholds(&mut self, store: &Store) {
+        for (&i, &kept) in self.order.iter().zip(&self.kept) {
+            let Some(seen) = &mut self.seen[i] else { continue };
+            let mut left = kept;
+            seen.threshold = BIN_MIN;
+            seen.quota = u64::MAX;
+            for rank in (BIN_MIN..=u8::MAX).rev() {
+                let bytes = seen.bytes_by_bin[usize::from(rank)];
+                if left < bytes {
+                    seen.threshold = rank;
+                    seen.quota = left;
+                    break;
+                }
+                left -= bytes;
+            }
+            if kept < seen.inside {
+                let tenant = store.tenant(TenantId(u32::try_from(i).unwrap_or(u32::MAX)));
+                let kind = &seen.spec.rank;
+                tenant.set_level(kind, kind.level_after(&seen.bytes_by_bin, seen.threshold, seen.level));
+            }
+        }
+    }
+
+    /// What becomes of an item that is alive; uses the threshold's quota up.
+    pub(crate) fn fate(&mut self, store: &Store, item: &Pending<'_>, found: Found) -> Fate {
+        let tenant = item.view.tenant();
+        let Some(Some(seen)) = self.seen.get_mut(tenant.index()) else { return Fate::Stays };
+        if seen.threshold == BIN_MIN && seen.quota == u64::MAX {
+            return Fate::Stays;
+        }
+        let rank = seen.spec.rank.bin(&usage_of(store, item, found), seen.level, &self.clock);
+        let stays = if rank == seen.threshold {
+            let fits = item.charge() <= seen.quota;
+            seen.quota = seen.quota.saturating_sub(item.charge());
+            fits
+        } else {
+            seen.threshold < rank
+        };
+        // The sample says about how much there is; where the floor is, is known.
+        let is_floor = || store.tenant(tenant).held().0 <= seen.floor;
+        if stays || (0 < seen.floor && is_floor()) { Fate::Stays } else { Fate::Goes }
+    }
+
+    /// Whether a tenant held more than its part when the pass began.
+    pub(crate) fn is_over(&self, tenant: TenantId) -> bool {
+        self.seen_of(tenant).is_none_or(|seen| seen.is_over)
+    }
+
+    fn seen_of(&self, tenant: TenantId) -> Option<&Seen> {
+        self.seen.get(tenant.index()).and_then(Option::as_ref)
+    }
+}
+
+/// What is known of an item for its rank.
+#[inline]
+fn usage_of(store: &Store, item: &Pending<'_>, found: Found) -> Usage {
+    let tenant = store.tenant(item.view.tenant());
+    Usage {
+        // The clock is read after the slot: an item used since it last moved must not seem to be ahead of it.
+        age: store.tick().wrapping_sub(found.slot.tick()),
+        uses: found.slot.uses(),
+        size: u32::try_from(item.charge()).unwrap_or(u32::MAX),
+        level: tenant.level_at(found.slot.tick()),
+        stamp: store.stamp_of(item.place, &item.view),
+        expiry: item.view.expiry(),
+    }
+}
+
+/// A tenant in this pass.
+fn seen_in<'a>(all: &'a mut Vec<Option<Seen>>, store: &Store, tenant: TenantId) -> &'a mut Seen {
+    if all.len() <= tenant.index() {
+        all.resize_with(tenant.index() + 1, || None);
+    }
+    all[tenant.index()].get_or_insert_with(|| Seen {
+        spec: store.tenant(tenant).spec(),
+        is_over: true,
+        floor: 0,
+        bytes_by_bin: Box::new([0; 256]),
+        inside: 0,
+        level: f32::NAN,
+        threshold: BIN_MIN,
+        quota: u64::MAX,
+    })
+}

@@ -1,0 +1,126 @@
+//! Where a cleaning pass copies to: open segments, which passes hand on to one another.
+//!
+//! Invariants: a pass opens no more segments than it may; between passes at most `OPEN_MAX` are open, however many threads
+//!             clean
+//! Source:     Memshare §3.2 drops a last segment that is under half full. We differ: it stays open for the next pass
+//!             (`docs/decisions`)
+
+use crate::account::{bytes_needed, link, relink, restamp, unlink};
+use crate::census::Pending;
+use crate::index::{Found, Locked};
+use crate::limits::AGE_MAX;
+use crate::log::Head;
+use crate::metrics::ThreadCounters;
+use crate::store::Store;
+use crate::sync::{Mutex, bump, lock};
+
+/// Destinations kept open: a large item that does not fit one may fit the other.
+const OPEN_MAX: usize = 2;
+
+/// Heads that no pass writes to at the moment.
+#[derive(Debug, Default)]
+pub(crate) struct Parked(Mutex<Vec<Head>>);
+
+/// The destinations of one pass.
+#[derive(Debug)]
+pub(crate) struct Destinations {
+    open: Vec<Head>,
+    opened: usize,
+    opened_max: usize,
+}
+
+impl Destinations {
+    /// Those that no other pass has.
+    pub(crate) fn take(store: &Store) -> Self {
+        Self { open: std::mem::take(&mut lock(&store.parked.0)), opened: 0, opened_max: 0 }
+    }
+
+    /// Leaves what is open to the next pass; what is too many is sealed, the fullest first.
+    pub(crate) fn park(mut self, store: &Store) {
+        let mut parked = lock(&store.parked.0);
+        self.open.append(&mut parked);
+        while OPEN_MAX < self.open.len() {
+            self.seal_fullest(store);
+        }
+        *parked = self.open;
+    }
+
+    fn seal_fullest(&mut self, store: &Store) {
+        let room = |(_, head): &(usize, &Head)| store.log.room(head);
+        if let Some((fullest, _)) = self.open.iter().enumerate().min_by_key(room) {
+            store.log.seal(self.open.swap_remove(fullest));
+        }
+    }
+
+    /// Says how many segments the pass may open.
+    pub(crate) fn allow(&mut self, opened_max: usize) {
+        self.opened_max = opened_max;
+    }
+
+    /// Segments that the pass has opened.
+    pub(crate) fn opened(&self) -> usize {
+        self.opened
+    }
+
+    /// Bytes left in what is open and in what may be opened.
+    pub(crate) fn room(&self, store: &Store) -> u64 {
+        let open: usize = self.open.iter().map(|h| store.log.room(h)).sum();
+        (open + (self.opened_max - self.opened) * store.log.segment_bytes()) as u64
+    }
+
+    /// Sees to it that an open destination takes an item, opening one if the pass still may.
+    pub(crate) fn open_for(&mut self, store: &Store, item: &Pending<'_>) -> bool {
+        let len = bytes_needed(item.view.bytes().len(), item.view.cas().is_some());
+        let stamp = store.stamp_of(item.place, &item.view);
+        if self.open.iter().any(|h| store.log.fits(h, len, stamp)) {
+            return true;
+        }
+        if self.opened_max <= self.opened {
+            return false;
+        }
+        let Some(head) = store.log.take(&store.epochs, 0, store.stamp_base(), store.now_secs()) else {
+            return false;
+        };
+        self.opened += 1;
+        if self.open.len() == OPEN_MAX {
+            self.seal_fullest(store);
+        }
+        self.open.push(head);
+        true
+    }
+
+    /// Moves an item to the first open destination that has room, which `open_for` has seen to. Returns whether it did.
+    pub(crate) fn copy(
+        &mut self,
+        store: &Store,
+        counters: &ThreadCounters,
+        locked: &Locked<'_>,
+        found: Found,
+        item: &Pending<'_>,
+    ) -> bool {
+        let (from, view) = (item.place, &item.view);
+        let stamp = store.stamp_of(from, view);
+        let needed = bytes_needed(view.bytes().len(), view.cas().is_some());
+        let Some(head) = self.open.iter_mut().find(|h| store.log.fits(h, needed, stamp)) else {
+            return false;
+        };
+        let mut meta = view.meta();
+        restamp(&mut meta, stamp, head.base());
+        let mut header = [0; 48];
+        let header_len = meta.encode(view.key().len(), view.value().len(), &mut header);
+        let parts = [&header[..header_len], view.key(), view.value(), &[]];
+        let len: usize = parts.iter().map(|p| p.len()).sum();
+        let place = store.log.append(head, parts).expect("the destination has room");
+        if len == view.bytes().len() && meta.expiry.is_none() {
+            relink(store, from, place, meta.tenant, len, stamp);
+        } else {
+            unlink(store, counters, from, view);
+            link(store, counters, place, &meta, len, stamp);
+        }
+        let age = store.tick().wrapping_sub(found.slot.tick()).min(AGE_MAX);
+        let tick = store.tick().wrapping_sub(age);
+        locked.replace(found, found.slot.moved(place).used(tick, found.slot.uses()));
+        bump(&counters.of(meta.tenant.index()).moved_bytes, len as u64);
+        true
+    }
+}

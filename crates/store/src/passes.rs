@@ -1,0 +1,173 @@
+//! How many cleaning passes run at once, and how many should.
+//!
+//! Shape:      segments left to writers -> passes wanted of the background; a thread that finds fewer running begins one
+//! Invariants: of the background no more run than are wanted when one begins; a writer that finds no segment begins one whatever
+//!             the background does
+//! Source:     Memshare §5.3: cleaning runs in parallel where writers outrun it
+
+use crate::limits::{CLEANERS_MAX, RESERVE_SEGMENTS};
+use crate::store::Store;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// Who runs a pass.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum By {
+    /// A background cleaner.
+    Background,
+    /// A writer that found no segment.
+    Writer,
+}
+
+/// Passes that run, and what was counted of them.
+#[derive(Debug)]
+pub(crate) struct Passes {
+    running: [AtomicU32; 2],
+    begun: [AtomicU64; 2],
+    at_once_max: AtomicU32,
+    /// Background cleaners that there are.
+    cleaners: AtomicU32,
+}
+
+/// Passes that were counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PassTotals {
+    /// Begun by background cleaners.
+    pub background: u64,
+    /// Begun by writers that found no segment.
+    pub writers: u64,
+    /// Running now.
+    pub running: u32,
+    /// Most that ever ran at once.
+    pub at_once_max: u32,
+}
+
+/// A pass that runs, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Running<'a> {
+    passes: &'a Passes,
+    by: By,
+}
+
+impl Passes {
+    pub(crate) fn new() -> Self {
+        Self {
+            running: [AtomicU32::new(0), AtomicU32::new(0)],
+            begun: [AtomicU64::new(0), AtomicU64::new(0)],
+            at_once_max: AtomicU32::new(0),
+            cleaners: AtomicU32::new(1),
+        }
+    }
+
+    /// Passes that run, whoever runs them.
+    pub(crate) fn running(&self) -> u32 {
+        self.running.iter().map(|r| r.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Begins a pass.
+    pub(crate) fn begin(&self, by: By) -> Running<'_> {
+        self.running[by as usize].fetch_add(1, Ordering::Relaxed);
+        self.note_begun(by)
+    }
+
+    /// Begins a pass of the background, if fewer than `wanted` run.
+    pub(crate) fn begin_wanted(&self, wanted: u32) -> Option<Running<'_>> {
+        let by = By::Background;
+        let one_more = |running: u32| (running < wanted).then(|| running + 1);
+        let begun = self.running[by as usize].fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        begun.is_ok().then(|| self.note_begun(by))
+    }
+
+    fn note_begun(&self, by: By) -> Running<'_> {
+        self.begun[by as usize].fetch_add(1, Ordering::Relaxed);
+        self.at_once_max.fetch_max(self.running(), Ordering::Relaxed);
+        Running { passes: self, by }
+    }
+
+    fn totals(&self) -> PassTotals {
+        let begun = |by: By| self.begun[by as usize].load(Ordering::Relaxed);
+        PassTotals {
+            background: begun(By::Background),
+            writers: begun(By::Writer),
+            running: self.running(),
+            at_once_max: self.at_once_max.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.passes.running[self.by as usize].fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Store {
+    /// Says how many background cleaners there are, one to `CLEANERS_MAX`: so many passes of theirs run at once at most.
+    pub fn set_cleaners(&self, cleaners: usize) {
+        let cleaners = u32::try_from(cleaners.clamp(1, CLEANERS_MAX)).unwrap_or(1);
+        self.passes.cleaners.store(cleaners, Ordering::Relaxed);
+    }
+
+    /// Passes of background cleaners that should run at once now.
+    #[must_use]
+    pub fn passes_wanted(&self) -> usize {
+        // What a pass copies into comes back with the next source that it empties: about a segment for each that runs.
+        let available = self.log.available().saturating_add(self.passes.running());
+        let left = available.saturating_sub(RESERVE_SEGMENTS);
+        let low_water = self.log.low_water() - RESERVE_SEGMENTS;
+        let cleaners = self.passes.cleaners.load(Ordering::Relaxed);
+        let wanted = passes_for(left, low_water, cleaners);
+        // The log may have to give segments back while it has enough.
+        let wanted = if wanted == 0 && 0 < self.log.excess() { 1 } else { wanted };
+        wanted as usize
+    }
+
+    /// Passes, by who ran them.
+    #[must_use]
+    pub fn pass_totals(&self) -> PassTotals {
+        self.passes.totals()
+    }
+}
+
+/// One from the low water mark on; all before writers have nothing left.
+fn passes_for(left: u32, low_water: u32, cleaners: u32) -> u32 {
+    let taken = low_water.saturating_sub(left);
+    if low_water < left { 0 } else { 1 + ((cleaners - 1) * taken).div_ceil(low_water.max(1)) }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_passes_run_the_less_is_left() {
+        let of = |low_water, cleaners| {
+            (0..=low_water + 1).rev().map(|left| passes_for(left, low_water, cleaners)).collect::<Vec<_>>()
+        };
+        assert_eq!(of(1, 1), [0, 1, 1]);
+        assert_eq!(of(1, 2), [0, 1, 2]);
+        assert_eq!(of(2, 2), [0, 1, 2, 2]);
+        assert_eq!(of(8, 1), [0, 1, 1, 1, 1, 1, 1, 1, 1, 1]);
+        assert_eq!(of(8, 4), [0, 1, 2, 2, 3, 3, 3, 4, 4, 4]);
+        for (low_water, cleaners) in [(2, 2), (8, 4), (16, 8), (3, 8)] {
+            // A writer that takes the last segment finds everybody at it already.
+            assert_eq!(passes_for(low_water / cleaners, low_water, cleaners), cleaners, "{low_water}");
+        }
+    }
+
+    #[test]
+    fn no_more_begin_than_are_wanted() {
+        let passes = Passes::new();
+        assert!(passes.begin_wanted(0).is_none());
+        let first = passes.begin_wanted(2).unwrap();
+        let writer = passes.begin(By::Writer);
+        let second = passes.begin_wanted(2).unwrap();
+        assert!(passes.begin_wanted(2).is_none(), "a writer's does not count");
+        drop(first);
+        let third = passes.begin_wanted(2);
+        assert!(third.is_some());
+        drop((writer, second, third));
+        let totals = PassTotals { background: 3, writers: 1, running: 0, at_once_max: 3 };
+        assert_eq!(passes.totals(), totals);
+    }
+}
