@@ -3,8 +3,8 @@
 //! Shape:      CPU time of cleaning and of everything, requests and writes of an interval -> segments that a pass frees of
 //!             those that it takes
 //! Invariants: between `FREES_MIN` and `FREES_MAX`; while a quarter of the CPU time that there is is left over it does not
-//!             give way; else, above the limit, it gives way at once, below it takes back one step at a
-//!             time, and waits longer each time that this proves too much
+//!             give way; else, above the limit, it gives way at once, below it takes back half of what it
+//!             could at a time, and waits longer each time that this proves too much
 //! Units:      any time, the same for both; one step per interval, of about a second
 //! Source:     Memshare §3.2 and §5.3: n, the segments cleaned per segment freed, follows the write rate. We differ: a pass
 //!             keeps its twenty candidates and frees more of them, the other way that §5.3 names. Replay of mix-dev in
@@ -158,7 +158,13 @@ impl PassWidth {
             self.patience = (self.patience / 2).max(PATIENCE.0);
         }
         self.took_back = true;
-        self.change(self.frees - 1);
+        self.change(step_back(self.frees, self.fitting()));
+    }
+
+    /// Segments that a pass may free and stay below the slack, by the model of the cost.
+    fn fitting(&self) -> usize {
+        let fits = |frees: &usize| self.share_at(*frees) <= self.limit() * SLACK;
+        (FREES_MIN..self.frees).find(fits).unwrap_or(self.frees)
     }
 
     /// What lies behind counts as if it had been so already.
@@ -169,6 +175,12 @@ impl PassWidth {
         self.frees = frees;
         self.calm = 0;
     }
+}
+
+/// Where a step back from `frees` leads if so few would fit: half of the way, rounded up. The model of the cost may be wrong,
+/// and most of what it is wrong by shows after the first half.
+fn step_back(frees: usize, fitting: usize) -> usize {
+    frees - frees.saturating_sub(fitting).div_ceil(2)
 }
 
 /// Cost of a freed segment.
@@ -292,6 +304,30 @@ mod tests {
         assert!(FREES_MIN + 3 < width.frees(), "{}", width.frees());
         run(&mut width, &mut Plant::new(400.0, 0.02), 80);
         assert_eq!(width.frees(), FREES_MIN);
+    }
+
+    #[test]
+    fn a_step_back_is_half_of_what_fits() {
+        for (frees, fitting, after) in
+            [(16, 5, 10), (10, 5, 7), (7, 5, 6), (6, 5, 5), (16, 16, 16), (16, 15, 15), (5, 5, 5), (5, 9, 5)]
+        {
+            assert_eq!(step_back(frees, fitting), after, "{frees} {fitting}");
+        }
+    }
+
+    #[test]
+    fn the_way_back_takes_as_many_steps_as_halving_does() {
+        for (request_ns, writes, steps) in [(400.0, 0.02, 4), (400.0, 0.1, 4), (700.0, 0.3, 5)] {
+            let mut width = PassWidth::new(0.05);
+            run(&mut width, &mut Plant::new(300.0, 1.0), 20);
+            assert_eq!(width.frees(), FREES_MAX);
+            let mut plant = Plant::new(request_ns, writes);
+            // What lies behind is forgotten first; then each step waits for its calm intervals.
+            run(&mut width, &mut plant, 8 + steps * PATIENCE.0);
+            let reached = width.frees();
+            run(&mut width, &mut plant, 200);
+            assert_eq!(reached, width.frees(), "{writes} writes");
+        }
     }
 
     #[test]
