@@ -32,6 +32,10 @@ impl Clock for SystemClock {
         cpu(ClockId::ProcessCPUTime)
     }
 
+    fn idle_cpu(&self) -> Option<Duration> {
+        idle_of(&std::fs::read_to_string("/proc/stat").ok()?)
+    }
+
     #[expect(clippy::disallowed_methods, reason = "the binary builds the clock")]
     fn unix_secs(&self) -> i64 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -39,8 +43,31 @@ impl Clock for SystemClock {
     }
 }
 
+/// The kernel counts in hundredths of a second there (proc(5), `USER_HZ`).
+const TICK_NS: u64 = 10_000_000;
+
+/// Idle time of all cores, waiting for disks included: the fourth and fifth number of the first line of `/proc/stat`.
+fn idle_of(stat: &str) -> Option<Duration> {
+    let mut numbers = stat.strip_prefix("cpu ")?.split_ascii_whitespace().skip(3).take(2);
+    let idle: u64 = numbers.next()?.parse().ok()?;
+    let disks: u64 = numbers.next()?.parse().ok()?;
+    Some(Duration(idle.saturating_add(disks).saturating_mul(TICK_NS)))
+}
+
 fn cpu(clock: ClockId) -> Duration {
     let time = clock_gettime(clock);
     let part = |n: i64| u64::try_from(n).unwrap_or(0);
     Duration(part(time.tv_sec) * 1_000_000_000 + part(time.tv_nsec))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_time_is_read_from_the_first_line() {
+        let stat = "cpu  10 20 30 400 50 6 7 0 0 0\ncpu0 1 2 3 4 5 6 7 0 0 0\n";
+        assert_eq!(idle_of(stat), Some(Duration(4_500_000_000)));
+        assert_eq!([idle_of(""), idle_of("cpu  1 2 3"), idle_of("cpu0 1 2 3 4 5")], [None; 3]);
+    }
 }

@@ -89,6 +89,7 @@ struct Seen {
     at: Instant,
     cleaning_ns: u64,
     process: Duration,
+    idle: Option<Duration>,
     requests: u64,
     writes: u64,
     moved: u64,
@@ -111,7 +112,7 @@ impl Governor {
         let frees = self.width.step(&Interval {
             cleaning: Duration(seen.cleaning_ns - before.cleaning_ns),
             total: Duration(seen.process.0.saturating_sub(before.process.0)),
-            available: Duration(passed.0.saturating_mul(self.cores)),
+            available: available(passed, self.cores, &before, &seen),
             requests: seen.requests.saturating_sub(before.requests),
             writes: seen.writes.saturating_sub(before.writes),
         });
@@ -134,6 +135,14 @@ impl Governor {
     }
 }
 
+/// CPU time that there was for the process: what it used and what nobody did, and no more than its cores have.
+fn available(passed: Duration, cores: u64, before: &Seen, after: &Seen) -> Duration {
+    let all = passed.0.saturating_mul(cores);
+    let (Some(from), Some(to)) = (before.idle, after.idle) else { return Duration(all) };
+    let used = after.process.0.saturating_sub(before.process.0);
+    Duration(used.saturating_add(to.0.saturating_sub(from.0)).min(all))
+}
+
 fn look(shared: &Shared, at: Instant) -> Seen {
     let mut all = Totals::default();
     for id in 0..shared.store.tenant_count() {
@@ -143,8 +152,36 @@ fn look(shared: &Shared, at: Instant) -> Seen {
         at,
         cleaning_ns: shared.cleaning.cpu_ns.load(Ordering::Relaxed),
         process: shared.clock.process_cpu(),
+        idle: shared.clock.idle_cpu(),
         requests: all.get_hits + all.get_misses + all.cmd_set,
         writes: all.cmd_set,
         moved: all.moved_bytes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_use_is_not_there() {
+        let second = Duration::from_secs(1);
+        let seen = |process_ms, idle_ms: Option<u64>| Seen {
+            process: Duration::from_millis(process_ms),
+            idle: idle_ms.map(Duration::from_millis),
+            ..Seen::default()
+        };
+        for (used_ms, idle_ms, available_ms) in [
+            (500, Some(1_500), 2_000),
+            (500, Some(0), 500),
+            (500, Some(250), 750),
+            (500, Some(60_000), 2_000),
+            (500, None, 2_000),
+        ] {
+            let (before, after) =
+                (seen(7_000, idle_ms.map(|_| 9_000)), seen(7_000 + used_ms, idle_ms.map(|ms| 9_000 + ms)));
+            let found = available(second, 2, &before, &after);
+            assert_eq!(found, Duration::from_millis(available_ms), "{used_ms} ms used, {idle_ms:?} ms idle");
+        }
     }
 }

@@ -21,6 +21,10 @@ pub trait Clock: Send + Sync + std::fmt::Debug {
     fn thread_cpu(&self) -> Duration;
     /// CPU time of the process.
     fn process_cpu(&self) -> Duration;
+    /// Time that the machine's cores had nothing to do, all together; none where the system does not say.
+    fn idle_cpu(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// Counters of the server that no tenant owns.
