@@ -25,7 +25,7 @@ struct Workload {
 }
 
 /// Pipelined, the server's own work is all there is; one by one, most of the time is the kernel's.
-const WORKLOADS: [Workload; 3] = [
+const WORKLOADS: [Workload; 4] = [
     Workload {
         name: "5% writes, 32 pipelined",
         gets_percent: 95,
@@ -33,6 +33,14 @@ const WORKLOADS: [Workload; 3] = [
         connections: 4,
         requests: 10_000_000,
         goal: 0.05,
+    },
+    Workload {
+        name: "20% writes, 32 pipelined",
+        gets_percent: 80,
+        depth: 32,
+        connections: 4,
+        requests: 8_000_000,
+        goal: 0.05 + (0.12 - 0.05) * 0.15 / 0.95,
     },
     Workload {
         name: "100% writes, 32 pipelined",
