@@ -19,7 +19,7 @@ use media::{Dram, MapError, Medium, Region};
 use std::collections::VecDeque;
 use units::{Bytes, SegmentId};
 
-/// Bytes ahead of a walk whose loading is started: what follows small items closely comes in time (256 to 2048 do the same).
+/// Bytes ahead of a walk whose loading is started, so that small items come in time: some 17 of 58 B (one value tried).
 const WALK_AHEAD: usize = 1024;
 
 /// All segments.
