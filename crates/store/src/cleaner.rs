@@ -67,6 +67,8 @@ struct Seen {
     spec: Arc<TenantSpec>,
     /// It holds more than its part: its share of all that is held.
     is_over: bool,
+    /// Whatever stays of it is within its floor.
+    is_spared: bool,
     bytes_by_bin: Box<[u64; 256]>,
     inside: u64,
     /// The rank's level in this pass; not a number before its first item.
@@ -166,6 +168,7 @@ impl Cleaner {
             return self.give_up(store);
         }
         keep(budget, &self.candidates, &mut self.kept);
+        self.spare_floors();
         self.set_thresholds(store);
         let freed = self.copy_sources(store, reader, counters);
         store.cleaning.note_pass(self.bins.len(), freed);
@@ -283,6 +286,15 @@ impl Cleaner {
         }
     }
 
+    /// Marks those of whom everything that stays is within the floor: the end of a destination takes nothing of theirs.
+    fn spare_floors(&mut self) {
+        for ((&i, candidate), kept) in self.order.iter().zip(&self.candidates).zip(&self.kept) {
+            if let Some(seen) = &mut self.seen[i] {
+                seen.is_spared = 0 < *kept && candidate.elsewhere + kept <= candidate.floor;
+            }
+        }
+    }
+
     /// Turns kept bytes into a rank below which items go.
     fn set_thresholds(&mut self, store: &Store) {
         for (&i, &kept) in self.order.iter().zip(&self.kept) {
@@ -324,11 +336,16 @@ impl Cleaner {
         self.seen.get(tenant.index()).and_then(Option::as_ref).is_none_or(|seen| seen.is_over)
     }
 
+    /// Whether whatever stays of a tenant is within its floor.
+    fn is_spared(&self, tenant: TenantId) -> bool {
+        self.seen.get(tenant.index()).and_then(Option::as_ref).is_some_and(|seen| seen.is_spared)
+    }
+
     /// Copies what stays, evicts what goes, and returns the emptied sources. Returns how many segments were freed.
     fn copy_sources(&mut self, store: &Store, reader: &mut Participant, counters: &ThreadCounters) -> usize {
         let sources = std::mem::take(&mut self.sources);
         let bins = std::mem::take(&mut self.bins);
-        let opened_max = self.outputs_max;
+        let opened_max = (self.outputs_max, sources.len().saturating_sub(1));
         self.opened = 0;
         let mut next = 0;
         let mut emptied = 0_usize;
@@ -378,7 +395,7 @@ impl Cleaner {
         store: &Store,
         counters: &ThreadCounters,
         batch: &mut Vec<Ranked<'_>>,
-        opened_max: usize,
+        opened_max: (usize, usize),
     ) -> bool {
         let mut whole = true;
         for item in batch.drain(..) {
@@ -393,13 +410,15 @@ impl Cleaner {
         store: &Store,
         counters: &ThreadCounters,
         (place, view, rank, hash): Ranked<'_>,
-        opened_max: usize,
+        (opened_max, spared_max): (usize, usize),
     ) -> bool {
         let charge = charge_of(view.bytes().len()).cast_unsigned();
         let is_dead = || store.is_expired(&view) || store.is_flushed(place, &view);
         let stays = rank != DEAD && !is_dead() && self.stays(view.tenant(), rank, charge);
         let needed = bytes_needed(view.bytes().len(), view.cas().is_some());
         let stamp = store.stamp_of(place, &view);
+        // What ends of destinations take beyond what was foreseen is not to come from floors.
+        let opened_max = if self.is_spared(view.tenant()) { spared_max } else { opened_max };
         let has_room = stays && self.open_for(store, needed, stamp, opened_max);
         let locked = store.index.lock(hash);
         let Some(found) = locked.find(hash, |slot| slot.place() == place) else { return true };
@@ -600,6 +619,7 @@ fn seen_in<'a>(all: &'a mut Vec<Option<Seen>>, store: &Store, tenant: TenantId) 
     all[tenant.index()].get_or_insert_with(|| Seen {
         spec: store.tenant(tenant).spec(),
         is_over: true,
+        is_spared: false,
         bytes_by_bin: Box::new([0; 256]),
         inside: 0,
         level: f32::NAN,
