@@ -4,6 +4,7 @@ pub mod client;
 mod curve;
 mod http;
 mod prometheus;
+mod groups;
 mod tenants;
 
 pub(crate) use http::serve;
