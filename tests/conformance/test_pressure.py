@@ -45,10 +45,10 @@ def test_pipelined_writes_without_replies_are_all_done(fresh):
 
 
 def test_large_values_wait_for_memory(fresh):
-    """18 MiB of values on their way at once, where buffers may take 8 MiB."""
-    server = fresh("-I", "4m", memory="16")
-    value = b"v" * (3 << 20)
-    begun = threading.Barrier(6)
+    """21 MiB of values on their way at once, where buffers may take 8 MiB."""
+    server = fresh(memory="64")
+    value = b"v" * (900 << 10)
+    begun = threading.Barrier(24)
 
     def store(n):
         request = set_request(b"big%d" % n, value)
@@ -59,6 +59,6 @@ def test_large_values_wait_for_memory(fresh):
             assert wire.read_line() == b"STORED\r\n"
             assert wire.value(b"small") is None
 
-    together(6, store)
+    together(24, store)
     with server.wire() as wire:
         assert wire.stats()["read_buf_oom"] == "0"

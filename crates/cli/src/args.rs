@@ -195,7 +195,11 @@ fn flag_layer(flags: &ArgMatches) -> Result<Layer, Failure> {
         }
     }
     for spec in flags.get_many::<String>("tenant").into_iter().flatten() {
-        layer.tenants.push(tenants::from_spec(&tenants::TENANTS, spec, &Source::Flag("--tenant".to_owned()))?);
+        layer.tenants.push(tenants::from_spec(
+            &tenants::TENANTS,
+            spec,
+            &Source::Flag("--tenant".to_owned()),
+        )?);
     }
     layer.groups = groups(flags)?;
     Ok(layer)

@@ -70,9 +70,8 @@ impl File<'_> {
         named: &mut Vec<Tenant>,
     ) -> Result<(), Failure> {
         let word = sort.word;
-        let fail = || {
-            Failure::wrong_use(format!("{word} is not a table"), format!("write [{word}.NAME]")).at(place)
-        };
+        let fail =
+            || Failure::wrong_use(format!("{word} is not a table"), format!("write [{word}.NAME]")).at(place);
         for (name, value) in in_order(value.get_ref().as_table().ok_or_else(fail)?) {
             let source = Source::File(self.place(name.span().start));
             let mut tenant = Tenant::new(sort, name.get_ref(), source)?;

@@ -274,7 +274,13 @@ pub(crate) const TENANT_SETTINGS: &[Setting] = &[
 
 /// Every setting of a group of tenants: keys of `[group.NAME]` and of `--group name=NAME,…`.
 pub(crate) const GROUP_SETTINGS: &[Setting] = &[
-    setting("reserved", Kind::Size, "0B", "what its members reserve, and up", "Memory that nobody else takes"),
+    setting(
+        "reserved",
+        Kind::Size,
+        "0B",
+        "what its members reserve, and up",
+        "Memory that nobody else takes",
+    ),
     setting("weight", Kind::Ratio, "1.0", "above 0", "Its part of the unreserved memory against others'"),
     setting(
         "policy",

@@ -205,7 +205,10 @@ mod tests {
         let listed = list(&json!([tenant]), COLUMNS);
         let rows: Vec<Vec<&str>> = listed.lines().map(words).collect();
         let feeds = rows.iter().find(|row| row.first() == Some(&"feeds"));
-        assert_eq!(feeds.unwrap()[..], ["feeds", "f:", "team", "8MiB", "2.0", "5B", "1GiB", "3", "0.2500", "7", "0"]);
+        assert_eq!(
+            feeds.unwrap()[..],
+            ["feeds", "f:", "team", "8MiB", "2.0", "5B", "1GiB", "3", "0.2500", "7", "0"]
+        );
         let shown = one(&tenant);
         assert!(shown.lines().any(|line| words(line) == ["reserved", "8MiB"]), "{shown}");
         assert!(shown.lines().any(|line| words(line) == ["credit", "-"]), "{shown}");

@@ -97,7 +97,8 @@ impl ReplayOptions {
 
     fn check_groups(&self) -> Result<(), ConfigError> {
         let members = self.members.iter();
-        let members = members.map(|(tenant, group)| Member { tenant, group, reserved: self.floor_of(tenant) });
+        let members =
+            members.map(|(tenant, group)| Member { tenant, group, reserved: self.floor_of(tenant) });
         check_groups(&self.groups, &members.collect::<Vec<_>>())
     }
 }

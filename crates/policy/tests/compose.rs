@@ -129,14 +129,14 @@ fn another_profile_or_model_of_the_medium_is_due_at_once() {
 
 /// Groups of 500 bytes of floor each and weights 1, 2, 3, one after another, with the policies inside that `inside` names.
 fn grouped(outer: &str, inside: &[&str]) -> MemoryPolicy {
-    let policy = |name, seed| {
+    fn policy(name: &str, seed: u64) -> MemoryPolicy {
         let options = MemoryOptions { credit: Bytes(100), seed, ..MemoryOptions::default() };
         MemoryPolicy::by_name(name, options).expect("a policy of this name")
-    };
+    }
     let group = |(i, name): (u32, &&str)| {
         let weight = Weight::new(f64::from(i + 1)).expect("a positive weight");
         let claim = Claim { weight, floor: Amount::memory(Bytes(FLOOR)), ..Claim::default() };
-        Group { claim, inside: policy(*name, u64::from(i) + 10) }
+        Group { claim, inside: policy(name, u64::from(i) + 10) }
     };
     policy(outer, 5).over((0..).zip(inside).map(group).collect())
 }
@@ -147,7 +147,11 @@ const FLOOR: u64 = 500;
 /// A tenant of a round: which group (one that is not there, too), its own floor, its shadow hits.
 type Drawn = (Option<u16>, u64, u64);
 
-fn member(id: u32, &(group, floor, shadow_hits): &Drawn, before: &Shares<MemoryShare>) -> Row<MemorySignal, MemoryShare> {
+fn member(
+    id: u32,
+    &(group, floor, shadow_hits): &Drawn,
+    before: &Shares<MemoryShare>,
+) -> Row<MemorySignal, MemoryShare> {
     let floor = Amount::memory(Bytes(floor));
     Row {
         id: TenantId(id),

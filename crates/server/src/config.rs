@@ -323,7 +323,8 @@ impl Config {
         let members = in_groups.map(|(t, group)| Member { tenant: &t.name, group, reserved: t.reserved });
         check_groups(&self.groups, &members.collect::<Vec<_>>())?;
         let division = Division::of(self);
-        let group_of = |t: &TenantConfig| t.group.as_deref().and_then(|name| division.find(name)).map(|(id, _)| id);
+        let group_of =
+            |t: &TenantConfig| t.group.as_deref().and_then(|name| division.find(name)).map(|(id, _)| id);
         let reserved = division.reserved(self.tenants.iter().map(|t| (group_of(t), t.reserved)));
         let divisible = store::divisible_capacity(self.memory, self.item_max, self.threads);
         if divisible < reserved {

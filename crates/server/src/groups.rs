@@ -176,7 +176,10 @@ pub fn check_groups(groups: &[GroupConfig], members: &[Member<'_>]) -> Result<()
         let cure = if names.is_empty() {
             format!("add a table [group.{group}], or --group name={group}")
         } else {
-            format!("add a table [group.{group}] or --group name={group}, or name one of {}", names.join(", "))
+            format!(
+                "add a table [group.{group}] or --group name={group}, or name one of {}",
+                names.join(", ")
+            )
         };
         return refuse(format!("tenant '{tenant}' is in group '{group}', which is not there"), &cure);
     }
@@ -246,7 +249,10 @@ mod tests {
 
     #[test]
     fn groups_that_make_no_sense_are_refused() {
-        assert_eq!(checked(vec![group("g", 8)], vec![tenant("a", Some("g"), 8), tenant("b", None, 0)]), Ok(()));
+        assert_eq!(
+            checked(vec![group("g", 8)], vec![tenant("a", Some("g"), 8), tenant("b", None, 0)]),
+            Ok(())
+        );
         for (groups, tenants, part) in [
             (vec![], vec![tenant("a", Some("g"), 0)], "group 'g', which is not there; add a table [group.g]"),
             (vec![group("h", 0)], vec![tenant("a", Some("g"), 0)], "or name one of h"),
@@ -259,7 +265,11 @@ mod tests {
                 "reserve 9MiB together, the group 8MiB",
             ),
             (vec![group("g", 50)], vec![tenant("a", None, 50)], "reservations are 100MiB"),
-            ((0..65).map(|i| group(&format!("g{i}"), 0)).collect(), vec![], "65 groups are configured, 64 can be"),
+            (
+                (0..65).map(|i| group(&format!("g{i}"), 0)).collect(),
+                vec![],
+                "65 groups are configured, 64 can be",
+            ),
         ] {
             let told = checked(groups, tenants).unwrap_err();
             assert!(told.contains(part), "{told}");
@@ -268,7 +278,8 @@ mod tests {
 
     #[test]
     fn places_stay_and_empty_ones_are_taken_again() {
-        let all = ["a", "b", "c"].iter().fold(Division::default(), |all, name| all.with(group(name, 1)).unwrap());
+        let all =
+            ["a", "b", "c"].iter().fold(Division::default(), |all, name| all.with(group(name, 1)).unwrap());
         let places = |d: &Division| -> Vec<(u16, String)> {
             d.groups().map(|(id, group)| (id.0, group.name.clone())).collect()
         };

@@ -107,7 +107,7 @@ impl Operator {
         router: &Arc<Router>,
         memory: &MemoryLoop,
         helpers: &Arc<Helpers>,
-        ) -> Self {
+    ) -> Self {
         Self {
             shared: Arc::clone(shared),
             router: Arc::clone(router),
@@ -142,7 +142,8 @@ impl Operator {
     fn report(&self, id: TenantId) -> Option<TenantReport> {
         let about = self.router.about(id)?;
         let state = self.shared.store.tenant_state(id)?;
-        let group = state.claim.group.and_then(|group| Some(self.shared.in_charge.now().at(group)?.name.clone()));
+        let group =
+            state.claim.group.and_then(|group| Some(self.shared.in_charge.now().at(group)?.name.clone()));
         Some(TenantReport {
             group,
             state,

@@ -2,10 +2,10 @@
 
 use crate::admin;
 use crate::config::{Admin, Config};
+use crate::groups::Division;
 use crate::limits::HANDOVER_QUEUE;
 use crate::listener::{Acceptor, Desk, Entrance, bind};
 use crate::loops::{self, Helpers};
-use crate::groups::Division;
 use crate::operator::Operator;
 use crate::reactor::Epoll;
 use crate::shared::{Clock, Shared};
@@ -92,11 +92,7 @@ pub fn start_with(
     shared.tick();
     let (entrances, addresses) = open_entrances(&shared.config, &bound)?;
     shared.set_port(addresses.main.first().map_or(0, SocketAddr::port));
-    let view = crate::View::new(
-        Arc::clone(&shared),
-        Arc::clone(&router),
-        Arc::clone(&memory),
-    );
+    let view = crate::View::new(Arc::clone(&shared), Arc::clone(&router), Arc::clone(&memory));
     let admin = open_admin(shared.config.admin)?;
     let stop = Arc::new(AtomicBool::new(false));
     let helpers = Arc::new(Helpers::default());

@@ -68,11 +68,7 @@ pub struct Snapshot {
 }
 
 impl View {
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        router: Arc<Router>,
-        memory: MemoryLoop,
-        ) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, router: Arc<Router>, memory: MemoryLoop) -> Self {
         Self { shared, router, memory }
     }
 

@@ -7,9 +7,7 @@
 mod pressure;
 
 use crate::connection::Connection;
-use crate::limits::{
-    DRAIN_LINGER_MS, DRAIN_SECS, RECEIVE_BUFFER, SHADOW_HITS_PER_DECISION, STARVED_POLL_MS,
-};
+use crate::limits::{DRAIN_LINGER_MS, DRAIN_SECS, RECEIVE_BUFFER, SHADOW_HITS_PER_DECISION, STARVED_POLL_MS};
 use crate::loops::Helpers;
 use crate::memcache::{Bounds, Replies, Session, Turn, run};
 use crate::reactor::{Completion, Reactor, Sending, StreamId};

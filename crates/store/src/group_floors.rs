@@ -65,7 +65,11 @@ impl GroupFloors {
 
     /// Says the floor of every tenant that was seen, if there are groups or were any: of what a group reserves, each
     /// member its own, and of the rest its part by what its target has beyond that.
-    pub(crate) fn divide(&mut self, shares: &[(TenantId, MemoryShare)], mut tell: impl FnMut(TenantId, Bytes)) {
+    pub(crate) fn divide(
+        &mut self,
+        shares: &[(TenantId, MemoryShare)],
+        mut tell: impl FnMut(TenantId, Bytes),
+    ) {
         if self.own.is_empty() {
             return;
         }

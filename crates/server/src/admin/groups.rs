@@ -5,6 +5,7 @@
 
 use super::tenants::{Refused, answer, known_fields, malformed, no_web_page, object, policy_of};
 use crate::config::MemoryPolicy;
+use crate::limits::ADMIN_BODY_MAX;
 use crate::operator::{GroupReport, GroupSettings, Operator};
 use axum::Router;
 use axum::body::Bytes as Body;
@@ -13,7 +14,6 @@ use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::routing::get;
-use crate::limits::ADMIN_BODY_MAX;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use units::Bytes;
@@ -78,7 +78,8 @@ fn settings(object: &Map<String, Value>) -> Result<GroupSettings, Refused> {
     known_fields(object, FIELDS)?;
     let wrong = |key: &str, cure: &str| malformed(&format!("{key} has another type or range"), cure);
     let reserved = |value: &Value| {
-        let bytes = value.as_u64().ok_or_else(|| wrong("reserved_bytes", "a number of bytes, without a unit"));
+        let bytes =
+            value.as_u64().ok_or_else(|| wrong("reserved_bytes", "a number of bytes, without a unit"));
         bytes.map(Bytes)
     };
     let weight = |value: &Value| value.as_f64().ok_or_else(|| wrong("weight", "a number above zero"));
@@ -99,7 +100,8 @@ mod tests {
 
     #[test]
     fn bodies_become_settings_or_are_refused() {
-        let of = |body: &str| settings(serde_json::from_str::<Value>(body).unwrap().as_object().unwrap()).ok();
+        let of =
+            |body: &str| settings(serde_json::from_str::<Value>(body).unwrap().as_object().unwrap()).ok();
         assert_eq!(of("{}"), Some(GroupSettings::default()));
         assert_eq!(
             of(r#"{"reserved_bytes": 5, "weight": 2, "policy": "idle-tax"}"#),
@@ -109,8 +111,13 @@ mod tests {
                 policy: Some(Some(MemoryPolicy::IdleTax)),
             })
         );
-        assert_eq!(of(r#"{"policy": null}"#), Some(GroupSettings { policy: Some(None), ..GroupSettings::default() }));
-        for body in [r#"{"weight": "2"}"#, r#"{"policy": "best"}"#, r#"{"reserved_bytes": -1}"#, r#"{"members": []}"#] {
+        assert_eq!(
+            of(r#"{"policy": null}"#),
+            Some(GroupSettings { policy: Some(None), ..GroupSettings::default() })
+        );
+        for body in
+            [r#"{"weight": "2"}"#, r#"{"policy": "best"}"#, r#"{"reserved_bytes": -1}"#, r#"{"members": []}"#]
+        {
             assert_eq!(of(body), None, "{body}");
         }
     }

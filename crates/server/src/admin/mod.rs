@@ -2,9 +2,9 @@
 
 pub mod client;
 mod curve;
+mod groups;
 mod http;
 mod prometheus;
-mod groups;
 mod tenants;
 
 pub(crate) use http::serve;

@@ -60,7 +60,8 @@ pub(super) fn answer(status: StatusCode, body: &Value) -> Response {
 
 /// The answer where nothing else answers.
 pub(super) fn nothing_here() -> Response {
-    let cure = "/health, /metrics, /journal, /tenants, /tenants/NAME, /groups, /groups/NAME and /policy are there";
+    let cure =
+        "/health, /metrics, /journal, /tenants, /tenants/NAME, /groups, /groups/NAME and /policy are there";
     Refused(StatusCode::NOT_FOUND, "there is no such page".to_owned(), cure.to_owned()).into_response()
 }
 
@@ -181,7 +182,10 @@ pub(super) fn no_web_page(headers: &HeaderMap) -> Result<(), Refused> {
 }
 
 /// The object in a body.
-pub(super) fn object(headers: &HeaderMap, body: Result<Body, BytesRejection>) -> Result<Map<String, Value>, Refused> {
+pub(super) fn object(
+    headers: &HeaderMap,
+    body: Result<Body, BytesRejection>,
+) -> Result<Map<String, Value>, Refused> {
     no_web_page(headers)?;
     let body = body.map_err(|e| {
         let cure = format!("send at most {ADMIN_BODY_MAX} bytes");
