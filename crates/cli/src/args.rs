@@ -14,9 +14,9 @@ use crate::layers::{self, Given, InForce, Layer, Source};
 use crate::plan::{self, PlanOptions};
 use crate::replay::ReplayOptions;
 use crate::serve::ServeOptions;
-use crate::settings::{SETTINGS, Setting, TENANT_SETTINGS, row};
+use crate::settings::{SETTINGS, Setting, row};
 use crate::tenant_command::{Act, TenantOptions};
-use crate::tenants;
+use crate::tenants::{self, Sort};
 use crate::value::{self, Dialect, Kind, Value, parse};
 use anyhow::Context as _;
 use clap::ArgMatches;
@@ -79,7 +79,11 @@ pub(crate) fn request(world: &World<'_>) -> Result<Request, Failure> {
             _ => Ok(Request::ExperimentList),
         },
         Some(("tenant", tenant)) => match tenant.subcommand() {
-            Some((act, flags)) => tenants_of(act, flags).map(Request::Tenant),
+            Some((act, flags)) => tenants_of(&tenants::TENANTS, act, flags).map(Request::Tenant),
+            None => Err(no_command(String::new())),
+        },
+        Some(("group", group)) => match group.subcommand() {
+            Some((act, flags)) => tenants_of(&tenants::GROUPS, act, flags).map(Request::Tenant),
             None => Err(no_command(String::new())),
         },
         Some(("config", config)) => match config.subcommand() {
@@ -138,6 +142,7 @@ fn refused(error: &clap::Error, args: &[OsString]) -> Failure {
         "list",
         "run",
         "tenant",
+        "group",
         "add",
         "set",
         "remove",
@@ -190,8 +195,13 @@ fn flag_layer(flags: &ArgMatches) -> Result<Layer, Failure> {
         }
     }
     for spec in flags.get_many::<String>("tenant").into_iter().flatten() {
-        layer.tenants.push(tenants::from_spec(spec, &Source::Flag("--tenant".to_owned()))?);
+        layer.tenants.push(tenants::from_spec(
+            &tenants::TENANTS,
+            spec,
+            &Source::Flag("--tenant".to_owned()),
+        )?);
     }
+    layer.groups = groups(flags)?;
     Ok(layer)
 }
 
@@ -239,6 +249,13 @@ fn text(flags: &ArgMatches, setting: &Setting) -> Result<Option<String>, Failure
     Ok(value(flags, setting)?.map(|v| v.plain()))
 }
 
+/// The groups that flags give.
+fn groups(flags: &ArgMatches) -> Result<Vec<tenants::Tenant>, Failure> {
+    let source = Source::Flag("--group".to_owned());
+    let specs = flags.get_many::<String>("group").into_iter().flatten();
+    specs.map(|spec| tenants::from_spec(&tenants::GROUPS, spec, &source)).collect()
+}
+
 fn demo(flags: &ArgMatches) -> Result<DemoOptions, Failure> {
     let port = number(flags, row("port"))?.and_then(|port| u16::try_from(port).ok());
     Ok(DemoOptions {
@@ -258,6 +275,13 @@ fn replay(flags: &ArgMatches) -> Result<ReplayOptions, Failure> {
         memory: size(flags, row("memory"))?,
         policy: assemble::policy(&text(flags, row("policy"))?.unwrap_or_default()),
         reserved: reserved.collect::<Result<_, _>>()?,
+        groups: groups(flags)?.iter().map(assemble::group).collect(),
+        members: flags
+            .get_many::<String>("member")
+            .into_iter()
+            .flatten()
+            .map(|text| member(text))
+            .collect::<Result<_, _>>()?,
         rank: value::rank(&text(flags, row("rank"))?.unwrap_or_default())?,
         credit: size(flags, row("credit"))?,
         tax: tax(flags)?,
@@ -316,13 +340,13 @@ fn experiments(flags: &ArgMatches) -> Result<ExperimentOptions, Failure> {
     })
 }
 
-/// What `tenant` is asked.
-fn tenants_of(act: &str, flags: &ArgMatches) -> Result<TenantOptions, Failure> {
+/// What `tenant` or `group` is asked.
+fn tenants_of(sort: &'static Sort, act: &str, flags: &ArgMatches) -> Result<TenantOptions, Failure> {
     let name = || flags.get_one::<String>("name").cloned().unwrap_or_default();
     let act = match act {
         "show" => Act::Show(name()),
-        "add" => Act::Add(name(), tenant_settings(flags)?),
-        "set" => Act::Set(name(), tenant_settings(flags)?),
+        "add" => Act::Add(name(), named_settings(sort, flags)?),
+        "set" => Act::Set(name(), named_settings(sort, flags)?),
         "remove" => Act::Remove(name()),
         _ => Act::List,
     };
@@ -331,14 +355,15 @@ fn tenants_of(act: &str, flags: &ArgMatches) -> Result<TenantOptions, Failure> {
     Ok(TenantOptions {
         admin: address::parse(&address, None).map_err(|e| e.at(admin.flags()))?,
         json: flags.get_flag(own(TENANT, "json").name),
+        sort,
         act,
     })
 }
 
 /// The settings that the flags give, as the administration calls them.
-fn tenant_settings(flags: &ArgMatches) -> Result<Map<String, serde_json::Value>, Failure> {
+fn named_settings(sort: &Sort, flags: &ArgMatches) -> Result<Map<String, serde_json::Value>, Failure> {
     let mut settings = Map::new();
-    for setting in TENANT_SETTINGS {
+    for setting in sort.settings {
         if flags.value_source(setting.name) != Some(ValueSource::CommandLine) {
             continue;
         }
@@ -352,6 +377,8 @@ fn tenant_settings(flags: &ArgMatches) -> Result<Map<String, serde_json::Value>,
             Some(Value::Size(size)) => (format!("{}_bytes", setting.name), json!(size.0)),
             Some(Value::Ratio(ratio)) => (setting.name.to_owned(), json!(ratio)),
             Some(other) => (setting.name.to_owned(), json!(other.plain())),
+            // An empty name takes a tenant out of its group.
+            None if setting.name == "group" => (setting.name.to_owned(), serde_json::Value::Null),
             None => return Err(Failure::wrong_use(format!("{}: is empty", setting.flags()), setting.range)),
         };
         settings.insert(name, value);
@@ -373,6 +400,19 @@ fn reservation(text: &str) -> Result<(Option<String>, Bytes), Failure> {
         _ => Err(Failure::wrong_use(
             format!("--reserved: '{text}' is not SIZE or NAME=SIZE"),
             "for example --reserved feeds=64MiB",
+        )),
+    }
+}
+
+/// `TENANT=GROUP`.
+fn member(text: &str) -> Result<(String, String), Failure> {
+    match text.split_once('=') {
+        Some((tenant, group)) if !tenant.is_empty() && !group.is_empty() => {
+            Ok((tenant.to_owned(), group.to_owned()))
+        }
+        _ => Err(Failure::wrong_use(
+            format!("--member: '{text}' is not TENANT=GROUP"),
+            "for example --group name=team,reserved=64MiB --member feeds=team",
         )),
     }
 }

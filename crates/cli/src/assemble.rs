@@ -7,11 +7,11 @@ use crate::serve::ServeOptions;
 use crate::settings::Effect;
 use crate::tenants::Tenant;
 use crate::value::{Value, rank};
-use server::{Admin, Config, MemoryPolicy, TenantConfig};
+use server::{Admin, Config, GroupConfig, MemoryPolicy, TenantConfig};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use store::OverShare;
-use units::Duration;
+use units::{Bytes, Duration};
 
 /// Longest version that clients keep: libmemcached's buffer has 24 bytes with the closing zero.
 const VERSION_MAX: usize = 23;
@@ -51,6 +51,7 @@ pub(crate) fn serve_options(
         cleaners: as_usize(in_force.number("cleaners")),
         rank: rank(in_force.text("rank"))?,
         tenants: in_force.tenants.iter().map(tenant).collect::<Result<_, _>>()?,
+        groups: in_force.groups.iter().map(group).collect(),
         flush_disabled: in_force.is_on("disable_flush_all"),
         version: version(in_force)?,
         seed: u64::try_from(in_force.number("seed")).unwrap_or_default(),
@@ -145,7 +146,18 @@ fn tenant(given: &Tenant) -> Result<TenantConfig, Failure> {
         credit: size("credit"),
         rank: text("rank").map(rank).transpose()?,
         over_share: over_share(text("over_share").unwrap_or_default()),
+        group: text("group").map(str::to_owned),
     })
+}
+
+/// The group that was given.
+pub(crate) fn group(given: &Tenant) -> GroupConfig {
+    GroupConfig {
+        name: given.name.clone(),
+        reserved: if let Some(Value::Size(size)) = given.get("reserved") { *size } else { Bytes::ZERO },
+        weight: if let Some(Value::Ratio(weight)) = given.get("weight") { *weight } else { 1.0 },
+        policy: if let Some(Value::Text(word)) = given.get("policy") { Some(policy(word)) } else { None },
+    }
 }
 
 /// One line for each setting that was given and has no meaning here.

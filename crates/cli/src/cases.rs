@@ -97,6 +97,13 @@ fn used_flags_reach_the_configuration() {
                 && t.reserved == Bytes::mib(8)
                 && t.rank.is_some()
         }),
+        ("--group name=g,reserved=9MiB,weight=2,policy=auto --tenant name=a,prefix=a:,group=g", |c| {
+            let g = &c.groups[0];
+            g.name == "g"
+                && g.reserved == Bytes::mib(9)
+                && g.policy == Some(MemoryPolicy::Auto)
+                && c.tenants[0].group.as_deref() == Some("g")
+        }),
         ("--tenant name=a,prefix=a:,over_share=refuse --private 0.5", |c| {
             c.tenants[0].over_share == store::OverShare::Refuse && c.private.total_cmp(&0.5).is_eq()
         }),
@@ -208,6 +215,11 @@ fn what_cannot_be_meant_is_one_line_with_a_cure() {
         ("cotenant serve --tenant name=a,prefix=a,prefix=b", "given twice", "--tenant name="),
         ("cotenant serve --tenant name=a,wieght=2", "unknown setting 'wieght' of a tenant", "'weight'"),
         ("cotenant serve --tenant name=a,prefix=a:,reserved=64", "reserved: '64' is not a size", "64MiB"),
+        ("cotenant serve --group weight=2", "has no name=", "--group name="),
+        ("cotenant serve --group name=g,prefix=g:", "unknown setting 'prefix' of a group", "a group has"),
+        ("cotenant serve --group name=g,policy=best", "policy: 'best'", "partitioned"),
+        ("cotenant serve --tenant name=a,prefix=a:,group=g", "in group 'g', which is not there", "[group.g]"),
+        ("cotenant replay a.csv --member a", "--member: 'a' is not TENANT=GROUP", "--member feeds=team"),
         ("cotenant serve --tenant name=a", "neither a prefix nor a listen", "add"),
         ("cotenant serve --tenant name=a,listen=::1", "names no port", "[::1]:"),
         ("cotenant serve --tenant name=a,prefix=a:,reserved=1GiB", "reservations are 1GiB", "lower"),
@@ -252,6 +264,7 @@ fn a_file_that_is_wrong_names_its_line() {
         ("port = 1\nport = 2", "c.toml:2: duplicate key", "write TOML"),
         ("memory = \"\"", "c.toml:1: memory: is empty", "64MiB"),
         ("tenant = 1", "c.toml:1: tenant is not a table", "[tenant.NAME]"),
+        ("group = 1", "c.toml:1: group is not a table", "[group.NAME]"),
         (
             "[tenant.a]\nprefix = \"a:\"\nreserve = \"1MiB\"",
             "c.toml:3: unknown setting 'reserve'",
@@ -361,6 +374,7 @@ fn given_settings_are_echoed_under_memcached_names() {
 #[test]
 fn replay_and_demo_are_parsed() {
     let line = "cotenant replay a.csv b.zst --memory 128MiB --policy partitioned --reserved 8MiB --reserved x=4MiB \
+                --group name=g,reserved=9MiB --member x=g \
                 --rank lru --credit 1KiB --tax 0.25 --idle-time 9s --learning 1min --server h:1 --json --ttl --realtime --format twitter --limit 9 --seed 3";
     let Ok(Request::Replay(options)) = ask(line, "", &[]) else { panic!("{line}") };
     assert_eq!(options.traces, ["a.csv", "b.zst"].map(std::path::PathBuf::from));
@@ -369,6 +383,8 @@ fn replay_and_demo_are_parsed() {
     assert_eq!((options.idle_time.as_millis(), options.learning.as_millis()), (9_000, 60_000));
     assert_eq!(Some(options.tax), harness::replay::Tax::new(0.25));
     assert_eq!(options.reserved, [(None, Bytes::mib(8)), (Some("x".to_owned()), Bytes::mib(4))]);
+    assert_eq!(options.groups.iter().map(|g| g.name.as_str()).collect::<Vec<_>>(), ["g"]);
+    assert_eq!(options.members, [("x".to_owned(), "g".to_owned())]);
     assert_eq!((options.server.as_deref(), options.format.as_deref()), (Some("h:1"), Some("twitter")));
     assert_eq!((options.limit, options.seed), (Some(9), 3));
     assert!(options.json && options.ttl && options.realtime);

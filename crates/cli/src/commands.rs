@@ -1,7 +1,7 @@
 //! The command line's shape for clap, built from the tables of settings.
 
 use crate::extended::EXTENDED;
-use crate::settings::{Effect, SETTINGS, Setting, TENANT_SETTINGS, row, setting, switch};
+use crate::settings::{Effect, GROUP_SETTINGS, SETTINGS, Setting, TENANT_SETTINGS, row, setting, switch};
 use crate::value::Kind;
 use clap::{Arg, ArgAction, Command, value_parser};
 use std::path::PathBuf;
@@ -102,6 +102,7 @@ pub(crate) fn command() -> Command {
         .subcommand(plan())
         .subcommand(experiment())
         .subcommand(tenant())
+        .subcommand(group())
         .subcommand(config)
 }
 
@@ -129,15 +130,25 @@ fn serve_flags(command: Command) -> Command {
         .help("A tenant: name=feeds,prefix=feeds:,reserved=64MiB,weight=2; repeatable")
         .long_help(
             "A tenant: name=feeds,prefix=feeds:,reserved=64MiB,weight=2; repeatable.\n\
-             Keys are those of [tenant.NAME] in the file: prefix, listen, reserved, weight, credit, rank, over_share.",
+             Keys are those of [tenant.NAME] in the file: prefix, listen, reserved, weight, credit, rank, over_share, group.",
         );
+
     let options = EXTENDED.iter().map(|row| row.usage()).collect::<Vec<_>>().join(", ");
     command
         .args_override_self(true)
         .arg(config)
         .arg(tenant)
+        .arg(group_spec())
         .args(SETTINGS.iter().map(flag))
         .after_long_help(format!("Options of -o: {options}"))
+}
+
+fn group_spec() -> Arg {
+    Arg::new("group")
+        .long("group")
+        .value_name("SPEC")
+        .action(ArgAction::Append)
+        .help("A group of tenants: name=team,reserved=64MiB,weight=2,policy=shared; repeatable")
 }
 
 fn file() -> Arg {
@@ -167,10 +178,17 @@ fn replay() -> Command {
         .value_name("[NAME=]SIZE")
         .action(ArgAction::Append)
         .help("Memory that nobody takes from each tenant, or from tenant NAME; repeatable");
+    let member = Arg::new("member")
+        .long("member")
+        .value_name("TENANT=GROUP")
+        .action(ArgAction::Append)
+        .help("Tenant TENANT is in group GROUP, which --group makes; repeatable");
     Command::new("replay")
         .about("Run traces through the store, or against a server, and print hit ratios")
         .arg(trace)
         .arg(reserved)
+        .arg(group_spec())
+        .arg(member)
         .args(REPLAY.iter().map(flag))
         .args(REPLAY_SHARED.iter().map(|name| flag(row(name))))
 }
@@ -229,6 +247,21 @@ fn tenant() -> Command {
         .subcommand(
             asks("remove", "Remove a tenant: its items are gone, its memory is the others'").arg(name()),
         )
+}
+
+fn group() -> Command {
+    let name = || Arg::new("name").value_name("NAME").required(true).help("The group's name");
+    let asks = |name: &'static str, about: &'static str| {
+        Command::new(name).about(about).args(TENANT.iter().map(flag))
+    };
+    let set = "Make a group or change one; what is not given stays";
+    Command::new("group")
+        .about("List, make, change and remove the groups of a running server's tenants")
+        .subcommand_required(true)
+        .subcommand(asks("list", "List every group and what its members hold together"))
+        .subcommand(asks("show", "Show all there is to know of one group").arg(name()))
+        .subcommand(asks("set", set).arg(name()).args(GROUP_SETTINGS.iter().map(flag)))
+        .subcommand(asks("remove", "Remove a group that nobody is in").arg(name()))
 }
 
 /// The flag of a setting.

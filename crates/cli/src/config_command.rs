@@ -4,7 +4,8 @@ use crate::extended::EXTENDED;
 use crate::failure::{Code, complain, say};
 use crate::layers::{InForce, Source};
 use crate::serve::ServeOptions;
-use crate::settings::{Effect, SETTINGS, Setting, TENANT_SETTINGS};
+use crate::settings::{Effect, SETTINGS, Setting};
+use crate::tenants::{GROUPS, Sort, TENANTS};
 use crate::value::{Value, quoted};
 use std::fmt::Write as _;
 
@@ -44,9 +45,10 @@ fn toml(in_force: &InForce) -> String {
     let options = Value::List(in_force.extended.iter().map(|(option, _)| option.text()).collect());
     let source = in_force.extended.last().map_or(&Source::Default, |(_, source)| source);
     line("extended", &options.toml(), source);
-    for tenant in &in_force.tenants {
+    let groups = in_force.groups.iter().map(|group| (GROUPS.word, group));
+    for (word, tenant) in groups.chain(in_force.tenants.iter().map(|tenant| (TENANTS.word, tenant))) {
         let name = if tenant.name.contains('.') { quoted(&tenant.name) } else { tenant.name.clone() };
-        let _ = write!(text, "\n# {}\n[tenant.{name}]\n", tenant.source);
+        let _ = write!(text, "\n# {}\n[{word}.{name}]\n", tenant.source);
         for (setting, value) in tenant.rows() {
             let _ = writeln!(text, "{} = {}", setting.name, value.toml());
         }
@@ -65,12 +67,13 @@ fn markdown() -> String {
             if setting.reload { "may change while the server runs" } else { "needs a restart to change" };
         let _ = writeln!(text, "- {change}");
     }
-    text.push_str(
-        "\n# Settings of a tenant\n\nKeys of `[tenant.NAME]` and of `--tenant name=NAME,key=value`.\n",
-    );
-    for setting in TENANT_SETTINGS {
-        let _ = write!(text, "\n## tenant.{}\n\n{}\n\n", setting.name, explain(setting));
-        facts(&mut text, setting);
+    for Sort { word, settings, .. } in [&TENANTS, &GROUPS] {
+        let keys = format!("Keys of `[{word}.NAME]` and of `--{word} name=NAME,key=value`.");
+        let _ = write!(text, "\n# Settings of a {word}\n\n{keys}\n");
+        for setting in *settings {
+            let _ = write!(text, "\n## {word}.{}\n\n{}\n\n", setting.name, explain(setting));
+            facts(&mut text, setting);
+        }
     }
     text.push_str("\n# Options of -o\n\n");
     for option in EXTENDED {

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::layers::{Given, Layer, Source};
 use crate::settings::{self, SETTINGS, Setting};
 use crate::suggest;
-use crate::tenants::{self, Tenant};
+use crate::tenants::{self, GROUPS, Sort, TENANTS, Tenant};
 use crate::value::Kind;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -25,11 +25,13 @@ pub(crate) fn layer(name: &str, text: &str) -> Result<Layer, Failure> {
         Failure::wrong_use(format!("{place}: {}", e.message()), "write TOML: key = value, one a line")
     })?;
     let mut layer = Layer::default();
-    for (key, value) in in_order(table.get_ref()) {
+    'keys: for (key, value) in in_order(table.get_ref()) {
         let place = file.place(key.span().start);
-        if key.get_ref() == "tenant" {
-            file.tenants(value, &place, &mut layer)?;
-            continue;
+        for (sort, named) in [(&TENANTS, &mut layer.tenants), (&GROUPS, &mut layer.groups)] {
+            if key.get_ref() == sort.word {
+                file.named(sort, value, &place, named)?;
+                continue 'keys;
+            }
         }
         let row = settings::position(key.get_ref()).ok_or_else(|| unknown(key.get_ref()).at(&place))?;
         let texts = texts(&SETTINGS[row], value.get_ref()).map_err(|e| e.at(&place))?;
@@ -47,7 +49,7 @@ fn in_order<'t, 'a>(table: &'t DeTable<'a>) -> Vec<(&'t Key<'a>, &'t Spanned<DeV
 }
 
 fn unknown(key: &str) -> Failure {
-    let known = SETTINGS.iter().map(|s| s.name).chain(["tenant"]);
+    let known = SETTINGS.iter().map(|s| s.name).chain([TENANTS.word, GROUPS.word]);
     Failure::wrong_use(
         format!("unknown setting '{key}'"),
         suggest::cure(key, known, "cotenant config reference"),
@@ -60,20 +62,28 @@ impl File<'_> {
         format!("{}:{line}", self.name)
     }
 
-    fn tenants(&self, value: &Spanned<DeValue<'_>>, place: &str, layer: &mut Layer) -> Result<(), Failure> {
-        let fail = || Failure::wrong_use("tenant is not a table", "write [tenant.NAME]").at(place);
+    fn named(
+        &self,
+        sort: &'static Sort,
+        value: &Spanned<DeValue<'_>>,
+        place: &str,
+        named: &mut Vec<Tenant>,
+    ) -> Result<(), Failure> {
+        let word = sort.word;
+        let fail =
+            || Failure::wrong_use(format!("{word} is not a table"), format!("write [{word}.NAME]")).at(place);
         for (name, value) in in_order(value.get_ref().as_table().ok_or_else(fail)?) {
             let source = Source::File(self.place(name.span().start));
-            let mut tenant = Tenant::new(name.get_ref(), source)?;
+            let mut tenant = Tenant::new(sort, name.get_ref(), source)?;
             for (key, value) in in_order(value.get_ref().as_table().ok_or_else(fail)?) {
-                tenants::position(key.get_ref())
+                tenants::position(sort, key.get_ref())
                     .and_then(|row| {
-                        let texts = texts(&settings::TENANT_SETTINGS[row], value.get_ref())?;
+                        let texts = texts(&sort.settings[row], value.get_ref())?;
                         tenant.set(row, &texts.join(","))
                     })
                     .map_err(|e| e.at(self.place(key.span().start)))?;
             }
-            layer.tenants.push(tenant);
+            named.push(tenant);
         }
         Ok(())
     }

@@ -29,6 +29,7 @@ pub(crate) enum Source {
 pub(crate) struct Layer {
     pub(crate) given: Vec<Given>,
     pub(crate) tenants: Vec<Tenant>,
+    pub(crate) groups: Vec<Tenant>,
 }
 
 /// One setting as given.
@@ -47,6 +48,8 @@ pub(crate) struct InForce {
     pub(crate) extended: Vec<(Chosen, Source)>,
     /// Configured tenants, in the order given.
     pub(crate) tenants: Vec<Tenant>,
+    /// Configured groups, in the order given.
+    pub(crate) groups: Vec<Tenant>,
 }
 
 impl fmt::Display for Source {
@@ -76,7 +79,7 @@ impl InForce {
     pub(crate) fn defaults() -> Result<Self, Failure> {
         let value = |s: &Setting| parse(s.kind, s.default, Dialect::Strict).map(|v| (v, Source::Default));
         let values = SETTINGS.iter().map(value).collect::<Result<_, _>>()?;
-        Ok(Self { values, extended: Vec::new(), tenants: Vec::new() })
+        Ok(Self { values, extended: Vec::new(), tenants: Vec::new(), groups: Vec::new() })
     }
 
     /// Puts a layer over what is in force.
@@ -93,13 +96,8 @@ impl InForce {
         for given in plain {
             self.lay_setting(given)?;
         }
-        let earlier = self.tenants.len();
-        for tenant in layer.tenants {
-            match self.tenants[..earlier].iter_mut().find(|t| t.name == tenant.name) {
-                Some(same) => *same = tenant,
-                None => self.tenants.push(tenant),
-            }
-        }
+        lay_named(&mut self.tenants, layer.tenants);
+        lay_named(&mut self.groups, layer.groups);
         Ok(())
     }
 
@@ -180,6 +178,17 @@ fn check_available(setting: &Setting, value: Option<&Value>) -> Result<(), Failu
     Err(Failure::wrong_use(format!("'{what}' is not available in this version"), instead))
 }
 
+/// Puts what is given by name over what was: each is given whole by one place.
+fn lay_named(in_force: &mut Vec<Tenant>, given: Vec<Tenant>) {
+    let earlier = in_force.len();
+    for one in given {
+        match in_force[..earlier].iter_mut().find(|t| t.name == one.name) {
+            Some(same) => *same = one,
+            None => in_force.push(one),
+        }
+    }
+}
+
 /// What the environment gives, and the variables that mean nothing.
 pub(crate) fn environment(variables: &[(String, String)]) -> Result<(Layer, Vec<String>), Failure> {
     let mut layer = Layer::default();
@@ -194,7 +203,11 @@ pub(crate) fn environment(variables: &[(String, String)]) -> Result<(Layer, Vec<
             layer.given.push(Given { row, texts: vec![text.clone()], source });
         } else if name == "TENANT" {
             for spec in text.split(';').filter(|s| !s.trim().is_empty()) {
-                layer.tenants.push(tenants::from_spec(spec, &source)?);
+                layer.tenants.push(tenants::from_spec(&tenants::TENANTS, spec, &source)?);
+            }
+        } else if name == "GROUP" {
+            for spec in text.split(';').filter(|s| !s.trim().is_empty()) {
+                layer.groups.push(tenants::from_spec(&tenants::GROUPS, spec, &source)?);
             }
         } else if name != "CONFIG" {
             // Not an error: the environment is not only ours.

@@ -7,7 +7,7 @@ use harness::replay::{ReplayError, ReplayOptions as Replay, Tax, in_process};
 use harness::wire::over_tcp;
 use indicatif::{ProgressBar, ProgressStyle};
 use lab::{Format, TraceError, TraceReader};
-use server::{Clock as _, MemoryPolicy};
+use server::{Clock as _, GroupConfig, MemoryPolicy};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek as _};
 use std::path::{Path, PathBuf};
@@ -26,6 +26,10 @@ pub(crate) struct ReplayOptions {
     pub(crate) policy: MemoryPolicy,
     /// Floors: of one tenant by its name, or of each.
     pub(crate) reserved: Vec<(Option<String>, Bytes)>,
+    /// Groups of tenants.
+    pub(crate) groups: Vec<GroupConfig>,
+    /// Tenants and the groups that they are in.
+    pub(crate) members: Vec<(String, String)>,
     /// Eviction order.
     pub(crate) rank: RankKind,
     /// Bytes that one shadow hit moves.
@@ -100,6 +104,8 @@ fn replay(
         idle_time: options.idle_time,
         learning: options.learning,
         reserved: options.reserved.clone(),
+        groups: options.groups.clone(),
+        members: options.members.clone(),
         rank: options.rank.clone(),
         ttl: options.ttl,
         limit: options.limit,
@@ -127,6 +133,7 @@ fn replay(
 fn failure(error: ReplayError) -> Failure {
     match error {
         ReplayError::Trace(e) => Failure::wrong_use(chain(&e), e.cure()),
+        ReplayError::Groups(e) => Failure::wrong_use(e.what, e.cure),
         ReplayError::Server { .. } => {
             Failure::failed(error.to_string(), "start it with: cotenant serve -D :")
         }

@@ -273,6 +273,26 @@ pub(crate) const TENANT_SETTINGS: &[Setting] = &[
         "evict or refuse",
         "What becomes of writes beyond its share",
     ),
+    setting("group", Kind::Text, "", "a group's name", "The group that it is in"),
+];
+
+/// Every setting of a group of tenants: keys of `[group.NAME]` and of `--group name=NAME,…`.
+pub(crate) const GROUP_SETTINGS: &[Setting] = &[
+    setting(
+        "reserved",
+        Kind::Size,
+        "0B",
+        "what its members reserve, and up",
+        "Memory that nobody else takes",
+    ),
+    setting("weight", Kind::Ratio, "1.0", "above 0", "Its part of the unreserved memory against others'"),
+    setting(
+        "policy",
+        Kind::Choice(POLICIES),
+        "",
+        "partitioned, shared, idle-tax or auto",
+        "Who divides inside; none means the server's policy",
+    ),
 ];
 
 #[cfg(test)]
@@ -296,7 +316,7 @@ mod tests {
 
     #[test]
     fn every_row_is_complete() {
-        for setting in SETTINGS.iter().chain(TENANT_SETTINGS) {
+        for setting in SETTINGS.iter().chain(TENANT_SETTINGS).chain(GROUP_SETTINGS) {
             let name = setting.name;
             assert!(!setting.help.is_empty(), "{name}");
             assert!(!setting.range.is_empty(), "{name}");

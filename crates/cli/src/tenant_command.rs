@@ -1,9 +1,10 @@
-//! `tenant`: who shares a running server's memory, and how that changes.
+//! `tenant` and `group`: who shares a running server's memory, and how that changes.
 //!
 //! Shape: a subcommand -> a request to the administration -> a table, or its JSON as it came
 //! Exit:  1 if the server refuses what was asked, 2 if it makes no sense, 3 if the server cannot be reached
 
 use crate::failure::{Code, Failure, say};
+use crate::tenants::{GROUPS, Sort};
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Map, Value, json};
 use server::admin::client;
@@ -17,6 +18,8 @@ pub(crate) struct TenantOptions {
     pub(crate) admin: SocketAddr,
     /// Print the answer as it came.
     pub(crate) json: bool,
+    /// With tenants, or with groups of them.
+    pub(crate) sort: &'static Sort,
     /// What to do.
     pub(crate) act: Act,
 }
@@ -38,6 +41,7 @@ type Column = (&'static str, fn(&Value) -> String);
 const COLUMNS: &[Column] = &[
     ("tenant", |t| plain(&t["name"])),
     ("prefix", |t| plain(&t["prefix"])),
+    ("group", |t| plain(&t["group"])),
     ("reserved", |t| size(&t["reserved_bytes"])),
     ("weight", |t| plain(&t["weight"])),
     ("held", |t| size(&t["held_bytes"])),
@@ -48,11 +52,23 @@ const COLUMNS: &[Column] = &[
     ("refused", |t| plain(&t["writes_refused"])),
 ];
 
+/// The columns of groups.
+const GROUP_COLUMNS: &[Column] = &[
+    ("group", |g| plain(&g["name"])),
+    ("policy", |g| plain(&g["policy"])),
+    ("reserved", |g| size(&g["reserved_bytes"])),
+    ("weight", |g| plain(&g["weight"])),
+    ("held", |g| size(&g["held_bytes"])),
+    ("target", |g| size(&g["target_bytes"])),
+    ("members", |g| plain(&json!(g["members"].as_array().map_or(0, Vec::len)))),
+];
+
 /// Does it and prints what came of it.
 pub(crate) fn run(options: &TenantOptions) -> Result<Code, Failure> {
-    let path = |name: &str| format!("/tenants/{}", client::part(name));
+    let word = options.sort.word;
+    let path = |name: &str| format!("/{word}s/{}", client::part(name));
     let text = match &options.act {
-        Act::List => ask(options, "GET", "/tenants", None)?,
+        Act::List => ask(options, "GET", &format!("/{word}s"), None)?,
         Act::Show(name) => ask(options, "GET", &path(name), None)?,
         Act::Add(name, settings) => {
             if ask_any(options, "GET", &path(name), None)?.0 == 200 {
@@ -74,8 +90,9 @@ pub(crate) fn run(options: &TenantOptions) -> Result<Code, Failure> {
     }
     let answer: Value = serde_json::from_str(&text).map_err(|e| strange(&e.to_string()))?;
     match &options.act {
-        Act::List => say(list(&answer)),
-        Act::Remove(name) => say(format!("tenant {name} is removed")),
+        Act::List if word == GROUPS.word => say(list(&answer["groups"], GROUP_COLUMNS)),
+        Act::List => say(list(&answer["tenants"], COLUMNS)),
+        Act::Remove(name) => say(format!("{word} {name} is removed")),
         _ => say(one(&answer)),
     }
     Ok(Code::Done)
@@ -129,11 +146,11 @@ fn table() -> Table {
     table
 }
 
-fn list(answer: &Value) -> String {
+fn list(rows: &Value, columns: &[Column]) -> String {
     let mut table = table();
-    table.set_header(COLUMNS.iter().map(|(heading, _)| *heading));
-    for tenant in answer["tenants"].as_array().into_iter().flatten() {
-        table.add_row(COLUMNS.iter().map(|(_, show)| show(tenant)));
+    table.set_header(columns.iter().map(|(heading, _)| *heading));
+    for row in rows.as_array().into_iter().flatten() {
+        table.add_row(columns.iter().map(|(_, show)| show(row)));
     }
     for column in table.column_iter_mut().skip(2) {
         column.set_cell_alignment(CellAlignment::Right);
@@ -182,16 +199,25 @@ mod tests {
 
     #[test]
     fn tables_show_what_the_answer_says() {
-        let tenant = json!({"name": "feeds", "prefix": "f:", "reserved_bytes": 8 << 20, "weight": 2.0, "held_bytes": 5,
+        let tenant = json!({"name": "feeds", "prefix": "f:", "group": "team", "reserved_bytes": 8 << 20, "weight": 2.0, "held_bytes": 5,
             "target_bytes": 1 << 30, "items": 3, "hits": 1, "gets": 4, "evictions": 7, "writes_refused": 0,
             "credit_bytes": null});
-        let listed = list(&json!({"tenants": [tenant]}));
+        let listed = list(&json!([tenant]), COLUMNS);
         let rows: Vec<Vec<&str>> = listed.lines().map(words).collect();
         let feeds = rows.iter().find(|row| row.first() == Some(&"feeds"));
-        assert_eq!(feeds.unwrap()[..], ["feeds", "f:", "8MiB", "2.0", "5B", "1GiB", "3", "0.2500", "7", "0"]);
+        assert_eq!(
+            feeds.unwrap()[..],
+            ["feeds", "f:", "team", "8MiB", "2.0", "5B", "1GiB", "3", "0.2500", "7", "0"]
+        );
         let shown = one(&tenant);
         assert!(shown.lines().any(|line| words(line) == ["reserved", "8MiB"]), "{shown}");
         assert!(shown.lines().any(|line| words(line) == ["credit", "-"]), "{shown}");
-        assert!(list(&json!({"tenants": []})).contains("hit ratio"));
+        assert!(list(&json!([]), COLUMNS).contains("hit ratio"));
+        let group = json!({"name": "team", "policy": null, "reserved_bytes": 8 << 20, "weight": 2.0, "held_bytes": 5,
+            "target_bytes": 1 << 30, "members": ["a", "b"]});
+        let listed = list(&json!([group]), GROUP_COLUMNS);
+        let rows: Vec<Vec<&str>> = listed.lines().map(words).collect();
+        let team = rows.iter().find(|row| row.first() == Some(&"team"));
+        assert_eq!(team.unwrap()[..], ["team", "-", "8MiB", "2.0", "5B", "1GiB", "2"]);
     }
 }

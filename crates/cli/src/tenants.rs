@@ -1,29 +1,54 @@
-//! One tenant as it is given: a table `[tenant.NAME]` of the file, or `name=NAME,key=value,…` in a flag.
+//! One tenant, or one group of them, as it is given: a table `[tenant.NAME]` or `[group.NAME]` of the file, or
+//! `name=NAME,key=value,…` in a flag.
 
 use crate::failure::Failure;
 use crate::layers::Source;
-use crate::settings::{Setting, TENANT_SETTINGS};
+use crate::settings::{GROUP_SETTINGS, Setting, TENANT_SETTINGS};
 use crate::suggest;
 use crate::value::{Dialect, Value, parse};
 
-/// A tenant and the values of its settings, in the order of the table.
+/// What is given by name.
+#[derive(Debug)]
+pub(crate) struct Sort {
+    /// Its table in the file, its flag.
+    pub(crate) word: &'static str,
+    /// Its settings.
+    pub(crate) settings: &'static [Setting],
+    example: &'static str,
+}
+
+/// Tenants.
+pub(crate) static TENANTS: Sort = Sort {
+    word: "tenant",
+    settings: TENANT_SETTINGS,
+    example: "for example --tenant name=feeds,prefix=feeds:,reserved=64MiB",
+};
+/// Groups of tenants.
+pub(crate) static GROUPS: Sort = Sort {
+    word: "group",
+    settings: GROUP_SETTINGS,
+    example: "for example --group name=team,reserved=64MiB,weight=2",
+};
+
+/// A tenant or a group and the values of its settings, in the order of the table.
 #[derive(Clone, Debug)]
 pub(crate) struct Tenant {
     pub(crate) name: String,
     pub(crate) source: Source,
+    sort: &'static Sort,
     values: Vec<Option<Value>>,
 }
 
 impl Tenant {
-    /// A tenant with the defaults.
-    pub(crate) fn new(name: &str, source: Source) -> Result<Self, Failure> {
-        let values = TENANT_SETTINGS.iter().map(|s| parse(s.kind, s.default, Dialect::Strict));
-        Ok(Self { name: name.to_owned(), source, values: values.collect::<Result<_, _>>()? })
+    /// One with the defaults.
+    pub(crate) fn new(sort: &'static Sort, name: &str, source: Source) -> Result<Self, Failure> {
+        let values = sort.settings.iter().map(|s| parse(s.kind, s.default, Dialect::Strict));
+        Ok(Self { name: name.to_owned(), source, sort, values: values.collect::<Result<_, _>>()? })
     }
 
     /// Gives one of its settings a value.
     pub(crate) fn set(&mut self, row: usize, text: &str) -> Result<(), Failure> {
-        let setting = &TENANT_SETTINGS[row];
+        let setting = &self.sort.settings[row];
         let value = parse(setting.kind, text, Dialect::Strict).map_err(|e| e.at(setting.name))?;
         if value.is_none() && !setting.default.is_empty() {
             return Err(Failure::wrong_use(
@@ -37,24 +62,24 @@ impl Tenant {
 
     /// The value of one of its settings.
     pub(crate) fn get(&self, name: &str) -> Option<&Value> {
-        TENANT_SETTINGS.iter().position(|s| s.name == name).and_then(|row| self.values[row].as_ref())
+        self.sort.settings.iter().position(|s| s.name == name).and_then(|row| self.values[row].as_ref())
     }
 
     /// Every setting and its value, where it has one.
     pub(crate) fn rows(&self) -> impl Iterator<Item = (&'static Setting, &Value)> {
-        TENANT_SETTINGS.iter().zip(&self.values).filter_map(|(s, v)| v.as_ref().map(|v| (s, v)))
+        self.sort.settings.iter().zip(&self.values).filter_map(|(s, v)| v.as_ref().map(|v| (s, v)))
     }
 }
 
-/// The row of a tenant's setting.
-pub(crate) fn position(key: &str) -> Result<usize, Failure> {
-    TENANT_SETTINGS.iter().position(|s| s.name == key).ok_or_else(|| {
-        let known = TENANT_SETTINGS.iter().map(|s| s.name);
+/// The row of a setting.
+pub(crate) fn position(sort: &Sort, key: &str) -> Result<usize, Failure> {
+    sort.settings.iter().position(|s| s.name == key).ok_or_else(|| {
+        let known = sort.settings.iter().map(|s| s.name);
         let cure = suggest::closest(key, known.clone()).map_or_else(
-            || format!("a tenant has {}", known.collect::<Vec<_>>().join(", ")),
+            || format!("a {} has {}", sort.word, known.collect::<Vec<_>>().join(", ")),
             |k| format!("did you mean '{k}'?"),
         );
-        Failure::wrong_use(format!("unknown setting '{key}' of a tenant"), cure)
+        Failure::wrong_use(format!("unknown setting '{key}' of a {}", sort.word), cure)
     })
 }
 
@@ -76,10 +101,9 @@ fn parts(spec: &str) -> impl Iterator<Item = &str> {
     std::iter::from_fn(next).filter(|part| !part.is_empty())
 }
 
-/// The tenant that `name=NAME,key=value,…` describes.
-pub(crate) fn from_spec(spec: &str, source: &Source) -> Result<Tenant, Failure> {
-    let example = "for example --tenant name=feeds,prefix=feeds:,reserved=64MiB";
-    let fail = |what: String| Failure::wrong_use(what, example).at(source.place("tenant"));
+/// What `name=NAME,key=value,…` describes.
+pub(crate) fn from_spec(sort: &'static Sort, spec: &str, source: &Source) -> Result<Tenant, Failure> {
+    let fail = |what: String| Failure::wrong_use(what, sort.example).at(source.place(sort.word));
     let mut pairs = Vec::new();
     for part in parts(spec) {
         pairs.push(part.split_once('=').ok_or_else(|| fail(format!("'{part}' is not key=value")))?);
@@ -90,9 +114,11 @@ pub(crate) fn from_spec(spec: &str, source: &Source) -> Result<Tenant, Failure> 
     }
     let (_, name) =
         pairs.iter().find(|(key, _)| *key == "name").ok_or_else(|| fail(format!("'{spec}' has no name=")))?;
-    let mut tenant = Tenant::new(name, source.clone())?;
+    let mut tenant = Tenant::new(sort, name, source.clone())?;
     for (key, text) in pairs.iter().filter(|(key, _)| *key != "name") {
-        position(key).and_then(|row| tenant.set(row, text)).map_err(|e| e.at(source.place("tenant")))?;
+        position(sort, key)
+            .and_then(|row| tenant.set(row, text))
+            .map_err(|e| e.at(source.place(sort.word)))?;
     }
     Ok(tenant)
 }

@@ -1,7 +1,7 @@
 //! What an operator promised a tenant: the part of a policy's input that is set, not measured.
 
 use crate::bandwidth::{Cost, Kinds};
-use units::{Bytes, BytesPerSec, Duration};
+use units::{Bytes, BytesPerSec, Duration, TenantId};
 
 /// A place in the order of who gets more: a finite number above zero.
 #[derive(Clone, Copy, PartialEq, PartialOrd, Debug)]
@@ -17,6 +17,10 @@ pub struct Amount {
     /// Time of a tier per second.
     pub cost: Cost,
 }
+
+/// A group of tenants: its place in the list that the policy was made with.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct GroupId(pub u16);
 
 /// A number of at least 1: time shared ÷ time alone.
 #[derive(Clone, Copy, PartialEq, PartialOrd, Debug)]
@@ -43,6 +47,8 @@ pub struct Claim {
     pub class: Class,
     /// Which actuators act on it.
     pub levers: Levers,
+    /// The group that it is in; none stands for itself. A policy that knows no groups does not look at it.
+    pub group: Option<GroupId>,
 }
 
 /// Whose needs come first when not all can be met.
@@ -144,6 +150,24 @@ impl Mba {
     }
 }
 
+/// Above every id that a tenant has.
+const GROUP_ROWS: u32 = u32::MAX - u16::MAX as u32;
+
+impl GroupId {
+    /// The id under which a policy over groups knows this one.
+    #[must_use]
+    pub const fn row(self) -> TenantId {
+        TenantId(GROUP_ROWS + self.0 as u32)
+    }
+
+    /// The group that such an id stands for; none for a tenant's.
+    #[must_use]
+    pub fn of_row(id: TenantId) -> Option<Self> {
+        let at = id.0.checked_sub(GROUP_ROWS)?;
+        u16::try_from(at).ok().map(Self)
+    }
+}
+
 impl Slowdown {
     /// A slowdown, if `value` is finite and at least 1.
     #[must_use]
@@ -212,6 +236,16 @@ impl Amount {
         Self { bytes: Bytes(0), bandwidth: BytesPerSec(0), cost }
     }
 
+    /// The greater of each.
+    #[must_use]
+    pub fn at_least(self, other: Self) -> Self {
+        Self {
+            bytes: self.bytes.max(other.bytes),
+            bandwidth: self.bandwidth.max(other.bandwidth),
+            cost: self.cost.max(other.cost),
+        }
+    }
+
     /// Whether no part of it is more than that part of `other`.
     #[must_use]
     pub fn fits(self, other: Self) -> bool {
@@ -258,6 +292,15 @@ impl std::iter::Sum for Amount {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ids_of_groups_are_no_tenants() {
+        for group in [0, 1, u16::MAX].map(GroupId) {
+            assert_eq!(GroupId::of_row(group.row()), Some(group));
+        }
+        assert_eq!(GroupId::of_row(TenantId(65_535)), None);
+        assert!(GroupId(0).row() < GroupId(1).row());
+    }
 
     #[test]
     fn a_ceiling_of_nothing_is_no_limit_of_it() {

@@ -32,6 +32,12 @@ pub trait Nest: Sized {
     fn under(self, _group: &Self) -> Self {
         self
     }
+
+    /// What a group has whose members have these; none where shares of this family do not add up to one.
+    #[must_use]
+    fn together(&self, _other: &Self) -> Option<Self> {
+        None
+    }
 }
 
 impl Join for MemorySignal {
@@ -59,6 +65,16 @@ impl MemorySignal {
 impl Nest for MemoryShare {
     fn pool(&self, parent: &Pool) -> Pool {
         Pool { capacity: Amount::memory(self.target), ..*parent }
+    }
+
+    /// A group's ceiling holds for each member, too.
+    fn under(self, group: &Self) -> Self {
+        Self { ceiling: self.ceiling.into_iter().chain(group.ceiling).min(), ..self }
+    }
+
+    fn together(&self, other: &Self) -> Option<Self> {
+        let ceiling = self.ceiling.zip(other.ceiling).map(|(a, b)| a + b);
+        Some(Self { target: self.target + other.target, ceiling })
     }
 }
 

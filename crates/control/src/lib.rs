@@ -19,7 +19,7 @@ pub mod journal;
 pub mod memory;
 pub mod pacer;
 
-pub use claim::{Amount, Claim, Class, CpuQuota, Goal, Levers, Mba, Quantile, Slowdown, Weight};
+pub use claim::{Amount, Claim, Class, CpuQuota, Goal, GroupId, Levers, Mba, Quantile, Slowdown, Weight};
 pub use curve::{Curve, CurveError};
 pub use join::{Join, Nest};
 pub use lease::Lease;

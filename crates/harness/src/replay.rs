@@ -10,6 +10,7 @@ use control::{Amount, Claim, Loop};
 use lab::{Op, Request, TraceError, TraceReader};
 pub use policy::memory::Tax;
 use policy::memory::{LEARNING, MemoryOptions, MemoryPolicy};
+use server::{ConfigError, Division, GroupConfig, Member, check_groups};
 use std::collections::HashMap;
 use std::sync::Arc;
 use store::{
@@ -41,6 +42,10 @@ pub struct ReplayOptions {
     pub weights: Vec<(String, Weight)>,
     /// Floors: of one tenant by its name, or of each.
     pub reserved: Vec<(Option<String>, Bytes)>,
+    /// Groups of tenants, in which `members` puts them.
+    pub groups: Vec<GroupConfig>,
+    /// Tenants and the groups that they are in, by their names.
+    pub members: Vec<(String, String)>,
     /// Eviction order.
     pub rank: RankKind,
     /// Tenants that exist before the first request, whether they come or not.
@@ -70,6 +75,8 @@ impl Default for ReplayOptions {
             learning: LEARNING,
             weights: Vec::new(),
             reserved: Vec::new(),
+            groups: Vec::new(),
+            members: Vec::new(),
             rank: RankKind::default(),
             tenants: Vec::new(),
             ttl: false,
@@ -78,6 +85,21 @@ impl Default for ReplayOptions {
             pass_frees: None,
             seed: 0,
         }
+    }
+}
+
+impl ReplayOptions {
+    fn floor_of(&self, tenant: &str) -> Bytes {
+        let mut reserved = self.reserved.iter();
+        let floor = reserved.rfind(|(of, _)| of.as_ref().is_none_or(|of| *of == tenant));
+        floor.map_or(Bytes::ZERO, |(_, floor)| *floor)
+    }
+
+    fn check_groups(&self) -> Result<(), ConfigError> {
+        let members = self.members.iter();
+        let members =
+            members.map(|(tenant, group)| Member { tenant, group, reserved: self.floor_of(tenant) });
+        check_groups(&self.groups, &members.collect::<Vec<_>>())
     }
 }
 
@@ -96,6 +118,9 @@ pub enum ReplayError {
         /// What was asked for.
         name: String,
     },
+    /// Groups that do not go together with their members.
+    #[error(transparent)]
+    Groups(#[from] ConfigError),
     /// The trace has too many tenants.
     #[error("the trace has more than {TENANTS_MAX} tenants")]
     Tenants,
@@ -125,6 +150,7 @@ const _: () = assert!(PROGRESS.is_multiple_of(BATCH), "progress is looked at aft
 
 /// A replay in progress.
 struct Replayer {
+    division: Division,
     options: ReplayOptions,
     store: Arc<Store>,
     worker: Worker,
@@ -211,8 +237,11 @@ impl Replayer {
             learning: options.learning,
             seed: options.seed,
         };
-        let policy = MemoryPolicy::by_name(&options.policy, settings)
-            .ok_or_else(|| ReplayError::Policy { name: options.policy.clone() })?;
+        let kind = server::MemoryPolicy::ALL.into_iter().find(|kind| kind.name() == options.policy);
+        let kind = kind.ok_or_else(|| ReplayError::Policy { name: options.policy.clone() })?;
+        options.check_groups()?;
+        let division = Division::new(kind, &options.groups);
+        let policy = division.policy(settings);
         let store = Store::new(Options {
             memory: options.memory,
             item_max: options.item_max,
@@ -234,6 +263,7 @@ impl Replayer {
                 MemoryControl::new(Arc::clone(&store))
             },
             pacer: Loop::new(policy, JOURNAL_LIMIT),
+            division,
             ids: HashMap::new(),
             filler,
             worker,
@@ -242,6 +272,7 @@ impl Replayer {
             decided: Instant::ZERO,
             undecided_tenant: false,
         };
+        replayer.control.set_group_floors(replayer.division.floors());
         for name in replayer.options.tenants.clone() {
             replayer.tenant(name.as_bytes())?;
         }
@@ -254,15 +285,15 @@ impl Replayer {
             return Ok(*id);
         }
         let text = String::from_utf8_lossy(name).into_owned();
-        let mut reserved = self.options.reserved.iter();
-        let floor =
-            reserved.rfind(|(of, _)| of.as_ref().is_none_or(|of| *of == text)).map(|(_, floor)| *floor);
+        let floor = self.options.floor_of(&text);
         let credit = self.options.credits.iter().find(|(of, _)| *of == text).map(|(_, credit)| *credit);
         let weight = self.options.weights.iter().find(|(of, _)| *of == text).map(|(_, weight)| *weight);
+        let group = self.options.members.iter().find(|(of, _)| *of == text);
         let claim = Claim {
             weight: weight.unwrap_or_default(),
-            floor: Amount::memory(floor.unwrap_or_default()),
+            floor: Amount::memory(floor),
             credit,
+            group: group.and_then(|(_, name)| self.division.find(name)).map(|(id, _)| id),
             ..Claim::default()
         };
         let text = if text.is_empty() { "default".to_owned() } else { text };

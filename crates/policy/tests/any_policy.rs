@@ -8,10 +8,11 @@ use control::form::{FormSignal, Forms};
 use control::joint::{Accesses, Joint, JointSignal, Table, Utility};
 use control::memory::{MemoryShare, MemorySignal};
 use control::{
-    Amount, Claim, Class, CpuQuota, Curve, Goal, Levers, Mba, Policy, Pool, Quantile, Row, Seen, Slowdown,
-    Weight, Window,
+    Amount, Claim, Class, CpuQuota, Curve, Goal, GroupId, Levers, Mba, Policy, Pool, Quantile, Row, Seen,
+    Slowdown, Weight, Window,
 };
 use policy::bandwidth::{self, Axis, EmpiricalModel, Thresholds};
+use policy::compose::Group;
 use policy::memory::{MemoryOptions, MemoryPolicy};
 use policy::{form, joint};
 use std::fmt::Debug;
@@ -26,6 +27,9 @@ const LONG: usize = 2_400;
 const MANY: u32 = 1_000;
 const WARM: usize = 120;
 const COUNTED: usize = 40;
+
+/// Policies about memory over three groups with another inside.
+const GROUPED: [&str; 3] = ["shared over idle-tax", "auto over shared", "idle-tax over partitioned"];
 
 /// How signals of a family look.
 trait Family {
@@ -60,7 +64,11 @@ impl Family for Memory {
 
     fn policy(name: &str, seed: u64) -> Box<dyn Policy<Signal = MemorySignal, Share = MemoryShare>> {
         let options = MemoryOptions { seed, learning: Duration::from_secs(60), ..MemoryOptions::default() };
-        Box::new(MemoryPolicy::by_name(name, options).expect("a policy of this name"))
+        let by_name = |name| MemoryPolicy::by_name(name, options).expect("a policy of this name");
+        let Some((outer, inside)) = name.split_once(" over ") else { return Box::new(by_name(name)) };
+        let claim = || Claim { floor: Amount::memory(Bytes(1 << 20)), ..Claim::default() };
+        let groups = (0..3).map(|_| Group { claim: claim(), inside: by_name(inside) });
+        Box::new(by_name(outer).over(groups.collect()))
     }
 
     fn signal(rng: &mut Rng) -> MemorySignal {
@@ -202,6 +210,10 @@ fn table(rng: &mut Rng) -> Table {
     Table::new(most, 2, 3, [row, more].concat()).expect("it rises")
 }
 
+/// Groups of a claim: of three that there are, of one that is not there, of none.
+const GROUPS: [Option<GroupId>; 6] =
+    [Some(GroupId(0)), Some(GroupId(1)), Some(GroupId(2)), Some(GroupId(7)), None, None];
+
 /// A claim of any class with any levers.
 fn claim(rng: &mut Rng) -> Claim {
     let kinds = |rng: &mut Rng| Kinds::from_fn(|_| BytesPerSec(count(rng, 1_000_000_000)));
@@ -241,6 +253,7 @@ fn claim(rng: &mut Rng) -> Claim {
         credit: rng.chance(0.3).then(|| Bytes(count(rng, 1 << 17))),
         class,
         levers,
+        group: GROUPS.get(rng.index(GROUPS.len())).copied().flatten(),
     }
 }
 
@@ -341,7 +354,7 @@ fn survives<F: Family>(names: &[&str]) {
     for name in names {
         for seed in 0..SEEDS {
             let mut policy = F::policy(name, seed);
-            assert_eq!(policy.name(), *name);
+            assert_eq!(Some(policy.name()), name.split(" over ").next());
             let _named = Named { policy: name, seed };
             let mut plant = Anything::<F>::new(seed);
             for _ in 0..DECISIONS {
@@ -389,6 +402,7 @@ fn allocates_nothing<F: Family>(names: &[&str]) {
 #[test]
 fn memory_policies_survive_anything() {
     survives::<Memory>(&MemoryPolicy::NAMES);
+    survives::<Memory>(&GROUPED);
 }
 
 #[test]
@@ -409,6 +423,7 @@ fn joint_policies_allocate_nothing_when_steady() {
 #[test]
 fn memory_policies_allocate_nothing_when_steady() {
     allocates_nothing::<Memory>(&MemoryPolicy::NAMES);
+    allocates_nothing::<Memory>(&GROUPED);
 }
 
 #[test]

@@ -2,10 +2,11 @@
 
 use control::bandwidth::{BandwidthSignal, Cost, Kinds, Throttle};
 use control::memory::{MemoryShare, MemorySignal};
-use control::{Amount, Claim, Decision, Law, Policy, Pool, Row, Seen, Shares, Weight, Window};
-use policy::compose::{Demand, Drf, DrfError, Group, Grouped, Tighter, dominant_shares};
-use policy::memory::{Partitioned, Shared};
+use control::{Amount, Claim, Decision, GroupId, Join, Law, Policy, Pool, Row, Seen, Shares, Weight, Window};
+use policy::compose::{Demand, Drf, DrfError, Group, Tighter, dominant_shares};
+use policy::memory::{MemoryOptions, MemoryPolicy};
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use units::{Bytes, BytesPerSec, Duration, Instant, TenantId};
 
@@ -126,61 +127,129 @@ fn another_profile_or_model_of_the_medium_is_due_at_once() {
     }
 }
 
-type Inside = Box<dyn Policy<Signal = MemorySignal, Share = MemoryShare>>;
+/// Groups of 500 bytes of floor each and weights 1, 2, 3, one after another, with the policies inside that `inside` names.
+fn grouped(outer: &str, inside: &[&str]) -> MemoryPolicy {
+    fn policy(name: &str, seed: u64) -> MemoryPolicy {
+        let options = MemoryOptions { credit: Bytes(100), seed, ..MemoryOptions::default() };
+        MemoryPolicy::by_name(name, options).expect("a policy of this name")
+    }
+    let group = |(i, name): (u32, &&str)| {
+        let weight = Weight::new(f64::from(i + 1)).expect("a positive weight");
+        let claim = Claim { weight, floor: Amount::memory(Bytes(FLOOR)), ..Claim::default() };
+        Group { claim, inside: policy(name, u64::from(i) + 10) }
+    };
+    policy(outer, 5).over((0..).zip(inside).map(group).collect())
+}
 
-fn grouped(members: &[&[u32]]) -> Grouped<Shared, Inside> {
-    let claim = |weight, floor| Claim {
-        weight: Weight::new(weight).expect("a positive weight"),
-        floor: Amount::memory(Bytes(floor)),
-        ..Claim::default()
-    };
-    let inside = |i: usize| -> Inside {
-        if i.is_multiple_of(2) {
-            Box::new(Partitioned::default())
-        } else {
-            Box::new(Shared::new(Bytes(100), 3))
-        }
-    };
-    let groups = members.iter().enumerate().map(|(i, ids)| Group {
-        claim: claim((i + 1) as f64, 500),
-        members: ids.iter().copied().map(TenantId).collect(),
-        inside: inside(i),
-    });
-    let others = Group { claim: claim(1.0, 0), members: Vec::new(), inside: inside(0) };
-    Grouped::new(Shared::new(Bytes(200), 5), groups.collect(), others)
+/// What a group reserves.
+const FLOOR: u64 = 500;
+
+/// A tenant of a round: which group (one that is not there, too), its own floor, its shadow hits.
+type Drawn = (Option<u16>, u64, u64);
+
+fn member(
+    id: u32,
+    &(group, floor, shadow_hits): &Drawn,
+    before: &Shares<MemoryShare>,
+) -> Row<MemorySignal, MemoryShare> {
+    let floor = Amount::memory(Bytes(floor));
+    Row {
+        id: TenantId(id),
+        claim: Claim { group: group.map(GroupId), floor, ..Claim::default() },
+        signal: Some(MemorySignal { shadow_hits, ..MemorySignal::default() }),
+        in_force: before.get(TenantId(id)).copied(),
+    }
+}
+
+fn drawn() -> impl Strategy<Value = Drawn> {
+    (prop::option::of(0_u16..4), 0_u64..100, 0_u64..40)
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Σ shares of a group's members is the group's, Σ of all is the pool, groups keep their floors; tenants come and go.
+    /// Tenants come, go and change groups: Σ of all is the pool, everybody keeps its floor and each group its own beside
+    /// those of the others, and the same input to a fresh policy gives the same shares.
     #[test]
     fn groups_conserve_the_pool(
-        rounds in prop::collection::vec((prop::collection::btree_map(0_u32..12, 0_u64..40, 0..12), 10_000_u64..20_000), 1..20),
+        outer in prop::sample::select(vec!["partitioned", "shared"]),
+        inside in prop::collection::vec(prop::sample::select(vec!["partitioned", "shared"]), 3),
+        rounds in prop::collection::vec(
+            (prop::collection::btree_map(0_u32..12, drawn(), 0..12), 10_000_u64..20_000, 0_u64..1_500), 1..20),
     ) {
-        let members: [&[u32]; 2] = [&[0, 1, 2, 3], &[4, 5, 6, 7]];
-        let mut policy = grouped(&members);
+        let (mut policy, mut again) = (grouped(outer, &inside), grouped(outer, &inside));
+        let mut before = Shares::default();
         let mut now = Instant::ZERO;
-        for (tenants, capacity) in rounds {
+        for (tenants, capacity, later_ms) in rounds {
             let pool = Pool { capacity: Amount::memory(Bytes(capacity)), ..Pool::default() };
-            let rows: Vec<Row<MemorySignal, MemoryShare>> = tenants.iter().map(|(&id, &shadow_hits)| Row {
-                id: TenantId(id),
-                claim: Claim::default(),
-                signal: Some(MemorySignal { shadow_hits, ..MemorySignal::default() }),
-                in_force: None,
-            }).collect();
-            let window = Window { start: now, end: now, mixed: false };
-            let decision = policy.decide(now, &Seen::new(window, &pool, &rows).unwrap());
+            let rows: Vec<_> = tenants.iter().map(|(&id, drawn)| member(id, drawn, &before)).collect();
+            let seen = Seen::new(Window { start: now, end: now, mixed: false }, &pool, &rows).unwrap();
+            let decision = policy.decide(now, &seen);
             let ids: Vec<u32> = decision.shares.rows().iter().map(|(id, _)| id.0).collect();
             prop_assert_eq!(&ids, &tenants.keys().copied().collect::<Vec<_>>());
             let total: u64 = decision.shares.rows().iter().map(|(_, s)| s.target.0).sum();
             prop_assert_eq!(total, if ids.is_empty() { 0 } else { capacity });
-            for group in members {
-                let of_group = decision.shares.rows().iter().filter(|(id, _)| group.contains(&id.0));
+            for group in 0..3 {
+                let of_group = decision.shares.rows().iter().filter(|(id, _)| tenants[&id.0].0 == Some(group));
                 let held: u64 = of_group.map(|(_, s)| s.target.0).sum();
-                prop_assert!(held == 0 || 500 <= held, "a group keeps its floor: {held}");
+                prop_assert!(held == 0 || FLOOR <= held, "group {group} keeps its floor: {held}");
             }
-            now += Duration::from_secs(1);
+            for (id, share) in decision.shares.rows() {
+                prop_assert!(tenants[&id.0].1 <= share.target.0, "tenant {id} keeps its floor");
+            }
+            prop_assert_eq!(again.decide(now, &seen).shares, decision.shares);
+            before.copy_from(decision.shares);
+            now += Duration::from_millis(later_ms);
+        }
+    }
+
+    /// Under the idle tax, too, members fit what their group has: a group of the whole weight beside lone tenants.
+    #[test]
+    fn members_fit_their_group(
+        outer in prop::sample::select(MemoryPolicy::NAMES.to_vec()),
+        inside in prop::sample::select(MemoryPolicy::NAMES.to_vec()),
+        tenants in prop::collection::btree_map(0_u32..12, (drawn(), 0_u64..3_000, 0_u64..3_000), 1..12),
+    ) {
+        let pool = Pool { capacity: Amount::memory(Bytes(10_000)), ..Pool::default() };
+        let rows: Vec<_> = tenants.iter().map(|(&id, (drawn, held, idle))| {
+            let mut row = member(id, drawn, &Shares::default());
+            let signal = row.signal.unwrap();
+            row.signal = Some(MemorySignal { held: Bytes(*held), idle: Bytes(*idle.min(held)), ..signal });
+            row
+        }).collect();
+        let seen = Seen::new(Window::default(), &pool, &rows).unwrap();
+        let mut nested = grouped(outer, &[inside; 3]);
+        let decision = nested.decide(Instant::ZERO, &seen);
+        // The same outer policy over one tenant per group, who claims what the group does.
+        let mut of_group: BTreeMap<u32, Row<MemorySignal, MemoryShare>> = BTreeMap::new();
+        for row in &rows {
+            let group = row.claim.group.filter(|group| group.0 < 3);
+            let at = group.map_or(row.id, GroupId::row);
+            match of_group.get_mut(&at.0) {
+                Some(all) => {
+                    all.claim.floor = all.claim.floor + row.claim.floor;
+                    all.signal.as_mut().unwrap().beside(&row.signal.unwrap());
+                }
+                None => {
+                    let weight = group.map_or(Weight::ONE, |g| Weight::new(f64::from(g.0) + 1.0).unwrap());
+                    of_group.insert(at.0, Row { id: at, claim: Claim { weight, ..row.claim.clone() }, ..row.clone() });
+                }
+            }
+        }
+        let least = |row: &mut Row<MemorySignal, MemoryShare>| {
+            if GroupId::of_row(row.id).is_some() {
+                row.claim.floor.bytes = row.claim.floor.bytes.max(Bytes(FLOOR));
+            }
+        };
+        let mut flat: Vec<_> = of_group.into_values().collect();
+        flat.iter_mut().for_each(least);
+        let mut alone = grouped(outer, &[]);
+        let groups = alone.decide(Instant::ZERO, &Seen::new(Window::default(), &pool, &flat).unwrap());
+        for (id, share) in groups.shares.rows() {
+            let is_member = |row: &&Row<_, _>| row.claim.group.filter(|g| g.0 < 3).map_or(row.id, GroupId::row) == *id;
+            let members = rows.iter().filter(is_member).map(|row| decision.shares.get(row.id).unwrap().target);
+            let sum: Bytes = members.sum();
+            prop_assert!(sum <= share.target, "{id}: {sum} of {}", share.target);
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Invariants: a `Config` is made by `Config::checked`, which refuses floors above the memory and tenants that collide
 
+use crate::groups::{Division, GroupConfig, Member, check_groups};
 use crate::limits;
 use policy::memory::Tax;
 use std::net::SocketAddr;
@@ -69,6 +70,8 @@ pub struct TenantConfig {
     pub rank: Option<RankKind>,
     /// What becomes of writes beyond its share.
     pub over_share: OverShare,
+    /// The group that it is in.
+    pub group: Option<String>,
 }
 
 /// Everything a server needs to know to start.
@@ -120,6 +123,8 @@ pub struct Config {
     pub rank: RankKind,
     /// Configured tenants.
     pub tenants: Vec<TenantConfig>,
+    /// Configured groups of them.
+    pub groups: Vec<GroupConfig>,
     /// Answers nothing to `flush_all` but an error (`-F`).
     pub flush_disabled: bool,
     /// The version that clients are told; at most 23 characters (libmemcached's buffer).
@@ -166,6 +171,7 @@ impl Default for Config {
             cleaners: 2,
             rank: RankKind::default(),
             tenants: Vec::new(),
+            groups: Vec::new(),
             flush_disabled: false,
             version: "1.6.45".to_owned(),
             seed: 0,
@@ -174,7 +180,7 @@ impl Default for Config {
     }
 }
 
-fn refuse<T>(what: String, cure: &str) -> Result<T, ConfigError> {
+pub(crate) fn refuse<T>(what: String, cure: &str) -> Result<T, ConfigError> {
     Err(ConfigError { what, cure: cure.to_owned() })
 }
 
@@ -322,11 +328,17 @@ impl Config {
                 );
             }
         }
-        let reserved: Bytes = self.tenants.iter().map(|t| t.reserved).sum();
+        let in_groups = self.tenants.iter().filter_map(|t| Some((t, t.group.as_deref()?)));
+        let members = in_groups.map(|(t, group)| Member { tenant: &t.name, group, reserved: t.reserved });
+        check_groups(&self.groups, &members.collect::<Vec<_>>())?;
+        let division = Division::of(self);
+        let group_of =
+            |t: &TenantConfig| t.group.as_deref().and_then(|name| division.find(name)).map(|(id, _)| id);
+        let reserved = division.reserved(self.tenants.iter().map(|t| (group_of(t), t.reserved)));
         let divisible = store::divisible_capacity(self.memory, self.item_max, self.threads);
         if divisible < reserved {
             return refuse(
-                format!("the tenants' reservations are {reserved}, the divisible memory is {divisible}"),
+                format!("the reservations are {reserved}, the divisible memory is {divisible}"),
                 "lower the reservations or raise the memory",
             );
         }

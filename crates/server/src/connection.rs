@@ -21,6 +21,10 @@ pub(crate) struct Connection {
     pub(crate) is_sending: bool,
     /// It is in the list of those that wait for another turn.
     pub(crate) is_waiting: bool,
+    /// It waits for memory for the rest of its request.
+    pub(crate) is_starved: bool,
+    /// It is not read from.
+    pub(crate) is_paused: bool,
     /// It is closed once its reply has gone.
     pub(crate) is_closing: bool,
     /// Bytes of buffers accounted for it.
@@ -39,6 +43,8 @@ impl Connection {
             skip: 0,
             is_sending: false,
             is_waiting: false,
+            is_starved: false,
+            is_paused: false,
             is_closing: false,
             accounted: 0,
             active: now,
@@ -50,26 +56,5 @@ impl Connection {
         let here = usize::try_from(self.skip).unwrap_or(usize::MAX).min(data.len());
         self.skip -= here as u64;
         &data[here..]
-    }
-
-    /// Keeps input for later, with room for the request that it begins.
-    pub(crate) fn keep(&mut self, rest: &[u8], needed: usize) {
-        self.needed = needed;
-        if rest.is_empty() {
-            self.input = Vec::new();
-            return;
-        }
-        let mut input = Vec::with_capacity(needed.max(rest.len()));
-        input.extend_from_slice(rest);
-        self.input = input;
-    }
-
-    /// Adds input to what is kept.
-    pub(crate) fn add(&mut self, data: &[u8]) {
-        if self.input.capacity() < self.input.len() + data.len() {
-            let wanted = self.needed.max(self.input.len() + data.len());
-            self.input.reserve_exact(wanted - self.input.len());
-        }
-        self.input.extend_from_slice(data);
     }
 }

@@ -18,6 +18,8 @@ pub const REQUESTS_PER_TURN_MAX: usize = 1024;
 pub const CONNECTIONS_MAX: usize = 1_000_000;
 /// Tenants at most: two bytes of item header less two reserved values.
 pub const TENANTS_MAX: usize = 65_000;
+/// Groups of tenants at most (guess: a policy inside each; 64 decide in some 0.1 ms).
+pub const GROUPS_MAX: usize = 64;
 /// Bytes of a tenant's name at most.
 pub const TENANT_NAME_MAX: usize = 64;
 /// Bytes of a key prefix at most.
@@ -38,8 +40,15 @@ pub const COPY_VALUE_MAX: usize = 2 << 10;
 const _: () = assert!(LINE_MAX < GET_LINE_MAX);
 const _: () = assert!(KEY_MAX + 64 < LINE_MAX);
 const _: () = assert!(LINE_MAX < RECEIVE_BUFFER);
-/// Connections' buffers together take at most this part of the memory (and always room for two items): one in so many.
+/// Connections' buffers together take this part of the memory (and always room for two items), one in so many; then those
+/// that need more wait. At twice as much connections are closed.
 pub const BUFFER_PART: u64 = 8;
+/// A connection's buffer up to this size waits for no memory: most incomplete requests fit.
+pub const SMALL_BUFFER: usize = 4 << 10;
+/// Milliseconds between looks for memory that another worker's connection gave back, while one waits for it (guess).
+pub const STARVED_POLL_MS: u64 = 5;
+/// Seconds of silence after which a connection that holds memory for which others wait is closed (guess).
+pub const STALL_SECS: u64 = 10;
 /// Connections waiting for their worker at most.
 pub const HANDOVER_QUEUE: usize = 4096;
 /// Seconds that a draining server waits for connections to finish.

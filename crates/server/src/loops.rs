@@ -4,12 +4,11 @@
 //! Invariants: no request waits for them
 
 use crate::cleaning::Governor;
-use crate::config::{Config, MemoryPolicy as Kind};
 use crate::limits::{JOURNAL_RECORDS, JOURNAL_ROWS, SHADOW_HITS_PER_DECISION};
 use crate::shared::Shared;
 use crate::tenants::Router;
 use control::Loop;
-use policy::memory::{MemoryOptions, MemoryPolicy as Policy, Tax};
+use policy::memory::MemoryPolicy as Policy;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use store::MemoryControl;
@@ -68,18 +67,6 @@ impl Helpers {
     }
 }
 
-/// A policy with the configured settings, in its first state.
-pub(crate) fn memory_policy(config: &Config, kind: Kind) -> Policy {
-    let options = MemoryOptions {
-        credit: policy::memory::credit_for(config.credit, config.memory),
-        tax: Tax::new(config.tax).expect("a checked configuration has a tax of 0 to 1"),
-        learning: config.learning,
-        seed: config.seed,
-    };
-    let policy = Policy::by_name(kind.name(), options);
-    policy.expect("every policy of the configuration has its name")
-}
-
 /// The loop of a policy.
 pub(crate) fn memory_loop(policy: Policy) -> MemoryLoop {
     let mut pacer = Loop::new(policy, JOURNAL_RECORDS);
@@ -109,6 +96,7 @@ pub(crate) fn control(
         let new_tenant = router.has_new_tenant.swap(false, Ordering::Relaxed);
         if new_tenant || due <= now || SHADOW_HITS_PER_DECISION <= shared.store.pending_shadow_hits() {
             let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
+            thing.set_group_floors(shared.in_charge.now().floors());
             thing.watch_idle(memory.policy().wants_idle().then_some(shared.config.idle_time));
             due = now + memory.step(now, &mut thing);
         }

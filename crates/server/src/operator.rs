@@ -6,13 +6,15 @@
 //!             change of settings or of the policy
 //! Failure:    a refusal changes nothing
 
+mod groups;
+
+pub use groups::{GroupReport, GroupSettings};
+
 use crate::config::{MemoryPolicy, TenantConfig, check_tenant};
-use crate::limits::JOURNAL_RECORDS;
-use crate::loops::{Helpers, MemoryLoop, memory_policy};
+use crate::groups::Division;
+use crate::loops::{Helpers, MemoryLoop};
 use crate::shared::Shared;
 use crate::tenants::{About, AddError, Origin, Router, claim};
-use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use store::{OverShare, RankKind, TenantState, Totals};
@@ -25,16 +27,8 @@ pub struct Operator {
     router: Arc<Router>,
     memory: MemoryLoop,
     helpers: Arc<Helpers>,
-    in_charge: Arc<InCharge>,
     /// Held by whoever changes something.
     changing: Mutex<()>,
-}
-
-/// Which policy has divided the memory since which decision.
-#[derive(Debug)]
-pub(crate) struct InCharge {
-    /// Oldest first; at most as many as there are decisions in the journal, and never none.
-    since: Mutex<VecDeque<(u64, MemoryPolicy)>>,
 }
 
 /// What is to be so of a tenant; what is absent stays, or is the default of a new one.
@@ -52,6 +46,8 @@ pub struct Settings {
     pub rank: Option<RankKind>,
     /// What becomes of its writes beyond its share.
     pub over_share: Option<OverShare>,
+    /// The group that it is in; none inside for none.
+    pub group: Option<Option<String>>,
 }
 
 /// One tenant as it is.
@@ -65,6 +61,8 @@ pub struct TenantReport {
     pub prefix: Option<String>,
     /// Connections to this address belong to it.
     pub listen: Option<std::net::SocketAddr>,
+    /// The group that it is in.
+    pub group: Option<String>,
     /// Who made it: `default`, `configuration`, `delimiter` or `administration`.
     pub origin: &'static str,
 }
@@ -109,14 +107,12 @@ impl Operator {
         router: &Arc<Router>,
         memory: &MemoryLoop,
         helpers: &Arc<Helpers>,
-        in_charge: Arc<InCharge>,
     ) -> Self {
         Self {
             shared: Arc::clone(shared),
             router: Arc::clone(router),
             memory: Arc::clone(memory),
             helpers: Arc::clone(helpers),
-            in_charge,
             changing: Mutex::new(()),
         }
     }
@@ -145,8 +141,12 @@ impl Operator {
 
     fn report(&self, id: TenantId) -> Option<TenantReport> {
         let about = self.router.about(id)?;
+        let state = self.shared.store.tenant_state(id)?;
+        let group =
+            state.claim.group.and_then(|group| Some(self.shared.in_charge.now().at(group)?.name.clone()));
         Some(TenantReport {
-            state: self.shared.store.tenant_state(id)?,
+            group,
+            state,
             totals: self.shared.store.totals(id),
             prefix: about.prefix.map(|prefix| String::from_utf8_lossy(&prefix).into_owned()),
             listen: about.listen,
@@ -183,10 +183,11 @@ impl Operator {
             credit: settings.credit.flatten(),
             rank: Option::clone(&settings.rank),
             over_share: settings.over_share.unwrap_or_default(),
+            group: settings.group.clone().flatten(),
         };
         check_settings(&tenant)?;
-        self.check_reserved(None, tenant.reserved)?;
-        let added = self.router.add(&tenant, Origin::Administration);
+        let group = self.check_reserved(None, &tenant)?;
+        let added = self.router.add(&tenant, group, Origin::Administration);
         added.map_err(|error| match error {
             AddError::NameTaken => {
                 Refusal::new(RefusalKind::Conflict, format!("'{name}' is taken"), "try again")
@@ -221,6 +222,8 @@ impl Operator {
             );
         }
         let reserved = state.claim.floor.bytes;
+        let division = self.shared.in_charge.now();
+        let group = state.claim.group.and_then(|id| division.at(id)).map(|group| group.name.clone());
         let tenant = TenantConfig {
             name: name.to_owned(),
             prefix: about.prefix.as_deref().map(<[u8]>::to_vec),
@@ -230,12 +233,15 @@ impl Operator {
             credit: settings.credit.unwrap_or(state.claim.credit),
             rank: Option::clone(&settings.rank),
             over_share: settings.over_share.unwrap_or(state.over_share),
+            group: settings.group.clone().unwrap_or_else(|| group.clone()),
         };
         check_changed(&about, &tenant)?;
-        if reserved < tenant.reserved {
-            self.check_reserved(Some(id), tenant.reserved)?;
-        }
-        store.set_claim(id, claim(&tenant));
+        let group = if reserved < tenant.reserved || tenant.group != group {
+            self.check_reserved(Some(id), &tenant)?
+        } else {
+            state.claim.group
+        };
+        store.set_claim(id, claim(&tenant, group));
         store.set_over_share(id, tenant.over_share);
         if let Some(rank) = Option::clone(&settings.rank) {
             store.set_rank(id, rank);
@@ -275,43 +281,34 @@ impl Operator {
     /// The policy in charge.
     #[must_use]
     pub fn policy(&self) -> MemoryPolicy {
-        self.in_charge.now()
+        self.shared.in_charge.now().kind
     }
 
     /// Lets another policy divide the memory from the next decision on. It begins with the shares in force; items stay
     /// where they are. Returns whether that is a change.
     pub fn set_policy(&self, kind: MemoryPolicy) -> bool {
         let _one_at_a_time = self.change();
-        if kind == self.in_charge.now() {
+        let division = self.shared.in_charge.now();
+        if kind == division.kind {
             return false;
         }
-        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        memory.switch(memory_policy(&self.shared.config, kind));
-        self.in_charge.switch(memory.journal().recorded_total(), kind);
-        drop(memory);
+        self.switch(division.under(kind));
         tracing::info!("the memory is divided by {} from now on", kind.name());
-        self.decide_soon();
         true
+    }
+
+    /// Lets another division decide from the next decision on.
+    fn switch(&self, division: Division) {
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        memory.switch(division.configured(&self.shared.config));
+        self.shared.in_charge.switch(memory.journal().recorded_total(), division);
+        drop(memory);
+        self.decide_soon();
     }
 
     fn decide_soon(&self) {
         self.router.has_new_tenant.store(true, Ordering::Relaxed);
         self.helpers.wake_control();
-    }
-
-    /// Whether reservations fit the divisible memory if `who` (a new tenant for none) has `wanted`.
-    fn check_reserved(&self, who: Option<TenantId>, wanted: Bytes) -> Result<(), Refusal> {
-        let store = &self.shared.store;
-        let others = self.router.all().filter(|id| Some(*id) != who).filter_map(|id| store.tenant_state(id));
-        let reserved: Bytes = others.map(|state| state.claim.floor.bytes).sum();
-        let divisible = store.geometry().divisible;
-        if divisible.saturating_sub(reserved) < wanted {
-            return conflict(
-                format!("{wanted} cannot be reserved: others reserve {reserved} of {divisible}"),
-                format!("reserve at most {}", divisible.saturating_sub(reserved)),
-            );
-        }
-        Ok(())
     }
 }
 
@@ -337,56 +334,4 @@ fn check_changed(about: &About, tenant: &TenantConfig) -> Result<(), Refusal> {
         ("default".to_owned(), Some(vec![b':']))
     };
     check_settings(&TenantConfig { name, prefix, ..tenant.clone() })
-}
-
-impl InCharge {
-    pub(crate) fn new(kind: MemoryPolicy) -> Self {
-        Self { since: Mutex::new(VecDeque::from([(0, kind)])) }
-    }
-
-    fn since(&self) -> MutexGuard<'_, VecDeque<(u64, MemoryPolicy)>> {
-        self.since.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn now(&self) -> MemoryPolicy {
-        self.since().back().map(|(_, kind)| *kind).unwrap_or_default()
-    }
-
-    /// `kind` decides from decision `from` on.
-    fn switch(&self, from: u64, kind: MemoryPolicy) {
-        let mut since = self.since();
-        // One that never decided is no part of the history.
-        since.retain(|(begin, _)| *begin < from);
-        if JOURNAL_RECORDS <= since.len() {
-            since.pop_front();
-        }
-        since.push_back((from, kind));
-    }
-
-    /// Who made which of the first `count` decisions.
-    pub(crate) fn spans(&self, count: usize) -> Vec<(MemoryPolicy, Range<usize>)> {
-        let since = self.since();
-        let begins = since.iter().map(|(from, _)| usize::try_from(*from).unwrap_or(usize::MAX).min(count));
-        let ends = begins.clone().skip(1).chain([count]);
-        since.iter().zip(begins.zip(ends)).map(|((_, kind), (begin, end))| (*kind, begin..end)).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn spans_cover_every_decision_once() {
-        let in_charge = InCharge::new(MemoryPolicy::Shared);
-        assert_eq!(in_charge.spans(3), [(MemoryPolicy::Shared, 0..3)]);
-        in_charge.switch(3, MemoryPolicy::IdleTax);
-        // Nothing was decided between the two.
-        in_charge.switch(3, MemoryPolicy::Partitioned);
-        in_charge.switch(5, MemoryPolicy::Auto);
-        assert_eq!(in_charge.now(), MemoryPolicy::Auto);
-        let spans =
-            [(MemoryPolicy::Shared, 0..3), (MemoryPolicy::Partitioned, 3..5), (MemoryPolicy::Auto, 5..7)];
-        assert_eq!(in_charge.spans(7), spans);
-    }
 }

@@ -2,7 +2,7 @@
 //!
 //! Shape:      register a stream -> `Arrived` with bytes in the caller's buffer; `send` -> all taken, or `Sent` later
 //! Invariants: what a socket did not take at once is copied before `send` returns, so that nothing borrowed outlives
-//!             the call; a stream with a send outstanding delivers no data; an idle stream holds no buffer
+//!             the call; a stream with a send outstanding or a pause delivers no data; an idle stream holds no buffer
 //! Failure:    a stream that fails is delivered once as `Closed`
 //!
 //! The shape is that of completion queues, so that io_uring can take epoll's place behind the same trait.
@@ -52,6 +52,10 @@ pub(crate) trait Reactor {
     fn next(&mut self, buffer: &mut [u8]) -> Option<Completion>;
     /// Sends pieces in order.
     fn send(&mut self, id: StreamId, pieces: &[IoSlice<'_>]) -> Sending;
+    /// Delivers no more data of a stream until `resume`: the system's buffers fill, and the other side waits.
+    fn pause(&mut self, id: StreamId);
+    /// Delivers data again.
+    fn resume(&mut self, id: StreamId);
     /// Says that nothing more will be sent; what the other side still sends can be read.
     fn finish(&mut self, id: StreamId);
     /// Ends a stream; its number is free again. Data that was not read makes the system drop what was sent last.
@@ -76,6 +80,7 @@ struct Registered {
     /// The other side sends no more: after the data comes the end, for which there is no further event.
     read_closed: bool,
     queued: bool,
+    paused: bool,
     failed: bool,
     pending: Vec<u8>,
     sent: usize,
@@ -185,6 +190,7 @@ impl Reactor for Epoll {
             readable: true,
             read_closed: false,
             queued: false,
+            paused: false,
             failed: false,
             pending: Vec::new(),
             sent: 0,
@@ -250,7 +256,7 @@ impl Reactor for Epoll {
                     }
                 }
             }
-            if !stream.readable {
+            if !stream.readable || stream.paused {
                 continue;
             }
             match stream.receive(buffer) {
@@ -299,6 +305,21 @@ impl Reactor for Epoll {
         // The socket may have drained meanwhile: its event may be gone.
         self.queue(id.0);
         Sending::Later(total - taken)
+    }
+
+    fn pause(&mut self, id: StreamId) {
+        if let Some(Some(stream)) = self.streams.get_mut(id.0) {
+            stream.paused = true;
+        }
+    }
+
+    fn resume(&mut self, id: StreamId) {
+        if let Some(Some(stream)) = self.streams.get_mut(id.0) {
+            stream.paused = false;
+            if stream.readable {
+                self.queue(id.0);
+            }
+        }
     }
 
     fn finish(&mut self, id: StreamId) {

@@ -2,10 +2,11 @@
 
 use crate::admin;
 use crate::config::{Admin, Config};
+use crate::groups::Division;
 use crate::limits::HANDOVER_QUEUE;
 use crate::listener::{Acceptor, Desk, Entrance, bind};
 use crate::loops::{self, Helpers};
-use crate::operator::{InCharge, Operator};
+use crate::operator::Operator;
 use crate::reactor::Epoll;
 use crate::shared::{Clock, Shared};
 use crate::tenants::{Binding, Bound, Router};
@@ -62,7 +63,7 @@ pub struct Running {
 /// # Errors
 /// If an address is taken, or the memory or a thread is refused.
 pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartError> {
-    let policy = loops::memory_policy(&config, config.policy);
+    let policy = Division::of(&config).configured(&config);
     start_with(config, policy, clock)
 }
 
@@ -91,17 +92,11 @@ pub fn start_with(
     shared.tick();
     let (entrances, addresses) = open_entrances(&shared.config, &bound)?;
     shared.set_port(addresses.main.first().map_or(0, SocketAddr::port));
-    let in_charge = Arc::new(InCharge::new(shared.config.policy));
-    let view = crate::View::new(
-        Arc::clone(&shared),
-        Arc::clone(&router),
-        Arc::clone(&memory),
-        Arc::clone(&in_charge),
-    );
+    let view = crate::View::new(Arc::clone(&shared), Arc::clone(&router), Arc::clone(&memory));
     let admin = open_admin(shared.config.admin)?;
     let stop = Arc::new(AtomicBool::new(false));
     let helpers = Arc::new(Helpers::default());
-    let operator = Arc::new(Operator::new(&shared, &router, &memory, &helpers, in_charge));
+    let operator = Arc::new(Operator::new(&shared, &router, &memory, &helpers));
     let mut threads = Vec::new();
 
     shared.store.set_cleaners(shared.config.cleaners);

@@ -3,7 +3,9 @@
 use crate::cleaning::Cleaning;
 use crate::config::Config;
 use crate::curves::Curves;
-use crate::limits::{BUFFER_PART, MEMORY_MIN};
+use crate::groups::Division;
+use crate::in_charge::InCharge;
+use crate::limits::{BUFFER_PART, MEMORY_MIN, SMALL_BUFFER};
 use crate::memcache::expires_at;
 use crate::stats::Baseline;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -44,6 +46,8 @@ pub(crate) struct Counters {
     pub(crate) requests: AtomicU64,
     /// Memory of connections' buffers.
     pub(crate) buffered: AtomicI64,
+    /// Connections that wait for memory.
+    pub(crate) starved: AtomicI64,
 }
 
 /// The shared state.
@@ -59,6 +63,8 @@ pub(crate) struct Shared {
     port: AtomicU64,
     /// `cache_memlimit`: at most the configured memory.
     memory_limit: AtomicU64,
+    /// Who divides the memory.
+    pub(crate) in_charge: InCharge,
     pub(crate) baseline: Baseline,
     pub(crate) cleaning: Cleaning,
     /// Taken alone, by the control thread and the administration.
@@ -74,6 +80,7 @@ impl Shared {
         Self {
             curves,
             memory_limit,
+            in_charge: InCharge::new(Division::of(&config)),
             config,
             store,
             clock,
@@ -133,15 +140,31 @@ impl Shared {
         self.unix_secs.load(Ordering::Relaxed)
     }
 
-    /// Accounts a connection's buffer that grew (or shrank). Returns false if there is no memory for it.
-    pub(crate) fn change_buffered(&self, before: usize, after: usize) -> bool {
-        let delta = i64::try_from(after).unwrap_or(i64::MAX) - i64::try_from(before).unwrap_or(i64::MAX);
-        if delta == 0 {
+    /// Accounts a connection's buffer that is to change, if it is small or buffers stay within their part of the memory.
+    pub(crate) fn reserve_buffer(&self, before: usize, after: usize) -> bool {
+        let most = if after <= SMALL_BUFFER { u64::MAX } else { self.buffers_part() };
+        if self.change_buffered(before, after) <= most || after <= before {
             return true;
         }
+        self.change_buffered(after, before);
+        false
+    }
+
+    /// Accounts a connection's buffer that has changed. Returns false if it grew and buffers are beyond all bounds.
+    pub(crate) fn count_buffer(&self, before: usize, after: usize) -> bool {
+        self.change_buffered(before, after) <= 2 * self.buffers_part() || after <= before
+    }
+
+    /// What buffers may take together before their connections have to wait.
+    fn buffers_part(&self) -> u64 {
+        (self.config.memory.0 / BUFFER_PART).max(2 * self.config.item_max.0)
+    }
+
+    fn change_buffered(&self, before: usize, after: usize) -> u64 {
+        let signed = |bytes: usize| i64::try_from(bytes).unwrap_or(i64::MAX);
+        let delta = signed(after) - signed(before);
         let total = self.counters.buffered.fetch_add(delta, Ordering::Relaxed) + delta;
-        let most = (self.config.memory.0 / BUFFER_PART).max(2 * self.config.item_max.0);
-        delta < 0 || u64::try_from(total).unwrap_or(0) <= most
+        u64::try_from(total).unwrap_or(0)
     }
 
     /// Memory of connections' buffers.

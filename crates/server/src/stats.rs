@@ -485,6 +485,7 @@ fn cleaner(shared: &Shared) -> Vec<Row> {
 /// `stats tenants`: ours, free-form names.
 fn tenants(shared: &Shared, router: &Router, binding: &Binding) -> Vec<Row> {
     let mut rows = Vec::new();
+    let division = shared.in_charge.now();
     for id in router.visible(binding) {
         let Some(state) = shared.store.tenant_state(id) else { continue };
         let t = shared.store.totals(id);
@@ -513,6 +514,9 @@ fn tenants(shared: &Shared, router: &Router, binding: &Binding) -> Vec<Row> {
         // No spaces: three words per line.
         let rank: String = state.rank.to_string().split_whitespace().collect();
         rows.push((format!("{name}:rank"), rank));
+        if let Some(group) = state.claim.group.and_then(|id| division.at(id)) {
+            rows.push((format!("{name}:group"), group.name.clone()));
+        }
     }
     rows
 }

@@ -6,8 +6,9 @@
 //! Units:      prefixes are bytes, the delimiter included
 
 use crate::config::{Config, TenantConfig};
+use crate::groups::Division;
 use crate::limits::{PREFIX_MAX, TENANTS_MAX};
-use control::{Amount, Claim, Weight};
+use control::{Amount, Claim, GroupId, Weight};
 use memchr::memchr;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -103,12 +104,13 @@ impl Origin {
     }
 }
 
-/// What a tenant's settings claim.
-pub(crate) fn claim(tenant: &TenantConfig) -> Claim {
+/// What a tenant's settings claim, as a member of a group.
+pub(crate) fn claim(tenant: &TenantConfig, group: Option<GroupId>) -> Claim {
     Claim {
         weight: Weight::new(tenant.weight).unwrap_or_default(),
         floor: Amount::memory(tenant.reserved),
         credit: tenant.credit,
+        group,
         ..Claim::default()
     }
 }
@@ -159,8 +161,10 @@ impl Router {
         let (name, origin) = ("default".to_owned(), Origin::Default);
         router.write().add(default, About { name, prefix: None, listen: None, origin });
         let mut bound = Vec::new();
+        let division = Division::of(config);
         for tenant in &config.tenants {
-            let id = router.add(tenant, Origin::Configuration).ok()?;
+            let group = tenant.group.as_deref().and_then(|name| division.find(name)).map(|(id, _)| id);
+            let id = router.add(tenant, group, Origin::Configuration).ok()?;
             if let Some(listen) = tenant.listen {
                 bound.push(Bound { name: tenant.name.clone(), id, listen });
             }
@@ -178,7 +182,12 @@ impl Router {
 
     /// Makes a tenant. Keys of its prefix that are stored already stay with whom they are charged to until they are stored
     /// again or evicted.
-    pub(crate) fn add(&self, tenant: &TenantConfig, origin: Origin) -> Result<TenantId, AddError> {
+    pub(crate) fn add(
+        &self,
+        tenant: &TenantConfig,
+        group: Option<GroupId>,
+        origin: Origin,
+    ) -> Result<TenantId, AddError> {
         let mut known = self.write();
         if known.names.contains_key(&tenant.name) {
             return Err(AddError::NameTaken);
@@ -191,7 +200,7 @@ impl Router {
         let spec = TenantSpec {
             name: tenant.name.clone(),
             own_space: tenant.listen.is_some() && tenant.prefix.is_none(),
-            claim: claim(tenant),
+            claim: claim(tenant, group),
             rank: tenant.rank.clone().unwrap_or_else(|| self.rank.clone()),
         };
         let id = self.store.add_tenant(spec).ok_or(AddError::Full)?;

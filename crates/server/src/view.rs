@@ -1,10 +1,12 @@
 //! What can be seen of a running server: one snapshot that `stats`, the metrics and the demo are made from.
 
 use crate::cleaning::CleaningView;
+use crate::config::MemoryPolicy;
+use crate::groups::{Division, GroupConfig};
 use crate::loops::MemoryLoop;
-use crate::operator::InCharge;
 use crate::shared::Shared;
 use crate::tenants::{Binding, Router};
+use control::GroupId;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use store::{MemoryUse, TenantState, Totals};
@@ -16,7 +18,6 @@ pub struct View {
     shared: Arc<Shared>,
     router: Arc<Router>,
     memory: MemoryLoop,
-    in_charge: Arc<InCharge>,
 }
 
 /// One tenant of a snapshot.
@@ -28,11 +29,32 @@ pub struct TenantView {
     pub totals: Totals,
 }
 
+/// One group of a snapshot: what its members have together.
+#[derive(Clone, Debug)]
+pub struct GroupView {
+    /// Its name.
+    pub name: String,
+    /// What it reserves.
+    pub reserved: Bytes,
+    /// Its weight among groups and lone tenants.
+    pub weight: f64,
+    /// The policy inside; none means the one among the groups.
+    pub policy: Option<MemoryPolicy>,
+    /// Its members' names.
+    pub members: Vec<String>,
+    /// What its members hold.
+    pub held: Bytes,
+    /// Their shares in force.
+    pub target: Bytes,
+}
+
 /// The server at one moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// Every tenant, by id.
     pub tenants: Vec<TenantView>,
+    /// Every group.
+    pub groups: Vec<GroupView>,
     /// How memory is used.
     pub memory: MemoryUse,
     /// Memory of connections' buffers.
@@ -46,13 +68,8 @@ pub struct Snapshot {
 }
 
 impl View {
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        router: Arc<Router>,
-        memory: MemoryLoop,
-        in_charge: Arc<InCharge>,
-    ) -> Self {
-        Self { shared, router, memory, in_charge }
+    pub(crate) fn new(shared: Arc<Shared>, router: Arc<Router>, memory: MemoryLoop) -> Self {
+        Self { shared, router, memory }
     }
 
     pub(crate) fn shared(&self) -> &Shared {
@@ -62,12 +79,14 @@ impl View {
     /// The server now.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        let tenants = self.router.all().filter_map(|id| tenant(&self.shared, id)).collect();
+        let tenants: Vec<_> = self.router.all().filter_map(|id| tenant(&self.shared, id)).collect();
+        let groups = groups(&self.shared.in_charge.now(), &tenants);
         let mut departed = self.shared.store.departed_totals(false);
         departed.add(&self.shared.store.departed_totals(true));
         let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         Snapshot {
             tenants,
+            groups,
             memory: self.shared.store.memory_use(),
             buffers: self.shared.buffered(),
             cleaning: self.shared.cleaning.view(&self.shared.store),
@@ -105,8 +124,8 @@ impl View {
             return Ok(None);
         }
         let mut agreed = 0;
-        for (kind, decisions) in self.in_charge.spans(journal.records().len()) {
-            let mut fresh = crate::loops::memory_policy(&self.shared.config, kind);
+        for (division, decisions) in self.shared.in_charge.spans(journal.records().len()) {
+            let mut fresh = division.configured(&self.shared.config);
             let span = journal.records().skip(decisions.start).take(decisions.len());
             let replayed = control::journal::replay(&mut fresh, span);
             agreed +=
@@ -114,6 +133,23 @@ impl View {
         }
         Ok(Some(agreed))
     }
+}
+
+/// What there is of groups among these tenants.
+pub(crate) fn groups(division: &Division, tenants: &[TenantView]) -> Vec<GroupView> {
+    let view = |(id, group): (GroupId, &GroupConfig)| {
+        let members = || tenants.iter().map(|t| &t.state).filter(move |t| t.claim.group == Some(id));
+        GroupView {
+            name: group.name.clone(),
+            reserved: group.reserved,
+            weight: group.weight,
+            policy: group.policy,
+            members: members().map(|t| t.name.clone()).collect(),
+            held: members().map(|t| t.held).sum(),
+            target: members().map(|t| t.share.target).sum(),
+        }
+    };
+    division.groups().map(view).collect()
 }
 
 fn tenant(shared: &Shared, id: TenantId) -> Option<TenantView> {

@@ -4,10 +4,12 @@
 //! Invariants: the thread is offline for the store while it sleeps, and announces after every turn
 //! Cost:       one receive and one gathering write per turn
 
+mod pressure;
+
 use crate::connection::Connection;
-use crate::limits::{DRAIN_LINGER_MS, DRAIN_SECS, RECEIVE_BUFFER, SHADOW_HITS_PER_DECISION};
+use crate::limits::{DRAIN_LINGER_MS, DRAIN_SECS, RECEIVE_BUFFER, SHADOW_HITS_PER_DECISION, STARVED_POLL_MS};
 use crate::loops::Helpers;
-use crate::memcache::{Bounds, Replies, Session, Turn, reply_text, run};
+use crate::memcache::{Bounds, Replies, Session, Turn, run};
 use crate::reactor::{Completion, Reactor, Sending, StreamId};
 use crate::shared::Shared;
 use crate::tenants::{Binding, Router};
@@ -46,6 +48,12 @@ pub(crate) struct Worker<R> {
     store: store::Worker,
     connections: Vec<Option<Connection>>,
     waiting: VecDeque<StreamId>,
+    /// Those that wait for memory, in the order in which they came.
+    starved: VecDeque<StreamId>,
+    /// Bytes of buffers accounted for its connections.
+    held: usize,
+    /// When it last looked for stalled connections.
+    stalls_seen: Instant,
     buffer: Vec<u8>,
     out: Vec<u8>,
     bytes_read: u64,
@@ -73,6 +81,9 @@ impl<R: Reactor> Worker<R> {
             store,
             connections: Vec::new(),
             waiting: VecDeque::new(),
+            starved: VecDeque::new(),
+            held: 0,
+            stalls_seen: Instant::ZERO,
             buffer: vec![0; RECEIVE_BUFFER],
             out: Vec::new(),
             bytes_read: 0,
@@ -99,7 +110,8 @@ impl<R: Reactor> Worker<R> {
         let idle_check = 0 < self.around.shared.config.idle_timeout.0;
         let timeout = match () {
             () if self.reactor.has_ready() || !self.waiting.is_empty() => Some(Duration::ZERO),
-            () if idle_check => Some(most.unwrap_or(Duration::from_secs(1))),
+            () if !self.starved.is_empty() => Some(Duration::from_millis(STARVED_POLL_MS)),
+            () if idle_check || 0 < self.held => Some(most.unwrap_or(Duration::from_secs(1))),
             () => most,
         };
         let sleeps = timeout != Some(Duration::ZERO);
@@ -124,6 +136,8 @@ impl<R: Reactor> Worker<R> {
                 self.take_turn_again(id);
             }
         }
+        self.feed_starved();
+        self.close_stalled(now);
         self.call_helpers();
         if idle_check {
             self.close_idle(now);
@@ -197,24 +211,29 @@ impl<R: Reactor> Worker<R> {
             if let After::Consumed(done) = self.take_turns(id, data) {
                 self.keep(id, &data[done..]);
             }
-            return;
-        }
-        connection.add(data);
-        let whole = connection.needed <= connection.input.len();
-        let waits = connection.is_sending || connection.is_waiting;
-        if self.account(id) && whole && !waits {
+        } else if self.add(id, data)
+            && let Some(Some(connection)) = self.connections.get(id.0)
+            && connection.needed <= connection.input.len()
+            && !connection.is_sending
+            && !connection.is_waiting
+        {
             self.take_turn_again(id);
         }
+        self.regulate(id);
     }
 
     /// Goes on with a connection's kept input.
     fn take_turn_again(&mut self, id: StreamId) {
         let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
         connection.is_waiting = false;
-        if connection.input.is_empty() || connection.is_sending {
-            return;
+        if !connection.input.is_empty() && !connection.is_sending {
+            let input = std::mem::take(&mut connection.input);
+            self.take_turns_over(id, input);
         }
-        let mut input = std::mem::take(&mut connection.input);
+        self.regulate(id);
+    }
+
+    fn take_turns_over(&mut self, id: StreamId, mut input: Vec<u8>) {
         if let After::Consumed(done) = self.take_turns(id, &input) {
             if let Some(Some(connection)) = self.connections.get_mut(id.0)
                 && 0 < connection.needed
@@ -224,31 +243,10 @@ impl<R: Reactor> Worker<R> {
                 // The rest of a large request follows: its buffer stays.
                 input.drain(..done);
                 connection.input = input;
-                self.account(id);
                 return;
             }
             self.keep(id, &input[done..]);
         }
-    }
-
-    fn keep(&mut self, id: StreamId, rest: &[u8]) {
-        let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
-        let needed = connection.needed;
-        connection.keep(rest, needed);
-        self.account(id);
-    }
-
-    /// Accounts a connection's buffer; closes the connection if there is no memory for it.
-    fn account(&mut self, id: StreamId) -> bool {
-        let Some(Some(connection)) = self.connections.get_mut(id.0) else { return false };
-        let before = std::mem::replace(&mut connection.accounted, connection.input.capacity());
-        let fits = self.around.shared.change_buffered(before, connection.accounted);
-        if !fits {
-            self.around.shared.counters.read_buf_oom.fetch_add(1, Ordering::Relaxed);
-            self.reactor.send(id, &[IoSlice::new(reply_text::NO_BUFFER)]);
-            self.close(id);
-        }
-        fits
     }
 
     /// Runs turns over `input` until it is done with, or others want their turn.
@@ -346,7 +344,7 @@ impl<R: Reactor> Worker<R> {
 
     fn drop_connection(&mut self, id: StreamId) {
         if let Some(connection) = self.connections.get_mut(id.0).and_then(Option::take) {
-            self.around.shared.change_buffered(connection.accounted, 0);
+            self.release(connection.accounted, connection.is_starved);
             self.forget_connection();
         }
     }

@@ -279,8 +279,12 @@ impl Census {
             seen.threshold < rank
         };
         // The sample says about how much there is; where the floor is, is known.
-        let is_floor = || store.tenant(tenant).held().0 <= seen.floor;
-        if stays || (0 < seen.floor && is_floor()) { Fate::Stays } else { Fate::Goes }
+        if stays || self.is_within_floor(store, tenant) { Fate::Stays } else { Fate::Goes }
+    }
+
+    /// Whether all that a tenant of this pass holds is within its floor.
+    pub(crate) fn is_within_floor(&self, store: &Store, tenant: TenantId) -> bool {
+        self.seen_of(tenant).is_some_and(|seen| 0 < seen.floor && store.tenant(tenant).held().0 <= seen.floor)
     }
 
     /// Whether a tenant held more than its part when the pass began.

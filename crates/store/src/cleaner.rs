@@ -90,6 +90,7 @@ impl Cleaner {
             self.give_up(store)
         } else {
             self.census.divide(store, budget);
+            to.spare_floors(self.sources.len() - 1);
             let lack = if store.no_evict { Lack::Waits } else { Lack::Goes };
             self.clean_sources(store, reader, counters, &mut to, lack)
         };
@@ -217,7 +218,8 @@ impl Pass<'_> {
         let store = self.store;
         let Some(found) = item.find(store) else { return true };
         let stays = !item.is_dead(store) && self.census.fate(store, item, found) == Fate::Stays;
-        let has_room = stays && self.to.open_for(store, item);
+        let is_floor = stays && self.census.is_within_floor(store, item.view.tenant());
+        let has_room = stays && self.to.open_for(store, item, is_floor);
         let locked = store.index.lock(item.hash);
         let Some(found) = locked.find_again(found, item.hash) else { return true };
         // Asked under the lock: a flush cannot come between this and the accounting.

@@ -1,5 +1,6 @@
 //! Sensor and actuator of the store: what its tenants hold and miss, and the targets that steer the cleaner.
 
+use crate::group_floors::GroupFloors;
 use crate::idle::IdleSensor;
 use crate::metrics::Totals;
 use crate::store::Store;
@@ -18,13 +19,18 @@ pub struct MemoryControl {
     idle: Option<IdleSensor>,
     /// Part of its initial share that a tenant without a reservation has for itself, 0..=1.
     private: f64,
+    groups: GroupFloors,
 }
 
 impl MemoryControl {
+    fn of(store: Arc<Store>, idle: Option<IdleSensor>) -> Self {
+        Self { store, before: Vec::new(), idle, private: 0.0, groups: GroupFloors::default() }
+    }
+
     /// Controls `store`; its idle bytes read as none.
     #[must_use]
     pub fn new(store: Arc<Store>) -> Self {
-        Self { store, before: Vec::new(), idle: None, private: 0.0 }
+        Self::of(store, None)
     }
 
     /// The same, with an estimate of the bytes that were not touched for `idle_time`, which samples the index now and
@@ -32,7 +38,7 @@ impl MemoryControl {
     #[must_use]
     pub fn with_idle(store: Arc<Store>, idle_time: Duration) -> Self {
         let idle = IdleSensor::new(&store, idle_time);
-        Self { store, before: Vec::new(), idle, private: 0.0 }
+        Self::of(store, idle)
     }
 
     /// Estimates idle bytes from now on, or no more.
@@ -52,9 +58,15 @@ impl MemoryControl {
         self
     }
 
+    /// Says what each group of tenants reserves, by the places that claims name. The cleaner leaves it to the members.
+    pub fn set_group_floors(&mut self, floors: Vec<Bytes>) {
+        self.groups.set(floors);
+    }
+
     /// Adds private memory to the claims of those who reserve none, and tells the cleaner.
-    fn set_private(&self, divisible: Bytes, rows: &mut [Row<MemorySignal, MemoryShare>]) {
+    fn set_private(&mut self, divisible: Bytes, rows: &mut [Row<MemorySignal, MemoryShare>]) {
         let reserved: Bytes = rows.iter().map(|row| row.claim.floor.bytes).sum();
+        let reserved = reserved + self.groups.beyond_members(rows);
         let rest = divisible.saturating_sub(reserved).0 as f64 * self.private;
         let weights: f64 = rows.iter().map(|row| row.claim.weight.get()).sum();
         for row in rows.iter_mut() {
@@ -117,6 +129,7 @@ impl Sensor for MemoryControl {
         if 0.0 < self.private {
             self.set_private(divisible, rows);
         }
+        self.groups.see(rows);
         Pool { capacity: Amount::memory(divisible), ..Pool::default() }
     }
 }
@@ -145,6 +158,13 @@ impl Actuator for MemoryControl {
             whole &= !tenant.is_over_ceiling();
             in_force.push((*id, tenant.share()));
         }
+        let store = &self.store;
+        self.groups.divide(shares.rows(), |id, floor| {
+            let tenant = store.tenant(id);
+            if !tenant.is_gone() {
+                tenant.set_floor(floor);
+            }
+        });
         if !whole {
             self.store.ceiling_hint.store(1, Ordering::Relaxed);
         }

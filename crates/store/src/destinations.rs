@@ -27,12 +27,14 @@ pub(crate) struct Destinations {
     open: Vec<Head>,
     opened: usize,
     opened_max: usize,
+    /// As many for what is within a floor.
+    opened_for_floors: usize,
 }
 
 impl Destinations {
     /// Those that no other pass has.
     pub(crate) fn take(store: &Store) -> Self {
-        Self { open: std::mem::take(&mut lock(&store.parked.0)), opened: 0, opened_max: 0 }
+        Self { open: std::mem::take(&mut lock(&store.parked.0)), opened: 0, opened_max: 0, opened_for_floors: 0 }
     }
 
     /// Leaves what is open to the next pass; what is too many is sealed, the fullest first.
@@ -55,6 +57,13 @@ impl Destinations {
     /// Says how many segments the pass may open.
     pub(crate) fn allow(&mut self, opened_max: usize) {
         self.opened_max = opened_max;
+        self.opened_for_floors = opened_max;
+    }
+
+    /// Lets what is within a floor open more: what is lost at ends of destinations beyond what was foreseen is not to come
+    /// from there.
+    pub(crate) fn spare_floors(&mut self, opened_max: usize) {
+        self.opened_for_floors = opened_max.max(self.opened_max);
     }
 
     /// Segments that the pass has opened.
@@ -65,17 +74,18 @@ impl Destinations {
     /// Bytes left in what is open and in what may be opened.
     pub(crate) fn room(&self, store: &Store) -> u64 {
         let open: usize = self.open.iter().map(|h| store.log.room(h)).sum();
-        (open + (self.opened_max - self.opened) * store.log.segment_bytes()) as u64
+        (open + self.opened_max.saturating_sub(self.opened) * store.log.segment_bytes()) as u64
     }
 
-    /// Sees to it that an open destination takes an item, opening one if the pass still may.
-    pub(crate) fn open_for(&mut self, store: &Store, item: &Pending<'_>) -> bool {
+    /// Sees to it that an open destination takes an item, opening one if the pass still may for what is within a floor, or
+    /// is not.
+    pub(crate) fn open_for(&mut self, store: &Store, item: &Pending<'_>, is_floor: bool) -> bool {
         let len = bytes_needed(item.view.bytes().len(), item.view.cas().is_some());
         let stamp = store.stamp_of(item.place, &item.view);
         if self.open.iter().any(|h| store.log.fits(h, len, stamp)) {
             return true;
         }
-        if self.opened_max <= self.opened {
+        if (if is_floor { self.opened_for_floors } else { self.opened_max }) <= self.opened {
             return false;
         }
         let Some(head) = store.log.take(&store.epochs, 0, store.stamp_base(), store.now_secs()) else {

@@ -40,6 +40,7 @@ mod width;
 
 mod check;
 mod control;
+mod group_floors;
 mod metrics;
 mod store;
 mod worker;

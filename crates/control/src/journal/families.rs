@@ -22,6 +22,7 @@ line!(Claim {
     credit: "credit_bytes",
     class: "class",
     levers: "levers",
+    group: "group",
 });
 line!(Levers { brake: "brake", mba: "mba", cpu: "cpu" });
 line!(Mba { acts_on: "acts_on", levels: "levels_bits" });
@@ -212,6 +213,7 @@ impl Line for Goal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::claim::GroupId;
     use crate::journal::Record;
     use crate::policy::{Note, Pool, Reason, Row, Window};
     use units::{BytesPerSec, Duration, Instant, TenantId};
@@ -230,6 +232,7 @@ mod tests {
                 mba: Some(Mba::MT2),
                 cpu: Some(CpuQuota { most: 4000, least: 1 }),
             },
+            group: Some(GroupId(3)),
             ..Claim::default()
         };
         let rows = vec![

@@ -5,6 +5,7 @@
 //! Failure:    a line that is none names its number and the field
 
 use super::Record;
+use crate::claim::GroupId;
 use crate::policy::{Note, Pool, Row, Window};
 use serde_json::{Map, Value, json};
 use units::{Bytes, BytesPerSec, Duration, Instant, TenantId};
@@ -77,7 +78,7 @@ macro_rules! number {
         }
     )*};
 }
-number!(Bytes: u64, BytesPerSec: u64, Duration: u64, Instant: u64, TenantId: u32, crate::bandwidth::Cost: u64);
+number!(Bytes: u64, BytesPerSec: u64, Duration: u64, Instant: u64, TenantId: u32, crate::bandwidth::Cost: u64, GroupId: u16);
 
 macro_rules! integer {
     ($($type:ty),*) => {$(
@@ -143,8 +144,17 @@ impl<T: Line, U: Line> Line for (T, U) {
 
 impl Line for Note {
     fn to_json(&self) -> Value {
-        json!({"tenant": self.tenant.map(|t| t.0), "reason": self.reason.word(), "text": self.reason.text(),
-               "amount": self.amount})
+        let group = self.tenant.and_then(GroupId::of_row).map(|g| g.0);
+        let tenant = self.tenant.filter(|_| group.is_none()).map(|t| t.0);
+        let mut map = Map::new();
+        map.insert("tenant".to_owned(), json!(tenant));
+        if group.is_some() {
+            map.insert("group".to_owned(), json!(group));
+        }
+        map.insert("reason".to_owned(), json!(self.reason.word()));
+        map.insert("text".to_owned(), json!(self.reason.text()));
+        map.insert("amount".to_owned(), json!(self.amount));
+        Value::Object(map)
     }
     /// Words are not read back: a note says nothing that a replay would need.
     fn of_json(_: &Value) -> Result<Self, &'static str> {

@@ -79,5 +79,6 @@ pub(crate) fn tenant(name: &str) -> TenantConfig {
         credit: None,
         rank: None,
         over_share: store::OverShare::Evict,
+        group: None,
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::live::{config, serve, tenant};
 use server::memcache::client::Client;
-use server::{Config, MemoryPolicy, Running, Settings, TenantConfig};
+use server::{Config, GroupConfig, GroupSettings, MemoryPolicy, Running, Settings, TenantConfig};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use units::Bytes;
@@ -113,5 +113,66 @@ fn switching_the_policy_under_load_loses_nothing() {
     assert_eq!((hits, evictions), (KEYS, 0));
     assert!(replayed.is_some_and(|decisions| 16 < decisions), "the journal replays across policies");
     assert!(!server.operator().set_policy(server.operator().policy()), "the same again is no change");
+    server.shut_down();
+}
+
+/// Waits until a decision has been made after `before`.
+fn next_decision(server: &Running, before: u64) {
+    for _ in 0..20_000 {
+        if before < server.view().snapshot().decisions_total {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    panic!("no decision is made");
+}
+
+#[test]
+fn groups_come_change_and_go_under_load_and_the_journal_replays() {
+    let group = |name: &str, mib| GroupConfig {
+        name: name.to_owned(),
+        reserved: Bytes::mib(mib),
+        weight: 2.0,
+        policy: Some(MemoryPolicy::Partitioned),
+    };
+    let member = |name, group: Option<&str>| TenantConfig { group: group.map(str::to_owned), ..tenant(name) };
+    let settings = config(Bytes::mib(32), MemoryPolicy::Shared);
+    let (server, address) = serve(Config {
+        tenants: vec![member("a", Some("g")), member("b", Some("g")), member("c", None)],
+        groups: vec![group("g", 6)],
+        ..settings
+    });
+    let stop = Arc::new(AtomicBool::new(false));
+    let writer = {
+        let (address, stop) = (address.clone(), Arc::clone(&stop));
+        std::thread::spawn(move || rewrite(&address, &stop))
+    };
+    let operator = server.operator();
+    let change = |act: &dyn Fn()| {
+        let before = server.view().snapshot().decisions_total;
+        act();
+        next_decision(&server, before);
+        let g = operator.group("g").unwrap();
+        let is_kept = g.members.is_empty() || Bytes::mib(6) <= g.target;
+        // The idle tax may take from a reservation what is idle of it.
+        assert!(is_kept || operator.policy() == MemoryPolicy::IdleTax, "{g:?}");
+    };
+    let to = |group: Option<&str>| Settings { group: Some(group.map(str::to_owned)), ..Settings::default() };
+    change(&|| assert_eq!(operator.put("c", &to(Some("g"))), Ok(false)));
+    let h = GroupSettings { reserved: Some(Bytes::mib(3)), ..GroupSettings::default() };
+    change(&|| assert_eq!(operator.put_group("h", &h), Ok(true)));
+    change(&|| assert_eq!(operator.put("a", &to(Some("h"))), Ok(false)));
+    change(&|| assert!(operator.set_policy(MemoryPolicy::IdleTax)));
+    let inside = GroupSettings { policy: Some(Some(MemoryPolicy::Auto)), ..GroupSettings::default() };
+    change(&|| assert_eq!(operator.put_group("g", &inside), Ok(false)));
+    change(&|| assert!(operator.set_policy(MemoryPolicy::Partitioned)));
+    change(&|| assert_eq!(operator.put("a", &to(None)), Ok(false)));
+    change(&|| assert_eq!(operator.remove_group("h"), Ok(())));
+    stop.store(true, Ordering::Relaxed);
+    writer.join().unwrap();
+    let evictions: u64 = server.view().snapshot().tenants.iter().map(|t| t.totals.evictions).sum();
+    assert_eq!(evictions, 0, "nothing is lost for it");
+    let replayed = server.view().replay_journal().unwrap();
+    assert!(replayed.is_some_and(|decisions| 8 <= decisions), "{replayed:?}");
     server.shut_down();
 }

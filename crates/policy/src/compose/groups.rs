@@ -1,23 +1,22 @@
-//! Tenants in groups: one policy divides among groups, another inside each.
+//! Tenants in groups: one policy divides among groups and lone tenants, another inside each group.
 //!
-//! Shape:      rows of tenants -> a row per group (signals side by side) -> outer policy -> a pool per group -> inner policies
-//! Invariants: the shares of a group's members together fit the group's share; every tenant is in one group, those that no
-//!             group names in the last
+//! Shape:      rows of tenants -> a row per lone tenant and per group that has members (signals side by side) -> outer
+//!             policy -> a share per lone tenant, a pool per group -> inner policies
+//! Invariants: the shares of a group's members together fit the group's share; a group claims at least what its members
+//!             reserve together; who names a group that is not there stands for itself
 //! Cost:       the sum of the policies' own; O(tenants) beside them, no allocation once the tenants are steady
 //! Source:     NyxCache §5 (groups of caches), Spirit §7 (a tenant of many containers)
 
 use super::paced::Paced;
 use control::Measured;
-use control::{Claim, Decision, Join, Law, Nest, Note, Policy, Pool, Row, Seen, Shares};
-use units::{Duration, Instant, TenantId};
+use control::{Amount, Claim, Decision, GroupId, Join, Law, Nest, Note, Policy, Pool, Row, Seen, Shares};
+use units::{Duration, Instant};
 
-/// A group: what it claims as a whole, who is in it and which policy divides inside it.
+/// A group: what it claims as a whole and which policy divides inside it. Who is in it, its members' claims say.
 #[derive(Debug)]
 pub struct Group<I> {
-    /// Its claim among the groups.
+    /// Its claim among the groups and lone tenants.
     pub claim: Claim,
-    /// Its members; the last group's list is ignored.
-    pub members: Vec<TenantId>,
     /// The policy inside.
     pub inside: I,
 }
@@ -31,12 +30,13 @@ where
 {
     outer: Paced<O>,
     outer_moved: bool,
-    group_rows: Vec<Row<O::Signal, O::Share>>,
+    /// Lone tenants, then groups.
+    outer_rows: Vec<Row<O::Signal, O::Share>>,
     groups: Vec<Inside<I>>,
-    /// Tenant to group, sorted by tenant.
-    membership: Vec<(TenantId, usize)>,
+    /// When it last wished to be asked again: who asks sooner has a reason, and everybody decides.
+    wish: Instant,
     shares: Shares<O::Share>,
-    rows: Vec<(TenantId, O::Share)>,
+    rows: Vec<(units::TenantId, O::Share)>,
     notes: Vec<Note>,
 }
 
@@ -55,17 +55,8 @@ where
     O::Signal: Join,
     O::Share: Nest + Measured + Clone + PartialEq,
 {
-    /// `outer` over `groups` in their order; `others` takes every tenant that no group names.
-    pub fn new(outer: O, groups: Vec<Group<I>>, others: Group<I>) -> Self {
-        let mut membership: Vec<(TenantId, usize)> = groups
-            .iter()
-            .enumerate()
-            .flat_map(|(at, group)| group.members.iter().map(move |&id| (id, at)))
-            .collect();
-        membership.sort_unstable();
-        // A tenant that two groups name belongs to the first.
-        membership.dedup_by_key(|(id, _)| *id);
-        let groups = groups.into_iter().chain([others]);
+    /// `outer` over lone tenants and `groups`, which claims name by their places.
+    pub fn new(outer: O, groups: Vec<Group<I>>) -> Self {
         let inside = |group: Group<I>| Inside {
             claim: group.claim,
             policy: Paced::new(group.inside),
@@ -75,58 +66,68 @@ where
         Self {
             outer: Paced::new(outer),
             outer_moved: false,
-            group_rows: Vec::new(),
-            groups: groups.map(inside).collect(),
-            membership,
+            outer_rows: Vec::new(),
+            groups: groups.into_iter().map(inside).collect(),
+            wish: Instant::ZERO,
             shares: Shares::default(),
             rows: Vec::new(),
             notes: Vec::new(),
         }
     }
 
-    fn group_of(&self, tenant: TenantId) -> usize {
-        let named = self.membership.binary_search_by_key(&tenant, |(id, _)| *id);
-        named.map_or(self.groups.len() - 1, |at| self.membership[at].1)
+    /// The policy among groups.
+    pub fn outer(&self) -> &O {
+        self.outer.policy()
+    }
+
+    /// The policies inside them, in their order.
+    pub fn inside(&self) -> impl Iterator<Item = &I> {
+        self.groups.iter().map(|group| group.policy.policy())
     }
 
     /// Sorts the tenants into their groups. A member's row is as it was seen: its share in force is its own, already under
     /// its group's.
     fn sort_in(&mut self, seen: &Seen<'_, O::Signal, O::Share>) {
+        self.outer_rows.clear();
         for group in &mut self.groups {
             group.rows.clear();
         }
         for row in seen.tenants {
-            let at = self.group_of(row.id);
-            self.groups[at].rows.push(row.clone());
+            let group = row.claim.group.and_then(|group| self.groups.get_mut(usize::from(group.0)));
+            group.map_or(&mut self.outer_rows, |group| &mut group.rows).push(row.clone());
         }
     }
 
-    /// One row per group that has members. What the outer policy sees in force is what it asked: no actuator holds a
-    /// group, so whatever came into force weaker shows to it only as `window.mixed`.
+    /// One row per group that has members. What the outer policy sees in force is what it asked, at first what the members
+    /// have together: no actuator holds a group, so whatever came into force weaker shows to it only as `window.mixed`.
     fn gather(&mut self) {
-        self.group_rows.clear();
-        for (at, group) in self.groups.iter().enumerate() {
+        for (at, group) in (0..).zip(&self.groups) {
             if group.rows.is_empty() {
                 continue;
             }
-            let id = group_id(at);
-            self.group_rows.push(Row {
+            let id = GroupId(at).row();
+            let floors: Amount = group.rows.iter().map(|row| row.claim.floor).sum();
+            let asked = self.outer.held(Instant::ZERO).shares.get(id).cloned();
+            self.outer_rows.push(Row {
                 id,
-                claim: group.claim.clone(),
+                claim: Claim { floor: group.claim.floor.at_least(floors), ..group.claim.clone() },
                 signal: beside(&group.rows),
-                in_force: self.outer.held(Instant::ZERO).shares.get(id).cloned(),
+                in_force: asked.or_else(|| together(&group.rows)),
             });
         }
     }
 
     /// Lets each group divide its share; says what is decided next when.
     fn divide(&mut self, now: Instant, seen: &Seen<'_, O::Signal, O::Share>, disturbed: bool) -> Waits {
-        let mut waits = Waits::of(&self.outer.held(now));
+        let outer = self.outer.held(now);
+        let mut waits = Waits::of(&outer);
         self.notes.clear();
-        self.notes.extend_from_slice(self.outer.held(now).notes);
+        self.notes.extend_from_slice(outer.notes);
         self.rows.clear();
-        for (at, group) in self.groups.iter_mut().enumerate().filter(|(_, group)| !group.rows.is_empty()) {
-            let Some(share) = self.outer.held(now).shares.get(group_id(at)).cloned() else { continue };
+        let lone = outer.shares.rows().iter().filter(|(id, _)| GroupId::of_row(*id).is_none());
+        self.rows.extend(lone.cloned());
+        for (at, group) in (0..).zip(&mut self.groups).filter(|(_, group)| !group.rows.is_empty()) {
+            let Some(share) = outer.shares.get(GroupId(at).row()) else { continue };
             group.pool = share.pool(seen.pool);
             let Ok(own) = Seen::new(seen.window, &group.pool, &group.rows) else { continue };
             group.policy.see(now, &own, disturbed);
@@ -134,16 +135,11 @@ where
             waits = waits.and(&decision);
             self.notes.extend_from_slice(decision.notes);
             let members = decision.shares.rows().iter();
-            self.rows.extend(members.map(|(id, own)| (*id, own.clone().under(&share))));
+            self.rows.extend(members.map(|(id, own)| (*id, own.clone().under(share))));
         }
         self.rows.sort_unstable_by_key(|(id, _)| *id);
         waits
     }
-}
-
-/// The id under which the outer policy knows a group: its place in the list.
-fn group_id(at: usize) -> TenantId {
-    TenantId(u32::try_from(at).unwrap_or(u32::MAX))
 }
 
 /// The signal of a group; none if any member's is missing.
@@ -152,6 +148,16 @@ fn beside<S: Join, A>(rows: &[Row<S, A>]) -> Option<S> {
     let mut all = first.signal.clone()?;
     for row in others {
         all.beside(row.signal.as_ref()?);
+    }
+    Some(all)
+}
+
+/// What is in force of a group; none if any member has nothing yet.
+fn together<S, A: Nest + Clone>(rows: &[Row<S, A>]) -> Option<A> {
+    let (first, others) = rows.split_first()?;
+    let mut all = first.in_force.clone()?;
+    for row in others {
+        all = all.together(row.in_force.as_ref()?)?;
     }
     Some(all)
 }
@@ -193,13 +199,18 @@ where
     }
 
     fn decide(&mut self, now: Instant, seen: &Seen<'_, O::Signal, O::Share>) -> Decision<'_, O::Share> {
+        if now < self.wish {
+            self.outer.hurry();
+            self.groups.iter_mut().for_each(|group| group.policy.hurry());
+        }
         self.sort_in(seen);
         self.gather();
         let disturbed = self.outer_moved;
-        if let Ok(groups) = Seen::new(seen.window, seen.pool, &self.group_rows) {
+        if let Ok(groups) = Seen::new(seen.window, seen.pool, &self.outer_rows) {
             self.outer_moved = self.outer.see(now, &groups, false);
         }
         let waits = self.divide(now, seen, disturbed);
+        self.wish = now + waits.wake;
         self.shares.rebuild(Law::AtMost { floor_part: 0.0 }, seen, self.rows.iter().cloned());
         Decision {
             shares: &self.shares,

@@ -48,6 +48,15 @@ where
         self.policy.name()
     }
 
+    pub(super) fn policy(&self) -> &P {
+        &self.policy
+    }
+
+    /// Makes the policy due, whenever it wished to be asked again.
+    pub(super) fn hurry(&mut self) {
+        self.due = Instant::ZERO;
+    }
+
     /// Takes note of what was seen (`disturbed`: while shares changed that are not this policy's), decides if due, and
     /// says whether its shares changed.
     pub(super) fn see(

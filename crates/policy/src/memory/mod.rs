@@ -11,6 +11,7 @@ pub use idle_tax::{IdleTax, Tax};
 pub use memshare::Shared;
 pub use static_split::Partitioned;
 
+use crate::compose::{Group, Grouped};
 use control::memory::{MemoryShare, MemorySignal};
 use control::{Decision, Policy, Seen};
 use units::{Bytes, Duration, Instant};
@@ -26,6 +27,8 @@ pub enum MemoryPolicy {
     IdleTax(IdleTax),
     /// Credits first, then a tax on what was learnt.
     Auto(Auto),
+    /// One of them among groups, one inside each.
+    Grouped(Box<Grouped<Self, Self>>),
 }
 
 /// What the policies about memory can be told; each takes what it knows.
@@ -76,10 +79,20 @@ impl MemoryPolicy {
         }
     }
 
+    /// The same among groups, which have policies of their own inside. Who is in which, claims say.
+    #[must_use]
+    pub fn over(self, groups: Vec<Group<Self>>) -> Self {
+        if groups.is_empty() { self } else { Self::Grouped(Box::new(Grouped::new(self, groups))) }
+    }
+
     /// Whether it looks at idle bytes: a sensor that has to search for them may save it otherwise.
     #[must_use]
     pub fn wants_idle(&self) -> bool {
-        matches!(self, Self::IdleTax(_) | Self::Auto(_))
+        match self {
+            Self::Partitioned(_) | Self::Shared(_) => false,
+            Self::IdleTax(_) | Self::Auto(_) => true,
+            Self::Grouped(p) => p.outer().wants_idle() || p.inside().any(Self::wants_idle),
+        }
     }
 }
 
@@ -93,6 +106,7 @@ impl Policy for MemoryPolicy {
             Self::Shared(p) => p.name(),
             Self::IdleTax(p) => p.name(),
             Self::Auto(p) => p.name(),
+            Self::Grouped(p) => p.name(),
         }
     }
 
@@ -106,6 +120,7 @@ impl Policy for MemoryPolicy {
             Self::Shared(p) => p.decide(now, seen),
             Self::IdleTax(p) => p.decide(now, seen),
             Self::Auto(p) => p.decide(now, seen),
+            Self::Grouped(p) => p.decide(now, seen),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Shape:   one thread with a small runtime of its own; nothing here touches the data path
 //! Failure: a page that cannot be made is an HTTP error; the listener goes on
 
-use super::{prometheus, tenants};
+use super::{groups, prometheus, tenants};
 use crate::{Operator, View};
 use axum::Router;
 use axum::extract::State;
@@ -33,6 +33,7 @@ pub(crate) fn serve(
         .route("/journal", get(journal))
         .route("/tenants/{name}/curve", get(super::curve::answer))
         .with_state(view)
+        .merge(groups::routes(Arc::clone(&operator)))
         .merge(tenants::routes(operator))
         .fallback(async || tenants::nothing_here())
         .method_not_allowed_fallback(async || tenants::wrong_method());

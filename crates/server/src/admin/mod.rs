@@ -2,6 +2,7 @@
 
 pub mod client;
 mod curve;
+mod groups;
 mod http;
 mod prometheus;
 mod tenants;

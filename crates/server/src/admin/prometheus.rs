@@ -5,7 +5,7 @@
 use crate::View;
 use crate::cleaning::CleaningView;
 use crate::stats::cpu_micros;
-use crate::view::TenantView;
+use crate::view::{GroupView, TenantView};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
@@ -122,6 +122,19 @@ fn tenant_figures() -> [TenantFigure; 17] {
     ]
 }
 
+/// Figures per group: name, help, unit, and how to get it.
+type GroupFigure = (&'static str, &'static str, Option<Unit>, fn(&GroupView) -> Value);
+
+fn group_figures() -> [GroupFigure; 3] {
+    [
+        ("cotenant_group_held", "Live bytes charged to its members", Some(Unit::Bytes), |g| gauge(g.held.0)),
+        ("cotenant_group_target", "Shares in force of its members", Some(Unit::Bytes), |g| gauge(g.target.0)),
+        ("cotenant_group_reserved", "Reservation of its members together", Some(Unit::Bytes), |g| {
+            gauge(g.reserved.0)
+        }),
+    ]
+}
+
 /// Figures of cleaning: name, help, unit, value.
 fn cleaner_figures(c: &CleaningView) -> [(&'static str, &'static str, Option<Unit>, Value); 12] {
     [
@@ -183,6 +196,17 @@ impl Collector for Figures {
             let values: Vec<_> = snapshot.tenants.iter().map(row).collect();
             write(&mut encoder, (name, help, unit.as_ref()), &values)?;
         }
+        for (name, help, unit, figure) in group_figures() {
+            let values: Vec<_> =
+                snapshot.groups.iter().map(|g| (vec![("group", g.name.clone())], figure(g))).collect();
+            write(&mut encoder, (name, help, unit.as_ref()), &values)?;
+        }
+        let members = |g: &GroupView| -> Vec<(Labels, Value)> {
+            let labels = |t: &String| vec![("tenant", t.clone()), ("group", g.name.clone())];
+            g.members.iter().map(|t| (labels(t), gauge(1))).collect()
+        };
+        let members: Vec<_> = snapshot.groups.iter().flat_map(members).collect();
+        write(&mut encoder, ("cotenant_tenant_group", "The group that it is in", None), &members)?;
         let mut all: Totals = snapshot.departed;
         for tenant in &snapshot.tenants {
             all.add(&tenant.totals);

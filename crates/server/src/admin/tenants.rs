@@ -21,7 +21,8 @@ use store::OverShare;
 use units::Bytes;
 
 /// What a tenant can be told, as its keys in a body.
-const FIELDS: &[&str] = &["prefix", "reserved_bytes", "weight", "credit_bytes", "rank", "over_share"];
+const FIELDS: &[&str] =
+    &["prefix", "reserved_bytes", "weight", "credit_bytes", "rank", "over_share", "group"];
 
 /// The routes.
 pub(super) fn routes(operator: Arc<Operator>) -> Router {
@@ -34,7 +35,7 @@ pub(super) fn routes(operator: Arc<Operator>) -> Router {
 }
 
 /// Why a request was refused before it reached the operator.
-struct Refused(StatusCode, String, String);
+pub(super) struct Refused(StatusCode, String, String);
 
 impl From<Refusal> for Refused {
     fn from(refusal: Refusal) -> Self {
@@ -53,19 +54,20 @@ impl IntoResponse for Refused {
     }
 }
 
-fn answer(status: StatusCode, body: &Value) -> Response {
+pub(super) fn answer(status: StatusCode, body: &Value) -> Response {
     (status, [(header::CONTENT_TYPE, "application/json")], format!("{body}\n")).into_response()
 }
 
 /// The answer where nothing else answers.
 pub(super) fn nothing_here() -> Response {
-    let cure = "/health, /metrics, /journal, /tenants, /tenants/NAME and /policy are there";
+    let cure =
+        "/health, /metrics, /journal, /tenants, /tenants/NAME, /groups, /groups/NAME and /policy are there";
     Refused(StatusCode::NOT_FOUND, "there is no such page".to_owned(), cure.to_owned()).into_response()
 }
 
 /// The answer to a method that a page does not know.
 pub(super) fn wrong_method() -> Response {
-    let cure = "GET shows, PUT makes or changes, DELETE removes a tenant";
+    let cure = "GET shows, PUT makes or changes, DELETE removes a tenant or a group";
     let what = "this page does not know that method".to_owned();
     Refused(StatusCode::METHOD_NOT_ALLOWED, what, cure.to_owned()).into_response()
 }
@@ -111,12 +113,16 @@ async fn set_policy(
 ) -> Result<Response, Refused> {
     let object = object(&headers, body)?;
     known_fields(&object, &["policy"])?;
-    let choices = MemoryPolicy::ALL.map(MemoryPolicy::name).join(", ");
-    let word = object.get("policy").and_then(Value::as_str);
-    let kind = MemoryPolicy::ALL.into_iter().find(|kind| Some(kind.name()) == word);
-    let kind = kind.ok_or_else(|| malformed("there is no such policy", &format!("one of {choices}")))?;
-    operator.set_policy(kind);
+    operator.set_policy(policy_of(object.get("policy"))?);
     Ok(answer(StatusCode::OK, &policy_json(&operator)))
+}
+
+/// The policy that a value names.
+pub(super) fn policy_of(value: Option<&Value>) -> Result<MemoryPolicy, Refused> {
+    let choices = MemoryPolicy::ALL.map(MemoryPolicy::name).join(", ");
+    let word = value.and_then(Value::as_str);
+    let kind = MemoryPolicy::ALL.into_iter().find(|kind| Some(kind.name()) == word);
+    kind.ok_or_else(|| malformed("there is no such policy", &format!("one of {choices}")))
 }
 
 fn policy_json(operator: &Operator) -> Value {
@@ -135,6 +141,7 @@ fn tenant_json(tenant: &TenantReport) -> Value {
         "reserved_bytes": state.claim.floor.bytes.0,
         "private_bytes": state.private.0,
         "weight": state.claim.weight.get(),
+        "group": tenant.group,
         "credit_bytes": state.claim.credit.map(|credit| credit.0),
         "rank": state.rank.to_string(),
         "over_share": over_share_word(state.over_share),
@@ -161,12 +168,12 @@ fn over_share_word(over_share: OverShare) -> &'static str {
     }
 }
 
-fn malformed(what: &str, cure: &str) -> Refused {
+pub(super) fn malformed(what: &str, cure: &str) -> Refused {
     Refused(StatusCode::BAD_REQUEST, what.to_owned(), cure.to_owned())
 }
 
 /// Browsers name the page that a changing request comes from, programs do not.
-fn no_web_page(headers: &HeaderMap) -> Result<(), Refused> {
+pub(super) fn no_web_page(headers: &HeaderMap) -> Result<(), Refused> {
     if headers.contains_key(header::ORIGIN) {
         let what = "a web page may not change anything".to_owned();
         return Err(Refused(StatusCode::FORBIDDEN, what, "use cotenant tenant, or curl".to_owned()));
@@ -175,7 +182,10 @@ fn no_web_page(headers: &HeaderMap) -> Result<(), Refused> {
 }
 
 /// The object in a body.
-fn object(headers: &HeaderMap, body: Result<Body, BytesRejection>) -> Result<Map<String, Value>, Refused> {
+pub(super) fn object(
+    headers: &HeaderMap,
+    body: Result<Body, BytesRejection>,
+) -> Result<Map<String, Value>, Refused> {
     no_web_page(headers)?;
     let body = body.map_err(|e| {
         let cure = format!("send at most {ADMIN_BODY_MAX} bytes");
@@ -189,7 +199,7 @@ fn object(headers: &HeaderMap, body: Result<Body, BytesRejection>) -> Result<Map
     }
 }
 
-fn known_fields(object: &Map<String, Value>, known: &[&str]) -> Result<(), Refused> {
+pub(super) fn known_fields(object: &Map<String, Value>, known: &[&str]) -> Result<(), Refused> {
     match object.keys().find(|key| !known.contains(&key.as_str())) {
         Some(key) => {
             Err(malformed(&format!("unknown field '{key}'"), &format!("known: {}", known.join(", "))))
@@ -238,6 +248,10 @@ fn settings(object: &Map<String, Value>) -> Result<Settings, Refused> {
         credit: size("credit_bytes")?,
         rank: rank.transpose()?,
         over_share,
+        group: match object.get("group") {
+            Some(Value::Null) => Some(None),
+            _ => text("group")?.map(Some),
+        },
     })
 }
 
@@ -267,8 +281,12 @@ mod tests {
                 credit: Some(None),
                 rank: None,
                 over_share: Some(OverShare::Refuse),
+                group: None,
             }),
         );
+        check(r#"{"group": "g"}"#, Ok(Settings { group: Some(Some("g".to_owned())), ..Settings::default() }));
+        check(r#"{"group": null}"#, Ok(Settings { group: Some(None), ..Settings::default() }));
+        check(r#"{"group": 5}"#, Err("group"));
         check("", Err("no JSON"));
         check("[1]", Err("no JSON object"));
         check(r#"{"reserved": 5}"#, Err("unknown field 'reserved'"));

@@ -1,0 +1,162 @@
+//! What an operator can change of groups: they come, change and go while the server runs.
+//!
+//! Invariants: a group reserves what its members reserve together; groups and lone tenants together fit the divisible
+//!             memory; only a group without members goes
+
+use super::{Operator, Refusal, RefusalKind, conflict};
+use crate::config::{ConfigError, MemoryPolicy, TenantConfig};
+use crate::groups::{Division, GroupConfig, check_group, check_members};
+use crate::limits::GROUPS_MAX;
+use crate::view::{GroupView, TenantView, groups};
+use control::GroupId;
+use units::{Bytes, TenantId};
+
+/// What is to be so of a group; what is absent stays, or is the default of a new one.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct GroupSettings {
+    /// Memory that nobody outside takes from its members together.
+    pub reserved: Option<Bytes>,
+    /// Its part of the unreserved memory, relative to other groups' and lone tenants'.
+    pub weight: Option<f64>,
+    /// The policy inside; none inside for the one among the groups.
+    pub policy: Option<Option<MemoryPolicy>>,
+}
+
+/// One group as it is.
+pub type GroupReport = GroupView;
+
+impl Operator {
+    /// Every group, in the order of their places.
+    #[must_use]
+    pub fn groups(&self) -> Vec<GroupReport> {
+        let states = self.router.all().filter_map(|id| self.shared.store.tenant_state(id));
+        let tenants: Vec<_> =
+            states.map(|state| TenantView { totals: self.shared.store.totals(state.id), state }).collect();
+        groups(&self.shared.in_charge.now(), &tenants)
+    }
+
+    /// One group.
+    ///
+    /// # Errors
+    /// If there is none of that name.
+    pub fn group(&self, name: &str) -> Result<GroupReport, Refusal> {
+        self.groups().into_iter().find(|group| group.name == name).ok_or_else(|| unknown(name))
+    }
+
+    /// Makes a group of that name, or changes the one that is there. Returns whether it is new. Its members' shares go on
+    /// from where they are.
+    ///
+    /// # Errors
+    /// If the settings make no sense, or do not go together with the tenants and the other groups.
+    pub fn put_group(&self, name: &str, settings: &GroupSettings) -> Result<bool, Refusal> {
+        let _one_at_a_time = self.change();
+        let division = self.shared.in_charge.now();
+        let before = division.find(name);
+        let new = GroupConfig {
+            name: name.to_owned(),
+            reserved: settings.reserved.or(before.map(|(_, g)| g.reserved)).unwrap_or_default(),
+            weight: settings.weight.or(before.map(|(_, g)| g.weight)).unwrap_or(1.0),
+            policy: settings.policy.unwrap_or(before.and_then(|(_, g)| g.policy)),
+        };
+        check_group(&new).map_err(malformed)?;
+        if let Some((id, _)) = before {
+            let members = self.reservations(None).filter(|(group, _)| *group == Some(id));
+            check_members(&new, members.map(|(_, reserved)| reserved).sum()).map_err(does_not_fit)?;
+        }
+        let (reserved, is_new) = (new.reserved, before.is_none());
+        let Some(with) = division.with(new) else {
+            return conflict(format!("there are {GROUPS_MAX} groups, as many as can be"), "remove one");
+        };
+        if before.is_none_or(|(_, g)| g.reserved < reserved) {
+            let others = with.reserved(self.reservations(None)).saturating_sub(reserved);
+            self.check_divisible(others, reserved)?;
+        }
+        if with != *division {
+            self.switch(with);
+            tracing::info!("group '{name}' was {}", if is_new { "added" } else { "changed" });
+        }
+        Ok(is_new)
+    }
+
+    /// Removes a group that nobody is in.
+    ///
+    /// # Errors
+    /// If there is none of that name, or it has members.
+    pub fn remove_group(&self, name: &str) -> Result<(), Refusal> {
+        let _one_at_a_time = self.change();
+        let division = self.shared.in_charge.now();
+        let Some((id, _)) = division.find(name) else { return Err(unknown(name)) };
+        let members = self.reservations(None).filter(|(group, _)| *group == Some(id)).count();
+        if 0 < members {
+            return conflict(
+                format!("group '{name}' has {members} members"),
+                "put them into another group or into none (group = null) first",
+            );
+        }
+        self.switch(division.without(id));
+        tracing::info!("group '{name}' was removed");
+        Ok(())
+    }
+
+    /// What tenants reserve, each with its group, but for one.
+    fn reservations(&self, but: Option<TenantId>) -> impl Iterator<Item = (Option<GroupId>, Bytes)> {
+        let others = self.router.all().filter(move |id| Some(*id) != but);
+        let states = others.filter_map(|id| self.shared.store.tenant_state(id));
+        states.map(|state| (state.claim.group, state.claim.floor.bytes))
+    }
+
+    /// Whether reservations fit if a tenant (a new one for none) reserves what it says, in the group that it names, whose
+    /// place is returned.
+    pub(super) fn check_reserved(
+        &self,
+        who: Option<TenantId>,
+        tenant: &TenantConfig,
+    ) -> Result<Option<GroupId>, Refusal> {
+        let division = self.shared.in_charge.now();
+        let group = match &tenant.group {
+            None => None,
+            Some(name) => Some(division.find(name).ok_or_else(|| no_such(&division, name))?),
+        };
+        let Some((id, group)) = group else {
+            let others = division.reserved(self.reservations(who));
+            return self.check_divisible(others, tenant.reserved).map(|()| None);
+        };
+        let members = self.reservations(who).filter(|(of, _)| *of == Some(id)).map(|(_, reserved)| reserved);
+        check_members(group, members.sum::<Bytes>() + tenant.reserved).map_err(does_not_fit)?;
+        Ok(Some(id))
+    }
+
+    /// Whether `wanted` can be reserved beside what others reserve.
+    fn check_divisible(&self, others: Bytes, wanted: Bytes) -> Result<(), Refusal> {
+        let divisible = self.shared.store.geometry().divisible;
+        if divisible.saturating_sub(others) < wanted {
+            return conflict(
+                format!("{wanted} cannot be reserved: others reserve {others} of {divisible}"),
+                format!("reserve at most {}", divisible.saturating_sub(others)),
+            );
+        }
+        Ok(())
+    }
+}
+
+fn unknown(name: &str) -> Refusal {
+    Refusal::new(RefusalKind::Unknown, format!("there is no group '{name}'"), "GET /groups names all")
+}
+
+fn no_such(division: &Division, name: &str) -> Refusal {
+    let names: Vec<_> = division.groups().map(|(_, group)| group.name.clone()).collect();
+    let cure = if names.is_empty() {
+        format!("make it first: PUT /groups/{name}")
+    } else {
+        format!("one of {}, or make it first: PUT /groups/{name}", names.join(", "))
+    };
+    Refusal::new(RefusalKind::Conflict, format!("there is no group '{name}'"), cure)
+}
+
+fn malformed(error: ConfigError) -> Refusal {
+    Refusal::new(RefusalKind::Malformed, error.what, error.cure)
+}
+
+fn does_not_fit(error: ConfigError) -> Refusal {
+    Refusal::new(RefusalKind::Conflict, error.what, error.cure)
+}

@@ -1,0 +1,134 @@
+//! Input that cannot be dealt with yet: its memory, and the pressure back on whoever sends more than there is room for.
+//!
+//! Shape:      a connection whose requests wait for their turn, or whose request is larger than the memory left, is not
+//!             read from: the system's buffers fill and the sender waits. Whoever waits for memory gets it in order
+//! Invariants: what has arrived is kept; memory for the whole of a request is taken at once, so that whoever has it can
+//!             end; buffers together take at most twice their part of the memory
+//! Failure:    above that a connection is closed with an error; so is one that has memory for which others wait and says
+//!             nothing for `STALL_SECS`
+
+use super::Worker;
+use crate::limits::{RECEIVE_BUFFER, SMALL_BUFFER, STALL_SECS};
+use crate::memcache::reply_text;
+use crate::reactor::{Reactor, StreamId};
+use std::io::IoSlice;
+use std::sync::atomic::Ordering;
+use units::{Duration, Instant};
+
+impl<R: Reactor> Worker<R> {
+    /// Keeps what is left of a connection's input, with room for the request that it begins.
+    pub(super) fn keep(&mut self, id: StreamId, rest: &[u8]) {
+        let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
+        connection.input = Vec::new();
+        let wanted = if rest.is_empty() { 0 } else { connection.needed.max(rest.len()) };
+        if let Some(room) = self.account(id, wanted, rest.len())
+            && let Some(Some(connection)) = self.connections.get_mut(id.0)
+        {
+            connection.input = Vec::with_capacity(room);
+            connection.input.extend_from_slice(rest);
+        }
+    }
+
+    /// Adds what arrived to an incomplete request. Returns false if the connection had to be closed.
+    pub(super) fn add(&mut self, id: StreamId, data: &[u8]) -> bool {
+        let Some(Some(connection)) = self.connections.get_mut(id.0) else { return false };
+        let len = connection.input.len() + data.len();
+        if connection.input.capacity() < len {
+            let wanted = connection.needed.max(len);
+            let Some(room) = self.account(id, wanted, len) else { return false };
+            let Some(Some(connection)) = self.connections.get_mut(id.0) else { return false };
+            connection.input.reserve_exact(room - connection.input.len());
+        }
+        let Some(Some(connection)) = self.connections.get_mut(id.0) else { return false };
+        connection.input.extend_from_slice(data);
+        true
+    }
+
+    /// Accounts a connection's buffer of `wanted` bytes; while there is no memory for that, of `least`, and the connection
+    /// waits for more. Returns the size accounted; none if the connection had to be closed.
+    fn account(&mut self, id: StreamId, wanted: usize, least: usize) -> Option<usize> {
+        let Some(Some(connection)) = self.connections.get_mut(id.0) else { return None };
+        let shared = &self.around.shared;
+        let before = connection.accounted;
+        let fits = shared.reserve_buffer(before, wanted);
+        let after = if fits { wanted } else { least };
+        let bounded = fits || shared.count_buffer(before, after);
+        connection.accounted = after;
+        self.held = self.held - before + after;
+        if !bounded {
+            self.refuse(id);
+            return None;
+        }
+        // Who waits for its turn may need no more memory after it.
+        if !fits && !connection.is_waiting && !connection.is_starved {
+            connection.is_starved = true;
+            shared.counters.starved.fetch_add(1, Ordering::Relaxed);
+            self.starved.push_back(id);
+        }
+        Some(after)
+    }
+
+    /// Reads from a connection, or does not while its requests wait for their turn or for memory.
+    pub(super) fn regulate(&mut self, id: StreamId) {
+        let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
+        let pauses = connection.is_waiting || connection.is_starved;
+        if std::mem::replace(&mut connection.is_paused, pauses) != pauses {
+            if pauses { self.reactor.pause(id) } else { self.reactor.resume(id) }
+        }
+    }
+
+    /// Gives memory to those who wait for it, as far as there is some, in the order in which they came.
+    pub(super) fn feed_starved(&mut self) {
+        while let Some(&id) = self.starved.front() {
+            if let Some(Some(connection)) = self.connections.get_mut(id.0)
+                && connection.is_starved
+            {
+                let len = connection.input.len();
+                let wanted = if len < connection.needed { connection.needed } else { len + RECEIVE_BUFFER };
+                if !self.around.shared.reserve_buffer(connection.accounted, wanted) {
+                    return;
+                }
+                self.held = self.held - connection.accounted + wanted;
+                connection.accounted = wanted;
+                connection.input.reserve_exact(wanted - len);
+                connection.is_starved = false;
+                self.around.shared.counters.starved.fetch_sub(1, Ordering::Relaxed);
+                self.regulate(id);
+            }
+            self.starved.pop_front();
+        }
+    }
+
+    /// Closes connections that hold memory for which others wait, and have been silent for long.
+    pub(super) fn close_stalled(&mut self, now: Instant) {
+        let is_short = 0 < self.around.shared.counters.starved.load(Ordering::Relaxed);
+        if self.held == 0 || !is_short || now.since(self.stalls_seen) < Duration::from_secs(1) {
+            return;
+        }
+        self.stalls_seen = now;
+        let open = self.connections.iter().flatten();
+        let stalled = open.filter(|c| {
+            let waits = c.is_starved || c.is_waiting || c.is_sending;
+            SMALL_BUFFER < c.accounted && !waits && Duration::from_secs(STALL_SECS) <= now.since(c.active)
+        });
+        for id in stalled.map(|c| c.id).collect::<Vec<_>>() {
+            self.refuse(id);
+        }
+    }
+
+    /// Closes a connection for which there is no memory.
+    fn refuse(&mut self, id: StreamId) {
+        self.around.shared.counters.read_buf_oom.fetch_add(1, Ordering::Relaxed);
+        self.reactor.send(id, &[IoSlice::new(reply_text::NO_BUFFER)]);
+        self.close(id);
+    }
+
+    /// Gives a connection's memory back.
+    pub(super) fn release(&mut self, accounted: usize, is_starved: bool) {
+        self.held -= accounted;
+        self.around.shared.count_buffer(accounted, 0);
+        if is_starved {
+            self.around.shared.counters.starved.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}

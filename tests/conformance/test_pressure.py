@@ -1,0 +1,64 @@
+"""Clients that send faster than there is memory for: they are slowed down, not closed."""
+
+import threading
+
+import pytest
+
+from conformance.wire import set_request
+
+pytestmark = pytest.mark.cotenant
+
+
+def together(count, act):
+    """Runs `act(n)` on as many threads; every failure is one of the test."""
+    failures = []
+
+    def run(n):
+        try:
+            act(n)
+        except Exception as failure:  # noqa: BLE001 (told by the assertion below)
+            failures.append(repr(failure))
+
+    threads = [threading.Thread(target=run, args=(n,)) for n in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_pipelined_writes_without_replies_are_all_done(fresh):
+    server = fresh(memory="16")
+
+    def flood(n):
+        with server.wire() as wire:
+            batch = b"".join(set_request(b"k%d:%d" % (n, i), b"x" * 100, noreply=True) for i in range(30_000))
+            wire.send(batch + b"version\r\n")
+            assert wire.read_line().startswith(b"VERSION")
+            assert wire.value(b"k%d:29999" % n) == b"x" * 100
+
+    together(4, flood)
+    with server.wire() as wire:
+        stats = wire.stats()
+        assert stats["read_buf_oom"] == "0"
+        assert stats["cmd_set"] == "120000"
+
+
+def test_large_values_wait_for_memory(fresh):
+    """21 MiB of values on their way at once, where buffers may take 8 MiB."""
+    server = fresh(memory="64")
+    value = b"v" * (900 << 10)
+    begun = threading.Barrier(24)
+
+    def store(n):
+        request = set_request(b"big%d" % n, value)
+        with server.wire() as wire:
+            wire.send(request[: 64 << 10])
+            begun.wait()
+            wire.send(request[64 << 10 :])
+            assert wire.read_line() == b"STORED\r\n"
+            assert wire.value(b"small") is None
+
+    together(24, store)
+    with server.wire() as wire:
+        assert wire.stats()["read_buf_oom"] == "0"
