@@ -60,6 +60,13 @@ pub(crate) enum Outcome {
     Nothing,
 }
 
+/// Bytes charged by rank. A pass takes less than 4 GiB.
+pub(crate) type BytesByBin = [u32; 256];
+const _: () = assert!(
+    crate::limits::PASS_WIDTH_MAX as u64 * crate::limits::SEGMENT_MAX.0 * 2 < u32::MAX as u64,
+    "an item is charged less than twice its bytes in the log"
+);
+
 /// One tenant in a pass.
 #[derive(Debug)]
 struct Seen {
@@ -67,7 +74,8 @@ struct Seen {
     spec: Arc<TenantSpec>,
     /// It holds more than its part: its share of all that is held.
     is_over: bool,
-    bytes_by_bin: Box<[u64; 256]>,
+    /// Which of the pass's rows has its bytes by bin.
+    row: usize,
     inside: u64,
     /// The rank's level in this pass; not a number before its first item.
     level: f32,
@@ -86,6 +94,9 @@ pub(crate) struct Cleaner {
     bins: Vec<u8>,
     clock: Clock,
     seen: Vec<Option<Seen>>,
+    /// Bytes by bin of each tenant seen in this pass. Given back after it: a KiB for each of many tenants in each of many
+    /// threads is more than their items take in small memories.
+    rows: Vec<BytesByBin>,
     order: Vec<usize>,
     candidates: Vec<Candidate>,
     kept: Vec<u64>,
@@ -113,6 +124,7 @@ impl Cleaner {
             bins: Vec::new(),
             clock: Clock::default(),
             seen: Vec::new(),
+            rows: Vec::new(),
             order: Vec::new(),
             candidates: Vec::new(),
             kept: Vec::new(),
@@ -137,6 +149,7 @@ impl Cleaner {
     ) -> Outcome {
         store.passes.fetch_add(1, Ordering::Relaxed);
         let outcome = self.run_pass(store, reader, counters, width);
+        self.give_back();
         store.passes.fetch_sub(1, Ordering::Relaxed);
         outcome
     }
@@ -172,6 +185,12 @@ impl Cleaner {
         if freed == 0 { Outcome::Nothing } else { Outcome::Freed(freed) }
     }
 
+    /// Gives the memory of what was noted of items and tenants back.
+    fn give_back(&mut self) {
+        self.rows = Vec::new();
+        self.bins = Vec::new();
+    }
+
     fn give_up(&mut self, store: &Store) -> Outcome {
         for id in self.sources.drain(..) {
             store.log.segment(id).set_state(State::Sealed);
@@ -202,9 +221,8 @@ impl Cleaner {
     fn rank_items(&mut self, store: &Store, reader: &Participant, only: Option<TenantId>) {
         self.bins.clear();
         store.take_time(&mut self.clock);
-        for seen in &mut self.seen {
-            *seen = None;
-        }
+        self.seen.fill_with(|| None);
+        self.rows.clear();
         let sources = std::mem::take(&mut self.sources);
         let mut batch = Vec::with_capacity(BATCH);
         for id in &sources {
@@ -251,13 +269,13 @@ impl Cleaner {
                 stamp: store.stamp_of(place, &item.view),
                 expiry: item.view.expiry(),
             };
-            let seen = seen_in(&mut self.seen, store, item.view.tenant());
+            let seen = seen_in(&mut self.seen, &mut self.rows, store, item.view.tenant());
             if seen.level.is_nan() {
                 let kind = &seen.spec.rank;
                 seen.level = tenant.level_of(kind, || kind.level_by(&usage, &self.clock));
             }
             let rank = seen.spec.rank.bin(&usage, seen.level, &self.clock);
-            seen.bytes_by_bin[usize::from(rank)] += charge;
+            self.rows[seen.row][usize::from(rank)] += usage.size;
             seen.inside += charge;
             self.bins.push(rank);
         }
@@ -288,10 +306,11 @@ impl Cleaner {
         for (&i, &kept) in self.order.iter().zip(&self.kept) {
             let Some(seen) = &mut self.seen[i] else { continue };
             let mut left = kept;
+            let bytes_by_bin = &self.rows[seen.row];
             seen.threshold = BIN_MIN;
             seen.quota = u64::MAX;
             for rank in (BIN_MIN..=u8::MAX).rev() {
-                let bytes = seen.bytes_by_bin[usize::from(rank)];
+                let bytes = u64::from(bytes_by_bin[usize::from(rank)]);
                 if left < bytes {
                     seen.threshold = rank;
                     seen.quota = left;
@@ -302,7 +321,7 @@ impl Cleaner {
             let tenant = store.tenant(TenantId(u32::try_from(i).unwrap_or(u32::MAX)));
             if kept < seen.inside {
                 let kind = &seen.spec.rank;
-                let level = kind.level_after(&seen.bytes_by_bin, seen.threshold, seen.level);
+                let level = kind.level_after(&bytes_by_bin.map(u64::from), seen.threshold, seen.level);
                 tenant.set_level(kind, level);
             }
         }
@@ -502,6 +521,7 @@ impl Cleaner {
                 }
             }
         }
+        self.give_back();
     }
 
     /// Evicts about `excess` bytes of one tenant, the lowest ranks among the segments that hold the most of it and as
@@ -523,7 +543,7 @@ impl Cleaner {
         };
         self.chooser.choose(store, TRIM_WIDTH, |_, id| held(id), &mut self.sources);
         self.rank_items(store, reader, Some(tenant));
-        let inside = seen_in(&mut self.seen, store, tenant).inside;
+        let inside = seen_in(&mut self.seen, &mut self.rows, store, tenant).inside;
         self.order.clear();
         self.order.push(tenant.index());
         self.kept.clear();
@@ -572,10 +592,12 @@ impl Cleaner {
         if self.budget(store) < self.inside() {
             // Less was dead than the table says: nothing alive goes without need.
             self.give_up(store);
+            self.give_back();
             return false;
         }
         let freed = self.copy_sources(store, reader, counters);
         store.cleaning.note_pass(self.bins.len(), freed);
+        self.give_back();
         0 < freed
     }
 }
@@ -593,18 +615,26 @@ enum Removal {
 }
 
 /// A tenant in this pass.
-fn seen_in<'a>(all: &'a mut Vec<Option<Seen>>, store: &Store, tenant: TenantId) -> &'a mut Seen {
+fn seen_in<'a>(
+    all: &'a mut Vec<Option<Seen>>,
+    rows: &mut Vec<BytesByBin>,
+    store: &Store,
+    tenant: TenantId,
+) -> &'a mut Seen {
     if all.len() <= tenant.index() {
-        all.resize_with(tenant.index() + 1, || None);
+        all.resize_with(store.tenant_count().max(tenant.index() + 1), || None);
     }
-    all[tenant.index()].get_or_insert_with(|| Seen {
-        spec: store.tenant(tenant).spec(),
-        is_over: true,
-        bytes_by_bin: Box::new([0; 256]),
-        inside: 0,
-        level: f32::NAN,
-        threshold: BIN_MIN,
-        quota: u64::MAX,
+    all[tenant.index()].get_or_insert_with(|| {
+        rows.push([0; 256]);
+        Seen {
+            spec: store.tenant(tenant).spec(),
+            is_over: true,
+            row: rows.len() - 1,
+            inside: 0,
+            level: f32::NAN,
+            threshold: BIN_MIN,
+            quota: u64::MAX,
+        }
     })
 }
 
