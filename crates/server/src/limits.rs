@@ -18,6 +18,9 @@ pub const REQUESTS_PER_TURN_MAX: usize = 1024;
 pub const CONNECTIONS_MAX: usize = 1_000_000;
 /// Tenants at most: two bytes of item header less two reserved values.
 pub const TENANTS_MAX: usize = 65_000;
+/// What a tenant costs beside the store: its name, prefix and id in the tables that recognise it, and its rows in the control
+/// loop and in the books of the curves. With names and prefixes of usual length.
+pub const TENANT_BYTES: Bytes = Bytes::kib(1);
 /// Bytes of a tenant's name at most.
 pub const TENANT_NAME_MAX: usize = 64;
 /// Bytes of a key prefix at most.
@@ -40,6 +43,9 @@ const _: () = assert!(KEY_MAX + 64 < LINE_MAX);
 const _: () = assert!(LINE_MAX < RECEIVE_BUFFER);
 /// Connections' buffers together take at most this part of the memory (and always room for two items): one in so many.
 pub const BUFFER_PART: u64 = 8;
+/// Part of the memory granted to buffers that is kept from one second to the next when they take less: half of it is theirs for
+/// 22 seconds (guess: a burst that comes again comes within that).
+pub const GRANT_KEPT: (u64, u64) = (31, 32);
 /// Connections waiting for their worker at most.
 pub const HANDOVER_QUEUE: usize = 4096;
 /// Seconds that a draining server waits for connections to finish.

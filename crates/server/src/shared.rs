@@ -3,11 +3,11 @@
 use crate::cleaning::Cleaning;
 use crate::config::Config;
 use crate::curves::Curves;
-use crate::limits::{BUFFER_PART, MEMORY_MIN};
+use crate::limits::{BUFFER_PART, GRANT_KEPT, MEMORY_MIN, TENANT_BYTES};
 use crate::memcache::expires_at;
 use crate::stats::Baseline;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use store::{CLOCK_START, Store};
 use units::{Bytes, Duration, Instant};
 
@@ -40,6 +40,8 @@ pub(crate) struct Counters {
     pub(crate) requests: AtomicU64,
     /// Memory of connections' buffers.
     pub(crate) buffered: AtomicI64,
+    /// The most of it since the last look.
+    buffered_peak: AtomicI64,
 }
 
 /// The shared state.
@@ -55,6 +57,8 @@ pub(crate) struct Shared {
     port: AtomicU64,
     /// `cache_memlimit`: at most the configured memory.
     memory_limit: AtomicU64,
+    /// Memory that connections' buffers are granted, and the second at which it last gave way.
+    granted: Mutex<(Bytes, u32)>,
     pub(crate) baseline: Baseline,
     pub(crate) cleaning: Cleaning,
     /// Taken alone, by the control thread and the administration.
@@ -76,6 +80,7 @@ impl Shared {
             counters: Counters::default(),
             unix_secs,
             port: AtomicU64::new(0),
+            granted: Mutex::default(),
             baseline: Baseline::default(),
             cleaning: Cleaning::default(),
         }
@@ -109,10 +114,30 @@ impl Shared {
         fits
     }
 
-    /// Tells the store about memory that it may not use: buffers, and what `cache_memlimit` took away.
+    /// Tells the store about memory that it may not use: buffers, what is known of tenants, and what `cache_memlimit` took
+    /// away.
     pub(crate) fn account_external(&self) {
         let withheld = self.config.memory.saturating_sub(self.memory_limit());
-        self.store.set_external(self.buffered() + withheld);
+        let known = Bytes(TENANT_BYTES.0 * self.store.tenant_count() as u64);
+        self.store.set_external(self.granted() + known + withheld);
+    }
+
+    /// Memory that connections' buffers are granted: what they took lately at most. Segments come back slowly, so buffers
+    /// that come and go must not have to wait for them each time.
+    fn granted(&self) -> Bytes {
+        let now = self.store.now_secs();
+        let peak = self
+            .counters
+            .buffered_peak
+            .swap(self.counters.buffered.load(Ordering::Relaxed), Ordering::Relaxed);
+        let mut granted = self.granted.lock().unwrap_or_else(PoisonError::into_inner);
+        let (bytes, gave_way_secs) = &mut *granted;
+        if *gave_way_secs != now {
+            *gave_way_secs = now;
+            *bytes = bytes.scale(GRANT_KEPT.0, GRANT_KEPT.1);
+        }
+        *bytes = (*bytes).max(Bytes(u64::try_from(peak).unwrap_or(0)));
+        *bytes
     }
 
     /// The port of the first listener.
@@ -136,6 +161,7 @@ impl Shared {
             return true;
         }
         let total = self.counters.buffered.fetch_add(delta, Ordering::Relaxed) + delta;
+        self.counters.buffered_peak.fetch_max(total, Ordering::Relaxed);
         let most = (self.config.memory.0 / BUFFER_PART).max(2 * self.config.item_max.0);
         delta < 0 || u64::try_from(total).unwrap_or(0) <= most
     }
