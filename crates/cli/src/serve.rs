@@ -26,6 +26,7 @@ pub(crate) fn run(options: ServeOptions) -> Result<Code, Failure> {
     for note in &options.notes {
         tracing::warn!("{note}");
     }
+    media::give_freed_memory_back();
     let running = server::start(options.config, Arc::new(SystemClock::new())).map_err(start_failure)?;
     complain(running.ready_line());
     let signals = Signals::new([SIGTERM, SIGINT]);

@@ -1,4 +1,5 @@
-//! Miss ratio curves of the tenants that ask most, live: sampled accesses in, "what if it had more" out.
+//! Miss ratio curves of the tenants that ask most, live: sampled accesses in, "what if it had more" out. Whoever comes is
+//! watched at once as long as the memory suffices; now and then those who ask most are chosen.
 //!
 //! Shape:      the store's sampled accesses -> one estimator per watched tenant -> a curve through the present
 //! Invariants: estimators, rings and books take at most the store's budget for curves; a tenant beyond what the memory
@@ -7,27 +8,28 @@
 //! Cost:       a sample about half a microsecond of the control thread; a second's turn reads every tenant's counters
 //! Non-goals:  deciding anything; no policy reads these curves
 
+mod view;
+mod watched;
+
+pub use view::{CurveView, NoCurve};
+pub use watched::LOOK_UPS_MIN;
+
 use crate::limits::TENANT_NAME_MAX;
-use policy::estimate::{SAMPLES_MAX, Shards, through};
+use policy::estimate::{SAMPLES_MAX, Shards};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use store::{RING_BYTES, SampledAccess, SampledKind, Store};
+use store::{RING_BYTES, Store};
 use units::{Bytes, Instant, TenantId};
+use watched::Watched;
 
 /// Samples of a curve at least: fewer err by more than .02 on most of the single streams (128: by .003 to .06).
 const SAMPLES_MIN: usize = 256;
-/// Sampled look-ups that a curve is made of at least: a ratio of a half then has a standard error of .03.
-pub const LOOK_UPS_MIN: u64 = 256;
-/// A curve is kept up to so many times what its tenant holds or should hold.
-const DEPTH: u64 = 4;
-/// What every tenant's curve is kept up to at least.
-const DEPTH_MIN: Bytes = Bytes::mib(1);
 /// Samples a second that are taken for all tenants together: 1 % of a core at half a microsecond each.
 const QUOTA_PER_SEC: u64 = 20_000;
 /// Seconds between two looks at who is watched.
 const REVIEW_SECS: u64 = 10;
-/// An estimator starts over at the first rate when it has less than one in so many of its samples, and the quota allows.
-const RESTART_PART: usize = 8;
+/// More than one sample in so many lost makes a curve wrong by about as much.
+const LOST_PART: u64 = 200;
 /// Weight of the newest second in the mean of look-ups per second.
 const NEWEST: f64 = 0.1;
 
@@ -55,62 +57,6 @@ struct Book {
     gets_per_sec: f64,
 }
 
-#[derive(Debug)]
-struct Watched {
-    /// Ids are given again.
-    name: Box<str>,
-    shards: Shards,
-    /// Look-ups and hits of the store that are counted.
-    seen: (u64, u64),
-    /// Look-ups, misses, and held bytes times look-ups, in the estimator's window.
-    gets: f64,
-    misses: f64,
-    held: f64,
-    /// Samples in this second.
-    taken: u64,
-    /// The threshold that the store has.
-    told: u64,
-}
-
-/// What is known of a tenant's curve.
-#[derive(Clone, PartialEq, Debug)]
-pub struct CurveView {
-    /// The tenant's name.
-    pub name: String,
-    /// Live bytes charged.
-    pub held: Bytes,
-    /// The share in force.
-    pub target: Bytes,
-    /// Look-ups per second, of late.
-    pub gets_per_sec: f64,
-    /// Misses over look-ups, of late; none without look-ups.
-    pub miss_ratio: Option<f64>,
-    /// Keys that the curve is made of.
-    pub samples: usize,
-    /// The part of the tenant's keys that is sampled.
-    pub rate: f64,
-    /// Sampled look-ups that the curve is made of.
-    pub sampled_look_ups: u64,
-    /// Samples that were lost since the start, of all tenants.
-    pub lost: u64,
-    /// The curve through what is measured, or why there is none.
-    pub curve: Result<control::Curve, NoCurve>,
-}
-
-/// Why a tenant has no curve.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum NoCurve {
-    /// Others ask more, and the memory does not suffice for all.
-    #[error("not watched: it asks too little to be among the {0} tenants whose curves fit the memory")]
-    NotWatched(usize),
-    /// It is too early.
-    #[error("not enough samples yet: {0} look-ups of sampled keys, {LOOK_UPS_MIN} are needed")]
-    TooFew(u64),
-    /// No sampled key was looked up twice.
-    #[error("not enough samples yet: no sampled key was looked up twice in {0} look-ups")]
-    NoReuse(u64),
-}
-
 impl Curves {
     /// Curves of the tenants of a store on which so many threads work.
     pub(crate) fn new(store: Arc<Store>, threads: usize) -> Self {
@@ -129,27 +75,32 @@ impl Curves {
     /// Takes what was sampled; once a second, counts; now and then, chooses whom to watch.
     pub(crate) fn run(&mut self, now: Instant) {
         self.drain();
-        // Not only once a second: a busy tenant goes through several windows in that time.
-        let due = |(id, watched): (&TenantId, &Watched)| watched.shards.is_due().then_some(*id);
-        while let Some(id) = self.watched.iter().find_map(due) {
-            self.count_now(id);
-        }
         let second = now.whole_secs();
         if self.second < second || self.books.len() < self.store.tenant_count() {
             let seconds = second.saturating_sub(self.second);
             self.second = second;
-            self.count(seconds);
-            if second.is_multiple_of(REVIEW_SECS) || self.watched.is_empty() {
+            let come = self.count(seconds);
+            if second.is_multiple_of(REVIEW_SECS) && 0 < seconds {
                 self.review();
             }
+            self.admit(come);
             self.taken = 0;
             self.watched.values_mut().for_each(|watched| watched.taken = 0);
         }
         self.tell_store();
     }
 
+    /// Takes what was sampled, between two runs.
+    pub(crate) fn take_samples(&mut self) {
+        self.drain();
+        self.tell_store();
+    }
+
     fn drain(&mut self) {
         let Self { store, watched, taken, .. } = self;
+        for (id, watched) in &mut *watched {
+            watched.shards.set_present(store.held(*id));
+        }
         let lost = store.drain_samples(|access| {
             if let Some(watched) = watched.get_mut(&access.tenant) {
                 watched.take(access);
@@ -157,8 +108,20 @@ impl Curves {
             }
         });
         self.lost += lost;
+        if 0 < lost {
+            self.forgive(lost);
+        }
         if QUOTA_PER_SEC < self.taken || 0 < lost {
             self.halve_rates();
+        }
+    }
+
+    /// Whoever may have lost more than a little of what it was made of starts counting anew.
+    fn forgive(&mut self, lost: u64) {
+        for watched in self.watched.values_mut().filter(|w| 0 < w.taken) {
+            if watched.shards.taken() < lost * LOST_PART {
+                watched.forget_counts();
+            }
         }
     }
 
@@ -172,8 +135,9 @@ impl Curves {
         self.taken = 0;
     }
 
-    /// Adds what the store counted since the last time.
-    fn count(&mut self, seconds: u64) {
+    /// Adds what the store counted since the last time. Returns who is not watched and has come, or has asked.
+    fn count(&mut self, seconds: u64) -> Vec<TenantId> {
+        let (known, mut come) = (self.books.len(), Vec::new());
         self.books.resize(self.store.tenant_count(), Book::default());
         for (index, book) in self.books.iter_mut().enumerate() {
             let id = TenantId(u32::try_from(index).unwrap_or(u32::MAX));
@@ -188,7 +152,7 @@ impl Curves {
             let state = self.store.tenant_state(id);
             match (self.watched.get_mut(&id), state) {
                 (Some(watched), Some(state)) if *watched.name == *state.name => {
-                    watched.count((gets, hits), state.held, state.share.target);
+                    watched.count((gets, hits), state.held, state.share.target, self.second);
                 }
                 (Some(_), state) => {
                     if state.is_some() {
@@ -196,9 +160,50 @@ impl Curves {
                     }
                     self.watched.remove(&id);
                 }
-                _ => {}
+                (None, Some(_)) if known <= index || 0 < new_gets => come.push(id),
+                (None, _) => {}
             }
         }
+        come
+    }
+
+    /// Watches those who have come, as long as the memory suffices: whoever was not asked for anything yet makes room.
+    fn admit(&mut self, come: Vec<TenantId>) {
+        let mut come: Vec<TenantId> = come.into_iter().filter(|id| !self.watched.contains_key(id)).collect();
+        if come.is_empty() {
+            return;
+        }
+        let most = self.most();
+        while most < self.watched.len() + come.len()
+            && let Some((id, _)) = self.watched.iter().find(|(_, watched)| watched.shards.taken() == 0)
+        {
+            self.forget(*id);
+        }
+        come.truncate(most.saturating_sub(self.watched.len()));
+        self.share_samples(self.watched.len() + come.len());
+        come.into_iter().for_each(|id| self.watch(id));
+        self.shrink();
+    }
+
+    /// Divides the memory among so many.
+    fn share_samples(&mut self, tenants: usize) {
+        self.samples_max = samples_for(Bytes(self.budget().0 / steps_up(tenants.max(1)) as u64));
+        let quota = QUOTA_PER_SEC / tenants.max(1) as u64;
+        for watched in self.watched.values_mut() {
+            watched.review(self.samples_max, quota);
+        }
+    }
+
+    fn forget(&mut self, id: TenantId) {
+        self.watched.remove(&id);
+        self.store.sample_below(id, 0);
+    }
+
+    fn watch(&mut self, id: TenantId) {
+        let Some(state) = self.store.tenant_state(id) else { return };
+        let book = self.books[id.index()];
+        let watched = Watched::new(&state.name, self.samples_max, (book.gets, book.hits), self.second);
+        self.watched.extend(watched.map(|watched| (id, watched)));
     }
 
     /// Chooses who is watched, with how many samples.
@@ -214,7 +219,6 @@ impl Curves {
         order.truncate(self.most());
         let chosen: Vec<TenantId> =
             order.iter().filter_map(|index| u32::try_from(*index).ok()).map(TenantId).collect();
-        self.samples_max = samples_for(Bytes(self.budget().0 / steps_up(chosen.len().max(1)) as u64));
         let store = &self.store;
         self.watched.retain(|id, _| {
             let stays = chosen.contains(id);
@@ -223,17 +227,10 @@ impl Curves {
             }
             stays
         });
-        for watched in self.watched.values_mut() {
-            watched.review(self.samples_max, QUOTA_PER_SEC / chosen.len().max(1) as u64);
-        }
+        self.share_samples(chosen.len());
         for id in chosen {
-            if !self.watched.contains_key(&id)
-                && let Some(state) = self.store.tenant_state(id)
-                && let Some(mut watched) = Watched::new(&state.name, self.samples_max)
-            {
-                let book = self.books[id.index()];
-                watched.seen = (book.gets, book.hits);
-                self.watched.insert(id, watched);
+            if !self.watched.contains_key(&id) {
+                self.watch(id);
             }
         }
         self.shrink();
@@ -268,8 +265,7 @@ impl Curves {
     }
 
     /// Memory in use: estimators, rings and books.
-    #[cfg(test)]
-    fn memory(&self) -> Bytes {
+    pub(crate) fn memory(&self) -> Bytes {
         let estimators: Bytes = self.watched.values().map(|w| w.shards.memory() + BESIDE).sum();
         let rings = Bytes(self.threads as u64 * RING_BYTES);
         estimators + rings + Bytes(self.books.capacity() as u64 * BOOK_BYTES)
@@ -299,7 +295,7 @@ impl Curves {
         {
             let totals = self.store.totals(id);
             let now = (totals.get_hits + totals.get_misses, totals.get_hits);
-            watched.count(now, state.held, state.share.target);
+            watched.count(now, state.held, state.share.target, self.second);
         } else {
             self.watched.remove(&id);
         }
@@ -322,76 +318,8 @@ impl Curves {
             sampled_look_ups: watched.map_or(0, |w| w.shards.taken()),
             lost: self.lost,
             curve: watched.map_or(Err(NoCurve::NotWatched(self.watched.len())), Watched::curve),
+            lru: watched.map_or(Err(NoCurve::NotWatched(self.watched.len())), Watched::lru),
         })
-    }
-}
-
-impl Watched {
-    fn new(name: &str, samples_max: usize) -> Option<Self> {
-        let shards = Shards::new(1.0, samples_max)?;
-        Some(Self {
-            name: name.into(),
-            shards,
-            seen: (0, 0),
-            gets: 0.0,
-            misses: 0.0,
-            held: 0.0,
-            taken: 0,
-            told: 0,
-        })
-    }
-
-    fn take(&mut self, access: SampledAccess) {
-        self.taken += 1;
-        let SampledAccess { hash, bytes, kind, .. } = access;
-        match kind {
-            SampledKind::LookUp => self.shards.look_up(hash, (bytes != 0).then_some(bytes)),
-            SampledKind::DeadLookUp => self.shards.look_up_dead(hash),
-            SampledKind::Write => self.shards.write(hash, bytes),
-            SampledKind::Delete => self.shards.remove(hash),
-        }
-    }
-
-    fn count(&mut self, now: (u64, u64), held: Bytes, target: Bytes) {
-        let (gets, hits) = (now.0.saturating_sub(self.seen.0), now.1.saturating_sub(self.seen.1));
-        let misses = gets.saturating_sub(hits);
-        self.seen = now;
-        self.shards.count(gets);
-        self.gets += gets as f64;
-        self.misses += misses as f64;
-        self.held += held.0 as f64 * gets as f64;
-        self.shards.set_depth_max(Bytes(held.max(target).max(DEPTH_MIN).0.saturating_mul(DEPTH)));
-        let kept = 0.5_f64.powi(self.shards.age());
-        self.gets *= kept;
-        self.misses *= kept;
-        self.held *= kept;
-    }
-
-    fn review(&mut self, samples_max: usize, quota: u64) {
-        self.shards.set_samples_max(samples_max);
-        let few = self.shards.samples() * RESTART_PART < samples_max;
-        let allowed = self.taken * RESTART_PART as u64 * 2 < quota;
-        if few && allowed && self.shards.rate() < 1.0 / RESTART_PART as f64 {
-            self.shards.clear();
-            (self.gets, self.misses, self.held) = (0.0, 0.0, 0.0);
-        }
-    }
-
-    fn miss_ratio(&self) -> Option<f64> {
-        (0.5 < self.gets).then(|| (self.misses / self.gets).clamp(0.0, 1.0))
-    }
-
-    /// The curve through the misses measured while it held what it held.
-    fn curve(&self) -> Result<control::Curve, NoCurve> {
-        let taken = self.shards.taken();
-        if taken < LOOK_UPS_MIN {
-            return Err(NoCurve::TooFew(taken));
-        }
-        let curve = self.shards.curve().map_err(|_| NoCurve::NoReuse(taken))?;
-        let Some(measured) = self.miss_ratio() else { return Ok(curve) };
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean of sizes")]
-        let held = Bytes((self.held / self.gets) as u64);
-        Ok(through(&curve, held, measured, self.shards.slack()))
     }
 }
 
@@ -525,15 +453,32 @@ mod tests {
         let store = store(Bytes::mib(64), 2);
         let mut worker = store.worker().unwrap();
         let mut curves = Curves::new(Arc::clone(&store), 2);
-        curves.run(seconds(1));
         assert_eq!(curves.view(TenantId(0)).unwrap().curve, Err(NoCurve::NotWatched(0)));
+        curves.run(seconds(1));
+        assert_eq!(curves.view(TenantId(0)).unwrap().curve, Err(NoCurve::TooFew(0)));
         assert!(curves.view(TenantId(2)).is_none());
         for second in 2..5 {
             (0..20).for_each(|n| ask(&mut worker, 0, n, 10));
             curves.run(seconds(second));
         }
-        assert_eq!(curves.view(TenantId(0)).unwrap().curve, Err(NoCurve::TooFew(40)));
+        assert_eq!(curves.view(TenantId(0)).unwrap().curve, Err(NoCurve::TooFew(60)));
+        assert_eq!(curves.view(TenantId(1)).unwrap().curve, Err(NoCurve::TooFew(0)));
+    }
+
+    /// Where one curve fits, it is not that of a tenant that nobody asks.
+    #[test]
+    fn who_asks_takes_the_place_of_who_does_not() {
+        let store = store(Bytes::mib(8), 2);
+        let mut worker = store.worker().unwrap();
+        let mut curves = Curves::new(Arc::clone(&store), 2);
+        curves.run(seconds(1));
         assert_eq!(curves.view(TenantId(1)).unwrap().curve, Err(NoCurve::NotWatched(1)));
+        for second in 2..5 {
+            (0..200).for_each(|n| ask(&mut worker, 1, n, 10));
+            curves.run(seconds(second));
+        }
+        assert_eq!(curves.view(TenantId(0)).unwrap().curve, Err(NoCurve::NotWatched(1)));
+        assert!(curves.view(TenantId(1)).unwrap().curve.is_ok());
     }
 
     /// A burst of samples halves the rates until a second's samples keep the quota.

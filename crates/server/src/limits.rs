@@ -20,6 +20,9 @@ pub const CONNECTIONS_MAX: usize = 1_000_000;
 pub const TENANTS_MAX: usize = 65_000;
 /// Groups of tenants at most (guess: a policy inside each; 64 decide in some 0.1 ms).
 pub const GROUPS_MAX: usize = 64;
+/// What a tenant costs beside the store: its name, prefix and id in the tables that recognise it, and its rows in the control
+/// loop and in the books of the curves. With names and prefixes of usual length.
+pub const TENANT_BYTES: Bytes = Bytes::kib(1);
 /// Bytes of a tenant's name at most.
 pub const TENANT_NAME_MAX: usize = 64;
 /// Bytes of a key prefix at most.
@@ -49,6 +52,9 @@ pub const SMALL_BUFFER: usize = 4 << 10;
 pub const STARVED_POLL_MS: u64 = 5;
 /// Seconds of silence after which a connection that holds memory for which others wait is closed (guess).
 pub const STALL_SECS: u64 = 10;
+/// Part of the memory granted to buffers that is kept from one second to the next when they take less: half of it is theirs for
+/// 22 seconds (guess: a burst that comes again comes within that).
+pub const GRANT_KEPT: (u64, u64) = (31, 32);
 /// Connections waiting for their worker at most.
 pub const HANDOVER_QUEUE: usize = 4096;
 /// Seconds that a draining server waits for connections to finish.

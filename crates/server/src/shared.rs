@@ -5,11 +5,11 @@ use crate::config::Config;
 use crate::curves::Curves;
 use crate::groups::Division;
 use crate::in_charge::InCharge;
-use crate::limits::{BUFFER_PART, MEMORY_MIN, SMALL_BUFFER};
+use crate::limits::{BUFFER_PART, GRANT_KEPT, MEMORY_MIN, SMALL_BUFFER, TENANT_BYTES};
 use crate::memcache::expires_at;
 use crate::stats::Baseline;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use store::{CLOCK_START, Store};
 use units::{Bytes, Duration, Instant};
 
@@ -48,6 +48,8 @@ pub(crate) struct Counters {
     pub(crate) buffered: AtomicI64,
     /// Connections that wait for memory.
     pub(crate) starved: AtomicI64,
+    /// The most of it since the last look.
+    buffered_peak: AtomicI64,
 }
 
 /// The shared state.
@@ -65,6 +67,8 @@ pub(crate) struct Shared {
     memory_limit: AtomicU64,
     /// Who divides the memory.
     pub(crate) in_charge: InCharge,
+    /// Memory that connections' buffers are granted, and the second at which it last gave way.
+    granted: Mutex<(Bytes, u32)>,
     pub(crate) baseline: Baseline,
     pub(crate) cleaning: Cleaning,
     /// Taken alone, by the control thread and the administration.
@@ -87,6 +91,7 @@ impl Shared {
             counters: Counters::default(),
             unix_secs,
             port: AtomicU64::new(0),
+            granted: Mutex::default(),
             baseline: Baseline::default(),
             cleaning: Cleaning::default(),
         }
@@ -120,10 +125,30 @@ impl Shared {
         fits
     }
 
-    /// Tells the store about memory that it may not use: buffers, and what `cache_memlimit` took away.
+    /// Tells the store about memory that it may not use: buffers, what is known of tenants, and what `cache_memlimit` took
+    /// away.
     pub(crate) fn account_external(&self) {
         let withheld = self.config.memory.saturating_sub(self.memory_limit());
-        self.store.set_external(self.buffered() + withheld);
+        let known = Bytes(TENANT_BYTES.0 * self.store.tenant_count() as u64);
+        self.store.set_external(self.granted() + known + withheld);
+    }
+
+    /// Memory that connections' buffers are granted: what they took lately at most. Segments come back slowly, so buffers
+    /// that come and go must not have to wait for them each time.
+    fn granted(&self) -> Bytes {
+        let now = self.store.now_secs();
+        let peak = self
+            .counters
+            .buffered_peak
+            .swap(self.counters.buffered.load(Ordering::Relaxed), Ordering::Relaxed);
+        let mut granted = self.granted.lock().unwrap_or_else(PoisonError::into_inner);
+        let (bytes, gave_way_secs) = &mut *granted;
+        if *gave_way_secs != now {
+            *gave_way_secs = now;
+            *bytes = bytes.scale(GRANT_KEPT.0, GRANT_KEPT.1);
+        }
+        *bytes = (*bytes).max(Bytes(u64::try_from(peak).unwrap_or(0)));
+        *bytes
     }
 
     /// The port of the first listener.
@@ -164,6 +189,7 @@ impl Shared {
         let signed = |bytes: usize| i64::try_from(bytes).unwrap_or(i64::MAX);
         let delta = signed(after) - signed(before);
         let total = self.counters.buffered.fetch_add(delta, Ordering::Relaxed) + delta;
+        self.counters.buffered_peak.fetch_max(total, Ordering::Relaxed);
         u64::try_from(total).unwrap_or(0)
     }
 

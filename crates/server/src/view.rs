@@ -57,6 +57,8 @@ pub struct Snapshot {
     pub groups: Vec<GroupView>,
     /// How memory is used.
     pub memory: MemoryUse,
+    /// Memory of miss ratio curves, with what brings them their samples.
+    pub curves: Bytes,
     /// Memory of connections' buffers.
     pub buffers: Bytes,
     /// What cleaning does and costs.
@@ -83,11 +85,13 @@ impl View {
         let groups = groups(&self.shared.in_charge.now(), &tenants);
         let mut departed = self.shared.store.departed_totals(false);
         departed.add(&self.shared.store.departed_totals(true));
+        let curves = self.shared.curves.lock().unwrap_or_else(PoisonError::into_inner).memory();
         let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         Snapshot {
             tenants,
             groups,
             memory: self.shared.store.memory_use(),
+            curves,
             buffers: self.shared.buffered(),
             cleaning: self.shared.cleaning.view(&self.shared.store),
             decisions_total: memory.journal().recorded_total(),

@@ -129,6 +129,7 @@ impl<R: Reactor> Worker<R> {
         let mut buffer = std::mem::take(&mut self.buffer);
         while let Some(completion) = self.reactor.next(&mut buffer) {
             self.complete(completion, &buffer, now);
+            self.hand_samples_over();
         }
         self.buffer = buffer;
         for _ in 0..self.waiting.len() {
@@ -152,8 +153,18 @@ impl<R: Reactor> Worker<R> {
         }
         let hits = store.pending_shadow_hits();
         let has_new_tenant = self.around.router.has_new_tenant.load(Ordering::Relaxed);
-        if SHADOW_HITS_PER_DECISION <= hits || has_new_tenant || self.store.samples_wait() {
+        if SHADOW_HITS_PER_DECISION <= hits || has_new_tenant {
             self.around.helpers.wake_control();
+        }
+    }
+
+    /// Takes sampled accesses out of a ring that fills up, unless somebody does so now: a control thread that waits for a core
+    /// would come too late, and what is lost makes curves wrong.
+    fn hand_samples_over(&self) {
+        if self.store.samples_wait()
+            && let Ok(mut curves) = self.around.shared.curves.try_lock()
+        {
+            curves.take_samples();
         }
     }
 

@@ -26,6 +26,13 @@ use units::{SegmentId, TenantId};
 /// Items looked up together, so that their index lines load in parallel.
 pub(crate) const BATCH: usize = 32;
 
+/// Bytes charged by rank. A pass takes less than 4 GiB.
+pub(crate) type BytesByBin = [u32; 256];
+const _: () = assert!(
+    crate::limits::PASS_WIDTH_MAX as u64 * crate::limits::SEGMENT_MAX.0 * 2 < u32::MAX as u64,
+    "an item is charged less than twice its bytes in the log"
+);
+
 /// One tenant in a pass.
 #[derive(Debug)]
 struct Seen {
@@ -35,7 +42,8 @@ struct Seen {
     is_over: bool,
     /// What no pass takes from it.
     floor: u64,
-    bytes_by_bin: Box<[u64; 256]>,
+    /// Which of the pass's rows has its bytes by bin.
+    row: usize,
     inside: u64,
     /// The rank's level in this pass; not a number before its first item.
     level: f32,
@@ -112,6 +120,9 @@ impl Step {
 pub(crate) struct Census {
     clock: Clock,
     seen: Vec<Option<Seen>>,
+    /// Bytes by bin of each tenant seen in this pass. Given back after it: a KiB for each of many tenants in each of many
+    /// threads is more than their items take in small memories.
+    rows: Vec<BytesByBin>,
     order: Vec<usize>,
     candidates: Vec<Candidate>,
     kept: Vec<u64>,
@@ -134,6 +145,7 @@ impl Census {
     ) {
         store.take_time(&mut self.clock);
         self.seen.fill_with(|| None);
+        self.rows.clear();
         self.alive = 0.0;
         self.step = step.0;
         let mut batch = Vec::with_capacity(BATCH);
@@ -162,7 +174,7 @@ impl Census {
         for item in batch.drain(..) {
             let Some(found) = item.find(store).filter(|_| !item.is_dead(store)) else { continue };
             let (usage, tenant) = (usage_of(store, &item, found), item.view.tenant());
-            let seen = seen_in(&mut self.seen, store, tenant);
+            let seen = seen_in(&mut self.seen, &mut self.rows, store, tenant);
             if seen.level.is_nan() {
                 let kind = &seen.spec.rank;
                 seen.level = store.tenant(tenant).level_of(kind, || kind.level_by(&usage, &self.clock));
@@ -172,9 +184,15 @@ impl Census {
             let (len, charge) = (item.view.bytes().len(), item.charge());
             let stands_for = if len < self.step { charge * self.step as u64 / len as u64 } else { charge };
             self.alive += if len < self.step { self.step as f64 / len as f64 } else { 1.0 };
-            seen.bytes_by_bin[usize::from(rank)] += stands_for;
+            let bytes = &mut self.rows[seen.row][usize::from(rank)];
+            *bytes = bytes.saturating_add(u32::try_from(stands_for).unwrap_or(u32::MAX));
             seen.inside += stands_for;
         }
+    }
+
+    /// Gives the memory of what was noted of tenants back.
+    pub(crate) fn give_back(&mut self) {
+        self.rows = Vec::new();
     }
 
     /// Bytes charged of everything alive in the sources.
@@ -231,7 +249,7 @@ impl Census {
 
     /// Leaves one tenant so much less than it has in the sources.
     pub(crate) fn take_from(&mut self, store: &Store, tenant: TenantId, excess: u64) {
-        let seen = seen_in(&mut self.seen, store, tenant);
+        let seen = seen_in(&mut self.seen, &mut self.rows, store, tenant);
         self.kept.clear();
         self.kept.push(seen.inside.saturating_sub(excess));
         self.order.clear();
@@ -244,10 +262,11 @@ impl Census {
         for (&i, &kept) in self.order.iter().zip(&self.kept) {
             let Some(seen) = &mut self.seen[i] else { continue };
             let mut left = kept;
+            let bytes_by_bin = &self.rows[seen.row];
             seen.threshold = BIN_MIN;
             seen.quota = u64::MAX;
             for rank in (BIN_MIN..=u8::MAX).rev() {
-                let bytes = seen.bytes_by_bin[usize::from(rank)];
+                let bytes = u64::from(bytes_by_bin[usize::from(rank)]);
                 if left < bytes {
                     seen.threshold = rank;
                     seen.quota = left;
@@ -258,7 +277,7 @@ impl Census {
             if kept < seen.inside {
                 let tenant = store.tenant(TenantId(u32::try_from(i).unwrap_or(u32::MAX)));
                 let kind = &seen.spec.rank;
-                tenant.set_level(kind, kind.level_after(&seen.bytes_by_bin, seen.threshold, seen.level));
+                tenant.set_level(kind, kind.level_after(&bytes_by_bin.map(u64::from), seen.threshold, seen.level));
             }
         }
     }
@@ -313,18 +332,26 @@ fn usage_of(store: &Store, item: &Pending<'_>, found: Found) -> Usage {
 }
 
 /// A tenant in this pass.
-fn seen_in<'a>(all: &'a mut Vec<Option<Seen>>, store: &Store, tenant: TenantId) -> &'a mut Seen {
+fn seen_in<'a>(
+    all: &'a mut Vec<Option<Seen>>,
+    rows: &mut Vec<BytesByBin>,
+    store: &Store,
+    tenant: TenantId,
+) -> &'a mut Seen {
     if all.len() <= tenant.index() {
-        all.resize_with(tenant.index() + 1, || None);
+        all.resize_with(store.tenant_count().max(tenant.index() + 1), || None);
     }
-    all[tenant.index()].get_or_insert_with(|| Seen {
-        spec: store.tenant(tenant).spec(),
-        is_over: true,
-        floor: 0,
-        bytes_by_bin: Box::new([0; 256]),
-        inside: 0,
-        level: f32::NAN,
-        threshold: BIN_MIN,
-        quota: u64::MAX,
+    all[tenant.index()].get_or_insert_with(|| {
+        rows.push([0; 256]);
+        Seen {
+            spec: store.tenant(tenant).spec(),
+            is_over: true,
+            floor: 0,
+            row: rows.len() - 1,
+            inside: 0,
+            level: f32::NAN,
+            threshold: BIN_MIN,
+            quota: u64::MAX,
+        }
     })
 }

@@ -95,6 +95,7 @@ impl Cleaner {
             self.clean_sources(store, reader, counters, &mut to, lack)
         };
         to.park(store);
+        self.census.give_back();
         outcome
     }
 
@@ -122,6 +123,7 @@ impl Cleaner {
             self.clean_sources(store, reader, counters, &mut to, Lack::Waits)
         };
         to.park(store);
+        self.census.give_back();
         outcome != Outcome::Nothing
     }
 

@@ -125,7 +125,8 @@ impl Sensor for MemoryControl {
                 in_force: None,
             });
         }
-        let divisible = self.store.geometry().divisible.saturating_sub(self.store.external());
+        let beside = self.store.external() + self.store.tables();
+        let divisible = self.store.geometry().divisible.saturating_sub(beside);
         if 0.0 < self.private {
             self.set_private(divisible, rows);
         }

@@ -6,7 +6,7 @@
 //!             bytes out of the slot, who removes it later does not; who comes at the same time settles what is left in
 //!             the slot, so that live bytes are exact whenever nobody is inside
 //! Units:      seconds of the store's clock; bytes charged
-//! Cost:       1 KiB per level that a tenant uses
+//! Cost:       a KiB per level that a tenant uses, and as much again for the first
 
 use crate::item::Expiry;
 use crate::sync::{AtomicI64, AtomicU32, Mutex, Ordering, fence, lock};
@@ -27,7 +27,8 @@ struct Wheel {
 /// One tenant's wheels.
 #[derive(Debug)]
 pub(crate) struct Expiries {
-    levels: [OnceLock<Wheel>; LEVELS],
+    /// None before the first item that expires: most tenants of many never have one.
+    levels: OnceLock<Box<[OnceLock<Wheel>; LEVELS]>>,
     /// Slots that end at or before this second have been taken.
     done_secs: AtomicU32,
     turning: Mutex<()>,
@@ -41,11 +42,7 @@ impl Default for Wheel {
 
 impl Default for Expiries {
     fn default() -> Self {
-        Self {
-            levels: std::array::from_fn(|_| OnceLock::new()),
-            done_secs: AtomicU32::new(0),
-            turning: Mutex::new(()),
-        }
+        Self { levels: OnceLock::new(), done_secs: AtomicU32::new(0), turning: Mutex::new(()) }
     }
 }
 
@@ -91,7 +88,8 @@ impl Expiries {
             return None;
         }
         let level = usize::from(expiry.level).min(LEVELS - 1);
-        let slot = &self.levels[level].get_or_init(Wheel::default).slots[slot_of(due(expiry), expiry.level)];
+        let levels = self.levels.get_or_init(|| Box::new(std::array::from_fn(|_| OnceLock::new())));
+        let slot = &levels[level].get_or_init(Wheel::default).slots[slot_of(due(expiry), expiry.level)];
         slot.fetch_add(bytes, Ordering::Relaxed);
         // Pairs with the fence in `turn`: either that sees the change, or this sees that its time has come.
         fence(Ordering::SeqCst);
@@ -112,8 +110,7 @@ impl Expiries {
         }
         self.done_secs.store(now_secs, Ordering::Release);
         fence(Ordering::SeqCst);
-        for (level, wheel) in self.levels.iter().enumerate() {
-            let Some(wheel) = wheel.get() else { continue };
+        for (level, wheel) in self.wheels() {
             let first = (u64::from(done) >> level) + 1;
             let last = u64::from(now_secs) >> level;
             for step in first..=last.min(first + SLOTS - 1) {
@@ -123,10 +120,22 @@ impl Expiries {
         }
     }
 
+    /// The wheels in use, with their levels.
+    fn wheels(&self) -> impl Iterator<Item = (usize, &Wheel)> {
+        let levels = self.levels.get().into_iter().flat_map(|levels| levels.iter().enumerate());
+        levels.filter_map(|(level, wheel)| wheel.get().map(|wheel| (level, wheel)))
+    }
+
+    /// Memory of the wheels.
+    pub(crate) fn bytes(&self) -> u64 {
+        let levels = self.levels.get().map_or(0, |levels| size_of_val(&**levels));
+        (levels + self.wheels().map(|(_, wheel)| size_of_val(&*wheel.slots)).sum::<usize>()) as u64
+    }
+
     /// Forgets everything and all live bytes: the tenant was flushed. Nobody may add or remove meanwhile.
     pub(crate) fn clear(&self, live: &AtomicI64) {
         let _turning = lock(&self.turning);
-        for wheel in self.levels.iter().filter_map(OnceLock::get) {
+        for (_, wheel) in self.wheels() {
             for slot in &wheel.slots {
                 slot.store(0, Ordering::Relaxed);
             }

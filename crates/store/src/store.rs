@@ -2,11 +2,12 @@
 //!
 //! Shape:      threads work through a `Worker` each; the control loop works through `control`; a cleaner takes the
 //!             space of dead and unneeded items back
-//! Invariants: index + backed segments + tables + shadow queues ≤ memory (but for segments that the cleaner still has
-//!             to give back after the index grew)
+//! Invariants: index + backed segments + tables + shadow queues + curves ≤ memory (but for segments that the cleaner still
+//!             has to give back after the index or the tables grew)
 //! Units:      seconds of the store's clock, which whoever owns the store sets; it starts at 2 so that 0 is never and 1
 //!             is past
 
+use crate::census::BytesByBin;
 use crate::departed::Departures;
 use crate::destinations::Parked;
 use crate::epoch::{Epochs, Participant};
@@ -98,6 +99,8 @@ pub struct Store {
     tick_bytes: u64,
     ticking: Mutex<History>,
     external: AtomicU64,
+    /// Memory of what there is per tenant, and per tenant and thread.
+    tables: AtomicU64,
     allowed: AtomicU32,
     pass_width: AtomicU32,
     /// Segments that a pass frees; 0 for its part.
@@ -133,6 +136,8 @@ pub struct MemoryUse {
     pub index: Bytes,
     /// Shadow queues.
     pub shadow: Bytes,
+    /// What there is per tenant, and per tenant and thread.
+    pub tables: Bytes,
     /// Buckets of the index.
     pub buckets: u32,
     /// Slots in use.
@@ -173,6 +178,7 @@ impl Store {
             tick_bytes: (geometry.divisible.0 / TICKS_PER_TURNOVER).max(1),
             ticking: Mutex::new(History::default()),
             external: AtomicU64::new(0),
+            tables: AtomicU64::new(0),
             allowed: AtomicU32::new(geometry.segment_count),
             pass_width: AtomicU32::new(PASS_WIDTH_START),
             pass_frees: AtomicU32::new(0),
@@ -210,6 +216,7 @@ impl Store {
         slot.set(tenant).ok()?;
         // Release: who sees the count sees the tenant.
         self.tenant_count.store(count + 1, Ordering::Release);
+        self.tables.fetch_add(self.table_bytes_each() + self.tenant(id).tables(), Ordering::Relaxed);
         Some(id)
     }
 
@@ -311,6 +318,12 @@ impl Store {
         })
     }
 
+    /// Live bytes charged to a tenant; none for an unknown id.
+    #[must_use]
+    pub fn held(&self, id: TenantId) -> Bytes {
+        self.known(id).map_or(Bytes::ZERO, Tenant::held)
+    }
+
     /// Counters of a tenant, summed over threads; of a removed one as long as nobody else has its id.
     #[must_use]
     pub fn totals(&self, id: TenantId) -> Totals {
@@ -373,6 +386,7 @@ impl Store {
             segments: self.log.backed(),
             index: Bytes(self.index.bytes()),
             shadow: self.tenants().map(|t| lock(&t.shadow).bytes()).sum(),
+            tables: self.tables(),
             buckets: self.index.buckets(),
             slots: self.index.len(),
             available_segments: self.log.available(),
@@ -399,9 +413,12 @@ impl Store {
 
     fn account_expiries(&self, secs: u32) {
         if self.turned_secs.fetch_max(secs, Ordering::Relaxed) < secs {
+            let mut tables = self.table_bytes_each() * self.tenant_count() as u64;
             for tenant in self.tenants() {
                 tenant.expiries.turn(secs, &tenant.live);
+                tables += tenant.tables();
             }
+            self.tables.store(tables, Ordering::Relaxed);
         }
     }
 
@@ -526,9 +543,24 @@ impl Store {
         Bytes(self.external.load(Ordering::Relaxed))
     }
 
-    /// Segments that fit beside the index as it is now.
+    /// Memory of what there is per tenant, and per tenant and thread, as of the last second or a little more.
+    #[must_use]
+    pub fn tables(&self) -> Bytes {
+        Bytes(self.tables.load(Ordering::Relaxed))
+    }
+
+    /// Memory that a tenant takes in tables of all tenants, with the threads that there are: its own place, what each thread
+    /// counts for it, what a control loop remembers of it, and its row in the passes that run at once.
+    fn table_bytes_each(&self) -> u64 {
+        let threads = lock(&self.threads).all.len();
+        let counted = threads * (size_of::<Counters>() + size_of::<OnceLock<Box<Counters>>>());
+        let passes = (limits::RESERVE_SEGMENTS as usize).min(threads) * size_of::<BytesByBin>();
+        (size_of::<OnceLock<Tenant>>() + size_of::<Totals>() + counted + passes) as u64
+    }
+
+    /// Segments that fit beside the index and the tables as they are now.
     pub(crate) fn adjust_allowed(&self) {
-        let others = self.index.bytes() + self.external().0;
+        let others = self.index.bytes() + self.external().0 + self.tables().0;
         let left = self.geometry.log_and_index().0.saturating_sub(others);
         let allowed = u32::try_from(left / self.geometry.segment.0).unwrap_or(u32::MAX);
         let allowed = allowed.max(limits::RESERVE_SEGMENTS + 2).min(self.geometry.segment_count);

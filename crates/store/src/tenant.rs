@@ -12,7 +12,7 @@ use crate::rank::RankKind;
 use crate::shadow::Shadow;
 use crate::sync::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Mutex, Ordering, lock};
 use control::{Claim, memory::MemoryShare};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use units::{Bytes, TenantId};
 
 /// What a tenant is created with.
@@ -56,7 +56,7 @@ pub(crate) struct Tenant {
     /// Tenants that had this id before.
     generation: AtomicU32,
     /// What the counters of this id were when its tenant came.
-    before: Mutex<Totals>,
+    before: Mutex<Option<Box<Totals>>>,
     /// Live bytes charged.
     pub(crate) live: AtomicI64,
     /// Live items.
@@ -79,9 +79,10 @@ pub(crate) struct Tenant {
     pub(crate) shadow: Mutex<Shadow>,
     /// One key in 2^k is in the shadow queue; a copy to read without the lock.
     pub(crate) shadow_sampling: AtomicU32,
-    /// The rank's level as bits of an `f32`, above it the family of ranks that it is of, and what it was at each tick.
+    /// The rank's level as bits of an `f32`, above it the family of ranks that it is of.
     level: AtomicU64,
-    level_at: Box<[AtomicU32; TICKS]>,
+    /// What it was at each tick; nothing as long as it never was other than 0, which it is for ranks that have none.
+    level_at: OnceLock<Box<[AtomicU32; TICKS]>>,
 }
 
 impl Tenant {
@@ -95,7 +96,7 @@ impl Tenant {
             spec: Mutex::new(Arc::new(spec)),
             gone: AtomicBool::new(false),
             generation: AtomicU32::new(0),
-            before: Mutex::new(Totals::default()),
+            before: Mutex::new(None),
             live: AtomicI64::new(0),
             items: AtomicI64::new(0),
             stale: AtomicI64::new(0),
@@ -109,8 +110,15 @@ impl Tenant {
             shadow: Mutex::new(shadow),
             shadow_sampling: AtomicU32::new(0),
             level: AtomicU64::new(0),
-            level_at: Box::new(std::array::from_fn(|_| AtomicU32::new(0))),
+            level_at: OnceLock::new(),
         }
+    }
+
+    /// Memory beside the place of its id: its specification, wheels and levels. The shadow queue has a budget of its own.
+    pub(crate) fn tables(&self) -> u64 {
+        let levels = self.level_at.get().map_or(0, |levels| size_of_val(&**levels));
+        let before = lock(&self.before).as_ref().map_or(0, |_| size_of::<Totals>());
+        (levels + before + SPEC_BYTES) as u64 + self.expiries.bytes()
     }
 
     /// The stamp that a new item must have at least to survive the flushes so far; none does once the tenant was removed.
@@ -164,7 +172,7 @@ impl Tenant {
 
     /// What the counters of this id were when its tenant came.
     pub(crate) fn before(&self) -> Totals {
-        *lock(&self.before)
+        lock(&self.before).as_deref().copied().unwrap_or_default()
     }
 
     /// Ends the tenant: it has no share and no shadow queue from now on. Its items are the caller's to flush.
@@ -190,10 +198,10 @@ impl Tenant {
         self.own_space.store(spec.own_space, Ordering::Relaxed);
         self.set_floor(spec.claim.floor.bytes);
         *lock(&self.spec) = Arc::new(spec);
-        *lock(&self.before) = before;
+        *lock(&self.before) = Some(Box::new(before));
         self.generation.fetch_add(1, Ordering::Relaxed);
         self.level.store(0, Ordering::Relaxed);
-        for level in self.level_at.iter() {
+        for level in self.level_at.get().into_iter().flat_map(|levels| levels.iter()) {
             level.store(0, Ordering::Relaxed);
         }
     }
@@ -294,13 +302,17 @@ impl Tenant {
     /// The level at a tick not longer than 255 ticks ago.
     #[inline]
     pub(crate) fn level_at(&self, tick: u8) -> f32 {
-        f32::from_bits(self.level_at[usize::from(tick)].load(Ordering::Relaxed))
+        let level = self.level_at.get().map_or(0, |levels| levels[usize::from(tick)].load(Ordering::Relaxed));
+        f32::from_bits(level)
     }
 
     /// Remembers the level for a tick that begins.
     pub(crate) fn begin_tick(&self, tick: u8) {
-        let level = level_in(self.level.load(Ordering::Relaxed));
-        self.level_at[usize::from(tick)].store(level.to_bits(), Ordering::Relaxed);
+        let level = level_in(self.level.load(Ordering::Relaxed)).to_bits();
+        if level != 0 || self.level_at.get().is_some() {
+            let levels = self.level_at.get_or_init(|| Box::new(std::array::from_fn(|_| AtomicU32::new(0))));
+            levels[usize::from(tick)].store(level, Ordering::Relaxed);
+        }
     }
 }
 
@@ -315,6 +327,8 @@ fn ceiling_slack(ceiling: u64) -> u64 {
     (ceiling / CEILING_SLACK_PART).min(CEILING_SLACK_MAX.0)
 }
 
+/// A specification behind its pointer, with a name of usual length.
+const SPEC_BYTES: usize = size_of::<TenantSpec>() + 32;
 /// Slack on either side of a ceiling: one part in so many.
 const CEILING_SLACK_PART: u64 = 64;
 /// Slack at most.

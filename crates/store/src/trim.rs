@@ -81,5 +81,6 @@ impl Cleaner {
             store.log.segment(id).set_state(State::Sealed);
         }
         reader.quiesce();
+        self.census.give_back();
     }
 }

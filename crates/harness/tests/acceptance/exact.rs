@@ -15,6 +15,12 @@ const HEADER: usize = 10;
 /// Values from this length on have it in four bytes more.
 const LONG_VALUE: u32 = 0xFFFF;
 
+/// What an item without expiry is charged.
+pub(crate) fn charged(key_len: u32, value_len: u32) -> u32 {
+    let field = if LONG_VALUE <= value_len { 4 } else { 0 };
+    key_len + value_len + field + u32::try_from(PER_ITEM.0).unwrap()
+}
+
 /// The partition.
 pub(crate) struct Partition {
     parts: HashMap<Vec<u8>, Part>,
@@ -60,8 +66,8 @@ impl Partition {
         let key = hash_of(request.key);
         // As a replay does: a longer value than any item is cut.
         let value = request.value_bytes.min(u32::try_from(self.item_max.0).unwrap());
-        let field = if LONG_VALUE <= value { 4 } else { 0 };
-        let bytes = u32::try_from(request.key.len()).unwrap() + value + field;
+        let bytes =
+            charged(u32::try_from(request.key.len()).unwrap(), value) - u32::try_from(PER_ITEM.0).unwrap();
         let fits = bytes as usize + HEADER <= self.item_max.as_usize();
         let hit = match request.op {
             Op::Delete => part.cache.remove(key),

@@ -37,9 +37,14 @@ pub(crate) const MIX_DEV_REQUESTS: u64 = 6_820_061;
 
 /// Opens `mix-dev`; says so where it is absent.
 pub(crate) fn mix_dev() -> Option<Box<dyn TraceReader + Send>> {
+    trace("mix-dev")
+}
+
+/// Opens a shared trace; says so where it is absent.
+pub(crate) fn trace(name: &str) -> Option<Box<dyn TraceReader + Send>> {
     let folder = std::env::var_os("COTENANT_TRACES")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces"), PathBuf::from);
-    let path = folder.join("mix-dev.csv.zst");
+    let path = folder.join(format!("{name}.csv.zst"));
     if !path.is_file() {
         println!("skipped: {} is absent", path.display());
         return None;

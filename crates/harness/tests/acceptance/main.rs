@@ -14,6 +14,7 @@ mod load;
 mod rig;
 
 mod bounded_memory;
+mod curves;
 mod floors;
 mod generator;
 mod journal;

@@ -11,6 +11,7 @@ pub mod interference;
 pub mod slowdown;
 pub mod stand_alone;
 
+mod distances;
 mod ewma;
 mod hysteresis;
 mod operating_point;

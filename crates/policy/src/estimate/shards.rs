@@ -18,7 +18,8 @@
 //! | R = T / P | `rate()` |
 //! | s_max | `samples_max` |
 
-use super::quantile::{bucket_of, range_of};
+use super::distances::{Histogram, OCTAVE};
+use super::quantile::range_of;
 use super::reuse::{KEYS_LIMIT, Order};
 use control::{Curve, CurveError};
 use units::{Bytes, mix64};
@@ -56,6 +57,10 @@ pub struct Shards {
     /// Look-ups that the samples stand for, first ones included.
     weighed: f64,
     look_ups: f64,
+    /// The size that the cache has now.
+    present: Bytes,
+    /// Look-ups that the samples stand for which an LRU cache of the size at that time would have missed.
+    missed: f64,
     /// Sampled look-ups that the histogram has, fading with it.
     taken: u64,
 }
@@ -77,6 +82,8 @@ impl Shards {
             histogram: Histogram::default(),
             weighed: 0.0,
             look_ups: 0.0,
+            present: Bytes::ZERO,
+            missed: 0.0,
             taken: 0,
         })
     }
@@ -90,7 +97,7 @@ impl Shards {
     /// Memory in use.
     #[must_use]
     pub fn memory(&self) -> Bytes {
-        Bytes((self.order.memory() + size_of_val(&*self.histogram.weights) + size_of::<Self>()) as u64)
+        Bytes((self.order.memory() + self.histogram.memory() + size_of::<Self>()) as u64)
     }
 
     /// Takes one look-up that counts. `hash` is any hash of the key; `bytes` what its item is charged.
@@ -122,18 +129,24 @@ impl Shards {
                 clippy::cast_sign_loss,
                 reason = "a size; saturates at the largest"
             )]
-            let distance = (behind as f64 * weight) as u64;
-            self.histogram.add(distance.saturating_add(u64::from(bytes)), weight);
+            let distance = ((behind as f64 * weight) as u64).saturating_add(u64::from(bytes));
+            self.histogram.add(distance, weight);
+            if self.present.0 < distance {
+                self.missed += weight;
+            }
             self.order.push(key, bytes);
-        } else if let Some(bytes) = bytes {
-            self.push(key, bytes);
+        } else {
+            self.missed += weight;
+            if let Some(bytes) = bytes {
+                self.push(key, bytes);
+            }
         }
     }
 
     /// Takes a look-up that no memory would have hit: the item had expired, or was removed.
     pub fn look_up_dead(&mut self, key: u64) {
         if key <= self.limit {
-            self.weigh();
+            self.missed += self.weigh();
             self.order.take(key);
         }
     }
@@ -203,6 +216,17 @@ impl Shards {
     /// Sets how large a cache the curve is wanted for: keys that even that would have lost are forgotten.
     pub fn set_depth_max(&mut self, depth_max: Bytes) {
         self.depth_max = depth_max;
+    }
+
+    /// Tells how large the cache is from now on, for `missed`.
+    pub fn set_present(&mut self, present: Bytes) {
+        self.present = present;
+    }
+
+    /// The part of the look-ups that an LRU cache would have missed which always was as large as the cache then was.
+    #[must_use]
+    pub fn missed(&self) -> f64 {
+        (self.missed / self.look_ups.max(1.0)).clamp(0.0, 1.0)
     }
 
     /// The largest key that is sampled now.
@@ -295,7 +319,8 @@ impl Shards {
         self.look_ups /= 2.0;
         self.weighed /= 2.0;
         self.taken /= 2;
-        self.histogram.weights.iter_mut().for_each(|weight| *weight /= 2.0);
+        self.missed /= 2.0;
+        self.histogram.fade();
     }
 
     /// Whether enough new look-ups came for old ones to fade.
@@ -318,8 +343,13 @@ impl Shards {
     pub fn clear(&mut self) {
         self.limit = limit_of(self.rate_max);
         self.order.clear();
+        self.forget_counts();
+    }
+
+    /// Forgets what was counted; keys and rate stay.
+    pub fn forget_counts(&mut self) {
         self.histogram = Histogram::default();
-        (self.weighed, self.look_ups, self.taken) = (0.0, 0.0, 0);
+        (self.weighed, self.missed, self.look_ups, self.taken) = (0.0, 0.0, 0.0, 0);
     }
 }
 
@@ -331,46 +361,6 @@ fn limit_of(rate: f64) -> u64 {
     )]
     let limit = (rate * u64::MAX as f64) as u64;
     limit
-}
-
-/// Buckets that are added at once.
-const OCTAVE: usize = 32;
-
-/// Look-ups by reuse distance: only octaves between the nearest and the farthest take memory.
-#[derive(Clone, Debug, Default)]
-struct Histogram {
-    first: usize,
-    weights: Box<[f32]>,
-}
-
-impl Histogram {
-    fn add(&mut self, distance: u64, weight: f64) {
-        let bucket = bucket_of(distance);
-        let octave = bucket - bucket % OCTAVE;
-        if self.weights.is_empty() {
-            self.first = octave;
-        }
-        let (first, end) = (self.first, self.first + self.weights.len());
-        if octave < first || end <= octave {
-            let mut weights = vec![0.0; end.max(octave + OCTAVE) - first.min(octave)];
-            let at = first - first.min(octave);
-            weights[at..at + self.weights.len()].copy_from_slice(&self.weights);
-            self.first = first.min(octave);
-            self.weights = weights.into_boxed_slice();
-        }
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "a count; single precision is enough for parts of it"
-        )]
-        let weight = weight as f32;
-        self.weights[bucket - self.first] += weight;
-    }
-
-    /// Buckets that are not empty, with their weights.
-    fn buckets(&self) -> impl Iterator<Item = (usize, f64)> {
-        let numbered = self.weights.iter().enumerate().filter(|(_, weight)| 0.0 < **weight);
-        numbered.map(|(i, weight)| (self.first + i, f64::from(*weight)))
-    }
 }
 
 #[cfg(test)]

@@ -217,6 +217,8 @@ impl Collector for Figures {
             ("cotenant_segments", "Memory of segments in use", bytes, gauge(m.segments.0)),
             ("cotenant_index", "Memory of the index", bytes, gauge(m.index.0)),
             ("cotenant_shadow", "Memory of shadow queues", bytes, gauge(m.shadow.0)),
+            ("cotenant_curves", "Memory of miss ratio curves", bytes, gauge(snapshot.curves.0)),
+            ("cotenant_tables", "Memory of tables that grow with tenants", bytes, gauge(m.tables.0)),
             ("cotenant_buffers", "Memory of connections' buffers", bytes, gauge(snapshot.buffers.0)),
             ("cotenant_cleaner_moved", "Bytes that the cleaner copied", bytes, Value::Count(all.moved_bytes)),
             (

@@ -1,0 +1,131 @@
+//! One tenant whose curve is kept: its estimator, and what it really missed meanwhile.
+//!
+//! Shape:      samples and counts -> LRU's curve -> the same through the present
+//! Invariants: look-ups, misses and samples cover the same time
+//! Units:      bytes charged; seconds of the server's clock
+
+use super::NoCurve;
+use policy::estimate::{Shards, through};
+use store::{SampledAccess, SampledKind};
+use units::Bytes;
+
+/// Sampled look-ups that a curve is made of at least: a ratio of a half then has a standard error of .03.
+pub const LOOK_UPS_MIN: u64 = 256;
+/// A curve is kept up to so many times what its tenant holds or should hold.
+const DEPTH: u64 = 4;
+/// What every tenant's curve is kept up to at least.
+const DEPTH_MIN: Bytes = Bytes::mib(1);
+/// An estimator starts over at the first rate when it has less than one in so many of its samples, and the quota allows.
+const RESTART_PART: usize = 8;
+/// Old look-ups fade by half after so many seconds at the earliest, and when enough new ones came (guess: an operator asks
+/// about the last minutes, and a minute of a busy tenant has many windows of an estimator).
+const WINDOW_SECS: u64 = 60;
+
+/// A tenant that is watched.
+#[derive(Debug)]
+pub(super) struct Watched {
+    /// Ids are given again.
+    pub(super) name: Box<str>,
+    pub(super) shards: Shards,
+    /// Look-ups and hits of the store that are counted.
+    pub(super) seen: (u64, u64),
+    /// Look-ups, misses, and held bytes times look-ups, in the estimator's window.
+    gets: f64,
+    misses: f64,
+    held: f64,
+    /// When old look-ups faded last.
+    faded_secs: u64,
+    /// Samples in this second.
+    pub(super) taken: u64,
+    /// The threshold that the store has.
+    pub(super) told: u64,
+}
+
+impl Watched {
+    /// Begins with what a tenant has counted by now: look-ups and hits.
+    pub(super) fn new(name: &str, samples_max: usize, seen: (u64, u64), now_secs: u64) -> Option<Self> {
+        Some(Self {
+            name: name.into(),
+            shards: Shards::new(1.0, samples_max)?,
+            seen,
+            gets: 0.0,
+            misses: 0.0,
+            held: 0.0,
+            faded_secs: now_secs,
+            taken: 0,
+            told: 0,
+        })
+    }
+
+    /// Takes an access to a sampled key.
+    pub(super) fn take(&mut self, access: SampledAccess) {
+        self.taken += 1;
+        let SampledAccess { hash, bytes, kind, .. } = access;
+        match kind {
+            SampledKind::LookUp => self.shards.look_up(hash, (bytes != 0).then_some(bytes)),
+            SampledKind::DeadLookUp => self.shards.look_up_dead(hash),
+            SampledKind::Write => self.shards.write(hash, bytes),
+            SampledKind::Delete => self.shards.remove(hash),
+        }
+    }
+
+    /// Counts the look-ups and hits that the tenant has had by now.
+    pub(super) fn count(&mut self, now: (u64, u64), held: Bytes, target: Bytes, now_secs: u64) {
+        let (gets, hits) = (now.0.saturating_sub(self.seen.0), now.1.saturating_sub(self.seen.1));
+        let misses = gets.saturating_sub(hits);
+        self.seen = now;
+        self.shards.count(gets);
+        self.gets += gets as f64;
+        self.misses += misses as f64;
+        self.held += held.0 as f64 * gets as f64;
+        self.shards.set_depth_max(Bytes(held.max(target).max(DEPTH_MIN).0.saturating_mul(DEPTH)));
+        if self.faded_secs + WINDOW_SECS <= now_secs && self.shards.is_due() {
+            self.faded_secs = now_secs;
+            self.shards.fade();
+            self.gets /= 2.0;
+            self.misses /= 2.0;
+            self.held /= 2.0;
+        }
+    }
+
+    /// Forgets what was counted, where too much of it was lost.
+    pub(super) fn forget_counts(&mut self) {
+        self.shards.forget_counts();
+        (self.gets, self.misses, self.held) = (0.0, 0.0, 0.0);
+    }
+
+    /// Gives it so many samples; starts over where it has few of them and the quota allows a higher rate.
+    pub(super) fn review(&mut self, samples_max: usize, quota: u64) {
+        self.shards.set_samples_max(samples_max);
+        let few = self.shards.samples() * RESTART_PART < samples_max;
+        let allowed = self.taken * RESTART_PART as u64 * 2 < quota;
+        if few && allowed && self.shards.rate() < 1.0 / RESTART_PART as f64 {
+            self.shards.clear();
+            (self.gets, self.misses, self.held) = (0.0, 0.0, 0.0);
+        }
+    }
+
+    pub(super) fn miss_ratio(&self) -> Option<f64> {
+        (0.5 < self.gets).then(|| (self.misses / self.gets).clamp(0.0, 1.0))
+    }
+
+    /// What LRU would miss.
+    pub(super) fn lru(&self) -> Result<control::Curve, NoCurve> {
+        let taken = self.shards.taken();
+        if taken < LOOK_UPS_MIN {
+            return Err(NoCurve::TooFew(taken));
+        }
+        self.shards.curve().map_err(|_| NoCurve::NoReuse(taken))
+    }
+
+    /// The curve through the present: what was missed more or less than LRU would have, having been as large at every
+    /// moment, is so at what the tenant held on average.
+    pub(super) fn curve(&self) -> Result<control::Curve, NoCurve> {
+        let curve = self.lru()?;
+        let Some(measured) = self.miss_ratio() else { return Ok(curve) };
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean of sizes")]
+        let held = Bytes((self.held / self.gets) as u64);
+        let there = (curve.miss_ratio(held) + measured - self.shards.missed()).clamp(0.0, 1.0);
+        Ok(through(&curve, held, there, self.shards.slack()))
+    }
+}

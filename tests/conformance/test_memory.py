@@ -1,0 +1,87 @@
+"""One cap for the whole process: `-m`, whatever the number of tenants, the sizes and the times to live."""
+
+import os
+import random
+import re
+
+import pytest
+
+from conformance import servers
+from conformance.wire import Wire, resident_bytes
+
+pytestmark = pytest.mark.cotenant
+
+MIB = 1 << 20
+SEED = int(os.environ.get("COTENANT_TEST_SEED", "20261120"))
+MEMORY = 64 * MIB
+#: What the process may take beside `-m`: the program, stacks, and what does not grow with what it holds.
+BESIDE = 16 * MIB
+#: Connections that write at the same time.
+CONNECTIONS = 100
+#: What is written, in parts of the memory: it fills, and is turned over.
+TURNOVERS = 5
+#: Lengths of values: most are small, a few are not.
+LENGTHS = [1, 1, 10, 10, 25, 60, 100, 100, 300, 500, 1000, 3000, 10_000, 40_000]
+LARGE = 1_000_000
+#: Every length of time has tables of its own.
+TTLS = [0, 0, 0, 10, 100, 1_000, 10_000, 100_000]
+FILLER = b"x" * LARGE
+
+
+def batch(rng, tenants, size, lengths):
+    """Writes and look-ups of about `size` bytes, with an answer at the end of them."""
+    parts, total = [], 0
+    while total < size:
+        key = b"t%d:%d" % (rng.randrange(tenants), rng.getrandbits(30))
+        length = rng.choice(lengths)
+        parts.append(b"get %b\r\nset %b 0 %d %d noreply\r\n" % (key, key, rng.choice(TTLS), length))
+        parts.append(FILLER[:length] + b"\r\n")
+        total += len(parts[-2]) + len(parts[-1])
+    return b"".join(parts) + b"version\r\n"
+
+
+def turn_over(server, tenants, rng):
+    """Writes several times the memory over many connections, all of them at once."""
+    wires = [Wire(server.address) for _ in range(CONNECTIONS)]
+    written, sent = 0, 0
+    while written < TURNOVERS * MEMORY:
+        batches = [batch(rng, tenants, 1 << 16, LENGTHS) for _ in range(8)]
+        batches.append(batch(rng, tenants, LARGE, [*LENGTHS, LARGE]))
+        for i, wire in enumerate(wires):
+            # One connection alone has large values on their way: the buffers of connections have a bound of their own.
+            requests = batches[-1] if i == 0 else rng.choice(batches[:-1])
+            # The same batch is sent with other keys.
+            sent += 1
+            wire.send(requests.replace(b":", b":%d." % sent))
+            written += len(requests)
+        for wire in wires:
+            while not wire.read_line().startswith(b"VERSION"):
+                pass
+    for wire in wires:
+        wire.close()
+
+
+def gauge(metrics, name):
+    """The value of a metric without labels."""
+    return float(re.search(rf"^{name}(?:{{}})? (\S+)", metrics, re.MULTILINE).group(1))
+
+
+@pytest.mark.parametrize("tenants", [1, 100, 1_000])
+def test_peak_resident_memory_is_bounded(tenants, note):
+    server = servers.start_cotenant(["-D", ":"], memory=str(MEMORY // MIB))
+    try:
+        turn_over(server, tenants, random.Random(SEED))
+        with server.wire() as wire:
+            stats = wire.stats()
+        assert 0 < int(stats["evictions"])
+        status, metrics = server.http("/metrics")
+        assert status == 200
+        watching = sum(gauge(metrics, name) for name in ("cotenant_shadow_bytes", "cotenant_curves_bytes"))
+        assert 0 < watching <= MEMORY / 100, f"shadow queues and curves take {watching} bytes"
+        peak = resident_bytes(server.pid, "VmHWM")
+        beside = (peak - MEMORY) / MIB
+        note(f"{tenants} tenants: peak resident {beside:+.1f} MiB beside -m {MEMORY // MIB}")
+        assert peak <= MEMORY + BESIDE, f"{beside:+.1f} MiB"
+        server.check_alive()
+    finally:
+        server.stop()
