@@ -28,6 +28,10 @@ pub const LINE_MAX: usize = 2048;
 pub const GET_LINE_MAX: usize = 1 << 20;
 /// Bytes of a key at most, the protocol's.
 pub const KEY_MAX: usize = 250;
+/// Words of a meta command's line at most, verb and key included (memcached's).
+pub const META_WORDS_MAX: usize = 20;
+/// Bytes of an opaque token of a meta command at most, its letter included (memcached's).
+pub const META_OPAQUE_MAX: usize = 32;
 /// Bytes of one worker's receive buffer, shared by its connections.
 pub const RECEIVE_BUFFER: usize = 64 << 10;
 /// Reply bytes collected before a turn ends, not counting the item that crosses the line.

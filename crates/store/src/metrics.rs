@@ -66,6 +66,8 @@ counters! {
     get_flushed,
     /// Commands that store.
     cmd_set,
+    /// Commands of the meta protocol.
+    cmd_meta,
     /// Commands that touch.
     cmd_touch,
     /// Touches that found their item.

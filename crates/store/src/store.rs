@@ -18,6 +18,7 @@ use crate::log::Log;
 use crate::metrics::{
     CLASSES, ClassTotals, CleanerCounters, CleanerTotals, Counters, ThreadCounters, Totals,
 };
+use crate::moments::Moments;
 use crate::rank::{Clock, History, RankKind};
 use crate::slot::{Place, Slot};
 use crate::sweep::Sweep;
@@ -86,6 +87,9 @@ pub struct Store {
     pub(crate) readings: AtomicU64,
     threads: Mutex<Threads>,
     stamps: AtomicU64,
+    /// Stamps drawn when the second began: who has older ones left draws new ones.
+    stamps_of_second: AtomicU64,
+    moments: Mutex<Moments>,
     now_secs: AtomicU32,
     turned_secs: AtomicU32,
     flushes: Mutex<Vec<(u32, TenantId)>>,
@@ -159,6 +163,8 @@ impl Store {
             readings: AtomicU64::new(0),
             threads: Mutex::new(Threads::default()),
             stamps: AtomicU64::new(1),
+            stamps_of_second: AtomicU64::new(0),
+            moments: Mutex::new(Moments::default()),
             now_secs: AtomicU32::new(CLOCK_START),
             turned_secs: AtomicU32::new(0),
             flushes: Mutex::new(Vec::new()),
@@ -385,6 +391,9 @@ impl Store {
     pub fn set_now(&self, secs: u32) {
         let before = self.now_secs.fetch_max(secs, Ordering::Relaxed);
         if before < secs {
+            let stamp = self.stamps.load(Ordering::Relaxed);
+            lock(&self.moments).begin(stamp, secs);
+            self.stamps_of_second.store(stamp, Ordering::Relaxed);
             if self.flush_next.load(Ordering::Relaxed) <= secs {
                 self.run_due_flushes(secs);
             }
@@ -446,6 +455,18 @@ impl Store {
         for (_, tenant) in due.into_iter().filter(|(_, tenant)| self.is_present(*tenant)) {
             self.flush_now(tenant);
         }
+    }
+
+    /// Stamps below this were drawn before the second began.
+    #[inline]
+    pub(crate) fn stamps_of_second(&self) -> u64 {
+        self.stamps_of_second.load(Ordering::Relaxed)
+    }
+
+    /// Second at which the item of a slot was last used, or stored: not later, and earlier by a tick at most.
+    pub(crate) fn used_secs(&self, slot: Slot, stamp: u64) -> u32 {
+        let stored = lock(&self.moments).secs_of(stamp, CLOCK_START);
+        if slot.uses() == 0 { stored } else { stored.max(self.tick_secs(slot.tick())) }
     }
 
     /// A block of stamps that nobody else gets.

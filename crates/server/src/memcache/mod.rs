@@ -2,6 +2,7 @@
 
 pub mod client;
 mod exptime;
+mod meta;
 mod parse;
 mod reply;
 mod text;

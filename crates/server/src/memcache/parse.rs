@@ -4,6 +4,7 @@
 //! Invariants: nothing here panics on input; a request's parts borrow from the buffer
 //! Source:     memcached 1.6.45's `protocol.txt` and observed answers; see `docs/memcached-differences.md`
 
+use super::meta;
 use super::reply::text;
 use crate::limits::{GET_LINE_MAX, KEY_MAX, LINE_MAX};
 use memchr::memchr;
@@ -36,6 +37,8 @@ pub(crate) enum Effect<'b> {
     None,
     /// It is too large; the value of this key goes so that nobody takes it for the new one.
     TooLarge(Option<&'b [u8]>),
+    /// The same of a key in base64.
+    TooLargeBase64(&'b [u8]),
     /// It does not end where it should; it counts as a store of this key.
     BadChunk(&'b [u8]),
 }
@@ -90,6 +93,10 @@ pub(crate) enum Command<'b> {
     },
     Version,
     Stats(&'b [u8]),
+    /// A request of the meta protocol about an item.
+    Meta(meta::Request<'b>),
+    /// `mn`
+    MetaNoOp,
     MemoryLimit {
         mebibytes: u64,
         noreply: bool,
@@ -112,8 +119,19 @@ pub(crate) struct Bounds {
 
 /// The words of a line.
 #[derive(Clone, Copy)]
-struct Words<'b> {
+pub(super) struct Words<'b> {
     rest: &'b [u8],
+}
+
+impl<'b> Words<'b> {
+    pub(super) fn of(line: &'b [u8]) -> Self {
+        Self { rest: line }
+    }
+
+    /// What was not read yet.
+    pub(super) fn rest(self) -> &'b [u8] {
+        self.rest
+    }
 }
 
 impl<'b> Iterator for Words<'b> {
@@ -168,6 +186,12 @@ pub(crate) fn parse<'b>(input: &'b [u8], bounds: &Bounds) -> Parsed<'b> {
         b"append" => return store(input, taken, words, Mode::Append, bounds),
         b"prepend" => return store(input, taken, words, Mode::Prepend, bounds),
         b"cas" => return store(input, taken, words, Mode::Cas(0), bounds),
+        b"mg" => meta::request(meta::Verb::Get, rest),
+        b"ms" => return meta::set(input, taken, rest, bounds),
+        b"md" => meta::request(meta::Verb::Delete, rest),
+        b"ma" => meta::request(meta::Verb::Arithmetic, rest),
+        b"me" => meta::request(meta::Verb::Debug, rest),
+        b"mn" => Command::MetaNoOp,
         b"delete" => delete(words),
         b"incr" => count(words, true),
         b"decr" => count(words, false),
@@ -345,7 +369,7 @@ fn verbosity(mut words: Words<'_>) -> Command<'_> {
 }
 
 /// A decimal number with an optional sign.
-fn number(word: &[u8]) -> Option<i64> {
+pub(super) fn number(word: &[u8]) -> Option<i64> {
     let (negative, digits) = match word.split_first() {
         Some((b'-', digits)) => (true, digits),
         Some((b'+', digits)) => (false, digits),
@@ -356,7 +380,7 @@ fn number(word: &[u8]) -> Option<i64> {
 }
 
 /// A decimal number below 2^64.
-fn unsigned(word: &[u8]) -> Option<u64> {
+pub(super) fn unsigned(word: &[u8]) -> Option<u64> {
     if word.is_empty() || !word.iter().all(u8::is_ascii_digit) {
         return None;
     }

@@ -30,6 +30,20 @@ pub(crate) mod text {
     pub(crate) const TOO_LARGE: &[u8] = b"SERVER_ERROR object too large for cache\r\n";
     pub(crate) const OUT_OF_MEMORY: &[u8] = b"SERVER_ERROR out of memory storing object\r\n";
     pub(crate) const MEMLIMIT_FAILED: &[u8] = b"MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n";
+    pub(crate) const META_NO_OP: &[u8] = b"MN\r\n";
+    pub(crate) const DUPLICATE_FLAG: &[u8] = b"CLIENT_ERROR duplicate flag\r\n";
+    pub(crate) const INVALID_FLAG: &[u8] = b"CLIENT_ERROR invalid flag\r\n";
+    pub(crate) const WRONG_FLAG: &[u8] = b"CLIENT_ERROR invalid or duplicate flag\r\n";
+    pub(crate) const TOO_MANY_FLAGS: &[u8] = b"CLIENT_ERROR options flags are too long\r\n";
+    pub(crate) const OPAQUE_TOO_LONG: &[u8] = b"CLIENT_ERROR opaque token too long\r\n";
+    pub(crate) const BAD_KEY: &[u8] = b"CLIENT_ERROR error decoding key\r\n";
+    pub(crate) const BAD_TOKEN: &[u8] = b"CLIENT_ERROR bad token in command line format\r\n";
+    pub(crate) const BAD_INITIAL: &[u8] = b"CLIENT_ERROR invalid numeric initial value\r\n";
+    pub(crate) const BAD_DELTA_VALUE: &[u8] = b"CLIENT_ERROR invalid numeric delta value\r\n";
+    pub(crate) const BAD_SET_MODE: &[u8] = b"CLIENT_ERROR invalid mode for ms M token\r\n";
+    pub(crate) const BAD_COUNT_MODE: &[u8] = b"CLIENT_ERROR invalid mode for ma M token\r\n";
+    pub(crate) const NO_MEMORY: &[u8] = b"SERVER_ERROR out of memory\r\n";
+    pub(crate) const NO_MEMORY_FOR_ITEM: &[u8] = b"SERVER_ERROR Out of memory allocating new item\r\n";
     pub(crate) const TOO_MANY: &[u8] = b"ERROR Too many open connections\r\n";
     pub(crate) const NO_BUFFER: &[u8] = b"SERVER_ERROR out of memory reading request\r\n";
 }
@@ -87,6 +101,12 @@ impl<'w> Replies<'w> {
             self.put_number(item.cas());
         }
         self.put(b"\r\n");
+        self.put_body(value);
+    }
+
+    /// A value and the line end behind it.
+    #[inline]
+    pub(crate) fn put_body(&mut self, value: &'w [u8]) {
         if value.len() <= COPY_VALUE_MAX {
             self.put(value);
         } else {

@@ -2,9 +2,11 @@
 //!
 //! Invariants: a write that finds no room has had no effect
 
+use super::meta;
 use super::parse::{Command, Effect, GetKind};
 use super::reply::{Replies, text};
 use super::turn::{Ended, Session};
+use crate::limits::KEY_MAX;
 use crate::stats;
 use crate::tenants::Binding;
 use std::sync::atomic::Ordering;
@@ -85,6 +87,7 @@ pub(super) fn execute<'w>(
             };
             answer(noreply, reply);
         }
+        (Command::Meta(request), key) => return meta::execute(session, worker, &request, key, replies),
         (command, _) => return administer(session, command, replies),
     }
     Ok(())
@@ -100,6 +103,11 @@ pub(super) fn refuse(session: &Session<'_>, worker: &Worker, effect: Effect<'_>)
                 && let Some(key) = worker.key(session.router.route(&session.binding, text).1, text)
             {
                 worker.discard(&key);
+            }
+        }
+        Effect::TooLargeBase64(key) => {
+            if let Some(key) = meta::decode(key, &mut [0; KEY_MAX]) {
+                refuse(session, worker, Effect::TooLarge(Some(key)));
             }
         }
         Effect::BadChunk(key) => worker.note_refused_set(session.router.route(&session.binding, key).0),
@@ -161,6 +169,7 @@ fn administer(session: &Session<'_>, command: Command<'_>, replies: &mut Replies
         Command::Stats(what) => {
             replies.put(&stats::answer(session.shared, session.router, &session.binding, what))
         }
+        Command::MetaNoOp => replies.put(text::META_NO_OP),
         Command::Quit => return Err(Ended::Quit),
         Command::Wrong(reply) => replies.put(reply),
         // A store without a hashed key cannot be: the parser has checked it.

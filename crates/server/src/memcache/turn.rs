@@ -178,6 +178,8 @@ fn hash_keys<'b>(
         | Command::Delete { key, .. }
         | Command::Count { key, .. }
         | Command::Touch { key, .. } => add(key),
+        // A key in base64 is hashed when it is decoded.
+        Command::Meta(request) if !request.is_base64() => add(request.key()),
         _ => {}
     }
 }
