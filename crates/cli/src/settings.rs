@@ -210,7 +210,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("memory_file", Kind::Text, "", "a path", "File that keeps the items over a restart")
         .short('e')
         .unavailable(&[], "warm the cache by its clients after a restart"),
-    switch("enable_shutdown", "The command shutdown").short('A').accepted("stop the server with a signal"),
+    switch("enable_shutdown", "The command shutdown").short('A'),
     switch("enable_coredumps", "Raise the core file limit")
         .short('r')
         .accepted("set the limit where the server is started: ulimit -c"),
@@ -226,8 +226,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
         .short('n')
         .accepted(NO_SLABS)
         .echo("chunk_size"),
-    switch("disable_dumping", "Refuse cachedump and metadump").short('X').accepted("there are no dumps"),
-    switch("disable_watch", "Refuse watch").short('W').accepted("there is no watch"),
+    switch("disable_dumping", "Refuse cachedump and metadump").short('X'),
+    switch("disable_watch", "Refuse watch").short('W'),
     setting("napi_ids", Kind::Count, "0", "0 and up", "Spread connections by network queue")
         .short('N')
         .alias("napi_ids")

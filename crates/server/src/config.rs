@@ -120,6 +120,12 @@ pub struct Config {
     pub tenants: Vec<TenantConfig>,
     /// Answers nothing to `flush_all` but an error (`-F`).
     pub flush_disabled: bool,
+    /// Whether the command `shutdown` works (`-A`).
+    pub shutdown_enabled: bool,
+    /// Refuses to list items (`-X`).
+    pub dump_disabled: bool,
+    /// Refuses `watch` (`-W`).
+    pub watch_disabled: bool,
     /// The version that clients are told; at most 23 characters (libmemcached's buffer).
     pub version: String,
     /// Seed of everything random in the policies and the cleaner.
@@ -164,6 +170,9 @@ impl Default for Config {
             rank: RankKind::default(),
             tenants: Vec::new(),
             flush_disabled: false,
+            shutdown_enabled: false,
+            dump_disabled: false,
+            watch_disabled: false,
             version: "1.6.45".to_owned(),
             seed: 0,
             echoed: Vec::new(),

@@ -2,9 +2,22 @@
 //!
 //! Invariants: input is kept only while a request is incomplete or waits for its turn; an idle connection holds none
 
+use crate::dump::Dump;
 use crate::reactor::StreamId;
+use crate::stats::Client;
 use crate::tenants::Binding;
+use crate::watch::Watcher;
+use std::sync::Arc;
 use units::Instant;
+
+/// What a connection is sent that takes its time.
+#[derive(Debug)]
+pub(crate) enum Lasting {
+    /// A list of items; requests go on behind it.
+    Dump(Dump),
+    /// Log lines, until it closes.
+    Watch(Arc<Watcher>),
+}
 
 /// One connection.
 #[derive(Debug)]
@@ -27,13 +40,17 @@ pub(crate) struct Connection {
     pub(crate) accounted: usize,
     /// When it was last heard of.
     pub(crate) active: Instant,
+    /// What it is sent instead of replies.
+    pub(crate) lasting: Option<Lasting>,
+    /// The same for `stats conns`.
+    pub(crate) client: Arc<Client>,
 }
 
 impl Connection {
-    pub(crate) fn new(id: StreamId, binding: Binding, now: Instant) -> Self {
+    pub(crate) fn new(id: StreamId, client: Arc<Client>, now: Instant) -> Self {
         Self {
             id,
-            binding,
+            binding: client.binding,
             input: Vec::new(),
             needed: 0,
             skip: 0,
@@ -42,6 +59,8 @@ impl Connection {
             is_closing: false,
             accounted: 0,
             active: now,
+            lasting: None,
+            client,
         }
     }
 

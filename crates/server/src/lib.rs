@@ -22,8 +22,10 @@ mod operator;
 mod shared;
 
 pub mod admin;
+mod dump;
 mod stats;
 mod view;
+mod watch;
 
 pub use cleaning::CleaningView;
 pub use config::{Admin, Config, ConfigError, MemoryPolicy, TenantConfig};

@@ -28,6 +28,18 @@ pub const LINE_MAX: usize = 2048;
 pub const GET_LINE_MAX: usize = 1 << 20;
 /// Bytes of a key at most, the protocol's.
 pub const KEY_MAX: usize = 250;
+/// Connections that `watch` at most (memcached's).
+pub const WATCHERS_MAX: usize = 20;
+/// Bytes of log lines that wait for one of them at most (memcached's `watcher_logbuf_size`).
+pub const WATCH_BUFFER: usize = 256 << 10;
+/// Bytes of a list of items that are written at once, not counting the bucket that crosses the line.
+pub const DUMP_PIECE: usize = 64 << 10;
+/// Buckets of the index that are looked at for one piece of a list at most: others want their turn.
+pub const DUMP_BUCKETS_AT_ONCE: u32 = 4096;
+/// Bytes that `stats cachedump` answers at most (memcached's).
+pub const CACHEDUMP_BYTES_MAX: usize = 2 << 20;
+/// Buckets of the index that `stats cachedump` looks at: the first million items or so.
+pub const CACHEDUMP_BUCKETS_MAX: u32 = 128 << 10;
 /// Words of a meta command's line at most, verb and key included (memcached's).
 pub const META_WORDS_MAX: usize = 20;
 /// Bytes of an opaque token of a meta command at most, its letter included (memcached's).

@@ -8,7 +8,7 @@ use crate::config::{Config, MemoryPolicy as Kind};
 use crate::limits::{JOURNAL_RECORDS, JOURNAL_ROWS, SHADOW_HITS_PER_DECISION};
 use crate::shared::Shared;
 use crate::tenants::Router;
-use control::Loop;
+use control::{Loop, Policy as _};
 use policy::memory::{MemoryOptions, MemoryPolicy as Policy, Tax};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -108,6 +108,8 @@ pub(crate) fn control(
             let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
             thing.watch_idle(memory.policy().wants_idle().then_some(shared.config.idle_time));
             due = now + memory.step(now, &mut thing);
+            let decisions = memory.journal().recorded_total();
+            shared.controller.note(memory.policy().name(), decisions, now);
         }
         router.look_for_free_ids();
         // The clock ticks with the whole second.

@@ -54,6 +54,8 @@ pub(crate) trait Reactor {
     fn send(&mut self, id: StreamId, pieces: &[IoSlice<'_>]) -> Sending;
     /// Says that nothing more will be sent; what the other side still sends can be read.
     fn finish(&mut self, id: StreamId);
+    /// Wakes the thread that waits.
+    fn waker(&self) -> Arc<Waker>;
     /// Ends a stream; its number is free again. Data that was not read makes the system drop what was sent last.
     fn close(&mut self, id: StreamId);
 }
@@ -96,11 +98,6 @@ impl Epoll {
             free: Vec::new(),
             ready: VecDeque::new(),
         })
-    }
-
-    /// Wakes the thread that waits.
-    pub(crate) fn waker(&self) -> Arc<Waker> {
-        Arc::clone(&self.waker)
     }
 
     fn queue(&mut self, at: usize) {
@@ -170,6 +167,10 @@ impl Registered {
 }
 
 impl Reactor for Epoll {
+    fn waker(&self) -> Arc<Waker> {
+        Arc::clone(&self.waker)
+    }
+
     fn register(&mut self, mut stream: TcpStream) -> io::Result<StreamId> {
         let at = self.free.pop().unwrap_or_else(|| {
             self.streams.push(None);

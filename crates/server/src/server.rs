@@ -6,7 +6,7 @@ use crate::limits::HANDOVER_QUEUE;
 use crate::listener::{Acceptor, Desk, Entrance, bind};
 use crate::loops::{self, Helpers};
 use crate::operator::{InCharge, Operator};
-use crate::reactor::Epoll;
+use crate::reactor::{Epoll, Reactor as _};
 use crate::shared::{Clock, Shared};
 use crate::tenants::{Binding, Bound, Router};
 use crate::worker::{Surroundings, Worker};
@@ -89,6 +89,7 @@ pub fn start_with(
     let memory = loops::memory_loop(policy);
     let shared = Arc::new(Shared::new(config, store, clock));
     shared.tick();
+    watch_evictions(&shared);
     let (entrances, addresses) = open_entrances(&shared.config, &bound)?;
     shared.set_port(addresses.main.first().map_or(0, SocketAddr::port));
     let in_charge = Arc::new(InCharge::new(shared.config.policy));
@@ -141,6 +142,16 @@ pub fn start_with(
         view,
         operator,
     })
+}
+
+/// Lets those who watch see evictions.
+fn watch_evictions(shared: &Arc<Shared>) {
+    let watching = Arc::downgrade(shared);
+    shared.store.witness_evictions(move |item| {
+        if let Some(shared) = watching.upgrade() {
+            crate::watch::evicted(&shared.watch, &shared.store, &*shared.clock, item);
+        }
+    });
 }
 
 /// The workers as the acceptor and the shutdown see them.

@@ -5,8 +5,9 @@ use crate::config::Config;
 use crate::curves::Curves;
 use crate::limits::{BUFFER_PART, MEMORY_MIN};
 use crate::memcache::expires_at;
-use crate::stats::Baseline;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use crate::stats::{Baseline, Clients, Controller};
+use crate::watch::Watch;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use store::{CLOCK_START, Store};
 use units::{Bytes, Duration, Instant};
@@ -57,6 +58,15 @@ pub(crate) struct Shared {
     memory_limit: AtomicU64,
     pub(crate) baseline: Baseline,
     pub(crate) cleaning: Cleaning,
+    pub(crate) watch: Watch,
+    /// What the loop that divides memory did last, for `stats controller`.
+    pub(crate) controller: Controller,
+    /// Who is connected, for `stats conns`.
+    pub(crate) clients: Clients,
+    /// `stats detail`: what `stats settings` says of it.
+    pub(crate) detail_enabled: AtomicBool,
+    /// `lru_crawler`: whether items can be listed.
+    pub(crate) crawler_enabled: AtomicBool,
     /// Taken alone, by the control thread and the administration.
     pub(crate) curves: Mutex<Curves>,
 }
@@ -70,6 +80,11 @@ impl Shared {
         Self {
             curves,
             memory_limit,
+            watch: Watch::new(&*clock),
+            clients: Clients::default(),
+            controller: Controller::default(),
+            detail_enabled: AtomicBool::new(config.prefix_delimiter.is_some()),
+            crawler_enabled: AtomicBool::new(true),
             config,
             store,
             clock,
@@ -92,6 +107,11 @@ impl Shared {
     /// memcached's exptime as a second of the store's clock.
     pub(crate) fn expires_at(&self, exptime: i64) -> u32 {
         expires_at(exptime, self.store.now_secs(), self.unix_secs.load(Ordering::Relaxed))
+    }
+
+    /// Seconds since 1970 of a second of the store's clock.
+    pub(crate) fn unix_of(&self, secs: u32) -> i64 {
+        self.unix_secs() + i64::from(secs) - i64::from(self.store.now_secs())
     }
 
     /// The memory in force.

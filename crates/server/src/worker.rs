@@ -4,13 +4,16 @@
 //! Invariants: the thread is offline for the store while it sleeps, and announces after every turn
 //! Cost:       one receive and one gathering write per turn
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Lasting};
+use crate::dump::Dump;
 use crate::limits::{DRAIN_LINGER_MS, DRAIN_SECS, RECEIVE_BUFFER, SHADOW_HITS_PER_DECISION};
 use crate::loops::Helpers;
-use crate::memcache::{Bounds, Replies, Session, Turn, reply_text, run};
+use crate::memcache::{Asked, Bounds, Replies, Session, Turn, reply_text, run};
 use crate::reactor::{Completion, Reactor, Sending, StreamId};
 use crate::shared::Shared;
+use crate::stats::Client;
 use crate::tenants::{Binding, Router};
+use crate::watch::{Reporter, interest};
 use crossbeam_channel::Receiver;
 use mio::net::TcpStream;
 use std::collections::VecDeque;
@@ -52,6 +55,8 @@ pub(crate) struct Worker<R> {
     bytes_written: u64,
     requests: u64,
     yields: u64,
+    /// Connections that are sent something else than replies.
+    lasting: Vec<StreamId>,
     bounds: Bounds,
 }
 
@@ -79,6 +84,7 @@ impl<R: Reactor> Worker<R> {
             bytes_written: 0,
             requests: 0,
             yields: 0,
+            lasting: Vec::new(),
             bounds,
         }
     }
@@ -99,6 +105,7 @@ impl<R: Reactor> Worker<R> {
         let idle_check = 0 < self.around.shared.config.idle_timeout.0;
         let timeout = match () {
             () if self.reactor.has_ready() || !self.waiting.is_empty() => Some(Duration::ZERO),
+            () if self.has_lasting_work() => Some(Duration::ZERO),
             () if idle_check => Some(most.unwrap_or(Duration::from_secs(1))),
             () => most,
         };
@@ -124,6 +131,7 @@ impl<R: Reactor> Worker<R> {
                 self.take_turn_again(id);
             }
         }
+        self.serve_lasting();
         self.call_helpers();
         if idle_check {
             self.close_idle(now);
@@ -146,12 +154,15 @@ impl<R: Reactor> Worker<R> {
     /// Takes connections over from the acceptor.
     fn admit(&mut self, now: Instant) {
         while let Ok(new) = self.around.inbox.try_recv() {
+            let (peer, local) = (new.stream.peer_addr().ok(), new.stream.local_addr().ok());
             match self.reactor.register(new.stream) {
                 Ok(id) => {
+                    let client = self.around.shared.clients.come(new.binding, peer, local, now);
+                    self.report(&client, None);
                     if self.connections.len() <= id.0 {
                         self.connections.resize_with(id.0 + 1, || None);
                     }
-                    self.connections[id.0] = Some(Connection::new(id, new.binding, now));
+                    self.connections[id.0] = Some(Connection::new(id, client, now));
                 }
                 Err(e) => {
                     tracing::warn!("a connection cannot be watched: {e}");
@@ -189,8 +200,15 @@ impl<R: Reactor> Worker<R> {
     fn arrived(&mut self, id: StreamId, data: &[u8], now: Instant) {
         let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
         connection.active = now;
+        connection.client.heard(now);
         let data = connection.after_skipped(data);
-        if data.is_empty() || connection.is_closing {
+        let watches = matches!(connection.lasting, Some(Lasting::Watch(_)));
+        if data.is_empty() || connection.is_closing || watches {
+            return;
+        }
+        if connection.lasting.is_some() {
+            connection.add(data);
+            self.account(id);
             return;
         }
         if connection.input.is_empty() && !connection.is_sending {
@@ -211,7 +229,7 @@ impl<R: Reactor> Worker<R> {
     fn take_turn_again(&mut self, id: StreamId) {
         let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
         connection.is_waiting = false;
-        if connection.input.is_empty() || connection.is_sending {
+        if connection.input.is_empty() || connection.is_sending || connection.lasting.is_some() {
             return;
         }
         let mut input = std::mem::take(&mut connection.input);
@@ -257,7 +275,7 @@ impl<R: Reactor> Worker<R> {
         let mut is_out_of_memory = false;
         loop {
             let Some(Some(connection)) = self.connections.get(id.0) else { return After::Gone };
-            let binding = connection.binding;
+            let binding = (connection.binding, connection.client.number);
             let (turn, sending) = self.turn(id, binding, &input[done..], is_out_of_memory);
             done += turn.consumed;
             self.requests += turn.requests as u64;
@@ -268,6 +286,10 @@ impl<R: Reactor> Worker<R> {
             connection.is_sending = matches!(sending, Sending::Later(_));
             if turn.close || sending == Sending::Failed {
                 return self.end(id);
+            }
+            if let Some(asked) = turn.asked {
+                self.begin_lasting(id, asked);
+                return After::Consumed(done);
             }
             if connection.is_sending {
                 return After::Consumed(done);
@@ -302,7 +324,7 @@ impl<R: Reactor> Worker<R> {
     fn turn(
         &mut self,
         id: StreamId,
-        binding: Binding,
+        (binding, connection): (Binding, usize),
         input: &[u8],
         is_out_of_memory: bool,
     ) -> (Turn, Sending) {
@@ -312,6 +334,8 @@ impl<R: Reactor> Worker<R> {
             binding,
             bounds: self.bounds,
             requests_max: self.around.shared.config.requests_per_turn,
+            connection,
+            watched: self.around.shared.watch.wanted(),
             is_out_of_memory,
         };
         let mut replies = Replies::new(std::mem::take(&mut self.out));
@@ -346,9 +370,99 @@ impl<R: Reactor> Worker<R> {
 
     fn drop_connection(&mut self, id: StreamId) {
         if let Some(connection) = self.connections.get_mut(id.0).and_then(Option::take) {
+            if let Some(Lasting::Watch(watcher)) = &connection.lasting {
+                self.around.shared.watch.end(&self.around.shared.store, watcher);
+            }
+            self.lasting.retain(|lasting| *lasting != id);
+            self.around.shared.clients.go(&connection.client);
+            self.report(&connection.client, Some("normal"));
             self.around.shared.change_buffered(connection.accounted, 0);
             self.forget_connection();
         }
+    }
+
+    /// A connection is sent something else than replies from now on.
+    fn begin_lasting(&mut self, id: StreamId, asked: Asked) {
+        let waker = self.reactor.waker();
+        let shared = &self.around.shared;
+        let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
+        connection.lasting = match asked {
+            Asked::Dump(wanted) => Some(Lasting::Dump(Dump::new(wanted))),
+            Asked::Watch(wanted) => {
+                // A worker that cannot be woken comes by itself with its next event.
+                let wake = Box::new(move || drop(waker.wake()));
+                let watcher = shared.watch.begin(&shared.store, wanted, connection.binding, wake);
+                connection.client.watches();
+                watcher.map(Lasting::Watch)
+            }
+        };
+        self.lasting.push(id);
+        if connection.lasting.is_none() {
+            // Others were quicker to take the last place.
+            self.close(id);
+        }
+    }
+
+    fn send_lasting(&mut self, id: StreamId, bytes: &[u8]) {
+        self.bytes_written += bytes.len() as u64;
+        let sending = self.reactor.send(id, &[IoSlice::new(bytes)]);
+        let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
+        connection.is_sending |= matches!(sending, Sending::Later(_));
+        if sending == Sending::Failed {
+            self.close(id);
+        }
+    }
+
+    /// Whether a list can be continued at once.
+    fn has_lasting_work(&self) -> bool {
+        let of = |id: &StreamId| self.connections.get(id.0).and_then(Option::as_ref);
+        let can = |c: &Connection| !c.is_sending && matches!(c.lasting, Some(Lasting::Dump(_)));
+        self.lasting.iter().filter_map(of).any(can)
+    }
+
+    /// The next piece for everybody who is sent something else than replies.
+    fn serve_lasting(&mut self) {
+        for id in self.lasting.clone() {
+            let Some(Some(connection)) = self.connections.get_mut(id.0) else { continue };
+            if connection.is_sending || connection.is_closing {
+                continue;
+            }
+            let mut piece = Vec::new();
+            let mut is_done = false;
+            match &mut connection.lasting {
+                Some(Lasting::Dump(dump)) => {
+                    dump.write(&self.around.shared, &self.store, &connection.binding, &mut piece);
+                    is_done = dump.is_done();
+                }
+                Some(Lasting::Watch(watcher)) => piece = watcher.take(),
+                None => {}
+            }
+            self.store.quiesce();
+            if is_done {
+                connection.lasting = None;
+                self.lasting.retain(|lasting| *lasting != id);
+                // What was asked behind the list.
+                self.wait_for_turn(id);
+            }
+            if !piece.is_empty() {
+                self.send_lasting(id, &piece);
+            }
+        }
+    }
+
+    /// Tells those who watch that a connection came, or went for a reason.
+    fn report(&self, client: &Client, closed: Option<&str>) {
+        let shared = &self.around.shared;
+        if shared.watch.wanted() & interest::CONNECTIONS == 0 {
+            return;
+        }
+        let reporter = Reporter {
+            watch: &shared.watch,
+            store: &shared.store,
+            clock: &*shared.clock,
+            connection: client.number,
+        };
+        reporter.connection(client.binding, client.peer, closed);
     }
 
     fn close_idle(&mut self, now: Instant) {

@@ -626,6 +626,7 @@ fn note_removal(
         return;
     };
     count(&of_tenant.evictions);
+    store.witness.tell(store, found.slot, view);
     if is_over {
         count(&of_tenant.evicted_over_share);
     }

@@ -34,6 +34,7 @@ mod sources;
 mod survivors;
 mod sweep;
 mod width;
+mod witness;
 
 mod check;
 mod control;
@@ -56,7 +57,8 @@ pub use rank::{Expression, RankError, RankKind};
 pub use store::{CLOCK_START, MemoryUse, Options, Store, StoreError};
 pub use tenant::{OverShare, TenantSpec, TenantState};
 pub use width::{FREES_MAX, FREES_MIN, Interval, PassWidth};
+pub use witness::Evicted;
 pub use worker::{
-    Count, Counted, CountedIf, Description, Fetch, Fetched, Fields, Item, Key, Mode, OutOfMemory, Refused,
-    Removal, Remove, Removed, Stored, Worker, Write, Written,
+    Count, Counted, CountedIf, Cursor, Description, Fetch, Fetched, Fields, Item, Key, Mode, OutOfMemory,
+    Refused, Removal, Remove, Removed, Stored, Worker, Write, Written,
 };

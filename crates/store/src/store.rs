@@ -25,6 +25,7 @@ use crate::sweep::Sweep;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
 use crate::tenant::OverShare;
 use crate::tenant::{TICKS, Tenant, TenantSpec, TenantState};
+use crate::witness::Witness;
 use control::Claim;
 use control::memory::MemoryShare;
 use media::MapError;
@@ -112,6 +113,7 @@ pub struct Store {
     /// What they did.
     pub(crate) cleaning: CleanerCounters,
     pub(crate) sweep: Sweep,
+    pub(crate) witness: Witness,
     pub(crate) no_evict: bool,
     seed: u64,
     /// Generators handed out.
@@ -183,6 +185,7 @@ impl Store {
             passes: AtomicU32::new(0),
             cleaning: CleanerCounters::default(),
             sweep: Sweep::default(),
+            witness: Witness::default(),
             no_evict: options.no_evict,
             seed: options.seed,
             generators: AtomicU64::new(0),

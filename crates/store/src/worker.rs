@@ -13,7 +13,7 @@ mod write;
 
 pub use count::{Count, Counted, CountedIf};
 pub use fetch::{Fetch, Fetched};
-pub use read::Description;
+pub use read::{Cursor, Description};
 pub use write::{Mode, Removal, Remove, Removed, Stored, Write, Written};
 
 use crate::account::charge_of;
@@ -135,6 +135,12 @@ impl<'a> Item<'a> {
     #[must_use]
     pub fn has_binary_key(&self) -> bool {
         self.view.state() & state::BINARY_KEY != 0
+    }
+
+    /// Whether its key is in its tenant's own key space.
+    #[must_use]
+    pub fn has_own_space(&self) -> bool {
+        self.view.own_space()
     }
 
     /// Its size class.

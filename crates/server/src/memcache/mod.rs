@@ -3,12 +3,15 @@
 pub mod client;
 mod exptime;
 mod meta;
+mod operate;
 mod parse;
 mod reply;
 mod text;
 mod turn;
 
 pub(crate) use exptime::expires_at;
+pub(crate) use meta::encode_into as encode_base64;
+pub(crate) use operate::Asked;
 pub(crate) use parse::Bounds;
 pub(crate) use reply::{Replies, text as reply_text};
 pub(crate) use turn::{Session, Turn, run};

@@ -95,6 +95,8 @@ pub(crate) enum Command<'b> {
     Stats(&'b [u8]),
     /// A request of the meta protocol about an item.
     Meta(meta::Request<'b>),
+    /// A command about the server as a whole, and the words behind it.
+    Operate(&'b [u8], &'b [u8]),
     /// `mn`
     MetaNoOp,
     MemoryLimit {
@@ -202,7 +204,7 @@ pub(crate) fn parse<'b>(input: &'b [u8], bounds: &Bounds) -> Parsed<'b> {
         b"stats" => Command::Stats(rest.trim_ascii()),
         b"quit" => Command::Quit,
         b"cache_memlimit" => memory_limit(words),
-        b"shutdown" => Command::Wrong(text::SHUTDOWN_DISABLED),
+        b"lru_crawler" | b"lru" | b"slabs" | b"watch" | b"shutdown" => Command::Operate(word, rest),
         // A browser, or what pretends to be one.
         _ if words.last().is_some_and(|w| w.starts_with(b"HTTP/")) => return Parsed::Hopeless,
         _ => Command::Wrong(text::ERROR),

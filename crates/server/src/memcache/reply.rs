@@ -44,6 +44,24 @@ pub(crate) mod text {
     pub(crate) const BAD_COUNT_MODE: &[u8] = b"CLIENT_ERROR invalid mode for ma M token\r\n";
     pub(crate) const NO_MEMORY: &[u8] = b"SERVER_ERROR out of memory\r\n";
     pub(crate) const NO_MEMORY_FOR_ITEM: &[u8] = b"SERVER_ERROR Out of memory allocating new item\r\n";
+    pub(crate) const SHUTDOWN_MODE: &[u8] = b"CLIENT_ERROR invalid shutdown mode\r\n";
+    pub(crate) const WATCH_DISABLED: &[u8] = b"CLIENT_ERROR watch commands not allowed\r\n";
+    pub(crate) const WATCH_FULL: &[u8] = b"WATCHER_TOO_MANY log watcher limit reached\r\n";
+    pub(crate) const DUMP_DISABLED: &[u8] = b"ERROR metadump not allowed\r\n";
+    pub(crate) const CACHEDUMP_DISABLED: &[u8] = b"CLIENT_ERROR stats cachedump not allowed\r\n";
+    pub(crate) const CACHEDUMP_FORMAT: &[u8] = b"CLIENT_ERROR bad command line\r\n";
+    pub(crate) const CACHEDUMP_CLASS: &[u8] = b"CLIENT_ERROR Illegal slab id\r\n";
+    pub(crate) const DETAIL_USAGE: &[u8] = b"CLIENT_ERROR usage: stats detail on|off|dump\r\n";
+    pub(crate) const CRAWLER_DISABLED: &[u8] = b"CLIENT_ERROR lru crawler disabled\r\n";
+    pub(crate) const CRAWLER_RUNS: &[u8] = b"ERROR failed to start lru crawler thread\r\n";
+    pub(crate) const CRAWLER_SLEEP: &[u8] = b"CLIENT_ERROR sleep must be one second or less\r\n";
+    pub(crate) const NOT_FOR_TENANTS: &[u8] = b"CLIENT_ERROR not on a tenant's own listener\r\n";
+    pub(crate) const BAD_CLASS: &[u8] = b"BADCLASS invalid class id\r\n";
+    pub(crate) const LRU_PERCENT: &[u8] = b"ERROR hot and warm pcts must not exceed 80\r\n";
+    pub(crate) const LRU_FACTOR: &[u8] = b"ERROR hot/warm age factors must be greater than 0\r\n";
+    pub(crate) const SLABS_SAME: &[u8] = b"SAME src and dst class are identical\r\n";
+    pub(crate) const SLABS_NO_SPARE: &[u8] = b"NOSPARE source class has no spare pages\r\n";
+    pub(crate) const SLABS_BAD_CLASS: &[u8] = b"BADCLASS invalid src or dst class id\r\n";
     pub(crate) const TOO_MANY: &[u8] = b"ERROR Too many open connections\r\n";
     pub(crate) const NO_BUFFER: &[u8] = b"SERVER_ERROR out of memory reading request\r\n";
 }

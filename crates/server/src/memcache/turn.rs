@@ -5,12 +5,14 @@
 //!             write has had any effect
 //! Source:     the pass over all index lines, then all items, hides two cache misses per request
 
+use super::operate::Asked;
 use super::parse::{Bounds, Command, Effect, Parsed, keys, parse};
 use super::reply::Replies;
 use super::text;
 use crate::limits::REPLY_BYTES_PER_TURN;
 use crate::shared::Shared;
 use crate::tenants::{Binding, Router};
+use crate::watch::Reporter;
 use store::{Key, Worker};
 use units::TenantId;
 
@@ -25,8 +27,25 @@ pub(crate) struct Session<'s> {
     pub(crate) binding: Binding,
     pub(crate) bounds: Bounds,
     pub(crate) requests_max: usize,
+    /// The connection's number, for those who watch.
+    pub(crate) connection: usize,
+    /// What is watched.
+    pub(crate) watched: u32,
     /// The last attempt found no room and making room failed: the next write answers so.
     pub(crate) is_out_of_memory: bool,
+}
+
+impl Session<'_> {
+    /// Who tells those that watch, if somebody watches such events.
+    #[inline]
+    pub(super) fn reporter(&self, wanted: u32) -> Option<Reporter<'_>> {
+        (self.watched & wanted != 0).then(|| Reporter {
+            watch: &self.shared.watch,
+            store: &self.shared.store,
+            clock: &*self.shared.clock,
+            connection: self.connection,
+        })
+    }
 }
 
 /// What a turn did.
@@ -46,6 +65,8 @@ pub(crate) struct Turn {
     pub(crate) needs_room: bool,
     /// The client asked for the end, or is none.
     pub(crate) close: bool,
+    /// The client asked for something else than replies.
+    pub(crate) asked: Option<Asked>,
 }
 
 /// A parsed request with its keys hashed.
@@ -102,6 +123,11 @@ pub(crate) fn run<'w>(
             }
             Err(Ended::Quit) => {
                 turn.close = true;
+                break;
+            }
+            Err(Ended::Asked(asked)) => {
+                turn.stop_before(&batch, i + 1);
+                turn.asked = Some(asked);
                 break;
             }
         }
@@ -190,4 +216,6 @@ pub(super) enum Ended {
     NeedsRoom,
     /// The client asked for the end.
     Quit,
+    /// The client asked for something else than replies.
+    Asked(Asked),
 }

@@ -67,7 +67,13 @@ impl Worker {
     ///
     /// # Errors
     /// If there is no room.
-    pub fn count_by(&self, tenant: TenantId, key: &Key<'_>, delta: u64, up: bool) -> Result<Counted, Refused> {
+    pub fn count_by(
+        &self,
+        tenant: TenantId,
+        key: &Key<'_>,
+        delta: u64,
+        up: bool,
+    ) -> Result<Counted, Refused> {
         let count = Count { delta, up, ..Count::default() };
         Ok(match self.count_if(tenant, key, &count)? {
             CountedIf::Done { value, .. } => Counted::Value(value),

@@ -206,7 +206,8 @@ impl Worker {
         let place = found.slot.place();
         let view = self.store.log.view(&self.reader, place);
         unlink(&self.store, &self.counters, place, &view);
-    }}
+    }
+}
 
 /// By how much a tenant holds more once an item of `len` log bytes takes the place of an old one.
 fn change_of(old: &Old<'_>, tenant: TenantId, len: usize) -> i64 {

@@ -24,6 +24,12 @@ pub struct Description<'a> {
     pub size: Bytes,
 }
 
+/// How far a walk over all items has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Cursor {
+    bucket: u32,
+}
+
 impl Worker {
     /// Looks a key up for a tenant.
     #[inline]
@@ -93,6 +99,30 @@ impl Worker {
         SampledKind::DeadLookUp
     }
 
+    /// Calls `each` with the live items of some buckets of the index, about eight in each, and moves the cursor on. Returns
+    /// false behind the last. Takes no lock; an item that moves within the index meanwhile may be shown twice or not at
+    /// all.
+    pub fn walk<'a>(
+        &'a self,
+        cursor: &mut Cursor,
+        buckets: u32,
+        mut each: impl FnMut(&Description<'a>),
+    ) -> bool {
+        let end = cursor.bucket.saturating_add(buckets).min(self.store.index.buckets());
+        for bucket in cursor.bucket..end {
+            self.store.index.each_in(bucket, |slot| {
+                let known = self.describe_slot(slot);
+                let dead = self.store.is_expired(&known.item.view)
+                    || self.store.is_flushed(slot.place(), &known.item.view);
+                if !dead {
+                    each(&known);
+                }
+            });
+        }
+        cursor.bucket = end;
+        end < self.store.index.buckets()
+    }
+
     /// Describes an item, without counting or noting a use.
     pub fn describe(&self, key: &Key<'_>) -> Option<Description<'_>> {
         let found = self.store.index.find(key.hash, |slot| self.is_key(slot, key))?;
@@ -116,13 +146,17 @@ impl Worker {
 
     /// The same, dead or alive: an item may be created to be dead.
     pub(super) fn describe_any(&self, found: Found) -> Description<'_> {
-        let place = found.slot.place();
+        self.describe_slot(found.slot)
+    }
+
+    fn describe_slot(&self, slot: Slot) -> Description<'_> {
+        let place = slot.place();
         let view = self.store.log.view(&self.reader, place);
         let stamp = self.store.stamp_of(place, &view);
         Description {
             item: Item { view, stamp },
-            fetched: found.slot.uses() != 0,
-            slot: found.slot,
+            fetched: slot.uses() != 0,
+            slot,
             size: Bytes(u64::try_from(crate::account::charge_of(view.bytes().len())).unwrap_or(0)),
         }
     }

@@ -215,9 +215,9 @@ impl Worker {
             (Mode::Append | Mode::Prepend, Some(cas)) if write.compare != 0 && cas != write.compare => {
                 Verdict::Not(Stored::Exists)
             }
-            (Mode::Set, _)
-            | (Mode::Add, None)
-            | (Mode::Replace | Mode::Append | Mode::Prepend, Some(_)) => Verdict::Store,
+            (Mode::Set, _) | (Mode::Add, None) | (Mode::Replace | Mode::Append | Mode::Prepend, Some(_)) => {
+                Verdict::Store
+            }
             (Mode::Add, Some(_)) => {
                 if let Some((found, _)) = old.live {
                     self.note_use(found);
@@ -278,7 +278,8 @@ impl Worker {
         if remove.what == Removal::Item && !remove.stale {
             self.delete_found(&locked, tenant, key, &old);
         } else {
-            let kept = Fields { client_flags: view.client_flags(), expires_at: view.expiry().map_or(0, |e| e.at) };
+            let kept =
+                Fields { client_flags: view.client_flags(), expires_at: view.expiry().map_or(0, |e| e.at) };
             let (value, fields) = match remove.what {
                 Removal::Item => (view.value(), kept),
                 Removal::Value(fields) => (&[][..], fields),

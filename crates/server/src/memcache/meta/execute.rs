@@ -7,9 +7,12 @@
 use super::{Request, Verb, decode, encode_into};
 use crate::limits::KEY_MAX;
 use crate::memcache::reply::{Replies, text};
+use crate::memcache::text::tell_stored;
 use crate::memcache::turn::{Ended, Session};
+use crate::watch::{Looked, interest};
 use store::{
-    Count, CountedIf, Fetch, Fetched, Fields, Key, Mode, Refused, Removal, Remove, Removed, Stored, Worker, Write,
+    Count, CountedIf, Fetch, Fetched, Fields, Key, Mode, Refused, Removal, Remove, Removed, Stored, Worker,
+    Write,
 };
 use units::TenantId;
 
@@ -102,6 +105,10 @@ fn get<'w>(
             None
         }
     };
+    if let Some(reporter) = session.reporter(interest::FETCHERS) {
+        let found = fetched.map(|f| (f.was.item.class(), f.was.item.value().len()));
+        reporter.looked(tenant, &Looked { key: target.key.bytes(), found });
+    }
     match fetched {
         None if flags.has(b'q') => {}
         None => put_short(replies, b"EN", request, target),
@@ -198,7 +205,13 @@ fn set(
     } else {
         target.tenant
     };
-    let written = match worker.store_if(tenant, &target.key, &write) {
+    let stored = worker.store_if(tenant, &target.key, &write);
+    if let Some(reporter) = session.reporter(interest::MUTATIONS) {
+        let outcome = stored.map(|written| written.outcome);
+        let told = (mode, write.fields.expires_at, request.value.len());
+        tell_stored(session, &reporter, &(target.key, tenant), outcome, told);
+    }
+    let written = match stored {
         Ok(written) => written,
         Err(why) => {
             let reply = refused(session, worker, Target { tenant, ..target }, why, text::OUT_OF_MEMORY)?;
@@ -245,7 +258,14 @@ fn delete(
         expires_at: ttl,
         cas: flags.given(b'E', flags.cas),
     };
-    match worker.remove(target.tenant, &target.key, &remove) {
+    let removed = worker.remove(target.tenant, &target.key, &remove);
+    if removed == Ok(Removed::Done)
+        && !remove.stale
+        && let Some(reporter) = session.reporter(interest::DELETIONS)
+    {
+        reporter.deleted(target.tenant, target.key.bytes(), "md");
+    }
+    match removed {
         Ok(Removed::Done) if flags.has(b'q') => {}
         Ok(Removed::Done) => put_short(replies, b"HD", request, target),
         Ok(Removed::Exists) => put_short(replies, b"EX", request, target),
@@ -413,4 +433,3 @@ fn put_encoded(replies: &mut Replies<'_>, key: &[u8], binary: bool) {
         replies.put(key);
     }
 }
-

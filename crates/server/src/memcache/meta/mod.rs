@@ -7,7 +7,8 @@
 mod base64;
 mod execute;
 
-pub(super) use base64::{decode, encode_into};
+pub(super) use base64::decode;
+pub(crate) use base64::encode_into;
 pub(super) use execute::execute;
 
 use super::parse::{Bounds, Command, Effect, Parsed, Words, is_key, number, unsigned};
