@@ -97,6 +97,11 @@ DIFFERENCES = [
         "memcached forgets that the key is binary and shows it raw, line ends included",
     ),
     Difference(
+        "time of a number that becomes longer", b"set n 0 0 1\r\n9\r\nma n T-1\r\nget n\r\n",
+        b"STORED\r\nHD\r\nVALUE n 0 2\r\n10\r\n" + END, b"STORED\r\nHD\r\n" + END, "ours",
+        "memcached gives the new time to the item that the longer number has just replaced",
+    ),
+    Difference(
         "hit before an overwrite", b"set a 0 0 1\r\nx\r\nmg a h\r\nset a 0 0 1\r\ny\r\nmg a h\r\n",
         b"STORED\r\nHD h0\r\nSTORED\r\nHD h0\r\n", b"STORED\r\nHD h0\r\nSTORED\r\nHD h1\r\n", "ours",
         "what is known of a key's use outlives its value, so that an overwrite does not make a hot key cold",

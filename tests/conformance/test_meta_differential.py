@@ -40,7 +40,7 @@ class Number:
 
 
 def time(rng):
-    return rng.choice([b"0", b"0", b"1050", b"2050", b"5050", b"2592000", b"-1", b"9050"])
+    return rng.choice([b"0", b"0", b"1050", b"2050", b"5050", b"2591950", b"-1", b"9050"])
 
 
 def token(rng, verb, flag):
@@ -78,6 +78,8 @@ def request(rng, verb, flag=None):
         chosen.discard("t")
     if "t" in chosen:
         chosen.discard("T")
+    steady = verb == "ma" and "T" in chosen
+    chosen |= {"D"} if steady else set()
     order = sorted(chosen)
     rng.shuffle(order)
     key = rng.choice(BINARY if "b" in chosen else [*KEYS, ABSENT])
@@ -90,7 +92,9 @@ def request(rng, verb, flag=None):
     if verb == "ms":
         parts.append(b" %d" % len(value))
     for letter in order:
-        parts += [rng.choice([b" ", b" ", b" ", b"  "]), *token(rng, verb, letter)]
+        # A number that becomes longer forgets its new time in memcached: a documented difference.
+        behind = [b"D0"] if steady and letter == "D" else token(rng, verb, letter)
+        parts += [rng.choice([b" ", b" ", b" ", b"  "]), *behind]
     parts.append(rng.choice([b"\r\n"] * 9 + [b"\n"]))
     if verb == "ms":
         parts.append(value + b"\r\n")

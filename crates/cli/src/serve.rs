@@ -27,9 +27,9 @@ pub(crate) fn run(options: ServeOptions) -> Result<Code, Failure> {
         tracing::warn!("{note}");
     }
     let running = server::start(options.config, Arc::new(SystemClock::new())).map_err(start_failure)?;
-    complain(running.ready_line());
     let signals = Signals::new([SIGTERM, SIGINT]);
     let mut signals = signals.map_err(|e| Failure::failed(format!("cannot listen for signals: {e}"), ""))?;
+    complain(running.ready_line());
     if let Some(signal) = signals.forever().next() {
         tracing::info!("signal {signal}: draining");
     }

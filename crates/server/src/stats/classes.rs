@@ -25,7 +25,7 @@ pub(super) fn classes(
         }
         active += 1;
         bytes += totals.bytes;
-        rows.extend(rows_of(class, &zero.map_or(*totals, |z| since(totals, &z.classes[class]))));
+        rows.extend(rows_of(class, &zero.map_or(*totals, |z| totals.since(&z.classes[class]))));
     }
     if with_totals {
         rows.push(("active_slabs".to_owned(), active.to_string()));
@@ -53,24 +53,16 @@ fn class_of_bound(seen: &Visible) -> [ClassTotals; CLASSES] {
         get_hits: seen.totals.get_hits,
         cmd_set: seen.totals.cmd_set,
         delete_hits: seen.totals.delete_hits,
+        incr_hits: seen.totals.incr_hits,
+        decr_hits: seen.totals.decr_hits,
+        cas_hits: seen.totals.cas_hits,
+        cas_badval: seen.totals.cas_badval,
+        touch_hits: seen.totals.touch_hits,
         evicted: seen.totals.evictions,
         evicted_unfetched: seen.totals.evicted_unfetched,
         reclaimed: seen.totals.reclaimed,
     };
     all
-}
-
-fn since(now: &ClassTotals, then: &ClassTotals) -> ClassTotals {
-    ClassTotals {
-        items: now.items,
-        bytes: now.bytes,
-        get_hits: now.get_hits.saturating_sub(then.get_hits),
-        cmd_set: now.cmd_set.saturating_sub(then.cmd_set),
-        delete_hits: now.delete_hits.saturating_sub(then.delete_hits),
-        evicted: now.evicted.saturating_sub(then.evicted),
-        evicted_unfetched: now.evicted_unfetched.saturating_sub(then.evicted_unfetched),
-        reclaimed: now.reclaimed.saturating_sub(then.reclaimed),
-    }
 }
 
 pub(super) fn items_of_class(class: usize, t: &ClassTotals) -> Vec<Row> {
@@ -123,11 +115,11 @@ pub(super) fn slabs_of_class(class: usize, t: &ClassTotals) -> Vec<Row> {
         ("get_hits", t.get_hits),
         ("cmd_set", t.cmd_set),
         ("delete_hits", t.delete_hits),
-        ("incr_hits", 0),
-        ("decr_hits", 0),
-        ("cas_hits", 0),
-        ("cas_badval", 0),
-        ("touch_hits", 0),
+        ("incr_hits", t.incr_hits),
+        ("decr_hits", t.decr_hits),
+        ("cas_hits", t.cas_hits),
+        ("cas_badval", t.cas_badval),
+        ("touch_hits", t.touch_hits),
     ];
     rows.into_iter().map(|(name, value)| (format!("{class}:{name}"), value.to_string())).collect()
 }

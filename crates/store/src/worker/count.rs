@@ -102,6 +102,10 @@ impl Worker {
             };
             return self.vivify_number(locked, tenant, key, &old, (value, expires_at), by);
         };
+        if view.value().is_empty() {
+            // memcached says so before it compares.
+            return Ok(CountedIf::NotNumber);
+        }
         if by.compare != 0 && by.compare != self.cas_of(found, &view) {
             return Ok(CountedIf::Exists);
         }
@@ -125,6 +129,8 @@ impl Worker {
         drop(locked);
         self.after_write();
         count(hits);
+        let class = self.counters.class(view.bytes().len(), view.own_space());
+        count(if by.up { &class.incr_hits } else { &class.decr_hits });
         Ok(CountedIf::Done { value, cas, expired_at, created: false })
     }
 

@@ -173,6 +173,7 @@ impl Worker {
         if how.touch.is_some() {
             count(&counters.cmd_touch);
             count(&counters.touch_hits);
+            count(&self.counters.class(len, view.own_space()).touch_hits);
         } else {
             count(&counters.get_hits);
             count(&self.counters.class(len, view.own_space()).get_hits);
@@ -192,5 +193,152 @@ impl Worker {
             return;
         }
         self.miss(tenant, key, counters, self.count_dead(counters, dead));
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+    use crate::{
+        Count, CountedIf, Cursor, Mode, Options, RankKind, Removal, Remove, Removed, Space, Store, Stored,
+        TenantSpec, Write,
+    };
+    use control::Claim;
+    use std::sync::Arc;
+
+    fn store() -> (Arc<Store>, TenantId) {
+        let options = Options {
+            memory: Bytes::mib(8),
+            item_max: Bytes::kib(64),
+            threads: 4,
+            tenants_max: 4,
+            no_evict: false,
+            seed: 1,
+        };
+        let store = Store::new(options).unwrap();
+        let (name, claim) = ("t".to_owned(), Claim::default());
+        let tenant = store.add_tenant(TenantSpec { name, own_space: false, claim, rank: RankKind::Lru });
+        (store, tenant.unwrap())
+    }
+
+    fn key(worker: &Worker) -> Key<'static> {
+        worker.key(Space::Shared, b"key").unwrap()
+    }
+
+    const STALE: Remove =
+        Remove { compare: None, what: Removal::Item, stale: true, expires_at: None, cas: None };
+
+    #[test]
+    fn of_many_readers_of_a_stale_item_one_wins() {
+        let (store, tenant) = store();
+        let worker = store.worker().unwrap();
+        let rounds = if cfg!(miri) { 3 } else { 200 };
+        for _ in 0..rounds {
+            worker.set(tenant, &key(&worker), Mode::Set, Fields::default(), b"value").unwrap();
+            assert_eq!(worker.remove(tenant, &key(&worker), &STALE), Ok(Removed::Done));
+            let wins: usize = std::thread::scope(|scope| {
+                let readers: Vec<_> = (0..3)
+                    .map(|_| {
+                        scope.spawn(|| {
+                            let worker = store.worker().unwrap();
+                            let read = |_| {
+                                let fetched = worker.fetch(tenant, &key(&worker), &Fetch::default());
+                                let fetched = fetched.unwrap().unwrap();
+                                assert!(fetched.is_stale() && fetched.was.item.value() == b"value");
+                                assert!(!(fetched.won && fetched.token_was_sent()));
+                                usize::from(fetched.won)
+                            };
+                            (0..5).map(read).sum::<usize>()
+                        })
+                    })
+                    .collect();
+                readers.into_iter().map(|reader| reader.join().unwrap()).sum()
+            });
+            assert_eq!(wins, 1);
+        }
+    }
+
+    #[test]
+    fn a_mark_leaves_value_cas_and_expiry_alone() {
+        let (store, tenant) = store();
+        let worker = store.worker().unwrap();
+        let fields = Fields { client_flags: 7, expires_at: store.now_secs() + 100 };
+        let write = Write { cas: Some(3), ..Write::plain(Mode::Set, fields, b"v") };
+        assert_eq!(worker.store_if(tenant, &key(&worker), &write).unwrap().cas, 3);
+        let recache = Fetch { recache_before: Some(store.now_secs() + 200), ..Fetch::default() };
+        let won: Vec<_> =
+            (0..3).map(|_| worker.fetch(tenant, &key(&worker), &recache).unwrap().unwrap().won).collect();
+        assert_eq!(won, [true, false, false]);
+        let item = worker.peek(&key(&worker)).unwrap();
+        assert_eq!((item.cas(), item.client_flags(), item.expires_at()), (3, 7, fields.expires_at));
+        assert_eq!(worker.store().totals(tenant).total_items, 1);
+    }
+
+    #[test]
+    fn told_versions_are_compared() {
+        let (store, tenant) = store();
+        let worker = store.worker().unwrap();
+        let put = |mode, cas, or_stale| {
+            let write = Write { cas, or_stale, ..Write::plain(mode, Fields::default(), b"1") };
+            worker.store_if(tenant, &key(&worker), &write).unwrap().outcome
+        };
+        assert_eq!(put(Mode::Cas(5), None, false), Stored::NotFound);
+        assert_eq!(put(Mode::Set, Some(50), false), Stored::Stored);
+        assert_eq!(put(Mode::Cas(49), None, false), Stored::Exists);
+        assert_eq!(put(Mode::Cas(51), None, true), Stored::Exists);
+        assert_eq!(put(Mode::Cas(49), Some(60), true), Stored::Stored);
+        assert!(worker.fetch(tenant, &key(&worker), &Fetch::default()).unwrap().unwrap().is_stale());
+        assert_eq!(put(Mode::Cas(60), Some(9), true), Stored::Stored);
+        assert!(!worker.fetch(tenant, &key(&worker), &Fetch::default()).unwrap().unwrap().is_stale());
+        let by = Count { delta: 1, up: true, compare: 8, ..Count::default() };
+        assert_eq!(worker.count_if(tenant, &key(&worker), &by), Ok(CountedIf::Exists));
+        let by = Count { compare: 9, cas: Some(1), ..by };
+        let done = CountedIf::Done { value: 2, cas: 1, expired_at: 0, created: false };
+        assert_eq!(worker.count_if(tenant, &key(&worker), &by), Ok(done));
+        let emptied =
+            Remove { what: Removal::Value(Fields::default()), stale: false, compare: Some(1), ..STALE };
+        assert_eq!(worker.remove(tenant, &key(&worker), &emptied), Ok(Removed::Done));
+        let item = worker.peek(&key(&worker)).unwrap();
+        assert_eq!((item.value(), item.cas()), (&b""[..], 1));
+    }
+
+    #[test]
+    fn a_walk_shows_every_live_item_once() {
+        let (store, tenant) = store();
+        let mut worker = store.worker().unwrap();
+        let names: Vec<_> = (0..500).map(|i| format!("key{i}")).collect();
+        for name in &names {
+            let key = worker.key(Space::Shared, name.as_bytes()).unwrap();
+            worker.set(tenant, &key, Mode::Set, Fields::default(), b"x").unwrap();
+        }
+        let gone = worker.key(Space::Shared, b"key7").unwrap();
+        assert!(worker.delete(tenant, &gone));
+        let mut cursor = Cursor::default();
+        let mut shown = Vec::new();
+        while worker.walk(&mut cursor, 3, |known| {
+            shown.push(String::from_utf8(known.item.key().to_vec()).unwrap());
+        }) {}
+        shown.sort();
+        let mut wanted: Vec<_> = names.into_iter().filter(|name| name != "key7").collect();
+        wanted.sort();
+        assert_eq!(shown, wanted);
+        worker.check();
+    }
+
+    #[test]
+    fn last_use_is_told_to_the_second_of_storing() {
+        let (store, tenant) = store();
+        let worker = store.worker().unwrap();
+        for secs in [10, 11, 500] {
+            store.set_now(secs);
+            worker.set(tenant, &key(&worker), Mode::Set, Fields::default(), b"x").unwrap();
+            worker.delete(tenant, &key(&worker));
+            worker.set(tenant, &key(&worker), Mode::Set, Fields::default(), b"x").unwrap();
+            store.set_now(secs + 1);
+            let known = worker.describe(&key(&worker)).unwrap();
+            assert_eq!((worker.used_secs(&known), known.fetched), (secs, false));
+            worker.delete(tenant, &key(&worker));
+        }
     }
 }

@@ -8,7 +8,7 @@ use super::{Fields, Key, Old, Refused, Worker};
 use crate::curves::SampledKind;
 use crate::hash::Space;
 use crate::index::Locked;
-use crate::item::state;
+use crate::item::{HEADER, state};
 use crate::metrics::count;
 use units::TenantId;
 
@@ -196,13 +196,21 @@ impl Worker {
             count(&counters.total_items);
         }
         count(&counters.cmd_set);
-        count(&self.counters.class(write.value.len(), key.space != Space::Shared).cmd_set);
+        let class =
+            self.counters.class(log_len(key, &write.fields, written.value_len), key.space != Space::Shared);
+        count(&class.cmd_set);
         if let Mode::Cas(_) = write.mode {
-            count(match written.outcome {
-                Stored::Stored => &counters.cas_hits,
-                Stored::NotFound => &counters.cas_misses,
-                _ => &counters.cas_badval,
-            });
+            match written.outcome {
+                Stored::NotFound => count(&counters.cas_misses),
+                Stored::Stored => {
+                    count(&counters.cas_hits);
+                    count(&class.cas_hits);
+                }
+                _ => {
+                    count(&counters.cas_badval);
+                    count(&class.cas_badval);
+                }
+            }
         }
         Ok(written)
     }
@@ -336,8 +344,16 @@ impl Worker {
         self.after_write();
         count(&counters.cmd_touch);
         count(&counters.touch_hits);
+        count(&self.counters.class(view.bytes().len(), view.own_space()).touch_hits);
         Ok(true)
     }
+}
+
+/// Bytes of an item of these in the log: its size class counts the write.
+fn log_len(key: &Key<'_>, fields: &Fields, value_len: usize) -> usize {
+    let expiry = if fields.expires_at == 0 { 0 } else { 5 };
+    let client_flags = if fields.client_flags == 0 { 0 } else { 4 };
+    HEADER + expiry + client_flags + key.bytes.len() + value_len
 }
 
 /// The item that a write makes.

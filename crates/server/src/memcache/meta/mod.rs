@@ -158,7 +158,8 @@ impl<'b> Request<'b> {
     }
 }
 
-/// Reads the flags of a request whose key is `key`. Says what is wrong with the last that is wrong.
+/// Reads the flags of a request whose key is `key`. Says what is wrong with the last that is wrong; `F` speaks up only
+/// if nobody has before it.
 fn flags(words: &[u8], key: &[u8]) -> Result<Flags, &'static [u8]> {
     let mut flags = Flags { delta: 1, ..Flags::default() };
     let mut wrong = None;
@@ -171,7 +172,11 @@ fn flags(words: &[u8], key: &[u8]) -> Result<Flags, &'static [u8]> {
             return Err(text::INVALID_FLAG);
         };
         flags.seen |= bit(letter);
-        wrong = flags.take(*token, rest, key).err().or(wrong);
+        wrong = match (flags.take(*token, rest, key), wrong) {
+            (Err(_), Some(before)) if letter == b'F' => Some(before),
+            (Err(now), _) => Some(now),
+            (Ok(()), before) => before,
+        };
         match letter {
             b'T' => flags.ttl_after_vivify = flags.has(b'N'),
             b'R' => flags.ttl_before_recache = flags.has(b'T'),
