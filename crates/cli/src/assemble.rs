@@ -7,7 +7,7 @@ use crate::serve::ServeOptions;
 use crate::settings::Effect;
 use crate::tenants::Tenant;
 use crate::value::{Value, rank};
-use server::{Admin, Config, MemoryPolicy, TenantConfig};
+use server::{Admin, AuthConfig, Config, MemoryPolicy, Protocol, TenantConfig};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use store::OverShare;
@@ -50,6 +50,8 @@ pub(crate) fn serve_options(
         },
         rank: rank(in_force.text("rank"))?,
         tenants: in_force.tenants.iter().map(tenant).collect::<Result<_, _>>()?,
+        protocol: protocol(in_force.text("protocol")),
+        auth: auth(in_force)?,
         flush_disabled: in_force.is_on("disable_flush_all"),
         shutdown_enabled: in_force.is_on("enable_shutdown"),
         dump_disabled: in_force.is_on("disable_dumping"),
@@ -105,6 +107,40 @@ fn listen(in_force: &InForce) -> Result<Vec<SocketAddr>, Failure> {
     Ok(addresses)
 }
 
+/// What a word of `settings::PROTOCOLS` means.
+fn protocol(word: &str) -> Protocol {
+    match word {
+        "ascii" => Protocol::Text,
+        "binary" => Protocol::Binary,
+        _ => Protocol::Auto,
+    }
+}
+
+/// Who may come in. Settings that speak of users need a file of users.
+fn auth(in_force: &InForce) -> Result<Option<AuthConfig>, Failure> {
+    let list = |name| {
+        if let (Some(Value::List(texts)), _) = in_force.get(name) { texts.clone() } else { Vec::new() }
+    };
+    let file = in_force.text("auth_file");
+    if !file.is_empty() {
+        return Ok(Some(AuthConfig {
+            file: PathBuf::from(file),
+            shared_users: list("shared_users"),
+            read_only_users: list("read_only_users"),
+            no_flush_users: list("no_flush_users"),
+        }));
+    }
+    let is_given = |name: &&&str| in_force.is_on(name) || !list(name).is_empty();
+    match ["enable_sasl", "shared_users", "read_only_users", "no_flush_users"].iter().find(is_given) {
+        None => Ok(None),
+        Some(name) => {
+            let place = in_force.get(name).1.place(name);
+            let what = format!("{place}: there is no file of users");
+            Err(Failure::wrong_use(what, "name one, with user:password in each line: -Y FILE"))
+        }
+    }
+}
+
 fn unix_socket(in_force: &InForce) -> Option<(PathBuf, u32)> {
     let path = in_force.text("unix_socket");
     let mode = u32::from_str_radix(in_force.text("unix_mask"), 8).ok()?;
@@ -147,6 +183,7 @@ fn tenant(given: &Tenant) -> Result<TenantConfig, Failure> {
         credit: size("credit"),
         rank: text("rank").map(rank).transpose()?,
         over_share: over_share(text("over_share").unwrap_or_default()),
+        users: if let Some(Value::List(users)) = given.get("users") { users.clone() } else { Vec::new() },
     })
 }
 

@@ -4,7 +4,7 @@ use crate::args::{Request, World, request};
 use crate::config_command;
 use crate::failure::{Code, Failure};
 use crate::settings::SETTINGS;
-use server::{Admin, Config, MemoryPolicy};
+use server::{Admin, Config, MemoryPolicy, Protocol};
 use store::RankKind;
 use units::Bytes;
 
@@ -101,6 +101,16 @@ fn used_flags_reach_the_configuration() {
         ("--tenant name=a,prefix=a:,over_share=refuse --private 0.5", |c| {
             c.tenants[0].over_share == store::OverShare::Refuse && c.private.total_cmp(&0.5).is_eq()
         }),
+        ("-B binary", |c| c.protocol == Protocol::Binary),
+        ("-B ascii", |c| c.protocol == Protocol::Text),
+        ("-Y users", |c| c.auth.as_ref().is_some_and(|a| a.file.as_os_str() == "users")),
+        ("-S -Y users --read-only-users ann,bob --no-flush-users bob --shared-users *", |c| {
+            let auth = c.auth.as_ref().unwrap();
+            auth.read_only_users == ["ann", "bob"]
+                && auth.no_flush_users == ["bob"]
+                && auth.shared_users == ["*"]
+        }),
+        ("-Y users --tenant name=a,users=ann", |c| c.tenants[0].users == ["ann"]),
         ("--tenant name=a,listen=[::1]:5 --tenant name=b,prefix=b/", |c| c.tenants.len() == 2),
     ];
     for (flags, check) in cases {
@@ -133,22 +143,17 @@ fn every_flag_of_memcached_is_known() {
         let (_, notes, _) = served(&format!("cotenant serve {flags}"), "", &[]);
         assert!(notes.iter().any(|n| n.contains(wanted)), "{flags}: {notes:?}");
     }
-    for flags in ["-U 0", "--udp-port=0", "-B auto", "-B ascii", "--protocol=ascii"] {
+    for flags in ["-U 0", "--udp-port=0", "-B auto", "-B ascii", "--protocol=ascii", "-B binary"] {
         assert!(served(&format!("cotenant serve {flags}"), "", &[]).1.is_empty(), "{flags}");
     }
     for flags in [
         "-U 11211",
-        "-B binary",
         "-s sock",
         "--unix-socket=sock",
         "-d",
         "--daemon",
         "-P pid",
         "--pidfile=pid",
-        "-S",
-        "--enable-sasl",
-        "-Y users",
-        "--auth-file=users",
         "-e items",
         "--memory-file=items",
         "-Z",
@@ -206,6 +211,15 @@ fn what_cannot_be_meant_is_one_line_with_a_cure() {
         ("cotenant serve --tenant name=a,prefix=a,prefix=b", "given twice", "--tenant name="),
         ("cotenant serve --tenant name=a,wieght=2", "unknown setting 'wieght' of a tenant", "'weight'"),
         ("cotenant serve --tenant name=a,prefix=a:,reserved=64", "reserved: '64' is not a size", "64MiB"),
+        ("cotenant serve -S", "-S/--enable-sasl: there is no file of users", "-Y FILE"),
+        ("cotenant serve --read-only-users ann", "--read-only-users: there is no file", "-Y FILE"),
+        ("cotenant serve --tenant name=a,listen=[::1]:5,users=ann", "no file of users", "-Y FILE"),
+        ("cotenant serve -Y f --tenant name=a,prefix=a:,users=ann", "do not isolate", "key space"),
+        (
+            "cotenant serve -Y f --tenant name=a,users=x --tenant name=b,users=x",
+            "'x' belongs to",
+            "one tenant",
+        ),
         ("cotenant serve --tenant name=a", "neither a prefix nor a listen", "add"),
         ("cotenant serve --tenant name=a,listen=::1", "names no port", "[::1]:"),
         ("cotenant serve --tenant name=a,prefix=a:,reserved=1GiB", "reservations are 1GiB", "lower"),
@@ -313,6 +327,7 @@ fn what_is_shown_parses_back() {
         "-m 100 -I 1000000 -D : -l 127.0.0.1,[::1]:5 -f 1.5 -k -v --rank lfu -o idle_timeout=90",
         "-o hashpower=20,no_maxconns_fast,slab_automove --admin off --policy partitioned",
         "--tenant name=a.b,prefix=\"a\\,reserved=1.5MiB,weight=0.5 --tenant name=c,listen=[::1]:9,credit=3B,rank=lru",
+        "-B binary -S -Y users --read-only-users ann,bob --tenant name=a,users=ann",
         "--rank log(f)/size --tenant name=a,prefix=a:,rank=min(f,ttl_left)",
     ];
     for flags in lines {

@@ -2,8 +2,8 @@
 
 use crate::clock::SystemClock;
 use crate::failure::{Code, Failure, complain};
-use server::{Config, StartError};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use server::{Config, Running, StartError};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::IsTerminal as _;
 use std::sync::Arc;
@@ -27,20 +27,36 @@ pub(crate) fn run(options: ServeOptions) -> Result<Code, Failure> {
         tracing::warn!("{note}");
     }
     let running = server::start(options.config, Arc::new(SystemClock::new())).map_err(start_failure)?;
-    let signals = Signals::new([SIGTERM, SIGINT]);
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
     let mut signals = signals.map_err(|e| Failure::failed(format!("cannot listen for signals: {e}"), ""))?;
     complain(running.ready_line());
-    if let Some(signal) = signals.forever().next() {
-        tracing::info!("signal {signal}: draining");
+    for signal in signals.forever() {
+        if signal != SIGHUP {
+            tracing::info!("signal {signal}: draining");
+            break;
+        }
+        reload(&running);
     }
     running.shut_down();
     Ok(Code::Done)
+}
+
+/// Reads again what can be read again; what is wrong leaves what is in force.
+fn reload(running: &Running) {
+    match running.reload_users() {
+        Ok(None) => {}
+        Ok(Some(count)) => tracing::info!("signal {SIGHUP}: {count} users are known"),
+        Err(error) => {
+            tracing::error!("signal {SIGHUP}: users stay as they were: {:#}", anyhow::Error::from(error));
+        }
+    }
 }
 
 /// A server that does not start, with what would help.
 pub(crate) fn start_failure(error: StartError) -> Failure {
     let cure = match &error {
         StartError::Listen { .. } => "choose another address with -l, -p or --admin",
+        StartError::Auth(_) => "write user:password in each line of the file that -Y names",
         StartError::Store(_) => "lower the memory (-m)",
         StartError::Thread(_) | StartError::Tenants => "lower the threads (-t) or the tenants",
     };

@@ -121,7 +121,6 @@ pub(crate) fn row(name: &str) -> &'static Setting {
 
 const NO_SLABS: &str = "the store is a log of segments, it has no slab classes";
 const NO_TLS: &str = "terminate TLS in front, for example with stunnel or Envoy";
-const NO_AUTH: &str = "bind to loopback or a private address and give each tenant a listener of its own";
 
 /// Every setting of `serve`, in the order of the reference.
 pub(crate) const SETTINGS: &[Setting] = &[
@@ -173,6 +172,20 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("seed", Kind::Count, "0", "0 to 9223372036854775807", "Seed of everything random in the policies"),
     setting("report_version", Kind::Text, "1.6.45", "1 to 23 characters", "The version that clients are told")
         .more("Clients switch features on by memcached's version numbers."),
+    setting("protocol", Kind::Choice(PROTOCOLS), "auto", "auto, ascii or binary", "Which protocols are spoken")
+        .short('B')
+        .more("auto: the first byte of a connection tells. ascii has the meta commands, too."),
+    setting("auth_file", Kind::Text, "", "a path", "File of users; asks every connection for a password")
+        .short('Y')
+        .more("USER:PASSWORD in each line; the password as it is, or its Argon2 hash ($argon2id$…). Read again on SIGHUP. \
+               Connections of a user belong to the tenant that names the user, else to a tenant of the user's name."),
+    switch("enable_sasl", "Ask every connection for a password, which needs auth_file")
+        .short('S')
+        .more("In either protocol: SASL PLAIN in the binary one, a first set with 'user password' in the text one."),
+    setting("shared_users", Kind::List, "", "names of users, or *", "Users of the default tenant")
+        .more("They share one key space, as all users of memcached do. * is everybody whom no tenant names."),
+    setting("read_only_users", Kind::List, "", "names of users", "Users who change nothing"),
+    setting("no_flush_users", Kind::List, "", "names of users", "Users who flush nothing"),
     switch("disable_flush_all", "Refuse flush_all").short('F'),
     switch("disable_cas", "Keep no CAS values").short('C').accepted("CAS values cost no memory here and are kept"),
     setting("verbose", Kind::Level, "0", "0 to 3", "Say more in the log; -vv and -vvv say even more").short('v').echo("verbosity"),
@@ -186,9 +199,6 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("udp_port", Kind::Count, "0", "0", "UDP port, 0 is off")
         .short('U')
         .unavailable(&["0"], "use TCP, UDP amplifies attacks"),
-    setting("protocol", Kind::Choice(PROTOCOLS), "auto", "auto or ascii", "Which protocols are spoken")
-        .short('B')
-        .unavailable(&["auto", "ascii"], "use the text or the meta protocol"),
     setting("unix_socket", Kind::Text, "", "a path", "UNIX socket to listen on")
         .short('s')
         .unavailable(&[], "listen on loopback: -l 127.0.0.1"),
@@ -202,10 +212,6 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("pidfile", Kind::Text, "", "a path", "File for the process id")
         .short('P')
         .unavailable(&[], "ask the service manager for the process id"),
-    switch("enable_sasl", "SASL authentication").short('S').unavailable(&[], NO_AUTH),
-    setting("auth_file", Kind::Text, "", "a path", "File of users and passwords")
-        .short('Y')
-        .unavailable(&[], NO_AUTH),
     switch("enable_ssl", "TLS").short('Z').unavailable(&[], NO_TLS),
     setting("memory_file", Kind::Text, "", "a path", "File that keeps the items over a restart")
         .short('e')
@@ -269,6 +275,7 @@ pub(crate) const TENANT_SETTINGS: &[Setting] = &[
         "evict or refuse",
         "What becomes of writes beyond its share",
     ),
+    setting("users", Kind::List, "", "names of users", "Users whose connections belong to the tenant"),
 ];
 
 #[cfg(test)]

@@ -50,6 +50,51 @@ pub enum Admin {
     Explicit(SocketAddr),
 }
 
+/// Which protocol is spoken at a listener.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Protocol {
+    /// The first byte of a connection tells.
+    #[default]
+    Auto,
+    /// The text protocol, meta commands included.
+    Text,
+    /// The binary protocol.
+    Binary,
+}
+
+impl Protocol {
+    /// The protocol of a connection whose first byte this is.
+    pub(crate) fn of_first_byte(self, byte: u8) -> Self {
+        match self {
+            Self::Auto if byte == crate::memcache::BINARY_MAGIC => Self::Binary,
+            Self::Auto => Self::Text,
+            fixed => fixed,
+        }
+    }
+
+    /// memcached's name for it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto-negotiate",
+            Self::Text => "ascii",
+            Self::Binary => "binary",
+        }
+    }
+}
+
+/// Who may come in. With it every listener asks for a password.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AuthConfig {
+    /// The file of users: `user:password` in each line (`-Y`).
+    pub file: PathBuf,
+    /// Users of the default tenant; `*` is everybody who has no tenant of their own.
+    pub shared_users: Vec<String>,
+    /// Users who change nothing.
+    pub read_only_users: Vec<String>,
+    /// Users who flush nothing.
+    pub no_flush_users: Vec<String>,
+}
+
 /// One configured tenant.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TenantConfig {
@@ -69,6 +114,24 @@ pub struct TenantConfig {
     pub rank: Option<RankKind>,
     /// What becomes of writes beyond its share.
     pub over_share: OverShare,
+    /// Users whose connections belong to it, beside the user of its name.
+    pub users: Vec<String>,
+}
+
+impl Default for TenantConfig {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            prefix: None,
+            listen: None,
+            reserved: Bytes::ZERO,
+            weight: 1.0,
+            credit: None,
+            rank: None,
+            over_share: OverShare::default(),
+            users: Vec::new(),
+        }
+    }
 }
 
 /// Everything a server needs to know to start.
@@ -118,6 +181,10 @@ pub struct Config {
     pub rank: RankKind,
     /// Configured tenants.
     pub tenants: Vec<TenantConfig>,
+    /// Which protocol is spoken (`-B`).
+    pub protocol: Protocol,
+    /// Who may come in (`-S`, `-Y`); without it everybody.
+    pub auth: Option<AuthConfig>,
     /// Answers nothing to `flush_all` but an error (`-F`).
     pub flush_disabled: bool,
     /// Whether the command `shutdown` works (`-A`).
@@ -169,6 +236,8 @@ impl Default for Config {
             cleaner_cpu: 0.05,
             rank: RankKind::default(),
             tenants: Vec::new(),
+            protocol: Protocol::Auto,
+            auth: None,
             flush_disabled: false,
             shutdown_enabled: false,
             dump_disabled: false,
@@ -289,7 +358,7 @@ impl Config {
             );
         }
         for (i, tenant) in self.tenants.iter().enumerate() {
-            check_tenant(tenant)?;
+            check_tenant(tenant, self.auth.is_some())?;
             for other in &self.tenants[..i] {
                 if other.name == tenant.name {
                     return refuse(format!("two tenants are named '{}'", tenant.name), "rename one of them");
@@ -303,6 +372,15 @@ impl Config {
                             other.name, tenant.name
                         ),
                         "give each tenant a prefix of its own",
+                    );
+                }
+                if let Some(user) = tenant.users.iter().find(|user| other.users.contains(user)) {
+                    return refuse(
+                        format!(
+                            "user '{user}' belongs to the tenants '{}' and '{}'",
+                            other.name, tenant.name
+                        ),
+                        "give each user one tenant",
                     );
                 }
                 if tenant.listen.is_some_and(|a| a.port() != 0) && other.listen == tenant.listen {
@@ -334,8 +412,9 @@ impl Config {
     }
 }
 
-/// Checks what one tenant's settings say by themselves.
-pub(crate) fn check_tenant(tenant: &TenantConfig) -> Result<(), ConfigError> {
+/// Checks what one tenant's settings say by themselves. Where passwords are asked for, a tenant may be known by its users
+/// alone.
+pub(crate) fn check_tenant(tenant: &TenantConfig, has_users: bool) -> Result<(), ConfigError> {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
     if tenant.name.is_empty()
         || limits::TENANT_NAME_MAX < tenant.name.len()
@@ -347,7 +426,13 @@ pub(crate) fn check_tenant(tenant: &TenantConfig) -> Result<(), ConfigError> {
         );
     }
     match (&tenant.prefix, tenant.listen) {
-        (None, None) => {
+        (Some(_), _) if !tenant.users.is_empty() => {
+            return refuse(
+                format!("tenant '{}' has a prefix and users, and prefixes do not isolate", tenant.name),
+                "leave the prefix out: its users have a key space of their own",
+            );
+        }
+        (None, None) if !has_users => {
             return refuse(
                 format!("tenant '{}' has neither a prefix nor a listen address", tenant.name),
                 "add prefix = \"NAME:\" or listen = \"ADDRESS:PORT\"",
@@ -364,6 +449,12 @@ pub(crate) fn check_tenant(tenant: &TenantConfig) -> Result<(), ConfigError> {
             );
         }
         _ => {}
+    }
+    if !has_users && !tenant.users.is_empty() {
+        return refuse(
+            format!("tenant '{}' has users, and there is no file of users", tenant.name),
+            "name one: -Y FILE",
+        );
     }
     if tenant.credit == Some(Bytes::ZERO) {
         return refuse(

@@ -2,10 +2,12 @@
 //!
 //! Invariants: input is kept only while a request is incomplete or waits for its turn; an idle connection holds none
 
+use crate::auth::Identity;
+use crate::config::Protocol;
 use crate::dump::Dump;
+use crate::listener::Terms;
 use crate::reactor::StreamId;
 use crate::stats::Client;
-use crate::tenants::Binding;
 use crate::watch::Watcher;
 use std::sync::Arc;
 use units::Instant;
@@ -23,7 +25,9 @@ pub(crate) enum Lasting {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) id: StreamId,
-    pub(crate) binding: Binding,
+    /// What is spoken, once its first byte has told.
+    pub(crate) protocol: Protocol,
+    pub(crate) identity: Identity,
     /// Input that is not done with.
     pub(crate) input: Vec<u8>,
     /// Bytes of input that the next request needs, as far as is known.
@@ -47,10 +51,11 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(id: StreamId, client: Arc<Client>, now: Instant) -> Self {
+    pub(crate) fn new(id: StreamId, client: Arc<Client>, terms: &Terms, now: Instant) -> Self {
         Self {
             id,
-            binding: client.binding,
+            protocol: terms.protocol,
+            identity: Identity::new(terms.tenant, terms.auth),
             input: Vec::new(),
             needed: 0,
             skip: 0,

@@ -7,6 +7,7 @@ mod config;
 pub mod limits;
 mod server;
 
+mod auth;
 pub mod memcache;
 mod tenants;
 
@@ -27,8 +28,9 @@ mod stats;
 mod view;
 mod watch;
 
+pub use auth::AuthError;
 pub use cleaning::CleaningView;
-pub use config::{Admin, Config, ConfigError, MemoryPolicy, TenantConfig};
+pub use config::{Admin, AuthConfig, Config, ConfigError, MemoryPolicy, Protocol, TenantConfig};
 pub use curves::{CurveView, LOOK_UPS_MIN, NoCurve};
 pub use operator::{Operator, Refusal, RefusalKind, Settings, TenantReport};
 pub use server::{Running, StartError, start, start_with};

@@ -44,6 +44,20 @@ pub const CACHEDUMP_BUCKETS_MAX: u32 = 128 << 10;
 pub const META_WORDS_MAX: usize = 20;
 /// Bytes of an opaque token of a meta command at most, its letter included (memcached's).
 pub const META_OPAQUE_MAX: usize = 32;
+/// Bytes of a message that shows a password at most, in either protocol.
+pub const AUTH_MESSAGE_MAX: usize = 1024;
+/// Attempts to show a password that may fail on one connection before it is closed.
+pub const AUTH_ATTEMPTS_MAX: u8 = 5;
+/// Bytes of a user's name at most.
+pub const USER_NAME_MAX: usize = 64;
+/// Bytes of a password at most.
+pub const PASSWORD_MAX: usize = 255;
+/// Users at most: as many as tenants.
+pub const USERS_MAX: usize = TENANTS_MAX;
+/// Memory that checking a hashed password may ask for; Argon2's own recommendation is 19 MiB.
+pub const HASH_MEMORY_MAX: Bytes = Bytes::mib(64);
+/// Passes that checking a hashed password may ask for; Argon2's own recommendation is 2.
+pub const HASH_PASSES_MAX: u32 = 16;
 /// Bytes of one worker's receive buffer, shared by its connections.
 pub const RECEIVE_BUFFER: usize = 64 << 10;
 /// Reply bytes collected before a turn ends, not counting the item that crosses the line.
@@ -54,6 +68,7 @@ pub const COPY_VALUE_MAX: usize = 2 << 10;
 const _: () = assert!(LINE_MAX < GET_LINE_MAX);
 const _: () = assert!(KEY_MAX + 64 < LINE_MAX);
 const _: () = assert!(LINE_MAX < RECEIVE_BUFFER);
+const _: () = assert!(2 * USER_NAME_MAX + PASSWORD_MAX + 2 <= AUTH_MESSAGE_MAX);
 /// Connections' buffers together take at most this part of the memory (and always room for two items): one in so many.
 pub const BUFFER_PART: u64 = 8;
 /// Connections waiting for their worker at most.

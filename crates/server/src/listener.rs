@@ -2,6 +2,7 @@
 //!
 //! Failure: beyond the limit a connection is told so and closed; without file descriptors the acceptor pauses
 
+use crate::config::Protocol;
 use crate::memcache::reply_text;
 use crate::shared::Shared;
 use crate::tenants::Binding;
@@ -17,7 +18,18 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 #[derive(Debug)]
 pub(crate) struct Entrance {
     pub(crate) listener: TcpListener,
-    pub(crate) binding: Binding,
+    pub(crate) terms: Terms,
+}
+
+/// What holds for every connection of an entrance.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// What is spoken.
+    pub(crate) protocol: Protocol,
+    /// Whether a password is asked for.
+    pub(crate) auth: bool,
+    /// Whose connections they are until a password says otherwise.
+    pub(crate) tenant: Binding,
 }
 
 /// A worker as the acceptor sees it.
@@ -97,7 +109,7 @@ impl Acceptor {
         let entrance = &self.entrances[at];
         while !self.stop.load(Ordering::Acquire) {
             match entrance.listener.accept() {
-                Ok((stream, _)) => self.hand_over(stream, entrance.binding),
+                Ok((stream, _)) => self.hand_over(stream, entrance.terms),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
                 Err(e)
                     if matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted) => {}
@@ -113,7 +125,7 @@ impl Acceptor {
         }
     }
 
-    fn hand_over(&self, mut stream: mio::net::TcpStream, binding: Binding) {
+    fn hand_over(&self, mut stream: mio::net::TcpStream, terms: Terms) {
         let counters = &self.shared.counters;
         let open = counters.curr_connections.load(Ordering::Relaxed);
         let most = i64::try_from(self.shared.config.max_connections).unwrap_or(i64::MAX);
@@ -128,7 +140,7 @@ impl Acceptor {
         counters.curr_connections.fetch_add(1, Ordering::Relaxed);
         counters.total_connections.fetch_add(1, Ordering::Relaxed);
         desk.load.fetch_add(1, Ordering::Relaxed);
-        let new = NewConnection { stream, binding };
+        let new = NewConnection { stream, terms };
         if desk.inbox.try_send(new).is_err() {
             desk.load.fetch_sub(1, Ordering::Relaxed);
             counters.curr_connections.fetch_sub(1, Ordering::Relaxed);

@@ -183,6 +183,7 @@ impl Operator {
             credit: settings.credit.flatten(),
             rank: Option::clone(&settings.rank),
             over_share: settings.over_share.unwrap_or_default(),
+            users: Vec::new(),
         };
         check_settings(&tenant)?;
         self.check_reserved(None, tenant.reserved)?;
@@ -230,6 +231,7 @@ impl Operator {
             credit: settings.credit.unwrap_or(state.claim.credit),
             rank: Option::clone(&settings.rank),
             over_share: settings.over_share.unwrap_or(state.over_share),
+            users: Vec::new(),
         };
         check_changed(&about, &tenant)?;
         if reserved < tenant.reserved {
@@ -263,6 +265,12 @@ impl Operator {
             return conflict(
                 format!("tenant '{name}' has connections of its own at {address}"),
                 "flush_all there clears it; take it out of the configuration and start again",
+            );
+        }
+        if self.router.isolates(id) {
+            return conflict(
+                format!("tenant '{name}' has connections of its own users"),
+                "flush_all there clears it; take its users out of their file and start again",
             );
         }
         self.router.remove(id);
@@ -324,7 +332,7 @@ fn unknown(name: &str) -> Refusal {
 }
 
 fn check_settings(tenant: &TenantConfig) -> Result<(), Refusal> {
-    check_tenant(tenant).map_err(|e| Refusal::new(RefusalKind::Malformed, e.what, e.cure))
+    check_tenant(tenant, true).map_err(|e| Refusal::new(RefusalKind::Malformed, e.what, e.cure))
 }
 
 /// Checks the new values of a tenant, whatever it is called and known by.

@@ -1,9 +1,10 @@
 //! The long-running process: binds, starts the threads, says where it listens, drains.
 
 use crate::admin;
+use crate::auth::{Auth, AuthError};
 use crate::config::{Admin, Config};
 use crate::limits::HANDOVER_QUEUE;
-use crate::listener::{Acceptor, Desk, Entrance, bind};
+use crate::listener::{Acceptor, Desk, Entrance, Terms, bind};
 use crate::loops::{self, Helpers};
 use crate::operator::{InCharge, Operator};
 use crate::reactor::{Epoll, Reactor as _};
@@ -36,6 +37,9 @@ pub enum StartError {
     /// A thread or a poll cannot be made.
     #[error("cannot start a thread")]
     Thread(#[from] io::Error),
+    /// The users cannot be read.
+    #[error("cannot tell who may come in")]
+    Auth(#[from] AuthError),
     /// More tenants are configured than fit.
     #[error("too many tenants are configured")]
     Tenants,
@@ -55,6 +59,8 @@ pub struct Running {
     threads: Vec<JoinHandle<()>>,
     view: crate::View,
     operator: Arc<Operator>,
+    shared: Arc<Shared>,
+    router: Arc<Router>,
 }
 
 /// Starts a server.
@@ -86,8 +92,9 @@ pub fn start_with(
     })?;
     let (router, bound) = Router::new(Arc::clone(&store), &config).ok_or(StartError::Tenants)?;
     let router = Arc::new(router);
+    let auth = Auth::load(&config, &router)?;
     let memory = loops::memory_loop(policy);
-    let shared = Arc::new(Shared::new(config, store, clock));
+    let shared = Arc::new(Shared::new(config, auth, store, clock));
     shared.tick();
     watch_evictions(&shared);
     let (entrances, addresses) = open_entrances(&shared.config, &bound)?;
@@ -141,6 +148,8 @@ pub fn start_with(
         threads,
         view,
         operator,
+        shared,
+        router,
     })
 }
 
@@ -200,11 +209,12 @@ struct Addresses {
 
 fn open_entrances(config: &Config, bound: &[Bound]) -> Result<(Vec<Entrance>, Addresses), StartError> {
     let mut entrances = Vec::new();
-    let mut open = |address: SocketAddr, binding| {
+    let mut open = |address: SocketAddr, tenant| {
         let listen = |cause| StartError::Listen { address, cause };
         let listener = bind(address, config.backlog).map_err(listen)?;
         let local = listener.local_addr().map_err(listen)?;
-        entrances.push(Entrance { listener, binding });
+        let terms = Terms { protocol: config.protocol, auth: config.auth.is_some(), tenant };
+        entrances.push(Entrance { listener, terms });
         Ok::<_, StartError>(local)
     };
     let main = config.listen.iter().map(|a| open(*a, Binding::Unbound)).collect::<Result<_, _>>()?;
@@ -279,6 +289,14 @@ impl Running {
     #[must_use]
     pub fn operator(&self) -> &Operator {
         &self.operator
+    }
+
+    /// Reads the file of users again; returns how many there are, none if nobody is asked for a password.
+    ///
+    /// # Errors
+    /// If the file cannot be used; what was in force stays.
+    pub fn reload_users(&self) -> Result<Option<usize>, AuthError> {
+        self.shared.auth.as_ref().map(|auth| auth.reload(&self.router)).transpose()
     }
 
     /// Stops accepting, answers what has arrived, sends what is owed, ends every thread.

@@ -1,5 +1,6 @@
 //! What every thread of a server shares: configuration, store, clock, counters of connections.
 
+use crate::auth::Auth;
 use crate::cleaning::Cleaning;
 use crate::config::Config;
 use crate::curves::Curves;
@@ -37,6 +38,8 @@ pub(crate) struct Counters {
     pub(crate) cmd_flush: AtomicU64,
     pub(crate) store_too_large: AtomicU64,
     pub(crate) idle_kicks: AtomicU64,
+    pub(crate) auth_cmds: AtomicU64,
+    pub(crate) auth_errors: AtomicU64,
     pub(crate) read_buf_oom: AtomicU64,
     pub(crate) requests: AtomicU64,
     /// Memory of connections' buffers.
@@ -47,6 +50,8 @@ pub(crate) struct Counters {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) config: Config,
+    /// Who may come in; without it everybody.
+    pub(crate) auth: Option<Auth>,
     pub(crate) store: Arc<Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) counters: Counters,
@@ -72,7 +77,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(config: Config, store: Arc<Store>, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(config: Config, auth: Option<Auth>, store: Arc<Store>, clock: Arc<dyn Clock>) -> Self {
         let unix_secs = AtomicI64::new(clock.unix_secs());
         let memory_limit = AtomicU64::new(config.memory.0);
         // The cleaner has a ring, too.
@@ -86,6 +91,7 @@ impl Shared {
             detail_enabled: AtomicBool::new(config.prefix_delimiter.is_some()),
             crawler_enabled: AtomicBool::new(true),
             config,
+            auth,
             store,
             clock,
             counters: Counters::default(),

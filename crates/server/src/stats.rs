@@ -41,6 +41,8 @@ struct Zeroed {
     written: u64,
     yields: u64,
     flushes: u64,
+    auth_cmds: u64,
+    auth_errors: u64,
 }
 
 type Row = (String, String);
@@ -145,6 +147,8 @@ fn reset(shared: &Shared, router: &Router, binding: &Binding) {
         written: counters.bytes_written.load(Ordering::Relaxed),
         yields: counters.conn_yields.load(Ordering::Relaxed),
         flushes: counters.cmd_flush.load(Ordering::Relaxed),
+        auth_cmds: counters.auth_cmds.load(Ordering::Relaxed),
+        auth_errors: counters.auth_errors.load(Ordering::Relaxed),
     };
     let mut seen = shared.baseline.seen.lock().unwrap_or_else(PoisonError::into_inner);
     seen.retain(|(of, _)| of != binding);

@@ -1,4 +1,5 @@
-//! How a tenant is recognised: by the listener of its connection, by the prefix of a key, else the default tenant.
+//! How a tenant is recognised: by credentials, by the listener of a connection, by the prefix of a key; else it is the
+//! default tenant.
 //!
 //! Shape:      connection -> binding; binding and key -> tenant and key space
 //! Invariants: a bound connection never leaves its tenant's key space; prefix tenants share one; no key is routed to a
@@ -70,6 +71,8 @@ pub(crate) enum Origin {
     Delimiter,
     /// The administration.
     Administration,
+    /// A user of the file of users.
+    Credentials,
 }
 
 /// Why a tenant cannot be made.
@@ -99,6 +102,7 @@ impl Origin {
             Self::Configuration => "configuration",
             Self::Delimiter => "delimiter",
             Self::Administration => "administration",
+            Self::Credentials => "credentials",
         }
     }
 }
@@ -190,7 +194,7 @@ impl Router {
         }
         let spec = TenantSpec {
             name: tenant.name.clone(),
-            own_space: tenant.listen.is_some() && tenant.prefix.is_none(),
+            own_space: tenant.prefix.is_none(),
             claim: claim(tenant),
             rank: tenant.rank.clone().unwrap_or_else(|| self.rank.clone()),
         };
@@ -223,6 +227,11 @@ impl Router {
     /// The tenant of a name.
     pub(crate) fn find(&self, name: &str) -> Option<TenantId> {
         self.read().names.get(name).copied()
+    }
+
+    /// Whether a tenant has a key space of its own.
+    pub(crate) fn isolates(&self, tenant: TenantId) -> bool {
+        self.store.has_own_space(tenant)
     }
 
     /// How a tenant is known.

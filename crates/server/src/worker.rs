@@ -6,13 +6,16 @@
 
 mod lasting;
 
+use crate::auth::Identity;
+use crate::config::Protocol;
 use crate::connection::{Connection, Lasting};
 use crate::limits::{DRAIN_LINGER_MS, DRAIN_SECS, RECEIVE_BUFFER, SHADOW_HITS_PER_DECISION};
+use crate::listener::Terms;
 use crate::loops::Helpers;
 use crate::memcache::{Bounds, Replies, Session, Turn, reply_text, run};
 use crate::reactor::{Completion, Reactor, Sending, StreamId};
 use crate::shared::Shared;
-use crate::tenants::{Binding, Router};
+use crate::tenants::Router;
 use crossbeam_channel::Receiver;
 use mio::net::TcpStream;
 use std::collections::VecDeque;
@@ -25,7 +28,7 @@ use units::{Duration, Instant};
 #[derive(Debug)]
 pub(crate) struct NewConnection {
     pub(crate) stream: TcpStream,
-    pub(crate) binding: Binding,
+    pub(crate) terms: Terms,
 }
 
 /// What a worker shares with the rest of the server.
@@ -156,12 +159,12 @@ impl<R: Reactor> Worker<R> {
             let (peer, local) = (new.stream.peer_addr().ok(), new.stream.local_addr().ok());
             match self.reactor.register(new.stream) {
                 Ok(id) => {
-                    let client = self.around.shared.clients.come(new.binding, peer, local, now);
+                    let client = self.around.shared.clients.come(new.terms.tenant, peer, local, now);
                     self.report(&client, None);
                     if self.connections.len() <= id.0 {
                         self.connections.resize_with(id.0 + 1, || None);
                     }
-                    self.connections[id.0] = Some(Connection::new(id, client, now));
+                    self.connections[id.0] = Some(Connection::new(id, client, &new.terms, now));
                 }
                 Err(e) => {
                     tracing::warn!("a connection cannot be watched: {e}");
@@ -273,15 +276,22 @@ impl<R: Reactor> Worker<R> {
         let mut done = 0;
         let mut is_out_of_memory = false;
         loop {
-            let Some(Some(connection)) = self.connections.get(id.0) else { return After::Gone };
-            let binding = (connection.binding, connection.client.number);
-            let (turn, sending) = self.turn(id, binding, &input[done..], is_out_of_memory);
+            let Some(Some(connection)) = self.connections.get_mut(id.0) else { return After::Gone };
+            if let Some(first) = input.get(done) {
+                connection.protocol = connection.protocol.of_first_byte(*first);
+            }
+            let speaks = (connection.protocol, connection.identity, connection.client.number);
+            let (turn, sending) = self.turn(id, speaks, &input[done..], is_out_of_memory);
             done += turn.consumed;
             self.requests += turn.requests as u64;
             self.store.quiesce();
             let Some(Some(connection)) = self.connections.get_mut(id.0) else { return After::Gone };
             connection.skip = turn.skip;
             connection.needed = turn.needed;
+            if let Some(identity) = turn.identity {
+                connection.identity = identity;
+                connection.client.belongs_to(identity.binding());
+            }
             connection.is_sending = matches!(sending, Sending::Later(_));
             if turn.close || sending == Sending::Failed {
                 return self.end(id);
@@ -323,14 +333,16 @@ impl<R: Reactor> Worker<R> {
     fn turn(
         &mut self,
         id: StreamId,
-        (binding, connection): (Binding, usize),
+        (protocol, identity, connection): (Protocol, Identity, usize),
         input: &[u8],
         is_out_of_memory: bool,
     ) -> (Turn, Sending) {
         let session = Session {
             shared: &self.around.shared,
             router: &self.around.router,
-            binding,
+            protocol,
+            identity,
+            binding: identity.binding(),
             bounds: self.bounds,
             requests_max: self.around.shared.config.requests_per_turn,
             connection,

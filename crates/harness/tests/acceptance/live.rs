@@ -73,11 +73,6 @@ pub(crate) fn tenant(name: &str) -> TenantConfig {
     TenantConfig {
         name: name.to_owned(),
         prefix: Some(format!("{name}:").into_bytes()),
-        listen: None,
-        reserved: Bytes::ZERO,
-        weight: 1.0,
-        credit: None,
-        rank: None,
-        over_share: store::OverShare::Evict,
+        ..TenantConfig::default()
     }
 }

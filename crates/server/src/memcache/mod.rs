@@ -1,7 +1,9 @@
 //! memcached's protocol: from bytes to requests, from results to bytes.
 
+mod binary;
 pub mod client;
 mod exptime;
+mod log_in;
 mod meta;
 mod operate;
 mod parse;
@@ -9,6 +11,7 @@ mod reply;
 mod text;
 mod turn;
 
+pub(crate) use binary::REQUEST_MAGIC as BINARY_MAGIC;
 pub(crate) use exptime::expires_at;
 pub(crate) use meta::encode_into as encode_base64;
 pub(crate) use operate::Asked;

@@ -6,6 +6,7 @@
 
 use super::meta;
 use super::reply::text;
+use crate::auth::Need;
 use crate::limits::{GET_LINE_MAX, KEY_MAX, LINE_MAX};
 use memchr::memchr;
 use store::Mode;
@@ -108,6 +109,30 @@ pub(crate) enum Command<'b> {
     Wrong(&'static [u8]),
     /// A wrong request that wants no answer.
     Silent,
+}
+
+impl Command<'_> {
+    /// What it needs of whoever asks, and whether it wants silence.
+    pub(crate) fn needs(&self) -> (Need, bool) {
+        match *self {
+            Command::Get { touch: Some(_), .. } => (Need::Write, false),
+            Command::Store { noreply, .. }
+            | Command::Delete { noreply, .. }
+            | Command::Count { noreply, .. }
+            | Command::Touch { noreply, .. } => (Need::Write, noreply),
+            // Looking on changes nothing.
+            Command::Operate(b"watch", _) => (Need::Read, false),
+            Command::Operate(b"lru_crawler", rest)
+                if Words::of(rest).next().is_some_and(|word| word.ends_with(b"dump")) =>
+            {
+                (Need::Read, false)
+            }
+            Command::Operate(..) => (Need::Administer, false),
+            Command::Flush { noreply, .. } => (Need::Flush, noreply),
+            Command::MemoryLimit { noreply, .. } => (Need::Administer, noreply),
+            _ => (Need::Read, false),
+        }
+    }
 }
 
 /// What of a server's settings a parser must know.
@@ -296,7 +321,7 @@ fn store<'b>(input: &'b [u8], taken: usize, mut words: Words<'b>, mode: Mode, bo
 }
 
 /// A wrong request, or its silence.
-fn wrong(noreply: bool, reply: &'static [u8]) -> Command<'static> {
+pub(super) fn wrong(noreply: bool, reply: &'static [u8]) -> Command<'static> {
     if noreply { Command::Silent } else { Command::Wrong(reply) }
 }
 

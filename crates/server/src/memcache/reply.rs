@@ -26,6 +26,11 @@ pub(crate) mod text {
     pub(crate) const BAD_EXPTIME: &[u8] = b"CLIENT_ERROR invalid exptime argument\r\n";
     pub(crate) const NOT_NUMBER: &[u8] = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
     pub(crate) const FLUSH_DISABLED: &[u8] = b"CLIENT_ERROR flush_all not allowed\r\n";
+    pub(crate) const READ_ONLY: &[u8] = b"CLIENT_ERROR read-only credentials\r\n";
+    pub(crate) const UNAUTHENTICATED: &[u8] = b"CLIENT_ERROR unauthenticated\r\n";
+    pub(crate) const BAD_TERMINATION: &[u8] = b"CLIENT_ERROR bad command line termination\r\n";
+    pub(crate) const BAD_AUTH_TOKEN: &[u8] = b"CLIENT_ERROR bad authentication token format\r\n";
+    pub(crate) const AUTH_FAILURE: &[u8] = b"CLIENT_ERROR authentication failure\r\n";
     pub(crate) const SHUTDOWN_DISABLED: &[u8] = b"ERROR: shutdown not enabled\r\n";
     pub(crate) const TOO_LARGE: &[u8] = b"SERVER_ERROR object too large for cache\r\n";
     pub(crate) const OUT_OF_MEMORY: &[u8] = b"SERVER_ERROR out of memory storing object\r\n";
@@ -125,13 +130,19 @@ impl<'w> Replies<'w> {
     /// A value and the line end behind it.
     #[inline]
     pub(crate) fn put_body(&mut self, value: &'w [u8]) {
+        self.put_from_log(value);
+        self.put(b"\r\n");
+    }
+
+    /// A value: copied if it is small, else by reference.
+    #[inline]
+    pub(crate) fn put_from_log(&mut self, value: &'w [u8]) {
         if value.len() <= COPY_VALUE_MAX {
             self.put(value);
         } else {
             self.values.push((self.out.len(), value));
             self.value_bytes += value.len();
         }
-        self.put(b"\r\n");
     }
 
     /// The pieces in order, for one gathering write.

@@ -15,7 +15,7 @@ use store::{Counted, Fields, Key, Mode, Refused, Stored, Worker};
 use units::{Bytes, TenantId};
 
 /// The answer to a write that was refused, or the end of the turn. A `set` takes the older item of its key along.
-fn refused(
+pub(super) fn refused(
     session: &Session<'_>,
     worker: &Worker,
     (key, tenant): &(Key<'_>, TenantId),

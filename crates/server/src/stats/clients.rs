@@ -12,7 +12,8 @@ use units::Instant;
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) number: usize,
-    pub(crate) binding: Binding,
+    /// Whose connection it is; changes with a password that is shown.
+    binding: Mutex<Binding>,
     pub(crate) peer: Option<SocketAddr>,
     local: Option<SocketAddr>,
     heard_secs: AtomicU64,
@@ -20,6 +21,16 @@ pub(crate) struct Client {
 }
 
 impl Client {
+    /// Whose connection it is.
+    pub(crate) fn binding(&self) -> Binding {
+        *self.binding.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It is somebody's from now on.
+    pub(crate) fn belongs_to(&self, binding: Binding) {
+        *self.binding.lock().unwrap_or_else(PoisonError::into_inner) = binding;
+    }
+
     /// It was heard of.
     pub(crate) fn heard(&self, now: Instant) {
         self.heard_secs.store(now.whole_secs(), Ordering::Relaxed);
@@ -53,8 +64,14 @@ impl Clients {
     ) -> Arc<Client> {
         let number = self.next.fetch_add(1, Ordering::Relaxed) + 1;
         let heard_secs = AtomicU64::new(now.whole_secs());
-        let client =
-            Arc::new(Client { number, binding, peer, local, heard_secs, watches: AtomicBool::new(false) });
+        let client = Arc::new(Client {
+            number,
+            binding: Mutex::new(binding),
+            peer,
+            local,
+            heard_secs,
+            watches: AtomicBool::new(false),
+        });
         self.all().insert(number, Arc::clone(&client));
         client
     }
@@ -70,7 +87,7 @@ impl Clients {
             address.map_or_else(|| "unix".to_owned(), |address| format!("tcp:{address}"))
         };
         let mut rows = Vec::new();
-        for client in self.all().values().filter(|client| client.binding == *binding) {
+        for client in self.all().values().filter(|client| client.binding() == *binding) {
             let silent = now.whole_secs().saturating_sub(client.heard_secs.load(Ordering::Relaxed));
             let state = if client.watches.load(Ordering::Relaxed) { "conn_watch" } else { "conn_read" };
             for (name, value) in [

@@ -24,7 +24,7 @@ impl<R: Reactor> Worker<R> {
             Asked::Watch(wanted) => {
                 // A worker that cannot be woken comes by itself with its next event.
                 let wake = Box::new(move || drop(waker.wake()));
-                let watcher = shared.watch.begin(&shared.store, wanted, connection.binding, wake);
+                let watcher = shared.watch.begin(&shared.store, wanted, connection.identity.binding(), wake);
                 connection.client.watches();
                 watcher.map(Lasting::Watch)
             }
@@ -64,7 +64,7 @@ impl<R: Reactor> Worker<R> {
             let mut is_done = false;
             match &mut connection.lasting {
                 Some(Lasting::Dump(dump)) => {
-                    dump.write(&self.around.shared, &self.store, &connection.binding, &mut piece);
+                    dump.write(&self.around.shared, &self.store, &connection.identity.binding(), &mut piece);
                     is_done = dump.is_done();
                 }
                 Some(Lasting::Watch(watcher)) => piece = watcher.take(),
@@ -95,6 +95,6 @@ impl<R: Reactor> Worker<R> {
             clock: &*shared.clock,
             connection: client.number,
         };
-        reporter.connection(client.binding, client.peer, closed);
+        reporter.connection(client.binding(), client.peer, closed);
     }
 }
