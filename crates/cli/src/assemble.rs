@@ -118,8 +118,9 @@ fn protocol(word: &str) -> Protocol {
 
 /// Who may come in. Settings that speak of users need a file of users.
 fn auth(in_force: &InForce) -> Result<Option<AuthConfig>, Failure> {
-    let list = |name| {
-        if let (Some(Value::List(texts)), _) = in_force.get(name) { texts.clone() } else { Vec::new() }
+    let list = |name: &str| match in_force.get(name).0 {
+        Some(Value::List(texts)) => texts.clone(),
+        _ => Vec::new(),
     };
     let file = in_force.text("auth_file");
     if !file.is_empty() {

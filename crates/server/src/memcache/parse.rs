@@ -128,6 +128,7 @@ impl Command<'_> {
                 (Need::Read, false)
             }
             Command::Operate(..) => (Need::Administer, false),
+            Command::Meta(request) if request.writes() => (Need::Write, false),
             Command::Flush { noreply, .. } => (Need::Flush, noreply),
             Command::MemoryLimit { noreply, .. } => (Need::Administer, noreply),
             _ => (Need::Read, false),

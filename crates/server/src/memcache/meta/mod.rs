@@ -152,6 +152,15 @@ impl<'b> Request<'b> {
         Words::of(self.words).map(|word| (word[0], word))
     }
 
+    /// Whether it may change an item: a read does where it touches, makes, or asks to store again.
+    pub(super) fn writes(&self) -> bool {
+        match self.verb {
+            Verb::Set | Verb::Delete | Verb::Arithmetic => true,
+            Verb::Get => [b'T', b'N', b'R'].into_iter().any(|flag| self.flags.has(flag)),
+            Verb::Debug => false,
+        }
+    }
+
     /// Whether the key is in base64.
     pub(super) fn is_base64(&self) -> bool {
         self.flags.has(b'b')
