@@ -14,6 +14,7 @@ have memcached || [ -x /usr/bin/memcached ] || missing="$missing memcached"
 have memccapable || have memcapable || missing="$missing libmemcached-tools"
 ls /usr/lib/*/sasl2/libplain.so >/dev/null 2>&1 || missing="$missing libsasl2-modules"
 have zstd || missing="$missing zstd"
+have openssl || missing="$missing openssl"
 have python3 || missing="$missing python3"
 python3 -c 'import ensurepip' 2>/dev/null || missing="$missing python3-venv"
 

@@ -4,7 +4,7 @@ use crate::args::{Request, World, request};
 use crate::config_command;
 use crate::failure::{Code, Failure};
 use crate::settings::SETTINGS;
-use server::{Admin, Config, MemoryPolicy, Protocol};
+use server::{Admin, Config, MemoryPolicy, OldestTls, Protocol, Verify};
 use store::RankKind;
 use units::Bytes;
 
@@ -17,7 +17,6 @@ fn ask(line: &str, file: &str, environment: &[(&str, &str)]) -> Result<Request, 
             Some("c.toml") => Ok(file.to_owned()),
             _ => Err(std::io::Error::from(std::io::ErrorKind::NotFound)),
         },
-        is_current_user: &|name| name == "cache",
     })
 }
 
@@ -44,6 +43,10 @@ fn nothing_given_is_the_default() {
     assert_eq!((notes.len(), verbosity), (0, 0));
 }
 
+fn listens(config: &Config) -> String {
+    config.listen.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+}
+
 #[test]
 fn used_flags_reach_the_configuration() {
     type Check = fn(&Config) -> bool;
@@ -59,9 +62,26 @@ fn used_flags_reach_the_configuration() {
         ("-M", |c| c.no_evict),
         ("--disable-evictions", |c| c.no_evict),
         ("-t 2", |c| c.threads == 2),
-        ("-p 0", |c| c.listen == ["127.0.0.1:0".parse().unwrap()]),
-        ("-l 127.0.0.1,[::1]:7 -l localhost:8 -p 9", |c| {
-            c.listen == ["127.0.0.1:9", "[::1]:7", "127.0.0.1:8"].map(|a| a.parse().unwrap())
+        ("-p 0", |c| listens(c) == "127.0.0.1:0"),
+        ("-l 127.0.0.1,[::1]:7 -l localhost:8 -p 9", |c| listens(c) == "127.0.0.1:9 [::1]:7 127.0.0.1:8"),
+        ("-s sock", |c| listens(c) == "unix:sock"),
+        ("-s sock -a 770 -l cache.example", |c| listens(c) == "unix:sock cache.example:11211"),
+        ("-p -1 -s sock", |c| listens(c) == "unix:sock"),
+        ("-l unix:/run/x:660,proxy:10.0.0.1", |c| listens(c) == "unix:/run/x proxy:10.0.0.1:11211"),
+        ("-Z -o ssl_chain_cert=c,ssl_key=k -l 10.0.0.1,notls:127.0.0.1", |c| {
+            listens(c) == "btls:10.0.0.1:11211 127.0.0.1:11211" && c.tls.as_ref().is_some_and(|t| !t.resumes)
+        }),
+        (
+            "-Z -o ssl_chain_cert=c,ssl_key=k,ssl_ca_cert=a,ssl_verify_mode=2,ssl_min_version=3,ssl_session_cache -l mtls:10.0.0.1",
+            |c| {
+                let tls = c.tls.as_ref().unwrap();
+                listens(c) == "mtls:10.0.0.1:11211"
+                    && (tls.verify, tls.oldest) == (Verify::Require, OldestTls::Tls13)
+                    && tls.resumes
+            },
+        ),
+        ("--tenant name=a,identity=a.example -l tenant[a]:127.0.0.1:5", |c| {
+            c.tenants[0].identities == ["a.example"] && c.listen[0].tenant.as_deref() == Some("a")
         }),
         ("-c 10 -b 20 -R 30", |c| (c.max_connections, c.backlog, c.requests_per_turn) == (10, 20, 30)),
         ("--conn-limit=10 --listen-backlog=5 --max-reqs-per-event=6", |c| {
@@ -124,44 +144,42 @@ fn used_flags_reach_the_configuration() {
 fn every_flag_of_memcached_is_known() {
     // One line says it is taken, taken with a note, or refused as not available: never that it is unknown.
     for (flags, wanted) in [
-        ("-a 700", "no UNIX socket"),
-        ("--unix-mask=700", "no UNIX socket"),
         ("--enable-shutdown", "signal"),
-        ("-r", "ulimit"),
-        ("-k", "not locked"),
         ("-f 1.25", "slab"),
         ("-n 48", "slab"),
-        ("-L", "kernel"),
         ("-N 2", "kernel"),
         ("--napi-ids 2", "kernel"),
         ("--napi_ids 2", "kernel"),
-        ("-u root", "changes nothing"),
-        ("-u cache", "changes nothing"),
         ("-o hashpower=20,no_maxconns_fast", "-o hashpower=20 has no meaning"),
         ("-o modern -o lru_crawler", "-o modern has no meaning"),
     ] {
         let (_, notes, _) = served(&format!("cotenant serve {flags}"), "", &[]);
         assert!(notes.iter().any(|n| n.contains(wanted)), "{flags}: {notes:?}");
     }
-    for flags in ["-U 0", "--udp-port=0", "-B auto", "-B ascii", "--protocol=ascii", "-B binary"] {
-        assert!(served(&format!("cotenant serve {flags}"), "", &[]).1.is_empty(), "{flags}");
-    }
     for flags in [
-        "-U 11211",
+        "-U 0",
+        "--udp-port=0",
+        "-B auto",
+        "-B ascii",
+        "--protocol=ascii",
+        "-B binary",
+        "-a 700",
+        "--unix-mask=700",
         "-s sock",
         "--unix-socket=sock",
+        "-r",
+        "-k",
+        "-L",
+        "-u nobody",
         "-d",
         "--daemon",
         "-P pid",
         "--pidfile=pid",
-        "-e items",
-        "--memory-file=items",
-        "-Z",
-        "--enable-ssl",
-        "-u nobody",
-        "-p -1 -s sock",
-        "-o proxy_config=routes",
+        "-Z -o ssl_chain_cert=c,ssl_key=k",
     ] {
+        assert!(served(&format!("cotenant serve {flags}"), "", &[]).1.is_empty(), "{flags}");
+    }
+    for flags in ["-U 11211", "-e items", "--memory-file=items", "-o proxy_config=routes"] {
         refuses(&format!("cotenant serve {flags}"), "", "not available in this version", "");
     }
     for (flags, verbosity) in [("-v", 1), ("-vv", 2), ("-v -vv", 3), ("--verbose", 1)] {
@@ -191,7 +209,22 @@ fn what_cannot_be_meant_is_one_line_with_a_cure() {
         ("cotenant serve -I 9m", "item size limit", "-I"),
         ("cotenant serve -p 65536", "-p/--port", "11211"),
         ("cotenant serve -p -1", "nothing else is listened on", "-p"),
-        ("cotenant serve -l cache.example", "-l/--listen: 'cache.example' is not an address", "localhost"),
+        ("cotenant serve -l 10.0.0", "-l/--listen: '10.0.0' is not an address", "localhost"),
+        ("cotenant serve -l tenant[a]:localhost:5", "tenant 'a', which is not configured", "[tenant.NAME]"),
+        ("cotenant serve -l proto[x]:localhost", "the protocol 'x'", "proto[ascii]"),
+        ("cotenant serve -l btls:localhost", "is to speak TLS, which is off", "-Z"),
+        ("cotenant serve -Z", "TLS needs -o ssl_chain_cert", "ssl_key=FILE"),
+        (
+            "cotenant serve -Z -o ssl_chain_cert=c,ssl_key=k,ssl_verify_mode=1",
+            "which are good",
+            "ssl_ca_cert",
+        ),
+        (
+            "cotenant serve -Z -o ssl_chain_cert=c,ssl_key=k -l mtls:localhost",
+            "which are good",
+            "ssl_ca_cert",
+        ),
+        ("cotenant serve -Z -o ssl_verify_mode=4", "not one of 0, 1, 2, 3", "did you mean"),
         ("cotenant serve -l 127.0.0.1,localhost", "listened on twice", "once"),
         ("cotenant serve --admin nowhere", "--admin: 'nowhere' is not an address", "127.0.0.1"),
         ("cotenant serve --policy fair", "not one of partitioned, shared, idle-tax, auto", "choose"),
@@ -225,7 +258,11 @@ fn what_cannot_be_meant_is_one_line_with_a_cure() {
         ("cotenant serve --tenant name=a,prefix=a:,reserved=1GiB", "reservations are 1GiB", "lower"),
         ("cotenant serve --tenant name=a,prefix=x: --tenant name=b,prefix=x:", "the same prefix 'x:'", "own"),
         ("cotenant serve --tenant name=a,prefix=x: --tenant name=a,prefix=y:", "named 'a'", "rename"),
-        ("cotenant serve --tenant name=a,listen=127.0.0.1:11211", "server's own address", "another port"),
+        (
+            "cotenant serve --tenant name=a,listen=127.0.0.1:11211",
+            "both listen on 127.0.0.1:11211",
+            "port of its own",
+        ),
         ("cotenant serve --config gone.toml", "cannot read the configuration gone.toml", "--config"),
         ("cotenant config check gone.toml", "cannot read the configuration gone.toml", "--config"),
         ("cotenant config", "subcommand", "cotenant config --help"),
@@ -271,10 +308,10 @@ fn a_file_that_is_wrong_names_its_line() {
         ),
         ("[tenant.a]\nprefix = \"a:\"\nweight = \"2\"", "c.toml:3: weight is of type string", "weight = 1.0"),
         ("[tenant.a]\nprefix = \"a:\"\nreserved = 5", "c.toml:3: reserved: '5' is not a size", "5MiB"),
-        ("[tenant.a]\nlisten = \"x\"", "c.toml:1: tenant 'a': 'x' is not an address", "localhost"),
+        ("[tenant.a]\nlisten = \"x:y\"", "c.toml:1: tenant 'a': 'x:y' is not an address", "localhost"),
         ("[tenant.a]\nprefix = \"a:\"\nrank = \"f / sise\"", "c.toml:3: rank: unknown variable", "'size'"),
         ("rank = 5", "c.toml:1: rank is of type integer", "rank = \"density\""),
-        ("enable_ssl = true", "c.toml:1: enable_ssl: 'TLS' is not available", "in front"),
+        ("enable_ssl = true", "c.toml:1: enable_ssl: TLS needs -o ssl_chain_cert", "ssl_key=FILE"),
         ("extended = \"hash_pover=2\"", "c.toml:1: extended: unknown extended option", "'hashpower'"),
     ] {
         refuses("cotenant serve --config c.toml", file, what, cure);
@@ -308,7 +345,10 @@ fn flags_go_before_the_environment_before_the_file() {
     ];
     let line = "cotenant serve --config c.toml -m 300 --tenant name=a,prefix=A:";
     let (config, notes, _) = served(line, file, &environment);
-    assert_eq!((config.memory, config.threads, config.listen[0].port()), (Bytes::mib(300), 3, 1));
+    assert_eq!(
+        (config.memory, config.threads, listens(&config).as_str()),
+        (Bytes::mib(300), 3, "127.0.0.1:1")
+    );
     assert_eq!(config.idle_timeout, units::Duration::from_secs(7));
     let names: Vec<_> = config.tenants.iter().map(|t| t.name.as_str()).collect();
     assert_eq!(names, ["b", "a", "c", "d"]);
@@ -325,6 +365,7 @@ fn what_is_shown_parses_back() {
     let lines = [
         "",
         "-m 100 -I 1000000 -D : -l 127.0.0.1,[::1]:5 -f 1.5 -k -v --rank lfu -o idle_timeout=90",
+        "-Z -o ssl_chain_cert=c,ssl_key=k,ssl_ca_cert=a -l mtls:proxy:localhost:5 -s sock -a 660 -u nobody -P pid",
         "-o hashpower=20,no_maxconns_fast,slab_automove --admin off --policy partitioned",
         "--tenant name=a.b,prefix=\"a\\,reserved=1.5MiB,weight=0.5 --tenant name=c,listen=[::1]:9,credit=3B,rank=lru",
         "-B binary -S -Y users --read-only-users ann,bob --tenant name=a,users=ann",

@@ -3,6 +3,8 @@
 //! Invariants: a `Config` is made by `Config::checked`, which refuses floors above the memory and tenants that collide
 
 use crate::limits;
+use crate::listener::{Listener, TlsMode};
+use crate::tls::TlsConfig;
 use policy::memory::Tax;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -103,7 +105,10 @@ pub struct TenantConfig {
     /// Keys that begin with this belong to it; the key keeps its prefix.
     pub prefix: Option<Vec<u8>>,
     /// Connections to this address belong to it; it has a key space of its own.
-    pub listen: Option<SocketAddr>,
+    pub listen: Option<Listener>,
+    /// Connections over TLS whose verified certificate has one of these names (common name, DNS name or URI) belong to
+    /// it, wherever they come in.
+    pub identities: Vec<String>,
     /// Private memory that nobody takes.
     pub reserved: Bytes,
     /// Its part of the unreserved memory, relative to the others'.
@@ -130,6 +135,7 @@ impl Default for TenantConfig {
             rank: None,
             over_share: OverShare::default(),
             users: Vec::new(),
+            identities: Vec::new(),
         }
     }
 }
@@ -145,10 +151,10 @@ pub struct Config {
     pub no_evict: bool,
     /// Worker threads (`-t`).
     pub threads: usize,
-    /// Addresses of the default tenant's listeners (`-l`, `-p`).
-    pub listen: Vec<SocketAddr>,
-    /// UNIX socket path (`-s`) and its mode (`-a`).
-    pub unix_socket: Option<(PathBuf, u32)>,
+    /// The listeners (`-l`, `-p`, `-s`), but for those that tenants have as their own.
+    pub listen: Vec<Listener>,
+    /// How TLS is spoken (`-Z`); none means that no listener speaks it.
+    pub tls: Option<TlsConfig>,
     /// Connections accepted at once (`-c`).
     pub max_connections: usize,
     /// Listen backlog (`-b`).
@@ -218,8 +224,8 @@ impl Default for Config {
             item_max: Bytes::mib(1),
             no_evict: false,
             threads: 4,
-            listen: vec![SocketAddr::from(([127, 0, 0, 1], 11211))],
-            unix_socket: None,
+            listen: vec![Listener::plain(SocketAddr::from(([127, 0, 0, 1], 11211)))],
+            tls: None,
             max_connections: 1024,
             backlog: 1024,
             requests_per_turn: 20,
@@ -261,7 +267,66 @@ impl Config {
     pub fn checked(self) -> Result<Self, ConfigError> {
         self.check_sizes()?;
         self.check_tenants()?;
+        self.check_listeners()?;
         Ok(self)
+    }
+
+    /// Every listener and the tenant that its connections belong to, if one.
+    pub(crate) fn listeners(&self) -> impl Iterator<Item = (&Listener, Option<&str>)> {
+        let servers = self.listen.iter().map(|l| (l, l.tenant.as_deref()));
+        servers.chain(self.tenants.iter().filter_map(|t| Some((t.listen.as_ref()?, Some(t.name.as_str())))))
+    }
+
+    /// The listener that leads to the tenant `name` only, if there is one.
+    pub(crate) fn listener_of(&self, name: &str) -> Option<&Listener> {
+        self.listeners().find(|(_, tenant)| *tenant == Some(name)).map(|(listener, _)| listener)
+    }
+
+    fn check_listeners(&self) -> Result<(), ConfigError> {
+        let all: Vec<_> = self.listeners().collect();
+        for (i, (listener, tenant)) in all.iter().enumerate() {
+            if let Some(name) = tenant.filter(|name| self.tenants.iter().all(|t| t.name != *name)) {
+                return refuse(
+                    format!("{} is for tenant '{name}', which is not configured", listener.address),
+                    "add [tenant.NAME], or --tenant name=NAME",
+                );
+            }
+            if let Some((_, other)) = all[..i].iter().find(|(l, _)| l.address.collides(&listener.address)) {
+                let whose = |tenant: &Option<&str>| {
+                    tenant.map_or("the server".to_owned(), |t| format!("tenant '{t}'"))
+                };
+                return refuse(
+                    format!("{} and {} both listen on {}", whose(other), whose(tenant), listener.address),
+                    "name each address once, give each tenant a port of its own",
+                );
+            }
+            if listener.auth == Some(true) && self.auth.is_none() {
+                return refuse(
+                    format!("{} is to ask for passwords, and there is no file of users", listener.address),
+                    "name one: -Y FILE",
+                );
+            }
+            match (&self.tls, listener.tls) {
+                (_, TlsMode::Off) => {}
+                (None, _) => {
+                    return refuse(
+                        format!("{} is to speak TLS, which is off", listener.address),
+                        "add -Z -o ssl_chain_cert=FILE,ssl_key=FILE",
+                    );
+                }
+                (Some(tls), TlsMode::Mutual) if tls.ca.is_none() => {
+                    return refuse(
+                        format!(
+                            "{} asks clients for certificates, and nobody says which are good",
+                            listener.address
+                        ),
+                        "add -o ssl_ca_cert=FILE",
+                    );
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     fn check_sizes(&self) -> Result<(), ConfigError> {
@@ -358,7 +423,7 @@ impl Config {
             );
         }
         for (i, tenant) in self.tenants.iter().enumerate() {
-            check_tenant(tenant, self.auth.is_some())?;
+            check_tenant(tenant, self.auth.is_some(), self.listener_of(&tenant.name).is_some())?;
             for other in &self.tenants[..i] {
                 if other.name == tenant.name {
                     return refuse(format!("two tenants are named '{}'", tenant.name), "rename one of them");
@@ -383,21 +448,15 @@ impl Config {
                         "give each user one tenant",
                     );
                 }
-                if tenant.listen.is_some_and(|a| a.port() != 0) && other.listen == tenant.listen {
+                if let Some(name) = tenant.identities.iter().find(|name| other.identities.contains(name)) {
                     return refuse(
-                        format!("tenants '{}' and '{}' listen on the same address", other.name, tenant.name),
-                        "give each tenant an address of its own",
+                        format!(
+                            "the identity '{name}' is that of tenants '{}' and '{}'",
+                            other.name, tenant.name
+                        ),
+                        "give each tenant identities of its own",
                     );
                 }
-            }
-            if let Some(address) = tenant.listen.filter(|a| a.port() != 0 && self.listen.contains(a)) {
-                return refuse(
-                    format!(
-                        "tenant '{}' listens on {address}, which is the server's own address",
-                        tenant.name
-                    ),
-                    "give the tenant another port",
-                );
             }
         }
         let reserved: Bytes = self.tenants.iter().map(|t| t.reserved).sum();
@@ -412,9 +471,13 @@ impl Config {
     }
 }
 
-/// Checks what one tenant's settings say by themselves. Where passwords are asked for, a tenant may be known by its users
-/// alone.
-pub(crate) fn check_tenant(tenant: &TenantConfig, has_users: bool) -> Result<(), ConfigError> {
+/// Checks what one tenant's settings say by themselves. A tenant may be known by its users alone where passwords are asked
+/// for (`has_users`), or by a listener that leads to it only (`has_listener`).
+pub(crate) fn check_tenant(
+    tenant: &TenantConfig,
+    has_users: bool,
+    has_listener: bool,
+) -> Result<(), ConfigError> {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
     if tenant.name.is_empty()
         || limits::TENANT_NAME_MAX < tenant.name.len()
@@ -425,20 +488,20 @@ pub(crate) fn check_tenant(tenant: &TenantConfig, has_users: bool) -> Result<(),
             "use 1 to 64 letters, digits, dots, dashes and underscores",
         );
     }
-    match (&tenant.prefix, tenant.listen) {
-        (Some(_), _) if !tenant.users.is_empty() => {
+    match &tenant.prefix {
+        Some(_) if !tenant.users.is_empty() => {
             return refuse(
                 format!("tenant '{}' has a prefix and users, and prefixes do not isolate", tenant.name),
                 "leave the prefix out: its users have a key space of their own",
             );
         }
-        (None, None) if !has_users => {
+        None if !has_users && !has_listener && tenant.identities.is_empty() => {
             return refuse(
                 format!("tenant '{}' has neither a prefix nor a listen address", tenant.name),
-                "add prefix = \"NAME:\" or listen = \"ADDRESS:PORT\"",
+                "add prefix = \"NAME:\", listen = \"ADDRESS:PORT\" or identity = [\"CERTIFICATE'S NAME\"]",
             );
         }
-        (Some(prefix), _) if prefix.is_empty() || limits::PREFIX_MAX < prefix.len() => {
+        Some(prefix) if prefix.is_empty() || limits::PREFIX_MAX < prefix.len() => {
             return refuse(
                 format!(
                     "the prefix of tenant '{}' is empty or longer than {} bytes",

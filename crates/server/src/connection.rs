@@ -5,7 +5,7 @@
 use crate::auth::Identity;
 use crate::config::Protocol;
 use crate::dump::Dump;
-use crate::listener::Terms;
+use crate::listener::Door;
 use crate::reactor::StreamId;
 use crate::stats::Client;
 use crate::watch::Watcher;
@@ -28,6 +28,8 @@ pub(crate) struct Connection {
     /// What is spoken, once its first byte has told.
     pub(crate) protocol: Protocol,
     pub(crate) identity: Identity,
+    /// Where it came in.
+    pub(crate) door: Arc<Door>,
     /// Input that is not done with.
     pub(crate) input: Vec<u8>,
     /// Bytes of input that the next request needs, as far as is known.
@@ -51,11 +53,13 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(id: StreamId, client: Arc<Client>, terms: &Terms, now: Instant) -> Self {
+    pub(crate) fn new(id: StreamId, client: Arc<Client>, door: Arc<Door>, now: Instant) -> Self {
+        let terms = door.terms;
         Self {
             id,
             protocol: terms.protocol,
             identity: Identity::new(terms.tenant, terms.auth),
+            door,
             input: Vec::new(),
             needed: 0,
             skip: 0,

@@ -75,6 +75,21 @@ pub const BUFFER_PART: u64 = 8;
 pub const HANDOVER_QUEUE: usize = 4096;
 /// Seconds that a draining server waits for connections to finish.
 pub const DRAIN_SECS: u64 = 5;
+/// Streams that one worker opens at once at most: PROXY headers and TLS handshakes that are not done.
+pub const OPENINGS_MAX: usize = 256;
+/// Seconds that the opening of a stream may take.
+pub const OPENING_SECS: u64 = 10;
+/// Steps of TLS handshakes that a worker does in one round, between which other connections are served. A step with a
+/// signature takes .1 (ECDSA) to 1 ms (RSA 2048); a guess between a burst's length and a neighbour's wait.
+pub const HANDSHAKES_PER_ROUND: usize = 4;
+/// Bytes of a PROXY header at most: its addresses, and what balancers add.
+pub const PROXY_HEADER_MAX: usize = 1024;
+/// Bytes that a stream may send before it is open.
+pub const OPENING_BYTES_MAX: usize = RECEIVE_BUFFER + PROXY_HEADER_MAX;
+/// Bytes of a TLS record at most (RFC 8446, 5.2; RFC 5246, 6.2.3).
+pub const TLS_RECORD_MAX: usize = (16 << 10) + 2048 + 5;
+/// Bytes accounted for a TLS session: 8 KiB measured, idle after its handshake, and what a record in parts needs on average.
+pub const TLS_SESSION_BYTES: usize = 10 << 10;
 /// Milliseconds that a draining server still reads from clients that were told the end: data left unread would make
 /// the system take back the last replies.
 pub const DRAIN_LINGER_MS: u64 = 200;

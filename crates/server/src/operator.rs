@@ -64,7 +64,7 @@ pub struct TenantReport {
     /// Keys that begin with this belong to it.
     pub prefix: Option<String>,
     /// Connections to this address belong to it.
-    pub listen: Option<std::net::SocketAddr>,
+    pub listen: Option<crate::Address>,
     /// Who made it: `default`, `configuration`, `delimiter` or `administration`.
     pub origin: &'static str,
 }
@@ -178,6 +178,7 @@ impl Operator {
             name: name.to_owned(),
             prefix: Some(prefix.clone().into_bytes()),
             listen: None,
+            identities: Vec::new(),
             reserved: settings.reserved.unwrap_or_default(),
             weight: settings.weight.unwrap_or(1.0),
             credit: settings.credit.flatten(),
@@ -187,7 +188,7 @@ impl Operator {
         };
         check_settings(&tenant)?;
         self.check_reserved(None, tenant.reserved)?;
-        let added = self.router.add(&tenant, Origin::Administration);
+        let added = self.router.add(&tenant, None, Origin::Administration);
         added.map_err(|error| match error {
             AddError::NameTaken => {
                 Refusal::new(RefusalKind::Conflict, format!("'{name}' is taken"), "try again")
@@ -225,7 +226,8 @@ impl Operator {
         let tenant = TenantConfig {
             name: name.to_owned(),
             prefix: about.prefix.as_deref().map(<[u8]>::to_vec),
-            listen: about.listen,
+            listen: None,
+            identities: about.identities.clone(),
             reserved: settings.reserved.unwrap_or(reserved),
             weight: settings.weight.unwrap_or(state.claim.weight.get()),
             credit: settings.credit.unwrap_or(state.claim.credit),
@@ -259,6 +261,12 @@ impl Operator {
             return conflict(
                 "the default tenant cannot be removed",
                 "flush_all clears it and the prefix tenants",
+            );
+        }
+        if !about.identities.is_empty() {
+            return conflict(
+                format!("tenant '{name}' has connections of its own, by their certificates"),
+                "flush_all there clears it; take it out of the configuration and start again",
             );
         }
         if let Some(address) = about.listen {
@@ -332,7 +340,8 @@ fn unknown(name: &str) -> Refusal {
 }
 
 fn check_settings(tenant: &TenantConfig) -> Result<(), Refusal> {
-    check_tenant(tenant, true).map_err(|e| Refusal::new(RefusalKind::Malformed, e.what, e.cure))
+    // However it is known: one that runs is.
+    check_tenant(tenant, true, true).map_err(|e| Refusal::new(RefusalKind::Malformed, e.what, e.cure))
 }
 
 /// Checks the new values of a tenant, whatever it is called and known by.

@@ -1,19 +1,23 @@
 //! The long-running process: binds, starts the threads, says where it listens, drains.
 
+use crate::acceptor::{Acceptor, Desk};
 use crate::admin;
 use crate::auth::{Auth, AuthError};
-use crate::config::{Admin, Config};
+use crate::config::{Admin, Config, Protocol};
 use crate::limits::HANDOVER_QUEUE;
-use crate::listener::{Acceptor, Desk, Entrance, Terms, bind};
+use crate::listener::{self, Address, Door, Entrance, Opened, SocketFile, Terms, TlsMode};
 use crate::loops::{self, Helpers};
 use crate::operator::{InCharge, Operator};
 use crate::reactor::{Epoll, Reactor as _};
 use crate::shared::{Clock, Shared};
-use crate::tenants::{Binding, Bound, Router};
+use crate::tenants::{Binding, Router};
+use crate::tls::{Keys, TlsError};
 use crate::worker::{Surroundings, Worker};
 use mio::Waker;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -26,11 +30,14 @@ pub enum StartError {
     #[error("cannot listen on {address}")]
     Listen {
         /// The address.
-        address: SocketAddr,
+        address: String,
         /// The system's reason.
         #[source]
         cause: io::Error,
     },
+    /// TLS cannot be spoken.
+    #[error("cannot speak TLS")]
+    Tls(#[from] TlsError),
     /// The store cannot be made.
     #[error("cannot make the store")]
     Store(#[from] StoreError),
@@ -50,6 +57,8 @@ pub enum StartError {
 pub struct Running {
     ready: String,
     address: Option<SocketAddr>,
+    /// Files of UNIX sockets, which go with the server.
+    _files: Vec<SocketFile>,
     admin: Option<SocketAddr>,
     wakers: Vec<Arc<Waker>>,
     acceptor_waker: Waker,
@@ -63,13 +72,85 @@ pub struct Running {
     router: Arc<Router>,
 }
 
+/// Sockets that listen, for a server that is about to start. What they need of privileges they have had.
+#[derive(Debug)]
+pub struct Sockets {
+    main: Vec<Prepared>,
+    admin: Option<std::net::TcpListener>,
+    keys: Option<Arc<Keys>>,
+}
+
+/// A socket that listens, and what its listener says.
+#[derive(Debug)]
+struct Prepared {
+    opened: Opened,
+    protocol: Option<Protocol>,
+    auth: Option<bool>,
+    tls: TlsMode,
+    proxy: bool,
+    tenant: Option<String>,
+}
+
+impl Sockets {
+    /// Opens what `config` listens on; inherited sockets that listen on one of its addresses are taken instead, others
+    /// are the server's too.
+    ///
+    /// # Errors
+    /// If an address cannot be listened on, or the keys of TLS cannot be used.
+    pub fn open(config: &Config, mut inherited: Vec<OwnedFd>) -> Result<Self, StartError> {
+        let keys = config.tls.clone().map(Keys::load).transpose()?.map(Arc::new);
+        let mut main = Vec::new();
+        for (listener, tenant) in config.listeners() {
+            let opened = listener::open(&listener.address, config.backlog, &mut inherited);
+            let address = listener.address.to_string();
+            for opened in opened.map_err(|cause| StartError::Listen { address, cause })? {
+                let tenant = tenant.map(str::to_owned);
+                main.push(Prepared {
+                    opened,
+                    protocol: listener.protocol,
+                    auth: listener.auth,
+                    tls: listener.tls,
+                    proxy: listener.proxy,
+                    tenant,
+                });
+            }
+        }
+        let rest = listener::open_rest(&mut inherited);
+        let address = "inherited sockets".to_owned();
+        for opened in rest.map_err(|cause| StartError::Listen { address, cause })? {
+            let tls = if keys.is_some() { TlsMode::On } else { TlsMode::Off };
+            main.push(Prepared { opened, protocol: None, auth: None, tls, proxy: false, tenant: None });
+        }
+        Ok(Self { main, admin: open_admin(config.admin)?, keys })
+    }
+
+    /// The addresses, with the ports that were taken.
+    pub fn addresses(&self) -> impl Iterator<Item = &Address> {
+        self.main.iter().map(|prepared| &prepared.opened.address)
+    }
+
+    /// The files of UNIX sockets that were made.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        self.main.iter().filter_map(|prepared| Some(prepared.opened.made.as_ref()?.0.as_path()))
+    }
+}
+
 /// Starts a server.
 ///
 /// # Errors
 /// If an address is taken, or the memory or a thread is refused.
 pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartError> {
+    let sockets = Sockets::open(&config, Vec::new())?;
+    start_on(config, sockets, clock)
+}
+
+/// Starts a server on sockets that listen already.
+///
+/// # Errors
+/// If the memory or a thread is refused.
+pub fn start_on(config: Config, sockets: Sockets, clock: Arc<dyn Clock>) -> Result<Running, StartError> {
     let policy = loops::memory_policy(&config, config.policy);
-    start_with(config, policy, clock)
+    run(config, sockets, policy, clock)
 }
 
 /// Starts a server whose memory `policy` divides, whatever it has decided elsewhere before: on a model, or in another
@@ -82,6 +163,16 @@ pub fn start_with(
     policy: policy::memory::MemoryPolicy,
     clock: Arc<dyn Clock>,
 ) -> Result<Running, StartError> {
+    let sockets = Sockets::open(&config, Vec::new())?;
+    run(config, sockets, policy, clock)
+}
+
+fn run(
+    config: Config,
+    sockets: Sockets,
+    policy: policy::memory::MemoryPolicy,
+    clock: Arc<dyn Clock>,
+) -> Result<Running, StartError> {
     let store = Store::new(Options {
         memory: config.memory,
         item_max: config.item_max,
@@ -90,15 +181,22 @@ pub fn start_with(
         no_evict: config.no_evict,
         seed: config.seed,
     })?;
-    let (router, bound) = Router::new(Arc::clone(&store), &config).ok_or(StartError::Tenants)?;
-    let router = Arc::new(router);
+    let router = Arc::new(Router::new(Arc::clone(&store), &config).ok_or(StartError::Tenants)?);
     let auth = Auth::load(&config, &router)?;
     let memory = loops::memory_loop(policy);
-    let shared = Arc::new(Shared::new(config, auth, store, clock));
+    let Sockets { mut main, admin, keys } = sockets;
+    let shared = Arc::new(Shared::new(config, auth, store, clock, keys));
     shared.tick();
     watch_evictions(&shared);
-    let (entrances, addresses) = open_entrances(&shared.config, &bound)?;
-    shared.set_port(addresses.main.first().map_or(0, SocketAddr::port));
+    let files = main.iter_mut().filter_map(|prepared| prepared.opened.made.take()).collect();
+    let address = main.iter().filter(|p| p.tenant.is_none()).find_map(|p| match p.opened.address {
+        Address::Ip(address) => Some(address),
+        _ => None,
+    });
+    shared.set_port(address.map_or(0, |address| address.port()));
+    let admin_address = admin.as_ref().and_then(|l| l.local_addr().ok());
+    let ready = ready_line(&shared.config, &main, admin_address);
+    let entrances = entrances(main, &shared, &router)?;
     let in_charge = Arc::new(InCharge::new(shared.config.policy));
     let view = crate::View::new(
         Arc::clone(&shared),
@@ -106,7 +204,6 @@ pub fn start_with(
         Arc::clone(&memory),
         Arc::clone(&in_charge),
     );
-    let admin = open_admin(shared.config.admin)?;
     let stop = Arc::new(AtomicBool::new(false));
     let helpers = Arc::new(Helpers::default());
     let operator = Arc::new(Operator::new(&shared, &router, &memory, &helpers, in_charge));
@@ -125,7 +222,6 @@ pub fn start_with(
     let Crew { desks, wakers } = start_workers(&shared, &router, &helpers, &stop, &mut threads)?;
     let (acceptor, acceptor_waker) = Acceptor::new(Arc::clone(&shared), entrances, desks, Arc::clone(&stop))?;
     threads.push(spawn("acceptor", move || acceptor.accept())?);
-    let admin_address = admin.as_ref().and_then(|l| l.local_addr().ok());
     let admin_stop = match admin {
         None => None,
         Some(listener) => {
@@ -135,10 +231,10 @@ pub fn start_with(
             Some(sender)
         }
     };
-    let ready = ready_line(&shared.config, &addresses, &bound, admin_address);
     Ok(Running {
         ready,
-        address: addresses.main.first().copied(),
+        address,
+        _files: files,
         admin: admin_address,
         wakers,
         acceptor_waker,
@@ -201,25 +297,25 @@ fn spawn(name: &str, act: impl FnOnce() + Send + 'static) -> io::Result<JoinHand
     std::thread::Builder::new().name(name.to_owned()).spawn(act)
 }
 
-/// Where it listens.
-struct Addresses {
-    main: Vec<SocketAddr>,
-    tenants: Vec<SocketAddr>,
-}
-
-fn open_entrances(config: &Config, bound: &[Bound]) -> Result<(Vec<Entrance>, Addresses), StartError> {
-    let mut entrances = Vec::new();
-    let mut open = |address: SocketAddr, tenant| {
-        let listen = |cause| StartError::Listen { address, cause };
-        let listener = bind(address, config.backlog).map_err(listen)?;
-        let local = listener.local_addr().map_err(listen)?;
-        let terms = Terms { protocol: config.protocol, auth: config.auth.is_some(), tenant };
-        entrances.push(Entrance { listener, terms });
-        Ok::<_, StartError>(local)
+/// The doors of sockets that listen.
+fn entrances(main: Vec<Prepared>, shared: &Shared, router: &Router) -> Result<Vec<Entrance>, StartError> {
+    let entrance = |prepared: Prepared| {
+        let binding = match &prepared.tenant {
+            None => Binding::Unbound,
+            Some(name) => Binding::To(router.find(name).ok_or(StartError::Tenants)?),
+        };
+        let keys = shared.keys.as_ref().filter(|_| prepared.tls != TlsMode::Off);
+        let tls = keys.map(|keys| (Arc::clone(keys), prepared.tls));
+        let Opened { socket, address, .. } = prepared.opened;
+        let config = &shared.config;
+        let terms = Terms {
+            protocol: prepared.protocol.unwrap_or(config.protocol),
+            auth: prepared.auth.unwrap_or(config.auth.is_some()),
+            tenant: binding,
+        };
+        Ok(Entrance { socket, door: Arc::new(Door { terms, tls, proxy: prepared.proxy, address }) })
     };
-    let main = config.listen.iter().map(|a| open(*a, Binding::Unbound)).collect::<Result<_, _>>()?;
-    let tenants = bound.iter().map(|b| open(b.listen, Binding::To(b.id))).collect::<Result<_, _>>()?;
-    Ok((entrances, Addresses { main, tenants }))
+    main.into_iter().map(entrance).collect()
 }
 
 /// A default address that is taken is a warning: two servers per host work.
@@ -232,7 +328,8 @@ fn open_admin(admin: Admin) -> Result<Option<std::net::TcpListener>, StartError>
     match admin {
         Admin::Off => Ok(None),
         Admin::Explicit(address) => {
-            open(address).map(Some).map_err(|cause| StartError::Listen { address, cause })
+            let address_text = address.to_string();
+            open(address).map(Some).map_err(|cause| StartError::Listen { address: address_text, cause })
         }
         Admin::Default(address) => Ok(open(address)
             .inspect_err(|e| tracing::warn!("no administration: {address} cannot be listened on: {e}"))
@@ -241,15 +338,20 @@ fn open_admin(admin: Admin) -> Result<Option<std::net::TcpListener>, StartError>
 }
 
 /// One line that names every address in use.
-fn ready_line(config: &Config, addresses: &Addresses, bound: &[Bound], admin: Option<SocketAddr>) -> String {
+fn ready_line(config: &Config, main: &[Prepared], admin: Option<SocketAddr>) -> String {
     use std::fmt::Write as _;
     let mut line = "cotenant ready: ".to_owned();
-    for (i, address) in addresses.main.iter().enumerate() {
+    for (i, prepared) in main.iter().enumerate() {
         let comma = if i == 0 { "" } else { ", " };
-        let _ = write!(line, "{comma}memcached {address}");
-    }
-    for (tenant, address) in bound.iter().zip(&addresses.tenants) {
-        let _ = write!(line, ", tenant {} {address}", tenant.name);
+        let _ = match &prepared.tenant {
+            None => write!(line, "{comma}memcached {}", prepared.opened.address),
+            Some(name) => write!(line, "{comma}tenant {name} {}", prepared.opened.address),
+        };
+        line.push_str(match prepared.tls {
+            TlsMode::Off => "",
+            TlsMode::On | TlsMode::Basic => " (TLS)",
+            TlsMode::Mutual => " (mutual TLS)",
+        });
     }
     match admin {
         Some(address) => drop(write!(line, ", admin http://{address}")),
@@ -297,6 +399,14 @@ impl Running {
     /// If the file cannot be used; what was in force stays.
     pub fn reload_users(&self) -> Result<Option<usize>, AuthError> {
         self.shared.auth.as_ref().map(|auth| auth.reload(&self.router)).transpose()
+    }
+
+    /// Reads the keys of TLS again; connections made from now on have them. False if there are none.
+    ///
+    /// # Errors
+    /// If they cannot be used; then the old ones stay in force.
+    pub fn reload_keys(&self) -> Result<bool, TlsError> {
+        self.shared.reload_keys()
     }
 
     /// Stops accepting, answers what has arrived, sends what is owed, ends every thread.

@@ -7,6 +7,7 @@ use crate::curves::Curves;
 use crate::limits::{BUFFER_PART, MEMORY_MIN};
 use crate::memcache::expires_at;
 use crate::stats::{Baseline, Clients, Controller};
+use crate::tls::{Keys, TlsError};
 use crate::watch::Watch;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -42,6 +43,8 @@ pub(crate) struct Counters {
     pub(crate) auth_errors: AtomicU64,
     pub(crate) read_buf_oom: AtomicU64,
     pub(crate) requests: AtomicU64,
+    pub(crate) ssl_handshake_errors: AtomicU64,
+    pub(crate) ssl_new_sessions: AtomicU64,
     /// Memory of connections' buffers.
     pub(crate) buffered: AtomicI64,
 }
@@ -54,6 +57,10 @@ pub(crate) struct Shared {
     pub(crate) auth: Option<Auth>,
     pub(crate) store: Arc<Store>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// The keys of listeners that speak TLS.
+    pub(crate) keys: Option<Arc<Keys>>,
+    /// Seconds since 1970 when the keys were read.
+    pub(crate) keys_read_secs: AtomicI64,
     pub(crate) counters: Counters,
     /// Seconds since 1970, once a second.
     unix_secs: AtomicI64,
@@ -77,7 +84,13 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(config: Config, auth: Option<Auth>, store: Arc<Store>, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(
+        config: Config,
+        auth: Option<Auth>,
+        store: Arc<Store>,
+        clock: Arc<dyn Clock>,
+        keys: Option<Arc<Keys>>,
+    ) -> Self {
         let unix_secs = AtomicI64::new(clock.unix_secs());
         let memory_limit = AtomicU64::new(config.memory.0);
         // The cleaner has a ring, too.
@@ -93,13 +106,27 @@ impl Shared {
             config,
             auth,
             store,
+            keys_read_secs: AtomicI64::new(clock.unix_secs()),
             clock,
+            keys,
             counters: Counters::default(),
             unix_secs,
             port: AtomicU64::new(0),
             baseline: Baseline::default(),
             cleaning: Cleaning::default(),
         }
+    }
+
+    /// Reads the keys of TLS again. False if there are none.
+    ///
+    /// # Errors
+    /// If they cannot be used; then the old ones stay in force.
+    pub(crate) fn reload_keys(&self) -> Result<bool, TlsError> {
+        let Some(keys) = &self.keys else { return Ok(false) };
+        keys.reload()?;
+        self.keys_read_secs.store(self.clock.unix_secs(), Ordering::Relaxed);
+        tracing::info!("the TLS certificates were read again");
+        Ok(true)
     }
 
     /// Brings the clocks that requests read up to date. A step of the wall clock moves dates given from then on, not

@@ -1,4 +1,5 @@
-//! How a tenant is recognised: by credentials, by the listener of a connection, by the prefix of a key; else it is the
+//! How a tenant is recognised: by credentials (a password, a certificate), by the listener of a connection, by the
+//! prefix of a key; else it is the
 //! default tenant.
 //!
 //! Shape:      connection -> binding; binding and key -> tenant and key space
@@ -8,10 +9,10 @@
 
 use crate::config::{Config, TenantConfig};
 use crate::limits::{PREFIX_MAX, TENANTS_MAX};
+use crate::listener::Address;
 use control::{Amount, Claim, Weight};
 use memchr::memchr;
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use store::{RankKind, Space, Store, TenantSpec};
@@ -56,7 +57,9 @@ struct Known {
 pub(crate) struct About {
     pub(crate) name: String,
     pub(crate) prefix: Option<Box<[u8]>>,
-    pub(crate) listen: Option<SocketAddr>,
+    pub(crate) listen: Option<Address>,
+    /// Names of certificates whose connections are its.
+    pub(crate) identities: Vec<String>,
     pub(crate) origin: Origin,
 }
 
@@ -84,14 +87,6 @@ pub(crate) enum AddError {
     PrefixTaken(String),
     /// There are as many as can be.
     Full,
-}
-
-/// A tenant of its own listener.
-#[derive(Clone, Debug)]
-pub(crate) struct Bound {
-    pub(crate) name: String,
-    pub(crate) id: TenantId,
-    pub(crate) listen: SocketAddr,
 }
 
 impl Origin {
@@ -144,8 +139,8 @@ impl Known {
 }
 
 impl Router {
-    /// Makes the default tenant and the configured ones; returns those with listeners of their own.
-    pub(crate) fn new(store: Arc<Store>, config: &Config) -> Option<(Self, Vec<Bound>)> {
+    /// Makes the default tenant and the configured ones.
+    pub(crate) fn new(store: Arc<Store>, config: &Config) -> Option<Self> {
         let claim = Claim::default();
         let spec =
             TenantSpec { name: "default".to_owned(), own_space: false, claim, rank: config.rank.clone() };
@@ -161,15 +156,13 @@ impl Router {
             has_new_tenant: AtomicBool::new(true),
         };
         let (name, origin) = ("default".to_owned(), Origin::Default);
-        router.write().add(default, About { name, prefix: None, listen: None, origin });
-        let mut bound = Vec::new();
+        let about = About { name, prefix: None, listen: None, identities: Vec::new(), origin };
+        router.write().add(default, about);
         for tenant in &config.tenants {
-            let id = router.add(tenant, Origin::Configuration).ok()?;
-            if let Some(listen) = tenant.listen {
-                bound.push(Bound { name: tenant.name.clone(), id, listen });
-            }
+            let listen = config.listener_of(&tenant.name).map(|listener| listener.address.clone());
+            router.add(tenant, listen, Origin::Configuration).ok()?;
         }
-        Some((router, bound))
+        Some(router)
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Known> {
@@ -182,7 +175,12 @@ impl Router {
 
     /// Makes a tenant. Keys of its prefix that are stored already stay with whom they are charged to until they are stored
     /// again or evicted.
-    pub(crate) fn add(&self, tenant: &TenantConfig, origin: Origin) -> Result<TenantId, AddError> {
+    pub(crate) fn add(
+        &self,
+        tenant: &TenantConfig,
+        listen: Option<Address>,
+        origin: Origin,
+    ) -> Result<TenantId, AddError> {
         let mut known = self.write();
         if known.names.contains_key(&tenant.name) {
             return Err(AddError::NameTaken);
@@ -201,7 +199,8 @@ impl Router {
         let id = self.store.add_tenant(spec).ok_or(AddError::Full)?;
         self.store.set_over_share(id, tenant.over_share);
         let is_known_by_prefix = prefix.is_some();
-        known.add(id, About { name: tenant.name.clone(), prefix, listen: tenant.listen, origin });
+        let (name, identities) = (tenant.name.clone(), tenant.identities.clone());
+        known.add(id, About { name, prefix, listen, identities, origin });
         if is_known_by_prefix {
             self.any_prefix.store(true, Ordering::Relaxed);
         }
@@ -227,6 +226,13 @@ impl Router {
     /// The tenant of a name.
     pub(crate) fn find(&self, name: &str) -> Option<TenantId> {
         self.read().names.get(name).copied()
+    }
+
+    /// The tenant that one of a certificate's names belongs to.
+    pub(crate) fn find_identity(&self, names: &[String]) -> Option<TenantId> {
+        let known = self.read();
+        let is_its = |about: &About| about.identities.iter().any(|identity| names.contains(identity));
+        known.about.iter().find(|(_, about)| is_its(about)).map(|(id, _)| *id)
     }
 
     /// Whether a tenant has a key space of its own.
@@ -293,7 +299,8 @@ impl Router {
             self.is_full.store(true, Ordering::Relaxed);
             return None;
         };
-        known.add(id, About { name, prefix: Some(prefix.into()), listen: None, origin: Origin::Delimiter });
+        let (prefix, identities, origin) = (Some(prefix.into()), Vec::new(), Origin::Delimiter);
+        known.add(id, About { name, prefix, listen: None, identities, origin });
         self.any_prefix.store(true, Ordering::Relaxed);
         self.has_new_tenant.store(true, Ordering::Relaxed);
         Some(id)

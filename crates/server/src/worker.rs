@@ -9,17 +9,19 @@ mod lasting;
 use crate::auth::Identity;
 use crate::config::Protocol;
 use crate::connection::{Connection, Lasting};
-use crate::limits::{DRAIN_LINGER_MS, DRAIN_SECS, RECEIVE_BUFFER, SHADOW_HITS_PER_DECISION};
-use crate::listener::Terms;
+use crate::limits::{DRAIN_LINGER_MS, DRAIN_SECS, SHADOW_HITS_PER_DECISION};
+use crate::listener::Door;
 use crate::loops::Helpers;
 use crate::memcache::{Bounds, Replies, Session, Turn, reply_text, run};
 use crate::reactor::{Completion, Reactor, Sending, StreamId};
 use crate::shared::Shared;
-use crate::tenants::Router;
+use crate::tenants::{Binding, Router};
+use crate::transport::{BUFFER, Client, Event, Transport};
 use crossbeam_channel::Receiver;
-use mio::net::TcpStream;
+use socket2::Socket;
 use std::collections::VecDeque;
 use std::io::IoSlice;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use units::{Duration, Instant};
@@ -27,8 +29,10 @@ use units::{Duration, Instant};
 /// A connection on its way to a worker.
 #[derive(Debug)]
 pub(crate) struct NewConnection {
-    pub(crate) stream: TcpStream,
-    pub(crate) terms: Terms,
+    pub(crate) stream: Socket,
+    /// The other side's address; none behind a UNIX socket.
+    pub(crate) peer: Option<SocketAddr>,
+    pub(crate) door: Arc<Door>,
 }
 
 /// What a worker shares with the rest of the server.
@@ -47,7 +51,7 @@ pub(crate) struct Surroundings {
 #[derive(Debug)]
 pub(crate) struct Worker<R> {
     around: Surroundings,
-    reactor: R,
+    reactor: Transport<R>,
     store: store::Worker,
     connections: Vec<Option<Connection>>,
     waiting: VecDeque<StreamId>,
@@ -75,12 +79,12 @@ impl<R: Reactor> Worker<R> {
         let body_max = store.store().geometry().item_max.as_usize() - store::ITEM_OVERHEAD_MAX;
         let bounds = Bounds { body_max, flush_disabled: around.shared.config.flush_disabled };
         Self {
+            reactor: Transport::new(reactor, Arc::clone(&around.shared)),
             around,
-            reactor,
             store,
             connections: Vec::new(),
             waiting: VecDeque::new(),
-            buffer: vec![0; RECEIVE_BUFFER],
+            buffer: vec![0; BUFFER],
             out: Vec::new(),
             bytes_read: 0,
             bytes_written: 0,
@@ -124,8 +128,12 @@ impl<R: Reactor> Worker<R> {
         let now = self.around.shared.clock.now();
         self.admit(now);
         let mut buffer = std::mem::take(&mut self.buffer);
-        while let Some(completion) = self.reactor.next(&mut buffer) {
-            self.complete(completion, &buffer, now);
+        self.reactor.expire(now);
+        while let Some(event) = self.reactor.next(&mut buffer) {
+            match event {
+                Event::Completed(completion) => self.complete(completion, &buffer, now),
+                Event::Opened(id, client) => self.opened(id, client, now),
+            }
         }
         self.buffer = buffer;
         for _ in 0..self.waiting.len() {
@@ -156,22 +164,45 @@ impl<R: Reactor> Worker<R> {
     /// Takes connections over from the acceptor.
     fn admit(&mut self, now: Instant) {
         while let Ok(new) = self.around.inbox.try_recv() {
-            let (peer, local) = (new.stream.peer_addr().ok(), new.stream.local_addr().ok());
-            match self.reactor.register(new.stream) {
+            let local = new.stream.local_addr().ok().and_then(|address| address.as_socket());
+            match self.reactor.register(new.stream, &new.door, now) {
                 Ok(id) => {
-                    let client = self.around.shared.clients.come(new.terms.tenant, peer, local, now);
-                    self.report(&client, None);
+                    let client = self.around.shared.clients.come(new.door.terms.tenant, new.peer, local, now);
+                    if new.door.is_plain() {
+                        self.report(&client, None);
+                    }
                     if self.connections.len() <= id.0 {
                         self.connections.resize_with(id.0 + 1, || None);
                     }
-                    self.connections[id.0] = Some(Connection::new(id, client, &new.terms, now));
+                    self.connections[id.0] = Some(Connection::new(id, client, new.door, now));
                 }
                 Err(e) => {
-                    tracing::warn!("a connection cannot be watched: {e}");
+                    tracing::debug!("a connection is not taken: {e}");
+                    self.around.shared.counters.rejected_connections.fetch_add(1, Ordering::Relaxed);
                     self.forget_connection();
                 }
             }
         }
+    }
+
+    /// A stream has said who its client is.
+    fn opened(&mut self, id: StreamId, client: Client, now: Instant) {
+        let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
+        connection.active = now;
+        if let Some(address) = client.address {
+            connection.client.stands_for(address);
+        }
+        if let Some(tenant) = self.around.router.find_identity(&client.names) {
+            let binding = Binding::To(tenant);
+            connection.identity = connection.identity.certified(binding);
+            connection.client.belongs_to(binding);
+        }
+        if connection.door.tls.is_some() {
+            self.around.shared.counters.ssl_new_sessions.fetch_add(1, Ordering::Relaxed);
+        }
+        let (client, door) = (Arc::clone(&connection.client), Arc::clone(&connection.door));
+        tracing::debug!("{:?} is connected at {}, as {:?}", client.peer(), door.address, client.binding());
+        self.report(&client, None);
     }
 
     fn forget_connection(&self) {

@@ -51,7 +51,7 @@ fn start(
 ) -> (Running, String) {
     let config = Config {
         threads: 1,
-        listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
+        listen: vec![server::Listener::plain(SocketAddr::from(([127, 0, 0, 1], 0)))],
         admin: Admin::Off,
         prefix_delimiter: Some(b':'),
         ..config

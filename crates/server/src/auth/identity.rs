@@ -80,6 +80,11 @@ impl Identity {
         self.grant.map_or(self.door, |grant| grant.binding)
     }
 
+    /// Somebody whose certificate is the tenant's: no password is asked for.
+    pub(crate) fn certified(self, binding: Binding) -> Self {
+        Self { grant: Some(Grant { binding, rights: Rights::default() }), ..self }
+    }
+
     /// Why a request is refused, if it is.
     #[inline]
     pub(crate) fn denies(&self, need: Need) -> Option<Denied> {

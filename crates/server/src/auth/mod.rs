@@ -168,8 +168,8 @@ fn binding(
         Some(id) => id,
         None => {
             let tenant = TenantConfig { name: name.to_owned(), ..TenantConfig::default() };
-            check_tenant(&tenant, true).map_err(|e| format!("{}; {}", e.what, e.cure))?;
-            router.add(&tenant, Origin::Credentials).map_err(|e| match e {
+            check_tenant(&tenant, true, false).map_err(|e| format!("{}; {}", e.what, e.cure))?;
+            router.add(&tenant, None, Origin::Credentials).map_err(|e| match e {
                 AddError::Full => "there are as many tenants as can be, raise max_tenants".to_owned(),
                 AddError::NameTaken | AddError::PrefixTaken(_) => format!("'{name}' was just taken"),
             })?

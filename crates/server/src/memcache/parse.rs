@@ -93,6 +93,8 @@ pub(crate) enum Command<'b> {
         noreply: bool,
     },
     Version,
+    /// Read the certificates again.
+    RefreshCerts,
     Stats(&'b [u8]),
     /// A request of the meta protocol about an item.
     Meta(meta::Request<'b>),
@@ -131,6 +133,7 @@ impl Command<'_> {
             Command::Meta(request) if request.writes() => (Need::Write, false),
             Command::Flush { noreply, .. } => (Need::Flush, noreply),
             Command::MemoryLimit { noreply, .. } => (Need::Administer, noreply),
+            Command::RefreshCerts => (Need::Administer, false),
             _ => (Need::Read, false),
         }
     }
@@ -226,6 +229,7 @@ pub(crate) fn parse<'b>(input: &'b [u8], bounds: &Bounds) -> Parsed<'b> {
         b"touch" => touch(words),
         b"flush_all" => flush(words, bounds),
         b"version" => Command::Version,
+        b"refresh_certs" => Command::RefreshCerts,
         b"verbosity" => verbosity(words),
         b"stats" => Command::Stats(rest.trim_ascii()),
         b"quit" => Command::Quit,

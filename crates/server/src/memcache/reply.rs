@@ -32,6 +32,7 @@ pub(crate) mod text {
     pub(crate) const BAD_AUTH_TOKEN: &[u8] = b"CLIENT_ERROR bad authentication token format\r\n";
     pub(crate) const AUTH_FAILURE: &[u8] = b"CLIENT_ERROR authentication failure\r\n";
     pub(crate) const SHUTDOWN_DISABLED: &[u8] = b"ERROR: shutdown not enabled\r\n";
+    pub(crate) const TLS_OFF: &[u8] = b"Error TLS not enabled\r\n";
     pub(crate) const TOO_LARGE: &[u8] = b"SERVER_ERROR object too large for cache\r\n";
     pub(crate) const OUT_OF_MEMORY: &[u8] = b"SERVER_ERROR out of memory storing object\r\n";
     pub(crate) const MEMLIMIT_FAILED: &[u8] = b"MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n";

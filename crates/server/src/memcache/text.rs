@@ -213,6 +213,14 @@ fn administer(session: &Session<'_>, command: Command<'_>, replies: &mut Replies
             replies.put(session.shared.config.version.as_bytes());
             replies.put(b"\r\n");
         }
+        Command::RefreshCerts => match session.shared.reload_keys() {
+            Ok(true) => replies.put(text::OK),
+            Ok(false) => replies.put(text::TLS_OFF),
+            Err(e) => {
+                tracing::warn!("the TLS certificates cannot be read again: {e}");
+                replies.put(format!("Error {e}\r\n").as_bytes());
+            }
+        },
         Command::MetaNoOp => replies.put(text::META_NO_OP),
         Command::Quit => return Err(Ended::Quit),
         Command::Wrong(reply) => replies.put(reply),

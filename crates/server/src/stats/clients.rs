@@ -5,7 +5,7 @@ use crate::tenants::Binding;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use units::Instant;
 
 /// One who is connected.
@@ -14,7 +14,9 @@ pub(crate) struct Client {
     pub(crate) number: usize,
     /// Whose connection it is; changes with a password that is shown.
     binding: Mutex<Binding>,
-    pub(crate) peer: Option<SocketAddr>,
+    peer: Option<SocketAddr>,
+    /// Whom it stands for, as its PROXY header says.
+    behind: OnceLock<SocketAddr>,
     local: Option<SocketAddr>,
     heard_secs: AtomicU64,
     watches: AtomicBool,
@@ -29,6 +31,17 @@ impl Client {
     /// It is somebody's from now on.
     pub(crate) fn belongs_to(&self, binding: Binding) {
         *self.binding.lock().unwrap_or_else(PoisonError::into_inner) = binding;
+    }
+
+    /// Its address, or that of whom it stands for; none behind a UNIX socket.
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        self.behind.get().copied().or(self.peer)
+    }
+
+    /// It speaks for somebody at this address.
+    pub(crate) fn stands_for(&self, address: SocketAddr) {
+        // A stream says so once.
+        let _first = self.behind.set(address);
     }
 
     /// It was heard of.
@@ -68,6 +81,7 @@ impl Clients {
             number,
             binding: Mutex::new(binding),
             peer,
+            behind: OnceLock::new(),
             local,
             heard_secs,
             watches: AtomicBool::new(false),
@@ -91,7 +105,7 @@ impl Clients {
             let silent = now.whole_secs().saturating_sub(client.heard_secs.load(Ordering::Relaxed));
             let state = if client.watches.load(Ordering::Relaxed) { "conn_watch" } else { "conn_read" };
             for (name, value) in [
-                ("addr", address(client.peer)),
+                ("addr", address(client.peer())),
                 ("listen_addr", address(client.local)),
                 ("state", state.to_owned()),
                 ("secs_since_last_cmd", silent.to_string()),

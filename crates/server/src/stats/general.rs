@@ -129,5 +129,16 @@ pub(super) fn general(shared: &Shared, router: &Router, binding: &Binding) -> Ve
         ("direct_reclaims", zero_text()),
         ("lru_bumps_dropped", zero_text()),
     ];
-    rows.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    let mut rows: Vec<_> = rows.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    if shared.keys.is_some() {
+        let age_secs = shared.unix_secs() - shared.keys_read_secs.load(Ordering::Relaxed);
+        let tls = [
+            ("ssl_new_sessions", n(load(&counters.ssl_new_sessions, 0))),
+            ("ssl_handshake_errors", n(load(&counters.ssl_handshake_errors, 0))),
+            ("time_since_server_cert_refresh", age_secs.max(0).to_string()),
+        ];
+        let at = rows.iter().position(|(name, _)| name == "unexpected_napi_ids").unwrap_or(rows.len());
+        rows.splice(at..at, tls.map(|(name, value)| (name.to_owned(), value)));
+    }
+    rows
 }

@@ -92,6 +92,7 @@ const SETTINGS: &[(&str, &str)] = &[
 pub(super) fn settings(shared: &Shared) -> Vec<Row> {
     let config = &shared.config;
     let yes_no = |on: bool| if on { "yes" } else { "no" }.to_owned();
+    let tls = config.tls.as_ref();
     let value_of = |name: &str, default: &str| match name {
         "maxbytes" => shared.memory_limit().0.to_string(),
         "maxconns" => config.max_connections.to_string(),
@@ -109,6 +110,16 @@ pub(super) fn settings(shared: &Shared) -> Vec<Row> {
         "dump_enabled" => yes_no(!config.dump_disabled),
         "detail_enabled" => yes_no(shared.detail_enabled.load(Ordering::Relaxed)),
         "lru_crawler" => yes_no(shared.crawler_enabled.load(Ordering::Relaxed)),
+        "ssl_enabled" => yes_no(shared.keys.is_some()),
+        "ssl_chain_cert" => tls.map_or_else(String::new, |tls| tls.chain.display().to_string()),
+        "ssl_key" => tls.map_or_else(String::new, |tls| tls.key.display().to_string()),
+        "ssl_ca_cert" => {
+            tls.and_then(|tls| tls.ca.as_ref()).map_or_else(String::new, |ca| ca.display().to_string())
+        }
+        "ssl_verify_mode" => tls.map_or(0, |tls| tls.verify as u8).to_string(),
+        "ssl_ciphers" => tls.map_or_else(String::new, |tls| tls.ciphers.join(":")),
+        "ssl_session_cache" => yes_no(tls.is_some_and(|tls| tls.resumes)),
+        "ssl_min_version" => tls.map_or_else(String::new, |tls| tls.oldest.name().to_owned()),
         "flush_enabled" => yes_no(!config.flush_disabled),
         "idle_timeout" => (config.idle_timeout.as_millis() / 1000).to_string(),
         _ => default.to_owned(),

@@ -95,6 +95,6 @@ impl<R: Reactor> Worker<R> {
             clock: &*shared.clock,
             connection: client.number,
         };
-        reporter.connection(client.binding(), client.peer, closed);
+        reporter.connection(client.binding(), client.peer(), closed);
     }
 }
