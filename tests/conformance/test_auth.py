@@ -260,6 +260,7 @@ def test_no_password_is_said(guarded):
 def test_without_a_file_nobody_is_asked(server):
     with BinaryWire(server.address) as wire:
         assert wire.one(packet("sasl_list")) == failure("sasl_list", UNKNOWN)
+        assert wire.one(packet("flush")).status == OK
         assert wire.one(packet("get", b"absent")).status == NOT_FOUND
 
 
