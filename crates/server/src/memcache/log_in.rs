@@ -52,7 +52,7 @@ fn parse(input: &[u8]) -> Parsed<'_> {
     let mut words = line.split(|b| *b == b' ').filter(|word| !word.is_empty());
     let (Some(b"set"), Some(len)) = (words.next(), words.nth(3)) else { return wrong(text::UNAUTHENTICATED) };
     let len = str::from_utf8(len).ok().and_then(|len| len.parse::<u32>().ok());
-    let Some(len) = len else { return wrong(text::BAD_FORMAT) };
+    let Some(len) = len else { return wrong(text::UNAUTHENTICATED) };
     let all = taken as u64 + u64::from(len) + 2;
     let len = len as usize;
     if AUTH_MESSAGE_MAX < len {
@@ -155,7 +155,7 @@ mod tests {
             (b"\r\n", Message::Wrong(text::UNAUTHENTICATED), 2),
             (b"set a 0 0\r\n", Message::Wrong(text::UNAUTHENTICATED), 11),
             (b"SET a 0 0 3\r\n", Message::Wrong(text::UNAUTHENTICATED), 13),
-            (b"set a 0 0 x\r\n", Message::Wrong(text::BAD_FORMAT), 13),
+            (b"set a 0 0 x\r\n", Message::Wrong(text::UNAUTHENTICATED), 13),
             (b"set a 0 0 3\r\na b\r\n", show(b"a", b"b"), 18),
             (b"set a x y 7 noreply\r\n a  b c\r\nget", show(b"a", b"b"), 30),
             (b"set a 0 0 3\r\nabc\r\n", Message::Wrong(text::BAD_AUTH_TOKEN), 18),
