@@ -49,7 +49,6 @@ fn listens(config: &Config) -> String {
 
 #[test]
 fn used_flags_reach_the_configuration() {
-    type Check = fn(&Config) -> bool;
     let cases: &[(&str, Check)] = &[
         ("-m 128", |c| c.memory == Bytes::mib(128)),
         ("-m128", |c| c.memory == Bytes::mib(128)),
@@ -121,6 +120,14 @@ fn used_flags_reach_the_configuration() {
         ("--tenant name=a,prefix=a:,over_share=refuse --private 0.5", |c| {
             c.tenants[0].over_share == store::OverShare::Refuse && c.private.total_cmp(&0.5).is_eq()
         }),
+        ("--tenant name=a,listen=[::1]:5 --tenant name=b,prefix=b/", |c| c.tenants.len() == 2),
+    ];
+    all_hold(cases);
+}
+
+#[test]
+fn flags_about_who_may_come_in_reach_the_configuration() {
+    let cases: &[(&str, Check)] = &[
         ("-B binary", |c| c.protocol == Protocol::Binary),
         ("-B ascii", |c| c.protocol == Protocol::Text),
         ("-Y users", |c| c.auth.as_ref().is_some_and(|a| a.file.as_os_str() == "users")),
@@ -131,8 +138,14 @@ fn used_flags_reach_the_configuration() {
                 && auth.shared_users == ["*"]
         }),
         ("-Y users --tenant name=a,users=ann", |c| c.tenants[0].users == ["ann"]),
-        ("--tenant name=a,listen=[::1]:5 --tenant name=b,prefix=b/", |c| c.tenants.len() == 2),
     ];
+    all_hold(cases);
+}
+
+type Check = fn(&Config) -> bool;
+
+/// Every line is taken without a note and makes the configuration that its check wants.
+fn all_hold(cases: &[(&str, Check)]) {
     for (flags, check) in cases {
         let (config, notes, _) = served(&format!("cotenant serve {flags}"), "", &[]);
         assert!(check(&config), "{flags}: {config:?}");
