@@ -36,7 +36,7 @@ fn wrong_lines_have_their_answers() {
         (b"ma a MX\r\n", text::BAD_COUNT_MODE),
         (b"ms a\r\n", text::BAD_FORMAT),
         (b"ms a S2\r\n", text::BAD_FORMAT),
-        (b"mg a b c f h k l q s t u v x C1 D1 E1 F1 I J1\r\n", text::TOO_MANY_FLAGS),
+        (b"mg a c f h k l q s t u v x C1 D1 E1 F1 I J1 L P\r\n", text::TOO_MANY_FLAGS),
         (&opaque(32), text::OPAQUE_TOO_LONG),
     ] {
         assert_eq!(command(line), Command::Wrong(answer), "{}", String::from_utf8_lossy(line));
