@@ -1,5 +1,5 @@
 #!/bin/sh
-# Brings what the conformance tests need: three Debian packages and a Python environment in .venv.
+# Brings what the conformance tests need: Debian packages and a Python environment in .venv.
 # Does only what is missing, so running it twice is the same as running it once.
 set -eu
 
@@ -12,7 +12,9 @@ have() { command -v "$1" >/dev/null 2>&1; }
 missing=
 have memcached || [ -x /usr/bin/memcached ] || missing="$missing memcached"
 have memccapable || have memcapable || missing="$missing libmemcached-tools"
+ls /usr/lib/*/sasl2/libplain.so >/dev/null 2>&1 || missing="$missing libsasl2-modules"
 have zstd || missing="$missing zstd"
+have openssl || missing="$missing openssl"
 have python3 || missing="$missing python3"
 python3 -c 'import ensurepip' 2>/dev/null || missing="$missing python3-venv"
 

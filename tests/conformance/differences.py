@@ -16,44 +16,29 @@ from conformance.wire import BAD_CHUNK, BAD_FORMAT, END, ERROR
 Difference = collections.namedtuple("Difference", "name request debian current known reason")
 
 K251 = b"k" * 251
+INVALID_FLAG = b"CLIENT_ERROR invalid flag\r\n"
+INVALID_OR_DUPLICATE = b"CLIENT_ERROR invalid or duplicate flag\r\n"
 
 DIFFERENCES = [
     Difference(
-        "bare get", b"get\r\n", ERROR, BAD_FORMAT, "recorded",
-        "a command with too few words is a format error since the parsers were unified",
-    ),
-    Difference("bare gets", b"gets\r\n", ERROR, BAD_FORMAT, "recorded", "as bare get"),
-    Difference("bare verbosity", b"verbosity\r\n", ERROR, BAD_FORMAT, "recorded", "as bare get"),
-    Difference(
-        "empty line", b"\r\n", ERROR, BAD_FORMAT, "recorded",
-        "a line too short for any command is a format error; seen as the second error of a bad data chunk",
+        "commands without words", b"get\r\ngets\r\nverbosity\r\nmg\r\n\r\n", ERROR * 5, BAD_FORMAT * 5, "recorded",
+        "a command with too few words is a format error since the parsers were unified, and so is an empty line",
     ),
     Difference(
-        "value longer than declared", b"set a 0 0 1\r\nbcd\r\n", BAD_CHUNK + ERROR, BAD_CHUNK + BAD_FORMAT, "recorded",
-        "length and terminator are consumed, what remains is the empty line above",
+        "commands with too few words", b"set a 0 0\r\nincr a\r\ntouch a\r\ndelete\r\ngat\r\ngat 0\r\nmd\r\nma\r\n",
+        ERROR * 5 + END + ERROR * 2, BAD_FORMAT * 8, "read", "as commands without words",
     ),
     Difference(
-        "value shorter than declared", b"set a 0 0 3\r\nab\r\n\r\n", BAD_CHUNK + ERROR, BAD_CHUNK + BAD_FORMAT,
-        "recorded", "the block is read across the line end, what remains is a line too short for any command",
+        "value of another length than declared", b"set a 0 0 1\r\nbcd\r\nset a 0 0 3\r\nab\r\n\r\n",
+        (BAD_CHUNK + ERROR) * 2, (BAD_CHUNK + BAD_FORMAT) * 2, "recorded",
+        "length and terminator are consumed, what remains is a line too short for any command",
     ),
     Difference(
-        "too few words", b"set a 0 0\r\nincr a\r\ntouch a\r\ndelete\r\ngat\r\n", ERROR * 5, BAD_FORMAT * 5, "read",
-        "as bare get",
-    ),
-    Difference("gat without a key", b"gat 0\r\n", END, BAD_FORMAT, "read", "as bare get"),
-    Difference(
-        "set with a key of 251 bytes", b"set %b 0 0 3\r\nabc\r\n" % K251, BAD_FORMAT + ERROR, BAD_FORMAT, "read",
-        "the length is parsed before the key is judged, so the data block is swallowed and not run as a command",
-    ),
-    Difference(
-        "set with bad flags", b"set a x 0 3\r\nabc\r\n", BAD_FORMAT + ERROR, BAD_FORMAT, "read", "as key of 251 bytes"
-    ),
-    Difference(
-        "set with bad exptime", b"set a 0 x 3\r\nabc\r\n", BAD_FORMAT + ERROR, BAD_FORMAT, "read", "as key of 251 bytes"
-    ),
-    Difference(
-        "cas without its number", b"cas a 0 0 3\r\nabc\r\n", ERROR * 2, BAD_FORMAT, "read",
-        "five words are enough for the length to be parsed, so the data block is swallowed",
+        "refused set with its block",
+        b"set %b 0 0 3\r\nabc\r\nset a x 0 3\r\nabc\r\nset a 0 x 3\r\nabc\r\ncas a 0 0 3\r\nabc\r\nms %b 3\r\nabc\r\n"
+        % (K251, K251),
+        (BAD_FORMAT + ERROR) * 3 + ERROR * 2 + BAD_FORMAT + ERROR, BAD_FORMAT * 5, "read",
+        "the length is parsed before key and numbers are judged, so the data block is swallowed and not run as a command",
     ),
     Difference(
         "noreply with a length that is none", b"set a 0 0 -1 noreply\r\n", b"", BAD_FORMAT, "read",
@@ -83,6 +68,43 @@ DIFFERENCES = [
     Difference(
         "zero byte in a key", b"set a 0 0 1\r\nx\r\nget a\0b\r\n", b"STORED\r\nVALUE a 0 1\r\nx\r\n" + END,
         b"STORED\r\n" + END, "read", "lines are no longer C strings, the key does not end at the zero",
+    ),
+    Difference(
+        "meta flags of later versions", b"mg a E1\r\nmd a x\r\n", INVALID_FLAG + INVALID_OR_DUPLICATE, b"EN\r\nNF\r\n", "read",
+        "E and x came after 1.6.18",
+    ),
+    Difference(
+        "ms with s, and append that creates", b"ms a 2 MA N100 s\r\nhi\r\nms a 1 MA s\r\n!\r\n", b"NS\r\nNS\r\n",
+        b"HD s2\r\nHD s3\r\n", "read", "1.6.18 takes both flags and ignores them",
+    ),
+    Difference(
+        "mode of more than a letter", b"ms a 1 MSet\r\nx\r\nma a Mincr\r\n",
+        b"CLIENT_ERROR incorrect length for M token\r\n" + INVALID_OR_DUPLICATE,
+        b"HD\r\nCLIENT_ERROR invalid mode for ma M token\r\n", "read", "only the first letter is looked at",
+    ),
+    Difference(
+        "wrong flags of md", b"md a W\r\nmd a v v\r\nmd a Cx\r\n", INVALID_OR_DUPLICATE * 3,
+        INVALID_FLAG + b"CLIENT_ERROR duplicate flag\r\nCLIENT_ERROR bad token in command line format\r\n", "read",
+        "md tells what is wrong, as mg does",
+    ),
+    Difference(
+        "ma that creates in silence", b"ma a N0 J5 q\r\nma a N0 q v\r\nma a v\r\n", b"HD\r\nVA 1\r\n7\r\n",
+        b"VA 1\r\n7\r\n", "read", "q hides the answer of a creation as that of an increment",
+    ),
+    Difference(
+        "key in base64 that mg creates", b"mg AAEC b k N0\r\nmg AAEC b k\r\n", b"HD k\0\1\2 W\r\nHD k\0\1\2 Z\r\n",
+        b"HD kAAEC b W\r\nHD kAAEC b Z\r\n", "ours",
+        "memcached forgets that the key is binary and shows it raw, line ends included",
+    ),
+    Difference(
+        "time of a number that becomes longer", b"set n 0 0 1\r\n9\r\nma n T-1\r\nget n\r\n",
+        b"STORED\r\nHD\r\nVALUE n 0 2\r\n10\r\n" + END, b"STORED\r\nHD\r\n" + END, "ours",
+        "memcached gives the new time to the item that the longer number has just replaced",
+    ),
+    Difference(
+        "hit before an overwrite", b"set a 0 0 1\r\nx\r\nmg a h\r\nset a 0 0 1\r\ny\r\nmg a h\r\n",
+        b"STORED\r\nHD h0\r\nSTORED\r\nHD h0\r\n", b"STORED\r\nHD h0\r\nSTORED\r\nHD h1\r\n", "ours",
+        "what is known of a key's use outlives its value, so that an overwrite does not make a hot key cold",
     ),
 ]
 

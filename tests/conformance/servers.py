@@ -17,6 +17,7 @@ import time
 import urllib.error
 import urllib.request
 
+from conformance import packets
 from conformance.wire import Wire
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -40,7 +41,7 @@ def find_memcached():
 class Server:
     """A running server."""
 
-    def __init__(self, process, address, admin=None, tenants=None, ready_line="", log=None):
+    def __init__(self, process, address, admin=None, tenants=None, ready_line="", log=None, speaks_binary=False):
         self.process = process
         #: (host, port) of the memcached listener.
         self.address = address
@@ -50,8 +51,12 @@ class Server:
         self.tenants = tenants or {}
         self.ready_line = ready_line
         self.log = log if log is not None else []
-        with self.wire() as wire:
-            self.version = wire.version_line.split()[1].decode()
+        if speaks_binary:
+            with packets.BinaryWire(self.address) as wire:
+                self.version = wire.one(packets.packet("version")).value.decode()
+        else:
+            with self.wire() as wire:
+                self.version = wire.version_line.split()[1].decode()
 
     @property
     def pid(self):
@@ -125,6 +130,11 @@ def parse_ready(line):
     return (host, int(port)), admin.group(1) if admin else None, tenants
 
 
+def is_binary(arguments):
+    """Whether nothing but the binary protocol is spoken."""
+    return ("-B", "binary") in zip(arguments, arguments[1:])
+
+
 def start_cotenant(arguments=(), memory="64"):
     """`cotenant serve` with the tests' usual flags and `arguments`."""
     command = [str(BINARY), "serve", "-p", "0", "--admin", "127.0.0.1:0", "-t", "2"]
@@ -150,7 +160,7 @@ def start_cotenant(arguments=(), memory="64"):
             raise AssertionError(f"{command} ended with {status}\n" + "\n".join(lines))
         if READY.search(line):
             address, admin, tenants = parse_ready(line)
-            return Server(process, address, admin, tenants, line, lines)
+            return Server(process, address, admin, tenants, line, lines, is_binary(arguments))
 
 
 def _free_port():
@@ -173,7 +183,7 @@ def start_memcached(arguments=(), memory="64"):
         until = time.monotonic() + START_S
         while time.monotonic() < until:
             try:
-                return Server(process, ("127.0.0.1", port))
+                return Server(process, ("127.0.0.1", port), speaks_binary=is_binary(arguments))
             except ConnectionRefusedError:
                 pass
             try:

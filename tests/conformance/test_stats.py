@@ -243,6 +243,19 @@ def test_slabs(server, filled):
         assert set(items) <= set(classes), "an item class is a slab class"
 
 
+@pytest.mark.cotenant
+def test_slab_counters_add_up(fresh):
+    """What the classes count is what the whole counts: the exporter subtracts one from the other."""
+    with fresh().wire() as wire:
+        wire.ask(b"set a 0 0 1\r\n1\r\nset b 5 900 1000\r\n" + b"x" * 1000 + b"\r\nget a b\r\nincr a 2\r\ndecr a 1\r\n")
+        wire.ask(b"cas a 0 0 1 %d\r\n2\r\ncas a 0 0 1 1\r\n3\r\ntouch b 800\r\nmg a T0\r\n" % wire.cas_of(b"a"))
+        whole = wire.stats()
+        classes, _ = by_class(wire.stat_lines(b"slabs"), r"(\d+):(\w+)")
+        for name in ("get_hits", "cmd_set", "incr_hits", "decr_hits", "cas_hits", "cas_badval", "touch_hits"):
+            summed = sum(int(fields[name]) for fields in classes.values())
+            assert 0 < summed == int(whole[name]), name
+
+
 #: (first, request, what the counters do). Every counter not named stays.
 COUNTERS = [
     (b"", b"set a 0 0 1\r\n1\r\n", {"cmd_set": 1, "curr_items": 1, "total_items": 1}),

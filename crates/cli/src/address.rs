@@ -1,4 +1,4 @@
-//! Addresses to listen on: IP literals and `localhost`, with or without a port.
+//! Addresses of the administration: IP literals and `localhost`, with or without a port.
 //!
 //! Non-goals: asking a name server; where a server listens must not depend on one
 
@@ -7,13 +7,6 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// The address that `text` names; `port` is for one that names no port of its own.
 pub(crate) fn parse(text: &str, port: Option<u16>) -> Result<SocketAddr, Failure> {
-    if ["btls:", "mtls:", "proto[", "tag["].iter().any(|prefix| text.starts_with(prefix)) {
-        return Err(Failure::wrong_use(
-            format!("'{text}': TLS, protocols and tags of listeners are not available in this version"),
-            "write only ADDRESS or ADDRESS:PORT",
-        ));
-    }
-    let text = text.strip_prefix("notls:").unwrap_or(text);
     if let Ok(address) = text.parse() {
         return Ok(address);
     }
@@ -57,11 +50,9 @@ mod tests {
             ("::1", Some(5), Ok("[::1]:5")),
             ("[::1]", Some(6), Ok("[::1]:6")),
             ("[::1]:7", None, Ok("[::1]:7")),
-            ("notls:10.0.0.1:8", None, Ok("10.0.0.1:8")),
             ("10.0.0.1", None, Err("names no port")),
             ("cache.example", Some(1), Err("is not an address")),
             ("127.0.0.1:70000", None, Err("is not an address")),
-            ("mtls:10.0.0.1:8", None, Err("not available in this version")),
             ("", Some(1), Err("is not an address")),
         ] {
             let got = parse(text, port).map(|a| a.to_string()).map_err(|f| f.what);

@@ -3,6 +3,7 @@
 //! Shape:     program name and arguments -> clap's `Command`, built from the tables -> `Request`
 //! Non-goals: reading anything by itself; the world is an argument
 
+use crate::activation::Activation;
 use crate::address;
 use crate::assemble;
 use crate::commands::{self, DEMO, EXPERIMENT, PLAN, REPLAY, TENANT};
@@ -36,8 +37,6 @@ pub(crate) struct World<'a> {
     pub(crate) environment: Vec<(String, String)>,
     /// Reads a file.
     pub(crate) read: &'a dyn Fn(&Path) -> std::io::Result<String>,
-    /// Whether a name is that of the user who started the program.
-    pub(crate) is_current_user: &'a dyn Fn(&str) -> bool,
 }
 
 /// What is asked of the program.
@@ -90,7 +89,7 @@ pub(crate) fn request(world: &World<'_>) -> Result<Request, Failure> {
             Some(("check", flags)) => Ok(Request::ConfigCheck(Box::new(serve(world, flags)?))),
             Some(("show", flags)) => {
                 let (in_force, _) = in_force(world, flags)?;
-                assemble::serve_options(&in_force, world.is_current_user)?;
+                assemble::serve_options(&in_force)?;
                 Ok(Request::ConfigShow(Box::new(in_force)))
             }
             _ => Ok(Request::ConfigReference),
@@ -162,7 +161,8 @@ fn refused(error: &clap::Error, args: &[OsString]) -> Failure {
 
 fn serve(world: &World<'_>, flags: &ArgMatches) -> Result<ServeOptions, Failure> {
     let (in_force, notes) = in_force(world, flags)?;
-    let mut options = assemble::serve_options(&in_force, world.is_current_user)?;
+    let mut options = assemble::serve_options(&in_force)?;
+    options.activation = Activation::from(&world.environment);
     options.notes.splice(..0, notes);
     Ok(options)
 }
@@ -367,9 +367,9 @@ fn named_settings(sort: &Sort, flags: &ArgMatches) -> Result<Map<String, serde_j
         if flags.value_source(setting.name) != Some(ValueSource::CommandLine) {
             continue;
         }
-        if setting.name == "listen" {
+        if ["listen", "identity"].contains(&setting.name) {
             return Err(Failure::wrong_use(
-                "--listen: a running server opens no port for a new tenant",
+                format!("--{}: a running server opens no port for a new tenant", setting.name),
                 "give it a prefix, or configure it and start the server again",
             ));
         }

@@ -1,14 +1,19 @@
 //! From settings in force to the server's checked configuration, and what the log should say about them.
 
+use crate::activation::Activation;
 use crate::address;
+use crate::daemon::Manners;
+use crate::extended::ExtendedEffect;
 use crate::failure::Failure;
 use crate::layers::{InForce, Source};
 use crate::serve::ServeOptions;
 use crate::settings::Effect;
 use crate::tenants::Tenant;
 use crate::value::{Value, rank};
-use server::{Admin, Config, GroupConfig, MemoryPolicy, TenantConfig};
-use std::net::SocketAddr;
+use server::{
+    Address, Admin, AuthConfig, Config, Defaults, GroupConfig, Listener, MemoryPolicy, OldestTls, Protocol,
+    TenantConfig, TlsConfig, TlsMode, Verify,
+};
 use std::path::PathBuf;
 use store::OverShare;
 use units::{Bytes, Duration};
@@ -17,19 +22,15 @@ use units::{Bytes, Duration};
 const VERSION_MAX: usize = 23;
 
 /// The options of `serve` that these settings make.
-pub(crate) fn serve_options(
-    in_force: &InForce,
-    is_current_user: &dyn Fn(&str) -> bool,
-) -> Result<ServeOptions, Failure> {
-    let mut notes = notes(in_force);
-    notes.extend(user_note(in_force, is_current_user)?);
+pub(crate) fn serve_options(in_force: &InForce) -> Result<ServeOptions, Failure> {
+    let notes = notes(in_force);
     let config = Config {
         memory: in_force.size("memory"),
         item_max: in_force.size("max_item_size"),
         no_evict: in_force.is_on("no_evict"),
         threads: as_usize(in_force.number("threads")),
         listen: listen(in_force)?,
-        unix_socket: unix_socket(in_force),
+        tls: tls(in_force)?,
         max_connections: as_usize(in_force.number("max_connections")),
         backlog: u32::try_from(in_force.number("listen_backlog")).unwrap_or(u32::MAX),
         requests_per_turn: as_usize(in_force.number("max_reqs_per_event")),
@@ -50,15 +51,37 @@ pub(crate) fn serve_options(
         },
         cleaners: as_usize(in_force.number("cleaners")),
         rank: rank(in_force.text("rank"))?,
-        tenants: in_force.tenants.iter().map(tenant).collect::<Result<_, _>>()?,
+        tenants: in_force.tenants.iter().map(|t| tenant(t, in_force)).collect::<Result<_, _>>()?,
         groups: in_force.groups.iter().map(group).collect(),
+        protocol: protocol(in_force.text("protocol")),
+        auth: auth(in_force)?,
         flush_disabled: in_force.is_on("disable_flush_all"),
+        shutdown_enabled: in_force.is_on("enable_shutdown"),
+        dump_disabled: in_force.is_on("disable_dumping"),
+        watch_disabled: in_force.is_on("disable_watch"),
         version: version(in_force)?,
         seed: u64::try_from(in_force.number("seed")).unwrap_or_default(),
         echoed: echoed(in_force),
     };
     let verbosity = u8::try_from(in_force.number("verbose")).unwrap_or(u8::MAX);
-    Ok(ServeOptions { config: config.checked()?, notes, verbosity })
+    let given = |name| *in_force.get(name).1 != Source::Default;
+    let text = |name| Some(in_force.text(name)).filter(|text| !text.is_empty()).map(str::to_owned);
+    Ok(ServeOptions {
+        config: config.checked()?,
+        notes,
+        verbosity,
+        listens_by_default: !["listen", "port", "unix_socket"].into_iter().any(given),
+        manners: Manners {
+            background: in_force.is_on("daemon"),
+            pid_file: text("pidfile").map(PathBuf::from),
+            user: text("user"),
+            core_dumps: in_force.is_on("enable_coredumps"),
+            lock_memory: in_force.is_on("lock_memory"),
+            large_pages: in_force.is_on("enable_largepages"),
+        },
+        activation: Activation::default(),
+        is_child: false,
+    })
 }
 
 fn as_usize(n: i64) -> usize {
@@ -79,35 +102,125 @@ fn over_share(word: &str) -> OverShare {
     if word == "refuse" { OverShare::Refuse } else { OverShare::Evict }
 }
 
-fn listen(in_force: &InForce) -> Result<Vec<SocketAddr>, Failure> {
-    let Ok(port) = u16::try_from(in_force.number("port")) else {
-        return if in_force.text("unix_socket").is_empty() {
-            Err(Failure::wrong_use(
-                "port -1 turns TCP off, and nothing else is listened on",
-                "choose a port: -p 11211",
-            ))
-        } else {
-            Ok(Vec::new())
-        };
-    };
+fn listen(in_force: &InForce) -> Result<Vec<Listener>, Failure> {
     let (value, source) = in_force.get("listen");
-    let mut addresses = Vec::new();
-    for text in if let Some(Value::List(texts)) = value { texts.as_slice() } else { &[] } {
-        let place = source.place("listen");
-        let address = address::parse(text, Some(port)).map_err(|e| e.at(&place))?;
-        if address.port() != 0 && addresses.contains(&address) {
-            let cure = "name each address once; -l may carry a port: -l 127.0.0.1:11212";
-            return Err(Failure::wrong_use(format!("{place}: {address} is listened on twice"), cure));
-        }
-        addresses.push(address);
+    let defaults = listener_defaults(in_force);
+    let path = in_force.text("unix_socket");
+    let mut listeners = Vec::new();
+    if !path.is_empty() {
+        let address = Address::Unix(PathBuf::from(path), defaults.unix_mode);
+        listeners.push(Listener::at(address, defaults.tls));
     }
-    Ok(addresses)
+    // As in memcached a UNIX socket takes the place of the default address.
+    if !path.is_empty() && *source == Source::Default {
+        return Ok(listeners);
+    }
+    let is_tcp_off = defaults.port.is_none();
+    for text in if let Some(Value::List(texts)) = value { texts.as_slice() } else { &[] } {
+        if is_tcp_off && !text.contains("unix:") {
+            continue;
+        }
+        let place = source.place("listen");
+        let listener = Listener::parse(text, &defaults).map_err(|e| refused(e).at(&place))?;
+        if let Some(other) = listeners.iter().find(|l| l.address.collides(&listener.address)) {
+            let cure = "name each address once; -l may carry a port: -l 127.0.0.1:11212";
+            return Err(Failure::wrong_use(format!("{place}: {} is listened on twice", other.address), cure));
+        }
+        listeners.push(listener);
+    }
+    if is_tcp_off && listeners.is_empty() {
+        return Err(Failure::wrong_use(
+            "port -1 turns TCP off, and nothing else is listened on",
+            "choose a port: -p 11211, or a UNIX socket: -s PATH",
+        ));
+    }
+    Ok(listeners)
 }
 
-fn unix_socket(in_force: &InForce) -> Option<(PathBuf, u32)> {
-    let path = in_force.text("unix_socket");
-    let mode = u32::from_str_radix(in_force.text("unix_mask"), 8).ok()?;
-    (!path.is_empty()).then(|| (PathBuf::from(path), mode))
+fn refused(error: server::ListenerError) -> Failure {
+    Failure::wrong_use(error.what, error.cure)
+}
+
+fn listener_defaults(in_force: &InForce) -> Defaults {
+    let mode = u32::from_str_radix(in_force.text("unix_mask"), 8);
+    Defaults {
+        port: u16::try_from(in_force.number("port")).ok(),
+        tls: if in_force.is_on("enable_ssl") { TlsMode::On } else { TlsMode::Off },
+        unix_mode: mode.unwrap_or(server::UNIX_MODE),
+    }
+}
+
+fn tls(in_force: &InForce) -> Result<Option<TlsConfig>, Failure> {
+    if !in_force.is_on("enable_ssl") {
+        return Ok(None);
+    }
+    let needed = |name: &str| {
+        in_force.option(name).map(PathBuf::from).ok_or_else(|| {
+            let place = in_force.get("enable_ssl").1.place("enable_ssl");
+            let cure = "add -o ssl_chain_cert=FILE,ssl_key=FILE";
+            Failure::wrong_use(format!("{place}: TLS needs -o {name}"), cure)
+        })
+    };
+    let tls = TlsConfig {
+        chain: needed("ssl_chain_cert")?,
+        key: needed("ssl_key")?,
+        ca: in_force.option("ssl_ca_cert").map(PathBuf::from),
+        verify: match in_force.option("ssl_verify_mode") {
+            None | Some("0") => Verify::None,
+            Some("1") => Verify::Request,
+            Some(_) => Verify::Require,
+        },
+        oldest: match in_force.option("ssl_min_version") {
+            Some("3" | "tlsv1.3") => OldestTls::Tls13,
+            _ => OldestTls::Tls12,
+        },
+        ciphers: in_force.option("ssl_ciphers").map_or_else(Vec::new, |list| {
+            list.split(':').filter(|name| !name.is_empty()).map(str::to_owned).collect()
+        }),
+        resumes: in_force.option("ssl_session_cache").is_some(),
+    };
+    if tls.verify != Verify::None && tls.ca.is_none() {
+        return Err(Failure::wrong_use(
+            "-o ssl_verify_mode: clients are asked for certificates, and nobody says which are good",
+            "add -o ssl_ca_cert=FILE",
+        ));
+    }
+    Ok(Some(tls))
+}
+
+/// What a word of `settings::PROTOCOLS` means.
+fn protocol(word: &str) -> Protocol {
+    match word {
+        "ascii" => Protocol::Text,
+        "binary" => Protocol::Binary,
+        _ => Protocol::Auto,
+    }
+}
+
+/// Who may come in. Settings that speak of users need a file of users.
+fn auth(in_force: &InForce) -> Result<Option<AuthConfig>, Failure> {
+    let list = |name: &str| match in_force.get(name).0 {
+        Some(Value::List(texts)) => texts.clone(),
+        _ => Vec::new(),
+    };
+    let file = in_force.text("auth_file");
+    if !file.is_empty() {
+        return Ok(Some(AuthConfig {
+            file: PathBuf::from(file),
+            shared_users: list("shared_users"),
+            read_only_users: list("read_only_users"),
+            no_flush_users: list("no_flush_users"),
+        }));
+    }
+    let is_given = |name: &&&str| in_force.is_on(name) || !list(name).is_empty();
+    match ["enable_sasl", "shared_users", "read_only_users", "no_flush_users"].iter().find(is_given) {
+        None => Ok(None),
+        Some(name) => {
+            let place = in_force.get(name).1.place(name);
+            let what = format!("{place}: there is no file of users");
+            Err(Failure::wrong_use(what, "name one, with user:password in each line: -Y FILE"))
+        }
+    }
 }
 
 fn admin(in_force: &InForce) -> Result<Admin, Failure> {
@@ -132,21 +245,26 @@ fn version(in_force: &InForce) -> Result<String, Failure> {
     Ok(version.to_owned())
 }
 
-fn tenant(given: &Tenant) -> Result<TenantConfig, Failure> {
+fn tenant(given: &Tenant, in_force: &InForce) -> Result<TenantConfig, Failure> {
     let text =
         |key: &str| if let Some(Value::Text(text)) = given.get(key) { Some(text.as_str()) } else { None };
     let size = |key: &str| if let Some(Value::Size(size)) = given.get(key) { Some(*size) } else { None };
-    let listen = text("listen").map(|t| address::parse(t, None)).transpose();
+    let defaults = Defaults { port: None, ..listener_defaults(in_force) };
+    let listen = text("listen").map(|t| Listener::parse(t, &defaults).map_err(refused)).transpose();
+    let identities =
+        if let Some(Value::List(names)) = given.get("identity") { names.clone() } else { Vec::new() };
     Ok(TenantConfig {
         name: given.name.clone(),
         prefix: text("prefix").map(|t| t.as_bytes().to_vec()),
         listen: listen.map_err(|e| e.at(format!("{}: tenant '{}'", given.source, given.name)))?,
+        identities,
         reserved: size("reserved").unwrap_or_default(),
         weight: if let Some(Value::Ratio(weight)) = given.get("weight") { *weight } else { 1.0 },
         credit: size("credit"),
         rank: text("rank").map(rank).transpose()?,
         over_share: over_share(text("over_share").unwrap_or_default()),
         group: text("group").map(str::to_owned),
+        users: if let Some(Value::List(users)) = given.get("users") { users.clone() } else { Vec::new() },
     })
 }
 
@@ -168,24 +286,14 @@ fn notes(in_force: &InForce) -> Vec<String> {
         }
         _ => None,
     });
-    let options =
-        in_force.extended.iter().map(|(option, _)| format!("-o {} has no meaning here", option.text()));
+    let without =
+        |(option, _): &&(crate::extended::Chosen, Source)| option.row.effect == ExtendedEffect::Accepted;
+    let options = in_force
+        .extended
+        .iter()
+        .filter(without)
+        .map(|(option, _)| format!("-o {} has no meaning here", option.text()));
     settings.chain(options).collect()
-}
-
-fn user_note(in_force: &InForce, is_current: &dyn Fn(&str) -> bool) -> Result<Option<String>, Failure> {
-    let user = in_force.text("user");
-    if user.is_empty() {
-        return Ok(None);
-    }
-    if user == "root" || is_current(user) {
-        return Ok(Some(format!("-u {user} changes nothing: the server runs as the user who starts it")));
-    }
-    let place = in_force.get("user").1.place("user");
-    Err(Failure::wrong_use(
-        format!("{place}: changing to user '{user}' is not available in this version"),
-        format!("start it as that user: setpriv --reuid={user} --init-groups cotenant serve"),
-    ))
 }
 
 /// Given settings under their names in `stats settings`, where the server does not know them itself.
@@ -196,7 +304,9 @@ fn echoed(in_force: &InForce) -> Vec<(String, String)> {
     };
     let settings = in_force.rows().filter_map(|(setting, value, source)| {
         let is_told = !setting.echo.is_empty() && *source != Source::Default;
-        value.filter(|_| is_told).map(|value| (setting.echo.to_owned(), yes_or_no(value)))
+        value
+            .filter(|value| is_told && value.plain() != setting.default)
+            .map(|value| (setting.echo.to_owned(), yes_or_no(value)))
     });
     let options = in_force.extended.iter().filter(|(option, _)| !option.row.echo.is_empty());
     settings.chain(options.map(|(option, _)| (option.row.echo.to_owned(), option.value.clone()))).collect()

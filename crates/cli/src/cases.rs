@@ -4,7 +4,7 @@ use crate::args::{Request, World, request};
 use crate::config_command;
 use crate::failure::{Code, Failure};
 use crate::settings::SETTINGS;
-use server::{Admin, Config, MemoryPolicy};
+use server::{Admin, Config, MemoryPolicy, OldestTls, Protocol, Verify};
 use store::RankKind;
 use units::Bytes;
 
@@ -17,7 +17,6 @@ fn ask(line: &str, file: &str, environment: &[(&str, &str)]) -> Result<Request, 
             Some("c.toml") => Ok(file.to_owned()),
             _ => Err(std::io::Error::from(std::io::ErrorKind::NotFound)),
         },
-        is_current_user: &|name| name == "cache",
     })
 }
 
@@ -44,9 +43,12 @@ fn nothing_given_is_the_default() {
     assert_eq!((notes.len(), verbosity), (0, 0));
 }
 
+fn listens(config: &Config) -> String {
+    config.listen.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+}
+
 #[test]
 fn used_flags_reach_the_configuration() {
-    type Check = fn(&Config) -> bool;
     let cases: &[(&str, Check)] = &[
         ("-m 128", |c| c.memory == Bytes::mib(128)),
         ("-m128", |c| c.memory == Bytes::mib(128)),
@@ -59,9 +61,26 @@ fn used_flags_reach_the_configuration() {
         ("-M", |c| c.no_evict),
         ("--disable-evictions", |c| c.no_evict),
         ("-t 2", |c| c.threads == 2),
-        ("-p 0", |c| c.listen == ["127.0.0.1:0".parse().unwrap()]),
-        ("-l 127.0.0.1,[::1]:7 -l localhost:8 -p 9", |c| {
-            c.listen == ["127.0.0.1:9", "[::1]:7", "127.0.0.1:8"].map(|a| a.parse().unwrap())
+        ("-p 0", |c| listens(c) == "127.0.0.1:0"),
+        ("-l 127.0.0.1,[::1]:7 -l localhost:8 -p 9", |c| listens(c) == "127.0.0.1:9 [::1]:7 127.0.0.1:8"),
+        ("-s sock", |c| listens(c) == "unix:sock"),
+        ("-s sock -a 770 -l cache.example", |c| listens(c) == "unix:sock cache.example:11211"),
+        ("-p -1 -s sock", |c| listens(c) == "unix:sock"),
+        ("-l unix:/run/x:660,proxy:10.0.0.1", |c| listens(c) == "unix:/run/x proxy:10.0.0.1:11211"),
+        ("-Z -o ssl_chain_cert=c,ssl_key=k -l 10.0.0.1,notls:127.0.0.1", |c| {
+            listens(c) == "btls:10.0.0.1:11211 127.0.0.1:11211" && c.tls.as_ref().is_some_and(|t| !t.resumes)
+        }),
+        (
+            "-Z -o ssl_chain_cert=c,ssl_key=k,ssl_ca_cert=a,ssl_verify_mode=2,ssl_min_version=3,ssl_session_cache -l mtls:10.0.0.1",
+            |c| {
+                let tls = c.tls.as_ref().unwrap();
+                listens(c) == "mtls:10.0.0.1:11211"
+                    && (tls.verify, tls.oldest) == (Verify::Require, OldestTls::Tls13)
+                    && tls.resumes
+            },
+        ),
+        ("--tenant name=a,identity=a.example -l tenant[a]:127.0.0.1:5", |c| {
+            c.tenants[0].identities == ["a.example"] && c.listen[0].tenant.as_deref() == Some("a")
         }),
         ("-c 10 -b 20 -R 30", |c| (c.max_connections, c.backlog, c.requests_per_turn) == (10, 20, 30)),
         ("--conn-limit=10 --listen-backlog=5 --max-reqs-per-event=6", |c| {
@@ -71,6 +90,7 @@ fn used_flags_reach_the_configuration() {
         ("--idle-timeout 2min", |c| c.idle_timeout == units::Duration::from_secs(120)),
         ("-D :", |c| c.prefix_delimiter == Some(b':')),
         ("-F", |c| c.flush_disabled),
+        ("-A -X -W", |c| c.shutdown_enabled && c.dump_disabled && c.watch_disabled),
         ("--admin off", |c| c.admin == Admin::Off),
         ("--admin 127.0.0.1:0", |c| matches!(c.admin, Admin::Explicit(_))),
         ("--policy partitioned", |c| c.policy == MemoryPolicy::Partitioned),
@@ -109,6 +129,30 @@ fn used_flags_reach_the_configuration() {
         }),
         ("--tenant name=a,listen=[::1]:5 --tenant name=b,prefix=b/", |c| c.tenants.len() == 2),
     ];
+    all_hold(cases);
+}
+
+#[test]
+fn flags_about_who_may_come_in_reach_the_configuration() {
+    let cases: &[(&str, Check)] = &[
+        ("-B binary", |c| c.protocol == Protocol::Binary),
+        ("-B ascii", |c| c.protocol == Protocol::Text),
+        ("-Y users", |c| c.auth.as_ref().is_some_and(|a| a.file.as_os_str() == "users")),
+        ("-S -Y users --read-only-users ann,bob --no-flush-users bob --shared-users *", |c| {
+            let auth = c.auth.as_ref().unwrap();
+            auth.read_only_users == ["ann", "bob"]
+                && auth.no_flush_users == ["bob"]
+                && auth.shared_users == ["*"]
+        }),
+        ("-Y users --tenant name=a,users=ann", |c| c.tenants[0].users == ["ann"]),
+    ];
+    all_hold(cases);
+}
+
+type Check = fn(&Config) -> bool;
+
+/// Every line is taken without a note and makes the configuration that its check wants.
+fn all_hold(cases: &[(&str, Check)]) {
     for (flags, check) in cases {
         let (config, notes, _) = served(&format!("cotenant serve {flags}"), "", &[]);
         assert!(check(&config), "{flags}: {config:?}");
@@ -120,52 +164,42 @@ fn used_flags_reach_the_configuration() {
 fn every_flag_of_memcached_is_known() {
     // One line says it is taken, taken with a note, or refused as not available: never that it is unknown.
     for (flags, wanted) in [
-        ("-a 700", "no UNIX socket"),
-        ("--unix-mask=700", "no UNIX socket"),
-        ("-A", "signal"),
         ("--enable-shutdown", "signal"),
-        ("-r", "ulimit"),
-        ("-k", "not locked"),
         ("-f 1.25", "slab"),
         ("-n 48", "slab"),
-        ("-L", "kernel"),
-        ("-X", "no dumps"),
-        ("-W", "no watch"),
         ("-N 2", "kernel"),
         ("--napi-ids 2", "kernel"),
         ("--napi_ids 2", "kernel"),
-        ("-u root", "changes nothing"),
-        ("-u cache", "changes nothing"),
         ("-o hashpower=20,no_maxconns_fast", "-o hashpower=20 has no meaning"),
         ("-o modern -o lru_crawler", "-o modern has no meaning"),
     ] {
         let (_, notes, _) = served(&format!("cotenant serve {flags}"), "", &[]);
         assert!(notes.iter().any(|n| n.contains(wanted)), "{flags}: {notes:?}");
     }
-    for flags in ["-U 0", "--udp-port=0", "-B auto", "-B ascii", "--protocol=ascii"] {
-        assert!(served(&format!("cotenant serve {flags}"), "", &[]).1.is_empty(), "{flags}");
-    }
     for flags in [
-        "-U 11211",
+        "-U 0",
+        "--udp-port=0",
+        "-B auto",
+        "-B ascii",
+        "--protocol=ascii",
         "-B binary",
+        "-a 700",
+        "--unix-mask=700",
         "-s sock",
         "--unix-socket=sock",
+        "-r",
+        "-k",
+        "-L",
+        "-u nobody",
         "-d",
         "--daemon",
         "-P pid",
         "--pidfile=pid",
-        "-S",
-        "--enable-sasl",
-        "-Y users",
-        "--auth-file=users",
-        "-e items",
-        "--memory-file=items",
-        "-Z",
-        "--enable-ssl",
-        "-u nobody",
-        "-p -1 -s sock",
-        "-o proxy_config=routes",
+        "-Z -o ssl_chain_cert=c,ssl_key=k",
     ] {
+        assert!(served(&format!("cotenant serve {flags}"), "", &[]).1.is_empty(), "{flags}");
+    }
+    for flags in ["-U 11211", "-e items", "--memory-file=items", "-o proxy_config=routes"] {
         refuses(&format!("cotenant serve {flags}"), "", "not available in this version", "");
     }
     for (flags, verbosity) in [("-v", 1), ("-vv", 2), ("-v -vv", 3), ("--verbose", 1)] {
@@ -195,7 +229,22 @@ fn what_cannot_be_meant_is_one_line_with_a_cure() {
         ("cotenant serve -I 9m", "item size limit", "-I"),
         ("cotenant serve -p 65536", "-p/--port", "11211"),
         ("cotenant serve -p -1", "nothing else is listened on", "-p"),
-        ("cotenant serve -l cache.example", "-l/--listen: 'cache.example' is not an address", "localhost"),
+        ("cotenant serve -l 10.0.0", "-l/--listen: '10.0.0' is not an address", "localhost"),
+        ("cotenant serve -l tenant[a]:localhost:5", "tenant 'a', which is not configured", "[tenant.NAME]"),
+        ("cotenant serve -l proto[x]:localhost", "the protocol 'x'", "proto[ascii]"),
+        ("cotenant serve -l btls:localhost", "is to speak TLS, which is off", "-Z"),
+        ("cotenant serve -Z", "TLS needs -o ssl_chain_cert", "ssl_key=FILE"),
+        (
+            "cotenant serve -Z -o ssl_chain_cert=c,ssl_key=k,ssl_verify_mode=1",
+            "which are good",
+            "ssl_ca_cert",
+        ),
+        (
+            "cotenant serve -Z -o ssl_chain_cert=c,ssl_key=k -l mtls:localhost",
+            "which are good",
+            "ssl_ca_cert",
+        ),
+        ("cotenant serve -Z -o ssl_verify_mode=4", "not one of 0, 1, 2, 3", "did you mean"),
         ("cotenant serve -l 127.0.0.1,localhost", "listened on twice", "once"),
         ("cotenant serve --admin nowhere", "--admin: 'nowhere' is not an address", "127.0.0.1"),
         ("cotenant serve --policy fair", "not one of partitioned, shared, idle-tax, auto", "choose"),
@@ -220,12 +269,25 @@ fn what_cannot_be_meant_is_one_line_with_a_cure() {
         ("cotenant serve --group name=g,policy=best", "policy: 'best'", "partitioned"),
         ("cotenant serve --tenant name=a,prefix=a:,group=g", "in group 'g', which is not there", "[group.g]"),
         ("cotenant replay a.csv --member a", "--member: 'a' is not TENANT=GROUP", "--member feeds=team"),
+        ("cotenant serve -S", "-S/--enable-sasl: there is no file of users", "-Y FILE"),
+        ("cotenant serve --read-only-users ann", "--read-only-users: there is no file", "-Y FILE"),
+        ("cotenant serve --tenant name=a,listen=[::1]:5,users=ann", "no file of users", "-Y FILE"),
+        ("cotenant serve -Y f --tenant name=a,prefix=a:,users=ann", "do not isolate", "key space"),
+        (
+            "cotenant serve -Y f --tenant name=a,users=x --tenant name=b,users=x",
+            "'x' belongs to",
+            "one tenant",
+        ),
         ("cotenant serve --tenant name=a", "neither a prefix nor a listen", "add"),
         ("cotenant serve --tenant name=a,listen=::1", "names no port", "[::1]:"),
         ("cotenant serve --tenant name=a,prefix=a:,reserved=1GiB", "reservations are 1GiB", "lower"),
         ("cotenant serve --tenant name=a,prefix=x: --tenant name=b,prefix=x:", "the same prefix 'x:'", "own"),
         ("cotenant serve --tenant name=a,prefix=x: --tenant name=a,prefix=y:", "named 'a'", "rename"),
-        ("cotenant serve --tenant name=a,listen=127.0.0.1:11211", "server's own address", "another port"),
+        (
+            "cotenant serve --tenant name=a,listen=127.0.0.1:11211",
+            "both listen on 127.0.0.1:11211",
+            "port of its own",
+        ),
         ("cotenant serve --config gone.toml", "cannot read the configuration gone.toml", "--config"),
         ("cotenant config check gone.toml", "cannot read the configuration gone.toml", "--config"),
         ("cotenant config", "subcommand", "cotenant config --help"),
@@ -272,10 +334,10 @@ fn a_file_that_is_wrong_names_its_line() {
         ),
         ("[tenant.a]\nprefix = \"a:\"\nweight = \"2\"", "c.toml:3: weight is of type string", "weight = 1.0"),
         ("[tenant.a]\nprefix = \"a:\"\nreserved = 5", "c.toml:3: reserved: '5' is not a size", "5MiB"),
-        ("[tenant.a]\nlisten = \"x\"", "c.toml:1: tenant 'a': 'x' is not an address", "localhost"),
+        ("[tenant.a]\nlisten = \"x:y\"", "c.toml:1: tenant 'a': 'x:y' is not an address", "localhost"),
         ("[tenant.a]\nprefix = \"a:\"\nrank = \"f / sise\"", "c.toml:3: rank: unknown variable", "'size'"),
         ("rank = 5", "c.toml:1: rank is of type integer", "rank = \"density\""),
-        ("enable_ssl = true", "c.toml:1: enable_ssl: 'TLS' is not available", "in front"),
+        ("enable_ssl = true", "c.toml:1: enable_ssl: TLS needs -o ssl_chain_cert", "ssl_key=FILE"),
         ("extended = \"hash_pover=2\"", "c.toml:1: extended: unknown extended option", "'hashpower'"),
     ] {
         refuses("cotenant serve --config c.toml", file, what, cure);
@@ -309,7 +371,10 @@ fn flags_go_before_the_environment_before_the_file() {
     ];
     let line = "cotenant serve --config c.toml -m 300 --tenant name=a,prefix=A:";
     let (config, notes, _) = served(line, file, &environment);
-    assert_eq!((config.memory, config.threads, config.listen[0].port()), (Bytes::mib(300), 3, 1));
+    assert_eq!(
+        (config.memory, config.threads, listens(&config).as_str()),
+        (Bytes::mib(300), 3, "127.0.0.1:1")
+    );
     assert_eq!(config.idle_timeout, units::Duration::from_secs(7));
     let names: Vec<_> = config.tenants.iter().map(|t| t.name.as_str()).collect();
     assert_eq!(names, ["b", "a", "c", "d"]);
@@ -326,8 +391,10 @@ fn what_is_shown_parses_back() {
     let lines = [
         "",
         "-m 100 -I 1000000 -D : -l 127.0.0.1,[::1]:5 -f 1.5 -k -v --rank lfu -o idle_timeout=90",
+        "-Z -o ssl_chain_cert=c,ssl_key=k,ssl_ca_cert=a -l mtls:proxy:localhost:5 -s sock -a 660 -u nobody -P pid",
         "-o hashpower=20,no_maxconns_fast,slab_automove --admin off --policy partitioned",
         "--tenant name=a.b,prefix=\"a\\,reserved=1.5MiB,weight=0.5 --tenant name=c,listen=[::1]:9,credit=3B,rank=lru",
+        "-B binary -S -Y users --read-only-users ann,bob --tenant name=a,users=ann",
         "--rank log(f)/size --tenant name=a,prefix=a:,rank=min(f,ttl_left)",
     ];
     for flags in lines {

@@ -130,7 +130,7 @@ fn serve_flags(command: Command) -> Command {
         .help("A tenant: name=feeds,prefix=feeds:,reserved=64MiB,weight=2; repeatable")
         .long_help(
             "A tenant: name=feeds,prefix=feeds:,reserved=64MiB,weight=2; repeatable.\n\
-             Keys are those of [tenant.NAME] in the file: prefix, listen, reserved, weight, credit, rank, over_share, group.",
+             Keys are those of [tenant.NAME] in the file: prefix, listen, reserved, weight, credit, rank, over_share, group, users.",
         );
 
     let options = EXTENDED.iter().map(|row| row.usage()).collect::<Vec<_>>().join(", ");

@@ -6,7 +6,7 @@ use crate::clock::SystemClock;
 use crate::failure::{Code, Failure, complain, say};
 use crate::serve::{start_failure, start_log};
 use harness::demo;
-use server::{Admin, Clock, Config, Running, TenantView};
+use server::{Admin, Clock, Config, Listener, Running, TenantView};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(crate) fn run(options: DemoOptions) -> Result<Code, Failure> {
     let config = Config {
         memory: options.memory,
         threads: 1,
-        listen: vec![loopback(options.port)],
+        listen: vec![Listener::plain(loopback(options.port))],
         admin: Admin::Default(loopback(11280)),
         prefix_delimiter: Some(b':'),
         ..Config::default()

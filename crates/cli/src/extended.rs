@@ -36,6 +36,8 @@ enum Form {
 pub(crate) enum ExtendedEffect {
     /// Sets the setting of this name, a number of seconds.
     Seconds(&'static str),
+    /// What its name says: how TLS is spoken.
+    Tls,
     /// Nothing, and the log says so.
     Accepted,
     /// An error with this cure.
@@ -46,6 +48,7 @@ impl fmt::Display for ExtendedEffect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Seconds(setting) => write!(f, "sets {setting}, in seconds"),
+            Self::Tls => f.write_str("how TLS is spoken (-Z)"),
             Self::Accepted => f.write_str("accepted without meaning"),
             Self::Unavailable(instead) => write!(f, "not available in this version: {instead}"),
         }
@@ -95,6 +98,9 @@ const COUNT: Form = Form::Needs(Kind::Count);
 const RATIO: Form = Form::Needs(Kind::Ratio);
 const TEXT: Form = Form::Needs(Kind::Text);
 
+/// Versions of TLS by memcached's numbers and names; those before 1.2 are not spoken.
+pub(crate) const TLS_VERSIONS: &[&str] = &["0", "1", "2", "3", "tlsv1.0", "tlsv1.1", "tlsv1.2", "tlsv1.3"];
+
 /// Every option of `-o`.
 pub(crate) const EXTENDED: &[Extended] = &[
     option("idle_timeout", COUNT).effect(ExtendedEffect::Seconds("idle_timeout")),
@@ -142,16 +148,18 @@ pub(crate) const EXTENDED: &[Extended] = &[
     option("ext_drop_under", COUNT),
     option("ext_max_frag", RATIO),
     option("ext_max_sleep", COUNT),
-    option("ssl_chain_cert", TEXT),
-    option("ssl_key", TEXT),
-    option("ssl_verify_mode", COUNT),
+    option("ssl_chain_cert", TEXT).effect(ExtendedEffect::Tls).echo(""),
+    option("ssl_key", TEXT).effect(ExtendedEffect::Tls).echo(""),
+    option("ssl_verify_mode", Form::Needs(Kind::Choice(&["0", "1", "2", "3"])))
+        .effect(ExtendedEffect::Tls)
+        .echo(""),
     option("ssl_keyformat", COUNT),
-    option("ssl_ciphers", TEXT),
-    option("ssl_ca_cert", TEXT),
+    option("ssl_ciphers", TEXT).effect(ExtendedEffect::Tls).echo(""),
+    option("ssl_ca_cert", TEXT).effect(ExtendedEffect::Tls).echo(""),
     option("ssl_wbuf_size", COUNT),
-    option("ssl_session_cache", Form::Alone),
+    option("ssl_session_cache", Form::Alone).effect(ExtendedEffect::Tls).echo(""),
     option("ssl_kernel_tls", Form::Alone),
-    option("ssl_min_version", TEXT),
+    option("ssl_min_version", Form::Needs(Kind::Choice(TLS_VERSIONS))).effect(ExtendedEffect::Tls).echo(""),
     option("proxy_config", TEXT)
         .effect(ExtendedEffect::Unavailable("run a proxy in front, for example mcrouter")),
 ];

@@ -157,6 +157,12 @@ impl InForce {
         if let (Some(Value::Text(text)), _) = self.get(name) { text } else { "" }
     }
 
+    /// The value of an option of `-o`, if it was given.
+    pub(crate) fn option(&self, name: &str) -> Option<&str> {
+        let chosen = self.extended.iter().find(|(option, _)| option.row.name == name);
+        chosen.map(|(option, _)| option.value.as_str())
+    }
+
     /// Whether a switch is on.
     pub(crate) fn is_on(&self, name: &str) -> bool {
         self.get(name).0 == Some(&Value::Switch(true))

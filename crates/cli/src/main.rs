@@ -1,14 +1,17 @@
 //! The program: what the operator asks becomes a checked request, and every end has one exit code.
 
+mod activation;
 mod args;
 mod clock;
 mod commands;
 mod config_command;
+mod daemon;
 mod demo;
 mod experiment;
 mod plan;
 mod replay;
 mod serve;
+mod system;
 mod tenant_command;
 
 mod extended;
@@ -29,7 +32,6 @@ mod cases;
 
 use args::{Request, World};
 use failure::{Code, Failure, say};
-use std::os::unix::fs::MetadataExt as _;
 use std::process::ExitCode;
 
 const LICENSE: &str =
@@ -37,21 +39,30 @@ const LICENSE: &str =
 
 fn main() -> ExitCode {
     let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
+    let mut args: Vec<_> = std::env::args_os().collect();
+    let is_child = args.get(1).is_some_and(|first| first == daemon::CHILD);
+    if is_child {
+        args.remove(1);
+    }
     let world = World {
-        args: std::env::args_os().collect(),
+        args,
         environment: std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect(),
         read: &|path| std::fs::read_to_string(path),
-        is_current_user: &is_current_user,
     };
     if world.args.len() == 2 && world.args[1] == replay::UNPACK {
         return failure::exit_code(replay::unpack());
     }
-    failure::exit_code(args::request(&world).and_then(answer))
+    let result = args::request(&world).and_then(|request| answer(request, is_child));
+    if let (true, Err(failure)) = (is_child, &result) {
+        // Whoever waits for the start reads it here.
+        say(failure);
+    }
+    failure::exit_code(result)
 }
 
-fn answer(request: Request) -> Result<Code, Failure> {
+fn answer(request: Request, is_child: bool) -> Result<Code, Failure> {
     match request {
-        Request::Serve(options) => serve::run(*options),
+        Request::Serve(options) => serve::run(serve::ServeOptions { is_child, ..*options }),
         Request::Demo(options) => demo::run(options),
         Request::Replay(options) => replay::run(options),
         Request::Plan(options) => plan::run(&options),
@@ -70,15 +81,4 @@ fn answer(request: Request) -> Result<Code, Failure> {
             Ok(Code::Done)
         }
     }
-}
-
-/// Whether the user database gives `name` the number of the user who owns this process.
-fn is_current_user(name: &str) -> bool {
-    let Ok(own) = std::fs::metadata("/proc/self") else { return false };
-    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    users.lines().any(|line| {
-        let mut fields = line.split(':');
-        let (user, number) = (fields.next(), fields.nth(1));
-        user == Some(name) && number.and_then(|n| n.parse().ok()) == Some(own.uid())
-    })
 }

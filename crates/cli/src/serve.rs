@@ -1,11 +1,15 @@
 //! `serve`: the server.
 
+use crate::activation::Activation;
 use crate::clock::SystemClock;
-use crate::failure::{Code, Failure, complain};
-use server::{Config, StartError};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use crate::daemon::{self, Manners, PidFile};
+use crate::failure::{Code, Failure, complain, say};
+use crate::system;
+use server::{Address, Config, Running, Sockets, StartError};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::io::IsTerminal as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -18,30 +22,123 @@ pub(crate) struct ServeOptions {
     pub(crate) notes: Vec<String>,
     /// How much the log says: 0 to 3.
     pub(crate) verbosity: u8,
+    /// Nobody has said where to listen.
+    pub(crate) listens_by_default: bool,
+    /// How it runs.
+    pub(crate) manners: Manners,
+    /// What the service manager wants.
+    pub(crate) activation: Activation,
+    /// It is the process in the background.
+    pub(crate) is_child: bool,
 }
 
 /// Runs the server until it is told to stop.
-pub(crate) fn run(options: ServeOptions) -> Result<Code, Failure> {
+pub(crate) fn run(mut options: ServeOptions) -> Result<Code, Failure> {
+    if options.manners.background && !options.is_child {
+        return daemon::start_in_background(0 < options.verbosity);
+    }
     start_log(options.verbosity);
     for note in &options.notes {
         tracing::warn!("{note}");
     }
-    media::give_freed_memory_back();
-    let running = server::start(options.config, Arc::new(SystemClock::new())).map_err(start_failure)?;
-    complain(running.ready_line());
-    let signals = Signals::new([SIGTERM, SIGINT]);
-    let mut signals = signals.map_err(|e| Failure::failed(format!("cannot listen for signals: {e}"), ""))?;
-    if let Some(signal) = signals.forever().next() {
-        tracing::info!("signal {signal}: draining");
+    if options.is_child {
+        make_absolute(&mut options);
+        daemon::leave_session()
+            .map_err(|e| Failure::failed(format!("cannot leave the session: {e}"), "leave out -d"))?;
     }
+    let ServeOptions { mut config, manners, activation, .. } = options;
+    let user = manners.user_to_become()?;
+    manners.raise_limits();
+    manners.check_large_pages();
+    system::prepare(&config);
+
+    let inherited = activation.sockets();
+    let inherited = inherited
+        .map_err(|e| Failure::failed(format!("cannot take the sockets of LISTEN_FDS over: {e}"), ""))?;
+    if !inherited.is_empty() && options.listens_by_default {
+        config.listen.clear();
+    }
+    let sockets = Sockets::open(&config, inherited).map_err(start_failure)?;
+    activation
+        .write_ports(sockets.addresses())
+        .map_err(|e| Failure::failed(format!("cannot write MEMCACHED_PORT_FILENAME: {e}"), ""))?;
+    let pid_file = manners.pid_file.as_deref().map(PidFile::write).transpose()?;
+    if let Some(user) = &user {
+        sockets.files().chain(manners.pid_file.as_deref()).for_each(|path| daemon::give(path, user));
+        daemon::become_user(user)?;
+    }
+    manners.lock_memory();
+    // From here on a signal is an instruction; before it ends a server that has not begun.
+    let signals = Signals::new([SIGTERM, SIGINT, SIGUSR1, SIGHUP]);
+    let signals = signals.map_err(|e| Failure::failed(format!("cannot listen for signals: {e}"), ""))?;
+    let running = server::start_on(config, sockets, Arc::new(SystemClock::new())).map_err(start_failure)?;
+    if options.is_child {
+        std::env::set_current_dir("/").unwrap_or_else(|e| tracing::warn!("cannot leave the folder: {e}"));
+        say(running.ready_line());
+    }
+    complain(running.ready_line());
+    manners.warn_of_root();
+    activation.notify("READY=1");
+    obey(signals, &running, &activation);
+    activation.notify("STOPPING=1");
     running.shut_down();
+    drop(pid_file);
     Ok(Code::Done)
+}
+
+/// Does what signals say until one says to stop.
+fn obey(mut signals: Signals, running: &Running, activation: &Activation) {
+    for signal in signals.forever() {
+        if signal != SIGHUP {
+            tracing::info!("signal {signal}: draining");
+            return;
+        }
+        activation.notify("RELOADING=1");
+        reload(running);
+        activation.notify("READY=1");
+    }
+}
+
+/// Reads again what can be read again; what is wrong leaves what is in force.
+fn reload(running: &Running) {
+    match running.reload_users() {
+        Ok(None) => {}
+        Ok(Some(count)) => tracing::info!("signal {SIGHUP}: {count} users are known"),
+        Err(error) => {
+            tracing::error!("signal {SIGHUP}: users stay as they were: {:#}", anyhow::Error::from(error));
+        }
+    }
+    if let Err(error) = running.reload_keys() {
+        tracing::error!("signal {SIGHUP}: certificates stay as they were: {:#}", anyhow::Error::from(error));
+    }
+}
+
+/// Paths that are read or removed later do not depend on the folder, which a daemon leaves.
+fn make_absolute(options: &mut ServeOptions) {
+    let settle = |path: &mut PathBuf| {
+        if let Ok(absolute) = std::path::absolute(&path) {
+            *path = absolute;
+        }
+    };
+    if let Some(tls) = &mut options.config.tls {
+        [&mut tls.chain, &mut tls.key].into_iter().chain(&mut tls.ca).for_each(settle);
+    }
+    options.config.auth.iter_mut().for_each(|auth| settle(&mut auth.file));
+    options.manners.pid_file.iter_mut().for_each(settle);
+    let tenants = options.config.tenants.iter_mut().filter_map(|tenant| tenant.listen.as_mut());
+    for listener in options.config.listen.iter_mut().chain(tenants) {
+        if let Address::Unix(path, _) = &mut listener.address {
+            settle(path);
+        }
+    }
 }
 
 /// A server that does not start, with what would help.
 pub(crate) fn start_failure(error: StartError) -> Failure {
     let cure = match &error {
-        StartError::Listen { .. } => "choose another address with -l, -p or --admin",
+        StartError::Listen { .. } => "choose another address with -l, -p, -s or --admin",
+        StartError::Tls(_) => "name PEM files that go together: -o ssl_chain_cert=FILE,ssl_key=FILE",
+        StartError::Auth(_) => "write user:password in each line of the file that -Y names",
         StartError::Store(_) => "lower the memory (-m)",
         StartError::Thread(_) | StartError::Tenants => "lower the threads (-t) or the tenants",
     };

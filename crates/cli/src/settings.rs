@@ -120,8 +120,6 @@ pub(crate) fn row(name: &str) -> &'static Setting {
 }
 
 const NO_SLABS: &str = "the store is a log of segments, it has no slab classes";
-const NO_TLS: &str = "terminate TLS in front, for example with stunnel or Envoy";
-const NO_AUTH: &str = "bind to loopback or a private address and give each tenant a listener of its own";
 
 /// Every setting of `serve`, in the order of the reference.
 pub(crate) const SETTINGS: &[Setting] = &[
@@ -137,9 +135,9 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("port", Kind::Port, "11211", "0 to 65535, or -1", "TCP port of the addresses that name none")
         .short('p')
         .more("0 takes any free port and logs it; -1 turns TCP off, which needs a UNIX socket."),
-    setting("listen", Kind::List, "127.0.0.1", "IP addresses or localhost", "Addresses to listen on")
+    setting("listen", Kind::List, "127.0.0.1", LISTENERS, "Addresses to listen on")
         .short('l')
-        .more("ADDRESS or ADDRESS:PORT, IPv6 in brackets where a port follows; repeatable, or separated by commas."),
+        .more(LISTENERS_MORE),
     setting("max_connections", Kind::Count, "1024", "1 to 1000000", "Connections accepted at once")
         .short('c')
         .alias("conn-limit"),
@@ -175,12 +173,41 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("seed", Kind::Count, "0", "0 to 9223372036854775807", "Seed of everything random in the policies"),
     setting("report_version", Kind::Text, "1.6.45", "1 to 23 characters", "The version that clients are told")
         .more("Clients switch features on by memcached's version numbers."),
+    setting("protocol", Kind::Choice(PROTOCOLS), "auto", "auto, ascii or binary", "Which protocols are spoken")
+        .short('B')
+        .more("auto: the first byte of a connection tells. ascii has the meta commands, too."),
+    setting("auth_file", Kind::Text, "", "a path", "File of users; asks every connection for a password")
+        .short('Y')
+        .more("USER:PASSWORD in each line; the password as it is, or its Argon2 hash ($argon2id$…). Read again on SIGHUP. \
+               Connections of a user belong to the tenant that names the user, else to a tenant of the user's name."),
+    switch("enable_sasl", "Ask every connection for a password, which needs auth_file")
+        .short('S')
+        .more("In either protocol: SASL PLAIN in the binary one, a first set with 'user password' in the text one."),
+    setting("shared_users", Kind::List, "", "names of users, or *", "Users of the default tenant")
+        .more("They share one key space, as all users of memcached do. * is everybody whom no tenant names."),
+    setting("read_only_users", Kind::List, "", "names of users", "Users who change nothing"),
+    setting("no_flush_users", Kind::List, "", "names of users", "Users who flush nothing"),
     switch("disable_flush_all", "Refuse flush_all").short('F'),
     switch("disable_cas", "Keep no CAS values").short('C').accepted("CAS values cost no memory here and are kept"),
     setting("verbose", Kind::Level, "0", "0 to 3", "Say more in the log; -vv and -vvv say even more").short('v').echo("verbosity"),
-    setting("user", Kind::Text, "", "the current user or root", "The user to run as, when started by root")
+    setting("user", Kind::Text, "", "a user of this host", "The user to run as, when started by root")
         .short('u')
-        .more("No privileges are dropped: another user than the current one is an error."),
+        .more("Once everything is bound. Started by another user than root it changes nothing."),
+    setting("unix_socket", Kind::Text, "", "a path", "UNIX socket to listen on")
+        .short('s')
+        .more("Without -l it turns TCP off. A socket that nobody listens on is replaced.")
+        .echo("domain_socket"),
+    setting("unix_mask", Kind::Octal, "700", "0 to 777", "Mode of the UNIX socket, octal").short('a').echo("umask"),
+    switch("enable_ssl", "Speak TLS where a listener does not say otherwise")
+        .short('Z')
+        .more("Needs -o ssl_chain_cert=FILE,ssl_key=FILE."),
+    switch("daemon", "Run in the background").short('d').more("The command ends when the server is ready, or has failed."),
+    setting("pidfile", Kind::Text, "", "a path", "File for the process id").short('P'),
+    switch("enable_coredumps", "Raise the core file limit").short('r'),
+    switch("lock_memory", "Lock all memory that is touched").short('k'),
+    switch("enable_largepages", "Say so where huge pages are not to be had")
+        .short('L')
+        .more("The log asks for transparent huge pages with or without it."),
     setting("extended", Kind::List, "", "see the list of options", "memcached's extended options")
         .short('o')
         .more("OPTION or OPTION=VALUE; repeatable, or separated by commas."),
@@ -188,38 +215,10 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("udp_port", Kind::Count, "0", "0", "UDP port, 0 is off")
         .short('U')
         .unavailable(&["0"], "use TCP, UDP amplifies attacks"),
-    setting("protocol", Kind::Choice(PROTOCOLS), "auto", "auto or ascii", "Which protocols are spoken")
-        .short('B')
-        .unavailable(&["auto", "ascii"], "use the text or the meta protocol"),
-    setting("unix_socket", Kind::Text, "", "a path", "UNIX socket to listen on")
-        .short('s')
-        .unavailable(&[], "listen on loopback: -l 127.0.0.1"),
-    setting("unix_mask", Kind::Octal, "700", "0 to 777", "Mode of the UNIX socket, octal")
-        .short('a')
-        .accepted("there is no UNIX socket")
-        .echo("umask"),
-    switch("daemon", "Run in the background")
-        .short('d')
-        .unavailable(&[], "let the service manager start it, for example systemd-run cotenant serve"),
-    setting("pidfile", Kind::Text, "", "a path", "File for the process id")
-        .short('P')
-        .unavailable(&[], "ask the service manager for the process id"),
-    switch("enable_sasl", "SASL authentication").short('S').unavailable(&[], NO_AUTH),
-    setting("auth_file", Kind::Text, "", "a path", "File of users and passwords")
-        .short('Y')
-        .unavailable(&[], NO_AUTH),
-    switch("enable_ssl", "TLS").short('Z').unavailable(&[], NO_TLS),
     setting("memory_file", Kind::Text, "", "a path", "File that keeps the items over a restart")
         .short('e')
         .unavailable(&[], "warm the cache by its clients after a restart"),
-    switch("enable_shutdown", "The command shutdown").short('A').accepted("stop the server with a signal"),
-    switch("enable_coredumps", "Raise the core file limit")
-        .short('r')
-        .accepted("set the limit where the server is started: ulimit -c"),
-    switch("lock_memory", "Lock all memory").short('k').accepted("memory is not locked"),
-    switch("enable_largepages", "Use large pages")
-        .short('L')
-        .accepted("the kernel decides: see /sys/kernel/mm/transparent_hugepage"),
+    switch("enable_shutdown", "The command shutdown").short('A'),
     setting("slab_growth_factor", Kind::Ratio, "1.25", "above 1", "Ratio of one slab class to the next")
         .short('f')
         .accepted(NO_SLABS)
@@ -228,8 +227,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
         .short('n')
         .accepted(NO_SLABS)
         .echo("chunk_size"),
-    switch("disable_dumping", "Refuse cachedump and metadump").short('X').accepted("there are no dumps"),
-    switch("disable_watch", "Refuse watch").short('W').accepted("there is no watch"),
+    switch("disable_dumping", "Refuse cachedump and metadump").short('X'),
+    switch("disable_watch", "Refuse watch").short('W'),
     setting("napi_ids", Kind::Count, "0", "0 and up", "Spread connections by network queue")
         .short('N')
         .alias("napi_ids")
@@ -237,6 +236,13 @@ pub(crate) const SETTINGS: &[Setting] = &[
         .echo("num_napi_ids"),
 ];
 
+/// What a listener is.
+const LISTENERS: &str = "[FORM:]ADDRESS[:PORT] or unix:PATH[:MODE]";
+/// What stands before the address of a listener.
+const LISTENERS_MORE: &str = "ADDRESS is an IP address, localhost or a host's name; IPv6 in brackets where a port follows. \
+    Before it may stand, in any order: notls:, btls: (no client certificate) or mtls: (a client certificate is needed), \
+    proxy: (connections begin with a PROXY header of version 2), tenant[NAME]: (they belong to that tenant), \
+    proto[NAME]: (ascii, binary or auto), auth: or noauth: (a password is asked for, or not) and tag[NAME]:. Repeatable, or separated by commas.";
 /// The words for policies.
 pub(crate) const POLICIES: &[&str] = &["partitioned", "shared", "idle-tax", "auto"];
 /// The eviction orders.
@@ -253,7 +259,15 @@ const PROTOCOLS: &[&str] = &["auto", "ascii", "binary"];
 /// Every setting of one tenant: keys of `[tenant.NAME]` and of `--tenant name=NAME,…`.
 pub(crate) const TENANT_SETTINGS: &[Setting] = &[
     setting("prefix", Kind::Text, "", "1 to 128 bytes", "Keys that begin so belong to the tenant"),
-    setting("listen", Kind::Text, "", "ADDRESS:PORT", "Connections to this address belong to the tenant"),
+    setting(
+        "listen",
+        Kind::Text,
+        "",
+        "as of the server",
+        "Connections to this listener belong to the tenant",
+    ),
+    setting("identity", Kind::List, "", "names", "Names of client certificates that are the tenant's")
+        .more("Common name, DNS name or URI of a verified certificate, see mtls:."),
     setting("reserved", Kind::Size, "0B", "up to the divisible memory", "Memory that nobody takes from it"),
     setting("weight", Kind::Ratio, "1.0", "above 0", "Its part of the unreserved memory against the others'"),
     setting(
@@ -273,6 +287,7 @@ pub(crate) const TENANT_SETTINGS: &[Setting] = &[
         "evict or refuse",
         "What becomes of writes beyond its share",
     ),
+    setting("users", Kind::List, "", "names of users", "Users whose connections belong to the tenant"),
     setting("group", Kind::Text, "", "a group's name", "The group that it is in"),
 ];
 

@@ -4,6 +4,8 @@
 
 use crate::groups::{Division, GroupConfig, Member, check_groups};
 use crate::limits;
+use crate::listener::{Listener, TlsMode};
+use crate::tls::TlsConfig;
 use policy::memory::Tax;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -51,6 +53,51 @@ pub enum Admin {
     Explicit(SocketAddr),
 }
 
+/// Which protocol is spoken at a listener.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Protocol {
+    /// The first byte of a connection tells.
+    #[default]
+    Auto,
+    /// The text protocol, meta commands included.
+    Text,
+    /// The binary protocol.
+    Binary,
+}
+
+impl Protocol {
+    /// The protocol of a connection whose first byte this is.
+    pub(crate) fn of_first_byte(self, byte: u8) -> Self {
+        match self {
+            Self::Auto if byte == crate::memcache::BINARY_MAGIC => Self::Binary,
+            Self::Auto => Self::Text,
+            fixed => fixed,
+        }
+    }
+
+    /// memcached's name for it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto-negotiate",
+            Self::Text => "ascii",
+            Self::Binary => "binary",
+        }
+    }
+}
+
+/// Who may come in. With it every listener asks for a password.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AuthConfig {
+    /// The file of users: `user:password` in each line (`-Y`).
+    pub file: PathBuf,
+    /// Users of the default tenant; `*` is everybody who has no tenant of their own.
+    pub shared_users: Vec<String>,
+    /// Users who change nothing.
+    pub read_only_users: Vec<String>,
+    /// Users who flush nothing.
+    pub no_flush_users: Vec<String>,
+}
+
 /// One configured tenant.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TenantConfig {
@@ -59,7 +106,10 @@ pub struct TenantConfig {
     /// Keys that begin with this belong to it; the key keeps its prefix.
     pub prefix: Option<Vec<u8>>,
     /// Connections to this address belong to it; it has a key space of its own.
-    pub listen: Option<SocketAddr>,
+    pub listen: Option<Listener>,
+    /// Connections over TLS whose verified certificate has one of these names (common name, DNS name or URI) belong to
+    /// it, wherever they come in.
+    pub identities: Vec<String>,
     /// Private memory that nobody takes.
     pub reserved: Bytes,
     /// Its part of the unreserved memory, relative to the others'.
@@ -72,6 +122,26 @@ pub struct TenantConfig {
     pub over_share: OverShare,
     /// The group that it is in.
     pub group: Option<String>,
+    /// Users whose connections belong to it, beside the user of its name.
+    pub users: Vec<String>,
+}
+
+impl Default for TenantConfig {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            prefix: None,
+            listen: None,
+            reserved: Bytes::ZERO,
+            weight: 1.0,
+            credit: None,
+            rank: None,
+            over_share: OverShare::default(),
+            group: None,
+            users: Vec::new(),
+            identities: Vec::new(),
+        }
+    }
 }
 
 /// Everything a server needs to know to start.
@@ -85,10 +155,10 @@ pub struct Config {
     pub no_evict: bool,
     /// Worker threads (`-t`).
     pub threads: usize,
-    /// Addresses of the default tenant's listeners (`-l`, `-p`).
-    pub listen: Vec<SocketAddr>,
-    /// UNIX socket path (`-s`) and its mode (`-a`).
-    pub unix_socket: Option<(PathBuf, u32)>,
+    /// The listeners (`-l`, `-p`, `-s`), but for those that tenants have as their own.
+    pub listen: Vec<Listener>,
+    /// How TLS is spoken (`-Z`); none means that no listener speaks it.
+    pub tls: Option<TlsConfig>,
     /// Connections accepted at once (`-c`).
     pub max_connections: usize,
     /// Listen backlog (`-b`).
@@ -125,8 +195,18 @@ pub struct Config {
     pub tenants: Vec<TenantConfig>,
     /// Configured groups of them.
     pub groups: Vec<GroupConfig>,
+    /// Which protocol is spoken (`-B`).
+    pub protocol: Protocol,
+    /// Who may come in (`-S`, `-Y`); without it everybody.
+    pub auth: Option<AuthConfig>,
     /// Answers nothing to `flush_all` but an error (`-F`).
     pub flush_disabled: bool,
+    /// Whether the command `shutdown` works (`-A`).
+    pub shutdown_enabled: bool,
+    /// Refuses to list items (`-X`).
+    pub dump_disabled: bool,
+    /// Refuses `watch` (`-W`).
+    pub watch_disabled: bool,
     /// The version that clients are told; at most 23 characters (libmemcached's buffer).
     pub version: String,
     /// Seed of everything random in the policies and the cleaner.
@@ -152,8 +232,8 @@ impl Default for Config {
             item_max: Bytes::mib(1),
             no_evict: false,
             threads: 4,
-            listen: vec![SocketAddr::from(([127, 0, 0, 1], 11211))],
-            unix_socket: None,
+            listen: vec![Listener::plain(SocketAddr::from(([127, 0, 0, 1], 11211)))],
+            tls: None,
             max_connections: 1024,
             backlog: 1024,
             requests_per_turn: 20,
@@ -172,7 +252,12 @@ impl Default for Config {
             rank: RankKind::default(),
             tenants: Vec::new(),
             groups: Vec::new(),
+            protocol: Protocol::Auto,
+            auth: None,
             flush_disabled: false,
+            shutdown_enabled: false,
+            dump_disabled: false,
+            watch_disabled: false,
             version: "1.6.45".to_owned(),
             seed: 0,
             echoed: Vec::new(),
@@ -192,7 +277,66 @@ impl Config {
     pub fn checked(self) -> Result<Self, ConfigError> {
         self.check_sizes()?;
         self.check_tenants()?;
+        self.check_listeners()?;
         Ok(self)
+    }
+
+    /// Every listener and the tenant that its connections belong to, if one.
+    pub(crate) fn listeners(&self) -> impl Iterator<Item = (&Listener, Option<&str>)> {
+        let servers = self.listen.iter().map(|l| (l, l.tenant.as_deref()));
+        servers.chain(self.tenants.iter().filter_map(|t| Some((t.listen.as_ref()?, Some(t.name.as_str())))))
+    }
+
+    /// The listener that leads to the tenant `name` only, if there is one.
+    pub(crate) fn listener_of(&self, name: &str) -> Option<&Listener> {
+        self.listeners().find(|(_, tenant)| *tenant == Some(name)).map(|(listener, _)| listener)
+    }
+
+    fn check_listeners(&self) -> Result<(), ConfigError> {
+        let all: Vec<_> = self.listeners().collect();
+        for (i, (listener, tenant)) in all.iter().enumerate() {
+            if let Some(name) = tenant.filter(|name| self.tenants.iter().all(|t| t.name != *name)) {
+                return refuse(
+                    format!("{} is for tenant '{name}', which is not configured", listener.address),
+                    "add [tenant.NAME], or --tenant name=NAME",
+                );
+            }
+            if let Some((_, other)) = all[..i].iter().find(|(l, _)| l.address.collides(&listener.address)) {
+                let whose = |tenant: &Option<&str>| {
+                    tenant.map_or("the server".to_owned(), |t| format!("tenant '{t}'"))
+                };
+                return refuse(
+                    format!("{} and {} both listen on {}", whose(other), whose(tenant), listener.address),
+                    "name each address once, give each tenant a port of its own",
+                );
+            }
+            if listener.auth == Some(true) && self.auth.is_none() {
+                return refuse(
+                    format!("{} is to ask for passwords, and there is no file of users", listener.address),
+                    "name one: -Y FILE",
+                );
+            }
+            match (&self.tls, listener.tls) {
+                (_, TlsMode::Off) => {}
+                (None, _) => {
+                    return refuse(
+                        format!("{} is to speak TLS, which is off", listener.address),
+                        "add -Z -o ssl_chain_cert=FILE,ssl_key=FILE",
+                    );
+                }
+                (Some(tls), TlsMode::Mutual) if tls.ca.is_none() => {
+                    return refuse(
+                        format!(
+                            "{} asks clients for certificates, and nobody says which are good",
+                            listener.address
+                        ),
+                        "add -o ssl_ca_cert=FILE",
+                    );
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     fn check_sizes(&self) -> Result<(), ConfigError> {
@@ -295,7 +439,7 @@ impl Config {
             );
         }
         for (i, tenant) in self.tenants.iter().enumerate() {
-            check_tenant(tenant)?;
+            check_tenant(tenant, self.auth.is_some(), self.listener_of(&tenant.name).is_some())?;
             for other in &self.tenants[..i] {
                 if other.name == tenant.name {
                     return refuse(format!("two tenants are named '{}'", tenant.name), "rename one of them");
@@ -311,21 +455,24 @@ impl Config {
                         "give each tenant a prefix of its own",
                     );
                 }
-                if tenant.listen.is_some_and(|a| a.port() != 0) && other.listen == tenant.listen {
+                if let Some(user) = tenant.users.iter().find(|user| other.users.contains(user)) {
                     return refuse(
-                        format!("tenants '{}' and '{}' listen on the same address", other.name, tenant.name),
-                        "give each tenant an address of its own",
+                        format!(
+                            "user '{user}' belongs to the tenants '{}' and '{}'",
+                            other.name, tenant.name
+                        ),
+                        "give each user one tenant",
                     );
                 }
-            }
-            if let Some(address) = tenant.listen.filter(|a| a.port() != 0 && self.listen.contains(a)) {
-                return refuse(
-                    format!(
-                        "tenant '{}' listens on {address}, which is the server's own address",
-                        tenant.name
-                    ),
-                    "give the tenant another port",
-                );
+                if let Some(name) = tenant.identities.iter().find(|name| other.identities.contains(name)) {
+                    return refuse(
+                        format!(
+                            "the identity '{name}' is that of tenants '{}' and '{}'",
+                            other.name, tenant.name
+                        ),
+                        "give each tenant identities of its own",
+                    );
+                }
             }
         }
         let in_groups = self.tenants.iter().filter_map(|t| Some((t, t.group.as_deref()?)));
@@ -346,8 +493,13 @@ impl Config {
     }
 }
 
-/// Checks what one tenant's settings say by themselves.
-pub(crate) fn check_tenant(tenant: &TenantConfig) -> Result<(), ConfigError> {
+/// Checks what one tenant's settings say by themselves. A tenant may be known by its users alone where passwords are asked
+/// for (`has_users`), or by a listener that leads to it only (`has_listener`).
+pub(crate) fn check_tenant(
+    tenant: &TenantConfig,
+    has_users: bool,
+    has_listener: bool,
+) -> Result<(), ConfigError> {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
     if tenant.name.is_empty()
         || limits::TENANT_NAME_MAX < tenant.name.len()
@@ -358,14 +510,20 @@ pub(crate) fn check_tenant(tenant: &TenantConfig) -> Result<(), ConfigError> {
             "use 1 to 64 letters, digits, dots, dashes and underscores",
         );
     }
-    match (&tenant.prefix, tenant.listen) {
-        (None, None) => {
+    match &tenant.prefix {
+        Some(_) if !tenant.users.is_empty() => {
             return refuse(
-                format!("tenant '{}' has neither a prefix nor a listen address", tenant.name),
-                "add prefix = \"NAME:\" or listen = \"ADDRESS:PORT\"",
+                format!("tenant '{}' has a prefix and users, and prefixes do not isolate", tenant.name),
+                "leave the prefix out: its users have a key space of their own",
             );
         }
-        (Some(prefix), _) if prefix.is_empty() || limits::PREFIX_MAX < prefix.len() => {
+        None if !has_users && !has_listener && tenant.identities.is_empty() => {
+            return refuse(
+                format!("tenant '{}' has neither a prefix nor a listen address", tenant.name),
+                "add prefix = \"NAME:\", listen = \"ADDRESS:PORT\" or identity = [\"CERTIFICATE'S NAME\"]",
+            );
+        }
+        Some(prefix) if prefix.is_empty() || limits::PREFIX_MAX < prefix.len() => {
             return refuse(
                 format!(
                     "the prefix of tenant '{}' is empty or longer than {} bytes",
@@ -376,6 +534,12 @@ pub(crate) fn check_tenant(tenant: &TenantConfig) -> Result<(), ConfigError> {
             );
         }
         _ => {}
+    }
+    if !has_users && !tenant.users.is_empty() {
+        return refuse(
+            format!("tenant '{}' has users, and there is no file of users", tenant.name),
+            "name one: -Y FILE",
+        );
     }
     if tenant.credit == Some(Bytes::ZERO) {
         return refuse(

@@ -2,15 +2,34 @@
 //!
 //! Invariants: input is kept only while a request is incomplete or waits for its turn; an idle connection holds none
 
+use crate::auth::Identity;
+use crate::config::Protocol;
+use crate::dump::Dump;
+use crate::listener::Door;
 use crate::reactor::StreamId;
-use crate::tenants::Binding;
+use crate::stats::Client;
+use crate::watch::Watcher;
+use std::sync::Arc;
 use units::Instant;
+
+/// What a connection is sent that takes its time.
+#[derive(Debug)]
+pub(crate) enum Lasting {
+    /// A list of items; requests go on behind it.
+    Dump(Dump),
+    /// Log lines, until it closes.
+    Watch(Arc<Watcher>),
+}
 
 /// One connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) id: StreamId,
-    pub(crate) binding: Binding,
+    /// What is spoken, once its first byte has told.
+    pub(crate) protocol: Protocol,
+    pub(crate) identity: Identity,
+    /// Where it came in.
+    pub(crate) door: Arc<Door>,
     /// Input that is not done with.
     pub(crate) input: Vec<u8>,
     /// Bytes of input that the next request needs, as far as is known.
@@ -31,13 +50,20 @@ pub(crate) struct Connection {
     pub(crate) accounted: usize,
     /// When it was last heard of.
     pub(crate) active: Instant,
+    /// What it is sent instead of replies.
+    pub(crate) lasting: Option<Lasting>,
+    /// The same for `stats conns`.
+    pub(crate) client: Arc<Client>,
 }
 
 impl Connection {
-    pub(crate) fn new(id: StreamId, binding: Binding, now: Instant) -> Self {
+    pub(crate) fn new(id: StreamId, client: Arc<Client>, door: Arc<Door>, now: Instant) -> Self {
+        let terms = door.terms;
         Self {
             id,
-            binding,
+            protocol: terms.protocol,
+            identity: Identity::new(terms.tenant, terms.auth),
+            door,
             input: Vec::new(),
             needed: 0,
             skip: 0,
@@ -48,6 +74,8 @@ impl Connection {
             is_closing: false,
             accounted: 0,
             active: now,
+            lasting: None,
+            client,
         }
     }
 

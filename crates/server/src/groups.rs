@@ -222,7 +222,6 @@ pub(crate) fn check_members(group: &GroupConfig, members: Bytes) -> Result<(), C
 mod tests {
     use super::*;
     use crate::config::TenantConfig;
-    use store::OverShare;
 
     fn group(name: &str, mib: u64) -> GroupConfig {
         GroupConfig { name: name.to_owned(), reserved: Bytes::mib(mib), weight: 1.0, policy: None }
@@ -232,13 +231,9 @@ mod tests {
         TenantConfig {
             name: name.to_owned(),
             prefix: Some(format!("{name}:").into_bytes()),
-            listen: None,
             reserved: Bytes::mib(mib),
-            weight: 1.0,
-            credit: None,
-            rank: None,
-            over_share: OverShare::Evict,
             group: group.map(str::to_owned),
+            ..TenantConfig::default()
         }
     }
 

@@ -1,18 +1,23 @@
 //! The long-running process: serves memcached's protocol, runs the control loop, is administered.
 //!
-//! Shape:     listener -> worker (connection -> turn -> store) ; control loop, cleaner, admin beside them
+//! Shape:     listener -> acceptor -> worker (transport -> connection -> turn -> store) ; control loop, cleaner, admin beside them
 //! Non-goals: being used by the laboratory
 
 mod config;
 pub mod limits;
 mod server;
 
+mod auth;
 pub mod memcache;
 mod tenants;
 
+mod acceptor;
 mod connection;
 mod listener;
+mod proxy_protocol;
 mod reactor;
+mod tls;
+mod transport;
 mod worker;
 
 mod cleaning;
@@ -24,14 +29,19 @@ mod operator;
 mod shared;
 
 pub mod admin;
+mod dump;
 mod stats;
 mod view;
+mod watch;
 
+pub use auth::AuthError;
 pub use cleaning::CleaningView;
-pub use config::{Admin, Config, ConfigError, MemoryPolicy, TenantConfig};
+pub use config::{Admin, AuthConfig, Config, ConfigError, MemoryPolicy, Protocol, TenantConfig};
 pub use curves::{CurveView, LOOK_UPS_MIN, NoCurve};
 pub use groups::{Division, GroupConfig, Member, check_groups};
+pub use listener::{Address, Defaults, Listener, ListenerError, TlsMode, UNIX_MODE};
 pub use operator::{GroupReport, GroupSettings, Operator, Refusal, RefusalKind, Settings, TenantReport};
-pub use server::{Running, StartError, start, start_with};
+pub use server::{Running, Sockets, StartError, start, start_on, start_with};
 pub use shared::Clock;
+pub use tls::{OldestTls, TlsConfig, TlsError, Verify};
 pub use view::{GroupView, Snapshot, TenantView, View};

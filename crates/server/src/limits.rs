@@ -33,6 +33,36 @@ pub const LINE_MAX: usize = 2048;
 pub const GET_LINE_MAX: usize = 1 << 20;
 /// Bytes of a key at most, the protocol's.
 pub const KEY_MAX: usize = 250;
+/// Connections that `watch` at most (memcached's).
+pub const WATCHERS_MAX: usize = 20;
+/// Bytes of log lines that wait for one of them at most (memcached's `watcher_logbuf_size`).
+pub const WATCH_BUFFER: usize = 256 << 10;
+/// Bytes of a list of items that are written at once, not counting the bucket that crosses the line.
+pub const DUMP_PIECE: usize = 64 << 10;
+/// Buckets of the index that are looked at for one piece of a list at most: others want their turn.
+pub const DUMP_BUCKETS_AT_ONCE: u32 = 4096;
+/// Bytes that `stats cachedump` answers at most (memcached's).
+pub const CACHEDUMP_BYTES_MAX: usize = 2 << 20;
+/// Buckets of the index that `stats cachedump` looks at: the first million items or so.
+pub const CACHEDUMP_BUCKETS_MAX: u32 = 128 << 10;
+/// Words of a meta command's line at most, verb and key included (memcached's).
+pub const META_WORDS_MAX: usize = 20;
+/// Bytes of an opaque token of a meta command at most, its letter included (memcached's).
+pub const META_OPAQUE_MAX: usize = 32;
+/// Bytes of a message that shows a password at most, in either protocol.
+pub const AUTH_MESSAGE_MAX: usize = 1024;
+/// Attempts to show a password that may fail on one connection before it is closed.
+pub const AUTH_ATTEMPTS_MAX: u8 = 5;
+/// Bytes of a user's name at most.
+pub const USER_NAME_MAX: usize = 64;
+/// Bytes of a password at most.
+pub const PASSWORD_MAX: usize = 255;
+/// Users at most: as many as tenants.
+pub const USERS_MAX: usize = TENANTS_MAX;
+/// Memory that checking a hashed password may ask for; Argon2's own recommendation is 19 MiB.
+pub const HASH_MEMORY_MAX: Bytes = Bytes::mib(64);
+/// Passes that checking a hashed password may ask for; Argon2's own recommendation is 2.
+pub const HASH_PASSES_MAX: u32 = 16;
 /// Bytes of one worker's receive buffer, shared by its connections.
 pub const RECEIVE_BUFFER: usize = 64 << 10;
 /// Reply bytes collected before a turn ends, not counting the item that crosses the line.
@@ -43,6 +73,7 @@ pub const COPY_VALUE_MAX: usize = 2 << 10;
 const _: () = assert!(LINE_MAX < GET_LINE_MAX);
 const _: () = assert!(KEY_MAX + 64 < LINE_MAX);
 const _: () = assert!(LINE_MAX < RECEIVE_BUFFER);
+const _: () = assert!(2 * USER_NAME_MAX + PASSWORD_MAX + 2 <= AUTH_MESSAGE_MAX);
 /// Connections' buffers together take this part of the memory (and always room for two items), one in so many; then those
 /// that need more wait. At twice as much connections are closed.
 pub const BUFFER_PART: u64 = 8;
@@ -59,6 +90,21 @@ pub const GRANT_KEPT: (u64, u64) = (31, 32);
 pub const HANDOVER_QUEUE: usize = 4096;
 /// Seconds that a draining server waits for connections to finish.
 pub const DRAIN_SECS: u64 = 5;
+/// Streams that one worker opens at once at most: PROXY headers and TLS handshakes that are not done.
+pub const OPENINGS_MAX: usize = 256;
+/// Seconds that the opening of a stream may take.
+pub const OPENING_SECS: u64 = 10;
+/// Steps of TLS handshakes that a worker does in one round, between which other connections are served. A step with a
+/// signature takes .1 (ECDSA) to 1 ms (RSA 2048); a guess between a burst's length and a neighbour's wait.
+pub const HANDSHAKES_PER_ROUND: usize = 4;
+/// Bytes of a PROXY header at most: its addresses, and what balancers add.
+pub const PROXY_HEADER_MAX: usize = 1024;
+/// Bytes that a stream may send before it is open.
+pub const OPENING_BYTES_MAX: usize = RECEIVE_BUFFER + PROXY_HEADER_MAX;
+/// Bytes of a TLS record at most (RFC 8446, 5.2; RFC 5246, 6.2.3).
+pub const TLS_RECORD_MAX: usize = (16 << 10) + 2048 + 5;
+/// Bytes accounted for a TLS session: 8 KiB measured, idle after its handshake, and what a record in parts needs on average.
+pub const TLS_SESSION_BYTES: usize = 10 << 10;
 /// Milliseconds that a draining server still reads from clients that were told the end: data left unread would make
 /// the system take back the last replies.
 pub const DRAIN_LINGER_MS: u64 = 200;

@@ -1,140 +1,544 @@
-//! The acceptor: one thread that takes connections and hands each to the worker with the fewest.
+//! A listener: an address with what holds for the connections that come in there.
 //!
-//! Failure: beyond the limit a connection is told so and closed; without file descriptors the acceptor pauses
+//! Shape:   text of `-l` -> `Listener` -> `Entrance`, a socket that listens
+//! Failure: an address that cannot be listened on names itself; of a UNIX socket's path only a socket that nobody
+//!          listens on is removed
 
-use crate::memcache::reply_text;
-use crate::shared::Shared;
+use crate::config::Protocol;
 use crate::tenants::Binding;
-use crate::worker::NewConnection;
-use crossbeam_channel::Sender;
-use mio::net::TcpListener;
-use mio::{Events, Interest, Poll, Token, Waker};
-use std::io::{self, Write};
+use crate::tls::Keys;
+use rustix::fd::OwnedFd;
+use socket2::{Domain, SockAddr, Socket, Type};
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _};
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Where connections of one kind come in.
+/// Where a listener listens.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Address {
+    /// An address and a port; port 0 takes any free one.
+    Ip(SocketAddr),
+    /// A host's name and a port; all its addresses are listened on.
+    Name(String, u16),
+    /// The path of a UNIX socket and its mode.
+    Unix(PathBuf, u32),
+}
+
+/// Whether a listener speaks TLS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum TlsMode {
+    /// It does not.
+    #[default]
+    Off,
+    /// It does, and asks for clients' certificates as `ssl_verify_mode` says.
+    On,
+    /// It does, and asks no client for a certificate.
+    Basic,
+    /// It does, and every client has to have a certificate.
+    Mutual,
+}
+
+/// One listener as configured.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Listener {
+    /// Where.
+    pub address: Address,
+    /// What is spoken; none means what the server's setting says.
+    pub protocol: Option<Protocol>,
+    /// Whether a password is asked for; none means where there is a file of users.
+    pub auth: Option<bool>,
+    /// Whether it speaks TLS.
+    pub tls: TlsMode,
+    /// Whether connections begin with a PROXY header (version 2).
+    pub proxy: bool,
+    /// The tenant that its connections belong to; none means that keys decide.
+    pub tenant: Option<String>,
+}
+
+/// Why a text is no listener: what is wrong, and the likely cure.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{what}")]
+pub struct ListenerError {
+    /// What is wrong, one line.
+    pub what: String,
+    /// What would likely help, one line.
+    pub cure: String,
+}
+
+/// What a text of a listener may leave open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Defaults {
+    /// The port of an address that names none.
+    pub port: Option<u16>,
+    /// TLS unless the text says otherwise.
+    pub tls: TlsMode,
+    /// The mode of a UNIX socket.
+    pub unix_mode: u32,
+}
+
+/// Mode of a UNIX socket that names none, memcached's.
+pub const UNIX_MODE: u32 = 0o700;
+
+impl Listener {
+    /// A plain listener on an address.
+    #[must_use]
+    pub fn plain(address: SocketAddr) -> Self {
+        Self::at(Address::Ip(address), TlsMode::Off)
+    }
+
+    /// A listener for the server's protocols, users and tenants.
+    #[must_use]
+    pub fn at(address: Address, tls: TlsMode) -> Self {
+        Self { address, protocol: None, auth: None, tls, proxy: false, tenant: None }
+    }
+
+    /// The listener that `text` describes: `notls:`, `btls:`, `mtls:`, `proxy:`, `auth:`, `noauth:`, `proto[NAME]:`,
+    /// `tag[NAME]:` and `tenant[NAME]:` in any order, then `ADDRESS`, `ADDRESS:PORT`, `unix:PATH` or `unix:PATH:MODE`.
+    ///
+    /// # Errors
+    /// If the text has another form.
+    pub fn parse(text: &str, defaults: &Defaults) -> Result<Self, ListenerError> {
+        let (mut tls, mut proxy, mut tenant) = (defaults.tls, false, None);
+        let (mut protocol, mut auth) = (None, None);
+        let mut rest = text;
+        loop {
+            rest = if let Some(after) = rest.strip_prefix("notls:") {
+                tls = TlsMode::Off;
+                after
+            } else if let Some(after) = rest.strip_prefix("btls:") {
+                tls = TlsMode::Basic;
+                after
+            } else if let Some(after) = rest.strip_prefix("mtls:") {
+                tls = TlsMode::Mutual;
+                after
+            } else if let Some(after) = rest.strip_prefix("proxy:") {
+                proxy = true;
+                after
+            } else if let Some(after) = rest.strip_prefix("auth:") {
+                auth = Some(true);
+                after
+            } else if let Some(after) = rest.strip_prefix("noauth:") {
+                auth = Some(false);
+                after
+            } else if let Some((name, after)) = bracketed(rest, "tenant")? {
+                tenant = Some(name.to_owned());
+                after
+            } else if let Some((name, after)) = bracketed(rest, "proto")? {
+                protocol = Some(protocol_of(name)?);
+                after
+            } else if let Some((_, after)) = bracketed(rest, "tag")? {
+                // A tag tells a proxy's listeners apart; nothing here routes by it.
+                after
+            } else {
+                break;
+            };
+        }
+        let address = Address::parse(rest, defaults)?;
+        Ok(Self { address, protocol, auth, tls, proxy, tenant })
+    }
+}
+
+/// What stands in brackets behind `word` at the start of `text`, and what follows the colon behind them.
+fn bracketed<'t>(text: &'t str, word: &str) -> Result<Option<(&'t str, &'t str)>, ListenerError> {
+    let Some(inner) = text.strip_prefix(word).and_then(|t| t.strip_prefix('[')) else { return Ok(None) };
+    match inner.split_once("]:") {
+        Some((name, after)) if !name.is_empty() => Ok(Some((name, after))),
+        _ => Err(ListenerError {
+            what: format!("'{text}': '{word}[' is not followed by a name and ']:'"),
+            cure: format!("write {word}[NAME]:ADDRESS:PORT"),
+        }),
+    }
+}
+
+fn protocol_of(name: &str) -> Result<Protocol, ListenerError> {
+    match name {
+        "ascii" => Ok(Protocol::Text),
+        "binary" => Ok(Protocol::Binary),
+        "auto" | "negotiating" => Ok(Protocol::Auto),
+        _ => Err(ListenerError {
+            what: format!("there is no protocol '{name}'"),
+            cure: "write proto[ascii]:, proto[binary]: or proto[auto]:, or leave it out".to_owned(),
+        }),
+    }
+}
+
+impl Address {
+    fn parse(text: &str, defaults: &Defaults) -> Result<Self, ListenerError> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return unix(path, defaults.unix_mode);
+        }
+        if let Ok(address) = text.parse() {
+            return Ok(Self::Ip(address));
+        }
+        let bare = |host: &str| {
+            defaults.port.ok_or_else(|| ListenerError {
+                what: format!("'{text}' names no port"),
+                cure: format!(
+                    "write {}:11311",
+                    if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
+                ),
+            })
+        };
+        let unbracketed = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
+        if let Some(ip) = literal(unbracketed) {
+            return Ok(Self::Ip(SocketAddr::new(ip, bare(unbracketed)?)));
+        }
+        let (host, port) = match text.rsplit_once(':') {
+            Some((host, port)) => (host, port.parse().map_err(|_| no_address(text))?),
+            None => (text, bare(text)?),
+        };
+        let host = host.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(host);
+        if let Some(ip) = literal(host) {
+            return Ok(Self::Ip(SocketAddr::new(ip, port)));
+        }
+        let is_label = |label: &str| {
+            (1..=63).contains(&label.len())
+                && label.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
+        };
+        let is_name = host.len() <= 253
+            && host.trim_end_matches('.').split('.').all(is_label)
+            // What has digits and dots only was meant as an address.
+            && host.bytes().any(|b| b.is_ascii_alphabetic());
+        if is_name { Ok(Self::Name(host.to_owned(), port)) } else { Err(no_address(text)) }
+    }
+
+    /// Whether both mean the same place, as far as one can tell without asking for names.
+    #[must_use]
+    pub fn collides(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Unix(path, _), Self::Unix(other, _)) => path == other,
+            (Self::Ip(address), _) if address.port() == 0 => false,
+            (Self::Name(_, 0), _) => false,
+            _ => self == other,
+        }
+    }
+}
+
+/// The addresses that are no names: literals, `localhost`, `*` and nothing (all of IPv4).
+fn literal(host: &str) -> Option<IpAddr> {
+    match host {
+        "localhost" => Some(Ipv4Addr::LOCALHOST.into()),
+        "*" => Some(Ipv4Addr::UNSPECIFIED.into()),
+        _ => host.parse().ok(),
+    }
+}
+
+fn no_address(text: &str) -> ListenerError {
+    ListenerError {
+        what: format!("'{text}' is not an address"),
+        cure: "write an IP address, localhost or a host's name, and a port after a colon: 127.0.0.1:11211, [::1]:11211"
+            .to_owned(),
+    }
+}
+
+fn unix(text: &str, mode: u32) -> Result<Address, ListenerError> {
+    let with_mode = text.rsplit_once(':').and_then(|(path, octal)| {
+        let mode = u32::from_str_radix(octal, 8).ok().filter(|mode| *mode <= 0o777)?;
+        Some((path, mode))
+    });
+    let (path, mode) = with_mode.unwrap_or((text, mode));
+    if path.is_empty() {
+        return Err(ListenerError {
+            what: "a UNIX socket without a path".to_owned(),
+            cure: "write unix:/run/cotenant.sock, or -s /run/cotenant.sock".to_owned(),
+        });
+    }
+    Ok(Address::Unix(PathBuf::from(path), mode))
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ip(address) => write!(f, "{address}"),
+            Self::Name(host, port) => write!(f, "{host}:{port}"),
+            Self::Unix(path, _) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+impl fmt::Display for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.tls {
+            TlsMode::Off => "",
+            TlsMode::On | TlsMode::Basic => "btls:",
+            TlsMode::Mutual => "mtls:",
+        })?;
+        if self.proxy {
+            f.write_str("proxy:")?;
+        }
+        write!(f, "{}", self.address)
+    }
+}
+
+/// What holds for every connection that comes in somewhere.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// What is spoken.
+    pub(crate) protocol: Protocol,
+    /// Whether a password is asked for.
+    pub(crate) auth: bool,
+    /// Whose connections they are until a password or a certificate says otherwise.
+    pub(crate) tenant: Binding,
+}
+
+/// What holds for the connections of one listener.
+#[derive(Debug)]
+pub(crate) struct Door {
+    /// What holds for each.
+    pub(crate) terms: Terms,
+    /// The keys and the mode, if it speaks TLS.
+    pub(crate) tls: Option<(Arc<Keys>, TlsMode)>,
+    /// Whether they begin with a PROXY header.
+    pub(crate) proxy: bool,
+    /// Where it listens.
+    pub(crate) address: Address,
+}
+
+impl Door {
+    /// Whether requests begin with a connection's first byte.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.tls.is_none() && !self.proxy
+    }
+}
+
+/// A socket that listens, and its door.
 #[derive(Debug)]
 pub(crate) struct Entrance {
-    pub(crate) listener: TcpListener,
-    pub(crate) binding: Binding,
+    pub(crate) socket: Socket,
+    pub(crate) door: Arc<Door>,
 }
 
-/// A worker as the acceptor sees it.
+/// A socket that listens, before anybody has decided whose connections it takes.
 #[derive(Debug)]
-pub(crate) struct Desk {
-    pub(crate) inbox: Sender<NewConnection>,
-    pub(crate) waker: Arc<Waker>,
-    pub(crate) load: Arc<AtomicUsize>,
+pub(crate) struct Opened {
+    pub(crate) socket: Socket,
+    /// With the port that was taken.
+    pub(crate) address: Address,
+    /// The file of its UNIX socket, if this process has made it.
+    pub(crate) made: Option<SocketFile>,
 }
 
-/// The acceptor.
+/// The file of a UNIX socket that this process has made, and that goes with it.
 #[derive(Debug)]
-pub(crate) struct Acceptor {
-    poll: Poll,
-    entrances: Vec<Entrance>,
-    desks: Vec<Desk>,
-    shared: Arc<Shared>,
-    stop: Arc<AtomicBool>,
+pub(crate) struct SocketFile(pub(crate) PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // Somebody else may have taken it away.
+        let _gone = std::fs::remove_file(&self.0);
+    }
 }
 
-const WAKER: Token = Token(usize::MAX);
-/// Pause after the system refused a connection for lack of resources.
-const REFUSED_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
+/// Opens an address; an inherited socket that listens there already is taken instead.
+pub(crate) fn open(address: &Address, backlog: u32, inherited: &mut Vec<OwnedFd>) -> io::Result<Vec<Opened>> {
+    let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
+    let addresses = match address {
+        Address::Unix(path, mode) => {
+            if let Some(opened) = take_inherited(address, inherited)? {
+                return Ok(vec![opened]);
+            }
+            remove_stale(path)?;
+            let socket = bind_unix(path)?;
+            let made = Some(SocketFile(path.clone()));
+            // Nobody can connect before it listens, and by then it has its mode.
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(*mode))?;
+            socket.listen(backlog)?;
+            let address = address.clone();
+            return Ok(vec![Opened { socket, address, made }]);
+        }
+        Address::Ip(address) => vec![*address],
+        Address::Name(host, port) => (host.as_str(), *port).to_socket_addrs()?.collect(),
+    };
+    let mut opened = Vec::new();
+    for address in addresses {
+        if let Some(taken) = take_inherited(&Address::Ip(address), inherited)? {
+            opened.push(taken);
+            continue;
+        }
+        let socket = bind(address)?;
+        socket.listen(backlog)?;
+        let local = socket.local_addr()?.as_socket().unwrap_or(address);
+        opened.push(Opened { socket, address: Address::Ip(local), made: None });
+    }
+    Ok(opened)
+}
 
-/// Binds a listener.
-pub(crate) fn bind(address: std::net::SocketAddr, backlog: u32) -> io::Result<TcpListener> {
-    use socket2::{Domain, Protocol, Socket, Type};
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+/// The inherited sockets that no configured address has taken.
+pub(crate) fn open_rest(inherited: &mut Vec<OwnedFd>) -> io::Result<Vec<Opened>> {
+    let adopt = |fd| {
+        let socket = adopt(fd)?;
+        let address = local(&socket)?;
+        Ok(Opened { socket, address, made: None })
+    };
+    inherited.drain(..).map(adopt).collect()
+}
+
+fn take_inherited(address: &Address, inherited: &mut Vec<OwnedFd>) -> io::Result<Option<Opened>> {
+    for at in 0..inherited.len() {
+        let socket = adopt(inherited[at].try_clone()?)?;
+        let here = local(&socket)?;
+        let is_it = match (&here, address) {
+            (Address::Unix(path, _), Address::Unix(wanted, _)) => path == wanted,
+            (here, wanted) => here == wanted,
+        };
+        if is_it {
+            inherited.remove(at);
+            return Ok(Some(Opened { socket, address: here, made: None }));
+        }
+    }
+    Ok(None)
+}
+
+/// An inherited descriptor as a socket that listens.
+fn adopt(fd: OwnedFd) -> io::Result<Socket> {
+    let socket = Socket::from(fd);
+    if !socket.is_listener()? || socket.r#type()? != Type::STREAM {
+        let what = "an inherited descriptor is no stream socket that listens";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+fn local(socket: &Socket) -> io::Result<Address> {
+    let address = socket.local_addr()?;
+    if let Some(ip) = address.as_socket() {
+        return Ok(Address::Ip(ip));
+    }
+    Ok(Address::Unix(address.as_pathname().unwrap_or_else(|| Path::new("?")).to_owned(), UNIX_MODE))
+}
+
+fn bind(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(socket2::Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
-    socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
-    Ok(TcpListener::from_std(socket.into()))
+    Ok(socket)
 }
 
-impl Acceptor {
-    /// Takes over the entrances; the waker ends `accept`.
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        mut entrances: Vec<Entrance>,
-        desks: Vec<Desk>,
-        stop: Arc<AtomicBool>,
-    ) -> io::Result<(Self, Waker)> {
-        let poll = Poll::new()?;
-        for (i, entrance) in entrances.iter_mut().enumerate() {
-            poll.registry().register(&mut entrance.listener, Token(i), Interest::READABLE)?;
-        }
-        let waker = Waker::new(poll.registry(), WAKER)?;
-        Ok((Self { poll, entrances, desks, shared, stop }, waker))
-    }
+fn bind_unix(path: &Path) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&SockAddr::unix(path)?)?;
+    Ok(socket)
+}
 
-    /// Accepts until the server stops.
-    pub(crate) fn accept(mut self) {
-        let mut events = Events::with_capacity(64);
-        while !self.stop.load(Ordering::Acquire) {
-            match self.poll.poll(&mut events, None) {
-                Ok(()) => {}
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                Err(e) => {
-                    tracing::error!("no more connections can be accepted: {e}");
-                    return;
-                }
-            }
-            for event in &events {
-                if event.token() != WAKER {
-                    self.accept_all(event.token().0);
-                }
-            }
-        }
+/// Removes a socket that nobody listens on. Anything else at the path stays.
+fn remove_stale(path: &Path) -> io::Result<()> {
+    let there = match std::fs::symlink_metadata(path) {
+        Ok(there) => there,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(e),
+    };
+    if !there.file_type().is_socket() {
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the path exists and is no socket"));
     }
+    let probe = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    probe.set_nonblocking(true)?;
+    match probe.connect(&SockAddr::unix(path)?) {
+        Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path),
+        // Somebody listens, or may: the socket is not ours to remove.
+        _ => Err(io::Error::new(io::ErrorKind::AddrInUse, "somebody listens on the socket")),
+    }
+}
 
-    /// Accepts everything that waits at one entrance.
-    fn accept_all(&self, at: usize) {
-        let entrance = &self.entrances[at];
-        while !self.stop.load(Ordering::Acquire) {
-            match entrance.listener.accept() {
-                Ok((stream, _)) => self.hand_over(stream, entrance.binding),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
-                Err(e)
-                    if matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted) => {}
-                Err(e) => {
-                    // Out of descriptors or memory: those who wait stay in the backlog for a moment.
-                    let count = self.shared.counters.listen_disabled.fetch_add(1, Ordering::Relaxed);
-                    if count.is_multiple_of(100) {
-                        tracing::warn!("a connection cannot be accepted: {e}");
-                    }
-                    std::thread::sleep(REFUSED_PAUSE);
-                }
-            }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEFAULTS: Defaults = Defaults { port: Some(1), tls: TlsMode::Off, unix_mode: UNIX_MODE };
+
+    fn check(text: &str, wanted: Result<&str, &str>) {
+        let got = Listener::parse(text, &DEFAULTS).map(|l| match l.tenant {
+            Some(tenant) => format!("{tenant}@{:?} {}", l.tls, l.address),
+            None => l.to_string(),
+        });
+        match wanted {
+            Ok(listener) => assert_eq!(got.as_deref(), Ok(listener), "{text}"),
+            Err(part) => assert!(got.as_ref().is_err_and(|e| e.what.contains(part)), "{text}: {got:?}"),
         }
     }
 
-    fn hand_over(&self, mut stream: mio::net::TcpStream, binding: Binding) {
-        let counters = &self.shared.counters;
-        let open = counters.curr_connections.load(Ordering::Relaxed);
-        let most = i64::try_from(self.shared.config.max_connections).unwrap_or(i64::MAX);
-        if most <= open {
-            counters.rejected_connections.fetch_add(1, Ordering::Relaxed);
-            // Who does not take the reason at once does not get it.
-            let _told = stream.write(reply_text::TOO_MANY);
-            return;
+    #[test]
+    fn a_listener_is_prefixes_and_an_address() {
+        check("127.0.0.1", Ok("127.0.0.1:1"));
+        check("127.0.0.1:2", Ok("127.0.0.1:2"));
+        check("localhost:3", Ok("127.0.0.1:3"));
+        check("*", Ok("0.0.0.0:1"));
+        check("::1", Ok("[::1]:1"));
+        check("[::1]", Ok("[::1]:1"));
+        check("[::]:7", Ok("[::]:7"));
+        check("cache.example:9", Ok("cache.example:9"));
+        check("cache-1", Ok("cache-1:1"));
+        check("notls:10.0.0.1:8", Ok("10.0.0.1:8"));
+        check("btls:10.0.0.1:8", Ok("btls:10.0.0.1:8"));
+        check("proxy:mtls:10.0.0.1:8", Ok("mtls:proxy:10.0.0.1:8"));
+        check("proto[ascii]:10.0.0.1:8", Ok("10.0.0.1:8"));
+        check("tag[a]:proto[auto]:[::1]:8", Ok("[::1]:8"));
+        check("tenant[feeds]:mtls:localhost:8", Ok("feeds@Mutual 127.0.0.1:8"));
+        check("unix:/run/x.sock", Ok("unix:/run/x.sock"));
+        check("unix:/run/a:b", Ok("unix:/run/a:b"));
+        check("", Err("is not an address"));
+        check("10.0.0.1.2", Err("is not an address"));
+        check("127.0.0.1:70000", Err("is not an address"));
+        check("a b:1", Err("is not an address"));
+        check("auth:proto[binary]:10.0.0.1:8", Ok("10.0.0.1:8"));
+        check("proto[rot13]:10.0.0.1:8", Err("protocol 'rot13'"));
+        check("tenant[]:10.0.0.1:8", Err("tenant["));
+        check("tenant[a:10.0.0.1:8", Err("tenant["));
+        check("unix:", Err("without a path"));
+    }
+
+    #[test]
+    fn modes_and_ports_have_defaults() {
+        let at = |text: &str| Listener::parse(text, &DEFAULTS).map(|l| l.address);
+        assert_eq!(at("unix:/s"), Ok(Address::Unix("/s".into(), 0o700)));
+        assert_eq!(at("unix:/s:666"), Ok(Address::Unix("/s".into(), 0o666)));
+        let none = Defaults { port: None, ..DEFAULTS };
+        for text in ["10.0.0.1", "::1", "localhost", "cache.example"] {
+            let got = Listener::parse(text, &none);
+            assert!(got.as_ref().is_err_and(|e| e.what.contains("names no port")), "{text}: {got:?}");
         }
-        let _slower = stream.set_nodelay(true);
-        let Some(desk) = self.desks.iter().min_by_key(|d| d.load.load(Ordering::Relaxed)) else { return };
-        counters.curr_connections.fetch_add(1, Ordering::Relaxed);
-        counters.total_connections.fetch_add(1, Ordering::Relaxed);
-        desk.load.fetch_add(1, Ordering::Relaxed);
-        let new = NewConnection { stream, binding };
-        if desk.inbox.try_send(new).is_err() {
-            desk.load.fetch_sub(1, Ordering::Relaxed);
-            counters.curr_connections.fetch_sub(1, Ordering::Relaxed);
-            counters.rejected_connections.fetch_add(1, Ordering::Relaxed);
-        }
-        // A worker that cannot be woken comes by itself with its next event.
-        let _woken = desk.waker.wake();
+    }
+
+    #[test]
+    fn only_a_socket_without_a_listener_is_removed() {
+        let folder = std::env::temp_dir().join(format!("cotenant-listener-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a temporary folder");
+        let path = folder.join("s");
+        let address = Address::Unix(path.clone(), 0o600);
+        let first = open(&address, 8, &mut Vec::new()).expect("the path is free");
+        let mode = std::fs::metadata(&path).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let taken = open(&address, 8, &mut Vec::new()).expect_err("somebody listens");
+        assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
+        drop(first);
+        assert!(!path.exists(), "its file goes with a socket");
+        drop(std::os::unix::net::UnixListener::bind(&path).expect("the path is free"));
+        assert!(path.exists());
+        let again = open(&address, 8, &mut Vec::new()).expect("a stale socket is removed");
+        drop(again);
+        std::fs::write(&path, "mine").expect("a file");
+        let refused = open(&address, 8, &mut Vec::new()).expect_err("a file stays");
+        assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(std::fs::read(&path).expect("the file"), b"mine");
+        std::fs::remove_dir_all(&folder).expect("the folder");
+    }
+
+    #[test]
+    fn an_inherited_socket_is_taken_by_its_address() {
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback");
+        let address = socket.local_addr().expect("an address");
+        let mut inherited = vec![OwnedFd::from(socket)];
+        let opened = open(&Address::Ip(address), 8, &mut inherited).expect("the socket is there");
+        assert_eq!((opened[0].address.clone(), inherited.len()), (Address::Ip(address), 0));
+        let file = std::fs::File::open("/dev/null").expect("the null device");
+        assert!(open_rest(&mut vec![OwnedFd::from(file)]).is_err());
     }
 }

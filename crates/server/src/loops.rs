@@ -7,7 +7,7 @@ use crate::cleaning::Governor;
 use crate::limits::{JOURNAL_RECORDS, JOURNAL_ROWS, SHADOW_HITS_PER_DECISION};
 use crate::shared::Shared;
 use crate::tenants::Router;
-use control::Loop;
+use control::{Loop, Policy as _};
 use policy::memory::MemoryPolicy as Policy;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -99,6 +99,8 @@ pub(crate) fn control(
             thing.set_group_floors(shared.in_charge.now().floors());
             thing.watch_idle(memory.policy().wants_idle().then_some(shared.config.idle_time));
             due = now + memory.step(now, &mut thing);
+            let decisions = memory.journal().recorded_total();
+            shared.controller.note(memory.policy().name(), decisions, now);
         }
         router.look_for_free_ids();
         // The clock ticks with the whole second.

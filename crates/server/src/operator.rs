@@ -60,7 +60,7 @@ pub struct TenantReport {
     /// Keys that begin with this belong to it.
     pub prefix: Option<String>,
     /// Connections to this address belong to it.
-    pub listen: Option<std::net::SocketAddr>,
+    pub listen: Option<crate::Address>,
     /// The group that it is in.
     pub group: Option<String>,
     /// Who made it: `default`, `configuration`, `delimiter` or `administration`.
@@ -178,16 +178,18 @@ impl Operator {
             name: name.to_owned(),
             prefix: Some(prefix.clone().into_bytes()),
             listen: None,
+            identities: Vec::new(),
             reserved: settings.reserved.unwrap_or_default(),
             weight: settings.weight.unwrap_or(1.0),
             credit: settings.credit.flatten(),
             rank: Option::clone(&settings.rank),
             over_share: settings.over_share.unwrap_or_default(),
             group: settings.group.clone().flatten(),
+            users: Vec::new(),
         };
         check_settings(&tenant)?;
         let group = self.check_reserved(None, &tenant)?;
-        let added = self.router.add(&tenant, group, Origin::Administration);
+        let added = self.router.add(&tenant, group, None, Origin::Administration);
         added.map_err(|error| match error {
             AddError::NameTaken => {
                 Refusal::new(RefusalKind::Conflict, format!("'{name}' is taken"), "try again")
@@ -227,13 +229,15 @@ impl Operator {
         let tenant = TenantConfig {
             name: name.to_owned(),
             prefix: about.prefix.as_deref().map(<[u8]>::to_vec),
-            listen: about.listen,
+            listen: None,
+            identities: about.identities.clone(),
             reserved: settings.reserved.unwrap_or(reserved),
             weight: settings.weight.unwrap_or(state.claim.weight.get()),
             credit: settings.credit.unwrap_or(state.claim.credit),
             rank: Option::clone(&settings.rank),
             over_share: settings.over_share.unwrap_or(state.over_share),
             group: settings.group.clone().unwrap_or_else(|| group.clone()),
+            users: Vec::new(),
         };
         check_changed(&about, &tenant)?;
         let group = if reserved < tenant.reserved || tenant.group != group {
@@ -265,10 +269,22 @@ impl Operator {
                 "flush_all clears it and the prefix tenants",
             );
         }
+        if !about.identities.is_empty() {
+            return conflict(
+                format!("tenant '{name}' has connections of its own, by their certificates"),
+                "flush_all there clears it; take it out of the configuration and start again",
+            );
+        }
         if let Some(address) = about.listen {
             return conflict(
                 format!("tenant '{name}' has connections of its own at {address}"),
                 "flush_all there clears it; take it out of the configuration and start again",
+            );
+        }
+        if self.router.isolates(id) {
+            return conflict(
+                format!("tenant '{name}' has connections of its own users"),
+                "flush_all there clears it; take its users out of their file and start again",
             );
         }
         self.router.remove(id);
@@ -321,7 +337,8 @@ fn unknown(name: &str) -> Refusal {
 }
 
 fn check_settings(tenant: &TenantConfig) -> Result<(), Refusal> {
-    check_tenant(tenant).map_err(|e| Refusal::new(RefusalKind::Malformed, e.what, e.cure))
+    // However it is known: one that runs is.
+    check_tenant(tenant, true, true).map_err(|e| Refusal::new(RefusalKind::Malformed, e.what, e.cure))
 }
 
 /// Checks the new values of a tenant, whatever it is called and known by.

@@ -7,10 +7,12 @@
 //!
 //! The shape is that of completion queues, so that io_uring can take epoll's place behind the same trait.
 
-use mio::net::TcpStream;
+use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
+use socket2::Socket;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Read, Write};
+use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
 use units::Duration;
 
@@ -43,14 +45,14 @@ pub(crate) enum Sending {
 /// Streams, whatever waits for them.
 pub(crate) trait Reactor {
     /// Takes a stream over.
-    fn register(&mut self, stream: TcpStream) -> io::Result<StreamId>;
+    fn register(&mut self, stream: Socket) -> io::Result<StreamId>;
     /// Waits until something may have completed, at most so long.
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()>;
     /// Whether `next` may have something without waiting.
     fn has_ready(&self) -> bool;
     /// The next completion, its data in `buffer`.
     fn next(&mut self, buffer: &mut [u8]) -> Option<Completion>;
-    /// Sends pieces in order.
+    /// Sends pieces in order, behind what was given before.
     fn send(&mut self, id: StreamId, pieces: &[IoSlice<'_>]) -> Sending;
     /// Delivers no more data of a stream until `resume`: the system's buffers fill, and the other side waits.
     fn pause(&mut self, id: StreamId);
@@ -58,6 +60,8 @@ pub(crate) trait Reactor {
     fn resume(&mut self, id: StreamId);
     /// Says that nothing more will be sent; what the other side still sends can be read.
     fn finish(&mut self, id: StreamId);
+    /// Wakes the thread that waits.
+    fn waker(&self) -> Arc<Waker>;
     /// Ends a stream; its number is free again. Data that was not read makes the system drop what was sent last.
     fn close(&mut self, id: StreamId);
 }
@@ -75,7 +79,7 @@ pub(crate) struct Epoll {
 
 #[derive(Debug)]
 struct Registered {
-    stream: TcpStream,
+    stream: Socket,
     readable: bool,
     /// The other side sends no more: after the data comes the end, for which there is no further event.
     read_closed: bool,
@@ -103,11 +107,6 @@ impl Epoll {
         })
     }
 
-    /// Wakes the thread that waits.
-    pub(crate) fn waker(&self) -> Arc<Waker> {
-        Arc::clone(&self.waker)
-    }
-
     fn queue(&mut self, at: usize) {
         if let Some(Some(stream)) = self.streams.get_mut(at)
             && !stream.queued
@@ -118,16 +117,16 @@ impl Epoll {
     }
 
     fn free(&mut self, at: usize) {
-        if let Some(mut registered) = self.streams.get_mut(at).and_then(Option::take) {
+        if let Some(registered) = self.streams.get_mut(at).and_then(Option::take) {
             // The stream is closed on drop whether or not it can be deregistered first.
-            let _gone = self.poll.registry().deregister(&mut registered.stream);
+            let _gone = self.poll.registry().deregister(&mut SourceFd(&registered.stream.as_raw_fd()));
             self.free.push(at);
         }
     }
 }
 
 /// Sends pieces with one call; one piece needs no gathering.
-fn write(stream: &mut TcpStream, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+fn write(stream: &mut Socket, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
     match pieces {
         [one] => stream.write(one),
         _ => stream.write_vectored(pieces),
@@ -175,13 +174,18 @@ impl Registered {
 }
 
 impl Reactor for Epoll {
-    fn register(&mut self, mut stream: TcpStream) -> io::Result<StreamId> {
+    fn waker(&self) -> Arc<Waker> {
+        Arc::clone(&self.waker)
+    }
+
+    fn register(&mut self, stream: Socket) -> io::Result<StreamId> {
         let at = self.free.pop().unwrap_or_else(|| {
             self.streams.push(None);
             self.streams.len() - 1
         });
         let interest = Interest::READABLE | Interest::WRITABLE;
-        if let Err(e) = self.poll.registry().register(&mut stream, Token(at), interest) {
+        if let Err(e) = self.poll.registry().register(&mut SourceFd(&stream.as_raw_fd()), Token(at), interest)
+        {
             self.free.push(at);
             return Err(e);
         }
@@ -282,6 +286,10 @@ impl Reactor for Epoll {
         let taken = loop {
             if total == 0 {
                 return Sending::Done;
+            }
+            if !stream.pending.is_empty() {
+                // What was given before goes first.
+                break 0;
             }
             match write(&mut stream.stream, pieces) {
                 Ok(len) if len == total => return Sending::Done,

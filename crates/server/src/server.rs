@@ -1,19 +1,24 @@
 //! The long-running process: binds, starts the threads, says where it listens, drains.
 
+use crate::acceptor::{Acceptor, Desk};
 use crate::admin;
-use crate::config::{Admin, Config};
+use crate::auth::{Auth, AuthError};
+use crate::config::{Admin, Config, Protocol};
 use crate::groups::Division;
 use crate::limits::HANDOVER_QUEUE;
-use crate::listener::{Acceptor, Desk, Entrance, bind};
+use crate::listener::{self, Address, Door, Entrance, Opened, SocketFile, Terms, TlsMode};
 use crate::loops::{self, Helpers};
 use crate::operator::Operator;
-use crate::reactor::Epoll;
+use crate::reactor::{Epoll, Reactor as _};
 use crate::shared::{Clock, Shared};
-use crate::tenants::{Binding, Bound, Router};
+use crate::tenants::{Binding, Router};
+use crate::tls::{Keys, TlsError};
 use crate::worker::{Surroundings, Worker};
 use mio::Waker;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -26,17 +31,23 @@ pub enum StartError {
     #[error("cannot listen on {address}")]
     Listen {
         /// The address.
-        address: SocketAddr,
+        address: String,
         /// The system's reason.
         #[source]
         cause: io::Error,
     },
+    /// TLS cannot be spoken.
+    #[error("cannot speak TLS")]
+    Tls(#[from] TlsError),
     /// The store cannot be made.
     #[error("cannot make the store")]
     Store(#[from] StoreError),
     /// A thread or a poll cannot be made.
     #[error("cannot start a thread")]
     Thread(#[from] io::Error),
+    /// The users cannot be read.
+    #[error("cannot tell who may come in")]
+    Auth(#[from] AuthError),
     /// More tenants are configured than fit.
     #[error("too many tenants are configured")]
     Tenants,
@@ -47,6 +58,8 @@ pub enum StartError {
 pub struct Running {
     ready: String,
     address: Option<SocketAddr>,
+    /// Files of UNIX sockets, which go with the server.
+    _files: Vec<SocketFile>,
     admin: Option<SocketAddr>,
     wakers: Vec<Arc<Waker>>,
     acceptor_waker: Waker,
@@ -56,6 +69,71 @@ pub struct Running {
     threads: Vec<JoinHandle<()>>,
     view: crate::View,
     operator: Arc<Operator>,
+    shared: Arc<Shared>,
+    router: Arc<Router>,
+}
+
+/// Sockets that listen, for a server that is about to start. What they need of privileges they have had.
+#[derive(Debug)]
+pub struct Sockets {
+    main: Vec<Prepared>,
+    admin: Option<std::net::TcpListener>,
+    keys: Option<Arc<Keys>>,
+}
+
+/// A socket that listens, and what its listener says.
+#[derive(Debug)]
+struct Prepared {
+    opened: Opened,
+    protocol: Option<Protocol>,
+    auth: Option<bool>,
+    tls: TlsMode,
+    proxy: bool,
+    tenant: Option<String>,
+}
+
+impl Sockets {
+    /// Opens what `config` listens on; inherited sockets that listen on one of its addresses are taken instead, others
+    /// are the server's too.
+    ///
+    /// # Errors
+    /// If an address cannot be listened on, or the keys of TLS cannot be used.
+    pub fn open(config: &Config, mut inherited: Vec<OwnedFd>) -> Result<Self, StartError> {
+        let keys = config.tls.clone().map(Keys::load).transpose()?.map(Arc::new);
+        let mut main = Vec::new();
+        for (listener, tenant) in config.listeners() {
+            let opened = listener::open(&listener.address, config.backlog, &mut inherited);
+            let address = listener.address.to_string();
+            for opened in opened.map_err(|cause| StartError::Listen { address, cause })? {
+                let tenant = tenant.map(str::to_owned);
+                main.push(Prepared {
+                    opened,
+                    protocol: listener.protocol,
+                    auth: listener.auth,
+                    tls: listener.tls,
+                    proxy: listener.proxy,
+                    tenant,
+                });
+            }
+        }
+        let rest = listener::open_rest(&mut inherited);
+        let address = "inherited sockets".to_owned();
+        for opened in rest.map_err(|cause| StartError::Listen { address, cause })? {
+            let tls = if keys.is_some() { TlsMode::On } else { TlsMode::Off };
+            main.push(Prepared { opened, protocol: None, auth: None, tls, proxy: false, tenant: None });
+        }
+        Ok(Self { main, admin: open_admin(config.admin)?, keys })
+    }
+
+    /// The addresses, with the ports that were taken.
+    pub fn addresses(&self) -> impl Iterator<Item = &Address> {
+        self.main.iter().map(|prepared| &prepared.opened.address)
+    }
+
+    /// The files of UNIX sockets that were made.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        self.main.iter().filter_map(|prepared| Some(prepared.opened.made.as_ref()?.0.as_path()))
+    }
 }
 
 /// Starts a server.
@@ -63,8 +141,17 @@ pub struct Running {
 /// # Errors
 /// If an address is taken, or the memory or a thread is refused.
 pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartError> {
+    let sockets = Sockets::open(&config, Vec::new())?;
+    start_on(config, sockets, clock)
+}
+
+/// Starts a server on sockets that listen already.
+///
+/// # Errors
+/// If the memory or a thread is refused.
+pub fn start_on(config: Config, sockets: Sockets, clock: Arc<dyn Clock>) -> Result<Running, StartError> {
     let policy = Division::of(&config).configured(&config);
-    start_with(config, policy, clock)
+    run(config, sockets, policy, clock)
 }
 
 /// Starts a server whose memory `policy` divides, whatever it has decided elsewhere before: on a model, or in another
@@ -77,6 +164,16 @@ pub fn start_with(
     policy: policy::memory::MemoryPolicy,
     clock: Arc<dyn Clock>,
 ) -> Result<Running, StartError> {
+    let sockets = Sockets::open(&config, Vec::new())?;
+    run(config, sockets, policy, clock)
+}
+
+fn run(
+    config: Config,
+    sockets: Sockets,
+    policy: policy::memory::MemoryPolicy,
+    clock: Arc<dyn Clock>,
+) -> Result<Running, StartError> {
     let store = Store::new(Options {
         memory: config.memory,
         item_max: config.item_max,
@@ -85,15 +182,23 @@ pub fn start_with(
         no_evict: config.no_evict,
         seed: config.seed,
     })?;
-    let (router, bound) = Router::new(Arc::clone(&store), &config).ok_or(StartError::Tenants)?;
-    let router = Arc::new(router);
+    let router = Arc::new(Router::new(Arc::clone(&store), &config).ok_or(StartError::Tenants)?);
+    let auth = Auth::load(&config, &router)?;
     let memory = loops::memory_loop(policy);
-    let shared = Arc::new(Shared::new(config, store, clock));
+    let Sockets { mut main, admin, keys } = sockets;
+    let shared = Arc::new(Shared::new(config, auth, store, clock, keys));
     shared.tick();
-    let (entrances, addresses) = open_entrances(&shared.config, &bound)?;
-    shared.set_port(addresses.main.first().map_or(0, SocketAddr::port));
+    watch_evictions(&shared);
+    let files = main.iter_mut().filter_map(|prepared| prepared.opened.made.take()).collect();
+    let address = main.iter().filter(|p| p.tenant.is_none()).find_map(|p| match p.opened.address {
+        Address::Ip(address) => Some(address),
+        _ => None,
+    });
+    shared.set_port(address.map_or(0, |address| address.port()));
+    let admin_address = admin.as_ref().and_then(|l| l.local_addr().ok());
+    let ready = ready_line(&shared.config, &main, admin_address);
+    let entrances = entrances(main, &shared, &router)?;
     let view = crate::View::new(Arc::clone(&shared), Arc::clone(&router), Arc::clone(&memory));
-    let admin = open_admin(shared.config.admin)?;
     let stop = Arc::new(AtomicBool::new(false));
     let helpers = Arc::new(Helpers::default());
     let operator = Arc::new(Operator::new(&shared, &router, &memory, &helpers));
@@ -113,7 +218,6 @@ pub fn start_with(
     let Crew { desks, wakers } = start_workers(&shared, &router, &helpers, &stop, &mut threads)?;
     let (acceptor, acceptor_waker) = Acceptor::new(Arc::clone(&shared), entrances, desks, Arc::clone(&stop))?;
     threads.push(spawn("acceptor", move || acceptor.accept())?);
-    let admin_address = admin.as_ref().and_then(|l| l.local_addr().ok());
     let admin_stop = match admin {
         None => None,
         Some(listener) => {
@@ -123,10 +227,10 @@ pub fn start_with(
             Some(sender)
         }
     };
-    let ready = ready_line(&shared.config, &addresses, &bound, admin_address);
     Ok(Running {
         ready,
-        address: addresses.main.first().copied(),
+        address,
+        _files: files,
         admin: admin_address,
         wakers,
         acceptor_waker,
@@ -136,7 +240,19 @@ pub fn start_with(
         threads,
         view,
         operator,
+        shared,
+        router,
     })
+}
+
+/// Lets those who watch see evictions.
+fn watch_evictions(shared: &Arc<Shared>) {
+    let watching = Arc::downgrade(shared);
+    shared.store.witness_evictions(move |item| {
+        if let Some(shared) = watching.upgrade() {
+            crate::watch::evicted(&shared.watch, &shared.store, &*shared.clock, item);
+        }
+    });
 }
 
 /// The workers as the acceptor and the shutdown see them.
@@ -177,24 +293,25 @@ fn spawn(name: &str, act: impl FnOnce() + Send + 'static) -> io::Result<JoinHand
     std::thread::Builder::new().name(name.to_owned()).spawn(act)
 }
 
-/// Where it listens.
-struct Addresses {
-    main: Vec<SocketAddr>,
-    tenants: Vec<SocketAddr>,
-}
-
-fn open_entrances(config: &Config, bound: &[Bound]) -> Result<(Vec<Entrance>, Addresses), StartError> {
-    let mut entrances = Vec::new();
-    let mut open = |address: SocketAddr, binding| {
-        let listen = |cause| StartError::Listen { address, cause };
-        let listener = bind(address, config.backlog).map_err(listen)?;
-        let local = listener.local_addr().map_err(listen)?;
-        entrances.push(Entrance { listener, binding });
-        Ok::<_, StartError>(local)
+/// The doors of sockets that listen.
+fn entrances(main: Vec<Prepared>, shared: &Shared, router: &Router) -> Result<Vec<Entrance>, StartError> {
+    let entrance = |prepared: Prepared| {
+        let binding = match &prepared.tenant {
+            None => Binding::Unbound,
+            Some(name) => Binding::To(router.find(name).ok_or(StartError::Tenants)?),
+        };
+        let keys = shared.keys.as_ref().filter(|_| prepared.tls != TlsMode::Off);
+        let tls = keys.map(|keys| (Arc::clone(keys), prepared.tls));
+        let Opened { socket, address, .. } = prepared.opened;
+        let config = &shared.config;
+        let terms = Terms {
+            protocol: prepared.protocol.unwrap_or(config.protocol),
+            auth: prepared.auth.unwrap_or(config.auth.is_some()),
+            tenant: binding,
+        };
+        Ok(Entrance { socket, door: Arc::new(Door { terms, tls, proxy: prepared.proxy, address }) })
     };
-    let main = config.listen.iter().map(|a| open(*a, Binding::Unbound)).collect::<Result<_, _>>()?;
-    let tenants = bound.iter().map(|b| open(b.listen, Binding::To(b.id))).collect::<Result<_, _>>()?;
-    Ok((entrances, Addresses { main, tenants }))
+    main.into_iter().map(entrance).collect()
 }
 
 /// A default address that is taken is a warning: two servers per host work.
@@ -207,7 +324,8 @@ fn open_admin(admin: Admin) -> Result<Option<std::net::TcpListener>, StartError>
     match admin {
         Admin::Off => Ok(None),
         Admin::Explicit(address) => {
-            open(address).map(Some).map_err(|cause| StartError::Listen { address, cause })
+            let address_text = address.to_string();
+            open(address).map(Some).map_err(|cause| StartError::Listen { address: address_text, cause })
         }
         Admin::Default(address) => Ok(open(address)
             .inspect_err(|e| tracing::warn!("no administration: {address} cannot be listened on: {e}"))
@@ -216,15 +334,20 @@ fn open_admin(admin: Admin) -> Result<Option<std::net::TcpListener>, StartError>
 }
 
 /// One line that names every address in use.
-fn ready_line(config: &Config, addresses: &Addresses, bound: &[Bound], admin: Option<SocketAddr>) -> String {
+fn ready_line(config: &Config, main: &[Prepared], admin: Option<SocketAddr>) -> String {
     use std::fmt::Write as _;
     let mut line = "cotenant ready: ".to_owned();
-    for (i, address) in addresses.main.iter().enumerate() {
+    for (i, prepared) in main.iter().enumerate() {
         let comma = if i == 0 { "" } else { ", " };
-        let _ = write!(line, "{comma}memcached {address}");
-    }
-    for (tenant, address) in bound.iter().zip(&addresses.tenants) {
-        let _ = write!(line, ", tenant {} {address}", tenant.name);
+        let _ = match &prepared.tenant {
+            None => write!(line, "{comma}memcached {}", prepared.opened.address),
+            Some(name) => write!(line, "{comma}tenant {name} {}", prepared.opened.address),
+        };
+        line.push_str(match prepared.tls {
+            TlsMode::Off => "",
+            TlsMode::On | TlsMode::Basic => " (TLS)",
+            TlsMode::Mutual => " (mutual TLS)",
+        });
     }
     match admin {
         Some(address) => drop(write!(line, ", admin http://{address}")),
@@ -264,6 +387,22 @@ impl Running {
     #[must_use]
     pub fn operator(&self) -> &Operator {
         &self.operator
+    }
+
+    /// Reads the file of users again; returns how many there are, none if nobody is asked for a password.
+    ///
+    /// # Errors
+    /// If the file cannot be used; what was in force stays.
+    pub fn reload_users(&self) -> Result<Option<usize>, AuthError> {
+        self.shared.auth.as_ref().map(|auth| auth.reload(&self.router)).transpose()
+    }
+
+    /// Reads the keys of TLS again; connections made from now on have them. False if there are none.
+    ///
+    /// # Errors
+    /// If they cannot be used; then the old ones stay in force.
+    pub fn reload_keys(&self) -> Result<bool, TlsError> {
+        self.shared.reload_keys()
     }
 
     /// Stops accepting, answers what has arrived, sends what is owed, ends every thread.

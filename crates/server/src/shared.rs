@@ -1,5 +1,6 @@
 //! What every thread of a server shares: configuration, store, clock, counters of connections.
 
+use crate::auth::Auth;
 use crate::cleaning::Cleaning;
 use crate::config::Config;
 use crate::curves::Curves;
@@ -7,8 +8,10 @@ use crate::groups::Division;
 use crate::in_charge::InCharge;
 use crate::limits::{BUFFER_PART, GRANT_KEPT, MEMORY_MIN, SMALL_BUFFER, TENANT_BYTES};
 use crate::memcache::expires_at;
-use crate::stats::Baseline;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use crate::stats::{Baseline, Clients, Controller};
+use crate::tls::{Keys, TlsError};
+use crate::watch::Watch;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use store::{CLOCK_START, Store};
 use units::{Bytes, Duration, Instant};
@@ -42,8 +45,12 @@ pub(crate) struct Counters {
     pub(crate) cmd_flush: AtomicU64,
     pub(crate) store_too_large: AtomicU64,
     pub(crate) idle_kicks: AtomicU64,
+    pub(crate) auth_cmds: AtomicU64,
+    pub(crate) auth_errors: AtomicU64,
     pub(crate) read_buf_oom: AtomicU64,
     pub(crate) requests: AtomicU64,
+    pub(crate) ssl_handshake_errors: AtomicU64,
+    pub(crate) ssl_new_sessions: AtomicU64,
     /// Memory of connections' buffers.
     pub(crate) buffered: AtomicI64,
     /// Connections that wait for memory.
@@ -56,8 +63,14 @@ pub(crate) struct Counters {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) config: Config,
+    /// Who may come in; without it everybody.
+    pub(crate) auth: Option<Auth>,
     pub(crate) store: Arc<Store>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// The keys of listeners that speak TLS.
+    pub(crate) keys: Option<Arc<Keys>>,
+    /// Seconds since 1970 when the keys were read.
+    pub(crate) keys_read_secs: AtomicI64,
     pub(crate) counters: Counters,
     /// Seconds since 1970, once a second.
     unix_secs: AtomicI64,
@@ -71,12 +84,27 @@ pub(crate) struct Shared {
     granted: Mutex<(Bytes, u32)>,
     pub(crate) baseline: Baseline,
     pub(crate) cleaning: Cleaning,
+    pub(crate) watch: Watch,
+    /// What the loop that divides memory did last, for `stats controller`.
+    pub(crate) controller: Controller,
+    /// Who is connected, for `stats conns`.
+    pub(crate) clients: Clients,
+    /// `stats detail`: what `stats settings` says of it.
+    pub(crate) detail_enabled: AtomicBool,
+    /// `lru_crawler`: whether items can be listed.
+    pub(crate) crawler_enabled: AtomicBool,
     /// Taken alone, by the control thread and the administration.
     pub(crate) curves: Mutex<Curves>,
 }
 
 impl Shared {
-    pub(crate) fn new(config: Config, store: Arc<Store>, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(
+        config: Config,
+        auth: Option<Auth>,
+        store: Arc<Store>,
+        clock: Arc<dyn Clock>,
+        keys: Option<Arc<Keys>>,
+    ) -> Self {
         let unix_secs = AtomicI64::new(clock.unix_secs());
         let memory_limit = AtomicU64::new(config.memory.0);
         // Cleaners have a ring, too.
@@ -85,9 +113,17 @@ impl Shared {
             curves,
             memory_limit,
             in_charge: InCharge::new(Division::of(&config)),
+            watch: Watch::new(&*clock),
+            clients: Clients::default(),
+            controller: Controller::default(),
+            detail_enabled: AtomicBool::new(config.prefix_delimiter.is_some()),
+            crawler_enabled: AtomicBool::new(true),
             config,
+            auth,
             store,
+            keys_read_secs: AtomicI64::new(clock.unix_secs()),
             clock,
+            keys,
             counters: Counters::default(),
             unix_secs,
             port: AtomicU64::new(0),
@@ -95,6 +131,18 @@ impl Shared {
             baseline: Baseline::default(),
             cleaning: Cleaning::default(),
         }
+    }
+
+    /// Reads the keys of TLS again. False if there are none.
+    ///
+    /// # Errors
+    /// If they cannot be used; then the old ones stay in force.
+    pub(crate) fn reload_keys(&self) -> Result<bool, TlsError> {
+        let Some(keys) = &self.keys else { return Ok(false) };
+        keys.reload()?;
+        self.keys_read_secs.store(self.clock.unix_secs(), Ordering::Relaxed);
+        tracing::info!("the TLS certificates were read again");
+        Ok(true)
     }
 
     /// Brings the clocks that requests read up to date. A step of the wall clock moves dates given from then on, not
@@ -108,6 +156,11 @@ impl Shared {
     /// memcached's exptime as a second of the store's clock.
     pub(crate) fn expires_at(&self, exptime: i64) -> u32 {
         expires_at(exptime, self.store.now_secs(), self.unix_secs.load(Ordering::Relaxed))
+    }
+
+    /// Seconds since 1970 of a second of the store's clock.
+    pub(crate) fn unix_of(&self, secs: u32) -> i64 {
+        self.unix_secs() + i64::from(secs) - i64::from(self.store.now_secs())
     }
 
     /// The memory in force.

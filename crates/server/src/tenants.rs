@@ -1,4 +1,6 @@
-//! How a tenant is recognised: by the listener of its connection, by the prefix of a key, else the default tenant.
+//! How a tenant is recognised: by credentials (a password, a certificate), by the listener of a connection, by the
+//! prefix of a key; else it is the
+//! default tenant.
 //!
 //! Shape:      connection -> binding; binding and key -> tenant and key space
 //! Invariants: a bound connection never leaves its tenant's key space; prefix tenants share one; no key is routed to a
@@ -8,10 +10,10 @@
 use crate::config::{Config, TenantConfig};
 use crate::groups::Division;
 use crate::limits::{PREFIX_MAX, TENANTS_MAX};
+use crate::listener::Address;
 use control::{Amount, Claim, GroupId, Weight};
 use memchr::memchr;
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use store::{RankKind, Space, Store, TenantSpec};
@@ -56,7 +58,9 @@ struct Known {
 pub(crate) struct About {
     pub(crate) name: String,
     pub(crate) prefix: Option<Box<[u8]>>,
-    pub(crate) listen: Option<SocketAddr>,
+    pub(crate) listen: Option<Address>,
+    /// Names of certificates whose connections are its.
+    pub(crate) identities: Vec<String>,
     pub(crate) origin: Origin,
 }
 
@@ -71,6 +75,8 @@ pub(crate) enum Origin {
     Delimiter,
     /// The administration.
     Administration,
+    /// A user of the file of users.
+    Credentials,
 }
 
 /// Why a tenant cannot be made.
@@ -84,14 +90,6 @@ pub(crate) enum AddError {
     Full,
 }
 
-/// A tenant of its own listener.
-#[derive(Clone, Debug)]
-pub(crate) struct Bound {
-    pub(crate) name: String,
-    pub(crate) id: TenantId,
-    pub(crate) listen: SocketAddr,
-}
-
 impl Origin {
     /// One word for people.
     pub(crate) fn word(self) -> &'static str {
@@ -100,6 +98,7 @@ impl Origin {
             Self::Configuration => "configuration",
             Self::Delimiter => "delimiter",
             Self::Administration => "administration",
+            Self::Credentials => "credentials",
         }
     }
 }
@@ -142,8 +141,8 @@ impl Known {
 }
 
 impl Router {
-    /// Makes the default tenant and the configured ones; returns those with listeners of their own.
-    pub(crate) fn new(store: Arc<Store>, config: &Config) -> Option<(Self, Vec<Bound>)> {
+    /// Makes the default tenant and the configured ones.
+    pub(crate) fn new(store: Arc<Store>, config: &Config) -> Option<Self> {
         let claim = Claim::default();
         let spec =
             TenantSpec { name: "default".to_owned(), own_space: false, claim, rank: config.rank.clone() };
@@ -159,17 +158,15 @@ impl Router {
             has_new_tenant: AtomicBool::new(true),
         };
         let (name, origin) = ("default".to_owned(), Origin::Default);
-        router.write().add(default, About { name, prefix: None, listen: None, origin });
-        let mut bound = Vec::new();
+        let about = About { name, prefix: None, listen: None, identities: Vec::new(), origin };
+        router.write().add(default, about);
         let division = Division::of(config);
         for tenant in &config.tenants {
+            let listen = config.listener_of(&tenant.name).map(|listener| listener.address.clone());
             let group = tenant.group.as_deref().and_then(|name| division.find(name)).map(|(id, _)| id);
-            let id = router.add(tenant, group, Origin::Configuration).ok()?;
-            if let Some(listen) = tenant.listen {
-                bound.push(Bound { name: tenant.name.clone(), id, listen });
-            }
+            router.add(tenant, group, listen, Origin::Configuration).ok()?;
         }
-        Some((router, bound))
+        Some(router)
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Known> {
@@ -186,6 +183,7 @@ impl Router {
         &self,
         tenant: &TenantConfig,
         group: Option<GroupId>,
+        listen: Option<Address>,
         origin: Origin,
     ) -> Result<TenantId, AddError> {
         let mut known = self.write();
@@ -199,14 +197,15 @@ impl Router {
         }
         let spec = TenantSpec {
             name: tenant.name.clone(),
-            own_space: tenant.listen.is_some() && tenant.prefix.is_none(),
+            own_space: tenant.prefix.is_none(),
             claim: claim(tenant, group),
             rank: tenant.rank.clone().unwrap_or_else(|| self.rank.clone()),
         };
         let id = self.store.add_tenant(spec).ok_or(AddError::Full)?;
         self.store.set_over_share(id, tenant.over_share);
         let is_known_by_prefix = prefix.is_some();
-        known.add(id, About { name: tenant.name.clone(), prefix, listen: tenant.listen, origin });
+        let (name, identities) = (tenant.name.clone(), tenant.identities.clone());
+        known.add(id, About { name, prefix, listen, identities, origin });
         if is_known_by_prefix {
             self.any_prefix.store(true, Ordering::Relaxed);
         }
@@ -232,6 +231,18 @@ impl Router {
     /// The tenant of a name.
     pub(crate) fn find(&self, name: &str) -> Option<TenantId> {
         self.read().names.get(name).copied()
+    }
+
+    /// The tenant that one of a certificate's names belongs to.
+    pub(crate) fn find_identity(&self, names: &[String]) -> Option<TenantId> {
+        let known = self.read();
+        let is_its = |about: &About| about.identities.iter().any(|identity| names.contains(identity));
+        known.about.iter().find(|(_, about)| is_its(about)).map(|(id, _)| *id)
+    }
+
+    /// Whether a tenant has a key space of its own.
+    pub(crate) fn isolates(&self, tenant: TenantId) -> bool {
+        self.store.has_own_space(tenant)
     }
 
     /// How a tenant is known.
@@ -293,7 +304,8 @@ impl Router {
             self.is_full.store(true, Ordering::Relaxed);
             return None;
         };
-        known.add(id, About { name, prefix: Some(prefix.into()), listen: None, origin: Origin::Delimiter });
+        let (prefix, identities, origin) = (Some(prefix.into()), Vec::new(), Origin::Delimiter);
+        known.add(id, About { name, prefix, listen: None, identities, origin });
         self.any_prefix.store(true, Ordering::Relaxed);
         self.has_new_tenant.store(true, Ordering::Relaxed);
         Some(id)

@@ -4,19 +4,25 @@
 //! Invariants: the thread is offline for the store while it sleeps, and announces after every turn
 //! Cost:       one receive and one gathering write per turn
 
+mod lasting;
 mod pressure;
 
-use crate::connection::Connection;
-use crate::limits::{DRAIN_LINGER_MS, DRAIN_SECS, RECEIVE_BUFFER, SHADOW_HITS_PER_DECISION, STARVED_POLL_MS};
+use crate::auth::Identity;
+use crate::config::Protocol;
+use crate::connection::{Connection, Lasting};
+use crate::limits::{DRAIN_LINGER_MS, DRAIN_SECS, SHADOW_HITS_PER_DECISION, STARVED_POLL_MS};
+use crate::listener::Door;
 use crate::loops::Helpers;
 use crate::memcache::{Bounds, Replies, Session, Turn, run};
 use crate::reactor::{Completion, Reactor, Sending, StreamId};
 use crate::shared::Shared;
 use crate::tenants::{Binding, Router};
+use crate::transport::{BUFFER, Client, Event, Transport};
 use crossbeam_channel::Receiver;
-use mio::net::TcpStream;
+use socket2::Socket;
 use std::collections::VecDeque;
 use std::io::IoSlice;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use units::{Duration, Instant};
@@ -24,8 +30,10 @@ use units::{Duration, Instant};
 /// A connection on its way to a worker.
 #[derive(Debug)]
 pub(crate) struct NewConnection {
-    pub(crate) stream: TcpStream,
-    pub(crate) binding: Binding,
+    pub(crate) stream: Socket,
+    /// The other side's address; none behind a UNIX socket.
+    pub(crate) peer: Option<SocketAddr>,
+    pub(crate) door: Arc<Door>,
 }
 
 /// What a worker shares with the rest of the server.
@@ -44,7 +52,7 @@ pub(crate) struct Surroundings {
 #[derive(Debug)]
 pub(crate) struct Worker<R> {
     around: Surroundings,
-    reactor: R,
+    reactor: Transport<R>,
     store: store::Worker,
     connections: Vec<Option<Connection>>,
     waiting: VecDeque<StreamId>,
@@ -60,6 +68,8 @@ pub(crate) struct Worker<R> {
     bytes_written: u64,
     requests: u64,
     yields: u64,
+    /// Connections that are sent something else than replies.
+    lasting: Vec<StreamId>,
     bounds: Bounds,
 }
 
@@ -76,20 +86,21 @@ impl<R: Reactor> Worker<R> {
         let body_max = store.store().geometry().item_max.as_usize() - store::ITEM_OVERHEAD_MAX;
         let bounds = Bounds { body_max, flush_disabled: around.shared.config.flush_disabled };
         Self {
+            reactor: Transport::new(reactor, Arc::clone(&around.shared)),
             around,
-            reactor,
             store,
             connections: Vec::new(),
             waiting: VecDeque::new(),
             starved: VecDeque::new(),
             held: 0,
             stalls_seen: Instant::ZERO,
-            buffer: vec![0; RECEIVE_BUFFER],
+            buffer: vec![0; BUFFER],
             out: Vec::new(),
             bytes_read: 0,
             bytes_written: 0,
             requests: 0,
             yields: 0,
+            lasting: Vec::new(),
             bounds,
         }
     }
@@ -110,6 +121,7 @@ impl<R: Reactor> Worker<R> {
         let idle_check = 0 < self.around.shared.config.idle_timeout.0;
         let timeout = match () {
             () if self.reactor.has_ready() || !self.waiting.is_empty() => Some(Duration::ZERO),
+            () if self.has_lasting_work() => Some(Duration::ZERO),
             () if !self.starved.is_empty() => Some(Duration::from_millis(STARVED_POLL_MS)),
             () if idle_check || 0 < self.held => Some(most.unwrap_or(Duration::from_secs(1))),
             () => most,
@@ -127,8 +139,12 @@ impl<R: Reactor> Worker<R> {
         let now = self.around.shared.clock.now();
         self.admit(now);
         let mut buffer = std::mem::take(&mut self.buffer);
-        while let Some(completion) = self.reactor.next(&mut buffer) {
-            self.complete(completion, &buffer, now);
+        self.reactor.expire(now);
+        while let Some(event) = self.reactor.next(&mut buffer) {
+            match event {
+                Event::Completed(completion) => self.complete(completion, &buffer, now),
+                Event::Opened(id, client) => self.opened(id, client, now),
+            }
             self.hand_samples_over();
         }
         self.buffer = buffer;
@@ -139,6 +155,7 @@ impl<R: Reactor> Worker<R> {
         }
         self.feed_starved();
         self.close_stalled(now);
+        self.serve_lasting();
         self.call_helpers();
         if idle_check {
             self.close_idle(now);
@@ -171,19 +188,45 @@ impl<R: Reactor> Worker<R> {
     /// Takes connections over from the acceptor.
     fn admit(&mut self, now: Instant) {
         while let Ok(new) = self.around.inbox.try_recv() {
-            match self.reactor.register(new.stream) {
+            let local = new.stream.local_addr().ok().and_then(|address| address.as_socket());
+            match self.reactor.register(new.stream, &new.door, now) {
                 Ok(id) => {
+                    let client = self.around.shared.clients.come(new.door.terms.tenant, new.peer, local, now);
+                    if new.door.is_plain() {
+                        self.report(&client, None);
+                    }
                     if self.connections.len() <= id.0 {
                         self.connections.resize_with(id.0 + 1, || None);
                     }
-                    self.connections[id.0] = Some(Connection::new(id, new.binding, now));
+                    self.connections[id.0] = Some(Connection::new(id, client, new.door, now));
                 }
                 Err(e) => {
-                    tracing::warn!("a connection cannot be watched: {e}");
+                    tracing::debug!("a connection is not taken: {e}");
+                    self.around.shared.counters.rejected_connections.fetch_add(1, Ordering::Relaxed);
                     self.forget_connection();
                 }
             }
         }
+    }
+
+    /// A stream has said who its client is.
+    fn opened(&mut self, id: StreamId, client: Client, now: Instant) {
+        let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
+        connection.active = now;
+        if let Some(address) = client.address {
+            connection.client.stands_for(address);
+        }
+        if let Some(tenant) = self.around.router.find_identity(&client.names) {
+            let binding = Binding::To(tenant);
+            connection.identity = connection.identity.certified(binding);
+            connection.client.belongs_to(binding);
+        }
+        if connection.door.tls.is_some() {
+            self.around.shared.counters.ssl_new_sessions.fetch_add(1, Ordering::Relaxed);
+        }
+        let (client, door) = (Arc::clone(&connection.client), Arc::clone(&connection.door));
+        tracing::debug!("{:?} is connected at {}, as {:?}", client.peer(), door.address, client.binding());
+        self.report(&client, None);
     }
 
     fn forget_connection(&self) {
@@ -214,8 +257,15 @@ impl<R: Reactor> Worker<R> {
     fn arrived(&mut self, id: StreamId, data: &[u8], now: Instant) {
         let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
         connection.active = now;
+        connection.client.heard(now);
         let data = connection.after_skipped(data);
-        if data.is_empty() || connection.is_closing {
+        let watches = matches!(connection.lasting, Some(Lasting::Watch(_)));
+        if data.is_empty() || connection.is_closing || watches {
+            return;
+        }
+        if connection.lasting.is_some() {
+            self.add(id, data);
+            self.regulate(id);
             return;
         }
         if connection.input.is_empty() && !connection.is_sending {
@@ -237,7 +287,7 @@ impl<R: Reactor> Worker<R> {
     fn take_turn_again(&mut self, id: StreamId) {
         let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
         connection.is_waiting = false;
-        if !connection.input.is_empty() && !connection.is_sending {
+        if !connection.input.is_empty() && !connection.is_sending && connection.lasting.is_none() {
             let input = std::mem::take(&mut connection.input);
             self.take_turns_over(id, input);
         }
@@ -265,18 +315,29 @@ impl<R: Reactor> Worker<R> {
         let mut done = 0;
         let mut is_out_of_memory = false;
         loop {
-            let Some(Some(connection)) = self.connections.get(id.0) else { return After::Gone };
-            let binding = connection.binding;
-            let (turn, sending) = self.turn(id, binding, &input[done..], is_out_of_memory);
+            let Some(Some(connection)) = self.connections.get_mut(id.0) else { return After::Gone };
+            if let Some(first) = input.get(done) {
+                connection.protocol = connection.protocol.of_first_byte(*first);
+            }
+            let speaks = (connection.protocol, connection.identity, connection.client.number);
+            let (turn, sending) = self.turn(id, speaks, &input[done..], is_out_of_memory);
             done += turn.consumed;
             self.requests += turn.requests as u64;
             self.store.quiesce();
             let Some(Some(connection)) = self.connections.get_mut(id.0) else { return After::Gone };
             connection.skip = turn.skip;
             connection.needed = turn.needed;
+            if let Some(identity) = turn.identity {
+                connection.identity = identity;
+                connection.client.belongs_to(identity.binding());
+            }
             connection.is_sending = matches!(sending, Sending::Later(_));
             if turn.close || sending == Sending::Failed {
                 return self.end(id);
+            }
+            if let Some(asked) = turn.asked {
+                self.begin_lasting(id, asked);
+                return After::Consumed(done);
             }
             if connection.is_sending {
                 return After::Consumed(done);
@@ -311,16 +372,20 @@ impl<R: Reactor> Worker<R> {
     fn turn(
         &mut self,
         id: StreamId,
-        binding: Binding,
+        (protocol, identity, connection): (Protocol, Identity, usize),
         input: &[u8],
         is_out_of_memory: bool,
     ) -> (Turn, Sending) {
         let session = Session {
             shared: &self.around.shared,
             router: &self.around.router,
-            binding,
+            protocol,
+            identity,
+            binding: identity.binding(),
             bounds: self.bounds,
             requests_max: self.around.shared.config.requests_per_turn,
+            connection,
+            watched: self.around.shared.watch.wanted(),
             is_out_of_memory,
         };
         let mut replies = Replies::new(std::mem::take(&mut self.out));
@@ -355,6 +420,12 @@ impl<R: Reactor> Worker<R> {
 
     fn drop_connection(&mut self, id: StreamId) {
         if let Some(connection) = self.connections.get_mut(id.0).and_then(Option::take) {
+            if let Some(Lasting::Watch(watcher)) = &connection.lasting {
+                self.around.shared.watch.end(&self.around.shared.store, watcher);
+            }
+            self.lasting.retain(|lasting| *lasting != id);
+            self.around.shared.clients.go(&connection.client);
+            self.report(&connection.client, Some("normal"));
             self.release(connection.accounted, connection.is_starved);
             self.forget_connection();
         }

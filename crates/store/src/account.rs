@@ -86,6 +86,7 @@ mod tests {
             client_flags: 0,
             expiry: None,
             cas: None,
+            state: 0,
             stamp: 0,
         };
         for (stamp, base, cas, delta) in [

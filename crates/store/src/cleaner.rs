@@ -272,6 +272,7 @@ pub(crate) fn note_removal(
         return;
     };
     count(&of_tenant.evictions);
+    store.witness.tell(store, found.slot, &item.view);
     if is_over {
         count(&of_tenant.evicted_over_share);
     }

@@ -4,7 +4,7 @@
 //!  0        2      3       4          6           10
 //! +--------+------+-------+----------+-----------+----------------------------------------+-----+-------+
 //! | tenant | klen | flags | vlen     | stamp     | [vlen 4] [level 1, expiry 4] [client 4] | key | value |
-//! +--------+------+-------+----------+-----------+ [cas 8] [tier reference 10]             +-----+-------+
+//! +--------+------+-------+----------+-----------+ [cas 8] [state 1] [tier reference 10]   +-----+-------+
 //! ```
 //! Little endian. Optional fields in this order, each present if its flag is set. `vlen` 0xFFFF says that the length
 //! is in the 4-byte field. `stamp` counts from the base of its segment.
@@ -19,7 +19,7 @@ const LONG: u16 = u16::MAX;
 
 /// Bytes that an item may take beside its key and value: the header, every optional field that is written, and room
 /// for a CAS value that a move may have to write out.
-pub const ITEM_OVERHEAD_MAX: usize = HEADER + 4 + 5 + 4 + 8 + 8;
+pub const ITEM_OVERHEAD_MAX: usize = HEADER + 4 + 5 + 4 + 8 + 1 + 8;
 
 /// What an item is charged beside its log bytes: its slot at the index's load.
 pub(crate) const INDEX_SHARE: u64 = 9;
@@ -32,8 +32,8 @@ pub(crate) mod flag {
     pub(crate) const CLIENT: u8 = 1 << 1;
     /// Has a CAS value of its own; otherwise its CAS is its stamp.
     pub(crate) const CAS: u8 = 1 << 2;
-    /// Meta state (stale, won, token) is in the first byte of the value. Not written yet.
-    pub(crate) const META: u8 = 1 << 3;
+    /// Has a state other than zero, see `state`.
+    pub(crate) const STATE: u8 = 1 << 3;
     /// The value is in another tier, at the reference. Not written yet.
     pub(crate) const TIER: u8 = 1 << 4;
     /// The value is compressed. Not written yet.
@@ -43,8 +43,18 @@ pub(crate) mod flag {
     /// The key is in the tenant's own key space.
     pub(crate) const OWN_SPACE: u8 = 1 << 7;
     /// Every flag that this version writes.
-    pub(crate) const WRITTEN: u8 = TTL | CLIENT | CAS | OWN_SPACE;
-    const _: () = assert!(WRITTEN | META | TIER | COMPRESSED | CHUNKED == u8::MAX);
+    pub(crate) const WRITTEN: u8 = TTL | CLIENT | CAS | STATE | OWN_SPACE;
+    const _: () = assert!(WRITTEN | TIER | COMPRESSED | CHUNKED == u8::MAX);
+}
+
+/// What the meta commands know of an item beside its fields.
+pub(crate) mod state {
+    /// It is out of date and is served until it is stored again.
+    pub(crate) const STALE: u8 = 1;
+    /// Some client was told to store it again.
+    pub(crate) const TOKEN_SENT: u8 = 1 << 1;
+    /// Its key was given in base64, and is shown so.
+    pub(crate) const BINARY_KEY: u8 = 1 << 2;
 }
 
 /// When an item expires: absolute seconds of the store's clock, and the level of its accounting (`expiry`).
@@ -63,6 +73,8 @@ pub(crate) struct Meta {
     pub(crate) expiry: Option<Expiry>,
     /// Explicit CAS, if it cannot be told from the stamp.
     pub(crate) cas: Option<u64>,
+    /// Bits of `state`.
+    pub(crate) state: u8,
     /// Stamp less the segment's base.
     pub(crate) stamp: u32,
 }
@@ -91,6 +103,7 @@ fn optional(flags: u8, long: bool) -> usize {
         + usize::from(flags & flag::TTL != 0) * 5
         + usize::from(flags & flag::CLIENT != 0) * 4
         + usize::from(flags & flag::CAS != 0) * 8
+        + usize::from(flags & flag::STATE != 0)
         + usize::from(flags & flag::TIER != 0) * 10
 }
 
@@ -99,6 +112,7 @@ impl Meta {
         (u8::from(self.expiry.is_some()) * flag::TTL)
             | (u8::from(self.client_flags != 0) * flag::CLIENT)
             | (u8::from(self.cas.is_some()) * flag::CAS)
+            | (u8::from(self.state != 0) * flag::STATE)
             | (u8::from(self.own_space) * flag::OWN_SPACE)
     }
 
@@ -134,6 +148,9 @@ impl Meta {
         }
         if let Some(cas) = self.cas {
             put(&cas.to_le_bytes());
+        }
+        if self.state != 0 {
+            put(&[self.state]);
         }
         at
     }
@@ -223,6 +240,12 @@ impl<'a> View<'a> {
         Some(low | u64::from(u32_at(self.bytes, at + 4)) << 32)
     }
 
+    /// Bits of `state`.
+    #[inline]
+    pub(crate) fn state(&self) -> u8 {
+        self.field(flag::STATE).map_or(0, |at| self.bytes[at])
+    }
+
     /// Everything but key and value.
     pub(crate) fn meta(&self) -> Meta {
         Meta {
@@ -231,6 +254,7 @@ impl<'a> View<'a> {
             client_flags: self.client_flags(),
             expiry: self.expiry(),
             cas: self.cas(),
+            state: self.state(),
             stamp: self.stamp(),
         }
     }
@@ -256,7 +280,7 @@ mod tests {
 
     #[test]
     fn every_combination_of_fields_comes_back() {
-        for bits in 0..16 {
+        for bits in 0..32 {
             for value_len in [0, 1, 65_534, 65_535, 70_000] {
                 let meta = Meta {
                     tenant: TenantId(65_000),
@@ -264,6 +288,7 @@ mod tests {
                     client_flags: (bits & 2) * 77,
                     expiry: (bits & 4 != 0).then_some(Expiry { at: u32::MAX, level: 17 }),
                     cas: (bits & 8 != 0).then_some(u64::MAX - 5),
+                    state: u8::from(bits & 16 != 0) * (state::STALE | state::BINARY_KEY),
                     stamp: 0xDEAD_BEEF,
                 };
                 round_trip(meta, b"key", &vec![7; value_len]);
@@ -279,6 +304,7 @@ mod tests {
             client_flags: 0,
             expiry: None,
             cas: None,
+            state: 0,
             stamp: 1,
         };
         assert_eq!(round_trip(meta, &[b'k'; 23], &[b'v'; 25]), 58);

@@ -21,6 +21,7 @@ mod words;
 mod curves;
 mod expiry;
 mod idle;
+mod moments;
 mod rank;
 mod shadow;
 mod tenant;
@@ -37,6 +38,7 @@ mod survivors;
 mod sweep;
 mod trim;
 mod width;
+mod witness;
 
 mod check;
 mod control;
@@ -61,4 +63,8 @@ pub use rank::{Expression, RankError, RankKind};
 pub use store::{CLOCK_START, MemoryUse, Options, Store, StoreError};
 pub use tenant::{OverShare, TenantSpec, TenantState};
 pub use width::{FREES_MAX, FREES_MIN, Interval, PassWidth};
-pub use worker::{Counted, Fields, Item, Key, Mode, OutOfMemory, Refused, Stored, Worker};
+pub use witness::Evicted;
+pub use worker::{
+    Count, Counted, CountedIf, Cursor, Description, Fetch, Fetched, Fields, Item, Key, Mode, OutOfMemory,
+    Refused, Removal, Remove, Removed, Stored, Worker, Write, Written,
+};

@@ -66,6 +66,8 @@ counters! {
     get_flushed,
     /// Commands that store.
     cmd_set,
+    /// Commands of the meta protocol.
+    cmd_meta,
     /// Commands that touch.
     cmd_touch,
     /// Touches that found their item.
@@ -179,52 +181,70 @@ impl TrafficTotal {
 /// Size classes, presented as memcached's slab classes: four per octave (steps of 1.25, 1.2, 1.17, 1.14).
 pub const CLASSES: usize = 64;
 
-/// What was counted per size class.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct ClassTotals {
-    /// Items now.
-    pub items: i64,
-    /// Their bytes.
-    pub bytes: i64,
-    /// Look-ups that found their item.
-    pub get_hits: u64,
-    /// Commands that store.
-    pub cmd_set: u64,
-    /// Deletes that found their item.
-    pub delete_hits: u64,
-    /// Evictions.
-    pub evicted: u64,
-    /// Evictions of items that no look-up had found.
-    pub evicted_unfetched: u64,
-    /// Expired or flushed items removed.
-    pub reclaimed: u64,
+macro_rules! class_counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What was counted per size class.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        pub struct ClassTotals {
+            /// Items now.
+            pub items: i64,
+            /// Their bytes.
+            pub bytes: i64,
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        /// One thread's counters per size class.
+        #[derive(Debug, Default)]
+        pub(crate) struct ClassCounters {
+            items: AtomicI64,
+            bytes: AtomicI64,
+            $(pub(crate) $name: AtomicU64,)*
+        }
+
+        impl ClassTotals {
+            /// What was counted since `earlier`; items and bytes are those of now.
+            #[must_use]
+            pub fn since(&self, earlier: &Self) -> Self {
+                Self { $($name: self.$name.saturating_sub(earlier.$name),)* ..*self }
+            }
+        }
+
+        impl ClassCounters {
+            pub(crate) fn add_to(&self, totals: &mut ClassTotals) {
+                totals.items += self.items.load(Ordering::Relaxed);
+                totals.bytes += self.bytes.load(Ordering::Relaxed);
+                $(totals.$name += self.$name.load(Ordering::Relaxed);)*
+            }
+        }
+    };
 }
 
-/// One thread's counters per size class.
-#[derive(Debug, Default)]
-pub(crate) struct ClassCounters {
-    pub(crate) items: AtomicI64,
-    pub(crate) bytes: AtomicI64,
-    pub(crate) get_hits: AtomicU64,
-    pub(crate) cmd_set: AtomicU64,
-    pub(crate) delete_hits: AtomicU64,
-    pub(crate) evicted: AtomicU64,
-    pub(crate) evicted_unfetched: AtomicU64,
-    pub(crate) reclaimed: AtomicU64,
+class_counters! {
+    /// Look-ups that found their item.
+    get_hits,
+    /// Commands that store.
+    cmd_set,
+    /// Deletes that found their item.
+    delete_hits,
+    /// Increments that found their item.
+    incr_hits,
+    /// Decrements that found their item.
+    decr_hits,
+    /// CAS commands whose value matched.
+    cas_hits,
+    /// CAS commands whose value did not match.
+    cas_badval,
+    /// Touches that found their item.
+    touch_hits,
+    /// Evictions.
+    evicted,
+    /// Evictions of items that no look-up had found.
+    evicted_unfetched,
+    /// Expired or flushed items removed.
+    reclaimed,
 }
 
 impl ClassCounters {
-    pub(crate) fn add_to(&self, totals: &mut ClassTotals) {
-        totals.items += self.items.load(Ordering::Relaxed);
-        totals.bytes += self.bytes.load(Ordering::Relaxed);
-        totals.get_hits += self.get_hits.load(Ordering::Relaxed);
-        totals.cmd_set += self.cmd_set.load(Ordering::Relaxed);
-        totals.delete_hits += self.delete_hits.load(Ordering::Relaxed);
-        totals.evicted += self.evicted.load(Ordering::Relaxed);
-        totals.evicted_unfetched += self.evicted_unfetched.load(Ordering::Relaxed);
-        totals.reclaimed += self.reclaimed.load(Ordering::Relaxed);
-    }
-
     /// An item came.
     pub(crate) fn link(&self, len: usize) {
         bump_signed(&self.items, 1);

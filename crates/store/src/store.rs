@@ -20,6 +20,7 @@ use crate::log::Log;
 use crate::metrics::{
     CLASSES, ClassTotals, CleanerCounters, CleanerTotals, Counters, ThreadCounters, Totals,
 };
+use crate::moments::Moments;
 use crate::passes::Passes;
 use crate::rank::{Clock, History, RankKind};
 use crate::slot::{Place, Slot};
@@ -27,6 +28,7 @@ use crate::sweep::Sweep;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
 use crate::tenant::OverShare;
 use crate::tenant::{TICKS, Tenant, TenantSpec, TenantState};
+use crate::witness::Witness;
 use control::Claim;
 use control::memory::MemoryShare;
 use media::MapError;
@@ -89,6 +91,9 @@ pub struct Store {
     pub(crate) readings: AtomicU64,
     threads: Mutex<Threads>,
     stamps: AtomicU64,
+    /// Stamps drawn when the second began: who has older ones left draws new ones.
+    stamps_of_second: AtomicU64,
+    moments: Mutex<Moments>,
     now_secs: AtomicU32,
     turned_secs: AtomicU32,
     flushes: Mutex<Vec<(u32, TenantId)>>,
@@ -115,6 +120,7 @@ pub struct Store {
     /// What they did.
     pub(crate) cleaning: CleanerCounters,
     pub(crate) sweep: Sweep,
+    pub(crate) witness: Witness,
     pub(crate) no_evict: bool,
     seed: u64,
     /// Generators handed out.
@@ -168,6 +174,8 @@ impl Store {
             readings: AtomicU64::new(0),
             threads: Mutex::new(Threads::default()),
             stamps: AtomicU64::new(1),
+            stamps_of_second: AtomicU64::new(0),
+            moments: Mutex::new(Moments::default()),
             now_secs: AtomicU32::new(CLOCK_START),
             turned_secs: AtomicU32::new(0),
             flushes: Mutex::new(Vec::new()),
@@ -188,6 +196,7 @@ impl Store {
             parked: Parked::default(),
             cleaning: CleanerCounters::default(),
             sweep: Sweep::default(),
+            witness: Witness::default(),
             no_evict: options.no_evict,
             seed: options.seed,
             generators: AtomicU64::new(0),
@@ -404,6 +413,9 @@ impl Store {
     pub fn set_now(&self, secs: u32) {
         let before = self.now_secs.fetch_max(secs, Ordering::Relaxed);
         if before < secs {
+            let stamp = self.stamps.load(Ordering::Relaxed);
+            lock(&self.moments).begin(stamp, secs);
+            self.stamps_of_second.store(stamp, Ordering::Relaxed);
             if self.flush_next.load(Ordering::Relaxed) <= secs {
                 self.run_due_flushes(secs);
             }
@@ -468,6 +480,18 @@ impl Store {
         for (_, tenant) in due.into_iter().filter(|(_, tenant)| self.is_present(*tenant)) {
             self.flush_now(tenant);
         }
+    }
+
+    /// Stamps below this were drawn before the second began.
+    #[inline]
+    pub(crate) fn stamps_of_second(&self) -> u64 {
+        self.stamps_of_second.load(Ordering::Relaxed)
+    }
+
+    /// Second at which the item of a slot was last used, or stored: not later, and earlier by a tick at most.
+    pub(crate) fn used_secs(&self, slot: Slot, stamp: u64) -> u32 {
+        let stored = lock(&self.moments).secs_of(stamp, CLOCK_START);
+        if slot.uses() == 0 { stored } else { stored.max(self.tick_secs(slot.tick())) }
     }
 
     /// A block of stamps that nobody else gets.

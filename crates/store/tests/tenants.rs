@@ -164,13 +164,12 @@ fn private_memory_is_a_part_of_the_first_share() {
     let reserved = Bytes::mib(1);
     let claim = Claim { floor: Amount::memory(reserved), ..Claim::default() };
     assert!(store.set_claim(TenantId(2), claim));
-    let divisible = store.geometry().divisible;
     for (part, then_more) in [(0.0, false), (0.5, true), (1.0, false)] {
         let mut control = MemoryControl::new(Arc::clone(&store)).with_private(part);
         let mut rows = Vec::new();
-        control.read(Instant::default(), &mut rows);
+        let pool = control.read(Instant::default(), &mut rows);
         let count = rows.len() as f64;
-        let first = (divisible - reserved).0 as f64 / count;
+        let first = (pool.capacity.bytes - reserved).0 as f64 / count;
         for row in &rows {
             let floor = row.claim.floor.bytes;
             let wanted = if row.id == TenantId(2) { reserved.0 as f64 } else { first * part };

@@ -51,7 +51,7 @@ fn start(
 ) -> (Running, String) {
     let config = Config {
         threads: 1,
-        listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
+        listen: vec![server::Listener::plain(SocketAddr::from(([127, 0, 0, 1], 0)))],
         admin: Admin::Off,
         prefix_delimiter: Some(b':'),
         ..config
@@ -73,12 +73,6 @@ pub(crate) fn tenant(name: &str) -> TenantConfig {
     TenantConfig {
         name: name.to_owned(),
         prefix: Some(format!("{name}:").into_bytes()),
-        listen: None,
-        reserved: Bytes::ZERO,
-        weight: 1.0,
-        credit: None,
-        rank: None,
-        over_share: store::OverShare::Evict,
-        group: None,
+        ..TenantConfig::default()
     }
 }

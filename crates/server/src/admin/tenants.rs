@@ -136,7 +136,7 @@ fn tenant_json(tenant: &TenantReport) -> Value {
         "name": state.name,
         "id": state.id.0,
         "prefix": tenant.prefix,
-        "listen": tenant.listen.map(|address| address.to_string()),
+        "listen": tenant.listen.as_ref().map(ToString::to_string),
         "origin": tenant.origin,
         "reserved_bytes": state.claim.floor.bytes.0,
         "private_bytes": state.private.0,

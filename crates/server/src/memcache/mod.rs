@@ -1,13 +1,20 @@
 //! memcached's protocol: from bytes to requests, from results to bytes.
 
+mod binary;
 pub mod client;
 mod exptime;
+mod log_in;
+mod meta;
+mod operate;
 mod parse;
 mod reply;
 mod text;
 mod turn;
 
+pub(crate) use binary::REQUEST_MAGIC as BINARY_MAGIC;
 pub(crate) use exptime::expires_at;
+pub(crate) use meta::encode_into as encode_base64;
+pub(crate) use operate::Asked;
 pub(crate) use parse::Bounds;
 pub(crate) use reply::{Replies, text as reply_text};
 pub(crate) use turn::{Session, Turn, run};

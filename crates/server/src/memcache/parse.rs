@@ -4,7 +4,9 @@
 //! Invariants: nothing here panics on input; a request's parts borrow from the buffer
 //! Source:     memcached 1.6.45's `protocol.txt` and observed answers; see `docs/memcached-differences.md`
 
+use super::meta;
 use super::reply::text;
+use crate::auth::Need;
 use crate::limits::{GET_LINE_MAX, KEY_MAX, LINE_MAX};
 use memchr::memchr;
 use store::Mode;
@@ -36,6 +38,8 @@ pub(crate) enum Effect<'b> {
     None,
     /// It is too large; the value of this key goes so that nobody takes it for the new one.
     TooLarge(Option<&'b [u8]>),
+    /// The same of a key in base64.
+    TooLargeBase64(&'b [u8]),
     /// It does not end where it should; it counts as a store of this key.
     BadChunk(&'b [u8]),
 }
@@ -89,7 +93,15 @@ pub(crate) enum Command<'b> {
         noreply: bool,
     },
     Version,
+    /// Read the certificates again.
+    RefreshCerts,
     Stats(&'b [u8]),
+    /// A request of the meta protocol about an item.
+    Meta(meta::Request<'b>),
+    /// A command about the server as a whole, and the words behind it.
+    Operate(&'b [u8], &'b [u8]),
+    /// `mn`
+    MetaNoOp,
     MemoryLimit {
         mebibytes: u64,
         noreply: bool,
@@ -99,6 +111,32 @@ pub(crate) enum Command<'b> {
     Wrong(&'static [u8]),
     /// A wrong request that wants no answer.
     Silent,
+}
+
+impl Command<'_> {
+    /// What it needs of whoever asks, and whether it wants silence.
+    pub(crate) fn needs(&self) -> (Need, bool) {
+        match *self {
+            Command::Get { touch: Some(_), .. } => (Need::Write, false),
+            Command::Store { noreply, .. }
+            | Command::Delete { noreply, .. }
+            | Command::Count { noreply, .. }
+            | Command::Touch { noreply, .. } => (Need::Write, noreply),
+            // Looking on changes nothing.
+            Command::Operate(b"watch", _) => (Need::Read, false),
+            Command::Operate(b"lru_crawler", rest)
+                if Words::of(rest).next().is_some_and(|word| word.ends_with(b"dump")) =>
+            {
+                (Need::Read, false)
+            }
+            Command::Operate(..) => (Need::Administer, false),
+            Command::Meta(request) if request.writes() => (Need::Write, false),
+            Command::Flush { noreply, .. } => (Need::Flush, noreply),
+            Command::MemoryLimit { noreply, .. } => (Need::Administer, noreply),
+            Command::RefreshCerts => (Need::Administer, false),
+            _ => (Need::Read, false),
+        }
+    }
 }
 
 /// What of a server's settings a parser must know.
@@ -112,8 +150,19 @@ pub(crate) struct Bounds {
 
 /// The words of a line.
 #[derive(Clone, Copy)]
-struct Words<'b> {
+pub(super) struct Words<'b> {
     rest: &'b [u8],
+}
+
+impl<'b> Words<'b> {
+    pub(super) fn of(line: &'b [u8]) -> Self {
+        Self { rest: line }
+    }
+
+    /// What was not read yet.
+    pub(super) fn rest(self) -> &'b [u8] {
+        self.rest
+    }
 }
 
 impl<'b> Iterator for Words<'b> {
@@ -168,17 +217,24 @@ pub(crate) fn parse<'b>(input: &'b [u8], bounds: &Bounds) -> Parsed<'b> {
         b"append" => return store(input, taken, words, Mode::Append, bounds),
         b"prepend" => return store(input, taken, words, Mode::Prepend, bounds),
         b"cas" => return store(input, taken, words, Mode::Cas(0), bounds),
+        b"mg" => meta::request(meta::Verb::Get, rest),
+        b"ms" => return meta::set(input, taken, rest, bounds),
+        b"md" => meta::request(meta::Verb::Delete, rest),
+        b"ma" => meta::request(meta::Verb::Arithmetic, rest),
+        b"me" => meta::request(meta::Verb::Debug, rest),
+        b"mn" => Command::MetaNoOp,
         b"delete" => delete(words),
         b"incr" => count(words, true),
         b"decr" => count(words, false),
         b"touch" => touch(words),
         b"flush_all" => flush(words, bounds),
         b"version" => Command::Version,
+        b"refresh_certs" => Command::RefreshCerts,
         b"verbosity" => verbosity(words),
         b"stats" => Command::Stats(rest.trim_ascii()),
         b"quit" => Command::Quit,
         b"cache_memlimit" => memory_limit(words),
-        b"shutdown" => Command::Wrong(text::SHUTDOWN_DISABLED),
+        b"lru_crawler" | b"lru" | b"slabs" | b"watch" | b"shutdown" => Command::Operate(word, rest),
         // A browser, or what pretends to be one.
         _ if words.last().is_some_and(|w| w.starts_with(b"HTTP/")) => return Parsed::Hopeless,
         _ => Command::Wrong(text::ERROR),
@@ -270,7 +326,7 @@ fn store<'b>(input: &'b [u8], taken: usize, mut words: Words<'b>, mode: Mode, bo
 }
 
 /// A wrong request, or its silence.
-fn wrong(noreply: bool, reply: &'static [u8]) -> Command<'static> {
+pub(super) fn wrong(noreply: bool, reply: &'static [u8]) -> Command<'static> {
     if noreply { Command::Silent } else { Command::Wrong(reply) }
 }
 
@@ -345,7 +401,7 @@ fn verbosity(mut words: Words<'_>) -> Command<'_> {
 }
 
 /// A decimal number with an optional sign.
-fn number(word: &[u8]) -> Option<i64> {
+pub(super) fn number(word: &[u8]) -> Option<i64> {
     let (negative, digits) = match word.split_first() {
         Some((b'-', digits)) => (true, digits),
         Some((b'+', digits)) => (false, digits),
@@ -356,7 +412,7 @@ fn number(word: &[u8]) -> Option<i64> {
 }
 
 /// A decimal number below 2^64.
-fn unsigned(word: &[u8]) -> Option<u64> {
+pub(super) fn unsigned(word: &[u8]) -> Option<u64> {
     if word.is_empty() || !word.iter().all(u8::is_ascii_digit) {
         return None;
     }

@@ -26,10 +26,48 @@ pub(crate) mod text {
     pub(crate) const BAD_EXPTIME: &[u8] = b"CLIENT_ERROR invalid exptime argument\r\n";
     pub(crate) const NOT_NUMBER: &[u8] = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
     pub(crate) const FLUSH_DISABLED: &[u8] = b"CLIENT_ERROR flush_all not allowed\r\n";
+    pub(crate) const READ_ONLY: &[u8] = b"CLIENT_ERROR read-only credentials\r\n";
+    pub(crate) const UNAUTHENTICATED: &[u8] = b"CLIENT_ERROR unauthenticated\r\n";
+    pub(crate) const BAD_TERMINATION: &[u8] = b"CLIENT_ERROR bad command line termination\r\n";
+    pub(crate) const BAD_AUTH_TOKEN: &[u8] = b"CLIENT_ERROR bad authentication token format\r\n";
+    pub(crate) const AUTH_FAILURE: &[u8] = b"CLIENT_ERROR authentication failure\r\n";
     pub(crate) const SHUTDOWN_DISABLED: &[u8] = b"ERROR: shutdown not enabled\r\n";
+    pub(crate) const TLS_OFF: &[u8] = b"Error TLS not enabled\r\n";
     pub(crate) const TOO_LARGE: &[u8] = b"SERVER_ERROR object too large for cache\r\n";
     pub(crate) const OUT_OF_MEMORY: &[u8] = b"SERVER_ERROR out of memory storing object\r\n";
     pub(crate) const MEMLIMIT_FAILED: &[u8] = b"MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n";
+    pub(crate) const META_NO_OP: &[u8] = b"MN\r\n";
+    pub(crate) const DUPLICATE_FLAG: &[u8] = b"CLIENT_ERROR duplicate flag\r\n";
+    pub(crate) const INVALID_FLAG: &[u8] = b"CLIENT_ERROR invalid flag\r\n";
+    pub(crate) const WRONG_FLAG: &[u8] = b"CLIENT_ERROR invalid or duplicate flag\r\n";
+    pub(crate) const TOO_MANY_FLAGS: &[u8] = b"CLIENT_ERROR options flags are too long\r\n";
+    pub(crate) const OPAQUE_TOO_LONG: &[u8] = b"CLIENT_ERROR opaque token too long\r\n";
+    pub(crate) const BAD_KEY: &[u8] = b"CLIENT_ERROR error decoding key\r\n";
+    pub(crate) const BAD_TOKEN: &[u8] = b"CLIENT_ERROR bad token in command line format\r\n";
+    pub(crate) const BAD_INITIAL: &[u8] = b"CLIENT_ERROR invalid numeric initial value\r\n";
+    pub(crate) const BAD_DELTA_VALUE: &[u8] = b"CLIENT_ERROR invalid numeric delta value\r\n";
+    pub(crate) const BAD_SET_MODE: &[u8] = b"CLIENT_ERROR invalid mode for ms M token\r\n";
+    pub(crate) const BAD_COUNT_MODE: &[u8] = b"CLIENT_ERROR invalid mode for ma M token\r\n";
+    pub(crate) const NO_MEMORY: &[u8] = b"SERVER_ERROR out of memory\r\n";
+    pub(crate) const NO_MEMORY_FOR_ITEM: &[u8] = b"SERVER_ERROR Out of memory allocating new item\r\n";
+    pub(crate) const SHUTDOWN_MODE: &[u8] = b"CLIENT_ERROR invalid shutdown mode\r\n";
+    pub(crate) const WATCH_DISABLED: &[u8] = b"CLIENT_ERROR watch commands not allowed\r\n";
+    pub(crate) const WATCH_FULL: &[u8] = b"WATCHER_TOO_MANY log watcher limit reached\r\n";
+    pub(crate) const DUMP_DISABLED: &[u8] = b"ERROR metadump not allowed\r\n";
+    pub(crate) const CACHEDUMP_DISABLED: &[u8] = b"CLIENT_ERROR stats cachedump not allowed\r\n";
+    pub(crate) const CACHEDUMP_FORMAT: &[u8] = b"CLIENT_ERROR bad command line\r\n";
+    pub(crate) const CACHEDUMP_CLASS: &[u8] = b"CLIENT_ERROR Illegal slab id\r\n";
+    pub(crate) const DETAIL_USAGE: &[u8] = b"CLIENT_ERROR usage: stats detail on|off|dump\r\n";
+    pub(crate) const CRAWLER_DISABLED: &[u8] = b"CLIENT_ERROR lru crawler disabled\r\n";
+    pub(crate) const CRAWLER_RUNS: &[u8] = b"ERROR failed to start lru crawler thread\r\n";
+    pub(crate) const CRAWLER_SLEEP: &[u8] = b"CLIENT_ERROR sleep must be one second or less\r\n";
+    pub(crate) const NOT_FOR_TENANTS: &[u8] = b"CLIENT_ERROR not on a tenant's own listener\r\n";
+    pub(crate) const BAD_CLASS: &[u8] = b"BADCLASS invalid class id\r\n";
+    pub(crate) const LRU_PERCENT: &[u8] = b"ERROR hot and warm pcts must not exceed 80\r\n";
+    pub(crate) const LRU_FACTOR: &[u8] = b"ERROR hot/warm age factors must be greater than 0\r\n";
+    pub(crate) const SLABS_SAME: &[u8] = b"SAME src and dst class are identical\r\n";
+    pub(crate) const SLABS_NO_SPARE: &[u8] = b"NOSPARE source class has no spare pages\r\n";
+    pub(crate) const SLABS_BAD_CLASS: &[u8] = b"BADCLASS invalid src or dst class id\r\n";
     pub(crate) const TOO_MANY: &[u8] = b"ERROR Too many open connections\r\n";
     pub(crate) const NO_BUFFER: &[u8] = b"SERVER_ERROR out of memory reading request\r\n";
 }
@@ -87,13 +125,25 @@ impl<'w> Replies<'w> {
             self.put_number(item.cas());
         }
         self.put(b"\r\n");
+        self.put_body(value);
+    }
+
+    /// A value and the line end behind it.
+    #[inline]
+    pub(crate) fn put_body(&mut self, value: &'w [u8]) {
+        self.put_from_log(value);
+        self.put(b"\r\n");
+    }
+
+    /// A value: copied if it is small, else by reference.
+    #[inline]
+    pub(crate) fn put_from_log(&mut self, value: &'w [u8]) {
         if value.len() <= COPY_VALUE_MAX {
             self.put(value);
         } else {
             self.values.push((self.out.len(), value));
             self.value_bytes += value.len();
         }
-        self.put(b"\r\n");
     }
 
     /// The pieces in order, for one gathering write.

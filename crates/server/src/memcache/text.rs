@@ -5,14 +5,17 @@
 use super::parse::{Command, Effect, GetKind};
 use super::reply::{Replies, text};
 use super::turn::{Ended, Session};
+use super::{meta, operate};
+use crate::limits::KEY_MAX;
 use crate::stats;
 use crate::tenants::Binding;
+use crate::watch::{Looked, Reporter, StoredItem, interest};
 use std::sync::atomic::Ordering;
 use store::{Counted, Fields, Key, Mode, Refused, Stored, Worker};
 use units::{Bytes, TenantId};
 
 /// The answer to a write that was refused, or the end of the turn. A `set` takes the older item of its key along.
-fn refused(
+pub(super) fn refused(
     session: &Session<'_>,
     worker: &Worker,
     (key, tenant): &(Key<'_>, TenantId),
@@ -51,7 +54,12 @@ pub(super) fn execute<'w>(
                 _ => *tenant,
             };
             let fields = Fields { client_flags: flags, expires_at: session.shared.expires_at(exptime) };
-            let reply = match worker.set(tenant, hash, mode, fields, value) {
+            let stored = worker.set(tenant, hash, mode, fields, value);
+            if let Some(reporter) = session.reporter(interest::MUTATIONS) {
+                let told = (mode, fields.expires_at, value.len());
+                tell_stored(session, &reporter, &(*hash, tenant), stored, told);
+            }
+            let reply = match stored {
                 Ok(Stored::Stored) => text::STORED,
                 Ok(Stored::NotStored) => text::NOT_STORED,
                 Ok(Stored::Exists) => text::EXISTS,
@@ -62,8 +70,11 @@ pub(super) fn execute<'w>(
             answer(noreply, reply);
         }
         (Command::Delete { noreply, .. }, Some((hash, tenant))) => {
-            let reply = if worker.delete(*tenant, hash) { text::DELETED } else { text::NOT_FOUND };
-            answer(noreply, reply);
+            let deleted = worker.delete(*tenant, hash);
+            if deleted && let Some(reporter) = session.reporter(interest::DELETIONS) {
+                reporter.deleted(*tenant, hash.bytes(), "delete");
+            }
+            answer(noreply, if deleted { text::DELETED } else { text::NOT_FOUND });
         }
         (Command::Count { delta, up, noreply, .. }, Some((hash, tenant))) => {
             match worker.count_by(*tenant, hash, delta, up) {
@@ -85,9 +96,44 @@ pub(super) fn execute<'w>(
             };
             answer(noreply, reply);
         }
+        (Command::Operate(word, rest), _) => replies.put(operate::execute(session, word, rest)?),
+        (Command::Stats(what), _) => {
+            replies.put(&stats::answer(session.shared, session.router, worker, &session.binding, what));
+        }
+        (Command::Meta(request), key) => return meta::execute(session, worker, &request, key, replies),
         (command, _) => return administer(session, command, replies),
     }
     Ok(())
+}
+
+/// Tells those who watch of a store. A write that waits for room is told when it comes again.
+pub(super) fn tell_stored(
+    session: &Session<'_>,
+    reporter: &Reporter<'_>,
+    (key, tenant): &(Key<'_>, TenantId),
+    stored: Result<Stored, Refused>,
+    (mode, expires_at, value_len): (Mode, u32, usize),
+) {
+    let status = match stored {
+        Ok(Stored::Stored) => "stored",
+        Ok(Stored::NotStored) => "not_stored",
+        Ok(Stored::Exists) => "exists",
+        Ok(Stored::NotFound) => "not_found",
+        Err(Refused::TooLarge) => "too_large",
+        Err(Refused::NoRoom) if !session.is_out_of_memory => return,
+        Err(Refused::NoRoom | Refused::OverShare) => "no_memory",
+    };
+    let command = match mode {
+        Mode::Set => "set",
+        Mode::Add => "add",
+        Mode::Replace => "replace",
+        Mode::Append => "append",
+        Mode::Prepend => "prepend",
+        Mode::Cas(_) => "cas",
+    };
+    let ttl_secs = expires_at.saturating_sub(session.shared.store.now_secs());
+    let item = StoredItem { key: key.bytes(), status, command, ttl_secs, value_len };
+    reporter.stored(*tenant, &item);
 }
 
 /// What a data block that cannot be stored does all the same.
@@ -100,6 +146,11 @@ pub(super) fn refuse(session: &Session<'_>, worker: &Worker, effect: Effect<'_>)
                 && let Some(key) = worker.key(session.router.route(&session.binding, text).1, text)
             {
                 worker.discard(&key);
+            }
+        }
+        Effect::TooLargeBase64(key) => {
+            if let Some(key) = meta::decode(key, &mut [0; KEY_MAX]) {
+                refuse(session, worker, Effect::TooLarge(Some(key)));
             }
         }
         Effect::BadChunk(key) => worker.note_refused_set(session.router.route(&session.binding, key).0),
@@ -127,6 +178,10 @@ fn get<'w>(
                 }
             },
         };
+        if let Some(reporter) = session.reporter(interest::FETCHERS) {
+            let found = item.map(|item| (item.class(), item.value().len()));
+            reporter.looked(*tenant, &Looked { key: key.bytes(), found });
+        }
         if let Some(item) = item {
             replies.put_value(key.bytes(), &item, with_cas);
         }
@@ -158,9 +213,15 @@ fn administer(session: &Session<'_>, command: Command<'_>, replies: &mut Replies
             replies.put(session.shared.config.version.as_bytes());
             replies.put(b"\r\n");
         }
-        Command::Stats(what) => {
-            replies.put(&stats::answer(session.shared, session.router, &session.binding, what))
-        }
+        Command::RefreshCerts => match session.shared.reload_keys() {
+            Ok(true) => replies.put(text::OK),
+            Ok(false) => replies.put(text::TLS_OFF),
+            Err(e) => {
+                tracing::warn!("the TLS certificates cannot be read again: {e}");
+                replies.put(format!("Error {e}\r\n").as_bytes());
+            }
+        },
+        Command::MetaNoOp => replies.put(text::META_NO_OP),
         Command::Quit => return Err(Ended::Quit),
         Command::Wrong(reply) => replies.put(reply),
         // A store without a hashed key cannot be: the parser has checked it.

@@ -5,12 +5,16 @@
 //!             write has had any effect
 //! Source:     the pass over all index lines, then all items, hides two cache misses per request
 
-use super::parse::{Bounds, Command, Effect, Parsed, keys, parse};
-use super::reply::Replies;
-use super::text;
+use super::operate::Asked;
+use super::parse::{Bounds, Command, Effect, Parsed, keys, parse, wrong};
+use super::reply::{Replies, text as answers};
+use super::{binary, log_in, text};
+use crate::auth::{Denied, Identity, Need};
+use crate::config::Protocol;
 use crate::limits::REPLY_BYTES_PER_TURN;
 use crate::shared::Shared;
 use crate::tenants::{Binding, Router};
+use crate::watch::Reporter;
 use store::{Key, Worker};
 use units::TenantId;
 
@@ -22,11 +26,30 @@ const PIECES_MAX: usize = 1024;
 pub(crate) struct Session<'s> {
     pub(crate) shared: &'s Shared,
     pub(crate) router: &'s Router,
+    pub(crate) protocol: Protocol,
+    pub(crate) identity: Identity,
     pub(crate) binding: Binding,
     pub(crate) bounds: Bounds,
     pub(crate) requests_max: usize,
+    /// The connection's number, for those who watch.
+    pub(crate) connection: usize,
+    /// What is watched.
+    pub(crate) watched: u32,
     /// The last attempt found no room and making room failed: the next write answers so.
     pub(crate) is_out_of_memory: bool,
+}
+
+impl Session<'_> {
+    /// Who tells those that watch, if somebody watches such events.
+    #[inline]
+    pub(super) fn reporter(&self, wanted: u32) -> Option<Reporter<'_>> {
+        (self.watched & wanted != 0).then(|| Reporter {
+            watch: &self.shared.watch,
+            store: &self.shared.store,
+            clock: &*self.shared.clock,
+            connection: self.connection,
+        })
+    }
 }
 
 /// What a turn did.
@@ -46,21 +69,27 @@ pub(crate) struct Turn {
     pub(crate) needs_room: bool,
     /// The client asked for the end, or is none.
     pub(crate) close: bool,
+    /// The client asked for something else than replies.
+    pub(crate) asked: Option<Asked>,
+    /// Who the connection is from now on, if that changed.
+    pub(crate) identity: Option<Identity>,
 }
 
 /// A parsed request with its keys hashed.
-struct Prepared<'b> {
-    step: Step<'b>,
+pub(super) struct Prepared<'b> {
+    pub(super) step: Step<'b>,
     /// Bytes of input up to its end.
-    end: usize,
+    pub(super) end: usize,
     /// Its keys in the list of hashed keys.
-    keys: (usize, usize),
+    pub(super) keys: (usize, usize),
 }
 
 /// What a turn does for one request.
-enum Step<'b> {
+pub(super) enum Step<'b> {
     Run(Command<'b>),
     Refuse { reply: Option<&'static [u8]>, effect: Effect<'b> },
+    Binary(binary::Request<'b>),
+    LogIn(log_in::Message<'b>),
 }
 
 /// Runs a turn over `input`.
@@ -73,7 +102,11 @@ pub(crate) fn run<'w>(
     let mut turn = Turn::default();
     let mut batch = Vec::with_capacity(session.requests_max.min(64));
     let mut hashed = Vec::with_capacity(session.requests_max.min(64));
-    prepare(session, worker, input, &mut turn, &mut batch, &mut hashed);
+    match session.protocol {
+        Protocol::Binary => binary::prepare(session, worker, input, &mut turn, &mut batch, &mut hashed),
+        _ if session.identity.is_stranger() => log_in::prepare(session, input, &mut turn, &mut batch),
+        _ => prepare(session, worker, input, &mut turn, &mut batch, &mut hashed),
+    }
     for (key, _) in &hashed {
         worker.prefetch_item(key);
     }
@@ -92,6 +125,10 @@ pub(crate) fn run<'w>(
                 replies.put(reply.unwrap_or_default());
                 Ok(())
             }
+            Step::Binary(request) => {
+                binary::execute(session, worker, request, keys, replies, &mut turn.identity)
+            }
+            Step::LogIn(message) => log_in::execute(session, *message, replies, &mut turn.identity),
         };
         match executed {
             Ok(()) => turn.requests += 1,
@@ -104,12 +141,24 @@ pub(crate) fn run<'w>(
                 turn.close = true;
                 break;
             }
+            Err(Ended::Asked(asked)) => {
+                turn.stop_before(&batch, i + 1);
+                turn.asked = Some(asked);
+                break;
+            }
         }
     }
     turn
 }
 
 impl Turn {
+    /// Is done with so many bytes of the stream, of which those beyond the input are skipped.
+    pub(super) fn take(&mut self, bytes: u64, input_len: usize) {
+        let here = usize::try_from(bytes).unwrap_or(usize::MAX).min(input_len - self.consumed);
+        self.consumed += here;
+        self.skip = bytes - here as u64;
+    }
+
     fn stop_before(&mut self, batch: &[Prepared<'_>], i: usize) {
         self.consumed = if i == 0 { 0 } else { batch[i - 1].end };
         self.skip = 0;
@@ -136,15 +185,15 @@ fn prepare<'b>(
         match parse(&input[turn.consumed..], &session.bounds) {
             Parsed::Request(command, taken) => {
                 turn.consumed += taken;
+                let command = allowed(session, command);
                 hash_keys(session, worker, &command, hashed);
                 let keys = (first, hashed.len());
                 batch.push(Prepared { step: Step::Run(command), end: turn.consumed, keys });
             }
             Parsed::Refused { reply, effect, skip } => {
-                let here = usize::try_from(skip).unwrap_or(usize::MAX).min(input.len() - turn.consumed);
-                turn.consumed += here;
-                turn.skip = skip - here as u64;
-                let step = Step::Refuse { reply, effect };
+                turn.take(skip, input.len());
+                let may_write = session.identity.denies(Need::Write).is_none();
+                let step = Step::Refuse { reply, effect: if may_write { effect } else { Effect::None } };
                 batch.push(Prepared { step, end: turn.consumed, keys: (first, first) });
             }
             Parsed::Incomplete(needed) => {
@@ -159,25 +208,45 @@ fn prepare<'b>(
     }
 }
 
+/// The command, or its refusal if the credentials do not allow it.
+fn allowed<'b>(session: &Session<'_>, command: Command<'b>) -> Command<'b> {
+    let (need, noreply) = command.needs();
+    match session.identity.denies(need) {
+        None => command,
+        Some(Denied::ReadOnly) => wrong(noreply, answers::READ_ONLY),
+        Some(Denied::NoFlush) => wrong(noreply, answers::FLUSH_DISABLED),
+    }
+}
+
+/// Hashes a key and prefetches its index lines.
+pub(super) fn hash_key<'b>(
+    session: &Session<'_>,
+    worker: &Worker,
+    text: &'b [u8],
+    hashed: &mut Vec<(Key<'b>, TenantId)>,
+) {
+    let (tenant, space) = session.router.route(&session.binding, text);
+    if let Some(key) = worker.key(space, text) {
+        worker.prefetch_index(&key);
+        hashed.push((key, tenant));
+    }
+}
+
 fn hash_keys<'b>(
     session: &Session<'_>,
     worker: &Worker,
     command: &Command<'b>,
     hashed: &mut Vec<(Key<'b>, TenantId)>,
 ) {
-    let mut add = |text: &'b [u8]| {
-        let (tenant, space) = session.router.route(&session.binding, text);
-        if let Some(key) = worker.key(space, text) {
-            worker.prefetch_index(&key);
-            hashed.push((key, tenant));
-        }
-    };
+    let mut add = |text: &'b [u8]| hash_key(session, worker, text, hashed);
     match *command {
         Command::Get { keys: list, .. } => keys(list).for_each(add),
         Command::Store { key, .. }
         | Command::Delete { key, .. }
         | Command::Count { key, .. }
         | Command::Touch { key, .. } => add(key),
+        // A key in base64 is hashed when it is decoded.
+        Command::Meta(request) if !request.is_base64() => add(request.key()),
         _ => {}
     }
 }
@@ -188,4 +257,6 @@ pub(super) enum Ended {
     NeedsRoom,
     /// The client asked for the end.
     Quit,
+    /// The client asked for something else than replies.
+    Asked(Asked),
 }

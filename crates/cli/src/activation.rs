@@ -1,0 +1,126 @@
+//! How a service manager starts the program: sockets that it hands over, and what it is told.
+//!
+//! Shape:  variables of the environment -> sockets that listen; readiness -> one datagram, one file
+//! Source: systemd's sd_listen_fds(3) and sd_notify(3); memcached's MEMCACHED_PORT_FILENAME
+
+use rustix::fd::OwnedFd;
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+use server::Address;
+use std::io;
+use std::net::SocketAddr;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr as UnixAddr, UnixDatagram};
+use std::path::{Path, PathBuf};
+
+/// What the environment says about the start.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Activation {
+    /// Sockets that were handed over, and to which process.
+    sockets: Option<(usize, u32)>,
+    /// Where to say that the server is ready.
+    notify: Option<String>,
+    /// Where to write the ports that were taken.
+    port_file: Option<PathBuf>,
+}
+
+/// The first descriptor that is handed over.
+const FIRST_FD: i32 = 3;
+/// Sockets that are taken over at most.
+const SOCKETS_MAX: usize = 64;
+
+impl Activation {
+    /// What the variables say.
+    pub(crate) fn from(environment: &[(String, String)]) -> Self {
+        let get = |name: &str| environment.iter().find(|(n, _)| n == name).map(|(_, v)| v.clone());
+        let number = |name: &str| get(name).and_then(|text| text.parse().ok());
+        let count = number("LISTEN_FDS").and_then(|n| usize::try_from(n).ok());
+        Self {
+            sockets: count.zip(number("LISTEN_PID")).filter(|(count, _)| 0 < *count),
+            notify: get("NOTIFY_SOCKET").filter(|path| !path.is_empty()),
+            port_file: get("MEMCACHED_PORT_FILENAME").filter(|path| !path.is_empty()).map(PathBuf::from),
+        }
+    }
+
+    /// The sockets that were handed over to this process.
+    pub(crate) fn sockets(&self) -> io::Result<Vec<OwnedFd>> {
+        let Some((count, pid)) = self.sockets else { return Ok(Vec::new()) };
+        if pid != std::process::id() {
+            return Ok(Vec::new());
+        }
+        if SOCKETS_MAX < count {
+            return Err(io::Error::other(format!("LISTEN_FDS: {count} sockets are more than {SOCKETS_MAX}")));
+        }
+        // A descriptor that this process did not open itself is taken as one of another process would be.
+        let own = pidfd_open(getpid(), PidfdFlags::empty())?;
+        let take = |fd| pidfd_getfd(&own, fd, PidfdGetfdFlags::empty()).map_err(io::Error::from);
+        (FIRST_FD..).take(count).map(take).collect()
+    }
+
+    /// Tells the service manager, if there is one.
+    pub(crate) fn notify(&self, state: &str) {
+        let Some(path) = &self.notify else { return };
+        let told = || -> io::Result<()> {
+            let address = match path.strip_prefix('@') {
+                Some(name) => UnixAddr::from_abstract_name(name)?,
+                None => UnixAddr::from_pathname(path)?,
+            };
+            UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address).map(|_| ())
+        };
+        if let Err(e) = told() {
+            tracing::warn!("the service manager cannot be told '{state}': {e}");
+        }
+    }
+
+    /// Writes the ports that were taken, in memcached's form, if that is asked for.
+    pub(crate) fn write_ports<'a>(&self, addresses: impl Iterator<Item = &'a Address>) -> io::Result<()> {
+        let Some(path) = &self.port_file else { return Ok(()) };
+        let lines: String = addresses.filter_map(port_line).collect();
+        write_whole(path, &lines)
+    }
+}
+
+fn port_line(address: &Address) -> Option<String> {
+    match address {
+        Address::Ip(SocketAddr::V4(ip)) => Some(format!("TCP INET: {}\n", ip.port())),
+        Address::Ip(SocketAddr::V6(ip)) => Some(format!("TCP INET6: {}\n", ip.port())),
+        _ => None,
+    }
+}
+
+/// Writes a file such that nobody sees a part of it.
+pub(crate) fn write_whole(path: &Path, text: &str) -> io::Result<()> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    std::fs::write(&name, text)?;
+    std::fs::rename(&name, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(pairs: &[(&str, &str)]) -> Activation {
+        let pairs: Vec<_> = pairs.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
+        Activation::from(&pairs)
+    }
+
+    #[test]
+    fn sockets_for_another_process_stay_there() {
+        assert_eq!(of(&[("LISTEN_FDS", "1")]).sockets, None);
+        assert_eq!(of(&[("LISTEN_FDS", "0"), ("LISTEN_PID", "1")]).sockets, None);
+        let others = of(&[("LISTEN_FDS", "2"), ("LISTEN_PID", "1")]);
+        assert_eq!(others.sockets, Some((2, 1)));
+        assert!(others.sockets().expect("nothing is taken").is_empty());
+        let own = std::process::id().to_string();
+        let many = of(&[("LISTEN_FDS", "65"), ("LISTEN_PID", &own)]);
+        assert!(many.sockets().is_err());
+    }
+
+    #[test]
+    fn ports_have_memcacheds_form() {
+        let ip = |text: &str| Address::Ip(text.parse().expect("an address"));
+        assert_eq!(port_line(&ip("127.0.0.1:5")).as_deref(), Some("TCP INET: 5\n"));
+        assert_eq!(port_line(&ip("[::1]:6")).as_deref(), Some("TCP INET6: 6\n"));
+        assert_eq!(port_line(&Address::Unix("/s".into(), 0o700)), None);
+    }
+}

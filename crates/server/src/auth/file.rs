@@ -1,0 +1,86 @@
+//! A file of users: `user:password` in each line, as memcached's `-Y` has it; the password may be an Argon2 hash.
+//!
+//! Invariants: no error holds a password; blank lines mean nothing
+
+use crate::limits::{USER_NAME_MAX, USERS_MAX};
+use std::collections::HashSet;
+
+/// A user.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Line<'t> {
+    /// Counted from one.
+    pub(super) number: usize,
+    pub(super) user: &'t str,
+    pub(super) password: &'t [u8],
+}
+
+/// A line that is wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Wrong {
+    /// Counted from one.
+    pub(super) line: usize,
+    pub(super) what: &'static str,
+}
+
+/// The users of a file, in its order.
+pub(super) fn parse(text: &[u8]) -> Result<Vec<Line<'_>>, Wrong> {
+    let mut lines = Vec::new();
+    let mut names = HashSet::new();
+    for (at, line) in text.split(|b| *b == b'\n').enumerate() {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        let number = at + 1;
+        let wrong = |what| Wrong { line: number, what };
+        let colon = line.iter().position(|b| *b == b':').ok_or(wrong("no ':' between user and password"))?;
+        let (user, password) = (&line[..colon], &line[colon + 1..]);
+        let is_name = |user: &&str| {
+            (1..=USER_NAME_MAX).contains(&user.len())
+                && !user.chars().any(|c| c.is_whitespace() || c.is_control())
+        };
+        let user = str::from_utf8(user).ok().filter(is_name);
+        let user = user.ok_or(wrong("the user's name is not 1 to 64 bytes of text without white space"))?;
+        if password.is_empty() {
+            return Err(wrong("the password is empty"));
+        }
+        if !names.insert(user) {
+            return Err(wrong("the user was there already"));
+        }
+        if USERS_MAX < names.len() {
+            return Err(wrong("there are more than 65000 users"));
+        }
+        lines.push(Line { number, user, password });
+    }
+    Ok(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_and_passwords_come_back() {
+        let lines = parse(b"ann:one\r\n\n  \nbob:two:with:colons \n").unwrap();
+        let users: Vec<_> = lines.iter().map(|l| (l.number, l.user, l.password)).collect();
+        assert_eq!(users, [(1, "ann", b"one".as_slice()), (4, "bob", b"two:with:colons ")]);
+        assert!(parse(b"").unwrap().is_empty());
+    }
+
+    #[test]
+    fn wrong_lines_are_named_and_their_text_is_not() {
+        for (text, line, what) in [
+            (b"ann:one\nbob".as_slice(), 2, "no ':'"),
+            (b":one", 1, "name"),
+            (b"a n:one", 1, "name"),
+            (b"\xff:one", 1, "name"),
+            (&[&[b'u'; USER_NAME_MAX + 1], b":one".as_slice()].concat(), 1, "name"),
+            (b"ann:", 1, "empty"),
+            (b"ann:one\n\nann:two", 3, "already"),
+        ] {
+            let wrong = parse(text).unwrap_err();
+            assert_eq!(wrong.line, line);
+            assert!(wrong.what.contains(what), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Who a connection may speak for: users, their passwords, and what they are allowed.
+//!
+//! Shape:      file of users and settings -> `Auth` -> `check(user, password)` -> `Grant` -> a connection's `Identity`
+//! Invariants: one table serves every protocol; it is replaced whole or not at all; no password is kept as it was
+//!             written, none is logged; an answer takes as long for an unknown user as for a known one
+//! Failure:    a file that cannot be used leaves the table that is in force
+
+mod file;
+mod identity;
+mod secret;
+
+pub(crate) use identity::{Denied, Grant, Identity, Need, Rights};
+
+use crate::config::{AuthConfig, Config, TenantConfig, check_tenant};
+use crate::tenants::{AddError, Binding, Origin, Router};
+use secret::Secret;
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// Why a file of users cannot be used. No variant holds any part of a password.
+#[derive(Debug, thiserror::Error)]
+pub enum AuthError {
+    /// It cannot be read.
+    #[error("cannot read the users of {}", file.display())]
+    Read {
+        /// The file.
+        file: PathBuf,
+        /// The system's reason.
+        #[source]
+        cause: io::Error,
+    },
+    /// A line is wrong.
+    #[error("{}:{line}: {what}", file.display())]
+    Line {
+        /// The file.
+        file: PathBuf,
+        /// Counted from one.
+        line: usize,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// It names nobody.
+    #[error("{} names no user", .0.display())]
+    Empty(PathBuf),
+    /// A user cannot have a tenant.
+    #[error("user '{user}' cannot be bound to a tenant: {what}")]
+    Tenant {
+        /// The user.
+        user: String,
+        /// Why not.
+        what: String,
+    },
+}
+
+/// Everybody who may come in.
+#[derive(Debug)]
+pub(crate) struct Auth {
+    config: AuthConfig,
+    tenants: Vec<TenantConfig>,
+    table: RwLock<Arc<Table>>,
+}
+
+#[derive(Debug)]
+struct Table {
+    users: HashMap<Vec<u8>, User>,
+    /// Compared where the user is unknown.
+    nobody: Secret,
+}
+
+#[derive(Debug)]
+struct User {
+    secret: Secret,
+    grant: Grant,
+}
+
+/// Whose connections a user's are.
+enum Whose<'c> {
+    /// Nobody's own: the key decides.
+    Default,
+    /// A tenant's, which is there or is made.
+    Tenant(&'c str),
+}
+
+impl Auth {
+    /// Reads the users of a configuration, if it has any, and makes the tenants that only they reach.
+    pub(crate) fn load(config: &Config, router: &Router) -> Result<Option<Self>, AuthError> {
+        let Some(auth) = config.auth.clone() else { return Ok(None) };
+        let tenants = config.tenants.clone();
+        let table = RwLock::new(Arc::new(table(&auth, &tenants, router)?));
+        Ok(Some(Self { config: auth, tenants, table }))
+    }
+
+    /// Reads the users again; returns how many there are. Connections that are open keep what they were granted.
+    pub(crate) fn reload(&self, router: &Router) -> Result<usize, AuthError> {
+        let table = table(&self.config, &self.tenants, router)?;
+        let count = table.users.len();
+        *self.table.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
+        Ok(count)
+    }
+
+    /// What a user with this password is granted.
+    pub(crate) fn check(&self, user: &[u8], password: &[u8]) -> Option<Grant> {
+        let table = Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner));
+        match table.users.get(user) {
+            Some(known) => known.secret.matches(user, password).then_some(known.grant),
+            None => {
+                let _always_false = table.nobody.matches(user, password);
+                None
+            }
+        }
+    }
+}
+
+fn table(config: &AuthConfig, tenants: &[TenantConfig], router: &Router) -> Result<Table, AuthError> {
+    let file = &config.file;
+    let text = std::fs::read(file).map_err(|cause| AuthError::Read { file: file.clone(), cause })?;
+    let lines = file::parse(&text).map_err(|wrong| AuthError::Line {
+        file: file.clone(),
+        line: wrong.line,
+        what: wrong.what,
+    })?;
+    if lines.is_empty() {
+        return Err(AuthError::Empty(file.clone()));
+    }
+    let mut users = HashMap::new();
+    for line in lines {
+        let secret = Secret::new(line.user, line.password).map_err(|what| AuthError::Line {
+            file: file.clone(),
+            line: line.number,
+            what,
+        })?;
+        let binding = binding(config, tenants, router, line.user)
+            .map_err(|what| AuthError::Tenant { user: line.user.to_owned(), what })?;
+        let is_in = |list: &[String]| list.iter().any(|name| name == line.user);
+        let rights =
+            Rights { read_only: is_in(&config.read_only_users), no_flush: is_in(&config.no_flush_users) };
+        users.insert(line.user.as_bytes().to_vec(), User { secret, grant: Grant { binding, rights } });
+    }
+    for name in config.read_only_users.iter().chain(&config.no_flush_users) {
+        if !users.contains_key(name.as_bytes()) {
+            tracing::warn!("the settings name a user '{name}', whom {} does not know", file.display());
+        }
+    }
+    Ok(Table { users, nobody: Secret::of_nobody() })
+}
+
+fn whose<'c>(config: &AuthConfig, tenants: &'c [TenantConfig], user: &'c str) -> Whose<'c> {
+    let named = tenants.iter().find(|tenant| tenant.users.iter().any(|name| name == user));
+    let is_shared = config.shared_users.iter().any(|name| name == user || name == "*");
+    match named {
+        Some(tenant) => Whose::Tenant(&tenant.name),
+        None if is_shared || user == "default" => Whose::Default,
+        None => Whose::Tenant(user),
+    }
+}
+
+/// The binding of a user's connections; makes the tenant if there is none of that name.
+fn binding(
+    config: &AuthConfig,
+    tenants: &[TenantConfig],
+    router: &Router,
+    user: &str,
+) -> Result<Binding, String> {
+    let Whose::Tenant(name) = whose(config, tenants, user) else { return Ok(Binding::Unbound) };
+    let id = match router.find(name) {
+        Some(id) => id,
+        None => {
+            let tenant = TenantConfig { name: name.to_owned(), ..TenantConfig::default() };
+            check_tenant(&tenant, true, false).map_err(|e| format!("{}; {}", e.what, e.cure))?;
+            router.add(&tenant, None, None, Origin::Credentials).map_err(|e| match e {
+                AddError::Full => "there are as many tenants as can be, raise max_tenants".to_owned(),
+                AddError::NameTaken | AddError::PrefixTaken(_) => format!("'{name}' was just taken"),
+            })?
+        }
+    };
+    if router.isolates(id) {
+        Ok(Binding::To(id))
+    } else {
+        Err(format!("tenant '{name}' is known by a prefix, and prefixes do not isolate"))
+    }
+}

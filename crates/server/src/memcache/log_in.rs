@@ -1,0 +1,177 @@
+//! Text authentication: the first `set` of a connection carries `user password`.
+//!
+//! Shape:      a buffer -> one message -> its answer, and who the connection is from then on
+//! Invariants: nothing of a stranger's is stored, read or kept; nothing here panics on input
+//! Source:     memcached 1.6.45's `-Y`; `version` is answered to strangers too, as in the binary protocol
+
+use super::reply::{Replies, text};
+use super::turn::{Ended, Prepared, Session, Step, Turn};
+use crate::auth::{Grant, Identity};
+use crate::limits::{AUTH_MESSAGE_MAX, LINE_MAX};
+use memchr::memchr;
+use std::sync::atomic::Ordering;
+
+/// What a stranger says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Message<'b> {
+    /// Asks for the version.
+    Version,
+    /// Shows a password.
+    Show {
+        /// Who it is.
+        user: &'b [u8],
+        /// The password.
+        password: &'b [u8],
+    },
+    /// Anything else, with its answer.
+    Wrong(&'static [u8]),
+}
+
+/// What the buffer begins with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Parsed<'b> {
+    /// A message, and the bytes of the stream that it takes.
+    Message(Message<'b>, u64),
+    /// More bytes are needed: so many in all, as far as is known.
+    Incomplete(usize),
+    /// This is no client.
+    Hopeless,
+}
+
+/// Reads one message off the front of `input`.
+fn parse(input: &[u8]) -> Parsed<'_> {
+    let Some(end) = memchr(b'\n', &input[..input.len().min(LINE_MAX)]) else {
+        return if LINE_MAX <= input.len() { Parsed::Hopeless } else { Parsed::Incomplete(input.len() + 1) };
+    };
+    let taken = end + 1;
+    let line = input[..end].strip_suffix(b"\r").unwrap_or(&input[..end]);
+    let wrong = |reply| Parsed::Message(Message::Wrong(reply), taken as u64);
+    if line == b"version" {
+        return Parsed::Message(Message::Version, taken as u64);
+    }
+    let mut words = line.split(|b| *b == b' ').filter(|word| !word.is_empty());
+    let (Some(b"set"), Some(len)) = (words.next(), words.nth(3)) else { return wrong(text::UNAUTHENTICATED) };
+    let len = str::from_utf8(len).ok().and_then(|len| len.parse::<u32>().ok());
+    let Some(len) = len else { return wrong(text::UNAUTHENTICATED) };
+    let all = taken as u64 + u64::from(len) + 2;
+    let len = len as usize;
+    if AUTH_MESSAGE_MAX < len {
+        return Parsed::Message(Message::Wrong(text::BAD_AUTH_TOKEN), all);
+    }
+    let Some(block) = input[taken..].get(..len + 2) else { return Parsed::Incomplete(taken + len + 2) };
+    let (shown, rest) = block.split_at(len);
+    if rest != b"\r\n" {
+        return Parsed::Message(Message::Wrong(text::BAD_TERMINATION), all);
+    }
+    let mut words = shown.split(|b| *b == b' ').filter(|word| !word.is_empty());
+    let message = match (words.next(), words.next()) {
+        (Some(user), Some(password)) => Message::Show { user, password },
+        _ => Message::Wrong(text::BAD_AUTH_TOKEN),
+    };
+    Parsed::Message(message, all)
+}
+
+/// Prepares what a stranger says. A password ends the batch: what follows is somebody else's.
+pub(super) fn prepare<'b>(
+    session: &Session<'_>,
+    input: &'b [u8],
+    turn: &mut Turn,
+    batch: &mut Vec<Prepared<'b>>,
+) {
+    while turn.consumed < input.len() {
+        if batch.len() == session.requests_max {
+            turn.more = true;
+            return;
+        }
+        match parse(&input[turn.consumed..]) {
+            Parsed::Message(message, takes) => {
+                turn.take(takes, input.len());
+                batch.push(Prepared { step: Step::LogIn(message), end: turn.consumed, keys: (0, 0) });
+                if matches!(message, Message::Show { .. }) {
+                    turn.more = turn.consumed < input.len();
+                    return;
+                }
+            }
+            Parsed::Incomplete(needed) => {
+                turn.needed = needed;
+                return;
+            }
+            Parsed::Hopeless => {
+                turn.close = true;
+                return;
+            }
+        }
+    }
+}
+
+/// Answers a stranger.
+pub(super) fn execute(
+    session: &Session<'_>,
+    message: Message<'_>,
+    replies: &mut Replies<'_>,
+    identity: &mut Option<Identity>,
+) -> Result<(), Ended> {
+    match message {
+        Message::Version => {
+            replies.put(b"VERSION ");
+            replies.put(session.shared.config.version.as_bytes());
+            replies.put(b"\r\n");
+        }
+        Message::Wrong(reply) => replies.put(reply),
+        Message::Show { user, password } => {
+            let grant = check(session, user, password);
+            replies.put(if grant.is_some() { text::STORED } else { text::AUTH_FAILURE });
+            let after = session.identity.after(grant);
+            *identity = Some(after);
+            if after.is_worn_out() {
+                return Err(Ended::Quit);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a user with this password is granted; counts the attempt.
+pub(super) fn check(session: &Session<'_>, user: &[u8], password: &[u8]) -> Option<Grant> {
+    let grant = session.shared.auth.as_ref().and_then(|auth| auth.check(user, password));
+    let counters = &session.shared.counters;
+    counters.auth_cmds.fetch_add(1, Ordering::Relaxed);
+    if grant.is_none() {
+        counters.auth_errors.fetch_add(1, Ordering::Relaxed);
+    }
+    grant
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_have_their_answers() {
+        let show = |user: &'static [u8], password: &'static [u8]| Message::Show { user, password };
+        for (input, message, takes) in [
+            (b"version\r\n".as_slice(), Message::Version, 9),
+            (b"get a\r\n", Message::Wrong(text::UNAUTHENTICATED), 7),
+            (b"\r\n", Message::Wrong(text::UNAUTHENTICATED), 2),
+            (b"set a 0 0\r\n", Message::Wrong(text::UNAUTHENTICATED), 11),
+            (b"SET a 0 0 3\r\n", Message::Wrong(text::UNAUTHENTICATED), 13),
+            (b"set a 0 0 x\r\n", Message::Wrong(text::UNAUTHENTICATED), 13),
+            (b"set a 0 0 3\r\na b\r\n", show(b"a", b"b"), 18),
+            (b"set a x y 7 noreply\r\n a  b c\r\nget", show(b"a", b"b"), 30),
+            (b"set a 0 0 3\r\nabc\r\n", Message::Wrong(text::BAD_AUTH_TOKEN), 18),
+            (b"set a 0 0 3\r\na bcd", Message::Wrong(text::BAD_TERMINATION), 18),
+            (b"set a 0 0 2000\r\n", Message::Wrong(text::BAD_AUTH_TOKEN), 2018),
+        ] {
+            assert_eq!(parse(input), Parsed::Message(message, takes), "{}", String::from_utf8_lossy(input));
+        }
+    }
+
+    #[test]
+    fn every_cut_is_incomplete() {
+        let input = b"set auth 0 0 11\r\nuser secret\r\n";
+        for end in 0..input.len() {
+            assert!(matches!(parse(&input[..end]), Parsed::Incomplete(_)), "{end}");
+        }
+        assert_eq!(parse(&[b'x'; LINE_MAX]), Parsed::Hopeless);
+    }
+}

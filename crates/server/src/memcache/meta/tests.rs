@@ -1,0 +1,85 @@
+//! Meta lines, right and wrong.
+
+use super::*;
+use crate::memcache::parse::parse;
+use proptest::prelude::*;
+
+const BOUNDS: Bounds = Bounds { body_max: 1001, flush_disabled: false };
+
+fn command(line: &[u8]) -> Command<'_> {
+    match parse(line, &BOUNDS) {
+        Parsed::Request(command, taken) => {
+            assert_eq!(taken, line.len());
+            command
+        }
+        other => panic!("{:?} gives {other:?}", String::from_utf8_lossy(line)),
+    }
+}
+
+#[test]
+fn wrong_lines_have_their_answers() {
+    let opaque = |len: usize| [b"mg a O".as_slice(), &vec![b'1'; len], b"\r\n"].concat();
+    for (line, answer) in [
+        (b"mg\r\n".as_slice(), text::BAD_FORMAT),
+        (b"mg a Z\r\n", text::INVALID_FLAG),
+        (b"mg a v v\r\n", text::DUPLICATE_FLAG),
+        (b"mg a \xff\r\n", text::DUPLICATE_FLAG),
+        (b"mg a T\r\n", text::BAD_TOKEN),
+        (b"mg a T99999999999\r\n", text::BAD_TOKEN),
+        (b"mg a Tx Fx\r\n", text::BAD_TOKEN),
+        (b"mg a Fx\r\n", text::BAD_FORMAT),
+        (b"mg a Fx b\r\n", text::BAD_KEY),
+        (b"mg a b\r\n", text::BAD_KEY),
+        (b"md a v v\r\n", text::DUPLICATE_FLAG),
+        (b"ma a v v\r\n", text::WRONG_FLAG),
+        (b"ma a Dx\r\n", text::WRONG_FLAG),
+        (b"ma a MX\r\n", text::BAD_COUNT_MODE),
+        (b"ms a\r\n", text::BAD_FORMAT),
+        (b"ms a S2\r\n", text::BAD_FORMAT),
+        (b"mg a c f h k l q s t u v x C1 D1 E1 F1 I J1 L P\r\n", text::TOO_MANY_FLAGS),
+        (&opaque(32), text::OPAQUE_TOO_LONG),
+    ] {
+        assert_eq!(command(line), Command::Wrong(answer), "{}", String::from_utf8_lossy(line));
+    }
+    assert!(matches!(command(&opaque(31)), Command::Meta(_)));
+    assert_eq!(command(b"mn\r\n"), Command::MetaNoOp);
+}
+
+#[test]
+fn a_wrong_set_is_skipped_with_its_block() {
+    for (line, answer) in [
+        (b"ms a 1 MX\r\ny\r\n".as_slice(), text::BAD_SET_MODE),
+        (b"ms a 1 M\r\ny\r\n", text::BAD_SET_MODE),
+        (b"ms a 1 Fx\r\ny\r\n", text::BAD_FORMAT),
+        (b"ms a 1\r\nyyy", text::BAD_CHUNK),
+    ] {
+        let end = line.len() as u64;
+        assert!(
+            matches!(parse(line, &BOUNDS), Parsed::Refused { reply: Some(r), skip, .. } if r == answer && skip == end),
+            "{}",
+            String::from_utf8_lossy(line)
+        );
+    }
+}
+
+#[test]
+fn every_flag_is_in_the_table_once() {
+    for (i, (letter, _)) in FLAGS.iter().enumerate() {
+        assert!(bit(*letter) != 0 && FLAGS[i + 1..].iter().all(|(other, _)| other != letter));
+    }
+    assert_eq!(FLAGS.len(), 25, "the flags of 1.6.45");
+}
+
+proptest! {
+    #[test]
+    fn nothing_panics(line in "m[gsdaen] {0,2}[!-~]{0,3}( [!-~]{1,5}){0,22}\r?\n[a-z\r\n]{0,8}") {
+        let _any = parse(line.as_bytes(), &BOUNDS);
+    }
+
+    #[test]
+    fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+        let _any = parse(&bytes, &BOUNDS);
+        let line = [b"ms a 3 ".as_slice(), &bytes, b"\r\nabc\r\n"].concat();
+        let _any = parse(&line, &BOUNDS);
+    }
+}

@@ -1,0 +1,132 @@
+//! `stats items`, `slabs` and `sizes`: size classes, shown as memcached's slab classes.
+
+use super::{Row, baseline, lines};
+use crate::shared::Shared;
+use crate::tenants::{Binding, Router};
+use crate::view::Visible;
+use store::{CLASSES, ClassTotals, class_bound, class_of};
+
+/// One answer over the size classes that have items: they stand for memcached's slab classes.
+pub(super) fn classes(
+    shared: &Shared,
+    router: &Router,
+    binding: &Binding,
+    rows_of: fn(usize, &ClassTotals) -> Vec<Row>,
+    with_totals: bool,
+) -> Vec<u8> {
+    let zero = baseline(shared, binding);
+    let all = classes_seen(shared, router, binding);
+    let mut rows = Vec::new();
+    let mut active = 0;
+    let mut bytes = 0;
+    for (class, totals) in all.iter().enumerate() {
+        if totals.items <= 0 {
+            continue;
+        }
+        active += 1;
+        bytes += totals.bytes;
+        rows.extend(rows_of(class, &zero.map_or(*totals, |z| totals.since(&z.classes[class]))));
+    }
+    if with_totals {
+        rows.push(("active_slabs".to_owned(), active.to_string()));
+        rows.push(("total_malloced".to_owned(), bytes.to_string()));
+    }
+    lines(&rows)
+}
+
+/// The size classes that a connection sees.
+pub(super) fn classes_seen(shared: &Shared, router: &Router, binding: &Binding) -> [ClassTotals; CLASSES] {
+    match binding {
+        Binding::Unbound => shared.store.class_totals(false),
+        Binding::To(_) => class_of_bound(&Visible::to(shared, router, binding)),
+    }
+}
+
+/// Classes are counted for all tenants together; a bound connection sees its own items as one class, that of their
+/// mean size.
+fn class_of_bound(seen: &Visible) -> [ClassTotals; CLASSES] {
+    let mut all = [ClassTotals::default(); CLASSES];
+    let mean = seen.held.0.checked_div(seen.items).unwrap_or(0);
+    all[class_of(usize::try_from(mean).unwrap_or(usize::MAX))] = ClassTotals {
+        items: i64::try_from(seen.items).unwrap_or(i64::MAX),
+        bytes: i64::try_from(seen.held.0).unwrap_or(i64::MAX),
+        get_hits: seen.totals.get_hits,
+        cmd_set: seen.totals.cmd_set,
+        delete_hits: seen.totals.delete_hits,
+        incr_hits: seen.totals.incr_hits,
+        decr_hits: seen.totals.decr_hits,
+        cas_hits: seen.totals.cas_hits,
+        cas_badval: seen.totals.cas_badval,
+        touch_hits: seen.totals.touch_hits,
+        evicted: seen.totals.evictions,
+        evicted_unfetched: seen.totals.evicted_unfetched,
+        reclaimed: seen.totals.reclaimed,
+    };
+    all
+}
+
+pub(super) fn items_of_class(class: usize, t: &ClassTotals) -> Vec<Row> {
+    let zero = || "0".to_owned();
+    let rows = [
+        ("number", t.items.to_string()),
+        ("number_hot", zero()),
+        ("number_warm", zero()),
+        ("number_cold", t.items.to_string()),
+        ("age_hot", zero()),
+        ("age_warm", zero()),
+        ("age", zero()),
+        ("mem_requested", t.bytes.max(0).to_string()),
+        ("evicted", t.evicted.to_string()),
+        ("evicted_nonzero", zero()),
+        ("evicted_time", zero()),
+        ("outofmemory", zero()),
+        ("tailrepairs", zero()),
+        ("reclaimed", t.reclaimed.to_string()),
+        ("expired_unfetched", zero()),
+        ("evicted_unfetched", t.evicted_unfetched.to_string()),
+        ("evicted_active", zero()),
+        ("crawler_reclaimed", zero()),
+        ("crawler_items_checked", zero()),
+        ("lrutail_reflocked", zero()),
+        ("moves_to_cold", zero()),
+        ("moves_to_warm", zero()),
+        ("moves_within_lru", zero()),
+        ("direct_reclaims", zero()),
+        ("hits_to_hot", zero()),
+        ("hits_to_warm", zero()),
+        ("hits_to_cold", t.get_hits.to_string()),
+        ("hits_to_temp", zero()),
+    ];
+    rows.into_iter().map(|(name, value)| (format!("items:{class}:{name}"), value)).collect()
+}
+
+pub(super) fn slabs_of_class(class: usize, t: &ClassTotals) -> Vec<Row> {
+    let chunk = class_bound(class) as u64;
+    let per_page = ((1 << 20) / chunk).max(1);
+    let items = u64::try_from(t.items).unwrap_or(0);
+    let rows = [
+        ("chunk_size", chunk),
+        ("chunks_per_page", per_page),
+        ("total_pages", items.div_ceil(per_page)),
+        ("total_chunks", items.div_ceil(per_page) * per_page),
+        ("used_chunks", items),
+        ("free_chunks", items.div_ceil(per_page) * per_page - items),
+        ("free_chunks_end", 0),
+        ("get_hits", t.get_hits),
+        ("cmd_set", t.cmd_set),
+        ("delete_hits", t.delete_hits),
+        ("incr_hits", t.incr_hits),
+        ("decr_hits", t.decr_hits),
+        ("cas_hits", t.cas_hits),
+        ("cas_badval", t.cas_badval),
+        ("touch_hits", t.touch_hits),
+    ];
+    rows.into_iter().map(|(name, value)| (format!("{class}:{name}"), value.to_string())).collect()
+}
+
+/// `stats sizes`: how many items there are of each size class, by its upper bound in bytes.
+pub(super) fn sizes(shared: &Shared, router: &Router, binding: &Binding) -> Vec<Row> {
+    let all = classes_seen(shared, router, binding);
+    let counted = all.iter().enumerate().filter(|(_, totals)| 0 < totals.items);
+    counted.map(|(class, totals)| (class_bound(class).to_string(), totals.items.to_string())).collect()
+}

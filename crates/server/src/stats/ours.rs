@@ -1,0 +1,136 @@
+//! What memcached does not have: `stats tenants`, `tiers`, `controller` and `cleaner`, names of our own.
+
+use super::Row;
+use crate::shared::Shared;
+use crate::tenants::{Binding, Router};
+use crate::view::Visible;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use units::{Instant, TenantId};
+
+/// What the loop that divides memory did last.
+#[derive(Debug, Default)]
+pub(crate) struct Controller {
+    policy: Mutex<&'static str>,
+    decisions: AtomicU64,
+    last_secs: AtomicU64,
+}
+
+impl Controller {
+    /// Notes the loop's state after a step.
+    pub(crate) fn note(&self, policy: &'static str, decisions: u64, now: Instant) {
+        *self.policy.lock().unwrap_or_else(PoisonError::into_inner) = policy;
+        if self.decisions.swap(decisions, Ordering::Relaxed) != decisions {
+            self.last_secs.store(now.whole_secs(), Ordering::Relaxed);
+        }
+    }
+}
+
+/// `stats controller`: the loop that divides memory.
+pub(super) fn controller(shared: &Shared, router: &Router) -> Vec<Row> {
+    let controller = &shared.controller;
+    let memory = shared.store.memory_use();
+    let states: Vec<_> = router.all().filter_map(|id| shared.store.tenant_state(id)).collect();
+    let targets: u64 = states.iter().map(|state| state.share.target.0).sum();
+    let held: u64 = states.iter().map(|state| state.held.0).sum();
+    let since = shared.clock.now().whole_secs() - controller.last_secs.load(Ordering::Relaxed);
+    let numbers = [
+        ("decisions", controller.decisions.load(Ordering::Relaxed)),
+        ("seconds_since_decision", since),
+        ("pending_shadow_hits", shared.store.pending_shadow_hits()),
+        ("tenants", states.len() as u64),
+        ("target_bytes", targets),
+        ("held_bytes", held),
+        ("index_bytes", memory.index.0),
+        ("segment_bytes", memory.segments.0),
+        ("shadow_bytes", memory.shadow.0),
+        ("buffer_bytes", shared.buffered().0),
+    ];
+    let policy = *controller.policy.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut rows = vec![("policy".to_owned(), policy.to_owned())];
+    rows.extend(numbers.into_iter().map(|(name, value)| (name.to_owned(), value.to_string())));
+    rows
+}
+
+/// `stats tiers`: what each kind of memory holds and carries, of what the connection sees.
+pub(super) fn tiers(shared: &Shared, router: &Router, binding: &Binding) -> Vec<Row> {
+    let seen = Visible::to(shared, router, binding);
+    let t = &seen.totals;
+    let rows = [
+        ("capacity_bytes", seen.limit.0),
+        ("used_bytes", seen.held.0),
+        ("items", seen.items),
+        ("reads", t.dram_read.accesses),
+        ("read_bytes", t.dram_read.bytes),
+        ("writes", t.dram_write.accesses),
+        ("write_bytes", t.dram_write.bytes),
+    ];
+    rows.into_iter().map(|(name, value)| (format!("dram:{name}"), value.to_string())).collect()
+}
+
+/// `stats cleaner`: ours, of the whole server.
+pub(super) fn cleaner(shared: &Shared) -> Vec<Row> {
+    let view = shared.cleaning.view(&shared.store);
+    let moved = (0..shared.store.tenant_count())
+        .map(|id| shared.store.totals(TenantId(u32::try_from(id).unwrap_or(u32::MAX))).moved_bytes)
+        .sum::<u64>();
+    let whole = [
+        ("passes", view.totals.passes),
+        ("passes_background", view.by.background),
+        ("passes_workers", view.by.writers),
+        ("passes_at_once", u64::from(view.by.running)),
+        ("passes_at_once_max", u64::from(view.by.at_once_max)),
+        ("pass_takes", view.pass_takes as u64),
+        ("pass_frees", view.pass_frees as u64),
+        ("freed_segments", view.totals.freed_segments),
+        ("scanned_items", view.totals.scanned_items),
+        ("moved_bytes", moved),
+        ("moved_bytes_per_second", view.moved.0),
+        ("cpu_microseconds", view.cpu.0 / 1_000),
+        ("writer_waits", view.totals.writer_waits),
+    ];
+    let parts = [("cpu_share", view.cpu_share), ("cpu_limit", view.cpu_limit)];
+    let mut rows: Vec<Row> =
+        whole.into_iter().map(|(name, value)| (name.to_owned(), value.to_string())).collect();
+    rows.extend(parts.map(|(name, part)| (name.to_owned(), format!("{part:.4}"))));
+    rows
+}
+
+/// `stats tenants`: ours, free-form names.
+pub(super) fn tenants(shared: &Shared, router: &Router, binding: &Binding) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let division = shared.in_charge.now();
+    for id in router.visible(binding) {
+        let Some(state) = shared.store.tenant_state(id) else { continue };
+        let t = shared.store.totals(id);
+        let gets = t.get_hits + t.get_misses;
+        let name = state.name.split_ascii_whitespace().collect::<Vec<_>>().join("_");
+        for (what, value) in [
+            ("held_bytes", state.held.0),
+            ("target_bytes", state.share.target.0),
+            ("reserved_bytes", state.claim.floor.bytes.0),
+            ("items", state.items),
+            ("gets", gets),
+            ("hits", t.get_hits),
+            ("sets", t.cmd_set),
+            ("evictions", t.evictions),
+            ("evictions_over_share", t.evicted_over_share),
+            ("borrowed_bytes", state.held.saturating_sub(state.share.target).0),
+            ("writes_refused", t.writes_refused),
+            ("out_of_memory", t.store_no_memory),
+            ("shadow_hits", t.shadow_hits),
+            ("moved_bytes", t.moved_bytes),
+            ("dram_read_bytes", t.dram_read.bytes),
+            ("dram_write_bytes", t.dram_write.bytes),
+        ] {
+            rows.push((format!("{name}:{what}"), value.to_string()));
+        }
+        // No spaces: three words per line.
+        let rank: String = state.rank.to_string().split_whitespace().collect();
+        rows.push((format!("{name}:rank"), rank));
+        if let Some(group) = state.claim.group.and_then(|id| division.at(id)) {
+            rows.push((format!("{name}:group"), group.name.clone()));
+        }
+    }
+    rows
+}

@@ -1,0 +1,100 @@
+//! Connections that are sent something else than replies: lists of items, log lines.
+//!
+//! Shape:      a turn ends with what was asked -> a piece per round while the socket takes it -> requests go on, or the
+//!             connection closes
+//! Invariants: one piece of a list is in memory at a time; nothing of the store is held across rounds
+
+use super::Worker;
+use crate::connection::{Connection, Lasting};
+use crate::dump::Dump;
+use crate::memcache::Asked;
+use crate::reactor::{Reactor, Sending, StreamId};
+use crate::stats::Client;
+use crate::watch::{Reporter, interest};
+use std::io::IoSlice;
+
+impl<R: Reactor> Worker<R> {
+    /// A connection is sent something else than replies from now on.
+    pub(super) fn begin_lasting(&mut self, id: StreamId, asked: Asked) {
+        let waker = self.reactor.waker();
+        let shared = &self.around.shared;
+        let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
+        connection.lasting = match asked {
+            Asked::Dump(wanted) => Some(Lasting::Dump(Dump::new(wanted))),
+            Asked::Watch(wanted) => {
+                // A worker that cannot be woken comes by itself with its next event.
+                let wake = Box::new(move || drop(waker.wake()));
+                let watcher = shared.watch.begin(&shared.store, wanted, connection.identity.binding(), wake);
+                connection.client.watches();
+                watcher.map(Lasting::Watch)
+            }
+        };
+        self.lasting.push(id);
+        if connection.lasting.is_none() {
+            // Others were quicker to take the last place.
+            self.close(id);
+        }
+    }
+
+    fn send_lasting(&mut self, id: StreamId, bytes: &[u8]) {
+        self.bytes_written += bytes.len() as u64;
+        let sending = self.reactor.send(id, &[IoSlice::new(bytes)]);
+        let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
+        connection.is_sending |= matches!(sending, Sending::Later(_));
+        if sending == Sending::Failed {
+            self.close(id);
+        }
+    }
+
+    /// Whether a list can be continued at once.
+    pub(super) fn has_lasting_work(&self) -> bool {
+        let of = |id: &StreamId| self.connections.get(id.0).and_then(Option::as_ref);
+        let can = |c: &Connection| !c.is_sending && matches!(c.lasting, Some(Lasting::Dump(_)));
+        self.lasting.iter().filter_map(of).any(can)
+    }
+
+    /// The next piece for everybody who is sent something else than replies.
+    pub(super) fn serve_lasting(&mut self) {
+        for id in self.lasting.clone() {
+            let Some(Some(connection)) = self.connections.get_mut(id.0) else { continue };
+            if connection.is_sending || connection.is_closing {
+                continue;
+            }
+            let mut piece = Vec::new();
+            let mut is_done = false;
+            match &mut connection.lasting {
+                Some(Lasting::Dump(dump)) => {
+                    dump.write(&self.around.shared, &self.store, &connection.identity.binding(), &mut piece);
+                    is_done = dump.is_done();
+                }
+                Some(Lasting::Watch(watcher)) => piece = watcher.take(),
+                None => {}
+            }
+            self.store.quiesce();
+            if is_done {
+                connection.lasting = None;
+                self.lasting.retain(|lasting| *lasting != id);
+                // What was asked behind the list.
+                self.wait_for_turn(id);
+            }
+            if !piece.is_empty() {
+                self.send_lasting(id, &piece);
+            }
+        }
+    }
+
+    /// Tells those who watch that a connection came, or went for a reason.
+    pub(super) fn report(&self, client: &Client, closed: Option<&str>) {
+        let shared = &self.around.shared;
+        if shared.watch.wanted() & interest::CONNECTIONS == 0 {
+            return;
+        }
+        let reporter = Reporter {
+            watch: &shared.watch,
+            store: &shared.store,
+            clock: &*shared.clock,
+            connection: client.number,
+        };
+        reporter.connection(client.binding(), client.peer(), closed);
+    }
+}

@@ -1,0 +1,163 @@
+//! Reading items: look-ups that count as uses, and looks that do not.
+//!
+//! Invariants: no look-up takes a lock
+
+use super::{Item, Key, Worker};
+use crate::curves::SampledKind;
+use crate::index::Found;
+use crate::metrics::{Counters, count};
+use crate::shadow::Shadow;
+use crate::slot::Slot;
+use crate::sync::{Ordering, bump};
+use media::Access;
+use units::{Bytes, TenantId};
+
+/// What an item is beside its value.
+#[derive(Clone, Copy, Debug)]
+pub struct Description<'a> {
+    /// The item.
+    pub item: Item<'a>,
+    /// Some look-up found it since its key is stored.
+    pub fetched: bool,
+    slot: Slot,
+    /// Bytes that it is charged.
+    pub size: Bytes,
+}
+
+/// How far a walk over all items has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Cursor {
+    bucket: u32,
+}
+
+impl Worker {
+    /// Looks a key up for a tenant.
+    #[inline]
+    pub fn get(&self, tenant: TenantId, key: &Key<'_>) -> Option<Item<'_>> {
+        let counters = self.counters(tenant);
+        let Some(found) = self.store.index.find(key.hash, |slot| self.is_key(slot, key)) else {
+            self.miss(tenant, key, counters, SampledKind::LookUp);
+            return None;
+        };
+        let place = found.slot.place();
+        let view = self.store.log.view(&self.reader, place);
+        if self.store.is_expired(&view) || self.store.is_flushed(place, &view) {
+            let kind = self.count_dead(counters, Some(found));
+            self.miss(tenant, key, counters, kind);
+            return None;
+        }
+        count(&counters.get_hits);
+        count(&self.counters.class(view.bytes().len(), view.own_space()).get_hits);
+        counters.meter.count(Access::DramRead, Bytes(view.bytes().len() as u64));
+        self.note_use(found);
+        let owner = self.store.tenant(tenant);
+        if owner.samples(key.hash) {
+            self.sample(owner, key.hash, SampledKind::LookUp, view.bytes().len());
+        }
+        Some(Item { view, stamp: self.store.stamp_of(place, &view) })
+    }
+
+    /// Looks a key up without counting or noting a use.
+    pub fn peek(&self, key: &Key<'_>) -> Option<Item<'_>> {
+        let found = self.store.index.find(key.hash, |slot| self.is_key(slot, key))?;
+        let place = found.slot.place();
+        let view = self.store.log.view(&self.reader, place);
+        let dead = self.store.is_expired(&view) || self.store.is_flushed(place, &view);
+        (!dead).then(|| Item { view, stamp: self.store.stamp_of(place, &view) })
+    }
+
+    /// Looks a key up, whether its item has expired or not, without counting: the answer to a touch that ends it.
+    pub fn peek_dead(&self, key: &Key<'_>) -> Option<Item<'_>> {
+        let found = self.store.index.find(key.hash, |slot| self.is_key(slot, key))?;
+        let place = found.slot.place();
+        let view = self.store.log.view(&self.reader, place);
+        Some(Item { view, stamp: self.store.stamp_of(place, &view) })
+    }
+
+    pub(super) fn miss(&self, tenant: TenantId, key: &Key<'_>, counters: &Counters, kind: SampledKind) {
+        count(&counters.get_misses);
+        let owner = self.store.tenant(tenant);
+        if owner.samples(key.hash) {
+            self.sample(owner, key.hash, kind, 0);
+        }
+        // A miss that does not get the lock at once is not counted: it would wait in the request (Memshare §5.2).
+        if Shadow::may_know(key.hash, owner.sampling())
+            && let Ok(mut shadow) = owner.shadow.try_lock()
+        {
+            let hits = shadow.hit(key.hash);
+            if 0 < hits {
+                bump(&counters.shadow_hits, hits);
+                self.store.pending_shadow_hits.fetch_add(hits, Ordering::Relaxed);
+            }
+        }
+    }
+    /// Counts a miss whose item has died; says what kind of look-up it was.
+    pub(super) fn count_dead(&self, counters: &Counters, found: Option<Found>) -> SampledKind {
+        let Some(found) = found else { return SampledKind::LookUp };
+        let expired = self.store.is_expired(&self.store.log.view(&self.reader, found.slot.place()));
+        count(if expired { &counters.get_expired } else { &counters.get_flushed });
+        SampledKind::DeadLookUp
+    }
+
+    /// Calls `each` with the live items of some buckets of the index, about eight in each, and moves the cursor on. Returns
+    /// false behind the last. Takes no lock; an item that moves within the index meanwhile may be shown twice or not at
+    /// all.
+    pub fn walk<'a>(
+        &'a self,
+        cursor: &mut Cursor,
+        buckets: u32,
+        mut each: impl FnMut(&Description<'a>),
+    ) -> bool {
+        let end = cursor.bucket.saturating_add(buckets).min(self.store.index.buckets());
+        for bucket in cursor.bucket..end {
+            self.store.index.each_in(bucket, |slot| {
+                let known = self.describe_slot(slot);
+                let dead = self.store.is_expired(&known.item.view)
+                    || self.store.is_flushed(slot.place(), &known.item.view);
+                if !dead {
+                    each(&known);
+                }
+            });
+        }
+        cursor.bucket = end;
+        end < self.store.index.buckets()
+    }
+
+    /// Describes an item, without counting or noting a use.
+    pub fn describe(&self, key: &Key<'_>) -> Option<Description<'_>> {
+        let found = self.store.index.find(key.hash, |slot| self.is_key(slot, key))?;
+        self.description(found)
+    }
+
+    /// Second of the store's clock at which an item was last used or stored: not later than it was, and earlier by a tick
+    /// of the rank clock at most if it was used since it was stored.
+    #[must_use]
+    pub fn used_secs(&self, description: &Description<'_>) -> u32 {
+        self.store.used_secs(description.slot, description.item.stamp)
+    }
+
+    /// What is known of a live item.
+    pub(crate) fn description(&self, found: Found) -> Option<Description<'_>> {
+        let place = found.slot.place();
+        let view = self.store.log.view(&self.reader, place);
+        let dead = self.store.is_expired(&view) || self.store.is_flushed(place, &view);
+        (!dead).then(|| self.describe_any(found))
+    }
+
+    /// The same, dead or alive: an item may be created to be dead.
+    pub(super) fn describe_any(&self, found: Found) -> Description<'_> {
+        self.describe_slot(found.slot)
+    }
+
+    fn describe_slot(&self, slot: Slot) -> Description<'_> {
+        let place = slot.place();
+        let view = self.store.log.view(&self.reader, place);
+        let stamp = self.store.stamp_of(place, &view);
+        Description {
+            item: Item { view, stamp },
+            fetched: slot.uses() != 0,
+            slot,
+            size: Bytes(u64::try_from(crate::account::charge_of(view.bytes().len())).unwrap_or(0)),
+        }
+    }
+}

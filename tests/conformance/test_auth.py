@@ -1,0 +1,285 @@
+"""Passwords: in both protocols from one table, users as tenants, what credentials allow, and reloading."""
+
+import signal
+import time
+
+import pytest
+
+from conformance import servers
+from conformance.packets import AUTH, CONTINUE, NOT_FOUND, OK, UNKNOWN, BinaryWire, count, failure, packet, read, store, touch
+from conformance.wire import DEADLINE_S, END, Closed, set_request
+
+pytestmark = pytest.mark.cotenant
+
+#: `password`, of Argon2's own test vectors.
+HASH = "$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4"
+USERS = f"""ann:one
+bob:two:with:colons
+
+carol:{HASH}
+reader:read
+keeper:keep
+"""
+CONFIG = """
+memory = "64MiB"
+read_only_users = ["reader"]
+no_flush_users = ["keeper"]
+
+[tenant.team]
+users = ["reader", "keeper", "writer"]
+"""
+
+UNAUTHENTICATED = b"CLIENT_ERROR unauthenticated\r\n"
+FAILURE = b"CLIENT_ERROR authentication failure\r\n"
+BAD_TOKEN = b"CLIENT_ERROR bad authentication token format\r\n"
+READ_ONLY = b"CLIENT_ERROR read-only credentials\r\n"
+NO_FLUSH = b"CLIENT_ERROR flush_all not allowed\r\n"
+ATTEMPTS = 5
+
+
+class Guarded:
+    """A server that asks for passwords, and its file of users."""
+
+    def __init__(self, folder):
+        self.file = folder / "users"
+        self.file.write_text(USERS + "writer:write\n", encoding="ascii")
+        config = folder / "cotenant.toml"
+        config.write_text(CONFIG, encoding="ascii")
+        self.server = servers.start_cotenant(["--config", str(config), "-Y", str(self.file), "-S"], memory=None)
+
+    def text(self, user, password):
+        wire = self.server.wire()
+        assert wire.ask(set_request(b"auth", b"%b %b" % (user, password))) == b"STORED\r\n"
+        return wire
+
+    def binary(self, user, password):
+        wire = BinaryWire(self.server.address)
+        assert wire_auth(wire, user, password).value == b"Authenticated"
+        return wire
+
+    def reload(self, text, wanted):
+        """Replaces the file; waits until the log says what became of it."""
+        self.file.write_text(text, encoding="ascii")
+        before = len(self.server.log)
+        self.server.process.send_signal(signal.SIGHUP)
+        until = time.monotonic() + DEADLINE_S
+        while not any(wanted in line for line in self.server.log[before:]):
+            assert time.monotonic() < until, self.server.said()
+            time.sleep(0.01)
+
+
+def plain_message(user, password):
+    return b"\0%b\0%b" % (user, password)
+
+
+def wire_auth(wire, user, password, name="sasl_auth", mechanism=b"PLAIN"):
+    """The answer to a try; unlike `ask` without a `noop`, which strangers may not send."""
+    wire.send(packet(name, mechanism, plain_message(user, password)))
+    return read(wire)
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory):
+    guarded = Guarded(tmp_path_factory.mktemp("auth"))
+    yield guarded
+    assert guarded.server.stop() == 0
+
+
+def test_text_strangers_get_the_version_and_nothing_else(guarded):
+    with guarded.server.wire() as wire:
+        for request, answer in [
+            (b"get a\r\n", UNAUTHENTICATED), (b"stats\r\n", UNAUTHENTICATED), (b"flush_all\r\n", UNAUTHENTICATED),
+            (b"mn\r\n", UNAUTHENTICATED), (b"mg a v\r\n", UNAUTHENTICATED), (b"quit\r\n", UNAUTHENTICATED),
+            (b"set a 0 0\r\n", UNAUTHENTICATED), (b"set a 0 0 x\r\n", UNAUTHENTICATED),
+            (b"set a 0 0 1\r\nx\r\n", BAD_TOKEN), (set_request(b"a", b"x" * 5000), BAD_TOKEN),
+            (b"set a 0 0 3\r\na bcd", b"CLIENT_ERROR bad command line termination\r\n"),
+        ]:
+            assert wire.ask(request) == answer, request
+        assert wire.version_line.startswith(b"VERSION ")
+
+
+@pytest.mark.parametrize("user,password", [(b"ann", b"one"), (b"bob", b"two:with:colons"), (b"carol", b"password")])
+def test_right_passwords(guarded, user, password):
+    with guarded.text(user, password) as text, guarded.binary(user, password) as binary:
+        assert text.ask(set_request(b"k", user)) == b"STORED\r\n"
+        assert binary.one(packet("get", b"k")).value == user
+
+
+@pytest.mark.parametrize("user,password", [(b"ann", b"two"), (b"nobody", b"one"), (b"carol", b"passwore"), (b"ann", b"on")])
+def test_wrong_passwords(guarded, user, password):
+    with guarded.server.wire() as wire:
+        assert wire.ask(set_request(b"auth", b"%b %b" % (user, password))) == FAILURE
+        assert wire.ask(b"get a\r\n") == UNAUTHENTICATED
+        assert wire.ask(set_request(b"auth", b"ann one")) == b"STORED\r\n"
+        assert wire.ask(b"get nothing\r\n") == END
+    with BinaryWire(guarded.server.address) as wire:
+        assert wire_auth(wire, user, password) == failure("sasl_auth", AUTH)
+        assert wire_auth(wire, b"ann", b"one").status == OK
+        # A failure takes back what was granted.
+        assert wire_auth(wire, user, password) == failure("sasl_auth", AUTH)
+        assert wire.last_words(packet("get", b"k")) == [failure("get", AUTH)]
+
+
+def test_attempts_are_limited(guarded):
+    with guarded.server.wire() as wire:
+        tries = set_request(b"auth", b"ann two") * (ATTEMPTS + 3)
+        wire.send(tries)
+        assert wire.read_to_close() == FAILURE * ATTEMPTS
+    with BinaryWire(guarded.server.address) as wire:
+        one = packet("sasl_auth", b"PLAIN", plain_message(b"ann", b"two"))
+        assert wire.last_words(one * (ATTEMPTS + 3)) == [failure("sasl_auth", AUTH)] * ATTEMPTS
+
+
+def test_binary_strangers(guarded):
+    with BinaryWire(guarded.server.address) as wire:
+        wire.send(packet("sasl_list") + packet("version"))
+        assert read(wire).value == b"PLAIN"
+        assert read(wire).value.decode() == guarded.server.version
+    for request, name in [
+        (packet("get", b"k"), "get"), (store("set", b"k", b"v"), "set"), (packet("noop"), "noop"),
+        (packet("stat"), "stat"), (packet("quit"), "quit"), (packet(0x77, value=b"x"), 0x77),
+        (store("set", b"k", b"x" * 100)[:60], "set"),
+    ]:
+        with BinaryWire(guarded.server.address) as wire:
+            assert wire.last_words(request) == [failure(name, AUTH)], name
+
+
+def test_sasl_by_steps(guarded):
+    with BinaryWire(guarded.server.address) as wire:
+        wire.send(packet("sasl_step", b"PLAIN", plain_message(b"ann", b"one")))
+        assert read(wire) == failure("sasl_step", AUTH)
+        wire.send(packet("sasl_auth", b"PLAIN"))
+        assert (got := read(wire)).status == CONTINUE and got.value == b""
+        assert wire_auth(wire, b"ann", b"one", "sasl_step").value == b"Authenticated"
+        assert wire_auth(wire, b"ann", b"one", mechanism=b"CRAM-MD5") == failure("sasl_auth", AUTH)
+        assert wire_auth(wire, b"ann", b"one", mechanism=b"M" * 33).status == 4
+        wire.send(packet("sasl_auth", b"PLAIN", b"\0" * 2000))
+        assert read(wire).status == 0x82
+        wire.send(packet("sasl_auth", b"PLAIN", b"bob\0ann\0one"))
+        assert read(wire) == failure("sasl_auth", AUTH)
+
+
+def test_a_password_may_be_followed_at_once(guarded):
+    with guarded.server.wire() as wire:
+        wire.send(set_request(b"auth", b"ann one") + set_request(b"x", b"1") + b"get x\r\nversion\r\n")
+        wanted = b"STORED\r\nSTORED\r\nVALUE x 0 1\r\n1\r\n" + END
+        assert wire.read_exact(len(wanted)) == wanted
+        wire.read_line()
+    with BinaryWire(guarded.server.address) as wire:
+        answers = wire.ask(packet("sasl_auth", b"PLAIN", plain_message(b"ann", b"one")) + packet("get", b"x"))
+        assert [a.value for a in answers] == [b"Authenticated", b"1"]
+
+
+def test_users_are_tenants(guarded):
+    with guarded.text(b"ann", b"one") as ann, guarded.text(b"bob", b"two:with:colons") as bob:
+        assert ann.ask(set_request(b"mine", b"ann's")) == b"STORED\r\n"
+        assert bob.value(b"mine") is None
+        assert bob.ask(set_request(b"mine", b"bob's") + b"flush_all\r\n") == b"STORED\r\nOK\r\n"
+        assert ann.value(b"mine") == b"ann's"
+        assert bob.stats()["curr_items"] == "0"
+        assert int(ann.stats()["curr_items"]) >= 1
+        assert "team" not in {name.split(":")[0] for name in ann.stats(b"tenants")}
+    with guarded.text(b"writer", b"write") as writer, guarded.text(b"reader", b"read") as reader:
+        assert writer.ask(set_request(b"shared", b"of the team")) == b"STORED\r\n"
+        assert reader.value(b"shared") == b"of the team"
+
+
+def test_read_only_users(guarded):
+    with guarded.text(b"writer", b"write") as writer, guarded.text(b"reader", b"read") as reader:
+        writer.ask(set_request(b"r", b"5"))
+        for request in (
+            set_request(b"r", b"6"), b"add r 0 0 1\r\nx\r\n", b"append r 0 0 1\r\nx\r\n", b"cas r 0 0 1 1\r\nx\r\n",
+            b"delete r\r\n", b"incr r 1\r\n", b"touch r 1\r\n", b"gat 1 r\r\n", b"flush_all\r\n", b"cache_memlimit 8\r\n",
+            b"ms r 1\r\nx\r\n", b"md r\r\n", b"ma r\r\n", b"mg r v T1\r\n", b"mg other v N0\r\n",
+        ):
+            assert reader.ask(request) == READ_ONLY, request
+        assert reader.ask(set_request(b"r", b"6", noreply=True) + b"delete r noreply\r\n") == b""
+        assert reader.ask(set_request(b"r", b"x" * (2 << 20))).startswith(b"SERVER_ERROR")
+        assert reader.value(b"r") == b"5"
+        assert reader.ask(b"mg r v\r\nmn\r\n") == b"VA 1\r\n5\r\nMN\r\n"
+    with guarded.binary(b"reader", b"read") as reader:
+        for request in (
+            store("setq", b"r", b"6"), store("add", b"r", b"6"), packet("append", b"r", b"6"), packet("deleteq", b"r"),
+            count("increment", b"r", 1), touch("touch", b"r", 1), touch("gatq", b"r", 1), packet("flushq"),
+            store("set", b"r", b"x" * (2 << 20)),
+        ):
+            answer = reader.one(request)
+            assert (answer.status, answer.value) == (AUTH, b"read-only credentials")
+        assert reader.one(packet("get", b"r")).value == b"5"
+        assert len(reader.ask(packet("stat"))) > 50
+
+
+def test_users_who_may_not_flush(guarded):
+    with guarded.text(b"keeper", b"keep") as keeper:
+        assert keeper.ask(set_request(b"f", b"1") + b"flush_all\r\nflush_all noreply\r\n") == b"STORED\r\n" + NO_FLUSH
+        assert keeper.value(b"f") == b"1"
+    with guarded.binary(b"keeper", b"keep") as keeper:
+        answer = keeper.one(packet("flush"))
+        assert (answer.status, answer.value) == (AUTH, b"flush_all not allowed")
+        assert keeper.one(store("set", b"f", b"2")).status == OK
+
+
+def test_attempts_are_counted(guarded):
+    def counts():
+        with guarded.text(b"ann", b"one") as wire:
+            stats = wire.stats()
+            return int(stats["auth_cmds"]), int(stats["auth_errors"])
+
+    commands, errors = counts()
+    with guarded.server.wire() as wire:
+        wire.ask(set_request(b"auth", b"ann wrong"))
+    assert counts() == (commands + 2, errors + 1)
+    with guarded.text(b"ann", b"one") as wire:
+        settings = wire.stats(b"settings")
+        assert (settings["auth_enabled_sasl"], settings["auth_enabled_ascii"]) == ("yes", "yes")
+
+
+def test_reload(guarded):
+    with guarded.text(b"ann", b"one") as ann:
+        everybody = guarded.file.read_text(encoding="ascii")
+        guarded.reload(everybody.replace("ann:one", "ann:uno") + "dave:late\n", "users are known")
+        assert ann.ask(b"get nothing\r\n") == END
+        with guarded.server.wire() as wire:
+            assert wire.ask(set_request(b"auth", b"ann one")) == FAILURE
+        guarded.text(b"ann", b"uno").close()
+        guarded.binary(b"dave", b"late").close()
+        # What cannot be used changes nothing, and is told without its text.
+        guarded.reload("ann:uno\nnot-a-secret-line\n", "users:2: no ':'")
+        guarded.text(b"ann", b"uno").close()
+        guarded.binary(b"dave", b"late").close()
+        guarded.reload(everybody, "users are known")
+        guarded.text(b"ann", b"one").close()
+
+
+def test_no_password_is_said(guarded):
+    said = "\n".join(guarded.server.log)
+    for secret in ("two:with:colons", "uno", "late", "not-a-secret-line", HASH):
+        assert secret not in said
+
+
+def test_without_a_file_nobody_is_asked(server):
+    with BinaryWire(server.address) as wire:
+        assert wire.one(packet("sasl_list")) == failure("sasl_list", UNKNOWN)
+        assert wire.one(packet("flush")).status == OK
+        assert wire.one(packet("get", b"absent")).status == NOT_FOUND
+
+
+def test_shared_users(tmp_path):
+    users = tmp_path / "users"
+    users.write_text("old:1\nnew:2\n", encoding="ascii")
+    running = servers.start_cotenant(["-Y", str(users), "--shared-users", "*"])
+    try:
+        with running.wire() as old, running.wire() as new:
+            assert old.ask(set_request(b"auth", b"old 1") + set_request(b"k", b"v")) == b"STORED\r\n" * 2
+            assert new.ask(set_request(b"auth", b"new 2") + b"get k\r\n") == b"STORED\r\nVALUE k 0 1\r\nv\r\n" + END
+    finally:
+        running.stop()
+
+
+def test_garbage_from_strangers_ends(guarded):
+    with guarded.server.wire() as wire:
+        wire.send(b"x" * 5000)
+        with pytest.raises(Closed):
+            wire.read_exact(1)
+    with guarded.text(b"ann", b"one") as wire:
+        assert wire.stats()["pid"] == str(guarded.server.pid)

@@ -1,0 +1,263 @@
+"""Where a server listens and who starts it: UNIX sockets, inherited sockets, port files, daemons, users, signals."""
+
+import os
+import pathlib
+import select
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from conformance import servers
+from conformance.wire import DEADLINE_S
+
+pytestmark = pytest.mark.cotenant
+
+IS_ROOT = os.geteuid() == 0
+
+
+def ask(address, data=b"version\r\n", family=socket.AF_INET):
+    with socket.socket(family, socket.SOCK_STREAM) as sock:
+        sock.settimeout(DEADLINE_S)
+        sock.connect(address)
+        sock.sendall(data)
+        got = b""
+        while not got.endswith(b"\r\n"):
+            more = sock.recv(4096)
+            assert more, f"closed after {got!r}"
+            got += more
+        return got
+
+
+class Process:
+    """A server started by hand, whose standard error is read until it is ready."""
+
+    def __init__(self, *arguments, command=None, **options):
+        self.command = command or [servers.BINARY, "serve", "-m", "16", "-t", "1", "--admin", "off", *arguments]
+        self.process = subprocess.Popen(
+            [str(word) for word in self.command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            **options,
+        )
+        self.log = []
+        self.ready = ""
+        for line in self.process.stderr:
+            self.log.append(line)
+            if servers.READY.search(line):
+                self.ready = line
+                break
+        # What comes later must not fill the pipe.
+        self.reader = threading.Thread(target=lambda: self.log.extend(self.process.stderr), daemon=True)
+        self.reader.start()
+
+    def __enter__(self):
+        assert self.ready, "".join(self.log)
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.terminate()
+        self.process.wait(timeout=servers.STOP_S)
+        self.reader.join()
+
+    def failed(self):
+        assert not self.ready
+        self.reader.join()
+        return self.process.wait(timeout=servers.STOP_S), "".join(self.log)
+
+
+def test_a_unix_socket_has_its_mode_and_goes_with_the_server(tmp_path):
+    path = tmp_path / "socket"
+    with Process("-s", path, "-a", "660") as server:
+        assert ask(str(path), family=socket.AF_UNIX) == b"VERSION 1.6.45\r\n"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o660
+        assert "127.0.0.1" not in server.ready
+        # Somebody listens: a second server keeps its hands off.
+        code, said = Process("-s", path).failed()
+        assert code == 3 and "somebody listens" in said
+        assert ask(str(path), family=socket.AF_UNIX) == b"VERSION 1.6.45\r\n"
+    assert not path.exists()
+
+
+def test_a_stale_socket_is_replaced_and_a_file_is_not(tmp_path):
+    path = tmp_path / "socket"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stale:
+        stale.bind(str(path))
+    with Process("-s", path):
+        assert ask(str(path), family=socket.AF_UNIX) == b"VERSION 1.6.45\r\n"
+    path.write_text("mine")
+    code, said = Process("-s", path).failed()
+    assert code == 3 and "is no socket" in said
+    assert path.read_text() == "mine"
+
+
+def test_large_values_go_through_a_unix_socket(tmp_path):
+    path, value = tmp_path / "socket", bytes(range(256)) * 3_000
+    with Process("-s", path, "-m", "64"), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        sock.settimeout(DEADLINE_S)
+        sock.connect(str(path))
+        sock.sendall(b"set k 0 0 %d\r\n%s\r\nget k\r\n" % (len(value), value))
+        wanted = b"STORED\r\nVALUE k 0 %d\r\n%s\r\nEND\r\n" % (len(value), value)
+        got = b""
+        while len(got) < len(wanted):
+            more = sock.recv(1 << 16)
+            assert more
+            got += more
+        assert got == wanted
+
+
+def test_several_listeners_and_the_port_file(tmp_path):
+    file = tmp_path / "ports"
+    environment = {**os.environ, "MEMCACHED_PORT_FILENAME": str(file)}
+    listeners = ["-l", "notls:127.0.0.1:0", "-l", "proto[ascii]:tag[a]:[::1]:0", "-l", "localhost:0"]
+    with Process(*listeners, env=environment):
+        lines = file.read_text().splitlines()
+        kinds = [line.rsplit(" ", 1)[0] for line in lines]
+        assert kinds == ["TCP INET:", "TCP INET6:", "TCP INET:"]
+        first, second, third = (int(line.rsplit(" ", 1)[1]) for line in lines)
+        assert ask(("127.0.0.1", first)) == ask(("127.0.0.1", third)) == b"VERSION 1.6.45\r\n"
+        assert ask(("::1", second), family=socket.AF_INET6) == b"VERSION 1.6.45\r\n"
+
+
+def test_a_listener_leads_to_its_tenant():
+    arguments = ["-l", "127.0.0.1:0", "-l", "tenant[feeds]:127.0.0.1:0", "--tenant", "name=feeds"]
+    with Process(*arguments) as server:
+        default, _, tenants = servers.parse_ready(server.ready)
+        assert ask(tenants["feeds"], b"set k 0 0 1\r\n1\r\n") == b"STORED\r\n"
+        assert ask(default, b"get k\r\n") == b"END\r\n"
+
+
+def test_sockets_are_inherited(tmp_path):
+    path = tmp_path / "notify"
+    with (
+        socket.socket() as inherited,
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told,
+    ):
+        inherited.bind(("127.0.0.1", 0))
+        inherited.listen(8)
+        told.bind(str(path))
+        told.settimeout(DEADLINE_S)
+        address = inherited.getsockname()
+        # A connection that came before the server waits for it.
+        with socket.create_connection(address, timeout=DEADLINE_S) as early:
+            early.sendall(b"version\r\n")
+            # What a service manager does: descriptor 3, and whose it is.
+            script = (
+                f"import os; os.dup2({inherited.fileno()}, 3); os.environ['LISTEN_PID'] = str(os.getpid()); "
+                f"os.execv('{servers.BINARY}', 'cotenant serve -m 16 -t 1 --admin off'.split())"
+            )
+            environment = {**os.environ, "NOTIFY_SOCKET": str(path), "LISTEN_FDS": "1"}
+            with Process(command=[sys.executable, "-c", script], pass_fds=[inherited.fileno()], env=environment) as server:
+                assert servers.parse_ready(server.ready)[0] == address
+                assert told.recv(100) == b"READY=1"
+                assert early.recv(100) == b"VERSION 1.6.45\r\n"
+                server.process.send_signal(signal.SIGHUP)
+                assert [told.recv(100), told.recv(100)] == [b"RELOADING=1", b"READY=1"]
+                server.process.terminate()
+                assert told.recv(100) == b"STOPPING=1"
+        # The socket outlives the server.
+        socket.create_connection(address, timeout=DEADLINE_S).close()
+
+
+def wait_gone(pid):
+    """Waits until a process that is not our child has ended."""
+    with open(os.pidfd_open(pid), "rb") as handle:
+        assert select.select([handle], [], [], servers.STOP_S)[0], f"{pid} still runs"
+
+
+def test_a_daemon_leaves_and_has_a_pid_file(tmp_path):
+    pid_file, path = tmp_path / "pid", tmp_path / "socket"
+    command = [servers.BINARY, "serve", "-m", "16", "-t", "1", "--admin", "off", "-d", "-P", "pid", "-s", "socket"]
+    started = subprocess.run(
+        [str(word) for word in command],
+        cwd=tmp_path,
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        timeout=servers.START_S,
+    )
+    assert started.returncode == 0 and "cotenant ready: memcached unix:" in started.stderr, started.stderr
+    pid = int(pid_file.read_text())
+    assert os.getsid(pid) == pid
+    assert os.readlink(f"/proc/{pid}/cwd") == "/"
+    assert ask(str(path), family=socket.AF_UNIX) == b"VERSION 1.6.45\r\n"
+    os.kill(pid, signal.SIGTERM)
+    wait_gone(pid)
+    assert not pid_file.exists() and not path.exists()
+
+
+def test_a_daemon_that_does_not_start_says_why():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        command = [str(servers.BINARY), "serve", "-d", "-p", str(port), "--admin", "off"]
+        started = subprocess.run(command, capture_output=True, text=True, timeout=servers.START_S)
+    assert started.returncode == 3
+    assert f"cannot listen on 127.0.0.1:{port}" in started.stderr
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="only root can become another user")
+def test_root_becomes_the_user(tmp_path):
+    tmp_path.chmod(0o777)
+    for folder in tmp_path.parents:
+        if folder.stat().st_uid == os.geteuid() and folder != pathlib.Path("/"):
+            folder.chmod(folder.stat().st_mode | 0o011)
+    pid_file, path = tmp_path / "pid", tmp_path / "socket"
+    arguments = ["-u", "nobody", "-k", "-r", "-P", pid_file, "-s", path, "-l", "127.0.0.1:0"]
+    with Process(*arguments) as server:
+        status = pathlib.Path(f"/proc/{server.process.pid}/task").iterdir()
+        for task in status:
+            fields = dict(line.split(":\t", 1) for line in (task / "status").read_text().splitlines() if ":\t" in line)
+            assert set(fields["Uid"].split()) == {"65534"}, fields
+            assert set(fields["Gid"].split()) == {"65534"}, fields
+            assert fields["CapEff"].strip("0") == ""
+        assert path.stat().st_uid == 65534
+        assert ask(str(path), family=socket.AF_UNIX) == b"VERSION 1.6.45\r\n"
+    assert not path.exists()
+    code, said = Process("-u", "nobody-of-this-name", "-l", "127.0.0.1:0").failed()
+    assert code == 2 and "there is no user" in said
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+def test_signals_drain(how):
+    with Process("-l", "127.0.0.1:0") as server:
+        address = servers.parse_ready(server.ready)[0]
+        server.process.send_signal(signal.SIGHUP)
+        assert ask(address) == b"VERSION 1.6.45\r\n"
+        server.process.send_signal(how)
+        assert server.process.wait(timeout=servers.STOP_S) == 0
+
+
+def test_without_descriptors_the_next_is_told():
+    # Root would raise the limit again.
+    as_other = "setpriv --reuid=65534 --clear-groups " if IS_ROOT else ""
+    limited = ["sh", "-c", f"ulimit -n 40; exec {as_other}{servers.BINARY} serve -m 16 -t 1 -p 0 --admin off -l 127.0.0.1"]
+    with Process(command=limited) as server:
+        address = servers.parse_ready(server.ready)[0]
+        assert any("1024 connections need" in line for line in server.log), server.log
+        many = []
+        said = b""
+        for _ in range(60):
+            sock = socket.create_connection(address, timeout=DEADLINE_S)
+            many.append(sock)
+            sock.sendall(b"version\r\n")
+            try:
+                said = sock.recv(100)
+            except ConnectionError:
+                said = b""
+            if not said.startswith(b"VERSION"):
+                break
+        # Whoever writes before it is refused may see a reset in the reason's place.
+        assert said in (b"ERROR Too many open connections\r\n", b""), said
+        assert 10 < len(many) < 60
+        for sock in many:
+            sock.close()
+        assert ask(address) == b"VERSION 1.6.45\r\n"

@@ -1,0 +1,231 @@
+"""TLS and the PROXY header: is what comes through the same, do keys change under way, whose is a certificate?"""
+
+import re
+import signal
+import socket
+import ssl
+import struct
+
+import pytest
+from pymemcache.client.base import Client
+
+from conformance import servers
+from conformance.certificates import Authority
+from conformance.wire import DEADLINE_S
+
+pytestmark = pytest.mark.cotenant
+
+
+@pytest.fixture
+def authority(tmp_path):
+    return Authority(tmp_path)
+
+
+def options(authority, certificate, key):
+    named = f"ssl_chain_cert={certificate},ssl_key={key},ssl_ca_cert={authority.certificate}"
+    return ("-Z", "-o", named)
+
+
+def ports(server, kind):
+    """Ports of the listeners that the start-up line calls `kind`."""
+    found = re.findall(rf"memcached {servers.ADDRESS}( \([^)]*\))?", server.ready_line)
+    return [int(port) for _, port, said in found if said.strip(" ()") == kind]
+
+
+def context(authority, client=None):
+    made = ssl.create_default_context(cafile=str(authority.certificate))
+    if client:
+        made.load_cert_chain(*map(str, client))
+    return made
+
+
+class Secure:
+    """A connection over TLS, or over whatever `sock` is."""
+
+    def __init__(self, port, made=None, header=b""):
+        self.sock = socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S)
+        self.sock.sendall(header)
+        if made:
+            self.sock = made.wrap_socket(self.sock, server_hostname="localhost")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.sock.close()
+
+    def ask(self, data, end=b"\r\n"):
+        self.sock.sendall(data)
+        got = b""
+        while not got.endswith(end):
+            more = self.sock.recv(1 << 16)
+            assert more, f"closed after {got[-100:]!r}"
+            got += more
+        return got
+
+    def is_closed(self):
+        try:
+            # A goodbye of TLS may come first.
+            while self.sock.recv(4096):
+                pass
+            return True
+        except TimeoutError:
+            return False
+        except (ConnectionError, ssl.SSLError):
+            return True
+
+
+@pytest.fixture
+def secure(authority, fresh):
+    """A server with a listener of each kind."""
+    certificate, key = authority.issue("server")
+    listeners = "notls:127.0.0.1:0,127.0.0.1:0,mtls:127.0.0.1:0,proxy:127.0.0.1:0,notls:proxy:127.0.0.1:0"
+    return fresh(
+        *options(authority, certificate, key), "-l", listeners, "--tenant", "name=feeds,identity=feeds.example"
+    )
+
+
+def test_what_goes_in_comes_out(authority, secure):
+    port = ports(secure, "TLS")[0]
+    with Secure(port, context(authority)) as client:
+        for size in (0, 1, 100, 16_384, 16_385, 700_000):
+            value = bytes(i % 251 for i in range(size))
+            assert client.ask(b"set k 0 0 %d\r\n%s\r\n" % (size, value)) == b"STORED\r\n"
+            wanted = b"VALUE k 0 %d\r\n%s\r\nEND\r\n" % (size, value)
+            assert client.ask(b"get k\r\n", b"END\r\n") == wanted
+        client.ask(b"set k 0 0 3\r\nabc\r\n")
+        many = 5_000
+        got = client.ask(b"get k\r\n" * many + b"get none\r\nversion\r\n", b"VERSION 1.6.45\r\n")
+        assert got == b"VALUE k 0 3\r\nabc\r\nEND\r\n" * many + b"END\r\nVERSION 1.6.45\r\n"
+        client.sock.sendall(b"quit\r\n")
+        assert client.is_closed()
+    with secure.wire() as plain:
+        stats = plain.stats()
+    assert int(stats["ssl_new_sessions"]) == 1
+    assert stats["ssl_handshake_errors"] == "0"
+
+
+def test_replies_that_are_not_read_at_once_are_whole(authority, secure):
+    port = ports(secure, "TLS")[0]
+    value = bytes(i % 253 for i in range(500_000))
+    with Secure(port, context(authority)) as client:
+        client.ask(b"set big 0 0 %d\r\n%s\r\n" % (len(value), value))
+        one = b"VALUE big 0 %d\r\n%s\r\nEND\r\n" % (len(value), value)
+        client.sock.sendall(b"get big\r\n" * 40 + b"version\r\n")
+        # Another connection is served while this one's replies wait in the socket.
+        with Secure(port, context(authority)) as other:
+            assert other.ask(b"version\r\n") == b"VERSION 1.6.45\r\n"
+        got = bytearray()
+        while not got.endswith(b"VERSION 1.6.45\r\n"):
+            more = client.sock.recv(1 << 20)
+            assert more
+            got += more
+    assert got == one * 40 + b"VERSION 1.6.45\r\n"
+
+
+def test_a_client_library_speaks_tls(authority, secure):
+    client = Client(("localhost", ports(secure, "TLS")[0]), tls_context=context(authority))
+    assert client.set("key", b"value", noreply=False)
+    assert client.get("key") == b"value"
+    assert client.get_many(["key", "none"]) == {"key": b"value"}
+    client.close()
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_both_versions_are_spoken(authority, secure, version):
+    made = context(authority)
+    made.minimum_version = made.maximum_version = version
+    with Secure(ports(secure, "TLS")[0], made) as client:
+        assert client.ask(b"version\r\n") == b"VERSION 1.6.45\r\n"
+
+
+def test_who_does_not_shake_hands_harms_nobody(authority, secure):
+    port = ports(secure, "TLS")[0]
+    silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(50)]
+    with Secure(port) as wrong:
+        wrong.sock.sendall(b"get a\r\n" * 100)
+        assert wrong.is_closed()
+    with Secure(port, context(authority)) as client:
+        assert client.ask(b"version\r\n") == b"VERSION 1.6.45\r\n"
+    for sock in silent:
+        sock.close()
+    secure.check_alive()
+
+
+def test_keys_change_under_way(authority, secure):
+    port = ports(secure, "TLS")[0]
+    with Secure(port, context(authority)) as old:
+        before = old.sock.getpeercert(binary_form=True)
+        authority.issue("server-2", file="server")
+        secure.process.send_signal(signal.SIGHUP)
+        after = before
+        while after == before:
+            with Secure(port, context(authority)) as new:
+                after = new.sock.getpeercert(binary_form=True)
+                assert new.ask(b"version\r\n") == b"VERSION 1.6.45\r\n"
+        assert old.ask(b"version\r\n") == b"VERSION 1.6.45\r\n"
+        # By the command, too; what cannot be used leaves the old keys in force.
+        authority.issue("server-3", file="server")
+        assert old.ask(b"refresh_certs\r\n") == b"OK\r\n"
+        with Secure(port, context(authority)) as new:
+            third = new.sock.getpeercert(binary_form=True)
+        assert third not in (before, after)
+        (authority.folder / "server.pem").write_text("nothing")
+        assert old.ask(b"refresh_certs\r\n").startswith(b"Error ")
+        with Secure(port, context(authority)) as new:
+            assert new.sock.getpeercert(binary_form=True) == third
+
+
+def test_without_tls_there_are_no_keys_to_read(fresh):
+    with fresh().wire() as wire:
+        assert wire.ask(b"refresh_certs\r\n") == b"Error TLS not enabled\r\n"
+
+
+def test_a_certificate_is_a_tenant(authority, secure):
+    port = ports(secure, "mutual TLS")[0]
+    feeds = authority.issue("someone", "DNS:feeds.example")
+    other = authority.issue("other", "DNS:other.example")
+    with pytest.raises((ssl.SSLError, ConnectionError, AssertionError)):
+        with Secure(port, context(authority)) as none:
+            none.ask(b"version\r\n")
+    with Secure(port, context(authority, feeds)) as one, Secure(port, context(authority, other)) as two:
+        assert one.ask(b"set k 0 0 1\r\n1\r\n") == b"STORED\r\n"
+        assert two.ask(b"get k\r\n") == b"END\r\n"
+        assert two.ask(b"set k 0 0 1\r\n2\r\n") == b"STORED\r\n"
+        assert one.ask(b"get k\r\n", b"END\r\n") == b"VALUE k 0 1\r\n1\r\nEND\r\n"
+        assert one.ask(b"flush_all\r\n") == b"OK\r\n"
+        assert two.ask(b"get k\r\n", b"END\r\n") == b"VALUE k 0 1\r\n2\r\nEND\r\n"
+
+
+def proxy_header(client="10.1.2.3", port=4242, command=1):
+    body = socket.inet_aton(client) + socket.inet_aton("127.0.0.1") + struct.pack(">HH", port, 11211)
+    return b"\r\n\r\n\0\r\nQUIT\n" + bytes([0x20 | command, 0x11]) + struct.pack(">H", len(body)) + body
+
+
+def test_a_proxy_header_comes_first(authority, secure):
+    plain = ports(secure, "")[1]
+    tls = ports(secure, "TLS")[1]
+    for header in (proxy_header(), proxy_header(command=0)):
+        with Secure(plain, header=header + b"set k 0 0 1\r\n1\r\n") as client:
+            assert client.ask(b"get k\r\n", b"END\r\n").endswith(b"VALUE k 0 1\r\n1\r\nEND\r\n")
+        with Secure(tls, context(authority), header=header) as client:
+            assert client.ask(b"get k\r\n", b"END\r\n") == b"VALUE k 0 1\r\n1\r\nEND\r\n"
+    # Cut anywhere.
+    header = proxy_header()
+    with Secure(plain) as client:
+        client.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in header:
+            client.sock.sendall(bytes([byte]))
+        assert client.ask(b"version\r\n") == b"VERSION 1.6.45\r\n"
+    for wrong in (b"get k\r\n", b"PROXY TCP4 10.0.0.1 10.0.0.2 1 2\r\nget k\r\n", header[:13] + b"\xff" * 40):
+        with Secure(plain, header=wrong) as client:
+            assert client.is_closed()
+
+
+def test_keys_that_do_not_go_together_are_told(authority, tmp_path):
+    certificate, _ = authority.issue("one")
+    _, key = authority.issue("two")
+    with pytest.raises(AssertionError, match="cannot speak TLS: cannot use the certificate"):
+        servers.start_cotenant([*options(authority, certificate, key), "-l", "127.0.0.1:0"])
+    with pytest.raises(AssertionError, match=r"cannot speak TLS: cannot read the private key .*gone\.key"):
+        servers.start_cotenant([*options(authority, certificate, tmp_path / "gone.key"), "-l", "127.0.0.1:0"])
