@@ -268,6 +268,9 @@ pub(crate) fn note_removal(
         return;
     };
     count(&of_tenant.evictions);
+    if let Some(learnt) = tenant.learnt() {
+        learnt.note_end(found.slot.uses(), store.tick().wrapping_sub(found.slot.tick()));
+    }
     if is_over {
         count(&of_tenant.evicted_over_share);
     }

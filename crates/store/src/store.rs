@@ -133,6 +133,8 @@ pub struct MemoryUse {
     pub index: Bytes,
     /// Shadow queues.
     pub shadow: Bytes,
+    /// What ranks have learnt.
+    pub ranks: Bytes,
     /// Buckets of the index.
     pub buckets: u32,
     /// Slots in use.
@@ -373,6 +375,7 @@ impl Store {
             segments: self.log.backed(),
             index: Bytes(self.index.bytes()),
             shadow: self.tenants().map(|t| lock(&t.shadow).bytes()).sum(),
+            ranks: self.learnt_bytes(),
             buckets: self.index.buckets(),
             slots: self.index.len(),
             available_segments: self.log.available(),
@@ -526,9 +529,14 @@ impl Store {
         Bytes(self.external.load(Ordering::Relaxed))
     }
 
+    /// Memory of what ranks learn.
+    fn learnt_bytes(&self) -> Bytes {
+        self.tenants().map(Tenant::learnt_bytes).sum()
+    }
+
     /// Segments that fit beside the index as it is now.
     pub(crate) fn adjust_allowed(&self) {
-        let others = self.index.bytes() + self.external().0;
+        let others = self.index.bytes() + self.external().0 + self.learnt_bytes().0;
         let left = self.geometry.log_and_index().0.saturating_sub(others);
         let allowed = u32::try_from(left / self.geometry.segment.0).unwrap_or(u32::MAX);
         let allowed = allowed.max(limits::RESERVE_SEGMENTS + 2).min(self.geometry.segment_count);

@@ -259,8 +259,8 @@ impl Worker {
         count(&counters.get_hits);
         count(&self.counters.class(view.bytes().len(), view.own_space()).get_hits);
         counters.meter.count(Access::DramRead, Bytes(view.bytes().len() as u64));
-        self.note_use(found);
         let owner = self.store.tenant(tenant);
+        self.note_use(owner, found);
         if owner.samples(key.hash) {
             self.sample(owner, key.hash, SampledKind::LookUp, view.bytes().len());
         }
@@ -306,10 +306,13 @@ impl Worker {
     }
 
     #[inline]
-    fn note_use(&self, found: Found) {
+    fn note_use(&self, owner: &Tenant, found: Found) {
         let uses = found.slot.uses();
         let raised = u8::from(uses < USES_MAX && self.draw() <= RAISE[usize::from(uses)]);
         let tick = self.store.tick();
+        if let Some(learnt) = owner.learnt() {
+            learnt.note_hit(uses, tick.wrapping_sub(found.slot.tick()));
+        }
         if raised != 0 || found.slot.tick() != tick {
             self.store.index.note_use(found, tick, uses + raised);
         }
@@ -382,7 +385,7 @@ impl Worker {
                 Stored::Stored
             }
             (Mode::Add, Some((found, _))) => {
-                self.note_use(found);
+                self.note_use(self.store.tenant(tenant), found);
                 Stored::NotStored
             }
             (Mode::Replace | Mode::Append | Mode::Prepend, None) => Stored::NotStored,
@@ -500,7 +503,7 @@ impl Worker {
             return Ok(false);
         };
         if view.expiry().map_or(0, |e| e.at) == expires_at {
-            self.note_use(found);
+            self.note_use(self.store.tenant(tenant), found);
         } else {
             let stamp = self.store.stamp_of(found.slot.place(), &view);
             let kept = Kept { stamp, cas: view.cas() };
