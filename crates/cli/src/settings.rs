@@ -246,7 +246,7 @@ const LISTENERS_MORE: &str = "ADDRESS is an IP address, localhost or a host's na
 /// The words for policies.
 pub(crate) const POLICIES: &[&str] = &["partitioned", "shared", "idle-tax", "auto"];
 /// The eviction orders.
-const RANKS: &str = "lru, lfu, slru, gdsf, hyperbolic, hyperbolic-size or an expression";
+const RANKS: &str = "density, lhd, lru, lfu, slru, gdsf, hyperbolic, hyperbolic-size or an expression";
 /// What expressions are made of.
 const RANKS_MORE: &str = "The item of the lowest rank goes first. An expression has numbers, + - * / ^, < <= > >= == != \
     (1 or 0), if(a, b, c), min max pow log log2 sqrt exp, and of the item t (seconds since its last use), f (uses), size \

@@ -172,7 +172,7 @@ fn ratio(text: &str) -> Result<f64, Failure> {
 pub(crate) fn rank(text: &str) -> Result<RankKind, Failure> {
     text.parse().map_err(|error: RankError| {
         let list =
-            "write lru, lfu, slru, gdsf, hyperbolic, or an expression over t, f, size, age and ttl_left";
+            "write density, lhd, lru, lfu, slru, gdsf, hyperbolic, or an expression over t, f, size, age and ttl_left";
         let cure = error.unknown.as_deref().map(|word| {
             crate::suggest::closest(word, RankKind::words())
                 .map_or_else(|| list.to_owned(), |known| format!("did you mean '{known}'?"))

@@ -14,7 +14,7 @@ use crate::hash::KeyHash;
 use crate::index::Found;
 use crate::item::View;
 use crate::limits::CENSUS_SLACK_PART;
-use crate::rank::{BIN_MIN, Clock, Usage};
+use crate::rank::{BIN_MIN, Clock, Densities, Usage};
 use crate::slot::Place;
 use crate::sources::Sums;
 use crate::store::Store;
@@ -38,6 +38,8 @@ const _: () = assert!(
 struct Seen {
     /// Its claim and its rank, as they are when the pass begins.
     spec: Arc<TenantSpec>,
+    /// What its rank has learnt, if it learns.
+    densities: Option<Arc<Densities>>,
     /// It holds more than its part: its share of all that is held.
     is_over: bool,
     /// What no pass takes from it.
@@ -173,8 +175,9 @@ impl Census {
     fn count_all(&mut self, store: &Store, batch: &mut Vec<Pending<'_>>) {
         for item in batch.drain(..) {
             let Some(found) = item.find(store).filter(|_| !item.is_dead(store)) else { continue };
-            let (usage, tenant) = (usage_of(store, &item, found), item.view.tenant());
+            let tenant = item.view.tenant();
             let seen = seen_in(&mut self.seen, &mut self.rows, store, tenant);
+            let usage = usage_of(store, &item, found, seen.densities.as_deref());
             if seen.level.is_nan() {
                 let kind = &seen.spec.rank;
                 seen.level = store.tenant(tenant).level_of(kind, || kind.level_by(&usage, &self.clock));
@@ -289,7 +292,8 @@ impl Census {
         if seen.threshold == BIN_MIN && seen.quota == u64::MAX {
             return Fate::Stays;
         }
-        let rank = seen.spec.rank.bin(&usage_of(store, item, found), seen.level, &self.clock);
+        let usage = usage_of(store, item, found, seen.densities.as_deref());
+        let rank = seen.spec.rank.bin(&usage, seen.level, &self.clock);
         let stays = if rank == seen.threshold {
             let fits = item.charge() <= seen.quota;
             seen.quota = seen.quota.saturating_sub(item.charge());
@@ -318,16 +322,18 @@ impl Census {
 
 /// What is known of an item for its rank.
 #[inline]
-fn usage_of(store: &Store, item: &Pending<'_>, found: Found) -> Usage {
+fn usage_of(store: &Store, item: &Pending<'_>, found: Found, densities: Option<&Densities>) -> Usage {
     let tenant = store.tenant(item.view.tenant());
+    // The clock is read after the slot: an item used since it last moved must not seem to be ahead of it.
+    let (age, uses) = (store.tick().wrapping_sub(found.slot.tick()), found.slot.uses());
     Usage {
-        // The clock is read after the slot: an item used since it last moved must not seem to be ahead of it.
-        age: store.tick().wrapping_sub(found.slot.tick()),
-        uses: found.slot.uses(),
+        age,
+        uses,
         size: u32::try_from(item.charge()).unwrap_or(u32::MAX),
         level: tenant.level_at(found.slot.tick()),
         stamp: store.stamp_of(item.place, &item.view),
         expiry: item.view.expiry(),
+        hits_per_tick: densities.map_or(0.0, |densities| densities.of(uses, age)),
     }
 }
 
@@ -343,8 +349,10 @@ fn seen_in<'a>(
     }
     all[tenant.index()].get_or_insert_with(|| {
         rows.push([0; 256]);
+        let spec = store.tenant(tenant).spec();
         Seen {
-            spec: store.tenant(tenant).spec(),
+            densities: store.tenant(tenant).densities(&spec.rank),
+            spec,
             is_over: true,
             floor: 0,
             row: rows.len() - 1,

@@ -273,6 +273,9 @@ pub(crate) fn note_removal(
     };
     count(&of_tenant.evictions);
     store.witness.tell(store, found.slot, &item.view);
+    if let Some(learnt) = tenant.learnt() {
+        learnt.note_end(found.slot.uses(), store.tick().wrapping_sub(found.slot.tick()));
+    }
     if is_over {
         count(&of_tenant.evicted_over_share);
     }

@@ -144,6 +144,8 @@ pub struct MemoryUse {
     pub shadow: Bytes,
     /// What there is per tenant, and per tenant and thread.
     pub tables: Bytes,
+    /// What ranks have learnt, a part of the tables.
+    pub ranks: Bytes,
     /// Buckets of the index.
     pub buckets: u32,
     /// Slots in use.
@@ -396,6 +398,7 @@ impl Store {
             index: Bytes(self.index.bytes()),
             shadow: self.tenants().map(|t| lock(&t.shadow).bytes()).sum(),
             tables: self.tables(),
+            ranks: self.tenants().map(Tenant::learnt_bytes).sum(),
             buckets: self.index.buckets(),
             slots: self.index.len(),
             available_segments: self.log.available(),

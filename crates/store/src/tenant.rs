@@ -8,7 +8,7 @@
 use crate::expiry::Expiries;
 use crate::hash::KeyHash;
 use crate::metrics::Totals;
-use crate::rank::RankKind;
+use crate::rank::{Densities, HitDensity, RankKind};
 use crate::shadow::Shadow;
 use crate::sync::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Mutex, Ordering, lock};
 use control::{Claim, memory::MemoryShare};
@@ -79,6 +79,9 @@ pub(crate) struct Tenant {
     pub(crate) shadow: Mutex<Shadow>,
     /// One key in 2^k is in the shadow queue; a copy to read without the lock.
     pub(crate) shadow_sampling: AtomicU32,
+    /// What its rank learns, if it does; kept when it no longer does.
+    learnt: OnceLock<Box<HitDensity>>,
+    learns: AtomicBool,
     /// The rank's level as bits of an `f32`, above it the family of ranks that it is of.
     level: AtomicU64,
     /// What it was at each tick; nothing as long as it never was other than 0, which it is for ranks that have none.
@@ -89,7 +92,7 @@ impl Tenant {
     pub(crate) fn new(id: TenantId, spec: TenantSpec, shadow_budget: Bytes) -> Self {
         let mut shadow = Shadow::default();
         shadow.resize(crate::limits::SHADOW_REPRESENTS, shadow_budget);
-        Self {
+        let tenant = Self {
             id,
             own_space: AtomicBool::new(spec.own_space),
             floor: AtomicU64::new(spec.claim.floor.bytes.0),
@@ -109,16 +112,20 @@ impl Tenant {
             expiries: Expiries::default(),
             shadow: Mutex::new(shadow),
             shadow_sampling: AtomicU32::new(0),
+            learnt: OnceLock::new(),
+            learns: AtomicBool::new(false),
             level: AtomicU64::new(0),
             level_at: OnceLock::new(),
-        }
+        };
+        tenant.set_learns(&tenant.spec().rank);
+        tenant
     }
 
-    /// Memory beside the place of its id: its specification, wheels and levels. The shadow queue has a budget of its own.
+    /// Memory beside the place of its id: its specification, wheels, levels, and what its rank learns. The shadow queue has a budget of its own.
     pub(crate) fn tables(&self) -> u64 {
         let levels = self.level_at.get().map_or(0, |levels| size_of_val(&**levels));
         let before = lock(&self.before).as_ref().map_or(0, |_| size_of::<Totals>());
-        (levels + before + SPEC_BYTES) as u64 + self.expiries.bytes()
+        (levels + before + SPEC_BYTES) as u64 + self.expiries.bytes() + self.learnt_bytes().0
     }
 
     /// The stamp that a new item must have at least to survive the flushes so far; none does once the tenant was removed.
@@ -143,6 +150,32 @@ impl Tenant {
         change(spec);
         spec.own_space = own_space;
         self.set_floor(spec.claim.floor.bytes);
+        self.set_learns(&spec.rank);
+    }
+
+    /// Whether its rank learns from now on.
+    fn set_learns(&self, rank: &RankKind) {
+        if rank.learns() {
+            self.learnt.get_or_init(Box::default);
+        }
+        self.learns.store(rank.learns(), Ordering::Relaxed);
+    }
+
+    /// Who is to be told how its items end, if its rank learns from that.
+    #[inline]
+    pub(crate) fn learnt(&self) -> Option<&HitDensity> {
+        if self.learns.load(Ordering::Relaxed) { self.learnt.get().map(|learnt| &**learnt) } else { None }
+    }
+
+    /// What a rank that learns has learnt so far.
+    pub(crate) fn densities(&self, rank: &RankKind) -> Option<Arc<Densities>> {
+        let learnt = self.learnt.get().filter(|_| rank.learns())?;
+        Some(learnt.densities(u64::try_from(self.items.load(Ordering::Relaxed)).unwrap_or(0)))
+    }
+
+    /// Memory of what its rank learns.
+    pub(crate) fn learnt_bytes(&self) -> Bytes {
+        Bytes(self.learnt.get().map_or(0, |_| HitDensity::BYTES))
     }
 
     /// What nobody takes from it.
@@ -197,6 +230,10 @@ impl Tenant {
         debug_assert!(self.is_gone());
         self.own_space.store(spec.own_space, Ordering::Relaxed);
         self.set_floor(spec.claim.floor.bytes);
+        if let Some(learnt) = self.learnt.get() {
+            learnt.forget();
+        }
+        self.set_learns(&spec.rank);
         *lock(&self.spec) = Arc::new(spec);
         *lock(&self.before) = Some(Box::new(before));
         self.generation.fetch_add(1, Ordering::Relaxed);

@@ -231,10 +231,13 @@ impl Worker {
     }
 
     #[inline]
-    fn note_use(&self, found: Found) {
+    fn note_use(&self, owner: &Tenant, found: Found) {
         let uses = found.slot.uses();
         let raised = u8::from(uses < USES_MAX && self.draw() <= RAISE[usize::from(uses)]);
         let tick = self.store.tick();
+        if let Some(learnt) = owner.learnt() {
+            learnt.note_hit(uses, tick.wrapping_sub(found.slot.tick()));
+        }
         if raised != 0 || found.slot.tick() != tick {
             self.store.index.note_use(found, tick, uses + raised);
         }

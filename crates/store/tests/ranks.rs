@@ -49,7 +49,11 @@ const fn case(rank: &'static str, kind: Kind, sizes: [usize; 2], ttls: [u32; 2])
 
 const SAME: [usize; 2] = [300, 300];
 
-const CASES: [Case; 17] = [
+const CASES: [Case; 21] = [
+    case("density", Kind::Hot, SAME, [0, 0]),
+    case("density", Kind::Even, [100, 800], [0, 0]),
+    case("lhd", Kind::Hot, SAME, [0, 0]),
+    case("lhd", Kind::Even, [100, 800], [0, 0]),
     case("lru", Kind::Hot, SAME, [0, 0]),
     case("lfu", Kind::Hot, SAME, [0, 0]),
     case("slru", Kind::Hot, SAME, [0, 0]),
@@ -137,4 +141,56 @@ fn each_rank_keeps_what_it_prefers() {
             assert!(2.0 * others < preferred && 0.2 < preferred, "{}: {preferred:.3} {others:.3}", case.rank);
         }
     }
+}
+
+/// Items of a loop, which alone would fit; between two of them comes one that never comes again.
+const LOOP: u32 = 7_000;
+const ROUNDS: u32 = 12;
+
+/// Hit ratio of the loop's items in the second half of the rounds.
+fn loop_hits_under_a_scan(rank: &str, seed: u64) -> f64 {
+    let (_store, mut worker) = new_store(rank.parse().unwrap(), seed);
+    let value = vec![b'v'; 300];
+    let mut hits = 0;
+    for round in 0..ROUNDS {
+        for n in 0..LOOP {
+            let hit = has(&worker, n);
+            hits += u32::from(hit && ROUNDS / 2 <= round);
+            if !hit {
+                set(&mut worker, n, &value, 0);
+            }
+            set(&mut worker, LOOP * (round + 1) + n, &value, 0);
+            worker.quiesce();
+        }
+    }
+    worker.check();
+    f64::from(hits) / f64::from(LOOP * ROUNDS / 2)
+}
+
+#[test]
+fn lhd_keeps_a_loop_under_a_scan() {
+    for seed in 1..=3 {
+        let [lhd, lru] = ["lhd", "lru"].map(|rank| loop_hits_under_a_scan(rank, seed));
+        println!("seed {seed}: lhd {lhd:.3}, lru {lru:.3}");
+        assert!(0.8 < lhd && lru < 0.3, "seed {seed}: lhd {lhd:.3}, lru {lru:.3}");
+    }
+}
+
+/// What a rank has learnt counts in the memory, and goes on when the rank is chosen again.
+#[test]
+fn a_rank_that_learns_may_come_and_go() {
+    let (store, mut worker) = new_store("lhd".parse().unwrap(), 1);
+    let learnt = store.memory_use().ranks;
+    assert!(Bytes::ZERO < learnt && learnt < Bytes::kib(8), "{learnt}");
+    let value = vec![b'v'; 300];
+    for (turn, rank) in ["density", "lhd", "lru", "lhd"].into_iter().enumerate() {
+        assert!(store.set_rank(TENANT, rank.parse().unwrap()));
+        for n in 0..ITEMS {
+            set(&mut worker, n + ITEMS * u32::try_from(turn).unwrap(), &value, 0);
+            worker.quiesce();
+        }
+        assert_eq!(store.memory_use().ranks, learnt);
+    }
+    worker.check();
+    assert_eq!(new_store("density".parse().unwrap(), 1).0.memory_use().ranks, Bytes::ZERO);
 }

@@ -13,6 +13,7 @@ mod density;
 mod error;
 mod expression;
 mod gdsf;
+mod hit_density;
 mod hyperbolic;
 mod recency;
 mod scale;
@@ -21,6 +22,7 @@ mod uses;
 pub(crate) use clock::{Clock, History};
 pub use error::RankError;
 pub use expression::Expression;
+pub(crate) use hit_density::{Densities, HitDensity};
 pub(crate) use uses::RAISE;
 
 use crate::item::Expiry;
@@ -42,6 +44,8 @@ pub enum RankKind {
     /// Fewest uses per byte and per time since the last use first.
     #[default]
     Density,
+    /// Fewest hits to be expected per byte and time first, as learnt from how items ended (LHD).
+    Lhd,
     /// Fewest uses per time in the cache first.
     Hyperbolic,
     /// Fewest uses per time in the cache and byte first.
@@ -51,8 +55,9 @@ pub enum RankKind {
 }
 
 /// Every rank that has a name.
-const NAMED: [(&str, RankKind); 7] = [
+const NAMED: [(&str, RankKind); 8] = [
     ("density", RankKind::Density),
+    ("lhd", RankKind::Lhd),
     ("lru", RankKind::Lru),
     ("lfu", RankKind::Lfu),
     ("slru", RankKind::Slru),
@@ -96,6 +101,7 @@ impl fmt::Display for RankKind {
             Self::Slru => "slru",
             Self::Gdsf => "gdsf",
             Self::Density => "density",
+            Self::Lhd => "lhd",
             Self::Hyperbolic => "hyperbolic",
             Self::HyperbolicSize => "hyperbolic-size",
             Self::Expression(expression) => return expression.fmt(f),
@@ -122,12 +128,19 @@ pub(crate) struct Usage {
     pub(crate) stamp: u64,
     /// When it expires.
     pub(crate) expiry: Option<Expiry>,
+    /// Hits per tick that it may expect, where its tenant's rank learns that.
+    pub(crate) hits_per_tick: f32,
 }
 
 impl RankKind {
     /// Every word that a rank may have in it.
     pub fn words() -> impl Iterator<Item = &'static str> {
         NAMED.into_iter().map(|(name, _)| name).chain(Expression::words())
+    }
+
+    /// Whether it is told how items end.
+    pub(crate) fn learns(&self) -> bool {
+        matches!(self, Self::Lhd)
     }
 
     /// Ranks of one family understand each other's levels. None is 0.
@@ -140,6 +153,7 @@ impl RankKind {
             Self::HyperbolicSize => 5,
             Self::Expression(_) => 6,
             Self::Density => 7,
+            Self::Lhd => 8,
         }
     }
 
@@ -148,7 +162,7 @@ impl RankKind {
         match self {
             Self::Lru | Self::Lfu | Self::Gdsf | Self::Density => 0.0,
             Self::Slru => recency::LIMIT_START,
-            Self::Hyperbolic | Self::HyperbolicSize | Self::Expression(_) => scale::CENTRE_START,
+            Self::Hyperbolic | Self::HyperbolicSize | Self::Lhd | Self::Expression(_) => scale::CENTRE_START,
         }
     }
 
@@ -165,6 +179,7 @@ impl RankKind {
             Self::Lru | Self::Lfu | Self::Slru | Self::Gdsf | Self::Density => None,
             Self::Hyperbolic => Some(hyperbolic::uses_per_tick(item, clock)),
             Self::HyperbolicSize => Some(hyperbolic::uses_per_tick_and_byte(item, clock)),
+            Self::Lhd => Some(f64::from(item.hits_per_tick) / f64::from(item.size)),
             Self::Expression(expression) => Some(expression.value(item, clock)),
         }
     }
@@ -189,7 +204,7 @@ impl RankKind {
             Self::Lru | Self::Lfu | Self::Density => level,
             Self::Slru => recency::slru_limit(bytes_by_bin, level),
             Self::Gdsf => gdsf::raised_level(threshold, level),
-            Self::Hyperbolic | Self::HyperbolicSize | Self::Expression(_) => {
+            Self::Hyperbolic | Self::HyperbolicSize | Self::Lhd | Self::Expression(_) => {
                 scale::centre_after(threshold, level)
             }
         }
@@ -224,6 +239,9 @@ mod tests {
         order("gdsf", usage(0, 0, 1000, 0.01), usage(0, 2, 1000, 0.0));
         order("density", usage(4, 9, 1000, 0.0), usage(4, 2, 1000, 0.0));
         order("density", usage(4, 2, 10, 0.0), usage(8, 2, 10, 0.0));
+        let learnt = |hits_per_tick, size| Usage { hits_per_tick, ..usage(4, 2, size, 0.0) };
+        order("lhd", learnt(0.2, 100), learnt(0.1, 100));
+        order("lhd", learnt(0.1, 100), learnt(0.1, 200));
         order("hyperbolic", usage(4, 9, 1000, 0.0), usage(4, 2, 10, 0.0));
         order("hyperbolic", usage(4, 2, 1000, 0.0), usage(40, 2, 10, 0.0));
         order("hyperbolic-size", usage(4, 2, 10, 0.0), usage(4, 2, 1000, 0.0));

@@ -161,7 +161,7 @@ impl Worker {
 
     fn note_fetch(&self, tenant: TenantId, key: &Key<'_>, found: Found, was: &Description<'_>, how: &Fetch) {
         if !how.no_use {
-            self.note_use(found);
+            self.note_use(self.store.tenant(tenant), found);
         }
         self.count_fetch(tenant, key, was, how);
     }

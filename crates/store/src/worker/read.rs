@@ -49,8 +49,8 @@ impl Worker {
         count(&counters.get_hits);
         count(&self.counters.class(view.bytes().len(), view.own_space()).get_hits);
         counters.meter.count(Access::DramRead, Bytes(view.bytes().len() as u64));
-        self.note_use(found);
         let owner = self.store.tenant(tenant);
+        self.note_use(owner, found);
         if owner.samples(key.hash) {
             self.sample(owner, key.hash, SampledKind::LookUp, view.bytes().len());
         }

@@ -178,7 +178,7 @@ impl Worker {
         let counters = self.counters(tenant);
         let locked = self.store.index.lock(key.hash);
         let old = self.live(&locked, key);
-        let verdict = self.verdict(&old, write);
+        let verdict = self.verdict(tenant, &old, write);
         let mut written = Written { outcome: Stored::Stored, cas: 0, value_len: write.value.len() };
         if let Verdict::Not(outcome) = verdict {
             written.outcome = outcome;
@@ -216,7 +216,7 @@ impl Worker {
     }
 
     /// Whether the conditions of a write hold.
-    fn verdict(&self, old: &Old<'_>, write: &Write<'_>) -> Verdict {
+    fn verdict(&self, tenant: TenantId, old: &Old<'_>, write: &Write<'_>) -> Verdict {
         let cas = old.live.as_ref().map(|(found, view)| self.cas_of(*found, view));
         let is_joined = matches!(write.mode, Mode::Append | Mode::Prepend);
         match (write.mode, cas) {
@@ -228,7 +228,7 @@ impl Worker {
             }
             (Mode::Add, Some(_)) => {
                 if let Some((found, _)) = old.live {
-                    self.note_use(found);
+                    self.note_use(self.store.tenant(tenant), found);
                 }
                 Verdict::Not(Stored::NotStored)
             }
@@ -330,7 +330,7 @@ impl Worker {
             return Ok(false);
         };
         if view.expiry().map_or(0, |e| e.at) == expires_at {
-            self.note_use(found);
+            self.note_use(self.store.tenant(tenant), found);
         } else {
             let draft = Draft {
                 fields: Fields { client_flags: view.client_flags(), expires_at },
