@@ -164,7 +164,6 @@ fn all_hold(cases: &[(&str, Check)]) {
 fn every_flag_of_memcached_is_known() {
     // One line says it is taken, taken with a note, or refused as not available: never that it is unknown.
     for (flags, wanted) in [
-        ("--enable-shutdown", "signal"),
         ("-f 1.25", "slab"),
         ("-n 48", "slab"),
         ("-N 2", "kernel"),
@@ -231,7 +230,7 @@ fn what_cannot_be_meant_is_one_line_with_a_cure() {
         ("cotenant serve -p -1", "nothing else is listened on", "-p"),
         ("cotenant serve -l 10.0.0", "-l/--listen: '10.0.0' is not an address", "localhost"),
         ("cotenant serve -l tenant[a]:localhost:5", "tenant 'a', which is not configured", "[tenant.NAME]"),
-        ("cotenant serve -l proto[x]:localhost", "the protocol 'x'", "proto[ascii]"),
+        ("cotenant serve -l proto[x]:localhost", "there is no protocol 'x'", "proto[ascii]"),
         ("cotenant serve -l btls:localhost", "is to speak TLS, which is off", "-Z"),
         ("cotenant serve -Z", "TLS needs -o ssl_chain_cert", "ssl_key=FILE"),
         (
