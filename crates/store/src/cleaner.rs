@@ -229,7 +229,8 @@ impl Pass<'_> {
         if has_room && !dead {
             return self.to.copy(store, self.counters, &locked, found, item);
         }
-        if stays && !dead && self.lack == Lack::Waits {
+        let waits = self.lack == Lack::Waits || is_floor && others_may_free(store);
+        if stays && !dead && waits {
             return false;
         }
         locked.remove(found);
@@ -299,6 +300,11 @@ fn outputs_max(store: &Store, sources: usize) -> usize {
     sources - freed
 }
 
+/// Whether segments may become free without this pass: others let go of what was emptied, or other passes end.
+fn others_may_free(store: &Store) -> bool {
+    store.log.has_retired() || 1 < store.passes.running()
+}
+
 /// Waits until a source's survivors have a place to go: for other threads to let go of what was emptied before, or for
 /// other passes. Gives up if they do not; who is alone and has nothing to wait for goes on, since nobody else can free
 /// a segment.
@@ -309,7 +315,7 @@ fn wait_for_destination(store: &Store, reader: &mut Participant) -> bool {
         if DESTINATIONS_PER_SOURCE <= store.log.reclaim_now(&store.epochs) {
             return true;
         }
-        if !store.log.has_retired() && store.passes.running() <= 1 {
+        if !others_may_free(store) {
             return true;
         }
         if WAIT_TURNS_MAX < turn {

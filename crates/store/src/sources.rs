@@ -37,14 +37,13 @@ impl Chooser {
         self.scored.clear();
         self.scored.extend(sealed(store).map(|id| (0, id)));
         let candidates = self.scored.len().min(limits::PASS_CANDIDATES_MAX);
-        if candidates < self.scored.len() {
-            self.shuffle(0..candidates);
-            self.scored.truncate(candidates);
-        }
+        // All are shuffled, so that of many equal ones not always the same are taken.
+        self.shuffle(0..candidates);
+        self.scored.truncate(candidates);
         for (score, id) in &mut self.scored {
             *score = weigh(expected_gain(store, *id, &over), *id);
         }
-        self.scored.sort_unstable_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
+        self.scored.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
         // A pass leaves segments for others that run at the same time.
         let width = width.min(candidates.div_ceil(2)).max(2).min(candidates);
         self.shuffle(width.div_ceil(2)..width);
