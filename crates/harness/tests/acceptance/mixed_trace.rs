@@ -12,6 +12,8 @@ use units::Bytes;
 const MEMORY: Bytes = Bytes::mib(256);
 /// By how much the store's sampled rank in a log may differ from an exact cache.
 const TOLERANCE: f64 = 0.005;
+/// What tenants cost beside their items, 16 KiB each at most.
+const TABLES_MAX: Bytes = Bytes::kib(16 * MIX_DEV_TENANTS.len() as u64);
 /// The trace goes so far for the rank that is not the default: a full partitioned replay takes minutes.
 const PREFIX: u64 = 1_500_000;
 
@@ -48,7 +50,8 @@ fn shared_reaches_its_goal() {
     assert_eq!(shared.tenants.len(), MIX_DEV_TENANTS.len());
     assert!(0 < shared.evictions.unwrap() && 0 < shared.cleaner_moved_bytes.unwrap());
     let targets: Bytes = shared.tenants.iter().filter_map(|t| t.target).sum();
-    assert_eq!(targets, divisible(MEMORY), "targets divide the memory exactly");
+    let tables = divisible(MEMORY).saturating_sub(targets);
+    assert!(Bytes::ZERO < tables && tables < TABLES_MAX, "targets divide what tables leave: {tables}");
     assert!(0.78 < shared.hit_ratio(), "{:.4}", shared.hit_ratio());
 }
 

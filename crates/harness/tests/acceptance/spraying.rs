@@ -12,7 +12,9 @@ const REQUESTS: u64 = 400_000;
 /// Requests of the sprayer for each of the victim's.
 const SPRAYS: u64 = 5;
 
-/// What the victim may lose: of its hit ratio, and segments of what it holds.
+/// Requests between looks at what the victim holds; a pass frees five segments at once, so the mean counts.
+const HELD_EVERY: u64 = 100;
+/// What the victim may lose: of its hit ratio, and segments of what it holds in the mean.
 const PROMISED: (f64, u64) = (0.005, 1);
 
 /// What the sprayer does.
@@ -30,6 +32,7 @@ enum Flood {
 #[derive(Clone, Copy, Debug)]
 struct Outcome {
     hit_ratio: f64,
+    /// The mean of the second half.
     held: Bytes,
     /// The sprayer's evictions, and the victim's.
     evictions: [u64; 2],
@@ -49,9 +52,13 @@ fn run(policy: &str, flood: Flood, seed: u64) -> Outcome {
         request(&mut rig, 0, SPRAYER, Op::Set, &format!("f{n}"), 200);
     }
     let mut half = rig.store.totals(VICTIM);
+    let mut held = Vec::new();
     for i in 0..REQUESTS {
         if i == REQUESTS / 2 {
             half = rig.store.totals(VICTIM);
+        }
+        if REQUESTS / 2 <= i && i.is_multiple_of(HELD_EVERY) {
+            held.push(rig.store.held(VICTIM).0);
         }
         // The smaller the more likely: a working set of some 15 MiB, of which the share holds the most used half.
         let bound = 1 + rng.below(60_000);
@@ -68,10 +75,9 @@ fn run(policy: &str, flood: Flood, seed: u64) -> Outcome {
     }
     let totals = rig.store.totals(VICTIM);
     let window = totals.since(&half);
-    let state = rig.store.tenant_state(VICTIM).unwrap();
     Outcome {
         hit_ratio: window.get_hits as f64 / (window.get_hits + window.get_misses) as f64,
-        held: state.held,
+        held: Bytes(held.iter().sum::<u64>() / held.len() as u64),
         evictions: [rig.store.totals(SPRAYER).evictions, totals.evictions],
         segment: rig.store.geometry().segment,
     }
