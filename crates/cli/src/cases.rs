@@ -93,6 +93,13 @@ fn used_flags_reach_the_configuration() {
         ("-A -X -W", |c| c.shutdown_enabled && c.dump_disabled && c.watch_disabled),
         ("--admin off", |c| c.admin == Admin::Off),
         ("--admin 127.0.0.1:0", |c| matches!(c.admin, Admin::Explicit(_))),
+    ];
+    all_hold(cases);
+}
+
+#[test]
+fn flags_about_sharing_reach_the_configuration() {
+    let cases: &[(&str, Check)] = &[
         ("--policy partitioned", |c| c.policy == MemoryPolicy::Partitioned),
         ("--policy idle-tax --tax 0.25 --idle-time 1h", |c| {
             c.policy == MemoryPolicy::IdleTax
@@ -258,6 +265,28 @@ fn what_cannot_be_meant_is_one_line_with_a_cure() {
         ("cotenant serve -D ab", "one printable", ":"),
         ("cotenant serve --report-version 1.6.45-a-name-far-too-long", "printable characters", "1.6.45"),
         ("cotenant serve -o hash_pover=2", "unknown extended option 'hash_pover'", "'hashpower'"),
+        ("cotenant serve --config gone.toml", "cannot read the configuration gone.toml", "--config"),
+        ("cotenant config check gone.toml", "cannot read the configuration gone.toml", "--config"),
+        ("cotenant config", "subcommand", "cotenant config --help"),
+        ("cotenant replay", "TRACE", "cotenant replay --help"),
+        ("cotenant replay a.csv --reserved 64", "--reserved: '64' is not a size", "64MiB"),
+        ("cotenant replay a.csv --server here", "not HOST:PORT", "127.0.0.1:11211"),
+        ("cotenant replay a.csv --server h:1 --ttl", "pace", "--realtime"),
+        ("cotenant experiment", "subcommand", "cotenant experiment --help"),
+        ("cotenant experiment run", "NAME", "cotenant experiment run --help"),
+        ("cotenant experiment rnu all", "'rnu'", "cotenant experiment --help"),
+        ("cotenant experiment run all --qick", "--qick", "did you mean '--quick'?"),
+        ("cotenant experiment run all --seed x", "--seed: 'x' is not a whole number", "4"),
+        ("cotenant demo --seconds x", "--seconds: 'x' is not a whole number", "4"),
+        ("cotenant demo -p -1", "needs TCP", "-p 0"),
+    ] {
+        refuses(line, "", what, cure);
+    }
+}
+
+#[test]
+fn what_tenants_and_groups_cannot_be_is_one_line_with_a_cure() {
+    for (line, what, cure) in [
         ("cotenant serve --tenant prefix=a:", "has no name=", "--tenant name="),
         ("cotenant serve --tenant name=a,prefix", "'prefix' is not key=value", "--tenant name="),
         ("cotenant serve --tenant name=a,prefix=a,prefix=b", "given twice", "--tenant name="),
@@ -287,20 +316,6 @@ fn what_cannot_be_meant_is_one_line_with_a_cure() {
             "both listen on 127.0.0.1:11211",
             "port of its own",
         ),
-        ("cotenant serve --config gone.toml", "cannot read the configuration gone.toml", "--config"),
-        ("cotenant config check gone.toml", "cannot read the configuration gone.toml", "--config"),
-        ("cotenant config", "subcommand", "cotenant config --help"),
-        ("cotenant replay", "TRACE", "cotenant replay --help"),
-        ("cotenant replay a.csv --reserved 64", "--reserved: '64' is not a size", "64MiB"),
-        ("cotenant replay a.csv --server here", "not HOST:PORT", "127.0.0.1:11211"),
-        ("cotenant replay a.csv --server h:1 --ttl", "pace", "--realtime"),
-        ("cotenant experiment", "subcommand", "cotenant experiment --help"),
-        ("cotenant experiment run", "NAME", "cotenant experiment run --help"),
-        ("cotenant experiment rnu all", "'rnu'", "cotenant experiment --help"),
-        ("cotenant experiment run all --qick", "--qick", "did you mean '--quick'?"),
-        ("cotenant experiment run all --seed x", "--seed: 'x' is not a whole number", "4"),
-        ("cotenant demo --seconds x", "--seconds: 'x' is not a whole number", "4"),
-        ("cotenant demo -p -1", "needs TCP", "-p 0"),
     ] {
         refuses(line, "", what, cure);
     }

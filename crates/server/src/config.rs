@@ -439,7 +439,9 @@ impl Config {
             );
         }
         for (i, tenant) in self.tenants.iter().enumerate() {
-            check_tenant(tenant, self.auth.is_some(), self.listener_of(&tenant.name).is_some())?;
+            let known_by =
+                KnownBy { users: self.auth.is_some(), listener: self.listener_of(&tenant.name).is_some() };
+            check_tenant(tenant, known_by)?;
             for other in &self.tenants[..i] {
                 if other.name == tenant.name {
                     return refuse(format!("two tenants are named '{}'", tenant.name), "rename one of them");
@@ -493,13 +495,17 @@ impl Config {
     }
 }
 
-/// Checks what one tenant's settings say by themselves. A tenant may be known by its users alone where passwords are asked
-/// for (`has_users`), or by a listener that leads to it only (`has_listener`).
-pub(crate) fn check_tenant(
-    tenant: &TenantConfig,
-    has_users: bool,
-    has_listener: bool,
-) -> Result<(), ConfigError> {
+/// By what a tenant may be known beside its prefix.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KnownBy {
+    /// Its users: passwords are asked for.
+    pub(crate) users: bool,
+    /// A listener that leads to it only.
+    pub(crate) listener: bool,
+}
+
+/// Checks what one tenant's settings say by themselves.
+pub(crate) fn check_tenant(tenant: &TenantConfig, known_by: KnownBy) -> Result<(), ConfigError> {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
     if tenant.name.is_empty()
         || limits::TENANT_NAME_MAX < tenant.name.len()
@@ -517,7 +523,7 @@ pub(crate) fn check_tenant(
                 "leave the prefix out: its users have a key space of their own",
             );
         }
-        None if !has_users && !has_listener && tenant.identities.is_empty() => {
+        None if !known_by.users && !known_by.listener && tenant.identities.is_empty() => {
             return refuse(
                 format!("tenant '{}' has neither a prefix nor a listen address", tenant.name),
                 "add prefix = \"NAME:\", listen = \"ADDRESS:PORT\" or identity = [\"CERTIFICATE'S NAME\"]",
@@ -535,7 +541,7 @@ pub(crate) fn check_tenant(
         }
         _ => {}
     }
-    if !has_users && !tenant.users.is_empty() {
+    if !known_by.users && !tenant.users.is_empty() {
         return refuse(
             format!("tenant '{}' has users, and there is no file of users", tenant.name),
             "name one: -Y FILE",

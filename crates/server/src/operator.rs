@@ -10,7 +10,7 @@ mod groups;
 
 pub use groups::{GroupReport, GroupSettings};
 
-use crate::config::{MemoryPolicy, TenantConfig, check_tenant};
+use crate::config::{KnownBy, MemoryPolicy, TenantConfig, check_tenant};
 use crate::groups::Division;
 use crate::loops::{Helpers, MemoryLoop};
 use crate::shared::Shared;
@@ -338,7 +338,8 @@ fn unknown(name: &str) -> Refusal {
 
 fn check_settings(tenant: &TenantConfig) -> Result<(), Refusal> {
     // However it is known: one that runs is.
-    check_tenant(tenant, true, true).map_err(|e| Refusal::new(RefusalKind::Malformed, e.what, e.cure))
+    check_tenant(tenant, KnownBy { users: true, listener: true })
+        .map_err(|e| Refusal::new(RefusalKind::Malformed, e.what, e.cure))
 }
 
 /// Checks the new values of a tenant, whatever it is called and known by.

@@ -11,7 +11,7 @@ mod secret;
 
 pub(crate) use identity::{Denied, Grant, Identity, Need, Rights};
 
-use crate::config::{AuthConfig, Config, TenantConfig, check_tenant};
+use crate::config::{AuthConfig, Config, KnownBy, TenantConfig, check_tenant};
 use crate::tenants::{AddError, Binding, Origin, Router};
 use secret::Secret;
 use std::collections::HashMap;
@@ -168,7 +168,8 @@ fn binding(
         Some(id) => id,
         None => {
             let tenant = TenantConfig { name: name.to_owned(), ..TenantConfig::default() };
-            check_tenant(&tenant, true, false).map_err(|e| format!("{}; {}", e.what, e.cure))?;
+            check_tenant(&tenant, KnownBy { users: true, listener: false })
+                .map_err(|e| format!("{}; {}", e.what, e.cure))?;
             router.add(&tenant, None, None, Origin::Credentials).map_err(|e| match e {
                 AddError::Full => "there are as many tenants as can be, raise max_tenants".to_owned(),
                 AddError::NameTaken | AddError::PrefixTaken(_) => format!("'{name}' was just taken"),

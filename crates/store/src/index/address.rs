@@ -23,7 +23,6 @@ pub(super) fn address(x: u32, n: u32) -> u32 {
 
 /// The bits in which the two choices of a key with this tag differ.
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "the upper half of a product")]
 fn difference(tag: u64) -> u32 {
     ((tag + 1).wrapping_mul(0x9FB2_1C65_1E98_DF25) >> 32) as u32
 }
