@@ -20,6 +20,7 @@ use crate::slot::{Slot, has_tag, tag_of};
 use crate::sync::{AtomicI64, AtomicU32, Mutex, Ordering, lock, pause};
 use crate::words::Words;
 use address::pair;
+use crossbeam_utils::CachePadded;
 use media::MapError;
 use resize::RELEASE_STEP;
 
@@ -47,7 +48,8 @@ pub(crate) struct Index {
     words: Words,
     /// Number of buckets. Published (Release) after items were copied to a new bucket, before the old places go.
     buckets: AtomicU32,
-    used: AtomicI64,
+    /// On a line of its own: every thread writes it, and every look-up reads what is beside it.
+    used: CachePadded<AtomicI64>,
     stripes: Box<[Stripe]>,
     resize: Mutex<()>,
     buckets_max: u32,
@@ -85,7 +87,7 @@ impl Index {
         Ok(Self {
             words: Words::new(buckets_max as usize * BUCKET_SLOTS)?,
             buckets: AtomicU32::new(BUCKETS_MIN),
-            used: AtomicI64::new(0),
+            used: CachePadded::new(AtomicI64::new(0)),
             stripes: (0..STRIPES).map(|_| Stripe::default()).collect(),
             resize: Mutex::new(()),
             buckets_max,

@@ -29,7 +29,10 @@ impl Index {
     #[inline]
     pub(crate) fn is_crowded(&self) -> bool {
         let buckets = self.buckets.load(Ordering::Relaxed);
-        LOAD_MAX_PERCENT < self.load_percent(buckets) && buckets < self.buckets_max
+        let slots = i64::from(buckets) * BUCKET_SLOTS.cast_signed() as i64;
+        // `load_percent` without its division, which every write would wait for.
+        (LOAD_MAX_PERCENT + 1) * slots <= self.used.load(Ordering::Relaxed) * 100
+            && buckets < self.buckets_max
     }
 
     /// Splits up to a step of buckets while the load is high, at least one if `force`. `rehash` gives the hash of the
