@@ -66,11 +66,23 @@ impl Region {
 
     /// Asks for whole huge pages. Refusal costs speed only.
     pub fn prefer_huge_pages(&self) {
+        self.prefer_huge_pages_in(0, self.len);
+    }
+
+    /// The same for a range.
+    ///
+    /// # Panics
+    /// If the range is not inside the region.
+    pub fn prefer_huge_pages_in(&self, offset: usize, len: usize) {
+        assert!(self.contains(offset, len), "advice outside of the region");
         #[cfg(not(miri))]
         {
             use rustix::mm::{Advice, madvise};
-            // SAFETY: the range is exactly this live mapping; the advice changes no content.
-            let _refused = unsafe { madvise(self.base.as_ptr().cast(), self.len, Advice::LinuxHugepage) };
+            let (start, len) = page_range(offset, len);
+            // SAFETY: `start` is inside the mapping, checked above (rounding down stays inside).
+            let at = unsafe { self.base.as_ptr().add(start) };
+            // SAFETY: the range is inside this live mapping; the advice changes no content.
+            let _refused = unsafe { madvise(at.cast(), len, Advice::LinuxHugepage) };
         }
     }
 
@@ -220,6 +232,14 @@ impl WordRegion {
     #[inline]
     pub fn prefetch(&self, word: usize) {
         self.region.prefetch(word * WORD);
+    }
+
+    /// Lets the system make huge pages of what is between two words. Refusal costs speed only.
+    ///
+    /// # Panics
+    /// If the range is not inside the region.
+    pub fn prefer_huge_pages(&self, first: usize, last: usize) {
+        self.region.prefer_huge_pages_in(first * WORD, (last - first) * WORD);
     }
 
     /// Gives the whole pages between two words back to the system; they read as zero afterwards.

@@ -27,6 +27,11 @@ impl Words {
         self.region.prefetch(word);
     }
 
+    /// Lets the system make huge pages of words from `first` to `last`.
+    pub(crate) fn prefer_huge_pages(&self, first: usize, last: usize) {
+        self.region.prefer_huge_pages(first, last);
+    }
+
     /// Gives the memory of words from `first` to `last` back; they read as zero.
     pub(crate) fn release(&self, first: usize, last: usize) {
         self.region.release(first, last);
@@ -44,6 +49,8 @@ impl Words {
     }
 
     pub(crate) fn prefetch(&self, _word: usize) {}
+
+    pub(crate) fn prefer_huge_pages(&self, _first: usize, _last: usize) {}
 
     pub(crate) fn release(&self, first: usize, last: usize) {
         for word in &self.words[first..last] {

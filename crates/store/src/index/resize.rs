@@ -20,6 +20,10 @@ const RESIZE_STEP: u32 = 64;
 /// Memory of removed buckets goes back in pieces of so many buckets.
 pub(super) const RELEASE_STEP: u32 = 1024;
 
+/// Buckets of a huge page. It is asked for once all of them are in use, so that no memory is taken ahead: the system makes it
+/// of what is there when it comes to it.
+const HUGE_PAGE_BUCKETS: u32 = (2 << 20) / 64;
+
 impl Index {
     fn load_percent(&self, buckets: u32) -> i64 {
         self.used.load(Ordering::Relaxed) * 100 / (i64::from(buckets) * BUCKET_SLOTS.cast_signed() as i64)
@@ -47,6 +51,10 @@ impl Index {
                 break;
             }
             self.split(n, &rehash);
+            if (n + 1).is_multiple_of(HUGE_PAGE_BUCKETS) {
+                let first = n + 1 - HUGE_PAGE_BUCKETS;
+                self.words.prefer_huge_pages(first as usize * BUCKET_SLOTS, (n + 1) as usize * BUCKET_SLOTS);
+            }
             grew = true;
         }
         grew
