@@ -46,12 +46,44 @@ pub(crate) fn unlink(store: &Store, counters: &ThreadCounters, place: Place, vie
     tenant.items.fetch_sub(1, Ordering::Relaxed);
 }
 
+/// Accounts an item that the index points at instead of another one from now on.
+pub(crate) fn replace(
+    store: &Store,
+    counters: &ThreadCounters,
+    (from, old): (Place, &View<'_>),
+    (to, meta): (Place, &Meta),
+    len: usize,
+    stamp: u64,
+) {
+    let is_plain = old.tenant() == meta.tenant && old.expiry().is_none() && meta.expiry.is_none();
+    if !is_plain || store.is_flushed(from, old) {
+        unlink(store, counters, from, old);
+        link(store, counters, to, meta, len, stamp);
+        return;
+    }
+    // The tenant has as many items as before, and most often as many bytes: its counts, which other threads write too, are
+    // left alone.
+    let old_len = old.bytes().len();
+    counters.class(old_len, old.own_space()).unlink(old_len);
+    counters.class(len, meta.own_space).link(len);
+    if len != old_len {
+        store.tenant(meta.tenant).live.fetch_add(charge_of(len) - charge_of(old_len), Ordering::Relaxed);
+    }
+    relink(store, (from, old_len), (to, len), meta.tenant, stamp);
+}
+
 /// Accounts an item without expiry that the index points at in another place from now on: its tenant and its size class hold
 /// what they held. It is not flushed, which whoever moves it has seen under its locks.
-pub(crate) fn relink(store: &Store, from: Place, to: Place, tenant: TenantId, len: usize, stamp: u64) {
-    let len32 = u32::try_from(len).unwrap_or(u32::MAX);
-    store.log.segment(from.segment).note_dead(len32);
-    store.log.segment(to.segment).note_append(tenant, len32, stamp, None);
+pub(crate) fn relink(
+    store: &Store,
+    (from, old_len): (Place, usize),
+    (to, len): (Place, usize),
+    tenant: TenantId,
+    stamp: u64,
+) {
+    let len32 = |len| u32::try_from(len).unwrap_or(u32::MAX);
+    store.log.segment(from.segment).note_dead(len32(old_len));
+    store.log.segment(to.segment).note_append(tenant, len32(len), stamp, None);
 }
 
 /// Bytes that an item of `len` log bytes is charged.

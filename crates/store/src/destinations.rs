@@ -127,7 +127,7 @@ impl Destinations {
         let len: usize = parts.iter().map(|p| p.len()).sum();
         let place = store.log.append(head, parts).expect("the destination has room");
         if len == view.bytes().len() && meta.expiry.is_none() {
-            relink(store, from, place, meta.tenant, len, stamp);
+            relink(store, (from, len), (place, len), meta.tenant, stamp);
         } else {
             unlink(store, counters, from, view);
             link(store, counters, place, &meta, len, stamp);

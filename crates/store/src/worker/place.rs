@@ -4,7 +4,7 @@
 //! Failure:    no segment, or no place in the index: `Refused::NoRoom`
 
 use super::{Fields, Key, Old, Refused, Worker};
-use crate::account::{bytes_needed, charge_of, link, restamp, unlink};
+use crate::account::{bytes_needed, charge_of, link, replace, restamp, unlink};
 use crate::curves::SampledKind;
 use crate::expiry::expiry_at;
 use crate::hash::{KeyHash, Space};
@@ -125,7 +125,9 @@ impl Worker {
                 u8::from(old.live.is_some() && uses < USES_MAX && self.draw() <= RAISE[usize::from(uses)]);
             let uses = if old.live.is_some() { uses + raised } else { 0 };
             locked.replace(found, Slot::new(key.hash, place, tick, uses));
-            self.account_gone(found);
+            let from = found.slot.place();
+            let view = self.store.log.view(&self.reader, from);
+            replace(&self.store, &self.counters, (from, &view), (place, &meta), len, stamp);
         } else if !locked.insert(Slot::new(key.hash, place, tick, 0), |s| self.store.hash_at(&self.reader, s))
         {
             // The bytes written are dead; the retry, for which `make_room` grows the index, writes them again.
@@ -133,8 +135,8 @@ impl Worker {
             return Err(Refused::NoRoom);
         } else {
             forget_shadow(owner, key.hash);
+            link(&self.store, &self.counters, place, &meta, len, stamp);
         }
-        link(&self.store, &self.counters, place, &meta, len, stamp);
         counters.meter.count(Access::DramWrite, Bytes(len as u64));
         if owner.samples(key.hash) {
             self.sample(owner, key.hash, SampledKind::Write, len);
