@@ -12,7 +12,7 @@ use crate::groups::Division;
 use crate::limits::{PREFIX_MAX, TENANTS_MAX};
 use crate::listener::Address;
 use control::{Amount, Claim, GroupId, Weight};
-use memchr::memchr;
+use rapidhash::fast::RandomState;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -45,8 +45,8 @@ pub(crate) struct Router {
 
 /// Everybody who is there.
 #[derive(Debug, Default)]
-struct Known {
-    prefixes: HashMap<Box<[u8]>, TenantId>,
+pub(crate) struct Known {
+    prefixes: HashMap<Box<[u8]>, TenantId, RandomState>,
     /// Lengths of the prefixes that were set, not found by the delimiter; longest first.
     lengths: Vec<usize>,
     names: HashMap<String, TenantId>,
@@ -111,6 +111,28 @@ pub(crate) fn claim(tenant: &TenantConfig, group: Option<GroupId>) -> Claim {
         credit: tenant.credit,
         group,
         ..Claim::default()
+    }
+}
+
+/// Where keys of one connection go.
+#[derive(Debug)]
+pub(crate) enum Routes<'r> {
+    /// All to the same tenant and key space.
+    All(TenantId, Space),
+    /// By their prefix.
+    ByPrefix(&'r Router, RwLockReadGuard<'r, Known>),
+}
+
+impl Routes<'_> {
+    /// The tenant and the key space of a key.
+    #[inline]
+    pub(crate) fn of(&self, key: &[u8]) -> (TenantId, Space) {
+        match self {
+            Self::All(tenant, space) => (*tenant, *space),
+            Self::ByPrefix(router, known) => {
+                (router.by_prefix(known, key).unwrap_or(router.default), Space::Shared)
+            }
+        }
     }
 }
 
@@ -253,10 +275,22 @@ impl Router {
     /// The tenant and the key space of a key.
     #[inline]
     pub(crate) fn route(&self, binding: &Binding, key: &[u8]) -> (TenantId, Space) {
-        match *binding {
-            Binding::To(tenant) => (tenant, self.space_of(tenant)),
-            Binding::Unbound if !self.any_prefix.load(Ordering::Relaxed) => (self.default, Space::Shared),
-            Binding::Unbound => (self.by_prefix(key).unwrap_or(self.default), Space::Shared),
+        self.routes(*binding).of(key)
+    }
+
+    /// The routes of a binding for several keys. No tenant comes or goes while they are held.
+    #[inline]
+    pub(crate) fn routes(&self, binding: Binding) -> Routes<'_> {
+        let fixed = match binding {
+            Binding::To(tenant) => Some((tenant, self.space_of(tenant))),
+            Binding::Unbound if !self.any_prefix.load(Ordering::Relaxed) => {
+                Some((self.default, Space::Shared))
+            }
+            Binding::Unbound => None,
+        };
+        match fixed {
+            Some((tenant, space)) => Routes::All(tenant, space),
+            None => Routes::ByPrefix(self, self.read()),
         }
     }
 
@@ -265,8 +299,7 @@ impl Router {
         if self.store.has_own_space(tenant) { Space::Own(tenant) } else { Space::Shared }
     }
 
-    fn by_prefix(&self, key: &[u8]) -> Option<TenantId> {
-        let known = self.read();
+    fn by_prefix(&self, known: &Known, key: &[u8]) -> Option<TenantId> {
         let set = known.lengths.iter().filter(|len| **len <= key.len());
         let found = set.filter_map(|len| known.prefixes.get(&key[..*len])).next();
         found.or_else(|| known.prefixes.get(self.delimited(key)?)).copied()
@@ -274,8 +307,10 @@ impl Router {
 
     /// The prefix of a key up to its delimiter, if it can name a tenant.
     fn delimited<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
-        let end = memchr(self.delimiter?, key)?;
-        (0 < end && end < PREFIX_MAX).then(|| &key[..=end])
+        let delimiter = self.delimiter?;
+        // Prefixes are short: a loop in place finds their end before a call would.
+        let end = key.iter().take(PREFIX_MAX).position(|b| *b == delimiter)?;
+        (0 < end).then(|| &key[..=end])
     }
 
     /// The tenant that a key is about to be stored for: a new prefix becomes a tenant here, and only here.

@@ -13,7 +13,7 @@ use crate::auth::{Denied, Identity, Need};
 use crate::config::Protocol;
 use crate::limits::REPLY_BYTES_PER_TURN;
 use crate::shared::Shared;
-use crate::tenants::{Binding, Router};
+use crate::tenants::{Binding, Router, Routes};
 use crate::watch::Reporter;
 use store::{Key, Worker};
 use units::TenantId;
@@ -176,6 +176,7 @@ fn prepare<'b>(
     batch: &mut Vec<Prepared<'b>>,
     hashed: &mut Vec<(Key<'b>, TenantId)>,
 ) {
+    let routes = session.router.routes(session.binding);
     while turn.consumed < input.len() {
         if batch.len() == session.requests_max {
             turn.more = true;
@@ -186,7 +187,7 @@ fn prepare<'b>(
             Parsed::Request(command, taken) => {
                 turn.consumed += taken;
                 let command = allowed(session, command);
-                hash_keys(session, worker, &command, hashed);
+                hash_keys(&routes, worker, &command, hashed);
                 let keys = (first, hashed.len());
                 batch.push(Prepared { step: Step::Run(command), end: turn.consumed, keys });
             }
@@ -219,13 +220,14 @@ fn allowed<'b>(session: &Session<'_>, command: Command<'b>) -> Command<'b> {
 }
 
 /// Hashes a key and prefetches its index lines.
+#[inline]
 pub(super) fn hash_key<'b>(
-    session: &Session<'_>,
+    routes: &Routes<'_>,
     worker: &Worker,
     text: &'b [u8],
     hashed: &mut Vec<(Key<'b>, TenantId)>,
 ) {
-    let (tenant, space) = session.router.route(&session.binding, text);
+    let (tenant, space) = routes.of(text);
     if let Some(key) = worker.key(space, text) {
         worker.prefetch_index(&key);
         hashed.push((key, tenant));
@@ -233,12 +235,12 @@ pub(super) fn hash_key<'b>(
 }
 
 fn hash_keys<'b>(
-    session: &Session<'_>,
+    routes: &Routes<'_>,
     worker: &Worker,
     command: &Command<'b>,
     hashed: &mut Vec<(Key<'b>, TenantId)>,
 ) {
-    let mut add = |text: &'b [u8]| hash_key(session, worker, text, hashed);
+    let mut add = |text: &'b [u8]| hash_key(routes, worker, text, hashed);
     match *command {
         Command::Get { keys: list, .. } => keys(list).for_each(add),
         Command::Store { key, .. }

@@ -356,6 +356,7 @@ pub(super) fn prepare<'b>(
         // Values of strangers are not waited for.
         bounds.body_max = 0;
     }
+    let routes = session.router.routes(session.binding);
     while turn.consumed < input.len() {
         if batch.len() == session.requests_max {
             turn.more = true;
@@ -366,7 +367,7 @@ pub(super) fn prepare<'b>(
                 turn.take(takes, input.len());
                 let first = hashed.len();
                 if let Some(key) = request.key() {
-                    hash_key(session, worker, key, hashed);
+                    hash_key(&routes, worker, key, hashed);
                 }
                 let keys = (first, hashed.len());
                 batch.push(Prepared { step: Step::Binary(request), end: turn.consumed, keys });
