@@ -44,6 +44,22 @@ def test_pipelined_writes_without_replies_are_all_done(fresh):
         assert stats["cmd_set"] == "120000"
 
 
+def test_replies_of_several_turns_come_whole_and_in_order(fresh):
+    """More requests than a turn takes, from several connections at once, then an end or a list of items."""
+    server = fresh(memory="16")
+
+    def ask(n):
+        for end in (b"quit\r\n", b"lru_crawler metadump 63\r\nquit\r\n") * 5:
+            with server.wire() as wire:
+                wire.send(set_request(b"k%d" % n, b"v") + b"get k%d\r\n" % n * 70 + end)
+                wanted = b"STORED\r\n" + b"VALUE k%d 0 1\r\nv\r\nEND\r\n" % n * 70
+                answer = wire.read_to_close()
+                assert answer.startswith(wanted)
+                assert answer[len(wanted) :] in (b"", b"END\r\n")
+
+    together(4, ask)
+
+
 def test_large_values_wait_for_memory(fresh):
     """21 MiB of values on their way at once, where buffers may take 8 MiB."""
     server = fresh(memory="64")

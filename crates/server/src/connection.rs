@@ -30,6 +30,8 @@ pub(crate) struct Connection {
     pub(crate) identity: Identity,
     /// Where it came in.
     pub(crate) door: Arc<Door>,
+    /// Replies that wait for those of the next turn, while more of its requests are here.
+    pub(crate) owed: Vec<u8>,
     /// Input that is not done with.
     pub(crate) input: Vec<u8>,
     /// Bytes of input that the next request needs, as far as is known.
@@ -64,6 +66,7 @@ impl Connection {
             protocol: terms.protocol,
             identity: Identity::new(terms.tenant, terms.auth),
             door,
+            owed: Vec::new(),
             input: Vec::new(),
             needed: 0,
             skip: 0,

@@ -67,6 +67,9 @@ pub const HASH_PASSES_MAX: u32 = 16;
 pub const RECEIVE_BUFFER: usize = 64 << 10;
 /// Reply bytes collected before a turn ends, not counting the item that crosses the line.
 pub const REPLY_BYTES_PER_TURN: usize = 256 << 10;
+/// Replies up to so many bytes wait for those of the connection's next turn, so that one call sends both: a guess, that of
+/// a few hundred small requests.
+pub const OWED_MAX: usize = 16 << 10;
 /// Values up to this size are copied into the reply buffer; larger ones are sent from the log.
 pub const COPY_VALUE_MAX: usize = 2 << 10;
 

@@ -10,7 +10,7 @@ mod pressure;
 use crate::auth::Identity;
 use crate::config::Protocol;
 use crate::connection::{Connection, Lasting};
-use crate::limits::{DRAIN_LINGER_MS, DRAIN_SECS, SHADOW_HITS_PER_DECISION, STARVED_POLL_MS};
+use crate::limits::{DRAIN_LINGER_MS, DRAIN_SECS, OWED_MAX, SHADOW_HITS_PER_DECISION, STARVED_POLL_MS};
 use crate::listener::Door;
 use crate::loops::Helpers;
 use crate::memcache::{Bounds, Replies, Session, Turn, run};
@@ -388,9 +388,24 @@ impl<R: Reactor> Worker<R> {
             watched: self.around.shared.watch.wanted(),
             is_out_of_memory,
         };
-        let mut replies = Replies::new(std::mem::take(&mut self.out));
+        let owed = match self.connections.get_mut(id.0) {
+            Some(Some(connection)) => std::mem::take(&mut connection.owed),
+            _ => Vec::new(),
+        };
+        let mut replies = Replies::new(if owed.is_empty() { std::mem::take(&mut self.out) } else { owed });
         let turn = run(&session, &self.store, input, &mut replies);
         let len = replies.len();
+        if turn.more
+            && !turn.close
+            && turn.asked.is_none()
+            && len <= OWED_MAX
+            && replies.is_flat()
+            && let Some(Some(connection)) = self.connections.get_mut(id.0)
+        {
+            // The next turn's replies follow: one call sends both.
+            connection.owed = replies.into_buffer();
+            return (turn, Sending::Done);
+        }
         let sending = match len {
             0 => Sending::Done,
             _ if replies.is_flat() => self.reactor.send(id, &[IoSlice::new(replies.flat())]),
@@ -398,6 +413,7 @@ impl<R: Reactor> Worker<R> {
         };
         self.bytes_written += len as u64;
         self.out = replies.into_buffer();
+        self.out.clear();
         (turn, sending)
     }
 

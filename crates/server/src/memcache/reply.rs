@@ -82,9 +82,8 @@ pub(crate) struct Replies<'w> {
 }
 
 impl<'w> Replies<'w> {
-    /// Collects into `out`, which keeps its capacity from turn to turn.
-    pub(crate) fn new(mut out: Vec<u8>) -> Self {
-        out.clear();
+    /// Collects behind what is in `out`.
+    pub(crate) fn new(out: Vec<u8>) -> Self {
         Self { out, values: Vec::new(), value_bytes: 0 }
     }
 

@@ -119,7 +119,11 @@ impl<R: Reactor> Worker<R> {
     /// Closes a connection for which there is no memory.
     fn refuse(&mut self, id: StreamId) {
         self.around.shared.counters.read_buf_oom.fetch_add(1, Ordering::Relaxed);
-        self.reactor.send(id, &[IoSlice::new(reply_text::NO_BUFFER)]);
+        let owed = match self.connections.get_mut(id.0) {
+            Some(Some(connection)) => std::mem::take(&mut connection.owed),
+            _ => Vec::new(),
+        };
+        self.reactor.send(id, &[IoSlice::new(&owed), IoSlice::new(reply_text::NO_BUFFER)]);
         self.close(id);
     }
 
