@@ -1,8 +1,10 @@
 """One cap for the whole process: `-m`, whatever the number of tenants, the sizes and the times to live."""
 
+import json
 import os
 import random
 import re
+import time
 
 import pytest
 
@@ -83,5 +85,32 @@ def test_peak_resident_memory_is_bounded(tenants, note):
         note(f"{tenants} tenants: peak resident {beside:+.1f} MiB beside -m {MEMORY // MIB}")
         assert peak <= MEMORY + BESIDE, f"{beside:+.1f} MiB"
         server.check_alive()
+    finally:
+        server.stop()
+
+
+#: What `/journal` may add to the peak of a thousand tenants: one line (some 700 KiB), twice, and what waits to be sent.
+JOURNAL_EXTRA = 4 * MIB
+
+
+def test_a_journal_of_a_thousand_tenants_is_made_while_it_is_sent(note):
+    server = servers.start_cotenant(["-D", ":"], memory=str(MEMORY // MIB))
+    try:
+        with server.wire() as wire:
+            for n in range(1_000):
+                wire.send(b"set t%d:a 0 0 1 noreply\r\nx\r\n" % n)
+            wire.send(b"version\r\n")
+            assert wire.read_line().startswith(b"VERSION")
+        time.sleep(1)  # A decision about the last of them.
+        server.http("/metrics")
+        before = resident_bytes(server.pid, "VmHWM")
+        status, body = server.http("/journal")
+        extra = resident_bytes(server.pid, "VmHWM") - before
+        assert status == 200
+        lines = [json.loads(line) for line in body.splitlines()]
+        most = max(len(line["tenants"]) for line in lines)
+        note(f"/journal of {len(lines)} decisions about up to {most} tenants, {len(body)} B: +{extra / MIB:.1f} MiB")
+        assert 1_000 <= most
+        assert extra <= JOURNAL_EXTRA
     finally:
         server.stop()

@@ -14,7 +14,6 @@ mod watched;
 pub use view::{CurveView, NoCurve};
 pub use watched::LOOK_UPS_MIN;
 
-use crate::limits::TENANT_NAME_MAX;
 use policy::estimate::{SAMPLES_MAX, Shards};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,8 +27,6 @@ const SAMPLES_MIN: usize = 256;
 const QUOTA_PER_SEC: u64 = 20_000;
 /// Seconds between two looks at who is watched.
 const REVIEW_SECS: u64 = 10;
-/// More than one sample in so many lost makes a curve wrong by about as much.
-const LOST_PART: u64 = 200;
 /// Weight of the newest second in the mean of look-ups per second.
 const NEWEST: f64 = 0.1;
 
@@ -96,32 +93,25 @@ impl Curves {
         self.tell_store();
     }
 
+    /// Takes what was sampled. Where a thread had more than its ring holds it sampled fewer keys, or dropped some: from the
+    /// first sample behind that on the estimator knows only what was sampled without a gap, at the rate which that has.
     fn drain(&mut self) {
         let Self { store, watched, taken, .. } = self;
         for (id, watched) in &mut *watched {
             watched.shards.set_present(store.held(*id));
         }
-        let lost = store.drain_samples(|access| {
+        self.lost += store.drain_samples(|access| {
             if let Some(watched) = watched.get_mut(&access.tenant) {
+                watched.follow(store.sampled_below(access.tenant));
                 watched.take(access);
                 *taken += 1;
             }
         });
-        self.lost += lost;
-        if 0 < lost {
-            self.forgive(lost);
+        for (id, watched) in &mut *watched {
+            watched.follow(store.sampled_below(*id));
         }
-        if QUOTA_PER_SEC < self.taken || 0 < lost {
+        if QUOTA_PER_SEC < self.taken {
             self.halve_rates();
-        }
-    }
-
-    /// Whoever may have lost more than a little of what it was made of starts counting anew.
-    fn forgive(&mut self, lost: u64) {
-        for watched in self.watched.values_mut().filter(|w| 0 < w.taken) {
-            if watched.shards.taken() < lost * LOST_PART {
-                watched.forget_counts();
-            }
         }
     }
 
@@ -141,27 +131,27 @@ impl Curves {
         self.books.resize(self.store.tenant_count(), Book::default());
         for (index, book) in self.books.iter_mut().enumerate() {
             let id = TenantId(u32::try_from(index).unwrap_or(u32::MAX));
-            let totals = self.store.totals(id);
-            let (gets, hits) = (totals.get_hits + totals.get_misses, totals.get_hits);
-            let new_gets = gets.saturating_sub(book.gets);
-            (book.gets, book.hits) = (gets, hits);
+            let Some(now) = self.store.look_ups(id) else {
+                *book = Book::default();
+                if self.watched.remove(&id).is_some() {
+                    self.store.sample_below(id, 0);
+                }
+                continue;
+            };
+            let new_gets = now.gets.saturating_sub(book.gets);
+            (book.gets, book.hits) = (now.gets, now.hits);
             let newest = if book.gets_per_sec <= 0.0 { 1.0 } else { NEWEST };
             if 0 < seconds {
                 book.gets_per_sec += (new_gets as f64 / seconds as f64 - book.gets_per_sec) * newest;
             }
-            let state = self.store.tenant_state(id);
-            match (self.watched.get_mut(&id), state) {
-                (Some(watched), Some(state)) if *watched.name == *state.name => {
-                    watched.count((gets, hits), state.held, state.share.target, self.second);
-                }
-                (Some(_), state) => {
-                    if state.is_some() {
-                        self.store.sample_below(id, 0);
-                    }
+            match self.watched.get_mut(&id) {
+                Some(watched) if watched.generation == now.generation => watched.count(&now, self.second),
+                Some(_) => {
+                    self.store.sample_below(id, 0);
                     self.watched.remove(&id);
                 }
-                (None, Some(_)) if known <= index || 0 < new_gets => come.push(id),
-                (None, _) => {}
+                None if known <= index || 0 < new_gets => come.push(id),
+                None => {}
             }
         }
         come
@@ -200,9 +190,8 @@ impl Curves {
     }
 
     fn watch(&mut self, id: TenantId) {
-        let Some(state) = self.store.tenant_state(id) else { return };
-        let book = self.books[id.index()];
-        let watched = Watched::new(&state.name, self.samples_max, (book.gets, book.hits), self.second);
+        let Some(now) = self.store.look_ups(id) else { return };
+        let watched = Watched::new(&now, self.samples_max, self.second);
         self.watched.extend(watched.map(|watched| (id, watched)));
     }
 
@@ -271,14 +260,16 @@ impl Curves {
         estimators + rings + Bytes(self.books.capacity() as u64 * BOOK_BYTES)
     }
 
-    /// Tells the store which keys to sample, where that has changed.
+    /// Tells the store which keys to sample, where that has changed; a thread may have lowered it further meanwhile.
     fn tell_store(&mut self) {
         for (id, watched) in &mut self.watched {
             let below = watched.shards.limit().saturating_add(1);
-            if watched.told != below {
-                watched.told = below;
+            if watched.told < below {
                 self.store.sample_below(*id, below);
+            } else if below < watched.told {
+                self.store.sample_at_most(*id, below);
             }
+            watched.told = below;
         }
     }
 
@@ -290,12 +281,10 @@ impl Curves {
 
     /// Counts what the store counted of a watched tenant; one that is gone, or another by now, is watched no more.
     fn count_now(&mut self, id: TenantId) {
-        if let (Some(watched), Some(state)) = (self.watched.get_mut(&id), self.store.tenant_state(id))
-            && *watched.name == *state.name
+        if let (Some(watched), Some(now)) = (self.watched.get_mut(&id), self.store.look_ups(id))
+            && watched.generation == now.generation
         {
-            let totals = self.store.totals(id);
-            let now = (totals.get_hits + totals.get_misses, totals.get_hits);
-            watched.count(now, state.held, state.share.target, self.second);
+            watched.count(&now, self.second);
         } else {
             self.watched.remove(&id);
         }
@@ -325,9 +314,9 @@ impl Curves {
 
 /// Bytes of a row of the books.
 const BOOK_BYTES: u64 = size_of::<Book>() as u64;
-/// Bytes of a watched tenant beside its estimator: its name, and its place in the tree.
+/// Bytes of a watched tenant beside its estimator: what is counted, and its place in the tree.
 const BESIDE: Bytes = Bytes(256);
-const _: () = assert!(size_of::<Watched>() - size_of::<Shards>() + TENANT_NAME_MAX + 64 <= 256);
+const _: () = assert!(size_of::<Watched>() - size_of::<Shards>() + 64 <= 256);
 
 /// The next of 1, 2, 3, 4, 6, 8, 12, 16, ...: shares change rarely when tenants come and go.
 fn steps_up(n: usize) -> usize {
@@ -399,7 +388,7 @@ mod tests {
             let mut pacer = control::Loop::new(policy, 1);
             let mut control = store::MemoryControl::new(Arc::clone(&store));
             pacer.step(seconds(0), &mut control);
-            let (mut most, mut most_watched) = (Bytes::ZERO, 0);
+            let (mut most, mut most_watched, mut counted) = (Bytes::ZERO, 0, 0);
             for turn in 0..400_000_u64 {
                 // A few ask most, and who they are changes.
                 let tenant =
@@ -407,12 +396,17 @@ mod tests {
                 let tenant = u32::try_from(tenant % 1_000).unwrap();
                 ask(&mut worker, tenant, rng.below(2_000), 1_000);
                 if turn % 100 == 0 {
-                    curves.run(seconds(turn / 4_000));
+                    let run = || curves.run(seconds(turn / 4_000));
+                    counted += allocation_counter::measure(run).bytes_current;
                     pacer.step(seconds(turn / 4_000), &mut control);
                     most = most.max(curves.memory() + store.memory_use().shadow);
                     most_watched = most_watched.max(curves.watched.len());
+                    // The rings are their threads'; the rest is told before it is taken.
+                    let told = curves.memory() - Bytes(5 * RING_BYTES);
+                    assert!(counted <= i64::try_from(told.0).unwrap(), "{counted} counted, {told} told");
                 }
             }
+            assert!(0 < counted);
             println!("{memory}: {most} at most for {most_watched} curves and 1,000 shadow queues");
             assert!(most <= Bytes(memory.0 / 100), "{most}");
             assert!(10 <= most_watched, "{most_watched}");

@@ -116,6 +116,24 @@ impl View {
         memory.journal().records().map(control::journal::Record::to_line).collect()
     }
 
+    /// Decisions made since the start, kept or not.
+    #[must_use]
+    pub fn decisions_total(&self) -> u64 {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner).journal().recorded_total()
+    }
+
+    /// The first decision kept whose number is at least `from`: its number, counted from the start, and its line of JSON.
+    #[must_use]
+    pub fn journal_line(&self, from: u64) -> Option<(u64, String)> {
+        let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let records = memory.journal().records();
+        let first = memory.journal().recorded_total() - records.len() as u64;
+        let number = from.max(first);
+        let skipped = usize::try_from(number - first).ok()?;
+        let mut rest = records.skip(skipped);
+        rest.next().map(|record| (number, record.to_line()))
+    }
+
     /// Replays the decisions kept through a fresh policy of the same kind and seed. Says how many agreed; none if the
     /// journal no longer reaches back to the first.
     ///

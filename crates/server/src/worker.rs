@@ -145,7 +145,6 @@ impl<R: Reactor> Worker<R> {
                 Event::Completed(completion) => self.complete(completion, &buffer, now),
                 Event::Opened(id, client) => self.opened(id, client, now),
             }
-            self.hand_samples_over();
         }
         self.buffer = buffer;
         for _ in 0..self.waiting.len() {
@@ -176,7 +175,7 @@ impl<R: Reactor> Worker<R> {
     }
 
     /// Takes sampled accesses out of a ring that fills up, unless somebody does so now: a control thread that waits for a core
-    /// would come too late, and what is lost makes curves wrong.
+    /// would come too late, and fewer keys would be sampled.
     fn hand_samples_over(&self) {
         if self.store.samples_wait()
             && let Ok(mut curves) = self.around.shared.curves.try_lock()
@@ -324,6 +323,7 @@ impl<R: Reactor> Worker<R> {
             done += turn.consumed;
             self.requests += turn.requests as u64;
             self.store.quiesce();
+            self.hand_samples_over();
             let Some(Some(connection)) = self.connections.get_mut(id.0) else { return After::Gone };
             connection.skip = turn.skip;
             connection.needed = turn.needed;

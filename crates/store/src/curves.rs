@@ -1,7 +1,8 @@
 //! Sampled accesses on their way to whoever makes miss ratio curves of them.
 //!
 //! Shape:      a thread's operations -> its ring -> `Store::drain_samples`, called by one thread now and then
-//! Invariants: a key is sampled by its hash: all of its accesses are, or none; a full ring drops and counts; nobody waits
+//! Invariants: a key is sampled by its hash: all of its accesses are, or none. A ring that fills up samples fewer keys of
+//!             whoever fills it; a key of which an access was dropped is sampled no more, nor is any above it. Nobody waits
 //! Units:      bytes charged; hashes are uniform over 64 bits
 //! Cost:       an access that is not sampled costs a load from its tenant and a compare; a sampled one two stores. A ring
 //!             takes 4 KiB
@@ -11,12 +12,18 @@
 use crate::hash::KeyHash;
 use crate::store::Store;
 use crate::sync::{AtomicU64, Ordering, bump};
-use units::TenantId;
+use crate::tenant::Tenant;
+use std::sync::OnceLock;
+use units::{Bytes, TenantId};
 
 /// Accesses that wait in a ring at most.
 const RING: usize = 256;
 /// A ring asks to be drained when so many wait.
 const RING_FULL: u64 = RING as u64 / 2;
+/// At each of these it samples half as many keys of the tenant that filled it so far: with five of them a ring that nobody
+/// drains lasts for about four times as many accesses as it has room for.
+const RING_FALLS: [u64; 5] = [160, 192, 216, 232, 244];
+const _: () = assert!(RING_FULL < RING_FALLS[0] && RING_FALLS[4] < RING as u64);
 
 /// What happened to a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,13 +78,24 @@ impl Default for Ring {
 
 impl Ring {
     /// Puts an access in, or drops it; true if the ring should be drained.
-    pub(crate) fn put(&self, tenant: TenantId, hash: KeyHash, kind: SampledKind, bytes: u32) -> bool {
+    pub(crate) fn put(&self, tenant: &Tenant, hash: KeyHash, kind: SampledKind, bytes: u32) -> bool {
+        let waiting = self.put_or_drop(tenant.id, hash, kind, bytes);
+        match waiting {
+            None => tenant.sample_at_most(hash.0),
+            Some(waiting) if RING_FALLS.contains(&waiting) => tenant.sample_half(),
+            Some(_) => {}
+        }
+        waiting.is_none_or(|waiting| RING_FULL <= waiting)
+    }
+
+    /// Puts an access in and says how many waited before it; none if it was dropped.
+    fn put_or_drop(&self, tenant: TenantId, hash: KeyHash, kind: SampledKind, bytes: u32) -> Option<u64> {
         let put = self.put.load(Ordering::Relaxed);
         // Acquire: a slot is written again after it was read.
         let waiting = put.wrapping_sub(self.taken.load(Ordering::Acquire));
         if RING as u64 <= waiting {
             bump(&self.dropped, 1);
-            return true;
+            return None;
         }
         let slot = &self.slots[place(put)];
         let what = u64::from(bytes) << 32 | (u64::from(tenant.0) & 0xFFFF) << 16 | kind as u64;
@@ -85,7 +103,7 @@ impl Ring {
         slot[1].store(what, Ordering::Relaxed);
         // Release: who sees the count sees the slot.
         self.put.store(put.wrapping_add(1), Ordering::Release);
-        RING_FULL <= waiting
+        Some(waiting)
     }
 
     /// Takes out all that wait, oldest first; returns how many were dropped since the last time.
@@ -122,6 +140,21 @@ fn decoded(hash: u64, what: u64) -> SampledAccess {
 
 const _: () = assert!(crate::limits::TENANTS_MAX < 1 << 16);
 
+/// What a tenant's samples stand for, and how large it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LookUps {
+    /// Tenants that had its id before: another number is another tenant.
+    pub generation: u32,
+    /// Look-ups since it came.
+    pub gets: u64,
+    /// Those that found their item.
+    pub hits: u64,
+    /// Live bytes charged.
+    pub held: Bytes,
+    /// The share in force.
+    pub target: Bytes,
+}
+
 impl Store {
     /// Samples the keys of a tenant whose hash is below `below`, from now on; 0 for none, as at first.
     ///
@@ -131,8 +164,46 @@ impl Store {
         self.tenant(tenant).sampled_below.store(below, Ordering::Relaxed);
     }
 
+    /// Samples none of a tenant's keys whose hash is `below` or above, from now on.
+    ///
+    /// # Panics
+    /// If there is no such tenant.
+    pub fn sample_at_most(&self, tenant: TenantId, below: u64) {
+        self.tenant(tenant).sample_at_most(below);
+    }
+
+    /// Below what the hashes of sampled keys of a tenant are: threads that nobody drains lower it. Asked when an access is
+    /// taken it covers all that was dropped before it: what is below was sampled without a gap. 0 for an unknown id.
+    #[must_use]
+    pub fn sampled_below(&self, tenant: TenantId) -> u64 {
+        self.known(tenant).map_or(0, |tenant| tenant.sampled_below.load(Ordering::Relaxed))
+    }
+
+    /// What a tenant was asked so far; none for an id that nobody has.
+    #[must_use]
+    pub fn look_ups(&self, id: TenantId) -> Option<LookUps> {
+        let tenant = self.known(id).filter(|tenant| !tenant.is_gone())?;
+        let (mut gets, mut hits) = (0, 0);
+        self.each_thread(|thread| {
+            if let Some(counters) = thread.tenants.get(id.index()).and_then(OnceLock::get) {
+                let found = counters.get_hits.load(Ordering::Relaxed);
+                gets += found + counters.get_misses.load(Ordering::Relaxed);
+                hits += found;
+            }
+            0
+        });
+        let (gets_before, hits_before) = tenant.look_ups_before();
+        Some(LookUps {
+            generation: tenant.generation(),
+            gets: gets.saturating_sub(gets_before),
+            hits: hits.saturating_sub(hits_before),
+            held: tenant.held(),
+            target: tenant.share().target,
+        })
+    }
+
     /// Takes the sampled accesses that wait, of one thread after another and in order within each; returns how many were
-    /// lost because nobody came in time.
+    /// dropped because nobody came in time.
     pub fn drain_samples(&self, mut take: impl FnMut(SampledAccess)) -> u64 {
         self.each_thread(|thread| thread.samples.drain(&mut take))
     }
@@ -154,24 +225,41 @@ mod tests {
         };
         let put = |n| {
             let a = access(n);
-            ring.put(a.tenant, KeyHash(a.hash), a.kind, a.bytes)
+            ring.put_or_drop(a.tenant, KeyHash(a.hash), a.kind, a.bytes).unwrap()
         };
         let mut out = Vec::new();
         for round in 0..10_u64 {
-            assert!(!(0..100).any(|n| put(round * 100 + n)));
+            assert!((0..100).all(|n| put(round * 100 + n) == n));
             assert_eq!(ring.drain(&mut |a| out.push(a)), 0);
         }
         assert_eq!(out, (0..1_000).map(access).collect::<Vec<_>>());
     }
 
+    fn tenant() -> Tenant {
+        let (name, claim) = ("t".to_owned(), control::Claim::default());
+        let spec = crate::TenantSpec { name, own_space: false, claim, rank: crate::RankKind::Lru };
+        Tenant::new(TenantId(1), spec, Bytes::ZERO)
+    }
+
+    /// Of a ring that nobody drains, all accesses to keys below the threshold that it leaves come out, in order.
     #[test]
-    fn a_full_ring_drops_and_says_so() {
-        let ring = Ring::default();
-        let full = (0..300).filter(|n| ring.put(TenantId(1), KeyHash(*n), SampledKind::Write, 1)).count();
-        assert_eq!(full, 300 - RING / 2);
-        let mut out = Vec::new();
-        assert_eq!(ring.drain(&mut |a| out.push(a.hash)), 300 - RING as u64);
-        assert_eq!(out, (0..RING as u64).collect::<Vec<_>>());
-        assert_eq!(ring.drain(&mut |_| panic!("it is empty")), 0);
+    fn a_full_ring_samples_fewer_keys_and_none_with_a_gap() {
+        for asked in [150_u64, 300, 700, 100_000] {
+            let (ring, tenant) = (Ring::default(), tenant());
+            tenant.sampled_below.store(u64::MAX, Ordering::Relaxed);
+            let hash = |n: u64| units::mix64(n % 700);
+            let put = |n: u64| {
+                tenant.samples(KeyHash(hash(n))) && ring.put(&tenant, KeyHash(hash(n)), SampledKind::Write, 1)
+            };
+            assert!(asked <= RING_FULL || (0..asked).map(put).fold(false, |any, full| any | full));
+            let below = tenant.sampled_below.load(Ordering::Relaxed);
+            let mut out = Vec::new();
+            let dropped = ring.drain(&mut |a| out.push(a.hash));
+            out.retain(|hash| *hash < below);
+            let all: Vec<u64> = (0..asked).map(hash).filter(|hash| *hash < below).collect();
+            assert_eq!(out, all, "{asked} asked, {dropped} dropped, below {below:x}");
+            assert_eq!(asked < RING_FALLS[0], below == u64::MAX);
+            assert!(700 < asked || dropped == 0 && u64::MAX >> 6 < below, "{dropped} {below:x}");
+        }
     }
 }

@@ -52,7 +52,7 @@ mod worker;
 mod shuttle_tests;
 
 pub use crate::control::MemoryControl;
-pub use curves::{RING_BYTES, SampledAccess, SampledKind};
+pub use curves::{LookUps, RING_BYTES, SampledAccess, SampledKind};
 pub use geometry::{Geometry, divisible_capacity};
 pub use hash::Space;
 pub use item::ITEM_OVERHEAD_MAX;

@@ -295,6 +295,24 @@ mod tests {
         }
     }
 
+    /// An allocator counts no more for a queue than it tells, whatever it went through.
+    #[test]
+    fn an_allocator_counts_what_is_told() {
+        for budget in [0, 300, 4_096, 91_000] {
+            let mut s = Shadow::default();
+            let mut rng = Rng::new(2);
+            let counted = allocation_counter::measure(|| {
+                s.resize(Bytes(u64::MAX), Bytes(budget));
+                for _ in 0..if cfg!(miri) { 300 } else { 30_000 } {
+                    s.push(hash(rng.below(10_000)), 100);
+                    s.hit(hash(rng.below(10_000)));
+                }
+            });
+            assert!(0 < counted.bytes_current, "{budget}");
+            assert!(counted.bytes_current.cast_unsigned() <= s.bytes().0, "{counted:?} {}", s.bytes());
+        }
+    }
+
     /// M4: a tenant with uniform accesses over K keys and a cache of C items hits its shadow queue of S items with
     /// ratio S / K of all accesses, within 10 %, after ten turnovers, sampled or not.
     #[test]

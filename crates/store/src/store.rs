@@ -272,7 +272,7 @@ impl Store {
         tenant.map(change).is_some()
     }
 
-    fn known(&self, id: TenantId) -> Option<&Tenant> {
+    pub(crate) fn known(&self, id: TenantId) -> Option<&Tenant> {
         self.tenants.get(id.index()).and_then(OnceLock::get)
     }
 

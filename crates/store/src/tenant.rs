@@ -276,6 +276,11 @@ impl Tenant {
         0 < change && limit < self.held().0.saturating_add_signed(change)
     }
 
+    /// Look-ups, and hits among them, that the counters of this id had when its tenant came.
+    pub(crate) fn look_ups_before(&self) -> (u64, u64) {
+        lock(&self.before).as_deref().map_or((0, 0), |t| (t.get_hits + t.get_misses, t.get_hits))
+    }
+
     /// Live bytes charged.
     pub(crate) fn held(&self) -> Bytes {
         Bytes(u64::try_from(self.live.load(Ordering::Relaxed)).unwrap_or(0))
@@ -322,6 +327,16 @@ impl Tenant {
     #[inline]
     pub(crate) fn samples(&self, hash: KeyHash) -> bool {
         hash.0 < self.sampled_below.load(Ordering::Relaxed)
+    }
+
+    /// Samples no key from this hash on.
+    pub(crate) fn sample_at_most(&self, below: u64) {
+        self.sampled_below.fetch_min(below, Ordering::Relaxed);
+    }
+
+    /// Samples the lower half of the keys that are sampled.
+    pub(crate) fn sample_half(&self) {
+        self.sample_at_most(self.sampled_below.load(Ordering::Relaxed) / 2);
     }
 
     /// The level of a rank; `first` if that depends on what is ranked and nothing was. A level that another rank left

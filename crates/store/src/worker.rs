@@ -259,7 +259,7 @@ impl Worker {
     fn sample(&self, owner: &Tenant, hash: KeyHash, kind: SampledKind, len: usize) {
         let charge = if len == 0 { 0 } else { charge_of(len) };
         let bytes = u32::try_from(charge).unwrap_or(u32::MAX);
-        if self.counters.samples.put(owner.id, hash, kind, bytes) {
+        if self.counters.samples.put(owner, hash, kind, bytes) {
             self.samples_wait.set(true);
         }
     }

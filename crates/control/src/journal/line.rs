@@ -182,13 +182,17 @@ impl<S: Line, A: Line> Line for Row<S, A> {
 }
 
 impl<S: Line, A: Line> Record<S, A> {
-    /// As one line of JSON, without its end.
+    /// As one line of JSON, without its end. Tenants are written one by one: all of a thousand as one value take megabytes.
     #[must_use]
     pub fn to_line(&self) -> String {
-        json!({"at_ns": self.at.0, "window": self.window.to_json(), "pool": self.pool.to_json(),
-               "tenants": self.rows.to_json(), "shares": self.shares.to_json(), "wake_ns": self.wake.0,
-               "lease_ns": self.lease.0, "steady": self.steady, "notes": self.notes.to_json()})
-        .to_string()
+        let mut line = format!("{{\"at_ns\":{},\"lease_ns\":{},\"notes\":", self.at.0, self.lease.0);
+        push_list(&mut line, &self.notes);
+        line.push_str(&format!(",\"pool\":{},\"shares\":", self.pool.to_json()));
+        push_list(&mut line, &self.shares);
+        line.push_str(&format!(",\"steady\":{},\"tenants\":", self.steady));
+        push_list(&mut line, &self.rows);
+        line.push_str(&format!(",\"wake_ns\":{},\"window\":{}}}", self.wake.0, self.window.to_json()));
+        line
     }
 
     /// The record of a line, without its notes.
@@ -213,4 +217,15 @@ impl<S: Line, A: Line> Record<S, A> {
         };
         read().map_err(|field| JournalError::Field { line, field })
     }
+}
+
+fn push_list<T: Line>(line: &mut String, list: &[T]) {
+    line.push('[');
+    for (i, one) in list.iter().enumerate() {
+        if 0 < i {
+            line.push(',');
+        }
+        line.push_str(&one.to_json().to_string());
+    }
+    line.push(']');
 }

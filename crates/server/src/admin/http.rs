@@ -30,7 +30,7 @@ pub(crate) fn serve(
     let app = Router::new()
         .route("/health", get(|| async { "ok\n" }))
         .route("/metrics", get(metrics))
-        .route("/journal", get(journal))
+        .route("/journal", get(super::journal::answer))
         .route("/tenants/{name}/curve", get(super::curve::answer))
         .with_state(view)
         .merge(groups::routes(Arc::clone(&operator)))
@@ -65,10 +65,4 @@ async fn metrics(State(view): State<View>) -> impl IntoResponse {
         }
         Err(e) => (StatusCode::INTERNAL_SERVER_ERROR, e.to_string()).into_response(),
     }
-}
-
-async fn journal(State(view): State<View>) -> impl IntoResponse {
-    let mut text = view.journal_lines().join("\n");
-    text.push('\n');
-    ([(header::CONTENT_TYPE, "application/x-ndjson")], text)
 }

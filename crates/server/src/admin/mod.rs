@@ -4,6 +4,7 @@ pub mod client;
 mod curve;
 mod groups;
 mod http;
+mod journal;
 mod prometheus;
 mod tenants;
 

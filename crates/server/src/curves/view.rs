@@ -22,7 +22,7 @@ pub struct CurveView {
     pub rate: f64,
     /// Sampled look-ups that the curve is made of.
     pub sampled_look_ups: u64,
-    /// Samples that were lost since the start, of all tenants.
+    /// Samples that were dropped since the start, of all tenants: nobody took them in time. Their keys are sampled no more.
     pub lost: u64,
     /// The curve through what is measured, or why there is none.
     pub curve: Result<control::Curve, NoCurve>,

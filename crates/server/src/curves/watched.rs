@@ -6,7 +6,7 @@
 
 use super::NoCurve;
 use policy::estimate::{Shards, through};
-use store::{SampledAccess, SampledKind};
+use store::{LookUps, SampledAccess, SampledKind};
 use units::Bytes;
 
 /// Sampled look-ups that a curve is made of at least: a ratio of a half then has a standard error of .03.
@@ -25,7 +25,7 @@ const WINDOW_SECS: u64 = 60;
 #[derive(Debug)]
 pub(super) struct Watched {
     /// Ids are given again.
-    pub(super) name: Box<str>,
+    pub(super) generation: u32,
     pub(super) shards: Shards,
     /// Look-ups and hits of the store that are counted.
     pub(super) seen: (u64, u64),
@@ -42,12 +42,12 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    /// Begins with what a tenant has counted by now: look-ups and hits.
-    pub(super) fn new(name: &str, samples_max: usize, seen: (u64, u64), now_secs: u64) -> Option<Self> {
+    /// Begins with what a tenant has counted by now.
+    pub(super) fn new(now: &LookUps, samples_max: usize, now_secs: u64) -> Option<Self> {
         Some(Self {
-            name: name.into(),
+            generation: now.generation,
             shards: Shards::new(1.0, samples_max)?,
-            seen,
+            seen: (now.gets, now.hits),
             gets: 0.0,
             misses: 0.0,
             held: 0.0,
@@ -70,10 +70,11 @@ impl Watched {
     }
 
     /// Counts the look-ups and hits that the tenant has had by now.
-    pub(super) fn count(&mut self, now: (u64, u64), held: Bytes, target: Bytes, now_secs: u64) {
-        let (gets, hits) = (now.0.saturating_sub(self.seen.0), now.1.saturating_sub(self.seen.1));
+    pub(super) fn count(&mut self, now: &LookUps, now_secs: u64) {
+        let LookUps { held, target, .. } = *now;
+        let (gets, hits) = (now.gets.saturating_sub(self.seen.0), now.hits.saturating_sub(self.seen.1));
         let misses = gets.saturating_sub(hits);
-        self.seen = now;
+        self.seen = (now.gets, now.hits);
         self.shards.count(gets);
         self.gets += gets as f64;
         self.misses += misses as f64;
@@ -88,10 +89,12 @@ impl Watched {
         }
     }
 
-    /// Forgets what was counted, where too much of it was lost.
-    pub(super) fn forget_counts(&mut self) {
-        self.shards.forget_counts();
-        (self.gets, self.misses, self.held) = (0.0, 0.0, 0.0);
+    /// Samples only keys below `below` from now on, if the store has fewer sampled than it was told.
+    pub(super) fn follow(&mut self, below: u64) {
+        if below < self.told {
+            self.told = below;
+            self.shards.lower(below.saturating_sub(1));
+        }
     }
 
     /// Gives it so many samples; starts over where it has few of them and the quota allows a higher rate.
