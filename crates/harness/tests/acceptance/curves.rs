@@ -66,8 +66,9 @@ impl Stream {
     /// Zipf's distribution, and every third look-up goes round a loop of its own keys.
     fn generated(seed: u64) -> Self {
         let (zipf, mut rng) = (Zipf::new(60_000, 0.9), Rng::new(seed));
-        let mut key =
-            |i: u64| if i % 3 == 0 { 1 << 40 | i / 3 % 20_000 } else { u64::from(zipf.draw(&mut rng)) };
+        let mut key = |i: u64| {
+            if i.is_multiple_of(3) { (1 << 40) | (i / 3 % 20_000) } else { u64::from(zipf.draw(&mut rng)) }
+        };
         let look_ups = (0..LOOK_UPS as u64)
             .map(&mut key)
             .map(|key| (key, 100 + u32::try_from(mix64(key) % 3_000).unwrap()));
