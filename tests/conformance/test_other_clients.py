@@ -93,3 +93,29 @@ def test_enough_clients(note):
     run_here += [name for name in PYTHONS if importlib.util.find_spec(name)]
     note(f"clients that run: {len(run_here)}: {' '.join(run_here)}")
     assert FEWEST <= len(run_here), run_here
+
+
+TOOL = pathlib.Path("/usr/share/memcached/scripts/memcached-tool")
+
+
+def test_memcached_tool(empty, note):  # noqa: F811
+    """The Perl script that Debian's memcached brings: lists of sizes, statistics, settings, keys and a dump."""
+    if not TOOL.exists() or not shutil.which("perl"):
+        pytest.skip("memcached-tool is not installed (memcached perl)")
+    with empty.wire() as wire:
+        assert wire.ask(b"set tool 5 0 3\r\nabc\r\nset other 0 1000 2\r\nhi\r\n") == b"STORED\r\nSTORED\r\n"
+
+    def says(mode):
+        done = subprocess.run(
+            ["perl", TOOL, "%s:%d" % empty.address, mode],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE_S, check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    rows = [line.split() for line in says("display").splitlines()]
+    assert rows[0][0] == "#" and sum(int(row[4]) for row in rows[1:]) == 2, rows
+    assert re.search(r"^\s*curr_items\s+2$", says("stats"), re.MULTILINE)
+    assert re.search(r"^\s*cas_enabled\s+yes$", says("settings"), re.MULTILINE)
+    assert "add tool 5 0 3\nabc\n" in says("dump").replace("\r", "")
+    note("memcached-tool: display stats settings dump passed")
