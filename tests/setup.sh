@@ -1,5 +1,5 @@
 #!/bin/sh
-# Brings what the conformance tests need: Debian packages and a Python environment in .venv.
+# Brings what the conformance tests need: Debian packages, and in .venv a Python environment and clients in other languages.
 # Does only what is missing, so running it twice is the same as running it once.
 set -eu
 
@@ -17,6 +17,14 @@ have zstd || missing="$missing zstd"
 have openssl || missing="$missing openssl"
 have python3 || missing="$missing python3"
 python3 -c 'import ensurepip' 2>/dev/null || missing="$missing python3-venv"
+# The languages whose clients tests/clients speaks with.
+php -m 2>/dev/null | grep -qx memcached || missing="$missing php-cli php-memcached"
+ruby -rdalli -e '' 2>/dev/null || missing="$missing ruby ruby-dalli"
+have javac || missing="$missing default-jdk-headless"
+[ -e /usr/share/java/spymemcached.jar ] || missing="$missing libspymemcached-java"
+have go || [ -x /usr/lib/go/bin/go ] || missing="$missing golang-go"
+have node || missing="$missing nodejs"
+have npm || missing="$missing npm"
 
 if [ -n "$missing" ]; then
     if [ "$(id -u)" = 0 ]; then
@@ -42,5 +50,28 @@ stamp=$venv/.requirements
 if ! cmp -s "$requirements" "$stamp"; then
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -r "$requirements"
     cp "$requirements" "$stamp"
+fi
+
+# A client that cannot be fetched or built is a skip that the tests name.
+clients=$root/tests/clients
+if have npm && ! cmp -s "$clients/node/package-lock.json" "$venv/node/package-lock.json"; then
+    mkdir -p "$venv/node"
+    cp "$clients/node/package.json" "$clients/node/package-lock.json" "$venv/node"
+    if ! npm ci --prefix "$venv/node" --no-audit --no-fund --silent; then
+        rm -f "$venv/node/package-lock.json"
+        echo 'memjs cannot be fetched'
+    fi
+fi
+if have go && ! cmp -s "$clients/go/main.go" "$venv/gomemcache.main.go"; then
+    if (cd "$clients/go" && go build -o "$venv/bin/gomemcache" .); then
+        cp "$clients/go/main.go" "$venv/gomemcache.main.go"
+    else
+        echo 'gomemcache cannot be fetched or built'
+    fi
+fi
+if have javac && [ -e /usr/share/java/spymemcached.jar ] &&
+    ! cmp -s "$clients/java/Conformance.java" "$venv/java/Conformance.java"; then
+    javac -cp /usr/share/java/spymemcached.jar -d "$venv/java" "$clients/java/Conformance.java" &&
+        cp "$clients/java/Conformance.java" "$venv/java" || echo 'spymemcached cannot be built'
 fi
 echo "ready: $venv"
