@@ -277,7 +277,10 @@ impl Census {
             if kept < seen.inside {
                 let tenant = store.tenant(TenantId(u32::try_from(i).unwrap_or(u32::MAX)));
                 let kind = &seen.spec.rank;
-                tenant.set_level(kind, kind.level_after(&bytes_by_bin.map(u64::from), seen.threshold, seen.level));
+                tenant.set_level(
+                    kind,
+                    kind.level_after(&bytes_by_bin.map(u64::from), seen.threshold, seen.level),
+                );
             }
         }
     }

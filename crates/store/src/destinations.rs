@@ -34,7 +34,12 @@ pub(crate) struct Destinations {
 impl Destinations {
     /// Those that no other pass has.
     pub(crate) fn take(store: &Store) -> Self {
-        Self { open: std::mem::take(&mut lock(&store.parked.0)), opened: 0, opened_max: 0, opened_for_floors: 0 }
+        Self {
+            open: std::mem::take(&mut lock(&store.parked.0)),
+            opened: 0,
+            opened_max: 0,
+            opened_for_floors: 0,
+        }
     }
 
     /// Leaves what is open to the next pass; what is too many is sealed, the fullest first.

@@ -1,9 +1,11 @@
 //! The administration over HTTP: health, metrics, journal, tenants and the policy; and a client of it.
 
+mod audit;
 pub mod client;
 mod curve;
 mod groups;
 mod http;
+mod observed;
 mod prometheus;
 mod tenants;
 
