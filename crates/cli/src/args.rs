@@ -375,10 +375,22 @@ fn named_settings(sort: &Sort, flags: &ArgMatches) -> Result<Map<String, serde_j
         }
         let (name, value) = match value(flags, setting)? {
             Some(Value::Size(size)) => (format!("{}_bytes", setting.name), json!(size.0)),
+            Some(Value::Number(number)) => (setting.name.to_owned(), json!(number)),
+            Some(Value::Time(time)) => {
+                (format!("{}_seconds", setting.name), json!(time.as_millis().div_ceil(1000)))
+            }
             Some(Value::Ratio(ratio)) => (setting.name.to_owned(), json!(ratio)),
             Some(other) => (setting.name.to_owned(), json!(other.plain())),
             // An empty name takes a tenant out of its group.
             None if setting.name == "group" => (setting.name.to_owned(), serde_json::Value::Null),
+            // An empty limit is none.
+            None if setting.default.is_empty() && setting.kind == Kind::Count => {
+                (setting.name.to_owned(), serde_json::Value::Null)
+            }
+            None if setting.name == "max_item" => ("max_item_bytes".to_owned(), serde_json::Value::Null),
+            None if setting.kind == Kind::Time => {
+                (format!("{}_seconds", setting.name), serde_json::Value::Null)
+            }
             None => return Err(Failure::wrong_use(format!("{}: is empty", setting.flags()), setting.range)),
         };
         settings.insert(name, value);

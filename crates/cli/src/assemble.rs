@@ -11,8 +11,8 @@ use crate::settings::Effect;
 use crate::tenants::Tenant;
 use crate::value::{Value, rank};
 use server::{
-    Address, Admin, AuthConfig, Config, Defaults, GroupConfig, Listener, MemoryPolicy, OldestTls, Protocol,
-    TenantConfig, TlsConfig, TlsMode, Verify,
+    Address, Admin, Allowance, AuthConfig, Config, Defaults, GroupConfig, Listener, MemoryPolicy, OldestTls,
+    OverRate, Protocol, TenantConfig, TlsConfig, TlsMode, Verify,
 };
 use std::path::PathBuf;
 use store::OverShare;
@@ -35,6 +35,8 @@ pub(crate) fn serve_options(in_force: &InForce) -> Result<ServeOptions, Failure>
         backlog: u32::try_from(in_force.number("listen_backlog")).unwrap_or(u32::MAX),
         requests_per_turn: as_usize(in_force.number("max_reqs_per_event")),
         idle_timeout: time(in_force, "idle_timeout"),
+        send_timeout: time(in_force, "send_timeout"),
+        slow_request: time(in_force, "slow_request"),
         admin: admin(in_force)?,
         prefix_delimiter: in_force.text("prefix_delimiter").bytes().next(),
         max_tenants: as_usize(in_force.number("max_tenants")),
@@ -265,6 +267,38 @@ fn tenant(given: &Tenant, in_force: &InForce) -> Result<TenantConfig, Failure> {
         over_share: over_share(text("over_share").unwrap_or_default()),
         group: text("group").map(str::to_owned),
         users: if let Some(Value::List(users)) = given.get("users") { users.clone() } else { Vec::new() },
+        allowance: allowance(given)?,
+    })
+}
+
+/// What a tenant is allowed beside memory.
+fn allowance(given: &Tenant) -> Result<Allowance, Failure> {
+    let whole = |key: &str, number: i64| match u32::try_from(number) {
+        Ok(number) if 0 < number => Ok(number),
+        _ => {
+            let what = format!("{}: tenant '{}': {key} is out of range", given.source, given.name);
+            Err(Failure::wrong_use(what, "give 1 to 4294967295, or leave it out for no limit"))
+        }
+    };
+    let count = |key: &str| match given.get(key) {
+        Some(Value::Number(number)) => whole(key, *number).map(Some),
+        _ => Ok(None),
+    };
+    let secs = |key: &str| match given.get(key) {
+        Some(Value::Time(time)) => {
+            whole(key, i64::try_from(time.as_millis().div_ceil(1000)).unwrap_or(i64::MAX)).map(Some)
+        }
+        _ => Ok(None),
+    };
+    let refuses = matches!(given.get("over_rate"), Some(Value::Text(word)) if word == "refuse");
+    Ok(Allowance {
+        max_connections: count("max_connections")?,
+        requests_per_second: count("requests_per_second")?,
+        burst: count("burst")?,
+        over_rate: if refuses { OverRate::Refuse } else { OverRate::Wait },
+        max_item: if let Some(Value::Size(size)) = given.get("max_item") { Some(*size) } else { None },
+        default_ttl_secs: secs("default_ttl")?,
+        max_ttl_secs: secs("max_ttl")?,
     })
 }
 

@@ -130,7 +130,8 @@ fn serve_flags(command: Command) -> Command {
         .help("A tenant: name=feeds,prefix=feeds:,reserved=64MiB,weight=2; repeatable")
         .long_help(
             "A tenant: name=feeds,prefix=feeds:,reserved=64MiB,weight=2; repeatable.\n\
-             Keys are those of [tenant.NAME] in the file: prefix, listen, reserved, weight, credit, rank, over_share, group, users.",
+             Keys are those of [tenant.NAME] in the file: prefix, listen, reserved, weight, credit, rank, over_share, group, max_connections, \
+             requests_per_second, burst, over_rate, max_item, default_ttl, max_ttl, users.",
         );
 
     let options = EXTENDED.iter().map(|row| row.usage()).collect::<Vec<_>>().join(", ");

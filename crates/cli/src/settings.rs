@@ -146,6 +146,10 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("max_reqs_per_event", Kind::Count, "20", "1 to 1024", "Requests of one connection in a row").short('R'),
     setting("idle_timeout", Kind::Time, "0s", "0s and up", "Close connections that are silent for so long")
         .more("0s means never. The same as -o idle_timeout=SECONDS."),
+    setting("send_timeout", Kind::Time, "5min", "0s and up", "Close connections that do not take a reply for so long")
+        .more("0s means never. Where the memory of buffers is short it is 10 s."),
+    setting("slow_request", Kind::Time, "10ms", "0s and up", "Requests that take so long are listed as slow")
+        .more("From when a request has arrived until its reply is given to the socket, waiting for others included."),
     setting("admin", Kind::Text, "127.0.0.1:11280", "ADDRESS:PORT or off", "Address of the administration listener")
         .more("An address that is taken is an error if it was asked for, otherwise a warning."),
     setting("policy", Kind::Choice(POLICIES), "shared", "partitioned, shared, idle-tax or auto", "What divides memory among tenants")
@@ -253,6 +257,8 @@ const RANKS_MORE: &str = "The item of the lowest rank goes first. An expression 
     (bytes), age (seconds since it was stored) and ttl_left (seconds, endless without one): \"f / (size * t)\".";
 /// The words for what becomes of writes beyond a share.
 pub(crate) const OVER_SHARE: &[&str] = &["evict", "refuse"];
+/// The words for what becomes of requests beyond a rate.
+pub(crate) const OVER_RATE: &[&str] = &["wait", "refuse"];
 /// memcached's words for protocols.
 const PROTOCOLS: &[&str] = &["auto", "ascii", "binary"];
 
@@ -277,8 +283,6 @@ pub(crate) const TENANT_SETTINGS: &[Setting] = &[
         "1B and up",
         "Bytes that one shadow hit moves; none means the server's",
     ),
-    setting("cleaners", Kind::Count, "2", "1 to 8", "Background cleaners")
-        .more("The first cleans; the others help where writers outrun it. Writers that find no room clean beside them."),
     setting("rank", Kind::Rank, "", RANKS, "Eviction order; none means the server's").more(RANKS_MORE),
     setting(
         "over_share",
@@ -287,6 +291,29 @@ pub(crate) const TENANT_SETTINGS: &[Setting] = &[
         "evict or refuse",
         "What becomes of writes beyond its share",
     ),
+    setting("max_connections", Kind::Count, "", "1 and up", "Connections at once; none means the server's"),
+    setting(
+        "requests_per_second",
+        Kind::Count,
+        "",
+        "1 and up",
+        "Keys that it may ask for per second on average",
+    )
+    .more("Each key of a get counts. Beyond that its connections wait, or see over_rate."),
+    setting("burst", Kind::Count, "", "1 and up", "Keys at once after a pause; none means one second's"),
+    setting(
+        "over_rate",
+        Kind::Choice(OVER_RATE),
+        "wait",
+        "wait or refuse",
+        "What becomes of requests beyond its rate",
+    )
+    .more(
+        "wait: its connection is not read from until it may go on. refuse: SERVER_ERROR too many requests.",
+    ),
+    setting("max_item", Kind::Size, "", "1B and up", "Largest item, key and value; none means the server's"),
+    setting("default_ttl", Kind::Time, "", "1s and up", "Time to live of items that are given none"),
+    setting("max_ttl", Kind::Time, "", "1s and up", "Longest time to live of any item"),
     setting("users", Kind::List, "", "names of users", "Users whose connections belong to the tenant"),
     setting("group", Kind::Text, "", "a group's name", "The group that it is in"),
 ];

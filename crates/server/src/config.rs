@@ -2,6 +2,7 @@
 //!
 //! Invariants: a `Config` is made by `Config::checked`, which refuses floors above the memory and tenants that collide
 
+use crate::admission::Allowance;
 use crate::groups::{Division, GroupConfig, Member, check_groups};
 use crate::limits;
 use crate::listener::{Listener, TlsMode};
@@ -124,6 +125,8 @@ pub struct TenantConfig {
     pub group: Option<String>,
     /// Users whose connections belong to it, beside the user of its name.
     pub users: Vec<String>,
+    /// What it is allowed beside memory.
+    pub allowance: Allowance,
 }
 
 impl Default for TenantConfig {
@@ -139,6 +142,7 @@ impl Default for TenantConfig {
             over_share: OverShare::default(),
             group: None,
             users: Vec::new(),
+            allowance: Allowance::default(),
             identities: Vec::new(),
         }
     }
@@ -167,6 +171,10 @@ pub struct Config {
     pub requests_per_turn: usize,
     /// Close connections that are silent for so long; zero means never (`-o idle_timeout`).
     pub idle_timeout: Duration,
+    /// Close connections that do not take a reply for so long; zero means never.
+    pub send_timeout: Duration,
+    /// Requests that take so long are in the list of slow ones; zero means all.
+    pub slow_request: Duration,
     /// The admin listener.
     pub admin: Admin,
     /// Makes a tenant of every new key prefix that ends with this byte (`-D`).
@@ -238,6 +246,8 @@ impl Default for Config {
             backlog: 1024,
             requests_per_turn: 20,
             idle_timeout: Duration::ZERO,
+            send_timeout: Duration::from_secs(300),
+            slow_request: Duration::from_millis(10),
             admin: Admin::Default(SocketAddr::from(([127, 0, 0, 1], 11280))),
             prefix_delimiter: None,
             max_tenants: 1024,
@@ -551,6 +561,12 @@ pub(crate) fn check_tenant(tenant: &TenantConfig, known_by: KnownBy) -> Result<(
         return refuse(
             format!("the credit of tenant '{}' is zero", tenant.name),
             "leave it out for the server's credit",
+        );
+    }
+    if tenant.allowance.burst.is_some() && tenant.allowance.requests_per_second.is_none() {
+        return refuse(
+            format!("tenant '{}' has a burst, and no rate", tenant.name),
+            "add requests_per_second, or leave the burst out",
         );
     }
     if !tenant.weight.is_finite() || tenant.weight <= 0.0 {

@@ -10,7 +10,7 @@ use crate::reactor::StreamId;
 use crate::stats::Client;
 use crate::watch::Watcher;
 use std::sync::Arc;
-use units::Instant;
+use units::{Instant, TenantId};
 
 /// What a connection is sent that takes its time.
 #[derive(Debug)]
@@ -44,6 +44,12 @@ pub(crate) struct Connection {
     pub(crate) is_waiting: bool,
     /// It waits for memory for the rest of its request.
     pub(crate) is_starved: bool,
+    /// It has no tokens until then.
+    pub(crate) parked_until: Option<Instant>,
+    /// Whose connection it is counted as.
+    pub(crate) counted: Option<TenantId>,
+    /// Bytes of replies that its socket has not taken.
+    pub(crate) unsent: usize,
     /// It is not read from.
     pub(crate) is_paused: bool,
     /// It is closed once its reply has gone.
@@ -73,6 +79,9 @@ impl Connection {
             is_sending: false,
             is_waiting: false,
             is_starved: false,
+            parked_until: None,
+            counted: None,
+            unsent: 0,
             is_paused: false,
             is_closing: false,
             accounted: 0,

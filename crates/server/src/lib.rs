@@ -20,11 +20,13 @@ mod tls;
 mod transport;
 mod worker;
 
+mod admission;
 mod cleaning;
 mod curves;
 mod groups;
 mod in_charge;
 mod loops;
+pub(crate) mod observe;
 mod operator;
 mod shared;
 
@@ -34,12 +36,14 @@ mod stats;
 mod view;
 mod watch;
 
+pub use admission::{Allowance, AllowanceChange, GateCounts, OverRate};
 pub use auth::AuthError;
 pub use cleaning::CleaningView;
 pub use config::{Admin, AuthConfig, Config, ConfigError, MemoryPolicy, Protocol, TenantConfig};
 pub use curves::{CurveView, LOOK_UPS_MIN, NoCurve};
 pub use groups::{Division, GroupConfig, Member, check_groups};
 pub use listener::{Address, Defaults, Listener, ListenerError, TlsMode, UNIX_MODE};
+pub use observe::{CommandClass, HotKey, HotKeysView, Latency, Slow, TenantLatency};
 pub use operator::{GroupReport, GroupSettings, Operator, Refusal, RefusalKind, Settings, TenantReport};
 pub use server::{Running, Sockets, StartError, start, start_on, start_with};
 pub use shared::Clock;

@@ -84,6 +84,8 @@ pub const BUFFER_PART: u64 = 8;
 pub const SMALL_BUFFER: usize = 4 << 10;
 /// Milliseconds between looks for memory that another worker's connection gave back, while one waits for it (guess).
 pub const STARVED_POLL_MS: u64 = 5;
+/// Seconds of a tenant's rate that it may ask for at once where no burst is set (guess).
+pub const BURST_SECS: u64 = 1;
 /// Seconds of silence after which a connection that holds memory for which others wait is closed (guess).
 pub const STALL_SECS: u64 = 10;
 /// Part of the memory granted to buffers that is kept from one second to the next when they take less: half of it is theirs for
@@ -121,3 +123,25 @@ pub const SHADOW_HITS_PER_DECISION: u64 = 64;
 pub const ADMIN_BODY_MAX: usize = 64 << 10;
 /// Bytes of an answer that the administration's client takes at most: 65,000 tenants of about half a KiB each.
 pub const ADMIN_ANSWER_MAX: usize = 64 << 20;
+
+// What is observed of requests.
+/// Buckets of a histogram of times: up to 33 seconds.
+pub const LATENCY_BUCKETS: usize = 96;
+/// Keys that are counted for each tenant.
+pub const HOT_KEYS: usize = 16;
+/// One key in so many is counted among the hot ones (guess: 1,000 samples a second at 64,000 requests a second).
+pub const HOT_SAMPLING: u32 = 64;
+/// Seconds after which half of the counts of hot keys is forgotten (guess: what is hot is a matter of minutes).
+pub const HOT_HALVING_SECS: u64 = 60;
+/// Runs of requests that a worker collects before it adds them to the tables, and sampled keys likewise.
+pub const PENDING_RUNS: usize = 512;
+/// Sampled keys that a worker collects before it adds them to the tables.
+pub const PENDING_KEYS: usize = 64;
+/// The tables take this part of the memory at most, one in so many; tenants that come later are not observed one by one.
+pub const OBSERVED_PART: u64 = 32;
+/// Slow requests that are kept.
+pub const SLOW_RECORDS: usize = 128;
+/// Slow requests that are kept in one second at most; the others are counted only.
+pub const SLOW_PER_SECOND: u32 = 64;
+/// Bytes of a slow request's key that are kept.
+pub const SLOW_KEY_MAX: usize = 64;

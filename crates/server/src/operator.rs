@@ -10,9 +10,11 @@ mod groups;
 
 pub use groups::{GroupReport, GroupSettings};
 
+use crate::admission::{Allowance, AllowanceChange, GateCounts};
 use crate::config::{KnownBy, MemoryPolicy, TenantConfig, check_tenant};
 use crate::groups::Division;
 use crate::loops::{Helpers, MemoryLoop};
+use crate::observe::TenantLatency;
 use crate::shared::Shared;
 use crate::tenants::{About, AddError, Origin, Router, claim};
 use std::sync::atomic::Ordering;
@@ -48,6 +50,8 @@ pub struct Settings {
     pub over_share: Option<OverShare>,
     /// The group that it is in; none inside for none.
     pub group: Option<Option<String>>,
+    /// What it is allowed beside memory.
+    pub allowance: AllowanceChange,
 }
 
 /// One tenant as it is.
@@ -57,6 +61,12 @@ pub struct TenantReport {
     pub state: TenantState,
     /// What it counted.
     pub totals: Totals,
+    /// How long its requests took.
+    pub latency: TenantLatency,
+    /// What it is allowed beside memory.
+    pub allowance: Allowance,
+    /// What its gate counted.
+    pub gate: GateCounts,
     /// Keys that begin with this belong to it.
     pub prefix: Option<String>,
     /// Connections to this address belong to it.
@@ -144,10 +154,14 @@ impl Operator {
         let state = self.shared.store.tenant_state(id)?;
         let group =
             state.claim.group.and_then(|group| Some(self.shared.in_charge.now().at(group)?.name.clone()));
+        let (allowance, gate) = self.shared.admission.of(id);
         Some(TenantReport {
+            allowance,
+            gate,
             group,
             state,
             totals: self.shared.store.totals(id),
+            latency: self.shared.observed.latencies(&[id], self.shared.clock.now()).pop().unwrap_or_default(),
             prefix: about.prefix.map(|prefix| String::from_utf8_lossy(&prefix).into_owned()),
             listen: about.listen,
             origin: about.origin.word(),
@@ -186,11 +200,12 @@ impl Operator {
             over_share: settings.over_share.unwrap_or_default(),
             group: settings.group.clone().flatten(),
             users: Vec::new(),
+            allowance: Allowance::default().changed(&settings.allowance),
         };
         check_settings(&tenant)?;
         let group = self.check_reserved(None, &tenant)?;
         let added = self.router.add(&tenant, group, None, Origin::Administration);
-        added.map_err(|error| match error {
+        let id = added.map_err(|error| match error {
             AddError::NameTaken => {
                 Refusal::new(RefusalKind::Conflict, format!("'{name}' is taken"), "try again")
             }
@@ -205,6 +220,7 @@ impl Operator {
                 "remove one and wait a second, or start with a larger max_tenants",
             ),
         })?;
+        self.shared.admission.allow(id, tenant.allowance);
         tracing::info!("tenant '{name}' was added with the prefix '{prefix}'");
         self.helpers.wake_control();
         Ok(())
@@ -238,6 +254,7 @@ impl Operator {
             over_share: settings.over_share.unwrap_or(state.over_share),
             group: settings.group.clone().unwrap_or_else(|| group.clone()),
             users: Vec::new(),
+            allowance: self.shared.admission.of(id).0.changed(&settings.allowance),
         };
         check_changed(&about, &tenant)?;
         let group = if reserved < tenant.reserved || tenant.group != group {
@@ -249,6 +266,9 @@ impl Operator {
         store.set_over_share(id, tenant.over_share);
         if let Some(rank) = Option::clone(&settings.rank) {
             store.set_rank(id, rank);
+        }
+        if settings.allowance != AllowanceChange::default() {
+            self.shared.admission.allow(id, tenant.allowance);
         }
         tracing::info!("tenant '{name}' was changed");
         self.decide_soon();
@@ -288,6 +308,8 @@ impl Operator {
             );
         }
         self.router.remove(id);
+        self.shared.admission.forget(id);
+        self.shared.observed.forget(id, self.shared.clock.now());
         tracing::info!("tenant '{name}' was removed");
         self.decide_soon();
         self.helpers.wake_cleaners(1);

@@ -91,7 +91,8 @@ struct Registered {
 }
 
 const WAKER: Token = Token(usize::MAX);
-const EVENTS: usize = 256;
+/// Events that one wait tells of at most.
+pub(crate) const EVENTS: usize = 256;
 
 impl Epoll {
     pub(crate) fn new() -> io::Result<Self> {

@@ -2,6 +2,7 @@
 
 use crate::acceptor::{Acceptor, Desk};
 use crate::admin;
+use crate::admission::Allowance;
 use crate::auth::{Auth, AuthError};
 use crate::config::{Admin, Config, Protocol};
 use crate::groups::Division;
@@ -187,6 +188,13 @@ fn run(
     let memory = loops::memory_loop(policy);
     let Sockets { mut main, admin, keys } = sockets;
     let shared = Arc::new(Shared::new(config, auth, store, clock, keys));
+    for tenant in &shared.config.tenants {
+        if tenant.allowance != Allowance::default()
+            && let Some(id) = router.find(&tenant.name)
+        {
+            shared.admission.allow(id, tenant.allowance);
+        }
+    }
     shared.tick();
     watch_evictions(&shared);
     let files = main.iter_mut().filter_map(|prepared| prepared.opened.made.take()).collect();
@@ -282,6 +290,7 @@ fn start_workers(
             inbox,
             load,
             stop: Arc::clone(stop),
+            number: i,
         };
         let store = shared.store.worker()?;
         threads.push(spawn(&format!("worker-{i}"), move || Worker::new(around, reactor, store).work())?);

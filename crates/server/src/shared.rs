@@ -1,5 +1,6 @@
 //! What every thread of a server shares: configuration, store, clock, counters of connections.
 
+use crate::admission::Admission;
 use crate::auth::Auth;
 use crate::cleaning::Cleaning;
 use crate::config::Config;
@@ -8,6 +9,7 @@ use crate::groups::Division;
 use crate::in_charge::InCharge;
 use crate::limits::{BUFFER_PART, GRANT_KEPT, MEMORY_MIN, SMALL_BUFFER, TENANT_BYTES};
 use crate::memcache::expires_at;
+use crate::observe::Observed;
 use crate::stats::{Baseline, Clients, Controller};
 use crate::tls::{Keys, TlsError};
 use crate::watch::Watch;
@@ -48,6 +50,8 @@ pub(crate) struct Counters {
     pub(crate) auth_cmds: AtomicU64,
     pub(crate) auth_errors: AtomicU64,
     pub(crate) read_buf_oom: AtomicU64,
+    /// Connections closed because they did not take their replies.
+    pub(crate) slow_reader_kicks: AtomicU64,
     pub(crate) requests: AtomicU64,
     pub(crate) ssl_handshake_errors: AtomicU64,
     pub(crate) ssl_new_sessions: AtomicU64,
@@ -93,6 +97,10 @@ pub(crate) struct Shared {
     pub(crate) detail_enabled: AtomicBool,
     /// `lru_crawler`: whether items can be listed.
     pub(crate) crawler_enabled: AtomicBool,
+    /// What tenants are allowed beside memory.
+    pub(crate) admission: Admission,
+    /// Times, hot keys, slow requests.
+    pub(crate) observed: Observed,
     /// Taken alone, by the control thread and the administration.
     pub(crate) curves: Mutex<Curves>,
 }
@@ -109,8 +117,11 @@ impl Shared {
         let memory_limit = AtomicU64::new(config.memory.0);
         // Cleaners have a ring, too.
         let curves = Mutex::new(Curves::new(Arc::clone(&store), config.threads + config.cleaners));
+        let observed = Observed::new(config.threads, config.memory);
         Self {
             curves,
+            observed,
+            admission: Admission::default(),
             memory_limit,
             in_charge: InCharge::new(Division::of(&config)),
             watch: Watch::new(&*clock),
@@ -183,7 +194,8 @@ impl Shared {
     pub(crate) fn account_external(&self) {
         let withheld = self.config.memory.saturating_sub(self.memory_limit());
         let known = Bytes(TENANT_BYTES.0 * self.store.tenant_count() as u64);
-        self.store.set_external(self.granted() + known + withheld);
+        self.store
+            .set_external(self.granted() + known + self.observed.bytes() + self.admission.bytes() + withheld);
     }
 
     /// Memory that connections' buffers are granted: what they took lately at most. Segments come back slowly, so buffers
@@ -231,6 +243,11 @@ impl Shared {
     /// Accounts a connection's buffer that has changed. Returns false if it grew and buffers are beyond all bounds.
     pub(crate) fn count_buffer(&self, before: usize, after: usize) -> bool {
         self.change_buffered(before, after) <= 2 * self.buffers_part() || after <= before
+    }
+
+    /// Whether buffers take more than their part of the memory, or somebody waits for theirs.
+    pub(crate) fn buffers_are_short(&self) -> bool {
+        self.buffers_part() < self.buffered().0 || 0 < self.counters.starved.load(Ordering::Relaxed)
     }
 
     /// What buffers may take together before their connections have to wait.

@@ -7,6 +7,7 @@
 mod classes;
 mod clients;
 mod general;
+mod observed;
 mod ours;
 mod settings;
 
@@ -67,6 +68,9 @@ pub(crate) fn answer(
         b"detail" => detail(shared, router, binding, words.next()),
         b"cachedump" => cachedump(shared, worker, binding, words.next(), words.next()),
         b"tenants" => lines(&ours::tenants(shared, router, binding)),
+        b"latency" => lines(&observed::latency(shared, router, binding)),
+        b"hotkeys" => lines(&observed::hot_keys(shared, router, binding)),
+        b"slow" => lines(&observed::slow(shared, router, binding)),
         b"tiers" => lines(&ours::tiers(shared, router, binding)),
         b"controller" if *binding == Binding::Unbound => lines(&ours::controller(shared, router)),
         b"cleaner" if *binding == Binding::Unbound => lines(&ours::cleaner(shared)),

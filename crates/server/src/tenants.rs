@@ -191,6 +191,12 @@ impl Router {
         Some(router)
     }
 
+    /// Whose keys are that no prefix tells.
+    #[inline]
+    pub(crate) fn default_tenant(&self) -> TenantId {
+        self.default
+    }
+
     fn read(&self) -> RwLockReadGuard<'_, Known> {
         self.known.read().unwrap_or_else(PoisonError::into_inner)
     }

@@ -4,6 +4,7 @@ use crate::cleaning::CleaningView;
 use crate::config::MemoryPolicy;
 use crate::groups::{Division, GroupConfig};
 use crate::loops::MemoryLoop;
+use crate::observe::{HotKeysView, Slow, TenantLatency};
 use crate::shared::Shared;
 use crate::tenants::{Binding, Router};
 use control::GroupId;
@@ -27,6 +28,8 @@ pub struct TenantView {
     pub state: TenantState,
     /// What it counted.
     pub totals: Totals,
+    /// How long its requests took.
+    pub latency: TenantLatency,
 }
 
 /// One group of a snapshot: what its members have together.
@@ -59,6 +62,12 @@ pub struct Snapshot {
     pub memory: MemoryUse,
     /// Memory of miss ratio curves, with what brings them their samples.
     pub curves: Bytes,
+    /// Memory of times, hot keys and slow requests.
+    pub observed: Bytes,
+    /// Requests of tenants whose times there was no memory for.
+    pub unobserved: u64,
+    /// Slow requests.
+    pub slow_total: u64,
     /// Memory of connections' buffers.
     pub buffers: Bytes,
     /// What cleaning does and costs.
@@ -81,7 +90,12 @@ impl View {
     /// The server now.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        let tenants: Vec<_> = self.router.all().filter_map(|id| tenant(&self.shared, id)).collect();
+        let mut tenants: Vec<_> = self.router.all().filter_map(|id| tenant(&self.shared, id)).collect();
+        let ids: Vec<_> = tenants.iter().map(|t| t.state.id).collect();
+        let latencies = self.shared.observed.latencies(&ids, self.shared.clock.now());
+        for (tenant, latency) in tenants.iter_mut().zip(latencies) {
+            tenant.latency = latency;
+        }
         let groups = groups(&self.shared.in_charge.now(), &tenants);
         let mut departed = self.shared.store.departed_totals(false);
         departed.add(&self.shared.store.departed_totals(true));
@@ -92,11 +106,38 @@ impl View {
             groups,
             memory: self.shared.store.memory_use(),
             curves,
+            observed: self.shared.observed.bytes(),
+            unobserved: self.shared.observed.unobserved(),
+            slow_total: self.shared.observed.slow.total(),
             buffers: self.shared.buffered(),
             cleaning: self.shared.cleaning.view(&self.shared.store),
             decisions_total: memory.journal().recorded_total(),
             departed,
         }
+    }
+
+    /// The keys that a tenant is asked for most; none if there is no such tenant.
+    #[must_use]
+    pub fn hot_keys(&self, name: &str) -> Option<HotKeysView> {
+        let id = self.router.find(name)?;
+        Some(self.shared.observed.hot_keys(id, self.shared.clock.now()))
+    }
+
+    /// How long a tenant's requests took; none if there is no such tenant.
+    #[must_use]
+    pub fn latency(&self, name: &str) -> Option<TenantLatency> {
+        let id = self.router.find(name)?;
+        self.shared.observed.latencies(&[id], self.shared.clock.now()).pop()
+    }
+
+    /// Slow requests, the latest first, with their tenants' names.
+    #[must_use]
+    pub fn slow(&self) -> Vec<(String, Slow)> {
+        let named = |slow: Slow| {
+            let name = self.router.about(slow.tenant).map(|about| about.name).unwrap_or_default();
+            (name, slow)
+        };
+        self.shared.observed.slow.records().into_iter().map(named).collect()
     }
 
     /// What is known of a tenant's miss ratio curve; none if there is no such tenant.
@@ -175,7 +216,11 @@ pub(crate) fn groups(division: &Division, tenants: &[TenantView]) -> Vec<GroupVi
 }
 
 fn tenant(shared: &Shared, id: TenantId) -> Option<TenantView> {
-    Some(TenantView { state: shared.store.tenant_state(id)?, totals: shared.store.totals(id) })
+    Some(TenantView {
+        state: shared.store.tenant_state(id)?,
+        totals: shared.store.totals(id),
+        latency: TenantLatency::default(),
+    })
 }
 
 /// What a connection sees: its own tenant, or the default and the prefix tenants together.

@@ -4,17 +4,22 @@
 //! Invariants: the thread is offline for the store while it sleeps, and announces after every turn
 //! Cost:       one receive and one gathering write per turn
 
+mod admit;
 mod lasting;
 mod pressure;
 
 use crate::auth::Identity;
 use crate::config::Protocol;
 use crate::connection::{Connection, Lasting};
-use crate::limits::{DRAIN_LINGER_MS, DRAIN_SECS, OWED_MAX, SHADOW_HITS_PER_DECISION, STARVED_POLL_MS};
+use crate::limits::{
+    DRAIN_LINGER_MS, DRAIN_SECS, OWED_MAX, SHADOW_HITS_PER_DECISION, SLOW_KEY_MAX, STARVED_POLL_MS,
+};
 use crate::listener::Door;
 use crate::loops::Helpers;
 use crate::memcache::{Bounds, Replies, Session, Turn, run};
-use crate::reactor::{Completion, Reactor, Sending, StreamId};
+
+use crate::observe::{Slow, Tally};
+use crate::reactor::{Completion, EVENTS, Reactor, Sending, StreamId};
 use crate::shared::Shared;
 use crate::tenants::{Binding, Router};
 use crate::transport::{BUFFER, Client, Event, Transport};
@@ -46,6 +51,8 @@ pub(crate) struct Surroundings {
     /// Connections of this worker, for the acceptor.
     pub(crate) load: Arc<AtomicUsize>,
     pub(crate) stop: Arc<AtomicBool>,
+    /// The worker's number, from 0.
+    pub(crate) number: usize,
 }
 
 /// A worker.
@@ -62,6 +69,8 @@ pub(crate) struct Worker<R> {
     held: usize,
     /// When it last looked for stalled connections.
     stalls_seen: Instant,
+    /// When it last looked for slow readers.
+    readers_seen: Instant,
     buffer: Vec<u8>,
     out: Vec<u8>,
     bytes_read: u64,
@@ -70,7 +79,12 @@ pub(crate) struct Worker<R> {
     yields: u64,
     /// Connections that are sent something else than replies.
     lasting: Vec<StreamId>,
+    /// Those that wait for tokens, and until when.
+    parked: Vec<(Instant, StreamId)>,
     bounds: Bounds,
+    tally: Tally,
+    /// When the last wait ended.
+    now: Instant,
 }
 
 /// What is left of a connection's input after its turns.
@@ -85,6 +99,7 @@ impl<R: Reactor> Worker<R> {
     pub(crate) fn new(around: Surroundings, reactor: R, store: store::Worker) -> Self {
         let body_max = store.store().geometry().item_max.as_usize() - store::ITEM_OVERHEAD_MAX;
         let bounds = Bounds { body_max, flush_disabled: around.shared.config.flush_disabled };
+        let tally = Tally::new(around.shared.config.seed.wrapping_add(around.number as u64) << 1);
         Self {
             reactor: Transport::new(reactor, Arc::clone(&around.shared)),
             around,
@@ -94,6 +109,7 @@ impl<R: Reactor> Worker<R> {
             starved: VecDeque::new(),
             held: 0,
             stalls_seen: Instant::ZERO,
+            readers_seen: Instant::ZERO,
             buffer: vec![0; BUFFER],
             out: Vec::new(),
             bytes_read: 0,
@@ -101,7 +117,10 @@ impl<R: Reactor> Worker<R> {
             requests: 0,
             yields: 0,
             lasting: Vec::new(),
+            parked: Vec::new(),
             bounds,
+            tally,
+            now: Instant::ZERO,
         }
     }
 
@@ -126,6 +145,7 @@ impl<R: Reactor> Worker<R> {
             () if idle_check || 0 < self.held => Some(most.unwrap_or(Duration::from_secs(1))),
             () => most,
         };
+        let timeout = self.until_unparked(timeout);
         let sleeps = timeout != Some(Duration::ZERO);
         if sleeps {
             self.publish_counters();
@@ -136,11 +156,19 @@ impl<R: Reactor> Worker<R> {
             self.store.go_online();
         }
         waited?;
-        let now = self.around.shared.clock.now();
+        let mut now = self.around.shared.clock.now();
+        self.now = now;
         self.admit(now);
         let mut buffer = std::mem::take(&mut self.buffer);
         self.reactor.expire(now);
+        let mut events = 0;
         while let Some(event) = self.reactor.next(&mut buffer) {
+            events += 1;
+            if events % EVENTS == 0 {
+                // What one wait told of is done with: this arrived later.
+                now = self.around.shared.clock.now();
+                self.now = now;
+            }
             match event {
                 Event::Completed(completion) => self.complete(completion, &buffer, now),
                 Event::Opened(id, client) => self.opened(id, client, now),
@@ -152,8 +180,10 @@ impl<R: Reactor> Worker<R> {
                 self.take_turn_again(id);
             }
         }
+        self.unpark(now);
         self.feed_starved();
         self.close_stalled(now);
+        self.close_slow_readers(now);
         self.serve_lasting();
         self.call_helpers();
         if idle_check {
@@ -198,6 +228,9 @@ impl<R: Reactor> Worker<R> {
                         self.connections.resize_with(id.0 + 1, || None);
                     }
                     self.connections[id.0] = Some(Connection::new(id, client, new.door, now));
+                    if !self.count_connection(id) {
+                        self.close(id);
+                    }
                 }
                 Err(e) => {
                     tracing::debug!("a connection is not taken: {e}");
@@ -226,6 +259,9 @@ impl<R: Reactor> Worker<R> {
         let (client, door) = (Arc::clone(&connection.client), Arc::clone(&connection.door));
         tracing::debug!("{:?} is connected at {}, as {:?}", client.peer(), door.address, client.binding());
         self.report(&client, None);
+        if !self.count_connection(id) {
+            self.close(id);
+        }
     }
 
     fn forget_connection(&self) {
@@ -243,6 +279,9 @@ impl<R: Reactor> Worker<R> {
                 let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
                 connection.is_sending = false;
                 connection.active = now;
+                let unsent = std::mem::take(&mut connection.unsent);
+                self.settle(unsent);
+                let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
                 if connection.is_closing {
                     self.close(id);
                 } else {
@@ -267,7 +306,7 @@ impl<R: Reactor> Worker<R> {
             self.regulate(id);
             return;
         }
-        if connection.input.is_empty() && !connection.is_sending {
+        if connection.input.is_empty() && !connection.is_sending && connection.parked_until.is_none() {
             if let After::Consumed(done) = self.take_turns(id, data) {
                 self.keep(id, &data[done..]);
             }
@@ -276,6 +315,7 @@ impl<R: Reactor> Worker<R> {
             && connection.needed <= connection.input.len()
             && !connection.is_sending
             && !connection.is_waiting
+            && connection.parked_until.is_none()
         {
             self.take_turn_again(id);
         }
@@ -286,7 +326,9 @@ impl<R: Reactor> Worker<R> {
     fn take_turn_again(&mut self, id: StreamId) {
         let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
         connection.is_waiting = false;
-        if !connection.input.is_empty() && !connection.is_sending && connection.lasting.is_none() {
+        let waits =
+            connection.is_sending || connection.parked_until.is_some() || connection.lasting.is_some();
+        if !connection.input.is_empty() && !waits {
             let input = std::mem::take(&mut connection.input);
             self.take_turns_over(id, input);
         }
@@ -332,6 +374,15 @@ impl<R: Reactor> Worker<R> {
                 connection.client.belongs_to(identity.binding());
             }
             connection.is_sending = matches!(sending, Sending::Later(_));
+            if turn.identity.is_some() && !self.count_connection(id) {
+                return self.end(id);
+            }
+            if let Sending::Later(owed) = sending
+                && !self.owe(id, owed)
+            {
+                return After::Gone;
+            }
+            let Some(Some(connection)) = self.connections.get_mut(id.0) else { return After::Gone };
             if turn.close || sending == Sending::Failed {
                 return self.end(id);
             }
@@ -340,6 +391,10 @@ impl<R: Reactor> Worker<R> {
                 return After::Consumed(done);
             }
             if connection.is_sending {
+                return After::Consumed(done);
+            }
+            if let Some(until) = turn.waits_until {
+                self.park(id, until);
                 return After::Consumed(done);
             }
             if turn.needs_room {
@@ -357,6 +412,33 @@ impl<R: Reactor> Worker<R> {
                 return After::Consumed(done);
             }
         }
+    }
+
+    /// Notes what a turn executed, and how long that took since it had arrived.
+    fn observe(&mut self, id: StreamId, turn: &Turn, input: &[u8], sent: usize) {
+        let (Some(Some(connection)), Some(first)) = (self.connections.get(id.0), self.tally.runs.first())
+        else {
+            return;
+        };
+        let shared = &self.around.shared;
+        let now = shared.clock.now();
+        let took = now.since(connection.active);
+        if shared.config.slow_request <= took {
+            shared.observed.slow.add(Slow {
+                number: 0,
+                unix_secs: shared.unix_secs(),
+                tenant: first.tenant,
+                class: first.class,
+                key: turn.first_key.map_or(&[][..], |key| key.start_in(input, SLOW_KEY_MAX)).into(),
+                requests: u32::try_from(turn.requests).unwrap_or(u32::MAX),
+                micros: took.0 / 1000,
+                received_bytes: turn.consumed as u64,
+                sent_bytes: sent as u64,
+                connection: connection.client.number,
+                peer: connection.client.peer(),
+            });
+        }
+        shared.observed.note(self.around.number, &mut self.tally, took, now);
     }
 
     fn wait_for_turn(&mut self, id: StreamId) {
@@ -387,23 +469,29 @@ impl<R: Reactor> Worker<R> {
             connection,
             watched: self.around.shared.watch.wanted(),
             is_out_of_memory,
+            gates: self.around.shared.admission.asked(),
+            now: self.now,
         };
         let owed = match self.connections.get_mut(id.0) {
             Some(Some(connection)) => std::mem::take(&mut connection.owed),
             _ => Vec::new(),
         };
         let mut replies = Replies::new(if owed.is_empty() { std::mem::take(&mut self.out) } else { owed });
-        let turn = run(&session, &self.store, input, &mut replies);
+        let turn = run(&session, &self.store, input, &mut replies, &mut self.tally);
+        // Its gates are for the turn, not for sending.
+        drop(session);
         let len = replies.len();
         if turn.more
             && !turn.close
             && turn.asked.is_none()
+            && turn.waits_until.is_none()
             && len <= OWED_MAX
             && replies.is_flat()
             && let Some(Some(connection)) = self.connections.get_mut(id.0)
         {
             // The next turn's replies follow: one call sends both.
             connection.owed = replies.into_buffer();
+            self.observe(id, &turn, input, 0);
             return (turn, Sending::Done);
         }
         let sending = match len {
@@ -414,6 +502,7 @@ impl<R: Reactor> Worker<R> {
         self.bytes_written += len as u64;
         self.out = replies.into_buffer();
         self.out.clear();
+        self.observe(id, &turn, input, len);
         (turn, sending)
     }
 
@@ -443,13 +532,17 @@ impl<R: Reactor> Worker<R> {
             self.around.shared.clients.go(&connection.client);
             self.report(&connection.client, Some("normal"));
             self.release(connection.accounted, connection.is_starved);
+            self.settle(connection.unsent);
+            if let Some(tenant) = connection.counted {
+                self.around.shared.admission.leave(tenant);
+            }
             self.forget_connection();
         }
     }
 
     fn close_idle(&mut self, now: Instant) {
         let limit = self.around.shared.config.idle_timeout;
-        let idle = |c: &Connection| limit <= now.since(c.active);
+        let idle = |c: &Connection| limit <= now.since(c.active) && c.parked_until.is_none();
         let ids: Vec<_> = self.connections.iter().flatten().filter(|c| idle(c)).map(|c| c.id).collect();
         for id in ids {
             self.around.shared.counters.idle_kicks.fetch_add(1, Ordering::Relaxed);

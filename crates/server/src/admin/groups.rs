@@ -3,6 +3,7 @@
 //! Shape:    GET /groups, GET PUT POST DELETE /groups/NAME; bodies, answers and failures as of `/tenants`. Who is in a
 //!           group, its members say: `{"group": NAME}` at /tenants/NAME
 
+use super::audit::{self, Asker};
 use super::tenants::{Refused, answer, known_fields, malformed, no_web_page, object, policy_of};
 use crate::config::MemoryPolicy;
 use crate::limits::ADMIN_BODY_MAX;
@@ -42,22 +43,29 @@ async fn show(State(operator): State<Arc<Operator>>, Path(name): Path<String>) -
 async fn put(
     State(operator): State<Arc<Operator>>,
     Path(name): Path<String>,
+    asker: Asker,
     headers: HeaderMap,
     body: Result<Body, BytesRejection>,
 ) -> Result<Response, Refused> {
     let settings = settings(&object(&headers, body)?)?;
+    let before = operator.group(&name).map_or(Value::Null, |group| group_json(&group));
     let is_new = operator.put_group(&name, &settings)?;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-    Ok(answer(status, &group_json(&operator.group(&name)?)))
+    let after = group_json(&operator.group(&name)?);
+    audit::note(&asker, &format!("group '{name}'"), FIELDS, &before, &after);
+    Ok(answer(status, &after))
 }
 
 async fn remove(
     State(operator): State<Arc<Operator>>,
     Path(name): Path<String>,
+    asker: Asker,
     headers: HeaderMap,
 ) -> Result<Response, Refused> {
     no_web_page(&headers)?;
+    let before = operator.group(&name).map_or(Value::Null, |group| group_json(&group));
     operator.remove_group(&name)?;
+    audit::note(&asker, &format!("group '{name}'"), &[], &before, &Value::Null);
     Ok(answer(StatusCode::OK, &json!({"removed": name})))
 }
 

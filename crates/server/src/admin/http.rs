@@ -32,6 +32,9 @@ pub(crate) fn serve(
         .route("/metrics", get(metrics))
         .route("/journal", get(super::journal::answer))
         .route("/tenants/{name}/curve", get(super::curve::answer))
+        .route("/tenants/{name}/hotkeys", get(super::observed::hot_keys))
+        .route("/tenants/{name}/latency", get(super::observed::latency))
+        .route("/slow", get(super::observed::slow))
         .with_state(view)
         .merge(groups::routes(Arc::clone(&operator)))
         .merge(tenants::routes(operator))
@@ -46,7 +49,7 @@ pub(crate) fn serve(
             }
         };
         tokio::select! {
-            ended = axum::serve(listener, app) => {
+            ended = axum::serve(listener, app.into_make_service_with_connect_info::<std::net::SocketAddr>()) => {
                 if let Err(e) = ended {
                     tracing::error!("the administration has ended: {e}");
                 }

@@ -1,10 +1,12 @@
 //! The administration over HTTP: health, metrics, journal, tenants and the policy; and a client of it.
 
+mod audit;
 pub mod client;
 mod curve;
 mod groups;
 mod http;
 mod journal;
+mod observed;
 mod prometheus;
 mod tenants;
 

@@ -7,7 +7,8 @@ use crate::cleaning::CleaningView;
 use crate::stats::cpu_micros;
 use crate::view::{GroupView, TenantView};
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
@@ -188,6 +189,27 @@ fn cleaner_figures(c: &CleaningView) -> [(&'static str, &'static str, Option<Uni
     ]
 }
 
+/// How long requests took, by tenant and class.
+fn latencies(encoder: &mut DescriptorEncoder<'_>, tenants: &[TenantView]) -> fmt::Result {
+    if tenants.iter().all(|t| t.latency.classes().next().is_none()) {
+        return Ok(());
+    }
+    let (name, help) = (
+        "cotenant_request_latency",
+        "From when a request had arrived until its reply was given to the socket",
+    );
+    let mut family = encoder.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Histogram)?;
+    for tenant in tenants {
+        for (class, latency) in tenant.latency.classes() {
+            let labels = [("tenant", tenant.state.name.as_str()), ("class", class.word())];
+            let mut encoder = family.encode_family(&labels)?;
+            let (sum, count) = (latency.sum_secs(), latency.requests());
+            encoder.encode_histogram::<NoLabelSet>(sum, count, &latency.steps(), None)?;
+        }
+    }
+    Ok(())
+}
+
 impl Collector for Figures {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let snapshot = self.0.snapshot();
@@ -201,6 +223,7 @@ impl Collector for Figures {
                 snapshot.groups.iter().map(|g| (vec![("group", g.name.clone())], figure(g))).collect();
             write(&mut encoder, (name, help, unit.as_ref()), &values)?;
         }
+        latencies(&mut encoder, &snapshot.tenants)?;
         let members = |g: &GroupView| -> Vec<(Labels, Value)> {
             let labels = |t: &String| vec![("tenant", t.clone()), ("group", g.name.clone())];
             g.members.iter().map(|t| (labels(t), gauge(1))).collect()
@@ -219,6 +242,24 @@ impl Collector for Figures {
             ("cotenant_shadow", "Memory of shadow queues", bytes, gauge(m.shadow.0)),
             ("cotenant_curves", "Memory of miss ratio curves", bytes, gauge(snapshot.curves.0)),
             ("cotenant_tables", "Memory of tables that grow with tenants", bytes, gauge(m.tables.0)),
+            (
+                "cotenant_observed",
+                "Memory of times, hot keys and slow requests",
+                bytes,
+                gauge(snapshot.observed.0),
+            ),
+            (
+                "cotenant_unobserved_requests",
+                "Requests of tenants whose times there was no memory for",
+                None,
+                Value::Count(snapshot.unobserved),
+            ),
+            (
+                "cotenant_slow_requests",
+                "Requests, or batches of them, beyond slow_request",
+                None,
+                Value::Count(snapshot.slow_total),
+            ),
             ("cotenant_buffers", "Memory of connections' buffers", bytes, gauge(snapshot.buffers.0)),
             ("cotenant_cleaner_moved", "Bytes that the cleaner copied", bytes, Value::Count(all.moved_bytes)),
             (
@@ -271,6 +312,11 @@ impl Figures {
             ("memcached_current_items", "Live items", gauge(items)),
             ("memcached_items", "Items stored", Value::Count(t.total_items)),
             ("memcached_items_evicted", "Live items evicted", Value::Count(t.evictions)),
+            (
+                "cotenant_slow_readers_closed",
+                "Connections that did not take their replies",
+                load(&counters.slow_reader_kicks),
+            ),
             ("memcached_read_bytes", "Bytes received", load(&counters.bytes_read)),
             ("memcached_written_bytes", "Bytes sent", load(&counters.bytes_written)),
             ("memcached_process_user_cpu_seconds", "User time", seconds(user)),

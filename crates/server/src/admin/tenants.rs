@@ -5,6 +5,9 @@
 //! Failure:  `{"error": what, "cure": what would help}` with a status of 4xx; nothing has changed then
 //! Non-goals: users and passwords; a request that a web page sends (it has an `Origin`) changes nothing
 
+use super::audit::{self, Asker};
+use super::observed::QUANTILES;
+use crate::admission::{AllowanceChange, OverRate};
 use crate::config::MemoryPolicy;
 use crate::limits::ADMIN_BODY_MAX;
 use crate::operator::{Operator, Refusal, RefusalKind, Settings, TenantReport};
@@ -21,8 +24,22 @@ use store::OverShare;
 use units::Bytes;
 
 /// What a tenant can be told, as its keys in a body.
-const FIELDS: &[&str] =
-    &["prefix", "reserved_bytes", "weight", "credit_bytes", "rank", "over_share", "group"];
+const FIELDS: &[&str] = &[
+    "prefix",
+    "reserved_bytes",
+    "weight",
+    "credit_bytes",
+    "rank",
+    "over_share",
+    "group",
+    "max_connections",
+    "requests_per_second",
+    "burst",
+    "over_rate",
+    "max_item_bytes",
+    "default_ttl_seconds",
+    "max_ttl_seconds",
+];
 
 /// The routes.
 pub(super) fn routes(operator: Arc<Operator>) -> Router {
@@ -60,8 +77,7 @@ pub(super) fn answer(status: StatusCode, body: &Value) -> Response {
 
 /// The answer where nothing else answers.
 pub(super) fn nothing_here() -> Response {
-    let cure =
-        "/health, /metrics, /journal, /tenants, /tenants/NAME, /groups, /groups/NAME and /policy are there";
+    let cure = "/health, /metrics, /journal, /slow, /tenants, /tenants/NAME, /groups, /groups/NAME and /policy are there";
     Refused(StatusCode::NOT_FOUND, "there is no such page".to_owned(), cure.to_owned()).into_response()
 }
 
@@ -84,21 +100,28 @@ async fn show(State(operator): State<Arc<Operator>>, Path(name): Path<String>) -
 async fn put(
     State(operator): State<Arc<Operator>>,
     Path(name): Path<String>,
+    asker: Asker,
     headers: HeaderMap,
     body: Result<Body, BytesRejection>,
 ) -> Result<Response, Refused> {
     let settings = settings(&object(&headers, body)?)?;
+    let before = operator.tenant(&name).map_or(Value::Null, |tenant| tenant_json(&tenant));
     let status = if operator.put(&name, &settings)? { StatusCode::CREATED } else { StatusCode::OK };
-    Ok(answer(status, &tenant_json(&operator.tenant(&name)?)))
+    let after = tenant_json(&operator.tenant(&name)?);
+    audit::note(&asker, &format!("tenant '{name}'"), FIELDS, &before, &after);
+    Ok(answer(status, &after))
 }
 
 async fn remove(
     State(operator): State<Arc<Operator>>,
     Path(name): Path<String>,
+    asker: Asker,
     headers: HeaderMap,
 ) -> Result<Response, Refused> {
     no_web_page(&headers)?;
+    let before = operator.tenant(&name).map_or(Value::Null, |tenant| tenant_json(&tenant));
     operator.remove(&name)?;
+    audit::note(&asker, &format!("tenant '{name}'"), &[], &before, &Value::Null);
     Ok(answer(StatusCode::OK, &json!({"removed": name})))
 }
 
@@ -108,12 +131,15 @@ async fn policy(State(operator): State<Arc<Operator>>) -> Response {
 
 async fn set_policy(
     State(operator): State<Arc<Operator>>,
+    asker: Asker,
     headers: HeaderMap,
     body: Result<Body, BytesRejection>,
 ) -> Result<Response, Refused> {
     let object = object(&headers, body)?;
     known_fields(&object, &["policy"])?;
+    let before = policy_json(&operator);
     operator.set_policy(policy_of(object.get("policy"))?);
+    audit::note(&asker, "the policy", &["policy"], &before, &policy_json(&operator));
     Ok(answer(StatusCode::OK, &policy_json(&operator)))
 }
 
@@ -132,7 +158,7 @@ fn policy_json(operator: &Operator) -> Value {
 /// A tenant as JSON.
 fn tenant_json(tenant: &TenantReport) -> Value {
     let (state, totals) = (&tenant.state, &tenant.totals);
-    json!({
+    let mut object = json!({
         "name": state.name,
         "id": state.id.0,
         "prefix": tenant.prefix,
@@ -158,7 +184,24 @@ fn tenant_json(tenant: &TenantReport) -> Value {
         "writes_refused": totals.writes_refused,
         "out_of_memory": totals.store_no_memory,
         "shadow_hits": totals.shadow_hits,
-    })
+        "max_connections": tenant.allowance.max_connections,
+        "requests_per_second": tenant.allowance.requests_per_second,
+        "burst": tenant.allowance.burst,
+        "over_rate": tenant.allowance.over_rate.word(),
+        "max_item_bytes": tenant.allowance.max_item.map(|size| size.0),
+        "default_ttl_seconds": tenant.allowance.default_ttl_secs,
+        "max_ttl_seconds": tenant.allowance.max_ttl_secs,
+        "connections": tenant.gate.connections,
+        "connections_refused": tenant.gate.connections_refused,
+        "rate_waits": tenant.gate.rate_waits,
+        "rate_refusals": tenant.gate.rate_refusals,
+    });
+    for (class, latency) in tenant.latency.classes() {
+        for (name, per_mille) in QUANTILES {
+            object[format!("{}_{name}", class.word())] = json!(latency.quantile_us(per_mille));
+        }
+    }
+    object
 }
 
 fn over_share_word(over_share: OverShare) -> &'static str {
@@ -166,6 +209,12 @@ fn over_share_word(over_share: OverShare) -> &'static str {
         OverShare::Evict => "evict",
         OverShare::Refuse => "refuse",
     }
+}
+
+/// The refusal of a name that nobody has.
+pub(super) fn unknown(name: &str) -> Refused {
+    let what = format!("there is no tenant '{name}'");
+    Refused(StatusCode::NOT_FOUND, what, "cotenant tenant list names all".to_owned())
 }
 
 pub(super) fn malformed(what: &str, cure: &str) -> Refused {
@@ -239,6 +288,33 @@ fn settings(object: &Map<String, Value>) -> Result<Settings, Refused> {
         Some("refuse") => Some(OverShare::Refuse),
         Some(_) => return Err(wrong("over_share", "evict or refuse")),
     };
+    let count = |key: &str| -> Result<Option<Option<u32>>, Refused> {
+        match object.get(key) {
+            None => Ok(None),
+            Some(Value::Null) => Ok(Some(None)),
+            Some(value) => {
+                let number = value.as_u64().and_then(|n| u32::try_from(n).ok()).filter(|n| 0 < *n);
+                number
+                    .map(|n| Some(Some(n)))
+                    .ok_or_else(|| wrong(key, "a whole number from 1 to 4294967295, or null"))
+            }
+        }
+    };
+    let over_rate = match text("over_rate")?.as_deref() {
+        None => None,
+        Some("wait") => Some(OverRate::Wait),
+        Some("refuse") => Some(OverRate::Refuse),
+        Some(_) => return Err(wrong("over_rate", "wait or refuse")),
+    };
+    let allowance = AllowanceChange {
+        max_connections: count("max_connections")?,
+        requests_per_second: count("requests_per_second")?,
+        burst: count("burst")?,
+        over_rate,
+        max_item: size("max_item_bytes")?,
+        default_ttl_secs: count("default_ttl_seconds")?,
+        max_ttl_secs: count("max_ttl_seconds")?,
+    };
     let rank = text("rank")?
         .map(|word| word.parse().map_err(|e| malformed(&format!("{e}"), "see cotenant config reference")));
     Ok(Settings {
@@ -248,6 +324,7 @@ fn settings(object: &Map<String, Value>) -> Result<Settings, Refused> {
         credit: size("credit_bytes")?,
         rank: rank.transpose()?,
         over_share,
+        allowance,
         group: match object.get("group") {
             Some(Value::Null) => Some(None),
             _ => text("group")?.map(Some),
@@ -282,11 +359,26 @@ mod tests {
                 rank: None,
                 over_share: Some(OverShare::Refuse),
                 group: None,
+                allowance: AllowanceChange::default(),
             }),
         );
         check(r#"{"group": "g"}"#, Ok(Settings { group: Some(Some("g".to_owned())), ..Settings::default() }));
         check(r#"{"group": null}"#, Ok(Settings { group: Some(None), ..Settings::default() }));
         check(r#"{"group": 5}"#, Err("group"));
+        let allowance = AllowanceChange {
+            max_connections: Some(Some(5)),
+            requests_per_second: Some(None),
+            over_rate: Some(OverRate::Refuse),
+            max_item: Some(Some(Bytes(9))),
+            ..AllowanceChange::default()
+        };
+        check(
+            r#"{"max_connections": 5, "requests_per_second": null, "over_rate": "refuse", "max_item_bytes": 9}"#,
+            Ok(Settings { allowance, ..Settings::default() }),
+        );
+        check(r#"{"max_connections": 0}"#, Err("max_connections"));
+        check(r#"{"burst": 5000000000}"#, Err("burst"));
+        check(r#"{"over_rate": "drop"}"#, Err("over_rate"));
         check("", Err("no JSON"));
         check("[1]", Err("no JSON object"));
         check(r#"{"reserved": 5}"#, Err("unknown field 'reserved'"));

@@ -8,6 +8,7 @@ use super::meta;
 use super::reply::text;
 use crate::auth::Need;
 use crate::limits::{GET_LINE_MAX, KEY_MAX, LINE_MAX};
+use crate::observe::CommandClass;
 use memchr::memchr;
 use store::Mode;
 
@@ -114,6 +115,21 @@ pub(crate) enum Command<'b> {
 }
 
 impl Command<'_> {
+    /// What kind of request it is.
+    #[inline]
+    pub(super) fn class(&self) -> CommandClass {
+        match self {
+            Self::Get { touch: None, .. } => CommandClass::Read,
+            Self::Store { .. } => CommandClass::Write,
+            Self::Delete { .. } => CommandClass::Delete,
+            Self::Get { touch: Some(_), .. } | Self::Count { .. } | Self::Touch { .. } => {
+                CommandClass::Change
+            }
+            Self::Meta(request) => request.class(),
+            _ => CommandClass::Other,
+        }
+    }
+
     /// What it needs of whoever asks, and whether it wants silence.
     pub(crate) fn needs(&self) -> (Need, bool) {
         match *self {

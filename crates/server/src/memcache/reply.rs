@@ -34,6 +34,7 @@ pub(crate) mod text {
     pub(crate) const SHUTDOWN_DISABLED: &[u8] = b"ERROR: shutdown not enabled\r\n";
     pub(crate) const TLS_OFF: &[u8] = b"Error TLS not enabled\r\n";
     pub(crate) const TOO_LARGE: &[u8] = b"SERVER_ERROR object too large for cache\r\n";
+    pub(crate) const OVER_RATE: &[u8] = b"SERVER_ERROR too many requests\r\n";
     pub(crate) const OUT_OF_MEMORY: &[u8] = b"SERVER_ERROR out of memory storing object\r\n";
     pub(crate) const MEMLIMIT_FAILED: &[u8] = b"MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n";
     pub(crate) const META_NO_OP: &[u8] = b"MN\r\n";

@@ -53,8 +53,10 @@ pub(super) fn execute<'w>(
                 Mode::Set | Mode::Add => session.router.route_for_store(&session.binding, key, *tenant),
                 _ => *tenant,
             };
-            let fields = Fields { client_flags: flags, expires_at: session.shared.expires_at(exptime) };
-            let stored = worker.set(tenant, hash, mode, fields, value);
+            let fields = Fields { client_flags: flags, expires_at: session.expires_at(tenant, exptime) };
+            let stored = session
+                .allows_size(worker, (hash, tenant), mode, value.len())
+                .and_then(|()| worker.set(tenant, hash, mode, fields, value));
             if let Some(reporter) = session.reporter(interest::MUTATIONS) {
                 let told = (mode, fields.expires_at, value.len());
                 tell_stored(session, &reporter, &(*hash, tenant), stored, told);
@@ -89,7 +91,7 @@ pub(super) fn execute<'w>(
             }
         }
         (Command::Touch { exptime, noreply, .. }, Some((hash, tenant))) => {
-            let reply = match worker.touch(*tenant, hash, session.shared.expires_at(exptime)) {
+            let reply = match worker.touch(*tenant, hash, session.expires_at(*tenant, exptime)) {
                 Ok(true) => text::TOUCHED,
                 Ok(false) => text::NOT_FOUND,
                 Err(why) => refused(session, worker, &(*hash, *tenant), why, false)?,
@@ -168,7 +170,7 @@ fn get<'w>(
     for (key, tenant) in keys {
         let item = match touch {
             None => worker.get(*tenant, key),
-            Some(exptime) => match worker.touch(*tenant, key, session.shared.expires_at(exptime)) {
+            Some(exptime) => match worker.touch(*tenant, key, session.expires_at(*tenant, exptime)) {
                 // `gat` to a time that has passed still answers with the value.
                 Ok(true) => worker.peek_dead(key),
                 Ok(false) => None,

@@ -9,14 +9,17 @@ use super::operate::Asked;
 use super::parse::{Bounds, Command, Effect, Parsed, keys, parse, wrong};
 use super::reply::{Replies, text as answers};
 use super::{binary, log_in, text};
+use crate::admission::{Gate, Gates, NoToken};
 use crate::auth::{Denied, Identity, Need};
 use crate::config::Protocol;
 use crate::limits::REPLY_BYTES_PER_TURN;
+use crate::observe::{CommandClass, Tally};
 use crate::shared::Shared;
 use crate::tenants::{Binding, Router, Routes};
 use crate::watch::Reporter;
-use store::{Key, Worker};
-use units::TenantId;
+use std::sync::atomic::Ordering;
+use store::{Key, Mode, Refused, Worker};
+use units::{Instant, TenantId};
 
 /// Pieces of one gathering write, Linux's IOV_MAX.
 const PIECES_MAX: usize = 1024;
@@ -37,9 +40,58 @@ pub(crate) struct Session<'s> {
     pub(crate) watched: u32,
     /// The last attempt found no room and making room failed: the next write answers so.
     pub(crate) is_out_of_memory: bool,
+    /// Gates of tenants, if a request may have to ask one.
+    pub(crate) gates: Option<Gates<'s>>,
+    /// When the turn began.
+    pub(crate) now: Instant,
 }
 
 impl Session<'_> {
+    /// Whose requests without a key are.
+    fn tenant(&self) -> TenantId {
+        match self.binding {
+            Binding::To(tenant) => tenant,
+            Binding::Unbound => self.router.default_tenant(),
+        }
+    }
+
+    /// The gate that a tenant's requests have to ask.
+    #[inline]
+    fn gate(&self, tenant: TenantId) -> Option<&Gate> {
+        self.gates.as_ref()?.get(tenant.0 as usize).map(|gate| &**gate)
+    }
+
+    /// memcached's exptime as a second of the store's clock, as far as the tenant's items may live.
+    #[inline]
+    pub(super) fn expires_at(&self, tenant: TenantId, exptime: i64) -> u32 {
+        let at = self.shared.expires_at(exptime);
+        match self.gate(tenant) {
+            None => at,
+            Some(gate) => gate.allowance().expires_at(at, self.shared.store.now_secs()),
+        }
+    }
+
+    /// Whether a tenant may store an item of that size. The older item of a `set` goes, too: nobody shall take it for the
+    /// new one.
+    #[inline]
+    pub(super) fn allows_size(
+        &self,
+        worker: &Worker,
+        (key, tenant): (&Key<'_>, TenantId),
+        mode: Mode,
+        value_len: usize,
+    ) -> Result<(), Refused> {
+        let Some(most) = self.gate(tenant).and_then(|gate| gate.allowance().max_item) else { return Ok(()) };
+        if (key.bytes().len() + value_len) as u64 <= most.0 {
+            return Ok(());
+        }
+        if mode == Mode::Set {
+            worker.discard(key);
+        }
+        self.shared.counters.store_too_large.fetch_add(1, Ordering::Relaxed);
+        Err(Refused::TooLarge)
+    }
+
     /// Who tells those that watch, if somebody watches such events.
     #[inline]
     pub(super) fn reporter(&self, wanted: u32) -> Option<Reporter<'_>> {
@@ -63,8 +115,12 @@ pub(crate) struct Turn {
     pub(crate) needed: usize,
     /// Requests executed.
     pub(crate) requests: usize,
+    /// Where the first key is, if there is one.
+    pub(crate) first_key: Option<Span>,
     /// It stopped for fairness: more may be complete.
     pub(crate) more: bool,
+    /// It stopped because a tenant has no tokens until then.
+    pub(crate) waits_until: Option<Instant>,
     /// It stopped because a write needs room.
     pub(crate) needs_room: bool,
     /// The client asked for the end, or is none.
@@ -73,6 +129,25 @@ pub(crate) struct Turn {
     pub(crate) asked: Option<Asked>,
     /// Who the connection is from now on, if that changed.
     pub(crate) identity: Option<Identity>,
+}
+
+/// A part of a turn's input.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Span {
+    at: usize,
+    len: usize,
+}
+
+impl Span {
+    /// Where `part` is in `input`.
+    fn of(part: &[u8], input: &[u8]) -> Self {
+        Self { at: (part.as_ptr() as usize).wrapping_sub(input.as_ptr() as usize), len: part.len() }
+    }
+
+    /// At most so many bytes of it.
+    pub(crate) fn start_in(self, input: &[u8], most: usize) -> &[u8] {
+        input.get(self.at..self.at.saturating_add(self.len.min(most))).unwrap_or_default()
+    }
 }
 
 /// A parsed request with its keys hashed.
@@ -92,12 +167,35 @@ pub(super) enum Step<'b> {
     LogIn(log_in::Message<'b>),
 }
 
+impl Step<'_> {
+    /// What kind of request it is.
+    #[inline]
+    fn class(&self) -> CommandClass {
+        match self {
+            Self::Run(command) => command.class(),
+            Self::Binary(request) => request.class(),
+            Self::Refuse { .. } | Self::LogIn(_) => CommandClass::Other,
+        }
+    }
+
+    /// Answers that its tenant asks for too much at once.
+    fn refuse_rate<'w>(&self, session: &Session<'_>, worker: &'w Worker, replies: &mut Replies<'w>) {
+        match self {
+            Self::Run(command) if command.needs().1 => {}
+            Self::Run(_) => replies.put(answers::OVER_RATE),
+            Self::Binary(request) => binary::refuse_rate(session, worker, request, replies),
+            Self::Refuse { .. } | Self::LogIn(_) => {}
+        }
+    }
+}
+
 /// Runs a turn over `input`.
 pub(crate) fn run<'w>(
     session: &Session<'_>,
     worker: &'w Worker,
     input: &[u8],
     replies: &mut Replies<'w>,
+    tally: &mut Tally,
 ) -> Turn {
     let mut turn = Turn::default();
     let mut batch = Vec::with_capacity(session.requests_max.min(64));
@@ -110,6 +208,7 @@ pub(crate) fn run<'w>(
     for (key, _) in &hashed {
         worker.prefetch_item(key);
     }
+    turn.first_key = hashed.first().map(|(key, _)| Span::of(key.bytes(), input));
     for (i, prepared) in batch.iter().enumerate() {
         let full = REPLY_BYTES_PER_TURN < replies.len() || PIECES_MAX < replies.pieces() + 2;
         if full && 0 < i {
@@ -118,6 +217,24 @@ pub(crate) fn run<'w>(
             break;
         }
         let keys = &hashed[prepared.keys.0..prepared.keys.1];
+        let tenant = keys.first().map_or_else(|| session.tenant(), |(_, tenant)| *tenant);
+        let class = prepared.step.class();
+        let gate = session.gate(tenant).filter(|_| class != CommandClass::Other);
+        if let Some(gate) = gate {
+            match gate.take(keys.len().max(1), session.now) {
+                Ok(()) => {}
+                Err(NoToken::Refuse) => {
+                    prepared.step.refuse_rate(session, worker, replies);
+                    turn.requests += 1;
+                    continue;
+                }
+                Err(NoToken::Wait(until)) => {
+                    turn.stop_before(&batch, i);
+                    turn.waits_until = Some(until);
+                    break;
+                }
+            }
+        }
         let executed = match &prepared.step {
             Step::Run(command) => text::execute(session, worker, *command, keys, replies),
             Step::Refuse { reply, effect } => {
@@ -131,8 +248,14 @@ pub(crate) fn run<'w>(
             Step::LogIn(message) => log_in::execute(session, *message, replies, &mut turn.identity),
         };
         match executed {
-            Ok(()) => turn.requests += 1,
+            Ok(()) => {
+                turn.requests += 1;
+                tally.count(tenant, class, keys);
+            }
             Err(Ended::NeedsRoom) => {
+                if let Some(gate) = gate {
+                    gate.give_back(keys.len().max(1));
+                }
                 turn.stop_before(&batch, i);
                 turn.needs_room = true;
                 break;

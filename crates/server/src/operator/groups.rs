@@ -7,6 +7,7 @@ use super::{Operator, Refusal, RefusalKind, conflict};
 use crate::config::{ConfigError, MemoryPolicy, TenantConfig};
 use crate::groups::{Division, GroupConfig, check_group, check_members};
 use crate::limits::GROUPS_MAX;
+use crate::observe::TenantLatency;
 use crate::view::{GroupView, TenantView, groups};
 use control::GroupId;
 use units::{Bytes, TenantId};
@@ -30,8 +31,13 @@ impl Operator {
     #[must_use]
     pub fn groups(&self) -> Vec<GroupReport> {
         let states = self.router.all().filter_map(|id| self.shared.store.tenant_state(id));
-        let tenants: Vec<_> =
-            states.map(|state| TenantView { totals: self.shared.store.totals(state.id), state }).collect();
+        let tenants: Vec<_> = states
+            .map(|state| TenantView {
+                totals: self.shared.store.totals(state.id),
+                latency: TenantLatency::default(),
+                state,
+            })
+            .collect();
         groups(&self.shared.in_charge.now(), &tenants)
     }
 

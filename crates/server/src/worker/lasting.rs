@@ -41,6 +41,9 @@ impl<R: Reactor> Worker<R> {
         let sending = self.reactor.send(id, &[IoSlice::new(bytes)]);
         let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
         connection.is_sending |= matches!(sending, Sending::Later(_));
+        if let Sending::Later(owed) = sending {
+            self.owe(id, owed);
+        }
         if sending == Sending::Failed {
             self.close(id);
         }

@@ -71,7 +71,7 @@ impl<R: Reactor> Worker<R> {
     /// Reads from a connection, or does not while its requests wait for their turn or for memory.
     pub(super) fn regulate(&mut self, id: StreamId) {
         let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
-        let pauses = connection.is_waiting || connection.is_starved;
+        let pauses = connection.is_waiting || connection.is_starved || connection.parked_until.is_some();
         if std::mem::replace(&mut connection.is_paused, pauses) != pauses {
             if pauses { self.reactor.pause(id) } else { self.reactor.resume(id) }
         }
@@ -125,6 +125,49 @@ impl<R: Reactor> Worker<R> {
         };
         self.reactor.send(id, &[IoSlice::new(&owed), IoSlice::new(reply_text::NO_BUFFER)]);
         self.close(id);
+    }
+
+    /// Accounts replies that a socket has not taken. False if buffers are beyond all bounds: then the connection is closed.
+    pub(super) fn owe(&mut self, id: StreamId, bytes: usize) -> bool {
+        let Some(Some(connection)) = self.connections.get_mut(id.0) else { return false };
+        connection.unsent += bytes;
+        self.held += bytes;
+        if self.around.shared.count_buffer(0, bytes) {
+            return true;
+        }
+        self.kick_slow_reader(id);
+        false
+    }
+
+    /// Replies that were owed have gone, or their connection has.
+    pub(super) fn settle(&mut self, unsent: usize) {
+        self.held -= unsent;
+        self.around.shared.count_buffer(unsent, 0);
+    }
+
+    /// Closes a connection that does not take its replies.
+    fn kick_slow_reader(&mut self, id: StreamId) {
+        self.around.shared.counters.slow_reader_kicks.fetch_add(1, Ordering::Relaxed);
+        self.close(id);
+    }
+
+    /// Closes connections that have not taken their replies for long: for `send_timeout`, and where memory is short sooner.
+    pub(super) fn close_slow_readers(&mut self, now: Instant) {
+        if self.held == 0 || now.since(self.readers_seen) < Duration::from_secs(1) {
+            return;
+        }
+        self.readers_seen = now;
+        let shared = &self.around.shared;
+        let timeout = shared.config.send_timeout;
+        let is_short = shared.buffers_are_short();
+        let slow = self.connections.iter().flatten().filter(|c| {
+            let silent = now.since(c.active);
+            let stalled = is_short && SMALL_BUFFER < c.unsent && Duration::from_secs(STALL_SECS) <= silent;
+            c.is_sending && (stalled || Duration::ZERO < timeout && timeout <= silent)
+        });
+        for id in slow.map(|c| c.id).collect::<Vec<_>>() {
+            self.kick_slow_reader(id);
+        }
     }
 
     /// Gives a connection's memory back.

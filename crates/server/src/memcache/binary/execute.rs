@@ -34,6 +34,8 @@ const TOO_LARGE: Status = (0x03, b"Too large.");
 const INVALID: Status = (0x04, b"Invalid arguments");
 const NOT_STORED: Status = (0x05, b"Not stored.");
 const NOT_NUMBER: Status = (0x06, b"Non-numeric server-side value for incr or decr");
+/// memcached's protocol calls it a temporary failure.
+const OVER_RATE: Status = (0x86, b"too many requests");
 const AUTH_FAILURE: Status = (0x20, b"Auth failure.");
 const READ_ONLY: Status = (0x20, b"read-only credentials");
 const NO_FLUSH: Status = (0x20, b"flush_all not allowed");
@@ -77,7 +79,7 @@ pub(in crate::memcache) fn execute<'w>(
         (Body::Touch { exptime, reply, .. }, Some(key)) => call.touch(key, exptime, reply)?,
         (Body::Store { mode, flags, exptime, value, .. }, Some(key)) => {
             let fields =
-                Fields { client_flags: flags, expires_at: session.shared.expires_at(exptime.into()) };
+                Fields { client_flags: flags, expires_at: session.expires_at(key.1, exptime.into()) };
             call.store(key, mode, fields, value)?;
         }
         (Body::Delete { .. }, Some(key)) => call.delete(key)?,
@@ -99,6 +101,16 @@ pub(in crate::memcache) fn execute<'w>(
         _ => call.fail(UNKNOWN),
     }
     Ok(())
+}
+
+/// Answers that a tenant asks for too much at once.
+pub(in crate::memcache) fn refuse_rate<'w>(
+    session: &Session<'_>,
+    worker: &'w Worker,
+    request: &Request<'_>,
+    replies: &mut Replies<'w>,
+) {
+    Call { session, worker, head: &request.head, replies }.fail(OVER_RATE);
 }
 
 /// What a request needs of whoever asks.
@@ -173,7 +185,7 @@ impl<'w> Call<'_, '_, 'w, '_> {
 
     fn touch(&mut self, keyed: &(Key<'_>, TenantId), exptime: u32, reply: Shown) -> Result<(), Ended> {
         let (key, tenant) = keyed;
-        let item = match self.worker.touch(*tenant, key, self.session.shared.expires_at(exptime.into())) {
+        let item = match self.worker.touch(*tenant, key, self.session.expires_at(*tenant, exptime.into())) {
             // A touch to a time that has passed still answers with the value.
             Ok(true) => self.worker.peek_dead(key),
             Ok(false) => None,
@@ -202,7 +214,10 @@ impl<'w> Call<'_, '_, 'w, '_> {
             _ => *tenant,
         };
         let write = Write { compare: self.head.cas, ..Write::plain(mode, fields, value) };
-        let stored = self.worker.store_if(tenant, key, &write);
+        let stored = self
+            .session
+            .allows_size(self.worker, (key, tenant), mode, value.len())
+            .and_then(|()| self.worker.store_if(tenant, key, &write));
         if let Some(reporter) = self.session.reporter(interest::MUTATIONS) {
             let outcome = stored.map(|written| written.outcome);
             let told = (mode, fields.expires_at, value.len());
@@ -260,7 +275,7 @@ impl<'w> Call<'_, '_, 'w, '_> {
             Some(_) => session.router.route_for_store(&session.binding, key.bytes(), *tenant),
             None => *tenant,
         };
-        let vivify = make.map(|(initial, exptime)| (initial, session.shared.expires_at(exptime.into())));
+        let vivify = make.map(|(initial, exptime)| (initial, session.expires_at(tenant, exptime.into())));
         let count = Count { delta, up, compare: self.head.cas, vivify, ..Count::default() };
         match self.worker.count_if(tenant, key, &count) {
             Ok(CountedIf::Done { value, cas, .. }) => self.done(cas, &value.to_be_bytes()),

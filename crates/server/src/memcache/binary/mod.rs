@@ -16,11 +16,12 @@
 
 mod execute;
 
-pub(in crate::memcache) use execute::execute;
+pub(in crate::memcache) use execute::{execute, refuse_rate};
 
 use super::parse::Bounds;
 use super::turn::{Prepared, Session, Step, Turn, hash_key};
 use crate::limits::{AUTH_MESSAGE_MAX, KEY_MAX};
+use crate::observe::CommandClass;
 use store::{Key, Mode, Worker};
 use units::TenantId;
 
@@ -234,6 +235,18 @@ impl Act {
 }
 
 impl<'b> Request<'b> {
+    /// What kind of request it is.
+    #[inline]
+    pub(super) fn class(&self) -> CommandClass {
+        match self.body {
+            Body::Get { .. } => CommandClass::Read,
+            Body::Store { .. } => CommandClass::Write,
+            Body::Delete { .. } => CommandClass::Delete,
+            Body::Count { .. } | Body::Touch { .. } => CommandClass::Change,
+            _ => CommandClass::Other,
+        }
+    }
+
     /// The key whose item it is about.
     pub(super) fn key(&self) -> Option<&'b [u8]> {
         match self.body {

@@ -81,14 +81,14 @@ fn get<'w>(
     replies: &mut Replies<'w>,
 ) -> Result<(), Ended> {
     let flags = &request.flags;
-    let expires_at = |ttl: i32| session.shared.expires_at(ttl.into());
+    let expires_at = |ttl: i32| session.expires_at(target.tenant, ttl.into());
     let touch = flags.given(b'T', flags.ttl).map(expires_at);
     let vivify = flags.given(b'N', flags.vivify).map(expires_at);
     let how = Fetch {
         touch,
         vivify: vivify.map(|at| touch.filter(|_| flags.ttl_after_vivify).unwrap_or(at)),
         cas: flags.given(b'E', flags.cas),
-        recache_before: flags.given(b'R', flags.recache).map(expires_at),
+        recache_before: flags.given(b'R', flags.recache).map(|ttl| session.shared.expires_at(ttl.into())),
         touch_first: flags.ttl_before_recache,
         no_use: flags.has(b'u'),
         binary_key: flags.has(b'b'),
@@ -190,7 +190,7 @@ fn set(
         mode,
         fields: Fields {
             client_flags: flags.client_flags,
-            expires_at: session.shared.expires_at(ttl.into()),
+            expires_at: session.expires_at(target.tenant, ttl.into()),
         },
         value: request.value,
         compare: flags.compare,
@@ -205,7 +205,9 @@ fn set(
     } else {
         target.tenant
     };
-    let stored = worker.store_if(tenant, &target.key, &write);
+    let stored = session
+        .allows_size(worker, (&target.key, tenant), mode, request.value.len())
+        .and_then(|()| worker.store_if(tenant, &target.key, &write));
     if let Some(reporter) = session.reporter(interest::MUTATIONS) {
         let outcome = stored.map(|written| written.outcome);
         let told = (mode, write.fields.expires_at, request.value.len());
@@ -249,7 +251,7 @@ fn delete(
     replies: &mut Replies<'_>,
 ) -> Result<(), Ended> {
     let flags = &request.flags;
-    let ttl = flags.given(b'T', flags.ttl).map(|ttl| session.shared.expires_at(ttl.into()));
+    let ttl = flags.given(b'T', flags.ttl).map(|ttl| session.expires_at(target.tenant, ttl.into()));
     let emptied = Fields { client_flags: flags.client_flags, expires_at: ttl.unwrap_or(0) };
     let remove = Remove {
         compare: flags.given(b'C', flags.compare),
@@ -283,7 +285,7 @@ fn count(
     replies: &mut Replies<'_>,
 ) -> Result<(), Ended> {
     let flags = &request.flags;
-    let expires_at = |ttl: i32| session.shared.expires_at(ttl.into());
+    let expires_at = |ttl: i32| session.expires_at(target.tenant, ttl.into());
     let touch = flags.given(b'T', flags.ttl).map(expires_at);
     let vivify = flags.given(b'N', flags.vivify).map(expires_at);
     let by = Count {

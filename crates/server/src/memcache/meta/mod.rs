@@ -14,6 +14,7 @@ pub(super) use execute::execute;
 use super::parse::{Bounds, Command, Effect, Parsed, Words, is_key, number, unsigned};
 use super::reply::text;
 use crate::limits::{KEY_MAX, META_OPAQUE_MAX, META_WORDS_MAX};
+use crate::observe::CommandClass;
 
 /// Which command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -142,6 +143,17 @@ impl Flags {
 }
 
 impl<'b> Request<'b> {
+    /// What kind of request it is.
+    #[inline]
+    pub(super) fn class(&self) -> CommandClass {
+        match self.verb {
+            Verb::Get | Verb::Debug => CommandClass::Read,
+            Verb::Set => CommandClass::Write,
+            Verb::Delete => CommandClass::Delete,
+            Verb::Arithmetic => CommandClass::Change,
+        }
+    }
+
     /// The key as given.
     pub(super) fn key(&self) -> &'b [u8] {
         self.key

@@ -1,0 +1,164 @@
+//! How long requests take: one histogram for each class of commands.
+//!
+//! Shape:  buckets are whole microseconds up to 4, then four to each doubling (log-linear)
+//! Units:  microseconds; sums in nanoseconds
+//! Cost:   a histogram is 0.8 KiB and is made with its first request; a quantile is at most 25 % too large
+
+use crate::limits::LATENCY_BUCKETS;
+
+/// Buckets to a doubling, as a power of two.
+const SUB_BITS: u32 = 2;
+const SUBS: usize = 1 << SUB_BITS;
+
+/// What kind of thing a request asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CommandClass {
+    /// Looks items up.
+    Read,
+    /// Stores an item.
+    Write,
+    /// Deletes an item.
+    Delete,
+    /// Counts or touches an item that is there.
+    Change,
+    /// Everything without a key.
+    Other,
+}
+
+impl CommandClass {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 5] = [Self::Read, Self::Write, Self::Delete, Self::Change, Self::Other];
+
+    /// One word for people and labels.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Delete => "delete",
+            Self::Change => "change",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// The bucket of a time.
+pub(crate) fn bucket_of(nanos: u64) -> u8 {
+    let micros = nanos / 1000;
+    let bucket = match micros.checked_ilog2() {
+        None => 0,
+        Some(log) if log < SUB_BITS => micros,
+        Some(log) => {
+            let sub = micros >> (log - SUB_BITS) & (SUBS as u64 - 1);
+            u64::from(log - SUB_BITS + 1) * SUBS as u64 + sub
+        }
+    };
+    u8::try_from(bucket).unwrap_or(u8::MAX).min(LATENCY_BUCKETS as u8 - 1)
+}
+
+/// The least microseconds of a bucket; of the one behind the last, where the last ends.
+fn start_of(bucket: usize) -> u64 {
+    match bucket {
+        0..SUBS => bucket as u64,
+        _ => ((SUBS + bucket % SUBS) as u64) << (bucket / SUBS - 1),
+    }
+}
+
+/// Times of the requests of one class.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Latency {
+    counts: [u64; LATENCY_BUCKETS],
+    sum_ns: u64,
+}
+
+impl Default for Latency {
+    fn default() -> Self {
+        Self { counts: [0; LATENCY_BUCKETS], sum_ns: 0 }
+    }
+}
+
+impl Latency {
+    pub(crate) fn add(&mut self, bucket: u8, count: u32, sum_ns: u64) {
+        self.counts[usize::from(bucket).min(LATENCY_BUCKETS - 1)] += u64::from(count);
+        self.sum_ns = self.sum_ns.saturating_add(sum_ns);
+    }
+
+    /// Requests.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// Their times together, in seconds.
+    #[must_use]
+    pub fn sum_secs(&self) -> f64 {
+        self.sum_ns as f64 / 1e9
+    }
+
+    /// Microseconds that this part of the requests (per mille) took at most; none without requests.
+    #[must_use]
+    pub fn quantile_us(&self, per_mille: u64) -> Option<u64> {
+        let all = self.requests();
+        let wanted = (all * per_mille.min(1000)).div_ceil(1000).max(1);
+        let mut seen = 0;
+        let at = self.counts.iter().position(|count| {
+            seen += count;
+            wanted <= seen
+        });
+        at.map(|bucket| start_of(bucket + 1))
+    }
+
+    /// Requests in coarse steps: upper bound in seconds, and how many lie below it and above the last bound. The last
+    /// bound is endless.
+    #[must_use]
+    pub fn steps(&self) -> Vec<(f64, u64)> {
+        let mut steps = Vec::with_capacity(LATENCY_BUCKETS / (2 * SUBS) + 1);
+        let mut below = 0;
+        for (bucket, count) in self.counts.iter().enumerate() {
+            below += count;
+            // Every fourth power of two: 4 µs, 16 µs, ….
+            if (bucket + 1) % (2 * SUBS) == SUBS && bucket + 1 < LATENCY_BUCKETS {
+                steps.push((start_of(bucket + 1) as f64 / 1e6, below));
+                below = 0;
+            }
+        }
+        steps.push((f64::MAX, below));
+        steps
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_follow_each_other_without_a_gap() {
+        assert_eq!(bucket_of(0), 0);
+        assert_eq!(bucket_of(999), 0);
+        for bucket in 0..LATENCY_BUCKETS {
+            let (from, to) = (start_of(bucket), start_of(bucket + 1));
+            assert!(from < to, "{bucket}");
+            assert_eq!(usize::from(bucket_of(from * 1000)), bucket);
+            assert_eq!(usize::from(bucket_of(to * 1000 - 1)), bucket);
+            assert!(bucket < SUBS || to - from <= from / 4, "{bucket}: wider than a quarter");
+        }
+        assert_eq!(usize::from(bucket_of(u64::MAX)), LATENCY_BUCKETS - 1);
+    }
+
+    #[test]
+    fn quantiles_and_steps_say_where_requests_are() {
+        let mut latency = Latency::default();
+        assert_eq!(latency.quantile_us(500), None);
+        latency.add(bucket_of(10_000), 990, 9_900_000);
+        latency.add(bucket_of(5_000_000), 10, 50_000_000);
+        assert_eq!(latency.requests(), 1000);
+        assert_eq!(latency.quantile_us(500), Some(12));
+        assert_eq!(latency.quantile_us(990), Some(12));
+        let p999 = latency.quantile_us(999).unwrap();
+        assert!((5000..=6250).contains(&p999), "{p999}");
+        assert!((latency.sum_secs() - 0.0599).abs() < 1e-9);
+        let steps = latency.steps();
+        assert_eq!(steps.iter().map(|(_, count)| count).sum::<u64>(), 1000);
+        assert_eq!(steps.iter().find(|(_, count)| *count == 990).unwrap().0, 16e-6);
+    }
+}

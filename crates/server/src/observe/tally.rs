@@ -1,0 +1,73 @@
+//! What one turn executed: runs of requests of one tenant and class, and the keys that were sampled of them.
+//!
+//! Cost: a comparison and an addition per request; a copy of one key in `HOT_SAMPLING`
+
+use super::latency::CommandClass;
+use crate::limits::HOT_SAMPLING;
+use store::Key;
+use units::TenantId;
+
+/// Requests of one tenant and class in a row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Run {
+    pub(crate) tenant: TenantId,
+    pub(crate) class: CommandClass,
+    pub(crate) requests: u32,
+}
+
+/// What a turn executed. One per worker, used again for every turn.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    pub(crate) runs: Vec<Run>,
+    pub(crate) sampled: Vec<(TenantId, Box<[u8]>)>,
+    /// Keys until the next is sampled.
+    until: u32,
+    rng: u64,
+}
+
+impl Tally {
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut tally = Self { runs: Vec::new(), sampled: Vec::new(), until: 1, rng: seed | 1 };
+        tally.until = tally.draw();
+        tally
+    }
+
+    /// Counts a request that was executed.
+    #[inline]
+    pub(crate) fn count(&mut self, tenant: TenantId, class: CommandClass, keys: &[(Key<'_>, TenantId)]) {
+        match self.runs.last_mut() {
+            Some(run) if run.tenant == tenant && run.class == class => run.requests += 1,
+            _ => self.runs.push(Run { tenant, class, requests: 1 }),
+        }
+        if (keys.len() as u64) < u64::from(self.until) {
+            // It is smaller than a u32.
+            self.until -= keys.len() as u32;
+        } else {
+            self.sample(keys);
+        }
+    }
+
+    #[cold]
+    fn sample(&mut self, mut keys: &[(Key<'_>, TenantId)]) {
+        while let Some((key, tenant)) = keys.get(self.until as usize - 1) {
+            self.sampled.push((*tenant, key.bytes().into()));
+            keys = &keys[self.until as usize..];
+            self.until = self.draw();
+        }
+        self.until -= u32::try_from(keys.len()).unwrap_or(0);
+    }
+
+    /// Keys to the next sample: evenly 1 to twice the mean, so that no period of the requests is met.
+    fn draw(&mut self) -> u32 {
+        self.rng ^= self.rng << 13;
+        self.rng ^= self.rng >> 7;
+        self.rng ^= self.rng << 17;
+        1 + (self.rng >> 32) as u32 % (2 * HOT_SAMPLING - 1)
+    }
+
+    /// Forgets the turn.
+    pub(crate) fn clear(&mut self) {
+        self.runs.clear();
+        self.sampled.clear();
+    }
+}

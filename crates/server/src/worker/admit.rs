@@ -1,0 +1,82 @@
+//! Connections within what their tenants are allowed: how many, and how often they are served.
+//!
+//! Shape:      a connection is counted for whom it is bound to, else for the default tenant; one whose next request has no
+//!             token is parked: neither served nor read from until there is one
+//! Invariants: requests of one connection stay in order, and so wait behind one that waits, whosever they are
+
+use super::Worker;
+use crate::admission::until;
+use crate::memcache::reply_text;
+use crate::reactor::{Reactor, StreamId};
+use crate::tenants::Binding;
+use std::io::IoSlice;
+use std::sync::atomic::Ordering;
+use units::{Duration, Instant};
+
+impl<R: Reactor> Worker<R> {
+    /// Counts a connection for whom it is bound to now. False if that tenant has as many as it may: it was told so, and is
+    /// to be closed.
+    pub(super) fn count_connection(&mut self, id: StreamId) -> bool {
+        let Some(Some(connection)) = self.connections.get_mut(id.0) else { return true };
+        let tenant = match connection.identity.binding() {
+            Binding::To(tenant) => tenant,
+            Binding::Unbound => self.around.router.default_tenant(),
+        };
+        if connection.counted == Some(tenant) {
+            return true;
+        }
+        let admission = &self.around.shared.admission;
+        if let Some(before) = connection.counted.take() {
+            admission.leave(before);
+        }
+        let is_admitted = admission.enter(tenant);
+        if is_admitted {
+            connection.counted = Some(tenant);
+        } else {
+            self.around.shared.counters.rejected_connections.fetch_add(1, Ordering::Relaxed);
+            if connection.door.is_plain() {
+                self.reactor.send(id, &[IoSlice::new(reply_text::TOO_MANY)]);
+            }
+        }
+        is_admitted
+    }
+
+    /// Neither serves nor reads a connection until its tenant has tokens.
+    pub(super) fn park(&mut self, id: StreamId, until: Instant) {
+        if let Some(Some(connection)) = self.connections.get_mut(id.0) {
+            connection.parked_until = Some(until);
+            self.parked.push((until, id));
+        }
+    }
+
+    /// Serves those again whose tenants have tokens by now. Their requests count as arrived now: what waiting for tokens
+    /// takes is no slowness.
+    pub(super) fn unpark(&mut self, now: Instant) {
+        let mut due = Vec::new();
+        self.parked.retain(|&(until, id)| {
+            let is_due = until <= now;
+            if is_due {
+                due.push((until, id));
+            }
+            !is_due
+        });
+        due.sort_unstable_by_key(|(until, _)| *until);
+        for (until, id) in due {
+            if let Some(Some(connection)) = self.connections.get_mut(id.0)
+                && connection.parked_until == Some(until)
+            {
+                connection.parked_until = None;
+                connection.active = now;
+                self.take_turn_again(id);
+            }
+        }
+    }
+
+    /// At most so long as nobody has tokens.
+    pub(super) fn until_unparked(&self, timeout: Option<Duration>) -> Option<Duration> {
+        let Some(first) = self.parked.iter().map(|(until, _)| *until).min() else { return timeout };
+        // A wait is counted in milliseconds, and rather a little too long than in vain.
+        let wait = until(first, self.around.shared.clock.now()) + Duration::from_millis(1);
+        Some(timeout.map_or(wait, |timeout| timeout.min(wait)))
+    }
+}

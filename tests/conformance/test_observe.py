@@ -1,0 +1,93 @@
+"""What is observed of requests: times, hot keys, slow requests; in stats, over HTTP and as metrics."""
+
+import pytest
+
+from conformance.test_admin import ask
+from conformance.wire import set_request
+
+pytestmark = pytest.mark.cotenant
+
+
+def load(server):
+    """2,000 reads, three of four for one key, and ten writes, of the tenant `a`."""
+    with server.wire() as wire:
+        for n in range(10):
+            assert wire.ask(set_request(b"a:%d" % n, b"v")) == b"STORED\r\n"
+        reads = b"".join(b"get a:%d\r\n" % (n % 10 if n % 4 == 0 else 7) for n in range(2000))
+        wire.send(reads + b"mn\r\n")
+        wire.read_until_suffix(b"MN\r\n")
+
+
+def test_requests_are_timed_by_tenant_and_class(fresh):
+    server = fresh("--tenant", "name=a,prefix=a:")
+    load(server)
+    with server.wire() as wire:
+        stats = wire.stats(b"latency")
+        assert stats["a:read:requests"] == "2000"
+        assert stats["a:write:requests"] == "10"
+        assert 0 < int(stats["a:read:p50_us"]) <= int(stats["a:read:p99_us"]) <= int(stats["a:read:p999_us"])
+    status, seen = ask(server, "GET", "/tenants/a/latency")
+    assert status == 200
+    assert {row["class"]: row["requests"] for row in seen["classes"]} == {"read": 2000, "write": 10}
+    shown = ask(server, "GET", "/tenants/a")[1]
+    assert 0 < shown["read_p50_us"] <= shown["read_p99_us"]
+    assert ask(server, "GET", "/tenants/nobody/latency")[0] == 404
+    metrics = server.http("/metrics")[1]
+    name = "cotenant_request_latency_seconds"
+    assert f"# TYPE {name} histogram" in metrics
+    rows = [line for line in metrics.splitlines() if line.startswith(name) and 'tenant="a"' in line]
+    reads = [line for line in rows if 'class="read"' in line]
+    buckets = [int(line.rsplit(" ", 1)[1]) for line in reads if "_bucket" in line]
+    assert buckets == sorted(buckets) and buckets[-1] == 2000, "buckets are cumulative"
+    assert any(line.startswith(f"{name}_count") and line.endswith(" 2000") for line in reads)
+
+
+def test_hot_keys_are_named(fresh):
+    server = fresh("--tenant", "name=a,prefix=a:")
+    for _ in range(5):
+        load(server)
+    status, seen = ask(server, "GET", "/tenants/a/hotkeys")
+    assert status == 200
+    hottest = seen["keys"][0]
+    assert hottest["key"] == "a:7"
+    assert 0.5 < hottest["part"] <= 1
+    assert 50 < seen["samples"] * seen["sampling"] / 64 < 350, "10,050 keys at one in 64"
+    with server.wire() as wire:
+        assert wire.stats(b"hotkeys")["a:1:key"] == "a:7"
+    assert ask(server, "GET", "/tenants/nobody/hotkeys")[0] == 404
+
+
+def test_slow_requests_are_listed_with_who_asked(fresh):
+    server = fresh("--tenant", "name=a,prefix=a:", "--slow-request", "0s")
+    with server.wire() as wire:
+        wire.ask(set_request(b"a:" + b"k" * 200, b"v" * 100))
+        stats = wire.stats(b"slow")
+        assert stats["threshold_us"] == "0" and int(stats["total"]) >= 1
+        at = next(name for name, value in stats.items() if value == "write").split(":")[0]
+        assert stats[f"{at}:tenant"] == "a"
+        assert stats[f"{at}:key"] == "a:" + "k" * 62, "64 bytes of a key are kept"
+        assert int(stats[f"{at}:received_bytes"]) > 300
+        assert stats[f"{at}:addr"].startswith("tcp:127.0.0.1:")
+    status, seen = ask(server, "GET", "/slow")
+    assert status == 200
+    assert seen["total"] >= len(seen["slow"]) >= 1
+    assert seen["slow"][-1]["number"] == 1
+
+
+def test_nothing_is_slow_below_the_threshold(fresh):
+    server = fresh("--slow-request", "1h")
+    load(server)
+    assert ask(server, "GET", "/slow")[1]["total"] == 0
+
+
+def test_a_tenant_of_its_own_sees_its_own(fresh):
+    server = fresh("--tenant", "name=own,listen=127.0.0.1:0", "--slow-request", "0s")
+    with server.wire() as wire, server.tenant_wire("own") as own:
+        wire.ask(set_request(b"shared", b"v"))
+        own.ask(set_request(b"secret", b"v"))
+        rows = [line for what in (b"latency", b"slow", b"hotkeys") for line in wire.stats(what).items()]
+        assert not [row for row in rows if "own" in row[0] or row[1] in ("own", "secret")]
+        seen = own.stats(b"slow")
+        keys = [value for name, value in seen.items() if name.endswith(":key")]
+        assert "secret" in keys and "shared" not in keys
+        assert own.stats(b"latency")["own:write:requests"] == "1"

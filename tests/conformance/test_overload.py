@@ -1,0 +1,147 @@
+"""Overload: tenants' connections and rates are limited, slow readers hold no memory, connections share a worker fairly."""
+
+import threading
+import time
+
+import pytest
+
+from conformance.test_admin import ask, wait_until
+from conformance.wire import set_request
+
+pytestmark = pytest.mark.cotenant
+
+
+def test_connections_of_a_tenant_are_limited(fresh):
+    server = fresh("--tenant", "name=own,listen=127.0.0.1:0,max_connections=2")
+    with server.tenant_wire("own") as first, server.tenant_wire("own") as second:
+        for wire in (first, second):
+            assert wire.ask(b"mn\r\n") == b"MN\r\n"
+        with server.tenant_wire("own") as third:
+            assert third.read_to_close() == b"ERROR Too many open connections\r\n"
+        with server.wire() as other:
+            assert other.ask(b"mn\r\n") == b"MN\r\n", "others are not concerned"
+        shown = ask(server, "GET", "/tenants/own")[1]
+        assert (shown["connections"], shown["connections_refused"], shown["max_connections"]) == (2, 1, 2)
+    wait_until(lambda: ask(server, "GET", "/tenants/own")[1]["connections"] == 0)
+    with server.tenant_wire("own") as wire:
+        assert wire.ask(b"mn\r\n") == b"MN\r\n", "places become free"
+    assert ask(server, "PUT", "/tenants/own", {"max_connections": None})[0] == 200
+    wires = [server.tenant_wire("own") for _ in range(5)]
+    assert all(wire.ask(b"mn\r\n") == b"MN\r\n" for wire in wires)
+    for wire in wires:
+        wire.close()
+
+
+def test_requests_beyond_the_rate_wait(fresh):
+    server = fresh("--tenant", "name=a,prefix=a:")
+    assert ask(server, "PUT", "/tenants/a", {"requests_per_second": 100, "burst": 10})[0] == 200
+    with server.wire() as wire:
+        began = time.monotonic()
+        wire.send(b"get a:k\r\n" * 60 + b"mn\r\n")
+        assert wire.read_until_suffix(b"MN\r\n") == b"END\r\n" * 60 + b"MN\r\n"
+        # A lower bound holds on a busy machine, too: 50 keys have no token at first, at 10 ms each.
+        assert 0.49 < time.monotonic() - began
+    shown = ask(server, "GET", "/tenants/a")[1]
+    assert shown["rate_waits"] > 0 and shown["rate_refusals"] == 0
+    with server.wire() as wire:
+        wire.send(b"get b:k\r\n" * 1000 + b"mn\r\n")
+        wire.read_until_suffix(b"MN\r\n")
+    assert ask(server, "PUT", "/tenants/a", {"requests_per_second": None, "burst": None})[0] == 200
+    before = ask(server, "GET", "/tenants/a")[1]["rate_waits"]
+    with server.wire() as wire:
+        wire.send(b"get a:k\r\n" * 1000 + b"mn\r\n")
+        wire.read_until_suffix(b"MN\r\n")
+    assert ask(server, "GET", "/tenants/a")[1]["rate_waits"] == before
+
+
+def test_requests_beyond_the_rate_are_refused_where_that_is_asked_for(fresh):
+    tenant = "name=a,prefix=a:,requests_per_second=1,burst=5,over_rate=refuse"
+    server = fresh("--tenant", tenant)
+    with server.wire() as wire:
+        wire.send(b"get a:k\r\n" * 20 + b"get other\r\nmn\r\n")
+        answer = wire.read_until_suffix(b"MN\r\n")
+        refused = answer.count(b"SERVER_ERROR too many requests\r\n")
+        assert 14 <= refused <= 15 and answer.count(b"END\r\n") == 21 - refused
+        silent = set_request(b"a:k", b"v", noreply=True)
+        assert wire.ask(silent + b"mn\r\n") == b"MN\r\n"
+        get = bytes.fromhex("80000003000000000000000301020304") + bytes(8) + b"a:k"
+    with server.wire() as wire:
+        wire.send(get)
+        header = wire.read_exact(24)
+        assert header[6:8] == b"\x00\x86" and header[12:16] == b"\x01\x02\x03\x04"
+    assert ask(server, "GET", "/tenants/a")[1]["rate_refusals"] > refused
+
+
+def test_items_of_a_tenant_are_limited_in_size_and_time(fresh):
+    server = fresh("--tenant", "name=a,prefix=a:,max_item=1KiB,default_ttl=100s,max_ttl=1000s")
+    with server.wire() as wire:
+        assert wire.ask(set_request(b"a:k", b"v" * 1021)) == b"STORED\r\n"
+        assert wire.ask(set_request(b"a:k", b"v" * 1022)) == b"SERVER_ERROR object too large for cache\r\n"
+        assert wire.value(b"a:k") is None, "the older item goes with it"
+        assert wire.ask(set_request(b"k", b"v" * 5000)) == b"STORED\r\n"
+        for exptime, longest in ((0, 100), (50, 50), (5000, 1000)):
+            wire.ask(set_request(b"a:t", b"v", exptime=exptime))
+            left = int(wire.ask(b"mg a:t t\r\n").split(b" t")[1])
+            assert longest - 2 <= left <= longest, exptime
+        assert wire.ask(b"ms a:t 1 T5000\r\nx\r\n") == b"HD\r\n"
+        assert int(wire.ask(b"mg a:t t\r\n").split(b" t")[1]) <= 1000
+        assert wire.ask(b"mg a:t t T9000\r\n").startswith(b"HD t1000")
+
+
+def test_settings_that_make_no_sense_are_refused(fresh):
+    server = fresh("--tenant", "name=a,prefix=a:")
+    for body, word in (
+        ({"max_connections": 0}, "max_connections"),
+        ({"requests_per_second": 1.5}, "requests_per_second"),
+        ({"burst": 5}, "burst"),
+        ({"over_rate": "drop"}, "over_rate"),
+    ):
+        status, answer = ask(server, "PUT", "/tenants/a", body)
+        assert status == 400 and word in answer["error"], body
+
+
+def test_slow_readers_hold_no_memory(fresh):
+    """Forty connections ask for 1 MiB values and read nothing; buffers may take 16 MiB at most."""
+    server = fresh(memory="64")
+    with server.wire() as wire:
+        assert wire.ask(set_request(b"big", b"v" * 1_000_000)) == b"STORED\r\n"
+        readers = [server.wire(receive_buffer=4096) for _ in range(40)]
+        for reader in readers:
+            reader.send(b"get big\r\n" * 8)
+        wait_until(lambda: "cotenant_slow_readers_closed_total 0" not in server.http("/metrics")[1])
+        stats = wire.stats(b"controller")
+        assert int(stats["buffer_bytes"]) <= 18 << 20
+        assert wire.value(b"big") == b"v" * 1_000_000, "others are served"
+        for reader in readers:
+            reader.reset()
+        wait_until(lambda: int(wire.stats(b"controller")["buffer_bytes"]) == 0)
+
+
+def test_one_connection_does_not_keep_a_worker_to_itself(fresh):
+    """Beside a connection that always has requests waiting another one gets its answers."""
+    server = fresh("-t", "1", "-R", "10")
+    stop = threading.Event()
+
+    def flood():
+        with server.wire() as wire:
+            while not stop.is_set():
+                wire.send(b"get k\r\n" * 5000 + b"mn\r\n")
+                wire.read_until_suffix(b"MN\r\n")
+
+    threads = [threading.Thread(target=flood) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    with server.wire() as wire:
+        for _ in range(200):
+            assert wire.ask(b"mn\r\n") == b"MN\r\n"
+        wait_until(lambda: int(wire.stats()["conn_yields"]) > 0)
+    stop.set()
+    for thread in threads:
+        thread.join()
+
+
+def test_silent_connections_are_closed(fresh):
+    server = fresh("--idle-timeout", "1s")
+    with server.wire() as wire:
+        assert wire.ask(b"mn\r\n") == b"MN\r\n"
+        assert wire.read_to_close() == b""
