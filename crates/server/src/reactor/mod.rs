@@ -9,6 +9,8 @@
 
 mod epoll;
 mod ring;
+mod stream;
+mod tag;
 #[cfg(test)]
 mod tests;
 mod uring;

@@ -70,6 +70,8 @@ pub(crate) struct Ring {
     /// Where the next buffer is given back.
     tail: u16,
     is_enabled: bool,
+    /// What completed when the submission queue was full.
+    early: Vec<Completed>,
 }
 
 impl std::fmt::Debug for Ring {
@@ -104,7 +106,7 @@ impl Ring {
         // SAFETY: the address begins a page and has room for `URING_BUFFERS` entries (`BUFFERS_AT`); the memory outlives
         // the ring, being dropped after it.
         unsafe { submitter.register_buf_ring_with_flags(entries, URING_BUFFERS, GROUP, 0) }?;
-        let mut ring = Self { io, memory, tail: 0, is_enabled: false };
+        let mut ring = Self { io, memory, tail: 0, is_enabled: false, early: Vec::new() };
         (0..URING_BUFFERS).for_each(|buffer| ring.give_back(buffer));
         Ok(ring)
     }
@@ -168,9 +170,9 @@ impl Ring {
         timeout: Option<Duration>,
         completed: &mut Vec<Completed>,
     ) -> io::Result<()> {
-        if !std::mem::replace(&mut self.is_enabled, true) {
-            self.io.submitter().register_enable_rings()?;
-        }
+        self.enable()?;
+        completed.append(&mut self.early);
+        let timeout = if completed.is_empty() { timeout } else { Some(Duration::ZERO) };
         let submitter = self.io.submitter();
         let entered = match timeout.map(Duration::to_std) {
             Some(std::time::Duration::ZERO) => submitter.submit(),
@@ -195,6 +197,14 @@ impl Ring {
         }
     }
 
+    /// The first thread that enters has the ring from then on.
+    fn enable(&mut self) -> io::Result<()> {
+        if !std::mem::replace(&mut self.is_enabled, true) {
+            self.io.submitter().register_enable_rings()?;
+        }
+        Ok(())
+    }
+
     fn take(&mut self, completed: &mut Vec<Completed>) {
         completed.extend(self.io.completion().map(|entry| {
             Completed {
@@ -209,10 +219,11 @@ impl Ring {
 
     fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
         while self.io.submission().is_full() {
-            if !std::mem::replace(&mut self.is_enabled, true) {
-                self.io.submitter().register_enable_rings()?;
-            }
+            self.enable()?;
             check(self.io.submit())?;
+            let mut early = std::mem::take(&mut self.early);
+            self.take(&mut early);
+            self.early = early;
         }
         // SAFETY: the entry refers to this ring's memory only, which outlives the ring, or to none.
         unsafe { self.io.submission().push(entry) }.map_err(io::Error::other)

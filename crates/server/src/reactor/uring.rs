@@ -9,6 +9,8 @@
 //! Failure:    out of shared buffers a receive ends and begins anew when they are back
 
 use super::ring::{Completed, RING_BYTES};
+use super::stream::{Slot, Stream};
+use super::tag::{GENERATION_BITS, Purpose, parts, tag};
 use super::{Completion, Reactor, Ring, Sending, StreamId, Waker};
 use crate::limits::{URING_OUT, URING_SEND_MAX};
 use crate::shared::Shared;
@@ -16,8 +18,7 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 use socket2::Socket;
 use std::collections::VecDeque;
-use std::io::{self, IoSlice, Write as _};
-use std::ops::Range;
+use std::io::{self, IoSlice};
 use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -44,40 +45,6 @@ pub(crate) struct Uring {
     completed: Vec<Completed>,
 }
 
-/// A number, and the stream that has it now.
-#[derive(Debug, Default)]
-struct Slot {
-    /// How many streams have had the number, modulo 2^24.
-    generation: u32,
-    stream: Option<Stream>,
-}
-
-#[derive(Debug)]
-struct Stream {
-    socket: Socket,
-    /// A receive is under way.
-    is_receiving: bool,
-    /// It has been told to end.
-    is_cancelled: bool,
-    /// The socket is watched for room.
-    is_watched: bool,
-    is_paused: bool,
-    /// Nothing will arrive any more; told once everything before has been delivered.
-    is_over: bool,
-    /// Nothing more will be sent once everything given has gone.
-    is_finishing: bool,
-    /// Closed as far as the worker knows; it goes when nothing is under way.
-    is_gone: bool,
-    /// `Sent` is owed.
-    owes_sent: bool,
-    /// What arrived while it was not read from.
-    kept: Vec<u8>,
-    /// What waits for the next round, in the ring's memory.
-    queued: Option<Range<usize>>,
-    /// What the socket did not take.
-    pending: Vec<u8>,
-}
-
 /// Something for `next`, of a number and a generation.
 #[derive(Clone, Copy, Debug)]
 struct Ready {
@@ -94,92 +61,6 @@ enum What {
     Kept,
     Sent,
     Failed,
-}
-
-/// What an operation is for. With number and generation it is the tag of the operation:
-///
-/// ```text
-///  63      56 55         32 31            0
-/// +----------+-------------+---------------+
-/// | purpose  | generation  | number        |
-/// +----------+-------------+---------------+
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Purpose {
-    Wake = 1,
-    Receive,
-    Send,
-    Room,
-    Cancel,
-}
-
-const NUMBER_BITS: u32 = 32;
-const GENERATION_BITS: u32 = 24;
-const _: () = assert!(NUMBER_BITS + GENERATION_BITS + 8 == u64::BITS);
-
-fn tag(purpose: Purpose, at: usize, generation: u32) -> u64 {
-    (purpose as u64) << (NUMBER_BITS + GENERATION_BITS) | u64::from(generation) << NUMBER_BITS | at as u64
-}
-
-fn parts(tag: u64) -> (Option<Purpose>, usize, u32) {
-    let purposes = [Purpose::Wake, Purpose::Receive, Purpose::Send, Purpose::Room, Purpose::Cancel];
-    let purpose = purposes.into_iter().find(|p| *p as u64 == tag >> (NUMBER_BITS + GENERATION_BITS));
-    let number = tag & ((1 << NUMBER_BITS) - 1);
-    let generation = tag >> NUMBER_BITS & ((1 << GENERATION_BITS) - 1);
-    (purpose, usize::try_from(number).unwrap_or(usize::MAX), u32::try_from(generation).unwrap_or(0))
-}
-
-impl Stream {
-    fn new(socket: Socket) -> Self {
-        Self {
-            socket,
-            is_receiving: false,
-            is_cancelled: false,
-            is_watched: false,
-            is_paused: false,
-            is_over: false,
-            is_finishing: false,
-            is_gone: false,
-            owes_sent: false,
-            kept: Vec::new(),
-            queued: None,
-            pending: Vec::new(),
-        }
-    }
-
-    /// Whether nothing of it is delivered now.
-    fn is_held(&self) -> bool {
-        self.is_paused || !self.pending.is_empty()
-    }
-
-    fn is_under_way(&self) -> bool {
-        self.is_receiving || self.is_watched
-    }
-
-    /// Sends with one call what the socket takes of `pieces`; keeps nothing.
-    fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
-        loop {
-            let written = match pieces {
-                [one] => self.socket.write(one),
-                _ => self.socket.write_vectored(pieces),
-            };
-            match written {
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(0),
-                written => return written,
-            }
-        }
-    }
-
-    /// Keeps what is behind the first `taken` bytes of `pieces`.
-    fn keep_pending(&mut self, pieces: &[IoSlice<'_>], taken: usize) {
-        let mut skip = taken;
-        for piece in pieces {
-            let from = skip.min(piece.len());
-            self.pending.extend_from_slice(&piece[from..]);
-            skip -= from;
-        }
-    }
 }
 
 impl Uring {
