@@ -7,6 +7,7 @@ use crate::rust::{code_only, lines_with_word};
 pub const FENCES: &[(&str, &str)] = &[
     ("crates/media/src/heap.rs", "two settings of the C library's allocator that no safe crate offers"),
     ("crates/media/src/region.rs", "the only memory mapping, behind offsets that are checked"),
+    ("crates/server/src/reactor/ring.rs", "io_uring's queues and the memory that it reads and writes"),
     ("crates/store/src/log.rs", "views of item bytes inside a segment"),
 ];
 

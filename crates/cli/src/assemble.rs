@@ -11,8 +11,8 @@ use crate::settings::Effect;
 use crate::tenants::Tenant;
 use crate::value::{Value, rank};
 use server::{
-    Address, Admin, Allowance, AuthConfig, Config, Defaults, GroupConfig, Listener, MemoryPolicy, OldestTls,
-    OverRate, Protocol, TenantConfig, TlsConfig, TlsMode, Verify,
+    Address, Admin, Allowance, AuthConfig, Config, Defaults, GroupConfig, IoEngine, Listener, MemoryPolicy,
+    OldestTls, OverRate, Protocol, TenantConfig, TlsConfig, TlsMode, Verify,
 };
 use std::path::PathBuf;
 use store::OverShare;
@@ -30,6 +30,7 @@ pub(crate) fn serve_options(in_force: &InForce) -> Result<ServeOptions, Failure>
         no_evict: in_force.is_on("no_evict"),
         threads: as_usize(in_force.number("threads")),
         listen: listen(in_force)?,
+        io_engine: io_engine(in_force.text("io_engine")),
         tls: tls(in_force)?,
         max_connections: as_usize(in_force.number("max_connections")),
         backlog: u32::try_from(in_force.number("listen_backlog")).unwrap_or(u32::MAX),
@@ -93,6 +94,11 @@ fn as_usize(n: i64) -> usize {
 /// The policy of a word of `settings::POLICIES`.
 pub(crate) fn policy(word: &str) -> MemoryPolicy {
     MemoryPolicy::ALL.into_iter().find(|policy| policy.name() == word).unwrap_or_default()
+}
+
+/// What a word of `settings::IO_ENGINES` means.
+fn io_engine(word: &str) -> IoEngine {
+    IoEngine::ALL.into_iter().find(|engine| engine.name() == word).unwrap_or_default()
 }
 
 fn time(in_force: &InForce, name: &str) -> Duration {

@@ -144,6 +144,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("listen_backlog", Kind::Count, "1024", "0 to 4294967295", "Connections that may wait to be accepted")
         .short('b'),
     setting("max_reqs_per_event", Kind::Count, "20", "1 to 1024", "Requests of one connection in a row").short('R'),
+    setting("io_engine", Kind::Choice(IO_ENGINES), "auto", "auto, epoll or io_uring", "What waits for the sockets")
+        .more("io_uring needs Linux 6.1; where the system forbids it epoll serves. stats settings says which is in force, and why."),
     setting("idle_timeout", Kind::Time, "0s", "0s and up", "Close connections that are silent for so long")
         .more("0s means never. The same as -o idle_timeout=SECONDS."),
     setting("send_timeout", Kind::Time, "5min", "0s and up", "Close connections that do not take a reply for so long")
@@ -259,6 +261,8 @@ const RANKS_MORE: &str = "The item of the lowest rank goes first. An expression 
 pub(crate) const OVER_SHARE: &[&str] = &["evict", "refuse"];
 /// The words for what becomes of requests beyond a rate.
 pub(crate) const OVER_RATE: &[&str] = &["wait", "refuse"];
+/// The words for what waits for sockets.
+const IO_ENGINES: &[&str] = &["auto", "epoll", "io_uring"];
 /// memcached's words for protocols.
 const PROTOCOLS: &[&str] = &["auto", "ascii", "binary"];
 

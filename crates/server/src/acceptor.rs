@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 #[derive(Debug)]
 pub(crate) struct Desk {
     pub(crate) inbox: Sender<NewConnection>,
-    pub(crate) waker: Arc<Waker>,
+    pub(crate) waker: Arc<crate::reactor::Waker>,
     pub(crate) load: Arc<AtomicUsize>,
 }
 

@@ -6,6 +6,7 @@ use crate::admission::Allowance;
 use crate::groups::{Division, GroupConfig, Member, check_groups};
 use crate::limits;
 use crate::listener::{Listener, TlsMode};
+use crate::reactor::IoEngine;
 use crate::tls::TlsConfig;
 use policy::memory::Tax;
 use std::net::SocketAddr;
@@ -161,6 +162,8 @@ pub struct Config {
     pub threads: usize,
     /// The listeners (`-l`, `-p`, `-s`), but for those that tenants have as their own.
     pub listen: Vec<Listener>,
+    /// What waits for the sockets.
+    pub io_engine: IoEngine,
     /// How TLS is spoken (`-Z`); none means that no listener speaks it.
     pub tls: Option<TlsConfig>,
     /// Connections accepted at once (`-c`).
@@ -241,6 +244,7 @@ impl Default for Config {
             no_evict: false,
             threads: 4,
             listen: vec![Listener::plain(SocketAddr::from(([127, 0, 0, 1], 11211)))],
+            io_engine: IoEngine::Auto,
             tls: None,
             max_connections: 1024,
             backlog: 1024,

@@ -45,6 +45,7 @@ pub use groups::{Division, GroupConfig, Member, check_groups};
 pub use listener::{Address, Defaults, Listener, ListenerError, TlsMode, UNIX_MODE};
 pub use observe::{CommandClass, HotKey, HotKeysView, Latency, Slow, TenantLatency};
 pub use operator::{GroupReport, GroupSettings, Operator, Refusal, RefusalKind, Settings, TenantReport};
+pub use reactor::IoEngine;
 pub use server::{Running, Sockets, StartError, start, start_on, start_with};
 pub use shared::Clock;
 pub use tls::{OldestTls, TlsConfig, TlsError, Verify};

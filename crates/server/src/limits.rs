@@ -65,6 +65,16 @@ pub const HASH_MEMORY_MAX: Bytes = Bytes::mib(64);
 pub const HASH_PASSES_MAX: u32 = 16;
 /// Bytes of one worker's receive buffer, shared by its connections.
 pub const RECEIVE_BUFFER: usize = 64 << 10;
+/// Buffers that io_uring receives into, per worker: streams that may have something at once; when they run out the others
+/// are asked again in the next round.
+pub const URING_BUFFERS: u16 = 128;
+/// Bytes of one of them: a batch of requests; what is longer takes several, and one copy more.
+pub const URING_BUFFER: usize = 2 << 10;
+/// Bytes of replies that one worker hands to io_uring together; what does not fit is sent by a call of its own.
+pub const URING_OUT: usize = 128 << 10;
+/// Replies up to this size are handed over together; longer ones are sent at once, without a copy (guess: a copy of 16 KiB
+/// costs about a system call).
+pub const URING_SEND_MAX: usize = 16 << 10;
 /// Reply bytes collected before a turn ends, not counting the item that crosses the line.
 pub const REPLY_BYTES_PER_TURN: usize = 256 << 10;
 /// Replies up to so many bytes wait for those of the connection's next turn, so that one call sends both: a guess, that of
@@ -91,6 +101,8 @@ pub const STALL_SECS: u64 = 10;
 /// Part of the memory granted to buffers that is kept from one second to the next when they take less: half of it is theirs for
 /// 22 seconds (guess: a burst that comes again comes within that).
 pub const GRANT_KEPT: (u64, u64) = (31, 32);
+/// Events that one wait tells of at most.
+pub const EVENTS_PER_WAIT: usize = 256;
 /// Connections waiting for their worker at most.
 pub const HANDOVER_QUEUE: usize = 4096;
 /// Seconds that a draining server waits for connections to finish.

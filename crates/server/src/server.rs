@@ -10,7 +10,7 @@ use crate::limits::HANDOVER_QUEUE;
 use crate::listener::{self, Address, Door, Entrance, Opened, SocketFile, Terms, TlsMode};
 use crate::loops::{self, Helpers};
 use crate::operator::Operator;
-use crate::reactor::{Epoll, Reactor as _};
+use crate::reactor::{self, Epoll, Reactor, Ring, Uring};
 use crate::shared::{Clock, Shared};
 use crate::tenants::{Binding, Router};
 use crate::tls::{Keys, TlsError};
@@ -62,7 +62,7 @@ pub struct Running {
     /// Files of UNIX sockets, which go with the server.
     _files: Vec<SocketFile>,
     admin: Option<SocketAddr>,
-    wakers: Vec<Arc<Waker>>,
+    wakers: Vec<Arc<reactor::Waker>>,
     acceptor_waker: Waker,
     helpers: Arc<Helpers>,
     admin_stop: Option<tokio::sync::oneshot::Sender<()>>,
@@ -187,7 +187,8 @@ fn run(
     let auth = Auth::load(&config, &router)?;
     let memory = loops::memory_loop(policy);
     let Sockets { mut main, admin, keys } = sockets;
-    let shared = Arc::new(Shared::new(config, auth, store, clock, keys));
+    let (engine, rings) = reactor::choose(config.io_engine, config.threads);
+    let shared = Arc::new(Shared::new(config, auth, store, clock, keys, engine));
     for tenant in &shared.config.tenants {
         if tenant.allowance != Allowance::default()
             && let Some(id) = router.find(&tenant.name)
@@ -223,7 +224,7 @@ fn run(
         let stop = Arc::clone(&stop);
         threads.push(spawn("control", move || loops::control(&shared, &router, &helpers, &memory, &stop))?);
     }
-    let Crew { desks, wakers } = start_workers(&shared, &router, &helpers, &stop, &mut threads)?;
+    let Crew { desks, wakers } = start_workers((&shared, &router, &helpers, &stop), rings, &mut threads)?;
     let (acceptor, acceptor_waker) = Acceptor::new(Arc::clone(&shared), entrances, desks, Arc::clone(&stop))?;
     threads.push(spawn("acceptor", move || acceptor.accept())?);
     let admin_stop = match admin {
@@ -266,36 +267,50 @@ fn watch_evictions(shared: &Arc<Shared>) {
 /// The workers as the acceptor and the shutdown see them.
 struct Crew {
     desks: Vec<Desk>,
-    wakers: Vec<Arc<Waker>>,
+    wakers: Vec<Arc<reactor::Waker>>,
 }
 
+/// Starts the workers; those that get a ring serve on it.
 fn start_workers(
-    shared: &Arc<Shared>,
-    router: &Arc<Router>,
-    helpers: &Arc<Helpers>,
-    stop: &Arc<AtomicBool>,
+    (shared, router, helpers, stop): (&Arc<Shared>, &Arc<Router>, &Arc<Helpers>, &Arc<AtomicBool>),
+    rings: Vec<Ring>,
     threads: &mut Vec<JoinHandle<()>>,
 ) -> Result<Crew, StartError> {
     let mut crew = Crew { desks: Vec::new(), wakers: Vec::new() };
+    let mut rings = rings.into_iter();
     for i in 0..shared.config.threads {
         let (sender, inbox) = crossbeam_channel::bounded(HANDOVER_QUEUE);
-        let reactor = Epoll::new()?;
         let load = Arc::new(AtomicUsize::new(0));
-        crew.wakers.push(reactor.waker());
-        crew.desks.push(Desk { inbox: sender, waker: reactor.waker(), load: Arc::clone(&load) });
         let around = Surroundings {
             shared: Arc::clone(shared),
             router: Arc::clone(router),
             helpers: Arc::clone(helpers),
             inbox,
-            load,
+            load: Arc::clone(&load),
             stop: Arc::clone(stop),
             number: i,
         };
-        let store = shared.store.worker()?;
-        threads.push(spawn(&format!("worker-{i}"), move || Worker::new(around, reactor, store).work())?);
+        let name = format!("worker-{i}");
+        let (waker, thread) = match rings.next() {
+            Some(ring) => start_worker(&name, around, Uring::new(ring, Arc::clone(shared))?)?,
+            None => start_worker(&name, around, Epoll::new()?)?,
+        };
+        threads.push(thread);
+        crew.wakers.push(Arc::clone(&waker));
+        crew.desks.push(Desk { inbox: sender, waker, load });
     }
     Ok(crew)
+}
+
+type Started = (Arc<reactor::Waker>, JoinHandle<()>);
+
+fn start_worker<R>(name: &str, around: Surroundings, reactor: R) -> Result<Started, StartError>
+where
+    R: Reactor + Send + 'static,
+{
+    let waker = reactor.waker();
+    let store = around.shared.store.worker()?;
+    Ok((waker, spawn(name, move || Worker::new(around, reactor, store).work())?))
 }
 
 fn spawn(name: &str, act: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {

@@ -10,6 +10,7 @@ use crate::in_charge::InCharge;
 use crate::limits::{BUFFER_PART, GRANT_KEPT, MEMORY_MIN, SMALL_BUFFER, TENANT_BYTES};
 use crate::memcache::expires_at;
 use crate::observe::Observed;
+use crate::reactor::Engine;
 use crate::stats::{Baseline, Clients, Controller};
 use crate::tls::{Keys, TlsError};
 use crate::watch::Watch;
@@ -75,6 +76,8 @@ pub(crate) struct Shared {
     pub(crate) keys: Option<Arc<Keys>>,
     /// Seconds since 1970 when the keys were read.
     pub(crate) keys_read_secs: AtomicI64,
+    /// What waits for the sockets.
+    pub(crate) engine: Engine,
     pub(crate) counters: Counters,
     /// Seconds since 1970, once a second.
     unix_secs: AtomicI64,
@@ -112,6 +115,7 @@ impl Shared {
         store: Arc<Store>,
         clock: Arc<dyn Clock>,
         keys: Option<Arc<Keys>>,
+        engine: Engine,
     ) -> Self {
         let unix_secs = AtomicI64::new(clock.unix_secs());
         let memory_limit = AtomicU64::new(config.memory.0);
@@ -135,6 +139,7 @@ impl Shared {
             keys_read_secs: AtomicI64::new(clock.unix_secs()),
             clock,
             keys,
+            engine,
             counters: Counters::default(),
             unix_secs,
             port: AtomicU64::new(0),

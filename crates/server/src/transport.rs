@@ -12,7 +12,7 @@ use crate::limits::{
 };
 use crate::listener::Door;
 use crate::proxy_protocol::{self, Parsed};
-use crate::reactor::{Completion, Reactor, Sending, StreamId};
+use crate::reactor::{Completion, Reactor, Sending, StreamId, Waker};
 use crate::shared::Shared;
 use crate::tls;
 use rustls::ServerConnection;
@@ -162,7 +162,7 @@ impl<R: Reactor> Transport<R> {
     }
 
     /// Wakes the thread that waits.
-    pub(crate) fn waker(&self) -> Arc<mio::Waker> {
+    pub(crate) fn waker(&self) -> Arc<Waker> {
         self.inner.waker()
     }
 

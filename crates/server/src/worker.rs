@@ -12,14 +12,15 @@ use crate::auth::Identity;
 use crate::config::Protocol;
 use crate::connection::{Connection, Lasting};
 use crate::limits::{
-    DRAIN_LINGER_MS, DRAIN_SECS, OWED_MAX, SHADOW_HITS_PER_DECISION, SLOW_KEY_MAX, STARVED_POLL_MS,
+    DRAIN_LINGER_MS, DRAIN_SECS, EVENTS_PER_WAIT, OWED_MAX, SHADOW_HITS_PER_DECISION, SLOW_KEY_MAX,
+    STARVED_POLL_MS,
 };
 use crate::listener::Door;
 use crate::loops::Helpers;
 use crate::memcache::{Bounds, Replies, Session, Turn, run};
 
 use crate::observe::{Slow, Tally};
-use crate::reactor::{Completion, EVENTS, Reactor, Sending, StreamId};
+use crate::reactor::{Completion, Reactor, Sending, StreamId};
 use crate::shared::Shared;
 use crate::tenants::{Binding, Router};
 use crate::transport::{BUFFER, Client, Event, Transport};
@@ -164,7 +165,7 @@ impl<R: Reactor> Worker<R> {
         let mut events = 0;
         while let Some(event) = self.reactor.next(&mut buffer) {
             events += 1;
-            if events % EVENTS == 0 {
+            if events % EVENTS_PER_WAIT == 0 {
                 // What one wait told of is done with: this arrived later.
                 now = self.around.shared.clock.now();
                 self.now = now;

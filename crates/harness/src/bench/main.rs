@@ -10,6 +10,7 @@
 mod chart;
 mod cleaner;
 mod contenders;
+mod engines;
 mod equal;
 mod idle;
 mod in_process;
@@ -41,13 +42,14 @@ const USAGE: &str = "usage: bench [--quick] [--rounds N] [--only SECTION] [--ske
 /// A part of the benchmark.
 type Section = fn(&mut Bench) -> Result<(), BenchError>;
 /// All of them, in order; whether one runs without being asked for, and whether it needs the servers.
-const SECTIONS: [(&str, Section, Needs); 10] = [
+const SECTIONS: [(&str, Section, Needs); 11] = [
     ("speed", speed::run, Needs::Servers),
     ("cleaner", cleaner::run, Needs::Servers),
     ("resident", resident::run, Needs::Servers),
     ("idle", idle::run, Needs::Servers),
     ("isolation", isolation::run, Needs::Servers),
     ("scaling", scaling::run, Needs::Servers),
+    ("engines", engines::run, Needs::Servers),
     ("misses", misses::run, Needs::Servers),
     ("store", in_process::run, Needs::Nothing),
     ("policies", policies::run, Needs::Nothing),

@@ -137,6 +137,8 @@ pub(super) fn settings(shared: &Shared) -> Vec<Row> {
         .collect();
     let ours = config.echoed.iter().filter(|(name, _)| !SETTINGS.iter().any(|(known, _)| known == name));
     rows.extend(ours.map(|(name, value)| (name.clone(), word(value.clone()))));
+    rows.push(("io_engine".to_owned(), shared.engine.kind.name().to_owned()));
+    rows.push(("io_engine_reason".to_owned(), word(shared.engine.reason.clone())));
     rows.push(("rank".to_owned(), config.rank.to_string().split_whitespace().collect()));
     rows
 }

@@ -1,70 +1,19 @@
-//! Sockets as completions: data that has arrived, data that has been sent.
+//! The reactor on epoll: readiness turned into completions.
 //!
-//! Shape:      register a stream -> `Arrived` with bytes in the caller's buffer; `send` -> all taken, or `Sent` later
-//! Invariants: what a socket did not take at once is copied before `send` returns, so that nothing borrowed outlives
-//!             the call; a stream with a send outstanding or a pause delivers no data; an idle stream holds no buffer
-//! Failure:    a stream that fails is delivered once as `Closed`
-//!
-//! The shape is that of completion queues, so that io_uring can take epoll's place behind the same trait.
+//! Invariants: registered once for both directions, edge-triggered; what a socket did not take at once is copied before
+//!             `send` returns
+//! Cost:       one system call per wait, receive and send
 
+use super::{Completion, Reactor, Sending, StreamId, Waker};
+use crate::limits::EVENTS_PER_WAIT;
 use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token, Waker};
+use mio::{Events, Interest, Poll, Token};
 use socket2::Socket;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
 use units::Duration;
-
-/// A stream's number at its reactor.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct StreamId(pub(crate) usize);
-
-/// What has happened.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Completion {
-    /// So many bytes are in the caller's buffer.
-    Arrived(StreamId, usize),
-    /// Everything given to `send` has gone out.
-    Sent(StreamId),
-    /// The other side has closed, or the stream failed. The number is free again.
-    Closed(StreamId),
-}
-
-/// Whether a send is done.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Sending {
-    /// The socket took everything.
-    Done,
-    /// So many bytes were copied and go out later; `Sent` follows.
-    Later(usize),
-    /// The stream failed; `Closed` follows.
-    Failed,
-}
-
-/// Streams, whatever waits for them.
-pub(crate) trait Reactor {
-    /// Takes a stream over.
-    fn register(&mut self, stream: Socket) -> io::Result<StreamId>;
-    /// Waits until something may have completed, at most so long.
-    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()>;
-    /// Whether `next` may have something without waiting.
-    fn has_ready(&self) -> bool;
-    /// The next completion, its data in `buffer`.
-    fn next(&mut self, buffer: &mut [u8]) -> Option<Completion>;
-    /// Sends pieces in order, behind what was given before.
-    fn send(&mut self, id: StreamId, pieces: &[IoSlice<'_>]) -> Sending;
-    /// Delivers no more data of a stream until `resume`: the system's buffers fill, and the other side waits.
-    fn pause(&mut self, id: StreamId);
-    /// Delivers data again.
-    fn resume(&mut self, id: StreamId);
-    /// Says that nothing more will be sent; what the other side still sends can be read.
-    fn finish(&mut self, id: StreamId);
-    /// Wakes the thread that waits.
-    fn waker(&self) -> Arc<Waker>;
-    /// Ends a stream; its number is free again. Data that was not read makes the system drop what was sent last.
-    fn close(&mut self, id: StreamId);
-}
 
 /// The reactor on epoll.
 #[derive(Debug)]
@@ -91,16 +40,15 @@ struct Registered {
 }
 
 const WAKER: Token = Token(usize::MAX);
-/// Events that one wait tells of at most.
-pub(crate) const EVENTS: usize = 256;
 
 impl Epoll {
     pub(crate) fn new() -> io::Result<Self> {
         let poll = Poll::new()?;
-        let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
+        let waker = Arc::new(Waker::new()?);
+        poll.registry().register(&mut SourceFd(&waker.as_raw_fd()), WAKER, Interest::READABLE)?;
         Ok(Self {
             poll,
-            events: Events::with_capacity(EVENTS),
+            events: Events::with_capacity(EVENTS_PER_WAIT),
             waker,
             streams: Vec::new(),
             free: Vec::new(),

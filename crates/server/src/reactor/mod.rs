@@ -1,0 +1,138 @@
+//! Sockets as completions: data that has arrived, data that has been sent.
+//!
+//! Shape:      register a stream -> `Arrived` with bytes in the caller's buffer; `send` -> all taken, or `Sent` later
+//! Invariants: what a socket did not take at once is copied before `send` returns, so that nothing borrowed outlives
+//!             the call; a stream with a send outstanding or a pause delivers no data; an idle stream holds no buffer
+//! Failure:    a stream that fails is delivered once as `Closed`
+//!
+//! Two engines implement it: epoll everywhere, io_uring where the system allows it.
+
+mod epoll;
+mod ring;
+mod stream;
+mod tag;
+#[cfg(test)]
+mod tests;
+mod uring;
+mod waker;
+
+pub(crate) use epoll::Epoll;
+pub(crate) use ring::Ring;
+pub(crate) use uring::Uring;
+pub(crate) use waker::Waker;
+
+use socket2::Socket;
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+use units::Duration;
+
+/// What waits for sockets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum IoEngine {
+    /// The one that has been measured to cost less CPU time per request, if the system allows it.
+    #[default]
+    Auto,
+    /// Readiness, and a system call per receive and send.
+    Epoll,
+    /// One system call for everything of a round.
+    IoUring,
+}
+
+impl IoEngine {
+    /// Every choice.
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Epoll, Self::IoUring];
+    /// What `Auto` prefers: epoll until `make bench ARGS='--only engines'` has shown that io_uring costs less
+    /// (docs/decisions/2026-11-21-io-engine.md).
+    const FASTER: Self = Self::Epoll;
+
+    /// The name under which operators choose it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Epoll => "epoll",
+            Self::IoUring => "io_uring",
+        }
+    }
+}
+
+/// The engine in force.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    pub(crate) kind: IoEngine,
+    /// Why this one.
+    pub(crate) reason: String,
+}
+
+/// Decides which engine serves `threads` workers; the rings of io_uring are made here, so that a refusal is known before
+/// anybody is served.
+pub(crate) fn choose(asked: IoEngine, threads: usize) -> (Engine, Vec<Ring>) {
+    let wanted = if asked == IoEngine::Auto { IoEngine::FASTER } else { asked };
+    let reason = if asked == IoEngine::Auto { "the default" } else { "as configured" };
+    if wanted != IoEngine::IoUring {
+        return (Engine { kind: IoEngine::Epoll, reason: reason.to_owned() }, Vec::new());
+    }
+    let rings = Ring::probe().and_then(|()| (0..threads).map(|_| Ring::new()).collect());
+    match rings {
+        Ok(rings) => (Engine { kind: IoEngine::IoUring, reason: reason.to_owned() }, rings),
+        Err(cause) => {
+            let reason = format!("io_uring is not to be had: {cause}");
+            if asked == IoEngine::IoUring {
+                tracing::warn!("epoll serves, {reason}");
+            } else {
+                tracing::info!("epoll serves, {reason}");
+            }
+            (Engine { kind: IoEngine::Epoll, reason }, Vec::new())
+        }
+    }
+}
+
+/// A stream's number at its reactor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct StreamId(pub(crate) usize);
+
+/// What has happened.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Completion {
+    /// So many bytes are in the caller's buffer.
+    Arrived(StreamId, usize),
+    /// Everything given to `send` has gone out.
+    Sent(StreamId),
+    /// The other side has closed, or the stream failed. The number is free again.
+    Closed(StreamId),
+}
+
+/// Whether a send is done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sending {
+    /// The socket took everything.
+    Done,
+    /// So many bytes were copied and go out later; `Sent` follows.
+    Later(usize),
+    /// The stream failed; `Closed` follows.
+    Failed,
+}
+
+/// Streams, whatever waits for them.
+pub(crate) trait Reactor {
+    /// Takes a stream over.
+    fn register(&mut self, stream: Socket) -> io::Result<StreamId>;
+    /// Waits until something may have completed, at most so long.
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()>;
+    /// Whether `next` may have something without waiting.
+    fn has_ready(&self) -> bool;
+    /// The next completion, its data in `buffer`.
+    fn next(&mut self, buffer: &mut [u8]) -> Option<Completion>;
+    /// Sends pieces in order, behind what was given before.
+    fn send(&mut self, id: StreamId, pieces: &[IoSlice<'_>]) -> Sending;
+    /// Delivers no more data of a stream until `resume`: the system's buffers fill, and the other side waits.
+    fn pause(&mut self, id: StreamId);
+    /// Delivers data again.
+    fn resume(&mut self, id: StreamId);
+    /// Says that nothing more will be sent; what the other side still sends can be read.
+    fn finish(&mut self, id: StreamId);
+    /// Wakes the thread that waits.
+    fn waker(&self) -> Arc<Waker>;
+    /// Ends a stream; its number is free again. Data that was not read makes the system drop what was sent last.
+    fn close(&mut self, id: StreamId);
+}

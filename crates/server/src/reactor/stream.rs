@@ -1,0 +1,93 @@
+//! A stream on io_uring: what is under way, what waits.
+
+use socket2::Socket;
+use std::io::{self, IoSlice, Write as _};
+use std::ops::Range;
+
+/// A number, and the stream that has it now.
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    /// How many streams have had the number, modulo 2^24.
+    pub(super) generation: u32,
+    pub(super) stream: Option<Stream>,
+}
+
+/// A stream on io_uring.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) socket: Socket,
+    /// A receive is under way.
+    pub(super) is_receiving: bool,
+    /// It has been told to end.
+    pub(super) is_cancelled: bool,
+    /// The socket is watched for room.
+    pub(super) is_watched: bool,
+    pub(super) is_paused: bool,
+    /// Nothing will arrive any more; told once everything before has been delivered.
+    pub(super) is_over: bool,
+    /// Nothing more will be sent once everything given has gone.
+    pub(super) is_finishing: bool,
+    /// Closed as far as the worker knows; it goes when nothing is under way.
+    pub(super) is_gone: bool,
+    /// `Sent` is owed.
+    pub(super) owes_sent: bool,
+    /// What arrived while it was not read from.
+    pub(super) kept: Vec<u8>,
+    /// What waits for the next round, in the ring's memory.
+    pub(super) queued: Option<Range<usize>>,
+    /// What the socket did not take.
+    pub(super) pending: Vec<u8>,
+}
+
+impl Stream {
+    pub(super) fn new(socket: Socket) -> Self {
+        Self {
+            socket,
+            is_receiving: false,
+            is_cancelled: false,
+            is_watched: false,
+            is_paused: false,
+            is_over: false,
+            is_finishing: false,
+            is_gone: false,
+            owes_sent: false,
+            kept: Vec::new(),
+            queued: None,
+            pending: Vec::new(),
+        }
+    }
+
+    /// Whether nothing of it is delivered now.
+    pub(super) fn is_held(&self) -> bool {
+        self.is_paused || !self.pending.is_empty()
+    }
+
+    pub(super) fn is_under_way(&self) -> bool {
+        self.is_receiving || self.is_watched
+    }
+
+    /// Sends with one call what the socket takes of `pieces`; keeps nothing.
+    pub(super) fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        loop {
+            let written = match pieces {
+                [one] => self.socket.write(one),
+                _ => self.socket.write_vectored(pieces),
+            };
+            match written {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(0),
+                written => return written,
+            }
+        }
+    }
+
+    /// Keeps what is behind the first `taken` bytes of `pieces`.
+    pub(super) fn keep_pending(&mut self, pieces: &[IoSlice<'_>], taken: usize) {
+        let mut skip = taken;
+        for piece in pieces {
+            let from = skip.min(piece.len());
+            self.pending.extend_from_slice(&piece[from..]);
+            skip -= from;
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! What both engines promise, over real sockets.
+
+use super::{Completion, Engine, Epoll, IoEngine, Reactor, Ring, Sending, StreamId, Uring, choose};
+use crate::Config;
+use crate::limits::{RECEIVE_BUFFER, URING_BUFFERS, URING_SEND_MAX};
+use crate::shared::{Clock, Shared};
+use socket2::{Domain, Socket, Type};
+use std::io::{IoSlice, Read as _, Write as _};
+use std::sync::Arc;
+use store::{Options, Store};
+use units::{Bytes, Duration, Instant};
+
+/// A clock that stands still.
+#[derive(Debug)]
+struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> Instant {
+        Instant::ZERO
+    }
+
+    fn unix_secs(&self) -> i64 {
+        0
+    }
+
+    fn thread_cpu(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn process_cpu(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+fn shared() -> Arc<Shared> {
+    let config = Config { memory: Bytes::mib(16), threads: 1, ..Config::default() };
+    let options = Options {
+        memory: config.memory,
+        item_max: config.item_max,
+        threads: 1,
+        tenants_max: 1,
+        no_evict: false,
+        seed: 0,
+    };
+    let store = Store::new(options).expect("16 MiB are enough");
+    let engine = Engine { kind: IoEngine::Epoll, reason: String::new() };
+    Arc::new(Shared::new(config, None, store, Arc::new(Still), None, engine))
+}
+
+/// A reactor and what came out of it.
+struct Bed {
+    reactor: Box<dyn Reactor>,
+    buffer: Vec<u8>,
+}
+
+/// Runs `act` on every engine that this system allows.
+fn on_each(act: impl Fn(&mut Bed)) {
+    let shared = shared();
+    let mut reactors: Vec<Box<dyn Reactor>> = vec![Box::new(Epoll::new().unwrap())];
+    match Ring::probe() {
+        Ok(()) => reactors.push(Box::new(Uring::new(Ring::new().unwrap(), Arc::clone(&shared)).unwrap())),
+        Err(cause) => println!("not on io_uring: {cause}"),
+    }
+    for reactor in reactors {
+        act(&mut Bed { reactor, buffer: vec![0; RECEIVE_BUFFER] });
+    }
+    assert_eq!(shared.buffered(), Bytes::ZERO, "everything accounted is given back");
+}
+
+fn pair() -> (Socket, Socket) {
+    let (ours, theirs) = Socket::pair(Domain::UNIX, Type::STREAM, None).unwrap();
+    ours.set_nonblocking(true).unwrap();
+    (ours, theirs)
+}
+
+/// Bytes that tell their place.
+fn bytes(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i % 251) as u8).collect()
+}
+
+/// Rounds in which something may happen at most.
+const ROUNDS: usize = 10_000;
+
+impl Bed {
+    fn stream(&mut self) -> (StreamId, Socket) {
+        let (ours, theirs) = pair();
+        (self.reactor.register(ours).unwrap(), theirs)
+    }
+
+    /// The next completion and its data, waiting for it.
+    fn next(&mut self) -> (Completion, Vec<u8>) {
+        for _ in 0..ROUNDS {
+            if let Some(completion) = self.reactor.next(&mut self.buffer) {
+                let len = if let Completion::Arrived(_, len) = completion { len } else { 0 };
+                return (completion, self.buffer[..len].to_vec());
+            }
+            self.reactor.wait(Some(Duration::from_secs(10))).unwrap();
+        }
+        panic!("nothing completes");
+    }
+
+    /// Everything that is there now.
+    fn poll(&mut self) -> Vec<(Completion, Vec<u8>)> {
+        let mut all = Vec::new();
+        for _ in 0..3 {
+            self.reactor.wait(Some(Duration::ZERO)).unwrap();
+            while let Some(completion) = self.reactor.next(&mut self.buffer) {
+                let len = if let Completion::Arrived(_, len) = completion { len } else { 0 };
+                all.push((completion, self.buffer[..len].to_vec()));
+            }
+        }
+        all
+    }
+
+    fn send(&mut self, id: StreamId, bytes: &[u8]) -> Sending {
+        let half = bytes.len() / 2;
+        self.reactor.send(id, &[IoSlice::new(&bytes[..half]), IoSlice::new(&bytes[half..])])
+    }
+}
+
+#[test]
+fn what_is_sent_arrives_on_either_side() {
+    on_each(|bed| {
+        let (id, mut peer) = bed.stream();
+        peer.write_all(b"hello").unwrap();
+        assert_eq!(bed.next(), (Completion::Arrived(id, 5), b"hello".to_vec()));
+        assert_eq!(bed.send(id, b"one"), Sending::Done);
+        assert_eq!(bed.send(id, b"two"), Sending::Done);
+        assert_eq!(bed.poll(), []);
+        let mut got = [0; 6];
+        peer.read_exact(&mut got).unwrap();
+        assert_eq!(&got, b"onetwo");
+        drop(peer);
+        assert_eq!(bed.next().0, Completion::Closed(id));
+    });
+}
+
+#[test]
+fn what_a_socket_does_not_take_follows_in_order() {
+    on_each(|bed| {
+        let (id, mut peer) = bed.stream();
+        let all = bytes(8 << 20);
+        assert_eq!(bed.send(id, &all[..100]), Sending::Done);
+        let Sending::Later(_) = bed.send(id, &all[100..]) else { panic!("no socket takes 8 MiB") };
+        let reader = std::thread::spawn(move || {
+            let mut got = vec![0; 8 << 20];
+            peer.read_exact(&mut got).unwrap();
+            (got, peer)
+        });
+        assert_eq!(bed.next().0, Completion::Sent(id));
+        let (got, _peer) = reader.join().unwrap();
+        assert!(got == all);
+    });
+}
+
+#[test]
+fn short_sends_to_a_full_socket_follow_in_order_and_hold_arrivals_back() {
+    on_each(|bed| {
+        let (id, mut peer) = bed.stream();
+        let piece = bytes(URING_SEND_MAX - 7);
+        let mut sent = 0;
+        loop {
+            let sending = bed.send(id, &piece);
+            sent += piece.len();
+            assert_ne!(sending, Sending::Failed);
+            assert!(sent < 64 << 20, "no socket takes 64 MiB");
+            if sending != Sending::Done {
+                break;
+            }
+            assert_eq!(bed.poll(), []);
+        }
+        peer.write_all(b"more").unwrap();
+        assert_eq!(bed.poll(), [], "who does not read is not read from");
+        let reader = std::thread::spawn(move || {
+            let mut got = vec![0; sent];
+            peer.read_exact(&mut got).unwrap();
+            (got, peer)
+        });
+        assert_eq!(bed.next().0, Completion::Sent(id));
+        assert_eq!(bed.next(), (Completion::Arrived(id, 4), b"more".to_vec()));
+        let (got, _peer) = reader.join().unwrap();
+        assert!(got.chunks(piece.len()).all(|chunk| chunk == piece));
+    });
+}
+
+#[test]
+fn the_last_reply_goes_before_the_end() {
+    on_each(|bed| {
+        let (id, mut peer) = bed.stream();
+        assert_eq!(bed.send(id, b"bye"), Sending::Done);
+        bed.reactor.close(id);
+        assert_eq!(bed.send(id, b"more"), Sending::Failed);
+        assert_eq!(bed.poll(), []);
+        let mut got = Vec::new();
+        peer.read_to_end(&mut got).unwrap();
+        assert_eq!(got, b"bye");
+        let (id, mut peer) = bed.stream();
+        assert_eq!(bed.send(id, b"bye"), Sending::Done);
+        bed.reactor.finish(id);
+        peer.read_to_end(&mut got).unwrap();
+        assert_eq!(got, b"byebye");
+    });
+}
+
+#[test]
+fn a_paused_stream_keeps_what_arrives_and_its_end_comes_last() {
+    on_each(|bed| {
+        let (id, mut peer) = bed.stream();
+        assert_eq!(bed.poll(), []);
+        bed.reactor.pause(id);
+        peer.write_all(b"abc").unwrap();
+        assert_eq!(bed.poll(), []);
+        peer.write_all(b"def").unwrap();
+        assert_eq!(bed.poll(), []);
+        drop(peer);
+        assert_eq!(bed.poll(), []);
+        bed.reactor.resume(id);
+        let mut got = Vec::new();
+        loop {
+            match bed.next() {
+                (Completion::Arrived(_, _), data) => got.extend_from_slice(&data),
+                (last, _) => break assert_eq!(last, Completion::Closed(id)),
+            }
+        }
+        assert_eq!(got, b"abcdef");
+    });
+}
+
+#[test]
+fn nothing_of_a_closed_stream_reaches_the_next() {
+    on_each(|bed| {
+        for _ in 0..100 {
+            let (old, mut peer) = bed.stream();
+            assert_eq!(bed.poll(), []);
+            peer.write_all(b"old").unwrap();
+            bed.reactor.wait(Some(Duration::ZERO)).unwrap();
+            bed.reactor.close(old);
+            let (new, mut other) = bed.stream();
+            other.write_all(b"new").unwrap();
+            assert_eq!(bed.next(), (Completion::Arrived(new, 3), b"new".to_vec()));
+            bed.reactor.close(new);
+        }
+        assert_eq!(bed.poll(), []);
+    });
+}
+
+#[test]
+fn more_streams_than_buffers_are_all_heard() {
+    on_each(|bed| {
+        let count = 3 * usize::from(URING_BUFFERS);
+        let mut streams: Vec<_> = (0..count).map(|_| bed.stream()).collect();
+        assert_eq!(bed.poll(), []);
+        for (id, peer) in &mut streams {
+            peer.write_all(format!("{:08}", id.0).as_bytes()).unwrap();
+        }
+        let mut heard: Vec<usize> = (0..count)
+            .map(|_| {
+                let (completion, data) = bed.next();
+                let Completion::Arrived(id, 8) = completion else { panic!("{completion:?}") };
+                assert_eq!(data, format!("{:08}", id.0).into_bytes());
+                id.0
+            })
+            .collect();
+        heard.sort_unstable();
+        assert_eq!(heard, (0..count).collect::<Vec<_>>());
+        streams.into_iter().for_each(|(id, _)| bed.reactor.close(id));
+    });
+}
+
+#[test]
+fn a_long_request_arrives_whole() {
+    on_each(|bed| {
+        let (id, mut peer) = bed.stream();
+        let all = bytes(3 << 20);
+        let sent = all.clone();
+        let writer = std::thread::spawn(move || {
+            peer.write_all(&sent).unwrap();
+            peer
+        });
+        let mut got = Vec::new();
+        while got.len() < all.len() {
+            let (completion, data) = bed.next();
+            assert!(matches!(completion, Completion::Arrived(of, _) if of == id));
+            got.extend_from_slice(&data);
+        }
+        assert!(got == all);
+        drop(writer.join().unwrap());
+    });
+}
+
+#[test]
+fn a_waker_ends_a_wait_each_time() {
+    on_each(|bed| {
+        let waker = bed.reactor.waker();
+        assert_eq!(bed.poll(), []);
+        for _ in 0..3 {
+            waker.wake().unwrap();
+            bed.reactor.wait(None).unwrap();
+        }
+        let thread = std::thread::spawn(move || waker.wake().unwrap());
+        bed.reactor.wait(None).unwrap();
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn an_engine_is_chosen_for_a_reason() {
+    let (engine, rings) = choose(IoEngine::Epoll, 2);
+    assert_eq!((engine.kind, engine.reason.as_str(), rings.len()), (IoEngine::Epoll, "as configured", 0));
+    let (engine, rings) = choose(IoEngine::IoUring, 2);
+    match Ring::probe() {
+        Ok(()) => assert_eq!((engine.kind, rings.len()), (IoEngine::IoUring, 2)),
+        Err(cause) => {
+            assert_eq!((engine.kind, rings.len()), (IoEngine::Epoll, 0));
+            assert!(engine.reason.contains(&cause.to_string()), "{}", engine.reason);
+        }
+    }
+}

@@ -1,0 +1,525 @@
+//! The reactor on io_uring: one system call per round hands over its sends and brings its arrivals.
+//!
+//! Shape:      a stream is received from by one operation that goes on (multishot), into buffers that all streams of the
+//!             worker share; short replies are copied to the ring and sent with the next `wait`, long ones at once
+//! Invariants: the system reads no page of the log after `send` has returned; a number is free again only when nothing of
+//!             its stream is under way, and what completes late carries a generation that is gone; what arrives for a
+//!             stream that is not read from is kept aside (accounted), and its receiving is cancelled
+//! Cost:       one copy of what arrives and of short replies; no system call per stream
+//! Failure:    out of shared buffers a receive ends and begins anew when they are back
+
+use super::ring::{Completed, RING_BYTES};
+use super::stream::{Slot, Stream};
+use super::tag::{GENERATION_BITS, Purpose, parts, tag};
+use super::{Completion, Reactor, Ring, Sending, StreamId, Waker};
+use crate::limits::{URING_OUT, URING_SEND_MAX};
+use crate::shared::Shared;
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use socket2::Socket;
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::os::fd::AsRawFd as _;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use units::Duration;
+
+/// The reactor on io_uring.
+#[derive(Debug)]
+pub(crate) struct Uring {
+    ring: Ring,
+    shared: Arc<Shared>,
+    waker: Arc<Waker>,
+    is_waker_watched: bool,
+    slots: Vec<Slot>,
+    free: Vec<usize>,
+    ready: VecDeque<Ready>,
+    /// Streams whose receiving is to begin with the next wait.
+    to_receive: Vec<usize>,
+    /// Streams with something in the ring's memory, and where it begins.
+    senders: Vec<(usize, usize)>,
+    /// Bytes of the ring's memory that are taken in this round.
+    out: usize,
+    /// Streams that are not read from and got something all the same.
+    to_quiet: Vec<usize>,
+    completed: Vec<Completed>,
+}
+
+/// Something for `next`, of a number and a generation.
+#[derive(Clone, Copy, Debug)]
+struct Ready {
+    at: usize,
+    generation: u32,
+    what: What,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    /// Bytes in a buffer of the ring.
+    Arrived(u16, usize),
+    /// Bytes were kept, or the end was.
+    Kept,
+    Sent,
+    Failed,
+}
+
+impl Uring {
+    pub(crate) fn new(ring: Ring, shared: Arc<Shared>) -> io::Result<Self> {
+        shared.count_buffer(0, RING_BYTES);
+        Ok(Self {
+            ring,
+            shared,
+            waker: Arc::new(Waker::new()?),
+            is_waker_watched: false,
+            slots: Vec::new(),
+            free: Vec::new(),
+            ready: VecDeque::new(),
+            to_receive: Vec::new(),
+            senders: Vec::new(),
+            out: 0,
+            to_quiet: Vec::new(),
+            completed: Vec::new(),
+        })
+    }
+
+    /// The stream that the worker knows by this number.
+    fn stream(&mut self, at: usize) -> Option<&mut Stream> {
+        self.slots.get_mut(at)?.stream.as_mut().filter(|stream| !stream.is_gone)
+    }
+
+    fn tag(&self, purpose: Purpose, at: usize) -> u64 {
+        tag(purpose, at, self.slots[at].generation)
+    }
+
+    fn make_ready(&mut self, at: usize, what: What) {
+        let generation = self.slots[at].generation;
+        self.ready.push_back(Ready { at, generation, what });
+    }
+
+    fn fail(&mut self, at: usize) {
+        self.make_ready(at, What::Failed);
+    }
+
+    /// A stream may be read from again: what was kept comes first.
+    fn go_on(&mut self, at: usize) {
+        let Some(stream) = self.stream(at).filter(|stream| !stream.is_held()) else { return };
+        let (has_kept, receives) = (!stream.kept.is_empty() || stream.is_over, stream.is_receiving);
+        if has_kept {
+            self.make_ready(at, What::Kept);
+        } else if !receives {
+            self.to_receive.push(at);
+        }
+    }
+
+    /// Writes down everything that is to be handed over.
+    fn write_down(&mut self) -> io::Result<()> {
+        if !self.is_waker_watched {
+            let events = u32::from(PollFlags::IN.bits());
+            self.ring.watch(self.waker.as_raw_fd(), events, true, tag(Purpose::Wake, 0, 0))?;
+            self.is_waker_watched = true;
+        }
+        for at in std::mem::take(&mut self.to_quiet) {
+            let receive = self.slots.get(at).map(|_| self.tag(Purpose::Receive, at));
+            let Some(receive) = receive else { continue };
+            let Some(stream) = self.stream(at) else { continue };
+            if stream.is_held() && stream.is_receiving && !stream.is_cancelled {
+                stream.is_cancelled = true;
+                self.ring.cancel(receive, self.tag(Purpose::Cancel, at))?;
+            }
+        }
+        for at in std::mem::take(&mut self.to_receive) {
+            let Some(stream) = self.stream(at) else { continue };
+            if stream.is_receiving || stream.is_over || stream.is_held() {
+                continue;
+            }
+            (stream.is_receiving, stream.is_cancelled) = (true, false);
+            let socket = stream.socket.as_raw_fd();
+            self.ring.receive(socket, self.tag(Purpose::Receive, at))?;
+        }
+        for i in 0..self.senders.len() {
+            let (at, start) = self.senders[i];
+            let Some(stream) = self.stream(at) else { continue };
+            // What has gone already began elsewhere.
+            if let Some(bytes) = stream.queued.clone().filter(|bytes| bytes.start == start) {
+                let socket = stream.socket.as_raw_fd();
+                self.ring.send(socket, bytes, self.tag(Purpose::Send, at))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Deals with something that has completed.
+    fn complete(&mut self, done: Completed) -> io::Result<()> {
+        let (purpose, at, generation) = parts(done.tag);
+        let is_current = self.slots.get(at).is_some_and(|slot| slot.generation == generation);
+        match purpose {
+            Some(Purpose::Wake) => self.is_waker_watched = done.more,
+            Some(Purpose::Receive) if is_current => self.received(at, done),
+            Some(Purpose::Send) if is_current => self.send_fell_short(at, done.result)?,
+            Some(Purpose::Room) if is_current => self.has_room(at)?,
+            _ => {
+                if let Some(buffer) = done.buffer {
+                    self.ring.give_back(buffer);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn received(&mut self, at: usize, done: Completed) {
+        let is_gone = self.stream(at).is_none();
+        if let Some(stream) = &mut self.slots[at].stream {
+            stream.is_receiving = done.more;
+        }
+        if let Some(buffer) = done.buffer {
+            match done.result {
+                Ok(len) if 0 < len && !is_gone => self.make_ready(at, What::Arrived(buffer, len as usize)),
+                _ => self.ring.give_back(buffer),
+            }
+        }
+        if is_gone {
+            self.release(at);
+            return;
+        }
+        if done.more {
+            return;
+        }
+        match done.result {
+            Ok(0) => self.over(at),
+            // Out of buffers, cancelled, or the system has had enough of it: a new one.
+            Ok(_) | Err(Errno::NOBUFS | Errno::CANCELED | Errno::INTR | Errno::AGAIN) => {
+                self.to_receive.push(at)
+            }
+            Err(_) => self.over(at),
+        }
+    }
+
+    /// Nothing will arrive any more.
+    fn over(&mut self, at: usize) {
+        if let Some(stream) = self.stream(at) {
+            stream.is_over = true;
+            self.make_ready(at, What::Kept);
+        }
+    }
+
+    /// A send has not taken everything.
+    fn send_fell_short(&mut self, at: usize, result: Result<u32, Errno>) -> io::Result<()> {
+        let Some(stream) = self.slots[at].stream.as_mut().filter(|stream| !stream.is_gone) else {
+            return Ok(());
+        };
+        let Some(bytes) = stream.queued.take() else { return Ok(()) };
+        let taken = match result {
+            Ok(taken) => (taken as usize).min(bytes.len()),
+            Err(Errno::AGAIN | Errno::INTR) => 0,
+            Err(_) => {
+                self.fail(at);
+                return Ok(());
+            }
+        };
+        stream.pending.extend_from_slice(self.ring.out(bytes.start + taken..bytes.end));
+        self.watch_for_room(at)
+    }
+
+    fn watch_for_room(&mut self, at: usize) -> io::Result<()> {
+        let room = self.tag(Purpose::Room, at);
+        let Some(stream) = self.slots[at].stream.as_mut().filter(|s| !s.is_watched) else { return Ok(()) };
+        stream.is_watched = true;
+        self.ring.watch(stream.socket.as_raw_fd(), u32::from(PollFlags::OUT.bits()), false, room)
+    }
+
+    /// A socket may take what is pending.
+    fn has_room(&mut self, at: usize) -> io::Result<()> {
+        let Some(stream) = &mut self.slots[at].stream else { return Ok(()) };
+        stream.is_watched = false;
+        if stream.is_gone {
+            self.release(at);
+            return Ok(());
+        }
+        let pending = std::mem::take(&mut stream.pending);
+        let Ok(taken) = stream.write(&[IoSlice::new(&pending)]) else {
+            self.fail(at);
+            return Ok(());
+        };
+        if taken < pending.len() {
+            stream.pending = pending;
+            stream.pending.drain(..taken);
+            return self.watch_for_room(at);
+        }
+        if stream.is_finishing {
+            end_sending(&stream.socket);
+        }
+        if std::mem::take(&mut stream.owes_sent) {
+            self.make_ready(at, What::Sent);
+        }
+        self.go_on(at);
+        Ok(())
+    }
+
+    /// Sends at once what waits for the round. Returns false if the stream has failed.
+    fn send_queued(&mut self, at: usize) -> bool {
+        let Some(stream) = self.slots.get_mut(at).and_then(|slot| slot.stream.as_mut()) else { return false };
+        let Some(bytes) = stream.queued.take() else { return true };
+        let pieces = [IoSlice::new(self.ring.out(bytes))];
+        match stream.write(&pieces) {
+            Ok(taken) if taken == pieces[0].len() => true,
+            Ok(taken) => {
+                stream.keep_pending(&pieces, taken);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Ends a stream as far as the worker knows.
+    fn retire(&mut self, at: usize) {
+        if self.stream(at).is_none() {
+            return;
+        }
+        // Who does not take what is left at once does not get it.
+        let _sent = self.send_queued(at);
+        let Some(stream) = self.slots[at].stream.as_mut() else { return };
+        stream.is_gone = true;
+        stream.pending = Vec::new();
+        let kept = std::mem::take(&mut stream.kept);
+        let under_way = [stream.is_receiving && !stream.is_cancelled, stream.is_watched];
+        self.shared.count_buffer(kept.capacity(), 0);
+        for (purpose, is_under_way) in [Purpose::Receive, Purpose::Room].into_iter().zip(under_way) {
+            if is_under_way {
+                let (target, tag) = (self.tag(purpose, at), self.tag(Purpose::Cancel, at));
+                // What cannot be cancelled ends with its socket, when the other side is gone.
+                let _cancelled = self.ring.cancel(target, tag);
+            }
+        }
+        self.release(at);
+    }
+
+    /// Frees the number of a stream that is gone, once nothing is under way.
+    fn release(&mut self, at: usize) {
+        let slot = &mut self.slots[at];
+        if slot.stream.as_ref().is_some_and(|stream| stream.is_gone && !stream.is_under_way()) {
+            slot.stream = None;
+            slot.generation = (slot.generation + 1) & ((1 << GENERATION_BITS) - 1);
+            self.free.push(at);
+        }
+    }
+
+    /// What has arrived goes to the caller, or is kept aside. Returns how much went to the caller.
+    fn deliver(&mut self, at: usize, arrived: (u16, usize), buffer: &mut [u8]) -> Option<Completion> {
+        let (from, len) = arrived;
+        let Some(stream) = self.slots[at].stream.as_mut() else { return None };
+        if !stream.is_held() && stream.kept.is_empty() {
+            buffer[..len].copy_from_slice(self.ring.received(from, len));
+            self.ring.give_back(from);
+            return Some(Completion::Arrived(StreamId(at), self.append(at, len, buffer)));
+        }
+        let before = stream.kept.capacity();
+        stream.kept.extend_from_slice(self.ring.received(from, len));
+        let is_bounded = self.shared.count_buffer(before, stream.kept.capacity());
+        self.ring.give_back(from);
+        self.to_quiet.push(at);
+        if is_bounded {
+            return None;
+        }
+        self.shared.counters.read_buf_oom.fetch_add(1, Ordering::Relaxed);
+        self.retire(at);
+        Some(Completion::Closed(StreamId(at)))
+    }
+
+    /// Appends what has arrived next for the same stream.
+    fn append(&mut self, at: usize, mut len: usize, buffer: &mut [u8]) -> usize {
+        while let Some(Ready { at: next, what: What::Arrived(from, more), .. }) = self.ready.front().copied()
+            && next == at
+            && len + more <= buffer.len()
+        {
+            buffer[len..len + more].copy_from_slice(self.ring.received(from, more));
+            self.ring.give_back(from);
+            self.ready.pop_front();
+            len += more;
+        }
+        len
+    }
+
+    /// What was kept goes to the caller; behind it the end, or what arrives from now on.
+    fn deliver_kept(&mut self, at: usize, buffer: &mut [u8]) -> Option<Completion> {
+        let stream = self.slots[at].stream.as_mut().filter(|stream| !stream.is_held())?;
+        if stream.kept.is_empty() {
+            if !stream.is_over {
+                return None;
+            }
+            if stream.queued.is_some() {
+                // The last replies go before the end is told.
+                if self.send_queued(at) && self.stream(at).is_some_and(|stream| stream.is_held()) {
+                    // Then it is told when they have gone.
+                    return self.watch_for_room(at).err().map(|_| self.close_for(at));
+                }
+            }
+            return Some(self.close_for(at));
+        }
+        let len = stream.kept.len().min(buffer.len());
+        buffer[..len].copy_from_slice(&stream.kept[..len]);
+        let before = stream.kept.capacity();
+        stream.kept.drain(..len);
+        if stream.kept.is_empty() {
+            stream.kept = Vec::new();
+            self.shared.count_buffer(before, 0);
+        }
+        self.go_on(at);
+        Some(Completion::Arrived(StreamId(at), len))
+    }
+
+    fn close_for(&mut self, at: usize) -> Completion {
+        self.retire(at);
+        Completion::Closed(StreamId(at))
+    }
+}
+
+fn end_sending(socket: &Socket) {
+    // Already closed by the other side: then there is nothing to say.
+    let _told = socket.shutdown(std::net::Shutdown::Write);
+}
+
+impl Reactor for Uring {
+    fn waker(&self) -> Arc<Waker> {
+        Arc::clone(&self.waker)
+    }
+
+    fn register(&mut self, stream: Socket) -> io::Result<StreamId> {
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            self.slots.len() - 1
+        });
+        self.slots[at].stream = Some(Stream::new(stream));
+        self.to_receive.push(at);
+        Ok(StreamId(at))
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        self.write_down()?;
+        let timeout = if self.ready.is_empty() { timeout } else { Some(Duration::ZERO) };
+        let mut completed = std::mem::take(&mut self.completed);
+        self.ring.enter(timeout, &mut completed)?;
+        for done in completed.drain(..) {
+            self.complete(done)?;
+        }
+        self.completed = completed;
+        for (at, _) in std::mem::take(&mut self.senders) {
+            if let Some(stream) = self.stream(at) {
+                stream.queued = None;
+            }
+        }
+        self.out = 0;
+        Ok(())
+    }
+
+    fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    fn next(&mut self, buffer: &mut [u8]) -> Option<Completion> {
+        while let Some(Ready { at, generation, what }) = self.ready.pop_front() {
+            let is_current = self.slots[at].generation == generation;
+            if !is_current || self.stream(at).is_none() {
+                if let What::Arrived(from, _) = what {
+                    self.ring.give_back(from);
+                }
+                continue;
+            }
+            let completion = match what {
+                What::Arrived(from, len) => self.deliver(at, (from, len), buffer),
+                What::Kept => self.deliver_kept(at, buffer),
+                What::Sent => Some(Completion::Sent(StreamId(at))),
+                What::Failed => Some(self.close_for(at)),
+            };
+            if completion.is_some() {
+                return completion;
+            }
+        }
+        None
+    }
+
+    fn send(&mut self, id: StreamId, pieces: &[IoSlice<'_>]) -> Sending {
+        let at = id.0;
+        let total: usize = pieces.iter().map(|p| p.len()).sum();
+        let out = self.out;
+        let Some(stream) = self.stream(at) else { return Sending::Failed };
+        if total == 0 {
+            return Sending::Done;
+        }
+        let is_last = stream.queued.as_ref().is_none_or(|queued| queued.end == out);
+        if stream.pending.is_empty() && is_last && total <= URING_SEND_MAX && total <= URING_OUT - out {
+            let start = stream.queued.as_ref().map_or(out, |queued| queued.start);
+            if stream.queued.replace(start..out + total).is_none() {
+                self.senders.push((at, out));
+            }
+            for piece in pieces {
+                self.ring.put_out(self.out, piece);
+                self.out += piece.len();
+            }
+            return Sending::Done;
+        }
+        let sent = self.send_queued(at).then(|| self.send_now(at, pieces, total));
+        match sent {
+            Some(Ok(0)) => Sending::Done,
+            Some(Ok(later)) => Sending::Later(later),
+            None | Some(Err(_)) => {
+                self.fail(at);
+                Sending::Failed
+            }
+        }
+    }
+
+    fn pause(&mut self, id: StreamId) {
+        if let Some(stream) = self.stream(id.0) {
+            stream.is_paused = true;
+        }
+    }
+
+    fn resume(&mut self, id: StreamId) {
+        if let Some(stream) = self.stream(id.0) {
+            stream.is_paused = false;
+            self.go_on(id.0);
+        }
+    }
+
+    fn finish(&mut self, id: StreamId) {
+        if !self.send_queued(id.0) {
+            return;
+        }
+        let Some(stream) = self.stream(id.0) else { return };
+        if stream.pending.is_empty() {
+            end_sending(&stream.socket);
+            return;
+        }
+        stream.is_finishing = true;
+        if self.watch_for_room(id.0).is_err() {
+            self.fail(id.0);
+        }
+    }
+
+    fn close(&mut self, id: StreamId) {
+        self.retire(id.0);
+    }
+}
+
+impl Uring {
+    /// Sends pieces behind what is pending. Returns how many bytes go later.
+    fn send_now(&mut self, at: usize, pieces: &[IoSlice<'_>], total: usize) -> io::Result<usize> {
+        let Some(stream) = self.stream(at) else { return Err(io::ErrorKind::NotConnected.into()) };
+        let taken = if stream.pending.is_empty() { stream.write(pieces)? } else { 0 };
+        if taken == total {
+            return Ok(0);
+        }
+        stream.keep_pending(pieces, taken);
+        stream.owes_sent = true;
+        self.watch_for_room(at)?;
+        Ok(total - taken)
+    }
+}
+
+impl Drop for Uring {
+    fn drop(&mut self) {
+        let kept: usize =
+            self.slots.iter().filter_map(|s| s.stream.as_ref()).map(|s| s.kept.capacity()).sum();
+        self.shared.count_buffer(RING_BYTES + kept, 0);
+    }
+}
