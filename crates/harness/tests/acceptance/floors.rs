@@ -1,7 +1,7 @@
 //! Floors: whoever has one never misses more than with a partition of its own of that size.
 
 use crate::exact::Partition;
-use crate::load::{MIX_DEV_TENANTS, Minute, mix_dev, replay, row};
+use crate::load::{MIX_DEV_REQUESTS, MIX_DEV_TENANTS, Minute, mix_dev, replay, row};
 use crate::rig::{ITEM_MAX, divisible};
 use harness::replay::ReplayOptions;
 use lab::TraceReader;
@@ -15,6 +15,8 @@ const MARGIN: f64 = 0.005;
 const PREFIX: u64 = 1_500_000;
 /// The memory that it has.
 const MIXED_MEMORY: Bytes = Bytes::mib(64);
+/// Names a memory in MiB that has the whole trace instead, which takes minutes.
+const WHOLE_MIB: &str = "COTENANT_WHOLE_MIB";
 
 /// Floors of random sizes that sum to three quarters of what is divided.
 fn floors(names: Vec<String>, memory: Bytes, seed: u64) -> Vec<(String, Bytes)> {
@@ -36,14 +38,10 @@ fn check_mixed(seed: u64) {
         return;
     }
     let tenants = MIX_DEV_TENANTS.map(str::to_owned).to_vec();
-    let floors = floors(tenants.clone(), MIXED_MEMORY, seed);
-    let options = ReplayOptions {
-        memory: MIXED_MEMORY,
-        tenants,
-        limit: Some(PREFIX),
-        seed,
-        ..ReplayOptions::default()
-    };
+    let whole = std::env::var(WHOLE_MIB).ok().map(|mib| Bytes::mib(mib.parse().unwrap()));
+    let (memory, requests) = whole.map_or((MIXED_MEMORY, PREFIX), |memory| (memory, MIX_DEV_REQUESTS));
+    let floors = floors(tenants.clone(), memory, seed);
+    let options = ReplayOptions { memory, tenants, limit: Some(requests), seed, ..ReplayOptions::default() };
     check_kept(&floors, options, &mut || mix_dev().unwrap());
 }
 
