@@ -189,13 +189,7 @@ fn run(
     let Sockets { mut main, admin, keys } = sockets;
     let (engine, rings) = reactor::choose(config.io_engine, config.threads);
     let shared = Arc::new(Shared::new(config, auth, store, clock, keys, engine));
-    for tenant in &shared.config.tenants {
-        if tenant.allowance != Allowance::default()
-            && let Some(id) = router.find(&tenant.name)
-        {
-            shared.admission.allow(id, tenant.allowance);
-        }
-    }
+    allow_configured(&shared, &router);
     shared.tick();
     watch_evictions(&shared);
     let files = main.iter_mut().filter_map(|prepared| prepared.opened.made.take()).collect();
@@ -213,12 +207,7 @@ fn run(
     let operator = Arc::new(Operator::new(&shared, &router, &memory, &helpers));
     let mut threads = Vec::new();
 
-    shared.store.set_cleaners(shared.config.cleaners);
-    for number in 0..shared.config.cleaners {
-        let cleaner = shared.store.worker()?;
-        let (shared, helpers, stop) = (Arc::clone(&shared), Arc::clone(&helpers), Arc::clone(&stop));
-        threads.push(spawn("cleaner", move || loops::clean(cleaner, number, &shared, &helpers, &stop))?);
-    }
+    start_cleaners(&shared, &helpers, &stop, &mut threads)?;
     {
         let (shared, router, helpers) = (Arc::clone(&shared), Arc::clone(&router), Arc::clone(&helpers));
         let stop = Arc::clone(&stop);
@@ -252,6 +241,32 @@ fn run(
         shared,
         router,
     })
+}
+
+/// Tells who is allowed what by the configuration.
+fn allow_configured(shared: &Shared, router: &Router) {
+    for tenant in &shared.config.tenants {
+        if tenant.allowance != Allowance::default()
+            && let Some(id) = router.find(&tenant.name)
+        {
+            shared.admission.allow(id, tenant.allowance);
+        }
+    }
+}
+
+fn start_cleaners(
+    shared: &Arc<Shared>,
+    helpers: &Arc<Helpers>,
+    stop: &Arc<AtomicBool>,
+    threads: &mut Vec<JoinHandle<()>>,
+) -> Result<(), StartError> {
+    shared.store.set_cleaners(shared.config.cleaners);
+    for number in 0..shared.config.cleaners {
+        let cleaner = shared.store.worker()?;
+        let (shared, helpers, stop) = (Arc::clone(shared), Arc::clone(helpers), Arc::clone(stop));
+        threads.push(spawn("cleaner", move || loops::clean(cleaner, number, &shared, &helpers, &stop))?);
+    }
+    Ok(())
 }
 
 /// Lets those who watch see evictions.

@@ -257,6 +257,18 @@ pub(super) fn known_fields(object: &Map<String, Value>, known: &[&str]) -> Resul
     }
 }
 
+/// A number above zero, null for none, or nothing; none if it is something else.
+fn count(object: &Map<String, Value>, key: &str) -> Option<Option<Option<u32>>> {
+    match object.get(key) {
+        None => Some(None),
+        Some(Value::Null) => Some(Some(None)),
+        Some(value) => {
+            let number = value.as_u64().and_then(|n| u32::try_from(n).ok()).filter(|n| 0 < *n)?;
+            Some(Some(Some(number)))
+        }
+    }
+}
+
 /// The settings that an object gives.
 fn settings(object: &Map<String, Value>) -> Result<Settings, Refused> {
     known_fields(object, FIELDS)?;
@@ -288,17 +300,8 @@ fn settings(object: &Map<String, Value>) -> Result<Settings, Refused> {
         Some("refuse") => Some(OverShare::Refuse),
         Some(_) => return Err(wrong("over_share", "evict or refuse")),
     };
-    let count = |key: &str| -> Result<Option<Option<u32>>, Refused> {
-        match object.get(key) {
-            None => Ok(None),
-            Some(Value::Null) => Ok(Some(None)),
-            Some(value) => {
-                let number = value.as_u64().and_then(|n| u32::try_from(n).ok()).filter(|n| 0 < *n);
-                number
-                    .map(|n| Some(Some(n)))
-                    .ok_or_else(|| wrong(key, "a whole number from 1 to 4294967295, or null"))
-            }
-        }
+    let count = |key: &str| {
+        count(object, key).ok_or_else(|| wrong(key, "a whole number from 1 to 4294967295, or null"))
     };
     let over_rate = match text("over_rate")?.as_deref() {
         None => None,

@@ -178,6 +178,28 @@ impl Step<'_> {
         }
     }
 
+    /// Executes it.
+    #[inline]
+    fn execute<'w>(
+        &self,
+        session: &Session<'_>,
+        worker: &'w Worker,
+        keys: &[(Key<'_>, TenantId)],
+        replies: &mut Replies<'w>,
+        identity: &mut Option<Identity>,
+    ) -> Result<(), Ended> {
+        match self {
+            Self::Run(command) => text::execute(session, worker, *command, keys, replies),
+            Self::Refuse { reply, effect } => {
+                text::refuse(session, worker, *effect);
+                replies.put(reply.unwrap_or_default());
+                Ok(())
+            }
+            Self::Binary(request) => binary::execute(session, worker, request, keys, replies, identity),
+            Self::LogIn(message) => log_in::execute(session, *message, replies, identity),
+        }
+    }
+
     /// Answers that its tenant asks for too much at once.
     fn refuse_rate<'w>(&self, session: &Session<'_>, worker: &'w Worker, replies: &mut Replies<'w>) {
         match self {
@@ -189,7 +211,7 @@ impl Step<'_> {
     }
 }
 
-/// Runs a turn over `input`.
+/// Runs a turn over `input`; counts what it executes in `tally`.
 pub(crate) fn run<'w>(
     session: &Session<'_>,
     worker: &'w Worker,
@@ -235,19 +257,7 @@ pub(crate) fn run<'w>(
                 }
             }
         }
-        let executed = match &prepared.step {
-            Step::Run(command) => text::execute(session, worker, *command, keys, replies),
-            Step::Refuse { reply, effect } => {
-                text::refuse(session, worker, *effect);
-                replies.put(reply.unwrap_or_default());
-                Ok(())
-            }
-            Step::Binary(request) => {
-                binary::execute(session, worker, request, keys, replies, &mut turn.identity)
-            }
-            Step::LogIn(message) => log_in::execute(session, *message, replies, &mut turn.identity),
-        };
-        match executed {
+        match prepared.step.execute(session, worker, keys, replies, &mut turn.identity) {
             Ok(()) => {
                 turn.requests += 1;
                 tally.count(tenant, class, keys);

@@ -39,11 +39,9 @@ impl Tally {
             Some(run) if run.tenant == tenant && run.class == class => run.requests += 1,
             _ => self.runs.push(Run { tenant, class, requests: 1 }),
         }
-        if (keys.len() as u64) < u64::from(self.until) {
-            // It is smaller than a u32.
-            self.until -= keys.len() as u32;
-        } else {
-            self.sample(keys);
+        match u32::try_from(keys.len()) {
+            Ok(count) if count < self.until => self.until -= count,
+            _ => self.sample(keys),
         }
     }
 

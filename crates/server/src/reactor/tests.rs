@@ -75,7 +75,7 @@ fn pair() -> (Socket, Socket) {
 
 /// Bytes that tell their place.
 fn bytes(len: usize) -> Vec<u8> {
-    (0..len).map(|i| (i % 251) as u8).collect()
+    (0..len).map(|i| u8::try_from(i % 251).unwrap()).collect()
 }
 
 /// Rounds in which something may happen at most.

@@ -306,7 +306,10 @@ impl Uring {
     /// What has arrived goes to the caller, or is kept aside. Returns how much went to the caller.
     fn deliver(&mut self, at: usize, arrived: (u16, usize), buffer: &mut [u8]) -> Option<Completion> {
         let (from, len) = arrived;
-        let Some(stream) = self.slots[at].stream.as_mut() else { return None };
+        let Some(stream) = self.slots[at].stream.as_mut() else {
+            self.ring.give_back(from);
+            return None;
+        };
         if !stream.is_held() && stream.kept.is_empty() {
             buffer[..len].copy_from_slice(self.ring.received(from, len));
             self.ring.give_back(from);
