@@ -172,6 +172,18 @@ impl Observed {
         ids.iter().map(|id| tables.find(*id).map(|t| t.latency.clone()).unwrap_or_default()).collect()
     }
 
+    /// What was seen of all tenants' requests together.
+    pub(crate) fn latency_of_all(&self, now: Instant) -> TenantLatency {
+        let tables = self.settled(now);
+        let mut all = TenantLatency::default();
+        for table in tables.tenants.iter().flatten() {
+            for (class, latency) in table.latency.classes() {
+                all.classes[class as usize].get_or_insert_default().join(latency);
+            }
+        }
+        all
+    }
+
     /// A tenant's hot keys.
     pub(crate) fn hot_keys(&self, id: TenantId, now: Instant) -> HotKeysView {
         let tables = self.settled(now);

@@ -3,6 +3,7 @@
 use crate::cleaning::CleaningView;
 use crate::config::MemoryPolicy;
 use crate::groups::{Division, GroupConfig};
+use crate::limits::LATENCY_TENANTS_MAX;
 use crate::loops::MemoryLoop;
 use crate::observe::{HotKeysView, Slow, TenantLatency};
 use crate::shared::Shared;
@@ -56,6 +57,8 @@ pub struct GroupView {
 pub struct Snapshot {
     /// Every tenant, by id.
     pub tenants: Vec<TenantView>,
+    /// How long all tenants' requests took, where there are too many tenants to say it of each.
+    pub latency: Option<TenantLatency>,
     /// Every group.
     pub groups: Vec<GroupView>,
     /// How memory is used.
@@ -92,9 +95,14 @@ impl View {
     pub fn snapshot(&self) -> Snapshot {
         let mut tenants: Vec<_> = self.router.all().filter_map(|id| tenant(&self.shared, id)).collect();
         let ids: Vec<_> = tenants.iter().map(|t| t.state.id).collect();
-        let latencies = self.shared.observed.latencies(&ids, self.shared.clock.now());
-        for (tenant, latency) in tenants.iter_mut().zip(latencies) {
-            tenant.latency = latency;
+        let (observed, now) = (&self.shared.observed, self.shared.clock.now());
+        let mut latency = None;
+        if ids.len() <= LATENCY_TENANTS_MAX {
+            for (tenant, latency) in tenants.iter_mut().zip(observed.latencies(&ids, now)) {
+                tenant.latency = latency;
+            }
+        } else {
+            latency = Some(observed.latency_of_all(now));
         }
         let groups = groups(&self.shared.in_charge.now(), &tenants);
         let mut departed = self.shared.store.departed_totals(false);
@@ -103,6 +111,7 @@ impl View {
         let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         Snapshot {
             tenants,
+            latency,
             groups,
             memory: self.shared.store.memory_use(),
             curves,

@@ -5,7 +5,7 @@
 use crate::View;
 use crate::cleaning::CleaningView;
 use crate::stats::cpu_micros;
-use crate::view::{GroupView, TenantView};
+use crate::view::{GroupView, Snapshot, TenantView};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -189,9 +189,14 @@ fn cleaner_figures(c: &CleaningView) -> [(&'static str, &'static str, Option<Uni
     ]
 }
 
-/// How long requests took, by tenant and class.
-fn latencies(encoder: &mut DescriptorEncoder<'_>, tenants: &[TenantView]) -> fmt::Result {
-    if tenants.iter().all(|t| t.latency.classes().next().is_none()) {
+/// How long requests took, by tenant and class; by class where there are many tenants.
+fn latencies(encoder: &mut DescriptorEncoder<'_>, snapshot: &Snapshot) -> fmt::Result {
+    let of_each = snapshot.tenants.iter().map(|t| (Some(t.state.name.as_str()), &t.latency));
+    let seen: Vec<_> = match &snapshot.latency {
+        Some(all) => vec![(None, all)],
+        None => of_each.collect(),
+    };
+    if seen.iter().all(|(_, latency)| latency.classes().next().is_none()) {
         return Ok(());
     }
     let (name, help) = (
@@ -199,9 +204,10 @@ fn latencies(encoder: &mut DescriptorEncoder<'_>, tenants: &[TenantView]) -> fmt
         "From when a request had arrived until its reply was given to the socket",
     );
     let mut family = encoder.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Histogram)?;
-    for tenant in tenants {
-        for (class, latency) in tenant.latency.classes() {
-            let labels = [("tenant", tenant.state.name.as_str()), ("class", class.word())];
+    for (tenant, latency) in seen {
+        for (class, latency) in latency.classes() {
+            let labels: Vec<_> =
+                tenant.map(|name| ("tenant", name)).into_iter().chain([("class", class.word())]).collect();
             let mut encoder = family.encode_family(&labels)?;
             let (sum, count) = (latency.sum_secs(), latency.requests());
             encoder.encode_histogram::<NoLabelSet>(sum, count, &latency.steps(), None)?;
@@ -223,7 +229,7 @@ impl Collector for Figures {
                 snapshot.groups.iter().map(|g| (vec![("group", g.name.clone())], figure(g))).collect();
             write(&mut encoder, (name, help, unit.as_ref()), &values)?;
         }
-        latencies(&mut encoder, &snapshot.tenants)?;
+        latencies(&mut encoder, &snapshot)?;
         let members = |g: &GroupView| -> Vec<(Labels, Value)> {
             let labels = |t: &String| vec![("tenant", t.clone()), ("group", g.name.clone())];
             g.members.iter().map(|t| (labels(t), gauge(1))).collect()

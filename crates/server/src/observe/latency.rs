@@ -87,6 +87,14 @@ impl Latency {
         self.sum_ns = self.sum_ns.saturating_add(sum_ns);
     }
 
+    /// Adds another's.
+    pub(crate) fn join(&mut self, other: &Self) {
+        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
+            *count += more;
+        }
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+    }
+
     /// Requests.
     #[must_use]
     pub fn requests(&self) -> u64 {
