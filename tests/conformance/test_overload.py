@@ -1,5 +1,6 @@
 """Overload: tenants' connections and rates are limited, slow readers hold no memory, connections share a worker fairly."""
 
+import socket
 import threading
 import time
 
@@ -108,13 +109,27 @@ def test_slow_readers_hold_no_memory(fresh):
         readers = [server.wire(receive_buffer=4096) for _ in range(40)]
         for reader in readers:
             reader.send(b"get big\r\n" * 8)
-        wait_until(lambda: "cotenant_slow_readers_closed_total 0" not in server.http("/metrics")[1])
+        wait_until(lambda: "cotenant_slow_readers_closed_total{} 0" not in server.http("/metrics")[1])
         stats = wire.stats(b"controller")
         assert int(stats["buffer_bytes"]) <= 18 << 20
         assert wire.value(b"big") == b"v" * 1_000_000, "others are served"
         for reader in readers:
             reader.reset()
         wait_until(lambda: int(wire.stats(b"controller")["buffer_bytes"]) == 0)
+
+
+def test_who_does_not_take_a_reply_for_long_is_closed(fresh):
+    server = fresh("--send-timeout", "1s", memory="64")
+    value = b"x" * 900_000
+    with server.wire() as wire, socket.socket() as silent:
+        assert wire.ask(set_request(b"big", value)) == b"STORED\r\n"
+        # More than the system's buffers take, and nobody reads it.
+        silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        silent.connect(server.address)
+        silent.sendall(b"get big\r\n" * 40)
+        wait_until(lambda: "cotenant_slow_readers_closed_total{} 1" in server.http("/metrics")[1])
+        wait_until(lambda: wire.stats()["curr_connections"] == "1")
+        assert wire.value(b"big") == value, "others are not concerned"
 
 
 def test_one_connection_does_not_keep_a_worker_to_itself(fresh):
