@@ -71,7 +71,7 @@ if have go && ! cmp -s "$clients/go/main.go" "$venv/gomemcache.main.go"; then
 fi
 if have javac && [ -e /usr/share/java/spymemcached.jar ] &&
     ! cmp -s "$clients/java/Conformance.java" "$venv/java/Conformance.java"; then
-    javac -cp /usr/share/java/spymemcached.jar -d "$venv/java" "$clients/java/Conformance.java" &&
+    javac -encoding UTF-8 -cp /usr/share/java/spymemcached.jar -d "$venv/java" "$clients/java/Conformance.java" &&
         cp "$clients/java/Conformance.java" "$venv/java" || echo 'spymemcached cannot be built'
 fi
 echo "ready: $venv"
