@@ -17,9 +17,6 @@ use units::{Bytes, Instant, Rng, mix64};
 
 /// Mean absolute error at the sizes.
 const ERROR_MAX: f64 = 0.02;
-/// The same of a generated stream's curve through the present, which misses the goal: where a loop almost fits, what the
-/// store misses is not what LRU misses (.0226 with the first seed).
-const PRESENT_ERROR_MAX: f64 = 0.03;
 /// Sizes in parts of the footprint; all but none and all of it are compared.
 const PARTS: usize = 20;
 /// Look-ups of a stream.
@@ -150,8 +147,7 @@ fn errors(stream: &Stream, seed: u64) -> (f64, f64) {
 fn curves_of_generated_streams_over_tcp_are_exact_within_their_error() {
     for seed in SEEDS {
         let (with, without) = errors(&Stream::generated(seed), seed);
-        assert!(without <= ERROR_MAX, "seed {seed}: {without:.4}");
-        assert!(with <= PRESENT_ERROR_MAX, "seed {seed}: {with:.4}");
+        assert!(with.max(without) <= ERROR_MAX, "seed {seed}: {with:.4}, {without:.4}");
     }
 }
 

@@ -20,6 +20,9 @@ const RESTART_PART: usize = 8;
 /// Old look-ups fade by half after so many seconds at the earliest, and when enough new ones came (guess: an operator asks
 /// about the last minutes, and a minute of a busy tenant has many windows of an estimator).
 const WINDOW_SECS: u64 = 60;
+/// Seconds for which the present is counted before a curve goes through it (guess: counts come once a second, and what was
+/// missed while a tenant's share changed is not what it misses now).
+const PRESENT_SECS: u64 = 10;
 
 /// A tenant that is watched.
 #[derive(Debug)]
@@ -33,6 +36,9 @@ pub(super) struct Watched {
     gets: f64,
     misses: f64,
     held: f64,
+    /// Since when they are counted, and when they were last.
+    since_secs: u64,
+    counted_secs: u64,
     /// When old look-ups faded last.
     faded_secs: u64,
     /// Samples in this second.
@@ -51,6 +57,8 @@ impl Watched {
             gets: 0.0,
             misses: 0.0,
             held: 0.0,
+            since_secs: now_secs,
+            counted_secs: now_secs,
             faded_secs: now_secs,
             taken: 0,
             told: 0,
@@ -75,6 +83,7 @@ impl Watched {
         let (gets, hits) = (now.gets.saturating_sub(self.seen.0), now.hits.saturating_sub(self.seen.1));
         let misses = gets.saturating_sub(hits);
         self.seen = (now.gets, now.hits);
+        self.counted_secs = now_secs;
         self.shards.count(gets);
         self.gets += gets as f64;
         self.misses += misses as f64;
@@ -105,6 +114,7 @@ impl Watched {
         if few && allowed && self.shards.rate() < 1.0 / RESTART_PART as f64 {
             self.shards.clear();
             (self.gets, self.misses, self.held) = (0.0, 0.0, 0.0);
+            self.since_secs = self.counted_secs;
         }
     }
 
@@ -122,10 +132,11 @@ impl Watched {
     }
 
     /// The curve through the present: what was missed more or less than LRU would have, having been as large at every
-    /// moment, is so at what the tenant held on average.
+    /// moment, is so at what the tenant held on average. What was counted for a short time only says nothing of that.
     pub(super) fn curve(&self) -> Result<control::Curve, NoCurve> {
         let curve = self.lru()?;
-        let Some(measured) = self.miss_ratio() else { return Ok(curve) };
+        let is_known = self.since_secs + PRESENT_SECS <= self.counted_secs;
+        let Some(measured) = self.miss_ratio().filter(|_| is_known) else { return Ok(curve) };
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean of sizes")]
         let held = Bytes((self.held / self.gets) as u64);
         let there = (curve.miss_ratio(held) + measured - self.shards.missed()).clamp(0.0, 1.0);
