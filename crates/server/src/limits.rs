@@ -22,8 +22,8 @@ pub const TENANTS_MAX: usize = 65_000;
 pub const GROUPS_MAX: usize = 64;
 /// What a tenant costs beside the store: its name, prefix and id in the tables that recognise it, and its rows in the control
 /// loop and in the books of the curves, with names and prefixes of usual length (a thousand tenants at `-m 64` were seen to
-/// take 3.3 MiB more than one, beside what is accounted).
-pub const TENANT_BYTES: Bytes = Bytes::kib(3);
+/// take up to 7.4 MiB more than one, beside what is accounted).
+pub const TENANT_BYTES: Bytes = Bytes::kib(8);
 /// Bytes of a tenant's name at most.
 pub const TENANT_NAME_MAX: usize = 64;
 /// Bytes of a key prefix at most.
