@@ -262,7 +262,7 @@ impl Default for Config {
             idle_time: Duration::from_secs(5 * 3_600),
             learning: policy::memory::LEARNING,
             cleaner_cpu: 0.05,
-            cleaners: 2,
+            cleaners: 1,
             rank: RankKind::default(),
             tenants: Vec::new(),
             groups: Vec::new(),
