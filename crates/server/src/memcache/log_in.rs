@@ -5,7 +5,7 @@
 //! Source:     memcached 1.6.45's `-Y`; `version` is answered to strangers too, as in the binary protocol
 
 use super::reply::{Replies, text};
-use super::turn::{Ended, Prepared, Session, Step, Turn};
+use super::turn::{Ended, Hashed, Next, Prepared, Session, Step, Turn, gather};
 use crate::auth::{Grant, Identity};
 use crate::limits::{AUTH_MESSAGE_MAX, LINE_MAX};
 use memchr::memchr;
@@ -71,37 +71,23 @@ fn parse(input: &[u8]) -> Parsed<'_> {
     Parsed::Message(message, all)
 }
 
-/// Prepares what a stranger says. A password ends the batch: what follows is somebody else's.
+/// Gathers what a stranger says. A password ends the batch.
 pub(super) fn prepare<'b>(
     session: &Session<'_>,
     input: &'b [u8],
     turn: &mut Turn,
     batch: &mut Vec<Prepared<'b>>,
+    hashed: &mut Hashed<'b>,
 ) {
-    while turn.consumed < input.len() {
-        if batch.len() == session.requests_max {
-            turn.more = true;
-            return;
+    gather(session.requests_max, input, turn, batch, hashed, |rest, turn, _| match parse(rest) {
+        Parsed::Message(message, takes) => {
+            turn.take(takes, input.len());
+            let step = Step::LogIn(message);
+            if matches!(message, Message::Show { .. }) { Next::Last(step) } else { Next::Step(step) }
         }
-        match parse(&input[turn.consumed..]) {
-            Parsed::Message(message, takes) => {
-                turn.take(takes, input.len());
-                batch.push(Prepared { step: Step::LogIn(message), end: turn.consumed, keys: (0, 0) });
-                if matches!(message, Message::Show { .. }) {
-                    turn.more = turn.consumed < input.len();
-                    return;
-                }
-            }
-            Parsed::Incomplete(needed) => {
-                turn.needed = needed;
-                return;
-            }
-            Parsed::Hopeless => {
-                turn.close = true;
-                return;
-            }
-        }
-    }
+        Parsed::Incomplete(needed) => Next::Incomplete(needed),
+        Parsed::Hopeless => Next::Hopeless,
+    });
 }
 
 /// Answers a stranger.

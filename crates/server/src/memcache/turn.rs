@@ -224,7 +224,9 @@ pub(crate) fn run<'w>(
     let mut hashed = Vec::with_capacity(session.requests_max.min(64));
     match session.protocol {
         Protocol::Binary => binary::prepare(session, worker, input, &mut turn, &mut batch, &mut hashed),
-        _ if session.identity.is_stranger() => log_in::prepare(session, input, &mut turn, &mut batch),
+        _ if session.identity.is_stranger() => {
+            log_in::prepare(session, input, &mut turn, &mut batch, &mut hashed)
+        }
         _ => prepare(session, worker, input, &mut turn, &mut batch, &mut hashed),
     }
     for (key, _) in &hashed {
@@ -300,46 +302,85 @@ impl Turn {
     }
 }
 
-/// Parses what is complete, hashes the keys and prefetches their index lines.
+/// Keys of a batch with whom they belong to; their index lines are on the way.
+pub(super) type Hashed<'b> = Vec<(Key<'b>, TenantId)>;
+
+/// What input begins with, for a turn.
+pub(super) enum Next<'b> {
+    /// A request.
+    Step(Step<'b>),
+    /// A request that ends the batch: what follows may be somebody else's.
+    Last(Step<'b>),
+    /// More bytes are needed, so many in all as far as is known.
+    Incomplete(usize),
+    /// This is no client of ours.
+    Hopeless,
+}
+
+/// Gathers a batch of at most so many requests. `next` takes one off the input that is left, says to the turn what it took,
+/// and hashes its keys.
+#[inline]
+pub(super) fn gather<'b>(
+    requests_max: usize,
+    input: &'b [u8],
+    turn: &mut Turn,
+    batch: &mut Vec<Prepared<'b>>,
+    hashed: &mut Hashed<'b>,
+    mut next: impl FnMut(&'b [u8], &mut Turn, &mut Hashed<'b>) -> Next<'b>,
+) {
+    while turn.consumed < input.len() {
+        if batch.len() == requests_max {
+            turn.more = true;
+            return;
+        }
+        let first = hashed.len();
+        let (step, is_last) = match next(&input[turn.consumed..], turn, hashed) {
+            Next::Step(step) => (step, false),
+            Next::Last(step) => (step, true),
+            Next::Incomplete(needed) => {
+                turn.needed = needed;
+                return;
+            }
+            Next::Hopeless => {
+                turn.close = true;
+                return;
+            }
+        };
+        batch.push(Prepared { step, end: turn.consumed, keys: (first, hashed.len()) });
+        if is_last {
+            turn.more = turn.consumed < input.len();
+            return;
+        }
+    }
+}
+
+/// Gathers requests of the text protocols.
 fn prepare<'b>(
     session: &Session<'_>,
     worker: &Worker,
     input: &'b [u8],
     turn: &mut Turn,
     batch: &mut Vec<Prepared<'b>>,
-    hashed: &mut Vec<(Key<'b>, TenantId)>,
+    hashed: &mut Hashed<'b>,
 ) {
     let routes = session.router.routes(session.binding);
-    while turn.consumed < input.len() {
-        if batch.len() == session.requests_max {
-            turn.more = true;
-            return;
-        }
-        let first = hashed.len();
-        match parse(&input[turn.consumed..], &session.bounds) {
+    gather(session.requests_max, input, turn, batch, hashed, |rest, turn, hashed| {
+        match parse(rest, &session.bounds) {
             Parsed::Request(command, taken) => {
                 turn.consumed += taken;
                 let command = allowed(session, command);
                 hash_keys(&routes, worker, &command, hashed);
-                let keys = (first, hashed.len());
-                batch.push(Prepared { step: Step::Run(command), end: turn.consumed, keys });
+                Next::Step(Step::Run(command))
             }
             Parsed::Refused { reply, effect, skip } => {
                 turn.take(skip, input.len());
                 let may_write = session.identity.denies(Need::Write).is_none();
-                let step = Step::Refuse { reply, effect: if may_write { effect } else { Effect::None } };
-                batch.push(Prepared { step, end: turn.consumed, keys: (first, first) });
+                Next::Step(Step::Refuse { reply, effect: if may_write { effect } else { Effect::None } })
             }
-            Parsed::Incomplete(needed) => {
-                turn.needed = needed;
-                return;
-            }
-            Parsed::Hopeless => {
-                turn.close = true;
-                return;
-            }
+            Parsed::Incomplete(needed) => Next::Incomplete(needed),
+            Parsed::Hopeless => Next::Hopeless,
         }
-    }
+    });
 }
 
 /// The command, or its refusal if the credentials do not allow it.
@@ -354,12 +395,7 @@ fn allowed<'b>(session: &Session<'_>, command: Command<'b>) -> Command<'b> {
 
 /// Hashes a key and prefetches its index lines.
 #[inline]
-pub(super) fn hash_key<'b>(
-    routes: &Routes<'_>,
-    worker: &Worker,
-    text: &'b [u8],
-    hashed: &mut Vec<(Key<'b>, TenantId)>,
-) {
+pub(super) fn hash_key<'b>(routes: &Routes<'_>, worker: &Worker, text: &'b [u8], hashed: &mut Hashed<'b>) {
     let (tenant, space) = routes.of(text);
     if let Some(key) = worker.key(space, text) {
         worker.prefetch_index(&key);
@@ -367,12 +403,7 @@ pub(super) fn hash_key<'b>(
     }
 }
 
-fn hash_keys<'b>(
-    routes: &Routes<'_>,
-    worker: &Worker,
-    command: &Command<'b>,
-    hashed: &mut Vec<(Key<'b>, TenantId)>,
-) {
+fn hash_keys<'b>(routes: &Routes<'_>, worker: &Worker, command: &Command<'b>, hashed: &mut Hashed<'b>) {
     let mut add = |text: &'b [u8]| hash_key(routes, worker, text, hashed);
     match *command {
         Command::Get { keys: list, .. } => keys(list).for_each(add),

@@ -19,11 +19,10 @@ mod execute;
 pub(in crate::memcache) use execute::{execute, refuse_rate};
 
 use super::parse::Bounds;
-use super::turn::{Prepared, Session, Step, Turn, hash_key};
+use super::turn::{Hashed, Next, Prepared, Session, Step, Turn, gather, hash_key};
 use crate::limits::{AUTH_MESSAGE_MAX, KEY_MAX};
 use crate::observe::CommandClass;
-use store::{Key, Mode, Worker};
-use units::TenantId;
+use store::{Mode, Worker};
 
 /// The first byte of a request.
 pub(crate) const REQUEST_MAGIC: u8 = 0x80;
@@ -354,15 +353,14 @@ fn body<'b>(act: Act, head: &Head, extras: &[u8], key: &'b [u8], value: &'b [u8]
     }
 }
 
-/// Parses what is complete, hashes the keys and prefetches their index lines. A password ends the batch: what follows
-/// may be somebody else's.
+/// Gathers requests of the binary protocol. A password ends the batch.
 pub(super) fn prepare<'b>(
     session: &Session<'_>,
     worker: &Worker,
     input: &'b [u8],
     turn: &mut Turn,
     batch: &mut Vec<Prepared<'b>>,
-    hashed: &mut Vec<(Key<'b>, TenantId)>,
+    hashed: &mut Hashed<'b>,
 ) {
     let mut bounds = session.bounds;
     if session.identity.is_stranger() {
@@ -370,35 +368,21 @@ pub(super) fn prepare<'b>(
         bounds.body_max = 0;
     }
     let routes = session.router.routes(session.binding);
-    while turn.consumed < input.len() {
-        if batch.len() == session.requests_max {
-            turn.more = true;
-            return;
-        }
-        match parse(&input[turn.consumed..], &bounds) {
+    gather(session.requests_max, input, turn, batch, hashed, |rest, turn, hashed| {
+        match parse(rest, &bounds) {
             Parsed::Request(request, takes) => {
                 turn.take(takes, input.len());
-                let first = hashed.len();
                 if let Some(key) = request.key() {
                     hash_key(&routes, worker, key, hashed);
                 }
-                let keys = (first, hashed.len());
-                batch.push(Prepared { step: Step::Binary(request), end: turn.consumed, keys });
-                if matches!(request.body, Body::LogIn { .. }) {
-                    turn.more = turn.consumed < input.len();
-                    return;
-                }
+                let is_log_in = matches!(request.body, Body::LogIn { .. });
+                let step = Step::Binary(request);
+                if is_log_in { Next::Last(step) } else { Next::Step(step) }
             }
-            Parsed::Incomplete(needed) => {
-                turn.needed = needed;
-                return;
-            }
-            Parsed::Hopeless => {
-                turn.close = true;
-                return;
-            }
+            Parsed::Incomplete(needed) => Next::Incomplete(needed),
+            Parsed::Hopeless => Next::Hopeless,
         }
-    }
+    });
 }
 
 #[cfg(test)]
