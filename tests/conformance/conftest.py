@@ -84,6 +84,22 @@ def fresh():
 
 
 @pytest.fixture
+def configured(tmp_path):
+    """Starts a server with a configuration file; it ends with the test."""
+    running = []
+
+    def start(text):
+        path = tmp_path / "cotenant.toml"
+        path.write_text(text, encoding="ascii")
+        running.append(servers.start_cotenant(["--config", str(path)], memory=None))
+        return running[-1]
+
+    yield start
+    for one in running:
+        one.stop()
+
+
+@pytest.fixture
 def wire(server):
     """A connection to the shared server, which is empty when the test begins."""
     with server.wire() as connection:

@@ -29,12 +29,8 @@ listen = "127.0.0.1:0"
 
 
 @pytest.fixture
-def server(tmp_path):
-    path = tmp_path / "cotenant.toml"
-    path.write_text(CONFIG, encoding="ascii")
-    running = servers.start_cotenant(["--config", str(path)], memory=None)
-    yield running
-    running.stop()
+def server(configured):
+    return configured(CONFIG)
 
 
 def address(server):

@@ -34,12 +34,8 @@ reserved = "4MiB"
 
 
 @pytest.fixture
-def server(tmp_path):
-    path = tmp_path / "cotenant.toml"
-    path.write_text(CONFIG, encoding="ascii")
-    running = servers.start_cotenant(["--config", str(path)], memory=None)
-    yield running
-    running.stop()
+def server(configured):
+    return configured(CONFIG)
 
 
 def target(server, name):

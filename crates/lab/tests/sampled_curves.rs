@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, reason = "the figures behind each assertion are worth reading")]
 
 use lab::reference::{Gdsf, Lru, Reference};
+use lab::trace::STREAMS;
 use lab::workload::Zipf;
 use policy::estimate::{SAMPLES_MAX, Shards, through};
 use std::collections::HashMap;
@@ -152,24 +153,13 @@ fn trace(name: &str) -> Option<Stream> {
     Some(stream)
 }
 
-const STREAMS: [&str; 8] = [
-    "orm-busy",
-    "web12",
-    "scarab-recs-h1",
-    "cloudphysics-w106",
-    "arc-P3",
-    "arc-P6",
-    "http-nasa-19950801",
-    "llmkv-conversation-h1",
-];
-
 /// Samples of a tenant among many: 22 tenants in 256 MiB have 1,300 each.
 const SAMPLES_FEW: usize = 1_024;
 
 /// From rate 1, as a server begins: with all the samples that a tenant can have, and with those of one among many.
 #[test]
 fn curves_of_the_shared_streams_are_within_their_error() {
-    for name in STREAMS {
+    for (name, _) in STREAMS {
         let Some(stream) = trace(name) else { continue };
         let exact = Exact::of(&stream);
         for samples in [SAMPLES_MAX, SAMPLES_FEW] {

@@ -12,23 +12,13 @@ use crate::{Bench, BenchError};
 use comfy_table::{CellAlignment, Table, presets};
 use harness::replay::{ReplayOptions, in_process};
 use lab::reference::Recording;
+use lab::trace::STREAMS;
 use lab::{Request, TraceError, TraceReader};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::path::Path;
 use units::{Bytes, Instant};
 
-/// Single streams, and whether they have sizes.
-const STREAMS: [(&str, bool); 8] = [
-    ("orm-busy", false),
-    ("web12", false),
-    ("scarab-recs-h1", false),
-    ("cloudphysics-w106", false),
-    ("arc-P3", true),
-    ("arc-P6", true),
-    ("http-nasa-19950801", true),
-    ("llmkv-conversation-h1", false),
-];
 /// Sizes in hundredths of the footprint.
 const PERCENTS: [u64; 4] = [5, 10, 20, 40];
 /// The mix and its memories.

@@ -8,6 +8,7 @@ use crate::load::{alone, trace};
 use harness::replay::ReplayOptions;
 use harness::wire::over_tcp;
 use lab::reference::{Access, Recording, hit_curves};
+use lab::trace::STREAMS;
 use lab::workload::Zipf;
 use lab::{Op, Request, TraceError, TraceReader};
 use server::{Config, MemoryPolicy};
@@ -151,21 +152,10 @@ fn curves_of_generated_streams_over_tcp_are_exact_within_their_error() {
     }
 }
 
-const STREAMS: [&str; 8] = [
-    "orm-busy",
-    "web12",
-    "scarab-recs-h1",
-    "cloudphysics-w106",
-    "arc-P3",
-    "arc-P6",
-    "http-nasa-19950801",
-    "llmkv-conversation-h1",
-];
-
 #[test]
 fn curves_of_the_shared_streams_over_tcp_are_exact_within_their_error() {
     let mut worst: Vec<String> = Vec::new();
-    for stream in STREAMS.iter().filter_map(|name| Stream::shared(name)) {
+    for stream in STREAMS.iter().filter_map(|(name, _)| Stream::shared(name)) {
         for seed in SEEDS {
             let (with, without) = errors(&stream, seed);
             if ERROR_MAX < with.max(without) {

@@ -26,6 +26,19 @@ pub use tenant::with_tenant;
 
 use units::Instant;
 
+/// Names of the recorded single streams that benchmarks and tests use where they are present, and whether their items
+/// have sizes.
+pub const STREAMS: [(&str, bool); 8] = [
+    ("orm-busy", false),
+    ("web12", false),
+    ("scarab-recs-h1", false),
+    ("cloudphysics-w106", false),
+    ("arc-P3", true),
+    ("arc-P6", true),
+    ("http-nasa-19950801", true),
+    ("llmkv-conversation-h1", false),
+];
+
 /// One request of a trace or of a generated workload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request<'a> {
