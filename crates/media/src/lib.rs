@@ -1,13 +1,15 @@
 //! Kinds of memory, and the meters on them.
 //!
-//! Invariants: the only crate that maps memory; `region` and `heap` are the only modules here with unsafe code
+//! Invariants: the only crate that maps memory; `region`, `heap` and the devices are the only modules here with unsafe code
 //! Non-goals:  items, tenants' rules, policies
 
+mod device;
 mod dram;
 mod heap;
 mod meter;
 mod region;
 
+pub use device::{Device, Plain, SlowAccess, Survival};
 pub use dram::Dram;
 pub use heap::give_freed_memory_back;
 pub use meter::{Access, Meter, Traffic};

@@ -1,0 +1,146 @@
+//! A slow tier as the store sees it: bytes by offset, below DRAM.
+//!
+//! Shape:      `write` puts whole access units; `mapped` bytes are read in place, others by `read` or a queue of reads;
+//!             `notes` are a few words beside the bytes that survive as they do
+//! Invariants: what was written before `settle` survives whatever [`Survival`] names if anything written after it does
+//! Failure:    an error of the system is an answer; nothing is known of the bytes that were to be written then
+//! Source:     DESIGN part 3: a medium is a kind of memory, a tier is a configured piece of one
+
+#![allow(unsafe_code, reason = "bytes of a mapped device: the contract of `Device::write` keeps others away")]
+
+use crate::region::{Region, WordRegion};
+use std::fmt::Debug;
+use std::io;
+use units::Bytes;
+
+/// What a device's content outlives.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Survival {
+    /// Nothing: it ends with the process.
+    Nothing,
+    /// The end of the process, however it ends; not that of the machine.
+    Process,
+    /// A crash of the machine too.
+    Machine,
+}
+
+/// A kind of access to a slow tier.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum SlowAccess {
+    /// A read.
+    Read,
+    /// A write.
+    Write,
+}
+
+/// A piece of a medium that is slower than DRAM.
+pub trait Device: Debug + Send + Sync {
+    /// How much it holds, in whole access units.
+    fn size(&self) -> Bytes;
+    /// Smallest piece that it reads or writes at once, a power of two: offsets and lengths of writes are multiples of it.
+    fn access_unit(&self) -> Bytes;
+    /// What its content outlives.
+    fn survival(&self) -> Survival;
+    /// Its bytes, where the processor can load them.
+    fn mapped(&self) -> Option<&Region>;
+    /// Words beside the bytes that survive as they do, zero when the device is new; none where nothing survives.
+    fn notes(&self) -> Option<&WordRegion>;
+    /// Makes `words` of the notes survive, in their order of calls.
+    fn settle_notes(&self, words: std::ops::Range<usize>);
+    /// Puts bytes, in whole access units, past the caches where that is faster.
+    ///
+    /// # Safety
+    /// Where the device is mapped nobody reads or writes these bytes meanwhile.
+    ///
+    /// # Errors
+    /// If the system says so; the bytes there are unknown then.
+    unsafe fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()>;
+    /// Gets bytes, in whole access units; `into` is aligned to the access unit, or the read is slower. Blocks.
+    ///
+    /// # Errors
+    /// If the system says so, or the bytes are not there.
+    fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()>;
+    /// Lets what was written so far survive before anything that is written after.
+    ///
+    /// # Errors
+    /// If the system says so: then nothing is known of what was written since the last time.
+    fn settle(&self) -> io::Result<()>;
+    /// Takes the time that an access of `size` takes, where that is modelled; nothing elsewhere.
+    fn take_time(&self, access: SlowAccess, size: Bytes);
+}
+
+/// DRAM behind the contract of a device: nothing survives, nothing is slow.
+#[derive(Debug)]
+pub struct Plain {
+    region: Region,
+}
+
+/// The processor's cache line.
+const LINE: Bytes = Bytes(64);
+
+impl Plain {
+    /// Zeroed memory of `size`.
+    ///
+    /// # Errors
+    /// If the system refuses the mapping.
+    pub fn new(size: Bytes) -> Result<Self, crate::MapError> {
+        Ok(Self { region: Region::anonymous(size)? })
+    }
+}
+
+impl Device for Plain {
+    fn size(&self) -> Bytes {
+        Bytes(self.region.len() as u64)
+    }
+
+    fn access_unit(&self) -> Bytes {
+        LINE
+    }
+
+    fn survival(&self) -> Survival {
+        Survival::Nothing
+    }
+
+    fn mapped(&self) -> Option<&Region> {
+        Some(&self.region)
+    }
+
+    fn notes(&self) -> Option<&WordRegion> {
+        None
+    }
+
+    fn settle_notes(&self, _words: std::ops::Range<usize>) {}
+
+    unsafe fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        // SAFETY: the caller keeps others away.
+        unsafe { self.region.write(Bytes(at).as_usize(), bytes) };
+        Ok(())
+    }
+
+    fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
+        // SAFETY: who reads what somebody may be writing breaks the contract of `write`.
+        into.copy_from_slice(unsafe { self.region.bytes(Bytes(at).as_usize(), into.len()) });
+        Ok(())
+    }
+
+    fn settle(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn take_time(&self, _access: SlowAccess, _size: Bytes) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let device = Plain::new(Bytes::kib(64)).unwrap();
+        // SAFETY: this thread alone uses the device.
+        unsafe { device.write(128, &[7; 64]) }.unwrap();
+        let mut bytes = [0; 128];
+        device.read(64, &mut bytes).unwrap();
+        assert_eq!((&bytes[..64], &bytes[64..]), (&[0; 64][..], &[7; 64][..]));
+    }
+}
