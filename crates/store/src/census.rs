@@ -19,12 +19,15 @@ use crate::slot::Place;
 use crate::sources::Sums;
 use crate::store::Store;
 use crate::survivors::{Candidate, keep};
-use crate::tenant::TenantSpec;
+use crate::tenant::{Tenant, TenantSpec};
 use std::sync::Arc;
 use units::{SegmentId, TenantId};
 
 /// Items looked up together, so that their index lines load in parallel.
 pub(crate) const BATCH: usize = 32;
+
+/// All of something.
+const WHOLE: u64 = 1 << 16;
 
 /// Bytes charged by rank. A pass takes less than 4 GiB.
 pub(crate) type BytesByBin = [u32; 256];
@@ -46,19 +49,56 @@ struct Seen {
     floor: u64,
     /// Which of the pass's rows has its bytes by bin.
     row: usize,
+    /// Bytes in the sources.
     inside: u64,
+    /// What the samples in its row stand for: as many, or about as many.
+    sampled: u64,
     /// The rank's level in this pass; not a number before its first item.
     level: f32,
     threshold: u8,
-    /// Bytes of the threshold's own bin that stay.
-    quota: u64,
+    /// Of the bytes of the threshold's own bin so many stay, in `WHOLE`ths.
+    part: u64,
+    /// What of that is due: an item stays when all of it is.
+    due: u64,
+    /// The rank that halves what stays.
+    median: u8,
+}
+
+impl Seen {
+    /// Whether an item of the threshold's own bin stays: as many bytes of it do as are its part, spread evenly.
+    fn is_due(&mut self, charge: u64) -> bool {
+        self.due += charge * self.part;
+        let stays = charge * WHOLE <= self.due;
+        if stays {
+            self.due -= charge * WHOLE;
+        }
+        stays
+    }
+}
+
+/// Which half by rank of what its tenant keeps an item is in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Half {
+    /// What goes first.
+    Lower = 0,
+    /// What goes last.
+    Upper = 1,
+}
+
+impl Half {
+    pub(crate) fn other(self) -> Self {
+        match self {
+            Self::Lower => Self::Upper,
+            Self::Upper => Self::Lower,
+        }
+    }
 }
 
 /// What becomes of an item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fate {
-    /// It is copied.
-    Stays,
+    /// It is copied, beside what ranks about like it.
+    Stays(Half),
     /// It is evicted.
     Goes,
 }
@@ -136,6 +176,14 @@ pub(crate) struct Census {
 }
 
 impl Census {
+    /// Forgets what earlier passes saw.
+    pub(crate) fn begin(&mut self, store: &Store) {
+        store.take_time(&mut self.clock);
+        self.seen.fill_with(|| None);
+        self.rows.clear();
+        self.alive = 0.0;
+    }
+
     /// Walks the sources and ranks a sample of what is alive, of one tenant if only that is asked.
     pub(crate) fn take(
         &mut self,
@@ -145,10 +193,7 @@ impl Census {
         step: Step,
         only: Option<TenantId>,
     ) {
-        store.take_time(&mut self.clock);
-        self.seen.fill_with(|| None);
-        self.rows.clear();
-        self.alive = 0.0;
+        self.begin(store);
         self.step = step.0;
         let mut batch = Vec::with_capacity(BATCH);
         for id in sources {
@@ -174,22 +219,44 @@ impl Census {
 
     fn count_all(&mut self, store: &Store, batch: &mut Vec<Pending<'_>>) {
         for item in batch.drain(..) {
-            let Some(found) = item.find(store).filter(|_| !item.is_dead(store)) else { continue };
-            let tenant = item.view.tenant();
-            let seen = seen_in(&mut self.seen, &mut self.rows, store, tenant);
-            let usage = usage_of(store, &item, found, seen.densities.as_deref());
-            if seen.level.is_nan() {
-                let kind = &seen.spec.rank;
-                seen.level = store.tenant(tenant).level_of(kind, || kind.level_by(&usage, &self.clock));
-            }
-            let rank = seen.spec.rank.bin(&usage, seen.level, &self.clock);
             // The sample stands for a step of the log's bytes, and for the index's share of them.
             let (len, charge) = (item.view.bytes().len(), item.charge());
-            let stands_for = if len < self.step { charge * self.step as u64 / len as u64 } else { charge };
-            self.alive += if len < self.step { self.step as f64 / len as f64 } else { 1.0 };
-            let bytes = &mut self.rows[seen.row][usize::from(rank)];
-            *bytes = bytes.saturating_add(u32::try_from(stands_for).unwrap_or(u32::MAX));
-            seen.inside += stands_for;
+            let (times, stands_for) = if len < self.step {
+                (self.step as f64 / len as f64, charge * self.step as u64 / len as u64)
+            } else {
+                (1.0, charge)
+            };
+            if self.count(store, &item, stands_for).is_some() {
+                self.alive += times;
+            }
+        }
+    }
+
+    /// Counts an item for so many bytes of its tenant, if it is alive. Returns its rank.
+    pub(crate) fn count(&mut self, store: &Store, item: &Pending<'_>, stands_for: u64) -> Option<u8> {
+        let found = item.find(store).filter(|_| !item.is_dead(store))?;
+        let tenant = item.view.tenant();
+        let seen = seen_in(&mut self.seen, &mut self.rows, store, tenant);
+        let usage = usage_of(store, item, found, seen.densities.as_deref());
+        if seen.level.is_nan() {
+            let kind = &seen.spec.rank;
+            seen.level = store.tenant(tenant).level_of(kind, || kind.level_by(&usage, &self.clock));
+        }
+        let rank = seen.spec.rank.bin(&usage, seen.level, &self.clock);
+        let bytes = &mut self.rows[seen.row][usize::from(rank)];
+        *bytes = bytes.saturating_add(u32::try_from(stands_for).unwrap_or(u32::MAX));
+        seen.inside += stands_for;
+        seen.sampled += stands_for;
+        Some(rank)
+    }
+
+    /// Of each tenant the sources hold the same part of what it holds, `part` of `whole`: that is surer than what samples of a
+    /// few of its items stand for.
+    pub(crate) fn expect(&mut self, store: &Store, part: u64, whole: u64) {
+        for (i, seen) in self.seen.iter_mut().enumerate() {
+            let Some(seen) = seen else { continue };
+            let tenant = store.tenant(TenantId(u32::try_from(i).unwrap_or(u32::MAX)));
+            seen.inside = part_of(tenant.held().0, part, whole);
         }
     }
 
@@ -231,8 +298,7 @@ impl Census {
             let tenant = store.tenant(TenantId(u32::try_from(i).unwrap_or(u32::MAX)));
             let target = tenant.share().target;
             seen.is_over = all.is_over(tenant);
-            // A policy may give less than the floor: the idle tax, or floors beyond the memory.
-            seen.floor = tenant.floor().min(target).0;
+            seen.floor = floor_of(tenant);
             self.order.push(i);
             self.candidates.push(Candidate {
                 inside: seen.inside,
@@ -264,19 +330,11 @@ impl Census {
     fn set_thresholds(&mut self, store: &Store) {
         for (&i, &kept) in self.order.iter().zip(&self.kept) {
             let Some(seen) = &mut self.seen[i] else { continue };
-            let mut left = kept;
             let bytes_by_bin = &self.rows[seen.row];
-            seen.threshold = BIN_MIN;
-            seen.quota = u64::MAX;
-            for rank in (BIN_MIN..=u8::MAX).rev() {
-                let bytes = u64::from(bytes_by_bin[usize::from(rank)]);
-                if left < bytes {
-                    seen.threshold = rank;
-                    seen.quota = left;
-                    break;
-                }
-                left -= bytes;
-            }
+            seen.due = 0;
+            let kept_of_sampled = part_of(seen.sampled, kept, seen.inside);
+            (seen.threshold, seen.part) = place_of(bytes_by_bin, kept_of_sampled);
+            (seen.median, _) = place_of(bytes_by_bin, kept_of_sampled / 2);
             if kept < seen.inside {
                 let tenant = store.tenant(TenantId(u32::try_from(i).unwrap_or(u32::MAX)));
                 let kind = &seen.spec.rank;
@@ -288,29 +346,31 @@ impl Census {
         }
     }
 
-    /// What becomes of an item that is alive; uses the threshold's quota up.
+    /// What becomes of an item that is alive.
     pub(crate) fn fate(&mut self, store: &Store, item: &Pending<'_>, found: Found) -> Fate {
         let tenant = item.view.tenant();
-        let Some(Some(seen)) = self.seen.get_mut(tenant.index()) else { return Fate::Stays };
-        if seen.threshold == BIN_MIN && seen.quota == u64::MAX {
-            return Fate::Stays;
-        }
+        let Some(Some(seen)) = self.seen.get_mut(tenant.index()) else { return Fate::Stays(Half::Lower) };
         let usage = usage_of(store, item, found, seen.densities.as_deref());
         let rank = seen.spec.rank.bin(&usage, seen.level, &self.clock);
-        let stays = if rank == seen.threshold {
-            let fits = item.charge() <= seen.quota;
-            seen.quota = seen.quota.saturating_sub(item.charge());
-            fits
-        } else {
-            seen.threshold < rank
-        };
+        let stays = if rank == seen.threshold { seen.is_due(item.charge()) } else { seen.threshold < rank };
+        let half = if rank < seen.median { Half::Lower } else { Half::Upper };
         // The sample says about how much there is; where the floor is, is known.
-        if stays || self.is_within_floor(store, tenant) { Fate::Stays } else { Fate::Goes }
+        if stays || self.is_within_floor(store, tenant) { Fate::Stays(half) } else { Fate::Goes }
+    }
+
+    /// Of so many bytes of a tenant at a rank, those that stay.
+    pub(crate) fn stays_of(&self, tenant: TenantId, rank: u8, bytes: u64) -> u64 {
+        match self.seen_of(tenant) {
+            Some(seen) if rank < seen.threshold => 0,
+            Some(seen) if rank == seen.threshold => bytes * seen.part / WHOLE,
+            _ => bytes,
+        }
     }
 
     /// Whether all that a tenant of this pass holds is within its floor.
     pub(crate) fn is_within_floor(&self, store: &Store, tenant: TenantId) -> bool {
-        self.seen_of(tenant).is_some_and(|seen| 0 < seen.floor && store.tenant(tenant).held().0 <= seen.floor)
+        let floor = self.seen_of(tenant).map_or_else(|| floor_of(store.tenant(tenant)), |seen| seen.floor);
+        0 < floor && store.tenant(tenant).held().0 <= floor
     }
 
     /// Whether a tenant held more than its part when the pass began.
@@ -321,6 +381,30 @@ impl Census {
     fn seen_of(&self, tenant: TenantId) -> Option<&Seen> {
         self.seen.get(tenant.index()).and_then(Option::as_ref)
     }
+}
+
+/// What no pass takes from a tenant. A policy may give less than the floor: the idle tax, or floors beyond the memory.
+fn floor_of(tenant: &Tenant) -> u64 {
+    tenant.floor().min(tenant.share().target).0
+}
+
+/// `part` ÷ `whole` of `all`, at most all.
+fn part_of(all: u64, part: u64, whole: u64) -> u64 {
+    let part = u128::from(all) * u128::from(part.min(whole)) / u128::from(whole.max(1));
+    u64::try_from(part).unwrap_or(u64::MAX)
+}
+
+/// The rank down to which the bytes are `kept`, and the part of its own bytes that is, in `WHOLE`ths.
+fn place_of(bytes_by_bin: &BytesByBin, kept: u64) -> (u8, u64) {
+    let mut left = kept;
+    for rank in (BIN_MIN..=u8::MAX).rev() {
+        let bytes = u64::from(bytes_by_bin[usize::from(rank)]);
+        if left < bytes {
+            return (rank, left * WHOLE / bytes);
+        }
+        left -= bytes;
+    }
+    (BIN_MIN, WHOLE)
 }
 
 /// What is known of an item for its rank.
@@ -336,7 +420,7 @@ fn usage_of(store: &Store, item: &Pending<'_>, found: Found, densities: Option<&
         level: tenant.level_at(found.slot.tick()),
         stamp: store.stamp_of(item.place, &item.view),
         expiry: item.view.expiry(),
-        hits_per_tick: densities.map_or(0.0, |densities| densities.of(uses, age)),
+        hits_per_tick: densities.map_or(0.0, |densities| densities.of_key(item.hash, uses, age)),
     }
 }
 
@@ -360,9 +444,12 @@ fn seen_in<'a>(
             floor: 0,
             row: rows.len() - 1,
             inside: 0,
+            sampled: 0,
             level: f32::NAN,
             threshold: BIN_MIN,
-            quota: u64::MAX,
+            part: WHOLE,
+            due: 0,
+            median: BIN_MIN,
         }
     })
 }

@@ -1,10 +1,11 @@
 //! The cleaner: takes the space of dead items back, and of those that their tenants need least.
 //!
-//! Shape:      a pass takes n sealed segments; ranks a sample of their live items and gives each tenant its part (`census`);
-//!             then walks them, source by source: what ranks within its tenant's part is copied (`destinations`), what does
-//!             not is evicted, and each emptied source returns at once
+//! Shape:      a survey of sealed segments tells from which rank on each tenant's items stay, and which segments hold the most
+//!             of what does not (`survey`); a pass takes n of those; then walks them, source by source: what ranks within its
+//!             tenant's part is copied (`destinations`), what does not is evicted, and each emptied source returns at once.
+//!             Where the sources are known beforehand a sample of them is ranked instead (`census`)
 //! Invariants: a pass opens at most n − 1 segments, so it frees at least one; a reader never waits for it
-//! Cost:       one walk, and one index look-up per item; a second walk with a look-up per sample
+//! Cost:       one walk, and one index look-up per item; another per sample
 //! Source:     Memshare §3.2, §5.3 and Algorithm 1. We differ: what goes is chosen before anything is copied, so the
 //!             reserve is three segments instead of n; sources are compared by what cleaning them would free;
 //!             half-full destinations stay open for the next pass instead of being dropped
@@ -16,10 +17,12 @@ use crate::epoch::Participant;
 use crate::index::Found;
 use crate::limits::{CENSUS_SAMPLES, PASS_FREES_PART};
 use crate::metrics::{ThreadCounters, count};
+use crate::passes::{FixedPass, PassKind};
 use crate::segment::State;
 use crate::shadow::Shadow;
 use crate::sources::{Chooser, claim_dead};
 use crate::store::Store;
+use crate::survey::Survey;
 use crate::sync::{Ordering, lock, pause};
 use units::{Rng, SegmentId};
 
@@ -55,48 +58,98 @@ pub(crate) struct Cleaner {
     pub(crate) chooser: Chooser,
     pub(crate) sources: Vec<SegmentId>,
     pub(crate) census: Census,
+    survey: Survey,
 }
 
 impl Cleaner {
     pub(crate) fn new(rng: Rng) -> Self {
-        Self { chooser: Chooser::new(rng), sources: Vec::new(), census: Census::default() }
+        Self {
+            chooser: Chooser::new(rng),
+            sources: Vec::new(),
+            census: Census::default(),
+            survey: Survey::default(),
+        }
     }
 
-    /// One pass over up to `width` segments.
+    /// One pass.
     pub(crate) fn pass(
         &mut self,
         store: &Store,
         reader: &mut Participant,
         counters: &ThreadCounters,
-        width: usize,
     ) -> Outcome {
-        self.chooser.choose(store, width, |score, _| score, &mut self.sources);
-        if self.sources.len() < 2 {
-            return self.give_up(store);
-        }
-        // Who may not evict has to know that all of it fits.
-        let step = if store.no_evict { Step::ALL } else { self.step(store) };
-        self.census.take(store, reader, &self.sources, step, None);
-        let floors = self.census.gather(store);
         let mut to = Destinations::take(store);
-        let mut opened_max = outputs_max(store, self.sources.len());
-        let mut budget = self.budget(store, &mut to, opened_max);
-        // Where the sources hold more of floors than they would keep, the pass frees less, but something.
-        while budget < floors && opened_max + 1 < self.sources.len() {
-            opened_max += 1;
-            budget = self.budget(store, &mut to, opened_max);
-        }
-        let outcome = if store.no_evict && budget < self.census.inside() {
-            self.give_up(store)
-        } else {
-            self.census.divide(store, budget);
-            to.spare_floors(self.sources.len() - 1);
-            let lack = if store.no_evict { Lack::Waits } else { Lack::Goes };
-            self.clean_sources(store, reader, counters, &mut to, lack)
+        let outcome = match store.pass_kind() {
+            PassKind::Surveyed { marks } if !store.no_evict => {
+                self.surveyed_pass(store, reader, counters, &mut to, marks)
+            }
+            PassKind::Surveyed { .. } => {
+                self.fixed_pass(store, reader, counters, &mut to, FixedPass::default())
+            }
+            PassKind::Fixed(fixed) => self.fixed_pass(store, reader, counters, &mut to, fixed),
         };
         to.park(store);
         self.census.give_back();
         outcome
+    }
+
+    /// Takes what the last survey found best of what is left of it, or surveys anew, and lets go what ranks below the survey's
+    /// thresholds.
+    fn surveyed_pass(
+        &mut self,
+        store: &Store,
+        reader: &mut Participant,
+        counters: &ThreadCounters,
+        to: &mut Destinations,
+        marks: usize,
+    ) -> Outcome {
+        if !self.survey.claim(store, &mut self.sources) {
+            let candidates = self.chooser.candidates(store);
+            self.survey.take(store, reader, &candidates, marks);
+            self.survey.claim(store, &mut self.sources);
+        }
+        if self.sources.len() < 2 {
+            return self.give_up(store);
+        }
+        to.allow(self.sources.len() - 1);
+        let census = &mut self.survey.census;
+        Pass { store, counters, census, to, lack: Lack::Goes, seen: 0 }.run(reader, &mut self.sources)
+    }
+
+    /// Takes so many segments and frees so many of them, whatever they hold; under `-M` only what is dead.
+    fn fixed_pass(
+        &mut self,
+        store: &Store,
+        reader: &mut Participant,
+        counters: &ThreadCounters,
+        to: &mut Destinations,
+        fixed: FixedPass,
+    ) -> Outcome {
+        self.chooser.choose(store, fixed.takes, |score, _| score, &mut self.sources);
+        if self.sources.len() < 2 {
+            return self.give_up(store);
+        }
+        // Who may not evict has to know that all of it fits, and takes every segment that compaction frees.
+        let frees = if store.no_evict { 1 } else { fixed.frees_of(self.sources.len()) };
+        let step = if store.no_evict { Step::ALL } else { self.step(store) };
+        self.census.take(store, reader, &self.sources, step, None);
+        let floors = self.census.gather(store);
+        let mut opened_max = self.sources.len() - frees;
+        let mut budget = self.budget(store, to, opened_max);
+        // Where the sources hold more of floors than they would keep, the pass frees less, but something.
+        while budget < floors && opened_max + 1 < self.sources.len() {
+            opened_max += 1;
+            budget = self.budget(store, to, opened_max);
+        }
+        if store.no_evict && budget < self.census.inside() {
+            return self.give_up(store);
+        }
+        self.census.divide(store, budget);
+        // What is lost at ends of destinations beyond what was foreseen is not to cost items that stay.
+        to.allow(self.sources.len() - 1);
+        let lack = if store.no_evict { Lack::Waits } else { Lack::Goes };
+        let census = &mut self.census;
+        Pass { store, counters, census, to, lack, seen: 0 }.run(reader, &mut self.sources)
     }
 
     /// Takes segments back that are mostly dead, without need. Returns whether there may be more.
@@ -113,6 +166,7 @@ impl Cleaner {
         }
         let step = self.step(store);
         self.census.take(store, reader, &self.sources, step, None);
+        self.census.gather(store);
         let mut to = Destinations::take(store);
         // However much passes that evict free: all that is alive has to find a place.
         let opened_max = self.sources.len() - (self.sources.len() / PASS_FREES_PART).max(1);
@@ -120,19 +174,19 @@ impl Cleaner {
             // Less was dead than the table says: nothing alive goes without need.
             self.give_up(store)
         } else {
-            self.clean_sources(store, reader, counters, &mut to, Lack::Waits)
+            self.census.divide(store, u64::MAX);
+            let (census, lack) = (&mut self.census, Lack::Waits);
+            Pass { store, counters, census, to: &mut to, lack, seen: 0 }.run(reader, &mut self.sources)
         };
         to.park(store);
         self.census.give_back();
         outcome != Outcome::Nothing
     }
 
-    /// How closely the sources are looked at before anything moves: the more of them a pass frees, the less each byte of
-    /// room that it makes may cost.
+    /// How closely known sources are looked at before anything moves.
     fn step(&self, store: &Store) -> Step {
         let used = self.sources.iter().map(|id| store.log.segment(*id).used() as usize).sum();
-        let (takes, frees) = (self.sources.len(), store.pass_frees(self.sources.len()));
-        Step::of(used, CENSUS_SAMPLES * takes / (PASS_FREES_PART * frees))
+        Step::of(used, CENSUS_SAMPLES)
     }
 
     fn give_up(&mut self, store: &Store) -> Outcome {
@@ -146,41 +200,6 @@ impl Cleaner {
     fn budget(&self, store: &Store, to: &mut Destinations, opened_max: usize) -> u64 {
         to.allow(opened_max);
         self.census.budget(to.room(store), self.sources.len())
-    }
-
-    /// Copies what stays, evicts what goes, and returns the emptied sources.
-    fn clean_sources(
-        &mut self,
-        store: &Store,
-        reader: &mut Participant,
-        counters: &ThreadCounters,
-        to: &mut Destinations,
-        lack: Lack,
-    ) -> Outcome {
-        let sources = std::mem::take(&mut self.sources);
-        let mut pass = Pass { store, counters, census: &mut self.census, to, lack, seen: 0 };
-        let mut emptied = 0_usize;
-        let mut goes_on = true;
-        for id in &sources {
-            // Nothing is evicted for lack of a place to put it: the rest waits for another pass.
-            goes_on = goes_on && wait_for_destination(store, reader);
-            if goes_on && pass.empty(reader, *id) {
-                store.log.retire(&store.epochs, *id);
-                emptied += 1;
-            } else {
-                store.log.segment(*id).set_state(State::Sealed);
-            }
-            if goes_on {
-                // What was emptied may be the next destination.
-                reader.quiesce();
-                store.log.reclaim_now(&store.epochs);
-            }
-        }
-        let freed = emptied.saturating_sub(pass.to.opened());
-        store.cleaning.note_pass(pass.seen, freed);
-        self.sources = sources;
-        self.sources.clear();
-        if freed == 0 { Outcome::Nothing } else { Outcome::Freed(freed) }
     }
 }
 
@@ -196,6 +215,31 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
+    /// Copies what stays, evicts what goes, and returns the emptied sources.
+    fn run(mut self, reader: &mut Participant, sources: &mut Vec<SegmentId>) -> Outcome {
+        let store = self.store;
+        let mut emptied = 0_usize;
+        let mut goes_on = true;
+        for id in sources.drain(..) {
+            // Nothing is evicted for lack of a place to put it: the rest waits for another pass.
+            goes_on = goes_on && wait_for_destination(store, reader);
+            if goes_on && self.empty(reader, id) {
+                store.log.retire(&store.epochs, id);
+                emptied += 1;
+            } else {
+                store.log.segment(id).set_state(State::Sealed);
+            }
+            if goes_on {
+                // What was emptied may be the next destination.
+                reader.quiesce();
+                store.log.reclaim_now(&store.epochs);
+            }
+        }
+        let freed = emptied.saturating_sub(self.to.opened());
+        store.cleaning.note_pass(self.seen, freed);
+        if freed == 0 { Outcome::Nothing } else { Outcome::Freed(freed) }
+    }
+
     /// Deals with every item of a source. Returns whether all its bytes are free now.
     fn empty(&mut self, reader: &Participant, id: SegmentId) -> bool {
         let mut whole = true;
@@ -219,18 +263,16 @@ impl Pass<'_> {
     fn handle(&mut self, item: &Pending<'_>) -> bool {
         let store = self.store;
         let Some(found) = item.find(store) else { return true };
-        let stays = !item.is_dead(store) && self.census.fate(store, item, found) == Fate::Stays;
-        let is_floor = stays && self.census.is_within_floor(store, item.view.tenant());
-        let has_room = stays && self.to.open_for(store, item, is_floor);
+        let fate = if item.is_dead(store) { Fate::Goes } else { self.census.fate(store, item, found) };
+        let to = if let Fate::Stays(half) = fate { self.to.open_for(store, item, half) } else { None };
         let locked = store.index.lock(item.hash);
         let Some(found) = locked.find_again(found, item.hash) else { return true };
         // Asked under the lock: a flush cannot come between this and the accounting.
         let dead = item.is_dead(store);
-        if has_room && !dead {
-            return self.to.copy(store, self.counters, &locked, found, item);
+        if let Some(to) = to.filter(|_| !dead) {
+            return self.to.copy(store, self.counters, &locked, found, item, to);
         }
-        let waits = self.lack == Lack::Waits || is_floor && others_may_free(store);
-        if stays && !dead && waits {
+        if !dead && fate != Fate::Goes && self.waits(item) {
             return false;
         }
         locked.remove(found);
@@ -240,6 +282,14 @@ impl Pass<'_> {
         let removal = if dead { Removal::Dead } else { Removal::Live { is_over } };
         note_removal(store, self.counters, found, item, removal);
         true
+    }
+}
+
+impl Pass<'_> {
+    /// Whether an item that stays but finds no room stays where it is.
+    fn waits(&self, item: &Pending<'_>) -> bool {
+        let is_floor = || self.census.is_within_floor(self.store, item.view.tenant());
+        self.lack == Lack::Waits || is_floor() && others_may_free(self.store)
     }
 }
 
@@ -291,13 +341,6 @@ pub(crate) fn note_removal(
     let mut shadow = lock(&tenant.shadow);
     shadow.push(item.hash, u32::try_from(charge_of(len)).unwrap_or(u32::MAX));
     tenant.shadow_sampling.store(u32::from(shadow.sampling()), Ordering::Relaxed);
-}
-
-/// Segments that a pass over so many may open.
-fn outputs_max(store: &Store, sources: usize) -> usize {
-    // Who may not evict takes every segment that compaction frees.
-    let freed = if store.no_evict { 1 } else { store.pass_frees(sources) };
-    sources - freed
 }
 
 /// Whether segments may become free without this pass: others let go of what was emptied, or other passes end.

@@ -1,12 +1,13 @@
-//! Where a cleaning pass copies to: open segments, which passes hand on to one another.
+//! Where a cleaning pass copies to: one open segment for each half by rank, which passes hand on to one another.
 //!
-//! Invariants: a pass opens no more segments than it may; between passes at most `OPEN_MAX` are open, however many threads
+//! Invariants: a pass opens no more segments than it may; between passes at most one per half is open, however many threads
 //!             clean
-//! Source:     Memshare §3.2 drops a last segment that is under half full. We differ: it stays open for the next pass
-//!             (`docs/decisions`)
+//! Source:     Memshare §3.2 drops a last segment that is under half full. We differ: it stays open for the next pass. What
+//!             goes first and what goes last is kept apart, so that segments differ in what cleaning them frees (Rosenblum
+//!             and Ousterhout, LFS 1992; `docs/decisions`)
 
 use crate::account::{bytes_needed, link, relink, restamp, unlink};
-use crate::census::Pending;
+use crate::census::{Half, Pending};
 use crate::index::{Found, Locked};
 use crate::limits::AGE_MAX;
 use crate::log::Head;
@@ -14,61 +15,41 @@ use crate::metrics::ThreadCounters;
 use crate::store::Store;
 use crate::sync::{Mutex, bump, lock};
 
-/// Destinations kept open: a large item that does not fit one may fit the other.
-const OPEN_MAX: usize = 2;
+/// At most one byte in so many of a destination is left unused where another takes the item.
+const END_PART: usize = 16;
 
 /// Heads that no pass writes to at the moment.
 #[derive(Debug, Default)]
-pub(crate) struct Parked(Mutex<Vec<Head>>);
+pub(crate) struct Parked(Mutex<[Option<Head>; 2]>);
 
 /// The destinations of one pass.
 #[derive(Debug)]
 pub(crate) struct Destinations {
-    open: Vec<Head>,
+    /// By half.
+    open: [Option<Head>; 2],
     opened: usize,
     opened_max: usize,
-    /// As many for what is within a floor.
-    opened_for_floors: usize,
 }
 
 impl Destinations {
     /// Those that no other pass has.
     pub(crate) fn take(store: &Store) -> Self {
-        Self {
-            open: std::mem::take(&mut lock(&store.parked.0)),
-            opened: 0,
-            opened_max: 0,
-            opened_for_floors: 0,
-        }
+        Self { open: std::mem::take(&mut lock(&store.parked.0)), opened: 0, opened_max: 0 }
     }
 
-    /// Leaves what is open to the next pass; what is too many is sealed, the fullest first.
-    pub(crate) fn park(mut self, store: &Store) {
+    /// Leaves what is open to the next pass; where another has left something too, what has more room.
+    pub(crate) fn park(self, store: &Store) {
         let mut parked = lock(&store.parked.0);
-        self.open.append(&mut parked);
-        while OPEN_MAX < self.open.len() {
-            self.seal_fullest(store);
-        }
-        *parked = self.open;
-    }
-
-    fn seal_fullest(&mut self, store: &Store) {
-        let room = |(_, head): &(usize, &Head)| store.log.room(head);
-        if let Some((fullest, _)) = self.open.iter().enumerate().min_by_key(room) {
-            store.log.seal(self.open.swap_remove(fullest));
+        for (place, head) in parked.iter_mut().zip(self.open) {
+            if let Some(head) = head {
+                put(store, place, head);
+            }
         }
     }
 
     /// Says how many segments the pass may open.
     pub(crate) fn allow(&mut self, opened_max: usize) {
         self.opened_max = opened_max;
-        self.opened_for_floors = opened_max;
-    }
-
-    /// Lets what is within a floor open more: what is lost at ends of destinations beyond what was foreseen is not to come
-    /// from there.
-    pub(crate) fn spare_floors(&mut self, opened_max: usize) {
-        self.opened_for_floors = opened_max.max(self.opened_max);
     }
 
     /// Segments that the pass has opened.
@@ -78,33 +59,37 @@ impl Destinations {
 
     /// Bytes left in what is open and in what may be opened.
     pub(crate) fn room(&self, store: &Store) -> u64 {
-        let open: usize = self.open.iter().map(|h| store.log.room(h)).sum();
+        let open: usize = self.open.iter().flatten().map(|h| store.log.room(h)).sum();
         (open + self.opened_max.saturating_sub(self.opened) * store.log.segment_bytes()) as u64
     }
 
-    /// Sees to it that an open destination takes an item, opening one if the pass still may for what is within a floor, or
-    /// is not.
-    pub(crate) fn open_for(&mut self, store: &Store, item: &Pending<'_>, is_floor: bool) -> bool {
+    /// The half whose open destination takes an item: its own, else one that is opened for it if the pass still may, else the
+    /// other.
+    pub(crate) fn open_for(&mut self, store: &Store, item: &Pending<'_>, half: Half) -> Option<Half> {
         let len = bytes_needed(item.view.bytes().len(), item.view.cas().is_some());
         let stamp = store.stamp_of(item.place, &item.view);
-        if self.open.iter().any(|h| store.log.fits(h, len, stamp)) {
-            return true;
+        let fits = |head: &Option<Head>| head.as_ref().is_some_and(|head| store.log.fits(head, len, stamp));
+        if fits(&self.open[half as usize]) {
+            return Some(half);
         }
-        if (if is_floor { self.opened_for_floors } else { self.opened_max }) <= self.opened {
-            return false;
+        let other = half.other();
+        let other = fits(&self.open[other as usize]).then_some(other);
+        // What would be lost at the end of a destination is worth more than that its items are alike.
+        let left = self.open[half as usize].as_ref().map_or(0, |head| store.log.room(head));
+        if self.opened_max <= self.opened || other.is_some() && store.log.segment_bytes() / END_PART < left {
+            return other;
         }
         let Some(head) = store.log.take(&store.epochs, 0, store.stamp_base(), store.now_secs()) else {
-            return false;
+            return other;
         };
         self.opened += 1;
-        if self.open.len() == OPEN_MAX {
-            self.seal_fullest(store);
+        if let Some(full) = self.open[half as usize].replace(head) {
+            store.log.seal(full);
         }
-        self.open.push(head);
-        true
+        Some(half)
     }
 
-    /// Moves an item to the first open destination that has room, which `open_for` has seen to. Returns whether it did.
+    /// Moves an item to the open destination that `open_for` named. Returns whether it did.
     pub(crate) fn copy(
         &mut self,
         store: &Store,
@@ -112,13 +97,13 @@ impl Destinations {
         locked: &Locked<'_>,
         found: Found,
         item: &Pending<'_>,
+        to: Half,
     ) -> bool {
         let (from, view) = (item.place, &item.view);
         let stamp = store.stamp_of(from, view);
         let needed = bytes_needed(view.bytes().len(), view.cas().is_some());
-        let Some(head) = self.open.iter_mut().find(|h| store.log.fits(h, needed, stamp)) else {
-            return false;
-        };
+        let head = self.open[to as usize].as_mut().filter(|head| store.log.fits(head, needed, stamp));
+        let Some(head) = head else { return false };
         let mut meta = view.meta();
         restamp(&mut meta, stamp, head.base());
         let mut header = [0; 48];
@@ -138,4 +123,23 @@ impl Destinations {
         bump(&counters.of(meta.tenant.index()).moved_bytes, len as u64);
         true
     }
+}
+
+/// Puts a destination where one of its half is kept; what is fuller is sealed.
+fn put(store: &Store, place: &mut Option<Head>, head: Head) {
+    let fuller = match place.take() {
+        None => {
+            *place = Some(head);
+            return;
+        }
+        Some(other) if store.log.room(&other) < store.log.room(&head) => {
+            *place = Some(head);
+            other
+        }
+        Some(other) => {
+            *place = Some(other);
+            head
+        }
+    };
+    store.log.seal(fuller);
 }

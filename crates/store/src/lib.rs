@@ -31,13 +31,14 @@ mod census;
 mod cleaner;
 mod departed;
 mod destinations;
+mod effort;
 mod passes;
 mod room;
 mod sources;
+mod survey;
 mod survivors;
 mod sweep;
 mod trim;
-mod width;
 mod witness;
 
 mod check;
@@ -53,16 +54,16 @@ mod shuttle_tests;
 
 pub use crate::control::MemoryControl;
 pub use curves::{LookUps, RING_BYTES, SampledAccess, SampledKind};
+pub use effort::{Effort, Interval};
 pub use geometry::{Geometry, divisible_capacity};
 pub use hash::Space;
 pub use item::ITEM_OVERHEAD_MAX;
-pub use limits::{CLEANERS_MAX, SEGMENT_MAX};
+pub use limits::{CLEANERS_MAX, MARKS_MAX, MARKS_MIN, SEGMENT_MAX};
 pub use metrics::{CLASSES, ClassTotals, CleanerTotals, Totals, TrafficTotal, class_bound, class_of};
-pub use passes::PassTotals;
+pub use passes::{FixedPass, PassKind, PassTotals};
 pub use rank::{Expression, RankError, RankKind};
 pub use store::{CLOCK_START, MemoryUse, Options, Store, StoreError};
 pub use tenant::{OverShare, TenantSpec, TenantState};
-pub use width::{FREES_MAX, FREES_MIN, Interval, PassWidth};
 pub use witness::Evicted;
 pub use worker::{
     Count, Counted, CountedIf, Cursor, Description, Fetch, Fetched, Fields, Item, Key, Mode, OutOfMemory,

@@ -24,21 +24,34 @@ pub const LOW_WATER_PART: u32 = 512;
 pub const LOW_WATER_PER_WRITER: u32 = 2;
 /// Free segments whose memory a helping thread has touched before a writer takes them.
 pub const SEGMENTS_AHEAD: u32 = 4;
-/// Segments that one cleaning pass takes unless it is told otherwise (Memshare §3.2: n; Table 7 saturates at about 20).
+/// Segments that a survey looks at, at most: random ones of all. On the mixed trace all that there are gave no more in 256 and
+/// 512 MiB.
+pub const SURVEY_SEGMENTS: usize = 128;
+/// Items of each of them that it looks at, where it marks least.
+pub const SURVEY_ITEMS: usize = 128;
+/// It serves passes until they have gained one segment in so many of those surveyed.
+pub const SURVEY_SERVES_PART: usize = 16;
+/// Or until one in so many of them is taken.
+pub const SURVEY_TAKES_PART: usize = 2;
+/// Segments that a pass expects to gain: what is free holds nothing.
+pub const PASS_GAINS: usize = 2;
+/// Thousandths of the bytes surveyed that a survey marks to go where there is time: a little more than it serves for.
+pub const MARKS_MIN: usize = 75;
+/// Thousandths that it marks at most: beyond it the hits of the mixed trace fall faster than the cost (`docs/decisions`).
+pub const MARKS_MAX: usize = 375;
+/// Segments that a pass of Memshare's kind takes unless it is told otherwise (§3.2: n; Table 7 saturates at about 20).
 pub const PASS_WIDTH: usize = 20;
-/// Segments that one cleaning pass takes at most (Table 7 ends there).
+/// Segments that it takes at most (Table 7 ends there).
 pub const PASS_WIDTH_MAX: usize = 100;
-/// A pass frees one segment in so many that it takes (at least one). Freeing two of 20 instead of five
-/// keeps .001 more of the hits on the mixed trace and copies three times as much (`docs/decisions`).
+/// It frees one segment in so many that it takes (at least one), unless it is told otherwise.
 pub const PASS_FREES_PART: usize = 4;
 /// Background cleaners at most.
 pub const CLEANERS_MAX: usize = 8;
-/// Items that a pass which frees a quarter ranks to know what it has, at most about; smaller sources are ranked whole. A
-/// quarter of that gave .8169 of hits on the mixed trace in 256 MiB, this .8183, all items .8179.
+/// Items that a pass over known sources ranks to know what it has, at most about; smaller sources are ranked whole.
 pub const CENSUS_SAMPLES: usize = 65_536;
 /// A sample is off by some thousandths: so small a part of the room is left, one in so many. What is not used stays open.
 pub const CENSUS_SLACK_PART: u64 = 128;
-/// Segments looked at to choose the sources of a pass; more are sampled.
+/// Segments looked at to choose sources by their rows in the table; more are sampled.
 pub const PASS_CANDIDATES_MAX: usize = 512;
 /// Least number of segments that a store is divided into.
 pub const SEGMENTS_MIN: u64 = 64;
@@ -64,4 +77,6 @@ pub const RANK_NESTING_MAX: usize = 32;
 const _: () = assert!(KEY_MAX <= u8::MAX as usize);
 const _: () = assert!(TENANTS_MAX < u16::MAX as usize);
 const _: () = assert!(SEGMENT_MAX.0 <= (1 << 20) * 8);
+const _: () = assert!(0 < MARKS_MIN && MARKS_MIN < MARKS_MAX && MARKS_MAX < 1_000);
+const _: () = assert!(SURVEY_SEGMENTS / SURVEY_TAKES_PART <= PASS_WIDTH_MAX);
 const _: () = assert!(SEGMENT_MIN.0 <= SEGMENT_DEFAULT.0 && SEGMENT_DEFAULT.0 <= SEGMENT_MAX.0);

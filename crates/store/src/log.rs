@@ -332,23 +332,48 @@ impl Log {
         &'a self,
         reader: &'a Participant,
         id: SegmentId,
+        each: impl FnMut(Place, View<'a>),
+    ) {
+        assert!(
+            matches!(self.segment(id).state(), State::Cleaning),
+            "only a claimed segment is walked to its end: nobody writes it"
+        );
+        self.walk_items(reader, id, usize::MAX, each);
+    }
+
+    /// Calls `each` with the first items of a sealed segment, at most so many. With none if it is not sealed any more.
+    pub(crate) fn walk_first<'a>(
+        &'a self,
+        reader: &'a Participant,
+        id: SegmentId,
+        most: usize,
+        each: impl FnMut(Place, View<'a>),
+    ) {
+        // Whoever takes it now does not overwrite it before this thread's epoch has passed.
+        if self.segment(id).state() == State::Sealed {
+            self.walk_items(reader, id, most, each);
+        }
+    }
+
+    fn walk_items<'a>(
+        &'a self,
+        reader: &'a Participant,
+        id: SegmentId,
+        most: usize,
         mut each: impl FnMut(Place, View<'a>),
     ) {
         assert!(reader.is_online(), "a walk needs an epoch");
-        assert!(
-            matches!(self.segment(id).state(), State::Cleaning),
-            "only a claimed segment is walked: nobody writes it"
-        );
         let used = self.segment(id).used() as usize;
         let start = id.index() * self.segment_bytes;
-        let mut at = 0;
-        while at + HEADER <= used {
+        let (mut at, mut walked) = (0, 0);
+        while walked < most && at + HEADER <= used {
             self.region.prefetch(start + (at + WALK_AHEAD).min(used));
             let bytes = self.item_bytes(id, at);
             let place =
                 Place { segment: id, offset: u32::try_from(at >> self.unit_shift).unwrap_or(u32::MAX) };
             each(place, View::new(bytes));
             at = self.next_offset(at + bytes.len());
+            walked += 1;
         }
     }
 }

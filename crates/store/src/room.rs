@@ -99,7 +99,7 @@ impl Worker {
 
     fn run(&mut self, store: &Store, _running: &Running<'_>) -> Outcome {
         let cleaner = self.cleaner.get_or_insert_with(|| Box::new(Cleaner::new(store.thread_rng())));
-        cleaner.pass(store, &mut self.reader, &self.counters, store.pass_width())
+        cleaner.pass(store, &mut self.reader, &self.counters)
     }
 
     /// What a background cleaner does when it is woken: ceilings, then room, then what is mostly dead. Returns whether

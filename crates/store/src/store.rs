@@ -67,10 +67,6 @@ pub enum StoreError {
 pub const CLOCK_START: u32 = 2;
 /// The rank clock ticks this often while the divisible memory is written once.
 const TICKS_PER_TURNOVER: u64 = 64;
-/// Segments that a pass takes until somebody says otherwise.
-const PASS_WIDTH_START: u32 = 20;
-const _: () =
-    assert!(PASS_WIDTH_START as usize == limits::PASS_WIDTH && limits::PASS_WIDTH <= limits::PASS_WIDTH_MAX);
 /// Threads take stamps in blocks.
 pub(crate) const STAMP_BLOCK: u64 = 64;
 
@@ -107,9 +103,6 @@ pub struct Store {
     /// Memory of what there is per tenant, and per tenant and thread.
     tables: AtomicU64,
     allowed: AtomicU32,
-    pass_width: AtomicU32,
-    /// Segments that a pass frees; 0 for its part.
-    pass_frees: AtomicU32,
     pub(crate) pending_shadow_hits: AtomicU64,
     /// Tenants over their ceiling may exist.
     pub(crate) ceiling_hint: AtomicU32,
@@ -190,8 +183,6 @@ impl Store {
             external: AtomicU64::new(0),
             tables: AtomicU64::new(0),
             allowed: AtomicU32::new(geometry.segment_count),
-            pass_width: AtomicU32::new(PASS_WIDTH_START),
-            pass_frees: AtomicU32::new(0),
             pending_shadow_hits: AtomicU64::new(0),
             ceiling_hint: AtomicU32::new(0),
             passes: Passes::new(),
@@ -594,35 +585,6 @@ impl Store {
         if self.allowed.swap(allowed, Ordering::Relaxed) != allowed {
             self.log.allow(allowed);
         }
-    }
-
-    /// Segments that a pass takes.
-    #[must_use]
-    pub fn pass_width(&self) -> usize {
-        self.pass_width.load(Ordering::Relaxed) as usize
-    }
-
-    /// Sets how many segments a cleaning pass takes: more keep better items, fewer cost less (Memshare Table 7).
-    pub fn set_pass_width(&self, segments: usize) {
-        let width = segments.clamp(2, limits::PASS_WIDTH_MAX);
-        self.pass_width.store(u32::try_from(width).unwrap_or(2), Ordering::Relaxed);
-    }
-
-    /// Segments that a pass over so many frees: at least one, and never all.
-    #[must_use]
-    pub fn pass_frees(&self, sources: usize) -> usize {
-        let told = self.pass_frees.load(Ordering::Relaxed) as usize;
-        // A pass that gets fewer sources frees fewer of them.
-        let part = (told * sources).div_ceil(self.pass_width().max(1));
-        let frees = if told == 0 { sources / limits::PASS_FREES_PART } else { part };
-        frees.min(sources.saturating_sub(1)).max(1)
-    }
-
-    /// Sets how many segments a cleaning pass frees; none means a quarter of those that it takes. One is Memshare's, which
-    /// copies as much as it takes.
-    pub fn set_pass_frees(&self, segments: Option<usize>) {
-        let frees = segments.map_or(0, |n| u32::try_from(n.max(1)).unwrap_or(u32::MAX));
-        self.pass_frees.store(frees, Ordering::Relaxed);
     }
 
     /// Shadow hits that no decision has seen yet.

@@ -67,7 +67,7 @@ impl Cleaner {
                 }
                 let item = Pending::new(store, place, view);
                 let Some(found) = item.find(store).filter(|_| !item.is_dead(store)) else { return };
-                if self.census.fate(store, &item, found) == Fate::Stays {
+                if self.census.fate(store, &item, found) != Fate::Goes {
                     return;
                 }
                 let locked = store.index.lock(item.hash);

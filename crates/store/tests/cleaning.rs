@@ -5,7 +5,10 @@
 use control::memory::MemoryShare;
 use control::{Actuator, Amount, Claim, Decision, Law, Pool, Row, Seen, Shares, Window};
 use std::sync::Arc;
-use store::{Fields, MemoryControl, Mode, Options, RankKind, Refused, Space, Store, TenantSpec, Worker};
+use store::{
+    Fields, FixedPass, MARKS_MAX, MARKS_MIN, MemoryControl, Mode, Options, PassKind, RankKind, Refused,
+    Space, Store, TenantSpec, Worker,
+};
 use units::{Bytes, Duration, Instant, Rng, TenantId};
 
 fn new_store(memory: Bytes, no_evict: bool, tenants: usize) -> (Arc<Store>, Worker) {
@@ -344,20 +347,22 @@ fn a_writer_that_the_cleaner_keeps_up_with_never_waits() {
 /// What does not fit the end of a destination does not go where its tenant is within its floor.
 #[test]
 fn a_pass_that_frees_most_of_what_it_takes_spares_what_is_within_a_floor() {
-    for frees in [5, 16] {
+    let fixed = |frees| PassKind::Fixed(FixedPass { takes: 20, frees });
+    let surveyed = |marks| PassKind::Surveyed { marks };
+    for kind in [fixed(5), fixed(16), surveyed(MARKS_MIN), surveyed(MARKS_MAX)] {
         let (store, mut worker) = new_store(Bytes::mib(16), false, 2);
         let floor = Bytes::mib(8);
         assert!(store.set_claim(TenantId(0), Claim { floor: Amount::memory(floor), ..Claim::default() }));
         share_out(&store, &[floor.0, store.geometry().divisible.0 - floor.0]);
-        store.set_pass_frees(Some(frees));
+        store.set_pass_kind(kind);
         let (kept, flood) = (6_000, 60_000);
         assert!((0..kept).all(|n| set(&mut worker, 0, n, &[1; 1_000], 0)));
         assert!(held(&store, 0) < floor.0, "it is within its floor");
         assert!((0..flood).all(|n| set(&mut worker, 1, n, &[2; 400], 0)));
         assert!(30_000 < store.totals(TenantId(1)).evictions);
         let left = (0..kept).filter(|n| has(&worker, 0, *n)).count();
-        println!("{left} of {kept} are there with {frees} freed");
-        assert_eq!(left as u64, kept, "with {frees} freed");
+        println!("{left} of {kept} are there with {kind:?}");
+        assert_eq!(left as u64, kept, "with {kind:?}");
     }
 }
 
@@ -369,7 +374,7 @@ fn a_second_background_pass_runs_beside_one_that_cannot_keep_up() {
     let (store, mut writer) = new_store(Bytes::mib(16), false, 1);
     store.set_cleaners(2);
     // As thorough as can be: such a pass needs more destinations than there are before anything that it emptied comes back.
-    store.set_pass_frees(Some(1));
+    store.set_pass_kind(PassKind::Fixed(FixedPass { takes: 20, frees: 1 }));
     let mut number = 0;
     while store.passes_wanted() == 0 {
         assert!(set(&mut writer, 0, number, &[7; 1_000], 0));

@@ -137,7 +137,7 @@ fn group_figures() -> [GroupFigure; 3] {
 }
 
 /// Figures of cleaning: name, help, unit, value.
-fn cleaner_figures(c: &CleaningView) -> [(&'static str, &'static str, Option<Unit>, Value); 12] {
+fn cleaner_figures(c: &CleaningView) -> [(&'static str, &'static str, Option<Unit>, Value); 11] {
     [
         (
             "cotenant_cleaner_moved_per_second",
@@ -158,8 +158,12 @@ fn cleaner_figures(c: &CleaningView) -> [(&'static str, &'static str, Option<Uni
             None,
             gauge(u64::from(c.by.at_once_max)),
         ),
-        ("cotenant_cleaner_pass_takes", "Segments that a pass takes", None, gauge(c.pass_takes as u64)),
-        ("cotenant_cleaner_pass_frees", "Segments that it frees of them", None, gauge(c.pass_frees as u64)),
+        (
+            "cotenant_cleaner_pass_marks",
+            "Thousandths of what a pass surveys that it marks to go",
+            None,
+            gauge(c.pass_marks as u64),
+        ),
         (
             "cotenant_cleaner_freed_segments",
             "Segments that passes freed",

@@ -1,0 +1,152 @@
+//! What is looked at before anything is taken: which segments hold the most of what should go.
+//!
+//! Shape:      random sealed segments -> the first items of each, ranked -> from which rank on each tenant's items stay if of
+//!             all that was surveyed so much went -> bytes of each segment that are dead or rank below; passes take the
+//!             best, a few at a time
+//! Invariants: a segment is looked at while it is sealed and nobody's; it is claimed only when a pass takes it, and only if it
+//!             is still what it was
+//! Units:      bytes charged; marks in thousandths of what is alive
+//! Cost:       a look-up and a rank per sample, about as many as there are items in the sources. In return those are walked
+//!             once, and little in them has to move
+//! Source:     Memshare §3.2 takes segments by one tenant's need. We differ: a log whose segments differ in rank is cleaned
+//!             where the worst is, as Rosenblum and Ousterhout (LFS, SOSP 1991) do with what is dead
+
+use crate::census::{BATCH, Census, Pending};
+use crate::epoch::Participant;
+use crate::limits::{MARKS_MIN, PASS_GAINS, SURVEY_ITEMS, SURVEY_SERVES_PART, SURVEY_TAKES_PART};
+use crate::segment::State;
+use crate::store::Store;
+use units::{SegmentId, TenantId};
+
+/// A survey is out of date when the rank clock has ticked so often since: a seventh of the memory has been written, more than
+/// it serves for unless others clean too.
+const FRESH_TICKS: u8 = 9;
+
+/// One item looked at.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    /// Whose place among the candidates it is.
+    candidate: usize,
+    tenant: TenantId,
+    rank: u8,
+    /// Bytes of the candidate that it stands for.
+    stands_for: u64,
+}
+
+/// A segment that a pass may take.
+#[derive(Clone, Copy, Debug)]
+struct Prospect {
+    id: SegmentId,
+    /// What it held when it was looked at (`Segment::base`).
+    base: u64,
+    /// Bytes that cleaning it would free.
+    gain: u64,
+}
+
+/// The last survey of a cleaning thread.
+#[derive(Debug, Default)]
+pub(crate) struct Survey {
+    /// From which rank on each tenant's items stay.
+    pub(crate) census: Census,
+    samples: Vec<Sample>,
+    /// What is left of it, the best last.
+    ahead: Vec<Prospect>,
+    tick: u8,
+}
+
+impl Survey {
+    /// Ranks some items of each candidate, sets the thresholds at which `marks` thousandths of what is alive in all of them
+    /// would go, and notes which of them are worth taking.
+    pub(crate) fn take(
+        &mut self,
+        store: &Store,
+        reader: &Participant,
+        candidates: &[SegmentId],
+        marks: usize,
+    ) {
+        self.census.begin(store);
+        self.samples.clear();
+        self.ahead.clear();
+        self.tick = store.tick();
+        // The more of them goes, the less each byte of room that this makes may cost.
+        let most = (SURVEY_ITEMS * MARKS_MIN / marks.max(1)).max(1);
+        for (candidate, id) in candidates.iter().enumerate() {
+            self.look(store, reader, candidate, *id, most);
+        }
+        let used = |ids: &mut dyn Iterator<Item = SegmentId>| {
+            ids.map(|id| u64::from(store.log.segment(id).live())).sum()
+        };
+        self.census.expect(store, used(&mut candidates.iter().copied()), used(&mut store.log.ids()));
+        self.census.gather(store);
+        let inside = self.census.inside();
+        self.census.divide(store, inside - inside * marks as u64 / 1_000);
+        for sample in &self.samples {
+            let stays = self.census.stays_of(sample.tenant, sample.rank, sample.stands_for);
+            let prospect = &mut self.ahead[sample.candidate];
+            prospect.gain = prospect.gain.saturating_sub(stays);
+        }
+        self.census.give_back();
+        self.keep_best(store.log.segment_bytes() as u64);
+    }
+
+    /// Ranks the first items of a candidate.
+    fn look(&mut self, store: &Store, reader: &Participant, candidate: usize, id: SegmentId, most: usize) {
+        let segment = store.log.segment(id);
+        self.ahead.push(Prospect { id, base: segment.base(), gain: store.log.segment_bytes() as u64 });
+        let mut batch = Vec::with_capacity(BATCH);
+        store.log.walk_first(reader, id, most, |place, view| batch.push(Pending::new(store, place, view)));
+        let sampled: u64 = batch.iter().map(|item| item.view.bytes().len() as u64).sum();
+        let used = u64::from(segment.used());
+        for item in &batch {
+            let stands_for = item.charge() * used / sampled.max(1);
+            if let Some(rank) = self.census.count(store, item, stands_for) {
+                let tenant = item.view.tenant();
+                self.samples.push(Sample { candidate, tenant, rank, stands_for });
+            }
+        }
+    }
+
+    /// Leaves the candidates that gain most, until they do as much as a survey serves for.
+    fn keep_best(&mut self, segment_bytes: u64) {
+        let candidates = self.ahead.len();
+        self.ahead.sort_by_key(|prospect| std::cmp::Reverse(prospect.gain));
+        let enough = segment_bytes * (candidates / SURVEY_SERVES_PART).max(PASS_GAINS) as u64;
+        let gains = self.ahead.iter().map(|prospect| prospect.gain);
+        let takes = enough_of(gains, enough).min(candidates.div_ceil(SURVEY_TAKES_PART));
+        self.ahead.truncate(takes.max(2));
+        self.ahead.reverse();
+    }
+
+    /// Claims the best of what is left for one pass. Returns whether there was enough for one.
+    pub(crate) fn claim(&mut self, store: &Store, sources: &mut Vec<SegmentId>) -> bool {
+        sources.clear();
+        if FRESH_TICKS < store.tick().wrapping_sub(self.tick) {
+            self.ahead.clear();
+        }
+        let enough = (store.log.segment_bytes() * PASS_GAINS) as u64;
+        let mut gained = 0;
+        while gained < enough || sources.len() < 2 {
+            let Some(prospect) = self.ahead.pop() else { break };
+            let segment = store.log.segment(prospect.id);
+            if segment.base() == prospect.base && segment.change(State::Sealed, State::Cleaning) {
+                sources.push(prospect.id);
+                gained += prospect.gain;
+            }
+        }
+        if sources.len() < 2 {
+            sources.drain(..).for_each(|id| store.log.segment(id).set_state(State::Sealed));
+        }
+        !sources.is_empty()
+    }
+}
+
+/// How many of these sum to `enough`, or all.
+fn enough_of(gains: impl Iterator<Item = u64>, enough: u64) -> usize {
+    let mut gained = 0;
+    let is_short = |gain: &u64| {
+        let short = gained < enough;
+        gained += gain;
+        short
+    };
+    gains.take_while(is_short).count()
+}
