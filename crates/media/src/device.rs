@@ -11,7 +11,7 @@
 use crate::region::{Region, WordRegion};
 use std::fmt::Debug;
 use std::io;
-use units::Bytes;
+use units::{Bytes, Instant};
 
 /// What a device's content outlives.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -67,6 +67,41 @@ pub trait Device: Debug + Send + Sync {
     fn settle(&self) -> io::Result<()>;
     /// Takes the time that an access of `size` takes, where that is modelled; nothing elsewhere.
     fn take_time(&self, access: SlowAccess, size: Bytes);
+    /// The moment before an access, to be handed to [`Device::take_time_since`]; any moment where no time is modelled.
+    fn begin(&self) -> Instant {
+        Instant::ZERO
+    }
+    /// The same for an access that began then: copying the bytes counts as part of it.
+    fn take_time_since(&self, _began: Instant, access: SlowAccess, size: Bytes) {
+        self.take_time(access, size);
+    }
+}
+
+/// Copies bytes into a mapped device.
+///
+/// # Safety
+/// Nobody reads or writes these bytes meanwhile.
+pub(crate) unsafe fn copy_in(region: &Region, at: u64, bytes: &[u8]) -> io::Result<()> {
+    check_range(region.len() as u64, at, bytes.len())?;
+    // SAFETY: the caller keeps others away.
+    unsafe { region.write(Bytes(at).as_usize(), bytes) };
+    Ok(())
+}
+
+/// Copies bytes out of a mapped device.
+pub(crate) fn copy_out(region: &Region, at: u64, into: &mut [u8]) -> io::Result<()> {
+    check_range(region.len() as u64, at, into.len())?;
+    // SAFETY: who reads what somebody may be writing breaks the contract of `Device::write`.
+    into.copy_from_slice(unsafe { region.bytes(Bytes(at).as_usize(), into.len()) });
+    Ok(())
+}
+
+/// Refuses what is not inside a device of `size`.
+pub(crate) fn check_range(size: u64, at: u64, len: usize) -> io::Result<()> {
+    if at <= size && len as u64 <= size - at {
+        return Ok(());
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{len} bytes at {at} of a tier of {size}")))
 }
 
 /// DRAM behind the contract of a device: nothing survives, nothing is slow.
@@ -113,14 +148,11 @@ impl Device for Plain {
 
     unsafe fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         // SAFETY: the caller keeps others away.
-        unsafe { self.region.write(Bytes(at).as_usize(), bytes) };
-        Ok(())
+        unsafe { copy_in(&self.region, at, bytes) }
     }
 
     fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
-        // SAFETY: who reads what somebody may be writing breaks the contract of `write`.
-        into.copy_from_slice(unsafe { self.region.bytes(Bytes(at).as_usize(), into.len()) });
-        Ok(())
+        copy_out(&self.region, at, into)
     }
 
     fn settle(&self) -> io::Result<()> {
@@ -142,5 +174,15 @@ mod tests {
         let mut bytes = [0; 128];
         device.read(64, &mut bytes).unwrap();
         assert_eq!((&bytes[..64], &bytes[64..]), (&[0; 64][..], &[7; 64][..]));
+    }
+
+    #[test]
+    fn what_is_beyond_the_end_is_refused() {
+        let device = Plain::new(Bytes::kib(64)).unwrap();
+        let refused = |result: io::Result<()>| result.is_err_and(|e| e.kind() == io::ErrorKind::InvalidInput);
+        assert!(refused(device.read(64 << 10, &mut [0; 64])));
+        assert!(refused(device.read(u64::MAX, &mut [0; 64])));
+        // SAFETY: nothing is written.
+        assert!(refused(unsafe { device.write((64 << 10) - 64, &[0; 128]) }));
     }
 }

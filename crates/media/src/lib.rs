@@ -5,15 +5,19 @@
 
 mod device;
 mod dram;
+pub mod emulated;
 mod heap;
 mod meter;
+pub mod model;
 mod region;
+mod stopwatch;
 
 pub use device::{Device, Plain, SlowAccess, Survival};
 pub use dram::Dram;
 pub use heap::give_freed_memory_back;
 pub use meter::{Access, Meter, Traffic};
 pub use region::{MapError, Region, WordRegion};
+pub use stopwatch::Stopwatch;
 
 use units::{Bytes, TierId};
 

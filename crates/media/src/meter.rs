@@ -21,6 +21,17 @@ pub enum Access {
     SlowWrite,
 }
 
+impl Access {
+    /// All four.
+    pub const ALL: [Self; 4] = [Self::DramRead, Self::DramWrite, Self::SlowRead, Self::SlowWrite];
+
+    /// Whether it is traffic to a slow tier.
+    #[must_use]
+    pub const fn is_slow(self) -> bool {
+        matches!(self, Self::SlowRead | Self::SlowWrite)
+    }
+}
+
 const KINDS: usize = 4;
 
 /// What one kind of traffic amounts to.
