@@ -3,12 +3,14 @@
 //! Invariants: the only crate that maps memory; `region`, `heap` and the devices are the only modules here with unsafe code
 //! Non-goals:  items, tenants' rules, policies
 
+pub mod brake;
 mod device;
 mod dram;
 pub mod emulated;
 mod heap;
 mod meter;
 pub mod model;
+mod profile;
 mod region;
 mod stopwatch;
 
@@ -16,6 +18,7 @@ pub use device::{Device, Plain, SlowAccess, Survival};
 pub use dram::Dram;
 pub use heap::give_freed_memory_back;
 pub use meter::{Access, Meter, Traffic};
+pub use profile::{PROFILE_MAX, Profile, ProfileError, ProfileRow};
 pub use region::{MapError, Region, WordRegion};
 pub use stopwatch::Stopwatch;
 

@@ -7,22 +7,13 @@
 
 use super::device::{Device, access};
 use control::bandwidth::{Cost, Kind};
+use media::Profile;
+pub use media::ProfileRow;
 pub use media::model::{LINE, MEDIA_UNIT, Operation, amplification, lines, prefetch_waste};
 use units::Bytes;
 
 /// Largest access of a profile; larger ones cost whole pieces of it.
 pub const PROFILE_MAX: u64 = 4096;
-
-/// One line of a tier's profile.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct ProfileRow {
-    /// Size of the accesses.
-    pub size: Bytes,
-    /// Most random reads of that size per second.
-    pub read_iops: f64,
-    /// Most random writes of that size per second.
-    pub write_iops: f64,
-}
 
 impl Device {
     /// Most accesses per second of one kind and size that the tier bears alone; none for DRAM, which is not divided.
@@ -34,12 +25,7 @@ impl Device {
     /// What a tier's probe would find: MaxIOPS from 64 B to 4 KiB in steps of 64 B.
     #[must_use]
     pub fn profile(&self) -> Vec<ProfileRow> {
-        let row = |size| ProfileRow {
-            size,
-            read_iops: self.max_iops(Kind::SlowRead, size).unwrap_or(0.0),
-            write_iops: self.max_iops(Kind::SlowWrite, size).unwrap_or(0.0),
-        };
-        (1..=PROFILE_MAX / LINE).map(|i| row(Bytes(i * LINE))).collect()
+        Profile::modelled(&self.system)
     }
 
     /// Cost of one access in picoseconds of the tier; 0 for DRAM. Sizes round up to the profile's steps, above its end whole

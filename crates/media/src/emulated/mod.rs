@@ -103,11 +103,7 @@ impl Emulated {
     /// The same as [`Device::take_time_since`], and says what the model wanted.
     #[inline]
     pub fn take(&self, began: Instant, access: SlowAccess, size: Bytes) -> Timing {
-        let access = match access {
-            SlowAccess::Read => Access::SlowRead,
-            SlowAccess::Write => Access::SlowWrite,
-        };
-        let timing = self.stations.access(began, access, size);
+        let timing = self.stations.access(began, access.into(), size);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a positive time")]
         let held = Duration(timing.held_ns.round() as u64);
         let end = began + (held - CARRIED.get());
