@@ -4,21 +4,27 @@
 //! Non-goals:  items, tenants' rules, policies
 
 pub mod brake;
+mod buffer;
 mod device;
 mod dram;
 pub mod emulated;
+mod file;
 mod heap;
 mod meter;
 pub mod model;
 mod profile;
+mod queue;
 mod region;
 mod stopwatch;
 
+pub use buffer::Buffer;
 pub use device::{Device, Plain, SlowAccess, Survival};
 pub use dram::Dram;
+pub use file::{Damage, FileTier, TIER_MIN, TierError};
 pub use heap::give_freed_memory_back;
 pub use meter::{Access, Meter, Traffic};
 pub use profile::{PROFILE_MAX, Profile, ProfileError, ProfileRow};
+pub use queue::{Completed, DEPTH_MAX, Engine, ReadQueue, Ticket};
 pub use region::{MapError, Region, WordRegion};
 pub use stopwatch::Stopwatch;
 

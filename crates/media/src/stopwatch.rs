@@ -142,6 +142,7 @@ fn has_steady_counter() -> bool {
 }
 
 #[cfg(test)]
+#[cfg(not(miri))]
 mod tests {
     use super::*;
 

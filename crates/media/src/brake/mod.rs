@@ -246,4 +246,5 @@ fn hold(ready: Instant, now: Instant) -> Hold {
 }
 
 #[cfg(test)]
+#[cfg(not(miri))]
 mod tests;
