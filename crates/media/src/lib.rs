@@ -5,24 +5,29 @@
 
 pub mod brake;
 mod buffer;
+pub mod dax;
 mod device;
 mod dram;
 pub mod emulated;
+pub mod faults;
 mod file;
 mod heap;
 mod meter;
 pub mod model;
+mod numa;
 mod profile;
 mod queue;
 mod region;
 mod stopwatch;
 
 pub use buffer::Buffer;
+pub use dax::DaxTier;
 pub use device::{Device, Plain, SlowAccess, Survival};
 pub use dram::Dram;
 pub use file::{Damage, FileTier, TIER_MIN, TierError};
 pub use heap::give_freed_memory_back;
 pub use meter::{Access, Meter, Traffic};
+pub use numa::NumaTier;
 pub use profile::{PROFILE_MAX, Profile, ProfileError, ProfileRow};
 pub use queue::{Completed, DEPTH_MAX, Engine, ReadQueue, Ticket};
 pub use region::{MapError, Region, WordRegion};

@@ -87,6 +87,19 @@ impl Region {
         Err(MapError::Map { size, cause: io::Error::from(io::ErrorKind::Unsupported) })
     }
 
+    /// Two regions of one mapping: the first `len` bytes, in whole pages, and the rest.
+    ///
+    /// # Panics
+    /// If either would have no bytes, or `len` is not in whole pages.
+    pub(crate) fn split(self, len: usize) -> (Self, Self) {
+        assert!(0 < len && len < self.len && len.is_multiple_of(PAGE), "two regions of whole pages");
+        let whole = std::mem::ManuallyDrop::new(self);
+        // SAFETY: inside of the mapping, checked above.
+        let rest = unsafe { whole.base.add(len) };
+        let part = |base, len| Self { base, len, is_file: whole.is_file };
+        (part(whole.base, len), part(rest, whole.len - len))
+    }
+
     /// Waits until what was written to a range of a file is on its disk.
     ///
     /// # Errors
@@ -287,6 +300,11 @@ impl WordRegion {
         Self { region }
     }
 
+    /// The mapping that the words are in.
+    pub(crate) fn region(&self) -> &Region {
+        &self.region
+    }
+
     /// Waits until words of a file are on its disk.
     ///
     /// # Errors
@@ -357,7 +375,8 @@ impl Drop for Region {
     fn drop(&mut self) {
         #[cfg(not(miri))]
         {
-            // SAFETY: this is the mapping made in `map`, unmapped once; no borrow of `self` can be alive.
+            // SAFETY: these whole pages are this region's alone (`map`, `of_file`, `split`), unmapped once; no borrow of `self` can
+            // be alive.
             let _unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
         }
         #[cfg(miri)]

@@ -2,7 +2,7 @@
 //!
 //! Layout (little endian), then zeros up to a page:
 //!   | 0 magic 8 | 8 version 4 | 12 checksum 4 | 16 size 8 | 24 words of notes 8 | 32 identity 16 |
-//! Then the notes, in whole pages, then the bytes of the tier.
+//! Then the notes up to a multiple of 2 MiB, then the bytes of the tier.
 //! Invariants: the checksum (CRC-32C) is that of the whole page with zeros in its own place
 //! Failure:    a page that is not exactly this is refused: another version is not read, nothing is mended
 
@@ -17,9 +17,13 @@ pub(crate) const PAGE_LEN: usize = 4096;
 pub(crate) const VERSION: u32 = 1;
 const MAGIC: [u8; 8] = *b"COTENANT";
 const CHECKSUM: std::ops::Range<usize> = 12..16;
-/// Words of notes at least, and bytes of the tier per word.
-const NOTES_MIN: u64 = 8192;
-const BYTES_PER_NOTE: u64 = 64 << 10;
+/// What the bytes of the tier begin at a multiple of, and end at: a huge page, so that a mapping can be of huge pages.
+const ALIGN: u64 = 2 << 20;
+/// Bytes of the tier per byte before them: eight bytes of notes per 64 KiB at least.
+const BYTES_PER_NOTE: u64 = 8192;
+
+/// Largest tier, far beyond any there is: sums of sizes do not overflow.
+pub(crate) const SIZE_MAX: u64 = 1 << 60;
 
 /// What a tier is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,8 +38,8 @@ pub(crate) struct Superblock {
 
 impl Superblock {
     pub(crate) fn new(size: Bytes, identity: [u8; 16]) -> Self {
-        let notes = size.0.div_ceil(BYTES_PER_NOTE).max(NOTES_MIN).next_multiple_of(PAGE / 8);
-        Self { size, notes, identity }
+        let front = (PAGE + size.0.div_ceil(BYTES_PER_NOTE)).next_multiple_of(ALIGN);
+        Self { size, notes: (front - PAGE) / 8, identity }
     }
 
     /// Where the bytes of the tier begin.
@@ -45,7 +49,7 @@ impl Superblock {
 
     /// Length of everything.
     pub(crate) fn end(&self) -> u64 {
-        self.base() + self.size.0
+        (self.base() + self.size.0).next_multiple_of(ALIGN)
     }
 
     pub(crate) fn to_page(self) -> [u8; PAGE_LEN] {
@@ -94,8 +98,8 @@ mod tests {
         for size in [1 << 20, 1 << 30, 3 << 40] {
             let block = Superblock::new(Bytes(size), [7; 16]);
             assert_eq!(Superblock::from_page(&block.to_page()), Ok(block));
-            assert_eq!(block.base() % PAGE, 0);
-            assert!(size <= block.notes * BYTES_PER_NOTE && NOTES_MIN <= block.notes);
+            assert_eq!((block.base() % ALIGN, block.end() % ALIGN), (0, 0));
+            assert!(size <= block.notes * 8 * BYTES_PER_NOTE && size <= block.end() - block.base());
         }
     }
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::device::write_alone;
 use crate::{Engine, Ticket};
+use std::path::PathBuf;
 
 const SIZE: Bytes = Bytes::mib(2);
 
