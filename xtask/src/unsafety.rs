@@ -15,6 +15,7 @@ pub const FENCES: &[(&str, &str)] = &[
     ("crates/media/src/file/mod.rs", "the contract of `Device::write`, which mapped devices need"),
     ("crates/media/src/heap.rs", "two settings of the C library's allocator that no safe crate offers"),
     ("crates/media/src/numa.rs", "binding memory to a node, a system call without a safe crate"),
+    ("crates/media/src/probe/mod.rs", "writes to a tier that is the prober's alone"),
     ("crates/media/src/queue/uring.rs", "entries that point into buffers which the queue owns"),
     ("crates/media/src/region.rs", "the only memory mapping, behind offsets that are checked"),
     ("crates/media/src/stopwatch.rs", "the time stamp counter, which no safe function reads"),

@@ -15,9 +15,11 @@ mod heap;
 mod meter;
 pub mod model;
 mod numa;
+pub mod probe;
 mod profile;
 mod queue;
 mod region;
+mod spec;
 mod stopwatch;
 
 pub use buffer::Buffer;
@@ -31,6 +33,7 @@ pub use numa::NumaTier;
 pub use profile::{PROFILE_MAX, Profile, ProfileError, ProfileRow};
 pub use queue::{Completed, DEPTH_MAX, Engine, ReadQueue, Ticket};
 pub use region::{MapError, Region, WordRegion};
+pub use spec::{OpenTier, SPEC_FORMS, SpecError, TierMedium, TierSpec};
 pub use stopwatch::Stopwatch;
 
 use units::{Bytes, TierId};
