@@ -36,6 +36,9 @@ mod stats;
 mod view;
 mod watch;
 
+#[cfg(test)]
+mod damaged;
+
 pub use admission::{Allowance, AllowanceChange, GateCounts, OverRate};
 pub use auth::AuthError;
 pub use cleaning::CleaningView;

@@ -131,6 +131,8 @@ pub(super) fn check(session: &Session<'_>, user: &[u8], password: &[u8]) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::damaged::{Front, damaged_texts, read_at_every_cut, streams};
+    use proptest::prelude::*;
 
     #[test]
     fn messages_have_their_answers() {
@@ -159,5 +161,26 @@ mod tests {
             assert!(matches!(parse(&input[..end]), Parsed::Incomplete(_)), "{end}");
         }
         assert_eq!(parse(&[b'x'; LINE_MAX]), Parsed::Hopeless);
+    }
+
+    const WHOLE: &[&[u8]] = &[
+        b"version\r\n",
+        b"set auth 0 0 11\r\nuser secret\r\n",
+        b"set a x y 7 noreply\r\n a  b c\r\n",
+        b"set a 0 0 1024\r\n",
+        b"get a\r\n",
+    ];
+
+    proptest! {
+        #![proptest_config(streams())]
+
+        #[test]
+        fn damaged_messages_mean_the_same_at_every_cut(stream in damaged_texts(WHOLE)) {
+            read_at_every_cut(&stream, |rest| match parse(rest) {
+                Parsed::Message(message, takes) => Front::Means(message, takes),
+                Parsed::Incomplete(needed) => Front::Incomplete(needed),
+                Parsed::Hopeless => Front::Hopeless,
+            });
+        }
     }
 }

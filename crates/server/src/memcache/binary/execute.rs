@@ -384,6 +384,8 @@ fn plain(message: &[u8]) -> Option<(&[u8], &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::damaged::{damaged_texts, streams};
+    use proptest::prelude::*;
 
     #[test]
     fn plain_messages_have_three_parts() {
@@ -392,6 +394,25 @@ mod tests {
         assert_eq!(parts(b"ann\0ann\0"), Some((b"ann".as_slice(), b"".as_slice())));
         for wrong in [b"".as_slice(), b"ann", b"\0ann", b"bob\0ann\0one", b"\0ann\0one\0"] {
             assert_eq!(plain(wrong), None, "{wrong:?}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(streams())]
+
+        #[test]
+        fn a_damaged_message_is_its_parts_or_none(
+            message in damaged_texts(&[b"\0ann\0one", b"ann\0ann\0one two", b"\0\0", b""])
+        ) {
+            let (nuls, first) = (message.iter().filter(|b| **b == 0).count(), message.split(|b| *b == 0).next());
+            match plain(&message) {
+                Some((user, password)) => {
+                    let acts_for = first.unwrap();
+                    prop_assert!(acts_for.is_empty() || acts_for == user);
+                    prop_assert_eq!([acts_for, user, password].join(&0), message);
+                }
+                None => prop_assert!(nuls != 2 || !matches!(first, Some(b"")), "{message:?} is one"),
+            }
         }
     }
 }
