@@ -104,12 +104,14 @@ impl Worker {
         {
             count(&counters.writes_refused);
             count(&counters.store_no_memory);
+            count(&self.counters.class(needed, meta.own_space).out_of_memory);
             return Err(Refused::OverShare);
         }
         let stamp = match identity {
             Identity::Kept(kept) => kept.stamp,
             _ => self.stamp_after(old, owner),
         };
+        self.no_memory_for.set((needed, meta.own_space));
         let mut head = self.head.borrow_mut();
         let head = self.head_for(&mut head, needed, stamp)?;
         restamp(&mut meta, stamp, head.base());
