@@ -6,7 +6,7 @@
 
 use super::reply::{Replies, text};
 use super::turn::{Ended, Hashed, Next, Prepared, Session, Step, Turn, gather};
-use crate::auth::{Grant, Identity};
+use crate::auth::{Grant, Identity, Said};
 use crate::limits::{AUTH_MESSAGE_MAX, LINE_MAX};
 use memchr::memchr;
 use std::sync::atomic::Ordering;
@@ -105,7 +105,7 @@ pub(super) fn execute(
         }
         Message::Wrong(reply) => replies.put(reply),
         Message::Show { user, password } => {
-            let grant = check(session, user, password);
+            let grant = check(session, user, password)?;
             replies.put(if grant.is_some() { text::STORED } else { text::AUTH_FAILURE });
             let after = session.identity.after(grant);
             *identity = Some(after);
@@ -117,15 +117,25 @@ pub(super) fn execute(
     Ok(())
 }
 
-/// What a user with this password is granted; counts the attempt.
-pub(super) fn check(session: &Session<'_>, user: &[u8], password: &[u8]) -> Option<Grant> {
-    let grant = session.shared.auth.as_ref().and_then(|auth| auth.check(user, password));
+/// What a user with this password is granted; counts the attempt. Ends the turn before it if that cannot be said yet.
+pub(super) fn check(session: &Session<'_>, user: &[u8], password: &[u8]) -> Result<Option<Grant>, Ended> {
+    let Some(auth) = &session.shared.auth else { return Ok(None) };
+    let verdict = session.verdict.take();
+    let grant = match verdict {
+        Some(grant) => grant,
+        None => match auth.attempt(user, password, session.address, session.now) {
+            Said::Grant(grant) => grant,
+            Said::Dear => return Err(Ended::Verifies),
+            Said::NotBefore(at) => return Err(Ended::Waits(at)),
+        },
+    };
     let counters = &session.shared.counters;
     counters.auth_cmds.fetch_add(1, Ordering::Relaxed);
     if grant.is_none() {
         counters.auth_errors.fetch_add(1, Ordering::Relaxed);
+        auth.note_failure(session.address, verdict.and(Some(user)), session.now);
     }
-    grant
+    Ok(grant)
 }
 
 #[cfg(test)]

@@ -126,6 +126,11 @@ fn needs(body: &Body<'_>) -> Need {
     }
 }
 
+/// User and password that a request shows.
+pub(in crate::memcache) fn credentials<'b>(request: &Request<'b>) -> Option<(&'b [u8], &'b [u8])> {
+    if let Body::LogIn { message, .. } = request.body { plain(message) } else { None }
+}
+
 impl<'w> Call<'_, '_, 'w, '_> {
     /// Header of an answer with a body of these parts.
     fn header(&mut self, status: u16, lens: (usize, usize, usize), cas: u64) {
@@ -338,7 +343,7 @@ impl<'w> Call<'_, '_, 'w, '_> {
         }
         // What is no message shows no password, and counts as a wrong one.
         let (user, password) = if is_known { plain(message).unwrap_or_default() } else { Default::default() };
-        let grant = log_in::check(self.session, user, password);
+        let grant = log_in::check(self.session, user, password)?;
         let after = before.after(grant);
         *identity = Some(after);
         if grant.is_some() {
