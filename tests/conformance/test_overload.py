@@ -53,12 +53,13 @@ def test_requests_beyond_the_rate_wait(fresh):
         wire.send(b"get a:k\r\n" * 60 + b"mn\r\n")
         assert wire.read_until_suffix(b"MN\r\n") == b"END\r\n" * 60 + b"MN\r\n"
         # A lower bound holds on a busy machine, too: 50 keys have no token at first, at 10 ms each.
-        assert 0.49 < time.monotonic() - began
+        took_s = time.monotonic() - began
+        assert 0.49 < took_s
     shown = ask(server, "GET", "/tenants/a")[1]
     assert shown["rate_waits"] > 0 and shown["rate_refusals"] == 0
     metrics = of_tenant(server, "a")
     assert metrics["cotenant_tenant_rate_waits_total"] == shown["rate_waits"]
-    assert 0.49 < metrics["cotenant_tenant_rate_waited_seconds_total"]
+    assert 0 < metrics["cotenant_tenant_rate_waited_seconds_total"] <= took_s
     assert (metrics["cotenant_tenant_rate_limit"], metrics["cotenant_tenant_rate_refused_total"]) == (100, 0)
     with server.wire() as wire:
         wire.send(b"get b:k\r\n" * 1000 + b"mn\r\n")

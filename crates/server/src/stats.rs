@@ -60,7 +60,7 @@ pub(crate) fn answer(
     let mut words = what.split(|b| *b == b' ').filter(|word| !word.is_empty());
     match words.next().unwrap_or_default() {
         b"" => lines(&general::general(shared, router, binding)),
-        b"settings" => lines(&settings::settings(shared)),
+        b"settings" => lines(&settings::settings(shared, router)),
         b"items" => classes::items(shared, router, worker, binding),
         b"slabs" => classes::classes(shared, router, binding, classes::slabs_of_class, true),
         b"sizes" => lines(&classes::sizes(shared, router, binding)),

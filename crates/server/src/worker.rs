@@ -144,7 +144,7 @@ impl<R: Reactor> Worker<R> {
 
     /// Waits, then deals with everything that has completed.
     fn round(&mut self, most: Option<Duration>) -> std::io::Result<()> {
-        let idle_check = 0 < self.around.shared.config.idle_timeout.0;
+        let idle_check = 0 < self.around.shared.adjustable.idle_timeout().0;
         let timeout = match () {
             () if self.reactor.has_ready() || !self.waiting.is_empty() => Some(Duration::ZERO),
             () if self.has_lasting_work() => Some(Duration::ZERO),
@@ -436,7 +436,7 @@ impl<R: Reactor> Worker<R> {
         let shared = &self.around.shared;
         let now = shared.clock.now();
         let took = now.since(connection.active);
-        if shared.config.slow_request <= took {
+        if shared.adjustable.slow_request() <= took {
             shared.observed.slow.add(Slow {
                 number: 0,
                 unix_secs: shared.unix_secs(),
@@ -562,7 +562,7 @@ impl<R: Reactor> Worker<R> {
     }
 
     fn close_idle(&mut self, now: Instant) {
-        let limit = self.around.shared.config.idle_timeout;
+        let limit = self.around.shared.adjustable.idle_timeout();
         let idle = |c: &Connection| limit <= now.since(c.active) && c.parked_until.is_none();
         let ids: Vec<_> = self.connections.iter().flatten().filter(|c| idle(c)).map(|c| c.id).collect();
         for id in ids {

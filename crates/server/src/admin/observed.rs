@@ -32,7 +32,7 @@ pub(super) async fn slow(State(view): State<View>) -> Response {
         })
     };
     let slow: Vec<Value> = view.slow().into_iter().map(one).collect();
-    let threshold_us = view.shared().config.slow_request.0 / 1000;
+    let threshold_us = view.shared().adjustable.slow_request().0 / 1000;
     let total = view.shared().observed.slow.total();
     answer(StatusCode::OK, &json!({"threshold_us": threshold_us, "total": total, "slow": slow}))
 }

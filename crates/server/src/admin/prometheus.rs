@@ -352,11 +352,7 @@ impl Figures {
         for (name, help, value) in [
             ("memcached_up", "Whether the server answers", gauge(1)),
             ("memcached_uptime_seconds", "Seconds since the start", gauge(shared.clock.now().whole_secs())),
-            (
-                "memcached_max_connections",
-                "Limit of connections",
-                gauge(shared.config.max_connections as u64),
-            ),
+            ("memcached_max_connections", "Limit of connections", gauge(shared.adjustable.max_connections())),
             ("memcached_current_connections", "Open connections", gauge(connections)),
             ("memcached_connections", "Connections accepted", load(&counters.total_connections)),
             ("memcached_current_bytes", "Live bytes charged", gauge(held)),

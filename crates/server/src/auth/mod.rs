@@ -22,7 +22,7 @@ use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use throttle::{Throttle, Whom};
 use units::Instant;
 use verifier::{Attempt, Verifier};
@@ -68,8 +68,8 @@ pub enum AuthError {
 /// Everybody who may come in.
 #[derive(Debug)]
 pub(crate) struct Auth {
-    config: AuthConfig,
-    tenants: Vec<TenantConfig>,
+    /// What the next reading of the users goes by.
+    config: Mutex<(AuthConfig, Vec<TenantConfig>)>,
     table: RwLock<Arc<Table>>,
     throttle: Throttle,
     verifier: Verifier,
@@ -115,8 +115,7 @@ impl Auth {
         let tenants = config.tenants.clone();
         let table = RwLock::new(Arc::new(table(&auth, &tenants, router)?));
         Ok(Some(Self {
-            config: auth,
-            tenants,
+            config: Mutex::new((auth, tenants)),
             table,
             throttle: Throttle::default(),
             verifier: Verifier::start().map_err(AuthError::Thread)?,
@@ -124,9 +123,17 @@ impl Auth {
         }))
     }
 
+    /// Goes by these settings when it reads the users again; the file stays the one of the start.
+    pub(crate) fn adopt(&self, config: AuthConfig, tenants: Vec<TenantConfig>) {
+        let mut before = self.config.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = std::mem::take(&mut before.0.file);
+        *before = (AuthConfig { file, ..config }, tenants);
+    }
+
     /// Reads the users again; returns how many there are. Connections that are open keep what they were granted.
     pub(crate) fn reload(&self, router: &Router) -> Result<usize, AuthError> {
-        let table = table(&self.config, &self.tenants, router)?;
+        let config = self.config.lock().unwrap_or_else(PoisonError::into_inner);
+        let table = table(&config.0, &config.1, router)?;
         let count = table.users.len();
         *self.table.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
         Ok(count)

@@ -44,7 +44,7 @@ pub(super) fn general(shared: &Shared, router: &Router, binding: &Binding) -> Ve
         ("pointer_size", n(usize::BITS.into())),
         ("rusage_user", seconds(user)),
         ("rusage_system", seconds(system)),
-        ("max_connections", n(config.max_connections as u64)),
+        ("max_connections", n(shared.adjustable.max_connections())),
         ("curr_connections", connections.to_string()),
         ("total_connections", n(load(&counters.total_connections, zero.map_or(0, |z| z.connections)))),
         ("rejected_connections", n(load(&counters.rejected_connections, zero.map_or(0, |z| z.rejected)))),
