@@ -13,11 +13,10 @@ import random
 
 import pytest
 
-from conformance.differences import DIFFERENCES
+from conformance.differences import CASES, DIFFERENCES
 from conformance.wire import END, short
 
 SEED = int(os.environ.get("COTENANT_TEST_SEED", "20261120"))
-CASES = 1000
 BATCH = 40
 
 KEYS = [b"a", b"b", b"c", b"key:with:colons", b"n", b"m", b"%21", b"k" * 250]
@@ -144,7 +143,7 @@ GROUND = ["set"] * 8 + ["get"] * 2 + ["gets"] * 4 + ["add", "append", "delete", 
 
 
 def stream(rng, name, quiet):
-    """At least CASES requests `name` among others, in batches of parts."""
+    """At least CASES requests `name` among others, in batches of parts; and how many there are."""
     batches, batch, cases = [], [], 0
     while cases < CASES:
         if rng.random() < 0.4:
@@ -159,7 +158,7 @@ def stream(rng, name, quiet):
             batch = []
     batch.append([b"gets " + b" ".join(KEYS) + b"\r\n"])
     batches.append(batch)
-    return batches
+    return batches, cases
 
 
 class Side:
@@ -226,10 +225,10 @@ VARIANTS = [(name, False) for name in LOUD] + [(name, True) for name in QUIET]
 
 
 @pytest.mark.parametrize("name, quiet", VARIANTS, ids=[n + (" noreply" if q else "") for n, q in VARIANTS])
-def test_random_stream(server, peer, name, quiet):
+def test_random_stream(server, peer, compared, name, quiet):
     seed = f"{SEED} {name} {quiet}"
     rng = random.Random(seed)
-    batches = stream(rng, name, quiet)
+    batches, cases = stream(rng, name, quiet)
     with server.wire() as mine, peer.wire() as theirs:
         here, there = Side(mine), Side(theirs)
         for number, batch in enumerate(batches):
@@ -238,6 +237,7 @@ def test_random_stream(server, peer, name, quiet):
                 f"batch {number} of seed {seed!r} (COTENANT_TEST_SEED={SEED}): {first_difference(got, wanted)}\n"
                 f"sent: {short(sent, 4000)}"
             )
+    compared("classic", name + " noreply" * quiet, cases)
 
 
 def little_stream(rng, count):
