@@ -151,18 +151,6 @@ fn gate_figures() -> [TenantFigure; 5] {
     ]
 }
 
-/// What tenants are allowed, of those that have a limit.
-fn limit_figures() -> [LimitFigure; 2] {
-    [
-        ("cotenant_tenant_connections_limit", "Connections that it may have", |t| {
-            t.allowance.max_connections
-        }),
-        ("cotenant_tenant_rate_limit", "Keys per second that it may ask for", |t| {
-            t.allowance.requests_per_second
-        }),
-    ]
-}
-
 /// Figures per group: name, help, unit, and how to get it.
 type GroupFigure = (&'static str, &'static str, Option<Unit>, fn(&GroupView) -> Value);
 
@@ -229,6 +217,25 @@ fn cleaner_figures(c: &CleaningView) -> [(&'static str, &'static str, Option<Uni
     ]
 }
 
+/// What tenants are allowed, of those that have a limit.
+fn limits(encoder: &mut DescriptorEncoder<'_>, snapshot: &Snapshot) -> fmt::Result {
+    let figures: [LimitFigure; 2] = [
+        ("cotenant_tenant_connections_limit", "Connections that it may have", |t| {
+            t.allowance.max_connections
+        }),
+        ("cotenant_tenant_rate_limit", "Keys per second that it may ask for", |t| {
+            t.allowance.requests_per_second
+        }),
+    ];
+    for (name, help, limit) in figures {
+        let row =
+            |t: &TenantView| Some((vec![("tenant", t.state.name.clone())], gauge(u64::from(limit(t)?))));
+        let values: Vec<_> = snapshot.tenants.iter().filter_map(row).collect();
+        write(encoder, (name, help, None), &values)?;
+    }
+    Ok(())
+}
+
 /// How long requests took, by tenant and class; by class where there are many tenants.
 fn latencies(encoder: &mut DescriptorEncoder<'_>, snapshot: &Snapshot) -> fmt::Result {
     let of_each = snapshot.tenants.iter().map(|t| (Some(t.state.name.as_str()), &t.latency));
@@ -264,12 +271,7 @@ impl Collector for Figures {
             let values: Vec<_> = snapshot.tenants.iter().map(row).collect();
             write(&mut encoder, (name, help, unit.as_ref()), &values)?;
         }
-        for (name, help, limit) in limit_figures() {
-            let row =
-                |t: &TenantView| Some((vec![("tenant", t.state.name.clone())], gauge(u64::from(limit(t)?))));
-            let values: Vec<_> = snapshot.tenants.iter().filter_map(row).collect();
-            write(&mut encoder, (name, help, None), &values)?;
-        }
+        limits(&mut encoder, &snapshot)?;
         for (name, help, unit, figure) in group_figures() {
             let values: Vec<_> =
                 snapshot.groups.iter().map(|g| (vec![("group", g.name.clone())], figure(g))).collect();

@@ -286,33 +286,11 @@ pub(crate) fn run<'w>(
                 turn.requests += 1;
                 tally.count(tenant, class, keys);
             }
-            Err(Ended::NeedsRoom) => {
-                if let Some(gate) = gate {
+            Err(why) => {
+                if let (Ended::NeedsRoom, Some(gate)) = (&why, gate) {
                     gate.give_back(keys.len().max(1));
                 }
-                turn.stop_before(&batch, i);
-                turn.needs_room = true;
-                break;
-            }
-            Err(Ended::Quit) => {
-                turn.close = true;
-                break;
-            }
-            Err(Ended::Waits(until)) => {
-                turn.stop_before(&batch, i);
-                turn.waits_until = Some(until);
-                break;
-            }
-            Err(Ended::Verifies) => {
-                turn.stop_before(&batch, i);
-                let part = |part| Span::of(part, input);
-                turn.verifies =
-                    prepared.step.credentials().map(|(user, password)| (part(user), part(password)));
-                break;
-            }
-            Err(Ended::Asked(asked)) => {
-                turn.stop_before(&batch, i + 1);
-                turn.asked = Some(asked);
+                turn.end(why, &batch, i, input);
                 break;
             }
         }
@@ -326,6 +304,31 @@ impl Turn {
         let here = usize::try_from(bytes).unwrap_or(usize::MAX).min(input_len - self.consumed);
         self.consumed += here;
         self.skip = bytes - here as u64;
+    }
+
+    /// Ends at a request of a batch, which was not executed or was the last.
+    fn end(&mut self, why: Ended, batch: &[Prepared<'_>], i: usize, input: &[u8]) {
+        match why {
+            Ended::Quit => self.close = true,
+            Ended::Asked(asked) => {
+                self.stop_before(batch, i + 1);
+                self.asked = Some(asked);
+            }
+            Ended::NeedsRoom => {
+                self.stop_before(batch, i);
+                self.needs_room = true;
+            }
+            Ended::Waits(until) => {
+                self.stop_before(batch, i);
+                self.waits_until = Some(until);
+            }
+            Ended::Verifies => {
+                self.stop_before(batch, i);
+                let part = |part| Span::of(part, input);
+                let shown = batch[i].step.credentials();
+                self.verifies = shown.map(|(user, password)| (part(user), part(password)));
+            }
+        }
     }
 
     fn stop_before(&mut self, batch: &[Prepared<'_>], i: usize) {

@@ -97,21 +97,20 @@ impl Worker {
             count(&counters.store_too_large);
             return Err(Refused::TooLarge);
         }
+        self.no_memory_for.set((needed, meta.own_space));
         // A touch stores nothing new.
         if owner.may_refuse()
             && !matches!(identity, Identity::Kept(_))
             && owner.refuses(change_of(old, tenant, meta.item_len(key.bytes.len(), value_len)))
         {
             count(&counters.writes_refused);
-            count(&counters.store_no_memory);
-            count(&self.counters.class(needed, meta.own_space).out_of_memory);
+            self.note_no_memory(tenant, None);
             return Err(Refused::OverShare);
         }
         let stamp = match identity {
             Identity::Kept(kept) => kept.stamp,
             _ => self.stamp_after(old, owner),
         };
-        self.no_memory_for.set((needed, meta.own_space));
         let mut head = self.head.borrow_mut();
         let head = self.head_for(&mut head, needed, stamp)?;
         restamp(&mut meta, stamp, head.base());
