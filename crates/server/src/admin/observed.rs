@@ -3,7 +3,8 @@
 //! Units:   microseconds in names that end with `_us`; a quantile is an upper bound, at most 25 % too large
 //! Failure: an unknown name is 404
 
-use super::tenants::{Refused, answer, unknown};
+use super::door::{Refused, answer};
+use super::tenants::unknown;
 use crate::View;
 use crate::limits::HOT_SAMPLING;
 use crate::observe::{CommandClass, Latency, printable};
