@@ -14,7 +14,7 @@ import re
 import pytest
 
 from conformance.differences import CASES
-from conformance.test_differential import SEED, first_difference
+from conformance.test_differential import SEED, check_cuts, first_difference, one_by_one
 from conformance.wire import short
 
 BATCH = 40
@@ -206,26 +206,12 @@ def little_stream(rng, count):
     return requests
 
 
-def meta_replies(wire, requests):
-    assert wire.ask(b"flush_all\r\n") == b"OK\r\n"
-    return [re.sub(rb" t\d+", b" t~", wire.ask(sent)) for sent in requests]
+def strip_times(reply):
+    return re.sub(rb" t\d+", b" t~", reply)
 
 
 def test_split_at_every_byte(server, peer):
-    """The stream in two sends, cut at each byte in turn; what the first completes is answered before the second goes."""
     requests = little_stream(random.Random(f"{SEED} split meta"), 40)
     with peer.wire() as wire:
-        replies = meta_replies(wire, requests)
-    data, wanted = b"".join(requests), b"".join(replies)
-    ends = [sum(map(len, requests[: i + 1])) for i in range(len(requests))]
-    with server.wire() as wire:
-        sentinel = wire.version_line
-        for cut in range(len(data) + 1):
-            assert wire.ask(b"flush_all\r\n") == b"OK\r\n"
-            complete = sum(end <= cut for end in ends)
-            wire.send(data[:cut])
-            answered = b"".join(wire.read_line() for _ in range(b"".join(replies[:complete]).count(b"\n")))
-            wire.send(data[cut:] + b"version\r\n")
-            rest = wire.read_until_suffix(sentinel)[: -len(sentinel)]
-            got = re.sub(rb" t\d+", b" t~", answered + rest)
-            assert got == wanted, f"cut at byte {cut} of {short(data, 4000)}"
+        replies = [strip_times(reply) for reply in one_by_one(wire, requests)]
+    check_cuts(server, requests, replies, strip_times)

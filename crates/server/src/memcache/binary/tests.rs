@@ -79,20 +79,6 @@ fn every_opcode_is_read() {
 }
 
 #[test]
-fn every_cut_is_incomplete_and_asks_for_no_more_than_there_is() {
-    for (bytes, _) in every_opcode() {
-        for end in 0..bytes.len() {
-            match parse(&bytes[..end], &BOUNDS) {
-                Parsed::Incomplete(needed) => {
-                    assert!(end < needed && needed <= bytes.len(), "{bytes:x?} {end}")
-                }
-                other => panic!("{bytes:x?} cut at {end} gives {other:?}"),
-            }
-        }
-    }
-}
-
-#[test]
 fn a_cas_value_makes_any_store_conditional() {
     let extras = [0; 8];
     for code in [0x01, 0x02, 0x03] {
@@ -176,26 +162,5 @@ proptest! {
             Parsed::Incomplete(needed) => Front::Incomplete(needed),
             Parsed::Hopeless => Front::Hopeless,
         });
-    }
-}
-
-proptest! {
-    /// A stream cut anywhere is the same requests.
-    #[test]
-    fn requests_follow_each_other(picks in prop::collection::vec(any::<prop::sample::Index>(), 1..20)) {
-        let all = every_opcode();
-        let picked: Vec<_> = picks.iter().map(|at| &all[at.index(all.len())]).collect();
-        let stream: Vec<u8> = picked.iter().flat_map(|(bytes, _)| bytes.clone()).collect();
-        let mut at = 0;
-        for (_, body) in picked {
-            match parse(&stream[at..], &BOUNDS) {
-                Parsed::Request(request, takes) => {
-                    prop_assert_eq!(request.body, *body);
-                    at += usize::try_from(takes).unwrap();
-                }
-                other => prop_assert!(false, "{:?}", other),
-            }
-        }
-        prop_assert_eq!(at, stream.len());
     }
 }
