@@ -2,7 +2,7 @@
 //!
 //! Invariants: input is kept only while a request is incomplete or waits for its turn; an idle connection holds none
 
-use crate::auth::Identity;
+use crate::auth::{Grant, Identity};
 use crate::config::Protocol;
 use crate::dump::Dump;
 use crate::listener::Door;
@@ -44,8 +44,10 @@ pub(crate) struct Connection {
     pub(crate) is_waiting: bool,
     /// It waits for memory for the rest of its request.
     pub(crate) is_starved: bool,
-    /// It has no tokens until then.
+    /// It has no tokens until then, or its password is being verified.
     pub(crate) parked_until: Option<Instant>,
+    /// What became of the password that its input begins with, if that was verified elsewhere.
+    pub(crate) verdict: Option<Option<Grant>>,
     /// Whose connection it is counted as.
     pub(crate) counted: Option<TenantId>,
     /// Bytes of replies that its socket has not taken.
@@ -80,6 +82,7 @@ impl Connection {
             is_waiting: false,
             is_starved: false,
             parked_until: None,
+            verdict: None,
             counted: None,
             unsent: 0,
             is_paused: false,

@@ -54,6 +54,17 @@ pub const META_OPAQUE_MAX: usize = 32;
 pub const AUTH_MESSAGE_MAX: usize = 1024;
 /// Attempts to show a password that may fail on one connection before it is closed.
 pub const AUTH_ATTEMPTS_MAX: u8 = 5;
+/// Failed attempts of one address, or dear ones for one user, at once after a pause; those beyond wait (guess: a client that
+/// is set up wrongly is found out before it is slowed down).
+pub const LOGIN_FAILURES_BURST: u64 = 32;
+/// Failed attempts per second on average (guess: 86,400 guesses a day).
+pub const LOGIN_FAILURES_PER_SECOND: u64 = 1;
+/// Addresses and users whose failures are remembered at most.
+pub const LOGIN_FAILURES_MAX: usize = 4096;
+/// Passwords that wait to be verified at most.
+pub const LOGIN_QUEUE: usize = 256;
+/// Milliseconds until a password is shown again to a queue that was full (guess).
+pub const LOGIN_RETRY_MS: u64 = 100;
 /// Bytes of a user's name at most.
 pub const USER_NAME_MAX: usize = 64;
 /// Bytes of a password at most.

@@ -1,5 +1,6 @@
 //! What every thread of a server shares: configuration, store, clock, counters of connections.
 
+use crate::adjustable::Adjustable;
 use crate::admission::Admission;
 use crate::auth::Auth;
 use crate::cleaning::Cleaning;
@@ -67,7 +68,10 @@ pub(crate) struct Counters {
 /// The shared state.
 #[derive(Debug)]
 pub(crate) struct Shared {
+    /// What the server was started with.
     pub(crate) config: Config,
+    /// What of it may have changed.
+    pub(crate) adjustable: Adjustable,
     /// Who may come in; without it everybody.
     pub(crate) auth: Option<Auth>,
     pub(crate) store: Arc<Store>,
@@ -125,6 +129,7 @@ impl Shared {
         Self {
             curves,
             observed,
+            adjustable: Adjustable::of(&config),
             admission: Admission::default(),
             memory_limit,
             in_charge: InCharge::new(Division::of(&config)),

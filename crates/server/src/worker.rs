@@ -7,6 +7,7 @@
 mod admit;
 mod lasting;
 mod pressure;
+mod verify;
 
 use crate::auth::Identity;
 use crate::config::Protocol;
@@ -24,14 +25,16 @@ use crate::reactor::{Completion, Reactor, Sending, StreamId};
 use crate::shared::Shared;
 use crate::tenants::{Binding, Router};
 use crate::transport::{BUFFER, Client, Event, Transport};
-use crossbeam_channel::Receiver;
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use socket2::Socket;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use units::{Duration, Instant};
+use verify::Verdict;
 
 /// A connection on its way to a worker.
 #[derive(Debug)]
@@ -82,6 +85,8 @@ pub(crate) struct Worker<R> {
     lasting: Vec<StreamId>,
     /// Those that wait for tokens, and until when.
     parked: Vec<(Instant, StreamId)>,
+    /// What became of passwords that are verified elsewhere: as many as connections wait for at most.
+    verdicts: (Sender<Verdict>, Receiver<Verdict>),
     bounds: Bounds,
     tally: Tally,
     /// When the last wait ended.
@@ -119,6 +124,7 @@ impl<R: Reactor> Worker<R> {
             yields: 0,
             lasting: Vec::new(),
             parked: Vec::new(),
+            verdicts: unbounded(),
             bounds,
             tally,
             now: Instant::ZERO,
@@ -138,7 +144,7 @@ impl<R: Reactor> Worker<R> {
 
     /// Waits, then deals with everything that has completed.
     fn round(&mut self, most: Option<Duration>) -> std::io::Result<()> {
-        let idle_check = 0 < self.around.shared.config.idle_timeout.0;
+        let idle_check = 0 < self.around.shared.adjustable.idle_timeout().0;
         let timeout = match () {
             () if self.reactor.has_ready() || !self.waiting.is_empty() => Some(Duration::ZERO),
             () if self.has_lasting_work() => Some(Duration::ZERO),
@@ -182,6 +188,7 @@ impl<R: Reactor> Worker<R> {
             }
         }
         self.unpark(now);
+        self.hear_verdicts();
         self.feed_starved();
         self.close_stalled(now);
         self.close_slow_readers(now);
@@ -362,7 +369,8 @@ impl<R: Reactor> Worker<R> {
                 connection.protocol = connection.protocol.of_first_byte(*first);
             }
             let speaks = (connection.protocol, connection.identity, connection.client.number);
-            let (turn, sending) = self.turn(id, speaks, &input[done..], is_out_of_memory);
+            let turns_input = &input[done..];
+            let (turn, sending) = self.turn(id, speaks, turns_input, is_out_of_memory);
             done += turn.consumed;
             self.requests += turn.requests as u64;
             self.store.quiesce();
@@ -392,6 +400,10 @@ impl<R: Reactor> Worker<R> {
                 return After::Consumed(done);
             }
             if connection.is_sending {
+                return After::Consumed(done);
+            }
+            if let Some((user, password)) = turn.verifies {
+                self.verify(id, user.of_input(turns_input), password.of_input(turns_input));
                 return After::Consumed(done);
             }
             if let Some(until) = turn.waits_until {
@@ -424,7 +436,7 @@ impl<R: Reactor> Worker<R> {
         let shared = &self.around.shared;
         let now = shared.clock.now();
         let took = now.since(connection.active);
-        if shared.config.slow_request <= took {
+        if shared.adjustable.slow_request() <= took {
             shared.observed.slow.add(Slow {
                 number: 0,
                 unix_secs: shared.unix_secs(),
@@ -459,6 +471,12 @@ impl<R: Reactor> Worker<R> {
         input: &[u8],
         is_out_of_memory: bool,
     ) -> (Turn, Sending) {
+        let (address, verdict) = match self.connections.get_mut(id.0) {
+            Some(Some(connection)) if self.around.shared.auth.is_some() => {
+                (connection.client.peer().map(|peer| peer.ip()), connection.verdict.take())
+            }
+            _ => (None, None),
+        };
         let session = Session {
             shared: &self.around.shared,
             router: &self.around.router,
@@ -472,6 +490,8 @@ impl<R: Reactor> Worker<R> {
             is_out_of_memory,
             gates: self.around.shared.admission.asked(),
             now: self.now,
+            address,
+            verdict: Cell::new(verdict),
         };
         let owed = match self.connections.get_mut(id.0) {
             Some(Some(connection)) => std::mem::take(&mut connection.owed),
@@ -542,7 +562,7 @@ impl<R: Reactor> Worker<R> {
     }
 
     fn close_idle(&mut self, now: Instant) {
-        let limit = self.around.shared.config.idle_timeout;
+        let limit = self.around.shared.adjustable.idle_timeout();
         let idle = |c: &Connection| limit <= now.since(c.active) && c.parked_until.is_none();
         let ids: Vec<_> = self.connections.iter().flatten().filter(|c| idle(c)).map(|c| c.id).collect();
         for id in ids {

@@ -16,7 +16,7 @@ use crate::destinations::Destinations;
 use crate::epoch::Participant;
 use crate::index::Found;
 use crate::limits::{CENSUS_SAMPLES, PASS_FREES_PART};
-use crate::metrics::{ThreadCounters, count};
+use crate::metrics::{Eviction, ThreadCounters, count};
 use crate::passes::{FixedPass, PassKind};
 use crate::segment::State;
 use crate::shadow::Shadow;
@@ -320,6 +320,10 @@ pub(crate) fn note_removal(
     let Removal::Live { is_over } = removal else {
         count(&of_tenant.reclaimed);
         count(&class.reclaimed);
+        if found.slot.uses() == 0 {
+            count(&of_tenant.expired_unfetched);
+            count(&class.expired_unfetched);
+        }
         return;
     };
     count(&of_tenant.evictions);
@@ -331,6 +335,14 @@ pub(crate) fn note_removal(
         count(&of_tenant.evicted_over_share);
     }
     count(&class.evicted);
+    let at_secs = store.now_secs();
+    let last = Eviction { at_secs, idle_secs: at_secs.saturating_sub(store.tick_secs(found.slot.tick())) };
+    of_tenant.last_eviction.set(last);
+    class.last_eviction.set(last);
+    if item.view.expiry().is_some() {
+        count(&of_tenant.evicted_nonzero);
+        count(&class.evicted_nonzero);
+    }
     if found.slot.uses() == 0 {
         count(&of_tenant.evicted_unfetched);
         count(&class.evicted_unfetched);

@@ -59,7 +59,9 @@ pub use geometry::{Geometry, divisible_capacity};
 pub use hash::Space;
 pub use item::ITEM_OVERHEAD_MAX;
 pub use limits::{CLEANERS_MAX, MARKS_MAX, MARKS_MIN, SEGMENT_MAX};
-pub use metrics::{CLASSES, ClassTotals, CleanerTotals, Totals, TrafficTotal, class_bound, class_of};
+pub use metrics::{
+    CLASSES, ClassTotals, CleanerTotals, Eviction, Totals, TrafficTotal, class_bound, class_of,
+};
 pub use passes::{FixedPass, PassKind, PassTotals};
 pub use rank::{Expression, RankError, RankKind};
 pub use store::{CLOCK_START, MemoryUse, Options, Store, StoreError};

@@ -87,6 +87,8 @@ pub struct Worker {
     pub(crate) cleaner: Option<Box<Cleaner>>,
     /// Many sampled accesses wait to be drained.
     samples_wait: Cell<bool>,
+    /// Log bytes of the item that was last refused for lack of memory, and whether its tenant has a key space of its own.
+    no_memory_for: Cell<(usize, bool)>,
 }
 
 impl<'k> Key<'k> {
@@ -173,6 +175,7 @@ impl Store {
             crowded: Cell::new(false),
             cleaner: None,
             samples_wait: Cell::new(false),
+            no_memory_for: Cell::default(),
         })
     }
 }

@@ -10,13 +10,15 @@ use super::parse::{Bounds, Command, Effect, Parsed, keys, parse, wrong};
 use super::reply::{Replies, text as answers};
 use super::{binary, log_in, text};
 use crate::admission::{Gate, Gates, NoToken};
-use crate::auth::{Denied, Identity, Need};
+use crate::auth::{Denied, Grant, Identity, Need};
 use crate::config::Protocol;
 use crate::limits::REPLY_BYTES_PER_TURN;
 use crate::observe::{CommandClass, Tally};
 use crate::shared::Shared;
 use crate::tenants::{Binding, Router, Routes};
 use crate::watch::Reporter;
+use std::cell::Cell;
+use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use store::{Key, Mode, Refused, Worker};
 use units::{Instant, TenantId};
@@ -44,6 +46,10 @@ pub(crate) struct Session<'s> {
     pub(crate) gates: Option<Gates<'s>>,
     /// When the turn began.
     pub(crate) now: Instant,
+    /// Where the client is, if passwords are asked for and it has an address.
+    pub(crate) address: Option<IpAddr>,
+    /// What became of the password that the first request shows, if it had to be verified elsewhere.
+    pub(crate) verdict: Cell<Option<Option<Grant>>>,
 }
 
 impl Session<'_> {
@@ -119,8 +125,10 @@ pub(crate) struct Turn {
     pub(crate) first_key: Option<Span>,
     /// It stopped for fairness: more may be complete.
     pub(crate) more: bool,
-    /// It stopped because a tenant has no tokens until then.
+    /// It stopped because a tenant, or who shows passwords, has no tokens until then.
     pub(crate) waits_until: Option<Instant>,
+    /// It stopped because the user and password that are there have to be verified elsewhere.
+    pub(crate) verifies: Option<(Span, Span)>,
     /// It stopped because a write needs room.
     pub(crate) needs_room: bool,
     /// The client asked for the end, or is none.
@@ -142,6 +150,11 @@ impl Span {
     /// Where `part` is in `input`.
     fn of(part: &[u8], input: &[u8]) -> Self {
         Self { at: (part.as_ptr() as usize).wrapping_sub(input.as_ptr() as usize), len: part.len() }
+    }
+
+    /// The part.
+    pub(crate) fn of_input(self, input: &[u8]) -> &[u8] {
+        self.start_in(input, self.len)
     }
 
     /// At most so many bytes of it.
@@ -197,6 +210,15 @@ impl Step<'_> {
             }
             Self::Binary(request) => binary::execute(session, worker, request, keys, replies, identity),
             Self::LogIn(message) => log_in::execute(session, *message, replies, identity),
+        }
+    }
+
+    /// User and password that it shows.
+    fn credentials(&self) -> Option<(&[u8], &[u8])> {
+        match self {
+            Self::LogIn(log_in::Message::Show { user, password }) => Some((user, password)),
+            Self::Binary(request) => binary::credentials(request),
+            _ => None,
         }
     }
 
@@ -264,21 +286,11 @@ pub(crate) fn run<'w>(
                 turn.requests += 1;
                 tally.count(tenant, class, keys);
             }
-            Err(Ended::NeedsRoom) => {
-                if let Some(gate) = gate {
+            Err(why) => {
+                if let (Ended::NeedsRoom, Some(gate)) = (&why, gate) {
                     gate.give_back(keys.len().max(1));
                 }
-                turn.stop_before(&batch, i);
-                turn.needs_room = true;
-                break;
-            }
-            Err(Ended::Quit) => {
-                turn.close = true;
-                break;
-            }
-            Err(Ended::Asked(asked)) => {
-                turn.stop_before(&batch, i + 1);
-                turn.asked = Some(asked);
+                turn.end(why, &batch, i, input);
                 break;
             }
         }
@@ -292,6 +304,31 @@ impl Turn {
         let here = usize::try_from(bytes).unwrap_or(usize::MAX).min(input_len - self.consumed);
         self.consumed += here;
         self.skip = bytes - here as u64;
+    }
+
+    /// Ends at a request of a batch, which was not executed or was the last.
+    fn end(&mut self, why: Ended, batch: &[Prepared<'_>], i: usize, input: &[u8]) {
+        match why {
+            Ended::Quit => self.close = true,
+            Ended::Asked(asked) => {
+                self.stop_before(batch, i + 1);
+                self.asked = Some(asked);
+            }
+            Ended::NeedsRoom => {
+                self.stop_before(batch, i);
+                self.needs_room = true;
+            }
+            Ended::Waits(until) => {
+                self.stop_before(batch, i);
+                self.waits_until = Some(until);
+            }
+            Ended::Verifies => {
+                self.stop_before(batch, i);
+                let part = |part| Span::of(part, input);
+                let shown = batch[i].step.credentials();
+                self.verifies = shown.map(|(user, password)| (part(user), part(password)));
+            }
+        }
     }
 
     fn stop_before(&mut self, batch: &[Prepared<'_>], i: usize) {
@@ -425,4 +462,8 @@ pub(super) enum Ended {
     Quit,
     /// The client asked for something else than replies.
     Asked(Asked),
+    /// Too many passwords were wrong: it shows its own again then.
+    Waits(Instant),
+    /// Its password has to be verified elsewhere.
+    Verifies,
 }

@@ -102,6 +102,7 @@ pub(super) fn tenants(shared: &Shared, router: &Router, binding: &Binding) -> Ve
     for id in router.visible(binding) {
         let Some(state) = shared.store.tenant_state(id) else { continue };
         let t = shared.store.totals(id);
+        let (_, gate) = shared.admission.of(id);
         let gets = t.get_hits + t.get_misses;
         let name = state.name.split_ascii_whitespace().collect::<Vec<_>>().join("_");
         for (what, value) in [
@@ -121,6 +122,11 @@ pub(super) fn tenants(shared: &Shared, router: &Router, binding: &Binding) -> Ve
             ("moved_bytes", t.moved_bytes),
             ("dram_read_bytes", t.dram_read.bytes),
             ("dram_write_bytes", t.dram_write.bytes),
+            ("connections", gate.connections),
+            ("connections_refused", gate.connections_refused),
+            ("rate_waits", gate.rate_waits),
+            ("rate_waited_microseconds", gate.rate_waited.0 / 1_000),
+            ("rate_refusals", gate.rate_refusals),
         ] {
             rows.push((format!("{name}:{what}"), value.to_string()));
         }

@@ -158,7 +158,7 @@ impl<R: Reactor> Worker<R> {
         }
         self.readers_seen = now;
         let shared = &self.around.shared;
-        let timeout = shared.config.send_timeout;
+        let timeout = shared.adjustable.send_timeout();
         let is_short = shared.buffers_are_short();
         let slow = self.connections.iter().flatten().filter(|c| {
             let silent = now.since(c.active);

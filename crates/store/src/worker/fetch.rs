@@ -342,4 +342,26 @@ mod tests {
             worker.delete(tenant, &key(&worker));
         }
     }
+
+    #[test]
+    fn the_longest_idle_of_each_class_is_told() {
+        let (store, tenant) = store();
+        let worker = store.worker().unwrap();
+        let put = |secs, name: &'static [u8], len: usize| {
+            store.set_now(secs);
+            let key = worker.key(Space::Shared, name).unwrap();
+            worker.set(tenant, &key, Mode::Set, Fields::default(), &vec![b'x'; len]).unwrap();
+        };
+        put(100, b"a", 10);
+        put(130, b"b", 10);
+        put(150, b"c", 500);
+        store.set_now(160);
+        let class =
+            |name: &'static [u8]| worker.peek(&worker.key(Space::Shared, name).unwrap()).unwrap().class();
+        let longest = worker.longest_idle(u32::MAX, |_| true);
+        assert_eq!((longest[class(b"a")], longest[class(b"c")]), (60, 10));
+        assert_eq!(longest.iter().sum::<u32>(), 70, "no other class has items");
+        assert_eq!(worker.longest_idle(u32::MAX, |item| item.key() == b"b")[class(b"b")], 30);
+        assert_eq!(worker.longest_idle(0, |_| true).iter().sum::<u32>(), 0);
+    }
 }

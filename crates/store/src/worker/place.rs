@@ -97,13 +97,14 @@ impl Worker {
             count(&counters.store_too_large);
             return Err(Refused::TooLarge);
         }
+        self.no_memory_for.set((needed, meta.own_space));
         // A touch stores nothing new.
         if owner.may_refuse()
             && !matches!(identity, Identity::Kept(_))
             && owner.refuses(change_of(old, tenant, meta.item_len(key.bytes.len(), value_len)))
         {
             count(&counters.writes_refused);
-            count(&counters.store_no_memory);
+            self.note_no_memory(tenant, None);
             return Err(Refused::OverShare);
         }
         let stamp = match identity {

@@ -5,7 +5,7 @@
 use super::{Item, Key, Worker};
 use crate::curves::SampledKind;
 use crate::index::Found;
-use crate::metrics::{Counters, count};
+use crate::metrics::{CLASSES, Counters, count};
 use crate::shadow::Shadow;
 use crate::slot::Slot;
 use crate::sync::{Ordering, bump};
@@ -121,6 +121,20 @@ impl Worker {
         }
         cursor.bucket = end;
         end < self.store.index.buckets()
+    }
+
+    /// Seconds for which nobody asked for or stored the item of each size class that this is longest of, among those `wanted`
+    /// in so many buckets of the index: in a random part of all items. Zero for a class of which there is none.
+    pub fn longest_idle(&self, buckets: u32, wanted: impl Fn(&Item<'_>) -> bool) -> [u32; CLASSES] {
+        let mut longest = [0; CLASSES];
+        self.walk(&mut Cursor::default(), buckets, |known| {
+            if wanted(&known.item) {
+                let idle = self.store.now_secs().saturating_sub(self.used_secs(known));
+                let of_class = &mut longest[known.item.class()];
+                *of_class = idle.max(*of_class);
+            }
+        });
+        longest
     }
 
     /// Describes an item, without counting or noting a use.

@@ -138,10 +138,12 @@ impl Worker {
         count(&self.counters(tenant).cmd_meta);
     }
 
-    /// Counts a write that found no memory, and takes the older item of its key along if it was to be replaced: nobody
+    /// Counts the last write, which found no memory, and takes the older item of its key along if it was to be replaced: nobody
     /// shall take it for the new one (as memcached does).
     pub fn note_no_memory(&self, tenant: TenantId, replaced: Option<&Key<'_>>) {
         count(&self.counters(tenant).store_no_memory);
+        let (len, own_space) = self.no_memory_for.get();
+        count(&self.counters.class(len, own_space).out_of_memory);
         if let Some(key) = replaced {
             self.discard(key);
         }

@@ -126,6 +126,11 @@ fn needs(body: &Body<'_>) -> Need {
     }
 }
 
+/// User and password that a request shows.
+pub(in crate::memcache) fn credentials<'b>(request: &Request<'b>) -> Option<(&'b [u8], &'b [u8])> {
+    if let Body::LogIn { message, .. } = request.body { plain(message) } else { None }
+}
+
 impl<'w> Call<'_, '_, 'w, '_> {
     /// Header of an answer with a body of these parts.
     fn header(&mut self, status: u16, lens: (usize, usize, usize), cas: u64) {
@@ -338,7 +343,7 @@ impl<'w> Call<'_, '_, 'w, '_> {
         }
         // What is no message shows no password, and counts as a wrong one.
         let (user, password) = if is_known { plain(message).unwrap_or_default() } else { Default::default() };
-        let grant = log_in::check(self.session, user, password);
+        let grant = log_in::check(self.session, user, password)?;
         let after = before.after(grant);
         *identity = Some(after);
         if grant.is_some() {
@@ -384,6 +389,8 @@ fn plain(message: &[u8]) -> Option<(&[u8], &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::damaged::{damaged_texts, streams};
+    use proptest::prelude::*;
 
     #[test]
     fn plain_messages_have_three_parts() {
@@ -392,6 +399,25 @@ mod tests {
         assert_eq!(parts(b"ann\0ann\0"), Some((b"ann".as_slice(), b"".as_slice())));
         for wrong in [b"".as_slice(), b"ann", b"\0ann", b"bob\0ann\0one", b"\0ann\0one\0"] {
             assert_eq!(plain(wrong), None, "{wrong:?}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(streams())]
+
+        #[test]
+        fn a_damaged_message_is_its_parts_or_none(
+            message in damaged_texts(&[b"\0ann\0one", b"ann\0ann\0one two", b"\0\0", b""])
+        ) {
+            let (nuls, first) = (message.iter().filter(|b| **b == 0).count(), message.split(|b| *b == 0).next());
+            match plain(&message) {
+                Some((user, password)) => {
+                    let acts_for = first.unwrap();
+                    prop_assert!(acts_for.is_empty() || acts_for == user);
+                    prop_assert_eq!([acts_for, user, password].join(&0), message);
+                }
+                None => prop_assert!(nuls != 2 || !matches!(first, Some(b"")), "{message:?} is one"),
+            }
         }
     }
 }

@@ -16,7 +16,7 @@
 
 mod execute;
 
-pub(in crate::memcache) use execute::{execute, refuse_rate};
+pub(in crate::memcache) use execute::{credentials, execute, refuse_rate};
 
 use super::parse::Bounds;
 use super::turn::{Hashed, Next, Prepared, Session, Step, Turn, gather, hash_key};
