@@ -51,6 +51,8 @@ struct Seen {
     row: usize,
     /// Bytes in the sources.
     inside: u64,
+    /// Bytes that it will have written when what is decided has been done.
+    coming: u64,
     /// What the samples in its row stand for: as many, or about as many.
     sampled: u64,
     /// The rank's level in this pass; not a number before its first item.
@@ -251,13 +253,25 @@ impl Census {
     }
 
     /// Of each tenant the sources hold the same part of what it holds, `part` of `whole`: that is surer than what samples of a
-    /// few of its items stand for.
-    pub(crate) fn expect(&mut self, store: &Store, part: u64, whole: u64) {
+    /// few of its items stand for. And of the bytes that `come` each writes as of late: from `written` on, which is brought up to
+    /// date. Who writes nothing is not to lose what others will need.
+    pub(crate) fn expect(
+        &mut self,
+        store: &Store,
+        (part, whole): (u64, u64),
+        come: u64,
+        written: &mut Vec<u64>,
+    ) {
+        written.resize(written.len().max(self.seen.len()), 0);
         for (i, seen) in self.seen.iter_mut().enumerate() {
             let Some(seen) = seen else { continue };
-            let tenant = store.tenant(TenantId(u32::try_from(i).unwrap_or(u32::MAX)));
-            seen.inside = part_of(tenant.held().0, part, whole);
+            let id = TenantId(u32::try_from(i).unwrap_or(u32::MAX));
+            seen.inside = part_of(store.tenant(id).held().0, part, whole);
+            let now = store.raw_totals(id).dram_write.bytes;
+            seen.coming = now - std::mem::replace(&mut written[i], now);
         }
+        let all = self.seen.iter().flatten().map(|seen| seen.coming).sum();
+        self.seen.iter_mut().flatten().for_each(|seen| seen.coming = part_of(come, seen.coming, all));
     }
 
     /// Gives the memory of what was noted of tenants back.
@@ -302,7 +316,7 @@ impl Census {
             self.order.push(i);
             self.candidates.push(Candidate {
                 inside: seen.inside,
-                elsewhere: tenant.held().0.saturating_sub(seen.inside),
+                elsewhere: tenant.held().0.saturating_sub(seen.inside) + seen.coming,
                 target: target.0,
                 floor: seen.floor,
             });
@@ -444,6 +458,7 @@ fn seen_in<'a>(
             floor: 0,
             row: rows.len() - 1,
             inside: 0,
+            coming: 0,
             sampled: 0,
             level: f32::NAN,
             threshold: BIN_MIN,

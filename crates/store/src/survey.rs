@@ -52,6 +52,8 @@ pub(crate) struct Survey {
     /// What is left of it, the best last.
     ahead: Vec<Prospect>,
     tick: u8,
+    /// Bytes that each tenant had written then.
+    written: Vec<u64>,
 }
 
 impl Survey {
@@ -76,7 +78,8 @@ impl Survey {
         let used = |ids: &mut dyn Iterator<Item = SegmentId>| {
             ids.map(|id| u64::from(store.log.segment(id).live())).sum()
         };
-        self.census.expect(store, used(&mut candidates.iter().copied()), used(&mut store.log.ids()));
+        let part = (used(&mut candidates.iter().copied()), used(&mut store.log.ids()));
+        self.census.expect(store, part, serves(store, candidates.len()), &mut self.written);
         self.census.gather(store);
         let inside = self.census.inside();
         self.census.divide(store, inside - inside * marks as u64 / 1_000);
@@ -86,7 +89,7 @@ impl Survey {
             prospect.gain = prospect.gain.saturating_sub(stays);
         }
         self.census.give_back();
-        self.keep_best(store.log.segment_bytes() as u64);
+        self.keep_best(serves(store, candidates.len()));
     }
 
     /// Ranks the first items of a candidate.
@@ -107,10 +110,9 @@ impl Survey {
     }
 
     /// Leaves the candidates that gain most, until they do as much as a survey serves for.
-    fn keep_best(&mut self, segment_bytes: u64) {
+    fn keep_best(&mut self, enough: u64) {
         let candidates = self.ahead.len();
         self.ahead.sort_by_key(|prospect| std::cmp::Reverse(prospect.gain));
-        let enough = segment_bytes * (candidates / SURVEY_SERVES_PART).max(PASS_GAINS) as u64;
         let gains = self.ahead.iter().map(|prospect| prospect.gain);
         let takes = enough_of(gains, enough).min(candidates.div_ceil(SURVEY_TAKES_PART));
         self.ahead.truncate(takes.max(2));
@@ -138,6 +140,11 @@ impl Survey {
         }
         !sources.is_empty()
     }
+}
+
+/// Bytes until which a survey of so many segments serves.
+fn serves(store: &Store, candidates: usize) -> u64 {
+    (store.log.segment_bytes() * (candidates / SURVEY_SERVES_PART).max(PASS_GAINS)) as u64
 }
 
 /// How many of these sum to `enough`, or all.
