@@ -9,6 +9,7 @@ pub const FENCES: &[(&str, &str)] = &[
     ("crates/media/src/region.rs", "the only memory mapping, behind offsets that are checked"),
     ("crates/server/src/reactor/ring.rs", "io_uring's queues and the memory that it reads and writes"),
     ("crates/store/src/log.rs", "views of item bytes inside a segment"),
+    ("crates/store/src/log/values.rs", "views of values in pages of their own"),
 ];
 
 /// Checks the Rust `files` (path and text) against `fences` (path and reason).

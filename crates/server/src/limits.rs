@@ -8,8 +8,8 @@ pub const MEMORY_MIN: Bytes = Bytes::mib(8);
 pub const MEMORY_MAX: Bytes = Bytes(1 << 40);
 /// Least value of the item size limit, memcached's.
 pub const ITEM_MAX_MIN: Bytes = Bytes::kib(1);
-/// Greatest value of the item size limit: the largest segment.
-pub const ITEM_MAX_MAX: Bytes = Bytes(store::SEGMENT_MAX.0);
+/// Greatest value of the item size limit, memcached's.
+pub const ITEM_MAX_MAX: Bytes = store::ITEM_MAX;
 /// Worker threads at most.
 pub const THREADS_MAX: usize = 256;
 /// Requests in one turn at most (`-R`); replies are pieces of one `writev`.

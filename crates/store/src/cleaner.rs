@@ -9,7 +9,7 @@
 //!             reserve is three segments instead of n; sources are compared by what cleaning them would free;
 //!             half-full destinations stay open for the next pass instead of being dropped
 
-use crate::account::{charge_of, unlink};
+use crate::account::unlink;
 use crate::census::{BATCH, Census, Fate, Pending, Step};
 use crate::destinations::Destinations;
 use crate::epoch::Participant;
@@ -71,12 +71,20 @@ impl Cleaner {
         width: usize,
     ) -> Outcome {
         self.chooser.choose(store, width, |score, _| score, &mut self.sources);
+        let drawn = self.draw(store, reader);
         if self.sources.len() < 2 {
-            return self.give_up(store);
+            self.give_up(store);
+            if drawn.is_empty() {
+                return Outcome::Nothing;
+            }
         }
         // Who may not evict has to know that all of it fits.
         let step = if store.no_evict { Step::ALL } else { self.step(store) };
         self.census.take(store, reader, &self.sources, step, None);
+        self.census.add(store, &drawn);
+        if self.sources.is_empty() {
+            return self.pass_over_values(store, counters, &drawn);
+        }
         let floors = self.census.gather(store);
         let mut to = Destinations::take(store);
         let mut opened_max = outputs_max(store, self.sources.len());
@@ -90,6 +98,16 @@ impl Cleaner {
             self.give_up(store)
         } else {
             self.census.divide(store, budget);
+            let freed = self.evict_drawn(store, counters, &drawn);
+            if store.pass_frees(self.sources.len()) <= freed {
+                // What was foreseen for the sources has been freed: they stay as they are.
+                self.give_up(store);
+                store.cleaning.note_pass(drawn.len(), freed);
+                to.park(store);
+                self.census.give_back();
+                return Outcome::Freed(freed);
+            }
+            to.allow((opened_max + freed).min(self.sources.len() - 1));
             to.spare_floors(self.sources.len() - 1);
             let lack = if store.no_evict { Lack::Waits } else { Lack::Goes };
             self.clean_sources(store, reader, counters, &mut to, lack)
@@ -264,9 +282,9 @@ pub(crate) fn note_removal(
     removal: Removal,
 ) {
     let tenant = store.tenant(item.view.tenant());
-    let len = item.view.bytes().len();
+    let sizes = item.view.sizes();
     let of_tenant = counters.of(tenant.id.index());
-    let class = counters.class(len, item.view.own_space());
+    let class = counters.class(sizes.whole, item.view.own_space());
     let Removal::Live { is_over } = removal else {
         count(&of_tenant.reclaimed);
         count(&class.reclaimed);
@@ -289,7 +307,7 @@ pub(crate) fn note_removal(
         return;
     }
     let mut shadow = lock(&tenant.shadow);
-    shadow.push(item.hash, u32::try_from(charge_of(len)).unwrap_or(u32::MAX));
+    shadow.push(item.hash, u32::try_from(sizes.charge()).unwrap_or(u32::MAX));
     tenant.shadow_sampling.store(u32::from(shadow.sampling()), Ordering::Relaxed);
 }
 

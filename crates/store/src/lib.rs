@@ -14,6 +14,7 @@ mod segment;
 mod slot;
 
 mod epoch;
+mod extents;
 mod index;
 mod log;
 mod words;
@@ -31,6 +32,7 @@ mod census;
 mod cleaner;
 mod departed;
 mod destinations;
+mod large;
 mod passes;
 mod room;
 mod sources;
@@ -44,7 +46,9 @@ mod check;
 mod control;
 mod group_floors;
 mod metrics;
+mod pin;
 mod store;
+mod upload;
 mod worker;
 
 #[cfg(test)]
@@ -56,12 +60,14 @@ pub use curves::{LookUps, RING_BYTES, SampledAccess, SampledKind};
 pub use geometry::{Geometry, divisible_capacity};
 pub use hash::Space;
 pub use item::ITEM_OVERHEAD_MAX;
-pub use limits::{CLEANERS_MAX, SEGMENT_MAX};
+pub use limits::{CLEANERS_MAX, ITEM_MAX};
 pub use metrics::{CLASSES, ClassTotals, CleanerTotals, Totals, TrafficTotal, class_bound, class_of};
 pub use passes::PassTotals;
+pub use pin::Pinned;
 pub use rank::{Expression, RankError, RankKind};
 pub use store::{CLOCK_START, MemoryUse, Options, Store, StoreError};
 pub use tenant::{OverShare, TenantSpec, TenantState};
+pub use upload::{Shortage, Upload};
 pub use width::{FREES_MAX, FREES_MIN, Interval, PassWidth};
 pub use witness::Evicted;
 pub use worker::{

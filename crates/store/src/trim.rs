@@ -59,7 +59,10 @@ impl Cleaner {
         };
         self.chooser.choose(store, TRIM_WIDTH, |_, id| held(id), &mut self.sources);
         self.census.take(store, reader, &self.sources, Step::ALL, Some(tenant));
+        let drawn = self.draw_of(store, reader, tenant);
+        self.census.add(store, &drawn);
         self.census.take_from(store, tenant, excess);
+        self.evict_drawn(store, counters, &drawn);
         for id in self.sources.drain(..) {
             store.log.walk(reader, id, |place, view| {
                 if view.tenant() != tenant {
