@@ -81,6 +81,13 @@ pub const REPLY_BYTES_PER_TURN: usize = 256 << 10;
 /// Replies up to so many bytes wait for those of the connection's next turn, so that one call sends both: a guess, that of
 /// a few hundred small requests.
 pub const OWED_MAX: usize = 16 << 10;
+/// Bytes of a large value that are handed to a socket at once: of what it does not take, so much is copied at most.
+pub const SEND_PIECE: usize = 256 << 10;
+/// Such pieces of one connection in one round: others want their turn.
+pub const PIECES_PER_ROUND: usize = 4;
+/// Large values in the replies of one turn at most; what a `get` of more keys finds beyond counts as a miss, since each is kept
+/// while it is sent.
+pub const LARGE_VALUES_PER_TURN: usize = 64;
 /// Values up to this size are copied into the reply buffer; larger ones are sent from the log.
 pub const COPY_VALUE_MAX: usize = 2 << 10;
 

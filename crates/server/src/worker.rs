@@ -7,6 +7,9 @@
 mod admit;
 mod lasting;
 mod pressure;
+mod upload;
+
+pub(crate) use upload::Receiving;
 
 use crate::auth::Identity;
 use crate::config::Protocol;
@@ -17,7 +20,7 @@ use crate::limits::{
 };
 use crate::listener::Door;
 use crate::loops::Helpers;
-use crate::memcache::{Bounds, Replies, Session, Turn, run};
+use crate::memcache::{Block, Bounds, Replies, Session, Turn, run};
 
 use crate::observe::{Slow, Tally};
 use crate::reactor::{Completion, Reactor, Sending, StreamId};
@@ -98,8 +101,11 @@ enum After {
 
 impl<R: Reactor> Worker<R> {
     pub(crate) fn new(around: Surroundings, reactor: R, store: store::Worker) -> Self {
-        let body_max = store.store().geometry().item_max.as_usize() - store::ITEM_OVERHEAD_MAX;
-        let bounds = Bounds { body_max, flush_disabled: around.shared.config.flush_disabled };
+        let geometry = store.store().geometry();
+        let body_max = geometry.item_max.as_usize() - store::ITEM_OVERHEAD_MAX;
+        let upload_from = geometry.segment.as_usize() - store::ITEM_OVERHEAD_MAX;
+        let flush_disabled = around.shared.config.flush_disabled;
+        let bounds = Bounds { body_max, upload_from, flush_disabled };
         let tally = Tally::new(around.shared.config.seed.wrapping_add(around.number as u64) << 1);
         Self {
             reactor: Transport::new(reactor, Arc::clone(&around.shared)),
@@ -298,8 +304,18 @@ impl<R: Reactor> Worker<R> {
         connection.active = now;
         connection.client.heard(now);
         let data = connection.after_skipped(data);
-        let watches = matches!(connection.lasting, Some(Lasting::Watch(_)));
-        if data.is_empty() || connection.is_closing || watches {
+        let is_deaf = match &connection.lasting {
+            Some(Lasting::Watch(_)) => true,
+            Some(Lasting::Values(values)) => values.ends,
+            _ => false,
+        };
+        if data.is_empty() || connection.is_closing || is_deaf {
+            return;
+        }
+        let Some(data) = self.receive(id, data) else { return };
+        let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
+        if data.is_empty() {
+            self.regulate(id);
             return;
         }
         if connection.lasting.is_some() {
@@ -308,7 +324,7 @@ impl<R: Reactor> Worker<R> {
             return;
         }
         if connection.input.is_empty() && !connection.is_sending && connection.parked_until.is_none() {
-            if let After::Consumed(done) = self.take_turns(id, data) {
+            if let After::Consumed(done) = self.take_turns(id, data, None) {
                 self.keep(id, &data[done..]);
             }
         } else if self.add(id, data)
@@ -337,7 +353,7 @@ impl<R: Reactor> Worker<R> {
     }
 
     fn take_turns_over(&mut self, id: StreamId, mut input: Vec<u8>) {
-        if let After::Consumed(done) = self.take_turns(id, &input) {
+        if let After::Consumed(done) = self.take_turns(id, &input, None) {
             if let Some(Some(connection)) = self.connections.get_mut(id.0)
                 && 0 < connection.needed
                 && connection.needed <= input.capacity()
@@ -352,8 +368,8 @@ impl<R: Reactor> Worker<R> {
         }
     }
 
-    /// Runs turns over `input` until it is done with, or others want their turn.
-    fn take_turns(&mut self, id: StreamId, input: &[u8]) -> After {
+    /// Runs turns over `input` until it is done with, or others want their turn; or the request of `block`.
+    fn take_turns(&mut self, id: StreamId, input: &[u8], block: Option<Block<'_>>) -> After {
         let mut done = 0;
         let mut is_out_of_memory = false;
         loop {
@@ -362,7 +378,7 @@ impl<R: Reactor> Worker<R> {
                 connection.protocol = connection.protocol.of_first_byte(*first);
             }
             let speaks = (connection.protocol, connection.identity, connection.client.number);
-            let (turn, sending) = self.turn(id, speaks, &input[done..], is_out_of_memory);
+            let (turn, sending) = self.turn(id, speaks, (&input[done..], block), is_out_of_memory);
             done += turn.consumed;
             self.requests += turn.requests as u64;
             self.store.quiesce();
@@ -374,7 +390,9 @@ impl<R: Reactor> Worker<R> {
                 connection.identity = identity;
                 connection.client.belongs_to(identity.binding());
             }
-            connection.is_sending = matches!(sending, Sending::Later(_));
+            // A value may come to its end while an earlier reply is on its way.
+            connection.is_sending =
+                matches!(sending, Sending::Later(_)) || block.is_some() && connection.is_sending;
             if turn.identity.is_some() && !self.count_connection(id) {
                 return self.end(id);
             }
@@ -387,11 +405,26 @@ impl<R: Reactor> Worker<R> {
             if turn.close || sending == Sending::Failed {
                 return self.end(id);
             }
+            if let Some(announced) = turn.upload {
+                let start = done - turn.consumed + announced.start;
+                if connection.sends_values() {
+                    // Its request comes again when they have gone.
+                    return After::Consumed(start);
+                }
+                self.begin_upload(id, &input[start..done], announced);
+                let Some(rest) = self.receive(id, &input[done..]) else { return After::Gone };
+                done = input.len() - rest.len();
+                let Some(Some(connection)) = self.connections.get_mut(id.0) else { return After::Gone };
+                if rest.is_empty() || connection.is_sending {
+                    return After::Consumed(done);
+                }
+                continue;
+            }
             if let Some(asked) = turn.asked {
                 self.begin_lasting(id, asked);
                 return After::Consumed(done);
             }
-            if connection.is_sending {
+            if connection.is_sending || connection.sends_values() {
                 return After::Consumed(done);
             }
             if let Some(until) = turn.waits_until {
@@ -456,7 +489,7 @@ impl<R: Reactor> Worker<R> {
         &mut self,
         id: StreamId,
         (protocol, identity, connection): (Protocol, Identity, usize),
-        input: &[u8],
+        (input, block): (&[u8], Option<Block<'_>>),
         is_out_of_memory: bool,
     ) -> (Turn, Sending) {
         let session = Session {
@@ -478,7 +511,7 @@ impl<R: Reactor> Worker<R> {
             _ => Vec::new(),
         };
         let mut replies = Replies::new(if owed.is_empty() { std::mem::take(&mut self.out) } else { owed });
-        let turn = run(&session, &self.store, input, &mut replies, &mut self.tally);
+        let turn = run(&session, &self.store, input, block, &mut replies, &mut self.tally);
         // Its gates are for the turn, not for sending.
         drop(session);
         let len = replies.len();
@@ -500,21 +533,23 @@ impl<R: Reactor> Worker<R> {
             _ if replies.is_flat() => self.reactor.send(id, &[IoSlice::new(replies.flat())]),
             _ => self.reactor.send(id, &replies.slices()),
         };
+        let outgoing = replies.outgoing(&self.store);
         self.bytes_written += len as u64;
         self.out = replies.into_buffer();
         self.out.clear();
         self.observe(id, &turn, input, len);
+        if let Some(outgoing) = outgoing {
+            self.begin_values(id, outgoing);
+        }
         (turn, sending)
     }
 
     /// Ends a connection once what it is owed has gone.
     fn end(&mut self, id: StreamId) -> After {
-        if let Some(Some(connection)) = self.connections.get_mut(id.0)
-            && connection.is_sending
-        {
-            connection.is_closing = true;
-        } else {
-            self.close(id);
+        match self.connections.get_mut(id.0) {
+            Some(Some(Connection { lasting: Some(Lasting::Values(values)), .. })) => values.ends = true,
+            Some(Some(connection)) if connection.is_sending => connection.is_closing = true,
+            _ => self.close(id),
         }
         After::Gone
     }
@@ -569,7 +604,7 @@ impl<R: Reactor> Worker<R> {
                 return;
             }
             let now = self.around.shared.clock.now();
-            let owed = |c: &Connection| c.is_sending || c.is_waiting;
+            let owed = |c: &Connection| c.is_sending || c.is_waiting || c.sends_values();
             let open = self.connections.iter().flatten();
             let done: Vec<_> = open.filter(|c| !owed(c) && !c.is_closing).map(|c| c.id).collect();
             for id in done {

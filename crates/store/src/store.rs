@@ -411,10 +411,10 @@ impl Store {
         }
     }
 
-    /// Whether values take memory that only those who send them keep: their items are gone.
+    /// Whether values are pinned, which nobody can evict.
     #[must_use]
-    pub fn has_held_values(&self) -> bool {
-        self.log.has_held_values()
+    pub fn has_pinned_values(&self) -> bool {
+        self.log.has_pinned_values()
     }
 
     /// The clock, in whole seconds.

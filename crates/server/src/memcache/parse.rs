@@ -17,6 +17,8 @@ use store::Mode;
 pub(crate) enum Parsed<'b> {
     /// A request that takes so many bytes.
     Request(Command<'b>, usize),
+    /// A storing request without its value, which is `len` bytes behind the `taken` bytes of the line, and large.
+    Upload { command: Command<'b>, taken: usize, len: usize },
     /// More bytes are needed: so many in all, as far as is known.
     Incomplete(usize),
     /// An answer, after which so many bytes of the stream are skipped: those here and those still to come.
@@ -114,7 +116,18 @@ pub(crate) enum Command<'b> {
     Silent,
 }
 
-impl Command<'_> {
+impl<'b> Command<'b> {
+    /// The same with its value.
+    pub(super) fn with_value(self, value: &'b [u8]) -> Self {
+        match self {
+            Self::Store { mode, key, flags, exptime, noreply, .. } => {
+                Self::Store { mode, key, flags, exptime, value, noreply }
+            }
+            Self::Meta(request) => Self::Meta(meta::Request { value, ..request }),
+            other => other,
+        }
+    }
+
     /// What kind of request it is.
     #[inline]
     pub(super) fn class(&self) -> CommandClass {
@@ -160,6 +173,8 @@ impl Command<'_> {
 pub(crate) struct Bounds {
     /// Largest key and value together that can fit an item.
     pub(crate) body_max: usize,
+    /// Key and value together above which the value goes to its place as it comes.
+    pub(crate) upload_from: usize,
     /// Whether `flush_all` is refused.
     pub(crate) flush_disabled: bool,
 }
@@ -330,6 +345,10 @@ fn store<'b>(input: &'b [u8], taken: usize, mut words: Words<'b>, mode: Mode, bo
     if bounds.body_max < key.len() + len {
         return refuse(text::TOO_LARGE, Effect::TooLarge((mode == Mode::Set).then_some(key)));
     }
+    if bounds.upload_from < key.len() + len {
+        let command = Command::Store { mode, key, flags, exptime, value: &[], noreply };
+        return Parsed::Upload { command, taken, len };
+    }
     let block = &input[taken..];
     if block.len() < len + 2 {
         return Parsed::Incomplete(taken + len + 2);
@@ -439,7 +458,7 @@ pub(super) fn unsigned(word: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
-    const BOUNDS: Bounds = Bounds { body_max: 1001, flush_disabled: false };
+    const BOUNDS: Bounds = Bounds { body_max: 1001, upload_from: 1001, flush_disabled: false };
 
     fn request(input: &[u8]) -> (Command<'_>, usize) {
         match parse(input, &BOUNDS) {
@@ -506,6 +525,26 @@ mod tests {
         assert_eq!(skip(b"add a 0 0 1001 noreply\r\n"), (None, Effect::TooLarge(None), 24 + 1003));
         assert_eq!(skip(b"set a x 0 3\r\n"), (Some(text::BAD_FORMAT), Effect::None, 13 + 5));
         assert_eq!(skip(b"set a 0 0 1\r\nbcd\r\n"), (Some(text::BAD_CHUNK), Effect::BadChunk(b"a"), 16));
+    }
+
+    #[test]
+    fn large_values_are_announced_by_their_line() {
+        let bounds = Bounds { upload_from: 100, ..BOUNDS };
+        let line = b"append a 5 7 100 noreply\r\n";
+        let Parsed::Upload { command, taken, len } = parse(line, &bounds) else { panic!() };
+        assert_eq!((taken, len), (line.len(), 100));
+        let whole = Command::Store {
+            mode: Mode::Append,
+            key: b"a",
+            flags: 5,
+            exptime: 7,
+            value: b"v",
+            noreply: true,
+        };
+        assert_eq!(command.with_value(b"v"), whole);
+        assert!(matches!(parse(b"ms a 100 T7\r\n", &bounds), Parsed::Upload { len: 100, .. }));
+        assert!(matches!(parse(b"set a 5 7 99\r\n", &bounds), Parsed::Incomplete(_)));
+        assert!(matches!(parse(b"set a 5 7 1001\r\n", &bounds), Parsed::Refused { .. }));
     }
 
     #[test]

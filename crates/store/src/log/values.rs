@@ -296,9 +296,9 @@ impl Log {
         lock(&self.pool).values.values.get(&apart.first).is_some_and(|value| 0 < value.pins)
     }
 
-    /// Whether values take memory only because they are being sent.
-    pub(crate) fn has_held_values(&self) -> bool {
-        self.values.is_some() && lock(&self.pool).values.values.values().any(|v| v.stage == Stage::Pinned)
+    /// Whether some are being sent.
+    pub(crate) fn has_pinned_values(&self) -> bool {
+        self.values.is_some() && lock(&self.pool).values.values.values().any(|v| 0 < v.pins)
     }
 
     /// Gives pages back, which nobody can look at.

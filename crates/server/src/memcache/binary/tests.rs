@@ -3,7 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 
-const BOUNDS: Bounds = Bounds { body_max: 1001, flush_disabled: false };
+const BOUNDS: Bounds = Bounds { body_max: 1001, upload_from: 1001, flush_disabled: false };
 const CAS: u64 = 0x0102_0304_0506_0708;
 
 /// A request's bytes, with lengths as they are.
