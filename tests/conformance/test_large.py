@@ -1,5 +1,6 @@
 """Values that fit no segment: whatever stores and reads them, under load, with readers and writers that stop halfway."""
 
+import functools
 import random
 import socket
 import threading
@@ -14,6 +15,7 @@ MIB = 1 << 20
 NO_MEMORY = b"SERVER_ERROR out of memory storing object\r\n"
 
 
+@functools.lru_cache(maxsize=200)
 def value_of(name, size):
     """Bytes that belong to a name and a size, so that a wrong page shows."""
     return random.Random(b"%b/%d" % (name, size)).randbytes(size)
@@ -75,7 +77,7 @@ def test_storing_commands_answer_as_memcached_does(fresh):
         block(b"replace k 1 0", big), block(b"append k 1 0", big), block(b"add k 1 0", big), block(b"add k 2 0", other),
         b"get k\r\n", block(b"append k 3 0", other), b"get k\r\n", block(b"prepend k 3 0", b"small"), b"get k\r\n",
         b"touch k 100\r\nget k\r\n", b"gat 200 k\r\n", b"incr k 1\r\n", block(b"replace k 4 0", big), b"get k\r\n",
-        block(b"set k 1 0", big, b"xx") + b"\r\n", b"get k\r\n", block(b"set k 5 0", other), b"get k\r\n",
+        block(b"set k 1 0", big, b"xx"), b"get k\r\n", block(b"set k 5 0", other), b"get k\r\n",
         block(b"set k 1 0", b"v" * (9 * MIB)), b"get k\r\n", block(b"set a 1 0", big) + b"get a nothing a\r\n",
         block(b"cas a 1 0", other)[:0] + b"cas a 1 0 %d 1\r\n%b\r\n" % (len(other), other), b"get a\r\n",
         b"set n 0 0 %d noreply\r\n%b\r\nget n\r\n" % (len(big), big), b"delete n\r\nget n\r\n",
@@ -201,26 +203,28 @@ def test_contents_hold_under_load_and_eviction(fresh, engine):
     """Four clients store, read and delete small and large items, five times the memory."""
     server = fresh("-I", "70m", "--io-engine", engine, memory="192")
     sizes = (100, 2_000, MIB - 200, MIB, 5 * MIB, 64 * MIB)
-    weights = (40, 40, 8, 8, 6, 1)
+    weights = (30, 30, 12, 12, 14, 2)
+    refused = [0] * 4
 
     def load(seed):
         rng = random.Random(seed)
         hits = 0
         with server.wire(deadline_s=120.0) as wire:
-            for _ in range(250):
+            for _ in range(150):
                 size = rng.choices(sizes, weights)[0]
-                name = b"%d-%d" % (size, rng.randrange(8 if size < 64 * MIB else 2))
+                name = b"%d-%d" % (size, rng.randrange(3 if size == sizes[-1] else 25))
                 act = rng.random()
                 if act < 0.45:
                     stored = store(wire, name, size)
-                    # Two of the largest at once are more than may be on their way.
-                    assert stored == b"STORED\r\n" or stored == NO_MEMORY and size == sizes[-1]
+                    # Two of the largest at once are more than may be on their way, and leave others nothing.
+                    assert stored == b"STORED\r\n" or stored == NO_MEMORY and MIB < size
+                    refused[seed] += stored == NO_MEMORY
                 elif act < 0.95:
                     hits += check(wire, name, size)
                 else:
                     wire.send(b"delete %b\r\n" % name)
                     assert wire.read_line() in (b"DELETED\r\n", b"NOT_FOUND\r\n")
-        assert hits > 20
+        assert hits > 20 and refused[seed] < 10
 
     together(4, load)
     with server.wire() as wire:
@@ -241,7 +245,7 @@ def test_uploads_that_stall_do_not_take_the_memory(fresh):
             stalled.append(other)
             assert store(wire, b"k%d" % n, 500_000) == b"STORED\r\n"
         assert all(check(wire, b"k%d" % n, 500_000) for n in range(20))
-        assert values_bytes(server) <= 33 * MIB
+        assert values_bytes(server) <= 65 * MIB
         for other in stalled:
             other.close()
         while values_bytes(server) > 0:

@@ -407,10 +407,6 @@ impl<R: Reactor> Worker<R> {
             }
             if let Some(announced) = turn.upload {
                 let start = done - turn.consumed + announced.start;
-                if connection.sends_values() {
-                    // Its request comes again when they have gone.
-                    return After::Consumed(start);
-                }
                 self.begin_upload(id, &input[start..done], announced);
                 let Some(rest) = self.receive(id, &input[done..]) else { return After::Gone };
                 done = input.len() - rest.len();

@@ -15,9 +15,9 @@ pub const VALUE_PAGE: Bytes = Bytes::kib(4);
 /// Addresses for such values, as many times the memory: a range in a row is found while there is memory, whatever the sizes
 /// were (guess; addresses cost nothing, and what finds no range makes others go).
 pub const VALUE_ADDRESSES: u64 = 4;
-/// Values that are on their way in take this part of the memory at most, one in so many, and always room for one: nobody can
-/// evict them.
-pub const UPLOADS_PART: u64 = 4;
+/// Values that are on their way in take this part of the memory at most, one in so many: nobody can evict them. The largest item
+/// fits.
+pub const UPLOADS_PART: u64 = 2;
 /// Values in pages of their own that one pass compares with what is in its sources, at most.
 pub const LARGE_SAMPLES_MAX: usize = 16;
 /// Bytes of them in one pass at most: a census counts to 4 GiB.
@@ -81,4 +81,5 @@ const _: () = assert!(KEY_MAX <= u8::MAX as usize);
 const _: () = assert!(TENANTS_MAX < u16::MAX as usize);
 const _: () = assert!(SEGMENT_DEFAULT.0 <= 1 << 20, "offsets have 20 bits");
 const _: () = assert!(SEGMENT_MIN.0 <= SEGMENT_DEFAULT.0 && SEGMENT_DEFAULT.0 < ITEM_MAX.0);
+const _: () = assert!(UPLOADS_PART <= ITEM_PART);
 const _: () = assert!(LARGE_SAMPLED_MAX.0 + ITEM_MAX.0 < u32::MAX as u64);

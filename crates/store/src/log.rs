@@ -114,7 +114,7 @@ impl Log {
             low_water: limits::RESERVE_SEGMENTS + geometry.low_water,
             segment_bytes: geometry.segment.as_usize(),
             values,
-            uploads_max: (geometry.memory.0 / limits::UPLOADS_PART).max(geometry.item_max.0),
+            uploads_max: geometry.memory.0 / limits::UPLOADS_PART,
         };
         Ok(log)
     }

@@ -340,7 +340,7 @@ fn uploads_take_their_part_and_no_more() {
     };
     assert_eq!(refused, Shortage::TooMany);
     let taken = store.memory_use().values;
-    assert!(Bytes::mib(6) < taken && taken <= Bytes::mib(8), "{taken} of 32 MiB are on their way in");
+    assert!(Bytes::mib(14) < taken && taken <= Bytes::mib(16), "{taken} of 32 MiB are on their way in");
     under_way.clear();
     assert_eq!(store.memory_use().values, Bytes::ZERO);
     assert!(upload(&mut worker, &[9; 4_000_000]).is_ok());

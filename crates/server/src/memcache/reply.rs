@@ -152,6 +152,12 @@ impl<'w> Replies<'w> {
         }
     }
 
+    /// Whether large values are among them: nothing is executed behind those before they have gone.
+    #[inline]
+    pub(crate) fn has_large_values(&self) -> bool {
+        0 < self.large
+    }
+
     /// Whether no more large values may be replied with.
     #[inline]
     pub(crate) fn is_full_of_values(&self) -> bool {

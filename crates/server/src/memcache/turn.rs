@@ -305,7 +305,9 @@ pub(crate) fn run<'w, 'b>(
     }
     turn.first_key = hashed.first().map(|(key, _)| Span::of(key.bytes(), input));
     for (i, prepared) in batch.iter().enumerate() {
-        let full = REPLY_BYTES_PER_TURN < replies.len() || PIECES_MAX < replies.pieces() + 2;
+        let full = REPLY_BYTES_PER_TURN < replies.len()
+            || PIECES_MAX < replies.pieces() + 2
+            || replies.has_large_values();
         if full && 0 < i {
             turn.stop_before(&batch, i);
             turn.more = true;
