@@ -134,7 +134,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         .more("All memory counts: items, index and buffers. As a flag a bare number counts MiB. While the server runs \
                it goes no further than what it was started with.")
         .reload(),
-    setting("max_item_size", Kind::ItemSize, "1MiB", "1KiB to 8MiB", "Largest item, key and header included")
+    setting("max_item_size", Kind::ItemSize, "1MiB", "1KiB to 1GiB", "Largest item, key and header included")
         .short('I')
         .more("As a flag memcached's forms are understood, too: 512k, 2m, or a number of bytes."),
     switch("no_evict", "Answer 'out of memory' instead of evicting").short('M').alias("disable-evictions"),

@@ -6,9 +6,11 @@ use crate::auth::{Grant, Identity};
 use crate::config::Protocol;
 use crate::dump::Dump;
 use crate::listener::Door;
+use crate::outgoing::Outgoing;
 use crate::reactor::StreamId;
 use crate::stats::Client;
 use crate::watch::Watcher;
+use crate::worker::Receiving;
 use std::sync::Arc;
 use units::{Instant, TenantId};
 
@@ -17,6 +19,8 @@ use units::{Instant, TenantId};
 pub(crate) enum Lasting {
     /// A list of items; requests go on behind it.
     Dump(Dump),
+    /// Replies with large values; requests go on behind them.
+    Values(Outgoing),
     /// Log lines, until it closes.
     Watch(Arc<Watcher>),
 }
@@ -36,6 +40,8 @@ pub(crate) struct Connection {
     pub(crate) input: Vec<u8>,
     /// Bytes of input that the next request needs, as far as is known.
     pub(crate) needed: usize,
+    /// A large value on its way in.
+    pub(crate) upload: Option<Box<Receiving>>,
     /// Bytes of the stream that are skipped.
     pub(crate) skip: u64,
     /// A reply is on its way; nothing is executed meanwhile.
@@ -77,6 +83,7 @@ impl Connection {
             owed: Vec::new(),
             input: Vec::new(),
             needed: 0,
+            upload: None,
             skip: 0,
             is_sending: false,
             is_waiting: false,
@@ -92,6 +99,11 @@ impl Connection {
             lasting: None,
             client,
         }
+    }
+
+    /// Whether it is sent replies with large values.
+    pub(crate) fn sends_values(&self) -> bool {
+        matches!(self.lasting, Some(Lasting::Values(_)))
     }
 
     /// Drops what is to be skipped off the front of `data`.

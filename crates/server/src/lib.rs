@@ -14,6 +14,7 @@ mod tenants;
 mod acceptor;
 mod connection;
 mod listener;
+mod outgoing;
 mod proxy_protocol;
 mod reactor;
 mod tls;

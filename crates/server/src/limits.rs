@@ -8,8 +8,8 @@ pub const MEMORY_MIN: Bytes = Bytes::mib(8);
 pub const MEMORY_MAX: Bytes = Bytes(1 << 40);
 /// Least value of the item size limit, memcached's.
 pub const ITEM_MAX_MIN: Bytes = Bytes::kib(1);
-/// Greatest value of the item size limit: the largest segment.
-pub const ITEM_MAX_MAX: Bytes = Bytes(store::SEGMENT_MAX.0);
+/// Greatest value of the item size limit, memcached's.
+pub const ITEM_MAX_MAX: Bytes = store::ITEM_MAX;
 /// Worker threads at most.
 pub const THREADS_MAX: usize = 256;
 /// Requests in one turn at most (`-R`); replies are pieces of one `writev`.
@@ -92,6 +92,13 @@ pub const REPLY_BYTES_PER_TURN: usize = 256 << 10;
 /// Replies up to so many bytes wait for those of the connection's next turn, so that one call sends both: a guess, that of
 /// a few hundred small requests.
 pub const OWED_MAX: usize = 16 << 10;
+/// Bytes of a large value that are handed to a socket at once: of what it does not take, so much is copied at most.
+pub const SEND_PIECE: usize = 256 << 10;
+/// Such pieces of one connection in one round: others want their turn.
+pub const PIECES_PER_ROUND: usize = 4;
+/// Large values in the replies of one turn at most; what a `get` of more keys finds beyond counts as a miss, since each is kept
+/// while it is sent.
+pub const LARGE_VALUES_PER_TURN: usize = 64;
 /// Values up to this size are copied into the reply buffer; larger ones are sent from the log.
 pub const COPY_VALUE_MAX: usize = 2 << 10;
 

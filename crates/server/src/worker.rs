@@ -7,7 +7,10 @@
 mod admit;
 mod lasting;
 mod pressure;
+mod upload;
 mod verify;
+
+pub(crate) use upload::Receiving;
 
 use crate::auth::Identity;
 use crate::config::Protocol;
@@ -18,7 +21,7 @@ use crate::limits::{
 };
 use crate::listener::Door;
 use crate::loops::Helpers;
-use crate::memcache::{Bounds, Replies, Session, Turn, run};
+use crate::memcache::{Block, Bounds, Replies, Session, Turn, run};
 
 use crate::observe::{Slow, Tally};
 use crate::reactor::{Completion, Reactor, Sending, StreamId};
@@ -103,8 +106,11 @@ enum After {
 
 impl<R: Reactor> Worker<R> {
     pub(crate) fn new(around: Surroundings, reactor: R, store: store::Worker) -> Self {
-        let body_max = store.store().geometry().item_max.as_usize() - store::ITEM_OVERHEAD_MAX;
-        let bounds = Bounds { body_max, flush_disabled: around.shared.config.flush_disabled };
+        let geometry = store.store().geometry();
+        let body_max = geometry.item_max.as_usize() - store::ITEM_OVERHEAD_MAX;
+        let upload_from = geometry.segment.as_usize() - store::ITEM_OVERHEAD_MAX;
+        let flush_disabled = around.shared.config.flush_disabled;
+        let bounds = Bounds { body_max, upload_from, flush_disabled };
         let tally = Tally::new(around.shared.config.seed.wrapping_add(around.number as u64) << 1);
         Self {
             reactor: Transport::new(reactor, Arc::clone(&around.shared)),
@@ -305,8 +311,18 @@ impl<R: Reactor> Worker<R> {
         connection.active = now;
         connection.client.heard(now);
         let data = connection.after_skipped(data);
-        let watches = matches!(connection.lasting, Some(Lasting::Watch(_)));
-        if data.is_empty() || connection.is_closing || watches {
+        let is_deaf = match &connection.lasting {
+            Some(Lasting::Watch(_)) => true,
+            Some(Lasting::Values(values)) => values.ends,
+            _ => false,
+        };
+        if data.is_empty() || connection.is_closing || is_deaf {
+            return;
+        }
+        let Some(data) = self.receive(id, data) else { return };
+        let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
+        if data.is_empty() {
+            self.regulate(id);
             return;
         }
         if connection.lasting.is_some() {
@@ -315,7 +331,7 @@ impl<R: Reactor> Worker<R> {
             return;
         }
         if connection.input.is_empty() && !connection.is_sending && connection.parked_until.is_none() {
-            if let After::Consumed(done) = self.take_turns(id, data) {
+            if let After::Consumed(done) = self.take_turns(id, data, None) {
                 self.keep(id, &data[done..]);
             }
         } else if self.add(id, data)
@@ -344,7 +360,7 @@ impl<R: Reactor> Worker<R> {
     }
 
     fn take_turns_over(&mut self, id: StreamId, mut input: Vec<u8>) {
-        if let After::Consumed(done) = self.take_turns(id, &input) {
+        if let After::Consumed(done) = self.take_turns(id, &input, None) {
             if let Some(Some(connection)) = self.connections.get_mut(id.0)
                 && 0 < connection.needed
                 && connection.needed <= input.capacity()
@@ -359,8 +375,8 @@ impl<R: Reactor> Worker<R> {
         }
     }
 
-    /// Runs turns over `input` until it is done with, or others want their turn.
-    fn take_turns(&mut self, id: StreamId, input: &[u8]) -> After {
+    /// Runs turns over `input` until it is done with, or others want their turn; or the request of `block`.
+    fn take_turns(&mut self, id: StreamId, input: &[u8], block: Option<Block<'_>>) -> After {
         let mut done = 0;
         let mut is_out_of_memory = false;
         loop {
@@ -370,36 +386,31 @@ impl<R: Reactor> Worker<R> {
             }
             let speaks = (connection.protocol, connection.identity, connection.client.number);
             let turns_input = &input[done..];
-            let (turn, sending) = self.turn(id, speaks, turns_input, is_out_of_memory);
+            let (turn, sending) = self.turn(id, speaks, (turns_input, block), is_out_of_memory);
             done += turn.consumed;
             self.requests += turn.requests as u64;
             self.store.quiesce();
             self.hand_samples_over();
-            let Some(Some(connection)) = self.connections.get_mut(id.0) else { return After::Gone };
-            connection.skip = turn.skip;
-            connection.needed = turn.needed;
-            if let Some(identity) = turn.identity {
-                connection.identity = identity;
-                connection.client.belongs_to(identity.binding());
+            if let Some(after) = self.note_turn(id, &turn, sending, block.is_some()) {
+                return after;
             }
-            connection.is_sending = matches!(sending, Sending::Later(_));
-            if turn.identity.is_some() && !self.count_connection(id) {
-                return self.end(id);
-            }
-            if let Sending::Later(owed) = sending
-                && !self.owe(id, owed)
-            {
-                return After::Gone;
-            }
-            let Some(Some(connection)) = self.connections.get_mut(id.0) else { return After::Gone };
-            if turn.close || sending == Sending::Failed {
-                return self.end(id);
+            if let Some(announced) = turn.upload {
+                let start = done - turn.consumed + announced.start;
+                self.begin_upload(id, &input[start..done], announced);
+                let Some(rest) = self.receive(id, &input[done..]) else { return After::Gone };
+                done = input.len() - rest.len();
+                let Some(Some(connection)) = self.connections.get_mut(id.0) else { return After::Gone };
+                if rest.is_empty() || connection.is_sending {
+                    return After::Consumed(done);
+                }
+                continue;
             }
             if let Some(asked) = turn.asked {
                 self.begin_lasting(id, asked);
                 return After::Consumed(done);
             }
-            if connection.is_sending {
+            let Some(Some(connection)) = self.connections.get(id.0) else { return After::Gone };
+            if connection.is_sending || connection.sends_values() {
                 return After::Consumed(done);
             }
             if let Some((user, password)) = turn.verifies {
@@ -425,6 +436,29 @@ impl<R: Reactor> Worker<R> {
                 return After::Consumed(done);
             }
         }
+    }
+
+    /// What a turn leaves with its connection. If that ends with it, what became of it.
+    fn note_turn(&mut self, id: StreamId, turn: &Turn, sending: Sending, was_block: bool) -> Option<After> {
+        let Some(Some(connection)) = self.connections.get_mut(id.0) else { return Some(After::Gone) };
+        connection.skip = turn.skip;
+        connection.needed = turn.needed;
+        if let Some(identity) = turn.identity {
+            connection.identity = identity;
+            connection.client.belongs_to(identity.binding());
+        }
+        // A value may come to its end while an earlier reply is on its way.
+        connection.is_sending = matches!(sending, Sending::Later(_)) || was_block && connection.is_sending;
+        if turn.identity.is_some() && !self.count_connection(id) {
+            return Some(self.end(id));
+        }
+        let failed = sending == Sending::Failed;
+        if let Sending::Later(owed) = sending
+            && !self.owe(id, owed)
+        {
+            return Some(After::Gone);
+        }
+        (turn.close || failed).then(|| self.end(id))
     }
 
     /// Notes what a turn executed, and how long that took since it had arrived.
@@ -468,7 +502,7 @@ impl<R: Reactor> Worker<R> {
         &mut self,
         id: StreamId,
         (protocol, identity, connection): (Protocol, Identity, usize),
-        input: &[u8],
+        (input, block): (&[u8], Option<Block<'_>>),
         is_out_of_memory: bool,
     ) -> (Turn, Sending) {
         let (address, verdict) = match self.connections.get_mut(id.0) {
@@ -498,7 +532,7 @@ impl<R: Reactor> Worker<R> {
             _ => Vec::new(),
         };
         let mut replies = Replies::new(if owed.is_empty() { std::mem::take(&mut self.out) } else { owed });
-        let turn = run(&session, &self.store, input, &mut replies, &mut self.tally);
+        let turn = run(&session, &self.store, input, block, &mut replies, &mut self.tally);
         // Its gates are for the turn, not for sending.
         drop(session);
         let len = replies.len();
@@ -520,21 +554,23 @@ impl<R: Reactor> Worker<R> {
             _ if replies.is_flat() => self.reactor.send(id, &[IoSlice::new(replies.flat())]),
             _ => self.reactor.send(id, &replies.slices()),
         };
+        let outgoing = replies.outgoing(&self.store);
         self.bytes_written += len as u64;
         self.out = replies.into_buffer();
         self.out.clear();
         self.observe(id, &turn, input, len);
+        if let Some(outgoing) = outgoing {
+            self.begin_values(id, outgoing);
+        }
         (turn, sending)
     }
 
     /// Ends a connection once what it is owed has gone.
     fn end(&mut self, id: StreamId) -> After {
-        if let Some(Some(connection)) = self.connections.get_mut(id.0)
-            && connection.is_sending
-        {
-            connection.is_closing = true;
-        } else {
-            self.close(id);
+        match self.connections.get_mut(id.0) {
+            Some(Some(Connection { lasting: Some(Lasting::Values(values)), .. })) => values.ends = true,
+            Some(Some(connection)) if connection.is_sending => connection.is_closing = true,
+            _ => self.close(id),
         }
         After::Gone
     }
@@ -589,7 +625,7 @@ impl<R: Reactor> Worker<R> {
                 return;
             }
             let now = self.around.shared.clock.now();
-            let owed = |c: &Connection| c.is_sending || c.is_waiting;
+            let owed = |c: &Connection| c.is_sending || c.is_waiting || c.sends_values();
             let open = self.connections.iter().flatten();
             let done: Vec<_> = open.filter(|c| !owed(c) && !c.is_closing).map(|c| c.id).collect();
             for id in done {

@@ -2,9 +2,9 @@
 //!
 //! Invariants: `link` and `unlink` run under the locks of the item's key, so that a flush falls between two of them and
 //!             never into one; what a tenant holds is exact whenever no thread is inside
-//! Units:      bytes charged: log bytes and the index's share
+//! Units:      bytes charged: log bytes, pages of a value that lies apart, and the index's share
 
-use crate::item::{INDEX_SHARE, Meta, View};
+use crate::item::{Meta, Sizes, View};
 use crate::metrics::ThreadCounters;
 use crate::slot::Place;
 use crate::store::Store;
@@ -17,59 +17,68 @@ pub(crate) fn link(
     counters: &ThreadCounters,
     place: Place,
     meta: &Meta,
-    len: usize,
+    sizes: Sizes,
     stamp: u64,
 ) {
     let tenant = store.tenant(meta.tenant);
-    let charge = charge_of(len);
+    let charge = sizes.charge();
     let expired = meta.expiry.map_or(0, |expiry| tenant.expiries.add(expiry, charge));
     tenant.live.fetch_add(charge - expired, Ordering::Relaxed);
     tenant.items.fetch_add(1, Ordering::Relaxed);
-    let len32 = u32::try_from(len).unwrap_or(u32::MAX);
+    let len32 = u32::try_from(sizes.in_segment).unwrap_or(u32::MAX);
     store.log.segment(place.segment).note_append(tenant.id, len32, stamp, meta.expiry.map(|e| e.at));
-    counters.class(len, meta.own_space).link(len);
+    counters.class(sizes.whole, meta.own_space).link(sizes.whole);
 }
 
-/// Accounts an item that the index points at no more.
+/// Accounts an item that the index points at no more, and retires its value if that lies apart.
 pub(crate) fn unlink(store: &Store, counters: &ThreadCounters, place: Place, view: &View<'_>) {
-    let len = view.bytes().len();
-    counters.class(len, view.own_space()).unlink(len);
-    store.log.segment(place.segment).note_dead(u32::try_from(len).unwrap_or(u32::MAX));
+    take_off(store, counters, place, view);
+    if let Some(apart) = view.apart() {
+        store.log.retire_value(&store.epochs, apart);
+    }
+}
+
+/// Accounts an item that the index points at no more, and whose value, if that lies apart, another item leads to.
+pub(crate) fn take_off(store: &Store, counters: &ThreadCounters, place: Place, view: &View<'_>) {
+    let sizes = view.sizes();
+    counters.class(sizes.whole, view.own_space()).unlink(sizes.whole);
+    store.log.segment(place.segment).note_dead(u32::try_from(sizes.in_segment).unwrap_or(u32::MAX));
     let tenant = store.tenant(view.tenant());
     if store.is_flushed(place, view) {
         tenant.stale.fetch_sub(1, Ordering::Relaxed);
         return;
     }
-    let charge = charge_of(len);
+    let charge = sizes.charge();
     let counted = view.expiry().map_or(charge, |expiry| tenant.expiries.remove(expiry, charge));
     tenant.live.fetch_sub(counted, Ordering::Relaxed);
     tenant.items.fetch_sub(1, Ordering::Relaxed);
 }
 
-/// Accounts an item that the index points at instead of another one from now on.
+/// Accounts an item that the index points at instead of another one from now on. The value of the old one, if that lies
+/// apart, is the caller's to retire or to keep.
 pub(crate) fn replace(
     store: &Store,
     counters: &ThreadCounters,
     (from, old): (Place, &View<'_>),
     (to, meta): (Place, &Meta),
-    len: usize,
+    sizes: Sizes,
     stamp: u64,
 ) {
     let is_plain = old.tenant() == meta.tenant && old.expiry().is_none() && meta.expiry.is_none();
     if !is_plain || store.is_flushed(from, old) {
-        unlink(store, counters, from, old);
-        link(store, counters, to, meta, len, stamp);
+        take_off(store, counters, from, old);
+        link(store, counters, to, meta, sizes, stamp);
         return;
     }
     // The tenant has as many items as before, and most often as many bytes: its counts, which other threads write too, are
     // left alone.
-    let old_len = old.bytes().len();
-    counters.class(old_len, old.own_space()).unlink(old_len);
-    counters.class(len, meta.own_space).link(len);
-    if len != old_len {
-        store.tenant(meta.tenant).live.fetch_add(charge_of(len) - charge_of(old_len), Ordering::Relaxed);
+    let before = old.sizes();
+    counters.class(before.whole, old.own_space()).unlink(before.whole);
+    counters.class(sizes.whole, meta.own_space).link(sizes.whole);
+    if sizes.charge() != before.charge() {
+        store.tenant(meta.tenant).live.fetch_add(sizes.charge() - before.charge(), Ordering::Relaxed);
     }
-    relink(store, (from, old_len), (to, len), meta.tenant, stamp);
+    relink(store, (from, before.in_segment), (to, sizes.in_segment), meta.tenant, stamp);
 }
 
 /// Accounts an item without expiry that the index points at in another place from now on: its tenant and its size class hold
@@ -84,11 +93,6 @@ pub(crate) fn relink(
     let len32 = |len| u32::try_from(len).unwrap_or(u32::MAX);
     store.log.segment(from.segment).note_dead(len32(old_len));
     store.log.segment(to.segment).note_append(tenant, len32(len), stamp, None);
-}
-
-/// Bytes that an item of `len` log bytes is charged.
-pub(crate) fn charge_of(len: usize) -> i64 {
-    i64::try_from(len as u64 + INDEX_SHARE).unwrap_or(i64::MAX)
 }
 
 /// Log bytes that an item may need where it is written next: a stamp that does not fit there adds a CAS value.
@@ -120,6 +124,7 @@ mod tests {
             cas: None,
             state: 0,
             stamp: 0,
+            is_apart: false,
         };
         for (stamp, base, cas, delta) in [
             (100, 90, None, 10),

@@ -8,11 +8,11 @@
 //! Cost:       one walk over the sources; a look-up and a rank for each sample
 //! Source:     Memshare §3.2 ranks all of a pass; systematic sampling by size is Madow 1949
 
-use crate::account::charge_of;
 use crate::epoch::Participant;
 use crate::hash::KeyHash;
 use crate::index::Found;
-use crate::item::View;
+use crate::item::{INDEX_SHARE, View};
+use crate::large::Drawn;
 use crate::limits::CENSUS_SLACK_PART;
 use crate::rank::{BIN_MIN, Clock, Densities, Usage};
 use crate::slot::Place;
@@ -32,7 +32,7 @@ const WHOLE: u64 = 1 << 16;
 /// Bytes charged by rank. A pass takes less than 4 GiB.
 pub(crate) type BytesByBin = [u32; 256];
 const _: () = assert!(
-    crate::limits::PASS_WIDTH_MAX as u64 * crate::limits::SEGMENT_MAX.0 * 2 < u32::MAX as u64,
+    crate::limits::PASS_WIDTH_MAX as u64 * crate::limits::SEGMENT_DEFAULT.0 * 2 < 1 << 30,
     "an item is charged less than twice its bytes in the log"
 );
 
@@ -134,10 +134,10 @@ impl<'a> Pending<'a> {
         store.is_expired(&self.view) || store.is_flushed(self.place, &self.view)
     }
 
-    /// Bytes that its tenant is charged.
+    /// Bytes that its tenant is charged for what moves with it.
     #[inline]
     pub(crate) fn charge(&self) -> u64 {
-        charge_of(self.view.bytes().len()).cast_unsigned()
+        self.view.bytes().len() as u64 + INDEX_SHARE
     }
 }
 
@@ -172,6 +172,8 @@ pub(crate) struct Census {
     kept: Vec<u64>,
     /// Items alive that the samples stand for.
     alive: f64,
+    /// Bytes of the pages of values that were drawn: they need no room.
+    apart: u64,
     step: usize,
     /// Bytes walked since the last sample, carried on so that no place in a segment is preferred.
     since_sample: usize,
@@ -184,6 +186,7 @@ impl Census {
         self.seen.fill_with(|| None);
         self.rows.clear();
         self.alive = 0.0;
+        self.apart = 0;
     }
 
     /// Walks the sources and ranks a sample of what is alive, of one tenant if only that is asked.
@@ -221,22 +224,25 @@ impl Census {
 
     fn count_all(&mut self, store: &Store, batch: &mut Vec<Pending<'_>>) {
         for item in batch.drain(..) {
+            let Some(found) = item.find(store).filter(|_| !item.is_dead(store)) else { continue };
             // The sample stands for a step of the log's bytes, and for the index's share of them.
             let (len, charge) = (item.view.bytes().len(), item.charge());
-            let (times, stands_for) = if len < self.step {
-                (self.step as f64 / len as f64, charge * self.step as u64 / len as u64)
-            } else {
-                (1.0, charge)
-            };
-            if self.count(store, &item, stands_for).is_some() {
-                self.alive += times;
-            }
+            let stands_for = if len < self.step { charge * self.step as u64 / len as u64 } else { charge };
+            self.alive += if len < self.step { self.step as f64 / len as f64 } else { 1.0 };
+            self.count(store, &item, found, stands_for);
         }
     }
 
-    /// Counts an item for so many bytes of its tenant, if it is alive. Returns its rank.
-    pub(crate) fn count(&mut self, store: &Store, item: &Pending<'_>, stands_for: u64) -> Option<u8> {
-        let found = item.find(store).filter(|_| !item.is_dead(store))?;
+    /// Counts values that were drawn, by their pages.
+    pub(crate) fn add(&mut self, store: &Store, drawn: &[Drawn<'_>]) {
+        for Drawn { found, item, bytes } in drawn.iter().filter(|drawn| !drawn.item.is_dead(store)) {
+            self.count(store, item, *found, *bytes);
+            self.apart += bytes;
+        }
+    }
+
+    /// Counts so many bytes at the rank of an item, and returns that.
+    pub(crate) fn count(&mut self, store: &Store, item: &Pending<'_>, found: Found, stands_for: u64) -> u8 {
         let tenant = item.view.tenant();
         let seen = seen_in(&mut self.seen, &mut self.rows, store, tenant);
         let usage = usage_of(store, item, found, seen.densities.as_deref());
@@ -249,7 +255,7 @@ impl Census {
         *bytes = bytes.saturating_add(u32::try_from(stands_for).unwrap_or(u32::MAX));
         seen.inside += stands_for;
         seen.sampled += stands_for;
-        Some(rank)
+        rank
     }
 
     /// Of each tenant the sources hold the same part of what it holds, `part` of `whole`: that is surer than what samples of a
@@ -287,8 +293,8 @@ impl Census {
     /// Bytes charged that fit into `room` bytes of so many segments: the index share is charged but not copied, and each
     /// segment loses about half an item at its end. A sample may be off by a little.
     pub(crate) fn budget(&self, room: u64, segments: usize) -> u64 {
-        let inside = self.inside().max(1);
-        let shares = self.alive * crate::item::INDEX_SHARE as f64;
+        let inside = (self.inside() - self.apart).max(1);
+        let shares = self.alive * INDEX_SHARE as f64;
         let copied = (inside as f64 - shares).max(1.0);
         let ends = segments as f64 * (copied / self.alive.max(1.0)) / 2.0;
         let fits = (room as f64 - ends).max(0.0) * inside as f64 / copied;
@@ -298,7 +304,8 @@ impl Census {
             reason = "not negative; saturates"
         )]
         let fits = fits as u64;
-        if Step(self.step).is_all() { fits } else { fits - fits / CENSUS_SLACK_PART }
+        let fits = if Step(self.step).is_all() { fits } else { fits - fits / CENSUS_SLACK_PART };
+        fits + self.apart
     }
 
     /// Gathers what each tenant has in the sources and elsewhere, and what it should have. Returns what of the sources
@@ -362,11 +369,21 @@ impl Census {
 
     /// What becomes of an item that is alive.
     pub(crate) fn fate(&mut self, store: &Store, item: &Pending<'_>, found: Found) -> Fate {
+        // An item whose value lies apart goes when it is drawn, and moves when it is met.
+        if item.view.apart().is_some() {
+            Fate::Stays(Half::Upper)
+        } else {
+            self.fate_of(store, item, found, item.charge())
+        }
+    }
+
+    /// The same of so many bytes.
+    pub(crate) fn fate_of(&mut self, store: &Store, item: &Pending<'_>, found: Found, bytes: u64) -> Fate {
         let tenant = item.view.tenant();
         let Some(Some(seen)) = self.seen.get_mut(tenant.index()) else { return Fate::Stays(Half::Lower) };
         let usage = usage_of(store, item, found, seen.densities.as_deref());
         let rank = seen.spec.rank.bin(&usage, seen.level, &self.clock);
-        let stays = if rank == seen.threshold { seen.is_due(item.charge()) } else { seen.threshold < rank };
+        let stays = if rank == seen.threshold { seen.is_due(bytes) } else { seen.threshold < rank };
         let half = if rank < seen.median { Half::Lower } else { Half::Upper };
         // The sample says about how much there is; where the floor is, is known.
         if stays || self.is_within_floor(store, tenant) { Fate::Stays(half) } else { Fate::Goes }
@@ -430,7 +447,7 @@ fn usage_of(store: &Store, item: &Pending<'_>, found: Found, densities: Option<&
     Usage {
         age,
         uses,
-        size: u32::try_from(item.charge()).unwrap_or(u32::MAX),
+        size: u32::try_from(item.view.sizes().charge()).unwrap_or(u32::MAX),
         level: tenant.level_at(found.slot.tick()),
         stamp: store.stamp_of(item.place, &item.view),
         expiry: item.view.expiry(),

@@ -10,12 +10,13 @@
 //!             reserve is three segments instead of n; sources are compared by what cleaning them would free;
 //!             half-full destinations stay open for the next pass instead of being dropped
 
-use crate::account::{charge_of, unlink};
+use crate::account::unlink;
 use crate::census::{BATCH, Census, Fate, Pending, Step};
 use crate::destinations::Destinations;
 use crate::epoch::Participant;
 use crate::index::Found;
-use crate::limits::{CENSUS_SAMPLES, PASS_FREES_PART};
+use crate::large::evict_drawn;
+use crate::limits::{CENSUS_SAMPLES, PASS_FREES_PART, PASS_GAINS};
 use crate::metrics::{Eviction, ThreadCounters, count};
 use crate::passes::{FixedPass, PassKind};
 use crate::segment::State;
@@ -105,11 +106,13 @@ impl Cleaner {
     ) -> Outcome {
         if !self.survey.claim(store, &mut self.sources) {
             let candidates = self.chooser.candidates(store);
-            self.survey.take(store, reader, &candidates, marks);
-            self.survey.claim(store, &mut self.sources);
-        }
-        if self.sources.len() < 2 {
-            return self.give_up(store);
+            let drawn = self.draw(store, reader, candidates.len());
+            self.survey.take(store, reader, &candidates, &drawn, marks);
+            let freed = evict_drawn(&mut self.survey.census, store, counters, &drawn);
+            if PASS_GAINS <= freed || !self.survey.claim(store, &mut self.sources) {
+                store.cleaning.note_pass(drawn.len(), freed);
+                return if freed == 0 { Outcome::Nothing } else { Outcome::Freed(freed) };
+            }
         }
         to.allow(self.sources.len() - 1);
         let census = &mut self.survey.census;
@@ -126,15 +129,17 @@ impl Cleaner {
         fixed: FixedPass,
     ) -> Outcome {
         self.chooser.choose(store, fixed.takes, |score, _| score, &mut self.sources);
-        if self.sources.len() < 2 {
+        let drawn = self.draw(store, reader, self.sources.len());
+        if self.sources.len() < 2 && drawn.is_empty() {
             return self.give_up(store);
         }
         // Who may not evict has to know that all of it fits, and takes every segment that compaction frees.
         let frees = if store.no_evict { 1 } else { fixed.frees_of(self.sources.len()) };
         let step = if store.no_evict { Step::ALL } else { self.step(store) };
         self.census.take(store, reader, &self.sources, step, None);
+        self.census.add(store, &drawn);
         let floors = self.census.gather(store);
-        let mut opened_max = self.sources.len() - frees;
+        let mut opened_max = self.sources.len().saturating_sub(frees);
         let mut budget = self.budget(store, to, opened_max);
         // Where the sources hold more of floors than they would keep, the pass frees less, but something.
         while budget < floors && opened_max + 1 < self.sources.len() {
@@ -145,6 +150,13 @@ impl Cleaner {
             return self.give_up(store);
         }
         self.census.divide(store, budget);
+        let freed = evict_drawn(&mut self.census, store, counters, &drawn);
+        if self.sources.len() < 2 || frees <= freed {
+            // What was foreseen for the sources has been freed: they stay as they are.
+            self.give_up(store);
+            store.cleaning.note_pass(drawn.len(), freed);
+            return if freed == 0 { Outcome::Nothing } else { Outcome::Freed(freed) };
+        }
         // What is lost at ends of destinations beyond what was foreseen is not to cost items that stay.
         to.allow(self.sources.len() - 1);
         let lack = if store.no_evict { Lack::Waits } else { Lack::Goes };
@@ -314,9 +326,9 @@ pub(crate) fn note_removal(
     removal: Removal,
 ) {
     let tenant = store.tenant(item.view.tenant());
-    let len = item.view.bytes().len();
+    let sizes = item.view.sizes();
     let of_tenant = counters.of(tenant.id.index());
-    let class = counters.class(len, item.view.own_space());
+    let class = counters.class(sizes.whole, item.view.own_space());
     let Removal::Live { is_over } = removal else {
         count(&of_tenant.reclaimed);
         count(&class.reclaimed);
@@ -351,7 +363,7 @@ pub(crate) fn note_removal(
         return;
     }
     let mut shadow = lock(&tenant.shadow);
-    shadow.push(item.hash, u32::try_from(charge_of(len)).unwrap_or(u32::MAX));
+    shadow.push(item.hash, u32::try_from(sizes.charge()).unwrap_or(u32::MAX));
     tenant.shadow_sampling.store(u32::from(shadow.sampling()), Ordering::Relaxed);
 }
 

@@ -6,9 +6,10 @@
 //!             goes first and what goes last is kept apart, so that segments differ in what cleaning them frees (Rosenblum
 //!             and Ousterhout, LFS 1992; `docs/decisions`)
 
-use crate::account::{bytes_needed, link, relink, restamp, unlink};
+use crate::account::{bytes_needed, link, relink, restamp, take_off};
 use crate::census::{Half, Pending};
 use crate::index::{Found, Locked};
+use crate::item::Sizes;
 use crate::limits::AGE_MAX;
 use crate::log::Head;
 use crate::metrics::ThreadCounters;
@@ -107,15 +108,16 @@ impl Destinations {
         let mut meta = view.meta();
         restamp(&mut meta, stamp, head.base());
         let mut header = [0; 48];
-        let header_len = meta.encode(view.key().len(), view.value().len(), &mut header);
-        let parts = [&header[..header_len], view.key(), view.value(), &[]];
+        let header_len = meta.encode(view.key().len(), view.tail().len(), &mut header);
+        let parts = [&header[..header_len], view.key(), view.tail(), &[]];
         let len: usize = parts.iter().map(|p| p.len()).sum();
         let place = store.log.append(head, parts).expect("the destination has room");
         if len == view.bytes().len() && meta.expiry.is_none() {
             relink(store, (from, len), (place, len), meta.tenant, stamp);
         } else {
-            unlink(store, counters, from, view);
-            link(store, counters, place, &meta, len, stamp);
+            // A value that lies apart stays where it is.
+            take_off(store, counters, from, view);
+            link(store, counters, place, &meta, Sizes::new(len, view.apart()), stamp);
         }
         let age = store.tick().wrapping_sub(found.slot.tick()).min(AGE_MAX);
         let tick = store.tick().wrapping_sub(age);

@@ -303,7 +303,7 @@ mod tests {
     #[test]
     fn a_step_back_is_half_of_what_fits() {
         for (level, fitting, after) in
-            [(11, 0, 5), (5, 0, 2), (2, 0, 1), (1, 0, 0), (11, 11, 11), (11, 10, 10), (0, 0, 0), (0, 4, 0)]
+            [(14, 0, 7), (7, 0, 3), (3, 0, 1), (1, 0, 0), (14, 14, 14), (14, 13, 13), (0, 0, 0), (0, 4, 0)]
         {
             assert_eq!(step_back(level, fitting), after, "{level} {fitting}");
         }
@@ -313,7 +313,7 @@ mod tests {
     fn the_way_back_takes_as_many_steps_as_halving_does() {
         for (request_ns, writes, steps) in [(400.0, 0.02, 4), (400.0, 0.1, 5), (700.0, 0.3, 5)] {
             let mut effort = Effort::new(0.05);
-            run(&mut effort, &mut Plant::new(300.0, 1.0), 20);
+            run(&mut effort, &mut Plant::new(200.0, 1.0), 20);
             assert_eq!(effort.marks(), MARKS_MAX);
             let mut plant = Plant::new(request_ns, writes);
             // What lies behind is forgotten first; then each step waits for its calm intervals.

@@ -14,6 +14,7 @@ mod segment;
 mod slot;
 
 mod epoch;
+mod extents;
 mod index;
 mod log;
 mod words;
@@ -32,6 +33,7 @@ mod cleaner;
 mod departed;
 mod destinations;
 mod effort;
+mod large;
 mod passes;
 mod room;
 mod sources;
@@ -45,7 +47,9 @@ mod check;
 mod control;
 mod group_floors;
 mod metrics;
+mod pin;
 mod store;
+mod upload;
 mod worker;
 
 #[cfg(test)]
@@ -58,14 +62,16 @@ pub use effort::{Effort, Interval};
 pub use geometry::{Geometry, divisible_capacity};
 pub use hash::Space;
 pub use item::ITEM_OVERHEAD_MAX;
-pub use limits::{CLEANERS_MAX, MARKS_MAX, MARKS_MIN, SEGMENT_MAX};
+pub use limits::{CLEANERS_MAX, ITEM_MAX, MARKS_MAX, MARKS_MIN};
 pub use metrics::{
     CLASSES, ClassTotals, CleanerTotals, Eviction, Totals, TrafficTotal, class_bound, class_of,
 };
 pub use passes::{FixedPass, PassKind, PassTotals};
+pub use pin::Pinned;
 pub use rank::{Expression, RankError, RankKind};
 pub use store::{CLOCK_START, MemoryUse, Options, Store, StoreError};
 pub use tenant::{OverShare, TenantSpec, TenantState};
+pub use upload::{Shortage, Upload};
 pub use witness::Evicted;
 pub use worker::{
     Count, Counted, CountedIf, Cursor, Description, Fetch, Fetched, Fields, Item, Key, Mode, OutOfMemory,

@@ -6,8 +6,24 @@ use units::Bytes;
 pub const SEGMENT_MIN: Bytes = Bytes::kib(64);
 /// Segment of ordinary memories (Memshare §5: 1 MiB).
 pub const SEGMENT_DEFAULT: Bytes = Bytes::mib(1);
-/// Largest segment: 20 bits of offset in units of 8 bytes.
-pub const SEGMENT_MAX: Bytes = Bytes::mib(8);
+/// Largest item: what memcached's `-I` goes up to. An item that does not fit a segment has its value in pages of its own.
+pub const ITEM_MAX: Bytes = Bytes(1 << 30);
+/// The largest item takes this part of the memory at most, one in so many: others must have a place beside it.
+pub const ITEM_PART: u64 = 2;
+/// Values in pages of their own come in these units, the system's.
+pub const VALUE_PAGE: Bytes = Bytes::kib(4);
+/// Addresses for such values, as many times the memory: a range in a row is found while there is memory, whatever the sizes
+/// were (guess; addresses cost nothing, and what finds no range makes others go).
+pub const VALUE_ADDRESSES: u64 = 4;
+/// Values that are on their way in take this part of the memory at most, one in so many: nobody can evict them. The largest item
+/// fits.
+pub const UPLOADS_PART: u64 = 2;
+/// Values in pages of their own that one survey or pass compares with what is in segments, at most.
+pub const LARGE_SAMPLES_MAX: usize = 64;
+/// Bytes of them at most: a census counts to 4 GiB.
+pub const LARGE_SAMPLED_MAX: Bytes = Bytes(2 << 30);
+/// Values in pages of their own that one turn of a background cleaner looks at for dead ones.
+pub const LARGE_SWEPT: usize = 256;
 /// Bytes of a key at most: one byte of header, memcached's limit is 250.
 pub const KEY_MAX: usize = 250;
 /// Tenants at most: two bytes of header; the upper values stay free.
@@ -76,7 +92,9 @@ pub const RANK_NESTING_MAX: usize = 32;
 
 const _: () = assert!(KEY_MAX <= u8::MAX as usize);
 const _: () = assert!(TENANTS_MAX < u16::MAX as usize);
-const _: () = assert!(SEGMENT_MAX.0 <= (1 << 20) * 8);
 const _: () = assert!(0 < MARKS_MIN && MARKS_MIN < MARKS_MAX && MARKS_MAX < 1_000);
 const _: () = assert!(SURVEY_SEGMENTS / SURVEY_TAKES_PART <= PASS_WIDTH_MAX);
-const _: () = assert!(SEGMENT_MIN.0 <= SEGMENT_DEFAULT.0 && SEGMENT_DEFAULT.0 <= SEGMENT_MAX.0);
+const _: () = assert!(SEGMENT_DEFAULT.0 <= 1 << 20, "offsets have 20 bits");
+const _: () = assert!(SEGMENT_MIN.0 <= SEGMENT_DEFAULT.0 && SEGMENT_DEFAULT.0 < ITEM_MAX.0);
+const _: () = assert!(UPLOADS_PART <= ITEM_PART);
+const _: () = assert!(LARGE_SAMPLED_MAX.0 + ITEM_MAX.0 < u32::MAX as u64);

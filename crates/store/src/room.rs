@@ -48,9 +48,10 @@ impl Worker {
         if crowded && !grew {
             return Err(OutOfMemory);
         }
+        let wanted = self.wanted.take().max(1);
         let mut futile = 0;
         while futile < FUTILE_MAX {
-            match self.wait_for_retired() {
+            match self.wait_for_retired(wanted) {
                 Waited::Room => return Ok(()),
                 // What is emptied now would wait for the same thread.
                 Waited::HeldOn => {
@@ -70,15 +71,15 @@ impl Worker {
                 give_way();
             }
         }
-        if self.wait_for_retired() == Waited::Room { Ok(()) } else { Err(OutOfMemory) }
+        if self.wait_for_retired(wanted) == Waited::Room { Ok(()) } else { Err(OutOfMemory) }
     }
 
-    /// Waits for other threads to let go of emptied segments.
-    fn wait_for_retired(&mut self) -> Waited {
+    /// Waits for other threads to let go of emptied segments, until there are as many as wanted.
+    fn wait_for_retired(&mut self, wanted: u32) -> Waited {
         let mut turn = 0;
         loop {
             self.reader.quiesce();
-            if limits::RESERVE_SEGMENTS < self.store.log.reclaim_now(&self.store.epochs) {
+            if limits::RESERVE_SEGMENTS + wanted <= self.store.log.reclaim_now(&self.store.epochs) {
                 return Waited::Room;
             }
             if !self.store.log.has_retired() {
@@ -111,7 +112,7 @@ impl Worker {
         if store.ceiling_hint.swap(0, Ordering::Relaxed) != 0 {
             cleaner.enforce_ceilings(&store, &mut self.reader, &self.counters);
         }
-        let sweeps = self.sweep_departed();
+        let sweeps = self.sweep_departed() | self.sweep_values(&store);
         store.sweep.advance(&store);
         store.index.shrink();
         store.adjust_allowed();

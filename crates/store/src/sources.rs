@@ -61,6 +61,11 @@ impl Chooser {
         self.scored[..candidates].iter().map(|(_, id)| *id).collect()
     }
 
+    /// The generator of a pass.
+    pub(crate) fn rng(&mut self) -> &mut Rng {
+        &mut self.rng
+    }
+
     /// Puts random ones of what follows at these places.
     fn shuffle(&mut self, places: std::ops::Range<usize>) {
         for i in places {

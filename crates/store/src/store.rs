@@ -113,6 +113,8 @@ pub struct Store {
     /// What they did.
     pub(crate) cleaning: CleanerCounters,
     pub(crate) sweep: Sweep,
+    /// The first page from which values are looked at next for dead ones.
+    pub(crate) values_swept: AtomicU32,
     pub(crate) witness: Witness,
     pub(crate) no_evict: bool,
     seed: u64,
@@ -131,6 +133,8 @@ struct Threads {
 pub struct MemoryUse {
     /// Segments that cost memory.
     pub segments: Bytes,
+    /// Pages of values that fit no segment.
+    pub values: Bytes,
     /// The index.
     pub index: Bytes,
     /// Shadow queues.
@@ -189,6 +193,7 @@ impl Store {
             parked: Parked::default(),
             cleaning: CleanerCounters::default(),
             sweep: Sweep::default(),
+            values_swept: AtomicU32::new(0),
             witness: Witness::default(),
             no_evict: options.no_evict,
             seed: options.seed,
@@ -386,6 +391,7 @@ impl Store {
     pub fn memory_use(&self) -> MemoryUse {
         MemoryUse {
             segments: self.log.backed(),
+            values: self.log.values_bytes(),
             index: Bytes(self.index.bytes()),
             shadow: self.tenants().map(|t| lock(&t.shadow).bytes()).sum(),
             tables: self.tables(),
@@ -394,6 +400,12 @@ impl Store {
             slots: self.index.len(),
             available_segments: self.log.available(),
         }
+    }
+
+    /// Whether values are pinned, which nobody can evict.
+    #[must_use]
+    pub fn has_pinned_values(&self) -> bool {
+        self.log.has_pinned_values()
     }
 
     /// The clock, in whole seconds.
@@ -516,10 +528,9 @@ impl Store {
         self.tick_secs[usize::from(tick)].load(Ordering::Relaxed)
     }
 
-    /// Counts a segment handed to a writer: the rank clock runs on what is written.
-    pub(crate) fn note_written(&self) {
-        let segment = self.geometry.segment.0;
-        let written = self.written.fetch_add(segment, Ordering::Relaxed) + segment;
+    /// Counts memory handed to a writer, a segment or pages of a value: the rank clock runs on what is written.
+    pub(crate) fn note_written(&self, bytes: Bytes) {
+        let written = self.written.fetch_add(bytes.0, Ordering::Relaxed) + bytes.0;
         let wanted = u32::try_from((written / self.tick_bytes) & u64::from(u32::MAX)).unwrap_or(0);
         if wanted == self.tick.load(Ordering::Relaxed) {
             return;

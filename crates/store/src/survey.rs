@@ -13,6 +13,7 @@
 
 use crate::census::{BATCH, Census, Pending};
 use crate::epoch::Participant;
+use crate::large::Drawn;
 use crate::limits::{MARKS_MIN, PASS_GAINS, SURVEY_ITEMS, SURVEY_SERVES_PART, SURVEY_TAKES_PART};
 use crate::segment::State;
 use crate::store::Store;
@@ -57,13 +58,14 @@ pub(crate) struct Survey {
 }
 
 impl Survey {
-    /// Ranks some items of each candidate, sets the thresholds at which `marks` thousandths of what is alive in all of them
-    /// would go, and notes which of them are worth taking.
+    /// Ranks some items of each candidate and the values drawn, sets the thresholds at which `marks` thousandths of what is
+    /// alive in all of them would go, and notes which of them are worth taking.
     pub(crate) fn take(
         &mut self,
         store: &Store,
         reader: &Participant,
         candidates: &[SegmentId],
+        drawn: &[Drawn<'_>],
         marks: usize,
     ) {
         self.census.begin(store);
@@ -75,11 +77,12 @@ impl Survey {
         for (candidate, id) in candidates.iter().enumerate() {
             self.look(store, reader, candidate, *id, most);
         }
-        let used = |ids: &mut dyn Iterator<Item = SegmentId>| {
-            ids.map(|id| u64::from(store.log.segment(id).live())).sum()
-        };
-        let part = (used(&mut candidates.iter().copied()), used(&mut store.log.ids()));
-        self.census.expect(store, part, serves(store, candidates.len()), &mut self.written);
+        self.census.add(store, drawn);
+        let live = |id: SegmentId| u64::from(store.log.segment(id).live());
+        let part =
+            candidates.iter().copied().map(live).sum::<u64>() + drawn.iter().map(|d| d.bytes).sum::<u64>();
+        let whole = store.log.ids().map(live).sum::<u64>() + store.log.values_bytes().0;
+        self.census.expect(store, (part, whole), serves(store, candidates.len()), &mut self.written);
         self.census.gather(store);
         let inside = self.census.inside();
         self.census.divide(store, inside - inside * marks as u64 / 1_000);
@@ -100,12 +103,12 @@ impl Survey {
         store.log.walk_first(reader, id, most, |place, view| batch.push(Pending::new(store, place, view)));
         let sampled: u64 = batch.iter().map(|item| item.view.bytes().len() as u64).sum();
         let used = u64::from(segment.used());
-        for item in &batch {
+        // What leads to a value that lies apart goes with that.
+        for item in batch.iter().filter(|item| item.view.apart().is_none()) {
+            let Some(found) = item.find(store).filter(|_| !item.is_dead(store)) else { continue };
             let stands_for = item.charge() * used / sampled.max(1);
-            if let Some(rank) = self.census.count(store, item, stands_for) {
-                let tenant = item.view.tenant();
-                self.samples.push(Sample { candidate, tenant, rank, stands_for });
-            }
+            let rank = self.census.count(store, item, found, stands_for);
+            self.samples.push(Sample { candidate, tenant: item.view.tenant(), rank, stands_for });
         }
     }
 

@@ -7,6 +7,7 @@ use crate::account::unlink;
 use crate::census::{Fate, Pending, Step};
 use crate::cleaner::{Cleaner, Removal, note_removal};
 use crate::epoch::Participant;
+use crate::large::evict_drawn;
 use crate::metrics::ThreadCounters;
 use crate::segment::State;
 use crate::store::Store;
@@ -59,7 +60,10 @@ impl Cleaner {
         };
         self.chooser.choose(store, TRIM_WIDTH, |_, id| held(id), &mut self.sources);
         self.census.take(store, reader, &self.sources, Step::ALL, Some(tenant));
+        let drawn = self.draw_of(store, reader, tenant);
+        self.census.add(store, &drawn);
         self.census.take_from(store, tenant, excess);
+        evict_drawn(&mut self.census, store, counters, &drawn);
         for id in self.sources.drain(..) {
             store.log.walk(reader, id, |place, view| {
                 if view.tenant() != tenant {

@@ -16,13 +16,12 @@ pub use fetch::{Fetch, Fetched};
 pub use read::{Cursor, Description};
 pub use write::{Mode, Removal, Remove, Removed, Stored, Write, Written};
 
-use crate::account::charge_of;
 use crate::cleaner::Cleaner;
 use crate::curves::SampledKind;
 use crate::epoch::Participant;
 use crate::hash::{KeyHash, Space};
 use crate::index::{Found, Locked};
-use crate::item::{View, state};
+use crate::item::{Apart, View, state};
 use crate::limits;
 use crate::log::Head;
 use crate::metrics::{Counters, ThreadCounters};
@@ -84,6 +83,8 @@ pub struct Worker {
     rng: Cell<u64>,
     /// The index found no place for the last item.
     pub(crate) crowded: Cell<bool>,
+    /// Segments that the last write missed; 0 for one.
+    pub(crate) wanted: Cell<u32>,
     pub(crate) cleaner: Option<Box<Cleaner>>,
     /// Many sampled accesses wait to be drained.
     samples_wait: Cell<bool>,
@@ -139,6 +140,17 @@ impl<'a> Item<'a> {
         self.view.state() & state::BINARY_KEY != 0
     }
 
+    /// Where its value is, if that is in pages of its own.
+    pub(crate) fn apart(&self) -> Option<Apart> {
+        self.view.apart()
+    }
+
+    /// Whether its value is in pages of its own, which `Worker::pin` keeps.
+    #[must_use]
+    pub fn is_large(&self) -> bool {
+        self.view.apart().is_some()
+    }
+
     /// Whether its key is in its tenant's own key space.
     #[must_use]
     pub fn has_own_space(&self) -> bool {
@@ -148,7 +160,7 @@ impl<'a> Item<'a> {
     /// Its size class.
     #[must_use]
     pub fn class(&self) -> usize {
-        crate::metrics::class_of(self.view.bytes().len())
+        crate::metrics::class_of(self.view.sizes().whole)
     }
 
     /// Who it is charged to.
@@ -173,6 +185,7 @@ impl Store {
             head: RefCell::new(None),
             stamps: Cell::new((0, 0)),
             crowded: Cell::new(false),
+            wanted: Cell::new(0),
             cleaner: None,
             samples_wait: Cell::new(false),
             no_memory_for: Cell::default(),
@@ -257,10 +270,9 @@ impl Worker {
         (x.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32) as u32
     }
 
-    /// Hands an access to whoever makes curves. `len` is that of the item in the log, 0 without one.
+    /// Hands an access to whoever makes curves, with what the item is charged, 0 without one.
     #[cold]
-    fn sample(&self, owner: &Tenant, hash: KeyHash, kind: SampledKind, len: usize) {
-        let charge = if len == 0 { 0 } else { charge_of(len) };
+    fn sample(&self, owner: &Tenant, hash: KeyHash, kind: SampledKind, charge: i64) {
         let bytes = u32::try_from(charge).unwrap_or(u32::MAX);
         if self.counters.samples.put(owner, hash, kind, bytes) {
             self.samples_wait.set(true);

@@ -64,11 +64,12 @@ struct Pair {
     now: u32,
     fill: u8,
     missing: u64,
+    /// Values above 5,000 bytes are so many times as large.
+    stretch: u32,
 }
 
-fn new_store(memory: Bytes, seed: u64) -> (Arc<Store>, Vec<(TenantId, Space)>) {
-    let options =
-        Options { memory, item_max: Bytes::kib(64), threads: 1, tenants_max: 8, no_evict: false, seed };
+fn new_store(memory: Bytes, item_max: Bytes, seed: u64) -> (Arc<Store>, Vec<(TenantId, Space)>) {
+    let options = Options { memory, item_max, threads: 1, tenants_max: 8, no_evict: false, seed };
     let store = Store::new(options).unwrap();
     let add = |name: &str, own_space, rank, floor| {
         let claim = Claim { floor: Amount::memory(floor), ..Claim::default() };
@@ -84,10 +85,11 @@ fn new_store(memory: Bytes, seed: u64) -> (Arc<Store>, Vec<(TenantId, Space)>) {
 }
 
 impl Pair {
-    fn new(memory: Bytes, seed: u64) -> Self {
-        let (store, tenants) = new_store(memory, seed);
+    fn new(memory: Bytes, item_max: Bytes, seed: u64) -> Self {
+        let (store, tenants) = new_store(memory, item_max, seed);
         let worker = store.worker().unwrap();
         let now = store.now_secs();
+        let segment = store.geometry().segment;
         Self {
             store,
             worker,
@@ -98,6 +100,7 @@ impl Pair {
             now,
             fill: 0,
             missing: 0,
+            stretch: if item_max <= segment { 1 } else { 6 },
         }
     }
 
@@ -173,6 +176,7 @@ impl Pair {
 
     fn value(&mut self, size: u32) -> Vec<u8> {
         self.fill = self.fill.wrapping_add(1);
+        let size = if 5_000 < size { size * self.stretch } else { size };
         let digits = self.fill.is_multiple_of(4) && size < 18;
         vec![if digits { b'7' } else { self.fill }; size as usize]
     }
@@ -286,7 +290,10 @@ impl Pair {
             (Counted::Value(new), Some(known)) => {
                 let old = old.unwrap();
                 assert_eq!(new, if up { old.wrapping_add(delta) } else { old.saturating_sub(delta) });
-                known.value = format!("{new:<width$}", width = known.value.len()).into_bytes();
+                let mut value = new.to_string().into_bytes();
+                // It keeps its length; a width of the formatter ends at 65,535.
+                value.resize(value.len().max(known.value.len()), b' ');
+                known.value = value;
                 known.cas = None;
             }
             (Counted::NotNumber, Some(_)) => assert_eq!(old, None),
@@ -320,7 +327,21 @@ proptest! {
 
     #[test]
     fn the_store_is_a_map_that_forgets(seed: u64, ops in prop::collection::vec(op(), 1..1_500)) {
-        let mut pair = Pair::new(Bytes::mib(1), seed);
+        let mut pair = Pair::new(Bytes::mib(1), Bytes::kib(64), seed);
+        for op in &ops {
+            pair.run(op);
+        }
+        pair.finish();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    /// The same where one value in twelve fits no segment, and most of the memory is theirs.
+    #[test]
+    fn the_store_is_a_map_that_forgets_large_values_too(seed: u64, ops in prop::collection::vec(op(), 1..1_500)) {
+        let mut pair = Pair::new(Bytes::mib(4), Bytes::kib(512), seed);
         for op in &ops {
             pair.run(op);
         }
@@ -332,7 +353,7 @@ proptest! {
 #[test]
 fn a_long_run_evicts_and_stays_consistent() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
-    let mut pair = Pair::new(Bytes::mib(1), 7);
+    let mut pair = Pair::new(Bytes::mib(1), Bytes::kib(64), 7);
     let strategy = op();
     for turn in 0..40_000 {
         let tree = proptest::strategy::Strategy::new_tree(&strategy, &mut runner).unwrap();
@@ -351,7 +372,7 @@ fn a_long_run_evicts_and_stays_consistent() {
 /// Threads write, read, delete and clean at once; every value read belongs to its key.
 #[test]
 fn threads_never_see_a_value_of_another_key() {
-    let (store, tenants) = new_store(Bytes::mib(2), 5);
+    let (store, tenants) = new_store(Bytes::mib(2), Bytes::kib(64), 5);
     let run = |seed: u64| {
         let store = Arc::clone(&store);
         let tenants = tenants.clone();

@@ -296,6 +296,7 @@ impl Collector for Figures {
         let bytes = Some(&Unit::Bytes);
         for (name, help, unit, value) in [
             ("cotenant_segments", "Memory of segments in use", bytes, gauge(m.segments.0)),
+            ("cotenant_values", "Memory of values that fit no segment", bytes, gauge(m.values.0)),
             ("cotenant_index", "Memory of the index", bytes, gauge(m.index.0)),
             ("cotenant_shadow", "Memory of shadow queues", bytes, gauge(m.shadow.0)),
             ("cotenant_curves", "Memory of miss ratio curves", bytes, gauge(snapshot.curves.0)),

@@ -17,6 +17,8 @@ use store::Mode;
 pub(crate) enum Parsed<'b> {
     /// A request that takes so many bytes.
     Request(Command<'b>, usize),
+    /// A storing request without its value, which is `len` bytes behind the `taken` bytes of the line, and large.
+    Upload { command: Command<'b>, taken: usize, len: usize },
     /// More bytes are needed: so many in all, as far as is known.
     Incomplete(usize),
     /// An answer, after which so many bytes of the stream are skipped: those here and those still to come.
@@ -114,7 +116,18 @@ pub(crate) enum Command<'b> {
     Silent,
 }
 
-impl Command<'_> {
+impl<'b> Command<'b> {
+    /// The same with its value.
+    pub(super) fn with_value(self, value: &'b [u8]) -> Self {
+        match self {
+            Self::Store { mode, key, flags, exptime, noreply, .. } => {
+                Self::Store { mode, key, flags, exptime, value, noreply }
+            }
+            Self::Meta(request) => Self::Meta(meta::Request { value, ..request }),
+            other => other,
+        }
+    }
+
     /// What kind of request it is.
     #[inline]
     pub(super) fn class(&self) -> CommandClass {
@@ -160,6 +173,8 @@ impl Command<'_> {
 pub(crate) struct Bounds {
     /// Largest key and value together that can fit an item.
     pub(crate) body_max: usize,
+    /// Key and value together above which the value goes to its place as it comes.
+    pub(crate) upload_from: usize,
     /// Whether `flush_all` is refused.
     pub(crate) flush_disabled: bool,
 }
@@ -329,6 +344,10 @@ fn store<'b>(input: &'b [u8], taken: usize, mut words: Words<'b>, mode: Mode, bo
     };
     if bounds.body_max < key.len() + len {
         return refuse(text::TOO_LARGE, Effect::TooLarge((mode == Mode::Set).then_some(key)));
+    }
+    if bounds.upload_from < key.len() + len {
+        let command = Command::Store { mode, key, flags, exptime, value: &[], noreply };
+        return Parsed::Upload { command, taken, len };
     }
     let block = &input[taken..];
     if block.len() < len + 2 {

@@ -123,6 +123,8 @@ pub(crate) struct Turn {
     pub(crate) requests: usize,
     /// Where the first key is, if there is one.
     pub(crate) first_key: Option<Span>,
+    /// Its last request's value is to come, and goes to its place as it comes.
+    pub(crate) upload: Option<Announced>,
     /// It stopped for fairness: more may be complete.
     pub(crate) more: bool,
     /// It stopped because a tenant, or who shows passwords, has no tokens until then.
@@ -137,6 +139,45 @@ pub(crate) struct Turn {
     pub(crate) asked: Option<Asked>,
     /// Who the connection is from now on, if that changed.
     pub(crate) identity: Option<Identity>,
+}
+
+/// A large value that follows its request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Announced {
+    /// Bytes of the value.
+    pub(crate) len: usize,
+    /// Bytes of the line end behind it.
+    pub(crate) end_len: usize,
+    /// Where in the input its request begins; it ends with what the turn consumed.
+    pub(crate) start: usize,
+}
+
+impl Announced {
+    pub(super) fn new(len: usize, end_len: usize) -> Self {
+        Self { len, end_len, start: 0 }
+    }
+
+    /// Bytes of the stream that it takes.
+    fn bytes(self) -> u64 {
+        (self.len + self.end_len) as u64
+    }
+}
+
+/// What became of an announced value, for the turn that runs its request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Block<'b> {
+    /// It has come.
+    Whole(&'b [u8]),
+    /// It does not end where it should.
+    Unended,
+    /// There was no memory for it.
+    Lost,
+}
+
+/// A request whose value is to come.
+pub(super) enum Awaiting<'b> {
+    Text(Command<'b>),
+    Binary(binary::Request<'b>),
 }
 
 /// A part of a turn's input.
@@ -175,9 +216,25 @@ pub(super) struct Prepared<'b> {
 /// What a turn does for one request.
 pub(super) enum Step<'b> {
     Run(Command<'b>),
-    Refuse { reply: Option<&'static [u8]>, effect: Effect<'b> },
+    Refuse {
+        reply: Option<&'static [u8]>,
+        effect: Effect<'b>,
+    },
     Binary(binary::Request<'b>),
     LogIn(log_in::Message<'b>),
+    /// Waits for its value.
+    Await(Awaiting<'b>, Announced),
+    /// Its value has come, and there was no memory for it.
+    Lose(Awaiting<'b>),
+}
+
+impl Awaiting<'_> {
+    fn class(&self) -> CommandClass {
+        match self {
+            Self::Text(command) => command.class(),
+            Self::Binary(request) => request.class(),
+        }
+    }
 }
 
 impl Step<'_> {
@@ -187,6 +244,7 @@ impl Step<'_> {
         match self {
             Self::Run(command) => command.class(),
             Self::Binary(request) => request.class(),
+            Self::Await(awaiting, _) | Self::Lose(awaiting) => awaiting.class(),
             Self::Refuse { .. } | Self::LogIn(_) => CommandClass::Other,
         }
     }
@@ -210,6 +268,14 @@ impl Step<'_> {
             }
             Self::Binary(request) => binary::execute(session, worker, request, keys, replies, identity),
             Self::LogIn(message) => log_in::execute(session, *message, replies, identity),
+            Self::Await(_, announced) => Err(Ended::Announced(*announced)),
+            Self::Lose(awaiting) => {
+                match awaiting {
+                    Awaiting::Text(command) => text::lose(session, worker, *command, keys, replies),
+                    Awaiting::Binary(request) => binary::lose(session, worker, request, keys, replies),
+                }
+                Ok(())
+            }
         }
     }
 
@@ -225,19 +291,22 @@ impl Step<'_> {
     /// Answers that its tenant asks for too much at once.
     fn refuse_rate<'w>(&self, session: &Session<'_>, worker: &'w Worker, replies: &mut Replies<'w>) {
         match self {
-            Self::Run(command) if command.needs().1 => {}
-            Self::Run(_) => replies.put(answers::OVER_RATE),
-            Self::Binary(request) => binary::refuse_rate(session, worker, request, replies),
-            Self::Refuse { .. } | Self::LogIn(_) => {}
+            Self::Run(command) | Self::Await(Awaiting::Text(command), _) if command.needs().1 => {}
+            Self::Run(_) | Self::Await(Awaiting::Text(_), _) => replies.put(answers::OVER_RATE),
+            Self::Binary(request) | Self::Await(Awaiting::Binary(request), _) => {
+                binary::refuse_rate(session, worker, request, replies)
+            }
+            Self::Refuse { .. } | Self::LogIn(_) | Self::Lose(_) => {}
         }
     }
 }
 
-/// Runs a turn over `input`; counts what it executes in `tally`.
-pub(crate) fn run<'w>(
+/// Runs a turn over `input`, or over one request whose value came apart from it; counts what it executes in `tally`.
+pub(crate) fn run<'w, 'b>(
     session: &Session<'_>,
     worker: &'w Worker,
-    input: &[u8],
+    input: &'b [u8],
+    block: Option<Block<'b>>,
     replies: &mut Replies<'w>,
     tally: &mut Tally,
 ) -> Turn {
@@ -245,18 +314,22 @@ pub(crate) fn run<'w>(
     let mut batch = Vec::with_capacity(session.requests_max.min(64));
     let mut hashed = Vec::with_capacity(session.requests_max.min(64));
     match session.protocol {
-        Protocol::Binary => binary::prepare(session, worker, input, &mut turn, &mut batch, &mut hashed),
+        Protocol::Binary => {
+            binary::prepare(session, worker, input, block, &mut turn, &mut batch, &mut hashed)
+        }
         _ if session.identity.is_stranger() => {
             log_in::prepare(session, input, &mut turn, &mut batch, &mut hashed)
         }
-        _ => prepare(session, worker, input, &mut turn, &mut batch, &mut hashed),
+        _ => prepare(session, worker, input, block, &mut turn, &mut batch, &mut hashed),
     }
     for (key, _) in &hashed {
         worker.prefetch_item(key);
     }
     turn.first_key = hashed.first().map(|(key, _)| Span::of(key.bytes(), input));
     for (i, prepared) in batch.iter().enumerate() {
-        let full = REPLY_BYTES_PER_TURN < replies.len() || PIECES_MAX < replies.pieces() + 2;
+        let full = REPLY_BYTES_PER_TURN < replies.len()
+            || PIECES_MAX < replies.pieces() + 2
+            || replies.has_large_values();
         if full && 0 < i {
             turn.stop_before(&batch, i);
             turn.more = true;
@@ -265,13 +338,17 @@ pub(crate) fn run<'w>(
         let keys = &hashed[prepared.keys.0..prepared.keys.1];
         let tenant = keys.first().map_or_else(|| session.tenant(), |(_, tenant)| *tenant);
         let class = prepared.step.class();
-        let gate = session.gate(tenant).filter(|_| class != CommandClass::Other);
+        // Who waited for a value has asked before.
+        let gate = session.gate(tenant).filter(|_| class != CommandClass::Other && block.is_none());
         if let Some(gate) = gate {
             match gate.take(keys.len().max(1), session.now) {
                 Ok(()) => {}
                 Err(NoToken::Refuse) => {
                     prepared.step.refuse_rate(session, worker, replies);
                     turn.requests += 1;
+                    if let Step::Await(_, announced) = prepared.step {
+                        turn.take(announced.bytes(), input.len());
+                    }
                     continue;
                 }
                 Err(NoToken::Wait(until)) => {
@@ -310,6 +387,10 @@ impl Turn {
     fn end(&mut self, why: Ended, batch: &[Prepared<'_>], i: usize, input: &[u8]) {
         match why {
             Ended::Quit => self.close = true,
+            Ended::Announced(announced) => {
+                let start = if i == 0 { 0 } else { batch[i - 1].end };
+                self.upload = Some(Announced { start, ..announced });
+            }
             Ended::Asked(asked) => {
                 self.stop_before(batch, i + 1);
                 self.asked = Some(asked);
@@ -396,6 +477,7 @@ fn prepare<'b>(
     session: &Session<'_>,
     worker: &Worker,
     input: &'b [u8],
+    block: Option<Block<'b>>,
     turn: &mut Turn,
     batch: &mut Vec<Prepared<'b>>,
     hashed: &mut Hashed<'b>,
@@ -409,6 +491,22 @@ fn prepare<'b>(
                 hash_keys(&routes, worker, &command, hashed);
                 Next::Step(Step::Run(command))
             }
+            Parsed::Upload { command, taken, len } => {
+                turn.consumed += taken;
+                let announced = Announced::new(len, 2);
+                let checked = allowed(session, command);
+                if checked != command {
+                    turn.take(announced.bytes(), input.len());
+                    return Next::Step(Step::Run(checked));
+                }
+                hash_keys(&routes, worker, &command, hashed);
+                Next::Last(match block {
+                    None => Step::Await(Awaiting::Text(command), announced),
+                    Some(Block::Whole(value)) => Step::Run(command.with_value(value)),
+                    Some(Block::Lost) => Step::Lose(Awaiting::Text(command)),
+                    Some(Block::Unended) => command.unended(),
+                })
+            }
             Parsed::Refused { reply, effect, skip } => {
                 turn.take(skip, input.len());
                 let may_write = session.identity.denies(Need::Write).is_none();
@@ -418,6 +516,17 @@ fn prepare<'b>(
             Parsed::Hopeless => Next::Hopeless,
         }
     });
+}
+
+impl<'b> Command<'b> {
+    /// What becomes of it if its data block does not end where it should.
+    fn unended(self) -> Step<'b> {
+        let (reply, effect) = match self {
+            Self::Store { key, noreply, .. } => (!noreply, Effect::BadChunk(key)),
+            _ => (true, Effect::None),
+        };
+        Step::Refuse { reply: reply.then_some(answers::BAD_CHUNK), effect }
+    }
 }
 
 /// The command, or its refusal if the credentials do not allow it.
@@ -458,6 +567,8 @@ fn hash_keys<'b>(routes: &Routes<'_>, worker: &Worker, command: &Command<'b>, ha
 pub(super) enum Ended {
     /// A write found no room; it has had no effect.
     NeedsRoom,
+    /// The request's value is to come.
+    Announced(Announced),
     /// The client asked for the end.
     Quit,
     /// The client asked for something else than replies.

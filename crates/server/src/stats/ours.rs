@@ -43,6 +43,7 @@ pub(super) fn controller(shared: &Shared, router: &Router) -> Vec<Row> {
         ("held_bytes", held),
         ("index_bytes", memory.index.0),
         ("segment_bytes", memory.segments.0),
+        ("value_bytes", memory.values.0),
         ("shadow_bytes", memory.shadow.0),
         ("buffer_bytes", shared.buffered().0),
     ];

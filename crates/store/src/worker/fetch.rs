@@ -169,7 +169,8 @@ impl Worker {
     fn count_fetch(&self, tenant: TenantId, key: &Key<'_>, was: &Description<'_>, how: &Fetch) {
         let counters = self.counters(tenant);
         let view = &was.item.view;
-        let len = view.bytes().len();
+        let sizes = view.sizes();
+        let len = sizes.whole;
         if how.touch.is_some() {
             count(&counters.cmd_touch);
             count(&counters.touch_hits);
@@ -181,7 +182,7 @@ impl Worker {
         counters.meter.count(Access::DramRead, Bytes(len as u64));
         let owner = self.store.tenant(tenant);
         if owner.samples(key.hash) {
-            self.sample(owner, key.hash, SampledKind::LookUp, len);
+            self.sample(owner, key.hash, SampledKind::LookUp, sizes.charge());
         }
     }
 

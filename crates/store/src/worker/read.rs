@@ -47,12 +47,13 @@ impl Worker {
             return None;
         }
         count(&counters.get_hits);
-        count(&self.counters.class(view.bytes().len(), view.own_space()).get_hits);
-        counters.meter.count(Access::DramRead, Bytes(view.bytes().len() as u64));
+        let sizes = view.sizes();
+        count(&self.counters.class(sizes.whole, view.own_space()).get_hits);
+        counters.meter.count(Access::DramRead, Bytes(sizes.whole as u64));
         let owner = self.store.tenant(tenant);
         self.note_use(owner, found);
         if owner.samples(key.hash) {
-            self.sample(owner, key.hash, SampledKind::LookUp, view.bytes().len());
+            self.sample(owner, key.hash, SampledKind::LookUp, sizes.charge());
         }
         Some(Item { view, stamp: self.store.stamp_of(place, &view) })
     }
@@ -171,7 +172,7 @@ impl Worker {
             item: Item { view, stamp },
             fetched: slot.uses() != 0,
             slot,
-            size: Bytes(u64::try_from(crate::account::charge_of(view.bytes().len())).unwrap_or(0)),
+            size: Bytes(view.sizes().charge().cast_unsigned()),
         }
     }
 }

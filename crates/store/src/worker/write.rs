@@ -252,7 +252,7 @@ impl Worker {
         let old = self.live(&locked, key);
         if let Some((_, view)) = old.live {
             count(&counters.delete_hits);
-            count(&self.counters.class(view.bytes().len(), view.own_space()).delete_hits);
+            count(&self.counters.class(view.sizes().whole, view.own_space()).delete_hits);
         } else {
             count(&counters.delete_misses);
         }
@@ -313,7 +313,7 @@ impl Worker {
         self.after_write();
         if !remove.stale {
             count(&counters.delete_hits);
-            count(&self.counters.class(view.bytes().len(), view.own_space()).delete_hits);
+            count(&self.counters.class(view.sizes().whole, view.own_space()).delete_hits);
         }
         Ok(Removed::Done)
     }
@@ -346,7 +346,7 @@ impl Worker {
         self.after_write();
         count(&counters.cmd_touch);
         count(&counters.touch_hits);
-        count(&self.counters.class(view.bytes().len(), view.own_space()).touch_hits);
+        count(&self.counters.class(view.sizes().whole, view.own_space()).touch_hits);
         Ok(true)
     }
 }

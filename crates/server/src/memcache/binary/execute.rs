@@ -113,6 +113,20 @@ pub(in crate::memcache) fn refuse_rate<'w>(
     Call { session, worker, head: &request.head, replies }.fail(OVER_RATE);
 }
 
+/// Answers that there was no memory for a value on its way in.
+pub(in crate::memcache) fn lose<'w>(
+    session: &Session<'_>,
+    worker: &'w Worker,
+    request: &Request<'_>,
+    hashed: &[(Key<'_>, TenantId)],
+    replies: &mut Replies<'w>,
+) {
+    if let (Body::Store { mode, .. }, Some((key, tenant))) = (request.body, hashed.first()) {
+        worker.note_no_memory(*tenant, (mode == Mode::Set).then_some(key));
+    }
+    Call { session, worker, head: &request.head, replies }.fail(NO_ITEM_MEMORY);
+}
+
 /// What a request needs of whoever asks.
 fn needs(body: &Body<'_>) -> Need {
     match body {
@@ -181,11 +195,13 @@ impl<'w> Call<'_, '_, 'w, '_> {
             }
             return;
         };
-        let value = if shown == Shown::Flags { &[] } else { item.value() };
-        self.header(OK, (4, key.len(), value.len()), item.cas());
+        let value_len = if shown == Shown::Flags { 0 } else { item.value().len() };
+        self.header(OK, (4, key.len(), value_len), item.cas());
         self.replies.put(&item.client_flags().to_be_bytes());
         self.replies.put(key);
-        self.replies.put_from_log(value);
+        if shown != Shown::Flags {
+            self.replies.put_from_log(&item);
+        }
     }
 
     fn touch(&mut self, keyed: &(Key<'_>, TenantId), exptime: u32, reply: Shown) -> Result<(), Ended> {

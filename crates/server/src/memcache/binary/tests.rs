@@ -4,7 +4,7 @@ use super::*;
 use crate::damaged::{Front, damaged, read_at_every_cut, streams};
 use proptest::prelude::*;
 
-const BOUNDS: Bounds = Bounds { body_max: 1001, flush_disabled: false };
+const BOUNDS: Bounds = Bounds { body_max: 1001, upload_from: 1001, flush_disabled: false };
 const CAS: u64 = 0x0102_0304_0506_0708;
 
 /// A request's bytes, with lengths as they are.
@@ -159,6 +159,7 @@ proptest! {
                 assert!(HEADER as u64 <= takes, "a header is taken whole");
                 Front::Means(request, takes)
             }
+            Parsed::Upload { request, taken, len } => Front::Means(request, (taken + len) as u64),
             Parsed::Incomplete(needed) => Front::Incomplete(needed),
             Parsed::Hopeless => Front::Hopeless,
         });

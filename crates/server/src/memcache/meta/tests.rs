@@ -5,7 +5,7 @@ use crate::damaged::{damaged_texts, read_at_every_cut, streams};
 use crate::memcache::parse::parse;
 use proptest::prelude::*;
 
-const BOUNDS: Bounds = Bounds { body_max: 1001, flush_disabled: false };
+const BOUNDS: Bounds = Bounds { body_max: 1001, upload_from: 1001, flush_disabled: false };
 
 fn command(line: &[u8]) -> Command<'_> {
     match parse(line, &BOUNDS) {

@@ -4,7 +4,7 @@ use super::*;
 use crate::damaged::{Front, damaged_texts, read_at_every_cut, streams};
 use proptest::prelude::*;
 
-const BOUNDS: Bounds = Bounds { body_max: 1001, flush_disabled: false };
+const BOUNDS: Bounds = Bounds { body_max: 1001, upload_from: 1001, flush_disabled: false };
 
 fn request(input: &[u8]) -> (Command<'_>, usize) {
     match parse(input, &BOUNDS) {
@@ -74,6 +74,7 @@ impl<'b> From<Parsed<'b>> for Front<Parsed<'b>> {
         match parsed {
             Parsed::Request(_, taken) => Self::Means(parsed, taken as u64),
             Parsed::Refused { skip, .. } => Self::Means(parsed, skip),
+            Parsed::Upload { taken, len, .. } => Self::Means(parsed, (taken + len) as u64),
             Parsed::Incomplete(needed) => Self::Incomplete(needed),
             Parsed::Hopeless => Self::Hopeless,
         }
@@ -119,4 +120,18 @@ proptest! {
     fn damaged_streams_mean_the_same_at_every_cut(stream in damaged_texts(WHOLE)) {
         read_at_every_cut(&stream, |rest| parse(rest, &BOUNDS).into());
     }
+}
+
+#[test]
+fn large_values_are_announced_by_their_line() {
+    let bounds = Bounds { upload_from: 100, ..BOUNDS };
+    let line = b"append a 5 7 100 noreply\r\n";
+    let Parsed::Upload { command, taken, len } = parse(line, &bounds) else { panic!() };
+    assert_eq!((taken, len), (line.len(), 100));
+    let whole =
+        Command::Store { mode: Mode::Append, key: b"a", flags: 5, exptime: 7, value: b"v", noreply: true };
+    assert_eq!(command.with_value(b"v"), whole);
+    assert!(matches!(parse(b"ms a 100 T7\r\n", &bounds), Parsed::Upload { len: 100, .. }));
+    assert!(matches!(parse(b"set a 5 7 99\r\n", &bounds), Parsed::Incomplete(_)));
+    assert!(matches!(parse(b"set a 5 7 1001\r\n", &bounds), Parsed::Refused { .. }));
 }
