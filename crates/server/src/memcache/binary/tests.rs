@@ -175,7 +175,8 @@ proptest! {
                 bytes[at] %= 32;
             }
         }
-        match parse(&bytes, &BOUNDS) {
+        match parse(&bytes, &Bounds { upload_from: 500, ..BOUNDS }) {
+            Parsed::Upload { taken, len, .. } => prop_assert!(taken <= bytes.len() && 500 < len + KEY_MAX),
             Parsed::Request(_, takes) => {
                 prop_assert!(HEADER as u64 <= takes && takes <= 24 + u64::from(u32::MAX) + 65_535 + 255);
             }
