@@ -2,12 +2,15 @@
 
 import functools
 import random
+import re
 import socket
+import ssl
 import threading
 
 import pytest
 
 from conformance import packets, servers
+from conformance.certificates import Authority
 from conformance.test_pressure import together
 from conformance.wire import END, TOO_LARGE, resident_bytes, set_request
 
@@ -138,6 +141,27 @@ def test_replies_stay_in_order(fresh):
     c = b"VALUE c 0 %d\r\n%b\r\n" % (len(b), b)
     wanted = [shown[n] for n in (b"s", b"a", b"s", b"b", b"s")] + [END, shown[b"a"], END, b"STORED\r\n", shown[b"s"], c]
     assert answer == b"".join([*wanted, END, shown[b"b"], END])
+
+
+@pytest.mark.cotenant
+def test_large_values_pass_through_tls(fresh, tmp_path):
+    authority = Authority(tmp_path)
+    certificate, key = authority.issue("server")
+    listeners = ("-l", "notls:127.0.0.1:0,127.0.0.1:0")
+    keys = ("-Z", "-o", f"ssl_chain_cert={certificate},ssl_key={key}")
+    server = fresh("-I", "64m", *keys, *listeners, memory="256")
+    host, port = re.search(rf"memcached {servers.ADDRESS} \(TLS\)", server.ready_line).groups()
+    value = value_of(b"k", 20 * MIB)
+    raw = socket.create_connection((host, int(port)), timeout=60.0)
+    made = ssl.create_default_context(cafile=str(authority.certificate))
+    with made.wrap_socket(raw, server_hostname="localhost") as secure:
+        for _ in range(2):
+            secure.sendall(set_request(b"k", value) + b"get k\r\n")
+            wanted = b"STORED\r\nVALUE k 0 %d\r\n%b\r\nEND\r\n" % (len(value), value)
+            got = bytearray()
+            while len(got) < len(wanted) and (more := secure.recv(1 << 20)):
+                got += more
+            assert got == wanted
 
 
 @pytest.mark.cotenant

@@ -395,14 +395,12 @@ impl<R: Reactor> Worker<R> {
                 return after;
             }
             if let Some(announced) = turn.upload {
-                let start = done - turn.consumed + announced.start;
-                self.begin_upload(id, &input[start..done], announced);
-                let Some(rest) = self.receive(id, &input[done..]) else { return After::Gone };
-                done = input.len() - rest.len();
-                let Some(Some(connection)) = self.connections.get_mut(id.0) else { return After::Gone };
-                if rest.is_empty() || connection.is_sending {
-                    return After::Consumed(done);
+                let head = done - turn.consumed + announced.start..done;
+                match self.begin_upload(id, input, head, announced) {
+                    After::Consumed(end) if end < input.len() && !self.is_sending(id) => done = end,
+                    after => return after,
                 }
+                is_out_of_memory = false;
                 continue;
             }
             if let Some(asked) = turn.asked {
@@ -459,6 +457,10 @@ impl<R: Reactor> Worker<R> {
             return Some(After::Gone);
         }
         (turn.close || failed).then(|| self.end(id))
+    }
+
+    fn is_sending(&self, id: StreamId) -> bool {
+        self.connections.get(id.0).and_then(Option::as_ref).is_some_and(|connection| connection.is_sending)
     }
 
     /// Notes what a turn executed, and how long that took since it had arrived.

@@ -39,6 +39,10 @@ impl Worker {
         let store = Arc::clone(&self.store);
         self.reader.quiesce();
         store.sweep.advance(&store);
+        if store.no_evict {
+            // No pass draws large values, dead or alive.
+            self.sweep_values(&store);
+        }
         let crowded = self.crowded.take();
         if !crowded {
             store.cleaning.writer_waits.fetch_add(1, Ordering::Relaxed);

@@ -323,6 +323,10 @@ fn without_eviction_large_values_are_refused_when_the_memory_is_full() {
     assert!((0..stored).all(|n| has(&worker, ONE, &format!("k{n}"), 1_000_000)));
     assert!(worker.delete(ONE, &key(&worker, ONE, "k3")));
     assert!(set(&mut worker, ONE, "new", &value_of("new", 900_000)), "what was deleted makes room");
+    assert!(!set(&mut worker, ONE, "more", &value_of("more", 900_000)));
+    assert_eq!(worker.touch(ONE, &key(&worker, ONE, "k4"), store.now_secs() + 1), Ok(true));
+    store.set_now(store.now_secs() + 2);
+    assert!(set(&mut worker, ONE, "more", &value_of("more", 900_000)), "what has expired makes room");
     assert_eq!(store.totals(ONE).evictions, 0);
     worker.quiesce();
     worker.check();

@@ -327,10 +327,7 @@ pub(crate) fn run<'w, 'b>(
     }
     turn.first_key = hashed.first().map(|(key, _)| Span::of(key.bytes(), input));
     for (i, prepared) in batch.iter().enumerate() {
-        let full = REPLY_BYTES_PER_TURN < replies.len()
-            || PIECES_MAX < replies.pieces() + 2
-            || replies.has_large_values();
-        if full && 0 < i {
+        if is_full(replies) && 0 < i {
             turn.stop_before(&batch, i);
             turn.more = true;
             break;
@@ -345,10 +342,7 @@ pub(crate) fn run<'w, 'b>(
                 Ok(()) => {}
                 Err(NoToken::Refuse) => {
                     prepared.step.refuse_rate(session, worker, replies);
-                    turn.requests += 1;
-                    if let Step::Await(_, announced) = prepared.step {
-                        turn.take(announced.bytes(), input.len());
-                    }
+                    turn.pass_over(&prepared.step, input.len());
                     continue;
                 }
                 Err(NoToken::Wait(until)) => {
@@ -375,7 +369,20 @@ pub(crate) fn run<'w, 'b>(
     turn
 }
 
+/// Whether no more is executed in this turn.
+fn is_full(replies: &Replies<'_>) -> bool {
+    REPLY_BYTES_PER_TURN < replies.len() || PIECES_MAX < replies.pieces() + 2 || replies.has_large_values()
+}
+
 impl Turn {
+    /// Is done with a request that was refused, and with its value if that is to come.
+    fn pass_over(&mut self, step: &Step<'_>, input_len: usize) {
+        self.requests += 1;
+        if let Step::Await(_, announced) = step {
+            self.take(announced.bytes(), input_len);
+        }
+    }
+
     /// Is done with so many bytes of the stream, of which those beyond the input are skipped.
     pub(super) fn take(&mut self, bytes: u64, input_len: usize) {
         let here = usize::try_from(bytes).unwrap_or(usize::MAX).min(input_len - self.consumed);

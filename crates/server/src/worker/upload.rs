@@ -10,6 +10,7 @@ use super::{After, Worker};
 use crate::limits::STALL_SECS;
 use crate::memcache::{Announced, Block};
 use crate::reactor::{Reactor, StreamId};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use store::{Shortage, Upload};
@@ -45,17 +46,29 @@ impl Receiving {
 }
 
 impl<R: Reactor> Worker<R> {
-    /// What arrives on a connection is a value from now on.
-    pub(super) fn begin_upload(&mut self, id: StreamId, head: &[u8], announced: Announced) {
+    /// What stands behind `head` in the input, and what arrives from now on, is a value. Returns up to where the input is done
+    /// with.
+    pub(super) fn begin_upload(
+        &mut self,
+        id: StreamId,
+        input: &[u8],
+        head: Range<usize>,
+        announced: Announced,
+    ) -> After {
         let upload = self.store.begin_upload(announced.len);
-        let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
+        let Some(Some(connection)) = self.connections.get_mut(id.0) else { return After::Gone };
+        let behind = &input[head.end..];
         connection.upload = Some(Box::new(Receiving {
-            head: head.to_vec(),
+            head: input[head].to_vec(),
             upload,
             missing: announced.len,
             end: Vec::new(),
             end_len: announced.end_len,
         }));
+        match self.receive(id, behind) {
+            Some(rest) => After::Consumed(input.len() - rest.len()),
+            None => After::Gone,
+        }
     }
 
     /// Takes a value's bytes off what has arrived, and runs its request with the last one. Returns what follows; none if the

@@ -48,6 +48,10 @@ pub(super) struct Book {
     lent: u64,
     /// Of these, bytes of values on their way in.
     uploading: u64,
+    /// Values that items lead to.
+    linked: usize,
+    /// Pins on all values together.
+    pins: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -244,6 +248,7 @@ impl Log {
         let (before, lent) = (std::mem::replace(&mut value.stage, Stage::Linked(hash)), value.lent);
         if before == Stage::Uploading {
             pool.values.uploading -= lent;
+            pool.values.linked += 1;
         }
     }
 
@@ -253,6 +258,7 @@ impl Log {
         let mut pool = lock(&self.pool);
         if let Some(value) = pool.values.values.get_mut(&apart.first) {
             value.stage = Stage::Retired;
+            pool.values.linked -= 1;
             pool.values.retired.push_back((epoch, apart.first));
         }
     }
@@ -274,8 +280,10 @@ impl Log {
 
     /// Keeps a value although its item may go. The caller sees it under an epoch.
     pub(crate) fn pin_value(&self, apart: Apart) {
-        if let Some(value) = lock(&self.pool).values.values.get_mut(&apart.first) {
+        let mut pool = lock(&self.pool);
+        if let Some(value) = pool.values.values.get_mut(&apart.first) {
             value.pins += 1;
+            pool.values.pins += 1;
         }
     }
 
@@ -284,6 +292,7 @@ impl Log {
         let mut pool = lock(&self.pool);
         let Some(value) = pool.values.values.get_mut(&apart.first) else { return };
         value.pins -= 1;
+        pool.values.pins -= 1;
         let emptied = pool.values.take_off(apart.first);
         drop(pool);
         if emptied.is_some() {
@@ -298,7 +307,7 @@ impl Log {
 
     /// Whether some are being sent.
     pub(crate) fn has_pinned_values(&self) -> bool {
-        self.values.is_some() && lock(&self.pool).values.values.values().any(|v| 0 < v.pins)
+        self.values.is_some() && 0 < lock(&self.pool).values.pins
     }
 
     /// Gives pages back, which nobody can look at.
@@ -328,7 +337,7 @@ impl Log {
         if self.values.is_none() {
             return 0;
         }
-        lock(&self.pool).values.linked().count()
+        lock(&self.pool).values.linked
     }
 
     /// Values that items lead to and their keys: `most` of those with a first page from `from` on.
@@ -375,6 +384,8 @@ impl Book {
         };
         assert_eq!(lent(|_| true), self.lent, "memory of values");
         assert_eq!(lent(|stage| *stage == Stage::Uploading), self.uploading, "of those on their way in");
+        assert_eq!(self.linked().count(), self.linked, "values that items lead to");
+        assert_eq!(self.values.values().map(|v| u64::from(v.pins)).sum::<u64>(), self.pins, "pins");
         self.linked().map(|(apart, _)| apart).collect()
     }
 }
