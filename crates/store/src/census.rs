@@ -47,6 +47,8 @@ struct Seen {
     is_over: bool,
     /// What no pass takes from it.
     floor: u64,
+    /// What this pass leaves it: its floor, or what it has when all are level.
+    least: u64,
     /// Which of the pass's rows has its bytes by bin.
     row: usize,
     /// Bytes in the sources.
@@ -320,6 +322,7 @@ impl Census {
             let target = tenant.share().target;
             seen.is_over = all.is_over(tenant);
             seen.floor = floor_of(tenant);
+            seen.least = seen.floor;
             self.order.push(i);
             self.candidates.push(Candidate {
                 inside: seen.inside,
@@ -334,6 +337,33 @@ impl Census {
     /// Divides a budget among the tenants gathered, and sets their thresholds.
     pub(crate) fn divide(&mut self, store: &Store, budget: u64) {
         keep(budget, &self.candidates, &mut self.kept);
+        self.set_thresholds(store);
+    }
+
+    /// From now on nobody is brought below what it has when all are level and `cut` bytes have gone.
+    pub(crate) fn level(&mut self, store: &Store, cut: u64) {
+        self.candidates.clear();
+        let tenant_of = |i: usize| store.tenant(TenantId(u32::try_from(i).unwrap_or(u32::MAX)));
+        self.candidates.extend(self.seen.iter().enumerate().filter_map(|(i, seen)| {
+            let (seen, tenant) = (seen.as_ref()?, tenant_of(i));
+            let target = tenant.share().target.0;
+            Some(Candidate { inside: tenant.held().0, elsewhere: 0, target, floor: seen.floor })
+        }));
+        let held: u64 = self.candidates.iter().map(|c| c.inside).sum();
+        keep(held.saturating_sub(cut), &self.candidates, &mut self.kept);
+        for (seen, kept) in self.seen.iter_mut().flatten().zip(&self.kept) {
+            seen.least = seen.floor.max(*kept);
+        }
+    }
+
+    /// Divides what is left when `cut` of it goes, and sets the thresholds as if each lost `times` as much.
+    pub(crate) fn divide_deeply(&mut self, store: &Store, cut: u64, (times, of): (u64, u64)) {
+        let inside: u64 = self.candidates.iter().map(|c| c.inside).sum();
+        keep(inside.saturating_sub(cut), &self.candidates, &mut self.kept);
+        for (candidate, kept) in self.candidates.iter().zip(&mut self.kept) {
+            let goes = (candidate.inside - *kept).saturating_mul(times) / of;
+            *kept = candidate.inside.saturating_sub(goes).max(candidate.below_floor());
+        }
         self.set_thresholds(store);
     }
 
@@ -385,8 +415,8 @@ impl Census {
         let rank = seen.spec.rank.bin(&usage, seen.level, &self.clock);
         let stays = if rank == seen.threshold { seen.is_due(bytes) } else { seen.threshold < rank };
         let half = if rank < seen.median { Half::Lower } else { Half::Upper };
-        // The sample says about how much there is; where the floor is, is known.
-        if stays || self.is_within_floor(store, tenant) { Fate::Stays(half) } else { Fate::Goes }
+        // The sample says about how much there is; what a tenant holds is known.
+        if stays || self.holds_least(store, tenant) { Fate::Stays(half) } else { Fate::Goes }
     }
 
     /// Of so many bytes of a tenant at a rank, those that stay.
@@ -396,6 +426,12 @@ impl Census {
             Some(seen) if rank == seen.threshold => bytes * seen.part / WHOLE,
             _ => bytes,
         }
+    }
+
+    /// Whether a tenant holds no more than this pass leaves it.
+    fn holds_least(&self, store: &Store, tenant: TenantId) -> bool {
+        let least = self.seen_of(tenant).map_or(0, |seen| seen.least);
+        0 < least && store.tenant(tenant).held().0 <= least
     }
 
     /// Whether all that a tenant of this pass holds is within its floor.
@@ -473,6 +509,7 @@ fn seen_in<'a>(
             spec,
             is_over: true,
             floor: 0,
+            least: 0,
             row: rows.len() - 1,
             inside: 0,
             coming: 0,

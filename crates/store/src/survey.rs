@@ -53,13 +53,15 @@ pub(crate) struct Survey {
     /// What is left of it, the best last.
     ahead: Vec<Prospect>,
     tick: u8,
+    /// Bytes until which it serves.
+    serves: u64,
     /// Bytes that each tenant had written then.
     written: Vec<u64>,
 }
 
 impl Survey {
     /// Ranks some items of each candidate and the values drawn, sets the thresholds at which `marks` thousandths of what is
-    /// alive in all of them would go, and notes which of them are worth taking.
+    /// alive in all of them would go, of those tenants that would lose if `MARKS_MIN` went, and notes which of them are worth taking.
     pub(crate) fn take(
         &mut self,
         store: &Store,
@@ -82,17 +84,19 @@ impl Survey {
         let part =
             candidates.iter().copied().map(live).sum::<u64>() + drawn.iter().map(|d| d.bytes).sum::<u64>();
         let whole = store.log.ids().map(live).sum::<u64>() + store.log.values_bytes().0;
-        self.census.expect(store, (part, whole), serves(store, candidates.len()), &mut self.written);
+        self.serves = serves(store, candidates.len());
+        self.census.expect(store, (part, whole), self.serves, &mut self.written);
         self.census.gather(store);
-        let inside = self.census.inside();
-        self.census.divide(store, inside - inside * marks as u64 / 1_000);
+        // Where more is marked to save time, those lose more in the sources who lose anyway; the others nothing.
+        let least = self.census.inside() * MARKS_MIN as u64 / 1_000;
+        self.census.divide_deeply(store, least, (marks as u64, MARKS_MIN as u64));
         for sample in &self.samples {
             let stays = self.census.stays_of(sample.tenant, sample.rank, sample.stands_for);
             let prospect = &mut self.ahead[sample.candidate];
             prospect.gain = prospect.gain.saturating_sub(stays);
         }
         self.census.give_back();
-        self.keep_best(serves(store, candidates.len()));
+        self.keep_best(self.serves);
     }
 
     /// Ranks the first items of a candidate.
@@ -124,6 +128,7 @@ impl Survey {
 
     /// Claims the best of what is left for one pass. Returns whether there was enough for one.
     pub(crate) fn claim(&mut self, store: &Store, sources: &mut Vec<SegmentId>) -> bool {
+        self.census.level(store, self.serves + self.serves / 2);
         sources.clear();
         if FRESH_TICKS < store.tick().wrapping_sub(self.tick) {
             self.ahead.clear();
