@@ -6,13 +6,15 @@
 use crate::activation::Activation;
 use crate::address;
 use crate::assemble;
-use crate::commands::{self, DEMO, EXPERIMENT, PLAN, REPLAY, TENANT};
+use crate::commands::{self, DEMO, DOCTOR, EXPERIMENT, PLAN, PROBE, REPLAY, TENANT};
 use crate::demo::DemoOptions;
+use crate::doctor::DoctorOptions;
 use crate::experiment::ExperimentOptions;
 use crate::failure::Failure;
 use crate::file;
 use crate::layers::{self, Given, InForce, Layer, Source};
 use crate::plan::{self, PlanOptions};
+use crate::probe::{self, ProbeOptions};
 use crate::replay::ReplayOptions;
 use crate::serve::ServeOptions;
 use crate::settings::{SETTINGS, Setting, row};
@@ -46,6 +48,8 @@ pub(crate) enum Request {
     Demo(DemoOptions),
     Replay(ReplayOptions),
     Plan(PlanOptions),
+    Probe(ProbeOptions),
+    Doctor(DoctorOptions),
     ExperimentList,
     ExperimentRun(ExperimentOptions),
     Tenant(TenantOptions),
@@ -73,6 +77,8 @@ pub(crate) fn request(world: &World<'_>) -> Result<Request, Failure> {
         Some(("demo", flags)) => demo(flags).map(Request::Demo),
         Some(("replay", flags)) => replay(flags).map(Request::Replay),
         Some(("plan", flags)) => planned(flags).map(Request::Plan),
+        Some(("probe", flags)) => probed(flags).map(Request::Probe),
+        Some(("doctor", flags)) => examined(flags).map(Request::Doctor),
         Some(("experiment", experiment)) => match experiment.subcommand() {
             Some(("run", flags)) => experiments(flags).map(Request::ExperimentRun),
             _ => Ok(Request::ExperimentList),
@@ -145,6 +151,8 @@ fn refused(error: &clap::Error, args: &[OsString]) -> Failure {
         "demo",
         "replay",
         "plan",
+        "probe",
+        "doctor",
         "experiment",
         "list",
         "run",
@@ -335,6 +343,30 @@ fn planned(flags: &ArgMatches) -> Result<PlanOptions, Failure> {
         at,
         json: flags.get_flag(own("json").name),
     })
+}
+
+fn probed(flags: &ArgMatches) -> Result<ProbeOptions, Failure> {
+    let own = |name: &str| own(PROBE, name);
+    let spec = flags.get_one::<String>("tier").map_or("", String::as_str);
+    let tier =
+        spec.parse().map_err(|e: media::SpecError| Failure::wrong_use(e.to_string(), media::SPEC_FORMS))?;
+    let time = match value(flags, own("time"))? {
+        Some(Value::Time(time)) if time == Duration::ZERO || probe::TIME_MAX < time => {
+            let what = format!("--time: {time} is not above zero and at most {}", probe::TIME_MAX);
+            return Err(Failure::wrong_use(what, "for example --time 20s"));
+        }
+        Some(Value::Time(time)) => time,
+        _ => probe::TIME_MAX,
+    };
+    let path = |name: &str| Ok::<_, Failure>(text(flags, own(name))?.map(PathBuf::from));
+    let (profile, out) = (path("profile")?, path("out")?);
+    Ok(ProbeOptions { tier, profile, out, time, json: flags.get_flag(own("json").name) })
+}
+
+fn examined(flags: &ArgMatches) -> Result<DoctorOptions, Failure> {
+    let own = |name: &str| own(DOCTOR, name);
+    let at = text(flags, own("at"))?.unwrap_or_default();
+    Ok(DoctorOptions { at: PathBuf::from(at), json: flags.get_flag(own("json").name) })
 }
 
 fn experiments(flags: &ArgMatches) -> Result<ExperimentOptions, Failure> {

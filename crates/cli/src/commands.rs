@@ -47,6 +47,20 @@ pub(crate) const PLAN: &[Setting] = &[
     switch("json", "Print one JSON object per tenant"),
 ];
 
+/// The flags that only `probe` has.
+pub(crate) const PROBE: &[Setting] = &[
+    setting("profile", Kind::Text, "", "a file", "Keep the profile in this file instead of beside the tier"),
+    setting("out", Kind::Text, "", "a folder", "Write index.html with plots into this folder"),
+    setting("time", Kind::Time, "40s", "above 0, at most 55s", "Measure for about so long in all"),
+    switch("json", "Print the profile as JSON instead of a table"),
+];
+
+/// The flags that only `doctor` has.
+pub(crate) const DOCTOR: &[Setting] = &[
+    setting("at", Kind::Text, ".", "a folder", "Where a file tier would be: direct I/O is tried there"),
+    switch("json", "Print one JSON object instead of a text"),
+];
+
 /// The flags that only `experiment run` has.
 pub(crate) const EXPERIMENT: &[Setting] = &[
     switch("quick", "Take seconds for each, at the cost of precision"),
@@ -100,6 +114,8 @@ pub(crate) fn command() -> Command {
         .subcommand(demo())
         .subcommand(replay())
         .subcommand(plan())
+        .subcommand(probe())
+        .subcommand(doctor())
         .subcommand(experiment())
         .subcommand(tenant())
         .subcommand(group())
@@ -209,6 +225,20 @@ fn plan() -> Command {
         .arg(tenant)
         .arg(trace)
         .args(PLAN.iter().map(hyphens))
+}
+
+fn probe() -> Command {
+    let tier = Arg::new("tier").value_name("TIER").required(true).help(media::SPEC_FORMS);
+    Command::new("probe")
+        .about("Measure how many accesses of each size a tier bears, and keep that as its profile")
+        .arg(tier)
+        .args(PROBE.iter().map(flag))
+}
+
+fn doctor() -> Command {
+    Command::new("doctor")
+        .about("Say what this machine offers, what is used instead, and how to enable the rest")
+        .args(DOCTOR.iter().map(flag))
 }
 
 fn experiment() -> Command {

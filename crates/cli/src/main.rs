@@ -7,8 +7,10 @@ mod commands;
 mod config_command;
 mod daemon;
 mod demo;
+mod doctor;
 mod experiment;
 mod plan;
+mod probe;
 mod reload;
 mod replay;
 mod serve;
@@ -74,6 +76,8 @@ fn answer(request: Request, world: &World<'_>, is_child: bool) -> Result<Code, F
         Request::Demo(options) => demo::run(options),
         Request::Replay(options) => replay::run(options),
         Request::Plan(options) => plan::run(&options),
+        Request::Probe(options) => probe::run(&options),
+        Request::Doctor(options) => doctor::run(&options),
         Request::ExperimentList => experiment::list(),
         Request::ExperimentRun(options) => experiment::run(&options),
         Request::Tenant(options) => tenant_command::run(&options),

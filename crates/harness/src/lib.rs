@@ -1,10 +1,11 @@
-//! Where the laboratory meets the server: replay, plan, demo, experiments, benchmarks.
+//! Where the laboratory meets the server: replay, plan, demo, doctor, experiments, benchmarks.
 //!
 //! Non-goals: being needed to serve
 
 mod report;
 
 pub mod demo;
+pub mod doctor;
 pub mod experiments;
 pub mod live;
 pub mod plan;

@@ -57,6 +57,14 @@ pub trait Device: Debug + Send + Sync {
     /// # Errors
     /// If the system says so; the bytes there are unknown then.
     unsafe fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()>;
+    /// The same by who has the device to itself.
+    ///
+    /// # Errors
+    /// As of `write`.
+    fn write_owned(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        // SAFETY: `&mut self` keeps everybody else away, and every borrow of the mapped bytes is one of `self`.
+        unsafe { self.write(at, bytes) }
+    }
     /// Gets bytes, in whole access units; `into` is aligned to the access unit, or the read is slower. Blocks.
     ///
     /// # Errors

@@ -5,6 +5,8 @@
 //! Cost:       one receive and one gathering write per turn
 
 mod admit;
+mod coming;
+mod ending;
 mod lasting;
 mod pressure;
 mod upload;
@@ -15,10 +17,7 @@ pub(crate) use upload::Receiving;
 use crate::auth::Identity;
 use crate::config::Protocol;
 use crate::connection::{Connection, Lasting};
-use crate::limits::{
-    DRAIN_LINGER_MS, DRAIN_SECS, EVENTS_PER_WAIT, OWED_MAX, SHADOW_HITS_PER_DECISION, SLOW_KEY_MAX,
-    STARVED_POLL_MS,
-};
+use crate::limits::{EVENTS_PER_WAIT, OWED_MAX, SHADOW_HITS_PER_DECISION, SLOW_KEY_MAX, STARVED_POLL_MS};
 use crate::listener::Door;
 use crate::loops::Helpers;
 use crate::memcache::{Block, Bounds, Replies, Session, Turn, run};
@@ -26,8 +25,8 @@ use crate::memcache::{Block, Bounds, Replies, Session, Turn, run};
 use crate::observe::{Slow, Tally};
 use crate::reactor::{Completion, Reactor, Sending, StreamId};
 use crate::shared::Shared;
-use crate::tenants::{Binding, Router};
-use crate::transport::{BUFFER, Client, Event, Transport};
+use crate::tenants::Router;
+use crate::transport::{BUFFER, Event, Transport};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use socket2::Socket;
 use std::cell::Cell;
@@ -226,61 +225,6 @@ impl<R: Reactor> Worker<R> {
         {
             curves.take_samples();
         }
-    }
-
-    /// Takes connections over from the acceptor.
-    fn admit(&mut self, now: Instant) {
-        while let Ok(new) = self.around.inbox.try_recv() {
-            let local = new.stream.local_addr().ok().and_then(|address| address.as_socket());
-            match self.reactor.register(new.stream, &new.door, now) {
-                Ok(id) => {
-                    let client = self.around.shared.clients.come(new.door.terms.tenant, new.peer, local, now);
-                    if new.door.is_plain() {
-                        self.report(&client, None);
-                    }
-                    if self.connections.len() <= id.0 {
-                        self.connections.resize_with(id.0 + 1, || None);
-                    }
-                    self.connections[id.0] = Some(Connection::new(id, client, new.door, now));
-                    if !self.count_connection(id) {
-                        self.close(id);
-                    }
-                }
-                Err(e) => {
-                    tracing::debug!("a connection is not taken: {e}");
-                    self.around.shared.counters.rejected_connections.fetch_add(1, Ordering::Relaxed);
-                    self.forget_connection();
-                }
-            }
-        }
-    }
-
-    /// A stream has said who its client is.
-    fn opened(&mut self, id: StreamId, client: Client, now: Instant) {
-        let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
-        connection.active = now;
-        if let Some(address) = client.address {
-            connection.client.stands_for(address);
-        }
-        if let Some(tenant) = self.around.router.find_identity(&client.names) {
-            let binding = Binding::To(tenant);
-            connection.identity = connection.identity.certified(binding);
-            connection.client.belongs_to(binding);
-        }
-        if connection.door.tls.is_some() {
-            self.around.shared.counters.ssl_new_sessions.fetch_add(1, Ordering::Relaxed);
-        }
-        let (client, door) = (Arc::clone(&connection.client), Arc::clone(&connection.door));
-        tracing::debug!("{:?} is connected at {}, as {:?}", client.peer(), door.address, client.binding());
-        self.report(&client, None);
-        if !self.count_connection(id) {
-            self.close(id);
-        }
-    }
-
-    fn forget_connection(&self) {
-        self.around.load.fetch_sub(1, Ordering::Relaxed);
-        self.around.shared.counters.curr_connections.fetch_sub(1, Ordering::Relaxed);
     }
 
     fn complete(&mut self, completion: Completion, buffer: &[u8], now: Instant) {
@@ -565,84 +509,5 @@ impl<R: Reactor> Worker<R> {
             self.begin_values(id, outgoing);
         }
         (turn, sending)
-    }
-
-    /// Ends a connection once what it is owed has gone.
-    fn end(&mut self, id: StreamId) -> After {
-        match self.connections.get_mut(id.0) {
-            Some(Some(Connection { lasting: Some(Lasting::Values(values)), .. })) => values.ends = true,
-            Some(Some(connection)) if connection.is_sending => connection.is_closing = true,
-            _ => self.close(id),
-        }
-        After::Gone
-    }
-
-    fn close(&mut self, id: StreamId) {
-        self.reactor.close(id);
-        self.drop_connection(id);
-    }
-
-    fn drop_connection(&mut self, id: StreamId) {
-        if let Some(connection) = self.connections.get_mut(id.0).and_then(Option::take) {
-            if let Some(Lasting::Watch(watcher)) = &connection.lasting {
-                self.around.shared.watch.end(&self.around.shared.store, watcher);
-            }
-            self.lasting.retain(|lasting| *lasting != id);
-            self.around.shared.clients.go(&connection.client);
-            self.report(&connection.client, Some("normal"));
-            self.release(connection.accounted, connection.is_starved);
-            self.settle(connection.unsent);
-            if let Some(tenant) = connection.counted {
-                self.around.shared.admission.leave(tenant);
-            }
-            self.forget_connection();
-        }
-    }
-
-    fn close_idle(&mut self, now: Instant) {
-        let limit = self.around.shared.adjustable.idle_timeout();
-        let idle = |c: &Connection| limit <= now.since(c.active) && c.parked_until.is_none();
-        let ids: Vec<_> = self.connections.iter().flatten().filter(|c| idle(c)).map(|c| c.id).collect();
-        for id in ids {
-            self.around.shared.counters.idle_kicks.fetch_add(1, Ordering::Relaxed);
-            self.close(id);
-        }
-    }
-
-    fn publish_counters(&mut self) {
-        let counters = &self.around.shared.counters;
-        counters.bytes_read.fetch_add(std::mem::take(&mut self.bytes_read), Ordering::Relaxed);
-        counters.bytes_written.fetch_add(std::mem::take(&mut self.bytes_written), Ordering::Relaxed);
-        counters.requests.fetch_add(std::mem::take(&mut self.requests), Ordering::Relaxed);
-        counters.conn_yields.fetch_add(std::mem::take(&mut self.yields), Ordering::Relaxed);
-    }
-
-    /// The last rounds: what has arrived is answered, what is owed is sent, then the other side hears the end and may
-    /// finish its own; all within a deadline.
-    fn drain(&mut self) {
-        let started = self.around.shared.clock.now();
-        let mut finished_at = None;
-        loop {
-            if self.round(Some(Duration::from_millis(10))).is_err() {
-                return;
-            }
-            let now = self.around.shared.clock.now();
-            let owed = |c: &Connection| c.is_sending || c.is_waiting || c.sends_values();
-            let open = self.connections.iter().flatten();
-            let done: Vec<_> = open.filter(|c| !owed(c) && !c.is_closing).map(|c| c.id).collect();
-            for id in done {
-                self.reactor.finish(id);
-                if let Some(Some(connection)) = self.connections.get_mut(id.0) {
-                    connection.is_closing = true;
-                }
-                finished_at = Some(now);
-            }
-            let is_quiet = !self.connections.iter().flatten().any(owed)
-                && finished_at.is_none_or(|at| Duration::from_millis(DRAIN_LINGER_MS) <= now.since(at));
-            if is_quiet || Duration::from_secs(DRAIN_SECS) <= now.since(started) {
-                self.publish_counters();
-                return;
-            }
-        }
     }
 }

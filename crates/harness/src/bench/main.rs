@@ -1,7 +1,7 @@
 //! The benchmark: CPU time per request, memory per item and misses, ours beside other servers', in one run on one machine.
 //!
-//! Shape:   arguments -> sections (speed, cleaner, resident, misses, store, policies; streams if asked for) -> table, JSON
-//!          lines
+//! Shape:   arguments -> sections (speed, memtier, cleaner, resident, misses, store, media, policies; streams if asked for) ->
+//!          table, JSON lines
 //! Failure: exit code 1 if a premise does not hold, 2 for wrong use, 3 if a server cannot be measured; a goal that is
 //!          missed is printed as a miss and is no failure
 
@@ -15,6 +15,8 @@ mod equal;
 mod idle;
 mod in_process;
 mod isolation;
+mod media;
+mod memtier;
 mod misses;
 mod policies;
 mod resident;
@@ -42,8 +44,9 @@ const USAGE: &str = "usage: bench [--quick] [--rounds N] [--only SECTION] [--ske
 /// A part of the benchmark.
 type Section = fn(&mut Bench) -> Result<(), BenchError>;
 /// All of them, in order; whether one runs without being asked for, and whether it needs the servers.
-const SECTIONS: [(&str, Section, Needs); 11] = [
+const SECTIONS: [(&str, Section, Needs); 12] = [
     ("speed", speed::run, Needs::Servers),
+    ("memtier", memtier::run, Needs::Servers),
     ("cleaner", cleaner::run, Needs::Servers),
     ("resident", resident::run, Needs::Servers),
     ("idle", idle::run, Needs::Servers),
@@ -52,6 +55,7 @@ const SECTIONS: [(&str, Section, Needs); 11] = [
     ("engines", engines::run, Needs::Servers),
     ("misses", misses::run, Needs::Servers),
     ("store", in_process::run, Needs::Nothing),
+    ("media", media::run, Needs::Nothing),
     ("policies", policies::run, Needs::Nothing),
     ("streams", streams::run, Needs::Asking),
 ];

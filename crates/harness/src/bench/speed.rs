@@ -21,11 +21,11 @@ use units::Bytes;
 /// One kind of load.
 #[derive(Debug)]
 pub(crate) struct Workload {
-    name: &'static str,
-    gets_percent: u64,
-    depth: u32,
-    connections: u32,
-    requests: u64,
+    pub(crate) name: &'static str,
+    pub(crate) gets_percent: u64,
+    pub(crate) depth: u32,
+    pub(crate) connections: u32,
+    pub(crate) requests: u64,
     /// Most that ours may take of memcached's CPU time.
     cpu_goal: f64,
     /// Least that ours must do of memcached's throughput.

@@ -5,9 +5,11 @@
 mod memshare;
 mod page;
 mod plot;
+mod profile;
 mod table;
 
 pub use page::page;
+pub use profile::profile_page;
 pub use table::{index_table, outcome_table, summary};
 
 use lab::experiment::{Entry, Experiment, Outcome};

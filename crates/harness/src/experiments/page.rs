@@ -25,15 +25,7 @@ const POLICY: &str =
 /// The page of `outcomes`; `how` says in words how they were run.
 #[must_use]
 pub fn page(outcomes: &[Outcome], index: &[Entry], how: &str) -> String {
-    let mut html = String::with_capacity(1 << 20);
-    html.push_str("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
-    html.push_str(&format!("<meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n"));
-    html.push_str("<title>Cotenant: papers against ours</title>\n");
-    html.push_str(&format!("<style>\n{STYLE}</style>\n"));
-    for script in VEGA {
-        html.push_str(&format!("<script>\n{}</script>\n", without_source_map(script)));
-    }
-    html.push_str(&format!("</head>\n<body>\n<h1>Papers against ours</h1>\n<p>{}</p>\n", escaped(how)));
+    let mut html = opened("Papers against ours", how);
     html.push_str(&totals(outcomes));
     html.push_str("<nav>\n");
     for outcome in outcomes {
@@ -46,8 +38,34 @@ pub fn page(outcomes: &[Outcome], index: &[Entry], how: &str) -> String {
         section(&mut html, outcome, &mut plots);
     }
     html.push_str(&all_entries(index));
-    html.push_str(&format!("<script>\n{SCRIPT}</script>\n</body>\n</html>\n"));
-    html
+    closed(html)
+}
+
+/// The beginning of a page that needs nothing from elsewhere: title and what it is about.
+pub(super) fn opened(title: &str, how: &str) -> String {
+    let mut html = String::with_capacity(1 << 20);
+    html.push_str("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
+    html.push_str(&format!("<meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n"));
+    html.push_str(&format!("<title>Cotenant: {}</title>\n", escaped(title)));
+    html.push_str(&format!("<style>\n{STYLE}</style>\n"));
+    for script in VEGA {
+        html.push_str(&format!("<script>\n{}</script>\n", without_source_map(script)));
+    }
+    html + &format!("</head>\n<body>\n<h1>{}</h1>\n<p>{}</p>\n", escaped(title), escaped(how))
+}
+
+/// The page with its end, which draws what is to be drawn.
+pub(super) fn closed(html: String) -> String {
+    html + &format!("<script>\n{SCRIPT}</script>\n</body>\n</html>\n")
+}
+
+/// The place of a plot on the page.
+pub(super) fn drawn(number: usize, spec: &serde_json::Value) -> String {
+    let id = format!("plot-{number}");
+    format!(
+        "<div class=\"plot\" data-spec=\"{id}\"></div>\n<script type=\"application/json\" id=\"{id}\">{}</script>\n",
+        json_inside_html(spec)
+    )
 }
 
 fn totals(outcomes: &[Outcome]) -> String {
@@ -81,12 +99,7 @@ fn section(html: &mut String, outcome: &Outcome, plots: &mut usize) {
     html.push_str("<div class=\"plots\">\n");
     for spec in plot::specs(outcome) {
         *plots += 1;
-        let id = format!("plot-{plots}");
-        html.push_str(&format!(
-                "<div class=\"plot\" data-spec=\"{id}\"></div>\n<script type=\"application/json\" id=\"{id}\">{}</script>\n",
-                json_inside_html(&spec)
-            ),
-        );
+        html.push_str(&drawn(*plots, &spec));
     }
     html.push_str("</div>\n");
     numbers(html, outcome);
@@ -142,7 +155,7 @@ fn all_entries(index: &[Entry]) -> String {
 }
 
 /// `text` for any place between tags or inside a quoted attribute.
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     let mut html = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

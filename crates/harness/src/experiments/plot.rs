@@ -66,7 +66,7 @@ fn bars(outcome: &Outcome, unit: &str) -> Value {
 }
 
 /// One plot of the run.
-fn curves(plot: &Plot) -> Value {
+pub(super) fn curves(plot: &Plot) -> Value {
     let points = plot
         .series
         .iter()

@@ -96,21 +96,22 @@ impl Emulated {
         Ok(Self { region, stations: Stations::new(dimms.system()), watch: Stopwatch::new() })
     }
 
-    /// Counts an access that nobody waits for here: traffic of DRAM, or of a neighbour that the caller stands for.
-    pub fn tell(&self, access: Access, size: Bytes) -> Timing {
-        self.stations.access(self.watch.now(), access, size)
+    /// Counts accesses that nobody waits for here: traffic of DRAM, or of a neighbour that the caller stands for.
+    pub fn tell(&self, access: Access, size: Bytes, count: u32) -> Timing {
+        self.stations.accesses(self.watch.now(), access, size, count)
     }
 
-    /// The same as [`Device::take_time_since`], and says what the model wanted.
+    /// The same as [`Device::take_time_since`]; says what the model wanted, and when it ended.
     #[inline]
-    pub fn take(&self, began: Instant, access: SlowAccess, size: Bytes) -> Timing {
+    pub fn take(&self, began: Instant, access: SlowAccess, size: Bytes) -> (Timing, Instant) {
         let timing = self.stations.access(began, access.into(), size);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a positive time")]
         let held = Duration(timing.held_ns.round() as u64);
         let end = began + (held - CARRIED.get());
-        let late = self.watch.spin_until(end).since(end);
+        let ended = self.watch.spin_until(end);
+        let late = ended.since(end);
         CARRIED.set(if late <= CARRIED_MAX { late } else { Duration::ZERO });
-        timing
+        (timing, ended)
     }
 }
 
@@ -176,7 +177,7 @@ mod tests {
         for i in 0..1000_u64 {
             write_alone(&tier, i * 256, &[1; 256]).unwrap();
             let (access, size) = if i % 2 == 0 { (SlowAccess::Read, 256) } else { (SlowAccess::Write, 4096) };
-            wanted += tier.take(tier.begin(), access, Bytes(size)).held_ns;
+            wanted += tier.take(tier.begin(), access, Bytes(size)).0.held_ns;
         }
         let took = tier.begin().since(start);
         // What one access is too long is taken off the next; the last one's is still owed.
@@ -187,14 +188,12 @@ mod tests {
     #[test]
     fn who_is_told_of_slows_who_accesses() {
         let tier = Emulated::new(Dimms::Two, Bytes::mib(1)).unwrap();
-        let alone = tier.take(tier.begin(), SlowAccess::Read, Bytes(256)).held_ns;
+        let alone = tier.take(tier.begin(), SlowAccess::Read, Bytes(256)).0.held_ns;
         let busy = tier.begin() + Duration::from_millis(2);
         let mut beside = alone;
         while tier.begin() < busy {
-            for _ in 0..64 {
-                tier.tell(Access::SlowWrite, Bytes(64));
-            }
-            beside = tier.take(tier.begin(), SlowAccess::Read, Bytes(256)).held_ns;
+            tier.tell(Access::SlowWrite, Bytes(64), 64);
+            beside = tier.take(tier.begin(), SlowAccess::Read, Bytes(256)).0.held_ns;
         }
         assert!(2.0 * alone < beside, "{beside} ns beside writes, {alone} alone");
     }

@@ -137,12 +137,18 @@ impl Stations {
     /// Counts an access that begins at `now` and says what it takes.
     #[inline]
     pub fn access(&self, now: Instant, access: Access, size: Bytes) -> Timing {
+        self.accesses(now, access, size, 1)
+    }
+
+    /// Counts several accesses that begin at `now` and says what each takes.
+    #[inline]
+    pub fn accesses(&self, now: Instant, access: Access, size: Bytes, count: u32) -> Timing {
         if self.round_end.load(Relaxed) <= now.0 {
             self.solve(now);
         }
         let row = self.row(access, size);
         let timing = self.timing(access, &row);
-        self.count(access, size, &row, timing.held_ns);
+        self.count(access, size, &row, timing.held_ns, count);
         timing
     }
 
@@ -166,10 +172,11 @@ impl Stations {
         Timing { held_ns, latency_ns: cycle * (row.units / row.outstanding).max(1.0) }
     }
 
-    fn count(&self, access: Access, size: Bytes, row: &Row, held_ns: f64) {
+    fn count(&self, access: Access, size: Bytes, row: &Row, held_ns: f64, count: u32) {
         let sums = &self.stripes[stripe()].0[access as usize];
-        sums.bytes.fetch_add(size.0.max(1), Relaxed);
-        let add = |sum: &AtomicU64, value: f64| sum.fetch_add(rounded(value), Relaxed);
+        sums.bytes.fetch_add(size.0.max(1).saturating_mul(u64::from(count)), Relaxed);
+        let count = f64::from(count);
+        let add = |sum: &AtomicU64, value: f64| sum.fetch_add(rounded(value * count), Relaxed);
         add(&sums.media_ps, row.demand[0] * row.units * 1e3);
         add(&sums.bus_ps, row.demand[1] * row.units * 1e3);
         add(&sums.held_ps, held_ns * 1e3);

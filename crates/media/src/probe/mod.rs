@@ -184,12 +184,10 @@ fn reads(device: &dyn Device, part: &Part, size: Bytes, watch: &Stopwatch, end: 
                 .fetch(at, buffer)
                 .map_err(|_| io::Error::other("a queue as deep as its buffers is full"))?;
         }
-        queue.submit()?;
         if queue.under_way() == 0 {
             return Ok(done);
         }
         queue.wait()?;
-        queue.hear();
         while let Some(completed) = queue.completed() {
             completed.result?;
             buffers.push(completed.buffer);

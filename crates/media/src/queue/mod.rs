@@ -159,18 +159,24 @@ impl ReadQueue {
         let _silent = rustix::io::read(&*self.bell, &mut [0_u8; 8]);
     }
 
-    /// Waits until a read has come, or something may have.
+    /// Hands over what was written down and waits until a read has come, or something may have.
     ///
     /// # Errors
     /// If the system says so.
-    pub fn wait(&self) -> io::Result<()> {
+    pub fn wait(&mut self) -> io::Result<()> {
         use rustix::event::{PollFd, PollFlags, poll};
         if self.under_way == 0 || !self.refused.is_empty() {
             return Ok(());
         }
-        match poll(&mut [PollFd::new(&self.bell, PollFlags::IN)], None) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(errno) => Err(errno.into()),
+        match &mut self.reader {
+            Reader::Uring(uring) => uring.wait(),
+            Reader::Threads(_) => match poll(&mut [PollFd::new(&self.bell, PollFlags::IN)], None) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {
+                    self.hear();
+                    Ok(())
+                }
+                Err(errno) => Err(errno.into()),
+            },
         }
     }
 }

@@ -3,7 +3,8 @@
 //! Shape:      file of users and settings -> `Auth` -> `attempt(user, password)`, and `verify` where that is dear -> `Grant`
 //!             -> a connection's `Identity`
 //! Invariants: one table serves every protocol; it is replaced whole or not at all; no password is kept as it was
-//!             written, none is logged; an answer takes as long for an unknown user as for a known one
+//!             written, none is logged; an answer takes as long for an unknown user as for a known one, but for one
+//!             whose password is a hash that nobody has shown the right password of yet
 //! Failure:    a file that cannot be used leaves the table that is in force
 
 mod file;

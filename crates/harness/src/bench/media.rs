@@ -1,0 +1,264 @@
+//! Slow tiers: does the emulated one keep the model's time, what does metering cost, and are reads of a file as many as they can
+//! be?
+//!
+//! Shape:      a thread that accesses, alone or telling of a neighbour; loops with and without metering; a queue of reads beside
+//!             fio on the same file
+//! Invariants: a piece in which the thread was preempted does not count, nor does the one after it: a thread that does not run
+//!             is no property of a tier. Victim and neighbour are one thread, so that both stop together
+//! Units:      GB/s in the median of a round's pieces; nanoseconds of this thread's CPU time for metering
+//! Source:     NyxCache Table 2 (one thread, two modules), Fig. 1 (a victim that loads 256 B beside reads and writes)
+
+use crate::in_process::thread_cpu_nanos;
+use crate::table::{Goal, Row, median};
+use crate::{Bench, BenchError};
+use media::brake::{Brake, Pad};
+use media::emulated::{Dimms, Emulated};
+use media::model::MemorySystem;
+use media::{Access, Buffer, Device, Engine, FileTier, Meter, Profile, SlowAccess, Stopwatch};
+use std::hint::black_box;
+use std::io;
+use std::path::Path;
+use std::process::Command;
+use units::{Bytes, Duration, Instant, Rng};
+
+/// One piece of a timing, how many count in a round, and how many are tried for them.
+const PIECE: Duration = Duration::from_millis(1);
+const PIECES: usize = 50;
+const TRIED_MAX: u32 = 4_000;
+/// Part of a piece that the thread may not have run in: the clock's own step, and an interrupt.
+const LOST_MAX: f64 = 0.02;
+/// Longest time whose neighbours are told of at once: what is due after a preemption is not made up for.
+const TOLD_MAX: Duration = Duration::from_micros(20);
+/// Accesses that are metered, and sizes that they go through.
+const METERED: u64 = 20_000_000;
+const SIZES: usize = 1024;
+/// The file, reads under way, and how long they are counted.
+const FILE: Bytes = Bytes::mib(1024);
+const DEPTH: u32 = 32;
+const READING: Duration = Duration::from_secs(1);
+
+/// Measures; adds rows.
+pub(crate) fn run(bench: &mut Bench) -> Result<(), BenchError> {
+    bench.say("slow tiers");
+    let tier = Emulated::new(Dimms::Two, Bytes::mib(1)).map_err(|e| failed(io::Error::other(e)))?;
+    let rounds = bench.rounds;
+    let each = |measure: &dyn Fn() -> f64| (0..rounds).map(|_| measure()).collect::<Vec<f64>>();
+    let row = |measure: String, unit, ours, goal| Row { measure, unit, ours, peer: None, goal };
+    bench.add(row(
+        "emulated access, time taken / time of the model".to_owned(),
+        "",
+        each(&|| run_pieces(&tier, (SlowAccess::Read, Bytes(256)), None).taken),
+        Goal::AtMost(1.03),
+    ));
+    for (access, size, known) in [
+        (SlowAccess::Read, 256, "Table 2: 1.59"),
+        (SlowAccess::Read, 4096, "Table 2: 4.08"),
+        (SlowAccess::Write, 256, "Table 2: 3.73, model 2.62"),
+        (SlowAccess::Write, 4096, "Table 2: 3.44, model 2.62"),
+    ] {
+        let measure = format!("emulated, 2 modules, {access:?} of {size} B");
+        bench.add(row(
+            measure,
+            "GB/s",
+            each(&|| run_pieces(&tier, (access, Bytes(size)), None).gbps),
+            Goal::None(known),
+        ));
+    }
+    for (access, size, rate, known) in NEIGHBOURS {
+        let measure = format!("victim kept beside {rate} GB/s of {access:?} of {size} B");
+        let ours = each(&|| {
+            let victim = (SlowAccess::Read, Bytes(256));
+            let beside = run_pieces(&tier, victim, Some((access, Bytes(size), rate)));
+            beside.gbps / run_pieces(&tier, victim, None).gbps
+        });
+        bench.add(row(measure, "", ours, Goal::None(known)));
+    }
+    let metering = each(&metering);
+    bench.add(row("metering of one access, free tenant".to_owned(), "ns", metering, Goal::AtMost(9.0)));
+    file(bench)
+}
+
+/// Neighbours of a victim that loads 256 B, and what the laboratory's solution lets it keep (`model_tests`, P6 and P7).
+const NEIGHBOURS: [(Access, u64, f64, &str); 7] = [
+    (Access::SlowRead, 256, 8.0, "model .92"),
+    (Access::SlowWrite, 256, 1.0, "model .92"),
+    (Access::SlowWrite, 64, 1.0, "model .11"),
+    (Access::SlowWrite, 128, 1.0, "model .67"),
+    (Access::SlowWrite, 192, 1.0, "model .85"),
+    (Access::SlowWrite, 320, 1.0, "model .78"),
+    (Access::SlowWrite, 512, 1.0, "model .92"),
+];
+
+fn failed(source: io::Error) -> BenchError {
+    BenchError::Peer { peer: "a slow tier", source }
+}
+
+/// What a thread's accesses came to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pace {
+    gbps: f64,
+    /// Time taken ÷ time that the model wanted.
+    taken: f64,
+}
+
+/// Accesses of one thread, alone or telling of a neighbour that makes so many GB/s.
+fn run_pieces(tier: &Emulated, victim: (SlowAccess, Bytes), neighbour: Option<(Access, Bytes, f64)>) -> Pace {
+    let (mut gbps, mut taken) = (Vec::new(), Vec::new());
+    let mut was_whole = false;
+    for _ in 0..TRIED_MAX {
+        let (started, cpu) = (tier.begin(), thread_cpu_nanos());
+        let (bytes, wanted_ns) = piece(tier, victim, neighbour);
+        let (wall, cpu) = (tier.begin().since(started).0 as f64, thread_cpu_nanos() - cpu);
+        let is_whole = wall - cpu <= LOST_MAX * wall;
+        if is_whole && was_whole {
+            gbps.push(bytes as f64 / wall);
+            taken.push(wall / wanted_ns);
+        }
+        was_whole = is_whole;
+        if gbps.len() == PIECES {
+            break;
+        }
+    }
+    Pace { gbps: median(&gbps), taken: median(&taken) }
+}
+
+/// Bytes that the victim accessed in one piece, and the time that the model wanted for them.
+fn piece(
+    tier: &Emulated,
+    (access, size): (SlowAccess, Bytes),
+    neighbour: Option<(Access, Bytes, f64)>,
+) -> (u64, f64) {
+    let start = tier.begin();
+    let (mut now, mut bytes, mut wanted_ns, mut due) = (start, 0, 0.0, 0.0);
+    while now < start + PIECE {
+        let before = now;
+        let (timing, ended) = tier.take(before, access, size);
+        now = ended;
+        wanted_ns += timing.held_ns;
+        bytes += size.0;
+        if let Some((access, size, rate)) = neighbour {
+            due += now.since(before).min(TOLD_MAX).0 as f64 * rate / size.0 as f64;
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "some accesses per microsecond"
+            )]
+            let count = due as u32;
+            tier.tell(access, size, count);
+            due -= f64::from(count);
+        }
+    }
+    (bytes, wanted_ns)
+}
+
+/// What counting, costing and asking the brake of a free tenant add to an access.
+fn metering() -> f64 {
+    let profile = Profile::new(&Profile::modelled(&MemorySystem::nyx())).expect("the model's own profile");
+    let mut rng = Rng::new(1);
+    let sizes: Vec<Bytes> = (0..SIZES).map(|_| Bytes(64 + rng.below(4033))).collect();
+    let (meter, brake, mut pad) = (Meter::default(), Brake::default(), Pad::default());
+    let timed = |one: &mut dyn FnMut(Bytes)| {
+        let started = thread_cpu_nanos();
+        for i in 0..METERED / SIZES as u64 {
+            black_box(i);
+            sizes.iter().for_each(|size| one(*size));
+        }
+        (thread_cpu_nanos() - started) / METERED as f64
+    };
+    let without = timed(&mut |size| {
+        black_box(size);
+    });
+    let with = timed(&mut |size| {
+        let size = black_box(size);
+        let cost_ps = profile.cost_ps(SlowAccess::Read, size);
+        meter.count_slow(SlowAccess::Read, size, cost_ps);
+        black_box(brake.after(&mut pad, (Access::SlowRead, size, cost_ps), || Instant::ZERO));
+    });
+    with - without
+}
+
+/// Reads of a file tier beside fio's.
+fn file(bench: &mut Bench) -> Result<(), BenchError> {
+    let path = std::env::current_exe().map_err(failed)?.with_file_name("bench-tier");
+    let done = file_at(bench, &path);
+    // Where none was made none is left.
+    let _removed = std::fs::remove_file(&path);
+    done
+}
+
+fn file_at(bench: &mut Bench, path: &Path) -> Result<(), BenchError> {
+    let mut tier = FileTier::open(path, FILE).map_err(|e| failed(io::Error::other(e)))?;
+    fill(&mut tier).map_err(failed)?;
+    let (mut rings, mut threads, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..bench.rounds {
+        rings.push(reads(&tier, Engine::Auto).map_err(failed)?);
+        threads.push(reads(&tier, Engine::Threads).map_err(failed)?);
+        theirs.extend(fio(path));
+    }
+    let has_peer = theirs.len() == rings.len();
+    if !has_peer {
+        println!("skipped: fio: not installed");
+    }
+    let peer = has_peer.then_some(("fio", theirs));
+    let goal = if has_peer { Goal::RatioAtLeast(0.9) } else { Goal::None("fio is not there") };
+    let engine = tier.queue(1, Engine::Auto).map_err(failed)?.engine_name();
+    let row = |name: &str, ours, goal| Row {
+        measure: format!("file tier, reads of 4 KiB, {DEPTH} under way, {name}"),
+        unit: "/s",
+        ours,
+        peer: peer.clone(),
+        goal,
+    };
+    bench.add(row(engine, rings, goal));
+    bench.add(row("threads", threads, Goal::None("the fallback")));
+    Ok(())
+}
+
+/// Blocks that were never written are read without the disk.
+fn fill(tier: &mut FileTier) -> io::Result<()> {
+    let mut buffer = Buffer::new(Bytes::mib(1)).map_err(io::Error::other)?;
+    buffer.bytes_mut().fill(7);
+    (0..FILE.count_of(Bytes::mib(1))).try_for_each(|i| tier.write_owned(i << 20, buffer.bytes()))?;
+    tier.settle()
+}
+
+/// Reads per second.
+fn reads(tier: &FileTier, engine: Engine) -> io::Result<f64> {
+    let watch = Stopwatch::new();
+    let mut queue = tier.queue(DEPTH, engine)?;
+    let mut rng = Rng::new(7);
+    let new = |_| Buffer::new(Bytes::kib(4)).map_err(io::Error::other);
+    let mut buffers = (0..DEPTH).map(new).collect::<io::Result<Vec<Buffer>>>()?;
+    let (start, mut done) = (watch.now(), 0_u64);
+    let end = start + READING;
+    while watch.now() < end {
+        while let Some(buffer) = buffers.pop() {
+            let at = rng.below(FILE.count_of(Bytes::kib(4))) << 12;
+            queue
+                .fetch(at, buffer)
+                .map_err(|_| io::Error::other("a queue as deep as its buffers is full"))?;
+        }
+        queue.wait()?;
+        while let Some(completed) = queue.completed() {
+            completed.result?;
+            buffers.push(completed.buffer);
+            done += 1;
+        }
+    }
+    Ok(done as f64 / watch.now().since(start).as_secs_f64())
+}
+
+/// The same by fio, if it is there.
+fn fio(path: &Path) -> Option<f64> {
+    let output = Command::new("fio")
+        .args(["--name=reads", "--rw=randread", "--bs=4k", "--direct=1", "--ioengine=io_uring", "--readonly"])
+        .args(["--offset=4m", "--size=1000m", "--time_based", "--output-format=json"])
+        .arg(format!("--iodepth={DEPTH}"))
+        .arg(format!("--runtime={}", READING.as_secs_f64().round()))
+        .arg(format!("--filename={}", path.display()))
+        .output()
+        .ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let answer: serde_json::Value = serde_json::from_str(text.get(text.find('{')?..)?).ok()?;
+    answer["jobs"][0]["read"]["iops"].as_f64()
+}

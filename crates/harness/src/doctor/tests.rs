@@ -1,0 +1,131 @@
+//! What the doctor says of machines that are described by a few files.
+
+use super::*;
+use std::path::PathBuf;
+
+/// A machine's description in a folder of its own.
+struct Machine(PathBuf);
+
+impl Machine {
+    fn new(name: &str, files: &[(&str, &str)]) -> Self {
+        let binary = std::env::current_exe().unwrap();
+        let root = binary.with_file_name(format!("doctor-{name}-{}", std::process::id()));
+        for (path, text) in files {
+            let path = root.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        std::fs::create_dir_all(&root).unwrap();
+        Self(root)
+    }
+
+    fn says(&self, tried: &Tried) -> Vec<Finding> {
+        examine(&self.0, tried)
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+fn tried(direct_io: Result<(), String>, io_uring: Option<bool>) -> Tried {
+    Tried { folder: PathBuf::from("/here"), direct_io, io_uring }
+}
+
+fn of<'a>(findings: &'a [Finding], name: &str) -> &'a Finding {
+    findings.iter().find(|finding| finding.name == name).expect(name)
+}
+
+#[test]
+fn a_machine_with_nothing_gets_an_alternative_for_everything() {
+    let machine = Machine::new("nothing", &[]);
+    let findings = machine.says(&tried(Err("no disk".to_owned()), None));
+    assert_eq!(findings.len(), 10);
+    for finding in &findings {
+        assert_eq!(finding.offer, Offer::No, "{finding:?}");
+        assert!(!finding.instead.is_empty(), "{finding:?}");
+    }
+}
+
+#[test]
+fn a_machine_with_everything_needs_no_command() {
+    let machine = Machine::new(
+        "all",
+        &[
+            (
+                "proc/mounts",
+                "/dev/pmem0 /mnt/pmem ext4 rw,dax=always 0 0\nresctrl /sys/fs/resctrl resctrl rw 0 0\n\
+                 cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\ncgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\n",
+            ),
+            ("sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory pids\n"),
+            ("sys/devices/system/node/node0/cpulist", "0-3\n"),
+            ("sys/devices/system/node/node1/cpulist", "\n"),
+            ("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n"),
+            ("proc/sys/vm/unprivileged_userfaultfd", "1\n"),
+            ("proc/sys/kernel/perf_event_paranoid", "-1\n"),
+            ("sys/bus/event_source/devices/cpu/type", "4\n"),
+        ],
+    );
+    for finding in machine.says(&tried(Ok(()), Some(true))) {
+        assert_eq!(
+            (finding.offer, finding.enable.as_deref(), finding.instead),
+            (Offer::Yes, None, ""),
+            "{finding:?}"
+        );
+    }
+}
+
+#[test]
+fn what_is_off_comes_with_the_command_that_enables_it() {
+    let machine = Machine::new(
+        "off",
+        &[
+            ("proc/mounts", "cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n"),
+            ("sys/fs/cgroup/unified/cgroup.controllers", "cpu\n"),
+            ("proc/filesystems", "nodev\tresctrl\n\text4\n"),
+            ("proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu mba clwb\n"),
+            ("proc/sys/kernel/io_uring_disabled", "2\n"),
+            ("sys/block/pmem0/size", "1\n"),
+            ("sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]\n"),
+            ("proc/sys/vm/unprivileged_userfaultfd", "0\n"),
+            ("proc/sys/kernel/perf_event_paranoid", "2\n"),
+            ("sys/bus/event_source/devices/cpu/type", "4\n"),
+        ],
+    );
+    let findings = machine.says(&tried(Ok(()), Some(false)));
+    for (name, command) in [
+        ("io_uring", "sysctl -w kernel.io_uring_disabled=0"),
+        ("DAX", "mount -o dax /dev/pmem0 /mnt/pmem0"),
+        ("huge pages", "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"),
+        ("userfaultfd", "sysctl -w vm.unprivileged_userfaultfd=1"),
+        ("resctrl", "mount -t resctrl resctrl /sys/fs/resctrl"),
+        ("cgroup v2", "add systemd.unified_cgroup_hierarchy=1 to the kernel's command line, then: reboot"),
+        ("PMU", "sysctl -w kernel.perf_event_paranoid=1"),
+    ] {
+        let finding = of(&findings, name);
+        assert_eq!((finding.offer, finding.enable.as_deref()), (Offer::Off, Some(command)), "{finding:?}");
+        assert!(!finding.instead.is_empty());
+    }
+}
+
+#[test]
+fn text_and_json_say_the_same() {
+    let machine = Machine::new("text", &[]);
+    let findings = machine.says(&Tried::in_folder(Path::new("/proc")));
+    let (text, json) = (to_text(&findings), to_json(&findings));
+    for (i, finding) in findings.iter().enumerate() {
+        assert!(text.contains(finding.name) && text.contains(finding.instead), "{finding:?}");
+        assert_eq!(json["findings"][i]["name"], finding.name);
+    }
+    assert_eq!(of(&findings, "direct I/O").offer, Offer::No, "nothing can be made there");
+}
+
+#[test]
+fn trying_leaves_nothing() {
+    let machine = Machine::new("trying", &[]);
+    let tried = Tried::in_folder(&machine.0);
+    assert_eq!(tried.io_uring.is_some(), tried.direct_io.is_ok());
+    assert_eq!(std::fs::read_dir(&machine.0).unwrap().count(), 0);
+}

@@ -1,0 +1,67 @@
+//! How connections come: taken over from the acceptor, and opened once their stream has said who they are.
+
+use super::Worker;
+use crate::connection::Connection;
+use crate::reactor::{Reactor, StreamId};
+use crate::tenants::Binding;
+use crate::transport::Client;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use units::Instant;
+
+impl<R: Reactor> Worker<R> {
+    /// Takes connections over from the acceptor.
+    pub(super) fn admit(&mut self, now: Instant) {
+        while let Ok(new) = self.around.inbox.try_recv() {
+            let local = new.stream.local_addr().ok().and_then(|address| address.as_socket());
+            match self.reactor.register(new.stream, &new.door, now) {
+                Ok(id) => {
+                    let client = self.around.shared.clients.come(new.door.terms.tenant, new.peer, local, now);
+                    if new.door.is_plain() {
+                        self.report(&client, None);
+                    }
+                    if self.connections.len() <= id.0 {
+                        self.connections.resize_with(id.0 + 1, || None);
+                    }
+                    self.connections[id.0] = Some(Connection::new(id, client, new.door, now));
+                    if !self.count_connection(id) {
+                        self.close(id);
+                    }
+                }
+                Err(e) => {
+                    tracing::debug!("a connection is not taken: {e}");
+                    self.around.shared.counters.rejected_connections.fetch_add(1, Ordering::Relaxed);
+                    self.forget_connection();
+                }
+            }
+        }
+    }
+
+    /// A stream has said who its client is.
+    pub(super) fn opened(&mut self, id: StreamId, client: Client, now: Instant) {
+        let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
+        connection.active = now;
+        if let Some(address) = client.address {
+            connection.client.stands_for(address);
+        }
+        if let Some(tenant) = self.around.router.find_identity(&client.names) {
+            let binding = Binding::To(tenant);
+            connection.identity = connection.identity.certified(binding);
+            connection.client.belongs_to(binding);
+        }
+        if connection.door.tls.is_some() {
+            self.around.shared.counters.ssl_new_sessions.fetch_add(1, Ordering::Relaxed);
+        }
+        let (client, door) = (Arc::clone(&connection.client), Arc::clone(&connection.door));
+        tracing::debug!("{:?} is connected at {}, as {:?}", client.peer(), door.address, client.binding());
+        self.report(&client, None);
+        if !self.count_connection(id) {
+            self.close(id);
+        }
+    }
+
+    pub(super) fn forget_connection(&self) {
+        self.around.load.fetch_sub(1, Ordering::Relaxed);
+        self.around.shared.counters.curr_connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}

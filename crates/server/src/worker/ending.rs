@@ -1,0 +1,91 @@
+//! How connections end: at their own wish, for their silence, or because the server drains.
+//!
+//! Invariants: what a connection held is given back when it is dropped, whoever ended it
+
+use super::{After, Worker};
+use crate::connection::{Connection, Lasting};
+use crate::limits::{DRAIN_LINGER_MS, DRAIN_SECS};
+use crate::reactor::{Reactor, StreamId};
+use std::sync::atomic::Ordering;
+use units::{Duration, Instant};
+
+impl<R: Reactor> Worker<R> {
+    /// Ends a connection once what it is owed has gone.
+    pub(super) fn end(&mut self, id: StreamId) -> After {
+        match self.connections.get_mut(id.0) {
+            Some(Some(Connection { lasting: Some(Lasting::Values(values)), .. })) => values.ends = true,
+            Some(Some(connection)) if connection.is_sending => connection.is_closing = true,
+            _ => self.close(id),
+        }
+        After::Gone
+    }
+
+    pub(super) fn close(&mut self, id: StreamId) {
+        self.reactor.close(id);
+        self.drop_connection(id);
+    }
+
+    pub(super) fn drop_connection(&mut self, id: StreamId) {
+        if let Some(connection) = self.connections.get_mut(id.0).and_then(Option::take) {
+            if let Some(Lasting::Watch(watcher)) = &connection.lasting {
+                self.around.shared.watch.end(&self.around.shared.store, watcher);
+            }
+            self.lasting.retain(|lasting| *lasting != id);
+            self.around.shared.clients.go(&connection.client);
+            self.report(&connection.client, Some("normal"));
+            self.release(connection.accounted, connection.is_starved);
+            self.settle(connection.unsent);
+            if let Some(tenant) = connection.counted {
+                self.around.shared.admission.leave(tenant);
+            }
+            self.forget_connection();
+        }
+    }
+
+    pub(super) fn close_idle(&mut self, now: Instant) {
+        let limit = self.around.shared.adjustable.idle_timeout();
+        let idle = |c: &Connection| limit <= now.since(c.active) && c.parked_until.is_none();
+        let ids: Vec<_> = self.connections.iter().flatten().filter(|c| idle(c)).map(|c| c.id).collect();
+        for id in ids {
+            self.around.shared.counters.idle_kicks.fetch_add(1, Ordering::Relaxed);
+            self.close(id);
+        }
+    }
+
+    pub(super) fn publish_counters(&mut self) {
+        let counters = &self.around.shared.counters;
+        counters.bytes_read.fetch_add(std::mem::take(&mut self.bytes_read), Ordering::Relaxed);
+        counters.bytes_written.fetch_add(std::mem::take(&mut self.bytes_written), Ordering::Relaxed);
+        counters.requests.fetch_add(std::mem::take(&mut self.requests), Ordering::Relaxed);
+        counters.conn_yields.fetch_add(std::mem::take(&mut self.yields), Ordering::Relaxed);
+    }
+
+    /// The last rounds: what has arrived is answered, what is owed is sent, then the other side hears the end and may
+    /// finish its own; all within a deadline.
+    pub(super) fn drain(&mut self) {
+        let started = self.around.shared.clock.now();
+        let mut finished_at = None;
+        loop {
+            if self.round(Some(Duration::from_millis(10))).is_err() {
+                return;
+            }
+            let now = self.around.shared.clock.now();
+            let owed = |c: &Connection| c.is_sending || c.is_waiting || c.sends_values();
+            let open = self.connections.iter().flatten();
+            let done: Vec<_> = open.filter(|c| !owed(c) && !c.is_closing).map(|c| c.id).collect();
+            for id in done {
+                self.reactor.finish(id);
+                if let Some(Some(connection)) = self.connections.get_mut(id.0) {
+                    connection.is_closing = true;
+                }
+                finished_at = Some(now);
+            }
+            let is_quiet = !self.connections.iter().flatten().any(owed)
+                && finished_at.is_none_or(|at| Duration::from_millis(DRAIN_LINGER_MS) <= now.since(at));
+            if is_quiet || Duration::from_secs(DRAIN_SECS) <= now.since(started) {
+                self.publish_counters();
+                return;
+            }
+        }
+    }
+}
