@@ -9,6 +9,7 @@ pub const FENCES: &[(&str, &str)] = &[
     ("crates/media/src/region.rs", "the only memory mapping, behind offsets that are checked"),
     ("crates/server/src/reactor/ring.rs", "io_uring's queues and the memory that it reads and writes"),
     ("crates/store/src/log.rs", "views of item bytes inside a segment"),
+    ("crates/store/src/tier/area.rs", "views of record bytes inside a segment of a tier"),
 ];
 
 /// Checks the Rust `files` (path and text) against `fences` (path and reason).

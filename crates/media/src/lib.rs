@@ -9,7 +9,7 @@ mod heap;
 mod meter;
 mod region;
 
-pub use device::{Device, Plain, SlowAccess, Survival};
+pub use device::{Device, Plain, SlowAccess, Survival, notes_words};
 pub use dram::Dram;
 pub use heap::give_freed_memory_back;
 pub use meter::{Access, Meter, Traffic};

@@ -2,7 +2,7 @@
 //!
 //! Invariants: `link` and `unlink` run under the locks of the item's key, so that a flush falls between two of them and
 //!             never into one; what a tenant holds is exact whenever no thread is inside
-//! Units:      bytes charged: log bytes and the index's share
+//! Units:      bytes charged: log bytes, the index's share, and what of a tier the item takes
 
 use crate::item::{INDEX_SHARE, Meta, View};
 use crate::metrics::ThreadCounters;
@@ -16,12 +16,12 @@ pub(crate) fn link(
     store: &Store,
     counters: &ThreadCounters,
     place: Place,
-    meta: &Meta,
+    (meta, key_len): (&Meta, usize),
     len: usize,
     stamp: u64,
 ) {
     let tenant = store.tenant(meta.tenant);
-    let charge = charge_of(len);
+    let charge = charge_of(len) + footprint_of(key_len, meta);
     let expired = meta.expiry.map_or(0, |expiry| tenant.expiries.add(expiry, charge));
     tenant.live.fetch_add(charge - expired, Ordering::Relaxed);
     tenant.items.fetch_add(1, Ordering::Relaxed);
@@ -30,8 +30,21 @@ pub(crate) fn link(
     counters.class(len, meta.own_space).link(len);
 }
 
-/// Accounts an item that the index points at no more.
+/// Accounts an item that the index points at no more, and lets go of its value in a tier.
 pub(crate) fn unlink(store: &Store, counters: &ThreadCounters, place: Place, view: &View<'_>) {
+    unlink_here(store, counters, place, view);
+    let_go(store, view);
+}
+
+/// Lets go of an item's value in a tier, if it is there.
+pub(crate) fn let_go(store: &Store, view: &View<'_>) {
+    if let Some(away) = view.away() {
+        store.tier(away).release(away, view.key().len());
+    }
+}
+
+/// Accounts an item that the index points at no more, but for its value in a tier, which another item keeps.
+pub(crate) fn unlink_here(store: &Store, counters: &ThreadCounters, place: Place, view: &View<'_>) {
     let len = view.bytes().len();
     counters.class(len, view.own_space()).unlink(len);
     store.log.segment(place.segment).note_dead(u32::try_from(len).unwrap_or(u32::MAX));
@@ -40,13 +53,14 @@ pub(crate) fn unlink(store: &Store, counters: &ThreadCounters, place: Place, vie
         tenant.stale.fetch_sub(1, Ordering::Relaxed);
         return;
     }
-    let charge = charge_of(len);
+    let charge = charge_of(len) + view.footprint().cast_signed();
     let counted = view.expiry().map_or(charge, |expiry| tenant.expiries.remove(expiry, charge));
     tenant.live.fetch_sub(counted, Ordering::Relaxed);
     tenant.items.fetch_sub(1, Ordering::Relaxed);
 }
 
-/// Accounts an item that the index points at instead of another one from now on.
+/// Accounts an item that the index points at instead of another one from now on; it keeps the other's value in a tier if it
+/// leads there.
 pub(crate) fn replace(
     store: &Store,
     counters: &ThreadCounters,
@@ -56,9 +70,13 @@ pub(crate) fn replace(
     stamp: u64,
 ) {
     let is_plain = old.tenant() == meta.tenant && old.expiry().is_none() && meta.expiry.is_none();
-    if !is_plain || store.is_flushed(from, old) {
-        unlink(store, counters, from, old);
-        link(store, counters, to, meta, len, stamp);
+    let is_here = old.away().is_none() && meta.away.is_none();
+    if !is_plain || !is_here || store.is_flushed(from, old) {
+        unlink_here(store, counters, from, old);
+        if old.away() != meta.away {
+            let_go(store, old);
+        }
+        link(store, counters, to, (meta, old.key().len()), len, stamp);
         return;
     }
     // The tenant has as many items as before, and most often as many bytes: its counts, which other threads write too, are
@@ -86,7 +104,17 @@ pub(crate) fn relink(
     store.log.segment(to.segment).note_append(tenant, len32(len), stamp, None);
 }
 
-/// Bytes that an item of `len` log bytes is charged.
+/// Bytes that an item is charged.
+pub(crate) fn whole_charge(view: &View<'_>) -> i64 {
+    charge_of(view.bytes().len()) + view.footprint().cast_signed()
+}
+
+/// Bytes of a tier that an item takes.
+fn footprint_of(key_len: usize, meta: &Meta) -> i64 {
+    meta.away.map_or(0, |away| away.footprint(key_len).cast_signed())
+}
+
+/// Bytes that an item of `len` log bytes is charged in DRAM.
 pub(crate) fn charge_of(len: usize) -> i64 {
     i64::try_from(len as u64 + INDEX_SHARE).unwrap_or(i64::MAX)
 }
@@ -119,6 +147,7 @@ mod tests {
             expiry: None,
             cas: None,
             state: 0,
+            away: None,
             stamp: 0,
         };
         for (stamp, base, cas, delta) in [

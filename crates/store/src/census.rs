@@ -20,6 +20,7 @@ use crate::sources::Sums;
 use crate::store::Store;
 use crate::survivors::{Candidate, keep};
 use crate::tenant::TenantSpec;
+use crate::tier::charge_below;
 use std::sync::Arc;
 use units::{SegmentId, TenantId};
 
@@ -92,7 +93,7 @@ impl<'a> Pending<'a> {
         store.is_expired(&self.view) || store.is_flushed(self.place, &self.view)
     }
 
-    /// Bytes that its tenant is charged.
+    /// Bytes that its tenant is charged in DRAM.
     #[inline]
     pub(crate) fn charge(&self) -> u64 {
         charge_of(self.view.bytes().len()).cast_unsigned()
@@ -187,8 +188,13 @@ impl Census {
             let (len, charge) = (item.view.bytes().len(), item.charge());
             let stands_for = if len < self.step { charge * self.step as u64 / len as u64 } else { charge };
             self.alive += if len < self.step { self.step as f64 / len as f64 } else { 1.0 };
-            let bytes = &mut self.rows[seen.row][usize::from(rank)];
-            *bytes = bytes.saturating_add(u32::try_from(stands_for).unwrap_or(u32::MAX));
+            // What stays of an item whose value can go to a tier stays whatever its rank.
+            let rest = stands_for * charge_below(store, &item) / charge.max(1);
+            let row = &mut self.rows[seen.row];
+            for (rank, part) in [(rank, stands_for - rest), (u8::MAX, rest)] {
+                let bytes = &mut row[usize::from(rank)];
+                *bytes = bytes.saturating_add(u32::try_from(part).unwrap_or(u32::MAX));
+            }
             seen.inside += stands_for;
         }
     }
@@ -298,8 +304,9 @@ impl Census {
         let usage = usage_of(store, item, found, seen.densities.as_deref());
         let rank = seen.spec.rank.bin(&usage, seen.level, &self.clock);
         let stays = if rank == seen.threshold {
-            let fits = item.charge() <= seen.quota;
-            seen.quota = seen.quota.saturating_sub(item.charge());
+            let charge = item.charge() - charge_below(store, item);
+            let fits = charge <= seen.quota;
+            seen.quota = seen.quota.saturating_sub(charge);
             fits
         } else {
             seen.threshold < rank
@@ -325,7 +332,12 @@ impl Census {
 
 /// What is known of an item for its rank.
 #[inline]
-fn usage_of(store: &Store, item: &Pending<'_>, found: Found, densities: Option<&Densities>) -> Usage {
+pub(crate) fn usage_of(
+    store: &Store,
+    item: &Pending<'_>,
+    found: Found,
+    densities: Option<&Densities>,
+) -> Usage {
     let tenant = store.tenant(item.view.tenant());
     // The clock is read after the slot: an item used since it last moved must not seem to be ahead of it.
     let (age, uses) = (store.tick().wrapping_sub(found.slot.tick()), found.slot.uses());

@@ -1,10 +1,11 @@
 //! Walks the whole store and asserts what must hold between its structures.
 
-use crate::account::charge_of;
+use crate::account::whole_charge;
 use crate::epoch::Participant;
 use crate::store::{Store, space_of};
 use crate::sync::{Ordering, lock};
 use crate::tenant::FLUSHED_FOR_EVER;
+use crate::tier::Reference;
 use std::collections::{HashMap, HashSet};
 use units::TenantId;
 
@@ -15,15 +16,19 @@ pub(crate) fn check(store: &Store, reader: &Participant) {
     let mut live: HashMap<TenantId, (i64, i64)> = HashMap::new();
     let mut stale: HashMap<TenantId, i64> = HashMap::new();
     let mut live_in: HashMap<u32, u64> = HashMap::new();
+    let mut leads: HashMap<u8, Vec<(Reference, usize)>> = HashMap::new();
     for slot in slots {
         let view = store.log.view(reader, slot.place());
         assert!(keys.insert((space_of(&view), view.key().to_vec())), "a key is in the index once");
         *live_in.entry(slot.place().segment.0).or_default() += view.bytes().len() as u64;
+        if let Some(away) = view.away() {
+            leads.entry(away.tier).or_default().push((away, view.key().len()));
+        }
         if store.is_flushed(slot.place(), &view) {
             *stale.entry(view.tenant()).or_default() += 1;
             continue;
         }
-        let charge = charge_of(view.bytes().len());
+        let charge = whole_charge(&view);
         let tenant = store.tenant(view.tenant());
         let entry = live.entry(tenant.id).or_default();
         entry.1 += 1;
@@ -47,6 +52,9 @@ pub(crate) fn check(store: &Store, reader: &Participant) {
     for id in store.log.ids() {
         let expected = live_in.get(&id.0).copied().unwrap_or(0);
         assert_eq!(u64::from(store.log.segment(id).live()), expected, "live bytes of segment {id}");
+    }
+    for tier in &store.tiers {
+        tier.check(leads.remove(&tier.id).unwrap_or_default());
     }
     let used = store.memory_use();
     let slack = store.geometry.segment.0 * 2;

@@ -9,11 +9,12 @@
 //!             reserve is three segments instead of n; sources are compared by what cleaning them would free;
 //!             half-full destinations stay open for the next pass instead of being dropped
 
-use crate::account::{charge_of, unlink};
+use crate::account::{unlink, whole_charge};
 use crate::census::{BATCH, Census, Fate, Pending, Step};
 use crate::destinations::Destinations;
 use crate::epoch::Participant;
 use crate::index::Found;
+use crate::item::Meta;
 use crate::limits::{CENSUS_SAMPLES, PASS_FREES_PART};
 use crate::metrics::{ThreadCounters, count};
 use crate::segment::State;
@@ -21,6 +22,7 @@ use crate::shadow::Shadow;
 use crate::sources::{Chooser, claim_dead};
 use crate::store::Store;
 use crate::sync::{Ordering, lock, pause};
+use crate::tier::put_below;
 use units::{Rng, SegmentId};
 
 /// A segment that is dead to this part is reclaimed without need.
@@ -220,15 +222,30 @@ impl Pass<'_> {
         let store = self.store;
         let Some(found) = item.find(store) else { return true };
         let stays = !item.is_dead(store) && self.census.fate(store, item, found) == Fate::Stays;
+        let below = if stays || item.is_dead(store) { None } else { put_below(store, self.counters, item) };
         let is_floor = stays && self.census.is_within_floor(store, item.view.tenant());
-        let has_room = stays && self.to.open_for(store, item, is_floor);
+        let stamp = store.stamp_of(item.place, &item.view);
+        let has_room = match &below {
+            Some((_, len)) => self.to.open_for_len(store, *len, stamp, false),
+            None => stays && self.to.open_for(store, item, is_floor),
+        };
         let locked = store.index.lock(item.hash);
-        let Some(found) = locked.find_again(found, item.hash) else { return true };
+        let Some(found) = locked.find_again(found, item.hash) else {
+            abandon(store, item, below);
+            return true;
+        };
         // Asked under the lock: a flush cannot come between this and the accounting.
         let dead = item.is_dead(store);
         if has_room && !dead {
-            return self.to.copy(store, self.counters, &locked, found, item);
+            let Some((meta, _)) = below else {
+                return self.to.copy(store, self.counters, &locked, found, item);
+            };
+            if self.to.put(store, self.counters, &locked, found, item, meta) {
+                count(&self.counters.of(meta.tenant.index()).demotions);
+                return true;
+            }
         }
+        abandon(store, item, below);
         let waits = self.lack == Lack::Waits || is_floor && others_may_free(store);
         if stays && !dead && waits {
             return false;
@@ -240,6 +257,13 @@ impl Pass<'_> {
         let removal = if dead { Removal::Dead } else { Removal::Live { is_over } };
         note_removal(store, self.counters, found, item, removal);
         true
+    }
+}
+
+/// Gives up what was put below for an item, to which nothing leads.
+fn abandon(store: &Store, item: &Pending<'_>, below: Option<(Meta, usize)>) {
+    if let Some(away) = below.and_then(|(meta, _)| meta.away) {
+        store.tier(away).abandon(away, item.view.key().len());
     }
 }
 
@@ -289,7 +313,7 @@ pub(crate) fn note_removal(
         return;
     }
     let mut shadow = lock(&tenant.shadow);
-    shadow.push(item.hash, u32::try_from(charge_of(len)).unwrap_or(u32::MAX));
+    shadow.push(item.hash, u32::try_from(whole_charge(&item.view)).unwrap_or(u32::MAX));
     tenant.shadow_sampling.store(u32::from(shadow.sampling()), Ordering::Relaxed);
 }
 

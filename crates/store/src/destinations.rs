@@ -5,10 +5,11 @@
 //! Source:     Memshare §3.2 drops a last segment that is under half full. We differ: it stays open for the next pass
 //!             (`docs/decisions`)
 
-use crate::account::{bytes_needed, link, relink, restamp, unlink};
+use crate::account::{bytes_needed, let_go, link, relink, restamp, unlink_here};
 use crate::census::Pending;
 use crate::index::{Found, Locked};
-use crate::limits::AGE_MAX;
+use crate::item::Meta;
+use crate::limits::{AGE_MAX, RESERVE_SEGMENTS};
 use crate::log::Head;
 use crate::metrics::ThreadCounters;
 use crate::store::Store;
@@ -25,6 +26,8 @@ pub(crate) struct Parked(Mutex<Vec<Head>>);
 #[derive(Debug)]
 pub(crate) struct Destinations {
     open: Vec<Head>,
+    /// Segments that are left to others.
+    reserve: u32,
     opened: usize,
     opened_max: usize,
     /// As many for what is within a floor.
@@ -36,10 +39,16 @@ impl Destinations {
     pub(crate) fn take(store: &Store) -> Self {
         Self {
             open: std::mem::take(&mut lock(&store.parked.0)),
+            reserve: 0,
             opened: 0,
             opened_max: 0,
             opened_for_floors: 0,
         }
+    }
+
+    /// The same for who does not empty segments: the reserve stays for those who do.
+    pub(crate) fn take_sparing(store: &Store) -> Self {
+        Self { reserve: RESERVE_SEGMENTS, ..Self::take(store) }
     }
 
     /// Leaves what is open to the next pass; what is too many is sealed, the fullest first.
@@ -87,13 +96,19 @@ impl Destinations {
     pub(crate) fn open_for(&mut self, store: &Store, item: &Pending<'_>, is_floor: bool) -> bool {
         let len = bytes_needed(item.view.bytes().len(), item.view.cas().is_some());
         let stamp = store.stamp_of(item.place, &item.view);
+        self.open_for_len(store, len, stamp, is_floor)
+    }
+
+    /// The same for an item of a length and a stamp.
+    pub(crate) fn open_for_len(&mut self, store: &Store, len: usize, stamp: u64, is_floor: bool) -> bool {
         if self.open.iter().any(|h| store.log.fits(h, len, stamp)) {
             return true;
         }
         if (if is_floor { self.opened_for_floors } else { self.opened_max }) <= self.opened {
             return false;
         }
-        let Some(head) = store.log.take(&store.epochs, 0, store.stamp_base(), store.now_secs()) else {
+        let Some(head) = store.log.take(&store.epochs, self.reserve, store.stamp_base(), store.now_secs())
+        else {
             return false;
         };
         self.opened += 1;
@@ -113,28 +128,46 @@ impl Destinations {
         found: Found,
         item: &Pending<'_>,
     ) -> bool {
+        self.put(store, counters, locked, found, item, item.view.meta())
+    }
+
+    /// The same with the value elsewhere: `meta` is the item's but for that.
+    pub(crate) fn put(
+        &mut self,
+        store: &Store,
+        counters: &ThreadCounters,
+        locked: &Locked<'_>,
+        found: Found,
+        item: &Pending<'_>,
+        mut meta: Meta,
+    ) -> bool {
         let (from, view) = (item.place, &item.view);
         let stamp = store.stamp_of(from, view);
-        let needed = bytes_needed(view.bytes().len(), view.cas().is_some());
+        let needed = bytes_needed(meta.item_len(view.key().len(), view.value().len()), meta.cas.is_some());
         let Some(head) = self.open.iter_mut().find(|h| store.log.fits(h, needed, stamp)) else {
             return false;
         };
-        let mut meta = view.meta();
         restamp(&mut meta, stamp, head.base());
         let mut header = [0; 48];
         let header_len = meta.encode(view.key().len(), view.value().len(), &mut header);
-        let parts = [&header[..header_len], view.key(), view.value(), &[]];
+        let value = if meta.away.is_some() { &[] } else { view.value() };
+        let parts = [&header[..header_len], view.key(), value, &[]];
         let len: usize = parts.iter().map(|p| p.len()).sum();
         let place = store.log.append(head, parts).expect("the destination has room");
-        if len == view.bytes().len() && meta.expiry.is_none() {
+        let goes_on = meta.away == view.away();
+        if len == view.bytes().len() && meta.expiry.is_none() && goes_on {
             relink(store, (from, len), (place, len), meta.tenant, stamp);
         } else {
-            unlink(store, counters, from, view);
-            link(store, counters, place, &meta, len, stamp);
+            unlink_here(store, counters, from, view);
+            link(store, counters, place, (&meta, view.key().len()), len, stamp);
         }
         let age = store.tick().wrapping_sub(found.slot.tick()).min(AGE_MAX);
         let tick = store.tick().wrapping_sub(age);
         locked.replace(found, found.slot.moved(place).used(tick, found.slot.uses()));
+        if !goes_on {
+            meta.away.inspect(|away| store.tier(*away).hold(*away));
+            let_go(store, view);
+        }
         bump(&counters.of(meta.tenant.index()).moved_bytes, len as u64);
         true
     }

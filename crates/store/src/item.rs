@@ -9,8 +9,11 @@
 //! Little endian. Optional fields in this order, each present if its flag is set. `vlen` 0xFFFF says that the length
 //! is in the 4-byte field. `stamp` counts from the base of its segment.
 //!
+//! The length is 0 where a tier reference stands for the value (`tier`).
+//!
 //! Invariants: published bytes never change; a new value, expiry or flag is a new item
 
+use crate::tier::{REFERENCE, Reference};
 use units::TenantId;
 
 /// Bytes of the fixed part.
@@ -34,7 +37,7 @@ pub(crate) mod flag {
     pub(crate) const CAS: u8 = 1 << 2;
     /// Has a state other than zero, see `state`.
     pub(crate) const STATE: u8 = 1 << 3;
-    /// The value is in another tier, at the reference. Not written yet.
+    /// The value is in another tier, at the reference.
     pub(crate) const TIER: u8 = 1 << 4;
     /// The value is compressed. Not written yet.
     pub(crate) const COMPRESSED: u8 = 1 << 5;
@@ -43,8 +46,8 @@ pub(crate) mod flag {
     /// The key is in the tenant's own key space.
     pub(crate) const OWN_SPACE: u8 = 1 << 7;
     /// Every flag that this version writes.
-    pub(crate) const WRITTEN: u8 = TTL | CLIENT | CAS | STATE | OWN_SPACE;
-    const _: () = assert!(WRITTEN | TIER | COMPRESSED | CHUNKED == u8::MAX);
+    pub(crate) const WRITTEN: u8 = TTL | CLIENT | CAS | STATE | TIER | OWN_SPACE;
+    const _: () = assert!(WRITTEN | COMPRESSED | CHUNKED == u8::MAX);
 }
 
 /// What the meta commands know of an item beside its fields.
@@ -75,6 +78,8 @@ pub(crate) struct Meta {
     pub(crate) cas: Option<u64>,
     /// Bits of `state`.
     pub(crate) state: u8,
+    /// Where the value is, if it is not here.
+    pub(crate) away: Option<Reference>,
     /// Stamp less the segment's base.
     pub(crate) stamp: u32,
 }
@@ -104,7 +109,7 @@ fn optional(flags: u8, long: bool) -> usize {
         + usize::from(flags & flag::CLIENT != 0) * 4
         + usize::from(flags & flag::CAS != 0) * 8
         + usize::from(flags & flag::STATE != 0)
-        + usize::from(flags & flag::TIER != 0) * 10
+        + usize::from(flags & flag::TIER != 0) * REFERENCE
 }
 
 impl Meta {
@@ -113,16 +118,19 @@ impl Meta {
             | (u8::from(self.client_flags != 0) * flag::CLIENT)
             | (u8::from(self.cas.is_some()) * flag::CAS)
             | (u8::from(self.state != 0) * flag::STATE)
+            | (u8::from(self.away.is_some()) * flag::TIER)
             | (u8::from(self.own_space) * flag::OWN_SPACE)
     }
 
     /// Bytes of the whole item, without rounding.
     pub(crate) fn item_len(&self, key_len: usize, value_len: usize) -> usize {
+        let value_len = if self.away.is_some() { 0 } else { value_len };
         HEADER + optional(self.flags(), usize::from(LONG) <= value_len) + key_len + value_len
     }
 
     /// Writes everything before the key into `out` and returns its length.
     pub(crate) fn encode(&self, key_len: usize, value_len: usize, out: &mut [u8; 48]) -> usize {
+        let value_len = if self.away.is_some() { 0 } else { value_len };
         let long = usize::from(LONG) <= value_len;
         let tenant = u16::try_from(self.tenant.0).expect("a store has at most TENANTS_MAX tenants");
         out[..2].copy_from_slice(&tenant.to_le_bytes());
@@ -151,6 +159,9 @@ impl Meta {
         }
         if self.state != 0 {
             put(&[self.state]);
+        }
+        if let Some(reference) = self.away {
+            put(&reference.encode());
         }
         at
     }
@@ -190,10 +201,35 @@ impl<'a> View<'a> {
         &self.bytes[self.body..self.body + self.key_len]
     }
 
+    /// The value, if it is here; empty if it is not.
     #[inline]
     pub(crate) fn value(&self) -> &'a [u8] {
         let at = self.body + self.key_len;
         &self.bytes[at..at + self.value_len]
+    }
+
+    /// Whether the value is in a tier.
+    #[inline]
+    pub(crate) fn is_away(&self) -> bool {
+        self.flags() & flag::TIER != 0
+    }
+
+    /// Where the value is, if it is not here.
+    #[inline]
+    pub(crate) fn away(&self) -> Option<Reference> {
+        self.field(flag::TIER).map(|at| Reference::decode(&self.bytes[at..at + REFERENCE]))
+    }
+
+    /// Bytes of the value, wherever it is.
+    #[inline]
+    pub(crate) fn value_len(&self) -> usize {
+        self.away().map_or(self.value_len, |away| away.value_len as usize)
+    }
+
+    /// Bytes of a tier that the item takes.
+    #[inline]
+    pub(crate) fn footprint(&self) -> u64 {
+        self.away().map_or(0, |away| away.footprint(self.key_len))
     }
 
     #[inline]
@@ -255,6 +291,7 @@ impl<'a> View<'a> {
             expiry: self.expiry(),
             cas: self.cas(),
             state: self.state(),
+            away: self.away(),
             stamp: self.stamp(),
         }
     }
@@ -289,9 +326,13 @@ mod tests {
                     expiry: (bits & 4 != 0).then_some(Expiry { at: u32::MAX, level: 17 }),
                     cas: (bits & 8 != 0).then_some(u64::MAX - 5),
                     state: u8::from(bits & 16 != 0) * (state::STALE | state::BINARY_KEY),
+                    away: None,
                     stamp: 0xDEAD_BEEF,
                 };
                 round_trip(meta, b"key", &vec![7; value_len]);
+                let away = Reference { tier: 3, at: 1 << 40, value_len: u32::try_from(value_len).unwrap() };
+                let away = Meta { away: Some(away), ..meta };
+                assert!(round_trip(away, b"key", b"") <= HEADER + 21 + REFERENCE + 3);
             }
         }
     }
@@ -305,6 +346,7 @@ mod tests {
             expiry: None,
             cas: None,
             state: 0,
+            away: None,
             stamp: 1,
         };
         assert_eq!(round_trip(meta, &[b'k'; 23], &[b'v'; 25]), 58);

@@ -18,6 +18,8 @@ mod index;
 mod log;
 mod words;
 
+mod tier;
+
 mod curves;
 mod expiry;
 mod idle;
@@ -62,9 +64,10 @@ pub use passes::PassTotals;
 pub use rank::{Expression, RankError, RankKind};
 pub use store::{CLOCK_START, MemoryUse, Options, Store, StoreError};
 pub use tenant::{OverShare, TenantSpec, TenantState};
+pub use tier::{Placement, Promotion, TierTotals, TierUse};
 pub use width::{FREES_MAX, FREES_MIN, Interval, PassWidth};
 pub use witness::Evicted;
 pub use worker::{
-    Count, Counted, CountedIf, Cursor, Description, Fetch, Fetched, Fields, Item, Key, Mode, OutOfMemory,
-    Refused, Removal, Remove, Removed, Stored, Worker, Write, Written,
+    Count, Counted, CountedIf, Cursor, Description, Fetch, FetchPlan, Fetched, Fields, Item, Key, Mode,
+    OutOfMemory, Refused, Removal, Remove, Removed, Stored, Worker, Write, Written,
 };

@@ -22,6 +22,10 @@ macro_rules! counters {
             pub dram_read: TrafficTotal,
             /// Writes of DRAM for items.
             pub dram_write: TrafficTotal,
+            /// Reads of tiers for values.
+            pub slow_read: TrafficTotal,
+            /// Writes of tiers for values.
+            pub slow_write: TrafficTotal,
         }
 
         impl Counters {
@@ -29,6 +33,8 @@ macro_rules! counters {
                 $(totals.$name += self.$name.load(Ordering::Relaxed);)*
                 totals.dram_read.add(self.meter.read(Access::DramRead));
                 totals.dram_write.add(self.meter.read(Access::DramWrite));
+                totals.slow_read.add(self.meter.read(Access::SlowRead));
+                totals.slow_write.add(self.meter.read(Access::SlowWrite));
             }
         }
 
@@ -36,10 +42,10 @@ macro_rules! counters {
             /// Adds another tenant's.
             pub fn add(&mut self, other: &Self) {
                 $(self.$name += other.$name;)*
-                self.dram_read.accesses += other.dram_read.accesses;
-                self.dram_read.bytes += other.dram_read.bytes;
-                self.dram_write.accesses += other.dram_write.accesses;
-                self.dram_write.bytes += other.dram_write.bytes;
+                self.dram_read.add_total(other.dram_read);
+                self.dram_write.add_total(other.dram_write);
+                self.slow_read.add_total(other.slow_read);
+                self.slow_write.add_total(other.slow_write);
             }
 
             /// What was counted since `earlier`.
@@ -49,6 +55,8 @@ macro_rules! counters {
                     $($name: self.$name.saturating_sub(earlier.$name),)*
                     dram_read: self.dram_read.since(earlier.dram_read),
                     dram_write: self.dram_write.since(earlier.dram_write),
+                    slow_read: self.slow_read.since(earlier.slow_read),
+                    slow_write: self.slow_write.since(earlier.slow_write),
                 }
             }
         }
@@ -112,6 +120,16 @@ counters! {
     moved_bytes,
     /// Misses that a shadow queue would have hit, scaled up by its sampling.
     shadow_hits,
+    /// Look-ups that found their item's value in a tier.
+    tier_hits,
+    /// Look-ups whose item was there, but whose value could not be had.
+    tier_lost,
+    /// Values that hits brought back to DRAM.
+    promotions,
+    /// Values that the cleaner put into a tier instead of evicting their items.
+    demotions,
+    /// Items evicted to make room in a tier.
+    tier_evictions,
 }
 
 /// What cleaning did, all threads together.
@@ -168,6 +186,11 @@ impl TrafficTotal {
     fn add(&mut self, traffic: Traffic) {
         self.accesses += traffic.accesses;
         self.bytes += traffic.bytes;
+    }
+
+    fn add_total(&mut self, other: Self) {
+        self.accesses += other.accesses;
+        self.bytes += other.bytes;
     }
 
     fn since(self, earlier: Self) -> Self {

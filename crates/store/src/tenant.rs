@@ -3,7 +3,7 @@
 //! Shape:      the place of an id, which tenants have one after the other; hot paths read its atomics, everybody else its
 //!             `spec`
 //! Invariants: no item that was dead by `flushed_below` is alive again, also when another tenant has the id
-//! Units:      bytes charged (log bytes and index share of live items)
+//! Units:      bytes charged (log bytes, index share, and what live items take of tiers)
 
 use crate::expiry::Expiries;
 use crate::hash::KeyHash;
@@ -11,6 +11,7 @@ use crate::metrics::Totals;
 use crate::rank::{Densities, HitDensity, RankKind};
 use crate::shadow::Shadow;
 use crate::sync::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Mutex, Ordering, lock};
+use crate::tier::Placement;
 use control::{Claim, memory::MemoryShare};
 use std::sync::{Arc, OnceLock};
 use units::{Bytes, TenantId};
@@ -75,6 +76,8 @@ pub(crate) struct Tenant {
     refuses: AtomicBool,
     /// A write that leaves it with more live bytes is refused; `u64::MAX` for no such limit.
     refuse_above: AtomicU64,
+    /// Where its values go, as `Placement::code`.
+    placement: AtomicU32,
     pub(crate) expiries: Expiries,
     pub(crate) shadow: Mutex<Shadow>,
     /// One key in 2^k is in the shadow queue; a copy to read without the lock.
@@ -109,6 +112,7 @@ impl Tenant {
             ceiling: AtomicU64::new(u64::MAX),
             refuses: AtomicBool::new(false),
             refuse_above: AtomicU64::new(u64::MAX),
+            placement: AtomicU32::new(0),
             expiries: Expiries::default(),
             shadow: Mutex::new(shadow),
             shadow_sampling: AtomicU32::new(0),
@@ -246,6 +250,16 @@ impl Tenant {
     /// Lets others see it.
     pub(crate) fn appear(&self) {
         self.gone.store(false, Ordering::Release);
+    }
+
+    /// Where its values go.
+    #[inline]
+    pub(crate) fn placement(&self) -> Placement {
+        Placement::of_code(self.placement.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_placement(&self, placement: Placement) {
+        self.placement.store(placement.code(), Ordering::Relaxed);
     }
 
     /// What becomes of its writes beyond its share.

@@ -5,18 +5,20 @@
 //! Failure:    a write that finds no segment says so (`Refused::NoRoom`): the caller lets go of its items, calls
 //!             `make_room` and comes again
 
+mod away;
 mod count;
 mod fetch;
 mod place;
 mod read;
 mod write;
 
+pub use away::FetchPlan;
 pub use count::{Count, Counted, CountedIf};
 pub use fetch::{Fetch, Fetched};
 pub use read::{Cursor, Description};
 pub use write::{Mode, Removal, Remove, Removed, Stored, Write, Written};
 
-use crate::account::charge_of;
+use crate::account::whole_charge;
 use crate::cleaner::Cleaner;
 use crate::curves::SampledKind;
 use crate::epoch::Participant;
@@ -30,6 +32,8 @@ use crate::rank::RAISE;
 use crate::slot::{Slot, USES_MAX};
 use crate::store::{Store, StoreError, space_of};
 use crate::tenant::Tenant;
+use crate::tier::TierCleaner;
+use away::{Brought, Owed, Wanted};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use units::TenantId;
@@ -47,6 +51,8 @@ pub struct Key<'k> {
 pub struct Item<'a> {
     view: View<'a>,
     stamp: u64,
+    /// The value; none if it has to be fetched.
+    value: Option<&'a [u8]>,
 }
 
 /// Why nothing was written.
@@ -58,6 +64,9 @@ pub enum Refused {
     TooLarge,
     /// It would leave the tenant with more than its share, and the tenant's writes beyond that are refused.
     OverShare,
+    /// The value that is there has to be fetched first: make a `fetch_plan`, `bring` what it names, come again. Who cannot
+    /// lets go of items and calls `make_room`, which fetches it and blocks.
+    Away,
 }
 
 /// There is no room and nothing may be evicted.
@@ -85,6 +94,17 @@ pub struct Worker {
     /// The index found no place for the last item.
     pub(crate) crowded: Cell<bool>,
     pub(crate) cleaner: Option<Box<Cleaner>>,
+    pub(crate) tier_cleaner: Option<Box<TierCleaner>>,
+    /// Values that were fetched for the turn that runs.
+    brought: Vec<Brought>,
+    /// What the last operation that was refused wants.
+    wanted: Cell<Option<Wanted>>,
+    /// A tier had no room for the last item.
+    pub(crate) tier_full: Cell<Option<u8>>,
+    /// It still had none after room was made: the next value stays in DRAM.
+    pub(crate) tier_stays_full: Cell<bool>,
+    /// An access to a tier that is to be counted once no lock is held.
+    owed: Cell<Owed>,
     /// Many sampled accesses wait to be drained.
     samples_wait: Cell<bool>,
 }
@@ -99,11 +119,18 @@ impl<'k> Key<'k> {
 }
 
 impl<'a> Item<'a> {
-    /// The value.
+    /// The value. Look-ups give no item without one; of an item that is only described it is empty if it would have to be
+    /// fetched.
     #[inline]
     #[must_use]
     pub fn value(&self) -> &'a [u8] {
-        self.view.value()
+        self.value.unwrap_or(&[])
+    }
+
+    /// Bytes of the value, wherever it is.
+    #[must_use]
+    pub fn value_len(&self) -> usize {
+        self.view.value_len()
     }
 
     /// The client's flags.
@@ -172,6 +199,12 @@ impl Store {
             stamps: Cell::new((0, 0)),
             crowded: Cell::new(false),
             cleaner: None,
+            tier_cleaner: None,
+            brought: Vec::new(),
+            wanted: Cell::new(None),
+            tier_full: Cell::new(None),
+            tier_stays_full: Cell::new(false),
+            owed: Cell::new(Owed::default()),
             samples_wait: Cell::new(false),
         })
     }
@@ -207,6 +240,9 @@ impl Worker {
     /// Lets go of every item: segments may be reused.
     #[inline]
     pub fn quiesce(&mut self) {
+        if !self.brought.is_empty() {
+            self.age_brought();
+        }
         self.reader.quiesce();
     }
 
@@ -254,10 +290,14 @@ impl Worker {
         (x.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32) as u32
     }
 
-    /// Hands an access to whoever makes curves. `len` is that of the item in the log, 0 without one.
+    /// Hands an access to an item to whoever makes curves.
+    fn sample(&self, owner: &Tenant, hash: KeyHash, kind: SampledKind, view: &View<'_>) {
+        self.sample_sized(owner, hash, kind, whole_charge(view));
+    }
+
+    /// The same for an item of which the charge is known; 0 without one.
     #[cold]
-    fn sample(&self, owner: &Tenant, hash: KeyHash, kind: SampledKind, len: usize) {
-        let charge = if len == 0 { 0 } else { charge_of(len) };
+    fn sample_sized(&self, owner: &Tenant, hash: KeyHash, kind: SampledKind, charge: i64) {
         let bytes = u32::try_from(charge).unwrap_or(u32::MAX);
         if self.counters.samples.put(owner, hash, kind, bytes) {
             self.samples_wait.set(true);

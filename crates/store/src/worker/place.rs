@@ -3,6 +3,7 @@
 //! Invariants: a write that finds no room has had no effect
 //! Failure:    no segment, or no place in the index: `Refused::NoRoom`
 
+use super::away::Content;
 use super::{Fields, Key, Old, Refused, Worker};
 use crate::account::{bytes_needed, charge_of, link, replace, restamp, unlink};
 use crate::curves::SampledKind;
@@ -25,8 +26,7 @@ use units::{Bytes, TenantId};
 /// An item to be made.
 pub(super) struct Draft<'v> {
     pub(super) fields: Fields,
-    /// The value, in two parts.
-    pub(super) value: [&'v [u8]; 2],
+    pub(super) content: Content<'v>,
     pub(super) identity: Identity,
     /// Bits of `item::state`.
     pub(super) state: u8,
@@ -74,9 +74,9 @@ impl Worker {
         old: &Old<'_>,
         draft: &Draft<'_>,
     ) -> Result<u64, Refused> {
-        let Draft { fields, value, identity, state } = *draft;
+        let Draft { fields, content, identity, state } = *draft;
         let owner = self.store.tenant(tenant);
-        let value_len = value[0].len() + value[1].len();
+        let value_len = content.len();
         let expiry = (fields.expires_at != 0).then(|| expiry_at(fields.expires_at, self.store.now_secs()));
         let mut meta = Meta {
             tenant,
@@ -89,6 +89,7 @@ impl Worker {
                 Identity::Kept(kept) => kept.cas,
             },
             state,
+            away: content.away(),
             stamp: 0,
         };
         let counters = self.counters(tenant);
@@ -111,10 +112,13 @@ impl Worker {
             _ => self.stamp_after(old, owner),
         };
         let mut head = self.head.borrow_mut();
+        let made = self.put_away(&mut meta, key, stamp, content, &mut head)?;
+        let needed = bytes_needed(meta.item_len(key.bytes.len(), value_len), meta.cas.is_some());
         let head = self.head_for(&mut head, needed, stamp)?;
         restamp(&mut meta, stamp, head.base());
         let mut header = [0; 48];
         let header_len = meta.encode(key.bytes.len(), value_len, &mut header);
+        let value = if meta.away.is_some() { [&[][..], &[]] } else { content.value() };
         let parts = [&header[..header_len], key.bytes, value[0], value[1]];
         let len: usize = parts.iter().map(|p| p.len()).sum();
         let place = self.store.log.append(head, parts).expect("the head was made for this item");
@@ -132,14 +136,22 @@ impl Worker {
         {
             // The bytes written are dead; the retry, for which `make_room` grows the index, writes them again.
             self.crowded.set(true);
+            if let Some(made) = made {
+                self.store.tier(made).abandon(made, key.bytes.len());
+            }
             return Err(Refused::NoRoom);
         } else {
             forget_shadow(owner, key.hash);
-            link(&self.store, &self.counters, place, &meta, len, stamp);
+            link(&self.store, &self.counters, place, (&meta, key.bytes.len()), len, stamp);
+        }
+        if let Some(made) = made {
+            self.store.tier(made).hold(made);
         }
         counters.meter.count(Access::DramWrite, Bytes(len as u64));
         if owner.samples(key.hash) {
-            self.sample(owner, key.hash, SampledKind::Write, len);
+            let charge =
+                charge_of(len) + meta.away.map_or(0, |away| away.footprint(key.bytes.len()).cast_signed());
+            self.sample_sized(owner, key.hash, SampledKind::Write, charge);
         }
         if owner.is_over_ceiling() {
             self.store.ceiling_hint.store(1, Ordering::Relaxed);
@@ -148,7 +160,7 @@ impl Worker {
     }
 
     /// The head, with room for `len` bytes and a base near the stamp.
-    fn head_for<'h>(
+    pub(super) fn head_for<'h>(
         &self,
         head: &'h mut Option<Head>,
         len: usize,
@@ -188,8 +200,9 @@ impl Worker {
         next
     }
 
-    /// Grows the index if it is crowded. Called without locks.
+    /// Counts accesses to tiers, and grows the index if it is crowded. Called without locks.
     pub(super) fn after_write(&self) {
+        self.pay();
         let index = &self.store.index;
         if index.is_crowded() {
             index.grow(false, |slot| self.store.hash_at(&self.reader, slot));
