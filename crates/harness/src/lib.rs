@@ -11,4 +11,4 @@ pub mod plan;
 pub mod replay;
 pub mod wire;
 
-pub use report::{Report, TenantReport};
+pub use report::{Report, TenantReport, TierReport};

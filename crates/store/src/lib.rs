@@ -64,7 +64,7 @@ pub use passes::PassTotals;
 pub use rank::{Expression, RankError, RankKind};
 pub use store::{CLOCK_START, MemoryUse, Options, Store, StoreError};
 pub use tenant::{OverShare, TenantSpec, TenantState};
-pub use tier::{Placement, Promotion, TierTotals, TierUse};
+pub use tier::{Placement, Promotion, Restored, TierTotals, TierUse};
 pub use width::{FREES_MAX, FREES_MIN, Interval, PassWidth};
 pub use witness::Evicted;
 pub use worker::{

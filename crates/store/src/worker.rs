@@ -311,7 +311,7 @@ impl Worker {
     }
 
     /// What the index knows of a key, under its locks.
-    fn live<'a>(&'a self, locked: &Locked<'_>, key: &Key<'_>) -> Old<'a> {
+    pub(crate) fn live<'a>(&'a self, locked: &Locked<'_>, key: &Key<'_>) -> Old<'a> {
         let found = locked.find(key.hash, |slot| self.is_key(slot, key));
         let live = found.and_then(|found| {
             let view = self.store.log.view(&self.reader, found.slot.place());
@@ -341,8 +341,20 @@ impl Drop for Worker {
     }
 }
 
+impl Key<'_> {
+    pub(crate) fn hash(&self) -> KeyHash {
+        self.hash
+    }
+}
+
+impl Old<'_> {
+    pub(crate) fn found(&self) -> Option<Found> {
+        self.found
+    }
+}
+
 /// What the index knows of a key: the slot, and the item if it is alive.
-struct Old<'a> {
+pub(crate) struct Old<'a> {
     found: Option<Found>,
     live: Option<(Found, View<'a>)>,
 }

@@ -170,14 +170,6 @@ impl Area {
         // change.
         Some(unsafe { buffers.region.bytes(from, len) })
     }
-
-    /// Starts loading what lies at a byte.
-    #[inline]
-    pub(crate) fn prefetch(&self, at: u64) {
-        if let Some(region) = self.device.mapped() {
-            region.prefetch(Bytes(at).as_usize());
-        }
-    }
 }
 
 impl Buffers {

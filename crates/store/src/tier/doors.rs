@@ -73,6 +73,15 @@ impl Store {
         }
     }
 
+    /// The tenant of a name and kind of key space.
+    pub(crate) fn tenant_named(&self, name: &str, own_space: bool) -> Option<TenantId> {
+        let is_it = |tenant: &&Tenant| {
+            let spec = tenant.spec();
+            !tenant.is_gone() && spec.own_space == own_space && spec.name == name
+        };
+        self.tenants().find(is_it).map(|tenant| tenant.id)
+    }
+
     /// Second of the wall clock of a second of the store's clock; never 0.
     pub(crate) fn wall_of(&self, secs: u32) -> u32 {
         u32::try_from(self.wall.saturating_add(u64::from(secs))).unwrap_or(u32::MAX).max(1)
@@ -138,4 +147,9 @@ impl Store {
             }
         }
     }
+}
+
+/// When an item expires by the store's clock, 0 for never.
+pub(crate) fn expiry_of_wall(store: &Store, wall: u32) -> u32 {
+    if wall == 0 { 0 } else { store.secs_of_wall(wall) }
 }

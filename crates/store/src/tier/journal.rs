@@ -297,6 +297,12 @@ impl Journal {
         self.settle(self.bit(bytes.start).0..self.bit(bytes.end.max(1) - 1).0 + 1);
     }
 
+    /// Live records.
+    pub(crate) fn count_live(&self) -> u64 {
+        let bits = self.bits_at()..self.bits_at() + self.size.0.div_ceil(GRAIN * 64) as usize;
+        self.words()[bits].iter().map(|word| u64::from(word.load(Ordering::Acquire).count_ones())).sum()
+    }
+
     /// Calls `each` with the bytes in a range at which live records begin, rising.
     pub(crate) fn each_live(&self, bytes: Range<u64>, mut each: impl FnMut(u64)) {
         debug_assert!(bytes.start.is_multiple_of(GRAIN * 64), "a range of whole words");

@@ -16,8 +16,10 @@ mod doors;
 mod journal;
 mod placement;
 pub(crate) mod record;
+mod recover;
 mod reference;
 mod room;
+mod saved;
 mod segments;
 
 pub(crate) use access::{TierCounters, access};
@@ -26,6 +28,8 @@ pub(crate) use clean::TierCleaner;
 pub(crate) use demote::{charge_below, put_below};
 pub(crate) use journal::{GONE, Journal, NOBODY, Owner};
 pub use placement::{Placement, Promotion};
+pub(crate) use recover::Made;
+pub use recover::Restored;
 pub(crate) use reference::{REFERENCE, Reference};
 
 use crate::epoch::{Epochs, Participant};
@@ -259,6 +263,19 @@ impl Tier {
         self.ailing_until.store(now_secs.saturating_add(limits::TIER_REST_SECS), Ordering::Relaxed);
     }
 
+    /// Whether a live record can lie where a reference from outside says.
+    pub(crate) fn holds(&self, reference: Reference, key_len: usize) -> bool {
+        let end = reference.at.saturating_add(reference.footprint(key_len));
+        let all = u64::from(self.segments.count()) * self.segments.bytes();
+        let is_inside = end <= all && self.segments.of(reference.at) == self.segments.of(end - 1);
+        self.journal.survives() && is_inside && self.journal.is_live(reference.at)
+    }
+
+    /// Counts a record that an item leads to again.
+    pub(crate) fn adopt(&self, reference: Reference, key_len: usize) {
+        self.segments.add_live(self.segments.of(reference.at), reference.footprint(key_len));
+    }
+
     /// Notes a record that an item leads to from now on. Under the lock of its key.
     pub(crate) fn hold(&self, reference: Reference) {
         if self.is_mapped() {
@@ -285,6 +302,10 @@ impl Tier {
         reference: Reference,
         key_len: usize,
     ) -> Option<&'a [u8]> {
+        if self.journal.survives() && self.is_mapped() {
+            // It may be older than this process: nothing of it is taken unseen. The bytes are loaded once, here.
+            return self.record(reader, reference, key_len).map(|record| record.value);
+        }
         let mark = self.segments.buffer(self.segments.of(reference.at));
         self.area.bytes(reader, mark, reference.value_at(key_len), reference.value_len as usize)
     }
@@ -323,12 +344,6 @@ impl Tier {
         let all = 0..u64::from(self.segments.count()) * self.segments.bytes();
         self.journal
             .each_live(all, |at| assert!(records.contains(&at), "an item leads to every live record"));
-    }
-
-    /// Starts loading a record.
-    #[inline]
-    pub(crate) fn prefetch(&self, at: u64) {
-        self.area.prefetch(at);
     }
 }
 

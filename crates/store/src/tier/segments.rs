@@ -101,12 +101,15 @@ impl Segments {
         Some(segment)
     }
 
-    /// Takes a segment that holds live records out of the free ones: it was filled before this start.
-    pub(crate) fn adopt(&self, segment: u32) {
+    /// Takes the segments that hold live records out of the free ones: they were filled before this start.
+    pub(crate) fn adopt_filled(&self) {
         let mut pool = lock(&self.pool);
-        pool.free.retain(|free| *free != segment);
-        self.row(segment).state.store(State::Sealed as u32, Ordering::Release);
+        pool.free.retain(|free| self.live(*free) == 0);
         self.publish(&pool);
+        drop(pool);
+        for segment in (0..self.count()).filter(|segment| self.live(*segment) != 0) {
+            self.change(segment, State::Free, State::Sealed);
+        }
     }
 
     fn publish(&self, pool: &Pool) {

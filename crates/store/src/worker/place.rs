@@ -20,6 +20,7 @@ use crate::slot::{Slot, USES_MAX};
 use crate::store::STAMP_BLOCK;
 use crate::sync::Ordering;
 use crate::tenant::Tenant;
+use crate::tier::Made;
 use media::Access;
 use units::{Bytes, TenantId};
 
@@ -157,6 +158,43 @@ impl Worker {
             self.store.ceiling_hint.store(1, Ordering::Relaxed);
         }
         Ok(meta.cas.unwrap_or(stamp))
+    }
+
+    /// Writes an item as it was, that the index does not know.
+    pub(crate) fn put_as_it_was(
+        &self,
+        locked: &Locked<'_>,
+        key: &Key<'_>,
+        made: &Made<'_>,
+    ) -> Result<(), Refused> {
+        let mut meta = made.meta;
+        let needed = bytes_needed(meta.item_len(made.key.len(), made.value.len()), meta.cas.is_some());
+        if self.store.geometry.item_max.as_usize() < needed {
+            return Err(Refused::TooLarge);
+        }
+        let mut head = self.head.borrow_mut();
+        let head = self.head_for(&mut head, needed, made.stamp)?;
+        restamp(&mut meta, made.stamp, head.base());
+        let mut header = [0; 48];
+        let header_len = meta.encode(made.key.len(), made.value.len(), &mut header);
+        let parts = [&header[..header_len], made.key, made.value, &[]];
+        let len: usize = parts.iter().map(|p| p.len()).sum();
+        let place = self.store.log.append(head, parts).expect("the head was made for this item");
+        let slot = Slot::new(key.hash, place, made.tick, made.uses);
+        if !locked.insert(slot, |s| self.store.hash_at(&self.reader, s)) {
+            self.crowded.set(true);
+            return Err(Refused::NoRoom);
+        }
+        link(&self.store, &self.counters, place, (&meta, made.key.len()), len, made.stamp);
+        if let Some(away) = meta.away {
+            self.store.tier(away).adopt(away, made.key.len());
+        }
+        Ok(())
+    }
+
+    /// Grows the index if it is crowded, as after every write.
+    pub(crate) fn after_make(&self) {
+        self.after_write();
     }
 
     /// The head, with room for `len` bytes and a base near the stamp.
