@@ -8,10 +8,12 @@
 
 #![allow(unsafe_code, reason = "bytes of a mapped device: the contract of `Device::write` keeps others away")]
 
+use crate::ReadQueue;
 use crate::region::{Region, WordRegion};
 use std::fmt::Debug;
 use std::io;
-use units::Bytes;
+use std::sync::atomic::{AtomicBool, Ordering};
+use units::{Bytes, Instant};
 
 /// What a device's content outlives.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -61,6 +63,14 @@ pub trait Device: Debug + Send + Sync {
     /// # Errors
     /// If the system says so, or the bytes are not there.
     fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()>;
+    /// A queue of `depth` reads, where many under way at once are quicker than one after the other; none where bytes are
+    /// mapped.
+    ///
+    /// # Errors
+    /// If the system refuses it.
+    fn read_queue(&self, _depth: u32) -> io::Result<Option<ReadQueue>> {
+        Ok(None)
+    }
     /// Lets what was written so far survive before anything that is written after.
     ///
     /// # Errors
@@ -68,6 +78,68 @@ pub trait Device: Debug + Send + Sync {
     fn settle(&self) -> io::Result<()>;
     /// Takes the time that an access of `size` takes, where that is modelled; nothing elsewhere.
     fn take_time(&self, access: SlowAccess, size: Bytes);
+    /// The moment before an access, to be handed to [`Device::take_time_since`]; any moment where no time is modelled.
+    fn begin(&self) -> Instant {
+        Instant::ZERO
+    }
+    /// The same for an access that began then: copying the bytes counts as part of it.
+    fn take_time_since(&self, _began: Instant, access: SlowAccess, size: Bytes) {
+        self.take_time(access, size);
+    }
+}
+
+/// Copies bytes into a mapped device.
+///
+/// # Safety
+/// Nobody reads or writes these bytes meanwhile.
+pub(crate) unsafe fn copy_in(region: &Region, at: u64, bytes: &[u8]) -> io::Result<()> {
+    check_range(region.len() as u64, at, bytes.len())?;
+    // SAFETY: the caller keeps others away.
+    unsafe { region.write(Bytes(at).as_usize(), bytes) };
+    Ok(())
+}
+
+/// Copies bytes out of a mapped device.
+pub(crate) fn copy_out(region: &Region, at: u64, into: &mut [u8]) -> io::Result<()> {
+    check_range(region.len() as u64, at, into.len())?;
+    // SAFETY: who reads what somebody may be writing breaks the contract of `Device::write`.
+    into.copy_from_slice(unsafe { region.bytes(Bytes(at).as_usize(), into.len()) });
+    Ok(())
+}
+
+/// Refuses what is not inside a device of `size`.
+pub(crate) fn check_range(size: u64, at: u64, len: usize) -> io::Result<()> {
+    if at <= size && len as u64 <= size - at {
+        return Ok(());
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{len} bytes at {at} of a tier of {size}")))
+}
+
+/// Refuses what is not inside a device of `size`, or not in whole access units.
+pub(crate) fn check_units(size: u64, unit: u64, at: u64, len: usize) -> io::Result<()> {
+    check_range(size, at, len)?;
+    if at.is_multiple_of(unit) && (len as u64).is_multiple_of(unit) {
+        return Ok(());
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{len} bytes at {at}: not in units of {unit}")))
+}
+
+/// Settles unless that failed once: what the system could not write then may be gone, whatever it says later.
+pub(crate) fn refuse_once_failed(
+    has_failed: &AtomicBool,
+    settle: impl FnOnce() -> io::Result<()>,
+) -> io::Result<()> {
+    if has_failed.load(Ordering::Acquire) {
+        return Err(io::Error::other("the tier failed to keep what was written earlier"));
+    }
+    settle().inspect_err(|_| has_failed.store(true, Ordering::Release))
+}
+
+/// Writes to a device that the test alone uses.
+#[cfg(test)]
+pub(crate) fn write_alone(device: &dyn Device, at: u64, bytes: &[u8]) -> io::Result<()> {
+    // SAFETY: tests read and write their devices one after the other.
+    unsafe { device.write(at, bytes) }
 }
 
 /// Words of notes that a device of a size needs at least: one for each 4 KiB (a bit for each 64 B), one for each 64 KiB (the
@@ -124,14 +196,11 @@ impl Device for Plain {
 
     unsafe fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         // SAFETY: the caller keeps others away.
-        unsafe { self.region.write(Bytes(at).as_usize(), bytes) };
-        Ok(())
+        unsafe { copy_in(&self.region, at, bytes) }
     }
 
     fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
-        // SAFETY: who reads what somebody may be writing breaks the contract of `write`.
-        into.copy_from_slice(unsafe { self.region.bytes(Bytes(at).as_usize(), into.len()) });
-        Ok(())
+        copy_out(&self.region, at, into)
     }
 
     fn settle(&self) -> io::Result<()> {
@@ -148,10 +217,18 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let device = Plain::new(Bytes::kib(64)).unwrap();
-        // SAFETY: this thread alone uses the device.
-        unsafe { device.write(128, &[7; 64]) }.unwrap();
+        write_alone(&device, 128, &[7; 64]).unwrap();
         let mut bytes = [0; 128];
         device.read(64, &mut bytes).unwrap();
         assert_eq!((&bytes[..64], &bytes[64..]), (&[0; 64][..], &[7; 64][..]));
+    }
+
+    #[test]
+    fn what_is_beyond_the_end_is_refused() {
+        let device = Plain::new(Bytes::kib(64)).unwrap();
+        let refused = |result: io::Result<()>| result.is_err_and(|e| e.kind() == io::ErrorKind::InvalidInput);
+        assert!(refused(device.read(64 << 10, &mut [0; 64])));
+        assert!(refused(device.read(u64::MAX, &mut [0; 64])));
+        assert!(refused(write_alone(&device, (64 << 10) - 64, &[0; 128])));
     }
 }

@@ -3,17 +3,38 @@
 //! Invariants: the only crate that maps memory; `region`, `heap` and the devices are the only modules here with unsafe code
 //! Non-goals:  items, tenants' rules, policies
 
+pub mod brake;
+mod buffer;
+pub mod dax;
 mod device;
 mod dram;
+pub mod emulated;
+pub mod faults;
+mod file;
 mod heap;
 mod meter;
+pub mod model;
+mod numa;
+pub mod probe;
+mod profile;
+mod queue;
 mod region;
+mod spec;
+mod stopwatch;
 
+pub use buffer::Buffer;
+pub use dax::DaxTier;
 pub use device::{Device, Plain, SlowAccess, Survival, notes_words};
 pub use dram::Dram;
+pub use file::{Damage, FileTier, TIER_MIN, TierError};
 pub use heap::give_freed_memory_back;
 pub use meter::{Access, Meter, Traffic};
+pub use numa::NumaTier;
+pub use profile::{PROFILE_MAX, Profile, ProfileError, ProfileRow};
+pub use queue::{Completed, DEPTH_MAX, Engine, ReadQueue, Ticket};
 pub use region::{MapError, Region, WordRegion};
+pub use spec::{OpenTier, SPEC_FORMS, SpecError, TierMedium, TierSpec};
+pub use stopwatch::Stopwatch;
 
 use units::{Bytes, TierId};
 

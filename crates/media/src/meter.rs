@@ -2,9 +2,11 @@
 //!
 //! Shape:      one `Meter` per thread and tenant; its owner adds, anybody reads
 //! Invariants: counters only grow; only the owning thread writes
-//! Cost:       two loads and two stores without a lock prefix per access
-//! Source:     NyxCache §4 (cost per access), MT² §3.2 (four kinds of traffic)
+//! Units:      bytes; cost in picoseconds of the tier
+//! Cost:       two loads and two stores without a lock prefix per access, three of each for a slow tier
+//! Source:     NyxCache §3.3 (cost per access, kept per thread), MT² §3.2 (four kinds of traffic)
 
+use crate::SlowAccess;
 use std::sync::atomic::{AtomicU64, Ordering};
 use units::Bytes;
 
@@ -19,6 +21,26 @@ pub enum Access {
     SlowRead,
     /// Write of a slow tier.
     SlowWrite,
+}
+
+impl Access {
+    /// All four.
+    pub const ALL: [Self; 4] = [Self::DramRead, Self::DramWrite, Self::SlowRead, Self::SlowWrite];
+
+    /// Whether it is traffic to a slow tier.
+    #[must_use]
+    pub const fn is_slow(self) -> bool {
+        matches!(self, Self::SlowRead | Self::SlowWrite)
+    }
+}
+
+impl From<SlowAccess> for Access {
+    fn from(access: SlowAccess) -> Self {
+        match access {
+            SlowAccess::Read => Self::SlowRead,
+            SlowAccess::Write => Self::SlowWrite,
+        }
+    }
 }
 
 const KINDS: usize = 4;
@@ -37,6 +59,7 @@ pub struct Traffic {
 pub struct Meter {
     accesses: [AtomicU64; KINDS],
     bytes: [AtomicU64; KINDS],
+    cost_ps: AtomicU64,
 }
 
 /// Adds to a counter that only the calling thread writes.
@@ -51,6 +74,19 @@ impl Meter {
         let kind = access as usize;
         bump(&self.accesses[kind], 1);
         bump(&self.bytes[kind], size.0);
+    }
+
+    /// Counts one access to a slow tier and its cost, with the same condition.
+    #[inline]
+    pub fn count_slow(&self, access: SlowAccess, size: Bytes, cost_ps: u64) {
+        self.count(access.into(), size);
+        bump(&self.cost_ps, cost_ps);
+    }
+
+    /// Cost of all accesses to the slow tier so far, in ps.
+    #[must_use]
+    pub fn cost_ps(&self) -> u64 {
+        self.cost_ps.load(Ordering::Relaxed)
     }
 
     /// What has been counted so far.
@@ -77,5 +113,9 @@ mod tests {
         assert_eq!(meter.read(Access::DramRead), Traffic { accesses: 2, bytes: 164 });
         assert_eq!(meter.read(Access::SlowWrite), Traffic { accesses: 1, bytes: 7 });
         assert_eq!(meter.read(Access::DramWrite), Traffic::default());
+        assert_eq!(meter.cost_ps(), 0);
+        meter.count_slow(SlowAccess::Write, Bytes(64), 5);
+        meter.count_slow(SlowAccess::Read, Bytes(64), 3);
+        assert_eq!((meter.cost_ps(), meter.read(Access::SlowWrite).accesses), (8, 2));
     }
 }

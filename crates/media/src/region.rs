@@ -26,11 +26,13 @@ pub enum MapError {
     },
 }
 
-/// A mapping of zeroed memory.
+/// A mapping: zeroed memory, or a part of a file.
 #[derive(Debug)]
 pub struct Region {
     base: NonNull<u8>,
     len: usize,
+    /// Whether its pages are a file's: they are not given back while it is there.
+    is_file: bool,
 }
 
 // SAFETY: the region owns its mapping; the pointer is not tied to a thread, and all shared access goes through
@@ -49,7 +51,79 @@ impl Region {
     pub fn anonymous(size: Bytes) -> Result<Self, MapError> {
         let len = size.as_usize().next_multiple_of(PAGE).max(PAGE);
         let base = map(len).map_err(|cause| MapError::Map { size, cause })?;
-        Ok(Self { base, len })
+        Ok(Self { base, len, is_file: false })
+    }
+
+    /// `size` bytes of `file` from `offset` on, both in whole pages, shared with whoever else maps them. The file is at least
+    /// so long, and nobody shortens it as long as the region lives.
+    ///
+    /// # Errors
+    /// If the system refuses the mapping; with `is_durable_at_once`, where a store is not durable once it has left the caches.
+    #[cfg(not(miri))]
+    pub(crate) fn of_file(
+        file: &std::fs::File,
+        offset: u64,
+        size: Bytes,
+        is_durable_at_once: bool,
+    ) -> Result<Self, MapError> {
+        use rustix::mm::{MapFlags, ProtFlags, mmap};
+        let len = size.as_usize().next_multiple_of(PAGE).max(PAGE);
+        let flags = match is_durable_at_once {
+            true => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
+            false => MapFlags::SHARED,
+        };
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let fail = |cause| MapError::Map { size, cause };
+        // SAFETY: a null hint without MAP_FIXED creates a new mapping and touches no existing memory.
+        let at = unsafe { mmap(std::ptr::null_mut(), len, protection, flags, file, offset) };
+        let at = at.map_err(|errno| fail(errno.into()))?;
+        let base = NonNull::new(at.cast()).ok_or_else(|| fail(io::Error::other("mapped at address zero")))?;
+        Ok(Self { base, len, is_file: true })
+    }
+
+    /// No files here.
+    #[cfg(miri)]
+    pub(crate) fn of_file(_: &std::fs::File, _: u64, size: Bytes, _: bool) -> Result<Self, MapError> {
+        Err(MapError::Map { size, cause: io::Error::from(io::ErrorKind::Unsupported) })
+    }
+
+    /// Two regions of one mapping: the first `len` bytes, in whole pages, and the rest.
+    ///
+    /// # Panics
+    /// If either would have no bytes, or `len` is not in whole pages.
+    pub(crate) fn split(self, len: usize) -> (Self, Self) {
+        assert!(0 < len && len < self.len && len.is_multiple_of(PAGE), "two regions of whole pages");
+        let whole = std::mem::ManuallyDrop::new(self);
+        // SAFETY: inside of the mapping, checked above.
+        let rest = unsafe { whole.base.add(len) };
+        let part = |base, len| Self { base, len, is_file: whole.is_file };
+        (part(whole.base, len), part(rest, whole.len - len))
+    }
+
+    /// Waits until what was written to a range of a file is on its disk.
+    ///
+    /// # Errors
+    /// If the system says so.
+    ///
+    /// # Panics
+    /// If the range is not inside the region.
+    pub(crate) fn sync(&self, offset: usize, len: usize) -> io::Result<()> {
+        assert!(self.contains(offset, len), "sync outside of the region");
+        #[cfg(not(miri))]
+        {
+            use rustix::mm::{MsyncFlags, msync};
+            let (start, len) = page_range(offset, len);
+            // SAFETY: `start` is inside the mapping, checked above (rounding down stays inside).
+            let at = unsafe { self.base.as_ptr().add(start) };
+            // SAFETY: whole pages of this live mapping; nothing in memory changes.
+            unsafe { msync(at.cast(), len, MsyncFlags::SYNC) }?;
+        }
+        Ok(())
+    }
+
+    /// Where it begins.
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.base
     }
 
     /// Its length in bytes.
@@ -113,7 +187,7 @@ impl Region {
         }
     }
 
-    /// Gives the whole pages inside a range back to the system; they read as zero afterwards.
+    /// Gives the whole pages inside a range back to the system; they read as zero afterwards. Pages of a file stay.
     ///
     /// # Safety
     /// No reference obtained from [`Region::bytes`] to these bytes may be alive. Atomic words may be: their readers
@@ -125,7 +199,7 @@ impl Region {
         assert!(self.contains(offset, len), "release outside of the region");
         let start = offset.next_multiple_of(PAGE);
         let end = (offset + len) / PAGE * PAGE;
-        if end <= start {
+        if end <= start || self.is_file {
             return;
         }
         #[cfg(not(miri))]
@@ -221,6 +295,27 @@ impl WordRegion {
         Ok(Self { region })
     }
 
+    /// Words of a mapping that nobody uses as bytes.
+    pub(crate) fn of(region: Region) -> Self {
+        Self { region }
+    }
+
+    /// The mapping that the words are in.
+    pub(crate) fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// Waits until words of a file are on its disk.
+    ///
+    /// # Errors
+    /// If the system says so.
+    ///
+    /// # Panics
+    /// If the range is not inside the region.
+    pub(crate) fn sync(&self, words: std::ops::Range<usize>) -> io::Result<()> {
+        self.region.sync(words.start * WORD, words.len() * WORD)
+    }
+
     /// The words.
     #[inline]
     #[must_use]
@@ -280,7 +375,8 @@ impl Drop for Region {
     fn drop(&mut self) {
         #[cfg(not(miri))]
         {
-            // SAFETY: this is the mapping made in `map`, unmapped once; no borrow of `self` can be alive.
+            // SAFETY: these whole pages are this region's alone (`map`, `of_file`, `split`), unmapped once; no borrow of `self` can
+            // be alive.
             let _unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
         }
         #[cfg(miri)]

@@ -13,7 +13,7 @@ use crate::epoch::Participant;
 use crate::hash::KeyHash;
 use crate::index::Found;
 use crate::item::View;
-use crate::limits::CENSUS_SLACK_PART;
+use crate::limits::{CENSUS_SLACK_PART, TIER_DISCOUNT};
 use crate::rank::{BIN_MIN, Clock, Densities, Usage};
 use crate::slot::Place;
 use crate::sources::Sums;
@@ -189,9 +189,10 @@ impl Census {
             let stands_for = if len < self.step { charge * self.step as u64 / len as u64 } else { charge };
             self.alive += if len < self.step { self.step as f64 / len as f64 } else { 1.0 };
             // What stays of an item whose value can go to a tier stays whatever its rank.
-            let rest = stands_for * charge_below(store, &item) / charge.max(1);
+            let below = charge_below(store, &item);
+            let rest = stands_for * below / charge.max(1);
             let row = &mut self.rows[seen.row];
-            for (rank, part) in [(rank, stands_for - rest), (u8::MAX, rest)] {
+            for (rank, part) in [(discounted(rank, below), stands_for - rest), (u8::MAX, rest)] {
                 let bytes = &mut row[usize::from(rank)];
                 *bytes = bytes.saturating_add(u32::try_from(part).unwrap_or(u32::MAX));
             }
@@ -303,8 +304,10 @@ impl Census {
         }
         let usage = usage_of(store, item, found, seen.densities.as_deref());
         let rank = seen.spec.rank.bin(&usage, seen.level, &self.clock);
+        let below = charge_below(store, item);
+        let rank = discounted(rank, below);
         let stays = if rank == seen.threshold {
-            let charge = item.charge() - charge_below(store, item);
+            let charge = item.charge() - below;
             let fits = charge <= seen.quota;
             seen.quota = seen.quota.saturating_sub(charge);
             fits
@@ -328,6 +331,11 @@ impl Census {
     fn seen_of(&self, tenant: TenantId) -> Option<&Seen> {
         self.seen.get(tenant.index()).and_then(Option::as_ref)
     }
+}
+
+/// The rank of an item of which `below` stays if it goes: what it loses is the time of a slower hit, not a hit.
+fn discounted(rank: u8, below: u64) -> u8 {
+    if below == 0 { rank } else { rank.saturating_sub(TIER_DISCOUNT).max(BIN_MIN) }
 }
 
 /// What is known of an item for its rank.

@@ -115,7 +115,7 @@ impl Model {
         Kinds::from_fn(|kind: Kind| match self.device.level {
             Level::TwoStations => self.solution.probe_ns(&self.device, kind),
             Level::Utilisation => {
-                let think = self.device.clients.get(kind).think_ns;
+                let think = self.device.typical(kind).think_ns;
                 if kind.is_slow() { think * self.factor } else { think }
             }
         })

@@ -109,7 +109,7 @@ impl Solution {
 
     /// Time that a unit of `kind` takes now from its start to its end if one more comes, in ns.
     pub(super) fn probe_ns(&self, device: &Device, kind: Kind) -> f64 {
-        let client = *device.clients.get(kind);
+        let client = *device.typical(kind);
         let demand = device.demand(kind, units::Bytes(256));
         let contention = if kind == Kind::SlowWrite { self.backlog.contention.max(1.0) } else { 1.0 };
         let media = if kind.is_slow() { demand[0] * contention + self.backlog.wait[0] } else { 0.0 };
@@ -153,7 +153,7 @@ fn leaving_batch(device: &Device, class: &Class, flow: &Flow, station: usize, de
         return 0.0;
     }
     let busy = flow.rate / class.running.max(f64::MIN_POSITIVE) * demand;
-    busy.min(1.0) * (device.batch - 1.0) * demand * 0.5
+    busy.min(1.0) * (device.system.batch - 1.0) * demand * 0.5
 }
 
 /// Threads of a closed loop that are writing rather than held back. Paced writers count none, as they were calibrated.

@@ -1,161 +1,31 @@
-//! Time and cost of single operations on a slow tier: what does one access of a given size take?
+//! Cost of single operations on a slow tier: what does one access of a given size take of it?
 //!
-//! Shape:      operation, size -> time between completions of one thread; kind, size -> MaxIOPS and cost
-//! Units:      nanoseconds; operations per second; cost in picoseconds of the tier
-//! Source:     NyxCache Table 2 (two sizes per operation, so the straight line through them is exact by construction and
-//!             serves only to interpolate), §3.3 (cost = 1 / MaxIOPS, profile from 64 B to 4 KiB in steps of 64 B), §2.2.3
-//!             (prefetching: software sees 60 % of the traffic of 1 KB loads); OptaneStudy, random reads by size.
+//! Shape:      kind, size -> MaxIOPS and cost
+//! Units:      operations per second; cost in picoseconds of the tier
+//! Source:     NyxCache §3.3 (cost = 1 / MaxIOPS, profile from 64 B to 4 KiB in steps of 64 B).
 //!             We add: above 4 KiB an access costs as many pieces of 4 KiB (the paper's profile ends there).
 
-use super::device::Device;
+use super::device::{Device, access};
 use control::bandwidth::{Cost, Kind};
+use media::Profile;
+pub use media::ProfileRow;
+pub use media::model::{LINE, MEDIA_UNIT, Operation, amplification, lines, prefetch_waste};
 use units::Bytes;
 
-/// Bytes that the processor moves at once.
-pub const LINE: u64 = 64;
-/// Bytes that the medium of a slow tier reads or writes at once.
-pub const MEDIA_UNIT: u64 = 256;
 /// Largest access of a profile; larger ones cost whole pieces of it.
 pub const PROFILE_MAX: u64 = 4096;
-
-/// An instruction that reads or writes a slow tier, as NyxCache Table 2 tells them apart.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Operation {
-    /// Load through the caches, with prefetching.
-    Load,
-    /// Load with the prefetchers off.
-    LoadUnprefetched,
-    /// Load that bypasses the caches.
-    NonTemporalLoad,
-    /// Store through the caches.
-    Store,
-    /// Store, then write the line back.
-    StoreFlushed,
-    /// Store that bypasses the caches.
-    NonTemporalStore,
-}
-
-impl Operation {
-    /// All six, in the order of the table.
-    pub const ALL: [Self; 6] = [
-        Self::Load,
-        Self::LoadUnprefetched,
-        Self::NonTemporalLoad,
-        Self::Store,
-        Self::StoreFlushed,
-        Self::NonTemporalStore,
-    ];
-
-    /// Start and slope per 64 B line of the time between completions, in ns: the straight line through the table's two
-    /// bandwidths (256 B and 4 KB).
-    #[must_use]
-    pub const fn line(self) -> (f64, f64) {
-        match self {
-            Self::Load => (105.0, 14.05),
-            Self::LoadUnprefetched => (84.6, 20.6),
-            Self::NonTemporalLoad => (820.0, 15.8),
-            Self::Store => (-21.0, 62.5),
-            Self::StoreFlushed => (343.0, 37.3),
-            Self::NonTemporalStore => (-6.0, 18.7),
-        }
-    }
-
-    /// Start and slope per 64 B line of the latency, in ns: the straight line through the table's two latencies.
-    #[must_use]
-    pub fn latency_line(self) -> (f64, f64) {
-        let (small, large) = match self {
-            Self::Load => (490.0, 1220.0),
-            Self::LoadUnprefetched => (520.0, 1690.0),
-            Self::NonTemporalLoad => (840.0, 1840.0),
-            Self::Store => (380.0, 4140.0),
-            Self::StoreFlushed => (470.0, 2710.0),
-            Self::NonTemporalStore => (80.0, 1220.0),
-        };
-        let slope = (large - small) / 60.0;
-        (small - 4.0 * slope, slope)
-    }
-
-    /// Time between completions of one thread, in ns.
-    #[must_use]
-    pub fn interval_ns(self, size: Bytes) -> f64 {
-        let (start, slope) = self.line();
-        start + slope * lines(size)
-    }
-
-    /// Time from start to completion, in ns.
-    #[must_use]
-    pub fn latency_ns(self, size: Bytes) -> f64 {
-        let (start, slope) = self.latency_line();
-        start + slope * lines(size)
-    }
-}
-
-/// 64 B lines that an access touches.
-#[must_use]
-pub fn lines(size: Bytes) -> f64 {
-    size.0.max(1).div_ceil(LINE) as f64
-}
-
-/// Bytes that the medium moves per byte asked for: 4 for 64 B, 1 for multiples of 256 B.
-#[must_use]
-pub fn amplification(size: Bytes) -> f64 {
-    let size = size.0.max(1);
-    (size.div_ceil(MEDIA_UNIT) * MEDIA_UNIT) as f64 / size as f64
-}
-
-/// Bytes that are read per byte asked for because the prefetchers guess (OptaneStudy: random reads of 1 KB reach half of the
-/// bandwidth of 512 B, of 2 KB two thirds; NyxCache §2.2.3: 1 / .6 at 1 KB).
-#[must_use]
-pub const fn prefetch_waste(size: Bytes) -> f64 {
-    match size.0 {
-        513..=1024 => 1.75,
-        1025..=2048 => 1.3,
-        _ => 1.0,
-    }
-}
-
-/// Bytes that the medium moves per byte of an access of this kind.
-#[must_use]
-pub fn media_bytes_per_byte(kind: Kind, size: Bytes) -> f64 {
-    match kind {
-        Kind::SlowRead => amplification(size) * prefetch_waste(size),
-        Kind::SlowWrite => amplification(size),
-        Kind::DramRead | Kind::DramWrite => 0.0,
-    }
-}
-
-/// One line of a tier's profile.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct ProfileRow {
-    /// Size of the accesses.
-    pub size: Bytes,
-    /// Most random reads of that size per second.
-    pub read_iops: f64,
-    /// Most random writes of that size per second.
-    pub write_iops: f64,
-}
 
 impl Device {
     /// Most accesses per second of one kind and size that the tier bears alone; none for DRAM, which is not divided.
     #[must_use]
     pub fn max_iops(&self, kind: Kind, size: Bytes) -> Option<f64> {
-        let bytes_per_sec = match kind {
-            Kind::SlowRead => self.read_limit() * 1e9,
-            Kind::SlowWrite => self.write_limit() * 1e9,
-            Kind::DramRead | Kind::DramWrite => return None,
-        };
-        Some(bytes_per_sec / (size.0.max(1) as f64 * media_bytes_per_byte(kind, size)))
+        self.system.max_iops(access(kind), size)
     }
 
     /// What a tier's probe would find: MaxIOPS from 64 B to 4 KiB in steps of 64 B.
     #[must_use]
     pub fn profile(&self) -> Vec<ProfileRow> {
-        let row = |size| ProfileRow {
-            size,
-            read_iops: self.max_iops(Kind::SlowRead, size).unwrap_or(0.0),
-            write_iops: self.max_iops(Kind::SlowWrite, size).unwrap_or(0.0),
-        };
-        (1..=PROFILE_MAX / LINE).map(|i| row(Bytes(i * LINE))).collect()
+        Profile::modelled(&self.system)
     }
 
     /// Cost of one access in picoseconds of the tier; 0 for DRAM. Sizes round up to the profile's steps, above its end whole
@@ -175,24 +45,6 @@ impl Device {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn p5_table_2_of_nyx_is_met_through_its_straight_lines() {
-        // GB/s at 256 B and at 4 KB; exact by construction, within 6 % of the printed, rounded figures.
-        let printed = [(1.59, 4.08), (1.53, 2.92), (0.29, 2.24), (1.12, 1.03), (0.52, 1.50), (3.73, 3.44)];
-        for (operation, (small, large)) in Operation::ALL.into_iter().zip(printed) {
-            for (size, gbps) in [(256_u64, small), (4096, large)] {
-                let ours = size as f64 / operation.interval_ns(Bytes(size));
-                assert!((ours / gbps - 1.0).abs() <= 0.06, "{operation:?} {size} B: {ours} against {gbps}");
-            }
-        }
-    }
-
-    #[test]
-    fn p5_max_iops_of_4_kb_loads_is_3_million_on_two_dimms() {
-        let iops = Device::nyx().max_iops(Kind::SlowRead, Bytes(4096)).unwrap();
-        assert!((iops / 3.0e6 - 1.0).abs() <= 0.10, "{iops}");
-    }
 
     #[test]
     fn cost_has_steps_of_256_bytes_for_writes_and_pieces_of_4_kib() {

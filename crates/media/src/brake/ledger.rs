@@ -1,0 +1,105 @@
+//! What a tenant's threads have taken of its budget and its caps.
+//!
+//! Shape:      behind the brake's lock; threads take pieces and spend them alone
+//! Invariants: a period starts when its budget comes into force and follows the one before; what was spent beyond a budget is
+//!             spent of the next period's. Bytes per second are kept as the time at which what has passed is due
+
+use super::{Budget, PERIOD_MIN, Setting};
+use crate::Access;
+use units::{BytesPerSec, Duration, Instant};
+
+/// Pieces that a budget is taken in: a thread holds at most so small a part without spending it.
+const PIECES: u64 = 1024;
+/// Time's worth of bytes that a thread takes at once under a cap.
+const PIECE: Duration = Duration::from_micros(50);
+/// How far the bytes that passed may be ahead of their time: what a thread was late can be made up for within this.
+const AHEAD: Duration = Duration::from_millis(1);
+
+/// A tenant's account.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    setting: Setting,
+    start: Instant,
+    spent_ps: u64,
+    depleted: bool,
+    depleted_at: Option<Instant>,
+    /// By kind: when what has passed would have passed at the cap's rate.
+    due: [Instant; 4],
+}
+
+impl Ledger {
+    pub(super) fn setting(&self) -> &Setting {
+        &self.setting
+    }
+
+    pub(super) fn set(&mut self, mut setting: Setting, now: Instant) {
+        if let Some(budget) = &mut setting.budget {
+            budget.per = budget.per.max(PERIOD_MIN);
+        }
+        let period = |setting: &Setting| setting.budget.map(|budget| budget.per);
+        if period(&setting) != period(&self.setting) {
+            (self.start, self.spent_ps) = (now, 0);
+        }
+        self.depleted = setting.budget.is_some_and(|budget| budget.cost_ps <= self.spent_ps);
+        self.setting = setting;
+    }
+
+    pub(super) fn take_depleted_at(&mut self) -> Option<Instant> {
+        self.depleted_at.take()
+    }
+
+    /// Spends `short` and takes a piece beside it; says how much that is, and until when the tenant has nothing left.
+    pub(super) fn spend(&mut self, short: u64, now: Instant) -> (u64, Instant) {
+        let Some(budget) = self.setting.budget else { return (0, Instant::ZERO) };
+        self.begin_period(budget, now);
+        self.spent_ps = self.spent_ps.saturating_add(short);
+        let left = budget.cost_ps.saturating_sub(self.spent_ps);
+        if left == 0 {
+            if !self.depleted {
+                self.depleted = true;
+                self.depleted_at.get_or_insert(now);
+            }
+            // What is spent beyond this period's takes whole periods more.
+            let periods =
+                self.spent_ps.checked_div(budget.cost_ps).map_or(u64::MAX, |periods| periods.max(1));
+            return (0, self.start + Duration(budget.per.0.saturating_mul(periods)));
+        }
+        let piece = (budget.cost_ps / PIECES).min(left);
+        self.spent_ps += piece;
+        (piece, Instant::ZERO)
+    }
+
+    fn begin_period(&mut self, budget: Budget, now: Instant) {
+        let periods = now.since(self.start).0 / budget.per.0.max(1);
+        if 0 < periods {
+            self.start += Duration(budget.per.0.saturating_mul(periods));
+            self.spent_ps = self.spent_ps.saturating_sub(budget.cost_ps.saturating_mul(periods));
+            // Unspent pieces of earlier periods are a thousandth each and are not asked back.
+            self.depleted = false;
+        }
+    }
+
+    /// Lets `short` bytes of a kind pass and takes a piece beside them; says how much that is, and until when the cap holds.
+    pub(super) fn pass(&mut self, access: Access, short: u64, now: Instant) -> (u64, Instant) {
+        let Some(cap) = self.setting.cap[access as usize] else { return (0, Instant::ZERO) };
+        let due = &mut self.due[access as usize];
+        // Time in which nothing passed is lost.
+        *due = (*due).max(now) + time_of(short, cap);
+        if now + AHEAD < *due {
+            return (0, Instant(due.0 - AHEAD.0));
+        }
+        let piece = bytes_of(PIECE, cap);
+        *due += time_of(piece, cap);
+        (piece, Instant::ZERO)
+    }
+}
+
+/// Time that bytes take at a rate, rounded up; a rate of zero lets nothing pass.
+fn time_of(bytes: u64, rate: BytesPerSec) -> Duration {
+    let ns = (u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(rate.0.max(1)));
+    Duration(u64::try_from(ns).unwrap_or(u64::MAX))
+}
+
+fn bytes_of(time: Duration, rate: BytesPerSec) -> u64 {
+    u64::try_from(u128::from(rate.0) * u128::from(time.0) / 1_000_000_000).unwrap_or(u64::MAX)
+}

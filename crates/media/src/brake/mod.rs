@@ -1,0 +1,250 @@
+//! Holds a tenant's accesses back: a delay after each, a pause, a budget of cost per period, caps on bytes per second.
+//!
+//! Shape:      one `Brake` per tenant, which the control loop sets; one `Pad` per thread and tenant, which takes from the brake
+//!             in pieces. After each access the brake says what the thread is to do before the tenant's next one
+//! Invariants: a free tenant pays one load and one comparison; nobody else's accesses wait for a tenant's brake; what was
+//!             taken too much of a budget or a cap counts against what comes next
+//! Units:      nanoseconds; picoseconds of cost; bytes per second
+//! Cost:       under a budget or a cap a lock is taken and time is asked for once per piece, a thousandth of a period's budget
+//! Source:     NyxCache §3.3 (delay of n × 10 ns per access, pause as infinite delay), Algorithm 1 (a tenant that used up its
+//!             assignment is paused until the epoch ends). We add: a hold of up to 1 µs is spun, a longer one is the caller's
+//!             to wait out without the thread; the access at which a budget runs out is charged in full
+//! Non-goals:  reading a clock, deciding who is held back
+
+mod ledger;
+
+use crate::Access;
+use ledger::Ledger;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use units::{Bytes, BytesPerSec, Duration, Instant};
+
+/// Longest hold that a thread spins for; others park the connection.
+pub const SPIN_MAX: Duration = Duration::from_micros(1);
+/// One step of the delay.
+pub const DELAY_STEP: Duration = Duration::from_nanos(10);
+/// Shortest period of a budget; shorter ones count as this.
+pub const PERIOD_MIN: Duration = Duration::from_micros(100);
+
+/// Cost granted per period.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Budget {
+    /// The cost, in ps of the tier.
+    pub cost_ps: u64,
+    /// The period.
+    pub per: Duration,
+}
+
+/// How a tenant is held back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Setting {
+    /// So many times 10 ns after each access to the slow tier, on each thread.
+    pub delay: u16,
+    /// No access to the slow tier at all.
+    pub paused: bool,
+    /// So much cost per period.
+    pub budget: Option<Budget>,
+    /// So many bytes per second of each kind, in the order of [`Access::ALL`].
+    pub cap: [Option<BytesPerSec>; 4],
+}
+
+/// What a thread is to do before the tenant's next access.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hold {
+    /// Go on.
+    None,
+    /// Spin until then; at most [`SPIN_MAX`].
+    Spin(Instant),
+    /// Do something else; look again then.
+    Until(Instant),
+    /// Do something else; look again when the brake has changed.
+    Paused,
+}
+
+/// A tenant's brake, for all threads.
+#[derive(Debug, Default)]
+pub struct Brake {
+    /// Grows with each change.
+    version: AtomicU64,
+    ledger: Mutex<Ledger>,
+}
+
+/// A thread's part of a tenant's brake.
+#[derive(Debug)]
+pub struct Pad {
+    /// The version that this was made for, where it holds nothing back; a new brake is free.
+    free_at: u64,
+    version: u64,
+    setting: Setting,
+    /// Cost that the thread may still spend without asking.
+    left_ps: u64,
+    /// The same in bytes, by kind.
+    left_bytes: [u64; 4],
+    /// When the thread may access again.
+    ready_at: Instant,
+}
+
+/// No version: a pad that holds something back.
+const NEVER: u64 = u64::MAX;
+
+impl Setting {
+    /// Not held back.
+    pub const FREE: Self = Self { delay: 0, paused: false, budget: None, cap: [None; 4] };
+}
+
+impl Brake {
+    /// Puts `setting` in force at `now`. A budget with the same period runs on, with what was used of it.
+    pub fn set(&self, setting: Setting, now: Instant) {
+        let mut ledger = self.lock();
+        if *ledger.setting() != setting {
+            ledger.set(setting, now);
+            self.version.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// What is in force.
+    #[must_use]
+    pub fn setting(&self) -> Setting {
+        *self.lock().setting()
+    }
+
+    /// Grows whenever the brake changes: who waits for a pause to end looks at this.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// When the budget ran out for the first time since this was asked last.
+    pub fn take_depleted_at(&self) -> Option<Instant> {
+        self.lock().take_depleted_at()
+    }
+
+    /// Whether the tenant may access now: for a request that is about to.
+    #[inline]
+    pub fn before(&self, pad: &mut Pad, access: Access, now: impl FnOnce() -> Instant) -> Hold {
+        if self.version.load(Ordering::Acquire) == pad.free_at {
+            Hold::None
+        } else {
+            self.may(pad, access, now)
+        }
+    }
+
+    /// Charges an access of `size` and `cost_ps` that was made, and says what is to be done before the next one.
+    #[inline]
+    pub fn after(
+        &self,
+        pad: &mut Pad,
+        (access, size, cost_ps): (Access, Bytes, u64),
+        now: impl FnOnce() -> Instant,
+    ) -> Hold {
+        if self.version.load(Ordering::Acquire) == pad.free_at {
+            return Hold::None;
+        }
+        self.charge(pad, (access, size, cost_ps), now)
+    }
+
+    #[inline(never)]
+    fn may(&self, pad: &mut Pad, access: Access, now: impl FnOnce() -> Instant) -> Hold {
+        self.renew(pad);
+        if pad.setting.paused && access.is_slow() {
+            return Hold::Paused;
+        }
+        if pad.ready_at == Instant::ZERO {
+            return Hold::None;
+        }
+        let hold = hold(pad.ready_at, now());
+        if hold == Hold::None {
+            pad.ready_at = Instant::ZERO;
+        }
+        hold
+    }
+
+    #[inline(never)]
+    fn charge(
+        &self,
+        pad: &mut Pad,
+        (access, size, cost_ps): (Access, Bytes, u64),
+        now: impl FnOnce() -> Instant,
+    ) -> Hold {
+        self.renew(pad);
+        let Setting { delay, paused, budget, cap } = pad.setting;
+        if access.is_slow() && paused {
+            return Hold::Paused;
+        }
+        let delay = if access.is_slow() { delay } else { 0 };
+        let cost_short =
+            if access.is_slow() && budget.is_some() { take(&mut pad.left_ps, cost_ps) } else { None };
+        let left = &mut pad.left_bytes[access as usize];
+        let bytes_short = if cap[access as usize].is_some() { take(left, size.0) } else { None };
+        if delay == 0 && cost_short.is_none() && bytes_short.is_none() {
+            return Hold::None;
+        }
+        let (now, mut ready) = (now(), pad.ready_at);
+        if 0 < delay {
+            ready = ready.max(now) + Duration(u64::from(delay) * DELAY_STEP.0);
+        }
+        if let Some(short) = cost_short {
+            let (granted, until) = self.lock().spend(short, now);
+            (pad.left_ps, ready) = (granted, ready.max(until));
+        }
+        if let Some(short) = bytes_short {
+            let (granted, until) = self.lock().pass(access, short, now);
+            (pad.left_bytes[access as usize], ready) = (granted, ready.max(until));
+        }
+        pad.ready_at = ready;
+        hold(ready, now)
+    }
+
+    /// Brings a pad up to date with the brake. What was taken before a change is given up.
+    fn renew(&self, pad: &mut Pad) {
+        let version = self.version.load(Ordering::Acquire);
+        if pad.version == version {
+            return;
+        }
+        let ledger = self.lock();
+        // Read under the lock: it changes there only.
+        let version = self.version.load(Ordering::Acquire);
+        let setting = *ledger.setting();
+        let free_at = if setting == Setting::FREE { version } else { NEVER };
+        *pad = Pad { free_at, version, setting, left_ps: 0, left_bytes: [0; 4], ready_at: Instant::ZERO };
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Ledger> {
+        // What panicked inside was arithmetic on a consistent ledger.
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Pad {
+    fn default() -> Self {
+        Self {
+            free_at: 0,
+            version: 0,
+            setting: Setting::FREE,
+            left_ps: 0,
+            left_bytes: [0; 4],
+            ready_at: Instant::ZERO,
+        }
+    }
+}
+
+/// Takes `amount` off what is left; says what is missing, and nothing is left then.
+fn take(left: &mut u64, amount: u64) -> Option<u64> {
+    let short = amount.saturating_sub(*left);
+    *left = left.saturating_sub(amount);
+    (0 < short).then_some(short)
+}
+
+fn hold(ready: Instant, now: Instant) -> Hold {
+    if ready <= now {
+        Hold::None
+    } else if ready.since(now) <= SPIN_MAX {
+        Hold::Spin(ready)
+    } else {
+        Hold::Until(ready)
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(miri))]
+mod tests;

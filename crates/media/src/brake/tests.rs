@@ -1,0 +1,197 @@
+//! What a brake promises, driven in virtual time by threads that access as fast as they may.
+
+use super::*;
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000_000;
+const READ: (Access, Bytes, u64) = (Access::SlowRead, Bytes(256), 100);
+
+/// Threads of one tenant that access as fast as they may, each access taking `takes` ns; says how many accesses each did
+/// from `from` to `to`.
+fn drive(
+    brake: &Brake,
+    pads: &mut [Pad],
+    access: (Access, Bytes, u64),
+    takes: u64,
+    (from, to): (u64, u64),
+) -> Vec<u64> {
+    let mut next = vec![from; pads.len()];
+    let mut done = vec![0; pads.len()];
+    loop {
+        let (thread, &at) = next.iter().enumerate().min_by_key(|(_, at)| **at).unwrap();
+        if to <= at {
+            return done;
+        }
+        next[thread] = match brake.before(&mut pads[thread], access.0, || Instant(at)) {
+            Hold::Spin(then) | Hold::Until(then) => then.0,
+            Hold::Paused => to,
+            Hold::None => {
+                done[thread] += 1;
+                match brake.after(&mut pads[thread], access, || Instant(at + takes)) {
+                    Hold::None => at + takes,
+                    Hold::Spin(then) | Hold::Until(then) => then.0,
+                    Hold::Paused => to,
+                }
+            }
+        };
+    }
+}
+
+fn set(brake: &Brake, setting: Setting, at: u64) {
+    brake.set(setting, Instant(at));
+}
+
+#[test]
+fn a_free_tenant_is_not_held_and_no_time_is_read() {
+    let (brake, mut pad) = (Brake::default(), Pad::default());
+    let no_clock = || -> Instant { panic!("a free tenant asks for no time") };
+    assert_eq!(brake.before(&mut pad, Access::SlowRead, no_clock), Hold::None);
+    assert_eq!(brake.after(&mut pad, READ, no_clock), Hold::None);
+    set(&brake, Setting { delay: 5, ..Setting::FREE }, 0);
+    assert_eq!(brake.after(&mut pad, READ, || Instant(1000)), Hold::Spin(Instant(1050)));
+    set(&brake, Setting::FREE, 0);
+    assert_eq!(brake.after(&mut pad, READ, || Instant(2000)), Hold::None);
+    assert_eq!(brake.after(&mut pad, READ, no_clock), Hold::None, "free again");
+}
+
+#[test]
+fn a_delay_lengthens_every_slow_access_of_every_thread_by_itself() {
+    for (delay, takes) in [(1_u16, 90_u64), (10, 300), (100, 300), (2_000, 500)] {
+        let brake = Brake::default();
+        set(&brake, Setting { delay, ..Setting::FREE }, 0);
+        let mut pads = [Pad::default(), Pad::default()];
+        let done = drive(&brake, &mut pads, READ, takes, (0, 10 * MS));
+        let each = takes + u64::from(delay) * 10;
+        assert!(done.iter().all(|done| done.abs_diff(10 * MS / each) <= 1), "{done:?} accesses of {each} ns");
+    }
+    let brake = Brake::default();
+    set(&brake, Setting { delay: 100, ..Setting::FREE }, 0);
+    let dram = (Access::DramRead, Bytes(256), 0);
+    assert_eq!(brake.after(&mut Pad::default(), dram, || Instant(5)), Hold::None, "DRAM is not delayed");
+}
+
+#[test]
+fn up_to_a_microsecond_is_spun_and_more_is_waited_for() {
+    for (delay, hold) in [(100, Hold::Spin(Instant(2000))), (101, Hold::Until(Instant(2010)))] {
+        let brake = Brake::default();
+        set(&brake, Setting { delay, ..Setting::FREE }, 0);
+        assert_eq!(brake.after(&mut Pad::default(), READ, || Instant(1000)), hold);
+    }
+}
+
+#[test]
+fn a_pause_lasts_until_the_brake_changes() {
+    let (brake, mut pad) = (Brake::default(), Pad::default());
+    set(&brake, Setting { paused: true, ..Setting::FREE }, 0);
+    let version = brake.version();
+    assert_eq!(brake.before(&mut pad, Access::SlowRead, || Instant(1)), Hold::Paused);
+    assert_eq!(brake.before(&mut pad, Access::DramRead, || Instant(1)), Hold::None);
+    assert_eq!(brake.after(&mut pad, READ, || Instant(1)), Hold::Paused);
+    set(&brake, Setting::FREE, 2);
+    assert_ne!(brake.version(), version);
+    assert_eq!(brake.before(&mut pad, Access::SlowRead, || Instant(3)), Hold::None);
+}
+
+#[test]
+fn a_budget_is_kept_within_a_thousandth_per_thread_in_every_period() {
+    // 2000 accesses per millisecond; four threads could make 40,000.
+    let budget = Budget { cost_ps: 200_000, per: Duration(MS) };
+    let brake = Brake::default();
+    set(&brake, Setting { budget: Some(budget), ..Setting::FREE }, 0);
+    let mut pads: Vec<Pad> = (0..4).map(|_| Pad::default()).collect();
+    for period in 0..20 {
+        let done: u64 = drive(&brake, &mut pads, READ, 100, (period * MS, (period + 1) * MS)).iter().sum();
+        assert!((1984..=2008).contains(&done), "{done} accesses in period {period}");
+        let depleted = brake.take_depleted_at().expect("it ran out");
+        // 50 µs of work for four threads.
+        assert!((49 * US..=52 * US).contains(&(depleted.0 - period * MS)), "ran out at {depleted:?}");
+    }
+    assert_eq!(brake.take_depleted_at(), None);
+}
+
+#[test]
+fn a_budget_that_is_not_used_up_does_not_hold_and_is_not_saved() {
+    let budget = Budget { cost_ps: 200_000, per: Duration(MS) };
+    let brake = Brake::default();
+    set(&brake, Setting { budget: Some(budget), ..Setting::FREE }, 0);
+    let mut pads = [Pad::default()];
+    // One access per µs is half of it.
+    let done = drive(&brake, &mut pads, READ, US, (0, 10 * MS));
+    assert_eq!((done[0], brake.take_depleted_at()), (10_000, None));
+    let burst = drive(&brake, &mut pads, READ, 100, (10 * MS, 11 * MS));
+    assert!(burst[0] <= 2004, "what was left of earlier periods is gone: {burst:?}");
+}
+
+#[test]
+fn what_is_spent_beyond_a_budget_takes_periods_more() {
+    let budget = Budget { cost_ps: 1000, per: Duration(MS) };
+    let brake = Brake::default();
+    set(&brake, Setting { budget: Some(budget), ..Setting::FREE }, 0);
+    let huge = (Access::SlowWrite, Bytes(1 << 20), 3500);
+    let mut pads = [Pad::default()];
+    assert_eq!(brake.after(&mut pads[0], huge, || Instant(10)), Hold::Until(Instant(3 * MS)));
+    // 500 are left of the fourth period.
+    let done = drive(&brake, &mut pads, READ, 100, (10, 4 * MS));
+    assert_eq!(done, [5]);
+}
+
+#[test]
+fn a_budget_that_is_set_again_runs_on_and_more_of_it_frees() {
+    let budget = |cost_ps| Setting { budget: Some(Budget { cost_ps, per: Duration(MS) }), ..Setting::FREE };
+    let (brake, mut pad) = (Brake::default(), Pad::default());
+    set(&brake, budget(1000), 0);
+    let all = (Access::SlowRead, Bytes(256), 1000);
+    assert_eq!(brake.after(&mut pad, all, || Instant(10)), Hold::Until(Instant(MS)));
+    let version = brake.version();
+    set(&brake, budget(1000), 20);
+    assert_eq!(brake.version(), version, "nothing changed");
+    assert_eq!(
+        brake.after(&mut Pad::default(), READ, || Instant(30)),
+        Hold::Until(Instant(MS)),
+        "nor is it full again"
+    );
+    set(&brake, budget(5000), 40);
+    assert_eq!(brake.before(&mut pad, Access::SlowRead, || Instant(50)), Hold::None);
+    assert_eq!(brake.take_depleted_at(), Some(Instant(10)));
+}
+
+#[test]
+fn a_cap_is_kept_within_a_hundredth_by_any_number_of_threads() {
+    for (threads, rate, size) in [(1, 100_000_000, 256), (4, 1_000_000_000, 4096), (3, 1_000_000, 100_000)] {
+        let brake = Brake::default();
+        let mut setting = Setting::FREE;
+        setting.cap[Access::SlowWrite as usize] = Some(BytesPerSec(rate));
+        set(&brake, setting, 0);
+        let mut pads: Vec<Pad> = (0..threads).map(|_| Pad::default()).collect();
+        let write = (Access::SlowWrite, Bytes(size), 0);
+        let done: u64 = drive(&brake, &mut pads, write, 200, (0, 1000 * MS)).iter().sum();
+        let slack = (rate / 100).max((threads + 1) * size);
+        assert!((done * size).abs_diff(rate) <= slack, "{} bytes of {rate}", done * size);
+        let read = (Access::SlowRead, Bytes(size), 0);
+        assert_eq!(
+            brake.after(&mut Pad::default(), read, || Instant(1000 * MS)),
+            Hold::None,
+            "reads have no cap"
+        );
+    }
+}
+
+#[test]
+fn extreme_settings_do_not_overflow() {
+    let most = Setting {
+        delay: u16::MAX,
+        paused: false,
+        budget: Some(Budget { cost_ps: 0, per: Duration(u64::MAX) }),
+        cap: [Some(BytesPerSec(0)); 4],
+    };
+    let (brake, mut pad) = (Brake::default(), Pad::default());
+    set(&brake, most, u64::MAX);
+    for access in Access::ALL {
+        let all = (access, Bytes(u64::MAX), u64::MAX);
+        let hold = brake.after(&mut pad, all, || Instant(5));
+        assert!(matches!(hold, Hold::Until(_)), "{hold:?}");
+    }
+    set(&brake, Setting { budget: Some(Budget { cost_ps: 1, per: Duration(0) }), ..Setting::FREE }, 0);
+    let hold = brake.after(&mut pad, (Access::SlowRead, Bytes(1), u64::MAX), || Instant(5));
+    assert!(matches!(hold, Hold::Until(_)), "{hold:?}");
+}

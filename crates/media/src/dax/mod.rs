@@ -1,0 +1,274 @@
+//! A slow tier in persistent memory: a file on a DAX file system, or a DAX device, mapped so that a store is durable once it
+//! has left the caches.
+//!
+//! Shape:       | superblock | notes | bytes | in one mapping; bytes by stores past the caches, notes by stores and write-back
+//! Invariants:  what was written before `settle` is durable before anything that is written after it; so are notes before
+//!              `settle_notes` returns
+//! Assumptions: 1. those of `persistence.rs`; 2. with `MAP_SYNC` the file system's own metadata of a page is durable before the
+//!              page can be written to; 3. the medium writes 256 B at once, and 64 B at the price of 256 B; 4. a page that the
+//!              medium cannot read any more is a signal that ends the process
+//! Failure:     a file system or device that does not promise assumption 2 is refused
+//! Source:      Linux, Documentation/filesystems/dax.rst; mmap(2), `MAP_SYNC`
+
+#![allow(unsafe_code, reason = "the contract of `Device::write`; see the SAFETY comment")]
+
+pub mod persistence;
+
+use crate::device::{check_units, copy_out};
+use crate::file::place::{Place, Reach, identity, lock, refusal, whole_pages};
+use crate::file::{PAGE, PAGE_LEN, Superblock, TierError};
+use crate::{Device, MapError, Region, SlowAccess, Survival, WordRegion, notes_words};
+use persistence::{Instructions, Persistence};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+use units::Bytes;
+
+/// A tier in persistent memory.
+#[derive(Debug)]
+pub struct DaxTier<P: Persistence = Instructions> {
+    /// Keeps other servers away; a recorder has none.
+    _file: Option<File>,
+    bytes: Region,
+    notes: WordRegion,
+    identity: [u8; 16],
+    is_new: bool,
+    acts: P,
+}
+
+impl DaxTier {
+    /// Opens the tier at `path`, a file or a DAX device, or creates it with `size`, rounded down to whole pages.
+    ///
+    /// # Errors
+    /// If it cannot be created, is in use, is not what was asked for, or is not persistent memory.
+    pub fn open(path: &Path, size: Bytes) -> Result<Self, TierError> {
+        let size = whole_pages(size)?;
+        let is_device = path.metadata().is_ok_and(|meta| meta.file_type().is_char_device());
+        if is_device { Self::of_device(path, size) } else { Self::of_file(path, size) }
+    }
+
+    fn of_file(path: &Path, size: Bytes) -> Result<Self, TierError> {
+        let existed = path.metadata().is_ok_and(|meta| 0 < meta.len());
+        if !existed {
+            probe(path)?;
+        }
+        let Place { file, block, is_new } = Place::open(path, size, Reach::Mapped)?;
+        let [_front, notes, bytes] = map(path, &file, &block)?;
+        let notes = WordRegion::of(notes);
+        let (identity, acts) = (block.identity, Instructions::new());
+        Ok(Self { _file: Some(file), bytes, notes, identity, is_new, acts })
+    }
+
+    /// A whole device: it is new where it is zero.
+    fn of_device(path: &Path, size: Bytes) -> Result<Self, TierError> {
+        let file = OpenOptions::new().read(true).write(true).open(path);
+        let file = file.map_err(|cause| refusal(path, "open", cause))?;
+        lock(path, &file)?;
+        let has =
+            device_size(&file).ok_or(TierError::Kind { path: path.to_owned(), wanted: "DAX device" })?;
+        let fresh = Superblock::new(size, identity());
+        if has < fresh.end() {
+            return Err(TierError::Size {
+                path: path.to_owned(),
+                found: Bytes(has),
+                asked: Bytes(fresh.end()),
+            });
+        }
+        let [front, notes, bytes] = map(path, &file, &fresh)?;
+        let mut page = [0; PAGE_LEN];
+        copy_out(&front, 0, &mut page).map_err(|cause| refusal(path, "read", cause))?;
+        let acts = Instructions::new();
+        let is_new = page.iter().all(|byte| *byte == 0);
+        let block = if is_new {
+            // SAFETY: the lock keeps other servers away, and nobody here has seen the mapping yet.
+            unsafe { acts.stream(&front, 0, &fresh.to_page()) };
+            acts.fence();
+            fresh
+        } else {
+            let damaged = |damage| TierError::Damaged { path: path.to_owned(), damage };
+            Superblock::from_page(&page).map_err(damaged)?
+        };
+        if block.size != size {
+            return Err(TierError::Size { path: path.to_owned(), found: block.size, asked: size });
+        }
+        let notes = WordRegion::of(notes);
+        Ok(Self { _file: Some(file), bytes, notes, identity: block.identity, is_new, acts })
+    }
+}
+
+impl<P: Persistence> DaxTier<P> {
+    /// A tier in anonymous memory whose durability `acts` stands for: what a recorder needs.
+    ///
+    /// # Errors
+    /// If the system refuses the mapping.
+    pub fn recorded(size: Bytes, acts: P) -> Result<Self, MapError> {
+        let (bytes, notes) = (
+            Region::anonymous(size)?,
+            WordRegion::of(Region::anonymous(Bytes(notes_words(size) as u64 * 8))?),
+        );
+        Ok(Self { _file: None, bytes, notes, identity: [0; 16], is_new: true, acts })
+    }
+
+    /// Whether it was created just now and holds nothing.
+    #[must_use]
+    pub fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// Its name for what is kept about it elsewhere: random, given when it was created.
+    #[must_use]
+    pub fn identity(&self) -> [u8; 16] {
+        self.identity
+    }
+
+    /// What makes it durable.
+    #[must_use]
+    pub fn acts(&self) -> &P {
+        &self.acts
+    }
+}
+
+impl<P: Persistence> Device for DaxTier<P> {
+    fn size(&self) -> Bytes {
+        Bytes(self.bytes.len() as u64)
+    }
+
+    fn access_unit(&self) -> Bytes {
+        Bytes(persistence::LINE as u64)
+    }
+
+    fn survival(&self) -> Survival {
+        Survival::Machine
+    }
+
+    fn mapped(&self) -> Option<&Region> {
+        Some(&self.bytes)
+    }
+
+    fn notes(&self) -> Option<&WordRegion> {
+        Some(&self.notes)
+    }
+
+    fn settle_notes(&self, words: Range<usize>) {
+        self.acts.write_back(
+            self.notes.region(),
+            words.start * size_of::<u64>(),
+            words.len() * size_of::<u64>(),
+        );
+        self.acts.fence();
+    }
+
+    unsafe fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        check_units(self.size().0, self.access_unit().0, at, bytes.len())?;
+        // SAFETY: the caller keeps others away.
+        unsafe { self.acts.stream(&self.bytes, Bytes(at).as_usize(), bytes) };
+        Ok(())
+    }
+
+    fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
+        copy_out(&self.bytes, at, into)
+    }
+
+    fn settle(&self) -> io::Result<()> {
+        self.acts.fence();
+        Ok(())
+    }
+
+    fn take_time(&self, _access: SlowAccess, _size: Bytes) {}
+}
+
+/// Superblock, notes and bytes, mapped so that stores are durable once they have left the caches.
+fn map(path: &Path, file: &File, block: &Superblock) -> Result<[Region; 3], TierError> {
+    let all = Region::of_file(file, 0, Bytes(block.end()), true).map_err(|e| no_dax(path, e))?;
+    all.leave_out_of_dumps();
+    let (front, rest) = all.split(PAGE_LEN);
+    let (notes, bytes) = rest.split(Bytes(block.notes * 8).as_usize());
+    let (bytes, _unused) = bytes.split(block.size.as_usize());
+    Ok([front, notes, bytes])
+}
+
+fn no_dax(path: &Path, error: MapError) -> TierError {
+    let MapError::Map { cause, .. } = error;
+    TierError::NoDax { path: path.to_owned(), cause }
+}
+
+/// Finds out whether the file system can do it before room is taken.
+fn probe(path: &Path) -> Result<(), TierError> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}.probe", std::process::id()));
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&beside);
+    let file = file.map_err(|cause| refusal(path, "open", cause))?;
+    let mapped = file
+        .set_len(PAGE)
+        .map_err(|cause| refusal(path, "create", cause))
+        .and_then(|()| Region::of_file(&file, 0, Bytes(PAGE), true).map_err(|e| no_dax(path, e)));
+    // What is left would only be a file of a page.
+    let _removed = std::fs::remove_file(&beside);
+    mapped.map(|_| ())
+}
+
+/// The size of a DAX device, from the system's description of it.
+fn device_size(file: &File) -> Option<u64> {
+    let number = file.metadata().ok()?.rdev();
+    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+    let described = std::fs::read_to_string(format!("/sys/dev/char/{major}:{minor}/size")).ok()?;
+    let is_dax = std::fs::canonicalize(format!("/sys/dev/char/{major}:{minor}/subsystem"))
+        .is_ok_and(|subsystem| subsystem.ends_with("dax"));
+    if is_dax { described.trim().parse().ok() } else { None }
+}
+
+#[cfg(test)]
+#[cfg(not(miri))]
+mod tests {
+    use super::*;
+
+    fn refused(path: &Path) -> TierError {
+        DaxTier::open(path, Bytes::mib(4)).unwrap_err()
+    }
+
+    #[test]
+    fn a_file_system_without_dax_is_refused_and_left_as_it_was() {
+        let binary = std::env::current_exe().unwrap();
+        for folder in [binary.parent().unwrap(), Path::new("/dev/shm")] {
+            let path = folder.join(format!("dax-test-{}", std::process::id()));
+            match DaxTier::open(&path, Bytes::mib(4)) {
+                Err(refused) => {
+                    assert!(matches!(refused, TierError::NoDax { .. }), "{refused:?}");
+                    assert!(refused.cure().is_some());
+                    assert!(!path.exists());
+                }
+                Ok(_) => {
+                    println!("not checked: {} is on a DAX file system", folder.display());
+                    std::fs::remove_file(&path).unwrap();
+                }
+            }
+            let mine = |name: &std::ffi::OsStr| {
+                name.to_string_lossy().starts_with(&path.file_name().unwrap().to_string_lossy()[..])
+            };
+            let left =
+                std::fs::read_dir(folder).unwrap().filter(|entry| mine(&entry.as_ref().unwrap().file_name()));
+            assert_eq!(left.count(), 0, "nothing is left in {}", folder.display());
+        }
+    }
+
+    #[test]
+    fn other_devices_and_missing_folders_are_refused() {
+        assert!(matches!(refused(Path::new("/dev/null")), TierError::Kind { .. }));
+        assert!(matches!(refused(Path::new("/nonexistent/folder/tier")), TierError::NoFolder { .. }));
+        assert!(matches!(DaxTier::open(Path::new("/dev/shm/x"), Bytes(1)), Err(TierError::TooSmall { .. })));
+    }
+
+    #[test]
+    fn a_tier_of_instructions_keeps_what_is_written() {
+        let tier = DaxTier::recorded(Bytes::mib(1), Instructions::new()).unwrap();
+        crate::device::write_alone(&tier, 128, &[3; 192]).unwrap();
+        tier.settle().unwrap();
+        let mut back = [0; 256];
+        tier.read(64, &mut back).unwrap();
+        assert!(back[..64] == [0; 64] && back[64..] == [3; 192]);
+        assert!(crate::device::write_alone(&tier, 32, &[0; 64]).is_err(), "not in lines");
+        assert!(crate::device::write_alone(&tier, 1 << 20, &[0; 64]).is_err(), "beyond the end");
+    }
+}

@@ -1,0 +1,209 @@
+//! A slow tier that is DRAM with the timing of persistent memory: every access takes the time that a calibrated model of one,
+//! two or six modules says, in real time.
+//!
+//! Shape:       bytes in an anonymous mapping; `take_time` asks the stations, which all threads share, and spins
+//! Invariants:  tenants interfere: an access counts for everybody's next ones, whoever makes it
+//! Assumptions: 1. the caller calls `take_time` once for each access, on the thread that makes it; what the access itself took
+//!              counts where it says when it began; 2. a thread overlaps its accesses as NyxCache's and OptaneStudy's do: it is
+//!              held for the time between completions, which is shorter than an access's latency (161 ns of 490 ns for reads of
+//!              256 B on two modules); 3. a thread that spins has a core of its own: one that is preempted is late, and
+//!              interferes less; 4. the time stamp counter's step (10 ns here) and what a spin is too long are carried to the
+//!              thread's next access, so means are kept and single accesses are off by two steps; 5. traffic of DRAM is not
+//!              seen unless it is told of; 6. content ends with the process
+//! Failure:     none of its own; the mapping may be refused
+//! Source:      `model` (constants), `stations.rs` (algorithm); the shim of the notes' check P10
+
+#![allow(unsafe_code, reason = "bytes of the mapping: the contract of `Device::write` keeps others away")]
+
+mod stations;
+#[cfg(test)]
+#[cfg(not(miri))]
+mod stations_tests;
+
+pub use stations::{ROUND, Stations, Timing};
+
+use crate::device::{copy_in, copy_out};
+use crate::model::{MemorySystem, Modules};
+use crate::{Access, Device, MapError, Region, SlowAccess, Stopwatch, Survival, WordRegion};
+use std::cell::Cell;
+use std::io;
+use std::ops::Range;
+use units::{Bytes, Duration, Instant};
+
+/// How many modules of persistent memory are emulated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Dimms {
+    /// One module, as OptaneStudy measured it.
+    One,
+    /// Two modules: NyxCache's machine.
+    Two,
+    /// Six modules, interleaved: MT²'s machine.
+    Six,
+}
+
+impl Dimms {
+    /// All presets.
+    pub const ALL: [Self; 3] = [Self::One, Self::Two, Self::Six];
+
+    /// Its name in the specification of a tier.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::One => "1dimm",
+            Self::Two => "2dimm",
+            Self::Six => "6dimm",
+        }
+    }
+
+    /// The constants that it stands for.
+    #[must_use]
+    pub const fn system(self) -> MemorySystem {
+        match self {
+            Self::One => MemorySystem::optane_study(Modules::One),
+            Self::Two => MemorySystem::nyx(),
+            Self::Six => MemorySystem::mt2(),
+        }
+    }
+}
+
+/// A piece of emulated persistent memory.
+#[derive(Debug)]
+pub struct Emulated {
+    region: Region,
+    stations: Stations,
+    watch: Stopwatch,
+}
+
+/// What a processor moves at once: writes of 64 B are possible, and cost what 256 B cost.
+const LINE: Bytes = Bytes(crate::model::LINE);
+/// Longest time that a thread carries from one access to the next: what one preemption costs is not made up for.
+const CARRIED_MAX: Duration = Duration(200);
+
+thread_local! {
+    /// What the thread's latest access took too long.
+    static CARRIED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
+impl Emulated {
+    /// Zeroed memory of `size` with the timing of `dimms`.
+    ///
+    /// # Errors
+    /// If the system refuses the mapping.
+    pub fn new(dimms: Dimms, size: Bytes) -> Result<Self, MapError> {
+        let region = Region::anonymous(size)?;
+        region.prefer_huge_pages();
+        region.leave_out_of_dumps();
+        Ok(Self { region, stations: Stations::new(dimms.system()), watch: Stopwatch::new() })
+    }
+
+    /// Counts an access that nobody waits for here: traffic of DRAM, or of a neighbour that the caller stands for.
+    pub fn tell(&self, access: Access, size: Bytes) -> Timing {
+        self.stations.access(self.watch.now(), access, size)
+    }
+
+    /// The same as [`Device::take_time_since`], and says what the model wanted.
+    #[inline]
+    pub fn take(&self, began: Instant, access: SlowAccess, size: Bytes) -> Timing {
+        let timing = self.stations.access(began, access.into(), size);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a positive time")]
+        let held = Duration(timing.held_ns.round() as u64);
+        let end = began + (held - CARRIED.get());
+        let late = self.watch.spin_until(end).since(end);
+        CARRIED.set(if late <= CARRIED_MAX { late } else { Duration::ZERO });
+        timing
+    }
+}
+
+impl Device for Emulated {
+    fn size(&self) -> Bytes {
+        Bytes(self.region.len() as u64)
+    }
+
+    fn access_unit(&self) -> Bytes {
+        LINE
+    }
+
+    fn survival(&self) -> Survival {
+        Survival::Nothing
+    }
+
+    fn mapped(&self) -> Option<&Region> {
+        Some(&self.region)
+    }
+
+    fn notes(&self) -> Option<&WordRegion> {
+        None
+    }
+
+    fn settle_notes(&self, _words: Range<usize>) {}
+
+    unsafe fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        // SAFETY: the caller keeps others away.
+        unsafe { copy_in(&self.region, at, bytes) }
+    }
+
+    fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
+        copy_out(&self.region, at, into)
+    }
+
+    fn settle(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn take_time(&self, access: SlowAccess, size: Bytes) {
+        self.take(self.watch.now(), access, size);
+    }
+
+    fn begin(&self) -> Instant {
+        self.watch.now()
+    }
+
+    fn take_time_since(&self, began: Instant, access: SlowAccess, size: Bytes) {
+        self.take(began, access, size);
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(miri))]
+mod tests {
+    use super::*;
+    use crate::device::write_alone;
+
+    #[test]
+    fn an_access_takes_at_least_what_the_model_says() {
+        let tier = Emulated::new(Dimms::Two, Bytes::mib(1)).unwrap();
+        let (mut wanted, start) = (0.0, tier.begin());
+        for i in 0..1000_u64 {
+            write_alone(&tier, i * 256, &[1; 256]).unwrap();
+            let (access, size) = if i % 2 == 0 { (SlowAccess::Read, 256) } else { (SlowAccess::Write, 4096) };
+            wanted += tier.take(tier.begin(), access, Bytes(size)).held_ns;
+        }
+        let took = tier.begin().since(start);
+        // What one access is too long is taken off the next; the last one's is still owed.
+        assert!(wanted - 500.0 <= (took + CARRIED_MAX).0 as f64, "{took} for {wanted} ns");
+        assert!(100.0 * 500.0 < wanted, "{wanted} ns");
+    }
+
+    #[test]
+    fn who_is_told_of_slows_who_accesses() {
+        let tier = Emulated::new(Dimms::Two, Bytes::mib(1)).unwrap();
+        let alone = tier.take(tier.begin(), SlowAccess::Read, Bytes(256)).held_ns;
+        let busy = tier.begin() + Duration::from_millis(2);
+        let mut beside = alone;
+        while tier.begin() < busy {
+            for _ in 0..64 {
+                tier.tell(Access::SlowWrite, Bytes(64));
+            }
+            beside = tier.take(tier.begin(), SlowAccess::Read, Bytes(256)).held_ns;
+        }
+        assert!(2.0 * alone < beside, "{beside} ns beside writes, {alone} alone");
+    }
+
+    #[test]
+    fn presets_have_names_of_their_own() {
+        let names = Dimms::ALL.map(Dimms::name);
+        assert!(names.iter().enumerate().all(|(i, name)| !names[..i].contains(name)));
+        let limits = Dimms::ALL.map(|dimms| dimms.system().read_limit());
+        assert!(limits.is_sorted(), "{limits:?}");
+    }
+}

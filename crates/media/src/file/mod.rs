@@ -1,0 +1,175 @@
+//! A slow tier in a file on an SSD: direct I/O in pages, many reads under way at once.
+//!
+//! Shape:       | superblock | notes | bytes | in one preallocated file; bytes past the page cache, notes through a mapping
+//! Invariants:  one server at a time (a lock on the file); a file appears under its name only once it is complete
+//! Assumptions: 1. direct I/O in whole pages of memory and of the file works, or fails as a whole; 2. what `fdatasync` returned
+//!              for is on the disk, so far as the disk keeps its promises; 3. blocks that were preallocated do not run out;
+//!              4. direct writes to the bytes and the mapping of the notes meet in no page
+//! Failure:     after a failed `settle` nothing is known of what was written since the one before, and every later one fails:
+//!              the system may have dropped what it could not write (fsyncgate)
+//! Cost:        4 KiB at least per access
+
+#![allow(unsafe_code, reason = "`Device::write` is unsafe by contract; nothing here needs it")]
+
+mod error;
+pub(crate) mod place;
+mod superblock;
+
+pub use error::{Damage, TierError};
+pub(crate) use superblock::{PAGE, PAGE_LEN, Superblock};
+
+use crate::device::{check_units, refuse_once_failed};
+use crate::queue::{Engine, Part};
+use crate::{Buffer, Device, ReadQueue, Region, SlowAccess, Survival, WordRegion};
+use place::{Place, Reach};
+use std::cell::RefCell;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use units::Bytes;
+
+/// Smallest tier.
+pub const TIER_MIN: Bytes = Bytes::mib(1);
+/// Largest piece that is copied to memory which begins on a page, where the caller's does not.
+const BOUNCE: Bytes = Bytes::kib(256);
+
+/// A tier in a file.
+#[derive(Debug)]
+pub struct FileTier {
+    file: Arc<File>,
+    block: Superblock,
+    notes: WordRegion,
+    is_new: bool,
+    has_failed: AtomicBool,
+}
+
+impl FileTier {
+    /// Opens the tier at `path`, or creates it with `size`, rounded down to whole pages.
+    ///
+    /// # Errors
+    /// If it cannot be created, is in use, or is not what was asked for.
+    pub fn open(path: &Path, size: Bytes) -> Result<Self, TierError> {
+        let Place { file, block, is_new } = Place::open(path, size, Reach::Direct)?;
+        let notes = Region::of_file(&file, PAGE, Bytes(block.notes * 8), false)?;
+        notes.leave_out_of_dumps();
+        let notes = WordRegion::of(notes);
+        Ok(Self { file: Arc::new(file), block, notes, is_new, has_failed: AtomicBool::new(false) })
+    }
+
+    /// Whether it was created just now and holds nothing.
+    #[must_use]
+    pub fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// Its name for what is kept about it elsewhere: random, given when it was created.
+    #[must_use]
+    pub fn identity(&self) -> [u8; 16] {
+        self.block.identity
+    }
+
+    /// The same as [`Device::read_queue`], by an engine of choice.
+    ///
+    /// # Errors
+    /// If the system refuses it.
+    pub fn queue(&self, depth: u32, engine: Engine) -> io::Result<ReadQueue> {
+        let part = Part { base: self.block.base(), size: self.block.size.0, unit: PAGE };
+        ReadQueue::new(self.file.clone(), part, depth, engine)
+    }
+
+    /// Runs `io` over pieces of `len` bytes with memory that begins on a page.
+    fn in_pieces(
+        len: usize,
+        mut io: impl FnMut(Range<usize>, &mut [u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        thread_local! {
+            static BUFFER: RefCell<Option<Buffer>> = const { RefCell::new(None) };
+        }
+        BUFFER.with_borrow_mut(|kept| {
+            let buffer = match kept {
+                Some(buffer) => buffer,
+                None => kept.insert(Buffer::new(BOUNCE).map_err(io::Error::other)?),
+            };
+            for start in (0..len).step_by(buffer.len()) {
+                let end = len.min(start + buffer.len());
+                io(start..end, &mut buffer.bytes_mut()[..end - start])?;
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Device for FileTier {
+    fn size(&self) -> Bytes {
+        self.block.size
+    }
+
+    fn access_unit(&self) -> Bytes {
+        Bytes(PAGE)
+    }
+
+    fn survival(&self) -> Survival {
+        Survival::Machine
+    }
+
+    fn mapped(&self) -> Option<&Region> {
+        None
+    }
+
+    fn notes(&self) -> Option<&WordRegion> {
+        Some(&self.notes)
+    }
+
+    fn settle_notes(&self, words: Range<usize>) {
+        if self.notes.sync(words).is_err() {
+            self.has_failed.store(true, Ordering::Release);
+        }
+    }
+
+    unsafe fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        check_units(self.block.size.0, PAGE, at, bytes.len())?;
+        let base = self.block.base() + at;
+        if is_aligned(bytes) {
+            return self.file.write_all_at(bytes, base);
+        }
+        Self::in_pieces(bytes.len(), |range, piece| {
+            piece.copy_from_slice(&bytes[range.clone()]);
+            self.file.write_all_at(piece, base + range.start as u64)
+        })
+    }
+
+    fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
+        check_units(self.block.size.0, PAGE, at, into.len())?;
+        let base = self.block.base() + at;
+        if is_aligned(into) {
+            return self.file.read_exact_at(into, base);
+        }
+        Self::in_pieces(into.len(), |range, piece| {
+            self.file.read_exact_at(piece, base + range.start as u64)?;
+            into[range].copy_from_slice(piece);
+            Ok(())
+        })
+    }
+
+    fn read_queue(&self, depth: u32) -> io::Result<Option<ReadQueue>> {
+        self.queue(depth, Engine::Auto).map(Some)
+    }
+
+    fn settle(&self) -> io::Result<()> {
+        refuse_once_failed(&self.has_failed, || self.file.sync_data())
+    }
+
+    fn take_time(&self, _access: SlowAccess, _size: Bytes) {}
+}
+
+fn is_aligned(bytes: &[u8]) -> bool {
+    bytes.as_ptr().addr().is_multiple_of(PAGE_LEN)
+}
+
+#[cfg(test)]
+#[cfg(not(miri))]
+mod tests;

@@ -1,0 +1,167 @@
+//! A slow tier in the memory of one NUMA node: CXL memory, or another socket's.
+//!
+//! Shape:       anonymous memory, bound to the node before it is touched
+//! Invariants:  no page of it comes from another node: when the node is full, touching it ends the process as any memory that is
+//!              not there does, so `new` touches it all
+//! Assumptions: 1. `mbind` with `MPOL_BIND` holds for every page that is touched after it; 2. what a node's memory is slower by is
+//!              the machine's matter, not asked here
+//! Failure:     a node without memory is refused; so is a system that forbids `mbind` (some container profiles do)
+//! Source:      mbind(2); Linux, Documentation/admin-guide/mm/numa_memory_policy.rst
+
+#![allow(unsafe_code, reason = "one system call that no safe crate offers; see the SAFETY comment")]
+
+use crate::device::{copy_in, copy_out};
+use crate::file::TierError;
+use crate::{Device, Region, SlowAccess, Survival, WordRegion};
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use units::Bytes;
+
+/// Memory of one NUMA node.
+#[derive(Debug)]
+pub struct NumaTier {
+    region: Region,
+    node: u32,
+}
+
+/// Highest node that is asked for (Linux: `MAX_NUMNODES` is 1024 at most).
+const NODES_MAX: u32 = 1024;
+/// Bits of a word of the mask of nodes.
+const BITS: u32 = u64::BITS;
+const LINE: Bytes = Bytes(crate::model::LINE);
+
+impl NumaTier {
+    /// Zeroed memory of `size` on `node`, all of it touched.
+    ///
+    /// # Errors
+    /// If the node has no memory, not enough of it, or the system refuses.
+    pub fn new(node: u32, size: Bytes) -> Result<Self, TierError> {
+        let folder = PathBuf::from(format!("/sys/devices/system/node/node{node}"));
+        let free = free_of(&folder).filter(|_| node < NODES_MAX).ok_or(TierError::NoNode { node })?;
+        let refused = |what, cause| TierError::System { what, path: folder.clone(), cause };
+        if free < size {
+            let cause = io::Error::new(io::ErrorKind::OutOfMemory, format!("{free} of {size} are free"));
+            return Err(refused("take memory of", cause));
+        }
+        let region = Region::anonymous(size)?;
+        bind(&region, node).map_err(|cause| refused("bind memory to", cause))?;
+        region.prefer_huge_pages();
+        region.leave_out_of_dumps();
+        region.populate(0, region.len());
+        Ok(Self { region, node })
+    }
+
+    /// The node.
+    #[must_use]
+    pub fn node(&self) -> u32 {
+        self.node
+    }
+}
+
+impl Device for NumaTier {
+    fn size(&self) -> Bytes {
+        Bytes(self.region.len() as u64)
+    }
+
+    fn access_unit(&self) -> Bytes {
+        LINE
+    }
+
+    fn survival(&self) -> Survival {
+        Survival::Nothing
+    }
+
+    fn mapped(&self) -> Option<&Region> {
+        Some(&self.region)
+    }
+
+    fn notes(&self) -> Option<&WordRegion> {
+        None
+    }
+
+    fn settle_notes(&self, _words: Range<usize>) {}
+
+    unsafe fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        // SAFETY: the caller keeps others away.
+        unsafe { copy_in(&self.region, at, bytes) }
+    }
+
+    fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
+        copy_out(&self.region, at, into)
+    }
+
+    fn settle(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn take_time(&self, _access: SlowAccess, _size: Bytes) {}
+}
+
+/// Free memory of the node that `folder` describes; none if there is no such node or it has no memory.
+fn free_of(folder: &Path) -> Option<Bytes> {
+    let described = std::fs::read_to_string(folder.join("meminfo")).ok()?;
+    let of = |name: &str| -> Option<Bytes> {
+        let line = described.lines().find_map(|line| line.split_once(name).map(|(_, rest)| rest))?;
+        Some(Bytes::kib(line.trim().strip_suffix("kB")?.trim().parse().ok()?))
+    };
+    of("MemTotal:").filter(|total| Bytes::ZERO < *total)?;
+    of("MemFree:")
+}
+
+fn bind(region: &Region, node: u32) -> io::Result<()> {
+    let mut mask = [0_u64; (NODES_MAX / BITS) as usize];
+    mask[(node / BITS) as usize] |= 1 << (node % BITS);
+    // SAFETY: mbind(addr, len, mode, nodemask, maxnode, flags): the range is exactly this live mapping, which is not touched yet;
+    // the mask has the bits that are named (the system reads one less than `maxnode`), and is only read.
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_mbind,
+            region.start().as_ptr(),
+            region.len(),
+            libc::MPOL_BIND,
+            mask.as_ptr(),
+            u64::from(NODES_MAX) + 1,
+            0,
+        )
+    };
+    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+#[cfg(not(miri))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_is_not_there_is_refused() {
+        for node in [999, NODES_MAX, u32::MAX] {
+            let refused = NumaTier::new(node, Bytes::mib(1)).unwrap_err();
+            assert!(matches!(refused, TierError::NoNode { node: named } if named == node), "{refused:?}");
+            assert!(refused.cure().is_some());
+        }
+    }
+
+    #[test]
+    fn the_first_node_gives_memory_and_not_more_than_it_has() {
+        if free_of(Path::new("/sys/devices/system/node/node0")).is_none() {
+            println!("not checked: the system describes no nodes");
+            return;
+        }
+        match NumaTier::new(0, Bytes::mib(1)) {
+            Ok(tier) => {
+                crate::device::write_alone(&tier, 64, &[5; 64]).unwrap();
+                let mut back = [0; 64];
+                tier.read(64, &mut back).unwrap();
+                assert_eq!((back, tier.node()), ([5; 64], 0));
+            }
+            Err(refused) => println!("not checked: {refused:?}"),
+        }
+        assert!(matches!(NumaTier::new(0, Bytes(1 << 50)), Err(TierError::System { .. })));
+    }
+
+    #[test]
+    fn a_description_without_memory_is_no_node() {
+        assert_eq!(free_of(Path::new("/nonexistent")), None);
+    }
+}

@@ -1,0 +1,256 @@
+//! A profile as it is kept: JSON that says of which tier, on which machine, and when.
+//!
+//! Shape:      rows and where they come from <-> text of a file
+//! Invariants: a profile of another tier, another machine or another format is refused, with the command that makes a new one
+//! Failure:    a text that is not exactly a profile is refused; nothing of it is used
+
+use crate::{Profile, ProfileError, ProfileRow};
+use serde_json::{Map, Value, json};
+use std::io;
+use std::path::Path;
+use units::Bytes;
+
+/// Format that is written and read.
+const FORMAT: u64 = 1;
+
+/// A profile with where it comes from.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ProfileFile {
+    /// The tier as it was asked for: what to hand to `cotenant probe`.
+    pub spec: String,
+    /// The tier's own name.
+    pub identity: String,
+    /// The machine's processor and their number.
+    pub machine: String,
+    /// When it was taken, in seconds since 1970.
+    pub taken_unix_secs: i64,
+    /// MaxIOPS by size.
+    pub rows: Vec<ProfileRow>,
+}
+
+/// Why a file holds no profile of a tier.
+#[derive(Debug, thiserror::Error)]
+pub enum ProfileFileError {
+    /// It cannot be read or written.
+    #[error("cannot {what} the profile {path}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// The file.
+        path: String,
+        /// The system's reason.
+        #[source]
+        cause: io::Error,
+    },
+    /// It is no profile of this format.
+    #[error("{path} is no profile: {why}")]
+    Malformed {
+        /// The file.
+        path: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// Rows that are no profile.
+    #[error("{path} is no profile")]
+    Rows {
+        /// The file.
+        path: String,
+        /// What is wrong.
+        #[source]
+        cause: ProfileError,
+    },
+    /// It is of another tier.
+    #[error("{path} is the profile of another tier ({found}, not {wanted})")]
+    Foreign {
+        /// The file.
+        path: String,
+        /// Whose it is.
+        found: String,
+        /// Whose it should be.
+        wanted: String,
+    },
+    /// It was taken on another machine.
+    #[error("{path} is stale: it was taken on another machine ({found}; this is {here})")]
+    Stale {
+        /// The file.
+        path: String,
+        /// Where it was taken.
+        found: String,
+        /// This machine.
+        here: String,
+    },
+}
+
+impl ProfileFileError {
+    /// The command that renews the profile of the tier.
+    #[must_use]
+    pub fn cure(&self, spec: &str) -> String {
+        let (Self::System { path, .. }
+        | Self::Malformed { path, .. }
+        | Self::Rows { path, .. }
+        | Self::Foreign { path, .. }
+        | Self::Stale { path, .. }) = self;
+        format!("cotenant probe {spec} --profile {path}")
+    }
+}
+
+impl ProfileFile {
+    /// Keeps it at `path`: complete under its name, or not at all.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn save(&self, path: &Path) -> Result<(), ProfileFileError> {
+        let fail =
+            |cause| ProfileFileError::System { what: "write", path: path.display().to_string(), cause };
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(format!(".{}.new", std::process::id()));
+        std::fs::write(&beside, self.to_text()).map_err(fail)?;
+        std::fs::rename(&beside, path).map_err(fail)
+    }
+
+    /// The profile at `path`, if it is one of the tier `identity` on the machine `here`.
+    ///
+    /// # Errors
+    /// If it is not.
+    pub fn load(path: &Path, identity: &str, here: &str) -> Result<(Self, Profile), ProfileFileError> {
+        let path_text = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|cause| ProfileFileError::System {
+            what: "read",
+            path: path_text.clone(),
+            cause,
+        })?;
+        let read = Self::from_text(&text)
+            .map_err(|why| ProfileFileError::Malformed { path: path_text.clone(), why })?;
+        if read.identity != identity {
+            let (found, wanted) = (read.identity, identity.to_owned());
+            return Err(ProfileFileError::Foreign { path: path_text, found, wanted });
+        }
+        if read.machine != here {
+            return Err(ProfileFileError::Stale {
+                path: path_text,
+                found: read.machine,
+                here: here.to_owned(),
+            });
+        }
+        let profile =
+            Profile::new(&read.rows).map_err(|cause| ProfileFileError::Rows { path: path_text, cause })?;
+        Ok((read, profile))
+    }
+
+    /// The text that is kept.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let row = |row: &ProfileRow| json!({"size_bytes": row.size.0, "read_iops": row.read_iops.round(), "write_iops": row.write_iops.round()});
+        let all = json!({
+            "format": FORMAT,
+            "spec": self.spec,
+            "identity": self.identity,
+            "machine": self.machine,
+            "taken_unix_secs": self.taken_unix_secs,
+            "rows": self.rows.iter().map(row).collect::<Vec<_>>(),
+        });
+        format!("{all:#}\n")
+    }
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        let all: Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
+        let all = all.as_object().ok_or("it is no object")?;
+        let format = all.get("format").and_then(Value::as_u64).ok_or("it has no format")?;
+        if format != FORMAT {
+            return Err(format!("its format is {format}, not {FORMAT}"));
+        }
+        let word = |name: &str| {
+            all.get(name).and_then(Value::as_str).map(str::to_owned).ok_or(format!("it has no {name}"))
+        };
+        let rows = all.get("rows").and_then(Value::as_array).ok_or("it has no rows")?;
+        Ok(Self {
+            spec: word("spec")?,
+            identity: word("identity")?,
+            machine: word("machine")?,
+            taken_unix_secs: all.get("taken_unix_secs").and_then(Value::as_i64).ok_or("it has no time")?,
+            rows: rows
+                .iter()
+                .map(|row| row.as_object().and_then(row_of))
+                .collect::<Option<_>>()
+                .ok_or("a row lacks a number")?,
+        })
+    }
+}
+
+fn row_of(row: &Map<String, Value>) -> Option<ProfileRow> {
+    let rate = |name: &str| row.get(name).and_then(Value::as_f64);
+    Some(ProfileRow {
+        size: Bytes(row.get("size_bytes")?.as_u64()?),
+        read_iops: rate("read_iops")?,
+        write_iops: rate("write_iops")?,
+    })
+}
+
+/// This machine, as far as a profile depends on it: the processor and how many there are.
+#[must_use]
+pub fn machine_name() -> String {
+    let described = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = described.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    let model = model.map_or("unknown processor", |(_, name)| name.trim());
+    let cores = described.lines().filter(|line| line.starts_with("processor")).count();
+    format!("{cores} × {model}")
+}
+
+#[cfg(test)]
+#[cfg(not(miri))]
+mod tests {
+    use super::*;
+
+    fn file() -> ProfileFile {
+        let row = |size, iops| ProfileRow { size: Bytes(size), read_iops: iops * 2.0, write_iops: iops };
+        ProfileFile {
+            spec: "numa:1:1GiB".to_owned(),
+            identity: "numa:1".to_owned(),
+            machine: machine_name(),
+            taken_unix_secs: 1_800_000_000,
+            rows: vec![row(64, 1e7), row(4096, 1e6)],
+        }
+    }
+
+    #[test]
+    fn what_is_kept_comes_back() {
+        let path =
+            std::env::current_exe().unwrap().with_file_name(format!("profile-{}.json", std::process::id()));
+        let file = file();
+        file.save(&path).unwrap();
+        let (back, profile) = ProfileFile::load(&path, "numa:1", &machine_name()).unwrap();
+        assert_eq!(back, file);
+        assert_eq!(profile.cost_ps(crate::SlowAccess::Write, Bytes(64)), 100_000);
+        let foreign = ProfileFile::load(&path, "numa:2", &machine_name()).unwrap_err();
+        assert!(matches!(foreign, ProfileFileError::Foreign { .. }), "{foreign:?}");
+        assert_eq!(
+            foreign.cure("numa:2:1GiB"),
+            format!("cotenant probe numa:2:1GiB --profile {}", path.display())
+        );
+        let stale = ProfileFile::load(&path, "numa:1", "another").unwrap_err();
+        assert!(matches!(stale, ProfileFileError::Stale { .. }), "{stale:?}");
+        std::fs::remove_file(&path).unwrap();
+        assert!(matches!(
+            ProfileFile::load(&path, "", ""),
+            Err(ProfileFileError::System { what: "read", .. })
+        ));
+    }
+
+    #[test]
+    fn what_is_no_profile_is_refused_with_its_reason() {
+        let good = file().to_text();
+        assert!(ProfileFile::from_text(&good).is_ok());
+        for (from, to) in [
+            ("{", "["),
+            ("\"format\": 1", "\"format\": 2"),
+            ("\"format\"", "\"farmat\""),
+            ("\"spec\"", "\"spek\""),
+            ("\"rows\"", "\"rose\""),
+            ("\"read_iops\"", "\"read\""),
+            ("1800000000", "\"today\""),
+        ] {
+            assert!(good.contains(from), "{from}");
+            assert!(ProfileFile::from_text(&good.replacen(from, to, 1)).is_err(), "{from} -> {to}");
+        }
+    }
+}
