@@ -146,7 +146,7 @@ pub(crate) fn write_alone(device: &dyn Device, at: u64, bytes: &[u8]) -> io::Res
 /// smallest piece that is used anew as a whole), and some for what is known of the whole.
 #[must_use]
 pub fn notes_words(size: Bytes) -> usize {
-    (NOTES_WORDS_FIXED + size.0.div_ceil(4096) + size.0.div_ceil(64 * 1024)) as usize
+    Bytes(NOTES_WORDS_FIXED + size.0.div_ceil(4096) + size.0.div_ceil(64 * 1024)).as_usize()
 }
 
 /// Words of notes that do not depend on the size: some 5,000 tenants at 12 words.

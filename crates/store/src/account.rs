@@ -25,6 +25,9 @@ pub(crate) fn link(
     let expired = meta.expiry.map_or(0, |expiry| tenant.expiries.add(expiry, charge));
     tenant.live.fetch_add(charge - expired, Ordering::Relaxed);
     tenant.items.fetch_add(1, Ordering::Relaxed);
+    if meta.away.is_some() {
+        tenant.away.fetch_add(footprint_of(key_len, meta), Ordering::Relaxed);
+    }
     let len32 = u32::try_from(len).unwrap_or(u32::MAX);
     store.log.segment(place.segment).note_append(tenant.id, len32, stamp, meta.expiry.map(|e| e.at));
     counters.class(len, meta.own_space).link(len);
@@ -49,6 +52,9 @@ pub(crate) fn unlink_here(store: &Store, counters: &ThreadCounters, place: Place
     counters.class(len, view.own_space()).unlink(len);
     store.log.segment(place.segment).note_dead(u32::try_from(len).unwrap_or(u32::MAX));
     let tenant = store.tenant(view.tenant());
+    if view.is_away() {
+        tenant.away.fetch_sub(view.footprint().cast_signed(), Ordering::Relaxed);
+    }
     if store.is_flushed(place, view) {
         tenant.stale.fetch_sub(1, Ordering::Relaxed);
         return;

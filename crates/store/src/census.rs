@@ -13,7 +13,7 @@ use crate::epoch::Participant;
 use crate::hash::KeyHash;
 use crate::index::Found;
 use crate::item::View;
-use crate::limits::{CENSUS_SLACK_PART, TIER_DISCOUNT};
+use crate::limits::CENSUS_SLACK_PART;
 use crate::rank::{BIN_MIN, Clock, Densities, Usage};
 use crate::slot::Place;
 use crate::sources::Sums;
@@ -52,6 +52,17 @@ struct Seen {
     level: f32,
     threshold: u8,
     /// Bytes of the threshold's own bin that stay.
+    quota: u64,
+    /// What of its items can go to a tier, if something can.
+    below: Option<Below>,
+}
+
+/// What of a tenant's items in a pass can go to a tier: values, but not what leads there.
+#[derive(Debug)]
+struct Below {
+    row: usize,
+    inside: u64,
+    threshold: u8,
     quota: u64,
 }
 
@@ -132,6 +143,8 @@ pub(crate) struct Census {
     /// Items alive that the samples stand for.
     alive: f64,
     step: usize,
+    /// Values that go can go to a tier.
+    demotes: bool,
     /// Bytes walked since the last sample, carried on so that no place in a segment is preferred.
     since_sample: usize,
 }
@@ -151,6 +164,8 @@ impl Census {
         self.rows.clear();
         self.alive = 0.0;
         self.step = step.0;
+        // Who looks at one tenant wants it to hold less.
+        self.demotes = only.is_none();
         let mut batch = Vec::with_capacity(BATCH);
         for id in sources {
             store.log.walk(reader, *id, |place, view| {
@@ -188,15 +203,19 @@ impl Census {
             let (len, charge) = (item.view.bytes().len(), item.charge());
             let stands_for = if len < self.step { charge * self.step as u64 / len as u64 } else { charge };
             self.alive += if len < self.step { self.step as f64 / len as f64 } else { 1.0 };
-            // What stays of an item whose value can go to a tier stays whatever its rank.
-            let below = charge_below(store, &item);
-            let rest = stands_for * below / charge.max(1);
-            let row = &mut self.rows[seen.row];
-            for (rank, part) in [(discounted(rank, below), stands_for - rest), (u8::MAX, rest)] {
-                let bytes = &mut row[usize::from(rank)];
-                *bytes = bytes.saturating_add(u32::try_from(part).unwrap_or(u32::MAX));
+            let below = if self.demotes { charge_below(store, &item) } else { 0 };
+            if below == 0 {
+                add(&mut self.rows[seen.row], rank, stands_for);
+                seen.inside += stands_for;
+                continue;
             }
-            seen.inside += stands_for;
+            // What leads to a tier stays, whatever its rank.
+            let stays = stands_for * below / charge.max(1);
+            add(&mut self.rows[seen.row], u8::MAX, stays);
+            seen.inside += stays;
+            let Some(part) = &mut seen.below else { continue };
+            add(&mut self.rows[part.row], rank, stands_for - stays);
+            part.inside += stands_for - stays;
         }
     }
 
@@ -207,7 +226,12 @@ impl Census {
 
     /// Bytes charged of everything alive in the sources.
     pub(crate) fn inside(&self) -> u64 {
-        self.seen.iter().flatten().map(|s| s.inside).sum()
+        self.seen.iter().flatten().map(|s| s.inside).sum::<u64>() + self.inside_below()
+    }
+
+    /// What of that can go to a tier.
+    fn inside_below(&self) -> u64 {
+        self.seen.iter().flatten().filter_map(|s| s.below.as_ref()).map(|below| below.inside).sum()
     }
 
     /// Bytes charged that fit into `room` bytes of so many segments: the index share is charged but not copied, and each
@@ -251,10 +275,35 @@ impl Census {
         self.candidates.iter().map(Candidate::below_floor).sum()
     }
 
-    /// Divides a budget among the tenants gathered, and sets their thresholds.
+    /// Divides a budget among the tenants gathered, and sets their thresholds. What can go to a tier goes first: that costs
+    /// the time of slower hits, the rest costs hits.
     pub(crate) fn divide(&mut self, store: &Store, budget: u64) {
-        keep(budget, &self.candidates, &mut self.kept);
+        let (inside, below) = (self.inside(), self.inside_below());
+        let goes = inside.saturating_sub(budget);
+        let goes_below = goes.min(below);
+        if 0 < goes_below {
+            self.divide_below(store, below - goes_below);
+        }
+        keep((inside - below).saturating_sub(goes - goes_below), &self.candidates, &mut self.kept);
         self.set_thresholds(store);
+    }
+
+    /// The same for what can go to a tier: who holds most for its share has the least of it in DRAM.
+    fn divide_below(&mut self, store: &Store, budget: u64) {
+        let candidate = |i: &usize| {
+            let tenant = store.tenant(TenantId(u32::try_from(*i).unwrap_or(u32::MAX)));
+            let below = self.seen[*i].as_ref().and_then(|seen| seen.below.as_ref());
+            let inside = below.map_or(0, |below| below.inside);
+            let elsewhere = tenant.held().0.saturating_sub(inside);
+            Candidate { inside, elsewhere, target: tenant.share().target.0, floor: 0 }
+        };
+        let candidates: Vec<Candidate> = self.order.iter().map(candidate).collect();
+        keep(budget, &candidates, &mut self.kept);
+        for (&i, &kept) in self.order.iter().zip(&self.kept) {
+            if let Some(below) = self.seen[i].as_mut().and_then(|seen| seen.below.as_mut()) {
+                (below.threshold, below.quota) = threshold_of(&self.rows[below.row], kept);
+            }
+        }
     }
 
     /// Leaves one tenant so much less than it has in the sources.
@@ -271,19 +320,8 @@ impl Census {
     fn set_thresholds(&mut self, store: &Store) {
         for (&i, &kept) in self.order.iter().zip(&self.kept) {
             let Some(seen) = &mut self.seen[i] else { continue };
-            let mut left = kept;
             let bytes_by_bin = &self.rows[seen.row];
-            seen.threshold = BIN_MIN;
-            seen.quota = u64::MAX;
-            for rank in (BIN_MIN..=u8::MAX).rev() {
-                let bytes = u64::from(bytes_by_bin[usize::from(rank)]);
-                if left < bytes {
-                    seen.threshold = rank;
-                    seen.quota = left;
-                    break;
-                }
-                left -= bytes;
-            }
+            (seen.threshold, seen.quota) = threshold_of(bytes_by_bin, kept);
             if kept < seen.inside {
                 let tenant = store.tenant(TenantId(u32::try_from(i).unwrap_or(u32::MAX)));
                 let kind = &seen.spec.rank;
@@ -299,23 +337,26 @@ impl Census {
     pub(crate) fn fate(&mut self, store: &Store, item: &Pending<'_>, found: Found) -> Fate {
         let tenant = item.view.tenant();
         let Some(Some(seen)) = self.seen.get_mut(tenant.index()) else { return Fate::Stays };
-        if seen.threshold == BIN_MIN && seen.quota == u64::MAX {
+        let below = if self.demotes { charge_below(store, item) } else { 0 };
+        let (threshold, quota) = match &mut seen.below {
+            Some(part) if below != 0 => (part.threshold, &mut part.quota),
+            _ => (seen.threshold, &mut seen.quota),
+        };
+        if threshold == BIN_MIN && *quota == u64::MAX {
             return Fate::Stays;
         }
         let usage = usage_of(store, item, found, seen.densities.as_deref());
         let rank = seen.spec.rank.bin(&usage, seen.level, &self.clock);
-        let below = charge_below(store, item);
-        let rank = discounted(rank, below);
-        let stays = if rank == seen.threshold {
+        let stays = if rank == threshold {
             let charge = item.charge() - below;
-            let fits = charge <= seen.quota;
-            seen.quota = seen.quota.saturating_sub(charge);
+            let fits = charge <= *quota;
+            *quota = quota.saturating_sub(charge);
             fits
         } else {
-            seen.threshold < rank
+            threshold < rank
         };
         // The sample says about how much there is; where the floor is, is known.
-        if stays || self.is_within_floor(store, tenant) { Fate::Stays } else { Fate::Goes }
+        if stays || below == 0 && self.is_within_floor(store, tenant) { Fate::Stays } else { Fate::Goes }
     }
 
     /// Whether all that a tenant of this pass holds is within its floor.
@@ -333,9 +374,23 @@ impl Census {
     }
 }
 
-/// The rank of an item of which `below` stays if it goes: what it loses is the time of a slower hit, not a hit.
-fn discounted(rank: u8, below: u64) -> u8 {
-    if below == 0 { rank } else { rank.saturating_sub(TIER_DISCOUNT).max(BIN_MIN) }
+/// Adds bytes of a rank.
+fn add(row: &mut BytesByBin, rank: u8, bytes: u64) {
+    let sum = &mut row[usize::from(rank)];
+    *sum = sum.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
+}
+
+/// The rank below which items go so that `kept` bytes stay, and what of that rank itself stays.
+fn threshold_of(row: &BytesByBin, kept: u64) -> (u8, u64) {
+    let mut left = kept;
+    for rank in (BIN_MIN..=u8::MAX).rev() {
+        let bytes = u64::from(row[usize::from(rank)]);
+        if left < bytes {
+            return (rank, left);
+        }
+        left -= bytes;
+    }
+    (BIN_MIN, u64::MAX)
 }
 
 /// What is known of an item for its rank.
@@ -373,12 +428,18 @@ fn seen_in<'a>(
     all[tenant.index()].get_or_insert_with(|| {
         rows.push([0; 256]);
         let spec = store.tenant(tenant).spec();
+        let row = rows.len() - 1;
+        let below = store.tier_below(store.tenant(tenant)).map(|_| {
+            rows.push([0; 256]);
+            Below { row: rows.len() - 1, inside: 0, threshold: BIN_MIN, quota: u64::MAX }
+        });
         Seen {
             densities: store.tenant(tenant).densities(&spec.rank),
             spec,
             is_over: true,
             floor: 0,
-            row: rows.len() - 1,
+            row,
+            below,
             inside: 0,
             level: f32::NAN,
             threshold: BIN_MIN,

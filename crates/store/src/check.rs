@@ -16,13 +16,15 @@ pub(crate) fn check(store: &Store, reader: &Participant) {
     let mut live: HashMap<TenantId, (i64, i64)> = HashMap::new();
     let mut stale: HashMap<TenantId, i64> = HashMap::new();
     let mut live_in: HashMap<u32, u64> = HashMap::new();
+    let mut away: HashMap<TenantId, i64> = HashMap::new();
     let mut leads: HashMap<u8, Vec<(Reference, usize)>> = HashMap::new();
     for slot in slots {
         let view = store.log.view(reader, slot.place());
         assert!(keys.insert((space_of(&view), view.key().to_vec())), "a key is in the index once");
         *live_in.entry(slot.place().segment.0).or_default() += view.bytes().len() as u64;
-        if let Some(away) = view.away() {
-            leads.entry(away.tier).or_default().push((away, view.key().len()));
+        if let Some(at) = view.away() {
+            leads.entry(at.tier).or_default().push((at, view.key().len()));
+            *away.entry(view.tenant()).or_default() += view.footprint().cast_signed();
         }
         if store.is_flushed(slot.place(), &view) {
             *stale.entry(view.tenant()).or_default() += 1;
@@ -38,6 +40,8 @@ pub(crate) fn check(store: &Store, reader: &Participant) {
     }
     for tenant in store.tenants() {
         let (bytes, items) = live.get(&tenant.id).copied().unwrap_or_default();
+        let in_tiers = away.get(&tenant.id).copied().unwrap_or_default();
+        assert_eq!(tenant.away.load(Ordering::Relaxed), in_tiers, "bytes of {} in tiers", tenant.spec().name);
         let (name, flushed) = (&tenant.spec().name, stale.get(&tenant.id).copied().unwrap_or_default());
         let (counted, stale) = (tenant.items.load(Ordering::Relaxed), tenant.stale.load(Ordering::Relaxed));
         assert_eq!(counted + stale, items + flushed, "items of {name} that the index leads to");

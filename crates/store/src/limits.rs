@@ -73,9 +73,6 @@ pub const TIER_PASS_WIDTH_UNMAPPED: usize = 4;
 pub const TIER_PASS_FREES_PART: usize = 3;
 /// Room that a pass of a tier leaves for the ends of segments, one part in so many.
 pub const TIER_SLACK_PART: u64 = 64;
-/// Bins by which an item ranks lower whose value can go to a tier: six octaves of density, since what is lost is a part of a
-/// hit's time. Without it what leads to tiers gives way to values: .7525 of hits on the mixed trace in 64 + 448 MiB.
-pub const TIER_DISCOUNT: u8 = 48;
 /// Seconds for which nothing is written to a tier that failed.
 pub const TIER_REST_SECS: u32 = 1;
 

@@ -244,7 +244,7 @@ impl Store {
             generators: AtomicU64::new(0),
         };
         store.adjust_allowed();
-        store.tiers.iter().filter(|tier| !tier.journal.survives()).for_each(|tier| store.begin_tier(tier));
+        store.tiers.iter().filter(|tier| !tier.notes.survives()).for_each(|tier| store.begin_tier(tier));
         Ok(Arc::new(store))
     }
 
@@ -364,6 +364,8 @@ impl Store {
             id,
             name: spec.name,
             held: tenant.held(),
+            away: Bytes(u64::try_from(tenant.away.load(Ordering::Relaxed)).unwrap_or(0)),
+            placement: tenant.placement(),
             items: u64::try_from(tenant.items.load(Ordering::Relaxed)).unwrap_or(0),
             share: tenant.share(),
             claim: spec.claim,

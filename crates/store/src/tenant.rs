@@ -60,6 +60,8 @@ pub(crate) struct Tenant {
     before: Mutex<Option<Box<Totals>>>,
     /// Live bytes charged.
     pub(crate) live: AtomicI64,
+    /// Bytes of records in tiers that its items lead to, dead ones too.
+    pub(crate) away: AtomicI64,
     /// Live items.
     pub(crate) items: AtomicI64,
     /// Flushed items that the index still points at.
@@ -104,6 +106,7 @@ impl Tenant {
             generation: AtomicU32::new(0),
             before: Mutex::new(None),
             live: AtomicI64::new(0),
+            away: AtomicI64::new(0),
             items: AtomicI64::new(0),
             stale: AtomicI64::new(0),
             flushed_below: AtomicU64::new(0),
@@ -409,6 +412,10 @@ pub struct TenantState {
     pub name: String,
     /// Live bytes charged.
     pub held: Bytes,
+    /// Bytes of its records in tiers, a part of what it holds but for what has expired and is not removed yet.
+    pub away: Bytes,
+    /// Where its values go.
+    pub placement: Placement,
     /// Live items.
     pub items: u64,
     /// The share in force.

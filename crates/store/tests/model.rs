@@ -382,7 +382,7 @@ fn run_long(below: Below) {
         assert!(0 < totals.evictions && 0 < totals.moved_bytes, "{totals:?}");
         let is_below = below != Below::Nothing && i < 2;
         assert_eq!(0 < totals.tier_hits, is_below, "{totals:?}");
-        assert_eq!(0 < totals.tier_evictions, is_below && below == Below::All, "{totals:?}");
+        assert_eq!(0 < totals.tier_evictions, is_below, "{totals:?}");
         assert_eq!(
             0 < totals.demotions && 0 < totals.promotions,
             is_below && below == Below::Some,

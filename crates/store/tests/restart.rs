@@ -89,7 +89,7 @@ fn text(key: u64) -> String {
 fn value(key: u64, version: u64) -> Vec<u8> {
     let len = 24 + usize::try_from(units::mix64(key * 31 + version) % 3_000).unwrap();
     let mut bytes = [key.to_le_bytes(), version.to_le_bytes()].concat();
-    bytes.resize(len, (key ^ version) as u8);
+    bytes.resize(len, (key ^ version).to_le_bytes()[0]);
     bytes
 }
 

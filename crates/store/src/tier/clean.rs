@@ -170,7 +170,7 @@ impl Pass<'_> {
     fn rank(&mut self, source: &mut Source, tenants: &[Option<TenantId>], clock: &Clock) {
         let range = self.tier.segments.range(source.segment);
         let mut entries = Vec::new();
-        self.tier.journal.each_live(range, |at| {
+        self.tier.notes.each_live(range, |at| {
             let Some(record) = record::parse(bytes_of(self.tier, self.reader, source, at)) else { return };
             let tenant = tenants.get(record.fields.owner.0 as usize).copied().flatten();
             let Some(tenant) = tenant else { return };
@@ -414,7 +414,7 @@ fn find<'a>(
 impl Tier {
     /// Tenants by their rows.
     pub(crate) fn tenants_by_owner(&self) -> Vec<Option<TenantId>> {
-        let mut tenants = vec![None; self.journal.rows()];
+        let mut tenants = vec![None; self.notes.rows()];
         for (id, owner) in (0..).zip(&self.owners) {
             let owner = owner.load(Ordering::Relaxed);
             if owner != NOBODY.0 {

@@ -1,4 +1,4 @@
-//! The store's side of its tiers: who has which place there, what is known of tenants in their journals.
+//! The store's side of its tiers: who has which place there, what is known of tenants in their notes.
 
 use super::record::Fields;
 use super::{GONE, NOBODY, Placement, Promotion, Reference, Tier, TierTotals, TierUse};
@@ -94,13 +94,13 @@ impl Store {
 
     /// Begins a tier with nothing in it.
     pub(crate) fn begin_tier(&self, tier: &Tier) {
-        tier.journal.format();
-        tier.journal.begin(self.wall);
+        tier.notes.format();
+        tier.notes.begin(self.wall);
         tier.set_begun();
         self.tenants().filter(|tenant| !tenant.is_gone()).for_each(|tenant| self.enter_tier(tier, tenant));
     }
 
-    /// Gives a tenant its rows in the journals. One adds at a time.
+    /// Gives a tenant its rows in the notes. One adds at a time.
     pub(crate) fn enter_tiers(&self, tenant: &Tenant) {
         for tier in self.tiers.iter().filter(|tier| tier.is_begun()) {
             self.enter_tier(tier, tenant);
@@ -109,7 +109,7 @@ impl Store {
 
     pub(crate) fn enter_tier(&self, tier: &Tier, tenant: &Tenant) {
         let spec = tenant.spec();
-        let owner = tier.journal.enter(&spec.name, spec.own_space, tenant.survivors_from());
+        let owner = tier.notes.enter(&spec.name, spec.own_space, tenant.survivors_from());
         tier.set_owner(tenant.id, owner.unwrap_or(NOBODY));
     }
 
@@ -119,7 +119,7 @@ impl Store {
             let owner = tier.owner(id);
             tier.set_owner(id, NOBODY);
             if owner != NOBODY {
-                tier.journal.leave(owner);
+                tier.notes.leave(owner);
             }
         }
     }
@@ -130,13 +130,13 @@ impl Store {
             FLUSHED_FOR_EVER => GONE,
             below => below,
         };
-        self.each_row(tenant.id, |tier, owner| tier.journal.flush(owner, below));
+        self.each_row(tenant.id, |tier, owner| tier.notes.flush(owner, below));
     }
 
     /// Notes a flush that waits for a second of the store's clock; 0 for none.
     pub(crate) fn note_flush(&self, id: TenantId, at_secs: u32) {
         let wall = if at_secs == 0 { 0 } else { u64::from(self.wall_of(at_secs)) };
-        self.each_row(id, |tier, owner| tier.journal.flush_later(owner, wall));
+        self.each_row(id, |tier, owner| tier.notes.flush_later(owner, wall));
     }
 
     fn each_row(&self, id: TenantId, act: impl Fn(&Tier, super::Owner)) {

@@ -13,7 +13,7 @@ mod area;
 mod clean;
 mod demote;
 mod doors;
-mod journal;
+mod notes;
 mod placement;
 pub(crate) mod record;
 mod recover;
@@ -26,7 +26,7 @@ pub(crate) use access::{TierCounters, access};
 pub use access::{TierTotals, TierUse};
 pub(crate) use clean::TierCleaner;
 pub(crate) use demote::{charge_below, put_below};
-pub(crate) use journal::{GONE, Journal, NOBODY, Owner};
+pub(crate) use notes::{GONE, NOBODY, Notes, Owner};
 pub use placement::{Placement, Promotion};
 pub(crate) use recover::Made;
 pub use recover::Restored;
@@ -51,17 +51,17 @@ pub(crate) struct Tier {
     pub(crate) id: u8,
     pub(crate) device: Arc<dyn Device>,
     area: Area,
-    pub(crate) journal: Journal,
+    pub(crate) notes: Notes,
     pub(crate) segments: Segments,
     /// Heads that nobody writes to at the moment.
     parked: Mutex<Vec<Head>>,
     /// Heads that are full and not written yet.
     full: Mutex<VecDeque<Head>>,
-    /// Rows of the journal by tenants' ids.
+    /// Rows of the notes by tenants' ids.
     owners: Box<[AtomicU32]>,
     /// Nothing is written before this second of the store's clock: the device failed a moment ago.
     ailing_until: AtomicU32,
-    /// The journal belongs to this start.
+    /// The notes belong to this start.
     begun: AtomicBool,
     pub(crate) counters: TierCounters,
 }
@@ -82,7 +82,7 @@ impl Tier {
         Ok(Self {
             id,
             area: Area::new(Arc::clone(&device), segment, limits::TIER_BUFFERS)?,
-            journal: Journal::new(Arc::clone(&device), segment, tenants_max)?,
+            notes: Notes::new(Arc::clone(&device), segment, tenants_max)?,
             segments: Segments::new(count, segment),
             device,
             parked: Mutex::default(),
@@ -94,7 +94,7 @@ impl Tier {
         })
     }
 
-    /// Whether something can be put here: the journal belongs to this start.
+    /// Whether something can be put here: the notes belong to this start.
     pub(crate) fn is_begun(&self) -> bool {
         self.begun.load(Ordering::Acquire)
     }
@@ -111,7 +111,7 @@ impl Tier {
 
     /// Memory of this process that it takes.
     pub(crate) fn memory(&self) -> Bytes {
-        self.area.memory() + self.journal.bytes()
+        self.area.memory() + self.notes.bytes()
     }
 
     /// Whether values can be read in place.
@@ -125,7 +125,7 @@ impl Tier {
             && self.area.stride(footprint(key_len, value_len)) <= self.segments.bytes()
     }
 
-    /// A tenant's row in the journal.
+    /// A tenant's row in the notes.
     pub(crate) fn owner(&self, tenant: TenantId) -> Owner {
         self.owners.get(tenant.index()).map_or(NOBODY, |owner| Owner(owner.load(Ordering::Relaxed)))
     }
@@ -138,7 +138,7 @@ impl Tier {
 
     /// Where a record at a byte lies now.
     pub(crate) fn spot(&self, at: u64) -> Spot {
-        Spot { at, life: self.journal.life(self.segments.of(at)) }
+        Spot { at, life: self.notes.life(self.segments.of(at)) }
     }
 
     /// Appends a record, which survives then if the device is mapped. It is counted live; nothing leads there yet. Leaves
@@ -162,7 +162,7 @@ impl Tier {
         record::encode(Spot { at, life: head.life }, fields, key, value, &mut scratch);
         head.scratch = scratch;
         let written = self.area.append(&mut head).and_then(|at| {
-            if self.is_mapped() && self.journal.survives() {
+            if self.is_mapped() && self.notes.survives() {
                 self.device.settle()?;
             }
             Ok(at)
@@ -190,7 +190,7 @@ impl Tier {
         }
         let head = self.area.open(epochs, || {
             let segment = self.segments.take(epochs, reserve)?;
-            Some((segment, self.journal.begin_life(segment)))
+            Some((segment, self.notes.begin_life(segment)))
         })?;
         self.segments.set_buffer(head.segment, Area::buffer_mark(&head));
         Some(head)
@@ -238,7 +238,7 @@ impl Tier {
             self.note_error(now_secs);
         }
         let range = self.segments.range(head.segment);
-        self.journal.settle_live(range);
+        self.notes.settle_live(range);
         self.segments.set_buffer(head.segment, 0);
         self.segments.change(head.segment, State::Head, State::Sealed);
         self.area.close(epochs, head);
@@ -268,7 +268,7 @@ impl Tier {
         let end = reference.at.saturating_add(reference.footprint(key_len));
         let all = u64::from(self.segments.count()) * self.segments.bytes();
         let is_inside = end <= all && self.segments.of(reference.at) == self.segments.of(end - 1);
-        self.journal.survives() && is_inside && self.journal.is_live(reference.at)
+        self.notes.survives() && is_inside && self.notes.is_live(reference.at)
     }
 
     /// Counts a record that an item leads to again.
@@ -279,14 +279,14 @@ impl Tier {
     /// Notes a record that an item leads to from now on. Under the lock of its key.
     pub(crate) fn hold(&self, reference: Reference) {
         if self.is_mapped() {
-            self.journal.set_live(reference.at);
+            self.notes.set_live(reference.at);
         }
     }
 
     /// Counts a record that no item leads to any more. Under the lock of its key; it has survived when this returns.
     pub(crate) fn release(&self, reference: Reference, key_len: usize) {
         self.segments.take_live(self.segments.of(reference.at), reference.footprint(key_len));
-        self.journal.clear_live(reference.at);
+        self.notes.clear_live(reference.at);
     }
 
     /// Gives a record up to which nothing has come to lead.
@@ -302,7 +302,7 @@ impl Tier {
         reference: Reference,
         key_len: usize,
     ) -> Option<&'a [u8]> {
-        if self.journal.survives() && self.is_mapped() {
+        if self.notes.survives() && self.is_mapped() {
             // It may be older than this process: nothing of it is taken unseen. The bytes are loaded once, here.
             return self.record(reader, reference, key_len).map(|record| record.value);
         }
@@ -336,14 +336,13 @@ impl Tier {
             let segment = self.segments.of(away.at);
             live[segment as usize] += away.footprint(key_len);
             let gathers = self.segments.buffer(segment) != 0;
-            assert!(gathers || self.journal.is_live(away.at), "a record that an item leads to is live");
+            assert!(gathers || self.notes.is_live(away.at), "a record that an item leads to is live");
         }
         for (segment, bytes) in (0..).zip(live) {
             assert_eq!(u64::from(self.segments.live(segment)), bytes, "live bytes of segment {segment}");
         }
         let all = 0..u64::from(self.segments.count()) * self.segments.bytes();
-        self.journal
-            .each_live(all, |at| assert!(records.contains(&at), "an item leads to every live record"));
+        self.notes.each_live(all, |at| assert!(records.contains(&at), "an item leads to every live record"));
     }
 }
 

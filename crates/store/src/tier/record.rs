@@ -7,13 +7,13 @@
 //! +-----+-------+------+------+-------+-------+-------+---------+--------+-----+-----+-------+
 //! ```
 //! Little endian. `crc` is CRC32C over everything behind it, begun with where the record lies and how often its segment was
-//! used before: what an earlier life of the segment left there is no record. `owner` is the tenant's row in the journal,
+//! used before: what an earlier life of the segment left there is no record. `owner` is the tenant's row in the notes,
 //! `expires` a second of the wall clock (0 for never). `bits`: own key space, explicit CAS, the item's state from bit 4 on.
 //!
 //! Invariants: a record is whole or it is none; it begins at a multiple of `GRAIN`
 //! Units:      bytes; seconds since 1970
 
-use super::journal::Owner;
+use super::notes::Owner;
 
 /// Bytes before the key.
 pub(crate) const HEADER: usize = 40;
@@ -69,7 +69,7 @@ pub(crate) fn encode(spot: Spot, fields: &Fields, key: &[u8], value: [&[u8]; 2],
     let value_len = value[0].len() + value[1].len();
     let key_len = u8::try_from(key.len()).expect("keys are at most 250 bytes, checked where they are made");
     let value_len32 = u32::try_from(value_len).expect("values are smaller than a segment");
-    let bits = u8::from(fields.own_space) * OWN_SPACE | u8::from(fields.cas.is_some()) * CAS;
+    let bits = (u8::from(fields.own_space) * OWN_SPACE) | (u8::from(fields.cas.is_some()) * CAS);
     out.extend_from_slice(&[0; 4]);
     out.extend_from_slice(&MAGIC.to_le_bytes());
     out.extend_from_slice(&[key_len, bits | fields.state << STATE_AT]);

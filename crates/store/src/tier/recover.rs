@@ -1,12 +1,12 @@
 //! The content of tiers after a start: from what was saved at a clean end, or else from the records themselves.
 //!
-//! Shape:      journals -> tenants by name -> a saved index whose mark the journals carry, or every record whose bit is set
+//! Shape:      notes -> tenants by name -> a saved index whose mark the notes carry, or every record whose bit is set
 //! Invariants: a record comes back if its bit is set, its checksum is right, its tenant is there and was not flushed since,
 //!             and no newer record of its key is there; everything else is dropped
 //! Units:      seconds since 1970 in records, seconds of the store's clock in items
 //! Cost:       without a saved index, a read of every segment that holds something
 
-use super::journal::{Known, Owner};
+use super::notes::{Known, Owner};
 use super::record::{self, Record};
 use super::saved;
 use super::{GONE, NOBODY, Reference, Tier};
@@ -38,7 +38,7 @@ pub struct Restored {
 
 /// How a start finds the tiers.
 struct Start {
-    /// Tiers whose journals survived.
+    /// Tiers whose notes survived.
     known: Vec<usize>,
     /// What their clean ends belong to; 0 if one of them had none.
     mark: u64,
@@ -75,7 +75,7 @@ impl Worker {
         let led = self.led_to(&store);
         for (at, rows) in start.known.iter().zip(&rows) {
             let tier = &store.tiers[*at];
-            if !restored.from_saved || led[*at] != tier.journal.count_live() {
+            if !restored.from_saved || led[*at] != tier.notes.count_live() {
                 restored.from_saved = false;
                 self.scan(&store, tier, rows, &mut restored);
             }
@@ -89,9 +89,9 @@ impl Worker {
     fn finish(&self, store: &Store, tier: &Tier, rows: &Rows, restored: Restored) {
         tier.counters.restored.store(restored.items, Ordering::Relaxed);
         tier.counters.dropped.store(restored.dropped, Ordering::Relaxed);
-        for (owner, known) in tier.journal.owners() {
+        for (owner, known) in tier.notes.owners() {
             if !rows.contains_key(&owner) || known.flushed_below == GONE {
-                tier.journal.leave(owner);
+                tier.notes.leave(owner);
             }
         }
         tier.set_begun();
@@ -124,7 +124,7 @@ impl Worker {
         for segment in 0..tier.segments.count() {
             let range = tier.segments.range(segment);
             let mut live = Vec::new();
-            tier.journal.each_live(range.clone(), |at| live.push(at));
+            tier.notes.each_live(range.clone(), |at| live.push(at));
             if live.is_empty() {
                 continue;
             }
@@ -141,7 +141,7 @@ impl Worker {
                     restored.items += 1;
                 } else if !self.leads_to(store, tier, at, bytes, rows) {
                     restored.dropped += 1;
-                    tier.journal.clear_live(at);
+                    tier.notes.clear_live(at);
                 }
             }
             self.reader.quiesce();
@@ -256,18 +256,18 @@ fn space_of(record: &Record<'_>, tenant: TenantId) -> Space {
     if record.fields.own_space { Space::Own(tenant) } else { Space::Shared }
 }
 
-/// Begins the journals: what is of another kind is begun anew.
+/// Begins the notes: what is of another kind is begun anew.
 fn begin(store: &Store) -> Start {
     let mut start = Start { known: Vec::new(), mark: 0, boot: 0 };
     let mut marks = Vec::new();
     for (at, tier) in store.tiers.iter().enumerate().filter(|(_, tier)| !tier.is_begun()) {
-        if !tier.journal.is_known() {
+        if !tier.notes.is_known() {
             store.begin_tier(tier);
             marks.push(0);
             continue;
         }
-        marks.push(tier.journal.ended());
-        let (boot, _) = tier.journal.begin(store.wall);
+        marks.push(tier.notes.ended());
+        let (boot, _) = tier.notes.begin(store.wall);
         start.boot = start.boot.max(boot);
         start.known.push(at);
     }
@@ -278,7 +278,7 @@ fn begin(store: &Store) -> Start {
 /// Finds the tenants of a tier's rows.
 fn match_rows(store: &Store, tier: &Tier, adopt: &mut dyn FnMut(&str, bool) -> Option<TenantId>) -> Rows {
     let mut rows = Rows::new();
-    for (owner, known) in tier.journal.owners().filter(|(_, known)| known.flushed_below != GONE) {
+    for (owner, known) in tier.notes.owners().filter(|(_, known)| known.flushed_below != GONE) {
         let Ok(name) = std::str::from_utf8(&known.name) else { continue };
         let id = store.tenant_named(name, known.own_space).or_else(|| adopt(name, known.own_space));
         let Some(id) = id.filter(|id| tier.owner(*id) == NOBODY) else { continue };

@@ -59,6 +59,9 @@ impl Worker {
 
     /// Writes one gathered segment of a tier; returns whether there was one.
     pub(crate) fn write_out(&mut self, store: &Store, tier: &Tier) -> bool {
+        if !tier.has_full() {
+            return false;
+        }
         let tenants = tier.tenants_by_owner();
         let hash = |record: &Record<'_>| -> Option<KeyHash> {
             let tenant = tenants.get(record.fields.owner.0 as usize).copied().flatten()?;
@@ -73,7 +76,7 @@ impl Worker {
             };
             let Some(found) = locked.find(hash, leads) else { return };
             if keep {
-                tier.journal.set_live(reference.at);
+                tier.notes.set_live(reference.at);
             } else {
                 let view = store.log.view(&self.reader, found.slot.place());
                 locked.remove(found);

@@ -7,7 +7,7 @@
 //! ```
 //! Little endian; `crc` is CRC32C of the payload. The first payload holds the tenants, the others items, whole.
 //!
-//! Invariants: a file belongs to the journals that carry its mark; what is behind a damaged piece is not taken
+//! Invariants: a file belongs to the notes that carry its mark; what is behind a damaged piece is not taken
 //! Units:      seconds since 1970; ticks of age
 //! Failure:    a file of another version or mark is not taken
 
@@ -30,7 +30,8 @@ const MAGIC: [u8; 8] = *b"COTSAVE1";
 /// A piece is written once it is as large.
 const PIECE: usize = 1 << 20;
 /// A piece is at most as large.
-const PIECE_MAX: usize = PIECE + 2 * SEGMENT_MAX.0 as usize;
+const PIECE_MAX: usize = PIECE + (2 << 23);
+const _: () = assert!(SEGMENT_MAX.0 == 1 << 23, "a bucket's items may be beside a piece");
 
 const OWN_SPACE: u8 = 1;
 const CAS: u8 = 1 << 1;
@@ -64,7 +65,7 @@ impl Worker {
         for bucket in 0..store.index.buckets() {
             store.index.each_in(bucket, |slot| {
                 let view = store.log.view(&self.reader, slot.place());
-                let outlives = view.away().is_none_or(|away| store.tier(away).journal.survives());
+                let outlives = view.away().is_none_or(|away| store.tier(away).notes.survives());
                 if outlives && !store.is_expired(&view) && !store.is_flushed(slot.place(), &view) {
                     let age = store.tick().wrapping_sub(slot.tick());
                     put_item(
@@ -86,7 +87,7 @@ impl Worker {
         file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
         std::fs::rename(&beside, path)?;
         for tier in store.tiers.iter().filter(|tier| tier.is_begun()) {
-            tier.journal.end(mark);
+            tier.notes.end(mark);
         }
         self.reader.quiesce();
         Ok(items)
@@ -118,10 +119,10 @@ fn put_tenants(store: &Store, out: &mut Vec<u8>) {
 
 fn put_item(store: &Store, view: &View<'_>, stamp: u64, (age, uses): (u8, u8), out: &mut Vec<u8>) {
     let meta = view.meta();
-    let bits = u8::from(meta.own_space) * OWN_SPACE
-        | u8::from(meta.cas.is_some()) * CAS
-        | u8::from(meta.away.is_some()) * AWAY
-        | meta.state << STATE_AT;
+    let bits = (u8::from(meta.own_space) * OWN_SPACE)
+        | (u8::from(meta.cas.is_some()) * CAS)
+        | (u8::from(meta.away.is_some()) * AWAY)
+        | (meta.state << STATE_AT);
     out.extend_from_slice(&meta.tenant.0.to_le_bytes());
     out.extend_from_slice(&[bits, u8::try_from(view.key().len()).unwrap_or(0), age, uses]);
     out.extend_from_slice(&meta.client_flags.to_le_bytes());

@@ -16,11 +16,11 @@ use crate::log::Head;
 use crate::metrics::count;
 use crate::rank::RAISE;
 use crate::shadow::Shadow;
-use crate::slot::{Slot, USES_MAX};
+use crate::slot::{Place, Slot, USES_MAX};
 use crate::store::STAMP_BLOCK;
 use crate::sync::Ordering;
 use crate::tenant::Tenant;
-use crate::tier::Made;
+use crate::tier::{Made, Reference};
 use media::Access;
 use units::{Bytes, TenantId};
 
@@ -123,31 +123,7 @@ impl Worker {
         let parts = [&header[..header_len], key.bytes, value[0], value[1]];
         let len: usize = parts.iter().map(|p| p.len()).sum();
         let place = self.store.log.append(head, parts).expect("the head was made for this item");
-        let tick = self.store.tick();
-        if let Some(found) = old.found {
-            let uses = found.slot.uses();
-            let raised =
-                u8::from(old.live.is_some() && uses < USES_MAX && self.draw() <= RAISE[usize::from(uses)]);
-            let uses = if old.live.is_some() { uses + raised } else { 0 };
-            locked.replace(found, Slot::new(key.hash, place, tick, uses));
-            let from = found.slot.place();
-            let view = self.store.log.view(&self.reader, from);
-            replace(&self.store, &self.counters, (from, &view), (place, &meta), len, stamp);
-        } else if !locked.insert(Slot::new(key.hash, place, tick, 0), |s| self.store.hash_at(&self.reader, s))
-        {
-            // The bytes written are dead; the retry, for which `make_room` grows the index, writes them again.
-            self.crowded.set(true);
-            if let Some(made) = made {
-                self.store.tier(made).abandon(made, key.bytes.len());
-            }
-            return Err(Refused::NoRoom);
-        } else {
-            forget_shadow(owner, key.hash);
-            link(&self.store, &self.counters, place, (&meta, key.bytes.len()), len, stamp);
-        }
-        if let Some(made) = made {
-            self.store.tier(made).hold(made);
-        }
+        self.lead_to(locked, key, old, (place, &meta), (len, stamp), made)?;
         counters.meter.count(Access::DramWrite, Bytes(len as u64));
         if owner.samples(key.hash) {
             let charge =
@@ -158,6 +134,44 @@ impl Worker {
             self.store.ceiling_hint.store(1, Ordering::Relaxed);
         }
         Ok(meta.cas.unwrap_or(stamp))
+    }
+
+    /// Makes the index lead to an item of `len` bytes that was written, and to the record that was made for it.
+    fn lead_to(
+        &self,
+        locked: &Locked<'_>,
+        key: &Key<'_>,
+        old: &Old<'_>,
+        (place, meta): (Place, &Meta),
+        (len, stamp): (usize, u64),
+        made: Option<Reference>,
+    ) -> Result<(), Refused> {
+        let tick = self.store.tick();
+        if let Some(found) = old.found {
+            let uses = found.slot.uses();
+            let raised =
+                u8::from(old.live.is_some() && uses < USES_MAX && self.draw() <= RAISE[usize::from(uses)]);
+            let uses = if old.live.is_some() { uses + raised } else { 0 };
+            locked.replace(found, Slot::new(key.hash, place, tick, uses));
+            let from = found.slot.place();
+            let view = self.store.log.view(&self.reader, from);
+            replace(&self.store, &self.counters, (from, &view), (place, meta), len, stamp);
+        } else if !locked.insert(Slot::new(key.hash, place, tick, 0), |s| self.store.hash_at(&self.reader, s))
+        {
+            // The bytes written are dead; the retry, for which `make_room` grows the index, writes them again.
+            self.crowded.set(true);
+            if let Some(made) = made {
+                self.store.tier(made).abandon(made, key.bytes.len());
+            }
+            return Err(Refused::NoRoom);
+        } else {
+            forget_shadow(self.store.tenant(meta.tenant), key.hash);
+            link(&self.store, &self.counters, place, (meta, key.bytes.len()), len, stamp);
+        }
+        if let Some(made) = made {
+            self.store.tier(made).hold(made);
+        }
+        Ok(())
     }
 
     /// Writes an item as it was, that the index does not know.

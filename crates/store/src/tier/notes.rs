@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use units::Bytes;
 
-/// A tenant's row in the journal.
+/// A tenant's row in the notes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Owner(pub(crate) u32);
 
@@ -68,9 +68,9 @@ pub(crate) struct Known {
     pub(crate) flush_at: u64,
 }
 
-/// The journal of one tier.
+/// The notes of one tier.
 #[derive(Debug)]
-pub(crate) struct Journal {
+pub(crate) struct Notes {
     device: Arc<dyn Device>,
     /// Words of this process, where the device has none.
     own: Option<WordRegion>,
@@ -79,14 +79,14 @@ pub(crate) struct Journal {
     rows: usize,
 }
 
-impl Journal {
-    /// The journal of a device in segments of a size. Nothing of it is changed.
+impl Notes {
+    /// The notes of a device in segments of a size. Nothing of it is changed.
     pub(crate) fn new(device: Arc<dyn Device>, segment: Bytes, tenants_max: usize) -> Result<Self, MapError> {
         let size = device.size();
         let wanted = notes_words(size);
         let enough = device.survival() != Survival::Nothing
             && device.notes().is_some_and(|notes| wanted <= notes.words().len());
-        let fixed = HEADER_WORDS + size.count_of(segment) as usize + (size.0 / GRAIN).div_ceil(64) as usize;
+        let fixed = HEADER_WORDS + Bytes(size.count_of(segment) + (size.0 / GRAIN).div_ceil(64)).as_usize();
         let rows = ((wanted - fixed) / ROW_WORDS).min(tenants_max);
         let own = if enough { None } else { Some(WordRegion::anonymous(fixed + rows * ROW_WORDS)?) };
         Ok(Self { device, own, size, segment, rows })
@@ -133,7 +133,7 @@ impl Journal {
         self.settle(at..at + 1);
     }
 
-    /// Whether the words are a journal of this device, of this version.
+    /// Whether the words are the notes of this device, of this version.
     pub(crate) fn is_known(&self) -> bool {
         self.word(head::MAGIC) == MAGIC
             && self.word(head::SIZE) == self.size.0
@@ -264,7 +264,7 @@ impl Journal {
     }
 
     fn bits_at(&self) -> usize {
-        self.lives_at() + self.size.count_of(self.segment) as usize
+        self.lives_at() + Bytes(self.size.count_of(self.segment)).as_usize()
     }
 
     fn bit(&self, at: u64) -> (usize, u64) {
@@ -299,7 +299,7 @@ impl Journal {
 
     /// Live records.
     pub(crate) fn count_live(&self) -> u64 {
-        let bits = self.bits_at()..self.bits_at() + self.size.0.div_ceil(GRAIN * 64) as usize;
+        let bits = self.bits_at()..self.bits_at() + Bytes(self.size.0.div_ceil(GRAIN * 64)).as_usize();
         self.words()[bits].iter().map(|word| u64::from(word.load(Ordering::Acquire).count_ones())).sum()
     }
 
@@ -323,59 +323,59 @@ mod tests {
     use super::*;
     use media::Plain;
 
-    fn journal() -> Journal {
+    fn made() -> Notes {
         let device = Arc::new(Plain::new(Bytes::mib(4)).unwrap());
-        let journal = Journal::new(device, Bytes::kib(256), 10).unwrap();
-        journal.format();
-        journal
+        let notes = Notes::new(device, Bytes::kib(256), 10).unwrap();
+        notes.format();
+        notes
     }
 
     #[test]
     fn rows_come_back_and_are_given_again() {
-        let journal = journal();
+        let notes = made();
         let long = "n".repeat(NAME_MAX);
-        let a = journal.enter("a", false, 0).unwrap();
-        let b = journal.enter(&long, true, 7).unwrap();
-        assert_eq!(journal.enter(&"n".repeat(NAME_MAX + 1), true, 7), None);
-        journal.flush(a, 55);
-        journal.flush_later(b, 1_000);
+        let a = notes.enter("a", false, 0).unwrap();
+        let b = notes.enter(&long, true, 7).unwrap();
+        assert_eq!(notes.enter(&"n".repeat(NAME_MAX + 1), true, 7), None);
+        notes.flush(a, 55);
+        notes.flush_later(b, 1_000);
         let known = |name: &str, own_space, flushed_below, flush_at| Known {
             name: name.as_bytes().to_vec(),
             own_space,
             flushed_below,
             flush_at,
         };
-        let all: Vec<_> = journal.owners().collect();
+        let all: Vec<_> = notes.owners().collect();
         assert_eq!(all, [(a, known("a", false, 55, 0)), (b, known(&long, true, 7, 1_000))]);
-        journal.leave(a);
-        assert_eq!(journal.known(a), None);
-        assert_eq!(journal.enter("", false, 0), Some(a));
-        assert_eq!(journal.known(a), Some(known("", false, 0, 0)));
-        assert_eq!(journal.known(NOBODY), None);
+        notes.leave(a);
+        assert_eq!(notes.known(a), None);
+        assert_eq!(notes.enter("", false, 0), Some(a));
+        assert_eq!(notes.known(a), Some(known("", false, 0, 0)));
+        assert_eq!(notes.known(NOBODY), None);
     }
 
     #[test]
     fn bits_and_lives_are_each_their_own() {
-        let journal = journal();
+        let notes = made();
         let all = [0, 64, 4_096, 8_128, 262_144, (4 << 20) - 64];
         for at in all {
-            journal.set_live(at);
+            notes.set_live(at);
         }
-        assert_eq!((journal.begin_life(0), journal.begin_life(15), journal.begin_life(15)), (1, 1, 2));
+        assert_eq!((notes.begin_life(0), notes.begin_life(15), notes.begin_life(15)), (1, 1, 2));
         let live = |range: Range<u64>| {
             let mut live = Vec::new();
-            journal.each_live(range, |at| live.push(at));
+            notes.each_live(range, |at| live.push(at));
             live
         };
         assert_eq!(live(0..4 << 20), all);
         assert_eq!(live(0..262_144), &all[..4]);
-        journal.clear_live(64);
-        assert!(!journal.is_live(64) && journal.is_live(0));
-        assert_eq!(journal.begin(5), (1, false));
-        journal.end(9);
-        assert_eq!((journal.ended(), journal.begin(6)), (9, (2, true)));
-        assert!(journal.is_known());
-        journal.format();
-        assert_eq!((live(0..4 << 20).len(), journal.life(15), journal.ended()), (0, 0, 0));
+        notes.clear_live(64);
+        assert!(!notes.is_live(64) && notes.is_live(0));
+        assert_eq!(notes.begin(5), (1, false));
+        notes.end(9);
+        assert_eq!((notes.ended(), notes.begin(6)), (9, (2, true)));
+        assert!(notes.is_known());
+        notes.format();
+        assert_eq!((live(0..4 << 20).len(), notes.life(15), notes.ended()), (0, 0, 0));
     }
 }
