@@ -4,7 +4,7 @@ import collections
 
 import pytest
 
-from conformance import servers
+from conformance import differences, servers
 
 NO_MEMCACHED = "Debian's memcached is not installed (apt-get install memcached)"
 #: memcached pads a shorter number in place only if nobody else holds the item; its LRU threads may, by chance.
@@ -39,6 +39,8 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.write_line(f"skipped: {count} conformance tests: {reason}")
     for line in getattr(terminalreporter.config, "notes", []):
         terminalreporter.write_line(line)
+    for line in differences.summary(getattr(terminalreporter.config, "compared", {})):
+        terminalreporter.write_line(line)
 
 
 @pytest.fixture
@@ -48,6 +50,20 @@ def note(request):
     if not hasattr(config, "notes"):
         config.notes = []
     return config.notes.append
+
+
+@pytest.fixture
+def compared(request):
+    """Counts cases whose answers were memcached's: `compared("classic", "get", 1000)`. The end of the report has them."""
+    config = request.config
+    if not hasattr(config, "compared"):
+        config.compared = {}
+
+    def count(protocol, what, cases):
+        assert differences.CASES <= cases, f"{cases} cases of {what}"
+        config.compared.setdefault(protocol, {})[what] = cases
+
+    return count
 
 
 @pytest.fixture(scope="session")

@@ -108,4 +108,19 @@ DIFFERENCES = [
     ),
 ]
 
-assert len(DIFFERENCES) <= 20, "so many exceptions prove no likeness"
+#: So many exceptions at most: more would prove no likeness.
+DIFFERENCES_MAX = 20
+#: Random cases of each command, and of each flag of the meta commands, at least.
+CASES = 1000
+
+assert len(DIFFERENCES) <= DIFFERENCES_MAX
+
+
+def summary(compared):
+    """Lines that say of {protocol: {what: cases}} how much was compared; none if nothing was."""
+    lines = [
+        f"compared with memcached, {protocol}: {len(cases)} kinds, {min(cases.values())} cases or more of each: "
+        + ", ".join(f"{what} {count}" for what, count in cases.items())
+        for protocol, cases in compared.items()
+    ]
+    return lines and [*lines, f"documented differences: {len(DIFFERENCES)}, at most {DIFFERENCES_MAX}"]

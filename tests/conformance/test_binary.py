@@ -313,7 +313,7 @@ GROUND = ["set"] * 8 + ["setq", "get", "getk", "add", "append", "delete", "incre
 
 
 def stream(rng, name):
-    """CASES requests `name` among others, in batches that begin with what counts: no answer that memcached still
+    """(batches, cases): CASES requests `name` among others, in batches that begin with what counts: no answer that memcached still
     holds may refer to the item then, or it keeps no length (see `test_differential.Side.play`)."""
     batches, batch, cases = [], [], 0
     while cases < CASES:
@@ -326,7 +326,7 @@ def stream(rng, name):
             batch = []
         batch.append((chosen, request(rng, chosen)))
     batches.append(batch)
-    return batches
+    return batches, cases
 
 
 class Side:
@@ -363,11 +363,12 @@ class Side:
 
 
 @pytest.mark.parametrize("name", RANDOM)
-def test_random_packets(server, peer, name):
+def test_random_packets(server, peer, compared, name):
     rng = random.Random(f"{SEED} binary {name}")
     ours, theirs = Side(server.address), Side(peer.address)
+    batches, cases = stream(rng, name)
     with ours.wire, theirs.wire:
-        for number, batch in enumerate(stream(rng, name)):
+        for number, batch in enumerate(batches):
             wanted, got = theirs.play(batch), ours.play(batch)
             if wanted != got:
                 pairs = zip(wanted + [None] * len(got), got + [None] * len(wanted))
@@ -377,6 +378,7 @@ def test_random_packets(server, peer, name):
                     f"seed {SEED}, {name}, batch {number}: {asked}\nmemcached {short(repr(first[0]).encode())}\n"
                     f"this      {short(repr(first[1]).encode())}"
                 )
+    compared("binary", name if isinstance(name, str) else f"opcode {name:#x}", cases)
 
 
 def empty(*sides):

@@ -7,9 +7,17 @@ import time
 import pytest
 
 from conformance.test_admin import ask, wait_until
+from conformance.test_tenants import samples
 from conformance.wire import set_request
 
 pytestmark = pytest.mark.cotenant
+
+
+def of_tenant(server, name):
+    """{name: value} of one tenant's figures in /metrics."""
+    labelled = {metric: dict(values) for metric, values in samples(server).items()}
+    label = f'{{tenant="{name}"}}'
+    return {metric: values[label] for metric, values in labelled.items() if label in values}
 
 
 def test_connections_of_a_tenant_are_limited(fresh):
@@ -23,6 +31,10 @@ def test_connections_of_a_tenant_are_limited(fresh):
             assert other.ask(b"mn\r\n") == b"MN\r\n", "others are not concerned"
         shown = ask(server, "GET", "/tenants/own")[1]
         assert (shown["connections"], shown["connections_refused"], shown["max_connections"]) == (2, 1, 2)
+        metrics = of_tenant(server, "own")
+        assert (metrics["cotenant_tenant_connections"], metrics["cotenant_tenant_connections_limit"]) == (2, 2)
+        assert metrics["cotenant_tenant_connections_refused_total"] == 1
+        assert "cotenant_tenant_connections_limit" not in of_tenant(server, "default"), "it has none"
     wait_until(lambda: ask(server, "GET", "/tenants/own")[1]["connections"] == 0)
     with server.tenant_wire("own") as wire:
         assert wire.ask(b"mn\r\n") == b"MN\r\n", "places become free"
@@ -41,9 +53,14 @@ def test_requests_beyond_the_rate_wait(fresh):
         wire.send(b"get a:k\r\n" * 60 + b"mn\r\n")
         assert wire.read_until_suffix(b"MN\r\n") == b"END\r\n" * 60 + b"MN\r\n"
         # A lower bound holds on a busy machine, too: 50 keys have no token at first, at 10 ms each.
-        assert 0.49 < time.monotonic() - began
+        took_s = time.monotonic() - began
+        assert 0.49 < took_s
     shown = ask(server, "GET", "/tenants/a")[1]
     assert shown["rate_waits"] > 0 and shown["rate_refusals"] == 0
+    metrics = of_tenant(server, "a")
+    assert metrics["cotenant_tenant_rate_waits_total"] == shown["rate_waits"]
+    assert 0 < metrics["cotenant_tenant_rate_waited_seconds_total"] <= took_s
+    assert (metrics["cotenant_tenant_rate_limit"], metrics["cotenant_tenant_rate_refused_total"]) == (100, 0)
     with server.wire() as wire:
         wire.send(b"get b:k\r\n" * 1000 + b"mn\r\n")
         wire.read_until_suffix(b"MN\r\n")
@@ -71,6 +88,9 @@ def test_requests_beyond_the_rate_are_refused_where_that_is_asked_for(fresh):
         header = wire.read_exact(24)
         assert header[6:8] == b"\x00\x86" and header[12:16] == b"\x01\x02\x03\x04"
     assert ask(server, "GET", "/tenants/a")[1]["rate_refusals"] > refused
+    with server.wire() as wire:
+        told = wire.stats(b"tenants")
+    assert int(told["a:rate_refusals"]) == of_tenant(server, "a")["cotenant_tenant_rate_refused_total"] > refused
 
 
 def test_items_of_a_tenant_are_limited_in_size_and_time(fresh):

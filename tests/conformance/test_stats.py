@@ -1,11 +1,12 @@
 """What `stats` promises to those who read it: exporters, dashboards, client libraries."""
 
 import re
+import time
 
 import pytest
 
 from conformance import servers
-from conformance.wire import END, ERROR, TOO_LARGE, set_request
+from conformance.wire import DEADLINE_S, END, ERROR, TOO_LARGE, set_request
 
 #: Plain `stats` of memcached 1.6.45 without TLS, proxy, extstore and idle timeout, in its order.
 PLAIN = """
@@ -224,6 +225,57 @@ def test_items(server, filled):
         assert 3 <= len(classes)
     assert sum(int(fields["number"]) for fields in classes.values()) == 25
     assert 555_505 <= sum(int(fields["mem_requested"]) for fields in classes.values())
+
+
+def summed(wire, name):
+    """The sum of a field of `stats items` over its classes."""
+    classes, _ = by_class(wire.stat_lines(b"items"), r"items:(\d+):(\w+)")
+    return sum(int(fields[name]) for fields in classes.values())
+
+
+@pytest.mark.cotenant
+def test_items_tell_what_became_of_evicted_and_expired_items(fresh):
+    """The fields that exporters and `memcached-tool` show: sums of classes are the whole's."""
+    with fresh(memory="8").wire() as wire:
+        for round in range(20):
+            wire.ask(b"".join(set_request(b"%d-%d" % (round, i), b"x" * 1000, 0, 1000 * (i % 2), True) for i in range(1000)))
+        whole = wire.stats()
+        assert summed(wire, "evicted") == int(whole["evictions"]) > 0
+        assert 0 < summed(wire, "evicted_nonzero") < int(whole["evictions"])
+        assert summed(wire, "evicted_unfetched") == int(whole["evicted_unfetched"])
+        uptime = int(wire.stats()["uptime"])
+        ages = [int(value) for name, value in wire.stat_lines(b"items") if name.endswith((":age", ":evicted_time"))]
+        assert max(ages) <= uptime + 1
+        # Half of all expire at once; what is stored then takes their memory.
+        wire.ask(b"".join(set_request(b"short-%d" % i, b"x" * 1000, 0, -1, True) for i in range(1000)))
+        for round in range(20):
+            wire.ask(b"".join(set_request(b"late-%d-%d" % (round, i), b"x" * 1000, 0, 0, True) for i in range(1000)))
+        whole = wire.stats()
+        assert summed(wire, "expired_unfetched") == int(whole["expired_unfetched"]) > 0
+        assert summed(wire, "reclaimed") == int(whole["reclaimed"]) >= int(whole["expired_unfetched"])
+
+
+@pytest.mark.cotenant
+def test_the_age_of_a_class_is_that_of_its_oldest_item(fresh):
+    server = fresh()
+    with server.wire() as wire:
+        wire.ask(set_request(b"old", b"x") + set_request(b"large", b"x" * 1000))
+        until = time.monotonic() + DEADLINE_S
+        while not (ages := [int(value) for name, value in wire.stat_lines(b"items") if name.endswith(":age")]) or min(ages) < 2:
+            assert time.monotonic() < until, ages
+            time.sleep(0.05)
+        wire.ask(set_request(b"large", b"x" * 1000))
+        small, large = (int(value) for name, value in wire.stat_lines(b"items") if name.endswith(":age"))
+        assert large < 2 <= small <= int(wire.stats()["uptime"]) + 1
+
+
+@pytest.mark.cotenant
+def test_items_count_writes_that_found_no_memory(fresh):
+    with fresh("-M", memory="8").wire() as wire:
+        answer, i = b"", 0
+        while b"out of memory" not in answer:
+            answer, i = wire.ask(set_request(b"%d" % i, b"x" * 10000)), i + 1
+        assert summed(wire, "outofmemory") == int(wire.stats()["store_no_memory"]) == 1
 
 
 def test_slabs(server, filled):

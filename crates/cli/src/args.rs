@@ -99,6 +99,14 @@ pub(crate) fn request(world: &World<'_>) -> Result<Request, Failure> {
     }
 }
 
+/// The options of the server that this program is asked to run.
+pub(crate) fn serve_options(world: &World<'_>) -> Result<ServeOptions, Failure> {
+    match request(world)? {
+        Request::Serve(options) => Ok(*options),
+        _ => Err(no_command(String::new())),
+    }
+}
+
 /// The arguments with a command among them: under memcached's name the program is `serve`.
 fn with_command(args: &[OsString]) -> Result<Vec<OsString>, Failure> {
     let mut args = args.to_vec();

@@ -71,6 +71,7 @@ pub(crate) fn serve_options(in_force: &InForce) -> Result<ServeOptions, Failure>
     let text = |name| Some(in_force.text(name)).filter(|text| !text.is_empty()).map(str::to_owned);
     Ok(ServeOptions {
         config: config.checked()?,
+        in_force: in_force.clone(),
         notes,
         verbosity,
         listens_by_default: !["listen", "port", "unix_socket"].into_iter().any(given),

@@ -232,7 +232,7 @@ fn what_cannot_be_meant_is_one_line_with_a_cure() {
         ("cotenant serve -t 257", "257 threads", "-t"),
         ("cotenant serve --credit 64", "--credit: '64' is not a size with a unit", "64MiB"),
         ("cotenant serve --idle-timeout 5", "not a time with a unit", "5s"),
-        ("cotenant serve -I 9m", "item size limit", "-I"),
+        ("cotenant serve -I 1025m", "item size limit", "-I"),
         ("cotenant serve -p 65536", "-p/--port", "11211"),
         ("cotenant serve -p -1", "nothing else is listened on", "-p"),
         ("cotenant serve -l 10.0.0", "-l/--listen: '10.0.0' is not an address", "localhost"),

@@ -41,7 +41,7 @@ pub(crate) struct Given {
 }
 
 /// Every setting with its value and who gave it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct InForce {
     values: Vec<(Option<Value>, Source)>,
     /// Options of `-o` that set nothing else.

@@ -9,6 +9,7 @@ mod daemon;
 mod demo;
 mod experiment;
 mod plan;
+mod reload;
 mod replay;
 mod serve;
 mod system;
@@ -29,6 +30,8 @@ mod suggest;
 
 #[cfg(test)]
 mod cases;
+#[cfg(test)]
+mod damaged_file;
 
 use args::{Request, World};
 use failure::{Code, Failure, say};
@@ -44,15 +47,17 @@ fn main() -> ExitCode {
     if is_child {
         args.remove(1);
     }
+    // Files that are read again are those of the start, wherever a daemon has gone meanwhile.
+    let folder = std::env::current_dir().unwrap_or_default();
     let world = World {
         args,
         environment: std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect(),
-        read: &|path| std::fs::read_to_string(path),
+        read: &|path| std::fs::read_to_string(folder.join(path)),
     };
     if world.args.len() == 2 && world.args[1] == replay::UNPACK {
         return failure::exit_code(replay::unpack());
     }
-    let result = args::request(&world).and_then(|request| answer(request, is_child));
+    let result = args::request(&world).and_then(|request| answer(request, &world, is_child));
     if let (true, Err(failure)) = (is_child, &result) {
         // Whoever waits for the start reads it here.
         say(failure);
@@ -60,9 +65,12 @@ fn main() -> ExitCode {
     failure::exit_code(result)
 }
 
-fn answer(request: Request, is_child: bool) -> Result<Code, Failure> {
+fn answer(request: Request, world: &World<'_>, is_child: bool) -> Result<Code, Failure> {
     match request {
-        Request::Serve(options) => serve::run(serve::ServeOptions { is_child, ..*options }),
+        Request::Serve(options) => {
+            let read = || args::serve_options(world);
+            serve::run(serve::ServeOptions { is_child, ..*options }, &read)
+        }
         Request::Demo(options) => demo::run(options),
         Request::Replay(options) => replay::run(options),
         Request::Plan(options) => plan::run(&options),

@@ -4,6 +4,8 @@ use crate::activation::Activation;
 use crate::clock::SystemClock;
 use crate::daemon::{self, Manners, PidFile};
 use crate::failure::{Code, Failure, complain, say};
+use crate::layers::InForce;
+use crate::reload::{Read, Reload};
 use crate::system;
 use server::{Address, Config, Running, Sockets, StartError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -18,6 +20,8 @@ use tracing_subscriber::filter::LevelFilter;
 pub(crate) struct ServeOptions {
     /// The checked configuration.
     pub(crate) config: Config,
+    /// The settings that it was made of.
+    pub(crate) in_force: InForce,
     /// What the log should say about the settings, one line each.
     pub(crate) notes: Vec<String>,
     /// How much the log says: 0 to 3.
@@ -33,7 +37,7 @@ pub(crate) struct ServeOptions {
 }
 
 /// Runs the server until it is told to stop.
-pub(crate) fn run(mut options: ServeOptions) -> Result<Code, Failure> {
+pub(crate) fn run(mut options: ServeOptions, read: &Read<'_>) -> Result<Code, Failure> {
     if options.manners.background && !options.is_child {
         return daemon::start_in_background(0 < options.verbosity);
     }
@@ -41,6 +45,7 @@ pub(crate) fn run(mut options: ServeOptions) -> Result<Code, Failure> {
     for note in &options.notes {
         tracing::warn!("{note}");
     }
+    let mut reload = Reload::new(options.in_force.clone(), options.config.clone());
     if options.is_child {
         make_absolute(&mut options);
         daemon::leave_session()
@@ -79,7 +84,7 @@ pub(crate) fn run(mut options: ServeOptions) -> Result<Code, Failure> {
     complain(running.ready_line());
     manners.warn_of_root();
     activation.notify("READY=1");
-    obey(signals, &running, &activation);
+    obey(signals, &running, &activation, || reload.settings(read, &running));
     activation.notify("STOPPING=1");
     running.shut_down();
     drop(pid_file);
@@ -87,20 +92,22 @@ pub(crate) fn run(mut options: ServeOptions) -> Result<Code, Failure> {
 }
 
 /// Does what signals say until one says to stop.
-fn obey(mut signals: Signals, running: &Running, activation: &Activation) {
+fn obey(mut signals: Signals, running: &Running, activation: &Activation, mut reload_settings: impl FnMut()) {
     for signal in signals.forever() {
         if signal != SIGHUP {
             tracing::info!("signal {signal}: draining");
             return;
         }
         activation.notify("RELOADING=1");
-        reload(running);
+        tracing::info!("signal {SIGHUP}: reading settings, users and certificates again");
+        reload_settings();
+        reload_files(running);
         activation.notify("READY=1");
     }
 }
 
-/// Reads again what can be read again; what is wrong leaves what is in force.
-fn reload(running: &Running) {
+/// Reads users and certificates again; what is wrong leaves what is in force.
+fn reload_files(running: &Running) {
     match running.reload_users() {
         Ok(None) => {}
         Ok(Some(count)) => tracing::info!("signal {SIGHUP}: {count} users are known"),

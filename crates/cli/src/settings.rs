@@ -86,6 +86,11 @@ impl Setting {
         Self { effect: Effect::Unavailable { except, instead }, ..self }
     }
 
+    /// It may change while the server runs.
+    const fn reload(self) -> Self {
+        Self { reload: true, ..self }
+    }
+
     const fn echo(self, echo: &'static str) -> Self {
         Self { echo, ..self }
     }
@@ -126,8 +131,10 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("memory", Kind::Mebibytes, "64MiB", "8MiB to 1TiB", "Bound on the resident memory of the process")
         .short('m')
         .alias("memory-limit")
-        .more("All memory counts: items, index and buffers. As a flag a bare number counts MiB."),
-    setting("max_item_size", Kind::ItemSize, "1MiB", "1KiB to 8MiB", "Largest item, key and header included")
+        .more("All memory counts: items, index and buffers. As a flag a bare number counts MiB. While the server runs \
+               it goes no further than what it was started with.")
+        .reload(),
+    setting("max_item_size", Kind::ItemSize, "1MiB", "1KiB to 1GiB", "Largest item, key and header included")
         .short('I')
         .more("As a flag memcached's forms are understood, too: 512k, 2m, or a number of bytes."),
     switch("no_evict", "Answer 'out of memory' instead of evicting").short('M').alias("disable-evictions"),
@@ -140,25 +147,30 @@ pub(crate) const SETTINGS: &[Setting] = &[
         .more(LISTENERS_MORE),
     setting("max_connections", Kind::Count, "1024", "1 to 1000000", "Connections accepted at once")
         .short('c')
-        .alias("conn-limit"),
+        .alias("conn-limit")
+        .reload(),
     setting("listen_backlog", Kind::Count, "1024", "0 to 4294967295", "Connections that may wait to be accepted")
         .short('b'),
     setting("max_reqs_per_event", Kind::Count, "20", "1 to 1024", "Requests of one connection in a row").short('R'),
     setting("io_engine", Kind::Choice(IO_ENGINES), "auto", "auto, epoll or io_uring", "What waits for the sockets")
         .more("io_uring needs Linux 6.1; where the system forbids it epoll serves. stats settings says which is in force, and why."),
     setting("idle_timeout", Kind::Time, "0s", "0s and up", "Close connections that are silent for so long")
-        .more("0s means never. The same as -o idle_timeout=SECONDS."),
+        .more("0s means never. The same as -o idle_timeout=SECONDS.")
+        .reload(),
     setting("send_timeout", Kind::Time, "5min", "0s and up", "Close connections that do not take a reply for so long")
-        .more("0s means never. Where the memory of buffers is short it is 10 s."),
+        .more("0s means never. Where the memory of buffers is short it is 10 s.")
+        .reload(),
     setting("slow_request", Kind::Time, "10ms", "0s and up", "Requests that take so long are listed as slow")
-        .more("From when a request has arrived until its reply is given to the socket, waiting for others included."),
+        .more("From when a request has arrived until its reply is given to the socket, waiting for others included.")
+        .reload(),
     setting("admin", Kind::Text, "127.0.0.1:11280", "ADDRESS:PORT or off", "Address of the administration listener")
         .more("An address that is taken is an error if it was asked for, otherwise a warning."),
     setting("policy", Kind::Choice(POLICIES), "shared", "partitioned, shared, idle-tax or auto", "What divides memory among tenants")
         .more("partitioned: each tenant its reservation and a weighted part of the rest. \
                shared: memory moves to the tenant whose shadow queue is hit. \
                idle-tax: as partitioned, but what a tenant leaves idle goes to others. \
-               auto: shared while it learns, then idle-tax on what was learnt."),
+               auto: shared while it learns, then idle-tax on what was learnt.")
+        .reload(),
     setting("credit", Kind::Size, "64KiB", "1B and up", "Bytes that one shadow hit moves under shared and auto")
         .more("At most an 8192nd of the memory; a tenant's own credit is taken as it is."),
     setting("private", Kind::Ratio, "0", "0 to 1", "Part of its first share that each tenant has for itself")
@@ -171,7 +183,9 @@ pub(crate) const SETTINGS: &[Setting] = &[
         .more("Where few requests write; 2.4 times as much where all do. It counts while three quarters of the CPU time is used; 1 never gives way."),
     setting("cleaners", Kind::Count, "1", "1 to 8", "Background cleaners")
         .more("The first cleans; the others help where writers outrun it. Writers that find no room clean beside them."),
-    setting("rank", Kind::Rank, "density", RANKS, "Eviction order of tenants that name none").more(RANKS_MORE),
+    setting("rank", Kind::Rank, "density", RANKS, "Eviction order of tenants that name none")
+        .more(RANKS_MORE)
+        .reload(),
     setting("prefix_delimiter", Kind::Char, "", "one ASCII character", "Every new key prefix up to it is a tenant")
         .short('D')
         .more("Prefixes account and share, they do not isolate. At most max_tenants prefixes are told apart."),
@@ -190,9 +204,10 @@ pub(crate) const SETTINGS: &[Setting] = &[
         .short('S')
         .more("In either protocol: SASL PLAIN in the binary one, a first set with 'user password' in the text one."),
     setting("shared_users", Kind::List, "", "names of users, or *", "Users of the default tenant")
-        .more("They share one key space, as all users of memcached do. * is everybody whom no tenant names."),
-    setting("read_only_users", Kind::List, "", "names of users", "Users who change nothing"),
-    setting("no_flush_users", Kind::List, "", "names of users", "Users who flush nothing"),
+        .more("They share one key space, as all users of memcached do. * is everybody whom no tenant names.")
+        .reload(),
+    setting("read_only_users", Kind::List, "", "names of users", "Users who change nothing").reload(),
+    setting("no_flush_users", Kind::List, "", "names of users", "Users who flush nothing").reload(),
     switch("disable_flush_all", "Refuse flush_all").short('F'),
     switch("disable_cas", "Keep no CAS values").short('C').accepted("CAS values cost no memory here and are kept"),
     setting("verbose", Kind::Level, "0", "0 to 3", "Say more in the log; -vv and -vvv say even more").short('v').echo("verbosity"),

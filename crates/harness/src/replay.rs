@@ -15,8 +15,8 @@ use server::{ConfigError, Division, GroupConfig, Member, check_groups};
 use std::collections::HashMap;
 use std::sync::Arc;
 use store::{
-    CLOCK_START, Fields, Key, MemoryControl, Mode, Options, Placement, Promotion, RankKind, Refused, Space,
-    Store, StoreError, TenantSpec, Totals, Worker,
+    CLOCK_START, Fields, Key, MemoryControl, Mode, Options, PassKind, Placement, Promotion, RankKind,
+    Refused, Space, Store, StoreError, TenantSpec, Totals, Worker,
 };
 use units::{Bytes, Duration, Instant, TenantId};
 
@@ -61,10 +61,8 @@ pub struct ReplayOptions {
     pub ttl: bool,
     /// Requests at most.
     pub limit: Option<u64>,
-    /// Segments that a cleaning pass takes; none lets the store choose.
-    pub pass_width: Option<usize>,
-    /// Segments that a cleaning pass frees; none lets the store choose.
-    pub pass_frees: Option<usize>,
+    /// How cleaning passes choose; none lets the store choose.
+    pub pass_kind: Option<PassKind>,
     /// Seed of everything random.
     pub seed: u64,
 }
@@ -91,8 +89,7 @@ impl Default for ReplayOptions {
             tenants: Vec::new(),
             ttl: false,
             limit: None,
-            pass_width: None,
-            pass_frees: None,
+            pass_kind: None,
             seed: 0,
         }
     }
@@ -266,10 +263,9 @@ impl Replayer {
         };
         let store = Store::with_tiers(settings, &devices, 0)?;
         store.set_promotion(options.promotion);
-        if let Some(width) = options.pass_width {
-            store.set_pass_width(width);
+        if let Some(kind) = options.pass_kind {
+            store.set_pass_kind(kind);
         }
-        store.set_pass_frees(options.pass_frees);
         let filler = vec![b'x'; store.geometry().item_max.as_usize()];
         let worker = store.worker()?;
         let mut replayer = Self {

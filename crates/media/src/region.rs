@@ -160,6 +160,23 @@ impl Region {
         }
     }
 
+    /// Asks for small pages only, where memory counts to the page.
+    pub fn refuse_huge_pages(&self) {
+        #[cfg(not(miri))]
+        {
+            use rustix::mm::{Advice, madvise};
+            // SAFETY: the range is exactly this live mapping; the advice changes no content.
+            let _refused = unsafe { madvise(self.base.as_ptr().cast(), self.len, Advice::LinuxNoHugepage) };
+        }
+    }
+
+    /// Where bytes of this region begin in it; none for others.
+    #[must_use]
+    pub fn offset_of(&self, bytes: &[u8]) -> Option<usize> {
+        let offset = (bytes.as_ptr() as usize).checked_sub(self.base.as_ptr() as usize)?;
+        self.contains(offset, bytes.len()).then_some(offset)
+    }
+
     /// Leaves the region out of core dumps: it holds other people's data. Refusal only makes dumps larger.
     pub fn leave_out_of_dumps(&self) {
         #[cfg(not(miri))]
@@ -402,7 +419,9 @@ mod tests {
         // SAFETY: this thread alone uses the region.
         unsafe { region.write(PAGE - 2, b"abcd") };
         // SAFETY: as above; nothing is written while the slice lives.
-        assert_eq!(unsafe { region.bytes(PAGE - 2, 4) }, b"abcd");
+        let bytes = unsafe { region.bytes(PAGE - 2, 4) };
+        assert_eq!((bytes, region.offset_of(bytes)), (b"abcd".as_slice(), Some(PAGE - 2)));
+        assert_eq!(region.offset_of(&[0; 4]), None);
         // SAFETY: no slice is alive.
         unsafe { region.release(0, PAGE) };
         if cfg!(not(miri)) {

@@ -119,7 +119,7 @@ impl Acceptor {
     fn hand_over(&self, mut stream: Socket, peer: Option<SocketAddr>, door: Arc<Door>) {
         let counters = &self.shared.counters;
         let open = counters.curr_connections.load(Ordering::Relaxed);
-        let most = i64::try_from(self.shared.config.max_connections).unwrap_or(i64::MAX);
+        let most = i64::try_from(self.shared.adjustable.max_connections()).unwrap_or(i64::MAX);
         if most <= open {
             counters.rejected_connections.fetch_add(1, Ordering::Relaxed);
             // Who does not take the reason at once does not get it; in TLS it would make no sense.

@@ -118,6 +118,8 @@ pub struct GateCounts {
     pub connections_refused: u64,
     /// Times that a connection had to wait for tokens.
     pub rate_waits: u64,
+    /// How long they waited, all together.
+    pub rate_waited: Duration,
     /// Requests that were refused for lack of tokens.
     pub rate_refusals: u64,
 }
@@ -129,6 +131,7 @@ pub(crate) struct Gate {
     connections: AtomicI64,
     connections_refused: AtomicU64,
     rate_waits: AtomicU64,
+    rate_waited_ns: AtomicU64,
     rate_refusals: AtomicU64,
     /// Nanoseconds for one key; 0 without a rate.
     spacing_ns: AtomicU64,
@@ -178,8 +181,10 @@ impl Gate {
         });
         taken.map(|_| ()).map_err(|full_at| match self.allowance().over_rate {
             OverRate::Wait => {
+                let at = Instant(full_at - depth + 1);
                 self.rate_waits.fetch_add(1, Ordering::Relaxed);
-                NoToken::Wait(Instant(full_at - depth + 1))
+                self.rate_waited_ns.fetch_add(until(at, now).0, Ordering::Relaxed);
+                NoToken::Wait(at)
             }
             OverRate::Refuse => {
                 self.rate_refusals.fetch_add(1, Ordering::Relaxed);
@@ -212,6 +217,7 @@ impl Gate {
             connections: u64::try_from(self.connections.load(Ordering::Relaxed)).unwrap_or(0),
             connections_refused: self.connections_refused.load(Ordering::Relaxed),
             rate_waits: self.rate_waits.load(Ordering::Relaxed),
+            rate_waited: Duration(self.rate_waited_ns.load(Ordering::Relaxed)),
             rate_refusals: self.rate_refusals.load(Ordering::Relaxed),
         }
     }
@@ -282,7 +288,9 @@ impl Admission {
     pub(crate) fn forget(&self, id: TenantId) {
         self.allow(id, Allowance::default());
         let gate = self.gate(id);
-        for counter in [&gate.connections_refused, &gate.rate_waits, &gate.rate_refusals] {
+        let counters =
+            [&gate.connections_refused, &gate.rate_waits, &gate.rate_waited_ns, &gate.rate_refusals];
+        for counter in counters {
             counter.store(0, Ordering::Relaxed);
         }
     }
@@ -338,6 +346,8 @@ mod tests {
         assert_eq!(large.take(100, now), Ok(()));
         assert_eq!(large.take(1, now), Err(NoToken::Wait(Instant(now.0 + 950_000_001))));
         assert_eq!(large.take(1, Instant(now.0 + 950_000_001)), Ok(()));
+        let counts = large.counts();
+        assert_eq!((counts.rate_waits, counts.rate_waited), (1, Duration(950_000_001)));
     }
 
     #[test]

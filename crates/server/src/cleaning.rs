@@ -7,7 +7,7 @@
 
 use crate::shared::{Clock, Shared};
 use std::sync::atomic::{AtomicU64, Ordering};
-use store::{FREES_MIN, Interval, PassWidth, Store, Totals};
+use store::{Effort, Interval, PassKind, Store, Totals};
 use units::{Bytes, BytesPerSec, Duration, Instant, TenantId};
 
 /// Between two looks of the governor at least (the control thread wakes once a second).
@@ -38,10 +38,8 @@ pub struct CleaningView {
     pub cpu_limit: f64,
     /// Bytes of items copied, of late.
     pub moved: BytesPerSec,
-    /// Segments that a pass takes.
-    pub pass_takes: usize,
-    /// Segments that it frees of them.
-    pub pass_frees: usize,
+    /// Thousandths of what a pass surveys that it marks to go.
+    pub pass_marks: usize,
 }
 
 const MILLION: f64 = 1e6;
@@ -68,8 +66,10 @@ impl Cleaning {
             cpu_share: part(&self.share),
             cpu_limit: part(&self.limit),
             moved: BytesPerSec(self.moved_per_sec.load(Ordering::Relaxed)),
-            pass_takes: store.pass_width(),
-            pass_frees: store.pass_frees(store.pass_width()),
+            pass_marks: match store.pass_kind() {
+                PassKind::Surveyed { marks } => marks,
+                PassKind::Fixed(fixed) => 1_000 * fixed.frees / fixed.takes.max(1),
+            },
         }
     }
 }
@@ -77,8 +77,7 @@ impl Cleaning {
 /// Keeps cleaning to its part of the CPU time.
 #[derive(Debug)]
 pub(crate) struct Governor {
-    width: PassWidth,
-    frees: usize,
+    effort: Effort,
     seen: Seen,
     /// Cores that the process may use.
     cores: u64,
@@ -98,7 +97,7 @@ struct Seen {
 impl Governor {
     pub(crate) fn new(limit: f64) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
-        Self { width: PassWidth::new(limit), frees: FREES_MIN, seen: Seen::default(), cores }
+        Self { effort: Effort::new(limit), seen: Seen::default(), cores }
     }
 
     /// Looks at the last interval if it is over, and sets what passes free.
@@ -109,17 +108,14 @@ impl Governor {
         }
         let seen = look(shared, now);
         let before = std::mem::replace(&mut self.seen, seen);
-        let frees = self.width.step(&Interval {
+        let marks = self.effort.step(&Interval {
             cleaning: Duration(seen.cleaning_ns - before.cleaning_ns),
             total: Duration(seen.process.0.saturating_sub(before.process.0)),
             available: available(passed, self.cores, &before, &seen),
             requests: seen.requests.saturating_sub(before.requests),
             writes: seen.writes.saturating_sub(before.writes),
         });
-        if frees != self.frees {
-            self.frees = frees;
-            shared.store.set_pass_frees(Some(frees));
-        }
+        shared.store.set_pass_kind(PassKind::Surveyed { marks });
         let moved = Bytes(seen.moved.saturating_sub(before.moved));
         let cleaning = &shared.cleaning;
         #[expect(
@@ -128,8 +124,8 @@ impl Governor {
             reason = "not negative; saturates"
         )]
         let millionths = |part: f64| (part * MILLION) as u64;
-        cleaning.share.store(millionths(self.width.share()), Ordering::Relaxed);
-        cleaning.limit.store(millionths(self.width.limit()), Ordering::Relaxed);
+        cleaning.share.store(millionths(self.effort.share()), Ordering::Relaxed);
+        cleaning.limit.store(millionths(self.effort.limit()), Ordering::Relaxed);
         let per_sec = u128::from(moved.0) * 1_000_000_000 / u128::from(passed.0.max(1));
         cleaning.moved_per_sec.store(u64::try_from(per_sec).unwrap_or(u64::MAX), Ordering::Relaxed);
     }

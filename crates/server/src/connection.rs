@@ -2,13 +2,15 @@
 //!
 //! Invariants: input is kept only while a request is incomplete or waits for its turn; an idle connection holds none
 
-use crate::auth::Identity;
+use crate::auth::{Grant, Identity};
 use crate::config::Protocol;
 use crate::dump::Dump;
 use crate::listener::Door;
+use crate::outgoing::Outgoing;
 use crate::reactor::StreamId;
 use crate::stats::Client;
 use crate::watch::Watcher;
+use crate::worker::Receiving;
 use std::sync::Arc;
 use units::{Instant, TenantId};
 
@@ -17,6 +19,8 @@ use units::{Instant, TenantId};
 pub(crate) enum Lasting {
     /// A list of items; requests go on behind it.
     Dump(Dump),
+    /// Replies with large values; requests go on behind them.
+    Values(Outgoing),
     /// Log lines, until it closes.
     Watch(Arc<Watcher>),
 }
@@ -36,6 +40,8 @@ pub(crate) struct Connection {
     pub(crate) input: Vec<u8>,
     /// Bytes of input that the next request needs, as far as is known.
     pub(crate) needed: usize,
+    /// A large value on its way in.
+    pub(crate) upload: Option<Box<Receiving>>,
     /// Bytes of the stream that are skipped.
     pub(crate) skip: u64,
     /// A reply is on its way; nothing is executed meanwhile.
@@ -44,8 +50,10 @@ pub(crate) struct Connection {
     pub(crate) is_waiting: bool,
     /// It waits for memory for the rest of its request.
     pub(crate) is_starved: bool,
-    /// It has no tokens until then.
+    /// It has no tokens until then, or its password is being verified.
     pub(crate) parked_until: Option<Instant>,
+    /// What became of the password that its input begins with, if that was verified elsewhere.
+    pub(crate) verdict: Option<Option<Grant>>,
     /// Whose connection it is counted as.
     pub(crate) counted: Option<TenantId>,
     /// Bytes of replies that its socket has not taken.
@@ -75,11 +83,13 @@ impl Connection {
             owed: Vec::new(),
             input: Vec::new(),
             needed: 0,
+            upload: None,
             skip: 0,
             is_sending: false,
             is_waiting: false,
             is_starved: false,
             parked_until: None,
+            verdict: None,
             counted: None,
             unsent: 0,
             is_paused: false,
@@ -89,6 +99,11 @@ impl Connection {
             lasting: None,
             client,
         }
+    }
+
+    /// Whether it is sent replies with large values.
+    pub(crate) fn sends_values(&self) -> bool {
+        matches!(self.lasting, Some(Lasting::Values(_)))
     }
 
     /// Drops what is to be skipped off the front of `data`.

@@ -51,7 +51,7 @@ pub(crate) fn classes(word: &[u8]) -> Option<u64> {
 }
 
 /// Whether a connection may see an item.
-fn sees(binding: &Binding, item: &store::Item<'_>) -> bool {
+pub(crate) fn sees(binding: &Binding, item: &store::Item<'_>) -> bool {
     match *binding {
         Binding::To(tenant) => item.tenant() == tenant,
         Binding::Unbound => !item.has_own_space(),

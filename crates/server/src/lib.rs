@@ -14,12 +14,14 @@ mod tenants;
 mod acceptor;
 mod connection;
 mod listener;
+mod outgoing;
 mod proxy_protocol;
 mod reactor;
 mod tls;
 mod transport;
 mod worker;
 
+mod adjustable;
 mod admission;
 mod cleaning;
 mod curves;
@@ -36,6 +38,9 @@ mod stats;
 mod view;
 mod watch;
 
+#[cfg(test)]
+mod damaged;
+
 pub use admission::{Allowance, AllowanceChange, GateCounts, OverRate};
 pub use auth::AuthError;
 pub use cleaning::CleaningView;
@@ -44,7 +49,9 @@ pub use curves::{CurveView, LOOK_UPS_MIN, NoCurve};
 pub use groups::{Division, GroupConfig, Member, check_groups};
 pub use listener::{Address, Defaults, Listener, ListenerError, TlsMode, UNIX_MODE};
 pub use observe::{CommandClass, HotKey, HotKeysView, Latency, Slow, TenantLatency};
-pub use operator::{GroupReport, GroupSettings, Operator, Refusal, RefusalKind, Settings, TenantReport};
+pub use operator::{
+    Adopted, GroupReport, GroupSettings, Operator, Refusal, RefusalKind, Settings, TenantReport,
+};
 pub use reactor::IoEngine;
 pub use server::{Running, Sockets, StartError, start, start_on, start_with};
 pub use shared::Clock;

@@ -8,8 +8,8 @@ pub const MEMORY_MIN: Bytes = Bytes::mib(8);
 pub const MEMORY_MAX: Bytes = Bytes(1 << 40);
 /// Least value of the item size limit, memcached's.
 pub const ITEM_MAX_MIN: Bytes = Bytes::kib(1);
-/// Greatest value of the item size limit: the largest segment.
-pub const ITEM_MAX_MAX: Bytes = Bytes(store::SEGMENT_MAX.0);
+/// Greatest value of the item size limit, memcached's.
+pub const ITEM_MAX_MAX: Bytes = store::ITEM_MAX;
 /// Worker threads at most.
 pub const THREADS_MAX: usize = 256;
 /// Requests in one turn at most (`-R`); replies are pieces of one `writev`.
@@ -54,6 +54,17 @@ pub const META_OPAQUE_MAX: usize = 32;
 pub const AUTH_MESSAGE_MAX: usize = 1024;
 /// Attempts to show a password that may fail on one connection before it is closed.
 pub const AUTH_ATTEMPTS_MAX: u8 = 5;
+/// Failed attempts of one address, or dear ones for one user, at once after a pause; those beyond wait (guess: a client that
+/// is set up wrongly is found out before it is slowed down).
+pub const LOGIN_FAILURES_BURST: u64 = 32;
+/// Failed attempts per second on average (guess: 86,400 guesses a day).
+pub const LOGIN_FAILURES_PER_SECOND: u64 = 1;
+/// Addresses and users whose failures are remembered at most.
+pub const LOGIN_FAILURES_MAX: usize = 4096;
+/// Passwords that wait to be verified at most.
+pub const LOGIN_QUEUE: usize = 256;
+/// Milliseconds until a password is shown again to a queue that was full (guess).
+pub const LOGIN_RETRY_MS: u64 = 100;
 /// Bytes of a user's name at most.
 pub const USER_NAME_MAX: usize = 64;
 /// Bytes of a password at most.
@@ -81,6 +92,13 @@ pub const REPLY_BYTES_PER_TURN: usize = 256 << 10;
 /// Replies up to so many bytes wait for those of the connection's next turn, so that one call sends both: a guess, that of
 /// a few hundred small requests.
 pub const OWED_MAX: usize = 16 << 10;
+/// Bytes of a large value that are handed to a socket at once: of what it does not take, so much is copied at most.
+pub const SEND_PIECE: usize = 256 << 10;
+/// Such pieces of one connection in one round: others want their turn.
+pub const PIECES_PER_ROUND: usize = 4;
+/// Large values in the replies of one turn at most; what a `get` of more keys finds beyond counts as a miss, since each is kept
+/// while it is sent.
+pub const LARGE_VALUES_PER_TURN: usize = 64;
 /// Values up to this size are copied into the reply buffer; larger ones are sent from the log.
 pub const COPY_VALUE_MAX: usize = 2 << 10;
 

@@ -6,8 +6,10 @@
 //!             change of settings or of the policy
 //! Failure:    a refusal changes nothing
 
+mod adopt;
 mod groups;
 
+pub use adopt::Adopted;
 pub use groups::{GroupReport, GroupSettings};
 
 use crate::admission::{Allowance, AllowanceChange, GateCounts};

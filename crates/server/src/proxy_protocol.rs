@@ -80,6 +80,8 @@ fn client<const N: usize>(body: &[u8]) -> Option<([u8; N], u16)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::damaged::{Front, damaged, read_at_every_cut, streams};
+    use proptest::prelude::*;
 
     fn header(command: u8, family: u8, body: &[u8]) -> Vec<u8> {
         let mut header = SIGNATURE.to_vec();
@@ -128,6 +130,33 @@ mod tests {
             header(0x21, 0x11, &vec![0; PROXY_HEADER_MAX]),
         ] {
             assert_eq!(parse(&data), Parsed::None, "{data:?}");
+        }
+    }
+
+    fn whole() -> Vec<Vec<u8>> {
+        vec![
+            header(0x21, 0x11, BODY),
+            header(0x21, 0x11, &[BODY, &[4, 0, 1, 0]].concat()),
+            header(0x21, 0x21, &[1; 36]),
+            header(0x20, 0x00, &[]),
+            header(0x21, 0x31, &[b'/'; 216]),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(streams())]
+
+        /// One header only is read of a connection, whatever is behind it.
+        #[test]
+        fn damaged_headers_mean_the_same_at_every_cut(stream in damaged(whole())) {
+            read_at_every_cut(&stream, |rest| match parse(rest) {
+                Parsed::Header(header) => {
+                    assert!(FIXED <= header.len && header.len <= rest.len().min(PROXY_HEADER_MAX));
+                    Front::Means(header, header.len as u64)
+                }
+                Parsed::Incomplete => Front::Incomplete(rest.len() + 1),
+                Parsed::None => Front::Hopeless,
+            });
         }
     }
 }

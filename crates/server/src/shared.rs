@@ -1,5 +1,6 @@
 //! What every thread of a server shares: configuration, store, clock, counters of connections.
 
+use crate::adjustable::Adjustable;
 use crate::admission::Admission;
 use crate::auth::Auth;
 use crate::cleaning::Cleaning;
@@ -14,7 +15,7 @@ use crate::reactor::Engine;
 use crate::stats::{Baseline, Clients, Controller};
 use crate::tls::{Keys, TlsError};
 use crate::watch::Watch;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use store::{CLOCK_START, Store};
 use units::{Bytes, Duration, Instant};
@@ -58,6 +59,8 @@ pub(crate) struct Counters {
     pub(crate) ssl_new_sessions: AtomicU64,
     /// Memory of connections' buffers.
     pub(crate) buffered: AtomicI64,
+    /// Second of the store's clock at which a large value found no memory last; 0 for never.
+    pub(crate) upload_short_secs: AtomicU32,
     /// Connections that wait for memory.
     pub(crate) starved: AtomicI64,
     /// The most of it since the last look.
@@ -67,7 +70,10 @@ pub(crate) struct Counters {
 /// The shared state.
 #[derive(Debug)]
 pub(crate) struct Shared {
+    /// What the server was started with.
     pub(crate) config: Config,
+    /// What of it may have changed.
+    pub(crate) adjustable: Adjustable,
     /// Who may come in; without it everybody.
     pub(crate) auth: Option<Auth>,
     pub(crate) store: Arc<Store>,
@@ -125,6 +131,7 @@ impl Shared {
         Self {
             curves,
             observed,
+            adjustable: Adjustable::of(&config),
             admission: Admission::default(),
             memory_limit,
             in_charge: InCharge::new(Division::of(&config)),
@@ -257,7 +264,9 @@ impl Shared {
 
     /// What buffers may take together before their connections have to wait.
     fn buffers_part(&self) -> u64 {
-        (self.config.memory.0 / BUFFER_PART).max(2 * self.config.item_max.0)
+        let geometry = self.store.geometry();
+        // What fits no segment is in no buffer.
+        (self.config.memory.0 / BUFFER_PART).max(2 * geometry.item_max.min(geometry.segment).0)
     }
 
     fn change_buffered(&self, before: usize, after: usize) -> u64 {

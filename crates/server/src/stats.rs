@@ -41,6 +41,7 @@ struct Zeroed {
     read: u64,
     written: u64,
     yields: u64,
+    writer_waits: u64,
     flushes: u64,
     auth_cmds: u64,
     auth_errors: u64,
@@ -59,8 +60,8 @@ pub(crate) fn answer(
     let mut words = what.split(|b| *b == b' ').filter(|word| !word.is_empty());
     match words.next().unwrap_or_default() {
         b"" => lines(&general::general(shared, router, binding)),
-        b"settings" => lines(&settings::settings(shared)),
-        b"items" => classes::classes(shared, router, binding, classes::items_of_class, false),
+        b"settings" => lines(&settings::settings(shared, router)),
+        b"items" => classes::items(shared, router, worker, binding),
         b"slabs" => classes::classes(shared, router, binding, classes::slabs_of_class, true),
         b"sizes" => lines(&classes::sizes(shared, router, binding)),
         b"sizes_enable" | b"sizes_disable" => b"STAT sizes_status enabled\r\nEND\r\n".to_vec(),
@@ -150,6 +151,7 @@ fn reset(shared: &Shared, router: &Router, binding: &Binding) {
         read: counters.bytes_read.load(Ordering::Relaxed),
         written: counters.bytes_written.load(Ordering::Relaxed),
         yields: counters.conn_yields.load(Ordering::Relaxed),
+        writer_waits: shared.store.cleaner_totals().writer_waits,
         flushes: counters.cmd_flush.load(Ordering::Relaxed),
         auth_cmds: counters.auth_cmds.load(Ordering::Relaxed),
         auth_errors: counters.auth_errors.load(Ordering::Relaxed),

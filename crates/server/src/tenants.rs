@@ -15,7 +15,7 @@ use control::{Amount, Claim, GroupId, Weight};
 use rapidhash::fast::RandomState;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use store::{RankKind, Space, Store, TenantSpec};
 use units::TenantId;
 
@@ -38,7 +38,8 @@ pub(crate) struct Router {
     any_prefix: AtomicBool,
     /// The last new prefix found no free id: others need not try until one is free.
     is_full: AtomicBool,
-    rank: RankKind,
+    /// The order of tenants that name none.
+    rank: Mutex<RankKind>,
     /// A tenant has come, gone or changed that no decision has seen.
     pub(crate) has_new_tenant: AtomicBool,
 }
@@ -176,7 +177,7 @@ impl Router {
             delimiter: config.prefix_delimiter,
             any_prefix: AtomicBool::new(false),
             is_full: AtomicBool::new(false),
-            rank: config.rank.clone(),
+            rank: Mutex::new(config.rank.clone()),
             has_new_tenant: AtomicBool::new(true),
         };
         let (name, origin) = ("default".to_owned(), Origin::Default);
@@ -189,6 +190,16 @@ impl Router {
             router.add(tenant, group, listen, Origin::Configuration).ok()?;
         }
         Some(router)
+    }
+
+    /// The eviction order of tenants that name none.
+    pub(crate) fn rank(&self) -> RankKind {
+        self.rank.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Tenants that come from now on and name none have this order.
+    pub(crate) fn set_rank(&self, rank: RankKind) {
+        *self.rank.lock().unwrap_or_else(PoisonError::into_inner) = rank;
     }
 
     /// Whose keys are that no prefix tells.
@@ -227,7 +238,7 @@ impl Router {
             name: tenant.name.clone(),
             own_space: tenant.prefix.is_none(),
             claim: claim(tenant, group),
-            rank: tenant.rank.clone().unwrap_or_else(|| self.rank.clone()),
+            rank: tenant.rank.clone().unwrap_or_else(|| self.rank()),
         };
         let id = self.store.add_tenant(spec).ok_or(AddError::Full)?;
         self.store.set_over_share(id, tenant.over_share);
@@ -339,7 +350,7 @@ impl Router {
             name = String::from_utf8_lossy(prefix).into_owned();
         }
         let claim = Claim::default();
-        let spec = TenantSpec { name: name.clone(), own_space: false, claim, rank: self.rank.clone() };
+        let spec = TenantSpec { name: name.clone(), own_space: false, claim, rank: self.rank() };
         let free = (known.about.len() < TENANTS_MAX).then(|| self.store.add_tenant(spec)).flatten();
         let Some(id) = free else {
             self.is_full.store(true, Ordering::Relaxed);

@@ -1,5 +1,6 @@
 //! What can be seen of a running server: one snapshot that `stats`, the metrics and the demo are made from.
 
+use crate::admission::{Allowance, GateCounts};
 use crate::cleaning::CleaningView;
 use crate::config::MemoryPolicy;
 use crate::groups::{Division, GroupConfig};
@@ -31,6 +32,10 @@ pub struct TenantView {
     pub totals: Totals,
     /// How long its requests took.
     pub latency: TenantLatency,
+    /// What it is allowed beside memory.
+    pub allowance: Allowance,
+    /// What its gate counted.
+    pub gate: GateCounts,
 }
 
 /// One group of a snapshot: what its members have together.
@@ -224,8 +229,12 @@ pub(crate) fn groups(division: &Division, tenants: &[TenantView]) -> Vec<GroupVi
     division.groups().map(view).collect()
 }
 
-fn tenant(shared: &Shared, id: TenantId) -> Option<TenantView> {
+/// One tenant without its times; none if it has gone.
+pub(crate) fn tenant(shared: &Shared, id: TenantId) -> Option<TenantView> {
+    let (allowance, gate) = shared.admission.of(id);
     Some(TenantView {
+        allowance,
+        gate,
         state: shared.store.tenant_state(id)?,
         totals: shared.store.totals(id),
         latency: TenantLatency::default(),

@@ -7,6 +7,10 @@
 mod admit;
 mod lasting;
 mod pressure;
+mod upload;
+mod verify;
+
+pub(crate) use upload::Receiving;
 
 use crate::auth::Identity;
 use crate::config::Protocol;
@@ -17,21 +21,23 @@ use crate::limits::{
 };
 use crate::listener::Door;
 use crate::loops::Helpers;
-use crate::memcache::{Bounds, Replies, Session, Turn, run};
+use crate::memcache::{Block, Bounds, Replies, Session, Turn, run};
 
 use crate::observe::{Slow, Tally};
 use crate::reactor::{Completion, Reactor, Sending, StreamId};
 use crate::shared::Shared;
 use crate::tenants::{Binding, Router};
 use crate::transport::{BUFFER, Client, Event, Transport};
-use crossbeam_channel::Receiver;
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use socket2::Socket;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use units::{Duration, Instant};
+use verify::Verdict;
 
 /// A connection on its way to a worker.
 #[derive(Debug)]
@@ -82,6 +88,8 @@ pub(crate) struct Worker<R> {
     lasting: Vec<StreamId>,
     /// Those that wait for tokens, and until when.
     parked: Vec<(Instant, StreamId)>,
+    /// What became of passwords that are verified elsewhere: as many as connections wait for at most.
+    verdicts: (Sender<Verdict>, Receiver<Verdict>),
     bounds: Bounds,
     tally: Tally,
     /// When the last wait ended.
@@ -98,8 +106,11 @@ enum After {
 
 impl<R: Reactor> Worker<R> {
     pub(crate) fn new(around: Surroundings, reactor: R, store: store::Worker) -> Self {
-        let body_max = store.store().geometry().item_max.as_usize() - store::ITEM_OVERHEAD_MAX;
-        let bounds = Bounds { body_max, flush_disabled: around.shared.config.flush_disabled };
+        let geometry = store.store().geometry();
+        let body_max = geometry.item_max.as_usize() - store::ITEM_OVERHEAD_MAX;
+        let upload_from = geometry.segment.as_usize() - store::ITEM_OVERHEAD_MAX;
+        let flush_disabled = around.shared.config.flush_disabled;
+        let bounds = Bounds { body_max, upload_from, flush_disabled };
         let tally = Tally::new(around.shared.config.seed.wrapping_add(around.number as u64) << 1);
         Self {
             reactor: Transport::new(reactor, Arc::clone(&around.shared)),
@@ -119,6 +130,7 @@ impl<R: Reactor> Worker<R> {
             yields: 0,
             lasting: Vec::new(),
             parked: Vec::new(),
+            verdicts: unbounded(),
             bounds,
             tally,
             now: Instant::ZERO,
@@ -138,7 +150,7 @@ impl<R: Reactor> Worker<R> {
 
     /// Waits, then deals with everything that has completed.
     fn round(&mut self, most: Option<Duration>) -> std::io::Result<()> {
-        let idle_check = 0 < self.around.shared.config.idle_timeout.0;
+        let idle_check = 0 < self.around.shared.adjustable.idle_timeout().0;
         let timeout = match () {
             () if self.reactor.has_ready() || !self.waiting.is_empty() => Some(Duration::ZERO),
             () if self.has_lasting_work() => Some(Duration::ZERO),
@@ -182,6 +194,7 @@ impl<R: Reactor> Worker<R> {
             }
         }
         self.unpark(now);
+        self.hear_verdicts();
         self.feed_starved();
         self.close_stalled(now);
         self.close_slow_readers(now);
@@ -298,8 +311,18 @@ impl<R: Reactor> Worker<R> {
         connection.active = now;
         connection.client.heard(now);
         let data = connection.after_skipped(data);
-        let watches = matches!(connection.lasting, Some(Lasting::Watch(_)));
-        if data.is_empty() || connection.is_closing || watches {
+        let is_deaf = match &connection.lasting {
+            Some(Lasting::Watch(_)) => true,
+            Some(Lasting::Values(values)) => values.ends,
+            _ => false,
+        };
+        if data.is_empty() || connection.is_closing || is_deaf {
+            return;
+        }
+        let Some(data) = self.receive(id, data) else { return };
+        let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
+        if data.is_empty() {
+            self.regulate(id);
             return;
         }
         if connection.lasting.is_some() {
@@ -308,7 +331,7 @@ impl<R: Reactor> Worker<R> {
             return;
         }
         if connection.input.is_empty() && !connection.is_sending && connection.parked_until.is_none() {
-            if let After::Consumed(done) = self.take_turns(id, data) {
+            if let After::Consumed(done) = self.take_turns(id, data, None) {
                 self.keep(id, &data[done..]);
             }
         } else if self.add(id, data)
@@ -337,7 +360,7 @@ impl<R: Reactor> Worker<R> {
     }
 
     fn take_turns_over(&mut self, id: StreamId, mut input: Vec<u8>) {
-        if let After::Consumed(done) = self.take_turns(id, &input) {
+        if let After::Consumed(done) = self.take_turns(id, &input, None) {
             if let Some(Some(connection)) = self.connections.get_mut(id.0)
                 && 0 < connection.needed
                 && connection.needed <= input.capacity()
@@ -352,8 +375,8 @@ impl<R: Reactor> Worker<R> {
         }
     }
 
-    /// Runs turns over `input` until it is done with, or others want their turn.
-    fn take_turns(&mut self, id: StreamId, input: &[u8]) -> After {
+    /// Runs turns over `input` until it is done with, or others want their turn; or the request of `block`.
+    fn take_turns(&mut self, id: StreamId, input: &[u8], block: Option<Block<'_>>) -> After {
         let mut done = 0;
         let mut is_out_of_memory = false;
         loop {
@@ -362,36 +385,34 @@ impl<R: Reactor> Worker<R> {
                 connection.protocol = connection.protocol.of_first_byte(*first);
             }
             let speaks = (connection.protocol, connection.identity, connection.client.number);
-            let (turn, sending) = self.turn(id, speaks, &input[done..], is_out_of_memory);
+            let turns_input = &input[done..];
+            let (turn, sending) = self.turn(id, speaks, (turns_input, block), is_out_of_memory);
             done += turn.consumed;
             self.requests += turn.requests as u64;
             self.store.quiesce();
             self.hand_samples_over();
-            let Some(Some(connection)) = self.connections.get_mut(id.0) else { return After::Gone };
-            connection.skip = turn.skip;
-            connection.needed = turn.needed;
-            if let Some(identity) = turn.identity {
-                connection.identity = identity;
-                connection.client.belongs_to(identity.binding());
+            if let Some(after) = self.note_turn(id, &turn, sending, block.is_some()) {
+                return after;
             }
-            connection.is_sending = matches!(sending, Sending::Later(_));
-            if turn.identity.is_some() && !self.count_connection(id) {
-                return self.end(id);
-            }
-            if let Sending::Later(owed) = sending
-                && !self.owe(id, owed)
-            {
-                return After::Gone;
-            }
-            let Some(Some(connection)) = self.connections.get_mut(id.0) else { return After::Gone };
-            if turn.close || sending == Sending::Failed {
-                return self.end(id);
+            if let Some(announced) = turn.upload {
+                let head = done - turn.consumed + announced.start..done;
+                match self.begin_upload(id, input, head, announced) {
+                    After::Consumed(end) if end < input.len() && !self.is_sending(id) => done = end,
+                    after => return after,
+                }
+                is_out_of_memory = false;
+                continue;
             }
             if let Some(asked) = turn.asked {
                 self.begin_lasting(id, asked);
                 return After::Consumed(done);
             }
-            if connection.is_sending {
+            let Some(Some(connection)) = self.connections.get(id.0) else { return After::Gone };
+            if connection.is_sending || connection.sends_values() {
+                return After::Consumed(done);
+            }
+            if let Some((user, password)) = turn.verifies {
+                self.verify(id, user.of_input(turns_input), password.of_input(turns_input));
                 return After::Consumed(done);
             }
             if let Some(until) = turn.waits_until {
@@ -415,6 +436,33 @@ impl<R: Reactor> Worker<R> {
         }
     }
 
+    /// What a turn leaves with its connection. If that ends with it, what became of it.
+    fn note_turn(&mut self, id: StreamId, turn: &Turn, sending: Sending, was_block: bool) -> Option<After> {
+        let Some(Some(connection)) = self.connections.get_mut(id.0) else { return Some(After::Gone) };
+        connection.skip = turn.skip;
+        connection.needed = turn.needed;
+        if let Some(identity) = turn.identity {
+            connection.identity = identity;
+            connection.client.belongs_to(identity.binding());
+        }
+        // A value may come to its end while an earlier reply is on its way.
+        connection.is_sending = matches!(sending, Sending::Later(_)) || was_block && connection.is_sending;
+        if turn.identity.is_some() && !self.count_connection(id) {
+            return Some(self.end(id));
+        }
+        let failed = sending == Sending::Failed;
+        if let Sending::Later(owed) = sending
+            && !self.owe(id, owed)
+        {
+            return Some(After::Gone);
+        }
+        (turn.close || failed).then(|| self.end(id))
+    }
+
+    fn is_sending(&self, id: StreamId) -> bool {
+        self.connections.get(id.0).and_then(Option::as_ref).is_some_and(|connection| connection.is_sending)
+    }
+
     /// Notes what a turn executed, and how long that took since it had arrived.
     fn observe(&mut self, id: StreamId, turn: &Turn, input: &[u8], sent: usize) {
         let (Some(Some(connection)), Some(first)) = (self.connections.get(id.0), self.tally.runs.first())
@@ -424,7 +472,7 @@ impl<R: Reactor> Worker<R> {
         let shared = &self.around.shared;
         let now = shared.clock.now();
         let took = now.since(connection.active);
-        if shared.config.slow_request <= took {
+        if shared.adjustable.slow_request() <= took {
             shared.observed.slow.add(Slow {
                 number: 0,
                 unix_secs: shared.unix_secs(),
@@ -456,9 +504,15 @@ impl<R: Reactor> Worker<R> {
         &mut self,
         id: StreamId,
         (protocol, identity, connection): (Protocol, Identity, usize),
-        input: &[u8],
+        (input, block): (&[u8], Option<Block<'_>>),
         is_out_of_memory: bool,
     ) -> (Turn, Sending) {
+        let (address, verdict) = match self.connections.get_mut(id.0) {
+            Some(Some(connection)) if self.around.shared.auth.is_some() => {
+                (connection.client.peer().map(|peer| peer.ip()), connection.verdict.take())
+            }
+            _ => (None, None),
+        };
         let session = Session {
             shared: &self.around.shared,
             router: &self.around.router,
@@ -472,13 +526,15 @@ impl<R: Reactor> Worker<R> {
             is_out_of_memory,
             gates: self.around.shared.admission.asked(),
             now: self.now,
+            address,
+            verdict: Cell::new(verdict),
         };
         let owed = match self.connections.get_mut(id.0) {
             Some(Some(connection)) => std::mem::take(&mut connection.owed),
             _ => Vec::new(),
         };
         let mut replies = Replies::new(if owed.is_empty() { std::mem::take(&mut self.out) } else { owed });
-        let turn = run(&session, &self.store, input, &mut replies, &mut self.tally);
+        let turn = run(&session, &self.store, input, block, &mut replies, &mut self.tally);
         // Its gates are for the turn, not for sending.
         drop(session);
         let len = replies.len();
@@ -500,21 +556,23 @@ impl<R: Reactor> Worker<R> {
             _ if replies.is_flat() => self.reactor.send(id, &[IoSlice::new(replies.flat())]),
             _ => self.reactor.send(id, &replies.slices()),
         };
+        let outgoing = replies.outgoing(&self.store);
         self.bytes_written += len as u64;
         self.out = replies.into_buffer();
         self.out.clear();
         self.observe(id, &turn, input, len);
+        if let Some(outgoing) = outgoing {
+            self.begin_values(id, outgoing);
+        }
         (turn, sending)
     }
 
     /// Ends a connection once what it is owed has gone.
     fn end(&mut self, id: StreamId) -> After {
-        if let Some(Some(connection)) = self.connections.get_mut(id.0)
-            && connection.is_sending
-        {
-            connection.is_closing = true;
-        } else {
-            self.close(id);
+        match self.connections.get_mut(id.0) {
+            Some(Some(Connection { lasting: Some(Lasting::Values(values)), .. })) => values.ends = true,
+            Some(Some(connection)) if connection.is_sending => connection.is_closing = true,
+            _ => self.close(id),
         }
         After::Gone
     }
@@ -542,7 +600,7 @@ impl<R: Reactor> Worker<R> {
     }
 
     fn close_idle(&mut self, now: Instant) {
-        let limit = self.around.shared.config.idle_timeout;
+        let limit = self.around.shared.adjustable.idle_timeout();
         let idle = |c: &Connection| limit <= now.since(c.active) && c.parked_until.is_none();
         let ids: Vec<_> = self.connections.iter().flatten().filter(|c| idle(c)).map(|c| c.id).collect();
         for id in ids {
@@ -569,7 +627,7 @@ impl<R: Reactor> Worker<R> {
                 return;
             }
             let now = self.around.shared.clock.now();
-            let owed = |c: &Connection| c.is_sending || c.is_waiting;
+            let owed = |c: &Connection| c.is_sending || c.is_waiting || c.sends_values();
             let open = self.connections.iter().flatten();
             let done: Vec<_> = open.filter(|c| !owed(c) && !c.is_closing).map(|c| c.id).collect();
             for id in done {

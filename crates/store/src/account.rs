@@ -2,9 +2,9 @@
 //!
 //! Invariants: `link` and `unlink` run under the locks of the item's key, so that a flush falls between two of them and
 //!             never into one; what a tenant holds is exact whenever no thread is inside
-//! Units:      bytes charged: log bytes, the index's share, and what of a tier the item takes
+//! Units:      bytes charged: log bytes, pages of a value that lies apart, the index's share, and what of a tier the item takes
 
-use crate::item::{INDEX_SHARE, Meta, View};
+use crate::item::{Meta, Sizes, View};
 use crate::metrics::ThreadCounters;
 use crate::slot::Place;
 use crate::store::Store;
@@ -16,27 +16,30 @@ pub(crate) fn link(
     store: &Store,
     counters: &ThreadCounters,
     place: Place,
-    (meta, key_len): (&Meta, usize),
-    len: usize,
+    meta: &Meta,
+    sizes: Sizes,
     stamp: u64,
 ) {
     let tenant = store.tenant(meta.tenant);
-    let charge = charge_of(len) + footprint_of(key_len, meta);
+    let charge = sizes.charge();
     let expired = meta.expiry.map_or(0, |expiry| tenant.expiries.add(expiry, charge));
     tenant.live.fetch_add(charge - expired, Ordering::Relaxed);
     tenant.items.fetch_add(1, Ordering::Relaxed);
-    if meta.away.is_some() {
-        tenant.away.fetch_add(footprint_of(key_len, meta), Ordering::Relaxed);
+    if sizes.below != 0 {
+        tenant.away.fetch_add(sizes.below.cast_signed(), Ordering::Relaxed);
     }
-    let len32 = u32::try_from(len).unwrap_or(u32::MAX);
+    let len32 = u32::try_from(sizes.in_segment).unwrap_or(u32::MAX);
     store.log.segment(place.segment).note_append(tenant.id, len32, stamp, meta.expiry.map(|e| e.at));
-    counters.class(len, meta.own_space).link(len);
+    counters.class(sizes.whole, meta.own_space).link(sizes.whole);
 }
 
-/// Accounts an item that the index points at no more, and lets go of its value in a tier.
+/// Accounts an item that the index points at no more, and lets go of its value if that lies apart or in a tier.
 pub(crate) fn unlink(store: &Store, counters: &ThreadCounters, place: Place, view: &View<'_>) {
-    unlink_here(store, counters, place, view);
+    take_off(store, counters, place, view);
     let_go(store, view);
+    if let Some(apart) = view.apart() {
+        store.log.retire_value(&store.epochs, apart);
+    }
 }
 
 /// Lets go of an item's value in a tier, if it is there.
@@ -46,11 +49,11 @@ pub(crate) fn let_go(store: &Store, view: &View<'_>) {
     }
 }
 
-/// Accounts an item that the index points at no more, but for its value in a tier, which another item keeps.
-pub(crate) fn unlink_here(store: &Store, counters: &ThreadCounters, place: Place, view: &View<'_>) {
-    let len = view.bytes().len();
-    counters.class(len, view.own_space()).unlink(len);
-    store.log.segment(place.segment).note_dead(u32::try_from(len).unwrap_or(u32::MAX));
+/// Accounts an item that the index points at no more, and whose value, if that lies apart or in a tier, another item leads to.
+pub(crate) fn take_off(store: &Store, counters: &ThreadCounters, place: Place, view: &View<'_>) {
+    let sizes = view.sizes();
+    counters.class(sizes.whole, view.own_space()).unlink(sizes.whole);
+    store.log.segment(place.segment).note_dead(u32::try_from(sizes.in_segment).unwrap_or(u32::MAX));
     let tenant = store.tenant(view.tenant());
     if view.is_away() {
         tenant.away.fetch_sub(view.footprint().cast_signed(), Ordering::Relaxed);
@@ -59,41 +62,41 @@ pub(crate) fn unlink_here(store: &Store, counters: &ThreadCounters, place: Place
         tenant.stale.fetch_sub(1, Ordering::Relaxed);
         return;
     }
-    let charge = charge_of(len) + view.footprint().cast_signed();
+    let charge = sizes.charge();
     let counted = view.expiry().map_or(charge, |expiry| tenant.expiries.remove(expiry, charge));
     tenant.live.fetch_sub(counted, Ordering::Relaxed);
     tenant.items.fetch_sub(1, Ordering::Relaxed);
 }
 
 /// Accounts an item that the index points at instead of another one from now on; it keeps the other's value in a tier if it
-/// leads there.
+/// leads there. The value of the old one, if that lies apart, is the caller's to retire or to keep.
 pub(crate) fn replace(
     store: &Store,
     counters: &ThreadCounters,
     (from, old): (Place, &View<'_>),
     (to, meta): (Place, &Meta),
-    len: usize,
+    sizes: Sizes,
     stamp: u64,
 ) {
     let is_plain = old.tenant() == meta.tenant && old.expiry().is_none() && meta.expiry.is_none();
     let is_here = old.away().is_none() && meta.away.is_none();
     if !is_plain || !is_here || store.is_flushed(from, old) {
-        unlink_here(store, counters, from, old);
+        take_off(store, counters, from, old);
         if old.away() != meta.away {
             let_go(store, old);
         }
-        link(store, counters, to, (meta, old.key().len()), len, stamp);
+        link(store, counters, to, meta, sizes, stamp);
         return;
     }
     // The tenant has as many items as before, and most often as many bytes: its counts, which other threads write too, are
     // left alone.
-    let old_len = old.bytes().len();
-    counters.class(old_len, old.own_space()).unlink(old_len);
-    counters.class(len, meta.own_space).link(len);
-    if len != old_len {
-        store.tenant(meta.tenant).live.fetch_add(charge_of(len) - charge_of(old_len), Ordering::Relaxed);
+    let before = old.sizes();
+    counters.class(before.whole, old.own_space()).unlink(before.whole);
+    counters.class(sizes.whole, meta.own_space).link(sizes.whole);
+    if sizes.charge() != before.charge() {
+        store.tenant(meta.tenant).live.fetch_add(sizes.charge() - before.charge(), Ordering::Relaxed);
     }
-    relink(store, (from, old_len), (to, len), meta.tenant, stamp);
+    relink(store, (from, before.in_segment), (to, sizes.in_segment), meta.tenant, stamp);
 }
 
 /// Accounts an item without expiry that the index points at in another place from now on: its tenant and its size class hold
@@ -108,21 +111,6 @@ pub(crate) fn relink(
     let len32 = |len| u32::try_from(len).unwrap_or(u32::MAX);
     store.log.segment(from.segment).note_dead(len32(old_len));
     store.log.segment(to.segment).note_append(tenant, len32(len), stamp, None);
-}
-
-/// Bytes that an item is charged.
-pub(crate) fn whole_charge(view: &View<'_>) -> i64 {
-    charge_of(view.bytes().len()) + view.footprint().cast_signed()
-}
-
-/// Bytes of a tier that an item takes.
-fn footprint_of(key_len: usize, meta: &Meta) -> i64 {
-    meta.away.map_or(0, |away| away.footprint(key_len).cast_signed())
-}
-
-/// Bytes that an item of `len` log bytes is charged in DRAM.
-pub(crate) fn charge_of(len: usize) -> i64 {
-    i64::try_from(len as u64 + INDEX_SHARE).unwrap_or(i64::MAX)
 }
 
 /// Log bytes that an item may need where it is written next: a stamp that does not fit there adds a CAS value.
@@ -155,6 +143,7 @@ mod tests {
             state: 0,
             away: None,
             stamp: 0,
+            is_apart: false,
         };
         for (stamp, base, cas, delta) in [
             (100, 90, None, 10),

@@ -8,18 +8,18 @@
 //! Cost:       one walk over the sources; a look-up and a rank for each sample
 //! Source:     Memshare §3.2 ranks all of a pass; systematic sampling by size is Madow 1949
 
-use crate::account::charge_of;
 use crate::epoch::Participant;
 use crate::hash::KeyHash;
 use crate::index::Found;
-use crate::item::View;
+use crate::item::{INDEX_SHARE, View};
+use crate::large::Drawn;
 use crate::limits::CENSUS_SLACK_PART;
 use crate::rank::{BIN_MIN, Clock, Densities, Usage};
 use crate::slot::Place;
 use crate::sources::Sums;
 use crate::store::Store;
 use crate::survivors::{Candidate, keep};
-use crate::tenant::TenantSpec;
+use crate::tenant::{Tenant, TenantSpec};
 use crate::tier::charge_below;
 use std::sync::Arc;
 use units::{SegmentId, TenantId};
@@ -27,10 +27,13 @@ use units::{SegmentId, TenantId};
 /// Items looked up together, so that their index lines load in parallel.
 pub(crate) const BATCH: usize = 32;
 
+/// All of something.
+const WHOLE: u64 = 1 << 16;
+
 /// Bytes charged by rank. A pass takes less than 4 GiB.
 pub(crate) type BytesByBin = [u32; 256];
 const _: () = assert!(
-    crate::limits::PASS_WIDTH_MAX as u64 * crate::limits::SEGMENT_MAX.0 * 2 < u32::MAX as u64,
+    crate::limits::PASS_WIDTH_MAX as u64 * crate::limits::SEGMENT_DEFAULT.0 * 2 < 1 << 30,
     "an item is charged less than twice its bytes in the log"
 );
 
@@ -47,12 +50,21 @@ struct Seen {
     floor: u64,
     /// Which of the pass's rows has its bytes by bin.
     row: usize,
+    /// Bytes in the sources.
     inside: u64,
+    /// Bytes that it will have written when what is decided has been done.
+    coming: u64,
+    /// What the samples in its row stand for: as many, or about as many.
+    sampled: u64,
     /// The rank's level in this pass; not a number before its first item.
     level: f32,
     threshold: u8,
-    /// Bytes of the threshold's own bin that stay.
-    quota: u64,
+    /// Of the bytes of the threshold's own bin so many stay, in `WHOLE`ths.
+    part: u64,
+    /// What of that is due: an item stays when all of it is.
+    due: u64,
+    /// The rank that halves what stays.
+    median: u8,
     /// What of its items can go to a tier, if something can.
     below: Option<Below>,
 }
@@ -62,15 +74,45 @@ struct Seen {
 struct Below {
     row: usize,
     inside: u64,
+    sampled: u64,
     threshold: u8,
-    quota: u64,
+    part: u64,
+    due: u64,
+}
+
+/// Whether so many bytes of a threshold's own bin stay: as many of it do as are its part, spread evenly.
+fn is_due(due: &mut u64, part: u64, charge: u64) -> bool {
+    *due += charge * part;
+    let stays = charge * WHOLE <= *due;
+    if stays {
+        *due -= charge * WHOLE;
+    }
+    stays
+}
+
+/// Which half by rank of what its tenant keeps an item is in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Half {
+    /// What goes first.
+    Lower = 0,
+    /// What goes last.
+    Upper = 1,
+}
+
+impl Half {
+    pub(crate) fn other(self) -> Self {
+        match self {
+            Self::Lower => Self::Upper,
+            Self::Upper => Self::Lower,
+        }
+    }
 }
 
 /// What becomes of an item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fate {
-    /// It is copied.
-    Stays,
+    /// It is copied, beside what ranks about like it.
+    Stays(Half),
     /// It is evicted.
     Goes,
 }
@@ -104,10 +146,10 @@ impl<'a> Pending<'a> {
         store.is_expired(&self.view) || store.is_flushed(self.place, &self.view)
     }
 
-    /// Bytes that its tenant is charged in DRAM.
+    /// Bytes of DRAM that its tenant is charged for what moves with it.
     #[inline]
     pub(crate) fn charge(&self) -> u64 {
-        charge_of(self.view.bytes().len()).cast_unsigned()
+        self.view.bytes().len() as u64 + INDEX_SHARE
     }
 }
 
@@ -142,6 +184,8 @@ pub(crate) struct Census {
     kept: Vec<u64>,
     /// Items alive that the samples stand for.
     alive: f64,
+    /// Bytes of the pages of values that were drawn: they need no room.
+    apart: u64,
     step: usize,
     /// Values that go can go to a tier.
     demotes: bool,
@@ -150,6 +194,15 @@ pub(crate) struct Census {
 }
 
 impl Census {
+    /// Forgets what earlier passes saw.
+    pub(crate) fn begin(&mut self, store: &Store) {
+        store.take_time(&mut self.clock);
+        self.seen.fill_with(|| None);
+        self.rows.clear();
+        self.alive = 0.0;
+        self.apart = 0;
+    }
+
     /// Walks the sources and ranks a sample of what is alive, of one tenant if only that is asked.
     pub(crate) fn take(
         &mut self,
@@ -159,10 +212,7 @@ impl Census {
         step: Step,
         only: Option<TenantId>,
     ) {
-        store.take_time(&mut self.clock);
-        self.seen.fill_with(|| None);
-        self.rows.clear();
-        self.alive = 0.0;
+        self.begin(store);
         self.step = step.0;
         // Who looks at one tenant wants it to hold less.
         self.demotes = only.is_none();
@@ -191,32 +241,71 @@ impl Census {
     fn count_all(&mut self, store: &Store, batch: &mut Vec<Pending<'_>>) {
         for item in batch.drain(..) {
             let Some(found) = item.find(store).filter(|_| !item.is_dead(store)) else { continue };
-            let tenant = item.view.tenant();
-            let seen = seen_in(&mut self.seen, &mut self.rows, store, tenant);
-            let usage = usage_of(store, &item, found, seen.densities.as_deref());
-            if seen.level.is_nan() {
-                let kind = &seen.spec.rank;
-                seen.level = store.tenant(tenant).level_of(kind, || kind.level_by(&usage, &self.clock));
-            }
-            let rank = seen.spec.rank.bin(&usage, seen.level, &self.clock);
             // The sample stands for a step of the log's bytes, and for the index's share of them.
             let (len, charge) = (item.view.bytes().len(), item.charge());
             let stands_for = if len < self.step { charge * self.step as u64 / len as u64 } else { charge };
             self.alive += if len < self.step { self.step as f64 / len as f64 } else { 1.0 };
-            let below = if self.demotes { charge_below(store, &item) } else { 0 };
-            if below == 0 {
-                add(&mut self.rows[seen.row], rank, stands_for);
-                seen.inside += stands_for;
-                continue;
-            }
+            self.count(store, &item, found, stands_for);
+        }
+    }
+
+    /// Counts values that were drawn, by their pages.
+    pub(crate) fn add(&mut self, store: &Store, drawn: &[Drawn<'_>]) {
+        for Drawn { found, item, bytes } in drawn.iter().filter(|drawn| !drawn.item.is_dead(store)) {
+            self.count(store, item, *found, *bytes);
+            self.apart += bytes;
+        }
+    }
+
+    /// Counts so many bytes at the rank of an item, and returns that.
+    pub(crate) fn count(&mut self, store: &Store, item: &Pending<'_>, found: Found, stands_for: u64) -> u8 {
+        let tenant = item.view.tenant();
+        let seen = seen_in(&mut self.seen, &mut self.rows, store, tenant);
+        let usage = usage_of(store, item, found, seen.densities.as_deref());
+        if seen.level.is_nan() {
+            let kind = &seen.spec.rank;
+            seen.level = store.tenant(tenant).level_of(kind, || kind.level_by(&usage, &self.clock));
+        }
+        let rank = seen.spec.rank.bin(&usage, seen.level, &self.clock);
+        let below = if self.demotes { charge_below(store, item) } else { 0 };
+        let mut stays = stands_for;
+        if let Some(part) = seen.below.as_mut().filter(|_| below != 0) {
             // What leads to a tier stays, whatever its rank.
-            let stays = stands_for * below / charge.max(1);
-            add(&mut self.rows[seen.row], u8::MAX, stays);
-            seen.inside += stays;
-            let Some(part) = &mut seen.below else { continue };
+            stays = stands_for * below / item.charge().max(1);
             add(&mut self.rows[part.row], rank, stands_for - stays);
             part.inside += stands_for - stays;
+            part.sampled += stands_for - stays;
         }
+        add(&mut self.rows[seen.row], if below == 0 { rank } else { u8::MAX }, stays);
+        seen.inside += stays;
+        seen.sampled += stays;
+        rank
+    }
+
+    /// Of each tenant the sources hold the same part of what it holds, `part` of `whole`: that is surer than what samples of a
+    /// few of its items stand for. And of the bytes that `come` each writes as of late: from `written` on, which is brought up to
+    /// date. Who writes nothing is not to lose what others will need.
+    pub(crate) fn expect(
+        &mut self,
+        store: &Store,
+        (part, whole): (u64, u64),
+        come: u64,
+        written: &mut Vec<u64>,
+    ) {
+        written.resize(written.len().max(self.seen.len()), 0);
+        for (i, seen) in self.seen.iter_mut().enumerate() {
+            let Some(seen) = seen else { continue };
+            let id = TenantId(u32::try_from(i).unwrap_or(u32::MAX));
+            let inside = part_of(store.tenant(id).held_here().0, part, whole);
+            let below = seen.below.as_ref().map_or(0, |below| below.sampled);
+            let inside_below = part_of(inside, below, seen.sampled + below);
+            seen.inside = inside - inside_below;
+            seen.below.iter_mut().for_each(|below| below.inside = inside_below);
+            let now = store.raw_totals(id).dram_write.bytes;
+            seen.coming = now - std::mem::replace(&mut written[i], now);
+        }
+        let all = self.seen.iter().flatten().map(|seen| seen.coming).sum();
+        self.seen.iter_mut().flatten().for_each(|seen| seen.coming = part_of(come, seen.coming, all));
     }
 
     /// Gives the memory of what was noted of tenants back.
@@ -237,8 +326,8 @@ impl Census {
     /// Bytes charged that fit into `room` bytes of so many segments: the index share is charged but not copied, and each
     /// segment loses about half an item at its end. A sample may be off by a little.
     pub(crate) fn budget(&self, room: u64, segments: usize) -> u64 {
-        let inside = self.inside().max(1);
-        let shares = self.alive * crate::item::INDEX_SHARE as f64;
+        let inside = (self.inside() - self.apart).max(1);
+        let shares = self.alive * INDEX_SHARE as f64;
         let copied = (inside as f64 - shares).max(1.0);
         let ends = segments as f64 * (copied / self.alive.max(1.0)) / 2.0;
         let fits = (room as f64 - ends).max(0.0) * inside as f64 / copied;
@@ -248,7 +337,8 @@ impl Census {
             reason = "not negative; saturates"
         )]
         let fits = fits as u64;
-        if Step(self.step).is_all() { fits } else { fits - fits / CENSUS_SLACK_PART }
+        let fits = if Step(self.step).is_all() { fits } else { fits - fits / CENSUS_SLACK_PART };
+        fits + self.apart
     }
 
     /// Gathers what each tenant has in the sources and elsewhere, and what it should have. Returns what of the sources
@@ -262,12 +352,11 @@ impl Census {
             let tenant = store.tenant(TenantId(u32::try_from(i).unwrap_or(u32::MAX)));
             let target = tenant.share().target;
             seen.is_over = all.is_over(tenant);
-            // A policy may give less than the floor: the idle tax, or floors beyond the memory.
-            seen.floor = tenant.floor().min(target).0;
+            seen.floor = floor_of(tenant);
             self.order.push(i);
             self.candidates.push(Candidate {
                 inside: seen.inside,
-                elsewhere: tenant.held().0.saturating_sub(seen.inside),
+                elsewhere: tenant.held().0.saturating_sub(seen.inside) + seen.coming,
                 target: target.0,
                 floor: seen.floor,
             });
@@ -301,7 +390,9 @@ impl Census {
         keep(budget, &candidates, &mut self.kept);
         for (&i, &kept) in self.order.iter().zip(&self.kept) {
             if let Some(below) = self.seen[i].as_mut().and_then(|seen| seen.below.as_mut()) {
-                (below.threshold, below.quota) = threshold_of(&self.rows[below.row], kept);
+                let kept_of_sampled = part_of(below.sampled, kept, below.inside);
+                below.due = 0;
+                (below.threshold, below.part) = place_of(&self.rows[below.row], kept_of_sampled);
             }
         }
     }
@@ -321,7 +412,10 @@ impl Census {
         for (&i, &kept) in self.order.iter().zip(&self.kept) {
             let Some(seen) = &mut self.seen[i] else { continue };
             let bytes_by_bin = &self.rows[seen.row];
-            (seen.threshold, seen.quota) = threshold_of(bytes_by_bin, kept);
+            seen.due = 0;
+            let kept_of_sampled = part_of(seen.sampled, kept, seen.inside);
+            (seen.threshold, seen.part) = place_of(bytes_by_bin, kept_of_sampled);
+            (seen.median, _) = place_of(bytes_by_bin, kept_of_sampled / 2);
             if kept < seen.inside {
                 let tenant = store.tenant(TenantId(u32::try_from(i).unwrap_or(u32::MAX)));
                 let kind = &seen.spec.rank;
@@ -333,35 +427,53 @@ impl Census {
         }
     }
 
-    /// What becomes of an item that is alive; uses the threshold's quota up.
+    /// What becomes of an item that is alive.
     pub(crate) fn fate(&mut self, store: &Store, item: &Pending<'_>, found: Found) -> Fate {
-        let tenant = item.view.tenant();
-        let Some(Some(seen)) = self.seen.get_mut(tenant.index()) else { return Fate::Stays };
-        let below = if self.demotes { charge_below(store, item) } else { 0 };
-        let (threshold, quota) = match &mut seen.below {
-            Some(part) if below != 0 => (part.threshold, &mut part.quota),
-            _ => (seen.threshold, &mut seen.quota),
-        };
-        if threshold == BIN_MIN && *quota == u64::MAX {
-            return Fate::Stays;
+        // An item whose value lies apart goes when it is drawn, and moves when it is met.
+        if item.view.apart().is_some() {
+            Fate::Stays(Half::Upper)
+        } else {
+            self.fate_of(store, item, found, item.charge())
         }
+    }
+
+    /// The same of so many bytes.
+    pub(crate) fn fate_of(&mut self, store: &Store, item: &Pending<'_>, found: Found, bytes: u64) -> Fate {
+        let tenant = item.view.tenant();
+        let Some(Some(seen)) = self.seen.get_mut(tenant.index()) else { return Fate::Stays(Half::Lower) };
         let usage = usage_of(store, item, found, seen.densities.as_deref());
         let rank = seen.spec.rank.bin(&usage, seen.level, &self.clock);
-        let stays = if rank == threshold {
-            let charge = item.charge() - below;
-            let fits = charge <= *quota;
-            *quota = quota.saturating_sub(charge);
-            fits
+        let below = if self.demotes { charge_below(store, item) } else { 0 };
+        if let Some(part) = seen.below.as_mut().filter(|_| below != 0) {
+            let bytes = bytes.saturating_sub(below);
+            let at_threshold = rank == part.threshold;
+            let stays =
+                if at_threshold { is_due(&mut part.due, part.part, bytes) } else { part.threshold < rank };
+            return if stays { Fate::Stays(Half::Lower) } else { Fate::Goes };
+        }
+        let stays = if rank == seen.threshold {
+            is_due(&mut seen.due, seen.part, bytes)
         } else {
-            threshold < rank
+            seen.threshold < rank
         };
+        let half = if rank < seen.median { Half::Lower } else { Half::Upper };
         // The sample says about how much there is; where the floor is, is known.
-        if stays || below == 0 && self.is_within_floor(store, tenant) { Fate::Stays } else { Fate::Goes }
+        if stays || self.is_within_floor(store, tenant) { Fate::Stays(half) } else { Fate::Goes }
+    }
+
+    /// Of so many bytes of a tenant at a rank, those that stay.
+    pub(crate) fn stays_of(&self, tenant: TenantId, rank: u8, bytes: u64) -> u64 {
+        match self.seen_of(tenant) {
+            Some(seen) if rank < seen.threshold => 0,
+            Some(seen) if rank == seen.threshold => bytes * seen.part / WHOLE,
+            _ => bytes,
+        }
     }
 
     /// Whether all that a tenant of this pass holds is within its floor.
     pub(crate) fn is_within_floor(&self, store: &Store, tenant: TenantId) -> bool {
-        self.seen_of(tenant).is_some_and(|seen| 0 < seen.floor && store.tenant(tenant).held().0 <= seen.floor)
+        let floor = self.seen_of(tenant).map_or_else(|| floor_of(store.tenant(tenant)), |seen| seen.floor);
+        0 < floor && store.tenant(tenant).held().0 <= floor
     }
 
     /// Whether a tenant held more than its part when the pass began.
@@ -380,17 +492,28 @@ fn add(row: &mut BytesByBin, rank: u8, bytes: u64) {
     *sum = sum.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
 }
 
-/// The rank below which items go so that `kept` bytes stay, and what of that rank itself stays.
-fn threshold_of(row: &BytesByBin, kept: u64) -> (u8, u64) {
+/// What no pass takes from a tenant. A policy may give less than the floor: the idle tax, or floors beyond the memory.
+fn floor_of(tenant: &Tenant) -> u64 {
+    tenant.floor().min(tenant.share().target).0
+}
+
+/// `part` ÷ `whole` of `all`, at most all.
+fn part_of(all: u64, part: u64, whole: u64) -> u64 {
+    let part = u128::from(all) * u128::from(part.min(whole)) / u128::from(whole.max(1));
+    u64::try_from(part).unwrap_or(u64::MAX)
+}
+
+/// The rank down to which the bytes are `kept`, and the part of its own bytes that is, in `WHOLE`ths.
+fn place_of(bytes_by_bin: &BytesByBin, kept: u64) -> (u8, u64) {
     let mut left = kept;
     for rank in (BIN_MIN..=u8::MAX).rev() {
-        let bytes = u64::from(row[usize::from(rank)]);
+        let bytes = u64::from(bytes_by_bin[usize::from(rank)]);
         if left < bytes {
-            return (rank, left);
+            return (rank, left * WHOLE / bytes);
         }
         left -= bytes;
     }
-    (BIN_MIN, u64::MAX)
+    (BIN_MIN, WHOLE)
 }
 
 /// What is known of an item for its rank.
@@ -407,11 +530,11 @@ pub(crate) fn usage_of(
     Usage {
         age,
         uses,
-        size: u32::try_from(item.charge()).unwrap_or(u32::MAX),
+        size: u32::try_from(item.view.sizes().here()).unwrap_or(u32::MAX),
         level: tenant.level_at(found.slot.tick()),
         stamp: store.stamp_of(item.place, &item.view),
         expiry: item.view.expiry(),
-        hits_per_tick: densities.map_or(0.0, |densities| densities.of(uses, age)),
+        hits_per_tick: densities.map_or(0.0, |densities| densities.of_key(item.hash, uses, age)),
     }
 }
 
@@ -431,7 +554,7 @@ fn seen_in<'a>(
         let row = rows.len() - 1;
         let below = store.tier_below(store.tenant(tenant)).map(|_| {
             rows.push([0; 256]);
-            Below { row: rows.len() - 1, inside: 0, threshold: BIN_MIN, quota: u64::MAX }
+            Below { row: rows.len() - 1, inside: 0, sampled: 0, threshold: BIN_MIN, part: WHOLE, due: 0 }
         });
         Seen {
             densities: store.tenant(tenant).densities(&spec.rank),
@@ -441,9 +564,13 @@ fn seen_in<'a>(
             row,
             below,
             inside: 0,
+            coming: 0,
+            sampled: 0,
             level: f32::NAN,
             threshold: BIN_MIN,
-            quota: u64::MAX,
+            part: WHOLE,
+            due: 0,
+            median: BIN_MIN,
         }
     })
 }

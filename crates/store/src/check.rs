@@ -1,6 +1,5 @@
 //! Walks the whole store and asserts what must hold between its structures.
 
-use crate::account::whole_charge;
 use crate::epoch::Participant;
 use crate::store::{Store, space_of};
 use crate::sync::{Ordering, lock};
@@ -18,8 +17,16 @@ pub(crate) fn check(store: &Store, reader: &Participant) {
     let mut live_in: HashMap<u32, u64> = HashMap::new();
     let mut away: HashMap<TenantId, i64> = HashMap::new();
     let mut leads: HashMap<u8, Vec<(Reference, usize)>> = HashMap::new();
+    let mut values = store.log.check_values();
     for slot in slots {
         let view = store.log.view(reader, slot.place());
+        if let Some(apart) = view.apart() {
+            let at = values
+                .iter()
+                .position(|known| *known == apart)
+                .expect("an item leads to a value that is linked");
+            values.swap_remove(at);
+        }
         assert!(keys.insert((space_of(&view), view.key().to_vec())), "a key is in the index once");
         *live_in.entry(slot.place().segment.0).or_default() += view.bytes().len() as u64;
         if let Some(at) = view.away() {
@@ -30,7 +37,7 @@ pub(crate) fn check(store: &Store, reader: &Participant) {
             *stale.entry(view.tenant()).or_default() += 1;
             continue;
         }
-        let charge = whole_charge(&view);
+        let charge = view.sizes().charge();
         let tenant = store.tenant(view.tenant());
         let entry = live.entry(tenant.id).or_default();
         entry.1 += 1;
@@ -38,6 +45,7 @@ pub(crate) fn check(store: &Store, reader: &Participant) {
         let counted = view.expiry().is_none_or(|e| !tenant.expiries.is_accounted(e));
         entry.0 += if counted { charge } else { 0 };
     }
+    assert!(values.is_empty(), "no item leads to {values:?}");
     for tenant in store.tenants() {
         let (bytes, items) = live.get(&tenant.id).copied().unwrap_or_default();
         let in_tiers = away.get(&tenant.id).copied().unwrap_or_default();
@@ -63,7 +71,8 @@ pub(crate) fn check(store: &Store, reader: &Participant) {
     let used = store.memory_use();
     let slack = store.geometry.segment.0 * 2;
     assert!(
-        used.segments.0 + used.index.0 + used.shadow.0 + used.tables.0 <= store.geometry.memory.0 + slack,
+        used.segments.0 + used.values.0 + used.index.0 + used.shadow.0 + used.tables.0
+            <= store.geometry.memory.0 + slack,
         "the memory is bounded: {used:?}"
     );
     let items: i64 = [false, true].map(|own| store.class_totals(own)).iter().flatten().map(|c| c.items).sum();

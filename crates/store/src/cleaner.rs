@@ -1,26 +1,30 @@
 //! The cleaner: takes the space of dead items back, and of those that their tenants need least.
 //!
-//! Shape:      a pass takes n sealed segments; ranks a sample of their live items and gives each tenant its part (`census`);
-//!             then walks them, source by source: what ranks within its tenant's part is copied (`destinations`), what does
-//!             not is evicted, and each emptied source returns at once
+//! Shape:      a survey of sealed segments tells from which rank on each tenant's items stay, and which segments hold the most
+//!             of what does not (`survey`); a pass takes n of those; then walks them, source by source: what ranks within its
+//!             tenant's part is copied (`destinations`), what does not is evicted, and each emptied source returns at once.
+//!             Where the sources are known beforehand a sample of them is ranked instead (`census`)
 //! Invariants: a pass opens at most n − 1 segments, so it frees at least one; a reader never waits for it
-//! Cost:       one walk, and one index look-up per item; a second walk with a look-up per sample
+//! Cost:       one walk, and one index look-up per item; another per sample
 //! Source:     Memshare §3.2, §5.3 and Algorithm 1. We differ: what goes is chosen before anything is copied, so the
 //!             reserve is three segments instead of n; sources are compared by what cleaning them would free;
 //!             half-full destinations stay open for the next pass instead of being dropped
 
-use crate::account::{unlink, whole_charge};
-use crate::census::{BATCH, Census, Fate, Pending, Step};
+use crate::account::unlink;
+use crate::census::{BATCH, Census, Fate, Half, Pending, Step};
 use crate::destinations::Destinations;
 use crate::epoch::Participant;
 use crate::index::Found;
 use crate::item::Meta;
-use crate::limits::{CENSUS_SAMPLES, PASS_FREES_PART};
-use crate::metrics::{ThreadCounters, count};
+use crate::large::evict_drawn;
+use crate::limits::{CENSUS_SAMPLES, PASS_FREES_PART, PASS_GAINS};
+use crate::metrics::{Eviction, ThreadCounters, count};
+use crate::passes::{FixedPass, PassKind};
 use crate::segment::State;
 use crate::shadow::Shadow;
 use crate::sources::{Chooser, claim_dead};
 use crate::store::Store;
+use crate::survey::Survey;
 use crate::sync::{Ordering, lock, pause};
 use crate::tier::put_below;
 use units::{Rng, SegmentId};
@@ -57,48 +61,109 @@ pub(crate) struct Cleaner {
     pub(crate) chooser: Chooser,
     pub(crate) sources: Vec<SegmentId>,
     pub(crate) census: Census,
+    survey: Survey,
 }
 
 impl Cleaner {
     pub(crate) fn new(rng: Rng) -> Self {
-        Self { chooser: Chooser::new(rng), sources: Vec::new(), census: Census::default() }
+        Self {
+            chooser: Chooser::new(rng),
+            sources: Vec::new(),
+            census: Census::default(),
+            survey: Survey::default(),
+        }
     }
 
-    /// One pass over up to `width` segments.
+    /// One pass.
     pub(crate) fn pass(
         &mut self,
         store: &Store,
         reader: &mut Participant,
         counters: &ThreadCounters,
-        width: usize,
     ) -> Outcome {
-        self.chooser.choose(store, width, |score, _| score, &mut self.sources);
-        if self.sources.len() < 2 {
-            return self.give_up(store);
-        }
-        // Who may not evict has to know that all of it fits.
-        let step = if store.no_evict { Step::ALL } else { self.step(store) };
-        self.census.take(store, reader, &self.sources, step, None);
-        let floors = self.census.gather(store);
         let mut to = Destinations::take(store);
-        let mut opened_max = outputs_max(store, self.sources.len());
-        let mut budget = self.budget(store, &mut to, opened_max);
-        // Where the sources hold more of floors than they would keep, the pass frees less, but something.
-        while budget < floors && opened_max + 1 < self.sources.len() {
-            opened_max += 1;
-            budget = self.budget(store, &mut to, opened_max);
-        }
-        let outcome = if store.no_evict && budget < self.census.inside() {
-            self.give_up(store)
-        } else {
-            self.census.divide(store, budget);
-            to.spare_floors(self.sources.len() - 1);
-            let lack = if store.no_evict { Lack::Waits } else { Lack::Goes };
-            self.clean_sources(store, reader, counters, &mut to, lack)
+        let outcome = match store.pass_kind() {
+            PassKind::Surveyed { marks } if !store.no_evict => {
+                self.surveyed_pass(store, reader, counters, &mut to, marks)
+            }
+            PassKind::Surveyed { .. } => {
+                self.fixed_pass(store, reader, counters, &mut to, FixedPass::default())
+            }
+            PassKind::Fixed(fixed) => self.fixed_pass(store, reader, counters, &mut to, fixed),
         };
         to.park(store);
         self.census.give_back();
         outcome
+    }
+
+    /// Takes what the last survey found best of what is left of it, or surveys anew, and lets go what ranks below the survey's
+    /// thresholds.
+    fn surveyed_pass(
+        &mut self,
+        store: &Store,
+        reader: &mut Participant,
+        counters: &ThreadCounters,
+        to: &mut Destinations,
+        marks: usize,
+    ) -> Outcome {
+        if !self.survey.claim(store, &mut self.sources) {
+            let candidates = self.chooser.candidates(store);
+            let drawn = self.draw(store, reader, candidates.len());
+            self.survey.take(store, reader, &candidates, &drawn, marks);
+            let freed = evict_drawn(&mut self.survey.census, store, counters, &drawn);
+            if PASS_GAINS <= freed || !self.survey.claim(store, &mut self.sources) {
+                store.cleaning.note_pass(drawn.len(), freed);
+                return if freed == 0 { Outcome::Nothing } else { Outcome::Freed(freed) };
+            }
+        }
+        to.allow(self.sources.len() - 1);
+        let census = &mut self.survey.census;
+        Pass { store, counters, census, to, lack: Lack::Goes, seen: 0 }.run(reader, &mut self.sources)
+    }
+
+    /// Takes so many segments and frees so many of them, whatever they hold; under `-M` only what is dead.
+    fn fixed_pass(
+        &mut self,
+        store: &Store,
+        reader: &mut Participant,
+        counters: &ThreadCounters,
+        to: &mut Destinations,
+        fixed: FixedPass,
+    ) -> Outcome {
+        self.chooser.choose(store, fixed.takes, |score, _| score, &mut self.sources);
+        let drawn = self.draw(store, reader, self.sources.len());
+        if self.sources.len() < 2 && drawn.is_empty() {
+            return self.give_up(store);
+        }
+        // Who may not evict has to know that all of it fits, and takes every segment that compaction frees.
+        let frees = if store.no_evict { 1 } else { fixed.frees_of(self.sources.len()) };
+        let step = if store.no_evict { Step::ALL } else { self.step(store) };
+        self.census.take(store, reader, &self.sources, step, None);
+        self.census.add(store, &drawn);
+        let floors = self.census.gather(store);
+        let mut opened_max = self.sources.len().saturating_sub(frees);
+        let mut budget = self.budget(store, to, opened_max);
+        // Where the sources hold more of floors than they would keep, the pass frees less, but something.
+        while budget < floors && opened_max + 1 < self.sources.len() {
+            opened_max += 1;
+            budget = self.budget(store, to, opened_max);
+        }
+        if store.no_evict && budget < self.census.inside() {
+            return self.give_up(store);
+        }
+        self.census.divide(store, budget);
+        let freed = evict_drawn(&mut self.census, store, counters, &drawn);
+        if self.sources.len() < 2 || frees <= freed {
+            // What was foreseen for the sources has been freed: they stay as they are.
+            self.give_up(store);
+            store.cleaning.note_pass(drawn.len(), freed);
+            return if freed == 0 { Outcome::Nothing } else { Outcome::Freed(freed) };
+        }
+        // What is lost at ends of destinations beyond what was foreseen is not to cost items that stay.
+        to.allow(self.sources.len() - 1);
+        let lack = if store.no_evict { Lack::Waits } else { Lack::Goes };
+        let census = &mut self.census;
+        Pass { store, counters, census, to, lack, seen: 0 }.run(reader, &mut self.sources)
     }
 
     /// Takes segments back that are mostly dead, without need. Returns whether there may be more.
@@ -115,6 +180,7 @@ impl Cleaner {
         }
         let step = self.step(store);
         self.census.take(store, reader, &self.sources, step, None);
+        self.census.gather(store);
         let mut to = Destinations::take(store);
         // However much passes that evict free: all that is alive has to find a place.
         let opened_max = self.sources.len() - (self.sources.len() / PASS_FREES_PART).max(1);
@@ -122,19 +188,19 @@ impl Cleaner {
             // Less was dead than the table says: nothing alive goes without need.
             self.give_up(store)
         } else {
-            self.clean_sources(store, reader, counters, &mut to, Lack::Waits)
+            self.census.divide(store, u64::MAX);
+            let (census, lack) = (&mut self.census, Lack::Waits);
+            Pass { store, counters, census, to: &mut to, lack, seen: 0 }.run(reader, &mut self.sources)
         };
         to.park(store);
         self.census.give_back();
         outcome != Outcome::Nothing
     }
 
-    /// How closely the sources are looked at before anything moves: the more of them a pass frees, the less each byte of
-    /// room that it makes may cost.
+    /// How closely known sources are looked at before anything moves.
     fn step(&self, store: &Store) -> Step {
         let used = self.sources.iter().map(|id| store.log.segment(*id).used() as usize).sum();
-        let (takes, frees) = (self.sources.len(), store.pass_frees(self.sources.len()));
-        Step::of(used, CENSUS_SAMPLES * takes / (PASS_FREES_PART * frees))
+        Step::of(used, CENSUS_SAMPLES)
     }
 
     fn give_up(&mut self, store: &Store) -> Outcome {
@@ -148,41 +214,6 @@ impl Cleaner {
     fn budget(&self, store: &Store, to: &mut Destinations, opened_max: usize) -> u64 {
         to.allow(opened_max);
         self.census.budget(to.room(store), self.sources.len())
-    }
-
-    /// Copies what stays, evicts what goes, and returns the emptied sources.
-    fn clean_sources(
-        &mut self,
-        store: &Store,
-        reader: &mut Participant,
-        counters: &ThreadCounters,
-        to: &mut Destinations,
-        lack: Lack,
-    ) -> Outcome {
-        let sources = std::mem::take(&mut self.sources);
-        let mut pass = Pass { store, counters, census: &mut self.census, to, lack, seen: 0 };
-        let mut emptied = 0_usize;
-        let mut goes_on = true;
-        for id in &sources {
-            // Nothing is evicted for lack of a place to put it: the rest waits for another pass.
-            goes_on = goes_on && wait_for_destination(store, reader);
-            if goes_on && pass.empty(reader, *id) {
-                store.log.retire(&store.epochs, *id);
-                emptied += 1;
-            } else {
-                store.log.segment(*id).set_state(State::Sealed);
-            }
-            if goes_on {
-                // What was emptied may be the next destination.
-                reader.quiesce();
-                store.log.reclaim_now(&store.epochs);
-            }
-        }
-        let freed = emptied.saturating_sub(pass.to.opened());
-        store.cleaning.note_pass(pass.seen, freed);
-        self.sources = sources;
-        self.sources.clear();
-        if freed == 0 { Outcome::Nothing } else { Outcome::Freed(freed) }
     }
 }
 
@@ -198,6 +229,31 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
+    /// Copies what stays, evicts what goes, and returns the emptied sources.
+    fn run(mut self, reader: &mut Participant, sources: &mut Vec<SegmentId>) -> Outcome {
+        let store = self.store;
+        let mut emptied = 0_usize;
+        let mut goes_on = true;
+        for id in sources.drain(..) {
+            // Nothing is evicted for lack of a place to put it: the rest waits for another pass.
+            goes_on = goes_on && wait_for_destination(store, reader);
+            if goes_on && self.empty(reader, id) {
+                store.log.retire(&store.epochs, id);
+                emptied += 1;
+            } else {
+                store.log.segment(id).set_state(State::Sealed);
+            }
+            if goes_on {
+                // What was emptied may be the next destination.
+                reader.quiesce();
+                store.log.reclaim_now(&store.epochs);
+            }
+        }
+        let freed = emptied.saturating_sub(self.to.opened());
+        store.cleaning.note_pass(self.seen, freed);
+        if freed == 0 { Outcome::Nothing } else { Outcome::Freed(freed) }
+    }
+
     /// Deals with every item of a source. Returns whether all its bytes are free now.
     fn empty(&mut self, reader: &Participant, id: SegmentId) -> bool {
         let mut whole = true;
@@ -221,13 +277,15 @@ impl Pass<'_> {
     fn handle(&mut self, item: &Pending<'_>) -> bool {
         let store = self.store;
         let Some(found) = item.find(store) else { return true };
-        let stays = !item.is_dead(store) && self.census.fate(store, item, found) == Fate::Stays;
-        let below = if stays || item.is_dead(store) { None } else { put_below(store, self.counters, item) };
-        let is_floor = stays && self.census.is_within_floor(store, item.view.tenant());
+        let fate = if item.is_dead(store) { Fate::Goes } else { self.census.fate(store, item, found) };
+        let goes = fate == Fate::Goes && !item.is_dead(store);
+        let below = if goes { put_below(store, self.counters, item) } else { None };
         let stamp = store.stamp_of(item.place, &item.view);
-        let has_room = match &below {
-            Some((_, len)) => self.to.open_for_len(store, *len, stamp, false),
-            None => stays && self.to.open_for(store, item, is_floor),
+        let to = match (fate, &below) {
+            (Fate::Stays(half), _) => self.to.open_for(store, item, half),
+            // What leads to a tier goes last.
+            (Fate::Goes, Some((_, len))) => self.to.open_for_len(store, *len, stamp, Half::Upper),
+            (Fate::Goes, None) => None,
         };
         let locked = store.index.lock(item.hash);
         let Some(found) = locked.find_again(found, item.hash) else {
@@ -236,18 +294,17 @@ impl Pass<'_> {
         };
         // Asked under the lock: a flush cannot come between this and the accounting.
         let dead = item.is_dead(store);
-        if has_room && !dead {
+        if let Some(to) = to.filter(|_| !dead) {
             let Some((meta, _)) = below else {
-                return self.to.copy(store, self.counters, &locked, found, item);
+                return self.to.copy(store, self.counters, &locked, found, item, to);
             };
-            if self.to.put(store, self.counters, &locked, found, item, meta) {
+            if self.to.move_to(store, self.counters, &locked, (found, item), (meta, to)) {
                 count(&self.counters.of(meta.tenant.index()).demotions);
                 return true;
             }
         }
         abandon(store, item, below);
-        let waits = self.lack == Lack::Waits || is_floor && others_may_free(store);
-        if stays && !dead && waits {
+        if !dead && fate != Fate::Goes && self.waits(item) {
             return false;
         }
         locked.remove(found);
@@ -264,6 +321,14 @@ impl Pass<'_> {
 fn abandon(store: &Store, item: &Pending<'_>, below: Option<(Meta, usize)>) {
     if let Some(away) = below.and_then(|(meta, _)| meta.away) {
         store.tier(away).abandon(away, item.view.key().len());
+    }
+}
+
+impl Pass<'_> {
+    /// Whether an item that stays but finds no room stays where it is.
+    fn waits(&self, item: &Pending<'_>) -> bool {
+        let is_floor = || self.census.is_within_floor(self.store, item.view.tenant());
+        self.lack == Lack::Waits || is_floor() && others_may_free(self.store)
     }
 }
 
@@ -288,12 +353,16 @@ pub(crate) fn note_removal(
     removal: Removal,
 ) {
     let tenant = store.tenant(item.view.tenant());
-    let len = item.view.bytes().len();
+    let sizes = item.view.sizes();
     let of_tenant = counters.of(tenant.id.index());
-    let class = counters.class(len, item.view.own_space());
+    let class = counters.class(sizes.whole, item.view.own_space());
     let Removal::Live { is_over } = removal else {
         count(&of_tenant.reclaimed);
         count(&class.reclaimed);
+        if found.slot.uses() == 0 {
+            count(&of_tenant.expired_unfetched);
+            count(&class.expired_unfetched);
+        }
         return;
     };
     count(&of_tenant.evictions);
@@ -305,6 +374,14 @@ pub(crate) fn note_removal(
         count(&of_tenant.evicted_over_share);
     }
     count(&class.evicted);
+    let at_secs = store.now_secs();
+    let last = Eviction { at_secs, idle_secs: at_secs.saturating_sub(store.tick_secs(found.slot.tick())) };
+    of_tenant.last_eviction.set(last);
+    class.last_eviction.set(last);
+    if item.view.expiry().is_some() {
+        count(&of_tenant.evicted_nonzero);
+        count(&class.evicted_nonzero);
+    }
     if found.slot.uses() == 0 {
         count(&of_tenant.evicted_unfetched);
         count(&class.evicted_unfetched);
@@ -313,15 +390,8 @@ pub(crate) fn note_removal(
         return;
     }
     let mut shadow = lock(&tenant.shadow);
-    shadow.push(item.hash, u32::try_from(whole_charge(&item.view)).unwrap_or(u32::MAX));
+    shadow.push(item.hash, u32::try_from(sizes.charge()).unwrap_or(u32::MAX));
     tenant.shadow_sampling.store(u32::from(shadow.sampling()), Ordering::Relaxed);
-}
-
-/// Segments that a pass over so many may open.
-fn outputs_max(store: &Store, sources: usize) -> usize {
-    // Who may not evict takes every segment that compaction frees.
-    let freed = if store.no_evict { 1 } else { store.pass_frees(sources) };
-    sources - freed
 }
 
 /// Whether segments may become free without this pass: others let go of what was emptied, or other passes end.

@@ -165,7 +165,7 @@ impl Worker {
             unlink(store, &self.counters, place, &view);
             drop(locked);
             count(&self.counters.of(view.tenant().index()).reclaimed);
-            count(&self.counters.class(view.bytes().len(), view.own_space()).reclaimed);
+            count(&self.counters.class(view.sizes().whole, view.own_space()).reclaimed);
         }
     }
 }

@@ -25,8 +25,8 @@ pub struct Geometry {
     pub divisible: Bytes,
     /// A background cleaner starts when so few segments beyond the reserve are left.
     pub low_water: u32,
-    /// Offsets in slots count units of this many bytes, as a power of two.
-    pub unit_shift: u32,
+    /// Addresses for values in pages of their own; none where every item fits a segment.
+    pub value_addresses: Bytes,
 }
 
 /// Bytes of one row of the segment table; a test holds it to the type's size.
@@ -37,20 +37,13 @@ const SEGMENTS_MAX: u32 = (1 << 20) - 2;
 pub(crate) const OFFSET_BITS: u32 = 20;
 
 impl Geometry {
-    /// The sizes for `memory`. `item_max` above the largest segment, or above half of the memory, is lowered.
+    /// The sizes for `memory`. `item_max` above 1 GiB, or above half of the memory, is lowered.
     #[must_use]
     pub fn new(memory: Bytes, item_max: Bytes, threads: usize) -> Self {
         let whole = (memory.0 / limits::SEGMENTS_MIN).max(limits::SEGMENT_MIN.0);
         let fitting = Bytes(1 << whole.ilog2());
-        let item_max = item_max.min(limits::SEGMENT_MAX);
-        let wanted = Bytes(item_max.0.next_power_of_two());
-        let segment = if wanted <= limits::SEGMENT_DEFAULT {
-            fitting.min(limits::SEGMENT_DEFAULT)
-        } else {
-            // Larger items want larger segments; at least 16 of them must fit.
-            let most = Bytes(1 << (memory.0 / 16).max(limits::SEGMENT_MIN.0).ilog2());
-            wanted.min(limits::SEGMENT_MAX).min(most.max(fitting))
-        };
+        let item_max = item_max.min(limits::ITEM_MAX).min(Bytes(memory.0 / limits::ITEM_PART));
+        let segment = fitting.min(limits::SEGMENT_DEFAULT);
         let watching = Bytes(memory.0 / limits::WATCHING_MEMORY_PART);
         let curves = Bytes(watching.0 / limits::CURVES_PART);
         let shadow = watching.saturating_sub(curves);
@@ -63,7 +56,7 @@ impl Geometry {
         Self {
             memory,
             segment,
-            item_max: item_max.min(segment),
+            item_max,
             segment_count,
             shadow,
             curves,
@@ -71,7 +64,11 @@ impl Geometry {
             low_water: (segment_count / limits::LOW_WATER_PART)
                 .min(limits::LOW_WATER_PER_WRITER.saturating_mul(writers))
                 .max(1),
-            unit_shift: segment.0.ilog2().saturating_sub(OFFSET_BITS),
+            value_addresses: if segment < item_max {
+                Bytes(memory.0 * limits::VALUE_ADDRESSES)
+            } else {
+                Bytes::ZERO
+            },
         }
     }
 
@@ -94,18 +91,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn segments_shrink_with_small_memories_and_grow_with_large_items() {
-        for (memory_mib, item_max, segment, unit_shift) in [
-            (8, Bytes::mib(1), Bytes::kib(128), 0),
-            (32, Bytes::mib(1), Bytes::kib(512), 0),
-            (64, Bytes::mib(1), Bytes::mib(1), 0),
-            (65_536, Bytes::mib(1), Bytes::mib(1), 0),
-            (256, Bytes::mib(2), Bytes::mib(2), 1),
-            (256, Bytes::mib(8), Bytes::mib(8), 3),
-            (64, Bytes::mib(8), Bytes::mib(4), 2),
+    fn segments_shrink_with_small_memories_and_items_need_not() {
+        for (memory_mib, asked, segment, item_max) in [
+            (8, Bytes::kib(64), Bytes::kib(128), Bytes::kib(64)),
+            (8, Bytes::mib(1), Bytes::kib(128), Bytes::mib(1)),
+            (8, Bytes::mib(8), Bytes::kib(128), Bytes::mib(4)),
+            (32, Bytes::mib(1), Bytes::kib(512), Bytes::mib(1)),
+            (64, Bytes::mib(1), Bytes::mib(1), Bytes::mib(1)),
+            (256, Bytes::mib(8), Bytes::mib(1), Bytes::mib(8)),
+            (65_536, Bytes(4 << 30), Bytes::mib(1), Bytes(1 << 30)),
         ] {
-            let g = Geometry::new(Bytes::mib(memory_mib), item_max, 4);
-            assert_eq!((g.segment, g.unit_shift), (segment, unit_shift), "{memory_mib} MiB, {item_max}");
+            let g = Geometry::new(Bytes::mib(memory_mib), asked, 4);
+            assert_eq!((g.segment, g.item_max), (segment, item_max), "{memory_mib} MiB, {asked}");
+            assert_eq!(segment < item_max, Bytes::ZERO < g.value_addresses);
             assert!(g.divisible < g.memory && g.memory.0 / 2 < g.divisible.0, "{g:?}");
             assert!(u64::from(g.segment_count) * g.segment.0 <= g.log_and_index().0);
         }

@@ -11,7 +11,6 @@
 //! Source:     Memshare §4.2 walks every item; its idle bytes include dead copies, ours do not
 //! Failure:    while little is written the clock stands, and nothing becomes idle: nobody needs the memory then either
 
-use crate::account::charge_of;
 use crate::epoch::Participant;
 use crate::limits::AGE_MAX;
 use crate::store::Store;
@@ -123,7 +122,7 @@ impl IdleSensor {
                     return;
                 }
                 let Some((idle, all)) = sums.get_mut(view.tenant().index()) else { return };
-                let bytes = charge_of(view.bytes().len()) as f64;
+                let bytes = view.sizes().charge() as f64;
                 // Read after the slot: what was used since the note is not ahead of the clock.
                 let tick = store.tick_count();
                 let last = usize::from(slot.tick());

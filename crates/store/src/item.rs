@@ -7,12 +7,14 @@
 //! +--------+------+-------+----------+-----------+ [cas 8] [state 1] [tier reference 10]   +-----+-------+
 //! ```
 //! Little endian. Optional fields in this order, each present if its flag is set. `vlen` 0xFFFF says that the length
-//! is in the 4-byte field. `stamp` counts from the base of its segment.
+//! is in the 4-byte field. `stamp` counts from the base of its segment. A value in pages of its own (`log::values`) has
+//! its first page and its length, four bytes each, in its place.
 //!
 //! The length is 0 where a tier reference stands for the value (`tier`).
 //!
 //! Invariants: published bytes never change; a new value, expiry or flag is a new item
 
+use crate::limits::VALUE_PAGE;
 use crate::tier::{REFERENCE, Reference};
 use units::TenantId;
 
@@ -41,13 +43,13 @@ pub(crate) mod flag {
     pub(crate) const TIER: u8 = 1 << 4;
     /// The value is compressed. Not written yet.
     pub(crate) const COMPRESSED: u8 = 1 << 5;
-    /// The value is a list of chunks. Not written yet.
-    pub(crate) const CHUNKED: u8 = 1 << 6;
+    /// The value lies in pages of its own; a reference takes its place.
+    pub(crate) const APART: u8 = 1 << 6;
     /// The key is in the tenant's own key space.
     pub(crate) const OWN_SPACE: u8 = 1 << 7;
     /// Every flag that this version writes.
-    pub(crate) const WRITTEN: u8 = TTL | CLIENT | CAS | STATE | TIER | OWN_SPACE;
-    const _: () = assert!(WRITTEN | COMPRESSED | CHUNKED == u8::MAX);
+    pub(crate) const WRITTEN: u8 = TTL | CLIENT | CAS | STATE | TIER | APART | OWN_SPACE;
+    const _: () = assert!(WRITTEN | COMPRESSED == u8::MAX);
 }
 
 /// What the meta commands know of an item beside its fields.
@@ -82,6 +84,8 @@ pub(crate) struct Meta {
     pub(crate) away: Option<Reference>,
     /// Stamp less the segment's base.
     pub(crate) stamp: u32,
+    /// The value lies in pages of its own.
+    pub(crate) is_apart: bool,
 }
 
 /// A view of one item.
@@ -90,7 +94,70 @@ pub(crate) struct View<'a> {
     bytes: &'a [u8],
     body: usize,
     key_len: usize,
-    value_len: usize,
+    value: &'a [u8],
+}
+
+/// Where a value in pages of its own is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Apart {
+    /// Its first page.
+    pub(crate) first: u32,
+    /// Its length in bytes.
+    pub(crate) len: u32,
+}
+
+impl Apart {
+    /// Bytes of a reference.
+    pub(crate) const BYTES: usize = 8;
+
+    /// What stands in the value's place.
+    pub(crate) fn encode(self) -> [u8; Self::BYTES] {
+        let mut out = [0; Self::BYTES];
+        out[..4].copy_from_slice(&self.first.to_le_bytes());
+        out[4..].copy_from_slice(&self.len.to_le_bytes());
+        out
+    }
+
+    /// Bytes of its pages.
+    pub(crate) fn page_bytes(self) -> u64 {
+        u64::from(self.len).next_multiple_of(VALUE_PAGE.0)
+    }
+}
+
+/// What an item takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Sizes {
+    /// Bytes in its segment.
+    pub(crate) in_segment: usize,
+    /// The same with all of its value, wherever that is.
+    pub(crate) whole: usize,
+    /// Bytes of pages of its own.
+    pub(crate) apart: u64,
+    /// Bytes of a tier.
+    pub(crate) below: u64,
+}
+
+impl Sizes {
+    /// Of an item that is so long in its segment.
+    pub(crate) fn new(in_segment: usize, apart: Option<Apart>) -> Self {
+        let (value, pages) = apart.map_or((0, 0), |apart| (apart.len as usize, apart.page_bytes()));
+        Self { in_segment, whole: in_segment + value, apart: pages, below: 0 }
+    }
+
+    /// The same with so many bytes of a tier.
+    pub(crate) fn with_below(self, below: u64) -> Self {
+        Self { below, ..self }
+    }
+
+    /// Bytes charged: what it takes, and the index's share.
+    pub(crate) fn charge(self) -> i64 {
+        i64::try_from(self.here() + self.below).unwrap_or(i64::MAX)
+    }
+
+    /// What of that is in DRAM.
+    pub(crate) fn here(self) -> u64 {
+        self.in_segment as u64 + self.apart + INDEX_SHARE
+    }
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
@@ -119,6 +186,7 @@ impl Meta {
             | (u8::from(self.cas.is_some()) * flag::CAS)
             | (u8::from(self.state != 0) * flag::STATE)
             | (u8::from(self.away.is_some()) * flag::TIER)
+            | (u8::from(self.is_apart) * flag::APART)
             | (u8::from(self.own_space) * flag::OWN_SPACE)
     }
 
@@ -189,7 +257,26 @@ impl<'a> View<'a> {
         let long = u16_at(bytes, 4) == LONG;
         let body = HEADER + optional(bytes[3], long);
         let key_len = usize::from(bytes[2]);
-        Self { bytes, body, key_len, value_len: bytes.len() - body - key_len }
+        Self { bytes, body, key_len, value: &bytes[body + key_len..] }
+    }
+
+    /// The same item with its value, which lies apart.
+    pub(crate) fn with_value(self, value: &'a [u8]) -> Self {
+        Self { value, ..self }
+    }
+
+    /// Where its value is, if that is in pages of its own.
+    #[inline]
+    pub(crate) fn apart(&self) -> Option<Apart> {
+        let at = self.body + self.key_len;
+        (self.flags() & flag::APART != 0)
+            .then(|| Apart { first: u32_at(self.bytes, at), len: u32_at(self.bytes, at + 4) })
+    }
+
+    /// What it takes.
+    #[inline]
+    pub(crate) fn sizes(&self) -> Sizes {
+        Sizes::new(self.bytes.len(), self.apart()).with_below(self.footprint())
     }
 
     pub(crate) fn bytes(&self) -> &'a [u8] {
@@ -204,8 +291,12 @@ impl<'a> View<'a> {
     /// The value, if it is here; empty if it is not.
     #[inline]
     pub(crate) fn value(&self) -> &'a [u8] {
-        let at = self.body + self.key_len;
-        &self.bytes[at..at + self.value_len]
+        self.value
+    }
+
+    /// What stands behind the key in the segment: the value, or the reference to it.
+    pub(crate) fn tail(&self) -> &'a [u8] {
+        &self.bytes[self.body + self.key_len..]
     }
 
     /// Whether the value is in a tier.
@@ -223,7 +314,7 @@ impl<'a> View<'a> {
     /// Bytes of the value, wherever it is.
     #[inline]
     pub(crate) fn value_len(&self) -> usize {
-        self.away().map_or(self.value_len, |away| away.value_len as usize)
+        self.away().map_or(self.value.len(), |away| away.value_len as usize)
     }
 
     /// Bytes of a tier that the item takes.
@@ -293,6 +384,7 @@ impl<'a> View<'a> {
             state: self.state(),
             away: self.away(),
             stamp: self.stamp(),
+            is_apart: self.flags() & flag::APART != 0,
         }
     }
 }
@@ -328,6 +420,7 @@ mod tests {
                     state: u8::from(bits & 16 != 0) * (state::STALE | state::BINARY_KEY),
                     away: None,
                     stamp: 0xDEAD_BEEF,
+                    is_apart: false,
                 };
                 round_trip(meta, b"key", &vec![7; value_len]);
                 let away = Reference { tier: 3, at: 1 << 40, value_len: u32::try_from(value_len).unwrap() };
@@ -348,6 +441,7 @@ mod tests {
             state: 0,
             away: None,
             stamp: 1,
+            is_apart: false,
         };
         assert_eq!(round_trip(meta, &[b'k'; 23], &[b'v'; 25]), 58);
     }

@@ -14,6 +14,7 @@ mod segment;
 mod slot;
 
 mod epoch;
+mod extents;
 mod index;
 mod log;
 mod words;
@@ -33,20 +34,24 @@ mod census;
 mod cleaner;
 mod departed;
 mod destinations;
+mod effort;
+mod large;
 mod passes;
 mod room;
 mod sources;
+mod survey;
 mod survivors;
 mod sweep;
 mod trim;
-mod width;
 mod witness;
 
 mod check;
 mod control;
 mod group_floors;
 mod metrics;
+mod pin;
 mod store;
+mod upload;
 mod worker;
 
 #[cfg(test)]
@@ -55,17 +60,21 @@ mod shuttle_tests;
 
 pub use crate::control::MemoryControl;
 pub use curves::{LookUps, RING_BYTES, SampledAccess, SampledKind};
+pub use effort::{Effort, Interval};
 pub use geometry::{Geometry, divisible_capacity};
 pub use hash::Space;
 pub use item::ITEM_OVERHEAD_MAX;
-pub use limits::{CLEANERS_MAX, SEGMENT_MAX};
-pub use metrics::{CLASSES, ClassTotals, CleanerTotals, Totals, TrafficTotal, class_bound, class_of};
-pub use passes::PassTotals;
+pub use limits::{CLEANERS_MAX, ITEM_MAX, MARKS_MAX, MARKS_MIN};
+pub use metrics::{
+    CLASSES, ClassTotals, CleanerTotals, Eviction, Totals, TrafficTotal, class_bound, class_of,
+};
+pub use passes::{FixedPass, PassKind, PassTotals};
+pub use pin::Pinned;
 pub use rank::{Expression, RankError, RankKind};
 pub use store::{CLOCK_START, MemoryUse, Options, Store, StoreError};
 pub use tenant::{OverShare, TenantSpec, TenantState};
 pub use tier::{Placement, Promotion, Restored, TierTotals, TierUse};
-pub use width::{FREES_MAX, FREES_MIN, Interval, PassWidth};
+pub use upload::{Shortage, Upload};
 pub use witness::Evicted;
 pub use worker::{
     Count, Counted, CountedIf, Cursor, Description, Fetch, FetchPlan, Fetched, Fields, Item, Key, Mode,

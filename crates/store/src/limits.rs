@@ -6,8 +6,24 @@ use units::Bytes;
 pub const SEGMENT_MIN: Bytes = Bytes::kib(64);
 /// Segment of ordinary memories (Memshare §5: 1 MiB).
 pub const SEGMENT_DEFAULT: Bytes = Bytes::mib(1);
-/// Largest segment: 20 bits of offset in units of 8 bytes.
-pub const SEGMENT_MAX: Bytes = Bytes::mib(8);
+/// Largest item: what memcached's `-I` goes up to. An item that does not fit a segment has its value in pages of its own.
+pub const ITEM_MAX: Bytes = Bytes(1 << 30);
+/// The largest item takes this part of the memory at most, one in so many: others must have a place beside it.
+pub const ITEM_PART: u64 = 2;
+/// Values in pages of their own come in these units, the system's.
+pub const VALUE_PAGE: Bytes = Bytes::kib(4);
+/// Addresses for such values, as many times the memory: a range in a row is found while there is memory, whatever the sizes
+/// were (guess; addresses cost nothing, and what finds no range makes others go).
+pub const VALUE_ADDRESSES: u64 = 4;
+/// Values that are on their way in take this part of the memory at most, one in so many: nobody can evict them. The largest item
+/// fits.
+pub const UPLOADS_PART: u64 = 2;
+/// Values in pages of their own that one survey or pass compares with what is in segments, at most.
+pub const LARGE_SAMPLES_MAX: usize = 64;
+/// Bytes of them at most: a census counts to 4 GiB.
+pub const LARGE_SAMPLED_MAX: Bytes = Bytes(2 << 30);
+/// Values in pages of their own that one turn of a background cleaner looks at for dead ones.
+pub const LARGE_SWEPT: usize = 256;
 /// Bytes of a key at most: one byte of header, memcached's limit is 250.
 pub const KEY_MAX: usize = 250;
 /// Tenants at most: two bytes of header; the upper values stay free.
@@ -24,21 +40,34 @@ pub const LOW_WATER_PART: u32 = 512;
 pub const LOW_WATER_PER_WRITER: u32 = 2;
 /// Free segments whose memory a helping thread has touched before a writer takes them.
 pub const SEGMENTS_AHEAD: u32 = 4;
-/// Segments that one cleaning pass takes unless it is told otherwise (Memshare §3.2: n; Table 7 saturates at about 20).
+/// Segments that a survey looks at, at most: random ones of all. On the mixed trace all that there are gave no more in 256 and
+/// 512 MiB.
+pub const SURVEY_SEGMENTS: usize = 128;
+/// Items of each of them that it looks at, where it marks least.
+pub const SURVEY_ITEMS: usize = 128;
+/// It serves passes until they have gained one segment in so many of those surveyed.
+pub const SURVEY_SERVES_PART: usize = 16;
+/// Or until one in so many of them is taken.
+pub const SURVEY_TAKES_PART: usize = 2;
+/// Segments that a pass expects to gain: what is free holds nothing.
+pub const PASS_GAINS: usize = 2;
+/// Thousandths of the bytes surveyed that a survey marks to go where there is time: a little more than it serves for.
+pub const MARKS_MIN: usize = 75;
+/// Thousandths that it marks at most: beyond it the hits of the mixed trace fall faster than the cost (`docs/decisions`).
+pub const MARKS_MAX: usize = 375;
+/// Segments that a pass of Memshare's kind takes unless it is told otherwise (§3.2: n; Table 7 saturates at about 20).
 pub const PASS_WIDTH: usize = 20;
-/// Segments that one cleaning pass takes at most (Table 7 ends there).
+/// Segments that it takes at most (Table 7 ends there).
 pub const PASS_WIDTH_MAX: usize = 100;
-/// A pass frees one segment in so many that it takes (at least one). Freeing two of 20 instead of five
-/// keeps .001 more of the hits on the mixed trace and copies three times as much (`docs/decisions`).
+/// It frees one segment in so many that it takes (at least one), unless it is told otherwise.
 pub const PASS_FREES_PART: usize = 4;
 /// Background cleaners at most.
 pub const CLEANERS_MAX: usize = 8;
-/// Items that a pass which frees a quarter ranks to know what it has, at most about; smaller sources are ranked whole. A
-/// quarter of that gave .8169 of hits on the mixed trace in 256 MiB, this .8183, all items .8179.
+/// Items that a pass over known sources ranks to know what it has, at most about; smaller sources are ranked whole.
 pub const CENSUS_SAMPLES: usize = 65_536;
 /// A sample is off by some thousandths: so small a part of the room is left, one in so many. What is not used stays open.
 pub const CENSUS_SLACK_PART: u64 = 128;
-/// Segments looked at to choose the sources of a pass; more are sampled.
+/// Segments looked at to choose sources by their rows in the table; more are sampled.
 pub const PASS_CANDIDATES_MAX: usize = 512;
 /// Least number of segments that a store is divided into.
 pub const SEGMENTS_MIN: u64 = 64;
@@ -56,6 +85,8 @@ pub const AGE_MAX: u8 = 224;
 
 /// Tiers below DRAM at most: one byte of a reference names them.
 pub const TIERS_MAX: usize = 8;
+/// Largest segment of a tier.
+pub const TIER_SEGMENT_MAX: Bytes = Bytes::mib(8);
 /// Values below this stay in DRAM: a record has 40 B of its own, its place in DRAM ten, and one access to a slow tier costs
 /// about as much for 64 B as for 256 B (a guess between 64 B, which extstore and Dragonfly take, and 1 KiB).
 pub const TIER_VALUE_MIN: usize = 128;
@@ -86,5 +117,9 @@ pub const RANK_NESTING_MAX: usize = 32;
 const _: () = assert!(TIERS_MAX <= u8::MAX as usize);
 const _: () = assert!(KEY_MAX <= u8::MAX as usize);
 const _: () = assert!(TENANTS_MAX < u16::MAX as usize);
-const _: () = assert!(SEGMENT_MAX.0 <= (1 << 20) * 8);
-const _: () = assert!(SEGMENT_MIN.0 <= SEGMENT_DEFAULT.0 && SEGMENT_DEFAULT.0 <= SEGMENT_MAX.0);
+const _: () = assert!(0 < MARKS_MIN && MARKS_MIN < MARKS_MAX && MARKS_MAX < 1_000);
+const _: () = assert!(SURVEY_SEGMENTS / SURVEY_TAKES_PART <= PASS_WIDTH_MAX);
+const _: () = assert!(SEGMENT_DEFAULT.0 <= 1 << 20, "offsets have 20 bits");
+const _: () = assert!(SEGMENT_MIN.0 <= SEGMENT_DEFAULT.0 && SEGMENT_DEFAULT.0 < ITEM_MAX.0);
+const _: () = assert!(UPLOADS_PART <= ITEM_PART);
+const _: () = assert!(LARGE_SAMPLED_MAX.0 + ITEM_MAX.0 < u32::MAX as u64);

@@ -3,14 +3,19 @@
 //! Shape:      a head takes items until one does not fit; sealed segments wait for the cleaner; emptied ones return to
 //!             the pool when their epoch has passed
 //! Invariants: a `Head` is the only writer of its segment; a view borrows the participant whose epoch protects it;
-//!             backed segments never exceed what is allowed by more than what the cleaner still has to give back
+//!             backed segments and the pages of values that lie apart (`values`) never exceed what is allowed by more than
+//!             what the cleaner still has to give back
 //! Failure:    no segment left for a writer is an answer, not an error: the caller cleans and comes again
 
 #![allow(unsafe_code, reason = "item bytes in segments: written by one head, read under an epoch")]
 
+mod values;
+
+pub(crate) use values::Lent;
+
 use crate::epoch::{Epochs, Participant};
 use crate::geometry::Geometry;
-use crate::item::{HEADER, View, is_long, len_of};
+use crate::item::{Apart, HEADER, View, is_long, len_of};
 use crate::limits;
 use crate::segment::{Segment, State};
 use crate::slot::Place;
@@ -26,6 +31,8 @@ const WALK_AHEAD: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Log {
     region: Region,
+    /// Values in pages of their own; none where every item fits a segment.
+    values: Option<Region>,
     table: Box<[Segment]>,
     pool: Mutex<Pool>,
     /// Segments that writers could still take, reserve included; as of the last change of the pool.
@@ -36,7 +43,8 @@ pub(crate) struct Log {
     /// A background cleaner starts when no more segments than this are left, the reserve included.
     low_water: u32,
     segment_bytes: usize,
-    unit_shift: u32,
+    /// Bytes of values that may be on their way in at once.
+    uploads_max: u64,
 }
 
 #[derive(Debug, Default)]
@@ -49,8 +57,11 @@ struct Pool {
     fresh: u32,
     /// Segments that cost memory now.
     backed: u32,
-    /// Segments that may.
+    /// Segments that may: what was granted less what is lent to values.
     allowed: u32,
+    /// Segments that may cost memory together with the values.
+    granted: u32,
+    values: values::Book,
 }
 
 /// The right to append to one segment.
@@ -87,16 +98,23 @@ impl Log {
         let region = Dram.map(Bytes(size))?;
         region.prefer_huge_pages();
         region.leave_out_of_dumps();
+        let values = values::map(geometry.value_addresses)?;
         let log = Self {
             region,
             table: (0..geometry.segment_count).map(|_| Segment::default()).collect(),
-            pool: Mutex::new(Pool { allowed: geometry.segment_count, ..Pool::default() }),
+            pool: Mutex::new(Pool {
+                allowed: geometry.segment_count,
+                granted: geometry.segment_count,
+                values: values::Book::new(values.as_ref()),
+                ..Pool::default()
+            }),
             available: AtomicU32::new(geometry.segment_count),
             ahead: AtomicU32::new(0),
             untouched: AtomicBool::new(true),
             low_water: limits::RESERVE_SEGMENTS + geometry.low_water,
             segment_bytes: geometry.segment.as_usize(),
-            unit_shift: geometry.unit_shift,
+            values,
+            uploads_max: geometry.memory.0 / limits::UPLOADS_PART,
         };
         Ok(log)
     }
@@ -142,12 +160,19 @@ impl Log {
     /// Changes how many segments may cost memory. What the cleaner copies into stays: without it, it could only evict.
     pub(crate) fn allow(&self, segments: u32) {
         let mut pool = lock(&self.pool);
-        pool.allowed = segments.min(u32::try_from(self.table.len()).unwrap_or(u32::MAX));
+        pool.granted = segments.min(u32::try_from(self.table.len()).unwrap_or(u32::MAX));
+        self.divide(&mut pool);
+    }
+
+    /// Leaves segments what values do not take, and gives back what they have too much.
+    fn divide(&self, pool: &mut Pool) {
+        let lent = pool.values.lent_segments(self.segment_bytes);
+        pool.allowed = pool.granted.saturating_sub(lent);
         while pool.allowed < pool.backed && limits::RESERVE_SEGMENTS < pool.free_count() {
             let Some(id) = pool.free.pop() else { break };
-            self.make_cold(&mut pool, id);
+            self.make_cold(pool, id);
         }
-        self.publish_available(&pool);
+        self.publish_available(pool);
     }
 
     /// Takes a segment as a head, leaving `reserve` for others. Reclaims emptied segments first.
@@ -223,17 +248,28 @@ impl Log {
         }
     }
 
-    /// The same, from outside. Returns what is available then.
+    /// The same, from outside, and of values. Returns what is available then.
     pub(crate) fn reclaim_now(&self, epochs: &Epochs) -> u32 {
         let mut pool = lock(&self.pool);
         self.reclaim(&mut pool, epochs);
+        let emptied = pool.values.take_emptied(|epoch| epochs.is_past(epoch));
         self.publish_available(&pool);
+        drop(pool);
+        if !emptied.is_empty() {
+            self.release_values(&emptied);
+        }
         self.available()
     }
 
-    /// Whether emptied segments wait for their epoch.
+    /// Whether emptied segments or values wait for their epoch.
     pub(crate) fn has_retired(&self) -> bool {
-        !lock(&self.pool).retired.is_empty()
+        let pool = lock(&self.pool);
+        !pool.retired.is_empty() || pool.values.has_retired()
+    }
+
+    /// Asserts that the book of values adds up; returns those that items should lead to.
+    pub(crate) fn check_values(&self) -> Vec<Apart> {
+        lock(&self.pool).values.check()
     }
 
     fn make_cold(&self, pool: &mut Pool, id: SegmentId) {
@@ -265,16 +301,8 @@ impl Log {
             unsafe { self.region.write(to, part) };
             to += part.len();
         }
-        head.used = self.next_offset(at + len);
-        Some(Place {
-            segment: head.segment,
-            offset: u32::try_from(at >> self.unit_shift).unwrap_or(u32::MAX),
-        })
-    }
-
-    /// Offsets are multiples of the unit.
-    fn next_offset(&self, end: usize) -> usize {
-        end.next_multiple_of(1 << self.unit_shift)
+        head.used = at + len;
+        Some(Place { segment: head.segment, offset: u32::try_from(at).unwrap_or(u32::MAX) })
     }
 
     /// Whether an item of `len` bytes fits, and its stamp can be told from the segment's base.
@@ -297,8 +325,7 @@ impl Log {
     #[inline]
     pub(crate) fn view<'a>(&'a self, reader: &'a Participant, place: Place) -> View<'a> {
         assert!(reader.is_online(), "a view needs an epoch");
-        let at = (place.offset as usize) << self.unit_shift;
-        View::new(self.item_bytes(place.segment, at))
+        self.whole(View::new(self.item_bytes(place.segment, place.offset as usize)))
     }
 
     /// Bytes of the item at an offset of a segment.
@@ -322,7 +349,7 @@ impl Log {
     /// Starts loading an item.
     #[inline]
     pub(crate) fn prefetch(&self, place: Place) {
-        let start = place.segment.index() * self.segment_bytes + ((place.offset as usize) << self.unit_shift);
+        let start = place.segment.index() * self.segment_bytes + place.offset as usize;
         self.region.prefetch(start);
         self.region.prefetch(start + 63);
     }
@@ -332,23 +359,47 @@ impl Log {
         &'a self,
         reader: &'a Participant,
         id: SegmentId,
+        each: impl FnMut(Place, View<'a>),
+    ) {
+        assert!(
+            matches!(self.segment(id).state(), State::Cleaning),
+            "only a claimed segment is walked to its end: nobody writes it"
+        );
+        self.walk_items(reader, id, usize::MAX, each);
+    }
+
+    /// Calls `each` with the first items of a sealed segment, at most so many. With none if it is not sealed any more.
+    pub(crate) fn walk_first<'a>(
+        &'a self,
+        reader: &'a Participant,
+        id: SegmentId,
+        most: usize,
+        each: impl FnMut(Place, View<'a>),
+    ) {
+        // Whoever takes it now does not overwrite it before this thread's epoch has passed.
+        if self.segment(id).state() == State::Sealed {
+            self.walk_items(reader, id, most, each);
+        }
+    }
+
+    fn walk_items<'a>(
+        &'a self,
+        reader: &'a Participant,
+        id: SegmentId,
+        most: usize,
         mut each: impl FnMut(Place, View<'a>),
     ) {
         assert!(reader.is_online(), "a walk needs an epoch");
-        assert!(
-            matches!(self.segment(id).state(), State::Cleaning),
-            "only a claimed segment is walked: nobody writes it"
-        );
         let used = self.segment(id).used() as usize;
         let start = id.index() * self.segment_bytes;
-        let mut at = 0;
-        while at + HEADER <= used {
+        let (mut at, mut walked) = (0, 0);
+        while walked < most && at + HEADER <= used {
             self.region.prefetch(start + (at + WALK_AHEAD).min(used));
             let bytes = self.item_bytes(id, at);
-            let place =
-                Place { segment: id, offset: u32::try_from(at >> self.unit_shift).unwrap_or(u32::MAX) };
-            each(place, View::new(bytes));
-            at = self.next_offset(at + bytes.len());
+            let place = Place { segment: id, offset: u32::try_from(at).unwrap_or(u32::MAX) };
+            each(place, self.whole(View::new(bytes)));
+            at += bytes.len();
+            walked += 1;
         }
     }
 }

@@ -11,6 +11,7 @@ macro_rules! counters {
         #[derive(Debug, Default)]
         pub(crate) struct Counters {
             $(pub(crate) $name: AtomicU64,)*
+            pub(crate) last_eviction: LastEviction,
             pub(crate) meter: Meter,
         }
 
@@ -18,6 +19,8 @@ macro_rules! counters {
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
         pub struct Totals {
             $($(#[$doc])* pub $name: u64,)*
+            /// The last eviction.
+            pub last_eviction: Eviction,
             /// Reads of DRAM for items.
             pub dram_read: TrafficTotal,
             /// Writes of DRAM for items.
@@ -31,6 +34,7 @@ macro_rules! counters {
         impl Counters {
             pub(crate) fn add_to(&self, totals: &mut Totals) {
                 $(totals.$name += self.$name.load(Ordering::Relaxed);)*
+                totals.last_eviction = totals.last_eviction.max(self.last_eviction.get());
                 totals.dram_read.add(self.meter.read(Access::DramRead));
                 totals.dram_write.add(self.meter.read(Access::DramWrite));
                 totals.slow_read.add(self.meter.read(Access::SlowRead));
@@ -42,6 +46,7 @@ macro_rules! counters {
             /// Adds another tenant's.
             pub fn add(&mut self, other: &Self) {
                 $(self.$name += other.$name;)*
+                self.last_eviction = self.last_eviction.max(other.last_eviction);
                 self.dram_read.add_total(other.dram_read);
                 self.dram_write.add_total(other.dram_write);
                 self.slow_read.add_total(other.slow_read);
@@ -53,6 +58,7 @@ macro_rules! counters {
             pub fn since(&self, earlier: &Self) -> Self {
                 Self {
                     $($name: self.$name.saturating_sub(earlier.$name),)*
+                    last_eviction: self.last_eviction.after(earlier.last_eviction),
                     dram_read: self.dram_read.since(earlier.dram_read),
                     dram_write: self.dram_write.since(earlier.dram_write),
                     slow_read: self.slow_read.since(earlier.slow_read),
@@ -108,8 +114,12 @@ counters! {
     evicted_over_share,
     /// Of the evicted, items that no look-up had found since they were stored.
     evicted_unfetched,
+    /// Of the evicted, items with a time to live.
+    evicted_nonzero,
     /// Expired or flushed items removed by the cleaner.
     reclaimed,
+    /// Of these, items that no look-up had found since they were stored.
+    expired_unfetched,
     /// Items refused because they are larger than the limit.
     store_too_large,
     /// Items refused because there was no room, or beyond the share.
@@ -173,6 +183,39 @@ impl CleanerCounters {
     }
 }
 
+/// An eviction; of two the later is the greater.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Eviction {
+    /// Second of the store's clock; 0 for never.
+    pub at_secs: u32,
+    /// Seconds for which nobody had asked for the item, too many by a tick of the rank clock at most.
+    pub idle_secs: u32,
+}
+
+impl Eviction {
+    /// This one, if there has been one since `earlier`.
+    fn after(self, earlier: Self) -> Self {
+        if self == earlier { Self::default() } else { self }
+    }
+}
+
+/// One thread's last eviction.
+#[derive(Debug, Default)]
+pub(crate) struct LastEviction(AtomicU64);
+
+impl LastEviction {
+    pub(crate) fn set(&self, eviction: Eviction) {
+        let word = u64::from(eviction.at_secs) << 32 | u64::from(eviction.idle_secs);
+        self.0.store(word, Ordering::Relaxed);
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "two halves of a word")]
+    fn get(&self) -> Eviction {
+        let word = self.0.load(Ordering::Relaxed);
+        Eviction { at_secs: (word >> 32) as u32, idle_secs: word as u32 }
+    }
+}
+
 /// Accesses and bytes of one kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TrafficTotal {
@@ -213,6 +256,8 @@ macro_rules! class_counters {
             pub items: i64,
             /// Their bytes.
             pub bytes: i64,
+            /// The last eviction.
+            pub last_eviction: Eviction,
             $($(#[$doc])* pub $name: u64,)*
         }
 
@@ -221,6 +266,7 @@ macro_rules! class_counters {
         pub(crate) struct ClassCounters {
             items: AtomicI64,
             bytes: AtomicI64,
+            pub(crate) last_eviction: LastEviction,
             $(pub(crate) $name: AtomicU64,)*
         }
 
@@ -228,7 +274,11 @@ macro_rules! class_counters {
             /// What was counted since `earlier`; items and bytes are those of now.
             #[must_use]
             pub fn since(&self, earlier: &Self) -> Self {
-                Self { $($name: self.$name.saturating_sub(earlier.$name),)* ..*self }
+                Self {
+                    $($name: self.$name.saturating_sub(earlier.$name),)*
+                    last_eviction: self.last_eviction.after(earlier.last_eviction),
+                    ..*self
+                }
             }
         }
 
@@ -236,6 +286,7 @@ macro_rules! class_counters {
             pub(crate) fn add_to(&self, totals: &mut ClassTotals) {
                 totals.items += self.items.load(Ordering::Relaxed);
                 totals.bytes += self.bytes.load(Ordering::Relaxed);
+                totals.last_eviction = totals.last_eviction.max(self.last_eviction.get());
                 $(totals.$name += self.$name.load(Ordering::Relaxed);)*
             }
         }
@@ -263,8 +314,14 @@ class_counters! {
     evicted,
     /// Evictions of items that no look-up had found.
     evicted_unfetched,
+    /// Evictions of items with a time to live.
+    evicted_nonzero,
     /// Expired or flushed items removed.
     reclaimed,
+    /// Of these, items that no look-up had found.
+    expired_unfetched,
+    /// Writes that found no memory.
+    out_of_memory,
 }
 
 impl ClassCounters {

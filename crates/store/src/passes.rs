@@ -1,11 +1,13 @@
-//! How many cleaning passes run at once, and how many should.
+//! How many cleaning passes run at once, how many should, and of what kind they are.
 //!
 //! Shape:      segments left to writers -> passes wanted of the background; a thread that finds fewer running begins one
 //! Invariants: of the background no more run than are wanted when one begins; a writer that finds no segment begins one whatever
 //!             the background does
 //! Source:     Memshare §5.3: cleaning runs in parallel where writers outrun it
 
-use crate::limits::{CLEANERS_MAX, RESERVE_SEGMENTS};
+use crate::limits::{
+    CLEANERS_MAX, MARKS_MAX, MARKS_MIN, PASS_FREES_PART, PASS_WIDTH, PASS_WIDTH_MAX, RESERVE_SEGMENTS,
+};
 use crate::store::Store;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
@@ -18,6 +20,41 @@ pub(crate) enum By {
     Writer,
 }
 
+/// How a pass chooses what it takes and what of that goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PassKind {
+    /// It looks at many segments and takes the best.
+    Surveyed {
+        /// Thousandths of what it looks at that it marks to go: the fewer, the better is what stays, and the more it costs.
+        marks: usize,
+    },
+    /// It takes so many and frees so many of them (Memshare §3.2 and Table 7).
+    Fixed(FixedPass),
+}
+
+/// A pass over a fixed number of segments.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FixedPass {
+    /// Segments that it takes, 2 to `PASS_WIDTH_MAX`: more keep better items, fewer cost less.
+    pub takes: usize,
+    /// Segments that it frees of them, at least one. One is Memshare's, which copies as much as it takes.
+    pub frees: usize,
+}
+
+impl Default for FixedPass {
+    fn default() -> Self {
+        Self { takes: PASS_WIDTH, frees: PASS_WIDTH / PASS_FREES_PART }
+    }
+}
+
+impl FixedPass {
+    /// Segments that it frees if it gets so many: at least one, and never all.
+    pub(crate) fn frees_of(self, sources: usize) -> usize {
+        let part = (self.frees * sources).div_ceil(self.takes.max(1));
+        part.min(sources.saturating_sub(1)).max(1)
+    }
+}
+
 /// Passes that run, and what was counted of them.
 #[derive(Debug)]
 pub(crate) struct Passes {
@@ -26,6 +63,9 @@ pub(crate) struct Passes {
     at_once_max: AtomicU32,
     /// Background cleaners that there are.
     cleaners: AtomicU32,
+    marks: AtomicU32,
+    /// Segments that a fixed pass takes and frees; none take where passes survey.
+    fixed: [AtomicU32; 2],
 }
 
 /// Passes that were counted.
@@ -55,6 +95,8 @@ impl Passes {
             begun: [AtomicU64::new(0), AtomicU64::new(0)],
             at_once_max: AtomicU32::new(0),
             cleaners: AtomicU32::new(1),
+            marks: AtomicU32::new(count(MARKS_MIN)),
+            fixed: [AtomicU32::new(0), AtomicU32::new(0)],
         }
     }
 
@@ -100,11 +142,40 @@ impl Drop for Running<'_> {
     }
 }
 
+fn count(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
 impl Store {
     /// Says how many background cleaners there are, one to `CLEANERS_MAX`: so many passes of theirs run at once at most.
     pub fn set_cleaners(&self, cleaners: usize) {
         let cleaners = u32::try_from(cleaners.clamp(1, CLEANERS_MAX)).unwrap_or(1);
         self.passes.cleaners.store(cleaners, Ordering::Relaxed);
+    }
+
+    /// How passes choose from now on; what is out of range is brought into it.
+    pub fn set_pass_kind(&self, kind: PassKind) {
+        let [takes, frees] = &self.passes.fixed;
+        match kind {
+            PassKind::Surveyed { marks } => {
+                self.passes.marks.store(count(marks.clamp(MARKS_MIN, MARKS_MAX)), Ordering::Relaxed);
+                takes.store(0, Ordering::Relaxed);
+            }
+            PassKind::Fixed(fixed) => {
+                frees.store(count(fixed.frees.max(1)), Ordering::Relaxed);
+                takes.store(count(fixed.takes.clamp(2, PASS_WIDTH_MAX)), Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// How passes choose.
+    #[must_use]
+    pub fn pass_kind(&self) -> PassKind {
+        let [takes, frees] = self.passes.fixed.each_ref().map(|n| n.load(Ordering::Relaxed) as usize);
+        if takes == 0 {
+            return PassKind::Surveyed { marks: self.passes.marks.load(Ordering::Relaxed) as usize };
+        }
+        PassKind::Fixed(FixedPass { takes, frees })
     }
 
     /// Passes of background cleaners that should run at once now.

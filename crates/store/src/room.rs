@@ -42,6 +42,10 @@ impl Worker {
             return Ok(());
         }
         store.sweep.advance(&store);
+        if store.no_evict {
+            // No pass draws large values, dead or alive.
+            self.sweep_values(&store);
+        }
         let crowded = self.crowded.take();
         if !crowded {
             store.cleaning.writer_waits.fetch_add(1, Ordering::Relaxed);
@@ -56,9 +60,10 @@ impl Worker {
             self.clean_tiers();
             self.tier_stays_full.set(true);
         }
+        let wanted = self.wanted.take().max(1);
         let mut futile = 0;
         while futile < FUTILE_MAX {
-            match self.wait_for_retired() {
+            match self.wait_for_retired(wanted) {
                 Waited::Room => return Ok(()),
                 // What is emptied now would wait for the same thread.
                 Waited::HeldOn => {
@@ -78,15 +83,15 @@ impl Worker {
                 give_way();
             }
         }
-        if self.wait_for_retired() == Waited::Room { Ok(()) } else { Err(OutOfMemory) }
+        if self.wait_for_retired(wanted) == Waited::Room { Ok(()) } else { Err(OutOfMemory) }
     }
 
-    /// Waits for other threads to let go of emptied segments.
-    fn wait_for_retired(&mut self) -> Waited {
+    /// Waits for other threads to let go of emptied segments, until there are as many as wanted.
+    fn wait_for_retired(&mut self, wanted: u32) -> Waited {
         let mut turn = 0;
         loop {
             self.reader.quiesce();
-            if limits::RESERVE_SEGMENTS < self.store.log.reclaim_now(&self.store.epochs) {
+            if limits::RESERVE_SEGMENTS + wanted <= self.store.log.reclaim_now(&self.store.epochs) {
                 return Waited::Room;
             }
             if !self.store.log.has_retired() {
@@ -108,7 +113,7 @@ impl Worker {
 
     fn run(&mut self, store: &Store, _running: &Running<'_>) -> Outcome {
         let cleaner = self.cleaner.get_or_insert_with(|| Box::new(Cleaner::new(store.thread_rng())));
-        cleaner.pass(store, &mut self.reader, &self.counters, store.pass_width())
+        cleaner.pass(store, &mut self.reader, &self.counters)
     }
 
     /// What a background cleaner does when it is woken: ceilings, then room, then what is mostly dead. Returns whether
@@ -120,7 +125,7 @@ impl Worker {
         if store.ceiling_hint.swap(0, Ordering::Relaxed) != 0 {
             cleaner.enforce_ceilings(&store, &mut self.reader, &self.counters);
         }
-        let sweeps = self.sweep_departed();
+        let sweeps = self.sweep_departed() | self.sweep_values(&store);
         store.sweep.advance(&store);
         store.index.shrink();
         store.adjust_allowed();

@@ -7,7 +7,7 @@
 //! +------------+--------+----------+------------------+------------------+
 //! ```
 //! Invariants: zero is an empty slot; segments count from 1 in slots, so that no item is zero
-//! Units:      offset in units of the geometry (1 byte for segments up to 1 MiB); tick of the rank clock, modulo 256;
+//! Units:      offset in bytes; tick of the rank clock, modulo 256;
 //!             uses as a Morris counter (`rank::USES`)
 
 use crate::geometry::OFFSET_BITS;
@@ -36,7 +36,7 @@ pub(crate) struct Slot(pub(crate) u64);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
     pub(crate) segment: SegmentId,
-    /// In units of the geometry.
+    /// In bytes.
     pub(crate) offset: u32,
 }
 

@@ -1,10 +1,11 @@
 //! Which segments a cleaning pass takes.
 //!
-//! Shape:      sealed segments, scored by what cleaning them is expected to free; half of a pass are the best, half random
+//! Shape:      sealed segments: random ones for a survey; or scored by their rows in the table, half of a pass the best, half
+//!             random
 //! Invariants: a chosen segment is `Cleaning`, and so this thread's
 //! Cost:       one look at the table row of at most `PASS_CANDIDATES_MAX` segments
-//! Source:     Memshare §5.3. We differ: a segment is scored by dead bytes and by what its tenants hold beyond their
-//!             shares, instead of by one tenant's need.
+//! Source:     the halves are Memshare §5.3. We differ: a segment is scored by dead bytes and by what its tenants hold beyond
+//!             their shares, instead of by one tenant's need
 
 use crate::limits;
 use crate::segment::State;
@@ -49,6 +50,20 @@ impl Chooser {
         self.shuffle(width.div_ceil(2)..width);
         self.scored.truncate(width);
         claim(store, self.scored.iter().map(|(_, id)| *id), sources);
+    }
+
+    /// Random sealed segments, as many as a survey looks at.
+    pub(crate) fn candidates(&mut self, store: &Store) -> Vec<SegmentId> {
+        self.scored.clear();
+        self.scored.extend(sealed(store).map(|id| (0, id)));
+        let candidates = self.scored.len().min(limits::SURVEY_SEGMENTS);
+        self.shuffle(0..candidates);
+        self.scored[..candidates].iter().map(|(_, id)| *id).collect()
+    }
+
+    /// The generator of a pass.
+    pub(crate) fn rng(&mut self) -> &mut Rng {
+        &mut self.rng
     }
 
     /// Puts random ones of what follows at these places.

@@ -71,10 +71,6 @@ pub enum StoreError {
 pub const CLOCK_START: u32 = 2;
 /// The rank clock ticks this often while the divisible memory is written once.
 const TICKS_PER_TURNOVER: u64 = 64;
-/// Segments that a pass takes until somebody says otherwise.
-const PASS_WIDTH_START: u32 = 20;
-const _: () =
-    assert!(PASS_WIDTH_START as usize == limits::PASS_WIDTH && limits::PASS_WIDTH <= limits::PASS_WIDTH_MAX);
 /// Threads take stamps in blocks.
 pub(crate) const STAMP_BLOCK: u64 = 64;
 
@@ -120,9 +116,6 @@ pub struct Store {
     /// Memory of what there is per tenant, and per tenant and thread.
     tables: AtomicU64,
     allowed: AtomicU32,
-    pass_width: AtomicU32,
-    /// Segments that a pass frees; 0 for its part.
-    pass_frees: AtomicU32,
     pub(crate) pending_shadow_hits: AtomicU64,
     /// Tenants over their ceiling may exist.
     pub(crate) ceiling_hint: AtomicU32,
@@ -133,6 +126,8 @@ pub struct Store {
     /// What they did.
     pub(crate) cleaning: CleanerCounters,
     pub(crate) sweep: Sweep,
+    /// The first page from which values are looked at next for dead ones.
+    pub(crate) values_swept: AtomicU32,
     pub(crate) witness: Witness,
     pub(crate) no_evict: bool,
     seed: u64,
@@ -151,6 +146,8 @@ struct Threads {
 pub struct MemoryUse {
     /// Segments that cost memory.
     pub segments: Bytes,
+    /// Pages of values that fit no segment.
+    pub values: Bytes,
     /// The index.
     pub index: Bytes,
     /// Shadow queues.
@@ -230,14 +227,13 @@ impl Store {
             external: AtomicU64::new(0),
             tables: AtomicU64::new(0),
             allowed: AtomicU32::new(geometry.segment_count),
-            pass_width: AtomicU32::new(PASS_WIDTH_START),
-            pass_frees: AtomicU32::new(0),
             pending_shadow_hits: AtomicU64::new(0),
             ceiling_hint: AtomicU32::new(0),
             passes: Passes::new(),
             parked: Parked::default(),
             cleaning: CleanerCounters::default(),
             sweep: Sweep::default(),
+            values_swept: AtomicU32::new(0),
             witness: Witness::default(),
             no_evict: options.no_evict,
             seed: options.seed,
@@ -442,6 +438,7 @@ impl Store {
     pub fn memory_use(&self) -> MemoryUse {
         MemoryUse {
             segments: self.log.backed(),
+            values: self.log.values_bytes(),
             index: Bytes(self.index.bytes()),
             shadow: self.tenants().map(|t| lock(&t.shadow).bytes()).sum(),
             tables: self.tables(),
@@ -450,6 +447,12 @@ impl Store {
             slots: self.index.len(),
             available_segments: self.log.available(),
         }
+    }
+
+    /// Whether values are pinned, which nobody can evict.
+    #[must_use]
+    pub fn has_pinned_values(&self) -> bool {
+        self.log.has_pinned_values()
     }
 
     /// The clock, in whole seconds.
@@ -574,10 +577,9 @@ impl Store {
         self.tick_secs[usize::from(tick)].load(Ordering::Relaxed)
     }
 
-    /// Counts a segment handed to a writer: the rank clock runs on what is written.
-    pub(crate) fn note_written(&self) {
-        let segment = self.geometry.segment.0;
-        let written = self.written.fetch_add(segment, Ordering::Relaxed) + segment;
+    /// Counts memory handed to a writer, a segment or pages of a value: the rank clock runs on what is written.
+    pub(crate) fn note_written(&self, bytes: Bytes) {
+        let written = self.written.fetch_add(bytes.0, Ordering::Relaxed) + bytes.0;
         let wanted = u32::try_from((written / self.tick_bytes) & u64::from(u32::MAX)).unwrap_or(0);
         if wanted == self.tick.load(Ordering::Relaxed) {
             return;
@@ -643,35 +645,6 @@ impl Store {
         if self.allowed.swap(allowed, Ordering::Relaxed) != allowed {
             self.log.allow(allowed);
         }
-    }
-
-    /// Segments that a pass takes.
-    #[must_use]
-    pub fn pass_width(&self) -> usize {
-        self.pass_width.load(Ordering::Relaxed) as usize
-    }
-
-    /// Sets how many segments a cleaning pass takes: more keep better items, fewer cost less (Memshare Table 7).
-    pub fn set_pass_width(&self, segments: usize) {
-        let width = segments.clamp(2, limits::PASS_WIDTH_MAX);
-        self.pass_width.store(u32::try_from(width).unwrap_or(2), Ordering::Relaxed);
-    }
-
-    /// Segments that a pass over so many frees: at least one, and never all.
-    #[must_use]
-    pub fn pass_frees(&self, sources: usize) -> usize {
-        let told = self.pass_frees.load(Ordering::Relaxed) as usize;
-        // A pass that gets fewer sources frees fewer of them.
-        let part = (told * sources).div_ceil(self.pass_width().max(1));
-        let frees = if told == 0 { sources / limits::PASS_FREES_PART } else { part };
-        frees.min(sources.saturating_sub(1)).max(1)
-    }
-
-    /// Sets how many segments a cleaning pass frees; none means a quarter of those that it takes. One is Memshare's, which
-    /// copies as much as it takes.
-    pub fn set_pass_frees(&self, segments: Option<usize>) {
-        let frees = segments.map_or(0, |n| u32::try_from(n.max(1)).unwrap_or(u32::MAX));
-        self.pass_frees.store(frees, Ordering::Relaxed);
     }
 
     /// Shadow hits that no decision has seen yet.

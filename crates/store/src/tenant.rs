@@ -303,6 +303,11 @@ impl Tenant {
         Bytes(u64::try_from(self.live.load(Ordering::Relaxed)).unwrap_or(0))
     }
 
+    /// What of that is in DRAM, or less by what has expired in tiers.
+    pub(crate) fn held_here(&self) -> Bytes {
+        self.held().saturating_sub(Bytes(u64::try_from(self.away.load(Ordering::Relaxed)).unwrap_or(0)))
+    }
+
     pub(crate) fn share(&self) -> MemoryShare {
         let ceiling = self.ceiling.load(Ordering::Relaxed);
         MemoryShare {

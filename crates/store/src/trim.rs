@@ -7,6 +7,7 @@ use crate::account::unlink;
 use crate::census::{Fate, Pending, Step};
 use crate::cleaner::{Cleaner, Removal, note_removal};
 use crate::epoch::Participant;
+use crate::large::evict_drawn;
 use crate::metrics::ThreadCounters;
 use crate::segment::State;
 use crate::store::Store;
@@ -59,7 +60,10 @@ impl Cleaner {
         };
         self.chooser.choose(store, TRIM_WIDTH, |_, id| held(id), &mut self.sources);
         self.census.take(store, reader, &self.sources, Step::ALL, Some(tenant));
+        let drawn = self.draw_of(store, reader, tenant);
+        self.census.add(store, &drawn);
         self.census.take_from(store, tenant, excess);
+        evict_drawn(&mut self.census, store, counters, &drawn);
         for id in self.sources.drain(..) {
             store.log.walk(reader, id, |place, view| {
                 // An item may take more in a tier than was counted here.
@@ -68,7 +72,7 @@ impl Cleaner {
                 }
                 let item = Pending::new(store, place, view);
                 let Some(found) = item.find(store).filter(|_| !item.is_dead(store)) else { return };
-                if self.census.fate(store, &item, found) == Fate::Stays {
+                if self.census.fate(store, &item, found) != Fate::Goes {
                     return;
                 }
                 let locked = store.index.lock(item.hash);

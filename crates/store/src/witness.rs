@@ -57,7 +57,7 @@ impl Witness {
             fetched: slot.uses() != 0,
             expires_at: view.expiry().map_or(0, |e| e.at),
             used_secs: store.used_secs(slot, store.stamp_of(slot.place(), view)),
-            class: class_of(view.bytes().len()),
+            class: class_of(view.sizes().whole),
             value_len: view.value().len(),
         });
     }

@@ -18,13 +18,12 @@ pub use fetch::{Fetch, Fetched};
 pub use read::{Cursor, Description};
 pub use write::{Mode, Removal, Remove, Removed, Stored, Write, Written};
 
-use crate::account::whole_charge;
 use crate::cleaner::Cleaner;
 use crate::curves::SampledKind;
 use crate::epoch::Participant;
 use crate::hash::{KeyHash, Space};
 use crate::index::{Found, Locked};
-use crate::item::{View, state};
+use crate::item::{Apart, View, state};
 use crate::limits;
 use crate::log::Head;
 use crate::metrics::{Counters, ThreadCounters};
@@ -93,12 +92,14 @@ pub struct Worker {
     rng: Cell<u64>,
     /// The index found no place for the last item.
     pub(crate) crowded: Cell<bool>,
+    /// Segments that the last write missed; 0 for one.
+    pub(crate) wanted: Cell<u32>,
     pub(crate) cleaner: Option<Box<Cleaner>>,
     pub(crate) tier_cleaner: Option<Box<TierCleaner>>,
     /// Values that were fetched for the turn that runs.
     brought: Vec<Brought>,
     /// What the last operation that was refused wants.
-    wanted: Cell<Option<Wanted>>,
+    wanted_value: Cell<Option<Wanted>>,
     /// A tier had no room for the last item.
     pub(crate) tier_full: Cell<Option<u8>>,
     /// It still had none after room was made: the next value stays in DRAM.
@@ -107,6 +108,8 @@ pub struct Worker {
     owed: Cell<Owed>,
     /// Many sampled accesses wait to be drained.
     samples_wait: Cell<bool>,
+    /// Log bytes of the item that was last refused for lack of memory, and whether its tenant has a key space of its own.
+    no_memory_for: Cell<(usize, bool)>,
 }
 
 impl<'k> Key<'k> {
@@ -164,6 +167,17 @@ impl<'a> Item<'a> {
         self.view.state() & state::BINARY_KEY != 0
     }
 
+    /// Where its value is, if that is in pages of its own.
+    pub(crate) fn apart(&self) -> Option<Apart> {
+        self.view.apart()
+    }
+
+    /// Whether its value is in pages of its own, which `Worker::pin` keeps.
+    #[must_use]
+    pub fn is_large(&self) -> bool {
+        self.view.apart().is_some()
+    }
+
     /// Whether its key is in its tenant's own key space.
     #[must_use]
     pub fn has_own_space(&self) -> bool {
@@ -173,7 +187,7 @@ impl<'a> Item<'a> {
     /// Its size class.
     #[must_use]
     pub fn class(&self) -> usize {
-        crate::metrics::class_of(self.view.bytes().len())
+        crate::metrics::class_of(self.view.sizes().whole)
     }
 
     /// Who it is charged to.
@@ -198,14 +212,16 @@ impl Store {
             head: RefCell::new(None),
             stamps: Cell::new((0, 0)),
             crowded: Cell::new(false),
+            wanted: Cell::new(0),
             cleaner: None,
             tier_cleaner: None,
             brought: Vec::new(),
-            wanted: Cell::new(None),
+            wanted_value: Cell::new(None),
             tier_full: Cell::new(None),
             tier_stays_full: Cell::new(false),
             owed: Cell::new(Owed::default()),
             samples_wait: Cell::new(false),
+            no_memory_for: Cell::default(),
         })
     }
 }
@@ -290,14 +306,9 @@ impl Worker {
         (x.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32) as u32
     }
 
-    /// Hands an access to an item to whoever makes curves.
-    fn sample(&self, owner: &Tenant, hash: KeyHash, kind: SampledKind, view: &View<'_>) {
-        self.sample_sized(owner, hash, kind, whole_charge(view));
-    }
-
-    /// The same for an item of which the charge is known; 0 without one.
+    /// Hands an access to whoever makes curves, with what the item is charged, 0 without one.
     #[cold]
-    fn sample_sized(&self, owner: &Tenant, hash: KeyHash, kind: SampledKind, charge: i64) {
+    fn sample(&self, owner: &Tenant, hash: KeyHash, kind: SampledKind, charge: i64) {
         let bytes = u32::try_from(charge).unwrap_or(u32::MAX);
         if self.counters.samples.put(owner, hash, kind, bytes) {
             self.samples_wait.set(true);

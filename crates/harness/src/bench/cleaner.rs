@@ -59,7 +59,7 @@ const WORKLOADS: [Workload; 4] = [
         goal: 0.12,
     },
 ];
-/// The limit of the server, and one that is never reached: passes free a quarter then, as before there was a limit.
+/// The limit of the server, and one that is never reached: passes are as thorough as they can be then.
 const LIMITS: [(&str, &str); 2] = [("limit", "--cleaner-cpu 0.05"), ("no limit", "--cleaner-cpu 1")];
 /// Connections and depth of the fill.
 const FILL: (usize, usize) = (4, 64);
@@ -70,7 +70,7 @@ const SETTLED: u32 = 3;
 /// What one load did.
 struct Measured {
     share: f64,
-    frees: f64,
+    marks: f64,
     moved_per_write: f64,
     waits: f64,
     hit_ratio: f64,
@@ -124,27 +124,27 @@ fn measure(bench: &Bench, peer: &Peer, zipf: &Zipf, round: u64) -> io::Result<Ve
         let writes = requests as f64 * (100 - workload.gets_percent) as f64 / 100.0;
         let measured = Measured {
             share: (after.cpu_secs - before.cpu_secs) / cpu.max(f64::MIN_POSITIVE),
-            frees: after.frees,
+            marks: after.marks,
             moved_per_write: (after.moved_bytes - before.moved_bytes) / writes,
             waits: (after.writer_waits - before.writer_waits) / writes * 1e6,
             hit_ratio,
         };
-        let Measured { share, frees, moved_per_write, .. } = measured;
+        let Measured { share, marks, moved_per_write, .. } = measured;
         bench.say(&format!(
-            "    {share:.3} of the CPU time, {frees} of 20 freed, {moved_per_write:.0} B moved per write"
+            "    {share:.3} of the CPU time, {marks} thousandths marked, {moved_per_write:.0} B moved per write"
         ));
         all.push(measured);
     }
     Ok(all)
 }
 
-/// Sends requests until passes have freed the same for some time.
+/// Sends requests until passes have marked the same for some time.
 fn settle(peer: &Peer, mut drive: impl FnMut() -> io::Result<()>) -> io::Result<()> {
-    let frees = |c: &Cleaning| c.frees;
+    let marks = |c: &Cleaning| c.marks;
     let (mut last, mut same) = (0.0, 0);
     for _ in 0..SETTLE_MAX {
         drive()?;
-        let now = frees(&peer.cleaning()?);
+        let now = marks(&peer.cleaning()?);
         same = if (now - last).abs() < 0.5 { same + 1 } else { 0 };
         last = now;
         if SETTLED <= same {
@@ -173,7 +173,7 @@ fn add_rows(bench: &mut Bench, found: &[Vec<Vec<Measured>>; 2]) {
         type Pick = fn(&Measured) -> f64;
         let measures: [(&str, &'static str, Pick, Goal); 5] = [
             ("CPU time of cleaning", "of all", |m| m.share, Goal::AtMost(workload.goal)),
-            ("segments freed of 20", "segments", |m| m.frees, Goal::None("-")),
+            ("marked to go", "thousandths", |m| m.marks, Goal::None("-")),
             ("bytes moved per write", "B", |m| m.moved_per_write, Goal::None("-")),
             ("writers that had to clean or wait, per million writes", "", |m| m.waits, Goal::None("-")),
             ("hit ratio", "of gets", |m| m.hit_ratio, Goal::None("-")),

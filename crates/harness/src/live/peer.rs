@@ -128,8 +128,8 @@ pub struct Cleaning {
     pub moved_bytes: f64,
     /// How often a writer waited for it.
     pub writer_waits: f64,
-    /// Segments that a pass frees now.
-    pub frees: f64,
+    /// Thousandths that a pass marks now.
+    pub marks: f64,
 }
 
 /// What a server says of itself.
@@ -275,7 +275,7 @@ impl Peer {
             cpu_secs: of("cpu_microseconds") / 1e6,
             moved_bytes: of("moved_bytes"),
             writer_waits: of("writer_waits"),
-            frees: of("pass_frees"),
+            marks: of("pass_marks"),
         })
     }
 

@@ -4,6 +4,7 @@ use crate::load::{Minute, replay};
 use crate::rig::divisible;
 use harness::Report;
 use harness::replay::ReplayOptions;
+use store::{FixedPass, PassKind};
 use units::Bytes;
 
 /// Differences of hit ratios below this are noise: seeds differ by as much in a memory so small.
@@ -29,8 +30,7 @@ fn m7_wider_passes_copy_more_and_keep_better_items_until_that_saturates() {
     let mut found = Vec::new();
     for width in widths {
         let reports = minutes(Bytes::mib(8), |minute| ReplayOptions {
-            pass_width: Some(width),
-            pass_frees: Some(1),
+            pass_kind: Some(PassKind::Fixed(FixedPass { takes: width, frees: 1 })),
             ..minute.options("shared")
         });
         let moved: u64 = reports.iter().map(|r| r.cleaner_moved_bytes.unwrap()).sum();

@@ -1,72 +1,46 @@
 //! `/groups`: groups of tenants as JSON.
 //!
-//! Shape:    GET /groups, GET PUT POST DELETE /groups/NAME; bodies, answers and failures as of `/tenants`. Who is in a
-//!           group, its members say: `{"group": NAME}` at /tenants/NAME
+//! Shape: as of `named`. Who is in a group, its members say: `{"group": NAME}` at /tenants/NAME
 
-use super::audit::{self, Asker};
-use super::tenants::{Refused, answer, known_fields, malformed, no_web_page, object, policy_of};
+use super::door::{Refused, known_fields, malformed};
+use super::named::Named;
+use super::tenants::policy_of;
 use crate::config::MemoryPolicy;
-use crate::limits::ADMIN_BODY_MAX;
-use crate::operator::{GroupReport, GroupSettings, Operator};
-use axum::Router;
-use axum::body::Bytes as Body;
-use axum::extract::rejection::BytesRejection;
-use axum::extract::{DefaultBodyLimit, Path, State};
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
-use axum::routing::get;
+use crate::operator::{GroupReport, GroupSettings, Operator, Refusal};
 use serde_json::{Map, Value, json};
-use std::sync::Arc;
 use units::Bytes;
 
 /// What a group can be told, as its keys in a body.
 const FIELDS: &[&str] = &["reserved_bytes", "weight", "policy"];
 
-/// The routes.
-pub(super) fn routes(operator: Arc<Operator>) -> Router {
-    Router::new()
-        .route("/groups", get(list))
-        .route("/groups/{name}", get(show).put(put).post(put).delete(remove))
-        .layer(DefaultBodyLimit::max(ADMIN_BODY_MAX))
-        .with_state(operator)
-}
+/// Groups, as the pages of what has a name have them.
+pub(super) struct Groups;
 
-async fn list(State(operator): State<Arc<Operator>>) -> Response {
-    let groups: Vec<Value> = operator.groups().iter().map(group_json).collect();
-    answer(StatusCode::OK, &json!({"groups": groups}))
-}
+impl Named for Groups {
+    const WORD: &'static str = "group";
+    const WORDS: &'static str = "groups";
+    const FIELDS: &'static [&'static str] = FIELDS;
+    type Settings = GroupSettings;
 
-async fn show(State(operator): State<Arc<Operator>>, Path(name): Path<String>) -> Result<Response, Refused> {
-    Ok(answer(StatusCode::OK, &group_json(&operator.group(&name)?)))
-}
+    fn all(operator: &Operator) -> Vec<Value> {
+        operator.groups().iter().map(group_json).collect()
+    }
 
-async fn put(
-    State(operator): State<Arc<Operator>>,
-    Path(name): Path<String>,
-    asker: Asker,
-    headers: HeaderMap,
-    body: Result<Body, BytesRejection>,
-) -> Result<Response, Refused> {
-    let settings = settings(&object(&headers, body)?)?;
-    let before = operator.group(&name).map_or(Value::Null, |group| group_json(&group));
-    let is_new = operator.put_group(&name, &settings)?;
-    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-    let after = group_json(&operator.group(&name)?);
-    audit::note(&asker, &format!("group '{name}'"), FIELDS, &before, &after);
-    Ok(answer(status, &after))
-}
+    fn one(operator: &Operator, name: &str) -> Result<Value, Refusal> {
+        operator.group(name).map(|group| group_json(&group))
+    }
 
-async fn remove(
-    State(operator): State<Arc<Operator>>,
-    Path(name): Path<String>,
-    asker: Asker,
-    headers: HeaderMap,
-) -> Result<Response, Refused> {
-    no_web_page(&headers)?;
-    let before = operator.group(&name).map_or(Value::Null, |group| group_json(&group));
-    operator.remove_group(&name)?;
-    audit::note(&asker, &format!("group '{name}'"), &[], &before, &Value::Null);
-    Ok(answer(StatusCode::OK, &json!({"removed": name})))
+    fn settings(object: &Map<String, Value>) -> Result<GroupSettings, Refused> {
+        settings(object)
+    }
+
+    fn put(operator: &Operator, name: &str, settings: &GroupSettings) -> Result<bool, Refusal> {
+        operator.put_group(name, settings)
+    }
+
+    fn remove(operator: &Operator, name: &str) -> Result<(), Refusal> {
+        operator.remove_group(name)
+    }
 }
 
 fn group_json(group: &GroupReport) -> Value {

@@ -3,7 +3,8 @@
 //! Shape:   one thread with a small runtime of its own; nothing here touches the data path
 //! Failure: a page that cannot be made is an HTTP error; the listener goes on
 
-use super::{groups, prometheus, tenants};
+use super::groups::Groups;
+use super::{door, named, prometheus, tenants};
 use crate::{Operator, View};
 use axum::Router;
 use axum::extract::State;
@@ -36,10 +37,10 @@ pub(crate) fn serve(
         .route("/tenants/{name}/latency", get(super::observed::latency))
         .route("/slow", get(super::observed::slow))
         .with_state(view)
-        .merge(groups::routes(Arc::clone(&operator)))
+        .merge(named::routes::<Groups>(Arc::clone(&operator)))
         .merge(tenants::routes(operator))
-        .fallback(async || tenants::nothing_here())
-        .method_not_allowed_fallback(async || tenants::wrong_method());
+        .fallback(async || door::nothing_here())
+        .method_not_allowed_fallback(async || door::wrong_method());
     runtime.block_on(async move {
         let listener = match tokio::net::TcpListener::from_std(listener) {
             Ok(listener) => listener,

@@ -3,9 +3,11 @@
 mod audit;
 pub mod client;
 mod curve;
+mod door;
 mod groups;
 mod http;
 mod journal;
+mod named;
 mod observed;
 mod prometheus;
 mod tenants;

@@ -3,7 +3,8 @@
 //! Units:   microseconds in names that end with `_us`; a quantile is an upper bound, at most 25 % too large
 //! Failure: an unknown name is 404
 
-use super::tenants::{Refused, answer, unknown};
+use super::door::{Refused, answer};
+use super::tenants::unknown;
 use crate::View;
 use crate::limits::HOT_SAMPLING;
 use crate::observe::{CommandClass, Latency, printable};
@@ -32,7 +33,7 @@ pub(super) async fn slow(State(view): State<View>) -> Response {
         })
     };
     let slow: Vec<Value> = view.slow().into_iter().map(one).collect();
-    let threshold_us = view.shared().config.slow_request.0 / 1000;
+    let threshold_us = view.shared().adjustable.slow_request().0 / 1000;
     let total = view.shared().observed.slow.total();
     answer(StatusCode::OK, &json!({"threshold_us": threshold_us, "total": total, "slow": slow}))
 }

@@ -78,6 +78,9 @@ fn gauge(n: u64) -> Value {
 /// Figures per tenant: name, help, unit, and how to get it.
 type TenantFigure = (&'static str, &'static str, Option<Unit>, fn(&TenantView) -> Value);
 
+/// A limit of some tenants: name, help, and how to get it.
+type LimitFigure = (&'static str, &'static str, fn(&TenantView) -> Option<u32>);
+
 fn tenant_figures() -> [TenantFigure; 17] {
     [
         ("cotenant_tenant_held", "Live bytes charged", Some(Unit::Bytes), |t| gauge(t.state.held.0)),
@@ -123,6 +126,31 @@ fn tenant_figures() -> [TenantFigure; 17] {
     ]
 }
 
+/// Figures of tenants' gates: name, help, unit, and how to get it.
+fn gate_figures() -> [TenantFigure; 5] {
+    [
+        ("cotenant_tenant_connections", "Open connections", None, |t| gauge(t.gate.connections)),
+        (
+            "cotenant_tenant_connections_refused",
+            "Connections refused because it had as many as it may",
+            None,
+            |t| Value::Count(t.gate.connections_refused),
+        ),
+        ("cotenant_tenant_rate_waits", "Times that a connection waited for its rate", None, |t| {
+            Value::Count(t.gate.rate_waits)
+        }),
+        (
+            "cotenant_tenant_rate_waited",
+            "How long its connections waited for its rate",
+            Some(Unit::Seconds),
+            |t| Value::Seconds(t.gate.rate_waited.0 as f64 / 1e9),
+        ),
+        ("cotenant_tenant_rate_refused", "Requests refused because they passed its rate", None, |t| {
+            Value::Count(t.gate.rate_refusals)
+        }),
+    ]
+}
+
 /// Figures per group: name, help, unit, and how to get it.
 type GroupFigure = (&'static str, &'static str, Option<Unit>, fn(&GroupView) -> Value);
 
@@ -137,7 +165,7 @@ fn group_figures() -> [GroupFigure; 3] {
 }
 
 /// Figures of cleaning: name, help, unit, value.
-fn cleaner_figures(c: &CleaningView) -> [(&'static str, &'static str, Option<Unit>, Value); 12] {
+fn cleaner_figures(c: &CleaningView) -> [(&'static str, &'static str, Option<Unit>, Value); 11] {
     [
         (
             "cotenant_cleaner_moved_per_second",
@@ -158,8 +186,12 @@ fn cleaner_figures(c: &CleaningView) -> [(&'static str, &'static str, Option<Uni
             None,
             gauge(u64::from(c.by.at_once_max)),
         ),
-        ("cotenant_cleaner_pass_takes", "Segments that a pass takes", None, gauge(c.pass_takes as u64)),
-        ("cotenant_cleaner_pass_frees", "Segments that it frees of them", None, gauge(c.pass_frees as u64)),
+        (
+            "cotenant_cleaner_pass_marks",
+            "Thousandths of what a pass surveys that it marks to go",
+            None,
+            gauge(c.pass_marks as u64),
+        ),
         (
             "cotenant_cleaner_freed_segments",
             "Segments that passes freed",
@@ -187,6 +219,25 @@ fn cleaner_figures(c: &CleaningView) -> [(&'static str, &'static str, Option<Uni
             Value::Count(c.totals.writer_waits),
         ),
     ]
+}
+
+/// What tenants are allowed, of those that have a limit.
+fn limits(encoder: &mut DescriptorEncoder<'_>, snapshot: &Snapshot) -> fmt::Result {
+    let figures: [LimitFigure; 2] = [
+        ("cotenant_tenant_connections_limit", "Connections that it may have", |t| {
+            t.allowance.max_connections
+        }),
+        ("cotenant_tenant_rate_limit", "Keys per second that it may ask for", |t| {
+            t.allowance.requests_per_second
+        }),
+    ];
+    for (name, help, limit) in figures {
+        let row =
+            |t: &TenantView| Some((vec![("tenant", t.state.name.clone())], gauge(u64::from(limit(t)?))));
+        let values: Vec<_> = snapshot.tenants.iter().filter_map(row).collect();
+        write(encoder, (name, help, None), &values)?;
+    }
+    Ok(())
 }
 
 /// How long requests took, by tenant and class; by class where there are many tenants.
@@ -219,11 +270,12 @@ fn latencies(encoder: &mut DescriptorEncoder<'_>, snapshot: &Snapshot) -> fmt::R
 impl Collector for Figures {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let snapshot = self.0.snapshot();
-        for (name, help, unit, figure) in tenant_figures() {
+        for (name, help, unit, figure) in tenant_figures().into_iter().chain(gate_figures()) {
             let row = |t: &TenantView| (vec![("tenant", t.state.name.clone())], figure(t));
             let values: Vec<_> = snapshot.tenants.iter().map(row).collect();
             write(&mut encoder, (name, help, unit.as_ref()), &values)?;
         }
+        limits(&mut encoder, &snapshot)?;
         for (name, help, unit, figure) in group_figures() {
             let values: Vec<_> =
                 snapshot.groups.iter().map(|g| (vec![("group", g.name.clone())], figure(g))).collect();
@@ -244,6 +296,7 @@ impl Collector for Figures {
         let bytes = Some(&Unit::Bytes);
         for (name, help, unit, value) in [
             ("cotenant_segments", "Memory of segments in use", bytes, gauge(m.segments.0)),
+            ("cotenant_values", "Memory of values that fit no segment", bytes, gauge(m.values.0)),
             ("cotenant_index", "Memory of the index", bytes, gauge(m.index.0)),
             ("cotenant_shadow", "Memory of shadow queues", bytes, gauge(m.shadow.0)),
             ("cotenant_curves", "Memory of miss ratio curves", bytes, gauge(snapshot.curves.0)),
@@ -306,11 +359,7 @@ impl Figures {
         for (name, help, value) in [
             ("memcached_up", "Whether the server answers", gauge(1)),
             ("memcached_uptime_seconds", "Seconds since the start", gauge(shared.clock.now().whole_secs())),
-            (
-                "memcached_max_connections",
-                "Limit of connections",
-                gauge(shared.config.max_connections as u64),
-            ),
+            ("memcached_max_connections", "Limit of connections", gauge(shared.adjustable.max_connections())),
             ("memcached_current_connections", "Open connections", gauge(connections)),
             ("memcached_connections", "Connections accepted", load(&counters.total_connections)),
             ("memcached_current_bytes", "Live bytes charged", gauge(held)),
@@ -322,6 +371,13 @@ impl Figures {
                 "cotenant_slow_readers_closed",
                 "Connections that did not take their replies",
                 load(&counters.slow_reader_kicks),
+            ),
+            ("cotenant_logins", "Passwords that were shown", load(&counters.auth_cmds)),
+            ("cotenant_logins_failed", "Passwords that were wrong", load(&counters.auth_errors)),
+            (
+                "cotenant_login_waits",
+                "Times that somebody waited because too many passwords were wrong",
+                Value::Count(shared.auth.as_ref().map_or(0, crate::auth::Auth::waits)),
             ),
             ("memcached_read_bytes", "Bytes received", load(&counters.bytes_read)),
             ("memcached_written_bytes", "Bytes sent", load(&counters.bytes_written)),

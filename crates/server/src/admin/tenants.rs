@@ -1,22 +1,23 @@
 //! `/tenants` and `/policy`: the operator's door as JSON.
 //!
-//! Shape:    GET /tenants, GET PUT POST DELETE /tenants/NAME, GET PUT /policy; a body is one object, an answer another
+//! Shape:    as of `named`, and GET PUT /policy
 //! Units:    bytes in names that end with `_bytes`
-//! Failure:  `{"error": what, "cure": what would help}` with a status of 4xx; nothing has changed then
-//! Non-goals: users and passwords; a request that a web page sends (it has an `Origin`) changes nothing
+//! Non-goals: users and passwords
 
 use super::audit::{self, Asker};
+use super::door::{Refused, answer, known_fields, malformed, object};
+use super::named::{self, Named};
 use super::observed::QUANTILES;
 use crate::admission::{AllowanceChange, OverRate};
 use crate::config::MemoryPolicy;
 use crate::limits::ADMIN_BODY_MAX;
-use crate::operator::{Operator, Refusal, RefusalKind, Settings, TenantReport};
+use crate::operator::{Operator, Refusal, Settings, TenantReport};
 use axum::Router;
 use axum::body::Bytes as Body;
 use axum::extract::rejection::BytesRejection;
-use axum::extract::{DefaultBodyLimit, Path, State};
-use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
 use axum::routing::get;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -41,88 +42,43 @@ const FIELDS: &[&str] = &[
     "max_ttl_seconds",
 ];
 
-/// The routes.
+/// Tenants, as the pages of what has a name have them.
+pub(super) struct Tenants;
+
+impl Named for Tenants {
+    const WORD: &'static str = "tenant";
+    const WORDS: &'static str = "tenants";
+    const FIELDS: &'static [&'static str] = FIELDS;
+    type Settings = Settings;
+
+    fn all(operator: &Operator) -> Vec<Value> {
+        operator.tenants().iter().map(tenant_json).collect()
+    }
+
+    fn one(operator: &Operator, name: &str) -> Result<Value, Refusal> {
+        operator.tenant(name).map(|tenant| tenant_json(&tenant))
+    }
+
+    fn settings(object: &Map<String, Value>) -> Result<Settings, Refused> {
+        settings(object)
+    }
+
+    fn put(operator: &Operator, name: &str, settings: &Settings) -> Result<bool, Refusal> {
+        operator.put(name, settings)
+    }
+
+    fn remove(operator: &Operator, name: &str) -> Result<(), Refusal> {
+        operator.remove(name)
+    }
+}
+
+/// The pages of tenants and of the policy.
 pub(super) fn routes(operator: Arc<Operator>) -> Router {
-    Router::new()
-        .route("/tenants", get(list))
-        .route("/tenants/{name}", get(show).put(put).post(put).delete(remove))
+    let policy = Router::new()
         .route("/policy", get(policy).put(set_policy).post(set_policy))
         .layer(DefaultBodyLimit::max(ADMIN_BODY_MAX))
-        .with_state(operator)
-}
-
-/// Why a request was refused before it reached the operator.
-pub(super) struct Refused(StatusCode, String, String);
-
-impl From<Refusal> for Refused {
-    fn from(refusal: Refusal) -> Self {
-        let status = match refusal.kind {
-            RefusalKind::Malformed => StatusCode::BAD_REQUEST,
-            RefusalKind::Unknown => StatusCode::NOT_FOUND,
-            RefusalKind::Conflict => StatusCode::CONFLICT,
-        };
-        Self(status, refusal.what, refusal.cure)
-    }
-}
-
-impl IntoResponse for Refused {
-    fn into_response(self) -> Response {
-        answer(self.0, &json!({"error": self.1, "cure": self.2}))
-    }
-}
-
-pub(super) fn answer(status: StatusCode, body: &Value) -> Response {
-    (status, [(header::CONTENT_TYPE, "application/json")], format!("{body}\n")).into_response()
-}
-
-/// The answer where nothing else answers.
-pub(super) fn nothing_here() -> Response {
-    let cure = "/health, /metrics, /journal, /slow, /tenants, /tenants/NAME, /groups, /groups/NAME and /policy are there";
-    Refused(StatusCode::NOT_FOUND, "there is no such page".to_owned(), cure.to_owned()).into_response()
-}
-
-/// The answer to a method that a page does not know.
-pub(super) fn wrong_method() -> Response {
-    let cure = "GET shows, PUT makes or changes, DELETE removes a tenant or a group";
-    let what = "this page does not know that method".to_owned();
-    Refused(StatusCode::METHOD_NOT_ALLOWED, what, cure.to_owned()).into_response()
-}
-
-async fn list(State(operator): State<Arc<Operator>>) -> Response {
-    let tenants: Vec<Value> = operator.tenants().iter().map(tenant_json).collect();
-    answer(StatusCode::OK, &json!({"tenants": tenants}))
-}
-
-async fn show(State(operator): State<Arc<Operator>>, Path(name): Path<String>) -> Result<Response, Refused> {
-    Ok(answer(StatusCode::OK, &tenant_json(&operator.tenant(&name)?)))
-}
-
-async fn put(
-    State(operator): State<Arc<Operator>>,
-    Path(name): Path<String>,
-    asker: Asker,
-    headers: HeaderMap,
-    body: Result<Body, BytesRejection>,
-) -> Result<Response, Refused> {
-    let settings = settings(&object(&headers, body)?)?;
-    let before = operator.tenant(&name).map_or(Value::Null, |tenant| tenant_json(&tenant));
-    let status = if operator.put(&name, &settings)? { StatusCode::CREATED } else { StatusCode::OK };
-    let after = tenant_json(&operator.tenant(&name)?);
-    audit::note(&asker, &format!("tenant '{name}'"), FIELDS, &before, &after);
-    Ok(answer(status, &after))
-}
-
-async fn remove(
-    State(operator): State<Arc<Operator>>,
-    Path(name): Path<String>,
-    asker: Asker,
-    headers: HeaderMap,
-) -> Result<Response, Refused> {
-    no_web_page(&headers)?;
-    let before = operator.tenant(&name).map_or(Value::Null, |tenant| tenant_json(&tenant));
-    operator.remove(&name)?;
-    audit::note(&asker, &format!("tenant '{name}'"), &[], &before, &Value::Null);
-    Ok(answer(StatusCode::OK, &json!({"removed": name})))
+        .with_state(Arc::clone(&operator));
+    named::routes::<Tenants>(operator).merge(policy)
 }
 
 async fn policy(State(operator): State<Arc<Operator>>) -> Response {
@@ -215,46 +171,6 @@ fn over_share_word(over_share: OverShare) -> &'static str {
 pub(super) fn unknown(name: &str) -> Refused {
     let what = format!("there is no tenant '{name}'");
     Refused(StatusCode::NOT_FOUND, what, "cotenant tenant list names all".to_owned())
-}
-
-pub(super) fn malformed(what: &str, cure: &str) -> Refused {
-    Refused(StatusCode::BAD_REQUEST, what.to_owned(), cure.to_owned())
-}
-
-/// Browsers name the page that a changing request comes from, programs do not.
-pub(super) fn no_web_page(headers: &HeaderMap) -> Result<(), Refused> {
-    if headers.contains_key(header::ORIGIN) {
-        let what = "a web page may not change anything".to_owned();
-        return Err(Refused(StatusCode::FORBIDDEN, what, "use cotenant tenant, or curl".to_owned()));
-    }
-    Ok(())
-}
-
-/// The object in a body.
-pub(super) fn object(
-    headers: &HeaderMap,
-    body: Result<Body, BytesRejection>,
-) -> Result<Map<String, Value>, Refused> {
-    no_web_page(headers)?;
-    let body = body.map_err(|e| {
-        let cure = format!("send at most {ADMIN_BODY_MAX} bytes");
-        Refused(e.status(), "the body cannot be read".to_owned(), cure)
-    })?;
-    let example = "for example {\"prefix\": \"feeds:\", \"weight\": 2}";
-    match serde_json::from_slice(&body) {
-        Ok(Value::Object(object)) => Ok(object),
-        Ok(_) => Err(malformed("the body is no JSON object", example)),
-        Err(e) => Err(malformed(&format!("the body is no JSON: {e}"), example)),
-    }
-}
-
-pub(super) fn known_fields(object: &Map<String, Value>, known: &[&str]) -> Result<(), Refused> {
-    match object.keys().find(|key| !known.contains(&key.as_str())) {
-        Some(key) => {
-            Err(malformed(&format!("unknown field '{key}'"), &format!("known: {}", known.join(", "))))
-        }
-        None => Ok(()),
-    }
 }
 
 /// A number above zero, null for none, or nothing; none if it is something else.
@@ -390,13 +306,5 @@ mod tests {
         check(r#"{"weight": "2"}"#, Err("weight"));
         check(r#"{"over_share": "drop"}"#, Err("over_share"));
         check(r#"{"rank": "first"}"#, Err("first"));
-    }
-
-    #[test]
-    fn a_web_page_changes_nothing() {
-        let mut headers = HeaderMap::new();
-        headers.insert(header::ORIGIN, "http://127.0.0.1:11280".parse().unwrap());
-        let refused = object(&headers, Ok(Body::from_static(b"{}"))).err().map(|Refused(status, ..)| status);
-        assert_eq!(refused, Some(StatusCode::FORBIDDEN));
     }
 }

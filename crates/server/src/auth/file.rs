@@ -57,7 +57,10 @@ pub(super) fn parse(text: &[u8]) -> Result<Vec<Line<'_>>, Wrong> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::secret::Secret;
     use super::*;
+    use crate::damaged::{damaged_texts, streams};
+    use proptest::prelude::*;
 
     #[test]
     fn users_and_passwords_come_back() {
@@ -81,6 +84,54 @@ mod tests {
             let wrong = parse(text).unwrap_err();
             assert_eq!(wrong.line, line);
             assert!(wrong.what.contains(what), "{wrong:?}");
+        }
+    }
+
+    const WHOLE: &[&[u8]] = &[
+        b"ann:one\n",
+        b"bob:two:with:colons \r\n",
+        b"\n",
+        b"cee:$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4\n",
+        "d\u{e9}:\u{e9}\n".as_bytes(),
+    ];
+
+    fn users(text: &[u8]) -> Option<Vec<(&str, &[u8])>> {
+        Some(parse(text).ok()?.iter().map(|line| (line.user, line.password)).collect())
+    }
+
+    proptest! {
+        #![proptest_config(streams())]
+
+        #[test]
+        fn a_damaged_file_has_its_lines_or_names_the_one_that_is_wrong(text in damaged_texts(WHOLE)) {
+            let lines: Vec<_> = text.split(|b| *b == b'\n').collect();
+            match parse(&text) {
+                Ok(users) => {
+                    for user in users {
+                        let line = [user.user.as_bytes(), b":", user.password].concat();
+                        let there = lines[user.number - 1];
+                        prop_assert_eq!(&line[..], there.strip_suffix(b"\r").unwrap_or(there));
+                        // A password that is none is refused, and no hash makes its reader fail.
+                        let _any = Secret::new(user.user, user.password);
+                    }
+                }
+                Err(wrong) => {
+                    // The lines before it are right; with it they are not.
+                    let before = lines[..wrong.line - 1].join(&b'\n');
+                    prop_assert!(users(&before).is_some());
+                    prop_assert!(users(&[&before, b"\n".as_slice(), lines[wrong.line - 1]].concat()).is_none());
+                }
+            }
+        }
+
+        #[test]
+        fn a_file_cut_between_lines_has_the_same_users(text in damaged_texts(WHOLE), at: prop::sample::Index) {
+            let ends: Vec<_> = (1..=text.len()).filter(|end| text[end - 1] == b'\n').collect();
+            let cut = if ends.is_empty() { 0 } else { *at.get(&ends) };
+            if let Some(all) = users(&text) {
+                let parts = [users(&text[..cut]), users(&text[cut..])];
+                prop_assert_eq!(parts.into_iter().map(Option::unwrap).collect::<Vec<_>>().concat(), all);
+            }
         }
     }
 }

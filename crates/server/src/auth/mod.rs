@@ -1,6 +1,7 @@
 //! Who a connection may speak for: users, their passwords, and what they are allowed.
 //!
-//! Shape:      file of users and settings -> `Auth` -> `check(user, password)` -> `Grant` -> a connection's `Identity`
+//! Shape:      file of users and settings -> `Auth` -> `attempt(user, password)`, and `verify` where that is dear -> `Grant`
+//!             -> a connection's `Identity`
 //! Invariants: one table serves every protocol; it is replaced whole or not at all; no password is kept as it was
 //!             written, none is logged; an answer takes as long for an unknown user as for a known one
 //! Failure:    a file that cannot be used leaves the table that is in force
@@ -8,6 +9,8 @@
 mod file;
 mod identity;
 mod secret;
+mod throttle;
+mod verifier;
 
 pub(crate) use identity::{Denied, Grant, Identity, Need, Rights};
 
@@ -16,8 +19,13 @@ use crate::tenants::{AddError, Binding, Origin, Router};
 use secret::Secret;
 use std::collections::HashMap;
 use std::io;
+use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use throttle::{Throttle, Whom};
+use units::Instant;
+use verifier::{Attempt, Verifier};
 
 /// Why a file of users cannot be used. No variant holds any part of a password.
 #[derive(Debug, thiserror::Error)]
@@ -52,18 +60,35 @@ pub enum AuthError {
         /// Why not.
         what: String,
     },
+    /// Nobody can verify passwords.
+    #[error("cannot start the thread that verifies passwords")]
+    Thread(#[source] io::Error),
 }
 
 /// Everybody who may come in.
 #[derive(Debug)]
 pub(crate) struct Auth {
-    config: AuthConfig,
-    tenants: Vec<TenantConfig>,
+    /// What the next reading of the users goes by.
+    config: Mutex<(AuthConfig, Vec<TenantConfig>)>,
     table: RwLock<Arc<Table>>,
+    throttle: Throttle,
+    verifier: Verifier,
+    waits: AtomicU64,
+}
+
+/// What can be said of a password at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Said {
+    /// What it gives.
+    Grant(Option<Grant>),
+    /// To look at it is dear: it is to be verified elsewhere.
+    Dear,
+    /// Too many were wrong: it is to be shown again then.
+    NotBefore(Instant),
 }
 
 #[derive(Debug)]
-struct Table {
+pub(crate) struct Table {
     users: HashMap<Vec<u8>, User>,
     /// Compared where the user is unknown.
     nobody: Secret,
@@ -89,27 +114,86 @@ impl Auth {
         let Some(auth) = config.auth.clone() else { return Ok(None) };
         let tenants = config.tenants.clone();
         let table = RwLock::new(Arc::new(table(&auth, &tenants, router)?));
-        Ok(Some(Self { config: auth, tenants, table }))
+        Ok(Some(Self {
+            config: Mutex::new((auth, tenants)),
+            table,
+            throttle: Throttle::default(),
+            verifier: Verifier::start().map_err(AuthError::Thread)?,
+            waits: AtomicU64::new(0),
+        }))
+    }
+
+    /// Goes by these settings when it reads the users again; the file stays the one of the start.
+    pub(crate) fn adopt(&self, config: AuthConfig, tenants: Vec<TenantConfig>) {
+        let mut before = self.config.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = std::mem::take(&mut before.0.file);
+        *before = (AuthConfig { file, ..config }, tenants);
     }
 
     /// Reads the users again; returns how many there are. Connections that are open keep what they were granted.
     pub(crate) fn reload(&self, router: &Router) -> Result<usize, AuthError> {
-        let table = table(&self.config, &self.tenants, router)?;
+        let config = self.config.lock().unwrap_or_else(PoisonError::into_inner);
+        let table = table(&config.0, &config.1, router)?;
         let count = table.users.len();
         *self.table.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
         Ok(count)
     }
 
-    /// What a user with this password is granted.
-    pub(crate) fn check(&self, user: &[u8], password: &[u8]) -> Option<Grant> {
-        let table = Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner));
-        match table.users.get(user) {
-            Some(known) => known.secret.matches(user, password).then_some(known.grant),
-            None => {
-                let _always_false = table.nobody.matches(user, password);
-                None
-            }
+    fn table(&self) -> Arc<Table> {
+        Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What can be said at once of a password that somebody at `address` shows.
+    pub(crate) fn attempt(
+        &self,
+        user: &[u8],
+        password: &[u8],
+        address: Option<IpAddr>,
+        now: Instant,
+    ) -> Said {
+        let not_before = |at| {
+            self.waits.fetch_add(1, Ordering::Relaxed);
+            Said::NotBefore(at)
+        };
+        if let Some(at) = address.and_then(|address| self.throttle.until(&address.into(), now)) {
+            return not_before(at);
         }
+        let table = self.table();
+        let Some(known) = table.users.get(user) else {
+            let _always_false = table.nobody.matches(user, password);
+            return Said::Grant(None);
+        };
+        match known.secret.matches_at_once(user, password) {
+            Some(is_right) => Said::Grant(is_right.then_some(known.grant)),
+            // Of an attack on one user from many addresses: whose right password was shown once does not come here.
+            None => self.throttle.until(&Whom::User(user.into()), now).map_or(Said::Dear, not_before),
+        }
+    }
+
+    /// Has a dear password verified; `tell` is told what it gives. False if too many wait for that.
+    pub(crate) fn verify(
+        &self,
+        user: &[u8],
+        password: &[u8],
+        tell: Box<dyn FnOnce(Option<Grant>) + Send>,
+    ) -> bool {
+        self.verifier.take(Attempt {
+            table: self.table(),
+            user: user.into(),
+            password: password.into(),
+            tell,
+        })
+    }
+
+    /// A password was wrong that somebody at `address` showed; `dear` is its user where that was dear to find out.
+    pub(crate) fn note_failure(&self, address: Option<IpAddr>, dear: Option<&[u8]>, now: Instant) {
+        let whom = address.map(Whom::from).into_iter().chain(dear.map(|user| Whom::User(user.into())));
+        whom.for_each(|whom| self.throttle.note_failure(whom, now));
+    }
+
+    /// Times that somebody had to wait because too many passwords were wrong.
+    pub(crate) fn waits(&self) -> u64 {
+        self.waits.load(Ordering::Relaxed)
     }
 }
 

@@ -3,7 +3,8 @@
 //! Shape:      `$argon2id$…` in the file is checked at the price that it names, once; what matched is remembered as a
 //!             cheap digest, and a password in plain is one from the start
 //! Invariants: digests are compared in constant time
-//! Cost:       about 17 µs a check, answer included; a password that was hashed costs what its hash says until the right one was shown
+//! Cost:       about 17 µs a check, answer included; a password that was hashed costs what its hash says until the right one
+//!             was shown, which is not for a worker to pay
 //! Failure:    the first wrong password for a hash costs its full price too, so that prices have limits
 
 use crate::limits::{HASH_MEMORY_MAX, HASH_PASSES_MAX, PASSWORD_MAX};
@@ -60,6 +61,12 @@ impl Secret {
         Self { digest: OnceLock::from([0; 32]), hash: None }
     }
 
+    /// Whether this is the password, if that can be said at little cost.
+    pub(super) fn matches_at_once(&self, user: &[u8], password: &[u8]) -> Option<bool> {
+        let is_dear = self.digest.get().is_none() && password.len() <= PASSWORD_MAX;
+        (!is_dear).then(|| self.matches(user, password))
+    }
+
     /// Whether this is the password.
     pub(super) fn matches(&self, user: &[u8], password: &[u8]) -> bool {
         if PASSWORD_MAX < password.len() {
@@ -103,7 +110,8 @@ mod tests {
         for text in [b"password".as_slice(), HASHED_PASSWORD] {
             let secret = Secret::new("a", text).unwrap();
             // Before and after the right one is remembered.
-            for _ in 0..2 {
+            for is_dear in [text == HASHED_PASSWORD, false] {
+                assert_eq!(secret.matches_at_once(b"a", b"Password"), (!is_dear).then_some(false));
                 assert!(!secret.matches(b"a", b"Password"));
                 assert!(!secret.matches(b"a", b""));
                 assert!(!secret.matches(b"a", &[b's'; PASSWORD_MAX + 1]));

@@ -6,7 +6,7 @@
 
 use super::reply::{Replies, text};
 use super::turn::{Ended, Hashed, Next, Prepared, Session, Step, Turn, gather};
-use crate::auth::{Grant, Identity};
+use crate::auth::{Grant, Identity, Said};
 use crate::limits::{AUTH_MESSAGE_MAX, LINE_MAX};
 use memchr::memchr;
 use std::sync::atomic::Ordering;
@@ -105,7 +105,7 @@ pub(super) fn execute(
         }
         Message::Wrong(reply) => replies.put(reply),
         Message::Show { user, password } => {
-            let grant = check(session, user, password);
+            let grant = check(session, user, password)?;
             replies.put(if grant.is_some() { text::STORED } else { text::AUTH_FAILURE });
             let after = session.identity.after(grant);
             *identity = Some(after);
@@ -117,20 +117,32 @@ pub(super) fn execute(
     Ok(())
 }
 
-/// What a user with this password is granted; counts the attempt.
-pub(super) fn check(session: &Session<'_>, user: &[u8], password: &[u8]) -> Option<Grant> {
-    let grant = session.shared.auth.as_ref().and_then(|auth| auth.check(user, password));
+/// What a user with this password is granted; counts the attempt. Ends the turn before it if that cannot be said yet.
+pub(super) fn check(session: &Session<'_>, user: &[u8], password: &[u8]) -> Result<Option<Grant>, Ended> {
+    let Some(auth) = &session.shared.auth else { return Ok(None) };
+    let verdict = session.verdict.take();
+    let grant = match verdict {
+        Some(grant) => grant,
+        None => match auth.attempt(user, password, session.address, session.now) {
+            Said::Grant(grant) => grant,
+            Said::Dear => return Err(Ended::Verifies),
+            Said::NotBefore(at) => return Err(Ended::Waits(at)),
+        },
+    };
     let counters = &session.shared.counters;
     counters.auth_cmds.fetch_add(1, Ordering::Relaxed);
     if grant.is_none() {
         counters.auth_errors.fetch_add(1, Ordering::Relaxed);
+        auth.note_failure(session.address, verdict.and(Some(user)), session.now);
     }
-    grant
+    Ok(grant)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::damaged::{Front, damaged_texts, read_at_every_cut, streams};
+    use proptest::prelude::*;
 
     #[test]
     fn messages_have_their_answers() {
@@ -153,11 +165,28 @@ mod tests {
     }
 
     #[test]
-    fn every_cut_is_incomplete() {
-        let input = b"set auth 0 0 11\r\nuser secret\r\n";
-        for end in 0..input.len() {
-            assert!(matches!(parse(&input[..end]), Parsed::Incomplete(_)), "{end}");
-        }
+    fn endless_lines_are_hopeless() {
         assert_eq!(parse(&[b'x'; LINE_MAX]), Parsed::Hopeless);
+    }
+
+    const WHOLE: &[&[u8]] = &[
+        b"version\r\n",
+        b"set auth 0 0 11\r\nuser secret\r\n",
+        b"set a x y 7 noreply\r\n a  b c\r\n",
+        b"set a 0 0 1024\r\n",
+        b"get a\r\n",
+    ];
+
+    proptest! {
+        #![proptest_config(streams())]
+
+        #[test]
+        fn damaged_messages_mean_the_same_at_every_cut(stream in damaged_texts(WHOLE)) {
+            read_at_every_cut(&stream, |rest| match parse(rest) {
+                Parsed::Message(message, takes) => Front::Means(message, takes),
+                Parsed::Incomplete(needed) => Front::Incomplete(needed),
+                Parsed::Hopeless => Front::Hopeless,
+            });
+        }
     }
 }

@@ -17,4 +17,4 @@ pub(crate) use meta::encode_into as encode_base64;
 pub(crate) use operate::Asked;
 pub(crate) use parse::Bounds;
 pub(crate) use reply::{Replies, text as reply_text};
-pub(crate) use turn::{Session, Turn, run};
+pub(crate) use turn::{Announced, Block, Session, Turn, run};

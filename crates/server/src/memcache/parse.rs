@@ -13,10 +13,12 @@ use memchr::memchr;
 use store::Mode;
 
 /// What the buffer begins with.
-#[derive(Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Parsed<'b> {
     /// A request that takes so many bytes.
     Request(Command<'b>, usize),
+    /// A storing request without its value, which is `len` bytes behind the `taken` bytes of the line, and large.
+    Upload { command: Command<'b>, taken: usize, len: usize },
     /// More bytes are needed: so many in all, as far as is known.
     Incomplete(usize),
     /// An answer, after which so many bytes of the stream are skipped: those here and those still to come.
@@ -114,7 +116,18 @@ pub(crate) enum Command<'b> {
     Silent,
 }
 
-impl Command<'_> {
+impl<'b> Command<'b> {
+    /// The same with its value.
+    pub(super) fn with_value(self, value: &'b [u8]) -> Self {
+        match self {
+            Self::Store { mode, key, flags, exptime, noreply, .. } => {
+                Self::Store { mode, key, flags, exptime, value, noreply }
+            }
+            Self::Meta(request) => Self::Meta(meta::Request { value, ..request }),
+            other => other,
+        }
+    }
+
     /// What kind of request it is.
     #[inline]
     pub(super) fn class(&self) -> CommandClass {
@@ -160,6 +173,8 @@ impl Command<'_> {
 pub(crate) struct Bounds {
     /// Largest key and value together that can fit an item.
     pub(crate) body_max: usize,
+    /// Key and value together above which the value goes to its place as it comes.
+    pub(crate) upload_from: usize,
     /// Whether `flush_all` is refused.
     pub(crate) flush_disabled: bool,
 }
@@ -330,6 +345,10 @@ fn store<'b>(input: &'b [u8], taken: usize, mut words: Words<'b>, mode: Mode, bo
     if bounds.body_max < key.len() + len {
         return refuse(text::TOO_LARGE, Effect::TooLarge((mode == Mode::Set).then_some(key)));
     }
+    if bounds.upload_from < key.len() + len {
+        let command = Command::Store { mode, key, flags, exptime, value: &[], noreply };
+        return Parsed::Upload { command, taken, len };
+    }
     let block = &input[taken..];
     if block.len() < len + 2 {
         return Parsed::Incomplete(taken + len + 2);
@@ -436,86 +455,4 @@ pub(super) fn unsigned(word: &[u8]) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const BOUNDS: Bounds = Bounds { body_max: 1001, flush_disabled: false };
-
-    fn request(input: &[u8]) -> (Command<'_>, usize) {
-        match parse(input, &BOUNDS) {
-            Parsed::Request(command, taken) => (command, taken),
-            other => panic!("{:?} gives {other:?}", String::from_utf8_lossy(input)),
-        }
-    }
-
-    #[test]
-    fn requests_are_cut_at_their_end() {
-        let stream = b"set a 5 0 3 noreply\r\nx\r\n\r\nget a bb\r\n";
-        let (first, taken) = request(stream);
-        let set = Command::Store {
-            mode: Mode::Set,
-            key: b"a",
-            flags: 5,
-            exptime: 0,
-            value: b"x\r\n",
-            noreply: true,
-        };
-        assert_eq!(first, set);
-        let (second, _) = request(&stream[taken..]);
-        assert_eq!(second, Command::Get { kind: GetKind::Plain, touch: None, keys: b" a bb" });
-        assert_eq!(keys(b" a bb ").collect::<Vec<_>>(), [b"a".as_slice(), b"bb"]);
-    }
-
-    #[test]
-    fn every_cut_is_incomplete_and_never_a_panic() {
-        let stream = b"cas key 1 2 10 77 noreply\r\n0123456789\r\n";
-        for end in 0..stream.len() {
-            assert!(matches!(parse(&stream[..end], &BOUNDS), Parsed::Incomplete(_)), "{end}");
-        }
-        assert_eq!(request(stream).1, stream.len());
-    }
-
-    #[test]
-    fn wrong_requests_have_their_answers() {
-        let k251 = [b"get ".as_slice(), &[b'k'; 251], b"\r\n"].concat();
-        for (line, answer) in [
-            (b"get\r\n".as_slice(), text::BAD_FORMAT),
-            (b"\r\n", text::BAD_FORMAT),
-            (b"frob\r\n", text::ERROR),
-            (b"SET a 0 0 1\r\n", text::ERROR),
-            (b"set a 0 0 -1\r\n", text::BAD_FORMAT),
-            (b"set a 0 0 2147483647\r\n", text::BAD_FORMAT),
-            (b"incr a b\r\n", text::BAD_DELTA),
-            (b"touch a b\r\n", text::BAD_EXPTIME),
-            (b"flush_all b\r\n", text::BAD_EXPTIME),
-            (b"verbosity\r\n", text::BAD_FORMAT),
-            (&k251, text::BAD_FORMAT),
-        ] {
-            assert_eq!(request(line).0, Command::Wrong(answer), "{}", String::from_utf8_lossy(line));
-        }
-    }
-
-    #[test]
-    fn refused_blocks_are_skipped() {
-        let skip = |line: &'static [u8]| match parse(line, &BOUNDS) {
-            Parsed::Refused { reply, effect, skip } => (reply, effect, skip),
-            other => panic!("{other:?}"),
-        };
-        let removes = Effect::TooLarge(Some(b"a".as_slice()));
-        assert_eq!(skip(b"set a 0 0 1001\r\n"), (Some(text::TOO_LARGE), removes, 16 + 1003));
-        assert_eq!(skip(b"add a 0 0 1001 noreply\r\n"), (None, Effect::TooLarge(None), 24 + 1003));
-        assert_eq!(skip(b"set a x 0 3\r\n"), (Some(text::BAD_FORMAT), Effect::None, 13 + 5));
-        assert_eq!(skip(b"set a 0 0 1\r\nbcd\r\n"), (Some(text::BAD_CHUNK), Effect::BadChunk(b"a"), 16));
-    }
-
-    #[test]
-    fn endless_lines_are_hopeless_unless_they_read() {
-        assert!(matches!(parse(&[b'x'; LINE_MAX + 1], &BOUNDS), Parsed::Hopeless));
-        let mut get = b"get ".to_vec();
-        get.resize(LINE_MAX + 100, b'k');
-        assert!(matches!(parse(&get, &BOUNDS), Parsed::Incomplete(_)));
-        get.resize(GET_LINE_MAX, b'k');
-        assert!(matches!(parse(&get, &BOUNDS), Parsed::Hopeless));
-        assert!(matches!(parse(b"GET / HTTP/1.1\r\n", &BOUNDS), Parsed::Hopeless));
-    }
-}
+mod tests;

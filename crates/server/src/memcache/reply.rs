@@ -1,10 +1,12 @@
 //! From results to bytes: replies of one turn, small ones copied, large values by reference into the log.
 //!
-//! Invariants: pieces are in the order of the requests; references live no longer than the turn
+//! Invariants: pieces are in the order of the requests; references live no longer than the turn; from the first large value on
+//!             they go piece by piece (`outgoing`)
 
-use crate::limits::COPY_VALUE_MAX;
+use crate::limits::{COPY_VALUE_MAX, LARGE_VALUES_PER_TURN};
+use crate::outgoing::{Outgoing, Part};
 use std::io::IoSlice;
-use store::Item;
+use store::{Item, Worker};
 
 /// The fixed answers.
 pub(crate) mod text {
@@ -78,14 +80,16 @@ pub(crate) mod text {
 pub(crate) struct Replies<'w> {
     out: Vec<u8>,
     /// Values sent from the log, each after so many bytes of `out`.
-    values: Vec<(usize, &'w [u8])>,
+    values: Vec<(usize, Item<'w>)>,
     value_bytes: usize,
+    /// Large values among them.
+    large: usize,
 }
 
 impl<'w> Replies<'w> {
     /// Collects behind what is in `out`.
     pub(crate) fn new(out: Vec<u8>) -> Self {
-        Self { out, values: Vec::new(), value_bytes: 0 }
+        Self { out, values: Vec::new(), value_bytes: 0, large: 0 }
     }
 
     /// Bytes collected.
@@ -125,38 +129,72 @@ impl<'w> Replies<'w> {
             self.put_number(item.cas());
         }
         self.put(b"\r\n");
-        self.put_body(value);
+        self.put_body(item);
     }
 
-    /// A value and the line end behind it.
+    /// An item's value and the line end behind it.
     #[inline]
-    pub(crate) fn put_body(&mut self, value: &'w [u8]) {
-        self.put_from_log(value);
+    pub(crate) fn put_body(&mut self, item: &Item<'w>) {
+        self.put_from_log(item);
         self.put(b"\r\n");
     }
 
-    /// A value: copied if it is small, else by reference.
+    /// An item's value: copied if it is small, else by reference.
     #[inline]
-    pub(crate) fn put_from_log(&mut self, value: &'w [u8]) {
+    pub(crate) fn put_from_log(&mut self, item: &Item<'w>) {
+        let value = item.value();
         if value.len() <= COPY_VALUE_MAX {
             self.put(value);
         } else {
-            self.values.push((self.out.len(), value));
+            self.values.push((self.out.len(), *item));
             self.value_bytes += value.len();
+            self.large += usize::from(item.is_large());
         }
     }
 
-    /// The pieces in order, for one gathering write.
+    /// Whether large values are among them: nothing is executed behind those before they have gone.
+    #[inline]
+    pub(crate) fn has_large_values(&self) -> bool {
+        0 < self.large
+    }
+
+    /// Whether no more large values may be replied with.
+    #[inline]
+    pub(crate) fn is_full_of_values(&self) -> bool {
+        LARGE_VALUES_PER_TURN <= self.large
+    }
+
+    /// The pieces in order, for one gathering write, up to the first large value.
     pub(crate) fn slices(&self) -> Vec<IoSlice<'_>> {
         let mut slices = Vec::with_capacity(self.pieces());
         let mut from = 0;
-        for &(to, value) in &self.values {
-            slices.push(IoSlice::new(&self.out[from..to]));
-            slices.push(IoSlice::new(value));
-            from = to;
+        for (to, item) in &self.values {
+            slices.push(IoSlice::new(&self.out[from..*to]));
+            if item.is_large() {
+                return slices;
+            }
+            slices.push(IoSlice::new(item.value()));
+            from = *to;
         }
         slices.push(IoSlice::new(&self.out[from..]));
         slices
+    }
+
+    /// What goes behind them.
+    pub(crate) fn outgoing(&self, worker: &Worker) -> Option<Outgoing> {
+        let first = self.values.iter().position(|(_, item)| item.is_large())?;
+        let mut outgoing = Outgoing::default();
+        let mut from = self.values[first].0;
+        for (to, item) in &self.values[first..] {
+            outgoing.push(Part::Bytes(self.out[from..*to].to_vec()));
+            outgoing.push(match worker.pin(item) {
+                Some(pinned) => Part::Value(pinned),
+                None => Part::Bytes(item.value().to_vec()),
+            });
+            from = *to;
+        }
+        outgoing.push(Part::Bytes(self.out[from..].to_vec()));
+        Some(outgoing)
     }
 
     /// Whether everything is in one piece.

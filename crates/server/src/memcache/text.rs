@@ -108,6 +108,26 @@ pub(super) fn execute<'w>(
     Ok(())
 }
 
+/// Answers that there was no memory for a value on its way in. The older item of a `set` goes, too.
+pub(super) fn lose(
+    session: &Session<'_>,
+    worker: &Worker,
+    command: Command<'_>,
+    hashed: &[(Key<'_>, TenantId)],
+    replies: &mut Replies<'_>,
+) {
+    match (command, hashed.first()) {
+        (Command::Store { mode, noreply, .. }, Some((key, tenant))) => {
+            worker.note_no_memory(*tenant, (mode == Mode::Set).then_some(key));
+            if !noreply {
+                replies.put(text::OUT_OF_MEMORY);
+            }
+        }
+        (Command::Meta(request), key) => meta::lose(session, worker, &request, key, replies),
+        _ => {}
+    }
+}
+
 /// Tells those who watch of a store. A write that waits for room is told when it comes again.
 pub(super) fn tell_stored(
     session: &Session<'_>,
@@ -169,6 +189,9 @@ fn get<'w>(
 ) -> Result<(), Ended> {
     let with_cas = kind == GetKind::WithCas;
     for (key, tenant) in keys {
+        if replies.is_full_of_values() {
+            break;
+        }
         let item = match touch {
             None => worker.get(*tenant, key),
             Some(exptime) => match worker.touch(*tenant, key, session.expires_at(*tenant, exptime)) {

@@ -10,13 +10,15 @@ use super::parse::{Bounds, Command, Effect, Parsed, keys, parse, wrong};
 use super::reply::{Replies, text as answers};
 use super::{binary, log_in, text};
 use crate::admission::{Gate, Gates, NoToken};
-use crate::auth::{Denied, Identity, Need};
+use crate::auth::{Denied, Grant, Identity, Need};
 use crate::config::Protocol;
 use crate::limits::REPLY_BYTES_PER_TURN;
 use crate::observe::{CommandClass, Tally};
 use crate::shared::Shared;
 use crate::tenants::{Binding, Router, Routes};
 use crate::watch::Reporter;
+use std::cell::Cell;
+use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use store::{Key, Mode, Refused, Worker};
 use units::{Instant, TenantId};
@@ -44,6 +46,10 @@ pub(crate) struct Session<'s> {
     pub(crate) gates: Option<Gates<'s>>,
     /// When the turn began.
     pub(crate) now: Instant,
+    /// Where the client is, if passwords are asked for and it has an address.
+    pub(crate) address: Option<IpAddr>,
+    /// What became of the password that the first request shows, if it had to be verified elsewhere.
+    pub(crate) verdict: Cell<Option<Option<Grant>>>,
 }
 
 impl Session<'_> {
@@ -117,10 +123,14 @@ pub(crate) struct Turn {
     pub(crate) requests: usize,
     /// Where the first key is, if there is one.
     pub(crate) first_key: Option<Span>,
+    /// Its last request's value is to come, and goes to its place as it comes.
+    pub(crate) upload: Option<Announced>,
     /// It stopped for fairness: more may be complete.
     pub(crate) more: bool,
-    /// It stopped because a tenant has no tokens until then.
+    /// It stopped because a tenant, or who shows passwords, has no tokens until then.
     pub(crate) waits_until: Option<Instant>,
+    /// It stopped because the user and password that are there have to be verified elsewhere.
+    pub(crate) verifies: Option<(Span, Span)>,
     /// It stopped because a write needs room.
     pub(crate) needs_room: bool,
     /// The client asked for the end, or is none.
@@ -129,6 +139,45 @@ pub(crate) struct Turn {
     pub(crate) asked: Option<Asked>,
     /// Who the connection is from now on, if that changed.
     pub(crate) identity: Option<Identity>,
+}
+
+/// A large value that follows its request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Announced {
+    /// Bytes of the value.
+    pub(crate) len: usize,
+    /// Bytes of the line end behind it.
+    pub(crate) end_len: usize,
+    /// Where in the input its request begins; it ends with what the turn consumed.
+    pub(crate) start: usize,
+}
+
+impl Announced {
+    pub(super) fn new(len: usize, end_len: usize) -> Self {
+        Self { len, end_len, start: 0 }
+    }
+
+    /// Bytes of the stream that it takes.
+    fn bytes(self) -> u64 {
+        (self.len + self.end_len) as u64
+    }
+}
+
+/// What became of an announced value, for the turn that runs its request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Block<'b> {
+    /// It has come.
+    Whole(&'b [u8]),
+    /// It does not end where it should.
+    Unended,
+    /// There was no memory for it.
+    Lost,
+}
+
+/// A request whose value is to come.
+pub(super) enum Awaiting<'b> {
+    Text(Command<'b>),
+    Binary(binary::Request<'b>),
 }
 
 /// A part of a turn's input.
@@ -142,6 +191,11 @@ impl Span {
     /// Where `part` is in `input`.
     fn of(part: &[u8], input: &[u8]) -> Self {
         Self { at: (part.as_ptr() as usize).wrapping_sub(input.as_ptr() as usize), len: part.len() }
+    }
+
+    /// The part.
+    pub(crate) fn of_input(self, input: &[u8]) -> &[u8] {
+        self.start_in(input, self.len)
     }
 
     /// At most so many bytes of it.
@@ -162,9 +216,25 @@ pub(super) struct Prepared<'b> {
 /// What a turn does for one request.
 pub(super) enum Step<'b> {
     Run(Command<'b>),
-    Refuse { reply: Option<&'static [u8]>, effect: Effect<'b> },
+    Refuse {
+        reply: Option<&'static [u8]>,
+        effect: Effect<'b>,
+    },
     Binary(binary::Request<'b>),
     LogIn(log_in::Message<'b>),
+    /// Waits for its value.
+    Await(Awaiting<'b>, Announced),
+    /// Its value has come, and there was no memory for it.
+    Lose(Awaiting<'b>),
+}
+
+impl Awaiting<'_> {
+    fn class(&self) -> CommandClass {
+        match self {
+            Self::Text(command) => command.class(),
+            Self::Binary(request) => request.class(),
+        }
+    }
 }
 
 impl Step<'_> {
@@ -174,6 +244,7 @@ impl Step<'_> {
         match self {
             Self::Run(command) => command.class(),
             Self::Binary(request) => request.class(),
+            Self::Await(awaiting, _) | Self::Lose(awaiting) => awaiting.class(),
             Self::Refuse { .. } | Self::LogIn(_) => CommandClass::Other,
         }
     }
@@ -197,25 +268,45 @@ impl Step<'_> {
             }
             Self::Binary(request) => binary::execute(session, worker, request, keys, replies, identity),
             Self::LogIn(message) => log_in::execute(session, *message, replies, identity),
+            Self::Await(_, announced) => Err(Ended::Announced(*announced)),
+            Self::Lose(awaiting) => {
+                match awaiting {
+                    Awaiting::Text(command) => text::lose(session, worker, *command, keys, replies),
+                    Awaiting::Binary(request) => binary::lose(session, worker, request, keys, replies),
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// User and password that it shows.
+    fn credentials(&self) -> Option<(&[u8], &[u8])> {
+        match self {
+            Self::LogIn(log_in::Message::Show { user, password }) => Some((user, password)),
+            Self::Binary(request) => binary::credentials(request),
+            _ => None,
         }
     }
 
     /// Answers that its tenant asks for too much at once.
     fn refuse_rate<'w>(&self, session: &Session<'_>, worker: &'w Worker, replies: &mut Replies<'w>) {
         match self {
-            Self::Run(command) if command.needs().1 => {}
-            Self::Run(_) => replies.put(answers::OVER_RATE),
-            Self::Binary(request) => binary::refuse_rate(session, worker, request, replies),
-            Self::Refuse { .. } | Self::LogIn(_) => {}
+            Self::Run(command) | Self::Await(Awaiting::Text(command), _) if command.needs().1 => {}
+            Self::Run(_) | Self::Await(Awaiting::Text(_), _) => replies.put(answers::OVER_RATE),
+            Self::Binary(request) | Self::Await(Awaiting::Binary(request), _) => {
+                binary::refuse_rate(session, worker, request, replies)
+            }
+            Self::Refuse { .. } | Self::LogIn(_) | Self::Lose(_) => {}
         }
     }
 }
 
-/// Runs a turn over `input`; counts what it executes in `tally`.
-pub(crate) fn run<'w>(
+/// Runs a turn over `input`, or over one request whose value came apart from it; counts what it executes in `tally`.
+pub(crate) fn run<'w, 'b>(
     session: &Session<'_>,
     worker: &'w Worker,
-    input: &[u8],
+    input: &'b [u8],
+    block: Option<Block<'b>>,
     replies: &mut Replies<'w>,
     tally: &mut Tally,
 ) -> Turn {
@@ -223,19 +314,20 @@ pub(crate) fn run<'w>(
     let mut batch = Vec::with_capacity(session.requests_max.min(64));
     let mut hashed = Vec::with_capacity(session.requests_max.min(64));
     match session.protocol {
-        Protocol::Binary => binary::prepare(session, worker, input, &mut turn, &mut batch, &mut hashed),
+        Protocol::Binary => {
+            binary::prepare(session, worker, input, block, &mut turn, &mut batch, &mut hashed)
+        }
         _ if session.identity.is_stranger() => {
             log_in::prepare(session, input, &mut turn, &mut batch, &mut hashed)
         }
-        _ => prepare(session, worker, input, &mut turn, &mut batch, &mut hashed),
+        _ => prepare(session, worker, input, block, &mut turn, &mut batch, &mut hashed),
     }
     for (key, _) in &hashed {
         worker.prefetch_item(key);
     }
     turn.first_key = hashed.first().map(|(key, _)| Span::of(key.bytes(), input));
     for (i, prepared) in batch.iter().enumerate() {
-        let full = REPLY_BYTES_PER_TURN < replies.len() || PIECES_MAX < replies.pieces() + 2;
-        if full && 0 < i {
+        if is_full(replies) && 0 < i {
             turn.stop_before(&batch, i);
             turn.more = true;
             break;
@@ -243,13 +335,14 @@ pub(crate) fn run<'w>(
         let keys = &hashed[prepared.keys.0..prepared.keys.1];
         let tenant = keys.first().map_or_else(|| session.tenant(), |(_, tenant)| *tenant);
         let class = prepared.step.class();
-        let gate = session.gate(tenant).filter(|_| class != CommandClass::Other);
+        // Who waited for a value has asked before.
+        let gate = session.gate(tenant).filter(|_| class != CommandClass::Other && block.is_none());
         if let Some(gate) = gate {
             match gate.take(keys.len().max(1), session.now) {
                 Ok(()) => {}
                 Err(NoToken::Refuse) => {
                     prepared.step.refuse_rate(session, worker, replies);
-                    turn.requests += 1;
+                    turn.pass_over(&prepared.step, input.len());
                     continue;
                 }
                 Err(NoToken::Wait(until)) => {
@@ -264,21 +357,11 @@ pub(crate) fn run<'w>(
                 turn.requests += 1;
                 tally.count(tenant, class, keys);
             }
-            Err(Ended::NeedsRoom) => {
-                if let Some(gate) = gate {
+            Err(why) => {
+                if let (Ended::NeedsRoom, Some(gate)) = (&why, gate) {
                     gate.give_back(keys.len().max(1));
                 }
-                turn.stop_before(&batch, i);
-                turn.needs_room = true;
-                break;
-            }
-            Err(Ended::Quit) => {
-                turn.close = true;
-                break;
-            }
-            Err(Ended::Asked(asked)) => {
-                turn.stop_before(&batch, i + 1);
-                turn.asked = Some(asked);
+                turn.end(why, &batch, i, input);
                 break;
             }
         }
@@ -286,12 +369,54 @@ pub(crate) fn run<'w>(
     turn
 }
 
+/// Whether no more is executed in this turn.
+fn is_full(replies: &Replies<'_>) -> bool {
+    REPLY_BYTES_PER_TURN < replies.len() || PIECES_MAX < replies.pieces() + 2 || replies.has_large_values()
+}
+
 impl Turn {
+    /// Is done with a request that was refused, and with its value if that is to come.
+    fn pass_over(&mut self, step: &Step<'_>, input_len: usize) {
+        self.requests += 1;
+        if let Step::Await(_, announced) = step {
+            self.take(announced.bytes(), input_len);
+        }
+    }
+
     /// Is done with so many bytes of the stream, of which those beyond the input are skipped.
     pub(super) fn take(&mut self, bytes: u64, input_len: usize) {
         let here = usize::try_from(bytes).unwrap_or(usize::MAX).min(input_len - self.consumed);
         self.consumed += here;
         self.skip = bytes - here as u64;
+    }
+
+    /// Ends at a request of a batch, which was not executed or was the last.
+    fn end(&mut self, why: Ended, batch: &[Prepared<'_>], i: usize, input: &[u8]) {
+        match why {
+            Ended::Quit => self.close = true,
+            Ended::Announced(announced) => {
+                let start = if i == 0 { 0 } else { batch[i - 1].end };
+                self.upload = Some(Announced { start, ..announced });
+            }
+            Ended::Asked(asked) => {
+                self.stop_before(batch, i + 1);
+                self.asked = Some(asked);
+            }
+            Ended::NeedsRoom => {
+                self.stop_before(batch, i);
+                self.needs_room = true;
+            }
+            Ended::Waits(until) => {
+                self.stop_before(batch, i);
+                self.waits_until = Some(until);
+            }
+            Ended::Verifies => {
+                self.stop_before(batch, i);
+                let part = |part| Span::of(part, input);
+                let shown = batch[i].step.credentials();
+                self.verifies = shown.map(|(user, password)| (part(user), part(password)));
+            }
+        }
     }
 
     fn stop_before(&mut self, batch: &[Prepared<'_>], i: usize) {
@@ -359,6 +484,7 @@ fn prepare<'b>(
     session: &Session<'_>,
     worker: &Worker,
     input: &'b [u8],
+    block: Option<Block<'b>>,
     turn: &mut Turn,
     batch: &mut Vec<Prepared<'b>>,
     hashed: &mut Hashed<'b>,
@@ -372,6 +498,22 @@ fn prepare<'b>(
                 hash_keys(&routes, worker, &command, hashed);
                 Next::Step(Step::Run(command))
             }
+            Parsed::Upload { command, taken, len } => {
+                turn.consumed += taken;
+                let announced = Announced::new(len, 2);
+                let checked = allowed(session, command);
+                if checked != command {
+                    turn.take(announced.bytes(), input.len());
+                    return Next::Step(Step::Run(checked));
+                }
+                hash_keys(&routes, worker, &command, hashed);
+                Next::Last(match block {
+                    None => Step::Await(Awaiting::Text(command), announced),
+                    Some(Block::Whole(value)) => Step::Run(command.with_value(value)),
+                    Some(Block::Lost) => Step::Lose(Awaiting::Text(command)),
+                    Some(Block::Unended) => command.unended(),
+                })
+            }
             Parsed::Refused { reply, effect, skip } => {
                 turn.take(skip, input.len());
                 let may_write = session.identity.denies(Need::Write).is_none();
@@ -381,6 +523,17 @@ fn prepare<'b>(
             Parsed::Hopeless => Next::Hopeless,
         }
     });
+}
+
+impl<'b> Command<'b> {
+    /// What becomes of it if its data block does not end where it should.
+    fn unended(self) -> Step<'b> {
+        let (reply, effect) = match self {
+            Self::Store { key, noreply, .. } => (!noreply, Effect::BadChunk(key)),
+            _ => (true, Effect::None),
+        };
+        Step::Refuse { reply: reply.then_some(answers::BAD_CHUNK), effect }
+    }
 }
 
 /// The command, or its refusal if the credentials do not allow it.
@@ -421,8 +574,14 @@ fn hash_keys<'b>(routes: &Routes<'_>, worker: &Worker, command: &Command<'b>, ha
 pub(super) enum Ended {
     /// A write found no room; it has had no effect.
     NeedsRoom,
+    /// The request's value is to come.
+    Announced(Announced),
     /// The client asked for the end.
     Quit,
     /// The client asked for something else than replies.
     Asked(Asked),
+    /// Too many passwords were wrong: it shows its own again then.
+    Waits(Instant),
+    /// Its password has to be verified elsewhere.
+    Verifies,
 }

@@ -7,8 +7,7 @@ use super::{Operator, Refusal, RefusalKind, conflict};
 use crate::config::{ConfigError, MemoryPolicy, TenantConfig};
 use crate::groups::{Division, GroupConfig, check_group, check_members};
 use crate::limits::GROUPS_MAX;
-use crate::observe::TenantLatency;
-use crate::view::{GroupView, TenantView, groups};
+use crate::view::{GroupView, groups, tenant};
 use control::GroupId;
 use units::{Bytes, TenantId};
 
@@ -30,14 +29,7 @@ impl Operator {
     /// Every group, in the order of their places.
     #[must_use]
     pub fn groups(&self) -> Vec<GroupReport> {
-        let states = self.router.all().filter_map(|id| self.shared.store.tenant_state(id));
-        let tenants: Vec<_> = states
-            .map(|state| TenantView {
-                totals: self.shared.store.totals(state.id),
-                latency: TenantLatency::default(),
-                state,
-            })
-            .collect();
+        let tenants: Vec<_> = self.router.all().filter_map(|id| tenant(&self.shared, id)).collect();
         groups(&self.shared.in_charge.now(), &tenants)
     }
 

@@ -8,6 +8,8 @@
 //! Cost:       one copy of what arrives and of short replies; no system call per stream
 //! Failure:    out of shared buffers a receive ends and begins anew when they are back
 
+mod arrivals;
+
 use super::ring::{Completed, RING_BYTES};
 use super::stream::{Slot, Stream};
 use super::tag::{GENERATION_BITS, Purpose, parts, tag};
@@ -21,7 +23,6 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use units::Duration;
 
 /// The reactor on io_uring.
@@ -100,17 +101,6 @@ impl Uring {
         self.make_ready(at, What::Failed);
     }
 
-    /// A stream may be read from again: what was kept comes first.
-    fn go_on(&mut self, at: usize) {
-        let Some(stream) = self.stream(at).filter(|stream| !stream.is_held()) else { return };
-        let (has_kept, receives) = (!stream.kept.is_empty() || stream.is_over, stream.is_receiving);
-        if has_kept {
-            self.make_ready(at, What::Kept);
-        } else if !receives {
-            self.to_receive.push(at);
-        }
-    }
-
     /// Writes down everything that is to be handed over.
     fn write_down(&mut self) -> io::Result<()> {
         if !self.is_waker_watched {
@@ -164,42 +154,6 @@ impl Uring {
             }
         }
         Ok(())
-    }
-
-    fn received(&mut self, at: usize, done: Completed) {
-        let is_gone = self.stream(at).is_none();
-        if let Some(stream) = &mut self.slots[at].stream {
-            stream.is_receiving = done.more;
-        }
-        if let Some(buffer) = done.buffer {
-            match done.result {
-                Ok(len) if 0 < len && !is_gone => self.make_ready(at, What::Arrived(buffer, len as usize)),
-                _ => self.ring.give_back(buffer),
-            }
-        }
-        if is_gone {
-            self.release(at);
-            return;
-        }
-        if done.more {
-            return;
-        }
-        match done.result {
-            Ok(0) => self.over(at),
-            // Out of buffers, cancelled, or the system has had enough of it: a new one.
-            Ok(_) | Err(Errno::NOBUFS | Errno::CANCELED | Errno::INTR | Errno::AGAIN) => {
-                self.to_receive.push(at)
-            }
-            Err(_) => self.over(at),
-        }
-    }
-
-    /// Nothing will arrive any more.
-    fn over(&mut self, at: usize) {
-        if let Some(stream) = self.stream(at) {
-            stream.is_over = true;
-            self.make_ready(at, What::Kept);
-        }
     }
 
     /// A send has not taken everything.
@@ -301,73 +255,6 @@ impl Uring {
             slot.generation = (slot.generation + 1) & ((1 << GENERATION_BITS) - 1);
             self.free.push(at);
         }
-    }
-
-    /// What has arrived goes to the caller, or is kept aside. Returns how much went to the caller.
-    fn deliver(&mut self, at: usize, arrived: (u16, usize), buffer: &mut [u8]) -> Option<Completion> {
-        let (from, len) = arrived;
-        let Some(stream) = self.slots[at].stream.as_mut() else {
-            self.ring.give_back(from);
-            return None;
-        };
-        if !stream.is_held() && stream.kept.is_empty() {
-            buffer[..len].copy_from_slice(self.ring.received(from, len));
-            self.ring.give_back(from);
-            return Some(Completion::Arrived(StreamId(at), self.append(at, len, buffer)));
-        }
-        let before = stream.kept.capacity();
-        stream.kept.extend_from_slice(self.ring.received(from, len));
-        let is_bounded = self.shared.count_buffer(before, stream.kept.capacity());
-        self.ring.give_back(from);
-        self.to_quiet.push(at);
-        if is_bounded {
-            return None;
-        }
-        self.shared.counters.read_buf_oom.fetch_add(1, Ordering::Relaxed);
-        self.retire(at);
-        Some(Completion::Closed(StreamId(at)))
-    }
-
-    /// Appends what has arrived next for the same stream.
-    fn append(&mut self, at: usize, mut len: usize, buffer: &mut [u8]) -> usize {
-        while let Some(Ready { at: next, what: What::Arrived(from, more), .. }) = self.ready.front().copied()
-            && next == at
-            && len + more <= buffer.len()
-        {
-            buffer[len..len + more].copy_from_slice(self.ring.received(from, more));
-            self.ring.give_back(from);
-            self.ready.pop_front();
-            len += more;
-        }
-        len
-    }
-
-    /// What was kept goes to the caller; behind it the end, or what arrives from now on.
-    fn deliver_kept(&mut self, at: usize, buffer: &mut [u8]) -> Option<Completion> {
-        let stream = self.slots[at].stream.as_mut().filter(|stream| !stream.is_held())?;
-        if stream.kept.is_empty() {
-            if !stream.is_over {
-                return None;
-            }
-            if stream.queued.is_some() {
-                // The last replies go before the end is told.
-                if self.send_queued(at) && self.stream(at).is_some_and(|stream| stream.is_held()) {
-                    // Then it is told when they have gone.
-                    return self.watch_for_room(at).err().map(|_| self.close_for(at));
-                }
-            }
-            return Some(self.close_for(at));
-        }
-        let len = stream.kept.len().min(buffer.len());
-        buffer[..len].copy_from_slice(&stream.kept[..len]);
-        let before = stream.kept.capacity();
-        stream.kept.drain(..len);
-        if stream.kept.is_empty() {
-            stream.kept = Vec::new();
-            self.shared.count_buffer(before, 0);
-        }
-        self.go_on(at);
-        Some(Completion::Arrived(StreamId(at), len))
     }
 
     fn close_for(&mut self, at: usize) -> Completion {

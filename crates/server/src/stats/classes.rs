@@ -1,17 +1,19 @@
 //! `stats items`, `slabs` and `sizes`: size classes, shown as memcached's slab classes.
 
 use super::{Row, baseline, lines};
+use crate::dump::sees;
+use crate::limits::DUMP_BUCKETS_AT_ONCE;
 use crate::shared::Shared;
 use crate::tenants::{Binding, Router};
 use crate::view::Visible;
-use store::{CLASSES, ClassTotals, class_bound, class_of};
+use store::{CLASSES, ClassTotals, Worker, class_bound, class_of};
 
 /// One answer over the size classes that have items: they stand for memcached's slab classes.
 pub(super) fn classes(
     shared: &Shared,
     router: &Router,
     binding: &Binding,
-    rows_of: fn(usize, &ClassTotals) -> Vec<Row>,
+    rows_of: impl Fn(usize, &ClassTotals) -> Vec<Row>,
     with_totals: bool,
 ) -> Vec<u8> {
     let zero = baseline(shared, binding);
@@ -60,12 +62,29 @@ fn class_of_bound(seen: &Visible) -> [ClassTotals; CLASSES] {
         touch_hits: seen.totals.touch_hits,
         evicted: seen.totals.evictions,
         evicted_unfetched: seen.totals.evicted_unfetched,
+        evicted_nonzero: seen.totals.evicted_nonzero,
+        last_eviction: seen.totals.last_eviction,
         reclaimed: seen.totals.reclaimed,
+        expired_unfetched: seen.totals.expired_unfetched,
+        out_of_memory: seen.totals.store_no_memory,
     };
     all
 }
 
-pub(super) fn items_of_class(class: usize, t: &ClassTotals) -> Vec<Row> {
+/// The answer to `stats items`. Classes have no lists, so that what memcached says of its lists is zero; ages are those of a
+/// part of the items, of all in a small store.
+pub(super) fn items(shared: &Shared, router: &Router, worker: &Worker, binding: &Binding) -> Vec<u8> {
+    let ages_secs = worker.longest_idle(DUMP_BUCKETS_AT_ONCE, |item| sees(binding, item));
+    let longest_secs = ages_secs.iter().copied().max().unwrap_or(0);
+    let rows_of = |class: usize, totals: &ClassTotals| {
+        // A bound connection's items are one class.
+        let age_secs = if *binding == Binding::Unbound { ages_secs[class] } else { longest_secs };
+        items_of_class(class, totals, age_secs)
+    };
+    classes(shared, router, binding, rows_of, false)
+}
+
+fn items_of_class(class: usize, t: &ClassTotals, age_secs: u32) -> Vec<Row> {
     let zero = || "0".to_owned();
     let rows = [
         ("number", t.items.to_string()),
@@ -74,15 +93,15 @@ pub(super) fn items_of_class(class: usize, t: &ClassTotals) -> Vec<Row> {
         ("number_cold", t.items.to_string()),
         ("age_hot", zero()),
         ("age_warm", zero()),
-        ("age", zero()),
+        ("age", age_secs.to_string()),
         ("mem_requested", t.bytes.max(0).to_string()),
         ("evicted", t.evicted.to_string()),
-        ("evicted_nonzero", zero()),
-        ("evicted_time", zero()),
-        ("outofmemory", zero()),
+        ("evicted_nonzero", t.evicted_nonzero.to_string()),
+        ("evicted_time", t.last_eviction.idle_secs.to_string()),
+        ("outofmemory", t.out_of_memory.to_string()),
         ("tailrepairs", zero()),
         ("reclaimed", t.reclaimed.to_string()),
-        ("expired_unfetched", zero()),
+        ("expired_unfetched", t.expired_unfetched.to_string()),
         ("evicted_unfetched", t.evicted_unfetched.to_string()),
         ("evicted_active", zero()),
         ("crawler_reclaimed", zero()),

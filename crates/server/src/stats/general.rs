@@ -33,6 +33,7 @@ pub(super) fn general(shared: &Shared, router: &Router, binding: &Binding) -> Ve
     let memory = shared.store.memory_use();
     let [log_lines, log_sent, log_skipped, log_watchers] = shared.watch.counts();
     let n = |value: u64| value.to_string();
+    let writer_waits = shared.store.cleaner_totals().writer_waits - zero.map_or(0, |z| z.writer_waits);
     let zero_text = || "0".to_owned();
     let rows = [
         ("pid", std::process::id().to_string()),
@@ -43,7 +44,7 @@ pub(super) fn general(shared: &Shared, router: &Router, binding: &Binding) -> Ve
         ("pointer_size", n(usize::BITS.into())),
         ("rusage_user", seconds(user)),
         ("rusage_system", seconds(system)),
-        ("max_connections", n(config.max_connections as u64)),
+        ("max_connections", n(shared.adjustable.max_connections())),
         ("curr_connections", connections.to_string()),
         ("total_connections", n(load(&counters.total_connections, zero.map_or(0, |z| z.connections)))),
         ("rejected_connections", n(load(&counters.rejected_connections, zero.map_or(0, |z| z.rejected)))),
@@ -115,7 +116,7 @@ pub(super) fn general(shared: &Shared, router: &Router, binding: &Binding) -> Ve
         ("curr_items", n(seen.items)),
         ("total_items", n(t.total_items)),
         ("slab_global_page_pool", n(u64::from(memory.available_segments))),
-        ("expired_unfetched", zero_text()),
+        ("expired_unfetched", n(t.expired_unfetched)),
         ("evicted_unfetched", n(t.evicted_unfetched)),
         ("evicted_active", zero_text()),
         ("evictions", n(t.evictions)),
@@ -126,7 +127,7 @@ pub(super) fn general(shared: &Shared, router: &Router, binding: &Binding) -> Ve
         ("moves_to_cold", zero_text()),
         ("moves_to_warm", zero_text()),
         ("moves_within_lru", zero_text()),
-        ("direct_reclaims", zero_text()),
+        ("direct_reclaims", n(if *binding == Binding::Unbound { writer_waits } else { 0 })),
         ("lru_bumps_dropped", zero_text()),
     ];
     let mut rows: Vec<_> = rows.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();

@@ -58,7 +58,7 @@ pub(super) fn hot_keys(shared: &Shared, router: &Router, binding: &Binding) -> V
 /// `stats slow`: the slow requests that are kept, the latest first, by their number.
 pub(super) fn slow(shared: &Shared, router: &Router, binding: &Binding) -> Vec<Row> {
     let visible = router.visible(binding);
-    let threshold = shared.config.slow_request.0 / 1000;
+    let threshold = shared.adjustable.slow_request().0 / 1000;
     let mut rows = vec![("threshold_us".to_owned(), threshold.to_string())];
     if *binding == Binding::Unbound {
         rows.push(("total".to_owned(), shared.observed.slow.total().to_string()));

@@ -43,6 +43,7 @@ pub(super) fn controller(shared: &Shared, router: &Router) -> Vec<Row> {
         ("held_bytes", held),
         ("index_bytes", memory.index.0),
         ("segment_bytes", memory.segments.0),
+        ("value_bytes", memory.values.0),
         ("shadow_bytes", memory.shadow.0),
         ("buffer_bytes", shared.buffered().0),
     ];
@@ -80,8 +81,7 @@ pub(super) fn cleaner(shared: &Shared) -> Vec<Row> {
         ("passes_workers", view.by.writers),
         ("passes_at_once", u64::from(view.by.running)),
         ("passes_at_once_max", u64::from(view.by.at_once_max)),
-        ("pass_takes", view.pass_takes as u64),
-        ("pass_frees", view.pass_frees as u64),
+        ("pass_marks", view.pass_marks as u64),
         ("freed_segments", view.totals.freed_segments),
         ("scanned_items", view.totals.scanned_items),
         ("moved_bytes", moved),
@@ -103,6 +103,7 @@ pub(super) fn tenants(shared: &Shared, router: &Router, binding: &Binding) -> Ve
     for id in router.visible(binding) {
         let Some(state) = shared.store.tenant_state(id) else { continue };
         let t = shared.store.totals(id);
+        let (_, gate) = shared.admission.of(id);
         let gets = t.get_hits + t.get_misses;
         let name = state.name.split_ascii_whitespace().collect::<Vec<_>>().join("_");
         for (what, value) in [
@@ -122,6 +123,11 @@ pub(super) fn tenants(shared: &Shared, router: &Router, binding: &Binding) -> Ve
             ("moved_bytes", t.moved_bytes),
             ("dram_read_bytes", t.dram_read.bytes),
             ("dram_write_bytes", t.dram_write.bytes),
+            ("connections", gate.connections),
+            ("connections_refused", gate.connections_refused),
+            ("rate_waits", gate.rate_waits),
+            ("rate_waited_microseconds", gate.rate_waited.0 / 1_000),
+            ("rate_refusals", gate.rate_refusals),
         ] {
             rows.push((format!("{name}:{what}"), value.to_string()));
         }

@@ -4,6 +4,7 @@
 
 use super::Row;
 use crate::shared::Shared;
+use crate::tenants::Router;
 use std::sync::atomic::Ordering;
 
 /// Settings that memcached has and this server answers with the value given to it, or memcached's default.
@@ -89,13 +90,13 @@ const SETTINGS: &[(&str, &str)] = &[
     ("product_version", env!("CARGO_PKG_VERSION")),
 ];
 
-pub(super) fn settings(shared: &Shared) -> Vec<Row> {
+pub(super) fn settings(shared: &Shared, router: &Router) -> Vec<Row> {
     let config = &shared.config;
     let yes_no = |on: bool| if on { "yes" } else { "no" }.to_owned();
     let tls = config.tls.as_ref();
     let value_of = |name: &str, default: &str| match name {
         "maxbytes" => shared.memory_limit().0.to_string(),
-        "maxconns" => config.max_connections.to_string(),
+        "maxconns" => shared.adjustable.max_connections().to_string(),
         "tcpport" => shared.port().to_string(),
         "evictions" => if config.no_evict { "off" } else { "on" }.to_owned(),
         "num_threads" => config.threads.to_string(),
@@ -121,7 +122,7 @@ pub(super) fn settings(shared: &Shared) -> Vec<Row> {
         "ssl_session_cache" => yes_no(tls.is_some_and(|tls| tls.resumes)),
         "ssl_min_version" => tls.map_or_else(String::new, |tls| tls.oldest.name().to_owned()),
         "flush_enabled" => yes_no(!config.flush_disabled),
-        "idle_timeout" => (config.idle_timeout.as_millis() / 1000).to_string(),
+        "idle_timeout" => (shared.adjustable.idle_timeout().as_millis() / 1000).to_string(),
         _ => default.to_owned(),
     };
     let given = |name: &str| config.echoed.iter().find(|(n, _)| n == name).map(|(_, v)| v.clone());
@@ -139,6 +140,6 @@ pub(super) fn settings(shared: &Shared) -> Vec<Row> {
     rows.extend(ours.map(|(name, value)| (name.clone(), word(value.clone()))));
     rows.push(("io_engine".to_owned(), shared.engine.kind.name().to_owned()));
     rows.push(("io_engine_reason".to_owned(), word(shared.engine.reason.clone())));
-    rows.push(("rank".to_owned(), config.rank.to_string().split_whitespace().collect()));
+    rows.push(("rank".to_owned(), router.rank().to_string().split_whitespace().collect()));
     rows
 }

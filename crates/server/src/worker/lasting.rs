@@ -1,13 +1,16 @@
-//! Connections that are sent something else than replies: lists of items, log lines.
+//! Connections that are sent something else than replies: lists of items, log lines, replies with large values.
 //!
 //! Shape:      a turn ends with what was asked -> a piece per round while the socket takes it -> requests go on, or the
 //!             connection closes
-//! Invariants: one piece of a list is in memory at a time; nothing of the store is held across rounds
+//! Invariants: one piece of a list is in memory at a time; nothing of the store is held across rounds but values that are
+//!             pinned; who is sent values is not read from
 
 use super::Worker;
 use crate::connection::{Connection, Lasting};
 use crate::dump::Dump;
+use crate::limits::PIECES_PER_ROUND;
 use crate::memcache::Asked;
+use crate::outgoing::Outgoing;
 use crate::reactor::{Reactor, Sending, StreamId};
 use crate::stats::Client;
 use crate::watch::{Reporter, interest};
@@ -36,6 +39,53 @@ impl<R: Reactor> Worker<R> {
         }
     }
 
+    /// A connection is sent replies with large values from now on.
+    pub(super) fn begin_values(&mut self, id: StreamId, outgoing: Outgoing) {
+        let copied = outgoing.copied();
+        let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
+        connection.lasting = Some(Lasting::Values(outgoing));
+        self.lasting.push(id);
+        self.owe(id, copied);
+    }
+
+    /// The next pieces of them.
+    fn send_values(&mut self, id: StreamId) {
+        let now = self.now;
+        let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
+        let Some(Lasting::Values(mut outgoing)) = connection.lasting.take() else { return };
+        connection.active = now;
+        for _ in 0..PIECES_PER_ROUND {
+            let piece = outgoing.next();
+            let (sent, sending) = (piece.len(), self.reactor.send(id, &[IoSlice::new(piece)]));
+            outgoing.advance(sent);
+            match sending {
+                Sending::Failed => return self.close(id),
+                Sending::Later(owed) => {
+                    if !self.owe(id, owed) {
+                        return;
+                    }
+                    let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
+                    connection.is_sending = true;
+                    break;
+                }
+                Sending::Done if outgoing.is_done() => break,
+                Sending::Done => {}
+            }
+        }
+        let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
+        if !outgoing.is_done() {
+            connection.lasting = Some(Lasting::Values(outgoing));
+            return;
+        }
+        self.lasting.retain(|lasting| *lasting != id);
+        if outgoing.ends {
+            self.end(id);
+        } else {
+            // What was asked behind them.
+            self.wait_for_turn(id);
+        }
+    }
+
     fn send_lasting(&mut self, id: StreamId, bytes: &[u8]) {
         self.bytes_written += bytes.len() as u64;
         let sending = self.reactor.send(id, &[IoSlice::new(bytes)]);
@@ -52,7 +102,9 @@ impl<R: Reactor> Worker<R> {
     /// Whether a list can be continued at once.
     pub(super) fn has_lasting_work(&self) -> bool {
         let of = |id: &StreamId| self.connections.get(id.0).and_then(Option::as_ref);
-        let can = |c: &Connection| !c.is_sending && matches!(c.lasting, Some(Lasting::Dump(_)));
+        let can = |c: &Connection| {
+            !c.is_sending && matches!(c.lasting, Some(Lasting::Dump(_) | Lasting::Values(_)))
+        };
         self.lasting.iter().filter_map(of).any(can)
     }
 
@@ -63,6 +115,10 @@ impl<R: Reactor> Worker<R> {
             if connection.is_sending || connection.is_closing {
                 continue;
             }
+            if connection.sends_values() {
+                self.send_values(id);
+                continue;
+            }
             let mut piece = Vec::new();
             let mut is_done = false;
             match &mut connection.lasting {
@@ -71,7 +127,7 @@ impl<R: Reactor> Worker<R> {
                     is_done = dump.is_done();
                 }
                 Some(Lasting::Watch(watcher)) => piece = watcher.take(),
-                None => {}
+                Some(Lasting::Values(_)) | None => {}
             }
             self.store.quiesce();
             if is_done {

@@ -71,7 +71,10 @@ impl<R: Reactor> Worker<R> {
     /// Reads from a connection, or does not while its requests wait for their turn or for memory.
     pub(super) fn regulate(&mut self, id: StreamId) {
         let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
-        let pauses = connection.is_waiting || connection.is_starved || connection.parked_until.is_some();
+        let pauses = connection.is_waiting
+            || connection.is_starved
+            || connection.parked_until.is_some()
+            || connection.sends_values();
         if std::mem::replace(&mut connection.is_paused, pauses) != pauses {
             if pauses { self.reactor.pause(id) } else { self.reactor.resume(id) }
         }
@@ -101,11 +104,17 @@ impl<R: Reactor> Worker<R> {
 
     /// Closes connections that hold memory for which others wait, and have been silent for long.
     pub(super) fn close_stalled(&mut self, now: Instant) {
-        let is_short = 0 < self.around.shared.counters.starved.load(Ordering::Relaxed);
-        if self.held == 0 || !is_short || now.since(self.stalls_seen) < Duration::from_secs(1) {
+        if now.since(self.stalls_seen) < Duration::from_secs(1) {
             return;
         }
         self.stalls_seen = now;
+        for id in self.stalled_uploads(now) {
+            self.refuse(id);
+        }
+        let is_short = 0 < self.around.shared.counters.starved.load(Ordering::Relaxed);
+        if self.held == 0 || !is_short {
+            return;
+        }
         let open = self.connections.iter().flatten();
         let stalled = open.filter(|c| {
             let waits = c.is_starved || c.is_waiting || c.is_sending;
@@ -158,11 +167,14 @@ impl<R: Reactor> Worker<R> {
         }
         self.readers_seen = now;
         let shared = &self.around.shared;
-        let timeout = shared.config.send_timeout;
+        let timeout = shared.adjustable.send_timeout();
         let is_short = shared.buffers_are_short();
+        // A value that is being sent cannot go.
+        let is_pinned = shared.store.has_pinned_values() && shared.store.wants_cleaning();
         let slow = self.connections.iter().flatten().filter(|c| {
             let silent = now.since(c.active);
-            let stalled = is_short && SMALL_BUFFER < c.unsent && Duration::from_secs(STALL_SECS) <= silent;
+            let is_in_the_way = is_short && SMALL_BUFFER < c.unsent || is_pinned && c.sends_values();
+            let stalled = is_in_the_way && Duration::from_secs(STALL_SECS) <= silent;
             c.is_sending && (stalled || Duration::ZERO < timeout && timeout <= silent)
         });
         for id in slow.map(|c| c.id).collect::<Vec<_>>() {

@@ -6,7 +6,8 @@
 //! | hits and evictions at age a | `hits` and `ends` per class and step of age, decayed |
 //! | class | the use counter, in eight steps |
 //! | hit density at age a | the most hits per tick, over all times for which an item of that age could be kept |
-//! | explorers | none: where few have been, the density of the rank `density` stands in, scaled to fit the tenant |
+//! | explorers | one key in `EXPLORERS` stays for `EXPLORES_TICKS`, or no age would be known that nothing is kept for |
+//! | before anything is known | where few have been, the density of the rank `density` stands in, scaled to fit the tenant |
 //!
 //! Shape:      hits (of look-ups) and ends (of the cleaner) -> counts -> now and then a new model -> hits per tick of an item
 //! Invariants: a density is a positive number; a model is made from counts alone, so a replay makes the same ones
@@ -19,8 +20,10 @@
 //!             best moment to go (Gittins' index)
 
 use super::uses::USES;
+use crate::hash::KeyHash;
 use crate::sync::{AtomicU32, Mutex, Ordering, lock};
 use std::sync::Arc;
+use units::mix64;
 
 /// Steps of the use counter that are told apart.
 const CLASSES: usize = 8;
@@ -41,6 +44,11 @@ const STAND_IN: f32 = 32.0;
 /// An item is kept for so many ticks at least: about the time until a pass looks at it again (guess; on single streams 8 to 64
 /// ticks differ by less than one stream from another).
 const HORIZON_TICKS: usize = 16;
+/// One key in so many explores (paper: 1 %): with an item of each that is asked for again, what is always evicted young is
+/// known to be worth keeping.
+const EXPLORERS: u64 = 64;
+/// So long: two turnovers of the memory (guess).
+const EXPLORES_TICKS: u8 = 128;
 /// The stand-in's ticks added to an age, as in `density`.
 const SOFTENING_TICKS: f32 = 4.0;
 
@@ -78,6 +86,13 @@ impl Densities {
     #[inline]
     pub(crate) fn of(&self, uses: u8, age: u8) -> f32 {
         self.0[cell_of(uses, age)]
+    }
+
+    /// The same of the item of a key: if it explores, more than of any other.
+    #[inline]
+    pub(crate) fn of_key(&self, key: KeyHash, uses: u8, age: u8) -> f32 {
+        let explores = age < EXPLORES_TICKS && mix64(!key.0).is_multiple_of(EXPLORERS);
+        if explores { 1.0 } else { self.of(uses, age) }
     }
 }
 

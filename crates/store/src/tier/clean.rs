@@ -10,7 +10,7 @@
 use super::record::{self, Record};
 use super::{NOBODY, Reference, Tier, access};
 use crate::account::{bytes_needed, unlink};
-use crate::census::{Pending, usage_of};
+use crate::census::{Half, Pending, usage_of};
 use crate::cleaner::{Removal, note_removal};
 use crate::destinations::Destinations;
 use crate::epoch::Participant;
@@ -289,12 +289,13 @@ impl Pass<'_> {
         let meta = crate::item::Meta { away: Some(to), ..item.view.meta() };
         let needed = bytes_needed(item.view.bytes().len(), meta.cas.is_some());
         let stamp = store.stamp_of(item.place, &item.view);
-        let has_room = self.to.open_for_len(store, needed, stamp, false);
+        let half = self.to.open_for_len(store, needed, stamp, Half::Upper);
         let locked = store.index.lock(entry.hash);
         let again = locked.find_again(found, entry.hash);
-        let moved = has_room
-            && !item.is_dead(store)
-            && again.is_some_and(|found| self.to.put(store, self.counters, &locked, found, item, meta));
+        let moved = !item.is_dead(store)
+            && half.zip(again).is_some_and(|(half, found)| {
+                self.to.move_to(store, self.counters, &locked, (found, item), (meta, half))
+            });
         drop(locked);
         if !moved {
             tier.abandon(to, record.key.len());

@@ -1,9 +1,9 @@
 //! Values that the cleaner of DRAM puts into the tier below instead of evicting their items.
 
 use super::{Tier, access};
-use crate::account::{bytes_needed, charge_of};
+use crate::account::bytes_needed;
 use crate::census::Pending;
-use crate::item::Meta;
+use crate::item::{INDEX_SHARE, Meta};
 use crate::limits::TIER_RESERVE;
 use crate::metrics::ThreadCounters;
 use crate::store::Store;
@@ -12,7 +12,7 @@ use media::SlowAccess;
 
 /// The tier that may take an item's value.
 fn tier_for<'a>(store: &'a Store, item: &Pending<'_>) -> Option<&'a Tier> {
-    if store.tiers.is_empty() || item.view.is_away() {
+    if store.tiers.is_empty() || item.view.is_away() || item.view.apart().is_some() {
         return None;
     }
     let tier = store.tier_below(store.tenant(item.view.tenant()))?;
@@ -25,7 +25,7 @@ pub(crate) fn charge_below(store: &Store, item: &Pending<'_>) -> u64 {
     let Some(tier) = tier_for(store, item) else { return 0 };
     let away = Reference { tier: tier.id, at: 0, value_len: 0 };
     let meta = Meta { away: Some(away), ..item.view.meta() };
-    let charge = charge_of(meta.item_len(item.view.key().len(), 0)).cast_unsigned();
+    let charge = meta.item_len(item.view.key().len(), 0) as u64 + INDEX_SHARE;
     if charge < item.charge() { charge } else { 0 }
 }
 

@@ -353,6 +353,6 @@ fn segment_of(device: &dyn Device, item_max: Bytes) -> Bytes {
     let wanted = (item_max.0 + footprint(0, 0)).next_power_of_two();
     let most =
         1 << (device.size().0 / u64::from(4 * limits::TIER_LOW_WATER)).max(limits::SEGMENT_MIN.0).ilog2();
-    let segment = wanted.min(most).max(fitting).min(limits::SEGMENT_MAX.0);
+    let segment = wanted.min(most).max(fitting).min(limits::TIER_SEGMENT_MAX.0);
     Bytes(segment.max(device.access_unit().0))
 }

@@ -190,6 +190,7 @@ impl Worker {
             state: fields.state,
             away: Some(away),
             stamp: 0,
+            is_apart: false,
         };
         let made =
             Made { meta, key: record.key, value: &[], stamp: fields.stamp, tick: store.tick(), uses: 0 };

@@ -14,7 +14,7 @@
 use super::recover::{Made, Restored};
 use super::{REFERENCE, Reference};
 use crate::item::{Meta, View};
-use crate::limits::SEGMENT_MAX;
+use crate::limits::SEGMENT_DEFAULT;
 use crate::store::Store;
 use crate::sync::Ordering;
 use crate::tier::doors::expiry_of_wall;
@@ -31,7 +31,7 @@ const MAGIC: [u8; 8] = *b"COTSAVE1";
 const PIECE: usize = 1 << 20;
 /// A piece is at most as large.
 const PIECE_MAX: usize = PIECE + (2 << 23);
-const _: () = assert!(SEGMENT_MAX.0 == 1 << 23, "a bucket's items may be beside a piece");
+const _: () = assert!(8 * SEGMENT_DEFAULT.0 <= 2 << 23, "a bucket's items may be beside a piece");
 
 const OWN_SPACE: u8 = 1;
 const CAS: u8 = 1 << 1;
@@ -65,7 +65,9 @@ impl Worker {
         for bucket in 0..store.index.buckets() {
             store.index.each_in(bucket, |slot| {
                 let view = store.log.view(&self.reader, slot.place());
-                let outlives = view.away().is_none_or(|away| store.tier(away).notes.survives());
+                // A value of many pages is not worth the time that the end would take.
+                let outlives = view.apart().is_none()
+                    && view.away().is_none_or(|away| store.tier(away).notes.survives());
                 if outlives && !store.is_expired(&view) && !store.is_flushed(slot.place(), &view) {
                     let age = store.tick().wrapping_sub(slot.tick());
                     put_item(
@@ -239,6 +241,7 @@ fn take_item(worker: &mut Worker, rest: &mut Cursor<'_>, tenants: &[Option<Tenan
         state: bits >> STATE_AT,
         away,
         stamp: 0,
+        is_apart: false,
     };
     let tick = store.tick().wrapping_sub(age);
     let uses = uses.min(crate::slot::USES_MAX);

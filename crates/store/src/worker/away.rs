@@ -131,7 +131,7 @@ impl Worker {
     #[cold]
     pub(super) fn refuse(&self, view: &View<'_>) -> Refused {
         let plan = view.away().map(|away| self.plan_of(view, away));
-        self.wanted.set(plan.map(|plan| Wanted { plan, hash: self.store.hash_of(view) }));
+        self.wanted_value.set(plan.map(|plan| Wanted { plan, hash: self.store.hash_of(view) }));
         Refused::Away
     }
 
@@ -146,7 +146,7 @@ impl Worker {
     /// Fetches what the last operation was refused for, if it was; an item whose value cannot be had goes. Returns whether
     /// there was one.
     pub(crate) fn fetch_wanted(&mut self) -> bool {
-        let Some(wanted) = self.wanted.take() else { return false };
+        let Some(wanted) = self.wanted_value.take() else { return false };
         if !self.fetch_now(&wanted.plan) {
             self.forget_at(wanted.hash, &wanted.plan);
         }
@@ -188,7 +188,11 @@ impl Worker {
         content: Content<'_>,
         head: &mut Option<Head>,
     ) -> Result<Option<Reference>, Refused> {
+        // A value that fits no segment of DRAM has pages of its own there.
         let Content::Value(value) = content else { return Ok(None) };
+        if meta.is_apart {
+            return Ok(None);
+        }
         let Placement::Tier(tier) = self.store.tenant(meta.tenant).placement() else { return Ok(None) };
         let value_len = content.len();
         let tier = self.store.tiers.get(usize::from(tier)).filter(|t| t.takes(key.bytes.len(), value_len));

@@ -131,7 +131,7 @@ impl Worker {
         drop(locked);
         self.after_write();
         count(hits);
-        let class = self.counters.class(view.bytes().len(), view.own_space());
+        let class = self.counters.class(view.sizes().whole, view.own_space());
         count(if by.up { &class.incr_hits } else { &class.decr_hits });
         Ok(CountedIf::Done { value, cas, expired_at, created: false })
     }

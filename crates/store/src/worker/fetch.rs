@@ -177,7 +177,8 @@ impl Worker {
     fn count_fetch(&self, tenant: TenantId, key: &Key<'_>, was: &Description<'_>, how: &Fetch) {
         let counters = self.counters(tenant);
         let view = &was.item.view;
-        let len = view.bytes().len();
+        let sizes = view.sizes();
+        let len = sizes.whole;
         if how.touch.is_some() {
             count(&counters.cmd_touch);
             count(&counters.touch_hits);
@@ -190,7 +191,7 @@ impl Worker {
         let owner = self.store.tenant(tenant);
         self.note_away_hit(tenant, key, view, was.uses());
         if owner.samples(key.hash) {
-            self.sample(owner, key.hash, SampledKind::LookUp, view);
+            self.sample(owner, key.hash, SampledKind::LookUp, sizes.charge());
         }
     }
 
@@ -350,5 +351,27 @@ mod tests {
             assert_eq!((worker.used_secs(&known), known.fetched), (secs, false));
             worker.delete(tenant, &key(&worker));
         }
+    }
+
+    #[test]
+    fn the_longest_idle_of_each_class_is_told() {
+        let (store, tenant) = store();
+        let worker = store.worker().unwrap();
+        let put = |secs, name: &'static [u8], len: usize| {
+            store.set_now(secs);
+            let key = worker.key(Space::Shared, name).unwrap();
+            worker.set(tenant, &key, Mode::Set, Fields::default(), &vec![b'x'; len]).unwrap();
+        };
+        put(100, b"a", 10);
+        put(130, b"b", 10);
+        put(150, b"c", 500);
+        store.set_now(160);
+        let class =
+            |name: &'static [u8]| worker.peek(&worker.key(Space::Shared, name).unwrap()).unwrap().class();
+        let longest = worker.longest_idle(u32::MAX, |_| true);
+        assert_eq!((longest[class(b"a")], longest[class(b"c")]), (60, 10));
+        assert_eq!(longest.iter().sum::<u32>(), 70, "no other class has items");
+        assert_eq!(worker.longest_idle(u32::MAX, |item| item.key() == b"b")[class(b"b")], 30);
+        assert_eq!(worker.longest_idle(0, |_| true).iter().sum::<u32>(), 0);
     }
 }

@@ -5,14 +5,14 @@
 
 use super::away::Content;
 use super::{Fields, Key, Old, Refused, Worker};
-use crate::account::{bytes_needed, charge_of, link, replace, restamp, unlink};
+use crate::account::{bytes_needed, link, replace, restamp, unlink};
 use crate::curves::SampledKind;
 use crate::expiry::expiry_at;
 use crate::hash::{KeyHash, Space};
 use crate::index::{Found, Locked};
-use crate::item::{Meta, View};
+use crate::item::{Apart, Meta, Sizes, View};
 use crate::limits;
-use crate::log::Head;
+use crate::log::{Head, Lent};
 use crate::metrics::count;
 use crate::rank::RAISE;
 use crate::shadow::Shadow;
@@ -20,7 +20,7 @@ use crate::slot::{Place, Slot, USES_MAX};
 use crate::store::STAMP_BLOCK;
 use crate::sync::Ordering;
 use crate::tenant::Tenant;
-use crate::tier::{Made, Reference};
+use crate::tier::Made;
 use media::Access;
 use units::{Bytes, TenantId};
 
@@ -75,60 +75,51 @@ impl Worker {
         old: &Old<'_>,
         draft: &Draft<'_>,
     ) -> Result<u64, Refused> {
-        let Draft { fields, content, identity, state } = *draft;
+        let content = draft.content;
         let owner = self.store.tenant(tenant);
         let value_len = content.len();
-        let expiry = (fields.expires_at != 0).then(|| expiry_at(fields.expires_at, self.store.now_secs()));
-        let mut meta = Meta {
-            tenant,
-            own_space: key.space != Space::Shared,
-            client_flags: fields.client_flags,
-            expiry,
-            cas: match identity {
-                Identity::New => None,
-                Identity::Told(cas) => Some(cas),
-                Identity::Kept(kept) => kept.cas,
-            },
-            state,
-            away: content.away(),
-            stamp: 0,
-        };
-        let counters = self.counters(tenant);
-        let needed = bytes_needed(meta.item_len(key.bytes.len(), value_len), meta.cas.is_some());
-        if self.store.geometry.item_max.as_usize() < needed {
-            count(&counters.store_too_large);
-            return Err(Refused::TooLarge);
-        }
-        // A touch stores nothing new.
-        if owner.may_refuse()
-            && !matches!(identity, Identity::Kept(_))
-            && owner.refuses(change_of(old, tenant, meta.item_len(key.bytes.len(), value_len)))
-        {
-            count(&counters.writes_refused);
-            count(&counters.store_no_memory);
-            return Err(Refused::OverShare);
-        }
-        let stamp = match identity {
+        let placed = self.placed(old, content.value());
+        let mut meta = self.meta_of(tenant, key, draft);
+        let has_cas = meta.cas.is_some();
+        let needed = bytes_needed(meta.item_len(key.bytes.len(), value_len), has_cas);
+        meta.is_apart = placed.is_some() || self.store.log.segment_bytes() < needed;
+        self.allow(owner, &meta, (key.bytes.len(), value_len), old, draft)?;
+        let stamp = match draft.identity {
             Identity::Kept(kept) => kept.stamp,
             _ => self.stamp_after(old, owner),
         };
         let mut head = self.head.borrow_mut();
         let made = self.put_away(&mut meta, key, stamp, content, &mut head)?;
-        let needed = bytes_needed(meta.item_len(key.bytes.len(), value_len), meta.cas.is_some());
-        let head = self.head_for(&mut head, needed, stamp)?;
+        let value = content.value();
+        let tail_len = if meta.is_apart { Apart::BYTES } else { value_len };
+        let in_segment = bytes_needed(meta.item_len(key.bytes.len(), tail_len), has_cas);
+        let head = self.head_for(&mut head, in_segment, stamp)?;
+        let apart = match placed {
+            None if meta.is_apart => Some(self.make_value(value)?),
+            placed => placed,
+        };
         restamp(&mut meta, stamp, head.base());
         let mut header = [0; 48];
-        let header_len = meta.encode(key.bytes.len(), value_len, &mut header);
-        let value = if meta.away.is_some() { [&[][..], &[]] } else { content.value() };
-        let parts = [&header[..header_len], key.bytes, value[0], value[1]];
-        let len: usize = parts.iter().map(|p| p.len()).sum();
+        let header_len = meta.encode(key.bytes.len(), tail_len, &mut header);
+        let reference = apart.map(Apart::encode);
+        let tail = reference.as_ref().map_or(value, |reference| [reference.as_slice(), &[]]);
+        let tail = if meta.away.is_some() { [&[][..], &[]] } else { tail };
+        let parts = [&header[..header_len], key.bytes, tail[0], tail[1]];
+        let below = meta.away.map_or(0, |away| away.footprint(key.bytes.len()));
+        let sizes = Sizes::new(parts.iter().map(|p| p.len()).sum(), apart).with_below(below);
         let place = self.store.log.append(head, parts).expect("the head was made for this item");
-        self.lead_to(locked, key, old, (place, &meta), (len, stamp), made)?;
-        counters.meter.count(Access::DramWrite, Bytes(len as u64));
+        if let Err(refused) = self.publish(locked, key, old, (place, &meta), (sizes, apart), stamp) {
+            // The bytes written are dead; the retry, for which `make_room` grows the index, writes them again.
+            if let Some(made) = apart.filter(|_| placed.is_none()) {
+                self.store.log.give_up_value(made);
+            }
+            made.inspect(|made| self.store.tier(*made).abandon(*made, key.bytes.len()));
+            return Err(refused);
+        }
+        made.inspect(|made| self.store.tier(*made).hold(*made));
+        self.counters(tenant).meter.count(Access::DramWrite, Bytes(sizes.whole as u64));
         if owner.samples(key.hash) {
-            let charge =
-                charge_of(len) + meta.away.map_or(0, |away| away.footprint(key.bytes.len()).cast_signed());
-            self.sample_sized(owner, key.hash, SampledKind::Write, charge);
+            self.sample(owner, key.hash, SampledKind::Write, sizes.charge());
         }
         if owner.is_over_ceiling() {
             self.store.ceiling_hint.store(1, Ordering::Relaxed);
@@ -136,17 +127,71 @@ impl Worker {
         Ok(meta.cas.unwrap_or(stamp))
     }
 
-    /// Makes the index lead to an item of `len` bytes that was written, and to the record that was made for it.
-    fn lead_to(
+    /// Everything of a new item but its stamp, key and value.
+    fn meta_of(&self, tenant: TenantId, key: &Key<'_>, draft: &Draft<'_>) -> Meta {
+        let Fields { client_flags, expires_at } = draft.fields;
+        Meta {
+            tenant,
+            own_space: key.space != Space::Shared,
+            client_flags,
+            expiry: (expires_at != 0).then(|| expiry_at(expires_at, self.store.now_secs())),
+            cas: match draft.identity {
+                Identity::New => None,
+                Identity::Told(cas) => Some(cas),
+                Identity::Kept(kept) => kept.cas,
+            },
+            state: draft.state,
+            away: draft.content.away(),
+            stamp: 0,
+            is_apart: false,
+        }
+    }
+
+    /// Refuses what is too large, or beyond the share of a tenant that wants that.
+    fn allow(
+        &self,
+        owner: &Tenant,
+        meta: &Meta,
+        (key_len, value_len): (usize, usize),
+        old: &Old<'_>,
+        draft: &Draft<'_>,
+    ) -> Result<(), Refused> {
+        let counters = self.counters(owner.id);
+        let len = meta.item_len(key_len, value_len);
+        if self.store.geometry.item_max.as_usize() < bytes_needed(len, meta.cas.is_some()) {
+            count(&counters.store_too_large);
+            return Err(Refused::TooLarge);
+        }
+        self.no_memory_for.set((len, meta.own_space));
+        // A touch stores nothing new.
+        if owner.may_refuse() && !matches!(draft.identity, Identity::Kept(_)) {
+            let sizes = if meta.is_apart {
+                let apart = Apart { first: 0, len: u32::try_from(value_len).unwrap_or(u32::MAX) };
+                Sizes::new(meta.item_len(key_len, Apart::BYTES), Some(apart))
+            } else {
+                Sizes::new(len, None)
+            };
+            if owner.refuses(change_of(old, owner.id, sizes)) {
+                count(&counters.writes_refused);
+                self.note_no_memory(owner.id, None);
+                return Err(Refused::OverShare);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the index point at an item that is written, and everybody's accounts say so.
+    fn publish(
         &self,
         locked: &Locked<'_>,
         key: &Key<'_>,
         old: &Old<'_>,
         (place, meta): (Place, &Meta),
-        (len, stamp): (usize, u64),
-        made: Option<Reference>,
+        (sizes, apart): (Sizes, Option<Apart>),
+        stamp: u64,
     ) -> Result<(), Refused> {
-        let tick = self.store.tick();
+        let store = &self.store;
+        let tick = store.tick();
         if let Some(found) = old.found {
             let uses = found.slot.uses();
             let raised =
@@ -154,22 +199,20 @@ impl Worker {
             let uses = if old.live.is_some() { uses + raised } else { 0 };
             locked.replace(found, Slot::new(key.hash, place, tick, uses));
             let from = found.slot.place();
-            let view = self.store.log.view(&self.reader, from);
-            replace(&self.store, &self.counters, (from, &view), (place, meta), len, stamp);
-        } else if !locked.insert(Slot::new(key.hash, place, tick, 0), |s| self.store.hash_at(&self.reader, s))
-        {
-            // The bytes written are dead; the retry, for which `make_room` grows the index, writes them again.
-            self.crowded.set(true);
-            if let Some(made) = made {
-                self.store.tier(made).abandon(made, key.bytes.len());
+            let view = store.log.view(&self.reader, from);
+            replace(store, &self.counters, (from, &view), (place, meta), sizes, stamp);
+            if let Some(before) = view.apart().filter(|before| apart != Some(*before)) {
+                store.log.retire_value(&store.epochs, before);
             }
+        } else if !locked.insert(Slot::new(key.hash, place, tick, 0), |s| store.hash_at(&self.reader, s)) {
+            self.crowded.set(true);
             return Err(Refused::NoRoom);
         } else {
-            forget_shadow(self.store.tenant(meta.tenant), key.hash);
-            link(&self.store, &self.counters, place, (meta, key.bytes.len()), len, stamp);
+            forget_shadow(store.tenant(meta.tenant), key.hash);
+            link(store, &self.counters, place, meta, sizes, stamp);
         }
-        if let Some(made) = made {
-            self.store.tier(made).hold(made);
+        if let Some(apart) = apart {
+            store.log.link_value(apart, key.hash);
         }
         Ok(())
     }
@@ -183,7 +226,7 @@ impl Worker {
     ) -> Result<(), Refused> {
         let mut meta = made.meta;
         let needed = bytes_needed(meta.item_len(made.key.len(), made.value.len()), meta.cas.is_some());
-        if self.store.geometry.item_max.as_usize() < needed {
+        if self.store.log.segment_bytes() < needed {
             return Err(Refused::TooLarge);
         }
         let mut head = self.head.borrow_mut();
@@ -199,7 +242,8 @@ impl Worker {
             self.crowded.set(true);
             return Err(Refused::NoRoom);
         }
-        link(&self.store, &self.counters, place, (&meta, made.key.len()), len, made.stamp);
+        let below = meta.away.map_or(0, |away| away.footprint(made.key.len()));
+        link(&self.store, &self.counters, place, &meta, Sizes::new(len, None).with_below(below), made.stamp);
         if let Some(away) = meta.away {
             self.store.tier(away).adopt(away, made.key.len());
         }
@@ -209,6 +253,37 @@ impl Worker {
     /// Grows the index if it is crowded, as after every write.
     pub(crate) fn after_make(&self) {
         self.after_write();
+    }
+
+    /// Where a value is already, if it needs not be written: it is the old item's, or was uploaded.
+    fn placed(&self, old: &Old<'_>, value: [&[u8]; 2]) -> Option<Apart> {
+        let [value, rest] = value;
+        if !rest.is_empty() || value.is_empty() {
+            return None;
+        }
+        let view = old.live.as_ref().map(|(_, view)| view);
+        let kept = view.filter(|view| std::ptr::eq(view.value(), value)).and_then(View::apart);
+        kept.or_else(|| self.store.log.uploaded(value))
+    }
+
+    /// Writes a value into pages of its own.
+    fn make_value(&self, value: [&[u8]; 2]) -> Result<Apart, Refused> {
+        let log = &self.store.log;
+        let len = value[0].len() + value[1].len();
+        let Some(apart) = log.begin_value(len) else {
+            // Addresses, too, become free when something goes.
+            self.wanted.set(log.available());
+            return Err(Refused::NoRoom);
+        };
+        if let Lent::NoRoom(segments) = log.back_value(&self.store.epochs, apart, len, u64::MAX) {
+            log.give_up_value(apart);
+            self.wanted.set(segments);
+            return Err(Refused::NoRoom);
+        }
+        log.write_value(apart, 0, value[0]);
+        log.write_value(apart, value[0].len(), value[1]);
+        self.store.note_written(Bytes(len as u64));
+        Ok(apart)
     }
 
     /// The head, with room for `len` bytes and a base near the stamp.
@@ -224,7 +299,7 @@ impl Worker {
             let base = store.stamp_base();
             let next = store.log.take(&store.epochs, limits::RESERVE_SEGMENTS, base, store.now_secs());
             let next = next.ok_or(Refused::NoRoom)?;
-            store.note_written();
+            store.note_written(store.geometry.segment);
             if let Some(full) = head.replace(next) {
                 store.log.seal(full);
             }
@@ -276,10 +351,10 @@ impl Worker {
     }
 }
 
-/// By how much a tenant holds more once an item of `len` log bytes takes the place of an old one.
-fn change_of(old: &Old<'_>, tenant: TenantId, len: usize) -> i64 {
+/// By how much a tenant holds more once an item of this size takes the place of an old one.
+fn change_of(old: &Old<'_>, tenant: TenantId, sizes: Sizes) -> i64 {
     let own = old.live.as_ref().map(|(_, view)| view).filter(|view| view.tenant() == tenant);
-    charge_of(len) - own.map_or(0, |view| charge_of(view.bytes().len()))
+    sizes.charge() - own.map_or(0, |view| view.sizes().charge())
 }
 
 /// A key that is stored again is no eviction any more.

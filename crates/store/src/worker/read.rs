@@ -5,7 +5,7 @@
 use super::{Item, Key, Refused, Worker};
 use crate::curves::SampledKind;
 use crate::index::Found;
-use crate::metrics::{Counters, count};
+use crate::metrics::{CLASSES, Counters, count};
 use crate::shadow::Shadow;
 use crate::slot::Slot;
 use crate::sync::{Ordering, bump};
@@ -69,12 +69,13 @@ impl Worker {
             return Err(self.refuse(&view));
         }
         count(&counters.get_hits);
-        count(&self.counters.class(view.bytes().len(), view.own_space()).get_hits);
-        counters.meter.count(Access::DramRead, Bytes(view.bytes().len() as u64));
+        let sizes = view.sizes();
+        count(&self.counters.class(sizes.whole, view.own_space()).get_hits);
+        counters.meter.count(Access::DramRead, Bytes(sizes.whole as u64));
         let owner = self.store.tenant(tenant);
         self.note_use(owner, found);
         if owner.samples(key.hash) {
-            self.sample(owner, key.hash, SampledKind::LookUp, &view);
+            self.sample(owner, key.hash, SampledKind::LookUp, sizes.charge());
         }
         self.note_away_hit(tenant, key, &view, found.slot.uses());
         Ok(Some(item))
@@ -101,7 +102,7 @@ impl Worker {
         count(&counters.get_misses);
         let owner = self.store.tenant(tenant);
         if owner.samples(key.hash) {
-            self.sample_sized(owner, key.hash, kind, 0);
+            self.sample(owner, key.hash, kind, 0);
         }
         // A miss that does not get the lock at once is not counted: it would wait in the request (Memshare §5.2).
         if Shadow::may_know(key.hash, owner.sampling())
@@ -146,6 +147,20 @@ impl Worker {
         end < self.store.index.buckets()
     }
 
+    /// Seconds for which nobody asked for or stored the item of each size class that this is longest of, among those `wanted`
+    /// in so many buckets of the index: in a random part of all items. Zero for a class of which there is none.
+    pub fn longest_idle(&self, buckets: u32, wanted: impl Fn(&Item<'_>) -> bool) -> [u32; CLASSES] {
+        let mut longest = [0; CLASSES];
+        self.walk(&mut Cursor::default(), buckets, |known| {
+            if wanted(&known.item) {
+                let idle = self.store.now_secs().saturating_sub(self.used_secs(known));
+                let of_class = &mut longest[known.item.class()];
+                *of_class = idle.max(*of_class);
+            }
+        });
+        longest
+    }
+
     /// Describes an item, without counting or noting a use.
     pub fn describe(&self, key: &Key<'_>) -> Option<Description<'_>> {
         let found = self.store.index.find(key.hash, |slot| self.is_key(slot, key))?;
@@ -180,7 +195,7 @@ impl Worker {
             item: self.item(&view, stamp),
             fetched: slot.uses() != 0,
             slot,
-            size: Bytes(crate::account::whole_charge(&view).cast_unsigned()),
+            size: Bytes(view.sizes().charge().cast_unsigned()),
         }
     }
 }

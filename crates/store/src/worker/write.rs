@@ -139,10 +139,12 @@ impl Worker {
         count(&self.counters(tenant).cmd_meta);
     }
 
-    /// Counts a write that found no memory, and takes the older item of its key along if it was to be replaced: nobody
+    /// Counts the last write, which found no memory, and takes the older item of its key along if it was to be replaced: nobody
     /// shall take it for the new one (as memcached does).
     pub fn note_no_memory(&self, tenant: TenantId, replaced: Option<&Key<'_>>) {
         count(&self.counters(tenant).store_no_memory);
+        let (len, own_space) = self.no_memory_for.get();
+        count(&self.counters.class(len, own_space).out_of_memory);
         if let Some(key) = replaced {
             self.discard(key);
         }
@@ -251,7 +253,7 @@ impl Worker {
         let old = self.live(&locked, key);
         if let Some((_, view)) = old.live {
             count(&counters.delete_hits);
-            count(&self.counters.class(view.bytes().len(), view.own_space()).delete_hits);
+            count(&self.counters.class(view.sizes().whole, view.own_space()).delete_hits);
         } else {
             count(&counters.delete_misses);
         }
@@ -263,7 +265,7 @@ impl Worker {
         self.unlink_found(locked, old);
         let owner = self.store.tenant(tenant);
         if owner.samples(key.hash) {
-            self.sample_sized(owner, key.hash, SampledKind::Delete, 0);
+            self.sample(owner, key.hash, SampledKind::Delete, 0);
         }
     }
 
@@ -316,7 +318,7 @@ impl Worker {
         self.after_write();
         if !remove.stale {
             count(&counters.delete_hits);
-            count(&self.counters.class(view.bytes().len(), view.own_space()).delete_hits);
+            count(&self.counters.class(view.sizes().whole, view.own_space()).delete_hits);
         }
         Ok(Removed::Done)
     }
@@ -349,7 +351,7 @@ impl Worker {
         self.after_write();
         count(&counters.cmd_touch);
         count(&counters.touch_hits);
-        count(&self.counters.class(view.bytes().len(), view.own_space()).touch_hits);
+        count(&self.counters.class(view.sizes().whole, view.own_space()).touch_hits);
         Ok(true)
     }
 }

@@ -8,7 +8,7 @@ use super::rivals;
 use crate::replay::ReplayOptions;
 use lab::Tally;
 use lab::experiment::{ExperimentError, Results, Sweep};
-use store::Geometry;
+use store::{FixedPass, Geometry, PassKind};
 use units::Bytes;
 
 /// The rows of Table 6 that have a hit ratio.
@@ -96,8 +96,10 @@ pub(super) fn table_7(sweep: &Sweep, results: &mut Results) -> Result<(), Experi
     let (mut hit, mut moved) = (Vec::new(), Vec::new());
     for n in widths {
         let options = ReplayOptions {
-            pass_width: usize::try_from(whole(n)).ok(),
-            pass_frees: usize::try_from(sweep.count("frees")?).ok(),
+            pass_kind: Some(PassKind::Fixed(FixedPass {
+                takes: usize::try_from(whole(n)).unwrap_or(usize::MAX),
+                frees: usize::try_from(sweep.count("frees")?).unwrap_or(usize::MAX),
+            })),
             ..plant.shared(sweep, sweep.count("private_percent")?)?
         };
         let report = plant.replay(options)?;

@@ -113,6 +113,20 @@ pub(in crate::memcache) fn refuse_rate<'w>(
     Call { session, worker, head: &request.head, replies }.fail(OVER_RATE);
 }
 
+/// Answers that there was no memory for a value on its way in.
+pub(in crate::memcache) fn lose<'w>(
+    session: &Session<'_>,
+    worker: &'w Worker,
+    request: &Request<'_>,
+    hashed: &[(Key<'_>, TenantId)],
+    replies: &mut Replies<'w>,
+) {
+    if let (Body::Store { mode, .. }, Some((key, tenant))) = (request.body, hashed.first()) {
+        worker.note_no_memory(*tenant, (mode == Mode::Set).then_some(key));
+    }
+    Call { session, worker, head: &request.head, replies }.fail(NO_ITEM_MEMORY);
+}
+
 /// What a request needs of whoever asks.
 fn needs(body: &Body<'_>) -> Need {
     match body {
@@ -124,6 +138,11 @@ fn needs(body: &Body<'_>) -> Need {
         Body::Flush { .. } => Need::Flush,
         _ => Need::Read,
     }
+}
+
+/// User and password that a request shows.
+pub(in crate::memcache) fn credentials<'b>(request: &Request<'b>) -> Option<(&'b [u8], &'b [u8])> {
+    if let Body::LogIn { message, .. } = request.body { plain(message) } else { None }
 }
 
 impl<'w> Call<'_, '_, 'w, '_> {
@@ -176,11 +195,13 @@ impl<'w> Call<'_, '_, 'w, '_> {
             }
             return;
         };
-        let value = if shown == Shown::Flags { &[] } else { item.value() };
-        self.header(OK, (4, key.len(), value.len()), item.cas());
+        let value_len = if shown == Shown::Flags { 0 } else { item.value().len() };
+        self.header(OK, (4, key.len(), value_len), item.cas());
         self.replies.put(&item.client_flags().to_be_bytes());
         self.replies.put(key);
-        self.replies.put_from_log(value);
+        if shown != Shown::Flags {
+            self.replies.put_from_log(&item);
+        }
     }
 
     fn touch(&mut self, keyed: &(Key<'_>, TenantId), exptime: u32, reply: Shown) -> Result<(), Ended> {
@@ -338,7 +359,7 @@ impl<'w> Call<'_, '_, 'w, '_> {
         }
         // What is no message shows no password, and counts as a wrong one.
         let (user, password) = if is_known { plain(message).unwrap_or_default() } else { Default::default() };
-        let grant = log_in::check(self.session, user, password);
+        let grant = log_in::check(self.session, user, password)?;
         let after = before.after(grant);
         *identity = Some(after);
         if grant.is_some() {
@@ -384,6 +405,8 @@ fn plain(message: &[u8]) -> Option<(&[u8], &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::damaged::{damaged_texts, streams};
+    use proptest::prelude::*;
 
     #[test]
     fn plain_messages_have_three_parts() {
@@ -392,6 +415,25 @@ mod tests {
         assert_eq!(parts(b"ann\0ann\0"), Some((b"ann".as_slice(), b"".as_slice())));
         for wrong in [b"".as_slice(), b"ann", b"\0ann", b"bob\0ann\0one", b"\0ann\0one\0"] {
             assert_eq!(plain(wrong), None, "{wrong:?}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(streams())]
+
+        #[test]
+        fn a_damaged_message_is_its_parts_or_none(
+            message in damaged_texts(&[b"\0ann\0one", b"ann\0ann\0one two", b"\0\0", b""])
+        ) {
+            let (nuls, first) = (message.iter().filter(|b| **b == 0).count(), message.split(|b| *b == 0).next());
+            match plain(&message) {
+                Some((user, password)) => {
+                    let acts_for = first.unwrap();
+                    prop_assert!(acts_for.is_empty() || acts_for == user);
+                    prop_assert_eq!([acts_for, user, password].join(&0), message);
+                }
+                None => prop_assert!(nuls != 2 || !matches!(first, Some(b"")), "{message:?} is one"),
+            }
         }
     }
 }

@@ -16,10 +16,12 @@
 
 mod execute;
 
-pub(in crate::memcache) use execute::{execute, refuse_rate};
+pub(in crate::memcache) use execute::{credentials, execute, lose, refuse_rate};
 
 use super::parse::Bounds;
-use super::turn::{Hashed, Next, Prepared, Session, Step, Turn, gather, hash_key};
+use super::turn::{
+    Announced, Awaiting, Block, Hashed, Next, Prepared, Session, Step, Turn, gather, hash_key,
+};
 use crate::limits::{AUTH_MESSAGE_MAX, KEY_MAX};
 use crate::observe::CommandClass;
 use store::{Mode, Worker};
@@ -127,6 +129,8 @@ pub(super) enum Wrong<'b> {
 pub(super) enum Parsed<'b> {
     /// A request, and the bytes of the stream that it takes.
     Request(Request<'b>, u64),
+    /// A storing request without its value, which is `len` bytes behind so many bytes, and large.
+    Upload { request: Request<'b>, taken: usize, len: usize },
     /// More bytes are needed: so many in all, as far as is known.
     Incomplete(usize),
     /// This is no request.
@@ -246,6 +250,16 @@ impl<'b> Request<'b> {
         }
     }
 
+    /// The same with its value.
+    fn with_value(self, value: &'b [u8]) -> Self {
+        match self.body {
+            Body::Store { mode, key, flags, exptime, .. } => {
+                Self { body: Body::Store { mode, key, flags, exptime, value }, ..self }
+            }
+            _ => self,
+        }
+    }
+
     /// The key whose item it is about.
     pub(super) fn key(&self) -> Option<&'b [u8]> {
         match self.body {
@@ -322,6 +336,10 @@ pub(super) fn parse<'b>(input: &'b [u8], bounds: &Bounds) -> Parsed<'b> {
         Act::Join(_) if bounds.body_max < key_len + value_len => return wrong(Wrong::TooLarge(None), all),
         _ => {}
     }
+    if matches!(row.act, Act::Store(_) | Act::Join(_)) && bounds.upload_from < key_len + value_len {
+        let request = Request { head, body: body(row.act, &head, extras, key, &[]) };
+        return Parsed::Upload { request, taken: front, len: value_len };
+    }
     let Some(value) = input.get(front..front + value_len) else {
         return Parsed::Incomplete(front + value_len);
     };
@@ -358,6 +376,7 @@ pub(super) fn prepare<'b>(
     session: &Session<'_>,
     worker: &Worker,
     input: &'b [u8],
+    block: Option<Block<'b>>,
     turn: &mut Turn,
     batch: &mut Vec<Prepared<'b>>,
     hashed: &mut Hashed<'b>,
@@ -378,6 +397,17 @@ pub(super) fn prepare<'b>(
                 let is_log_in = matches!(request.body, Body::LogIn { .. });
                 let step = Step::Binary(request);
                 if is_log_in { Next::Last(step) } else { Next::Step(step) }
+            }
+            Parsed::Upload { request, taken, len } => {
+                turn.consumed += taken;
+                if let Some(key) = request.key() {
+                    hash_key(&routes, worker, key, hashed);
+                }
+                match block {
+                    None => Next::Last(Step::Await(Awaiting::Binary(request), Announced::new(len, 0))),
+                    Some(Block::Whole(value)) => Next::Last(Step::Binary(request.with_value(value))),
+                    Some(Block::Unended | Block::Lost) => Next::Last(Step::Lose(Awaiting::Binary(request))),
+                }
             }
             Parsed::Incomplete(needed) => Next::Incomplete(needed),
             Parsed::Hopeless => Next::Hopeless,

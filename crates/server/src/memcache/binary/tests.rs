@@ -1,9 +1,10 @@
 //! Every opcode, cut at every byte; and whatever else a stream may hold.
 
 use super::*;
+use crate::damaged::{Front, damaged, read_at_every_cut, streams};
 use proptest::prelude::*;
 
-const BOUNDS: Bounds = Bounds { body_max: 1001, flush_disabled: false };
+const BOUNDS: Bounds = Bounds { body_max: 1001, upload_from: 1001, flush_disabled: false };
 const CAS: u64 = 0x0102_0304_0506_0708;
 
 /// A request's bytes, with lengths as they are.
@@ -78,20 +79,6 @@ fn every_opcode_is_read() {
 }
 
 #[test]
-fn every_cut_is_incomplete_and_asks_for_no_more_than_there_is() {
-    for (bytes, _) in every_opcode() {
-        for end in 0..bytes.len() {
-            match parse(&bytes[..end], &BOUNDS) {
-                Parsed::Incomplete(needed) => {
-                    assert!(end < needed && needed <= bytes.len(), "{bytes:x?} {end}")
-                }
-                other => panic!("{bytes:x?} cut at {end} gives {other:?}"),
-            }
-        }
-    }
-}
-
-#[test]
 fn a_cas_value_makes_any_store_conditional() {
     let extras = [0; 8];
     for code in [0x01, 0x02, 0x03] {
@@ -158,48 +145,23 @@ fn other_first_bytes_are_hopeless() {
     }
 }
 
-proptest! {
-    /// Whatever comes: no panic, progress, and no more is taken than the packet says.
-    #[test]
-    fn any_bytes_have_a_meaning(mut bytes in prop::collection::vec(any::<u8>(), 0..80), opcode in 0_u8..0x26, small: bool) {
-        if let Some(first) = bytes.first_mut() {
-            *first = REQUEST_MAGIC;
-        }
-        if small && HEADER <= bytes.len() {
-            // Lengths as clients have them.
-            bytes[1] = opcode;
-            for at in [2, 8, 9, 10] {
-                bytes[at] = 0;
-            }
-            for at in [3, 4, 11] {
-                bytes[at] %= 32;
-            }
-        }
-        match parse(&bytes, &BOUNDS) {
-            Parsed::Request(_, takes) => {
-                prop_assert!(HEADER as u64 <= takes && takes <= 24 + u64::from(u32::MAX) + 65_535 + 255);
-            }
-            Parsed::Incomplete(needed) => prop_assert!(bytes.len() < needed),
-            Parsed::Hopeless => prop_assert!(false, "the magic was right"),
-        }
-    }
+fn whole() -> Vec<Vec<u8>> {
+    every_opcode().into_iter().map(|(bytes, _)| bytes).collect()
+}
 
-    /// A stream cut anywhere is the same requests.
+proptest! {
+    #![proptest_config(streams())]
+
     #[test]
-    fn requests_follow_each_other(picks in prop::collection::vec(any::<prop::sample::Index>(), 1..20)) {
-        let all = every_opcode();
-        let picked: Vec<_> = picks.iter().map(|at| &all[at.index(all.len())]).collect();
-        let stream: Vec<u8> = picked.iter().flat_map(|(bytes, _)| bytes.clone()).collect();
-        let mut at = 0;
-        for (_, body) in picked {
-            match parse(&stream[at..], &BOUNDS) {
-                Parsed::Request(request, takes) => {
-                    prop_assert_eq!(request.body, *body);
-                    at += usize::try_from(takes).unwrap();
-                }
-                other => prop_assert!(false, "{:?}", other),
+    fn damaged_streams_mean_the_same_at_every_cut(stream in damaged(whole())) {
+        read_at_every_cut(&stream, |rest| match parse(rest, &BOUNDS) {
+            Parsed::Request(request, takes) => {
+                assert!(HEADER as u64 <= takes, "a header is taken whole");
+                Front::Means(request, takes)
             }
-        }
-        prop_assert_eq!(at, stream.len());
+            Parsed::Upload { request, taken, len } => Front::Means(request, (taken + len) as u64),
+            Parsed::Incomplete(needed) => Front::Incomplete(needed),
+            Parsed::Hopeless => Front::Hopeless,
+        });
     }
 }

@@ -74,6 +74,25 @@ fn refused(
     }
 }
 
+/// Answers that there was no memory for a value on its way in.
+pub(in crate::memcache) fn lose(
+    session: &Session<'_>,
+    worker: &Worker,
+    request: &Request<'_>,
+    hashed: Option<&(Key<'_>, TenantId)>,
+    replies: &mut Replies<'_>,
+) {
+    let mut decoded = [0; KEY_MAX];
+    let key = if hashed.is_some() { None } else { decode(request.key, &mut decoded) };
+    if let Some((key, tenant)) = hashed {
+        worker.note_no_memory(*tenant, Some(key));
+    } else if let Some(bytes) = key {
+        let (tenant, space) = session.router.route(&session.binding, bytes);
+        worker.note_no_memory(tenant, worker.key(space, bytes).as_ref());
+    }
+    replies.put(text::OUT_OF_MEMORY);
+}
+
 fn get<'w>(
     session: &Session<'_>,
     worker: &'w Worker,
@@ -164,7 +183,7 @@ fn put_fetched<'w>(
     }
     replies.put(b"\r\n");
     if request.flags.has(b'v') {
-        replies.put_body(value);
+        replies.put_body(item);
     }
 }
 

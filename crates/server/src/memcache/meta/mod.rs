@@ -9,7 +9,7 @@ mod execute;
 
 pub(super) use base64::decode;
 pub(crate) use base64::encode_into;
-pub(super) use execute::execute;
+pub(super) use execute::{execute, lose};
 
 use super::parse::{Bounds, Command, Effect, Parsed, Words, is_key, number, unsigned};
 use super::reply::text;
@@ -296,6 +296,10 @@ pub(super) fn set<'b>(input: &'b [u8], taken: usize, rest: &'b [u8], bounds: &Bo
         let effect = if flags.has(b'b') { Effect::TooLargeBase64(key) } else { Effect::TooLarge(Some(key)) };
         return refuse(text::TOO_LARGE, effect);
     }
+    let request = Request { verb, key, words, flags, value: &[] };
+    if bounds.upload_from < key.len() + len {
+        return Parsed::Upload { command: Command::Meta(request), taken, len };
+    }
     let block = &input[taken..];
     if block.len() < len + 2 {
         return Parsed::Incomplete(taken + len + 2);
@@ -304,8 +308,7 @@ pub(super) fn set<'b>(input: &'b [u8], taken: usize, rest: &'b [u8], bounds: &Bo
     if !end.starts_with(b"\r\n") {
         return refuse(text::BAD_CHUNK, Effect::None);
     }
-    let request = Request { verb, key, words, flags, value };
-    Parsed::Request(Command::Meta(request), taken + len + 2)
+    Parsed::Request(Command::Meta(Request { value, ..request }), taken + len + 2)
 }
 
 #[cfg(test)]

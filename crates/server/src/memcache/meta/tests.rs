@@ -1,10 +1,11 @@
 //! Meta lines, right and wrong.
 
 use super::*;
+use crate::damaged::{damaged_texts, read_at_every_cut, streams};
 use crate::memcache::parse::parse;
 use proptest::prelude::*;
 
-const BOUNDS: Bounds = Bounds { body_max: 1001, flush_disabled: false };
+const BOUNDS: Bounds = Bounds { body_max: 1001, upload_from: 1001, flush_disabled: false };
 
 fn command(line: &[u8]) -> Command<'_> {
     match parse(line, &BOUNDS) {
@@ -70,16 +71,25 @@ fn every_flag_is_in_the_table_once() {
     assert_eq!(FLAGS.len(), 25, "the flags of 1.6.45");
 }
 
+const WHOLE: &[&[u8]] = &[
+    b"mg key\r\n",
+    b"mg key b c f h k l q s t u v x O12 I L P\r\n",
+    b"mg a2V5 b k v T60 N30 R20 E9\r\n",
+    b"ms key 5 T0 F7 I C3 E4 MS O1 q k s b c\r\nva\r\nl\r\n",
+    b"ms key 0 MA\r\n\r\n",
+    b"ms key 990\r\n",
+    b"md key q I T30 x C1 E2\r\n",
+    b"ma key N60 J13 D18446744073709551615 MD T5 q t c v\r\n",
+    b"me key\r\n",
+    b"me a2V5 b\r\n",
+    b"mn\r\n",
+];
+
 proptest! {
-    #[test]
-    fn nothing_panics(line in "m[gsdaen] {0,2}[!-~]{0,3}( [!-~]{1,5}){0,22}\r?\n[a-z\r\n]{0,8}") {
-        let _any = parse(line.as_bytes(), &BOUNDS);
-    }
+    #![proptest_config(streams())]
 
     #[test]
-    fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
-        let _any = parse(&bytes, &BOUNDS);
-        let line = [b"ms a 3 ".as_slice(), &bytes, b"\r\nabc\r\n"].concat();
-        let _any = parse(&line, &BOUNDS);
+    fn damaged_streams_mean_the_same_at_every_cut(stream in damaged_texts(WHOLE)) {
+        read_at_every_cut(&stream, |rest| parse(rest, &BOUNDS).into());
     }
 }

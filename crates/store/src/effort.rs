@@ -1,33 +1,22 @@
 //! How thoroughly cleaning passes choose, under a limit on the CPU time that they take.
 //!
-//! Shape:      CPU time of cleaning and of everything, requests and writes of an interval -> segments that a pass frees of
-//!             those that it takes
-//! Invariants: between `FREES_MIN` and `FREES_MAX`; while a quarter of the CPU time that there is is left over it does not
+//! Shape:      CPU time of cleaning and of everything, requests and writes of an interval -> thousandths of what a pass
+//!             surveys that it marks to go
+//! Invariants: between `MARKS_MIN` and `MARKS_MAX`; while a quarter of the CPU time that there is is left over it does not
 //!             give way; else, above the limit, it gives way at once, below it takes back half of what it
 //!             could at a time, and waits longer each time that this proves too much
 //! Units:      any time, the same for both; one step per interval, of about a second
 //! Source:     Memshare §3.2 and §5.3: n, the segments cleaned per segment freed, follows the write rate. We differ: a pass
-//!             keeps its twenty candidates and frees more of them, the other way that §5.3 names. Replay of mix-dev in
-//!             256 MiB, `shared`, `gdsf`: freeing 10 of 20 gives .8016 of hits and copies 6.4 GiB, 4 of 8 .7956 and 6.8,
-//!             2 of 4 .7892 and 7.5, 1 of 2 .7843 and 7.8
+//!             marks more of what it surveys, so that segments are found that hold less of what stays. Replay of mix-dev in
+//!             128 MiB: look-ups and copies per freed segment fall about as marks rise (`docs/decisions`)
 
-use crate::limits::{PASS_FREES_PART, PASS_WIDTH};
+use crate::limits::{MARKS_MAX, MARKS_MIN};
 use units::Duration;
-
-/// Segments that a pass frees where there is time: the default of a store.
-pub const FREES_MIN: usize = PASS_WIDTH / PASS_FREES_PART;
-/// Segments that it frees at most: beyond it little is saved and much is lost (16 of 20 gives .7806 on mix-dev, 18 .7603).
-pub const FREES_MAX: usize = 16;
-const _: () = assert!(FREES_MIN < FREES_MAX && FREES_MAX < PASS_WIDTH);
 
 /// Write share up to which the limit is the one that was set (Memshare §6.2.2 has 5 % and 100 % writes).
 const FEW_WRITES: f64 = 0.05;
 /// At writes only the limit is larger by this part of it: 12 % instead of 5 %.
 const ALL_WRITES_MORE: f64 = 1.4;
-/// Relative cost of looking at an item and of copying it: 28 ns and 20 ns where nothing else runs. Here, beside busy
-/// neighbours, 84 ns and 92 ns; what frees 5 and 16 of 20 cost 4.1 to 1 there, and does 4.3 to 1 in this proportion.
-const SCAN_COST: f64 = 28.0;
-const COPY_COST: f64 = 20.0;
 /// The limit counts from where so much of the CPU time that there is is used (guess, .5 to .9).
 const LOADED: f64 = 0.75;
 /// What stays of earlier intervals at each new one: passes come in bursts (guess; half of it counts for 2.4 intervals).
@@ -39,6 +28,10 @@ const SLACK: f64 = 0.85;
 const PATIENCE: (u32, u32) = (2, 64);
 /// Intervals with less CPU time than this in sight say nothing.
 const TOTAL_MIN: f64 = 1e6;
+/// What a pass marks at each level, the most thorough first, each about an eighth more than the one before (guess).
+const MARKS: [usize; 15] = [75, 85, 97, 110, 123, 137, 154, 172, 192, 215, 240, 268, 300, 335, 375];
+const LEVEL_MAX: usize = MARKS.len() - 1;
+const _: () = assert!(MARKS[0] == MARKS_MIN && MARKS[LEVEL_MAX] == MARKS_MAX);
 
 /// What an interval cost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -57,9 +50,10 @@ pub struct Interval {
 
 /// The controller.
 #[derive(Clone, PartialEq, Debug)]
-pub struct PassWidth {
+pub struct Effort {
     limit: f64,
-    frees: usize,
+    /// 0 is the most thorough.
+    level: usize,
     cleaning: f64,
     total: f64,
     available: f64,
@@ -70,14 +64,14 @@ pub struct PassWidth {
     took_back: bool,
 }
 
-impl PassWidth {
+impl Effort {
     /// Keeps cleaning to `limit` of all CPU time, 0 to 1, where at most a twentieth of the requests writes, and to 2.4 times
     /// as much where all do.
     #[must_use]
     pub fn new(limit: f64) -> Self {
         Self {
             limit,
-            frees: FREES_MIN,
+            level: 0,
             cleaning: 0.0,
             total: 0.0,
             available: 0.0,
@@ -89,10 +83,10 @@ impl PassWidth {
         }
     }
 
-    /// Segments that a pass frees of `PASS_WIDTH`.
+    /// Thousandths of what a pass surveys that it marks to go.
     #[must_use]
-    pub fn frees(&self) -> usize {
-        self.frees
+    pub fn marks(&self) -> usize {
+        MARKS[self.level]
     }
 
     /// Part of the CPU time that cleaning took of late.
@@ -112,7 +106,7 @@ impl PassWidth {
         self.limit * (1.0 + ALL_WRITES_MORE * beyond)
     }
 
-    /// Takes an interval in; returns the segments that a pass frees from now on.
+    /// Takes an interval in; returns what a pass marks from now on.
     pub fn step(&mut self, interval: &Interval) -> usize {
         let add = |sum: &mut f64, value: f64| *sum = *sum * KEPT + value;
         add(&mut self.cleaning, interval.cleaning.0.min(interval.total.0) as f64);
@@ -122,11 +116,11 @@ impl PassWidth {
         add(&mut self.writes, interval.writes.min(interval.requests) as f64);
         let limit = self.limit();
         if self.total < TOTAL_MIN {
-            return self.frees;
+            return self.marks();
         }
         if limit < self.share() {
             self.give_way(limit);
-        } else if FREES_MIN < self.frees && self.share_at(self.frees - 1) <= limit * SLACK {
+        } else if 0 < self.level && self.share_at(self.level - 1) <= limit * SLACK {
             self.calm += 1;
             if self.patience <= self.calm {
                 self.take_back();
@@ -134,23 +128,23 @@ impl PassWidth {
         } else {
             self.calm = 0;
         }
-        self.frees
+        self.marks()
     }
 
-    /// The share that cleaning would have had if passes had freed so many.
-    fn share_at(&self, frees: usize) -> f64 {
-        let cleaning = self.cleaning * cost(frees) / cost(self.frees);
+    /// The share that cleaning would have had at another level.
+    fn share_at(&self, level: usize) -> f64 {
+        let cleaning = self.cleaning * cost(level) / cost(self.level);
         cleaning / (self.total - self.cleaning + cleaning).max(1.0)
     }
 
     fn give_way(&mut self, limit: f64) {
-        let fits = |frees: &usize| self.share_at(*frees) <= limit * AIM;
-        let frees = (self.frees + 1..=FREES_MAX).find(fits).unwrap_or(FREES_MAX);
+        let fits = |level: &usize| self.share_at(*level) <= limit * AIM;
+        let level = (self.level + 1..=LEVEL_MAX).find(fits).unwrap_or(LEVEL_MAX);
         if self.took_back {
             self.patience = (self.patience * 2).min(PATIENCE.1);
         }
         self.took_back = false;
-        self.change(frees);
+        self.change(level);
     }
 
     fn take_back(&mut self) {
@@ -158,35 +152,34 @@ impl PassWidth {
             self.patience = (self.patience / 2).max(PATIENCE.0);
         }
         self.took_back = true;
-        self.change(step_back(self.frees, self.fitting()));
+        self.change(step_back(self.level, self.fitting()));
     }
 
-    /// Segments that a pass may free and stay below the slack, by the model of the cost.
+    /// The most thorough level that stays below the slack, by the model of the cost.
     fn fitting(&self) -> usize {
-        let fits = |frees: &usize| self.share_at(*frees) <= self.limit() * SLACK;
-        (FREES_MIN..self.frees).find(fits).unwrap_or(self.frees)
+        let fits = |level: &usize| self.share_at(*level) <= self.limit() * SLACK;
+        (0..self.level).find(fits).unwrap_or(self.level)
     }
 
     /// What lies behind counts as if it had been so already.
-    fn change(&mut self, frees: usize) {
-        let cleaning = self.cleaning * cost(frees) / cost(self.frees);
+    fn change(&mut self, level: usize) {
+        let cleaning = self.cleaning * cost(level) / cost(self.level);
         self.total += cleaning - self.cleaning;
         self.cleaning = cleaning;
-        self.frees = frees;
+        self.level = level;
         self.calm = 0;
     }
 }
 
-/// Where a step back from `frees` leads if so few would fit: half of the way, rounded up. The model of the cost may be wrong,
+/// Where a step back from `level` leads if that one would fit: half of the way, rounded up. The model of the cost may be wrong,
 /// and most of what it is wrong by shows after the first half.
-fn step_back(frees: usize, fitting: usize) -> usize {
-    frees - frees.saturating_sub(fitting).div_ceil(2)
+fn step_back(level: usize, fitting: usize) -> usize {
+    level - level.saturating_sub(fitting).div_ceil(2)
 }
 
-/// Cost of a freed segment.
-fn cost(frees: usize) -> f64 {
-    let (takes, frees) = (PASS_WIDTH as f64, frees as f64);
-    (SCAN_COST * takes + COPY_COST * (takes - frees)) / frees
+/// Cost of a freed segment, in any unit.
+fn cost(level: usize) -> f64 {
+    1.0 / MARKS[level] as f64
 }
 
 #[cfg(test)]
@@ -200,8 +193,9 @@ mod tests {
         requests: u64,
         request_ns: f64,
         writes: f64,
-        scan_ns: f64,
-        copy_ns: f64,
+        /// Cleaning per write at the most thorough, and how that falls with the marks: as their power.
+        clean_ns: f64,
+        power: f64,
         /// What varies from interval to interval, as a part.
         noise: f64,
         /// CPU time that there is, in that used.
@@ -216,17 +210,16 @@ mod tests {
                 requests: 1_000_000,
                 request_ns,
                 writes,
-                scan_ns: 28.0,
-                copy_ns: 20.0,
+                clean_ns: 172.0,
+                power: 1.0,
                 noise: 0.0,
                 spare: 1.0,
                 rng,
             }
         }
 
-        fn interval(&mut self, frees: usize) -> Interval {
-            let (takes, frees) = (PASS_WIDTH as f64, frees as f64);
-            let per_write = (self.scan_ns * takes + self.copy_ns * (takes - frees)) / frees;
+        fn interval(&mut self, marks: usize) -> Interval {
+            let per_write = self.clean_ns * (MARKS_MIN as f64 / marks as f64).powf(self.power);
             let writes = self.requests as f64 * self.writes;
             let odd = 1.0 + self.noise * (2.0 * self.rng.index(1_001) as f64 / 1_000.0 - 1.0);
             let cleaning = writes * per_write * odd;
@@ -242,126 +235,127 @@ mod tests {
             }
         }
 
-        fn share(&mut self, frees: usize) -> f64 {
-            let interval = self.interval(frees);
+        fn share(&mut self, marks: usize) -> f64 {
+            let interval = self.interval(marks);
             interval.cleaning.0 as f64 / interval.total.0 as f64
         }
     }
 
     /// Runs so many intervals; returns how often the answer changed.
-    fn run(width: &mut PassWidth, plant: &mut Plant, intervals: u32) -> u32 {
+    fn run(effort: &mut Effort, plant: &mut Plant, intervals: u32) -> u32 {
         (0..intervals)
             .map(|_| {
-                let before = width.frees();
+                let before = effort.marks();
                 let interval = plant.interval(before);
-                u32::from(width.step(&interval) != before)
+                u32::from(effort.step(&interval) != before)
             })
             .sum()
     }
 
     #[test]
     fn it_settles_where_the_limit_holds_and_no_further() {
-        // Nanoseconds per request, write share, costs of scan and copy.
-        for (request_ns, writes, scan_ns, copy_ns) in [
-            (700.0, 1.0, 28.0, 20.0),
-            (700.0, 0.5, 28.0, 20.0),
-            (450.0, 0.05, 28.0, 20.0),
-            (450.0, 0.2, 40.0, 60.0),
-            (10_000.0, 1.0, 28.0, 20.0),
-            (300.0, 1.0, 28.0, 20.0),
-            (1_000.0, 1.0, 60.0, 5.0),
+        // Nanoseconds per request, write share, nanoseconds of cleaning and their power.
+        for (request_ns, writes, clean_ns, power) in [
+            (700.0, 1.0, 172.0, 1.0),
+            (700.0, 0.5, 172.0, 1.0),
+            (450.0, 0.05, 172.0, 1.0),
+            (450.0, 0.2, 340.0, 1.3),
+            (10_000.0, 1.0, 172.0, 1.0),
+            (300.0, 1.0, 172.0, 1.0),
+            (1_000.0, 1.0, 255.0, 0.8),
         ] {
-            let mut plant = Plant { scan_ns, copy_ns, ..Plant::new(request_ns, writes) };
-            let mut width = PassWidth::new(0.05);
-            let name = format!("{request_ns} ns, {writes} writes, {scan_ns} and {copy_ns} ns");
-            let changes = run(&mut width, &mut plant, 12);
+            let mut plant = Plant { clean_ns, power, ..Plant::new(request_ns, writes) };
+            let mut effort = Effort::new(0.05);
+            let name = format!("{request_ns} ns, {writes} writes, {clean_ns} ns to the {power}");
+            let changes = run(&mut effort, &mut plant, 12);
             assert!(changes <= 4, "{name}: {changes} changes until it was there");
-            let limit = width.limit();
-            let share = plant.share(width.frees());
-            assert!(share <= limit || width.frees() == FREES_MAX, "{name}: {share} above {limit}");
-            run(&mut width, &mut plant, 100);
-            assert_eq!(run(&mut width, &mut plant, 100), 0, "{name}: it goes to and fro");
-            let (share, frees) = (plant.share(width.frees()), width.frees());
-            assert!(share <= limit || frees == FREES_MAX, "{name}: {share} above {limit} at {frees}");
-            let thorough = if frees == FREES_MIN { 1.0 } else { plant.share(frees - 1) };
-            assert!(limit * SLACK * 0.95 <= thorough, "{name}: {frees} freed, though {thorough} of {limit}");
+            let limit = effort.limit();
+            let share = plant.share(effort.marks());
+            assert!(share <= limit || effort.marks() == MARKS_MAX, "{name}: {share} above {limit}");
+            run(&mut effort, &mut plant, 100);
+            assert_eq!(run(&mut effort, &mut plant, 100), 0, "{name}: it goes to and fro");
+            let (share, marks) = (plant.share(effort.marks()), effort.marks());
+            assert!(share <= limit || marks == MARKS_MAX, "{name}: {share} above {limit} at {marks}");
+            let before = MARKS[effort.level.saturating_sub(1)];
+            let thorough = if effort.level == 0 { 1.0 } else { plant.share(before) };
+            assert!(limit * SLACK * 0.95 <= thorough, "{name}: {marks} marked, though {thorough} of {limit}");
         }
     }
 
     #[test]
     fn the_limit_follows_the_write_share() {
         for (writes, limit) in [(0.0, 0.05), (0.05, 0.05), (0.525, 0.085), (1.0, 0.12)] {
-            let mut width = PassWidth::new(0.05);
-            run(&mut width, &mut Plant::new(500.0, writes), 20);
-            assert!((width.limit() - limit).abs() < 1e-3, "{writes}: {}", width.limit());
+            let mut effort = Effort::new(0.05);
+            run(&mut effort, &mut Plant::new(500.0, writes), 20);
+            assert!((effort.limit() - limit).abs() < 1e-3, "{writes}: {}", effort.limit());
         }
     }
 
     #[test]
     fn it_comes_back_when_the_writes_are_over() {
-        let mut width = PassWidth::new(0.05);
-        run(&mut width, &mut Plant::new(400.0, 1.0), 20);
-        assert!(FREES_MIN + 3 < width.frees(), "{}", width.frees());
-        run(&mut width, &mut Plant::new(400.0, 0.02), 80);
-        assert_eq!(width.frees(), FREES_MIN);
+        let mut effort = Effort::new(0.05);
+        run(&mut effort, &mut Plant::new(400.0, 1.0), 20);
+        assert!(3 < effort.level, "{}", effort.marks());
+        run(&mut effort, &mut Plant::new(400.0, 0.02), 80);
+        assert_eq!(effort.marks(), MARKS_MIN);
     }
 
     #[test]
     fn a_step_back_is_half_of_what_fits() {
-        for (frees, fitting, after) in
-            [(16, 5, 10), (10, 5, 7), (7, 5, 6), (6, 5, 5), (16, 16, 16), (16, 15, 15), (5, 5, 5), (5, 9, 5)]
+        for (level, fitting, after) in
+            [(14, 0, 7), (7, 0, 3), (3, 0, 1), (1, 0, 0), (14, 14, 14), (14, 13, 13), (0, 0, 0), (0, 4, 0)]
         {
-            assert_eq!(step_back(frees, fitting), after, "{frees} {fitting}");
+            assert_eq!(step_back(level, fitting), after, "{level} {fitting}");
         }
     }
 
     #[test]
     fn the_way_back_takes_as_many_steps_as_halving_does() {
-        for (request_ns, writes, steps) in [(400.0, 0.02, 4), (400.0, 0.1, 4), (700.0, 0.3, 5)] {
-            let mut width = PassWidth::new(0.05);
-            run(&mut width, &mut Plant::new(300.0, 1.0), 20);
-            assert_eq!(width.frees(), FREES_MAX);
+        for (request_ns, writes, steps) in [(400.0, 0.02, 4), (400.0, 0.1, 5), (700.0, 0.3, 5)] {
+            let mut effort = Effort::new(0.05);
+            run(&mut effort, &mut Plant::new(200.0, 1.0), 20);
+            assert_eq!(effort.marks(), MARKS_MAX);
             let mut plant = Plant::new(request_ns, writes);
             // What lies behind is forgotten first; then each step waits for its calm intervals.
-            run(&mut width, &mut plant, 8 + steps * PATIENCE.0);
-            let reached = width.frees();
-            run(&mut width, &mut plant, 200);
-            assert_eq!(reached, width.frees(), "{writes} writes");
+            run(&mut effort, &mut plant, 8 + steps * PATIENCE.0);
+            let reached = effort.marks();
+            run(&mut effort, &mut plant, 200);
+            assert_eq!(reached, effort.marks(), "{writes} writes");
         }
     }
 
     #[test]
     fn it_gives_way_only_where_cpu_time_is_short() {
-        let mut width = PassWidth::new(0.05);
+        let mut effort = Effort::new(0.05);
         let mut plant = Plant { spare: 2.0, ..Plant::new(400.0, 1.0) };
-        run(&mut width, &mut plant, 50);
-        assert_eq!((width.frees(), width.limit()), (FREES_MIN, 1.0));
-        assert!(0.12 < plant.share(FREES_MIN));
+        run(&mut effort, &mut plant, 50);
+        assert_eq!((effort.marks(), effort.limit()), (MARKS_MIN, 1.0));
+        assert!(0.12 < plant.share(MARKS_MIN));
         plant.spare = 1.1;
-        run(&mut width, &mut plant, 50);
-        assert!(FREES_MIN + 3 < width.frees() && (width.limit() - 0.12).abs() < 1e-3, "{width:?}");
+        run(&mut effort, &mut plant, 50);
+        assert!(3 < effort.level && (effort.limit() - 0.12).abs() < 1e-3, "{effort:?}");
         plant.spare = 2.0;
-        run(&mut width, &mut plant, 200);
-        assert_eq!(width.frees(), FREES_MIN);
+        run(&mut effort, &mut plant, 200);
+        assert_eq!(effort.marks(), MARKS_MIN);
     }
 
     #[test]
     fn noise_does_not_make_it_swing() {
         for seed in 1..=3 {
             let mut plant = Plant { noise: 0.5, rng: Rng::new(seed), ..Plant::new(700.0, 1.0) };
-            let mut width = PassWidth::new(0.05);
-            run(&mut width, &mut plant, 200);
-            let changes = run(&mut width, &mut plant, 400);
+            let mut effort = Effort::new(0.05);
+            run(&mut effort, &mut plant, 200);
+            let changes = run(&mut effort, &mut plant, 400);
             assert!(changes <= 20, "seed {seed}: {changes} changes in 400 intervals");
         }
     }
 
     #[test]
     fn an_idle_server_changes_nothing() {
-        let mut width = PassWidth::new(0.05);
+        let mut effort = Effort::new(0.05);
         let (cleaning, total) = (Duration(9), Duration(10));
         let interval = Interval { cleaning, total, available: total, requests: 1, writes: 1 };
-        assert_eq!((0..50).map(|_| width.step(&interval)).max(), Some(FREES_MIN));
-        assert_eq!(PassWidth::new(1.0).step(&Interval { total: Duration(u64::MAX), ..interval }), FREES_MIN);
+        assert_eq!((0..50).map(|_| effort.step(&interval)).max(), Some(MARKS_MIN));
+        assert_eq!(Effort::new(1.0).step(&Interval { total: Duration(u64::MAX), ..interval }), MARKS_MIN);
     }
 }

@@ -1,0 +1,103 @@
+//! What every page of the administration shares: bodies, refusals, answers.
+//!
+//! Failure:    `{"error": what, "cure": what would help}` with a status of 4xx; nothing has changed then
+//! Invariants: a request that a web page sends (it has an `Origin`) changes nothing
+
+use crate::limits::ADMIN_BODY_MAX;
+use crate::operator::{Refusal, RefusalKind};
+use axum::body::Bytes as Body;
+use axum::extract::rejection::BytesRejection;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Map, Value, json};
+
+/// Why a request was refused before it reached the operator.
+pub(super) struct Refused(pub(super) StatusCode, pub(super) String, pub(super) String);
+
+impl From<Refusal> for Refused {
+    fn from(refusal: Refusal) -> Self {
+        let status = match refusal.kind {
+            RefusalKind::Malformed => StatusCode::BAD_REQUEST,
+            RefusalKind::Unknown => StatusCode::NOT_FOUND,
+            RefusalKind::Conflict => StatusCode::CONFLICT,
+        };
+        Self(status, refusal.what, refusal.cure)
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        answer(self.0, &json!({"error": self.1, "cure": self.2}))
+    }
+}
+
+pub(super) fn answer(status: StatusCode, body: &Value) -> Response {
+    (status, [(header::CONTENT_TYPE, "application/json")], format!("{body}\n")).into_response()
+}
+
+/// The answer where nothing else answers.
+pub(super) fn nothing_here() -> Response {
+    let cure = "/health, /metrics, /journal, /slow, /tenants, /tenants/NAME, /groups, /groups/NAME and /policy are there";
+    Refused(StatusCode::NOT_FOUND, "there is no such page".to_owned(), cure.to_owned()).into_response()
+}
+
+/// The answer to a method that a page does not know.
+pub(super) fn wrong_method() -> Response {
+    let cure = "GET shows, PUT makes or changes, DELETE removes a tenant or a group";
+    let what = "this page does not know that method".to_owned();
+    Refused(StatusCode::METHOD_NOT_ALLOWED, what, cure.to_owned()).into_response()
+}
+
+/// The refusal of a body that makes no sense.
+pub(super) fn malformed(what: &str, cure: &str) -> Refused {
+    Refused(StatusCode::BAD_REQUEST, what.to_owned(), cure.to_owned())
+}
+
+/// Browsers name the page that a changing request comes from, programs do not.
+pub(super) fn no_web_page(headers: &HeaderMap) -> Result<(), Refused> {
+    if headers.contains_key(header::ORIGIN) {
+        let what = "a web page may not change anything".to_owned();
+        return Err(Refused(StatusCode::FORBIDDEN, what, "use cotenant tenant, or curl".to_owned()));
+    }
+    Ok(())
+}
+
+/// The object in a body.
+pub(super) fn object(
+    headers: &HeaderMap,
+    body: Result<Body, BytesRejection>,
+) -> Result<Map<String, Value>, Refused> {
+    no_web_page(headers)?;
+    let body = body.map_err(|e| {
+        let cure = format!("send at most {ADMIN_BODY_MAX} bytes");
+        Refused(e.status(), "the body cannot be read".to_owned(), cure)
+    })?;
+    let example = "for example {\"prefix\": \"feeds:\", \"weight\": 2}";
+    match serde_json::from_slice(&body) {
+        Ok(Value::Object(object)) => Ok(object),
+        Ok(_) => Err(malformed("the body is no JSON object", example)),
+        Err(e) => Err(malformed(&format!("the body is no JSON: {e}"), example)),
+    }
+}
+
+pub(super) fn known_fields(object: &Map<String, Value>, known: &[&str]) -> Result<(), Refused> {
+    match object.keys().find(|key| !known.contains(&key.as_str())) {
+        Some(key) => {
+            Err(malformed(&format!("unknown field '{key}'"), &format!("known: {}", known.join(", "))))
+        }
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_web_page_changes_nothing() {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ORIGIN, "http://127.0.0.1:11280".parse().unwrap());
+        let refused = object(&headers, Ok(Body::from_static(b"{}"))).err().map(|Refused(status, ..)| status);
+        assert_eq!(refused, Some(StatusCode::FORBIDDEN));
+    }
+}

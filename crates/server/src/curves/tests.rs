@@ -1,0 +1,172 @@
+//! Curves of a store that is asked, their memory, and who has one.
+
+use super::*;
+use control::Claim;
+use policy::memory::{MemoryOptions, MemoryPolicy};
+use store::{Fields, Key, Mode, Options, RankKind, Refused, Space, TenantSpec, Worker};
+use units::Rng;
+
+fn store(memory: Bytes, tenants: usize) -> Arc<Store> {
+    let options = Options {
+        memory,
+        item_max: Bytes::kib(64),
+        threads: 1,
+        tenants_max: 1_024,
+        no_evict: false,
+        seed: 1,
+    };
+    let store = Store::new(options).unwrap();
+    for n in 0..tenants {
+        let (name, claim) = (format!("t{n}"), Claim::default());
+        store.add_tenant(TenantSpec { name, own_space: false, claim, rank: RankKind::Lru }).unwrap();
+    }
+    store
+}
+
+/// One look-aside request.
+fn ask(worker: &mut Worker, tenant: u32, number: u64, len: usize) {
+    let bytes = format!("{tenant}:{number}");
+    let tenant = TenantId(tenant);
+    let value = vec![b'x'; len];
+    let key: Key<'_> = worker.key(Space::Shared, bytes.as_bytes()).unwrap();
+    if worker.get(tenant, &key).is_none() {
+        while worker.set(tenant, &key, Mode::Set, Fields::default(), &value) == Err(Refused::NoRoom) {
+            worker.make_room().unwrap();
+        }
+    }
+    worker.quiesce();
+}
+
+fn seconds(second: u64) -> Instant {
+    Instant(second * 1_000_000_000)
+}
+
+#[test]
+fn shadow_queues_and_curves_of_a_thousand_tenants_take_a_hundredth_of_the_memory() {
+    for memory in [Bytes::mib(64), Bytes::mib(256)] {
+        let store = store(memory, 1_000);
+        let mut worker = store.worker().unwrap();
+        let mut curves = Curves::new(Arc::clone(&store), 5);
+        let mut rng = Rng::new(1);
+        let policy = MemoryPolicy::by_name("shared", MemoryOptions::default()).unwrap();
+        let mut pacer = control::Loop::new(policy, 1);
+        let mut control = store::MemoryControl::new(Arc::clone(&store));
+        pacer.step(seconds(0), &mut control);
+        let (mut most, mut most_watched, mut counted) = (Bytes::ZERO, 0, 0);
+        for turn in 0..400_000_u64 {
+            // A few ask most, and who they are changes.
+            let tenant = rng.below(1_000).min(rng.below(1_000)).min(rng.below(1_000)) + turn / 40_000 * 100;
+            let tenant = u32::try_from(tenant % 1_000).unwrap();
+            ask(&mut worker, tenant, rng.below(2_000), 1_000);
+            if turn % 100 == 0 {
+                let run = || curves.run(seconds(turn / 4_000));
+                counted += allocation_counter::measure(run).bytes_current;
+                pacer.step(seconds(turn / 4_000), &mut control);
+                most = most.max(curves.memory() + store.memory_use().shadow);
+                most_watched = most_watched.max(curves.watched.len());
+                // The rings are their threads'; the rest is told before it is taken.
+                let told = curves.memory() - Bytes(5 * RING_BYTES);
+                assert!(counted <= i64::try_from(told.0).unwrap(), "{counted} counted, {told} told");
+            }
+        }
+        assert!(0 < counted);
+        println!("{memory}: {most} at most for {most_watched} curves and 1,000 shadow queues");
+        assert!(most <= Bytes(memory.0 / 100), "{most}");
+        assert!(10 <= most_watched, "{most_watched}");
+    }
+}
+
+/// Uniform look-ups: the miss ratio is what part of the keys does not fit.
+#[test]
+fn a_curve_says_what_more_memory_would_hit() {
+    for seed in 1..=3 {
+        let store = store(Bytes::mib(16), 1);
+        let mut worker = store.worker().unwrap();
+        let mut curves = Curves::new(Arc::clone(&store), 2);
+        let mut rng = Rng::new(seed);
+        for turn in 0..400_000_u64 {
+            ask(&mut worker, 0, rng.below(20_000), 1_000);
+            if turn % 50 == 0 {
+                curves.run(seconds(turn / 10_000));
+            }
+        }
+        curves.catch_up(TenantId(0));
+        let view = curves.view(TenantId(0)).unwrap();
+        let curve = view.curve.unwrap();
+        let charge = view.held.0 / store.tenant_state(TenantId(0)).unwrap().items;
+        let error = |part: u64| {
+            let size = Bytes(20_000 * charge * part / 20);
+            (curve.miss_ratio(size) - (1.0 - part as f64 / 20.0)).abs()
+        };
+        let mean = (1..=19).map(error).sum::<f64>() / 19.0;
+        println!("seed {seed}: mean error {mean:.4} at rate {:.3}", view.rate);
+        assert!(mean <= 0.02, "seed {seed}: {mean}");
+        assert_eq!(view.lost, 0);
+    }
+}
+
+#[test]
+fn without_enough_there_is_no_curve_and_it_says_why() {
+    let store = store(Bytes::mib(64), 2);
+    let mut worker = store.worker().unwrap();
+    let mut curves = Curves::new(Arc::clone(&store), 2);
+    assert_eq!(curves.view(TenantId(0)).unwrap().curve, Err(NoCurve::NotWatched(0)));
+    curves.run(seconds(1));
+    assert_eq!(curves.view(TenantId(0)).unwrap().curve, Err(NoCurve::TooFew(0)));
+    assert!(curves.view(TenantId(2)).is_none());
+    for second in 2..5 {
+        (0..20).for_each(|n| ask(&mut worker, 0, n, 10));
+        curves.run(seconds(second));
+    }
+    assert_eq!(curves.view(TenantId(0)).unwrap().curve, Err(NoCurve::TooFew(60)));
+    assert_eq!(curves.view(TenantId(1)).unwrap().curve, Err(NoCurve::TooFew(0)));
+}
+
+/// Where one curve fits, it is not that of a tenant that nobody asks.
+#[test]
+fn who_asks_takes_the_place_of_who_does_not() {
+    let store = store(Bytes::mib(8), 2);
+    let mut worker = store.worker().unwrap();
+    let mut curves = Curves::new(Arc::clone(&store), 2);
+    curves.run(seconds(1));
+    assert_eq!(curves.view(TenantId(1)).unwrap().curve, Err(NoCurve::NotWatched(1)));
+    for second in 2..12 {
+        (0..200).for_each(|n| ask(&mut worker, 1, n, 10));
+        curves.run(seconds(second));
+    }
+    assert_eq!(curves.view(TenantId(0)).unwrap().curve, Err(NoCurve::NotWatched(1)));
+    assert_eq!(curves.view(TenantId(1)).unwrap().curve.err(), None);
+}
+
+/// A burst of samples halves the rates until a second's samples keep the quota.
+#[test]
+fn the_quota_bounds_the_samples() {
+    let store = store(Bytes::mib(64), 2);
+    let mut worker = store.worker().unwrap();
+    let mut curves = Curves::new(Arc::clone(&store), 2);
+    let mut rng = Rng::new(1);
+    for second in 1..10 {
+        let mut taken = 0;
+        for turn in 0..100_000 {
+            ask(&mut worker, 0, rng.below(5_000), 10);
+            if turn % 50 == 0 {
+                let before = curves.taken;
+                curves.run(seconds(second));
+                taken += curves.taken.saturating_sub(before);
+            }
+        }
+        assert!(second < 5 || taken <= 2 * QUOTA_PER_SEC, "{taken} in second {second}");
+    }
+    let rate = curves.view(TenantId(0)).unwrap().rate;
+    assert!((0.05..0.4).contains(&rate), "{rate}");
+}
+
+#[test]
+fn shares_change_by_steps_and_never_fall_below_the_least() {
+    assert_eq!([1, 2, 3, 4, 5, 7, 22, 1_000].map(steps_up), [1, 2, 3, 4, 6, 8, 24, 1_024]);
+    for share in [Bytes::kib(4), Bytes::kib(20), Bytes::mib(1)] {
+        let samples = samples_for(share);
+        assert!(Shards::memory_for(samples) <= share && samples <= SAMPLES_MAX);
+    }
+    assert_eq!(samples_for(Bytes::mib(1)), SAMPLES_MAX);
+}

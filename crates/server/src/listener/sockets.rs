@@ -1,0 +1,189 @@
+//! Sockets that listen: opened at an address, or inherited.
+//!
+//! Failure: an address that cannot be listened on names itself; of a UNIX socket's path only a socket that nobody
+//!          listens on is removed
+
+use super::{Address, UNIX_MODE};
+use rustix::fd::OwnedFd;
+use socket2::{Domain, SockAddr, Socket, Type};
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// A socket that listens, before anybody has decided whose connections it takes.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) socket: Socket,
+    /// With the port that was taken.
+    pub(crate) address: Address,
+    /// The file of its UNIX socket, if this process has made it.
+    pub(crate) made: Option<SocketFile>,
+}
+
+/// The file of a UNIX socket that this process has made, and that goes with it.
+#[derive(Debug)]
+pub(crate) struct SocketFile(pub(crate) PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // Somebody else may have taken it away.
+        let _gone = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Opens an address; an inherited socket that listens there already is taken instead.
+pub(crate) fn open(address: &Address, backlog: u32, inherited: &mut Vec<OwnedFd>) -> io::Result<Vec<Opened>> {
+    let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
+    let addresses = match address {
+        Address::Unix(path, mode) => {
+            if let Some(opened) = take_inherited(address, inherited)? {
+                return Ok(vec![opened]);
+            }
+            remove_stale(path)?;
+            let socket = bind_unix(path)?;
+            let made = Some(SocketFile(path.clone()));
+            // Nobody can connect before it listens, and by then it has its mode.
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(*mode))?;
+            socket.listen(backlog)?;
+            let address = address.clone();
+            return Ok(vec![Opened { socket, address, made }]);
+        }
+        Address::Ip(address) => vec![*address],
+        Address::Name(host, port) => (host.as_str(), *port).to_socket_addrs()?.collect(),
+    };
+    let mut opened = Vec::new();
+    for address in addresses {
+        if let Some(taken) = take_inherited(&Address::Ip(address), inherited)? {
+            opened.push(taken);
+            continue;
+        }
+        let socket = bind(address)?;
+        socket.listen(backlog)?;
+        let local = socket.local_addr()?.as_socket().unwrap_or(address);
+        opened.push(Opened { socket, address: Address::Ip(local), made: None });
+    }
+    Ok(opened)
+}
+
+/// The inherited sockets that no configured address has taken.
+pub(crate) fn open_rest(inherited: &mut Vec<OwnedFd>) -> io::Result<Vec<Opened>> {
+    let adopt = |fd| {
+        let socket = adopt(fd)?;
+        let address = local(&socket)?;
+        Ok(Opened { socket, address, made: None })
+    };
+    inherited.drain(..).map(adopt).collect()
+}
+
+fn take_inherited(address: &Address, inherited: &mut Vec<OwnedFd>) -> io::Result<Option<Opened>> {
+    for at in 0..inherited.len() {
+        let socket = adopt(inherited[at].try_clone()?)?;
+        let here = local(&socket)?;
+        let is_it = match (&here, address) {
+            (Address::Unix(path, _), Address::Unix(wanted, _)) => path == wanted,
+            (here, wanted) => here == wanted,
+        };
+        if is_it {
+            inherited.remove(at);
+            return Ok(Some(Opened { socket, address: here, made: None }));
+        }
+    }
+    Ok(None)
+}
+
+/// An inherited descriptor as a socket that listens.
+fn adopt(fd: OwnedFd) -> io::Result<Socket> {
+    let socket = Socket::from(fd);
+    if !socket.is_listener()? || socket.r#type()? != Type::STREAM {
+        let what = "an inherited descriptor is no stream socket that listens";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+fn local(socket: &Socket) -> io::Result<Address> {
+    let address = socket.local_addr()?;
+    if let Some(ip) = address.as_socket() {
+        return Ok(Address::Ip(ip));
+    }
+    Ok(Address::Unix(address.as_pathname().unwrap_or_else(|| Path::new("?")).to_owned(), UNIX_MODE))
+}
+
+fn bind(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(socket2::Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+fn bind_unix(path: &Path) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&SockAddr::unix(path)?)?;
+    Ok(socket)
+}
+
+/// Removes a socket that nobody listens on. Anything else at the path stays.
+fn remove_stale(path: &Path) -> io::Result<()> {
+    let there = match std::fs::symlink_metadata(path) {
+        Ok(there) => there,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(e),
+    };
+    if !there.file_type().is_socket() {
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the path exists and is no socket"));
+    }
+    let probe = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    probe.set_nonblocking(true)?;
+    match probe.connect(&SockAddr::unix(path)?) {
+        Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path),
+        // Somebody listens, or may: the socket is not ours to remove.
+        _ => Err(io::Error::new(io::ErrorKind::AddrInUse, "somebody listens on the socket")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_socket_without_a_listener_is_removed() {
+        let folder = std::env::temp_dir().join(format!("cotenant-listener-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a temporary folder");
+        let path = folder.join("s");
+        let address = Address::Unix(path.clone(), 0o600);
+        let first = open(&address, 8, &mut Vec::new()).expect("the path is free");
+        let mode = std::fs::metadata(&path).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let taken = open(&address, 8, &mut Vec::new()).expect_err("somebody listens");
+        assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
+        drop(first);
+        assert!(!path.exists(), "its file goes with a socket");
+        drop(std::os::unix::net::UnixListener::bind(&path).expect("the path is free"));
+        assert!(path.exists());
+        let again = open(&address, 8, &mut Vec::new()).expect("a stale socket is removed");
+        drop(again);
+        std::fs::write(&path, "mine").expect("a file");
+        let refused = open(&address, 8, &mut Vec::new()).expect_err("a file stays");
+        assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(std::fs::read(&path).expect("the file"), b"mine");
+        std::fs::remove_dir_all(&folder).expect("the folder");
+    }
+
+    #[test]
+    fn an_inherited_socket_is_taken_by_its_address() {
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback");
+        let address = socket.local_addr().expect("an address");
+        let mut inherited = vec![OwnedFd::from(socket)];
+        let opened = open(&Address::Ip(address), 8, &mut inherited).expect("the socket is there");
+        assert_eq!((opened[0].address.clone(), inherited.len()), (Address::Ip(address), 0));
+        let file = std::fs::File::open("/dev/null").expect("the null device");
+        assert!(open_rest(&mut vec![OwnedFd::from(file)]).is_err());
+    }
+}

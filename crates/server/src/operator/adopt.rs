@@ -1,0 +1,191 @@
+//! A configuration that is read again: what of it can change while the server runs does, what cannot is named.
+//!
+//! Shape:      the configuration before and after -> what gives memory back, then what takes it -> what was done, and what not
+//! Invariants: only what differs between the two is touched, so that what an operator changed meanwhile stays; a tenant's
+//!             items go only if the configuration no longer has the tenant
+//! Failure:    what is refused is named with its reason, and the rest is done
+//! Non-goals:  listeners, threads and whatever else is made once; `cli` knows which settings those are
+
+use super::{GroupSettings, Operator, Refusal, Settings};
+use crate::admission::{Allowance, AllowanceChange};
+use crate::config::{Config, TenantConfig};
+use crate::groups::GroupConfig;
+use crate::tenants::{AddError, Origin};
+
+/// What became of a configuration that was read again; one line each.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Adopted {
+    /// What is so from now on.
+    pub done: Vec<String>,
+    /// What stays as it was, and why.
+    pub kept: Vec<String>,
+}
+
+impl Adopted {
+    fn note(&mut self, what: String, result: Result<(), Refusal>) {
+        match result {
+            Ok(()) => self.done.push(what),
+            Err(refusal) => self.kept.push(format!("{what}: {refusal}; {}", refusal.cure)),
+        }
+    }
+}
+
+/// A value that differs, as the change that it is.
+fn changed<T: PartialEq + Clone>(before: &T, after: &T) -> Option<T> {
+    (before != after).then(|| after.clone())
+}
+
+impl Operator {
+    /// Takes a configuration over where it differs from the one before, as far as that goes while the server runs: tenants,
+    /// groups, users, the policy, the eviction order, the memory (not beyond that of the start), and numbers.
+    pub fn adopt(&self, before: &Config, after: &Config) -> Adopted {
+        let mut adopted = Adopted::default();
+        self.shared.adjustable.adopt(after);
+        if before.memory != after.memory {
+            let result = if self.shared.set_memory_limit(after.memory) {
+                Ok(())
+            } else {
+                let most = self.shared.config.memory;
+                super::conflict(format!("the server started with {most}"), "restart it for more")
+            };
+            adopted.note(format!("memory {}", after.memory), result);
+        }
+        if before.policy != after.policy && self.set_policy(after.policy) {
+            adopted.done.push(format!("policy {}", after.policy.name()));
+        }
+        if before.rank != after.rank {
+            self.set_default_rank(before, after);
+            adopted.done.push(format!("rank {}", after.rank));
+        }
+        self.adopt_tenants_and_groups(before, after, &mut adopted);
+        if let (Some(auth), Some(config)) = (&self.shared.auth, &after.auth) {
+            auth.adopt(config.clone(), after.tenants.clone());
+        }
+        adopted
+    }
+
+    /// The order of tenants that name none, as far as nobody gave them another meanwhile.
+    fn set_default_rank(&self, before: &Config, after: &Config) {
+        let _one_at_a_time = self.change();
+        self.router.set_rank(after.rank.clone());
+        let names_one = |name: &str| after.tenants.iter().any(|t| t.name == name && t.rank.is_some());
+        for state in self.router.all().filter_map(|id| self.shared.store.tenant_state(id)) {
+            if state.rank == before.rank && !names_one(&state.name) {
+                self.shared.store.set_rank(state.id, after.rank.clone());
+            }
+        }
+    }
+
+    fn adopt_tenants_and_groups(&self, before: &Config, after: &Config, adopted: &mut Adopted) {
+        let earlier = |name: &str| before.tenants.iter().find(|t| t.name == name);
+        let is_gone = |t: &&TenantConfig| after.tenants.iter().all(|other| other.name != t.name);
+        for tenant in before.tenants.iter().filter(is_gone) {
+            adopted.note(format!("tenant '{}' removed", tenant.name), self.remove(&tenant.name));
+        }
+        // What gives back goes before what takes.
+        let (less, more): (Vec<_>, Vec<_>) = after
+            .tenants
+            .iter()
+            .partition(|t| earlier(&t.name).is_some_and(|e| t.reserved < e.reserved && t.group == e.group));
+        for tenant in less {
+            self.adopt_tenant(earlier(&tenant.name), tenant, adopted);
+        }
+        self.adopt_groups(before, after, adopted);
+        for tenant in more {
+            self.adopt_tenant(earlier(&tenant.name), tenant, adopted);
+        }
+        let is_gone = |g: &&GroupConfig| after.groups.iter().all(|other| other.name != g.name);
+        for group in before.groups.iter().filter(is_gone) {
+            adopted.note(format!("group '{}' removed", group.name), self.remove_group(&group.name));
+        }
+    }
+
+    fn adopt_groups(&self, before: &Config, after: &Config, adopted: &mut Adopted) {
+        let earlier = |name: &str| before.groups.iter().find(|g| g.name == name);
+        let mut groups: Vec<_> = after.groups.iter().filter(|g| earlier(&g.name) != Some(g)).collect();
+        groups.sort_by_key(|g| earlier(&g.name).is_none_or(|e| e.reserved < g.reserved));
+        for group in groups {
+            let settings = GroupSettings {
+                reserved: Some(group.reserved),
+                weight: Some(group.weight),
+                policy: Some(group.policy),
+            };
+            let put = self.put_group(&group.name, &settings).map(drop);
+            adopted.note(format!("group '{}' changed", group.name), put);
+        }
+    }
+
+    fn adopt_tenant(&self, before: Option<&TenantConfig>, after: &TenantConfig, adopted: &mut Adopted) {
+        let name = &after.name;
+        let Some(before) = before.filter(|_| self.router.find(name).is_some()) else {
+            if self.router.find(name).is_none() {
+                adopted.note(format!("tenant '{name}' added"), self.add_configured(after));
+            }
+            return;
+        };
+        let fixed = [
+            ("prefix", before.prefix != after.prefix),
+            ("listen", before.listen != after.listen),
+            ("identity", before.identities != after.identities),
+        ];
+        for (what, _) in fixed.into_iter().filter(|(_, differs)| *differs) {
+            adopted.kept.push(format!("{what} of tenant '{name}': that needs a restart"));
+        }
+        let settings = Settings {
+            prefix: None,
+            reserved: changed(&before.reserved, &after.reserved),
+            weight: changed(&before.weight, &after.weight),
+            credit: changed(&before.credit, &after.credit),
+            rank: changed(&before.rank, &after.rank).map(|rank| rank.unwrap_or_else(|| self.router.rank())),
+            over_share: changed(&before.over_share, &after.over_share),
+            group: changed(&before.group, &after.group),
+            allowance: allowance_changed(&before.allowance, &after.allowance),
+        };
+        if settings != Settings::default() {
+            adopted.note(format!("tenant '{name}' changed"), self.put(name, &settings).map(drop));
+        }
+        if before.users != after.users {
+            adopted.done.push(format!("users of tenant '{name}' changed"));
+        }
+    }
+
+    /// Makes a tenant that the configuration has from now on.
+    fn add_configured(&self, tenant: &TenantConfig) -> Result<(), Refusal> {
+        if tenant.listen.is_some() {
+            return super::conflict(
+                "its address is listened on from the start or not at all",
+                "restart the server",
+            );
+        }
+        let _one_at_a_time = self.change();
+        let group = self.check_reserved(None, tenant)?;
+        let id =
+            self.router.add(tenant, group, None, Origin::Configuration).or_else(|error| match error {
+                AddError::NameTaken => super::conflict("the name was just taken", "try again"),
+                AddError::PrefixTaken(other) => super::conflict(
+                    format!("its prefix belongs to tenant '{other}'"),
+                    "remove that one first",
+                ),
+                AddError::Full => {
+                    super::conflict("there are as many tenants as can be", "raise max_tenants and restart")
+                }
+            })?;
+        if tenant.allowance != Allowance::default() {
+            self.shared.admission.allow(id, tenant.allowance);
+        }
+        self.decide_soon();
+        Ok(())
+    }
+}
+
+fn allowance_changed(before: &Allowance, after: &Allowance) -> AllowanceChange {
+    AllowanceChange {
+        max_connections: changed(&before.max_connections, &after.max_connections),
+        requests_per_second: changed(&before.requests_per_second, &after.requests_per_second),
+        burst: changed(&before.burst, &after.burst),
+        over_rate: changed(&before.over_rate, &after.over_rate),
+        max_item: changed(&before.max_item, &after.max_item),
+        default_ttl_secs: changed(&before.default_ttl_secs, &after.default_ttl_secs),
+        max_ttl_secs: changed(&before.max_ttl_secs, &after.max_ttl_secs),
+    }
+}

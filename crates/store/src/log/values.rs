@@ -1,0 +1,391 @@
+//! Values in pages of their own: those of items that fit no segment.
+//!
+//! Shape:      addresses in a row for the whole value -> memory for as much of it as has come -> linked to an item, which
+//!             stands in a segment as any other -> retired with it -> pages given back when its epoch has passed and nobody
+//!             sends it any more
+//! Invariants: pages cost memory that segments give up: what is lent here is not allowed there; a value has one writer, which
+//!             ends when an item leads to it; a retired value that is pinned stays until it is not
+//! Units:      pages of `VALUE_PAGE`; lent memory counts in segments, all values together
+//! Cost:       the system maps and clears a page before it is written (about a quarter of a microsecond), and no byte is ever moved
+//! Failure:    no memory, or no addresses: an answer; the caller makes room and comes again
+//! Non-goals:  which of them goes; that is `large`'s
+
+#![allow(
+    unsafe_code,
+    reason = "bytes of values: written by one thread before an item leads to them, read under an epoch or a pin"
+)]
+
+use super::Log;
+use crate::epoch::Epochs;
+use crate::extents::Extents;
+use crate::hash::KeyHash;
+use crate::item::{Apart, View};
+use crate::limits::{RESERVE_SEGMENTS, VALUE_PAGE};
+use crate::sync::lock;
+use media::{Dram, MapError, Medium, Region};
+use std::collections::{BTreeMap, VecDeque};
+use units::{Bytes, Rng};
+
+/// What became of a wish for memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lent {
+    /// It is there.
+    Done,
+    /// So many segments must become free first.
+    NoRoom(u32),
+    /// Values on their way in have all that they may.
+    TooMany,
+}
+
+/// All values, known by their first page.
+#[derive(Debug, Default)]
+pub(super) struct Book {
+    addresses: Extents,
+    values: BTreeMap<u32, Value>,
+    /// Values that no item leads to, until their epochs are past.
+    retired: VecDeque<(u64, u32)>,
+    /// Bytes of pages that cost memory.
+    lent: u64,
+    /// Of these, bytes of values on their way in.
+    uploading: u64,
+    /// Values that items lead to.
+    linked: usize,
+    /// Pins on all values together.
+    pins: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Value {
+    len: u32,
+    /// Bytes of its pages that cost memory.
+    lent: u64,
+    /// Times that it is being sent.
+    pins: u32,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// Its writer fills it.
+    Uploading,
+    /// The item of this key leads to it.
+    Linked(KeyHash),
+    /// No item does, but readers may still look.
+    Retired,
+    /// Nobody looks but who pinned it.
+    Pinned,
+}
+
+/// A value whose pages are to be given back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Emptied {
+    first: u32,
+    len: u32,
+    lent: u64,
+}
+
+/// Maps the addresses; of a machine that has not so many, fewer.
+pub(super) fn map(addresses: Bytes) -> Result<Option<Region>, MapError> {
+    if addresses == Bytes::ZERO {
+        return Ok(None);
+    }
+    let region = Dram.map(addresses).or_else(|_| Dram.map(Bytes(addresses.0 / 4)))?;
+    // A huge page would cost memory beyond the end of a value.
+    region.refuse_huge_pages();
+    region.leave_out_of_dumps();
+    Ok(Some(region))
+}
+
+fn pages_of(len: u32) -> u32 {
+    len.div_ceil(PAGE)
+}
+
+const PAGE: u32 = 4096;
+const _: () = assert!(VALUE_PAGE.0 == PAGE as u64);
+
+fn start_of(first: u32) -> usize {
+    first as usize * PAGE as usize
+}
+
+impl Book {
+    pub(super) fn new(region: Option<&Region>) -> Self {
+        let pages = region.map_or(0, |region| region.len() / PAGE as usize);
+        let addresses = Extents::new(u32::try_from(pages).unwrap_or(u32::MAX));
+        Self { addresses, ..Self::default() }
+    }
+
+    /// Segments' worth of memory that the values take.
+    pub(super) fn lent_segments(&self, segment_bytes: usize) -> u32 {
+        u32::try_from(self.lent.div_ceil(segment_bytes as u64)).unwrap_or(u32::MAX)
+    }
+
+    pub(super) fn has_retired(&self) -> bool {
+        !self.retired.is_empty()
+    }
+
+    /// Takes values off the book that nobody can look at any more. Those that are pinned follow when they are not.
+    pub(super) fn take_emptied(&mut self, is_past: impl Fn(u64) -> bool) -> Vec<Emptied> {
+        let mut emptied = Vec::new();
+        while let Some((_, first)) = self.retired.pop_front_if(|(epoch, _)| is_past(*epoch)) {
+            if let Some(value) = self.values.get_mut(&first) {
+                value.stage = Stage::Pinned;
+            }
+            emptied.extend(self.take_off(first));
+        }
+        emptied
+    }
+
+    /// Takes a value off that waits for nothing but its pins, if it has none.
+    fn take_off(&mut self, first: u32) -> Option<Emptied> {
+        let value = self.values.get(&first).filter(|v| v.stage == Stage::Pinned && v.pins == 0)?;
+        let emptied = Emptied { first, len: value.len, lent: value.lent };
+        self.values.remove(&first);
+        Some(emptied)
+    }
+}
+
+impl Log {
+    /// An item with its value, wherever that is.
+    #[inline]
+    pub(super) fn whole<'a>(&'a self, view: View<'a>) -> View<'a> {
+        match view.apart() {
+            None => view,
+            Some(apart) => view.with_value(self.value(apart)),
+        }
+    }
+
+    /// The bytes of a value that an item leads to.
+    fn value(&self, apart: Apart) -> &[u8] {
+        let Some(region) = &self.values else { return &[] };
+        // SAFETY: an item leads to this value, so it was written before the item was published with Release, which the
+        // reader's Acquire load saw, and it is written no more. Its pages are given back only when the reader's epoch is
+        // past, or its pin is gone.
+        unsafe { region.bytes(start_of(apart.first), apart.len as usize) }
+    }
+
+    /// The bytes of a value whose only writer asks, or who holds a pin on it.
+    pub(crate) fn value_held(&self, apart: Apart) -> &[u8] {
+        let Some(region) = &self.values else { return &[] };
+        // SAFETY: the caller is its writer, and so does not write while it reads, or its pin keeps the pages, which have
+        // not been written since an item led to them.
+        unsafe { region.bytes(start_of(apart.first), apart.len as usize) }
+    }
+
+    /// Addresses for a value of so many bytes; none if there are none in a row.
+    pub(crate) fn begin_value(&self, len: usize) -> Option<Apart> {
+        let len = u32::try_from(len).ok()?;
+        let mut pool = lock(&self.pool);
+        let book = &mut pool.values;
+        let first = book.addresses.take(pages_of(len).max(1))?;
+        book.values.insert(first, Value { len, lent: 0, pins: 0, stage: Stage::Uploading });
+        Some(Apart { first, len })
+    }
+
+    /// Memory for the first `bytes` of a value on its way in, while all such take `uploads_max` at most. Reclaims what was
+    /// emptied first.
+    pub(crate) fn back_value(&self, epochs: &Epochs, apart: Apart, bytes: usize, uploads_max: u64) -> Lent {
+        let wanted = (bytes as u64).next_multiple_of(VALUE_PAGE.0);
+        self.reclaim_now(epochs);
+        let mut pool = lock(&self.pool);
+        let Some(before) = pool.values.values.get(&apart.first).map(|value| value.lent) else {
+            return Lent::TooMany;
+        };
+        let more = wanted.saturating_sub(before);
+        if uploads_max < pool.values.uploading + more {
+            return Lent::TooMany;
+        }
+        let lent = pool.values.lent_segments(self.segment_bytes);
+        pool.values.lent += more;
+        let segments = pool.values.lent_segments(self.segment_bytes) - lent;
+        let left = u64::from(pool.free_count()) + u64::from(pool.allowed);
+        if left < u64::from(pool.backed) + u64::from(RESERVE_SEGMENTS + segments) {
+            pool.values.lent -= more;
+            self.publish_available(&pool);
+            return Lent::NoRoom(segments);
+        }
+        pool.values.uploading += more;
+        if let Some(value) = pool.values.values.get_mut(&apart.first) {
+            value.lent = before + more;
+        }
+        self.divide(&mut pool);
+        drop(pool);
+        if let Some(region) = &self.values {
+            let from = usize::try_from(before).unwrap_or(usize::MAX);
+            region.populate(start_of(apart.first) + from, usize::try_from(more).unwrap_or(0));
+        }
+        Lent::Done
+    }
+
+    /// Bytes of values that may be on their way in at once.
+    pub(crate) fn uploads_max(&self) -> u64 {
+        self.uploads_max
+    }
+
+    /// Writes a part of a value. Its writer alone may call this, and for memory that it has.
+    pub(crate) fn write_value(&self, apart: Apart, at: usize, part: &[u8]) {
+        assert!(at + part.len() <= apart.len as usize, "a value is written where it has its place");
+        if let Some(region) = &self.values {
+            // SAFETY: the addresses were taken for this value and are given to no other; no item leads to it yet, and its
+            // writer, the caller, reads nothing of it meanwhile.
+            unsafe { region.write(start_of(apart.first) + at, part) };
+        }
+    }
+
+    /// Where a value on its way in is whose bytes these are.
+    pub(crate) fn uploaded(&self, value: &[u8]) -> Option<Apart> {
+        let at = self.values.as_ref()?.offset_of(value)?;
+        let first = u32::try_from(at / PAGE as usize).ok().filter(|first| start_of(*first) == at)?;
+        let pool = lock(&self.pool);
+        let known = pool.values.values.get(&first)?;
+        (known.stage == Stage::Uploading && known.len as usize == value.len())
+            .then_some(Apart { first, len: known.len })
+    }
+
+    /// An item of this key leads to a value from now on.
+    pub(crate) fn link_value(&self, apart: Apart, hash: KeyHash) {
+        let mut pool = lock(&self.pool);
+        let Some(value) = pool.values.values.get_mut(&apart.first) else { return };
+        let (before, lent) = (std::mem::replace(&mut value.stage, Stage::Linked(hash)), value.lent);
+        if before == Stage::Uploading {
+            pool.values.uploading -= lent;
+            pool.values.linked += 1;
+        }
+    }
+
+    /// No item leads to a value any more.
+    pub(crate) fn retire_value(&self, epochs: &Epochs, apart: Apart) {
+        let epoch = epochs.retire();
+        let mut pool = lock(&self.pool);
+        if let Some(value) = pool.values.values.get_mut(&apart.first) {
+            value.stage = Stage::Retired;
+            pool.values.linked -= 1;
+            pool.values.retired.push_back((epoch, apart.first));
+        }
+    }
+
+    /// A value to which no item ever led is not wanted. One that is linked stays.
+    pub(crate) fn give_up_value(&self, apart: Apart) {
+        let mut pool = lock(&self.pool);
+        let Some(value) = pool.values.values.get_mut(&apart.first) else { return };
+        if value.stage != Stage::Uploading {
+            return;
+        }
+        value.stage = Stage::Pinned;
+        let lent = value.lent;
+        pool.values.uploading -= lent;
+        let emptied = pool.values.take_off(apart.first);
+        drop(pool);
+        self.release_values(emptied.as_slice());
+    }
+
+    /// Keeps a value although its item may go. The caller sees it under an epoch.
+    pub(crate) fn pin_value(&self, apart: Apart) {
+        let mut pool = lock(&self.pool);
+        if let Some(value) = pool.values.values.get_mut(&apart.first) {
+            value.pins += 1;
+            pool.values.pins += 1;
+        }
+    }
+
+    /// Keeps it no longer.
+    pub(crate) fn unpin_value(&self, apart: Apart) {
+        let mut pool = lock(&self.pool);
+        let Some(value) = pool.values.values.get_mut(&apart.first) else { return };
+        value.pins -= 1;
+        pool.values.pins -= 1;
+        let emptied = pool.values.take_off(apart.first);
+        drop(pool);
+        if emptied.is_some() {
+            self.release_values(emptied.as_slice());
+        }
+    }
+
+    /// Whether a value is being sent.
+    pub(crate) fn is_pinned(&self, apart: Apart) -> bool {
+        lock(&self.pool).values.values.get(&apart.first).is_some_and(|value| 0 < value.pins)
+    }
+
+    /// Whether some are being sent.
+    pub(crate) fn has_pinned_values(&self) -> bool {
+        self.values.is_some() && 0 < lock(&self.pool).values.pins
+    }
+
+    /// Gives pages back, which nobody can look at.
+    pub(super) fn release_values(&self, emptied: &[Emptied]) {
+        let Some(region) = &self.values else { return };
+        for value in emptied {
+            let bytes = usize::try_from(value.lent).unwrap_or(usize::MAX);
+            // SAFETY: the value is off the book: no item leads to it, the epochs of all who saw one are past, and nobody
+            // has pinned it; its writer is done. Its addresses are given to nobody before they are back below.
+            unsafe { region.release(start_of(value.first), bytes) };
+        }
+        let mut pool = lock(&self.pool);
+        for value in emptied {
+            pool.values.addresses.give(value.first, pages_of(value.len).max(1));
+            pool.values.lent -= value.lent;
+        }
+        self.divide(&mut pool);
+    }
+
+    /// Memory of values.
+    pub(crate) fn values_bytes(&self) -> Bytes {
+        Bytes(lock(&self.pool).values.lent)
+    }
+
+    /// Values that items lead to.
+    pub(crate) fn values_linked(&self) -> usize {
+        if self.values.is_none() {
+            return 0;
+        }
+        lock(&self.pool).values.linked
+    }
+
+    /// Values that items lead to and their keys: `most` of those with a first page from `from` on.
+    pub(crate) fn values_from(&self, from: u32, most: usize) -> Vec<(Apart, KeyHash)> {
+        let pool = lock(&self.pool);
+        pool.values.linked_from(from).take(most).collect()
+    }
+
+    /// `most` of them drawn by their bytes, and none twice.
+    pub(crate) fn values_drawn(&self, rng: &mut Rng, most: usize) -> Vec<(Apart, KeyHash)> {
+        let pool = lock(&self.pool);
+        let book = &pool.values;
+        let Some((last, value)) = book.values.last_key_value() else { return Vec::new() };
+        let end = *last + pages_of(value.len);
+        let mut drawn: Vec<(Apart, KeyHash)> = Vec::with_capacity(most);
+        for _ in 0..most {
+            let page = u32::try_from(rng.below(u64::from(end))).unwrap_or(0);
+            // The value that has this page, or the next one.
+            let from = book.values.range(..=page).next_back().map_or(0, |(first, _)| *first);
+            let is_new = |(apart, _): &(Apart, KeyHash)| drawn.iter().all(|(other, _)| other != apart);
+            let next = book.linked_from(from).chain(book.linked()).find(is_new);
+            drawn.extend(next);
+        }
+        drawn
+    }
+}
+
+impl Book {
+    fn linked(&self) -> impl Iterator<Item = (Apart, KeyHash)> {
+        self.linked_from(0)
+    }
+
+    fn linked_from(&self, from: u32) -> impl Iterator<Item = (Apart, KeyHash)> {
+        self.values.range(from..).filter_map(|(&first, value)| match value.stage {
+            Stage::Linked(hash) => Some((Apart { first, len: value.len }, hash)),
+            _ => None,
+        })
+    }
+
+    /// Asserts that the sums are those of the values; returns what items should lead to.
+    pub(super) fn check(&self) -> Vec<Apart> {
+        let lent = |stage: fn(&Stage) -> bool| {
+            self.values.values().filter(|v| stage(&v.stage)).map(|v| v.lent).sum::<u64>()
+        };
+        assert_eq!(lent(|_| true), self.lent, "memory of values");
+        assert_eq!(lent(|stage| *stage == Stage::Uploading), self.uploading, "of those on their way in");
+        assert_eq!(self.linked().count(), self.linked, "values that items lead to");
+        assert_eq!(self.values.values().map(|v| u64::from(v.pins)).sum::<u64>(), self.pins, "pins");
+        self.linked().map(|(apart, _)| apart).collect()
+    }
+}

@@ -1,0 +1,162 @@
+//! What is looked at before anything is taken: which segments hold the most of what should go.
+//!
+//! Shape:      random sealed segments -> the first items of each, ranked -> from which rank on each tenant's items stay if of
+//!             all that was surveyed so much went -> bytes of each segment that are dead or rank below; passes take the
+//!             best, a few at a time
+//! Invariants: a segment is looked at while it is sealed and nobody's; it is claimed only when a pass takes it, and only if it
+//!             is still what it was
+//! Units:      bytes charged; marks in thousandths of what is alive
+//! Cost:       a look-up and a rank per sample, about as many as there are items in the sources. In return those are walked
+//!             once, and little in them has to move
+//! Source:     Memshare §3.2 takes segments by one tenant's need. We differ: a log whose segments differ in rank is cleaned
+//!             where the worst is, as Rosenblum and Ousterhout (LFS, SOSP 1991) do with what is dead
+
+use crate::census::{BATCH, Census, Pending};
+use crate::epoch::Participant;
+use crate::large::Drawn;
+use crate::limits::{MARKS_MIN, PASS_GAINS, SURVEY_ITEMS, SURVEY_SERVES_PART, SURVEY_TAKES_PART};
+use crate::segment::State;
+use crate::store::Store;
+use units::{SegmentId, TenantId};
+
+/// A survey is out of date when the rank clock has ticked so often since: a seventh of the memory has been written, more than
+/// it serves for unless others clean too.
+const FRESH_TICKS: u8 = 9;
+
+/// One item looked at.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    /// Whose place among the candidates it is.
+    candidate: usize,
+    tenant: TenantId,
+    rank: u8,
+    /// Bytes of the candidate that it stands for.
+    stands_for: u64,
+}
+
+/// A segment that a pass may take.
+#[derive(Clone, Copy, Debug)]
+struct Prospect {
+    id: SegmentId,
+    /// What it held when it was looked at (`Segment::base`).
+    base: u64,
+    /// Bytes that cleaning it would free.
+    gain: u64,
+}
+
+/// The last survey of a cleaning thread.
+#[derive(Debug, Default)]
+pub(crate) struct Survey {
+    /// From which rank on each tenant's items stay.
+    pub(crate) census: Census,
+    samples: Vec<Sample>,
+    /// What is left of it, the best last.
+    ahead: Vec<Prospect>,
+    tick: u8,
+    /// Bytes that each tenant had written then.
+    written: Vec<u64>,
+}
+
+impl Survey {
+    /// Ranks some items of each candidate and the values drawn, sets the thresholds at which `marks` thousandths of what is
+    /// alive in all of them would go, and notes which of them are worth taking.
+    pub(crate) fn take(
+        &mut self,
+        store: &Store,
+        reader: &Participant,
+        candidates: &[SegmentId],
+        drawn: &[Drawn<'_>],
+        marks: usize,
+    ) {
+        self.census.begin(store);
+        self.samples.clear();
+        self.ahead.clear();
+        self.tick = store.tick();
+        // The more of them goes, the less each byte of room that this makes may cost.
+        let most = (SURVEY_ITEMS * MARKS_MIN / marks.max(1)).max(1);
+        for (candidate, id) in candidates.iter().enumerate() {
+            self.look(store, reader, candidate, *id, most);
+        }
+        self.census.add(store, drawn);
+        let live = |id: SegmentId| u64::from(store.log.segment(id).live());
+        let part =
+            candidates.iter().copied().map(live).sum::<u64>() + drawn.iter().map(|d| d.bytes).sum::<u64>();
+        let whole = store.log.ids().map(live).sum::<u64>() + store.log.values_bytes().0;
+        self.census.expect(store, (part, whole), serves(store, candidates.len()), &mut self.written);
+        self.census.gather(store);
+        let inside = self.census.inside();
+        self.census.divide(store, inside - inside * marks as u64 / 1_000);
+        for sample in &self.samples {
+            let stays = self.census.stays_of(sample.tenant, sample.rank, sample.stands_for);
+            let prospect = &mut self.ahead[sample.candidate];
+            prospect.gain = prospect.gain.saturating_sub(stays);
+        }
+        self.census.give_back();
+        self.keep_best(serves(store, candidates.len()));
+    }
+
+    /// Ranks the first items of a candidate.
+    fn look(&mut self, store: &Store, reader: &Participant, candidate: usize, id: SegmentId, most: usize) {
+        let segment = store.log.segment(id);
+        self.ahead.push(Prospect { id, base: segment.base(), gain: store.log.segment_bytes() as u64 });
+        let mut batch = Vec::with_capacity(BATCH);
+        store.log.walk_first(reader, id, most, |place, view| batch.push(Pending::new(store, place, view)));
+        let sampled: u64 = batch.iter().map(|item| item.view.bytes().len() as u64).sum();
+        let used = u64::from(segment.used());
+        // What leads to a value that lies apart goes with that.
+        for item in batch.iter().filter(|item| item.view.apart().is_none()) {
+            let Some(found) = item.find(store).filter(|_| !item.is_dead(store)) else { continue };
+            let stands_for = item.charge() * used / sampled.max(1);
+            let rank = self.census.count(store, item, found, stands_for);
+            self.samples.push(Sample { candidate, tenant: item.view.tenant(), rank, stands_for });
+        }
+    }
+
+    /// Leaves the candidates that gain most, until they do as much as a survey serves for.
+    fn keep_best(&mut self, enough: u64) {
+        let candidates = self.ahead.len();
+        self.ahead.sort_by_key(|prospect| std::cmp::Reverse(prospect.gain));
+        let gains = self.ahead.iter().map(|prospect| prospect.gain);
+        let takes = enough_of(gains, enough).min(candidates.div_ceil(SURVEY_TAKES_PART));
+        self.ahead.truncate(takes.max(2));
+        self.ahead.reverse();
+    }
+
+    /// Claims the best of what is left for one pass. Returns whether there was enough for one.
+    pub(crate) fn claim(&mut self, store: &Store, sources: &mut Vec<SegmentId>) -> bool {
+        sources.clear();
+        if FRESH_TICKS < store.tick().wrapping_sub(self.tick) {
+            self.ahead.clear();
+        }
+        let enough = (store.log.segment_bytes() * PASS_GAINS) as u64;
+        let mut gained = 0;
+        while gained < enough || sources.len() < 2 {
+            let Some(prospect) = self.ahead.pop() else { break };
+            let segment = store.log.segment(prospect.id);
+            if segment.base() == prospect.base && segment.change(State::Sealed, State::Cleaning) {
+                sources.push(prospect.id);
+                gained += prospect.gain;
+            }
+        }
+        if sources.len() < 2 {
+            sources.drain(..).for_each(|id| store.log.segment(id).set_state(State::Sealed));
+        }
+        !sources.is_empty()
+    }
+}
+
+/// Bytes until which a survey of so many segments serves.
+fn serves(store: &Store, candidates: usize) -> u64 {
+    (store.log.segment_bytes() * (candidates / SURVEY_SERVES_PART).max(PASS_GAINS)) as u64
+}
+
+/// How many of these sum to `enough`, or all.
+fn enough_of(gains: impl Iterator<Item = u64>, enough: u64) -> usize {
+    let mut gained = 0;
+    let is_short = |gain: &u64| {
+        let short = gained < enough;
+        gained += gain;
+        short
+    };
+    gains.take_while(is_short).count()
+}

@@ -1,0 +1,184 @@
+"""SIGHUP: settings are read again, what can change does, what cannot is named, and nothing is lost."""
+
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from conformance import servers
+from conformance.test_admin import ask
+from conformance.wire import DEADLINE_S, END, Wire, set_request
+
+pytestmark = pytest.mark.cotenant
+
+MIB = 1 << 20
+
+BEFORE = """
+memory = "64MiB"
+policy = "shared"
+slow_request = "10ms"
+
+[group.team]
+reserved = "8MiB"
+
+[tenant.feeds]
+prefix = "feeds:"
+reserved = "8MiB"
+
+[tenant.shop]
+prefix = "shop:"
+reserved = "20MiB"
+weight = 2.0
+
+[tenant.old]
+prefix = "old:"
+
+[tenant.door]
+listen = "127.0.0.1:0"
+"""
+
+
+class Reloaded:
+    """A server whose file changes."""
+
+    def __init__(self, path, text, arguments=()):
+        self.path = path
+        path.write_text(text, encoding="ascii")
+        self.server = servers.start_cotenant(["--config", str(path), *arguments], memory=None)
+
+    def reload(self, text):
+        """What the log says of new settings."""
+        self.path.write_text(text, encoding="ascii")
+        before = len(self.server.log)
+        self.server.process.send_signal(signal.SIGHUP)
+        until = time.monotonic() + DEADLINE_S
+        while not any("the settings" in line for line in self.server.log[before:]):
+            assert time.monotonic() < until, self.server.said()
+            time.sleep(0.01)
+        # Whatever it says of them is said at once; a request shows that the control thread goes on.
+        ask(self.server, "GET", "/tenants")
+        return self.server.log[before:]
+
+    def tenant(self, name):
+        status, shown = ask(self.server, "GET", f"/tenants/{name}")
+        return shown if status == 200 else None
+
+
+@pytest.fixture
+def reloaded(tmp_path):
+    reloaded = Reloaded(tmp_path / "cotenant.toml", BEFORE)
+    yield reloaded
+    assert reloaded.server.stop() == 0
+
+
+def test_what_can_change_does_and_nothing_is_lost(reloaded):
+    keys = [b"feeds:%d" % n for n in range(500)] + [b"shop:%d" % n for n in range(500)] + [b"plain-%d" % n for n in range(500)]
+    with reloaded.server.wire() as wire, reloaded.server.tenant_wire("door") as door:
+        for key in keys:
+            wire.ask(set_request(key, b"of " + key))
+        wire.ask(set_request(b"old:k", b"v"))
+        door.ask(set_request(b"k", b"v"))
+        # What the administration changed and the file does not speak of stays.
+        assert ask(reloaded.server, "PUT", "/tenants/feeds", {"weight": 7.0})[0] == 200
+        assert ask(reloaded.server, "PUT", "/tenants/mine", {"prefix": "mine:"})[0] == 201
+        after = BEFORE.replace('policy = "shared"', 'policy = "partitioned"\nrank = "lru"\nmax_connections = 500')
+        after = after.replace('memory = "64MiB"', 'memory = "60MiB"').replace('slow_request = "10ms"', 'slow_request = "0s"')
+        # One gives back what the other takes, and the group takes more: together it fits only in this order.
+        after = after.replace('prefix = "feeds:"\nreserved = "8MiB"', 'prefix = "feeds:"\nreserved = "24MiB"')
+        after = after.replace('reserved = "20MiB"\nweight = 2.0', 'reserved = "2MiB"\nmax_connections = 9\nrank = "lfu"')
+        after = after.replace('[group.team]\nreserved = "8MiB"', '[group.team]\nreserved = "9MiB"')
+        after = after.replace('[tenant.old]\nprefix = "old:"', '[tenant.new]\nprefix = "new:"\nreserved = "1MiB"\ngroup = "team"')
+        said = "\n".join(reloaded.reload(after))
+        for what in ("policy partitioned", "rank lru", "memory 60MiB", "tenant 'feeds' changed", "tenant 'shop' changed",
+                     "tenant 'old' removed", "tenant 'new' added", "group 'team' changed"):
+            assert f"the settings were read again: {what}" in said, (what, said)
+        assert "but not" not in said and "restart" not in said, said
+        feeds, shop, new = (reloaded.tenant(name) for name in ("feeds", "shop", "new"))
+        assert (feeds["reserved_bytes"], feeds["weight"], feeds["rank"]) == (24 * MIB, 7.0, "lru")
+        assert (shop["reserved_bytes"], shop["weight"], shop["rank"]) == (2 * MIB, 1.0, "lfu")
+        assert (shop["max_connections"], new["reserved_bytes"], new["group"]) == (9, MIB, "team")
+        assert reloaded.tenant("old") is None and reloaded.tenant("mine")["prefix"] == "mine:"
+        assert all(wire.value(key) == b"of " + key for key in keys)
+        assert door.value(b"k") == b"v" and wire.value(b"old:k") is None
+        settings, stats = wire.stats(b"settings"), wire.stats()
+        assert (settings["maxconns"], settings["maxbytes"], settings["rank"]) == ("500", str(60 * MIB), "lru")
+        assert stats["max_connections"] == "500"
+        assert ask(reloaded.server, "GET", "/slow")[1]["threshold_us"] == 0
+        assert ask(reloaded.server, "GET", "/policy")[1]["policy"] == "partitioned"
+        # And back, on the same connections.
+        said = "\n".join(reloaded.reload(BEFORE))
+        assert "but not" not in said and "restart" not in said, said
+        assert all(wire.value(key) == b"of " + key for key in keys)
+        assert reloaded.tenant("new") is None and reloaded.tenant("shop")["max_connections"] is None
+        assert wire.stats(b"settings")["maxbytes"] == str(64 * MIB)
+
+
+def test_what_cannot_change_is_named(reloaded):
+    after = BEFORE.replace('memory = "64MiB"', 'memory = "65MiB"\nthreads = 3\nmax_item_size = "64KiB"')
+    after = after.replace('prefix = "feeds:"', 'prefix = "news:"').replace('listen = "127.0.0.1:0"', 'listen = "127.0.0.1:1"')
+    after += '[tenant.late]\nlisten = "127.0.0.1:2"\n'
+    for _ in range(2):
+        said = "\n".join(reloaded.reload(after))
+        assert "max_item_size needs a restart to change from 1MiB to 64KiB" in said, said
+    said = "\n".join(reloaded.reload(BEFORE) + reloaded.reload(after))
+    for what in (
+        "but not memory 65MiB: the server started with 64MiB", "but not prefix of tenant 'feeds': that needs a restart",
+        "but not listen of tenant 'door'", "but not tenant 'late' added: its address is listened on from the start",
+    ):
+        assert what in said, (what, said)
+    # The tests' usual flags say -t 2: a flag goes before the file, now as at the start.
+    assert "threads" not in said
+    said = "\n".join(reloaded.reload(BEFORE.replace("[tenant.door]", "[tenant.shut]")))
+    assert "but not tenant 'door' removed: tenant 'door' has connections of its own" in said
+    with reloaded.server.tenant_wire("door") as wire:
+        assert wire.ask(b"get k\r\n") == END
+
+
+@pytest.mark.parametrize(
+    "wrong, what",
+    [
+        ("memroy = 5\n", "cotenant.toml:1: unknown setting 'memroy'; did you mean 'memory'?"),
+        ('memory = "64"\n', "cotenant.toml:1: memory: "),
+        ("memory = [", "cotenant.toml:1"),
+        ('[tenant.a]\nprefix = "a:"\nreserved = "1TiB"\n', "reservations are"),
+        ('[tenant.a]\nweight = 1.0\n', "tenant 'a' has neither a prefix nor a listen address"),
+    ],
+)
+def test_wrong_settings_change_nothing(reloaded, wrong, what):
+    with reloaded.server.wire() as wire:
+        wire.ask(set_request(b"feeds:k", b"v"))
+        before, settings = ask(reloaded.server, "GET", "/tenants")[1], wire.stats(b"settings")
+        lines = [line for line in reloaded.reload(wrong) if "the settings" in line]
+        assert len(lines) == 1 and "the settings stay as they were: " in lines[0] and what in lines[0], lines
+        known = [(t["name"], t["reserved_bytes"], t["weight"]) for t in ask(reloaded.server, "GET", "/tenants")[1]["tenants"]]
+        assert known == [(t["name"], t["reserved_bytes"], t["weight"]) for t in before["tenants"]]
+        assert wire.value(b"feeds:k") == b"v" and wire.stats(b"settings") == settings
+        reloaded.path.unlink()
+        reloaded.server.process.send_signal(signal.SIGHUP)
+        until = time.monotonic() + DEADLINE_S
+        while not any("cannot read the configuration" in line for line in reloaded.server.log):
+            assert time.monotonic() < until, reloaded.server.said()
+            time.sleep(0.01)
+
+
+def test_a_daemon_finds_its_file_again(tmp_path):
+    """It has left the folder that its file is in."""
+    config = tmp_path / "cotenant.toml"
+    config.write_text('pidfile = "pid"\nunix_socket = "sock"\nmax_connections = 100\n', encoding="ascii")
+    command = [str(servers.BINARY), "serve", "-d", "--config", "cotenant.toml", "-l", "127.0.0.1:0", "--admin", "off"]
+    started = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert started.returncode == 0, started.stderr
+    pid = int((tmp_path / "pid").read_text())
+    try:
+        address, _, _ = servers.parse_ready(started.stdout + started.stderr)
+        with Wire(address) as wire:
+            config.write_text(config.read_text(encoding="ascii").replace("100", "90"), encoding="ascii")
+            os.kill(pid, signal.SIGHUP)
+            until = time.monotonic() + DEADLINE_S
+            while wire.stats()["max_connections"] != "90":
+                assert time.monotonic() < until
+                time.sleep(0.01)
+    finally:
+        os.kill(pid, signal.SIGTERM)
