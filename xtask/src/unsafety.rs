@@ -21,6 +21,7 @@ pub const FENCES: &[(&str, &str)] = &[
     ("crates/media/src/stopwatch.rs", "the time stamp counter, which no safe function reads"),
     ("crates/server/src/reactor/ring.rs", "io_uring's queues and the memory that it reads and writes"),
     ("crates/store/src/log.rs", "views of item bytes inside a segment"),
+    ("crates/store/src/tier/area.rs", "views of record bytes inside a segment of a tier"),
     ("crates/store/src/log/values.rs", "views of values in pages of their own"),
 ];
 

@@ -29,6 +29,7 @@ use harness::replay::Tax;
 use serde_json::{Map, json};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use store::{Placement, Promotion};
 use units::{Bytes, Duration};
 
 /// What the program knows of its surroundings.
@@ -303,6 +304,20 @@ fn replay(flags: &ArgMatches) -> Result<ReplayOptions, Failure> {
         tax: tax(flags)?,
         idle_time: time(flags, row("idle_time"))?,
         learning: time(flags, row("learning"))?,
+        tier: match value(flags, own("tier"))? {
+            Some(Value::Size(size)) => size,
+            _ => Bytes::ZERO,
+        },
+        placement: match text(flags, own("placement"))?.as_deref() {
+            Some("dram") => Placement::Dram,
+            Some("tier") => Placement::Tier(0),
+            _ => Placement::Auto,
+        },
+        promotion: match text(flags, own("promotion"))?.as_deref() {
+            Some("never") => Promotion::Never,
+            Some("always") => Promotion::Always,
+            _ => Promotion::Repeated,
+        },
         server: text(flags, own("server"))?.map(server_address).transpose()?,
         json: is_on("json"),
         ttl: is_on("ttl"),

@@ -456,13 +456,15 @@ fn given_settings_are_echoed_under_memcached_names() {
 fn replay_and_demo_are_parsed() {
     let line = "cotenant replay a.csv b.zst --memory 128MiB --policy partitioned --reserved 8MiB --reserved x=4MiB \
                 --group name=g,reserved=9MiB --member x=g \
-                --rank lru --credit 1KiB --tax 0.25 --idle-time 9s --learning 1min --server h:1 --json --ttl --realtime --format twitter --limit 9 --seed 3";
+                --rank lru --credit 1KiB --tax 0.25 --idle-time 9s --learning 1min --tier 7MiB --placement tier --promotion always --server h:1 --json --ttl --realtime --format twitter --limit 9 --seed 3";
     let Ok(Request::Replay(options)) = ask(line, "", &[]) else { panic!("{line}") };
     assert_eq!(options.traces, ["a.csv", "b.zst"].map(std::path::PathBuf::from));
     assert_eq!((options.memory, options.credit), (Bytes::mib(128), Bytes::kib(1)));
     assert_eq!((options.policy, options.rank), (MemoryPolicy::Partitioned, RankKind::Lru));
     assert_eq!((options.idle_time.as_millis(), options.learning.as_millis()), (9_000, 60_000));
     assert_eq!(Some(options.tax), harness::replay::Tax::new(0.25));
+    let below = (options.tier, options.placement, options.promotion);
+    assert_eq!(below, (Bytes::mib(7), store::Placement::Tier(0), store::Promotion::Always));
     assert_eq!(options.reserved, [(None, Bytes::mib(8)), (Some("x".to_owned()), Bytes::mib(4))]);
     assert_eq!(options.groups.iter().map(|g| g.name.as_str()).collect::<Vec<_>>(), ["g"]);
     assert_eq!(options.members, [("x".to_owned(), "g".to_owned())]);

@@ -21,10 +21,36 @@ pub(crate) const REPLAY: &[Setting] = &[
     ),
     setting("format", Kind::Text, "", "a trace format", "The traces' format; found by their look without it"),
     setting("limit", Kind::Count, "", "1 and up", "Stop after so many requests"),
+    setting(
+        "tier",
+        Kind::Size,
+        "",
+        "a size",
+        "A tier below DRAM, of memory as fast as DRAM, beside --memory",
+    ),
+    setting(
+        "placement",
+        Kind::Choice(PLACEMENTS),
+        "auto",
+        "dram, tier or auto",
+        "Where values go if there is a tier",
+    ),
+    setting(
+        "promotion",
+        Kind::Choice(PROMOTIONS),
+        "repeated",
+        "never, repeated or always",
+        "Which hits bring values back from the tier",
+    ),
     switch("json", "Print one JSON object"),
     switch("ttl", "Let items expire by the trace's times"),
     switch("realtime", "Send requests at the trace's times, not as fast as possible"),
 ];
+
+/// Words for `store::Placement`.
+const PLACEMENTS: &[&str] = &["dram", "tier", "auto"];
+/// Words for `store::Promotion`.
+const PROMOTIONS: &[&str] = &["never", "repeated", "always"];
 
 /// The flags that only `plan` has.
 pub(crate) const PLAN: &[Setting] = &[

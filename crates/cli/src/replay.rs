@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use store::RankKind;
+use store::{Placement, Promotion, RankKind};
 use units::{Bytes, Duration, Instant};
 
 /// What `replay` is told.
@@ -40,6 +40,12 @@ pub(crate) struct ReplayOptions {
     pub(crate) idle_time: Duration,
     /// How long `auto` learns.
     pub(crate) learning: Duration,
+    /// A tier below DRAM; none if it is zero.
+    pub(crate) tier: Bytes,
+    /// Where values go if there is one.
+    pub(crate) placement: Placement,
+    /// Which hits bring values back.
+    pub(crate) promotion: Promotion,
     /// `HOST:PORT` of a running server; none means in-process.
     pub(crate) server: Option<String>,
     /// Print one JSON object instead of a table.
@@ -107,6 +113,9 @@ fn replay(
         groups: options.groups.clone(),
         members: options.members.clone(),
         rank: options.rank.clone(),
+        tier: options.tier,
+        placement: options.placement,
+        promotion: options.promotion,
         ttl: options.ttl,
         limit: options.limit,
         seed: options.seed,

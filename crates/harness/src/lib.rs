@@ -12,4 +12,4 @@ pub mod plan;
 pub mod replay;
 pub mod wire;
 
-pub use report::{Report, TenantReport};
+pub use report::{Report, TenantReport, TierReport};

@@ -4,18 +4,19 @@
 //!             the trace's time, whichever comes first
 //! Invariants: the same trace, options and seed give the same report, but for the seconds
 
-use crate::report::{Report, TenantReport};
+use crate::report::{Report, TenantReport, TierReport};
 pub use control::Weight;
 use control::{Amount, Claim, Loop};
 use lab::{Op, Request, TraceError, TraceReader};
+use media::{Device, Plain};
 pub use policy::memory::Tax;
 use policy::memory::{LEARNING, MemoryOptions, MemoryPolicy};
 use server::{ConfigError, Division, GroupConfig, Member, check_groups};
 use std::collections::HashMap;
 use std::sync::Arc;
 use store::{
-    CLOCK_START, Fields, Key, MemoryControl, Mode, Options, PassKind, RankKind, Refused, Space, Store,
-    StoreError, TenantSpec, Totals, Worker,
+    CLOCK_START, Fields, Key, MemoryControl, Mode, Options, PassKind, Placement, Promotion, RankKind,
+    Refused, Space, Store, StoreError, TenantSpec, Totals, Worker,
 };
 use units::{Bytes, Duration, Instant, TenantId};
 
@@ -26,6 +27,12 @@ pub struct ReplayOptions {
     pub memory: Bytes,
     /// Largest item.
     pub item_max: Bytes,
+    /// A tier of DRAM below the store's own, as if that were slower; none if it is zero.
+    pub tier: Bytes,
+    /// Where values go if there is such a tier.
+    pub placement: Placement,
+    /// When hits bring values back.
+    pub promotion: Promotion,
     /// The policy's name, one of `MemoryPolicy::NAMES`.
     pub policy: String,
     /// Bytes that one shadow hit moves.
@@ -65,6 +72,9 @@ impl Default for ReplayOptions {
         Self {
             memory: Bytes::mib(64),
             item_max: Bytes::mib(1),
+            tier: Bytes::ZERO,
+            placement: Placement::Auto,
+            promotion: Promotion::Repeated,
             policy: "shared".to_owned(),
             credit: Bytes::kib(64),
             credits: Vec::new(),
@@ -229,7 +239,7 @@ fn replay(
 impl Replayer {
     fn new(options: ReplayOptions) -> Result<Self, ReplayError> {
         let settings = MemoryOptions {
-            credit: policy::memory::credit_for(options.credit, options.memory),
+            credit: policy::memory::credit_for(options.credit, options.memory + options.tier),
             tax: options.tax,
             learning: options.learning,
             seed: options.seed,
@@ -239,14 +249,20 @@ impl Replayer {
         options.check_groups()?;
         let division = Division::new(kind, &options.groups);
         let policy = division.policy(settings);
-        let store = Store::new(Options {
+        let devices = match options.tier {
+            Bytes::ZERO => Vec::new(),
+            size => vec![Arc::new(Plain::new(size).map_err(StoreError::from)?) as Arc<dyn Device>],
+        };
+        let settings = Options {
             memory: options.memory,
             item_max: options.item_max,
             threads: 1,
             tenants_max: TENANTS_MAX,
             no_evict: false,
             seed: options.seed,
-        })?;
+        };
+        let store = Store::with_tiers(settings, &devices, 0)?;
+        store.set_promotion(options.promotion);
         if let Some(kind) = options.pass_kind {
             store.set_pass_kind(kind);
         }
@@ -295,6 +311,8 @@ impl Replayer {
         let text = if text.is_empty() { "default".to_owned() } else { text };
         let spec = TenantSpec { name: text, own_space: false, claim, rank: self.options.rank.clone() };
         let id = self.store.add_tenant(spec).ok_or(ReplayError::Tenants)?;
+        // Without a tier there is one placement only.
+        self.store.set_placement(id, self.options.placement);
         self.ids.insert(name.to_vec(), id);
         self.undecided_tenant = true;
         Ok(id)
@@ -407,6 +425,16 @@ impl Replayer {
             seconds: 0.0,
             cleaner_moved_bytes: Some(all.moved_bytes),
             evictions: Some(all.evictions),
+            tier: (self.options.tier != Bytes::ZERO).then(|| TierReport {
+                size: self.options.tier,
+                live: self.store.tier_use().iter().map(|tier| tier.live).sum(),
+                hits: all.tier_hits,
+                promotions: all.promotions,
+                demotions: all.demotions,
+                evictions: all.tier_evictions,
+                read: Bytes(all.slow_read.bytes),
+                written: Bytes(all.slow_write.bytes),
+            }),
             peak_resident: None,
             tenants,
         }

@@ -23,10 +23,33 @@ pub struct Report {
     pub cleaner_moved_bytes: Option<u64>,
     /// Items evicted; none where it is not known.
     pub evictions: Option<u64>,
+    /// What became of a tier below DRAM, if there was one.
+    pub tier: Option<TierReport>,
     /// Peak resident memory of the process; none where it is not known.
     pub peak_resident: Option<Bytes>,
     /// One row per tenant of the trace.
     pub tenants: Vec<TenantReport>,
+}
+
+/// A tier below DRAM in a replay.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct TierReport {
+    /// Its size.
+    pub size: Bytes,
+    /// Bytes of records at the end that items lead to.
+    pub live: Bytes,
+    /// Look-ups that found their value there.
+    pub hits: u64,
+    /// Values that hits brought back.
+    pub promotions: u64,
+    /// Values that came from DRAM.
+    pub demotions: u64,
+    /// Items evicted from there.
+    pub evictions: u64,
+    /// Bytes read.
+    pub read: Bytes,
+    /// Bytes written.
+    pub written: Bytes,
 }
 
 /// One tenant of a replay.
@@ -71,10 +94,17 @@ impl Report {
                        "evictions": t.evictions})
             })
             .collect();
-        json!({"policy": self.policy, "memory_bytes": self.memory.0, "requests": self.requests, "gets": self.gets,
+        let mut object = json!({"policy": self.policy, "memory_bytes": self.memory.0, "requests": self.requests, "gets": self.gets,
                "hits": self.hits, "hit_ratio": self.hit_ratio(), "seconds": self.seconds,
                "cleaner_moved_bytes": self.cleaner_moved_bytes, "evictions": self.evictions,
-               "peak_resident_bytes": self.peak_resident.map(|b| b.0), "tenants": tenants})
+               "peak_resident_bytes": self.peak_resident.map(|b| b.0), "tenants": tenants});
+        if let (Some(tier), Some(fields)) = (&self.tier, object.as_object_mut()) {
+            let tier = json!({"size_bytes": tier.size.0, "live_bytes": tier.live.0, "hits": tier.hits,
+                              "promotions": tier.promotions, "demotions": tier.demotions,
+                              "evictions": tier.evictions, "read_bytes": tier.read.0, "written_bytes": tier.written.0});
+            fields.insert("tier".to_owned(), tier);
+        }
+        object
     }
 
     /// The table for people, with a line of totals.
@@ -110,7 +140,16 @@ impl Report {
         }
         let moved =
             self.cleaner_moved_bytes.map_or(String::new(), |b| format!(", cleaner moved {}", Bytes(b)));
-        format!("{table}\n{} requests in {:.1} s, policy {}{moved}", self.requests, self.seconds, self.policy)
+        let tier = self.tier.as_ref().map_or(String::new(), |t| {
+            format!(
+                "\ntier of {}: {} live, {} hits, {} promoted, {} demoted, {} evicted, {} read, {} written",
+                t.size, t.live, t.hits, t.promotions, t.demotions, t.evictions, t.read, t.written
+            )
+        });
+        format!(
+            "{table}\n{} requests in {:.1} s, policy {}{moved}{tier}",
+            self.requests, self.seconds, self.policy
+        )
     }
 }
 

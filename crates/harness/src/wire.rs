@@ -86,6 +86,7 @@ pub fn over_tcp(
         seconds: 0.0,
         cleaner_moved_bytes: None,
         evictions: Some(after.evictions.saturating_sub(before.evictions)),
+        tier: None,
         peak_resident: None,
         tenants,
     })

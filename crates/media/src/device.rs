@@ -45,7 +45,8 @@ pub trait Device: Debug + Send + Sync {
     fn survival(&self) -> Survival;
     /// Its bytes, where the processor can load them.
     fn mapped(&self) -> Option<&Region>;
-    /// Words beside the bytes that survive as they do, zero when the device is new; none where nothing survives.
+    /// Words beside the bytes that survive as they do, zero when the device is new; none where nothing survives. At least
+    /// [`notes_words`] of them.
     fn notes(&self) -> Option<&WordRegion>;
     /// Makes `words` of the notes survive, in their order of calls.
     fn settle_notes(&self, words: std::ops::Range<usize>);
@@ -148,6 +149,16 @@ pub(crate) fn write_alone(device: &dyn Device, at: u64, bytes: &[u8]) -> io::Res
     // SAFETY: tests read and write their devices one after the other.
     unsafe { device.write(at, bytes) }
 }
+
+/// Words of notes that a device of a size needs at least: one for each 4 KiB (a bit for each 64 B), one for each 64 KiB (the
+/// smallest piece that is used anew as a whole), and some for what is known of the whole.
+#[must_use]
+pub fn notes_words(size: Bytes) -> usize {
+    Bytes(NOTES_WORDS_FIXED + size.0.div_ceil(4096) + size.0.div_ceil(64 * 1024)).as_usize()
+}
+
+/// Words of notes that do not depend on the size: some 5,000 tenants at 12 words.
+const NOTES_WORDS_FIXED: u64 = 1 << 16;
 
 /// DRAM behind the contract of a device: nothing survives, nothing is slow.
 #[derive(Debug)]

@@ -24,7 +24,7 @@ mod stopwatch;
 
 pub use buffer::Buffer;
 pub use dax::DaxTier;
-pub use device::{Device, Plain, SlowAccess, Survival};
+pub use device::{Device, Plain, SlowAccess, Survival, notes_words};
 pub use dram::Dram;
 pub use file::{Damage, FileTier, TIER_MIN, TierError};
 pub use heap::give_freed_memory_back;

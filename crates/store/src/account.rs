@@ -2,7 +2,7 @@
 //!
 //! Invariants: `link` and `unlink` run under the locks of the item's key, so that a flush falls between two of them and
 //!             never into one; what a tenant holds is exact whenever no thread is inside
-//! Units:      bytes charged: log bytes, pages of a value that lies apart, and the index's share
+//! Units:      bytes charged: log bytes, pages of a value that lies apart, the index's share, and what of a tier the item takes
 
 use crate::item::{Meta, Sizes, View};
 use crate::metrics::ThreadCounters;
@@ -25,25 +25,39 @@ pub(crate) fn link(
     let expired = meta.expiry.map_or(0, |expiry| tenant.expiries.add(expiry, charge));
     tenant.live.fetch_add(charge - expired, Ordering::Relaxed);
     tenant.items.fetch_add(1, Ordering::Relaxed);
+    if sizes.below != 0 {
+        tenant.away.fetch_add(sizes.below.cast_signed(), Ordering::Relaxed);
+    }
     let len32 = u32::try_from(sizes.in_segment).unwrap_or(u32::MAX);
     store.log.segment(place.segment).note_append(tenant.id, len32, stamp, meta.expiry.map(|e| e.at));
     counters.class(sizes.whole, meta.own_space).link(sizes.whole);
 }
 
-/// Accounts an item that the index points at no more, and retires its value if that lies apart.
+/// Accounts an item that the index points at no more, and lets go of its value if that lies apart or in a tier.
 pub(crate) fn unlink(store: &Store, counters: &ThreadCounters, place: Place, view: &View<'_>) {
     take_off(store, counters, place, view);
+    let_go(store, view);
     if let Some(apart) = view.apart() {
         store.log.retire_value(&store.epochs, apart);
     }
 }
 
-/// Accounts an item that the index points at no more, and whose value, if that lies apart, another item leads to.
+/// Lets go of an item's value in a tier, if it is there.
+pub(crate) fn let_go(store: &Store, view: &View<'_>) {
+    if let Some(away) = view.away() {
+        store.tier(away).release(away, view.key().len());
+    }
+}
+
+/// Accounts an item that the index points at no more, and whose value, if that lies apart or in a tier, another item leads to.
 pub(crate) fn take_off(store: &Store, counters: &ThreadCounters, place: Place, view: &View<'_>) {
     let sizes = view.sizes();
     counters.class(sizes.whole, view.own_space()).unlink(sizes.whole);
     store.log.segment(place.segment).note_dead(u32::try_from(sizes.in_segment).unwrap_or(u32::MAX));
     let tenant = store.tenant(view.tenant());
+    if view.is_away() {
+        tenant.away.fetch_sub(view.footprint().cast_signed(), Ordering::Relaxed);
+    }
     if store.is_flushed(place, view) {
         tenant.stale.fetch_sub(1, Ordering::Relaxed);
         return;
@@ -54,8 +68,8 @@ pub(crate) fn take_off(store: &Store, counters: &ThreadCounters, place: Place, v
     tenant.items.fetch_sub(1, Ordering::Relaxed);
 }
 
-/// Accounts an item that the index points at instead of another one from now on. The value of the old one, if that lies
-/// apart, is the caller's to retire or to keep.
+/// Accounts an item that the index points at instead of another one from now on; it keeps the other's value in a tier if it
+/// leads there. The value of the old one, if that lies apart, is the caller's to retire or to keep.
 pub(crate) fn replace(
     store: &Store,
     counters: &ThreadCounters,
@@ -65,8 +79,12 @@ pub(crate) fn replace(
     stamp: u64,
 ) {
     let is_plain = old.tenant() == meta.tenant && old.expiry().is_none() && meta.expiry.is_none();
-    if !is_plain || store.is_flushed(from, old) {
+    let is_here = old.away().is_none() && meta.away.is_none();
+    if !is_plain || !is_here || store.is_flushed(from, old) {
         take_off(store, counters, from, old);
+        if old.away() != meta.away {
+            let_go(store, old);
+        }
         link(store, counters, to, meta, sizes, stamp);
         return;
     }
@@ -123,6 +141,7 @@ mod tests {
             expiry: None,
             cas: None,
             state: 0,
+            away: None,
             stamp: 0,
             is_apart: false,
         };

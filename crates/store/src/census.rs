@@ -20,6 +20,7 @@ use crate::sources::Sums;
 use crate::store::Store;
 use crate::survivors::{Candidate, keep};
 use crate::tenant::{Tenant, TenantSpec};
+use crate::tier::charge_below;
 use std::sync::Arc;
 use units::{SegmentId, TenantId};
 
@@ -66,18 +67,29 @@ struct Seen {
     due: u64,
     /// The rank that halves what stays.
     median: u8,
+    /// What of its items can go to a tier, if something can.
+    below: Option<Below>,
 }
 
-impl Seen {
-    /// Whether an item of the threshold's own bin stays: as many bytes of it do as are its part, spread evenly.
-    fn is_due(&mut self, charge: u64) -> bool {
-        self.due += charge * self.part;
-        let stays = charge * WHOLE <= self.due;
-        if stays {
-            self.due -= charge * WHOLE;
-        }
-        stays
+/// What of a tenant's items in a pass can go to a tier: values, but not what leads there.
+#[derive(Debug)]
+struct Below {
+    row: usize,
+    inside: u64,
+    sampled: u64,
+    threshold: u8,
+    part: u64,
+    due: u64,
+}
+
+/// Whether so many bytes of a threshold's own bin stay: as many of it do as are its part, spread evenly.
+fn is_due(due: &mut u64, part: u64, charge: u64) -> bool {
+    *due += charge * part;
+    let stays = charge * WHOLE <= *due;
+    if stays {
+        *due -= charge * WHOLE;
     }
+    stays
 }
 
 /// Which half by rank of what its tenant keeps an item is in.
@@ -136,7 +148,7 @@ impl<'a> Pending<'a> {
         store.is_expired(&self.view) || store.is_flushed(self.place, &self.view)
     }
 
-    /// Bytes that its tenant is charged for what moves with it.
+    /// Bytes of DRAM that its tenant is charged for what moves with it.
     #[inline]
     pub(crate) fn charge(&self) -> u64 {
         self.view.bytes().len() as u64 + INDEX_SHARE
@@ -177,6 +189,8 @@ pub(crate) struct Census {
     /// Bytes of the pages of values that were drawn: they need no room.
     apart: u64,
     step: usize,
+    /// Values that go can go to a tier.
+    demotes: bool,
     /// Bytes walked since the last sample, carried on so that no place in a segment is preferred.
     since_sample: usize,
 }
@@ -202,6 +216,8 @@ impl Census {
     ) {
         self.begin(store);
         self.step = step.0;
+        // Who looks at one tenant wants it to hold less.
+        self.demotes = only.is_none();
         let mut batch = Vec::with_capacity(BATCH);
         for id in sources {
             store.log.walk(reader, *id, |place, view| {
@@ -253,10 +269,18 @@ impl Census {
             seen.level = store.tenant(tenant).level_of(kind, || kind.level_by(&usage, &self.clock));
         }
         let rank = seen.spec.rank.bin(&usage, seen.level, &self.clock);
-        let bytes = &mut self.rows[seen.row][usize::from(rank)];
-        *bytes = bytes.saturating_add(u32::try_from(stands_for).unwrap_or(u32::MAX));
-        seen.inside += stands_for;
-        seen.sampled += stands_for;
+        let below = if self.demotes { charge_below(store, item) } else { 0 };
+        let mut stays = stands_for;
+        if let Some(part) = seen.below.as_mut().filter(|_| below != 0) {
+            // What leads to a tier stays, whatever its rank.
+            stays = stands_for * below / item.charge().max(1);
+            add(&mut self.rows[part.row], rank, stands_for - stays);
+            part.inside += stands_for - stays;
+            part.sampled += stands_for - stays;
+        }
+        add(&mut self.rows[seen.row], if below == 0 { rank } else { u8::MAX }, stays);
+        seen.inside += stays;
+        seen.sampled += stays;
         rank
     }
 
@@ -274,7 +298,11 @@ impl Census {
         for (i, seen) in self.seen.iter_mut().enumerate() {
             let Some(seen) = seen else { continue };
             let id = TenantId(u32::try_from(i).unwrap_or(u32::MAX));
-            seen.inside = part_of(store.tenant(id).held().0, part, whole);
+            let inside = part_of(store.tenant(id).held_here().0, part, whole);
+            let below = seen.below.as_ref().map_or(0, |below| below.sampled);
+            let inside_below = part_of(inside, below, seen.sampled + below);
+            seen.inside = inside - inside_below;
+            seen.below.iter_mut().for_each(|below| below.inside = inside_below);
             let now = store.raw_totals(id).dram_write.bytes;
             seen.coming = now - std::mem::replace(&mut written[i], now);
         }
@@ -289,7 +317,12 @@ impl Census {
 
     /// Bytes charged of everything alive in the sources.
     pub(crate) fn inside(&self) -> u64 {
-        self.seen.iter().flatten().map(|s| s.inside).sum()
+        self.seen.iter().flatten().map(|s| s.inside).sum::<u64>() + self.inside_below()
+    }
+
+    /// What of that can go to a tier.
+    fn inside_below(&self) -> u64 {
+        self.seen.iter().flatten().filter_map(|s| s.below.as_ref()).map(|below| below.inside).sum()
     }
 
     /// Bytes charged that fit into `room` bytes of so many segments: the index share is charged but not copied, and each
@@ -334,10 +367,10 @@ impl Census {
         self.candidates.iter().map(Candidate::below_floor).sum()
     }
 
-    /// Divides a budget among the tenants gathered, and sets their thresholds.
+    /// Divides a budget among the tenants gathered, and sets their thresholds. What can go to a tier goes first: that costs
+    /// the time of slower hits, the rest costs hits.
     pub(crate) fn divide(&mut self, store: &Store, budget: u64) {
-        keep(budget, &self.candidates, &mut self.kept);
-        self.set_thresholds(store);
+        self.divide_deeply(store, self.inside().saturating_sub(budget), (1, 1));
     }
 
     /// From now on nobody is brought below what it has when all are level and `cut` bytes have gone.
@@ -358,13 +391,41 @@ impl Census {
 
     /// Divides what is left when `cut` of it goes, and sets the thresholds as if each lost `times` as much.
     pub(crate) fn divide_deeply(&mut self, store: &Store, cut: u64, (times, of): (u64, u64)) {
+        let below = self.inside_below();
+        let goes_below = cut.min(below);
+        if 0 < goes_below {
+            let deeply = goes_below.saturating_mul(times) / of;
+            self.divide_below(store, below.saturating_sub(deeply));
+        }
         let inside: u64 = self.candidates.iter().map(|c| c.inside).sum();
-        keep(inside.saturating_sub(cut), &self.candidates, &mut self.kept);
-        for (candidate, kept) in self.candidates.iter().zip(&mut self.kept) {
-            let goes = (candidate.inside - *kept).saturating_mul(times) / of;
-            *kept = candidate.inside.saturating_sub(goes).max(candidate.below_floor());
+        keep(inside.saturating_sub(cut - goes_below), &self.candidates, &mut self.kept);
+        if of < times {
+            for (candidate, kept) in self.candidates.iter().zip(&mut self.kept) {
+                let goes = (candidate.inside - *kept).saturating_mul(times) / of;
+                *kept = candidate.inside.saturating_sub(goes).max(candidate.below_floor());
+            }
         }
         self.set_thresholds(store);
+    }
+
+    /// The same for what can go to a tier: who holds most for its share has the least of it in DRAM.
+    fn divide_below(&mut self, store: &Store, budget: u64) {
+        let candidate = |i: &usize| {
+            let tenant = store.tenant(TenantId(u32::try_from(*i).unwrap_or(u32::MAX)));
+            let below = self.seen[*i].as_ref().and_then(|seen| seen.below.as_ref());
+            let inside = below.map_or(0, |below| below.inside);
+            let elsewhere = tenant.held().0.saturating_sub(inside);
+            Candidate { inside, elsewhere, target: tenant.share().target.0, floor: 0 }
+        };
+        let candidates: Vec<Candidate> = self.order.iter().map(candidate).collect();
+        keep(budget, &candidates, &mut self.kept);
+        for (&i, &kept) in self.order.iter().zip(&self.kept) {
+            if let Some(below) = self.seen[i].as_mut().and_then(|seen| seen.below.as_mut()) {
+                let kept_of_sampled = part_of(below.sampled, kept, below.inside);
+                below.due = 0;
+                (below.threshold, below.part) = place_of(&self.rows[below.row], kept_of_sampled);
+            }
+        }
     }
 
     /// Leaves one tenant so much less than it has in the sources.
@@ -413,7 +474,19 @@ impl Census {
         let Some(Some(seen)) = self.seen.get_mut(tenant.index()) else { return Fate::Stays(Half::Lower) };
         let usage = usage_of(store, item, found, seen.densities.as_deref());
         let rank = seen.spec.rank.bin(&usage, seen.level, &self.clock);
-        let stays = if rank == seen.threshold { seen.is_due(bytes) } else { seen.threshold < rank };
+        let below = if self.demotes { charge_below(store, item) } else { 0 };
+        if let Some(part) = seen.below.as_mut().filter(|_| below != 0) {
+            let bytes = bytes.saturating_sub(below);
+            let at_threshold = rank == part.threshold;
+            let stays =
+                if at_threshold { is_due(&mut part.due, part.part, bytes) } else { part.threshold < rank };
+            return if stays { Fate::Stays(Half::Lower) } else { Fate::Goes };
+        }
+        let stays = if rank == seen.threshold {
+            is_due(&mut seen.due, seen.part, bytes)
+        } else {
+            seen.threshold < rank
+        };
         let half = if rank < seen.median { Half::Lower } else { Half::Upper };
         // The sample says about how much there is; what a tenant holds is known.
         if stays || self.holds_least(store, tenant) { Fate::Stays(half) } else { Fate::Goes }
@@ -450,6 +523,12 @@ impl Census {
     }
 }
 
+/// Adds bytes of a rank.
+fn add(row: &mut BytesByBin, rank: u8, bytes: u64) {
+    let sum = &mut row[usize::from(rank)];
+    *sum = sum.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
+}
+
 /// What no pass takes from a tenant. A policy may give less than the floor: the idle tax, or floors beyond the memory.
 fn floor_of(tenant: &Tenant) -> u64 {
     tenant.floor().min(tenant.share().target).0
@@ -476,14 +555,19 @@ fn place_of(bytes_by_bin: &BytesByBin, kept: u64) -> (u8, u64) {
 
 /// What is known of an item for its rank.
 #[inline]
-fn usage_of(store: &Store, item: &Pending<'_>, found: Found, densities: Option<&Densities>) -> Usage {
+pub(crate) fn usage_of(
+    store: &Store,
+    item: &Pending<'_>,
+    found: Found,
+    densities: Option<&Densities>,
+) -> Usage {
     let tenant = store.tenant(item.view.tenant());
     // The clock is read after the slot: an item used since it last moved must not seem to be ahead of it.
     let (age, uses) = (store.tick().wrapping_sub(found.slot.tick()), found.slot.uses());
     Usage {
         age,
         uses,
-        size: u32::try_from(item.view.sizes().charge()).unwrap_or(u32::MAX),
+        size: u32::try_from(item.view.sizes().here()).unwrap_or(u32::MAX),
         level: tenant.level_at(found.slot.tick()),
         stamp: store.stamp_of(item.place, &item.view),
         expiry: item.view.expiry(),
@@ -504,13 +588,19 @@ fn seen_in<'a>(
     all[tenant.index()].get_or_insert_with(|| {
         rows.push([0; 256]);
         let spec = store.tenant(tenant).spec();
+        let row = rows.len() - 1;
+        let below = store.tier_below(store.tenant(tenant)).map(|_| {
+            rows.push([0; 256]);
+            Below { row: rows.len() - 1, inside: 0, sampled: 0, threshold: BIN_MIN, part: WHOLE, due: 0 }
+        });
         Seen {
             densities: store.tenant(tenant).densities(&spec.rank),
             spec,
             is_over: true,
             floor: 0,
             least: 0,
-            row: rows.len() - 1,
+            row,
+            below,
             inside: 0,
             coming: 0,
             sampled: 0,

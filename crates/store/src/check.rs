@@ -4,6 +4,7 @@ use crate::epoch::Participant;
 use crate::store::{Store, space_of};
 use crate::sync::{Ordering, lock};
 use crate::tenant::FLUSHED_FOR_EVER;
+use crate::tier::Reference;
 use std::collections::{HashMap, HashSet};
 use units::TenantId;
 
@@ -14,6 +15,8 @@ pub(crate) fn check(store: &Store, reader: &Participant) {
     let mut live: HashMap<TenantId, (i64, i64)> = HashMap::new();
     let mut stale: HashMap<TenantId, i64> = HashMap::new();
     let mut live_in: HashMap<u32, u64> = HashMap::new();
+    let mut away: HashMap<TenantId, i64> = HashMap::new();
+    let mut leads: HashMap<u8, Vec<(Reference, usize)>> = HashMap::new();
     let mut values = store.log.check_values();
     for slot in slots {
         let view = store.log.view(reader, slot.place());
@@ -26,6 +29,10 @@ pub(crate) fn check(store: &Store, reader: &Participant) {
         }
         assert!(keys.insert((space_of(&view), view.key().to_vec())), "a key is in the index once");
         *live_in.entry(slot.place().segment.0).or_default() += view.bytes().len() as u64;
+        if let Some(at) = view.away() {
+            leads.entry(at.tier).or_default().push((at, view.key().len()));
+            *away.entry(view.tenant()).or_default() += view.footprint().cast_signed();
+        }
         if store.is_flushed(slot.place(), &view) {
             *stale.entry(view.tenant()).or_default() += 1;
             continue;
@@ -41,6 +48,8 @@ pub(crate) fn check(store: &Store, reader: &Participant) {
     assert!(values.is_empty(), "no item leads to {values:?}");
     for tenant in store.tenants() {
         let (bytes, items) = live.get(&tenant.id).copied().unwrap_or_default();
+        let in_tiers = away.get(&tenant.id).copied().unwrap_or_default();
+        assert_eq!(tenant.away.load(Ordering::Relaxed), in_tiers, "bytes of {} in tiers", tenant.spec().name);
         let (name, flushed) = (&tenant.spec().name, stale.get(&tenant.id).copied().unwrap_or_default());
         let (counted, stale) = (tenant.items.load(Ordering::Relaxed), tenant.stale.load(Ordering::Relaxed));
         assert_eq!(counted + stale, items + flushed, "items of {name} that the index leads to");
@@ -55,6 +64,9 @@ pub(crate) fn check(store: &Store, reader: &Participant) {
     for id in store.log.ids() {
         let expected = live_in.get(&id.0).copied().unwrap_or(0);
         assert_eq!(u64::from(store.log.segment(id).live()), expected, "live bytes of segment {id}");
+    }
+    for tier in &store.tiers {
+        tier.check(leads.remove(&tier.id).unwrap_or_default());
     }
     let used = store.memory_use();
     let slack = store.geometry.segment.0 * 2;

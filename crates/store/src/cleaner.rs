@@ -11,10 +11,11 @@
 //!             half-full destinations stay open for the next pass instead of being dropped
 
 use crate::account::unlink;
-use crate::census::{BATCH, Census, Fate, Pending, Step};
+use crate::census::{BATCH, Census, Fate, Half, Pending, Step};
 use crate::destinations::Destinations;
 use crate::epoch::Participant;
 use crate::index::Found;
+use crate::item::Meta;
 use crate::large::evict_drawn;
 use crate::limits::{CENSUS_SAMPLES, PASS_FREES_PART, PASS_GAINS};
 use crate::metrics::{Eviction, ThreadCounters, count};
@@ -25,6 +26,7 @@ use crate::sources::{Chooser, claim_dead};
 use crate::store::Store;
 use crate::survey::Survey;
 use crate::sync::{Ordering, lock, pause};
+use crate::tier::put_below;
 use units::{Rng, SegmentId};
 
 /// A segment that is dead to this part is reclaimed without need.
@@ -276,14 +278,32 @@ impl Pass<'_> {
         let store = self.store;
         let Some(found) = item.find(store) else { return true };
         let fate = if item.is_dead(store) { Fate::Goes } else { self.census.fate(store, item, found) };
-        let to = if let Fate::Stays(half) = fate { self.to.open_for(store, item, half) } else { None };
+        let goes = fate == Fate::Goes && !item.is_dead(store);
+        let below = if goes { put_below(store, self.counters, item) } else { None };
+        let stamp = store.stamp_of(item.place, &item.view);
+        let to = match (fate, &below) {
+            (Fate::Stays(half), _) => self.to.open_for(store, item, half),
+            // What leads to a tier goes last.
+            (Fate::Goes, Some((_, len))) => self.to.open_for_len(store, *len, stamp, Half::Upper),
+            (Fate::Goes, None) => None,
+        };
         let locked = store.index.lock(item.hash);
-        let Some(found) = locked.find_again(found, item.hash) else { return true };
+        let Some(found) = locked.find_again(found, item.hash) else {
+            abandon(store, item, below);
+            return true;
+        };
         // Asked under the lock: a flush cannot come between this and the accounting.
         let dead = item.is_dead(store);
         if let Some(to) = to.filter(|_| !dead) {
-            return self.to.copy(store, self.counters, &locked, found, item, to);
+            let Some((meta, _)) = below else {
+                return self.to.copy(store, self.counters, &locked, found, item, to);
+            };
+            if self.to.move_to(store, self.counters, &locked, (found, item), (meta, to)) {
+                count(&self.counters.of(meta.tenant.index()).demotions);
+                return true;
+            }
         }
+        abandon(store, item, below);
         if !dead && fate != Fate::Goes && self.waits(item) {
             return false;
         }
@@ -294,6 +314,13 @@ impl Pass<'_> {
         let removal = if dead { Removal::Dead } else { Removal::Live { is_over } };
         note_removal(store, self.counters, found, item, removal);
         true
+    }
+}
+
+/// Gives up what was put below for an item, to which nothing leads.
+fn abandon(store: &Store, item: &Pending<'_>, below: Option<(Meta, usize)>) {
+    if let Some(away) = below.and_then(|(meta, _)| meta.away) {
+        store.tier(away).abandon(away, item.view.key().len());
     }
 }
 

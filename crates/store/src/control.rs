@@ -126,7 +126,7 @@ impl Sensor for MemoryControl {
             });
         }
         let beside = self.store.external() + self.store.tables();
-        let divisible = self.store.geometry().divisible.saturating_sub(beside);
+        let divisible = (self.store.geometry().divisible + self.store.below).saturating_sub(beside);
         if 0.0 < self.private {
             self.set_private(divisible, rows);
         }

@@ -52,6 +52,7 @@ impl Departures {
         let (id, _) = self.vacant.swap_remove(at);
         // One that a client asked for while the tenant left.
         store.cancel_flush(id);
+        store.leave_tiers(id);
         let own_space = store.tenant(id).has_own_space();
         self.counted[usize::from(own_space)].add(&store.totals(id));
         Some(id)

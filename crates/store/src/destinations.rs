@@ -6,11 +6,11 @@
 //!             goes first and what goes last is kept apart, so that segments differ in what cleaning them frees (Rosenblum
 //!             and Ousterhout, LFS 1992; `docs/decisions`)
 
-use crate::account::{bytes_needed, link, relink, restamp, take_off};
+use crate::account::{bytes_needed, let_go, link, relink, restamp, take_off};
 use crate::census::{Half, Pending};
 use crate::index::{Found, Locked};
-use crate::item::Sizes;
-use crate::limits::AGE_MAX;
+use crate::item::{Meta, Sizes};
+use crate::limits::{AGE_MAX, RESERVE_SEGMENTS};
 use crate::log::Head;
 use crate::metrics::ThreadCounters;
 use crate::store::Store;
@@ -28,6 +28,8 @@ pub(crate) struct Parked(Mutex<[Option<Head>; 2]>);
 pub(crate) struct Destinations {
     /// By half.
     open: [Option<Head>; 2],
+    /// Segments that are left to others.
+    reserve: u32,
     opened: usize,
     opened_max: usize,
 }
@@ -35,7 +37,12 @@ pub(crate) struct Destinations {
 impl Destinations {
     /// Those that no other pass has.
     pub(crate) fn take(store: &Store) -> Self {
-        Self { open: std::mem::take(&mut lock(&store.parked.0)), opened: 0, opened_max: 0 }
+        Self { open: std::mem::take(&mut lock(&store.parked.0)), reserve: 0, opened: 0, opened_max: 0 }
+    }
+
+    /// The same for who does not empty segments: the reserve stays for those who do.
+    pub(crate) fn take_sparing(store: &Store) -> Self {
+        Self { reserve: RESERVE_SEGMENTS, ..Self::take(store) }
     }
 
     /// Leaves what is open to the next pass; where another has left something too, what has more room.
@@ -69,6 +76,11 @@ impl Destinations {
     pub(crate) fn open_for(&mut self, store: &Store, item: &Pending<'_>, half: Half) -> Option<Half> {
         let len = bytes_needed(item.view.bytes().len(), item.view.cas().is_some());
         let stamp = store.stamp_of(item.place, &item.view);
+        self.open_for_len(store, len, stamp, half)
+    }
+
+    /// The same for an item of a length and a stamp.
+    pub(crate) fn open_for_len(&mut self, store: &Store, len: usize, stamp: u64, half: Half) -> Option<Half> {
         let fits = |head: &Option<Head>| head.as_ref().is_some_and(|head| store.log.fits(head, len, stamp));
         if fits(&self.open[half as usize]) {
             return Some(half);
@@ -80,7 +92,8 @@ impl Destinations {
         if self.opened_max <= self.opened || other.is_some() && store.log.segment_bytes() / END_PART < left {
             return other;
         }
-        let Some(head) = store.log.take(&store.epochs, 0, store.stamp_base(), store.now_secs()) else {
+        let next = store.log.take(&store.epochs, self.reserve, store.stamp_base(), store.now_secs());
+        let Some(head) = next else {
             return other;
         };
         self.opened += 1;
@@ -100,28 +113,46 @@ impl Destinations {
         item: &Pending<'_>,
         to: Half,
     ) -> bool {
+        self.move_to(store, counters, locked, (found, item), (item.view.meta(), to))
+    }
+
+    /// The same with the value elsewhere: `meta` is the item's but for that.
+    pub(crate) fn move_to(
+        &mut self,
+        store: &Store,
+        counters: &ThreadCounters,
+        locked: &Locked<'_>,
+        (found, item): (Found, &Pending<'_>),
+        (mut meta, to): (Meta, Half),
+    ) -> bool {
         let (from, view) = (item.place, &item.view);
         let stamp = store.stamp_of(from, view);
-        let needed = bytes_needed(view.bytes().len(), view.cas().is_some());
+        let tail = if meta.away.is_some() { &[] } else { view.tail() };
+        let needed = bytes_needed(meta.item_len(view.key().len(), tail.len()), meta.cas.is_some());
         let head = self.open[to as usize].as_mut().filter(|head| store.log.fits(head, needed, stamp));
         let Some(head) = head else { return false };
-        let mut meta = view.meta();
         restamp(&mut meta, stamp, head.base());
         let mut header = [0; 48];
-        let header_len = meta.encode(view.key().len(), view.tail().len(), &mut header);
-        let parts = [&header[..header_len], view.key(), view.tail(), &[]];
+        let header_len = meta.encode(view.key().len(), tail.len(), &mut header);
+        let parts = [&header[..header_len], view.key(), tail, &[]];
         let len: usize = parts.iter().map(|p| p.len()).sum();
         let place = store.log.append(head, parts).expect("the destination has room");
-        if len == view.bytes().len() && meta.expiry.is_none() {
+        let goes_on = meta.away == view.away();
+        if len == view.bytes().len() && meta.expiry.is_none() && goes_on {
             relink(store, (from, len), (place, len), meta.tenant, stamp);
         } else {
-            // A value that lies apart stays where it is.
+            // A value that lies apart or in a tier stays where it is.
             take_off(store, counters, from, view);
-            link(store, counters, place, &meta, Sizes::new(len, view.apart()), stamp);
+            let below = meta.away.map_or(0, |away| away.footprint(view.key().len()));
+            link(store, counters, place, &meta, Sizes::new(len, view.apart()).with_below(below), stamp);
         }
         let age = store.tick().wrapping_sub(found.slot.tick()).min(AGE_MAX);
         let tick = store.tick().wrapping_sub(age);
         locked.replace(found, found.slot.moved(place).used(tick, found.slot.uses()));
+        if !goes_on {
+            meta.away.inspect(|away| store.tier(*away).hold(*away));
+            let_go(store, view);
+        }
         bump(&counters.of(meta.tenant.index()).moved_bytes, len as u64);
         true
     }

@@ -10,9 +10,12 @@
 //! is in the 4-byte field. `stamp` counts from the base of its segment. A value in pages of its own (`log::values`) has
 //! its first page and its length, four bytes each, in its place.
 //!
+//! The length is 0 where a tier reference stands for the value (`tier`).
+//!
 //! Invariants: published bytes never change; a new value, expiry or flag is a new item
 
 use crate::limits::VALUE_PAGE;
+use crate::tier::{REFERENCE, Reference};
 use units::TenantId;
 
 /// Bytes of the fixed part.
@@ -36,7 +39,7 @@ pub(crate) mod flag {
     pub(crate) const CAS: u8 = 1 << 2;
     /// Has a state other than zero, see `state`.
     pub(crate) const STATE: u8 = 1 << 3;
-    /// The value is in another tier, at the reference. Not written yet.
+    /// The value is in another tier, at the reference.
     pub(crate) const TIER: u8 = 1 << 4;
     /// The value is compressed. Not written yet.
     pub(crate) const COMPRESSED: u8 = 1 << 5;
@@ -45,8 +48,8 @@ pub(crate) mod flag {
     /// The key is in the tenant's own key space.
     pub(crate) const OWN_SPACE: u8 = 1 << 7;
     /// Every flag that this version writes.
-    pub(crate) const WRITTEN: u8 = TTL | CLIENT | CAS | STATE | APART | OWN_SPACE;
-    const _: () = assert!(WRITTEN | TIER | COMPRESSED == u8::MAX);
+    pub(crate) const WRITTEN: u8 = TTL | CLIENT | CAS | STATE | TIER | APART | OWN_SPACE;
+    const _: () = assert!(WRITTEN | COMPRESSED == u8::MAX);
 }
 
 /// What the meta commands know of an item beside its fields.
@@ -77,6 +80,8 @@ pub(crate) struct Meta {
     pub(crate) cas: Option<u64>,
     /// Bits of `state`.
     pub(crate) state: u8,
+    /// Where the value is, if it is not here.
+    pub(crate) away: Option<Reference>,
     /// Stamp less the segment's base.
     pub(crate) stamp: u32,
     /// The value lies in pages of its own.
@@ -128,18 +133,30 @@ pub(crate) struct Sizes {
     pub(crate) whole: usize,
     /// Bytes of pages of its own.
     pub(crate) apart: u64,
+    /// Bytes of a tier.
+    pub(crate) below: u64,
 }
 
 impl Sizes {
     /// Of an item that is so long in its segment.
     pub(crate) fn new(in_segment: usize, apart: Option<Apart>) -> Self {
         let (value, pages) = apart.map_or((0, 0), |apart| (apart.len as usize, apart.page_bytes()));
-        Self { in_segment, whole: in_segment + value, apart: pages }
+        Self { in_segment, whole: in_segment + value, apart: pages, below: 0 }
+    }
+
+    /// The same with so many bytes of a tier.
+    pub(crate) fn with_below(self, below: u64) -> Self {
+        Self { below, ..self }
     }
 
     /// Bytes charged: what it takes, and the index's share.
     pub(crate) fn charge(self) -> i64 {
-        i64::try_from(self.in_segment as u64 + self.apart + INDEX_SHARE).unwrap_or(i64::MAX)
+        i64::try_from(self.here() + self.below).unwrap_or(i64::MAX)
+    }
+
+    /// What of that is in DRAM.
+    pub(crate) fn here(self) -> u64 {
+        self.in_segment as u64 + self.apart + INDEX_SHARE
     }
 }
 
@@ -159,7 +176,7 @@ fn optional(flags: u8, long: bool) -> usize {
         + usize::from(flags & flag::CLIENT != 0) * 4
         + usize::from(flags & flag::CAS != 0) * 8
         + usize::from(flags & flag::STATE != 0)
-        + usize::from(flags & flag::TIER != 0) * 10
+        + usize::from(flags & flag::TIER != 0) * REFERENCE
 }
 
 impl Meta {
@@ -168,17 +185,20 @@ impl Meta {
             | (u8::from(self.client_flags != 0) * flag::CLIENT)
             | (u8::from(self.cas.is_some()) * flag::CAS)
             | (u8::from(self.state != 0) * flag::STATE)
+            | (u8::from(self.away.is_some()) * flag::TIER)
             | (u8::from(self.is_apart) * flag::APART)
             | (u8::from(self.own_space) * flag::OWN_SPACE)
     }
 
     /// Bytes of the whole item, without rounding.
     pub(crate) fn item_len(&self, key_len: usize, value_len: usize) -> usize {
+        let value_len = if self.away.is_some() { 0 } else { value_len };
         HEADER + optional(self.flags(), usize::from(LONG) <= value_len) + key_len + value_len
     }
 
     /// Writes everything before the key into `out` and returns its length.
     pub(crate) fn encode(&self, key_len: usize, value_len: usize, out: &mut [u8; 48]) -> usize {
+        let value_len = if self.away.is_some() { 0 } else { value_len };
         let long = usize::from(LONG) <= value_len;
         let tenant = u16::try_from(self.tenant.0).expect("a store has at most TENANTS_MAX tenants");
         out[..2].copy_from_slice(&tenant.to_le_bytes());
@@ -207,6 +227,9 @@ impl Meta {
         }
         if self.state != 0 {
             put(&[self.state]);
+        }
+        if let Some(reference) = self.away {
+            put(&reference.encode());
         }
         at
     }
@@ -253,7 +276,7 @@ impl<'a> View<'a> {
     /// What it takes.
     #[inline]
     pub(crate) fn sizes(&self) -> Sizes {
-        Sizes::new(self.bytes.len(), self.apart())
+        Sizes::new(self.bytes.len(), self.apart()).with_below(self.footprint())
     }
 
     pub(crate) fn bytes(&self) -> &'a [u8] {
@@ -265,6 +288,7 @@ impl<'a> View<'a> {
         &self.bytes[self.body..self.body + self.key_len]
     }
 
+    /// The value, if it is here; empty if it is not.
     #[inline]
     pub(crate) fn value(&self) -> &'a [u8] {
         self.value
@@ -273,6 +297,30 @@ impl<'a> View<'a> {
     /// What stands behind the key in the segment: the value, or the reference to it.
     pub(crate) fn tail(&self) -> &'a [u8] {
         &self.bytes[self.body + self.key_len..]
+    }
+
+    /// Whether the value is in a tier.
+    #[inline]
+    pub(crate) fn is_away(&self) -> bool {
+        self.flags() & flag::TIER != 0
+    }
+
+    /// Where the value is, if it is not here.
+    #[inline]
+    pub(crate) fn away(&self) -> Option<Reference> {
+        self.field(flag::TIER).map(|at| Reference::decode(&self.bytes[at..at + REFERENCE]))
+    }
+
+    /// Bytes of the value, wherever it is.
+    #[inline]
+    pub(crate) fn value_len(&self) -> usize {
+        self.away().map_or(self.value.len(), |away| away.value_len as usize)
+    }
+
+    /// Bytes of a tier that the item takes.
+    #[inline]
+    pub(crate) fn footprint(&self) -> u64 {
+        self.away().map_or(0, |away| away.footprint(self.key_len))
     }
 
     #[inline]
@@ -334,6 +382,7 @@ impl<'a> View<'a> {
             expiry: self.expiry(),
             cas: self.cas(),
             state: self.state(),
+            away: self.away(),
             stamp: self.stamp(),
             is_apart: self.flags() & flag::APART != 0,
         }
@@ -369,10 +418,14 @@ mod tests {
                     expiry: (bits & 4 != 0).then_some(Expiry { at: u32::MAX, level: 17 }),
                     cas: (bits & 8 != 0).then_some(u64::MAX - 5),
                     state: u8::from(bits & 16 != 0) * (state::STALE | state::BINARY_KEY),
+                    away: None,
                     stamp: 0xDEAD_BEEF,
                     is_apart: false,
                 };
                 round_trip(meta, b"key", &vec![7; value_len]);
+                let away = Reference { tier: 3, at: 1 << 40, value_len: u32::try_from(value_len).unwrap() };
+                let away = Meta { away: Some(away), ..meta };
+                assert!(round_trip(away, b"key", b"") <= HEADER + 21 + REFERENCE + 3);
             }
         }
     }
@@ -386,6 +439,7 @@ mod tests {
             expiry: None,
             cas: None,
             state: 0,
+            away: None,
             stamp: 1,
             is_apart: false,
         };

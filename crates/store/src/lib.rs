@@ -19,6 +19,8 @@ mod index;
 mod log;
 mod words;
 
+mod tier;
+
 mod curves;
 mod expiry;
 mod idle;
@@ -71,9 +73,10 @@ pub use pin::Pinned;
 pub use rank::{Expression, RankError, RankKind};
 pub use store::{CLOCK_START, MemoryUse, Options, Store, StoreError};
 pub use tenant::{OverShare, TenantSpec, TenantState};
+pub use tier::{Placement, Promotion, Restored, TierTotals, TierUse};
 pub use upload::{Shortage, Upload};
 pub use witness::Evicted;
 pub use worker::{
-    Count, Counted, CountedIf, Cursor, Description, Fetch, Fetched, Fields, Item, Key, Mode, OutOfMemory,
-    Refused, Removal, Remove, Removed, Stored, Worker, Write, Written,
+    Count, Counted, CountedIf, Cursor, Description, Fetch, FetchPlan, Fetched, Fields, Item, Key, Mode,
+    OutOfMemory, Refused, Removal, Remove, Removed, Stored, Worker, Write, Written,
 };

@@ -83,6 +83,30 @@ pub const CURVES_PART: u64 = 4;
 /// written. Items that no pass looks at are held back by `sweep`.
 pub const AGE_MAX: u8 = 224;
 
+/// Tiers below DRAM at most: one byte of a reference names them.
+pub const TIERS_MAX: usize = 8;
+/// Largest segment of a tier.
+pub const TIER_SEGMENT_MAX: Bytes = Bytes::mib(8);
+/// Values below this stay in DRAM: a record has 40 B of its own, its place in DRAM ten, and one access to a slow tier costs
+/// about as much for 64 B as for 256 B (a guess between 64 B, which extstore and Dragonfly take, and 1 KiB).
+pub const TIER_VALUE_MIN: usize = 128;
+/// Segments of a tier that only its cleaning fills.
+pub const TIER_RESERVE: u32 = 2;
+/// A tier is cleaned when no more segments than this are free beyond the reserve: a pass over DRAM may put as much there.
+pub const TIER_LOW_WATER: u32 = 6;
+/// Segments of a tier that are gathered, written or read there at once, where the device is not mapped.
+pub const TIER_BUFFERS: u32 = 8;
+/// Segments that a cleaning pass of a tier takes.
+pub const TIER_PASS_WIDTH: usize = 16;
+/// The same where they have to be read into memory first.
+pub const TIER_PASS_WIDTH_UNMAPPED: usize = 4;
+/// A cleaning pass of a tier frees one segment in so many that it takes, at least one.
+pub const TIER_PASS_FREES_PART: usize = 3;
+/// Room that a pass of a tier leaves for the ends of segments, one part in so many.
+pub const TIER_SLACK_PART: u64 = 64;
+/// Seconds for which nothing is written to a tier that failed.
+pub const TIER_REST_SECS: u32 = 1;
+
 /// Longest text of a rank, in characters (guess: ranks in use have some 30).
 pub const RANK_LENGTH_MAX: usize = 256;
 /// Most steps of a rank's expression, so that a pass, which ranks some 100,000 items, stays within milliseconds (guess).
@@ -90,6 +114,7 @@ pub const RANK_STEPS_MAX: usize = 100;
 /// Deepest nesting of parentheses, functions and signs in a rank's expression: the parser recurses so deep.
 pub const RANK_NESTING_MAX: usize = 32;
 
+const _: () = assert!(TIERS_MAX <= u8::MAX as usize);
 const _: () = assert!(KEY_MAX <= u8::MAX as usize);
 const _: () = assert!(TENANTS_MAX < u16::MAX as usize);
 const _: () = assert!(0 < MARKS_MIN && MARKS_MIN < MARKS_MAX && MARKS_MAX < 1_000);

@@ -25,6 +25,10 @@ macro_rules! counters {
             pub dram_read: TrafficTotal,
             /// Writes of DRAM for items.
             pub dram_write: TrafficTotal,
+            /// Reads of tiers for values.
+            pub slow_read: TrafficTotal,
+            /// Writes of tiers for values.
+            pub slow_write: TrafficTotal,
         }
 
         impl Counters {
@@ -33,6 +37,8 @@ macro_rules! counters {
                 totals.last_eviction = totals.last_eviction.max(self.last_eviction.get());
                 totals.dram_read.add(self.meter.read(Access::DramRead));
                 totals.dram_write.add(self.meter.read(Access::DramWrite));
+                totals.slow_read.add(self.meter.read(Access::SlowRead));
+                totals.slow_write.add(self.meter.read(Access::SlowWrite));
             }
         }
 
@@ -41,10 +47,10 @@ macro_rules! counters {
             pub fn add(&mut self, other: &Self) {
                 $(self.$name += other.$name;)*
                 self.last_eviction = self.last_eviction.max(other.last_eviction);
-                self.dram_read.accesses += other.dram_read.accesses;
-                self.dram_read.bytes += other.dram_read.bytes;
-                self.dram_write.accesses += other.dram_write.accesses;
-                self.dram_write.bytes += other.dram_write.bytes;
+                self.dram_read.add_total(other.dram_read);
+                self.dram_write.add_total(other.dram_write);
+                self.slow_read.add_total(other.slow_read);
+                self.slow_write.add_total(other.slow_write);
             }
 
             /// What was counted since `earlier`.
@@ -55,6 +61,8 @@ macro_rules! counters {
                     last_eviction: self.last_eviction.after(earlier.last_eviction),
                     dram_read: self.dram_read.since(earlier.dram_read),
                     dram_write: self.dram_write.since(earlier.dram_write),
+                    slow_read: self.slow_read.since(earlier.slow_read),
+                    slow_write: self.slow_write.since(earlier.slow_write),
                 }
             }
         }
@@ -122,6 +130,16 @@ counters! {
     moved_bytes,
     /// Misses that a shadow queue would have hit, scaled up by its sampling.
     shadow_hits,
+    /// Look-ups that found their item's value in a tier.
+    tier_hits,
+    /// Look-ups whose item was there, but whose value could not be had.
+    tier_lost,
+    /// Values that hits brought back to DRAM.
+    promotions,
+    /// Values that the cleaner put into a tier instead of evicting their items.
+    demotions,
+    /// Items evicted to make room in a tier.
+    tier_evictions,
 }
 
 /// What cleaning did, all threads together.
@@ -211,6 +229,11 @@ impl TrafficTotal {
     fn add(&mut self, traffic: Traffic) {
         self.accesses += traffic.accesses;
         self.bytes += traffic.bytes;
+    }
+
+    fn add_total(&mut self, other: Self) {
+        self.accesses += other.accesses;
+        self.bytes += other.bytes;
     }
 
     fn since(self, earlier: Self) -> Self {

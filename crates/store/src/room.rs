@@ -31,13 +31,16 @@ enum Waited {
 }
 
 impl Worker {
-    /// Takes space back until a writer can go on. The worker is online.
+    /// Takes space back until a writer can go on, or fetches the value that the refused operation wants. The worker is online.
     ///
     /// # Errors
     /// If nothing may be evicted and nothing is dead, or if another thread holds on to what was emptied.
     pub fn make_room(&mut self) -> Result<(), OutOfMemory> {
         let store = Arc::clone(&self.store);
         self.reader.quiesce();
+        if self.fetch_wanted() {
+            return Ok(());
+        }
         store.sweep.advance(&store);
         if store.no_evict {
             // No pass draws large values, dead or alive.
@@ -51,6 +54,11 @@ impl Worker {
         store.adjust_allowed();
         if crowded && !grew {
             return Err(OutOfMemory);
+        }
+        if self.tier_full.take().is_some() {
+            // Whatever comes of it, the writer comes again and puts its value somewhere.
+            self.clean_tiers();
+            self.tier_stays_full.set(true);
         }
         let wanted = self.wanted.take().max(1);
         let mut futile = 0;
@@ -99,6 +107,7 @@ impl Worker {
     /// A cleaning pass of a writer.
     pub(crate) fn clean(&mut self) -> Outcome {
         let store = Arc::clone(&self.store);
+        self.clean_tiers();
         self.run(&store, &store.passes.begin(By::Writer))
     }
 
@@ -122,6 +131,7 @@ impl Worker {
         store.adjust_allowed();
         store.log.reclaim_now(&store.epochs);
         store.log.touch_ahead();
+        let sweeps = sweeps | self.clean_tiers();
         if 0 < store.passes_wanted() {
             return self.help() || sweeps;
         }

@@ -28,10 +28,11 @@ use crate::sweep::Sweep;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
 use crate::tenant::OverShare;
 use crate::tenant::{TICKS, Tenant, TenantSpec, TenantState};
+use crate::tier::{Promotion, Tier};
 use crate::witness::Witness;
 use control::Claim;
 use control::memory::MemoryShare;
-use media::MapError;
+use media::{Device, MapError};
 use std::sync::{Arc, OnceLock};
 use units::{Bytes, Rng, TenantId};
 
@@ -58,6 +59,9 @@ pub enum StoreError {
     /// The memory could not be mapped.
     #[error(transparent)]
     Map(#[from] MapError),
+    /// Too many tiers.
+    #[error("{} tiers below DRAM are the most that there can be", limits::TIERS_MAX)]
+    Tiers,
     /// Too many threads.
     #[error("{} threads work with the store, no more can", limits::THREADS_MAX)]
     Threads,
@@ -77,6 +81,15 @@ pub struct Store {
     pub(crate) hasher: Hasher,
     pub(crate) index: Index,
     pub(crate) log: Log,
+    /// From the fastest to the slowest.
+    pub(crate) tiers: Box<[Tier]>,
+    /// What records can take in all of them.
+    pub(crate) below: Bytes,
+    /// Memory that they take.
+    beside_tiers: Bytes,
+    /// Second since 1970 at which the clock was 0.
+    pub(crate) wall: u64,
+    pub(crate) promotion: AtomicU32,
     pub(crate) epochs: Arc<Epochs>,
     tenants: Box<[OnceLock<Tenant>]>,
     tenant_count: AtomicU32,
@@ -86,7 +99,7 @@ pub struct Store {
     /// Times that a control loop has read what there is.
     pub(crate) readings: AtomicU64,
     threads: Mutex<Threads>,
-    stamps: AtomicU64,
+    pub(crate) stamps: AtomicU64,
     /// Stamps drawn when the second began: who has older ones left draws new ones.
     stamps_of_second: AtomicU64,
     moments: Mutex<Moments>,
@@ -157,14 +170,41 @@ impl Store {
     /// # Errors
     /// If the memory cannot be mapped.
     pub fn new(options: Options) -> Result<Arc<Self>, StoreError> {
+        Self::with_tiers(options, &[], 0)
+    }
+
+    /// The same with tiers below DRAM, the fastest first. `wall_secs` is the time since 1970; times to live outlast a restart
+    /// by it. What the tiers hold is dropped unless `Worker::restore` is called before anything else.
+    ///
+    /// # Errors
+    /// If the memory cannot be mapped, or there are too many tiers.
+    pub fn with_tiers(
+        options: Options,
+        devices: &[Arc<dyn Device>],
+        wall_secs: u64,
+    ) -> Result<Arc<Self>, StoreError> {
+        if limits::TIERS_MAX < devices.len() {
+            return Err(StoreError::Tiers);
+        }
+        let tiers: Vec<Tier> = (0..)
+            .zip(devices)
+            .map(|(id, device)| Tier::new(id, Arc::clone(device), options.item_max, options.tenants_max))
+            .collect::<Result<_, _>>()?;
+        let beside: Bytes = tiers.iter().map(Tier::memory).sum();
+        let below: Bytes = tiers.iter().map(Tier::capacity).sum();
         let geometry = Geometry::new(options.memory, options.item_max, options.threads);
         // An item takes at least 11 bytes of log, so at most half of the memory is index; see `geometry`.
         let buckets_max = u32::try_from(geometry.memory.0 / 2 / BUCKET_BYTES).unwrap_or(u32::MAX >> 1);
-        Ok(Arc::new(Self {
+        let store = Self {
             geometry,
+            below,
+            beside_tiers: beside,
             hasher: Hasher::new(options.seed),
             index: Index::new(buckets_max)?,
             log: Log::new(&geometry)?,
+            tiers: tiers.into(),
+            wall: wall_secs.saturating_sub(u64::from(CLOCK_START)),
+            promotion: AtomicU32::new(Promotion::default().code()),
             epochs: Arc::new(Epochs::new()),
             tenants: (0..options.tenants_max.min(limits::TENANTS_MAX)).map(|_| OnceLock::new()).collect(),
             tenant_count: AtomicU32::new(0),
@@ -182,7 +222,7 @@ impl Store {
             tick: AtomicU32::new(0),
             tick_secs: Box::new(std::array::from_fn(|_| AtomicU32::new(CLOCK_START))),
             written: AtomicU64::new(0),
-            tick_bytes: (geometry.divisible.0 / TICKS_PER_TURNOVER).max(1),
+            tick_bytes: ((geometry.divisible + below).0 / TICKS_PER_TURNOVER).max(1),
             ticking: Mutex::new(History::default()),
             external: AtomicU64::new(0),
             tables: AtomicU64::new(0),
@@ -198,7 +238,10 @@ impl Store {
             no_evict: options.no_evict,
             seed: options.seed,
             generators: AtomicU64::new(0),
-        }))
+        };
+        store.adjust_allowed();
+        store.tiers.iter().filter(|tier| !tier.notes.survives()).for_each(|tier| store.begin_tier(tier));
+        Ok(Arc::new(store))
     }
 
     /// The sizes that the memory is divided into.
@@ -213,6 +256,7 @@ impl Store {
         let mut adding = lock(&self.adding);
         if let Some(id) = adding.free(self) {
             self.welcome(self.tenant(id), Some(spec));
+            self.enter_tiers(self.tenant(id));
             return Some(id);
         }
         let count = self.tenant_count.load(Ordering::Relaxed);
@@ -220,6 +264,7 @@ impl Store {
         let id = TenantId(count);
         let tenant = Tenant::new(id, spec, self.shadow_budget(count + 1));
         self.welcome(&tenant, None);
+        self.enter_tiers(&tenant);
         slot.set(tenant).ok()?;
         // Release: who sees the count sees the tenant.
         self.tenant_count.store(count + 1, Ordering::Release);
@@ -234,7 +279,7 @@ impl Store {
         }
         let present = self.tenants().filter(|t| !t.is_gone()).count() as u64 + 1;
         let budget = self.shadow_budget(u32::try_from(present).unwrap_or(u32::MAX));
-        let target = Bytes(self.geometry.divisible.0 / present);
+        let target = Bytes((self.geometry.divisible + self.below).0 / present);
         tenant.set_share(MemoryShare { target, ceiling: None }, budget);
         tenant.begin_tick(self.tick());
         tenant.appear();
@@ -262,7 +307,7 @@ impl Store {
     }
 
     /// Changes a tenant that nobody removes meanwhile.
-    fn change(&self, id: TenantId, change: impl FnOnce(&Tenant)) -> bool {
+    pub(crate) fn change(&self, id: TenantId, change: impl FnOnce(&Tenant)) -> bool {
         let _adding = lock(&self.adding);
         let tenant = self.known(id).filter(|t| !t.is_gone());
         tenant.map(change).is_some()
@@ -315,6 +360,8 @@ impl Store {
             id,
             name: spec.name,
             held: tenant.held(),
+            away: Bytes(u64::try_from(tenant.away.load(Ordering::Relaxed)).unwrap_or(0)),
+            placement: tenant.placement(),
             items: u64::try_from(tenant.items.load(Ordering::Relaxed)).unwrap_or(0),
             share: tenant.share(),
             claim: spec.claim,
@@ -449,6 +496,7 @@ impl Store {
         if later {
             flushes.push((at_secs, tenant));
         }
+        self.note_flush(tenant, if later { at_secs } else { 0 });
         let next = flushes.iter().map(|(at, _)| *at).min();
         self.flush_next.store(next.unwrap_or(u32::MAX), Ordering::Relaxed);
         drop(flushes);
@@ -472,6 +520,7 @@ impl Store {
         self.index.with_writers_held(|| {
             tenant.flushed_below.store(bound(), Ordering::Release);
             tenant.expiries.clear(&tenant.live);
+            self.flush_tiers(tenant);
             let items = tenant.items.swap(0, Ordering::Relaxed);
             tenant.stale.fetch_add(items, Ordering::Relaxed);
         });
@@ -567,9 +616,9 @@ impl Store {
         self.adjust_allowed();
     }
 
-    /// Memory outside of the store that counts in the bound.
+    /// Memory outside of the store that counts in the bound, and that tiers take.
     pub(crate) fn external(&self) -> Bytes {
-        Bytes(self.external.load(Ordering::Relaxed))
+        Bytes(self.external.load(Ordering::Relaxed)) + self.beside_tiers
     }
 
     /// Memory of what there is per tenant, and per tenant and thread, as of the last second or a little more.
@@ -612,6 +661,7 @@ impl Store {
             || self.ceiling_hint.load(Ordering::Relaxed) != 0
             || self.log.wants_touching()
             || self.departing.load(Ordering::Relaxed) != 0
+            || self.tiers_want_cleaning()
     }
 
     /// A seed for a thread's own generator.

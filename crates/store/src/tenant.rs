@@ -3,7 +3,7 @@
 //! Shape:      the place of an id, which tenants have one after the other; hot paths read its atomics, everybody else its
 //!             `spec`
 //! Invariants: no item that was dead by `flushed_below` is alive again, also when another tenant has the id
-//! Units:      bytes charged (log bytes and index share of live items)
+//! Units:      bytes charged (log bytes, index share, and what live items take of tiers)
 
 use crate::expiry::Expiries;
 use crate::hash::KeyHash;
@@ -11,6 +11,7 @@ use crate::metrics::Totals;
 use crate::rank::{Densities, HitDensity, RankKind};
 use crate::shadow::Shadow;
 use crate::sync::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Mutex, Ordering, lock};
+use crate::tier::Placement;
 use control::{Claim, memory::MemoryShare};
 use std::sync::{Arc, OnceLock};
 use units::{Bytes, TenantId};
@@ -59,6 +60,8 @@ pub(crate) struct Tenant {
     before: Mutex<Option<Box<Totals>>>,
     /// Live bytes charged.
     pub(crate) live: AtomicI64,
+    /// Bytes of records in tiers that its items lead to, dead ones too.
+    pub(crate) away: AtomicI64,
     /// Live items.
     pub(crate) items: AtomicI64,
     /// Flushed items that the index still points at.
@@ -75,6 +78,8 @@ pub(crate) struct Tenant {
     refuses: AtomicBool,
     /// A write that leaves it with more live bytes is refused; `u64::MAX` for no such limit.
     refuse_above: AtomicU64,
+    /// Where its values go, as `Placement::code`.
+    placement: AtomicU32,
     pub(crate) expiries: Expiries,
     pub(crate) shadow: Mutex<Shadow>,
     /// One key in 2^k is in the shadow queue; a copy to read without the lock.
@@ -101,6 +106,7 @@ impl Tenant {
             generation: AtomicU32::new(0),
             before: Mutex::new(None),
             live: AtomicI64::new(0),
+            away: AtomicI64::new(0),
             items: AtomicI64::new(0),
             stale: AtomicI64::new(0),
             flushed_below: AtomicU64::new(0),
@@ -109,6 +115,7 @@ impl Tenant {
             ceiling: AtomicU64::new(u64::MAX),
             refuses: AtomicBool::new(false),
             refuse_above: AtomicU64::new(u64::MAX),
+            placement: AtomicU32::new(0),
             expiries: Expiries::default(),
             shadow: Mutex::new(shadow),
             shadow_sampling: AtomicU32::new(0),
@@ -248,6 +255,16 @@ impl Tenant {
         self.gone.store(false, Ordering::Release);
     }
 
+    /// Where its values go.
+    #[inline]
+    pub(crate) fn placement(&self) -> Placement {
+        Placement::of_code(self.placement.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_placement(&self, placement: Placement) {
+        self.placement.store(placement.code(), Ordering::Relaxed);
+    }
+
     /// What becomes of its writes beyond its share.
     pub(crate) fn over_share(&self) -> OverShare {
         if self.refuses.load(Ordering::Relaxed) { OverShare::Refuse } else { OverShare::Evict }
@@ -284,6 +301,11 @@ impl Tenant {
     /// Live bytes charged.
     pub(crate) fn held(&self) -> Bytes {
         Bytes(u64::try_from(self.live.load(Ordering::Relaxed)).unwrap_or(0))
+    }
+
+    /// What of that is in DRAM, or less by what has expired in tiers.
+    pub(crate) fn held_here(&self) -> Bytes {
+        self.held().saturating_sub(Bytes(u64::try_from(self.away.load(Ordering::Relaxed)).unwrap_or(0)))
     }
 
     pub(crate) fn share(&self) -> MemoryShare {
@@ -395,6 +417,10 @@ pub struct TenantState {
     pub name: String,
     /// Live bytes charged.
     pub held: Bytes,
+    /// Bytes of its records in tiers, a part of what it holds but for what has expired and is not removed yet.
+    pub away: Bytes,
+    /// Where its values go.
+    pub placement: Placement,
     /// Live items.
     pub items: u64,
     /// The share in force.

@@ -66,7 +66,8 @@ impl Cleaner {
         evict_drawn(&mut self.census, store, counters, &drawn);
         for id in self.sources.drain(..) {
             store.log.walk(reader, id, |place, view| {
-                if view.tenant() != tenant {
+                // An item may take more in a tier than was counted here.
+                if view.tenant() != tenant || store.tenant(tenant).excess() == 0 {
                     return;
                 }
                 let item = Pending::new(store, place, view);

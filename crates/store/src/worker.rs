@@ -5,12 +5,14 @@
 //! Failure:    a write that finds no segment says so (`Refused::NoRoom`): the caller lets go of its items, calls
 //!             `make_room` and comes again
 
+mod away;
 mod count;
 mod fetch;
 mod place;
 mod read;
 mod write;
 
+pub use away::FetchPlan;
 pub use count::{Count, Counted, CountedIf};
 pub use fetch::{Fetch, Fetched};
 pub use read::{Cursor, Description};
@@ -29,6 +31,8 @@ use crate::rank::RAISE;
 use crate::slot::{Slot, USES_MAX};
 use crate::store::{Store, StoreError, space_of};
 use crate::tenant::Tenant;
+use crate::tier::TierCleaner;
+use away::{Brought, Owed, Wanted};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use units::TenantId;
@@ -46,6 +50,8 @@ pub struct Key<'k> {
 pub struct Item<'a> {
     view: View<'a>,
     stamp: u64,
+    /// The value; none if it has to be fetched.
+    value: Option<&'a [u8]>,
 }
 
 /// Why nothing was written.
@@ -57,6 +63,9 @@ pub enum Refused {
     TooLarge,
     /// It would leave the tenant with more than its share, and the tenant's writes beyond that are refused.
     OverShare,
+    /// The value that is there has to be fetched first: make a `fetch_plan`, `bring` what it names, come again. Who cannot
+    /// lets go of items and calls `make_room`, which fetches it and blocks.
+    Away,
 }
 
 /// There is no room and nothing may be evicted.
@@ -86,6 +95,17 @@ pub struct Worker {
     /// Segments that the last write missed; 0 for one.
     pub(crate) wanted: Cell<u32>,
     pub(crate) cleaner: Option<Box<Cleaner>>,
+    pub(crate) tier_cleaner: Option<Box<TierCleaner>>,
+    /// Values that were fetched for the turn that runs.
+    brought: Vec<Brought>,
+    /// What the last operation that was refused wants.
+    wanted_value: Cell<Option<Wanted>>,
+    /// A tier had no room for the last item.
+    pub(crate) tier_full: Cell<Option<u8>>,
+    /// It still had none after room was made: the next value stays in DRAM.
+    pub(crate) tier_stays_full: Cell<bool>,
+    /// An access to a tier that is to be counted once no lock is held.
+    owed: Cell<Owed>,
     /// Many sampled accesses wait to be drained.
     samples_wait: Cell<bool>,
     /// Log bytes of the item that was last refused for lack of memory, and whether its tenant has a key space of its own.
@@ -102,11 +122,18 @@ impl<'k> Key<'k> {
 }
 
 impl<'a> Item<'a> {
-    /// The value.
+    /// The value. Look-ups give no item without one; of an item that is only described it is empty if it would have to be
+    /// fetched.
     #[inline]
     #[must_use]
     pub fn value(&self) -> &'a [u8] {
-        self.view.value()
+        self.value.unwrap_or(&[])
+    }
+
+    /// Bytes of the value, wherever it is.
+    #[must_use]
+    pub fn value_len(&self) -> usize {
+        self.view.value_len()
     }
 
     /// The client's flags.
@@ -187,6 +214,12 @@ impl Store {
             crowded: Cell::new(false),
             wanted: Cell::new(0),
             cleaner: None,
+            tier_cleaner: None,
+            brought: Vec::new(),
+            wanted_value: Cell::new(None),
+            tier_full: Cell::new(None),
+            tier_stays_full: Cell::new(false),
+            owed: Cell::new(Owed::default()),
             samples_wait: Cell::new(false),
             no_memory_for: Cell::default(),
         })
@@ -223,6 +256,9 @@ impl Worker {
     /// Lets go of every item: segments may be reused.
     #[inline]
     pub fn quiesce(&mut self) {
+        if !self.brought.is_empty() {
+            self.age_brought();
+        }
         self.reader.quiesce();
     }
 
@@ -286,7 +322,7 @@ impl Worker {
     }
 
     /// What the index knows of a key, under its locks.
-    fn live<'a>(&'a self, locked: &Locked<'_>, key: &Key<'_>) -> Old<'a> {
+    pub(crate) fn live<'a>(&'a self, locked: &Locked<'_>, key: &Key<'_>) -> Old<'a> {
         let found = locked.find(key.hash, |slot| self.is_key(slot, key));
         let live = found.and_then(|found| {
             let view = self.store.log.view(&self.reader, found.slot.place());
@@ -316,8 +352,20 @@ impl Drop for Worker {
     }
 }
 
+impl Key<'_> {
+    pub(crate) fn hash(&self) -> KeyHash {
+        self.hash
+    }
+}
+
+impl Old<'_> {
+    pub(crate) fn found(&self) -> Option<Found> {
+        self.found
+    }
+}
+
 /// What the index knows of a key: the slot, and the item if it is alive.
-struct Old<'a> {
+pub(crate) struct Old<'a> {
     found: Option<Found>,
     live: Option<(Found, View<'a>)>,
 }

@@ -6,10 +6,14 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at what must not happen")]
 
 use control::{Amount, Claim};
+use media::{Device, Plain};
 use proptest::prelude::*;
 use std::collections::HashMap;
 use std::sync::Arc;
-use store::{Counted, Fields, Mode, Options, RankKind, Refused, Space, Store, Stored, TenantSpec, Worker};
+use store::{
+    Counted, Fields, Mode, Options, Placement, Promotion, RankKind, Refused, Space, Store, Stored,
+    TenantSpec, Worker,
+};
 use units::{Bytes, Rng, TenantId};
 
 /// One operation, drawn with bounded arguments.
@@ -68,9 +72,31 @@ struct Pair {
     stretch: u32,
 }
 
-fn new_store(memory: Bytes, item_max: Bytes, seed: u64) -> (Arc<Store>, Vec<(TenantId, Space)>) {
+/// What is below DRAM.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Below {
+    Nothing,
+    /// All values that are not too small are there.
+    All,
+    /// What the cleaner puts there.
+    Some,
+}
+
+fn any_below() -> impl Strategy<Value = Below> {
+    prop_oneof![Just(Below::Nothing), Just(Below::All), Just(Below::Some)]
+}
+
+fn new_store(
+    memory: Bytes,
+    item_max: Bytes,
+    seed: u64,
+    below: Below,
+) -> (Arc<Store>, Vec<(TenantId, Space)>) {
     let options = Options { memory, item_max, threads: 1, tenants_max: 8, no_evict: false, seed };
-    let store = Store::new(options).unwrap();
+    let device: Arc<dyn Device> = Arc::new(Plain::new(memory).unwrap());
+    let devices = if below == Below::Nothing { &[][..] } else { &[device][..] };
+    let store = Store::with_tiers(options, devices, 1_000_000).unwrap();
+    store.set_promotion(if seed.is_multiple_of(2) { Promotion::Repeated } else { Promotion::Always });
     let add = |name: &str, own_space, rank, floor| {
         let claim = Claim { floor: Amount::memory(floor), ..Claim::default() };
         let id = store.add_tenant(TenantSpec { name: name.to_owned(), own_space, claim, rank }).unwrap();
@@ -81,12 +107,17 @@ fn new_store(memory: Bytes, item_max: Bytes, seed: u64) -> (Arc<Store>, Vec<(Ten
         add("port", true, RankKind::Gdsf, Bytes::kib(100)),
         add("other", true, RankKind::Lfu, Bytes::ZERO),
     ];
+    let placement = [Placement::Dram, Placement::Tier(0), Placement::Auto][below as usize];
+    // One tenant stays in DRAM throughout.
+    for (tenant, _) in &tenants[..2] {
+        assert!(store.set_placement(*tenant, placement));
+    }
     (store, tenants)
 }
 
 impl Pair {
-    fn new(memory: Bytes, item_max: Bytes, seed: u64) -> Self {
-        let (store, tenants) = new_store(memory, item_max, seed);
+    fn new(memory: Bytes, item_max: Bytes, seed: u64, below: Below) -> Self {
+        let (store, tenants) = new_store(memory, item_max, seed, below);
         let worker = store.worker().unwrap();
         let now = store.now_secs();
         let segment = store.geometry().segment;
@@ -126,9 +157,17 @@ impl Pair {
                 Ok(done) => return Some(done),
                 Err(Refused::TooLarge | Refused::OverShare) => return None,
                 Err(Refused::NoRoom) => self.worker.make_room().unwrap(),
+                Err(Refused::Away) => self.fetch(key),
             }
         }
         panic!("no room after making room");
+    }
+
+    /// Fetches the value of a key.
+    fn fetch(&mut self, key: u16) {
+        let (t, text) = self.place(key);
+        let plan = self.worker.fetch_plan(&self.worker.key(self.tenants[t].1, &text).unwrap()).unwrap();
+        assert!(self.worker.fetch_now(&plan));
     }
 
     /// Compares a key with the map; a miss that the map cannot explain must be an eviction.
@@ -136,6 +175,9 @@ impl Pair {
         let (t, text) = self.place(key);
         let (tenant, space) = self.tenants[t];
         let hashed = self.worker.key(space, &text).unwrap();
+        if self.worker.fetch_plan(&hashed).is_some() {
+            self.fetch(key);
+        }
         let found = self.worker.get(tenant, &hashed);
         let known = self.known.get_mut(&(t, key));
         match (found, known) {
@@ -326,8 +368,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_store_is_a_map_that_forgets(seed: u64, ops in prop::collection::vec(op(), 1..1_500)) {
-        let mut pair = Pair::new(Bytes::mib(1), Bytes::kib(64), seed);
+    fn the_store_is_a_map_that_forgets(
+        seed: u64,
+        below in any_below(),
+        ops in prop::collection::vec(op(), 1..1_500),
+    ) {
+        let mut pair = Pair::new(Bytes::mib(1), Bytes::kib(64), seed, below);
         for op in &ops {
             pair.run(op);
         }
@@ -340,8 +386,12 @@ proptest! {
 
     /// The same where one value in twelve fits no segment, and most of the memory is theirs.
     #[test]
-    fn the_store_is_a_map_that_forgets_large_values_too(seed: u64, ops in prop::collection::vec(op(), 1..1_500)) {
-        let mut pair = Pair::new(Bytes::mib(4), Bytes::kib(512), seed);
+    fn the_store_is_a_map_that_forgets_large_values_too(
+        seed: u64,
+        below in any_below(),
+        ops in prop::collection::vec(op(), 1..1_500),
+    ) {
+        let mut pair = Pair::new(Bytes::mib(4), Bytes::kib(512), seed, below);
         for op in &ops {
             pair.run(op);
         }
@@ -350,10 +400,9 @@ proptest! {
 }
 
 /// One long run, in which every tenant is evicted from and every structure turns over many times.
-#[test]
-fn a_long_run_evicts_and_stays_consistent() {
+fn run_long(below: Below) {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
-    let mut pair = Pair::new(Bytes::mib(1), Bytes::kib(64), 7);
+    let mut pair = Pair::new(Bytes::mib(1), Bytes::kib(64), 7, below);
     let strategy = op();
     for turn in 0..40_000 {
         let tree = proptest::strategy::Strategy::new_tree(&strategy, &mut runner).unwrap();
@@ -362,17 +411,43 @@ fn a_long_run_evicts_and_stays_consistent() {
             pair.worker.check();
         }
     }
-    for (tenant, _) in pair.tenants.clone() {
+    for (i, (tenant, _)) in pair.tenants.clone().into_iter().enumerate() {
         let totals = pair.store.totals(tenant);
         assert!(0 < totals.evictions && 0 < totals.moved_bytes, "{totals:?}");
+        let is_below = below != Below::Nothing && i < 2;
+        assert_eq!(0 < totals.tier_hits, is_below, "{totals:?}");
+        assert!((0 < totals.tier_evictions) == is_below || below == Below::Some, "{totals:?}");
+        assert_eq!(
+            0 < totals.demotions && 0 < totals.promotions,
+            is_below && below == Below::Some,
+            "{totals:?}"
+        );
+        assert_eq!(
+            (totals.tier_lost, pair.store.tier_totals().iter().map(|t| t.broken + t.errors).sum()),
+            (0, 0_u64)
+        );
     }
-    assert!(1_000 < pair.finish());
+    assert!(if below == Below::Nothing { 1_000 } else { 300 } < pair.finish());
+}
+
+#[test]
+fn a_long_run_evicts_and_stays_consistent() {
+    run_long(Below::Nothing);
+}
+
+#[test]
+fn a_long_run_with_all_values_below_dram_stays_consistent() {
+    run_long(Below::All);
+}
+
+#[test]
+fn a_long_run_with_demotion_and_promotion_stays_consistent() {
+    run_long(Below::Some);
 }
 
 /// Threads write, read, delete and clean at once; every value read belongs to its key.
-#[test]
-fn threads_never_see_a_value_of_another_key() {
-    let (store, tenants) = new_store(Bytes::mib(2), Bytes::kib(64), 5);
+fn threads_never_see_another_value(below: Below) {
+    let (store, tenants) = new_store(Bytes::mib(2), Bytes::kib(64), 5, below);
     let run = |seed: u64| {
         let store = Arc::clone(&store);
         let tenants = tenants.clone();
@@ -415,4 +490,15 @@ fn threads_never_see_a_value_of_another_key() {
     worker.check();
     // Who holds less than its share loses nothing.
     assert!(0 < tenants.iter().map(|(t, _)| store.totals(*t).evictions).sum::<u64>());
+}
+
+#[test]
+fn threads_never_see_a_value_of_another_key() {
+    threads_never_see_another_value(Below::Nothing);
+}
+
+#[test]
+fn threads_never_see_a_value_of_another_key_below_dram() {
+    threads_never_see_another_value(Below::All);
+    threads_never_see_another_value(Below::Some);
 }

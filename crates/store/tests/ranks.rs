@@ -81,7 +81,7 @@ fn set(worker: &mut Worker, n: u32, value: &[u8], expires_at: u32) {
         match worker.set(TENANT, &key, Mode::Set, fields, value) {
             Ok(_) => return,
             Err(Refused::NoRoom) => worker.make_room().unwrap(),
-            Err(Refused::TooLarge | Refused::OverShare) => panic!("too large"),
+            Err(why) => panic!("{why:?}"),
         }
     }
 }

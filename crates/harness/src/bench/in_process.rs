@@ -218,6 +218,7 @@ fn store(worker: &Worker, number: u32, key: &Key<'_>) -> Result<bool, BenchError
     match worker.set(tenant(number), key, Mode::Set, Fields::default(), &keys::value(number)) {
         Ok(_) => Ok(true),
         Err(Refused::NoRoom) => Ok(false),
+        Err(Refused::Away) => Err(BenchError::Premise("a value is not in DRAM".to_owned())),
         Err(Refused::TooLarge | Refused::OverShare) => {
             Err(BenchError::Premise("an item of the benchmark is too large".to_owned()))
         }

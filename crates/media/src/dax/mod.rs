@@ -17,7 +17,7 @@ pub mod persistence;
 use crate::device::{check_units, copy_out};
 use crate::file::place::{Place, Reach, identity, lock, refusal, whole_pages};
 use crate::file::{PAGE, PAGE_LEN, Superblock, TierError};
-use crate::{Device, MapError, Region, SlowAccess, Survival, WordRegion};
+use crate::{Device, MapError, Region, SlowAccess, Survival, WordRegion, notes_words};
 use persistence::{Instructions, Persistence};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -37,9 +37,6 @@ pub struct DaxTier<P: Persistence = Instructions> {
     is_new: bool,
     acts: P,
 }
-
-/// Words of notes of a tier without a file.
-const NOTES: Bytes = Bytes::kib(64);
 
 impl DaxTier {
     /// Opens the tier at `path`, a file or a DAX device, or creates it with `size`, rounded down to whole pages.
@@ -107,7 +104,10 @@ impl<P: Persistence> DaxTier<P> {
     /// # Errors
     /// If the system refuses the mapping.
     pub fn recorded(size: Bytes, acts: P) -> Result<Self, MapError> {
-        let (bytes, notes) = (Region::anonymous(size)?, WordRegion::of(Region::anonymous(NOTES)?));
+        let (bytes, notes) = (
+            Region::anonymous(size)?,
+            WordRegion::of(Region::anonymous(Bytes(notes_words(size) as u64 * 8))?),
+        );
         Ok(Self { _file: None, bytes, notes, identity: [0; 16], is_new: true, acts })
     }
 

@@ -7,6 +7,7 @@
 //! Failure:    a page that is not exactly this is refused: another version is not read, nothing is mended
 
 use super::error::Damage;
+use crate::notes_words;
 use units::Bytes;
 
 /// Bytes of the superblock, and the unit of direct I/O.
@@ -19,9 +20,6 @@ const MAGIC: [u8; 8] = *b"COTENANT";
 const CHECKSUM: std::ops::Range<usize> = 12..16;
 /// What the bytes of the tier begin at a multiple of, and end at: a huge page, so that a mapping can be of huge pages.
 const ALIGN: u64 = 2 << 20;
-/// Bytes of the tier per byte before them: eight bytes of notes per 64 KiB at least.
-const BYTES_PER_NOTE: u64 = 8192;
-
 /// Largest tier, far beyond any there is: sums of sizes do not overflow.
 pub(crate) const SIZE_MAX: u64 = 1 << 60;
 
@@ -38,7 +36,7 @@ pub(crate) struct Superblock {
 
 impl Superblock {
     pub(crate) fn new(size: Bytes, identity: [u8; 16]) -> Self {
-        let front = (PAGE + size.0.div_ceil(BYTES_PER_NOTE)).next_multiple_of(ALIGN);
+        let front = (PAGE + notes_words(size) as u64 * 8).next_multiple_of(ALIGN);
         Self { size, notes: (front - PAGE) / 8, identity }
     }
 
@@ -99,7 +97,7 @@ mod tests {
             let block = Superblock::new(Bytes(size), [7; 16]);
             assert_eq!(Superblock::from_page(&block.to_page()), Ok(block));
             assert_eq!((block.base() % ALIGN, block.end() % ALIGN), (0, 0));
-            assert!(size <= block.notes * 8 * BYTES_PER_NOTE && size <= block.end() - block.base());
+            assert!(notes_words(Bytes(size)) as u64 <= block.notes && size <= block.end() - block.base());
         }
     }
 

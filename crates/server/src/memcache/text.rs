@@ -29,7 +29,7 @@ pub(super) fn refused(
             worker.note_no_memory(*tenant, is_set.then_some(key));
             Ok(text::OUT_OF_MEMORY)
         }
-        Refused::NoRoom => Err(Ended::NeedsRoom),
+        Refused::NoRoom | Refused::Away => Err(Ended::NeedsRoom),
     }
 }
 
@@ -142,6 +142,7 @@ pub(super) fn tell_stored(
         Ok(Stored::Exists) => "exists",
         Ok(Stored::NotFound) => "not_found",
         Err(Refused::TooLarge) => "too_large",
+        Err(Refused::Away) => return,
         Err(Refused::NoRoom) if !session.is_out_of_memory => return,
         Err(Refused::NoRoom | Refused::OverShare) => "no_memory",
     };

@@ -1,5 +1,6 @@
 //! Counting in place: increments and decrements of decimal values.
 
+use super::away::Content;
 use super::place::{Draft, Identity};
 use super::{Fields, Key, Old, Refused, Worker};
 use crate::index::Locked;
@@ -102,28 +103,29 @@ impl Worker {
             };
             return self.vivify_number(locked, tenant, key, &old, (value, expires_at), by);
         };
-        if view.value().is_empty() {
+        if view.value_len() == 0 {
             // memcached says so before it compares.
             return Ok(CountedIf::NotNumber);
         }
         if by.compare != 0 && by.compare != self.cas_of(found, &view) {
             return Ok(CountedIf::Exists);
         }
-        let Some(value) = decimal(view.value()) else { return Ok(CountedIf::NotNumber) };
+        let old_value = self.value_of(&view)?;
+        let Some(value) = decimal(old_value) else { return Ok(CountedIf::NotNumber) };
         let value = if by.up { value.wrapping_add(by.delta) } else { value.saturating_sub(by.delta) };
         let mut text = [0; 24];
         let len = write_decimal(value, &mut text);
-        let padding = vec![b' '; view.value().len().saturating_sub(len)];
+        let padding = vec![b' '; old_value.len().saturating_sub(len)];
         let expired_at = view.expiry().map_or(0, |e| e.at);
         let draft = Draft {
             fields: Fields {
                 client_flags: view.client_flags(),
                 expires_at: by.expires_at.unwrap_or(expired_at),
             },
-            value: [&text[..len], &padding],
+            content: Content::Value([&text[..len], &padding]),
             identity: by.cas.map_or(Identity::New, Identity::Told),
             // memcached overwrites a number of the same length, and makes a new item for a longer one.
-            state: if len <= view.value().len() { view.state() } else { old.lasting_state() },
+            state: if len <= old_value.len() { view.state() } else { old.lasting_state() },
         };
         let cas = self.write(&locked, tenant, key, &old, &draft)?;
         drop(locked);
@@ -148,7 +150,7 @@ impl Worker {
         let told = by.expires_at.filter(|_| !by.vivify_expiry_wins);
         let draft = Draft {
             fields: Fields { client_flags: 0, expires_at: told.unwrap_or(expires_at) },
-            value: [&text[..len], &[]],
+            content: Content::Value([&text[..len], &[]]),
             identity: by.cas.map_or(Identity::New, Identity::Told),
             state: if by.binary_key { state::BINARY_KEY } else { 0 },
         };

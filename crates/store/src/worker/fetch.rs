@@ -4,6 +4,7 @@
 //!             since published bytes never change
 //! Source:     memcached 1.6.45's `mg` with `T`, `N` and `R`
 
+use super::away::Content;
 use super::place::{Draft, Identity, Kept};
 use super::{Fields, Key, Old, Refused, Worker};
 use crate::curves::SampledKind;
@@ -71,6 +72,10 @@ impl Worker {
     ) -> Result<Option<Fetched<'_>>, Refused> {
         let found = self.store.index.find(key.hash, |slot| self.is_key(slot, key));
         let seen = found.and_then(|found| Some((found, self.description(found)?)));
+        // Who reads an item wants its value.
+        if let Some((_, was)) = seen.as_ref().filter(|(_, was)| was.item.value.is_none()) {
+            return Err(self.refuse(&was.item.view));
+        }
         match seen {
             Some((found, was)) if how.touch.is_none() && !self.wins(&was.item.view, how) => {
                 self.note_fetch(tenant, key, found, &was, how);
@@ -116,13 +121,16 @@ impl Worker {
             return Ok(created.map(|was| Fetched { was, created: true, won: true }));
         };
         let Some(was) = self.description(found) else { return Ok(None) };
+        if was.item.value.is_none() {
+            return Err(self.refuse(&was.item.view));
+        }
         let won = self.wins(&view, how);
         let expired_at = view.expiry().map_or(0, |e| e.at);
         let expires_at = how.touch.unwrap_or(expired_at);
         if won || expires_at != expired_at {
             let draft = Draft {
                 fields: Fields { client_flags: view.client_flags(), expires_at },
-                value: [view.value(), &[]],
+                content: self.kept_content(&view, expires_at, false)?,
                 identity: Identity::Kept(Kept::of(self, found, &view)),
                 state: view.state() | if won { state::TOKEN_SENT } else { 0 },
             };
@@ -149,7 +157,7 @@ impl Worker {
         let binary_key = if how.binary_key { state::BINARY_KEY } else { 0 };
         let draft = Draft {
             fields: Fields { client_flags: 0, expires_at },
-            value: [&[], &[]],
+            content: Content::Value([&[], &[]]),
             identity: how.cas.map_or(Identity::New, Identity::Told),
             state: state::TOKEN_SENT | binary_key,
         };
@@ -181,6 +189,7 @@ impl Worker {
         }
         counters.meter.count(Access::DramRead, Bytes(len as u64));
         let owner = self.store.tenant(tenant);
+        self.note_away_hit(tenant, key, view, was.uses());
         if owner.samples(key.hash) {
             self.sample(owner, key.hash, SampledKind::LookUp, sizes.charge());
         }

@@ -3,6 +3,7 @@
 //! Invariants: a write that finds no room has had no effect
 //! Failure:    no segment, or no place in the index: `Refused::NoRoom`
 
+use super::away::Content;
 use super::{Fields, Key, Old, Refused, Worker};
 use crate::account::{bytes_needed, link, replace, restamp, unlink};
 use crate::curves::SampledKind;
@@ -19,14 +20,14 @@ use crate::slot::{Place, Slot, USES_MAX};
 use crate::store::STAMP_BLOCK;
 use crate::sync::Ordering;
 use crate::tenant::Tenant;
+use crate::tier::Made;
 use media::Access;
 use units::{Bytes, TenantId};
 
 /// An item to be made.
 pub(super) struct Draft<'v> {
     pub(super) fields: Fields,
-    /// The value, in two parts.
-    pub(super) value: [&'v [u8]; 2],
+    pub(super) content: Content<'v>,
     pub(super) identity: Identity,
     /// Bits of `item::state`.
     pub(super) state: u8,
@@ -74,22 +75,24 @@ impl Worker {
         old: &Old<'_>,
         draft: &Draft<'_>,
     ) -> Result<u64, Refused> {
-        let value = draft.value;
+        let content = draft.content;
         let owner = self.store.tenant(tenant);
-        let value_len = value[0].len() + value[1].len();
-        let placed = self.placed(old, value);
+        let value_len = content.len();
+        let placed = self.placed(old, content.value());
         let mut meta = self.meta_of(tenant, key, draft);
         let has_cas = meta.cas.is_some();
         let needed = bytes_needed(meta.item_len(key.bytes.len(), value_len), has_cas);
         meta.is_apart = placed.is_some() || self.store.log.segment_bytes() < needed;
         self.allow(owner, &meta, (key.bytes.len(), value_len), old, draft)?;
-        let tail_len = if meta.is_apart { Apart::BYTES } else { value_len };
-        let in_segment = bytes_needed(meta.item_len(key.bytes.len(), tail_len), has_cas);
         let stamp = match draft.identity {
             Identity::Kept(kept) => kept.stamp,
             _ => self.stamp_after(old, owner),
         };
         let mut head = self.head.borrow_mut();
+        let made = self.put_away(&mut meta, key, stamp, content, &mut head)?;
+        let value = content.value();
+        let tail_len = if meta.is_apart { Apart::BYTES } else { value_len };
+        let in_segment = bytes_needed(meta.item_len(key.bytes.len(), tail_len), has_cas);
         let head = self.head_for(&mut head, in_segment, stamp)?;
         let apart = match placed {
             None if meta.is_apart => Some(self.make_value(value)?),
@@ -100,16 +103,20 @@ impl Worker {
         let header_len = meta.encode(key.bytes.len(), tail_len, &mut header);
         let reference = apart.map(Apart::encode);
         let tail = reference.as_ref().map_or(value, |reference| [reference.as_slice(), &[]]);
+        let tail = if meta.away.is_some() { [&[][..], &[]] } else { tail };
         let parts = [&header[..header_len], key.bytes, tail[0], tail[1]];
-        let sizes = Sizes::new(parts.iter().map(|p| p.len()).sum(), apart);
+        let below = meta.away.map_or(0, |away| away.footprint(key.bytes.len()));
+        let sizes = Sizes::new(parts.iter().map(|p| p.len()).sum(), apart).with_below(below);
         let place = self.store.log.append(head, parts).expect("the head was made for this item");
         if let Err(refused) = self.publish(locked, key, old, (place, &meta), (sizes, apart), stamp) {
             // The bytes written are dead; the retry, for which `make_room` grows the index, writes them again.
             if let Some(made) = apart.filter(|_| placed.is_none()) {
                 self.store.log.give_up_value(made);
             }
+            made.inspect(|made| self.store.tier(*made).abandon(*made, key.bytes.len()));
             return Err(refused);
         }
+        made.inspect(|made| self.store.tier(*made).hold(*made));
         self.counters(tenant).meter.count(Access::DramWrite, Bytes(sizes.whole as u64));
         if owner.samples(key.hash) {
             self.sample(owner, key.hash, SampledKind::Write, sizes.charge());
@@ -134,6 +141,7 @@ impl Worker {
                 Identity::Kept(kept) => kept.cas,
             },
             state: draft.state,
+            away: draft.content.away(),
             stamp: 0,
             is_apart: false,
         }
@@ -209,6 +217,44 @@ impl Worker {
         Ok(())
     }
 
+    /// Writes an item as it was, that the index does not know.
+    pub(crate) fn put_as_it_was(
+        &self,
+        locked: &Locked<'_>,
+        key: &Key<'_>,
+        made: &Made<'_>,
+    ) -> Result<(), Refused> {
+        let mut meta = made.meta;
+        let needed = bytes_needed(meta.item_len(made.key.len(), made.value.len()), meta.cas.is_some());
+        if self.store.log.segment_bytes() < needed {
+            return Err(Refused::TooLarge);
+        }
+        let mut head = self.head.borrow_mut();
+        let head = self.head_for(&mut head, needed, made.stamp)?;
+        restamp(&mut meta, made.stamp, head.base());
+        let mut header = [0; 48];
+        let header_len = meta.encode(made.key.len(), made.value.len(), &mut header);
+        let parts = [&header[..header_len], made.key, made.value, &[]];
+        let len: usize = parts.iter().map(|p| p.len()).sum();
+        let place = self.store.log.append(head, parts).expect("the head was made for this item");
+        let slot = Slot::new(key.hash, place, made.tick, made.uses);
+        if !locked.insert(slot, |s| self.store.hash_at(&self.reader, s)) {
+            self.crowded.set(true);
+            return Err(Refused::NoRoom);
+        }
+        let below = meta.away.map_or(0, |away| away.footprint(made.key.len()));
+        link(&self.store, &self.counters, place, &meta, Sizes::new(len, None).with_below(below), made.stamp);
+        if let Some(away) = meta.away {
+            self.store.tier(away).adopt(away, made.key.len());
+        }
+        Ok(())
+    }
+
+    /// Grows the index if it is crowded, as after every write.
+    pub(crate) fn after_make(&self) {
+        self.after_write();
+    }
+
     /// Where a value is already, if it needs not be written: it is the old item's, or was uploaded.
     fn placed(&self, old: &Old<'_>, value: [&[u8]; 2]) -> Option<Apart> {
         let [value, rest] = value;
@@ -241,7 +287,7 @@ impl Worker {
     }
 
     /// The head, with room for `len` bytes and a base near the stamp.
-    fn head_for<'h>(
+    pub(super) fn head_for<'h>(
         &self,
         head: &'h mut Option<Head>,
         len: usize,
@@ -281,8 +327,9 @@ impl Worker {
         next
     }
 
-    /// Grows the index if it is crowded. Called without locks.
+    /// Counts accesses to tiers, and grows the index if it is crowded. Called without locks.
     pub(super) fn after_write(&self) {
+        self.pay();
         let index = &self.store.index;
         if index.is_crowded() {
             index.grow(false, |slot| self.store.hash_at(&self.reader, slot));

@@ -2,7 +2,7 @@
 //!
 //! Invariants: no look-up takes a lock
 
-use super::{Item, Key, Worker};
+use super::{Item, Key, Refused, Worker};
 use crate::curves::SampledKind;
 use crate::index::Found;
 use crate::metrics::{CLASSES, Counters, count};
@@ -24,6 +24,12 @@ pub struct Description<'a> {
     pub size: Bytes,
 }
 
+impl Description<'_> {
+    pub(super) fn uses(&self) -> u8 {
+        self.slot.uses()
+    }
+}
+
 /// How far a walk over all items has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cursor {
@@ -31,20 +37,36 @@ pub struct Cursor {
 }
 
 impl Worker {
-    /// Looks a key up for a tenant.
+    /// Looks a key up for a tenant. An item whose value would have to be fetched is a miss, see [`Worker::look_up`].
     #[inline]
     pub fn get(&self, tenant: TenantId, key: &Key<'_>) -> Option<Item<'_>> {
+        self.look_up(tenant, key).unwrap_or_else(|_| {
+            self.note_lost(tenant);
+            None
+        })
+    }
+
+    /// Looks a key up for a tenant.
+    ///
+    /// # Errors
+    /// If the value has to be fetched first: see [`Worker::fetch_plan`].
+    #[inline]
+    pub fn look_up(&self, tenant: TenantId, key: &Key<'_>) -> Result<Option<Item<'_>>, Refused> {
         let counters = self.counters(tenant);
         let Some(found) = self.store.index.find(key.hash, |slot| self.is_key(slot, key)) else {
             self.miss(tenant, key, counters, SampledKind::LookUp);
-            return None;
+            return Ok(None);
         };
         let place = found.slot.place();
         let view = self.store.log.view(&self.reader, place);
         if self.store.is_expired(&view) || self.store.is_flushed(place, &view) {
             let kind = self.count_dead(counters, Some(found));
             self.miss(tenant, key, counters, kind);
-            return None;
+            return Ok(None);
+        }
+        let item = self.item(&view, self.store.stamp_of(place, &view));
+        if item.value.is_none() {
+            return Err(self.refuse(&view));
         }
         count(&counters.get_hits);
         let sizes = view.sizes();
@@ -55,7 +77,8 @@ impl Worker {
         if owner.samples(key.hash) {
             self.sample(owner, key.hash, SampledKind::LookUp, sizes.charge());
         }
-        Some(Item { view, stamp: self.store.stamp_of(place, &view) })
+        self.note_away_hit(tenant, key, &view, found.slot.uses());
+        Ok(Some(item))
     }
 
     /// Looks a key up without counting or noting a use.
@@ -64,7 +87,7 @@ impl Worker {
         let place = found.slot.place();
         let view = self.store.log.view(&self.reader, place);
         let dead = self.store.is_expired(&view) || self.store.is_flushed(place, &view);
-        (!dead).then(|| Item { view, stamp: self.store.stamp_of(place, &view) })
+        (!dead).then(|| self.item(&view, self.store.stamp_of(place, &view)))
     }
 
     /// Looks a key up, whether its item has expired or not, without counting: the answer to a touch that ends it.
@@ -72,7 +95,7 @@ impl Worker {
         let found = self.store.index.find(key.hash, |slot| self.is_key(slot, key))?;
         let place = found.slot.place();
         let view = self.store.log.view(&self.reader, place);
-        Some(Item { view, stamp: self.store.stamp_of(place, &view) })
+        Some(self.item(&view, self.store.stamp_of(place, &view)))
     }
 
     pub(super) fn miss(&self, tenant: TenantId, key: &Key<'_>, counters: &Counters, kind: SampledKind) {
@@ -169,7 +192,7 @@ impl Worker {
         let view = self.store.log.view(&self.reader, place);
         let stamp = self.store.stamp_of(place, &view);
         Description {
-            item: Item { view, stamp },
+            item: self.item(&view, stamp),
             fetched: slot.uses() != 0,
             slot,
             size: Bytes(view.sizes().charge().cast_unsigned()),

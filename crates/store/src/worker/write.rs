@@ -3,6 +3,7 @@
 //! Invariants: conditions are looked at and the item is made under the locks of its key
 //! Source:     memcached 1.6.45's rules for every mode, `C` and `I` of its meta commands included
 
+use super::away::Content;
 use super::place::{Draft, Identity, Kept};
 use super::{Fields, Key, Old, Refused, Worker};
 use crate::curves::SampledKind;
@@ -185,8 +186,8 @@ impl Worker {
         if let Verdict::Not(outcome) = verdict {
             written.outcome = outcome;
         } else {
-            let draft = draft_of(&old, write, matches!(verdict, Verdict::StoreStale));
-            written.value_len = draft.value[0].len() + draft.value[1].len();
+            let draft = self.draft_of(&old, write, matches!(verdict, Verdict::StoreStale))?;
+            written.value_len = draft.content.len();
             let made = self.write(&locked, tenant, key, &old, &draft);
             let is_final = matches!(made, Err(Refused::TooLarge | Refused::OverShare));
             if is_final && write.mode == Mode::Set {
@@ -290,11 +291,15 @@ impl Worker {
         } else {
             let kept =
                 Fields { client_flags: view.client_flags(), expires_at: view.expiry().map_or(0, |e| e.at) };
-            let (value, fields) = match remove.what {
-                Removal::Item => (view.value(), kept),
-                Removal::Value(fields) => (&[][..], fields),
+            let fields = match remove.what {
+                Removal::Item => kept,
+                Removal::Value(fields) => fields,
             };
             let expires_at = remove.expires_at.unwrap_or(fields.expires_at);
+            let content = match remove.what {
+                Removal::Item => self.kept_content(&view, expires_at, remove.stale)?,
+                Removal::Value(_) => Content::Value([&[], &[]]),
+            };
             let identity = match remove.cas {
                 Some(cas) => Identity::Told(cas),
                 None if remove.stale => Identity::New,
@@ -303,7 +308,7 @@ impl Worker {
             let stale = if remove.stale { state::STALE } else { 0 };
             let draft = Draft {
                 fields: Fields { expires_at, ..fields },
-                value: [value, &[]],
+                content,
                 identity,
                 state: old.lasting_state() | stale,
             };
@@ -336,7 +341,7 @@ impl Worker {
         } else {
             let draft = Draft {
                 fields: Fields { client_flags: view.client_flags(), expires_at },
-                value: [view.value(), &[]],
+                content: self.kept_content(&view, expires_at, false)?,
                 identity: Identity::Kept(Kept::of(self, found, &view)),
                 state: view.state(),
             };
@@ -358,25 +363,29 @@ fn log_len(key: &Key<'_>, fields: &Fields, value_len: usize) -> usize {
     HEADER + expiry + client_flags + key.bytes.len() + value_len
 }
 
-/// The item that a write makes.
-fn draft_of<'v>(old: &Old<'v>, write: &Write<'v>, stale: bool) -> Draft<'v> {
-    let view = old.live.map(|(_, view)| view);
-    let expires_at = view.map_or(0, |v| v.expiry().map_or(0, |e| e.at));
-    let binary_key = if write.binary_key { state::BINARY_KEY } else { 0 };
-    let identity = write.cas.map_or(Identity::New, Identity::Told);
-    let mut draft = Draft { fields: write.fields, value: [write.value, &[]], identity, state: binary_key };
-    match (write.mode, view) {
-        (Mode::Append | Mode::Prepend, Some(view)) => {
-            let parts = [view.value(), write.value];
-            draft.value = if write.mode == Mode::Append { parts } else { [parts[1], parts[0]] };
-            draft.fields = Fields { client_flags: view.client_flags(), expires_at };
-            draft.state |= old.lasting_state();
+impl Worker {
+    /// The item that a write makes.
+    fn draft_of<'v>(&'v self, old: &Old<'v>, write: &Write<'v>, stale: bool) -> Result<Draft<'v>, Refused> {
+        let view = old.live.map(|(_, view)| view);
+        let expires_at = view.map_or(0, |v| v.expiry().map_or(0, |e| e.at));
+        let binary_key = if write.binary_key { state::BINARY_KEY } else { 0 };
+        let identity = write.cas.map_or(Identity::New, Identity::Told);
+        let content = Content::Value([write.value, &[]]);
+        let mut draft = Draft { fields: write.fields, content, identity, state: binary_key };
+        match (write.mode, view) {
+            (Mode::Append | Mode::Prepend, Some(view)) => {
+                let parts = [self.value_of(&view)?, write.value];
+                draft.content =
+                    Content::Value(if write.mode == Mode::Append { parts } else { [parts[1], parts[0]] });
+                draft.fields = Fields { client_flags: view.client_flags(), expires_at };
+                draft.state |= old.lasting_state();
+            }
+            (_, Some(view)) if stale => {
+                draft.fields.expires_at = expires_at;
+                draft.state |= state::STALE | view.state() & state::TOKEN_SENT;
+            }
+            _ => {}
         }
-        (_, Some(view)) if stale => {
-            draft.fields.expires_at = expires_at;
-            draft.state |= state::STALE | view.state() & state::TOKEN_SENT;
-        }
-        _ => {}
+        Ok(draft)
     }
-    draft
 }

@@ -68,6 +68,7 @@ fn refused(
             worker.note_no_memory(target.tenant, None);
             Ok(no_memory)
         }
+        Refused::Away => Err(Ended::NeedsRoom),
         Refused::OverShare => Ok(no_memory),
         Refused::TooLarge => Ok(text::TOO_LARGE),
     }

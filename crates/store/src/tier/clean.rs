@@ -1,0 +1,427 @@
+//! The cleaner of a tier: takes the space of dead records back, and of those that their tenants need least.
+//!
+//! Shape:      sealed segments, half those with the least alive, half random -> their live records, ranked as in DRAM but by
+//!             what they take here -> what each tenant keeps (`survivors`) -> the rest is evicted, survivors are copied on,
+//!             and the items that lead to them are written again
+//! Invariants: a segment is given back when no item leads to it; a record is copied only if it is whole
+//! Cost:       a look-up per live record, an item written per copied one; where the device is not mapped, a read of the source
+//! Failure:    a source that cannot be read, or survivors without room in DRAM, stay where they are
+
+use super::record::{self, Record};
+use super::{NOBODY, Reference, Tier, access};
+use crate::account::{bytes_needed, unlink};
+use crate::census::{Half, Pending, usage_of};
+use crate::cleaner::{Removal, note_removal};
+use crate::destinations::Destinations;
+use crate::epoch::Participant;
+use crate::hash::{KeyHash, Space};
+use crate::index::Found;
+use crate::limits;
+use crate::metrics::{ThreadCounters, count};
+use crate::rank::{BIN_MIN, Clock, Densities, Usage};
+use crate::segment::State;
+use crate::slot::{Place, Slot};
+use crate::sources::Sums;
+use crate::store::Store;
+use crate::survivors::{Candidate, keep};
+use crate::sync::Ordering;
+use crate::tenant::TenantSpec;
+use media::SlowAccess;
+use std::collections::HashMap;
+use std::sync::Arc;
+use units::{Rng, TenantId};
+
+/// Cleans tiers; one per cleaning thread.
+#[derive(Debug)]
+pub(crate) struct TierCleaner {
+    rng: Rng,
+    clock: Clock,
+}
+
+/// A segment that a pass empties.
+struct Source {
+    segment: u32,
+    /// What it holds, where that cannot be read in place.
+    bytes: Option<Vec<u8>>,
+    entries: Vec<Entry>,
+}
+
+/// A live record of a source.
+struct Entry {
+    at: u64,
+    hash: KeyHash,
+    tenant: TenantId,
+    rank: u8,
+    footprint: u64,
+}
+
+/// A tenant in a pass.
+struct Seen {
+    spec: Arc<TenantSpec>,
+    densities: Option<Arc<Densities>>,
+    level: f32,
+    bytes_by_rank: Box<[u64; 256]>,
+    inside: u64,
+    threshold: u8,
+    quota: u64,
+    is_over: bool,
+}
+
+/// A pass, once its sources are claimed.
+struct Pass<'a> {
+    store: &'a Store,
+    tier: &'a Tier,
+    counters: &'a ThreadCounters,
+    reader: &'a Participant,
+    seen: HashMap<TenantId, Seen>,
+    to: Destinations,
+}
+
+impl TierCleaner {
+    pub(crate) fn new(rng: Rng) -> Self {
+        Self { rng, clock: Clock::default() }
+    }
+
+    /// One pass. Returns how many segments it gave back beyond those that it filled.
+    pub(crate) fn pass(
+        &mut self,
+        store: &Store,
+        reader: &mut Participant,
+        counters: &ThreadCounters,
+        tier: &Tier,
+    ) -> usize {
+        let mut sources = self.choose(tier);
+        if sources.is_empty() {
+            return 0;
+        }
+        store.take_time(&mut self.clock);
+        let available = tier.segments.available();
+        let mut pass = Pass {
+            store,
+            tier,
+            counters,
+            reader,
+            seen: HashMap::new(),
+            to: Destinations::take_sparing(store),
+        };
+        pass.to.allow(sources.len());
+        sources.retain_mut(|source| pass.read(source));
+        let tenants = tier.tenants_by_owner();
+        for source in &mut sources {
+            pass.rank(source, &tenants, &self.clock);
+        }
+        pass.divide(sources.len());
+        let mut emptied = Vec::new();
+        for source in &sources {
+            if pass.empty(source) {
+                emptied.push(source.segment);
+            } else {
+                tier.segments.change(source.segment, State::Cleaning, State::Sealed);
+            }
+        }
+        pass.to.park(store);
+        for segment in &emptied {
+            tier.segments.retire(&store.epochs, *segment);
+        }
+        reader.quiesce();
+        let filled = available.saturating_sub(tier.segments.available()) as usize;
+        tier.segments.reclaim_now(&store.epochs);
+        let freed = emptied.len().saturating_sub(filled);
+        tier.counters.passes.fetch_add(1, Ordering::Relaxed);
+        tier.counters.freed_segments.fetch_add(freed as u64, Ordering::Relaxed);
+        freed
+    }
+
+    /// Claims sources: half of them have the least alive, half are random.
+    fn choose(&mut self, tier: &Tier) -> Vec<Source> {
+        let width = if tier.is_mapped() { limits::TIER_PASS_WIDTH } else { limits::TIER_PASS_WIDTH_UNMAPPED };
+        let mut all: Vec<u32> = tier.segments.sealed().collect();
+        let width = width.min(all.len().div_ceil(2));
+        all.sort_by_cached_key(|segment| tier.segments.live(*segment));
+        let best = width.div_ceil(2);
+        for i in best..width {
+            let j = i + self.rng.index(all.len() - i);
+            all.swap(i, j);
+        }
+        all.truncate(width);
+        all.retain(|segment| tier.segments.change(*segment, State::Sealed, State::Cleaning));
+        all.into_iter().map(|segment| Source { segment, bytes: None, entries: Vec::new() }).collect()
+    }
+}
+
+impl Pass<'_> {
+    /// Reads a source, where it cannot be read in place. Returns whether it could.
+    fn read(&self, source: &mut Source) -> bool {
+        if self.tier.is_mapped() || self.tier.segments.live(source.segment) == 0 {
+            return true;
+        }
+        let range = self.tier.segments.range(source.segment);
+        let mut bytes = vec![0; usize::try_from(self.tier.segments.bytes()).unwrap_or(0)];
+        if self.tier.device.read(range.start, &mut bytes).is_err() {
+            self.tier.note_error(self.store.now_secs());
+            self.tier.segments.change(source.segment, State::Cleaning, State::Sealed);
+            return false;
+        }
+        source.bytes = Some(bytes);
+        true
+    }
+
+    /// Ranks the live records of a source.
+    fn rank(&mut self, source: &mut Source, tenants: &[Option<TenantId>], clock: &Clock) {
+        let range = self.tier.segments.range(source.segment);
+        let mut entries = Vec::new();
+        self.tier.notes.each_live(range, |at| {
+            let Some(record) = record::parse(bytes_of(self.tier, self.reader, source, at)) else { return };
+            let tenant = tenants.get(record.fields.owner.0 as usize).copied().flatten();
+            let Some(tenant) = tenant else { return };
+            let space = if record.fields.own_space { Space::Own(tenant) } else { Space::Shared };
+            let hash = self.store.hasher.hash(space, record.key);
+            let footprint = record::footprint(record.key.len(), record.value.len());
+            entries.push(Entry { at, hash, tenant, rank: BIN_MIN, footprint });
+        });
+        for i in 0..entries.len() {
+            if let Some(ahead) = entries.get(i + crate::census::BATCH) {
+                self.store.index.prefetch(ahead.hash);
+            }
+            let entry = &mut entries[i];
+            let Some((found, item)) = find(self.store, self.reader, self.tier, entry) else { continue };
+            if item.is_dead(self.store) {
+                continue;
+            }
+            let seen = self.seen.entry(entry.tenant).or_insert_with(|| Seen::new(self.store, entry.tenant));
+            let usage = Usage {
+                size: u32::try_from(entry.footprint).unwrap_or(u32::MAX),
+                ..usage_of(self.store, &item, found, seen.densities.as_deref())
+            };
+            if seen.level.is_nan() {
+                let kind = &seen.spec.rank;
+                seen.level = self.store.tenant(entry.tenant).level_of(kind, || kind.level_by(&usage, clock));
+            }
+            entry.rank = seen.spec.rank.bin(&usage, seen.level, clock);
+            seen.bytes_by_rank[usize::from(entry.rank)] += entry.footprint;
+            seen.inside += entry.footprint;
+        }
+        source.entries = entries;
+    }
+
+    /// Divides the room of the destinations among the tenants.
+    fn divide(&mut self, sources: usize) {
+        let frees = (sources / limits::TIER_PASS_FREES_PART).max(1);
+        let room = (sources - frees.min(sources)) as u64 * self.tier.segments.bytes();
+        let inside: u64 = self.seen.values().map(|seen| seen.inside).sum();
+        // Destinations lose something at their ends.
+        let budget = room - room / limits::TIER_SLACK_PART;
+        if inside <= budget {
+            return;
+        }
+        let sums = Sums::of(self.store);
+        let mut ids: Vec<TenantId> = self.seen.keys().copied().collect();
+        ids.sort_unstable();
+        let candidates: Vec<Candidate> = ids
+            .iter()
+            .map(|id| {
+                let (tenant, inside) = (self.store.tenant(*id), self.seen[id].inside);
+                let target = tenant.share().target;
+                let elsewhere = tenant.held().0.saturating_sub(inside);
+                Candidate { inside, elsewhere, target: target.0, floor: tenant.floor().min(target).0 }
+            })
+            .collect();
+        let mut kept = Vec::new();
+        keep(budget, &candidates, &mut kept);
+        for (id, kept) in ids.iter().zip(kept) {
+            if let Some(seen) = self.seen.get_mut(id) {
+                seen.is_over = sums.is_over(self.store.tenant(*id));
+                seen.set_threshold(kept);
+            }
+        }
+    }
+
+    /// Deals with every live record of a source. Returns whether nothing leads to it any more.
+    fn empty(&mut self, source: &Source) -> bool {
+        let tier = self.tier;
+        for entry in &source.entries {
+            if !self.handle(source, entry) {
+                return false;
+            }
+        }
+        if tier.segments.live(source.segment) != 0 {
+            // A damaged header hides whose record it is: who leads here is found the long way.
+            self.drop_all(source.segment);
+        }
+        tier.segments.live(source.segment) == 0
+    }
+
+    /// Deals with one record. Returns false if it has to stay where it is.
+    fn handle(&mut self, source: &Source, entry: &Entry) -> bool {
+        let (store, tier, reader) = (self.store, self.tier, self.reader);
+        let Some((found, item)) = find(store, reader, tier, entry) else { return true };
+        let Some(away) = item.view.away() else { return true };
+        let record = record::decode(tier.spot(entry.at), bytes_of(tier, reader, source, entry.at));
+        let record = record.filter(|record| record.key == item.view.key());
+        let seen = self.seen.get_mut(&entry.tenant);
+        let stays = !item.is_dead(store) && seen.is_none_or(|seen| seen.keeps(entry));
+        match record {
+            Some(record) if stays => self.move_on((&item, found), away, &record, entry),
+            broken => {
+                if broken.is_none() {
+                    tier.note_broken();
+                }
+                self.evict(&item, found);
+                true
+            }
+        }
+    }
+
+    fn move_on(
+        &mut self,
+        (item, found): (&Pending<'_>, Found),
+        from: Reference,
+        record: &Record<'_>,
+        entry: &Entry,
+    ) -> bool {
+        let (store, tier) = (self.store, self.tier);
+        let counters = self.counters.of(entry.tenant.index());
+        let fields = record::Fields { owner: tier.owner(entry.tenant), ..record.fields };
+        let to = tier.append(&store.epochs, (0, store.now_secs()), &fields, record.key, [record.value, &[]]);
+        let Ok(to) = to else { return false };
+        access(tier, counters, SlowAccess::Read, entry.footprint);
+        access(tier, counters, SlowAccess::Write, entry.footprint);
+        let meta = crate::item::Meta { away: Some(to), ..item.view.meta() };
+        let needed = bytes_needed(item.view.bytes().len(), meta.cas.is_some());
+        let stamp = store.stamp_of(item.place, &item.view);
+        let half = self.to.open_for_len(store, needed, stamp, Half::Upper);
+        let locked = store.index.lock(entry.hash);
+        let again = locked.find_again(found, entry.hash);
+        let moved = !item.is_dead(store)
+            && half.zip(again).is_some_and(|(half, found)| {
+                self.to.move_to(store, self.counters, &locked, (found, item), (meta, half))
+            });
+        drop(locked);
+        if !moved {
+            tier.abandon(to, record.key.len());
+            // Who moved it meanwhile has left this source; else it has no place to go.
+            return again.is_none() || find(store, self.reader, tier, entry).is_none();
+        }
+        debug_assert_ne!(from, to);
+        tier.counters.moved_bytes.fetch_add(entry.footprint, Ordering::Relaxed);
+        true
+    }
+
+    fn evict(&self, item: &Pending<'_>, found: Found) {
+        let store = self.store;
+        let locked = store.index.lock(item.hash);
+        let Some(found) = locked.find_again(found, item.hash) else { return };
+        let dead = item.is_dead(store);
+        locked.remove(found);
+        unlink(store, self.counters, item.place, &item.view);
+        drop(locked);
+        let tenant = item.view.tenant();
+        let is_over = self.seen.get(&tenant).is_none_or(|seen| seen.is_over);
+        if !dead {
+            count(&self.counters.of(tenant.index()).tier_evictions);
+        }
+        let removal = if dead { Removal::Dead } else { Removal::Live { is_over } };
+        note_removal(store, self.counters, found, item, removal);
+    }
+
+    /// Removes every item that leads to a segment.
+    fn drop_all(&self, segment: u32) {
+        let (store, tier) = (self.store, self.tier);
+        for bucket in 0..store.index.buckets() {
+            let mut places = Vec::new();
+            store.index.each_in(bucket, |slot| places.push(slot.place()));
+            for place in places {
+                let view = store.log.view(self.reader, place);
+                let leads = |away: Reference| away.tier == tier.id && tier.segments.of(away.at) == segment;
+                if view.away().is_some_and(leads) {
+                    let item = Pending::new(store, place, view);
+                    if let Some(found) = item.find(store) {
+                        tier.note_broken();
+                        self.evict(&item, found);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Seen {
+    fn new(store: &Store, tenant: TenantId) -> Self {
+        let tenant = store.tenant(tenant);
+        let spec = tenant.spec();
+        Self {
+            densities: tenant.densities(&spec.rank),
+            spec,
+            level: f32::NAN,
+            bytes_by_rank: Box::new([0; 256]),
+            inside: 0,
+            threshold: BIN_MIN,
+            quota: u64::MAX,
+            is_over: false,
+        }
+    }
+
+    /// Turns kept bytes into a rank below which records go.
+    fn set_threshold(&mut self, kept: u64) {
+        let mut left = kept;
+        for rank in (BIN_MIN..=u8::MAX).rev() {
+            let bytes = self.bytes_by_rank[usize::from(rank)];
+            if left < bytes {
+                (self.threshold, self.quota) = (rank, left);
+                return;
+            }
+            left -= bytes;
+        }
+    }
+
+    /// Whether a record is kept; uses the threshold's quota up.
+    fn keeps(&mut self, entry: &Entry) -> bool {
+        if entry.rank == self.threshold {
+            let fits = entry.footprint <= self.quota;
+            self.quota = self.quota.saturating_sub(entry.footprint);
+            return fits;
+        }
+        self.threshold < entry.rank
+    }
+}
+
+/// Bytes of a source from one of the tier on.
+fn bytes_of<'b>(tier: &'b Tier, reader: &'b Participant, source: &'b Source, at: u64) -> &'b [u8] {
+    let range = tier.segments.range(source.segment);
+    let from = usize::try_from(at - range.start).unwrap_or(0);
+    let len = usize::try_from(range.end - at).unwrap_or(0);
+    match &source.bytes {
+        Some(bytes) => &bytes[from..],
+        None => tier.bytes(reader, at, len).unwrap_or(&[]),
+    }
+}
+
+/// The item that leads to a record.
+fn find<'a>(
+    store: &'a Store,
+    reader: &'a Participant,
+    tier: &Tier,
+    entry: &Entry,
+) -> Option<(Found, Pending<'a>)> {
+    let leads = |slot: Slot| {
+        let away = store.log.view(reader, slot.place()).away();
+        away.is_some_and(|away| (away.tier, away.at) == (tier.id, entry.at))
+    };
+    let found = store.index.find_surely(entry.hash, &mut { leads })?;
+    let place: Place = found.slot.place();
+    Some((found, Pending { place, hash: entry.hash, view: store.log.view(reader, place) }))
+}
+
+impl Tier {
+    /// Tenants by their rows.
+    pub(crate) fn tenants_by_owner(&self) -> Vec<Option<TenantId>> {
+        let mut tenants = vec![None; self.notes.rows()];
+        for (id, owner) in (0..).zip(&self.owners) {
+            let owner = owner.load(Ordering::Relaxed);
+            if owner != NOBODY.0 {
+                tenants[owner as usize] = Some(TenantId(id));
+            }
+        }
+        tenants
+    }
+}

@@ -1,0 +1,358 @@
+//! Values below DRAM: a log of records per tier, which items in DRAM lead to.
+//!
+//! Shape:      key and metadata of an item stay in the log in DRAM, with a `Reference` instead of the value; the record that
+//!             it names holds all of the item, so that a restart can make it again
+//! Invariants: a record that an item leads to is counted live in its segment, and never changes; a segment is written by one
+//!             head; what is gathered or written is never more than the device holds
+//! Units:      bytes of the tier
+//! Failure:    no segment, no buffer or an error of the device: the value stays in DRAM, or is missed; never another value
+//! Source:     DESIGN part 4; keys and metadata in DRAM as NyxCache §5 has them
+
+mod access;
+mod area;
+mod clean;
+mod demote;
+mod doors;
+mod notes;
+mod placement;
+pub(crate) mod record;
+mod recover;
+mod reference;
+mod room;
+mod saved;
+mod segments;
+
+pub(crate) use access::{TierCounters, access};
+pub use access::{TierTotals, TierUse};
+pub(crate) use clean::TierCleaner;
+pub(crate) use demote::{charge_below, put_below};
+pub(crate) use notes::{GONE, NOBODY, Notes, Owner};
+pub use placement::{Placement, Promotion};
+pub(crate) use recover::Made;
+pub use recover::Restored;
+pub(crate) use reference::{REFERENCE, Reference};
+
+use crate::epoch::{Epochs, Participant};
+use crate::limits;
+use crate::segment::State;
+use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering, lock};
+use area::{Area, Head};
+use media::{Device, MapError};
+use record::{Fields, HEADER, Record, Spot, footprint};
+use segments::Segments;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use units::{Bytes, TenantId};
+
+/// One tier.
+#[derive(Debug)]
+pub(crate) struct Tier {
+    /// Its place among the tiers.
+    pub(crate) id: u8,
+    pub(crate) device: Arc<dyn Device>,
+    area: Area,
+    pub(crate) notes: Notes,
+    pub(crate) segments: Segments,
+    /// Heads that nobody writes to at the moment.
+    parked: Mutex<Vec<Head>>,
+    /// Heads that are full and not written yet.
+    full: Mutex<VecDeque<Head>>,
+    /// Rows of the notes by tenants' ids.
+    owners: Box<[AtomicU32]>,
+    /// Nothing is written before this second of the store's clock: the device failed a moment ago.
+    ailing_until: AtomicU32,
+    /// The notes belong to this start.
+    begun: AtomicBool,
+    pub(crate) counters: TierCounters,
+}
+
+/// There is no room in the tier, or it fails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Full;
+
+impl Tier {
+    pub(crate) fn new(
+        id: u8,
+        device: Arc<dyn Device>,
+        item_max: Bytes,
+        tenants_max: usize,
+    ) -> Result<Self, MapError> {
+        let segment = segment_of(&*device, item_max);
+        let count = u32::try_from(device.size().count_of(segment)).unwrap_or(u32::MAX);
+        Ok(Self {
+            id,
+            area: Area::new(Arc::clone(&device), segment, limits::TIER_BUFFERS)?,
+            notes: Notes::new(Arc::clone(&device), segment, tenants_max)?,
+            segments: Segments::new(count, segment),
+            device,
+            parked: Mutex::default(),
+            full: Mutex::default(),
+            owners: (0..tenants_max).map(|_| AtomicU32::new(NOBODY.0)).collect(),
+            ailing_until: AtomicU32::new(0),
+            begun: AtomicBool::new(false),
+            counters: TierCounters::default(),
+        })
+    }
+
+    /// Whether something can be put here: the notes belong to this start.
+    pub(crate) fn is_begun(&self) -> bool {
+        self.begun.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_begun(&self) {
+        self.begun.store(true, Ordering::Release);
+    }
+
+    /// Bytes that records can take while some segments are free.
+    pub(crate) fn capacity(&self) -> Bytes {
+        let held_back = limits::TIER_RESERVE + limits::TIER_LOW_WATER;
+        Bytes(u64::from(self.segments.count().saturating_sub(held_back)) * self.segments.bytes())
+    }
+
+    /// Memory of this process that it takes.
+    pub(crate) fn memory(&self) -> Bytes {
+        self.area.memory() + self.notes.bytes()
+    }
+
+    /// Whether values can be read in place.
+    pub(crate) fn is_mapped(&self) -> bool {
+        self.area.is_mapped()
+    }
+
+    /// Whether an item of these lengths is worth a place here, and fits.
+    pub(crate) fn takes(&self, key_len: usize, value_len: usize) -> bool {
+        limits::TIER_VALUE_MIN <= value_len
+            && self.area.stride(footprint(key_len, value_len)) <= self.segments.bytes()
+    }
+
+    /// A tenant's row in the notes.
+    pub(crate) fn owner(&self, tenant: TenantId) -> Owner {
+        self.owners.get(tenant.index()).map_or(NOBODY, |owner| Owner(owner.load(Ordering::Relaxed)))
+    }
+
+    pub(crate) fn set_owner(&self, tenant: TenantId, owner: Owner) {
+        if let Some(of) = self.owners.get(tenant.index()) {
+            of.store(owner.0, Ordering::Relaxed);
+        }
+    }
+
+    /// Where a record at a byte lies now.
+    pub(crate) fn spot(&self, at: u64) -> Spot {
+        Spot { at, life: self.notes.life(self.segments.of(at)) }
+    }
+
+    /// Appends a record, which survives then if the device is mapped. It is counted live; nothing leads there yet. Leaves
+    /// `reserve` segments.
+    pub(crate) fn append(
+        &self,
+        epochs: &Epochs,
+        (reserve, now_secs): (u32, u32),
+        fields: &Fields,
+        key: &[u8],
+        value: [&[u8]; 2],
+    ) -> Result<Reference, Full> {
+        if fields.owner == NOBODY || now_secs < self.ailing_until.load(Ordering::Relaxed) {
+            return Err(Full);
+        }
+        let value_len = value[0].len() + value[1].len();
+        let mut head = self.head_for(epochs, reserve, footprint(key.len(), value_len)).ok_or(Full)?;
+        let at = u64::from(head.segment) * self.segments.bytes() + head.used;
+        let mut scratch = std::mem::take(&mut head.scratch);
+        scratch.clear();
+        record::encode(Spot { at, life: head.life }, fields, key, value, &mut scratch);
+        head.scratch = scratch;
+        let written = self.area.append(&mut head).and_then(|at| {
+            if self.is_mapped() && self.notes.survives() {
+                self.device.settle()?;
+            }
+            Ok(at)
+        });
+        let Ok(at) = written else {
+            self.note_error(now_secs);
+            self.seal(head);
+            return Err(Full);
+        };
+        // Counted before another can seal the segment: it is not given back while something may come to lead there.
+        self.segments.add_live(head.segment, footprint(key.len(), value_len));
+        lock(&self.parked).push(head);
+        Ok(Reference { tier: self.id, at, value_len: u32::try_from(value_len).unwrap_or(u32::MAX) })
+    }
+
+    /// A head in which a record fits.
+    fn head_for(&self, epochs: &Epochs, reserve: u32, len: u64) -> Option<Head> {
+        let stride = self.area.stride(len);
+        let parked = lock(&self.parked).pop();
+        if let Some(head) = parked {
+            if head.used + stride <= self.segments.bytes() {
+                return Some(head);
+            }
+            self.seal(head);
+        }
+        let head = self.area.open(epochs, || {
+            let segment = self.segments.take(epochs, reserve)?;
+            Some((segment, self.notes.begin_life(segment)))
+        })?;
+        self.segments.set_buffer(head.segment, Area::buffer_mark(&head));
+        Some(head)
+    }
+
+    /// Ends a head: it can be cleaned, or has to be written first.
+    fn seal(&self, head: Head) {
+        if self.is_mapped() {
+            self.segments.change(head.segment, State::Head, State::Sealed);
+        } else {
+            lock(&self.full).push_back(head);
+        }
+    }
+
+    /// Ends every head that nobody writes to.
+    pub(crate) fn seal_parked(&self) {
+        let parked = std::mem::take(&mut *lock(&self.parked));
+        for head in parked {
+            self.seal(head);
+        }
+    }
+
+    /// Whether segments wait to be written.
+    pub(crate) fn has_full(&self) -> bool {
+        !lock(&self.full).is_empty()
+    }
+
+    /// Writes one full segment. `confirm` is called with every record of it once it survives, and says which of them the
+    /// index leads to, under the lock of its key; `lose` with every record of one that could not be written. Returns
+    /// whether there was one.
+    pub(crate) fn write_out(
+        &self,
+        epochs: &Epochs,
+        now_secs: u32,
+        mut confirm: impl FnMut(Reference, &Record<'_>),
+        mut lose: impl FnMut(Reference, &Record<'_>),
+    ) -> bool {
+        let Some(head) = lock(&self.full).pop_front() else { return false };
+        let written = self.area.write_out(&head).and_then(|()| self.device.settle());
+        self.each_record(&head, |reference, record| match written {
+            Ok(()) => confirm(reference, record),
+            Err(_) => lose(reference, record),
+        });
+        if written.is_err() {
+            self.note_error(now_secs);
+        }
+        let range = self.segments.range(head.segment);
+        self.notes.settle_live(range);
+        self.segments.set_buffer(head.segment, 0);
+        self.segments.change(head.segment, State::Head, State::Sealed);
+        self.area.close(epochs, head);
+        true
+    }
+
+    fn each_record(&self, head: &Head, mut each: impl FnMut(Reference, &Record<'_>)) {
+        let bytes = self.area.gathered(head, head.used);
+        let start = self.segments.range(head.segment).start;
+        let mut at = 0;
+        while let Some(record) = bytes.get(at..).and_then(record::parse) {
+            let value_len = u32::try_from(record.value.len()).unwrap_or(u32::MAX);
+            each(Reference { tier: self.id, at: start + at as u64, value_len }, &record);
+            let len = footprint(record.key.len(), record.value.len());
+            at += usize::try_from(self.area.stride(len)).unwrap_or(usize::MAX);
+        }
+    }
+
+    /// The device failed: for a moment nothing is written to it.
+    pub(crate) fn note_error(&self, now_secs: u32) {
+        self.counters.errors.fetch_add(1, Ordering::Relaxed);
+        self.ailing_until.store(now_secs.saturating_add(limits::TIER_REST_SECS), Ordering::Relaxed);
+    }
+
+    /// Whether a live record can lie where a reference from outside says.
+    pub(crate) fn holds(&self, reference: Reference, key_len: usize) -> bool {
+        let end = reference.at.saturating_add(reference.footprint(key_len));
+        let all = u64::from(self.segments.count()) * self.segments.bytes();
+        let is_inside = end <= all && self.segments.of(reference.at) == self.segments.of(end - 1);
+        self.notes.survives() && is_inside && self.notes.is_live(reference.at)
+    }
+
+    /// Counts a record that an item leads to again.
+    pub(crate) fn adopt(&self, reference: Reference, key_len: usize) {
+        self.segments.add_live(self.segments.of(reference.at), reference.footprint(key_len));
+    }
+
+    /// Notes a record that an item leads to from now on. Under the lock of its key.
+    pub(crate) fn hold(&self, reference: Reference) {
+        if self.is_mapped() {
+            self.notes.set_live(reference.at);
+        }
+    }
+
+    /// Counts a record that no item leads to any more. Under the lock of its key; it has survived when this returns.
+    pub(crate) fn release(&self, reference: Reference, key_len: usize) {
+        self.segments.take_live(self.segments.of(reference.at), reference.footprint(key_len));
+        self.notes.clear_live(reference.at);
+    }
+
+    /// Gives a record up to which nothing has come to lead.
+    pub(crate) fn abandon(&self, reference: Reference, key_len: usize) {
+        self.segments.take_live(self.segments.of(reference.at), reference.footprint(key_len));
+    }
+
+    /// The value of an item, if it can be read in place.
+    #[inline]
+    pub(crate) fn value<'a>(
+        &'a self,
+        reader: &'a Participant,
+        reference: Reference,
+        key_len: usize,
+    ) -> Option<&'a [u8]> {
+        if self.notes.survives() && self.is_mapped() {
+            // It may be older than this process: nothing of it is taken unseen. The bytes are loaded once, here.
+            return self.record(reader, reference, key_len).map(|record| record.value);
+        }
+        let mark = self.segments.buffer(self.segments.of(reference.at));
+        self.area.bytes(reader, mark, reference.value_at(key_len), reference.value_len as usize)
+    }
+
+    /// The whole record of an item, if it can be read in place and is whole.
+    pub(crate) fn record<'a>(
+        &'a self,
+        reader: &'a Participant,
+        reference: Reference,
+        key_len: usize,
+    ) -> Option<Record<'a>> {
+        let mark = self.segments.buffer(self.segments.of(reference.at));
+        let len = HEADER + key_len + reference.value_len as usize;
+        record::decode(self.spot(reference.at), self.area.bytes(reader, mark, reference.at, len)?)
+    }
+
+    /// Bytes of the tier, if they can be read in place.
+    pub(crate) fn bytes<'a>(&'a self, reader: &'a Participant, at: u64, len: usize) -> Option<&'a [u8]> {
+        self.area.bytes(reader, 0, at, len)
+    }
+
+    /// Asserts that what is counted live is what items lead to. No thread may work.
+    pub(crate) fn check(&self, leads: Vec<(Reference, usize)>) {
+        let mut live = vec![0; self.segments.count() as usize];
+        let records: std::collections::HashSet<u64> = leads.iter().map(|(away, _)| away.at).collect();
+        assert_eq!(records.len(), leads.len(), "one item leads to a record");
+        for (away, key_len) in leads {
+            let segment = self.segments.of(away.at);
+            live[segment as usize] += away.footprint(key_len);
+            let gathers = self.segments.buffer(segment) != 0;
+            assert!(gathers || self.notes.is_live(away.at), "a record that an item leads to is live");
+        }
+        for (segment, bytes) in (0..).zip(live) {
+            assert_eq!(u64::from(self.segments.live(segment)), bytes, "live bytes of segment {segment}");
+        }
+        let all = 0..u64::from(self.segments.count()) * self.segments.bytes();
+        self.notes.each_live(all, |at| assert!(records.contains(&at), "an item leads to every live record"));
+    }
+}
+
+/// Segments of a tier are as large as those of DRAM, smaller where it is small, and hold the largest item.
+fn segment_of(device: &dyn Device, item_max: Bytes) -> Bytes {
+    let fitting = (device.size().0 / limits::SEGMENTS_MIN).min(limits::SEGMENT_DEFAULT.0);
+    let fitting = 1 << fitting.max(limits::SEGMENT_MIN.0).ilog2();
+    let wanted = (item_max.0 + footprint(0, 0)).next_power_of_two();
+    let most =
+        1 << (device.size().0 / u64::from(4 * limits::TIER_LOW_WATER)).max(limits::SEGMENT_MIN.0).ilog2();
+    let segment = wanted.min(most).max(fitting).min(limits::TIER_SEGMENT_MAX.0);
+    Bytes(segment.max(device.access_unit().0))
+}

@@ -1,0 +1,290 @@
+//! The content of tiers after a start: from what was saved at a clean end, or else from the records themselves.
+//!
+//! Shape:      notes -> tenants by name -> a saved index whose mark the notes carry, or every record whose bit is set
+//! Invariants: a record comes back if its bit is set, its checksum is right, its tenant is there and was not flushed since,
+//!             and no newer record of its key is there; everything else is dropped
+//! Units:      seconds since 1970 in records, seconds of the store's clock in items
+//! Cost:       without a saved index, a read of every segment that holds something
+
+use super::notes::{Known, Owner};
+use super::record::{self, Record};
+use super::saved;
+use super::{GONE, NOBODY, Reference, Tier};
+use crate::account::unlink;
+use crate::hash::Space;
+use crate::item::Meta;
+use crate::store::Store;
+use crate::sync::Ordering;
+use crate::tier::doors::expiry_of_wall;
+use crate::worker::{Old, Refused, Worker};
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use units::TenantId;
+
+/// Stamps of a start that was not clean begin at a multiple of this: no earlier start came so far.
+const STAMPS_PER_START: u64 = 1 << 40;
+
+/// What came back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Restored {
+    /// Items.
+    pub items: u64,
+    /// Records that could not be trusted, or whose tenants are not there, or that had expired or were flushed.
+    pub dropped: u64,
+    /// All of it came from a saved index.
+    pub from_saved: bool,
+}
+
+/// How a start finds the tiers.
+struct Start {
+    /// Tiers whose notes survived.
+    known: Vec<usize>,
+    /// What their clean ends belong to; 0 if one of them had none.
+    mark: u64,
+    /// The greatest number of starts.
+    boot: u64,
+}
+
+/// What is known of the rows of one tier.
+type Rows = HashMap<Owner, (TenantId, Known)>;
+
+impl Worker {
+    /// Brings back what tiers hold from before, and what was saved at `saved` by a clean end; that file is removed. Called
+    /// once, after the tenants that are configured have been added and before anything else. `adopt` may add a tenant of a
+    /// name that nobody has, or say that there is none: its items are dropped. Without this call tiers that outlive the
+    /// process take nothing.
+    pub fn restore(
+        &mut self,
+        saved: Option<&Path>,
+        adopt: &mut dyn FnMut(&str, bool) -> Option<TenantId>,
+    ) -> Restored {
+        let store = Arc::clone(&self.store);
+        let start = begin(&store);
+        let rows: Vec<Rows> =
+            start.known.iter().map(|at| match_rows(&store, &store.tiers[*at], adopt)).collect();
+        store.stamps.fetch_max(start.boot * STAMPS_PER_START, Ordering::Relaxed);
+        let mut restored = Restored::default();
+        if let Some(path) = saved {
+            // Without a tier that outlives the process nothing but the file itself says that it is the last.
+            let wanted = if start.known.is_empty() { None } else { Some(start.mark) };
+            restored = saved::load(self, path, wanted, adopt).unwrap_or_default();
+            // It must not be taken for the state of a later end. Where it cannot be removed, its mark is old then.
+            let _gone = std::fs::remove_file(path);
+        }
+        let led = self.led_to(&store);
+        for (at, rows) in start.known.iter().zip(&rows) {
+            let tier = &store.tiers[*at];
+            if !restored.from_saved || led[*at] != tier.notes.count_live() {
+                restored.from_saved = false;
+                self.scan(&store, tier, rows, &mut restored);
+            }
+            tier.segments.adopt_filled();
+            self.finish(&store, tier, rows, restored);
+        }
+        self.reader.quiesce();
+        restored
+    }
+
+    fn finish(&self, store: &Store, tier: &Tier, rows: &Rows, restored: Restored) {
+        tier.counters.restored.store(restored.items, Ordering::Relaxed);
+        tier.counters.dropped.store(restored.dropped, Ordering::Relaxed);
+        for (owner, known) in tier.notes.owners() {
+            if !rows.contains_key(&owner) || known.flushed_below == GONE {
+                tier.notes.leave(owner);
+            }
+        }
+        tier.set_begun();
+        for tenant in store.tenants().filter(|tenant| !tenant.is_gone()) {
+            if tier.owner(tenant.id) == NOBODY {
+                store.enter_tier(tier, tenant);
+            }
+        }
+        for (tenant, known) in rows.values().filter(|(_, known)| known.flush_at != 0) {
+            let wall = u32::try_from(known.flush_at).unwrap_or(u32::MAX);
+            store.flush(*tenant, store.secs_of_wall(wall));
+        }
+    }
+
+    /// Records of each tier that items lead to.
+    fn led_to(&self, store: &Store) -> Vec<u64> {
+        let mut led = vec![0; store.tiers.len()];
+        for bucket in 0..store.index.buckets() {
+            store.index.each_in(bucket, |slot| {
+                if let Some(away) = store.log.view(&self.reader, slot.place()).away() {
+                    led[usize::from(away.tier)] += 1;
+                }
+            });
+        }
+        led
+    }
+
+    /// Looks at every record of a tier whose bit is set.
+    fn scan(&mut self, store: &Arc<Store>, tier: &Tier, rows: &Rows, restored: &mut Restored) {
+        for segment in 0..tier.segments.count() {
+            let range = tier.segments.range(segment);
+            let mut live = Vec::new();
+            tier.notes.each_live(range.clone(), |at| live.push(at));
+            if live.is_empty() {
+                continue;
+            }
+            let mut bytes = vec![0; usize::try_from(range.end - range.start).unwrap_or(0)];
+            let is_read = tier.device.read(range.start, &mut bytes).is_ok();
+            if !is_read {
+                tier.note_error(store.now_secs());
+            }
+            for at in live {
+                let bytes = &bytes[usize::try_from(at - range.start).unwrap_or(0)..];
+                let record = if is_read { record::decode(tier.spot(at), bytes) } else { None };
+                let is_back = record.is_some_and(|record| self.take_back(store, tier, at, &record, rows));
+                if is_back {
+                    restored.items += 1;
+                } else if !self.leads_to(store, tier, at, bytes, rows) {
+                    restored.dropped += 1;
+                    tier.notes.clear_live(at);
+                }
+            }
+            self.reader.quiesce();
+        }
+    }
+
+    /// Whether an item leads to this record already.
+    fn leads_to(&self, store: &Store, tier: &Tier, at: u64, bytes: &[u8], rows: &Rows) -> bool {
+        let Some(record) = record::parse(bytes) else { return false };
+        let Some((tenant, _)) = rows.get(&record.fields.owner) else { return false };
+        let hash = store.hasher.hash(space_of(&record, *tenant), record.key);
+        let leads = &mut |slot: crate::slot::Slot| {
+            let away = store.log.view(&self.reader, slot.place()).away();
+            away.is_some_and(|away| (away.tier, away.at) == (tier.id, at))
+        };
+        store.index.find_surely(hash, leads).is_some()
+    }
+
+    /// Makes the item of a record again, if it may come back.
+    fn take_back(
+        &mut self,
+        store: &Arc<Store>,
+        tier: &Tier,
+        at: u64,
+        record: &Record<'_>,
+        rows: &Rows,
+    ) -> bool {
+        let fields = &record.fields;
+        let Some((tenant, known)) = rows.get(&fields.owner) else { return false };
+        let expires_at = expiry_of_wall(store, fields.expires_wall);
+        let is_due = known.flush_at != 0 && known.flush_at <= store.wall + u64::from(store.now_secs());
+        let dead = fields.stamp < known.flushed_below
+            || is_due
+            || (expires_at != 0 && expires_at <= store.now_secs());
+        if dead || fields.own_space != store.tenant(*tenant).has_own_space() {
+            return false;
+        }
+        let value_len = u32::try_from(record.value.len()).unwrap_or(u32::MAX);
+        let away = Reference { tier: tier.id, at, value_len };
+        let meta = Meta {
+            tenant: *tenant,
+            own_space: fields.own_space,
+            client_flags: fields.client_flags,
+            expiry: (expires_at != 0).then(|| crate::expiry::expiry_at(expires_at, store.now_secs())),
+            cas: fields.cas,
+            state: fields.state,
+            away: Some(away),
+            stamp: 0,
+            is_apart: false,
+        };
+        let made =
+            Made { meta, key: record.key, value: &[], stamp: fields.stamp, tick: store.tick(), uses: 0 };
+        self.make(&made)
+    }
+
+    /// Puts an item into the log as it was. Returns whether it is there: not if a newer one of its key is, or no room.
+    pub(super) fn make(&mut self, made: &Made<'_>) -> bool {
+        let space = if made.meta.own_space { Space::Own(made.meta.tenant) } else { Space::Shared };
+        for _ in 0..MAKES_MAX {
+            let Some(key) = self.key(space, made.key) else { return false };
+            let locked = self.store.index.lock(key.hash());
+            let old = self.live(&locked, &key);
+            if self.is_older(&old, made) {
+                return false;
+            }
+            if let Some(found) = old.found() {
+                // A crash between two steps of a write left both.
+                let view = self.store.log.view(&self.reader, found.slot.place());
+                locked.remove(found);
+                unlink(&self.store, &self.counters, found.slot.place(), &view);
+            }
+            let put = self.put_as_it_was(&locked, &key, made);
+            drop(locked);
+            self.after_make();
+            match put {
+                Ok(()) => return true,
+                Err(Refused::NoRoom) => {
+                    if self.make_room().is_err() {
+                        return false;
+                    }
+                }
+                Err(_) => return false,
+            }
+        }
+        false
+    }
+
+    fn is_older(&self, old: &Old<'_>, made: &Made<'_>) -> bool {
+        let Some(found) = old.found() else { return false };
+        let place = found.slot.place();
+        let view = self.store.log.view(&self.reader, place);
+        // What was moved in the log keeps its CAS value where its stamp changed; both rise together unless clients say.
+        let there = view.cas().unwrap_or_else(|| self.store.stamp_of(place, &view));
+        made.meta.cas.unwrap_or(made.stamp) <= there
+    }
+}
+
+/// Tries for one item: each makes room for more than that.
+const MAKES_MAX: u32 = 8;
+
+/// An item to be made as it was.
+pub(crate) struct Made<'a> {
+    pub(crate) meta: Meta,
+    pub(crate) key: &'a [u8],
+    /// The value, if it is not in a tier.
+    pub(crate) value: &'a [u8],
+    pub(crate) stamp: u64,
+    pub(crate) tick: u8,
+    pub(crate) uses: u8,
+}
+
+fn space_of(record: &Record<'_>, tenant: TenantId) -> Space {
+    if record.fields.own_space { Space::Own(tenant) } else { Space::Shared }
+}
+
+/// Begins the notes: what is of another kind is begun anew.
+fn begin(store: &Store) -> Start {
+    let mut start = Start { known: Vec::new(), mark: 0, boot: 0 };
+    let mut marks = Vec::new();
+    for (at, tier) in store.tiers.iter().enumerate().filter(|(_, tier)| !tier.is_begun()) {
+        if !tier.notes.is_known() {
+            store.begin_tier(tier);
+            marks.push(0);
+            continue;
+        }
+        marks.push(tier.notes.ended());
+        let (boot, _) = tier.notes.begin(store.wall);
+        start.boot = start.boot.max(boot);
+        start.known.push(at);
+    }
+    start.mark = marks.first().copied().filter(|mark| marks.iter().all(|m| m == mark)).unwrap_or(0);
+    start
+}
+
+/// Finds the tenants of a tier's rows.
+fn match_rows(store: &Store, tier: &Tier, adopt: &mut dyn FnMut(&str, bool) -> Option<TenantId>) -> Rows {
+    let mut rows = Rows::new();
+    for (owner, known) in tier.notes.owners().filter(|(_, known)| known.flushed_below != GONE) {
+        let Ok(name) = std::str::from_utf8(&known.name) else { continue };
+        let id = store.tenant_named(name, known.own_space).or_else(|| adopt(name, known.own_space));
+        let Some(id) = id.filter(|id| tier.owner(*id) == NOBODY) else { continue };
+        tier.set_owner(id, owner);
+        rows.insert(owner, (id, known));
+    }
+    rows
+}

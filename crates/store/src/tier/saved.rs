@@ -1,0 +1,268 @@
+//! The file that a clean end leaves: everything that is in DRAM, and what leads to tiers.
+//!
+//! ```text
+//! +-----------+---------+------+        +-----+-----+---------+        +-----+-----+
+//! | magic 8   | mark 8  | stamps 8      | len | crc | payload | …      | 0 4 | 0 4 |
+//! +-----------+---------+---------------+-----+-----+---------+--------+-----+-----+
+//! ```
+//! Little endian; `crc` is CRC32C of the payload. The first payload holds the tenants, the others items, whole.
+//!
+//! Invariants: a file belongs to the notes that carry its mark; what is behind a damaged piece is not taken
+//! Units:      seconds since 1970; ticks of age
+//! Failure:    a file of another version or mark is not taken
+
+use super::recover::{Made, Restored};
+use super::{REFERENCE, Reference};
+use crate::item::{Meta, View};
+use crate::limits::SEGMENT_DEFAULT;
+use crate::store::Store;
+use crate::sync::Ordering;
+use crate::tier::doors::expiry_of_wall;
+use crate::worker::Worker;
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::path::Path;
+use std::sync::Arc;
+use units::TenantId;
+
+/// The format, with its version.
+const MAGIC: [u8; 8] = *b"COTSAVE1";
+/// A piece is written once it is as large.
+const PIECE: usize = 1 << 20;
+/// A piece is at most as large.
+const PIECE_MAX: usize = PIECE + (2 << 23);
+const _: () = assert!(8 * SEGMENT_DEFAULT.0 <= 2 << 23, "a bucket's items may be beside a piece");
+
+const OWN_SPACE: u8 = 1;
+const CAS: u8 = 1 << 1;
+const AWAY: u8 = 1 << 2;
+const STATE_AT: u32 = 4;
+
+impl Worker {
+    /// Writes everything down, so that `restore` brings it back. No other thread works with the store any more. Returns the
+    /// number of items.
+    ///
+    /// # Errors
+    /// If the file cannot be written. What survives in tiers by itself is found without it.
+    pub fn save(&mut self, path: &Path) -> io::Result<u64> {
+        let store = Arc::clone(&self.store);
+        for tier in &store.tiers {
+            tier.seal_parked();
+            while self.write_out(&store, tier) {}
+            tier.device.settle()?;
+        }
+        let stamps = store.stamps.load(Ordering::Relaxed);
+        let mark = units::mix64(stamps ^ units::mix64(store.wall)) | 1;
+        let beside = path.with_extension("new");
+        let mut file = BufWriter::new(File::create(&beside)?);
+        file.write_all(&MAGIC)?;
+        file.write_all(&mark.to_le_bytes())?;
+        file.write_all(&stamps.to_le_bytes())?;
+        let mut piece = Vec::new();
+        put_tenants(&store, &mut piece);
+        put_piece(&mut file, &mut piece)?;
+        let mut items = 0;
+        for bucket in 0..store.index.buckets() {
+            store.index.each_in(bucket, |slot| {
+                let view = store.log.view(&self.reader, slot.place());
+                // A value of many pages is not worth the time that the end would take.
+                let outlives = view.apart().is_none()
+                    && view.away().is_none_or(|away| store.tier(away).notes.survives());
+                if outlives && !store.is_expired(&view) && !store.is_flushed(slot.place(), &view) {
+                    let age = store.tick().wrapping_sub(slot.tick());
+                    put_item(
+                        &store,
+                        &view,
+                        store.stamp_of(slot.place(), &view),
+                        (age, slot.uses()),
+                        &mut piece,
+                    );
+                    items += 1;
+                }
+            });
+            if PIECE <= piece.len() {
+                put_piece(&mut file, &mut piece)?;
+            }
+        }
+        put_piece(&mut file, &mut piece)?;
+        file.write_all(&[0; 8])?;
+        file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+        std::fs::rename(&beside, path)?;
+        for tier in store.tiers.iter().filter(|tier| tier.is_begun()) {
+            tier.notes.end(mark);
+        }
+        self.reader.quiesce();
+        Ok(items)
+    }
+}
+
+fn put_piece(file: &mut impl Write, piece: &mut Vec<u8>) -> io::Result<()> {
+    if piece.is_empty() {
+        return Ok(());
+    }
+    file.write_all(&u32::try_from(piece.len()).unwrap_or(u32::MAX).to_le_bytes())?;
+    file.write_all(&crc32c::crc32c(piece).to_le_bytes())?;
+    file.write_all(piece)?;
+    piece.clear();
+    Ok(())
+}
+
+fn put_tenants(store: &Store, out: &mut Vec<u8>) {
+    out.extend_from_slice(&u32::try_from(store.tenant_count()).unwrap_or(u32::MAX).to_le_bytes());
+    for tenant in store.tenants() {
+        let spec = tenant.spec();
+        let name = if tenant.is_gone() { "" } else { &spec.name };
+        let len = u16::try_from(name.len()).unwrap_or(0);
+        out.push(u8::from(spec.own_space) | u8::from(tenant.is_gone()) << 1);
+        out.extend_from_slice(&len.to_le_bytes());
+        out.extend_from_slice(&name.as_bytes()[..usize::from(len)]);
+    }
+}
+
+fn put_item(store: &Store, view: &View<'_>, stamp: u64, (age, uses): (u8, u8), out: &mut Vec<u8>) {
+    let meta = view.meta();
+    let bits = (u8::from(meta.own_space) * OWN_SPACE)
+        | (u8::from(meta.cas.is_some()) * CAS)
+        | (u8::from(meta.away.is_some()) * AWAY)
+        | (meta.state << STATE_AT);
+    out.extend_from_slice(&meta.tenant.0.to_le_bytes());
+    out.extend_from_slice(&[bits, u8::try_from(view.key().len()).unwrap_or(0), age, uses]);
+    out.extend_from_slice(&meta.client_flags.to_le_bytes());
+    out.extend_from_slice(&meta.expiry.map_or(0, |expiry| store.wall_of(expiry.at)).to_le_bytes());
+    out.extend_from_slice(&stamp.to_le_bytes());
+    out.extend_from_slice(&meta.cas.unwrap_or(0).to_le_bytes());
+    out.extend_from_slice(view.key());
+    if let Some(away) = meta.away {
+        out.extend_from_slice(&away.encode());
+    } else {
+        out.extend_from_slice(&u32::try_from(view.value().len()).unwrap_or(u32::MAX).to_le_bytes());
+        out.extend_from_slice(view.value());
+    }
+}
+
+/// Reads a file whose mark is `wanted`, or any; none if it is no such file.
+pub(super) fn load(
+    worker: &mut Worker,
+    path: &Path,
+    wanted: Option<u64>,
+    adopt: &mut dyn FnMut(&str, bool) -> Option<TenantId>,
+) -> Option<Restored> {
+    let mut file = BufReader::with_capacity(PIECE, File::open(path).ok()?);
+    let mut head = [0; 24];
+    file.read_exact(&mut head).ok()?;
+    let mut head = Cursor(&head);
+    let (magic, mark, stamps) = (head.take(8)?, head.u64()?, head.u64()?);
+    if magic != MAGIC || mark == 0 || wanted.is_some_and(|wanted| wanted != mark) {
+        return None;
+    }
+    worker.store().stamps.fetch_max(stamps, Ordering::Relaxed);
+    let mut restored = Restored::default();
+    let mut tenants = None;
+    loop {
+        let Some(piece) = next_piece(&mut file) else { return Some(restored) };
+        if piece.is_empty() {
+            restored.from_saved = true;
+            return Some(restored);
+        }
+        let mut rest = Cursor(&piece);
+        let Some(tenants) = &tenants else {
+            tenants = Some(take_tenants(worker.store(), &mut rest, adopt)?);
+            continue;
+        };
+        while !rest.0.is_empty() {
+            let Some(is_back) = take_item(worker, &mut rest, tenants) else { return Some(restored) };
+            let count = if is_back { &mut restored.items } else { &mut restored.dropped };
+            *count += 1;
+        }
+    }
+}
+
+/// The next piece, empty behind the last; none if it is damaged.
+fn next_piece(file: &mut impl Read) -> Option<Vec<u8>> {
+    let mut head = [0; 8];
+    file.read_exact(&mut head).ok()?;
+    let mut head = Cursor(&head);
+    let (len, crc) = (head.u32()? as usize, head.u32()?);
+    if PIECE_MAX < len {
+        return None;
+    }
+    let mut piece = vec![0; len];
+    file.read_exact(&mut piece).ok()?;
+    (len == 0 || crc32c::crc32c(&piece) == crc).then_some(piece)
+}
+
+fn take_tenants(
+    store: &Store,
+    rest: &mut Cursor<'_>,
+    adopt: &mut dyn FnMut(&str, bool) -> Option<TenantId>,
+) -> Option<Vec<Option<TenantId>>> {
+    let count = rest.u32()?;
+    let mut tenants = Vec::new();
+    for _ in 0..count {
+        let bits = rest.take(1)?[0];
+        let len = rest.take(2).map(|b| u16::from_le_bytes([b[0], b[1]]))?;
+        let name = std::str::from_utf8(rest.take(usize::from(len))?).ok()?;
+        let own_space = bits & 1 != 0;
+        let is_gone = bits & 2 != 0;
+        let id = store.tenant_named(name, own_space).or_else(|| adopt(name, own_space));
+        tenants.push(id.filter(|_| !is_gone));
+    }
+    Some(tenants)
+}
+
+/// Makes the next item again; says whether it could, none if the bytes are no item.
+fn take_item(worker: &mut Worker, rest: &mut Cursor<'_>, tenants: &[Option<TenantId>]) -> Option<bool> {
+    let store = Arc::clone(worker.store());
+    let tenant = tenants.get(rest.u32()? as usize)?;
+    let head = rest.take(4)?;
+    let (bits, key_len, age, uses) = (head[0], head[1], head[2], head[3]);
+    let (client_flags, expires_wall) = (rest.u32()?, rest.u32()?);
+    let (stamp, cas) = (rest.u64()?, rest.u64()?);
+    let key = rest.take(usize::from(key_len))?;
+    let away = if bits & AWAY == 0 { None } else { Some(Reference::decode(rest.take(REFERENCE)?)) };
+    let value = if away.is_some() { &[][..] } else { rest.u32().and_then(|len| rest.take(len as usize))? };
+    let Some(tenant) = *tenant else { return Some(false) };
+    let expires_at = expiry_of_wall(&store, expires_wall);
+    let own_space = bits & OWN_SPACE != 0;
+    let is_there = away.is_none_or(|away| {
+        let tier = store.tiers.get(usize::from(away.tier));
+        tier.is_some_and(|tier| tier.holds(away, key.len()) && tier.owner(tenant) != super::NOBODY)
+    });
+    let expired = expires_at != 0 && expires_at <= store.now_secs();
+    if !is_there || expired || own_space != store.has_own_space(tenant) {
+        return Some(false);
+    }
+    let meta = Meta {
+        tenant,
+        own_space,
+        client_flags,
+        expiry: (expires_at != 0).then(|| crate::expiry::expiry_at(expires_at, store.now_secs())),
+        cas: (bits & CAS != 0).then_some(cas),
+        state: bits >> STATE_AT,
+        away,
+        stamp: 0,
+        is_apart: false,
+    };
+    let tick = store.tick().wrapping_sub(age);
+    let uses = uses.min(crate::slot::USES_MAX);
+    Some(worker.make(&Made { meta, key, value, stamp, tick, uses }))
+}
+
+/// Bytes that are read from the front.
+struct Cursor<'a>(&'a [u8]);
+
+impl<'a> Cursor<'a> {
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.take(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        Some(u64::from(self.u32()?) | u64::from(self.u32()?) << 32)
+    }
+}

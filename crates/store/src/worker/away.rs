@@ -1,0 +1,383 @@
+//! Values that are not in DRAM: how writes put them into a tier, and how requests get at them.
+//!
+//! Shape:      a value that the processor can load is read in place; another one is planned (`fetch_plan`), fetched by whoever
+//!             runs the worker, brought, and read until the worker's second quiescent point from then
+//! Invariants: a brought value is used only for the item whose record it came from; a value that cannot be had is missed
+//! Failure:    a tier without room, or that fails: the value stays in DRAM
+
+use super::place::{Draft, Identity, Kept};
+use super::{Fields, Item, Key, Refused, Worker};
+use crate::account::{bytes_needed, unlink};
+use crate::hash::KeyHash;
+use crate::item::{Meta, View};
+use crate::limits::TIER_RESERVE;
+use crate::log::Head;
+use crate::metrics::count;
+use crate::slot::Slot;
+use crate::tier::record::{self, HEADER, footprint};
+use crate::tier::{Placement, Promotion, Reference, Tier, access};
+use media::SlowAccess;
+use units::TenantId;
+
+/// The value of an item that is to be made.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Content<'v> {
+    /// These bytes, in two parts.
+    Value([&'v [u8]; 2]),
+    /// What the old item leads to.
+    Away(Reference),
+}
+
+/// What has to be fetched for a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FetchPlan {
+    /// Place of the tier among the tiers.
+    pub tier: u8,
+    /// First byte of the device, a multiple of its access unit.
+    pub at: u64,
+    /// Bytes, a multiple of its access unit.
+    pub len: usize,
+    record_at: u64,
+}
+
+/// A record that was fetched.
+#[derive(Debug)]
+pub(super) struct Brought {
+    tier: u8,
+    at: u64,
+    life: u64,
+    key_len: usize,
+    value_len: usize,
+    /// Quiescent points since it came.
+    turns: u8,
+    /// From the record's first byte on.
+    bytes: Vec<u8>,
+}
+
+/// What an operation was refused for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    plan: FetchPlan,
+    hash: KeyHash,
+}
+
+/// Accesses to a tier that are counted once no lock is held.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Owed {
+    tier: u8,
+    tenant: TenantId,
+    read: u64,
+    written: u64,
+}
+
+/// Uses from which on a hit brings a value back, see `Promotion::Repeated`.
+const PROMOTE_USES: u8 = 2;
+
+impl<'v> Content<'v> {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Value(parts) => parts[0].len() + parts[1].len(),
+            Self::Away(away) => away.value_len as usize,
+        }
+    }
+
+    pub(super) fn away(&self) -> Option<Reference> {
+        match self {
+            Self::Value(_) => None,
+            Self::Away(away) => Some(*away),
+        }
+    }
+
+    pub(super) fn value(&self) -> [&'v [u8]; 2] {
+        match self {
+            Self::Value(parts) => *parts,
+            Self::Away(_) => [&[], &[]],
+        }
+    }
+}
+
+impl Worker {
+    /// An item with its value, if that can be read.
+    #[inline]
+    pub(super) fn item<'a>(&'a self, view: &View<'a>, stamp: u64) -> Item<'a> {
+        let value = if view.is_away() { self.value_away(view) } else { Some(view.value()) };
+        Item { view: *view, stamp, value }
+    }
+
+    #[cold]
+    fn value_away<'a>(&'a self, view: &View<'a>) -> Option<&'a [u8]> {
+        let away = view.away()?;
+        let key = view.key();
+        let in_place = self.store.tier(away).value(&self.reader, away, key.len());
+        in_place.or_else(|| {
+            // As long as the segment is in the same use, the record that an item leads to is the one that was brought.
+            let life = self.store.tier(away).spot(away.at).life;
+            let is_it = |b: &&Brought| (b.tier, b.at, b.life) == (away.tier, away.at, life) && b.key() == key;
+            self.brought.iter().find(is_it).map(Brought::value)
+        })
+    }
+
+    /// The value of an item.
+    pub(super) fn value_of<'a>(&'a self, view: &View<'a>) -> Result<&'a [u8], Refused> {
+        if !view.is_away() {
+            return Ok(view.value());
+        }
+        let Some(value) = self.value_away(view) else { return Err(self.refuse(view)) };
+        self.owe(view.tenant(), view.away(), view.footprint(), 0);
+        Ok(value)
+    }
+
+    /// Refuses an operation for a value that has to be fetched.
+    #[cold]
+    pub(super) fn refuse(&self, view: &View<'_>) -> Refused {
+        let plan = view.away().map(|away| self.plan_of(view, away));
+        self.wanted_value.set(plan.map(|plan| Wanted { plan, hash: self.store.hash_of(view) }));
+        Refused::Away
+    }
+
+    fn plan_of(&self, view: &View<'_>, away: Reference) -> FetchPlan {
+        let unit = self.store.tier(away).device.access_unit().0;
+        let at = away.at / unit * unit;
+        let end = (away.at + view.footprint()).next_multiple_of(unit);
+        let len = usize::try_from(end - at).unwrap_or(usize::MAX);
+        FetchPlan { tier: away.tier, at, len, record_at: away.at }
+    }
+
+    /// Fetches what the last operation was refused for, if it was; an item whose value cannot be had goes. Returns whether
+    /// there was one.
+    pub(crate) fn fetch_wanted(&mut self) -> bool {
+        let Some(wanted) = self.wanted_value.take() else { return false };
+        if !self.fetch_now(&wanted.plan) {
+            self.forget_at(wanted.hash, &wanted.plan);
+        }
+        true
+    }
+
+    /// Lets go of what was brought before the last quiescent point.
+    pub(super) fn age_brought(&mut self) {
+        self.brought.retain_mut(|brought| {
+            brought.turns += 1;
+            brought.turns <= 1
+        });
+    }
+
+    /// The content of an item that is written again with another expiry or state. A record says what it said: where a restart
+    /// would serve it for longer than it should, or as fresh, it is written again.
+    pub(super) fn kept_content<'a>(
+        &'a self,
+        view: &View<'a>,
+        expires_at: u32,
+        stale: bool,
+    ) -> Result<Content<'a>, Refused> {
+        let Some(away) = view.away() else { return Ok(Content::Value([view.value(), &[]])) };
+        let before = view.expiry().map_or(0, |e| e.at);
+        let earlier = expires_at != 0 && (before == 0 || expires_at < before);
+        if earlier || stale {
+            return Ok(Content::Value([self.value_of(view)?, &[]]));
+        }
+        Ok(Content::Away(away))
+    }
+
+    /// Puts a value into the tier where its tenant's values go, if it is to go there. Returns the record, to which nothing
+    /// leads yet.
+    pub(super) fn put_away(
+        &self,
+        meta: &mut Meta,
+        key: &Key<'_>,
+        stamp: u64,
+        content: Content<'_>,
+        head: &mut Option<Head>,
+    ) -> Result<Option<Reference>, Refused> {
+        // A value that fits no segment of DRAM has pages of its own there.
+        let Content::Value(value) = content else { return Ok(None) };
+        if meta.is_apart {
+            return Ok(None);
+        }
+        let Placement::Tier(tier) = self.store.tenant(meta.tenant).placement() else { return Ok(None) };
+        let value_len = content.len();
+        let tier = self.store.tiers.get(usize::from(tier)).filter(|t| t.takes(key.bytes.len(), value_len));
+        let Some(tier) = tier else { return Ok(None) };
+        // First there is room for the item that leads there.
+        let made = Meta { away: Some(Reference { tier: tier.id, at: 0, value_len: 0 }), ..*meta };
+        let needed = bytes_needed(made.item_len(key.bytes.len(), 0), meta.cas.is_some());
+        self.head_for(head, needed, stamp)?;
+        let fields = self.store.record_fields(tier, meta, stamp);
+        let room = (TIER_RESERVE, self.store.now_secs());
+        let Ok(made) = tier.append(&self.store.epochs, room, &fields, key.bytes, value) else {
+            if self.tier_stays_full.take() {
+                return Ok(None);
+            }
+            self.tier_full.set(Some(tier.id));
+            return Err(Refused::NoRoom);
+        };
+        self.tier_stays_full.set(false);
+        self.owe(meta.tenant, Some(made), 0, footprint(key.bytes.len(), value_len));
+        meta.away = Some(made);
+        Ok(Some(made))
+    }
+
+    fn owe(&self, tenant: TenantId, away: Option<Reference>, read: u64, written: u64) {
+        let Some(away) = away else { return };
+        let owed = self.owed.get();
+        self.owed.set(Owed {
+            tier: away.tier,
+            tenant,
+            read: owed.read + read,
+            written: owed.written + written,
+        });
+    }
+
+    /// Counts what is owed. Called without locks.
+    pub(super) fn pay(&self) {
+        let owed = self.owed.take();
+        if owed.read == 0 && owed.written == 0 {
+            return;
+        }
+        let (tier, counters) = (&self.store.tiers[usize::from(owed.tier)], self.counters(owed.tenant));
+        if 0 < owed.read {
+            access(tier, counters, SlowAccess::Read, owed.read);
+        }
+        if 0 < owed.written {
+            access(tier, counters, SlowAccess::Write, owed.written);
+        }
+    }
+
+    /// Counts a hit whose value is in a tier, and brings it back to DRAM if it is to. `uses` is what the slot said.
+    #[inline]
+    pub(super) fn note_away_hit(&self, tenant: TenantId, key: &Key<'_>, view: &View<'_>, uses: u8) {
+        if view.is_away() {
+            self.note_tier_hit(tenant, key, view, uses);
+        }
+    }
+
+    #[cold]
+    fn note_tier_hit(&self, tenant: TenantId, key: &Key<'_>, view: &View<'_>, uses: u8) {
+        let Some(away) = view.away() else { return };
+        let counters = self.counters(tenant);
+        count(&counters.tier_hits);
+        access(self.store.tier(away), counters, SlowAccess::Read, view.footprint());
+        let wanted = match self.store.promotion() {
+            Promotion::Never => false,
+            Promotion::Always => true,
+            Promotion::Repeated => PROMOTE_USES <= uses,
+        };
+        if wanted && self.store.tenant(view.tenant()).placement() == Placement::Auto {
+            self.promote(key, away);
+        }
+    }
+
+    /// Brings a value back to DRAM, if there is room at once.
+    fn promote(&self, key: &Key<'_>, away: Reference) {
+        let locked = self.store.index.lock(key.hash);
+        let old = self.live(&locked, key);
+        let Some((found, view)) = old.live.filter(|(_, view)| view.away() == Some(away)) else { return };
+        let tier = self.store.tier(away);
+        let in_place = tier.record(&self.reader, away, key.bytes.len()).map(|record| record.value);
+        let value = if tier.is_mapped() { in_place } else { self.value_away(&view) };
+        let Some(value) = value else { return };
+        let draft = Draft {
+            fields: Fields {
+                client_flags: view.client_flags(),
+                expires_at: view.expiry().map_or(0, |e| e.at),
+            },
+            content: Content::Value([value, &[]]),
+            identity: Identity::Kept(Kept::of(self, found, &view)),
+            state: view.state(),
+        };
+        let tenant = view.tenant();
+        if self.write(&locked, tenant, key, &old, &draft).is_ok() {
+            count(&self.counters(tenant).promotions);
+        }
+    }
+
+    /// Counts a look-up whose value could not be had.
+    pub(super) fn note_lost(&self, tenant: TenantId) {
+        let counters = self.counters(tenant);
+        count(&counters.get_misses);
+        count(&counters.tier_lost);
+    }
+
+    /// What has to be fetched before an operation on this key can read its value; none if nothing.
+    #[must_use]
+    pub fn fetch_plan(&self, key: &Key<'_>) -> Option<FetchPlan> {
+        let found = self.store.index.find(key.hash, |slot| self.is_key(slot, key))?;
+        let place = found.slot.place();
+        let view = self.store.log.view(&self.reader, place);
+        let away = view.away()?;
+        if self.store.is_expired(&view)
+            || self.store.is_flushed(place, &view)
+            || self.value_away(&view).is_some()
+        {
+            return None;
+        }
+        Some(self.plan_of(&view, away))
+    }
+
+    /// Hands over what a plan named, for operations until the second quiescent point from now. Returns false if it is not what was
+    /// looked for: it was moved meanwhile, or is damaged. Then there may be another plan; if that is the same, `forget` it.
+    pub fn bring(&mut self, plan: &FetchPlan, mut bytes: Vec<u8>) -> bool {
+        let Some(tier) = self.store.tiers.get(usize::from(plan.tier)) else { return false };
+        let skipped = usize::try_from(plan.record_at - plan.at).unwrap_or(usize::MAX).min(bytes.len());
+        bytes.drain(..skipped);
+        let spot = tier.spot(plan.record_at);
+        let Some(record) = record::decode(spot, &bytes) else { return false };
+        let (key_len, value_len) = (record.key.len(), record.value.len());
+        self.brought.push(Brought {
+            tier: plan.tier,
+            at: spot.at,
+            life: spot.life,
+            key_len,
+            value_len,
+            turns: 0,
+            bytes,
+        });
+        true
+    }
+
+    /// Fetches what a plan names and brings it. Blocks.
+    pub fn fetch_now(&mut self, plan: &FetchPlan) -> bool {
+        let Some(tier) = self.store.tiers.get(usize::from(plan.tier)) else { return false };
+        let mut bytes = vec![0; plan.len];
+        if tier.device.read(plan.at, &mut bytes).is_err() {
+            tier.note_error(self.store.now_secs());
+            return false;
+        }
+        self.bring(plan, bytes)
+    }
+
+    /// Removes an item whose value cannot be had: it still is where a plan says, and that could not be read, or is damaged.
+    pub fn forget(&self, key: &Key<'_>, plan: &FetchPlan) {
+        self.forget_at(key.hash, plan);
+    }
+
+    fn forget_at(&self, hash: KeyHash, plan: &FetchPlan) {
+        let locked = self.store.index.lock(hash);
+        let is_it = |slot: Slot| {
+            let away = self.store.log.view(&self.reader, slot.place()).away();
+            away.is_some_and(|away| (away.tier, away.at) == (plan.tier, plan.record_at))
+        };
+        if let Some(found) = locked.find(hash, is_it) {
+            let view = self.store.log.view(&self.reader, found.slot.place());
+            locked.remove(found);
+            unlink(&self.store, &self.counters, found.slot.place(), &view);
+            self.store.tiers[usize::from(plan.tier)].note_broken();
+        }
+    }
+}
+
+impl Brought {
+    fn key(&self) -> &[u8] {
+        &self.bytes[HEADER..HEADER + self.key_len]
+    }
+
+    fn value(&self) -> &[u8] {
+        let at = HEADER + self.key_len;
+        &self.bytes[at..at + self.value_len]
+    }
+}
+
+impl Tier {
+    pub(crate) fn note_broken(&self) {
+        self.counters.broken.fetch_add(1, crate::sync::Ordering::Relaxed);
+    }
+}
