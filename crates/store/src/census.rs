@@ -304,7 +304,7 @@ impl Census {
             seen.inside = inside - inside_below;
             seen.below.iter_mut().for_each(|below| below.inside = inside_below);
             let now = store.raw_totals(id).dram_write.bytes;
-            seen.coming = now - std::mem::replace(&mut written[i], now);
+            seen.coming = now.saturating_sub(std::mem::replace(&mut written[i], now));
         }
         let all = self.seen.iter().flatten().map(|seen| seen.coming).sum();
         self.seen.iter_mut().flatten().for_each(|seen| seen.coming = part_of(come, seen.coming, all));
