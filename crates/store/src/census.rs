@@ -203,6 +203,7 @@ impl Census {
         self.rows.clear();
         self.alive = 0.0;
         self.apart = 0;
+        self.demotes = true;
     }
 
     /// Walks the sources and ranks a sample of what is alive, of one tenant if only that is asked.

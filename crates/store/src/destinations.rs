@@ -4,7 +4,7 @@
 //!             clean
 //! Source:     Memshare §3.2 drops a last segment that is under half full. We differ: it stays open for the next pass. What
 //!             goes first and what goes last is kept apart, so that segments differ in what cleaning them frees (Rosenblum
-//!             and Ousterhout, LFS 1992; `docs/decisions`)
+//!             and Ousterhout, LFS, SOSP 1991; `docs/decisions`)
 
 use crate::account::{bytes_needed, let_go, link, relink, restamp, take_off};
 use crate::census::{Half, Pending};
