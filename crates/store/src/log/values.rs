@@ -6,7 +6,7 @@
 //! Invariants: pages cost memory that segments give up: what is lent here is not allowed there; a value has one writer, which
 //!             ends when an item leads to it; a retired value that is pinned stays until it is not
 //! Units:      pages of `VALUE_PAGE`; lent memory counts in segments, all values together
-//! Cost:       the system maps and clears a page before it is written (about a quarter of a microsecond), and no byte is ever moved
+//! Cost:       the system maps and clears a page before it is written, and no byte is ever moved
 //! Failure:    no memory, or no addresses: an answer; the caller makes room and comes again
 //! Non-goals:  which of them goes; that is `large`'s
 
