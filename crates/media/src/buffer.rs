@@ -23,6 +23,18 @@ impl Buffer {
         Ok(Self { region: Region::anonymous(size)?, len: size.as_usize() })
     }
 
+    /// The same memory as a buffer of `size`, whatever is in it, or other memory where it is too small.
+    ///
+    /// # Errors
+    /// If the system refuses that.
+    pub fn fitted(self, size: Bytes) -> Result<Self, MapError> {
+        if size.as_usize() <= self.region.len() {
+            Ok(Self { len: size.as_usize(), ..self })
+        } else {
+            Self::new(size)
+        }
+    }
+
     /// Its bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
@@ -67,5 +79,8 @@ mod tests {
         assert!(buffer.bytes().iter().all(|byte| *byte == 0));
         buffer.bytes_mut()[4999] = 7;
         assert_eq!(buffer.bytes()[4999], 7);
+        let buffer = buffer.fitted(Bytes(100)).unwrap().fitted(Bytes(5000)).unwrap();
+        assert_eq!((buffer.len(), buffer.bytes()[4999]), (5000, 7));
+        assert_eq!(buffer.fitted(Bytes(9000)).unwrap().bytes(), [0; 9000]);
     }
 }

@@ -12,6 +12,8 @@ use crate::ReadQueue;
 use crate::region::{Region, WordRegion};
 use std::fmt::Debug;
 use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use units::{Bytes, Instant};
 
@@ -72,11 +74,11 @@ pub trait Device: Debug + Send + Sync {
     /// If the system says so, or the bytes are not there.
     fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()>;
     /// A queue of `depth` reads, where many under way at once are quicker than one after the other; none where bytes are
-    /// mapped.
+    /// mapped. When one is done it writes to `bell`, an eventfd that somebody watches, or to one of its own.
     ///
     /// # Errors
     /// If the system refuses it.
-    fn read_queue(&self, _depth: u32) -> io::Result<Option<ReadQueue>> {
+    fn read_queue(&self, _depth: u32, _bell: Option<Arc<OwnedFd>>) -> io::Result<Option<ReadQueue>> {
         Ok(None)
     }
     /// Lets what was written so far survive before anything that is written after.

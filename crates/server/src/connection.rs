@@ -50,7 +50,11 @@ pub(crate) struct Connection {
     pub(crate) is_waiting: bool,
     /// It waits for memory for the rest of its request.
     pub(crate) is_starved: bool,
-    /// It has no tokens until then, or its password is being verified.
+    /// Values for its next request are on their way.
+    pub(crate) is_fetching: bool,
+    /// Times that this was so for the same request.
+    pub(crate) fetches_made: u8,
+    /// It has no tokens until then; or its password is being verified, or values are fetched for it.
     pub(crate) parked_until: Option<Instant>,
     /// What became of the password that its input begins with, if that was verified elsewhere.
     pub(crate) verdict: Option<Option<Grant>>,
@@ -88,6 +92,8 @@ impl Connection {
             is_sending: false,
             is_waiting: false,
             is_starved: false,
+            is_fetching: false,
+            fetches_made: 0,
             parked_until: None,
             verdict: None,
             counted: None,

@@ -140,7 +140,7 @@ pub(crate) fn cachedump(
                 let expires = if item.expires_at() == 0 { 0 } else { shared.unix_of(item.expires_at()) };
                 out.extend_from_slice(b"ITEM ");
                 out.extend_from_slice(item.key());
-                out.extend_from_slice(format!(" [{} b; {expires} s]\r\n", item.value().len()).as_bytes());
+                out.extend_from_slice(format!(" [{} b; {expires} s]\r\n", item.value_len()).as_bytes());
             }
         });
         if !more || limit <= count || CACHEDUMP_BYTES_MAX <= out.len() {

@@ -99,6 +99,14 @@ pub const PIECES_PER_ROUND: usize = 4;
 /// Large values in the replies of one turn at most; what a `get` of more keys finds beyond counts as a miss, since each is kept
 /// while it is sent.
 pub const LARGE_VALUES_PER_TURN: usize = 64;
+/// Reads of one tier that one worker has under way at most.
+pub const FETCH_DEPTH: u32 = 128;
+/// Bytes that one worker fetches from tiers at once, and for one connection, not counting the value that crosses the line
+/// (guess: 16 of the largest items usual).
+pub const FETCH_BYTES_MAX: usize = 16 << 20;
+/// Times that a request may wait for values; then those that are still away count as misses: they were moved each time, or
+/// are more than is fetched at once.
+pub const FETCHES_MAX: u8 = 4;
 /// Values up to this size are copied into the reply buffer; larger ones are sent from the log.
 pub const COPY_VALUE_MAX: usize = 2 << 10;
 

@@ -7,6 +7,7 @@
 mod admit;
 mod coming;
 mod ending;
+mod fetching;
 mod lasting;
 mod pressure;
 mod upload;
@@ -36,6 +37,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use units::{Duration, Instant};
+use fetching::Fetching;
 use verify::Verdict;
 
 /// A connection on its way to a worker.
@@ -85,6 +87,8 @@ pub(crate) struct Worker<R> {
     yields: u64,
     /// Connections that are sent something else than replies.
     lasting: Vec<StreamId>,
+    /// Values on their way from tiers.
+    fetching: Fetching,
     /// Those that wait for tokens, and until when.
     parked: Vec<(Instant, StreamId)>,
     /// What became of passwords that are verified elsewhere: as many as connections wait for at most.
@@ -111,8 +115,11 @@ impl<R: Reactor> Worker<R> {
         let flush_disabled = around.shared.config.flush_disabled;
         let bounds = Bounds { body_max, upload_from, flush_disabled };
         let tally = Tally::new(around.shared.config.seed.wrapping_add(around.number as u64) << 1);
+        let reactor = Transport::new(reactor, Arc::clone(&around.shared));
+        let fetching = Fetching::new(store.store(), reactor.waker().bell());
         Self {
-            reactor: Transport::new(reactor, Arc::clone(&around.shared)),
+            reactor,
+            fetching,
             around,
             store,
             connections: Vec::new(),
@@ -194,6 +201,7 @@ impl<R: Reactor> Worker<R> {
         }
         self.unpark(now);
         self.hear_verdicts();
+        self.hear_fetched();
         self.feed_starved();
         self.close_stalled(now);
         self.close_slow_readers(now);
@@ -363,7 +371,12 @@ impl<R: Reactor> Worker<R> {
                 self.park(id, until);
                 return After::Consumed(done);
             }
-            if turn.needs_room {
+            if !turn.plans.is_empty() {
+                if self.fetch(id, &turn.plans) {
+                    return After::Consumed(done);
+                }
+                is_out_of_memory = false;
+            } else if turn.needs_room {
                 let shared = &self.around.shared;
                 let room = shared.cleaning.timed(&*shared.clock, &shared.store, || self.store.make_room());
                 is_out_of_memory = room.is_err();
@@ -385,6 +398,9 @@ impl<R: Reactor> Worker<R> {
         let Some(Some(connection)) = self.connections.get_mut(id.0) else { return Some(After::Gone) };
         connection.skip = turn.skip;
         connection.needed = turn.needed;
+        if 0 < turn.requests {
+            connection.fetches_made = 0;
+        }
         if let Some(identity) = turn.identity {
             connection.identity = identity;
             connection.client.belongs_to(identity.binding());
@@ -472,6 +488,7 @@ impl<R: Reactor> Worker<R> {
             now: self.now,
             address,
             verdict: Cell::new(verdict),
+            may_fetch: self.may_fetch(id),
         };
         let owed = match self.connections.get_mut(id.0) {
             Some(Some(connection)) => std::mem::take(&mut connection.owed),

@@ -32,7 +32,8 @@ use crate::slot::{Slot, USES_MAX};
 use crate::store::{Store, StoreError, space_of};
 use crate::tenant::Tenant;
 use crate::tier::TierCleaner;
-use away::{Brought, Owed, Wanted};
+use away::{Brought, Owed};
+use media::Buffer;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use units::TenantId;
@@ -98,8 +99,10 @@ pub struct Worker {
     pub(crate) tier_cleaner: Option<Box<TierCleaner>>,
     /// Values that were fetched for the turn that runs.
     brought: Vec<Brought>,
+    /// Buffers of values that were brought once.
+    spent: Vec<Buffer>,
     /// What the last operation that was refused wants.
-    wanted_value: Cell<Option<Wanted>>,
+    wanted_value: Cell<Option<FetchPlan>>,
     /// A tier had no room for the last item.
     pub(crate) tier_full: Cell<Option<u8>>,
     /// It still had none after room was made: the next value stays in DRAM.
@@ -216,6 +219,7 @@ impl Store {
             cleaner: None,
             tier_cleaner: None,
             brought: Vec::new(),
+            spent: Vec::new(),
             wanted_value: Cell::new(None),
             tier_full: Cell::new(None),
             tier_stays_full: Cell::new(false),

@@ -121,10 +121,8 @@ impl Server {
     fn get(&mut self, key: u64) -> Option<u64> {
         let text = text(key);
         let hashed = self.worker.key(Space::Own(self.tenant), text.as_bytes()).unwrap();
-        if let Some(plan) = self.worker.fetch_plan(&hashed)
-            && !self.worker.fetch_now(&plan)
-        {
-            self.worker.forget(&hashed, &plan);
+        if let Some(plan) = self.worker.fetch_plan(&hashed) {
+            self.worker.fetch_now(&plan);
         }
         let found = self.worker.get(self.tenant, &hashed).map(|item| {
             let version = u64::from_le_bytes(item.value()[8..16].try_into().unwrap());

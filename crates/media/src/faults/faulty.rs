@@ -9,7 +9,8 @@
 use crate::{Device, ReadQueue, Region, SlowAccess, Survival, WordRegion};
 use std::io;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use units::{Bytes, Rng};
 
 /// What goes wrong with one write or settling.
@@ -151,8 +152,8 @@ impl<D: Device> Device for Faulty<D> {
         self.inner.read(at, into)
     }
 
-    fn read_queue(&self, depth: u32) -> io::Result<Option<ReadQueue>> {
-        self.inner.read_queue(depth)
+    fn read_queue(&self, depth: u32, bell: Option<Arc<OwnedFd>>) -> io::Result<Option<ReadQueue>> {
+        self.inner.read_queue(depth, bell)
     }
 
     fn settle(&self) -> io::Result<()> {

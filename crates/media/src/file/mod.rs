@@ -26,6 +26,7 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -77,8 +78,12 @@ impl FileTier {
     /// # Errors
     /// If the system refuses it.
     pub fn queue(&self, depth: u32, engine: Engine) -> io::Result<ReadQueue> {
+        self.queue_with(depth, engine, None)
+    }
+
+    fn queue_with(&self, depth: u32, engine: Engine, bell: Option<Arc<OwnedFd>>) -> io::Result<ReadQueue> {
         let part = Part { base: self.block.base(), size: self.block.size.0, unit: PAGE };
-        ReadQueue::new(self.file.clone(), part, depth, engine)
+        ReadQueue::new(self.file.clone(), part, depth, engine, bell)
     }
 
     /// Runs `io` over pieces of `len` bytes with memory that begins on a page.
@@ -155,8 +160,8 @@ impl Device for FileTier {
         })
     }
 
-    fn read_queue(&self, depth: u32) -> io::Result<Option<ReadQueue>> {
-        self.queue(depth, Engine::Auto).map(Some)
+    fn read_queue(&self, depth: u32, bell: Option<Arc<OwnedFd>>) -> io::Result<Option<ReadQueue>> {
+        self.queue_with(depth, Engine::Auto, bell).map(Some)
     }
 
     fn settle(&self) -> io::Result<()> {

@@ -79,10 +79,19 @@ pub(crate) struct Part {
 
 impl ReadQueue {
     /// A queue of `depth` reads (at least one, [`DEPTH_MAX`] at most) of a part of `file`.
-    pub(crate) fn new(file: Arc<File>, part: Part, depth: u32, engine: Engine) -> io::Result<Self> {
+    pub(crate) fn new(
+        file: Arc<File>,
+        part: Part,
+        depth: u32,
+        engine: Engine,
+        bell: Option<Arc<OwnedFd>>,
+    ) -> io::Result<Self> {
         use rustix::event::{EventfdFlags, eventfd};
         let depth = depth.clamp(1, DEPTH_MAX);
-        let bell = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
+        let bell = match bell {
+            Some(bell) => bell,
+            None => Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?),
+        };
         let reader = match engine {
             Engine::Auto => match Uring::new(file.clone(), depth, &bell) {
                 Ok(uring) => Reader::Uring(Box::new(uring)),

@@ -86,7 +86,29 @@ pub(crate) struct Replies<'w> {
     large: usize,
 }
 
+/// How far replies had come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    out: usize,
+    values: usize,
+    value_bytes: usize,
+    large: usize,
+}
+
 impl<'w> Replies<'w> {
+    /// How far they have come.
+    pub(crate) fn mark(&self) -> Mark {
+        let (out, values) = (self.out.len(), self.values.len());
+        Mark { out, values, value_bytes: self.value_bytes, large: self.large }
+    }
+
+    /// Drops what was put since.
+    pub(crate) fn back_to(&mut self, mark: Mark) {
+        self.out.truncate(mark.out);
+        self.values.truncate(mark.values);
+        (self.value_bytes, self.large) = (mark.value_bytes, mark.large);
+    }
+
     /// Collects behind what is in `out`.
     pub(crate) fn new(out: Vec<u8>) -> Self {
         Self { out, values: Vec::new(), value_bytes: 0, large: 0 }

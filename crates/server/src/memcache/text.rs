@@ -188,12 +188,16 @@ fn get<'w>(
     replies: &mut Replies<'w>,
 ) -> Result<(), Ended> {
     let with_cas = kind == GetKind::WithCas;
+    if session.may_fetch && (1 < keys.len() || touch.is_some()) {
+        // Keys are counted one by one: first all of them can be answered.
+        worker.have_values(keys.iter().map(|(key, _)| key)).map_err(|_| Ended::NeedsRoom)?;
+    }
     for (key, tenant) in keys {
         if replies.is_full_of_values() {
             break;
         }
         let item = match touch {
-            None => worker.get(*tenant, key),
+            None => session.look_up(worker, *tenant, key)?,
             Some(exptime) => match worker.touch(*tenant, key, session.expires_at(*tenant, exptime)) {
                 // `gat` to a time that has passed still answers with the value.
                 Ok(true) => worker.peek_dead(key),
@@ -205,7 +209,7 @@ fn get<'w>(
             },
         };
         if let Some(reporter) = session.reporter(interest::FETCHERS) {
-            let found = item.map(|item| (item.class(), item.value().len()));
+            let found = item.map(|item| (item.class(), item.value_len()));
             reporter.looked(*tenant, &Looked { key: key.bytes(), found });
         }
         if let Some(item) = item {

@@ -12,7 +12,7 @@ use super::{binary, log_in, text};
 use crate::admission::{Gate, Gates, NoToken};
 use crate::auth::{Denied, Grant, Identity, Need};
 use crate::config::Protocol;
-use crate::limits::REPLY_BYTES_PER_TURN;
+use crate::limits::{FETCH_BYTES_MAX, REPLY_BYTES_PER_TURN};
 use crate::observe::{CommandClass, Tally};
 use crate::shared::Shared;
 use crate::tenants::{Binding, Router, Routes};
@@ -20,7 +20,7 @@ use crate::watch::Reporter;
 use std::cell::Cell;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
-use store::{Key, Mode, Refused, Worker};
+use store::{FetchPlan, Item, Key, Mode, Refused, Worker};
 use units::{Instant, TenantId};
 
 /// Pieces of one gathering write, Linux's IOV_MAX.
@@ -50,6 +50,8 @@ pub(crate) struct Session<'s> {
     pub(crate) address: Option<IpAddr>,
     /// What became of the password that the first request shows, if it had to be verified elsewhere.
     pub(crate) verdict: Cell<Option<Option<Grant>>>,
+    /// A request may wait for values of a tier; else those that are away are missed.
+    pub(crate) may_fetch: bool,
 }
 
 impl Session<'_> {
@@ -58,6 +60,24 @@ impl Session<'_> {
         match self.binding {
             Binding::To(tenant) => tenant,
             Binding::Unbound => self.router.default_tenant(),
+        }
+    }
+
+    /// Looks a key up. Where its value would have to be fetched, and may be, the turn ends.
+    #[inline]
+    pub(super) fn look_up<'w>(
+        &self,
+        worker: &'w Worker,
+        tenant: TenantId,
+        key: &Key<'_>,
+    ) -> Result<Option<Item<'w>>, Ended> {
+        match worker.look_up(tenant, key) {
+            Ok(item) => Ok(item),
+            Err(_away) if self.may_fetch => Err(Ended::NeedsRoom),
+            Err(_away) => {
+                worker.note_lost(tenant);
+                Ok(None)
+            }
         }
     }
 
@@ -111,7 +131,7 @@ impl Session<'_> {
 }
 
 /// What a turn did.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Turn {
     /// Bytes of the input that are done with.
     pub(crate) consumed: usize,
@@ -133,6 +153,8 @@ pub(crate) struct Turn {
     pub(crate) verifies: Option<(Span, Span)>,
     /// It stopped because a write needs room.
     pub(crate) needs_room: bool,
+    /// It stopped because these have to be fetched, for the next request and what follows.
+    pub(crate) plans: Vec<FetchPlan>,
     /// The client asked for the end, or is none.
     pub(crate) close: bool,
     /// The client asked for something else than replies.
@@ -352,14 +374,22 @@ pub(crate) fn run<'w, 'b>(
                 }
             }
         }
+        let before = replies.mark();
         match prepared.step.execute(session, worker, keys, replies, &mut turn.identity) {
             Ok(()) => {
                 turn.requests += 1;
                 tally.count(tenant, class, keys);
             }
             Err(why) => {
-                if let (Ended::NeedsRoom, Some(gate)) = (&why, gate) {
-                    gate.give_back(keys.len().max(1));
+                if let Ended::NeedsRoom = &why {
+                    // Nothing has happened, so nothing is answered.
+                    replies.back_to(before);
+                    if let Some(gate) = gate {
+                        gate.give_back(keys.len().max(1));
+                    }
+                    if session.may_fetch {
+                        turn.plans = plans(worker, &hashed[prepared.keys.0..]);
+                    }
                 }
                 turn.end(why, &batch, i, input);
                 break;
@@ -367,6 +397,22 @@ pub(crate) fn run<'w, 'b>(
         }
     }
     turn
+}
+
+/// What has to be fetched for the request that was refused for it, and for those that follow it; nothing if it was not.
+fn plans(worker: &Worker, keys: &[(Key<'_>, TenantId)]) -> Vec<FetchPlan> {
+    let Some(wanted) = worker.take_wanted() else { return Vec::new() };
+    let (mut plans, mut bytes) = (vec![wanted], wanted.len);
+    for plan in keys.iter().filter_map(|(key, _)| worker.fetch_plan(key)) {
+        if FETCH_BYTES_MAX < bytes {
+            break;
+        }
+        if !plans.contains(&plan) {
+            bytes += plan.len;
+            plans.push(plan);
+        }
+    }
+    plans
 }
 
 /// Whether no more is executed in this turn.

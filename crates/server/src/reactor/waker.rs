@@ -6,19 +6,25 @@
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
 
 /// Wakes one thread, from any other.
 #[derive(Debug)]
-pub(crate) struct Waker(OwnedFd);
+pub(crate) struct Waker(Arc<OwnedFd>);
 
 impl Waker {
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
+        Ok(Self(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
+    }
+
+    /// The eventfd: whoever writes to it wakes the thread.
+    pub(crate) fn bell(&self) -> &Arc<OwnedFd> {
+        &self.0
     }
 
     /// Wakes the thread, or lets its next wait return at once.
     pub(crate) fn wake(&self) -> io::Result<()> {
-        rustix::io::write(&self.0, &1_u64.to_ne_bytes())?;
+        rustix::io::write(&*self.0, &1_u64.to_ne_bytes())?;
         Ok(())
     }
 }

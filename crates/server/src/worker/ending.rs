@@ -70,7 +70,7 @@ impl<R: Reactor> Worker<R> {
                 return;
             }
             let now = self.around.shared.clock.now();
-            let owed = |c: &Connection| c.is_sending || c.is_waiting || c.sends_values();
+            let owed = |c: &Connection| c.is_sending || c.is_waiting || c.is_fetching || c.sends_values();
             let open = self.connections.iter().flatten();
             let done: Vec<_> = open.filter(|c| !owed(c) && !c.is_closing).map(|c| c.id).collect();
             for id in done {

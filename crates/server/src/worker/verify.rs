@@ -18,8 +18,8 @@ pub(crate) struct Verdict {
     grant: Option<Grant>,
 }
 
-/// Until there is a verdict.
-const UNTIL_TOLD: Instant = Instant(u64::MAX);
+/// Until there is a verdict, or a value.
+pub(super) const UNTIL_TOLD: Instant = Instant(u64::MAX);
 
 impl<R: Reactor> Worker<R> {
     /// Has a password verified; its connection waits for the verdict.

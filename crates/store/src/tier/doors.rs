@@ -6,6 +6,7 @@ use crate::item::Meta;
 use crate::store::Store;
 use crate::sync::Ordering;
 use crate::tenant::{FLUSHED_FOR_EVER, Tenant};
+use media::Device;
 use units::TenantId;
 
 impl Store {
@@ -32,6 +33,11 @@ impl Store {
 
     pub(crate) fn promotion(&self) -> Promotion {
         Promotion::of_code(self.promotion.load(Ordering::Relaxed))
+    }
+
+    /// The device of each tier, the fastest first.
+    pub fn devices(&self) -> impl Iterator<Item = &dyn Device> {
+        self.tiers.iter().map(|tier| &*tier.device)
     }
 
     /// What is in each tier, the fastest first.

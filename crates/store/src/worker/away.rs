@@ -16,8 +16,8 @@ use crate::metrics::count;
 use crate::slot::Slot;
 use crate::tier::record::{self, HEADER, footprint};
 use crate::tier::{Placement, Promotion, Reference, Tier, access};
-use media::SlowAccess;
-use units::TenantId;
+use media::{Buffer, SlowAccess};
+use units::{Bytes, TenantId};
 
 /// The value of an item that is to be made.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +38,7 @@ pub struct FetchPlan {
     /// Bytes, a multiple of its access unit.
     pub len: usize,
     record_at: u64,
+    hash: KeyHash,
 }
 
 /// A record that was fetched.
@@ -50,15 +51,9 @@ pub(super) struct Brought {
     value_len: usize,
     /// Quiescent points since it came.
     turns: u8,
-    /// From the record's first byte on.
-    bytes: Vec<u8>,
-}
-
-/// What an operation was refused for.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
-    plan: FetchPlan,
-    hash: KeyHash,
+    /// Bytes before the record.
+    skipped: usize,
+    buffer: Buffer,
 }
 
 /// Accesses to a tier that are counted once no lock is held.
@@ -69,6 +64,11 @@ pub(super) struct Owed {
     read: u64,
     written: u64,
 }
+
+/// Buffers kept for the next fetches.
+const SPENT_MAX: usize = 64;
+/// Larger ones are not kept.
+const SPENT_BYTES_MAX: usize = 64 << 10;
 
 /// Uses from which on a hit brings a value back, see `Promotion::Repeated`.
 const PROMOTE_USES: u8 = 2;
@@ -130,8 +130,7 @@ impl Worker {
     /// Refuses an operation for a value that has to be fetched.
     #[cold]
     pub(super) fn refuse(&self, view: &View<'_>) -> Refused {
-        let plan = view.away().map(|away| self.plan_of(view, away));
-        self.wanted_value.set(plan.map(|plan| Wanted { plan, hash: self.store.hash_of(view) }));
+        self.wanted_value.set(view.away().map(|away| self.plan_of(view, away)));
         Refused::Away
     }
 
@@ -140,25 +139,48 @@ impl Worker {
         let at = away.at / unit * unit;
         let end = (away.at + view.footprint()).next_multiple_of(unit);
         let len = usize::try_from(end - at).unwrap_or(usize::MAX);
-        FetchPlan { tier: away.tier, at, len, record_at: away.at }
+        FetchPlan { tier: away.tier, at, len, record_at: away.at, hash: self.store.hash_of(view) }
+    }
+
+    /// What the last operation that was refused wants fetched, if it was refused for that; says so once.
+    pub fn take_wanted(&self) -> Option<FetchPlan> {
+        self.wanted_value.take()
     }
 
     /// Fetches what the last operation was refused for, if it was; an item whose value cannot be had goes. Returns whether
     /// there was one.
     pub(crate) fn fetch_wanted(&mut self) -> bool {
-        let Some(wanted) = self.wanted_value.take() else { return false };
-        if !self.fetch_now(&wanted.plan) {
-            self.forget_at(wanted.hash, &wanted.plan);
-        }
+        let Some(plan) = self.wanted_value.take() else { return false };
+        self.fetch_now(&plan);
         true
     }
 
     /// Lets go of what was brought before the last quiescent point.
     pub(super) fn age_brought(&mut self) {
-        self.brought.retain_mut(|brought| {
+        for mut brought in std::mem::take(&mut self.brought) {
             brought.turns += 1;
-            brought.turns <= 1
-        });
+            if brought.turns <= 1 {
+                self.brought.push(brought);
+            } else {
+                self.keep_spent(brought.buffer);
+            }
+        }
+    }
+
+    fn keep_spent(&mut self, buffer: Buffer) {
+        if self.spent.len() < SPENT_MAX && buffer.len() <= SPENT_BYTES_MAX {
+            self.spent.push(buffer);
+        }
+    }
+
+    /// A buffer for what a plan names; none if there is no memory.
+    #[must_use]
+    pub fn buffer_for(&mut self, plan: &FetchPlan) -> Option<Buffer> {
+        let wanted = Bytes(plan.len as u64);
+        match self.spent.pop() {
+            Some(buffer) => buffer.fitted(wanted).ok(),
+            None => Buffer::new(wanted.max(Bytes(SPENT_BYTES_MAX as u64))).and_then(|b| b.fitted(wanted)).ok(),
+        }
     }
 
     /// The content of an item that is written again with another expiry or state. A record says what it said: where a restart
@@ -291,7 +313,8 @@ impl Worker {
     }
 
     /// Counts a look-up whose value could not be had.
-    pub(super) fn note_lost(&self, tenant: TenantId) {
+    pub fn note_lost(&self, tenant: TenantId) {
+        self.wanted_value.set(None);
         let counters = self.counters(tenant);
         count(&counters.get_misses);
         count(&counters.tier_lost);
@@ -313,50 +336,70 @@ impl Worker {
         Some(self.plan_of(&view, away))
     }
 
-    /// Hands over what a plan named, for operations until the second quiescent point from now. Returns false if it is not what was
-    /// looked for: it was moved meanwhile, or is damaged. Then there may be another plan; if that is the same, `forget` it.
-    pub fn bring(&mut self, plan: &FetchPlan, mut bytes: Vec<u8>) -> bool {
+    /// Refuses an operation that is about to read the values of several keys, if one of them has to be fetched first.
+    ///
+    /// # Errors
+    /// If so; nothing has happened then.
+    #[inline]
+    pub fn have_values<'k>(&self, mut keys: impl Iterator<Item = &'k Key<'k>>) -> Result<(), Refused> {
+        if self.store.tiers.is_empty() {
+            return Ok(());
+        }
+        match keys.find_map(|key| self.fetch_plan(key)) {
+            None => Ok(()),
+            Some(plan) => {
+                self.wanted_value.set(Some(plan));
+                Err(Refused::Away)
+            }
+        }
+    }
+
+    /// Hands over what a plan named, for operations until the second quiescent point from now. An item that still leads there
+    /// goes if these bytes are not its record: they are damaged. Returns whether they are the record.
+    pub fn bring(&mut self, plan: &FetchPlan, buffer: Buffer) -> bool {
         let Some(tier) = self.store.tiers.get(usize::from(plan.tier)) else { return false };
-        let skipped = usize::try_from(plan.record_at - plan.at).unwrap_or(usize::MAX).min(bytes.len());
-        bytes.drain(..skipped);
+        let skipped = usize::try_from(plan.record_at - plan.at).unwrap_or(usize::MAX);
         let spot = tier.spot(plan.record_at);
-        let Some(record) = record::decode(spot, &bytes) else { return false };
-        let (key_len, value_len) = (record.key.len(), record.value.len());
-        self.brought.push(Brought {
-            tier: plan.tier,
-            at: spot.at,
-            life: spot.life,
-            key_len,
-            value_len,
-            turns: 0,
-            bytes,
-        });
+        let record = buffer.bytes().get(skipped..).and_then(|bytes| record::decode(spot, bytes));
+        let Some((key_len, value_len)) = record.map(|record| (record.key.len(), record.value.len())) else {
+            self.forget(plan);
+            return false;
+        };
+        let (tier, at, life) = (plan.tier, spot.at, spot.life);
+        self.brought.push(Brought { tier, at, life, key_len, value_len, turns: 0, skipped, buffer });
         true
     }
 
-    /// Fetches what a plan names and brings it. Blocks.
+    /// Fetches what a plan names and brings it; an item whose value cannot be had goes. Blocks.
     pub fn fetch_now(&mut self, plan: &FetchPlan) -> bool {
+        let Some(mut buffer) = self.buffer_for(plan) else {
+            self.forget(plan);
+            return false;
+        };
         let Some(tier) = self.store.tiers.get(usize::from(plan.tier)) else { return false };
-        let mut bytes = vec![0; plan.len];
-        if tier.device.read(plan.at, &mut bytes).is_err() {
-            tier.note_error(self.store.now_secs());
+        if tier.device.read(plan.at, buffer.bytes_mut()).is_err() {
+            self.cannot_fetch(plan);
             return false;
         }
-        self.bring(plan, bytes)
+        self.bring(plan, buffer)
     }
 
-    /// Removes an item whose value cannot be had: it still is where a plan says, and that could not be read, or is damaged.
-    pub fn forget(&self, key: &Key<'_>, plan: &FetchPlan) {
-        self.forget_at(key.hash, plan);
+    /// Says that the device could not be read where a plan says: the item goes.
+    pub fn cannot_fetch(&self, plan: &FetchPlan) {
+        if let Some(tier) = self.store.tiers.get(usize::from(plan.tier)) {
+            tier.note_error(self.store.now_secs());
+        }
+        self.forget(plan);
     }
 
-    fn forget_at(&self, hash: KeyHash, plan: &FetchPlan) {
-        let locked = self.store.index.lock(hash);
+    /// Removes an item whose value cannot be had, if it still leads where the plan says.
+    fn forget(&self, plan: &FetchPlan) {
+        let locked = self.store.index.lock(plan.hash);
         let is_it = |slot: Slot| {
             let away = self.store.log.view(&self.reader, slot.place()).away();
             away.is_some_and(|away| (away.tier, away.at) == (plan.tier, plan.record_at))
         };
-        if let Some(found) = locked.find(hash, is_it) {
+        if let Some(found) = locked.find(plan.hash, is_it) {
             let view = self.store.log.view(&self.reader, found.slot.place());
             locked.remove(found);
             unlink(&self.store, &self.counters, found.slot.place(), &view);
@@ -367,12 +410,13 @@ impl Worker {
 
 impl Brought {
     fn key(&self) -> &[u8] {
-        &self.bytes[HEADER..HEADER + self.key_len]
+        let at = self.skipped + HEADER;
+        &self.buffer.bytes()[at..at + self.key_len]
     }
 
     fn value(&self) -> &[u8] {
-        let at = HEADER + self.key_len;
-        &self.bytes[at..at + self.value_len]
+        let at = self.skipped + HEADER + self.key_len;
+        &self.buffer.bytes()[at..at + self.value_len]
     }
 }
 

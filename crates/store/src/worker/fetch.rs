@@ -32,6 +32,8 @@ pub struct Fetch {
     pub no_use: bool,
     /// The key was given in base64.
     pub binary_key: bool,
+    /// The value is not read: one that is away may stay there.
+    pub no_value: bool,
 }
 
 /// What was read.
@@ -72,8 +74,7 @@ impl Worker {
     ) -> Result<Option<Fetched<'_>>, Refused> {
         let found = self.store.index.find(key.hash, |slot| self.is_key(slot, key));
         let seen = found.and_then(|found| Some((found, self.description(found)?)));
-        // Who reads an item wants its value.
-        if let Some((_, was)) = seen.as_ref().filter(|(_, was)| was.item.value.is_none()) {
+        if let Some((_, was)) = seen.as_ref().filter(|(_, was)| was.item.value.is_none() && !how.no_value) {
             return Err(self.refuse(&was.item.view));
         }
         match seen {
@@ -121,7 +122,7 @@ impl Worker {
             return Ok(created.map(|was| Fetched { was, created: true, won: true }));
         };
         let Some(was) = self.description(found) else { return Ok(None) };
-        if was.item.value.is_none() {
+        if was.item.value.is_none() && !how.no_value {
             return Err(self.refuse(&was.item.view));
         }
         let won = self.wins(&view, how);
@@ -189,7 +190,9 @@ impl Worker {
         }
         counters.meter.count(Access::DramRead, Bytes(len as u64));
         let owner = self.store.tenant(tenant);
-        self.note_away_hit(tenant, key, view, was.uses());
+        if !how.no_value {
+            self.note_away_hit(tenant, key, view, was.uses());
+        }
         if owner.samples(key.hash) {
             self.sample(owner, key.hash, SampledKind::LookUp, sizes.charge());
         }

@@ -73,7 +73,7 @@ pub(in crate::memcache) fn execute<'w>(
     }
     match (request.body, hashed.first()) {
         (Body::Get { with_key, .. }, Some(key)) => {
-            let item = worker.get(key.1, &key.0);
+            let item = session.look_up(worker, key.1, &key.0)?;
             call.found(item, key, if with_key { Shown::KeyAndValue } else { Shown::Value });
         }
         (Body::Touch { exptime, reply, .. }, Some(key)) => call.touch(key, exptime, reply)?,
@@ -180,7 +180,7 @@ impl<'w> Call<'_, '_, 'w, '_> {
     #[inline]
     fn found(&mut self, item: Option<Item<'w>>, (key, tenant): &(Key<'_>, TenantId), shown: Shown) {
         if let Some(reporter) = self.session.reporter(interest::FETCHERS) {
-            let found = item.map(|item| (item.class(), item.value().len()));
+            let found = item.map(|item| (item.class(), item.value_len()));
             reporter.looked(*tenant, &Looked { key: key.bytes(), found });
         }
         let key = if shown == Shown::KeyAndValue { key.bytes() } else { &[] };
@@ -206,6 +206,9 @@ impl<'w> Call<'_, '_, 'w, '_> {
 
     fn touch(&mut self, keyed: &(Key<'_>, TenantId), exptime: u32, reply: Shown) -> Result<(), Ended> {
         let (key, tenant) = keyed;
+        if self.session.may_fetch && reply != Shown::Flags {
+            self.worker.have_values(std::iter::once(key)).map_err(|_| Ended::NeedsRoom)?;
+        }
         let item = match self.worker.touch(*tenant, key, self.session.expires_at(*tenant, exptime.into())) {
             // A touch to a time that has passed still answers with the value.
             Ok(true) => self.worker.peek_dead(key),

@@ -41,8 +41,7 @@ pub(in crate::memcache) fn execute<'w>(
             Target { key, tenant }
         }
     };
-    worker.note_meta(target.tenant);
-    match request.verb {
+    let done = match request.verb {
         Verb::Get => get(session, worker, request, target, replies),
         Verb::Set => set(session, worker, request, target, replies),
         Verb::Delete => delete(session, worker, request, target, replies),
@@ -51,7 +50,12 @@ pub(in crate::memcache) fn execute<'w>(
             describe(session, worker, target, replies);
             Ok(())
         }
+    };
+    // One that comes again is counted then.
+    if done.is_ok() {
+        worker.note_meta(target.tenant);
     }
+    done
 }
 
 /// The answer to a write that was refused for good, or the end of the turn.
@@ -112,6 +116,7 @@ fn get<'w>(
         touch_first: flags.ttl_before_recache,
         no_use: flags.has(b'u'),
         binary_key: flags.has(b'b'),
+        no_value: !flags.has(b'v'),
     };
     let tenant = match vivify {
         Some(_) => session.router.route_for_store(&session.binding, target.key.bytes(), target.tenant),
@@ -126,7 +131,7 @@ fn get<'w>(
         }
     };
     if let Some(reporter) = session.reporter(interest::FETCHERS) {
-        let found = fetched.map(|f| (f.was.item.class(), f.was.item.value().len()));
+        let found = fetched.map(|f| (f.was.item.class(), f.was.item.value_len()));
         reporter.looked(tenant, &Looked { key: target.key.bytes(), found });
     }
     match fetched {
@@ -146,10 +151,10 @@ fn put_fetched<'w>(
     replies: &mut Replies<'w>,
 ) {
     let item = &fetched.was.item;
-    let value = item.value();
+    let value_len = item.value_len();
     if request.flags.has(b'v') {
         replies.put(b"VA ");
-        replies.put_number(value.len() as u64);
+        replies.put_number(value_len as u64);
     } else {
         replies.put(b"HD");
     }
@@ -158,7 +163,7 @@ fn put_fetched<'w>(
         match letter {
             b'T' => expires_at = touch.unwrap_or(expires_at),
             b'N' if fetched.created => expires_at = vivify.unwrap_or(expires_at),
-            b's' => put_flag(replies, b's', value.len() as u64),
+            b's' => put_flag(replies, b's', value_len as u64),
             b't' => put_ttl(replies, session, expires_at),
             b'c' => put_flag(replies, b'c', item.cas()),
             b'f' => put_flag(replies, b'f', item.client_flags().into()),

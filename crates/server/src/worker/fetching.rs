@@ -1,0 +1,209 @@
+//! Values in a tier that the processor cannot load: they are fetched while other connections are served.
+//!
+//! Shape:      a turn ends at a request whose value is away, with plans for it and for what follows -> reads in the queues of
+//!             the tiers -> the turn again, with the values
+//! Invariants: requests of one connection stay in order; what was fetched is kept until all of its connection has come, since
+//!             the store keeps it for one turn; buffers take at most `FETCH_BYTES_MAX` per worker, or one connection's
+//! Failure:    a value that cannot be had is missed; after `FETCHES_MAX` attempts a request is answered with what is there
+
+use super::Worker;
+use super::verify::UNTIL_TOLD;
+use crate::limits::{FETCH_BYTES_MAX, FETCH_DEPTH, FETCHES_MAX};
+use crate::reactor::{Reactor, StreamId};
+use media::{Buffer, ReadQueue, Ticket};
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use store::{FetchPlan, Store};
+
+/// Fetches of one worker.
+#[derive(Debug, Default)]
+pub(super) struct Fetching {
+    /// By the tiers' places; none where values are read in place.
+    lanes: Vec<Option<Lane>>,
+    jobs: HashMap<u64, Job>,
+    next: u64,
+    /// Connections whose buffers would be too much beside the others'.
+    waiting: VecDeque<(StreamId, usize, Vec<FetchPlan>)>,
+    /// Bytes of buffers of the jobs.
+    bytes: usize,
+}
+
+/// Reads of one tier.
+#[derive(Debug)]
+struct Lane {
+    queue: ReadQueue,
+    under_way: HashMap<Ticket, (u64, FetchPlan)>,
+    /// Those for which the queue has no place, by their jobs.
+    backlog: VecDeque<(u64, FetchPlan)>,
+    /// Something was queued since it was last submitted.
+    is_fresh: bool,
+}
+
+/// What one connection waits for.
+#[derive(Debug)]
+struct Job {
+    id: StreamId,
+    /// The connection's number: streams are used again.
+    number: usize,
+    awaited: usize,
+    bytes: usize,
+    come: Vec<(FetchPlan, Option<Buffer>)>,
+}
+
+/// A read that is done: its job, and the bytes, none if they could not be read.
+type Done = (u64, FetchPlan, Option<Buffer>);
+
+impl Fetching {
+    /// Queues of a store's tiers, which write to `bell` when something is done.
+    pub(super) fn new(store: &Store, bell: &Arc<OwnedFd>) -> Self {
+        let lane = |device: &dyn media::Device| {
+            let queue = device.read_queue(FETCH_DEPTH, Some(Arc::clone(bell))).unwrap_or_else(|e| {
+                tracing::warn!("a tier's values are read one after the other: {e}");
+                None
+            })?;
+            let (under_way, backlog) = (HashMap::new(), VecDeque::new());
+            Some(Lane { queue, under_way, backlog, is_fresh: false })
+        };
+        Self { lanes: store.devices().map(lane).collect(), ..Self::default() }
+    }
+
+    fn lane(&mut self, tier: u8) -> Option<&mut Lane> {
+        self.lanes.get_mut(usize::from(tier))?.as_mut()
+    }
+
+    /// The next read that is done, of any tier.
+    fn next_done(&mut self) -> Option<Done> {
+        self.lanes.iter_mut().flatten().find_map(Lane::next_done)
+    }
+}
+
+impl Lane {
+    /// Begins reads as far as the queue has places; those without a buffer are done at once.
+    fn begin(&mut self, store: &mut store::Worker, failed: &mut Vec<Done>) {
+        while self.queue.under_way() < FETCH_DEPTH
+            && let Some((job, plan)) = self.backlog.pop_front()
+        {
+            let Some(buffer) = store.buffer_for(&plan) else {
+                failed.push((job, plan, None));
+                continue;
+            };
+            match self.queue.fetch(plan.at, buffer) {
+                Ok(ticket) => {
+                    self.under_way.insert(ticket, (job, plan));
+                    self.is_fresh = true;
+                }
+                Err(_buffer) => {
+                    self.backlog.push_front((job, plan));
+                    break;
+                }
+            }
+        }
+        if std::mem::take(&mut self.is_fresh)
+            && let Err(e) = self.queue.submit()
+        {
+            tracing::error!("a tier's reads cannot be handed over: {e}");
+        }
+    }
+
+    fn next_done(&mut self) -> Option<Done> {
+        let done = self.queue.completed()?;
+        let (job, plan) = self.under_way.remove(&done.ticket)?;
+        Some((job, plan, done.result.is_ok().then_some(done.buffer)))
+    }
+}
+
+impl<R: Reactor> Worker<R> {
+    /// Fetches what plans name; the connection waits for all of it. Returns whether it waits: not if everything was to be had
+    /// at once.
+    pub(super) fn fetch(&mut self, id: StreamId, plans: &[FetchPlan]) -> bool {
+        let Some(Some(connection)) = self.connections.get_mut(id.0) else { return true };
+        connection.fetches_made = connection.fetches_made.saturating_add(1);
+        let number = connection.client.number;
+        let (queued, at_once): (Vec<_>, Vec<_>) =
+            plans.iter().partition(|plan| self.fetching.lane(plan.tier).is_some());
+        for plan in at_once {
+            self.store.fetch_now(&plan);
+        }
+        if queued.is_empty() {
+            return false;
+        }
+        connection.is_fetching = true;
+        connection.parked_until = Some(UNTIL_TOLD);
+        self.fetching.waiting.push_back((id, number, queued));
+        self.begin_fetches();
+        true
+    }
+
+    /// Begins fetches of connections, in the order in which they came, as far as there is room.
+    fn begin_fetches(&mut self) {
+        let mut failed = Vec::new();
+        while let Some((_, _, plans)) = self.fetching.waiting.front() {
+            let bytes: usize = plans.iter().map(|plan| plan.len).sum();
+            if 0 < self.fetching.bytes && FETCH_BYTES_MAX < self.fetching.bytes + bytes {
+                break;
+            }
+            let Some((id, number, plans)) = self.fetching.waiting.pop_front() else { break };
+            let job = self.fetching.next;
+            self.fetching.next += 1;
+            let (awaited, come) = (plans.len(), Vec::with_capacity(plans.len()));
+            self.fetching.jobs.insert(job, Job { id, number, awaited, bytes, come });
+            self.account_fetches(self.fetching.bytes + bytes);
+            for plan in plans {
+                if let Some(lane) = self.fetching.lane(plan.tier) {
+                    lane.backlog.push_back((job, plan));
+                }
+            }
+        }
+        for lane in self.fetching.lanes.iter_mut().flatten() {
+            lane.begin(&mut self.store, &mut failed);
+        }
+        failed.into_iter().for_each(|done| self.fetched(done));
+    }
+
+    /// Goes on with connections whose values have come.
+    pub(super) fn hear_fetched(&mut self) {
+        if self.fetching.jobs.is_empty() {
+            return;
+        }
+        while let Some(done) = self.fetching.next_done() {
+            self.fetched(done);
+        }
+        self.begin_fetches();
+    }
+
+    fn fetched(&mut self, (number, plan, buffer): Done) {
+        let Some(job) = self.fetching.jobs.get_mut(&number) else { return };
+        job.come.push((plan, buffer));
+        if job.come.len() < job.awaited {
+            return;
+        }
+        let Some(job) = self.fetching.jobs.remove(&number) else { return };
+        self.account_fetches(self.fetching.bytes - job.bytes);
+        for (plan, buffer) in job.come {
+            match buffer {
+                Some(buffer) => drop(self.store.bring(&plan, buffer)),
+                None => self.store.cannot_fetch(&plan),
+            }
+        }
+        if let Some(Some(connection)) = self.connections.get_mut(job.id.0)
+            && connection.client.number == job.number
+        {
+            connection.is_fetching = false;
+            connection.parked_until = None;
+            self.take_turn_again(job.id);
+        }
+    }
+
+    /// Whether a connection's next request may wait for values once more.
+    pub(super) fn may_fetch(&self, id: StreamId) -> bool {
+        let connection = self.connections.get(id.0).and_then(Option::as_ref);
+        connection.is_some_and(|connection| connection.fetches_made < FETCHES_MAX)
+    }
+
+    fn account_fetches(&mut self, bytes: usize) {
+        // It is bounded here, by a part of the memory at most that other buffers may take.
+        let _is_bounded = self.around.shared.count_buffer(self.fetching.bytes, bytes);
+        self.fetching.bytes = bytes;
+    }
+}
