@@ -29,7 +29,7 @@ use harness::replay::Tax;
 use serde_json::{Map, json};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use store::{Placement, Promotion};
+use store::Placement;
 use units::{Bytes, Duration};
 
 /// What the program knows of its surroundings.
@@ -313,11 +313,7 @@ fn replay(flags: &ArgMatches) -> Result<ReplayOptions, Failure> {
             Some("tier") => Placement::Tier(0),
             _ => Placement::Auto,
         },
-        promotion: match text(flags, own("promotion"))?.as_deref() {
-            Some("never") => Promotion::Never,
-            Some("always") => Promotion::Always,
-            _ => Promotion::Repeated,
-        },
+        promotion: assemble::promotion(&text(flags, own("promotion"))?.unwrap_or_default()),
         server: text(flags, own("server"))?.map(server_address).transpose()?,
         json: is_on("json"),
         ttl: is_on("ttl"),
@@ -438,6 +434,8 @@ fn named_settings(sort: &Sort, flags: &ArgMatches) -> Result<Map<String, serde_j
             Some(other) => (setting.name.to_owned(), json!(other.plain())),
             // An empty name takes a tenant out of its group.
             None if setting.name == "group" => (setting.name.to_owned(), serde_json::Value::Null),
+            // An empty placement is the server's.
+            None if setting.name == "placement" => (setting.name.to_owned(), serde_json::Value::Null),
             // An empty limit is none.
             None if setting.default.is_empty() && setting.kind == Kind::Count => {
                 (setting.name.to_owned(), serde_json::Value::Null)

@@ -12,10 +12,10 @@ use crate::tenants::Tenant;
 use crate::value::{Value, rank};
 use server::{
     Address, Admin, Allowance, AuthConfig, Config, Defaults, GroupConfig, IoEngine, Listener, MemoryPolicy,
-    OldestTls, OverRate, Protocol, TenantConfig, TlsConfig, TlsMode, Verify,
+    OldestTls, OverRate, PlaceIn, Protocol, TenantConfig, TierConfig, TlsConfig, TlsMode, Verify,
 };
 use std::path::PathBuf;
-use store::OverShare;
+use store::{OverShare, Promotion};
 use units::{Bytes, Duration};
 
 /// Longest version that clients keep: libmemcached's buffer has 24 bytes with the closing zero.
@@ -54,6 +54,10 @@ pub(crate) fn serve_options(in_force: &InForce) -> Result<ServeOptions, Failure>
         },
         cleaners: as_usize(in_force.number("cleaners")),
         rank: rank(in_force.text("rank"))?,
+        tiers: tiers(in_force)?,
+        placement: PlaceIn::of_word(in_force.text("placement")),
+        promotion: promotion(in_force.text("promotion")),
+        memory_file: Some(in_force.text("memory_file")).filter(|path| !path.is_empty()).map(PathBuf::from),
         tenants: in_force.tenants.iter().map(|t| tenant(t, in_force)).collect::<Result<_, _>>()?,
         groups: in_force.groups.iter().map(group).collect(),
         protocol: protocol(in_force.text("protocol")),
@@ -109,6 +113,35 @@ fn time(in_force: &InForce, name: &str) -> Duration {
 /// What a word of `settings::OVER_SHARE` means.
 fn over_share(word: &str) -> OverShare {
     if word == "refuse" { OverShare::Refuse } else { OverShare::Evict }
+}
+
+/// What a word of `settings::PROMOTIONS` means.
+pub(crate) fn promotion(word: &str) -> Promotion {
+    match word {
+        "never" => Promotion::Never,
+        "always" => Promotion::Always,
+        _ => Promotion::Repeated,
+    }
+}
+
+/// The tiers below DRAM; memcached's `-o ext_path=PATH:SIZE` is one of a file.
+fn tiers(in_force: &InForce) -> Result<Vec<TierConfig>, Failure> {
+    let (value, source) = in_force.get("tier");
+    let given = if let Some(Value::List(texts)) = value { texts.as_slice() } else { &[] };
+    let place = source.place("tier");
+    let parse = |text: &String, place: &str| {
+        TierConfig::parse(text).map_err(|e| {
+            Failure::wrong_use(format!("{place}: {e}"), format!("a tier is one of {}", media::SPEC_FORMS))
+        })
+    };
+    let mut tiers = given.iter().map(|text| parse(text, &place)).collect::<Result<Vec<_>, _>>()?;
+    if let Some(text) = in_force.option("ext_path") {
+        // Its units are binary.
+        let text = format!("file:{}", text.trim_end_matches(['b', 'B']));
+        let units = if text.ends_with(['k', 'm', 'g', 't', 'K', 'M', 'G', 'T']) { "iB" } else { "MiB" };
+        tiers.push(parse(&format!("{text}{units}"), "-o ext_path")?);
+    }
+    Ok(tiers)
 }
 
 fn listen(in_force: &InForce) -> Result<Vec<Listener>, Failure> {
@@ -272,6 +305,7 @@ fn tenant(given: &Tenant, in_force: &InForce) -> Result<TenantConfig, Failure> {
         credit: size("credit"),
         rank: text("rank").map(rank).transpose()?,
         over_share: over_share(text("over_share").unwrap_or_default()),
+        placement: text("placement").map(PlaceIn::of_word),
         group: text("group").map(str::to_owned),
         users: if let Some(Value::List(users)) = given.get("users") { users.clone() } else { Vec::new() },
         allowance: allowance(given)?,

@@ -1,7 +1,9 @@
 //! The command line's shape for clap, built from the tables of settings.
 
 use crate::extended::EXTENDED;
-use crate::settings::{Effect, GROUP_SETTINGS, SETTINGS, Setting, TENANT_SETTINGS, row, setting, switch};
+use crate::settings::{
+    Effect, GROUP_SETTINGS, PROMOTIONS, SETTINGS, Setting, TENANT_SETTINGS, row, setting, switch,
+};
 use crate::value::Kind;
 use clap::{Arg, ArgAction, Command, value_parser};
 use std::path::PathBuf;
@@ -50,7 +52,6 @@ pub(crate) const REPLAY: &[Setting] = &[
 /// Words for `store::Placement`.
 const PLACEMENTS: &[&str] = &["dram", "tier", "auto"];
 /// Words for `store::Promotion`.
-const PROMOTIONS: &[&str] = &["never", "repeated", "always"];
 
 /// The flags that only `plan` has.
 pub(crate) const PLAN: &[Setting] = &[
@@ -172,7 +173,7 @@ fn serve_flags(command: Command) -> Command {
         .help("A tenant: name=feeds,prefix=feeds:,reserved=64MiB,weight=2; repeatable")
         .long_help(
             "A tenant: name=feeds,prefix=feeds:,reserved=64MiB,weight=2; repeatable.\n\
-             Keys are those of [tenant.NAME] in the file: prefix, listen, reserved, weight, credit, rank, over_share, group, max_connections, \
+             Keys are those of [tenant.NAME] in the file: prefix, listen, reserved, weight, credit, rank, over_share, placement, group, max_connections, \
              requests_per_second, burst, over_rate, max_item, default_ttl, max_ttl, users.",
         );
 

@@ -36,8 +36,8 @@ enum Form {
 pub(crate) enum ExtendedEffect {
     /// Sets the setting of this name, a number of seconds.
     Seconds(&'static str),
-    /// What its name says: how TLS is spoken.
-    Tls,
+    /// What these words say.
+    Used(&'static str),
     /// Nothing, and the log says so.
     Accepted,
     /// An error with this cure.
@@ -48,7 +48,7 @@ impl fmt::Display for ExtendedEffect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Seconds(setting) => write!(f, "sets {setting}, in seconds"),
-            Self::Tls => f.write_str("how TLS is spoken (-Z)"),
+            Self::Used(what) => f.write_str(what),
             Self::Accepted => f.write_str("accepted without meaning"),
             Self::Unavailable(instead) => write!(f, "not available in this version: {instead}"),
         }
@@ -94,6 +94,7 @@ impl Extended {
     }
 }
 
+const TLS: ExtendedEffect = ExtendedEffect::Used("how TLS is spoken (-Z)");
 const COUNT: Form = Form::Needs(Kind::Count);
 const RATIO: Form = Form::Needs(Kind::Ratio);
 const TEXT: Form = Form::Needs(Kind::Text);
@@ -133,7 +134,9 @@ pub(crate) const EXTENDED: &[Extended] = &[
     option("drop_privileges", Form::OnOff),
     option("inline_ascii_resp", Form::OnOff).echo(""),
     option("sock_cookie_id", COUNT).echo(""),
-    option("ext_path", TEXT).echo(""),
+    option("ext_path", TEXT)
+        .effect(ExtendedEffect::Used("a file tier, PATH:SIZE, beside those of --tier"))
+        .echo(""),
     option("ext_page_size", COUNT).echo(""),
     option("ext_page_count", COUNT).echo(""),
     option("ext_wbuf_size", COUNT),
@@ -148,18 +151,16 @@ pub(crate) const EXTENDED: &[Extended] = &[
     option("ext_drop_under", COUNT),
     option("ext_max_frag", RATIO),
     option("ext_max_sleep", COUNT),
-    option("ssl_chain_cert", TEXT).effect(ExtendedEffect::Tls).echo(""),
-    option("ssl_key", TEXT).effect(ExtendedEffect::Tls).echo(""),
-    option("ssl_verify_mode", Form::Needs(Kind::Choice(&["0", "1", "2", "3"])))
-        .effect(ExtendedEffect::Tls)
-        .echo(""),
+    option("ssl_chain_cert", TEXT).effect(TLS).echo(""),
+    option("ssl_key", TEXT).effect(TLS).echo(""),
+    option("ssl_verify_mode", Form::Needs(Kind::Choice(&["0", "1", "2", "3"]))).effect(TLS).echo(""),
     option("ssl_keyformat", COUNT),
-    option("ssl_ciphers", TEXT).effect(ExtendedEffect::Tls).echo(""),
-    option("ssl_ca_cert", TEXT).effect(ExtendedEffect::Tls).echo(""),
+    option("ssl_ciphers", TEXT).effect(TLS).echo(""),
+    option("ssl_ca_cert", TEXT).effect(TLS).echo(""),
     option("ssl_wbuf_size", COUNT),
-    option("ssl_session_cache", Form::Alone).effect(ExtendedEffect::Tls).echo(""),
+    option("ssl_session_cache", Form::Alone).effect(TLS).echo(""),
     option("ssl_kernel_tls", Form::Alone),
-    option("ssl_min_version", Form::Needs(Kind::Choice(TLS_VERSIONS))).effect(ExtendedEffect::Tls).echo(""),
+    option("ssl_min_version", Form::Needs(Kind::Choice(TLS_VERSIONS))).effect(TLS).echo(""),
     option("proxy_config", TEXT)
         .effect(ExtendedEffect::Unavailable("run a proxy in front, for example mcrouter")),
 ];

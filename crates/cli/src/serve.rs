@@ -7,6 +7,7 @@ use crate::failure::{Code, Failure, complain, say};
 use crate::layers::InForce;
 use crate::reload::{Read, Reload};
 use crate::system;
+use media::TierMedium;
 use server::{Address, Config, Running, Sockets, StartError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
@@ -131,6 +132,12 @@ fn make_absolute(options: &mut ServeOptions) {
         [&mut tls.chain, &mut tls.key].into_iter().chain(&mut tls.ca).for_each(settle);
     }
     options.config.auth.iter_mut().for_each(|auth| settle(&mut auth.file));
+    options.config.memory_file.iter_mut().for_each(settle);
+    for tier in &mut options.config.tiers {
+        if let TierMedium::File(path) | TierMedium::Dax(path) = &mut tier.spec.medium {
+            settle(path);
+        }
+    }
     options.manners.pid_file.iter_mut().for_each(settle);
     let tenants = options.config.tenants.iter_mut().filter_map(|tenant| tenant.listen.as_mut());
     for listener in options.config.listen.iter_mut().chain(tenants) {
@@ -146,9 +153,12 @@ pub(crate) fn start_failure(error: StartError) -> Failure {
         StartError::Listen { .. } => "choose another address with -l, -p, -s or --admin",
         StartError::Tls(_) => "name PEM files that go together: -o ssl_chain_cert=FILE,ssl_key=FILE",
         StartError::Auth(_) => "write user:password in each line of the file that -Y names",
+        StartError::Tier(tier) => tier.cure().unwrap_or("cotenant doctor shows what this machine offers"),
+        StartError::Saved { .. } => "name a file in a folder that the server may write to: -e FILE",
         StartError::Store(_) => "lower the memory (-m)",
         StartError::Thread(_) | StartError::Tenants => "lower the threads (-t) or the tenants",
     };
+    let cure = cure.to_owned();
     Failure::failed(format!("{:#}", anyhow::Error::from(error)), cure)
 }
 

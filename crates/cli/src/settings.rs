@@ -232,13 +232,24 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("extended", Kind::List, "", "see the list of options", "memcached's extended options")
         .short('o')
         .more("OPTION or OPTION=VALUE; repeatable, or separated by commas."),
+    setting("tier", Kind::List, "", "[NAME=]MEDIUM:…:SIZE", "Tiers below DRAM, the fastest first")
+        .more("emulated:1dimm|2dimm|6dimm:SIZE, file:PATH:SIZE, dax:PATH:SIZE, numa:NODE:SIZE or dram:SIZE; repeatable. A tier without \
+               a name is called as its medium. Keys stay in DRAM, within the memory."),
+    setting("placement", Kind::Text, "auto", "dram, auto or a tier", "Where values go of tenants that name nothing else")
+        .more("dram: nowhere else. auto: into DRAM while they are in use, then into the first tier. A tier's name: there. Values below \
+               128 B, and such as fit no segment, stay in DRAM.")
+        .reload(),
+    setting("promotion", Kind::Choice(PROMOTIONS), "repeated", "repeated, never or always", "Hits that bring values back to DRAM")
+        .more("Of those that auto put into a tier.")
+        .reload(),
+    setting("memory_file", Kind::Text, "", "a path", "File that keeps the items over a restart")
+        .short('e')
+        .more("Written by a clean end (SIGTERM, SIGINT, SIGUSR1), read and removed by the next start. A tier that outlives the \
+               process keeps its items without it, and what leads to them beside a tier's file."),
     // From here on: what memcached has and this version has not.
     setting("udp_port", Kind::Count, "0", "0", "UDP port, 0 is off")
         .short('U')
         .unavailable(&["0"], "use TCP, UDP amplifies attacks"),
-    setting("memory_file", Kind::Text, "", "a path", "File that keeps the items over a restart")
-        .short('e')
-        .unavailable(&[], "warm the cache by its clients after a restart"),
     switch("enable_shutdown", "The command shutdown").short('A'),
     setting("slab_growth_factor", Kind::Ratio, "1.25", "above 1", "Ratio of one slab class to the next")
         .short('f')
@@ -273,6 +284,9 @@ const RANKS_MORE: &str = "The item of the lowest rank goes first. An expression 
     (1 or 0), if(a, b, c), min max pow log log2 sqrt exp, and of the item t (seconds since its last use), f (uses), size \
     (bytes), age (seconds since it was stored) and ttl_left (seconds, endless without one): \"f / (size * t)\".";
 /// The words for what becomes of writes beyond a share.
+/// What hits do to values in a tier.
+pub(crate) const PROMOTIONS: &[&str] = &["repeated", "never", "always"];
+/// Words of writes beyond a share.
 pub(crate) const OVER_SHARE: &[&str] = &["evict", "refuse"];
 /// The words for what becomes of requests beyond a rate.
 pub(crate) const OVER_RATE: &[&str] = &["wait", "refuse"];
@@ -309,6 +323,13 @@ pub(crate) const TENANT_SETTINGS: &[Setting] = &[
         "evict",
         "evict or refuse",
         "What becomes of writes beyond its share",
+    ),
+    setting(
+        "placement",
+        Kind::Text,
+        "",
+        "dram, auto or a tier",
+        "Where its values go; none means where the server says",
     ),
     setting("max_connections", Kind::Count, "", "1 and up", "Connections at once; none means the server's"),
     setting(

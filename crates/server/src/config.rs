@@ -5,16 +5,17 @@
 mod checks;
 
 pub use checks::ConfigError;
-pub(crate) use checks::{KnownBy, check_tenant, refuse};
+pub(crate) use checks::{KnownBy, check_tenant, refuse, refuse_place};
 
 use crate::admission::Allowance;
 use crate::groups::GroupConfig;
 use crate::listener::Listener;
 use crate::reactor::IoEngine;
+use crate::tiers::{PlaceIn, TierConfig};
 use crate::tls::TlsConfig;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use store::{OverShare, RankKind};
+use store::{OverShare, Promotion, RankKind};
 use units::{Bytes, Duration};
 
 /// Which policy divides the memory.
@@ -125,6 +126,8 @@ pub struct TenantConfig {
     pub rank: Option<RankKind>,
     /// What becomes of writes beyond its share.
     pub over_share: OverShare,
+    /// Where its values go; none means where the server says.
+    pub placement: Option<PlaceIn>,
     /// The group that it is in.
     pub group: Option<String>,
     /// Users whose connections belong to it, beside the user of its name.
@@ -144,6 +147,7 @@ impl Default for TenantConfig {
             credit: None,
             rank: None,
             over_share: OverShare::default(),
+            placement: None,
             group: None,
             users: Vec::new(),
             allowance: Allowance::default(),
@@ -205,6 +209,14 @@ pub struct Config {
     pub cleaners: usize,
     /// Eviction order of tenants that name none.
     pub rank: RankKind,
+    /// Tiers below DRAM, the fastest first.
+    pub tiers: Vec<TierConfig>,
+    /// Where values go of tenants that do not say.
+    pub placement: PlaceIn,
+    /// Which hits bring values back from a tier to DRAM.
+    pub promotion: Promotion,
+    /// The file that a clean end saves the items in (`-e`).
+    pub memory_file: Option<PathBuf>,
     /// Configured tenants.
     pub tenants: Vec<TenantConfig>,
     /// Configured groups of them.
@@ -257,6 +269,10 @@ impl Default for Config {
             cleaner_cpu: 0.05,
             cleaners: 1,
             rank: RankKind::default(),
+            tiers: Vec::new(),
+            placement: PlaceIn::default(),
+            promotion: Promotion::default(),
+            memory_file: None,
             tenants: Vec::new(),
             groups: Vec::new(),
             protocol: Protocol::Auto,

@@ -31,6 +31,7 @@ mod loops;
 pub(crate) mod observe;
 mod operator;
 mod shared;
+mod tiers;
 
 pub mod admin;
 mod dump;
@@ -55,5 +56,6 @@ pub use operator::{
 pub use reactor::IoEngine;
 pub use server::{Running, Sockets, StartError, start, start_on, start_with};
 pub use shared::Clock;
+pub use tiers::{PlaceIn, TierConfig, TierUnavailable};
 pub use tls::{OldestTls, TlsConfig, TlsError, Verify};
 pub use view::{GroupView, Snapshot, TenantView, View};

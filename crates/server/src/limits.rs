@@ -26,6 +26,8 @@ pub const GROUPS_MAX: usize = 64;
 pub const TENANT_BYTES: Bytes = Bytes::kib(8);
 /// Bytes of a tenant's name at most.
 pub const TENANT_NAME_MAX: usize = 64;
+/// Bytes of a tier's name at most.
+pub const TIER_NAME_MAX: usize = 32;
 /// Bytes of a key prefix at most.
 pub const PREFIX_MAX: usize = 128;
 /// Bytes of a request line at most, but for `get` and its kin (memcached: 2048).

@@ -13,12 +13,13 @@ pub use adopt::Adopted;
 pub use groups::{GroupReport, GroupSettings};
 
 use crate::admission::{Allowance, AllowanceChange, GateCounts};
-use crate::config::{KnownBy, MemoryPolicy, TenantConfig, check_tenant};
+use crate::config::{KnownBy, MemoryPolicy, TenantConfig, check_tenant, refuse_place};
 use crate::groups::Division;
 use crate::loops::{Helpers, MemoryLoop};
 use crate::observe::TenantLatency;
 use crate::shared::Shared;
 use crate::tenants::{About, AddError, Origin, Router, claim};
+use crate::tiers::PlaceIn;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use store::{OverShare, RankKind, TenantState, Totals};
@@ -50,6 +51,8 @@ pub struct Settings {
     pub rank: Option<RankKind>,
     /// What becomes of its writes beyond its share.
     pub over_share: Option<OverShare>,
+    /// Where its values go; none inside for where the server says.
+    pub placement: Option<Option<PlaceIn>>,
     /// The group that it is in; none inside for none.
     pub group: Option<Option<String>>,
     /// What it is allowed beside memory.
@@ -73,6 +76,8 @@ pub struct TenantReport {
     pub prefix: Option<String>,
     /// Connections to this address belong to it.
     pub listen: Option<crate::Address>,
+    /// Where its values go: `dram`, `auto` or a tier's name.
+    pub placement: String,
     /// The group that it is in.
     pub group: Option<String>,
     /// Who made it: `default`, `configuration`, `delimiter` or `administration`.
@@ -161,6 +166,7 @@ impl Operator {
             allowance,
             gate,
             group,
+            placement: self.router.places.word(state.placement).to_owned(),
             state,
             totals: self.shared.store.totals(id),
             latency: self.shared.observed.latencies(&[id], self.shared.clock.now()).pop().unwrap_or_default(),
@@ -200,11 +206,13 @@ impl Operator {
             credit: settings.credit.flatten(),
             rank: Option::clone(&settings.rank),
             over_share: settings.over_share.unwrap_or_default(),
+            placement: settings.placement.clone().flatten(),
             group: settings.group.clone().flatten(),
             users: Vec::new(),
             allowance: Allowance::default().changed(&settings.allowance),
         };
         check_settings(&tenant)?;
+        self.check_place(&tenant)?;
         let group = self.check_reserved(None, &tenant)?;
         let added = self.router.add(&tenant, group, None, Origin::Administration);
         let id = added.map_err(|error| match error {
@@ -254,11 +262,13 @@ impl Operator {
             credit: settings.credit.unwrap_or(state.claim.credit),
             rank: Option::clone(&settings.rank),
             over_share: settings.over_share.unwrap_or(state.over_share),
+            placement: settings.placement.clone().flatten(),
             group: settings.group.clone().unwrap_or_else(|| group.clone()),
             users: Vec::new(),
             allowance: self.shared.admission.of(id).0.changed(&settings.allowance),
         };
         check_changed(&about, &tenant)?;
+        self.check_place(&tenant)?;
         let group = if reserved < tenant.reserved || tenant.group != group {
             self.check_reserved(Some(id), &tenant)?
         } else {
@@ -266,6 +276,9 @@ impl Operator {
         };
         store.set_claim(id, claim(&tenant, group));
         store.set_over_share(id, tenant.over_share);
+        if settings.placement.is_some() {
+            store.set_placement(id, self.router.places.resolve(tenant.placement.as_ref()));
+        }
         if let Some(rank) = Option::clone(&settings.rank) {
             store.set_rank(id, rank);
         }
@@ -275,6 +288,20 @@ impl Operator {
         tracing::info!("tenant '{name}' was changed");
         self.decide_soon();
         Ok(())
+    }
+
+    fn check_place(&self, tenant: &TenantConfig) -> Result<(), Refusal> {
+        let places = &self.router.places;
+        match &tenant.placement {
+            Some(place) if places.find(place).is_none() => {
+                refuse_place(places.names().iter().map(String::as_str), place).map_err(
+                    |crate::config::ConfigError { what, cure }| {
+                        Refusal::new(RefusalKind::Malformed, what, cure)
+                    },
+                )
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Removes a tenant: its items are dead at once, its memory is the others'.

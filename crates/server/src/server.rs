@@ -13,13 +13,14 @@ use crate::operator::Operator;
 use crate::reactor::{self, Epoll, Reactor, Ring, Uring};
 use crate::shared::{Clock, Shared};
 use crate::tenants::{Binding, Router};
+use crate::tiers::{self, TierUnavailable};
 use crate::tls::{Keys, TlsError};
 use crate::worker::{Surroundings, Worker};
 use mio::Waker;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -46,6 +47,18 @@ pub enum StartError {
     /// A thread or a poll cannot be made.
     #[error("cannot start a thread")]
     Thread(#[from] io::Error),
+    /// A tier cannot be had.
+    #[error(transparent)]
+    Tier(#[from] TierUnavailable),
+    /// What a clean end is to save cannot be.
+    #[error("cannot keep the items over a restart in {}", path.display())]
+    Saved {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        #[source]
+        cause: io::Error,
+    },
     /// The users cannot be read.
     #[error("cannot tell who may come in")]
     Auth(#[from] AuthError),
@@ -175,16 +188,25 @@ fn run(
     policy: policy::memory::MemoryPolicy,
     clock: Arc<dyn Clock>,
 ) -> Result<Running, StartError> {
-    let store = Store::new(Options {
+    let saved = config.saved_at();
+    if let Some(path) = &saved {
+        tiers::check_saved(path).map_err(|cause| StartError::Saved { path: path.clone(), cause })?;
+    }
+    let devices = tiers::open(&config.tiers)?;
+    let options = Options {
         memory: config.memory,
         item_max: config.item_max,
         threads: config.threads,
         tenants_max: config.max_tenants.max(1),
         no_evict: config.no_evict,
         seed: config.seed,
-    })?;
+    };
+    let now = u64::try_from(clock.unix_secs()).unwrap_or(0);
+    let store = Store::with_tiers(options, &devices, now)?;
+    store.set_promotion(config.promotion);
     let router = Arc::new(Router::new(Arc::clone(&store), &config).ok_or(StartError::Tenants)?);
     let auth = Auth::load(&config, &router)?;
+    restore(&store, &router, saved.as_deref())?;
     let memory = loops::memory_loop(policy);
     let Sockets { mut main, admin, keys } = sockets;
     let (engine, rings) = reactor::choose(config.io_engine, config.threads);
@@ -241,6 +263,18 @@ fn run(
         shared,
         router,
     })
+}
+
+/// Brings back what tiers, and the file of a clean end, hold from before.
+fn restore(store: &Arc<Store>, router: &Router, saved: Option<&Path>) -> Result<(), StartError> {
+    let mut worker = store.worker()?;
+    let back = worker.restore(saved, &mut |name, own_space| router.adopt(name, own_space));
+    worker.go_offline();
+    if back != store::Restored::default() {
+        let from = if back.from_saved { "a clean end" } else { "an end that was not clean" };
+        tracing::info!("{} items are back after {from}, {} were dropped", back.items, back.dropped);
+    }
+    Ok(())
 }
 
 /// Tells who is allowed what by the configuration.
@@ -462,5 +496,17 @@ impl Running {
                 tracing::error!("a thread had panicked");
             }
         }
+        if let Some(path) = self.shared.config.saved_at() {
+            save(&self.shared.store, &path);
+        }
+    }
+}
+
+/// Saves the items for the next start.
+fn save(store: &Arc<Store>, path: &Path) {
+    let saved = store.worker().map_err(io::Error::other).and_then(|mut worker| worker.save(path));
+    match saved {
+        Ok(items) => tracing::info!("{items} items were saved in {}", path.display()),
+        Err(e) => tracing::error!("the items could not be saved in {}: {e}", path.display()),
     }
 }

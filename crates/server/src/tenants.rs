@@ -11,6 +11,7 @@ use crate::config::{Config, TenantConfig};
 use crate::groups::Division;
 use crate::limits::{PREFIX_MAX, TENANTS_MAX};
 use crate::listener::Address;
+use crate::tiers::Places;
 use control::{Amount, Claim, GroupId, Weight};
 use rapidhash::fast::RandomState;
 use std::collections::HashMap;
@@ -40,6 +41,8 @@ pub(crate) struct Router {
     is_full: AtomicBool,
     /// The order of tenants that name none.
     rank: Mutex<RankKind>,
+    /// Where values go.
+    pub(crate) places: Places,
     /// A tenant has come, gone or changed that no decision has seen.
     pub(crate) has_new_tenant: AtomicBool,
 }
@@ -178,10 +181,12 @@ impl Router {
             any_prefix: AtomicBool::new(false),
             is_full: AtomicBool::new(false),
             rank: Mutex::new(config.rank.clone()),
+            places: Places::of(config),
             has_new_tenant: AtomicBool::new(true),
         };
         let (name, origin) = ("default".to_owned(), Origin::Default);
         let about = About { name, prefix: None, listen: None, identities: Vec::new(), origin };
+        router.store.set_placement(default, router.places.resolve(None));
         router.write().add(default, about);
         let division = Division::of(config);
         for tenant in &config.tenants {
@@ -242,6 +247,7 @@ impl Router {
         };
         let id = self.store.add_tenant(spec).ok_or(AddError::Full)?;
         self.store.set_over_share(id, tenant.over_share);
+        self.store.set_placement(id, self.places.resolve(tenant.placement.as_ref()));
         let is_known_by_prefix = prefix.is_some();
         let (name, identities) = (tenant.name.clone(), tenant.identities.clone());
         known.add(id, About { name, prefix, listen, identities, origin });
@@ -339,6 +345,16 @@ impl Router {
         self.add_prefix(prefix).unwrap_or(routed)
     }
 
+    /// The tenant of a name that is not configured, whose items a restart found: one of a prefix comes again.
+    pub(crate) fn adopt(&self, name: &str, own_space: bool) -> Option<TenantId> {
+        let delimiter = self.delimiter.filter(|_| !own_space)?;
+        let mut prefix = name.as_bytes().to_vec();
+        if prefix.last() != Some(&delimiter) {
+            prefix.push(delimiter);
+        }
+        self.delimited(&prefix).and_then(|prefix| self.add_prefix(prefix))
+    }
+
     fn add_prefix(&self, prefix: &[u8]) -> Option<TenantId> {
         let mut known = self.write();
         if let Some(id) = known.prefixes.get(prefix) {
@@ -356,6 +372,7 @@ impl Router {
             self.is_full.store(true, Ordering::Relaxed);
             return None;
         };
+        self.store.set_placement(id, self.places.resolve(None));
         let (prefix, identities, origin) = (Some(prefix.into()), Vec::new(), Origin::Delimiter);
         known.add(id, About { name, prefix, listen: None, identities, origin });
         self.any_prefix.store(true, Ordering::Relaxed);

@@ -29,6 +29,7 @@ use crate::shared::Shared;
 use crate::tenants::Router;
 use crate::transport::{BUFFER, Event, Transport};
 use crossbeam_channel::{Receiver, Sender, unbounded};
+use fetching::Fetching;
 use socket2::Socket;
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -37,7 +38,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use units::{Duration, Instant};
-use fetching::Fetching;
 use verify::Verdict;
 
 /// A connection on its way to a worker.

@@ -172,7 +172,9 @@ fn copies(device: &dyn Device, part: &Part, size: Bytes, watch: &Stopwatch, end:
 
 fn reads(device: &dyn Device, part: &Part, size: Bytes, watch: &Stopwatch, end: Instant) -> io::Result<u64> {
     let mut rng = Rng::new(part.seed);
-    let Some(mut queue) = device.read_queue(DEPTH, None)? else { return copies(device, part, size, watch, end) };
+    let Some(mut queue) = device.read_queue(DEPTH, None)? else {
+        return copies(device, part, size, watch, end);
+    };
     let mut buffers: Vec<Buffer> =
         (0..DEPTH).map(|_| Buffer::new(size).map_err(io::Error::other)).collect::<io::Result<_>>()?;
     let mut done = 0;

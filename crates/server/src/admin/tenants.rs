@@ -12,6 +12,7 @@ use crate::admission::{AllowanceChange, OverRate};
 use crate::config::MemoryPolicy;
 use crate::limits::ADMIN_BODY_MAX;
 use crate::operator::{Operator, Refusal, Settings, TenantReport};
+use crate::tiers::PlaceIn;
 use axum::Router;
 use axum::body::Bytes as Body;
 use axum::extract::rejection::BytesRejection;
@@ -32,6 +33,7 @@ const FIELDS: &[&str] = &[
     "credit_bytes",
     "rank",
     "over_share",
+    "placement",
     "group",
     "max_connections",
     "requests_per_second",
@@ -127,11 +129,13 @@ fn tenant_json(tenant: &TenantReport) -> Value {
         "credit_bytes": state.claim.credit.map(|credit| credit.0),
         "rank": state.rank.to_string(),
         "over_share": over_share_word(state.over_share),
+        "placement": tenant.placement,
         "held_bytes": state.held.0,
         "target_bytes": state.share.target.0,
         "ceiling_bytes": state.share.ceiling.map(|ceiling| ceiling.0),
         "borrowed_bytes": state.held.saturating_sub(state.share.target).0,
         "items": state.items,
+        "tier_bytes": state.away.0,
         "gets": totals.get_hits + totals.get_misses,
         "hits": totals.get_hits,
         "sets": totals.cmd_set,
@@ -140,6 +144,9 @@ fn tenant_json(tenant: &TenantReport) -> Value {
         "writes_refused": totals.writes_refused,
         "out_of_memory": totals.store_no_memory,
         "shadow_hits": totals.shadow_hits,
+        "tier_hits": totals.tier_hits,
+        "promotions": totals.promotions,
+        "demotions": totals.demotions,
         "max_connections": tenant.allowance.max_connections,
         "requests_per_second": tenant.allowance.requests_per_second,
         "burst": tenant.allowance.burst,
@@ -243,6 +250,10 @@ fn settings(object: &Map<String, Value>) -> Result<Settings, Refused> {
         credit: size("credit_bytes")?,
         rank: rank.transpose()?,
         over_share,
+        placement: match object.get("placement") {
+            Some(Value::Null) => Some(None),
+            _ => text("placement")?.map(|word| Some(PlaceIn::of_word(&word))),
+        },
         allowance,
         group: match object.get("group") {
             Some(Value::Null) => Some(None),
@@ -269,7 +280,7 @@ mod tests {
     fn bodies_become_settings_or_say_what_is_wrong() {
         check("{}", Ok(Settings::default()));
         check(
-            r#"{"prefix": "a:", "reserved_bytes": 5, "weight": 2, "credit_bytes": null, "over_share": "refuse"}"#,
+            r#"{"prefix": "a:", "reserved_bytes": 5, "weight": 2, "credit_bytes": null, "over_share": "refuse", "placement": "dram"}"#,
             Ok(Settings {
                 prefix: Some("a:".to_owned()),
                 reserved: Some(Bytes(5)),
@@ -277,6 +288,7 @@ mod tests {
                 credit: Some(None),
                 rank: None,
                 over_share: Some(OverShare::Refuse),
+                placement: Some(Some(PlaceIn::Dram)),
                 group: None,
                 allowance: AllowanceChange::default(),
             }),

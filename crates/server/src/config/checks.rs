@@ -7,6 +7,7 @@ use super::{Config, TenantConfig};
 use crate::groups::{Division, Member, check_groups};
 use crate::limits;
 use crate::listener::TlsMode;
+use crate::tiers::PlaceIn;
 use policy::memory::Tax;
 use units::{Bytes, Duration};
 
@@ -24,6 +25,15 @@ pub(crate) fn refuse<T>(what: String, cure: &str) -> Result<T, ConfigError> {
     Err(ConfigError { what, cure: cure.to_owned() })
 }
 
+/// The refusal of a placement that names no tier.
+pub(crate) fn refuse_place<'a, T>(
+    names: impl Iterator<Item = &'a str>,
+    place: &PlaceIn,
+) -> Result<T, ConfigError> {
+    let known = ["dram", "auto"].into_iter().chain(names).collect::<Vec<_>>().join(", ");
+    refuse(format!("there is no tier '{}'", place.word()), &format!("a placement is one of {known}"))
+}
+
 impl Config {
     /// The same settings, proved to fit together.
     ///
@@ -31,6 +41,7 @@ impl Config {
     /// The first thing that does not fit, and what would.
     pub fn checked(self) -> Result<Self, ConfigError> {
         self.check_sizes()?;
+        self.check_tiers()?;
         self.check_tenants()?;
         self.check_listeners()?;
         Ok(self)
@@ -136,6 +147,36 @@ impl Config {
             );
         }
         self.check_policies()
+    }
+
+    fn check_tiers(&self) -> Result<(), ConfigError> {
+        if store::TIERS_MAX < self.tiers.len() {
+            return refuse(
+                format!("{} tiers are more than {}", self.tiers.len(), store::TIERS_MAX),
+                "name fewer; the fastest come first",
+            );
+        }
+        for (i, tier) in self.tiers.iter().enumerate() {
+            if ["dram", "auto"].contains(&tier.name.as_str()) {
+                return refuse(
+                    format!("a tier cannot be called '{}'", tier.name),
+                    "that is a placement; for example --tier ssd=file:PATH:SIZE",
+                );
+            }
+            if self.tiers[..i].iter().any(|other| other.name == tier.name) {
+                return refuse(
+                    format!("two tiers are called '{}'", tier.name),
+                    "name them: --tier a=file:PATH:SIZE --tier b=file:PATH:SIZE",
+                );
+            }
+        }
+        let tenants = self.tenants.iter().filter_map(|tenant| tenant.placement.as_ref());
+        for place in tenants.chain([&self.placement]) {
+            if self.placement(place).is_none() {
+                return refuse_place(self.tiers.iter().map(|tier| tier.name.as_str()), place);
+            }
+        }
+        Ok(())
     }
 
     fn check_policies(&self) -> Result<(), ConfigError> {

@@ -57,6 +57,14 @@ impl Operator {
             self.set_default_rank(before, after);
             adopted.done.push(format!("rank {}", after.rank));
         }
+        if before.promotion != after.promotion {
+            self.shared.store.set_promotion(after.promotion);
+            adopted.done.push(format!("promotion {}", after.promotion));
+        }
+        if before.placement != after.placement {
+            let result = self.set_default_placement(before, after);
+            adopted.note(format!("placement {}", after.placement.word()), result);
+        }
         self.adopt_tenants_and_groups(before, after, &mut adopted);
         if let (Some(auth), Some(config)) = (&self.shared.auth, &after.auth) {
             auth.adopt(config.clone(), after.tenants.clone());
@@ -74,6 +82,25 @@ impl Operator {
                 self.shared.store.set_rank(state.id, after.rank.clone());
             }
         }
+    }
+
+    /// Where values go of tenants that do not say, as far as nobody told them elsewhere meanwhile.
+    fn set_default_placement(&self, before: &Config, after: &Config) -> Result<(), Refusal> {
+        let _one_at_a_time = self.change();
+        let places = &self.router.places;
+        let (Some(earlier), Some(placement)) =
+            (places.find(&before.placement), places.find(&after.placement))
+        else {
+            return super::conflict("tiers come with a start", "restart the server");
+        };
+        places.set_default(after.placement.clone());
+        let names_one = |name: &str| after.tenants.iter().any(|t| t.name == name && t.placement.is_some());
+        for state in self.router.all().filter_map(|id| self.shared.store.tenant_state(id)) {
+            if state.placement == earlier && !names_one(&state.name) {
+                self.shared.store.set_placement(state.id, placement);
+            }
+        }
+        Ok(())
     }
 
     fn adopt_tenants_and_groups(&self, before: &Config, after: &Config, adopted: &mut Adopted) {
@@ -138,6 +165,7 @@ impl Operator {
             credit: changed(&before.credit, &after.credit),
             rank: changed(&before.rank, &after.rank).map(|rank| rank.unwrap_or_else(|| self.router.rank())),
             over_share: changed(&before.over_share, &after.over_share),
+            placement: changed(&before.placement, &after.placement),
             group: changed(&before.group, &after.group),
             allowance: allowance_changed(&before.allowance, &after.allowance),
         };

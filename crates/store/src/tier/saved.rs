@@ -21,7 +21,7 @@ use crate::tier::doors::expiry_of_wall;
 use crate::worker::Worker;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use units::TenantId;
 
@@ -53,7 +53,9 @@ impl Worker {
         }
         let stamps = store.stamps.load(Ordering::Relaxed);
         let mark = units::mix64(stamps ^ units::mix64(store.wall)) | 1;
-        let beside = path.with_extension("new");
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(".new");
+        let beside = PathBuf::from(beside);
         let mut file = BufWriter::new(File::create(&beside)?);
         file.write_all(&MAGIC)?;
         file.write_all(&mark.to_le_bytes())?;

@@ -179,7 +179,9 @@ impl Worker {
         let wanted = Bytes(plan.len as u64);
         match self.spent.pop() {
             Some(buffer) => buffer.fitted(wanted).ok(),
-            None => Buffer::new(wanted.max(Bytes(SPENT_BYTES_MAX as u64))).and_then(|b| b.fitted(wanted)).ok(),
+            None => {
+                Buffer::new(wanted.max(Bytes(SPENT_BYTES_MAX as u64))).and_then(|b| b.fitted(wanted)).ok()
+            }
         }
     }
 
