@@ -95,7 +95,11 @@ pub const TIER_RESERVE: u32 = 2;
 /// A tier is cleaned when no more segments than this are free beyond the reserve: a pass over DRAM may put as much there.
 pub const TIER_LOW_WATER: u32 = 6;
 /// Segments of a tier that are gathered, written or read there at once, where the device is not mapped.
-pub const TIER_BUFFERS: u32 = 8;
+pub const TIER_BUFFERS: u64 = 8;
+/// The same at least: one is written while others are gathered.
+pub const TIER_BUFFERS_MIN: u64 = 4;
+/// They take one part in so many of the memory, at most.
+pub const TIER_GATHERS_PART: u64 = 8;
 /// Segments that a cleaning pass of a tier takes.
 pub const TIER_PASS_WIDTH: usize = 16;
 /// The same where they have to be read into memory first.

@@ -55,9 +55,10 @@ impl Worker {
         if crowded && !grew {
             return Err(OutOfMemory);
         }
-        if self.tier_full.take().is_some() {
+        if let Some(tier) = self.tier_full.take() {
             // Whatever comes of it, the writer comes again and puts its value somewhere.
             self.clean_tiers();
+            self.wait_for_buffer(tier);
             self.tier_stays_full.set(true);
         }
         let wanted = self.wanted.take().max(1);
@@ -100,6 +101,17 @@ impl Worker {
             if WAIT_TURNS_MAX < turn {
                 return Waited::HeldOn;
             }
+            pause(&mut turn);
+        }
+    }
+
+    /// Waits for other threads to let go of what a tier has written.
+    fn wait_for_buffer(&mut self, tier: u8) {
+        let store = Arc::clone(&self.store);
+        let Some(tier) = store.tiers.get(usize::from(tier)) else { return };
+        let mut turn = 0;
+        while tier.waits_for_buffer(&store.epochs) && turn <= WAIT_TURNS_MAX {
+            self.reader.quiesce();
             pause(&mut turn);
         }
     }

@@ -188,7 +188,7 @@ impl Store {
         }
         let tiers: Vec<Tier> = (0..)
             .zip(devices)
-            .map(|(id, device)| Tier::new(id, Arc::clone(device), options.item_max, options.tenants_max))
+            .map(|(id, device)| Tier::new(id, Arc::clone(device), &options))
             .collect::<Result<_, _>>()?;
         let beside: Bytes = tiers.iter().map(Tier::memory).sum();
         let below: Bytes = tiers.iter().map(Tier::capacity).sum();

@@ -148,6 +148,15 @@ impl Area {
         }
     }
 
+    /// Whether there is no buffer because readers have not let go of one yet.
+    pub(crate) fn waits_for_buffer(&self, epochs: &Epochs) -> bool {
+        self.buffers.as_ref().is_some_and(|buffers| {
+            let mut pool = lock(&buffers.pool);
+            pool.reclaim(epochs);
+            pool.free.is_empty() && !pool.retired.is_empty()
+        })
+    }
+
     /// Bytes of a record that the index led to after `reader` came online or announced; `mark` tells the buffer that its
     /// segment is gathered in. None if they have to be fetched.
     #[inline]
@@ -175,13 +184,19 @@ impl Area {
 impl Buffers {
     fn take(&self, epochs: &Epochs) -> Option<u32> {
         let mut pool = lock(&self.pool);
-        while let Some(&(epoch, buffer)) = pool.retired.front() {
+        pool.reclaim(epochs);
+        pool.free.pop()
+    }
+}
+
+impl Pool {
+    fn reclaim(&mut self, epochs: &Epochs) {
+        while let Some(&(epoch, buffer)) = self.retired.front() {
             if !epochs.is_past(epoch) {
                 break;
             }
-            pool.retired.pop_front();
-            pool.free.push(buffer);
+            self.retired.pop_front();
+            self.free.push(buffer);
         }
-        pool.free.pop()
     }
 }

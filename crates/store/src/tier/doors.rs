@@ -62,7 +62,9 @@ impl Store {
     pub(crate) fn tier_below(&self, tenant: &Tenant) -> Option<&Tier> {
         match tenant.placement() {
             Placement::Auto => self.tiers.first(),
-            Placement::Dram | Placement::Tier(_) => None,
+            // What found no room there is in DRAM for a while.
+            Placement::Tier(tier) => self.tiers.get(usize::from(tier)),
+            Placement::Dram => None,
         }
     }
 

@@ -35,6 +35,7 @@ pub(crate) use reference::{REFERENCE, Reference};
 use crate::epoch::{Epochs, Participant};
 use crate::limits;
 use crate::segment::State;
+use crate::store::Options;
 use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering, lock};
 use area::{Area, Head};
 use media::{Device, MapError};
@@ -71,17 +72,18 @@ pub(crate) struct Tier {
 pub(crate) struct Full;
 
 impl Tier {
-    pub(crate) fn new(
-        id: u8,
-        device: Arc<dyn Device>,
-        item_max: Bytes,
-        tenants_max: usize,
-    ) -> Result<Self, MapError> {
-        let segment = segment_of(&*device, item_max);
+    pub(crate) fn new(id: u8, device: Arc<dyn Device>, options: &Options) -> Result<Self, MapError> {
+        let Options { memory, item_max, tenants_max, .. } = *options;
+        let is_mapped = device.mapped().is_some();
+        let gathers = Bytes(memory.0 / limits::TIER_GATHERS_PART);
+        let segment = segment_of(&*device, item_max, (!is_mapped).then_some(gathers));
+        let buffers = gathers.0 / segment.0.max(1);
+        let buffers = buffers.clamp(limits::TIER_BUFFERS_MIN, limits::TIER_BUFFERS);
+        let buffers = u32::try_from(buffers).unwrap_or(u32::MAX);
         let count = u32::try_from(device.size().count_of(segment)).unwrap_or(u32::MAX);
         Ok(Self {
             id,
-            area: Area::new(Arc::clone(&device), segment, limits::TIER_BUFFERS)?,
+            area: Area::new(Arc::clone(&device), segment, buffers)?,
             notes: Notes::new(Arc::clone(&device), segment, tenants_max)?,
             segments: Segments::new(count, segment),
             device,
@@ -211,6 +213,11 @@ impl Tier {
         for head in parked {
             self.seal(head);
         }
+    }
+
+    /// Whether values could be put here if readers let go of what is written.
+    pub(crate) fn waits_for_buffer(&self, epochs: &Epochs) -> bool {
+        lock(&self.parked).is_empty() && self.area.waits_for_buffer(epochs)
     }
 
     /// Whether segments wait to be written.
@@ -346,13 +353,15 @@ impl Tier {
     }
 }
 
-/// Segments of a tier are as large as those of DRAM, smaller where it is small, and hold the largest item.
-fn segment_of(device: &dyn Device, item_max: Bytes) -> Bytes {
+/// Segments of a tier are as large as those of DRAM, smaller where it is small, and hold the largest item, unless those that
+/// are gathered would take more than `gathers`.
+fn segment_of(device: &dyn Device, item_max: Bytes, gathers: Option<Bytes>) -> Bytes {
     let fitting = (device.size().0 / limits::SEGMENTS_MIN).min(limits::SEGMENT_DEFAULT.0);
     let fitting = 1 << fitting.max(limits::SEGMENT_MIN.0).ilog2();
     let wanted = (item_max.0 + footprint(0, 0)).next_power_of_two();
     let most =
         1 << (device.size().0 / u64::from(4 * limits::TIER_LOW_WATER)).max(limits::SEGMENT_MIN.0).ilog2();
-    let segment = wanted.min(most).max(fitting).min(limits::TIER_SEGMENT_MAX.0);
+    let gathered = gathers.map_or(u64::MAX, |bytes| 1 << (bytes.0 / limits::TIER_BUFFERS_MIN).max(1).ilog2());
+    let segment = wanted.min(most).max(fitting).min(limits::TIER_SEGMENT_MAX.0).min(gathered);
     Bytes(segment.max(device.access_unit().0))
 }
