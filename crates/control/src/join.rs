@@ -50,6 +50,7 @@ impl Join for MemorySignal {
     fn beside(&mut self, other: &Self) {
         self.held += other.held;
         self.idle += other.idle;
+        self.below.held += other.below.held;
         self.count(other);
     }
 }
@@ -59,6 +60,9 @@ impl MemorySignal {
         self.shadow_hits += other.shadow_hits;
         self.gets += other.gets;
         self.hits += other.hits;
+        self.below.hits += other.below.hits;
+        self.below.promotions += other.below.promotions;
+        self.below.demotions += other.below.demotions;
     }
 }
 

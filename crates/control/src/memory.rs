@@ -17,6 +17,21 @@ pub struct MemorySignal {
     pub gets: u64,
     /// Look-ups that found their item.
     pub hits: u64,
+    /// What of it is in tiers below DRAM.
+    pub below: TierTraffic,
+}
+
+/// What is measured of a tenant's values in tiers below DRAM over a window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TierTraffic {
+    /// Bytes there, a part of what it holds, now.
+    pub held: Bytes,
+    /// Look-ups that found their value there.
+    pub hits: u64,
+    /// Values that hits brought back to DRAM.
+    pub promotions: u64,
+    /// Values that went there instead of being evicted.
+    pub demotions: u64,
 }
 
 /// A tenant's share of memory.

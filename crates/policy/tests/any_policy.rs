@@ -80,6 +80,7 @@ impl Family for Memory {
             shadow_hits: count(rng, 50),
             gets,
             hits: rng.below(gets + 1),
+            ..MemorySignal::default()
         }
     }
 }

@@ -58,4 +58,4 @@ pub use server::{Running, Sockets, StartError, start, start_on, start_with};
 pub use shared::Clock;
 pub use tiers::{PlaceIn, TierConfig, TierUnavailable};
 pub use tls::{OldestTls, TlsConfig, TlsError, Verify};
-pub use view::{GroupView, Snapshot, TenantView, View};
+pub use view::{GroupView, Snapshot, TenantView, TierView, View};

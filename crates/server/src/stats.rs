@@ -10,6 +10,7 @@ mod general;
 mod observed;
 mod ours;
 mod settings;
+mod tiers;
 
 pub(crate) use clients::{Client, Clients};
 pub(crate) use general::cpu_micros;
@@ -72,7 +73,10 @@ pub(crate) fn answer(
         b"latency" => lines(&observed::latency(shared, router, binding)),
         b"hotkeys" => lines(&observed::hot_keys(shared, router, binding)),
         b"slow" => lines(&observed::slow(shared, router, binding)),
-        b"tiers" => lines(&ours::tiers(shared, router, binding)),
+        b"tiers" => lines(&tiers::tiers(shared, router, binding)),
+        b"extstore" if *binding == Binding::Unbound && !router.places.names().is_empty() => {
+            lines(&tiers::extstore(shared, router, binding))
+        }
         b"controller" if *binding == Binding::Unbound => lines(&ours::controller(shared, router)),
         b"cleaner" if *binding == Binding::Unbound => lines(&ours::cleaner(shared)),
         b"reset" => {

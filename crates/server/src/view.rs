@@ -12,7 +12,7 @@ use crate::tenants::{Binding, Router};
 use control::GroupId;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
-use store::{MemoryUse, TenantState, Totals};
+use store::{MemoryUse, TenantState, TierTotals, TierUse, Totals};
 use units::{Bytes, TenantId};
 
 /// A window into a running server.
@@ -36,6 +36,17 @@ pub struct TenantView {
     pub allowance: Allowance,
     /// What its gate counted.
     pub gate: GateCounts,
+}
+
+/// One tier of a snapshot.
+#[derive(Clone, Debug)]
+pub struct TierView {
+    /// Its name.
+    pub name: String,
+    /// What is in it.
+    pub holds: TierUse,
+    /// What was counted of it.
+    pub totals: TierTotals,
 }
 
 /// One group of a snapshot: what its members have together.
@@ -66,6 +77,8 @@ pub struct Snapshot {
     pub latency: Option<TenantLatency>,
     /// Every group.
     pub groups: Vec<GroupView>,
+    /// Every tier below DRAM, the fastest first.
+    pub tiers: Vec<TierView>,
     /// How memory is used.
     pub memory: MemoryUse,
     /// Memory of miss ratio curves, with what brings them their samples.
@@ -118,6 +131,7 @@ impl View {
             tenants,
             latency,
             groups,
+            tiers: tiers(&self.shared, &self.router),
             memory: self.shared.store.memory_use(),
             curves,
             observed: self.shared.observed.bytes(),
@@ -247,7 +261,16 @@ pub(crate) struct Visible {
     pub(crate) totals: Totals,
     pub(crate) items: u64,
     pub(crate) held: Bytes,
+    /// Bytes of what it holds in tiers, and items whose values are there.
+    pub(crate) away: Bytes,
+    pub(crate) away_items: u64,
     pub(crate) limit: Bytes,
+}
+
+fn tiers(shared: &Shared, router: &Router) -> Vec<TierView> {
+    let names = router.places.names().iter().cloned();
+    let seen = shared.store.tier_use().into_iter().zip(shared.store.tier_totals());
+    names.zip(seen).map(|(name, (holds, totals))| TierView { name, holds, totals }).collect()
 }
 
 impl Visible {
@@ -257,6 +280,8 @@ impl Visible {
             all.totals.add(&view.totals);
             all.items += view.state.items;
             all.held += view.state.held;
+            all.away += view.state.away;
+            all.away_items += view.state.away_items;
             all.limit += view.state.share.target;
         }
         if *binding == Binding::Unbound {

@@ -27,6 +27,7 @@ pub(crate) fn link(
     tenant.items.fetch_add(1, Ordering::Relaxed);
     if sizes.below != 0 {
         tenant.away.fetch_add(sizes.below.cast_signed(), Ordering::Relaxed);
+        tenant.away_items.fetch_add(1, Ordering::Relaxed);
     }
     let len32 = u32::try_from(sizes.in_segment).unwrap_or(u32::MAX);
     store.log.segment(place.segment).note_append(tenant.id, len32, stamp, meta.expiry.map(|e| e.at));
@@ -57,6 +58,7 @@ pub(crate) fn take_off(store: &Store, counters: &ThreadCounters, place: Place, v
     let tenant = store.tenant(view.tenant());
     if view.is_away() {
         tenant.away.fetch_sub(view.footprint().cast_signed(), Ordering::Relaxed);
+        tenant.away_items.fetch_sub(1, Ordering::Relaxed);
     }
     if store.is_flushed(place, view) {
         tenant.stale.fetch_sub(1, Ordering::Relaxed);

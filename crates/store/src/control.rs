@@ -5,7 +5,7 @@ use crate::idle::IdleSensor;
 use crate::metrics::Totals;
 use crate::store::Store;
 use crate::sync::Ordering;
-use control::memory::{MemoryShare, MemorySignal};
+use control::memory::{MemoryShare, MemorySignal, TierTraffic};
 use control::{Actuator, Amount, Decision, Pool, Row, Sensor};
 use std::sync::Arc;
 use units::{Bytes, Duration, Instant, TenantId};
@@ -121,6 +121,12 @@ impl Sensor for MemoryControl {
                     shadow_hits: window.shadow_hits,
                     gets: window.get_hits + window.get_misses,
                     hits: window.get_hits,
+                    below: TierTraffic {
+                        held: tenant.held_below(),
+                        hits: window.tier_hits,
+                        promotions: window.promotions,
+                        demotions: window.demotions,
+                    },
                 }),
                 in_force: None,
             });

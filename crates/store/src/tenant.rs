@@ -62,6 +62,8 @@ pub(crate) struct Tenant {
     pub(crate) live: AtomicI64,
     /// Bytes of records in tiers that its items lead to, dead ones too.
     pub(crate) away: AtomicI64,
+    /// Items whose values are there.
+    pub(crate) away_items: AtomicI64,
     /// Live items.
     pub(crate) items: AtomicI64,
     /// Flushed items that the index still points at.
@@ -107,6 +109,7 @@ impl Tenant {
             before: Mutex::new(None),
             live: AtomicI64::new(0),
             away: AtomicI64::new(0),
+            away_items: AtomicI64::new(0),
             items: AtomicI64::new(0),
             stale: AtomicI64::new(0),
             flushed_below: AtomicU64::new(0),
@@ -305,7 +308,12 @@ impl Tenant {
 
     /// What of that is in DRAM, or less by what has expired in tiers.
     pub(crate) fn held_here(&self) -> Bytes {
-        self.held().saturating_sub(Bytes(u64::try_from(self.away.load(Ordering::Relaxed)).unwrap_or(0)))
+        self.held().saturating_sub(self.held_below())
+    }
+
+    /// Bytes of its records in tiers.
+    pub(crate) fn held_below(&self) -> Bytes {
+        Bytes(u64::try_from(self.away.load(Ordering::Relaxed)).unwrap_or(0))
     }
 
     pub(crate) fn share(&self) -> MemoryShare {
@@ -419,6 +427,8 @@ pub struct TenantState {
     pub held: Bytes,
     /// Bytes of its records in tiers, a part of what it holds but for what has expired and is not removed yet.
     pub away: Bytes,
+    /// Items whose values are there.
+    pub away_items: u64,
     /// Where its values go.
     pub placement: Placement,
     /// Live items.

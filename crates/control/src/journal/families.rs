@@ -9,7 +9,7 @@ use crate::claim::{Amount, Claim, Class, CpuQuota, Goal, Levers, Mba, Quantile, 
 use crate::curve::Curve;
 use crate::form::{FormSignal, Forms};
 use crate::joint::{Accesses, Joint, JointSignal, Table, Utility};
-use crate::memory::{MemoryShare, MemorySignal};
+use crate::memory::{MemoryShare, MemorySignal, TierTraffic};
 use serde_json::{Value, json};
 use units::Bytes;
 
@@ -34,7 +34,9 @@ line!(MemorySignal {
     shadow_hits: "shadow_hits",
     gets: "gets",
     hits: "hits",
+    below: "below",
 });
+line!(TierTraffic { held: "held_bytes", hits: "hits", promotions: "promotions", demotions: "demotions" });
 line!(MemoryShare { target: "target_bytes", ceiling: "ceiling_bytes" });
 
 line!(BandwidthSignal {

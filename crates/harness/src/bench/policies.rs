@@ -148,7 +148,8 @@ fn memory_signal(rng: &mut Rng) -> Option<MemorySignal> {
     let gets = 1 + rng.below(10_000);
     let held = rng.below(1 << 26);
     let idle = Bytes(rng.below(held + 1));
-    Some(MemorySignal { held: Bytes(held), idle, shadow_hits: rng.below(3), gets, hits: rng.below(gets) })
+    let (shadow_hits, hits) = (rng.below(3), rng.below(gets));
+    Some(MemorySignal { held: Bytes(held), idle, shadow_hits, gets, hits, ..MemorySignal::default() })
 }
 
 fn bandwidth_signal(rng: &mut Rng) -> Option<BandwidthSignal> {

@@ -2,6 +2,8 @@
 //!
 //! Invariants: counters are the store's and the server's own; this only writes them down
 
+mod tiers;
+
 use crate::View;
 use crate::cleaning::CleaningView;
 use crate::stats::cpu_micros;
@@ -270,12 +272,14 @@ fn latencies(encoder: &mut DescriptorEncoder<'_>, snapshot: &Snapshot) -> fmt::R
 impl Collector for Figures {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let snapshot = self.0.snapshot();
-        for (name, help, unit, figure) in tenant_figures().into_iter().chain(gate_figures()) {
+        let below = if snapshot.tiers.is_empty() { Vec::new() } else { tiers::tenant_figures().to_vec() };
+        for (name, help, unit, figure) in tenant_figures().into_iter().chain(gate_figures()).chain(below) {
             let row = |t: &TenantView| (vec![("tenant", t.state.name.clone())], figure(t));
             let values: Vec<_> = snapshot.tenants.iter().map(row).collect();
             write(&mut encoder, (name, help, unit.as_ref()), &values)?;
         }
         limits(&mut encoder, &snapshot)?;
+        tiers::encode(&mut encoder, &snapshot)?;
         for (name, help, unit, figure) in group_figures() {
             let values: Vec<_> =
                 snapshot.groups.iter().map(|g| (vec![("group", g.name.clone())], figure(g))).collect();

@@ -2,7 +2,7 @@
 //!
 //! Invariants: below 4,096 bytes; memcached's names only
 
-use super::{Row, baseline};
+use super::{Row, baseline, tiers};
 use crate::limits;
 use crate::shared::Shared;
 use crate::tenants::{Binding, Router};
@@ -131,6 +131,8 @@ pub(super) fn general(shared: &Shared, router: &Router, binding: &Binding) -> Ve
         ("lru_bumps_dropped", zero_text()),
     ];
     let mut rows: Vec<_> = rows.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    let behind = rows.iter().position(|(name, _)| name == "delete_misses").unwrap_or(rows.len());
+    rows.splice(behind..behind, tiers::look_ups(shared, router, &seen));
     if shared.keys.is_some() {
         let age_secs = shared.unix_secs() - shared.keys_read_secs.load(Ordering::Relaxed);
         let tls = [
@@ -141,5 +143,6 @@ pub(super) fn general(shared: &Shared, router: &Router, binding: &Binding) -> Ve
         let at = rows.iter().position(|(name, _)| name == "unexpected_napi_ids").unwrap_or(rows.len());
         rows.splice(at..at, tls.map(|(name, value)| (name.to_owned(), value)));
     }
+    rows.extend(tiers::extstore(shared, router, binding));
     rows
 }

@@ -1,9 +1,8 @@
-//! What memcached does not have: `stats tenants`, `tiers`, `controller` and `cleaner`, names of our own.
+//! What memcached does not have: `stats tenants`, `controller` and `cleaner`, names of our own.
 
 use super::Row;
 use crate::shared::Shared;
 use crate::tenants::{Binding, Router};
-use crate::view::Visible;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use units::{Instant, TenantId};
@@ -51,22 +50,6 @@ pub(super) fn controller(shared: &Shared, router: &Router) -> Vec<Row> {
     let mut rows = vec![("policy".to_owned(), policy.to_owned())];
     rows.extend(numbers.into_iter().map(|(name, value)| (name.to_owned(), value.to_string())));
     rows
-}
-
-/// `stats tiers`: what each kind of memory holds and carries, of what the connection sees.
-pub(super) fn tiers(shared: &Shared, router: &Router, binding: &Binding) -> Vec<Row> {
-    let seen = Visible::to(shared, router, binding);
-    let t = &seen.totals;
-    let rows = [
-        ("capacity_bytes", seen.limit.0),
-        ("used_bytes", seen.held.0),
-        ("items", seen.items),
-        ("reads", t.dram_read.accesses),
-        ("read_bytes", t.dram_read.bytes),
-        ("writes", t.dram_write.accesses),
-        ("write_bytes", t.dram_write.bytes),
-    ];
-    rows.into_iter().map(|(name, value)| (format!("dram:{name}"), value.to_string())).collect()
 }
 
 /// `stats cleaner`: ours, of the whole server.
@@ -123,6 +106,15 @@ pub(super) fn tenants(shared: &Shared, router: &Router, binding: &Binding) -> Ve
             ("moved_bytes", t.moved_bytes),
             ("dram_read_bytes", t.dram_read.bytes),
             ("dram_write_bytes", t.dram_write.bytes),
+            ("tier_bytes", state.away.0),
+            ("tier_items", state.away_items),
+            ("tier_hits", t.tier_hits),
+            ("tier_lost", t.tier_lost),
+            ("tier_promotions", t.promotions),
+            ("tier_demotions", t.demotions),
+            ("tier_evictions", t.tier_evictions),
+            ("tier_read_bytes", t.slow_read.bytes),
+            ("tier_write_bytes", t.slow_write.bytes),
             ("connections", gate.connections),
             ("connections_refused", gate.connections_refused),
             ("rate_waits", gate.rate_waits),
@@ -134,6 +126,7 @@ pub(super) fn tenants(shared: &Shared, router: &Router, binding: &Binding) -> Ve
         // No spaces: three words per line.
         let rank: String = state.rank.to_string().split_whitespace().collect();
         rows.push((format!("{name}:rank"), rank));
+        rows.push((format!("{name}:placement"), router.places.word(state.placement).to_owned()));
         if let Some(group) = state.claim.group.and_then(|id| division.at(id)) {
             rows.push((format!("{name}:group"), group.name.clone()));
         }

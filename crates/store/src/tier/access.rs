@@ -24,6 +24,7 @@ pub(crate) struct TierCounters {
     pub(crate) errors: AtomicU64,
     pub(crate) broken: AtomicU64,
     pub(crate) passes: AtomicU64,
+    pub(crate) moved: AtomicU64,
     pub(crate) moved_bytes: AtomicU64,
     pub(crate) freed_segments: AtomicU64,
     pub(crate) restored: AtomicU64,
@@ -39,7 +40,9 @@ pub struct TierTotals {
     pub broken: u64,
     /// Cleaning passes.
     pub passes: u64,
-    /// Bytes of records that these copied.
+    /// Records that these copied.
+    pub moved: u64,
+    /// Bytes of them.
     pub moved_bytes: u64,
     /// Segments that these freed beyond those that they filled.
     pub freed_segments: u64,
@@ -58,6 +61,8 @@ pub struct TierUse {
     pub live: Bytes,
     /// Bytes of segments that are free.
     pub free: Bytes,
+    /// Bytes of a segment.
+    pub segment: Bytes,
     /// Memory of this process that it takes.
     pub memory: Bytes,
 }
@@ -69,6 +74,7 @@ impl TierCounters {
             errors: load(&self.errors),
             broken: load(&self.broken),
             passes: load(&self.passes),
+            moved: load(&self.moved),
             moved_bytes: load(&self.moved_bytes),
             freed_segments: load(&self.freed_segments),
             restored: load(&self.restored),
@@ -85,6 +91,7 @@ impl Tier {
             size: self.device.size(),
             live: Bytes(live),
             free: Bytes(u64::from(self.segments.available()) * self.segments.bytes()),
+            segment: Bytes(self.segments.bytes()),
             memory: self.memory(),
         }
     }

@@ -304,6 +304,7 @@ impl Pass<'_> {
         }
         debug_assert_ne!(from, to);
         tier.counters.moved_bytes.fetch_add(entry.footprint, Ordering::Relaxed);
+        tier.counters.moved.fetch_add(1, Ordering::Relaxed);
         true
     }
 

@@ -198,6 +198,7 @@ impl Sensor for CurveCaches {
                 shadow_hits: std::mem::take(&mut cache.shadow_hits),
                 gets: std::mem::take(&mut cache.gets),
                 hits: std::mem::take(&mut cache.hits),
+                ..MemorySignal::default()
             };
             let is_missing = 0.0 < self.missing && self.rng.chance(self.missing);
             rows.push(Row {

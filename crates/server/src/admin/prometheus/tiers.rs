@@ -1,0 +1,77 @@
+//! Figures of tiers below DRAM, and of what tenants have there.
+
+use super::{Labels, TenantFigure, Value, gauge, write};
+use crate::view::{Snapshot, TierView};
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::registry::Unit;
+use std::fmt;
+
+/// Figures per tier: name, help, unit, and how to get it.
+type TierFigure = (&'static str, &'static str, Option<Unit>, fn(&TierView) -> Value);
+
+fn tier_figures() -> [TierFigure; 11] {
+    [
+        ("cotenant_tier_size", "How much it holds", Some(Unit::Bytes), |t| gauge(t.holds.size.0)),
+        ("cotenant_tier_used", "Records that items lead to", Some(Unit::Bytes), |t| gauge(t.holds.live.0)),
+        ("cotenant_tier_free", "Segments that are free", Some(Unit::Bytes), |t| gauge(t.holds.free.0)),
+        ("cotenant_tier_memory", "DRAM that it takes", Some(Unit::Bytes), |t| gauge(t.holds.memory.0)),
+        ("cotenant_tier_cleaner_passes", "Cleaning passes", None, |t| Value::Count(t.totals.passes)),
+        ("cotenant_tier_cleaner_moved", "Bytes that its cleaner copied", Some(Unit::Bytes), |t| {
+            Value::Count(t.totals.moved_bytes)
+        }),
+        ("cotenant_tier_cleaner_freed_segments", "Segments that its cleaner freed", None, |t| {
+            Value::Count(t.totals.freed_segments)
+        }),
+        ("cotenant_tier_restored", "Items that were there after the start", None, |t| {
+            gauge(t.totals.restored)
+        }),
+        ("cotenant_tier_dropped", "Records that could not be trusted at the start", None, |t| {
+            gauge(t.totals.dropped)
+        }),
+        ("cotenant_tier_errors", "Times that the device answered with an error", None, |t| {
+            Value::Count(t.totals.errors)
+        }),
+        ("cotenant_tier_damaged", "Records that were found damaged, and dropped", None, |t| {
+            Value::Count(t.totals.broken)
+        }),
+    ]
+}
+
+/// What tenants have in tiers.
+pub(super) fn tenant_figures() -> [TenantFigure; 9] {
+    [
+        ("cotenant_tenant_tier_held", "Its records in tiers", Some(Unit::Bytes), |t| gauge(t.state.away.0)),
+        ("cotenant_tenant_tier_items", "Items whose values are there", None, |t| gauge(t.state.away_items)),
+        ("cotenant_tenant_tier_hits", "Look-ups that found their value there", None, |t| {
+            Value::Count(t.totals.tier_hits)
+        }),
+        ("cotenant_tenant_tier_lost", "Look-ups whose value could not be had", None, |t| {
+            Value::Count(t.totals.tier_lost)
+        }),
+        ("cotenant_tenant_promotions", "Values that hits brought back to DRAM", None, |t| {
+            Value::Count(t.totals.promotions)
+        }),
+        ("cotenant_tenant_demotions", "Values that went to a tier instead of being evicted", None, |t| {
+            Value::Count(t.totals.demotions)
+        }),
+        ("cotenant_tenant_tier_evictions", "Items evicted to make room in a tier", None, |t| {
+            Value::Count(t.totals.tier_evictions)
+        }),
+        ("cotenant_tenant_tier_read", "Bytes read from tiers", Some(Unit::Bytes), |t| {
+            Value::Count(t.totals.slow_read.bytes)
+        }),
+        ("cotenant_tenant_tier_written", "Bytes written to tiers", Some(Unit::Bytes), |t| {
+            Value::Count(t.totals.slow_write.bytes)
+        }),
+    ]
+}
+
+/// Writes the figures of tiers; nothing without one.
+pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>, snapshot: &Snapshot) -> fmt::Result {
+    for (name, help, unit, figure) in tier_figures() {
+        let row = |tier: &TierView| (vec![("tier", tier.name.clone())], figure(tier));
+        let values: Vec<(Labels, Value)> = snapshot.tiers.iter().map(row).collect();
+        write(encoder, (name, help, unit.as_ref()), &values)?;
+    }
+    Ok(())
+}
