@@ -245,7 +245,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("memory_file", Kind::Text, "", "a path", "File that keeps the items over a restart")
         .short('e')
         .more("Written by a clean end (SIGTERM, SIGINT, SIGUSR1), read and removed by the next start. A tier that outlives the \
-               process keeps its items without it, and what leads to them beside a tier's file."),
+               process keeps its items without it, and what leads to them beside a tier's file.")
+        .echo("memory_file"),
     // From here on: what memcached has and this version has not.
     setting("udp_port", Kind::Count, "0", "0", "UDP port, 0 is off")
         .short('U')

@@ -188,11 +188,11 @@ fn run(
     policy: policy::memory::MemoryPolicy,
     clock: Arc<dyn Clock>,
 ) -> Result<Running, StartError> {
+    let devices = tiers::open(&config.tiers)?;
     let saved = config.saved_at();
     if let Some(path) = &saved {
         tiers::check_saved(path).map_err(|cause| StartError::Saved { path: path.clone(), cause })?;
     }
-    let devices = tiers::open(&config.tiers)?;
     let options = Options {
         memory: config.memory,
         item_max: config.item_max,

@@ -3,7 +3,8 @@
 //! Shape:      a connection whose requests wait for their turn, or whose request is larger than the memory left, is not
 //!             read from: the system's buffers fill and the sender waits. Whoever waits for memory gets it in order
 //! Invariants: what has arrived is kept; memory for the whole of a request is taken at once, so that whoever has it can
-//!             end; buffers together take at most twice their part of the memory
+//!             end, and the first to wait gets it where nobody could give any back; buffers together take at most twice their
+//!             part of the memory
 //! Failure:    above that a connection is closed with an error; so is one that has memory for which others wait and says
 //!             nothing for `STALL_SECS`
 
@@ -88,8 +89,18 @@ impl<R: Reactor> Worker<R> {
             {
                 let len = connection.input.len();
                 let wanted = if len < connection.needed { connection.needed } else { len + RECEIVE_BUFFER };
-                if !self.around.shared.reserve_buffer(connection.accounted, wanted) {
-                    return;
+                let shared = &self.around.shared;
+                // If this worker's others hold nothing, nobody gives it any: what it waits for may be what has come for it
+                // and waits to be taken.
+                let is_alone = self.held <= connection.accounted;
+                if !shared.reserve_buffer(connection.accounted, wanted) {
+                    if !is_alone {
+                        return;
+                    }
+                    if !shared.count_buffer(connection.accounted, wanted) {
+                        shared.count_buffer(wanted, connection.accounted);
+                        return;
+                    }
                 }
                 self.held = self.held - connection.accounted + wanted;
                 connection.accounted = wanted;

@@ -1,0 +1,396 @@
+"""Values below DRAM: every command on them, what a restart brings back, tiers that cannot be had, what is seen of them."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import threading
+
+import pytest
+
+from conformance import packets, servers
+from conformance.wire import END, parse_value_line, set_request
+
+pytestmark = pytest.mark.cotenant
+
+MIB = 1 << 20
+COUNT = 6000
+
+
+def value(key, version=0):
+    """What a key holds: it tells the key and the version, and is too long to stay in DRAM."""
+    draw = random.Random(f"{key} {version}")
+    return b"%s %d|" % (key, version) + bytes([97 + draw.randrange(26)]) * draw.randrange(200, 6000)
+
+
+def keys(count=COUNT):
+    return [b"key:%d" % n for n in range(count)]
+
+
+def fill(wire, some, version=0, exptime=0):
+    for start in range(0, len(some), 200):
+        part = some[start : start + 200]
+        wire.send(b"".join(set_request(key, value(key, version), exptime=exptime) for key in part))
+        for _ in part:
+            assert wire.read_line() == b"STORED\r\n"
+
+
+def read_values(wire):
+    """What comes up to END: key -> value."""
+    found = {}
+    while (line := wire.read_line()) != END:
+        key, _, length, *_ = parse_value_line(line)
+        found[key] = wire.read_exact(int(length) + 2)[:-2]
+    return found
+
+
+def get_all(wire, some, at_once=50):
+    """Gets keys one by one, many on their way at once: key -> value."""
+    found = {}
+    for start in range(0, len(some), at_once):
+        part = some[start : start + at_once]
+        wire.send(b"".join(b"get %s\r\n" % key for key in part))
+        for key in part:
+            answer = read_values(wire)
+            assert set(answer) <= {key}, "answers come in the order of the requests"
+            found.update(answer)
+    return found
+
+
+def tier(folder, size="128MiB"):
+    return f"ssd=file:{folder}/tier:{size}"
+
+
+def tiers_of(wire):
+    return wire.stats(b"tiers")
+
+
+def end_clean(server, sign=signal.SIGTERM):
+    server.process.send_signal(sign)
+    assert server.process.wait(timeout=servers.STOP_S) == 0
+
+
+@pytest.fixture(params=["epoll", "io_uring"])
+def engine(request):
+    return "--io-engine", request.param
+
+
+@pytest.fixture
+def far(fresh, tmp_path, engine):
+    """A server whose default tenant's values are in a file: more of them than its DRAM holds."""
+    server = fresh("--tier", tier(tmp_path), "--placement", "ssd", *engine, memory="8")
+    with server.wire() as wire:
+        fill(wire, keys())
+    return server
+
+
+def test_values_come_from_the_tier(far):
+    with far.wire() as wire:
+        found = get_all(wire, random.Random(1).sample(keys(), COUNT))
+        assert len(found) == COUNT, "the tier holds all of them"
+        assert all(found[key] == value(key) for key in keys())
+        seen = tiers_of(wire)
+        assert int(seen["below:items"]) == COUNT and int(seen["below:lost"]) == 0
+        assert 0.9 * COUNT < int(seen["below:hits"]) <= COUNT
+        assert int(seen["ssd:capacity_bytes"]) == 128 * MIB
+
+
+def test_a_get_of_many_keys(far):
+    some = random.Random(2).sample(keys(), 300)
+    with far.wire() as wire:
+        wire.send(b"get %s absent\r\n" % b" ".join(some))
+        found = read_values(wire)
+        assert list(found) == some, "in the order of the keys"
+        assert all(found[key] == value(key) for key in some)
+        before = int(wire.stats()["get_hits"])
+        wire.send(b"get %s\r\n" % b" ".join(some))
+        read_values(wire)
+        after = int(wire.stats()["get_hits"])
+        assert after - before == len(some), "each key counts once"
+
+
+def test_every_command_on_a_value_that_is_away(far):
+    k = keys()
+    with far.wire() as wire:
+        assert wire.ask(b"append key:10 0 0 3\r\nend\r\n") == b"STORED\r\n"
+        assert wire.value(b"key:10") == value(k[10]) + b"end"
+        assert wire.ask(b"prepend key:11 0 0 2\r\n>>\r\n") == b"STORED\r\n"
+        assert wire.value(b"key:11") == b">>" + value(k[11])
+        assert wire.ask(b"incr key:12 1\r\n").startswith(b"CLIENT_ERROR cannot increment")
+        assert wire.ask(b"touch key:13 100\r\n") == b"TOUCHED\r\n"
+        assert wire.value(b"key:13") == value(k[13])
+        wire.send(b"gat 90 key:14 key:15\r\n")
+        assert read_values(wire) == {k[14]: value(k[14]), k[15]: value(k[15])}
+        assert wire.ask(b"add key:16 0 0 1\r\nx\r\n") == b"NOT_STORED\r\n"
+        cas = wire.cas_of(b"key:17")
+        assert wire.ask(b"cas key:17 0 0 1 %d\r\nx\r\n" % (cas + 1)) == b"EXISTS\r\n"
+        assert wire.ask(b"cas key:17 0 0 1 %d\r\nx\r\n" % cas) == b"STORED\r\n"
+        assert wire.ask(b"delete key:18\r\n") == b"DELETED\r\n"
+        assert wire.ask(b"get key:18\r\n") == END
+        assert wire.ask(b"mg key:19 s\r\n") == b"HD s%d\r\n" % len(value(k[19]))
+        wire.send(b"mg key:19 v k\r\n")
+        assert wire.read_line() == b"VA %d kkey:19\r\n" % len(value(k[19]))
+        assert wire.read_exact(len(value(k[19])) + 2) == value(k[19]) + b"\r\n"
+        assert wire.ask(b"md key:20 I T30\r\n") == b"HD\r\n"
+        wire.send(b"mg key:20 v\r\n")
+        assert wire.read_line() == b"VA %d X W\r\n" % len(value(k[20]))
+        assert wire.read_exact(len(value(k[20])) + 2) == value(k[20]) + b"\r\n"
+        assert wire.ask(b"ms key:21 2 MA\r\n!!\r\n") == b"HD\r\n"
+        assert wire.value(b"key:21") == value(k[21]) + b"!!"
+
+
+def test_the_binary_protocol(far):
+    k = keys()
+    with packets.BinaryWire(far.address) as wire:
+        assert wire.one(packets.packet("get", k[30])).value == value(k[30])
+        assert wire.one(packets.touch("gat", k[31], 100)).value == value(k[31])
+        assert wire.one(packets.packet("append", k[32], b"!")).status == 0
+        assert wire.one(packets.packet("get", k[32])).value == value(k[32]) + b"!"
+
+
+def test_a_slow_value_delays_nobody_else(far):
+    """Readers and writers of four connections at once see only what was written last."""
+    failures = []
+
+    def work(number):
+        draw = random.Random(number)
+        mine = keys()[number::4]
+        versions = dict.fromkeys(mine, 0)
+        try:
+            with far.wire() as wire:
+                for turn in range(1, 120):
+                    part = draw.sample(mine, 20)
+                    for key in part[:8]:
+                        versions[key] = turn
+                    wire.send(b"".join(set_request(key, value(key, turn)) for key in part[:8]))
+                    wire.send(b"".join(b"get %s\r\n" % key for key in part))
+                    for _ in part[:8]:
+                        assert wire.read_line() == b"STORED\r\n"
+                    for key in part:
+                        answer = read_values(wire)
+                        # Whatever else happens, what is served is what was written.
+                        assert answer.get(key, value(key, versions[key])) == value(key, versions[key])
+        except Exception as error:  # noqa: BLE001
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures[0]
+    far.check_alive()
+
+
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
+def test_a_clean_end_keeps_everything(fresh, tmp_path, sign):
+    arguments = ("--tier", tier(tmp_path), "--placement", "ssd")
+    server = fresh(*arguments, memory="16")
+    with server.wire() as wire:
+        fill(wire, keys())
+        wire.ask(b"set small 7 0 5\r\nhello\r\n")
+        wire.ask(b"delete key:5\r\n")
+    end_clean(server, sign)
+    again = fresh(*arguments, memory="16")
+    with again.wire() as wire:
+        assert wire.ask(b"get small\r\n") == b"VALUE small 7 5\r\nhello\r\nEND\r\n", "DRAM comes back, too"
+        found = get_all(wire, keys())
+        assert b"key:5" not in found and len(found) == COUNT - 1
+        assert all(found[key] == value(key) for key in found)
+        assert int(tiers_of(wire)["ssd:dropped"]) == 0
+
+
+def test_a_crash_loses_no_more_than_what_was_gathered(fresh, tmp_path):
+    arguments = ("--tier", tier(tmp_path), "--placement", "ssd")
+    server = fresh(*arguments, memory="16")
+    with server.wire() as wire:
+        fill(wire, keys())
+        fill(wire, keys()[:500], version=1)
+        for n in range(500, 700):
+            assert wire.ask(b"delete key:%d\r\n" % n) == b"DELETED\r\n"
+        fill(wire, keys()[700:710], exptime=1)
+    server.process.kill()
+    server.process.wait()
+    again = fresh(*arguments, memory="16")
+    with again.wire() as wire:
+        found = get_all(wire, keys())
+        assert not any(b"key:%d" % n in found for n in range(500, 700)), "what was deleted stays deleted"
+        for n, key in enumerate(keys()):
+            assert key not in found or found[key] == value(key, 1 if n < 500 else 0), "nothing stale"
+        assert 0.8 * COUNT < len(found)
+        assert int(tiers_of(wire)["ssd:restored"]) == int(tiers_of(wire)["below:items"])
+
+
+def test_a_flush_outlives_a_crash(fresh, tmp_path):
+    arguments = ("--tier", tier(tmp_path), "--placement", "ssd")
+    server = fresh(*arguments, memory="16")
+    with server.wire() as wire:
+        fill(wire, keys(2000))
+        assert wire.ask(b"flush_all\r\n") == b"OK\r\n"
+        fill(wire, keys(100), version=1)
+    end_clean(server)
+    server = fresh(*arguments, memory="16")
+    with server.wire() as wire:
+        assert get_all(wire, keys(2000)) == {key: value(key, 1) for key in keys(100)}
+        assert wire.ask(b"flush_all\r\n") == b"OK\r\n"
+    server.process.kill()
+    server.process.wait()
+    with fresh(*arguments, memory="16").wire() as wire:
+        assert get_all(wire, keys(2000)) == {}
+
+
+def test_a_memory_file_keeps_dram_over_a_restart(fresh, tmp_path):
+    file = tmp_path / "items"
+    arguments = ("-e", str(file), "-D", ":")
+    server = fresh(*arguments)
+    with server.wire() as wire:
+        fill(wire, keys(3000))
+        assert wire.stats(b"settings")["memory_file"] == str(file)
+    end_clean(server, signal.SIGUSR1)
+    assert 3000 * 200 < file.stat().st_size
+    again = fresh(*arguments)
+    assert not file.exists(), "what was read is not read again"
+    with again.wire() as wire:
+        assert get_all(wire, keys(3000)) == {key: value(key) for key in keys(3000)}
+        assert int(wire.stats(b"tenants")["key:items"]) == 3000, "a tenant of a prefix comes again"
+
+
+def test_a_damaged_memory_file_is_no_wrong_value(fresh, tmp_path):
+    file = tmp_path / "items"
+    server = fresh("-e", str(file))
+    with server.wire() as wire:
+        fill(wire, keys(2000))
+    end_clean(server)
+    saved = bytearray(file.read_bytes())
+    for at in random.Random(3).sample(range(24, len(saved)), 5):
+        saved[at] ^= 0x10
+    file.write_bytes(saved[: len(saved) * 9 // 10])
+    with fresh("-e", str(file)).wire() as wire:
+        found = get_all(wire, keys(2000))
+        assert all(found[key] == value(key) for key in found)
+
+
+def test_values_go_down_and_come_back(fresh, tmp_path):
+    server = fresh("--tier", tier(tmp_path, "64MiB"), memory="8")
+    with server.wire() as wire:
+        fill(wire, keys())
+        some = keys()[:200]
+        for _ in range(4):
+            get_all(wire, some)
+        seen = tiers_of(wire)
+        assert 0 < int(seen["below:demotions"]) and 0 < int(seen["below:promotions"]), "auto, with a tier"
+        found = get_all(wire, keys())
+        assert all(found[key] == value(key) for key in found)
+        assert 16 * MIB < sum(map(len, found.values())), "more than DRAM holds"
+        plain = wire.stats()
+        assert int(plain["extstore_limit_maxbytes"]) == 64 * MIB
+        assert 0 < int(plain["extstore_objects_used"]) == int(tiers_of(wire)["below:items"])
+        assert int(plain["get_extstore"]) == int(tiers_of(wire)["below:hits"])
+        wire.send(b"stats\r\n")
+        assert len(wire.read_until_suffix(END)) < 4096
+    status, text = server.http("/metrics")
+    assert status == 200
+    assert 'cotenant_tier_size_bytes{tier="ssd"} 67108864' in text
+    assert 'cotenant_tenant_demotions_total{tenant="default"}' in text
+    _, journal = server.http("/journal")
+    rows = [row for line in journal.splitlines() if line for row in json.loads(line)["tenants"]]
+    assert any(0 < row["signal"]["below"]["held_bytes"] for row in rows)
+
+
+def cotenant(*arguments):
+    return subprocess.run([str(servers.BINARY), *arguments], capture_output=True, text=True, timeout=30, check=False)
+
+
+def test_each_tenant_has_its_own_placement(fresh, tmp_path):
+    server = fresh(
+        "--tier", "pm=emulated:6dimm:32MiB", "--tier", tier(tmp_path),
+        "--tenant", "name=near,prefix=near:,placement=dram",
+        "--tenant", "name=pm,prefix=pm:,placement=pm",
+        "--tenant", "name=far,prefix=far:,placement=ssd",
+    )  # fmt: skip
+    names = ["near", "pm", "far"]
+    mine = {name: [b"%s:%d" % (name.encode(), n) for n in range(500)] for name in names}
+    with server.wire() as wire:
+        for name in names:
+            fill(wire, mine[name])
+        seen = wire.stats(b"tenants")
+        assert [int(seen[f"{name}:tier_items"]) for name in names] == [0, 500, 500]
+        assert [seen[f"{name}:placement"] for name in names] == ["dram", "pm", "ssd"]
+        for name in names:
+            assert get_all(wire, mine[name]) == {key: value(key) for key in mine[name]}
+        admin = server.admin.removeprefix("http://")
+        assert cotenant("tenant", "set", "near", "--placement", "pm", "--admin", admin).returncode == 0
+        fill(wire, mine["near"], version=1)
+        assert int(wire.stats(b"tenants")["near:tier_items"]) == 500, "what is stored from then on"
+        wrong = cotenant("tenant", "set", "near", "--placement", "tape", "--admin", admin)
+        assert wrong.returncode != 0 and "there is no tier 'tape'" in wrong.stderr
+        assert "dram, auto, pm, ssd" in wrong.stderr
+        assert wire.stats(b"tenants")["near:placement"] == "pm"
+
+
+def refused(*arguments):
+    """What a server says that does not start."""
+    done = cotenant("serve", "-p", "0", "--admin", "off", "-t", "1", *arguments)
+    assert done.returncode in (2, 3), done.stderr
+    assert "panicked" not in done.stderr
+    return done.stderr
+
+
+def test_tiers_that_cannot_be_had(fresh, tmp_path):
+    place = tmp_path / "tier"
+    assert "too small" in refused("--tier", f"file:{place}:4KiB")
+    assert "mkdir -p" in refused("--tier", f"file:{tmp_path}/no/tier:64MiB")
+    assert "names no tier" in refused("--tier", "tape:64MiB")
+    assert "two tiers are called 'file'" in refused("--tier", f"file:{place}:64MiB", "--tier", f"file:{place}2:64MiB")
+    assert "there is no tier 'ssd'" in refused("--placement", "ssd")
+    assert "there is no tier 'ssd'" in refused("--tenant", "name=a,prefix=a:,placement=ssd")
+    assert "has no memory here" in refused("--tier", "numa:63:64MiB")
+    if os.path.isdir("/dev/shm"):
+        assert "without direct I/O" in refused("--tier", f"file:/dev/shm/cotenant-test-{os.getpid()}:64MiB")
+    fresh("--tier", f"file:{place}:64MiB")
+    assert "in use by another server" in refused("--tier", f"file:{place}:64MiB")
+
+
+@pytest.mark.parametrize("damage", ["size", "foreign", "truncated", "flipped", "version"])
+def test_a_tier_that_is_not_what_it_was(fresh, tmp_path, damage):
+    place = tmp_path / "tier"
+    end_clean(fresh("--tier", f"file:{place}:64MiB"))
+    size = "64MiB"
+    with place.open("r+b") as file:
+        if damage == "size":
+            size = "32MiB"
+        elif damage == "foreign":
+            file.write(b"something else")
+        elif damage == "truncated":
+            file.truncate(MIB)
+        else:
+            file.seek(9 if damage == "version" else 40)
+            file.write(b"\xff")
+    before = place.read_bytes()
+    said = refused("--tier", f"file:{place}:{size}")
+    assert str(place) in said and ("remove" in said or "ask for" in said), said
+    assert place.read_bytes() == before, "it is left as it was"
+
+
+def test_bits_that_flipped_are_missed_not_served(fresh, tmp_path):
+    arguments = ("--tier", tier(tmp_path), "--placement", "ssd")
+    server = fresh(*arguments, memory="16")
+    with server.wire() as wire:
+        fill(wire, keys(3000))
+    end_clean(server)
+    draw = random.Random(4)
+    with (tmp_path / "tier").open("r+b") as file:
+        for _ in range(300):
+            at = draw.randrange(2 * MIB, 10 * MIB)
+            file.seek(at)
+            byte = file.read(1)[0]
+            file.seek(at)
+            file.write(bytes([byte ^ 0x20]))
+    again = fresh(*arguments, memory="16")
+    with again.wire() as wire:
+        found = get_all(wire, keys(3000))
+        assert all(found[key] == value(key) for key in found)
+        assert len(found) < 3000, "some of what was flipped was a value"
+        assert 0 < int(tiers_of(wire)["ssd:damaged"])
+        assert len(get_all(wire, keys(3000))) == len(found), "what was lost is gone, the rest stays"
