@@ -131,6 +131,17 @@ fn flags_about_sharing_reach_the_configuration() {
                 && g.policy == Some(MemoryPolicy::Auto)
                 && c.tenants[0].group.as_deref() == Some("g")
         }),
+        ("-e items", |c| c.memory_file.as_deref() == Some("items".as_ref())),
+        ("--tier pm=emulated:6dimm:1GiB --tier file:/a:2GiB --placement pm --promotion never", |c| {
+            let tiers: Vec<_> = c.tiers.iter().map(|t| format!("{}={}", t.name, t.spec)).collect();
+            tiers == ["pm=emulated:6dimm:1GiB", "file=file:/a:2GiB"]
+                && c.placement == server::PlaceIn::Tier("pm".to_owned())
+                && c.promotion == store::Promotion::Never
+        }),
+        ("-o ext_path=/a/b:5G", |c| c.tiers.len() == 1 && c.tiers[0].spec.to_string() == "file:/a/b:5GiB"),
+        ("--tier file:/a:2GiB --tenant name=a,prefix=a:,placement=dram", |c| {
+            c.tenants[0].placement == Some(server::PlaceIn::Dram)
+        }),
         ("--tenant name=a,prefix=a:,over_share=refuse --private 0.5", |c| {
             c.tenants[0].over_share == store::OverShare::Refuse && c.private.total_cmp(&0.5).is_eq()
         }),
@@ -205,7 +216,7 @@ fn every_flag_of_memcached_is_known() {
     ] {
         assert!(served(&format!("cotenant serve {flags}"), "", &[]).1.is_empty(), "{flags}");
     }
-    for flags in ["-U 11211", "-e items", "--memory-file=items", "-o proxy_config=routes"] {
+    for flags in ["-U 11211", "-o proxy_config=routes"] {
         refuses(&format!("cotenant serve {flags}"), "", "not available in this version", "");
     }
     for (flags, verbosity) in [("-v", 1), ("-vv", 2), ("-v -vv", 3), ("--verbose", 1)] {
