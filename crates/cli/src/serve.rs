@@ -134,7 +134,9 @@ fn make_absolute(options: &mut ServeOptions) {
     options.config.auth.iter_mut().for_each(|auth| settle(&mut auth.file));
     options.config.memory_file.iter_mut().for_each(settle);
     for tier in &mut options.config.tiers {
-        if let TierMedium::File(path) | TierMedium::Dax(path) = &mut tier.spec.medium {
+        if let TierMedium::File(path) | TierMedium::Synced(path) | TierMedium::Dax(path) =
+            &mut tier.spec.medium
+        {
             settle(path);
         }
     }

@@ -81,6 +81,17 @@ pub trait Device: Debug + Send + Sync {
     fn read_queue(&self, _depth: u32, _bell: Option<Arc<OwnedFd>>) -> io::Result<Option<ReadQueue>> {
         Ok(None)
     }
+    /// Which start of the machine what is written belongs to, where it does not outlive that; 0 where it does.
+    fn boot(&self) -> u64 {
+        0
+    }
+    /// Lets everything so far, the notes too, outlive the machine, where the device can do that at all.
+    ///
+    /// # Errors
+    /// If the system says so.
+    fn settle_all(&self) -> io::Result<()> {
+        self.settle()
+    }
     /// Lets what was written so far survive before anything that is written after.
     ///
     /// # Errors

@@ -30,6 +30,8 @@ pub enum TierMedium {
     Emulated(Dimms),
     /// A file, by direct I/O.
     File(PathBuf),
+    /// The same, which outlives a crash of the machine, too.
+    Synced(PathBuf),
     /// Persistent memory: a file on a DAX file system, or a DAX device.
     Dax(PathBuf),
     /// The memory of a NUMA node.
@@ -45,8 +47,7 @@ pub struct SpecError {
 }
 
 /// What would name one.
-pub const SPEC_FORMS: &str =
-    "emulated:1dimm|2dimm|6dimm:SIZE, file:PATH:SIZE, dax:PATH:SIZE, numa:NODE:SIZE or dram:SIZE";
+pub const SPEC_FORMS: &str = "emulated:1dimm|2dimm|6dimm:SIZE, file:PATH:SIZE, synced:PATH:SIZE, dax:PATH:SIZE, numa:NODE:SIZE or dram:SIZE";
 
 /// A tier that is open.
 #[derive(Debug)]
@@ -68,8 +69,10 @@ impl TierSpec {
             TierMedium::Emulated(dimms) => {
                 (Box::new(Emulated::new(*dimms, self.size)?), emulated_identity(*dimms))
             }
-            TierMedium::File(path) => {
-                let tier = FileTier::open(path, self.size)?;
+            TierMedium::File(path) | TierMedium::Synced(path) => {
+                let is_synced = matches!(self.medium, TierMedium::Synced(_));
+                let open = if is_synced { FileTier::open_synced } else { FileTier::open };
+                let tier = open(path, self.size)?;
                 let identity = format!("file:{}", hex(tier.identity()));
                 (Box::new(tier), identity)
             }
@@ -88,7 +91,9 @@ impl TierSpec {
     #[must_use]
     pub fn profile_path(&self) -> PathBuf {
         match &self.medium {
-            TierMedium::File(path) | TierMedium::Dax(path) if !path.starts_with("/dev") => {
+            TierMedium::File(path) | TierMedium::Synced(path) | TierMedium::Dax(path)
+                if !path.starts_with("/dev") =>
+            {
                 let mut name = path.as_os_str().to_owned();
                 name.push(".profile.json");
                 PathBuf::from(name)
@@ -125,6 +130,7 @@ impl FromStr for TierSpec {
                 )
             }
             ("file", name) => TierMedium::File(path(name)?),
+            ("synced", name) => TierMedium::Synced(path(name)?),
             ("dax", name) => TierMedium::Dax(path(name)?),
             ("numa", name) => {
                 TierMedium::Numa(name.parse().map_err(|_| fail(format!("'{name}' is no number of a node")))?)
@@ -141,6 +147,7 @@ impl fmt::Display for TierMedium {
             Self::Dram => write!(f, "dram"),
             Self::Emulated(dimms) => write!(f, "emulated:{}", dimms.name()),
             Self::File(path) => write!(f, "file:{}", path.display()),
+            Self::Synced(path) => write!(f, "synced:{}", path.display()),
             Self::Dax(path) => write!(f, "dax:{}", path.display()),
             Self::Numa(node) => write!(f, "numa:{node}"),
         }
@@ -180,6 +187,7 @@ mod tests {
             "file:/a/b:1GiB",
             "file:relative path:1GiB",
             "file:/a:b:1GiB",
+            "synced:/a/b:1GiB",
             "dax:/dev/dax0.0:2MiB",
             "numa:1:4GiB",
             "dram:1000001B",

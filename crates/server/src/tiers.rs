@@ -71,7 +71,7 @@ fn medium_name(medium: &TierMedium) -> &'static str {
         // `dram` is where values are that are in no tier.
         TierMedium::Dram => "plain",
         TierMedium::Emulated(_) => "emulated",
-        TierMedium::File(_) => "file",
+        TierMedium::File(_) | TierMedium::Synced(_) => "file",
         TierMedium::Dax(_) => "dax",
         TierMedium::Numa(_) => "numa",
     }
@@ -99,7 +99,9 @@ impl Config {
 }
 
 fn beside(medium: &TierMedium) -> Option<PathBuf> {
-    let (TierMedium::File(path) | TierMedium::Dax(path)) = medium else { return None };
+    let (TierMedium::File(path) | TierMedium::Synced(path) | TierMedium::Dax(path)) = medium else {
+        return None;
+    };
     if path.starts_with("/dev") {
         return None;
     }

@@ -26,7 +26,7 @@ use crate::sources::{Chooser, claim_dead};
 use crate::store::Store;
 use crate::survey::Survey;
 use crate::sync::{Ordering, lock, pause};
-use crate::tier::put_below;
+use crate::tier::{put_below, relieve};
 use units::{Rng, SegmentId};
 
 /// A segment that is dead to this part is reclaimed without need.
@@ -237,6 +237,7 @@ impl Pass<'_> {
         for id in sources.drain(..) {
             // Nothing is evicted for lack of a place to put it: the rest waits for another pass.
             goes_on = goes_on && wait_for_destination(store, reader);
+            relieve(store, reader, self.counters);
             if goes_on && self.empty(reader, id) {
                 store.log.retire(&store.epochs, id);
                 emptied += 1;

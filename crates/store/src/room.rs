@@ -8,6 +8,7 @@ use crate::limits;
 use crate::passes::{By, Running};
 use crate::store::Store;
 use crate::sync::{Ordering, give_way, pause};
+use crate::tier::wait_for_buffer;
 use crate::worker::{OutOfMemory, Worker};
 use std::sync::Arc;
 
@@ -58,7 +59,9 @@ impl Worker {
         if let Some(tier) = self.tier_full.take() {
             // Whatever comes of it, the writer comes again and puts its value somewhere.
             self.clean_tiers();
-            self.wait_for_buffer(tier);
+            if let Some(tier) = store.tiers.get(usize::from(tier)) {
+                wait_for_buffer(&store, &mut self.reader, tier);
+            }
             self.tier_stays_full.set(true);
         }
         let wanted = self.wanted.take().max(1);
@@ -101,17 +104,6 @@ impl Worker {
             if WAIT_TURNS_MAX < turn {
                 return Waited::HeldOn;
             }
-            pause(&mut turn);
-        }
-    }
-
-    /// Waits for other threads to let go of what a tier has written.
-    fn wait_for_buffer(&mut self, tier: u8) {
-        let store = Arc::clone(&self.store);
-        let Some(tier) = store.tiers.get(usize::from(tier)) else { return };
-        let mut turn = 0;
-        while tier.waits_for_buffer(&store.epochs) && turn <= WAIT_TURNS_MAX {
-            self.reader.quiesce();
             pause(&mut turn);
         }
     }

@@ -25,6 +25,7 @@ mod segcache;
 mod speed;
 mod streams;
 mod table;
+mod tiers;
 
 use harness::live::{Kind, keys};
 use lab::workload::Zipf;
@@ -44,7 +45,7 @@ const USAGE: &str = "usage: bench [--quick] [--rounds N] [--only SECTION] [--ske
 /// A part of the benchmark.
 type Section = fn(&mut Bench) -> Result<(), BenchError>;
 /// All of them, in order; whether one runs without being asked for, and whether it needs the servers.
-const SECTIONS: [(&str, Section, Needs); 13] = [
+const SECTIONS: [(&str, Section, Needs); 14] = [
     ("speed", speed::run, Needs::Servers),
     ("memtier", memtier::run, Needs::Servers),
     ("cleaner", cleaner::run, Needs::Servers),
@@ -54,6 +55,7 @@ const SECTIONS: [(&str, Section, Needs); 13] = [
     ("scaling", scaling::run, Needs::Servers),
     ("engines", engines::run, Needs::Servers),
     ("misses", misses::run, Needs::Servers),
+    ("tiers", tiers::run, Needs::Servers),
     ("store", in_process::run, Needs::Nothing),
     ("media", media::run, Needs::Nothing),
     ("policies", policies::run, Needs::Nothing),

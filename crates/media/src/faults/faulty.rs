@@ -10,6 +10,7 @@ use crate::{Device, ReadQueue, Region, SlowAccess, Survival, WordRegion};
 use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use units::{Bytes, Rng};
 
@@ -28,6 +29,7 @@ pub enum Fault {
 #[derive(Debug)]
 pub struct Faulty<D> {
     inner: D,
+    boot: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -43,7 +45,12 @@ struct State {
 impl<D: Device> Faulty<D> {
     /// The device, without faults yet.
     pub fn new(inner: D) -> Self {
-        Self { inner, state: Mutex::default() }
+        Self { inner, boot: AtomicU64::new(0), state: Mutex::default() }
+    }
+
+    /// Says that the machine has started again, for the time that this is another number.
+    pub fn set_boot(&self, boot: u64) {
+        self.boot.store(boot, Ordering::Relaxed);
     }
 
     /// Lets the write after `good` more ones fail, or the settling after it.
@@ -154,6 +161,18 @@ impl<D: Device> Device for Faulty<D> {
 
     fn read_queue(&self, depth: u32, bell: Option<Arc<OwnedFd>>) -> io::Result<Option<ReadQueue>> {
         self.inner.read_queue(depth, bell)
+    }
+
+    fn boot(&self) -> u64 {
+        match self.boot.load(Ordering::Relaxed) {
+            0 => self.inner.boot(),
+            boot => boot,
+        }
+    }
+
+    fn settle_all(&self) -> io::Result<()> {
+        self.settle()?;
+        self.inner.settle_all()
     }
 
     fn settle(&self) -> io::Result<()> {

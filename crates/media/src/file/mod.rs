@@ -1,5 +1,8 @@
 //! A slow tier in a file on an SSD: direct I/O in pages, many reads under way at once.
 //!
+//! It outlives the process, however that ends. That it outlives a crash of the machine has to be asked for: each record that dies
+//! then waits for the disk.
+//!
 //! Shape:       | superblock | notes | bytes | in one preallocated file; bytes past the page cache, notes through a mapping
 //! Invariants:  one server at a time (a lock on the file); a file appears under its name only once it is complete
 //! Assumptions: 1. direct I/O in whole pages of memory and of the file works, or fails as a whole; 2. what `fdatasync` returned
@@ -11,6 +14,7 @@
 
 #![allow(unsafe_code, reason = "`Device::write` is unsafe by contract; nothing here needs it")]
 
+mod boot;
 mod error;
 pub(crate) mod place;
 mod superblock;
@@ -45,6 +49,8 @@ pub struct FileTier {
     block: Superblock,
     notes: WordRegion,
     is_new: bool,
+    /// The start of the machine that it does not outlive; 0 if it does.
+    boot: u64,
     has_failed: AtomicBool,
 }
 
@@ -54,11 +60,24 @@ impl FileTier {
     /// # Errors
     /// If it cannot be created, is in use, or is not what was asked for.
     pub fn open(path: &Path, size: Bytes) -> Result<Self, TierError> {
+        // Where the system does not tell its starts apart, everything waits for the disk.
+        Self::open_in(path, size, boot::boot().unwrap_or(0))
+    }
+
+    /// The same; what is settled outlives a crash of the machine, too.
+    ///
+    /// # Errors
+    /// As of `open`.
+    pub fn open_synced(path: &Path, size: Bytes) -> Result<Self, TierError> {
+        Self::open_in(path, size, 0)
+    }
+
+    fn open_in(path: &Path, size: Bytes, boot: u64) -> Result<Self, TierError> {
         let Place { file, block, is_new } = Place::open(path, size, Reach::Direct)?;
         let notes = Region::of_file(&file, PAGE, Bytes(block.notes * 8), false)?;
         notes.leave_out_of_dumps();
         let notes = WordRegion::of(notes);
-        Ok(Self { file: Arc::new(file), block, notes, is_new, has_failed: AtomicBool::new(false) })
+        Ok(Self { file: Arc::new(file), block, notes, is_new, boot, has_failed: AtomicBool::new(false) })
     }
 
     /// Whether it was created just now and holds nothing.
@@ -118,7 +137,11 @@ impl Device for FileTier {
     }
 
     fn survival(&self) -> Survival {
-        Survival::Machine
+        if self.boot == 0 { Survival::Machine } else { Survival::Process }
+    }
+
+    fn boot(&self) -> u64 {
+        self.boot
     }
 
     fn mapped(&self) -> Option<&Region> {
@@ -130,7 +153,7 @@ impl Device for FileTier {
     }
 
     fn settle_notes(&self, words: Range<usize>) {
-        if self.notes.sync(words).is_err() {
+        if self.boot == 0 && self.notes.sync(words).is_err() {
             self.has_failed.store(true, Ordering::Release);
         }
     }
@@ -165,7 +188,16 @@ impl Device for FileTier {
     }
 
     fn settle(&self) -> io::Result<()> {
-        refuse_once_failed(&self.has_failed, || self.file.sync_data())
+        if self.boot == 0 { self.settle_all() } else { Ok(()) }
+    }
+
+    fn settle_all(&self) -> io::Result<()> {
+        refuse_once_failed(&self.has_failed, || {
+            if self.boot != 0 {
+                self.notes.sync(0..self.notes.words().len())?;
+            }
+            self.file.sync_data()
+        })
     }
 
     fn take_time(&self, _access: SlowAccess, _size: Bytes) {}

@@ -31,6 +31,7 @@ pub use placement::{Placement, Promotion};
 pub(crate) use recover::Made;
 pub use recover::Restored;
 pub(crate) use reference::{REFERENCE, Reference};
+pub(crate) use room::{relieve, wait_for_buffer, write_out};
 
 use crate::epoch::{Epochs, Participant};
 use crate::limits;

@@ -12,7 +12,8 @@
 //!             a crash between two steps of one write, where either is right
 //! Units:      bytes of the tier; stamps; seconds since 1970
 //! Cost:       a word for each 4 KiB of the tier
-//! Failure:    notes of another version, size or kind are begun anew: everything in the tier is dropped
+//! Failure:    notes of another version, size or kind are begun anew, and those of an end that was not clean whose machine
+//!             has started again, where the device does not outlive that: everything in the tier is dropped
 
 use super::record::GRAIN;
 use media::{Device, MapError, Survival, WordRegion, notes_words};
@@ -31,7 +32,7 @@ pub(crate) const NOBODY: Owner = Owner(u32::MAX);
 pub(crate) const GONE: u64 = u64::MAX;
 
 /// The format, with its version.
-const MAGIC: u64 = u64::from_le_bytes(*b"COTTIER1");
+const MAGIC: u64 = u64::from_le_bytes(*b"COTTIER2");
 const HEADER_WORDS: usize = 16;
 const ROW_WORDS: usize = 12;
 /// Bytes of a name that a row holds.
@@ -47,6 +48,7 @@ mod head {
     pub(super) const BOOT: usize = 4;
     pub(super) const CLEAN: usize = 5;
     pub(super) const WALL: usize = 6;
+    pub(super) const MACHINE: usize = 7;
 }
 
 /// Words of a row.
@@ -141,6 +143,12 @@ impl Notes {
             && self.word(head::ROWS) == self.rows as u64
     }
 
+    /// Whether what it says can be trusted: the machine has not started again since, or it does not depend on that, or the last
+    /// end was clean.
+    pub(crate) fn has_outlived(&self) -> bool {
+        self.ended() != 0 || self.word(head::MACHINE) == self.device.boot()
+    }
+
     /// Begins anew: nothing is live, nobody is known.
     pub(crate) fn format(&self) {
         let words = self.words();
@@ -165,7 +173,8 @@ impl Notes {
         self.put(head::CLEAN, 0);
         self.put(head::BOOT, boot);
         self.put(head::WALL, wall);
-        self.settle(head::BOOT..head::WALL + 1);
+        self.put(head::MACHINE, self.device.boot());
+        self.settle(head::BOOT..head::MACHINE + 1);
         (boot, clean)
     }
 

@@ -262,7 +262,7 @@ fn begin(store: &Store) -> Start {
     let mut start = Start { known: Vec::new(), mark: 0, boot: 0 };
     let mut marks = Vec::new();
     for (at, tier) in store.tiers.iter().enumerate().filter(|(_, tier)| !tier.is_begun()) {
-        if !tier.notes.is_known() {
+        if !tier.notes.is_known() || !tier.notes.has_outlived() {
             store.begin_tier(tier);
             marks.push(0);
             continue;
@@ -287,4 +287,76 @@ fn match_rows(store: &Store, tier: &Tier, adopt: &mut dyn FnMut(&str, bool) -> O
         rows.insert(owner, (id, known));
     }
     rows
+}
+
+#[cfg(test)]
+#[cfg(not(any(shuttle, miri)))]
+mod tests {
+    use super::*;
+    use crate::{Fields, Mode, Options, Placement, RankKind, TenantSpec};
+    use control::Claim;
+    use media::FileTier;
+    use media::faults::Faulty;
+    use units::Bytes;
+
+    const ITEMS: u32 = 3_000;
+
+    fn start(device: &Arc<Faulty<FileTier>>, saved: &Path) -> (Worker, TenantId, Restored) {
+        let options = Options {
+            memory: Bytes::mib(8),
+            item_max: Bytes::kib(64),
+            threads: 1,
+            tenants_max: 2,
+            no_evict: false,
+            seed: 1,
+        };
+        let store = Store::with_tiers(options, &[Arc::clone(device) as _], 1_000_000_000).unwrap();
+        let (name, claim, rank) = ("t".to_owned(), Claim::default(), RankKind::default());
+        let tenant = store.add_tenant(TenantSpec { name, own_space: true, claim, rank }).unwrap();
+        assert!(store.set_placement(tenant, Placement::Tier(0)));
+        let mut worker = store.worker().unwrap();
+        let restored = worker.restore(Some(saved), &mut |_, _| None);
+        (worker, tenant, restored)
+    }
+
+    fn fill(worker: &mut Worker, tenant: TenantId) {
+        for number in 0..ITEMS {
+            let text = format!("key {number}");
+            let key = worker.key(Space::Own(tenant), text.as_bytes()).unwrap();
+            while worker.set(tenant, &key, Mode::Set, Fields::default(), &[7; 2_000]).is_err() {
+                worker.make_room().unwrap();
+            }
+            worker.quiesce();
+        }
+    }
+
+    #[test]
+    fn what_outlives_the_process_alone_goes_with_the_machine_unless_the_end_was_clean() {
+        let folder = std::env::temp_dir().join(format!("cotenant-boot-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let saved = folder.join("saved");
+        let device = Arc::new(Faulty::new(FileTier::open(&folder.join("tier"), Bytes::mib(16)).unwrap()));
+        let mut boot = 1;
+        let mut start_again = |is_clean: bool, is_machine: bool| {
+            device.set_boot(boot);
+            let (mut worker, tenant, _) = start(&device, &saved);
+            fill(&mut worker, tenant);
+            if is_clean {
+                worker.save(&saved).unwrap();
+            }
+            drop(worker);
+            boot += u64::from(is_machine);
+            device.set_boot(boot);
+            let (worker, _, restored) = start(&device, &saved);
+            drop(worker);
+            restored.items
+        };
+        assert!(
+            u64::from(ITEMS) / 2 < start_again(false, false),
+            "what was written before the process was killed"
+        );
+        assert_eq!(start_again(false, true), 0, "nobody knows what of it the machine wrote down");
+        assert_eq!(start_again(true, true), u64::from(ITEMS));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 }

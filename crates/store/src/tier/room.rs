@@ -3,14 +3,19 @@
 use super::record::Record;
 use super::{Reference, Tier, TierCleaner};
 use crate::account::unlink;
+use crate::epoch::Participant;
 use crate::hash::{KeyHash, Space};
 use crate::limits;
+use crate::metrics::ThreadCounters;
 use crate::store::Store;
+use crate::sync::pause;
 use crate::worker::Worker;
 use std::sync::Arc;
 
 /// Passes over one tier in a turn at most.
 const PASSES_MAX: u32 = 4;
+/// Turns that somebody waits for a buffer, as in `room`.
+const WAIT_TURNS_MAX: u32 = if cfg!(shuttle) { 50 } else { 200_000 };
 
 impl Tier {
     /// Segments that writers can take.
@@ -37,7 +42,7 @@ impl Worker {
         let store = Arc::clone(&self.store);
         let mut more = false;
         for tier in store.tiers.iter().filter(|tier| tier.is_begun()) {
-            while self.write_out(&store, tier) {}
+            while write_out(&store, &self.reader, &self.counters, tier) {}
             tier.segments.reclaim_now(&store.epochs);
             for _ in 0..PASSES_MAX {
                 if !tier.wants_cleaning() {
@@ -47,7 +52,7 @@ impl Worker {
                 let cleaner =
                     self.tier_cleaner.get_or_insert_with(|| Box::new(TierCleaner::new(store.thread_rng())));
                 let freed = cleaner.pass(&store, &mut self.reader, &self.counters, tier);
-                while self.write_out(&store, tier) {}
+                while write_out(&store, &self.reader, &self.counters, tier) {}
                 if freed == 0 {
                     break;
                 }
@@ -56,38 +61,54 @@ impl Worker {
         }
         more
     }
+}
 
-    /// Writes one gathered segment of a tier; returns whether there was one.
-    pub(crate) fn write_out(&mut self, store: &Store, tier: &Tier) -> bool {
-        if !tier.has_full() {
-            return false;
+/// Writes one gathered segment of a tier; returns whether there was one.
+pub(crate) fn write_out(store: &Store, reader: &Participant, counters: &ThreadCounters, tier: &Tier) -> bool {
+    if !tier.has_full() {
+        return false;
+    }
+    let tenants = tier.tenants_by_owner();
+    let hash = |record: &Record<'_>| -> Option<KeyHash> {
+        let tenant = tenants.get(record.fields.owner.0 as usize).copied().flatten()?;
+        let space = if record.fields.own_space { Space::Own(tenant) } else { Space::Shared };
+        Some(store.hasher.hash(space, record.key))
+    };
+    let with_item = |reference: Reference, record: &Record<'_>, keep: bool| {
+        let Some(hash) = hash(record) else { return };
+        let locked = store.index.lock(hash);
+        let leads = |slot: crate::slot::Slot| store.log.view(reader, slot.place()).away() == Some(reference);
+        let Some(found) = locked.find(hash, leads) else { return };
+        if keep {
+            tier.notes.set_live(reference.at);
+        } else {
+            let view = store.log.view(reader, found.slot.place());
+            locked.remove(found);
+            unlink(store, counters, found.slot.place(), &view);
         }
-        let tenants = tier.tenants_by_owner();
-        let hash = |record: &Record<'_>| -> Option<KeyHash> {
-            let tenant = tenants.get(record.fields.owner.0 as usize).copied().flatten()?;
-            let space = if record.fields.own_space { Space::Own(tenant) } else { Space::Shared };
-            Some(store.hasher.hash(space, record.key))
-        };
-        let with_item = |reference: Reference, record: &Record<'_>, keep: bool| {
-            let Some(hash) = hash(record) else { return };
-            let locked = store.index.lock(hash);
-            let leads = |slot: crate::slot::Slot| {
-                store.log.view(&self.reader, slot.place()).away() == Some(reference)
-            };
-            let Some(found) = locked.find(hash, leads) else { return };
-            if keep {
-                tier.notes.set_live(reference.at);
-            } else {
-                let view = store.log.view(&self.reader, found.slot.place());
-                locked.remove(found);
-                unlink(store, &self.counters, found.slot.place(), &view);
-            }
-        };
-        tier.write_out(
-            &store.epochs,
-            store.now_secs(),
-            |reference, record| with_item(reference, record, true),
-            |reference, record| with_item(reference, record, false),
-        )
+    };
+    tier.write_out(
+        &store.epochs,
+        store.now_secs(),
+        |reference, record| with_item(reference, record, true),
+        |reference, record| with_item(reference, record, false),
+    )
+}
+
+/// Writes what waits to be written, and waits a while for a buffer that readers let go of: what a pass over one more segment of
+/// DRAM puts below has room then. No item is held.
+pub(crate) fn relieve(store: &Store, reader: &mut Participant, counters: &ThreadCounters) {
+    for tier in store.tiers.iter().filter(|tier| tier.is_begun()) {
+        while write_out(store, reader, counters, tier) {}
+        wait_for_buffer(store, reader, tier);
+    }
+}
+
+/// Waits for other threads to let go of what a tier has written.
+pub(crate) fn wait_for_buffer(store: &Store, reader: &mut Participant, tier: &Tier) {
+    let mut turn = 0;
+    while tier.waits_for_buffer(&store.epochs) && turn <= WAIT_TURNS_MAX {
+        reader.quiesce();
+        pause(&mut turn);
     }
 }

@@ -12,7 +12,7 @@
 //! Failure:    a file of another version or mark is not taken
 
 use super::recover::{Made, Restored};
-use super::{REFERENCE, Reference};
+use super::{REFERENCE, Reference, write_out};
 use crate::item::{Meta, View};
 use crate::limits::SEGMENT_DEFAULT;
 use crate::store::Store;
@@ -48,8 +48,8 @@ impl Worker {
         let store = Arc::clone(&self.store);
         for tier in &store.tiers {
             tier.seal_parked();
-            while self.write_out(&store, tier) {}
-            tier.device.settle()?;
+            while write_out(&store, &self.reader, &self.counters, tier) {}
+            tier.device.settle_all()?;
         }
         let stamps = store.stamps.load(Ordering::Relaxed);
         let mark = units::mix64(stamps ^ units::mix64(store.wall)) | 1;
@@ -92,6 +92,7 @@ impl Worker {
         std::fs::rename(&beside, path)?;
         for tier in store.tiers.iter().filter(|tier| tier.is_begun()) {
             tier.notes.end(mark);
+            tier.device.settle_all()?;
         }
         self.reader.quiesce();
         Ok(items)
