@@ -216,9 +216,9 @@ impl Tier {
         }
     }
 
-    /// Whether values could be put here if readers let go of what is written.
+    /// Whether more values could be gathered if readers let go of what is written.
     pub(crate) fn waits_for_buffer(&self, epochs: &Epochs) -> bool {
-        lock(&self.parked).is_empty() && self.area.waits_for_buffer(epochs)
+        self.area.waits_for_buffer(epochs)
     }
 
     /// Whether segments wait to be written.
