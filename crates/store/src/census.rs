@@ -21,6 +21,7 @@ use crate::store::Store;
 use crate::survivors::{Candidate, keep};
 use crate::tenant::{Tenant, TenantSpec};
 use crate::tier::charge_below;
+use std::cmp::Ordering;
 use std::sync::Arc;
 use units::{SegmentId, TenantId};
 
@@ -260,8 +261,14 @@ impl Census {
         }
     }
 
-    /// Counts so many bytes at the rank of an item, and returns that.
-    pub(crate) fn count(&mut self, store: &Store, item: &Pending<'_>, found: Found, stands_for: u64) -> u8 {
+    /// Counts so many bytes at the rank of an item. Returns that, and how many of the bytes stay whatever becomes of its value.
+    pub(crate) fn count(
+        &mut self,
+        store: &Store,
+        item: &Pending<'_>,
+        found: Found,
+        stands_for: u64,
+    ) -> (u8, Option<u64>) {
         let tenant = item.view.tenant();
         let seen = seen_in(&mut self.seen, &mut self.rows, store, tenant);
         let usage = usage_of(store, item, found, seen.densities.as_deref());
@@ -282,7 +289,7 @@ impl Census {
         add(&mut self.rows[seen.row], if below == 0 { rank } else { u8::MAX }, stays);
         seen.inside += stays;
         seen.sampled += stays;
-        rank
+        (rank, (below != 0).then_some(stays))
     }
 
     /// Of each tenant the sources hold the same part of what it holds, `part` of `whole`: that is surer than what samples of a
@@ -493,12 +500,16 @@ impl Census {
         if stays || self.holds_least(store, tenant) { Fate::Stays(half) } else { Fate::Goes }
     }
 
-    /// Of so many bytes of a tenant at a rank, those that stay.
-    pub(crate) fn stays_of(&self, tenant: TenantId, rank: u8, bytes: u64) -> u64 {
-        match self.seen_of(tenant) {
-            Some(seen) if rank < seen.threshold => 0,
-            Some(seen) if rank == seen.threshold => bytes * seen.part / WHOLE,
-            _ => bytes,
+    /// Of so many bytes of a tenant at a rank, those that stay; `least` of them do if the rest can go to a tier.
+    pub(crate) fn stays_of(&self, tenant: TenantId, (rank, least): (u8, Option<u64>), bytes: u64) -> u64 {
+        let Some(seen) = self.seen_of(tenant) else { return bytes };
+        let below = least.and(seen.below.as_ref()).map(|below| (below.threshold, below.part));
+        let (threshold, part) = below.unwrap_or((seen.threshold, seen.part));
+        let least = least.unwrap_or(0);
+        match rank.cmp(&threshold) {
+            Ordering::Less => least,
+            Ordering::Equal => least + bytes.saturating_sub(least) * part / WHOLE,
+            Ordering::Greater => bytes,
         }
     }
 

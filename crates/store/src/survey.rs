@@ -30,6 +30,8 @@ struct Sample {
     candidate: usize,
     tenant: TenantId,
     rank: u8,
+    /// Bytes that stay whatever becomes of its value, if that can go to a tier.
+    least: Option<u64>,
     /// Bytes of the candidate that it stands for.
     stands_for: u64,
 }
@@ -91,7 +93,7 @@ impl Survey {
         let least = self.census.inside() * MARKS_MIN as u64 / 1_000;
         self.census.divide_deeply(store, least, (marks as u64, MARKS_MIN as u64));
         for sample in &self.samples {
-            let stays = self.census.stays_of(sample.tenant, sample.rank, sample.stands_for);
+            let stays = self.census.stays_of(sample.tenant, (sample.rank, sample.least), sample.stands_for);
             let prospect = &mut self.ahead[sample.candidate];
             prospect.gain = prospect.gain.saturating_sub(stays);
         }
@@ -111,8 +113,9 @@ impl Survey {
         for item in batch.iter().filter(|item| item.view.apart().is_none()) {
             let Some(found) = item.find(store).filter(|_| !item.is_dead(store)) else { continue };
             let stands_for = item.charge() * used / sampled.max(1);
-            let rank = self.census.count(store, item, found, stands_for);
-            self.samples.push(Sample { candidate, tenant: item.view.tenant(), rank, stands_for });
+            let (rank, least) = self.census.count(store, item, found, stands_for);
+            let tenant = item.view.tenant();
+            self.samples.push(Sample { candidate, tenant, rank, least, stands_for });
         }
     }
 
