@@ -106,12 +106,14 @@ impl Cleaner {
         to: &mut Destinations,
         marks: usize,
     ) -> Outcome {
-        if !self.survey.claim(store, &mut self.sources) {
+        // Where values can go to a tier, no item shall be evicted because what stays does not fit in one segment less.
+        let least = if store.tiers.is_empty() { 0 } else { store.log.segment_bytes() as u64 };
+        if !self.survey.claim(store, &mut self.sources, least) {
             let candidates = self.chooser.candidates(store);
             let drawn = self.draw(store, reader, candidates.len());
             self.survey.take(store, reader, &candidates, &drawn, marks);
             let freed = evict_drawn(&mut self.survey.census, store, counters, &drawn);
-            if PASS_GAINS <= freed || !self.survey.claim(store, &mut self.sources) {
+            if PASS_GAINS <= freed || !self.survey.claim(store, &mut self.sources, 0) {
                 store.cleaning.note_pass(drawn.len(), freed);
                 return if freed == 0 { Outcome::Nothing } else { Outcome::Freed(freed) };
             }

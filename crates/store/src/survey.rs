@@ -129,8 +129,8 @@ impl Survey {
         self.ahead.reverse();
     }
 
-    /// Claims the best of what is left for one pass. Returns whether there was enough for one.
-    pub(crate) fn claim(&mut self, store: &Store, sources: &mut Vec<SegmentId>) -> bool {
+    /// Claims the best of what is left for one pass, if that gains `least` bytes. Returns whether there was enough for one.
+    pub(crate) fn claim(&mut self, store: &Store, sources: &mut Vec<SegmentId>, least: u64) -> bool {
         self.census.level(store, self.serves + self.serves / 2);
         sources.clear();
         if FRESH_TICKS < store.tick().wrapping_sub(self.tick) {
@@ -146,7 +146,7 @@ impl Survey {
                 gained += prospect.gain;
             }
         }
-        if sources.len() < 2 {
+        if sources.len() < 2 || gained < least {
             sources.drain(..).for_each(|id| store.log.segment(id).set_state(State::Sealed));
         }
         !sources.is_empty()
