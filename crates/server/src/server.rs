@@ -241,6 +241,8 @@ fn run(
         threads.push(spawn("control", move || loops::control(&shared, &router, &helpers, &memory, &stop))?);
     }
     if shared.store.divided_tier().is_some() {
+        // What tenants claim holds from the first request on.
+        shared.sharing.step(&shared);
         let (shared, helpers, stop) = (Arc::clone(&shared), Arc::clone(&helpers), Arc::clone(&stop));
         threads.push(spawn("bandwidth", move || loops::bandwidth(&shared, &helpers, &stop))?);
     }

@@ -6,7 +6,7 @@
 //! Units:      bytes, accesses, picoseconds of the tier
 //! Cost:       O(tenants × threads) per reading, a dozen loads each, nothing allocated once tenants and threads are steady
 //! Failure:    levers that this store does not have (memory bandwidth allocation, CPU quotas) are never in force
-//! Non-goals:  latencies: whoever serves requests measures them
+//! Non-goals:  latencies of requests: whoever serves them measures those
 
 use crate::metrics::{Counters, ThreadCounters};
 use crate::store::Store;
@@ -31,6 +31,8 @@ pub struct BandwidthControl {
     /// Accesses to tiers by thread and tenant.
     by_thread: Vec<Vec<u64>>,
     lease: Lease<Throttle>,
+    /// The policy looks at the tier's latency.
+    probes: bool,
 }
 
 /// What all threads counted for a tenant.
@@ -48,7 +50,19 @@ impl BandwidthControl {
     /// Controls `store`'s divided tier.
     #[must_use]
     pub fn new(store: Arc<Store>) -> Self {
-        Self { store, before: Vec::new(), now: Vec::new(), by_thread: Vec::new(), lease: Lease::default() }
+        Self {
+            store,
+            before: Vec::new(),
+            now: Vec::new(),
+            by_thread: Vec::new(),
+            lease: Lease::default(),
+            probes: false,
+        }
+    }
+
+    /// Times the tier at every reading from now on, or no more.
+    pub fn watch_latency(&mut self, probes: bool) {
+        self.probes = probes;
     }
 
     /// Gives the last steady throttles back if nobody has decided for as long as the last decision holds. Returns whether it
@@ -160,6 +174,7 @@ impl Sensor for BandwidthControl {
         Pool {
             capacity: Amount::tier_time(Cost::SECOND),
             profile: profile.map_or(0, |tier| u32::from(tier) + 1),
+            latency: if self.probes { self.store.tier_latency() } else { Kinds::default() },
             ..Pool::default()
         }
     }
@@ -183,7 +198,8 @@ impl Actuator for BandwidthControl {
                 whole = false;
                 continue;
             }
-            tenant.brake.set(setting(asked), now);
+            // Policies charge what was used beyond a budget themselves.
+            tenant.brake.begin(setting(asked), now);
             let held = throttle(&tenant.brake.setting());
             whole &= held == *asked;
             in_force.push((*id, held));

@@ -74,7 +74,11 @@ impl Brakes {
 
     /// Spins for what a brake says, a microsecond at most.
     pub(crate) fn spin(&self, from: Instant, until: Instant) {
-        self.watch.get_or_init(Stopwatch::new).spin(until.since(from));
+        self.watch().spin(until.since(from));
+    }
+
+    pub(crate) fn watch(&self) -> &Stopwatch {
+        self.watch.get_or_init(Stopwatch::new)
     }
 }
 

@@ -50,6 +50,7 @@ mod brakes;
 mod check;
 mod control;
 mod group_floors;
+mod latency;
 mod metrics;
 mod pin;
 mod store;

@@ -44,6 +44,17 @@ impl Ledger {
         self.setting = setting;
     }
 
+    /// A period begins now, with nothing used of its budget.
+    pub(super) fn begin(&mut self, now: Instant) {
+        (self.start, self.spent_ps, self.depleted) = (now, 0, false);
+    }
+
+    /// Until when there is nothing to spend, however little is asked for: a budget of nothing.
+    pub(super) fn nothing_until(&self) -> Instant {
+        let budget = self.setting.budget.filter(|budget| budget.cost_ps == 0);
+        budget.map_or(Instant::ZERO, |budget| Instant(self.start.0.saturating_add(budget.per.0)))
+    }
+
     pub(super) fn take_depleted_at(&mut self) -> Option<Instant> {
         self.depleted_at.take()
     }

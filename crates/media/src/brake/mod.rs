@@ -97,10 +97,27 @@ impl Brake {
         let mut ledger = self.lock();
         if *ledger.setting() != setting {
             ledger.set(setting, now);
-            let version = self.version.load(Ordering::Relaxed);
-            let next = (version | HELD) + 1 + u64::from(setting != Setting::FREE);
-            self.version.store(next, Ordering::Release);
+            self.publish(setting);
         }
+    }
+
+    /// The same, and a budget's period begins now with nothing used of it: for who keeps accounts of what was used, and has
+    /// charged what was used beyond the budget before.
+    pub fn begin(&self, setting: Setting, now: Instant) {
+        if setting.budget.is_none() {
+            return self.set(setting, now);
+        }
+        let mut ledger = self.lock();
+        ledger.set(setting, now);
+        ledger.begin(now);
+        self.publish(setting);
+    }
+
+    /// Lets pads see that something has changed. Under the lock.
+    fn publish(&self, setting: Setting) {
+        let version = self.version.load(Ordering::Relaxed);
+        let next = (version | HELD) + 1 + u64::from(setting != Setting::FREE);
+        self.version.store(next, Ordering::Release);
     }
 
     /// Whether the tenant is not held back at all.
@@ -209,7 +226,8 @@ impl Brake {
         // Read under the lock: it changes there only.
         let version = self.version.load(Ordering::Acquire);
         let setting = *ledger.setting();
-        *pad = Pad { version, setting, left_ps: 0, left_bytes: [0; 4], ready_at: Instant::ZERO };
+        let ready_at = ledger.nothing_until();
+        *pad = Pad { version, setting, left_ps: 0, left_bytes: [0; 4], ready_at };
     }
 
     fn lock(&self) -> MutexGuard<'_, Ledger> {

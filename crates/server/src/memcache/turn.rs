@@ -12,7 +12,7 @@ use super::{binary, log_in, text};
 use crate::admission::{Gate, Gates, NoToken};
 use crate::auth::{Denied, Grant, Identity, Need};
 use crate::config::Protocol;
-use crate::limits::{FETCH_BYTES_MAX, PAUSED_POLL, REPLY_BYTES_PER_TURN};
+use crate::limits::{FETCH_BYTES_MAX, HELD_POLL, PAUSED_POLL, REPLY_BYTES_PER_TURN};
 use crate::observe::{CommandClass, Tally};
 use crate::shared::Shared;
 use crate::tenants::{Binding, Router, Routes};
@@ -430,7 +430,7 @@ pub(super) fn held(
         held.filter(|_| comes_there(key, *of))
     });
     held.map(|held| match held {
-        Held::Until(until) => until,
+        Held::Until(until) => until.min(session.now + HELD_POLL),
         Held::Paused => session.now + PAUSED_POLL,
     })
 }

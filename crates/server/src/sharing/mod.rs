@@ -15,10 +15,10 @@ pub use policies::{BandwidthKind, BandwidthKindError};
 
 use crate::limits::{JOURNAL_RECORDS, JOURNAL_ROWS};
 use crate::shared::Shared;
-use control::bandwidth::{BandwidthSignal, Throttle};
+use control::bandwidth::{BandwidthSignal, Kinds, Throttle};
 use control::journal::Journal;
 use control::{Loop, Reason};
-use policy::bandwidth::{BandwidthPolicy, Options};
+use policy::bandwidth::{BandwidthPolicy, Options, Thresholds};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use store::{BandwidthControl, Store};
@@ -66,7 +66,7 @@ pub(crate) struct Sharing {
     running: Mutex<Running>,
     /// When somebody may take over from a thread that steps no more.
     lease_ends_ns: AtomicU64,
-    seed: u64,
+    options: Options,
 }
 
 /// How the loop about bandwidth stands.
@@ -84,17 +84,17 @@ pub struct SharingView {
 
 impl Sharing {
     pub(crate) fn new(store: &Arc<Store>, kind: BandwidthKind, seed: u64) -> Self {
-        let options = Options { seed, ..Options::default() };
+        let options = Options { seed, thresholds: thresholds(store), ..Options::default() };
         let mut pacer = Loop::new(kind.policy(&options), JOURNAL_RECORDS);
         pacer.limit_journal_rows(JOURNAL_ROWS);
         let thing = Thing::new(BandwidthControl::new(Arc::clone(store)));
         let mut running = Running { kind, pacer, thing, incidents: 0, incident: None };
-        running.thing.wants_latencies = kind.wants_latencies();
+        running.look(kind);
         Self {
             claims: Mutex::default(),
             running: Mutex::new(running),
             lease_ends_ns: AtomicU64::new(u64::MAX),
-            seed,
+            options,
         }
     }
 
@@ -123,10 +123,9 @@ impl Sharing {
         if running.kind == kind {
             return false;
         }
-        let options = Options { seed: self.seed, ..Options::default() };
         running.kind = kind;
-        running.pacer.switch(kind.policy(&options));
-        running.thing.wants_latencies = kind.wants_latencies();
+        running.pacer.switch(kind.policy(&self.options));
+        running.look(kind);
         true
     }
 
@@ -185,9 +184,21 @@ impl Sharing {
     }
 }
 
-impl BandwidthKind {
-    /// Whether its policy looks at times of requests.
-    fn wants_latencies(self) -> bool {
-        self.name() == "qos"
+impl Running {
+    /// Measures what a policy looks at, and no more.
+    fn look(&mut self, kind: BandwidthKind) {
+        self.thing.wants_latencies = kind.name() == "qos";
+        self.thing.control.watch_latency(kind.name() == "prevention+remedy");
     }
 }
+
+/// The latencies that a tier without traffic shows, and what is above them by so much that a tenth of the throughput is lost.
+fn thresholds(store: &Store) -> Thresholds {
+    let by_kind = store.tier_latency();
+    let above = |quiet: Duration| Duration::from_nanos(quiet.0 + quiet.0 / LOST_ONE_IN);
+    let by_kind = Kinds::from_fn(|kind| by_kind.get(kind).map(above));
+    Thresholds::new(by_kind).unwrap_or_default()
+}
+
+/// Throughput falls by a tenth where an access takes one ninth longer (MT² §3.2.2, `policy::bandwidth::LOST_PART`).
+const LOST_ONE_IN: u64 = 9;
