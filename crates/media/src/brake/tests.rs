@@ -171,6 +171,22 @@ fn a_budget_that_begins_is_whole_and_what_was_used_before_is_the_caller_s_to_cha
 }
 
 #[test]
+fn who_begins_periods_late_grants_no_more_than_the_time_that_passed() {
+    let budget = Setting { budget: Some(Budget { cost_ps: 200_000, per: Duration(10 * MS) }), ..Setting::FREE };
+    let brake = Brake::default();
+    let mut pads = [Pad::default(), Pad::default()];
+    brake.begin(budget, Instant(0));
+    // 2000 accesses in a period, all at once; a fifth of the next before it is begun, a fifth of that more until then.
+    let done: u64 = drive(&brake, &mut pads, READ, 100, (0, 12 * MS)).iter().sum();
+    assert!((2_380..=2_460).contains(&done), "{done} accesses in a period and a fifth");
+    let rest: u64 = drive(&brake, &mut pads, READ, 100, (12 * MS, 30 * MS)).iter().sum();
+    assert!((3_500..=3_640).contains(&rest), "{rest} accesses in what is left of three periods");
+    brake.begin(budget, Instant(30 * MS));
+    let done: u64 = drive(&brake, &mut pads, READ, 100, (30 * MS, 40 * MS)).iter().sum();
+    assert!((1_990..=2_010).contains(&done), "{done} accesses in a period that was begun");
+}
+
+#[test]
 fn a_budget_of_nothing_lets_nothing_pass() {
     let budget = Setting { budget: Some(Budget { cost_ps: 0, per: Duration(MS) }), ..Setting::FREE };
     let (brake, mut pads) = (Brake::default(), [Pad::default(), Pad::default()]);

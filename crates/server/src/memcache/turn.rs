@@ -374,7 +374,9 @@ pub(crate) fn run<'w, 'b>(
                 }
             }
         }
-        if let Some(until) = held(session, worker, (tenant, class), keys) {
+        if block.is_none()
+            && let Some(until) = held(session, worker, (tenant, class), keys)
+        {
             if let Some(gate) = gate {
                 gate.give_back(keys.len().max(1));
             }

@@ -27,7 +27,7 @@ fn case(sweep: &Sweep, policy: &str, claim: &str, work: Work) -> Result<Kept, Ex
 
 fn seen(here: &Here, epochs: u64, work: Work) -> io::Result<Kept> {
     here.fill(&work)?;
-    let beside = gets("u", 1024, 1_000, 4);
+    let beside = gets("u", 1024, 1_000, 1);
     here.fill(&beside)?;
     let (limited, unlimited) = (here.work(work), here.work(beside));
     // What was used before the load began is charged by then.
