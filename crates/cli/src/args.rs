@@ -436,6 +436,8 @@ fn named_settings(sort: &Sort, flags: &ArgMatches) -> Result<Map<String, serde_j
             None if setting.name == "group" => (setting.name.to_owned(), serde_json::Value::Null),
             // An empty placement is the server's.
             None if setting.name == "placement" => (setting.name.to_owned(), serde_json::Value::Null),
+            // An empty claim is none.
+            None if setting.name == "bandwidth" => (setting.name.to_owned(), json!("")),
             // An empty limit is none.
             None if setting.default.is_empty() && setting.kind == Kind::Count => {
                 (setting.name.to_owned(), serde_json::Value::Null)

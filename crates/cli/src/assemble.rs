@@ -11,8 +11,9 @@ use crate::settings::Effect;
 use crate::tenants::Tenant;
 use crate::value::{Value, rank};
 use server::{
-    Address, Admin, Allowance, AuthConfig, Config, Defaults, GroupConfig, IoEngine, Listener, MemoryPolicy,
-    OldestTls, OverRate, PlaceIn, Protocol, TenantConfig, TierConfig, TlsConfig, TlsMode, Verify,
+    Address, Admin, Allowance, AuthConfig, BandwidthKind, Config, Defaults, GroupConfig, IoEngine, Listener,
+    MemoryPolicy, OldestTls, OverRate, PlaceIn, Protocol, TenantConfig, TierClaim, TierClaimError,
+    TierConfig, TlsConfig, TlsMode, Verify,
 };
 use std::path::PathBuf;
 use store::{OverShare, Promotion};
@@ -57,6 +58,10 @@ pub(crate) fn serve_options(in_force: &InForce) -> Result<ServeOptions, Failure>
         tiers: tiers(in_force)?,
         placement: PlaceIn::of_word(in_force.text("placement")),
         promotion: promotion(in_force.text("promotion")),
+        bandwidth_policy: bandwidth_policy(in_force)?,
+        bandwidth_tier: Some(in_force.text("bandwidth_tier"))
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned),
         memory_file: Some(in_force.text("memory_file")).filter(|path| !path.is_empty()).map(PathBuf::from),
         tenants: in_force.tenants.iter().map(|t| tenant(t, in_force)).collect::<Result<_, _>>()?,
         groups: in_force.groups.iter().map(group).collect(),
@@ -122,6 +127,20 @@ pub(crate) fn promotion(word: &str) -> Promotion {
         "always" => Promotion::Always,
         _ => Promotion::Repeated,
     }
+}
+
+/// The policy about a tier's bandwidth.
+fn bandwidth_policy(in_force: &InForce) -> Result<BandwidthKind, Failure> {
+    BandwidthKind::of_word(in_force.text("bandwidth_policy")).map_err(|e| {
+        let (_, source) = in_force.get("bandwidth_policy");
+        let cure = format!("one of {}", BandwidthKind::names().join(", "));
+        Failure::wrong_use(format!("{}: {e}", source.place("bandwidth_policy")), cure)
+    })
+}
+
+/// What a tenant claims of a tier's bandwidth.
+fn bandwidth(text: &str) -> Result<TierClaim, Failure> {
+    text.parse().map_err(|e| Failure::wrong_use(format!("bandwidth: {e}"), TierClaimError::CURE))
 }
 
 /// The tiers below DRAM; memcached's `-o ext_path=PATH:SIZE` is one of a file.
@@ -306,6 +325,7 @@ fn tenant(given: &Tenant, in_force: &InForce) -> Result<TenantConfig, Failure> {
         rank: text("rank").map(rank).transpose()?,
         over_share: over_share(text("over_share").unwrap_or_default()),
         placement: text("placement").map(PlaceIn::of_word),
+        bandwidth: text("bandwidth").map(bandwidth).transpose()?.unwrap_or_default(),
         group: text("group").map(str::to_owned),
         users: if let Some(Value::List(users)) = given.get("users") { users.clone() } else { Vec::new() },
         allowance: allowance(given)?,

@@ -173,7 +173,7 @@ fn serve_flags(command: Command) -> Command {
         .help("A tenant: name=feeds,prefix=feeds:,reserved=64MiB,weight=2; repeatable")
         .long_help(
             "A tenant: name=feeds,prefix=feeds:,reserved=64MiB,weight=2; repeatable.\n\
-             Keys are those of [tenant.NAME] in the file: prefix, listen, reserved, weight, credit, rank, over_share, placement, group, max_connections, \
+             Keys are those of [tenant.NAME] in the file: prefix, listen, reserved, weight, credit, rank, over_share, placement, bandwidth, group, max_connections, \
              requests_per_second, burst, over_rate, max_item, default_ttl, max_ttl, users.",
         );
 

@@ -239,6 +239,13 @@ pub(crate) const SETTINGS: &[Setting] = &[
         .more("dram: nowhere else. auto: into DRAM while they are in use, then into the first tier. A tier's name: there. Values below \
                128 B, and such as fit no segment, stay in DRAM.")
         .reload(),
+    setting("bandwidth_policy", Kind::Text, "none", "see --help", "Who may use a tier how fast")
+        .more("none: everybody as fast as it is. limit: nobody more of the tier's time than its limit. qos: latencies and rates that \
+               tenants were promised. fair-slowdown: all are slowed alike, by weight, nobody more than promised. proportional: the \
+               tier's time by weight, and what is left idle to others. prevention: nobody more than its caps; prevention+remedy: and \
+               less where tenants disturb each other. For comparison: bandwidth-limit, throttle-biggest. Tenants claim by `bandwidth`.")
+        .reload(),
+    setting("bandwidth_tier", Kind::Text, "", "a tier", "The tier whose bandwidth is divided; the first without a name"),
     setting("promotion", Kind::Choice(PROMOTIONS), "repeated", "repeated, never or always", "Hits that bring values back to DRAM")
         .more("Of those that auto put into a tier.")
         .reload(),
@@ -331,6 +338,11 @@ pub(crate) const TENANT_SETTINGS: &[Setting] = &[
         "",
         "dram, auto or a tier",
         "Where its values go; none means where the server says",
+    ),
+    setting("bandwidth", Kind::Text, "", "see --help", "What it claims of a tier's bandwidth").more(
+        "Clauses with semicolons between: limit 20% | limit 1000 reads of 1KB per second | limit 500MB/s | cap reads 1GB/s | cap \
+         writes 500MB/s | keep reads 1GB/s | slowdown 1.5 | p99 500us | exempt. A policy looks at those that it knows; what a \
+         tenant's weight is to memory it is to bandwidth.",
     ),
     setting("max_connections", Kind::Count, "", "1 and up", "Connections at once; none means the server's"),
     setting(

@@ -11,6 +11,7 @@ use crate::admission::Allowance;
 use crate::groups::GroupConfig;
 use crate::listener::Listener;
 use crate::reactor::IoEngine;
+use crate::sharing::{BandwidthKind, TierClaim};
 use crate::tiers::{PlaceIn, TierConfig};
 use crate::tls::TlsConfig;
 use std::net::SocketAddr;
@@ -128,6 +129,8 @@ pub struct TenantConfig {
     pub over_share: OverShare,
     /// Where its values go; none means where the server says.
     pub placement: Option<PlaceIn>,
+    /// What it claims of a tier's bandwidth.
+    pub bandwidth: TierClaim,
     /// The group that it is in.
     pub group: Option<String>,
     /// Users whose connections belong to it, beside the user of its name.
@@ -148,6 +151,7 @@ impl Default for TenantConfig {
             rank: None,
             over_share: OverShare::default(),
             placement: None,
+            bandwidth: TierClaim::default(),
             group: None,
             users: Vec::new(),
             allowance: Allowance::default(),
@@ -213,6 +217,10 @@ pub struct Config {
     pub tiers: Vec<TierConfig>,
     /// Where values go of tenants that do not say.
     pub placement: PlaceIn,
+    /// The policy that divides a tier's bandwidth.
+    pub bandwidth_policy: BandwidthKind,
+    /// The tier whose bandwidth is divided, by its name; none for the first.
+    pub bandwidth_tier: Option<String>,
     /// Which hits bring values back from a tier to DRAM.
     pub promotion: Promotion,
     /// The file that a clean end saves the items in (`-e`).
@@ -271,6 +279,8 @@ impl Default for Config {
             rank: RankKind::default(),
             tiers: Vec::new(),
             placement: PlaceIn::default(),
+            bandwidth_policy: BandwidthKind::NONE,
+            bandwidth_tier: None,
             promotion: Promotion::default(),
             memory_file: None,
             tenants: Vec::new(),

@@ -31,6 +31,7 @@ mod loops;
 pub(crate) mod observe;
 mod operator;
 mod shared;
+mod sharing;
 mod tiers;
 
 pub mod admin;
@@ -56,6 +57,7 @@ pub use operator::{
 pub use reactor::IoEngine;
 pub use server::{Running, Sockets, StartError, start, start_on, start_with};
 pub use shared::Clock;
+pub use sharing::{BandwidthKind, BandwidthKindError, SharingView, TierClaim, TierClaimError};
 pub use tiers::{PlaceIn, TierConfig, TierUnavailable};
 pub use tls::{OldestTls, TlsConfig, TlsError, Verify};
 pub use view::{GroupView, Snapshot, TenantView, TierView, View};

@@ -3,6 +3,7 @@
 //! Shape:      workers wake them; each also wakes by itself
 //! Invariants: no request waits for them
 
+use crate::admission::until;
 use crate::cleaning::Governor;
 use crate::limits::{JOURNAL_RECORDS, JOURNAL_ROWS, SHADOW_HITS_PER_DECISION};
 use crate::shared::Shared;
@@ -13,6 +14,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use store::MemoryControl;
 use units::{Duration, Instant};
+
+/// The loop about bandwidth is watched this often at most while its lease has ended (guess: some of its shortest turns).
+const WATCH_AGAIN: Duration = Duration::from_millis(5);
 
 /// The control loop about memory, which the administration reads.
 pub(crate) type MemoryLoop = Arc<Mutex<Loop<Policy>>>;
@@ -30,6 +34,7 @@ pub(crate) struct Bell {
 pub(crate) struct Helpers {
     cleaners: [Bell; store::CLEANERS_MAX],
     control: Bell,
+    bandwidth: Bell,
 }
 
 impl Bell {
@@ -64,6 +69,10 @@ impl Helpers {
 
     pub(crate) fn wake_control(&self) {
         self.control.ring();
+    }
+
+    pub(crate) fn wake_bandwidth(&self) {
+        self.bandwidth.ring();
     }
 }
 
@@ -103,9 +112,18 @@ pub(crate) fn control(
             shared.controller.note(memory.policy().name(), decisions, now);
         }
         router.look_for_free_ids();
+        let watch = shared.sharing.watch(now).map_or(WATCH_AGAIN, |at| until(at, now));
         // The clock ticks with the whole second.
         let to_tick = Duration(1_000_000_000 - now.0 % 1_000_000_000);
-        helpers.control.wait(to_tick.min(due.since(now)));
+        helpers.control.wait(to_tick.min(due.since(now)).min(watch.max(WATCH_AGAIN)));
+    }
+}
+
+/// Runs the loop about bandwidth until the server stops.
+pub(crate) fn bandwidth(shared: &Shared, helpers: &Helpers, stop: &AtomicBool) {
+    while !stop.load(Ordering::Acquire) {
+        let wake = shared.sharing.step(shared);
+        helpers.bandwidth.wait(wake.min(Duration::from_secs(1)));
     }
 }
 

@@ -18,6 +18,7 @@ use crate::groups::Division;
 use crate::loops::{Helpers, MemoryLoop};
 use crate::observe::TenantLatency;
 use crate::shared::Shared;
+use crate::sharing::{BandwidthKind, SharingView, TierClaim};
 use crate::tenants::{About, AddError, Origin, Router, claim};
 use crate::tiers::PlaceIn;
 use std::sync::atomic::Ordering;
@@ -53,6 +54,8 @@ pub struct Settings {
     pub over_share: Option<OverShare>,
     /// Where its values go; none inside for where the server says.
     pub placement: Option<Option<PlaceIn>>,
+    /// What it claims of a tier's bandwidth.
+    pub bandwidth: Option<TierClaim>,
     /// The group that it is in; none inside for none.
     pub group: Option<Option<String>>,
     /// What it is allowed beside memory.
@@ -78,6 +81,8 @@ pub struct TenantReport {
     pub listen: Option<crate::Address>,
     /// Where its values go: `dram`, `auto` or a tier's name.
     pub placement: String,
+    /// What it claims of a tier's bandwidth.
+    pub bandwidth: TierClaim,
     /// The group that it is in.
     pub group: Option<String>,
     /// Who made it: `default`, `configuration`, `delimiter` or `administration`.
@@ -167,6 +172,7 @@ impl Operator {
             gate,
             group,
             placement: self.router.places.word(state.placement).to_owned(),
+            bandwidth: self.shared.sharing.claim(id),
             state,
             totals: self.shared.store.totals(id),
             latency: self.shared.observed.latencies(&[id], self.shared.clock.now()).pop().unwrap_or_default(),
@@ -207,6 +213,7 @@ impl Operator {
             rank: Option::clone(&settings.rank),
             over_share: settings.over_share.unwrap_or_default(),
             placement: settings.placement.clone().flatten(),
+            bandwidth: settings.bandwidth.clone().unwrap_or_default(),
             group: settings.group.clone().flatten(),
             users: Vec::new(),
             allowance: Allowance::default().changed(&settings.allowance),
@@ -231,8 +238,10 @@ impl Operator {
             ),
         })?;
         self.shared.admission.allow(id, tenant.allowance);
+        self.shared.sharing.set_claim(id, &tenant.bandwidth);
         tracing::info!("tenant '{name}' was added with the prefix '{prefix}'");
         self.helpers.wake_control();
+        self.helpers.wake_bandwidth();
         Ok(())
     }
 
@@ -263,6 +272,7 @@ impl Operator {
             rank: Option::clone(&settings.rank),
             over_share: settings.over_share.unwrap_or(state.over_share),
             placement: settings.placement.clone().flatten(),
+            bandwidth: settings.bandwidth.clone().unwrap_or_else(|| self.shared.sharing.claim(id)),
             group: settings.group.clone().unwrap_or_else(|| group.clone()),
             users: Vec::new(),
             allowance: self.shared.admission.of(id).0.changed(&settings.allowance),
@@ -276,6 +286,7 @@ impl Operator {
         };
         store.set_claim(id, claim(&tenant, group));
         store.set_over_share(id, tenant.over_share);
+        self.shared.sharing.set_claim(id, &tenant.bandwidth);
         if settings.placement.is_some() {
             store.set_placement(id, self.router.places.resolve(tenant.placement.as_ref()));
         }
@@ -338,6 +349,7 @@ impl Operator {
         }
         self.router.remove(id);
         self.shared.admission.forget(id);
+        self.shared.sharing.set_claim(id, &TierClaim::default());
         self.shared.observed.forget(id, self.shared.clock.now());
         tracing::info!("tenant '{name}' was removed");
         self.decide_soon();
@@ -373,9 +385,40 @@ impl Operator {
         self.decide_soon();
     }
 
+    /// How the loop about a tier's bandwidth stands.
+    #[must_use]
+    pub fn sharing(&self) -> SharingView {
+        self.shared.sharing.view()
+    }
+
+    /// The name of the tier whose bandwidth is divided.
+    #[must_use]
+    pub fn divided_tier(&self) -> Option<&str> {
+        let tier = self.shared.store.divided_tier()?;
+        self.router.places.names().get(usize::from(tier)).map(String::as_str)
+    }
+
+    /// Lets another policy divide a tier's bandwidth from now on. Returns whether that is a change.
+    ///
+    /// # Errors
+    /// If there is no tier.
+    pub fn set_bandwidth_policy(&self, kind: BandwidthKind) -> Result<bool, Refusal> {
+        let _one_at_a_time = self.change();
+        if self.shared.store.divided_tier().is_none() && kind != BandwidthKind::NONE {
+            return conflict("there is no tier whose bandwidth could be divided", "start with --tier");
+        }
+        let is_change = self.shared.sharing.switch(kind);
+        if is_change {
+            tracing::info!("the bandwidth of a tier is divided by {kind} from now on");
+            self.decide_soon();
+        }
+        Ok(is_change)
+    }
+
     fn decide_soon(&self) {
         self.router.has_new_tenant.store(true, Ordering::Relaxed);
         self.helpers.wake_control();
+        self.helpers.wake_bandwidth();
     }
 }
 

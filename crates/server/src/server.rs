@@ -188,7 +188,8 @@ fn run(
     policy: policy::memory::MemoryPolicy,
     clock: Arc<dyn Clock>,
 ) -> Result<Running, StartError> {
-    let devices = tiers::open(&config.tiers)?;
+    let opened = tiers::open(&config.tiers)?;
+    let devices: Vec<_> = opened.iter().map(|tier| Arc::clone(&tier.device)).collect();
     let saved = config.saved_at();
     if let Some(path) = &saved {
         tiers::check_saved(path).map_err(|cause| StartError::Saved { path: path.clone(), cause })?;
@@ -204,6 +205,9 @@ fn run(
     let now = u64::try_from(clock.unix_secs()).unwrap_or(0);
     let store = Store::with_tiers(options, &devices, now)?;
     store.set_promotion(config.promotion);
+    tiers::divide(&store, &opened, &config);
+    let brakes = Arc::clone(&clock);
+    store.set_brake_time(move || brakes.now());
     let router = Arc::new(Router::new(Arc::clone(&store), &config).ok_or(StartError::Tenants)?);
     let auth = Auth::load(&config, &router)?;
     restore(&store, &router, saved.as_deref())?;
@@ -212,6 +216,7 @@ fn run(
     let (engine, rings) = reactor::choose(config.io_engine, config.threads);
     let shared = Arc::new(Shared::new(config, auth, store, clock, keys, engine));
     allow_configured(&shared, &router);
+    claim_configured(&shared, &router);
     shared.tick();
     watch_evictions(&shared);
     let files = main.iter_mut().filter_map(|prepared| prepared.opened.made.take()).collect();
@@ -234,6 +239,12 @@ fn run(
         let (shared, router, helpers) = (Arc::clone(&shared), Arc::clone(&router), Arc::clone(&helpers));
         let stop = Arc::clone(&stop);
         threads.push(spawn("control", move || loops::control(&shared, &router, &helpers, &memory, &stop))?);
+    }
+    if shared.store.divided_tier().is_some() {
+        // What tenants claim holds from the first request on.
+        shared.sharing.step(&shared);
+        let (shared, helpers, stop) = (Arc::clone(&shared), Arc::clone(&helpers), Arc::clone(&stop));
+        threads.push(spawn("bandwidth", move || loops::bandwidth(&shared, &helpers, &stop))?);
     }
     let Crew { desks, wakers } = start_workers((&shared, &router, &helpers, &stop), rings, &mut threads)?;
     let (acceptor, acceptor_waker) = Acceptor::new(Arc::clone(&shared), entrances, desks, Arc::clone(&stop))?;
@@ -284,6 +295,15 @@ fn allow_configured(shared: &Shared, router: &Router) {
             && let Some(id) = router.find(&tenant.name)
         {
             shared.admission.allow(id, tenant.allowance);
+        }
+    }
+}
+
+/// Tells what tenants claim of a tier's bandwidth by the configuration.
+fn claim_configured(shared: &Shared, router: &Router) {
+    for tenant in &shared.config.tenants {
+        if let Some(id) = router.find(&tenant.name) {
+            shared.sharing.set_claim(id, &tenant.bandwidth);
         }
     }
 }
@@ -488,6 +508,7 @@ impl Running {
         }
         self.helpers.wake_cleaners(store::CLEANERS_MAX);
         self.helpers.wake_control();
+        self.helpers.wake_bandwidth();
         if let Some(stop) = self.admin_stop {
             let _gone = stop.send(());
         }

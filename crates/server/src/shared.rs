@@ -12,6 +12,7 @@ use crate::limits::{BUFFER_PART, GRANT_KEPT, MEMORY_MIN, SMALL_BUFFER, TENANT_BY
 use crate::memcache::expires_at;
 use crate::observe::Observed;
 use crate::reactor::Engine;
+use crate::sharing::Sharing;
 use crate::stats::{Baseline, Clients, Controller};
 use crate::tls::{Keys, TlsError};
 use crate::watch::Watch;
@@ -108,6 +109,8 @@ pub(crate) struct Shared {
     pub(crate) crawler_enabled: AtomicBool,
     /// What tenants are allowed beside memory.
     pub(crate) admission: Admission,
+    /// Who may use a tier how fast.
+    pub(crate) sharing: Sharing,
     /// Times, hot keys, slow requests.
     pub(crate) observed: Observed,
     /// Taken alone, by the control thread and the administration.
@@ -128,6 +131,7 @@ impl Shared {
         // Cleaners have a ring, too.
         let curves = Mutex::new(Curves::new(Arc::clone(&store), config.threads + config.cleaners));
         let observed = Observed::new(config.threads, config.memory);
+        let sharing = Sharing::new(&store, config.bandwidth_policy, config.seed);
         Self {
             curves,
             observed,
@@ -153,6 +157,7 @@ impl Shared {
             granted: Mutex::default(),
             baseline: Baseline::default(),
             cleaning: Cleaning::default(),
+            sharing,
         }
     }
 

@@ -5,10 +5,11 @@
 //! Failure:    a tier that cannot be had is why the server does not start
 
 use crate::config::Config;
-use media::{Device, OpenTier, TierMedium, TierSpec};
+use media::probe::{ProfileFile, machine_name};
+use media::{Device, OpenTier, Profile, TierMedium, TierSpec};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use store::Placement;
+use store::{Placement, Store};
 
 /// One tier, as it is configured.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -128,13 +129,55 @@ impl TierUnavailable {
     }
 }
 
+/// A tier of a configuration that is open, and what accesses to it cost where that is known.
+pub(crate) struct Opened {
+    pub(crate) device: Arc<dyn Device>,
+    profile: Option<Profile>,
+}
+
 /// Opens the tiers of a configuration.
-pub(crate) fn open(tiers: &[TierConfig]) -> Result<Vec<Arc<dyn Device>>, TierUnavailable> {
+pub(crate) fn open(tiers: &[TierConfig]) -> Result<Vec<Opened>, TierUnavailable> {
     let open = |tier: &TierConfig| match tier.spec.open() {
-        Ok(OpenTier { device, .. }) => Ok(Arc::from(device)),
+        Ok(OpenTier { device, identity }) => {
+            let profile = profile(tier, &identity);
+            Ok(Opened { device: Arc::from(device), profile })
+        }
         Err(cause) => Err(TierUnavailable { name: tier.name.clone(), cure: cause.cure(), cause }),
     };
     tiers.iter().map(open).collect()
+}
+
+/// What accesses to a tier cost: as `cotenant probe` has measured, or as its model says.
+fn profile(tier: &TierConfig, identity: &str) -> Option<Profile> {
+    if let TierMedium::Emulated(dimms) = tier.spec.medium {
+        return Profile::new(&Profile::modelled(&dimms.system())).ok();
+    }
+    let path = tier.spec.profile_path();
+    if !path.exists() {
+        return None;
+    }
+    match ProfileFile::load(&path, identity, &machine_name()) {
+        Ok((_, profile)) => Some(profile),
+        Err(e) => {
+            let cure = e.cure(&tier.spec.to_string());
+            tracing::warn!("accesses to tier '{}' cost by their bytes: {e}; {cure}", tier.name);
+            None
+        }
+    }
+}
+
+/// Tells a store which tier's bandwidth is divided, and what accesses cost.
+pub(crate) fn divide(store: &Store, opened: &[Opened], config: &Config) {
+    for (tier, opened) in (0..).zip(opened) {
+        if let Some(profile) = &opened.profile {
+            store.set_profile(tier, profile.clone());
+        }
+    }
+    let named = config.bandwidth_tier.as_ref();
+    let at = named.and_then(|name| config.tiers.iter().position(|tier| tier.name == *name));
+    if let Some(tier) = at.and_then(|at| u8::try_from(at).ok()) {
+        store.divide_tier(tier);
+    }
 }
 
 /// Whether the file of a clean end can be written; makes sure before anything is lost by it.

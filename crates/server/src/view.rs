@@ -8,8 +8,10 @@ use crate::limits::LATENCY_TENANTS_MAX;
 use crate::loops::MemoryLoop;
 use crate::observe::{HotKeysView, Slow, TenantLatency};
 use crate::shared::Shared;
+use crate::sharing::SharingView;
 use crate::tenants::{Binding, Router};
 use control::GroupId;
+use control::journal::{Journal, Line};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use store::{MemoryUse, TenantState, TierTotals, TierUse, Totals};
@@ -79,6 +81,8 @@ pub struct Snapshot {
     pub groups: Vec<GroupView>,
     /// Every tier below DRAM, the fastest first.
     pub tiers: Vec<TierView>,
+    /// How the loop about a tier's bandwidth stands.
+    pub sharing: SharingView,
     /// How memory is used.
     pub memory: MemoryUse,
     /// Memory of miss ratio curves, with what brings them their samples.
@@ -132,6 +136,7 @@ impl View {
             latency,
             groups,
             tiers: tiers(&self.shared, &self.router),
+            sharing: self.shared.sharing.view(),
             memory: self.shared.store.memory_use(),
             curves,
             observed: self.shared.observed.bytes(),
@@ -195,12 +200,25 @@ impl View {
     #[must_use]
     pub fn journal_line(&self, from: u64) -> Option<(u64, String)> {
         let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        let records = memory.journal().records();
-        let first = memory.journal().recorded_total() - records.len() as u64;
-        let number = from.max(first);
-        let skipped = usize::try_from(number - first).ok()?;
-        let mut rest = records.skip(skipped);
-        rest.next().map(|record| (number, record.to_line()))
+        line_of(memory.journal(), from)
+    }
+
+    /// The same of the decisions about a tier's bandwidth.
+    #[must_use]
+    pub fn bandwidth_journal_line(&self, from: u64) -> Option<(u64, String)> {
+        self.shared.sharing.journal(|journal| line_of(journal, from))
+    }
+
+    /// Decisions about a tier's bandwidth since the start, kept or not.
+    #[must_use]
+    pub fn bandwidth_decisions_total(&self) -> u64 {
+        self.shared.sharing.journal(Journal::recorded_total)
+    }
+
+    /// How the loop about a tier's bandwidth stands.
+    #[must_use]
+    pub fn sharing(&self) -> SharingView {
+        self.shared.sharing.view()
     }
 
     /// Replays the decisions kept through a fresh policy of the same kind and seed. Says how many agreed; none if the
@@ -224,6 +242,16 @@ impl View {
         }
         Ok(Some(agreed))
     }
+}
+
+/// The first record kept whose number is at least `from`, and its number.
+fn line_of<S: Line, A: Line>(journal: &Journal<S, A>, from: u64) -> Option<(u64, String)> {
+    let records = journal.records();
+    let first = journal.recorded_total() - records.len() as u64;
+    let number = from.max(first);
+    let skipped = usize::try_from(number - first).ok()?;
+    let mut rest = records.skip(skipped);
+    rest.next().map(|record| (number, record.to_line()))
 }
 
 /// What there is of groups among these tenants.

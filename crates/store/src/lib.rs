@@ -45,9 +45,12 @@ mod sweep;
 mod trim;
 mod witness;
 
+mod bandwidth;
+mod brakes;
 mod check;
 mod control;
 mod group_floors;
+mod latency;
 mod metrics;
 mod pin;
 mod store;
@@ -59,6 +62,7 @@ mod worker;
 mod shuttle_tests;
 
 pub use crate::control::MemoryControl;
+pub use bandwidth::BandwidthControl;
 pub use curves::{LookUps, RING_BYTES, SampledAccess, SampledKind};
 pub use effort::{Effort, Interval};
 pub use geometry::{Geometry, divisible_capacity};
@@ -77,6 +81,6 @@ pub use tier::{Placement, Promotion, Restored, TierTotals, TierUse};
 pub use upload::{Shortage, Upload};
 pub use witness::Evicted;
 pub use worker::{
-    Count, Counted, CountedIf, Cursor, Description, Fetch, FetchPlan, Fetched, Fields, Item, Key, Mode,
+    Count, Counted, CountedIf, Cursor, Description, Fetch, FetchPlan, Fetched, Fields, Held, Item, Key, Mode,
     OutOfMemory, Refused, Removal, Remove, Removed, Stored, Worker, Write, Written,
 };

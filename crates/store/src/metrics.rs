@@ -29,6 +29,8 @@ macro_rules! counters {
             pub slow_read: TrafficTotal,
             /// Writes of tiers for values.
             pub slow_write: TrafficTotal,
+            /// What accesses to the tier whose time is divided cost of it, in ps.
+            pub tier_cost_ps: u64,
         }
 
         impl Counters {
@@ -39,6 +41,7 @@ macro_rules! counters {
                 totals.dram_write.add(self.meter.read(Access::DramWrite));
                 totals.slow_read.add(self.meter.read(Access::SlowRead));
                 totals.slow_write.add(self.meter.read(Access::SlowWrite));
+                totals.tier_cost_ps += self.meter.cost_ps();
             }
         }
 
@@ -51,6 +54,7 @@ macro_rules! counters {
                 self.dram_write.add_total(other.dram_write);
                 self.slow_read.add_total(other.slow_read);
                 self.slow_write.add_total(other.slow_write);
+                self.tier_cost_ps += other.tier_cost_ps;
             }
 
             /// What was counted since `earlier`.
@@ -63,6 +67,7 @@ macro_rules! counters {
                     dram_write: self.dram_write.since(earlier.dram_write),
                     slow_read: self.slow_read.since(earlier.slow_read),
                     slow_write: self.slow_write.since(earlier.slow_write),
+                    tier_cost_ps: self.tier_cost_ps.saturating_sub(earlier.tier_cost_ps),
                 }
             }
         }

@@ -7,6 +7,7 @@
 //! Units:      seconds of the store's clock, which whoever owns the store sets; it starts at 2 so that 0 is never and 1
 //!             is past
 
+use crate::brakes::Brakes;
 use crate::census::BytesByBin;
 use crate::departed::Departures;
 use crate::destinations::Parked;
@@ -90,6 +91,7 @@ pub struct Store {
     /// Second since 1970 at which the clock was 0.
     pub(crate) wall: u64,
     pub(crate) promotion: AtomicU32,
+    pub(crate) brakes: Brakes,
     pub(crate) epochs: Arc<Epochs>,
     tenants: Box<[OnceLock<Tenant>]>,
     tenant_count: AtomicU32,
@@ -205,6 +207,7 @@ impl Store {
             tiers: tiers.into(),
             wall: wall_secs.saturating_sub(u64::from(CLOCK_START)),
             promotion: AtomicU32::new(Promotion::default().code()),
+            brakes: Brakes::default(),
             epochs: Arc::new(Epochs::new()),
             tenants: (0..options.tenants_max.min(limits::TENANTS_MAX)).map(|_| OnceLock::new()).collect(),
             tenant_count: AtomicU32::new(0),
@@ -370,6 +373,7 @@ impl Store {
             shadow: lock(&tenant.shadow).bytes(),
             rank: spec.rank,
             over_share: tenant.over_share(),
+            throttle: self.throttle(id),
         })
     }
 

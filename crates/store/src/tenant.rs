@@ -12,9 +12,11 @@ use crate::rank::{Densities, HitDensity, RankKind};
 use crate::shadow::Shadow;
 use crate::sync::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Mutex, Ordering, lock};
 use crate::tier::Placement;
+use control::bandwidth::Throttle;
 use control::{Claim, memory::MemoryShare};
+use media::brake::{Brake, Setting};
 use std::sync::{Arc, OnceLock};
-use units::{Bytes, TenantId};
+use units::{Bytes, Instant, TenantId};
 
 /// What a tenant is created with.
 #[derive(Clone, Debug)]
@@ -82,6 +84,8 @@ pub(crate) struct Tenant {
     refuse_above: AtomicU64,
     /// Where its values go, as `Placement::code`.
     placement: AtomicU32,
+    /// How its accesses to the tier whose time is divided are held back.
+    pub(crate) brake: Brake,
     pub(crate) expiries: Expiries,
     pub(crate) shadow: Mutex<Shadow>,
     /// One key in 2^k is in the shadow queue; a copy to read without the lock.
@@ -119,6 +123,7 @@ impl Tenant {
             refuses: AtomicBool::new(false),
             refuse_above: AtomicU64::new(u64::MAX),
             placement: AtomicU32::new(0),
+            brake: Brake::default(),
             expiries: Expiries::default(),
             shadow: Mutex::new(shadow),
             shadow_sampling: AtomicU32::new(0),
@@ -230,6 +235,7 @@ impl Tenant {
         self.target.store(0, Ordering::Relaxed);
         self.ceiling.store(u64::MAX, Ordering::Relaxed);
         self.set_floor(Bytes::ZERO);
+        self.brake.set(Setting::FREE, Instant::ZERO);
         *lock(&self.shadow) = Shadow::default();
         self.shadow_sampling.store(0, Ordering::Relaxed);
     }
@@ -445,4 +451,6 @@ pub struct TenantState {
     pub rank: RankKind,
     /// What becomes of its writes beyond its share.
     pub over_share: OverShare,
+    /// How it is held back at the tier whose time is divided.
+    pub throttle: Throttle,
 }

@@ -6,6 +6,7 @@
 //!             `make_room` and comes again
 
 mod away;
+mod brake;
 mod count;
 mod fetch;
 mod place;
@@ -13,6 +14,7 @@ mod read;
 mod write;
 
 pub use away::FetchPlan;
+pub use brake::Held;
 pub use count::{Count, Counted, CountedIf};
 pub use fetch::{Fetch, Fetched};
 pub use read::{Cursor, Description};
@@ -33,6 +35,7 @@ use crate::store::{Store, StoreError, space_of};
 use crate::tenant::Tenant;
 use crate::tier::TierCleaner;
 use away::{Brought, Owed};
+use brake::Pads;
 use media::Buffer;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -109,6 +112,8 @@ pub struct Worker {
     pub(crate) tier_stays_full: Cell<bool>,
     /// An access to a tier that is to be counted once no lock is held.
     owed: Cell<Owed>,
+    /// Its parts of the brakes of tenants that are held back.
+    pads: Pads,
     /// Many sampled accesses wait to be drained.
     samples_wait: Cell<bool>,
     /// Log bytes of the item that was last refused for lack of memory, and whether its tenant has a key space of its own.
@@ -224,6 +229,7 @@ impl Store {
             tier_full: Cell::new(None),
             tier_stays_full: Cell::new(false),
             owed: Cell::new(Owed::default()),
+            pads: Pads::default(),
             samples_wait: Cell::new(false),
             no_memory_for: Cell::default(),
         })

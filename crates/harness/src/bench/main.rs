@@ -1,6 +1,6 @@
 //! The benchmark: CPU time per request, memory per item and misses, ours beside other servers', in one run on one machine.
 //!
-//! Shape:   arguments -> sections (speed, memtier, cleaner, resident, misses, store, media, policies; streams if asked for) ->
+//! Shape:   arguments -> sections (speed, memtier, cleaner, resident, misses, store, media, sharing, policies; streams if asked for) ->
 //!          table, JSON lines
 //! Failure: exit code 1 if a premise does not hold, 2 for wrong use, 3 if a server cannot be measured; a goal that is
 //!          missed is printed as a miss and is no failure
@@ -22,6 +22,7 @@ mod policies;
 mod resident;
 mod scaling;
 mod segcache;
+mod sharing;
 mod speed;
 mod streams;
 mod table;
@@ -58,6 +59,7 @@ const SECTIONS: [(&str, Section, Needs); 14] = [
     ("tiers", tiers::run, Needs::Servers),
     ("store", in_process::run, Needs::Nothing),
     ("media", media::run, Needs::Nothing),
+    ("sharing", sharing::run, Needs::Nothing),
     ("policies", policies::run, Needs::Nothing),
     ("streams", streams::run, Needs::Asking),
 ];

@@ -1,10 +1,11 @@
 //! Servers in processes of their own, measured from outside: ours and others, and loads that verify every answer.
 //!
-//! Shape:     a program -> `Peer`; a `Plan` and `Items` -> `run` -> what was heard; `Load`, a script of requests in lock step
+//! Shape:     a program -> `Peer`, or a configuration -> `Here`, a server in this process; a `Plan` and `Items` -> `run` -> what was heard; `Load`, a script of requests in lock step
 //! Non-goals: judging what is measured
 
 mod dialect;
 mod generator;
+mod here;
 mod items;
 mod latency;
 mod line;
@@ -16,6 +17,7 @@ pub mod keys;
 
 pub use dialect::{Answer, Dialect};
 pub use generator::{nanos, run};
+pub use here::{Here, Tenant, Work, Working};
 pub use items::{Items, Sizes};
 pub use latency::Latency;
 pub use load::{Asked, Load, Outcome};

@@ -2,7 +2,8 @@
 //!
 //! Shape:      behind the brake's lock; threads take pieces and spend them alone
 //! Invariants: a period starts when its budget comes into force and follows the one before; what was spent beyond a budget is
-//!             spent of the next period's. Bytes per second are kept as the time at which what has passed is due
+//!             spent of the next period's. Where whoever begins periods is late, what follows is granted as time passes and not at
+//!             once. Bytes per second are kept as the time at which what has passed is due
 
 use super::{Budget, PERIOD_MIN, Setting};
 use crate::Access;
@@ -10,6 +11,8 @@ use units::{BytesPerSec, Duration, Instant};
 
 /// Pieces that a budget is taken in: a thread holds at most so small a part without spending it.
 const PIECES: u64 = 1024;
+/// Parts of a period in which its budget is granted where the next should have been begun and was not.
+const LATE_PARTS: u64 = 64;
 /// Time's worth of bytes that a thread takes at once under a cap.
 const PIECE: Duration = Duration::from_micros(50);
 /// How far the bytes that passed may be ahead of their time: what a thread was late can be made up for within this.
@@ -20,7 +23,11 @@ const AHEAD: Duration = Duration::from_millis(1);
 pub(super) struct Ledger {
     setting: Setting,
     start: Instant,
+    /// Budget and length of the period that runs, where that is not the setting's: the next is to be begun and is not yet.
+    late: Option<Budget>,
     spent_ps: u64,
+    /// Periods are begun by somebody.
+    is_begun: bool,
     depleted: bool,
     depleted_at: Option<Instant>,
     /// By kind: when what has passed would have passed at the cap's rate.
@@ -40,8 +47,21 @@ impl Ledger {
         if period(&setting) != period(&self.setting) {
             (self.start, self.spent_ps) = (now, 0);
         }
+        (self.late, self.is_begun) = (None, false);
         self.depleted = setting.budget.is_some_and(|budget| budget.cost_ps <= self.spent_ps);
         self.setting = setting;
+    }
+
+    /// A period begins now, with nothing used of its budget.
+    pub(super) fn begin(&mut self, now: Instant) {
+        (self.start, self.spent_ps, self.depleted) = (now, 0, false);
+        self.is_begun = true;
+    }
+
+    /// Until when there is nothing to spend, however little is asked for: a budget of nothing.
+    pub(super) fn nothing_until(&self) -> Instant {
+        let budget = self.setting.budget.filter(|budget| budget.cost_ps == 0);
+        budget.map_or(Instant::ZERO, |budget| Instant(self.start.0.saturating_add(budget.per.0)))
     }
 
     pub(super) fn take_depleted_at(&mut self) -> Option<Instant> {
@@ -51,6 +71,7 @@ impl Ledger {
     /// Spends `short` and takes a piece beside it; says how much that is, and until when the tenant has nothing left.
     pub(super) fn spend(&mut self, short: u64, now: Instant) -> (u64, Instant) {
         let Some(budget) = self.setting.budget else { return (0, Instant::ZERO) };
+        let budget = self.running(budget, now);
         self.begin_period(budget, now);
         self.spent_ps = self.spent_ps.saturating_add(short);
         let left = budget.cost_ps.saturating_sub(self.spent_ps);
@@ -67,6 +88,19 @@ impl Ledger {
         let piece = (budget.cost_ps / PIECES).min(left);
         self.spent_ps += piece;
         (piece, Instant::ZERO)
+    }
+
+    /// The budget and length of the period that runs now.
+    fn running(&mut self, budget: Budget, now: Instant) -> Budget {
+        if self.late.is_none() && self.is_begun && budget.per <= now.since(self.start) {
+            let per = Duration((budget.per.0 / LATE_PARTS).max(PERIOD_MIN.0));
+            let part = u128::from(budget.cost_ps) * u128::from(per.0) / u128::from(budget.per.0.max(1));
+            self.late = Some(Budget { cost_ps: u64::try_from(part).unwrap_or(u64::MAX), per });
+            self.start += budget.per;
+            self.spent_ps = self.spent_ps.saturating_sub(budget.cost_ps);
+            self.depleted = false;
+        }
+        self.late.unwrap_or(budget)
     }
 
     fn begin_period(&mut self, budget: Budget, now: Instant) {

@@ -1,8 +1,8 @@
 //! Holds a tenant's accesses back: a delay after each, a pause, a budget of cost per period, caps on bytes per second.
 //!
-//! Shape:      one `Brake` per tenant, which the control loop sets; one `Pad` per thread and tenant, which takes from the brake
-//!             in pieces. After each access the brake says what the thread is to do before the tenant's next one
-//! Invariants: a free tenant pays one load and one comparison; nobody else's accesses wait for a tenant's brake; what was
+//! Shape:      one `Brake` per tenant, which the control loop sets; one `Pad` per thread and held tenant, which takes from the
+//!             brake in pieces. After each access the brake says what the thread is to do before the tenant's next one
+//! Invariants: a free tenant needs no pad and pays one load and one comparison; nobody else's accesses wait for a tenant's brake; what was
 //!             taken too much of a budget or a cap counts against what comes next
 //! Units:      nanoseconds; picoseconds of cost; bytes per second
 //! Cost:       under a budget or a cap a lock is taken and time is asked for once per piece, a thousandth of a period's budget
@@ -64,7 +64,7 @@ pub enum Hold {
 /// A tenant's brake, for all threads.
 #[derive(Debug, Default)]
 pub struct Brake {
-    /// Grows with each change.
+    /// Grows with each change; odd while the tenant is held back. Release by who sets, Acquire by who accesses.
     version: AtomicU64,
     ledger: Mutex<Ledger>,
 }
@@ -72,8 +72,7 @@ pub struct Brake {
 /// A thread's part of a tenant's brake.
 #[derive(Debug)]
 pub struct Pad {
-    /// The version that this was made for, where it holds nothing back; a new brake is free.
-    free_at: u64,
+    /// The version that this was made for.
     version: u64,
     setting: Setting,
     /// Cost that the thread may still spend without asking.
@@ -84,8 +83,8 @@ pub struct Pad {
     ready_at: Instant,
 }
 
-/// No version: a pad that holds something back.
-const NEVER: u64 = u64::MAX;
+/// The bit of a version that says that the tenant is held back.
+const HELD: u64 = 1;
 
 impl Setting {
     /// Not held back.
@@ -98,8 +97,34 @@ impl Brake {
         let mut ledger = self.lock();
         if *ledger.setting() != setting {
             ledger.set(setting, now);
-            self.version.fetch_add(1, Ordering::Release);
+            self.publish(setting);
         }
+    }
+
+    /// The same, and a budget's period begins now with nothing used of it: for who keeps accounts of what was used, and has
+    /// charged what was used beyond the budget before.
+    pub fn begin(&self, setting: Setting, now: Instant) {
+        if setting.budget.is_none() {
+            return self.set(setting, now);
+        }
+        let mut ledger = self.lock();
+        ledger.set(setting, now);
+        ledger.begin(now);
+        self.publish(setting);
+    }
+
+    /// Lets pads see that something has changed. Under the lock.
+    fn publish(&self, setting: Setting) {
+        let version = self.version.load(Ordering::Relaxed);
+        let next = (version | HELD) + 1 + u64::from(setting != Setting::FREE);
+        self.version.store(next, Ordering::Release);
+    }
+
+    /// Whether the tenant is not held back at all.
+    #[inline]
+    #[must_use]
+    pub fn is_free(&self) -> bool {
+        self.version.load(Ordering::Acquire) & HELD == 0
     }
 
     /// What is in force.
@@ -122,11 +147,7 @@ impl Brake {
     /// Whether the tenant may access now: for a request that is about to.
     #[inline]
     pub fn before(&self, pad: &mut Pad, access: Access, now: impl FnOnce() -> Instant) -> Hold {
-        if self.version.load(Ordering::Acquire) == pad.free_at {
-            Hold::None
-        } else {
-            self.may(pad, access, now)
-        }
+        if self.is_free() { Hold::None } else { self.may(pad, access, now) }
     }
 
     /// Charges an access of `size` and `cost_ps` that was made, and says what is to be done before the next one.
@@ -137,7 +158,7 @@ impl Brake {
         (access, size, cost_ps): (Access, Bytes, u64),
         now: impl FnOnce() -> Instant,
     ) -> Hold {
-        if self.version.load(Ordering::Acquire) == pad.free_at {
+        if self.is_free() {
             return Hold::None;
         }
         self.charge(pad, (access, size, cost_ps), now)
@@ -205,8 +226,8 @@ impl Brake {
         // Read under the lock: it changes there only.
         let version = self.version.load(Ordering::Acquire);
         let setting = *ledger.setting();
-        let free_at = if setting == Setting::FREE { version } else { NEVER };
-        *pad = Pad { free_at, version, setting, left_ps: 0, left_bytes: [0; 4], ready_at: Instant::ZERO };
+        let ready_at = ledger.nothing_until();
+        *pad = Pad { version, setting, left_ps: 0, left_bytes: [0; 4], ready_at };
     }
 
     fn lock(&self) -> MutexGuard<'_, Ledger> {
@@ -217,14 +238,7 @@ impl Brake {
 
 impl Default for Pad {
     fn default() -> Self {
-        Self {
-            free_at: 0,
-            version: 0,
-            setting: Setting::FREE,
-            left_ps: 0,
-            left_bytes: [0; 4],
-            ready_at: Instant::ZERO,
-        }
+        Self { version: 0, setting: Setting::FREE, left_ps: 0, left_bytes: [0; 4], ready_at: Instant::ZERO }
     }
 }
 

@@ -156,6 +156,46 @@ fn a_budget_that_is_set_again_runs_on_and_more_of_it_frees() {
 }
 
 #[test]
+fn a_budget_that_begins_is_whole_and_what_was_used_before_is_the_caller_s_to_charge() {
+    let budget = Setting { budget: Some(Budget { cost_ps: 1000, per: Duration(MS) }), ..Setting::FREE };
+    let (brake, mut pad) = (Brake::default(), Pad::default());
+    brake.begin(budget, Instant(0));
+    let all = (Access::SlowRead, Bytes(256), 2500);
+    assert_eq!(brake.after(&mut pad, all, || Instant(10)), Hold::Until(Instant(2 * MS)));
+    brake.begin(budget, Instant(MS / 2));
+    assert_eq!(brake.before(&mut pad, Access::SlowRead, || Instant(MS / 2)), Hold::None);
+    let done = drive(&brake, std::slice::from_mut(&mut pad), READ, 100, (MS / 2, 3 * MS / 2));
+    assert_eq!(done, [10], "one budget until the period ends a whole period after it began");
+    brake.begin(Setting::FREE, Instant(2 * MS));
+    assert!(brake.is_free());
+}
+
+#[test]
+fn who_begins_periods_late_grants_no_more_than_the_time_that_passed() {
+    let budget = Setting { budget: Some(Budget { cost_ps: 200_000, per: Duration(10 * MS) }), ..Setting::FREE };
+    let brake = Brake::default();
+    let mut pads = [Pad::default(), Pad::default()];
+    brake.begin(budget, Instant(0));
+    // 2000 accesses in a period, all at once; a fifth of the next before it is begun, a fifth of that more until then.
+    let done: u64 = drive(&brake, &mut pads, READ, 100, (0, 12 * MS)).iter().sum();
+    assert!((2_380..=2_460).contains(&done), "{done} accesses in a period and a fifth");
+    let rest: u64 = drive(&brake, &mut pads, READ, 100, (12 * MS, 30 * MS)).iter().sum();
+    assert!((3_500..=3_640).contains(&rest), "{rest} accesses in what is left of three periods");
+    brake.begin(budget, Instant(30 * MS));
+    let done: u64 = drive(&brake, &mut pads, READ, 100, (30 * MS, 40 * MS)).iter().sum();
+    assert!((1_990..=2_010).contains(&done), "{done} accesses in a period that was begun");
+}
+
+#[test]
+fn a_budget_of_nothing_lets_nothing_pass() {
+    let budget = Setting { budget: Some(Budget { cost_ps: 0, per: Duration(MS) }), ..Setting::FREE };
+    let (brake, mut pads) = (Brake::default(), [Pad::default(), Pad::default()]);
+    brake.begin(budget, Instant(5));
+    assert_eq!(brake.before(&mut pads[0], Access::SlowRead, || Instant(7)), Hold::Until(Instant(MS + 5)));
+    assert_eq!(drive(&brake, &mut pads, READ, 100, (10, MS)), [0, 0]);
+}
+
+#[test]
 fn a_cap_is_kept_within_a_hundredth_by_any_number_of_threads() {
     for (threads, rate, size) in [(1, 100_000_000, 256), (4, 1_000_000_000, 4096), (3, 1_000_000, 100_000)] {
         let brake = Brake::default();

@@ -16,6 +16,7 @@
 //! | standard operations | [`StandardOps`] |
 
 use control::bandwidth::{Cost, Kind};
+use std::fmt;
 use std::str::FromStr;
 use units::{Bytes, BytesPerSec};
 
@@ -118,10 +119,36 @@ impl StandardOps {
         let fine = per_sec.is_finite() && 0.0 <= per_sec && Bytes::ZERO < size && kind.is_slow();
         fine.then_some(Self { per_sec, size, kind })
     }
+
+    /// Accesses per second.
+    #[must_use]
+    pub const fn per_sec(&self) -> f64 {
+        self.per_sec
+    }
+
+    /// Size of each.
+    #[must_use]
+    pub const fn size(&self) -> Bytes {
+        self.size
+    }
+
+    /// Reads or writes of the tier.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        self.kind
+    }
 }
 
-/// Reads `1000 1KB random reads per second`, `1.25M 4KB random reads per second` and `5GB/s random reads`. Bandwidth is
-/// meant in accesses of 4 KiB, the size at which the paper states it (§4.2); KB is 1024 bytes there.
+/// Writes what is read again as the same.
+impl fmt::Display for StandardOps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.kind == Kind::SlowWrite { "writes" } else { "reads" };
+        write!(f, "{} {kind} of {}B per second", self.per_sec, self.size.0)
+    }
+}
+
+/// Reads `1000 reads of 1KB per second`, `1000 1KB random reads per second`, `1.25M 4KB random reads per second` and `5GB/s
+/// random reads`. Bandwidth is meant in accesses of 4 KiB, the size at which the paper states it (§4.2); KB is 1024 bytes there.
 impl FromStr for StandardOps {
     type Err = CostError;
 
@@ -133,6 +160,9 @@ impl FromStr for StandardOps {
 fn standard_ops(text: &str) -> Option<StandardOps> {
     let mut words = text.split_whitespace();
     let first = words.next()?;
+    if let [kind, "of", size, "per", "second"] = words.clone().collect::<Vec<_>>()[..] {
+        return StandardOps::new(count(first)?, access_size(size)?, access_kind(kind)?);
+    }
     let (per_sec, size, per_second_follows) = match first.parse::<BytesPerSec>() {
         Ok(bandwidth) => (bandwidth.0 as f64 / SIZE_MAX.0 as f64, SIZE_MAX, false),
         Err(_) => (count(first)?, access_size(words.next()?)?, true),
@@ -140,11 +170,7 @@ fn standard_ops(text: &str) -> Option<StandardOps> {
     if words.next()? != "random" {
         return None;
     }
-    let kind = match words.next()? {
-        "read" | "reads" => Kind::SlowRead,
-        "write" | "writes" => Kind::SlowWrite,
-        _ => return None,
-    };
+    let kind = access_kind(words.next()?)?;
     if per_second_follows && (words.next()? != "per" || words.next()? != "second") {
         return None;
     }
@@ -152,6 +178,14 @@ fn standard_ops(text: &str) -> Option<StandardOps> {
         return None;
     }
     StandardOps::new(per_sec, size, kind)
+}
+
+fn access_kind(word: &str) -> Option<Kind> {
+    match word {
+        "read" | "reads" => Some(Kind::SlowRead),
+        "write" | "writes" => Some(Kind::SlowWrite),
+        _ => None,
+    }
 }
 
 /// `1000`, `10k`, `1.25M`.
@@ -228,6 +262,7 @@ mod tests {
         let profile = profile();
         for (text, part) in [
             ("1000 1KB random reads per second", 1000.0 * 83_333.0),
+            ("1000 reads of 1KB per second", 1000.0 * 83_333.0),
             ("1.25M 4KB random reads per second", 1.25e6 * 333_333.0),
             ("10k 256B random writes per second", 1e4 * 62_500.0),
             ("5.12GB/s random reads", 1.25e6 * 333_333.0),
@@ -235,12 +270,16 @@ mod tests {
         ] {
             let limit: StandardOps = text.parse().unwrap();
             assert!((profile.per_sec(limit).0 as f64 - part).abs() <= 1.0, "{text}");
+            assert_eq!(limit.to_string().parse(), Ok(limit), "{text}");
         }
         for text in [
             "",
             "1000",
             "1000 reads per second",
             "1000 1KB reads per second",
+            "1000 reads of 1KB per hour",
+            "1000 scans of 1KB per second",
+            "1000 reads of 1KB per second and more",
             "1000 1KB random reads",
             "-5 1KB random reads per second",
             "NaN 1KB random reads per second",

@@ -37,7 +37,8 @@ pub(super) fn answer(status: StatusCode, body: &Value) -> Response {
 
 /// The answer where nothing else answers.
 pub(super) fn nothing_here() -> Response {
-    let cure = "/health, /metrics, /journal, /slow, /tenants, /tenants/NAME, /groups, /groups/NAME and /policy are there";
+    let cure = "/health, /metrics, /journal, /slow, /tenants, /tenants/NAME, /groups, /groups/NAME, /policy, /bandwidth and \
+        /bandwidth/journal are there";
     Refused(StatusCode::NOT_FOUND, "there is no such page".to_owned(), cure.to_owned()).into_response()
 }
 

@@ -1,4 +1,4 @@
-//! The admin listener: `/health`, `/metrics`, `/journal`, tenants' curves, and what `tenants` has.
+//! The admin listener: `/health`, `/metrics`, `/journal`, `/bandwidth/journal`, tenants' curves, and what `tenants` has.
 //!
 //! Shape:   one thread with a small runtime of its own; nothing here touches the data path
 //! Failure: a page that cannot be made is an HTTP error; the listener goes on
@@ -32,6 +32,7 @@ pub(crate) fn serve(
         .route("/health", get(|| async { "ok\n" }))
         .route("/metrics", get(metrics))
         .route("/journal", get(super::journal::answer))
+        .route("/bandwidth/journal", get(super::journal::answer_of_bandwidth))
         .route("/tenants/{name}/curve", get(super::curve::answer))
         .route("/tenants/{name}/hotkeys", get(super::observed::hot_keys))
         .route("/tenants/{name}/latency", get(super::observed::latency))

@@ -1,4 +1,4 @@
-//! `/journal`: the decisions kept, oldest first, each as one line of JSON that is made while the page is sent.
+//! `/journal` and `/bandwidth/journal`: the decisions kept, oldest first, each as one line of JSON that is made while the page is sent.
 //!
 //! Shape:      number of a decision -> its line; the lock of the control loop is let go between two lines
 //! Invariants: ends with the newest decision of when it was asked for; what the journal gives up meanwhile is left out
@@ -17,6 +17,8 @@ use std::task::{Context, Poll};
 /// The lines that are still to be sent.
 struct Lines {
     view: View,
+    /// The first line from a number on, with its number.
+    line: fn(&View, u64) -> Option<(u64, String)>,
     /// Number of the next decision, counted from the start of the server, and the one to end before.
     next: u64,
     end: u64,
@@ -24,7 +26,15 @@ struct Lines {
 
 pub(super) async fn answer(State(view): State<View>) -> impl IntoResponse {
     let end = view.decisions_total();
-    let lines = Lines { view, next: 0, end };
+    send(Lines { view, line: View::journal_line, next: 0, end })
+}
+
+pub(super) async fn answer_of_bandwidth(State(view): State<View>) -> impl IntoResponse {
+    let end = view.bandwidth_decisions_total();
+    send(Lines { view, line: View::bandwidth_journal_line, next: 0, end })
+}
+
+fn send(lines: Lines) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/x-ndjson")], Body::new(lines))
 }
 
@@ -36,7 +46,7 @@ impl HttpBody for Lines {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let Some((number, mut line)) = self.view.journal_line(self.next).filter(|(n, _)| *n < self.end)
+        let Some((number, mut line)) = (self.line)(&self.view, self.next).filter(|(n, _)| *n < self.end)
         else {
             return Poll::Ready(None);
         };

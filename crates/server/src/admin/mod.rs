@@ -10,6 +10,7 @@ mod journal;
 mod named;
 mod observed;
 mod prometheus;
+mod sharing;
 mod tenants;
 
 pub(crate) use http::serve;

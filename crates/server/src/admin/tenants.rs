@@ -8,10 +8,12 @@ use super::audit::{self, Asker};
 use super::door::{Refused, answer, known_fields, malformed, object};
 use super::named::{self, Named};
 use super::observed::QUANTILES;
+use super::sharing;
 use crate::admission::{AllowanceChange, OverRate};
 use crate::config::MemoryPolicy;
 use crate::limits::ADMIN_BODY_MAX;
 use crate::operator::{Operator, Refusal, Settings, TenantReport};
+use crate::sharing::{TierClaim, TierClaimError};
 use crate::tiers::PlaceIn;
 use axum::Router;
 use axum::body::Bytes as Body;
@@ -34,6 +36,7 @@ const FIELDS: &[&str] = &[
     "rank",
     "over_share",
     "placement",
+    "bandwidth",
     "group",
     "max_connections",
     "requests_per_second",
@@ -78,6 +81,7 @@ impl Named for Tenants {
 pub(super) fn routes(operator: Arc<Operator>) -> Router {
     let policy = Router::new()
         .route("/policy", get(policy).put(set_policy).post(set_policy))
+        .route("/bandwidth", get(sharing::answer).put(sharing::set).post(sharing::set))
         .layer(DefaultBodyLimit::max(ADMIN_BODY_MAX))
         .with_state(Arc::clone(&operator));
     named::routes::<Tenants>(operator).merge(policy)
@@ -159,12 +163,23 @@ fn tenant_json(tenant: &TenantReport) -> Value {
         "rate_waits": tenant.gate.rate_waits,
         "rate_refusals": tenant.gate.rate_refusals,
     });
+    put_bandwidth(&mut object, tenant);
     for (class, latency) in tenant.latency.classes() {
         for (name, per_mille) in QUANTILES {
             object[format!("{}_{name}", class.word())] = json!(latency.quantile_us(per_mille));
         }
     }
     object
+}
+
+/// What it claims of a tier's bandwidth, how it is held back there, and the time of the tier that it used.
+fn put_bandwidth(object: &mut Value, tenant: &TenantReport) {
+    let throttle = &tenant.state.throttle;
+    object["bandwidth"] = json!(tenant.bandwidth.to_string());
+    object["bandwidth_delay_ns"] = json!(u64::from(throttle.delay) * 10);
+    object["bandwidth_paused"] = json!(throttle.paused);
+    object["bandwidth_budget_part"] = json!(throttle.budget.map(|budget| budget.cost.part_of(budget.per)));
+    object["tier_time_microseconds"] = json!(tenant.totals.tier_cost_ps / 1_000_000);
 }
 
 fn over_share_word(over_share: OverShare) -> &'static str {
@@ -190,6 +205,11 @@ fn count(object: &Map<String, Value>, key: &str) -> Option<Option<Option<u32>>> 
             Some(Some(Some(number)))
         }
     }
+}
+
+/// The claim that a text is.
+fn bandwidth(text: &str) -> Result<TierClaim, Refused> {
+    text.parse().map_err(|e: TierClaimError| malformed(&e.to_string(), TierClaimError::CURE))
 }
 
 /// The settings that an object gives.
@@ -254,6 +274,7 @@ fn settings(object: &Map<String, Value>) -> Result<Settings, Refused> {
             Some(Value::Null) => Some(None),
             _ => text("placement")?.map(|word| Some(PlaceIn::of_word(&word))),
         },
+        bandwidth: text("bandwidth")?.map(|text| bandwidth(&text)).transpose()?,
         allowance,
         group: match object.get("group") {
             Some(Value::Null) => Some(None),

@@ -7,6 +7,7 @@ use super::{Config, TenantConfig};
 use crate::groups::{Division, Member, check_groups};
 use crate::limits;
 use crate::listener::TlsMode;
+use crate::sharing::BandwidthKind;
 use crate::tiers::PlaceIn;
 use policy::memory::Tax;
 use units::{Bytes, Duration};
@@ -32,6 +33,19 @@ pub(crate) fn refuse_place<'a, T>(
 ) -> Result<T, ConfigError> {
     let known = ["dram", "auto"].into_iter().chain(names).collect::<Vec<_>>().join(", ");
     refuse(format!("there is no tier '{}'", place.word()), &format!("a placement is one of {known}"))
+}
+
+/// The refusal of a tier's bandwidth that cannot be divided.
+pub(crate) fn refuse_divided<'a, T>(
+    names: impl Iterator<Item = &'a str>,
+    name: &str,
+) -> Result<T, ConfigError> {
+    let known: Vec<_> = names.collect();
+    let cure = match known.as_slice() {
+        [] => "there is none: add one, --tier file:PATH:SIZE".to_owned(),
+        known => format!("a tier is one of {}", known.join(", ")),
+    };
+    refuse(format!("there is no tier '{name}' whose bandwidth could be divided"), &cure)
 }
 
 impl Config {
@@ -169,6 +183,20 @@ impl Config {
                     "name them: --tier a=file:PATH:SIZE --tier b=file:PATH:SIZE",
                 );
             }
+        }
+        if let Some(name) = &self.bandwidth_tier
+            && self.tiers.iter().all(|tier| tier.name != *name)
+        {
+            return refuse_divided(self.tiers.iter().map(|tier| tier.name.as_str()), name);
+        }
+        if self.bandwidth_policy != BandwidthKind::NONE && self.tiers.is_empty() {
+            return refuse(
+                format!(
+                    "the policy {} divides a tier's bandwidth, and there is no tier",
+                    self.bandwidth_policy
+                ),
+                "add one: --tier file:PATH:SIZE, or leave bandwidth_policy at none",
+            );
         }
         let tenants = self.tenants.iter().filter_map(|tenant| tenant.placement.as_ref());
         for place in tenants.chain([&self.placement]) {

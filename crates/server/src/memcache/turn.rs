@@ -12,7 +12,7 @@ use super::{binary, log_in, text};
 use crate::admission::{Gate, Gates, NoToken};
 use crate::auth::{Denied, Grant, Identity, Need};
 use crate::config::Protocol;
-use crate::limits::{FETCH_BYTES_MAX, REPLY_BYTES_PER_TURN};
+use crate::limits::{FETCH_BYTES_MAX, HELD_POLL, PAUSED_POLL, REPLY_BYTES_PER_TURN};
 use crate::observe::{CommandClass, Tally};
 use crate::shared::Shared;
 use crate::tenants::{Binding, Router, Routes};
@@ -20,7 +20,7 @@ use crate::watch::Reporter;
 use std::cell::Cell;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
-use store::{FetchPlan, Item, Key, Mode, Refused, Worker};
+use store::{FetchPlan, Held, Item, Key, Mode, Refused, Worker};
 use units::{Instant, TenantId};
 
 /// Pieces of one gathering write, Linux's IOV_MAX.
@@ -147,7 +147,7 @@ pub(crate) struct Turn {
     pub(crate) upload: Option<Announced>,
     /// It stopped for fairness: more may be complete.
     pub(crate) more: bool,
-    /// It stopped because a tenant, or who shows passwords, has no tokens until then.
+    /// It stopped because a tenant, or who shows passwords, has no tokens until then, or is held back at a tier.
     pub(crate) waits_until: Option<Instant>,
     /// It stopped because the user and password that are there have to be verified elsewhere.
     pub(crate) verifies: Option<(Span, Span)>,
@@ -374,6 +374,16 @@ pub(crate) fn run<'w, 'b>(
                 }
             }
         }
+        if block.is_none()
+            && let Some(until) = held(session, worker, (tenant, class), keys)
+        {
+            if let Some(gate) = gate {
+                gate.give_back(keys.len().max(1));
+            }
+            turn.stop_before(&batch, i);
+            turn.waits_until = Some(until);
+            break;
+        }
         let before = replies.mark();
         match prepared.step.execute(session, worker, keys, replies, &mut turn.identity) {
             Ok(()) => {
@@ -381,12 +391,12 @@ pub(crate) fn run<'w, 'b>(
                 tally.count(tenant, class, keys);
             }
             Err(why) => {
+                if let (Ended::NeedsRoom | Ended::Waits(_), Some(gate)) = (&why, gate) {
+                    gate.give_back(keys.len().max(1));
+                }
                 if let Ended::NeedsRoom = &why {
                     // Nothing has happened, so nothing is answered.
                     replies.back_to(before);
-                    if let Some(gate) = gate {
-                        gate.give_back(keys.len().max(1));
-                    }
                     if session.may_fetch {
                         turn.plans = plans(worker, &hashed[prepared.keys.0..]);
                     }
@@ -397,6 +407,34 @@ pub(crate) fn run<'w, 'b>(
         }
     }
     turn
+}
+
+/// Until when a request waits that would come to the tier whose bandwidth is divided, if one of its tenants is held back there.
+#[inline]
+pub(super) fn held(
+    session: &Session<'_>,
+    worker: &Worker,
+    (tenant, class): (TenantId, CommandClass),
+    keys: &[(Key<'_>, TenantId)],
+) -> Option<Instant> {
+    let first = worker.held(tenant);
+    if first.is_none() && keys.len() <= 1 {
+        return None;
+    }
+    let comes_there = |key: &Key<'_>, tenant: TenantId| match class {
+        CommandClass::Read => worker.reads_tier(key),
+        CommandClass::Write => worker.writes_tier(tenant),
+        CommandClass::Change => worker.writes_tier(tenant) || worker.reads_tier(key),
+        CommandClass::Delete | CommandClass::Other => false,
+    };
+    let held = keys.iter().find_map(|(key, of)| {
+        let held = if *of == tenant { first } else { worker.held(*of) };
+        held.filter(|_| comes_there(key, *of))
+    });
+    held.map(|held| match held {
+        Held::Until(until) => until.min(session.now + HELD_POLL),
+        Held::Paused => session.now + PAUSED_POLL,
+    })
 }
 
 /// What has to be fetched for the request that was refused for it, and for those that follow it; nothing if it was not.
@@ -626,7 +664,7 @@ pub(super) enum Ended {
     Quit,
     /// The client asked for something else than replies.
     Asked(Asked),
-    /// Too many passwords were wrong: it shows its own again then.
+    /// Too many passwords were wrong: it shows its own again then. Or a tenant is held back at a tier.
     Waits(Instant),
     /// Its password has to be verified elsewhere.
     Verifies,

@@ -95,6 +95,17 @@ impl Latency {
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
     }
 
+    /// What came since `earlier`.
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        let counts = std::array::from_fn(|i| self.counts[i].saturating_sub(earlier.counts[i]));
+        Self { counts, sum_ns: self.sum_ns.saturating_sub(earlier.sum_ns) }
+    }
+
+    /// Their times together, in ns.
+    pub(crate) fn sum_ns(&self) -> u64 {
+        self.sum_ns
+    }
+
     /// Requests.
     #[must_use]
     pub fn requests(&self) -> u64 {

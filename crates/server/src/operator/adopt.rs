@@ -65,6 +65,10 @@ impl Operator {
             let result = self.set_default_placement(before, after);
             adopted.note(format!("placement {}", after.placement.word()), result);
         }
+        if before.bandwidth_policy != after.bandwidth_policy {
+            let result = self.set_bandwidth_policy(after.bandwidth_policy).map(drop);
+            adopted.note(format!("bandwidth_policy {}", after.bandwidth_policy), result);
+        }
         self.adopt_tenants_and_groups(before, after, &mut adopted);
         if let (Some(auth), Some(config)) = (&self.shared.auth, &after.auth) {
             auth.adopt(config.clone(), after.tenants.clone());
@@ -166,6 +170,7 @@ impl Operator {
             rank: changed(&before.rank, &after.rank).map(|rank| rank.unwrap_or_else(|| self.router.rank())),
             over_share: changed(&before.over_share, &after.over_share),
             placement: changed(&before.placement, &after.placement),
+            bandwidth: changed(&before.bandwidth, &after.bandwidth),
             group: changed(&before.group, &after.group),
             allowance: allowance_changed(&before.allowance, &after.allowance),
         };
@@ -201,6 +206,7 @@ impl Operator {
         if tenant.allowance != Allowance::default() {
             self.shared.admission.allow(id, tenant.allowance);
         }
+        self.shared.sharing.set_claim(id, &tenant.bandwidth);
         self.decide_soon();
         Ok(())
     }

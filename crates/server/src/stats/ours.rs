@@ -49,6 +49,17 @@ pub(super) fn controller(shared: &Shared, router: &Router) -> Vec<Row> {
     let policy = *controller.policy.lock().unwrap_or_else(PoisonError::into_inner);
     let mut rows = vec![("policy".to_owned(), policy.to_owned())];
     rows.extend(numbers.into_iter().map(|(name, value)| (name.to_owned(), value.to_string())));
+    if let Some(tier) = shared.store.divided_tier() {
+        let sharing = shared.sharing.view();
+        let name = router.places.names().get(usize::from(tier)).cloned().unwrap_or_default();
+        rows.extend([
+            ("bandwidth_policy".to_owned(), sharing.policy.to_owned()),
+            ("bandwidth_tier".to_owned(), name),
+            ("bandwidth_probed".to_owned(), u8::from(shared.store.has_profile(tier)).to_string()),
+            ("bandwidth_decisions".to_owned(), sharing.decisions_total.to_string()),
+            ("bandwidth_incidents".to_owned(), sharing.incidents_total.to_string()),
+        ]);
+    }
     rows
 }
 
@@ -115,6 +126,9 @@ pub(super) fn tenants(shared: &Shared, router: &Router, binding: &Binding) -> Ve
             ("tier_evictions", t.tier_evictions),
             ("tier_read_bytes", t.slow_read.bytes),
             ("tier_write_bytes", t.slow_write.bytes),
+            ("tier_time_microseconds", t.tier_cost_ps / 1_000_000),
+            ("tier_delay_ns", u64::from(state.throttle.delay) * 10),
+            ("tier_paused", u64::from(state.throttle.paused)),
             ("connections", gate.connections),
             ("connections_refused", gate.connections_refused),
             ("rate_waits", gate.rate_waits),

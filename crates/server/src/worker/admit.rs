@@ -6,6 +6,7 @@
 
 use super::Worker;
 use crate::admission::until;
+use crate::limits::AWAKE_FOR;
 use crate::memcache::reply_text;
 use crate::reactor::{Reactor, StreamId};
 use crate::tenants::Binding;
@@ -75,8 +76,12 @@ impl<R: Reactor> Worker<R> {
     /// At most so long as nobody has tokens.
     pub(super) fn until_unparked(&self, timeout: Option<Duration>) -> Option<Duration> {
         let Some(first) = self.parked.iter().map(|(until, _)| *until).min() else { return timeout };
+        let wait = until(first, self.around.shared.clock.now());
+        if wait <= AWAKE_FOR {
+            return Some(Duration::ZERO);
+        }
         // A wait is counted in milliseconds, and rather a little too long than in vain.
-        let wait = until(first, self.around.shared.clock.now()) + Duration::from_millis(1);
+        let wait = wait + Duration::from_millis(1);
         Some(timeout.map_or(wait, |timeout| timeout.min(wait)))
     }
 }

@@ -284,8 +284,8 @@ impl Pass<'_> {
         let fields = record::Fields { owner: tier.owner(entry.tenant), ..record.fields };
         let to = tier.append(&store.epochs, (0, store.now_secs()), &fields, record.key, [record.value, &[]]);
         let Ok(to) = to else { return false };
-        access(tier, counters, SlowAccess::Read, entry.footprint);
-        access(tier, counters, SlowAccess::Write, entry.footprint);
+        access(store, tier, counters, SlowAccess::Read, entry.footprint);
+        access(store, tier, counters, SlowAccess::Write, entry.footprint);
         let meta = crate::item::Meta { away: Some(to), ..item.view.meta() };
         let needed = bytes_needed(item.view.bytes().len(), meta.cas.is_some());
         let stamp = store.stamp_of(item.place, &item.view);

@@ -39,11 +39,11 @@ use crate::segment::State;
 use crate::store::Options;
 use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering, lock};
 use area::{Area, Head};
-use media::{Device, MapError};
+use media::{Device, MapError, Profile};
 use record::{Fields, HEADER, Record, Spot, footprint};
 use segments::Segments;
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use units::{Bytes, TenantId};
 
 /// One tier.
@@ -65,6 +65,8 @@ pub(crate) struct Tier {
     ailing_until: AtomicU32,
     /// The notes belong to this start.
     begun: AtomicBool,
+    /// What accesses cost, once it is known.
+    profile: OnceLock<Profile>,
     pub(crate) counters: TierCounters,
 }
 
@@ -93,6 +95,7 @@ impl Tier {
             owners: (0..tenants_max).map(|_| AtomicU32::new(NOBODY.0)).collect(),
             ailing_until: AtomicU32::new(0),
             begun: AtomicBool::new(false),
+            profile: OnceLock::new(),
             counters: TierCounters::default(),
         })
     }

@@ -15,7 +15,7 @@ use crate::log::Head;
 use crate::metrics::count;
 use crate::slot::Slot;
 use crate::tier::record::{self, HEADER, footprint};
-use crate::tier::{Placement, Promotion, Reference, Tier, access};
+use crate::tier::{Placement, Promotion, Reference, Tier};
 use media::{Buffer, SlowAccess};
 use units::{Bytes, TenantId};
 
@@ -257,12 +257,12 @@ impl Worker {
         if owed.read == 0 && owed.written == 0 {
             return;
         }
-        let (tier, counters) = (&self.store.tiers[usize::from(owed.tier)], self.counters(owed.tenant));
+        let tier = &self.store.tiers[usize::from(owed.tier)];
         if 0 < owed.read {
-            access(tier, counters, SlowAccess::Read, owed.read);
+            self.access(tier, owed.tenant, SlowAccess::Read, owed.read);
         }
         if 0 < owed.written {
-            access(tier, counters, SlowAccess::Write, owed.written);
+            self.access(tier, owed.tenant, SlowAccess::Write, owed.written);
         }
     }
 
@@ -277,9 +277,8 @@ impl Worker {
     #[cold]
     fn note_tier_hit(&self, tenant: TenantId, key: &Key<'_>, view: &View<'_>, uses: u8) {
         let Some(away) = view.away() else { return };
-        let counters = self.counters(tenant);
-        count(&counters.tier_hits);
-        access(self.store.tier(away), counters, SlowAccess::Read, view.footprint());
+        count(&self.counters(tenant).tier_hits);
+        self.access(self.store.tier(away), tenant, SlowAccess::Read, view.footprint());
         let wanted = match self.store.promotion() {
             Promotion::Never => false,
             Promotion::Always => true,

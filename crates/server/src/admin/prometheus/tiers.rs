@@ -2,6 +2,7 @@
 
 use super::{Labels, TenantFigure, Value, gauge, write};
 use crate::view::{Snapshot, TierView};
+use control::bandwidth::Throttle;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Unit;
 use std::fmt;
@@ -38,7 +39,7 @@ fn tier_figures() -> [TierFigure; 11] {
 }
 
 /// What tenants have in tiers.
-pub(super) fn tenant_figures() -> [TenantFigure; 9] {
+pub(super) fn tenant_figures() -> [TenantFigure; 11] {
     [
         ("cotenant_tenant_tier_held", "Its records in tiers", Some(Unit::Bytes), |t| gauge(t.state.away.0)),
         ("cotenant_tenant_tier_items", "Items whose values are there", None, |t| gauge(t.state.away_items)),
@@ -63,6 +64,12 @@ pub(super) fn tenant_figures() -> [TenantFigure; 9] {
         ("cotenant_tenant_tier_written", "Bytes written to tiers", Some(Unit::Bytes), |t| {
             Value::Count(t.totals.slow_write.bytes)
         }),
+        ("cotenant_tenant_tier_time", "Time of the divided tier that it used", Some(Unit::Seconds), |t| {
+            Value::Seconds(t.totals.tier_cost_ps as f64 / 1e12)
+        }),
+        ("cotenant_tenant_tier_held_back", "Whether its accesses are held back", None, |t| {
+            gauge(u64::from(t.state.throttle != Throttle::FREE))
+        }),
     ]
 }
 
@@ -72,6 +79,20 @@ pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>, snapshot: &Snapshot) -
         let row = |tier: &TierView| (vec![("tier", tier.name.clone())], figure(tier));
         let values: Vec<(Labels, Value)> = snapshot.tiers.iter().map(row).collect();
         write(encoder, (name, help, unit.as_ref()), &values)?;
+    }
+    if !snapshot.tiers.is_empty() {
+        let sharing = &snapshot.sharing;
+        for (name, help, count) in [
+            ("cotenant_bandwidth_decisions", "Decisions about a tier's bandwidth", sharing.decisions_total),
+            (
+                "cotenant_bandwidth_incidents",
+                "Promises of bandwidth that could not be kept",
+                sharing.incidents_total,
+            ),
+        ] {
+            let labels = vec![("policy", sharing.policy.to_owned())];
+            write(encoder, (name, help, None), &[(labels, Value::Count(count))])?;
+        }
     }
     Ok(())
 }

@@ -8,7 +8,8 @@ use super::{Request, Verb, decode, encode_into};
 use crate::limits::KEY_MAX;
 use crate::memcache::reply::{Replies, text};
 use crate::memcache::text::tell_stored;
-use crate::memcache::turn::{Ended, Session};
+use crate::memcache::turn::{Ended, Session, held};
+use crate::observe::CommandClass;
 use crate::watch::{Looked, interest};
 use store::{
     Count, CountedIf, Fetch, Fetched, Fields, Key, Mode, Refused, Removal, Remove, Removed, Stored, Worker,
@@ -38,6 +39,16 @@ pub(in crate::memcache) fn execute<'w>(
             let Some(bytes) = decode(request.key, &mut decoded) else { return Ok(()) };
             let (tenant, space) = session.router.route(&session.binding, bytes);
             let Some(key) = worker.key(space, bytes) else { return Ok(()) };
+            // Other keys are known, and were asked for, before a request is executed.
+            let class = match request.verb {
+                Verb::Get => CommandClass::Read,
+                Verb::Set => CommandClass::Write,
+                Verb::Arithmetic => CommandClass::Change,
+                Verb::Delete | Verb::Debug => CommandClass::Other,
+            };
+            if let Some(until) = held(session, worker, (tenant, class), &[(key, tenant)]) {
+                return Err(Ended::Waits(until));
+            }
             Target { key, tenant }
         }
     };

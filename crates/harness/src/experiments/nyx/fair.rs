@@ -1,0 +1,79 @@
+//! Figure 9 live: two caches that slow each other at the tier, and what equal slowdown makes of them.
+
+use super::{failed, gets, rates, sets};
+use crate::live::{Here, Tenant, Work};
+use lab::experiment::{ExperimentError, Results, Sweep};
+use std::io;
+
+/// What a pair shows: slowdowns as times alone ÷ together, before and under the policy, and throughput under it relative to before.
+struct Pair {
+    before: [f64; 2],
+    after: [f64; 2],
+    throughput: f64,
+}
+
+fn pair(sweep: &Sweep, works: [Work; 2]) -> Result<Pair, ExperimentError> {
+    let tenants = [Tenant::new("a", ""), Tenant::new("b", "")];
+    let here = Here::start(sweep.text("tier")?, "none", &tenants, 2).map_err(failed)?;
+    let seen = slowdowns(sweep, &here, works)?;
+    here.end();
+    Ok(seen)
+}
+
+fn slowdowns(sweep: &Sweep, here: &Here, works: [Work; 2]) -> Result<Pair, ExperimentError> {
+    let (short, long) = (sweep.number("alone_s")?, sweep.number("settle_s")?);
+    let measure = || -> io::Result<Pair> {
+        for work in &works {
+            here.fill(work)?;
+        }
+        let mut alone = [0.0; 2];
+        for (alone, work) in alone.iter_mut().zip(works) {
+            let client = here.work(work);
+            here.pass(0.2);
+            *alone = rates(here, &[&client], short)[0];
+            client.end()?;
+        }
+        let clients = works.map(|work| here.work(work));
+        here.pass(0.2);
+        let both = [&clients[0], &clients[1]];
+        let before = rates(here, &both, short);
+        here.switch("fair-slowdown")?;
+        here.pass(long);
+        let after = rates(here, &both, short);
+        here.switch("none")?;
+        for client in clients {
+            client.end()?;
+        }
+        let of = |rates: &[f64]| [alone[0] / rates[0], alone[1] / rates[1]];
+        let parts = |rates: &[f64]| rates.iter().zip(alone).map(|(rate, alone)| rate / alone).sum::<f64>();
+        Ok(Pair { before: of(&before), after: of(&after), throughput: parts(&after) / parts(&before) })
+    };
+    measure().map_err(failed)
+}
+
+fn unfairness([a, b]: [f64; 2]) -> f64 {
+    a.max(b) / a.min(b)
+}
+
+/// NyxCache, Figure 9, live: a reader of small values beside readers and writers of large ones.
+pub(super) fn fair(sweep: &Sweep, results: &mut Results) -> Result<(), ExperimentError> {
+    let (keys, small, large) = (sweep.count("keys")?, 1024, 32 << 10);
+    let works = [
+        ("gets", [gets("a", small, keys, 4), gets("b", large, keys, 4)]),
+        ("mixed", [gets("a", small, keys, 4), Work { gets_percent: 50, ..gets("b", large, keys, 4) }]),
+        ("sets", [gets("a", small, keys, 4), sets("b", large, keys, 4)]),
+    ];
+    let (mut worst_before, mut worst_after, mut throughput) = (0.0_f64, 0.0_f64, f64::INFINITY);
+    for (name, works) in works {
+        let seen = pair(sweep, works)?;
+        results.number(format!("{name}_before"), unfairness(seen.before));
+        results.number(format!("{name}_after"), unfairness(seen.after));
+        (worst_before, worst_after) =
+            (worst_before.max(unfairness(seen.before)), worst_after.max(unfairness(seen.after)));
+        throughput = throughput.min(seen.throughput);
+    }
+    results.number("worst_before", worst_before);
+    results.number("worst_after", worst_after);
+    results.number("throughput_kept", throughput);
+    Ok(())
+}

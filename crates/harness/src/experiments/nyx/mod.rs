@@ -1,0 +1,56 @@
+//! NyxCache's policies live: a server of this process on an emulated tier, clients over loopback.
+//!
+//! Shape:   tenants with claims -> loads -> what the server metered, what clients were answered
+//! Units:   parts of the tier's time as the server's meters have it; requests per second by this machine's clock
+//! Failure: figures that rest on times say so in their folder: tiers that are emulated need a core for every thread that waits
+
+mod fair;
+mod limit;
+mod qos;
+mod share;
+
+use crate::live::{Here, Work, Working};
+use lab::experiment;
+use lab::experiment::{Experiment, ExperimentError};
+use std::io;
+
+/// What is shown of NyxCache live.
+pub(super) const NYX: &[Experiment] = &[
+    experiment!("nyx/live_limit", limit::limit),
+    experiment!("nyx/live_qos", qos::qos),
+    experiment!("nyx/live_fair", fair::fair),
+    experiment!("nyx/live_share", share::share),
+];
+
+/// A load of gets that are all there.
+fn gets(tenant: &'static str, size: usize, keys: u64, depth: u64) -> Work {
+    Work { tenant, gets_percent: 100, hits_percent: 100, size, keys, depth }
+}
+
+/// A load of stores.
+fn sets(tenant: &'static str, size: usize, keys: u64, depth: u64) -> Work {
+    Work { gets_percent: 0, ..gets(tenant, size, keys, depth) }
+}
+
+fn failed(error: io::Error) -> ExperimentError {
+    ExperimentError::failed(error)
+}
+
+/// Requests per second of each client over some seconds.
+fn rates(here: &Here, clients: &[&Working], seconds: f64) -> Vec<f64> {
+    let before: Vec<u64> = clients.iter().map(|client| client.answered()).collect();
+    let started = crate::live::nanos();
+    here.pass(seconds);
+    let passed = (crate::live::nanos() - started) as f64 / 1e9;
+    clients.iter().zip(before).map(|(client, before)| (client.answered() - before) as f64 / passed).collect()
+}
+
+/// Lets so many decisions be made, at most for twice as many seconds and ten more.
+fn decisions(here: &Here, count: u64) -> io::Result<()> {
+    let (until, mut left) = (here.decisions_total() + count, (count * 2 + 10) * 20);
+    while here.decisions_total() < until {
+        left = left.checked_sub(1).ok_or_else(|| io::Error::other("no decision is made"))?;
+        here.pass(0.05);
+    }
+    Ok(())
+}

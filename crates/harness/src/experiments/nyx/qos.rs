@@ -1,0 +1,49 @@
+//! Figure 8 live: a cache with a promised tail beside one that reads and one that begins to write.
+
+use super::{failed, gets, rates, sets};
+use crate::live::{Here, Tenant};
+use lab::experiment::{ExperimentError, Results, Sweep};
+use std::io;
+
+/// What was left of the reader and of the writer once the writer had begun, relative to the unregulated time before.
+struct Left {
+    reader: f64,
+    writer: f64,
+}
+
+fn left(sweep: &Sweep, policy: &str) -> Result<Left, ExperimentError> {
+    let goal = format!("p99 {}", sweep.text("goal")?);
+    let tenants = [Tenant::new("c", &goal), Tenant::new("r", ""), Tenant::new("w", "")];
+    let here = Here::start(sweep.text("tier")?, "none", &tenants, 2).map_err(failed)?;
+    let (short, long, keys) = (sweep.number("free_s")?, sweep.number("settle_s")?, sweep.count("keys")?);
+    let measure = || -> io::Result<Left> {
+        let works = [gets("c", 256, keys, 1), gets("r", 4096, keys, 2), sets("w", 16 << 10, keys, 4)];
+        for work in &works {
+            here.fill(work)?;
+        }
+        let clients = [here.work(works[0]), here.work(works[1])];
+        here.pass(short);
+        let writer = here.work(works[2]);
+        let free = rates(&here, &[&clients[1], &writer], short);
+        here.switch(policy)?;
+        here.pass(long);
+        let held = rates(&here, &[&clients[1], &writer], short);
+        for client in clients.into_iter().chain([writer]) {
+            client.end()?;
+        }
+        Ok(Left { reader: held[0] / free[0], writer: held[1] / free[1] })
+    };
+    let seen = measure().map_err(failed)?;
+    here.end();
+    Ok(seen)
+}
+
+/// NyxCache, Figure 8, live: who pays when a tail is missed.
+pub(super) fn qos(sweep: &Sweep, results: &mut Results) -> Result<(), ExperimentError> {
+    for (policy, name) in [("qos", "nyx"), ("throttle-biggest", "biggest")] {
+        let seen = left(sweep, policy)?;
+        results.number(format!("{name}_reader_left"), seen.reader);
+        results.number(format!("{name}_writer_left"), seen.writer);
+    }
+    Ok(())
+}

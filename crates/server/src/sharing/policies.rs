@@ -1,0 +1,122 @@
+//! The policies that can divide a tier's time here, by their names.
+//!
+//! Failure: a policy that could not do anything here is refused, with what it lacks
+
+use policy::bandwidth::{BandwidthPolicy, Options, Prevention, Remedy, by_name};
+use policy::compose::Tighter;
+use std::fmt;
+
+/// Which policy divides a tier's time: one of [`BandwidthKind::names`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BandwidthKind(&'static str);
+
+/// Policies that need no more than the store offers: delays, pauses, budgets, caps, costs, latencies of requests.
+const KINDS: [&str; 9] = [
+    "none",
+    "limit",
+    "qos",
+    "fair-slowdown",
+    "proportional",
+    "prevention",
+    "prevention+remedy",
+    "bandwidth-limit",
+    "throttle-biggest",
+];
+
+/// Those that lack something, and what.
+const LACKING: [(&str, &str); 5] = [
+    ("guarantee", "a model of how this tier's tenants slow each other, which nobody has fitted"),
+    ("slo", "a model of how this tier's tenants slow each other, which nobody has fitted"),
+    ("remedy", "prevention beside it: name prevention+remedy"),
+    ("mba-only", "memory bandwidth allocation, which acts on processes and not on tenants"),
+    ("cpu-only", "a quota of CPU time, which acts on processes and not on tenants"),
+];
+
+/// Why a word names no policy that can be had.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum BandwidthKindError {
+    /// There is none of that name.
+    #[error("there is no policy '{0}' for a tier's bandwidth")]
+    Unknown(String),
+    /// It lacks something here.
+    #[error("the policy '{name}' needs {what}")]
+    Lacks {
+        /// Its name.
+        name: &'static str,
+        /// What it needs.
+        what: &'static str,
+    },
+}
+
+impl BandwidthKind {
+    /// Nobody is held back.
+    pub const NONE: Self = Self("none");
+
+    /// The policy that a word names.
+    ///
+    /// # Errors
+    /// If there is none, or it lacks something here.
+    pub fn of_word(word: &str) -> Result<Self, BandwidthKindError> {
+        if let Some(name) = KINDS.into_iter().find(|name| *name == word) {
+            return Ok(Self(name));
+        }
+        match LACKING.into_iter().find(|(name, _)| *name == word) {
+            Some((name, what)) => Err(BandwidthKindError::Lacks { name, what }),
+            None => Err(BandwidthKindError::Unknown(word.to_owned())),
+        }
+    }
+
+    /// Every name that can be chosen.
+    #[must_use]
+    pub const fn names() -> [&'static str; KINDS.len()] {
+        KINDS
+    }
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        self.0
+    }
+
+    /// The policy.
+    pub(crate) fn policy(self, options: &Options) -> Box<BandwidthPolicy> {
+        match self.0 {
+            "prevention+remedy" => {
+                Box::new(Tighter::new(Prevention::default(), Remedy::new(options.thresholds)))
+            }
+            name => by_name(name, options).expect("every kind is a policy that needs no model"),
+        }
+    }
+}
+
+impl Default for BandwidthKind {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+impl fmt::Display for BandwidthKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_of_a_policy_is_a_choice_or_says_what_it_lacks() {
+        for name in policy::bandwidth::NAMES {
+            assert!(!matches!(BandwidthKind::of_word(name), Err(BandwidthKindError::Unknown(_))), "{name}");
+        }
+        for name in BandwidthKind::names() {
+            let kind = BandwidthKind::of_word(name).unwrap();
+            assert_eq!(kind.policy(&Options::default()).name(), name);
+        }
+        assert_eq!(
+            BandwidthKind::of_word("fastest").unwrap_err().to_string(),
+            "there is no policy 'fastest' for a tier's bandwidth"
+        );
+    }
+}

@@ -1,0 +1,132 @@
+//! A tier's bandwidth as policies see it in a server: the store's counters and brakes, tenants' claims, their requests' times.
+//!
+//! Shape:      the store's rows + claims + latencies of the window -> rows
+//! Invariants: a claim says what its operator wrote, at the prices of the tier's profile; latencies are of the window
+//! Cost:       histograms are copied only for policies that look at latencies
+//! Units:      a latency is as `observe` has it: from a request's arrival to its reply, in buckets a quarter wide
+
+use super::claim::{operation, per_sec};
+use super::{Claims, TierClaim};
+use crate::observe::{Latency, TenantLatency};
+use crate::shared::Shared;
+use control::bandwidth::{BandwidthSignal, Cost, Throttle};
+use control::{Actuator, Class, Decision, Goal, Pool, Row, Sensor};
+use policy::estimate::access_cost::StandardOps;
+use std::collections::HashMap;
+use store::{BandwidthControl, Store};
+use units::{Duration, Instant, TenantId};
+
+/// Quantile of the latency that is told of tenants without a goal, per mille.
+const TAIL: f64 = 0.99;
+
+/// What is kept between readings.
+#[derive(Debug)]
+pub(super) struct Thing {
+    pub(super) control: BandwidthControl,
+    /// What requests of each tenant had taken at the last reading.
+    before: HashMap<TenantId, Latency>,
+    /// The policy looks at latencies.
+    pub(super) wants_latencies: bool,
+}
+
+impl Thing {
+    pub(super) fn new(control: BandwidthControl) -> Self {
+        Self { control, before: HashMap::new(), wants_latencies: false }
+    }
+
+    /// This with what it needs for one step of the loop.
+    pub(super) fn around<'t>(&'t mut self, shared: &'t Shared, claims: &'t Claims) -> Around<'t> {
+        Around { thing: self, shared, claims }
+    }
+}
+
+/// A thing while the loop steps.
+#[derive(Debug)]
+pub(super) struct Around<'t> {
+    thing: &'t mut Thing,
+    shared: &'t Shared,
+    claims: &'t Claims,
+}
+
+impl Around<'_> {
+    /// Puts times of the window into the rows.
+    fn add_latencies(&mut self, now: Instant, rows: &mut [Row<BandwidthSignal, Throttle>]) {
+        let ids: Vec<TenantId> = rows.iter().map(|row| row.id).collect();
+        let seen = self.shared.observed.latencies(&ids, now);
+        for (row, seen) in rows.iter_mut().zip(seen) {
+            let all = of_all_classes(&seen);
+            let before = self.thing.before.insert(row.id, all.clone()).unwrap_or_default();
+            let Some(signal) = &mut row.signal else { continue };
+            let window = all.since(&before);
+            signal.mean_latency = window.mean();
+            signal.tail_latency = window.quantile(tail_of(&row.claim.class));
+        }
+        self.thing.before.retain(|id, _| ids.binary_search(id).is_ok());
+    }
+}
+
+fn of_all_classes(seen: &TenantLatency) -> Latency {
+    let mut all = Latency::default();
+    seen.classes().for_each(|(_, latency)| all.join(latency));
+    all
+}
+
+fn tail_of(class: &Class) -> f64 {
+    match class {
+        Class::Critical { goal: Goal::Latency { quantile, .. } } => quantile.get(),
+        _ => TAIL,
+    }
+}
+
+impl Latency {
+    fn mean(&self) -> Option<Duration> {
+        let requests = self.requests();
+        (0 < requests).then(|| Duration::from_nanos((self.sum_ns() / requests).max(1)))
+    }
+
+    fn quantile(&self, quantile: f64) -> Option<Duration> {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a quantile in 0..1")]
+        let per_mille = (quantile * 1_000.0).round() as u64;
+        self.quantile_us(per_mille).map(Duration::from_micros)
+    }
+}
+
+/// What a limit in standard operations is in time of the tier that is divided.
+fn price(store: &Store, operations: StandardOps) -> Cost {
+    let (kind, size) = operation(operations);
+    let tier = store.divided_tier().unwrap_or_default();
+    store.access_cost_ps(tier, kind, size).map_or(Cost(u64::MAX), |one_ps| per_sec(operations, one_ps))
+}
+
+impl Sensor for Around<'_> {
+    type Signal = BandwidthSignal;
+    type Share = Throttle;
+
+    fn read(&mut self, now: Instant, rows: &mut Vec<Row<BandwidthSignal, Throttle>>) -> Pool {
+        let pool = self.thing.control.read(now, rows);
+        for row in rows.iter_mut() {
+            // Floors of memory are another policy's.
+            row.claim.floor = control::Amount::default();
+            row.claim.ceiling = None;
+            let own = self.claims.get(row.id).unwrap_or(const { &TierClaim::NOTHING });
+            own.put_into(&mut row.claim, |operations| price(&self.shared.store, operations));
+        }
+        if self.thing.wants_latencies {
+            self.add_latencies(now, rows);
+        }
+        pool
+    }
+}
+
+impl Actuator for Around<'_> {
+    type Share = Throttle;
+
+    fn apply(
+        &mut self,
+        now: Instant,
+        decision: &Decision<'_, Throttle>,
+        in_force: &mut Vec<(TenantId, Throttle)>,
+    ) -> bool {
+        self.thing.control.apply(now, decision, in_force)
+    }
+}

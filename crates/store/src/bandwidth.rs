@@ -1,0 +1,265 @@
+//! Sensor and actuator of the tier whose time is divided: what tenants move and what it costs, and the brakes on them.
+//!
+//! Shape:      counters of all threads since the last reading -> one row per tenant; throttles -> tenants' brakes
+//! Invariants: rows are in the order of tenants; what is said to be in force is what the brake has; a lease that nobody renews
+//!             gives the last steady throttles back
+//! Units:      bytes, accesses, picoseconds of the tier
+//! Cost:       O(tenants × threads) per reading, a dozen loads each, nothing allocated once tenants and threads are steady
+//! Failure:    levers that this store does not have (memory bandwidth allocation, CPU quotas) are never in force
+//! Non-goals:  latencies of requests: whoever serves them measures those
+
+use crate::metrics::{Counters, ThreadCounters};
+use crate::store::Store;
+use crate::sync::Ordering;
+use control::bandwidth::{BandwidthSignal, Budget, Cost, Kind, Kinds, Throttle};
+use control::{Actuator, Amount, Decision, Lease, Levers, Pool, Row, Sensor};
+use media::brake::{self, Setting};
+use media::{Access, SlowAccess};
+use std::sync::Arc;
+use units::{Bytes, Instant, TenantId};
+
+/// What a brake of this store acts on.
+const BRAKE: Kinds<bool> = Kinds { dram_read: false, dram_write: false, slow_read: true, slow_write: true };
+
+/// The tier whose time is divided, as a thing that a policy about bandwidth controls.
+#[derive(Debug)]
+pub struct BandwidthControl {
+    store: Arc<Store>,
+    /// By id: which of its tenants was counted, and what it had counted.
+    before: Vec<(u32, Counted)>,
+    now: Vec<Counted>,
+    /// Accesses to tiers by thread and tenant.
+    by_thread: Vec<Vec<u64>>,
+    lease: Lease<Throttle>,
+    /// The policy looks at the tier's latency.
+    probes: bool,
+}
+
+/// What all threads counted for a tenant.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    bytes: Kinds<u64>,
+    accesses: Kinds<u64>,
+    cost_ps: u64,
+    operations: u64,
+    /// Threads that came to a tier since the last reading.
+    threads: u16,
+}
+
+impl BandwidthControl {
+    /// Controls `store`'s divided tier.
+    #[must_use]
+    pub fn new(store: Arc<Store>) -> Self {
+        Self {
+            store,
+            before: Vec::new(),
+            now: Vec::new(),
+            by_thread: Vec::new(),
+            lease: Lease::default(),
+            probes: false,
+        }
+    }
+
+    /// Times the tier at every reading from now on, or no more.
+    pub fn watch_latency(&mut self, probes: bool) {
+        self.probes = probes;
+    }
+
+    /// Gives the last steady throttles back if nobody has decided for as long as the last decision holds. Returns whether it
+    /// did: for whoever watches over the loop.
+    pub fn lapse(&mut self, now: Instant) -> bool {
+        let Some(steady) = self.lease.lapsed(now) else { return false };
+        for tenant in self.store.tenants().filter(|tenant| !tenant.is_gone()) {
+            let at = steady.binary_search_by_key(&tenant.id, |(id, _)| *id);
+            let throttle = at.map_or(Throttle::FREE, |at| steady[at].1);
+            tenant.brake.set(setting(&throttle), now);
+        }
+        true
+    }
+
+    /// Adds up what threads have counted since the store began.
+    fn count(&mut self) {
+        let (store, now, by_thread) = (&self.store, &mut self.now, &mut self.by_thread);
+        now.clear();
+        now.resize(store.tenant_count(), Counted::default());
+        let mut thread = 0;
+        store.each_thread(|counters| {
+            if by_thread.len() <= thread {
+                by_thread.push(Vec::new());
+            }
+            add_thread(counters, now, &mut by_thread[thread]);
+            thread += 1;
+            0
+        });
+    }
+}
+
+/// Adds one thread's counters to those of all tenants.
+fn add_thread(counters: &ThreadCounters, now: &mut [Counted], slow_before: &mut Vec<u64>) {
+    slow_before.resize(now.len(), 0);
+    for ((of_thread, counted), before) in counters.tenants.iter().zip(now).zip(slow_before) {
+        let Some(of_thread) = of_thread.get() else { continue };
+        let slow = counted.add(of_thread);
+        if slow != *before {
+            counted.threads = counted.threads.saturating_add(1);
+            *before = slow;
+        }
+    }
+}
+
+impl Counted {
+    /// Adds a thread's counters; returns its accesses to tiers.
+    fn add(&mut self, counters: &Counters) -> u64 {
+        for kind in Kind::ALL {
+            let traffic = counters.meter.read(access_of(kind));
+            *self.bytes.get_mut(kind) += traffic.bytes;
+            *self.accesses.get_mut(kind) += traffic.accesses;
+        }
+        self.cost_ps += counters.meter.cost_ps();
+        let requests = [
+            &counters.get_hits,
+            &counters.get_misses,
+            &counters.cmd_set,
+            &counters.cmd_touch,
+            &counters.delete_hits,
+            &counters.delete_misses,
+            &counters.incr_hits,
+            &counters.incr_misses,
+            &counters.decr_hits,
+            &counters.decr_misses,
+        ];
+        self.operations += requests.map(|counter| counter.load(Ordering::Relaxed)).iter().sum::<u64>();
+        [Access::SlowRead, Access::SlowWrite].map(|access| counters.meter.read(access).accesses).iter().sum()
+    }
+
+    /// What was counted since `before`.
+    fn since(&self, before: &Self) -> BandwidthSignal {
+        let less = |now: &Kinds<u64>, before: &Kinds<u64>, kind: Kind| {
+            now.get(kind).saturating_sub(*before.get(kind))
+        };
+        BandwidthSignal {
+            bytes: Kinds::from_fn(|kind| Bytes(less(&self.bytes, &before.bytes, kind))),
+            accesses: Kinds::from_fn(|kind| less(&self.accesses, &before.accesses, kind)),
+            cost: Cost(self.cost_ps.saturating_sub(before.cost_ps)),
+            operations: self.operations.saturating_sub(before.operations),
+            threads: self.threads,
+            ..BandwidthSignal::default()
+        }
+    }
+}
+
+impl Sensor for BandwidthControl {
+    type Signal = BandwidthSignal;
+    type Share = Throttle;
+
+    fn read(&mut self, _now: Instant, rows: &mut Vec<Row<BandwidthSignal, Throttle>>) -> Pool {
+        self.count();
+        self.before.resize(self.now.len(), (0, Counted::default()));
+        for ((tenant, (generation, before)), now) in self.store.tenants().zip(&mut self.before).zip(&self.now)
+        {
+            let is_new = std::mem::replace(generation, tenant.generation()) != tenant.generation();
+            let before = std::mem::replace(before, *now);
+            if tenant.is_gone() {
+                continue;
+            }
+            let depleted_at = tenant.brake.take_depleted_at();
+            // Of one that has just come it is not known since when it was counted.
+            let signal = (!is_new).then(|| BandwidthSignal { depleted_at, ..now.since(&before) });
+            let mut claim = tenant.spec().claim.clone();
+            claim.levers = Levers { brake: BRAKE, ..Levers::default() };
+            let in_force = Some(throttle(&tenant.brake.setting()));
+            rows.push(Row { id: tenant.id, claim, signal, in_force });
+        }
+        let profile = self.store.divided_tier().filter(|tier| self.store.has_profile(*tier));
+        Pool {
+            capacity: Amount::tier_time(Cost::SECOND),
+            profile: profile.map_or(0, |tier| u32::from(tier) + 1),
+            latency: if self.probes { self.store.tier_latency() } else { Kinds::default() },
+            ..Pool::default()
+        }
+    }
+}
+
+impl Actuator for BandwidthControl {
+    type Share = Throttle;
+
+    fn apply(
+        &mut self,
+        now: Instant,
+        decision: &Decision<'_, Throttle>,
+        in_force: &mut Vec<(TenantId, Throttle)>,
+    ) -> bool {
+        self.lease.renew(now, decision);
+        in_force.clear();
+        let mut whole = true;
+        for (id, asked) in decision.shares.rows() {
+            let tenant = self.store.tenant(*id);
+            if tenant.is_gone() {
+                whole = false;
+                continue;
+            }
+            // Policies charge what was used beyond a budget themselves.
+            tenant.brake.begin(setting(asked), now);
+            let held = throttle(&tenant.brake.setting());
+            whole &= held == *asked;
+            in_force.push((*id, held));
+        }
+        whole
+    }
+}
+
+impl Store {
+    /// What an access to a tier costs of its time, in ps; none for an unknown tier.
+    #[must_use]
+    pub fn access_cost_ps(&self, tier: u8, kind: SlowAccess, size: Bytes) -> Option<u64> {
+        self.tiers.get(usize::from(tier)).map(|tier| tier.cost_ps(kind, size))
+    }
+
+    /// How a tenant is held back now; free for an id that nobody has.
+    #[must_use]
+    pub fn throttle(&self, id: TenantId) -> Throttle {
+        let tenant = self.known(id).filter(|tenant| !tenant.is_gone());
+        tenant.map_or(Throttle::FREE, |tenant| throttle(&tenant.brake.setting()))
+    }
+}
+
+fn access_of(kind: Kind) -> Access {
+    match kind {
+        Kind::DramRead => Access::DramRead,
+        Kind::DramWrite => Access::DramWrite,
+        Kind::SlowRead => Access::SlowRead,
+        Kind::SlowWrite => Access::SlowWrite,
+    }
+}
+
+/// What a brake can do of a throttle. Its caps on DRAM are none of a store whose brake acts on tiers.
+fn setting(throttle: &Throttle) -> Setting {
+    let cap = |kind: Kind| throttle.cap.get(kind).filter(|_| *BRAKE.get(kind));
+    Setting {
+        delay: throttle.delay,
+        paused: throttle.paused,
+        budget: throttle.budget.map(|Budget { cost, per }| brake::Budget { cost_ps: cost.0, per }),
+        cap: Access::ALL.map(|access| cap(kind_of(access))),
+    }
+}
+
+/// The throttle that a brake's setting is.
+fn throttle(setting: &Setting) -> Throttle {
+    let cap = |kind: Kind| setting.cap[access_of(kind) as usize];
+    Throttle {
+        delay: setting.delay,
+        paused: setting.paused,
+        budget: setting.budget.map(|budget| Budget { cost: Cost(budget.cost_ps), per: budget.per }),
+        cap: Kinds::from_fn(cap),
+        ..Throttle::FREE
+    }
+}
+
+fn kind_of(access: Access) -> Kind {
+    match access {
+        Access::DramRead => Kind::DramRead,
+        Access::DramWrite => Kind::DramWrite,
+        Access::SlowRead => Kind::SlowRead,
+        Access::SlowWrite => Kind::SlowWrite,
+    }
+}

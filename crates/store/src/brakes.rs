@@ -1,0 +1,89 @@
+//! What brakes of tenants share: the tier whose time is divided, what its accesses cost, and the time.
+//!
+//! Invariants: one tier's time is divided at a time; the time is asked for by accesses of tenants that are held back only
+//! Non-goals:  who is held back: a policy decides that, `bandwidth.rs` puts it in force
+
+use crate::store::Store;
+use crate::sync::{AtomicU32, Ordering};
+use crate::tier::Tier;
+use media::{Profile, Stopwatch};
+use std::fmt;
+use std::sync::OnceLock;
+use units::Instant;
+
+/// Tells the time.
+type Time = Box<dyn Fn() -> Instant + Send + Sync>;
+
+/// What brakes share.
+#[derive(Default)]
+pub(crate) struct Brakes {
+    /// Place of the tier whose time is divided.
+    divided: AtomicU32,
+    time: OnceLock<Time>,
+    watch: OnceLock<Stopwatch>,
+}
+
+impl Store {
+    /// Says what accesses to a tier cost of its time, by its place among the tiers; false for an unknown tier, or one of which
+    /// that is known. Until then a byte costs what it would of a gigabyte per second.
+    pub fn set_profile(&self, tier: u8, profile: Profile) -> bool {
+        self.tiers.get(usize::from(tier)).is_some_and(|tier| tier.set_profile(profile))
+    }
+
+    /// Whether what accesses to a tier cost was measured.
+    #[must_use]
+    pub fn has_profile(&self, tier: u8) -> bool {
+        self.tiers.get(usize::from(tier)).is_some_and(Tier::has_profile)
+    }
+
+    /// Divides another tier's time from now on; false for an unknown one. It is the first tier's at the start.
+    pub fn divide_tier(&self, tier: u8) -> bool {
+        let exists = usize::from(tier) < self.tiers.len();
+        if exists {
+            self.brakes.divided.store(u32::from(tier), Ordering::Relaxed);
+        }
+        exists
+    }
+
+    /// The tier whose time is divided, by its place; none if there are no tiers.
+    #[must_use]
+    pub fn divided_tier(&self) -> Option<u8> {
+        let tier = u8::try_from(self.brakes.divided.load(Ordering::Relaxed)).unwrap_or(0);
+        (usize::from(tier) < self.tiers.len()).then_some(tier)
+    }
+
+    /// Says who tells the time to brakes, once: without it budgets and caps stand still. It is the time that
+    /// `BandwidthControl` is handed.
+    pub fn set_brake_time(&self, time: impl Fn() -> Instant + Send + Sync + 'static) {
+        // Who said it first goes on telling it.
+        let _said_before = self.brakes.time.set(Box::new(time));
+    }
+
+    /// Whether a tier is the one whose time is divided.
+    #[inline]
+    pub(crate) fn divides(&self, tier: &Tier) -> bool {
+        self.brakes.divided.load(Ordering::Relaxed) == u32::from(tier.id)
+    }
+}
+
+impl Brakes {
+    /// The time.
+    pub(crate) fn now(&self) -> Instant {
+        self.time.get().map_or(Instant::ZERO, |time| time())
+    }
+
+    /// Spins for what a brake says, a microsecond at most.
+    pub(crate) fn spin(&self, from: Instant, until: Instant) {
+        self.watch().spin(until.since(from));
+    }
+
+    pub(crate) fn watch(&self) -> &Stopwatch {
+        self.watch.get_or_init(Stopwatch::new)
+    }
+}
+
+impl fmt::Debug for Brakes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Brakes").field("divided", &self.divided).finish_non_exhaustive()
+    }
+}

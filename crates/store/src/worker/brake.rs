@@ -1,0 +1,100 @@
+//! How a tenant's accesses to the tier whose time is divided are held back on this thread.
+//!
+//! Shape:      a request asks `held` before it is executed and waits where its connection can; each access is charged, and the
+//!             brake says what comes before the next
+//! Invariants: no lock is held while an access is charged; who is held back for more than a microsecond keeps no thread
+//! Cost:       a free tenant pays a load and a comparison; one that is held back has a pad of some 200 B per thread
+//! Source:     NyxCache §3.3 (delay and pause of accesses to the slow tier)
+
+use super::{Key, Worker};
+use crate::tier::{Placement, Tier, access};
+use media::brake::{Hold, Pad};
+use media::{Access, SlowAccess};
+use std::cell::{Cell, RefCell};
+use units::{Bytes, Instant, TenantId};
+
+/// How long a tenant's next access to the tier has to wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Held {
+    /// Until then.
+    Until(Instant),
+    /// Until its brake changes: ask again now and then.
+    Paused,
+}
+
+/// A thread's parts of brakes, by tenant; those that were never held back have none.
+pub(super) type Pads = RefCell<Vec<Option<Box<Pad>>>>;
+
+impl Worker {
+    /// Counts an access that a request makes and takes its time; then the tenant's brake has its say. Called without locks.
+    pub(super) fn access(&self, tier: &Tier, tenant: TenantId, kind: SlowAccess, size: u64) {
+        let cost_ps = access(&self.store, tier, self.counters(tenant), kind, size);
+        if !self.store.tenant(tenant).brake.is_free() && self.store.divides(tier) {
+            self.charge(tenant, (kind.into(), Bytes(size), cost_ps));
+        }
+    }
+
+    #[cold]
+    fn charge(&self, tenant: TenantId, access: (Access, Bytes, u64)) {
+        let brake = &self.store.tenant(tenant).brake;
+        self.ask(tenant, |pad, now| brake.after(pad, access, now));
+    }
+
+    /// How long the tenant's next access to the tier has to wait; none if it need not.
+    #[inline]
+    #[must_use]
+    pub fn held(&self, tenant: TenantId) -> Option<Held> {
+        let brake = &self.store.tenant(tenant).brake;
+        if brake.is_free() {
+            return None;
+        }
+        self.ask(tenant, |pad, now| brake.before(pad, Access::SlowRead, now))
+    }
+
+    /// Asks a brake, and spins for what is short.
+    fn ask(
+        &self,
+        tenant: TenantId,
+        ask: impl FnOnce(&mut Pad, &dyn Fn() -> Instant) -> Hold,
+    ) -> Option<Held> {
+        let mut pads = self.pads.borrow_mut();
+        if pads.len() <= tenant.index() {
+            pads.resize_with(tenant.index() + 1, || None);
+        }
+        let pad = pads[tenant.index()].get_or_insert_default();
+        let asked_at = Cell::new(Instant::ZERO);
+        let now = || {
+            let now = self.store.brakes.now();
+            asked_at.set(now);
+            now
+        };
+        match ask(pad, &now) {
+            Hold::None => None,
+            Hold::Spin(until) => {
+                self.store.brakes.spin(asked_at.get(), until);
+                None
+            }
+            Hold::Until(until) => Some(Held::Until(until)),
+            Hold::Paused => Some(Held::Paused),
+        }
+    }
+
+    /// Whether reading a key's value comes to the tier whose time is divided.
+    #[must_use]
+    pub fn reads_tier(&self, key: &Key<'_>) -> bool {
+        let found = self.store.index.find(key.hash, |slot| self.is_key(slot, key));
+        let away = found.and_then(|found| self.store.log.view(&self.reader, found.slot.place()).away());
+        away.is_some_and(|away| self.store.divides(self.store.tier(away)))
+    }
+
+    /// Whether values that are written for a tenant come to that tier.
+    #[must_use]
+    pub fn writes_tier(&self, tenant: TenantId) -> bool {
+        match self.store.tenant(tenant).placement() {
+            Placement::Tier(tier) => {
+                self.store.tiers.get(usize::from(tier)).is_some_and(|tier| self.store.divides(tier))
+            }
+            Placement::Dram | Placement::Auto => false,
+        }
+    }
+}

@@ -1,0 +1,231 @@
+"""Who may use a tier how fast: limits that hold, waits that block nobody else, policies and claims that change live."""
+
+import json
+import os
+import signal
+import threading
+
+import pytest
+
+from conformance.test_admin import ask, tenant, wait_until
+from conformance.wire import END, parse_value_line, set_request
+
+pytestmark = pytest.mark.cotenant
+
+TIER = ("--tier", "pm=emulated:2dimm:128MiB", "--placement", "pm")
+#: Keys of each tenant.
+KEYS = 200
+
+
+def text(prefix, n):
+    return b"%s:%d" % (prefix, n % KEYS)
+
+
+def fill(server, prefix, size):
+    with server.wire() as wire:
+        wire.send(b"".join(set_request(text(prefix, n), b"v" * size) for n in range(KEYS)))
+        for _ in range(KEYS):
+            assert wire.read_line() == b"STORED\r\n"
+
+
+def read_answer(wire):
+    """Bytes of the value that a get found."""
+    length = int(parse_value_line(wire.read_line())[2])
+    wire.read_exact(length + 2)
+    assert wire.read_line() == END
+    return length
+
+
+class Load(threading.Thread):
+    """A client that gets, or stores, as fast as it may."""
+
+    def __init__(self, server, prefix, size, kind):
+        super().__init__()
+        self.server, self.prefix, self.size, self.kind = server, prefix, size, kind
+        self.done, self.stopped, self.failure = 0, threading.Event(), None
+
+    def run(self):
+        try:
+            with self.server.wire() as wire:
+                while not self.stopped.is_set():
+                    some = [text(self.prefix, self.done + i) for i in range(10)]
+                    if self.kind == "get":
+                        wire.send(b"".join(b"get %s\r\n" % key for key in some))
+                        assert all(read_answer(wire) == self.size for _ in some)
+                    else:
+                        wire.send(b"".join(set_request(key, b"v" * self.size) for key in some))
+                        assert all(wire.read_line() == b"STORED\r\n" for _ in some)
+                    self.done += len(some)
+        except Exception as error:  # told by the test's thread
+            self.failure = error
+
+    def end(self):
+        self.stopped.set()
+        self.join()
+        if self.failure:
+            raise self.failure
+
+
+def loads(server, *those):
+    """Clients at work, by prefix, size and kind."""
+    for prefix, size, _ in those:
+        fill(server, prefix, size)
+    some = [Load(server, *one) for one in those]
+    for load in some:
+        load.start()
+    return some
+
+
+def bandwidth(server):
+    return json.loads(server.http("/bandwidth")[1])
+
+
+def decisions(server):
+    return [json.loads(line) for line in server.http("/bandwidth/journal")[1].splitlines()]
+
+
+def id_of(server, name):
+    return tenant_json(server, name)["id"]
+
+
+def tenant_json(server, name):
+    return json.loads(server.http(f"/tenants/{name}")[1])
+
+
+def used(server, name, epochs):
+    """Parts of the tier's time that a tenant used in each of the last epochs, with their lengths in seconds."""
+    own = id_of(server, name)
+    parts = []
+    for decision in decisions(server)[-epochs:]:
+        window = decision["window"]
+        length = (window["end_ns"] - window["start_ns"]) / 1e9
+        cost = next(t["signal"]["cost_ps"] for t in decision["tenants"] if t["tenant"] == own)
+        parts.append((cost / 1e12 / length, length))
+    return parts
+
+
+def test_a_limit_holds_for_every_kind_and_size(fresh):
+    # So low that clients in one interpreter pass them on a busy machine.
+    limits = {"gets": 0.00005, "sets": 0.0001, "mixed": 0.0002}
+    claims = [("--tenant", f"name={name},prefix={name}:,bandwidth=limit {100 * part}%") for name, part in limits.items()]
+    server = fresh(*TIER, "--bandwidth-policy", "limit", *[word for claim in claims for word in claim])
+    some = loads(
+        server, (b"gets", 1000, "get"), (b"sets", 3000, "set"), (b"mixed", 200, "get"), (b"free", 500, "get")
+    )
+    some += [Load(server, b"mixed", 200, "set")]
+    some[-1].start()
+    try:
+        start = bandwidth(server)["decisions"]
+        wait_until(lambda: start + 13 <= bandwidth(server)["decisions"])
+        for name, part in limits.items():
+            epochs = used(server, name, 10)
+            all_of_it = sum(p * length for p, length in epochs) / sum(length for _, length in epochs)
+            assert abs(all_of_it / part - 1) < 0.01, f"{name} used {all_of_it} of {part} in ten epochs: {epochs}"
+    finally:
+        for load in some:
+            load.end()
+    assert some[3].done > 10 * some[0].done, "who has no limit is as fast as it is"
+
+
+def test_who_is_held_back_waits_alone(fresh):
+    server = fresh(
+        *TIER, "-t", "1", "--bandwidth-policy", "limit", "--tenant", "name=slow,prefix=slow:,bandwidth=limit 0.0001%"
+    )
+    fill(server, b"other", 1000)
+    with server.wire() as held, server.wire() as free:
+        # Its own writes come to the tier, too: what is there of it uses its budget up.
+        held.send(b"".join(set_request(text(b"slow", n), b"v" * 1000) for n in range(KEYS)))
+        for n in range(2000):
+            free.send(b"get %s\r\n" % text(b"other", n))
+            assert read_answer(free) == 1000
+        assert int(free.stats(b"tenants")["slow:items"]) < KEYS, "its budget is used up"
+        assert ask(server, "PUT", "/tenants/slow", {"bandwidth": ""})[0] == 200
+        for _ in range(KEYS):
+            assert held.read_line() == b"STORED\r\n"
+        held.send(b"get %s\r\n" % text(b"slow", KEYS - 1))
+        assert read_answer(held) == 1000
+
+
+def test_policies_change_while_clients_work_and_nothing_is_lost(fresh):
+    server = fresh(*TIER, "--tenant", "name=a,prefix=a:,bandwidth=slowdown 1.5", "--tenant", "name=b,prefix=b:")
+    some = loads(server, (b"a", 1000, "get"), (b"b", 2000, "set"), (b"c", 300, "get"))
+    try:
+        choices = bandwidth(server)["choices"]
+        for policy in choices[1:] + ["none"]:
+            before = bandwidth(server)["decisions"]
+            assert ask(server, "PUT", "/bandwidth", {"policy": policy})[0] == 200
+            wait_until(lambda before=before: before + 2 <= bandwidth(server)["decisions"])
+            assert bandwidth(server)["policy"] == policy
+        switches = [note for decision in decisions(server) for note in decision["notes"] if note["reason"] == "switched"]
+        assert [note["text"] for note in switches][-1:] == ["none"]
+        done = [load.done for load in some]
+        wait_until(lambda: all(load.done > before for load, before in zip(some, done)))
+    finally:
+        for load in some:
+            load.end()
+    wait_until(lambda: not tenant_json(server, "b")["bandwidth_paused"])
+    assert all(tenant_json(server, name)["bandwidth_delay_ns"] == 0 for name in "ab"), "nobody is held back by none"
+
+
+def test_a_tenant_that_leaves_in_mid_experiment(fresh):
+    server = fresh(*TIER, "--bandwidth-policy", "fair-slowdown")
+    for name in "xyz":
+        assert ask(server, "PUT", f"/tenants/{name}", {"prefix": f"{name}:"})[0] in (200, 201)
+    some = loads(server, (b"x", 1000, "get"), (b"y", 1000, "set"), (b"z", 300, "get"))
+    try:
+        before = bandwidth(server)["decisions"]
+        wait_until(lambda: before + 5 <= bandwidth(server)["decisions"])
+        assert ask(server, "DELETE", "/tenants/y")[0] == 200
+        before = bandwidth(server)["decisions"]
+        wait_until(lambda: before + 5 <= bandwidth(server)["decisions"])
+    finally:
+        for load in (some[0], some[2]):
+            load.end()
+        some[1].stopped.set()
+        some[1].join()
+    server.check_alive()
+
+
+@pytest.mark.parametrize(
+    "body, what",
+    [
+        ({"policy": "fastest"}, "there is no policy 'fastest'"),
+        ({"policy": "guarantee"}, "needs a model"),
+        ({"policy": "slo"}, "needs a model"),
+        ({"policy": "mba-only"}, "memory bandwidth allocation"),
+        ({}, "there is no policy ''"),
+        ({"tier": "x"}, "unknown field"),
+    ],
+)
+def test_policies_that_cannot_be(fresh, body, what):
+    server = fresh(*TIER)
+    status, answer = ask(server, "PUT", "/bandwidth", body)
+    assert status == 400 and what in answer["error"] and answer["cure"]
+    assert bandwidth(server)["policy"] == "none"
+
+
+def test_claims_are_checked_and_shown(fresh):
+    server = fresh(*TIER)
+    assert ask(server, "PUT", "/tenants/t", {"prefix": "t:", "bandwidth": "limit 1000 reads of 1KB per second"})[0] == 201
+    assert tenant_json(server, "t")["bandwidth"] == "limit 1000 reads of 1024B per second"
+    status, answer = ask(server, "PUT", "/tenants/t", {"bandwidth": "as much as possible"})
+    assert status == 400 and "limit 20%" in answer["cure"]
+    code, said, _ = tenant(server, "set", "t", "--bandwidth", "slowdown 1.5; limit 50%")
+    assert code == 0 and "limit 50%; slowdown 1.5" in said
+    assert tenant(server, "set", "t", "--bandwidth", "")[0] == 0
+    assert tenant_json(server, "t")["bandwidth"] == ""
+    seen = server.wire().stats(b"controller")
+    assert seen["bandwidth_policy"] == "none" and seen["bandwidth_tier"] == "pm" and seen["bandwidth_probed"] == "1"
+    assert "cotenant_tenant_tier_time_seconds_total" in server.http("/metrics")[1]
+
+
+def test_a_configuration_is_read_again(configured, tmp_path):
+    base = 'tier = ["pm=emulated:2dimm:64MiB"]\nplacement = "pm"\nmemory = "64MiB"\n'
+    claims = '[tenant.t]\nprefix = "t:"\nbandwidth = "{}"\n'
+    server = configured(base + claims.format("limit 5%"))
+    assert tenant_json(server, "t")["bandwidth"] == "limit 5%"
+    path = tmp_path / "cotenant.toml"
+    path.write_text('bandwidth_policy = "limit"\n' + base + claims.format("limit 7%"), encoding="ascii")
+    os.kill(server.pid, signal.SIGHUP)
+    wait_until(lambda: bandwidth(server)["policy"] == "limit" and tenant_json(server, "t")["bandwidth"] == "limit 7%")
+    wait_until(lambda: (tenant_json(server, "t")["bandwidth_budget_part"] or 0) > 0.069)
