@@ -26,7 +26,7 @@ class Machine:
     def __init__(self, kernel, archive, console, *hardware, memory="1G", machine="q35"):
         self._console = pathlib.Path(console)
         self._commands, commands = socket.socketpair()
-        self.program, program = socket.socketpair()
+        self._program, program = socket.socketpair()
         ends = {"commands": commands, "program": program}
         command = ["qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
         command += ["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", memory, "-machine", machine]
@@ -40,8 +40,9 @@ class Machine:
         for end in ends.values():
             end.close()
         self._commands.settimeout(ANSWER_S)
-        self.program.settimeout(ANSWER_S)
+        self._program.settimeout(ANSWER_S)
         self._answers = self._commands.makefile("rb")
+        self._said = self._program.makefile("rb")
         if self._line() != "ready":
             raise self._failed("the guest does not begin")
 
@@ -61,15 +62,42 @@ class Machine:
             raise self._failed(f"no answer to: {command}")
         return int(words[0]), self._answers.read(int(words[1])).decode(errors="replace")
 
-    def start(self, command, environment):
-        """Starts a program whose input and output is the port `program`; it says on its console what goes wrong."""
+    def start(self, command, **environment):
+        """Starts a program whose input and output is the port `program`. Its end comes out as `ended STATUS`, its errors go to the console."""
         settings = " ".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())
-        self.run(f"({settings} {command} <>/dev/ports/program >&0 2>/dev/console) >/dev/null 2>&1 &")
+        program = f"exec 4<>/dev/ports/program; {settings} {command} <&4 >&4 2>/dev/console; echo ended $? >&4"
+        self.run(f"({program}) >/dev/null 2>&1 &")
+
+    def tell(self, *lines):
+        """Input of that program."""
+        self._program.sendall("".join(f"{line}\n" for line in lines).encode())
+
+    def heard(self):
+        """Its next line; none once it is over, or the machine."""
+        try:
+            line = self._said.readline().decode()
+        except ConnectionResetError:
+            return None
+        except TimeoutError:
+            raise self._failed(f"nothing for {ANSWER_S} s") from None
+        # What was cut off was not said.
+        if not line.endswith("\n") or line == "ended 0\n":
+            return None
+        if line.startswith("ended "):
+            raise self._failed(line)
+        return line.strip()
 
     def kill(self):
         """Ends it at once: nothing of the guest runs any more."""
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
+
+    def stop(self):
+        """Ends it in order."""
+        self.run("umount -a -t ext4")
+        self._commands.sendall(b"poweroff -f\n")
+        if self._process.wait(timeout=ANSWER_S) != 0:
+            raise self._failed("no end in order")
 
     def console(self):
         """The end of what the guest said on its console."""

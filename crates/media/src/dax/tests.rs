@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::file::Damage;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
 fn refused(path: &Path) -> TierError {
@@ -56,12 +57,16 @@ fn a_tier_of_instructions_keeps_what_is_written() {
 /// emptied. `tests/vm/test_dax.py` has both.
 const PLACES: &str = "COTENANT_TEST_DAX";
 
+/// Held by the test that uses the places.
+static ALONE: Mutex<()> = Mutex::new(());
+
 /// Runs `check` on every place, new.
 fn on_persistent_memory(check: impl Fn(&Path)) {
     let Ok(places) = std::env::var(PLACES) else {
         println!("not checked: {PLACES} names no persistent memory");
         return;
     };
+    let _alone = ALONE.lock();
     for place in places.split(',').map(Path::new) {
         if place.is_file() {
             std::fs::remove_file(place).unwrap();

@@ -1,8 +1,8 @@
 //! What runs in a virtual machine that is killed: `tests/vm/test_dax.py` is the other side.
 //!
 //! Shape: what is known comes in, `KEY VERSION` for each key that may be there, `> KEY VERSION` for what was under way, then
-//!        `load`; each key that is not there goes out as `- KEY`, their number as `= THERE KNOWN`; then steps as a process that is
-//!        to be killed takes them, until `stop` comes in; then `saved NUMBER`
+//!        `load`. Out go what became of that as `< KEY VERSION`, each key that is not there as `- KEY`, and `= THERE KNOWN`; then
+//!        steps as a process that is to be killed takes them, until `stop` comes in; then `saved NUMBER`
 
 use crate::killed::{steps, tell_and_take};
 use crate::load::{Known, WALL, start};
@@ -31,6 +31,7 @@ fn on_a_machine() {
     let (mut known, under_way) = told();
     if let Some(step) = under_way {
         known.learn(&mut server, step);
+        println!("\n< {} {}", step.0, known.0.get(&step.0).unwrap_or(&0));
     }
     let before: BTreeSet<u64> = known.0.keys().copied().collect();
     let there = known.compare(&mut server);
