@@ -160,6 +160,29 @@ mod tests {
         assert!(matches!(NumaTier::new(0, Bytes(1 << 50)), Err(TierError::System { .. })));
     }
 
+    /// Names a node whose memory a tier is to be of: `tests/vm/test_numa.py` has one without processors. Else it is the first.
+    const NODE: &str = "COTENANT_TEST_NUMA";
+
+    #[test]
+    fn every_page_of_a_tier_is_its_node_s() {
+        let node = std::env::var(NODE).map_or(0, |node| node.parse().unwrap());
+        let tier = match NumaTier::new(node, Bytes::mib(16)) {
+            Ok(tier) => tier,
+            Err(refused) => {
+                assert!(std::env::var(NODE).is_err(), "{refused:?}");
+                println!("not checked: {refused:?}");
+                return;
+            }
+        };
+        let maps = std::fs::read_to_string("/proc/self/numa_maps").unwrap();
+        let start = format!("{:x} ", tier.region.start().as_ptr().addr());
+        let pages = maps.lines().find_map(|line| line.strip_prefix(&start)).unwrap();
+        let here = format!("N{node}=");
+        let of = |word: &str| word.starts_with('N') && word[1..].starts_with(|c: char| c.is_ascii_digit());
+        let nodes: Vec<_> = pages.split(' ').filter(|word| of(word)).collect();
+        assert!(pages.starts_with("bind:") && nodes.len() == 1 && nodes[0].starts_with(&here), "{pages}");
+    }
+
     #[test]
     fn a_description_without_memory_is_no_node() {
         assert_eq!(free_of(Path::new("/nonexistent")), None);

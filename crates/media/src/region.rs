@@ -1,6 +1,7 @@
 //! A mapped region: bytes by offset, and the only `mmap` of the project.
 //!
-//! Invariants:  the mapping lives exactly as long as the `Region`; every offset is checked against its length
+//! Invariants:  a mapping lives exactly as long as the last `Region` that is a part of it, and is unmapped as a whole: a DAX device
+//!              gives no part of one back; every offset is checked against the region's length
 //! Assumptions: 1. a mapping is aligned to 4 KiB; 2. untouched pages read as zero; 3. `MADV_DONTNEED` on a private
 //!              anonymous mapping makes pages read as zero again, also for readers that race with it
 //! Failure:     a mapping that the system refuses is an error; advice that it refuses is ignored
@@ -9,6 +10,7 @@
 
 use std::io;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use units::Bytes;
 
@@ -26,16 +28,30 @@ pub enum MapError {
     },
 }
 
-/// A mapping: zeroed memory, or a part of a file.
+/// A mapping of zeroed memory or of a part of a file, or some pages of one.
 #[derive(Debug)]
 pub struct Region {
     base: NonNull<u8>,
     len: usize,
     /// Whether its pages are a file's: they are not given back while it is there.
     is_file: bool,
+    /// What it is a part of, or all of.
+    mapping: Arc<Mapping>,
 }
 
-// SAFETY: the region owns its mapping; the pointer is not tied to a thread, and all shared access goes through
+/// What the system mapped, until it is dropped.
+#[derive(Debug)]
+struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the pointer is not tied to a thread; nobody reaches bytes through this type.
+unsafe impl Send for Mapping {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Mapping {}
+
+// SAFETY: the region keeps its mapping alive; the pointer is not tied to a thread, and all shared access goes through
 // methods whose contracts (atomics, or `unsafe` with stated conditions) rule out data races.
 unsafe impl Send for Region {}
 // SAFETY: as for `Send`: no method gives unsynchronised mutable access from `&self` without an `unsafe` contract.
@@ -51,7 +67,11 @@ impl Region {
     pub fn anonymous(size: Bytes) -> Result<Self, MapError> {
         let len = size.as_usize().next_multiple_of(PAGE).max(PAGE);
         let base = map(len).map_err(|cause| MapError::Map { size, cause })?;
-        Ok(Self { base, len, is_file: false })
+        Ok(Self::whole(base, len, false))
+    }
+
+    fn whole(base: NonNull<u8>, len: usize, is_file: bool) -> Self {
+        Self { base, len, is_file, mapping: Arc::new(Mapping { base, len }) }
     }
 
     /// `size` bytes of `file` from `offset` on, both in whole pages, shared with whoever else maps them. The file is at least
@@ -78,7 +98,7 @@ impl Region {
         let at = unsafe { mmap(std::ptr::null_mut(), len, protection, flags, file, offset) };
         let at = at.map_err(|errno| fail(errno.into()))?;
         let base = NonNull::new(at.cast()).ok_or_else(|| fail(io::Error::other("mapped at address zero")))?;
-        Ok(Self { base, len, is_file: true })
+        Ok(Self::whole(base, len, true))
     }
 
     /// No files here.
@@ -87,17 +107,16 @@ impl Region {
         Err(MapError::Map { size, cause: io::Error::from(io::ErrorKind::Unsupported) })
     }
 
-    /// Two regions of one mapping: the first `len` bytes, in whole pages, and the rest.
+    /// Some pages of it as a region of their own.
     ///
     /// # Panics
-    /// If either would have no bytes, or `len` is not in whole pages.
-    pub(crate) fn split(self, len: usize) -> (Self, Self) {
-        assert!(0 < len && len < self.len && len.is_multiple_of(PAGE), "two regions of whole pages");
-        let whole = std::mem::ManuallyDrop::new(self);
+    /// If they are not inside the region, are none, or not whole.
+    pub(crate) fn part(&self, offset: usize, len: usize) -> Self {
+        assert!(self.contains(offset, len), "part outside of the region");
+        assert!(0 < len && offset.is_multiple_of(PAGE) && len.is_multiple_of(PAGE), "whole pages");
         // SAFETY: inside of the mapping, checked above.
-        let rest = unsafe { whole.base.add(len) };
-        let part = |base, len| Self { base, len, is_file: whole.is_file };
-        (part(whole.base, len), part(rest, whole.len - len))
+        let base = unsafe { self.base.add(offset) };
+        Self { base, len, is_file: self.is_file, mapping: Arc::clone(&self.mapping) }
     }
 
     /// Waits until what was written to a range of a file is on its disk.
@@ -388,12 +407,11 @@ fn map(len: usize) -> io::Result<NonNull<u8>> {
     NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or_else(|| io::Error::other("out of memory"))
 }
 
-impl Drop for Region {
+impl Drop for Mapping {
     fn drop(&mut self) {
         #[cfg(not(miri))]
         {
-            // SAFETY: these whole pages are this region's alone (`map`, `of_file`, `split`), unmapped once; no borrow of `self` can
-            // be alive.
+            // SAFETY: exactly what was mapped (`map`, `of_file`), unmapped once; every region of it is gone, and so is every borrow.
             let _unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
         }
         #[cfg(miri)]
@@ -427,6 +445,17 @@ mod tests {
         if cfg!(not(miri)) {
             // SAFETY: this thread alone uses the region.
             assert_eq!(unsafe { region.bytes(PAGE - 2, 4) }, b"\0\0cd");
+        }
+    }
+
+    #[test]
+    fn a_part_keeps_the_whole_alive() {
+        let whole = Region::anonymous(Bytes(3 * PAGE as u64)).unwrap();
+        let (first, rest) = (whole.part(0, PAGE), whole.part(PAGE, 2 * PAGE));
+        drop((whole, first));
+        assert_eq!((rest.len(), rest.words()[2 * PAGE / 8 - 1].load(Ordering::Relaxed)), (2 * PAGE, 0));
+        for (offset, len) in [(0, 0), (8, PAGE), (0, 8), (PAGE, 2 * PAGE)] {
+            assert!(std::panic::catch_unwind(|| rest.part(offset, len)).is_err(), "{offset} {len}");
         }
     }
 

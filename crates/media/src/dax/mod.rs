@@ -183,10 +183,8 @@ impl<P: Persistence> Device for DaxTier<P> {
 fn map(path: &Path, file: &File, block: &Superblock) -> Result<[Region; 3], TierError> {
     let all = Region::of_file(file, 0, Bytes(block.end()), true).map_err(|e| no_dax(path, e))?;
     all.leave_out_of_dumps();
-    let (front, rest) = all.split(PAGE_LEN);
-    let (notes, bytes) = rest.split(Bytes(block.notes * 8).as_usize());
-    let (bytes, _unused) = bytes.split(block.size.as_usize());
-    Ok([front, notes, bytes])
+    let part = |from: u64, size: u64| all.part(Bytes(from).as_usize(), Bytes(size).as_usize());
+    Ok([part(0, PAGE), part(PAGE, block.notes * 8), part(block.base(), block.size.0)])
 }
 
 fn no_dax(path: &Path, error: MapError) -> TierError {
@@ -221,54 +219,4 @@ fn device_size(file: &File) -> Option<u64> {
 
 #[cfg(test)]
 #[cfg(not(miri))]
-mod tests {
-    use super::*;
-
-    fn refused(path: &Path) -> TierError {
-        DaxTier::open(path, Bytes::mib(4)).unwrap_err()
-    }
-
-    #[test]
-    fn a_file_system_without_dax_is_refused_and_left_as_it_was() {
-        let binary = std::env::current_exe().unwrap();
-        for folder in [binary.parent().unwrap(), Path::new("/dev/shm")] {
-            let path = folder.join(format!("dax-test-{}", std::process::id()));
-            match DaxTier::open(&path, Bytes::mib(4)) {
-                Err(refused) => {
-                    assert!(matches!(refused, TierError::NoDax { .. }), "{refused:?}");
-                    assert!(refused.cure().is_some());
-                    assert!(!path.exists());
-                }
-                Ok(_) => {
-                    println!("not checked: {} is on a DAX file system", folder.display());
-                    std::fs::remove_file(&path).unwrap();
-                }
-            }
-            let mine = |name: &std::ffi::OsStr| {
-                name.to_string_lossy().starts_with(&path.file_name().unwrap().to_string_lossy()[..])
-            };
-            let left =
-                std::fs::read_dir(folder).unwrap().filter(|entry| mine(&entry.as_ref().unwrap().file_name()));
-            assert_eq!(left.count(), 0, "nothing is left in {}", folder.display());
-        }
-    }
-
-    #[test]
-    fn other_devices_and_missing_folders_are_refused() {
-        assert!(matches!(refused(Path::new("/dev/null")), TierError::Kind { .. }));
-        assert!(matches!(refused(Path::new("/nonexistent/folder/tier")), TierError::NoFolder { .. }));
-        assert!(matches!(DaxTier::open(Path::new("/dev/shm/x"), Bytes(1)), Err(TierError::TooSmall { .. })));
-    }
-
-    #[test]
-    fn a_tier_of_instructions_keeps_what_is_written() {
-        let tier = DaxTier::recorded(Bytes::mib(1), Instructions::new()).unwrap();
-        crate::device::write_alone(&tier, 128, &[3; 192]).unwrap();
-        tier.settle().unwrap();
-        let mut back = [0; 256];
-        tier.read(64, &mut back).unwrap();
-        assert!(back[..64] == [0; 64] && back[64..] == [3; 192]);
-        assert!(crate::device::write_alone(&tier, 32, &[0; 64]).is_err(), "not in lines");
-        assert!(crate::device::write_alone(&tier, 1 << 20, &[0; 64]).is_err(), "beyond the end");
-    }
-}
+mod tests;

@@ -1,0 +1,140 @@
+//! What comes back after a restart: most of it after a clean end, nothing stale or wrong after any end.
+//!
+//! Invariants checked: a key has the value that was last acknowledged, or that of the operation under way, or none; what was
+//! deleted, flushed or has expired stays away
+#![allow(clippy::unwrap_used, reason = "a test may stop at what must not happen")]
+
+mod killed;
+mod load;
+mod machine;
+
+use load::{Folder, Known, TIER, WALL, start};
+use media::FileTier;
+use media::faults::{Fault, Faulty};
+use std::sync::Arc;
+use store::{Fields, Placement};
+use units::Rng;
+
+#[test]
+fn a_clean_end_keeps_nearly_everything() {
+    for placement in [Placement::Tier(0), Placement::Auto] {
+        let folder = Folder::new(&format!("clean-{placement:?}"));
+        let (mut known, mut version, mut rng) = (Known::default(), 0, Rng::new(3));
+        for round in 0..4 {
+            let device = Arc::new(FileTier::open(&folder.tier(), TIER).unwrap());
+            let mut server = start(device, Some(&folder.saved()), WALL + round, placement);
+            let before = known.0.len();
+            let there = known.compare(&mut server);
+            assert!(before * 95 <= there * 100, "{there} of {before}");
+            assert_eq!(server.restored.from_saved, 0 < round, "{:?}", server.restored);
+            assert!(!folder.saved().exists(), "nothing that was saved is taken twice");
+            known.run(&mut server, &mut rng, 3_000, &mut version);
+            assert_eq!(server.worker.save(&folder.saved()).unwrap(), known.0.len() as u64);
+        }
+    }
+}
+
+#[test]
+fn a_crash_leaves_nothing_stale_or_wrong() {
+    let folder = Folder::new("crash");
+    let device = Arc::new(Faulty::new(FileTier::open(&folder.tier(), TIER).unwrap()));
+    let (mut known, mut version, mut rng) = (Known::default(), 0, Rng::new(5));
+    let mut back = 0;
+    for round in 0..30 {
+        let placement = if round % 3 == 2 { Placement::Auto } else { Placement::Tier(0) };
+        let mut server = start(Arc::clone(&device) as _, None, WALL + round, placement);
+        back += known.compare(&mut server);
+        assert!(!server.restored.from_saved);
+        let turns = rng.below(4_000);
+        known.run(&mut server, &mut rng, turns, &mut version);
+        if round % 4 == 1 {
+            server.store.flush(server.tenant, 0);
+            known.0.clear();
+            let turns = rng.below(1_000);
+            known.run(&mut server, &mut rng, turns, &mut version);
+        }
+        drop(server);
+        device.crash(&mut rng).unwrap();
+    }
+    assert!(3_000 < back, "{back} keys were there after crashes");
+}
+
+#[test]
+fn what_expires_or_is_to_be_flushed_does_so_across_starts() {
+    let folder = Folder::new("expiry");
+    let open = || Arc::new(FileTier::open(&folder.tier(), TIER).unwrap());
+    let mut first = start(open(), None, WALL, Placement::Tier(0));
+    let now = first.store.now_secs();
+    for key in 0..600 {
+        let expires_at = if key % 2 == 0 { now + 100 } else { 0 };
+        first.set(key, 1, Fields { client_flags: 0, expires_at });
+    }
+    first.store.flush(first.tenant, now + 500);
+    // What is gathered and not full goes with a crash.
+    drop(first);
+    let there = |wall: u64| {
+        let mut server = start(open(), None, wall, Placement::Tier(0));
+        let mut there = [0, 0];
+        for key in 0..600 {
+            there[usize::try_from(key % 2).unwrap()] += usize::from(server.get(key).is_some());
+        }
+        (there, server)
+    };
+    let ([expiring, lasting], server) = there(WALL + 50);
+    assert!(100 < expiring && 100 < lasting, "{expiring} {lasting}");
+    drop(server);
+    let ([expired, still], mut server) = there(WALL + 200);
+    assert_eq!((expired, still), (0, lasting));
+    server.store.set_now(server.store.now_secs() + 400);
+    assert!((0..600).all(|key| server.get(key).is_none()), "the flush that waited is due");
+    drop(server);
+    assert_eq!(there(WALL + 700).0, [0, 0]);
+}
+
+#[test]
+fn damage_is_a_miss() {
+    let folder = Folder::new("damage");
+    let (mut known, mut version, mut rng) = (Known::default(), 0, Rng::new(9));
+    for round in 0..6_u64 {
+        let device = Arc::new(FileTier::open(&folder.tier(), TIER).unwrap());
+        let mut server = start(device, Some(&folder.saved()), WALL + round, Placement::Tier(0));
+        let before = known.0.len();
+        let there = known.compare(&mut server);
+        assert!(round == 0 || 0 < there && there < before, "{there} of {before}");
+        known.run(&mut server, &mut rng, 2_000, &mut version);
+        server.worker.save(&folder.saved()).unwrap();
+        drop(server);
+        // Bits flip in what was saved, or in the tier itself, or the end of what was saved is missing.
+        let path = if round % 3 == 0 { folder.saved() } else { folder.tier() };
+        let mut bytes = std::fs::read(&path).unwrap();
+        if round % 3 == 2 {
+            let saved = std::fs::read(folder.saved()).unwrap();
+            std::fs::write(folder.saved(), &saved[..saved.len() / 2]).unwrap();
+        }
+        // The superblock and the journal are in front.
+        let from = if round % 3 == 0 { 24 } else { bytes.len() - TIER.as_usize() };
+        for _ in 0..2_000 {
+            let at = from + rng.index(bytes.len() - from);
+            bytes[at] ^= 1 << rng.below(8);
+        }
+        std::fs::write(&path, bytes).unwrap();
+    }
+}
+
+#[test]
+fn a_device_that_fails_loses_values_and_nothing_else() {
+    let folder = Folder::new("faults");
+    let device = Arc::new(Faulty::new(FileTier::open(&folder.tier(), TIER).unwrap()));
+    let (mut known, mut version, mut rng) = (Known::default(), 0, Rng::new(11));
+    for round in 0..12 {
+        let mut server = start(Arc::clone(&device) as _, None, WALL + round, Placement::Tier(0));
+        known.compare(&mut server);
+        device.arm(rng.below(6), [Fault::Full, Fault::Torn][usize::try_from(round % 2).unwrap()]);
+        known.run(&mut server, &mut rng, 3_000, &mut version);
+        let errors: u64 = server.store.tier_totals().iter().map(|tier| tier.errors).sum();
+        assert!(0 < errors, "{:?}", server.store.tier_totals());
+        assert!(0 < known.compare(&mut server));
+        drop(server);
+        device.crash(&mut rng).unwrap();
+    }
+}
