@@ -206,6 +206,23 @@ fn a_queue_brings_every_buffer_once_and_filled() {
 }
 
 #[test]
+fn a_queue_begins_to_read_while_more_is_written_down() {
+    let folder = Folder::new("begins");
+    let tier = FileTier::open(&folder.tier(), SIZE).unwrap();
+    for engine in [Engine::Auto, Engine::Threads] {
+        let mut queue = tier.queue(8, engine).unwrap();
+        for at in 0..8 {
+            queue.fetch(at << 12, Buffer::new(Bytes(4096)).unwrap()).unwrap();
+        }
+        // Nobody has said that these are all: the bell rings nevertheless.
+        let mut bell = [rustix::event::PollFd::new(&queue, rustix::event::PollFlags::IN)];
+        assert_eq!(rustix::event::poll(&mut bell, None).unwrap(), 1);
+        queue.hear();
+        assert!(queue.completed().is_some());
+    }
+}
+
+#[test]
 fn a_queue_that_is_full_gives_the_buffer_back_and_one_that_is_dropped_waits() {
     let folder = Folder::new("full");
     let tier = FileTier::open(&folder.tier(), SIZE).unwrap();

@@ -1,9 +1,11 @@
 //! Many reads of a device under way at once: a buffer goes in with an offset, and comes back filled.
 //!
-//! Shape:      `fetch` writes reads down, `submit` hands them over, a bell rings when some have come, `completed` brings them
+//! Shape:      `fetch` writes reads down, `submit` hands over those that are not yet, a bell rings when some have come,
+//!             `completed` brings them
 //! Invariants: every buffer that went in comes back once, or is freed when the queue is dropped, which waits for what is under
 //!             way; a read that fails brings its buffer and the reason
-//! Cost:       on io_uring one system call per `submit`, none per `completed`
+//! Cost:       on io_uring one system call per `submit`, and one in `fetch` whenever as many are written down as are under way;
+//!             none per `completed`
 //! Failure:    where the system forbids io_uring, threads read instead
 
 mod threads;
@@ -118,7 +120,7 @@ impl ReadQueue {
         self.under_way
     }
 
-    /// Writes down a read of the whole buffer from `at`; `submit` hands it over. What is beyond the end or not in whole
+    /// Writes down a read of the whole buffer from `at`; `submit` hands it over, or a later call of this. What is beyond the end or not in whole
     /// access units comes back as an error.
     ///
     /// # Errors
@@ -140,7 +142,7 @@ impl ReadQueue {
         Ok(ticket)
     }
 
-    /// Hands over what was written down.
+    /// Hands over what is still written down: to be called behind the last of some reads.
     ///
     /// # Errors
     /// If the system does not take it now; it stays written down.

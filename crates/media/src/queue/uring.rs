@@ -1,6 +1,7 @@
 //! Reads on one `io_uring`.
 //!
-//! Shape:       a slot per read that is under way holds its buffer; entry of the queue -> slot -> completion
+//! Shape:       a slot per read that is under way holds its buffer; entry of the queue -> slot -> completion; entries are handed
+//!              over while others are still written down, in pieces as large as what is under way already
 //! Invariants:  the system writes into a buffer only while its slot holds it; the ring is dropped after everything under way
 //!              has come
 //! Assumptions: 1. a read without an error brings a number of bytes, fewer than asked at a file's end or where a signal came;
@@ -21,6 +22,11 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+
+/// Reads that are handed over at once although few are under way. A disk that has nothing to do begins with the first piece
+/// while the next is written down; pieces that double after it cost few system calls more than one for all. Measured on a disk
+/// that brings a queue's reads all at once: 1 to 8 as good as each other, all at once a seventh fewer reads.
+const PIECE_MIN: usize = 4;
 
 pub(super) struct Uring {
     io: IoUring,
@@ -71,6 +77,12 @@ impl Uring {
         // as `drop` does; the file is open as long as the ring. The queue has an entry for every slot.
         let pushed = unsafe { self.io.submission().push(&entry) };
         pushed.expect("as many entries as slots");
+        let written_down = self.io.submission().len();
+        let handed_over = self.under_way as usize - written_down;
+        if handed_over.max(PIECE_MIN) <= written_down {
+            // A failure leaves it to `submit`.
+            let _later = self.submit();
+        }
     }
 
     pub(super) fn submit(&mut self) -> io::Result<()> {
