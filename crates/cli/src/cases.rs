@@ -139,9 +139,10 @@ fn flags_about_sharing_reach_the_configuration() {
                 && c.promotion == store::Promotion::Never
         }),
         ("-o ext_path=/a/b:5G", |c| c.tiers.len() == 1 && c.tiers[0].spec.to_string() == "file:/a/b:5GiB"),
-        ("--tier a=file:/a:2GiB --tier b=file:/b:2GiB --bandwidth-policy fair-slowdown --bandwidth-tier b", |c| {
-            c.bandwidth_policy.name() == "fair-slowdown" && c.bandwidth_tier.as_deref() == Some("b")
-        }),
+        (
+            "--tier a=file:/a:2GiB --tier b=file:/b:2GiB --bandwidth-policy fair-slowdown --bandwidth-tier b",
+            |c| c.bandwidth_policy.name() == "fair-slowdown" && c.bandwidth_tier.as_deref() == Some("b"),
+        ),
         ("--tenant name=a,prefix=a:,bandwidth=exempt", |c| c.tenants[0].bandwidth.to_string() == "exempt"),
         ("--tier file:/a:2GiB --tenant name=a,prefix=a:,placement=dram", |c| {
             c.tenants[0].placement == Some(server::PlaceIn::Dram)

@@ -12,9 +12,7 @@ use control::{Amount, Claim, Loop};
 use media::{Device, Plain};
 use policy::bandwidth::{Options, by_name};
 use std::sync::Arc;
-use store::{
-    BandwidthControl, Fields, Mode, Placement, RankKind, Refused, Space, Store, TenantSpec, Worker,
-};
+use store::{BandwidthControl, Fields, Mode, Placement, RankKind, Refused, Space, Store, TenantSpec, Worker};
 use units::{Bytes, Duration, Instant, Rng, TenantId};
 
 /// Tenants, and the goal as a part of a core.
@@ -49,8 +47,8 @@ pub(crate) fn run(bench: &mut Bench) -> Result<(), BenchError> {
 fn one(name: &str, tenants: u32, seed: u64) -> Result<f64, BenchError> {
     let (store, worker) = filled(tenants, seed)?;
     let options = Options { seed, ..Options::default() };
-    let policy = by_name(name, &options)
-        .ok_or_else(|| BenchError::Premise(format!("no policy is called {name}")))?;
+    let policy =
+        by_name(name, &options).ok_or_else(|| BenchError::Premise(format!("no policy is called {name}")))?;
     let mut pacer = Loop::new(policy, JOURNAL.0);
     pacer.limit_journal_rows(JOURNAL.1);
     let mut thing = BandwidthControl::new(Arc::clone(&store));
@@ -82,8 +80,7 @@ fn filled(tenants: u32, seed: u64) -> Result<(Arc<Store>, Worker), BenchError> {
         no_evict: false,
         seed,
     };
-    let device: Arc<dyn Device> =
-        Arc::new(Plain::new(Bytes::mib(64)).map_err(store::StoreError::from)?);
+    let device: Arc<dyn Device> = Arc::new(Plain::new(Bytes::mib(64)).map_err(store::StoreError::from)?);
     let store = Store::with_tiers(options, &[device], 0)?;
     let mut worker = store.worker()?;
     for id in 0..tenants {

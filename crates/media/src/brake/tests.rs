@@ -172,7 +172,8 @@ fn a_budget_that_begins_is_whole_and_what_was_used_before_is_the_caller_s_to_cha
 
 #[test]
 fn who_begins_periods_late_grants_no_more_than_the_time_that_passed() {
-    let budget = Setting { budget: Some(Budget { cost_ps: 200_000, per: Duration(10 * MS) }), ..Setting::FREE };
+    let budget =
+        Setting { budget: Some(Budget { cost_ps: 200_000, per: Duration(10 * MS) }), ..Setting::FREE };
     let brake = Brake::default();
     let mut pads = [Pad::default(), Pad::default()];
     brake.begin(budget, Instant(0));
