@@ -81,9 +81,12 @@ fn on_persistent_memory(check: impl Fn(&Path)) {
 fn change_front(place: &Path, bytes: &[u8]) {
     let file = OpenOptions::new().read(true).write(true).open(place).unwrap();
     // A device is mapped in huge pages.
-    let front = Region::of_file(&file, 0, Bytes::mib(2), true).unwrap();
-    // SAFETY: no tier is open there.
-    unsafe { front.write(0, bytes) };
+    let front = WordRegion::of(Region::of_file(&file, 0, Bytes::mib(2), true).unwrap());
+    for (word, bytes) in front.words().iter().zip(bytes.chunks(8)) {
+        let mut whole = word.load(Ordering::Relaxed).to_ne_bytes();
+        whole[..bytes.len()].copy_from_slice(bytes);
+        word.store(u64::from_ne_bytes(whole), Ordering::Relaxed);
+    }
 }
 
 fn is_mapped(place: &Path) -> bool {

@@ -312,6 +312,7 @@ mod tests {
                 placement: Some(Some(PlaceIn::Dram)),
                 group: None,
                 allowance: AllowanceChange::default(),
+                ..Settings::default()
             }),
         );
         check(r#"{"group": "g"}"#, Ok(Settings { group: Some(Some("g".to_owned())), ..Settings::default() }));
