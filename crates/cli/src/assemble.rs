@@ -44,15 +44,11 @@ pub(crate) fn serve_options(in_force: &InForce) -> Result<ServeOptions, Failure>
         max_tenants: as_usize(in_force.number("max_tenants")),
         policy: policy(in_force.text("policy")),
         credit: in_force.size("credit"),
-        private: if let (Some(Value::Ratio(part)), _) = in_force.get("private") { *part } else { 0.0 },
-        tax: if let (Some(Value::Ratio(tax)), _) = in_force.get("tax") { *tax } else { 0.5 },
+        private: ratio(in_force, "private"),
+        tax: ratio(in_force, "tax"),
         idle_time: time(in_force, "idle_time"),
         learning: time(in_force, "learning"),
-        cleaner_cpu: if let (Some(Value::Ratio(part)), _) = in_force.get("cleaner_cpu") {
-            *part
-        } else {
-            0.05
-        },
+        cleaner_cpu: ratio(in_force, "cleaner_cpu"),
         cleaners: as_usize(in_force.number("cleaners")),
         rank: rank(in_force.text("rank"))?,
         tiers: tiers(in_force)?,
@@ -109,6 +105,11 @@ pub(crate) fn policy(word: &str) -> MemoryPolicy {
 /// What a word of `settings::IO_ENGINES` means.
 fn io_engine(word: &str) -> IoEngine {
     IoEngine::ALL.into_iter().find(|engine| engine.name() == word).unwrap_or_default()
+}
+
+/// A part; every such setting has a default.
+fn ratio(in_force: &InForce, name: &str) -> f64 {
+    if let (Some(Value::Ratio(part)), _) = in_force.get(name) { *part } else { 0.0 }
 }
 
 fn time(in_force: &InForce, name: &str) -> Duration {

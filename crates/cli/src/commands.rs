@@ -51,8 +51,6 @@ pub(crate) const REPLAY: &[Setting] = &[
 
 /// Words for `store::Placement`.
 const PLACEMENTS: &[&str] = &["dram", "tier", "auto"];
-/// Words for `store::Promotion`.
-
 /// The flags that only `plan` has.
 pub(crate) const PLAN: &[Setting] = &[
     setting(

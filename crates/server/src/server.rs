@@ -188,26 +188,7 @@ fn run(
     policy: policy::memory::MemoryPolicy,
     clock: Arc<dyn Clock>,
 ) -> Result<Running, StartError> {
-    let opened = tiers::open(&config.tiers)?;
-    let devices: Vec<_> = opened.iter().map(|tier| Arc::clone(&tier.device)).collect();
-    let saved = config.saved_at();
-    if let Some(path) = &saved {
-        tiers::check_saved(path).map_err(|cause| StartError::Saved { path: path.clone(), cause })?;
-    }
-    let options = Options {
-        memory: config.memory,
-        item_max: config.item_max,
-        threads: config.threads,
-        tenants_max: config.max_tenants.max(1),
-        no_evict: config.no_evict,
-        seed: config.seed,
-    };
-    let now = u64::try_from(clock.unix_secs()).unwrap_or(0);
-    let store = Store::with_tiers(options, &devices, now)?;
-    store.set_promotion(config.promotion);
-    tiers::divide(&store, &opened, &config);
-    let brakes = Arc::clone(&clock);
-    store.set_brake_time(move || brakes.now());
+    let (store, saved) = open_store(&config, &clock)?;
     let router = Arc::new(Router::new(Arc::clone(&store), &config).ok_or(StartError::Tenants)?);
     let auth = Auth::load(&config, &router)?;
     restore(&store, &router, saved.as_deref())?;
@@ -274,6 +255,31 @@ fn run(
         shared,
         router,
     })
+}
+
+/// The store with its tiers, and where a clean end is to save the items.
+fn open_store(config: &Config, clock: &Arc<dyn Clock>) -> Result<(Arc<Store>, Option<PathBuf>), StartError> {
+    let opened = tiers::open(&config.tiers)?;
+    let devices: Vec<_> = opened.iter().map(|tier| Arc::clone(&tier.device)).collect();
+    let saved = config.saved_at();
+    if let Some(path) = &saved {
+        tiers::check_saved(path).map_err(|cause| StartError::Saved { path: path.clone(), cause })?;
+    }
+    let options = Options {
+        memory: config.memory,
+        item_max: config.item_max,
+        threads: config.threads,
+        tenants_max: config.max_tenants.max(1),
+        no_evict: config.no_evict,
+        seed: config.seed,
+    };
+    let now = u64::try_from(clock.unix_secs()).unwrap_or(0);
+    let store = Store::with_tiers(options, &devices, now)?;
+    store.set_promotion(config.promotion);
+    tiers::divide(&store, &opened, config);
+    let brakes = Arc::clone(clock);
+    store.set_brake_time(move || brakes.now());
+    Ok((store, saved))
 }
 
 /// Brings back what tiers, and the file of a clean end, hold from before.

@@ -4,8 +4,10 @@
 //! Invariants: nothing of a stranger's is stored, read or kept; nothing here panics on input
 //! Source:     memcached 1.6.45's `-Y`; `version` is answered to strangers too, as in the binary protocol
 
+use super::batch::{Hashed, Next, Prepared, Step, gather};
 use super::reply::{Replies, text};
-use super::turn::{Ended, Hashed, Next, Prepared, Session, Step, Turn, gather};
+use super::session::Session;
+use super::turn::{Ended, Turn};
 use crate::auth::{Grant, Identity, Said};
 use crate::limits::{AUTH_MESSAGE_MAX, LINE_MAX};
 use memchr::memchr;

@@ -1,5 +1,6 @@
 //! memcached's protocol: from bytes to requests, from results to bytes.
 
+mod batch;
 mod binary;
 pub mod client;
 mod exptime;
@@ -8,6 +9,7 @@ mod meta;
 mod operate;
 mod parse;
 mod reply;
+mod session;
 mod text;
 mod turn;
 
@@ -17,4 +19,5 @@ pub(crate) use meta::encode_into as encode_base64;
 pub(crate) use operate::Asked;
 pub(crate) use parse::Bounds;
 pub(crate) use reply::{Replies, text as reply_text};
-pub(crate) use turn::{Announced, Block, Session, Turn, run};
+pub(crate) use session::Session;
+pub(crate) use turn::{Announced, Block, Turn, run};

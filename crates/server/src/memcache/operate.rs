@@ -5,7 +5,8 @@
 
 use super::parse::{Words, number, unsigned};
 use super::reply::text;
-use super::turn::{Ended, Session};
+use super::session::Session;
+use super::turn::Ended;
 use crate::dump::{Form, Wanted, classes};
 use crate::tenants::Binding;
 use crate::watch::interests;

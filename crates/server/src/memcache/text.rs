@@ -4,7 +4,8 @@
 
 use super::parse::{Command, Effect, GetKind};
 use super::reply::{Replies, text};
-use super::turn::{Ended, Session};
+use super::session::Session;
+use super::turn::Ended;
 use super::{meta, operate};
 use crate::limits::KEY_MAX;
 use crate::stats;

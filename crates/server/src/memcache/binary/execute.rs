@@ -7,8 +7,9 @@
 use super::super::log_in;
 use super::super::parse::Effect;
 use super::super::reply::{Replies, text as answers};
+use super::super::session::Session;
 use super::super::text::{refuse, refused, tell_stored};
-use super::super::turn::{Ended, Session};
+use super::super::turn::Ended;
 use super::{Body, HEADER, Head, Request, Shown, Wrong};
 use crate::auth::{Denied, Identity, Need};
 use crate::stats;

@@ -18,10 +18,10 @@ mod execute;
 
 pub(in crate::memcache) use execute::{credentials, execute, lose, refuse_rate};
 
+use super::batch::{Awaiting, Hashed, Next, Prepared, Step, gather, hash_key};
 use super::parse::Bounds;
-use super::turn::{
-    Announced, Awaiting, Block, Hashed, Next, Prepared, Session, Step, Turn, gather, hash_key,
-};
+use super::session::Session;
+use super::turn::{Announced, Block, Turn};
 use crate::limits::{AUTH_MESSAGE_MAX, KEY_MAX};
 use crate::observe::CommandClass;
 use store::{Mode, Worker};

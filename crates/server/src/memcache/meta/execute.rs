@@ -7,8 +7,9 @@
 use super::{Request, Verb, decode, encode_into};
 use crate::limits::KEY_MAX;
 use crate::memcache::reply::{Replies, text};
+use crate::memcache::session::Session;
 use crate::memcache::text::tell_stored;
-use crate::memcache::turn::{Ended, Session, held};
+use crate::memcache::turn::{Ended, held};
 use crate::observe::CommandClass;
 use crate::watch::{Looked, interest};
 use store::{

@@ -1,0 +1,119 @@
+//! Where a turn happens: whose connection it is, and what of the server its requests need.
+
+use super::parse::Bounds;
+use super::turn::Ended;
+use crate::admission::{Gate, Gates};
+use crate::auth::{Grant, Identity};
+use crate::config::Protocol;
+use crate::shared::Shared;
+use crate::tenants::{Binding, Router};
+use crate::watch::Reporter;
+use std::cell::Cell;
+use std::net::IpAddr;
+use std::sync::atomic::Ordering;
+use store::{Item, Key, Mode, Refused, Worker};
+use units::{Instant, TenantId};
+
+/// Where a turn happens.
+#[derive(Debug)]
+pub(crate) struct Session<'s> {
+    pub(crate) shared: &'s Shared,
+    pub(crate) router: &'s Router,
+    pub(crate) protocol: Protocol,
+    pub(crate) identity: Identity,
+    pub(crate) binding: Binding,
+    pub(crate) bounds: Bounds,
+    pub(crate) requests_max: usize,
+    /// The connection's number, for those who watch.
+    pub(crate) connection: usize,
+    /// What is watched.
+    pub(crate) watched: u32,
+    /// The last attempt found no room and making room failed: the next write answers so.
+    pub(crate) is_out_of_memory: bool,
+    /// Gates of tenants, if a request may have to ask one.
+    pub(crate) gates: Option<Gates<'s>>,
+    /// When the turn began.
+    pub(crate) now: Instant,
+    /// Where the client is, if passwords are asked for and it has an address.
+    pub(crate) address: Option<IpAddr>,
+    /// What became of the password that the first request shows, if it had to be verified elsewhere.
+    pub(crate) verdict: Cell<Option<Option<Grant>>>,
+    /// A request may wait for values of a tier; else those that are away are missed.
+    pub(crate) may_fetch: bool,
+}
+
+impl Session<'_> {
+    /// Whose requests without a key are.
+    pub(super) fn tenant(&self) -> TenantId {
+        match self.binding {
+            Binding::To(tenant) => tenant,
+            Binding::Unbound => self.router.default_tenant(),
+        }
+    }
+
+    /// Looks a key up. Where its value would have to be fetched, and may be, the turn ends.
+    #[inline]
+    pub(super) fn look_up<'w>(
+        &self,
+        worker: &'w Worker,
+        tenant: TenantId,
+        key: &Key<'_>,
+    ) -> Result<Option<Item<'w>>, Ended> {
+        match worker.look_up(tenant, key) {
+            Ok(item) => Ok(item),
+            Err(_away) if self.may_fetch => Err(Ended::NeedsRoom),
+            Err(_away) => {
+                worker.note_lost(tenant);
+                Ok(None)
+            }
+        }
+    }
+
+    /// The gate that a tenant's requests have to ask.
+    #[inline]
+    pub(super) fn gate(&self, tenant: TenantId) -> Option<&Gate> {
+        self.gates.as_ref()?.get(tenant.0 as usize).map(|gate| &**gate)
+    }
+
+    /// memcached's exptime as a second of the store's clock, as far as the tenant's items may live.
+    #[inline]
+    pub(super) fn expires_at(&self, tenant: TenantId, exptime: i64) -> u32 {
+        let at = self.shared.expires_at(exptime);
+        match self.gate(tenant) {
+            None => at,
+            Some(gate) => gate.allowance().expires_at(at, self.shared.store.now_secs()),
+        }
+    }
+
+    /// Whether a tenant may store an item of that size. The older item of a `set` goes, too: nobody shall take it for the
+    /// new one.
+    #[inline]
+    pub(super) fn allows_size(
+        &self,
+        worker: &Worker,
+        (key, tenant): (&Key<'_>, TenantId),
+        mode: Mode,
+        value_len: usize,
+    ) -> Result<(), Refused> {
+        let Some(most) = self.gate(tenant).and_then(|gate| gate.allowance().max_item) else { return Ok(()) };
+        if (key.bytes().len() + value_len) as u64 <= most.0 {
+            return Ok(());
+        }
+        if mode == Mode::Set {
+            worker.discard(key);
+        }
+        self.shared.counters.store_too_large.fetch_add(1, Ordering::Relaxed);
+        Err(Refused::TooLarge)
+    }
+
+    /// Who tells those that watch, if somebody watches such events.
+    #[inline]
+    pub(super) fn reporter(&self, wanted: u32) -> Option<Reporter<'_>> {
+        (self.watched & wanted != 0).then(|| Reporter {
+            watch: &self.shared.watch,
+            store: &self.shared.store,
+            clock: &*self.shared.clock,
+            connection: self.connection,
+        })
+    }
+}
