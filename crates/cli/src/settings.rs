@@ -245,7 +245,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
                tier's time by weight, and what is left idle to others. prevention: nobody more than its caps; prevention+remedy: and \
                less where tenants disturb each other. For comparison: bandwidth-limit, throttle-biggest. Tenants claim by `bandwidth`.")
         .reload(),
-    setting("bandwidth_tier", Kind::Text, "", "a tier", "The tier whose bandwidth is divided; the first without a name"),
+    setting("bandwidth_tier", Kind::Text, "", "a tier", "Tier whose bandwidth is divided; without a name the first"),
     setting("promotion", Kind::Choice(PROMOTIONS), "repeated", "repeated, never or always", "Hits that bring values back to DRAM")
         .more("Of those that auto put into a tier.")
         .reload(),

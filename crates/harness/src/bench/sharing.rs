@@ -93,8 +93,7 @@ fn filled(tenants: u32, seed: u64) -> Result<(Arc<Store>, Worker), BenchError> {
         };
         let id = store.add_tenant(spec).ok_or_else(|| BenchError::Premise("tenants fit".to_owned()))?;
         store.set_placement(id, Placement::Tier(0));
-        loop {
-            let Some(key) = worker.key(Space::Own(id), b"key") else { break };
+        while let Some(key) = worker.key(Space::Own(id), b"key") {
             match worker.set(id, &key, Mode::Set, Fields::default(), &[7; VALUE]) {
                 Err(Refused::NoRoom) => {
                     worker.make_room().map_err(|_| BenchError::Premise("values fit".to_owned()))?;
