@@ -17,35 +17,46 @@ struct Kept {
 /// One load under one policy, with an unlimited one beside it.
 fn case(sweep: &Sweep, policy: &str, claim: &str, work: Work) -> Result<Kept, ExperimentError> {
     let tenants = [Tenant::new("l", claim), Tenant::new("u", "")];
-    let here = Here::start(sweep.text("tier")?, policy, &tenants, 1).map_err(failed)?;
+    let here = Here::start(sweep.text("tier")?, "none", &tenants, 1).map_err(failed)?;
     let epochs = sweep.count("epochs")?;
-    let kept = seen(&here, epochs, work).map_err(failed)?;
+    let kept = seen(&here, policy, epochs, work).map_err(failed)?;
     here.end();
     let part = sweep.number("limit_part")?;
     Ok(Kept { all: kept.all / part, worst: kept.worst / part, rate: kept.rate })
 }
 
-fn seen(here: &Here, epochs: u64, work: Work) -> io::Result<Kept> {
+fn seen(here: &Here, policy: &str, epochs: u64, work: Work) -> io::Result<Kept> {
     here.fill(&work)?;
     let beside = gets("u", 1024, 1_000, 1);
     here.fill(&beside)?;
+    here.switch(policy)?;
+    let by_epoch = policy == "limit";
     let (limited, unlimited) = (here.work(work), here.work(beside));
+    // A policy without epochs is given the same time.
+    let pass = |epochs: u64| {
+        if by_epoch {
+            return decisions(here, epochs);
+        }
+        here.pass(epochs as f64);
+        Ok(())
+    };
     // What was used before the load began is charged by then.
-    decisions(here, 3)?;
+    pass(3)?;
     let (before, answered, started) = (here.cost_ps("l"), limited.answered(), crate::live::nanos());
-    decisions(here, epochs)?;
+    pass(epochs)?;
     let secs = (crate::live::nanos() - started) as f64 / 1e9;
     let rate = (limited.answered() - answered) as f64 / secs;
     let used = (here.cost_ps("l") - before) as f64 / 1e12 / secs;
     let windows = here.used("l", usize::try_from(epochs).unwrap_or(1));
     limited.end()?;
     unlimited.end()?;
+    if !by_epoch {
+        return Ok(Kept { all: used, worst: used, rate });
+    }
     let secs: f64 = windows.iter().map(|(_, secs)| secs).sum();
     let all = windows.iter().map(|(part, secs)| part * secs).sum::<f64>() / secs;
-    // A policy with other windows than epochs of a second is judged by the whole.
-    let is_by_epoch = 0.9 * windows.len() as f64 <= secs;
     let worst = windows.iter().map(|(part, _)| *part).fold(0.0, f64::max);
-    Ok(if is_by_epoch { Kept { all, worst, rate } } else { Kept { all: used, worst: used, rate } })
+    Ok(Kept { all, worst, rate })
 }
 
 /// NyxCache, Figures 6 and 7, live.
