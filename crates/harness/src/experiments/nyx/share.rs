@@ -37,7 +37,9 @@ pub(super) fn share(sweep: &Sweep, results: &mut Results) -> Result<(), Experime
         let [heavy, light] = clients;
         heavy.end()?;
         // Reads of small values: most of its part is idle.
-        let calm = here.work(gets("h", 1024, keys, 1));
+        let reads = gets("h", 1024, keys, 1);
+        here.fill(&reads)?;
+        let calm = here.work(reads);
         here.pass(1.0);
         let calm_rate = rates(&here, &[&calm], 0.5)[0];
         let lent = parts(&here, &["h", "l"], seconds);
