@@ -3,10 +3,12 @@
 import json
 import os
 import signal
+import subprocess
 import threading
 
 import pytest
 
+from conformance import servers
 from conformance.test_admin import ask, tenant, wait_until
 from conformance.wire import END, parse_value_line, set_request
 
@@ -93,15 +95,20 @@ def tenant_json(server, name):
 
 
 def used(server, name, epochs):
-    """Parts of the tier's time that a tenant used in each of the last epochs, with their lengths in seconds."""
+    """Of each of the last epochs: the tier's time that a tenant used and the epoch's length, in seconds; whether it ran out."""
     own = id_of(server, name)
-    parts = []
+    seen = []
     for decision in decisions(server)[-epochs:]:
         window = decision["window"]
         length = (window["end_ns"] - window["start_ns"]) / 1e9
-        cost = next(t["signal"]["cost_ps"] for t in decision["tenants"] if t["tenant"] == own)
-        parts.append((cost / 1e12 / length, length))
-    return parts
+        signal = next(t["signal"] for t in decision["tenants"] if t["tenant"] == own)
+        seen.append((signal["cost_ps"] / 1e12, length, signal["depleted_at_ns"] is not None))
+    return seen
+
+
+def part(epochs):
+    """The part of the tier's time that was used in some epochs."""
+    return sum(cost for cost, _, _ in epochs) / sum(length for _, length, _ in epochs)
 
 
 def test_a_limit_holds_for_every_kind_and_size(fresh):
@@ -117,10 +124,12 @@ def test_a_limit_holds_for_every_kind_and_size(fresh):
     try:
         start = bandwidth(server)["decisions"]
         wait_until(lambda: start + 13 <= bandwidth(server)["decisions"])
-        for name, part in limits.items():
+        for name, limit in limits.items():
             epochs = used(server, name, 10)
-            all_of_it = sum(p * length for p, length in epochs) / sum(length for _, length in epochs)
-            assert abs(all_of_it / part - 1) < 0.01, f"{name} used {all_of_it} of {part} in ten epochs: {epochs}"
+            assert part(epochs) < 1.01 * limit, f"{name} has a limit of {limit}: {epochs}"
+            # A busy machine may not let a client come to its limit; who ran out had all of it.
+            ran_out = [one for one in epochs if one[2]]
+            assert not ran_out or 0.95 * limit < part(ran_out), f"{name} has a limit of {limit}: {epochs}"
     finally:
         for load in some:
             load.end()
@@ -184,6 +193,38 @@ def test_a_tenant_that_leaves_in_mid_experiment(fresh):
         some[1].stopped.set()
         some[1].join()
     server.check_alive()
+
+
+def test_a_promise_that_cannot_be_kept_is_an_incident(fresh):
+    server = fresh(*TIER, "--bandwidth-policy", "qos", "--tenant", "name=c,prefix=c:,bandwidth=p99 1us")
+    (load,) = loads(server, (b"c", 1000, "get"))
+    try:
+        wait_until(lambda: bandwidth(server)["incidents"] > 0)
+        assert "goal" in bandwidth(server)["incident"]
+        assert any(note["reason"] == "incident" for one in decisions(server) for note in one["notes"])
+    finally:
+        load.end()
+
+
+def test_a_profile_of_another_machine_is_not_believed(fresh, tmp_path):
+    path = tmp_path / "tier"
+    spec = f"file:{path}:32MiB"
+    probe = [str(servers.BINARY), "probe", spec, "--time", "1s"]
+    done = subprocess.run(probe, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    kept = tmp_path / "tier.profile.json"
+
+    def probed():
+        server = fresh("--tier", f"ssd={spec}")
+        seen = server.wire().stats(b"controller")["bandwidth_probed"]
+        assert server.stop() == 0
+        return seen, server.said()
+
+    assert probed()[0] == "1"
+    text = kept.read_text(encoding="utf-8")
+    kept.write_text(text.replace(json.loads(text)["machine"], "a Cray-1, 1 processor"), encoding="utf-8")
+    seen, said = probed()
+    assert seen == "0" and "another machine" in said and "cotenant probe" in said
 
 
 @pytest.mark.parametrize(

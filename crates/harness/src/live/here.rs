@@ -89,6 +89,17 @@ pub struct Work {
     pub depth: u64,
 }
 
+/// What a tenant used of the tier's time in a window.
+#[derive(Clone, Copy, Debug)]
+pub struct Used {
+    /// A part of it.
+    pub part: f64,
+    /// The window's length.
+    pub secs: f64,
+    /// Its budget ran out: it wanted more.
+    pub ran_out: bool,
+}
+
 /// A client at work.
 #[derive(Debug)]
 pub struct Working {
@@ -196,21 +207,23 @@ impl Here {
         self.server.view().sharing().decisions_total
     }
 
-    /// What a tenant used of the tier's time in each of the last windows, as a part of it, with their lengths in seconds.
+    /// What a tenant used of the tier's time in each of the last windows.
     #[must_use]
-    pub fn used(&self, tenant: &str, windows: usize) -> Vec<(f64, f64)> {
+    pub fn used(&self, tenant: &str, windows: usize) -> Vec<Used> {
         let seen = self.server.view().snapshot();
         let id = seen.tenants.iter().find(|t| t.state.name == tenant).map_or(0, |t| t.state.id.0);
         let decisions = self.decisions();
         let last = &decisions[decisions.len().saturating_sub(windows)..];
-        let part = |decision: &Value| {
+        let used = |decision: &Value| {
             let ns = |name: &str| decision["window"][name].as_f64().unwrap_or(0.0);
             let secs = (ns("end_ns") - ns("start_ns")) / 1e9;
             let rows = decision["tenants"].as_array()?;
             let row = rows.iter().find(|row| row["tenant"].as_u64() == Some(u64::from(id)))?;
-            Some((row["signal"]["cost_ps"].as_f64()? / 1e12 / secs, secs))
+            let signal = &row["signal"];
+            let ran_out = !signal["depleted_at_ns"].is_null();
+            Some(Used { part: signal["cost_ps"].as_f64()? / 1e12 / secs, secs, ran_out })
         };
-        last.iter().filter_map(part).collect()
+        last.iter().filter_map(used).collect()
     }
 
     /// Threads that serve requests.

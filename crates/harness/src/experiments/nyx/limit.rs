@@ -1,14 +1,16 @@
 //! Figures 6 and 7 live: a limit in cost holds for every pattern and however many look-ups miss; one in bytes does not.
 
 use super::{decisions, failed, gets};
-use crate::live::{Here, Tenant, Work};
+use crate::live::{Here, Tenant, Used, Work};
 use lab::experiment::{ExperimentError, Results, Sweep};
 use std::io;
 
-/// What was seen of a limited tenant over some epochs: its part of the limit in all of them, and the worst of single ones.
+/// What was seen of a limited tenant over some epochs: its part of the limit in all of them, in those in which its budget ran out,
+/// and the worst of single ones.
 #[derive(Clone, Copy)]
 struct Kept {
     all: f64,
+    ran_out: Option<f64>,
     worst: f64,
     /// Requests per second.
     rate: f64,
@@ -17,35 +19,56 @@ struct Kept {
 /// One load under one policy, with an unlimited one beside it.
 fn case(sweep: &Sweep, policy: &str, claim: &str, work: Work) -> Result<Kept, ExperimentError> {
     let tenants = [Tenant::new("l", claim), Tenant::new("u", "")];
-    let here = Here::start(sweep.text("tier")?, policy, &tenants, 1).map_err(failed)?;
+    let here = Here::start(sweep.text("tier")?, "none", &tenants, 1).map_err(failed)?;
     let epochs = sweep.count("epochs")?;
-    let kept = seen(&here, epochs, work).map_err(failed)?;
+    let kept = seen(&here, policy, epochs, work).map_err(failed)?;
     here.end();
     let part = sweep.number("limit_part")?;
-    Ok(Kept { all: kept.all / part, worst: kept.worst / part, rate: kept.rate })
+    let ran_out = kept.ran_out.map(|used| used / part);
+    Ok(Kept { all: kept.all / part, ran_out, worst: kept.worst / part, rate: kept.rate })
 }
 
-fn seen(here: &Here, epochs: u64, work: Work) -> io::Result<Kept> {
+fn seen(here: &Here, policy: &str, epochs: u64, work: Work) -> io::Result<Kept> {
     here.fill(&work)?;
     let beside = gets("u", 1024, 1_000, 1);
     here.fill(&beside)?;
+    here.switch(policy)?;
+    let by_epoch = policy == "limit";
     let (limited, unlimited) = (here.work(work), here.work(beside));
+    // A policy without epochs is given the same time.
+    let pass = |epochs: u64| {
+        if by_epoch {
+            return decisions(here, epochs);
+        }
+        here.pass(epochs as f64);
+        Ok(())
+    };
     // What was used before the load began is charged by then.
-    decisions(here, 3)?;
+    pass(3)?;
     let (before, answered, started) = (here.cost_ps("l"), limited.answered(), crate::live::nanos());
-    decisions(here, epochs)?;
+    pass(epochs)?;
     let secs = (crate::live::nanos() - started) as f64 / 1e9;
     let rate = (limited.answered() - answered) as f64 / secs;
     let used = (here.cost_ps("l") - before) as f64 / 1e12 / secs;
     let windows = here.used("l", usize::try_from(epochs).unwrap_or(1));
     limited.end()?;
     unlimited.end()?;
-    let secs: f64 = windows.iter().map(|(_, secs)| secs).sum();
-    let all = windows.iter().map(|(part, secs)| part * secs).sum::<f64>() / secs;
-    // A policy with other windows than epochs of a second is judged by the whole.
-    let is_by_epoch = 0.9 * windows.len() as f64 <= secs;
-    let worst = windows.iter().map(|(part, _)| *part).fold(0.0, f64::max);
-    Ok(if is_by_epoch { Kept { all, worst, rate } } else { Kept { all: used, worst: used, rate } })
+    if !by_epoch {
+        return Ok(Kept { all: used, ran_out: None, worst: used, rate });
+    }
+    let worst = windows.iter().map(|used| used.part).fold(0.0, f64::max);
+    let all = mean(&windows, |_| true).unwrap_or(0.0);
+    Ok(Kept { all, ran_out: mean(&windows, |used| used.ran_out), worst, rate })
+}
+
+/// The part of the tier's time that was used in some of the windows; none if there are none.
+fn mean(windows: &[Used], counts: impl Fn(&Used) -> bool) -> Option<f64> {
+    let (mut used, mut secs) = (0.0, 0.0);
+    for window in windows.iter().filter(|window| counts(window)) {
+        used += window.part * window.secs;
+        secs += window.secs;
+    }
+    (0.0 < secs).then_some(used / secs)
 }
 
 /// NyxCache, Figures 6 and 7, live.
@@ -60,15 +83,20 @@ pub(super) fn limit(sweep: &Sweep, results: &mut Results) -> Result<(), Experime
         }
     }
     let claim = format!("limit {}%", sweep.number("limit_part")? * 100.0);
-    let (mut most, mut least, mut worst) = (0.0_f64, f64::INFINITY, 0.0_f64);
+    let (mut most, mut least, mut worst, mut wanted) = (0.0_f64, f64::INFINITY, 0.0_f64, 0.0);
     let mut points = Vec::new();
     for work in &patterns {
         let kept = case(sweep, "limit", &claim, *work)?;
-        (most, least, worst) = (most.max(kept.all), least.min(kept.all), worst.max(kept.worst));
+        (most, worst) = (most.max(kept.all), worst.max(kept.worst));
+        if let Some(ran_out) = kept.ran_out {
+            least = least.min(ran_out);
+            wanted += 1.0 / patterns.len() as f64;
+        }
         points.push((work.size as f64, kept.all));
     }
     results.number("limit_most", most);
     results.number("limit_least", least);
+    results.number("patterns_at_limit", wanted);
     results.number("limit_worst_epoch", worst);
     results.series("Part of the limit used", "limit", &points);
     in_bytes(sweep, results, &patterns)?;
@@ -97,10 +125,10 @@ fn misses(sweep: &Sweep, results: &mut Results, claim: &str, keys: u64) -> Resul
     for hits_percent in [100, 50, 10] {
         let work = Work { hits_percent, ..gets("l", 1024, keys, 16) };
         let kept = case(sweep, "limit", claim, work)?;
-        worst = worst.max((kept.all - 1.0).abs());
+        worst = worst.max(kept.all);
         points.push((hits_percent as f64, kept.rate));
     }
-    results.number("misses_worst_off", worst);
+    results.number("misses_most", worst);
     results.number("misses_rate_gain", points[2].1 / points[0].1);
     results.series("Look-ups per second over their hits", "limit", &points);
     results.axes("Look-ups per second over their hits", "hits, %", "1/s");

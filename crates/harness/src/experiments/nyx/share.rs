@@ -19,7 +19,7 @@ fn parts(here: &Here, names: &[&str], seconds: f64) -> Vec<f64> {
 pub(super) fn share(sweep: &Sweep, results: &mut Results) -> Result<(), ExperimentError> {
     let heavy = Tenant { weight: sweep.number("weight")?, ..Tenant::new("h", "") };
     let tenants = [heavy, Tenant::new("l", "")];
-    let here = Here::start(sweep.text("tier")?, "proportional", &tenants, 2).map_err(failed)?;
+    let here = Here::start(sweep.text("tier")?, "none", &tenants, 2).map_err(failed)?;
     let (seconds, keys) = (sweep.number("seconds")?, sweep.count("keys")?);
     let size = 32 << 10;
     let mut measure = || -> io::Result<()> {
@@ -27,6 +27,7 @@ pub(super) fn share(sweep: &Sweep, results: &mut Results) -> Result<(), Experime
         for work in &works {
             here.fill(work)?;
         }
+        here.switch("proportional")?;
         let clients = works.map(|work| here.work(work));
         here.pass(1.0);
         let both = parts(&here, &["h", "l"], seconds);
@@ -36,7 +37,9 @@ pub(super) fn share(sweep: &Sweep, results: &mut Results) -> Result<(), Experime
         let [heavy, light] = clients;
         heavy.end()?;
         // Reads of small values: most of its part is idle.
-        let calm = here.work(gets("h", 1024, keys, 1));
+        let reads = gets("h", 1024, keys, 1);
+        here.fill(&reads)?;
+        let calm = here.work(reads);
         here.pass(1.0);
         let calm_rate = rates(&here, &[&calm], 0.5)[0];
         let lent = parts(&here, &["h", "l"], seconds);
