@@ -432,6 +432,37 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_refused_while_it_grows_with_its_load() {
+        let items = if cfg!(miri) { 300 } else { 2_000_000 };
+        let index = Index::new(if cfg!(miri) { 1 << 7 } else { 1 << 19 }).unwrap();
+        for n in 0..items {
+            while index.is_crowded() {
+                assert!(index.grow(false, rehash));
+            }
+            assert!(index.lock(hash_of(n)).insert(slot_of(n), rehash), "item {n}");
+        }
+        index.check(rehash);
+    }
+
+    #[test]
+    fn what_is_reserved_is_not_grown_for_and_has_its_end() {
+        let items = if cfg!(miri) { 300 } else { 20_000 };
+        let index = Index::new(if cfg!(miri) { 1 << 7 } else { 1 << 16 }).unwrap();
+        insert(&index, 0);
+        index.reserve(u64::from(items) - 1, rehash);
+        let buckets = index.buckets();
+        for n in 1..items {
+            assert!(!index.is_crowded() && index.lock(hash_of(n)).insert(slot_of(n), rehash), "item {n}");
+        }
+        assert_eq!(index.buckets(), buckets);
+        index.check(rehash);
+        assert!(index.bytes() as f64 / f64::from(items) < 9.5);
+        index.reserve(u64::MAX, rehash);
+        assert!(!index.grow(true, rehash), "it is as large as it may be");
+        index.check(rehash);
+    }
+
+    #[test]
     fn a_full_index_refuses() {
         let index = Index::new(BUCKETS_MIN).unwrap();
         let mut n = 0;

@@ -1,7 +1,7 @@
 //! The benchmark: CPU time per request, memory per item and misses, ours beside other servers', in one run on one machine.
 //!
-//! Shape:   arguments -> sections (speed, memtier, cleaner, resident, misses, store, media, sharing, policies; streams if asked for) ->
-//!          table, JSON lines
+//! Shape:   arguments -> sections (speed, memtier, cleaner, resident, misses, store, media, file, sharing, policies;
+//!          restart and streams if asked for) -> table, JSON lines
 //! Failure: exit code 1 if a premise does not hold, 2 for wrong use, 3 if a server cannot be measured; a goal that is
 //!          missed is printed as a miss and is no failure
 
@@ -12,6 +12,7 @@ mod cleaner;
 mod contenders;
 mod engines;
 mod equal;
+mod file;
 mod idle;
 mod in_process;
 mod isolation;
@@ -20,6 +21,7 @@ mod memtier;
 mod misses;
 mod policies;
 mod resident;
+mod restart;
 mod scaling;
 mod segcache;
 mod sharing;
@@ -46,7 +48,7 @@ const USAGE: &str = "usage: bench [--quick] [--rounds N] [--only SECTION] [--ske
 /// A part of the benchmark.
 type Section = fn(&mut Bench) -> Result<(), BenchError>;
 /// All of them, in order; whether one runs without being asked for, and whether it needs the servers.
-const SECTIONS: [(&str, Section, Needs); 15] = [
+const SECTIONS: [(&str, Section, Needs); 17] = [
     ("speed", speed::run, Needs::Servers),
     ("memtier", memtier::run, Needs::Servers),
     ("cleaner", cleaner::run, Needs::Servers),
@@ -59,8 +61,10 @@ const SECTIONS: [(&str, Section, Needs); 15] = [
     ("tiers", tiers::run, Needs::Servers),
     ("store", in_process::run, Needs::Nothing),
     ("media", media::run, Needs::Nothing),
+    ("file", file::run, Needs::Nothing),
     ("sharing", sharing::run, Needs::Nothing),
     ("policies", policies::run, Needs::Nothing),
+    ("restart", restart::run, Needs::Asking),
     ("streams", streams::run, Needs::Asking),
 ];
 /// Alternating rounds, and rounds of a quick run.
@@ -83,7 +87,7 @@ enum Needs {
     Servers,
     /// Nothing but this program.
     Nothing,
-    /// To be asked for: it takes minutes and measures no machine.
+    /// To be asked for: it takes minutes.
     Asking,
 }
 

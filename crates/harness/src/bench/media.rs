@@ -1,8 +1,6 @@
-//! Slow tiers: does the emulated one keep the model's time, what does metering cost, and are reads of a file as many as they can
-//! be?
+//! Slow tiers: does the emulated one keep the model's time, and what does metering cost?
 //!
-//! Shape:      a thread that accesses, alone or telling of a neighbour; loops with and without metering; a queue of reads beside
-//!             fio on the same file
+//! Shape:      a thread that accesses, alone or telling of a neighbour; loops with and without metering
 //! Invariants: a piece in which the thread was preempted does not count, nor does the one after it: a thread that does not run
 //!             is no property of a tier. Victim and neighbour are one thread, so that both stop together
 //! Units:      GB/s in the median of a round's pieces; nanoseconds of this thread's CPU time for metering
@@ -14,12 +12,9 @@ use crate::{Bench, BenchError};
 use media::brake::{Brake, Pad};
 use media::emulated::{Dimms, Emulated};
 use media::model::MemorySystem;
-use media::{Access, Buffer, Device, Engine, FileTier, Meter, Profile, SlowAccess, Stopwatch};
-use rustix::event::{PollFd, PollFlags, poll};
+use media::{Access, Device, Meter, Profile, SlowAccess};
 use std::hint::black_box;
 use std::io;
-use std::path::Path;
-use std::process::Command;
 use units::{Bytes, Duration, Instant, Rng};
 
 /// One piece of a timing, how many count in a round, and how many are tried for them.
@@ -33,10 +28,6 @@ const TOLD_MAX: Duration = Duration::from_micros(20);
 /// Accesses that are metered, and sizes that they go through.
 const METERED: u64 = 20_000_000;
 const SIZES: usize = 1024;
-/// The file, reads under way, and how long they are counted.
-const FILE: Bytes = Bytes::mib(1024);
-const DEPTH: u32 = 32;
-const READING: Duration = Duration::from_secs(1);
 
 /// Measures; adds rows.
 pub(crate) fn run(bench: &mut Bench) -> Result<(), BenchError> {
@@ -76,7 +67,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<(), BenchError> {
     }
     let metering = each(&metering);
     bench.add(row("metering of one access, free tenant".to_owned(), "ns", metering, Goal::AtMost(9.0)));
-    file(bench)
+    Ok(())
 }
 
 /// Neighbours of a victim that loads 256 B, and what the laboratory's solution lets it keep (`model_tests`, P6 and P7).
@@ -90,7 +81,7 @@ const NEIGHBOURS: [(Access, u64, f64, &str); 7] = [
     (Access::SlowWrite, 512, 1.0, "model .92"),
 ];
 
-fn failed(source: io::Error) -> BenchError {
+pub(crate) fn failed(source: io::Error) -> BenchError {
     BenchError::Peer { peer: "a slow tier", source }
 }
 
@@ -176,93 +167,4 @@ fn metering() -> f64 {
         black_box(brake.after(&mut pad, (Access::SlowRead, size, cost_ps), || Instant::ZERO));
     });
     with - without
-}
-
-/// Reads of a file tier beside fio's.
-fn file(bench: &mut Bench) -> Result<(), BenchError> {
-    let path = std::env::current_exe().map_err(failed)?.with_file_name("bench-tier");
-    let done = file_at(bench, &path);
-    // Where none was made none is left.
-    let _removed = std::fs::remove_file(&path);
-    done
-}
-
-fn file_at(bench: &mut Bench, path: &Path) -> Result<(), BenchError> {
-    let mut tier = FileTier::open(path, FILE).map_err(|e| failed(io::Error::other(e)))?;
-    fill(&mut tier).map_err(failed)?;
-    let (mut rings, mut threads, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..bench.rounds {
-        rings.push(reads(&tier, Engine::Auto).map_err(failed)?);
-        threads.push(reads(&tier, Engine::Threads).map_err(failed)?);
-        theirs.extend(fio(path));
-    }
-    let has_peer = theirs.len() == rings.len();
-    if !has_peer {
-        println!("skipped: fio: not installed");
-    }
-    let peer = has_peer.then_some(("fio", theirs));
-    let goal = if has_peer { Goal::RatioAtLeast(0.9) } else { Goal::None("fio is not there") };
-    let engine = tier.queue(1, Engine::Auto).map_err(failed)?.engine_name();
-    let row = |name: &str, ours, goal| Row {
-        measure: format!("file tier, reads of 4 KiB, {DEPTH} under way, {name}"),
-        unit: "/s",
-        ours,
-        peer: peer.clone(),
-        goal,
-    };
-    bench.add(row(engine, rings, goal));
-    bench.add(row("threads", threads, Goal::None("the fallback")));
-    Ok(())
-}
-
-/// Blocks that were never written are read without the disk.
-fn fill(tier: &mut FileTier) -> io::Result<()> {
-    let mut buffer = Buffer::new(Bytes::mib(1)).map_err(io::Error::other)?;
-    buffer.bytes_mut().fill(7);
-    (0..FILE.count_of(Bytes::mib(1))).try_for_each(|i| tier.write_owned(i << 20, buffer.bytes()))?;
-    tier.settle()
-}
-
-/// Reads per second.
-fn reads(tier: &FileTier, engine: Engine) -> io::Result<f64> {
-    let watch = Stopwatch::new();
-    let mut queue = tier.queue(DEPTH, engine)?;
-    let mut rng = Rng::new(7);
-    let new = |_| Buffer::new(Bytes::kib(4)).map_err(io::Error::other);
-    let mut buffers = (0..DEPTH).map(new).collect::<io::Result<Vec<Buffer>>>()?;
-    let (start, mut done) = (watch.now(), 0_u64);
-    let end = start + READING;
-    while watch.now() < end {
-        while let Some(buffer) = buffers.pop() {
-            let at = rng.below(FILE.count_of(Bytes::kib(4))) << 12;
-            queue
-                .fetch(at, buffer)
-                .map_err(|_| io::Error::other("a queue as deep as its buffers is full"))?;
-        }
-        // As an event loop does it: the bell among other things to wait for.
-        queue.submit()?;
-        poll(&mut [PollFd::new(&queue, PollFlags::IN)], None)?;
-        queue.hear();
-        while let Some(completed) = queue.completed() {
-            completed.result?;
-            buffers.push(completed.buffer);
-            done += 1;
-        }
-    }
-    Ok(done as f64 / watch.now().since(start).as_secs_f64())
-}
-
-/// The same by fio, if it is there.
-fn fio(path: &Path) -> Option<f64> {
-    let output = Command::new("fio")
-        .args(["--name=reads", "--rw=randread", "--bs=4k", "--direct=1", "--ioengine=io_uring", "--readonly"])
-        .args(["--offset=4m", "--size=1000m", "--time_based", "--output-format=json"])
-        .arg(format!("--iodepth={DEPTH}"))
-        .arg(format!("--runtime={}", READING.as_secs_f64().round()))
-        .arg(format!("--filename={}", path.display()))
-        .output()
-        .ok()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let answer: serde_json::Value = serde_json::from_str(text.get(text.find('{')?..)?).ok()?;
-    answer["jobs"][0]["read"]["iops"].as_f64()
 }

@@ -24,8 +24,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 /// Reads that are handed over at once although few are under way. A disk that has nothing to do begins with the first piece
-/// while the next is written down; pieces that double after it cost few system calls more than one for all. Measured on a disk
-/// that brings a queue's reads all at once: 1 to 8 as good as each other, all at once a seventh fewer reads.
+/// while the next is written down; pieces that double after it cost few system calls more than one for all. Measured (32 under
+/// way, a virtual disk that brings all at once what it was given): pieces from 1 or 4 on .95 of fio's rate, all at once .79.
 const PIECE_MIN: usize = 4;
 
 pub(super) struct Uring {

@@ -50,14 +50,31 @@ impl Index {
             if !wanted || n == self.buckets_max {
                 break;
             }
-            self.split(n, &rehash);
-            if (n + 1).is_multiple_of(HUGE_PAGE_BUCKETS) {
-                let first = n + 1 - HUGE_PAGE_BUCKETS;
-                self.words.prefer_huge_pages(first as usize * BUCKET_SLOTS, (n + 1) as usize * BUCKET_SLOTS);
-            }
+            self.add(n, &rehash);
             grew = true;
         }
         grew
+    }
+
+    /// Adds the buckets that so many more items will need, as far as it may grow: what is added while little is in the index
+    /// costs next to nothing, and finds place at once.
+    pub(crate) fn reserve(&self, items: u64, rehash: impl Fn(Slot) -> KeyHash) {
+        let _resize = lock(&self.resize);
+        let wanted = self.len().saturating_add(items).saturating_mul(100);
+        let buckets = wanted.div_ceil(LOAD_MAX_PERCENT.cast_unsigned() * BUCKET_SLOTS as u64);
+        let buckets = u32::try_from(buckets).unwrap_or(u32::MAX).min(self.buckets_max);
+        for n in self.buckets.load(Ordering::Relaxed)..buckets {
+            self.add(n, &rehash);
+        }
+    }
+
+    /// Adds bucket `n`. Under the resize lock.
+    fn add(&self, n: u32, rehash: &impl Fn(Slot) -> KeyHash) {
+        self.split(n, rehash);
+        if (n + 1).is_multiple_of(HUGE_PAGE_BUCKETS) {
+            let first = n + 1 - HUGE_PAGE_BUCKETS;
+            self.words.prefer_huge_pages(first as usize * BUCKET_SLOTS, (n + 1) as usize * BUCKET_SLOTS);
+        }
     }
 
     /// Adds bucket `n`: the items of its buddy that the new address sends there follow.

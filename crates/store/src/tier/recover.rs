@@ -77,6 +77,7 @@ impl Worker {
             let tier = &store.tiers[*at];
             if !restored.from_saved || led[*at] != tier.notes.count_live() {
                 restored.from_saved = false;
+                self.expect_items(tier.notes.count_live().saturating_sub(led[*at]));
                 self.scan(&store, tier, rows, &mut restored);
             }
             tier.segments.adopt_filled();
@@ -104,6 +105,12 @@ impl Worker {
             let wall = u32::try_from(known.flush_at).unwrap_or(u32::MAX);
             store.flush(*tenant, store.secs_of_wall(wall));
         }
+    }
+
+    /// Makes the index large enough for so many more items at once.
+    pub(super) fn expect_items(&self, items: u64) {
+        self.store.index.reserve(items, |slot| self.store.hash_at(&self.reader, slot));
+        self.store.adjust_allowed();
     }
 
     /// Records of each tier that items lead to.

@@ -1,11 +1,11 @@
 //! The file that a clean end leaves: everything that is in DRAM, and what leads to tiers.
 //!
 //! ```text
-//! +-----------+---------+------+        +-----+-----+---------+        +-----+-----+
-//! | magic 8   | mark 8  | stamps 8      | len | crc | payload | …      | 0 4 | 0 4 |
-//! +-----------+---------+---------------+-----+-----+---------+--------+-----+-----+
+//! +---------+--------+----------+---------+-----+-----+---------+-----+-----+-----+
+//! | magic 8 | mark 8 | stamps 8 | items 8 | len | crc | payload |  …  | 0 4 | 0 4 |
+//! +---------+--------+----------+---------+-----+-----+---------+-----+-----+-----+
 //! ```
-//! Little endian; `crc` is CRC32C of the payload. The first payload holds the tenants, the others items, whole.
+//! Little endian; `items` are as many as there may be; `crc` is CRC32C of the payload. The first payload holds the tenants, the others items, whole.
 //!
 //! Invariants: a file belongs to the notes that carry its mark; what is behind a damaged piece is not taken
 //! Units:      seconds since 1970; ticks of age
@@ -13,6 +13,7 @@
 
 use super::recover::{Made, Restored};
 use super::{REFERENCE, Reference, write_out};
+use crate::hash::Space;
 use crate::item::{Meta, View};
 use crate::limits::SEGMENT_DEFAULT;
 use crate::store::Store;
@@ -26,12 +27,17 @@ use std::sync::Arc;
 use units::TenantId;
 
 /// The format, with its version.
-const MAGIC: [u8; 8] = *b"COTSAVE1";
+const MAGIC: [u8; 8] = *b"COTSAVE2";
 /// A piece is written once it is as large.
 const PIECE: usize = 1 << 20;
 /// A piece is at most as large.
 const PIECE_MAX: usize = PIECE + (2 << 23);
 const _: () = assert!(8 * SEGMENT_DEFAULT.0 <= 2 << 23, "a bucket's items may be beside a piece");
+
+/// Items for which the index's lines are loaded ahead. Guess: as many as a look-up in batches takes together.
+const AHEAD: usize = 16;
+/// An item is at least as large: all but its key and value.
+const ITEM_MIN: u64 = 36;
 
 const OWN_SPACE: u8 = 1;
 const CAS: u8 = 1 << 1;
@@ -60,6 +66,7 @@ impl Worker {
         file.write_all(&MAGIC)?;
         file.write_all(&mark.to_le_bytes())?;
         file.write_all(&stamps.to_le_bytes())?;
+        file.write_all(&store.index.len().to_le_bytes())?;
         let mut piece = Vec::new();
         put_tenants(&store, &mut piece);
         put_piece(&mut file, &mut piece)?;
@@ -150,15 +157,19 @@ pub(super) fn load(
     wanted: Option<u64>,
     adopt: &mut dyn FnMut(&str, bool) -> Option<TenantId>,
 ) -> Option<Restored> {
-    let mut file = BufReader::with_capacity(PIECE, File::open(path).ok()?);
-    let mut head = [0; 24];
+    let file = File::open(path).ok()?;
+    let len = file.metadata().ok()?.len();
+    let mut file = BufReader::with_capacity(PIECE, file);
+    let mut head = [0; 32];
     file.read_exact(&mut head).ok()?;
     let mut head = Cursor(&head);
-    let (magic, mark, stamps) = (head.take(8)?, head.u64()?, head.u64()?);
+    let (magic, mark, stamps, items) = (head.take(8)?, head.u64()?, head.u64()?, head.u64()?);
     if magic != MAGIC || mark == 0 || wanted.is_some_and(|wanted| wanted != mark) {
         return None;
     }
     worker.store().stamps.fetch_max(stamps, Ordering::Relaxed);
+    // The number carries no checksum; more than fit into the file are none.
+    worker.expect_items(items.min(len / ITEM_MIN));
     let mut restored = Restored::default();
     let mut tenants = None;
     loop {
@@ -172,7 +183,10 @@ pub(super) fn load(
             tenants = Some(take_tenants(worker.store(), &mut rest, adopt)?);
             continue;
         };
+        let mut ahead = Cursor(&piece);
+        (0..AHEAD).for_each(|_| look_ahead(worker, &mut ahead, tenants));
         while !rest.0.is_empty() {
+            look_ahead(worker, &mut ahead, tenants);
             let Some(is_back) = take_item(worker, &mut rest, tenants) else { return Some(restored) };
             let count = if is_back { &mut restored.items } else { &mut restored.dropped };
             *count += 1;
@@ -213,41 +227,79 @@ fn take_tenants(
     Some(tenants)
 }
 
+/// An item as it was saved.
+struct Entry<'a> {
+    tenant: u32,
+    bits: u8,
+    age: u8,
+    uses: u8,
+    client_flags: u32,
+    expires_wall: u32,
+    stamp: u64,
+    cas: u64,
+    key: &'a [u8],
+    away: Option<Reference>,
+    value: &'a [u8],
+}
+
+impl<'a> Entry<'a> {
+    /// The next entry; none if the bytes are none.
+    fn take(rest: &mut Cursor<'a>) -> Option<Self> {
+        let tenant = rest.u32()?;
+        let head = rest.take(4)?;
+        let (bits, key_len, age, uses) = (head[0], head[1], head[2], head[3]);
+        let (client_flags, expires_wall) = (rest.u32()?, rest.u32()?);
+        let (stamp, cas) = (rest.u64()?, rest.u64()?);
+        let key = rest.take(usize::from(key_len))?;
+        let away = if bits & AWAY == 0 { None } else { Some(Reference::decode(rest.take(REFERENCE)?)) };
+        let value =
+            if away.is_some() { &[][..] } else { rest.u32().and_then(|len| rest.take(len as usize))? };
+        Some(Self { tenant, bits, age, uses, client_flags, expires_wall, stamp, cas, key, away, value })
+    }
+
+    fn own_space(&self) -> bool {
+        self.bits & OWN_SPACE != 0
+    }
+}
+
+/// Loads the index's lines of the next entry.
+fn look_ahead(worker: &Worker, ahead: &mut Cursor<'_>, tenants: &[Option<TenantId>]) {
+    let Some(entry) = Entry::take(ahead) else { return };
+    let Some(Some(tenant)) = tenants.get(entry.tenant as usize) else { return };
+    let space = if entry.own_space() { Space::Own(*tenant) } else { Space::Shared };
+    if let Some(key) = worker.key(space, entry.key) {
+        worker.prefetch_index(&key);
+    }
+}
+
 /// Makes the next item again; says whether it could, none if the bytes are no item.
 fn take_item(worker: &mut Worker, rest: &mut Cursor<'_>, tenants: &[Option<TenantId>]) -> Option<bool> {
     let store = Arc::clone(worker.store());
-    let tenant = tenants.get(rest.u32()? as usize)?;
-    let head = rest.take(4)?;
-    let (bits, key_len, age, uses) = (head[0], head[1], head[2], head[3]);
-    let (client_flags, expires_wall) = (rest.u32()?, rest.u32()?);
-    let (stamp, cas) = (rest.u64()?, rest.u64()?);
-    let key = rest.take(usize::from(key_len))?;
-    let away = if bits & AWAY == 0 { None } else { Some(Reference::decode(rest.take(REFERENCE)?)) };
-    let value = if away.is_some() { &[][..] } else { rest.u32().and_then(|len| rest.take(len as usize))? };
-    let Some(tenant) = *tenant else { return Some(false) };
-    let expires_at = expiry_of_wall(&store, expires_wall);
-    let own_space = bits & OWN_SPACE != 0;
-    let is_there = away.is_none_or(|away| {
+    let entry = Entry::take(rest)?;
+    let Some(tenant) = *tenants.get(entry.tenant as usize)? else { return Some(false) };
+    let expires_at = expiry_of_wall(&store, entry.expires_wall);
+    let is_there = entry.away.is_none_or(|away| {
         let tier = store.tiers.get(usize::from(away.tier));
-        tier.is_some_and(|tier| tier.holds(away, key.len()) && tier.owner(tenant) != super::NOBODY)
+        tier.is_some_and(|tier| tier.holds(away, entry.key.len()) && tier.owner(tenant) != super::NOBODY)
     });
     let expired = expires_at != 0 && expires_at <= store.now_secs();
-    if !is_there || expired || own_space != store.has_own_space(tenant) {
+    if !is_there || expired || entry.own_space() != store.has_own_space(tenant) {
         return Some(false);
     }
     let meta = Meta {
         tenant,
-        own_space,
-        client_flags,
+        own_space: entry.own_space(),
+        client_flags: entry.client_flags,
         expiry: (expires_at != 0).then(|| crate::expiry::expiry_at(expires_at, store.now_secs())),
-        cas: (bits & CAS != 0).then_some(cas),
-        state: bits >> STATE_AT,
-        away,
+        cas: (entry.bits & CAS != 0).then_some(entry.cas),
+        state: entry.bits >> STATE_AT,
+        away: entry.away,
         stamp: 0,
         is_apart: false,
     };
-    let tick = store.tick().wrapping_sub(age);
-    let uses = uses.min(crate::slot::USES_MAX);
+    let tick = store.tick().wrapping_sub(entry.age);
+    let uses = entry.uses.min(crate::slot::USES_MAX);
+    let Entry { key, value, stamp, .. } = entry;
     Some(worker.make(&Made { meta, key, value, stamp, tick, uses }))
 }
 

@@ -112,7 +112,7 @@ fn damage_is_a_miss() {
             std::fs::write(folder.saved(), &saved[..saved.len() / 2]).unwrap();
         }
         // The superblock and the journal are in front.
-        let from = if round % 3 == 0 { 24 } else { bytes.len() - TIER.as_usize() };
+        let from = if round % 3 == 0 { 32 } else { bytes.len() - TIER.as_usize() };
         for _ in 0..2_000 {
             let at = from + rng.index(bytes.len() - from);
             bytes[at] ^= 1 << rng.below(8);
