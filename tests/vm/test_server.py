@@ -1,4 +1,4 @@
-"""The server on persistent memory in a virtual machine: what does a client find after a kill of the machine, and after a clean stop?
+"""The server on persistent memory in a virtual machine: what does a client find after a kill of it, and after a clean stop?
 
 The client is pymemcache on the host, through the emulator's network to the guest.
 """
@@ -30,7 +30,8 @@ def serve(boot, nvdimms, is_new):
     guest.run("ip addr add 10.0.2.15/24 dev eth0 && ip link set eth0 up")
     flags = f"-l 10.0.2.15 -m 64 -t 2 --tier {TIER} --placement pm"
     guest.run(f"cotenant serve {flags} >/tmp/server 2>&1 &")
-    guest.run("while pidof cotenant >/dev/null && ! grep -q 'cotenant ready' /tmp/server; do sleep 0.1; done; cat /tmp/server; pidof cotenant")
+    guest.run("while pidof cotenant >/dev/null && ! grep -q 'cotenant ready' /tmp/server; do sleep 0.1; done")
+    guest.run("cat /tmp/server; pidof cotenant")
     return guest, Client(("127.0.0.1", port), timeout=300)
 
 
