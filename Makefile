@@ -14,22 +14,23 @@ export RUSTUP_AUTO_INSTALL := 0
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test bench lint unit shuttle miri fmt clean toolchain
+.PHONY: help demo test test-vm bench lint unit shuttle miri fmt clean toolchain
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: toolchain ## A server, a multi-tenant load and what sharing gains; SECONDS=20
 	@echo 'building (a few minutes the first time)'
 	@cargo build --release -q -p cli
 	@$(TARGET)/release/cotenant demo --seconds $(SECONDS)
 
-test: toolchain ## Everything that tests: unit, black-box, shuttle, Miri
+test: toolchain ## Everything that tests: unit, black-box, virtual machines, shuttle, Miri
 	@$(SUMMARY) begin test
 	@$(SUMMARY) prepare test setup tests/setup.sh
 	@$(SUMMARY) prepare test build cargo build --release --workspace
 	@$(SUMMARY) run test unit $(MAKE) -s unit
 	@$(SUMMARY) run test black-box tests/run.sh
+	@$(SUMMARY) run test vm $(MAKE) -s test-vm
 	@$(SUMMARY) run test shuttle $(MAKE) -s shuttle
 	@$(SUMMARY) run test miri $(MAKE) -s miri
 	@$(SUMMARY) end test
@@ -60,6 +61,9 @@ unit: toolchain ## Rust tests of all crates, tidy tests included
 	else \
 	    cargo test --release --workspace --no-fail-fast; \
 	fi
+
+test-vm: toolchain ## Slow tiers in virtual machines: persistent memory, a NUMA node
+	@tests/vm/run.sh
 
 shuttle: toolchain ## The store's lock-free steps under generated schedules
 	@RUSTFLAGS='$(RUSTFLAGS) --cfg shuttle' CARGO_TARGET_DIR=$(TARGET)/shuttle \

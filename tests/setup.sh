@@ -5,7 +5,6 @@ set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
 venv=$root/.venv
-requirements=$root/tests/requirements.txt
 
 have() { command -v "$1" >/dev/null 2>&1; }
 
@@ -43,14 +42,7 @@ if [ -n "$missing" ]; then
     fi
 fi
 
-if [ ! -x "$venv/bin/python" ]; then
-    python3 -m venv "$venv"
-fi
-stamp=$venv/.requirements
-if ! cmp -s "$requirements" "$stamp"; then
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -r "$requirements"
-    cp "$requirements" "$stamp"
-fi
+"$root/tests/venv.sh"
 
 # A client that cannot be fetched or built is a skip that the tests name.
 clients=$root/tests/clients

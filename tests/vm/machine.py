@@ -12,7 +12,7 @@ import subprocess
 
 #: Longest wait for any answer: some hundred times what an idle host needs.
 ANSWER_S = 300.0
-#: What the processor knows, without the checks that only slow an emulation down.
+#: What the kernel is told. Mitigations only slow an emulation down.
 KERNEL_LINE = "console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=reliable"
 
 
@@ -44,6 +44,7 @@ class Machine:
         self._answers = self._commands.makefile("rb")
         self._said = self._program.makefile("rb")
         if self._line() != "ready":
+            self.kill()
             raise self._failed("the guest does not begin")
 
     def run(self, command):
@@ -63,7 +64,7 @@ class Machine:
         return int(words[0]), self._answers.read(int(words[1])).decode(errors="replace")
 
     def start(self, command, **environment):
-        """Starts a program whose input and output is the port `program`. Its end comes out as `ended STATUS`, its errors go to the console."""
+        """Starts a program whose input and output is the port `program`. It ends with a line `ended STATUS`; errors go to the console."""
         settings = " ".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())
         program = f"exec 4<>/dev/ports/program; {settings} {command} <&4 >&4 2>/dev/console; echo ended $? >&4"
         self.run(f"({program}) >/dev/null 2>&1 &")
@@ -111,9 +112,3 @@ class Machine:
 
     def _failed(self, what):
         return Failed(f"{what}\nconsole: {self.console()}")
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.kill()

@@ -10,7 +10,7 @@ PATH=$PATH:$HOME/.cargo/bin:/usr/sbin:/sbin
     echo '0 passed, 0 failed, 1 skipped'
     exit 0
 }
-"$root/tests/setup.sh"
+"$root/tests/venv.sh"
 
 # The path of a test program: `program CRATE KIND...`.
 program() {
@@ -24,4 +24,5 @@ COTENANT_TEST_VM_MEDIA=$(program media --lib)
 COTENANT_TEST_VM_RESTART=$(program store --test restart)
 export COTENANT_TEST_VM_MEDIA COTENANT_TEST_VM_RESTART
 cd tests
-PYTHONDONTWRITEBYTECODE=1 exec "$root/.venv/bin/python" -m pytest -q vm "$@"
+# An emulated machine on a busy host takes its time; what it waits for has deadlines of its own.
+PYTHONDONTWRITEBYTECODE=1 exec "$root/.venv/bin/python" -m pytest -q -o timeout=900 vm "$@"

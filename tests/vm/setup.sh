@@ -23,6 +23,7 @@ have modprobe || missing="$missing kmod"
 have mke2fs || missing="$missing e2fsprogs"
 have strip || missing="$missing binutils"
 have python3 || missing="$missing python3"
+python3 -c 'import ensurepip' 2>/dev/null || missing="$missing python3-venv"
 if [ -n "$missing" ]; then
     have apt-get || lacks "install$missing"
     [ "$(id -u)" = 0 ] || lacks "sudo apt-get install$missing"

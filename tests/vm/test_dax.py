@@ -41,7 +41,7 @@ class Load:
         self.under_way = None
 
     def begin(self, guest, times):
-        """Starts it; how many of the keys that are known are there, of how many. Anything wrong ends the program, and the test."""
+        """Starts it; how many of the keys that are known are there, of how many. What is wrong ends the program, and the test."""
         guest.start(
             "restart --exact machine::on_a_machine --nocapture",
             COTENANT_TEST_MACHINE_TIER=TIER,
@@ -50,13 +50,14 @@ class Load:
         )
         under_way = ["> {} {}".format(*self.under_way)] if self.under_way else []
         guest.tell(*(f"{key} {version}" for key, version in self.known.items()), *under_way, "load")
-        while True:
-            words = guest.heard().split()
+        while (line := guest.heard()) is not None:
+            words = line.split()
             if words[:1] == ["="]:
                 return int(words[1]), int(words[2])
             if words[:1] == ["-"]:
                 del self.known[int(words[1])]
             self.note(words)
+        raise AssertionError(guest.console())
 
     def note(self, words):
         """Whether this line acknowledged a step."""
@@ -73,7 +74,9 @@ class Load:
     def follow(self, guest, steps):
         """Until that many steps are acknowledged."""
         while 0 < steps:
-            steps -= self.note(guest.heard().split())
+            line = guest.heard()
+            assert line is not None, guest.console()
+            steps -= self.note(line.split())
 
     def rest(self, guest):
         """All that was still said: how many keys were saved, if that was the end of it."""

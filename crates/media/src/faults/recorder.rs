@@ -9,19 +9,28 @@
 
 #![allow(unsafe_code, reason = "copies lines of the mapping; see the SAFETY comments")]
 
-use crate::Region;
-use crate::dax::persistence::{LINE, Persistence, lines};
+use crate::dax::DaxTier;
+use crate::dax::persistence::{Instructions, LINE, Persistence, lines};
+use crate::{Device, MapError, Region};
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use units::Rng;
 
-/// Which act is left out: what a forgotten instruction would leave.
+/// Which acts are left out: what a forgotten instruction would leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Omitted {
     /// Lines are not written back.
     pub write_backs: bool,
-    /// Nothing is waited for.
-    pub fences: bool,
+    /// What was stored past the caches is not waited for.
+    pub fences_of_bytes: bool,
+    /// What was written back is not waited for.
+    pub fences_of_notes: bool,
+}
+
+impl Omitted {
+    /// Nothing at all is waited for.
+    pub const FENCES: Self = Self { write_backs: false, fences_of_bytes: true, fences_of_notes: true };
 }
 
 type Line = [u8; LINE];
@@ -31,15 +40,17 @@ type Place = (usize, usize);
 /// Takes the processor's place.
 #[derive(Debug, Default)]
 pub struct Recorder {
-    omitted: Omitted,
     log: Mutex<Log>,
 }
 
 #[derive(Debug, Default)]
 struct Log {
     acts: Vec<Act>,
-    /// Each line as it was when an act last looked.
-    seen: BTreeMap<Place, Line>,
+    /// Each mapping, by its address, as it was when an act last looked.
+    seen: BTreeMap<usize, Vec<u8>>,
+    /// Whether the last act told of was a write-back.
+    after_write_back: bool,
+    omitted: Omitted,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -68,10 +79,9 @@ struct Pending {
 }
 
 impl Recorder {
-    /// One that leaves acts out, to see a test fail.
-    #[must_use]
-    pub fn omitting(omitted: Omitted) -> Self {
-        Self { omitted, log: Mutex::default() }
+    /// Leaves acts out from now on, to see a test fail.
+    pub fn omit(&self, omitted: Omitted) {
+        self.log().omitted = omitted;
     }
 
     /// Acts so far: moments at which a crash can be.
@@ -82,19 +92,25 @@ impl Recorder {
     /// A possible image of memory after a crash before the act `moment`.
     pub fn crash(&self, moment: usize, rng: &mut Rng) -> Crash {
         let mut all: BTreeMap<Place, Pending> = BTreeMap::new();
+        let mut leaving: Vec<Place> = Vec::new();
         for act in self.log().acts.iter().take(moment) {
             match *act {
                 Act::Store(place, line) => all.entry(place).or_default().store(line),
                 Act::Stream(place, line) => {
                     let pending = all.entry(place).or_default();
                     pending.store(line);
-                    pending.leaving = pending.versions.len() - 1;
+                    pending.leave();
+                    leaving.push(place);
                 }
                 Act::WriteBack(place) => {
-                    let pending = all.entry(place).or_default();
-                    pending.leaving = pending.versions.len().saturating_sub(1);
+                    all.entry(place).or_default().leave();
+                    leaving.push(place);
                 }
-                Act::Fence => all.values_mut().for_each(Pending::settle),
+                Act::Fence => {
+                    for place in leaving.drain(..) {
+                        all.entry(place).or_default().settle();
+                    }
+                }
             }
         }
         let draw = |(place, pending): (Place, Pending)| {
@@ -103,15 +119,22 @@ impl Recorder {
         Crash { lines: all.into_iter().filter_map(draw).collect() }
     }
 
-    /// Looks for stores that nobody told of in the lines of a range.
-    fn look(&self, region: &Region, at: usize, len: usize) {
+    /// Looks for stores that nobody told of in a mapping.
+    fn look(&self, region: &Region) {
+        let base = region.start().as_ptr().addr();
         let mut log = self.log();
-        for offset in lines(at, len) {
-            let place = (region.start().as_ptr().addr(), offset);
-            let now = line_of(region, offset);
-            if log.seen.get(&place).unwrap_or(&[0; LINE]) != &now {
-                log.seen.insert(place, now);
-                log.acts.push(Act::Store(place, now));
+        let Log { acts, seen, .. } = &mut *log;
+        let seen = seen.entry(base).or_insert_with(|| vec![0; region.len()]);
+        // SAFETY: the recorder is for one thread, which is here.
+        let now = unsafe { region.bytes(0, region.len()) };
+        let changed = |(seen, now): &(&mut [u8], &[u8])| seen != now;
+        let blocks = seen.chunks_mut(BLOCK).zip(now.chunks(BLOCK)).enumerate();
+        for (block, (seen, now)) in blocks.filter(|(_, pair)| changed(pair)) {
+            let lines = seen.chunks_mut(LINE).zip(now.chunks(LINE)).enumerate();
+            for (line, (seen, now)) in lines.filter(|(_, pair)| changed(pair)) {
+                seen.copy_from_slice(now);
+                let offset = block * BLOCK + line * LINE;
+                acts.push(Act::Store((base, offset), line_of(region, offset)));
             }
         }
     }
@@ -128,6 +151,10 @@ impl Pending {
             self.versions.push([0; LINE]);
         }
         self.versions.push(line);
+    }
+
+    fn leave(&mut self) {
+        self.leaving = self.versions.len().saturating_sub(1);
     }
 
     fn settle(&mut self) {
@@ -150,7 +177,31 @@ impl Crash {
         }
         bytes
     }
+
+    /// The tier as whoever starts after the crash finds it.
+    ///
+    /// # Errors
+    /// If the system refuses the memory.
+    pub fn tier(&self, before: &DaxTier<Recorder>) -> Result<DaxTier, MapError> {
+        let mut tier = DaxTier::recorded(before.size(), Instructions::new())?;
+        let address = |region: Option<&Region>| region.map(|region| region.start().as_ptr().addr());
+        let bytes = address(before.mapped());
+        for ((base, offset), line) in &self.lines {
+            if Some(*base) == bytes {
+                tier.write_owned(*offset as u64, line)
+                    .map_err(|cause| MapError::Map { size: before.size(), cause })?;
+            } else if let Some(notes) = tier.notes() {
+                for (word, bytes) in notes.words()[offset / 8..].iter().zip(line.as_chunks().0) {
+                    word.store(u64::from_le_bytes(*bytes), Ordering::Release);
+                }
+            }
+        }
+        Ok(tier)
+    }
 }
+
+/// Bytes that are compared at once, where most are as they were.
+const BLOCK: usize = 4096;
 
 fn line_of(region: &Region, offset: usize) -> Line {
     let mut line = [0; LINE];
@@ -165,28 +216,32 @@ impl Persistence for Recorder {
         // SAFETY: the caller keeps others away.
         unsafe { region.write(at, bytes) };
         let mut log = self.log();
-        for offset in lines(at, bytes.len()) {
-            let place = (region.start().as_ptr().addr(), offset);
-            let now = line_of(region, offset);
-            log.seen.insert(place, now);
-            log.acts.push(Act::Stream(place, now));
-        }
+        let base = region.start().as_ptr().addr();
+        let seen = log.seen.entry(base).or_insert_with(|| vec![0; region.len()]);
+        seen[at..at + bytes.len()].copy_from_slice(bytes);
+        log.acts.extend(
+            lines(at, bytes.len()).map(|offset| Act::Stream((base, offset), line_of(region, offset))),
+        );
+        log.after_write_back = false;
     }
 
     fn write_back(&self, region: &Region, at: usize, len: usize) {
         // What was stored is found where it is, not only where it is written back.
-        self.look(region, 0, region.len());
-        if self.omitted.write_backs {
-            return;
-        }
+        self.look(region);
         let mut log = self.log();
-        log.acts
-            .extend(lines(at, len).map(|offset| Act::WriteBack((region.start().as_ptr().addr(), offset))));
+        log.after_write_back = true;
+        if !log.omitted.write_backs {
+            let base = region.start().as_ptr().addr();
+            log.acts.extend(lines(at, len).map(|offset| Act::WriteBack((base, offset))));
+        }
     }
 
     fn fence(&self) {
-        if !self.omitted.fences {
-            self.log().acts.push(Act::Fence);
+        let mut log = self.log();
+        let Omitted { fences_of_bytes, fences_of_notes, .. } = log.omitted;
+        let is_omitted = if log.after_write_back { fences_of_notes } else { fences_of_bytes };
+        if !is_omitted {
+            log.acts.push(Act::Fence);
         }
     }
 }
@@ -218,7 +273,8 @@ mod tests {
     /// Whether every record that the notes tell of is there, and how many acknowledged ones the notes have forgotten, over all
     /// moments and some draws of each.
     fn crashes(omitted: Omitted) -> (bool, bool) {
-        let tier = DaxTier::recorded(Bytes::kib(64), Recorder::omitting(omitted)).unwrap();
+        let tier = DaxTier::recorded(Bytes::kib(64), Recorder::default()).unwrap();
+        tier.acts().omit(omitted);
         write_records(&tier);
         let (recorder, bytes) = (tier.acts(), tier.mapped().unwrap());
         let notes = tier.notes().unwrap().region();
@@ -247,9 +303,13 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "a thousand crashes")]
     fn a_forgotten_fence_is_seen() {
-        let (whole, kept) = crashes(Omitted { fences: true, ..Omitted::default() });
+        let (whole, kept) = crashes(Omitted::FENCES);
         assert!(!whole, "notes tell of records that are not there");
         assert!(!kept, "and acknowledged ones are lost");
+        let (whole, kept) = crashes(Omitted { fences_of_bytes: true, ..Omitted::default() });
+        assert_eq!((whole, kept), (false, true), "the notes' fence waits for bytes too, but late");
+        let (whole, kept) = crashes(Omitted { fences_of_notes: true, ..Omitted::default() });
+        assert_eq!((whole, kept), (true, false), "the bytes' fence waits for earlier notes too");
     }
 
     #[test]
@@ -258,6 +318,18 @@ mod tests {
         let (whole, kept) = crashes(Omitted { write_backs: true, ..Omitted::default() });
         assert!(whole, "bytes go past the caches");
         assert!(!kept, "notes stay in them");
+    }
+
+    #[test]
+    fn a_tier_after_a_crash_has_what_the_image_has() {
+        let tier = DaxTier::recorded(Bytes::kib(64), Recorder::default()).unwrap();
+        write_records(&tier);
+        let crash = tier.acts().crash(tier.acts().moments(), &mut Rng::new(1));
+        let after = crash.tier(&tier).unwrap();
+        assert_eq!(after.notes().unwrap().words()[0].load(Ordering::Acquire), RECORDS);
+        let mut found = vec![0; RECORD];
+        after.read((RECORDS - 1) * RECORD as u64, &mut found).unwrap();
+        assert!(found.iter().all(|byte| u64::from(*byte) == RECORDS));
     }
 
     #[test]

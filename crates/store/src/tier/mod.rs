@@ -205,6 +205,8 @@ impl Tier {
     /// Ends a head: it can be cleaned, or has to be written first.
     fn seal(&self, head: Head) {
         if self.is_mapped() {
+            // Nobody writes it out later: so much and no more is forgotten by a crash.
+            self.notes.settle_live(self.segments.range(head.segment));
             self.segments.change(head.segment, State::Head, State::Sealed);
         } else {
             lock(&self.full).push_back(head);

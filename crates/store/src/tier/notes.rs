@@ -287,7 +287,7 @@ impl Notes {
         self.word(word) & bit != 0
     }
 
-    /// Sets the bit of a record that survives. It need not survive itself at once.
+    /// Sets the bit of a record that survives. It survives itself at the latest once the segment is sealed or written.
     pub(crate) fn set_live(&self, at: u64) {
         let (word, bit) = self.bit(at);
         self.words()[word].fetch_or(bit, Ordering::Release);

@@ -84,7 +84,7 @@ fn text(key: u64) -> String {
 }
 
 /// A value that says which it is.
-fn value(key: u64, version: u64) -> Vec<u8> {
+pub(crate) fn value(key: u64, version: u64) -> Vec<u8> {
     let len = 24 + usize::try_from(units::mix64(key * 31 + version) % 3_000).unwrap();
     let mut bytes = [key.to_le_bytes(), version.to_le_bytes()].concat();
     bytes.resize(len, (key ^ version).to_le_bytes()[0]);
@@ -117,15 +117,20 @@ impl Server {
 
     /// The version of a key that is there. What is there at all is whole.
     pub(crate) fn get(&mut self, key: u64) -> Option<u64> {
+        self.look(key).map(|found| found.unwrap_or_else(|bytes| panic!("key {key} has {bytes:?}")))
+    }
+
+    /// The same; what is not whole is an error.
+    pub(crate) fn look(&mut self, key: u64) -> Option<Result<u64, Vec<u8>>> {
         let text = text(key);
         let hashed = self.worker.key(Space::Own(self.tenant), text.as_bytes()).unwrap();
         if let Some(plan) = self.worker.fetch_plan(&hashed) {
             self.worker.fetch_now(&plan);
         }
         let found = self.worker.get(self.tenant, &hashed).map(|item| {
-            let version = u64::from_le_bytes(item.value()[8..16].try_into().unwrap());
-            assert_eq!(item.value(), value(key, version), "key {key}");
-            version
+            let found = item.value();
+            let version = found.get(8..16).map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().unwrap()));
+            if found == value(key, version) { Ok(version) } else { Err(found.to_vec()) }
         });
         self.worker.quiesce();
         found

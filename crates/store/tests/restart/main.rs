@@ -7,6 +7,7 @@
 mod killed;
 mod load;
 mod machine;
+mod recorded;
 
 use load::{Folder, Known, TIER, WALL, start};
 use media::FileTier;
