@@ -106,12 +106,13 @@ pub const FETCH_DEPTH: u32 = 128;
 /// Bytes that one worker fetches from tiers at once, and for one connection, not counting the value that crosses the line
 /// (guess: 16 of the largest items usual).
 pub const FETCH_BYTES_MAX: usize = 16 << 20;
-/// Connections of a tenant that is paused at a tier ask again after this.
-pub const PAUSED_POLL: Duration = Duration::from_millis(1);
+/// Connections of a tenant that is paused at a tier, not for an experiment, ask again after this.
+pub const PAUSED_POLL: Duration = Duration::from_millis(5);
 /// Connections of a tenant that is held back for longer ask again after this: it may be held back less by then.
 pub const HELD_POLL: Duration = Duration::from_millis(20);
-/// Who waits no longer than this for tokens or for a tier is waited for without sleeping: a sleep is counted in milliseconds.
-pub const AWAKE_FOR: Duration = Duration::from_micros(200);
+/// Who waits no longer than this for tokens or for a tier is waited for without sleeping: a sleep is counted in milliseconds, and
+/// the pauses of experiments take one.
+pub const AWAKE_FOR: Duration = Duration::from_micros(1_100);
 /// Times that a request may wait for values; then those that are still away count as misses: they were moved each time, or
 /// are more than is fetched at once.
 pub const FETCHES_MAX: u8 = 4;

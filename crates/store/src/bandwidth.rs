@@ -69,6 +69,7 @@ impl BandwidthControl {
     /// did: for whoever watches over the loop.
     pub fn lapse(&mut self, now: Instant) -> bool {
         let Some(steady) = self.lease.lapsed(now) else { return false };
+        self.store.brakes.set_pauses_end(None);
         for tenant in self.store.tenants().filter(|tenant| !tenant.is_gone()) {
             let at = steady.binary_search_by_key(&tenant.id, |(id, _)| *id);
             let throttle = at.map_or(Throttle::FREE, |at| steady[at].1);
@@ -190,6 +191,7 @@ impl Actuator for BandwidthControl {
         in_force: &mut Vec<(TenantId, Throttle)>,
     ) -> bool {
         self.lease.renew(now, decision);
+        self.store.brakes.set_pauses_end((!decision.steady).then(|| now + decision.wake));
         in_force.clear();
         let mut whole = true;
         for (id, asked) in decision.shares.rows() {

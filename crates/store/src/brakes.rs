@@ -4,12 +4,15 @@
 //! Non-goals:  who is held back: a policy decides that, `bandwidth.rs` puts it in force
 
 use crate::store::Store;
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::tier::Tier;
 use media::{Profile, Stopwatch};
 use std::fmt;
 use std::sync::OnceLock;
-use units::Instant;
+use units::{Duration, Instant};
+
+/// Who was paused by an experiment that should be over asks again after so long.
+const PAUSE_LATE: Duration = Duration::from_micros(100);
 
 /// Tells the time.
 type Time = Box<dyn Fn() -> Instant + Send + Sync>;
@@ -19,6 +22,8 @@ type Time = Box<dyn Fn() -> Instant + Send + Sync>;
 pub(crate) struct Brakes {
     /// Place of the tier whose time is divided.
     divided: AtomicU32,
+    /// When the pauses of an experiment should end, in ns; 0 while there is none.
+    pauses_end: AtomicU64,
     time: OnceLock<Time>,
     watch: OnceLock<Stopwatch>,
 }
@@ -70,6 +75,17 @@ impl Brakes {
     /// The time.
     pub(crate) fn now(&self) -> Instant {
         self.time.get().map_or(Instant::ZERO, |time| time())
+    }
+
+    /// Pauses that begin now are meant to end then; none if they last until somebody decides otherwise.
+    pub(crate) fn set_pauses_end(&self, at: Option<Instant>) {
+        self.pauses_end.store(at.map_or(0, |at| at.0), Ordering::Relaxed);
+    }
+
+    /// When a pause should end, if that is known; one that should have ended is about to.
+    pub(crate) fn pause_ends(&self) -> Option<Instant> {
+        let ends = Instant(self.pauses_end.load(Ordering::Relaxed));
+        (ends != Instant::ZERO).then(|| ends.max(self.now() + PAUSE_LATE))
     }
 
     /// Spins for what a brake says, a microsecond at most.

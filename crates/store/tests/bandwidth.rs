@@ -180,6 +180,12 @@ fn who_is_paused_waits_and_nobody_else() {
     assert_eq!(rig.store.throttle(TenantId(0)), Throttle::PAUSED);
     rig.throttle(&[Throttle::FREE, Throttle::FREE]);
     assert_eq!(rig.worker.held(TenantId(0)), None);
+    // An experiment's pause has an end, and who asks after it asks again soon.
+    rig.apply(&[Throttle::PAUSED, Throttle::FREE], false, Duration(10 * MS));
+    let ends = rig.now() + Duration::from_secs(1).0;
+    assert_eq!(rig.worker.held(TenantId(0)), Some(Held::Until(Instant(ends))));
+    rig.now.store(ends + MS, Ordering::Relaxed);
+    assert_eq!(rig.worker.held(TenantId(0)), Some(Held::Until(Instant(ends + MS + 100_000))));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! Shape:      a store with tenants whose values are in a tier, some of which come to it between two steps; steps of the loop
 //!             in virtual time, as often as each policy wants
 //! Invariants: only the steps are timed: sensor, policy, brakes and journal, as in a server but for latencies of requests
-//! Units:      CPU time of this thread ÷ virtual time
+//! Units:      CPU time of this thread ÷ virtual time, in per cent of a core
 
 use crate::in_process::thread_cpu_nanos;
 use crate::table::{Goal, Row};
@@ -15,8 +15,8 @@ use std::sync::Arc;
 use store::{BandwidthControl, Fields, Mode, Placement, RankKind, Refused, Space, Store, TenantSpec, Worker};
 use units::{Bytes, Duration, Instant, Rng, TenantId};
 
-/// Tenants, and the goal as a part of a core.
-const SIZES: [(u32, f64); 2] = [(100, 0.005), (1_000, 0.03)];
+/// Tenants, and the goal in per cent of a core.
+const SIZES: [(u32, f64); 2] = [(100, 0.5), (1_000, 3.0)];
 /// Policies that a server can choose, but for those that are only compared with.
 const POLICIES: [&str; 5] = ["limit", "qos", "fair-slowdown", "proportional", "prevention"];
 /// Virtual time of a round.
@@ -38,7 +38,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<(), BenchError> {
                 ours.push(one(name, tenants, bench.seed)?);
             }
             let measure = format!("bandwidth loop, {name}, {tenants} tenants");
-            bench.add(Row { measure, unit: "of a core", ours, peer: None, goal: Goal::AtMost(goal) });
+            bench.add(Row { measure, unit: "% of a core", ours, peer: None, goal: Goal::AtMost(goal) });
         }
     }
     Ok(())
@@ -68,7 +68,7 @@ fn one(name: &str, tenants: u32, seed: u64) -> Result<f64, BenchError> {
         }
         now += wake.max(Duration::from_micros(100));
     }
-    Ok(spent / ROUND.0 as f64)
+    Ok(100.0 * spent / ROUND.0 as f64)
 }
 
 fn filled(tenants: u32, seed: u64) -> Result<(Arc<Store>, Worker), BenchError> {
@@ -93,17 +93,20 @@ fn filled(tenants: u32, seed: u64) -> Result<(Arc<Store>, Worker), BenchError> {
         };
         let id = store.add_tenant(spec).ok_or_else(|| BenchError::Premise("tenants fit".to_owned()))?;
         store.set_placement(id, Placement::Tier(0));
-        while let Some(key) = worker.key(Space::Own(id), b"key") {
-            match worker.set(id, &key, Mode::Set, Fields::default(), &[7; VALUE]) {
-                Err(Refused::NoRoom) => {
-                    worker.make_room().map_err(|_| BenchError::Premise("values fit".to_owned()))?;
-                }
-                _ => break,
-            }
-        }
+        put(&mut worker, id)?;
         worker.quiesce();
     }
     Ok((store, worker))
+}
+
+/// Stores a tenant's value.
+fn put(worker: &mut Worker, tenant: TenantId) -> Result<(), BenchError> {
+    while let Some(key) = worker.key(Space::Own(tenant), b"key")
+        && worker.set(tenant, &key, Mode::Set, Fields::default(), &[7; VALUE]) == Err(Refused::NoRoom)
+    {
+        worker.make_room().map_err(|_| BenchError::Premise("values fit".to_owned()))?;
+    }
+    Ok(())
 }
 
 /// A tenant comes to the tier.

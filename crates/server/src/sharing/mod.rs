@@ -28,6 +28,9 @@ use units::{Duration, Instant, TenantId};
 /// Pause before a policy that asks for no pause is asked again (guess: a tenth of the shortest experiment, 1 ms).
 const PAUSE_MIN: Duration = Duration::from_micros(100);
 
+/// The loop takes one part in so many of a core: half a per cent.
+const LOOP_ONE_IN: u64 = 200;
+
 /// What tenants claim, by id; those that claim nothing may have no place.
 #[derive(Debug, Default)]
 pub(crate) struct Claims(Vec<Option<Box<TierClaim>>>);
@@ -129,15 +132,21 @@ impl Sharing {
         true
     }
 
-    /// One turn of the loop. Returns how long its policy wants to wait for the next.
+    /// One turn of the loop. Returns how long to wait for the next: as its policy wants, and so long that steps take no more of a
+    /// core than they may, but for experiments, which end when they should.
     pub(crate) fn step(&self, shared: &Shared) -> Duration {
         let mut running = self.running();
         let claims = self.claims();
         let Running { pacer, thing, incidents, incident, .. } = &mut *running;
-        let now = shared.clock.now();
+        let (now, cpu) = (shared.clock.now(), shared.clock.thread_cpu());
+        let mut least = PAUSE_MIN;
         let wake = pacer.step(now, &mut thing.around(shared, &claims));
         if let Some(record) = pacer.journal().records().last().filter(|record| record.at == now) {
             self.lease_ends_ns.store((now + record.lease).0, Ordering::Relaxed);
+            if record.steady {
+                let spent = shared.clock.thread_cpu().0.saturating_sub(cpu.0);
+                least = least.max(Duration(spent.saturating_mul(LOOP_ONE_IN)));
+            }
             for note in &record.notes {
                 if let Reason::Incident(what) = &note.reason {
                     *incidents += 1;
@@ -145,7 +154,7 @@ impl Sharing {
                 }
             }
         }
-        wake.max(PAUSE_MIN)
+        wake.max(least)
     }
 
     /// Gives the last steady throttles back if the loop has fallen silent. Returns when to look again.

@@ -75,7 +75,8 @@ impl Worker {
                 None
             }
             Hold::Until(until) => Some(Held::Until(until)),
-            Hold::Paused => Some(Held::Paused),
+            // A short pause is waited for as a delay is.
+            Hold::Paused => Some(self.store.brakes.pause_ends().map_or(Held::Paused, Held::Until)),
         }
     }
 
