@@ -1,0 +1,168 @@
+//! Time in a store: its seconds, the stamps of items, the rank clock's ticks, and flushes that wait for a second.
+
+use super::CLOCK_START;
+use super::STAMP_BLOCK;
+use super::Store;
+use crate::rank::Clock;
+use crate::slot::Slot;
+use crate::sync::Ordering;
+use crate::sync::lock;
+use units::Bytes;
+use units::TenantId;
+
+impl Store {
+    /// The clock, in whole seconds.
+    #[inline]
+    #[must_use]
+    pub fn now_secs(&self) -> u32 {
+        self.now_secs.load(Ordering::Relaxed)
+    }
+
+    /// Sets the clock; it never goes back. Due flushes happen, due expiries are accounted.
+    pub fn set_now(&self, secs: u32) {
+        let before = self.now_secs.fetch_max(secs, Ordering::Relaxed);
+        if before < secs {
+            let stamp = self.stamps.load(Ordering::Relaxed);
+            lock(&self.moments).begin(stamp, secs);
+            self.stamps_of_second.store(stamp, Ordering::Relaxed);
+            if self.flush_next.load(Ordering::Relaxed) <= secs {
+                self.run_due_flushes(secs);
+            }
+            self.account_expiries(secs);
+        }
+    }
+
+    fn account_expiries(&self, secs: u32) {
+        if self.turned_secs.fetch_max(secs, Ordering::Relaxed) < secs {
+            let mut tables = self.table_bytes_each() * self.tenant_count() as u64;
+            for tenant in self.tenants() {
+                tenant.expiries.turn(secs, &tenant.live);
+                tables += tenant.tables();
+            }
+            self.tables.store(tables, Ordering::Relaxed);
+        }
+    }
+
+    /// Kills every item of a tenant that was stored before now, at `at_secs` if that is later: O(1) in the items.
+    pub fn flush(&self, tenant: TenantId, at_secs: u32) {
+        // A new flush takes the place of one that waits, as in memcached.
+        let mut flushes = lock(&self.flushes);
+        flushes.retain(|(_, waiting)| *waiting != tenant);
+        let later = self.now_secs() < at_secs;
+        if later {
+            flushes.push((at_secs, tenant));
+        }
+        self.note_flush(tenant, if later { at_secs } else { 0 });
+        let next = flushes.iter().map(|(at, _)| *at).min();
+        self.flush_next.store(next.unwrap_or(u32::MAX), Ordering::Relaxed);
+        drop(flushes);
+        if !later && self.is_present(tenant) {
+            self.flush_now(tenant);
+        }
+    }
+
+    /// Forgets a flush that waits.
+    pub(crate) fn cancel_flush(&self, tenant: TenantId) {
+        lock(&self.flushes).retain(|(_, waiting)| *waiting != tenant);
+    }
+
+    pub(crate) fn flush_now(&self, id: TenantId) {
+        self.flush_below(id, || self.stamps.load(Ordering::Relaxed));
+    }
+
+    /// Kills the items of a tenant with stamps below what `bound` says while no thread writes.
+    pub(crate) fn flush_below(&self, id: TenantId, bound: impl FnOnce() -> u64) {
+        let tenant = self.tenant(id);
+        self.index.with_writers_held(|| {
+            tenant.flushed_below.store(bound(), Ordering::Release);
+            tenant.expiries.clear(&tenant.live);
+            self.flush_tiers(tenant);
+            let items = tenant.items.swap(0, Ordering::Relaxed);
+            tenant.stale.fetch_add(items, Ordering::Relaxed);
+        });
+    }
+
+    fn run_due_flushes(&self, secs: u32) {
+        let mut flushes = lock(&self.flushes);
+        let due: Vec<_> = flushes.extract_if(.., |(at, _)| *at <= secs).collect();
+        let next = flushes.iter().map(|(at, _)| *at).min();
+        self.flush_next.store(next.unwrap_or(u32::MAX), Ordering::Relaxed);
+        drop(flushes);
+        for (_, tenant) in due.into_iter().filter(|(_, tenant)| self.is_present(*tenant)) {
+            self.flush_now(tenant);
+        }
+    }
+
+    /// Stamps below this were drawn before the second began.
+    #[inline]
+    pub(crate) fn stamps_of_second(&self) -> u64 {
+        self.stamps_of_second.load(Ordering::Relaxed)
+    }
+
+    /// Second at which the item of a slot was last used, or stored: not later, and earlier by a tick at most.
+    pub(crate) fn used_secs(&self, slot: Slot, stamp: u64) -> u32 {
+        let stored = lock(&self.moments).secs_of(stamp, CLOCK_START);
+        if slot.uses() == 0 { stored } else { stored.max(self.tick_secs(slot.tick())) }
+    }
+
+    /// A block of stamps that nobody else gets.
+    pub(crate) fn stamp_block(&self) -> u64 {
+        self.stamps.fetch_add(STAMP_BLOCK, Ordering::Relaxed)
+    }
+
+    /// Base of a segment that is opened now: items up to 2^31 stamps older can be told by 32 bits.
+    pub(crate) fn stamp_base(&self) -> u64 {
+        self.stamps.load(Ordering::Relaxed).saturating_sub(1 << 31)
+    }
+
+    /// The rank clock, modulo 256.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "the clock is used modulo 256")]
+    pub(crate) fn tick(&self) -> u8 {
+        self.tick.load(Ordering::Relaxed) as u8
+    }
+
+    /// Ticks of the rank clock so far, modulo 2^32.
+    pub(crate) fn tick_count(&self) -> u32 {
+        self.tick.load(Ordering::Relaxed)
+    }
+
+    /// Seconds of the store's clock at which a tick (not longer than 255 ticks ago) began.
+    #[must_use]
+    pub fn tick_secs(&self, tick: u8) -> u32 {
+        self.tick_secs[usize::from(tick)].load(Ordering::Relaxed)
+    }
+
+    /// Counts memory handed to a writer, a segment or pages of a value: the rank clock runs on what is written.
+    pub(crate) fn note_written(&self, bytes: Bytes) {
+        let written = self.written.fetch_add(bytes.0, Ordering::Relaxed) + bytes.0;
+        let wanted = u32::try_from((written / self.tick_bytes) & u64::from(u32::MAX)).unwrap_or(0);
+        if wanted == self.tick.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut ticking = lock(&self.ticking);
+        let mut tick = self.tick.load(Ordering::Relaxed);
+        while tick != wanted && wanted.wrapping_sub(tick) < 1 << 31 {
+            tick = tick.wrapping_add(1);
+            let short = (tick & 0xFF) as u8;
+            self.tick_secs[usize::from(short)].store(self.now_secs(), Ordering::Relaxed);
+            for tenant in self.tenants() {
+                tenant.begin_tick(short);
+            }
+            ticking.begin_tick(tick, self.stamps.load(Ordering::Relaxed));
+            self.tick.store(tick, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes the time for a pass that ranks.
+    pub(crate) fn take_time(&self, clock: &mut Clock) {
+        let ticking = lock(&self.ticking);
+        let tick = self.tick.load(Ordering::Relaxed);
+        let written = self.written.load(Ordering::Relaxed);
+        let passed = (written % self.tick_bytes) as f64 / self.tick_bytes as f64;
+        let stamp = self.stamps.load(Ordering::Relaxed);
+        let known = tick.min(u32::from(u8::MAX));
+        let oldest = self.tick_secs((tick.wrapping_sub(known) & 0xFF) as u8);
+        clock.take(&ticking, f64::from(tick) + passed, stamp, (self.now_secs(), oldest), known);
+    }
+}

@@ -1,0 +1,113 @@
+//! What a store takes of its memory, and what is left for segments.
+
+use super::Store;
+use crate::census::BytesByBin;
+use crate::limits;
+use crate::metrics::Counters;
+use crate::metrics::Totals;
+use crate::sync::Ordering;
+use crate::sync::lock;
+use crate::tenant::Tenant;
+use std::sync::OnceLock;
+use units::Bytes;
+
+/// How memory is used now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemoryUse {
+    /// Segments that cost memory.
+    pub segments: Bytes,
+    /// Pages of values that fit no segment.
+    pub values: Bytes,
+    /// The index.
+    pub index: Bytes,
+    /// Shadow queues.
+    pub shadow: Bytes,
+    /// What there is per tenant, and per tenant and thread.
+    pub tables: Bytes,
+    /// What ranks have learnt, a part of the tables.
+    pub ranks: Bytes,
+    /// Buckets of the index.
+    pub buckets: u32,
+    /// Slots in use.
+    pub slots: u64,
+    /// Segments that can still be taken.
+    pub available_segments: u32,
+}
+
+impl Store {
+    /// How memory is used.
+    #[must_use]
+    pub fn memory_use(&self) -> MemoryUse {
+        MemoryUse {
+            segments: self.log.backed(),
+            values: self.log.values_bytes(),
+            index: Bytes(self.index.bytes()),
+            shadow: self.tenants().map(|t| lock(&t.shadow).bytes()).sum(),
+            tables: self.tables(),
+            ranks: self.tenants().map(Tenant::learnt_bytes).sum(),
+            buckets: self.index.buckets(),
+            slots: self.index.len(),
+            available_segments: self.log.available(),
+        }
+    }
+
+    /// Whether values are pinned, which nobody can evict.
+    #[must_use]
+    pub fn has_pinned_values(&self) -> bool {
+        self.log.has_pinned_values()
+    }
+
+    /// Tells the store about memory outside of it that counts in the bound (connection buffers).
+    pub fn set_external(&self, bytes: Bytes) {
+        self.external.store(bytes.0, Ordering::Relaxed);
+        self.adjust_allowed();
+    }
+
+    /// Memory outside of the store that counts in the bound, and that tiers take.
+    pub(crate) fn external(&self) -> Bytes {
+        Bytes(self.external.load(Ordering::Relaxed)) + self.beside_tiers
+    }
+
+    /// Memory of what there is per tenant, and per tenant and thread, as of the last second or a little more.
+    #[must_use]
+    pub fn tables(&self) -> Bytes {
+        Bytes(self.tables.load(Ordering::Relaxed))
+    }
+
+    /// Memory that a tenant takes in tables of all tenants, with the threads that there are: its own place, what each thread
+    /// counts for it, what a control loop remembers of it, and its row in the passes that run at once.
+    pub(super) fn table_bytes_each(&self) -> u64 {
+        let threads = lock(&self.threads).all.len();
+        let counted = threads * (size_of::<Counters>() + size_of::<OnceLock<Box<Counters>>>());
+        let passes = (limits::RESERVE_SEGMENTS as usize).min(threads) * size_of::<BytesByBin>();
+        (size_of::<OnceLock<Tenant>>() + size_of::<Totals>() + counted + passes) as u64
+    }
+
+    /// Segments that fit beside the index and the tables as they are now.
+    pub(crate) fn adjust_allowed(&self) {
+        let others = self.index.bytes() + self.external().0 + self.tables().0;
+        let left = self.geometry.log_and_index().0.saturating_sub(others);
+        let allowed = u32::try_from(left / self.geometry.segment.0).unwrap_or(u32::MAX);
+        let allowed = allowed.max(limits::RESERVE_SEGMENTS + 2).min(self.geometry.segment_count);
+        if self.allowed.swap(allowed, Ordering::Relaxed) != allowed {
+            self.log.allow(allowed);
+        }
+    }
+
+    /// Shadow hits that no decision has seen yet.
+    #[must_use]
+    pub fn pending_shadow_hits(&self) -> u64 {
+        self.pending_shadow_hits.load(Ordering::Relaxed)
+    }
+
+    /// Whether a background cleaner has work: few segments left, a ceiling is passed, or segments
+    /// wait to be touched before a writer needs them.
+    #[must_use]
+    pub fn wants_cleaning(&self) -> bool {
+        self.log.available() <= self.log.low_water()
+            || self.ceiling_hint.load(Ordering::Relaxed) != 0
+            || self.log.wants_touching()
+            || self.departing.load(Ordering::Relaxed) != 0
+            || self.tiers_want_cleaning()
+    }
+}

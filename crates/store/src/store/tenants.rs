@@ -1,0 +1,167 @@
+//! Tenants of a store: they come, change, and say what they have.
+
+use super::Store;
+use crate::metrics::Counters;
+use crate::metrics::Totals;
+use crate::rank::RankKind;
+use crate::sync::Ordering;
+use crate::sync::lock;
+use crate::tenant::OverShare;
+use crate::tenant::Tenant;
+use crate::tenant::TenantSpec;
+use crate::tenant::TenantState;
+use control::Claim;
+use control::memory::MemoryShare;
+use std::sync::OnceLock;
+use units::Bytes;
+use units::TenantId;
+
+impl Store {
+    /// Adds a tenant; none if there are too many. A tenant that was removed leaves its id free for another once nothing
+    /// of it is left, which takes a background cleaner (`Worker::maintain`) some turns.
+    pub fn add_tenant(&self, spec: TenantSpec) -> Option<TenantId> {
+        let mut adding = lock(&self.adding);
+        if let Some(id) = adding.free(self) {
+            self.welcome(self.tenant(id), Some(spec));
+            self.enter_tiers(self.tenant(id));
+            return Some(id);
+        }
+        let count = self.tenant_count.load(Ordering::Relaxed);
+        let slot = self.tenants.get(count as usize)?;
+        let id = TenantId(count);
+        let tenant = Tenant::new(id, spec, self.shadow_budget(count + 1));
+        self.welcome(&tenant, None);
+        self.enter_tiers(&tenant);
+        slot.set(tenant).ok()?;
+        // Release: who sees the count sees the tenant.
+        self.tenant_count.store(count + 1, Ordering::Release);
+        self.tables.fetch_add(self.table_bytes_each() + self.tenant(id).tables(), Ordering::Relaxed);
+        Some(id)
+    }
+
+    /// Gives a tenant that comes a share until the policy has spoken: an equal part of what is divided.
+    fn welcome(&self, tenant: &Tenant, again: Option<TenantSpec>) {
+        if let Some(spec) = again {
+            tenant.begin(spec, self.raw_totals(tenant.id));
+        }
+        let present = self.tenants().filter(|t| !t.is_gone()).count() as u64 + 1;
+        let budget = self.shadow_budget(u32::try_from(present).unwrap_or(u32::MAX));
+        let target = Bytes((self.geometry.divisible + self.below).0 / present);
+        tenant.set_share(MemoryShare { target, ceiling: None }, budget);
+        tenant.begin_tick(self.tick());
+        tenant.appear();
+    }
+
+    /// Whether a tenant has this id.
+    #[must_use]
+    pub fn is_present(&self, id: TenantId) -> bool {
+        self.known(id).is_some_and(|t| !t.is_gone())
+    }
+
+    /// Changes what a tenant claims. The next decision sees it; false for an unknown id.
+    pub fn set_claim(&self, id: TenantId, claim: Claim) -> bool {
+        self.change(id, |tenant| tenant.change(|spec| spec.claim = claim))
+    }
+
+    /// Changes a tenant's eviction order. The next cleaning pass ranks by it; false for an unknown id.
+    pub fn set_rank(&self, id: TenantId, rank: RankKind) -> bool {
+        self.change(id, |tenant| tenant.change(|spec| spec.rank = rank))
+    }
+
+    /// Changes what becomes of a tenant's writes beyond its share; false for an unknown id.
+    pub fn set_over_share(&self, id: TenantId, over_share: OverShare) -> bool {
+        self.change(id, |tenant| tenant.set_over_share(over_share))
+    }
+
+    /// Changes a tenant that nobody removes meanwhile.
+    pub(crate) fn change(&self, id: TenantId, change: impl FnOnce(&Tenant)) -> bool {
+        let _adding = lock(&self.adding);
+        let tenant = self.known(id).filter(|t| !t.is_gone());
+        tenant.map(change).is_some()
+    }
+
+    pub(crate) fn known(&self, id: TenantId) -> Option<&Tenant> {
+        self.tenants.get(id.index()).and_then(OnceLock::get)
+    }
+
+    /// Memory that one shadow queue may take among `count`.
+    pub(crate) fn shadow_budget(&self, count: u32) -> Bytes {
+        Bytes(self.geometry.shadow.0 / u64::from(count.max(1)))
+    }
+
+    /// The place of every id that was ever given, also of those that no tenant has now.
+    pub(crate) fn tenants(&self) -> impl Iterator<Item = &Tenant> {
+        let count = self.tenant_count.load(Ordering::Acquire) as usize;
+        self.tenants[..count].iter().filter_map(OnceLock::get)
+    }
+
+    /// Number of ids that were ever given; those of removed tenants may be given again.
+    #[must_use]
+    pub fn tenant_count(&self) -> usize {
+        self.tenant_count.load(Ordering::Acquire) as usize
+    }
+
+    /// Tenants that can be there at once.
+    pub(crate) fn tenants_max(&self) -> usize {
+        self.tenants.len()
+    }
+
+    /// The tenant that an item's header names.
+    #[inline]
+    pub(crate) fn tenant(&self, id: TenantId) -> &Tenant {
+        self.tenants[id.index()].get().expect("ids are handed out when their tenant exists")
+    }
+
+    /// Whether a tenant's keys are compared with its own only.
+    #[must_use]
+    pub fn has_own_space(&self, id: TenantId) -> bool {
+        self.known(id).is_some_and(Tenant::has_own_space)
+    }
+
+    /// What a tenant is now; none for an id that nobody has.
+    #[must_use]
+    pub fn tenant_state(&self, id: TenantId) -> Option<TenantState> {
+        let tenant = self.known(id).filter(|t| !t.is_gone())?;
+        let spec = TenantSpec::clone(&tenant.spec());
+        Some(TenantState {
+            id,
+            name: spec.name,
+            held: tenant.held(),
+            away: tenant.held_below(),
+            away_items: u64::try_from(tenant.away_items.load(Ordering::Relaxed)).unwrap_or(0),
+            placement: tenant.placement(),
+            items: u64::try_from(tenant.items.load(Ordering::Relaxed)).unwrap_or(0),
+            share: tenant.share(),
+            claim: spec.claim,
+            private: tenant.floor(),
+            shadow: lock(&tenant.shadow).bytes(),
+            rank: spec.rank,
+            over_share: tenant.over_share(),
+            throttle: self.throttle(id),
+        })
+    }
+
+    /// Live bytes charged to a tenant; none for an unknown id.
+    #[must_use]
+    pub fn held(&self, id: TenantId) -> Bytes {
+        self.known(id).map_or(Bytes::ZERO, Tenant::held)
+    }
+
+    /// Counters of a tenant, summed over threads; of a removed one as long as nobody else has its id.
+    #[must_use]
+    pub fn totals(&self, id: TenantId) -> Totals {
+        let before = self.known(id).map_or_else(Totals::default, Tenant::before);
+        self.raw_totals(id).since(&before)
+    }
+
+    /// Counters of all tenants that had an id, summed over threads.
+    pub(crate) fn raw_totals(&self, id: TenantId) -> Totals {
+        let mut totals = Totals::default();
+        for thread in &lock(&self.threads).all {
+            if let Some(counters) = thread.tenants.get(id.index()).and_then(OnceLock::get) {
+                Counters::add_to(counters, &mut totals);
+            }
+        }
+        totals
+    }
+}
