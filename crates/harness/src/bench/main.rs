@@ -1,7 +1,7 @@
 //! The benchmark: CPU time per request, memory per item and misses, ours beside other servers', in one run on one machine.
 //!
 //! Shape:   arguments -> sections (speed, memtier, cleaner, resident, misses, store, media, file, sharing, policies;
-//!          restart and streams if asked for) -> table, JSON lines
+//!          metered, restart and streams if asked for) -> table, JSON lines
 //! Failure: exit code 1 if a premise does not hold, 2 for wrong use, 3 if a server cannot be measured; a goal that is
 //!          missed is printed as a miss and is no failure
 
@@ -18,6 +18,7 @@ mod in_process;
 mod isolation;
 mod media;
 mod memtier;
+mod metered;
 mod misses;
 mod policies;
 mod resident;
@@ -48,7 +49,7 @@ const USAGE: &str = "usage: bench [--quick] [--rounds N] [--only SECTION] [--ske
 /// A part of the benchmark.
 type Section = fn(&mut Bench) -> Result<(), BenchError>;
 /// All of them, in order; whether one runs without being asked for, and whether it needs the servers.
-const SECTIONS: [(&str, Section, Needs); 17] = [
+const SECTIONS: [(&str, Section, Needs); 18] = [
     ("speed", speed::run, Needs::Servers),
     ("memtier", memtier::run, Needs::Servers),
     ("cleaner", cleaner::run, Needs::Servers),
@@ -64,6 +65,7 @@ const SECTIONS: [(&str, Section, Needs); 17] = [
     ("file", file::run, Needs::Nothing),
     ("sharing", sharing::run, Needs::Nothing),
     ("policies", policies::run, Needs::Nothing),
+    ("metered", metered::run, Needs::Asking),
     ("restart", restart::run, Needs::Asking),
     ("streams", streams::run, Needs::Asking),
 ];
