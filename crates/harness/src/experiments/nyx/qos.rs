@@ -28,6 +28,8 @@ fn left(sweep: &Sweep, policy: &str) -> Result<Left, ExperimentError> {
         here.switch(policy)?;
         here.pass(long);
         let held = rates(&here, &[&clients[1], &writer], short);
+        // Who is paused is answered before it can end.
+        here.switch("none")?;
         for client in clients.into_iter().chain([writer]) {
             client.end()?;
         }

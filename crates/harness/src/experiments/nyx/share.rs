@@ -46,6 +46,7 @@ pub(super) fn share(sweep: &Sweep, results: &mut Results) -> Result<(), Experime
         results.number("light_when_idle", lent[1]);
         results.number("light_gain", lent[1] / both[1]);
         results.number("calm_rate", calm_rate);
+        here.switch("none")?;
         calm.end()?;
         light.end()?;
         Ok(())
