@@ -23,7 +23,7 @@ fn child() {
     let mut server = start(device, None, WALL + seed, Placement::Tier(0));
     let mut out = std::io::stdout().lock();
     for step in steps(seed) {
-        tell_and_take(&mut out, &mut server, step);
+        tell_and_take(&mut out, &mut server, step, || true);
     }
 }
 
@@ -36,14 +36,23 @@ pub(crate) fn steps(seed: u64) -> impl Iterator<Item = (u64, u64)> {
     })
 }
 
-/// Says what is going to be done, does it, says that it was done.
-pub(crate) fn tell_and_take(out: &mut impl Write, server: &mut Server, (key, version): (u64, u64)) {
+/// Says what is going to be done, does it if it may, says that it was done. Returns whether it was.
+pub(crate) fn tell_and_take(
+    out: &mut impl Write,
+    server: &mut Server,
+    (key, version): (u64, u64),
+    may: impl FnOnce() -> bool,
+) -> bool {
     writeln!(out, "\n> {key} {version}").unwrap();
+    if !may() {
+        return false;
+    }
     match version {
         0 => server.delete(key),
         _ => server.set(key, version, Fields::default()),
     }
     writeln!(out, "\n< {key} {version}").unwrap();
+    true
 }
 
 #[test]

@@ -2,7 +2,8 @@
 //!
 //! Shape: what is known comes in, `KEY VERSION` for each key that may be there, `> KEY VERSION` for what was under way, then
 //!        `load`. Out go what became of that as `< KEY VERSION`, each key that is not there as `- KEY`, and `= THERE KNOWN`; then
-//!        steps as a process that is to be killed takes them, until `stop` comes in; then `saved NUMBER`
+//!        steps as a process that is to be killed takes them, but each only after a `go`: a machine that is killed takes with it what
+//!        is on its way out. At `stop` it saves, and `saved NUMBER` goes out
 
 use crate::killed::{steps, tell_and_take};
 use crate::load::{Known, WALL, start};
@@ -10,7 +11,6 @@ use media::{Device, TierSpec};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use store::Placement;
 
 /// Names the tier as an operator does.
@@ -39,17 +39,9 @@ fn on_a_machine() {
         println!("\n- {gone}");
     }
     println!("\n= {there} {}", before.len());
-    let is_over = Arc::new(AtomicBool::new(false));
-    let told_to_stop = Arc::clone(&is_over);
-    std::thread::spawn(move || {
-        let is_stop = |line: std::io::Result<String>| line.unwrap() == "stop";
-        assert!(std::io::stdin().lines().any(is_stop));
-        told_to_stop.store(true, Ordering::Release);
-    });
     let mut out = std::io::stdout().lock();
-    for step in steps(round + 1).take_while(|_| !is_over.load(Ordering::Acquire)) {
-        tell_and_take(&mut out, &mut server, step);
-    }
+    let may = || std::io::stdin().lines().next().unwrap().unwrap() == "go";
+    let _stopped = steps(round + 1).find(|step| !tell_and_take(&mut out, &mut server, *step, may));
     let number = server.worker.save(Path::new(&saved)).unwrap();
     drop(out);
     println!("\nsaved {number}");
