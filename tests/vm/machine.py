@@ -4,6 +4,7 @@ Shape:   qemu's emulation, its console in a file, two ports: `commands` for the 
 Failure: a machine that ends or says nothing for too long is an error with the end of its console
 """
 
+import ctypes
 import pathlib
 import shlex
 import signal
@@ -14,6 +15,16 @@ import subprocess
 ANSWER_S = 300.0
 #: What the kernel is told. Mitigations only slow an emulation down.
 KERNEL_LINE = "console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=reliable"
+
+
+#: prctl(2), `PR_SET_PDEATHSIG`.
+PARENT_DEATH_SIGNAL = 1
+LIBC = ctypes.CDLL(None)
+
+
+def end_with_the_tests():
+    """A machine does not outlive tests that are killed."""
+    LIBC.prctl(PARENT_DEATH_SIGNAL, signal.SIGKILL)
 
 
 class Failed(AssertionError):
@@ -36,7 +47,9 @@ class Machine:
             command += ["-chardev", f"socket,id={name},fd={end.fileno()}"]
             command += ["-device", f"virtserialport,chardev={name},name={name}"]
         fds = [end.fileno() for end in ends.values()]
-        self._process = subprocess.Popen([*command, *hardware], stdin=subprocess.DEVNULL, pass_fds=fds)
+        self._process = subprocess.Popen(
+            [*command, *hardware], stdin=subprocess.DEVNULL, pass_fds=fds, preexec_fn=end_with_the_tests
+        )
         for end in ends.values():
             end.close()
         self._commands.settimeout(ANSWER_S)
@@ -64,7 +77,7 @@ class Machine:
         return int(words[0]), self._answers.read(int(words[1])).decode(errors="replace")
 
     def start(self, command, **environment):
-        """Starts a program whose input and output is the port `program`. It ends with a line `ended STATUS`; errors go to the console."""
+        """Starts a program whose input and output is the port `program`; it ends with `ended STATUS`, errors go to the console."""
         settings = " ".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())
         program = f"exec 4<>/dev/ports/program; {settings} {command} <&4 >&4 2>/dev/console; echo ended $? >&4"
         self.run(f"({program}) >/dev/null 2>&1 &")
