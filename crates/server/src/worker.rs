@@ -206,6 +206,7 @@ impl<R: Reactor> Worker<R> {
         self.close_stalled(now);
         self.close_slow_readers(now);
         self.serve_lasting();
+        self.submit_fetches();
         self.call_helpers();
         if idle_check {
             self.close_idle(now);

@@ -99,6 +99,10 @@ impl Lane {
                 }
             }
         }
+    }
+
+    /// Hands what was written down to the system.
+    fn submit(&mut self) {
         if std::mem::take(&mut self.is_fresh)
             && let Err(e) = self.queue.submit()
         {
@@ -159,6 +163,11 @@ impl<R: Reactor> Worker<R> {
             lane.begin(&mut self.store, &mut failed);
         }
         failed.into_iter().for_each(|done| self.fetched(done));
+    }
+
+    /// Hands the reads of this round to the system: one call for all of a tier's.
+    pub(super) fn submit_fetches(&mut self) {
+        self.fetching.lanes.iter_mut().flatten().for_each(Lane::submit);
     }
 
     /// Goes on with connections whose values have come.
