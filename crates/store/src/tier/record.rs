@@ -166,7 +166,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 4 } else { 500 }, failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 1 } else { 500 }, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
         fn a_record_comes_back(
