@@ -110,7 +110,8 @@ fn m3_a_live_server_reaches_static_shares() {
 }
 
 /// The demonstration's own load and memory. Half of an equal part is private, as in the paper's Table 2. In 32 MiB, where
-/// a credit is 4 % of a share, two steady tenants lose .0104 and .0112. Means of three seeds.
+/// a credit is 4 % of a share, two steady tenants lose .0104 and .0112 (one seed). What is judged are means of three seeds in 64 MiB; one seed alone can be
+/// beyond: a steady tenant lost .0148 with the third.
 #[test]
 fn m9_m11_sharing_gains_most_where_demand_bursts() {
     // Which credit goes to whom is drawn: one draw moves a tenant's gain by some thousandths.
@@ -139,7 +140,7 @@ fn m9_m11_sharing_gains_most_where_demand_bursts() {
         gains.iter().copied().partition(|(_, _, phase)| is_burst(*phase));
     assert!(is_burst(gains[0].2) && mean(&others) < mean(&bursting), "M11: {gains:?}");
     for (gain, name, phase) in &gains {
-        let least = if *phase == Phase::Steady { -0.01 } else { LATE_LOSES };
+        let least = if matches!(phase, Phase::Late { .. }) { LATE_LOSES } else { -0.01 };
         assert!(least <= *gain, "M11: {name} loses {gain:+.4}");
     }
 }

@@ -211,7 +211,7 @@ impl<R: Reactor> Worker<R> {
     }
 
     fn account_fetches(&mut self, bytes: usize) {
-        // It is bounded here, by a part of the memory at most that other buffers may take.
+        // It is bounded by `FETCH_BYTES_MAX`, whatever the memory is.
         let _is_bounded = self.around.shared.count_buffer(self.fetching.bytes, bytes);
         self.fetching.bytes = bytes;
     }
