@@ -1,0 +1,142 @@
+//! What each tenant keeps of what a pass has seen, and the ranks that follow from it.
+//!
+//! Shape:      bytes by rank and tenant, targets, floors, how much goes -> bytes kept per tenant -> a threshold per tenant
+//! Invariants: nobody falls below its floor while another keeps something beyond its own; what can go to a tier goes first
+//! Units:      bytes charged
+
+use super::{BytesByBin, Census, WHOLE, floor_of, part_of, seen_in};
+use crate::rank::BIN_MIN;
+use crate::sources::Sums;
+use crate::store::Store;
+use crate::survivors::{Candidate, keep};
+use units::TenantId;
+
+impl Census {
+    /// Gathers what each tenant has in the sources and elsewhere, and what it should have. Returns what of the sources
+    /// belongs to floors.
+    pub(crate) fn gather(&mut self, store: &Store) -> u64 {
+        self.order.clear();
+        self.candidates.clear();
+        let all = Sums::of(store);
+        for (i, seen) in self.seen.iter_mut().enumerate() {
+            let Some(seen) = seen else { continue };
+            let tenant = store.tenant(TenantId(u32::try_from(i).unwrap_or(u32::MAX)));
+            let target = tenant.share().target;
+            seen.is_over = all.is_over(tenant);
+            seen.floor = floor_of(tenant);
+            seen.least = seen.floor;
+            self.order.push(i);
+            self.candidates.push(Candidate {
+                inside: seen.inside,
+                elsewhere: tenant.held().0.saturating_sub(seen.inside) + seen.coming,
+                target: target.0,
+                floor: seen.floor,
+            });
+        }
+        self.candidates.iter().map(Candidate::below_floor).sum()
+    }
+
+    /// Divides a budget among the tenants gathered, and sets their thresholds. What can go to a tier goes first: that costs
+    /// the time of slower hits, the rest costs hits.
+    pub(crate) fn divide(&mut self, store: &Store, budget: u64) {
+        self.divide_deeply(store, self.inside().saturating_sub(budget), (1, 1));
+    }
+
+    /// From now on nobody is brought below what it has when all are level and `cut` bytes have gone.
+    pub(crate) fn level(&mut self, store: &Store, cut: u64) {
+        self.candidates.clear();
+        let tenant_of = |i: usize| store.tenant(TenantId(u32::try_from(i).unwrap_or(u32::MAX)));
+        self.candidates.extend(self.seen.iter().enumerate().filter_map(|(i, seen)| {
+            let (seen, tenant) = (seen.as_ref()?, tenant_of(i));
+            let target = tenant.share().target.0;
+            Some(Candidate { inside: tenant.held().0, elsewhere: 0, target, floor: seen.floor })
+        }));
+        let held: u64 = self.candidates.iter().map(|c| c.inside).sum();
+        keep(held.saturating_sub(cut), &self.candidates, &mut self.kept);
+        for (seen, kept) in self.seen.iter_mut().flatten().zip(&self.kept) {
+            seen.least = seen.floor.max(*kept);
+        }
+    }
+
+    /// Divides what is left when `cut` of it goes, and sets the thresholds as if each lost `times` as much.
+    pub(crate) fn divide_deeply(&mut self, store: &Store, cut: u64, (times, of): (u64, u64)) {
+        let below = self.inside_below();
+        let goes_below = cut.min(below);
+        if 0 < goes_below {
+            let deeply = goes_below.saturating_mul(times) / of;
+            self.divide_below(store, below.saturating_sub(deeply));
+        }
+        let inside: u64 = self.candidates.iter().map(|c| c.inside).sum();
+        keep(inside.saturating_sub(cut - goes_below), &self.candidates, &mut self.kept);
+        if of < times {
+            for (candidate, kept) in self.candidates.iter().zip(&mut self.kept) {
+                let goes = (candidate.inside - *kept).saturating_mul(times) / of;
+                *kept = candidate.inside.saturating_sub(goes).max(candidate.below_floor());
+            }
+        }
+        self.set_thresholds(store);
+    }
+
+    /// The same for what can go to a tier: who holds most for its share has the least of it in DRAM.
+    fn divide_below(&mut self, store: &Store, budget: u64) {
+        let candidate = |i: &usize| {
+            let tenant = store.tenant(TenantId(u32::try_from(*i).unwrap_or(u32::MAX)));
+            let below = self.seen[*i].as_ref().and_then(|seen| seen.below.as_ref());
+            let inside = below.map_or(0, |below| below.inside);
+            let elsewhere = tenant.held().0.saturating_sub(inside);
+            Candidate { inside, elsewhere, target: tenant.share().target.0, floor: 0 }
+        };
+        let candidates: Vec<Candidate> = self.order.iter().map(candidate).collect();
+        keep(budget, &candidates, &mut self.kept);
+        for (&i, &kept) in self.order.iter().zip(&self.kept) {
+            if let Some(below) = self.seen[i].as_mut().and_then(|seen| seen.below.as_mut()) {
+                let kept_of_sampled = part_of(below.sampled, kept, below.inside);
+                below.due = 0;
+                (below.threshold, below.part) = place_of(&self.rows[below.row], kept_of_sampled);
+            }
+        }
+    }
+
+    /// Leaves one tenant so much less than it has in the sources.
+    pub(crate) fn take_from(&mut self, store: &Store, tenant: TenantId, excess: u64) {
+        let seen = seen_in(&mut self.seen, &mut self.rows, store, tenant);
+        self.kept.clear();
+        self.kept.push(seen.inside.saturating_sub(excess));
+        self.order.clear();
+        self.order.push(tenant.index());
+        self.set_thresholds(store);
+    }
+
+    /// Turns kept bytes into a rank below which items go.
+    fn set_thresholds(&mut self, store: &Store) {
+        for (&i, &kept) in self.order.iter().zip(&self.kept) {
+            let Some(seen) = &mut self.seen[i] else { continue };
+            let bytes_by_bin = &self.rows[seen.row];
+            seen.due = 0;
+            let kept_of_sampled = part_of(seen.sampled, kept, seen.inside);
+            (seen.threshold, seen.part) = place_of(bytes_by_bin, kept_of_sampled);
+            (seen.median, _) = place_of(bytes_by_bin, kept_of_sampled / 2);
+            if kept < seen.inside {
+                let tenant = store.tenant(TenantId(u32::try_from(i).unwrap_or(u32::MAX)));
+                let kind = &seen.spec.rank;
+                tenant.set_level(
+                    kind,
+                    kind.level_after(&bytes_by_bin.map(u64::from), seen.threshold, seen.level),
+                );
+            }
+        }
+    }
+}
+
+/// The rank down to which the bytes are `kept`, and the part of its own bytes that is, in `WHOLE`ths.
+fn place_of(bytes_by_bin: &BytesByBin, kept: u64) -> (u8, u64) {
+    let mut left = kept;
+    for rank in (BIN_MIN..=u8::MAX).rev() {
+        let bytes = u64::from(bytes_by_bin[usize::from(rank)]);
+        if left < bytes {
+            return (rank, left * WHOLE / bytes);
+        }
+        left -= bytes;
+    }
+    (BIN_MIN, WHOLE)
+}
