@@ -269,7 +269,7 @@ fn what_cannot_be_meant_is_one_line_with_a_cure() {
         ("cotenant serve -Z -o ssl_verify_mode=4", "not one of 0, 1, 2, 3", "did you mean"),
         ("cotenant serve -l 127.0.0.1,localhost", "listened on twice", "once"),
         ("cotenant serve --admin nowhere", "--admin: 'nowhere' is not an address", "127.0.0.1"),
-        ("cotenant serve --policy fair", "not one of partitioned, shared, idle-tax, auto", "choose"),
+        ("cotenant serve --policy fair", "not one of partitioned, shared, idle-tax, auto, pooled", "choose"),
         ("cotenant serve --tax 1.5", "a tax of 1.5 is outside 0 to 1", "0.5"),
         ("cotenant serve --idle-time 0s", "an idle time of zero", "5h"),
         ("cotenant replay t.csv --tax 2", "a tax of 2", "0.5"),

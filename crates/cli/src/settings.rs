@@ -165,13 +165,14 @@ pub(crate) const SETTINGS: &[Setting] = &[
         .reload(),
     setting("admin", Kind::Text, "127.0.0.1:11280", "ADDRESS:PORT or off", "Address of the administration listener")
         .more("An address that is taken is an error if it was asked for, otherwise a warning."),
-    setting("policy", Kind::Choice(POLICIES), "shared", "partitioned, shared, idle-tax or auto", "What divides memory among tenants")
+    setting("policy", Kind::Choice(POLICIES), "shared", "partitioned, shared, idle-tax, auto or pooled", "What divides memory among tenants")
         .more("partitioned: each tenant its reservation and a weighted part of the rest. \
                shared: memory moves to the tenant whose shadow queue is hit. \
                idle-tax: as partitioned, but what a tenant leaves idle goes to others. \
-               auto: shared while it learns, then idle-tax on what was learnt.")
+               auto: shared while it learns, then idle-tax on what was learnt. \
+               pooled: beyond reservations what is worth least goes, whosever it is.")
         .reload(),
-    setting("credit", Kind::Size, "64KiB", "1B and up", "Bytes that one shadow hit moves under shared and auto")
+    setting("credit", Kind::Size, "64KiB", "1B and up", "Bytes that one shadow hit moves under shared and auto, and whose worth under pooled")
         .more("At most an 8192nd of the memory; a tenant's own credit is taken as it is."),
     setting("private", Kind::Ratio, "0", "0 to 1", "Part of its first share that each tenant has for itself")
         .more("Of a tenant without a reservation: 0 shares all memory, 1 none. It counts as its reservation."),
@@ -284,7 +285,7 @@ const LISTENERS_MORE: &str = "ADDRESS is an IP address, localhost or a host's na
     proxy: (connections begin with a PROXY header of version 2), tenant[NAME]: (they belong to that tenant), \
     proto[NAME]: (ascii, binary or auto), auth: or noauth: (a password is asked for, or not) and tag[NAME]:. Repeatable, or separated by commas.";
 /// The words for policies.
-pub(crate) const POLICIES: &[&str] = &["partitioned", "shared", "idle-tax", "auto"];
+pub(crate) const POLICIES: &[&str] = &["partitioned", "shared", "idle-tax", "auto", "pooled"];
 /// The eviction orders.
 const RANKS: &str = "density, lhd, lru, lfu, slru, gdsf, hyperbolic, hyperbolic-size or an expression";
 /// What expressions are made of.
@@ -385,7 +386,7 @@ pub(crate) const GROUP_SETTINGS: &[Setting] = &[
         "policy",
         Kind::Choice(POLICIES),
         "",
-        "partitioned, shared, idle-tax or auto",
+        "partitioned, shared, idle-tax, auto or pooled",
         "Who divides inside; none means the server's policy",
     ),
 ];

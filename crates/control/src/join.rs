@@ -9,7 +9,7 @@ use crate::claim::Amount;
 use crate::curve::Curve;
 use crate::form::{FormSignal, Forms};
 use crate::joint::{Joint, JointSignal, Utility};
-use crate::memory::{MemoryShare, MemorySignal};
+use crate::memory::{MemoryShare, MemorySignal, Worth};
 use crate::policy::Pool;
 use units::{Bytes, Duration};
 
@@ -71,14 +71,18 @@ impl Nest for MemoryShare {
         Pool { capacity: Amount::memory(self.target), ..*parent }
     }
 
-    /// A group's ceiling holds for each member, too.
+    /// A group's ceiling holds for each member, too; members compete by worth beyond their group where it does so itself.
     fn under(self, group: &Self) -> Self {
-        Self { ceiling: self.ceiling.into_iter().chain(group.ceiling).min(), ..self }
+        let worth = self.worth.map(|own| match group.worth {
+            Some(all) => Worth { more: own.more.saturating_add(all.more), ..own },
+            None => Worth { within_group: true, ..own },
+        });
+        Self { ceiling: self.ceiling.into_iter().chain(group.ceiling).min(), worth, ..self }
     }
 
     fn together(&self, other: &Self) -> Option<Self> {
         let ceiling = self.ceiling.zip(other.ceiling).map(|(a, b)| a + b);
-        Some(Self { target: self.target + other.target, ceiling })
+        Some(Self { target: self.target + other.target, ceiling, worth: None })
     }
 }
 

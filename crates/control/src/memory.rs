@@ -41,6 +41,26 @@ pub struct MemoryShare {
     pub target: Bytes,
     /// What it must not hold beyond even while memory is free; none lets it borrow.
     pub ceiling: Option<Bytes>,
+    /// Who has one keeps what is worth most of what all who have one hold; who has none keeps by need, the target against
+    /// what it holds.
+    pub worth: Option<Worth>,
+}
+
+/// How a tenant competes with others for memory by what items are worth: the hits that they bring per byte and time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Worth {
+    /// How much more its items are worth than their rank says: eighths of an octave, 8 for twice as much.
+    pub more: i16,
+    /// It competes with those of its group only, whose share is not its members' to enlarge.
+    pub within_group: bool,
+}
+
+impl MemoryShare {
+    /// A target that binds by need, with no ceiling.
+    #[must_use]
+    pub fn of(target: Bytes) -> Self {
+        Self { target, ..Self::default() }
+    }
 }
 
 impl Measured for MemoryShare {

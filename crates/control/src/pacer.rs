@@ -183,7 +183,7 @@ mod tests {
             self.windows.push(seen.window);
             self.in_force.push(seen.tenants.first().and_then(|row| row.in_force).map(|s| s.target.0));
             self.target += 1;
-            let share = MemoryShare { target: Bytes(self.target), ceiling: None };
+            let share = MemoryShare::of(Bytes(self.target));
             self.shares.rebuild(Law::Free, seen, seen.tenants.iter().map(|row| (row.id, share)));
             let second = Duration::from_secs(1);
             Decision { shares: &self.shares, wake: second, lease: second, steady: true, notes: &[] }

@@ -88,7 +88,7 @@ fn shares_in_force_are_taken_over() {
     ] {
         let mut rows = rows(&tenants);
         for (row, mib) in rows.iter_mut().zip(in_force) {
-            row.in_force = mib.map(|mib| MemoryShare { target: Bytes::mib(mib), ceiling: None });
+            row.in_force = mib.map(|mib| MemoryShare::of(Bytes::mib(mib)));
         }
         let pool = Pool { capacity: Amount::memory(Bytes::mib(100)), ..Pool::default() };
         let seen = Seen::new(Window::default(), &pool, &rows).unwrap();

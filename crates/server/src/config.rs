@@ -31,11 +31,13 @@ pub enum MemoryPolicy {
     IdleTax,
     /// Shared first, then the idle tax on what was learnt (Memshare §4.3).
     Auto,
+    /// One pool beyond the reservations: what is worth least goes, whosever it is.
+    Pooled,
 }
 
 impl MemoryPolicy {
     /// Every policy.
-    pub const ALL: [Self; 4] = [Self::Partitioned, Self::Shared, Self::IdleTax, Self::Auto];
+    pub const ALL: [Self; 5] = [Self::Partitioned, Self::Shared, Self::IdleTax, Self::Auto, Self::Pooled];
 
     /// The name under which operators choose it.
     #[must_use]
@@ -45,6 +47,7 @@ impl MemoryPolicy {
             Self::Shared => "shared",
             Self::IdleTax => "idle-tax",
             Self::Auto => "auto",
+            Self::Pooled => "pooled",
         }
     }
 }

@@ -22,6 +22,7 @@ use crate::store::Store;
 use crate::survivors::Candidate;
 use crate::tenant::{Tenant, TenantSpec};
 use crate::tier::charge_below;
+use control::GroupId;
 use std::cmp::Ordering;
 use std::sync::Arc;
 use units::{SegmentId, TenantId};
@@ -52,6 +53,8 @@ struct Seen {
     floor: u64,
     /// What this pass leaves it: its floor, or what it has when all are level.
     least: u64,
+    /// It competes by worth.
+    pool: Option<Pooled>,
     /// Which of the pass's rows has its bytes by bin.
     row: usize,
     /// Bytes in the sources.
@@ -71,6 +74,15 @@ struct Seen {
     median: u8,
     /// What of its items can go to a tier, if something can.
     below: Option<Below>,
+}
+
+/// How a tenant competes by worth in a pass.
+#[derive(Clone, Copy, Debug)]
+struct Pooled {
+    /// With whom: the others of its group, or all that are in none.
+    group: Option<GroupId>,
+    /// Ranks by which its items are worth more than theirs.
+    more: i16,
 }
 
 /// What of a tenant's items in a pass can go to a tier: values, but not what leads there.
@@ -484,6 +496,7 @@ fn seen_in<'a>(
             is_over: true,
             floor: 0,
             least: 0,
+            pool: None,
             row,
             below,
             inside: 0,

@@ -117,7 +117,7 @@ mod tests {
                 Row { id: TenantId(id), claim, signal: None, in_force: None }
             })
             .collect();
-        let share = |target| MemoryShare { target: Bytes(target), ceiling: None };
+        let share = |target| MemoryShare::of(Bytes(target));
         let shares: Vec<_> = (0..).map(TenantId).zip(tenants.iter().map(|t| share(t.2))).collect();
         let mut all = GroupFloors::default();
         all.set(floors.iter().copied().map(Bytes).collect());
@@ -147,7 +147,7 @@ mod tests {
             signal: None,
             in_force: None,
         };
-        let shares = [(TenantId(1), MemoryShare { target: Bytes(100), ceiling: None })];
+        let shares = [(TenantId(1), MemoryShare::of(Bytes(100)))];
         let mut all = GroupFloors::default();
         let mut told = Vec::new();
         for (floors, group) in [(vec![Bytes(80)], Some(GroupId(0))), (vec![], None), (vec![], None)] {

@@ -4,9 +4,14 @@
 //! Invariants: kept ≤ in the sources; the sum is at most the budget, and equals it unless everything is kept;
 //!             nobody loses a byte below its floor while another keeps one beyond its own; beyond the floors, kept
 //!             bytes equalise need = target / live (a tenant that loses has live ≥ λ·target, one that keeps ≤)
+//!             By worth (`keep_worthiest`) nobody loses a byte whose rank, raised by what it is worth more, is above that of one
+//!             that another keeps beyond its floor
 //! Source:     Memshare §3.2 and Algorithm 1 solved at once: taking the best item of the neediest tenant until the
 //!             budget is spent ends where need is level. We differ from the released code, which tests the target
 //!             where it means the use.
+
+use crate::census::BytesByBin;
+use crate::rank::BIN_MIN;
 
 /// One tenant's part in a pass, in bytes charged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -110,6 +115,65 @@ fn hand_out_rest(budget: u64, candidates: &[Candidate], keep: &mut [u64]) {
     }
 }
 
+/// One tenant's part in a pass where tenants compete by worth.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Contender<'a> {
+    /// What samples of what it has in the sources stand for, by rank.
+    pub(crate) by_rank: &'a BytesByBin,
+    /// The sum of that.
+    pub(crate) sampled: u64,
+    /// What it really has in the sources.
+    pub(crate) inside: u64,
+    /// What of that its floor keeps.
+    pub(crate) below_floor: u64,
+    /// Ranks by which its items are worth more than theirs.
+    pub(crate) more: i16,
+}
+
+/// Ranks that are compared: the last one, of what stays whatever its worth, is not raised.
+const RANKS: std::ops::RangeInclusive<i32> = BIN_MIN as i32..=u8::MAX as i32;
+
+impl Contender<'_> {
+    /// Where an item of this rank stands among all.
+    fn raised(&self, rank: usize) -> i32 {
+        let rank = i32::try_from(rank).unwrap_or(i32::MAX);
+        if rank == *RANKS.end() {
+            rank
+        } else {
+            (rank + i32::from(self.more)).clamp(*RANKS.start(), RANKS.end() - 1)
+        }
+    }
+
+    /// What it loses if all below a rank goes.
+    fn below(&self, rank: i32) -> u64 {
+        let ranks = self.by_rank.iter().enumerate().filter(|(own, _)| self.raised(*own) < rank);
+        let sampled: u64 = ranks.map(|(_, bytes)| u64::from(*bytes)).sum();
+        scaled(self.inside, sampled, self.sampled).min(self.inside - self.below_floor)
+    }
+}
+
+/// `part` ÷ `whole` of `all`, at most all.
+fn scaled(all: u64, part: u64, whole: u64) -> u64 {
+    let part = u128::from(all) * u128::from(part.min(whole)) / u128::from(whole.max(1));
+    u64::try_from(part).unwrap_or(u64::MAX)
+}
+
+/// Replaces `keep` by what each keeps when `cut` bytes go, those worth least first; of the last rank the same part of everybody's.
+pub(crate) fn keep_worthiest(cut: u64, contenders: &[Contender<'_>], keep: &mut Vec<u64>) {
+    let below = |rank: i32| contenders.iter().map(|c| c.below(rank)).sum::<u64>();
+    let (mut all_go, mut too_much) = (*RANKS.start(), RANKS.end() + 1);
+    while all_go + 1 < too_much {
+        let middle = i32::midpoint(all_go, too_much);
+        *if below(middle) <= cut { &mut all_go } else { &mut too_much } = middle;
+    }
+    let (gone, more) = (below(all_go), below(too_much));
+    let part = |c: &Contender<'_>| {
+        scaled(c.below(too_much) - c.below(all_go), cut.saturating_sub(gone), more - gone)
+    };
+    keep.clear();
+    keep.extend(contenders.iter().map(|c| c.inside - c.below(all_go) - part(c)));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,6 +262,101 @@ mod tests {
                                 || loser_live <= loser.floor,
                             "{:?} live {} lost, {:?} live {} kept", loser, loser_live, other, other_live);
                     }
+                }
+            }
+        }
+    }
+
+    /// Bytes by rank of one tenant.
+    fn row(bytes: &[(u8, u32)]) -> BytesByBin {
+        let mut row = [0; 256];
+        bytes.iter().for_each(|(rank, bytes)| row[usize::from(*rank)] += bytes);
+        row
+    }
+
+    /// What is kept of rows with floors and what is added to their worth.
+    fn worthiest(cut: u64, all: &[(&BytesByBin, u64, i16)]) -> Vec<u64> {
+        let contenders: Vec<Contender<'_>> = all
+            .iter()
+            .map(|&(by_rank, below_floor, more)| {
+                let sum = by_rank.iter().map(|bytes| u64::from(*bytes)).sum();
+                Contender { by_rank, sampled: sum, inside: sum, below_floor, more }
+            })
+            .collect();
+        let mut kept = Vec::new();
+        keep_worthiest(cut, &contenders, &mut kept);
+        kept
+    }
+
+    /// Bytes of a row whose raised rank is below another.
+    fn below(row: &BytesByBin, more: i16, rank: i32) -> u64 {
+        let raised = |own: i32| if own == 255 { 255 } else { (own + i32::from(more)).clamp(2, 254) };
+        (0..).zip(row).filter(|(own, _)| raised(*own) < rank).map(|(_, bytes)| u64::from(*bytes)).sum()
+    }
+
+    #[test]
+    fn what_is_worth_least_goes_whosever_it_is() {
+        let (spread, middle) = (row(&[(10, 50), (20, 50)]), row(&[(15, 100)]));
+        assert_eq!(worthiest(0, &[(&spread, 0, 0), (&middle, 0, 0)]), [100, 100]);
+        assert_eq!(worthiest(30, &[(&spread, 0, 0), (&middle, 0, 0)]), [70, 100]);
+        assert_eq!(worthiest(100, &[(&spread, 0, 0), (&middle, 0, 0)]), [50, 50]);
+        assert_eq!(worthiest(100, &[(&spread, 0, 0), (&middle, 0, 8)]), [0, 100], "raised above both");
+        assert_eq!(worthiest(100, &[(&spread, 80, 0), (&middle, 0, 0)]), [80, 20], "a floor");
+        assert_eq!(
+            worthiest(190, &[(&spread, 80, 0), (&middle, 0, 0)]),
+            [80, 0],
+            "no more than what is free"
+        );
+        let kept_whatever = row(&[(10, 50), (255, 50)]);
+        assert_eq!(
+            worthiest(100, &[(&kept_whatever, 0, -90), (&middle, 0, 0)]),
+            [50, 50],
+            "the last rank goes last"
+        );
+    }
+
+    #[test]
+    fn samples_stand_for_what_is_held() {
+        let row = row(&[(10, 5), (20, 5)]);
+        let contender = Contender { by_rank: &row, sampled: 10, inside: 1_000, below_floor: 0, more: 0 };
+        let mut kept = Vec::new();
+        keep_worthiest(600, &[contender], &mut kept);
+        assert_eq!(kept, [400]);
+        keep_worthiest(600, &[], &mut kept);
+        assert!(kept.is_empty());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: if cfg!(miri) { 4 } else { 1_024 },
+            failure_persistence: if cfg!(miri) { None } else { ProptestConfig::default().failure_persistence },
+            ..ProptestConfig::default()
+        })]
+
+        #[test]
+        fn nobody_keeps_what_is_worth_less_than_what_another_lost(
+            cut in 0_u64..4_000,
+            draws in prop::collection::vec(
+                (prop::collection::vec((2_u8..=255, 1_u32..300), 1..6), 0_u64..400, -20_i16..20), 1..6),
+        ) {
+            let rows: Vec<BytesByBin> = draws.iter().map(|(bytes, ..)| row(bytes)).collect();
+            let all: Vec<(&BytesByBin, u64, i16)> = rows
+                .iter()
+                .zip(&draws)
+                .map(|(row, (_, floor, more))| (row, (*floor).min(below(row, 0, 256)), *more))
+                .collect();
+            let kept = worthiest(cut, &all);
+            let lost = |i: usize| below(all[i].0, all[i].2, 256) - kept[i];
+            let free = |i: usize| below(all[i].0, all[i].2, 256) - all[i].1;
+            let (gone, most): (u64, u64) = ((0..all.len()).map(lost).sum(), (0..all.len()).map(free).sum());
+            prop_assert!(gone <= cut.min(most) && cut.min(most) <= gone + all.len() as u64);
+            for loser in 0..all.len() {
+                prop_assert!(all[loser].1 <= kept[loser]);
+                // The highest rank of which it has lost something.
+                let highest = (2..=255).rev().find(|rank| below(all[loser].0, all[loser].2, *rank) < lost(loser));
+                for other in 0..all.len() {
+                    let lower = below(all[other].0, all[other].2, highest.unwrap_or(0));
+                    prop_assert!(lower.min(free(other)) <= lost(other), "{loser} {other} {kept:?}");
                 }
             }
         }

@@ -12,8 +12,9 @@ use crate::rank::{Densities, HitDensity, RankKind};
 use crate::shadow::Shadow;
 use crate::sync::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Mutex, Ordering, lock};
 use crate::tier::Placement;
+use control::Claim;
 use control::bandwidth::Throttle;
-use control::{Claim, memory::MemoryShare};
+use control::memory::{MemoryShare, Worth};
 use media::brake::{Brake, Setting};
 use std::sync::{Arc, OnceLock};
 use units::{Bytes, Instant, TenantId};
@@ -77,6 +78,8 @@ pub(crate) struct Tenant {
     target: AtomicU64,
     /// `u64::MAX` without one.
     ceiling: AtomicU64,
+    /// How it competes by worth, packed; `BY_NEED` if it does not.
+    worth: AtomicU32,
     /// What the cleaner leaves it before anybody gets more.
     floor: AtomicU64,
     refuses: AtomicBool,
@@ -120,6 +123,7 @@ impl Tenant {
             sampled_below: AtomicU64::new(0),
             target: AtomicU64::new(0),
             ceiling: AtomicU64::new(u64::MAX),
+            worth: AtomicU32::new(BY_NEED),
             refuses: AtomicBool::new(false),
             refuse_above: AtomicU64::new(u64::MAX),
             placement: AtomicU32::new(0),
@@ -234,6 +238,7 @@ impl Tenant {
     pub(crate) fn forget_share(&self) {
         self.target.store(0, Ordering::Relaxed);
         self.ceiling.store(u64::MAX, Ordering::Relaxed);
+        self.worth.store(BY_NEED, Ordering::Relaxed);
         self.set_floor(Bytes::ZERO);
         self.brake.set(Setting::FREE, Instant::ZERO);
         *lock(&self.shadow) = Shadow::default();
@@ -327,12 +332,20 @@ impl Tenant {
         MemoryShare {
             target: Bytes(self.target.load(Ordering::Relaxed)),
             ceiling: (ceiling != u64::MAX).then_some(Bytes(ceiling)),
+            worth: self.worth(),
         }
+    }
+
+    /// How it competes by worth, if it does.
+    pub(crate) fn worth(&self) -> Option<Worth> {
+        let packed = self.worth.load(Ordering::Relaxed);
+        (packed != BY_NEED).then(|| unpack(packed))
     }
 
     pub(crate) fn set_share(&self, share: MemoryShare, shadow_budget: Bytes) {
         self.target.store(share.target.0, Ordering::Relaxed);
         self.ceiling.store(share.ceiling.map_or(u64::MAX, |c| c.0), Ordering::Relaxed);
+        self.worth.store(share.worth.map_or(BY_NEED, pack), Ordering::Relaxed);
         self.publish_refusal();
         let mut shadow = lock(&self.shadow);
         shadow.resize(crate::limits::SHADOW_REPRESENTS, shadow_budget);
@@ -408,6 +421,18 @@ fn level_in(word: u64) -> f32 {
     #[expect(clippy::cast_possible_truncation, reason = "the lower half is meant")]
     let bits = word as u32;
     f32::from_bits(bits)
+}
+
+/// No worth.
+const BY_NEED: u32 = u32::MAX;
+
+fn pack(worth: Worth) -> u32 {
+    u32::from(worth.more.cast_unsigned()) | u32::from(worth.within_group) << 16
+}
+
+fn unpack(packed: u32) -> Worth {
+    let [low, high, group, _] = packed.to_le_bytes();
+    Worth { more: i16::from_le_bytes([low, high]), within_group: group != 0 }
 }
 
 /// What a tenant may hold beyond its ceiling before it is trimmed: a part of it, and never a whole segment.

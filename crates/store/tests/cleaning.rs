@@ -62,9 +62,7 @@ fn share_out(store: &Arc<Store>, targets: &[u64]) {
     let mut shares = Shares::default();
     let pool = Pool::default();
     let seen = Seen::new(Window::default(), &pool, &rows).unwrap();
-    let share = |(row, target): (&Row<(), MemoryShare>, &u64)| {
-        (row.id, MemoryShare { target: Bytes(*target), ceiling: None })
-    };
+    let share = |(row, target): (&Row<(), MemoryShare>, &u64)| (row.id, MemoryShare::of(Bytes(*target)));
     shares.rebuild(Law::Free, &seen, rows.iter().zip(targets).map(share));
     let decision = Decision {
         shares: &shares,

@@ -274,7 +274,7 @@ fn a_tenant_over_its_ceiling_loses_large_values_too() {
     let rows: [Row<(), MemoryShare>; 1] =
         [Row { id: ONE, claim: Claim::default(), signal: None, in_force: None }];
     let (mut shares, pool) = (Shares::default(), Pool::default());
-    let share = MemoryShare { target: Bytes::mib(10), ceiling: Some(Bytes::mib(10)) };
+    let share = MemoryShare { ceiling: Some(Bytes::mib(10)), ..MemoryShare::of(Bytes::mib(10)) };
     shares.rebuild(
         Law::Free,
         &Seen::new(Window::default(), &pool, &rows).unwrap(),

@@ -190,7 +190,7 @@ fn writes_beyond_the_share_are_refused_where_the_tenant_wants_it() {
     let store = new_store(Bytes::mib(8), 2, 2);
     let mut worker = store.worker().unwrap();
     let target = Bytes::mib(1);
-    share_out(&store, MemoryShare { target, ceiling: None });
+    share_out(&store, MemoryShare::of(target));
     let (refuses, evicts) = (TenantId(1), TenantId(0));
     assert!(store.set_over_share(refuses, OverShare::Refuse));
     let mut stored = 0;
@@ -213,9 +213,9 @@ fn writes_beyond_the_share_are_refused_where_the_tenant_wants_it() {
     let key = worker.key(Space::Shared, b"r1").unwrap();
     assert_eq!(worker.touch(refuses, &key, 50), Ok(true), "a touch stores nothing new");
     // Under a policy with ceilings the ceiling is the share.
-    share_out(&store, MemoryShare { target: Bytes::mib(3), ceiling: Some(target) });
+    share_out(&store, MemoryShare { ceiling: Some(target), ..MemoryShare::of(Bytes::mib(3)) });
     assert_eq!(set(&mut worker, refuses, "r0", &[2; 2_500], 0), Err(Refused::OverShare));
-    share_out(&store, MemoryShare { target: Bytes::mib(3), ceiling: None });
+    share_out(&store, MemoryShare::of(Bytes::mib(3)));
     assert_eq!(set(&mut worker, refuses, "r0", &[2; 2_500], 0), Ok(()), "a larger share takes more");
     store.set_over_share(refuses, OverShare::Evict);
     for n in 0..20_000 {

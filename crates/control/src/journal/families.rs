@@ -9,7 +9,7 @@ use crate::claim::{Amount, Claim, Class, CpuQuota, Goal, Levers, Mba, Quantile, 
 use crate::curve::Curve;
 use crate::form::{FormSignal, Forms};
 use crate::joint::{Accesses, Joint, JointSignal, Table, Utility};
-use crate::memory::{MemoryShare, MemorySignal, TierTraffic};
+use crate::memory::{MemoryShare, MemorySignal, TierTraffic, Worth};
 use serde_json::{Value, json};
 use units::Bytes;
 
@@ -37,7 +37,8 @@ line!(MemorySignal {
     below: "below",
 });
 line!(TierTraffic { held: "held_bytes", hits: "hits", promotions: "promotions", demotions: "demotions" });
-line!(MemoryShare { target: "target_bytes", ceiling: "ceiling_bytes" });
+line!(MemoryShare { target: "target_bytes", ceiling: "ceiling_bytes", worth: "worth" });
+line!(Worth { more: "more_eighth_octaves", within_group: "within_group" });
 
 line!(BandwidthSignal {
     bytes: "bytes",
@@ -268,7 +269,11 @@ mod tests {
     #[test]
     fn the_records_of_all_families_come_back() {
         let curve = Curve::new(vec![(Bytes(1), 0.1 + 0.2), (Bytes(9), 1.0 / 7.0)]).unwrap();
-        check(&record(MemorySignal { gets: 9, ..MemorySignal::default() }, MemoryShare::default()));
+        let worth = Some(Worth { more: -3, within_group: true });
+        check(&record(
+            MemorySignal { gets: 9, ..MemorySignal::default() },
+            MemoryShare { worth, ..MemoryShare::default() },
+        ));
         let throttle = Throttle { cpu: Some(1), delay: 3, mba: 70, ..Throttle::PAUSED };
         check(&record(
             BandwidthSignal { depleted_at: Some(Instant(3)), ..BandwidthSignal::default() },

@@ -81,18 +81,19 @@ macro_rules! number {
 number!(Bytes: u64, BytesPerSec: u64, Duration: u64, Instant: u64, TenantId: u32, crate::bandwidth::Cost: u64, GroupId: u16);
 
 macro_rules! integer {
-    ($($type:ty),*) => {$(
+    ($as:ident: $($type:ty),*) => {$(
         impl Line for $type {
             fn to_json(&self) -> Value {
                 Value::from(*self)
             }
             fn of_json(value: &Value) -> Result<Self, &'static str> {
-                value.as_u64().and_then(|n| Self::try_from(n).ok()).ok_or("")
+                value.$as().and_then(|n| Self::try_from(n).ok()).ok_or("")
             }
         }
     )*};
 }
-integer!(u8, u16, u32, u64);
+integer!(as_u64: u8, u16, u32, u64);
+integer!(as_i64: i16);
 
 impl Line for bool {
     fn to_json(&self) -> Value {

@@ -27,13 +27,13 @@ fn floors(names: Vec<String>, memory: Bytes, seed: u64) -> Vec<(String, Bytes)> 
     names.into_iter().zip(weights).map(|(name, weight)| (name, reserved.scale(weight, total))).collect()
 }
 
-fn check(seed: u64) {
+fn check(policy: &str, seed: u64) {
     let minute = Minute::small(seed);
     let floors = floors(minute.tenants(), minute.memory, seed);
-    check_kept(&floors, minute.options("shared"), &mut || Box::new(minute.mix()));
+    check_kept(&floors, minute.options(policy), &mut || Box::new(minute.mix()));
 }
 
-fn check_mixed(seed: u64) {
+fn check_mixed(policy: &str, seed: u64) {
     if mix_dev().is_none() {
         return;
     }
@@ -41,7 +41,9 @@ fn check_mixed(seed: u64) {
     let whole = std::env::var(WHOLE_MIB).ok().map(|mib| Bytes::mib(mib.parse().unwrap()));
     let (memory, requests) = whole.map_or((MIXED_MEMORY, PREFIX), |memory| (memory, MIX_DEV_REQUESTS));
     let floors = floors(tenants.clone(), memory, seed);
-    let options = ReplayOptions { memory, tenants, limit: Some(requests), seed, ..ReplayOptions::default() };
+    let policy = policy.to_owned();
+    let options =
+        ReplayOptions { memory, policy, tenants, limit: Some(requests), seed, ..ReplayOptions::default() };
     check_kept(&floors, options, &mut || mix_dev().unwrap());
 }
 
@@ -55,8 +57,13 @@ fn check_kept(
     let alone =
         Partition::new(RankKind::Gdsf, floors.iter().cloned(), ITEM_MAX).replay(&mut *trace(), requests);
     let reserved = floors.iter().map(|(name, floor)| (Some(name.clone()), *floor)).collect();
-    let shared = replay(ReplayOptions { reserved, ..options }, &mut *trace());
-    println!("seed {seed}: shared {:.4}, floors alone {:.4}", shared.hit_ratio(), alone.hit_ratio());
+    let shared = replay(ReplayOptions { reserved, ..options.clone() }, &mut *trace());
+    println!(
+        "seed {seed}: {} {:.4}, floors alone {:.4}",
+        options.policy,
+        shared.hit_ratio(),
+        alone.hit_ratio()
+    );
     let mut broken = Vec::new();
     for (name, floor) in floors {
         let t = row(&shared, name);
@@ -77,30 +84,60 @@ fn check_kept(
 
 #[test]
 fn no_tenant_misses_more_than_with_its_floor_alone_seed_1() {
-    check(1);
+    check("shared", 1);
+}
+
+#[test]
+fn pooled_no_tenant_misses_more_than_with_its_floor_alone_seed_1() {
+    check("pooled", 1);
 }
 
 #[test]
 fn no_tenant_misses_more_than_with_its_floor_alone_seed_2() {
-    check(2);
+    check("shared", 2);
+}
+
+#[test]
+fn pooled_no_tenant_misses_more_than_with_its_floor_alone_seed_2() {
+    check("pooled", 2);
 }
 
 #[test]
 fn no_tenant_misses_more_than_with_its_floor_alone_seed_3() {
-    check(3);
+    check("shared", 3);
+}
+
+#[test]
+fn pooled_no_tenant_misses_more_than_with_its_floor_alone_seed_3() {
+    check("pooled", 3);
 }
 
 #[test]
 fn no_tenant_of_the_mixed_trace_misses_more_than_with_its_floor_alone_seed_1() {
-    check_mixed(1);
+    check_mixed("shared", 1);
+}
+
+#[test]
+fn pooled_no_tenant_of_the_mixed_trace_misses_more_than_with_its_floor_alone_seed_1() {
+    check_mixed("pooled", 1);
 }
 
 #[test]
 fn no_tenant_of_the_mixed_trace_misses_more_than_with_its_floor_alone_seed_2() {
-    check_mixed(2);
+    check_mixed("shared", 2);
+}
+
+#[test]
+fn pooled_no_tenant_of_the_mixed_trace_misses_more_than_with_its_floor_alone_seed_2() {
+    check_mixed("pooled", 2);
 }
 
 #[test]
 fn no_tenant_of_the_mixed_trace_misses_more_than_with_its_floor_alone_seed_3() {
-    check_mixed(3);
+    check_mixed("shared", 3);
+}
+
+#[test]
+fn pooled_no_tenant_of_the_mixed_trace_misses_more_than_with_its_floor_alone_seed_3() {
+    check_mixed("pooled", 3);
 }

@@ -62,7 +62,7 @@ pub(super) fn tax_all(
         // A missing signal, or nothing held, taxes nothing.
         let held = row.signal.filter(|s| Bytes::ZERO < s.held);
         let idle_part = held.map_or(0.0, |s| s.idle.0 as f64 / s.held.0 as f64);
-        (row.id, MemoryShare { target: tax.target(private, 1.0 - idle_part), ceiling: None })
+        (row.id, MemoryShare::of(tax.target(private, 1.0 - idle_part)))
     });
     shares.rebuild(Law::AtMost { floor_part: 1.0 - tax.0 }, seen, rows);
 }

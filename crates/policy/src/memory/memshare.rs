@@ -267,7 +267,7 @@ impl Policy for Shared {
         }
         self.note_donors();
         let rows = self.members.iter();
-        let rows = rows.map(|m| (m.id, MemoryShare { target: m.floor + m.shared, ceiling: None }));
+        let rows = rows.map(|m| (m.id, MemoryShare::of(m.floor + m.shared)));
         self.shares.rebuild(Law::Partition, seen, rows);
         Decision { shares: &self.shares, wake: PERIOD, lease: LEASE, steady: true, notes: &self.notes }
     }

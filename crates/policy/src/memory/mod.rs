@@ -3,12 +3,14 @@
 mod auto;
 mod idle_tax;
 mod memshare;
+mod pooled;
 mod split;
 mod static_split;
 
 pub use auto::{Auto, LEARNING};
 pub use idle_tax::{IdleTax, Tax};
 pub use memshare::Shared;
+pub use pooled::Pooled;
 pub use static_split::Partitioned;
 
 use crate::compose::{Group, Grouped};
@@ -27,6 +29,8 @@ pub enum MemoryPolicy {
     IdleTax(IdleTax),
     /// Credits first, then a tax on what was learnt.
     Auto(Auto),
+    /// One pool beyond the floors.
+    Pooled(Pooled),
     /// One of them among groups, one inside each.
     Grouped(Box<Grouped<Self, Self>>),
 }
@@ -34,7 +38,7 @@ pub enum MemoryPolicy {
 /// What the policies about memory can be told; each takes what it knows.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct MemoryOptions {
-    /// Bytes that one shadow hit moves (`shared`, `auto`).
+    /// Bytes that one shadow hit moves (`shared`, `auto`), or whose worth it moves (`pooled`).
     pub credit: Bytes,
     /// The part of idle memory that is taken (`idle-tax`, `auto`).
     pub tax: Tax,
@@ -64,7 +68,7 @@ pub fn credit_for(most: Bytes, memory: Bytes) -> Bytes {
 
 impl MemoryPolicy {
     /// Every name that [`MemoryPolicy::by_name`] knows.
-    pub const NAMES: [&'static str; 4] = ["partitioned", "shared", "idle-tax", "auto"];
+    pub const NAMES: [&'static str; 5] = ["partitioned", "shared", "idle-tax", "auto", "pooled"];
 
     /// The policy called `name`, or none.
     #[must_use]
@@ -75,6 +79,7 @@ impl MemoryPolicy {
             "shared" => Some(Self::Shared(shared())),
             "idle-tax" => Some(Self::IdleTax(IdleTax::new(options.tax))),
             "auto" => Some(Self::Auto(Auto::new(shared(), options.tax, options.learning))),
+            "pooled" => Some(Self::Pooled(Pooled::new(options.credit))),
             _ => None,
         }
     }
@@ -89,7 +94,7 @@ impl MemoryPolicy {
     #[must_use]
     pub fn wants_idle(&self) -> bool {
         match self {
-            Self::Partitioned(_) | Self::Shared(_) => false,
+            Self::Partitioned(_) | Self::Shared(_) | Self::Pooled(_) => false,
             Self::IdleTax(_) | Self::Auto(_) => true,
             Self::Grouped(p) => p.outer().wants_idle() || p.inside().any(Self::wants_idle),
         }
@@ -106,6 +111,7 @@ impl Policy for MemoryPolicy {
             Self::Shared(p) => p.name(),
             Self::IdleTax(p) => p.name(),
             Self::Auto(p) => p.name(),
+            Self::Pooled(p) => p.name(),
             Self::Grouped(p) => p.name(),
         }
     }
@@ -120,6 +126,7 @@ impl Policy for MemoryPolicy {
             Self::Shared(p) => p.decide(now, seen),
             Self::IdleTax(p) => p.decide(now, seen),
             Self::Auto(p) => p.decide(now, seen),
+            Self::Pooled(p) => p.decide(now, seen),
             Self::Grouped(p) => p.decide(now, seen),
         }
     }

@@ -52,7 +52,8 @@ impl Policy for Partitioned {
     ) -> Decision<'_, MemoryShare> {
         static_shares(seen, &mut self.weights, &mut self.targets);
         let rows = seen.tenants.iter().zip(&self.targets);
-        let rows = rows.map(|(row, &target)| (row.id, MemoryShare { target, ceiling: Some(target) }));
+        let rows = rows
+            .map(|(row, &target)| (row.id, MemoryShare { ceiling: Some(target), ..MemoryShare::of(target) }));
         self.shares.rebuild(Law::Partition, seen, rows);
         Decision { shares: &self.shares, wake: PERIOD, lease: LEASE, steady: true, notes: &[] }
     }

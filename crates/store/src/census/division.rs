@@ -1,14 +1,16 @@
 //! What each tenant keeps of what a pass has seen, and the ranks that follow from it.
 //!
 //! Shape:      bytes by rank and tenant, targets, floors, how much goes -> bytes kept per tenant -> a threshold per tenant
-//! Invariants: nobody falls below its floor while another keeps something beyond its own; what can go to a tier goes first
+//! Invariants: nobody falls below its floor while another keeps something beyond its own; what can go to a tier goes first;
+//!             tenants that compete by worth keep together what need gives them together
 //! Units:      bytes charged
 
-use super::{BytesByBin, Census, WHOLE, floor_of, part_of, seen_in};
+use super::{BytesByBin, Census, Pooled, WHOLE, floor_of, part_of, seen_in};
 use crate::rank::BIN_MIN;
 use crate::sources::Sums;
 use crate::store::Store;
-use crate::survivors::{Candidate, keep};
+use crate::survivors::{Candidate, Contender, keep, keep_worthiest};
+use control::GroupId;
 use units::TenantId;
 
 impl Census {
@@ -25,6 +27,10 @@ impl Census {
             seen.is_over = all.is_over(tenant);
             seen.floor = floor_of(tenant);
             seen.least = seen.floor;
+            seen.pool = tenant.worth().filter(|_| seen.spec.rank.is_absolute()).map(|worth| Pooled {
+                group: seen.spec.claim.group.filter(|_| worth.within_group),
+                more: worth.more,
+            });
             self.order.push(i);
             self.candidates.push(Candidate {
                 inside: seen.inside,
@@ -54,7 +60,8 @@ impl Census {
         let held: u64 = self.candidates.iter().map(|c| c.inside).sum();
         keep(held.saturating_sub(cut), &self.candidates, &mut self.kept);
         for (seen, kept) in self.seen.iter_mut().flatten().zip(&self.kept) {
-            seen.least = seen.floor.max(*kept);
+            // By worth nobody has a level.
+            seen.least = if seen.pool.is_some() { seen.floor } else { seen.floor.max(*kept) };
         }
     }
 
@@ -74,7 +81,44 @@ impl Census {
                 *kept = candidate.inside.saturating_sub(goes).max(candidate.below_floor());
             }
         }
+        self.divide_by_worth();
         self.set_thresholds(store);
+    }
+
+    /// Divides what tenants that compete by worth keep together among them, so that what is worth least goes.
+    fn divide_by_worth(&mut self) {
+        let pool_of = |at: usize| self.seen[self.order[at]].as_ref().and_then(|seen| seen.pool);
+        let mut pools: Vec<Option<GroupId>> =
+            (0..self.order.len()).filter_map(pool_of).map(|pool| pool.group).collect();
+        pools.sort_unstable();
+        pools.dedup();
+        let mut kept = Vec::new();
+        for group in pools {
+            let is_in = |at: &usize| pool_of(*at).is_some_and(|pool| pool.group == group);
+            let members: Vec<usize> = (0..self.order.len()).filter(is_in).collect();
+            let contender = |&at: &usize| {
+                let (seen, candidate) = (self.seen[self.order[at]].as_ref()?, &self.candidates[at]);
+                Some(Contender {
+                    by_rank: &self.rows[seen.row],
+                    sampled: seen.sampled,
+                    inside: candidate.inside,
+                    // Who is at its floor loses nothing before it has written more: the next survey is soon enough.
+                    below_floor: Candidate { elsewhere: candidate.elsewhere - seen.coming, ..*candidate }
+                        .below_floor(),
+                    more: seen.pool?.more,
+                })
+            };
+            let contenders: Vec<Contender<'_>> = members.iter().filter_map(contender).collect();
+            let cut = members.iter().map(|&at| self.candidates[at].inside - self.kept[at]).sum();
+            let free: u64 = contenders.iter().map(|c| c.inside - c.below_floor).sum();
+            if free < cut {
+                continue;
+            }
+            keep_worthiest(cut, &contenders, &mut kept);
+            for (&at, &kept) in members.iter().zip(&kept) {
+                self.kept[at] = kept;
+            }
+        }
     }
 
     /// The same for what can go to a tier: who holds most for its share has the least of it in DRAM.

@@ -143,6 +143,11 @@ impl RankKind {
         matches!(self, Self::Lhd)
     }
 
+    /// Whether a bin means the same in every tenant, so that their items can be compared.
+    pub(crate) fn is_absolute(&self) -> bool {
+        matches!(self, Self::Density)
+    }
+
     /// Ranks of one family understand each other's levels. None is 0.
     pub(crate) fn family(&self) -> u64 {
         match self {
