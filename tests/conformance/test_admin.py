@@ -154,6 +154,18 @@ def test_the_policy_changes_and_the_journal_says_so(server):
     wait_until(lambda: noted() == ["idle-tax"])
 
 
+def test_under_one_pool_targets_follow_what_is_held(server):
+    assert ask(server, "PUT", "/policy", {"policy": "pooled"})[0] == 200
+    assert ask(server, "GET", "/policy")[1]["policy"] == "pooled"
+
+    def worth():
+        lines = [json.loads(line) for line in server.http("/journal")[1].splitlines()]
+        shares = [share for line in lines if line["policy"] == "pooled" for share in line["shares"]]
+        return shares and all(share["share"]["worth"]["more_eighth_octaves"] >= 0 for share in shares)
+
+    wait_until(worth)
+
+
 def test_the_command_s_exit_status_says_what_became_of_it(server):
     assert tenant(server, "list")[0] == 0
     status, out, _ = tenant(server, "add", "new", "--prefix", "n:", "--reserved", "4MiB", "--json")
