@@ -159,11 +159,10 @@ def test_under_one_pool_targets_follow_what_is_held(server):
     assert ask(server, "GET", "/policy")[1]["policy"] == "pooled"
 
     def worth():
-        lines = [json.loads(line) for line in server.http("/journal")[1].splitlines()]
-        shares = [share for line in lines if line["policy"] == "pooled" for share in line["shares"]]
-        return shares and all(share["share"]["worth"]["more_eighth_octaves"] >= 0 for share in shares)
+        last = json.loads(server.http("/journal")[1].splitlines()[-1])
+        return [share["worth"] and share["worth"]["more_eighth_octaves"] for _, share in last["shares"]]
 
-    wait_until(worth)
+    wait_until(lambda: worth() == [0, 0, 0])
 
 
 def test_the_command_s_exit_status_says_what_became_of_it(server):
