@@ -53,6 +53,9 @@ pub const SURVEY_TAKES_PART: usize = 2;
 pub const PASS_GAINS: usize = 2;
 /// Thousandths of the bytes surveyed that a survey marks to go where there is time: a little more than it serves for.
 pub const MARKS_MIN: usize = 75;
+/// Where what is dead makes up so many thousandths more of the best segments than a survey would mark, nothing alive goes: what
+/// fits in the memory stays there, at up to three bytes copied for each that is freed.
+pub const DEAD_BEYOND_MARKS: usize = 175;
 /// Thousandths that it marks at most: beyond it the hits of the mixed trace fall faster than the cost (`docs/decisions`).
 pub const MARKS_MAX: usize = 375;
 /// Segments that a pass of Memshare's kind takes unless it is told otherwise (§3.2: n; Table 7 saturates at about 20).

@@ -132,7 +132,7 @@ fn overshare(store: &Store) -> Vec<u64> {
 
 /// Bytes that cleaning a segment is expected to free: what is dead, and of what the index still points at, what has
 /// expired, was flushed, or its tenants hold beyond their shares. The latter are known as written, not as still there.
-fn expected_gain(store: &Store, id: SegmentId, over: &[u64]) -> u64 {
+pub(crate) fn expected_gain(store: &Store, id: SegmentId, over: &[u64]) -> u64 {
     let segment = store.log.segment(id);
     let live = u64::from(segment.live());
     let goes = |(tenant, bytes): (units::TenantId, u32)| {

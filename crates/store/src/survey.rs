@@ -14,8 +14,11 @@
 use crate::census::{BATCH, Census, Pending};
 use crate::epoch::Participant;
 use crate::large::Drawn;
-use crate::limits::{MARKS_MIN, PASS_GAINS, SURVEY_ITEMS, SURVEY_SERVES_PART, SURVEY_TAKES_PART};
+use crate::limits::{
+    DEAD_BEYOND_MARKS, MARKS_MIN, PASS_GAINS, SURVEY_ITEMS, SURVEY_SERVES_PART, SURVEY_TAKES_PART,
+};
 use crate::segment::State;
+use crate::sources::expected_gain;
 use crate::store::Store;
 use units::{SegmentId, TenantId};
 
@@ -89,6 +92,15 @@ impl Survey {
         self.serves = serves(store, candidates.len());
         self.census.expect(store, (part, whole), self.serves, &mut self.written);
         self.census.gather(store);
+        if !self.is_dead_enough(store, marks) {
+            self.mark(store, marks);
+        }
+        self.census.give_back();
+        self.keep_best(self.serves);
+    }
+
+    /// Sets the thresholds, and what cleaning each candidate gains by them.
+    fn mark(&mut self, store: &Store, marks: usize) {
         // Where more is marked to save time, those lose more in the sources who lose anyway; the others nothing.
         let least = self.census.inside() * MARKS_MIN as u64 / 1_000;
         self.census.divide_deeply(store, least, (marks as u64, MARKS_MIN as u64));
@@ -97,8 +109,6 @@ impl Survey {
             let prospect = &mut self.ahead[sample.candidate];
             prospect.gain = prospect.gain.saturating_sub(stays);
         }
-        self.census.give_back();
-        self.keep_best(self.serves);
     }
 
     /// Ranks the first items of a candidate.
@@ -117,6 +127,22 @@ impl Survey {
             let tenant = item.view.tenant();
             self.samples.push(Sample { candidate, tenant, rank, least, stands_for });
         }
+    }
+
+    /// Whether so much is dead in the best candidates that nothing alive has to go; then that is what they gain.
+    fn is_dead_enough(&mut self, store: &Store, marks: usize) -> bool {
+        let segment = store.log.segment_bytes() as u64;
+        let mut dead: Vec<u64> =
+            self.ahead.iter().map(|prospect| expected_gain(store, prospect.id, &[])).collect();
+        let by_place = dead.clone();
+        dead.sort_unstable_by_key(|dead| std::cmp::Reverse(*dead));
+        let best = &dead[..enough_of(dead.iter().copied(), self.serves)];
+        let (gained, taken) = (best.iter().sum::<u64>(), segment * best.len() as u64);
+        let is_enough = self.serves <= gained && taken * (marks + DEAD_BEYOND_MARKS) as u64 <= gained * 1_000;
+        if is_enough {
+            self.ahead.iter_mut().zip(by_place).for_each(|(prospect, dead)| prospect.gain = dead);
+        }
+        is_enough
     }
 
     /// Leaves the candidates that gain most, until they do as much as a survey serves for.

@@ -100,6 +100,25 @@ fn m3_holdings_converge_to_the_shares() {
     worker.check();
 }
 
+/// What fits stays: items that fill seven tenths of the memory are written again and again, in random order, and none is evicted.
+#[test]
+fn a_working_set_that_fits_is_not_evicted() {
+    let (store, mut worker) = new_store(Bytes::mib(32), false, 1);
+    let items = store.geometry().divisible.0 * 7 / 10 / 260;
+    let mut rng = Rng::new(3);
+    for n in 0..items {
+        assert!(set(&mut worker, 0, n, &[1; 200], 0));
+    }
+    for _ in 0..10 * items {
+        assert!(set(&mut worker, 0, rng.below(items), &[2; 200], 0));
+    }
+    let totals = store.totals(TenantId(0));
+    let held = held(&store, 0) as f64 / store.geometry().divisible.0 as f64;
+    println!("{held:.2} held, {} of {items} evicted, {} bytes moved", totals.evictions, totals.moved_bytes);
+    assert!(0.6 < held && 0 < totals.moved_bytes, "cleaning had to copy");
+    assert_eq!(totals.evictions, 0);
+}
+
 /// Items of 23 + 25 bytes cost at most 70 bytes of log and index in 64 MiB, while the log is full.
 #[test]
 fn small_items_cost_seventy_bytes() {
