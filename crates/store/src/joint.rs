@@ -1,7 +1,7 @@
 //! Sensor and actuator of DRAM and the divided tier's time, both together: what of each tenants hold and use, and the two levers.
 //!
 //! Shape:      counters since the last reading -> one row per tenant; joint shares -> targets in DRAM and budgets of brakes
-//! Invariants: rows are in the order of tenants; a tenant has a target in DRAM only while a joint policy decides; `release` takes
+//! Invariants: rows are those of tenants that hold something or have asked, in their order; a tenant has a target in DRAM only while a joint policy decides; `release` takes
 //!             every target and every budget back, and no item goes for that
 //! Units:      bytes charged in DRAM. Bandwidth is the tier's time, written as bytes of a tier that moves a gigabyte per second:
 //!             a byte is a nanosecond, as for a tier that nobody has probed
@@ -13,6 +13,7 @@
 
 use crate::bandwidth::{BandwidthControl, setting, throttle};
 use crate::store::Store;
+use crate::tenant::Tenant;
 use control::bandwidth::{BandwidthSignal, Budget, Cost, Throttle};
 use control::joint::{Joint, JointSignal};
 use control::{Actuator, Amount, Decision, Lease, Pool, Row, Sensor};
@@ -41,7 +42,7 @@ pub struct JointControl {
     part: f64,
     /// Who is never held back, by id.
     exempt: Vec<TenantId>,
-    /// Who was there when shares were put in force last: id and generation.
+    /// Who was given shares last: id and generation.
     members: Vec<(TenantId, u32)>,
     lease: Lease<Joint>,
 }
@@ -83,11 +84,19 @@ impl JointControl {
         self.exempt.extend(exempt);
     }
 
-    /// Whether tenants have come or gone since shares were put in force.
+    /// Whether tenants that have come or gone since shares were put in force would be given others.
     #[must_use]
     pub fn has_other_tenants(&self) -> bool {
-        let present = self.store.tenants().filter(|tenant| !tenant.is_gone());
+        let present = self.store.tenants().filter(|tenant| self.takes_part(tenant));
         !present.map(|tenant| (tenant.id, tenant.generation())).eq(self.members.iter().copied())
+    }
+
+    /// Whether a tenant is given a share: from the first thing that it holds or asks for on, until it goes. Who is only there, as
+    /// the default tenant always is, needs none.
+    fn takes_part(&self, tenant: &Tenant) -> bool {
+        let asks = || self.store.look_ups(tenant.id).is_some_and(|seen| 0 < seen.gets);
+        let is_member = || self.members.binary_search(&(tenant.id, tenant.generation())).is_ok();
+        !tenant.is_gone() && (Bytes::ZERO < tenant.held() || is_member() || asks())
     }
 
     /// Takes targets in DRAM and budgets back from everybody: memory is divided with what is below again, and nobody is held back.
@@ -160,6 +169,9 @@ impl Sensor for JointControl {
         let memory = self.memory();
         let mut metered = std::mem::take(&mut self.metered);
         for Row { id, mut claim, signal, .. } in metered.drain(..) {
+            if !self.takes_part(self.store.tenant(id)) {
+                continue;
+            }
             claim.floor = Amount::memory(self.floor(claim.floor.bytes, memory));
             claim.ceiling = None;
             let signal = signal.filter(|_| WINDOW_MIN <= passed).map(|signal| JointSignal {
