@@ -87,6 +87,39 @@ pub struct Work {
     pub keys: u64,
     /// Requests that are on their way together.
     pub depth: u64,
+    /// Which keys it asks for.
+    pub order: Order,
+    /// Pause before the next requests, in µs.
+    pub pause_us: u64,
+}
+
+/// Which keys are asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Order {
+    /// All alike, by chance.
+    #[default]
+    Random,
+    /// One after the other, again and again.
+    InTurn,
+    /// By chance, the first most: key k as often as k to the power of minus two thirds.
+    Skewed,
+}
+
+impl Order {
+    /// The key of the request of this number, of so many.
+    fn key(self, number: u64, keys: u64, rng: &mut units::Rng) -> u64 {
+        match self {
+            Self::Random => rng.below(keys),
+            Self::InTurn => number % keys,
+            Self::Skewed => {
+                let whole = 1_u64 << 20;
+                let part = rng.below(whole) as f64 / whole as f64;
+                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below keys")]
+                let key = (part.powi(3) * keys as f64) as u64;
+                key
+            }
+        }
+    }
 }
 
 /// What a tenant used of the tier's time in a window.
@@ -118,6 +151,20 @@ impl Here {
     /// # Errors
     /// If it cannot start.
     pub fn start(tier: &str, policy: &str, tenants: &[Tenant], threads: usize) -> io::Result<Self> {
+        Self::start_with(tier, policy, tenants, threads, |_| {})
+    }
+
+    /// The same with something changed of its configuration.
+    ///
+    /// # Errors
+    /// If it cannot start.
+    pub fn start_with(
+        tier: &str,
+        policy: &str,
+        tenants: &[Tenant],
+        threads: usize,
+        change: impl FnOnce(&mut Config),
+    ) -> io::Result<Self> {
         let tenant = |tenant: &Tenant| -> io::Result<TenantConfig> {
             Ok(TenantConfig {
                 name: tenant.name.to_owned(),
@@ -127,7 +174,7 @@ impl Here {
                 ..TenantConfig::default()
             })
         };
-        let config = Config {
+        let mut config = Config {
             memory: units::Bytes::mib(64),
             threads,
             listen: vec![Listener::plain(SocketAddr::from(([127, 0, 0, 1], 0)))],
@@ -138,6 +185,7 @@ impl Here {
             tenants: tenants.iter().map(tenant).collect::<io::Result<_>>()?,
             ..Config::default()
         };
+        change(&mut config);
         let clock = Arc::new(Real { started_ns: nanos(ClockId::Monotonic) });
         let server = server::start(config.checked().map_err(other)?, clock).map_err(other)?;
         let address = server.address().ok_or_else(|| io::Error::other("it listens nowhere"))?;
@@ -180,6 +228,15 @@ impl Here {
     pub fn switch(&self, policy: &str) -> io::Result<()> {
         let kind = server::BandwidthKind::of_word(policy).map_err(other)?;
         self.server.operator().set_bandwidth_policy(kind).map(drop).map_err(other)
+    }
+
+    /// What a tenant has been given of DRAM, in bytes, and of the tier's time, as a part; none while nobody divides them.
+    #[must_use]
+    pub fn given(&self, tenant: &str) -> Option<(u64, f64)> {
+        let seen = self.server.view().snapshot();
+        let state = &seen.tenants.iter().find(|t| t.state.name == tenant)?.state;
+        let budget = state.throttle.budget?;
+        Some((state.dram_target?.0, budget.cost.part_of(budget.per)))
     }
 
     /// Time of the tier that a tenant has used so far, in ps.
@@ -265,19 +322,20 @@ fn ask(address: SocketAddr, work: &Work, stop: &AtomicBool, answered: &AtomicU64
     let mut client = Client::connect(address)?;
     let value = vec![b'v'; work.size];
     let mut rng = units::Rng::new(work.size as u64 ^ work.gets_percent);
-    let mut gets = Vec::new();
+    let (mut gets, mut asked) = (Vec::new(), 0);
     while !stop.load(Ordering::Relaxed) {
         gets.clear();
         for _ in 0..work.depth {
             let is_get = rng.below(100) < work.gets_percent;
             let is_there = !is_get || rng.below(100) < work.hits_percent;
-            let number = rng.below(work.keys) + if is_there { 0 } else { work.keys };
+            let number = work.order.key(asked, work.keys, &mut rng) + if is_there { 0 } else { work.keys };
             if is_get {
                 client.queue_get(&key(work.tenant, number));
             } else {
                 client.queue_store("set", &key(work.tenant, number), 0, &value);
             }
             gets.push((is_get, is_there));
+            asked += 1;
         }
         client.send()?;
         for &(is_get, is_there) in &gets {
@@ -292,6 +350,9 @@ fn ask(address: SocketAddr, work: &Work, stop: &AtomicBool, answered: &AtomicU64
             }
         }
         answered.fetch_add(work.depth, Ordering::Relaxed);
+        if 0 < work.pause_us {
+            thread::sleep(std::time::Duration::from_micros(work.pause_us));
+        }
     }
     Ok(())
 }

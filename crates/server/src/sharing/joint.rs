@@ -24,9 +24,15 @@ pub(crate) struct JointSettings {
 }
 
 impl JointSettings {
-    /// Curves are made all the time here: a new one costs nothing and is taken at every decision.
+    /// Curves are made all the time here: a new one costs nothing and is taken at every decision. They are as exact far from what
+    /// is in force as near to it, so that bids are not held to a window (Spirit §4.1 narrows the search to where estimates are good).
     pub(super) fn options(self) -> policy::joint::Options {
-        policy::joint::Options { epoch: self.epoch, refit_every: 1, ..policy::joint::Options::default() }
+        policy::joint::Options {
+            epoch: self.epoch,
+            refit_every: 1,
+            window: None,
+            ..policy::joint::Options::default()
+        }
     }
 }
 
