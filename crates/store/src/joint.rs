@@ -31,6 +31,10 @@ const _: () = assert!(COST_PS == 10);
 /// What was used in a shorter time says nothing (guess: ten periods).
 const WINDOW_MIN: Duration = Duration::from_millis(100);
 
+/// DRAM is told anew when it has changed by more than one part in so many (guess): buffers of connections come and go all the time, and
+/// a policy takes another pool for another game.
+const POOL_ONE_IN: u64 = 64;
+
 /// DRAM and the divided tier's time as a thing that a joint policy controls.
 #[derive(Debug)]
 pub struct JointControl {
@@ -38,6 +42,8 @@ pub struct JointControl {
     meter: BandwidthControl,
     metered: Vec<Row<BandwidthSignal, Throttle>>,
     read_at: Instant,
+    /// DRAM as it was told last.
+    memory: Bytes,
     /// Part of the tier's time that is divided, above 0 and at most 1.
     part: f64,
     /// Who is never held back, by id.
@@ -56,6 +62,7 @@ impl JointControl {
             store,
             metered: Vec::new(),
             read_at: now,
+            memory: Bytes::ZERO,
             part: 1.0,
             exempt: Vec::new(),
             members: Vec::new(),
@@ -120,10 +127,14 @@ impl JointControl {
         true
     }
 
-    /// DRAM that tenants' items may take.
-    fn memory(&self) -> Bytes {
+    /// DRAM that tenants' items may take, as of the last time that it changed by much.
+    fn memory(&mut self) -> Bytes {
         let beside = self.store.external() + self.store.tables();
-        self.store.geometry().divisible.saturating_sub(beside)
+        let now = self.store.geometry().divisible.saturating_sub(beside);
+        if self.memory.0 / POOL_ONE_IN < now.0.abs_diff(self.memory.0) {
+            self.memory = now;
+        }
+        self.memory
     }
 
     /// What of a reservation of DRAM and tiers together is of DRAM.

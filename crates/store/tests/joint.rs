@@ -244,6 +244,17 @@ fn a_part_of_the_tier_may_be_divided_and_a_reservation_counts_by_its_part_of_dra
 }
 
 #[test]
+fn the_pool_is_another_when_it_has_changed_by_much() {
+    let mut rig = rig(1, 10);
+    let dram = |rig: &mut Rig| rig.read().0.capacity.bytes;
+    let whole = dram(&mut rig);
+    rig.store.set_external(Bytes::kib(32));
+    assert_eq!(dram(&mut rig), whole, "buffers come and go");
+    rig.store.set_external(Bytes::mib(1));
+    assert!(dram(&mut rig) + Bytes::mib(1) <= whole);
+}
+
+#[test]
 fn a_lease_that_nobody_renews_gives_the_last_shares_back() {
     let mut rig = rig(2, 10);
     let (_, in_force) = rig.give(&[(70, 30), (30, 70)]);

@@ -1,8 +1,10 @@
 //! Spirit's policies live: a server of this process with DRAM above an emulated tier, a client per tenant over loopback.
 //!
-//! Shape:   tenants and their loads -> requests per second under static shares, then under a policy, on the same server -> slowdowns
-//! Units:   slowdown: rate under static shares ÷ rate under the policy; parts of DRAM and of the time that is divided
-//! Failure: figures rest on times: other load on the machine is in them, and what `static` says of itself is how much
+//! Shape:   tenants and their loads -> a server per policy that begins under static shares -> requests per second at the end ->
+//!          slowdowns
+//! Units:   slowdown: rate under static shares ÷ rate under the policy, so long after the start; parts of DRAM and of the time that
+//!          is divided
+//! Failure: figures rest on times: other load on the machine is in them, and what a second server under `static` says is how much
 //! Source:  Spirit §6.1 (Fig. 6)
 
 use super::nyx::{failed, gets, rates};
@@ -15,8 +17,8 @@ use units::Duration;
 /// What is shown of Spirit live.
 pub(super) const SPIRIT: &[Experiment] = &[experiment!("spirit/live_mix", mix)];
 
-/// The policies, the control first.
-const POLICIES: [&str; 4] = ["static", "symbiosis", "harvest", "trade"];
+/// The policies that are compared with `static`, which comes before them and, as the control, behind.
+const POLICIES: [&str; 4] = ["symbiosis", "harvest", "trade", "static"];
 
 /// The tenants' names.
 const NAMES: [&str; 4] = ["kvs", "stream", "scan", "calm"];
@@ -25,18 +27,19 @@ const NAMES: [&str; 4] = ["kvs", "stream", "scan", "calm"];
 fn works(scale: f64) -> [Work; 4] {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of keys")]
     let keys = |keys: u32| ((f64::from(keys) * scale) as u64).max(10);
-    [
+    let works = [
         Work { order: Order::Skewed, ..gets(NAMES[0], 2_000, keys(20_000), 10) },
         Work { order: Order::InTurn, ..gets(NAMES[1], 4_000, keys(10_000), 10) },
         Work { order: Order::InTurn, ..gets(NAMES[2], 4_000, keys(15_000), 10) },
         Work { pause_us: 1_000, ..gets(NAMES[3], 1_000, keys(1_000), 1) },
-    ]
+    ];
+    works.map(|work| Work { stores_again: true, ..work })
 }
 
 /// What a policy made of the mix.
 struct Made {
-    /// By tenant.
-    slowdowns: Vec<f64>,
+    /// Requests per second by tenant.
+    rates: Vec<f64>,
     /// Parts of DRAM, and of the time that is divided, by tenant.
     given: Vec<(f64, f64)>,
 }
@@ -48,49 +51,50 @@ fn measure(here: &Here, sweep: &Sweep, policy: &str) -> Result<Made, ExperimentE
     }
     let clients = works.map(|work| here.work(work));
     let all: Vec<&Working> = clients.iter().collect();
-    let seconds = sweep.number("measure_s")?;
     here.pass(sweep.number("begin_s")?);
-    let before = rates(here, &all, seconds);
     here.switch(policy).map_err(failed)?;
     here.pass(sweep.number("settle_s")?);
-    let after = rates(here, &all, seconds);
+    let rates = rates(here, &all, sweep.number("measure_s")?);
     let given: Vec<(u64, f64)> = NAMES.iter().map(|name| here.given(name).unwrap_or_default()).collect();
     // Who waits for a budget is answered before it can end.
     here.switch("none").map_err(failed)?;
     clients.into_iter().try_for_each(|client| client.end().map(drop)).map_err(failed)?;
     let (dram, time) = given.iter().fold((0, 0.0), |(dram, time), one| (dram + one.0, time + one.1));
     let part = |(bytes, cost): (u64, f64)| (bytes as f64 / (dram as f64).max(1.0), cost / time.max(1e-9));
-    Ok(Made {
-        slowdowns: before.iter().zip(&after).map(|(before, after)| before / after).collect(),
-        given: given.into_iter().map(part).collect(),
-    })
+    Ok(Made { rates, given: given.into_iter().map(part).collect() })
+}
+
+/// What a policy makes of the mix, on a server of its own.
+fn made(sweep: &Sweep, policy: &str) -> Result<Made, ExperimentError> {
+    let tenants = NAMES.map(|name| Tenant::new(name, ""));
+    let (part, epoch) = (sweep.number("part")?, Duration::from_millis(sweep.count("epoch_ms")?));
+    let setting = |config: &mut server::Config| {
+        config.placement = PlaceIn::Auto;
+        config.tenants[1].placement = Some(PlaceIn::Tier("tier".to_owned()));
+        (config.bandwidth_part, config.bandwidth_epoch) = (part, epoch);
+    };
+    let here = Here::start_with(sweep.text("tier")?, "static", &tenants, 2, setting).map_err(failed)?;
+    let made = measure(&here, sweep, policy)?;
+    here.end();
+    Ok(made)
 }
 
 /// Spirit, Figure 6, live.
 fn mix(sweep: &Sweep, results: &mut Results) -> Result<(), ExperimentError> {
-    let tenants = NAMES.map(|name| Tenant::new(name, ""));
-    let (part, epoch) = (sweep.number("part")?, Duration::from_millis(sweep.count("epoch_ms")?));
+    let fixed = made(sweep, "static")?;
     for policy in POLICIES {
-        let setting = |config: &mut server::Config| {
-            config.placement = PlaceIn::Auto;
-            config.tenants[1].placement = Some(PlaceIn::Tier("tier".to_owned()));
-            (config.bandwidth_part, config.bandwidth_epoch) = (part, epoch);
-        };
-        let here = Here::start_with(sweep.text("tier")?, "static", &tenants, 2, setting);
-        let here = here.map_err(failed)?;
-        let made = measure(&here, sweep, policy)?;
-        here.end();
-        report(policy, &made, results);
+        report(policy, &fixed, &made(sweep, policy)?, results);
     }
     Ok(())
 }
 
-fn report(policy: &str, made: &Made, results: &mut Results) {
-    let logs: f64 = made.slowdowns.iter().map(|slowdown| slowdown.ln()).sum();
-    results.number(format!("{policy}_total"), (logs / made.slowdowns.len() as f64).exp());
-    results.number(format!("{policy}_worst"), made.slowdowns.iter().copied().fold(0.0, f64::max));
+fn report(policy: &str, fixed: &Made, made: &Made, results: &mut Results) {
+    let slowdowns: Vec<f64> = fixed.rates.iter().zip(&made.rates).map(|(fixed, made)| fixed / made).collect();
+    let logs: f64 = slowdowns.iter().map(|slowdown| slowdown.ln()).sum();
+    results.number(format!("{policy}_total"), (logs / slowdowns.len() as f64).exp());
+    results.number(format!("{policy}_worst"), slowdowns.iter().copied().fold(0.0, f64::max));
     if policy != "static" {
-        for (name, slowdown) in NAMES.iter().zip(&made.slowdowns) {
+        for (name, slowdown) in NAMES.iter().zip(&slowdowns) {
             results.number(format!("{policy}_{name}"), *slowdown);
         }
     }

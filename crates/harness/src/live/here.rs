@@ -91,6 +91,8 @@ pub struct Work {
     pub order: Order,
     /// Pause before the next requests, in µs.
     pub pause_us: u64,
+    /// What was evicted is stored again; else that is a failure.
+    pub stores_again: bool,
 }
 
 /// Which keys are asked for.
@@ -322,7 +324,7 @@ fn ask(address: SocketAddr, work: &Work, stop: &AtomicBool, answered: &AtomicU64
     let mut client = Client::connect(address)?;
     let value = vec![b'v'; work.size];
     let mut rng = units::Rng::new(work.size as u64 ^ work.gets_percent);
-    let (mut gets, mut asked) = (Vec::new(), 0);
+    let (mut gets, mut again, mut asked) = (Vec::new(), Vec::new(), 0);
     while !stop.load(Ordering::Relaxed) {
         gets.clear();
         for _ in 0..work.depth {
@@ -334,20 +336,28 @@ fn ask(address: SocketAddr, work: &Work, stop: &AtomicBool, answered: &AtomicU64
             } else {
                 client.queue_store("set", &key(work.tenant, number), 0, &value);
             }
-            gets.push((is_get, is_there));
+            gets.push((is_get, is_there, number));
             asked += 1;
         }
         client.send()?;
-        for &(is_get, is_there) in &gets {
+        for &(is_get, is_there, number) in &gets {
             if is_get {
                 let mut len = 0;
                 let found = client.read_get(|bytes| len = bytes.len())?.is_some();
-                if found != is_there || (found && len != work.size) {
-                    return Err(io::Error::other("a value is not what was stored"));
+                if work.stores_again && is_there && !found {
+                    again.push(number);
+                } else if found != is_there || (found && len != work.size) {
+                    let seen = if found { format!("has {len} bytes") } else { "is not there".to_owned() };
+                    return Err(io::Error::other(format!("key {number} of '{}' {seen}", work.tenant)));
                 }
             } else {
                 client.read_line()?;
             }
+        }
+        for number in again.drain(..) {
+            client.queue_store("set", &key(work.tenant, number), 0, &value);
+            client.send()?;
+            client.read_line()?;
         }
         answered.fetch_add(work.depth, Ordering::Relaxed);
         if 0 < work.pause_us {

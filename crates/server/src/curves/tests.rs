@@ -175,12 +175,8 @@ fn what_dram_does_not_answer_is_a_curve_of_its_own() {
     let tier: Arc<dyn media::Device> = Arc::new(media::Plain::new(Bytes::mib(64)).unwrap());
     let store = Store::with_tiers(options, &[tier], 0).unwrap();
     let id = TenantId(0);
-    let spec = TenantSpec {
-        name: "t".to_owned(),
-        own_space: false,
-        claim: Claim::default(),
-        rank: RankKind::Lru,
-    };
+    let spec =
+        TenantSpec { name: "t".to_owned(), own_space: false, claim: Claim::default(), rank: RankKind::Lru };
     store.add_tenant(spec).unwrap();
     store.set_placement(id, Placement::Auto);
     let mut worker = store.worker().unwrap();

@@ -33,6 +33,7 @@ pub(super) fn gets(tenant: &'static str, size: usize, keys: u64, depth: u64) -> 
         depth,
         order: Order::Random,
         pause_us: 0,
+        stores_again: false,
     }
 }
 
