@@ -93,7 +93,7 @@ impl Rig {
         let mut rows = Vec::new();
         let pool = control.read(self.now(), &mut rows);
         let target = Bytes(pool.capacity.bytes.0 / rows.len() as u64);
-        let shares = shares(&rows, &vec![MemoryShare { target, ceiling: None }; rows.len()]);
+        let shares = shares(&rows, &vec![MemoryShare::of(target); rows.len()]);
         assert!(control.apply(self.now(), &decide(&shares), &mut Vec::new()));
     }
 
