@@ -156,7 +156,8 @@ def test_who_is_held_back_waits_alone(fresh):
 
 
 def test_policies_change_while_clients_work_and_nothing_is_lost(fresh):
-    server = fresh(*TIER, "--tenant", "name=a,prefix=a:,bandwidth=slowdown 1.5", "--tenant", "name=b,prefix=b:")
+    claims = ("--tenant", "name=a,prefix=a:,bandwidth=slowdown 1.5", "--tenant", "name=b,prefix=b:")
+    server = fresh(*TIER, *claims, "--bandwidth-epoch", "200ms")
     some = loads(server, (b"a", 1000, "get"), (b"b", 2000, "set"), (b"c", 300, "get"))
     try:
         choices = bandwidth(server)["choices"]

@@ -55,6 +55,8 @@ pub(crate) fn serve_options(in_force: &InForce) -> Result<ServeOptions, Failure>
         placement: PlaceIn::of_word(in_force.text("placement")),
         promotion: promotion(in_force.text("promotion")),
         bandwidth_policy: bandwidth_policy(in_force)?,
+        bandwidth_epoch: time(in_force, "bandwidth_epoch"),
+        bandwidth_part: ratio(in_force, "bandwidth_part"),
         bandwidth_tier: Some(in_force.text("bandwidth_tier"))
             .filter(|name| !name.is_empty())
             .map(str::to_owned),

@@ -244,9 +244,17 @@ pub(crate) const SETTINGS: &[Setting] = &[
         .more("none: everybody as fast as it is. limit: nobody more of the tier's time than its limit. qos: latencies and rates that \
                tenants were promised. fair-slowdown: all are slowed alike, by weight, nobody more than promised. proportional: the \
                tier's time by weight, and what is left idle to others. prevention: nobody more than its caps; prevention+remedy: and \
-               less where tenants disturb each other. For comparison: bandwidth-limit, throttle-biggest. Tenants claim by `bandwidth`.")
+               less where tenants disturb each other. symbiosis: DRAM and the tier's time together, by auction: who gains from \
+               one gives of the other, and nobody ends below a fixed share. For comparison: bandwidth-limit, throttle-biggest, and over \
+               both static, harvest, trade. Tenants claim by `bandwidth`.")
         .reload(),
     setting("bandwidth_tier", Kind::Text, "", "a tier", "Tier whose bandwidth is divided; without a name the first"),
+    setting("bandwidth_epoch", Kind::Time, "30s", "100ms and up", "Time between two auctions of symbiosis")
+        .more("Or two decisions of static, harvest and trade.")
+        .reload(),
+    setting("bandwidth_part", Kind::Ratio, "1", "above 0, at most 1", "Part of the tier's time that symbiosis divides")
+        .more("And static, harvest and trade; other policies look at all of it.")
+        .reload(),
     setting("promotion", Kind::Choice(PROMOTIONS), "repeated", "repeated, never or always", "Hits that bring values back to DRAM")
         .more("Of those that auto put into a tier.")
         .reload(),

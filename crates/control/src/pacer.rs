@@ -76,6 +76,13 @@ where
         self.switched = true;
     }
 
+    /// Nothing that was measured before `now` is its to see: another loop has driven the thing until then. It decides next time.
+    pub fn rest_until(&mut self, now: Instant) {
+        self.last = Window { start: now, end: now, mixed: false };
+        self.wake_at = now;
+        self.in_force.clear();
+    }
+
     /// When the policy wants to decide again.
     pub fn wake_at(&self) -> Instant {
         self.wake_at
@@ -242,6 +249,23 @@ mod tests {
         assert_eq!(policy.in_force, [None, Some(1), Some(2), Some(2)], "what is true, not what was asked");
         assert_eq!(policy.windows.iter().map(|w| w.mixed).collect::<Vec<_>>(), [false, false, false, true]);
         assert!(policy.windows.windows(2).all(|w| w[0].end == w[1].start));
+    }
+
+    #[test]
+    fn a_loop_that_rested_begins_anew() {
+        let mut pacer = Loop::new(Rising::default(), 10);
+        let mut plant = Plant { reach: 2, ids: vec![1], floor: 0 };
+        let at = |second| Instant::ZERO + Duration::from_secs(second);
+        for second in 1..=3 {
+            pacer.step(at(second), &mut plant);
+        }
+        pacer.rest_until(at(60));
+        assert_eq!(pacer.wake_at(), at(60));
+        pacer.step(at(61), &mut plant);
+        assert_eq!(pacer.journal().recorded_total(), 4);
+        let policy = pacer.into_policy();
+        assert_eq!(policy.windows.last(), Some(&Window { start: at(60), end: at(61), mixed: false }));
+        assert_eq!(policy.in_force.last(), Some(&None));
     }
 
     #[test]

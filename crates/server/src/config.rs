@@ -11,7 +11,7 @@ use crate::admission::Allowance;
 use crate::groups::GroupConfig;
 use crate::listener::Listener;
 use crate::reactor::IoEngine;
-use crate::sharing::{BandwidthKind, TierClaim};
+use crate::sharing::{BandwidthKind, JointSettings, TierClaim};
 use crate::tiers::{PlaceIn, TierConfig};
 use crate::tls::TlsConfig;
 use std::net::SocketAddr;
@@ -224,6 +224,10 @@ pub struct Config {
     pub bandwidth_policy: BandwidthKind,
     /// The tier whose bandwidth is divided, by its name; none for the first.
     pub bandwidth_tier: Option<String>,
+    /// Time between two decisions of a policy over DRAM and a tier's bandwidth together (Spirit §6.2: 30 s).
+    pub bandwidth_epoch: Duration,
+    /// Part of the tier's time that such a policy divides, above 0 to 1.
+    pub bandwidth_part: f64,
     /// Which hits bring values back from a tier to DRAM.
     pub promotion: Promotion,
     /// The file that a clean end saves the items in (`-e`).
@@ -284,6 +288,8 @@ impl Default for Config {
             placement: PlaceIn::default(),
             bandwidth_policy: BandwidthKind::NONE,
             bandwidth_tier: None,
+            bandwidth_epoch: Duration::from_secs(30),
+            bandwidth_part: 1.0,
             promotion: Promotion::default(),
             memory_file: None,
             tenants: Vec::new(),
@@ -306,6 +312,11 @@ impl Config {
     pub(crate) fn listeners(&self) -> impl Iterator<Item = (&Listener, Option<&str>)> {
         let servers = self.listen.iter().map(|l| (l, l.tenant.as_deref()));
         servers.chain(self.tenants.iter().filter_map(|t| Some((t.listen.as_ref()?, Some(t.name.as_str())))))
+    }
+
+    /// How policies over DRAM and a tier's bandwidth together are set up.
+    pub(crate) fn joint_settings(&self) -> JointSettings {
+        JointSettings { epoch: self.bandwidth_epoch, part: self.bandwidth_part }
     }
 
     /// The listener that leads to the tenant `name` only, if there is one.

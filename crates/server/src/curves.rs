@@ -6,7 +6,7 @@
 //!             suffices for has no curve; more than a quota of samples a second halves the rates of whoever sends most
 //! Units:      bytes charged, as the store charges them
 //! Cost:       a sample about half a microsecond of the control thread; a second's turn reads every tenant's counters
-//! Non-goals:  deciding anything; no policy reads these curves
+//! Non-goals:  deciding anything; of the policies only those over memory and bandwidth together read these curves
 
 mod view;
 mod watched;
@@ -14,10 +14,11 @@ mod watched;
 pub use view::{CurveView, NoCurve};
 pub use watched::LOOK_UPS_MIN;
 
+use control::Curve;
 use policy::estimate::{SAMPLES_MAX, Shards};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use store::{RING_BYTES, Store};
+use store::{Placement, RING_BYTES, Store};
 use units::{Bytes, Instant, TenantId};
 use watched::Watched;
 
@@ -288,6 +289,18 @@ impl Curves {
         } else {
             self.watched.remove(&id);
         }
+    }
+
+    /// What DRAM does not answer of a watched tenant's look-ups, as a function of what of DRAM it has; none while too little is
+    /// known. Values that go straight into a tier are no better for more DRAM.
+    pub(crate) fn near(&self, id: TenantId) -> Option<Curve> {
+        let watched = self.watched.get(&id)?;
+        let curve = watched.near().ok()?;
+        if !matches!(self.store.tenant_state(id)?.placement, Placement::Tier(_)) {
+            return Some(curve);
+        }
+        let ratio = watched.not_near()?;
+        Curve::new(vec![(Bytes(0), ratio), (Bytes(1), ratio)]).ok()
     }
 
     /// What is known of a tenant; none if there is no such tenant.

@@ -407,7 +407,7 @@ impl Operator {
         if self.shared.store.divided_tier().is_none() && kind != BandwidthKind::NONE {
             return conflict("there is no tier whose bandwidth could be divided", "start with --tier");
         }
-        let is_change = self.shared.sharing.switch(kind);
+        let is_change = self.shared.sharing.switch(kind, self.shared.clock.now());
         if is_change {
             tracing::info!("the bandwidth of a tier is divided by {kind} from now on");
             self.decide_soon();
@@ -416,6 +416,7 @@ impl Operator {
     }
 
     fn decide_soon(&self) {
+        self.shared.sharing.ask();
         self.router.has_new_tenant.store(true, Ordering::Relaxed);
         self.helpers.wake_control();
         self.helpers.wake_bandwidth();

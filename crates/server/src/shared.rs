@@ -131,7 +131,8 @@ impl Shared {
         // Cleaners have a ring, too.
         let curves = Mutex::new(Curves::new(Arc::clone(&store), config.threads + config.cleaners));
         let observed = Observed::new(config.threads, config.memory);
-        let sharing = Sharing::new(&store, config.bandwidth_policy, config.seed);
+        let joint = config.joint_settings();
+        let sharing = Sharing::new(&store, config.bandwidth_policy, joint, (config.seed, clock.now()));
         Self {
             curves,
             observed,

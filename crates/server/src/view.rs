@@ -206,13 +206,13 @@ impl View {
     /// The same of the decisions about a tier's bandwidth.
     #[must_use]
     pub fn bandwidth_journal_line(&self, from: u64) -> Option<(u64, String)> {
-        self.shared.sharing.journal(|journal| line_of(journal, from))
+        self.shared.sharing.journal_line(from)
     }
 
     /// Decisions about a tier's bandwidth since the start, kept or not.
     #[must_use]
     pub fn bandwidth_decisions_total(&self) -> u64 {
-        self.shared.sharing.journal(Journal::recorded_total)
+        self.shared.sharing.view().decisions_total
     }
 
     /// How the loop about a tier's bandwidth stands.
@@ -245,7 +245,7 @@ impl View {
 }
 
 /// The first record kept whose number is at least `from`, and its number.
-fn line_of<S: Line, A: Line>(journal: &Journal<S, A>, from: u64) -> Option<(u64, String)> {
+pub(crate) fn line_of<S: Line, A: Line>(journal: &Journal<S, A>, from: u64) -> Option<(u64, String)> {
     let records = journal.records();
     let first = journal.recorded_total() - records.len() as u64;
     let number = from.max(first);

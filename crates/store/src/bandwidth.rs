@@ -235,7 +235,7 @@ fn access_of(kind: Kind) -> Access {
 }
 
 /// What a brake can do of a throttle. Its caps on DRAM are none of a store whose brake acts on tiers.
-fn setting(throttle: &Throttle) -> Setting {
+pub(crate) fn setting(throttle: &Throttle) -> Setting {
     let cap = |kind: Kind| throttle.cap.get(kind).filter(|_| *BRAKE.get(kind));
     Setting {
         delay: throttle.delay,
@@ -246,7 +246,7 @@ fn setting(throttle: &Throttle) -> Setting {
 }
 
 /// The throttle that a brake's setting is.
-fn throttle(setting: &Setting) -> Throttle {
+pub(crate) fn throttle(setting: &Setting) -> Throttle {
     let cap = |kind: Kind| setting.cap[access_of(kind) as usize];
     Throttle {
         delay: setting.delay,

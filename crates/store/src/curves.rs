@@ -149,8 +149,12 @@ pub struct LookUps {
     pub gets: u64,
     /// Those that found their item.
     pub hits: u64,
+    /// Hits whose values were below DRAM.
+    pub tier_hits: u64,
     /// Live bytes charged.
     pub held: Bytes,
+    /// What of them is in DRAM.
+    pub held_here: Bytes,
     /// The share in force.
     pub target: Bytes,
 }
@@ -183,21 +187,24 @@ impl Store {
     #[must_use]
     pub fn look_ups(&self, id: TenantId) -> Option<LookUps> {
         let tenant = self.known(id).filter(|tenant| !tenant.is_gone())?;
-        let (mut gets, mut hits) = (0, 0);
+        let (mut gets, mut hits, mut tier_hits) = (0, 0, 0);
         self.each_thread(|thread| {
             if let Some(counters) = thread.tenants.get(id.index()).and_then(OnceLock::get) {
                 let found = counters.get_hits.load(Ordering::Relaxed);
                 gets += found + counters.get_misses.load(Ordering::Relaxed);
                 hits += found;
+                tier_hits += counters.tier_hits.load(Ordering::Relaxed);
             }
             0
         });
-        let (gets_before, hits_before) = tenant.look_ups_before();
+        let before = tenant.look_ups_before();
         Some(LookUps {
             generation: tenant.generation(),
-            gets: gets.saturating_sub(gets_before),
-            hits: hits.saturating_sub(hits_before),
+            gets: gets.saturating_sub(before.0),
+            hits: hits.saturating_sub(before.1),
+            tier_hits: tier_hits.saturating_sub(before.2),
             held: tenant.held(),
+            held_here: tenant.held_here(),
             target: tenant.share().target,
         })
     }

@@ -50,6 +50,7 @@ mod brakes;
 mod check;
 mod control;
 mod group_floors;
+mod joint;
 mod latency;
 mod metrics;
 mod pin;
@@ -68,6 +69,7 @@ pub use effort::{Effort, Interval};
 pub use geometry::{Geometry, divisible_capacity};
 pub use hash::Space;
 pub use item::ITEM_OVERHEAD_MAX;
+pub use joint::JointControl;
 pub use limits::{CLEANERS_MAX, ITEM_MAX, MARKS_MAX, MARKS_MIN, TIERS_MAX};
 pub use metrics::{
     CLASSES, ClassTotals, CleanerTotals, Eviction, Totals, TrafficTotal, class_bound, class_of,

@@ -76,6 +76,8 @@ pub(crate) struct Tenant {
     /// Keys whose hash is below this are sampled for its miss ratio curve.
     pub(crate) sampled_below: AtomicU64,
     target: AtomicU64,
+    /// What of DRAM it should hold, while that is divided by itself; `u64::MAX` while it is not.
+    dram_target: AtomicU64,
     /// `u64::MAX` without one.
     ceiling: AtomicU64,
     /// How it competes by worth, packed; `BY_NEED` if it does not.
@@ -122,6 +124,7 @@ impl Tenant {
             flushed_below: AtomicU64::new(0),
             sampled_below: AtomicU64::new(0),
             target: AtomicU64::new(0),
+            dram_target: AtomicU64::new(u64::MAX),
             ceiling: AtomicU64::new(u64::MAX),
             worth: AtomicU32::new(BY_NEED),
             refuses: AtomicBool::new(false),
@@ -237,6 +240,7 @@ impl Tenant {
     /// Takes everything back that a decision may have given to a tenant that was removed meanwhile.
     pub(crate) fn forget_share(&self) {
         self.target.store(0, Ordering::Relaxed);
+        self.set_dram_target(None);
         self.ceiling.store(u64::MAX, Ordering::Relaxed);
         self.worth.store(BY_NEED, Ordering::Relaxed);
         self.set_floor(Bytes::ZERO);
@@ -307,9 +311,11 @@ impl Tenant {
         0 < change && limit < self.held().0.saturating_add_signed(change)
     }
 
-    /// Look-ups, and hits among them, that the counters of this id had when its tenant came.
-    pub(crate) fn look_ups_before(&self) -> (u64, u64) {
-        lock(&self.before).as_deref().map_or((0, 0), |t| (t.get_hits + t.get_misses, t.get_hits))
+    /// Look-ups, hits among them, and hits below DRAM among those, that the counters of this id had when its tenant came.
+    pub(crate) fn look_ups_before(&self) -> (u64, u64, u64) {
+        lock(&self.before)
+            .as_deref()
+            .map_or((0, 0, 0), |t| (t.get_hits + t.get_misses, t.get_hits, t.tier_hits))
     }
 
     /// Live bytes charged.
@@ -350,6 +356,25 @@ impl Tenant {
         let mut shadow = lock(&self.shadow);
         shadow.resize(crate::limits::SHADOW_REPRESENTS, shadow_budget);
         self.shadow_sampling.store(u32::from(shadow.sampling()), Ordering::Relaxed);
+    }
+
+    /// What of DRAM it should hold, while that is divided by itself.
+    pub(crate) fn dram_target(&self) -> Option<Bytes> {
+        let target = self.dram_target.load(Ordering::Relaxed);
+        (target != u64::MAX).then_some(Bytes(target))
+    }
+
+    pub(crate) fn set_dram_target(&self, target: Option<Bytes>) {
+        self.dram_target.store(target.map_or(u64::MAX, |target| target.0), Ordering::Relaxed);
+    }
+
+    /// What says how much of it is in DRAM: what it holds and what it should, of DRAM where that is divided by itself, else of
+    /// DRAM and tiers together.
+    pub(crate) fn near(&self) -> (Bytes, Bytes) {
+        match self.dram_target() {
+            Some(target) => (self.held_here(), target),
+            None => (self.held(), self.share().target),
+        }
     }
 
     /// Whether it holds more than its ceiling and the slack around it.
@@ -466,6 +491,8 @@ pub struct TenantState {
     pub items: u64,
     /// The share in force.
     pub share: MemoryShare,
+    /// What of DRAM it should hold, while that is divided by itself.
+    pub dram_target: Option<Bytes>,
     /// What it was promised.
     pub claim: Claim,
     /// Its private memory, which nobody takes: what was promised, or its private part of the memory without a promise.

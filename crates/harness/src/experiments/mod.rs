@@ -7,6 +7,7 @@ mod nyx;
 mod page;
 mod plot;
 mod profile;
+mod spirit;
 mod table;
 
 pub use page::page;
@@ -16,7 +17,7 @@ pub use table::{index_table, outcome_table, summary};
 use lab::experiment::{Entry, Experiment, Outcome};
 
 /// Experiments that need more than the laboratory, one list per family.
-pub static ALL: &[&[Experiment]] = &[memshare::MEMSHARE, nyx::NYX];
+pub static ALL: &[&[Experiment]] = &[memshare::MEMSHARE, nyx::NYX, spirit::SPIRIT];
 
 /// Every experiment, in the order of `index`; what the index does not hold comes last.
 #[must_use]

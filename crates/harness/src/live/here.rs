@@ -87,6 +87,41 @@ pub struct Work {
     pub keys: u64,
     /// Requests that are on their way together.
     pub depth: u64,
+    /// Which keys it asks for.
+    pub order: Order,
+    /// Pause before the next requests, in µs.
+    pub pause_us: u64,
+    /// What was evicted is stored again; else that is a failure.
+    pub stores_again: bool,
+}
+
+/// Which keys are asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Order {
+    /// All alike, by chance.
+    #[default]
+    Random,
+    /// One after the other, again and again.
+    InTurn,
+    /// By chance, the first most: key k as often as k to the power of minus two thirds.
+    Skewed,
+}
+
+impl Order {
+    /// The key of the request of this number, of so many.
+    fn key(self, number: u64, keys: u64, rng: &mut units::Rng) -> u64 {
+        match self {
+            Self::Random => rng.below(keys),
+            Self::InTurn => number % keys,
+            Self::Skewed => {
+                let whole = 1_u64 << 20;
+                let part = rng.below(whole) as f64 / whole as f64;
+                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below keys")]
+                let key = (part.powi(3) * keys as f64) as u64;
+                key
+            }
+        }
+    }
 }
 
 /// What a tenant used of the tier's time in a window.
@@ -118,6 +153,20 @@ impl Here {
     /// # Errors
     /// If it cannot start.
     pub fn start(tier: &str, policy: &str, tenants: &[Tenant], threads: usize) -> io::Result<Self> {
+        Self::start_with(tier, policy, tenants, threads, |_| {})
+    }
+
+    /// The same with something changed of its configuration.
+    ///
+    /// # Errors
+    /// If it cannot start.
+    pub fn start_with(
+        tier: &str,
+        policy: &str,
+        tenants: &[Tenant],
+        threads: usize,
+        change: impl FnOnce(&mut Config),
+    ) -> io::Result<Self> {
         let tenant = |tenant: &Tenant| -> io::Result<TenantConfig> {
             Ok(TenantConfig {
                 name: tenant.name.to_owned(),
@@ -127,7 +176,7 @@ impl Here {
                 ..TenantConfig::default()
             })
         };
-        let config = Config {
+        let mut config = Config {
             memory: units::Bytes::mib(64),
             threads,
             listen: vec![Listener::plain(SocketAddr::from(([127, 0, 0, 1], 0)))],
@@ -138,6 +187,7 @@ impl Here {
             tenants: tenants.iter().map(tenant).collect::<io::Result<_>>()?,
             ..Config::default()
         };
+        change(&mut config);
         let clock = Arc::new(Real { started_ns: nanos(ClockId::Monotonic) });
         let server = server::start(config.checked().map_err(other)?, clock).map_err(other)?;
         let address = server.address().ok_or_else(|| io::Error::other("it listens nowhere"))?;
@@ -180,6 +230,15 @@ impl Here {
     pub fn switch(&self, policy: &str) -> io::Result<()> {
         let kind = server::BandwidthKind::of_word(policy).map_err(other)?;
         self.server.operator().set_bandwidth_policy(kind).map(drop).map_err(other)
+    }
+
+    /// What a tenant has been given of DRAM, in bytes, and of the tier's time, as a part; none while nobody divides them.
+    #[must_use]
+    pub fn given(&self, tenant: &str) -> Option<(u64, f64)> {
+        let seen = self.server.view().snapshot();
+        let state = &seen.tenants.iter().find(|t| t.state.name == tenant)?.state;
+        let budget = state.throttle.budget?;
+        Some((state.dram_target?.0, budget.cost.part_of(budget.per)))
     }
 
     /// Time of the tier that a tenant has used so far, in ps.
@@ -265,33 +324,45 @@ fn ask(address: SocketAddr, work: &Work, stop: &AtomicBool, answered: &AtomicU64
     let mut client = Client::connect(address)?;
     let value = vec![b'v'; work.size];
     let mut rng = units::Rng::new(work.size as u64 ^ work.gets_percent);
-    let mut gets = Vec::new();
+    let (mut gets, mut again, mut asked) = (Vec::new(), Vec::new(), 0);
     while !stop.load(Ordering::Relaxed) {
         gets.clear();
         for _ in 0..work.depth {
             let is_get = rng.below(100) < work.gets_percent;
             let is_there = !is_get || rng.below(100) < work.hits_percent;
-            let number = rng.below(work.keys) + if is_there { 0 } else { work.keys };
+            let number = work.order.key(asked, work.keys, &mut rng) + if is_there { 0 } else { work.keys };
             if is_get {
                 client.queue_get(&key(work.tenant, number));
             } else {
                 client.queue_store("set", &key(work.tenant, number), 0, &value);
             }
-            gets.push((is_get, is_there));
+            gets.push((is_get, is_there, number));
+            asked += 1;
         }
         client.send()?;
-        for &(is_get, is_there) in &gets {
+        for &(is_get, is_there, number) in &gets {
             if is_get {
                 let mut len = 0;
                 let found = client.read_get(|bytes| len = bytes.len())?.is_some();
-                if found != is_there || (found && len != work.size) {
-                    return Err(io::Error::other("a value is not what was stored"));
+                if work.stores_again && is_there && !found {
+                    again.push(number);
+                } else if found != is_there || (found && len != work.size) {
+                    let seen = if found { format!("has {len} bytes") } else { "is not there".to_owned() };
+                    return Err(io::Error::other(format!("key {number} of '{}' {seen}", work.tenant)));
                 }
             } else {
                 client.read_line()?;
             }
         }
+        for number in again.drain(..) {
+            client.queue_store("set", &key(work.tenant, number), 0, &value);
+            client.send()?;
+            client.read_line()?;
+        }
         answered.fetch_add(work.depth, Ordering::Relaxed);
+        if 0 < work.pause_us {
+            thread::sleep(std::time::Duration::from_micros(work.pause_us));
+        }
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ pub mod keys;
 
 pub use dialect::{Answer, Dialect};
 pub use generator::{nanos, run};
-pub use here::{Here, Tenant, Used, Work, Working};
+pub use here::{Here, Order, Tenant, Used, Work, Working};
 pub use items::{Items, Sizes};
 pub use latency::Latency;
 pub use load::{Asked, Load, Outcome};

@@ -18,6 +18,10 @@ const PIECE: Duration = Duration::from_micros(50);
 /// How far the bytes that passed may be ahead of their time: what a thread was late can be made up for within this.
 const AHEAD: Duration = Duration::from_millis(1);
 
+/// Periods that what is spent for a tenant, and not by it, can take from it at most (guess: it is not its doing when, and of a
+/// short period it may be many times the budget).
+const OWED_PERIODS_MAX: u64 = 100;
+
 /// A tenant's account.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
@@ -88,6 +92,15 @@ impl Ledger {
         let piece = (budget.cost_ps / PIECES).min(left);
         self.spent_ps += piece;
         (piece, Instant::ZERO)
+    }
+
+    /// Takes what somebody spends for the tenant off its budget, as far as that may go ahead.
+    pub(super) fn owe(&mut self, cost_ps: u64, now: Instant) {
+        let Some(budget) = self.setting.budget else { return };
+        let budget = self.running(budget, now);
+        self.begin_period(budget, now);
+        let most = budget.cost_ps.saturating_mul(OWED_PERIODS_MAX).max(self.spent_ps);
+        self.spent_ps = self.spent_ps.saturating_add(cost_ps).min(most);
     }
 
     /// The budget and length of the period that runs now.

@@ -113,6 +113,14 @@ impl Brake {
         self.publish(setting);
     }
 
+    /// Charges what somebody else spends for the tenant, a cleaner: whatever its budget has left, and the tenant's next accesses wait
+    /// for what is beyond it. Pieces that threads have taken are theirs.
+    pub fn owe(&self, cost_ps: u64, now: impl FnOnce() -> Instant) {
+        if !self.is_free() {
+            self.lock().owe(cost_ps, now());
+        }
+    }
+
     /// Lets pads see that something has changed. Under the lock.
     fn publish(&self, setting: Setting) {
         let version = self.version.load(Ordering::Relaxed);

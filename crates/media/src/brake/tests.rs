@@ -236,3 +236,25 @@ fn extreme_settings_do_not_overflow() {
     let hold = brake.after(&mut pad, (Access::SlowRead, Bytes(1), u64::MAX), || Instant(5));
     assert!(matches!(hold, Hold::Until(_)), "{hold:?}");
 }
+
+#[test]
+fn what_is_spent_for_a_tenant_comes_off_its_budget_and_no_more_than_a_hundred_periods() {
+    let per = Duration(10 * MS);
+    let budget = Some(Budget { cost_ps: 100 * 1_000, per });
+    let (brake, mut pads) = (Brake::default(), [Pad::default()]);
+    let no_clock = || -> Instant { panic!("what a free tenant owes is nobody's account") };
+    brake.owe(1_000_000, no_clock);
+    set(&brake, Setting { budget, ..Setting::FREE }, 0);
+    let done = |pads: &mut [Pad], from, to| drive(&brake, pads, READ, US, (from, to))[0];
+    assert_eq!(done(&mut pads, 0, 10 * MS), 1_000);
+    brake.owe(40_000, || Instant(10 * MS));
+    let left = done(&mut pads, 10 * MS, 20 * MS);
+    assert!((599..=602).contains(&left), "{left} of a budget of which two fifths were spent");
+    brake.owe(250_000, || Instant(20 * MS));
+    assert!(done(&mut pads, 20 * MS, 40 * MS) <= 1, "two and a half periods are owed");
+    let left = done(&mut pads, 40 * MS, 50 * MS);
+    assert!((498..=502).contains(&left), "{left}");
+    brake.owe(u64::MAX, || Instant(50 * MS));
+    assert!(done(&mut pads, 50 * MS, 1_040 * MS) <= 1);
+    assert!(900 < done(&mut pads, 1_040 * MS, 1_070 * MS), "a hundred periods were owed");
+}

@@ -201,7 +201,7 @@ impl Policy for Harvest {
             self.act();
         }
         self.book.grant(seen, self.members.iter().map(|member| member.held));
-        let wake = self.options.epoch;
-        Decision { shares: self.book.shares(), wake, lease: wake, steady: true, notes: &self.notes }
+        let (wake, lease) = (self.options.epoch, self.options.lease());
+        Decision { shares: self.book.shares(), wake, lease, steady: true, notes: &self.notes }
     }
 }

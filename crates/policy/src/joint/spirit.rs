@@ -24,10 +24,7 @@ use super::options::Options;
 use control::joint::{Joint, JointSignal};
 use control::{Decision, Policy, Reason, Seen};
 use std::borrow::Cow;
-use units::{Duration, Instant};
-
-/// Without a loop, shares stay for so many epochs. A guess: they are safe, only no longer the best.
-const LEASE_EPOCHS: u64 = 10;
+use units::Instant;
 
 /// The policy `symbiosis`.
 #[derive(Debug)]
@@ -89,8 +86,7 @@ impl Policy for Symbiosis {
         }
         self.explain(outcome.closing);
         self.desk.book.grant(seen, self.auction.bundles().iter().copied());
-        let wake = self.desk.options.epoch;
-        let lease = Duration(wake.0.saturating_mul(LEASE_EPOCHS));
+        let (wake, lease) = (self.desk.options.epoch, self.desk.options.lease());
         Decision { shares: self.desk.book.shares(), wake, lease, steady: true, notes: &self.desk.notes }
     }
 }

@@ -13,6 +13,7 @@ use units::{Duration, Instant};
 #[derive(Debug)]
 pub struct Static {
     epoch: Duration,
+    lease: Duration,
     book: Book,
 }
 
@@ -20,7 +21,8 @@ impl Static {
     /// The policy; only the epoch of the options matters.
     #[must_use]
     pub fn new(options: &Options) -> Self {
-        Self { epoch: options.clone().bounded().epoch, book: Book::default() }
+        let options = options.clone().bounded();
+        Self { epoch: options.epoch, lease: options.lease(), book: Book::default() }
     }
 }
 
@@ -35,7 +37,7 @@ impl Policy for Static {
     fn decide(&mut self, _now: Instant, seen: &Seen<'_, JointSignal, Joint>) -> Decision<'_, Joint> {
         self.book.settle(seen, Bundle::default());
         self.book.grant_static(seen);
-        let (wake, lease) = (self.epoch, self.epoch);
+        let (wake, lease) = (self.epoch, self.lease);
         Decision { shares: self.book.shares(), wake, lease, steady: true, notes: &[] }
     }
 }

@@ -86,8 +86,8 @@ impl Policy for Trade {
             self.trade();
         }
         self.desk.book.grant(seen, self.held.iter().copied());
-        let wake = self.desk.options.epoch;
-        Decision { shares: self.desk.book.shares(), wake, lease: wake, steady: true, notes: &self.desk.notes }
+        let (wake, lease) = (self.desk.options.epoch, self.desk.options.lease());
+        Decision { shares: self.desk.book.shares(), wake, lease, steady: true, notes: &self.desk.notes }
     }
 }
 

@@ -52,5 +52,7 @@ fn as_json(operator: &Operator) -> Value {
         "decisions": view.decisions_total,
         "incidents": view.incidents_total,
         "incident": view.incident,
+        "epoch_ns": view.epoch.0,
+        "part": view.part,
     })
 }

@@ -176,6 +176,7 @@ fn tenant_json(tenant: &TenantReport) -> Value {
 fn put_bandwidth(object: &mut Value, tenant: &TenantReport) {
     let throttle = &tenant.state.throttle;
     object["bandwidth"] = json!(tenant.bandwidth.to_string());
+    object["dram_target_bytes"] = json!(tenant.state.dram_target.map(|target| target.0));
     object["bandwidth_delay_ns"] = json!(u64::from(throttle.delay) * 10);
     object["bandwidth_paused"] = json!(throttle.paused);
     object["bandwidth_budget_part"] = json!(throttle.budget.map(|budget| budget.cost.part_of(budget.per)));

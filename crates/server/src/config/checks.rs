@@ -12,6 +12,9 @@ use crate::tiers::PlaceIn;
 use policy::memory::Tax;
 use units::{Bytes, Duration};
 
+/// Shortest time between two decisions over DRAM and bandwidth: what was used in less says nothing (`store`'s joint sensor).
+const EPOCH_MIN: Duration = Duration::from_millis(100);
+
 /// Why a set of settings is no configuration: what is wrong, and the likely cure.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{what}")]
@@ -222,6 +225,18 @@ impl Config {
         }
         if Tax::new(self.tax).is_none() {
             return refuse(format!("a tax of {} is outside 0 to 1", self.tax), "leave it at 0.5, a half");
+        }
+        if !(0.0 < self.bandwidth_part && self.bandwidth_part <= 1.0) {
+            return refuse(
+                format!("a bandwidth_part of {} is not above 0 and at most 1", self.bandwidth_part),
+                "leave it at 1, all of the tier's time",
+            );
+        }
+        if self.bandwidth_epoch < EPOCH_MIN {
+            return refuse(
+                format!("a bandwidth_epoch of {} is below {EPOCH_MIN}", self.bandwidth_epoch),
+                "leave it at 30s; curves of a busy server need a second or more",
+            );
         }
         if !(0.0 < self.cleaner_cpu && self.cleaner_cpu <= 1.0) {
             return refuse(

@@ -161,6 +161,50 @@ fn the_quota_bounds_the_samples() {
     assert!((0.05..0.4).contains(&rate), "{rate}");
 }
 
+/// Values in a tier are hits; of DRAM they are misses. Where they go straight into the tier more DRAM gains nothing.
+#[test]
+fn what_dram_does_not_answer_is_a_curve_of_its_own() {
+    let options = Options {
+        memory: Bytes::mib(8),
+        item_max: Bytes::kib(64),
+        threads: 1,
+        tenants_max: 8,
+        no_evict: false,
+        seed: 1,
+    };
+    let tier: Arc<dyn media::Device> = Arc::new(media::Plain::new(Bytes::mib(64)).unwrap());
+    let store = Store::with_tiers(options, &[tier], 0).unwrap();
+    let id = TenantId(0);
+    let spec =
+        TenantSpec { name: "t".to_owned(), own_space: false, claim: Claim::default(), rank: RankKind::Lru };
+    store.add_tenant(spec).unwrap();
+    store.set_placement(id, Placement::Auto);
+    let mut worker = store.worker().unwrap();
+    let mut curves = Curves::new(Arc::clone(&store), 2);
+    let mut rng = Rng::new(1);
+    curves.run(seconds(1));
+    assert!(curves.near(id).is_none(), "nothing is known yet");
+    for turn in 0..200_000_u64 {
+        ask(&mut worker, 0, rng.below(20_000), 1_000);
+        if turn % 50 == 0 {
+            curves.run(seconds(1 + turn / 10_000));
+        }
+    }
+    let (totals, state) = (store.totals(id), store.tenant_state(id).unwrap());
+    let gets = (totals.get_hits + totals.get_misses) as f64;
+    let not_near = 1.0 - (totals.get_hits - totals.tier_hits) as f64 / gets;
+    assert!(0.4 < not_near && totals.get_misses as f64 / gets < 0.2, "{not_near}");
+    let curve = curves.near(id).unwrap();
+    let here = curve.miss_ratio(state.held - state.away);
+    // What was counted fades, and the first seconds had nothing in DRAM.
+    assert!((here - not_near).abs() < 0.1, "{here} by the curve, {not_near} counted");
+    assert!(curve.miss_ratio(Bytes::mib(20)) < here / 2.0, "{curve:?}");
+    store.set_placement(id, Placement::Tier(0));
+    let flat = curves.near(id).unwrap();
+    assert!((flat.miss_ratio(Bytes(0)) - flat.miss_ratio(Bytes::mib(64))).abs() < 1e-12);
+    assert!((flat.miss_ratio(Bytes(0)) - not_near).abs() < 0.1);
+}
+
 #[test]
 fn shares_change_by_steps_and_never_fall_below_the_least() {
     assert_eq!([1, 2, 3, 4, 5, 7, 22, 1_000].map(steps_up), [1, 2, 3, 4, 6, 8, 24, 1_024]);

@@ -30,12 +30,15 @@ pub(super) struct Watched {
     /// Ids are given again.
     pub(super) generation: u32,
     pub(super) shards: Shards,
-    /// Look-ups and hits of the store that are counted.
-    pub(super) seen: (u64, u64),
+    /// Look-ups of the store that are counted, hits among them, and hits below DRAM among those.
+    pub(super) seen: (u64, u64, u64),
     /// Look-ups, misses, and held bytes times look-ups, in the estimator's window.
     gets: f64,
     misses: f64,
     held: f64,
+    /// Look-ups that DRAM did not answer, and what of DRAM was held times look-ups.
+    not_near: f64,
+    held_here: f64,
     /// Since when they are counted, and when they were last.
     since_secs: u64,
     counted_secs: u64,
@@ -53,10 +56,12 @@ impl Watched {
         Some(Self {
             generation: now.generation,
             shards: Shards::new(1.0, samples_max)?,
-            seen: (now.gets, now.hits),
+            seen: (now.gets, now.hits, now.tier_hits),
             gets: 0.0,
             misses: 0.0,
             held: 0.0,
+            not_near: 0.0,
+            held_here: 0.0,
             since_secs: now_secs,
             counted_secs: now_secs,
             faded_secs: now_secs,
@@ -81,13 +86,16 @@ impl Watched {
     pub(super) fn count(&mut self, now: &LookUps, now_secs: u64) {
         let LookUps { held, target, .. } = *now;
         let (gets, hits) = (now.gets.saturating_sub(self.seen.0), now.hits.saturating_sub(self.seen.1));
+        let below = now.tier_hits.saturating_sub(self.seen.2);
         let misses = gets.saturating_sub(hits);
-        self.seen = (now.gets, now.hits);
+        self.seen = (now.gets, now.hits, now.tier_hits);
         self.counted_secs = now_secs;
         self.shards.count(gets);
         self.gets += gets as f64;
         self.misses += misses as f64;
         self.held += held.0 as f64 * gets as f64;
+        self.not_near += (misses + below.min(hits)) as f64;
+        self.held_here += now.held_here.0 as f64 * gets as f64;
         self.shards.set_depth_max(Bytes(held.max(target).max(DEPTH_MIN).0.saturating_mul(DEPTH)));
         if self.faded_secs + WINDOW_SECS <= now_secs && self.shards.is_due() {
             self.faded_secs = now_secs;
@@ -95,6 +103,8 @@ impl Watched {
             self.gets /= 2.0;
             self.misses /= 2.0;
             self.held /= 2.0;
+            self.not_near /= 2.0;
+            self.held_here /= 2.0;
         }
     }
 
@@ -114,6 +124,7 @@ impl Watched {
         if few && allowed && self.shards.rate() < 1.0 / RESTART_PART as f64 {
             self.shards.clear();
             (self.gets, self.misses, self.held) = (0.0, 0.0, 0.0);
+            (self.not_near, self.held_here) = (0.0, 0.0);
             self.since_secs = self.counted_secs;
         }
     }
@@ -141,5 +152,20 @@ impl Watched {
         let held = Bytes((self.held / self.gets) as u64);
         let there = (curve.miss_ratio(held) + measured - self.shards.missed()).clamp(0.0, 1.0);
         Ok(through(&curve, held, there, self.shards.slack()))
+    }
+
+    /// What DRAM does not answer as a function of what of it the tenant has: LRU's curve through the present.
+    pub(super) fn near(&self) -> Result<control::Curve, NoCurve> {
+        let curve = self.lru()?;
+        let is_known = self.since_secs + PRESENT_SECS <= self.counted_secs && 0.5 < self.gets;
+        let Some(measured) = self.not_near().filter(|_| is_known) else { return Ok(curve) };
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean of sizes")]
+        let here = Bytes((self.held_here / self.gets) as u64);
+        Ok(through(&curve, here, measured, self.shards.slack()))
+    }
+
+    /// The part of the look-ups that DRAM did not answer.
+    pub(super) fn not_near(&self) -> Option<f64> {
+        (0.5 < self.gets).then(|| (self.not_near / self.gets).clamp(0.0, 1.0))
     }
 }

@@ -69,6 +69,12 @@ impl Operator {
             let result = self.set_bandwidth_policy(after.bandwidth_policy).map(drop);
             adopted.note(format!("bandwidth_policy {}", after.bandwidth_policy), result);
         }
+        if before.joint_settings() != after.joint_settings() {
+            self.shared.sharing.set_up(after.joint_settings());
+            self.decide_soon();
+            let (epoch, part) = (after.bandwidth_epoch, after.bandwidth_part);
+            adopted.done.push(format!("bandwidth_epoch {epoch}, bandwidth_part {part}"));
+        }
         self.adopt_tenants_and_groups(before, after, &mut adopted);
         if let (Some(auth), Some(config)) = (&self.shared.auth, &after.auth) {
             auth.adopt(config.clone(), after.tenants.clone());

@@ -1,27 +1,35 @@
-//! Who may use a tier how fast: the loop of a policy about bandwidth, and what tenants claim of it.
+//! Who may use a tier how fast: the loop of a policy about bandwidth, or about DRAM and bandwidth together, and what tenants claim.
 //!
-//! Shape:      claims, counters, times of requests -> policy -> brakes; one thread steps it when the policy wants
+//! Shape:      claims, counters, times of requests -> policy -> brakes; claims, counters, curves -> policy over both -> targets in
+//!             DRAM and brakes. One thread steps the loop in charge when its policy wants
 //! Invariants: a server without tiers holds nobody back; another policy begins with nobody held back by the one before but as it
-//!             sees fit, and loses nothing that was counted; a claim that changes is seen within a step that begins at once
+//!             sees fit, and loses nothing that was counted; a claim that changes is seen within a step that begins at once; targets
+//!             in DRAM are there only while a policy over both is in charge
 //! Failure:    a thread that steps no more leaves the last steady throttles behind when its lease ends
 //! Non-goals:  how long an access is held: brakes in the store
 
 mod claim;
+mod history;
+mod joint;
 mod policies;
 mod thing;
 
 pub use claim::{TierClaim, TierClaimError};
+pub(crate) use joint::JointSettings;
 pub use policies::{BandwidthKind, BandwidthKindError};
 
 use crate::limits::{JOURNAL_RECORDS, JOURNAL_ROWS};
 use crate::shared::Shared;
-use control::bandwidth::{BandwidthSignal, Kinds, Throttle};
+use crate::view::line_of;
+use control::bandwidth::Kinds;
 use control::journal::Journal;
 use control::{Loop, Reason};
+use history::{Family, History};
 use policy::bandwidth::{BandwidthPolicy, Options, Thresholds};
-use std::sync::atomic::{AtomicU64, Ordering};
+use policy::joint::JointPolicy;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use store::{BandwidthControl, Store};
+use store::{BandwidthControl, JointControl, Store};
 use thing::Thing;
 use units::{Duration, Instant, TenantId};
 
@@ -51,12 +59,16 @@ impl Claims {
     }
 }
 
-/// The loop and what it drives.
+/// The two loops, of which one is in charge, and what they drive.
 #[derive(Debug)]
 struct Running {
     kind: BandwidthKind,
     pacer: Loop<Box<BandwidthPolicy>>,
     thing: Thing,
+    joint_pacer: Loop<JointPolicy>,
+    both: JointControl,
+    settings: JointSettings,
+    history: History,
     /// Incidents so far, and the newest.
     incidents: u64,
     incident: Option<String>,
@@ -69,11 +81,13 @@ pub(crate) struct Sharing {
     running: Mutex<Running>,
     /// When somebody may take over from a thread that steps no more.
     lease_ends_ns: AtomicU64,
+    /// Something has changed that a policy over both is to see at once.
+    asked: AtomicBool,
     options: Options,
 }
 
 /// How the loop about bandwidth stands.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct SharingView {
     /// The policy in charge.
     pub policy: &'static str,
@@ -83,20 +97,42 @@ pub struct SharingView {
     pub incidents_total: u64,
     /// The newest of them.
     pub incident: Option<String>,
+    /// Time between two decisions over DRAM and bandwidth.
+    pub epoch: Duration,
+    /// Part of the tier's time that they divide.
+    pub part: f64,
 }
 
 impl Sharing {
-    pub(crate) fn new(store: &Arc<Store>, kind: BandwidthKind, seed: u64) -> Self {
+    pub(crate) fn new(
+        store: &Arc<Store>,
+        kind: BandwidthKind,
+        settings: JointSettings,
+        (seed, now): (u64, Instant),
+    ) -> Self {
         let options = Options { seed, thresholds: thresholds(store), ..Options::default() };
         let mut pacer = Loop::new(kind.policy(&options), JOURNAL_RECORDS);
         pacer.limit_journal_rows(JOURNAL_ROWS);
-        let thing = Thing::new(BandwidthControl::new(Arc::clone(store)));
-        let mut running = Running { kind, pacer, thing, incidents: 0, incident: None };
+        let mut joint_pacer = Loop::new(kind.joint_policy(settings.options()), JOURNAL_RECORDS);
+        joint_pacer.limit_journal_rows(JOURNAL_ROWS);
+        let mut running = Running {
+            kind,
+            pacer,
+            thing: Thing::new(BandwidthControl::new(Arc::clone(store))),
+            joint_pacer,
+            both: JointControl::new(Arc::clone(store), now),
+            settings,
+            history: History::new(kind.family()),
+            incidents: 0,
+            incident: None,
+        };
+        running.both.set_part(settings.part);
         running.look(kind);
         Self {
             claims: Mutex::default(),
             running: Mutex::new(running),
             lease_ends_ns: AtomicU64::new(u64::MAX),
+            asked: AtomicBool::new(false),
             options,
         }
     }
@@ -118,41 +154,78 @@ impl Sharing {
     /// Says what a tenant claims from now on: nothing, for one that has gone.
     pub(crate) fn set_claim(&self, id: TenantId, claim: &TierClaim) {
         self.claims().set(id, claim);
+        self.ask();
+    }
+
+    /// What tenants claim, or how much there is, has changed: a policy over both decides at its loop's next turn.
+    pub(crate) fn ask(&self) {
+        self.asked.store(true, Ordering::Relaxed);
     }
 
     /// Another policy decides from the next step on. Returns whether that is a change.
-    pub(crate) fn switch(&self, kind: BandwidthKind) -> bool {
+    pub(crate) fn switch(&self, kind: BandwidthKind, now: Instant) -> bool {
         let mut running = self.running();
         if running.kind == kind {
             return false;
         }
+        if running.kind.family() != kind.family() {
+            running.change_family(kind.family(), now);
+            self.lease_ends_ns.store(u64::MAX, Ordering::Relaxed);
+        }
         running.kind = kind;
-        running.pacer.switch(kind.policy(&self.options));
+        match kind.family() {
+            Family::Bandwidth => running.pacer.switch(kind.policy(&self.options)),
+            Family::Joint => {
+                let policy = kind.joint_policy(running.settings.options());
+                running.joint_pacer.switch(policy);
+            }
+        }
         running.look(kind);
         true
+    }
+
+    /// Sets policies over both up otherwise from the next step on. One in charge begins again at its first epochs if its epoch
+    /// is another.
+    pub(crate) fn set_up(&self, settings: JointSettings) {
+        let mut running = self.running();
+        let before = std::mem::replace(&mut running.settings, settings);
+        running.both.set_part(settings.part);
+        if before.epoch != settings.epoch && running.kind.family() == Family::Joint {
+            let policy = running.kind.joint_policy(settings.options());
+            running.joint_pacer.switch(policy);
+        }
+        self.ask();
     }
 
     /// One turn of the loop. Returns how long to wait for the next: as its policy wants, and so long that steps take no more of a
     /// core than they may, but for experiments, which end when they should.
     pub(crate) fn step(&self, shared: &Shared) -> Duration {
         let mut running = self.running();
-        let claims = self.claims();
-        let Running { pacer, thing, incidents, incident, .. } = &mut *running;
         let (now, cpu) = (shared.clock.now(), shared.clock.thread_cpu());
+        let asked = self.asked.swap(false, Ordering::Relaxed);
+        if let Some(early) = running.early(now).filter(|_| !asked) {
+            return early;
+        }
+        let claims = self.claims();
+        let Running { pacer, thing, joint_pacer, both, kind, .. } = &mut *running;
+        let (wake, made) = match kind.family() {
+            Family::Bandwidth => {
+                (pacer.step(now, &mut thing.around(shared, &claims)), Made::at(pacer.journal(), now))
+            }
+            Family::Joint => {
+                let mut around = joint::Around { control: both, shared, claims: &claims };
+                (joint_pacer.step(now, &mut around), Made::at(joint_pacer.journal(), now))
+            }
+        };
         let mut least = PAUSE_MIN;
-        let wake = pacer.step(now, &mut thing.around(shared, &claims));
-        if let Some(record) = pacer.journal().records().last().filter(|record| record.at == now) {
-            self.lease_ends_ns.store((now + record.lease).0, Ordering::Relaxed);
-            if record.steady {
+        if let Some(made) = made {
+            self.lease_ends_ns.store((now + made.lease).0, Ordering::Relaxed);
+            if made.steady {
                 let spent = shared.clock.thread_cpu().0.saturating_sub(cpu.0);
                 least = least.max(Duration(spent.saturating_mul(LOOP_ONE_IN)));
             }
-            for note in &record.notes {
-                if let Reason::Incident(what) = &note.reason {
-                    *incidents += 1;
-                    *incident = Some(what.to_string());
-                }
-            }
+            running.incidents += made.incidents;
+            running.incident = made.incident.or_else(|| running.incident.take());
         }
         wake.max(least)
     }
@@ -169,16 +242,21 @@ impl Sharing {
             // It steps at this moment.
             Err(TryLockError::WouldBlock) => return None,
         };
-        if running.thing.control.lapse(now) {
-            tracing::error!("nobody decides about the bandwidth of tiers: the last steady throttles hold");
+        if running.lapse(now) {
+            tracing::error!("nobody decides about the bandwidth of tiers: the last steady shares hold");
             self.lease_ends_ns.store(u64::MAX, Ordering::Relaxed);
         }
         None
     }
 
-    /// Does something with the journal.
-    pub(crate) fn journal<T>(&self, look: impl FnOnce(&Journal<BandwidthSignal, Throttle>) -> T) -> T {
-        look(self.running().pacer.journal())
+    /// The first decision kept whose number is at least `from`: its number, counted from the start, and its line of JSON.
+    pub(crate) fn journal_line(&self, from: u64) -> Option<(u64, String)> {
+        let running = self.running();
+        let Running { pacer, joint_pacer, history, .. } = &*running;
+        history.find(from, running.decisions_total(), |family, own| match family {
+            Family::Bandwidth => line_of(pacer.journal(), own),
+            Family::Joint => line_of(joint_pacer.journal(), own),
+        })
     }
 
     /// How the loop stands.
@@ -186,14 +264,82 @@ impl Sharing {
         let running = self.running();
         SharingView {
             policy: running.kind.name(),
-            decisions_total: running.pacer.journal().recorded_total(),
+            decisions_total: running.decisions_total(),
             incidents_total: running.incidents,
             incident: running.incident.clone(),
+            epoch: running.settings.epoch,
+            part: running.settings.part,
         }
     }
 }
 
+/// What a step made of interest to whoever made it.
+struct Made {
+    lease: Duration,
+    steady: bool,
+    /// Promises that could not be kept, and the last of them.
+    incidents: u64,
+    incident: Option<String>,
+}
+
+impl Made {
+    /// The decision of `now`, if one was made.
+    fn at<S, A>(journal: &Journal<S, A>, now: Instant) -> Option<Self> {
+        let record = journal.records().last().filter(|record| record.at == now)?;
+        let incident = |note: &control::Note| match &note.reason {
+            Reason::Incident(what) => Some(what.to_string()),
+            _ => None,
+        };
+        let notes = record.notes.iter();
+        Some(Self {
+            lease: record.lease,
+            steady: record.steady,
+            incidents: notes.clone().filter_map(incident).count() as u64,
+            incident: notes.rev().find_map(incident),
+        })
+    }
+}
+
 impl Running {
+    fn decisions_total(&self) -> u64 {
+        self.pacer.journal().recorded_total() + self.joint_pacer.journal().recorded_total()
+    }
+
+    /// How long a policy over both is still to be left alone: its epochs are far apart, and it sees who came or went.
+    fn early(&self, now: Instant) -> Option<Duration> {
+        let wake_at = self.joint_pacer.wake_at();
+        let rests = self.kind.family() == Family::Joint && now < wake_at && !self.both.has_other_tenants();
+        rests.then(|| wake_at.since(now))
+    }
+
+    /// The other loop is in charge from now on: what this one has put in force is given back, and nothing that was measured under it
+    /// is the other's to see.
+    fn change_family(&mut self, family: Family, now: Instant) {
+        match family {
+            Family::Bandwidth => {
+                self.both.release(now);
+                self.thing.begin(now);
+                self.pacer.rest_until(now);
+            }
+            Family::Joint => {
+                self.both.begin(now);
+                self.joint_pacer.rest_until(now);
+            }
+        }
+        let own = match family {
+            Family::Bandwidth => self.pacer.journal().recorded_total(),
+            Family::Joint => self.joint_pacer.journal().recorded_total(),
+        };
+        self.history.switch(family, self.decisions_total(), own);
+    }
+
+    fn lapse(&mut self, now: Instant) -> bool {
+        match self.kind.family() {
+            Family::Bandwidth => self.thing.control.lapse(now),
+            Family::Joint => self.both.lapse(now),
+        }
+    }
+
     /// Measures what a policy looks at, and no more.
     fn look(&mut self, kind: BandwidthKind) {
         self.thing.wants_latencies = kind.name() == "qos";

@@ -1,9 +1,11 @@
-//! The policies that can divide a tier's time here, by their names.
+//! The policies that can divide a tier's time here, alone or together with DRAM, by their names.
 //!
 //! Failure: a policy that could not do anything here is refused, with what it lacks
 
+use super::history::Family;
 use policy::bandwidth::{BandwidthPolicy, Options, Prevention, Remedy, by_name};
 use policy::compose::Tighter;
+use policy::joint::{self, JointPolicy};
 use std::fmt;
 
 /// Which policy divides a tier's time: one of [`BandwidthKind::names`].
@@ -11,7 +13,7 @@ use std::fmt;
 pub struct BandwidthKind(&'static str);
 
 /// Policies that need no more than the store offers: delays, pauses, budgets, caps, costs, latencies of requests.
-const KINDS: [&str; 9] = [
+const KINDS: [&str; 13] = [
     "none",
     "limit",
     "qos",
@@ -21,15 +23,23 @@ const KINDS: [&str; 9] = [
     "prevention+remedy",
     "bandwidth-limit",
     "throttle-biggest",
+    "symbiosis",
+    "static",
+    "harvest",
+    "trade",
 ];
 
+/// Those of them that divide DRAM with it.
+const JOINT: [&str; 4] = ["symbiosis", "static", "harvest", "trade"];
+
 /// Those that lack something, and what.
-const LACKING: [(&str, &str); 5] = [
+const LACKING: [(&str, &str); 6] = [
     ("guarantee", "a model of how this tier's tenants slow each other, which nobody has fitted"),
     ("slo", "a model of how this tier's tenants slow each other, which nobody has fitted"),
     ("remedy", "prevention beside it: name prevention+remedy"),
     ("mba-only", "memory bandwidth allocation, which acts on processes and not on tenants"),
     ("cpu-only", "a quota of CPU time, which acts on processes and not on tenants"),
+    ("ideal", "every tenant's speed at every share, measured beforehand: symbiosis estimates it"),
 ];
 
 /// Why a word names no policy that can be had.
@@ -78,14 +88,26 @@ impl BandwidthKind {
         self.0
     }
 
-    /// The policy.
-    pub(crate) fn policy(self, options: &Options) -> Box<BandwidthPolicy> {
+    /// What it divides.
+    pub(super) fn family(self) -> Family {
+        if JOINT.contains(&self.0) { Family::Joint } else { Family::Bandwidth }
+    }
+
+    /// The policy about a tier's time; one over both leaves that free.
+    pub(super) fn policy(self, options: &Options) -> Box<BandwidthPolicy> {
         match self.0 {
+            _ if self.family() == Family::Joint => Self::NONE.policy(options),
             "prevention+remedy" => {
                 Box::new(Tighter::new(Prevention::default(), Remedy::new(options.thresholds)))
             }
             name => by_name(name, options).expect("every kind is a policy that needs no model"),
         }
+    }
+
+    /// The policy over DRAM and a tier's time; static shares where only the latter is divided.
+    pub(super) fn joint_policy(self, options: joint::Options) -> JointPolicy {
+        let name = if self.family() == Family::Joint { self.0 } else { "static" };
+        joint::by_name(name, options).expect("every kind over both is one that is known")
     }
 }
 
@@ -110,9 +132,15 @@ mod tests {
         for name in policy::bandwidth::NAMES {
             assert!(!matches!(BandwidthKind::of_word(name), Err(BandwidthKindError::Unknown(_))), "{name}");
         }
+        for name in joint::NAMES {
+            assert!(!matches!(BandwidthKind::of_word(name), Err(BandwidthKindError::Unknown(_))), "{name}");
+        }
         for name in BandwidthKind::names() {
             let kind = BandwidthKind::of_word(name).unwrap();
-            assert_eq!(kind.policy(&Options::default()).name(), name);
+            let (one, both) =
+                (kind.policy(&Options::default()), kind.joint_policy(joint::Options::default()));
+            let is_joint = kind.family() == Family::Joint;
+            assert_eq!((one.name(), both.name()), if is_joint { ("none", name) } else { (name, "static") });
         }
         assert_eq!(
             BandwidthKind::of_word("fastest").unwrap_err().to_string(),

@@ -34,6 +34,12 @@ impl Thing {
         Self { control, before: HashMap::new(), wants_latencies: false }
     }
 
+    /// Measures from `now` on.
+    pub(super) fn begin(&mut self, now: Instant) {
+        self.control.read(now, &mut Vec::new());
+        self.before.clear();
+    }
+
     /// This with what it needs for one step of the loop.
     pub(super) fn around<'t>(&'t mut self, shared: &'t Shared, claims: &'t Claims) -> Around<'t> {
         Around { thing: self, shared, claims }
@@ -92,7 +98,7 @@ impl Latency {
 }
 
 /// What a limit in standard operations is in time of the tier that is divided.
-fn price(store: &Store, operations: StandardOps) -> Cost {
+pub(super) fn price(store: &Store, operations: StandardOps) -> Cost {
     let (kind, size) = operation(operations);
     let tier = store.divided_tier().unwrap_or_default();
     store.access_cost_ps(tier, kind, size).map_or(Cost(u64::MAX), |one_ps| per_sec(operations, one_ps))

@@ -117,6 +117,7 @@ pub(super) fn tenants(shared: &Shared, router: &Router, binding: &Binding) -> Ve
             ("moved_bytes", t.moved_bytes),
             ("dram_read_bytes", t.dram_read.bytes),
             ("dram_write_bytes", t.dram_write.bytes),
+            ("dram_target_bytes", state.dram_target.map_or(0, |target| target.0)),
             ("tier_bytes", state.away.0),
             ("tier_items", state.away_items),
             ("tier_hits", t.tier_hits),

@@ -127,8 +127,8 @@ impl Census {
             let tenant = store.tenant(TenantId(u32::try_from(*i).unwrap_or(u32::MAX)));
             let below = self.seen[*i].as_ref().and_then(|seen| seen.below.as_ref());
             let inside = below.map_or(0, |below| below.inside);
-            let elsewhere = tenant.held().0.saturating_sub(inside);
-            Candidate { inside, elsewhere, target: tenant.share().target.0, floor: 0 }
+            let (held, target) = tenant.near();
+            Candidate { inside, elsewhere: held.0.saturating_sub(inside), target: target.0, floor: 0 }
         };
         let candidates: Vec<Candidate> = self.order.iter().map(candidate).collect();
         keep(budget, &candidates, &mut self.kept);

@@ -132,6 +132,7 @@ impl Store {
             placement: tenant.placement(),
             items: u64::try_from(tenant.items.load(Ordering::Relaxed)).unwrap_or(0),
             share: tenant.share(),
+            dram_target: tenant.dram_target(),
             claim: spec.claim,
             private: tenant.floor(),
             shadow: lock(&tenant.shadow).bytes(),

@@ -1,6 +1,6 @@
 //! The one way to a slow tier: every access of a tenant is counted, has its cost and takes its time here.
 //!
-//! Shape:  cleaners call `access`; what requests do goes on to the tenant's brake (`worker/brake.rs`)
+//! Shape:  what cleaners do comes off the tenant's budget; what requests do goes on to the tenant's brake (`worker/brake.rs`)
 //! Units:  bytes as the access moves them, whole records; cost in picoseconds of the tier whose time is divided
 //! Source: NyxCache §3.3 (cost of an access = 1 / MaxIOPS of its kind and size)
 
@@ -9,7 +9,7 @@ use crate::metrics::Counters;
 use crate::store::Store;
 use crate::sync::{AtomicU64, Ordering};
 use media::{Profile, SlowAccess};
-use units::Bytes;
+use units::{Bytes, TenantId};
 
 /// What a byte costs of a tier that was not probed, in ps: a gigabyte per second (a guess; the SSDs and modules of the papers
 /// are one to ten times as fast). It says who uses more, not how much there is.
@@ -22,6 +22,20 @@ pub(crate) fn access(store: &Store, tier: &Tier, counters: &Counters, kind: Slow
     counters.meter.count_slow(kind, Bytes(size), cost_ps);
     tier.device.take_time(kind, Bytes(size));
     cost_ps
+}
+
+/// The same of a cleaner: nobody waits, and the tenant's requests find that much less of its budget.
+pub(crate) fn access_behind(
+    store: &Store,
+    tier: &Tier,
+    (counters, tenant): (&Counters, TenantId),
+    kind: SlowAccess,
+    size: u64,
+) {
+    let cost_ps = access(store, tier, counters, kind, size);
+    if cost_ps != 0 {
+        store.tenant(tenant).brake.owe(cost_ps, || store.brakes.now());
+    }
 }
 
 /// What was counted of a tier, by whoever came to it.

@@ -8,7 +8,7 @@
 //! Failure:    a source that cannot be read, or survivors without room in DRAM, stay where they are
 
 use super::record::{self, Record};
-use super::{NOBODY, Reference, Tier, access};
+use super::{NOBODY, Reference, Tier, access_behind};
 use crate::account::{bytes_needed, unlink};
 use crate::census::{Half, Pending, usage_of};
 use crate::cleaner::{Removal, note_removal};
@@ -284,8 +284,9 @@ impl Pass<'_> {
         let fields = record::Fields { owner: tier.owner(entry.tenant), ..record.fields };
         let to = tier.append(&store.epochs, (0, store.now_secs()), &fields, record.key, [record.value, &[]]);
         let Ok(to) = to else { return false };
-        access(store, tier, counters, SlowAccess::Read, entry.footprint);
-        access(store, tier, counters, SlowAccess::Write, entry.footprint);
+        for kind in [SlowAccess::Read, SlowAccess::Write] {
+            access_behind(store, tier, (counters, entry.tenant), kind, entry.footprint);
+        }
         let meta = crate::item::Meta { away: Some(to), ..item.view.meta() };
         let needed = bytes_needed(item.view.bytes().len(), meta.cas.is_some());
         let stamp = store.stamp_of(item.place, &item.view);

@@ -1,6 +1,6 @@
 //! Values that the cleaner of DRAM puts into the tier below instead of evicting their items.
 
-use super::{Tier, access};
+use super::{Tier, access_behind};
 use crate::account::bytes_needed;
 use crate::census::Pending;
 use crate::item::{INDEX_SHARE, Meta};
@@ -42,7 +42,8 @@ pub(crate) fn put_below(
     let (key, value) = (item.view.key(), item.view.value());
     let room = (TIER_RESERVE, store.now_secs());
     let away = tier.append(&store.epochs, room, &fields, key, [value, &[]]).ok()?;
-    access(store, tier, counters.of(meta.tenant.index()), SlowAccess::Write, away.footprint(key.len()));
+    let of_tenant = (counters.of(meta.tenant.index()), meta.tenant);
+    access_behind(store, tier, of_tenant, SlowAccess::Write, away.footprint(key.len()));
     meta.away = Some(away);
     Some((meta, bytes_needed(meta.item_len(key.len(), 0), meta.cas.is_some())))
 }

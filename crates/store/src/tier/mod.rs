@@ -22,7 +22,7 @@ mod room;
 mod saved;
 mod segments;
 
-pub(crate) use access::{TierCounters, access};
+pub(crate) use access::{TierCounters, access, access_behind};
 pub use access::{TierTotals, TierUse};
 pub(crate) use clean::TierCleaner;
 pub(crate) use demote::{charge_below, put_below};

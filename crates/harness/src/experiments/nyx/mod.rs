@@ -9,7 +9,7 @@ mod limit;
 mod qos;
 mod share;
 
-use crate::live::{Here, Work, Working};
+use crate::live::{Here, Order, Work, Working};
 use lab::experiment;
 use lab::experiment::{Experiment, ExperimentError};
 use std::io;
@@ -23,8 +23,18 @@ pub(super) const NYX: &[Experiment] = &[
 ];
 
 /// A load of gets that are all there.
-fn gets(tenant: &'static str, size: usize, keys: u64, depth: u64) -> Work {
-    Work { tenant, gets_percent: 100, hits_percent: 100, size, keys, depth }
+pub(super) fn gets(tenant: &'static str, size: usize, keys: u64, depth: u64) -> Work {
+    Work {
+        tenant,
+        gets_percent: 100,
+        hits_percent: 100,
+        size,
+        keys,
+        depth,
+        order: Order::Random,
+        pause_us: 0,
+        stores_again: false,
+    }
 }
 
 /// A load of stores.
@@ -32,12 +42,12 @@ fn sets(tenant: &'static str, size: usize, keys: u64, depth: u64) -> Work {
     Work { gets_percent: 0, ..gets(tenant, size, keys, depth) }
 }
 
-fn failed(error: io::Error) -> ExperimentError {
+pub(super) fn failed(error: io::Error) -> ExperimentError {
     ExperimentError::failed(error)
 }
 
 /// Requests per second of each client over some seconds.
-fn rates(here: &Here, clients: &[&Working], seconds: f64) -> Vec<f64> {
+pub(super) fn rates(here: &Here, clients: &[&Working], seconds: f64) -> Vec<f64> {
     let before: Vec<u64> = clients.iter().map(|client| client.answered()).collect();
     let started = crate::live::nanos();
     here.pass(seconds);

@@ -39,7 +39,7 @@ fn tier_figures() -> [TierFigure; 11] {
 }
 
 /// What tenants have in tiers.
-pub(super) fn tenant_figures() -> [TenantFigure; 11] {
+pub(super) fn tenant_figures() -> [TenantFigure; 13] {
     [
         ("cotenant_tenant_tier_held", "Its records in tiers", Some(Unit::Bytes), |t| gauge(t.state.away.0)),
         ("cotenant_tenant_tier_items", "Items whose values are there", None, |t| gauge(t.state.away_items)),
@@ -67,6 +67,18 @@ pub(super) fn tenant_figures() -> [TenantFigure; 11] {
         ("cotenant_tenant_tier_time", "Time of the divided tier that it used", Some(Unit::Seconds), |t| {
             Value::Seconds(t.totals.tier_cost_ps as f64 / 1e12)
         }),
+        (
+            "cotenant_tenant_dram_target",
+            "What of DRAM it should hold, 0 where nobody divides that",
+            Some(Unit::Bytes),
+            |t| gauge(t.state.dram_target.map_or(0, |target| target.0)),
+        ),
+        (
+            "cotenant_tenant_tier_granted_ratio",
+            "Part of the divided tier's time that it may use, 1 without a budget",
+            None,
+            |t| Value::Gauge(t.state.throttle.budget.map_or(1.0, |budget| budget.cost.part_of(budget.per))),
+        ),
         ("cotenant_tenant_tier_held_back", "Whether its accesses are held back", None, |t| {
             gauge(u64::from(t.state.throttle != Throttle::FREE))
         }),

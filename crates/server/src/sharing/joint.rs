@@ -1,0 +1,86 @@
+//! DRAM and a tier's time as policies over both see them in a server: the store's levers, tenants' claims, live curves.
+//!
+//! Shape:      the store's rows + claims + curves of what DRAM does not answer -> rows
+//! Invariants: a limit in parts or operations is of the whole tier's time, whatever part of it is divided
+//! Failure:    a tenant whose curve is not known yet has none in its row: policies leave it its static share
+//! Units:      a tier's time as bandwidth: a byte is a nanosecond
+
+use super::thing::price;
+use super::{Claims, TierClaim};
+use crate::shared::Shared;
+use control::joint::{Joint, JointSignal, Utility};
+use control::{Actuator, Amount, Class, Decision, Pool, Row, Sensor};
+use std::sync::PoisonError;
+use store::JointControl;
+use units::{BytesPerSec, Duration, Instant, TenantId};
+
+/// How policies over memory and bandwidth together are set up in a server.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct JointSettings {
+    /// Time between two decisions.
+    pub(crate) epoch: Duration,
+    /// Part of the tier's time that they divide, above 0 and at most 1.
+    pub(crate) part: f64,
+}
+
+impl JointSettings {
+    /// Curves are made all the time here: a new one costs nothing and is taken at every decision. They are as exact far from what
+    /// is in force as near to it, so that bids are not held to a window (Spirit §4.1 narrows the search to where estimates are good).
+    pub(super) fn options(self) -> policy::joint::Options {
+        policy::joint::Options {
+            epoch: self.epoch,
+            refit_every: 1,
+            window: None,
+            ..policy::joint::Options::default()
+        }
+    }
+}
+
+/// DRAM and a tier's time while the loop steps.
+#[derive(Debug)]
+pub(super) struct Around<'t> {
+    pub(super) control: &'t mut JointControl,
+    pub(super) shared: &'t Shared,
+    pub(super) claims: &'t Claims,
+}
+
+/// A cost per second as bandwidth, at least the least that limits something.
+fn as_bandwidth(most: Amount) -> BytesPerSec {
+    BytesPerSec((most.cost.0 / 1_000).max(u64::from(most.cost.0 != 0)))
+}
+
+impl Sensor for Around<'_> {
+    type Signal = JointSignal;
+    type Share = Joint;
+
+    fn read(&mut self, now: Instant, rows: &mut Vec<Row<JointSignal, Joint>>) -> Pool {
+        let pool = self.control.read(now, rows);
+        for row in rows.iter_mut() {
+            let own = self.claims.get(row.id).unwrap_or(const { &TierClaim::NOTHING });
+            own.put_into(&mut row.claim, |operations| price(&self.shared.store, operations));
+            let limit = row.claim.ceiling.map(as_bandwidth);
+            row.claim.ceiling = limit.map(|bandwidth| Amount { bandwidth, ..Amount::default() });
+        }
+        let exempt = rows.iter().filter(|row| row.claim.class == Class::Exempt);
+        self.control.set_exempt(exempt.map(|row| row.id));
+        let curves = self.shared.curves.lock().unwrap_or_else(PoisonError::into_inner);
+        for row in rows.iter_mut() {
+            let Some(signal) = &mut row.signal else { continue };
+            signal.utility = curves.near(row.id).map(Utility::Curve);
+        }
+        pool
+    }
+}
+
+impl Actuator for Around<'_> {
+    type Share = Joint;
+
+    fn apply(
+        &mut self,
+        now: Instant,
+        decision: &Decision<'_, Joint>,
+        in_force: &mut Vec<(TenantId, Joint)>,
+    ) -> bool {
+        self.control.apply(now, decision, in_force)
+    }
+}
