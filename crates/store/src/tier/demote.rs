@@ -42,7 +42,8 @@ pub(crate) fn put_below(
     let (key, value) = (item.view.key(), item.view.value());
     let room = (TIER_RESERVE, store.now_secs());
     let away = tier.append(&store.epochs, room, &fields, key, [value, &[]]).ok()?;
-    access(store, tier, counters.of(meta.tenant.index()), SlowAccess::Write, away.footprint(key.len()));
+    let below = counters.of(meta.tenant.index()).at(tier.id);
+    access(tier, below, SlowAccess::Write, away.footprint(key.len()));
     meta.away = Some(away);
     Some((meta, bytes_needed(meta.item_len(key.len(), 0), meta.cas.is_some())))
 }

@@ -21,6 +21,8 @@ mod reference;
 mod room;
 mod saved;
 mod segments;
+mod tariff;
+mod traffic;
 
 pub(crate) use access::{TierCounters, access};
 pub use access::{TierTotals, TierUse};
@@ -32,6 +34,8 @@ pub(crate) use recover::Made;
 pub use recover::Restored;
 pub(crate) use reference::{REFERENCE, Reference};
 pub(crate) use room::{relieve, wait_for_buffer, write_out};
+pub(crate) use traffic::BelowCounters;
+pub use traffic::{BelowTotals, TrafficTotal};
 
 use crate::epoch::{Epochs, Participant};
 use crate::limits;
@@ -44,6 +48,7 @@ use record::{Fields, HEADER, Record, Spot, footprint};
 use segments::Segments;
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
+use tariff::Tariff;
 use units::{Bytes, TenantId};
 
 /// One tier.
@@ -67,6 +72,9 @@ pub(crate) struct Tier {
     begun: AtomicBool,
     /// What accesses cost, once it is known.
     profile: OnceLock<Profile>,
+    tariff: Tariff,
+    /// Accesses take modelled time.
+    is_timed: bool,
     pub(crate) counters: TierCounters,
 }
 
@@ -77,7 +85,7 @@ pub(crate) struct Full;
 impl Tier {
     pub(crate) fn new(id: u8, device: Arc<dyn Device>, options: &Options) -> Result<Self, MapError> {
         let Options { memory, item_max, tenants_max, .. } = *options;
-        let is_mapped = device.mapped().is_some();
+        let (is_mapped, is_timed) = (device.mapped().is_some(), device.is_timed());
         let gathers = Bytes(memory.0 / limits::TIER_GATHERS_PART);
         let segment = segment_of(&*device, item_max, (!is_mapped).then_some(gathers));
         let buffers = gathers.0 / segment.0.max(1);
@@ -96,6 +104,8 @@ impl Tier {
             ailing_until: AtomicU32::new(0),
             begun: AtomicBool::new(false),
             profile: OnceLock::new(),
+            tariff: Tariff::free(),
+            is_timed,
             counters: TierCounters::default(),
         })
     }
