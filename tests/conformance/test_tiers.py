@@ -111,6 +111,30 @@ def test_a_get_of_many_keys(far):
         assert after - before == len(some), "each key counts once"
 
 
+@pytest.mark.parametrize("memory", ["16", "64"])
+def test_a_get_of_more_than_is_fetched_at_once(fresh, tmp_path, engine, memory):
+    """24 MiB of values by one request: a worker fetches a 64th of the memory at once, or one value that is larger."""
+    server = fresh("--tier", tier(tmp_path), "--placement", "ssd", *engine, memory=memory)
+    large = {b"large:%d" % n: b"%d|" % n + bytes([97 + n % 26]) * (96 << 10) for n in range(256)}
+    asked = b" ".join(large)
+    with server.wire() as wire:
+        for key, text in large.items():
+            wire.send(set_request(key, text))
+            assert wire.read_line() == b"STORED\r\n"
+        before = wire.stats()
+        for request in b"get %s", b"gat 1000 %s":
+            wire.send(request % asked + b"\r\nget absent\r\n")
+            found = read_values(wire)
+            assert list(found) == list(large), "all of them, in the order of the keys"
+            assert found == large
+            assert read_values(wire) == {}, "the next request's answer"
+        after = wire.stats()
+        for name in "get_hits", "touch_hits":
+            assert int(after[name]) - int(before[name]) == len(large), "each key is counted once"
+        seen = tiers_of(wire)
+        assert (int(seen["below:items"]), int(seen["below:lost"])) == (len(large), 0)
+
+
 def test_every_command_on_a_value_that_is_away(far):
     k = keys()
     with far.wire() as wire:
@@ -280,6 +304,9 @@ def test_values_go_down_and_come_back(fresh, tmp_path):
         for _ in range(4):
             get_all(wire, some)
         seen = tiers_of(wire)
+        for what in "hits", "promotions", "demotions", "evictions", "reads", "read_bytes", "writes", "write_bytes":
+            assert seen[f"ssd:{what}"] == seen[f"below:{what}"], "it is the only tier"
+            assert int(wire.stats(b"tenants")[f"default:ssd:{what}"]) >= int(seen[f"below:{what}"])
         assert 0 < int(seen["below:demotions"]) and 0 < int(seen["below:promotions"]), "auto, with a tier"
         found = get_all(wire, keys())
         assert all(found[key] == value(key) for key in found)
@@ -294,6 +321,7 @@ def test_values_go_down_and_come_back(fresh, tmp_path):
     assert status == 200
     assert 'cotenant_tier_size_bytes{tier="ssd"} 67108864' in text
     assert 'cotenant_tenant_demotions_total{tenant="default"}' in text
+    assert 'cotenant_tier_demotions_total{tier="ssd",tenant="default"}' in text
     until = time.monotonic() + DEADLINE_S
     while not any(0 < held for held in held_below(server)):
         assert time.monotonic() < until, "a decision is made every second"

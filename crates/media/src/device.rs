@@ -97,8 +97,12 @@ pub trait Device: Debug + Send + Sync {
     /// # Errors
     /// If the system says so: then nothing is known of what was written since the last time.
     fn settle(&self) -> io::Result<()>;
+    /// Whether time is modelled: then every access has to `take_time`.
+    fn is_timed(&self) -> bool {
+        false
+    }
     /// Takes the time that an access of `size` takes, where that is modelled; nothing elsewhere.
-    fn take_time(&self, access: SlowAccess, size: Bytes);
+    fn take_time(&self, _access: SlowAccess, _size: Bytes) {}
     /// The moment before an access, to be handed to [`Device::take_time_since`]; any moment where no time is modelled.
     fn begin(&self) -> Instant {
         Instant::ZERO
@@ -227,8 +231,6 @@ impl Device for Plain {
     fn settle(&self) -> io::Result<()> {
         Ok(())
     }
-
-    fn take_time(&self, _access: SlowAccess, _size: Bytes) {}
 }
 
 #[cfg(test)]

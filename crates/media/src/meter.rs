@@ -1,9 +1,9 @@
-//! Counts accesses to tiers: per thread, per tenant and kind of traffic, summed lazily.
+//! Counts accesses to a medium: per thread, per tenant and direction, summed lazily.
 //!
-//! Shape:      one `Meter` per thread and tenant; its owner adds, anybody reads
+//! Shape:      one `Meter` per thread, tenant and medium; its owner adds, anybody reads
 //! Invariants: counters only grow; only the owning thread writes
-//! Units:      bytes; cost in picoseconds of the tier
-//! Cost:       two loads and two stores without a lock prefix per access, three of each for a slow tier
+//! Units:      bytes; cost in picoseconds of the medium
+//! Cost:       two additions to memory without a lock prefix per access, three for a slow tier
 //! Source:     NyxCache §3.3 (cost per access, kept per thread), MT² §3.2 (four kinds of traffic)
 
 use crate::SlowAccess;
@@ -43,9 +43,7 @@ impl From<SlowAccess> for Access {
     }
 }
 
-const KINDS: usize = 4;
-
-/// What one kind of traffic amounts to.
+/// What one direction of traffic amounts to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Traffic {
     /// Accesses.
@@ -54,50 +52,68 @@ pub struct Traffic {
     pub bytes: u64,
 }
 
-/// Counters of one thread for one tenant.
+/// Counters of one thread for one tenant at one medium.
 #[derive(Debug, Default)]
 pub struct Meter {
-    accesses: [AtomicU64; KINDS],
-    bytes: [AtomicU64; KINDS],
+    reads: AtomicU64,
+    read_bytes: AtomicU64,
+    writes: AtomicU64,
+    written_bytes: AtomicU64,
     cost_ps: AtomicU64,
 }
 
 /// Adds to a counter that only the calling thread writes.
+#[inline]
 fn bump(counter: &AtomicU64, by: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
 }
 
 impl Meter {
-    /// Counts one access. Only the owning thread may call this; a second writer loses counts, nothing else.
+    /// Counts one read. Only the owning thread may count; a second writer loses counts, nothing else.
     #[inline]
-    pub fn count(&self, access: Access, size: Bytes) {
-        let kind = access as usize;
-        bump(&self.accesses[kind], 1);
-        bump(&self.bytes[kind], size.0);
+    pub fn count_read(&self, size: Bytes) {
+        bump(&self.reads, 1);
+        bump(&self.read_bytes, size.0);
+    }
+
+    /// Counts one write, with the same condition.
+    #[inline]
+    pub fn count_write(&self, size: Bytes) {
+        bump(&self.writes, 1);
+        bump(&self.written_bytes, size.0);
     }
 
     /// Counts one access to a slow tier and its cost, with the same condition.
     #[inline]
     pub fn count_slow(&self, access: SlowAccess, size: Bytes, cost_ps: u64) {
-        self.count(access.into(), size);
+        match access {
+            SlowAccess::Read => self.count_read(size),
+            SlowAccess::Write => self.count_write(size),
+        }
         bump(&self.cost_ps, cost_ps);
     }
 
-    /// Cost of all accesses to the slow tier so far, in ps.
+    /// Cost of all accesses so far, in ps.
     #[must_use]
     pub fn cost_ps(&self) -> u64 {
         self.cost_ps.load(Ordering::Relaxed)
     }
 
-    /// What has been counted so far.
+    /// What was read so far.
     #[must_use]
-    pub fn read(&self, access: Access) -> Traffic {
-        let kind = access as usize;
-        Traffic {
-            accesses: self.accesses[kind].load(Ordering::Relaxed),
-            bytes: self.bytes[kind].load(Ordering::Relaxed),
-        }
+    pub fn read(&self) -> Traffic {
+        traffic(&self.reads, &self.read_bytes)
     }
+
+    /// What was written so far.
+    #[must_use]
+    pub fn written(&self) -> Traffic {
+        traffic(&self.writes, &self.written_bytes)
+    }
+}
+
+fn traffic(accesses: &AtomicU64, bytes: &AtomicU64) -> Traffic {
+    Traffic { accesses: accesses.load(Ordering::Relaxed), bytes: bytes.load(Ordering::Relaxed) }
 }
 
 #[cfg(test)]
@@ -105,17 +121,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_are_counted_apart() {
+    fn directions_are_counted_apart() {
         let meter = Meter::default();
-        meter.count(Access::DramRead, Bytes(64));
-        meter.count(Access::DramRead, Bytes(100));
-        meter.count(Access::SlowWrite, Bytes(7));
-        assert_eq!(meter.read(Access::DramRead), Traffic { accesses: 2, bytes: 164 });
-        assert_eq!(meter.read(Access::SlowWrite), Traffic { accesses: 1, bytes: 7 });
-        assert_eq!(meter.read(Access::DramWrite), Traffic::default());
-        assert_eq!(meter.cost_ps(), 0);
+        meter.count_read(Bytes(64));
+        meter.count_read(Bytes(100));
+        meter.count_write(Bytes(7));
+        assert_eq!(meter.read(), Traffic { accesses: 2, bytes: 164 });
+        assert_eq!((meter.written(), meter.cost_ps()), (Traffic { accesses: 1, bytes: 7 }, 0));
         meter.count_slow(SlowAccess::Write, Bytes(64), 5);
         meter.count_slow(SlowAccess::Read, Bytes(64), 3);
-        assert_eq!((meter.cost_ps(), meter.read(Access::SlowWrite).accesses), (8, 2));
+        assert_eq!((meter.cost_ps(), meter.written().accesses, meter.read().bytes), (8, 2, 228));
     }
 }

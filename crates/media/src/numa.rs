@@ -12,7 +12,7 @@
 
 use crate::device::{copy_in, copy_out};
 use crate::file::TierError;
-use crate::{Device, Region, SlowAccess, Survival, WordRegion};
+use crate::{Device, Region, Survival, WordRegion};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -94,8 +94,6 @@ impl Device for NumaTier {
     fn settle(&self) -> io::Result<()> {
         Ok(())
     }
-
-    fn take_time(&self, _access: SlowAccess, _size: Bytes) {}
 }
 
 /// Free memory of the node that `folder` describes; none if there is no such node or it has no memory.

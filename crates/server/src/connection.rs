@@ -52,8 +52,10 @@ pub(crate) struct Connection {
     pub(crate) is_starved: bool,
     /// Values for its next request are on their way.
     pub(crate) is_fetching: bool,
-    /// Times that this was so for the same request.
+    /// Times that this was so for the same value.
     pub(crate) fetches_made: u8,
+    /// Keys of the request that its input begins with that have been answered.
+    pub(crate) keys_done: usize,
     /// It has no tokens until then; or its password is being verified, or values are fetched for it.
     pub(crate) parked_until: Option<Instant>,
     /// What became of the password that its input begins with, if that was verified elsewhere.
@@ -94,6 +96,7 @@ impl Connection {
             is_starved: false,
             is_fetching: false,
             fetches_made: 0,
+            keys_done: 0,
             parked_until: None,
             verdict: None,
             counted: None,

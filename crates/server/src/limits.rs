@@ -103,9 +103,11 @@ pub const PIECES_PER_ROUND: usize = 4;
 pub const LARGE_VALUES_PER_TURN: usize = 64;
 /// Reads of one tier that one worker has under way at most.
 pub const FETCH_DEPTH: u32 = 128;
-/// Bytes that one worker fetches from tiers at once, and for one connection, not counting the value that crosses the line
-/// (guess: 16 of the largest items usual).
+/// Bytes that one worker fetches from tiers at once at most (guess: 16 of the largest items usual).
 pub const FETCH_BYTES_MAX: usize = 16 << 20;
+/// All workers together fetch this part of the memory at once at most, one in so many (guess: half of what buffers may take); but
+/// one value is always fetched.
+pub const FETCH_PART: u64 = 16;
 /// Connections of a tenant that is paused at a tier, not for an experiment, ask again after this.
 pub const PAUSED_POLL: Duration = Duration::from_millis(5);
 /// Connections of a tenant that is held back for longer ask again after this: it may be held back less by then.
@@ -113,8 +115,7 @@ pub const HELD_POLL: Duration = Duration::from_millis(20);
 /// Who waits no longer than this for tokens or for a tier is waited for without sleeping: a sleep is counted in milliseconds, and
 /// the pauses of experiments take one.
 pub const AWAKE_FOR: Duration = Duration::from_micros(1_100);
-/// Times that a request may wait for values; then those that are still away count as misses: they were moved each time, or
-/// are more than is fetched at once.
+/// Times that a request may wait for the same value; then it counts as a miss: it was moved each time.
 pub const FETCHES_MAX: u8 = 4;
 /// Values up to this size are copied into the reply buffer; larger ones are sent from the log.
 pub const COPY_VALUE_MAX: usize = 2 << 10;

@@ -81,6 +81,8 @@ pub struct TenantReport {
     pub listen: Option<crate::Address>,
     /// Where its values go: `dram`, `auto` or a tier's name.
     pub placement: String,
+    /// The tiers' names, in the order of what it counted at them.
+    pub tiers: Vec<String>,
     /// What it claims of a tier's bandwidth.
     pub bandwidth: TierClaim,
     /// The group that it is in.
@@ -172,6 +174,7 @@ impl Operator {
             gate,
             group,
             placement: self.router.places.word(state.placement).to_owned(),
+            tiers: self.router.places.names().to_vec(),
             bandwidth: self.shared.sharing.claim(id),
             state,
             totals: self.shared.store.totals(id),

@@ -15,6 +15,7 @@ mod tiers;
 pub(crate) use clients::{Client, Clients};
 pub(crate) use general::cpu_micros;
 pub(crate) use ours::Controller;
+pub(crate) use tiers::traffic;
 
 use crate::dump;
 use crate::memcache::reply_text;

@@ -399,9 +399,10 @@ impl<R: Reactor> Worker<R> {
         let Some(Some(connection)) = self.connections.get_mut(id.0) else { return Some(After::Gone) };
         connection.skip = turn.skip;
         connection.needed = turn.needed;
-        if 0 < turn.requests {
+        if 0 < turn.requests || connection.keys_done < turn.keys_done {
             connection.fetches_made = 0;
         }
+        connection.keys_done = turn.keys_done;
         if let Some(identity) = turn.identity {
             connection.identity = identity;
             connection.client.belongs_to(identity.binding());
@@ -468,6 +469,8 @@ impl<R: Reactor> Worker<R> {
         (input, block): (&[u8], Option<Block<'_>>),
         is_out_of_memory: bool,
     ) -> (Turn, Sending) {
+        let keys_done =
+            self.connections.get(id.0).and_then(Option::as_ref).map_or(0, |connection| connection.keys_done);
         let (address, verdict) = match self.connections.get_mut(id.0) {
             Some(Some(connection)) if self.around.shared.auth.is_some() => {
                 (connection.client.peer().map(|peer| peer.ip()), connection.verdict.take())
@@ -490,6 +493,8 @@ impl<R: Reactor> Worker<R> {
             address,
             verdict: Cell::new(verdict),
             may_fetch: self.may_fetch(id),
+            fetch_bytes: self.fetch_bytes(),
+            keys_done,
         };
         let owed = match self.connections.get_mut(id.0) {
             Some(Some(connection)) => std::mem::take(&mut connection.owed),

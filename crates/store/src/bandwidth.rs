@@ -112,11 +112,11 @@ impl Counted {
     /// Adds a thread's counters; returns its accesses to tiers.
     fn add(&mut self, counters: &Counters) -> u64 {
         for kind in Kind::ALL {
-            let traffic = counters.meter.read(access_of(kind));
+            let traffic = counters.traffic(access_of(kind));
             *self.bytes.get_mut(kind) += traffic.bytes;
             *self.accesses.get_mut(kind) += traffic.accesses;
         }
-        self.cost_ps += counters.meter.cost_ps();
+        self.cost_ps += counters.cost_ps();
         let requests = [
             &counters.get_hits,
             &counters.get_misses,
@@ -130,7 +130,7 @@ impl Counted {
             &counters.decr_misses,
         ];
         self.operations += requests.map(|counter| counter.load(Ordering::Relaxed)).iter().sum::<u64>();
-        [Access::SlowRead, Access::SlowWrite].map(|access| counters.meter.read(access).accesses).iter().sum()
+        [Access::SlowRead, Access::SlowWrite].map(|access| counters.traffic(access).accesses).iter().sum()
     }
 
     /// What was counted since `before`.

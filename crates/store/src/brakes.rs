@@ -4,7 +4,7 @@
 //! Non-goals:  who is held back: a policy decides that, `bandwidth.rs` puts it in force
 
 use crate::store::Store;
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
 use crate::tier::Tier;
 use media::{Profile, Stopwatch};
 use std::fmt;
@@ -22,6 +22,8 @@ type Time = Box<dyn Fn() -> Instant + Send + Sync>;
 pub(crate) struct Brakes {
     /// Place of the tier whose time is divided.
     divided: AtomicU32,
+    /// Held by who changes which tier that is, or what it costs.
+    dividing: Mutex<()>,
     /// When the pauses of an experiment should end, in ns; 0 while there is none.
     pauses_end: AtomicU64,
     time: OnceLock<Time>,
@@ -32,7 +34,11 @@ impl Store {
     /// Says what accesses to a tier cost of its time, by its place among the tiers; false for an unknown tier, or one of which
     /// that is known. Until then a byte costs what it would of a gigabyte per second.
     pub fn set_profile(&self, tier: u8, profile: Profile) -> bool {
-        self.tiers.get(usize::from(tier)).is_some_and(|tier| tier.set_profile(profile))
+        let is_new = self.tiers.get(usize::from(tier)).is_some_and(|tier| tier.set_profile(profile));
+        if is_new {
+            self.set_tariffs(None);
+        }
+        is_new
     }
 
     /// Whether what accesses to a tier cost was measured.
@@ -45,9 +51,19 @@ impl Store {
     pub fn divide_tier(&self, tier: u8) -> bool {
         let exists = usize::from(tier) < self.tiers.len();
         if exists {
-            self.brakes.divided.store(u32::from(tier), Ordering::Relaxed);
+            self.set_tariffs(Some(tier));
         }
         exists
+    }
+
+    /// Lets accesses to the tier whose time is divided cost what they do, and to every other one nothing. `divided` is another
+    /// tier than before, if it is to be.
+    pub(crate) fn set_tariffs(&self, divided: Option<u8>) {
+        let _one = lock(&self.brakes.dividing);
+        if let Some(divided) = divided {
+            self.brakes.divided.store(u32::from(divided), Ordering::Relaxed);
+        }
+        self.tiers.iter().for_each(|tier| tier.set_divided(self.divides(tier)));
     }
 
     /// The tier whose time is divided, by its place; none if there are no tiers.

@@ -302,7 +302,8 @@ impl Pass<'_> {
                 return self.to.copy(store, self.counters, &locked, found, item, to);
             };
             if self.to.move_to(store, self.counters, &locked, (found, item), (meta, to)) {
-                count(&self.counters.of(meta.tenant.index()).demotions);
+                let counters = self.counters.of(meta.tenant.index());
+                meta.away.inspect(|away| count(&counters.at(away.tier).demotions));
                 return true;
             }
         }

@@ -193,7 +193,7 @@ impl Store {
                 let found = counters.get_hits.load(Ordering::Relaxed);
                 gets += found + counters.get_misses.load(Ordering::Relaxed);
                 hits += found;
-                tier_hits += counters.tier_hits.load(Ordering::Relaxed);
+                tier_hits += counters.tier_hits();
             }
             0
         });

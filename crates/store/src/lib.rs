@@ -71,15 +71,13 @@ pub use hash::Space;
 pub use item::ITEM_OVERHEAD_MAX;
 pub use joint::JointControl;
 pub use limits::{CLEANERS_MAX, ITEM_MAX, MARKS_MAX, MARKS_MIN, TIERS_MAX};
-pub use metrics::{
-    CLASSES, ClassTotals, CleanerTotals, Eviction, Totals, TrafficTotal, class_bound, class_of,
-};
+pub use metrics::{CLASSES, ClassTotals, CleanerTotals, Eviction, Totals, class_bound, class_of};
 pub use passes::{FixedPass, PassKind, PassTotals};
 pub use pin::Pinned;
 pub use rank::{Expression, RankError, RankKind};
 pub use store::{CLOCK_START, MemoryUse, Options, Store, StoreError};
 pub use tenant::{OverShare, TenantSpec, TenantState};
-pub use tier::{Placement, Promotion, Restored, TierTotals, TierUse};
+pub use tier::{BelowTotals, Placement, Promotion, Restored, TierTotals, TierUse, TrafficTotal};
 pub use upload::{Shortage, Upload};
 pub use witness::Evicted;
 pub use worker::{

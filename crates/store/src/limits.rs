@@ -111,6 +111,9 @@ pub const TIER_PASS_WIDTH_UNMAPPED: usize = 4;
 pub const TIER_PASS_FREES_PART: usize = 3;
 /// Room that a pass of a tier leaves for the ends of segments, one part in so many.
 pub const TIER_SLACK_PART: u64 = 64;
+/// Seconds after which what is gathered in a segment is written though the segment is not full (a guess: as often as a cleaner
+/// looks, so that a crash forgets about twice as much).
+pub const TIER_GATHER_SECS: u32 = 1;
 /// Seconds for which nothing is written to a tier that failed.
 pub const TIER_REST_SECS: u32 = 1;
 

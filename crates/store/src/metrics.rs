@@ -2,7 +2,9 @@
 //!
 //! Invariants: a set is written by its thread alone; sums only grow, but for items and bytes per size class
 
+use crate::limits::TIERS_MAX;
 use crate::sync::{AtomicI64, AtomicU64, Ordering, bump};
+use crate::tier::{BelowCounters, BelowTotals, TrafficTotal};
 use media::{Access, Meter, Traffic};
 
 macro_rules! counters {
@@ -12,7 +14,9 @@ macro_rules! counters {
         pub(crate) struct Counters {
             $(pub(crate) $name: AtomicU64,)*
             pub(crate) last_eviction: LastEviction,
-            pub(crate) meter: Meter,
+            pub(crate) dram: Meter,
+            /// By the tiers' places.
+            below: Box<[BelowCounters]>,
         }
 
         /// Counters summed over threads.
@@ -31,17 +35,35 @@ macro_rules! counters {
             pub slow_write: TrafficTotal,
             /// What accesses to the tier whose time is divided cost of it, in ps.
             pub tier_cost_ps: u64,
+            /// Look-ups that found their item's value in a tier.
+            pub tier_hits: u64,
+            /// Values that hits brought back to DRAM.
+            pub promotions: u64,
+            /// Values that the cleaner put into a tier instead of evicting their items.
+            pub demotions: u64,
+            /// Items evicted to make room in a tier.
+            pub tier_evictions: u64,
+            /// By the tiers' places, of which the above are the sums.
+            pub tiers: [BelowTotals; TIERS_MAX],
         }
 
         impl Counters {
             pub(crate) fn add_to(&self, totals: &mut Totals) {
                 $(totals.$name += self.$name.load(Ordering::Relaxed);)*
                 totals.last_eviction = totals.last_eviction.max(self.last_eviction.get());
-                totals.dram_read.add(self.meter.read(Access::DramRead));
-                totals.dram_write.add(self.meter.read(Access::DramWrite));
-                totals.slow_read.add(self.meter.read(Access::SlowRead));
-                totals.slow_write.add(self.meter.read(Access::SlowWrite));
-                totals.tier_cost_ps += self.meter.cost_ps();
+                totals.dram_read.add(self.dram.read().into());
+                totals.dram_write.add(self.dram.written().into());
+                for (counted, of_tier) in self.below.iter().zip(&mut totals.tiers) {
+                    let counted = counted.totals();
+                    of_tier.add(&counted);
+                    totals.slow_read.add(counted.read);
+                    totals.slow_write.add(counted.written);
+                    totals.tier_cost_ps += counted.cost_ps;
+                    totals.tier_hits += counted.hits;
+                    totals.promotions += counted.promotions;
+                    totals.demotions += counted.demotions;
+                    totals.tier_evictions += counted.evictions;
+                }
             }
         }
 
@@ -50,11 +72,16 @@ macro_rules! counters {
             pub fn add(&mut self, other: &Self) {
                 $(self.$name += other.$name;)*
                 self.last_eviction = self.last_eviction.max(other.last_eviction);
-                self.dram_read.add_total(other.dram_read);
-                self.dram_write.add_total(other.dram_write);
-                self.slow_read.add_total(other.slow_read);
-                self.slow_write.add_total(other.slow_write);
+                self.dram_read.add(other.dram_read);
+                self.dram_write.add(other.dram_write);
+                self.slow_read.add(other.slow_read);
+                self.slow_write.add(other.slow_write);
                 self.tier_cost_ps += other.tier_cost_ps;
+                self.tier_hits += other.tier_hits;
+                self.promotions += other.promotions;
+                self.demotions += other.demotions;
+                self.tier_evictions += other.tier_evictions;
+                self.tiers.iter_mut().zip(&other.tiers).for_each(|(tier, other)| tier.add(other));
             }
 
             /// What was counted since `earlier`.
@@ -68,6 +95,11 @@ macro_rules! counters {
                     slow_read: self.slow_read.since(earlier.slow_read),
                     slow_write: self.slow_write.since(earlier.slow_write),
                     tier_cost_ps: self.tier_cost_ps.saturating_sub(earlier.tier_cost_ps),
+                    tier_hits: self.tier_hits.saturating_sub(earlier.tier_hits),
+                    promotions: self.promotions.saturating_sub(earlier.promotions),
+                    demotions: self.demotions.saturating_sub(earlier.demotions),
+                    tier_evictions: self.tier_evictions.saturating_sub(earlier.tier_evictions),
+                    tiers: std::array::from_fn(|at| self.tiers[at].since(&earlier.tiers[at])),
                 }
             }
         }
@@ -135,16 +167,8 @@ counters! {
     moved_bytes,
     /// Misses that a shadow queue would have hit, scaled up by its sampling.
     shadow_hits,
-    /// Look-ups that found their item's value in a tier.
-    tier_hits,
     /// Look-ups whose item was there, but whose value could not be had.
     tier_lost,
-    /// Values that hits brought back to DRAM.
-    promotions,
-    /// Values that the cleaner put into a tier instead of evicting their items.
-    demotions,
-    /// Items evicted to make room in a tier.
-    tier_evictions,
 }
 
 /// What cleaning did, all threads together.
@@ -221,31 +245,41 @@ impl LastEviction {
     }
 }
 
-/// Accesses and bytes of one kind.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct TrafficTotal {
-    /// Accesses.
-    pub accesses: u64,
-    /// Bytes.
-    pub bytes: u64,
-}
-
-impl TrafficTotal {
-    fn add(&mut self, traffic: Traffic) {
-        self.accesses += traffic.accesses;
-        self.bytes += traffic.bytes;
+impl Counters {
+    pub(crate) fn new(tiers: usize) -> Self {
+        Self { below: (0..tiers).map(|_| BelowCounters::default()).collect(), ..Self::default() }
     }
 
-    fn add_total(&mut self, other: Self) {
-        self.accesses += other.accesses;
-        self.bytes += other.bytes;
+    /// What was counted at a tier.
+    #[inline]
+    pub(crate) fn at(&self, tier: u8) -> &BelowCounters {
+        &self.below[usize::from(tier)]
     }
 
-    fn since(self, earlier: Self) -> Self {
-        Self {
-            accesses: self.accesses.saturating_sub(earlier.accesses),
-            bytes: self.bytes.saturating_sub(earlier.bytes),
+    /// Look-ups that found their value in a tier.
+    pub(crate) fn tier_hits(&self) -> u64 {
+        self.below.iter().map(|tier| tier.hits.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Traffic of a kind, of all tiers where it is theirs.
+    pub(crate) fn traffic(&self, kind: Access) -> TrafficTotal {
+        let of_tiers = |read: fn(&Meter) -> Traffic| {
+            self.below.iter().fold(TrafficTotal::default(), |mut sum, tier| {
+                sum.add(read(&tier.meter).into());
+                sum
+            })
+        };
+        match kind {
+            Access::DramRead => self.dram.read().into(),
+            Access::DramWrite => self.dram.written().into(),
+            Access::SlowRead => of_tiers(Meter::read),
+            Access::SlowWrite => of_tiers(Meter::written),
         }
+    }
+
+    /// What accesses to the tier whose time is divided cost of it, in ps.
+    pub(crate) fn cost_ps(&self) -> u64 {
+        self.below.iter().map(|tier| tier.meter.cost_ps()).sum()
     }
 }
 
@@ -378,15 +412,18 @@ pub(crate) struct ThreadCounters {
     /// Of the shared key space, then of the tenants with a key space of their own.
     pub(crate) classes: [[ClassCounters; CLASSES]; 2],
     pub(crate) tenants: Box<[std::sync::OnceLock<Box<Counters>>]>,
+    /// Tiers below DRAM.
+    tiers: usize,
     /// Accesses for miss ratio curves.
     pub(crate) samples: crate::curves::Ring,
 }
 
 impl ThreadCounters {
-    pub(crate) fn new(tenants_max: usize) -> Self {
+    pub(crate) fn new(tenants_max: usize, tiers: usize) -> Self {
         Self {
             classes: std::array::from_fn(|_| std::array::from_fn(|_| ClassCounters::default())),
             tenants: (0..tenants_max).map(|_| std::sync::OnceLock::new()).collect(),
+            tiers,
             samples: crate::curves::Ring::default(),
         }
     }
@@ -394,7 +431,7 @@ impl ThreadCounters {
     /// The set of one tenant.
     #[inline]
     pub(crate) fn of(&self, tenant: usize) -> &Counters {
-        self.tenants[tenant].get_or_init(Box::default)
+        self.tenants[tenant].get_or_init(|| Box::new(Counters::new(self.tiers)))
     }
 
     #[inline]

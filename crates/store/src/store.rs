@@ -219,6 +219,7 @@ impl Store {
             seed: options.seed,
             generators: AtomicU64::new(0),
         };
+        store.set_tariffs(None);
         store.adjust_allowed();
         store.tiers.iter().filter(|tier| !tier.notes.survives()).for_each(|tier| store.begin_tier(tier));
         Ok(Arc::new(store))
@@ -257,7 +258,7 @@ impl Store {
     pub(crate) fn lend_counters(&self) -> Arc<ThreadCounters> {
         let mut threads = lock(&self.threads);
         threads.free.pop().unwrap_or_else(|| {
-            let counters = Arc::new(ThreadCounters::new(self.tenants.len()));
+            let counters = Arc::new(ThreadCounters::new(self.tenants.len(), self.tiers.len()));
             threads.all.push(Arc::clone(&counters));
             counters
         })

@@ -16,8 +16,8 @@ pub mod persistence;
 
 use crate::device::{check_units, copy_out};
 use crate::file::place::{Place, Reach, identity, lock, refusal, whole_pages};
-use crate::file::{PAGE, PAGE_LEN, Superblock, TierError};
-use crate::{Device, MapError, Region, SlowAccess, Survival, WordRegion, notes_words};
+use crate::file::{Home, PAGE, PAGE_LEN, Superblock, TierError};
+use crate::{Device, MapError, Region, Survival, WordRegion, notes_words};
 use persistence::{Instructions, Persistence};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -70,10 +70,10 @@ impl DaxTier {
             device_size(&file).ok_or(TierError::Kind { path: path.to_owned(), wanted: "DAX device" })?;
         let fresh = Superblock::new(size, identity());
         if has < fresh.end() {
-            return Err(TierError::Size {
+            return Err(TierError::Room {
                 path: path.to_owned(),
-                found: Bytes(has),
-                asked: Bytes(fresh.end()),
+                has: Bytes(has),
+                needs: Bytes(fresh.end()),
             });
         }
         let [front, notes, bytes] = map(path, &file, &fresh)?;
@@ -87,11 +87,16 @@ impl DaxTier {
             acts.fence();
             fresh
         } else {
-            let damaged = |damage| TierError::Damaged { path: path.to_owned(), damage };
+            let damaged = |damage| TierError::Damaged { path: path.to_owned(), home: Home::Device, damage };
             Superblock::from_page(&page).map_err(damaged)?
         };
         if block.size != size {
-            return Err(TierError::Size { path: path.to_owned(), found: block.size, asked: size });
+            return Err(TierError::Size {
+                path: path.to_owned(),
+                home: Home::Device,
+                found: block.size,
+                asked: size,
+            });
         }
         let notes = WordRegion::of(notes);
         Ok(Self { _file: Some(file), bytes, notes, identity: block.identity, is_new, acts })
@@ -175,8 +180,6 @@ impl<P: Persistence> Device for DaxTier<P> {
         self.acts.fence();
         Ok(())
     }
-
-    fn take_time(&self, _access: SlowAccess, _size: Bytes) {}
 }
 
 /// Superblock, notes and bytes, mapped so that stores are durable once they have left the caches.

@@ -151,6 +151,10 @@ impl Device for Emulated {
         Ok(())
     }
 
+    fn is_timed(&self) -> bool {
+        true
+    }
+
     fn take_time(&self, access: SlowAccess, size: Bytes) {
         self.take(self.watch.now(), access, size);
     }

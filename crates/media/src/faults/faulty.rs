@@ -185,6 +185,10 @@ impl<D: Device> Device for Faulty<D> {
         Ok(())
     }
 
+    fn is_timed(&self) -> bool {
+        self.inner.is_timed()
+    }
+
     fn take_time(&self, access: SlowAccess, size: Bytes) {
         self.inner.take_time(access, size);
     }

@@ -19,12 +19,12 @@ mod error;
 pub(crate) mod place;
 mod superblock;
 
-pub use error::{Damage, TierError};
+pub use error::{Damage, Home, TierError};
 pub(crate) use superblock::{PAGE, PAGE_LEN, Superblock};
 
 use crate::device::{check_units, refuse_once_failed};
 use crate::queue::{Engine, Part};
-use crate::{Buffer, Device, ReadQueue, Region, SlowAccess, Survival, WordRegion};
+use crate::{Buffer, Device, ReadQueue, Region, Survival, WordRegion};
 use place::{Place, Reach};
 use std::cell::RefCell;
 use std::fs::File;
@@ -199,8 +199,6 @@ impl Device for FileTier {
             self.file.sync_data()
         })
     }
-
-    fn take_time(&self, _access: SlowAccess, _size: Bytes) {}
 }
 
 fn is_aligned(bytes: &[u8]) -> bool {

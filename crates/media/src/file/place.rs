@@ -5,7 +5,7 @@
 //! Failure:    what is there and is not a tier of that size is refused, never overwritten
 
 use super::TIER_MIN;
-use super::error::{Damage, TierError};
+use super::error::{Damage, Home, TierError};
 use super::superblock::{PAGE, SIZE_MAX, Superblock};
 use crate::Buffer;
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, flock, fstatfs};
@@ -107,7 +107,7 @@ pub(crate) fn lock(path: &Path, file: &File) -> Result<(), TierError> {
 /// The tier that is there.
 fn existing(path: &Path, file: &File, size: Bytes, reach: Reach) -> Result<Superblock, TierError> {
     let len = claim(path, file, reach)?;
-    let damaged = |damage| TierError::Damaged { path: path.to_owned(), damage };
+    let damaged = |damage| TierError::Damaged { path: path.to_owned(), home: Home::File, damage };
     if len < PAGE {
         return Err(damaged(Damage::Foreign));
     }
@@ -116,7 +116,12 @@ fn existing(path: &Path, file: &File, size: Bytes, reach: Reach) -> Result<Super
     let page = page.bytes().try_into().expect("a page");
     let block = Superblock::from_page(page).map_err(damaged)?;
     if block.size != size {
-        return Err(TierError::Size { path: path.to_owned(), found: block.size, asked: size });
+        return Err(TierError::Size {
+            path: path.to_owned(),
+            home: Home::File,
+            found: block.size,
+            asked: size,
+        });
     }
     if len < block.end() {
         return Err(damaged(Damage::Truncated { len: Bytes(len), expected: Bytes(block.end()) }));

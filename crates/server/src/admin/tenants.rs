@@ -14,6 +14,7 @@ use crate::config::MemoryPolicy;
 use crate::limits::ADMIN_BODY_MAX;
 use crate::operator::{Operator, Refusal, Settings, TenantReport};
 use crate::sharing::{TierClaim, TierClaimError};
+use crate::stats::traffic;
 use crate::tiers::PlaceIn;
 use axum::Router;
 use axum::body::Bytes as Body;
@@ -163,6 +164,9 @@ fn tenant_json(tenant: &TenantReport) -> Value {
         "rate_waits": tenant.gate.rate_waits,
         "rate_refusals": tenant.gate.rate_refusals,
     });
+    for (name, counted) in tenant.tiers.iter().zip(&totals.tiers) {
+        object["tiers"][name] = traffic(counted).into_iter().map(|(what, n)| (what, json!(n))).collect();
+    }
     put_bandwidth(&mut object, tenant);
     for (class, latency) in tenant.latency.classes() {
         for (name, per_mille) in QUANTILES {

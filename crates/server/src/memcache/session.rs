@@ -40,6 +40,10 @@ pub(crate) struct Session<'s> {
     pub(crate) verdict: Cell<Option<Option<Grant>>>,
     /// A request may wait for values of a tier; else those that are away are missed.
     pub(crate) may_fetch: bool,
+    /// Bytes that are fetched for it at once, but for a single value.
+    pub(crate) fetch_bytes: usize,
+    /// Keys of the first request that were answered in earlier turns.
+    pub(crate) keys_done: usize,
 }
 
 impl Session<'_> {

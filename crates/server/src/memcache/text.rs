@@ -12,7 +12,7 @@ use crate::stats;
 use crate::tenants::Binding;
 use crate::watch::{Looked, Reporter, StoredItem, interest};
 use std::sync::atomic::Ordering;
-use store::{Counted, Fields, Key, Mode, Refused, Stored, Worker};
+use store::{Counted, Fields, Item, Key, Mode, Refused, Stored, Worker};
 use units::{Bytes, TenantId};
 
 /// The answer to a write that was refused, or the end of the turn. A `set` takes the older item of its key along.
@@ -189,25 +189,20 @@ fn get<'w>(
     replies: &mut Replies<'w>,
 ) -> Result<(), Ended> {
     let with_cas = kind == GetKind::WithCas;
-    if session.may_fetch && (1 < keys.len() || touch.is_some()) {
-        // Keys are counted one by one: first all of them can be answered.
-        worker.have_values(keys.iter().map(|(key, _)| key)).map_err(|_| Ended::NeedsRoom)?;
-    }
-    for (key, tenant) in keys {
+    let ready = if 1 < keys.len() || touch.is_some() { ready(session, worker, keys)? } else { keys.len() };
+    for (done, (key, tenant)) in keys[..ready].iter().enumerate() {
         if replies.is_full_of_values() {
             break;
         }
         let item = match touch {
-            None => session.look_up(worker, *tenant, key)?,
-            Some(exptime) => match worker.touch(*tenant, key, session.expires_at(*tenant, exptime)) {
-                // `gat` to a time that has passed still answers with the value.
-                Ok(true) => worker.peek_dead(key),
-                Ok(false) => None,
-                Err(why) => {
-                    refused(session, worker, &(*key, *tenant), why, false)?;
-                    None
-                }
-            },
+            None => session.look_up(worker, *tenant, key),
+            Some(exptime) => get_and_touch(session, worker, &(*key, *tenant), exptime),
+        };
+        let item = match item {
+            Ok(item) => item,
+            // What has been answered stays so.
+            Err(Ended::NeedsRoom) if 0 < done => return Err(Ended::Portion(done)),
+            Err(why) => return Err(why),
         };
         if let Some(reporter) = session.reporter(interest::FETCHERS) {
             let found = item.map(|item| (item.class(), item.value_len()));
@@ -217,8 +212,38 @@ fn get<'w>(
             replies.put_value(key.bytes(), &item, with_cas);
         }
     }
+    if ready < keys.len() {
+        return Err(Ended::Portion(ready));
+    }
     replies.put(text::END);
     Ok(())
+}
+
+/// `gat` to a time that has passed still answers with the value.
+fn get_and_touch<'w>(
+    session: &Session<'_>,
+    worker: &'w Worker,
+    keyed: &(Key<'_>, TenantId),
+    exptime: i64,
+) -> Result<Option<Item<'w>>, Ended> {
+    let (key, tenant) = keyed;
+    match worker.get_and_touch(*tenant, key, session.expires_at(*tenant, exptime)) {
+        Ok(item) => Ok(item),
+        Err(why) => refused(session, worker, keyed, why, false).map(|_reply| None),
+    }
+}
+
+/// How many of the first keys can be answered: keys are counted one by one, and each once. Those whose values are away wait for
+/// them; one that has waited long enough is missed.
+fn ready(session: &Session<'_>, worker: &Worker, keys: &[(Key<'_>, TenantId)]) -> Result<usize, Ended> {
+    let first_away = |keys: &[(Key<'_>, TenantId)]| {
+        worker.first_away(keys.iter().map(|(key, _)| key)).unwrap_or(keys.len())
+    };
+    match first_away(keys) {
+        0 if session.may_fetch => Err(Ended::NeedsRoom),
+        first if session.may_fetch || first == keys.len() => Ok(first),
+        missed => Ok(missed + 1 + first_away(&keys[missed + 1..])),
+    }
 }
 
 /// Commands that are not about one item.

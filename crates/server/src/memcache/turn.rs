@@ -13,7 +13,7 @@ use super::{binary, log_in};
 use crate::admission::{Gate, NoToken};
 use crate::auth::Identity;
 use crate::config::Protocol;
-use crate::limits::{FETCH_BYTES_MAX, HELD_POLL, PAUSED_POLL, REPLY_BYTES_PER_TURN};
+use crate::limits::{HELD_POLL, PAUSED_POLL, REPLY_BYTES_PER_TURN};
 use crate::observe::{CommandClass, Tally};
 use store::{FetchPlan, Held, Key, Worker};
 use units::{Instant, TenantId};
@@ -46,6 +46,8 @@ pub(crate) struct Turn {
     pub(crate) needs_room: bool,
     /// It stopped because these have to be fetched, for the next request and what follows.
     pub(crate) plans: Vec<FetchPlan>,
+    /// Keys of the next request that have been answered.
+    pub(crate) keys_done: usize,
     /// The client asked for the end, or is none.
     pub(crate) close: bool,
     /// The client asked for something else than replies.
@@ -136,6 +138,7 @@ pub(crate) fn run<'w, 'b>(
         worker.prefetch_item(key);
     }
     turn.first_key = hashed.first().map(|(key, _)| Span::of(key.bytes(), input));
+    turn.keys_done = session.keys_done;
     for (i, prepared) in batch.iter().enumerate() {
         if is_full(replies) && 0 < i {
             turn.stop_before(&batch, i);
@@ -143,10 +146,12 @@ pub(crate) fn run<'w, 'b>(
             break;
         }
         let keys = &hashed[prepared.keys.0..prepared.keys.1];
+        let keys = keys.get(turn.keys_done..).unwrap_or_default();
         let tenant = keys.first().map_or_else(|| session.tenant(), |(_, tenant)| *tenant);
         let class = prepared.step.class();
-        // Who waited for a value has asked before.
-        let gate = session.gate(tenant).filter(|_| class != CommandClass::Other && block.is_none());
+        // Who waited for a value has asked before; so has who was answered in part.
+        let is_asked = class != CommandClass::Other && block.is_none() && turn.keys_done == 0;
+        let gate = session.gate(tenant).filter(|_| is_asked);
         match enter(session, worker, gate, (tenant, class), keys, block.is_none()) {
             Ok(()) => {}
             Err(NoToken::Refuse) => {
@@ -164,19 +169,24 @@ pub(crate) fn run<'w, 'b>(
         match prepared.step.execute(session, worker, keys, replies, &mut turn.identity) {
             Ok(()) => {
                 turn.requests += 1;
+                turn.keys_done = 0;
                 tally.count(tenant, class, keys);
             }
             Err(why) => {
                 if let (Ended::NeedsRoom | Ended::Waits(_), Some(gate)) = (&why, gate) {
                     gate.give_back(keys.len().max(1));
                 }
-                if let Ended::NeedsRoom = &why {
+                match why {
                     // Nothing has happened, so nothing is answered.
-                    replies.back_to(before);
-                    if session.may_fetch {
-                        turn.plans = plans(worker, &hashed[prepared.keys.0..]);
+                    Ended::NeedsRoom => replies.back_to(before),
+                    Ended::Portion(answered) => {
+                        tally.note_keys(&keys[..answered]);
+                        turn.keys_done += answered;
                     }
+                    _ => {}
                 }
+                let rest = hashed.get(prepared.keys.0 + turn.keys_done..).unwrap_or_default();
+                turn.plans = to_fetch(session, worker, &why, rest);
                 turn.end(why, &batch, i, input);
                 break;
             }
@@ -234,18 +244,33 @@ pub(super) fn held(
     })
 }
 
-/// What has to be fetched for the request that was refused for it, and for those that follow it; nothing if it was not.
-fn plans(worker: &Worker, keys: &[(Key<'_>, TenantId)]) -> Vec<FetchPlan> {
-    let Some(wanted) = worker.take_wanted() else { return Vec::new() };
-    let (mut plans, mut bytes) = (vec![wanted], wanted.len);
+/// What has to be fetched for the keys that are left of a request that ended so, and for the requests that follow it: as far as
+/// it is no more than is fetched at once, and one value at least.
+fn to_fetch(
+    session: &Session<'_>,
+    worker: &Worker,
+    why: &Ended,
+    keys: &[(Key<'_>, TenantId)],
+) -> Vec<FetchPlan> {
+    let mut plans = Vec::new();
+    match why {
+        Ended::NeedsRoom if session.may_fetch => match worker.take_wanted() {
+            Some(wanted) => plans.push(wanted),
+            None => return plans,
+        },
+        Ended::Portion(_) => {}
+        _ => return plans,
+    }
+    let mut bytes: usize = plans.iter().map(|plan| plan.len).sum();
     for plan in keys.iter().filter_map(|(key, _)| worker.fetch_plan(key)) {
-        if FETCH_BYTES_MAX < bytes {
+        if plans.contains(&plan) {
+            continue;
+        }
+        bytes += plan.len;
+        if session.fetch_bytes < bytes && !plans.is_empty() {
             break;
         }
-        if !plans.contains(&plan) {
-            bytes += plan.len;
-            plans.push(plan);
-        }
+        plans.push(plan);
     }
     plans
 }
@@ -287,6 +312,11 @@ impl Turn {
                 self.stop_before(batch, i);
                 self.needs_room = true;
             }
+            Ended::Portion(_) => {
+                self.stop_before(batch, i);
+                // What is away now may not be so any more.
+                self.more = self.plans.is_empty();
+            }
             Ended::Waits(until) => {
                 self.stop_before(batch, i);
                 self.waits_until = Some(until);
@@ -312,6 +342,8 @@ impl Turn {
 pub(super) enum Ended {
     /// A write found no room; it has had no effect.
     NeedsRoom,
+    /// So many of its keys are answered; values of others are to be fetched first.
+    Portion(usize),
     /// The request's value is to come.
     Announced(Announced),
     /// The client asked for the end.

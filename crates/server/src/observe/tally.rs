@@ -39,6 +39,12 @@ impl Tally {
             Some(run) if run.tenant == tenant && run.class == class => run.requests += 1,
             _ => self.runs.push(Run { tenant, class, requests: 1 }),
         }
+        self.note_keys(keys);
+    }
+
+    /// Notes keys that a request asked for.
+    #[inline]
+    pub(crate) fn note_keys(&mut self, keys: &[(Key<'_>, TenantId)]) {
         match u32::try_from(keys.len()) {
             Ok(count) if count < self.until => self.until -= count,
             _ => self.sample(keys),

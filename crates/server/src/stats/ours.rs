@@ -138,6 +138,11 @@ pub(super) fn tenants(shared: &Shared, router: &Router, binding: &Binding) -> Ve
         ] {
             rows.push((format!("{name}:{what}"), value.to_string()));
         }
+        for (tier, counted) in router.places.names().iter().zip(&t.tiers) {
+            for (what, value) in super::tiers::traffic(counted) {
+                rows.push((format!("{name}:{tier}:{what}"), value.to_string()));
+            }
+        }
         // No spaces: three words per line.
         let rank: String = state.rank.to_string().split_whitespace().collect();
         rows.push((format!("{name}:rank"), rank));

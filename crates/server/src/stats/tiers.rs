@@ -6,7 +6,7 @@ use super::{Row, baseline};
 use crate::shared::Shared;
 use crate::tenants::{Binding, Router};
 use crate::view::Visible;
-use store::{TierTotals, TierUse};
+use store::{BelowTotals, TierTotals, TierUse};
 use units::Bytes;
 
 /// `stats tiers`: what each kind of memory holds and carries, of what the connection sees.
@@ -41,6 +41,9 @@ pub(super) fn tiers(shared: &Shared, router: &Router, binding: &Binding) -> Vec<
         ("write_bytes", t.slow_write.bytes),
     ];
     rows.extend(below.map(|(name, value)| (format!("below:{name}"), value.to_string())));
+    for (name, counted) in router.places.names().iter().zip(&t.tiers) {
+        rows.extend(traffic(counted).map(|(what, value)| (format!("{name}:{what}"), value.to_string())));
+    }
     if *binding == Binding::Unbound {
         let each = shared.store.tier_use().into_iter().zip(shared.store.tier_totals());
         for (name, (holds, totals)) in router.places.names().iter().zip(each) {
@@ -49,6 +52,20 @@ pub(super) fn tiers(shared: &Shared, router: &Router, binding: &Binding) -> Vec<
         }
     }
     rows
+}
+
+/// What was done at one tier, under the names of `stats tiers`.
+pub(crate) fn traffic(counted: &BelowTotals) -> [(&'static str, u64); 8] {
+    [
+        ("hits", counted.hits),
+        ("promotions", counted.promotions),
+        ("demotions", counted.demotions),
+        ("evictions", counted.evictions),
+        ("reads", counted.read.accesses),
+        ("read_bytes", counted.read.bytes),
+        ("writes", counted.written.accesses),
+        ("write_bytes", counted.written.bytes),
+    ]
 }
 
 /// What is known of one tier, under the names of `stats tiers`.

@@ -3,18 +3,26 @@
 //! Shape:      a turn ends at a request whose value is away, with plans for it and for what follows -> reads in the queues of
 //!             the tiers -> the turn again, with the values
 //! Invariants: requests of one connection stay in order; what was fetched is kept until all of its connection has come, since
-//!             the store keeps it for one turn; buffers take at most `FETCH_BYTES_MAX` per worker, or one connection's
+//!             the store keeps it for one turn; buffers take at most `bytes_at_once` per worker, or one value
 //! Failure:    a value that cannot be had is missed; after `FETCHES_MAX` attempts a request is answered with what is there
 
 use super::Worker;
 use super::verify::UNTIL_TOLD;
-use crate::limits::{FETCH_BYTES_MAX, FETCH_DEPTH, FETCHES_MAX};
+use crate::limits::{FETCH_BYTES_MAX, FETCH_DEPTH, FETCH_PART, FETCHES_MAX};
 use crate::reactor::{Reactor, StreamId};
 use media::{Buffer, ReadQueue, Ticket};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use store::{FetchPlan, Store};
+use units::Bytes;
+
+/// Bytes that one of so many workers fetches at once, and for one connection: a part of the memory; but always one value, however
+/// large.
+pub(super) fn bytes_at_once(memory: Bytes, workers: usize) -> usize {
+    let part = memory.0 / FETCH_PART / workers.max(1) as u64;
+    usize::try_from(part).map_or(FETCH_BYTES_MAX, |part| part.min(FETCH_BYTES_MAX))
+}
 
 /// Fetches of one worker.
 #[derive(Debug, Default)]
@@ -142,9 +150,10 @@ impl<R: Reactor> Worker<R> {
     /// Begins fetches of connections, in the order in which they came, as far as there is room.
     fn begin_fetches(&mut self) {
         let mut failed = Vec::new();
+        let most = self.fetch_bytes();
         while let Some((_, _, plans)) = self.fetching.waiting.front() {
             let bytes: usize = plans.iter().map(|plan| plan.len).sum();
-            if 0 < self.fetching.bytes && FETCH_BYTES_MAX < self.fetching.bytes + bytes {
+            if 0 < self.fetching.bytes && most < self.fetching.bytes + bytes {
                 break;
             }
             let Some((id, number, plans)) = self.fetching.waiting.pop_front() else { break };
@@ -204,6 +213,12 @@ impl<R: Reactor> Worker<R> {
         }
     }
 
+    /// Bytes that this worker fetches at once.
+    pub(super) fn fetch_bytes(&self) -> usize {
+        let shared = &self.around.shared;
+        bytes_at_once(shared.memory_limit(), shared.config.threads)
+    }
+
     /// Whether a connection's next request may wait for values once more.
     pub(super) fn may_fetch(&self, id: StreamId) -> bool {
         let connection = self.connections.get(id.0).and_then(Option::as_ref);
@@ -211,8 +226,25 @@ impl<R: Reactor> Worker<R> {
     }
 
     fn account_fetches(&mut self, bytes: usize) {
-        // It is bounded by `FETCH_BYTES_MAX`, whatever the memory is.
+        // It is bounded by `bytes_at_once`.
         let _is_bounded = self.around.shared.count_buffer(self.fetching.bytes, bytes);
         self.fetching.bytes = bytes;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_workers_together_fetch_a_part_of_the_memory() {
+        for (mebibytes, workers) in [(8, 4), (64, 4), (64, 1), (1024, 4), (1024, 16)] {
+            let memory = Bytes::mib(mebibytes);
+            let together = workers * bytes_at_once(memory, workers);
+            assert!(together as u64 <= memory.0 / FETCH_PART, "{together} B of {memory}");
+            assert!(memory.0 / FETCH_PART - (together as u64) < workers as u64, "{together} B of {memory}");
+        }
+        assert_eq!(bytes_at_once(Bytes::mib(1 << 20), 4), FETCH_BYTES_MAX);
+        assert_eq!(bytes_at_once(Bytes::mib(64), 0), 4 << 20);
     }
 }

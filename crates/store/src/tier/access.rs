@@ -4,8 +4,7 @@
 //! Units:  bytes as the access moves them, whole records; cost in picoseconds of the tier whose time is divided
 //! Source: NyxCache §3.3 (cost of an access = 1 / MaxIOPS of its kind and size)
 
-use super::Tier;
-use crate::metrics::Counters;
+use super::{BelowCounters, Tier};
 use crate::store::Store;
 use crate::sync::{AtomicU64, Ordering};
 use media::{Profile, SlowAccess};
@@ -17,10 +16,13 @@ pub(crate) const UNPROBED_PS_PER_BYTE: u64 = 1_000;
 
 /// Counts an access to a tier for a tenant and takes the time that it takes. Called without locks. Says what it costs of the
 /// tier whose time is divided: nothing if it is to another one.
-pub(crate) fn access(store: &Store, tier: &Tier, counters: &Counters, kind: SlowAccess, size: u64) -> u64 {
-    let cost_ps = if store.divides(tier) { tier.cost_ps(kind, Bytes(size)) } else { 0 };
-    counters.meter.count_slow(kind, Bytes(size), cost_ps);
-    tier.device.take_time(kind, Bytes(size));
+#[inline]
+pub(crate) fn access(tier: &Tier, below: &BelowCounters, kind: SlowAccess, size: u64) -> u64 {
+    let cost_ps = tier.tariff.cost_ps(kind, size);
+    below.meter.count_slow(kind, Bytes(size), cost_ps);
+    if tier.is_timed {
+        tier.device.take_time(kind, Bytes(size));
+    }
     cost_ps
 }
 
@@ -28,11 +30,11 @@ pub(crate) fn access(store: &Store, tier: &Tier, counters: &Counters, kind: Slow
 pub(crate) fn access_behind(
     store: &Store,
     tier: &Tier,
-    (counters, tenant): (&Counters, TenantId),
+    (below, tenant): (&BelowCounters, TenantId),
     kind: SlowAccess,
     size: u64,
 ) {
-    let cost_ps = access(store, tier, counters, kind, size);
+    let cost_ps = access(tier, below, kind, size);
     if cost_ps != 0 {
         store.tenant(tenant).brake.owe(cost_ps, || store.brakes.now());
     }
@@ -105,7 +107,6 @@ impl TierCounters {
 
 impl Tier {
     /// What an access costs of its time, in ps: as its profile says, or by bytes without one.
-    #[inline]
     pub(crate) fn cost_ps(&self, kind: SlowAccess, size: Bytes) -> u64 {
         match self.profile.get() {
             Some(profile) => profile.cost_ps(kind, size),
@@ -116,6 +117,11 @@ impl Tier {
     /// Says what its accesses cost, once; false if that was said before.
     pub(crate) fn set_profile(&self, profile: Profile) -> bool {
         self.profile.set(profile).is_ok()
+    }
+
+    /// Says whether its time is divided: then accesses cost what they do, or else nothing. One says so at a time.
+    pub(crate) fn set_divided(&self, divided: bool) {
+        self.tariff.set(|kind, size| if divided { self.cost_ps(kind, Bytes(size)) } else { 0 });
     }
 
     pub(crate) fn has_profile(&self) -> bool {

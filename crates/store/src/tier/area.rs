@@ -22,8 +22,12 @@ pub(crate) struct Head {
     pub(super) segment: u32,
     /// Which use of the segment it is.
     pub(super) life: u64,
-    /// Bytes written.
+    /// Bytes that it has.
     pub(super) used: u64,
+    /// Bytes of these that the device has, if they are gathered.
+    pub(super) written: u64,
+    /// Second of the store's clock since when it has more than the device.
+    pub(super) since_secs: u32,
     /// Where they are gathered, if the device is not mapped.
     buffer: Option<u32>,
     /// A record that is being made.
@@ -93,7 +97,7 @@ impl Area {
             }
             return None;
         };
-        Some(Head { segment, life, used: 0, buffer, scratch: Vec::new() })
+        Some(Head { segment, life, used: 0, written: 0, since_secs: 0, buffer, scratch: Vec::new() })
     }
 
     /// Puts the scratch of a head, a record, behind what the head has. Returns the byte of the tier at which it begins.
@@ -120,12 +124,14 @@ impl Area {
         Bytes(u64::from(buffer) * self.segment_bytes + offset).as_usize()
     }
 
-    /// Writes what a head has gathered.
+    /// Writes what a head has gathered and the device has not.
     pub(crate) fn write_out(&self, head: &Head) -> io::Result<()> {
-        let whole = head.used.next_multiple_of(self.device.access_unit().0).min(self.segment_bytes);
-        let bytes = self.gathered(head, whole);
+        let unit = self.device.access_unit().0;
+        let from = head.written / unit * unit;
+        let whole = head.used.next_multiple_of(unit).min(self.segment_bytes);
+        let bytes = &self.gathered(head, whole)[Bytes(from).as_usize()..];
         // SAFETY: the device is not mapped: nobody reads the segment there before its buffer is given up.
-        unsafe { self.device.write(u64::from(head.segment) * self.segment_bytes, bytes) }
+        unsafe { self.device.write(u64::from(head.segment) * self.segment_bytes + from, bytes) }
     }
 
     /// What a head has gathered.

@@ -280,7 +280,7 @@ impl Pass<'_> {
         entry: &Entry,
     ) -> bool {
         let (store, tier) = (self.store, self.tier);
-        let counters = self.counters.of(entry.tenant.index());
+        let counters = self.counters.of(entry.tenant.index()).at(tier.id);
         let fields = record::Fields { owner: tier.owner(entry.tenant), ..record.fields };
         let to = tier.append(&store.epochs, (0, store.now_secs()), &fields, record.key, [record.value, &[]]);
         let Ok(to) = to else { return false };
@@ -320,7 +320,7 @@ impl Pass<'_> {
         let tenant = item.view.tenant();
         let is_over = self.seen.get(&tenant).is_none_or(|seen| seen.is_over);
         if !dead {
-            count(&self.counters.of(tenant.index()).tier_evictions);
+            count(&self.counters.of(tenant.index()).at(self.tier.id).evictions);
         }
         let removal = if dead { Removal::Dead } else { Removal::Live { is_over } };
         note_removal(store, self.counters, found, item, removal);

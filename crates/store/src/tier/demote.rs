@@ -42,8 +42,8 @@ pub(crate) fn put_below(
     let (key, value) = (item.view.key(), item.view.value());
     let room = (TIER_RESERVE, store.now_secs());
     let away = tier.append(&store.epochs, room, &fields, key, [value, &[]]).ok()?;
-    let of_tenant = (counters.of(meta.tenant.index()), meta.tenant);
-    access_behind(store, tier, of_tenant, SlowAccess::Write, away.footprint(key.len()));
+    let below = counters.of(meta.tenant.index()).at(tier.id);
+    access_behind(store, tier, (below, meta.tenant), SlowAccess::Write, away.footprint(key.len()));
     meta.away = Some(away);
     Some((meta, bytes_needed(meta.item_len(key.len(), 0), meta.cas.is_some())))
 }

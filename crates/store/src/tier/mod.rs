@@ -21,6 +21,8 @@ mod reference;
 mod room;
 mod saved;
 mod segments;
+mod tariff;
+mod traffic;
 
 pub(crate) use access::{TierCounters, access, access_behind};
 pub use access::{TierTotals, TierUse};
@@ -32,6 +34,8 @@ pub(crate) use recover::Made;
 pub use recover::Restored;
 pub(crate) use reference::{REFERENCE, Reference};
 pub(crate) use room::{relieve, wait_for_buffer, write_out};
+pub(crate) use traffic::BelowCounters;
+pub use traffic::{BelowTotals, TrafficTotal};
 
 use crate::epoch::{Epochs, Participant};
 use crate::limits;
@@ -44,6 +48,7 @@ use record::{Fields, HEADER, Record, Spot, footprint};
 use segments::Segments;
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
+use tariff::Tariff;
 use units::{Bytes, TenantId};
 
 /// One tier.
@@ -67,6 +72,9 @@ pub(crate) struct Tier {
     begun: AtomicBool,
     /// What accesses cost, once it is known.
     profile: OnceLock<Profile>,
+    tariff: Tariff,
+    /// Accesses take modelled time.
+    is_timed: bool,
     pub(crate) counters: TierCounters,
 }
 
@@ -77,7 +85,7 @@ pub(crate) struct Full;
 impl Tier {
     pub(crate) fn new(id: u8, device: Arc<dyn Device>, options: &Options) -> Result<Self, MapError> {
         let Options { memory, item_max, tenants_max, .. } = *options;
-        let is_mapped = device.mapped().is_some();
+        let (is_mapped, is_timed) = (device.mapped().is_some(), device.is_timed());
         let gathers = Bytes(memory.0 / limits::TIER_GATHERS_PART);
         let segment = segment_of(&*device, item_max, (!is_mapped).then_some(gathers));
         let buffers = gathers.0 / segment.0.max(1);
@@ -96,6 +104,8 @@ impl Tier {
             ailing_until: AtomicU32::new(0),
             begun: AtomicBool::new(false),
             profile: OnceLock::new(),
+            tariff: Tariff::free(),
+            is_timed,
             counters: TierCounters::default(),
         })
     }
@@ -178,6 +188,9 @@ impl Tier {
             self.seal(head);
             return Err(Full);
         };
+        if head.written == at - u64::from(head.segment) * self.segments.bytes() {
+            head.since_secs = now_secs;
+        }
         // Counted before another can seal the segment: it is not given back while something may come to lead there.
         self.segments.add_live(head.segment, footprint(key.len(), value_len));
         lock(&self.parked).push(head);
@@ -231,37 +244,57 @@ impl Tier {
         !lock(&self.full).is_empty()
     }
 
-    /// Writes one full segment. `confirm` is called with every record of it once it survives, and says which of them the
-    /// index leads to, under the lock of its key; `lose` with every record of one that could not be written. Returns
-    /// whether there was one.
+    /// A full segment that waits to be written.
+    pub(crate) fn take_full(&self) -> Option<Head> {
+        lock(&self.full).pop_front()
+    }
+
+    /// A head that nobody writes to and that has gathered for a while what the device has not.
+    pub(crate) fn take_late(&self, now_secs: u32) -> Option<Head> {
+        if self.is_mapped() || now_secs < self.ailing_until.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut parked = lock(&self.parked);
+        let is_late = |head: &Head| {
+            head.written < head.used && head.since_secs.saturating_add(limits::TIER_GATHER_SECS) <= now_secs
+        };
+        parked.iter().position(is_late).map(|at| parked.swap_remove(at))
+    }
+
+    /// Writes what a head has gathered and the device has not. `settled` is called with every record of that, and whether it
+    /// survives now.
     pub(crate) fn write_out(
         &self,
-        epochs: &Epochs,
+        head: &mut Head,
         now_secs: u32,
-        mut confirm: impl FnMut(Reference, &Record<'_>),
-        mut lose: impl FnMut(Reference, &Record<'_>),
-    ) -> bool {
-        let Some(head) = lock(&self.full).pop_front() else { return false };
-        let written = self.area.write_out(&head).and_then(|()| self.device.settle());
-        self.each_record(&head, |reference, record| match written {
-            Ok(()) => confirm(reference, record),
-            Err(_) => lose(reference, record),
-        });
-        if written.is_err() {
+        mut settled: impl FnMut(Reference, &Record<'_>, bool),
+    ) {
+        let written = self.area.write_out(head).and_then(|()| self.device.settle()).is_ok();
+        self.each_unwritten(head, |reference, record| settled(reference, record, written));
+        if written {
+            head.written = head.used;
+        } else {
             self.note_error(now_secs);
         }
-        let range = self.segments.range(head.segment);
-        self.notes.settle_live(range);
+        self.notes.settle_live(self.segments.range(head.segment));
+    }
+
+    /// Gives a head that was late back to writers.
+    pub(crate) fn park(&self, head: Head) {
+        lock(&self.parked).push(head);
+    }
+
+    /// Ends the gathering of a segment that was written: it is read from the device from now on, and can be cleaned.
+    pub(crate) fn close(&self, epochs: &Epochs, head: Head) {
         self.segments.set_buffer(head.segment, 0);
         self.segments.change(head.segment, State::Head, State::Sealed);
         self.area.close(epochs, head);
-        true
     }
 
-    fn each_record(&self, head: &Head, mut each: impl FnMut(Reference, &Record<'_>)) {
+    fn each_unwritten(&self, head: &Head, mut each: impl FnMut(Reference, &Record<'_>)) {
         let bytes = self.area.gathered(head, head.used);
         let start = self.segments.range(head.segment).start;
-        let mut at = 0;
+        let mut at = Bytes(head.written).as_usize();
         while let Some(record) = bytes.get(at..).and_then(record::parse) {
             let value_len = u32::try_from(record.value.len()).unwrap_or(u32::MAX);
             each(Reference { tier: self.id, at: start + at as u64, value_len }, &record);

@@ -1,5 +1,6 @@
 //! Room in tiers: what gathers is written, what was emptied comes back, what is short is cleaned.
 
+use super::area::Head;
 use super::record::Record;
 use super::{Reference, Tier, TierCleaner};
 use crate::account::unlink;
@@ -11,6 +12,15 @@ use crate::store::Store;
 use crate::sync::pause;
 use crate::worker::Worker;
 use std::sync::Arc;
+
+/// What becomes of a record that could not be written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Failed {
+    /// Its item goes.
+    Goes,
+    /// It stays gathered.
+    Stays,
+}
 
 /// Passes over one tier in a turn at most.
 const PASSES_MAX: u32 = 4;
@@ -43,6 +53,7 @@ impl Worker {
         let mut more = false;
         for tier in store.tiers.iter().filter(|tier| tier.is_begun()) {
             while write_out(&store, &self.reader, &self.counters, tier) {}
+            write_late(&store, &self.reader, &self.counters, tier);
             tier.segments.reclaim_now(&store.epochs);
             for _ in 0..PASSES_MAX {
                 if !tier.wants_cleaning() {
@@ -65,9 +76,29 @@ impl Worker {
 
 /// Writes one gathered segment of a tier; returns whether there was one.
 pub(crate) fn write_out(store: &Store, reader: &Participant, counters: &ThreadCounters, tier: &Tier) -> bool {
-    if !tier.has_full() {
-        return false;
+    let Some(mut head) = tier.take_full() else { return false };
+    write_head(store, (reader, counters), tier, &mut head, Failed::Goes);
+    tier.close(&store.epochs, head);
+    true
+}
+
+/// Writes what was gathered a while ago and fills no segment: a burst that has ended leaves nothing that a crash forgets. What
+/// cannot be written stays where it is.
+fn write_late(store: &Store, reader: &Participant, counters: &ThreadCounters, tier: &Tier) {
+    while let Some(mut head) = tier.take_late(store.now_secs()) {
+        write_head(store, (reader, counters), tier, &mut head, Failed::Stays);
+        tier.park(head);
     }
+}
+
+/// Writes what a head has gathered and the device has not, and notes which records of that items lead to.
+fn write_head(
+    store: &Store,
+    (reader, counters): (&Participant, &ThreadCounters),
+    tier: &Tier,
+    head: &mut Head,
+    failed: Failed,
+) {
     let tenants = tier.tenants_by_owner();
     let hash = |record: &Record<'_>| -> Option<KeyHash> {
         let tenant = tenants.get(record.fields.owner.0 as usize).copied().flatten()?;
@@ -87,12 +118,11 @@ pub(crate) fn write_out(store: &Store, reader: &Participant, counters: &ThreadCo
             unlink(store, counters, found.slot.place(), &view);
         }
     };
-    tier.write_out(
-        &store.epochs,
-        store.now_secs(),
-        |reference, record| with_item(reference, record, true),
-        |reference, record| with_item(reference, record, false),
-    )
+    tier.write_out(head, store.now_secs(), |reference, record, survives| {
+        if survives || failed == Failed::Goes {
+            with_item(reference, record, survives);
+        }
+    });
 }
 
 /// Writes what waits to be written, and waits a while for a buffer that readers let go of: what a pass over one more segment of

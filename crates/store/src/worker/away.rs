@@ -12,8 +12,9 @@ use crate::hash::KeyHash;
 use crate::item::{Meta, View};
 use crate::limits::TIER_RESERVE;
 use crate::log::Head;
-use crate::metrics::count;
+use crate::metrics::{Counters, count};
 use crate::slot::Slot;
+use crate::tenant::Tenant;
 use crate::tier::record::{self, HEADER, footprint};
 use crate::tier::{Placement, Promotion, Reference, Tier};
 use media::{Buffer, SlowAccess};
@@ -104,7 +105,7 @@ impl Worker {
         Item { view: *view, stamp, value }
     }
 
-    #[cold]
+    #[inline(never)]
     fn value_away<'a>(&'a self, view: &View<'a>) -> Option<&'a [u8]> {
         let away = view.away()?;
         let key = view.key();
@@ -258,27 +259,28 @@ impl Worker {
             return;
         }
         let tier = &self.store.tiers[usize::from(owed.tier)];
+        let (owner, below) = (self.store.tenant(owed.tenant), self.counters(owed.tenant).at(tier.id));
         if 0 < owed.read {
-            self.access(tier, owed.tenant, SlowAccess::Read, owed.read);
+            self.access(tier, owner, below, SlowAccess::Read, owed.read);
         }
         if 0 < owed.written {
-            self.access(tier, owed.tenant, SlowAccess::Write, owed.written);
+            self.access(tier, owner, below, SlowAccess::Write, owed.written);
         }
     }
 
-    /// Counts a hit whose value is in a tier, and brings it back to DRAM if it is to. `uses` is what the slot said.
-    #[inline]
-    pub(super) fn note_away_hit(&self, tenant: TenantId, key: &Key<'_>, view: &View<'_>, uses: u8) {
-        if view.is_away() {
-            self.note_tier_hit(tenant, key, view, uses);
-        }
-    }
-
-    #[cold]
-    fn note_tier_hit(&self, tenant: TenantId, key: &Key<'_>, view: &View<'_>, uses: u8) {
+    /// Counts a tenant's hit whose value is in a tier, and brings it back to DRAM if it is to. `uses` is what the slot said.
+    #[inline(never)]
+    pub(super) fn note_tier_hit(
+        &self,
+        owner: &Tenant,
+        counters: &Counters,
+        key: &Key<'_>,
+        view: &View<'_>,
+        uses: u8,
+    ) {
         let Some(away) = view.away() else { return };
-        count(&self.counters(tenant).tier_hits);
-        self.access(self.store.tier(away), tenant, SlowAccess::Read, view.footprint());
+        let below = counters.at(away.tier);
+        count(&below.hits);
         let wanted = match self.store.promotion() {
             Promotion::Never => false,
             Promotion::Always => true,
@@ -287,9 +289,11 @@ impl Worker {
         if wanted && self.store.tenant(view.tenant()).placement() == Placement::Auto {
             self.promote(key, away);
         }
+        self.access(self.store.tier(away), owner, below, SlowAccess::Read, away.footprint(key.bytes.len()));
     }
 
     /// Brings a value back to DRAM, if there is room at once.
+    #[inline(never)]
     fn promote(&self, key: &Key<'_>, away: Reference) {
         let locked = self.store.index.lock(key.hash);
         let old = self.live(&locked, key);
@@ -309,7 +313,7 @@ impl Worker {
         };
         let tenant = view.tenant();
         if self.write(&locked, tenant, key, &old, &draft).is_ok() {
-            count(&self.counters(tenant).promotions);
+            count(&self.counters(tenant).at(away.tier).promotions);
         }
     }
 
@@ -337,22 +341,15 @@ impl Worker {
         Some(self.plan_of(&view, away))
     }
 
-    /// Refuses an operation that is about to read the values of several keys, if one of them has to be fetched first.
-    ///
-    /// # Errors
-    /// If so; nothing has happened then.
+    /// Place among these keys of the first whose value has to be fetched before it can be read, as if that had been refused:
+    /// `take_wanted` says what to fetch.
     #[inline]
-    pub fn have_values<'k>(&self, mut keys: impl Iterator<Item = &'k Key<'k>>) -> Result<(), Refused> {
+    pub fn first_away<'k>(&self, mut keys: impl Iterator<Item = &'k Key<'k>>) -> Option<usize> {
         if self.store.tiers.is_empty() {
-            return Ok(());
+            return None;
         }
-        match keys.find_map(|key| self.fetch_plan(key)) {
-            None => Ok(()),
-            Some(plan) => {
-                self.wanted_value.set(Some(plan));
-                Err(Refused::Away)
-            }
-        }
+        let plan_of = |key| self.fetch_plan(key).inspect(|plan| self.wanted_value.set(Some(*plan)));
+        keys.position(|key| plan_of(key).is_some())
     }
 
     /// Hands over what a plan named, for operations until the second quiescent point from now. An item that still leads there

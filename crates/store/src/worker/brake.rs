@@ -7,7 +7,8 @@
 //! Source:     NyxCache §3.3 (delay and pause of accesses to the slow tier)
 
 use super::{Key, Worker};
-use crate::tier::{Placement, Tier, access};
+use crate::tenant::Tenant;
+use crate::tier::{BelowCounters, Placement, Tier, access};
 use media::brake::{Hold, Pad};
 use media::{Access, SlowAccess};
 use std::cell::{Cell, RefCell};
@@ -27,17 +28,26 @@ pub(super) type Pads = RefCell<Vec<Option<Box<Pad>>>>;
 
 impl Worker {
     /// Counts an access that a request makes and takes its time; then the tenant's brake has its say. Called without locks.
-    pub(super) fn access(&self, tier: &Tier, tenant: TenantId, kind: SlowAccess, size: u64) {
-        let cost_ps = access(&self.store, tier, self.counters(tenant), kind, size);
-        if !self.store.tenant(tenant).brake.is_free() && self.store.divides(tier) {
-            self.charge(tenant, (kind.into(), Bytes(size), cost_ps));
+    #[inline]
+    pub(super) fn access(
+        &self,
+        tier: &Tier,
+        tenant: &Tenant,
+        below: &BelowCounters,
+        kind: SlowAccess,
+        size: u64,
+    ) {
+        let cost_ps = access(tier, below, kind, size);
+        if !tenant.brake.is_free() {
+            self.charge(tier, tenant, (kind.into(), Bytes(size), cost_ps));
         }
     }
 
     #[cold]
-    fn charge(&self, tenant: TenantId, access: (Access, Bytes, u64)) {
-        let brake = &self.store.tenant(tenant).brake;
-        self.ask(tenant, |pad, now| brake.after(pad, access, now));
+    fn charge(&self, tier: &Tier, tenant: &Tenant, access: (Access, Bytes, u64)) {
+        if self.store.divides(tier) {
+            self.ask(tenant.id, |pad, now| tenant.brake.after(pad, access, now));
+        }
     }
 
     /// How long the tenant's next access to the tier has to wait; none if it need not.

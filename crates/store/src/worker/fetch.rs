@@ -12,7 +12,6 @@ use crate::index::{Found, Locked};
 use crate::item::{View, state};
 use crate::metrics::count;
 use crate::worker::Description;
-use media::Access;
 use units::{Bytes, TenantId};
 
 /// How to read.
@@ -188,10 +187,10 @@ impl Worker {
             count(&counters.get_hits);
             count(&self.counters.class(len, view.own_space()).get_hits);
         }
-        counters.meter.count(Access::DramRead, Bytes(len as u64));
+        counters.dram.count_read(Bytes(len as u64));
         let owner = self.store.tenant(tenant);
-        if !how.no_value {
-            self.note_away_hit(tenant, key, view, was.uses());
+        if !how.no_value && view.is_away() {
+            self.note_tier_hit(owner, counters, key, view, was.uses());
         }
         if owner.samples(key.hash) {
             self.sample(owner, key.hash, SampledKind::LookUp, sizes.charge());

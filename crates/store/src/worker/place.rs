@@ -21,7 +21,6 @@ use crate::store::STAMP_BLOCK;
 use crate::sync::Ordering;
 use crate::tenant::Tenant;
 use crate::tier::Made;
-use media::Access;
 use units::{Bytes, TenantId};
 
 /// An item to be made.
@@ -117,7 +116,7 @@ impl Worker {
             return Err(refused);
         }
         made.inspect(|made| self.store.tier(*made).hold(*made));
-        self.counters(tenant).meter.count(Access::DramWrite, Bytes(sizes.whole as u64));
+        self.counters(tenant).dram.count_write(Bytes(sizes.whole as u64));
         if owner.samples(key.hash) {
             self.sample(owner, key.hash, SampledKind::Write, sizes.charge());
         }

@@ -9,7 +9,6 @@ use crate::metrics::{CLASSES, Counters, count};
 use crate::shadow::Shadow;
 use crate::slot::Slot;
 use crate::sync::{Ordering, bump};
-use media::Access;
 use units::{Bytes, TenantId};
 
 /// What an item is beside its value.
@@ -71,13 +70,15 @@ impl Worker {
         count(&counters.get_hits);
         let sizes = view.sizes();
         count(&self.counters.class(sizes.whole, view.own_space()).get_hits);
-        counters.meter.count(Access::DramRead, Bytes(sizes.whole as u64));
+        counters.dram.count_read(Bytes(sizes.whole as u64));
         let owner = self.store.tenant(tenant);
         self.note_use(owner, found);
         if owner.samples(key.hash) {
             self.sample(owner, key.hash, SampledKind::LookUp, sizes.charge());
         }
-        self.note_away_hit(tenant, key, &view, found.slot.uses());
+        if view.is_away() {
+            self.note_tier_hit(owner, counters, key, &view, found.slot.uses());
+        }
         Ok(Some(item))
     }
 

@@ -5,7 +5,7 @@
 
 use super::away::Content;
 use super::place::{Draft, Identity, Kept};
-use super::{Fields, Key, Old, Refused, Worker};
+use super::{Fields, Item, Key, Old, Refused, Worker};
 use crate::curves::SampledKind;
 use crate::hash::Space;
 use crate::index::Locked;
@@ -328,14 +328,41 @@ impl Worker {
     /// # Errors
     /// If there is no room.
     pub fn touch(&self, tenant: TenantId, key: &Key<'_>, expires_at: u32) -> Result<bool, Refused> {
+        self.touch_and(tenant, key, expires_at, false).map(|found| found.is_some())
+    }
+
+    /// The same, and returns the item with its value, as it was before.
+    ///
+    /// # Errors
+    /// If there is no room, or the value has to be fetched first; nothing has happened then.
+    pub fn get_and_touch(
+        &self,
+        tenant: TenantId,
+        key: &Key<'_>,
+        expires_at: u32,
+    ) -> Result<Option<Item<'_>>, Refused> {
+        self.touch_and(tenant, key, expires_at, true)
+    }
+
+    fn touch_and(
+        &self,
+        tenant: TenantId,
+        key: &Key<'_>,
+        expires_at: u32,
+        reads: bool,
+    ) -> Result<Option<Item<'_>>, Refused> {
         let counters = self.counters(tenant);
         let locked = self.store.index.lock(key.hash);
         let old = self.live(&locked, key);
         let Some((found, view)) = old.live else {
             count(&counters.cmd_touch);
             count(&counters.touch_misses);
-            return Ok(false);
+            return Ok(None);
         };
+        let item = self.item(&view, self.store.stamp_of(found.slot.place(), &view));
+        if reads && item.value.is_none() {
+            return Err(self.refuse(&view));
+        }
         if view.expiry().map_or(0, |e| e.at) == expires_at {
             self.note_use(self.store.tenant(tenant), found);
         } else {
@@ -352,7 +379,10 @@ impl Worker {
         count(&counters.cmd_touch);
         count(&counters.touch_hits);
         count(&self.counters.class(view.sizes().whole, view.own_space()).touch_hits);
-        Ok(true)
+        if reads && view.is_away() {
+            self.note_tier_hit(self.store.tenant(tenant), counters, key, &view, found.slot.uses());
+        }
+        Ok(Some(item))
     }
 }
 

@@ -12,6 +12,8 @@ use units::{Bytes, Rng, TenantId};
 
 pub(crate) const KEYS: u64 = 1_500;
 pub(crate) const TIER: Bytes = Bytes::mib(16);
+/// Operations in a second, in the mean.
+const SECONDS_APART: u64 = 50;
 /// Second since 1970 at which the first store starts.
 pub(crate) const WALL: u64 = 1_800_000_000;
 
@@ -108,6 +110,13 @@ impl Server {
         self.worker.quiesce();
     }
 
+    /// Lets a second pass, in which a cleaner looks.
+    pub(crate) fn pass_a_second(&mut self) {
+        self.store.set_now(self.store.now_secs() + 1);
+        self.worker.maintain();
+        self.worker.quiesce();
+    }
+
     pub(crate) fn delete(&mut self, key: u64) {
         let text = text(key);
         let hashed = self.worker.key(Space::Own(self.tenant), text.as_bytes()).unwrap();
@@ -146,6 +155,9 @@ impl Known {
         for _ in 0..turns {
             let key = rng.below(KEYS);
             *version += 1;
+            if rng.below(SECONDS_APART) == 0 {
+                server.pass_a_second();
+            }
             if rng.below(5) == 0 {
                 server.delete(key);
                 self.0.remove(&key);

@@ -9,7 +9,7 @@ mod load;
 mod machine;
 mod recorded;
 
-use load::{Folder, Known, TIER, WALL, start};
+use load::{Folder, Known, Server, TIER, WALL, start};
 use media::FileTier;
 use media::faults::{Fault, Faulty};
 use std::sync::Arc;
@@ -138,4 +138,56 @@ fn a_device_that_fails_loses_values_and_nothing_else() {
         drop(server);
         device.crash(&mut rng).unwrap();
     }
+}
+
+#[test]
+fn what_gathers_for_a_second_is_written_though_its_segment_is_not_full() {
+    let folder = Folder::new("late");
+    let open = || Arc::new(FileTier::open(&folder.tier(), TIER).unwrap());
+    let set = |server: &mut Server, keys: std::ops::Range<u64>, version| {
+        keys.for_each(|key| server.set(key, version, Fields::default()));
+    };
+    let there = |server: &mut Server| (0..12).map(|key| server.get(key).unwrap_or(0)).collect::<Vec<_>>();
+    let mut server = start(open(), None, WALL, Placement::Tier(0));
+    set(&mut server, 0..6, 1);
+    server.worker.maintain();
+    drop(server);
+    let mut server = start(open(), None, WALL + 1, Placement::Tier(0));
+    assert_eq!(there(&mut server), [0; 12], "it is gathered, and a crash forgets it");
+    set(&mut server, 0..6, 2);
+    server.pass_a_second();
+    // Later ones join the same segment, in the page that is written already, and what was written gives way.
+    set(&mut server, 6..9, 3);
+    server.delete(4);
+    server.set(5, 4, Fields::default());
+    drop(server);
+    let mut server = start(open(), None, WALL + 2, Placement::Tier(0));
+    assert_eq!(there(&mut server), [2, 2, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0], "and nothing of it is stale");
+    set(&mut server, 0..4, 5);
+    server.pass_a_second();
+    set(&mut server, 4..9, 6);
+    server.pass_a_second();
+    set(&mut server, 9..12, 7);
+    server.worker.check();
+    drop(server);
+    let mut server = start(open(), None, WALL + 3, Placement::Tier(0));
+    assert_eq!(there(&mut server), [5, 5, 5, 5, 6, 6, 6, 6, 6, 0, 0, 0]);
+}
+
+#[test]
+fn what_could_not_be_written_stays_gathered_until_it_is() {
+    let folder = Folder::new("late-faults");
+    let device = Arc::new(Faulty::new(FileTier::open(&folder.tier(), TIER).unwrap()));
+    let mut server = start(Arc::clone(&device) as _, None, WALL, Placement::Tier(0));
+    (0..6).for_each(|key| server.set(key, 1, Fields::default()));
+    device.arm(0, Fault::Full);
+    server.pass_a_second();
+    assert_eq!(server.store.tier_totals()[0].errors, 1);
+    assert!((0..6).all(|key| server.get(key) == Some(1)), "it is read where it is gathered");
+    server.pass_a_second();
+    assert_eq!(server.store.tier_totals()[0].errors, 1);
+    drop(server);
+    device.crash(&mut Rng::new(1)).unwrap();
+    let mut server = start(device, None, WALL + 1, Placement::Tier(0));
+    assert!((0..6).all(|key| server.get(key) == Some(1)), "the next second it was written");
 }

@@ -4,6 +4,7 @@
 //! Units:   parts of the tier's time as the server's meters have it; requests per second by this machine's clock
 //! Failure: figures that rest on times say so in their folder: tiers that are emulated need a core for every thread that waits
 
+mod apart;
 mod fair;
 mod limit;
 mod qos;
@@ -16,6 +17,7 @@ use std::io;
 
 /// What is shown of NyxCache live.
 pub(super) const NYX: &[Experiment] = &[
+    experiment!("nyx/fig_4", apart::apart),
     experiment!("nyx/live_limit", limit::limit),
     experiment!("nyx/live_qos", qos::qos),
     experiment!("nyx/live_fair", fair::fair),

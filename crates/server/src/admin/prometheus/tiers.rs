@@ -1,11 +1,12 @@
 //! Figures of tiers below DRAM, and of what tenants have there.
 
 use super::{Labels, TenantFigure, Value, gauge, write};
-use crate::view::{Snapshot, TierView};
+use crate::view::{Snapshot, TenantView, TierView};
 use control::bandwidth::Throttle;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Unit;
 use std::fmt;
+use store::BelowTotals;
 
 /// Figures per tier: name, help, unit, and how to get it.
 type TierFigure = (&'static str, &'static str, Option<Unit>, fn(&TierView) -> Value);
@@ -35,6 +36,22 @@ fn tier_figures() -> [TierFigure; 11] {
         ("cotenant_tier_damaged", "Records that were found damaged, and dropped", None, |t| {
             Value::Count(t.totals.broken)
         }),
+    ]
+}
+
+/// Figures per tier and tenant: name, help, unit, and how to get it.
+type TrafficFigure = (&'static str, &'static str, Option<Unit>, fn(&BelowTotals) -> u64);
+
+fn traffic_figures() -> [TrafficFigure; 8] {
+    [
+        ("cotenant_tier_hits", "Look-ups that found a tenant's value there", None, |t| t.hits),
+        ("cotenant_tier_promotions", "Values that hits brought back to DRAM", None, |t| t.promotions),
+        ("cotenant_tier_demotions", "Values that went there instead of being evicted", None, |t| t.demotions),
+        ("cotenant_tier_evictions", "Items evicted to make room there", None, |t| t.evictions),
+        ("cotenant_tier_reads", "Reads for a tenant's values", None, |t| t.read.accesses),
+        ("cotenant_tier_read", "Bytes of them", Some(Unit::Bytes), |t| t.read.bytes),
+        ("cotenant_tier_writes", "Writes of a tenant's values", None, |t| t.written.accesses),
+        ("cotenant_tier_written", "Bytes of them", Some(Unit::Bytes), |t| t.written.bytes),
     ]
 }
 
@@ -90,6 +107,15 @@ pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>, snapshot: &Snapshot) -
     for (name, help, unit, figure) in tier_figures() {
         let row = |tier: &TierView| (vec![("tier", tier.name.clone())], figure(tier));
         let values: Vec<(Labels, Value)> = snapshot.tiers.iter().map(row).collect();
+        write(encoder, (name, help, unit.as_ref()), &values)?;
+    }
+    for (name, help, unit, figure) in traffic_figures() {
+        let row = |tenant: &TenantView, at: usize, tier: &TierView| {
+            let labels = vec![("tier", tier.name.clone()), ("tenant", tenant.state.name.clone())];
+            (labels, Value::Count(figure(&tenant.totals.tiers[at])))
+        };
+        let of_tenant = |tenant| (0..).zip(&snapshot.tiers).map(move |(at, tier)| row(tenant, at, tier));
+        let values: Vec<(Labels, Value)> = snapshot.tenants.iter().flat_map(of_tenant).collect();
         write(encoder, (name, help, unit.as_ref()), &values)?;
     }
     if !snapshot.tiers.is_empty() {

@@ -207,13 +207,17 @@ impl<'w> Call<'_, '_, 'w, '_> {
 
     fn touch(&mut self, keyed: &(Key<'_>, TenantId), exptime: u32, reply: Shown) -> Result<(), Ended> {
         let (key, tenant) = keyed;
-        if self.session.may_fetch && reply != Shown::Flags {
-            self.worker.have_values(std::iter::once(key)).map_err(|_| Ended::NeedsRoom)?;
-        }
-        let item = match self.worker.touch(*tenant, key, self.session.expires_at(*tenant, exptime.into())) {
-            // A touch to a time that has passed still answers with the value.
-            Ok(true) => self.worker.peek_dead(key),
-            Ok(false) => None,
+        let expires_at = self.session.expires_at(*tenant, exptime.into());
+        // A touch to a time that has passed still answers with the value, where that is asked for.
+        let touched = match reply {
+            Shown::Flags => self
+                .worker
+                .touch(*tenant, key, expires_at)
+                .map(|is_there| is_there.then(|| self.worker.peek_dead(key)).flatten()),
+            _ => self.worker.get_and_touch(*tenant, key, expires_at),
+        };
+        let item = match touched {
+            Ok(item) => item,
             Err(why) => {
                 refused(self.session, self.worker, &(*key, *tenant), why, false)?;
                 self.fail(NO_MEMORY);
