@@ -350,12 +350,12 @@ mod tests {
             let free = |i: usize| below(all[i].0, all[i].2, 256) - all[i].1;
             let (gone, most): (u64, u64) = ((0..all.len()).map(lost).sum(), (0..all.len()).map(free).sum());
             prop_assert!(gone <= cut.min(most) && cut.min(most) <= gone + all.len() as u64);
-            for loser in 0..all.len() {
-                prop_assert!(all[loser].1 <= kept[loser]);
+            for (loser, (row, floor, more)) in all.iter().enumerate() {
+                prop_assert!(*floor <= kept[loser]);
                 // The highest rank of which it has lost something.
-                let highest = (2..=255).rev().find(|rank| below(all[loser].0, all[loser].2, *rank) < lost(loser));
-                for other in 0..all.len() {
-                    let lower = below(all[other].0, all[other].2, highest.unwrap_or(0));
+                let highest = (2..=255).rev().find(|rank| below(row, *more, *rank) < lost(loser));
+                for (other, (row, _, more)) in all.iter().enumerate() {
+                    let lower = below(row, *more, highest.unwrap_or(0));
                     prop_assert!(lower.min(free(other)) <= lost(other), "{loser} {other} {kept:?}");
                 }
             }

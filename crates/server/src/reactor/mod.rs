@@ -29,7 +29,7 @@ use units::Duration;
 /// What waits for sockets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum IoEngine {
-    /// The one that has been measured to cost less CPU time per request, if the system allows it.
+    /// The one that serves best, if the system allows it.
     #[default]
     Auto,
     /// Readiness, and a system call per receive and send.
@@ -41,9 +41,9 @@ pub enum IoEngine {
 impl IoEngine {
     /// Every choice.
     pub const ALL: [Self; 3] = [Self::Auto, Self::Epoll, Self::IoUring];
-    /// What `Auto` prefers: `make bench ARGS='--only engines'` has it at .86 to .96 of epoll's CPU time per request
+    /// What `Auto` prefers: epoll, until io_uring tells every reset. It takes .86 to .96 of epoll's CPU time per request
     /// (docs/decisions/2026-11-21-io-engine.md).
-    const FASTER: Self = Self::IoUring;
+    const PREFERRED: Self = Self::Epoll;
 
     /// The name under which operators choose it.
     #[must_use]
@@ -67,7 +67,7 @@ pub(crate) struct Engine {
 /// Decides which engine serves `threads` workers; the rings of io_uring are made here, so that a refusal is known before
 /// anybody is served.
 pub(crate) fn choose(asked: IoEngine, threads: usize) -> (Engine, Vec<Ring>) {
-    let wanted = if asked == IoEngine::Auto { IoEngine::FASTER } else { asked };
+    let wanted = if asked == IoEngine::Auto { IoEngine::PREFERRED } else { asked };
     let reason = if asked == IoEngine::Auto { "the default" } else { "as configured" };
     if wanted != IoEngine::IoUring {
         return (Engine { kind: IoEngine::Epoll, reason: reason.to_owned() }, Vec::new());
