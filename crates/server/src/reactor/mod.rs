@@ -41,7 +41,7 @@ pub enum IoEngine {
 impl IoEngine {
     /// Every choice.
     pub const ALL: [Self; 3] = [Self::Auto, Self::Epoll, Self::IoUring];
-    /// What `Auto` prefers: epoll, until io_uring tells every reset. It takes .86 to .96 of epoll's CPU time per request
+    /// What `Auto` prefers: epoll, until io_uring has been in use for longer. It takes .86 to .96 of epoll's CPU time per request
     /// (docs/decisions/2026-11-21-io-engine.md).
     const PREFERRED: Self = Self::Epoll;
 

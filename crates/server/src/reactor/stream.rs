@@ -22,6 +22,10 @@ pub(super) struct Stream {
     pub(super) is_cancelled: bool,
     /// The socket is watched for room.
     pub(super) is_watched: bool,
+    /// The socket is watched for the end of what the other side sends.
+    pub(super) is_end_watched: bool,
+    /// That end has come; some of what was sent before may still be unread.
+    pub(super) has_hung_up: bool,
     pub(super) is_paused: bool,
     /// Nothing will arrive any more; told once everything before has been delivered.
     pub(super) is_over: bool,
@@ -46,6 +50,8 @@ impl Stream {
             is_receiving: false,
             is_cancelled: false,
             is_watched: false,
+            is_end_watched: false,
+            has_hung_up: false,
             is_paused: false,
             is_over: false,
             is_finishing: false,
@@ -63,7 +69,7 @@ impl Stream {
     }
 
     pub(super) fn is_under_way(&self) -> bool {
-        self.is_receiving || self.is_watched
+        self.is_receiving || self.is_watched || self.is_end_watched
     }
 
     /// Sends with one call what the socket takes of `pieces`; keeps nothing.

@@ -15,6 +15,11 @@ pub(super) enum Purpose {
     Send,
     Room,
     Cancel,
+    HangUp,
+}
+
+impl Purpose {
+    const ALL: [Self; 6] = [Self::Wake, Self::Receive, Self::Send, Self::Room, Self::Cancel, Self::HangUp];
 }
 
 const NUMBER_BITS: u32 = 32;
@@ -28,8 +33,7 @@ pub(super) fn tag(purpose: Purpose, at: usize, generation: u32) -> u64 {
 
 /// Purpose, number and generation of a tag.
 pub(super) fn parts(tag: u64) -> (Option<Purpose>, usize, u32) {
-    let purposes = [Purpose::Wake, Purpose::Receive, Purpose::Send, Purpose::Room, Purpose::Cancel];
-    let purpose = purposes.into_iter().find(|p| *p as u64 == tag >> (NUMBER_BITS + GENERATION_BITS));
+    let purpose = Purpose::ALL.into_iter().find(|p| *p as u64 == tag >> (NUMBER_BITS + GENERATION_BITS));
     let number = tag & ((1 << NUMBER_BITS) - 1);
     let generation = tag >> NUMBER_BITS & ((1 << GENERATION_BITS) - 1);
     (purpose, usize::try_from(number).unwrap_or(usize::MAX), u32::try_from(generation).unwrap_or(0))
@@ -41,7 +45,7 @@ mod tests {
 
     #[test]
     fn a_tag_comes_apart_again() {
-        for purpose in [Purpose::Wake, Purpose::Receive, Purpose::Send, Purpose::Room, Purpose::Cancel] {
+        for purpose in Purpose::ALL {
             for (at, generation) in [(0, 0), (1, (1 << GENERATION_BITS) - 1), (u32::MAX as usize, 1)] {
                 assert_eq!(parts(tag(purpose, at, generation)), (Some(purpose), at, generation));
             }

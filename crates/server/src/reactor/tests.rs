@@ -202,6 +202,27 @@ fn the_last_reply_goes_before_the_end() {
     });
 }
 
+/// What is sent and the end come while a receive is under way, on another processor.
+#[test]
+fn the_end_is_told_when_it_comes_right_behind_the_last_bytes() {
+    on_each(|bed| {
+        for round in 0..500 {
+            let (id, mut peer) = bed.stream();
+            assert_eq!(bed.poll(), []);
+            let sender = std::thread::spawn(move || peer.write_all(&[7; 5_000]));
+            let mut got = 0;
+            loop {
+                match bed.next() {
+                    (Completion::Arrived(_, len), _) => got += len,
+                    (last, _) => break assert_eq!(last, Completion::Closed(id)),
+                }
+            }
+            assert_eq!(got, 5_000, "round {round}");
+            sender.join().unwrap().unwrap();
+        }
+    });
+}
+
 #[test]
 fn a_paused_stream_keeps_what_arrives_and_its_end_comes_last() {
     on_each(|bed| {

@@ -6,7 +6,8 @@
 //!             its stream is under way, and what completes late carries a generation that is gone; what arrives for a
 //!             stream that is not read from is kept aside (accounted), and its receiving is cancelled
 //! Cost:       one copy of what arrives and of short replies; no system call per stream
-//! Failure:    out of shared buffers a receive ends and begins anew when they are back
+//! Failure:    out of shared buffers a receive ends and begins anew when they are back. A receive that goes on may miss the end
+//!             of a stream that comes while it reads (liburing, issue 1549), so that is watched for, and it begins anew
 
 mod arrivals;
 
@@ -124,6 +125,11 @@ impl Uring {
             }
             (stream.is_receiving, stream.is_cancelled) = (true, false);
             let socket = stream.socket.as_raw_fd();
+            let is_watched = stream.has_hung_up || std::mem::replace(&mut stream.is_end_watched, true);
+            if !is_watched {
+                let end = u32::from(PollFlags::RDHUP.bits());
+                self.ring.watch(socket, end, false, self.tag(Purpose::HangUp, at))?;
+            }
             self.ring.receive(socket, self.tag(Purpose::Receive, at))?;
         }
         for i in 0..self.senders.len() {
@@ -147,6 +153,7 @@ impl Uring {
             Some(Purpose::Receive) if is_current => self.received(at, done),
             Some(Purpose::Send) if is_current => self.send_fell_short(at, done.result)?,
             Some(Purpose::Room) if is_current => self.has_room(at)?,
+            Some(Purpose::HangUp) if is_current => self.hung_up(at)?,
             _ => {
                 if let Some(buffer) = done.buffer {
                     self.ring.give_back(buffer);
@@ -172,6 +179,19 @@ impl Uring {
         };
         stream.pending.extend_from_slice(self.ring.out(bytes.start + taken..bytes.end));
         self.watch_for_room(at)
+    }
+
+    /// Nothing more will be sent to a stream: a receive that begins now comes to the end.
+    fn hung_up(&mut self, at: usize) -> io::Result<()> {
+        let receive = self.tag(Purpose::Receive, at);
+        let Some(stream) = &mut self.slots[at].stream else { return Ok(()) };
+        (stream.is_end_watched, stream.has_hung_up) = (false, true);
+        if stream.is_gone {
+            self.release(at);
+        } else if stream.is_receiving && !std::mem::replace(&mut stream.is_cancelled, true) {
+            self.ring.cancel(receive, self.tag(Purpose::Cancel, at))?;
+        }
+        Ok(())
     }
 
     fn watch_for_room(&mut self, at: usize) -> io::Result<()> {
@@ -235,9 +255,12 @@ impl Uring {
         stream.is_gone = true;
         stream.pending = Vec::new();
         let kept = std::mem::take(&mut stream.kept);
-        let under_way = [stream.is_receiving && !stream.is_cancelled, stream.is_watched];
+        let under_way =
+            [stream.is_receiving && !stream.is_cancelled, stream.is_watched, stream.is_end_watched];
         self.shared.count_buffer(kept.capacity(), 0);
-        for (purpose, is_under_way) in [Purpose::Receive, Purpose::Room].into_iter().zip(under_way) {
+        for (purpose, is_under_way) in
+            [Purpose::Receive, Purpose::Room, Purpose::HangUp].into_iter().zip(under_way)
+        {
             if is_under_way {
                 let (target, tag) = (self.tag(purpose, at), self.tag(Purpose::Cancel, at));
                 // What cannot be cancelled ends with its socket, when the other side is gone.
