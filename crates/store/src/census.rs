@@ -19,10 +19,10 @@ use crate::limits::CENSUS_SLACK_PART;
 use crate::rank::{BIN_MIN, Clock, Densities, Usage};
 use crate::slot::Place;
 use crate::store::Store;
-use crate::survivors::Candidate;
+use crate::survivors::{Candidate, part_of};
 use crate::tenant::{Tenant, TenantSpec};
 use crate::tier::charge_below;
-use control::GroupId;
+use division::Pooled;
 use std::cmp::Ordering;
 use std::sync::Arc;
 use units::{SegmentId, TenantId};
@@ -74,15 +74,6 @@ struct Seen {
     median: u8,
     /// What of its items can go to a tier, if something can.
     below: Option<Below>,
-}
-
-/// How a tenant competes by worth in a pass.
-#[derive(Clone, Copy, Debug)]
-struct Pooled {
-    /// With whom: the others of its group, or all that are in none.
-    group: Option<GroupId>,
-    /// Ranks by which its items are worth more than theirs.
-    more: i16,
 }
 
 /// What of a tenant's items in a pass can go to a tier: values, but not what leads there.
@@ -442,12 +433,6 @@ fn add(row: &mut BytesByBin, rank: u8, bytes: u64) {
 /// What no pass takes from a tenant. A policy may give less than the floor: the idle tax, or floors beyond the memory.
 fn floor_of(tenant: &Tenant) -> u64 {
     tenant.floor().min(tenant.share().target).0
-}
-
-/// `part` ÷ `whole` of `all`, at most all.
-fn part_of(all: u64, part: u64, whole: u64) -> u64 {
-    let part = u128::from(all) * u128::from(part.min(whole)) / u128::from(whole.max(1));
-    u64::try_from(part).unwrap_or(u64::MAX)
 }
 
 /// What is known of an item for its rank.

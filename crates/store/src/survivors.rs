@@ -148,12 +148,12 @@ impl Contender<'_> {
     fn below(&self, rank: i32) -> u64 {
         let ranks = self.by_rank.iter().enumerate().filter(|(own, _)| self.raised(*own) < rank);
         let sampled: u64 = ranks.map(|(_, bytes)| u64::from(*bytes)).sum();
-        scaled(self.inside, sampled, self.sampled).min(self.inside - self.below_floor)
+        part_of(self.inside, sampled, self.sampled).min(self.inside - self.below_floor)
     }
 }
 
 /// `part` ÷ `whole` of `all`, at most all.
-fn scaled(all: u64, part: u64, whole: u64) -> u64 {
+pub(crate) fn part_of(all: u64, part: u64, whole: u64) -> u64 {
     let part = u128::from(all) * u128::from(part.min(whole)) / u128::from(whole.max(1));
     u64::try_from(part).unwrap_or(u64::MAX)
 }
@@ -168,7 +168,7 @@ pub(crate) fn keep_worthiest(cut: u64, contenders: &[Contender<'_>], keep: &mut 
     }
     let (gone, more) = (below(all_go), below(too_much));
     let part = |c: &Contender<'_>| {
-        scaled(c.below(too_much) - c.below(all_go), cut.saturating_sub(gone), more - gone)
+        part_of(c.below(too_much) - c.below(all_go), cut.saturating_sub(gone), more - gone)
     };
     keep.clear();
     keep.extend(contenders.iter().map(|c| c.inside - c.below(all_go) - part(c)));

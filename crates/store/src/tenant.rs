@@ -5,6 +5,8 @@
 //! Invariants: no item that was dead by `flushed_below` is alive again, also when another tenant has the id
 //! Units:      bytes charged (log bytes, index share, and what live items take of tiers)
 
+mod worth;
+
 use crate::expiry::Expiries;
 use crate::hash::KeyHash;
 use crate::metrics::Totals;
@@ -18,6 +20,7 @@ use control::memory::{MemoryShare, Worth};
 use media::brake::{Brake, Setting};
 use std::sync::{Arc, OnceLock};
 use units::{Bytes, Instant, TenantId};
+use worth::WorthCell;
 
 /// What a tenant is created with.
 #[derive(Clone, Debug)]
@@ -80,8 +83,8 @@ pub(crate) struct Tenant {
     dram_target: AtomicU64,
     /// `u64::MAX` without one.
     ceiling: AtomicU64,
-    /// How it competes by worth, packed; `BY_NEED` if it does not.
-    worth: AtomicU32,
+    /// How it competes by worth, if it does.
+    worth: WorthCell,
     /// What the cleaner leaves it before anybody gets more.
     floor: AtomicU64,
     refuses: AtomicBool,
@@ -126,7 +129,7 @@ impl Tenant {
             target: AtomicU64::new(0),
             dram_target: AtomicU64::new(u64::MAX),
             ceiling: AtomicU64::new(u64::MAX),
-            worth: AtomicU32::new(BY_NEED),
+            worth: WorthCell::default(),
             refuses: AtomicBool::new(false),
             refuse_above: AtomicU64::new(u64::MAX),
             placement: AtomicU32::new(0),
@@ -242,7 +245,7 @@ impl Tenant {
         self.target.store(0, Ordering::Relaxed);
         self.set_dram_target(None);
         self.ceiling.store(u64::MAX, Ordering::Relaxed);
-        self.worth.store(BY_NEED, Ordering::Relaxed);
+        self.worth.set(None);
         self.set_floor(Bytes::ZERO);
         self.brake.set(Setting::FREE, Instant::ZERO);
         *lock(&self.shadow) = Shadow::default();
@@ -344,14 +347,13 @@ impl Tenant {
 
     /// How it competes by worth, if it does.
     pub(crate) fn worth(&self) -> Option<Worth> {
-        let packed = self.worth.load(Ordering::Relaxed);
-        (packed != BY_NEED).then(|| unpack(packed))
+        self.worth.get()
     }
 
     pub(crate) fn set_share(&self, share: MemoryShare, shadow_budget: Bytes) {
         self.target.store(share.target.0, Ordering::Relaxed);
         self.ceiling.store(share.ceiling.map_or(u64::MAX, |c| c.0), Ordering::Relaxed);
-        self.worth.store(share.worth.map_or(BY_NEED, pack), Ordering::Relaxed);
+        self.worth.set(share.worth);
         self.publish_refusal();
         let mut shadow = lock(&self.shadow);
         shadow.resize(crate::limits::SHADOW_REPRESENTS, shadow_budget);
@@ -446,18 +448,6 @@ fn level_in(word: u64) -> f32 {
     #[expect(clippy::cast_possible_truncation, reason = "the lower half is meant")]
     let bits = word as u32;
     f32::from_bits(bits)
-}
-
-/// No worth.
-const BY_NEED: u32 = u32::MAX;
-
-fn pack(worth: Worth) -> u32 {
-    u32::from(worth.more.cast_unsigned()) | u32::from(worth.within_group) << 16
-}
-
-fn unpack(packed: u32) -> Worth {
-    let [low, high, group, _] = packed.to_le_bytes();
-    Worth { more: i16::from_le_bytes([low, high]), within_group: group != 0 }
 }
 
 /// What a tenant may hold beyond its ceiling before it is trimmed: a part of it, and never a whole segment.

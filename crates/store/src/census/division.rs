@@ -5,13 +5,22 @@
 //!             tenants that compete by worth keep together what need gives them together
 //! Units:      bytes charged
 
-use super::{BytesByBin, Census, Pooled, WHOLE, floor_of, part_of, seen_in};
+use super::{BytesByBin, Census, WHOLE, floor_of, seen_in};
 use crate::rank::BIN_MIN;
 use crate::sources::Sums;
 use crate::store::Store;
-use crate::survivors::{Candidate, Contender, keep, keep_worthiest};
+use crate::survivors::{Candidate, Contender, keep, keep_worthiest, part_of};
 use control::GroupId;
 use units::TenantId;
+
+/// How a tenant competes by worth in a pass.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pooled {
+    /// With whom: the others of its group, or all that are in none.
+    group: Option<GroupId>,
+    /// Ranks by which its items are worth more than theirs.
+    more: i16,
+}
 
 impl Census {
     /// Gathers what each tenant has in the sources and elsewhere, and what it should have. Returns what of the sources

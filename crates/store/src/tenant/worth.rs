@@ -1,0 +1,53 @@
+//! How a tenant competes for memory by worth, as one word that cleaners read.
+//!
+//! Shape:      a worth or none <-> 32 bits: eighths of an octave in the lowest 16, above them whether it holds within the group
+//! Invariants: what is read was set as a whole
+
+use crate::sync::{AtomicU32, Ordering};
+use control::memory::Worth;
+
+/// By need.
+const NONE: u32 = u32::MAX;
+
+/// A worth that changes while it is read.
+#[derive(Debug)]
+pub(super) struct WorthCell(AtomicU32);
+
+impl Default for WorthCell {
+    fn default() -> Self {
+        Self(AtomicU32::new(NONE))
+    }
+}
+
+impl WorthCell {
+    pub(super) fn set(&self, worth: Option<Worth>) {
+        let pack = |worth: Worth| u32::from(worth.more.cast_unsigned()) | u32::from(worth.within_group) << 16;
+        self.0.store(worth.map_or(NONE, pack), Ordering::Relaxed);
+    }
+
+    pub(super) fn get(&self) -> Option<Worth> {
+        let packed = self.0.load(Ordering::Relaxed);
+        let [low, high, group, _] = packed.to_le_bytes();
+        (packed != NONE).then(|| Worth { more: i16::from_le_bytes([low, high]), within_group: group != 0 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_set_is_read() {
+        let cell = WorthCell::default();
+        assert_eq!(cell.get(), None);
+        for more in [0, 1, -1, i16::MIN, i16::MAX] {
+            for within_group in [false, true] {
+                let worth = Some(Worth { more, within_group });
+                cell.set(worth);
+                assert_eq!(cell.get(), worth);
+            }
+        }
+        cell.set(None);
+        assert_eq!(cell.get(), None);
+    }
+}
