@@ -17,8 +17,8 @@ use units::{Bytes, Duration, Instant, TenantId};
 const PERIOD: Duration = Duration::from_secs(1);
 /// What a decision says stays right for as long as demand does.
 const LEASE: Duration = Duration::from_secs(3_600);
-/// Octaves that credits for the whole memory add. On the mixed trace in 245 MiB a third of it hits .8209, twice as much .8222, this
-/// .8229; in 122 MiB all three .7884 to .7891.
+/// Octaves that credits for the whole memory add. In a prototype that learnt once per survey a third of it hits .8209, twice as much .8222, this
+/// .8229 of the mixed trace in 245 MiB; in 122 MiB all three .7884 to .7891.
 const OCTAVES_PER_MEMORY: f64 = 50.0;
 /// Octaves that are added at most: items of a tenant may be held worth four times what they were used.
 const MORE_MAX: f64 = 2.0;
