@@ -30,13 +30,13 @@ const FRESH_TICKS: u8 = 9;
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     /// Whose place among the candidates it is.
-    candidate: usize,
+    candidate: u32,
+    /// Bytes of the candidate that it stands for.
+    stands_for: u32,
+    /// Bytes that stay whatever becomes of its value, if that can go to a tier.
+    least: Option<u32>,
     tenant: TenantId,
     rank: u8,
-    /// Bytes that stay whatever becomes of its value, if that can go to a tier.
-    least: Option<u64>,
-    /// Bytes of the candidate that it stands for.
-    stands_for: u64,
 }
 
 /// A segment that a pass may take.
@@ -54,6 +54,7 @@ struct Prospect {
 pub(crate) struct Survey {
     /// From which rank on each tenant's items stay.
     pub(crate) census: Census,
+    /// Empty but while one is taken: a thread that cleans seldom keeps no memory for it.
     samples: Vec<Sample>,
     /// What is left of it, the best last.
     ahead: Vec<Prospect>,
@@ -76,12 +77,11 @@ impl Survey {
         marks: usize,
     ) {
         self.census.begin(store);
-        self.samples.clear();
         self.ahead.clear();
         self.tick = store.tick();
         // The more of them goes, the less each byte of room that this makes may cost.
         let most = (SURVEY_ITEMS * MARKS_MIN / marks.max(1)).max(1);
-        for (candidate, id) in candidates.iter().enumerate() {
+        for (candidate, id) in (0..).zip(candidates) {
             self.look(store, reader, candidate, *id, most);
         }
         self.census.add(store, drawn);
@@ -95,6 +95,7 @@ impl Survey {
         if !self.is_dead_enough(store, marks) {
             self.mark(store, marks);
         }
+        self.samples = Vec::new();
         self.census.give_back();
         self.keep_best(self.serves);
     }
@@ -105,14 +106,15 @@ impl Survey {
         let least = self.census.inside() * MARKS_MIN as u64 / 1_000;
         self.census.divide_deeply(store, least, (marks as u64, MARKS_MIN as u64));
         for sample in &self.samples {
-            let stays = self.census.stays_of(sample.tenant, (sample.rank, sample.least), sample.stands_for);
-            let prospect = &mut self.ahead[sample.candidate];
+            let rank = (sample.rank, sample.least.map(u64::from));
+            let stays = self.census.stays_of(sample.tenant, rank, u64::from(sample.stands_for));
+            let prospect = &mut self.ahead[sample.candidate as usize];
             prospect.gain = prospect.gain.saturating_sub(stays);
         }
     }
 
     /// Ranks the first items of a candidate.
-    fn look(&mut self, store: &Store, reader: &Participant, candidate: usize, id: SegmentId, most: usize) {
+    fn look(&mut self, store: &Store, reader: &Participant, candidate: u32, id: SegmentId, most: usize) {
         let segment = store.log.segment(id);
         self.ahead.push(Prospect { id, base: segment.base(), gain: store.log.segment_bytes() as u64 });
         let mut batch = Vec::with_capacity(BATCH);
@@ -125,7 +127,8 @@ impl Survey {
             let stands_for = item.charge() * used / sampled.max(1);
             let (rank, least) = self.census.count(store, item, found, stands_for);
             let tenant = item.view.tenant();
-            self.samples.push(Sample { candidate, tenant, rank, least, stands_for });
+            let least = least.map(in_segment);
+            self.samples.push(Sample { candidate, stands_for: in_segment(stands_for), least, tenant, rank });
         }
     }
 
@@ -182,6 +185,11 @@ impl Survey {
 /// Bytes until which a survey of so many segments serves.
 fn serves(store: &Store, candidates: usize) -> u64 {
     (store.log.segment_bytes() * (candidates / SURVEY_SERVES_PART).max(PASS_GAINS)) as u64
+}
+
+/// Bytes of a segment, or what they are charged.
+fn in_segment(bytes: u64) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
 /// How many of these sum to `enough`, or all.
