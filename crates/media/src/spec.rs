@@ -4,7 +4,7 @@
 //! Shape:      text -> `TierSpec` -> an open tier with the name under which things are kept about it
 //! Failure:    a text that names no tier is an error that says what would
 
-use crate::emulated::{Dimms, Emulated};
+use crate::emulated::{Emulated, Emulation, EmulationError};
 use crate::file::TierError;
 use crate::{DaxTier, Device, FileTier, NumaTier, Plain};
 use std::fmt;
@@ -27,7 +27,7 @@ pub enum TierMedium {
     /// DRAM as it is: for comparison.
     Dram,
     /// DRAM with the timing of persistent memory.
-    Emulated(Dimms),
+    Emulated(Emulation),
     /// A file, by direct I/O.
     File(PathBuf),
     /// The same, which outlives a crash of the machine, too.
@@ -47,7 +47,7 @@ pub struct SpecError {
 }
 
 /// What would name one.
-pub const SPEC_FORMS: &str = "emulated:1dimm|2dimm|6dimm:SIZE, file:PATH:SIZE, synced:PATH:SIZE, dax:PATH:SIZE, numa:NODE:SIZE or dram:SIZE";
+pub const SPEC_FORMS: &str = "emulated:1dimm|2dimm|6dimm[/SLOWER]:SIZE, file:PATH:SIZE, synced:PATH:SIZE, dax:PATH:SIZE, numa:NODE:SIZE or dram:SIZE";
 
 /// A tier that is open.
 #[derive(Debug)]
@@ -66,8 +66,8 @@ impl TierSpec {
     pub fn open(&self) -> Result<OpenTier, TierError> {
         let (device, identity): (Box<dyn Device>, String) = match &self.medium {
             TierMedium::Dram => (Box::new(Plain::new(self.size)?), "dram".to_owned()),
-            TierMedium::Emulated(dimms) => {
-                (Box::new(Emulated::new(*dimms, self.size)?), emulated_identity(*dimms))
+            TierMedium::Emulated(emulation) => {
+                (Box::new(Emulated::new(*emulation, self.size)?), emulated_identity(*emulation))
             }
             TierMedium::File(path) | TierMedium::Synced(path) => {
                 let is_synced = matches!(self.medium, TierMedium::Synced(_));
@@ -124,10 +124,9 @@ impl FromStr for TierSpec {
         let medium = match (kind, name) {
             ("dram", "") => TierMedium::Dram,
             ("emulated", name) => {
-                let dimms = Dimms::ALL.into_iter().find(|dimms| dimms.name() == name);
-                TierMedium::Emulated(
-                    dimms.ok_or_else(|| fail(format!("'{name}' is none of 1dimm, 2dimm, 6dimm")))?,
-                )
+                let parsed = name.parse();
+                let fail = |e: EmulationError| fail(format!("'{name}' is {e}"));
+                TierMedium::Emulated(parsed.map_err(fail)?)
             }
             ("file", name) => TierMedium::File(path(name)?),
             ("synced", name) => TierMedium::Synced(path(name)?),
@@ -145,7 +144,7 @@ impl fmt::Display for TierMedium {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Dram => write!(f, "dram"),
-            Self::Emulated(dimms) => write!(f, "emulated:{}", dimms.name()),
+            Self::Emulated(emulation) => write!(f, "emulated:{emulation}"),
             Self::File(path) => write!(f, "file:{}", path.display()),
             Self::Synced(path) => write!(f, "synced:{}", path.display()),
             Self::Dax(path) => write!(f, "dax:{}", path.display()),
@@ -166,9 +165,9 @@ impl fmt::Display for TierSpec {
 }
 
 /// The preset and a checksum of what it stands for: other constants are another tier.
-fn emulated_identity(dimms: Dimms) -> String {
-    let constants = format!("{:?}{:?}", dimms.system(), crate::model::SCALARS);
-    format!("emulated:{}:{:08x}", dimms.name(), crc32c::crc32c(constants.as_bytes()))
+fn emulated_identity(emulation: Emulation) -> String {
+    let constants = format!("{:?}{:?}", emulation.dimms.system(), crate::model::SCALARS);
+    format!("emulated:{emulation}:{:08x}", crc32c::crc32c(constants.as_bytes()))
 }
 
 fn hex(bytes: [u8; 16]) -> String {
@@ -184,6 +183,7 @@ mod tests {
         for text in [
             "dram:64MiB",
             "emulated:6dimm:256MiB",
+            "emulated:1dimm/8:256MiB",
             "file:/a/b:1GiB",
             "file:relative path:1GiB",
             "file:/a:b:1GiB",
@@ -206,6 +206,7 @@ mod tests {
             "dram:64",
             "dram:x:64MiB",
             "emulated:3dimm:1MiB",
+            "emulated:1dimm/0:1MiB",
             "emulated:1MiB",
             "file::1MiB",
             "file:1MiB",
@@ -226,13 +227,15 @@ mod tests {
         assert_eq!(path("file:/a/tier:1MiB"), Path::new("/a/tier.profile.json"));
         assert_eq!(path("dax:/dev/dax0.0:1MiB"), Path::new("dax-dax0.0.profile.json"));
         assert_eq!(path("emulated:2dimm:1MiB"), Path::new("emulated-2dimm.profile.json"));
+        assert_eq!(path("emulated:2dimm/8:1MiB"), Path::new("emulated-2dimm-8.profile.json"));
         assert_eq!(path("numa:1:1MiB"), Path::new("numa-1.profile.json"));
     }
 
     #[test]
     fn tiers_have_names_of_their_own() {
-        let names = Dimms::ALL.map(emulated_identity);
-        assert!(names[0] != names[1] && names[1] != names[2], "{names:?}");
+        let names =
+            ["1dimm", "2dimm", "6dimm", "6dimm/8"].map(|name| emulated_identity(name.parse().unwrap()));
+        assert!((1..names.len()).all(|i| !names[..i].contains(&names[i])), "{names:?}");
         let open = "dram:4KiB".parse::<TierSpec>().unwrap().open().unwrap();
         assert_eq!((open.identity.as_str(), open.device.size()), ("dram", Bytes::kib(4)));
     }

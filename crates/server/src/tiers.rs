@@ -149,8 +149,8 @@ pub(crate) fn open(tiers: &[TierConfig]) -> Result<Vec<Opened>, TierUnavailable>
 
 /// What accesses to a tier cost: as `cotenant probe` has measured, or as its model says.
 fn profile(tier: &TierConfig, identity: &str) -> Option<Profile> {
-    if let TierMedium::Emulated(dimms) = tier.spec.medium {
-        return Profile::new(&Profile::modelled(&dimms.system())).ok();
+    if let TierMedium::Emulated(emulation) = tier.spec.medium {
+        return Profile::new(&emulation.profile()).ok();
     }
     let path = tier.spec.profile_path();
     if !path.exists() {

@@ -24,10 +24,15 @@ pub use stations::{ROUND, Stations, Timing};
 
 use crate::device::{copy_in, copy_out};
 use crate::model::{MemorySystem, Modules};
-use crate::{Access, Device, MapError, Region, SlowAccess, Stopwatch, Survival, WordRegion};
+use crate::{
+    Access, Device, MapError, Profile, ProfileRow, Region, SlowAccess, Stopwatch, Survival, WordRegion,
+};
 use std::cell::Cell;
+use std::fmt;
 use std::io;
+use std::num::NonZeroU32;
 use std::ops::Range;
+use std::str::FromStr;
 use units::{Bytes, Duration, Instant};
 
 /// How many modules of persistent memory are emulated.
@@ -66,16 +71,80 @@ impl Dimms {
     }
 }
 
+/// What is emulated: modules of persistent memory, or something so many times slower.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Emulation {
+    /// The modules.
+    pub dimms: Dimms,
+    /// How much longer everything takes than on them, 1 for what was measured: a machine with few cores uses a slower tier up.
+    pub slowed: NonZeroU32,
+}
+
+impl Emulation {
+    /// Accesses per second of the modules -> of the tier.
+    #[must_use]
+    pub fn rate(self, of_modules: f64) -> f64 {
+        of_modules / f64::from(self.slowed.get())
+    }
+
+    /// The model's own profile of it.
+    #[must_use]
+    pub fn profile(self) -> Vec<ProfileRow> {
+        let mut rows = Profile::modelled(&self.dimms.system());
+        for row in &mut rows {
+            (row.read_iops, row.write_iops) = (self.rate(row.read_iops), self.rate(row.write_iops));
+        }
+        rows
+    }
+}
+
+impl From<Dimms> for Emulation {
+    fn from(dimms: Dimms) -> Self {
+        Self { dimms, slowed: NonZeroU32::MIN }
+    }
+}
+
+/// `2dimm`, or `2dimm/8` for an eighth of its speed.
+impl fmt::Display for Emulation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.slowed {
+            NonZeroU32::MIN => write!(f, "{}", self.dimms.name()),
+            slowed => write!(f, "{}/{slowed}", self.dimms.name()),
+        }
+    }
+}
+
+/// A text that names no emulation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "none of 1dimm, 2dimm, 6dimm, nor one of them with '/' and how many times slower it is, {SLOWED_MAX} at most"
+)]
+pub struct EmulationError;
+
+impl FromStr for Emulation {
+    type Err = EmulationError;
+
+    fn from_str(text: &str) -> Result<Self, EmulationError> {
+        let (name, slowed) = text.split_once('/').unwrap_or((text, "1"));
+        let dimms = Dimms::ALL.into_iter().find(|dimms| dimms.name() == name).ok_or(EmulationError)?;
+        let slowed: NonZeroU32 = slowed.parse().map_err(|_| EmulationError)?;
+        if slowed.get() <= SLOWED_MAX { Ok(Self { dimms, slowed }) } else { Err(EmulationError) }
+    }
+}
+
 /// A piece of emulated persistent memory.
 #[derive(Debug)]
 pub struct Emulated {
     region: Region,
     stations: Stations,
     watch: Stopwatch,
+    slowed: u32,
 }
 
 /// What a processor moves at once: writes of 64 B are possible, and cost what 256 B cost.
 const LINE: Bytes = Bytes(crate::model::LINE);
+/// How many times slower than its modules a tier may be: slower than a disk is of no use.
+const SLOWED_MAX: u32 = 1_000;
 /// Longest time that a thread carries from one access to the next: what one preemption costs is not made up for.
 const CARRIED_MAX: Duration = Duration(200);
 
@@ -85,28 +154,35 @@ thread_local! {
 }
 
 impl Emulated {
-    /// Zeroed memory of `size` with the timing of `dimms`.
+    /// Zeroed memory of `size` with the timing of `emulation`.
     ///
     /// # Errors
     /// If the system refuses the mapping.
-    pub fn new(dimms: Dimms, size: Bytes) -> Result<Self, MapError> {
+    pub fn new(emulation: impl Into<Emulation>, size: Bytes) -> Result<Self, MapError> {
+        let Emulation { dimms, slowed } = emulation.into();
         let region = Region::anonymous(size)?;
         region.prefer_huge_pages();
         region.leave_out_of_dumps();
-        Ok(Self { region, stations: Stations::new(dimms.system()), watch: Stopwatch::new() })
+        let stations = Stations::new(dimms.system());
+        Ok(Self { region, stations, watch: Stopwatch::new(), slowed: slowed.get() })
     }
 
     /// Counts accesses that nobody waits for here: traffic of DRAM, or of a neighbour that the caller stands for.
     pub fn tell(&self, access: Access, size: Bytes, count: u32) -> Timing {
-        self.stations.accesses(self.watch.now(), access, size, count)
+        self.stations.accesses(self.of_modules(self.watch.now()), access, size, count)
     }
 
-    /// The same as [`Device::take_time_since`]; says what the model wanted, and when it ended.
+    /// The modules' time: it passes more slowly the slower the tier is.
+    fn of_modules(&self, now: Instant) -> Instant {
+        Instant(now.0 / u64::from(self.slowed))
+    }
+
+    /// The same as [`Device::take_time_since`]; says what the model wanted of the modules, and when it ended.
     #[inline]
     pub fn take(&self, began: Instant, access: SlowAccess, size: Bytes) -> (Timing, Instant) {
-        let timing = self.stations.access(began, access.into(), size);
+        let timing = self.stations.access(self.of_modules(began), access.into(), size);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a positive time")]
-        let held = Duration(timing.held_ns.round() as u64);
+        let held = Duration((timing.held_ns * f64::from(self.slowed)).round() as u64);
         let end = began + (held - CARRIED.get());
         let ended = self.watch.spin_until(end);
         let late = ended.since(end);
@@ -200,6 +276,31 @@ mod tests {
             beside = tier.take(tier.begin(), SlowAccess::Read, Bytes(256)).0.held_ns;
         }
         assert!(2.0 * alone < beside, "{beside} ns beside writes, {alone} alone");
+    }
+
+    #[test]
+    fn a_tier_of_an_eighth_of_the_speed_holds_a_thread_eight_times_as_long() {
+        let tier = Emulated::new("2dimm/8".parse::<Emulation>().unwrap(), Bytes::mib(1)).unwrap();
+        let (mut wanted, start) = (0.0, tier.begin());
+        for _ in 0..200 {
+            wanted += tier.take(tier.begin(), SlowAccess::Write, Bytes(4096)).0.held_ns;
+        }
+        let took = tier.begin().since(start);
+        assert!(200.0 * 500.0 < wanted, "{wanted} ns of the modules' time");
+        assert!(8.0 * wanted - 500.0 <= (took + CARRIED_MAX).0 as f64, "{took} for 8 times {wanted} ns");
+    }
+
+    #[test]
+    fn what_costs_an_eighth_of_the_rate_costs_eight_times_as_much() {
+        let (whole, slow): (Emulation, Emulation) = ("2dimm".parse().unwrap(), "2dimm/8".parse().unwrap());
+        let cost = |emulation: Emulation| {
+            Profile::new(&emulation.profile()).unwrap().cost_ps(SlowAccess::Read, Bytes(1024)) as f64
+        };
+        assert!((cost(slow) / cost(whole) - 8.0).abs() < 0.01);
+        assert_eq!((whole.to_string(), slow.to_string()), ("2dimm".to_owned(), "2dimm/8".to_owned()));
+        for wrong in ["2dimm/0", "2dimm/", "2dimm/-1", "2dimm/1001", "/8", "3dimm", "2dimm/8/8"] {
+            assert_eq!(wrong.parse::<Emulation>(), Err(EmulationError), "{wrong}");
+        }
     }
 
     #[test]

@@ -60,7 +60,9 @@ pub fn probe(
         let measure = |access, done| {
             told(done, points);
             match &spec.medium {
-                TierMedium::Emulated(dimms) => Ok(modelled::most_per_sec(dimms.system(), access, size)),
+                TierMedium::Emulated(emulation) => {
+                    Ok(emulation.rate(modelled::most_per_sec(emulation.dimms.system(), access, size)))
+                }
                 _ => measured(device, access, size, each),
             }
         };

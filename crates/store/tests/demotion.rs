@@ -1,0 +1,73 @@
+//! What a tier has room for is put there, and not evicted.
+#![allow(clippy::unwrap_used, reason = "a test may stop at what must not happen")]
+
+use media::Plain;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use store::{Fields, Held, Mode, Options, Placement, RankKind, Refused, Space, Store, TenantSpec, Worker};
+use units::{Bytes, TenantId};
+
+const TENANTS: [(&str, u64, usize); 3] =
+    [("small", 5_000, 2_000), ("even", 2_500, 4_000), ("large", 3_750, 4_000)];
+
+fn set(worker: &mut Worker, tenant: TenantId, number: u64, len: usize) {
+    let text = format!("key-{number}");
+    loop {
+        let key = worker.key(Space::Own(tenant), text.as_bytes()).unwrap();
+        match worker.set(tenant, &key, Mode::Set, Fields::default(), &vec![7; len]) {
+            Ok(_) => break,
+            Err(Refused::NoRoom | Refused::Away) => worker.make_room().unwrap(),
+            Err(why) => panic!("{why:?}"),
+        }
+    }
+    worker.quiesce();
+}
+
+/// Twice what DRAM holds is written, and half the tier is enough for it; one that cleans helps, as in a server.
+fn evictions(seed: u64) -> u64 {
+    let options = Options {
+        memory: Bytes::mib(16),
+        item_max: Bytes::mib(1),
+        threads: 2,
+        tenants_max: 8,
+        no_evict: false,
+        seed,
+    };
+    let store = Store::with_tiers(options, &[Arc::new(Plain::new(Bytes::mib(64)).unwrap())], 0).unwrap();
+    let mut worker = store.worker().unwrap();
+    let mut cleaner = store.worker().unwrap();
+    let tenants = TENANTS.map(|(name, _, _)| {
+        let spec = TenantSpec {
+            name: name.to_owned(),
+            own_space: true,
+            claim: control::Claim::default(),
+            rank: RankKind::default(),
+        };
+        let id = store.add_tenant(spec).unwrap();
+        assert!(store.set_placement(id, Placement::Auto));
+        id
+    });
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                cleaner.maintain();
+                cleaner.quiesce();
+            }
+        });
+        for (id, (_, keys, len)) in tenants.iter().zip(TENANTS) {
+            (0..keys).for_each(|number| set(&mut worker, *id, number, len));
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    let state: Vec<Held> = Vec::new();
+    drop(state);
+    tenants.iter().map(|id| store.totals(*id).evictions).sum()
+}
+
+#[test]
+fn what_fits_below_is_not_evicted() {
+    let all: Vec<u64> = (1..=40).map(evictions).collect();
+    println!("{all:?}");
+    assert_eq!(all.iter().sum::<u64>(), 0);
+}
