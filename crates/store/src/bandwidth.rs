@@ -33,6 +33,8 @@ pub struct BandwidthControl {
     lease: Lease<Throttle>,
     /// The policy looks at the tier's latency.
     probes: bool,
+    /// Part of the tier's time that is divided.
+    part: f64,
 }
 
 /// What all threads counted for a tenant.
@@ -57,12 +59,18 @@ impl BandwidthControl {
             by_thread: Vec::new(),
             lease: Lease::default(),
             probes: false,
+            part: 1.0,
         }
     }
 
     /// Times the tier at every reading from now on, or no more.
     pub fn watch_latency(&mut self, probes: bool) {
         self.probes = probes;
+    }
+
+    /// Divides so much of the tier's time from the next reading on: a part above 0 and at most 1.
+    pub fn set_part(&mut self, part: f64) {
+        self.part = part;
     }
 
     /// Gives the last steady throttles back if nobody has decided for as long as the last decision holds. Returns whether it
@@ -173,7 +181,7 @@ impl Sensor for BandwidthControl {
         }
         let profile = self.store.divided_tier().filter(|tier| self.store.has_profile(*tier));
         Pool {
-            capacity: Amount::tier_time(Cost::SECOND),
+            capacity: Amount::tier_time(Cost::SECOND).part(self.part),
             profile: profile.map_or(0, |tier| u32::from(tier) + 1),
             latency: if self.probes { self.store.tier_latency() } else { Kinds::default() },
             ..Pool::default()

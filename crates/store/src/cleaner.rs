@@ -11,7 +11,7 @@
 //!             half-full destinations stay open for the next pass instead of being dropped
 
 use crate::account::unlink;
-use crate::census::{BATCH, Census, Fate, Half, Pending, Step};
+use crate::census::{BATCH, Census, Fate, Pending, Step};
 use crate::destinations::Destinations;
 use crate::epoch::Participant;
 use crate::index::Found;
@@ -281,15 +281,19 @@ impl Pass<'_> {
         let store = self.store;
         let Some(found) = item.find(store) else { return true };
         let fate = if item.is_dead(store) { Fate::Goes } else { self.census.fate(store, item, found) };
-        let goes = fate == Fate::Goes && !item.is_dead(store);
-        let below = if goes { put_below(store, self.counters, item) } else { None };
-        let stamp = store.stamp_of(item.place, &item.view);
-        let to = match (fate, &below) {
-            (Fate::Stays(half), _) => self.to.open_for(store, item, half),
-            // What leads to a tier goes last.
-            (Fate::Goes, Some((_, len))) => self.to.open_for_len(store, *len, stamp, Half::Upper),
-            (Fate::Goes, None) => None,
+        let stays = match fate {
+            Fate::Stays(half) => self.to.open_for(store, item, half),
+            Fate::Goes => None,
         };
+        let would_go =
+            stays.is_none() && !item.is_dead(store) && (fate == Fate::Goes || self.lack == Lack::Goes);
+        // Also what was to stay goes below where there is no more room.
+        let below = if would_go { put_below(store, self.counters, item) } else { None };
+        let to = stays.or_else(|| {
+            let leads = would_go && fate != Fate::Goes && item.view.is_away();
+            let len = below.as_ref().map(|(_, len)| *len).or(leads.then(|| item.view.bytes().len()))?;
+            self.to.open_for_last(store, len, store.stamp_of(item.place, &item.view))
+        });
         let locked = store.index.lock(item.hash);
         let Some(found) = locked.find_again(found, item.hash) else {
             abandon(store, item, below);
@@ -307,8 +311,9 @@ impl Pass<'_> {
                 return true;
             }
         }
+        let fits_below = below.is_some();
         abandon(store, item, below);
-        if !dead && fate != Fate::Goes && self.waits(item) {
+        if !dead && (fits_below || fate != Fate::Goes) && self.waits(item, fits_below) {
             return false;
         }
         locked.remove(found);
@@ -329,10 +334,10 @@ fn abandon(store: &Store, item: &Pending<'_>, below: Option<(Meta, usize)>) {
 }
 
 impl Pass<'_> {
-    /// Whether an item that stays but finds no room stays where it is.
-    fn waits(&self, item: &Pending<'_>) -> bool {
-        let is_floor = || self.census.is_within_floor(self.store, item.view.tenant());
-        self.lack == Lack::Waits || is_floor() && others_may_free(self.store)
+    /// Whether an item for which there is no room, though it is to stay or its value fits below, stays where it is.
+    fn waits(&self, item: &Pending<'_>, fits_below: bool) -> bool {
+        let is_kept = || fits_below || self.census.is_within_floor(self.store, item.view.tenant());
+        self.lack == Lack::Waits || is_kept() && others_may_free(self.store)
     }
 }
 

@@ -32,12 +32,20 @@ pub(crate) struct Destinations {
     reserve: u32,
     opened: usize,
     opened_max: usize,
+    /// One more than was allowed may be open.
+    is_extended: bool,
 }
 
 impl Destinations {
     /// Those that no other pass has.
     pub(crate) fn take(store: &Store) -> Self {
-        Self { open: std::mem::take(&mut lock(&store.parked.0)), reserve: 0, opened: 0, opened_max: 0 }
+        Self {
+            open: std::mem::take(&mut lock(&store.parked.0)),
+            reserve: 0,
+            opened: 0,
+            opened_max: 0,
+            is_extended: false,
+        }
     }
 
     /// The same for who does not empty segments: the reserve stays for those who do.
@@ -58,6 +66,7 @@ impl Destinations {
     /// Says how many segments the pass may open.
     pub(crate) fn allow(&mut self, opened_max: usize) {
         self.opened_max = opened_max;
+        self.is_extended = false;
     }
 
     /// Segments that the pass has opened.
@@ -101,6 +110,22 @@ impl Destinations {
             store.log.seal(full);
         }
         Some(half)
+    }
+
+    /// The same for what leads to a tier: a pass opens one destination more for that, and frees a segment less, where another is
+    /// left for others.
+    pub(crate) fn open_for_last(&mut self, store: &Store, len: usize, stamp: u64) -> Option<Half> {
+        let open = self.open_for_len(store, len, stamp, Half::Upper);
+        if open.is_some()
+            || self.opened < self.opened_max
+            || self.is_extended
+            || store.log.available() <= RESERVE_SEGMENTS
+        {
+            return open;
+        }
+        self.is_extended = true;
+        self.opened_max += 1;
+        self.open_for_len(store, len, stamp, Half::Upper)
     }
 
     /// Moves an item to the open destination that `open_for` named. Returns whether it did.

@@ -170,6 +170,14 @@ fn a_budget_holds_in_cost_for_every_size_and_kind() {
 }
 
 #[test]
+fn what_is_divided_can_be_a_part_of_the_tiers_time() {
+    let mut rig = rig(1, 200);
+    rig.control.set_part(0.25);
+    let pool = rig.control.read(Instant(rig.now()), &mut Vec::new());
+    assert_eq!(pool.capacity, Amount::tier_time(Cost(Cost::SECOND.0 / 4)));
+}
+
+#[test]
 fn who_is_paused_waits_and_nobody_else() {
     let mut rig = rig(2, 1_000);
     rig.throttle(&[Throttle::PAUSED, Throttle::FREE]);

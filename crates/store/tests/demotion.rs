@@ -4,7 +4,7 @@
 use media::Plain;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use store::{Fields, Held, Mode, Options, Placement, RankKind, Refused, Space, Store, TenantSpec, Worker};
+use store::{Fields, Mode, Options, Placement, RankKind, Refused, Space, Store, TenantSpec, Worker};
 use units::{Bytes, TenantId};
 
 const TENANTS: [(&str, u64, usize); 3] =
@@ -23,7 +23,7 @@ fn set(worker: &mut Worker, tenant: TenantId, number: u64, len: usize) {
     worker.quiesce();
 }
 
-/// Twice what DRAM holds is written, and half the tier is enough for it; one that cleans helps, as in a server.
+/// Twice what DRAM holds is written, half of what the tier holds, while another thread cleans; returns what was evicted.
 fn evictions(seed: u64) -> u64 {
     let options = Options {
         memory: Bytes::mib(16),
@@ -60,14 +60,12 @@ fn evictions(seed: u64) -> u64 {
         }
         done.store(true, Ordering::Relaxed);
     });
-    let state: Vec<Held> = Vec::new();
-    drop(state);
     tenants.iter().map(|id| store.totals(*id).evictions).sum()
 }
 
+/// Values go below, whatever room the cleaner finds for what stays.
 #[test]
 fn what_fits_below_is_not_evicted() {
-    let all: Vec<u64> = (1..=40).map(evictions).collect();
-    println!("{all:?}");
-    assert_eq!(all.iter().sum::<u64>(), 0);
+    let all: Vec<u64> = (1..=20).map(evictions).collect();
+    assert_eq!(all.iter().sum::<u64>(), 0, "{all:?}");
 }
