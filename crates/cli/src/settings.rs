@@ -252,8 +252,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("bandwidth_epoch", Kind::Time, "30s", "100ms and up", "Time between two auctions of symbiosis")
         .more("Or two decisions of static, harvest and trade.")
         .reload(),
-    setting("bandwidth_part", Kind::Ratio, "1", "above 0, at most 1", "Part of the tier's time that symbiosis divides")
-        .more("And static, harvest and trade; other policies look at all of it.")
+    setting("bandwidth_part", Kind::Ratio, "1", "above 0, at most 1", "Part of the tier's time that is divided")
+        .more("By proportional, symbiosis, static, harvest and trade; other policies hold each tenant to what it claims.")
         .reload(),
     setting("promotion", Kind::Choice(PROMOTIONS), "repeated", "repeated, never or always", "Hits that bring values back to DRAM")
         .more("Of those that auto put into a tier.")

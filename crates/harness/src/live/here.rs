@@ -85,7 +85,9 @@ pub struct Work {
     pub size: usize,
     /// Keys that are there.
     pub keys: u64,
-    /// Requests that are on their way together.
+    /// Connections, each with a thread of its own.
+    pub clients: u64,
+    /// Requests that are on their way together on each.
     pub depth: u64,
     /// Which keys it asks for.
     pub order: Order,
@@ -140,7 +142,7 @@ pub struct Used {
 pub struct Working {
     stop: Arc<AtomicBool>,
     answered: Arc<AtomicU64>,
-    thread: JoinHandle<io::Result<()>>,
+    threads: Vec<JoinHandle<io::Result<()>>>,
 }
 
 fn other(error: impl std::fmt::Display) -> io::Error {
@@ -213,9 +215,13 @@ impl Here {
     #[must_use]
     pub fn work(&self, work: Work) -> Working {
         let (stop, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let (stopped, count, address) = (Arc::clone(&stop), Arc::clone(&answered), self.address);
-        let thread = thread::spawn(move || ask(address, &work, &stopped, &count));
-        Working { stop, answered, thread }
+        let address = self.address;
+        let one = |seed| {
+            let (stop, answered) = (Arc::clone(&stop), Arc::clone(&answered));
+            thread::spawn(move || ask(address, &work, seed, &stop, &answered))
+        };
+        let threads = (0..work.clients).map(one).collect();
+        Working { stop, answered, threads }
     }
 
     /// Lets so much time pass.
@@ -310,9 +316,10 @@ impl Working {
     /// If an answer was not what it should be, or the server was lost.
     pub fn end(self) -> io::Result<u64> {
         self.stop.store(true, Ordering::Relaxed);
-        let answered = Arc::clone(&self.answered);
-        self.thread.join().map_err(|_| io::Error::other("a client has panicked"))??;
-        Ok(answered.load(Ordering::Relaxed))
+        for thread in self.threads {
+            thread.join().map_err(|_| io::Error::other("a client has panicked"))??;
+        }
+        Ok(self.answered.load(Ordering::Relaxed))
     }
 }
 
@@ -320,10 +327,16 @@ fn key(tenant: &str, number: u64) -> Vec<u8> {
     format!("{tenant}:{number}").into_bytes()
 }
 
-fn ask(address: SocketAddr, work: &Work, stop: &AtomicBool, answered: &AtomicU64) -> io::Result<()> {
+fn ask(
+    address: SocketAddr,
+    work: &Work,
+    seed: u64,
+    stop: &AtomicBool,
+    answered: &AtomicU64,
+) -> io::Result<()> {
     let mut client = Client::connect(address)?;
     let value = vec![b'v'; work.size];
-    let mut rng = units::Rng::new(work.size as u64 ^ work.gets_percent);
+    let mut rng = units::Rng::new(work.size as u64 ^ work.gets_percent ^ seed << 32);
     let (mut gets, mut again, mut asked) = (Vec::new(), Vec::new(), 0);
     while !stop.load(Ordering::Relaxed) {
         gets.clear();

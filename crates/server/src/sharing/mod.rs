@@ -126,7 +126,7 @@ impl Sharing {
             incidents: 0,
             incident: None,
         };
-        running.both.set_part(settings.part);
+        running.divide(settings.part);
         running.look(kind);
         Self {
             claims: Mutex::default(),
@@ -189,7 +189,7 @@ impl Sharing {
     pub(crate) fn set_up(&self, settings: JointSettings) {
         let mut running = self.running();
         let before = std::mem::replace(&mut running.settings, settings);
-        running.both.set_part(settings.part);
+        running.divide(settings.part);
         if before.epoch != settings.epoch && running.kind.family() == Family::Joint {
             let policy = running.kind.joint_policy(settings.options());
             running.joint_pacer.switch(policy);
@@ -338,6 +338,12 @@ impl Running {
             Family::Bandwidth => self.thing.control.lapse(now),
             Family::Joint => self.both.lapse(now),
         }
+    }
+
+    /// Divides so much of the tier's time from the next step on.
+    fn divide(&mut self, part: f64) {
+        self.thing.control.set_part(part);
+        self.both.set_part(part);
     }
 
     /// Measures what a policy looks at, and no more.

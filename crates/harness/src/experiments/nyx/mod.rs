@@ -32,6 +32,7 @@ pub(super) fn gets(tenant: &'static str, size: usize, keys: u64, depth: u64) -> 
         hits_percent: 100,
         size,
         keys,
+        clients: 1,
         depth,
         order: Order::Random,
         pause_us: 0,
