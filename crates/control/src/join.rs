@@ -60,6 +60,7 @@ impl MemorySignal {
         self.shadow_hits += other.shadow_hits;
         self.gets += other.gets;
         self.hits += other.hits;
+        self.expected_hits += other.expected_hits;
         self.below.hits += other.below.hits;
         self.below.promotions += other.below.promotions;
         self.below.demotions += other.below.demotions;

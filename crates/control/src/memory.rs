@@ -17,6 +17,8 @@ pub struct MemorySignal {
     pub gets: u64,
     /// Look-ups that found their item.
     pub hits: u64,
+    /// Hits that the ranks of what it holds let expect in the meantime, in thousandths; 0 if its rank lets expect none in particular.
+    pub expected_hits: u64,
     /// What of it is in tiers below DRAM.
     pub below: TierTraffic,
 }

@@ -80,6 +80,7 @@ impl Family for Memory {
             shadow_hits: count(rng, 50),
             gets,
             hits: rng.below(gets + 1),
+            expected_hits: count(rng, 20_000_000),
             ..MemorySignal::default()
         }
     }

@@ -19,7 +19,7 @@ use crate::limits::CENSUS_SLACK_PART;
 use crate::rank::{BIN_MIN, Clock, Densities, Usage};
 use crate::slot::Place;
 use crate::store::Store;
-use crate::survivors::{Candidate, part_of};
+use crate::survivors::Candidate;
 use crate::tenant::{Tenant, TenantSpec};
 use crate::tier::charge_below;
 use division::Pooled;
@@ -294,32 +294,6 @@ impl Census {
         seen.inside += stays;
         seen.sampled += stays;
         (rank, (below != 0).then_some(stays))
-    }
-
-    /// Of each tenant the sources hold the same part of what it holds, `part` of `whole`: that is surer than what samples of a
-    /// few of its items stand for. And of the bytes that `come` each writes as of late: from `written` on, which is brought up to
-    /// date. Who writes nothing is not to lose what others will need.
-    pub(crate) fn expect(
-        &mut self,
-        store: &Store,
-        (part, whole): (u64, u64),
-        come: u64,
-        written: &mut Vec<u64>,
-    ) {
-        written.resize(written.len().max(self.seen.len()), 0);
-        for (i, seen) in self.seen.iter_mut().enumerate() {
-            let Some(seen) = seen else { continue };
-            let id = TenantId(u32::try_from(i).unwrap_or(u32::MAX));
-            let inside = part_of(store.tenant(id).held_here().0, part, whole);
-            let below = seen.below.as_ref().map_or(0, |below| below.sampled);
-            let inside_below = part_of(inside, below, seen.sampled + below);
-            seen.inside = inside - inside_below;
-            seen.below.iter_mut().for_each(|below| below.inside = inside_below);
-            let now = store.raw_totals(id).dram_write.bytes;
-            seen.coming = now.saturating_sub(std::mem::replace(&mut written[i], now));
-        }
-        let all = self.seen.iter().flatten().map(|seen| seen.coming).sum();
-        self.seen.iter_mut().flatten().for_each(|seen| seen.coming = part_of(come, seen.coming, all));
     }
 
     /// Gives the memory of what was noted of tenants back.

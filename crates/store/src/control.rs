@@ -121,6 +121,7 @@ impl Sensor for MemoryControl {
                     shadow_hits: window.shadow_hits,
                     gets: window.get_hits + window.get_misses,
                     hits: window.get_hits,
+                    expected_hits: tenant.take_expected_hits(),
                     below: TierTraffic {
                         held: tenant.held_below(),
                         hits: window.tier_hits,

@@ -112,7 +112,7 @@ pub struct Store {
     tick: AtomicU32,
     tick_secs: Box<[AtomicU32; TICKS]>,
     written: AtomicU64,
-    tick_bytes: u64,
+    pub(crate) tick_bytes: u64,
     ticking: Mutex<History>,
     external: AtomicU64,
     /// Memory of what there is per tenant, and per tenant and thread.

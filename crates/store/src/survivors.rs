@@ -144,10 +144,16 @@ impl Contender<'_> {
         }
     }
 
+    /// Adds its ranks that hold anything, as they stand among all.
+    fn rank_into(&self, ranks: &mut Vec<(i32, u32)>) {
+        let held = self.by_rank.iter().enumerate().filter(|(_, bytes)| **bytes != 0);
+        ranks.extend(held.map(|(own, bytes)| (self.raised(own), *bytes)));
+    }
+
     /// What it loses if all below a rank goes.
-    fn below(&self, rank: i32) -> u64 {
-        let ranks = self.by_rank.iter().enumerate().filter(|(own, _)| self.raised(*own) < rank);
-        let sampled: u64 = ranks.map(|(_, bytes)| u64::from(*bytes)).sum();
+    fn below(&self, ranks: &[(i32, u32)], rank: i32) -> u64 {
+        let sampled: u64 =
+            ranks.iter().filter(|(own, _)| *own < rank).map(|(_, bytes)| u64::from(*bytes)).sum();
         part_of(self.inside, sampled, self.sampled).min(self.inside - self.below_floor)
     }
 }
@@ -160,18 +166,28 @@ pub(crate) fn part_of(all: u64, part: u64, whole: u64) -> u64 {
 
 /// Replaces `keep` by what each keeps when `cut` bytes go, those worth least first; of the last rank the same part of everybody's.
 pub(crate) fn keep_worthiest(cut: u64, contenders: &[Contender<'_>], keep: &mut Vec<u64>) {
-    let below = |rank: i32| contenders.iter().map(|c| c.below(rank)).sum::<u64>();
+    // Of many tenants each has samples of a few ranks.
+    let mut ranks = Vec::new();
+    let mut ends = Vec::with_capacity(contenders.len());
+    for contender in contenders {
+        contender.rank_into(&mut ranks);
+        ends.push(ranks.len());
+    }
+    let starts = std::iter::once(0).chain(ends.iter().copied());
+    let all: Vec<_> =
+        contenders.iter().zip(starts.zip(&ends).map(|(start, end)| &ranks[start..*end])).collect();
+    let below = |rank: i32| all.iter().map(|(c, ranks)| c.below(ranks, rank)).sum::<u64>();
     let (mut all_go, mut too_much) = (*RANKS.start(), RANKS.end() + 1);
     while all_go + 1 < too_much {
         let middle = i32::midpoint(all_go, too_much);
         *if below(middle) <= cut { &mut all_go } else { &mut too_much } = middle;
     }
     let (gone, more) = (below(all_go), below(too_much));
-    let part = |c: &Contender<'_>| {
-        part_of(c.below(too_much) - c.below(all_go), cut.saturating_sub(gone), more - gone)
-    };
     keep.clear();
-    keep.extend(contenders.iter().map(|c| c.inside - c.below(all_go) - part(c)));
+    keep.extend(all.iter().map(|(c, ranks)| {
+        let (least, most) = (c.below(ranks, all_go), c.below(ranks, too_much));
+        c.inside - least - part_of(most - least, cut.saturating_sub(gone), more - gone)
+    }));
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::sync::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Mutex, Ordering, 
 use crate::tier::Placement;
 use control::Claim;
 use control::bandwidth::Throttle;
-use control::memory::{MemoryShare, Worth};
+use control::memory::MemoryShare;
 use media::brake::{Brake, Setting};
 use std::sync::{Arc, OnceLock};
 use units::{Bytes, Instant, TenantId};
@@ -85,6 +85,8 @@ pub(crate) struct Tenant {
     ceiling: AtomicU64,
     /// How it competes by worth, if it does.
     worth: WorthCell,
+    /// Hits that ranks let expect since the last reading, in thousandths.
+    expected_hits: AtomicU64,
     /// What the cleaner leaves it before anybody gets more.
     floor: AtomicU64,
     refuses: AtomicBool,
@@ -130,6 +132,7 @@ impl Tenant {
             dram_target: AtomicU64::new(u64::MAX),
             ceiling: AtomicU64::new(u64::MAX),
             worth: WorthCell::default(),
+            expected_hits: AtomicU64::new(0),
             refuses: AtomicBool::new(false),
             refuse_above: AtomicU64::new(u64::MAX),
             placement: AtomicU32::new(0),
@@ -246,6 +249,7 @@ impl Tenant {
         self.set_dram_target(None);
         self.ceiling.store(u64::MAX, Ordering::Relaxed);
         self.worth.set(None);
+        self.take_expected_hits();
         self.set_floor(Bytes::ZERO);
         self.brake.set(Setting::FREE, Instant::ZERO);
         *lock(&self.shadow) = Shadow::default();
@@ -343,11 +347,6 @@ impl Tenant {
             ceiling: (ceiling != u64::MAX).then_some(Bytes(ceiling)),
             worth: self.worth(),
         }
-    }
-
-    /// How it competes by worth, if it does.
-    pub(crate) fn worth(&self) -> Option<Worth> {
-        self.worth.get()
     }
 
     pub(crate) fn set_share(&self, share: MemoryShare, shadow_budget: Bytes) {

@@ -34,6 +34,7 @@ line!(MemorySignal {
     shadow_hits: "shadow_hits",
     gets: "gets",
     hits: "hits",
+    expected_hits: "expected_hits_thousandths",
     below: "below",
 });
 line!(TierTraffic { held: "held_bytes", hits: "hits", promotions: "promotions", demotions: "demotions" });

@@ -23,6 +23,39 @@ pub(super) struct Pooled {
 }
 
 impl Census {
+    /// Of each tenant the sources hold the same part of what it holds, `part` of `whole`: that is surer than what samples of a
+    /// few of its items stand for. And of the bytes that `come` each writes as of late: from `written` on, which is brought up to
+    /// date. Who writes nothing is not to lose what others will need. Notes what hits the ranks let expect while that was written.
+    pub(crate) fn expect(
+        &mut self,
+        store: &Store,
+        (part, whole): (u64, u64),
+        come: u64,
+        written: &mut Vec<u64>,
+    ) {
+        written.resize(written.len().max(self.seen.len()), 0);
+        for (i, seen) in self.seen.iter_mut().enumerate() {
+            let Some(seen) = seen else { continue };
+            let id = TenantId(u32::try_from(i).unwrap_or(u32::MAX));
+            let inside = part_of(store.tenant(id).held_here().0, part, whole);
+            let below = seen.below.as_ref().map_or(0, |below| below.sampled);
+            let inside_below = part_of(inside, below, seen.sampled + below);
+            seen.inside = inside - inside_below;
+            seen.below.iter_mut().for_each(|below| below.inside = inside_below);
+            let now = store.raw_totals(id).dram_write.bytes;
+            seen.coming = now.saturating_sub(std::mem::replace(&mut written[i], now));
+        }
+        let all = self.seen.iter().flatten().map(|seen| seen.coming).sum();
+        let ticks = all as f64 / store.tick_bytes as f64 * whole as f64 / part.max(1) as f64;
+        for (i, seen) in self.seen.iter().enumerate() {
+            let Some(seen) = seen else { continue };
+            let sampled = seen.spec.rank.expected_hits(&self.rows[seen.row]);
+            let hits = sampled * seen.inside as f64 / seen.sampled.max(1) as f64 * ticks;
+            store.tenant(TenantId(u32::try_from(i).unwrap_or(u32::MAX))).expect_hits(hits);
+        }
+        self.seen.iter_mut().flatten().for_each(|seen| seen.coming = part_of(come, seen.coming, all));
+    }
+
     /// Gathers what each tenant has in the sources and elsewhere, and what it should have. Returns what of the sources
     /// belongs to floors.
     pub(crate) fn gather(&mut self, store: &Store) -> u64 {

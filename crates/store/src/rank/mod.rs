@@ -148,6 +148,16 @@ impl RankKind {
         matches!(self, Self::Density)
     }
 
+    /// Hits per tick that so many bytes of each bin let expect; 0 for a rank whose bins say nothing of hits.
+    pub(crate) fn expected_hits(&self, bytes_by_bin: &[u32; 256]) -> f64 {
+        if !self.is_absolute() {
+            return 0.0;
+        }
+        // The last bin is what stays whatever its rank.
+        let bins = (0..u8::MAX).zip(bytes_by_bin).filter(|(bin, bytes)| BIN_MIN <= *bin && **bytes != 0);
+        bins.map(|(bin, bytes)| f64::from(*bytes) * f64::from(density::of_bin(bin))).sum()
+    }
+
     /// Ranks of one family understand each other's levels. None is 0.
     pub(crate) fn family(&self) -> u64 {
         match self {

@@ -1,8 +1,10 @@
-//! How a tenant competes for memory by worth, as one word that cleaners read.
+//! How a tenant competes for memory by worth, as one word that cleaners read; and what hits its items let expect.
 //!
-//! Shape:      a worth or none <-> 32 bits: eighths of an octave in the lowest 16, above them whether it holds within the group
+//! Shape:      a worth or none <-> 32 bits: eighths of an octave in the lowest 16, above them whether it holds within the group;
+//!             surveys add hits expected, the sensor takes them
 //! Invariants: what is read was set as a whole
 
+use super::Tenant;
 use crate::sync::{AtomicU32, Ordering};
 use control::memory::Worth;
 
@@ -29,6 +31,29 @@ impl WorthCell {
         let packed = self.0.load(Ordering::Relaxed);
         let [low, high, group, _] = packed.to_le_bytes();
         (packed != NONE).then(|| Worth { more: i16::from_le_bytes([low, high]), within_group: group != 0 })
+    }
+}
+
+impl Tenant {
+    /// Adds hits that the ranks of its items let expect.
+    pub(crate) fn expect_hits(&self, hits: f64) {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "not negative; saturates"
+        )]
+        let thousandths = (hits * 1e3) as u64;
+        self.expected_hits.fetch_add(thousandths, Ordering::Relaxed);
+    }
+
+    /// What was expected since the last reading, in thousandths of hits.
+    pub(crate) fn take_expected_hits(&self) -> u64 {
+        self.expected_hits.swap(0, Ordering::Relaxed)
+    }
+
+    /// How it competes by worth, if it does.
+    pub(crate) fn worth(&self) -> Option<Worth> {
+        self.worth.get()
     }
 }
 
