@@ -311,9 +311,10 @@ impl Pass<'_> {
                 return true;
             }
         }
-        let fits_below = below.is_some();
+        // Its value fits below, or is there.
+        let is_below = below.is_some() || fate != Fate::Goes && item.view.is_away();
         abandon(store, item, below);
-        if !dead && (fits_below || fate != Fate::Goes) && self.waits(item, fits_below) {
+        if !dead && (is_below || fate != Fate::Goes) && self.waits(item, is_below) {
             return false;
         }
         locked.remove(found);
@@ -334,9 +335,9 @@ fn abandon(store: &Store, item: &Pending<'_>, below: Option<(Meta, usize)>) {
 }
 
 impl Pass<'_> {
-    /// Whether an item for which there is no room, though it is to stay or its value fits below, stays where it is.
-    fn waits(&self, item: &Pending<'_>, fits_below: bool) -> bool {
-        let is_kept = || fits_below || self.census.is_within_floor(self.store, item.view.tenant());
+    /// Whether an item for which there is no room, though it is to stay or to go below, stays where it is.
+    fn waits(&self, item: &Pending<'_>, is_below: bool) -> bool {
+        let is_kept = || is_below || self.census.is_within_floor(self.store, item.view.tenant());
         self.lack == Lack::Waits || is_kept() && others_may_free(self.store)
     }
 }
