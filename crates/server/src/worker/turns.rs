@@ -1,0 +1,266 @@
+//! Turns of a connection: what it has sent is parsed and answered, a bounded part at a time.
+//!
+//! Shape:      input -> turns until it is done with or others want theirs -> replies sent or owed, and what is left of the input
+//! Invariants: a connection whose replies wait, or who is parked, takes no turn; replies keep the order of requests
+//! Cost:       short replies wait for the next turn's, so that one call sends both
+
+use super::Worker;
+use crate::auth::Identity;
+use crate::config::Protocol;
+use crate::limits::{OWED_MAX, SLOW_KEY_MAX};
+use crate::memcache::{Block, Replies, Session, Turn, run};
+use crate::observe::Slow;
+use crate::reactor::{Reactor, Sending, StreamId};
+use std::cell::Cell;
+use std::io::IoSlice;
+
+/// What is left of a connection's input after its turns.
+pub(super) enum After {
+    /// So many bytes are done with; the rest is kept.
+    Consumed(usize),
+    /// The connection is gone.
+    Gone,
+}
+
+impl<R: Reactor> Worker<R> {
+    /// Goes on with a connection's kept input.
+    pub(super) fn take_turn_again(&mut self, id: StreamId) {
+        let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
+        connection.is_waiting = false;
+        let waits =
+            connection.is_sending || connection.parked_until.is_some() || connection.lasting.is_some();
+        if !connection.input.is_empty() && !waits {
+            let input = std::mem::take(&mut connection.input);
+            self.take_turns_over(id, input);
+        }
+        self.regulate(id);
+    }
+
+    pub(super) fn take_turns_over(&mut self, id: StreamId, mut input: Vec<u8>) {
+        if let After::Consumed(done) = self.take_turns(id, &input, None) {
+            if let Some(Some(connection)) = self.connections.get_mut(id.0)
+                && 0 < connection.needed
+                && connection.needed <= input.capacity()
+                && done < input.len()
+            {
+                // The rest of a large request follows: its buffer stays.
+                input.drain(..done);
+                connection.input = input;
+                return;
+            }
+            self.keep(id, &input[done..]);
+        }
+    }
+
+    /// Runs turns over `input` until it is done with, or others want their turn; or the request of `block`.
+    pub(super) fn take_turns(&mut self, id: StreamId, input: &[u8], block: Option<Block<'_>>) -> After {
+        let mut done = 0;
+        let mut is_out_of_memory = false;
+        loop {
+            let Some(Some(connection)) = self.connections.get_mut(id.0) else { return After::Gone };
+            if let Some(first) = input.get(done) {
+                connection.protocol = connection.protocol.of_first_byte(*first);
+            }
+            let speaks = (connection.protocol, connection.identity, connection.client.number);
+            let turns_input = &input[done..];
+            let (turn, sending) = self.turn(id, speaks, (turns_input, block), is_out_of_memory);
+            done += turn.consumed;
+            self.requests += turn.requests as u64;
+            self.store.quiesce();
+            self.hand_samples_over();
+            if let Some(after) = self.note_turn(id, &turn, sending, block.is_some()) {
+                return after;
+            }
+            if let Some(announced) = turn.upload {
+                let head = done - turn.consumed + announced.start..done;
+                match self.begin_upload(id, input, head, announced) {
+                    After::Consumed(end) if end < input.len() && !self.is_sending(id) => done = end,
+                    after => return after,
+                }
+                is_out_of_memory = false;
+                continue;
+            }
+            if let Some(asked) = turn.asked {
+                self.begin_lasting(id, asked);
+                return After::Consumed(done);
+            }
+            let Some(Some(connection)) = self.connections.get(id.0) else { return After::Gone };
+            if connection.is_sending || connection.sends_values() {
+                return After::Consumed(done);
+            }
+            if let Some((user, password)) = turn.verifies {
+                self.verify(id, user.of_input(turns_input), password.of_input(turns_input));
+                return After::Consumed(done);
+            }
+            if let Some(until) = turn.waits_until {
+                self.park(id, until);
+                return After::Consumed(done);
+            }
+            if !turn.plans.is_empty() {
+                if self.fetch(id, &turn.plans) {
+                    return After::Consumed(done);
+                }
+                is_out_of_memory = false;
+            } else if turn.needs_room {
+                let shared = &self.around.shared;
+                let room = shared.cleaning.timed(&*shared.clock, &shared.store, || self.store.make_room());
+                is_out_of_memory = room.is_err();
+            } else if turn.more {
+                is_out_of_memory = false;
+                if self.reactor.has_ready() || !self.waiting.is_empty() {
+                    self.yields += 1;
+                    self.wait_for_turn(id);
+                    return After::Consumed(done);
+                }
+            } else {
+                return After::Consumed(done);
+            }
+        }
+    }
+
+    /// What a turn leaves with its connection. If that ends with it, what became of it.
+    pub(super) fn note_turn(
+        &mut self,
+        id: StreamId,
+        turn: &Turn,
+        sending: Sending,
+        was_block: bool,
+    ) -> Option<After> {
+        let Some(Some(connection)) = self.connections.get_mut(id.0) else { return Some(After::Gone) };
+        connection.skip = turn.skip;
+        connection.needed = turn.needed;
+        if 0 < turn.requests || connection.keys_done < turn.keys_done {
+            connection.fetches_made = 0;
+        }
+        connection.keys_done = turn.keys_done;
+        if let Some(identity) = turn.identity {
+            connection.identity = identity;
+            connection.client.belongs_to(identity.binding());
+        }
+        // A value may come to its end while an earlier reply is on its way.
+        connection.is_sending = matches!(sending, Sending::Later(_)) || was_block && connection.is_sending;
+        if turn.identity.is_some() && !self.count_connection(id) {
+            return Some(self.end(id));
+        }
+        let failed = sending == Sending::Failed;
+        if let Sending::Later(owed) = sending
+            && !self.owe(id, owed)
+        {
+            return Some(After::Gone);
+        }
+        (turn.close || failed).then(|| self.end(id))
+    }
+
+    pub(super) fn is_sending(&self, id: StreamId) -> bool {
+        self.connections.get(id.0).and_then(Option::as_ref).is_some_and(|connection| connection.is_sending)
+    }
+
+    /// Notes what a turn executed, and how long that took since it had arrived.
+    pub(super) fn observe(&mut self, id: StreamId, turn: &Turn, input: &[u8], sent: usize) {
+        let (Some(Some(connection)), Some(first)) = (self.connections.get(id.0), self.tally.runs.first())
+        else {
+            return;
+        };
+        let shared = &self.around.shared;
+        let now = shared.clock.now();
+        let took = now.since(connection.active);
+        if shared.adjustable.slow_request() <= took {
+            shared.observed.slow.add(Slow {
+                number: 0,
+                unix_secs: shared.unix_secs(),
+                tenant: first.tenant,
+                class: first.class,
+                key: turn.first_key.map_or(&[][..], |key| key.start_in(input, SLOW_KEY_MAX)).into(),
+                requests: u32::try_from(turn.requests).unwrap_or(u32::MAX),
+                micros: took.0 / 1000,
+                received_bytes: turn.consumed as u64,
+                sent_bytes: sent as u64,
+                connection: connection.client.number,
+                peer: connection.client.peer(),
+            });
+        }
+        shared.observed.note(self.around.number, &mut self.tally, took, now);
+    }
+
+    pub(super) fn wait_for_turn(&mut self, id: StreamId) {
+        if let Some(Some(connection)) = self.connections.get_mut(id.0)
+            && !connection.is_waiting
+        {
+            connection.is_waiting = true;
+            self.waiting.push_back(id);
+        }
+    }
+
+    /// One batch of requests and its replies.
+    pub(super) fn turn(
+        &mut self,
+        id: StreamId,
+        (protocol, identity, connection): (Protocol, Identity, usize),
+        (input, block): (&[u8], Option<Block<'_>>),
+        is_out_of_memory: bool,
+    ) -> (Turn, Sending) {
+        let keys_done =
+            self.connections.get(id.0).and_then(Option::as_ref).map_or(0, |connection| connection.keys_done);
+        let (address, verdict) = match self.connections.get_mut(id.0) {
+            Some(Some(connection)) if self.around.shared.auth.is_some() => {
+                (connection.client.peer().map(|peer| peer.ip()), connection.verdict.take())
+            }
+            _ => (None, None),
+        };
+        let session = Session {
+            shared: &self.around.shared,
+            router: &self.around.router,
+            protocol,
+            identity,
+            binding: identity.binding(),
+            bounds: self.bounds,
+            requests_max: self.around.shared.config.requests_per_turn,
+            connection,
+            watched: self.around.shared.watch.wanted(),
+            is_out_of_memory,
+            gates: self.around.shared.admission.asked(),
+            now: self.now,
+            address,
+            verdict: Cell::new(verdict),
+            may_fetch: self.may_fetch(id),
+            fetch_bytes: self.fetch_bytes(),
+            keys_done,
+        };
+        let owed = match self.connections.get_mut(id.0) {
+            Some(Some(connection)) => std::mem::take(&mut connection.owed),
+            _ => Vec::new(),
+        };
+        let mut replies = Replies::new(if owed.is_empty() { std::mem::take(&mut self.out) } else { owed });
+        let turn = run(&session, &self.store, input, block, &mut replies, &mut self.tally);
+        // Its gates are for the turn, not for sending.
+        drop(session);
+        let len = replies.len();
+        if turn.more
+            && !turn.close
+            && turn.asked.is_none()
+            && turn.waits_until.is_none()
+            && len <= OWED_MAX
+            && replies.is_flat()
+            && let Some(Some(connection)) = self.connections.get_mut(id.0)
+        {
+            // The next turn's replies follow: one call sends both.
+            connection.owed = replies.into_buffer();
+            self.observe(id, &turn, input, 0);
+            return (turn, Sending::Done);
+        }
+        let sending = match len {
+            0 => Sending::Done,
+            _ if replies.is_flat() => self.reactor.send(id, &[IoSlice::new(replies.flat())]),
+            _ => self.reactor.send(id, &replies.slices()),
+        };
+        let outgoing = replies.outgoing(&self.store);
+        self.bytes_written += len as u64;
+        self.out = replies.into_buffer();
+        self.out.clear();
+        self.observe(id, &turn, input, len);
+        if let Some(outgoing) = outgoing {
+            self.begin_values(id, outgoing);
+        }
+        (turn, sending)
+    }
+}
