@@ -4,6 +4,7 @@
 //!         costs of both ways to store -> their ratio
 //! Units:  nanoseconds by this machine's clock; gains as parts (0.5 is half as much again), of sets as factors
 
+use super::median;
 use crate::live::{keys, nanos};
 use control::Claim;
 use lab::experiment::{ExperimentError, Results, Sweep};
@@ -129,12 +130,6 @@ impl Rig {
             }
         }
     }
-}
-
-/// The middle one.
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 fn whole(size: f64) -> Bytes {

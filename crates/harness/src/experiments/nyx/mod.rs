@@ -9,6 +9,7 @@ mod fair;
 mod limit;
 mod qos;
 mod share;
+mod traces;
 
 use crate::live::{Here, Order, Work, Working};
 use lab::experiment;
@@ -22,6 +23,7 @@ pub(super) const NYX: &[Experiment] = &[
     experiment!("nyx/live_qos", qos::qos),
     experiment!("nyx/live_fair", fair::fair),
     experiment!("nyx/live_share", share::share),
+    experiment!("nyx/live_traces", traces::traces),
 ];
 
 /// A load of gets that are all there.
@@ -56,6 +58,21 @@ pub(super) fn rates(here: &Here, clients: &[&Working], seconds: f64) -> Vec<f64>
     here.pass(seconds);
     let passed = (crate::live::nanos() - started) as f64 / 1e9;
     clients.iter().zip(before).map(|(client, before)| (client.answered() - before) as f64 / passed).collect()
+}
+
+/// The middle of what each client is answered per second, over slices of some seconds: what else the machine does comes in bursts.
+pub(super) fn median_rates(here: &Here, clients: &[&Working], seconds: f64) -> Vec<f64> {
+    const SLICES: u32 = 8;
+    let slices: Vec<Vec<f64>> =
+        (0..SLICES).map(|_| rates(here, clients, seconds / f64::from(SLICES))).collect();
+    let of = |at: usize| median(&mut slices.iter().map(|rates| rates[at]).collect::<Vec<f64>>());
+    (0..clients.len()).map(of).collect()
+}
+
+/// The middle one; no number if there is none.
+pub(super) fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// Lets so many decisions be made, at most for twice as many seconds and ten more.
