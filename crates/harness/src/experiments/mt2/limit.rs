@@ -3,7 +3,7 @@
 use super::{BEGINS_S, end, load};
 use crate::experiments::nyx::failed;
 use crate::live::{Here, Tenant, Used};
-use lab::experiment::{ExperimentError, Results, Sweep, stays_after};
+use lab::experiment::{ExperimentError, Results, Sweep};
 use std::io;
 
 /// Windows of the journal are joined to steps of so many seconds: as long as the paper's curve is fine.
@@ -47,7 +47,7 @@ pub(super) fn limit(sweep: &Sweep, results: &mut Results) -> Result<(), Experime
         changes.push((now(), None));
         here.pass(free_s);
         for limit in limits.iter().copied().map(Some).chain([None]) {
-            let claim = limit.map_or_else(String::new, |gb| format!("cap writes {}KB/s", gb * scale * 1e3));
+            let claim = limit.map_or_else(String::new, |gb| format!("cap writes {:.0}B/s", gb * scale * 1e6));
             changes.push((now(), limit));
             here.claim("writer", &claim)?;
             here.pass(phase_s);
@@ -70,11 +70,13 @@ pub(super) fn limit(sweep: &Sweep, results: &mut Results) -> Result<(), Experime
         results.number(format!("writer_at_{name}"), mean(&writer, settled, to));
         results.number(format!("victim_at_{name}"), mean(&reader, settled, to));
         let Some(limit) = limit.map(|gb| gb * scale) else { continue };
-        let there = |rate: f64| (rate / limit - 1.0).abs() <= BAND;
-        results.number(
-            format!("settles_after_{name}"),
-            stays_after(&writer, *from, to, there).unwrap_or(to - from),
-        );
+        let before = mean(&writer, from - 1.0, *from);
+        let mut after = writer.iter().filter(|(at, _)| from < at && *at <= to);
+        let there = |rate: f64| {
+            if before < limit { (1.0 - BAND) * limit <= rate } else { rate <= (1.0 + BAND) * limit }
+        };
+        let first = after.find(|(_, rate)| there(*rate)).map_or(to, |(at, _)| *at);
+        results.number(format!("settles_after_{name}"), first - from);
         let inside = writer.iter().filter(|(at, _)| from + 1.0 < *at && *at <= to);
         let worst = inside.map(|(_, rate)| rate / limit).fold(0.0, f64::max);
         results.number(format!("worst_step_at_{name}"), worst);

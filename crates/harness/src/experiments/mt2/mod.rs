@@ -25,7 +25,7 @@ pub(super) const MT2: &[Experiment] = &[
 ];
 
 /// A claim of who comes first: its promise is kept by anything, its class is what counts.
-const FIRST: &str = "keep reads 1KB/s";
+const FIRST: &str = "keep reads 1000B/s";
 /// What a client needs to be under way.
 const BEGINS_S: f64 = 0.3;
 

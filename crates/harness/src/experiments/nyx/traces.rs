@@ -52,18 +52,22 @@ fn spikes(sweep: &Sweep, policy: &str, claim: &str) -> Result<Spiked, Experiment
         let clients = works.map(|work| here.work(work));
         here.pass(SPIKE_BEGINS_S);
         let (mut losses, mut used) = ([Vec::new(), Vec::new()], Vec::new());
+        let others = [&clients[0], &clients[1]];
+        let mut calm = rates(&here, &others, slice);
         for _ in 0..slices {
-            let calm = rates(&here, &[&clients[0], &clients[1]], slice);
             let spiking = here.work(spike);
             here.pass(SPIKE_BEGINS_S);
             let (before, started) = (here.cost_ps("c2"), crate::live::nanos());
-            let during = rates(&here, &[&clients[0], &clients[1]], slice);
+            let during = rates(&here, &others, slice);
             let passed_ps = (crate::live::nanos() - started) as f64 * 1e3;
             used.push((here.cost_ps("c2") - before) as f64 / passed_ps);
             spiking.end()?;
-            for (losses, (calm, during)) in losses.iter_mut().zip(calm.iter().zip(during)) {
-                losses.push(1.0 - during / calm);
+            let after = rates(&here, &others, slice);
+            for (at, losses) in losses.iter_mut().enumerate() {
+                // What else the machine does drifts: calm is what was before and what came after.
+                losses.push(1.0 - 2.0 * during[at] / (calm[at] + after[at]));
             }
+            calm = after;
         }
         // A budget is of an epoch: a slice may have seen one more of them begin than it is long.
         let ran_out: Vec<_> =
@@ -143,9 +147,9 @@ fn day_and_night(sweep: &Sweep, results: &mut Results) -> Result<(), ExperimentE
         here.pass(SPIKE_BEGINS_S);
         let again = median_rates(&here, &[&s1], measure_s)[0];
         s1.end()?;
-        let [(_, free_day, _), (before, nyx_day, after)] = &seen[..] else { return Ok(()) };
+        let [(free_night, free_day, _), (_, nyx_day, after)] = &seen[..] else { return Ok(()) };
         results.number("nyx_day_kept", (nyx_day[1] / free_day[1] + nyx_day[2] / free_day[2]) / 2.0);
-        results.number("nyx_c1_after_the_day", after[1] / before[1]);
+        results.number("nyx_c1_after_the_day", after[1] / free_night[1]);
         results.number("alone_again", again / alone);
         results.axes("Slowdown of S1: a night, a day, a night", "s", "time ÷ alone");
         Ok(())

@@ -4,7 +4,7 @@
 //! Units:  minutes of the paper, epochs; a share as a multiple of the static one
 //! Source: Spirit §6.2 (Fig. 9)
 
-use crate::experiments::nyx::{failed, gets, rates};
+use crate::experiments::nyx::{failed, gets, median};
 use crate::live::{Here, Order, Tenant, Work, Working};
 use lab::experiment::{ExperimentError, Results, Sweep, stays_after};
 use server::PlaceIn;
@@ -28,6 +28,8 @@ struct Host<'a> {
     epoch_minutes: f64,
     began_ns: u64,
     seen: Vec<Seen>,
+    /// Minutes, and each tenant's requests per second since the look before.
+    rates: Vec<(f64, [f64; 4])>,
 }
 
 impl Host<'_> {
@@ -45,7 +47,11 @@ impl Host<'_> {
     fn watch(&mut self, until: f64) {
         while self.minutes() < until {
             let pause = (self.epoch_minutes / LOOKS).min(until - self.minutes()).max(0.0);
+            let (answered, began) = (self.answered(), self.minutes());
             self.here.pass(pause * self.minute_s);
+            let (now, minutes) = (self.answered(), self.minutes());
+            let per_sec = |at: usize| (now[at] - answered[at]) as f64 / ((minutes - began) * self.minute_s);
+            self.rates.push((minutes, std::array::from_fn(per_sec)));
             let given = NAMES.map(|name| self.here.given(name).unwrap_or_default());
             let (dram, time) = given.iter().fold((0, 0.0), |(dram, time), one| (dram + one.0, time + one.1));
             let of_static = |(bytes, part): (u64, f64)| {
@@ -57,8 +63,14 @@ impl Host<'_> {
         }
     }
 
-    fn rate(&self, tenant: usize) -> f64 {
-        rates(self.here, &[&self.clients[tenant]], self.epoch_minutes * self.minute_s)[0]
+    fn answered(&self) -> [u64; 4] {
+        std::array::from_fn(|at| self.clients[at].answered())
+    }
+
+    /// The middle of a tenant's requests per second from one moment to another.
+    fn rate(&self, tenant: usize, from: f64, to: f64) -> f64 {
+        let inside = self.rates.iter().filter(|(at, _)| from < *at && *at <= to);
+        median(&mut inside.map(|(_, all)| all[tenant]).collect::<Vec<f64>>())
     }
 
     /// One tenant's DRAM, or what else `of` takes of what was seen.
@@ -101,6 +113,7 @@ pub(super) fn changes(sweep: &Sweep, results: &mut Results) -> Result<(), Experi
         epoch_minutes,
         began_ns: crate::live::nanos(),
         seen: Vec::new(),
+        rates: Vec::new(),
     };
     let seen = turns(sweep, &mut host, results);
     // Who waits for a budget is answered before it can end.
@@ -118,16 +131,16 @@ fn turns(sweep: &Sweep, host: &mut Host<'_>, results: &mut Results) -> Result<()
     host.here.switch("symbiosis").map_err(failed)?;
     host.watch(first);
     host.turn(0, Order::Skewed).map_err(failed)?;
-    let at_first = host.rate(0);
     host.watch(second);
     host.turn(1, Order::Skewed).map_err(failed)?;
-    host.watch(third - host.epoch_minutes);
-    results.number("rate_gain", host.rate(0) / at_first);
     host.watch(third);
     host.turn(0, Order::InTurn).map_err(failed)?;
     host.watch(fourth);
     host.turn(1, Order::InTurn).map_err(failed)?;
     host.watch(all);
+    let so_long = (second - first) / 4.0;
+    let rates = (host.rate(0, first, first + so_long), host.rate(0, third - so_long, third));
+    results.number("rate_gain", rates.1 / rates.0);
     let (up, down) = (sweep.number("up")?, sweep.number("down")?);
     for (item, tenant, change, next, is_up) in [
         ("epochs_up_1", 0, first, second, true),
@@ -150,8 +163,11 @@ fn turns(sweep: &Sweep, host: &mut Host<'_>, results: &mut Results) -> Result<()
     for (tenant, name) in NAMES.iter().enumerate() {
         results.series("DRAM over time", name, &host.course(tenant, |(dram, _)| dram));
         results.series("Bandwidth over time", name, &host.course(tenant, |(_, time)| time));
+        let rates: Vec<(f64, f64)> = host.rates.iter().map(|(at, all)| (*at, all[tenant])).collect();
+        results.series("Requests over time", name, &rates);
     }
     results.axes("DRAM over time", "minutes of the paper", "of the static share");
     results.axes("Bandwidth over time", "minutes of the paper", "of the static share");
+    results.axes("Requests over time", "minutes of the paper", "1/s");
     Ok(())
 }
