@@ -6,8 +6,11 @@
 
 mod apart;
 mod fair;
+mod interference;
 mod limit;
+mod overhead;
 mod qos;
+mod rig;
 mod share;
 mod traces;
 
@@ -19,6 +22,8 @@ use std::io;
 /// What is shown of NyxCache live.
 pub(super) const NYX: &[Experiment] = &[
     experiment!("nyx/fig_4", apart::apart),
+    experiment!("nyx/fig_5", overhead::overhead),
+    experiment!("nyx/live_interference", interference::interference),
     experiment!("nyx/live_limit", limit::limit),
     experiment!("nyx/live_qos", qos::qos),
     experiment!("nyx/live_fair", fair::fair),
