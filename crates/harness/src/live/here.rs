@@ -182,6 +182,14 @@ impl Here {
         used(&decisions[decisions.len().saturating_sub(windows)..], id)
     }
 
+    /// How often the decisions kept say this reason.
+    #[must_use]
+    pub fn noted(&self, reason: &str) -> usize {
+        let decisions = self.decisions();
+        let notes = decisions.iter().filter_map(|decision| decision["notes"].as_array()).flatten();
+        notes.filter(|note| note["reason"] == reason).count()
+    }
+
     /// How long an access to the tier took in each of the windows kept, where the policy looks at that.
     #[must_use]
     pub fn medium(&self) -> Vec<Medium> {
