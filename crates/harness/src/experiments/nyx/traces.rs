@@ -91,6 +91,8 @@ struct Course<'a> {
     measure_s: f64,
     /// Slices so far, of half a second.
     s1: Vec<f64>,
+    /// By phase: the part of the last windows in which S1 was held back itself.
+    held: Vec<f64>,
 }
 
 impl Course<'_> {
@@ -107,6 +109,11 @@ impl Course<'_> {
             if counts {
                 let of = |at: usize| median(&mut slices.iter().map(|rates| rates[at]).collect::<Vec<f64>>());
                 let medians = (0..all.len()).map(of).collect();
+                // Windows of a second and more: steady ones are a tenth of one each.
+                let windows = self.here.used("s1", 20);
+                let steady = windows.iter().filter(|window| window.is_steady);
+                let held = steady.clone().filter(|window| window.is_held_back).count();
+                self.held.push(held as f64 / steady.count() as f64);
                 end(clients)?;
                 return Ok(medians);
             }
@@ -133,11 +140,14 @@ fn day_and_night(sweep: &Sweep, results: &mut Results) -> Result<(), ExperimentE
         for (policy, name, settle_s) in [("none", "free", SPIKE_BEGINS_S), ("fair-slowdown", "nyx", settle_s)]
         {
             here.switch(policy)?;
-            let mut course = Course { here: &here, settle_s, measure_s, s1: Vec::new() };
+            let mut course = Course { here: &here, settle_s, measure_s, s1: Vec::new(), held: Vec::new() };
             let [before, by_day, after] = [&night, &day, &night].map(|works| course.phase(&s1, &works[1..]));
             let (before, by_day, after) = (before?, by_day?, after?);
             results.number(format!("{name}_night_slowdown"), alone / before[0]);
             results.number(format!("{name}_day_slowdown"), alone / by_day[0]);
+            if name == "nyx" {
+                results.number("nyx_night_s1_held", course.held[0]);
+            }
             let points: Vec<(f64, f64)> =
                 course.s1.iter().enumerate().map(|(at, rate)| (at as f64 / 2.0, alone / rate)).collect();
             results.series("Slowdown of S1: a night, a day, a night", name, &points);
