@@ -4,13 +4,13 @@ import json
 import os
 import signal
 import subprocess
-import threading
 
 import pytest
 
-from conformance import servers
+from conformance import loads, servers
+from conformance.loads import Load, read_answer
 from conformance.test_admin import ask, tenant, wait_until
-from conformance.wire import END, parse_value_line, set_request
+from conformance.wire import set_request
 
 pytestmark = pytest.mark.cotenant
 
@@ -24,55 +24,18 @@ def text(prefix, n):
 
 
 def fill(server, prefix, size):
-    with server.wire() as wire:
-        wire.send(b"".join(set_request(text(prefix, n), b"v" * size) for n in range(KEYS)))
-        for _ in range(KEYS):
-            assert wire.read_line() == b"STORED\r\n"
+    loads.fill(server, [text(prefix, n) for n in range(KEYS)], size)
 
 
-def read_answer(wire):
-    """Bytes of the value that a get found."""
-    length = int(parse_value_line(wire.read_line())[2])
-    wire.read_exact(length + 2)
-    assert wire.read_line() == END
-    return length
+def load_of(server, prefix, size, kind):
+    return Load(server, lambda done: [text(prefix, done + i) for i in range(10)], size, kind)
 
 
-class Load(threading.Thread):
-    """A client that gets, or stores, as fast as it may."""
-
-    def __init__(self, server, prefix, size, kind):
-        super().__init__()
-        self.server, self.prefix, self.size, self.kind = server, prefix, size, kind
-        self.done, self.stopped, self.failure = 0, threading.Event(), None
-
-    def run(self):
-        try:
-            with self.server.wire() as wire:
-                while not self.stopped.is_set():
-                    some = [text(self.prefix, self.done + i) for i in range(10)]
-                    if self.kind == "get":
-                        wire.send(b"".join(b"get %s\r\n" % key for key in some))
-                        assert all(read_answer(wire) == self.size for _ in some)
-                    else:
-                        wire.send(b"".join(set_request(key, b"v" * self.size) for key in some))
-                        assert all(wire.read_line() == b"STORED\r\n" for _ in some)
-                    self.done += len(some)
-        except Exception as error:  # told by the test's thread
-            self.failure = error
-
-    def end(self):
-        self.stopped.set()
-        self.join()
-        if self.failure:
-            raise self.failure
-
-
-def loads(server, *those):
+def at_work(server, *those):
     """Clients at work, by prefix, size and kind."""
     for prefix, size, _ in those:
         fill(server, prefix, size)
-    some = [Load(server, *one) for one in those]
+    some = [load_of(server, *one) for one in those]
     for load in some:
         load.start()
     return some
@@ -116,10 +79,10 @@ def test_a_limit_holds_for_every_kind_and_size(fresh):
     limits = {"gets": 0.00005, "sets": 0.0001, "mixed": 0.0002}
     claims = [("--tenant", f"name={name},prefix={name}:,bandwidth=limit {100 * part}%") for name, part in limits.items()]
     server = fresh(*TIER, "--bandwidth-policy", "limit", *[word for claim in claims for word in claim])
-    some = loads(
+    some = at_work(
         server, (b"gets", 1000, "get"), (b"sets", 3000, "set"), (b"mixed", 200, "get"), (b"free", 500, "get")
     )
-    some += [Load(server, b"mixed", 200, "set")]
+    some += [load_of(server, b"mixed", 200, "set")]
     some[-1].start()
     try:
         start = bandwidth(server)["decisions"]
@@ -158,7 +121,7 @@ def test_who_is_held_back_waits_alone(fresh):
 def test_policies_change_while_clients_work_and_nothing_is_lost(fresh):
     claims = ("--tenant", "name=a,prefix=a:,bandwidth=slowdown 1.5", "--tenant", "name=b,prefix=b:")
     server = fresh(*TIER, *claims, "--bandwidth-epoch", "200ms")
-    some = loads(server, (b"a", 1000, "get"), (b"b", 2000, "set"), (b"c", 300, "get"))
+    some = at_work(server, (b"a", 1000, "get"), (b"b", 2000, "set"), (b"c", 300, "get"))
     try:
         choices = bandwidth(server)["choices"]
         for policy in choices[1:] + ["none"]:
@@ -181,7 +144,7 @@ def test_a_tenant_that_leaves_in_mid_experiment(fresh):
     server = fresh(*TIER, "--bandwidth-policy", "fair-slowdown")
     for name in "xyz":
         assert ask(server, "PUT", f"/tenants/{name}", {"prefix": f"{name}:"})[0] in (200, 201)
-    some = loads(server, (b"x", 1000, "get"), (b"y", 1000, "set"), (b"z", 300, "get"))
+    some = at_work(server, (b"x", 1000, "get"), (b"y", 1000, "set"), (b"z", 300, "get"))
     try:
         before = bandwidth(server)["decisions"]
         wait_until(lambda: before + 5 <= bandwidth(server)["decisions"])
@@ -191,14 +154,13 @@ def test_a_tenant_that_leaves_in_mid_experiment(fresh):
     finally:
         for load in (some[0], some[2]):
             load.end()
-        some[1].stopped.set()
-        some[1].join()
+        some[1].leave()
     server.check_alive()
 
 
 def test_a_promise_that_cannot_be_kept_is_an_incident(fresh):
     server = fresh(*TIER, "--bandwidth-policy", "qos", "--tenant", "name=c,prefix=c:,bandwidth=p99 1us")
-    (load,) = loads(server, (b"c", 1000, "get"))
+    (load,) = at_work(server, (b"c", 1000, "get"))
     try:
         wait_until(lambda: bandwidth(server)["incidents"] > 0)
         assert "goal" in bandwidth(server)["incident"]

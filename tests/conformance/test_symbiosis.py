@@ -4,14 +4,14 @@ both come back."""
 import os
 import random
 import signal
-import threading
 
 import pytest
 
+from conformance import loads
+from conformance.loads import Load
 from conformance.test_admin import ask, wait_until
 from conformance.test_bandwidth import bandwidth, decisions, id_of, tenant_json
 from conformance.test_tiers import refused
-from conformance.wire import END, parse_value_line, set_request
 
 pytestmark = pytest.mark.cotenant
 
@@ -32,49 +32,19 @@ def text(prefix, n):
 
 
 def fill(server, prefix, keys, size):
-    with server.wire() as wire:
-        for first in range(0, keys, 100):
-            wire.send(b"".join(set_request(text(prefix, n), b"v" * size) for n in range(first, first + 100)))
-            for _ in range(100):
-                assert wire.read_line() == b"STORED\r\n"
+    loads.fill(server, [text(prefix, n) for n in range(keys)], size)
 
 
-class Reader(threading.Thread):
+def reader(server, prefix, keys, size):
     """A client that gets random keys as fast as it may, all of which are there."""
-
-    def __init__(self, server, prefix, keys, size):
-        super().__init__()
-        self.server, self.prefix, self.keys, self.size = server, prefix, keys, size
-        self.done, self.stopped, self.failure = 0, threading.Event(), None
-
-    def run(self):
-        rng = random.Random(self.keys)
-        try:
-            with self.server.wire() as wire:
-                while not self.stopped.is_set():
-                    some = [text(self.prefix, rng.randrange(self.keys)) for _ in range(10)]
-                    wire.send(b"".join(b"get %s\r\n" % key for key in some))
-                    for key in some:
-                        line = wire.read_line()
-                        assert line != END, f"{key} is lost"
-                        assert int(parse_value_line(line)[2]) == self.size
-                        wire.read_exact(self.size + 2)
-                        assert wire.read_line() == END
-                    self.done += len(some)
-        except Exception as error:  # told by the test's thread
-            self.failure = error
-
-    def end(self):
-        self.stopped.set()
-        self.join()
-        if self.failure:
-            raise self.failure
+    rng = random.Random(keys)
+    return Load(server, lambda _: [text(prefix, rng.randrange(keys)) for _ in range(10)], size)
 
 
 def readers(server, *those):
     for one in those:
         fill(server, *one)
-    some = [Reader(server, *one) for one in those]
+    some = [reader(server, *one) for one in those]
     for one in some:
         one.start()
     return some
@@ -187,8 +157,7 @@ def test_a_tenant_leaves_and_another_comes(fresh, policy):
 
     try:
         decided_for(x, y)
-        some[1].stopped.set()
-        some[1].join()
+        some[1].leave()
         assert ask(server, "DELETE", "/tenants/y")[0] == 200
         decided_for(x)
         everything = decisions(server)[-1]["pool"]["capacity"]

@@ -3,6 +3,7 @@
 //! Invariants: experiments stand in the order of the papers' index, whoever registers them
 
 mod memshare;
+mod mt2;
 mod nyx;
 mod page;
 mod plot;
@@ -17,7 +18,7 @@ pub use table::{index_table, outcome_table, summary};
 use lab::experiment::{Entry, Experiment, Outcome};
 
 /// Experiments that need more than the laboratory, one list per family.
-pub static ALL: &[&[Experiment]] = &[memshare::MEMSHARE, nyx::NYX, spirit::SPIRIT];
+pub static ALL: &[&[Experiment]] = &[memshare::MEMSHARE, mt2::MT2, nyx::NYX, spirit::SPIRIT];
 
 /// Every experiment, in the order of `index`; what the index does not hold comes last.
 #[must_use]

@@ -6,12 +6,12 @@
 //! Source:     Schroeder et al., Open versus closed: a cautionary tale, NSDI 2006; Tene on coordinated omission
 //! Non-goals:  more connections in one thread than `poll` can look at without cost, some hundred
 
+use super::clock::{nanos, thread_cpu};
 use super::items::Items;
 use super::keys;
 use super::line::Line;
 use super::plan::{Address, Heard, Pace, Plan, Popularity};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::time::{ClockId, clock_gettime};
 use std::io;
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -24,18 +24,6 @@ const SILENCE: u64 = 10_000_000_000;
 const SPIN: u64 = 40_000;
 /// Requests without an answer at which an open load gives up: the server does not keep up at all.
 const BACKLOG_MAX: usize = 4_000_000;
-
-/// Nanoseconds of the monotonic clock.
-#[must_use]
-pub fn nanos() -> u64 {
-    of(ClockId::Monotonic)
-}
-
-fn of(clock: ClockId) -> u64 {
-    let time = clock_gettime(clock);
-    // Neither clock is ever before its zero.
-    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
-}
 
 /// Runs `plan` against a server. `items` knows what was stored there so far.
 ///
@@ -107,7 +95,7 @@ impl<'a> Part<'a> {
     fn run(mut self) -> io::Result<Heard> {
         // Sleeps end when they should; a refusal costs precision only, which `lag` shows.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-        let (started, cpu) = (nanos(), of(ClockId::ThreadCPUTime));
+        let (started, cpu) = (nanos(), thread_cpu());
         self.next = started + self.draw_gap();
         let mut heard_last = started;
         loop {
@@ -122,7 +110,7 @@ impl<'a> Part<'a> {
             }
         }
         self.heard.secs = (nanos() - started) as f64 / 1e9;
-        self.heard.client_cpu_secs = (of(ClockId::ThreadCPUTime) - cpu) as f64 / 1e9;
+        self.heard.client_cpu_secs = (thread_cpu() - cpu) as f64 / 1e9;
         Ok(self.heard)
     }
 

@@ -3,6 +3,8 @@
 //! Shape:     a program -> `Peer`, or a configuration -> `Here`, a server in this process; a `Plan` and `Items` -> `run` -> what was heard; `Load`, a script of requests in lock step
 //! Non-goals: judging what is measured
 
+mod client;
+mod clock;
 mod dialect;
 mod generator;
 mod here;
@@ -12,14 +14,18 @@ mod line;
 mod load;
 mod peer;
 mod plan;
+mod seen;
 
 pub mod keys;
 
+pub use client::{Order, Times, Work, Working};
+pub use clock::{Real, nanos};
 pub use dialect::{Answer, Dialect};
-pub use generator::{nanos, run};
-pub use here::{Here, Order, Tenant, Used, Work, Working};
+pub use generator::run;
+pub use here::{Here, Tenant};
 pub use items::{Items, Sizes};
 pub use latency::Latency;
 pub use load::{Asked, Load, Outcome};
 pub use peer::{Cleaning, Figures, Kind, Peer, Setup};
 pub use plan::{Address, Heard, Pace, Plan, Popularity};
+pub use seen::{Medium, Used};

@@ -1,39 +1,10 @@
 //! A server in this process, on loopback, with a real clock.
 
-use rustix::time::{ClockId, Timespec, clock_gettime};
+use harness::live::Real;
 use server::{Admin, Clock, Config, MemoryPolicy, Running, TenantConfig};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use units::{Bytes, Duration, Instant};
-
-/// The system's clocks.
-#[derive(Debug)]
-struct Real {
-    started_ns: u64,
-}
-
-fn nanos(clock: ClockId) -> u64 {
-    let Timespec { tv_sec, tv_nsec } = clock_gettime(clock);
-    u64::try_from(tv_sec).unwrap() * 1_000_000_000 + u64::try_from(tv_nsec).unwrap()
-}
-
-impl Clock for Real {
-    fn now(&self) -> Instant {
-        Instant(nanos(ClockId::Monotonic) - self.started_ns)
-    }
-
-    fn thread_cpu(&self) -> Duration {
-        Duration(nanos(ClockId::ThreadCPUTime))
-    }
-
-    fn process_cpu(&self) -> Duration {
-        Duration(nanos(ClockId::ProcessCPUTime))
-    }
-
-    fn unix_secs(&self) -> i64 {
-        clock_gettime(ClockId::Realtime).tv_sec
-    }
-}
+use units::Bytes;
 
 /// A server with one worker that makes a tenant of every new prefix (`-t 1 -D :`), and its address.
 pub(crate) fn serve(config: Config) -> (Running, String) {
@@ -56,8 +27,7 @@ fn start(
         prefix_delimiter: Some(b':'),
         ..config
     };
-    let clock = Arc::new(Real { started_ns: nanos(ClockId::Monotonic) });
-    let server = start(config.checked().unwrap(), clock).unwrap();
+    let server = start(config.checked().unwrap(), Arc::new(Real::start())).unwrap();
     let address = server.address().unwrap().to_string();
     (server, address)
 }

@@ -31,6 +31,7 @@ pub use paper::{Basis, Item};
 pub use predicate::{Predicate, PredicateError};
 pub use results::{Plot, Results, Series};
 pub use run::{Options, run, runs};
+pub use spirit::stays_after;
 pub use sweep::{Plant, Size, Sweep};
 pub use verdict::{Line, Verdict, judge};
 

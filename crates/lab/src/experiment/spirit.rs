@@ -342,7 +342,7 @@ fn fig_9(sweep: &Sweep, results: &mut Results) -> Result<(), ExperimentError> {
         let there = |share: f64| if is_up { up <= share } else { share <= down };
         let last = of_static.iter().rfind(|(at, _)| change <= *at && *at < next).map_or(0.0, |(_, y)| *y);
         results.note(&item, format!("{last:.2} of its static share at the end"));
-        let found = minutes_to_stay(&of_static, change, next, there);
+        let found = stays_after(&of_static, change, next, there);
         if found.is_none() {
             results.note(&item, "never for good: what is left of the run");
         }
@@ -357,8 +357,8 @@ fn fig_9(sweep: &Sweep, results: &mut Results) -> Result<(), ExperimentError> {
     Ok(())
 }
 
-/// Minutes after `change` until a curve of static shares `is_there` and stays so until `next`.
-fn minutes_to_stay(
+/// How long after `change` a curve of (time, value) `is_there` and stays so until `next`; none if it never does.
+pub fn stays_after(
     points: &[(f64, f64)],
     change: f64,
     next: f64,
@@ -383,7 +383,7 @@ mod tests {
             ([1.0, 1.3, 1.3, 1.1, 1.3], None),
             ([1.0, 1.0, 1.0, 1.0, 1.3], None),
         ] {
-            let found = minutes_to_stay(&curve(shares), 1.0, 4.0, |share| 1.2 <= share);
+            let found = stays_after(&curve(shares), 1.0, 4.0, |share| 1.2 <= share);
             assert_eq!(found, minutes, "{shares:?}");
         }
     }

@@ -4,28 +4,13 @@
 //!         costs of both ways to store -> their ratio
 //! Units:  nanoseconds by this machine's clock; gains as parts (0.5 is half as much again), of sets as factors
 
-use crate::live::{keys, nanos};
-use control::Claim;
+use super::median;
+use super::rig::{Rig, whole};
 use lab::experiment::{ExperimentError, Results, Sweep};
-use media::emulated::{Dimms, Emulated};
+use media::emulated::Dimms;
 use media::model::{LINE, Operation};
 use media::{Device, Profile, SlowAccess};
-use std::hint::black_box;
-use std::io;
-use std::sync::Arc;
-use store::{Fields, Mode, Options, Placement, RankKind, Refused, Space, Store, TenantSpec, Worker};
-use units::{Bytes, Rng, TenantId};
-
-const MEMORY: Bytes = Bytes::mib(16);
-const TIER: Bytes = Bytes::mib(64);
-
-/// A store with all values in a tier.
-struct Rig {
-    worker: Worker,
-    tenant: TenantId,
-    device: Arc<Emulated>,
-    items: u64,
-}
+use units::{Bytes, Rng};
 
 /// NyxCache, Figure 4.
 pub(super) fn apart(sweep: &Sweep, results: &mut Results) -> Result<(), ExperimentError> {
@@ -37,8 +22,8 @@ pub(super) fn apart(sweep: &Sweep, results: &mut Results) -> Result<(), Experime
         let (gets, key) = (sweep.count("gets")?, Bytes(sweep.count("key_bytes")?));
         let (mut without, mut with) = (Vec::new(), Vec::new());
         for _ in 0..sweep.count("pieces")? {
-            without.push(rig.piece(&mut rng, gets, None)?);
-            with.push(rig.piece(&mut rng, gets, Some(key))?);
+            without.push(rig.piece(&mut rng, gets, |_| ())?);
+            with.push(rig.piece(&mut rng, gets, |tier| tier.take_time(SlowAccess::Read, key))?);
         }
         gains.push((size, median(&mut with) / median(&mut without) - 1.0));
     }
@@ -70,75 +55,4 @@ fn sets(sweep: &Sweep, results: &mut Results) -> Result<(), ExperimentError> {
     results.series("(b) Sets", "as many as the modules bear", &all);
     results.axes("(b) Sets", "value, bytes", "times as many");
     Ok(())
-}
-
-impl Rig {
-    fn filled(size: f64, items: u64, seed: u64) -> io::Result<Self> {
-        let wrong = |what: &str| io::Error::other(what.to_owned());
-        let device = Arc::new(Emulated::new(Dimms::Two, TIER).map_err(io::Error::other)?);
-        let options = Options {
-            memory: MEMORY,
-            item_max: Bytes::mib(1),
-            threads: 1,
-            tenants_max: 4,
-            no_evict: false,
-            seed,
-        };
-        let store = Store::with_tiers(options, &[Arc::clone(&device) as _], 1).map_err(io::Error::other)?;
-        let (claim, rank) = (Claim::default(), RankKind::default());
-        let spec = TenantSpec { name: "t".to_owned(), own_space: false, claim, rank };
-        let tenant = store.add_tenant(spec).ok_or_else(|| wrong("too many tenants"))?;
-        store.set_placement(tenant, Placement::Tier(0));
-        let mut worker = store.worker().map_err(io::Error::other)?;
-        let value = vec![b'v'; whole(size).as_usize()];
-        for number in 0..items {
-            loop {
-                let key = keys::key(u32::try_from(number).unwrap_or(0));
-                let hashed = worker.key(Space::Shared, &key).ok_or_else(|| wrong("a key is no key"))?;
-                match worker.set(tenant, &hashed, Mode::Set, Fields::default(), &value) {
-                    Ok(_) => break,
-                    Err(Refused::NoRoom | Refused::Away) => {
-                        worker.make_room().map_err(|_| wrong("the store found no room"))?;
-                    }
-                    Err(why) => return Err(wrong(&format!("a value is refused: {why:?}"))),
-                }
-            }
-            worker.quiesce();
-        }
-        Ok(Self { worker, tenant, device, items })
-    }
-
-    /// Nanoseconds of a look-up, in the mean over some; before each so much is read of the tier, if anything.
-    fn piece(&mut self, rng: &mut Rng, gets: u64, key: Option<Bytes>) -> Result<f64, ExperimentError> {
-        let keys: Vec<_> =
-            (0..gets).map(|_| keys::key(u32::try_from(rng.below(self.items)).unwrap_or(0))).collect();
-        let hits = self.worker.store().totals(self.tenant).tier_hits;
-        let began = nanos();
-        for text in &keys {
-            if let Some(hashed) = self.worker.key(Space::Shared, text) {
-                key.inspect(|size| self.device.take_time(SlowAccess::Read, *size));
-                black_box(self.worker.get(self.tenant, &hashed).map(|item| item.value().len()));
-            }
-            self.worker.quiesce();
-        }
-        let took = (nanos() - began) as f64 / gets as f64;
-        match self.worker.store().totals(self.tenant).tier_hits - hits {
-            found if found == gets => Ok(took),
-            found => {
-                Err(ExperimentError::failed(io::Error::other(format!("{found} of {gets} are in the tier"))))
-            }
-        }
-    }
-}
-
-/// The middle one.
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-fn whole(size: f64) -> Bytes {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a size of the sweep")]
-    let size = size as u64;
-    Bytes(size)
 }

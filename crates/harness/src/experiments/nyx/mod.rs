@@ -6,9 +6,13 @@
 
 mod apart;
 mod fair;
+mod interference;
 mod limit;
+mod overhead;
 mod qos;
+mod rig;
 mod share;
+mod traces;
 
 use crate::live::{Here, Order, Work, Working};
 use lab::experiment;
@@ -18,10 +22,13 @@ use std::io;
 /// What is shown of NyxCache live.
 pub(super) const NYX: &[Experiment] = &[
     experiment!("nyx/fig_4", apart::apart),
+    experiment!("nyx/fig_5", overhead::overhead),
+    experiment!("nyx/live_interference", interference::interference),
     experiment!("nyx/live_limit", limit::limit),
     experiment!("nyx/live_qos", qos::qos),
     experiment!("nyx/live_fair", fair::fair),
     experiment!("nyx/live_share", share::share),
+    experiment!("nyx/live_traces", traces::traces),
 ];
 
 /// A load of gets that are all there.
@@ -56,6 +63,21 @@ pub(super) fn rates(here: &Here, clients: &[&Working], seconds: f64) -> Vec<f64>
     here.pass(seconds);
     let passed = (crate::live::nanos() - started) as f64 / 1e9;
     clients.iter().zip(before).map(|(client, before)| (client.answered() - before) as f64 / passed).collect()
+}
+
+/// The middle of what each client is answered per second, over slices of some seconds: what else the machine does comes in bursts.
+pub(super) fn median_rates(here: &Here, clients: &[&Working], seconds: f64) -> Vec<f64> {
+    const SLICES: u32 = 8;
+    let slices: Vec<Vec<f64>> =
+        (0..SLICES).map(|_| rates(here, clients, seconds / f64::from(SLICES))).collect();
+    let of = |at: usize| median(&mut slices.iter().map(|rates| rates[at]).collect::<Vec<f64>>());
+    (0..clients.len()).map(of).collect()
+}
+
+/// The middle one; no number if there is none.
+pub(super) fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// Lets so many decisions be made, at most for twice as many seconds and ten more.

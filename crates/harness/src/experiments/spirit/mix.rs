@@ -1,4 +1,4 @@
-//! Spirit's policies live: a server of this process with DRAM above an emulated tier, a client per tenant over loopback.
+//! Figure 6 live: a server of this process with DRAM above an emulated tier, a client per tenant over loopback.
 //!
 //! Shape:   tenants and their loads -> a server per policy that begins under static shares -> requests per second at the end ->
 //!          slowdowns
@@ -7,15 +7,11 @@
 //! Failure: figures rest on times: other load on the machine is in them, and what a second server under `static` says is how much
 //! Source:  Spirit §6.1 (Fig. 6)
 
-use super::nyx::{failed, gets, rates};
+use crate::experiments::nyx::{failed, gets, rates};
 use crate::live::{Here, Order, Tenant, Work, Working};
-use lab::experiment;
-use lab::experiment::{Experiment, ExperimentError, Results, Sweep};
+use lab::experiment::{ExperimentError, Results, Sweep};
 use server::PlaceIn;
 use units::Duration;
-
-/// What is shown of Spirit live.
-pub(super) const SPIRIT: &[Experiment] = &[experiment!("spirit/live_mix", mix)];
 
 /// The policies that are compared with `static`, which comes before them and, as the control, behind.
 const POLICIES: [&str; 4] = ["symbiosis", "harvest", "trade", "static"];
@@ -80,7 +76,7 @@ fn made(sweep: &Sweep, policy: &str) -> Result<Made, ExperimentError> {
 }
 
 /// Spirit, Figure 6, live.
-fn mix(sweep: &Sweep, results: &mut Results) -> Result<(), ExperimentError> {
+pub(super) fn mix(sweep: &Sweep, results: &mut Results) -> Result<(), ExperimentError> {
     let fixed = made(sweep, "static")?;
     for policy in POLICIES {
         report(policy, &fixed, &made(sweep, policy)?, results);

@@ -1,0 +1,188 @@
+//! Clients of a server in this process: each a thread that asks until it is stopped, in a closed loop.
+//!
+//! Shape:      `Work` -> batches of requests, sent together and answered before the next -> how many, and how long they took
+//! Invariants: every answer is checked for its length; a client that fails is told of when it is stopped
+//! Units:      requests; times of batches in ns, by this machine's clock
+
+use super::clock::nanos;
+use super::latency::Latency;
+use server::memcache::client::Client;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+/// What a client asks for.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Work {
+    /// Whose.
+    pub tenant: &'static str,
+    /// Of 100 requests, how many look up; the others store.
+    pub gets_percent: u64,
+    /// Of 100 look-ups, how many are for a key that is there.
+    pub hits_percent: u64,
+    /// Bytes of a value.
+    pub size: usize,
+    /// Keys that are there.
+    pub keys: u64,
+    /// Connections, each with a thread of its own.
+    pub clients: u64,
+    /// Requests that are on their way together on each.
+    pub depth: u64,
+    /// Which keys it asks for.
+    pub order: Order,
+    /// Pause before the next requests, in µs.
+    pub pause_us: u64,
+    /// What was evicted is stored again; else that is a failure.
+    pub stores_again: bool,
+}
+
+/// Which keys are asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Order {
+    /// All alike, by chance.
+    #[default]
+    Random,
+    /// One after the other, again and again.
+    InTurn,
+    /// By chance, the first most: key k as often as k to the power of minus two thirds.
+    Skewed,
+}
+
+impl Order {
+    /// The key of the request of this number, of so many.
+    fn key(self, number: u64, keys: u64, rng: &mut units::Rng) -> u64 {
+        match self {
+            Self::Random => rng.below(keys),
+            Self::InTurn => number % keys,
+            Self::Skewed => {
+                let whole = 1_u64 << 20;
+                let part = rng.below(whole) as f64 / whole as f64;
+                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below keys")]
+                let key = (part.powi(3) * keys as f64) as u64;
+                key
+            }
+        }
+    }
+}
+
+/// Clients at work for one load.
+#[derive(Debug)]
+pub struct Working {
+    stop: Arc<AtomicBool>,
+    heard: Arc<Heard>,
+    threads: Vec<JoinHandle<io::Result<()>>>,
+}
+
+/// What a client has heard so far.
+#[derive(Debug, Default)]
+struct Heard {
+    answered: AtomicU64,
+    times: Mutex<Times>,
+}
+
+/// How long batches took, by what they begin with: with one request on its way, how long requests took.
+#[derive(Clone, Default, Debug)]
+pub struct Times {
+    /// Those that begin with a look-up.
+    pub gets: Latency,
+    /// Those that begin with a store.
+    pub stores: Latency,
+}
+
+impl Working {
+    pub(super) fn start(address: SocketAddr, work: Work) -> Self {
+        let (stop, heard) = (Arc::new(AtomicBool::new(false)), Arc::new(Heard::default()));
+        let one = |seed| {
+            let (stop, heard) = (Arc::clone(&stop), Arc::clone(&heard));
+            thread::spawn(move || ask(address, &work, seed, &stop, &heard))
+        };
+        let threads = (0..work.clients).map(one).collect();
+        Self { stop, heard, threads }
+    }
+
+    /// Requests answered so far.
+    #[must_use]
+    pub fn answered(&self) -> u64 {
+        self.heard.answered.load(Ordering::Relaxed)
+    }
+
+    /// How long batches have taken since this was asked last.
+    #[must_use]
+    pub fn take_times(&self) -> Times {
+        std::mem::take(&mut self.heard.times.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Ends the clients.
+    ///
+    /// # Errors
+    /// If an answer was not what it should be, or the server was lost.
+    pub fn end(self) -> io::Result<u64> {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads {
+            thread.join().map_err(|_| io::Error::other("a client has panicked"))??;
+        }
+        Ok(self.heard.answered.load(Ordering::Relaxed))
+    }
+}
+
+impl Heard {
+    fn record(&self, is_get: bool, ns: u64) {
+        let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_get { times.gets.record(ns) } else { times.stores.record(ns) }
+    }
+}
+
+pub(super) fn key(tenant: &str, number: u64) -> Vec<u8> {
+    format!("{tenant}:{number}").into_bytes()
+}
+
+fn ask(address: SocketAddr, work: &Work, seed: u64, stop: &AtomicBool, heard: &Heard) -> io::Result<()> {
+    let mut client = Client::connect(address)?;
+    let value = vec![b'v'; work.size];
+    let mut rng = units::Rng::new(work.size as u64 ^ work.gets_percent ^ seed << 32);
+    let (mut gets, mut again, mut asked) = (Vec::new(), Vec::new(), 0);
+    while !stop.load(Ordering::Relaxed) {
+        gets.clear();
+        for _ in 0..work.depth {
+            let is_get = rng.below(100) < work.gets_percent;
+            let is_there = !is_get || rng.below(100) < work.hits_percent;
+            let number = work.order.key(asked, work.keys, &mut rng) + if is_there { 0 } else { work.keys };
+            if is_get {
+                client.queue_get(&key(work.tenant, number));
+            } else {
+                client.queue_store("set", &key(work.tenant, number), 0, &value);
+            }
+            gets.push((is_get, is_there, number));
+            asked += 1;
+        }
+        let sent = nanos();
+        client.send()?;
+        for &(is_get, is_there, number) in &gets {
+            if is_get {
+                let mut len = 0;
+                let found = client.read_get(|bytes| len = bytes.len())?.is_some();
+                if work.stores_again && is_there && !found {
+                    again.push(number);
+                } else if found != is_there || (found && len != work.size) {
+                    let seen = if found { format!("has {len} bytes") } else { "is not there".to_owned() };
+                    return Err(io::Error::other(format!("key {number} of '{}' {seen}", work.tenant)));
+                }
+            } else {
+                client.read_line()?;
+            }
+        }
+        heard.record(gets.first().is_some_and(|first| first.0), nanos() - sent);
+        for number in again.drain(..) {
+            client.queue_store("set", &key(work.tenant, number), 0, &value);
+            client.send()?;
+            client.read_line()?;
+        }
+        heard.answered.fetch_add(work.depth, Ordering::Relaxed);
+        if 0 < work.pause_us {
+            thread::sleep(std::time::Duration::from_micros(work.pause_us));
+        }
+    }
+    Ok(())
+}
