@@ -232,8 +232,6 @@ def test_a_profile_of_another_machine_is_not_believed(fresh, tmp_path):
     "body, what",
     [
         ({"policy": "fastest"}, "there is no policy 'fastest'"),
-        ({"policy": "guarantee"}, "needs a model"),
-        ({"policy": "slo"}, "needs a model"),
         ({"policy": "mba-only"}, "memory bandwidth allocation"),
         ({}, "there is no policy ''"),
         ({"tier": "x"}, "unknown field"),

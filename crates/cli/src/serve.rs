@@ -156,6 +156,7 @@ pub(crate) fn start_failure(error: StartError) -> Failure {
         StartError::Tls(_) => "name PEM files that go together: -o ssl_chain_cert=FILE,ssl_key=FILE",
         StartError::Auth(_) => "write user:password in each line of the file that -Y names",
         StartError::Tier(tier) => tier.cure().unwrap_or("cotenant doctor shows what this machine offers"),
+        StartError::Unmeasured(unmeasured) => unmeasured.command(),
         StartError::Saved { .. } => "name a file in a folder that the server may write to: -e FILE",
         StartError::Store(_) => "lower the memory (-m)",
         StartError::Thread(_) | StartError::Tenants => "lower the threads (-t) or the tenants",

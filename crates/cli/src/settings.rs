@@ -244,7 +244,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
         .more("none: everybody as fast as it is. limit: nobody more of the tier's time than its limit. qos: latencies and rates that \
                tenants were promised. fair-slowdown: all are slowed alike, by weight, nobody more than promised. proportional: the \
                tier's time by weight, and what is left idle to others. prevention: nobody more than its caps; prevention+remedy: and \
-               less where tenants disturb each other. symbiosis: DRAM and the tier's time together, by auction: who gains from \
+               less where tenants disturb each other. guarantee: bytes per second of a \
+               kind that tenants were promised, by caps of the others; slo: what critical tenants come to need, the same way. symbiosis: DRAM and the tier's time together, by auction: who gains from \
                one gives of the other, and nobody ends below a fixed share. For comparison: bandwidth-limit, throttle-biggest, and over \
                both static, harvest, trade. Tenants claim by `bandwidth`.")
         .reload(),
@@ -350,7 +351,7 @@ pub(crate) const TENANT_SETTINGS: &[Setting] = &[
     ),
     setting("bandwidth", Kind::Text, "", "see --help", "What it claims of a tier's bandwidth").more(
         "Clauses with semicolons between: limit 20% | limit 1000 reads of 1KB per second | limit 500MB/s | cap reads 1GB/s | cap \
-         writes 500MB/s | keep reads 1GB/s | slowdown 1.5 | p99 500us | exempt. A policy looks at those that it knows; what a \
+         writes 500MB/s | keep reads 1GB/s | slowdown 1.5 | p99 500us | critical | exempt. A policy looks at those that it knows; what a \
          tenant's weight is to memory it is to bandwidth.",
     ),
     setting("max_connections", Kind::Count, "", "1 and up", "Connections at once; none means the server's"),

@@ -404,13 +404,20 @@ impl Operator {
     /// Lets another policy divide a tier's bandwidth from now on. Returns whether that is a change.
     ///
     /// # Errors
-    /// If there is no tier.
+    /// If there is no tier, or the policy needs to know more of it.
     pub fn set_bandwidth_policy(&self, kind: BandwidthKind) -> Result<bool, Refusal> {
         let _one_at_a_time = self.change();
         if self.shared.store.divided_tier().is_none() && kind != BandwidthKind::NONE {
             return conflict("there is no tier whose bandwidth could be divided", "start with --tier");
         }
-        let is_change = self.shared.sharing.switch(kind, self.shared.clock.now());
+        let switched = self.shared.sharing.switch(kind, self.shared.clock.now());
+        let is_change = match switched {
+            Ok(is_change) => is_change,
+            Err(unmeasured) => {
+                let cure = format!("stop the server, {}, start it again", unmeasured.command());
+                return conflict(unmeasured.to_string(), cure);
+            }
+        };
         if is_change {
             tracing::info!("the bandwidth of a tier is divided by {kind} from now on");
             self.decide_soon();

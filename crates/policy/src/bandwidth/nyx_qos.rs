@@ -22,7 +22,7 @@ use super::nyx_lever::{looser, tighter};
 use super::regulator::Step;
 use super::roster::{Roster, note};
 use crate::estimate::interference::{Candidate, Finding, Interference, Turn};
-use control::bandwidth::{BandwidthSignal, Cost, Kind, Throttle};
+use control::bandwidth::{BandwidthSignal, Cost, Kind, Kinds, Throttle};
 use control::{Class, Decision, Goal, Law, Note, Policy, Reason, Row, Seen, Shares, Window};
 use std::borrow::Cow;
 use units::{Bytes, BytesPerSec, Duration, Instant, TenantId};
@@ -364,7 +364,11 @@ fn critical(row: &Case) -> bool {
 
 /// Whether the row has a goal that this policy can hold against signals.
 fn measurable(row: &Case) -> bool {
-    matches!(row.claim.class, Class::Critical { goal: Goal::Latency { .. } | Goal::Bandwidth(_) })
+    match row.claim.class {
+        Class::Critical { goal: Goal::Bandwidth(asked) } => asked != Kinds::default(),
+        Class::Critical { goal } => matches!(goal, Goal::Latency { .. }),
+        Class::BestEffort | Class::Exempt => false,
+    }
 }
 
 /// How far a critical tenant is inside its goal, as a part of the goal; none without a goal or a measurement.

@@ -5,17 +5,20 @@
 //! Invariants: a server without tiers holds nobody back; another policy begins with nobody held back by the one before but as it
 //!             sees fit, and loses nothing that was counted; a claim that changes is seen within a step that begins at once; targets
 //!             in DRAM are there only while a policy over both is in charge
-//! Failure:    a thread that steps no more leaves the last steady throttles behind when its lease ends
+//! Failure:    a policy that needs a table of the tier which nobody has measured is refused; a thread that steps no more leaves the last steady throttles behind when its lease ends
 //! Non-goals:  how long an access is held: brakes in the store
 
 mod claim;
 mod history;
 mod joint;
+mod model;
 mod policies;
 mod thing;
 
 pub use claim::{TierClaim, TierClaimError};
 pub(crate) use joint::JointSettings;
+pub(crate) use model::TierModel;
+pub use model::Unmeasured;
 pub use policies::{BandwidthKind, BandwidthKindError};
 
 use crate::limits::{JOURNAL_RECORDS, JOURNAL_ROWS};
@@ -25,6 +28,7 @@ use control::bandwidth::Kinds;
 use control::journal::Journal;
 use control::{Loop, Reason};
 use history::{Family, History};
+use media::probe::{machine_id, machine_name};
 use policy::bandwidth::{BandwidthPolicy, Options, Thresholds};
 use policy::joint::JointPolicy;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -84,6 +88,7 @@ pub(crate) struct Sharing {
     /// Something has changed that a policy over both is to see at once.
     asked: AtomicBool,
     options: Options,
+    model: TierModel,
 }
 
 /// How the loop about bandwidth stands.
@@ -104,21 +109,27 @@ pub struct SharingView {
 }
 
 impl Sharing {
+    /// Over `store`, of whose divided tier `model` is known.
+    ///
+    /// # Errors
+    /// If the policy `kind` needs to know more.
     pub(crate) fn new(
         store: &Arc<Store>,
+        model: TierModel,
         kind: BandwidthKind,
         settings: JointSettings,
         (seed, now): (u64, Instant),
-    ) -> Self {
+    ) -> Result<Self, Unmeasured> {
         let options = Options { seed, thresholds: thresholds(store), ..Options::default() };
-        let mut pacer = Loop::new(kind.policy(&options), JOURNAL_RECORDS);
+        let policy = kind.policy(&with_model(&options, &model, kind)?);
+        let mut pacer = Loop::new(policy, JOURNAL_RECORDS);
         pacer.limit_journal_rows(JOURNAL_ROWS);
         let mut joint_pacer = Loop::new(kind.joint_policy(settings.options()), JOURNAL_RECORDS);
         joint_pacer.limit_journal_rows(JOURNAL_ROWS);
         let mut running = Running {
             kind,
             pacer,
-            thing: Thing::new(BandwidthControl::new(Arc::clone(store))),
+            thing: Thing::new(BandwidthControl::new(Arc::clone(store)), machine_id(&machine_name())),
             joint_pacer,
             both: JointControl::new(Arc::clone(store), now),
             settings,
@@ -128,13 +139,14 @@ impl Sharing {
         };
         running.divide(settings.part);
         running.look(kind);
-        Self {
+        Ok(Self {
             claims: Mutex::default(),
             running: Mutex::new(running),
             lease_ends_ns: AtomicU64::new(u64::MAX),
             asked: AtomicBool::new(false),
             options,
-        }
+            model,
+        })
     }
 
     fn running(&self) -> MutexGuard<'_, Running> {
@@ -163,10 +175,14 @@ impl Sharing {
     }
 
     /// Another policy decides from the next step on. Returns whether that is a change.
-    pub(crate) fn switch(&self, kind: BandwidthKind, now: Instant) -> bool {
+    ///
+    /// # Errors
+    /// If the policy needs to know more of the tier.
+    pub(crate) fn switch(&self, kind: BandwidthKind, now: Instant) -> Result<bool, Unmeasured> {
+        let options = with_model(&self.options, &self.model, kind)?;
         let mut running = self.running();
         if running.kind == kind {
-            return false;
+            return Ok(false);
         }
         if running.kind.family() != kind.family() {
             running.change_family(kind.family(), now);
@@ -174,14 +190,14 @@ impl Sharing {
         }
         running.kind = kind;
         match kind.family() {
-            Family::Bandwidth => running.pacer.switch(kind.policy(&self.options)),
+            Family::Bandwidth => running.pacer.switch(kind.policy(&options)),
             Family::Joint => {
                 let policy = kind.joint_policy(running.settings.options());
                 running.joint_pacer.switch(policy);
             }
         }
         running.look(kind);
-        true
+        Ok(true)
     }
 
     /// Sets policies over both up otherwise from the next step on. One in charge begins again at its first epochs if its epoch
@@ -351,6 +367,12 @@ impl Running {
         self.thing.wants_latencies = kind.name() == "qos";
         self.thing.control.watch_latency(kind.name() == "prevention+remedy");
     }
+}
+
+/// The options with the tier's table, if the policy `kind` needs that.
+fn with_model(options: &Options, model: &TierModel, kind: BandwidthKind) -> Result<Options, Unmeasured> {
+    let model = if kind.needs_model() { Some(model.for_policy(kind.name())?) } else { None };
+    Ok(Options { model, ..options.clone() })
 }
 
 /// The latencies that a tier without traffic shows, and what is above them by so much that a tenth of the throughput is lost.

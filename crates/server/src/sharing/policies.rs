@@ -12,8 +12,9 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BandwidthKind(&'static str);
 
-/// Policies that need no more than the store offers: delays, pauses, budgets, caps, costs, latencies of requests.
-const KINDS: [&str; 13] = [
+/// Policies that need no more than the store offers: delays, pauses, budgets, caps, costs, latencies of requests; and those that need
+/// a table of how reads and writes slow each other.
+const KINDS: [&str; 15] = [
     "none",
     "limit",
     "qos",
@@ -21,6 +22,8 @@ const KINDS: [&str; 13] = [
     "proportional",
     "prevention",
     "prevention+remedy",
+    "guarantee",
+    "slo",
     "bandwidth-limit",
     "throttle-biggest",
     "symbiosis",
@@ -32,10 +35,11 @@ const KINDS: [&str; 13] = [
 /// Those of them that divide DRAM with it.
 const JOINT: [&str; 4] = ["symbiosis", "static", "harvest", "trade"];
 
+/// Those that divide by such a table.
+const BY_MODEL: [&str; 2] = ["guarantee", "slo"];
+
 /// Those that lack something, and what.
-const LACKING: [(&str, &str); 6] = [
-    ("guarantee", "a model of how this tier's tenants slow each other, which nobody has fitted"),
-    ("slo", "a model of how this tier's tenants slow each other, which nobody has fitted"),
+const LACKING: [(&str, &str); 4] = [
     ("remedy", "prevention beside it: name prevention+remedy"),
     ("mba-only", "memory bandwidth allocation, which acts on processes and not on tenants"),
     ("cpu-only", "a quota of CPU time, which acts on processes and not on tenants"),
@@ -88,19 +92,24 @@ impl BandwidthKind {
         self.0
     }
 
+    /// Whether it divides by how reads and writes of the tier slow each other.
+    pub(super) fn needs_model(self) -> bool {
+        BY_MODEL.contains(&self.0)
+    }
+
     /// What it divides.
     pub(super) fn family(self) -> Family {
         if JOINT.contains(&self.0) { Family::Joint } else { Family::Bandwidth }
     }
 
-    /// The policy about a tier's time; one over both leaves that free.
+    /// The policy about a tier's time; one over both leaves that free. One that needs a model is chosen with it only.
     pub(super) fn policy(self, options: &Options) -> Box<BandwidthPolicy> {
         match self.0 {
             _ if self.family() == Family::Joint => Self::NONE.policy(options),
             "prevention+remedy" => {
                 Box::new(Tighter::new(Prevention::default(), Remedy::new(options.thresholds)))
             }
-            name => by_name(name, options).expect("every kind is a policy that needs no model"),
+            name => by_name(name, options).expect("every kind is a policy, and has the model that it needs"),
         }
     }
 
@@ -126,6 +135,8 @@ impl fmt::Display for BandwidthKind {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use control::bandwidth::Kinds;
+    use policy::bandwidth::{Axis, EmpiricalModel};
 
     #[test]
     fn every_name_of_a_policy_is_a_choice_or_says_what_it_lacks() {
@@ -135,10 +146,13 @@ mod tests {
         for name in joint::NAMES {
             assert!(!matches!(BandwidthKind::of_word(name), Err(BandwidthKindError::Unknown(_))), "{name}");
         }
+        let axes = Kinds::from_fn(|_| Axis::unmeasured());
+        let model = EmpiricalModel::measured(0, axes, |wanted| wanted).unwrap();
         for name in BandwidthKind::names() {
             let kind = BandwidthKind::of_word(name).unwrap();
-            let (one, both) =
-                (kind.policy(&Options::default()), kind.joint_policy(joint::Options::default()));
+            let model = Some(model.clone()).filter(|_| kind.needs_model());
+            let options = Options { model, ..Options::default() };
+            let (one, both) = (kind.policy(&options), kind.joint_policy(joint::Options::default()));
             let is_joint = kind.family() == Family::Joint;
             assert_eq!((one.name(), both.name()), if is_joint { ("none", name) } else { (name, "static") });
         }
