@@ -60,6 +60,9 @@ pub(crate) fn serve_options(in_force: &InForce) -> Result<ServeOptions, Failure>
         bandwidth_tier: Some(in_force.text("bandwidth_tier"))
             .filter(|name| !name.is_empty())
             .map(str::to_owned),
+        bandwidth_speeds: Some(in_force.text("bandwidth_speeds"))
+            .filter(|path| !path.is_empty())
+            .map(PathBuf::from),
         memory_file: Some(in_force.text("memory_file")).filter(|path| !path.is_empty()).map(PathBuf::from),
         tenants: in_force.tenants.iter().map(|t| tenant(t, in_force)).collect::<Result<_, _>>()?,
         groups: in_force.groups.iter().map(group).collect(),

@@ -247,14 +247,17 @@ pub(crate) const SETTINGS: &[Setting] = &[
                less where tenants disturb each other. guarantee: bytes per second of a \
                kind that tenants were promised, by caps of the others; slo: what critical tenants come to need, the same way. symbiosis: DRAM and the tier's time together, by auction: who gains from \
                one gives of the other, and nobody ends below a fixed share. For comparison: bandwidth-limit, throttle-biggest, and over \
-               both static, harvest, trade. Tenants claim by `bandwidth`.")
+               both static, harvest, trade, and ideal, by speeds that a file has. Tenants claim by `bandwidth`.")
         .reload(),
     setting("bandwidth_tier", Kind::Text, "", "a tier", "Tier whose bandwidth is divided; without a name the first"),
+    setting("bandwidth_speeds", Kind::Text, "", "a path", "File with every tenant's speed at every share, for ideal")
+        .more("JSON. Read when ideal is chosen, and again when settings are.")
+        .reload(),
     setting("bandwidth_epoch", Kind::Time, "30s", "100ms and up", "Time between two auctions of symbiosis")
-        .more("Or two decisions of static, harvest and trade.")
+        .more("Or two decisions of static, harvest, trade and ideal.")
         .reload(),
     setting("bandwidth_part", Kind::Ratio, "1", "above 0, at most 1", "Part of the tier's time that is divided")
-        .more("By proportional, symbiosis, static, harvest and trade; other policies hold each tenant to what it claims.")
+        .more("By proportional, symbiosis, static, harvest, trade and ideal; other policies hold each tenant to what it claims.")
         .reload(),
     setting("promotion", Kind::Choice(PROMOTIONS), "repeated", "repeated, never or always", "Hits that bring values back to DRAM")
         .more("Of those that auto put into a tier.")

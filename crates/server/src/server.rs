@@ -12,7 +12,7 @@ use crate::loops::{self, Helpers};
 use crate::operator::Operator;
 use crate::reactor::{self, Epoll, Reactor, Ring, Uring};
 use crate::shared::{Clock, Shared};
-use crate::sharing::{TierModel, Unmeasured};
+use crate::sharing::{Known, Speeds, SpeedsError, TierModel, Unmeasured};
 use crate::tenants::{Binding, Router};
 use crate::tiers::{self, TierUnavailable};
 use crate::tls::{Keys, TlsError};
@@ -54,6 +54,9 @@ pub enum StartError {
     /// A policy about bandwidth needs to know more of its tier.
     #[error(transparent)]
     Unmeasured(#[from] Unmeasured),
+    /// A policy needs tenants' speeds, and they cannot be had.
+    #[error(transparent)]
+    Speeds(#[from] SpeedsError),
     /// What a clean end is to save cannot be.
     #[error("cannot keep the items over a restart in {}", path.display())]
     Saved {
@@ -196,10 +199,14 @@ fn run(
     let router = Arc::new(Router::new(Arc::clone(&store), &config).ok_or(StartError::Tenants)?);
     let auth = Auth::load(&config, &router)?;
     restore(&store, &router, saved.as_deref())?;
+    let is_there = |name: &str| router.find(name).is_some();
+    let speeds_file = config.bandwidth_speeds.clone();
+    let speeds = Speeds::of_policy(config.bandwidth_policy, speeds_file.as_deref(), is_there)?;
+    let known = Known { model, speeds, speeds_file };
     let memory = loops::memory_loop(policy);
     let Sockets { mut main, admin, keys } = sockets;
     let (engine, rings) = reactor::choose(config.io_engine, config.threads);
-    let shared = Arc::new(Shared::new(config, auth, store, clock, keys, engine, model)?);
+    let shared = Arc::new(Shared::new(config, auth, store, clock, keys, engine, known)?);
     allow_configured(&shared, &router);
     claim_configured(&shared, &router);
     shared.tick();

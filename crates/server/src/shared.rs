@@ -12,7 +12,7 @@ use crate::limits::{BUFFER_PART, GRANT_KEPT, MEMORY_MIN, SMALL_BUFFER, TENANT_BY
 use crate::memcache::expires_at;
 use crate::observe::Observed;
 use crate::reactor::Engine;
-use crate::sharing::{Sharing, TierModel, Unmeasured};
+use crate::sharing::{Known, Sharing, Unmeasured};
 use crate::stats::{Baseline, Clients, Controller};
 use crate::tls::{Keys, TlsError};
 use crate::watch::Watch;
@@ -125,7 +125,7 @@ impl Shared {
         clock: Arc<dyn Clock>,
         keys: Option<Arc<Keys>>,
         engine: Engine,
-        model: TierModel,
+        known: Known,
     ) -> Result<Self, Unmeasured> {
         let unix_secs = AtomicI64::new(clock.unix_secs());
         let memory_limit = AtomicU64::new(config.memory.0);
@@ -134,7 +134,7 @@ impl Shared {
         let observed = Observed::new(config.threads, config.memory);
         let joint = config.joint_settings();
         let kind = config.bandwidth_policy;
-        let sharing = Sharing::new(&store, model, kind, joint, (config.seed, clock.now()))?;
+        let sharing = Sharing::new(&store, known, kind, joint, (config.seed, clock.now()))?;
         Ok(Self {
             curves,
             observed,

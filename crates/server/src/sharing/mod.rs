@@ -13,6 +13,7 @@ mod history;
 mod joint;
 mod model;
 mod policies;
+mod speeds;
 mod thing;
 
 pub use claim::{TierClaim, TierClaimError};
@@ -20,6 +21,8 @@ pub(crate) use joint::JointSettings;
 pub(crate) use model::TierModel;
 pub use model::Unmeasured;
 pub use policies::{BandwidthKind, BandwidthKindError};
+pub(crate) use speeds::Speeds;
+pub use speeds::SpeedsError;
 
 use crate::limits::{JOURNAL_RECORDS, JOURNAL_ROWS};
 use crate::shared::Shared;
@@ -31,6 +34,7 @@ use history::{Family, History};
 use media::probe::{machine_id, machine_name};
 use policy::bandwidth::{BandwidthPolicy, Options, Thresholds};
 use policy::joint::JointPolicy;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use store::{BandwidthControl, JointControl, Store};
@@ -72,10 +76,23 @@ struct Running {
     joint_pacer: Loop<JointPolicy>,
     both: JointControl,
     settings: JointSettings,
+    /// What the policy in charge looks at of tenants' measured speeds.
+    speeds: Speeds,
     history: History,
     /// Incidents so far, and the newest.
     incidents: u64,
     incident: Option<String>,
+}
+
+/// What was measured beforehand.
+#[derive(Debug)]
+pub(crate) struct Known {
+    /// How reads and writes of the divided tier slow each other.
+    pub(crate) model: TierModel,
+    /// Tenants' speeds, for a policy that looks at them.
+    pub(crate) speeds: Speeds,
+    /// The file that they are in.
+    pub(crate) speeds_file: Option<PathBuf>,
 }
 
 /// Who may use a tier how fast. One per server.
@@ -89,6 +106,8 @@ pub(crate) struct Sharing {
     asked: AtomicBool,
     options: Options,
     model: TierModel,
+    /// Where tenants' speeds are read from.
+    speeds_file: Mutex<Option<PathBuf>>,
 }
 
 /// How the loop about bandwidth stands.
@@ -109,17 +128,18 @@ pub struct SharingView {
 }
 
 impl Sharing {
-    /// Over `store`, of whose divided tier `model` is known.
+    /// Over `store`, of whose divided tier and tenants `known` is known.
     ///
     /// # Errors
     /// If the policy `kind` needs to know more.
     pub(crate) fn new(
         store: &Arc<Store>,
-        model: TierModel,
+        known: Known,
         kind: BandwidthKind,
         settings: JointSettings,
         (seed, now): (u64, Instant),
     ) -> Result<Self, Unmeasured> {
+        let Known { model, speeds, speeds_file } = known;
         let options = Options { seed, thresholds: thresholds(store), ..Options::default() };
         let policy = kind.policy(&with_model(&options, &model, kind)?);
         let mut pacer = Loop::new(policy, JOURNAL_RECORDS);
@@ -133,6 +153,7 @@ impl Sharing {
             joint_pacer,
             both: JointControl::new(Arc::clone(store), now),
             settings,
+            speeds,
             history: History::new(kind.family()),
             incidents: 0,
             incident: None,
@@ -146,6 +167,7 @@ impl Sharing {
             asked: AtomicBool::new(false),
             options,
             model,
+            speeds_file: Mutex::new(speeds_file),
         })
     }
 
@@ -169,21 +191,37 @@ impl Sharing {
         self.ask();
     }
 
+    /// Where tenants' speeds are read from.
+    pub(crate) fn speeds_file(&self) -> Option<PathBuf> {
+        self.speeds_file.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Says where tenants' speeds are read from the next time.
+    pub(crate) fn set_speeds_file(&self, file: Option<PathBuf>) {
+        *self.speeds_file.lock().unwrap_or_else(PoisonError::into_inner) = file;
+    }
+
     /// What tenants claim, or how much there is, has changed: a policy over both decides at its loop's next turn.
     pub(crate) fn ask(&self) {
         self.asked.store(true, Ordering::Relaxed);
     }
 
-    /// Another policy decides from the next step on. Returns whether that is a change.
+    /// Another policy decides from the next step on, by these `speeds` if it looks at any. Returns whether that is a change.
     ///
     /// # Errors
     /// If the policy needs to know more of the tier.
-    pub(crate) fn switch(&self, kind: BandwidthKind, now: Instant) -> Result<bool, Unmeasured> {
+    pub(crate) fn switch(
+        &self,
+        kind: BandwidthKind,
+        speeds: Speeds,
+        now: Instant,
+    ) -> Result<bool, Unmeasured> {
         let options = with_model(&self.options, &self.model, kind)?;
         let mut running = self.running();
-        if running.kind == kind {
+        if running.kind == kind && running.speeds == speeds {
             return Ok(false);
         }
+        running.speeds = speeds;
         if running.kind.family() != kind.family() {
             running.change_family(kind.family(), now);
             self.lease_ends_ns.store(u64::MAX, Ordering::Relaxed);
@@ -223,13 +261,13 @@ impl Sharing {
             return early;
         }
         let claims = self.claims();
-        let Running { pacer, thing, joint_pacer, both, kind, .. } = &mut *running;
+        let Running { pacer, thing, joint_pacer, both, kind, speeds, .. } = &mut *running;
         let (wake, made) = match kind.family() {
             Family::Bandwidth => {
                 (pacer.step(now, &mut thing.around(shared, &claims)), Made::at(pacer.journal(), now))
             }
             Family::Joint => {
-                let mut around = joint::Around { control: both, shared, claims: &claims };
+                let mut around = joint::Around { control: both, shared, claims: &claims, speeds };
                 (joint_pacer.step(now, &mut around), Made::at(joint_pacer.journal(), now))
             }
         };

@@ -14,7 +14,7 @@ pub struct BandwidthKind(&'static str);
 
 /// Policies that need no more than the store offers: delays, pauses, budgets, caps, costs, latencies of requests; and those that need
 /// a table of how reads and writes slow each other.
-const KINDS: [&str; 15] = [
+const KINDS: [&str; 16] = [
     "none",
     "limit",
     "qos",
@@ -30,20 +30,23 @@ const KINDS: [&str; 15] = [
     "static",
     "harvest",
     "trade",
+    "ideal",
 ];
 
 /// Those of them that divide DRAM with it.
-const JOINT: [&str; 4] = ["symbiosis", "static", "harvest", "trade"];
+const JOINT: [&str; 5] = ["symbiosis", "static", "harvest", "trade", IDEAL];
+
+/// The one that divides by speeds that an operator has measured.
+const IDEAL: &str = "ideal";
 
 /// Those that divide by such a table.
 const BY_MODEL: [&str; 2] = ["guarantee", "slo"];
 
 /// Those that lack something, and what.
-const LACKING: [(&str, &str); 4] = [
+const LACKING: [(&str, &str); 3] = [
     ("remedy", "prevention beside it: name prevention+remedy"),
     ("mba-only", "memory bandwidth allocation, which acts on processes and not on tenants"),
     ("cpu-only", "a quota of CPU time, which acts on processes and not on tenants"),
-    ("ideal", "every tenant's speed at every share, measured beforehand: symbiosis estimates it"),
 ];
 
 /// Why a word names no policy that can be had.
@@ -95,6 +98,11 @@ impl BandwidthKind {
     /// Whether it divides by how reads and writes of the tier slow each other.
     pub(super) fn needs_model(self) -> bool {
         BY_MODEL.contains(&self.0)
+    }
+
+    /// Whether it divides by tenants' speeds, which a file has.
+    pub(crate) fn needs_speeds(self) -> bool {
+        self.0 == IDEAL
     }
 
     /// What it divides.
