@@ -3,7 +3,7 @@
 //! Shape:      rows of tenants -> a row per lone tenant and per group that has members (signals side by side) -> outer
 //!             policy -> a share per lone tenant, a pool per group -> inner policies -> what they leave undivided, shared out
 //! Invariants: the shares of a group's members together fit the group's share; a group claims at least what its members
-//!             reserve together; who names a group that is not there stands for itself
+//!             reserve together, and at most its ceiling; who names a group that is not there stands for itself
 //! Cost:       the sum of the policies' own; O(tenants) beside them, no allocation once the tenants are steady
 //! Source:     NyxCache §5 (groups of caches), Spirit §7 (a tenant of many containers)
 
@@ -109,11 +109,13 @@ where
             let id = GroupId(at).row();
             let floors: Amount = group.rows.iter().map(|row| row.claim.floor).sum();
             let asked = self.outer.held(Instant::ZERO).shares.get(id).cloned();
+            // It reserves what its members do, but no more than it may have.
+            let floor = group.claim.ceiling_of(group.claim.floor.at_least(floors));
             // What acts on its members acts on it.
             let levers = group.rows.first().map_or(group.claim.levers, |row| row.claim.levers);
             self.outer_rows.push(Row {
                 id,
-                claim: Claim { floor: group.claim.floor.at_least(floors), levers, ..group.claim.clone() },
+                claim: Claim { floor, levers, ..group.claim.clone() },
                 signal: beside(&group.rows),
                 in_force: asked.or_else(|| together(&group.rows)),
             });
