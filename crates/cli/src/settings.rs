@@ -401,6 +401,13 @@ pub(crate) const GROUP_SETTINGS: &[Setting] = &[
         "partitioned, shared, idle-tax, auto or pooled",
         "Who divides inside; none means the server's policy",
     ),
+    setting(
+        "bandwidth",
+        Kind::Text,
+        "",
+        "see tenants'",
+        "What its members claim together of a tier's bandwidth",
+    ),
 ];
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use crate::groups::Division;
 use crate::loops::{Helpers, MemoryLoop};
 use crate::observe::TenantLatency;
 use crate::shared::Shared;
-use crate::sharing::{BandwidthKind, SharingView, Speeds, TierClaim};
+use crate::sharing::{BandwidthKind, GroupClaims, SharingView, Speeds, TierClaim};
 use crate::tenants::{About, AddError, Origin, Router, claim};
 use crate::tiers::PlaceIn;
 use std::sync::atomic::Ordering;
@@ -383,8 +383,10 @@ impl Operator {
     fn switch(&self, division: Division) {
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         memory.switch(division.configured(&self.shared.config));
+        let claims = GroupClaims::of(&division, &self.shared.store);
         self.shared.in_charge.switch(memory.journal().recorded_total(), division);
         drop(memory);
+        self.shared.sharing.set_groups(claims);
         self.decide_soon();
     }
 

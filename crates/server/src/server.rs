@@ -12,7 +12,7 @@ use crate::loops::{self, Helpers};
 use crate::operator::Operator;
 use crate::reactor::{self, Epoll, Reactor, Ring, Uring};
 use crate::shared::{Clock, Shared};
-use crate::sharing::{Known, Speeds, SpeedsError, TierModel, Unmeasured};
+use crate::sharing::{GroupClaims, Known, Speeds, SpeedsError, TierModel, Unmeasured};
 use crate::tenants::{Binding, Router};
 use crate::tiers::{self, TierUnavailable};
 use crate::tls::{Keys, TlsError};
@@ -202,7 +202,8 @@ fn run(
     let is_there = |name: &str| router.find(name).is_some();
     let speeds_file = config.bandwidth_speeds.clone();
     let speeds = Speeds::of_policy(config.bandwidth_policy, speeds_file.as_deref(), is_there)?;
-    let known = Known { model, speeds, speeds_file };
+    let groups = GroupClaims::of(&Division::of(&config), &store);
+    let known = Known { model, speeds, speeds_file, groups };
     let memory = loops::memory_loop(policy);
     let Sockets { mut main, admin, keys } = sockets;
     let (engine, rings) = reactor::choose(config.io_engine, config.threads);

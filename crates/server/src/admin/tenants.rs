@@ -217,7 +217,7 @@ fn count(object: &Map<String, Value>, key: &str) -> Option<Option<Option<u32>>> 
 }
 
 /// The claim that a text is.
-fn bandwidth(text: &str) -> Result<TierClaim, Refused> {
+pub(super) fn bandwidth(text: &str) -> Result<TierClaim, Refused> {
     text.parse().map_err(|e: TierClaimError| malformed(&e.to_string(), TierClaimError::CURE))
 }
 

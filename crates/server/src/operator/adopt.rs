@@ -152,6 +152,7 @@ impl Operator {
                 reserved: Some(group.reserved),
                 weight: Some(group.weight),
                 policy: Some(group.policy),
+                bandwidth: Some(group.bandwidth.clone()),
             };
             let put = self.put_group(&group.name, &settings).map(drop);
             adopted.note(format!("group '{}' changed", group.name), put);

@@ -47,7 +47,7 @@ pub(super) struct Around<'t> {
 }
 
 /// A cost per second as bandwidth, at least the least that limits something.
-fn as_bandwidth(most: Amount) -> BytesPerSec {
+pub(super) fn as_bandwidth(most: Amount) -> BytesPerSec {
     BytesPerSec((most.cost.0 / 1_000).max(u64::from(most.cost.0 != 0)))
 }
 

@@ -9,6 +9,7 @@
 //! Non-goals:  how long an access is held: brakes in the store
 
 mod claim;
+mod groups;
 mod history;
 mod joint;
 mod model;
@@ -17,6 +18,7 @@ mod speeds;
 mod thing;
 
 pub use claim::{TierClaim, TierClaimError};
+pub(crate) use groups::GroupClaims;
 pub(crate) use joint::JointSettings;
 pub(crate) use model::TierModel;
 pub use model::Unmeasured;
@@ -78,13 +80,14 @@ struct Running {
     settings: JointSettings,
     /// What the policy in charge looks at of tenants' measured speeds.
     speeds: Speeds,
+    groups: GroupClaims,
     history: History,
     /// Incidents so far, and the newest.
     incidents: u64,
     incident: Option<String>,
 }
 
-/// What was measured beforehand.
+/// What is known beforehand.
 #[derive(Debug)]
 pub(crate) struct Known {
     /// How reads and writes of the divided tier slow each other.
@@ -93,6 +96,8 @@ pub(crate) struct Known {
     pub(crate) speeds: Speeds,
     /// The file that they are in.
     pub(crate) speeds_file: Option<PathBuf>,
+    /// What groups of tenants claim.
+    pub(crate) groups: GroupClaims,
 }
 
 /// Who may use a tier how fast. One per server.
@@ -139,12 +144,12 @@ impl Sharing {
         settings: JointSettings,
         (seed, now): (u64, Instant),
     ) -> Result<Self, Unmeasured> {
-        let Known { model, speeds, speeds_file } = known;
+        let Known { model, speeds, speeds_file, groups } = known;
         let options = Options { seed, thresholds: thresholds(store), ..Options::default() };
-        let policy = kind.policy(&with_model(&options, &model, kind)?);
+        let policy = kind.policy(&with_model(&options, &model, kind)?, &groups);
         let mut pacer = Loop::new(policy, JOURNAL_RECORDS);
         pacer.limit_journal_rows(JOURNAL_ROWS);
-        let mut joint_pacer = Loop::new(kind.joint_policy(settings.options()), JOURNAL_RECORDS);
+        let mut joint_pacer = Loop::new(kind.joint_policy(&settings.options(), &groups), JOURNAL_RECORDS);
         joint_pacer.limit_journal_rows(JOURNAL_ROWS);
         let mut running = Running {
             kind,
@@ -154,6 +159,7 @@ impl Sharing {
             both: JointControl::new(Arc::clone(store), now),
             settings,
             speeds,
+            groups,
             history: History::new(kind.family()),
             incidents: 0,
             incident: None,
@@ -227,13 +233,7 @@ impl Sharing {
             self.lease_ends_ns.store(u64::MAX, Ordering::Relaxed);
         }
         running.kind = kind;
-        match kind.family() {
-            Family::Bandwidth => running.pacer.switch(kind.policy(&options)),
-            Family::Joint => {
-                let policy = kind.joint_policy(running.settings.options());
-                running.joint_pacer.switch(policy);
-            }
-        }
+        running.begin(&options);
         running.look(kind);
         Ok(true)
     }
@@ -245,10 +245,22 @@ impl Sharing {
         let before = std::mem::replace(&mut running.settings, settings);
         running.divide(settings.part);
         if before.epoch != settings.epoch && running.kind.family() == Family::Joint {
-            let policy = running.kind.joint_policy(settings.options());
-            running.joint_pacer.switch(policy);
+            running.begin(&self.options);
         }
         self.ask();
+    }
+
+    /// Groups claim otherwise from the next step on, or are others: the policy in charge begins again, with what is in force.
+    pub(crate) fn set_groups(&self, groups: GroupClaims) {
+        let mut running = self.running();
+        if running.groups == groups {
+            return;
+        }
+        running.groups = groups;
+        // Whoever is in charge had its model then.
+        if let Ok(options) = with_model(&self.options, &self.model, running.kind) {
+            running.begin(&options);
+        }
     }
 
     /// One turn of the loop. Returns how long to wait for the next: as its policy wants, and so long that steps take no more of a
@@ -357,6 +369,15 @@ impl Made {
 impl Running {
     fn decisions_total(&self) -> u64 {
         self.pacer.journal().recorded_total() + self.joint_pacer.journal().recorded_total()
+    }
+
+    /// The policy in charge decides from the next step on in its first state.
+    fn begin(&mut self, options: &Options) {
+        let Self { kind, groups, settings, pacer, joint_pacer, .. } = self;
+        match kind.family() {
+            Family::Bandwidth => pacer.switch(kind.policy(options, groups)),
+            Family::Joint => joint_pacer.switch(kind.joint_policy(&settings.options(), groups)),
+        }
     }
 
     /// How long a policy over both is still to be left alone: its epochs are far apart, and it sees who came or went.

@@ -2,6 +2,7 @@
 //!
 //! Failure: a policy that could not do anything here is refused, with what it lacks
 
+use super::groups::GroupClaims;
 use super::history::Family;
 use policy::bandwidth::{BandwidthPolicy, Options, Prevention, Remedy, by_name};
 use policy::compose::Tighter;
@@ -111,20 +112,33 @@ impl BandwidthKind {
     }
 
     /// The policy about a tier's time; one over both leaves that free. One that needs a model is chosen with it only.
-    pub(super) fn policy(self, options: &Options) -> Box<BandwidthPolicy> {
+    pub(super) fn policy(self, options: &Options, groups: &GroupClaims) -> Box<BandwidthPolicy> {
+        let made = |is_among_groups, number| {
+            let seed = options.seed.wrapping_add(number);
+            self.one(&Options { seed, ..options.clone() }, is_among_groups)
+        };
+        groups.over(made)
+    }
+
+    /// The policy among groups and lone tenants, or one inside a group.
+    fn one(self, options: &Options, is_among_groups: bool) -> Box<BandwidthPolicy> {
         match self.0 {
-            _ if self.family() == Family::Joint => Self::NONE.policy(options),
-            "prevention+remedy" => {
+            _ if self.family() == Family::Joint => Self::NONE.one(options, is_among_groups),
+            // Who disturbs others is held back by whom it disturbs, or with its group: once.
+            "prevention+remedy" if is_among_groups => {
                 Box::new(Tighter::new(Prevention::default(), Remedy::new(options.thresholds)))
             }
+            "prevention+remedy" => Box::new(Prevention::default()),
             name => by_name(name, options).expect("every kind is a policy, and has the model that it needs"),
         }
     }
 
     /// The policy over DRAM and a tier's time; static shares where only the latter is divided.
-    pub(super) fn joint_policy(self, options: joint::Options) -> JointPolicy {
+    pub(super) fn joint_policy(self, options: &joint::Options, groups: &GroupClaims) -> JointPolicy {
         let name = if self.family() == Family::Joint { self.0 } else { "static" };
-        joint::by_name(name, options).expect("every kind over both is one that is known")
+        let made =
+            || joint::by_name(name, options.clone()).expect("every kind over both is one that is known");
+        groups.joint_over(made)
     }
 }
 
@@ -160,7 +174,9 @@ mod tests {
             let kind = BandwidthKind::of_word(name).unwrap();
             let model = Some(model.clone()).filter(|_| kind.needs_model());
             let options = Options { model, ..Options::default() };
-            let (one, both) = (kind.policy(&options), kind.joint_policy(joint::Options::default()));
+            let groups = GroupClaims::default();
+            let (one, both) =
+                (kind.policy(&options, &groups), kind.joint_policy(&joint::Options::default(), &groups));
             let is_joint = kind.family() == Family::Joint;
             assert_eq!((one.name(), both.name()), if is_joint { ("none", name) } else { (name, "static") });
         }
