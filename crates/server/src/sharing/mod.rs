@@ -145,7 +145,9 @@ impl Sharing {
         (seed, now): (u64, Instant),
     ) -> Result<Self, Unmeasured> {
         let Known { model, speeds, speeds_file, groups } = known;
-        let options = Options { seed, thresholds: thresholds(store), ..Options::default() };
+        let quiet = store.tier_latency();
+        let (thresholds, quiet) = (thresholds(&quiet), quiet.slow_read);
+        let options = Options { seed, thresholds, quiet, ..Options::default() };
         let policy = kind.policy(&with_model(&options, &model, kind)?, &groups);
         let mut pacer = Loop::new(policy, JOURNAL_RECORDS);
         pacer.limit_journal_rows(JOURNAL_ROWS);
@@ -428,17 +430,19 @@ impl Running {
     }
 }
 
-/// The options with the tier's table, if the policy `kind` needs that.
+/// The options with the tier's table, if the policy `kind` needs that, or looks at it and there is one.
 fn with_model(options: &Options, model: &TierModel, kind: BandwidthKind) -> Result<Options, Unmeasured> {
-    let model = if kind.needs_model() { Some(model.for_policy(kind.name())?) } else { None };
+    let model = match kind.uses_model().then(|| model.for_policy(kind.name())).transpose() {
+        Err(unmeasured) if kind.needs_model() => return Err(unmeasured),
+        known => known.ok().flatten(),
+    };
     Ok(Options { model, ..options.clone() })
 }
 
 /// The latencies that a tier without traffic shows, and what is above them by so much that a tenth of the throughput is lost.
-fn thresholds(store: &Store) -> Thresholds {
-    let by_kind = store.tier_latency();
+fn thresholds(quiet: &Kinds<Option<Duration>>) -> Thresholds {
     let above = |quiet: Duration| Duration::from_nanos(quiet.0 + quiet.0 / LOST_ONE_IN);
-    let by_kind = Kinds::from_fn(|kind| by_kind.get(kind).map(above));
+    let by_kind = Kinds::from_fn(|kind| quiet.get(kind).map(above));
     Thresholds::new(by_kind).unwrap_or_default()
 }
 

@@ -101,6 +101,11 @@ impl BandwidthKind {
         BY_MODEL.contains(&self.0)
     }
 
+    /// Whether it looks at such a table where there is one.
+    pub(super) fn uses_model(self) -> bool {
+        self.needs_model() || self.0 == "qos"
+    }
+
     /// Whether it divides by tenants' speeds, which a file has.
     pub(crate) fn needs_speeds(self) -> bool {
         self.0 == IDEAL
