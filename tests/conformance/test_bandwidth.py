@@ -216,7 +216,7 @@ def refusals(server):
 
 
 def test_a_goal_that_cannot_be_kept_beside_the_others_is_not_taken_on(fresh):
-    claims = {"a": "keep reads 12GB/s", "b": "keep writes 4GB/s"}
+    claims = {"a": "keep reads 12GB/s", "b": "keep writes 2GB/s"}
     tenants = [word for name, claim in claims.items() for word in ("--tenant", f"name={name},prefix={name}:,bandwidth={claim}")]
     server = fresh(*TIER, "--bandwidth-policy", "qos", *tenants)
     b = id_of(server, "b")

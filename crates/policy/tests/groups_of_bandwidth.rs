@@ -29,7 +29,7 @@ struct Stage {
 
 impl Stage {
     fn new(name: &str, group: Claim, tenants: &[(f64, Option<u16>)]) -> Self {
-        let made = || by_name(name, &Options::default()).unwrap();
+        let made = || by_name(name, &Options::default()).expect("a policy of this name");
         let row = |(id, (_, group)): (u32, &(f64, Option<u16>))| Row {
             id: TenantId(id),
             claim: Claim {
@@ -53,7 +53,7 @@ impl Stage {
     /// One decision and what follows; returns what each uses under it, in hundredths of the tier.
     fn step(&mut self) -> Vec<f64> {
         let window = Window { start: self.start, end: self.now, mixed: false };
-        let seen = Seen::new(window, &self.pool, &self.rows).unwrap();
+        let seen = Seen::new(window, &self.pool, &self.rows).expect("rows in order");
         let decision = self.policy.decide(self.now, &seen);
         let (wake, shares) = (decision.wake, decision.shares.rows().to_vec());
         let secs = wake.as_secs_f64();
@@ -65,12 +65,12 @@ impl Stage {
             let used = if share.paused { 0.0 } else { want.min(capped).min(budget) };
             let ran_out = budget < want;
             row.signal = Some(BandwidthSignal {
-                cost: Cost((used * PART as f64 * secs) as u64),
-                bytes: Kinds { slow_read: Bytes((used * RATE as f64 * secs) as u64), ..Kinds::default() },
+                cost: Cost(whole(used * PART as f64 * secs)),
+                bytes: Kinds { slow_read: Bytes(whole(used * RATE as f64 * secs)), ..Kinds::default() },
                 operations: 1_000,
                 threads: 1,
                 depleted_at: ran_out
-                    .then_some(self.now + units::Duration((used / want * wake.0 as f64) as u64)),
+                    .then_some(self.now + units::Duration(whole(used / want * wake.0 as f64))),
                 ..BandwidthSignal::default()
             });
             row.in_force = Some(*share);
@@ -88,6 +88,11 @@ impl Stage {
         }
         sums
     }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not below zero")]
+fn whole(x: f64) -> u64 {
+    x as u64
 }
 
 fn limited(hundredths: u64) -> Claim {
