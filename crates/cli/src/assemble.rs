@@ -60,10 +60,8 @@ pub(crate) fn serve_options(in_force: &InForce) -> Result<ServeOptions, Failure>
         bandwidth_tier: Some(in_force.text("bandwidth_tier"))
             .filter(|name| !name.is_empty())
             .map(str::to_owned),
-        bandwidth_speeds: Some(in_force.text("bandwidth_speeds"))
-            .filter(|path| !path.is_empty())
-            .map(PathBuf::from),
-        memory_file: Some(in_force.text("memory_file")).filter(|path| !path.is_empty()).map(PathBuf::from),
+        bandwidth_speeds: path(in_force, "bandwidth_speeds"),
+        memory_file: path(in_force, "memory_file"),
         tenants: in_force.tenants.iter().map(|t| tenant(t, in_force)).collect::<Result<_, _>>()?,
         groups: in_force.groups.iter().map(group).collect::<Result<_, _>>()?,
         protocol: protocol(in_force.text("protocol")),
@@ -133,6 +131,11 @@ pub(crate) fn promotion(word: &str) -> Promotion {
         "always" => Promotion::Always,
         _ => Promotion::Repeated,
     }
+}
+
+/// The path that a setting gives, if it gives one.
+fn path(in_force: &InForce, name: &str) -> Option<PathBuf> {
+    Some(in_force.text(name)).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
 /// The policy about a tier's bandwidth.

@@ -124,7 +124,8 @@ mod tests {
     fn a_step_that_reaches_no_more_is_left_out() {
         let run = |wanted: [f64; 2]| {
             let mut got = proportional(wanted);
-            if wanted == [75.0, 0.0] {
+            // Three quarters, alone.
+            if 70.0 < wanted[0] && wanted[0] < 80.0 && wanted[1] < 1.0 {
                 got[0] = 49.0;
             }
             Ok::<_, Infallible>(got)
