@@ -124,6 +124,8 @@ def test_policies_change_while_clients_work_and_nothing_is_lost(fresh):
     some = at_work(server, (b"a", 1000, "get"), (b"b", 2000, "set"), (b"c", 300, "get"))
     try:
         choices = bandwidth(server)["choices"]
+        # That one needs a file.
+        choices.remove("ideal")
         for policy in choices[1:] + ["none"]:
             before = bandwidth(server)["decisions"]
             assert ask(server, "PUT", "/bandwidth", {"policy": policy})[0] == 200
@@ -169,6 +171,34 @@ def test_a_promise_that_cannot_be_kept_is_an_incident(fresh):
         load.end()
 
 
+def refusals(server):
+    """Goals of the newest decision that were not taken on: by tenant, why."""
+    told = [note for note in decisions(server)[-1]["notes"] if note["reason"] == "incident"]
+    return {note["tenant"]: note["text"] for note in told if "is best-effort" in note["text"]}
+
+
+def test_a_goal_that_cannot_be_kept_beside_the_others_is_not_taken_on(fresh):
+    claims = {"a": "keep reads 12GB/s", "b": "keep writes 2GB/s"}
+    tenants = [word for name, claim in claims.items() for word in ("--tenant", f"name={name},prefix={name}:,bandwidth={claim}")]
+    server = fresh(*TIER, "--bandwidth-policy", "qos", *tenants)
+    b = id_of(server, "b")
+    wait_until(lambda: b in refusals(server))
+    assert "beside the others' goals" in refusals(server)[b] and list(refusals(server)) == [b]
+    assert bandwidth(server)["incidents"] > 0
+    # When there is room for it it is taken on.
+    assert ask(server, "PUT", "/tenants/a", {"bandwidth": "keep reads 1GB/s"})[0] == 200
+    wait_until(lambda: not refusals(server))
+
+
+def test_a_latency_below_that_of_an_idle_tier_is_not_taken_on(fresh):
+    server = fresh(*TIER, "--bandwidth-policy", "qos", "--tenant", "name=c,prefix=c:,bandwidth=p50 100ns")
+    (load,) = loads(server, (b"c", 200, "get"))
+    try:
+        wait_until(lambda: "what the tier takes alone" in refusals(server).get(id_of(server, "c"), ""))
+    finally:
+        load.end()
+
+
 def test_a_profile_of_another_machine_is_not_believed(fresh, tmp_path):
     path = tmp_path / "tier"
     spec = f"file:{path}:32MiB"
@@ -194,8 +224,6 @@ def test_a_profile_of_another_machine_is_not_believed(fresh, tmp_path):
     "body, what",
     [
         ({"policy": "fastest"}, "there is no policy 'fastest'"),
-        ({"policy": "guarantee"}, "needs a model"),
-        ({"policy": "slo"}, "needs a model"),
         ({"policy": "mba-only"}, "memory bandwidth allocation"),
         ({}, "there is no policy ''"),
         ({"tier": "x"}, "unknown field"),

@@ -85,12 +85,18 @@ def speed_up(row, share):
     return (1 + now * GAMMA * max(wanted / granted, 1)) / (1 + then * GAMMA * max(wanted / offered, 1))
 
 
-def check_decision(decision):
-    """Shares sum to what there is, and by the policy's own estimates nobody has less of its speed than a fixed share gives it."""
+def check_sums(decision):
+    """Shares sum to what there is."""
     pool, given = decision["pool"]["capacity"], shares(decision)
     for what, all in enumerate((pool["bytes"], pool["bytes_per_sec"])):
         sum_of = sum(share[what] for share in given.values())
         assert sum_of == all, f"{sum_of} of {all} is given"
+
+
+def check_decision(decision):
+    """Shares sum to what there is, and by the policy's own estimates nobody has less of its speed than a fixed share gives it."""
+    check_sums(decision)
+    pool, given = decision["pool"]["capacity"], shares(decision)
     if decision["window"]["mixed"]:
         return 0
     estimated = 0

@@ -292,7 +292,7 @@ fn replay(flags: &ArgMatches) -> Result<ReplayOptions, Failure> {
         memory: size(flags, row("memory"))?,
         policy: assemble::policy(&text(flags, row("policy"))?.unwrap_or_default()),
         reserved: reserved.collect::<Result<_, _>>()?,
-        groups: groups(flags)?.iter().map(assemble::group).collect(),
+        groups: groups(flags)?.iter().map(assemble::group).collect::<Result<_, _>>()?,
         members: flags
             .get_many::<String>("member")
             .into_iter()

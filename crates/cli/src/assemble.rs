@@ -60,9 +60,10 @@ pub(crate) fn serve_options(in_force: &InForce) -> Result<ServeOptions, Failure>
         bandwidth_tier: Some(in_force.text("bandwidth_tier"))
             .filter(|name| !name.is_empty())
             .map(str::to_owned),
-        memory_file: Some(in_force.text("memory_file")).filter(|path| !path.is_empty()).map(PathBuf::from),
+        bandwidth_speeds: path(in_force, "bandwidth_speeds"),
+        memory_file: path(in_force, "memory_file"),
         tenants: in_force.tenants.iter().map(|t| tenant(t, in_force)).collect::<Result<_, _>>()?,
-        groups: in_force.groups.iter().map(group).collect(),
+        groups: in_force.groups.iter().map(group).collect::<Result<_, _>>()?,
         protocol: protocol(in_force.text("protocol")),
         auth: auth(in_force)?,
         flush_disabled: in_force.is_on("disable_flush_all"),
@@ -130,6 +131,11 @@ pub(crate) fn promotion(word: &str) -> Promotion {
         "always" => Promotion::Always,
         _ => Promotion::Repeated,
     }
+}
+
+/// The path that a setting gives, if it gives one.
+fn path(in_force: &InForce, name: &str) -> Option<PathBuf> {
+    Some(in_force.text(name)).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
 /// The policy about a tier's bandwidth.
@@ -367,13 +373,15 @@ fn allowance(given: &Tenant) -> Result<Allowance, Failure> {
 }
 
 /// The group that was given.
-pub(crate) fn group(given: &Tenant) -> GroupConfig {
-    GroupConfig {
+pub(crate) fn group(given: &Tenant) -> Result<GroupConfig, Failure> {
+    let claim = if let Some(Value::Text(text)) = given.get("bandwidth") { text } else { "" };
+    Ok(GroupConfig {
         name: given.name.clone(),
         reserved: if let Some(Value::Size(size)) = given.get("reserved") { *size } else { Bytes::ZERO },
         weight: if let Some(Value::Ratio(weight)) = given.get("weight") { *weight } else { 1.0 },
         policy: if let Some(Value::Text(word)) = given.get("policy") { Some(policy(word)) } else { None },
-    }
+        bandwidth: bandwidth(claim)?,
+    })
 }
 
 /// One line for each setting that was given and has no meaning here.

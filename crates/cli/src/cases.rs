@@ -143,6 +143,7 @@ fn flags_about_sharing_reach_the_configuration() {
             "--tier a=file:/a:2GiB --tier b=file:/b:2GiB --bandwidth-policy fair-slowdown --bandwidth-tier b",
             |c| c.bandwidth_policy.name() == "fair-slowdown" && c.bandwidth_tier.as_deref() == Some("b"),
         ),
+        ("--bandwidth-speeds /speeds", |c| c.bandwidth_speeds.as_deref() == Some("/speeds".as_ref())),
         ("--tenant name=a,prefix=a:,bandwidth=exempt", |c| c.tenants[0].bandwidth.to_string() == "exempt"),
         ("--tier file:/a:2GiB --tenant name=a,prefix=a:,placement=dram", |c| {
             c.tenants[0].placement == Some(server::PlaceIn::Dram)

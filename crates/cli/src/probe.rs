@@ -1,4 +1,4 @@
-//! `probe`: a tier's MaxIOPS profile, measured, shown and kept.
+//! `probe`: a tier's MaxIOPS profile and what its reads and writes leave each other, measured, shown and kept.
 //!
 //! Shape: tier -> rows -> a table or JSON, a file beside the tier, with a folder also a page with plots
 
@@ -8,7 +8,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use harness::experiments::profile_page;
 use indicatif::{ProgressBar, ProgressStyle};
 use media::TierSpec;
-use media::probe::{ProfileFile, machine_name, probe};
+use media::probe::{Competition, Probed, ProfileFile, machine_name, probe};
 use server::Clock as _;
 use std::path::PathBuf;
 use units::Duration;
@@ -43,15 +43,16 @@ pub(crate) fn run(options: &ProbeOptions) -> Result<Code, Failure> {
         bar.set_length(of as u64);
         bar.set_position(done as u64);
     };
-    let rows = probe(spec, &*open.device, options.time, &told);
+    let probed = probe(spec, &*open.device, options.time, &told);
     bar.finish_and_clear();
-    let rows = rows.map_err(|e| told_in_full(e).at(spec))?;
+    let Probed { rows, competition } = probed.map_err(|e| told_in_full(e).at(spec))?;
     let file = ProfileFile {
         spec: spec.to_string(),
         identity: open.identity,
         machine: machine_name(),
         taken_unix_secs: clock.unix_secs(),
         rows,
+        competition: Some(competition),
     };
     let path = options.profile.clone().unwrap_or_else(|| spec.profile_path());
     let cure = "--profile FILE, in a folder that can be written to";
@@ -60,6 +61,7 @@ pub(crate) fn run(options: &ProbeOptions) -> Result<Code, Failure> {
         say(file.to_text().trim_end());
     } else {
         say(table(&file));
+        file.competition.iter().for_each(|found| say(together(found)));
         say(format!("kept in {}", path.display()));
     }
     if let Some(folder) = &options.out {
@@ -107,6 +109,28 @@ fn table(file: &ProfileFile) -> Table {
             cost(row.read_iops),
             cost(row.write_iops),
         ]);
+    }
+    for column in table.column_iter_mut() {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// What reads and writes keep of what is wanted, for every pair of rates.
+fn together(found: &Competition) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_BORDERS_ONLY_CONDENSED);
+    let gbps = |rate: &f64| format!("{:.3}", rate / 1e9);
+    let corner = format!("kept of reads, writes of {}", found.size);
+    let wanted = found.writes.iter().map(|rate| format!("writes {} GB/s", gbps(rate)));
+    table.set_header(std::iter::once(corner).chain(wanted));
+    for (read, rate) in found.reads.iter().enumerate() {
+        let cell = |write: usize| {
+            let part = |part: Option<f64>| part.map_or("-".to_owned(), |part| format!("{part:.2}"));
+            found.kept(read, write).map(part).join(", ")
+        };
+        let cells = (0..found.writes.len()).map(cell);
+        table.add_row(std::iter::once(format!("reads {} GB/s", gbps(rate))).chain(cells));
     }
     for column in table.column_iter_mut() {
         column.set_cell_alignment(CellAlignment::Right);

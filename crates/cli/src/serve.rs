@@ -133,6 +133,7 @@ fn make_absolute(options: &mut ServeOptions) {
     }
     options.config.auth.iter_mut().for_each(|auth| settle(&mut auth.file));
     options.config.memory_file.iter_mut().for_each(settle);
+    options.config.bandwidth_speeds.iter_mut().for_each(settle);
     for tier in &mut options.config.tiers {
         if let TierMedium::File(path) | TierMedium::Synced(path) | TierMedium::Dax(path) =
             &mut tier.spec.medium
@@ -156,6 +157,8 @@ pub(crate) fn start_failure(error: StartError) -> Failure {
         StartError::Tls(_) => "name PEM files that go together: -o ssl_chain_cert=FILE,ssl_key=FILE",
         StartError::Auth(_) => "write user:password in each line of the file that -Y names",
         StartError::Tier(tier) => tier.cure().unwrap_or("cotenant doctor shows what this machine offers"),
+        StartError::Unmeasured(unmeasured) => unmeasured.command(),
+        StartError::Speeds(speeds) => speeds.cure(),
         StartError::Saved { .. } => "name a file in a folder that the server may write to: -e FILE",
         StartError::Store(_) => "lower the memory (-m)",
         StartError::Thread(_) | StartError::Tenants => "lower the threads (-t) or the tenants",

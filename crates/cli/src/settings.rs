@@ -244,16 +244,20 @@ pub(crate) const SETTINGS: &[Setting] = &[
         .more("none: everybody as fast as it is. limit: nobody more of the tier's time than its limit. qos: latencies and rates that \
                tenants were promised. fair-slowdown: all are slowed alike, by weight, nobody more than promised. proportional: the \
                tier's time by weight, and what is left idle to others. prevention: nobody more than its caps; prevention+remedy: and \
-               less where tenants disturb each other. symbiosis: DRAM and the tier's time together, by auction: who gains from \
+               less where tenants disturb each other. guarantee: bytes per second of a \
+               kind that tenants were promised, by caps of the others; slo: what critical tenants come to need, the same way. symbiosis: DRAM and the tier's time together, by auction: who gains from \
                one gives of the other, and nobody ends below a fixed share. For comparison: bandwidth-limit, throttle-biggest, and over \
-               both static, harvest, trade. Tenants claim by `bandwidth`.")
+               both static, harvest, trade, and ideal, by speeds that a file has. Tenants claim by `bandwidth`.")
         .reload(),
     setting("bandwidth_tier", Kind::Text, "", "a tier", "Tier whose bandwidth is divided; without a name the first"),
+    setting("bandwidth_speeds", Kind::Text, "", "a path", "File with every tenant's speed at every share, for ideal")
+        .more("JSON. Read when ideal is chosen, and again when settings are.")
+        .reload(),
     setting("bandwidth_epoch", Kind::Time, "30s", "100ms and up", "Time between two auctions of symbiosis")
-        .more("Or two decisions of static, harvest and trade.")
+        .more("Or two decisions of static, harvest, trade and ideal.")
         .reload(),
     setting("bandwidth_part", Kind::Ratio, "1", "above 0, at most 1", "Part of the tier's time that is divided")
-        .more("By proportional, symbiosis, static, harvest and trade; other policies hold each tenant to what it claims.")
+        .more("By proportional, symbiosis, static, harvest, trade and ideal; other policies hold each tenant to what it claims.")
         .reload(),
     setting("promotion", Kind::Choice(PROMOTIONS), "repeated", "repeated, never or always", "Hits that bring values back to DRAM")
         .more("Of those that auto put into a tier.")
@@ -350,7 +354,7 @@ pub(crate) const TENANT_SETTINGS: &[Setting] = &[
     ),
     setting("bandwidth", Kind::Text, "", "see --help", "What it claims of a tier's bandwidth").more(
         "Clauses with semicolons between: limit 20% | limit 1000 reads of 1KB per second | limit 500MB/s | cap reads 1GB/s | cap \
-         writes 500MB/s | keep reads 1GB/s | slowdown 1.5 | p99 500us | exempt. A policy looks at those that it knows; what a \
+         writes 500MB/s | keep reads 1GB/s | slowdown 1.5 | p99 500us | critical | exempt. A policy looks at those that it knows; what a \
          tenant's weight is to memory it is to bandwidth.",
     ),
     setting("max_connections", Kind::Count, "", "1 and up", "Connections at once; none means the server's"),
@@ -396,6 +400,13 @@ pub(crate) const GROUP_SETTINGS: &[Setting] = &[
         "",
         "partitioned, shared, idle-tax, auto or pooled",
         "Who divides inside; none means the server's policy",
+    ),
+    setting(
+        "bandwidth",
+        Kind::Text,
+        "",
+        "see tenants'",
+        "What its members claim together of a tier's bandwidth",
     ),
 ];
 

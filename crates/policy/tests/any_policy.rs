@@ -12,7 +12,7 @@ use control::{
     Slowdown, Weight, Window,
 };
 use policy::bandwidth::{self, Axis, EmpiricalModel, Thresholds};
-use policy::compose::Group;
+use policy::compose::{Group, Grouped};
 use policy::memory::{MemoryOptions, MemoryPolicy};
 use policy::{form, joint};
 use std::fmt::Debug;
@@ -30,6 +30,20 @@ const COUNTED: usize = 40;
 
 /// Policies about memory over three groups with another inside.
 const GROUPED: [&str; 3] = ["shared over idle-tax", "auto over shared", "idle-tax over partitioned"];
+
+/// The same of a tier's time.
+const GROUPED_BANDWIDTH: [&str; 7] = [
+    "limit over limit",
+    "qos over qos",
+    "fair-slowdown over fair-slowdown",
+    "proportional over proportional",
+    "prevention over prevention",
+    "guarantee over guarantee",
+    "slo over slo",
+];
+/// The same of memory and bandwidth.
+const GROUPED_BOTH: [&str; 4] =
+    ["symbiosis over symbiosis", "static over static", "harvest over harvest", "trade over trade"];
 
 /// How signals of a family look.
 trait Family {
@@ -97,7 +111,13 @@ impl Family for Bandwidth {
         let thresholds = Thresholds::new(Kinds::splat(Some(Duration(200)))).expect("above zero");
         let options =
             bandwidth::Options { seed, thresholds, model: Some(model), ..bandwidth::Options::default() };
-        bandwidth::by_name(name, &options).expect("a policy of this name")
+        let by_name = |name| bandwidth::by_name(name, &options).expect("a policy of this name");
+        let Some((outer, inside)) = name.split_once(" over ") else { return by_name(name) };
+        let ceiling = Some(Amount::tier_time(Cost(Cost::SECOND.0 / 3)));
+        let caps = Kinds { slow_write: Some(BytesPerSec(1 << 20)), ..Kinds::default() };
+        let claim = || Claim { ceiling, caps, ..Claim::default() };
+        let groups = (0..3).map(|_| Group { claim: claim(), inside: by_name(inside) });
+        Box::new(Grouped::new(by_name(outer), groups.collect()))
     }
 
     fn signal(rng: &mut Rng) -> BandwidthSignal {
@@ -159,7 +179,10 @@ impl Family for Both {
         let window = if seed.is_multiple_of(2) { Some(5) } else { None };
         let stateful = seed.is_multiple_of(3);
         let options = joint::Options { window, stateful, ..joint::Options::default() };
-        joint::by_name(name, options).expect("a policy of this name")
+        let by_name = |name| joint::by_name(name, options.clone()).expect("a policy of this name");
+        let Some((outer, inside)) = name.split_once(" over ") else { return by_name(name) };
+        let groups = (0..3).map(|_| Group { claim: Claim::default(), inside: by_name(inside) });
+        Box::new(Grouped::new(by_name(outer), groups.collect()))
     }
 
     fn signal(rng: &mut Rng) -> JointSignal {
@@ -410,11 +433,13 @@ fn memory_policies_survive_anything() {
 #[test]
 fn bandwidth_policies_survive_anything() {
     survives::<Bandwidth>(&bandwidth::NAMES);
+    survives::<Bandwidth>(&GROUPED_BANDWIDTH);
 }
 
 #[test]
 fn joint_policies_survive_anything() {
     survives::<Both>(&joint::NAMES);
+    survives::<Both>(&GROUPED_BOTH);
 }
 
 #[test]
@@ -431,6 +456,7 @@ fn memory_policies_allocate_nothing_when_steady() {
 #[test]
 fn bandwidth_policies_allocate_nothing_when_steady() {
     allocates_nothing::<Bandwidth>(&bandwidth::NAMES);
+    allocates_nothing::<Bandwidth>(&GROUPED_BANDWIDTH);
 }
 
 #[test]

@@ -224,6 +224,8 @@ pub struct Config {
     pub bandwidth_policy: BandwidthKind,
     /// The tier whose bandwidth is divided, by its name; none for the first.
     pub bandwidth_tier: Option<String>,
+    /// The file with every tenant's speed at every share, for `ideal`.
+    pub bandwidth_speeds: Option<PathBuf>,
     /// Time between two decisions of a policy over DRAM and a tier's bandwidth together (Spirit §6.2: 30 s).
     pub bandwidth_epoch: Duration,
     /// Part of the tier's time that such a policy divides, above 0 to 1.
@@ -288,6 +290,7 @@ impl Default for Config {
             placement: PlaceIn::default(),
             bandwidth_policy: BandwidthKind::NONE,
             bandwidth_tier: None,
+            bandwidth_speeds: None,
             bandwidth_epoch: Duration::from_secs(30),
             bandwidth_part: 1.0,
             promotion: Promotion::default(),

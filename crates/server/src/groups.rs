@@ -7,6 +7,7 @@
 
 use crate::config::{Config, ConfigError, MemoryPolicy, refuse};
 use crate::limits::{GROUPS_MAX, TENANT_NAME_MAX};
+use crate::sharing::TierClaim;
 use control::{Amount, Claim, GroupId, Weight};
 use policy::compose::Group;
 use policy::memory::{MemoryOptions, MemoryPolicy as Policy, Tax};
@@ -24,6 +25,8 @@ pub struct GroupConfig {
     pub weight: f64,
     /// The policy that divides inside; none means the one that divides among the groups.
     pub policy: Option<MemoryPolicy>,
+    /// What its members claim together of a tier's bandwidth.
+    pub bandwidth: TierClaim,
 }
 
 /// Who divides the memory: a policy among groups and lone tenants, and what there is of groups.
@@ -48,6 +51,11 @@ impl Division {
     /// The same groups under another policy among them.
     pub(crate) fn under(&self, kind: MemoryPolicy) -> Self {
         Self { kind, ..self.clone() }
+    }
+
+    /// Every place, with its group if it has one.
+    pub(crate) fn places(&self) -> impl Iterator<Item = Option<&GroupConfig>> {
+        self.places.iter().map(Option::as_ref)
     }
 
     /// Every group with its place.
@@ -224,7 +232,8 @@ mod tests {
     use crate::config::TenantConfig;
 
     fn group(name: &str, mib: u64) -> GroupConfig {
-        GroupConfig { name: name.to_owned(), reserved: Bytes::mib(mib), weight: 1.0, policy: None }
+        let bandwidth = TierClaim::default();
+        GroupConfig { name: name.to_owned(), reserved: Bytes::mib(mib), weight: 1.0, policy: None, bandwidth }
     }
 
     fn tenant(name: &str, group: Option<&str>, mib: u64) -> TenantConfig {

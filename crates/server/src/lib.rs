@@ -57,7 +57,9 @@ pub use operator::{
 pub use reactor::IoEngine;
 pub use server::{Running, Sockets, StartError, start, start_on, start_with};
 pub use shared::Clock;
-pub use sharing::{BandwidthKind, BandwidthKindError, SharingView, TierClaim, TierClaimError};
+pub use sharing::{
+    BandwidthKind, BandwidthKindError, SharingView, SpeedsError, TierClaim, TierClaimError, Unmeasured,
+};
 pub use tiers::{PlaceIn, TierConfig, TierUnavailable};
 pub use tls::{OldestTls, TlsConfig, TlsError, Verify};
 pub use view::{GroupView, Snapshot, TenantView, TierView, View};

@@ -18,7 +18,7 @@ use crate::groups::Division;
 use crate::loops::{Helpers, MemoryLoop};
 use crate::observe::TenantLatency;
 use crate::shared::Shared;
-use crate::sharing::{BandwidthKind, SharingView, TierClaim};
+use crate::sharing::{BandwidthKind, GroupClaims, SharingView, Speeds, TierClaim};
 use crate::tenants::{About, AddError, Origin, Router, claim};
 use crate::tiers::PlaceIn;
 use std::sync::atomic::Ordering;
@@ -383,8 +383,10 @@ impl Operator {
     fn switch(&self, division: Division) {
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         memory.switch(division.configured(&self.shared.config));
+        let claims = GroupClaims::of(&division, &self.shared.store);
         self.shared.in_charge.switch(memory.journal().recorded_total(), division);
         drop(memory);
+        self.shared.sharing.set_groups(claims);
         self.decide_soon();
     }
 
@@ -404,13 +406,23 @@ impl Operator {
     /// Lets another policy divide a tier's bandwidth from now on. Returns whether that is a change.
     ///
     /// # Errors
-    /// If there is no tier.
+    /// If there is no tier, or the policy needs to know more of it or of tenants.
     pub fn set_bandwidth_policy(&self, kind: BandwidthKind) -> Result<bool, Refusal> {
         let _one_at_a_time = self.change();
         if self.shared.store.divided_tier().is_none() && kind != BandwidthKind::NONE {
             return conflict("there is no tier whose bandwidth could be divided", "start with --tier");
         }
-        let is_change = self.shared.sharing.switch(kind, self.shared.clock.now());
+        let path = self.shared.sharing.speeds_file();
+        let speeds = Speeds::of_policy(kind, path.as_deref(), |name| self.router.find(name).is_some())
+            .or_else(|e| conflict(told(&e), e.cure()))?;
+        let switched = self.shared.sharing.switch(kind, speeds, self.shared.clock.now());
+        let is_change = match switched {
+            Ok(is_change) => is_change,
+            Err(unmeasured) => {
+                let cure = format!("stop the server, {}, start it again", unmeasured.command());
+                return conflict(unmeasured.to_string(), cure);
+            }
+        };
         if is_change {
             tracing::info!("the bandwidth of a tier is divided by {kind} from now on");
             self.decide_soon();
@@ -424,6 +436,12 @@ impl Operator {
         self.helpers.wake_control();
         self.helpers.wake_bandwidth();
     }
+}
+
+/// An error with its causes.
+fn told(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |told, cause| format!("{told}: {cause}"))
 }
 
 fn unknown(name: &str) -> Refusal {

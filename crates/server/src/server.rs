@@ -12,6 +12,7 @@ use crate::loops::{self, Helpers};
 use crate::operator::Operator;
 use crate::reactor::{self, Epoll, Reactor, Ring, Uring};
 use crate::shared::{Clock, Shared};
+use crate::sharing::{GroupClaims, Known, Speeds, SpeedsError, TierModel, Unmeasured};
 use crate::tenants::{Binding, Router};
 use crate::tiers::{self, TierUnavailable};
 use crate::tls::{Keys, TlsError};
@@ -50,6 +51,12 @@ pub enum StartError {
     /// A tier cannot be had.
     #[error(transparent)]
     Tier(#[from] TierUnavailable),
+    /// A policy about bandwidth needs to know more of its tier.
+    #[error(transparent)]
+    Unmeasured(#[from] Unmeasured),
+    /// A policy needs tenants' speeds, and they cannot be had.
+    #[error(transparent)]
+    Speeds(#[from] SpeedsError),
     /// What a clean end is to save cannot be.
     #[error("cannot keep the items over a restart in {}", path.display())]
     Saved {
@@ -188,14 +195,19 @@ fn run(
     policy: policy::memory::MemoryPolicy,
     clock: Arc<dyn Clock>,
 ) -> Result<Running, StartError> {
-    let (store, saved) = open_store(&config, &clock)?;
+    let (store, model, saved) = open_store(&config, &clock)?;
     let router = Arc::new(Router::new(Arc::clone(&store), &config).ok_or(StartError::Tenants)?);
     let auth = Auth::load(&config, &router)?;
     restore(&store, &router, saved.as_deref())?;
+    let is_there = |name: &str| router.find(name).is_some();
+    let speeds_file = config.bandwidth_speeds.clone();
+    let speeds = Speeds::of_policy(config.bandwidth_policy, speeds_file.as_deref(), is_there)?;
+    let groups = GroupClaims::of(&Division::of(&config), &store);
+    let known = Known { model, speeds, speeds_file, groups };
     let memory = loops::memory_loop(policy);
     let Sockets { mut main, admin, keys } = sockets;
     let (engine, rings) = reactor::choose(config.io_engine, config.threads);
-    let shared = Arc::new(Shared::new(config, auth, store, clock, keys, engine));
+    let shared = Arc::new(Shared::new(config, auth, store, clock, keys, engine, known)?);
     allow_configured(&shared, &router);
     claim_configured(&shared, &router);
     shared.tick();
@@ -257,8 +269,11 @@ fn run(
     })
 }
 
-/// The store with its tiers, and where a clean end is to save the items.
-fn open_store(config: &Config, clock: &Arc<dyn Clock>) -> Result<(Arc<Store>, Option<PathBuf>), StartError> {
+/// The store with its tiers, what is known of the one that is divided, and where a clean end is to save the items.
+fn open_store(
+    config: &Config,
+    clock: &Arc<dyn Clock>,
+) -> Result<(Arc<Store>, TierModel, Option<PathBuf>), StartError> {
     let opened = tiers::open(&config.tiers)?;
     let devices: Vec<_> = opened.iter().map(|tier| Arc::clone(&tier.device)).collect();
     let saved = config.saved_at();
@@ -276,10 +291,10 @@ fn open_store(config: &Config, clock: &Arc<dyn Clock>) -> Result<(Arc<Store>, Op
     let now = u64::try_from(clock.unix_secs()).unwrap_or(0);
     let store = Store::with_tiers(options, &devices, now)?;
     store.set_promotion(config.promotion);
-    tiers::divide(&store, &opened, config);
+    let model = tiers::divide(&store, opened, config);
     let brakes = Arc::clone(clock);
     store.set_brake_time(move || brakes.now());
-    Ok((store, saved))
+    Ok((store, model, saved))
 }
 
 /// Brings back what tiers, and the file of a clean end, hold from before.

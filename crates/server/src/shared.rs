@@ -12,7 +12,7 @@ use crate::limits::{BUFFER_PART, GRANT_KEPT, MEMORY_MIN, SMALL_BUFFER, TENANT_BY
 use crate::memcache::expires_at;
 use crate::observe::Observed;
 use crate::reactor::Engine;
-use crate::sharing::Sharing;
+use crate::sharing::{Known, Sharing, Unmeasured};
 use crate::stats::{Baseline, Clients, Controller};
 use crate::tls::{Keys, TlsError};
 use crate::watch::Watch;
@@ -125,15 +125,17 @@ impl Shared {
         clock: Arc<dyn Clock>,
         keys: Option<Arc<Keys>>,
         engine: Engine,
-    ) -> Self {
+        known: Known,
+    ) -> Result<Self, Unmeasured> {
         let unix_secs = AtomicI64::new(clock.unix_secs());
         let memory_limit = AtomicU64::new(config.memory.0);
         // Cleaners have a ring, too.
         let curves = Mutex::new(Curves::new(Arc::clone(&store), config.threads + config.cleaners));
         let observed = Observed::new(config.threads, config.memory);
         let joint = config.joint_settings();
-        let sharing = Sharing::new(&store, config.bandwidth_policy, joint, (config.seed, clock.now()));
-        Self {
+        let kind = config.bandwidth_policy;
+        let sharing = Sharing::new(&store, known, kind, joint, (config.seed, clock.now()))?;
+        Ok(Self {
             curves,
             observed,
             adjustable: Adjustable::of(&config),
@@ -159,7 +161,7 @@ impl Shared {
             baseline: Baseline::default(),
             cleaning: Cleaning::default(),
             sharing,
-        }
+        })
     }
 
     /// Reads the keys of TLS again. False if there are none.

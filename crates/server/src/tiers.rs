@@ -5,7 +5,8 @@
 //! Failure:    a tier that cannot be had is why the server does not start
 
 use crate::config::Config;
-use media::probe::{ProfileFile, machine_name};
+use crate::sharing::TierModel;
+use media::probe::{ProfileFile, ProfileFileError, machine_id, machine_name};
 use media::{Device, OpenTier, Profile, TierMedium, TierSpec};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -129,55 +130,75 @@ impl TierUnavailable {
     }
 }
 
-/// A tier of a configuration that is open, and what accesses to it cost where that is known.
+/// A tier of a configuration that is open, what accesses to it cost where that is known, and how its reads and writes slow each other.
 pub(crate) struct Opened {
     pub(crate) device: Arc<dyn Device>,
     profile: Option<Profile>,
+    model: TierModel,
 }
 
 /// Opens the tiers of a configuration.
 pub(crate) fn open(tiers: &[TierConfig]) -> Result<Vec<Opened>, TierUnavailable> {
     let open = |tier: &TierConfig| match tier.spec.open() {
         Ok(OpenTier { device, identity }) => {
-            let profile = profile(tier, &identity);
-            Ok(Opened { device: Arc::from(device), profile })
+            let (profile, model) = profile(tier, &identity);
+            Ok(Opened { device: Arc::from(device), profile, model })
         }
         Err(cause) => Err(TierUnavailable { name: tier.name.clone(), cure: cause.cure(), cause }),
     };
     tiers.iter().map(open).collect()
 }
 
-/// What accesses to a tier cost: as `cotenant probe` has measured, or as its model says.
-fn profile(tier: &TierConfig, identity: &str) -> Option<Profile> {
+/// What accesses to a tier cost, and how its reads and writes slow each other: as `cotenant probe` has measured, or as its model says. A
+/// table of another machine is handed on: who divides by it says so.
+fn profile(tier: &TierConfig, identity: &str) -> (Option<Profile>, TierModel) {
+    let unknown = || TierModel::nothing(&tier.name, format!("cotenant probe {}", tier.spec));
     if let TierMedium::Emulated(emulation) = tier.spec.medium {
-        return Profile::new(&emulation.profile()).ok();
+        return (Profile::new(&emulation.profile()).ok(), unknown().modelled(emulation));
     }
     let path = tier.spec.profile_path();
     if !path.exists() {
-        return None;
+        return (None, unknown());
     }
-    match ProfileFile::load(&path, identity, &machine_name()) {
-        Ok((_, profile)) => Some(profile),
+    let file = match ProfileFile::read(&path, identity) {
+        Ok(file) => file,
         Err(e) => {
-            let cure = e.cure(&tier.spec.to_string());
-            tracing::warn!("accesses to tier '{}' cost by their bytes: {e}; {cure}", tier.name);
-            None
+            warn_of_costs(tier, &e);
+            return (None, unknown());
         }
-    }
+    };
+    let profile = file.profile(&path, &machine_name()).map_err(|e| warn_of_costs(tier, &e)).ok();
+    let Some(found) = &file.competition else { return (profile, unknown()) };
+    let model = unknown().measured(found, machine_id(&file.machine)).unwrap_or_else(|e| {
+        let (name, path) = (&tier.name, path.display());
+        tracing::warn!("how reads and writes of tier '{name}' slow each other is not known: {e} in {path}");
+        unknown()
+    });
+    (profile, model)
 }
 
-/// Tells a store which tier's bandwidth is divided, and what accesses cost.
-pub(crate) fn divide(store: &Store, opened: &[Opened], config: &Config) {
-    for (tier, opened) in (0..).zip(opened) {
-        if let Some(profile) = &opened.profile {
-            store.set_profile(tier, profile.clone());
-        }
-    }
+fn warn_of_costs(tier: &TierConfig, error: &ProfileFileError) {
+    let cure = error.cure(&tier.spec.to_string());
+    tracing::warn!("accesses to tier '{}' cost by their bytes: {error}; {cure}", tier.name);
+}
+
+/// Tells a store which tier's bandwidth is divided, and what accesses cost. Returns how reads and writes of that tier slow each other.
+pub(crate) fn divide(store: &Store, opened: Vec<Opened>, config: &Config) -> TierModel {
     let named = config.bandwidth_tier.as_ref();
     let at = named.and_then(|name| config.tiers.iter().position(|tier| tier.name == *name));
     if let Some(tier) = at.and_then(|at| u8::try_from(at).ok()) {
         store.divide_tier(tier);
     }
+    let mut model = TierModel::nothing("", String::new());
+    for (tier, opened) in (0..).zip(opened) {
+        if let Some(profile) = opened.profile {
+            store.set_profile(tier, profile);
+        }
+        if store.divided_tier() == Some(tier) {
+            model = opened.model;
+        }
+    }
+    model
 }
 
 /// Whether the file of a clean end can be written; makes sure before anything is lost by it.

@@ -8,7 +8,7 @@ use crate::limits::LATENCY_TENANTS_MAX;
 use crate::loops::MemoryLoop;
 use crate::observe::{HotKeysView, Slow, TenantLatency};
 use crate::shared::Shared;
-use crate::sharing::SharingView;
+use crate::sharing::{SharingView, TierClaim};
 use crate::tenants::{Binding, Router};
 use control::GroupId;
 use control::journal::{Journal, Line};
@@ -62,6 +62,8 @@ pub struct GroupView {
     pub weight: f64,
     /// The policy inside; none means the one among the groups.
     pub policy: Option<MemoryPolicy>,
+    /// What its members claim together of a tier's bandwidth.
+    pub bandwidth: TierClaim,
     /// Its members' names.
     pub members: Vec<String>,
     /// What its members hold.
@@ -263,6 +265,7 @@ pub(crate) fn groups(division: &Division, tenants: &[TenantView]) -> Vec<GroupVi
             reserved: group.reserved,
             weight: group.weight,
             policy: group.policy,
+            bandwidth: group.bandwidth.clone(),
             members: members().map(|t| t.name.clone()).collect(),
             held: members().map(|t| t.held).sum(),
             target: members().map(|t| t.share.target).sum(),

@@ -6,7 +6,7 @@ use super::page::{closed, drawn, escaped, opened};
 use super::plot::curves;
 use lab::experiment::{Plot, Series};
 use media::ProfileRow;
-use media::probe::ProfileFile;
+use media::probe::{Competition, ProfileFile};
 
 /// The page of a profile.
 #[must_use]
@@ -31,8 +31,30 @@ pub fn profile_page(file: &ProfileFile) -> String {
             size.0
         ));
     }
-    html.push_str(&format!("</table>\n<p class=\"note\">{}</p>\n", escaped(&file.identity)));
+    html.push_str("</table>\n");
+    file.competition.iter().for_each(|found| together(found, &mut html));
+    html.push_str(&format!("<p class=\"note\">{}</p>\n", escaped(&file.identity)));
     closed(html)
+}
+
+/// A table of what reads and writes got of what was wanted of both at once.
+fn together(found: &Competition, html: &mut String) {
+    let gbps = |rate: f64| format!("{:.3}", rate / 1e9);
+    html.push_str(&format!(
+        "<table>\n<tr><th>GB/s of reads of {} and of writes, wanted together</th><th>reads got</th><th>writes got</th></tr>\n",
+        found.size
+    ));
+    let wanted = found.reads.iter().flat_map(|read| found.writes.iter().map(move |write| (*read, *write)));
+    for ((read, write), [reads, writes]) in wanted.zip(&found.got) {
+        html.push_str(&format!(
+            "<tr><td class=\"n\">{}, {}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>\n",
+            gbps(read),
+            gbps(write),
+            gbps(*reads),
+            gbps(*writes)
+        ));
+    }
+    html.push_str("</table>\n");
 }
 
 /// One curve for reads and one for writes, of size and rate.
@@ -63,6 +85,12 @@ mod tests {
             machine: "2 × one".to_owned(),
             taken_unix_secs: 0,
             rows: vec![row(64, 4e7), row(4096, 3e6)],
+            competition: Some(Competition {
+                size: Bytes(4096),
+                reads: vec![0.0, 2e9],
+                writes: vec![0.0, 1e9],
+                got: vec![[0.0; 2], [0.0, 1e9], [2e9, 0.0], [1.5e9, 4e8]],
+            }),
         };
         let html = profile_page(&file);
         assert!(
@@ -71,5 +99,7 @@ mod tests {
         assert!(html.contains("file:/&lt;script&gt;:1MiB") && !html.contains("/<script>:"));
         assert_eq!(html.matches("class=\"plot\"").count(), 3);
         assert!(html.contains("12.288"), "GB/s is rate times size");
+        let pair = "2.000, 1.000</td><td class=\"n\">1.500</td><td class=\"n\">0.400";
+        assert!(html.contains(pair), "what both got: {html}");
     }
 }

@@ -134,6 +134,7 @@ fn groups_come_change_and_go_under_load_and_the_journal_replays() {
         reserved: Bytes::mib(mib),
         weight: 2.0,
         policy: Some(MemoryPolicy::Partitioned),
+        bandwidth: server::TierClaim::default(),
     };
     let member = |name, group: Option<&str>| TenantConfig { group: group.map(str::to_owned), ..tenant(name) };
     let settings = config(Bytes::mib(32), MemoryPolicy::Shared);

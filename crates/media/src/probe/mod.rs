@@ -1,12 +1,13 @@
-//! Measures a tier's MaxIOPS profile: random reads and writes of every size that it distinguishes, up to 4 KiB.
+//! Measures a tier: random reads and writes of every size that it distinguishes, up to 4 KiB, alone (its MaxIOPS profile), and of one
+//! size together at a grid of rates.
 //!
-//! Shape:      tier, time to take -> one row per size. Mapped tiers by threads that copy, others by queues of reads and threads that
-//!             write, emulated ones by as many threads in virtual time as it takes
+//! Shape:      tier, time to take -> one row per size; a table of what reads and writes leave each other. Mapped tiers by threads
+//!             that copy, others by queues of reads and threads that write, emulated ones by as many threads in virtual time as it takes
 //! Invariants: content stays: what is written is what was there; the tier is the prober's alone
 //! Units:      accesses per second
-//! Cost:       the time given, divided evenly; emulated tiers some seconds of computation
+//! Cost:       the time given, a third of it for both kinds together; emulated tiers some seconds of computation
 //! Source:     NyxCache §3.3 (random reads and writes from 64 B to 4 KiB in steps of 64 B, once per server). We step by the tier's
-//!             own access unit: 4 KiB for direct I/O
+//!             own access unit: 4 KiB for direct I/O. MT² §5.1 (bandwidths alone and together)
 //! Failure:    an error of the tier ends it
 
 #![allow(
@@ -14,32 +15,50 @@
     reason = "writes what was read, each thread into a part of its own; see the SAFETY comment"
 )]
 
+mod competition;
 mod modelled;
+mod pace;
 mod stored;
 
-pub use stored::{ProfileFile, ProfileFileError, machine_name};
+pub use competition::{Competition, RUNS};
+pub use stored::{ProfileFile, ProfileFileError, machine_id, machine_name};
 
-use crate::model::LINE;
+use crate::emulated::Emulation;
+use crate::model::{LINE, MEDIA_UNIT};
 use crate::spec::{TierMedium, TierSpec};
 use crate::{Buffer, Device, PROFILE_MAX, ProfileRow, SlowAccess, Stopwatch};
+use pace::Pace;
 use std::io;
 use std::sync::Barrier;
-use units::{Bytes, Duration, Instant, Rng};
+use units::{Bytes, Duration, Rng};
 
-/// Longest time for one kind and size: more says no more. Guess.
+/// Longest time for one kind and size, and for one pair of rates: more says no more. Guesses.
 const POINT_MAX: Duration = Duration::from_secs(4);
+const PAIR_MAX: Duration = Duration::from_secs(1);
+/// One in so many parts of the time is for both kinds together.
+const TOGETHER_ONE_IN: u64 = 3;
 /// Reads under way per thread, and threads that write, where bytes are not mapped (what drives are rated with).
 const DEPTH: u32 = 32;
 const WRITERS: usize = 16;
 /// Blocks that a thread writes to, one after the other in random order.
 const BLOCKS: usize = 256;
-/// Accesses between two looks at the clock.
+/// Reads between two looks at the clock, and writes.
 const STRIDE: u64 = 64;
+const WRITES_STRIDE: u64 = 16;
 
 /// Sizes that a tier with this access unit distinguishes.
 pub fn sizes(unit: Bytes) -> impl Iterator<Item = Bytes> {
     let step = unit.0.clamp(LINE, PROFILE_MAX.0);
     (1..=PROFILE_MAX.0 / step).map(move |i| Bytes(i * step))
+}
+
+/// What a probe has measured.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Probed {
+    /// MaxIOPS by size.
+    pub rows: Vec<ProfileRow>,
+    /// What reads and writes leave each other.
+    pub competition: Competition,
 }
 
 /// Probes a tier that is open for `total`; `told` hears how many points of how many are done.
@@ -51,10 +70,11 @@ pub fn probe(
     device: &dyn Device,
     total: Duration,
     told: &dyn Fn(usize, usize),
-) -> io::Result<Vec<ProfileRow>> {
+) -> io::Result<Probed> {
     let sizes: Vec<Bytes> = sizes(device.access_unit()).collect();
-    let points = sizes.len() * 2;
-    let each = Duration(total.0 / points as u64).min(POINT_MAX);
+    let points = sizes.len() * 2 + RUNS;
+    let together = Duration(total.0 / TOGETHER_ONE_IN);
+    let each = Duration((total - together).0 / (sizes.len() as u64 * 2)).min(POINT_MAX);
     let mut rows = Vec::with_capacity(sizes.len());
     for (i, size) in sizes.iter().copied().enumerate() {
         let measure = |access, done| {
@@ -63,48 +83,87 @@ pub fn probe(
                 TierMedium::Emulated(emulation) => {
                     Ok(emulation.rate(modelled::most_per_sec(emulation.dimms.system(), access, size)))
                 }
-                _ => measured(device, access, size, each),
+                _ => alone(device, access, size, each),
             }
         };
         let read_iops = measure(SlowAccess::Read, 2 * i)?;
         let write_iops = measure(SlowAccess::Write, 2 * i + 1)?;
         rows.push(ProfileRow { size, read_iops, write_iops });
     }
+    let competition = match &spec.medium {
+        TierMedium::Emulated(emulation) => modelled_competition(*emulation),
+        _ => {
+            let size = Bytes(device.access_unit().0.clamp(MEDIA_UNIT, PROFILE_MAX.0));
+            let each = Duration(together.0 / RUNS as u64).min(PAIR_MAX);
+            let bytes = size.0 as f64;
+            let mut done = sizes.len() * 2;
+            Competition::measured(size, |wanted| {
+                told(done, points);
+                done += 1;
+                let got = together_at(device, size, wanted.map(|rate| rate / bytes), each)?;
+                Ok::<_, io::Error>(got.map(|per_sec| per_sec * bytes))
+            })?
+        }
+    };
     told(points, points);
-    Ok(rows)
+    Ok(Probed { rows, competition })
 }
 
-/// Accesses per second of all threads together, over about `each`.
-fn measured(device: &dyn Device, access: SlowAccess, size: Bytes, each: Duration) -> io::Result<f64> {
+/// What the model of an emulated tier says of reads and writes together, in virtual time: what a probe of it would find. Takes some
+/// tenths of a second to compute.
+#[must_use]
+pub fn modelled_competition(emulation: Emulation) -> Competition {
+    modelled::competition(emulation.dimms.system()).at(|rate| emulation.rate(rate))
+}
+
+/// Accesses per second of one kind, as fast as all threads together can, over about `each`.
+fn alone(device: &dyn Device, access: SlowAccess, size: Bytes, each: Duration) -> io::Result<f64> {
+    let mut wanted = [0.0; 2];
+    wanted[access as usize] = f64::INFINITY;
+    Ok(together_at(device, size, wanted, each)?[access as usize])
+}
+
+/// Accesses per second of reads and of writes that are made at once, at so many per second at most, over about `each`.
+fn together_at(device: &dyn Device, size: Bytes, wanted: [f64; 2], each: Duration) -> io::Result<[f64; 2]> {
     let is_mapped = device.mapped().is_some();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = if is_mapped || access == SlowAccess::Read { cores } else { WRITERS };
+    let crew = |access: SlowAccess, threads: usize| {
+        let per_sec = wanted[access as usize];
+        let threads = if 0.0 < per_sec { threads } else { 0 };
+        std::iter::repeat_n((access, per_sec / threads as f64), threads)
+    };
+    let writers = if is_mapped { cores } else { WRITERS };
+    let jobs: Vec<_> = crew(SlowAccess::Read, cores).chain(crew(SlowAccess::Write, writers)).collect();
     // Each thread has a part of its own.
-    let part = device.size().0 / threads as u64 / PROFILE_MAX.0 * PROFILE_MAX.0;
+    let part = device.size().0 / jobs.len().max(1) as u64 / PROFILE_MAX.0 * PROFILE_MAX.0;
     if part < PROFILE_MAX.0 {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the tier is too small to be probed"));
     }
-    let (watch, start) = (Stopwatch::new(), Barrier::new(threads));
-    let run = |thread: usize| -> io::Result<f64> {
-        let place = Part { base: thread as u64 * part, len: part, seed: thread as u64 };
+    let (watch, start) = (Stopwatch::new(), Barrier::new(jobs.len()));
+    let run = |thread: u64, access: SlowAccess, per_sec: f64| -> io::Result<f64> {
+        let place = Part { base: thread * part, len: part, seed: thread };
         let mut blocks =
             if access == SlowAccess::Write { place.blocks(device, size) } else { Ok(Vec::new()) };
         start.wait();
-        let begin = watch.now();
-        let end = begin + each;
+        let pace = Pace::new(&watch, each, per_sec);
         let done = match (access, &mut blocks) {
             (_, Err(e)) => return Err(io::Error::new(e.kind(), e.to_string())),
-            (SlowAccess::Write, Ok(blocks)) => writes(device, blocks, size, &watch, end)?,
-            (SlowAccess::Read, _) if is_mapped => copies(device, &place, size, &watch, end)?,
-            (SlowAccess::Read, _) => reads(device, &place, size, &watch, end)?,
+            (SlowAccess::Write, Ok(blocks)) => writes(device, blocks, size, &pace)?,
+            (SlowAccess::Read, _) if is_mapped => copies(device, &place, size, &pace)?,
+            (SlowAccess::Read, _) => reads(device, &place, size, &pace)?,
         };
-        Ok(done as f64 / watch.now().since(begin).as_secs_f64())
+        Ok(pace.per_sec(done))
     };
+    let (run, mut found) = (&run, [0.0; 2]);
     std::thread::scope(|scope| {
-        let running: Vec<_> = (0..threads).map(|thread| scope.spawn(move || run(thread))).collect();
-        let results =
-            running.into_iter().map(|thread| thread.join().map_err(|_| io::Error::other("a prober died"))?);
-        results.sum::<io::Result<f64>>()
+        let started = (0..).zip(&jobs).map(|(thread, (access, per_sec))| {
+            (*access, scope.spawn(move || run(thread, *access, *per_sec)))
+        });
+        let running: Vec<_> = started.collect();
+        for (access, thread) in running {
+            found[access as usize] += thread.join().map_err(|_| io::Error::other("a prober died"))??;
+        }
+        Ok(found)
     })
 }
 
@@ -135,16 +194,14 @@ impl Part {
     }
 }
 
-fn writes(
-    device: &dyn Device,
-    blocks: &[(u64, Buffer)],
-    size: Bytes,
-    watch: &Stopwatch,
-    end: Instant,
-) -> io::Result<u64> {
-    let mut done = 0;
-    while watch.now() < end {
-        for (at, buffer) in blocks.iter().cycle().skip(usize::try_from(done).unwrap_or(0) % BLOCKS).take(16) {
+fn writes(device: &dyn Device, blocks: &[(u64, Buffer)], size: Bytes, pace: &Pace<'_>) -> io::Result<u64> {
+    let (mut done, mut next) = (0, blocks.iter().cycle());
+    loop {
+        let some = pace.wait_for_some(done, WRITES_STRIDE);
+        if some == 0 {
+            break;
+        }
+        for (at, buffer) in next.by_ref().take(usize::try_from(some).unwrap_or(1)) {
             let began = device.begin();
             // SAFETY: the tier is the prober's alone, and this part of it the thread's.
             unsafe { device.write(*at, buffer.bytes()) }?;
@@ -156,38 +213,45 @@ fn writes(
     Ok(done)
 }
 
-fn copies(device: &dyn Device, part: &Part, size: Bytes, watch: &Stopwatch, end: Instant) -> io::Result<u64> {
+fn copies(device: &dyn Device, part: &Part, size: Bytes, pace: &Pace<'_>) -> io::Result<u64> {
     let mut rng = Rng::new(part.seed);
     let mut into = vec![0; size.as_usize()];
     let mut done = 0;
-    while watch.now() < end {
-        for _ in 0..STRIDE {
+    loop {
+        let some = pace.wait_for_some(done, STRIDE);
+        if some == 0 {
+            return Ok(done);
+        }
+        for _ in 0..some {
             let began = device.begin();
             device.read(part.somewhere(&mut rng, size, device.access_unit()), &mut into)?;
             std::hint::black_box(&into);
             device.take_time_since(began, SlowAccess::Read, size);
         }
-        done += STRIDE;
+        done += some;
     }
-    Ok(done)
 }
 
-fn reads(device: &dyn Device, part: &Part, size: Bytes, watch: &Stopwatch, end: Instant) -> io::Result<u64> {
+fn reads(device: &dyn Device, part: &Part, size: Bytes, pace: &Pace<'_>) -> io::Result<u64> {
     let mut rng = Rng::new(part.seed);
     let Some(mut queue) = device.read_queue(DEPTH, None)? else {
-        return copies(device, part, size, watch, end);
+        return copies(device, part, size, pace);
     };
     let mut buffers: Vec<Buffer> =
         (0..DEPTH).map(|_| Buffer::new(size).map_err(io::Error::other)).collect::<io::Result<_>>()?;
-    let mut done = 0;
+    let (mut begun, mut done) = (0, 0);
     loop {
-        let is_over = end <= watch.now();
-        while !is_over && let Some(buffer) = buffers.pop() {
+        // Who has reads under way waits for those.
+        let idle = queue.under_way() == 0;
+        let most = buffers.len() as u64;
+        let some = if idle { pace.wait_for_some(begun, most) } else { pace.some(begun, most) };
+        for buffer in buffers.drain(buffers.len() - usize::try_from(some).unwrap_or(0)..) {
             let at = part.somewhere(&mut rng, size, device.access_unit());
             queue
                 .fetch(at, buffer)
                 .map_err(|_| io::Error::other("a queue as deep as its buffers is full"))?;
         }
+        begun += some;
         if queue.under_way() == 0 {
             return Ok(done);
         }

@@ -2,16 +2,19 @@
 //!
 //! Shape:      rows and where they come from <-> text of a file
 //! Invariants: a profile of another tier, another machine or another format is refused, with the command that makes a new one
-//! Failure:    a text that is not exactly a profile is refused; nothing of it is used
+//! Failure:    a text that is not exactly a profile is refused; nothing of it is used. One of the first format has no table of reads
+//!             and writes together; the rest of it holds
 
+use super::Competition;
 use crate::{Profile, ProfileError, ProfileRow};
 use serde_json::{Map, Value, json};
 use std::io;
 use std::path::Path;
 use units::Bytes;
 
-/// Format that is written and read.
-const FORMAT: u64 = 1;
+/// Format that is written and read, and the one before, which is read: it has no `competition`.
+const FORMAT: u64 = 2;
+const FORMAT_BEFORE: u64 = 1;
 
 /// A profile with where it comes from.
 #[derive(Clone, PartialEq, Debug)]
@@ -26,6 +29,8 @@ pub struct ProfileFile {
     pub taken_unix_secs: i64,
     /// MaxIOPS by size.
     pub rows: Vec<ProfileRow>,
+    /// What reads and writes leave each other; none in what an older version has kept.
+    pub competition: Option<Competition>,
 }
 
 /// Why a file holds no profile of a tier.
@@ -108,11 +113,11 @@ impl ProfileFile {
         std::fs::rename(&beside, path).map_err(fail)
     }
 
-    /// The profile at `path`, if it is one of the tier `identity` on the machine `here`.
+    /// What is kept at `path` of the tier `identity`, whatever machine it was taken on.
     ///
     /// # Errors
-    /// If it is not.
-    pub fn load(path: &Path, identity: &str, here: &str) -> Result<(Self, Profile), ProfileFileError> {
+    /// If it is of another tier, or nothing that this version knows.
+    pub fn read(path: &Path, identity: &str) -> Result<Self, ProfileFileError> {
         let path_text = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|cause| ProfileFileError::System {
             what: "read",
@@ -125,16 +130,20 @@ impl ProfileFile {
             let (found, wanted) = (read.identity, identity.to_owned());
             return Err(ProfileFileError::Foreign { path: path_text, found, wanted });
         }
-        if read.machine != here {
-            return Err(ProfileFileError::Stale {
-                path: path_text,
-                found: read.machine,
-                here: here.to_owned(),
-            });
+        Ok(read)
+    }
+
+    /// What accesses cost, if it was taken on the machine `here`; `path` is where this was read.
+    ///
+    /// # Errors
+    /// If it was not, or its rows are no profile.
+    pub fn profile(&self, path: &Path, here: &str) -> Result<Profile, ProfileFileError> {
+        let path = path.display().to_string();
+        if self.machine != here {
+            let (found, here) = (self.machine.clone(), here.to_owned());
+            return Err(ProfileFileError::Stale { path, found, here });
         }
-        let profile =
-            Profile::new(&read.rows).map_err(|cause| ProfileFileError::Rows { path: path_text, cause })?;
-        Ok((read, profile))
+        Profile::new(&self.rows).map_err(|cause| ProfileFileError::Rows { path, cause })
     }
 
     /// The text that is kept.
@@ -148,6 +157,7 @@ impl ProfileFile {
             "machine": self.machine,
             "taken_unix_secs": self.taken_unix_secs,
             "rows": self.rows.iter().map(row).collect::<Vec<_>>(),
+            "competition": self.competition.as_ref().map(competition_json),
         });
         format!("{all:#}\n")
     }
@@ -156,8 +166,8 @@ impl ProfileFile {
         let all: Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
         let all = all.as_object().ok_or("it is no object")?;
         let format = all.get("format").and_then(Value::as_u64).ok_or("it has no format")?;
-        if format != FORMAT {
-            return Err(format!("its format is {format}, not {FORMAT}"));
+        if format != FORMAT && format != FORMAT_BEFORE {
+            return Err(format!("its format is {format}, not {FORMAT} or {FORMAT_BEFORE}"));
         }
         let word = |name: &str| {
             all.get(name).and_then(Value::as_str).map(str::to_owned).ok_or(format!("it has no {name}"))
@@ -173,8 +183,35 @@ impl ProfileFile {
                 .map(|row| row.as_object().and_then(row_of))
                 .collect::<Option<_>>()
                 .ok_or("a row lacks a number")?,
+            competition: match all.get("competition") {
+                _ if format == FORMAT_BEFORE => None,
+                None => return Err("it has no competition".to_owned()),
+                Some(Value::Null) => None,
+                Some(found) => Some(competition_of(found).ok_or("its competition lacks a number")?),
+            },
         })
     }
+}
+
+fn competition_json(found: &Competition) -> Value {
+    let rates = |of: &[f64]| of.iter().map(|rate| rate.round()).collect::<Vec<_>>();
+    json!({
+        "access_bytes": found.size.0,
+        "reads_bytes_per_sec": rates(&found.reads),
+        "writes_bytes_per_sec": rates(&found.writes),
+        "got_bytes_per_sec": found.got.iter().map(|got| rates(got)).collect::<Vec<_>>(),
+    })
+}
+
+fn competition_of(value: &Value) -> Option<Competition> {
+    let rates = |of: &Value| of.as_array()?.iter().map(Value::as_f64).collect::<Option<Vec<_>>>();
+    let pair = |of: &Value| rates(of)?.try_into().ok();
+    Some(Competition {
+        size: Bytes(value.get("access_bytes")?.as_u64()?),
+        reads: rates(value.get("reads_bytes_per_sec")?)?,
+        writes: rates(value.get("writes_bytes_per_sec")?)?,
+        got: value.get("got_bytes_per_sec")?.as_array()?.iter().map(pair).collect::<Option<_>>()?,
+    })
 }
 
 fn row_of(row: &Map<String, Value>) -> Option<ProfileRow> {
@@ -196,6 +233,12 @@ pub fn machine_name() -> String {
     format!("{cores} × {model}")
 }
 
+/// The number of a machine's name, which policies compare; none has zero.
+#[must_use]
+pub fn machine_id(name: &str) -> u32 {
+    crc32c::crc32c(name.as_bytes()).max(1)
+}
+
 #[cfg(test)]
 #[cfg(not(miri))]
 mod tests {
@@ -209,6 +252,12 @@ mod tests {
             machine: machine_name(),
             taken_unix_secs: 1_800_000_000,
             rows: vec![row(64, 1e7), row(4096, 1e6)],
+            competition: Some(Competition {
+                size: Bytes(256),
+                reads: vec![0.0, 2e9],
+                writes: vec![0.0, 1e9],
+                got: vec![[0.0; 2], [0.0, 1e9], [2e9, 0.0], [1.5e9, 4e8]],
+            }),
         }
     }
 
@@ -218,22 +267,36 @@ mod tests {
             std::env::current_exe().unwrap().with_file_name(format!("profile-{}.json", std::process::id()));
         let file = file();
         file.save(&path).unwrap();
-        let (back, profile) = ProfileFile::load(&path, "numa:1", &machine_name()).unwrap();
+        let back = ProfileFile::read(&path, "numa:1").unwrap();
         assert_eq!(back, file);
+        let profile = back.profile(&path, &machine_name()).unwrap();
         assert_eq!(profile.cost_ps(crate::SlowAccess::Write, Bytes(64)), 100_000);
-        let foreign = ProfileFile::load(&path, "numa:2", &machine_name()).unwrap_err();
+        let foreign = ProfileFile::read(&path, "numa:2").unwrap_err();
         assert!(matches!(foreign, ProfileFileError::Foreign { .. }), "{foreign:?}");
         assert_eq!(
             foreign.cure("numa:2:1GiB"),
             format!("cotenant probe numa:2:1GiB --profile {}", path.display())
         );
-        let stale = ProfileFile::load(&path, "numa:1", "another").unwrap_err();
+        let stale = back.profile(&path, "another").unwrap_err();
         assert!(matches!(stale, ProfileFileError::Stale { .. }), "{stale:?}");
         std::fs::remove_file(&path).unwrap();
-        assert!(matches!(
-            ProfileFile::load(&path, "", ""),
-            Err(ProfileFileError::System { what: "read", .. })
-        ));
+        assert!(matches!(ProfileFile::read(&path, ""), Err(ProfileFileError::System { what: "read", .. })));
+        assert_ne!(machine_id(&machine_name()), machine_id("another"));
+    }
+
+    #[test]
+    fn a_profile_of_the_format_before_has_its_rows_and_no_competition() {
+        let mut file = file();
+        let old = file.to_text().replacen("\"format\": 2", "\"format\": 1", 1);
+        let old = old.replacen("\"competition\"", "\"unknown\"", 1);
+        let read = ProfileFile::from_text(&old).unwrap();
+        file.competition = None;
+        assert_eq!(read, file);
+        assert_eq!(
+            ProfileFile::from_text(&file.to_text()),
+            Ok(file),
+            "what was not measured is told as such"
+        );
     }
 
     #[test]
@@ -242,11 +305,15 @@ mod tests {
         assert!(ProfileFile::from_text(&good).is_ok());
         for (from, to) in [
             ("{", "["),
-            ("\"format\": 1", "\"format\": 2"),
+            ("\"format\": 2", "\"format\": 3"),
             ("\"format\"", "\"farmat\""),
             ("\"spec\"", "\"spek\""),
             ("\"rows\"", "\"rose\""),
             ("\"read_iops\"", "\"read\""),
+            ("\"competition\"", "\"competitors\""),
+            ("\"access_bytes\"", "\"bytes\""),
+            ("\"got_bytes_per_sec\"", "\"got\""),
+            ("400000000.0", "\"a lot\""),
             ("1800000000", "\"today\""),
         ] {
             assert!(good.contains(from), "{from}");

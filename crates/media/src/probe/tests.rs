@@ -29,11 +29,15 @@ fn a_probe_covers_every_size_and_leaves_the_content() {
         let found = probe(&spec, &*tier.device, Duration::from_millis(60), &|done, of| {
             told.borrow_mut().push((done, of))
         });
-        let found = found.unwrap();
+        let Probed { rows: found, competition } = found.unwrap();
         assert_eq!(found.len(), rows);
         assert!(Profile::new(&found).is_ok(), "{found:?}");
+        let (reads, writes) = (&competition.reads, &competition.writes);
+        assert!(reads.len() >= 2 && reads.is_sorted(), "{competition:?}");
+        assert!(writes.len() >= 2 && writes.is_sorted(), "{competition:?}");
+        assert_eq!(competition.got.len(), reads.len() * writes.len());
         assert!(content(&*tier.device) == filled, "content has changed");
-        assert_eq!(told.borrow().last(), Some(&(2 * rows, 2 * rows)));
+        assert_eq!(told.borrow().last(), Some(&(2 * rows + RUNS, 2 * rows + RUNS)));
     }
     std::fs::remove_file(file).unwrap();
 }

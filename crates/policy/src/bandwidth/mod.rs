@@ -11,6 +11,7 @@ mod mt2_model;
 mod mt2_slo;
 mod mt2_throttle;
 mod none;
+mod nyx_admission;
 mod nyx_fair;
 mod nyx_lever;
 mod nyx_limit;
@@ -34,7 +35,7 @@ pub use nyx_qos::{EXPERIMENT_STEP, Qos};
 
 use control::Policy;
 use control::bandwidth::{BandwidthSignal, Throttle};
-use units::BytesPerSec;
+use units::{BytesPerSec, Duration};
 
 /// A policy about bandwidth, whichever the operator names.
 pub type BandwidthPolicy = dyn Policy<Signal = BandwidthSignal, Share = Throttle>;
@@ -50,8 +51,10 @@ pub struct Options {
     pub donation: Donation,
     /// The latencies that `remedy` and `slo` take for interference; none are watched unless measured.
     pub thresholds: Thresholds,
-    /// What `guarantee` and `slo` know of competing traffic; without it there is no such policy.
+    /// What `guarantee` and `slo` know of competing traffic; without it there is no such policy. `qos` takes goals on by it.
     pub model: Option<EmpiricalModel>,
+    /// How long a read of the slow tier takes without traffic: `qos` takes no goal on that is below.
+    pub quiet: Option<Duration>,
     /// The traffic above which `throttle-biggest` punishes.
     pub traffic_limit: BytesPerSec,
 }
@@ -64,6 +67,7 @@ impl Default for Options {
             donation: Donation::Aware(DonateStep::PAPER),
             thresholds: Thresholds::default(),
             model: None,
+            quiet: None,
             traffic_limit: CALADAN_LIMIT,
         }
     }
@@ -94,7 +98,10 @@ pub fn by_name(name: &str, options: &Options) -> Option<Box<BandwidthPolicy>> {
     Some(match name {
         "none" => Box::new(Unregulated::default()),
         "limit" => Box::new(Limit::default()),
-        "qos" => Box::new(Qos::new(options.experiment_step, options.seed)),
+        "qos" => {
+            let qos = Qos::new(options.experiment_step, options.seed);
+            Box::new(qos.admitting(options.model.clone(), options.quiet))
+        }
         "fair-slowdown" => Box::new(FairSlowdown::new(options.seed)),
         "proportional" => Box::new(Proportional::new(options.donation, options.seed)),
         "prevention" => Box::new(Prevention::default()),

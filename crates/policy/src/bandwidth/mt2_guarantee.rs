@@ -17,7 +17,8 @@
 //!
 //! We differ: the extra bandwidth is looked for along one line, from the demands towards all of every kind, and divided by
 //! weight among those who can use a kind: its claimants and the best-effort tenants (the paper: "proportionally to all
-//! programs"; all of its programs declare demands). A kind that a tenant did not declare is held to a trickle.
+//! programs"; all of its programs declare demands). A kind that a tenant did not declare is held to a trickle; one that the
+//! model does not know is not capped. Who declares nothing of any kind is best-effort, whatever its class.
 
 use super::mt2_cap::{CapKeeper, Caps, bytes_per_sec, signed};
 use super::mt2_model::EmpiricalModel;
@@ -31,7 +32,7 @@ use units::{BytesPerSec, Instant};
 pub(super) const KEPT_PART: f64 = 0.9;
 /// Part of a kind's most that undeclared traffic of all tenants together may have (guess: what a program that declared
 /// nothing of it does in passing; .5 to 2 % are lost in the model's own error).
-const TRICKLE: f64 = 0.01;
+pub(super) const TRICKLE: f64 = 0.01;
 
 /// The policy `guarantee`.
 #[derive(Debug)]
@@ -119,7 +120,9 @@ impl Guarantee {
             };
             member.caps = match member.role {
                 Role::Outside => Caps::default(),
-                Role::Demand(_) | Role::BestEffort => Kinds::from_fn(|kind| Some(cap(kind))),
+                Role::Demand(_) | Role::BestEffort => {
+                    Kinds::from_fn(|kind| self.model.knows(kind).then(|| cap(kind)))
+                }
             };
         }
     }
@@ -204,8 +207,10 @@ impl Policy for Guarantee {
 
 fn role_of(row: &Row<BandwidthSignal, Throttle>) -> Role {
     match row.claim.class {
-        Class::Critical { goal: Goal::Bandwidth(demand) } => Role::Demand(demand),
-        Class::BestEffort => Role::BestEffort,
+        Class::Critical { goal: Goal::Bandwidth(demand) } if demand != Kinds::default() => {
+            Role::Demand(demand)
+        }
+        Class::Critical { goal: Goal::Bandwidth(_) } | Class::BestEffort => Role::BestEffort,
         Class::Critical { .. } | Class::Exempt => Role::Outside,
     }
 }

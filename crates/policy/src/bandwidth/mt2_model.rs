@@ -1,7 +1,8 @@
 //! What is left of four bandwidths when they are wanted together: a table measured on one machine.
 //!
 //! Shape:      grid of wanted bandwidths per kind -> part of each kind that is kept -> intensity of the competition
-//! Invariants: axes start at zero and rise, every point of the grid has a value, every part is in 0..=1
+//! Invariants: axes start at zero and rise, every point of the grid has a value, every part is in 0..=1; a kind that was not
+//!             measured has zero alone on its axis: it harms nobody and keeps all
 //! Units:      bytes per second wanted; parts in 0..=1
 //! Cost:       16 corners per look-up
 //! Source:     MT² §5.1 ("empirical model": four bandwidths without interference in, four as they run together out). The
@@ -93,10 +94,20 @@ impl Axis {
         Self::new((0..=steps).map(|i| step * f64::from(i)).collect())
     }
 
+    /// The axis of a kind that was not measured: what it does to others, and they to it, is not known.
+    #[must_use]
+    pub fn unmeasured() -> Self {
+        Self(vec![0.0])
+    }
+
     /// The bandwidths.
     #[must_use]
     pub fn points(&self) -> &[f64] {
         &self.0
+    }
+
+    fn is_unmeasured(&self) -> bool {
+        self.0.len() < 2
     }
 
     fn most(&self) -> f64 {
@@ -106,6 +117,9 @@ impl Axis {
     /// Between which points `wanted` lies, how far, and the part of it that the axis covers.
     fn place(&self, wanted: f64) -> (usize, f64, f64) {
         let most = self.most();
+        if self.is_unmeasured() {
+            return (0, 0.0, 1.0);
+        }
         if most <= wanted {
             return (self.0.len() - 2, 1.0, most / wanted);
         }
@@ -153,7 +167,12 @@ impl EmpiricalModel {
             })
             .collect();
         for kind in Kind::ALL {
+            let axis = axes.get(kind);
             for at in (0..grid.size).filter(|&at| grid.index(at, kind) == 0) {
+                if axis.is_unmeasured() {
+                    *kept[at].get_mut(kind) = 1.0;
+                    continue;
+                }
                 *kept[at].get_mut(kind) = *kept[at + grid.strides.get(kind)].get(kind);
             }
         }
@@ -166,7 +185,13 @@ impl EmpiricalModel {
         self.id
     }
 
-    /// The most of each kind that was measured, in bytes per second.
+    /// Whether a kind was measured: a cap on another has no reason here.
+    #[must_use]
+    pub fn knows(&self, kind: Kind) -> bool {
+        !self.axes.get(kind).is_unmeasured()
+    }
+
+    /// The most of each kind that was measured, in bytes per second; zero of one that was not.
     #[must_use]
     pub fn most(&self) -> Kinds<f64> {
         Kinds::from_fn(|kind| self.axes.get(kind).most())
@@ -289,6 +314,30 @@ pub(super) mod tests {
         }
         assert!((model.intensity(only(100.0, 4.0)) - 40.0 / 140.0).abs() < 1e-9);
         assert!(model.intensity(only(50.0, 4.0)) < 1e-9);
+    }
+
+    #[test]
+    fn what_was_not_measured_harms_nobody_and_keeps_all() {
+        let axis = |most: u64| Axis::even(BytesPerSec(most), 2).unwrap();
+        let axes = Kinds {
+            dram_read: Axis::unmeasured(),
+            dram_write: Axis::unmeasured(),
+            slow_read: axis(36),
+            slow_write: axis(8),
+        };
+        let run = |wanted: Kinds<f64>| {
+            let used = wanted.slow_read + 4.0 * wanted.slow_write;
+            Kinds::from_fn(|kind| wanted.get(kind) * (36.0 / used.max(36.0)))
+        };
+        let model = EmpiricalModel::measured(0, axes, run).unwrap();
+        let known = Kinds::from_fn(|kind| model.knows(kind));
+        assert_eq!(known, Kinds { slow_read: true, slow_write: true, ..Kinds::default() });
+        assert!(model.most().dram_read.abs() < 1e-9);
+        let alone = Kinds { slow_read: 36.0, slow_write: 8.0, ..Kinds::splat(0.0) };
+        let beside = Kinds { dram_read: 1e12, dram_write: 1e12, ..alone };
+        assert_eq!(model.kept(alone), model.kept(beside));
+        assert!((model.kept(beside).dram_read - 1.0).abs() < 1e-9);
+        assert!((model.intensity(beside) - 32.0 / 68.0).abs() < 1e-9);
     }
 
     #[test]

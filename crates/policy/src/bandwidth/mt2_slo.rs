@@ -1,11 +1,11 @@
 //! Bandwidth reserved for critical tenants in steps as they come to need it; the others have what is left.
 //!
 //! Shape:      traffic of the critical tenants -> a reservation per kind -> caps of the best-effort tenants -> levers
-//! Invariants: the reservation of a kind is at least one step and never below what critical tenants use of it; critical
-//!             tenants are never capped
+//! Invariants: the reservation of a kind is at least one step, never below what critical tenants use of it as far as there is so
+//!             much, and not a step above that; critical tenants are never capped
 //! Units:      bytes per second
 //! Cost:       O(tenants) per decision, a few look-ups of the model
-//! Failure:    where writes are only sampled caps cannot hold: then classes alone count and `remedy` takes over (§5.2,
+//! Failure:    a reservation that is not kept although nobody else has more than a trickle is an incident; where writes are only sampled caps cannot hold: then classes alone count and `remedy` takes over (§5.2,
 //!             untrusted environment), which is noted
 //! Source:     MT² §5.2, §6.1.3
 //!
@@ -13,17 +13,18 @@
 //! |---|---|
 //! | foreground, latency-critical tasks | critical tenants, whatever their goal |
 //! | background, best-effort tasks | best-effort tenants |
-//! | reserved bandwidth, 1 GB/s at first and per step | `reservation`, `STEP` |
+//! | reserved bandwidth, 1 GB/s at first and per step | `reservation`, `step` |
 //! | exceeds 90 % of the reservation | `FULL_PART` |
 //!
 //! We differ: the reservation shrinks after three periods in which a smaller one would do (the paper shows that it
 //! shrinks, not when). The caps are the model's room beside the first reservation, less what the reservation has grown, or
 //! its room beside the reservation as it is if that is more; they are lowered together where the model says that the
-//! reservation would not be kept. Best-effort tenants divide a cap by what they use, so that it is not lost on those who
-//! do not.
+//! reservation would not be kept, to a trickle at least, so that nobody is locked out. Best-effort tenants divide a cap by what
+//! they use, so that it is not lost on those who do not. A step is a tenth of what a small medium bears, if that is less than
+//! 1 GB/s; what the model does not know is neither reserved nor capped.
 
 use super::mt2_cap::{CapKeeper, Caps, bytes_per_sec, signed};
-use super::mt2_guarantee::{KEPT_PART, is_of_this_machine};
+use super::mt2_guarantee::{KEPT_PART, TRICKLE, is_of_this_machine};
 use super::mt2_interference::Thresholds;
 use super::mt2_model::EmpiricalModel;
 use super::mt2_throttle::{LEASE, PERIOD, Remedy};
@@ -32,8 +33,10 @@ use control::bandwidth::{BandwidthSignal, Kind, Kinds, Throttle};
 use control::{Class, Decision, Law, Note, Policy, Reason, Row, Seen, Shares, Window};
 use units::Instant;
 
-/// First reservation of each kind and the step in which it grows, in bytes per second (MT² §6.1.3).
+/// First reservation of each kind and the step in which it grows, in bytes per second, at most (MT² §6.1.3).
 const STEP: f64 = 1e9;
+/// The same as a part of the most of a kind (our choice: MT²'s writes of the slow tier reach 10 GB/s).
+const STEP_PART: f64 = 0.1;
 /// A reservation is too small when more than this part of it is used (MT² §6.1.3).
 const FULL_PART: f64 = 0.9;
 /// Periods in which a smaller reservation would do before it shrinks (guess; as long as remedy waits).
@@ -58,9 +61,12 @@ pub struct Slo {
     unread: Vec<Note>,
 }
 
-/// What is reserved of one kind, and for how long less would have done.
+/// What is reserved of one kind, in what steps, and for how long less would have done.
 #[derive(Clone, Copy, Debug)]
 struct Reservation {
+    step: f64,
+    /// The first that is above all there is.
+    most: f64,
     rate: f64,
     ample: u32,
 }
@@ -77,9 +83,16 @@ impl Slo {
     /// interference.
     #[must_use]
     pub fn new(model: EmpiricalModel, thresholds: Thresholds) -> Self {
+        let most = model.most();
+        let first = |kind| {
+            // Whole bytes, so that steps up and down meet.
+            let step = STEP.min((STEP_PART * most.get(kind)).ceil());
+            let above = if 0.0 < step { (most.get(kind) / step).floor() * step + step } else { 0.0 };
+            Reservation { step, most: above, rate: step, ample: 0 }
+        };
         Self {
             model,
-            reservations: Kinds::splat(Reservation { rate: STEP, ample: 0 }),
+            reservations: Kinds::from_fn(first),
             keeper: CapKeeper::default(),
             roster: Roster::default(),
             untrusted: Remedy::new(thresholds),
@@ -97,7 +110,7 @@ impl Slo {
 
     /// Lets each reservation follow what critical tenants use.
     fn follow(&mut self, seen: &Seen<'_, Signals, Throttle>) {
-        for kind in Kind::ALL {
+        for kind in Kind::ALL.into_iter().filter(|&kind| self.model.knows(kind)) {
             let critical = seen.tenants.iter().filter(|row| is_critical(row));
             let Some(used) = critical.map(|row| rate(row, seen.window, kind)).sum::<Option<f64>>() else {
                 continue;
@@ -115,25 +128,30 @@ impl Slo {
     }
 
     /// The caps of all best-effort tenants together.
-    fn left(&self) -> Kinds<f64> {
+    fn left(&mut self, seen: &Seen<'_, Signals, Throttle>) -> Kinds<f64> {
         let most = self.model.most();
-        let first = Kinds::splat(STEP);
-        let rest = Kinds::from_fn(|kind| (most.get(kind) - STEP).max(0.0));
+        let first = Kinds::from_fn(|kind| self.reservations.get(kind).step);
+        let rest = Kinds::from_fn(|kind| (most.get(kind) - first.get(kind)).max(0.0));
         let part = self.model.room(first, rest, KEPT_PART).unwrap_or(0.0);
         let reservation = self.reservation();
         let now = Kinds::from_fn(|kind| (most.get(kind) - reservation.get(kind)).max(0.0));
         let part_now = self.model.room(reservation, now, KEPT_PART).unwrap_or(0.0);
         let left = Kinds::from_fn(|kind| {
-            let less = part * rest.get(kind) + STEP - reservation.get(kind);
+            let less = part * rest.get(kind) + first.get(kind) - reservation.get(kind);
             less.max(part_now * now.get(kind))
         });
-        let kept = self.model.room(reservation, left, KEPT_PART).unwrap_or(0.0);
-        Kinds::from_fn(|kind| kept * left.get(kind))
+        let kept = self.model.room(reservation, left, KEPT_PART);
+        if kept.is_none() && seen.tenants.iter().any(is_critical) {
+            let used: f64 = reservation.iter().map(|(_, rate)| *rate).sum();
+            let why = "critical tenants want more than is kept of it, even alone";
+            self.notes.push(note(None, Reason::Incident(why.into()), signed(bytes_per_sec(used))));
+        }
+        Kinds::from_fn(|kind| (kept.unwrap_or(0.0) * left.get(kind)).max(TRICKLE * most.get(kind)))
     }
 
     /// Divides what is left among the best-effort tenants.
     fn divide(&mut self, seen: &Seen<'_, Signals, Throttle>) {
-        let left = self.left();
+        let left = self.left(seen);
         let background = |row: &&Row<_, _>| matches!(row.claim.class, Class::BestEffort);
         let weights: f64 = seen.tenants.iter().filter(background).map(|row| row.claim.weight.get()).sum();
         let mut wanted = Kinds::splat(0.0);
@@ -157,7 +175,7 @@ impl Slo {
                     all * (EVEN_PART * even + (1.0 - EVEN_PART) * want / wanted.max(1.0))
                 }
             };
-            tenant.caps = Kinds::from_fn(|kind| Some(bytes_per_sec(cap(kind))));
+            tenant.caps = Kinds::from_fn(|kind| self.model.knows(kind).then(|| bytes_per_sec(cap(kind))));
         }
     }
 
@@ -180,13 +198,14 @@ impl Slo {
 impl Reservation {
     /// Grows in steps until `used` is below 90 % of it; shrinks a step once a smaller one would do for long enough.
     fn follow(&mut self, used: f64) {
-        let needed = (used / (FULL_PART * STEP)).floor() * STEP + STEP;
+        let step = self.step;
+        let needed = ((used / (FULL_PART * step)).floor() * step + step).min(self.most);
         if self.rate < needed {
-            *self = Self { rate: needed, ample: 0 };
+            *self = Self { rate: needed, ample: 0, ..*self };
         } else if needed < self.rate {
             self.ample += 1;
             if SHRINK_AFTER <= self.ample {
-                *self = Self { rate: self.rate - STEP, ample: 0 };
+                *self = Self { rate: self.rate - step, ample: 0, ..*self };
             }
         } else {
             self.ample = 0;

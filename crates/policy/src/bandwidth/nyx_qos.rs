@@ -5,7 +5,7 @@
 //!             never held back; what an action costs another critical tenant its goal is undone
 //! Units:      slack as a part of the goal, steps in bytes per second
 //! Cost:       O(tenants log tenants) per decision, no allocation once the tenants are steady
-//! Failure:    a missing signal or a mixed window decides nothing: an experiment looks again, a few times
+//! Failure:    a goal that is predicted not to be kept is an incident and its tenant best-effort; a missing signal or a mixed window decides nothing: an experiment looks again, a few times
 //! Source:     NyxCache §3.4, Algorithm 2, §3.6, §4.3. We add what the paper omits or leaves open: rollback (its omitted
 //!             code), how an experiment ends (crate::estimate::interference), the tenant with most traffic as a candidate
 //!             beside the three with most cost, because cost knows nothing of DRAM.
@@ -18,11 +18,13 @@
 //! | `ExperimentStep` | `step` |
 //! | BE, LC | [`Class::BestEffort`], [`Class::Critical`] |
 
+use super::mt2_model::EmpiricalModel;
+use super::nyx_admission::{Admission, Refused};
 use super::nyx_lever::{looser, tighter};
 use super::regulator::Step;
 use super::roster::{Roster, note};
 use crate::estimate::interference::{Candidate, Finding, Interference, Turn};
-use control::bandwidth::{BandwidthSignal, Cost, Kind, Throttle};
+use control::bandwidth::{BandwidthSignal, Cost, Kind, Kinds, Throttle};
 use control::{Class, Decision, Goal, Law, Note, Policy, Reason, Row, Seen, Shares, Window};
 use std::borrow::Cow;
 use units::{Bytes, BytesPerSec, Duration, Instant, TenantId};
@@ -57,6 +59,7 @@ const TRIAL_LEASE: u64 = 4;
 pub struct Qos {
     step: BytesPerSec,
     search: Search,
+    admission: Admission,
     members: Roster<Member>,
     interference: Interference,
     repeats: u32,
@@ -77,6 +80,11 @@ enum Search {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Member {
+    /// Its class, as far as its goal was taken on.
+    class: Class,
+    /// Its goal was taken on; why not, if it was not.
+    taken: bool,
+    refused: Option<Refused>,
     /// What it is held back by outside experiments.
     held: Throttle,
     /// What it is held back by while it is the candidate.
@@ -87,6 +95,12 @@ struct Member {
     escalations: u32,
     slack: Option<f64>,
     barred_until: Instant,
+}
+
+impl Member {
+    fn of(row: &Case) -> Self {
+        Self { class: row.claim.class, ..Self::default() }
+    }
 }
 
 /// The newest throttle, until the next window shows what it did to others.
@@ -113,6 +127,7 @@ impl Qos {
         Self {
             step: step.max(BytesPerSec(1)),
             search: Search::Experiment,
+            admission: Admission::default(),
             members: Roster::default(),
             interference: Interference::new(seed),
             repeats: 0,
@@ -125,10 +140,43 @@ impl Qos {
         }
     }
 
+    /// The same, which takes on only goals that can be kept: by what `model` says of traffic together, and by what a read of the tier takes
+    /// when it is `quiet`.
+    #[must_use]
+    pub fn admitting(mut self, model: Option<EmpiricalModel>, quiet: Option<Duration>) -> Self {
+        self.admission = Admission { model, quiet };
+        self
+    }
+
     /// The paper's comparison (§4.3, Nyx-Caladan): the same, but the culprit is whoever transfers most.
     #[must_use]
     pub fn holding_back_the_biggest(step: BytesPerSec) -> Self {
         Self { search: Search::Biggest, ..Self::new(step, 0) }
+    }
+
+    /// Takes goals on that can be kept, those that were before first, and reports the others. Returns whether any is new or gone.
+    fn admit(&mut self, seen: &Input<'_>) -> bool {
+        let (mut promised, mut changed) = (Kinds::splat(0.0), false);
+        for before in [true, false] {
+            for (row, (_, member)) in seen.tenants.iter().zip(self.members.iter_mut()) {
+                if member.taken != before {
+                    continue;
+                }
+                let place = (seen.pool.model, OPERATIONS_LEAST);
+                let (class, signal) = (&row.claim.class, row.signal.as_ref());
+                // In the second round those that the first has dropped are asked again, in vain.
+                member.refused = self.admission.refuses(class, signal, &mut promised, place, member.refused);
+                member.taken = member.refused.is_none();
+                changed |= member.taken != before;
+            }
+        }
+        for (row, (id, member)) in seen.tenants.iter().zip(self.members.iter_mut()) {
+            member.class = if member.taken { row.claim.class } else { Class::BestEffort };
+            if let Some(refused) = member.refused {
+                self.notes.push(note(Some(id), Reason::Incident(Cow::Borrowed(refused.why())), 0));
+            }
+        }
+        changed
     }
 
     /// One steady window: slacks, what the newest action did, the next action.
@@ -137,7 +185,8 @@ impl Qos {
         if let Some(action) = self.action.take().filter(|_| spoiled) {
             return self.roll_back(now, action);
         }
-        let goals = || seen.tenants.iter().zip(self.members.iter()).filter(|(row, _)| measurable(row));
+        let goals =
+            || seen.tenants.iter().zip(self.members.iter()).filter(|(_, (_, m))| measurable(&m.class));
         let worst = goals().filter_map(|(row, (_, m))| m.slack.map(|slack| (row.id, slack)));
         match worst.min_by(|a, b| a.1.total_cmp(&b.1)) {
             Some((victim, slack)) if slack < 0.0 => self.protect(now, seen, victim),
@@ -155,7 +204,7 @@ impl Qos {
         let victim = self.action.map(|action| action.victim);
         let mut spoiled = false;
         for (row, (id, member)) in seen.tenants.iter().zip(self.members.iter_mut()) {
-            let slack = slack(row, seen.window);
+            let slack = slack(&member.class, row, seen.window);
             let broke = member.slack.is_some_and(|was| 0.0 <= was) && slack.is_some_and(|now| now < 0.0);
             spoiled |= broke && victim.is_some_and(|victim| victim != id);
             member.slack = slack;
@@ -220,14 +269,14 @@ impl Qos {
     /// The heaviest best-effort tenants that can be held back; without any, critical tenants with slack; if all have
     /// little, the one with most.
     fn choose_candidates(&mut self, now: Instant, seen: &Input<'_>, victim: TenantId) {
-        self.collect(now, seen, |row, _| row.claim.class == Class::BestEffort);
+        self.collect(now, seen, |_, m| m.class == Class::BestEffort);
         if self.candidates.is_empty() {
             let ample = |m: &Member| m.slack.is_some_and(|slack| SLACK < slack);
-            self.collect(now, seen, |row, m| row.id != victim && critical(row) && ample(m));
+            self.collect(now, seen, |row, m| row.id != victim && critical(m) && ample(m));
         }
         if self.candidates.is_empty() {
             let some = |m: &Member| m.slack.is_some_and(|slack| 0.0 < slack);
-            self.collect(now, seen, |row, m| row.id != victim && critical(row) && some(m));
+            self.collect(now, seen, |row, m| row.id != victim && critical(m) && some(m));
             let slack = |heavy: &Heavy| self.members[heavy.at].slack.unwrap_or(0.0);
             let most = self.candidates.iter().copied().max_by(|a, b| slack(a).total_cmp(&slack(b)));
             self.candidates.clear();
@@ -273,8 +322,10 @@ impl Qos {
 
     /// One window of the experiment: what the victim felt.
     fn learn(&mut self, seen: &Input<'_>, victim: TenantId, usable: bool) {
-        let row = self.members.at(victim).map(|at| &seen.tenants[at]);
-        let felt = row.filter(|_| usable).and_then(|row| slack(row, seen.window));
+        let at = self.members.at(victim);
+        let class = at.map_or(Class::BestEffort, |at| self.members[at].class);
+        let row = at.map(|at| &seen.tenants[at]);
+        let felt = row.filter(|_| usable).and_then(|row| slack(&class, row, seen.window));
         let Some(felt) = felt else {
             self.repeats += 1;
             if REPEATS_MAX < self.repeats {
@@ -326,10 +377,15 @@ impl Qos {
 
     /// Longer windows while a tail rests on too few operations.
     fn stretch(&mut self, seen: &Input<'_>) {
-        let few = |row: &Case| {
-            measurable(row) && row.signal.is_some_and(|s| 0 < s.operations && s.operations < OPERATIONS_LEAST)
+        let few = |(row, (_, member)): (&Case, (TenantId, &Member))| {
+            measurable(&member.class)
+                && row.signal.is_some_and(|s| 0 < s.operations && s.operations < OPERATIONS_LEAST)
         };
-        self.stretch = if seen.tenants.iter().any(few) { (self.stretch * 2).min(STRETCH_MAX) } else { 1 };
+        self.stretch = if seen.tenants.iter().zip(self.members.iter()).any(few) {
+            (self.stretch * 2).min(STRETCH_MAX)
+        } else {
+            1
+        };
     }
 
     fn publish(&mut self, seen: &Input<'_>) -> Decision<'_, Throttle> {
@@ -341,8 +397,8 @@ impl Qos {
             };
             self.notes.push(note(tenant, Reason::Experiment, 0));
         }
-        let rows = seen.tenants.iter().zip(self.members.iter()).map(|(row, (id, member))| {
-            let throttle = match row.claim.class {
+        let rows = self.members.iter().map(|(id, member)| {
+            let throttle = match member.class {
                 Class::Exempt => Throttle::FREE,
                 _ if turn == Some(Turn::Hold(id)) => member.trial,
                 _ => member.held,
@@ -358,18 +414,22 @@ impl Qos {
 
 type Case = Row<BandwidthSignal, Throttle>;
 
-fn critical(row: &Case) -> bool {
-    matches!(row.claim.class, Class::Critical { .. })
+fn critical(member: &Member) -> bool {
+    matches!(member.class, Class::Critical { .. })
 }
 
-/// Whether the row has a goal that this policy can hold against signals.
-fn measurable(row: &Case) -> bool {
-    matches!(row.claim.class, Class::Critical { goal: Goal::Latency { .. } | Goal::Bandwidth(_) })
+/// Whether the class has a goal that this policy can hold against signals.
+fn measurable(class: &Class) -> bool {
+    match class {
+        Class::Critical { goal: Goal::Bandwidth(asked) } => *asked != Kinds::default(),
+        Class::Critical { goal } => matches!(goal, Goal::Latency { .. }),
+        Class::BestEffort | Class::Exempt => false,
+    }
 }
 
 /// How far a critical tenant is inside its goal, as a part of the goal; none without a goal or a measurement.
-fn slack(row: &Case, window: Window) -> Option<f64> {
-    let Class::Critical { goal } = row.claim.class else { return None };
+fn slack(class: &Class, row: &Case, window: Window) -> Option<f64> {
+    let Class::Critical { goal } = class else { return None };
     let signal = row.signal.as_ref()?;
     match goal {
         Goal::Latency { at_most, .. } => {
@@ -409,7 +469,13 @@ impl Policy for Qos {
 
     fn decide(&mut self, now: Instant, seen: &Input<'_>) -> Decision<'_, Throttle> {
         self.notes.clear();
-        let changed = self.members.settle(seen.tenants, &mut self.notes, |_| Member::default());
+        let came_or_went = self.members.settle(seen.tenants, &mut self.notes, Member::of);
+        if came_or_went {
+            // Of each what became of its goal and of its throttle; anybody may become a candidate.
+            self.notes.reserve(2 * seen.tenants.len());
+            self.candidates.reserve(seen.tenants.len());
+        }
+        let changed = self.admit(seen) || came_or_went;
         if changed {
             self.interference.abandon();
             self.action = None;

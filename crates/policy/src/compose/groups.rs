@@ -1,15 +1,16 @@
 //! Tenants in groups: one policy divides among groups and lone tenants, another inside each group.
 //!
 //! Shape:      rows of tenants -> a row per lone tenant and per group that has members (signals side by side) -> outer
-//!             policy -> a share per lone tenant, a pool per group -> inner policies
+//!             policy -> a share per lone tenant, a pool per group -> inner policies -> what they leave undivided, shared out
 //! Invariants: the shares of a group's members together fit the group's share; a group claims at least what its members
-//!             reserve together; who names a group that is not there stands for itself
+//!             reserve together, and at most its ceiling; who names a group that is not there stands for itself
 //! Cost:       the sum of the policies' own; O(tenants) beside them, no allocation once the tenants are steady
 //! Source:     NyxCache §5 (groups of caches), Spirit §7 (a tenant of many containers)
 
 use super::paced::Paced;
+use super::share_out::ShareOut;
 use control::Measured;
-use control::{Amount, Claim, Decision, GroupId, Join, Law, Nest, Note, Policy, Pool, Row, Seen, Shares};
+use control::{Amount, Claim, Decision, GroupId, Join, Nest, Note, Policy, Pool, Row, Seen, Shares};
 use units::{Duration, Instant};
 
 /// A group: what it claims as a whole and which policy divides inside it. Who is in it, its members' claims say.
@@ -53,7 +54,7 @@ where
     O: Policy,
     I: Policy<Signal = O::Signal, Share = O::Share>,
     O::Signal: Join,
-    O::Share: Nest + Measured + Clone + PartialEq,
+    O::Share: Nest + ShareOut<O::Signal> + Measured + Clone + PartialEq,
 {
     /// `outer` over lone tenants and `groups`, which claims name by their places.
     pub fn new(outer: O, groups: Vec<Group<I>>) -> Self {
@@ -108,9 +109,13 @@ where
             let id = GroupId(at).row();
             let floors: Amount = group.rows.iter().map(|row| row.claim.floor).sum();
             let asked = self.outer.held(Instant::ZERO).shares.get(id).cloned();
+            // It reserves what its members do, but no more than it may have.
+            let floor = group.claim.ceiling_of(group.claim.floor.at_least(floors));
+            // What acts on its members acts on it.
+            let levers = group.rows.first().map_or(group.claim.levers, |row| row.claim.levers);
             self.outer_rows.push(Row {
                 id,
-                claim: Claim { floor: group.claim.floor.at_least(floors), ..group.claim.clone() },
+                claim: Claim { floor, levers, ..group.claim.clone() },
                 signal: beside(&group.rows),
                 in_force: asked.or_else(|| together(&group.rows)),
             });
@@ -135,7 +140,9 @@ where
             waits = waits.and(&decision);
             self.notes.extend_from_slice(decision.notes);
             let members = decision.shares.rows().iter();
+            let first = self.rows.len();
             self.rows.extend(members.map(|(id, own)| (*id, own.clone().under(share))));
+            share.share_out(seen.window, &group.rows, &mut self.rows[first..]);
         }
         self.rows.sort_unstable_by_key(|(id, _)| *id);
         waits
@@ -189,7 +196,7 @@ where
     O: Policy,
     I: Policy<Signal = O::Signal, Share = O::Share>,
     O::Signal: Join + std::fmt::Debug + Send,
-    O::Share: Nest + Measured + Clone + PartialEq + std::fmt::Debug + Send,
+    O::Share: Nest + ShareOut<O::Signal> + Measured + Clone + PartialEq + std::fmt::Debug + Send,
 {
     type Signal = O::Signal;
     type Share = O::Share;
@@ -211,7 +218,7 @@ where
         }
         let waits = self.divide(now, seen, disturbed);
         self.wish = now + waits.wake;
-        self.shares.rebuild(Law::AtMost { floor_part: 0.0 }, seen, self.rows.iter().cloned());
+        self.shares.rebuild(<O::Share as ShareOut<O::Signal>>::LAW, seen, self.rows.iter().cloned());
         Decision {
             shares: &self.shares,
             wake: waits.wake,

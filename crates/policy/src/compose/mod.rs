@@ -3,8 +3,10 @@
 mod drf;
 mod groups;
 mod paced;
+mod share_out;
 mod tighter;
 
 pub use drf::{Demand, Drf, DrfError, dominant_shares};
 pub use groups::{Group, Grouped};
+pub use share_out::ShareOut;
 pub use tighter::Tighter;

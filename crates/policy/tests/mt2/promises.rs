@@ -1,9 +1,11 @@
 //! Guarantees and service levels, and the baselines that they are compared with.
 
 use crate::stage::{GB, PERIOD, Stage, critical, gb, model, only, tenant, thresholds, toy_rate};
-use control::bandwidth::{Kind, Throttle};
-use control::{Amount, Class, Goal, Reason};
-use policy::bandwidth::{BandwidthLimit, Guarantee, Slo, ThrottleBiggest, cpu_only, mba_only};
+use control::bandwidth::{BandwidthSignal, Kind, Kinds, Throttle};
+use control::{Amount, Class, Goal, Levers, Reason, Row};
+use policy::bandwidth::{
+    Axis, BandwidthLimit, EmpiricalModel, Guarantee, Slo, Thresholds, ThrottleBiggest, cpu_only, mba_only,
+};
 use units::{BytesPerSec, Duration, TenantId};
 
 #[test]
@@ -51,6 +53,88 @@ fn a_guarantee_caps_the_others_and_refuses_what_cannot_be_kept() {
     stage.step();
     let all = stage.notes.iter().filter(|note| note.tenant.is_none()).count();
     assert_eq!(all, 0, "a model of an unknown machine is not refused");
+}
+
+/// A tier of 4 GB/s of reads and 1 GB/s of writes in proportion, whose DRAM nobody measured.
+fn tier() -> EmpiricalModel {
+    let axis = |most: u64| Axis::even(BytesPerSec(most), 4).unwrap();
+    let axes = Kinds {
+        dram_read: Axis::unmeasured(),
+        dram_write: Axis::unmeasured(),
+        slow_read: axis(4 * GB),
+        slow_write: axis(GB),
+    };
+    let run = |wanted: Kinds<f64>| {
+        let used = wanted.slow_read + 4.0 * wanted.slow_write;
+        Kinds::from_fn(|kind| wanted.get(kind) * (4e9 / used.max(4e9)))
+    };
+    EmpiricalModel::measured(0, axes, run).unwrap()
+}
+
+/// A tenant whose caps a brake holds, as in a server.
+fn braked(id: u32, class: Class) -> Row<BandwidthSignal, Throttle> {
+    let mut row = tenant(id, class);
+    let brake = Kinds { slow_read: true, slow_write: true, ..Kinds::splat(false) };
+    row.claim.levers = Levers { brake, ..Levers::default() };
+    row
+}
+
+#[test]
+fn what_the_model_does_not_know_is_not_capped_and_who_declares_nothing_is_best_effort() {
+    let demand = Class::Critical { goal: Goal::Bandwidth(only(Kind::SlowRead, BytesPerSec(GB))) };
+    let rows = vec![braked(1, demand), braked(2, critical()), braked(3, Class::BestEffort)];
+    let mut stage = Stage::new(Guarantee::new(tier()), rows);
+    for _ in 0..3 {
+        (0..3).for_each(|at| stage.runs(at, Kind::DramRead, 50.0));
+        stage.step();
+        assert_eq!(stage.noted("incident"), 0, "{:?}", stage.notes);
+    }
+    let caps = |at: usize| stage.share(at).cap;
+    assert!((0..3).all(|at| caps(at).dram_read.is_none() && caps(at).dram_write.is_none()));
+    assert_eq!(caps(1), caps(2), "a class without a demand is best-effort");
+    let rate = |cap: Option<BytesPerSec>| cap.unwrap().0 as f64 / 1e9;
+    let trickle = 0.01 / 3.0;
+    assert!((rate(caps(0).slow_write) - trickle).abs() < 1e-6, "a trickle: {:?}", caps(0));
+    let reads: f64 = (0..3).map(|at| rate(caps(at).slow_read)).sum();
+    let writes: f64 = (0..3).map(|at| rate(caps(at).slow_write)).sum::<f64>() - trickle;
+    assert!(1.0 <= rate(caps(0).slow_read) && 0.1 < rate(caps(1).slow_read), "{:?} {:?}", caps(0), caps(1));
+    let all = Kinds { slow_read: 1e9 * reads, slow_write: 1e9 * writes, ..Kinds::splat(0.0) };
+    let kept = tier().kept(all).slow_read;
+    assert!((0.9..0.91).contains(&(kept + 1e-6)), "nine tenths and no more are kept: {kept} of {all:?}");
+}
+
+#[test]
+fn an_slo_on_a_small_tier_reserves_in_smaller_steps_and_says_what_it_cannot_keep() {
+    let mut stage = Stage::new(
+        Slo::new(tier(), Thresholds::default()),
+        vec![braked(1, critical()), braked(2, Class::BestEffort)],
+    );
+    let run = |stage: &mut Stage, reads: f64| {
+        let mut incidents = 0;
+        for _ in 0..20 {
+            stage.runs(0, Kind::SlowRead, reads);
+            let cap = stage.rows[1].in_force.map_or(4.0, |now| toy_rate(&now, Kind::SlowRead, 4.0));
+            stage.runs(1, Kind::SlowRead, cap.min((4.0 - reads).max(0.0)));
+            stage.step();
+            incidents += stage.noted("incident");
+        }
+        incidents
+    };
+    assert_eq!(run(&mut stage, 0.1), 0);
+    let (quiet, free) = (stage.share(1).cap.slow_read.unwrap().0, stage.share(0));
+    assert_eq!(free, Throttle::FREE, "critical tenants are never capped");
+    assert_eq!(run(&mut stage, 2.0), 0);
+    let busy = stage.share(1).cap.slow_read.unwrap().0;
+    assert!(busy + GB < quiet, "{quiet} {busy}");
+    assert_eq!(run(&mut stage, 0.1), 0);
+    let again = stage.share(1).cap.slow_read.unwrap().0;
+    assert!(quiet.abs_diff(again) < GB / 20, "{quiet} {again}");
+    assert_ne!(run(&mut stage, 400.0), 0, "a reservation beyond the tier is told");
+    let trickle = stage.share(1).cap.slow_read.unwrap().0;
+    assert!(0 < trickle && trickle <= 4 * GB / 100, "nobody is locked out: {trickle}");
+    // A step less each three periods.
+    (0..3).for_each(|_| _ = run(&mut stage, 0.1));
+    assert_eq!(stage.noted("incident"), 0, "{:?}", stage.notes);
 }
 
 #[test]

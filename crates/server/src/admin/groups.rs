@@ -4,14 +4,14 @@
 
 use super::door::{Refused, known_fields, malformed};
 use super::named::Named;
-use super::tenants::policy_of;
+use super::tenants::{bandwidth, policy_of};
 use crate::config::MemoryPolicy;
 use crate::operator::{GroupReport, GroupSettings, Operator, Refusal};
 use serde_json::{Map, Value, json};
 use units::Bytes;
 
 /// What a group can be told, as its keys in a body.
-const FIELDS: &[&str] = &["reserved_bytes", "weight", "policy"];
+const FIELDS: &[&str] = &["reserved_bytes", "weight", "policy", "bandwidth"];
 
 /// Groups, as the pages of what has a name have them.
 pub(super) struct Groups;
@@ -49,6 +49,7 @@ fn group_json(group: &GroupReport) -> Value {
         "reserved_bytes": group.reserved.0,
         "weight": group.weight,
         "policy": group.policy.map(MemoryPolicy::name),
+        "bandwidth": group.bandwidth.to_string(),
         "members": group.members,
         "held_bytes": group.held.0,
         "target_bytes": group.target.0,
@@ -69,10 +70,15 @@ fn settings(object: &Map<String, Value>) -> Result<GroupSettings, Refused> {
         Value::Null => Ok(None),
         word => policy_of(Some(word)).map(Some),
     };
+    let claim = |value: &Value| {
+        let text = value.as_str().ok_or_else(|| wrong("bandwidth", "a text, such as \"limit 20%\""))?;
+        bandwidth(text)
+    };
     Ok(GroupSettings {
         reserved: object.get("reserved_bytes").map(reserved).transpose()?,
         weight: object.get("weight").map(weight).transpose()?,
         policy: object.get("policy").map(policy).transpose()?,
+        bandwidth: object.get("bandwidth").map(claim).transpose()?,
     })
 }
 
@@ -91,15 +97,23 @@ mod tests {
                 reserved: Some(Bytes(5)),
                 weight: Some(2.0),
                 policy: Some(Some(MemoryPolicy::IdleTax)),
+                bandwidth: None,
             })
         );
+        let limited = of(r#"{"bandwidth": "limit 20%"}"#).unwrap();
+        assert_eq!(limited.bandwidth.unwrap().to_string(), "limit 20%");
         assert_eq!(
             of(r#"{"policy": null}"#),
             Some(GroupSettings { policy: Some(None), ..GroupSettings::default() })
         );
-        for body in
-            [r#"{"weight": "2"}"#, r#"{"policy": "best"}"#, r#"{"reserved_bytes": -1}"#, r#"{"members": []}"#]
-        {
+        for body in [
+            r#"{"weight": "2"}"#,
+            r#"{"policy": "best"}"#,
+            r#"{"reserved_bytes": -1}"#,
+            r#"{"members": []}"#,
+            r#"{"bandwidth": "much"}"#,
+            r#"{"bandwidth": 5}"#,
+        ] {
             assert_eq!(of(body), None, "{body}");
         }
     }

@@ -23,6 +23,7 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::routing::get;
+use control::bandwidth::Kind;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use store::OverShare;
@@ -184,6 +185,9 @@ fn put_bandwidth(object: &mut Value, tenant: &TenantReport) {
     object["bandwidth_delay_ns"] = json!(u64::from(throttle.delay) * 10);
     object["bandwidth_paused"] = json!(throttle.paused);
     object["bandwidth_budget_part"] = json!(throttle.budget.map(|budget| budget.cost.part_of(budget.per)));
+    let cap = |kind: Kind| json!(throttle.cap.get(kind).map(|cap| cap.0));
+    object["bandwidth_cap_read_bytes_per_second"] = cap(Kind::SlowRead);
+    object["bandwidth_cap_write_bytes_per_second"] = cap(Kind::SlowWrite);
     object["tier_time_microseconds"] = json!(tenant.totals.tier_cost_ps / 1_000_000);
 }
 
@@ -213,7 +217,7 @@ fn count(object: &Map<String, Value>, key: &str) -> Option<Option<Option<u32>>> 
 }
 
 /// The claim that a text is.
-fn bandwidth(text: &str) -> Result<TierClaim, Refused> {
+pub(super) fn bandwidth(text: &str) -> Result<TierClaim, Refused> {
     text.parse().map_err(|e: TierClaimError| malformed(&e.to_string(), TierClaimError::CURE))
 }
 

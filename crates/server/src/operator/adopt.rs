@@ -65,9 +65,15 @@ impl Operator {
             let result = self.set_default_placement(before, after);
             adopted.note(format!("placement {}", after.placement.word()), result);
         }
-        if before.bandwidth_policy != after.bandwidth_policy {
-            let result = self.set_bandwidth_policy(after.bandwidth_policy).map(drop);
-            adopted.note(format!("bandwidth_policy {}", after.bandwidth_policy), result);
+        self.shared.sharing.set_speeds_file(after.bandwidth_speeds.clone());
+        // The file of who divides by one is read again.
+        let kind = after.bandwidth_policy;
+        let reads_again = kind.needs_speeds() && self.sharing().policy == kind.name();
+        if before.bandwidth_policy != kind || reads_again {
+            match self.set_bandwidth_policy(kind) {
+                Ok(false) if reads_again => {}
+                result => adopted.note(format!("bandwidth_policy {kind}"), result.map(drop)),
+            }
         }
         if before.joint_settings() != after.joint_settings() {
             self.shared.sharing.set_up(after.joint_settings());
@@ -146,6 +152,7 @@ impl Operator {
                 reserved: Some(group.reserved),
                 weight: Some(group.weight),
                 policy: Some(group.policy),
+                bandwidth: Some(group.bandwidth.clone()),
             };
             let put = self.put_group(&group.name, &settings).map(drop);
             adopted.note(format!("group '{}' changed", group.name), put);

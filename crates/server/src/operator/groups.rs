@@ -7,6 +7,7 @@ use super::{Operator, Refusal, RefusalKind, conflict};
 use crate::config::{ConfigError, MemoryPolicy, TenantConfig};
 use crate::groups::{Division, GroupConfig, check_group, check_members};
 use crate::limits::GROUPS_MAX;
+use crate::sharing::TierClaim;
 use crate::view::{GroupView, groups, tenant};
 use control::GroupId;
 use units::{Bytes, TenantId};
@@ -20,6 +21,8 @@ pub struct GroupSettings {
     pub weight: Option<f64>,
     /// The policy inside; none inside for the one among the groups.
     pub policy: Option<Option<MemoryPolicy>>,
+    /// What its members claim together of a tier's bandwidth.
+    pub bandwidth: Option<TierClaim>,
 }
 
 /// One group as it is.
@@ -55,6 +58,9 @@ impl Operator {
             reserved: settings.reserved.or(before.map(|(_, g)| g.reserved)).unwrap_or_default(),
             weight: settings.weight.or(before.map(|(_, g)| g.weight)).unwrap_or(1.0),
             policy: settings.policy.unwrap_or(before.and_then(|(_, g)| g.policy)),
+            bandwidth: (settings.bandwidth.clone())
+                .or(before.map(|(_, g)| g.bandwidth.clone()))
+                .unwrap_or_default(),
         };
         check_group(&new).map_err(malformed)?;
         if let Some((id, _)) = before {

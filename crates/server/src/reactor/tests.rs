@@ -4,6 +4,7 @@ use super::{Completion, Engine, Epoll, IoEngine, Reactor, Ring, Sending, StreamI
 use crate::Config;
 use crate::limits::{RECEIVE_BUFFER, URING_BUFFERS, URING_SEND_MAX};
 use crate::shared::{Clock, Shared};
+use crate::sharing::{GroupClaims, Known, Speeds, TierModel};
 use socket2::{Domain, Socket, Type};
 use std::io::{IoSlice, Read as _, Write as _};
 use std::sync::Arc;
@@ -44,7 +45,10 @@ fn shared() -> Arc<Shared> {
     };
     let store = Store::new(options).expect("16 MiB are enough");
     let engine = Engine { kind: IoEngine::Epoll, reason: String::new() };
-    Arc::new(Shared::new(config, None, store, Arc::new(Still), None, engine))
+    let model = TierModel::nothing("none", String::new());
+    let known = Known { model, speeds: Speeds::default(), speeds_file: None, groups: GroupClaims::default() };
+    let shared = Shared::new(config, None, store, Arc::new(Still), None, engine, known);
+    Arc::new(shared.expect("nobody's bandwidth is divided"))
 }
 
 /// A reactor and what came out of it.

@@ -1,5 +1,5 @@
 //! What a tenant claims of a tier's bandwidth, as an operator writes it: `limit 20%`, `slowdown 1.5`, `p99 500us; cap writes
-//! 100MB/s`.
+//! 100MB/s`, `critical`.
 //!
 //! Shape:   clauses between semicolons <-> a claim; with the price of a tier's accesses it is what policies see
 //! Units:   per cent of the tier's time, bytes per second, accesses per second of a size
@@ -45,7 +45,7 @@ pub struct TierClaimError(String);
 impl TierClaimError {
     /// What would be one.
     pub const CURE: &str = "write clauses with semicolons between: limit 20% | limit 1000 reads of 1KB per second | limit \
-        500MB/s | cap reads 1GB/s | cap writes 500MB/s | keep reads 1GB/s | slowdown 1.5 | p99 500us | exempt";
+        500MB/s | cap reads 1GB/s | cap writes 500MB/s | keep reads 1GB/s | slowdown 1.5 | p99 500us | critical | exempt";
 }
 
 impl TierClaim {
@@ -106,6 +106,10 @@ impl TierClaim {
             }
             "slowdown" if self.goal.is_none() => {
                 self.goal = Some(Goal::Slowdown(Slowdown::new(rest.parse().ok()?)?));
+            }
+            // First, without a goal that is held against what is measured.
+            "critical" if rest.is_empty() && self.goal.is_none() => {
+                self.goal = Some(Goal::Bandwidth(Kinds::default()));
             }
             "exempt" if rest.is_empty() => self.exempt = true,
             _ if self.goal.is_none() => {
@@ -178,6 +182,7 @@ impl fmt::Display for TierClaim {
         }
         match self.goal {
             None => {}
+            Some(Goal::Bandwidth(kept)) if kept == Kinds::default() => clauses.push("critical".to_owned()),
             Some(Goal::Bandwidth(kept)) => {
                 let asked = kept.iter().filter(|(_, rate)| BytesPerSec(0) < **rate);
                 clauses.extend(asked.map(|(kind, rate)| format!("keep {} {}", word(kind), exact(*rate))));
@@ -246,6 +251,8 @@ mod tests {
             ("slowdown 1.5;limit 50%", "limit 50%; slowdown 1.5"),
             ("p99 500us", "p99 500000ns"),
             ("p99.9 1ms", "p99.9 1000000ns"),
+            ("critical", "critical"),
+            ("critical; limit 20%", "limit 20%; critical"),
             ("exempt", "exempt"),
         ] {
             let claim = parsed(text);
@@ -277,6 +284,10 @@ mod tests {
             "p99",
             "p99 1ms; slowdown 2",
             "exempt; slowdown 2",
+            "critical; exempt",
+            "critical; p99 1ms",
+            "slowdown 2; critical",
+            "critical 5",
             "exempt 5",
             "something",
         ] {
@@ -299,6 +310,7 @@ mod tests {
         let bytes = of("limit 500MB/s").ceiling.map(|ceiling| (ceiling.bandwidth, ceiling.cost));
         assert_eq!(bytes, Some((BytesPerSec(500_000_000), Cost(0))));
         assert!(matches!(of("slowdown 1.5").class, Class::Critical { goal: Goal::Slowdown(_) }));
+        assert_eq!(of("critical").class, Class::Critical { goal: Goal::Bandwidth(Kinds::default()) });
         assert_eq!(of("exempt").class, Class::Exempt);
         assert_eq!(of("cap writes 1GB/s").caps.slow_write, Some(BytesPerSec(1_000_000_000)));
     }

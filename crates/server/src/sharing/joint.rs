@@ -1,12 +1,12 @@
 //! DRAM and a tier's time as policies over both see them in a server: the store's levers, tenants' claims, live curves.
 //!
-//! Shape:      the store's rows + claims + curves of what DRAM does not answer -> rows
+//! Shape:      the store's rows + claims + curves of what DRAM does not answer, or speeds that were measured -> rows
 //! Invariants: a limit in parts or operations is of the whole tier's time, whatever part of it is divided
 //! Failure:    a tenant whose curve is not known yet has none in its row: policies leave it its static share
 //! Units:      a tier's time as bandwidth: a byte is a nanosecond
 
 use super::thing::price;
-use super::{Claims, TierClaim};
+use super::{Claims, Speeds, TierClaim};
 use crate::shared::Shared;
 use control::joint::{Joint, JointSignal, Utility};
 use control::{Actuator, Amount, Class, Decision, Pool, Row, Sensor};
@@ -42,10 +42,12 @@ pub(super) struct Around<'t> {
     pub(super) control: &'t mut JointControl,
     pub(super) shared: &'t Shared,
     pub(super) claims: &'t Claims,
+    /// Of tenants that it has, instead of their curves.
+    pub(super) speeds: &'t Speeds,
 }
 
 /// A cost per second as bandwidth, at least the least that limits something.
-fn as_bandwidth(most: Amount) -> BytesPerSec {
+pub(super) fn as_bandwidth(most: Amount) -> BytesPerSec {
     BytesPerSec((most.cost.0 / 1_000).max(u64::from(most.cost.0 != 0)))
 }
 
@@ -66,7 +68,9 @@ impl Sensor for Around<'_> {
         let curves = self.shared.curves.lock().unwrap_or_else(PoisonError::into_inner);
         for row in rows.iter_mut() {
             let Some(signal) = &mut row.signal else { continue };
-            signal.utility = curves.near(row.id).map(Utility::Curve);
+            let name = self.shared.store.tenant_state(row.id).map(|tenant| tenant.name);
+            let measured = name.and_then(|name| self.speeds.get(&name)).cloned().map(Utility::Table);
+            signal.utility = measured.or_else(|| curves.near(row.id).map(Utility::Curve));
         }
         pool
     }

@@ -5,18 +5,26 @@
 //! Invariants: a server without tiers holds nobody back; another policy begins with nobody held back by the one before but as it
 //!             sees fit, and loses nothing that was counted; a claim that changes is seen within a step that begins at once; targets
 //!             in DRAM are there only while a policy over both is in charge
-//! Failure:    a thread that steps no more leaves the last steady throttles behind when its lease ends
+//! Failure:    a policy that needs a table of the tier which nobody has measured is refused; a thread that steps no more leaves the last steady throttles behind when its lease ends
 //! Non-goals:  how long an access is held: brakes in the store
 
 mod claim;
+mod groups;
 mod history;
 mod joint;
+mod model;
 mod policies;
+mod speeds;
 mod thing;
 
 pub use claim::{TierClaim, TierClaimError};
+pub(crate) use groups::GroupClaims;
 pub(crate) use joint::JointSettings;
+pub(crate) use model::TierModel;
+pub use model::Unmeasured;
 pub use policies::{BandwidthKind, BandwidthKindError};
+pub(crate) use speeds::Speeds;
+pub use speeds::SpeedsError;
 
 use crate::limits::{JOURNAL_RECORDS, JOURNAL_ROWS};
 use crate::shared::Shared;
@@ -25,8 +33,10 @@ use control::bandwidth::Kinds;
 use control::journal::Journal;
 use control::{Loop, Reason};
 use history::{Family, History};
+use media::probe::{machine_id, machine_name};
 use policy::bandwidth::{BandwidthPolicy, Options, Thresholds};
 use policy::joint::JointPolicy;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use store::{BandwidthControl, JointControl, Store};
@@ -68,10 +78,26 @@ struct Running {
     joint_pacer: Loop<JointPolicy>,
     both: JointControl,
     settings: JointSettings,
+    /// What the policy in charge looks at of tenants' measured speeds.
+    speeds: Speeds,
+    groups: GroupClaims,
     history: History,
     /// Incidents so far, and the newest.
     incidents: u64,
     incident: Option<String>,
+}
+
+/// What is known beforehand.
+#[derive(Debug)]
+pub(crate) struct Known {
+    /// How reads and writes of the divided tier slow each other.
+    pub(crate) model: TierModel,
+    /// Tenants' speeds, for a policy that looks at them.
+    pub(crate) speeds: Speeds,
+    /// The file that they are in.
+    pub(crate) speeds_file: Option<PathBuf>,
+    /// What groups of tenants claim.
+    pub(crate) groups: GroupClaims,
 }
 
 /// Who may use a tier how fast. One per server.
@@ -84,6 +110,9 @@ pub(crate) struct Sharing {
     /// Something has changed that a policy over both is to see at once.
     asked: AtomicBool,
     options: Options,
+    model: TierModel,
+    /// Where tenants' speeds are read from.
+    speeds_file: Mutex<Option<PathBuf>>,
 }
 
 /// How the loop about bandwidth stands.
@@ -104,37 +133,50 @@ pub struct SharingView {
 }
 
 impl Sharing {
+    /// Over `store`, of whose divided tier and tenants `known` is known.
+    ///
+    /// # Errors
+    /// If the policy `kind` needs to know more.
     pub(crate) fn new(
         store: &Arc<Store>,
+        known: Known,
         kind: BandwidthKind,
         settings: JointSettings,
         (seed, now): (u64, Instant),
-    ) -> Self {
-        let options = Options { seed, thresholds: thresholds(store), ..Options::default() };
-        let mut pacer = Loop::new(kind.policy(&options), JOURNAL_RECORDS);
+    ) -> Result<Self, Unmeasured> {
+        let Known { model, speeds, speeds_file, groups } = known;
+        let quiet = store.tier_latency();
+        let (thresholds, quiet) = (thresholds(&quiet), quiet.slow_read);
+        let options = Options { seed, thresholds, quiet, ..Options::default() };
+        let policy = kind.policy(&with_model(&options, &model, kind)?, &groups);
+        let mut pacer = Loop::new(policy, JOURNAL_RECORDS);
         pacer.limit_journal_rows(JOURNAL_ROWS);
-        let mut joint_pacer = Loop::new(kind.joint_policy(settings.options()), JOURNAL_RECORDS);
+        let mut joint_pacer = Loop::new(kind.joint_policy(&settings.options(), &groups), JOURNAL_RECORDS);
         joint_pacer.limit_journal_rows(JOURNAL_ROWS);
         let mut running = Running {
             kind,
             pacer,
-            thing: Thing::new(BandwidthControl::new(Arc::clone(store))),
+            thing: Thing::new(BandwidthControl::new(Arc::clone(store)), machine_id(&machine_name())),
             joint_pacer,
             both: JointControl::new(Arc::clone(store), now),
             settings,
+            speeds,
+            groups,
             history: History::new(kind.family()),
             incidents: 0,
             incident: None,
         };
         running.divide(settings.part);
         running.look(kind);
-        Self {
+        Ok(Self {
             claims: Mutex::default(),
             running: Mutex::new(running),
             lease_ends_ns: AtomicU64::new(u64::MAX),
             asked: AtomicBool::new(false),
             options,
-        }
+            model,
+            speeds_file: Mutex::new(speeds_file),
+        })
     }
 
     fn running(&self) -> MutexGuard<'_, Running> {
@@ -157,31 +199,45 @@ impl Sharing {
         self.ask();
     }
 
+    /// Where tenants' speeds are read from.
+    pub(crate) fn speeds_file(&self) -> Option<PathBuf> {
+        self.speeds_file.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Says where tenants' speeds are read from the next time.
+    pub(crate) fn set_speeds_file(&self, file: Option<PathBuf>) {
+        *self.speeds_file.lock().unwrap_or_else(PoisonError::into_inner) = file;
+    }
+
     /// What tenants claim, or how much there is, has changed: a policy over both decides at its loop's next turn.
     pub(crate) fn ask(&self) {
         self.asked.store(true, Ordering::Relaxed);
     }
 
-    /// Another policy decides from the next step on. Returns whether that is a change.
-    pub(crate) fn switch(&self, kind: BandwidthKind, now: Instant) -> bool {
+    /// Another policy decides from the next step on, by these `speeds` if it looks at any. Returns whether that is a change.
+    ///
+    /// # Errors
+    /// If the policy needs to know more of the tier.
+    pub(crate) fn switch(
+        &self,
+        kind: BandwidthKind,
+        speeds: Speeds,
+        now: Instant,
+    ) -> Result<bool, Unmeasured> {
+        let options = with_model(&self.options, &self.model, kind)?;
         let mut running = self.running();
-        if running.kind == kind {
-            return false;
+        if running.kind == kind && running.speeds == speeds {
+            return Ok(false);
         }
+        running.speeds = speeds;
         if running.kind.family() != kind.family() {
             running.change_family(kind.family(), now);
             self.lease_ends_ns.store(u64::MAX, Ordering::Relaxed);
         }
         running.kind = kind;
-        match kind.family() {
-            Family::Bandwidth => running.pacer.switch(kind.policy(&self.options)),
-            Family::Joint => {
-                let policy = kind.joint_policy(running.settings.options());
-                running.joint_pacer.switch(policy);
-            }
-        }
+        running.begin(&options);
         running.look(kind);
-        true
+        Ok(true)
     }
 
     /// Sets policies over both up otherwise from the next step on. One in charge begins again at its first epochs if its epoch
@@ -191,10 +247,22 @@ impl Sharing {
         let before = std::mem::replace(&mut running.settings, settings);
         running.divide(settings.part);
         if before.epoch != settings.epoch && running.kind.family() == Family::Joint {
-            let policy = running.kind.joint_policy(settings.options());
-            running.joint_pacer.switch(policy);
+            running.begin(&self.options);
         }
         self.ask();
+    }
+
+    /// Groups claim otherwise from the next step on, or are others: the policy in charge begins again, with what is in force.
+    pub(crate) fn set_groups(&self, groups: GroupClaims) {
+        let mut running = self.running();
+        if running.groups == groups {
+            return;
+        }
+        running.groups = groups;
+        // Whoever is in charge had its model then.
+        if let Ok(options) = with_model(&self.options, &self.model, running.kind) {
+            running.begin(&options);
+        }
     }
 
     /// One turn of the loop. Returns how long to wait for the next: as its policy wants, and so long that steps take no more of a
@@ -207,13 +275,13 @@ impl Sharing {
             return early;
         }
         let claims = self.claims();
-        let Running { pacer, thing, joint_pacer, both, kind, .. } = &mut *running;
+        let Running { pacer, thing, joint_pacer, both, kind, speeds, .. } = &mut *running;
         let (wake, made) = match kind.family() {
             Family::Bandwidth => {
                 (pacer.step(now, &mut thing.around(shared, &claims)), Made::at(pacer.journal(), now))
             }
             Family::Joint => {
-                let mut around = joint::Around { control: both, shared, claims: &claims };
+                let mut around = joint::Around { control: both, shared, claims: &claims, speeds };
                 (joint_pacer.step(now, &mut around), Made::at(joint_pacer.journal(), now))
             }
         };
@@ -305,6 +373,15 @@ impl Running {
         self.pacer.journal().recorded_total() + self.joint_pacer.journal().recorded_total()
     }
 
+    /// The policy in charge decides from the next step on in its first state.
+    fn begin(&mut self, options: &Options) {
+        let Self { kind, groups, settings, pacer, joint_pacer, .. } = self;
+        match kind.family() {
+            Family::Bandwidth => pacer.switch(kind.policy(options, groups)),
+            Family::Joint => joint_pacer.switch(kind.joint_policy(&settings.options(), groups)),
+        }
+    }
+
     /// How long a policy over both is still to be left alone: its epochs are far apart, and it sees who came or went.
     fn early(&self, now: Instant) -> Option<Duration> {
         let wake_at = self.joint_pacer.wake_at();
@@ -353,11 +430,19 @@ impl Running {
     }
 }
 
+/// The options with the tier's table, if the policy `kind` needs that, or looks at it and there is one.
+fn with_model(options: &Options, model: &TierModel, kind: BandwidthKind) -> Result<Options, Unmeasured> {
+    let model = match kind.uses_model().then(|| model.for_policy(kind.name())).transpose() {
+        Err(unmeasured) if kind.needs_model() => return Err(unmeasured),
+        known => known.ok().flatten(),
+    };
+    Ok(Options { model, ..options.clone() })
+}
+
 /// The latencies that a tier without traffic shows, and what is above them by so much that a tenth of the throughput is lost.
-fn thresholds(store: &Store) -> Thresholds {
-    let by_kind = store.tier_latency();
+fn thresholds(quiet: &Kinds<Option<Duration>>) -> Thresholds {
     let above = |quiet: Duration| Duration::from_nanos(quiet.0 + quiet.0 / LOST_ONE_IN);
-    let by_kind = Kinds::from_fn(|kind| by_kind.get(kind).map(above));
+    let by_kind = Kinds::from_fn(|kind| quiet.get(kind).map(above));
     Thresholds::new(by_kind).unwrap_or_default()
 }
 

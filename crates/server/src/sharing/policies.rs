@@ -2,6 +2,7 @@
 //!
 //! Failure: a policy that could not do anything here is refused, with what it lacks
 
+use super::groups::GroupClaims;
 use super::history::Family;
 use policy::bandwidth::{BandwidthPolicy, Options, Prevention, Remedy, by_name};
 use policy::compose::Tighter;
@@ -12,8 +13,9 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BandwidthKind(&'static str);
 
-/// Policies that need no more than the store offers: delays, pauses, budgets, caps, costs, latencies of requests.
-const KINDS: [&str; 13] = [
+/// Policies that need no more than the store offers: delays, pauses, budgets, caps, costs, latencies of requests; and those that need
+/// a table of how reads and writes slow each other.
+const KINDS: [&str; 16] = [
     "none",
     "limit",
     "qos",
@@ -21,25 +23,31 @@ const KINDS: [&str; 13] = [
     "proportional",
     "prevention",
     "prevention+remedy",
+    "guarantee",
+    "slo",
     "bandwidth-limit",
     "throttle-biggest",
     "symbiosis",
     "static",
     "harvest",
     "trade",
+    "ideal",
 ];
 
 /// Those of them that divide DRAM with it.
-const JOINT: [&str; 4] = ["symbiosis", "static", "harvest", "trade"];
+const JOINT: [&str; 5] = ["symbiosis", "static", "harvest", "trade", IDEAL];
+
+/// The one that divides by speeds that an operator has measured.
+const IDEAL: &str = "ideal";
+
+/// Those that divide by such a table.
+const BY_MODEL: [&str; 2] = ["guarantee", "slo"];
 
 /// Those that lack something, and what.
-const LACKING: [(&str, &str); 6] = [
-    ("guarantee", "a model of how this tier's tenants slow each other, which nobody has fitted"),
-    ("slo", "a model of how this tier's tenants slow each other, which nobody has fitted"),
+const LACKING: [(&str, &str); 3] = [
     ("remedy", "prevention beside it: name prevention+remedy"),
     ("mba-only", "memory bandwidth allocation, which acts on processes and not on tenants"),
     ("cpu-only", "a quota of CPU time, which acts on processes and not on tenants"),
-    ("ideal", "every tenant's speed at every share, measured beforehand: symbiosis estimates it"),
 ];
 
 /// Why a word names no policy that can be had.
@@ -88,26 +96,54 @@ impl BandwidthKind {
         self.0
     }
 
+    /// Whether it divides by how reads and writes of the tier slow each other.
+    pub(super) fn needs_model(self) -> bool {
+        BY_MODEL.contains(&self.0)
+    }
+
+    /// Whether it looks at such a table where there is one.
+    pub(super) fn uses_model(self) -> bool {
+        self.needs_model() || self.0 == "qos"
+    }
+
+    /// Whether it divides by tenants' speeds, which a file has.
+    pub(crate) fn needs_speeds(self) -> bool {
+        self.0 == IDEAL
+    }
+
     /// What it divides.
     pub(super) fn family(self) -> Family {
         if JOINT.contains(&self.0) { Family::Joint } else { Family::Bandwidth }
     }
 
-    /// The policy about a tier's time; one over both leaves that free.
-    pub(super) fn policy(self, options: &Options) -> Box<BandwidthPolicy> {
+    /// The policy about a tier's time; one over both leaves that free. One that needs a model is chosen with it only.
+    pub(super) fn policy(self, options: &Options, groups: &GroupClaims) -> Box<BandwidthPolicy> {
+        let made = |is_among_groups, number| {
+            let seed = options.seed.wrapping_add(number);
+            self.one(&Options { seed, ..options.clone() }, is_among_groups)
+        };
+        groups.over(made)
+    }
+
+    /// The policy among groups and lone tenants, or one inside a group.
+    fn one(self, options: &Options, is_among_groups: bool) -> Box<BandwidthPolicy> {
         match self.0 {
-            _ if self.family() == Family::Joint => Self::NONE.policy(options),
-            "prevention+remedy" => {
+            _ if self.family() == Family::Joint => Self::NONE.one(options, is_among_groups),
+            // Who disturbs others is held back by whom it disturbs, or with its group: once.
+            "prevention+remedy" if is_among_groups => {
                 Box::new(Tighter::new(Prevention::default(), Remedy::new(options.thresholds)))
             }
-            name => by_name(name, options).expect("every kind is a policy that needs no model"),
+            "prevention+remedy" => Box::new(Prevention::default()),
+            name => by_name(name, options).expect("every kind is a policy, and has the model that it needs"),
         }
     }
 
     /// The policy over DRAM and a tier's time; static shares where only the latter is divided.
-    pub(super) fn joint_policy(self, options: joint::Options) -> JointPolicy {
+    pub(super) fn joint_policy(self, options: &joint::Options, groups: &GroupClaims) -> JointPolicy {
         let name = if self.family() == Family::Joint { self.0 } else { "static" };
-        joint::by_name(name, options).expect("every kind over both is one that is known")
+        let made =
+            || joint::by_name(name, options.clone()).expect("every kind over both is one that is known");
+        groups.joint_over(made)
     }
 }
 
@@ -126,6 +162,8 @@ impl fmt::Display for BandwidthKind {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use control::bandwidth::Kinds;
+    use policy::bandwidth::{Axis, EmpiricalModel};
 
     #[test]
     fn every_name_of_a_policy_is_a_choice_or_says_what_it_lacks() {
@@ -135,10 +173,15 @@ mod tests {
         for name in joint::NAMES {
             assert!(!matches!(BandwidthKind::of_word(name), Err(BandwidthKindError::Unknown(_))), "{name}");
         }
+        let axes = Kinds::from_fn(|_| Axis::unmeasured());
+        let model = EmpiricalModel::measured(0, axes, |wanted| wanted).unwrap();
         for name in BandwidthKind::names() {
             let kind = BandwidthKind::of_word(name).unwrap();
+            let model = Some(model.clone()).filter(|_| kind.needs_model());
+            let options = Options { model, ..Options::default() };
+            let groups = GroupClaims::default();
             let (one, both) =
-                (kind.policy(&Options::default()), kind.joint_policy(joint::Options::default()));
+                (kind.policy(&options, &groups), kind.joint_policy(&joint::Options::default(), &groups));
             let is_joint = kind.family() == Family::Joint;
             assert_eq!((one.name(), both.name()), if is_joint { ("none", name) } else { (name, "static") });
         }

@@ -25,13 +25,15 @@ pub(super) struct Thing {
     pub(super) control: BandwidthControl,
     /// What requests of each tenant had taken at the last reading.
     before: HashMap<TenantId, Latency>,
+    /// This machine's number: a table that was measured on another one says nothing here.
+    machine: u32,
     /// The policy looks at latencies.
     pub(super) wants_latencies: bool,
 }
 
 impl Thing {
-    pub(super) fn new(control: BandwidthControl) -> Self {
-        Self { control, before: HashMap::new(), wants_latencies: false }
+    pub(super) fn new(control: BandwidthControl, machine: u32) -> Self {
+        Self { control, before: HashMap::new(), machine, wants_latencies: false }
     }
 
     /// Measures from `now` on.
@@ -109,7 +111,8 @@ impl Sensor for Around<'_> {
     type Share = Throttle;
 
     fn read(&mut self, now: Instant, rows: &mut Vec<Row<BandwidthSignal, Throttle>>) -> Pool {
-        let pool = self.thing.control.read(now, rows);
+        let mut pool = self.thing.control.read(now, rows);
+        pool.model = self.thing.machine;
         for row in rows.iter_mut() {
             // Floors of memory are another policy's.
             row.claim.floor = control::Amount::default();

@@ -1,6 +1,7 @@
 //! `qos` on a plant written by hand: every tenant slows the critical ones by so much per GB/s that it reads.
 
 use super::*;
+use crate::bandwidth::mt2_model::Axis;
 use crate::bandwidth::testing::whole;
 use crate::bandwidth::testing::{Case, Decided, Did as _, decide, tenant};
 use control::{Claim, Quantile};
@@ -301,7 +302,7 @@ fn the_biggest_is_a_candidate_beside_the_three_with_most_cost() {
     plant.add(6, 60, 0.0);
     plant.measure(TAIL_WINDOW);
     let mut policy = policy(1);
-    policy.members.settle(&plant.rows, &mut Vec::new(), |_| Member::default());
+    policy.members.settle(&plant.rows, &mut Vec::new(), Member::of);
     let big = plant.rows[5].signal.as_mut().unwrap();
     big.cost = Cost(0);
     big.bytes.dram_write = Bytes(1 << 40);
@@ -312,4 +313,83 @@ fn the_biggest_is_a_candidate_beside_the_three_with_most_cost() {
     policy.choose_candidates(Instant(0), &seen, TenantId(1));
     let chosen: Vec<_> = policy.candidates.iter().map(|heavy| seen.tenants[heavy.at].id.0).collect();
     assert_eq!(chosen, [2, 3, 4, 6]);
+}
+
+fn keeps(mb: u64) -> Class {
+    let asked = Kinds { slow_read: BytesPerSec(mb * 1_000_000), ..Kinds::default() };
+    Class::Critical { goal: Goal::Bandwidth(asked) }
+}
+
+/// A tier of which readers get 1 GB/s together.
+fn gigabyte() -> EmpiricalModel {
+    let mut axes = Kinds::from_fn(|_| Axis::unmeasured());
+    axes.slow_read = Axis::even(BytesPerSec(2_000_000_000), 4).unwrap();
+    let run = |wanted: Kinds<f64>| Kinds { slow_read: wanted.slow_read.min(1e9), ..Kinds::splat(0.0) };
+    EmpiricalModel::measured(0, axes, run).unwrap()
+}
+
+fn incidents(decided: &Decided) -> Vec<(u32, String)> {
+    let told = |note: &Note| match &note.reason {
+        Reason::Incident(why) => Some((note.tenant?.0, why.to_string())),
+        _ => None,
+    };
+    decided.notes.iter().filter_map(told).collect()
+}
+
+#[test]
+fn a_goal_that_cannot_be_kept_beside_the_others_is_not_taken_on() {
+    let mut plant = Plant::new(&[], &[(1, 600, 0.0), (2, 700, 0.0)]);
+    plant.rows[0].claim.class = keeps(650);
+    plant.rows[1].claim.class = keeps(690);
+    let mut policy = policy(1).admitting(Some(gigabyte()), None);
+    let mut wake = Duration::ZERO;
+    for _ in 0..4 {
+        let decided = plant.step(&mut policy, wake);
+        wake = decided.wake;
+        let told = incidents(&decided);
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].0 == 2 && told[0].1.contains("beside the others' goals"), "{told:?}");
+    }
+    assert_ne!(
+        plant.held(2),
+        Throttle::FREE,
+        "the one whose goal is missed has it from the one whose is not taken on"
+    );
+    assert_eq!(plant.held(1), Throttle::FREE);
+    plant.rows.remove(0);
+    assert_eq!(incidents(&plant.step(&mut policy, wake)), [], "when there is room it is taken on");
+    assert_eq!(policy.members[0].class, keeps(690));
+    // Without a model, or with another machine's, promised bandwidths are taken to fit.
+    plant.rows[0].claim.class = keeps(5_000);
+    for model in [None, Some(gigabyte())] {
+        let admission = Admission { model: model.clone(), quiet: None };
+        let refused = admission.refuses(&keeps(5_000), None, &mut Kinds::splat(0.0), (0, 1), None);
+        assert_eq!(refused, model.map(|_| Refused::Bandwidth));
+    }
+}
+
+#[test]
+fn a_latency_below_that_of_an_idle_tier_is_not_taken_on() {
+    let mut plant = Plant::new(&[(1, 3.0)], &[(2, 1_000, 0.05)]);
+    let mut policy = policy(1).admitting(None, Some(Duration(GOAL.0 * 2)));
+    assert_eq!(incidents(&plant.step(&mut policy, Duration::ZERO)), [], "nothing was measured yet");
+    for _ in 0..5 {
+        let decided = plant.step(&mut policy, Duration::from_millis(500));
+        let told = incidents(&decided);
+        assert!(told.len() == 1 && told[0].1.contains("what the tier takes alone"), "{told:?}");
+        assert!(decided.steady, "no experiment for what cannot be");
+        assert_eq!(plant.held(2), Throttle::FREE);
+    }
+    // Where one operation in a thousand comes to the tier it may be kept.
+    plant.measure(Duration::from_millis(500));
+    let signal = plant.rows[0].signal.as_mut().unwrap();
+    signal.accesses.slow_read = signal.operations / 1_000;
+    let window = crate::bandwidth::testing::window(plant.now_ms, plant.now_ms + 500);
+    assert_eq!(incidents(&decide(&mut policy, &mut plant.rows, window)), []);
+    // A tier that is quicker than the goal keeps nobody out.
+    let quick = Admission { model: None, quiet: Some(Duration(GOAL.0 / 2)) };
+    let signal = plant.rows[0].signal;
+    let class = critical().class;
+    let before = Some(Refused::Latency);
+    assert_eq!(quick.refuses(&class, signal.as_ref(), &mut Kinds::splat(0.0), (0, 1), before), None);
 }
