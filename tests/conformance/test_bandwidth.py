@@ -192,7 +192,7 @@ def test_a_goal_that_cannot_be_kept_beside_the_others_is_not_taken_on(fresh):
 
 def test_a_latency_below_that_of_an_idle_tier_is_not_taken_on(fresh):
     server = fresh(*TIER, "--bandwidth-policy", "qos", "--tenant", "name=c,prefix=c:,bandwidth=p50 100ns")
-    (load,) = loads(server, (b"c", 200, "get"))
+    (load,) = at_work(server, (b"c", 200, "get"))
     try:
         wait_until(lambda: "what the tier takes alone" in refusals(server).get(id_of(server, "c"), ""))
     finally:

@@ -3,7 +3,7 @@
 import pytest
 
 from conformance.test_admin import ask, wait_until
-from conformance.test_bandwidth import TIER, bandwidth, decisions, fill, id_of, loads, tenant_json, used
+from conformance.test_bandwidth import TIER, at_work, bandwidth, decisions, fill, id_of, tenant_json, used
 from conformance.test_symbiosis import QUICK, held_back
 from conformance.test_symbiosis import TIER as AUTO_TIER
 from conformance.test_symbiosis import fill as fill_some
@@ -33,7 +33,7 @@ def grants(server, names):
 def test_members_share_the_limit_of_their_group(fresh):
     tenants = (("a", ",group=team"), ("b", ",group=team"), ("lone", ""))
     server = serve(fresh, "limit", f",bandwidth=limit {100 * LIMIT}%", *tenants)
-    some = loads(server, (b"a", 1000, "get"), (b"b", 2000, "set"), (b"lone", 500, "get"))
+    some = at_work(server, (b"a", 1000, "get"), (b"b", 2000, "set"), (b"lone", 500, "get"))
     try:
         start = bandwidth(server)["decisions"]
         wait_until(lambda: start + 13 <= bandwidth(server)["decisions"])
@@ -51,7 +51,7 @@ def test_members_share_the_limit_of_their_group(fresh):
 
 def test_what_one_member_leaves_another_has_and_groups_change(fresh):
     server = serve(fresh, "limit", f",bandwidth=limit {100 * LIMIT}%", ("a", ",group=team"), ("b", ",group=team"))
-    some = loads(server, (b"a", 1000, "get"))
+    some = at_work(server, (b"a", 1000, "get"))
     fill(server, b"b", 1000)
     try:
         # Who asks for nothing keeps a little to begin with.
@@ -81,7 +81,7 @@ def test_members_share_the_caps_of_their_group(fresh):
     def caps():
         return [tenant_json(server, name)["bandwidth_cap_write_bytes_per_second"] for name in ("a", "b", "lone")]
 
-    some = loads(server, (b"a", 5000, "set"), (b"b", 5000, "set"))
+    some = at_work(server, (b"a", 5000, "set"), (b"b", 5000, "set"))
     try:
         start = bandwidth(server)["decisions"]
         wait_until(lambda: start + 40 <= bandwidth(server)["decisions"])

@@ -7,7 +7,7 @@ import pytest
 
 from conformance import servers
 from conformance.test_admin import ask, wait_until
-from conformance.test_bandwidth import bandwidth, decisions, id_of, loads, tenant_json
+from conformance.test_bandwidth import at_work, bandwidth, decisions, id_of, tenant_json
 from conformance.test_tiers import refused
 
 pytestmark = pytest.mark.cotenant
@@ -101,7 +101,7 @@ def test_a_probe_keeps_what_reads_and_writes_leave_each_other(probed):
 
 def test_a_demand_is_kept_by_caps_of_the_others(fresh, pretended):
     server = serve(fresh, pretended, "none", ("a", "keep reads 1MB/s"), ("b", ""), ("c", ""))
-    some = loads(server, (b"a", 20_000, "get"), (b"b", 20_000, "get"), (b"c", 20_000, "set"))
+    some = at_work(server, (b"a", 20_000, "get"), (b"b", 20_000, "get"), (b"c", 20_000, "set"))
     try:
         assert ask(server, "PUT", "/bandwidth", {"policy": "guarantee"})[0] == 200
         after(server, 35)
@@ -126,7 +126,7 @@ def test_a_kind_that_was_not_declared_is_a_trickle(fresh, pretended):
     after(server, 1)
     # A hundredth of what there is, by the tenants there are: this one and the one without a prefix.
     assert caps(server, "a")[1] == WRITES // 100 // 2
-    (load,) = loads(server, (b"a", 1_000, "set"))
+    (load,) = at_work(server, (b"a", 1_000, "set"))
     try:
         after(server, 35)
         assert rates(server, "a", 30)[1] < 1.02 * WRITES / 100 / 2
@@ -155,7 +155,7 @@ def test_what_critical_tenants_come_to_need_is_taken_from_the_others(fresh, pret
     quiet = caps(server, "b")
     assert 0.2 * READS < quiet[0] < READS and 0.1 * WRITES < quiet[1] < WRITES
     assert bandwidth(server)["incidents"] == 0
-    (load,) = loads(server, (b"a", 200_000, "get"))
+    (load,) = at_work(server, (b"a", 200_000, "get"))
     try:
         # It reads more than the tier is said to have.
         wait_until(lambda: bandwidth(server)["incidents"] > 0)
