@@ -437,7 +437,9 @@ fn slack(class: &Class, row: &Case, window: Window) -> Option<f64> {
             Some((goal - tail) / goal)
         }
         Goal::Bandwidth(kinds) => {
-            let asked = Kind::ALL.into_iter().filter(|&kind| BytesPerSec(0) < *kinds.get(kind));
+            // Who asks for nothing of a kind misses nothing of it.
+            let is_asked = |&kind: &Kind| BytesPerSec(0) < *kinds.get(kind) && signal.bytes.get(kind).0 != 0;
+            let asked = Kind::ALL.into_iter().filter(is_asked);
             let slacks = asked.map(|kind| {
                 let rate = window.per_sec(signal.bytes.get(kind).0)?;
                 Some(rate / kinds.get(kind).0 as f64 - 1.0)

@@ -197,6 +197,26 @@ fn what_breaks_another_goal_is_rolled_back() {
 }
 
 #[test]
+fn who_is_idle_misses_no_bandwidth() {
+    let asked = control::bandwidth::Kinds { slow_read: BytesPerSec(900_000_000), ..Default::default() };
+    for is_idle in [false, true] {
+        let mut plant = Plant::new(&[], &[(1, 500, 0.0), (2, 1_000, 0.3)]);
+        plant.rows[0].claim.class = Class::Critical { goal: Goal::Bandwidth(asked) };
+        if is_idle {
+            plant.free_mb.insert(1, 0);
+        }
+        let (mut policy, mut wake) = (policy(1), Duration::ZERO);
+        let mut incidents = 0;
+        for _ in 0..20 {
+            let decided = plant.step(&mut policy, wake);
+            wake = decided.wake;
+            incidents += decided.notes.iter().filter(|note| note.reason.word() == "incident").count();
+        }
+        assert_eq!(incidents == 0, is_idle, "{incidents}");
+    }
+}
+
+#[test]
 fn who_comes_or_goes_ends_the_experiment_and_another_begins() {
     for departs in [false, true] {
         let mut plant = Plant::new(&[(1, 0.6)], &[(2, 2_000, 0.05), (3, 1_000, 0.5), (4, 900, 0.01)]);
