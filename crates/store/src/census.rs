@@ -63,6 +63,8 @@ struct Seen {
     coming: u64,
     /// What the samples in its row stand for: as many, or about as many.
     sampled: u64,
+    /// Hits per tick that the ranks of all samples let expect.
+    expected: f64,
     /// The rank's level in this pass; not a number before its first item.
     level: f32,
     threshold: u8,
@@ -281,6 +283,7 @@ impl Census {
             seen.level = store.tenant(tenant).level_of(kind, || kind.level_by(&usage, &self.clock));
         }
         let rank = seen.spec.rank.bin(&usage, seen.level, &self.clock);
+        seen.expected += f64::from(seen.spec.rank.density(&usage)) * stands_for as f64;
         let below = if self.demotes { charge_below(store, item) } else { 0 };
         let mut stays = stands_for;
         if let Some(part) = seen.below.as_mut().filter(|_| below != 0) {
@@ -461,6 +464,7 @@ fn seen_in<'a>(
             inside: 0,
             coming: 0,
             sampled: 0,
+            expected: 0.0,
             level: f32::NAN,
             threshold: BIN_MIN,
             part: WHOLE,

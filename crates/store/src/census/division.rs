@@ -40,6 +40,7 @@ impl Census {
             let inside = part_of(store.tenant(id).held_here().0, part, whole);
             let below = seen.below.as_ref().map_or(0, |below| below.sampled);
             let inside_below = part_of(inside, below, seen.sampled + below);
+            seen.expected *= inside as f64 / (seen.sampled + below).max(1) as f64;
             seen.inside = inside - inside_below;
             seen.below.iter_mut().for_each(|below| below.inside = inside_below);
             let now = store.raw_totals(id).dram_write.bytes;
@@ -49,9 +50,7 @@ impl Census {
         let ticks = all as f64 / store.tick_bytes as f64 * whole as f64 / part.max(1) as f64;
         for (i, seen) in self.seen.iter().enumerate() {
             let Some(seen) = seen else { continue };
-            let sampled = seen.spec.rank.expected_hits(&self.rows[seen.row]);
-            let hits = sampled * seen.inside as f64 / seen.sampled.max(1) as f64 * ticks;
-            store.tenant(TenantId(u32::try_from(i).unwrap_or(u32::MAX))).expect_hits(hits);
+            store.tenant(TenantId(u32::try_from(i).unwrap_or(u32::MAX))).expect_hits(seen.expected * ticks);
         }
         self.seen.iter_mut().flatten().for_each(|seen| seen.coming = part_of(come, seen.coming, all));
     }

@@ -17,17 +17,16 @@ const EIGHTHS_AT: u32 = 20;
 /// The lowest density that is told from less: 2^-28, an item of 1 MiB used once and not for 224 ticks.
 const LOWEST: i32 = (127 - 28) << 3;
 
+/// Hits per byte and tick that an item lets expect.
+#[inline]
+pub(super) fn density(item: &Usage) -> f32 {
+    USES[usize::from(item.uses)] / (item.size as f32 * (f32::from(item.age) + SOFTENING_TICKS))
+}
+
 /// The bin of an item, not yet held to what bins there are.
 #[inline]
 pub(super) fn bin(item: &Usage) -> i32 {
-    let density = USES[usize::from(item.uses)] / (item.size as f32 * (f32::from(item.age) + SOFTENING_TICKS));
-    (density.to_bits() >> EIGHTHS_AT).cast_signed() - LOWEST + i32::from(BIN_MIN)
-}
-
-/// The least hits per byte and tick of a bin.
-pub(super) fn of_bin(bin: u8) -> f32 {
-    let eighths = (i32::from(bin) - i32::from(BIN_MIN) + LOWEST).cast_unsigned();
-    f32::from_bits(eighths << EIGHTHS_AT)
+    (density(item).to_bits() >> EIGHTHS_AT).cast_signed() - LOWEST + i32::from(BIN_MIN)
 }
 
 #[cfg(test)]
@@ -41,11 +40,6 @@ mod tests {
         assert_eq!(of(0, 0, 100) - of(0, 0, 200), 8);
         assert_eq!(of(0, 0, 100) - of(4, 0, 100), 8);
         assert!(of(10, 3, 100) < of(10, 5, 100));
-        for (age, uses, size) in [(0, 0, 100), (4, 3, 1_000), (60, 15, 48)] {
-            let density = USES[usize::from(uses)] / (size as f32 * (f32::from(age) + SOFTENING_TICKS));
-            let least = of_bin(u8::try_from(of(age, uses, size)).unwrap());
-            assert!(least <= density && density < 1.13 * least, "{density} in a bin from {least} on");
-        }
         assert!(i32::from(BIN_MIN) <= of(AGE_MAX, 0, 1 << 20) && of(0, 15, 32) < 256);
     }
 }

@@ -148,14 +148,9 @@ impl RankKind {
         matches!(self, Self::Density)
     }
 
-    /// Hits per tick that so many bytes of each bin let expect; 0 for a rank whose bins say nothing of hits.
-    pub(crate) fn expected_hits(&self, bytes_by_bin: &[u32; 256]) -> f64 {
-        if !self.is_absolute() {
-            return 0.0;
-        }
-        // The last bin is what stays whatever its rank.
-        let bins = (0..u8::MAX).zip(bytes_by_bin).filter(|(bin, bytes)| BIN_MIN <= *bin && **bytes != 0);
-        bins.map(|(bin, bytes)| f64::from(*bytes) * f64::from(density::of_bin(bin))).sum()
+    /// Hits per byte and tick that an item lets expect; 0 by a rank that says nothing of hits.
+    pub(crate) fn density(&self, usage: &Usage) -> f32 {
+        if self.is_absolute() { density::density(usage) } else { 0.0 }
     }
 
     /// Ranks of one family understand each other's levels. None is 0.
