@@ -1,11 +1,14 @@
 //! What a tier has room for is put there, and not evicted.
 #![allow(clippy::unwrap_used, reason = "a test may stop at what must not happen")]
 
+use control::Sensor;
 use media::Plain;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use store::{Fields, Mode, Options, Placement, RankKind, Refused, Space, Store, TenantSpec, Worker};
-use units::{Bytes, TenantId};
+use store::{
+    Fields, MemoryControl, Mode, Options, Placement, RankKind, Refused, Space, Store, TenantSpec, Worker,
+};
+use units::{Bytes, Instant, TenantId};
 
 const TENANTS: [(&str, u64, usize); 3] =
     [("small", 5_000, 2_000), ("even", 2_500, 4_000), ("large", 3_750, 4_000)];
@@ -68,4 +71,41 @@ fn evictions(seed: u64) -> u64 {
 fn what_fits_below_is_not_evicted() {
     let all: Vec<u64> = (1..=20).map(evictions).collect();
     assert_eq!(all.iter().sum::<u64>(), 0, "{all:?}");
+}
+
+/// What ranks let expect of a tenant does not depend on where its values may go.
+#[test]
+fn as_many_hits_are_expected_of_values_that_can_go_below() {
+    let options = Options {
+        memory: Bytes::mib(16),
+        item_max: Bytes::mib(1),
+        threads: 1,
+        tenants_max: 8,
+        no_evict: false,
+        seed: 1,
+    };
+    let store = Store::with_tiers(options, &[Arc::new(Plain::new(Bytes::mib(64)).unwrap())], 0).unwrap();
+    let mut worker = store.worker().unwrap();
+    let both = [Placement::Auto, Placement::Dram].map(|placement| {
+        let spec = TenantSpec {
+            name: format!("{placement:?}"),
+            own_space: true,
+            claim: control::Claim::default(),
+            rank: RankKind::default(),
+        };
+        let id = store.add_tenant(spec).unwrap();
+        assert!(store.set_placement(id, placement));
+        id
+    });
+    // Both hold as much when cleaning begins: nothing has gone anywhere.
+    for number in 0..4_000 {
+        both.iter().for_each(|id| set(&mut worker, *id, number, 2_000));
+    }
+    let mut rows = Vec::new();
+    MemoryControl::new(Arc::clone(&store)).read(Instant::ZERO, &mut rows);
+    let expected = both.map(|id| {
+        let signal = rows.iter().find(|row| row.id == id).and_then(|row| row.signal);
+        signal.unwrap().expected_hits as f64
+    });
+    assert!(0.0 < expected[1] && (0.5..2.0).contains(&(expected[0] / expected[1])), "{expected:?}");
 }
