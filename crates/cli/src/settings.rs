@@ -181,7 +181,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         .more("What outlived three and a half times the memory written counts as idle earlier."),
     setting("learning", Kind::Time, "3h", "0s and up", "How long auto runs as shared before it taxes"),
     setting("cleaner_cpu", Kind::Ratio, "0.05", "above 0, at most 1", "Part of the CPU time that cleaning may take")
-        .more("Where few requests write; 2.4 times as much where all do. It counts while three quarters of the CPU time is used; 1 never gives way."),
+        .more("Where few requests write; 2.4 times as much where all do. It counts while half of the CPU time is used; 1 never gives way."),
     setting("cleaners", Kind::Count, "1", "1 to 8", "Background cleaners")
         .more("The first cleans; the others help where writers outrun it. Writers that find no room clean beside them."),
     setting("rank", Kind::Rank, "density", RANKS, "Eviction order of tenants that name none")

@@ -32,7 +32,7 @@ pub use meter::{Access, Meter, Traffic};
 pub use numa::NumaTier;
 pub use profile::{PROFILE_MAX, Profile, ProfileError, ProfileRow};
 pub use queue::{Completed, DEPTH_MAX, Engine, ReadQueue, Ticket};
-pub use region::{MapError, Region, WordRegion};
+pub use region::{MapError, Region, WordRegion, prefetch_to_write};
 pub use spec::{OpenTier, SPEC_FORMS, SpecError, TierMedium, TierSpec};
 pub use stopwatch::Stopwatch;
 

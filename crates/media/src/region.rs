@@ -11,7 +11,7 @@
 use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use units::Bytes;
 
 /// Why there is no region.
@@ -266,6 +266,58 @@ impl Region {
         unsafe { std::slice::from_raw_parts(at, len) }
     }
 
+    /// Copies `N` bytes, of which others may change the one at `shared` meanwhile, by `set_bits`: that one is read with Acquire.
+    ///
+    /// # Safety
+    /// As for `bytes`, but for the byte at `shared`, which no slice may cover.
+    ///
+    /// # Panics
+    /// If the range is not inside the region.
+    #[inline]
+    #[must_use]
+    pub unsafe fn copy<const N: usize>(&self, offset: usize, shared: usize) -> [u8; N] {
+        assert!(shared < N && self.contains(offset, N), "read outside of the region");
+        let mut copy = [0; N];
+        // SAFETY: inside the mapping, checked above; the caller promises that nobody writes these bytes meanwhile.
+        unsafe {
+            let at = self.base.as_ptr().add(offset);
+            std::ptr::copy_nonoverlapping(at, copy.as_mut_ptr(), shared);
+            std::ptr::copy_nonoverlapping(
+                at.add(shared + 1),
+                copy.as_mut_ptr().add(shared + 1),
+                N - shared - 1,
+            );
+        }
+        // SAFETY: as above; all accesses to this byte that may be at the same time are atomic.
+        copy[shared] = unsafe { self.shared_byte(offset + shared) }.load(Ordering::Acquire);
+        copy
+    }
+
+    /// Sets bits of one byte, with Release.
+    ///
+    /// # Safety
+    /// No slice covers this byte, and nobody else writes it at the same time.
+    ///
+    /// # Panics
+    /// If it is not inside the region.
+    #[inline]
+    pub unsafe fn set_bits(&self, offset: usize, bits: u8) {
+        assert!(self.contains(offset, 1), "write outside of the region");
+        // SAFETY: inside the mapping, checked above; the caller promises that it is used as a shared byte only.
+        let byte = unsafe { self.shared_byte(offset) };
+        byte.store(byte.load(Ordering::Relaxed) | bits, Ordering::Release);
+    }
+
+    /// A byte as an atomic one.
+    ///
+    /// # Safety
+    /// It is inside the mapping, and no access that is not atomic is at the same time as one to what is returned.
+    #[inline]
+    unsafe fn shared_byte(&self, offset: usize) -> &AtomicU8 {
+        // SAFETY: as the caller promises; an `AtomicU8` is as large and as aligned as a byte, and may be written through.
+        unsafe { AtomicU8::from_ptr(self.base.as_ptr().add(offset)) }
+    }
+
     /// Copies `source` into the region.
     ///
     /// # Safety
@@ -381,6 +433,19 @@ impl WordRegion {
         // SAFETY: the region is private to this type, which never makes byte references of it.
         unsafe { self.region.release(first * WORD, (last - first) * WORD) };
     }
+}
+
+/// Starts loading the cache line where `of` begins, to be written to.
+#[inline]
+pub fn prefetch_to_write<T>(of: &T) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+        // SAFETY: a prefetch has no effect but on the caches.
+        unsafe { _mm_prefetch::<_MM_HINT_ET0>(std::ptr::from_ref(of).cast()) };
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = of;
 }
 
 const WORD: usize = size_of::<AtomicU64>();

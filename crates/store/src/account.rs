@@ -1,7 +1,7 @@
 //! Who is charged for what: items that the index begins or ceases to point at.
 //!
 //! Invariants: `link` and `unlink` run under the locks of the item's key, so that a flush falls between two of them and
-//!             never into one; what a tenant holds is exact whenever no thread is inside
+//!             never into one; an item is taken off when no slot points at it any more, not before; what a tenant holds is exact whenever no thread is inside
 //! Units:      bytes charged: log bytes, pages of a value that lies apart, the index's share, and what of a tier the item takes
 
 use crate::item::{Meta, Sizes, View};
@@ -54,7 +54,7 @@ pub(crate) fn let_go(store: &Store, view: &View<'_>) {
 pub(crate) fn take_off(store: &Store, counters: &ThreadCounters, place: Place, view: &View<'_>) {
     let sizes = view.sizes();
     counters.class(sizes.whole, view.own_space()).unlink(sizes.whole);
-    store.log.segment(place.segment).note_dead(u32::try_from(sizes.in_segment).unwrap_or(u32::MAX));
+    store.log.bury(place, u32::try_from(sizes.in_segment).unwrap_or(u32::MAX));
     let tenant = store.tenant(view.tenant());
     if view.is_away() {
         tenant.away.fetch_sub(view.footprint().cast_signed(), Ordering::Relaxed);
@@ -111,7 +111,7 @@ pub(crate) fn relink(
     stamp: u64,
 ) {
     let len32 = |len| u32::try_from(len).unwrap_or(u32::MAX);
-    store.log.segment(from.segment).note_dead(len32(old_len));
+    store.log.bury(from, len32(old_len));
     store.log.segment(to.segment).note_append(tenant, len32(len), stamp, None);
 }
 

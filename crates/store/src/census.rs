@@ -139,14 +139,14 @@ impl<'a> Pending<'a> {
     #[inline]
     pub(crate) fn new(store: &Store, place: Place, view: View<'a>) -> Self {
         let hash = store.hash_of(&view);
-        store.index.prefetch(hash);
+        store.index.prefetch_to_change(hash);
         Self { place, hash, view }
     }
 
     /// The slot that points at it, if one does.
     #[inline]
     pub(crate) fn find(&self, store: &Store) -> Option<Found> {
-        store.index.find_surely(self.hash, &mut |slot| slot.place() == self.place)
+        store.index.find(self.hash, |slot| slot.place() == self.place)
     }
 
     /// Whether it has expired or was flushed.
@@ -158,7 +158,7 @@ impl<'a> Pending<'a> {
     /// Bytes of DRAM that its tenant is charged for what moves with it.
     #[inline]
     pub(crate) fn charge(&self) -> u64 {
-        self.view.bytes().len() as u64 + INDEX_SHARE
+        self.view.len() as u64 + INDEX_SHARE
     }
 }
 
@@ -229,7 +229,7 @@ impl Census {
         let mut batch = Vec::with_capacity(BATCH);
         for id in sources {
             store.log.walk(reader, *id, |place, view| {
-                let len = view.bytes().len();
+                let len = view.len();
                 if len < step.0 {
                     self.since_sample += len;
                     if self.since_sample < step.0 {
@@ -252,7 +252,7 @@ impl Census {
         for item in batch.drain(..) {
             let Some(found) = item.find(store).filter(|_| !item.is_dead(store)) else { continue };
             // The sample stands for a step of the log's bytes, and for the index's share of them.
-            let (len, charge) = (item.view.bytes().len(), item.charge());
+            let (len, charge) = (item.view.len(), item.charge());
             let stands_for = if len < self.step { charge * self.step as u64 / len as u64 } else { charge };
             self.alive += if len < self.step { self.step as f64 / len as f64 } else { 1.0 };
             self.count(store, &item, found, stands_for);
@@ -429,7 +429,7 @@ pub(crate) fn usage_of(
         size: u32::try_from(item.view.sizes().here()).unwrap_or(u32::MAX),
         level: tenant.level_at(found.slot.tick()),
         stamp: store.stamp_of(item.place, &item.view),
-        expiry: item.view.expiry(),
+        expires_at: item.view.expires_at(),
         hits_per_tick: densities.map_or(0.0, |densities| densities.of_key(item.hash, uses, age)),
     }
 }

@@ -20,6 +20,7 @@ pub(crate) fn check(store: &Store, reader: &Participant) {
     let mut values = store.log.check_values();
     for slot in slots {
         let view = store.log.view(reader, slot.place());
+        assert!(!view.is_gone(), "the index points at no item that is gone");
         if let Some(apart) = view.apart() {
             let at = values
                 .iter()
@@ -28,7 +29,7 @@ pub(crate) fn check(store: &Store, reader: &Participant) {
             values.swap_remove(at);
         }
         assert!(keys.insert((space_of(&view), view.key().to_vec())), "a key is in the index once");
-        *live_in.entry(slot.place().segment.0).or_default() += view.bytes().len() as u64;
+        *live_in.entry(slot.place().segment.0).or_default() += view.len() as u64;
         if let Some(at) = view.away() {
             leads.entry(at.tier).or_default().push((at, view.key().len()));
             *away.entry(view.tenant()).or_default() += view.footprint().cast_signed();

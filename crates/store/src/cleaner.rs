@@ -291,7 +291,7 @@ impl Pass<'_> {
         let below = if would_go { put_below(store, self.counters, item) } else { None };
         let to = stays.or_else(|| {
             let leads = would_go && fate != Fate::Goes && item.view.is_away();
-            let len = below.as_ref().map(|(_, len)| *len).or(leads.then(|| item.view.bytes().len()))?;
+            let len = below.as_ref().map(|(_, len)| *len).or(leads.then(|| item.view.len()))?;
             self.to.open_for_last(store, len, store.stamp_of(item.place, &item.view))
         });
         let locked = store.index.lock(item.hash);

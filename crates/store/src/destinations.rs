@@ -13,6 +13,7 @@ use crate::item::{Meta, Sizes};
 use crate::limits::{AGE_MAX, RESERVE_SEGMENTS};
 use crate::log::Head;
 use crate::metrics::ThreadCounters;
+use crate::slot::Place;
 use crate::store::Store;
 use crate::sync::{Mutex, bump, lock};
 
@@ -83,7 +84,7 @@ impl Destinations {
     /// The half whose open destination takes an item: its own, else one that is opened for it if the pass still may, else the
     /// other.
     pub(crate) fn open_for(&mut self, store: &Store, item: &Pending<'_>, half: Half) -> Option<Half> {
-        let len = bytes_needed(item.view.bytes().len(), item.view.cas().is_some());
+        let len = bytes_needed(item.view.len(), item.view.cas().is_some());
         let stamp = store.stamp_of(item.place, &item.view);
         self.open_for_len(store, len, stamp, half)
     }
@@ -138,7 +139,20 @@ impl Destinations {
         item: &Pending<'_>,
         to: Half,
     ) -> bool {
-        self.move_to(store, counters, locked, (found, item), (item.view.meta(), to))
+        let (from, view) = (item.place, &item.view);
+        let stamp = store.stamp_of(from, view);
+        let needed = bytes_needed(view.len(), false);
+        let head = self.open[to as usize].as_mut().filter(|head| store.log.fits(head, needed, stamp));
+        let Some((header, head)) = head.and_then(|head| Some((view.plain_at(stamp, head.base())?, head)))
+        else {
+            return self.move_to(store, counters, locked, (found, item), (view.meta(), to));
+        };
+        let parts = [&header[..], view.behind_header(), &[], &[]];
+        let place = store.log.append(head, parts).expect("the destination has room");
+        lead_to(store, locked, found, place);
+        relink(store, (from, view.len()), (place, view.len()), view.tenant(), stamp);
+        bump(&counters.of(view.tenant().index()).moved_bytes, view.len() as u64);
+        true
     }
 
     /// The same with the value elsewhere: `meta` is the item's but for that.
@@ -163,7 +177,8 @@ impl Destinations {
         let len: usize = parts.iter().map(|p| p.len()).sum();
         let place = store.log.append(head, parts).expect("the destination has room");
         let goes_on = meta.away == view.away();
-        if len == view.bytes().len() && meta.expiry.is_none() && goes_on {
+        lead_to(store, locked, found, place);
+        if len == view.len() && meta.expiry.is_none() && goes_on {
             relink(store, (from, len), (place, len), meta.tenant, stamp);
         } else {
             // A value that lies apart or in a tier stays where it is.
@@ -171,9 +186,6 @@ impl Destinations {
             let below = meta.away.map_or(0, |away| away.footprint(view.key().len()));
             link(store, counters, place, &meta, Sizes::new(len, view.apart()).with_below(below), stamp);
         }
-        let age = store.tick().wrapping_sub(found.slot.tick()).min(AGE_MAX);
-        let tick = store.tick().wrapping_sub(age);
-        locked.replace(found, found.slot.moved(place).used(tick, found.slot.uses()));
         if !goes_on {
             meta.away.inspect(|away| store.tier(*away).hold(*away));
             let_go(store, view);
@@ -181,6 +193,13 @@ impl Destinations {
         bump(&counters.of(meta.tenant.index()).moved_bytes, len as u64);
         true
     }
+}
+
+/// Makes the index lead to where an item is now.
+fn lead_to(store: &Store, locked: &Locked<'_>, found: Found, place: Place) {
+    let age = store.tick().wrapping_sub(found.slot.tick()).min(AGE_MAX);
+    let tick = store.tick().wrapping_sub(age);
+    locked.replace(found, found.slot.moved(place).used(tick, found.slot.uses()));
 }
 
 /// Puts a destination where one of its half is kept; what is fuller is sealed.

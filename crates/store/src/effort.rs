@@ -2,7 +2,7 @@
 //!
 //! Shape:      CPU time of cleaning and of everything, requests and writes of an interval -> thousandths of what a pass
 //!             surveys that it marks to go
-//! Invariants: between `MARKS_MIN` and `MARKS_MAX`; while a quarter of the CPU time that there is is left over it does not
+//! Invariants: between `MARKS_MIN` and `MARKS_MAX`; while half of the CPU time that there is is left over it does not
 //!             give way; else, above the limit, it gives way at once, below it takes back half of what it
 //!             could at a time, and waits longer each time that this proves too much
 //! Units:      any time, the same for both; one step per interval, of about a second
@@ -18,7 +18,7 @@ const FEW_WRITES: f64 = 0.05;
 /// At writes only the limit is larger by this part of it: 12 % instead of 5 %.
 const ALL_WRITES_MORE: f64 = 1.4;
 /// The limit counts from where so much of the CPU time that there is is used (guess, .5 to .9).
-const LOADED: f64 = 0.75;
+const LOADED: f64 = 0.5;
 /// What stays of earlier intervals at each new one: passes come in bursts (guess; half of it counts for 2.4 intervals).
 const KEPT: f64 = 0.75;
 /// It gives way to this part of the limit, and takes back only what leaves it below the other.
@@ -29,7 +29,8 @@ const PATIENCE: (u32, u32) = (2, 64);
 /// Intervals with less CPU time than this in sight say nothing.
 const TOTAL_MIN: f64 = 1e6;
 /// What a pass marks at each level, the most thorough first, each about an eighth more than the one before (guess).
-const MARKS: [usize; 15] = [75, 85, 97, 110, 123, 137, 154, 172, 192, 215, 240, 268, 300, 335, 375];
+const MARKS: [usize; 19] =
+    [75, 85, 97, 110, 123, 137, 154, 172, 192, 215, 240, 268, 300, 335, 375, 420, 470, 525, 590];
 const LEVEL_MAX: usize = MARKS.len() - 1;
 const _: () = assert!(MARKS[0] == MARKS_MIN && MARKS[LEVEL_MAX] == MARKS_MAX);
 
@@ -311,9 +312,9 @@ mod tests {
 
     #[test]
     fn the_way_back_takes_as_many_steps_as_halving_does() {
-        for (request_ns, writes, steps) in [(400.0, 0.02, 4), (400.0, 0.1, 5), (700.0, 0.3, 5)] {
+        for (request_ns, writes, steps) in [(400.0, 0.02, 5), (400.0, 0.1, 5), (700.0, 0.3, 5)] {
             let mut effort = Effort::new(0.05);
-            run(&mut effort, &mut Plant::new(200.0, 1.0), 20);
+            run(&mut effort, &mut Plant::new(100.0, 1.0), 20);
             assert_eq!(effort.marks(), MARKS_MAX);
             let mut plant = Plant::new(request_ns, writes);
             // What lies behind is forgotten first; then each step waits for its calm intervals.
@@ -327,14 +328,14 @@ mod tests {
     #[test]
     fn it_gives_way_only_where_cpu_time_is_short() {
         let mut effort = Effort::new(0.05);
-        let mut plant = Plant { spare: 2.0, ..Plant::new(400.0, 1.0) };
+        let mut plant = Plant { spare: 2.5, ..Plant::new(400.0, 1.0) };
         run(&mut effort, &mut plant, 50);
         assert_eq!((effort.marks(), effort.limit()), (MARKS_MIN, 1.0));
         assert!(0.12 < plant.share(MARKS_MIN));
         plant.spare = 1.1;
         run(&mut effort, &mut plant, 50);
         assert!(3 < effort.level && (effort.limit() - 0.12).abs() < 1e-3, "{effort:?}");
-        plant.spare = 2.0;
+        plant.spare = 2.5;
         run(&mut effort, &mut plant, 200);
         assert_eq!(effort.marks(), MARKS_MIN);
     }

@@ -21,7 +21,7 @@ use crate::sync::{AtomicI64, AtomicU32, Mutex, Ordering, lock, pause};
 use crate::words::Words;
 use address::pair;
 use crossbeam_utils::CachePadded;
-use media::MapError;
+use media::{MapError, prefetch_to_write};
 use resize::RELEASE_STEP;
 
 /// Slots of a bucket: one cache line.
@@ -115,6 +115,16 @@ impl Index {
         let (a, b) = pair(hash, self.buckets.load(Ordering::Relaxed));
         self.words.prefetch(a as usize * BUCKET_SLOTS);
         self.words.prefetch(b as usize * BUCKET_SLOTS);
+    }
+
+    /// The same with their locks, which other threads have most often had since.
+    #[inline]
+    pub(crate) fn prefetch_to_change(&self, hash: KeyHash) {
+        let (a, b) = pair(hash, self.buckets.load(Ordering::Relaxed));
+        for bucket in [a, b] {
+            self.words.prefetch(bucket as usize * BUCKET_SLOTS);
+            prefetch_to_write(&self.stripes[stripe_of(bucket)]);
+        }
     }
 
     /// Calls `each` with the slots that carry the hash's tag. A hint for prefetching: it may miss a moving item.

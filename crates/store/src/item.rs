@@ -12,7 +12,8 @@
 //!
 //! The length is 0 where a tier reference stands for the value (`tier`).
 //!
-//! Invariants: published bytes never change; a new value, expiry or flag is a new item
+//! Invariants: published bytes never change, but for the flag of an item that is gone; a new value, expiry or client flag
+//!             is a new item
 
 use crate::limits::VALUE_PAGE;
 use crate::tier::{REFERENCE, Reference};
@@ -20,6 +21,8 @@ use units::TenantId;
 
 /// Bytes of the fixed part.
 pub(crate) const HEADER: usize = 10;
+/// Where in it the flags are.
+pub(crate) const FLAGS_AT: usize = 3;
 const LONG: u16 = u16::MAX;
 
 /// Bytes that an item may take beside its key and value: the header, every optional field that is written, and room
@@ -41,15 +44,15 @@ pub(crate) mod flag {
     pub(crate) const STATE: u8 = 1 << 3;
     /// The value is in another tier, at the reference.
     pub(crate) const TIER: u8 = 1 << 4;
-    /// The value is compressed. Not written yet.
-    pub(crate) const COMPRESSED: u8 = 1 << 5;
+    /// The index points at it no more. Set where it lies, when it no longer does.
+    pub(crate) const GONE: u8 = 1 << 5;
     /// The value lies in pages of its own; a reference takes its place.
     pub(crate) const APART: u8 = 1 << 6;
     /// The key is in the tenant's own key space.
     pub(crate) const OWN_SPACE: u8 = 1 << 7;
-    /// Every flag that this version writes.
+    /// Every flag that an item is written with.
     pub(crate) const WRITTEN: u8 = TTL | CLIENT | CAS | STATE | TIER | APART | OWN_SPACE;
-    const _: () = assert!(WRITTEN | COMPRESSED == u8::MAX);
+    const _: () = assert!(WRITTEN | GONE == u8::MAX);
 }
 
 /// What the meta commands know of an item beside its fields.
@@ -88,12 +91,17 @@ pub(crate) struct Meta {
     pub(crate) is_apart: bool,
 }
 
+/// The fixed part of an item, as it was when it was read.
+pub(crate) type Header = [u8; HEADER];
+
 /// A view of one item.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View<'a> {
-    bytes: &'a [u8],
+    header: Header,
+    /// Behind that.
+    rest: &'a [u8],
+    /// Where in `rest` the key begins.
     body: usize,
-    key_len: usize,
     value: &'a [u8],
 }
 
@@ -235,29 +243,22 @@ impl Meta {
     }
 }
 
-/// Whether the length of an item's value is in the four bytes behind its header.
+/// Bytes of an item behind its header; `next_four` reads the first of them, and is called where they have the value's length.
 #[inline]
-pub(crate) fn is_long(head: &[u8]) -> bool {
-    u16_at(head, 4) == LONG
-}
-
-/// Length of the item that begins with these bytes: `HEADER` of them, four more if it `is_long`.
-#[inline]
-pub(crate) fn len_of(head: &[u8]) -> usize {
-    let short = u16_at(head, 4);
+pub(crate) fn len_behind(header: &Header, next_four: impl FnOnce() -> [u8; 4]) -> usize {
+    let short = u16_at(header, 4);
     let long = short == LONG;
-    let value = if long { u32_at(head, HEADER) as usize } else { usize::from(short) };
-    HEADER + optional(head[3], long) + usize::from(head[2]) + value
+    let value = if long { u32::from_le_bytes(next_four()) as usize } else { usize::from(short) };
+    optional(header[FLAGS_AT], long) + usize::from(header[2]) + value
 }
 
 impl<'a> View<'a> {
-    /// The item that fills `bytes`.
+    /// The item of a header and what is behind that.
     #[inline]
-    pub(crate) fn new(bytes: &'a [u8]) -> Self {
-        let long = u16_at(bytes, 4) == LONG;
-        let body = HEADER + optional(bytes[3], long);
-        let key_len = usize::from(bytes[2]);
-        Self { bytes, body, key_len, value: &bytes[body + key_len..] }
+    pub(crate) fn new(header: Header, rest: &'a [u8]) -> Self {
+        let long = u16_at(&header, 4) == LONG;
+        let body = optional(header[FLAGS_AT], long);
+        Self { header, rest, body, value: &rest[body + usize::from(header[2])..] }
     }
 
     /// The same item with its value, which lies apart.
@@ -268,24 +269,47 @@ impl<'a> View<'a> {
     /// Where its value is, if that is in pages of its own.
     #[inline]
     pub(crate) fn apart(&self) -> Option<Apart> {
-        let at = self.body + self.key_len;
+        let at = self.body + self.key_len();
         (self.flags() & flag::APART != 0)
-            .then(|| Apart { first: u32_at(self.bytes, at), len: u32_at(self.bytes, at + 4) })
+            .then(|| Apart { first: u32_at(self.rest, at), len: u32_at(self.rest, at + 4) })
     }
 
     /// What it takes.
     #[inline]
     pub(crate) fn sizes(&self) -> Sizes {
-        Sizes::new(self.bytes.len(), self.apart()).with_below(self.footprint())
+        Sizes::new(self.len(), self.apart()).with_below(self.footprint())
     }
 
-    pub(crate) fn bytes(&self) -> &'a [u8] {
-        self.bytes
+    /// Bytes in its segment.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        HEADER + self.rest.len()
+    }
+
+    /// Everything behind its header.
+    pub(crate) fn behind_header(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// Its header where segments count from `base`, if nothing else of it is another there: it leads nowhere, does not expire,
+    /// and the stamp can be told from the base.
+    #[inline]
+    pub(crate) fn plain_at(&self, stamp: u64, base: u64) -> Option<Header> {
+        const OTHERS: u8 = flag::TTL | flag::CAS | flag::TIER | flag::APART | flag::GONE;
+        let stamp = u32::try_from(stamp.checked_sub(base)?).ok()?;
+        let mut header = self.header;
+        header[6..].copy_from_slice(&stamp.to_le_bytes());
+        (self.flags() & OTHERS == 0).then_some(header)
+    }
+
+    #[inline]
+    fn key_len(&self) -> usize {
+        usize::from(self.header[2])
     }
 
     #[inline]
     pub(crate) fn key(&self) -> &'a [u8] {
-        &self.bytes[self.body..self.body + self.key_len]
+        &self.rest[self.body..self.body + self.key_len()]
     }
 
     /// The value, if it is here; empty if it is not.
@@ -296,7 +320,7 @@ impl<'a> View<'a> {
 
     /// What stands behind the key in the segment: the value, or the reference to it.
     pub(crate) fn tail(&self) -> &'a [u8] {
-        &self.bytes[self.body + self.key_len..]
+        &self.rest[self.body + self.key_len()..]
     }
 
     /// Whether the value is in a tier.
@@ -308,7 +332,7 @@ impl<'a> View<'a> {
     /// Where the value is, if it is not here.
     #[inline]
     pub(crate) fn away(&self) -> Option<Reference> {
-        self.field(flag::TIER).map(|at| Reference::decode(&self.bytes[at..at + REFERENCE]))
+        self.field(flag::TIER).map(|at| Reference::decode(&self.rest[at..at + REFERENCE]))
     }
 
     /// Bytes of the value, wherever it is.
@@ -320,17 +344,23 @@ impl<'a> View<'a> {
     /// Bytes of a tier that the item takes.
     #[inline]
     pub(crate) fn footprint(&self) -> u64 {
-        self.away().map_or(0, |away| away.footprint(self.key_len))
+        self.away().map_or(0, |away| away.footprint(self.key_len()))
     }
 
     #[inline]
     pub(crate) fn tenant(&self) -> TenantId {
-        TenantId(u32::from(u16_at(self.bytes, 0)))
+        TenantId(u32::from(u16_at(&self.header, 0)))
+    }
+
+    /// Whether the index had ceased to point at it when it was read.
+    #[inline]
+    pub(crate) fn is_gone(&self) -> bool {
+        self.flags() & flag::GONE != 0
     }
 
     #[inline]
     fn flags(&self) -> u8 {
-        self.bytes[3]
+        self.header[FLAGS_AT]
     }
 
     #[inline]
@@ -340,37 +370,43 @@ impl<'a> View<'a> {
 
     #[inline]
     pub(crate) fn stamp(&self) -> u32 {
-        u32_at(self.bytes, 6)
+        u32_at(&self.header, 6)
     }
 
     /// Where the optional field of `wanted` begins.
     fn field(&self, wanted: u8) -> Option<usize> {
         let flags = self.flags();
         let before = flags & (wanted - 1);
-        (flags & wanted != 0).then(|| HEADER + optional(before, u16_at(self.bytes, 4) == LONG))
+        (flags & wanted != 0).then(|| optional(before, u16_at(&self.header, 4) == LONG))
     }
 
     #[inline]
     pub(crate) fn expiry(&self) -> Option<Expiry> {
         let at = self.field(flag::TTL)?;
-        Some(Expiry { level: self.bytes[at], at: u32_at(self.bytes, at + 1) })
+        Some(Expiry { level: self.rest[at], at: u32_at(self.rest, at + 1) })
+    }
+
+    /// When it expires; 0 if it does not.
+    #[inline]
+    pub(crate) fn expires_at(&self) -> u32 {
+        self.field(flag::TTL).map_or(0, |at| u32_at(self.rest, at + 1))
     }
 
     #[inline]
     pub(crate) fn client_flags(&self) -> u32 {
-        self.field(flag::CLIENT).map_or(0, |at| u32_at(self.bytes, at))
+        self.field(flag::CLIENT).map_or(0, |at| u32_at(self.rest, at))
     }
 
     pub(crate) fn cas(&self) -> Option<u64> {
         let at = self.field(flag::CAS)?;
-        let low = u64::from(u32_at(self.bytes, at));
-        Some(low | u64::from(u32_at(self.bytes, at + 4)) << 32)
+        let low = u64::from(u32_at(self.rest, at));
+        Some(low | u64::from(u32_at(self.rest, at + 4)) << 32)
     }
 
     /// Bits of `state`.
     #[inline]
     pub(crate) fn state(&self) -> u8 {
-        self.field(flag::STATE).map_or(0, |at| self.bytes[at])
+        self.field(flag::STATE).map_or(0, |at| self.rest[at])
     }
 
     /// Everything but key and value.
@@ -400,8 +436,10 @@ mod tests {
         bytes.extend_from_slice(key);
         bytes.extend_from_slice(value);
         assert_eq!(bytes.len(), meta.item_len(key.len(), value.len()));
-        assert_eq!(len_of(&bytes), bytes.len());
-        let view = View::new(&bytes);
+        let (header, rest) = bytes.split_first_chunk().unwrap();
+        assert_eq!(len_behind(header, || *rest.first_chunk().unwrap()), rest.len());
+        let view = View::new(*header, rest);
+        assert_eq!((view.len(), view.is_gone()), (bytes.len(), false));
         assert_eq!(view.meta(), meta);
         assert_eq!((view.key(), view.value()), (key, value));
         bytes.len()

@@ -56,8 +56,8 @@ pub const MARKS_MIN: usize = 75;
 /// Where what is dead makes up so many thousandths more of the best segments than a survey would mark, nothing alive goes: what
 /// fits in the memory stays there, at up to three bytes copied for each that is freed.
 pub const DEAD_BEYOND_MARKS: usize = 175;
-/// Thousandths that it marks at most: beyond it the hits of the mixed trace fall faster than the cost (`docs/decisions`).
-pub const MARKS_MAX: usize = 375;
+/// Thousandths that it marks at most, where nothing but writes leaves no other way to keep to the limit (`docs/decisions`).
+pub const MARKS_MAX: usize = 590;
 /// Segments that a pass of Memshare's kind takes unless it is told otherwise (§3.2: n; Table 7 saturates at about 20).
 pub const PASS_WIDTH: usize = 20;
 /// Segments that it takes at most (Table 7 ends there).

@@ -15,7 +15,7 @@ pub(crate) use values::Lent;
 
 use crate::epoch::{Epochs, Participant};
 use crate::geometry::Geometry;
-use crate::item::{Apart, HEADER, View, is_long, len_of};
+use crate::item::{Apart, FLAGS_AT, HEADER, View, flag, len_behind};
 use crate::limits;
 use crate::segment::{Segment, State};
 use crate::slot::Place;
@@ -25,7 +25,7 @@ use std::collections::VecDeque;
 use units::{Bytes, SegmentId};
 
 /// Bytes ahead of a walk whose loading is started, so that small items come in time: some 17 of 58 B (one value tried).
-const WALK_AHEAD: usize = 1024;
+const WALK_AHEAD: usize = 4096;
 
 /// All segments.
 #[derive(Debug)]
@@ -325,25 +325,35 @@ impl Log {
     #[inline]
     pub(crate) fn view<'a>(&'a self, reader: &'a Participant, place: Place) -> View<'a> {
         assert!(reader.is_online(), "a view needs an epoch");
-        self.whole(View::new(self.item_bytes(place.segment, place.offset as usize)))
+        self.whole(self.item(place.segment, place.offset as usize))
     }
 
-    /// Bytes of the item at an offset of a segment.
+    /// The item at an offset of a segment.
     #[inline]
-    fn item_bytes(&self, segment: SegmentId, at: usize) -> &[u8] {
+    fn item(&self, segment: SegmentId, at: usize) -> View<'_> {
         let start = segment.index() * self.segment_bytes + at;
         // SAFETY: a slot (or the walk of a claimed segment) led here, so an item was written here before the slot was
         // published with Release, which the reader's Acquire load saw; an item is at least `HEADER` long, and published
-        // items never change. The segment is not reused while the reader's epoch holds.
-        let mut head = unsafe { self.region.bytes(start, HEADER) };
-        if is_long(head) {
-            // SAFETY: as above; a long item has at least four more bytes.
-            head = unsafe { self.region.bytes(start, HEADER + 4) };
-        }
-        let len = len_of(head);
-        assert!(at + len <= self.segment_bytes, "an item lies inside its segment");
-        // SAFETY: as above; published items never change.
-        unsafe { self.region.bytes(start, len) }
+        // items never change but for their flags, which no slice covers. The segment is not reused while the reader's epoch holds.
+        let header = unsafe { self.region.copy::<HEADER>(start, FLAGS_AT) };
+        let len = len_behind(&header, || {
+            // SAFETY: as above; an item whose length is there has at least four more bytes.
+            let next = unsafe { self.region.bytes(start + HEADER, 4) };
+            [next[0], next[1], next[2], next[3]]
+        });
+        assert!(at + HEADER + len <= self.segment_bytes, "an item lies inside its segment");
+        // SAFETY: as above.
+        View::new(header, unsafe { self.region.bytes(start + HEADER, len) })
+    }
+
+    /// Notes that the index has ceased to point at the item at a place, of so many bytes.
+    #[inline]
+    pub(crate) fn bury(&self, place: Place, len: u32) {
+        self.segment(place.segment).note_dead(len);
+        let start = place.segment.index() * self.segment_bytes + place.offset as usize;
+        // SAFETY: the flags of a published item, which no slice covers and which only the holder of the locks of its key writes.
+        // Release: who sees the flag sees that no slot leads here, so that a segment of such items can be retired.
+        unsafe { self.region.set_bits(start + FLAGS_AT, flag::GONE) };
     }
 
     /// Starts loading an item.
@@ -354,7 +364,7 @@ impl Log {
         self.region.prefetch(start + 63);
     }
 
-    /// Calls `each` with every item of a segment that is being cleaned, in order of writing, with its place.
+    /// Calls `each` with every item of a segment that is being cleaned that may not be gone, in order of writing, with its place.
     pub(crate) fn walk<'a>(
         &'a self,
         reader: &'a Participant,
@@ -368,18 +378,17 @@ impl Log {
         self.walk_items(reader, id, usize::MAX, each);
     }
 
-    /// Calls `each` with the first items of a sealed segment, at most so many. With none if it is not sealed any more.
+    /// Calls `each` with the first items of a sealed segment that may not be gone, at most so many. With none if it is not sealed
+    /// any more. Returns how many bytes it walked.
     pub(crate) fn walk_first<'a>(
         &'a self,
         reader: &'a Participant,
         id: SegmentId,
         most: usize,
         each: impl FnMut(Place, View<'a>),
-    ) {
+    ) -> usize {
         // Whoever takes it now does not overwrite it before this thread's epoch has passed.
-        if self.segment(id).state() == State::Sealed {
-            self.walk_items(reader, id, most, each);
-        }
+        if self.segment(id).state() == State::Sealed { self.walk_items(reader, id, most, each) } else { 0 }
     }
 
     fn walk_items<'a>(
@@ -388,19 +397,22 @@ impl Log {
         id: SegmentId,
         most: usize,
         mut each: impl FnMut(Place, View<'a>),
-    ) {
+    ) -> usize {
         assert!(reader.is_online(), "a walk needs an epoch");
         let used = self.segment(id).used() as usize;
         let start = id.index() * self.segment_bytes;
         let (mut at, mut walked) = (0, 0);
         while walked < most && at + HEADER <= used {
             self.region.prefetch(start + (at + WALK_AHEAD).min(used));
-            let bytes = self.item_bytes(id, at);
-            let place = Place { segment: id, offset: u32::try_from(at).unwrap_or(u32::MAX) };
-            each(place, self.whole(View::new(bytes)));
-            at += bytes.len();
-            walked += 1;
+            let item = self.item(id, at);
+            if !item.is_gone() {
+                let place = Place { segment: id, offset: u32::try_from(at).unwrap_or(u32::MAX) };
+                each(place, self.whole(item));
+                walked += 1;
+            }
+            at += item.len();
         }
+        at
     }
 }
 

@@ -26,28 +26,31 @@ pub(crate) enum State {
 
 /// Tenants remembered per segment.
 const TENANTS: usize = 8;
-/// Expiry bins per segment: bytes that expire within 8, 64, 512, … seconds of the segment's creation.
-const EXPIRY_BINS: usize = 8;
+/// Expiry bins per segment: bytes that expire within 8, 64, 512, … seconds of the segment's creation, the last but one within
+/// three days.
+const EXPIRY_BINS: usize = 7;
 
-/// One row of the table.
+/// One row of the table: two cache lines. What every look at an item needs is in the one, what every thread that overwrites an
+/// item changes in the other.
 #[derive(Debug, Default)]
-#[repr(align(128))]
+#[repr(C, align(128))]
 pub(crate) struct Segment {
-    state: AtomicU32,
-    /// Bytes written. Release by the owner when sealed.
-    used: AtomicU32,
-    live: AtomicU32,
-    created_secs: AtomicU32,
     /// CAS values of its items are this base and the item's stamp.
     base: AtomicU64,
     /// The newest stamp in it: a tenant flushed later has nothing alive here.
     last_stamp: AtomicU64,
+    state: AtomicU32,
+    /// Bytes written. Release by the owner when sealed.
+    used: AtomicU32,
+    created_secs: AtomicU32,
     /// Tenant in the upper half, bytes ever written for it in the lower; the largest, by space saving.
     tenants: [AtomicU64; TENANTS],
     expiry: [AtomicU32; EXPIRY_BINS],
+    live: AtomicU32,
 }
 
 const _: () = assert!(cfg!(shuttle) || size_of::<Segment>() as u64 == SEGMENT_ROW);
+const _: () = assert!(cfg!(shuttle) || 64 <= std::mem::offset_of!(Segment, live));
 
 impl Segment {
     pub(crate) fn state(&self) -> State {

@@ -118,8 +118,8 @@ impl Survey {
         let segment = store.log.segment(id);
         self.ahead.push(Prospect { id, base: segment.base(), gain: store.log.segment_bytes() as u64 });
         let mut batch = Vec::with_capacity(BATCH);
-        store.log.walk_first(reader, id, most, |place, view| batch.push(Pending::new(store, place, view)));
-        let sampled: u64 = batch.iter().map(|item| item.view.bytes().len() as u64).sum();
+        let push = |place, view| batch.push(Pending::new(store, place, view));
+        let sampled = store.log.walk_first(reader, id, most, push) as u64;
         let used = u64::from(segment.used());
         // What leads to a value that lies apart goes with that.
         for item in batch.iter().filter(|item| item.view.apart().is_none()) {

@@ -119,6 +119,28 @@ fn a_working_set_that_fits_is_not_evicted() {
     assert_eq!(totals.evictions, 0);
 }
 
+/// What was written over is passed by: where everything alive stays, a pass looks at what it copies and at nothing else.
+#[test]
+fn what_was_written_over_is_not_looked_at() {
+    let (store, mut worker) = new_store(Bytes::mib(16), false, 1);
+    let items = store.geometry().divisible.0 / 4 / 260;
+    let mut rng = Rng::new(7);
+    let writes = 20 * items;
+    for n in 0..items {
+        assert!(set(&mut worker, 0, n, &[1; 200], 0));
+    }
+    for _ in 0..writes {
+        assert!(set(&mut worker, 0, rng.below(items), &[2; 200], 0));
+    }
+    let (totals, cleaner) = (store.totals(TenantId(0)), store.cleaner_totals());
+    let copied = totals.moved_bytes / (10 + 23 + 200);
+    println!("{writes} written, {} looked at, {copied} copied", cleaner.scanned_items);
+    assert!(0 < copied && totals.evictions == 0);
+    assert!(cleaner.scanned_items <= copied + copied / 10, "{cleaner:?}, {copied} copied");
+    assert!((0..items).all(|n| has(&worker, 0, n)));
+    worker.check();
+}
+
 /// Items of 23 + 25 bytes cost at most 70 bytes of log and index in 64 MiB, while the log is full.
 #[test]
 fn small_items_cost_seventy_bytes() {

@@ -9,7 +9,6 @@
 //!             wrote meanwhile
 
 use super::Usage;
-use crate::item::Expiry;
 
 /// Marks kept. The youngest 100 or so are a tick apart, the older the wider.
 const MARKS: usize = 256;
@@ -116,8 +115,10 @@ impl Clock {
     /// Seconds until an item expires; without end if it does not.
     #[inline]
     pub(super) fn secs_left(&self, item: &Usage) -> f64 {
-        let left = |expiry: Expiry| f64::from(expiry.at.saturating_sub(self.now_secs));
-        item.expiry.map_or(f64::INFINITY, left)
+        match item.expires_at {
+            0 => f64::INFINITY,
+            at => f64::from(at.saturating_sub(self.now_secs)),
+        }
     }
 }
 
@@ -166,7 +167,7 @@ mod tests {
     fn a_tick_is_its_mean_in_seconds_or_one() {
         let history = History::default();
         let mut clock = Clock::default();
-        let item = Usage { age: 9, expiry: Some(Expiry { at: 500, level: 0 }), ..Usage::default() };
+        let item = Usage { age: 9, expires_at: 500, ..Usage::default() };
         clock.take(&history, 10.0, 0, (402, 2), 100);
         assert!((clock.secs_unused(&item) - 38.0).abs() < 1e-9);
         assert!((clock.secs_left(&item) - 98.0).abs() < 1e-9);

@@ -25,7 +25,6 @@ pub use expression::Expression;
 pub(crate) use hit_density::{Densities, HitDensity};
 pub(crate) use uses::RAISE;
 
-use crate::item::Expiry;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -126,8 +125,8 @@ pub(crate) struct Usage {
     pub(crate) level: f32,
     /// Its stamp, which tells when it was stored.
     pub(crate) stamp: u64,
-    /// When it expires.
-    pub(crate) expiry: Option<Expiry>,
+    /// When it expires, in seconds of the store's clock; 0 if it does not.
+    pub(crate) expires_at: u32,
     /// Hits per tick that it may expect, where its tenant's rank learns that.
     pub(crate) hits_per_tick: f32,
 }

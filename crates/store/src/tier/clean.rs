@@ -288,7 +288,7 @@ impl Pass<'_> {
             access_behind(store, tier, (counters, entry.tenant), kind, entry.footprint);
         }
         let meta = crate::item::Meta { away: Some(to), ..item.view.meta() };
-        let needed = bytes_needed(item.view.bytes().len(), meta.cas.is_some());
+        let needed = bytes_needed(item.view.len(), meta.cas.is_some());
         let stamp = store.stamp_of(item.place, &item.view);
         let half = self.to.open_for_len(store, needed, stamp, Half::Upper);
         let locked = store.index.lock(entry.hash);
