@@ -139,7 +139,8 @@ impl<'a> Pending<'a> {
     #[inline]
     pub(crate) fn new(store: &Store, place: Place, view: View<'a>) -> Self {
         let hash = store.hash_of(&view);
-        store.index.prefetch_to_change(hash);
+        store.index.prefetch(hash);
+        store.index.prefetch_locks(hash);
         Self { place, hash, view }
     }
 

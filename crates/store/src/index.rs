@@ -117,12 +117,11 @@ impl Index {
         self.words.prefetch(b as usize * BUCKET_SLOTS);
     }
 
-    /// The same with their locks, which other threads have most often had since.
+    /// Starts loading their locks, which another thread has most often had last.
     #[inline]
-    pub(crate) fn prefetch_to_change(&self, hash: KeyHash) {
+    pub(crate) fn prefetch_locks(&self, hash: KeyHash) {
         let (a, b) = pair(hash, self.buckets.load(Ordering::Relaxed));
         for bucket in [a, b] {
-            self.words.prefetch(bucket as usize * BUCKET_SLOTS);
             prefetch_to_write(&self.stripes[stripe_of(bucket)]);
         }
     }

@@ -257,6 +257,12 @@ impl Worker {
         self.store.index.prefetch(key.hash);
     }
 
+    /// Starts loading the locks of a key that is to be written.
+    #[inline]
+    pub fn prefetch_locks(&self, key: &Key<'_>) {
+        self.store.index.prefetch_locks(key.hash);
+    }
+
     /// Starts loading the item of a key; useful once its index lines are here.
     #[inline]
     pub fn prefetch_item(&self, key: &Key<'_>) {

@@ -258,7 +258,10 @@ fn hash_keys<'b>(routes: &Routes<'_>, worker: &Worker, command: &Command<'b>, ha
         Command::Store { key, .. }
         | Command::Delete { key, .. }
         | Command::Count { key, .. }
-        | Command::Touch { key, .. } => add(key),
+        | Command::Touch { key, .. } => {
+            add(key);
+            hashed.last().inspect(|(key, _)| worker.prefetch_locks(key));
+        }
         // A key in base64 is hashed when it is decoded.
         Command::Meta(request) if !request.is_base64() => add(request.key()),
         _ => {}
