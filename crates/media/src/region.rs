@@ -278,16 +278,11 @@ impl Region {
     pub unsafe fn copy<const N: usize>(&self, offset: usize, shared: usize) -> [u8; N] {
         assert!(shared < N && self.contains(offset, N), "read outside of the region");
         let mut copy = [0; N];
-        // SAFETY: inside the mapping, checked above; the caller promises that nobody writes these bytes meanwhile.
-        unsafe {
-            let at = self.base.as_ptr().add(offset);
-            std::ptr::copy_nonoverlapping(at, copy.as_mut_ptr(), shared);
-            std::ptr::copy_nonoverlapping(
-                at.add(shared + 1),
-                copy.as_mut_ptr().add(shared + 1),
-                N - shared - 1,
-            );
-        }
+        // SAFETY: as for `bytes`, by the caller's promise: the shared byte is in neither part.
+        copy[..shared].copy_from_slice(unsafe { self.bytes(offset, shared) });
+        let behind = offset + shared + 1;
+        // SAFETY: the same.
+        copy[shared + 1..].copy_from_slice(unsafe { self.bytes(behind, N - shared - 1) });
         // SAFETY: as above; all accesses to this byte that may be at the same time are atomic.
         copy[shared] = unsafe { self.shared_byte(offset + shared) }.load(Ordering::Acquire);
         copy
@@ -314,8 +309,10 @@ impl Region {
     /// It is inside the mapping, and no access that is not atomic is at the same time as one to what is returned.
     #[inline]
     unsafe fn shared_byte(&self, offset: usize) -> &AtomicU8 {
-        // SAFETY: as the caller promises; an `AtomicU8` is as large and as aligned as a byte, and may be written through.
-        unsafe { AtomicU8::from_ptr(self.base.as_ptr().add(offset)) }
+        // SAFETY: the caller promises that `offset` is inside the mapping.
+        let at = unsafe { self.base.as_ptr().add(offset) };
+        // SAFETY: the caller promises what accesses there are; a byte is aligned, and lives as long as `self`.
+        unsafe { AtomicU8::from_ptr(at) }
     }
 
     /// Copies `source` into the region.
