@@ -1,31 +1,37 @@
 //! The long-running process: binds, starts the threads, says where it listens, drains.
 
+mod contents;
+mod sockets;
+
+pub use sockets::Sockets;
+
 use crate::acceptor::{Acceptor, Desk};
 use crate::admin;
 use crate::admission::Allowance;
 use crate::auth::{Auth, AuthError};
-use crate::config::{Admin, Config, Protocol};
+use crate::config::Config;
 use crate::groups::Division;
 use crate::limits::HANDOVER_QUEUE;
-use crate::listener::{self, Address, Door, Entrance, Opened, SocketFile, Terms, TlsMode};
+use crate::listener::{Address, SocketFile};
 use crate::loops::{self, Helpers};
 use crate::operator::Operator;
 use crate::reactor::{self, Epoll, Reactor, Ring, Uring};
 use crate::shared::{Clock, Shared};
-use crate::sharing::{GroupClaims, Known, Speeds, SpeedsError, TierModel, Unmeasured};
-use crate::tenants::{Binding, Router};
-use crate::tiers::{self, TierUnavailable};
-use crate::tls::{Keys, TlsError};
+use crate::sharing::{GroupClaims, Known, Speeds, SpeedsError, Unmeasured};
+use crate::tenants::Router;
+use crate::tiers::TierUnavailable;
+use crate::tls::TlsError;
 use crate::worker::{Surroundings, Worker};
+use contents::{open_store, restore, save};
 use mio::Waker;
+use sockets::{entrances, ready_line};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
-use store::{Options, Store, StoreError};
+use store::StoreError;
 
 /// Why a server does not start.
 #[derive(Debug, thiserror::Error)]
@@ -92,69 +98,6 @@ pub struct Running {
     operator: Arc<Operator>,
     shared: Arc<Shared>,
     router: Arc<Router>,
-}
-
-/// Sockets that listen, for a server that is about to start. What they need of privileges they have had.
-#[derive(Debug)]
-pub struct Sockets {
-    main: Vec<Prepared>,
-    admin: Option<std::net::TcpListener>,
-    keys: Option<Arc<Keys>>,
-}
-
-/// A socket that listens, and what its listener says.
-#[derive(Debug)]
-struct Prepared {
-    opened: Opened,
-    protocol: Option<Protocol>,
-    auth: Option<bool>,
-    tls: TlsMode,
-    proxy: bool,
-    tenant: Option<String>,
-}
-
-impl Sockets {
-    /// Opens what `config` listens on; inherited sockets that listen on one of its addresses are taken instead, others
-    /// are the server's too.
-    ///
-    /// # Errors
-    /// If an address cannot be listened on, or the keys of TLS cannot be used.
-    pub fn open(config: &Config, mut inherited: Vec<OwnedFd>) -> Result<Self, StartError> {
-        let keys = config.tls.clone().map(Keys::load).transpose()?.map(Arc::new);
-        let mut main = Vec::new();
-        for (listener, tenant) in config.listeners() {
-            let opened = listener::open(&listener.address, config.backlog, &mut inherited);
-            let address = listener.address.to_string();
-            for opened in opened.map_err(|cause| StartError::Listen { address, cause })? {
-                let tenant = tenant.map(str::to_owned);
-                main.push(Prepared {
-                    opened,
-                    protocol: listener.protocol,
-                    auth: listener.auth,
-                    tls: listener.tls,
-                    proxy: listener.proxy,
-                    tenant,
-                });
-            }
-        }
-        let rest = listener::open_rest(&mut inherited);
-        let address = "inherited sockets".to_owned();
-        for opened in rest.map_err(|cause| StartError::Listen { address, cause })? {
-            let tls = if keys.is_some() { TlsMode::On } else { TlsMode::Off };
-            main.push(Prepared { opened, protocol: None, auth: None, tls, proxy: false, tenant: None });
-        }
-        Ok(Self { main, admin: open_admin(config.admin)?, keys })
-    }
-
-    /// The addresses, with the ports that were taken.
-    pub fn addresses(&self) -> impl Iterator<Item = &Address> {
-        self.main.iter().map(|prepared| &prepared.opened.address)
-    }
-
-    /// The files of UNIX sockets that were made.
-    pub fn files(&self) -> impl Iterator<Item = &Path> {
-        self.main.iter().filter_map(|prepared| Some(prepared.opened.made.as_ref()?.0.as_path()))
-    }
 }
 
 /// Starts a server.
@@ -269,46 +212,6 @@ fn run(
     })
 }
 
-/// The store with its tiers, what is known of the one that is divided, and where a clean end is to save the items.
-fn open_store(
-    config: &Config,
-    clock: &Arc<dyn Clock>,
-) -> Result<(Arc<Store>, TierModel, Option<PathBuf>), StartError> {
-    let opened = tiers::open(&config.tiers)?;
-    let devices: Vec<_> = opened.iter().map(|tier| Arc::clone(&tier.device)).collect();
-    let saved = config.saved_at();
-    if let Some(path) = &saved {
-        tiers::check_saved(path).map_err(|cause| StartError::Saved { path: path.clone(), cause })?;
-    }
-    let options = Options {
-        memory: config.memory,
-        item_max: config.item_max,
-        threads: config.threads,
-        tenants_max: config.max_tenants.max(1),
-        no_evict: config.no_evict,
-        seed: config.seed,
-    };
-    let now = u64::try_from(clock.unix_secs()).unwrap_or(0);
-    let store = Store::with_tiers(options, &devices, now)?;
-    store.set_promotion(config.promotion);
-    let model = tiers::divide(&store, opened, config);
-    let brakes = Arc::clone(clock);
-    store.set_brake_time(move || brakes.now());
-    Ok((store, model, saved))
-}
-
-/// Brings back what tiers, and the file of a clean end, hold from before.
-fn restore(store: &Arc<Store>, router: &Router, saved: Option<&Path>) -> Result<(), StartError> {
-    let mut worker = store.worker()?;
-    let back = worker.restore(saved, &mut |name, own_space| router.adopt(name, own_space));
-    worker.go_offline();
-    if back != store::Restored::default() {
-        let from = if back.from_saved { "a clean end" } else { "an end that was not clean" };
-        tracing::info!("{} items are back after {from}, {} were dropped", back.items, back.dropped);
-    }
-    Ok(())
-}
-
 /// Tells who is allowed what by the configuration.
 fn allow_configured(shared: &Shared, router: &Router) {
     for tenant in &shared.config.tenants {
@@ -407,71 +310,6 @@ fn spawn(name: &str, act: impl FnOnce() + Send + 'static) -> io::Result<JoinHand
     std::thread::Builder::new().name(name.to_owned()).spawn(act)
 }
 
-/// The doors of sockets that listen.
-fn entrances(main: Vec<Prepared>, shared: &Shared, router: &Router) -> Result<Vec<Entrance>, StartError> {
-    let entrance = |prepared: Prepared| {
-        let binding = match &prepared.tenant {
-            None => Binding::Unbound,
-            Some(name) => Binding::To(router.find(name).ok_or(StartError::Tenants)?),
-        };
-        let keys = shared.keys.as_ref().filter(|_| prepared.tls != TlsMode::Off);
-        let tls = keys.map(|keys| (Arc::clone(keys), prepared.tls));
-        let Opened { socket, address, .. } = prepared.opened;
-        let config = &shared.config;
-        let terms = Terms {
-            protocol: prepared.protocol.unwrap_or(config.protocol),
-            auth: prepared.auth.unwrap_or(config.auth.is_some()),
-            tenant: binding,
-        };
-        Ok(Entrance { socket, door: Arc::new(Door { terms, tls, proxy: prepared.proxy, address }) })
-    };
-    main.into_iter().map(entrance).collect()
-}
-
-/// A default address that is taken is a warning: two servers per host work.
-fn open_admin(admin: Admin) -> Result<Option<std::net::TcpListener>, StartError> {
-    let open = |address| {
-        let listener = std::net::TcpListener::bind(address)?;
-        listener.set_nonblocking(true)?;
-        Ok::<_, io::Error>(listener)
-    };
-    match admin {
-        Admin::Off => Ok(None),
-        Admin::Explicit(address) => {
-            let address_text = address.to_string();
-            open(address).map(Some).map_err(|cause| StartError::Listen { address: address_text, cause })
-        }
-        Admin::Default(address) => Ok(open(address)
-            .inspect_err(|e| tracing::warn!("no administration: {address} cannot be listened on: {e}"))
-            .ok()),
-    }
-}
-
-/// One line that names every address in use.
-fn ready_line(config: &Config, main: &[Prepared], admin: Option<SocketAddr>) -> String {
-    use std::fmt::Write as _;
-    let mut line = "cotenant ready: ".to_owned();
-    for (i, prepared) in main.iter().enumerate() {
-        let comma = if i == 0 { "" } else { ", " };
-        let _ = match &prepared.tenant {
-            None => write!(line, "{comma}memcached {}", prepared.opened.address),
-            Some(name) => write!(line, "{comma}tenant {name} {}", prepared.opened.address),
-        };
-        line.push_str(match prepared.tls {
-            TlsMode::Off => "",
-            TlsMode::On | TlsMode::Basic => " (TLS)",
-            TlsMode::Mutual => " (mutual TLS)",
-        });
-    }
-    match admin {
-        Some(address) => drop(write!(line, ", admin http://{address}")),
-        None => line.push_str(", admin off"),
-    }
-    let policy = config.policy.name();
-    let _ = write!(line, ", memory {}, policy {policy}, {} threads", config.memory, config.threads);
-    line
-}
-
 impl Running {
     /// One line that names every address in use.
     #[must_use]
@@ -541,14 +379,5 @@ impl Running {
         if let Some(path) = self.shared.config.saved_at() {
             save(&self.shared.store, &path);
         }
-    }
-}
-
-/// Saves the items for the next start.
-fn save(store: &Arc<Store>, path: &Path) {
-    let saved = store.worker().map_err(io::Error::other).and_then(|mut worker| worker.save(path));
-    match saved {
-        Ok(items) => tracing::info!("{items} items were saved in {}", path.display()),
-        Err(e) => tracing::error!("the items could not be saved in {}: {e}", path.display()),
     }
 }
