@@ -19,6 +19,7 @@ pub const FENCES: &[(&str, &str)] = &[
     ("crates/media/src/queue/uring.rs", "entries that point into buffers which the queue owns"),
     ("crates/media/src/region.rs", "the only memory mapping, behind offsets that are checked"),
     ("crates/media/src/stopwatch.rs", "the time stamp counter, which no safe function reads"),
+    ("crates/media/src/words.rs", "pages given back that are used as atomic words only"),
     ("crates/server/src/reactor/ring.rs", "io_uring's queues and the memory that it reads and writes"),
     ("crates/store/src/log.rs", "views of item bytes inside a segment"),
     ("crates/store/src/tier/area.rs", "views of record bytes inside a segment of a tier"),

@@ -8,8 +8,7 @@
 
 #![allow(unsafe_code, reason = "bytes of a mapped device: the contract of `Device::write` keeps others away")]
 
-use crate::ReadQueue;
-use crate::region::{Region, WordRegion};
+use crate::{ReadQueue, Region, WordRegion};
 use std::fmt::Debug;
 use std::io;
 use std::os::fd::OwnedFd;

@@ -1,6 +1,6 @@
 //! Kinds of memory, and the meters on them.
 //!
-//! Invariants: the only crate that maps memory; `region`, `heap` and the devices are the only modules here with unsafe code
+//! Invariants: the only crate that maps memory; `region`, `words`, `heap` and the devices are the only modules here with unsafe code
 //! Non-goals:  items, tenants' rules, policies
 
 pub mod brake;
@@ -21,6 +21,7 @@ mod queue;
 mod region;
 mod spec;
 mod stopwatch;
+mod words;
 
 pub use buffer::Buffer;
 pub use dax::DaxTier;
@@ -32,9 +33,10 @@ pub use meter::{Access, Meter, Traffic};
 pub use numa::NumaTier;
 pub use profile::{PROFILE_MAX, Profile, ProfileError, ProfileRow};
 pub use queue::{Completed, DEPTH_MAX, Engine, ReadQueue, Ticket};
-pub use region::{MapError, Region, WordRegion, prefetch_to_write};
+pub use region::{MapError, Region, prefetch};
 pub use spec::{OpenTier, SPEC_FORMS, SpecError, TierMedium, TierSpec};
 pub use stopwatch::Stopwatch;
+pub use words::WordRegion;
 
 use units::{Bytes, TierId};
 

@@ -363,89 +363,18 @@ impl Region {
     }
 }
 
-/// A region that is used as atomic words only, so that giving pages back is safe: readers see the old value or zero.
-#[derive(Debug)]
-pub struct WordRegion {
-    region: Region,
-}
-
-impl WordRegion {
-    /// At least `count` words, zero, kept out of core dumps.
-    ///
-    /// # Errors
-    /// If the system refuses the mapping.
-    pub fn anonymous(count: usize) -> Result<Self, MapError> {
-        let region = Region::anonymous(Bytes(count as u64 * WORD as u64))?;
-        region.leave_out_of_dumps();
-        Ok(Self { region })
-    }
-
-    /// Words of a mapping that nobody uses as bytes.
-    pub(crate) fn of(region: Region) -> Self {
-        Self { region }
-    }
-
-    /// The mapping that the words are in.
-    pub(crate) fn region(&self) -> &Region {
-        &self.region
-    }
-
-    /// Waits until words of a file are on its disk.
-    ///
-    /// # Errors
-    /// If the system says so.
-    ///
-    /// # Panics
-    /// If the range is not inside the region.
-    pub(crate) fn sync(&self, words: std::ops::Range<usize>) -> io::Result<()> {
-        self.region.sync(words.start * WORD, words.len() * WORD)
-    }
-
-    /// The words.
-    #[inline]
-    #[must_use]
-    pub fn words(&self) -> &[AtomicU64] {
-        self.region.words()
-    }
-
-    /// Starts loading the cache line of a word.
-    #[inline]
-    pub fn prefetch(&self, word: usize) {
-        self.region.prefetch(word * WORD);
-    }
-
-    /// Lets the system make huge pages of what is between two words. Refusal costs speed only.
-    ///
-    /// # Panics
-    /// If the range is not inside the region.
-    pub fn prefer_huge_pages(&self, first: usize, last: usize) {
-        self.region.prefer_huge_pages_in(first * WORD, (last - first) * WORD);
-    }
-
-    /// Gives the whole pages between two words back to the system; they read as zero afterwards.
-    ///
-    /// # Panics
-    /// If the range is not inside the region.
-    pub fn release(&self, first: usize, last: usize) {
-        // SAFETY: the region is private to this type, which never makes byte references of it.
-        unsafe { self.region.release(first * WORD, (last - first) * WORD) };
-    }
-}
-
-/// Starts loading the cache line where `of` begins, to be written to.
+/// Starts loading the cache line where `of` begins.
 #[inline]
-pub fn prefetch_to_write<T>(of: &T) {
+pub fn prefetch<T>(of: &T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
-        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: a prefetch has no effect but on the caches.
-        unsafe { _mm_prefetch::<_MM_HINT_ET0>(std::ptr::from_ref(of).cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(of).cast()) };
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = of;
 }
-
-const WORD: usize = size_of::<AtomicU64>();
 
 #[cfg(not(miri))]
 fn page_range(offset: usize, len: usize) -> (usize, usize) {
@@ -508,6 +437,30 @@ mod tests {
             // SAFETY: this thread alone uses the region.
             assert_eq!(unsafe { region.bytes(PAGE - 2, 4) }, b"\0\0cd");
         }
+    }
+
+    #[test]
+    fn a_shared_byte_changes_while_what_is_around_it_is_read() {
+        let region = Region::anonymous(Bytes(PAGE as u64)).unwrap();
+        // SAFETY: this thread alone uses the region.
+        unsafe { region.write(8, &[1, 2, 4, 8]) };
+        let header = || {
+            // SAFETY: nobody writes the other three bytes.
+            unsafe { region.copy::<4>(8, 2) }
+        };
+        std::thread::scope(|scope| {
+            // SAFETY: no slice covers the byte, and only this thread writes it.
+            scope.spawn(|| unsafe { region.set_bits(10, 32) });
+            assert!([[1, 2, 4, 8], [1, 2, 36, 8]].contains(&header()));
+        });
+        assert_eq!(header(), [1, 2, 36, 8]);
+        assert!(
+            std::panic::catch_unwind(|| {
+                // SAFETY: the range check is what is tested.
+                unsafe { region.set_bits(PAGE, 1) }
+            })
+            .is_err()
+        );
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Who is charged for what: items that the index begins or ceases to point at.
 //!
 //! Invariants: `link` and `unlink` run under the locks of the item's key, so that a flush falls between two of them and
-//!             never into one; an item is taken off when no slot points at it any more, not before; what a tenant holds is exact whenever no thread is inside
+//!             never into one; an item is taken off when no slot points at it any more, not before; what a tenant holds is
+//!             exact whenever no thread is inside
 //! Units:      bytes charged: log bytes, pages of a value that lies apart, the index's share, and what of a tier the item takes
 
 use crate::item::{Meta, Sizes, View};

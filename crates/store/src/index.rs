@@ -21,7 +21,7 @@ use crate::sync::{AtomicI64, AtomicU32, Mutex, Ordering, lock, pause};
 use crate::words::Words;
 use address::pair;
 use crossbeam_utils::CachePadded;
-use media::{MapError, prefetch_to_write};
+use media::{MapError, prefetch};
 use resize::RELEASE_STEP;
 
 /// Slots of a bucket: one cache line.
@@ -122,7 +122,7 @@ impl Index {
     pub(crate) fn prefetch_locks(&self, hash: KeyHash) {
         let (a, b) = pair(hash, self.buckets.load(Ordering::Relaxed));
         for bucket in [a, b] {
-            prefetch_to_write(&self.stripes[stripe_of(bucket)]);
+            prefetch(&self.stripes[stripe_of(bucket)]);
         }
     }
 

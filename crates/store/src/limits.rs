@@ -54,7 +54,8 @@ pub const PASS_GAINS: usize = 2;
 /// Thousandths of the bytes surveyed that a survey marks to go where there is time: a little more than it serves for.
 pub const MARKS_MIN: usize = 75;
 /// Where what is dead makes up so many thousandths more of the best segments than a survey would mark, nothing alive goes: what
-/// fits in the memory stays there, at up to three bytes copied for each that is freed.
+/// fits in the memory stays there, at up to three bytes copied for each that is freed; where more is marked to save time, more has to be
+/// dead.
 pub const DEAD_BEYOND_MARKS: usize = 175;
 /// Thousandths that it marks at most, where nothing but writes leaves no other way to keep to the limit (`docs/decisions`).
 pub const MARKS_MAX: usize = 590;

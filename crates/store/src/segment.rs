@@ -30,8 +30,8 @@ const TENANTS: usize = 8;
 /// three days.
 const EXPIRY_BINS: usize = 7;
 
-/// One row of the table: two cache lines. What every look at an item needs is in the one, what every thread that overwrites an
-/// item changes in the other.
+/// One row of the table: two cache lines. What every look at an item needs is in the one, what whoever writes over an item of a
+/// sealed segment changes in the other.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub(crate) struct Segment {
