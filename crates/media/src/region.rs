@@ -345,16 +345,9 @@ impl Region {
     /// Starts loading the cache line at `offset`. Outside of the region nothing happens.
     #[inline]
     pub fn prefetch(&self, offset: usize) {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
         if offset < self.len {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            // SAFETY: `offset` is inside the mapping, checked above.
-            let at = unsafe { self.base.as_ptr().add(offset) };
-            // SAFETY: a prefetch has no effect but on the caches.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
+            prefetch_at(self.base.as_ptr().wrapping_add(offset));
         }
-        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-        let _ = offset;
     }
 
     #[inline]
@@ -366,14 +359,19 @@ impl Region {
 /// Starts loading the cache line where `of` begins.
 #[inline]
 pub fn prefetch<T>(of: &T) {
+    prefetch_at(std::ptr::from_ref(of).cast());
+}
+
+#[inline]
+fn prefetch_at(at: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch has no effect but on the caches.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(of).cast()) };
+        // SAFETY: a prefetch has no effect but on the caches, wherever it points.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = of;
+    let _ = at;
 }
 
 #[cfg(not(miri))]

@@ -226,7 +226,7 @@ struct Pass<'a> {
     census: &'a mut Census,
     to: &'a mut Destinations,
     lack: Lack,
-    /// Items walked.
+    /// Items looked at.
     seen: usize,
 }
 
