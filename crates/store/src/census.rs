@@ -2,13 +2,15 @@
 //!
 //! Shape:      sources -> a sample of their items, ranked -> bytes by rank and tenant; what each tenant keeps of them
 //!             (`survivors`) -> a threshold per tenant -> whether an item stays
-//! Invariants: bins of one pass are made with one level per tenant; a tenant that the sample does not know keeps everything
+//! Invariants: bins of one pass are made with one level per tenant; a tenant that the sample does not know keeps everything;
+//!             tenants compete by what their items are worth (`census/worth.rs`), whatever they rank by
 //! Units:      bytes charged. An item is in the sample by its bytes, one for each `step` of them, so that large items are
 //!             all there, however few, and small ones as often as they weigh
 //! Cost:       one walk over the sources; a look-up and a rank for each sample
 //! Source:     Memshare §3.2 ranks all of a pass; systematic sampling by size is Madow 1949
 
 mod division;
+mod worth;
 
 use crate::epoch::Participant;
 use crate::hash::KeyHash;
@@ -16,7 +18,7 @@ use crate::index::Found;
 use crate::item::{INDEX_SHARE, View};
 use crate::large::Drawn;
 use crate::limits::CENSUS_SLACK_PART;
-use crate::rank::{BIN_MIN, Clock, Densities, Usage};
+use crate::rank::{BIN_MIN, Clock, Densities, Usage, density};
 use crate::slot::Place;
 use crate::store::Store;
 use crate::survivors::Candidate;
@@ -40,6 +42,9 @@ const _: () = assert!(
     "an item is charged less than twice its bytes in the log"
 );
 
+/// Hits per tick that bytes let expect, by rank.
+type HitsByBin = [f32; 256];
+
 /// One tenant in a pass.
 #[derive(Debug)]
 struct Seen {
@@ -57,6 +62,8 @@ struct Seen {
     pool: Option<Pooled>,
     /// Which of the pass's rows has its bytes by bin.
     row: usize,
+    /// Which row has the hits that its bytes let expect by bin, if it competes and its rank says something else than that.
+    hits: Option<usize>,
     /// Bytes in the sources.
     inside: u64,
     /// Bytes that it will have written when what is decided has been done.
@@ -189,6 +196,8 @@ pub(crate) struct Census {
     /// Bytes by bin of each tenant seen in this pass. Given back after it: a KiB for each of many tenants in each of many
     /// threads is more than their items take in small memories.
     rows: Vec<BytesByBin>,
+    /// Hits per tick by bin, of those who need it.
+    hits: Vec<HitsByBin>,
     order: Vec<usize>,
     candidates: Vec<Candidate>,
     kept: Vec<u64>,
@@ -209,6 +218,7 @@ impl Census {
         store.take_time(&mut self.clock);
         self.seen.fill_with(|| None);
         self.rows.clear();
+        self.hits.clear();
         self.alive = 0.0;
         self.apart = 0;
         self.demotes = true;
@@ -277,14 +287,14 @@ impl Census {
         stands_for: u64,
     ) -> (u8, Option<u64>) {
         let tenant = item.view.tenant();
-        let seen = seen_in(&mut self.seen, &mut self.rows, store, tenant);
+        let seen = seen_in(&mut self.seen, (&mut self.rows, &mut self.hits), store, tenant);
         let usage = usage_of(store, item, found, seen.densities.as_deref());
         if seen.level.is_nan() {
             let kind = &seen.spec.rank;
             seen.level = store.tenant(tenant).level_of(kind, || kind.level_by(&usage, &self.clock));
         }
         let rank = seen.spec.rank.bin(&usage, seen.level, &self.clock);
-        seen.expected += f64::from(seen.spec.rank.density(&usage)) * stands_for as f64;
+        seen.expected += f64::from(density(&usage)) * stands_for as f64;
         let below = if self.demotes { charge_below(store, item) } else { 0 };
         let mut stays = stands_for;
         if let Some(part) = seen.below.as_mut().filter(|_| below != 0) {
@@ -294,7 +304,11 @@ impl Census {
             part.inside += stands_for - stays;
             part.sampled += stands_for - stays;
         }
-        add(&mut self.rows[seen.row], if below == 0 { rank } else { u8::MAX }, stays);
+        let bin = if below == 0 { rank } else { u8::MAX };
+        add(&mut self.rows[seen.row], bin, stays);
+        if let Some(row) = seen.hits {
+            self.hits[row][usize::from(bin)] += density(&usage) * stays as f32;
+        }
         seen.inside += stays;
         seen.sampled += stays;
         (rank, (below != 0).then_some(stays))
@@ -303,6 +317,7 @@ impl Census {
     /// Gives the memory of what was noted of tenants back.
     pub(crate) fn give_back(&mut self) {
         self.rows = Vec::new();
+        self.hits = Vec::new();
     }
 
     /// Bytes charged of everything alive in the sources.
@@ -438,7 +453,7 @@ pub(crate) fn usage_of(
 /// A tenant in this pass.
 fn seen_in<'a>(
     all: &'a mut Vec<Option<Seen>>,
-    rows: &mut Vec<BytesByBin>,
+    (rows, hits): (&mut Vec<BytesByBin>, &mut Vec<HitsByBin>),
     store: &Store,
     tenant: TenantId,
 ) -> &'a mut Seen {
@@ -446,21 +461,35 @@ fn seen_in<'a>(
         all.resize_with(store.tenant_count().max(tenant.index() + 1), || None);
     }
     all[tenant.index()].get_or_insert_with(|| {
-        rows.push([0; 256]);
-        let spec = store.tenant(tenant).spec();
-        let row = rows.len() - 1;
-        let below = store.tier_below(store.tenant(tenant)).map(|_| {
+        let mut new_row = || {
             rows.push([0; 256]);
-            Below { row: rows.len() - 1, inside: 0, sampled: 0, threshold: BIN_MIN, part: WHOLE, due: 0 }
+            rows.len() - 1
+        };
+        let tenant = store.tenant(tenant);
+        let spec = tenant.spec();
+        let row = new_row();
+        let is_incomparable = tenant.worth().is_some() && !spec.rank.is_absolute();
+        let hits = is_incomparable.then(|| {
+            hits.push([0.0; 256]);
+            hits.len() - 1
+        });
+        let below = store.tier_below(tenant).map(|_| Below {
+            row: new_row(),
+            inside: 0,
+            sampled: 0,
+            threshold: BIN_MIN,
+            part: WHOLE,
+            due: 0,
         });
         Seen {
-            densities: store.tenant(tenant).densities(&spec.rank),
+            densities: tenant.densities(&spec.rank),
             spec,
             is_over: true,
             floor: 0,
             least: 0,
             pool: None,
             row,
+            hits,
             below,
             inside: 0,
             coming: 0,

@@ -118,8 +118,8 @@ fn hand_out_rest(budget: u64, candidates: &[Candidate], keep: &mut [u64]) {
 /// One tenant's part in a pass where tenants compete by worth.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Contender<'a> {
-    /// What samples of what it has in the sources stand for, by rank.
-    pub(crate) by_rank: &'a BytesByBin,
+    /// What samples of what it has in the sources stand for, by what they are worth.
+    pub(crate) by_worth: &'a BytesByBin,
     /// The sum of that.
     pub(crate) sampled: u64,
     /// What it really has in the sources.
@@ -146,7 +146,7 @@ impl Contender<'_> {
 
     /// Adds its ranks that hold anything, as they stand among all.
     fn rank_into(&self, ranks: &mut Vec<(i32, u32)>) {
-        let held = self.by_rank.iter().enumerate().filter(|(_, bytes)| **bytes != 0);
+        let held = self.by_worth.iter().enumerate().filter(|(_, bytes)| **bytes != 0);
         ranks.extend(held.map(|(own, bytes)| (self.raised(own), *bytes)));
     }
 
@@ -294,9 +294,9 @@ mod tests {
     fn worthiest(cut: u64, all: &[(&BytesByBin, u64, i16)]) -> Vec<u64> {
         let contenders: Vec<Contender<'_>> = all
             .iter()
-            .map(|&(by_rank, below_floor, more)| {
-                let sum = by_rank.iter().map(|bytes| u64::from(*bytes)).sum();
-                Contender { by_rank, sampled: sum, inside: sum, below_floor, more }
+            .map(|&(by_worth, below_floor, more)| {
+                let sum = by_worth.iter().map(|bytes| u64::from(*bytes)).sum();
+                Contender { by_worth, sampled: sum, inside: sum, below_floor, more }
             })
             .collect();
         let mut kept = Vec::new();
@@ -334,7 +334,7 @@ mod tests {
     #[test]
     fn samples_stand_for_what_is_held() {
         let row = row(&[(10, 5), (20, 5)]);
-        let contender = Contender { by_rank: &row, sampled: 10, inside: 1_000, below_floor: 0, more: 0 };
+        let contender = Contender { by_worth: &row, sampled: 10, inside: 1_000, below_floor: 0, more: 0 };
         let mut kept = Vec::new();
         keep_worthiest(600, &[contender], &mut kept);
         assert_eq!(kept, [400]);

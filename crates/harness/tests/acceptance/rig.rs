@@ -31,6 +31,16 @@ pub(crate) struct Rig {
 impl Rig {
     /// A store with one worker and tenants, each with a floor.
     pub(crate) fn new(memory: Bytes, policy: &str, tenants: &[(String, Bytes)]) -> Self {
+        Self::ranked(memory, policy, &RankKind::default(), tenants)
+    }
+
+    /// The same with another rank, of all tenants.
+    pub(crate) fn ranked(
+        memory: Bytes,
+        policy: &str,
+        rank: &RankKind,
+        tenants: &[(String, Bytes)],
+    ) -> Self {
         let options = Options {
             memory,
             item_max: ITEM_MAX,
@@ -42,7 +52,7 @@ impl Rig {
         let store = Store::new(options).unwrap();
         for (name, floor) in tenants {
             let claim = Claim { floor: Amount::memory(*floor), ..Claim::default() };
-            let spec = TenantSpec { name: name.clone(), own_space: false, claim, rank: RankKind::default() };
+            let spec = TenantSpec { name: name.clone(), own_space: false, claim, rank: rank.clone() };
             store.add_tenant(spec).unwrap();
         }
         let options = MemoryOptions { seed: 1, ..MemoryOptions::default() };

@@ -2,6 +2,7 @@
 
 use crate::rig::Rig;
 use lab::{Op, Request};
+use store::RankKind;
 use units::{Bytes, Instant, Rng, TenantId};
 
 const VICTIM: TenantId = TenantId(0);
@@ -44,9 +45,9 @@ fn request(rig: &mut Rig, at: u64, tenant: TenantId, op: Op, key: &str, value_by
     rig.run(tenant, &Request { at, tenant: b"", key: key.as_bytes(), value_bytes, op, ttl_secs: 0 });
 }
 
-fn run(policy: &str, flood: Flood, seed: u64) -> Outcome {
+fn run(policy: &str, rank: &RankKind, flood: Flood, seed: u64) -> Outcome {
     let tenants = ["victim", "sprayer"].map(|name| (name.to_owned(), Bytes::ZERO));
-    let mut rig = Rig::new(MEMORY, policy, &tenants);
+    let mut rig = Rig::ranked(MEMORY, policy, rank, &tenants);
     let mut rng = Rng::new(seed);
     for n in 0..60_000 {
         request(&mut rig, 0, SPRAYER, Op::Set, &format!("f{n}"), 200);
@@ -83,11 +84,21 @@ fn run(policy: &str, flood: Flood, seed: u64) -> Outcome {
     }
 }
 
-fn check(policy: &str, flood: Flood, seed: u64, (loss_max, segments): (f64, u64)) {
+fn check(policy: &str, flood: Flood, seed: u64, promised: (f64, u64)) {
+    check_ranked(policy, &RankKind::default(), flood, seed, promised);
+}
+
+fn check_ranked(
+    policy: &str,
+    rank: &RankKind,
+    flood: Flood,
+    seed: u64,
+    (loss_max, segments): (f64, u64),
+) {
     // What the victim has of a fixed half of the memory, with nobody beside it who writes.
-    let alone = run("partitioned", Flood::Quiet, seed);
-    let flooded = run(policy, flood, seed);
-    println!("{policy} {flood:?} seed {seed}:\n  alone {alone:?}\n  flooded {flooded:?}");
+    let alone = run("partitioned", rank, Flood::Quiet, seed);
+    let flooded = run(policy, rank, flood, seed);
+    println!("{policy} {rank} {flood:?} seed {seed}:\n  alone {alone:?}\n  flooded {flooded:?}");
     assert!(alone.hit_ratio < 0.95 && 0 < alone.evictions[1], "its working set does not fit its share");
     if flood == Flood::Sets {
         assert!(500_000 < flooded.evictions[0], "the sprayer evicts");
@@ -105,6 +116,19 @@ fn spraying_keys_costs_only_the_sprayer() {
         for policy in ["shared", "pooled"] {
             check(policy, Flood::Sets, seed, PROMISED);
         }
+    }
+}
+
+/// Tenants compete by what their items are worth, whatever order those go in: who is asked grows at the cost of who is not, and of
+/// who sprays.
+#[test]
+fn one_pool_compares_tenants_of_any_rank() {
+    for (rank, seed) in [("lru", 1), ("gdsf", 2), ("lhd", 3), ("f / (size * (t + 4))", 4)] {
+        let rank = rank.parse().unwrap();
+        check_ranked("pooled", &rank, Flood::Sets, seed, PROMISED);
+        let quiet = run("pooled", &rank, Flood::Quiet, seed);
+        println!("  quiet {quiet:?}");
+        assert!(MEMORY.0 * 6 / 10 < quiet.held.0, "{rank}: it holds {}", quiet.held);
     }
 }
 

@@ -5,6 +5,7 @@
 //!             tenants that compete by worth keep together what need gives them together
 //! Units:      bytes charged
 
+use super::worth::by_worth;
 use super::{BytesByBin, Census, WHOLE, floor_of, seen_in};
 use crate::rank::BIN_MIN;
 use crate::sources::Sums;
@@ -20,6 +21,8 @@ pub(super) struct Pooled {
     group: Option<GroupId>,
     /// Ranks by which its items are worth more than theirs.
     more: i16,
+    /// Which of the pass's rows has its bytes by what they are worth.
+    row: usize,
 }
 
 impl Census {
@@ -68,9 +71,21 @@ impl Census {
             seen.is_over = all.is_over(tenant);
             seen.floor = floor_of(tenant);
             seen.least = seen.floor;
-            seen.pool = tenant.worth().filter(|_| seen.spec.rank.is_absolute()).map(|worth| Pooled {
+            let worth = tenant.worth();
+            let row = match (seen.hits, &seen.spec.rank) {
+                _ if worth.is_none() => None,
+                (_, rank) if rank.is_absolute() => Some(seen.row),
+                (Some(hits), _) => {
+                    self.rows.push(by_worth(&self.rows[seen.row], &self.hits[hits]));
+                    Some(self.rows.len() - 1)
+                }
+                // Who began to compete while samples were taken does so from the next survey on.
+                (None, _) => None,
+            };
+            seen.pool = worth.zip(row).map(|(worth, row)| Pooled {
                 group: seen.spec.claim.group.filter(|_| worth.within_group),
                 more: worth.more,
+                row,
             });
             self.order.push(i);
             self.candidates.push(Candidate {
@@ -140,7 +155,7 @@ impl Census {
             let contender = |&at: &usize| {
                 let (seen, candidate) = (self.seen[self.order[at]].as_ref()?, &self.candidates[at]);
                 Some(Contender {
-                    by_rank: &self.rows[seen.row],
+                    by_worth: &self.rows[seen.pool?.row],
                     sampled: seen.sampled,
                     inside: candidate.inside,
                     // Who is at its floor loses nothing before it has written more: the next survey is soon enough.
@@ -184,7 +199,7 @@ impl Census {
 
     /// Leaves one tenant so much less than it has in the sources.
     pub(crate) fn take_from(&mut self, store: &Store, tenant: TenantId, excess: u64) {
-        let seen = seen_in(&mut self.seen, &mut self.rows, store, tenant);
+        let seen = seen_in(&mut self.seen, (&mut self.rows, &mut self.hits), store, tenant);
         self.kept.clear();
         self.kept.push(seen.inside.saturating_sub(excess));
         self.order.clear();

@@ -19,14 +19,20 @@ const LOWEST: i32 = (127 - 28) << 3;
 
 /// Hits per byte and tick that an item lets expect.
 #[inline]
-pub(super) fn density(item: &Usage) -> f32 {
+pub(crate) fn density(item: &Usage) -> f32 {
     USES[usize::from(item.uses)] / (item.size as f32 * (f32::from(item.age) + SOFTENING_TICKS))
 }
 
 /// The bin of an item, not yet held to what bins there are.
 #[inline]
 pub(super) fn bin(item: &Usage) -> i32 {
-    (density(item).to_bits() >> EIGHTHS_AT).cast_signed() - LOWEST + i32::from(BIN_MIN)
+    bin_of(density(item))
+}
+
+/// The bin of what lets expect so many hits per byte and tick.
+#[inline]
+pub(super) fn bin_of(density: f32) -> i32 {
+    (density.to_bits() >> EIGHTHS_AT).cast_signed() - LOWEST + i32::from(BIN_MIN)
 }
 
 #[cfg(test)]

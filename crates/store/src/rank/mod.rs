@@ -20,6 +20,7 @@ mod scale;
 mod uses;
 
 pub(crate) use clock::{Clock, History};
+pub(crate) use density::density;
 pub use error::RankError;
 pub use expression::Expression;
 pub(crate) use hit_density::{Densities, HitDensity};
@@ -147,11 +148,6 @@ impl RankKind {
         matches!(self, Self::Density)
     }
 
-    /// Hits per byte and tick that an item lets expect; 0 by a rank that says nothing of hits.
-    pub(crate) fn density(&self, usage: &Usage) -> f32 {
-        if self.is_absolute() { density::density(usage) } else { 0.0 }
-    }
-
     /// Ranks of one family understand each other's levels. None is 0.
     pub(crate) fn family(&self) -> u64 {
         match self {
@@ -204,7 +200,7 @@ impl RankKind {
             Self::Density => density::bin(item),
             _ => self.value(item, clock).map_or(BINS, |value| scale::bin(value, level)),
         };
-        u8::try_from(raw.clamp(i32::from(BIN_MIN), BINS - 1)).unwrap_or(u8::MAX)
+        in_bins(raw)
     }
 
     /// The level after a pass that saw so many bytes in each bin and evicted everything below `threshold`.
@@ -218,6 +214,16 @@ impl RankKind {
             }
         }
     }
+}
+
+/// The bin of items that let expect so many hits per byte and tick, whatever their tenant ranks by. Never the last one.
+pub(crate) fn worth(density: f32) -> u8 {
+    in_bins(density::bin_of(density)).min(u8::MAX - 1)
+}
+
+/// A bin, held to those that there are.
+fn in_bins(raw: i32) -> u8 {
+    u8::try_from(raw.clamp(i32::from(BIN_MIN), BINS - 1)).unwrap_or(u8::MAX)
 }
 
 #[cfg(test)]
