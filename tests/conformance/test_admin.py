@@ -139,7 +139,7 @@ def test_a_web_page_changes_nothing(server):
     for method, path in (("PUT", "/policy"), ("DELETE", "/tenants/feeds"), ("POST", "/tenants/feeds")):
         body = {"policy": "auto"} if path == "/policy" else {}
         assert ask(server, method, path, body, {"Origin": "http://127.0.0.1"})[0] == 403
-    assert ask(server, "GET", "/policy")[1]["policy"] == "shared"
+    assert ask(server, "GET", "/policy")[1]["policy"] == "pooled"
 
 
 def test_the_policy_changes_and_the_journal_says_so(server):

@@ -44,7 +44,7 @@ def test_report_has_the_documented_fields(trace):
     assert report.keys() >= {
         "policy", "memory_bytes", "requests", "gets", "hits", "hit_ratio", "seconds", "cleaner_moved_bytes", "tenants"
     }
-    assert report["requests"] == 60_000 and report["memory_bytes"] == 8 << 20 and report["policy"] == "shared"
+    assert report["requests"] == 60_000 and report["memory_bytes"] == 8 << 20 and report["policy"] == "pooled"
     assert report["gets"] == sum(t["gets"] for t in report["tenants"]) and 0 < report["hits"] < report["gets"]
     assert report["hit_ratio"] == pytest.approx(report["hits"] / report["gets"])
     assert report["evictions"] > 0 and report["cleaner_moved_bytes"] > 0

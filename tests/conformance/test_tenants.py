@@ -105,7 +105,7 @@ def test_ready_line_names_every_listener(server):
     assert set(server.tenants) == {"private", "other"}
     assert server.admin is not None
     assert "memory 64MiB" in server.ready_line
-    assert "policy shared" in server.ready_line
+    assert "policy pooled" in server.ready_line
     ports = {server.address[1], *(port for _, port in server.tenants.values())}
     assert len(ports) == 3
     assert 0 not in ports

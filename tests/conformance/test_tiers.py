@@ -431,3 +431,21 @@ def test_bits_that_flipped_are_missed_not_served(fresh, tmp_path):
         assert len(found) < 3000, "some of what was flipped was a value"
         assert 0 < int(tiers_of(wire)["ssd:damaged"])
         assert len(get_all(wire, keys(3000))) == len(found), "what was lost is gone, the rest stays"
+
+
+def test_a_probe_of_a_new_file_measures_blocks_that_were_written(tmp_path):
+    """The file system reads blocks that were never written without the disk."""
+    path = tmp_path / "tier"
+    listing = ["filefrag", "-v", str(path)]
+    probe = [str(servers.BINARY), "probe", f"file:{path}:32MiB", "--time", "1s"]
+    done = subprocess.run(probe, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    try:
+        extents = subprocess.run(listing, capture_output=True, text=True, timeout=60, check=True).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"extents of a file cannot be listed: {error}")
+    ends = [int(line.split(":")[1].split("..")[1]) for line in extents.splitlines() if ".." in line]
+    written = [line for line in extents.splitlines() if ".." in line and "unwritten" not in line]
+    blocks = sum(int(line.split(":")[3]) for line in written)
+    assert max(ends) * 4096 >= 31 << 20
+    assert blocks * 4096 >= 32 << 20, extents

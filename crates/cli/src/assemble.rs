@@ -24,7 +24,7 @@ const VERSION_MAX: usize = 23;
 
 /// The options of `serve` that these settings make.
 pub(crate) fn serve_options(in_force: &InForce) -> Result<ServeOptions, Failure> {
-    let notes = notes(in_force);
+    let mut notes = notes(in_force);
     let config = Config {
         memory: in_force.size("memory"),
         item_max: in_force.size("max_item_size"),
@@ -77,8 +77,10 @@ pub(crate) fn serve_options(in_force: &InForce) -> Result<ServeOptions, Failure>
     let verbosity = u8::try_from(in_force.number("verbose")).unwrap_or(u8::MAX);
     let given = |name| *in_force.get(name).1 != Source::Default;
     let text = |name| Some(in_force.text(name)).filter(|text| !text.is_empty()).map(str::to_owned);
+    let config = config.checked()?;
+    notes.extend(refuse_all(&config));
     Ok(ServeOptions {
-        config: config.checked()?,
+        config,
         in_force: in_force.clone(),
         notes,
         verbosity,
@@ -400,6 +402,21 @@ fn notes(in_force: &InForce) -> Vec<String> {
         .filter(without)
         .map(|(option, _)| format!("-o {} has no meaning here", option.text()));
     settings.chain(options).collect()
+}
+
+/// One line for each tenant whose writes would be refused once the memory is full, because it has nothing of its own.
+fn refuse_all(config: &Config) -> impl Iterator<Item = String> {
+    let has_nothing = config.policy == MemoryPolicy::Pooled && config.private == 0.0;
+    let refuses = move |t: &&TenantConfig| {
+        has_nothing && t.reserved == Bytes::ZERO && t.group.is_none() && t.over_share == OverShare::Refuse
+    };
+    config.tenants.iter().filter(refuses).map(|t| {
+        format!(
+            "tenant '{}' refuses what goes beyond its share, and under 'pooled' that is what it reserves when the memory is full: \
+             reserve something for it, or choose policy 'shared'",
+            t.name
+        )
+    })
 }
 
 /// Given settings under their names in `stats settings`, where the server does not know them itself.

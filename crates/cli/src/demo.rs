@@ -1,6 +1,6 @@
 //! `demo`: the server under a built-in load of several tenants.
 //!
-//! Shape: start a server on loopback, drive it, show hit ratios every second, then compare shared with partitioned
+//! Shape: start a server on loopback, drive it, show hit ratios every second, then compare sharing with a static partition
 
 use crate::clock::SystemClock;
 use crate::failure::{Code, Failure, complain, say};
@@ -138,15 +138,16 @@ fn ratio(window: &Totals) -> String {
 
 /// The same load through the store twice: what sharing gains.
 fn compare(options: &DemoOptions, requests: u64) -> Result<(), Failure> {
+    let sharing = harness::replay::ReplayOptions::default().policy;
     say(format!(
-        "\nthe same {requests} requests through the store, shared against a static partition of {}:",
+        "\nthe same {requests} requests through the store, shared by `{sharing}` against a static partition of {}:",
         options.memory
     ));
-    let run = |policy| {
+    let run = |policy: &str| {
         demo::compare(options.memory, policy, requests)
             .map_err(|e| Failure::failed(format!("{:#}", anyhow::Error::from(e)), ""))
     };
-    let (shared, partitioned) = (run("shared")?, run("partitioned")?);
+    let (shared, partitioned) = (run(&sharing)?, run("partitioned")?);
     say(demo::comparison_table(&shared, &partitioned));
     let misses = |r: &harness::Report| (r.gets - r.hits).max(1);
     let fewer = 100.0 - misses(&shared) as f64 * 100.0 / misses(&partitioned) as f64;

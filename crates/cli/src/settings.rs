@@ -165,7 +165,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         .reload(),
     setting("admin", Kind::Text, "127.0.0.1:11280", "ADDRESS:PORT or off", "Address of the administration listener")
         .more("An address that is taken is an error if it was asked for, otherwise a warning."),
-    setting("policy", Kind::Choice(POLICIES), "shared", "partitioned, shared, idle-tax, auto or pooled", "What divides memory among tenants")
+    setting("policy", Kind::Choice(POLICIES), "pooled", "partitioned, shared, idle-tax, auto or pooled", "What divides memory among tenants")
         .more("partitioned: each tenant its reservation and a weighted part of the rest. \
                shared: memory moves to the tenant whose shadow queue is hit. \
                idle-tax: as partitioned, but what a tenant leaves idle goes to others. \

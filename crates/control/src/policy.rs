@@ -99,7 +99,8 @@ pub struct Note {
     pub tenant: Option<TenantId>,
     /// What kind of reason.
     pub reason: Reason,
-    /// The amount in question, in the family's unit (bytes for memory); negative means taken away.
+    /// The amount in question, in the family's unit (bytes for memory) unless the reason has one of its own; negative means taken
+    /// away.
     pub amount: i64,
 }
 
@@ -110,7 +111,7 @@ pub enum Reason {
     Joined,
     /// Given back by a tenant that has gone.
     Left,
-    /// The pool or the claims changed.
+    /// The pool or the claims changed, or what it earned.
     Resized,
     /// Shadow hits earned credits (Memshare Algorithm 2).
     Credit,
@@ -128,6 +129,8 @@ pub enum Reason {
     Tightened,
     /// Held back less.
     Relaxed,
+    /// What its items are worth beside others changed, by so many eighths of an octave.
+    Revalued,
     /// Gave what it left idle.
     Donated,
     /// Took back what it had given.
@@ -158,6 +161,7 @@ impl Reason {
             Self::Settled => "settled",
             Self::Tightened => "tightened",
             Self::Relaxed => "relaxed",
+            Self::Revalued => "revalued",
             Self::Donated => "donated",
             Self::Revoked => "revoked",
             Self::Traded => "traded",

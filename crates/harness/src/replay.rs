@@ -75,7 +75,7 @@ impl Default for ReplayOptions {
             tier: Bytes::ZERO,
             placement: Placement::Auto,
             promotion: Promotion::Repeated,
-            policy: "shared".to_owned(),
+            policy: "pooled".to_owned(),
             credit: Bytes::kib(64),
             credits: Vec::new(),
             tax: Tax::HALF,

@@ -277,7 +277,7 @@ impl Default for Config {
             admin: Admin::Default(SocketAddr::from(([127, 0, 0, 1], 11280))),
             prefix_delimiter: None,
             max_tenants: 1024,
-            policy: MemoryPolicy::Shared,
+            policy: MemoryPolicy::Pooled,
             private: 0.0,
             credit: Bytes::kib(64),
             tax: 0.5,

@@ -14,6 +14,7 @@ mod engines;
 mod equal;
 mod file;
 mod idle;
+mod in_force;
 mod in_process;
 mod isolation;
 mod media;

@@ -1,7 +1,7 @@
 //! Misses of the mixed trace over TCP, ours beside memcached at no more resident memory.
 //!
-//! Shape:      per size: memcached with that `-m`, its peak resident memory; ours with the `-m` that stays at or below it, by
-//!             each of two policies; the whole trace through all, one after the other
+//! Shape:      per size: memcached with that `-m`, its peak resident memory; ours, with its defaults, with the `-m` that
+//!             stays at or below it; the whole trace through both, one after the other
 //! Invariants: ours never had more memory resident than memcached had in the same run, else the benchmark fails
 //! Units:      misses in parts of look-ups; resident memory in MiB
 //! Failure:    without the trace the section is skipped and says so
@@ -24,8 +24,6 @@ const QUICK: std::ops::Range<usize> = 1..2;
 const MEMCACHED_ITEM_MAX: &str = "-I 2m";
 /// What a server of ours has resident beside its `-m` at first: the program, stacks, buffers (measured: 12 to 14 MiB).
 const BESIDE: Bytes = Bytes::mib(12);
-/// The policy that is the default, and the one that misses least.
-const POLICIES: [&str; 2] = ["shared", "pooled"];
 /// How often ours is started again with less memory, if it had more resident than memcached.
 const TRIES: u32 = 4;
 /// The trace.
@@ -48,26 +46,18 @@ pub(crate) fn run(bench: &mut Bench) -> Result<(), BenchError> {
     let sizes = if bench.is_quick() { &SIZES[QUICK] } else { &SIZES[..] };
     for (memory, goal) in sizes {
         let memcached = replay(bench, (Kind::Memcached, theirs, MEMCACHED_ITEM_MAX), *memory, &trace)?;
-        for policy in POLICIES {
-            let cotenant = at_most(bench, (ours, policy), memcached.resident, &trace)?;
-            tell(bench, (*memory, policy, *goal), &cotenant, &memcached);
-        }
+        let cotenant = at_most(bench, ours, memcached.resident, &trace)?;
+        tell(bench, (*memory, *goal), &cotenant, &memcached);
     }
     Ok(())
 }
 
 /// Ours with the most memory that keeps it at or below `resident`.
-fn at_most(
-    bench: &Bench,
-    (program, policy): (&Path, &str),
-    resident: Bytes,
-    trace: &Path,
-) -> Result<Run, BenchError> {
+fn at_most(bench: &Bench, program: &Path, resident: Bytes, trace: &Path) -> Result<Run, BenchError> {
     let mut memory = Bytes::mib(resident.saturating_sub(BESIDE).count_of(Bytes::mib(1)));
     let mut tries = 1;
-    let options = format!("--policy {policy}");
     loop {
-        let run = replay(bench, (Kind::Cotenant, program, &options), memory, trace)?;
+        let run = replay(bench, (Kind::Cotenant, program, ""), memory, trace)?;
         let beyond = run.resident.saturating_sub(resident);
         if beyond == Bytes::ZERO || TRIES <= tries {
             return Ok(run);
@@ -96,10 +86,10 @@ fn replay(
     Ok(Run { report, resident })
 }
 
-fn tell(bench: &mut Bench, (memory, policy, goal): (Bytes, &str, f64), ours: &Run, theirs: &Run) {
+fn tell(bench: &mut Bench, (memory, goal): (Bytes, f64), ours: &Run, theirs: &Run) {
     let misses = |run: &Run| vec![1.0 - run.report.hit_ratio()];
     bench.add(Row {
-        measure: format!("misses on mix-dev, {policy}, memcached -m {memory}"),
+        measure: format!("misses on mix-dev, memcached -m {memory}"),
         unit: "of gets",
         ours: misses(ours),
         peer: Some((Kind::Memcached.name(), misses(theirs))),
@@ -107,25 +97,19 @@ fn tell(bench: &mut Bench, (memory, policy, goal): (Bytes, &str, f64), ours: &Ru
     });
     let mebibytes = |run: &Run| vec![run.resident.0 as f64 / Bytes::mib(1).0 as f64];
     bench.add(Row {
-        measure: format!("peak resident memory in that run, {policy}, memcached -m {memory}"),
+        measure: format!("peak resident memory in that run, memcached -m {memory}"),
         unit: "MiB",
         ours: mebibytes(ours),
         peer: Some((Kind::Memcached.name(), mebibytes(theirs))),
         goal: Goal::None("-"),
     });
     let (most, peak) = (theirs.resident, ours.resident);
-    bench.premise(
-        peak <= most,
-        &format!("misses, {policy}, {memory}: ours had {peak} resident, memcached {most}"),
-    );
+    bench.premise(peak <= most, &format!("misses, {memory}: ours had {peak} resident, memcached {most}"));
     let evicted = |run: &Run| run.report.evictions.unwrap_or(0);
     let (o, t) = (evicted(ours), evicted(theirs));
-    bench.premise(
-        0 < o && 0 < t,
-        &format!("misses, {policy}, {memory}: ours evicted {o} items, memcached {t}"),
-    );
+    bench.premise(0 < o && 0 < t, &format!("misses, {memory}: ours evicted {o} items, memcached {t}"));
     bench.premise(
         ours.report.gets == theirs.report.gets && 0 < ours.report.gets,
-        &format!("misses, {policy}, {memory}: {} look-ups of both", ours.report.gets),
+        &format!("misses, {memory}: {} look-ups of both", ours.report.gets),
     );
 }

@@ -41,7 +41,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<(), BenchError> {
             bench.add(Row { measure, unit: "% of a core", ours, peer: None, goal: Goal::AtMost(goal) });
         }
     }
-    Ok(())
+    crate::in_force::run(bench)
 }
 
 fn one(name: &str, tenants: u32, seed: u64) -> Result<f64, BenchError> {

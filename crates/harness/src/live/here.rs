@@ -97,7 +97,7 @@ impl Here {
     /// # Errors
     /// If the server is lost.
     pub fn fill(&self, work: &Work) -> io::Result<()> {
-        let mut client = Client::connect(self.address)?;
+        let mut client = self.client()?;
         let value = vec![b'v'; work.size];
         for number in 0..work.keys {
             client.queue_store("set", &key(work.tenant, number), 0, &value);
@@ -145,9 +145,23 @@ impl Here {
     /// What a tenant has been given of DRAM, in bytes, and of the tier's time, as a part; none while nobody divides them.
     #[must_use]
     pub fn given(&self, tenant: &str) -> Option<(u64, f64)> {
-        let state = self.tenant(tenant)?.state;
-        let budget = state.throttle.budget?;
-        Some((state.dram_target?.0, budget.cost.part_of(budget.per)))
+        let dram = self.tenant(tenant)?.state.dram_target?;
+        Some((dram.0, self.budget(tenant)?))
+    }
+
+    /// What a tenant's brake grants it of the tier's time, as a part; none while nothing limits it.
+    #[must_use]
+    pub fn budget(&self, tenant: &str) -> Option<f64> {
+        let budget = self.tenant(tenant)?.state.throttle.budget?;
+        Some(budget.cost.part_of(budget.per))
+    }
+
+    /// A connection of one's own.
+    ///
+    /// # Errors
+    /// If the server is lost.
+    pub fn client(&self) -> io::Result<Client> {
+        Client::connect(self.address)
     }
 
     /// Time of the tier that a tenant has used so far, in ps.

@@ -15,7 +15,8 @@ const TOLERANCE: f64 = 0.005;
 
 fn over(options: &ReplayOptions, trace: &mut dyn TraceReader) -> Report {
     let _alone = alone();
-    let (server, address) = serve(config(options.memory, MemoryPolicy::Shared));
+    let policy = MemoryPolicy::ALL.into_iter().find(|policy| policy.name() == options.policy).unwrap();
+    let (server, address) = serve(config(options.memory, policy));
     let report = over_tcp(options, &address, &mut [trace], &mut |_| {}, None).unwrap();
     server.shut_down();
     report

@@ -35,12 +35,7 @@ impl Rig {
     }
 
     /// The same with another rank, of all tenants.
-    pub(crate) fn ranked(
-        memory: Bytes,
-        policy: &str,
-        rank: &RankKind,
-        tenants: &[(String, Bytes)],
-    ) -> Self {
+    pub(crate) fn ranked(memory: Bytes, policy: &str, rank: &RankKind, tenants: &[(String, Bytes)]) -> Self {
         let options = Options {
             memory,
             item_max: ITEM_MAX,

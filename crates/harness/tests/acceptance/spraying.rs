@@ -88,13 +88,7 @@ fn check(policy: &str, flood: Flood, seed: u64, promised: (f64, u64)) {
     check_ranked(policy, &RankKind::default(), flood, seed, promised);
 }
 
-fn check_ranked(
-    policy: &str,
-    rank: &RankKind,
-    flood: Flood,
-    seed: u64,
-    (loss_max, segments): (f64, u64),
-) {
+fn check_ranked(policy: &str, rank: &RankKind, flood: Flood, seed: u64, (loss_max, segments): (f64, u64)) {
     // What the victim has of a fixed half of the memory, with nobody beside it who writes.
     let alone = run("partitioned", rank, Flood::Quiet, seed);
     let flooded = run(policy, rank, flood, seed);

@@ -5,7 +5,8 @@
 //!             that copy, others by queues of reads and threads that write, emulated ones by as many threads in virtual time as it takes
 //! Invariants: content stays: what is written is what was there; the tier is the prober's alone
 //! Units:      accesses per second
-//! Cost:       the time given, a third of it for both kinds together; emulated tiers some seconds of computation
+//! Cost:       the time given, a third of it for both kinds together, and that of writing `REGION_MAX` once; emulated tiers some
+//!             seconds of computation
 //! Source:     NyxCache §3.3 (random reads and writes from 64 B to 4 KiB in steps of 64 B, once per server). We step by the tier's
 //!             own access unit: 4 KiB for direct I/O. MT² §5.1 (bandwidths alone and together)
 //! Failure:    an error of the tier ends it
@@ -42,6 +43,10 @@ const DEPTH: u32 = 32;
 const WRITERS: usize = 16;
 /// Blocks that a thread writes to, one after the other in random order.
 const BLOCKS: usize = 256;
+/// Of a tier so much is read and written, its first bytes; what is larger would take long to write once.
+const REGION_MAX: Bytes = Bytes::mib(1_024);
+/// It is written in pieces of this size.
+const PIECE: Bytes = Bytes::mib(1);
 /// Reads between two looks at the clock, and writes.
 const STRIDE: u64 = 64;
 const WRITES_STRIDE: u64 = 16;
@@ -73,6 +78,9 @@ pub fn probe(
 ) -> io::Result<Probed> {
     let sizes: Vec<Bytes> = sizes(device.access_unit()).collect();
     let points = sizes.len() * 2 + RUNS;
+    if !matches!(spec.medium, TierMedium::Emulated(_)) {
+        write_once(device)?;
+    }
     let together = Duration(total.0 / TOGETHER_ONE_IN);
     let each = Duration((total - together).0 / (sizes.len() as u64 * 2)).min(POINT_MAX);
     let mut rows = Vec::with_capacity(sizes.len());
@@ -135,7 +143,7 @@ fn together_at(device: &dyn Device, size: Bytes, wanted: [f64; 2], each: Duratio
     let writers = if is_mapped { cores } else { WRITERS };
     let jobs: Vec<_> = crew(SlowAccess::Read, cores).chain(crew(SlowAccess::Write, writers)).collect();
     // Each thread has a part of its own.
-    let part = device.size().0 / jobs.len().max(1) as u64 / PROFILE_MAX.0 * PROFILE_MAX.0;
+    let part = region(device).0 / jobs.len().max(1) as u64 / PROFILE_MAX.0 * PROFILE_MAX.0;
     if part < PROFILE_MAX.0 {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the tier is too small to be probed"));
     }
@@ -165,6 +173,24 @@ fn together_at(device: &dyn Device, size: Bytes, wanted: [f64; 2], each: Duratio
         }
         Ok(found)
     })
+}
+
+/// What of a tier is read and written.
+fn region(device: &dyn Device) -> Bytes {
+    device.size().min(REGION_MAX)
+}
+
+/// Writes the region as it is. Blocks of a file that were never written are read without the disk.
+fn write_once(device: &dyn Device) -> io::Result<()> {
+    let mut piece = Buffer::new(PIECE).map_err(io::Error::other)?;
+    let end = region(device).0;
+    for at in (0..end).step_by(PIECE.as_usize()) {
+        let bytes = &mut piece.bytes_mut()[..Bytes(end - at).min(PIECE).as_usize()];
+        device.read(at, bytes)?;
+        // SAFETY: the tier is the prober's alone, and no other thread of it has begun.
+        unsafe { device.write(at, bytes) }?;
+    }
+    device.settle()
 }
 
 /// A thread's part of the tier.

@@ -231,11 +231,11 @@ impl Shared {
     }
 }
 
-fn note(id: TenantId, reason: Reason, amount: i64) -> Note {
+pub(super) fn note(id: TenantId, reason: Reason, amount: i64) -> Note {
     Note { tenant: Some(id), reason, amount }
 }
 
-fn signed(bytes: Bytes) -> i64 {
+pub(super) fn signed(bytes: Bytes) -> i64 {
     i64::try_from(bytes.0).unwrap_or(i64::MAX)
 }
 

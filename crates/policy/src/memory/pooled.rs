@@ -11,9 +11,10 @@
 //!             densities foretell, beside all others', has them held worth so much less: keys that are stored once and
 //!             never asked for take nothing from anybody
 
+use super::memshare::{note, signed};
 use super::split::add_by_weight;
 use control::memory::{MemoryShare, MemorySignal, Worth};
-use control::{Decision, Law, Policy, Row, Seen, Shares};
+use control::{Decision, Law, Note, Policy, Reason, Row, Seen, Shares};
 use units::{Bytes, Duration, Instant, TenantId};
 
 /// Decide again after so long, or sooner when the loop has seen enough shadow hits.
@@ -36,6 +37,9 @@ const HITS_TO_BELIEVE: f64 = 50.0;
 const HITS_HALF_LIFE: f64 = 2_000.0;
 /// Weights count as octaves within this range.
 const WEIGHT_OCTAVES: f64 = 8.0;
+/// What changed by less since it was last noted is not: a target by one part in so many of the memory, a worth by eighths of an octave.
+const NOTED_PART: u64 = 64;
+const NOTED_EIGHTHS: i16 = 4;
 
 /// The policy `pooled`.
 #[derive(Debug)]
@@ -46,6 +50,7 @@ pub struct Pooled {
     weights: Vec<f64>,
     targets: Vec<Bytes>,
     shares: Shares<MemoryShare>,
+    notes: Vec<Note>,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -59,6 +64,8 @@ struct Member {
     expected: f64,
     /// Hits since anything was expected.
     unread: f64,
+    /// Target and worth that notes have told of; none before the first.
+    noted: Option<(Bytes, i16)>,
 }
 
 impl Pooled {
@@ -72,6 +79,7 @@ impl Pooled {
             weights: Vec::new(),
             targets: Vec::new(),
             shares: Shares::default(),
+            notes: Vec::new(),
         }
     }
 
@@ -80,13 +88,21 @@ impl Pooled {
         std::mem::swap(&mut self.members, &mut self.joined);
         self.members.clear();
         let before = &self.joined;
+        let is_gone = |member: &&Member| rows.binary_search_by_key(&member.id, |row| row.id).is_err();
+        self.notes.clear();
+        self.notes.extend(before.iter().filter(is_gone).map(|member| {
+            let (target, _) = member.noted.unwrap_or_default();
+            note(member.id, Reason::Left, -signed(target))
+        }));
         self.members.extend(rows.iter().map(|row| {
             let known = before.binary_search_by_key(&row.id, |m| m.id).ok().map(|at| before[at]);
             known.unwrap_or_else(|| {
                 let in_force = row.in_force.and_then(|share| share.worth);
                 let taken_over = in_force.map(|worth| f64::from(worth.more) / 8.0 - octaves_of(row));
                 let more = taken_over.unwrap_or(0.0).clamp(0.0, MORE_MAX);
-                Member { id: row.id, more, ..Member::default() }
+                // Who had a share before this policy decided has not just come.
+                let noted = row.in_force.map(|share| (share.target, share.worth.map_or(0, |w| w.more)));
+                Member { id: row.id, more, noted, ..Member::default() }
             })
         }));
     }
@@ -158,6 +174,24 @@ impl Member {
         let ratio = (self.hits + HITS_TO_BELIEVE) / (self.expected * of_all + HITS_TO_BELIEVE);
         ratio.log2().clamp(-YIELD_LESS_MAX, YIELD_MORE_MAX)
     }
+
+    /// Notes what has become of it since notes last said so, if that is worth saying.
+    fn tell(&mut self, (target, worth): (Bytes, i16), least: Bytes, notes: &mut Vec<Note>) {
+        let Some((told_target, told_worth)) = &mut self.noted else {
+            notes.push(note(self.id, Reason::Joined, signed(target)));
+            self.noted = Some((target, worth));
+            return;
+        };
+        let change = signed(target) - signed(*told_target);
+        if signed(least) < change.abs() {
+            notes.push(note(self.id, Reason::Resized, change));
+            *told_target = target;
+        }
+        if NOTED_EIGHTHS <= (worth - *told_worth).abs() {
+            notes.push(note(self.id, Reason::Revalued, i64::from(worth - *told_worth)));
+            *told_worth = worth;
+        }
+    }
 }
 
 /// A weight as octaves of worth: who weighs twice as much keeps what is worth half as much.
@@ -190,13 +224,16 @@ impl Policy for Pooled {
         self.compare(seen.tenants);
         self.follow(seen);
         let of_all = self.yield_of_all();
-        let rows = self.members.iter().zip(seen.tenants).zip(&self.targets);
+        let least = Bytes(seen.pool.capacity.bytes.0 / NOTED_PART);
+        let notes = &mut self.notes;
+        let rows = self.members.iter_mut().zip(seen.tenants).zip(&self.targets);
         let rows = rows.map(|((member, row), &target)| {
-            let worth = Some(worth_of(member.more + member.yields(of_all) + octaves_of(row)));
-            (member.id, MemoryShare { worth, ..MemoryShare::of(target) })
+            let worth = worth_of(member.more + member.yields(of_all) + octaves_of(row));
+            member.tell((target, worth.more), least, notes);
+            (member.id, MemoryShare { worth: Some(worth), ..MemoryShare::of(target) })
         });
         self.shares.rebuild(Law::Partition, seen, rows);
-        Decision { shares: &self.shares, wake: PERIOD, lease: LEASE, steady: true, notes: &[] }
+        Decision { shares: &self.shares, wake: PERIOD, lease: LEASE, steady: true, notes: &self.notes }
     }
 }
 
@@ -286,6 +323,25 @@ mod tests {
         );
         let few = more(&mut Pooled::new(Bytes::kib(64)), both([1_000, 0], [1_000, 5]));
         assert!(few.iter().all(|more| more.abs() <= 2), "of few hits little is known: {few:?}");
+    }
+
+    #[test]
+    fn notes_say_who_came_and_went_and_what_changed_much() {
+        let mut policy = Pooled::new(Bytes::kib(64));
+        let pool = Pool { capacity: Amount::memory(Bytes::mib(100)), ..Pool::default() };
+        let mut notes = |rows: &[Row<MemorySignal, MemoryShare>]| {
+            let window = Window { end: Instant(1_000_000_000), ..Window::default() };
+            let seen = Seen::new(window, &pool, rows).unwrap();
+            let notes = policy.decide(Instant::ZERO, &seen).notes;
+            notes.iter().map(|n| (n.tenant.unwrap().0, n.reason.word(), n.amount)).collect::<Vec<_>>()
+        };
+        let both = |held: u64, hits| [row(1, (0, held, hits), 1.0), row(2, (0, 100 - held, 0), 1.0)];
+        assert_eq!(notes(&both(50, 0)), [(1, "joined", 50 << 20), (2, "joined", 50 << 20)]);
+        assert_eq!(notes(&both(51, 0)), [], "a hundredth of the memory");
+        assert_eq!(notes(&both(52, 0)), [(1, "resized", 2 << 20), (2, "resized", -2 << 20)], "in two steps");
+        assert_eq!(notes(&both(52, 16)), [], "a quarter of an octave");
+        assert_eq!(notes(&both(52, 16)), [(1, "revalued", 4)]);
+        assert_eq!(notes(&both(52, 0)[..1]), [(2, "left", -(48 << 20)), (1, "resized", 48 << 20)]);
     }
 
     #[test]

@@ -68,10 +68,11 @@ impl Census {
             let Some(seen) = seen else { continue };
             let tenant = store.tenant(TenantId(u32::try_from(i).unwrap_or(u32::MAX)));
             let target = tenant.share().target;
-            seen.is_over = all.is_over(tenant);
+            let worth = tenant.worth();
             seen.floor = floor_of(tenant);
             seen.least = seen.floor;
-            let worth = tenant.worth();
+            // Who competes has no part but its floor.
+            seen.is_over = if worth.is_some() { seen.floor < tenant.held().0 } else { all.is_over(tenant) };
             let row = match (seen.hits, &seen.spec.rank) {
                 _ if worth.is_none() => None,
                 (_, rank) if rank.is_absolute() => Some(seen.row),
