@@ -30,25 +30,35 @@ const OWED_EPOCHS_MAX: u64 = 10;
 /// The policy `limit`.
 #[derive(Debug, Default)]
 pub struct Limit {
-    members: Roster<Cost>,
+    members: Roster<Member>,
     shares: Shares<Throttle>,
     notes: Vec<Note>,
 }
 
+#[derive(Clone, Copy, Debug, Default)]
+struct Member {
+    /// What it used beyond its limits.
+    owed: Cost,
+    /// The limit that was decided last, per second.
+    limit: Cost,
+}
+
 impl Limit {
-    /// Charges what a tenant used beyond its limit in the window; what it left unused is not saved for it.
+    /// Charges what a tenant used in the window beyond the limit that held in it; what it left unused is not saved for it.
     fn charge(&mut self, seen: &Seen<'_, BandwidthSignal, Throttle>) {
-        for (row, (_, owed)) in seen.tenants.iter().zip(self.members.iter_mut()) {
+        for (row, (_, member)) in seen.tenants.iter().zip(self.members.iter_mut()) {
             let Some(limit) = limit(&row.claim) else {
-                *owed = Cost(0);
+                *member = Member::default();
                 continue;
             };
             let braked = row.in_force.is_some_and(|throttle| throttle.budget.is_some());
             if let (Some(signal), true, false) = (&row.signal, braked, seen.window.mixed) {
-                let granted = over(limit, seen.window.length());
+                let held = if member.limit == Cost(0) { limit } else { member.limit };
+                let granted = over(held, seen.window.length());
                 let most = over(limit, EPOCH).0.saturating_mul(OWED_EPOCHS_MAX);
-                *owed = Cost((*owed + signal.cost).0.saturating_sub(granted.0).min(most));
+                member.owed = Cost((member.owed + signal.cost).0.saturating_sub(granted.0).min(most));
             }
+            member.limit = limit;
         }
     }
 }
@@ -79,9 +89,9 @@ impl Policy for Limit {
         seen: &Seen<'_, BandwidthSignal, Throttle>,
     ) -> Decision<'_, Throttle> {
         self.notes.clear();
-        self.members.settle(seen.tenants, &mut self.notes, |_| Cost(0));
+        self.members.settle(seen.tenants, &mut self.notes, |_| Member::default());
         self.charge(seen);
-        let rows = seen.tenants.iter().zip(self.members.iter()).map(|(row, (id, owed))| {
+        let rows = seen.tenants.iter().zip(self.members.iter()).map(|(row, (id, Member { owed, .. }))| {
             let budget = limit(&row.claim)
                 .map(|limit| Budget { cost: Cost(over(limit, EPOCH).0.saturating_sub(owed.0)), per: EPOCH });
             (id, Throttle { budget, ..Throttle::FREE })
@@ -126,6 +136,23 @@ mod tests {
         assert_eq!(granted(&[Some(100), Some(0), Some(20)]), [40, 0, 20, 40], "60 beyond take two epochs");
         assert_eq!(granted(&[Some(10), Some(45)]), [40, 40, 35], "what is left unused is not saved");
         assert_eq!(granted(&[Some(45), None, Some(35)]), [40, 35, 35, 40], "a missing signal charges nobody");
+    }
+
+    /// A change counts at once, and what was used before it by the limit that held then.
+    #[test]
+    fn a_limit_that_changes_within_an_epoch_is_not_charged_to_what_was_before() {
+        let mut policy = Limit::default();
+        let mut rows = [limited(1, 40)];
+        let mut granted = |rows: &mut [Case], percent, (from, to)| {
+            rows[0].used_percent(percent, Duration::from_millis(to - from));
+            let shares = step(&mut policy, rows, from, to);
+            shares[0].1.budget.unwrap().cost.0 / (Cost::SECOND.0 / 100)
+        };
+        assert_eq!(granted(&mut rows, Some(0), (0, 1_000)), 40);
+        rows[0].claim = limited(1, 20).claim;
+        assert_eq!(granted(&mut rows, Some(40), (1_000, 1_500)), 20, "40 % of the time, as it might");
+        rows[0].claim = limited(1, 40).claim;
+        assert_eq!(granted(&mut rows, Some(60), (1_500, 2_000)), 20, "a fifth of a second beyond a limit of 20 %");
     }
 
     #[test]
