@@ -3,6 +3,7 @@
 //! Shape:     a program -> `Peer`, or a configuration -> `Here`, a server in this process; a `Plan` and `Items` -> `run` -> what was heard; `Load`, a script of requests in lock step
 //! Non-goals: judging what is measured
 
+mod awake;
 mod client;
 mod clock;
 mod dialect;
@@ -18,6 +19,7 @@ mod seen;
 
 pub mod keys;
 
+pub use awake::Awake;
 pub use client::{Order, Times, Work, Working};
 pub use clock::{Real, nanos};
 pub use dialect::{Answer, Dialect};

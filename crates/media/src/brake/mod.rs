@@ -7,8 +7,9 @@
 //! Units:      nanoseconds; picoseconds of cost; bytes per second
 //! Cost:       under a budget or a cap a lock is taken and time is asked for once per piece, a thousandth of a period's budget
 //! Source:     NyxCache §3.3 (delay of n × 10 ns per access, pause as infinite delay), Algorithm 1 (a tenant that used up its
-//!             assignment is paused until the epoch ends). We add: a hold of up to 1 µs is spun, a longer one is the caller's
-//!             to wait out without the thread; the access at which a budget runs out is charged in full
+//!             assignment is paused until the epoch ends). We add: delays are owed until they are worth waiting for; of budgets and caps
+//!             a hold of up to 1 µs is spun; a longer one is the caller's to wait out without the thread, and what it waits too long
+//!             for a delay counts for the next ones; the access at which a budget runs out is charged in full
 //! Non-goals:  reading a clock, deciding who is held back
 
 mod ledger;
@@ -19,10 +20,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use units::{Bytes, BytesPerSec, Duration, Instant};
 
-/// Longest hold that a thread spins for; others park the connection.
+/// Delays are waited for once they sum to so much (guess: twice what the end of a sleep is off by). A thread that spun for each would hold
+/// back all its tenants, and one that did something else meanwhile would come back after a round, much later than a delay of microseconds
+/// asks for: two tenants of one worker whose slowdowns were to be equal went to and fro between a half and a quarter of what one wanted.
+pub const OWED_MAX: Duration = Duration::from_micros(100);
+/// Longest hold of a budget or a cap that a thread spins for; others park the connection.
 pub const SPIN_MAX: Duration = Duration::from_micros(1);
-/// One step of the delay.
+/// One step of the delay, and in nanoseconds owed.
 pub const DELAY_STEP: Duration = Duration::from_nanos(10);
+const OWED_STEP: i64 = 10;
+const _: () = assert!(OWED_STEP as u64 == DELAY_STEP.0);
 /// Shortest period of a budget; shorter ones count as this.
 pub const PERIOD_MIN: Duration = Duration::from_micros(100);
 
@@ -81,6 +88,8 @@ pub struct Pad {
     left_bytes: [u64; 4],
     /// When the thread may access again.
     ready_at: Instant,
+    /// Delays that were not waited for, in ns; below zero if more was waited than owed.
+    owed_ns: i64,
 }
 
 /// The bit of a version that says that the tenant is held back.
@@ -181,8 +190,12 @@ impl Brake {
         if pad.ready_at == Instant::ZERO {
             return Hold::None;
         }
-        let hold = hold(pad.ready_at, now());
+        let now = now();
+        let hold = hold(pad.ready_at, now);
         if hold == Hold::None {
+            let most = i64::try_from(OWED_MAX.0).unwrap_or(0);
+            let late = i64::try_from(now.since(pad.ready_at).0).unwrap_or(most);
+            pad.owed_ns = pad.owed_ns.saturating_sub(late).max(-most);
             pad.ready_at = Instant::ZERO;
         }
         hold
@@ -200,17 +213,21 @@ impl Brake {
         if access.is_slow() && paused {
             return Hold::Paused;
         }
-        let delay = if access.is_slow() { delay } else { 0 };
+        if access.is_slow() {
+            pad.owed_ns += i64::from(delay) * OWED_STEP;
+        }
+        let owed = u64::try_from(pad.owed_ns).map(Duration).ok().filter(|owed| OWED_MAX <= *owed);
         let cost_short =
             if access.is_slow() && budget.is_some() { take(&mut pad.left_ps, cost_ps) } else { None };
         let left = &mut pad.left_bytes[access as usize];
         let bytes_short = if cap[access as usize].is_some() { take(left, size.0) } else { None };
-        if delay == 0 && cost_short.is_none() && bytes_short.is_none() {
+        if owed.is_none() && cost_short.is_none() && bytes_short.is_none() {
             return Hold::None;
         }
         let (now, mut ready) = (now(), pad.ready_at);
-        if 0 < delay {
-            ready = ready.max(now) + Duration(u64::from(delay) * DELAY_STEP.0);
+        if let Some(owed) = owed {
+            ready = ready.max(now) + owed;
+            pad.owed_ns = 0;
         }
         if let Some(short) = cost_short {
             let (granted, until) = self.lock().spend(short, now);
@@ -235,7 +252,7 @@ impl Brake {
         let version = self.version.load(Ordering::Acquire);
         let setting = *ledger.setting();
         let ready_at = ledger.nothing_until();
-        *pad = Pad { version, setting, left_ps: 0, left_bytes: [0; 4], ready_at };
+        *pad = Pad { version, setting, left_ps: 0, left_bytes: [0; 4], ready_at, owed_ns: 0 };
     }
 
     fn lock(&self) -> MutexGuard<'_, Ledger> {
@@ -246,7 +263,14 @@ impl Brake {
 
 impl Default for Pad {
     fn default() -> Self {
-        Self { version: 0, setting: Setting::FREE, left_ps: 0, left_bytes: [0; 4], ready_at: Instant::ZERO }
+        Self {
+            version: 0,
+            setting: Setting::FREE,
+            left_ps: 0,
+            left_bytes: [0; 4],
+            ready_at: Instant::ZERO,
+            owed_ns: 0,
+        }
     }
 }
 

@@ -50,6 +50,9 @@ const SLOWED_LEAST: f64 = 1.02;
 const LIMIT_BAND: f64 = 0.95;
 /// A slowdown under this says that the performance alone is out of date (guess).
 const STALE: f64 = 0.8;
+/// A pause begins so long before what is done in it counts: requests of others that were on their way are served meanwhile, and who is
+/// alone fills its own pipeline. Live, what counted from the first moment on said half of what a tenant did alone for seconds.
+const SETTLE: Duration = Duration::from_micros(500);
 /// A probe may outlive its pause by so long.
 const PROBE_LEASE: Duration = Duration::from_millis(20);
 /// Steady throttles may stay without a loop.
@@ -60,11 +63,19 @@ const LEASE: Duration = Duration::from_secs(3_600);
 pub struct FairSlowdown {
     members: Roster<Member>,
     probes: StandAlone,
-    probing: Option<TenantId>,
+    probing: Option<Probe>,
     seen_for: Duration,
     fair_intervals: u32,
     shares: Shares<Throttle>,
     notes: Vec<Note>,
+}
+
+/// A pause of all but one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Probe {
+    alone: TenantId,
+    /// What the others had under way is still being done.
+    settles: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -227,11 +238,13 @@ impl FairSlowdown {
 
     fn publish(&mut self, now: Instant, seen: &Input<'_>) -> Decision<'_, Throttle> {
         let able = self.members.iter().filter(|(_, member)| !member.exempt);
-        self.probing = self.probes.next(now, able.map(|(id, member)| (id, member.alone.tried())));
-        let probing = self.probing;
-        if probing.is_some() {
-            self.notes.push(note(probing, Reason::Experiment, 0));
+        if self.probing.is_none()
+            && let Some(alone) = self.probes.next(now, able.map(|(id, member)| (id, member.alone.tried())))
+        {
+            self.probing = Some(Probe { alone, settles: true });
+            self.notes.push(note(Some(alone), Reason::Experiment, 0));
         }
+        let probing = self.probing.map(|probe| probe.alone);
         let rows = seen.tenants.iter().zip(self.members.iter()).map(|(row, (id, member))| {
             let throttle = match (row.claim.class, probing) {
                 (Class::Exempt, _) => Throttle::FREE,
@@ -242,7 +255,8 @@ impl FairSlowdown {
             (id, throttle)
         });
         self.shares.rebuild(Law::Free, seen, rows);
-        let wake = match probing {
+        let wake = match self.probing {
+            Some(Probe { settles: true, .. }) => SETTLE,
             Some(_) => PAUSE,
             None => self.until_next(now),
         };
@@ -306,7 +320,10 @@ impl Policy for FairSlowdown {
             member.exempt = row.claim.class == Class::Exempt;
         }
         match self.probing.take() {
-            Some(id) => self.learn(seen, id, usable),
+            Some(probe) if probe.settles => {
+                self.probing = Some(Probe { settles: false, ..probe }).filter(|_| !changed);
+            }
+            Some(probe) => self.learn(seen, probe.alone, usable),
             None if usable => self.add(seen),
             None => {}
         }

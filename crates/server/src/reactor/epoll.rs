@@ -2,16 +2,17 @@
 //!
 //! Invariants: registered once for both directions, edge-triggered; what a socket did not take at once is copied before
 //!             `send` returns
-//! Cost:       one system call per wait, receive and send
+//! Cost:       one system call per wait, receive and send; two for a wait that is short but not none
 
 use super::{Completion, Reactor, Sending, StreamId, Waker};
 use crate::limits::EVENTS_PER_WAIT;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use socket2::Socket;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Read, Write};
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::sync::Arc;
 use units::Duration;
 
@@ -40,6 +41,8 @@ struct Registered {
 }
 
 const WAKER: Token = Token(usize::MAX);
+/// Shorter waits are no whole milliseconds, in which epoll counts: who waits for a tier's time sleeps no longer than it must.
+const FINE: Duration = Duration::from_millis(100);
 
 impl Epoll {
     pub(crate) fn new() -> io::Result<Self> {
@@ -153,12 +156,18 @@ impl Reactor for Epoll {
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        let timeout = if self.ready.is_empty() {
-            timeout.map(Duration::to_std)
-        } else {
-            Some(std::time::Duration::ZERO)
-        };
-        match self.poll.poll(&mut self.events, timeout) {
+        let mut timeout = if self.ready.is_empty() { timeout } else { Some(Duration::ZERO) };
+        if let Some(most) = timeout.filter(|most| Duration::ZERO < *most && *most < FINE) {
+            let watched = self.poll.registry().as_fd();
+            let nanos = i64::try_from(most.0).unwrap_or(i64::MAX);
+            let most = Timespec { tv_sec: 0, tv_nsec: nanos };
+            match rustix::event::poll(&mut [PollFd::from_borrowed_fd(watched, PollFlags::IN)], Some(&most)) {
+                Ok(_) => timeout = Some(Duration::ZERO),
+                Err(rustix::io::Errno::INTR) => return Ok(()),
+                Err(e) => return Err(e.into()),
+            }
+        }
+        match self.poll.poll(&mut self.events, timeout.map(Duration::to_std)) {
             Ok(()) => {}
             Err(e) if e.kind() == io::ErrorKind::Interrupted => return Ok(()),
             Err(e) => return Err(e),

@@ -80,8 +80,6 @@ impl<R: Reactor> Worker<R> {
         if wait <= AWAKE_FOR {
             return Some(Duration::ZERO);
         }
-        // A wait is counted in milliseconds, and rather a little too long than in vain.
-        let wait = wait + Duration::from_millis(1);
         Some(timeout.map_or(wait, |timeout| timeout.min(wait)))
     }
 }

@@ -1,7 +1,7 @@
 //! Figure 9 live: two caches that slow each other at the tier, and what equal slowdown makes of them.
 
 use super::{failed, gets, rates, sets};
-use crate::live::{Here, Tenant, Work};
+use crate::live::{Awake, Here, Tenant, Work};
 use lab::experiment::{ExperimentError, Results, Sweep};
 use std::io;
 
@@ -14,7 +14,8 @@ struct Pair {
 
 fn pair(sweep: &Sweep, works: [Work; 2]) -> Result<Pair, ExperimentError> {
     let tenants = [Tenant::new("a", ""), Tenant::new("b", "")];
-    let here = Here::start(sweep.text("tier")?, "none", &tenants, 2).map_err(failed)?;
+    let workers = usize::try_from(sweep.count("workers")?).unwrap_or(1);
+    let here = Here::start(sweep.text("tier")?, "none", &tenants, workers).map_err(failed)?;
     let seen = slowdowns(sweep, &here, works)?;
     here.end();
     Ok(seen)
@@ -37,6 +38,7 @@ fn slowdowns(sweep: &Sweep, here: &Here, works: [Work; 2]) -> Result<Pair, Exper
         here.pass(0.2);
         let both = [&clients[0], &clients[1]];
         let before = rates(here, &both, short);
+        eprintln!("ALONE {alone:?} BEFORE {before:?}");
         here.switch("fair-slowdown")?;
         here.pass(long);
         let after = rates(here, &both, short);
@@ -57,12 +59,16 @@ fn unfairness([a, b]: [f64; 2]) -> f64 {
 
 /// NyxCache, Figure 9, live: a reader of small values beside readers and writers of large ones.
 pub(super) fn fair(sweep: &Sweep, results: &mut Results) -> Result<(), ExperimentError> {
-    let (keys, small, large) = (sweep.count("keys")?, 1024, 32 << 10);
+    let (keys, depth) = (sweep.count("keys")?, sweep.count("depth")?);
+    let size = |name: &str| sweep.count(name).map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+    let (small, large) = (size("small_bytes")?, size("large_bytes")?);
+    let beside = gets("a", small, keys, depth);
     let works = [
-        ("gets", [gets("a", small, keys, 4), gets("b", large, keys, 4)]),
-        ("mixed", [gets("a", small, keys, 4), Work { gets_percent: 50, ..gets("b", large, keys, 4) }]),
-        ("sets", [gets("a", small, keys, 4), sets("b", large, keys, 4)]),
+        ("gets", [beside, gets("b", large, keys, depth)]),
+        ("mixed", [beside, Work { gets_percent: 50, ..gets("b", large, keys, depth) }]),
+        ("sets", [beside, sets("b", large, keys, depth)]),
     ];
+    let _awake = Awake::start();
     let (mut worst_before, mut worst_after, mut throughput) = (0.0_f64, 0.0_f64, f64::INFINITY);
     for (name, works) in works {
         let seen = pair(sweep, works)?;

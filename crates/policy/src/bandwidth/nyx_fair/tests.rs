@@ -86,7 +86,7 @@ impl Plant {
         while self.now_us < end || self.rows.iter().any(|row| row.in_force == Some(Throttle::PAUSED)) {
             let decided = self.step(policy, wake);
             wake = decided.wake;
-            probes += u32::from(!decided.steady);
+            probes += u32::from(!decided.steady && decided.wake == PAUSE);
         }
         probes
     }
@@ -164,7 +164,7 @@ fn probes_cost_little_and_are_short_decisions() {
     assert!(!decided.steady);
     assert_eq!(
         (decided.wake, decided.shares[0].1, decided.shares[1].1),
-        (PAUSE, Throttle::FREE, Throttle::PAUSED)
+        (SETTLE, Throttle::FREE, Throttle::PAUSED)
     );
 }
 
@@ -197,7 +197,7 @@ fn a_probed_tenant_may_die_and_another_come() {
     let mut plant = Plant::new(&[(1_500.0, 4.0), (6_000.0, 1.0)], &[]);
     let mut policy = FairSlowdown::new(1);
     let mut wake = plant.step(&mut policy, Duration::ZERO).wake;
-    assert_eq!(policy.probing, Some(TenantId(1)));
+    assert_eq!(policy.probing.map(|probe| probe.alone), Some(TenantId(1)));
     plant.rows.remove(0);
     plant.loads.remove(0);
     plant.rows.push(tenant(9, Claim::default()));
