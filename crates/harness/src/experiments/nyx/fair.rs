@@ -38,7 +38,6 @@ fn slowdowns(sweep: &Sweep, here: &Here, works: [Work; 2]) -> Result<Pair, Exper
         here.pass(0.2);
         let both = [&clients[0], &clients[1]];
         let before = rates(here, &both, short);
-        eprintln!("ALONE {alone:?} BEFORE {before:?}");
         here.switch("fair-slowdown")?;
         here.pass(long);
         let after = rates(here, &both, short);
