@@ -55,6 +55,8 @@ pub struct Options {
     pub model: Option<EmpiricalModel>,
     /// How long a read of the slow tier takes without traffic: `qos` takes no goal on that is below.
     pub quiet: Option<Duration>,
+    /// How long a pause of `fair-slowdown` lasts before what is done in it counts: until what others had under way is done.
+    pub settle: Duration,
     /// The traffic above which `throttle-biggest` punishes.
     pub traffic_limit: BytesPerSec,
 }
@@ -68,6 +70,7 @@ impl Default for Options {
             thresholds: Thresholds::default(),
             model: None,
             quiet: None,
+            settle: Duration::ZERO,
             traffic_limit: CALADAN_LIMIT,
         }
     }
@@ -102,7 +105,7 @@ pub fn by_name(name: &str, options: &Options) -> Option<Box<BandwidthPolicy>> {
             let qos = Qos::new(options.experiment_step, options.seed);
             Box::new(qos.admitting(options.model.clone(), options.quiet))
         }
-        "fair-slowdown" => Box::new(FairSlowdown::new(options.seed)),
+        "fair-slowdown" => Box::new(FairSlowdown::new(options.seed).settling(options.settle)),
         "proportional" => Box::new(Proportional::new(options.donation, options.seed)),
         "prevention" => Box::new(Prevention::default()),
         "remedy" => Box::new(Remedy::new(options.thresholds)),

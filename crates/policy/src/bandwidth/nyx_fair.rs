@@ -50,9 +50,6 @@ const SLOWED_LEAST: f64 = 1.02;
 const LIMIT_BAND: f64 = 0.95;
 /// A slowdown under this says that the performance alone is out of date (guess).
 const STALE: f64 = 0.8;
-/// A pause begins so long before what is done in it counts: requests of others that were on their way are served meanwhile, and who is
-/// alone fills its own pipeline. Live, what counted from the first moment on said half of what a tenant did alone for seconds.
-const SETTLE: Duration = Duration::from_micros(500);
 /// A probe may outlive its pause by so long.
 const PROBE_LEASE: Duration = Duration::from_millis(20);
 /// Steady throttles may stay without a loop.
@@ -64,6 +61,8 @@ pub struct FairSlowdown {
     members: Roster<Member>,
     probes: StandAlone,
     probing: Option<Probe>,
+    /// How long a pause lasts before what is done in it counts.
+    settle: Duration,
     seen_for: Duration,
     fair_intervals: u32,
     shares: Shares<Throttle>,
@@ -98,11 +97,18 @@ impl FairSlowdown {
             members: Roster::default(),
             probes: StandAlone::new(REFRESH, PROBES_MOST, seed),
             probing: None,
+            settle: Duration::ZERO,
             seen_for: Duration::ZERO,
             fair_intervals: 0,
             shares: Shares::default(),
             notes: Vec::new(),
         }
+    }
+
+    /// The same on a plant that has something under way when a pause begins: so much longer a pause lasts, and does not count.
+    #[must_use]
+    pub fn settling(self, settle: Duration) -> Self {
+        Self { settle, ..self }
     }
 
     /// Takes what a probe showed of the one who was alone.
@@ -241,7 +247,7 @@ impl FairSlowdown {
         if self.probing.is_none()
             && let Some(alone) = self.probes.next(now, able.map(|(id, member)| (id, member.alone.tried())))
         {
-            self.probing = Some(Probe { alone, settles: true });
+            self.probing = Some(Probe { alone, settles: Duration::ZERO < self.settle });
             self.notes.push(note(Some(alone), Reason::Experiment, 0));
         }
         let probing = self.probing.map(|probe| probe.alone);
@@ -256,7 +262,7 @@ impl FairSlowdown {
         });
         self.shares.rebuild(Law::Free, seen, rows);
         let wake = match self.probing {
-            Some(Probe { settles: true, .. }) => SETTLE,
+            Some(Probe { settles: true, .. }) => self.settle,
             Some(_) => PAUSE,
             None => self.until_next(now),
         };

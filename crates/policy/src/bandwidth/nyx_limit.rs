@@ -152,7 +152,11 @@ mod tests {
         rows[0].claim = limited(1, 20).claim;
         assert_eq!(granted(&mut rows, Some(40), (1_000, 1_500)), 20, "40 % of the time, as it might");
         rows[0].claim = limited(1, 40).claim;
-        assert_eq!(granted(&mut rows, Some(60), (1_500, 2_000)), 20, "a fifth of a second beyond a limit of 20 %");
+        assert_eq!(
+            granted(&mut rows, Some(60), (1_500, 2_000)),
+            20,
+            "a fifth of a second beyond a limit of 20 %"
+        );
     }
 
     #[test]

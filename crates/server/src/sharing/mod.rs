@@ -43,6 +43,10 @@ use store::{BandwidthControl, JointControl, Store};
 use thing::Thing;
 use units::{Duration, Instant, TenantId};
 
+/// Pauses of experiments last so much longer than what counts of them: requests of others that were on their way are served meanwhile, and
+/// who is alone fills its own pipeline (guess: a batch or two of clients that pipeline). Without it a pause of a millisecond shows two
+/// thirds of what a tenant does alone.
+const SETTLE: Duration = Duration::from_micros(500);
 /// Pause before a policy that asks for no pause is asked again (guess: a tenth of the shortest experiment, 1 ms).
 const PAUSE_MIN: Duration = Duration::from_micros(100);
 
@@ -147,7 +151,7 @@ impl Sharing {
         let Known { model, speeds, speeds_file, groups } = known;
         let quiet = store.tier_latency();
         let (thresholds, quiet) = (thresholds(&quiet), quiet.slow_read);
-        let options = Options { seed, thresholds, quiet, ..Options::default() };
+        let options = Options { seed, thresholds, quiet, settle: SETTLE, ..Options::default() };
         let policy = kind.policy(&with_model(&options, &model, kind)?, &groups);
         let mut pacer = Loop::new(policy, JOURNAL_RECORDS);
         pacer.limit_journal_rows(JOURNAL_ROWS);

@@ -86,7 +86,7 @@ impl Plant {
         while self.now_us < end || self.rows.iter().any(|row| row.in_force == Some(Throttle::PAUSED)) {
             let decided = self.step(policy, wake);
             wake = decided.wake;
-            probes += u32::from(!decided.steady && decided.wake == PAUSE);
+            probes += u32::from(!decided.steady);
         }
         probes
     }
@@ -164,8 +164,23 @@ fn probes_cost_little_and_are_short_decisions() {
     assert!(!decided.steady);
     assert_eq!(
         (decided.wake, decided.shares[0].1, decided.shares[1].1),
-        (SETTLE, Throttle::FREE, Throttle::PAUSED)
+        (PAUSE, Throttle::FREE, Throttle::PAUSED)
     );
+}
+
+#[test]
+fn a_pause_counts_when_it_has_settled() {
+    let settle = Duration::from_micros(500);
+    let mut policy = FairSlowdown::new(1).settling(settle);
+    let mut plant = Plant::new(&[(1_500.0, 4.0), (6_000.0, 1.0)], &[]);
+    let first = plant.step(&mut policy, Duration::ZERO);
+    assert_eq!((first.wake, first.steady), (settle, false));
+    let second = plant.step(&mut policy, first.wake);
+    assert_eq!((second.wake, second.steady, &second.shares), (PAUSE, false, &first.shares), "the same pause");
+    assert!(!policy.members[0].alone.tried(), "nothing was learnt of the first part");
+    let third = plant.step(&mut policy, second.wake);
+    assert!(policy.members[0].alone.tried());
+    assert_eq!(third.shares[1].1, Throttle::FREE, "the other one's turn");
 }
 
 #[test]
