@@ -24,7 +24,6 @@ const VERSION_MAX: usize = 23;
 
 /// The options of `serve` that these settings make.
 pub(crate) fn serve_options(in_force: &InForce) -> Result<ServeOptions, Failure> {
-    let mut notes = notes(in_force);
     let config = Config {
         memory: in_force.size("memory"),
         item_max: in_force.size("max_item_size"),
@@ -78,11 +77,10 @@ pub(crate) fn serve_options(in_force: &InForce) -> Result<ServeOptions, Failure>
     let given = |name| *in_force.get(name).1 != Source::Default;
     let text = |name| Some(in_force.text(name)).filter(|text| !text.is_empty()).map(str::to_owned);
     let config = config.checked()?;
-    notes.extend(refuse_all(&config));
     Ok(ServeOptions {
+        notes: notes(in_force).chain(refuse_all(&config)).collect(),
         config,
         in_force: in_force.clone(),
-        notes,
         verbosity,
         listens_by_default: !["listen", "port", "unix_socket"].into_iter().any(given),
         manners: Manners {
@@ -387,7 +385,7 @@ pub(crate) fn group(given: &Tenant) -> Result<GroupConfig, Failure> {
 }
 
 /// One line for each setting that was given and has no meaning here.
-fn notes(in_force: &InForce) -> Vec<String> {
+fn notes(in_force: &InForce) -> impl Iterator<Item = String> {
     let settings = in_force.rows().filter_map(|(setting, value, source)| match setting.effect {
         Effect::Accepted(why) if *source != Source::Default && !value.is_some_and(Value::is_off) => {
             Some(format!("{} has no meaning here: {why}", setting.flags()))
@@ -401,7 +399,7 @@ fn notes(in_force: &InForce) -> Vec<String> {
         .iter()
         .filter(without)
         .map(|(option, _)| format!("-o {} has no meaning here", option.text()));
-    settings.chain(options).collect()
+    settings.chain(options)
 }
 
 /// One line for each tenant whose writes would be refused once the memory is full, because it has nothing of its own.

@@ -4,8 +4,9 @@ mod refused;
 
 use crate::args::{Request, World, request};
 use crate::config_command;
-use crate::failure::{Code, Failure};
+use crate::failure::Failure;
 use crate::settings::SETTINGS;
+use refused::refuses;
 use server::{Admin, Config, MemoryPolicy, OldestTls, Protocol, Verify};
 use store::RankKind;
 use units::Bytes;

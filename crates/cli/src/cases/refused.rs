@@ -1,10 +1,10 @@
 //! What is refused: one line that says what, where and the likely cure.
 
 use super::ask;
-use crate::failure::{Code, Failure};
+use crate::failure::Code;
 
 /// The line is refused in one line that has `what`, with a cure that has `cure`.
-fn refuses(line: &str, file: &str, what: &str, cure: &str) {
+pub(super) fn refuses(line: &str, file: &str, what: &str, cure: &str) {
     let failure = ask(line, file, &[]).expect_err(line);
     assert!(failure.what.contains(what), "{line} {file}: {failure}");
     assert!(failure.cure.contains(cure) && !failure.cure.is_empty(), "{line} {file}: {failure}");
