@@ -213,7 +213,8 @@ def test_a_flush_is_in_the_figures_at_once(server):
         assert (shown["held_bytes"], shown["items"]) == (0, 0)
 
 
-def test_writes_beyond_a_share_are_refused_and_counted(server):
+def test_writes_beyond_a_share_are_refused_and_counted(configured):
+    server = configured('policy = "shared"\n' + CONFIG)
     options = {"prefix": "r:", "over_share": "refuse"}
     assert ask(server, "PUT", "/tenants/limited", options)[0] == 201
     refusal = b"SERVER_ERROR out of memory storing object\r\n"

@@ -410,7 +410,7 @@ fn refuse_all(config: &Config) -> impl Iterator<Item = String> {
     };
     config.tenants.iter().filter(refuses).map(|t| {
         format!(
-            "tenant '{}' refuses what goes beyond its share, and under 'pooled' that is what it reserves when the memory is full: \
+            "tenant '{}' refuses what goes beyond its share, and under 'pooled' that is little more than it holds once the memory is full: \
              reserve something for it, or choose policy 'shared'",
             t.name
         )

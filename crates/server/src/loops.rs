@@ -41,9 +41,14 @@ impl Bell {
     fn ring(&self) {
         // Relaxed: a ring that is missed is made up for by the next, or by the thread's own waking.
         if self.waiting.load(Ordering::Relaxed) {
-            *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
-            self.heard.notify_one();
+            self.ring_surely();
         }
+    }
+
+    /// The same where a ring must not be missed, by a thread that is about to wait either.
+    fn ring_surely(&self) {
+        *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.heard.notify_one();
     }
 
     /// Waits for a ring, at most so long.
@@ -72,7 +77,7 @@ impl Helpers {
     }
 
     pub(crate) fn wake_bandwidth(&self) {
-        self.bandwidth.ring();
+        self.bandwidth.ring_surely();
     }
 }
 

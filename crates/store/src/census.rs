@@ -64,6 +64,8 @@ struct Seen {
     row: usize,
     /// Which row has the hits that its bytes let expect by bin, if it competes and its rank says something else than that.
     hits: Option<usize>,
+    /// Bytes in the last bin of what leads to a tier and stays, whatever it is worth.
+    pinned: u32,
     /// Bytes in the sources.
     inside: u64,
     /// Bytes that it will have written when what is decided has been done.
@@ -304,10 +306,14 @@ impl Census {
             part.inside += stands_for - stays;
             part.sampled += stands_for - stays;
         }
-        let bin = if below == 0 { rank } else { u8::MAX };
-        add(&mut self.rows[seen.row], bin, stays);
-        if let Some(row) = seen.hits {
-            self.hits[row][usize::from(bin)] += density(&usage) * stays as f32;
+        if below != 0 {
+            add(&mut self.rows[seen.row], u8::MAX, stays);
+            seen.pinned = seen.pinned.saturating_add(u32::try_from(stays).unwrap_or(u32::MAX));
+        } else {
+            add(&mut self.rows[seen.row], rank, stays);
+            if let Some(row) = seen.hits {
+                self.hits[row][usize::from(rank)] += density(&usage) * stays as f32;
+            }
         }
         seen.inside += stays;
         seen.sampled += stays;
@@ -490,6 +496,7 @@ fn seen_in<'a>(
             pool: None,
             row,
             hits,
+            pinned: 0,
             below,
             inside: 0,
             coming: 0,

@@ -88,6 +88,8 @@ pub struct Pad {
     left_bytes: [u64; 4],
     /// When the thread may access again.
     ready_at: Instant,
+    /// Somebody was told to wait until then.
+    is_awaited: bool,
     /// Delays that were not waited for, in ns; below zero if more was waited than owed.
     owed_ns: i64,
 }
@@ -192,13 +194,18 @@ impl Brake {
         }
         let now = now();
         let hold = hold(pad.ready_at, now);
-        if hold == Hold::None {
+        if hold != Hold::None {
+            pad.is_awaited = true;
+            return hold;
+        }
+        // Who did not ask meanwhile did not wait.
+        if std::mem::take(&mut pad.is_awaited) {
             let most = i64::try_from(OWED_MAX.0).unwrap_or(0);
             let late = i64::try_from(now.since(pad.ready_at).0).unwrap_or(most);
             pad.owed_ns = pad.owed_ns.saturating_sub(late).max(-most);
-            pad.ready_at = Instant::ZERO;
         }
-        hold
+        pad.ready_at = Instant::ZERO;
+        Hold::None
     }
 
     #[inline(never)]
@@ -252,7 +259,8 @@ impl Brake {
         let version = self.version.load(Ordering::Acquire);
         let setting = *ledger.setting();
         let ready_at = ledger.nothing_until();
-        *pad = Pad { version, setting, left_ps: 0, left_bytes: [0; 4], ready_at, owed_ns: 0 };
+        *pad =
+            Pad { version, setting, left_ps: 0, left_bytes: [0; 4], ready_at, is_awaited: false, owed_ns: 0 };
     }
 
     fn lock(&self) -> MutexGuard<'_, Ledger> {
@@ -269,6 +277,7 @@ impl Default for Pad {
             left_ps: 0,
             left_bytes: [0; 4],
             ready_at: Instant::ZERO,
+            is_awaited: false,
             owed_ns: 0,
         }
     }

@@ -83,14 +83,22 @@ fn delays_are_owed_until_they_are_worth_waiting_for() {
     }
     let hold = brake.after(&mut pad, READ, || Instant(5_000));
     assert_eq!(hold, Hold::Until(Instant(105_000)), "forty of 2.5 µs");
-    // It comes back 30 µs late: twelve delays more are paid for.
+    // It waits, and comes back 30 µs late: twelve delays more are paid for.
+    assert_eq!(brake.before(&mut pad, Access::SlowRead, || Instant(6_000)), hold);
     assert_eq!(brake.before(&mut pad, Access::SlowRead, || Instant(135_000)), Hold::None);
     for _ in 0..51 {
         assert_eq!(brake.after(&mut pad, READ, no_clock), Hold::None);
     }
     assert_eq!(brake.after(&mut pad, READ, || Instant(200_000)), Hold::Until(Instant(300_000)));
-    // Who did not ask for long is owed no more than one wait.
+    // Who does not ask does not wait, and who waits very long is owed no more than one wait.
     assert_eq!(brake.before(&mut pad, Access::SlowRead, || Instant(MS)), Hold::None);
+    assert_eq!(pad.owed_ns, 0);
+    for _ in 0..39 {
+        assert_eq!(brake.after(&mut pad, READ, no_clock), Hold::None);
+    }
+    let hold = brake.after(&mut pad, READ, || Instant(2 * MS));
+    assert_eq!(brake.before(&mut pad, Access::SlowRead, || Instant(2 * MS)), hold);
+    assert_eq!(brake.before(&mut pad, Access::SlowRead, || Instant(9 * MS)), Hold::None);
     assert_eq!(pad.owed_ns, -100_000);
 }
 

@@ -113,7 +113,7 @@ impl FairSlowdown {
 
     /// Takes what a probe showed of the one who was alone.
     fn learn(&mut self, seen: &Input<'_>, id: TenantId, usable: bool) {
-        let Some(at) = self.members.at(id).filter(|_| usable && seen.window.length() <= PROBE_LEASE) else {
+        let Some(at) = self.members.at(id).filter(|_| usable && is_probe(seen.window.length())) else {
             return;
         };
         let signal = seen.tenants[at].signal.as_ref();
@@ -282,6 +282,11 @@ impl FairSlowdown {
         let next = if probe == Duration::ZERO { period } else { period.min(probe) };
         next.max(PAUSE)
     }
+}
+
+/// Whether a window is about a pause: no decision came early, and none late.
+fn is_probe(length: Duration) -> bool {
+    (Duration(PAUSE.0 / 2)..=PROBE_LEASE).contains(&length)
 }
 
 /// Whether equal slowdown is sought for it: not for the exempt, and not for those with a limit of their own.

@@ -7,7 +7,7 @@
 //! Cost:       O(tenants) where a probe is due, O(1) else; no allocation
 //! Source:     NyxCache §3.3 (slowdown = T_alone / T_shared of a performance), §4.1 (pauses of 1 ms, 12 tenants, each second).
 //!             We differ: probes are spread over the period at drawn moments instead of one after the other, their number
-//!             per period is bounded, and the middle one of the last results counts, until four in a row say that
+//!             per period is bounded, and results are averaged, until four in a row say that
 //!             the workload has changed. Algorithm 3's comment prints the reciprocal; §3.3 holds.
 //! Non-goals:  pausing anybody: the policy does that by a short decision
 //!
@@ -27,10 +27,8 @@ pub const PAUSE: Duration = Duration::from_millis(1);
 pub const REFRESH: Duration = Duration::from_secs(1);
 /// Most probes in a period: the largest number of tenants that the paper measured (NyxCache §4.1, Fig. 5b).
 pub const PROBES_MOST: u32 = 12;
-/// Probes of which the middle one counts (guess, 3 to 20 were considered): 1 ms is noisy, and live one in five is off by far to the lower side.
-const PROBES_REMEMBERED: usize = 9;
-/// A median of many is as sure as a mean of so many times fewer (2 ÷ π, of a normal distribution).
-const AS_SURE: f64 = std::f64::consts::FRAC_2_PI;
+/// Probes that an estimate is the mean of, the older with less weight (guess, 3 to 20 were considered): 1 ms is noisy.
+const PROBES_REMEMBERED: f64 = 10.0;
 /// Relative noise of a probe before it is known (guess: 1,000 accesses that come in batches).
 const NOISE: f64 = 0.1;
 /// A probe that is off by more than this part of the mean is odd (guess: five times the noise of 1 ms).
@@ -63,13 +61,9 @@ pub struct Performance {
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Alone {
     tried: bool,
-    /// The last probes, each in the place of the oldest.
-    last: [Performance; PROBES_REMEMBERED],
-    /// Probes since the workload changed.
-    probes: usize,
-    /// The middle ones of them.
-    usual: Option<Performance>,
-    /// Of single probes, relative to the usual one.
+    mean: Option<Performance>,
+    probes: f64,
+    /// Of single probes, relative to their mean.
     variance: f64,
     /// Odd probes in a row: above zero to the upper side, below to the lower.
     odd: i32,
@@ -149,30 +143,29 @@ impl Alone {
         let Some(seen) = seen else { return };
         self.count_odd(seen);
         if ODD_IN_A_ROW <= self.odd.abs() {
-            (self.usual, self.probes, self.odd) = (None, 0, 0);
+            (self.mean, self.probes, self.odd) = (None, 0.0, 0);
         }
-        self.last[self.probes % PROBES_REMEMBERED] = seen;
-        self.probes += 1;
-        let off = self.usual.map_or(NOISE, |usual| seen.bytes / usual.bytes.max(1.0) - 1.0);
-        self.variance += (off * off - self.variance) / self.remembered().len() as f64;
-        let middle = |of: fn(&Performance) -> f64| middle(self.remembered().iter().map(of));
-        self.usual = Some(Performance { operations: middle(|p| p.operations), bytes: middle(|p| p.bytes) });
-    }
-
-    /// The probes that count.
-    fn remembered(&self) -> &[Performance] {
-        &self.last[..self.probes.min(PROBES_REMEMBERED)]
+        self.probes = (self.probes + 1.0).min(PROBES_REMEMBERED);
+        let off = self.mean.map_or(NOISE, |mean| seen.bytes / mean.bytes.max(1.0) - 1.0);
+        self.variance += (off * off - self.variance) / self.probes;
+        let smooth = |old: f64, new: f64| old + (new - old) / self.probes;
+        self.mean = Some(self.mean.map_or(seen, |mean| Performance {
+            operations: smooth(mean.operations, seen.operations),
+            bytes: smooth(mean.bytes, seen.bytes),
+        }));
     }
 
     /// Relative standard error of the estimate; a tenant with one probe is as noisy as any.
     #[must_use]
     pub fn standard_error(&self) -> f64 {
-        let count = self.remembered().len() as f64;
-        (self.variance / (count * AS_SURE).max(1.0)).sqrt()
+        // The mean that forgets rests on as many probes as a plain one of nearly twice its memory.
+        let full = PROBES_REMEMBERED <= self.probes;
+        let rests_on = if full { 2.0 * self.probes - 1.0 } else { self.probes.max(1.0) };
+        (self.variance / rests_on).sqrt()
     }
 
     fn count_odd(&mut self, seen: Performance) {
-        let side = self.usual.map_or(0, |usual| match seen.bytes / usual.bytes {
+        let side = self.mean.map_or(0, |mean| match seen.bytes / mean.bytes {
             ratio if ratio < 1.0 - ODD => -1,
             ratio if 1.0 + ODD < ratio => 1,
             _ => 0,
@@ -190,23 +183,10 @@ impl Alone {
     /// both are counted, else by bytes.
     #[must_use]
     pub fn slowdown(&self, shared: Performance) -> Option<f64> {
-        let alone = self.usual?;
+        let alone = self.mean?;
         let ratio = |alone: f64, shared: f64| (0.0 < alone && 0.0 < shared).then(|| alone / shared);
         ratio(alone.operations, shared.operations).or_else(|| ratio(alone.bytes, shared.bytes))
     }
-}
-
-/// The middle one of some numbers, or the mean of the two in the middle.
-fn middle(of: impl Iterator<Item = f64>) -> f64 {
-    let mut sorted = [0.0; PROBES_REMEMBERED];
-    let mut count = 0;
-    for (place, number) in sorted.iter_mut().zip(of) {
-        *place = number;
-        count += 1;
-    }
-    let sorted = &mut sorted[..count];
-    sorted.sort_unstable_by(f64::total_cmp);
-    f64::midpoint(sorted[count.saturating_sub(1) / 2], sorted[count / 2])
 }
 
 impl Tally {
@@ -331,7 +311,7 @@ mod tests {
         }
         alone.learn(Some(performance(400.0, 9000.0)));
         let slowdown = alone.slowdown(performance(350.0, 1.0)).unwrap();
-        assert!((slowdown - 1.0).abs() < 1e-9, "between two, here {slowdown}");
+        assert!((slowdown - 1.0).abs() < 1e-9, "the mean of two, here {slowdown}");
     }
 
     #[test]
@@ -342,7 +322,7 @@ mod tests {
         for rate in [100.0, 110.0, 90.0, 300.0, 100.0, 20.0, 100.0, 300.0] {
             alone.learn(Some(performance(rate)));
         }
-        assert!((alone_is(&alone) - 100.0).abs() < 1e-9, "the middle of all");
+        assert!((alone_is(&alone) - 140.0).abs() < 1e-9, "the mean of all");
         for _ in 0..3 {
             alone.learn(Some(performance(1000.0)));
         }

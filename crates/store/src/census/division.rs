@@ -77,7 +77,7 @@ impl Census {
                 _ if worth.is_none() => None,
                 (_, rank) if rank.is_absolute() => Some(seen.row),
                 (Some(hits), _) => {
-                    self.rows.push(by_worth(&self.rows[seen.row], &self.hits[hits]));
+                    self.rows.push(by_worth(&self.rows[seen.row], &self.hits[hits], seen.pinned));
                     Some(self.rows.len() - 1)
                 }
                 // Who began to compete while samples were taken does so from the next survey on.

@@ -10,13 +10,14 @@ use super::{BytesByBin, HitsByBin};
 use crate::rank::{BIN_MIN, worth};
 
 /// Bytes by worth: of each rank the mean of what has it. A rank that goes before others worth less is one with them: who takes
-/// it takes them next.
-pub(super) fn by_worth(bytes: &BytesByBin, hits: &HitsByBin) -> BytesByBin {
+/// it takes them next. Of the last rank `pinned` bytes stay, whatever they are worth.
+pub(super) fn by_worth(bytes: &BytesByBin, hits: &HitsByBin, pinned: u32) -> BytesByBin {
     let mut blocks: Vec<(u32, f32)> = Vec::new();
-    // The last rank stays, whatever it is worth.
-    let ranks = usize::from(BIN_MIN)..usize::from(u8::MAX);
-    for rank in ranks.filter(|&rank| bytes[rank] != 0) {
-        let (mut bytes, mut hits) = (bytes[rank], hits[rank]);
+    let of = |rank: u8| {
+        let stays = if rank == u8::MAX { pinned } else { 0 };
+        (bytes[usize::from(rank)].saturating_sub(stays), hits[usize::from(rank)])
+    };
+    for (mut bytes, mut hits) in (BIN_MIN..=u8::MAX).map(of).filter(|(bytes, _)| *bytes != 0) {
         while let Some((fewer, lower)) = blocks.pop_if(|(b, h)| hits * *b as f32 <= *h * bytes as f32) {
             bytes += fewer;
             hits += lower;
@@ -24,7 +25,7 @@ pub(super) fn by_worth(bytes: &BytesByBin, hits: &HitsByBin) -> BytesByBin {
         blocks.push((bytes, hits));
     }
     let mut row = [0; 256];
-    row[usize::from(u8::MAX)] = bytes[usize::from(u8::MAX)];
+    row[usize::from(u8::MAX)] = pinned.min(bytes[usize::from(u8::MAX)]);
     for (bytes, hits) in blocks {
         row[usize::from(worth(hits / bytes as f32))] += bytes;
     }
@@ -39,12 +40,18 @@ mod tests {
 
     /// Bytes and hits of items by rank, and what becomes of them by worth: what has any, the lowest first.
     fn worths(items: &[(u8, u32, f32)]) -> Vec<(u8, u32)> {
+        worths_beside(items, 0)
+    }
+
+    /// The same, with so many bytes of the last rank that stay.
+    fn worths_beside(items: &[(u8, u32, f32)], pinned: u32) -> Vec<(u8, u32)> {
         let (mut bytes, mut hits) = ([0; 256], [0.0; 256]);
         for &(rank, size, density) in items {
             bytes[usize::from(rank)] += size;
             hits[usize::from(rank)] += size as f32 * density;
         }
-        let row = by_worth(&bytes, &hits);
+        bytes[255] += pinned;
+        let row = by_worth(&bytes, &hits, pinned);
         (0..=u8::MAX).map(|rank| (rank, row[usize::from(rank)])).filter(|(_, bytes)| *bytes != 0).collect()
     }
 
@@ -70,7 +77,13 @@ mod tests {
 
     #[test]
     fn what_stays_whatever_its_worth_does() {
-        assert_eq!(worths(&[(255, 100, 0.0), (2, 10, 1.0)]), [(worth(1.0), 10), (255, 100)]);
+        assert_eq!(worths_beside(&[(2, 10, 1.0)], 100), [(worth(1.0), 10), (255, 100)]);
+        assert_eq!(worths_beside(&[(255, 10, 1e-4)], 100), [(worth(1e-4), 10), (255, 100)]);
+        assert_eq!(
+            worths(&[(255, 10, 1e-4)]),
+            [(worth(1e-4), 10)],
+            "a rank that has no higher one is no such thing"
+        );
         assert_eq!(worths(&[(3, 10, f32::MAX / 1e10)]), [(254, 10)], "worth very much is not that");
         assert_eq!(worths(&[(3, 10, 0.0)]), [(BIN_MIN, 10)]);
         assert_eq!(worths(&[]), []);
