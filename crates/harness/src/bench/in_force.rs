@@ -7,7 +7,7 @@
 
 use crate::table::{Goal, Row, median};
 use crate::{Bench, BenchError};
-use harness::live::{Here, Order, Tenant, Work, nanos};
+use harness::live::{Here, Tenant, Work, nanos};
 use server::memcache::client::Client;
 use server::{Config, TenantConfig};
 use std::io;
@@ -82,20 +82,9 @@ pub(crate) fn run(bench: &mut Bench) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Look-ups of a tenant, all found, by so many clients.
-fn gets(tenant: &'static str, clients: u64) -> Work {
-    Work {
-        tenant,
-        gets_percent: 100,
-        hits_percent: 100,
-        size: 1_024,
-        keys: 300,
-        clients,
-        depth: 16,
-        order: Order::Random,
-        pause_us: 0,
-        stores_again: false,
-    }
+/// A tenant that asks as fast as it is answered.
+fn gets(tenant: &'static str) -> Work {
+    Work::gets(tenant, 1_024, 300, 16)
 }
 
 /// The longest time until a limit is in force, and the most that was used of one in the second after.
@@ -103,7 +92,7 @@ fn limits() -> io::Result<(f64, f64)> {
     let claim = |limit: f64| format!("limit {limit}%");
     let [first, tighter] = LIMITS;
     let here = Here::start(TIER, "limit", &[Tenant::new("l", &claim(first))], 1)?;
-    let work = gets("l", 1);
+    let work = gets("l");
     here.fill(&work)?;
     let client = here.work(work);
     let (mut latest, mut most) = (0.0_f64, 0.0_f64);
@@ -142,7 +131,7 @@ fn wait_for(here: &Here, part: f64, began: u64) -> io::Result<f64> {
 fn estimation() -> io::Result<(f64, f64)> {
     let tenants = ["a", "b"].map(|name| Tenant::new(name, "slowdown 100"));
     let here = Here::start(TIER, "none", &tenants, 1)?;
-    let clients = ["a", "b"].map(|tenant| gets(tenant, 1));
+    let clients = ["a", "b"].map(gets);
     clients.iter().try_for_each(|work| here.fill(work))?;
     let clients = clients.map(|work| here.work(work));
     let rate = |policy| -> io::Result<f64> {

@@ -38,6 +38,25 @@ pub struct Work {
     pub stores_again: bool,
 }
 
+impl Work {
+    /// Look-ups of drawn keys, all found, by one client as fast as it is answered.
+    #[must_use]
+    pub fn gets(tenant: &'static str, size: usize, keys: u64, depth: u64) -> Self {
+        Self {
+            tenant,
+            gets_percent: 100,
+            hits_percent: 100,
+            size,
+            keys,
+            clients: 1,
+            depth,
+            order: Order::Random,
+            pause_us: 0,
+            stores_again: false,
+        }
+    }
+}
+
 /// Which keys are asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Order {

@@ -14,7 +14,7 @@ mod rig;
 mod share;
 mod traces;
 
-use crate::live::{Here, Order, Work, Working};
+use crate::live::{Here, Work, Working};
 use lab::experiment;
 use lab::experiment::{Experiment, ExperimentError};
 use std::io;
@@ -33,18 +33,7 @@ pub(super) const NYX: &[Experiment] = &[
 
 /// A load of gets that are all there.
 pub(super) fn gets(tenant: &'static str, size: usize, keys: u64, depth: u64) -> Work {
-    Work {
-        tenant,
-        gets_percent: 100,
-        hits_percent: 100,
-        size,
-        keys,
-        clients: 1,
-        depth,
-        order: Order::Random,
-        pause_us: 0,
-        stores_again: false,
-    }
+    Work::gets(tenant, size, keys, depth)
 }
 
 /// A load of stores.
