@@ -7,7 +7,7 @@
 
 use super::{Budget, PERIOD_MIN, Setting};
 use crate::Access;
-use units::{BytesPerSec, Duration, Instant};
+use units::{Bytes, BytesPerSec, Duration, Instant};
 
 /// Pieces that a budget is taken in: a thread holds at most so small a part without spending it.
 const PIECES: u64 = 1024;
@@ -18,9 +18,14 @@ const PIECE: Duration = Duration::from_micros(50);
 /// How far the bytes that passed may be ahead of their time: what a thread was late can be made up for within this.
 const AHEAD: Duration = Duration::from_millis(1);
 
-/// Periods that what is spent for a tenant, and not by it, can take from it at most (guess: it is not its doing when, and of a
+/// Periods' budgets that may be owed of what is spent for a tenant, and not by it (guess: it is not its doing when, and of a
 /// short period it may be many times the budget).
 const OWED_PERIODS_MAX: u64 = 100;
+/// Of each period's budget that takes one part in so many at most (guess: nobody is to stand still for what a cleaner does). Where somebody
+/// begins periods, and keeps accounts of all that was used, it comes off at once.
+const OWED_ONE_IN: u64 = 2;
+/// Bytes that passed for a tenant, and not by it, may be owed under a cap: so long's worth (guess).
+const OWED_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// A tenant's account.
 #[derive(Debug, Default)]
@@ -30,12 +35,18 @@ pub(super) struct Ledger {
     /// Budget and length of the period that runs, where that is not the setting's: the next is to be begun and is not yet.
     late: Option<Budget>,
     spent_ps: u64,
+    /// What was spent for the tenant and has not been taken off its budget yet.
+    owed_ps: u64,
+    /// What of that has been taken off this period's.
+    paid_ps: u64,
     /// Periods are begun by somebody.
     is_begun: bool,
     depleted: bool,
     depleted_at: Option<Instant>,
     /// By kind: when what has passed would have passed at the cap's rate.
     due: [Instant; 4],
+    /// By kind: bytes that somebody else let pass for the tenant.
+    owed_bytes: [u64; 4],
 }
 
 impl Ledger {
@@ -49,7 +60,19 @@ impl Ledger {
         }
         let period = |setting: &Setting| setting.budget.map(|budget| budget.per);
         if period(&setting) != period(&self.setting) {
-            (self.start, self.spent_ps) = (now, 0);
+            (self.start, self.spent_ps, self.owed_ps, self.paid_ps) = (now, 0, 0, 0);
+        }
+        for (at, cap) in setting.cap.into_iter().enumerate().filter(|(at, cap)| self.setting.cap[*at] != *cap)
+        {
+            // What has passed is due at the new rate; under none, nothing is.
+            let ahead = self.due[at].since(now);
+            (self.due[at], self.owed_bytes[at]) = match (self.setting.cap[at], cap) {
+                (Some(old), Some(new)) => (
+                    now + time_of(bytes_of(ahead, old), new),
+                    self.owed_bytes[at].min(bytes_of(OWED_TIME_MAX, new)),
+                ),
+                _ => (Instant::ZERO, 0),
+            };
         }
         (self.late, self.is_begun) = (None, false);
         self.depleted = setting.budget.is_some_and(|budget| budget.cost_ps <= self.spent_ps);
@@ -59,6 +82,7 @@ impl Ledger {
     /// A period begins now, with nothing used of its budget.
     pub(super) fn begin(&mut self, now: Instant) {
         (self.start, self.spent_ps, self.depleted) = (now, 0, false);
+        (self.owed_ps, self.paid_ps) = (0, 0);
         self.is_begun = true;
     }
 
@@ -66,6 +90,11 @@ impl Ledger {
     pub(super) fn nothing_until(&self) -> Instant {
         let budget = self.setting.budget.filter(|budget| budget.cost_ps == 0);
         budget.map_or(Instant::ZERO, |budget| Instant(self.start.0.saturating_add(budget.per.0)))
+    }
+
+    /// Until when nothing of each kind may pass, by what has.
+    pub(super) fn capped_until(&self) -> [Instant; 4] {
+        self.due.map(|due| Instant(due.0.saturating_sub(AHEAD.0)))
     }
 
     pub(super) fn take_depleted_at(&mut self) -> Option<Instant> {
@@ -94,13 +123,31 @@ impl Ledger {
         (piece, Instant::ZERO)
     }
 
-    /// Takes what somebody spends for the tenant off its budget, as far as that may go ahead.
-    pub(super) fn owe(&mut self, cost_ps: u64, now: Instant) {
+    /// Takes an access that somebody makes for the tenant off its budget and its cap, as far as that may go ahead.
+    pub(super) fn owe(&mut self, (access, size, cost_ps): (Access, Bytes, u64), now: Instant) {
+        if let Some(cap) = self.setting.cap[access as usize] {
+            let owed = &mut self.owed_bytes[access as usize];
+            *owed = owed.saturating_add(size.0).min(bytes_of(OWED_TIME_MAX, cap));
+        }
         let Some(budget) = self.setting.budget else { return };
         let budget = self.running(budget, now);
         self.begin_period(budget, now);
-        let most = budget.cost_ps.saturating_mul(OWED_PERIODS_MAX).max(self.spent_ps);
-        self.spent_ps = self.spent_ps.saturating_add(cost_ps).min(most);
+        let most = budget.cost_ps.saturating_mul(OWED_PERIODS_MAX);
+        if self.is_begun {
+            // Whoever begins periods charges it, too.
+            self.spent_ps = self.spent_ps.saturating_add(cost_ps).min(most.max(self.spent_ps));
+        } else {
+            self.owed_ps = self.owed_ps.saturating_add(cost_ps).min(most);
+            self.pay(budget);
+        }
+    }
+
+    /// Takes what is owed off the budget of the period that runs, as far as it may be.
+    fn pay(&mut self, budget: Budget) {
+        let pays = self.owed_ps.min((budget.cost_ps / OWED_ONE_IN).saturating_sub(self.paid_ps));
+        self.owed_ps -= pays;
+        self.paid_ps += pays;
+        self.spent_ps = self.spent_ps.saturating_add(pays);
     }
 
     /// The budget and length of the period that runs now.
@@ -123,15 +170,22 @@ impl Ledger {
             self.spent_ps = self.spent_ps.saturating_sub(budget.cost_ps.saturating_mul(periods));
             // Unspent pieces of earlier periods are a thousandth each and are not asked back.
             self.depleted = false;
+            // Periods in which nobody came pay in whole.
+            self.owed_ps = self.owed_ps.saturating_sub(budget.cost_ps.saturating_mul(periods - 1));
+            self.paid_ps = 0;
+            self.pay(budget);
         }
     }
 
-    /// Lets `short` bytes of a kind pass and takes a piece beside them; says how much that is, and until when the cap holds.
+    /// Lets `short` bytes of a kind pass and takes a piece beside them; says how much that is, and until when the cap holds. What is owed
+    /// is paid beside them, byte by byte: nobody has less than half of its cap for it.
     pub(super) fn pass(&mut self, access: Access, short: u64, now: Instant) -> (u64, Instant) {
         let Some(cap) = self.setting.cap[access as usize] else { return (0, Instant::ZERO) };
-        let due = &mut self.due[access as usize];
+        let (due, owed) = (&mut self.due[access as usize], &mut self.owed_bytes[access as usize]);
+        let pays = short.min(*owed);
+        *owed -= pays;
         // Time in which nothing passed is lost.
-        *due = (*due).max(now) + time_of(short, cap);
+        *due = (*due).max(now) + time_of(short.saturating_add(pays), cap);
         if now + AHEAD < *due {
             return (0, Instant(due.0 - AHEAD.0));
         }

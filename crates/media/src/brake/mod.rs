@@ -88,6 +88,8 @@ pub struct Pad {
     left_bytes: [u64; 4],
     /// When the thread may access again.
     ready_at: Instant,
+    /// The same by kind, as caps have it: one on writes holds no reads.
+    capped_until: [Instant; 4],
     /// Somebody was told to wait until then.
     is_awaited: bool,
     /// Delays that were not waited for, in ns; below zero if more was waited than owed.
@@ -124,11 +126,11 @@ impl Brake {
         self.publish(setting);
     }
 
-    /// Charges what somebody else spends for the tenant, a cleaner: whatever its budget has left, and the tenant's next accesses wait
-    /// for what is beyond it. Pieces that threads have taken are theirs.
-    pub fn owe(&self, cost_ps: u64, now: impl FnOnce() -> Instant) {
+    /// Charges an access of `size` and `cost_ps` that somebody else makes for the tenant, a cleaner: the tenant's next accesses wait
+    /// for it, as far as its budget and its caps say. Pieces that threads have taken are theirs.
+    pub fn owe(&self, (access, size, cost_ps): (Access, Bytes, u64), now: impl FnOnce() -> Instant) {
         if !self.is_free() {
-            self.lock().owe(cost_ps, now());
+            self.lock().owe((access, size, cost_ps), now());
         }
     }
 
@@ -189,23 +191,27 @@ impl Brake {
         if pad.setting.paused && access.is_slow() {
             return Hold::Paused;
         }
-        if pad.ready_at == Instant::ZERO {
+        let capped = pad.capped_until[access as usize];
+        if pad.ready_at == Instant::ZERO && capped == Instant::ZERO {
             return Hold::None;
         }
         let now = now();
-        let hold = hold(pad.ready_at, now);
-        if hold != Hold::None {
+        if capped <= now {
+            pad.capped_until[access as usize] = Instant::ZERO;
+        }
+        let waits = pad.ready_at.max(capped);
+        if now < pad.ready_at {
             pad.is_awaited = true;
-            return hold;
+        } else if pad.ready_at != Instant::ZERO {
+            // Who did not ask meanwhile did not wait.
+            if std::mem::take(&mut pad.is_awaited) {
+                let most = i64::try_from(OWED_MAX.0).unwrap_or(0);
+                let late = i64::try_from(now.since(pad.ready_at).0).unwrap_or(most);
+                pad.owed_ns = pad.owed_ns.saturating_sub(late).max(-most);
+            }
+            pad.ready_at = Instant::ZERO;
         }
-        // Who did not ask meanwhile did not wait.
-        if std::mem::take(&mut pad.is_awaited) {
-            let most = i64::try_from(OWED_MAX.0).unwrap_or(0);
-            let late = i64::try_from(now.since(pad.ready_at).0).unwrap_or(most);
-            pad.owed_ns = pad.owed_ns.saturating_sub(late).max(-most);
-        }
-        pad.ready_at = Instant::ZERO;
-        Hold::None
+        hold(waits, now)
     }
 
     #[inline(never)]
@@ -232,6 +238,7 @@ impl Brake {
             return Hold::None;
         }
         let (now, mut ready) = (now(), pad.ready_at);
+        let capped = &mut pad.capped_until[access as usize];
         if let Some(owed) = owed {
             ready = ready.max(now) + owed;
             pad.owed_ns = 0;
@@ -242,10 +249,10 @@ impl Brake {
         }
         if let Some(short) = bytes_short {
             let (granted, until) = self.lock().pass(access, short, now);
-            (pad.left_bytes[access as usize], ready) = (granted, ready.max(until));
+            (pad.left_bytes[access as usize], *capped) = (granted, until);
         }
         pad.ready_at = ready;
-        hold(ready, now)
+        hold(ready.max(*capped), now)
     }
 
     /// Brings a pad up to date with the brake. What was taken before a change is given up.
@@ -259,8 +266,8 @@ impl Brake {
         let version = self.version.load(Ordering::Acquire);
         let setting = *ledger.setting();
         let ready_at = ledger.nothing_until();
-        *pad =
-            Pad { version, setting, left_ps: 0, left_bytes: [0; 4], ready_at, is_awaited: false, owed_ns: 0 };
+        let capped_until = ledger.capped_until();
+        *pad = Pad { version, setting, ready_at, capped_until, ..Pad::default() };
     }
 
     fn lock(&self) -> MutexGuard<'_, Ledger> {
@@ -277,6 +284,7 @@ impl Default for Pad {
             left_ps: 0,
             left_bytes: [0; 4],
             ready_at: Instant::ZERO,
+            capped_until: [Instant::ZERO; 4],
             is_awaited: false,
             owed_ns: 0,
         }

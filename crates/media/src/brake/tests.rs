@@ -255,6 +255,72 @@ fn a_cap_is_kept_within_a_hundredth_by_any_number_of_threads() {
 }
 
 #[test]
+fn a_cap_on_writes_holds_no_reads_and_counts_what_others_write_for_the_tenant() {
+    let (brake, mut pad) = (Brake::default(), Pad::default());
+    let mut setting = Setting::FREE;
+    setting.cap[Access::SlowWrite as usize] = Some(BytesPerSec(1_000_000));
+    set(&brake, setting, 0);
+    let write = |bytes| (Access::SlowWrite, Bytes(bytes), 0);
+    let until = |ms: u64| Hold::Until(Instant(ms * MS));
+    assert_eq!(brake.after(&mut pad, write(10_000), || Instant(0)), until(9), "of 10 ms 1 may be ahead");
+    assert_eq!(brake.before(&mut pad, Access::SlowRead, || Instant(10)), Hold::None);
+    assert_eq!(brake.after(&mut pad, READ, || Instant(20)), Hold::None);
+    assert_eq!(brake.before(&mut pad, Access::SlowWrite, || Instant(30)), until(9));
+    // What a cleaner writes is paid beside what the tenant does, byte by byte.
+    brake.owe(write(5_000), || Instant(40));
+    assert_eq!(brake.before(&mut pad, Access::SlowWrite, || Instant(9 * MS)), Hold::None);
+    assert_eq!(brake.after(&mut pad, write(3_000), || Instant(9 * MS)), until(15), "3,000 and 3,000 owed");
+    assert_eq!(brake.after(&mut pad, write(3_000), || Instant(15 * MS)), until(20), "3,000 and 2,000 owed");
+    assert_eq!(brake.after(&mut pad, write(3_000), || Instant(20 * MS)), until(23), "nothing is owed");
+    brake.owe((Access::SlowRead, Bytes(1 << 40), 0), || Instant(60));
+    assert_eq!(brake.before(&mut pad, Access::SlowRead, || Instant(70)), Hold::None, "reads have no cap");
+}
+
+#[test]
+fn whatever_cleaners_write_a_tenant_has_half_of_its_cap() {
+    let brake = Brake::default();
+    let mut setting = Setting::FREE;
+    setting.cap[Access::SlowWrite as usize] = Some(BytesPerSec(10_000_000));
+    set(&brake, setting, 0);
+    let mut pads = [Pad::default()];
+    let mut done = 0;
+    for ms in 0..1_000 {
+        brake.owe((Access::SlowWrite, Bytes(1 << 20), 0), || Instant(ms * MS));
+        let write = (Access::SlowWrite, Bytes(1_000), 0);
+        done += drive(&brake, &mut pads, write, 200, (ms * MS, (ms + 1) * MS))[0];
+    }
+    assert!((4_900..=5_200).contains(&done), "{done} writes of 1,000 bytes under a cap of ten megabytes");
+}
+
+#[test]
+fn what_has_passed_is_due_at_the_cap_that_holds_now() {
+    let (brake, mut pad) = (Brake::default(), Pad::default());
+    let capped = |bytes| {
+        let mut setting = Setting::FREE;
+        setting.cap[Access::SlowWrite as usize] = bytes;
+        setting
+    };
+    let (write, slow, fast) =
+        ((Access::SlowWrite, Bytes(1_000_000), 0), Some(BytesPerSec(100_000)), Some(BytesPerSec(10_000_000)));
+    set(&brake, capped(slow), 0);
+    assert_eq!(brake.after(&mut pad, write, || Instant(0)), Hold::Until(Instant(9_999 * MS)));
+    // Nine tenths of a megabyte are left after a second: 90 ms at the new rate.
+    set(&brake, capped(fast), 1_000 * MS);
+    let until = Hold::Until(Instant(1_089 * MS));
+    assert_eq!(brake.before(&mut pad, Access::SlowWrite, || Instant(1_000 * MS)), until);
+    assert_eq!(brake.before(&mut Pad::default(), Access::SlowWrite, || Instant(1_000 * MS)), until);
+    assert_eq!(brake.before(&mut pad, Access::SlowWrite, || Instant(1_089 * MS)), Hold::None);
+    set(&brake, capped(None), 1_001 * MS);
+    set(&brake, capped(slow), 1_002 * MS);
+    let none = (Access::SlowWrite, Bytes(10), 0);
+    assert_eq!(
+        brake.after(&mut pad, none, || Instant(1_002 * MS)),
+        Hold::None,
+        "under no cap nothing is due"
+    );
+}
+
+#[test]
 fn extreme_settings_do_not_overflow() {
     let most = Setting {
         delay: u16::MAX,
@@ -275,23 +341,32 @@ fn extreme_settings_do_not_overflow() {
 }
 
 #[test]
-fn what_is_spent_for_a_tenant_comes_off_its_budget_and_no_more_than_a_hundred_periods() {
+fn what_is_spent_for_a_tenant_comes_off_its_budget_and_never_more_than_half_of_it() {
     let per = Duration(10 * MS);
     let budget = Some(Budget { cost_ps: 100 * 1_000, per });
     let (brake, mut pads) = (Brake::default(), [Pad::default()]);
     let no_clock = || -> Instant { panic!("what a free tenant owes is nobody's account") };
-    brake.owe(1_000_000, no_clock);
+    let owe = |cost_ps, at| brake.owe((Access::SlowWrite, Bytes(256), cost_ps), || Instant(at));
+    brake.owe((Access::SlowWrite, Bytes(256), 1_000_000), no_clock);
     set(&brake, Setting { budget, ..Setting::FREE }, 0);
     let done = |pads: &mut [Pad], from, to| drive(&brake, pads, READ, US, (from, to))[0];
     assert_eq!(done(&mut pads, 0, 10 * MS), 1_000);
-    brake.owe(40_000, || Instant(10 * MS));
+    owe(40_000, 10 * MS);
     let left = done(&mut pads, 10 * MS, 20 * MS);
     assert!((599..=602).contains(&left), "{left} of a budget of which two fifths were spent");
-    brake.owe(250_000, || Instant(20 * MS));
-    assert!(done(&mut pads, 20 * MS, 40 * MS) <= 1, "two and a half periods are owed");
-    let left = done(&mut pads, 40 * MS, 50 * MS);
-    assert!((498..=502).contains(&left), "{left}");
-    brake.owe(u64::MAX, || Instant(50 * MS));
-    assert!(done(&mut pads, 50 * MS, 1_040 * MS) <= 1);
-    assert!(900 < done(&mut pads, 1_040 * MS, 1_070 * MS), "a hundred periods were owed");
+    owe(120_000, 20 * MS);
+    for (period, left) in [(2, 500), (3, 500), (4, 800), (5, 1_000)] {
+        let done = done(&mut pads, period * 10 * MS, (period + 1) * 10 * MS);
+        assert!(done.abs_diff(left) <= 3, "{done} accesses in period {period}, not {left}");
+    }
+    owe(u64::MAX, 60 * MS);
+    let half = done(&mut pads, 60 * MS, 1_060 * MS);
+    assert!((49_900..=50_100).contains(&half), "{half} accesses in a hundred periods, half of each paid");
+    let left = done(&mut pads, 1_120 * MS, 1_130 * MS);
+    assert!(
+        left <= 502,
+        "six periods in which nobody came have paid six of the fifty that were left: {left}"
+    );
+    let left = done(&mut pads, 1_700 * MS, 1_710 * MS);
+    assert!(998 <= left, "a hundred periods were owed, and are paid: {left}");
 }
