@@ -10,6 +10,7 @@ use super::mt2_cap::{CapKeeper, Caps, signed};
 use super::mt2_held::{Heed, Held};
 use super::mt2_interference::Thresholds;
 use super::mt2_throttle::{LEASE, Means, PERIOD, Remedy};
+use super::nyx_lever::{acts, in_reach};
 use super::regulator::{self, Step};
 use super::roster::{Roster, note};
 use control::bandwidth::{BandwidthSignal, Kind, Kinds, Throttle};
@@ -127,7 +128,7 @@ impl ThrottleBiggest {
         let mut biggest: Option<(usize, Bytes, Throttle)> = None;
         for (at, row) in seen.tenants.iter().enumerate() {
             let Some(signal) = row.signal.filter(|_| is_best_effort(row)) else { continue };
-            let bytes = signal.bytes_total();
+            let bytes = in_reach(&row.claim.levers, &signal);
             if biggest.is_some_and(|(_, most, _)| bytes <= most) || bytes == Bytes::ZERO {
                 continue;
             }
@@ -151,7 +152,8 @@ impl ThrottleBiggest {
         let Some(quota) = row.claim.levers.cpu else {
             // Without CPU time as a lever: a step of whatever acts on its largest kind.
             let signal = row.signal.as_ref()?;
-            let largest = Kind::ALL.into_iter().max_by_key(|kind| *signal.bytes.get(*kind))?;
+            let kinds = Kind::ALL.into_iter().filter(|kind| acts(&row.claim.levers, *kind));
+            let largest = kinds.max_by_key(|kind| *signal.bytes.get(*kind))?;
             return regulator::tighten(&row.claim.levers, base, largest, Step::One, Some((signal, window)));
         };
         let from = base.cpu.unwrap_or(quota.most);
@@ -206,7 +208,8 @@ impl Policy for ThrottleBiggest {
                 self.roster[at] = Punished::default();
             }
         }
-        let bytes: Bytes = seen.tenants.iter().filter_map(|row| row.signal).map(|s| s.bytes_total()).sum();
+        let bytes = |row: &Row<Signals, Throttle>| Some(in_reach(&row.claim.levers, row.signal.as_ref()?));
+        let bytes: Bytes = seen.tenants.iter().filter_map(bytes).sum();
         if let Some(rate) = seen.window.per_sec(bytes.0).filter(|_| !late) {
             let above = (self.limit.0 as f64) < rate;
             self.state = match (self.state, above) {

@@ -55,7 +55,7 @@ pub struct Options {
     pub model: Option<EmpiricalModel>,
     /// How long a read of the slow tier takes without traffic: `qos` takes no goal on that is below.
     pub quiet: Option<Duration>,
-    /// How long a pause of `fair-slowdown` lasts before what is done in it counts: until what others had under way is done.
+    /// How long a pause of `fair-slowdown` and `proportional` lasts before what is done in it counts: until what others had under way is done.
     pub settle: Duration,
     /// The traffic above which `throttle-biggest` punishes.
     pub traffic_limit: BytesPerSec,
@@ -106,7 +106,9 @@ pub fn by_name(name: &str, options: &Options) -> Option<Box<BandwidthPolicy>> {
             Box::new(qos.admitting(options.model.clone(), options.quiet))
         }
         "fair-slowdown" => Box::new(FairSlowdown::new(options.seed).settling(options.settle)),
-        "proportional" => Box::new(Proportional::new(options.donation, options.seed)),
+        "proportional" => {
+            Box::new(Proportional::new(options.donation, options.seed).settling(options.settle))
+        }
         "prevention" => Box::new(Prevention::default()),
         "remedy" => Box::new(Remedy::new(options.thresholds)),
         "guarantee" => Box::new(Guarantee::new(options.model.clone()?)),

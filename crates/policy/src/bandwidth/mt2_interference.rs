@@ -12,8 +12,9 @@ use units::Duration;
 
 /// Part of the throughput whose loss sets a threshold (MT² §3.2.2).
 pub const LOST_PART: f64 = 0.1;
-/// Below this part of a threshold the medium is quiet (our choice, the paper leaves it open; .8 to .95 behave alike).
-const QUIET_PART: f64 = 0.9;
+/// Below this part of a threshold the medium is quiet (our choice, the paper leaves it open): half of the way from what takes the lost
+/// part longer than the quiet medium back to that. At .9, which is the quiet medium itself, nobody is let go where it shows what it does.
+const QUIET_PART: f64 = 1.0 - LOST_PART / 2.0;
 /// A kind that is missing for so many periods is forgotten: ten seconds at 100 ms.
 const FORGOTTEN_AFTER: u32 = 100;
 
@@ -196,7 +197,8 @@ mod tests {
             (Some(50), Between),
             (Some(8), Quiet),
             (None, Unknown),
-            (Some(9), Between),
+            (Some(9), Quiet),
+            (Some(10), Between),
             (Some(11), Between),
             (Some(11), Interference),
         ]

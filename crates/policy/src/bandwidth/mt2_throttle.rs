@@ -290,9 +290,10 @@ impl Policy for Remedy {
             match self.detector.observe(seen.pool) {
                 Weather::Interference => self.tighten(seen),
                 Weather::Quiet => self.relax(seen),
-                Weather::Between => self.quiet = 0,
+                // One period that is neither, or not seen, does not undo all that were quiet.
+                Weather::Between => self.quiet = self.quiet.saturating_sub(1),
                 Weather::Unknown => {
-                    self.quiet = 0;
+                    self.quiet = self.quiet.saturating_sub(1);
                     let why = "latency of the medium not measured: throttles stay";
                     self.notes.push(note(None, Reason::Fallback(why.into()), 0));
                 }

@@ -1,8 +1,8 @@
 //! Makes all tenants suffer alike: who is slowed down least is held back until those slowed down most catch up.
 //!
 //! Shape:      performance alone (by pauses) and shared -> slowdowns -> one step back for the most, or one for the least
-//! Invariants: at most one tenant is held back further per period, except for a hard limit; an exempt tenant never is;
-//!             who is hardly slowed down is never the reason to hold another back
+//! Invariants: at most one tenant is held back further per period, except for a hard limit; an exempt tenant never is, and nobody is
+//!             paused but for an experiment; who is hardly slowed down is never the reason to hold another back
 //! Units:      slowdown as time shared ÷ time alone
 //! Cost:       O(tenants) per decision, no allocation once the tenants are steady
 //! Failure:    a tenant without a slowdown is left as it is; a mixed window counts for nothing
@@ -22,12 +22,14 @@
 //! | P | [`REFRESH`] |
 //! | FairIntervals | `fair_intervals` |
 
-use super::nyx_lever::{looser, tighter};
+use super::nyx_lever::{in_reach, looser, tighter};
 use super::regulator::Step;
 use super::roster::{Roster, note};
-use crate::estimate::stand_alone::{Alone, PAUSE, PROBES_MOST, Performance, REFRESH, StandAlone, Tally};
+use crate::estimate::stand_alone::{
+    Alone, PAUSE, PROBE_LEASE, PROBES_MOST, Performance, Probe, REFRESH, StandAlone, Tally,
+};
 use control::bandwidth::{BandwidthSignal, Throttle};
-use control::{Class, Decision, Goal, Law, Note, Policy, Reason, Row, Seen, Shares};
+use control::{Class, Decision, Goal, Law, Levers, Note, Policy, Reason, Row, Seen, Shares};
 use units::{BytesPerSec, Duration, Instant, TenantId};
 
 /// Slowdowns are compared and throttles adjusted once in so long (guess, 50 ms to 500 ms were considered).
@@ -48,10 +50,9 @@ const RELAX_STEP: f64 = 0.02;
 const SLOWED_LEAST: f64 = 1.02;
 /// Under this part of a hard limit the others are let go again (guess).
 const LIMIT_BAND: f64 = 0.95;
-/// A slowdown under this says that the performance alone is out of date (guess).
+/// A slowdown under this says that the performance alone may be out of date (guess). It counts: who writes with many threads is faster held
+/// back than alone.
 const STALE: f64 = 0.8;
-/// A probe may outlive its pause by so long.
-const PROBE_LEASE: Duration = Duration::from_millis(20);
 /// Steady throttles may stay without a loop.
 const LEASE: Duration = Duration::from_secs(3_600);
 
@@ -67,14 +68,6 @@ pub struct FairSlowdown {
     fair_intervals: u32,
     shares: Shares<Throttle>,
     notes: Vec<Note>,
-}
-
-/// A pause of all but one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Probe {
-    alone: TenantId,
-    /// What the others had under way is still being done.
-    settles: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -113,11 +106,12 @@ impl FairSlowdown {
 
     /// Takes what a probe showed of the one who was alone.
     fn learn(&mut self, seen: &Input<'_>, id: TenantId, usable: bool) {
-        let Some(at) = self.members.at(id).filter(|_| usable && is_probe(seen.window.length())) else {
-            return;
-        };
+        let is_seen = usable && Probe::is_seen_in(seen.window.length());
+        let Some(at) = self.members.at(id).filter(|_| is_seen) else { return };
         let signal = seen.tenants[at].signal.as_ref();
-        self.members[at].alone.learn(signal.and_then(|signal| Performance::of(signal, seen.window)));
+        if self.members[at].alone.learn(signal.and_then(|signal| Performance::of(signal, seen.window))) {
+            self.probes.look_again(id);
+        }
     }
 
     /// Adds a steady window to everybody's tally.
@@ -219,10 +213,12 @@ impl FairSlowdown {
     fn tighten(&mut self, at: usize, row: &Case, gap: f64) -> bool {
         let member = &mut self.members[at];
         let (signal, window) = member.tally.sum();
-        let Some(step) = step_of(&member.tally, (gap * STEP_GAIN).min(STEP_MOST)) else { return false };
-        let Some(next) = tighter(&row.claim.levers, member.held, Step::By(step), (signal, window)) else {
+        let Some(step) = step_of(&row.claim.levers, &member.tally, (gap * STEP_GAIN).min(STEP_MOST)) else {
             return false;
         };
+        // Nobody is paused for good: no slowdown is larger.
+        let next = tighter(&row.claim.levers, member.held, Step::By(step), (signal, window));
+        let Some(next) = next.filter(|next| !next.paused) else { return false };
         member.held = next;
         self.notes.push(note(Some(row.id), Reason::Tightened, -signed(step)));
         true
@@ -232,7 +228,7 @@ impl FairSlowdown {
     fn relax(&mut self, at: usize, row: &Case, part: f64) -> bool {
         let member = &mut self.members[at];
         let traffic = member.tally.sum();
-        let step = step_of(&member.tally, part.min(STEP_MOST));
+        let step = step_of(&row.claim.levers, &member.tally, part.min(STEP_MOST));
         let by = step.map_or(Step::One, Step::By);
         let Some(next) = looser(&row.claim.levers, member.held, by, step.map(|_| traffic)) else {
             return false;
@@ -247,7 +243,7 @@ impl FairSlowdown {
         if self.probing.is_none()
             && let Some(alone) = self.probes.next(now, able.map(|(id, member)| (id, member.alone.tried())))
         {
-            self.probing = Some(Probe { alone, settles: Duration::ZERO < self.settle });
+            self.probing = Some(Probe::new(alone, self.settle));
             self.notes.push(note(Some(alone), Reason::Experiment, 0));
         }
         let probing = self.probing.map(|probe| probe.alone);
@@ -261,11 +257,7 @@ impl FairSlowdown {
             (id, throttle)
         });
         self.shares.rebuild(Law::Free, seen, rows);
-        let wake = match self.probing {
-            Some(Probe { settles: true, .. }) => self.settle,
-            Some(_) => PAUSE,
-            None => self.until_next(now),
-        };
+        let wake = self.probing.map_or_else(|| self.until_next(now), |probe| probe.lasts(self.settle));
         Decision {
             shares: &self.shares,
             wake,
@@ -284,11 +276,6 @@ impl FairSlowdown {
     }
 }
 
-/// Whether a window is about a pause: no decision came early, and none late.
-fn is_probe(length: Duration) -> bool {
-    (Duration(PAUSE.0 / 2)..=PROBE_LEASE).contains(&length)
-}
-
 /// Whether equal slowdown is sought for it: not for the exempt, and not for those with a limit of their own.
 fn adjustable(row: &Case) -> bool {
     row.claim.class != Class::Exempt && hard_limit(row).is_none()
@@ -301,10 +288,11 @@ fn hard_limit(row: &Case) -> Option<f64> {
     }
 }
 
-/// A part of what a tenant transfers; none if that is nothing.
+/// A part of what a tenant transfers where it can be held back; none if that is nothing.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a bandwidth")]
-fn step_of(tally: &Tally, part: f64) -> Option<BytesPerSec> {
-    let bytes = tally.performance()?.bytes;
+fn step_of(levers: &Levers, tally: &Tally, part: f64) -> Option<BytesPerSec> {
+    let (signal, window) = tally.sum();
+    let bytes = window.per_sec(in_reach(levers, signal).0)?;
     (0.0 < bytes).then(|| BytesPerSec((bytes * part).max(1.0) as u64))
 }
 
@@ -329,12 +317,16 @@ impl Policy for FairSlowdown {
         }
         for (row, (_, member)) in seen.tenants.iter().zip(self.members.iter_mut()) {
             member.exempt = row.claim.class == Class::Exempt;
+            if !adjustable(row) {
+                // Nobody would let it go again.
+                member.held = Throttle::FREE;
+            }
         }
         match self.probing.take() {
-            Some(probe) if probe.settles => {
-                self.probing = Some(Probe { settles: false, ..probe }).filter(|_| !changed);
-            }
-            Some(probe) => self.learn(seen, probe.alone, usable),
+            Some(probe) => match probe.next() {
+                Some(next) => self.probing = Some(next).filter(|_| !changed),
+                None => self.learn(seen, probe.alone, usable),
+            },
             None if usable => self.add(seen),
             None => {}
         }

@@ -17,14 +17,20 @@ pub(super) fn tighter(
     seen: (&BandwidthSignal, Window),
 ) -> Option<Throttle> {
     let (merged, window) = (merged(levers, seen.0), seen.1);
-    let acts = |kind: Kind| {
-        *levers.brake.get(kind)
-            || levers.mba.is_some_and(|mba| *mba.acts_on.get(kind))
-            || levers.cpu.is_some()
-    };
-    let kinds = Kind::ALL.into_iter().filter(|&kind| acts(kind) && Bytes::ZERO < *merged.bytes.get(kind));
+    let kinds =
+        Kind::ALL.into_iter().filter(|&kind| acts(levers, kind) && Bytes::ZERO < *merged.bytes.get(kind));
     let most = kinds.max_by_key(|&kind| *merged.bytes.get(kind))?;
     regulator::tighten(levers, held, most, step, Some((&merged, window)))
+}
+
+/// Whether any of a tenant's levers acts on a kind.
+pub(super) fn acts(levers: &Levers, kind: Kind) -> bool {
+    *levers.brake.get(kind) || levers.mba.is_some_and(|mba| *mba.acts_on.get(kind)) || levers.cpu.is_some()
+}
+
+/// What of a tenant's traffic its levers act on: a step of anything else would take all of that.
+pub(super) fn in_reach(levers: &Levers, signal: &BandwidthSignal) -> Bytes {
+    Kind::ALL.into_iter().filter(|&kind| acts(levers, kind)).map(|kind| *signal.bytes.get(kind)).sum()
 }
 
 /// `held`, looser by one step; none if it is free. A lever that the tenant no longer has is let go at once: no step of it
@@ -108,6 +114,20 @@ mod tests {
         }
         let idle = BandwidthSignal::default();
         assert_eq!(tighter(&levers, Throttle::FREE, step, (&idle, SECOND)), None, "nothing to hold back");
+    }
+
+    #[test]
+    fn what_no_lever_acts_on_is_out_of_reach() {
+        let brake = Kinds { slow_read: true, slow_write: true, ..Kinds::default() };
+        let mut signal = mixed(300, 50);
+        signal.bytes.dram_read = Bytes(9_000);
+        for (levers, bytes) in [
+            (Levers { brake, ..Levers::default() }, 350),
+            (Levers { cpu: Some(CpuQuota { most: 1000, least: 500 }), ..Levers::default() }, 9_350),
+            (Levers::default(), 0),
+        ] {
+            assert_eq!(in_reach(&levers, &signal), Bytes(bytes), "{levers:?}");
+        }
     }
 
     #[test]

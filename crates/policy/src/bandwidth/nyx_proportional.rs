@@ -24,15 +24,15 @@
 
 use super::nyx_limit::{limit, over};
 use super::roster::{Roster, note};
-use crate::estimate::stand_alone::{Alone, PAUSE, PROBES_MOST, Performance, REFRESH, StandAlone, Tally};
+use crate::estimate::stand_alone::{
+    Alone, PROBE_LEASE, PROBES_MOST, Performance, Probe, REFRESH, StandAlone, Tally,
+};
 use control::bandwidth::{BandwidthSignal, Budget, Cost, Throttle};
 use control::{Class, Decision, Law, Note, Policy, Reason, Row, Seen, Shares};
 use units::{Bytes, Duration, Instant, TenantId};
 
 /// Length of an epoch (NyxCache Fig. 11: TimeStep = 2 ms).
 const EPOCH: Duration = Duration::from_millis(2);
-/// A probe may outlive its pause by so long.
-const PROBE_LEASE: Duration = Duration::from_millis(20);
 /// Budgets may go on without a loop: they sum to the tier.
 const LEASE: Duration = Duration::from_secs(3_600);
 /// The part of its part that a tenant keeps even if it uses nothing (guess): it must be able to run out.
@@ -76,7 +76,9 @@ pub struct Proportional {
     donation: Donation,
     members: Roster<Member>,
     probes: StandAlone,
-    probing: Option<TenantId>,
+    probing: Option<Probe>,
+    /// How long a pause lasts before what is done in it counts.
+    settle: Duration,
     order: Vec<usize>,
     shares: Shares<Throttle>,
     notes: Vec<Note>,
@@ -106,10 +108,19 @@ impl Proportional {
             members: Roster::default(),
             probes: StandAlone::new(REFRESH, PROBES_MOST, seed),
             probing: None,
+            settle: Duration::ZERO,
             order: Vec::new(),
             shares: Shares::default(),
             notes: Vec::new(),
         }
+    }
+
+    /// The same on a plant that has something under way when a pause begins: so much longer a pause lasts, and does not count. At
+    /// least an epoch, for who has just used up its budget waits for that to end.
+    #[must_use]
+    pub fn settling(self, settle: Duration) -> Self {
+        let settle = if settle == Duration::ZERO { settle } else { settle.max(EPOCH) };
+        Self { settle, ..self }
     }
 
     /// Everybody's part by weight and most by claim; who has just come, or finds the others changed, starts from its part.
@@ -147,7 +158,10 @@ impl Proportional {
             member.owed = (member.owed + used - granted).clamp(0.0, granted * OWED_EPOCHS_MAX);
             let before = member.desired;
             member.desired = match signal.depleted_at {
-                Some(out) => member.wants_more(used, out.since(seen.window.start), seen.window.length()),
+                // Where decisions are late, the budget was one epoch's all the same.
+                Some(out) => {
+                    member.wants_more(used, out.since(seen.window.start), EPOCH.min(seen.window.length()))
+                }
                 None => member.wants_less(used, self.donation, member.slowdown(signal, seen)),
             };
             self.note_change(row.id, before, at);
@@ -197,11 +211,12 @@ impl Proportional {
     }
 
     fn learn(&mut self, seen: &Input<'_>, id: TenantId, usable: bool) {
-        let Some(at) = self.members.at(id).filter(|_| usable && seen.window.length() <= PROBE_LEASE) else {
-            return;
-        };
+        let is_seen = usable && Probe::is_seen_in(seen.window.length());
+        let Some(at) = self.members.at(id).filter(|_| is_seen) else { return };
         let signal = seen.tenants[at].signal.as_ref();
-        self.members[at].alone.learn(signal.and_then(|signal| Performance::of(signal, seen.window)));
+        if self.members[at].alone.learn(signal.and_then(|signal| Performance::of(signal, seen.window))) {
+            self.probes.look_again(id);
+        }
     }
 
     /// Who is alone in the next window: only a donation that looks at slowdowns has to know.
@@ -212,11 +227,12 @@ impl Proportional {
     }
 
     fn publish(&mut self, now: Instant, seen: &Input<'_>) -> Decision<'_, Throttle> {
-        self.probing = self.draw_probe(now);
-        let (probing, total) = (self.probing, total_cost(seen));
-        if probing.is_some() {
-            self.notes.push(note(probing, Reason::Experiment, 0));
+        if self.probing.is_none() {
+            self.probing = self.draw_probe(now).map(|alone| Probe::new(alone, self.settle));
+            let alone = self.probing.map(|probe| probe.alone);
+            self.notes.extend(alone.map(|alone| note(Some(alone), Reason::Experiment, 0)));
         }
+        let (probing, total) = (self.probing.map(|probe| probe.alone), total_cost(seen));
         let rows = self.members.iter().map(|(id, member)| {
             let throttle = match probing {
                 _ if member.exempt => Throttle::FREE,
@@ -232,7 +248,7 @@ impl Proportional {
         let steady = probing.is_none();
         Decision {
             shares: &self.shares,
-            wake: if steady { EPOCH } else { PAUSE },
+            wake: self.probing.map_or(EPOCH, |probe| probe.lasts(self.settle)),
             lease: if steady { LEASE } else { PROBE_LEASE },
             steady,
             notes: &self.notes,
@@ -244,7 +260,7 @@ impl Member {
     /// It ran out after `lasted` of the epoch: it wants as much as would have lasted (a linear forecast). Whoever has
     /// nothing, for it was exempt until now, counts as having the least.
     fn wants_more(&self, used: f64, lasted: Duration, epoch: Duration) -> f64 {
-        let lasted = lasted.0 as f64 / epoch.0 as f64;
+        let lasted = (lasted.0 as f64 / epoch.0 as f64).min(1.0);
         let least = self.part.min(self.most) * KEPT_LEAST;
         let wants = self.assigned.max(used).max(least) / lasted.max(f64::MIN_POSITIVE);
         wants.min(self.most)
@@ -313,7 +329,10 @@ impl Policy for Proportional {
         self.entitle(seen, changed);
         let usable = !changed && !seen.window.mixed && Duration::ZERO < seen.window.length();
         match self.probing.take() {
-            Some(id) => self.learn(seen, id, usable),
+            Some(probe) => match probe.next() {
+                Some(next) => self.probing = Some(next).filter(|_| !changed),
+                None => self.learn(seen, probe.alone, usable),
+            },
             None if usable => {
                 self.forecast(seen);
                 self.fill();

@@ -20,7 +20,7 @@
 
 use super::mt2_model::EmpiricalModel;
 use super::nyx_admission::{Admission, Refused};
-use super::nyx_lever::{looser, tighter};
+use super::nyx_lever::{in_reach, looser, tighter};
 use super::regulator::Step;
 use super::roster::{Roster, note};
 use crate::estimate::interference::{Candidate, Finding, Interference, Turn};
@@ -43,6 +43,8 @@ const OPERATIONS_LEAST: u64 = 500;
 const STRETCH_MAX: u32 = 8;
 /// Looks without a result after which an experiment is given up (guess).
 const REPEATS_MAX: u32 = 8;
+/// Windows without an operation after which a tenant has gone quiet: one may as well be stalled (guess, two seconds).
+const IDLE_WINDOWS: u32 = 4;
 /// Somebody whose throttle was rolled back is no candidate for so long (guess; shorter repeats the mistake too often).
 const BARRED: Duration = Duration::from_secs(10);
 /// The part of what it was meant to take that a trial must take (guess).
@@ -94,12 +96,19 @@ struct Member {
     /// How often its trial was found too weak and tightened.
     escalations: u32,
     slack: Option<f64>,
+    /// Windows in a row in which it did nothing that its goal is about.
+    idle: u32,
     barred_until: Instant,
 }
 
 impl Member {
     fn of(row: &Case) -> Self {
         Self { class: row.claim.class, ..Self::default() }
+    }
+
+    /// The slack of who has gone quiet: ample, so that it keeps nobody held back; none where it is held back itself, for that may be why.
+    fn idle_slack(&self) -> f64 {
+        if self.held == Throttle::FREE { 1.0 } else { -f64::EPSILON }
     }
 }
 
@@ -205,9 +214,10 @@ impl Qos {
         let mut spoiled = false;
         for (row, (id, member)) in seen.tenants.iter().zip(self.members.iter_mut()) {
             let slack = slack(&member.class, row, seen.window);
+            member.idle = if is_idle(&member.class, row) { member.idle.saturating_add(1) } else { 0 };
             let broke = member.slack.is_some_and(|was| 0.0 <= was) && slack.is_some_and(|now| now < 0.0);
             spoiled |= broke && victim.is_some_and(|victim| victim != id);
-            member.slack = slack;
+            member.slack = slack.or((IDLE_WINDOWS <= member.idle).then_some(member.idle_slack()));
         }
         spoiled
     }
@@ -295,7 +305,7 @@ impl Qos {
             let held = tighter(&row.claim.levers, member.held, Step::By(self.step), (signal, seen.window));
             if let Some(trial) = held {
                 member.trial = trial;
-                member.rate = seen.window.per_sec(signal.bytes_total().0).unwrap_or(0.0);
+                member.rate = seen.window.per_sec(in_reach(&row.claim.levers, signal).0).unwrap_or(0.0);
                 member.escalations = 0;
                 self.candidates.push(Heavy { at, cost: signal.cost, bytes: signal.bytes_total() });
             }
@@ -340,7 +350,8 @@ impl Qos {
         }
         let traffic = |id| {
             let at = seen.tenants.binary_search_by_key(&id, |row| row.id).ok()?;
-            seen.window.per_sec(seen.tenants[at].signal?.bytes_total().0)
+            let row = &seen.tenants[at];
+            seen.window.per_sec(in_reach(&row.claim.levers, row.signal.as_ref()?).0)
         };
         let companion = row.and_then(mean_slack);
         if let Some(Finding { culprit, clear }) = self.interference.record(felt, companion, traffic) {
@@ -362,7 +373,7 @@ impl Qos {
         let Some(at) = self.members.at(id) else { return false };
         let (row, member) = (&seen.tenants[at], &mut self.members[at]);
         let Some(signal) = row.signal.as_ref() else { return false };
-        let Some(rate) = seen.window.per_sec(signal.bytes_total().0) else { return false };
+        let Some(rate) = seen.window.per_sec(in_reach(&row.claim.levers, signal).0) else { return false };
         let meant = (self.step.0 as f64).min(member.rate);
         if ENOUGH * meant <= member.rate - rate || ESCALATIONS_MAX <= member.escalations {
             return false;
@@ -447,6 +458,18 @@ fn slack(class: &Class, row: &Case, window: Window) -> Option<f64> {
             slacks.reduce(|a, b| Some(a?.min(b?))).flatten()
         }
         Goal::Slowdown(_) => None,
+    }
+}
+
+/// Whether a critical tenant did nothing that its goal is about.
+fn is_idle(class: &Class, row: &Case) -> bool {
+    let (Class::Critical { goal }, Some(signal)) = (class, &row.signal) else { return false };
+    match goal {
+        Goal::Latency { .. } => signal.operations == 0,
+        Goal::Bandwidth(kinds) => kinds
+            .iter()
+            .all(|(kind, asked)| *asked == BytesPerSec(0) || *signal.bytes.get(kind) == Bytes::ZERO),
+        Goal::Slowdown(_) => false,
     }
 }
 

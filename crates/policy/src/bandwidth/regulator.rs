@@ -2,7 +2,7 @@
 //!
 //! Shape:      levers, the throttle in force, the traffic it let through -> the next throttle
 //! Invariants: tightening never loosens a lever and relaxing never tightens one; a lever that does not act on the kind is
-//!             left alone; relaxing undoes levers in the opposite order
+//!             left alone; relaxing undoes levers in the opposite order; nobody is paused who had not the longest delay before
 //! Units:      delays in 10 ns, bandwidth in bytes per second
 //! Source:     NyxCache §3.3 (delays), MT² §3.3.2 (MBA first where it acts, then CPU time; for writes of a slow tier CPU
 //!             time). We choose: one step of a delay is a tenth of the bandwidth, one of the CPU quota a factor of .9
@@ -128,15 +128,16 @@ fn shorter_delay(
 }
 
 fn with_delay(now: Throttle, delay: f64) -> Throttle {
-    if f64::from(DELAY_MAX) < delay {
-        return Throttle { paused: true, delay: DELAY_MAX, ..now };
+    // Whoever makes few accesses would be paused by its first step.
+    if f64::from(DELAY_MAX) < delay && now.delay == DELAY_MAX {
+        return Throttle { paused: true, ..now };
     }
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "0..=DELAY_MAX after the clamp"
     )]
-    let delay = delay.round().max(0.0) as u16;
+    let delay = delay.round().clamp(0.0, f64::from(DELAY_MAX)) as u16;
     Throttle { delay, ..now }
 }
 
@@ -227,6 +228,19 @@ mod tests {
         assert!(now.paused);
         let back = relax(&levers, now, Kind::SlowWrite, Step::One, None).unwrap();
         assert!(!back.paused && back.delay == DELAY_MAX);
+    }
+
+    #[test]
+    fn who_makes_few_accesses_is_not_paused_by_its_first_step() {
+        let levers = Levers { brake: BRAKE, ..Levers::default() };
+        // Two hundred values of 4 KiB a second, and a step of a tenth or of far more than all of it.
+        let (signal, window) = traffic(819_200, 200, 1);
+        for step in [Step::One, Step::By(BytesPerSec(500_000_000))] {
+            let tighter = |now| tighten(&levers, now, Kind::SlowRead, step, Some((&signal, window))).unwrap();
+            let first = tighter(Throttle::FREE);
+            assert_eq!((first.delay, first.paused), (DELAY_MAX, false), "{step:?}");
+            assert!(tighter(first).paused, "{step:?}");
+        }
     }
 
     #[test]

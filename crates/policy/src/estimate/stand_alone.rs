@@ -8,7 +8,8 @@
 //! Source:     NyxCache §3.3 (slowdown = T_alone / T_shared of a performance), §4.1 (pauses of 1 ms, 12 tenants, each second).
 //!             We differ: probes are spread over the period at drawn moments instead of one after the other, their number
 //!             per period is bounded, and results are averaged, until four in a row say that
-//!             the workload has changed. Algorithm 3's comment prints the reciprocal; §3.3 holds.
+//!             the workload has changed; one that is far too low is looked at again at once, and counts only if the second is, too;
+//!             what is seen of an idle tenant counts for nothing. Algorithm 3's comment prints the reciprocal; §3.3 holds.
 //! Non-goals:  pausing anybody: the policy does that by a short decision
 //!
 //! | Paper | here |
@@ -23,6 +24,8 @@ use units::{Duration, Instant, Rng, TenantId};
 
 /// A pause long enough to see how a tenant performs alone (NyxCache §4.1).
 pub const PAUSE: Duration = Duration::from_millis(1);
+/// A probe may outlive its pause by so long.
+pub const PROBE_LEASE: Duration = Duration::from_millis(20);
 /// Every tenant is probed about once in so long (NyxCache §3.6).
 pub const REFRESH: Duration = Duration::from_secs(1);
 /// Most probes in a period: the largest number of tenants that the paper measured (NyxCache §4.1, Fig. 5b).
@@ -33,6 +36,8 @@ const PROBES_REMEMBERED: f64 = 10.0;
 const NOISE: f64 = 0.1;
 /// A probe that is off by more than this part of the mean is odd (guess: five times the noise of 1 ms).
 const ODD: f64 = 0.3;
+/// A probe below this part of the mean is looked at again at once (guess: a core that slept, or a client that did, is far below).
+const DOUBTFUL: f64 = 0.5;
 /// So many odd probes in a row to one side are a changed workload, and the estimate starts over (guess).
 const ODD_IN_A_ROW: i32 = 4;
 
@@ -46,6 +51,17 @@ pub struct StandAlone {
     due_at: Instant,
     period_ends: Instant,
     left: u32,
+    /// Who is to be looked at again.
+    again: Option<TenantId>,
+}
+
+/// A pause of all but one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Probe {
+    /// Who is not paused.
+    pub alone: TenantId,
+    /// What the others had under way is still being done.
+    settles: bool,
 }
 
 /// What a tenant does in a second.
@@ -65,6 +81,8 @@ pub struct Alone {
     probes: f64,
     /// Of single probes, relative to their mean.
     variance: f64,
+    /// A probe far below the mean, until another says whether that is so.
+    doubted: Option<Performance>,
     /// Odd probes in a row: above zero to the upper side, below to the lower.
     odd: i32,
 }
@@ -88,6 +106,7 @@ impl StandAlone {
             due_at: Instant::ZERO,
             period_ends: Instant::ZERO,
             left: 0,
+            again: None,
         }
     }
 
@@ -103,6 +122,11 @@ impl StandAlone {
             self.left = self.most;
         }
         let count = tenants.clone().take(self.most.max(2) as usize).count();
+        let again = self.again.take().filter(|again| tenants.clone().any(|(id, _)| id == *again));
+        if let Some(again) = again.filter(|_| 1 < count && 0 < self.left) {
+            self.left -= 1;
+            return Some(again);
+        }
         let untried = tenants.clone().find(|(_, tried)| !tried).map(|(id, _)| id);
         if count < 2 || self.left == 0 || (now < self.due_at && untried.is_none()) {
             return None;
@@ -129,6 +153,11 @@ impl StandAlone {
         self.due_at = Instant::ZERO;
     }
 
+    /// Asks for one tenant's next probe at once.
+    pub const fn look_again(&mut self, id: TenantId) {
+        self.again = Some(id);
+    }
+
     /// Between half and one and a half of an even spacing.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 1.5 periods")]
     fn gap(&mut self, count: usize) -> Duration {
@@ -136,11 +165,52 @@ impl StandAlone {
     }
 }
 
+impl Probe {
+    /// The probe of `alone`, whose first `settle` does not count.
+    #[must_use]
+    pub fn new(alone: TenantId, settle: Duration) -> Self {
+        Self { alone, settles: Duration::ZERO < settle }
+    }
+
+    /// What follows a window of this probe: its part that counts, or nothing.
+    #[must_use]
+    pub fn next(self) -> Option<Self> {
+        self.settles.then_some(Self { settles: false, ..self })
+    }
+
+    /// How long the window of this probe lasts, of one that settles for `settle`.
+    #[must_use]
+    pub const fn lasts(self, settle: Duration) -> Duration {
+        if self.settles { settle } else { PAUSE }
+    }
+
+    /// Whether a window is about a pause: no decision came early, and none late.
+    #[must_use]
+    pub fn is_seen_in(length: Duration) -> bool {
+        (Duration(PAUSE.0 / 2)..=PROBE_LEASE).contains(&length)
+    }
+}
+
 impl Alone {
-    /// Takes the performance seen in a probe; none if nothing was seen.
-    pub fn learn(&mut self, seen: Option<Performance>) {
+    /// Takes the performance seen in a probe; none if nothing was seen. Returns whether to look again at once: it was far below
+    /// what was seen before, and counts only if that is, too.
+    pub fn learn(&mut self, seen: Option<Performance>) -> bool {
         self.tried = true;
-        let Some(seen) = seen else { return };
+        let Some(seen) = seen.filter(|seen| 0.0 < seen.operations.max(seen.bytes)) else { return false };
+        let is_low = self.mean.is_some_and(|mean| seen.bytes < DOUBTFUL * mean.bytes);
+        match self.doubted.take() {
+            None if is_low => {
+                self.doubted = Some(seen);
+                return true;
+            }
+            Some(before) if is_low => self.take(before),
+            _ => {}
+        }
+        self.take(seen);
+        false
+    }
+
+    fn take(&mut self, seen: Performance) {
         self.count_odd(seen);
         if ODD_IN_A_ROW <= self.odd.abs() {
             (self.mean, self.probes, self.odd) = (None, 0.0, 0);
@@ -319,10 +389,17 @@ mod tests {
         let performance = |rate: f64| Performance { operations: rate, bytes: rate };
         let mut alone = Alone::default();
         let alone_is = |alone: &Alone| alone.slowdown(performance(1.0)).unwrap();
-        for rate in [100.0, 110.0, 90.0, 300.0, 100.0, 20.0, 100.0, 300.0] {
-            alone.learn(Some(performance(rate)));
+        for rate in [100.0, 110.0, 90.0, 250.0, 0.0, 100.0, 20.0, 100.0, 250.0] {
+            assert_eq!(alone.learn(Some(performance(rate))), (1.0..50.0).contains(&rate), "{rate}");
         }
-        assert!((alone_is(&alone) - 140.0).abs() < 1e-9, "the mean of all");
+        assert!(
+            (alone_is(&alone) - 1000.0 / 7.0).abs() < 1e-9,
+            "the mean of all but nothing and the low one"
+        );
+        let mut lower = alone;
+        assert!(lower.learn(Some(performance(20.0))), "first it is doubted");
+        assert!(!lower.learn(Some(performance(30.0))), "then both count");
+        assert!((alone_is(&lower) - 1050.0 / 9.0).abs() < 1e-9, "{lower:?}");
         for _ in 0..3 {
             alone.learn(Some(performance(1000.0)));
         }

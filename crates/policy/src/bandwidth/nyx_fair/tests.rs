@@ -122,6 +122,29 @@ fn weights_make_slowdown_times_weight_equal() {
 }
 
 #[test]
+fn nobody_is_paused_for_a_hard_limit_that_cannot_be_kept() {
+    let goal = Goal::Slowdown(Slowdown::new(1.01).unwrap());
+    let claim = Claim { class: Class::Critical { goal }, ..Claim::default() };
+    let mut plant = Plant::new(&[(1_500.0, 40.0), (6_000.0, 1.0)], &[claim]);
+    plant.run(&mut FairSlowdown::new(8), 60);
+    assert!(1.01 < plant.slowdowns()[0], "{:?}", plant.slowdowns());
+    let held = plant.rows[1].in_force.unwrap();
+    assert_eq!((held.delay, held.paused), (crate::bandwidth::regulator::DELAY_MAX, false));
+}
+
+#[test]
+fn who_is_given_a_hard_limit_while_it_is_held_back_is_let_go() {
+    let mut plant = Plant::new(&[(1_500.0, 4.0), (6_000.0, 1.0)], &[]);
+    let mut policy = FairSlowdown::new(6);
+    plant.run(&mut policy, 10);
+    assert_ne!(plant.rows[1].in_force, Some(Throttle::FREE));
+    let goal = Goal::Slowdown(Slowdown::new(1.5).unwrap());
+    plant.rows[1].claim.class = Class::Critical { goal };
+    plant.run(&mut policy, 1);
+    assert_eq!(plant.rows[1].in_force, Some(Throttle::FREE));
+}
+
+#[test]
 fn a_hard_limit_holds_all_others_back() {
     let goal = Goal::Slowdown(Slowdown::new(1.5).unwrap());
     let claim = Claim { class: Class::Critical { goal }, ..Claim::default() };

@@ -64,6 +64,7 @@ impl Plant {
         for (row, (id, mb)) in self.rows.iter_mut().zip(rates) {
             let base = self.base.get(&id).copied();
             let signal = row.reads(mb, span);
+            let base = base.filter(|_| 0 < signal.operations);
             signal.tail_latency = base.map(|base| Duration(whole((base + load) * GOAL.0 as f64)));
         }
     }
@@ -294,6 +295,36 @@ fn a_tail_of_few_operations_gets_longer_windows() {
         wakes.push(wake.as_millis());
     }
     assert_eq!(wakes, [500, 1_000, 2_000, 4_000, 4_000, 4_000]);
+}
+
+#[test]
+fn a_critical_tenant_that_has_gone_quiet_keeps_nobody_held_back() {
+    let mut plant = Plant::new(&[(1, 0.5)], &[(2, 2_000, 0.6)]);
+    let mut policy = policy(1);
+    plant.settle(&mut policy);
+    assert_ne!(plant.held(2), Throttle::FREE);
+    plant.free_mb.insert(1, 0);
+    let mut wake = Duration::ZERO;
+    for _ in 0..40 {
+        wake = plant.step(&mut policy, wake).wake;
+    }
+    assert_eq!(plant.held(2), Throttle::FREE);
+}
+
+#[test]
+fn a_critical_tenant_that_is_held_back_to_nothing_is_let_go() {
+    for claim in [critical(), Claim { class: keeps(500), ..Claim::default() }] {
+        let mut plant = Plant::new(&[(1, 0.5), (2, 0.3)], &[]);
+        plant.rows[1].claim.class = claim.class;
+        let mut policy = policy(1);
+        let mut wake = plant.step(&mut policy, Duration::ZERO).wake;
+        let at = policy.members.at(TenantId(2)).unwrap();
+        policy.members[at].held = Throttle::PAUSED;
+        for _ in 0..40 {
+            wake = plant.step(&mut policy, wake).wake;
+        }
+        assert_eq!(plant.held(2), Throttle::FREE, "{:?}", claim.class);
+    }
 }
 
 #[test]
