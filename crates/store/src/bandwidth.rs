@@ -89,6 +89,8 @@ impl BandwidthControl {
     /// Adds up what threads have counted since the store began.
     fn count(&mut self) {
         let (store, now, by_thread) = (&self.store, &mut self.now, &mut self.by_thread);
+        // Brakes act on one tier: what goes to others is none of the policy's.
+        let divided = store.divided_tier().unwrap_or(u8::MAX);
         now.clear();
         now.resize(store.tenant_count(), Counted::default());
         let mut thread = 0;
@@ -96,7 +98,7 @@ impl BandwidthControl {
             if by_thread.len() <= thread {
                 by_thread.push(Vec::new());
             }
-            add_thread(counters, now, &mut by_thread[thread]);
+            add_thread((counters, divided), now, &mut by_thread[thread]);
             thread += 1;
             0
         });
@@ -104,11 +106,11 @@ impl BandwidthControl {
 }
 
 /// Adds one thread's counters to those of all tenants.
-fn add_thread(counters: &ThreadCounters, now: &mut [Counted], slow_before: &mut Vec<u64>) {
+fn add_thread((counters, divided): (&ThreadCounters, u8), now: &mut [Counted], slow_before: &mut Vec<u64>) {
     slow_before.resize(now.len(), 0);
     for ((of_thread, counted), before) in counters.tenants.iter().zip(now).zip(slow_before) {
         let Some(of_thread) = of_thread.get() else { continue };
-        let slow = counted.add(of_thread);
+        let slow = counted.add(of_thread, divided);
         if slow != *before {
             counted.threads = counted.threads.saturating_add(1);
             *before = slow;
@@ -117,10 +119,10 @@ fn add_thread(counters: &ThreadCounters, now: &mut [Counted], slow_before: &mut 
 }
 
 impl Counted {
-    /// Adds a thread's counters; returns its accesses to tiers.
-    fn add(&mut self, counters: &Counters) -> u64 {
+    /// Adds a thread's counters; returns its accesses to the divided tier.
+    fn add(&mut self, counters: &Counters, divided: u8) -> u64 {
         for kind in Kind::ALL {
-            let traffic = counters.traffic(access_of(kind));
+            let traffic = counters.traffic_at(access_of(kind), divided);
             *self.bytes.get_mut(kind) += traffic.bytes;
             *self.accesses.get_mut(kind) += traffic.accesses;
         }
@@ -138,7 +140,8 @@ impl Counted {
             &counters.decr_misses,
         ];
         self.operations += requests.map(|counter| counter.load(Ordering::Relaxed)).iter().sum::<u64>();
-        [Access::SlowRead, Access::SlowWrite].map(|access| counters.traffic(access).accesses).iter().sum()
+        let slow = |access| counters.traffic_at(access, divided).accesses;
+        slow(Access::SlowRead) + slow(Access::SlowWrite)
     }
 
     /// What was counted since `before`.

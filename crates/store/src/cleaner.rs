@@ -4,7 +4,8 @@
 //!             of what does not (`survey`); a pass takes n of those; then walks them, source by source: what ranks within its
 //!             tenant's part is copied (`destinations`), what does not is evicted, and each emptied source returns at once.
 //!             Where the sources are known beforehand a sample of them is ranked instead (`census`)
-//! Invariants: a pass opens at most n − 1 segments, so it frees at least one; a reader never waits for it
+//! Invariants: a pass opens at most n − 1 segments, so it frees at least one, or n where what stays leads to values below; a reader never
+//!             waits for it
 //! Cost:       one walk, and one index look-up per item; another per sample
 //! Source:     Memshare §3.2, §5.3 and Algorithm 1. We differ: what goes is chosen before anything is copied, so the
 //!             reserve is three segments instead of n; sources are compared by what cleaning them would free;

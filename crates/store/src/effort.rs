@@ -3,8 +3,9 @@
 //! Shape:      CPU time of cleaning and of everything, requests and writes of an interval -> thousandths of what a pass
 //!             surveys that it marks to go
 //! Invariants: between `MARKS_MIN` and `MARKS_MAX`; while half of the CPU time that there is is left over it does not
-//!             give way; else, above the limit, it gives way at once, below it takes back half of what it
-//!             could at a time, and waits longer each time that this proves too much
+//!             give way, and from there to where a quarter is the limit falls to what was set; above the limit it gives
+//!             way at once, below it takes back half of what it could at a time, and waits longer each time that
+//!             this proves too much
 //! Units:      any time, the same for both; one step per interval, of about a second
 //! Source:     Memshare §3.2 and §5.3: n, the segments cleaned per segment freed, follows the write rate. We differ: a pass
 //!             marks more of what it surveys, so that segments are found that hold less of what stays. Replay of mix-dev in
@@ -17,8 +18,9 @@ use units::Duration;
 const FEW_WRITES: f64 = 0.05;
 /// At writes only the limit is larger by this part of it: 12 % instead of 5 %.
 const ALL_WRITES_MORE: f64 = 1.4;
-/// The limit counts from where so much of the CPU time that there is is used (guess, .5 to .9).
-const LOADED: f64 = 0.5;
+/// Up to where the CPU time that there is is used without a limit, and from where the limit is the one that was set; falling
+/// evenly between, for a load that wavers about one such point would give way again and again (guess, .5 to .9).
+const LOADED: (f64, f64) = (0.5, 0.75);
 /// What stays of earlier intervals at each new one: passes come in bursts (guess; half of it counts for 2.4 intervals).
 const KEPT: f64 = 0.75;
 /// It gives way to this part of the limit, and takes back only what leaves it below the other.
@@ -99,12 +101,17 @@ impl Effort {
     /// The limit at the writes of late; all of it while there is CPU time to spare.
     #[must_use]
     pub fn limit(&self) -> f64 {
-        if self.total < LOADED * self.available {
-            return 1.0;
-        }
+        self.limit_with(self.total)
+    }
+
+    /// The same if so much CPU time were used.
+    fn limit_with(&self, total: f64) -> f64 {
         let writes = if 0.0 < self.requests { self.writes / self.requests } else { 0.0 };
         let beyond = ((writes - FEW_WRITES) / (1.0 - FEW_WRITES)).clamp(0.0, 1.0);
-        self.limit * (1.0 + ALL_WRITES_MORE * beyond)
+        let loaded = (self.limit * (1.0 + ALL_WRITES_MORE * beyond)).min(1.0);
+        let (from, to) = LOADED;
+        let load = total / self.available.max(1.0);
+        1.0 - (1.0 - loaded) * ((load - from) / (to - from)).clamp(0.0, 1.0)
     }
 
     /// Takes an interval in; returns what a pass marks from now on.
@@ -115,13 +122,12 @@ impl Effort {
         add(&mut self.available, interval.available.0 as f64);
         add(&mut self.requests, interval.requests as f64);
         add(&mut self.writes, interval.writes.min(interval.requests) as f64);
-        let limit = self.limit();
         if self.total < TOTAL_MIN {
             return self.marks();
         }
-        if limit < self.share() {
-            self.give_way(limit);
-        } else if 0 < self.level && self.share_at(self.level - 1) <= limit * SLACK {
+        if self.limit() < self.share() {
+            self.give_way();
+        } else if 0 < self.level && self.fits(self.level - 1, SLACK) {
             self.calm += 1;
             if self.patience <= self.calm {
                 self.take_back();
@@ -132,15 +138,15 @@ impl Effort {
         self.marks()
     }
 
-    /// The share that cleaning would have had at another level.
-    fn share_at(&self, level: usize) -> f64 {
+    /// Whether at another level cleaning would have stayed below this part of the limit that would have been there.
+    fn fits(&self, level: usize, part: f64) -> bool {
         let cleaning = self.cleaning * cost(level) / cost(self.level);
-        cleaning / (self.total - self.cleaning + cleaning).max(1.0)
+        let total = self.total - self.cleaning + cleaning;
+        cleaning <= self.limit_with(total) * part * total
     }
 
-    fn give_way(&mut self, limit: f64) {
-        let fits = |level: &usize| self.share_at(*level) <= limit * AIM;
-        let level = (self.level + 1..=LEVEL_MAX).find(fits).unwrap_or(LEVEL_MAX);
+    fn give_way(&mut self) {
+        let level = (self.level + 1..=LEVEL_MAX).find(|level| self.fits(*level, AIM)).unwrap_or(LEVEL_MAX);
         if self.took_back {
             self.patience = (self.patience * 2).min(PATIENCE.1);
         }
@@ -158,8 +164,7 @@ impl Effort {
 
     /// The most thorough level that stays below the slack, by the model of the cost.
     fn fitting(&self) -> usize {
-        let fits = |level: &usize| self.share_at(*level) <= self.limit() * SLACK;
-        (0..self.level).find(fits).unwrap_or(self.level)
+        (0..self.level).find(|level| self.fits(*level, SLACK)).unwrap_or(self.level)
     }
 
     /// What lies behind counts as if it had been so already.
@@ -199,7 +204,7 @@ mod tests {
         power: f64,
         /// What varies from interval to interval, as a part.
         noise: f64,
-        /// CPU time that there is, in that used.
+        /// CPU time that there is, in that of the requests.
         spare: f64,
         rng: Rng,
     }
@@ -224,13 +229,14 @@ mod tests {
             let writes = self.requests as f64 * self.writes;
             let odd = 1.0 + self.noise * (2.0 * self.rng.index(1_001) as f64 / 1_000.0 - 1.0);
             let cleaning = writes * per_write * odd;
-            let total = cleaning + self.requests as f64 * self.request_ns;
+            let requests = self.requests as f64 * self.request_ns;
+            let total = cleaning + requests;
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, small")]
             let whole = |x: f64| x as u64;
             Interval {
                 cleaning: Duration(whole(cleaning)),
                 total: Duration(whole(total)),
-                available: Duration(whole(total * self.spare)),
+                available: Duration(whole(requests * self.spare)),
                 requests: self.requests,
                 writes: whole(writes),
             }
@@ -328,16 +334,37 @@ mod tests {
     #[test]
     fn it_gives_way_only_where_cpu_time_is_short() {
         let mut effort = Effort::new(0.05);
-        let mut plant = Plant { spare: 2.5, ..Plant::new(400.0, 1.0) };
+        let mut plant = Plant { spare: 3.0, ..Plant::new(400.0, 1.0) };
         run(&mut effort, &mut plant, 50);
         assert_eq!((effort.marks(), effort.limit()), (MARKS_MIN, 1.0));
         assert!(0.12 < plant.share(MARKS_MIN));
         plant.spare = 1.1;
         run(&mut effort, &mut plant, 50);
         assert!(3 < effort.level && (effort.limit() - 0.12).abs() < 1e-3, "{effort:?}");
-        plant.spare = 2.5;
+        plant.spare = 3.0;
         run(&mut effort, &mut plant, 200);
         assert_eq!(effort.marks(), MARKS_MIN);
+    }
+
+    #[test]
+    fn between_a_half_and_three_quarters_it_gives_way_by_degrees() {
+        // Thirty per cent of the time is cleaning, if nothing is done about that; a third of it is left over at first, and none at last.
+        let marks: Vec<usize> = (0..=12)
+            .map(|step| {
+                let spare = 2.2 - 0.1 * f64::from(step);
+                let mut plant = Plant { spare, noise: 0.1, ..Plant::new(400.0, 1.0) };
+                let mut effort = Effort::new(0.05);
+                run(&mut effort, &mut plant, 200);
+                let changes = run(&mut effort, &mut plant, 200);
+                assert!(changes <= 10, "{spare}: {changes} changes in 200 intervals");
+                effort.marks()
+            })
+            .collect();
+        assert!(marks.is_sorted(), "{marks:?}");
+        let (first, last) = (marks[0], marks[marks.len() - 1]);
+        assert!(first == MARKS_MIN && 240 < last, "{marks:?}");
+        let between = marks.iter().filter(|m| first < **m && **m < last).count();
+        assert!(3 <= between, "{marks:?}");
     }
 
     #[test]

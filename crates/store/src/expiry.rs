@@ -46,6 +46,13 @@ impl Default for Expiries {
     }
 }
 
+impl Expiries {
+    /// The wheels of who comes at this second: all that was due before is none of theirs.
+    pub(crate) fn from(now_secs: u32) -> Self {
+        Self { done_secs: AtomicU32::new(now_secs), ..Self::default() }
+    }
+}
+
 /// The expiry of an item stored now, with its level.
 pub(crate) fn expiry_at(at: u32, now_secs: u32) -> Expiry {
     let step = (at.saturating_sub(now_secs) / STEP_PART).max(1);

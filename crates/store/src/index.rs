@@ -131,10 +131,14 @@ impl Index {
     pub(crate) fn peek(&self, hash: KeyHash, mut each: impl FnMut(Slot)) {
         let (a, b) = pair(hash, self.buckets.load(Ordering::Relaxed));
         let tag = tag_of(hash);
-        for word in self.words.all()[slots_of(a)].iter().chain(&self.words.all()[slots_of(b)]) {
-            let word = word.load(Ordering::Relaxed);
-            if has_tag(word, tag) {
-                each(Slot(word));
+        for bucket in [a, b] {
+            // All of them first, without a branch: which have the tag is as good as random.
+            let slots = &self.words.all()[slots_of(bucket)];
+            let words: [u64; BUCKET_SLOTS] = std::array::from_fn(|i| slots[i].load(Ordering::Relaxed));
+            let mut tagged = (0..BUCKET_SLOTS).fold(0, |all, i| all | u32::from(has_tag(words[i], tag)) << i);
+            while tagged != 0 {
+                each(Slot(words[tagged.trailing_zeros() as usize]));
+                tagged &= tagged - 1;
             }
         }
     }

@@ -112,6 +112,7 @@ impl JointControl {
             tenant.set_dram_target(None);
             tenant.brake.set(Setting::FREE, now);
         }
+        self.store.brakes.set_pauses_end(None);
         self.lease = Lease::default();
         self.members.clear();
     }

@@ -1,8 +1,8 @@
 //! How long an access to the divided tier takes now: small accesses of nobody, timed.
 //!
-//! Units:   nanoseconds, of an access of 256 B where the tier is mapped, else of its access unit
+//! Units:   nanoseconds, of an access of 256 B where its time is modelled, else of the tier's access unit
 //! Cost:    a few accesses of the tier, which no tenant is charged
-//! Failure: what cannot be timed without harm is not: stores to a tier that is no memory
+//! Failure: what cannot be timed is not: stores to a tier that is no memory, and memory that is in the processor's caches after one look
 //! Source:  MT² §3.2.2 takes the latency of the medium from queue occupancies; without counters it is probed
 
 use crate::store::Store;
@@ -39,8 +39,10 @@ impl Store {
         let tier = self.tiers.get(usize::from(self.divided_tier()?))?;
         let (device, watch) = (&tier.device, self.brakes.watch());
         let started = watch.now();
-        if tier.is_mapped() {
+        if device.is_timed() {
             device.take_time(kind, UNIT);
+        } else if tier.is_mapped() {
+            return None;
         } else if kind == SlowAccess::Read {
             let unit = device.access_unit();
             let mut buffer = Buffer::new(unit).ok()?;

@@ -277,6 +277,16 @@ impl Counters {
         }
     }
 
+    /// The same, but of one tier where it is tiers'.
+    pub(crate) fn traffic_at(&self, kind: Access, tier: u8) -> TrafficTotal {
+        let at = self.below.get(usize::from(tier)).map(|tier| &tier.meter);
+        match kind {
+            Access::SlowRead => at.map(|meter| meter.read().into()).unwrap_or_default(),
+            Access::SlowWrite => at.map(|meter| meter.written().into()).unwrap_or_default(),
+            Access::DramRead | Access::DramWrite => self.traffic(kind),
+        }
+    }
+
     /// What accesses to the tier whose time is divided cost of it, in ps.
     pub(crate) fn cost_ps(&self) -> u64 {
         self.below.iter().map(|tier| tier.meter.cost_ps()).sum()

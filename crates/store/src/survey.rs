@@ -17,7 +17,7 @@ use crate::large::Drawn;
 use crate::limits::{
     DEAD_BEYOND_MARKS, MARKS_MIN, PASS_GAINS, SURVEY_ITEMS, SURVEY_SERVES_PART, SURVEY_TAKES_PART,
 };
-use crate::segment::State;
+use crate::segment::{Segment, State};
 use crate::sources::expected_gain;
 use crate::store::Store;
 use units::{SegmentId, TenantId};
@@ -43,10 +43,15 @@ struct Sample {
 #[derive(Clone, Copy, Debug)]
 struct Prospect {
     id: SegmentId,
-    /// What it held when it was looked at (`Segment::base`).
-    base: u64,
+    /// Which use of it was looked at: its base, and the last stamp in it, which no other has.
+    held: (u64, u64),
     /// Bytes that cleaning it would free.
     gain: u64,
+}
+
+/// What tells one use of a sealed segment from another.
+fn held(segment: &Segment) -> (u64, u64) {
+    (segment.base(), segment.last_stamp())
 }
 
 /// The last survey of a cleaning thread.
@@ -116,7 +121,7 @@ impl Survey {
     /// Ranks the first items of a candidate.
     fn look(&mut self, store: &Store, reader: &Participant, candidate: u32, id: SegmentId, most: usize) {
         let segment = store.log.segment(id);
-        self.ahead.push(Prospect { id, base: segment.base(), gain: store.log.segment_bytes() as u64 });
+        self.ahead.push(Prospect { id, held: held(segment), gain: store.log.segment_bytes() as u64 });
         let mut batch = Vec::with_capacity(BATCH);
         let push = |place, view| batch.push(Pending::new(store, place, view));
         let sampled = store.log.walk_first(reader, id, most, push) as u64;
@@ -170,7 +175,7 @@ impl Survey {
         while gained < enough || sources.len() < 2 {
             let Some(prospect) = self.ahead.pop() else { break };
             let segment = store.log.segment(prospect.id);
-            if segment.base() == prospect.base && segment.change(State::Sealed, State::Cleaning) {
+            if held(segment) == prospect.held && segment.change(State::Sealed, State::Cleaning) {
                 sources.push(prospect.id);
                 gained += prospect.gain;
             }

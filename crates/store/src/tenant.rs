@@ -110,7 +110,8 @@ pub(crate) struct Tenant {
 }
 
 impl Tenant {
-    pub(crate) fn new(id: TenantId, spec: TenantSpec, shadow_budget: Bytes) -> Self {
+    /// One that comes at a second of the store's clock.
+    pub(crate) fn new(id: TenantId, spec: TenantSpec, shadow_budget: Bytes, now_secs: u32) -> Self {
         let mut shadow = Shadow::default();
         shadow.resize(crate::limits::SHADOW_REPRESENTS, shadow_budget);
         let tenant = Self {
@@ -137,7 +138,7 @@ impl Tenant {
             refuse_above: AtomicU64::new(u64::MAX),
             placement: AtomicU32::new(0),
             brake: Brake::default(),
-            expiries: Expiries::default(),
+            expiries: Expiries::from(now_secs),
             shadow: Mutex::new(shadow),
             shadow_sampling: AtomicU32::new(0),
             learnt: OnceLock::new(),

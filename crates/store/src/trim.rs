@@ -76,7 +76,8 @@ impl Cleaner {
                     return;
                 }
                 let locked = store.index.lock(item.hash);
-                if let Some(found) = locked.find_again(found, item.hash) {
+                // It may have expired, or been flushed, meanwhile.
+                if let Some(found) = locked.find_again(found, item.hash).filter(|_| !item.is_dead(store)) {
                     locked.remove(found);
                     unlink(store, counters, place, &item.view);
                     drop(locked);

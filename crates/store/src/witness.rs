@@ -64,7 +64,7 @@ impl Witness {
 }
 
 impl Store {
-    /// Names who is told of evictions, by the thread that evicts and under its locks: it must not wait, nor touch the
+    /// Names who is told of evictions, by the thread that evicts and once it holds no locks: it must not wait, nor touch the
     /// store. The first is the only one.
     pub fn witness_evictions(&self, sees: impl Fn(&Evicted<'_>) + Send + Sync + 'static) {
         let _first = self.witness.sees.set(Box::new(sees));

@@ -32,6 +32,7 @@ use crate::metrics::{Counters, ThreadCounters};
 use crate::rank::RAISE;
 use crate::slot::{Slot, USES_MAX};
 use crate::store::{Store, StoreError, space_of};
+use crate::sync::Ordering;
 use crate::tenant::Tenant;
 use crate::tier::TierCleaner;
 use away::{Brought, Owed};
@@ -294,8 +295,14 @@ impl Worker {
 
     #[inline]
     fn is_key(&self, slot: Slot, key: &Key<'_>) -> bool {
+        self.view_of_key(slot, key).is_some()
+    }
+
+    /// The item of a slot, if it has that key.
+    #[inline]
+    fn view_of_key(&self, slot: Slot, key: &Key<'_>) -> Option<View<'_>> {
         let view = self.store.log.view(&self.reader, slot.place());
-        view.key() == key.bytes && space_of(&view) == key.space
+        (view.key() == key.bytes && space_of(&view) == key.space).then_some(view)
     }
 
     #[inline]
@@ -339,13 +346,16 @@ impl Worker {
 
     /// What the index knows of a key, under its locks.
     pub(crate) fn live<'a>(&'a self, locked: &Locked<'_>, key: &Key<'_>) -> Old<'a> {
-        let found = locked.find(key.hash, |slot| self.is_key(slot, key));
-        let live = found.and_then(|found| {
-            let view = self.store.log.view(&self.reader, found.slot.place());
-            let dead = self.store.is_expired(&view) || self.store.is_flushed(found.slot.place(), &view);
-            (!dead).then_some((found, view))
+        let mut view = None;
+        let found = locked.find(key.hash, |slot| {
+            view = self.view_of_key(slot, key);
+            view.is_some()
         });
-        Old { found, live }
+        let (Some(found), Some(view)) = (found, view) else { return Old { found: None, live: None } };
+        let stamp = self.store.stamp_of(found.slot.place(), &view);
+        let is_flushed = stamp < self.store.tenant(view.tenant()).flushed_below.load(Ordering::Acquire);
+        let dead = is_flushed || self.store.is_expired(&view);
+        Old { found: Some((found, view, stamp)), live: (!dead).then_some((found, view)) }
     }
 
     /// CAS value of an item that a slot points at.
@@ -376,12 +386,13 @@ impl Key<'_> {
 
 impl Old<'_> {
     pub(crate) fn found(&self) -> Option<Found> {
-        self.found
+        self.found.map(|(found, ..)| found)
     }
 }
 
 /// What the index knows of a key: the slot, and the item if it is alive.
 pub(crate) struct Old<'a> {
-    found: Option<Found>,
+    /// With its item and that one's stamp, dead or alive.
+    found: Option<(Found, View<'a>, u64)>,
     live: Option<(Found, View<'a>)>,
 }

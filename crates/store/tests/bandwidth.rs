@@ -4,7 +4,7 @@
 use control::bandwidth::{BandwidthSignal, Budget, Cost, Kinds, Throttle};
 use control::{Actuator, Amount, Claim, Decision, Law, Pool, Row, Seen, Sensor, Shares, Window};
 use media::emulated::Dimms;
-use media::{Plain, Profile};
+use media::{Plain, Profile, SlowAccess};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use store::{
@@ -14,6 +14,8 @@ use store::{
 use units::{Bytes, BytesPerSec, Duration, Instant, TenantId};
 
 const MS: u64 = 1_000_000;
+/// What the held tenants do.
+const READ: &[SlowAccess] = &[SlowAccess::Read];
 const KEYS: u64 = 64;
 
 /// A store with a tier, and the time.
@@ -97,7 +99,11 @@ impl Rig {
     fn work(&mut self, tenant: TenantId, load: Load, value_len: usize, until: u64) -> u64 {
         let mut done = 0;
         while self.now() < until {
-            match self.worker.held(tenant) {
+            let comes_to_do = match load {
+                Load::Gets => READ,
+                Load::Sets => &[SlowAccess::Write],
+            };
+            match self.worker.held(tenant, comes_to_do) {
                 Some(Held::Until(then)) => self.now.store(then.0.min(until), Ordering::Relaxed),
                 Some(Held::Paused) => self.now.store(until, Ordering::Relaxed),
                 None => {
@@ -181,19 +187,19 @@ fn what_is_divided_can_be_a_part_of_the_tiers_time() {
 fn who_is_paused_waits_and_nobody_else() {
     let mut rig = rig(2, 1_000);
     rig.throttle(&[Throttle::PAUSED, Throttle::FREE]);
-    assert_eq!(rig.worker.held(TenantId(0)), Some(Held::Paused));
-    assert_eq!(rig.worker.held(TenantId(1)), None);
+    assert_eq!(rig.worker.held(TenantId(0), READ), Some(Held::Paused));
+    assert_eq!(rig.worker.held(TenantId(1), READ), None);
     let until = rig.now() + MS;
     assert_eq!(rig.work(TenantId(1), Load::Gets, 1_000, until), 5_000);
     assert_eq!(rig.store.throttle(TenantId(0)), Throttle::PAUSED);
     rig.throttle(&[Throttle::FREE, Throttle::FREE]);
-    assert_eq!(rig.worker.held(TenantId(0)), None);
+    assert_eq!(rig.worker.held(TenantId(0), READ), None);
     // An experiment's pause has an end, and who asks after it asks again soon.
     rig.apply(&[Throttle::PAUSED, Throttle::FREE], false, Duration(10 * MS));
     let ends = rig.now() + Duration::from_secs(1).0;
-    assert_eq!(rig.worker.held(TenantId(0)), Some(Held::Until(Instant(ends))));
+    assert_eq!(rig.worker.held(TenantId(0), READ), Some(Held::Until(Instant(ends))));
     rig.now.store(ends + MS, Ordering::Relaxed);
-    assert_eq!(rig.worker.held(TenantId(0)), Some(Held::Until(Instant(ends + MS + 100_000))));
+    assert_eq!(rig.worker.held(TenantId(0), READ), Some(Held::Until(Instant(ends + MS + 100_000))));
 }
 
 #[test]
@@ -240,7 +246,7 @@ fn a_tenant_that_leaves_is_free_and_whoever_has_its_id_next_begins_anew() {
     let mut rig = rig(2, 200);
     rig.throttle(&[Throttle::PAUSED, Throttle::PAUSED]);
     assert!(rig.store.remove_tenant(TenantId(0)));
-    assert_eq!(rig.worker.held(TenantId(0)), None);
+    assert_eq!(rig.worker.held(TenantId(0), READ), None);
     assert_eq!(rig.read().iter().map(|row| row.id).collect::<Vec<_>>(), [TenantId(1)]);
     // A decision that was made before it left.
     let rows = rig.read();

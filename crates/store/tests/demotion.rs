@@ -13,6 +13,19 @@ use units::{Bytes, Instant, TenantId};
 const TENANTS: [(&str, u64, usize); 3] =
     [("small", 5_000, 2_000), ("even", 2_500, 4_000), ("large", 3_750, 4_000)];
 
+/// A store with a tier four times as large as DRAM.
+fn new_store(seed: u64) -> Arc<Store> {
+    let options = Options {
+        memory: Bytes::mib(16),
+        item_max: Bytes::mib(1),
+        threads: 2,
+        tenants_max: 8,
+        no_evict: false,
+        seed,
+    };
+    Store::with_tiers(options, &[Arc::new(Plain::new(Bytes::mib(64)).unwrap())], 0).unwrap()
+}
+
 fn set(worker: &mut Worker, tenant: TenantId, number: u64, len: usize) {
     let text = format!("key-{number}");
     loop {
@@ -28,15 +41,7 @@ fn set(worker: &mut Worker, tenant: TenantId, number: u64, len: usize) {
 
 /// Twice what DRAM holds is written, half of what the tier holds, while another thread cleans; returns what was evicted.
 fn evictions(seed: u64) -> u64 {
-    let options = Options {
-        memory: Bytes::mib(16),
-        item_max: Bytes::mib(1),
-        threads: 2,
-        tenants_max: 8,
-        no_evict: false,
-        seed,
-    };
-    let store = Store::with_tiers(options, &[Arc::new(Plain::new(Bytes::mib(64)).unwrap())], 0).unwrap();
+    let store = new_store(seed);
     let mut worker = store.worker().unwrap();
     let mut cleaner = store.worker().unwrap();
     let tenants = TENANTS.map(|(name, _, _)| {
@@ -76,15 +81,7 @@ fn what_fits_below_is_not_evicted() {
 /// What ranks let expect of a tenant does not depend on where its values may go.
 #[test]
 fn as_many_hits_are_expected_of_values_that_can_go_below() {
-    let options = Options {
-        memory: Bytes::mib(16),
-        item_max: Bytes::mib(1),
-        threads: 1,
-        tenants_max: 8,
-        no_evict: false,
-        seed: 1,
-    };
-    let store = Store::with_tiers(options, &[Arc::new(Plain::new(Bytes::mib(64)).unwrap())], 0).unwrap();
+    let store = new_store(1);
     let mut worker = store.worker().unwrap();
     let both = [Placement::Auto, Placement::Dram].map(|placement| {
         let spec = TenantSpec {
@@ -108,4 +105,35 @@ fn as_many_hits_are_expected_of_values_that_can_go_below() {
         signal.unwrap().expected_hits as f64
     });
     assert!(0.0 < expected[1] && (0.5..2.0).contains(&(expected[0] / expected[1])), "{expected:?}");
+}
+
+/// Records that have expired below are not counted as held, but as below, until they are found: what goes of what the tenant has in
+/// DRAM is what ranks lowest all the same.
+#[test]
+fn what_has_expired_below_changes_nothing_of_what_goes_in_dram() {
+    let store = new_store(1);
+    let mut worker = store.worker().unwrap();
+    let [below, neighbour] = ["below", "neighbour"].map(|name| {
+        let (name, claim, rank) = (name.to_owned(), control::Claim::default(), RankKind::Lru);
+        store.add_tenant(TenantSpec { name, own_space: true, claim, rank }).unwrap()
+    });
+    assert!(store.set_placement(below, Placement::Tier(0)));
+    store.set_now(10);
+    for number in 0..5_000 {
+        let text = format!("expires-{number}");
+        let key = worker.key(Space::Own(below), text.as_bytes()).unwrap();
+        let fields = Fields { expires_at: 20, ..Fields::default() };
+        worker.set(below, &key, Mode::Set, fields, &[7; 4_000]).unwrap();
+        worker.quiesce();
+    }
+    store.set_now(30);
+    assert!(store.set_placement(below, Placement::Dram));
+    (0..50_000).for_each(|number| set(&mut worker, below, number, 200));
+    (0..2_000).for_each(|number| set(&mut worker, neighbour, number, 2_000));
+    let is_there = |number: &u64| {
+        let text = format!("key-{number}");
+        worker.peek(&worker.key(Space::Own(below), text.as_bytes()).unwrap()).is_some()
+    };
+    let there = [0..25_000, 25_000..50_000].map(|half| half.filter(is_there).count());
+    assert!(there[0] < 24_500 && 24_900 < there[1], "{there:?} of its older and its newer half");
 }

@@ -5,7 +5,7 @@ use control::joint::{Joint, JointSignal};
 use control::memory::MemoryShare;
 use control::{Actuator, Amount, Claim, Decision, Law, Pool, Row, Seen, Sensor, Shares, Window};
 use media::emulated::Dimms;
-use media::{Plain, Profile};
+use media::{Plain, Profile, SlowAccess};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use store::{
@@ -15,6 +15,8 @@ use store::{
 use units::{Bytes, BytesPerSec, Duration, Instant, Rng, TenantId};
 
 const MS: u64 = 1_000_000;
+/// What the held tenants do.
+const READ: &[SlowAccess] = &[SlowAccess::Read];
 /// A whole tier as bandwidth.
 const WHOLE: u64 = 1_000_000_000;
 const LEN: usize = 1_000;
@@ -201,7 +203,7 @@ fn a_share_of_the_tier_holds_and_is_what_the_sensor_says() {
     let until = rig.now().0 + 500 * MS;
     let mut done = 0;
     while rig.now().0 < until {
-        match rig.worker.held(TenantId(0)) {
+        match rig.worker.held(TenantId(0), READ) {
             Some(Held::Until(then)) => rig.now.store(then.0.min(until), Ordering::Relaxed),
             Some(Held::Paused) => panic!("nobody pauses"),
             None => {
@@ -220,7 +222,7 @@ fn a_share_of_the_tier_holds_and_is_what_the_sensor_says() {
     assert_eq!(signal.operations, done);
     assert!(Bytes::ZERO < signal.held && signal.held < Bytes::mib(8));
     rig.control.release(rig.now());
-    assert_eq!(rig.worker.held(TenantId(0)), None);
+    assert_eq!(rig.worker.held(TenantId(0), READ), None);
     assert_eq!(rig.store.throttle(TenantId(0)), control::bandwidth::Throttle::FREE);
 }
 

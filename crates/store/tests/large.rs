@@ -137,6 +137,18 @@ fn what_changes_beside_the_value_leaves_it_where_it_is() {
 }
 
 #[test]
+fn what_has_pages_of_its_own_is_no_number() {
+    let (_store, mut worker) = lru(Bytes::mib(32));
+    let mut text = vec![b' '; 2_000_000];
+    text[0] = b'7';
+    assert!(set(&mut worker, ONE, "a", &text));
+    let count = store::Count { delta: 1, up: true, ..store::Count::default() };
+    let counted = worker.count_if(ONE, &key(&worker, ONE, "a"), &count);
+    assert_eq!(counted, Ok(store::CountedIf::NotNumber), "memcached says so of values in several chunks");
+    assert!(worker.peek(&key(&worker, ONE, "a")).unwrap().value() == text);
+}
+
+#[test]
 fn every_mode_of_storing_works() {
     let (_store, mut worker) = lru(Bytes::mib(64));
     let (left, right) = (value_of("l", 300_000), value_of("r", 1_500_000));
@@ -155,6 +167,11 @@ fn every_mode_of_storing_works() {
     let cas = worker.peek(&key(&worker, ONE, "a")).filter(|item| item.value() == joined).unwrap().cas();
     assert_eq!(put(&mut worker, Mode::Cas(cas + 1), &right), Stored::Exists);
     assert_eq!(put(&mut worker, Mode::Cas(cas), &right), Stored::Stored);
+    // A value that is not stored leaves nothing behind.
+    let before = worker.store().memory_use().values;
+    let refused = Write { compare: cas, ..Write::plain(Mode::Append, Fields::default(), &right) };
+    let written = worker.store_if(ONE, &key(&worker, ONE, "a"), &refused).unwrap();
+    assert_eq!((written.outcome, worker.store().memory_use().values), (Stored::Exists, before));
     assert_eq!(put(&mut worker, Mode::Replace, b"small"), Stored::Stored);
     worker.quiesce();
     worker.maintain();

@@ -324,10 +324,13 @@ impl Pair {
     fn count(&mut self, key: u16, delta: u64, up: bool) {
         self.compare(key);
         let t = self.place(key).0;
+        // A value with pages of its own is no number, as one in several chunks is none of memcached's.
+        let is_large = |w: &Worker, k: &store::Key<'_>| w.peek(k).is_some_and(|item| item.is_large());
+        let is_large = self.write(key, |w, _, k| Ok(is_large(w, k))) == Some(true);
         let counted = self.write(key, |w, tenant, k| w.count_by(tenant, k, delta, up));
         let Some(counted) = counted else { return };
         let known = self.known.get_mut(&(t, key));
-        let old = known.as_ref().and_then(|k| number(&k.value));
+        let old = known.as_ref().filter(|_| !is_large).and_then(|k| number(&k.value));
         match (counted, known) {
             (Counted::Value(new), Some(known)) => {
                 let old = old.unwrap();

@@ -71,6 +71,28 @@ fn share_out(store: &Arc<Store>, share: MemoryShare) {
     MemoryControl::new(Arc::clone(store)).apply(Instant::default(), &decision, &mut Vec::new());
 }
 
+/// What a tenant holds that comes when the store has long been running, of items that expire later than the second that begins next.
+#[test]
+fn who_comes_late_is_charged_for_what_expires() {
+    for late in [10, 3_600, 10_000_000] {
+        let store = new_store(Bytes::mib(16), 4, 1);
+        let mut worker = store.worker().unwrap();
+        store.set_now(late);
+        let tenant = store.add_tenant(spec("late")).unwrap();
+        let ttls = [1, 60, 500, 30 * 86_400];
+        for (i, ttl) in ttls.into_iter().enumerate() {
+            set(&mut worker, tenant, &format!("key {i}"), &[1; 1_000], late + ttl).unwrap();
+        }
+        let all = store.held(tenant);
+        for (after, left) in [(1, 3), (2, 3), (100, 2), (600, 1), (31 * 86_400, 0)] {
+            store.set_now(late + after);
+            worker.quiesce();
+            assert_eq!(store.held(tenant).0, all.0 / 4 * left, "{after} seconds after {late}");
+            worker.check();
+        }
+    }
+}
+
 /// Removing a tenant kills its items at once, costs nobody else one, and gives its memory and its id to who comes next.
 #[test]
 fn a_removed_tenant_leaves_its_memory_and_a_clean_id() {

@@ -12,7 +12,11 @@ use crate::sources::Sums;
 use crate::store::Store;
 use crate::survivors::{Candidate, Contender, keep, keep_worthiest, part_of};
 use control::GroupId;
-use units::TenantId;
+use units::{Bytes, TenantId};
+
+/// What is counted of a tenant with records in tiers is believed down to one part in so many of what samples say (guess: twice what few
+/// samples are off by).
+const COUNTED_LEAST: u64 = 4;
 
 /// How a tenant competes by worth in a pass.
 #[derive(Clone, Copy, Debug)]
@@ -40,8 +44,13 @@ impl Census {
         for (i, seen) in self.seen.iter_mut().enumerate() {
             let Some(seen) = seen else { continue };
             let id = TenantId(u32::try_from(i).unwrap_or(u32::MAX));
-            let inside = part_of(store.tenant(id).held_here().0, part, whole);
+            let tenant = store.tenant(id);
             let below = seen.below.as_ref().map_or(0, |below| below.sampled);
+            let counted = part_of(tenant.held_here().0, part, whole);
+            // What has expired in tiers is taken off what is counted here: then samples are surer.
+            let has_below = tenant.held_below() != Bytes::ZERO;
+            let least = if has_below { (seen.sampled + below) / COUNTED_LEAST } else { 0 };
+            let inside = counted.max(least);
             let inside_below = part_of(inside, below, seen.sampled + below);
             seen.expected *= inside as f64 / (seen.sampled + below).max(1) as f64;
             seen.inside = inside - inside_below;
@@ -191,7 +200,7 @@ impl Census {
         keep(budget, &candidates, &mut self.kept);
         for (&i, &kept) in self.order.iter().zip(&self.kept) {
             if let Some(below) = self.seen[i].as_mut().and_then(|seen| seen.below.as_mut()) {
-                let kept_of_sampled = part_of(below.sampled, kept, below.inside);
+                let kept_of_sampled = of_sampled(below.sampled, kept, below.inside);
                 below.due = 0;
                 (below.threshold, below.part) = place_of(&self.rows[below.row], kept_of_sampled);
             }
@@ -214,7 +223,7 @@ impl Census {
             let Some(seen) = &mut self.seen[i] else { continue };
             let bytes_by_bin = &self.rows[seen.row];
             seen.due = 0;
-            let kept_of_sampled = part_of(seen.sampled, kept, seen.inside);
+            let kept_of_sampled = of_sampled(seen.sampled, kept, seen.inside);
             (seen.threshold, seen.part) = place_of(bytes_by_bin, kept_of_sampled);
             (seen.median, _) = place_of(bytes_by_bin, kept_of_sampled / 2);
             if kept < seen.inside {
@@ -227,6 +236,11 @@ impl Census {
             }
         }
     }
+}
+
+/// The part of what was sampled that is kept; all of it where nothing is said to be there that anything could be taken from.
+fn of_sampled(sampled: u64, kept: u64, inside: u64) -> u64 {
+    if inside == 0 { sampled } else { part_of(sampled, kept, inside) }
 }
 
 /// The rank down to which the bytes are `kept`, and the part of its own bytes that is, in `WHOLE`ths.

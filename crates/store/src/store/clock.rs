@@ -76,10 +76,11 @@ impl Store {
         self.index.with_writers_held(|| {
             tenant.flushed_below.store(bound(), Ordering::Release);
             tenant.expiries.clear(&tenant.live);
-            self.flush_tiers(tenant);
             let items = tenant.items.swap(0, Ordering::Relaxed);
             tenant.stale.fetch_add(items, Ordering::Relaxed);
         });
+        // A disk may have to be waited for: not while nobody can write.
+        self.flush_tiers(tenant);
     }
 
     fn run_due_flushes(&self, secs: u32) {
@@ -90,6 +91,11 @@ impl Store {
         drop(flushes);
         for (_, tenant) in due.into_iter().filter(|(_, tenant)| self.is_present(*tenant)) {
             self.flush_now(tenant);
+            // Noted as done once it is, unless another waits by now.
+            let flushes = lock(&self.flushes);
+            if flushes.iter().all(|(_, waiting)| *waiting != tenant) {
+                self.note_flush(tenant, 0);
+            }
         }
     }
 

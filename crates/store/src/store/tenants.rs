@@ -29,7 +29,9 @@ impl Store {
         let count = self.tenant_count.load(Ordering::Relaxed);
         let slot = self.tenants.get(count as usize)?;
         let id = TenantId(count);
-        let tenant = Tenant::new(id, spec, self.shadow_budget(count + 1));
+        // Up to where the others' expiries have been accounted.
+        let now_secs = self.turned_secs.load(Ordering::Relaxed);
+        let tenant = Tenant::new(id, spec, self.shadow_budget(count + 1), now_secs);
         self.welcome(&tenant, None);
         self.enter_tiers(&tenant);
         slot.set(tenant).ok()?;

@@ -26,7 +26,7 @@ pub(crate) fn access(tier: &Tier, below: &BelowCounters, kind: SlowAccess, size:
     cost_ps
 }
 
-/// The same of a cleaner: nobody waits, and the tenant's requests find that much less of its budget.
+/// The same of a cleaner: nobody waits, and the tenant's requests find that much less of its budget and its caps.
 pub(crate) fn access_behind(
     store: &Store,
     tier: &Tier,
@@ -36,7 +36,8 @@ pub(crate) fn access_behind(
 ) {
     let cost_ps = access(tier, below, kind, size);
     if cost_ps != 0 {
-        store.tenant(tenant).brake.owe(cost_ps, || store.brakes.now());
+        let made = (kind.into(), Bytes(size), cost_ps);
+        store.tenant(tenant).brake.owe(made, || store.brakes.now());
     }
 }
 

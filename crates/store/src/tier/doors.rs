@@ -136,6 +136,8 @@ impl Store {
     pub(crate) fn flush_tiers(&self, tenant: &Tenant) {
         let below = match tenant.flushed_below.load(Ordering::Acquire) {
             FLUSHED_FOR_EVER => GONE,
+            // Flushed once more, when nobody can have written for it since.
+            _ if tenant.is_gone() => GONE,
             below => below,
         };
         self.each_row(tenant.id, |tier, owner| tier.notes.flush(owner, below));

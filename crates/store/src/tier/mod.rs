@@ -270,6 +270,10 @@ impl Tier {
         mut settled: impl FnMut(Reference, &Record<'_>, bool),
     ) {
         let written = self.area.write_out(head).and_then(|()| self.device.settle()).is_ok();
+        if written {
+            // Before items are looked for: who makes one lead to a record later sees this under the lock of its key.
+            self.segments.settle(head.segment, head.used);
+        }
         self.each_unwritten(head, |reference, record| settled(reference, record, written));
         if written {
             head.written = head.used;
@@ -324,7 +328,8 @@ impl Tier {
 
     /// Notes a record that an item leads to from now on. Under the lock of its key.
     pub(crate) fn hold(&self, reference: Reference) {
-        if self.is_mapped() {
+        // Else whoever writes it out notes it, unless that was between the record and this.
+        if self.is_mapped() || self.segments.is_settled(reference.at) {
             self.notes.set_live(reference.at);
         }
     }

@@ -242,12 +242,11 @@ impl Notes {
         self.put_settled(self.row_at(owner) + row::NAME_LEN, 0);
     }
 
-    /// Kills the records of a tenant with smaller stamps.
+    /// Kills the records of a tenant with smaller stamps. Of two at once the later holds, whichever is noted first.
     pub(crate) fn flush(&self, owner: Owner, below: u64) {
-        let at = self.row_at(owner);
-        self.put(at + row::FLUSHED_BELOW, below);
-        self.put(at + row::FLUSH_AT, 0);
-        self.settle(at..at + ROW_WORDS);
+        let at = self.row_at(owner) + row::FLUSHED_BELOW;
+        self.words()[at].fetch_max(below, Ordering::AcqRel);
+        self.settle(at..at + 1);
     }
 
     /// Notes a flush that waits; 0 for none.

@@ -75,21 +75,23 @@ impl Worker {
         let led = self.led_to(&store);
         for (at, rows) in start.known.iter().zip(&rows) {
             let tier = &store.tiers[*at];
+            let before = restored;
             if !restored.from_saved || led[*at] != tier.notes.count_live() {
                 restored.from_saved = false;
                 self.expect_items(tier.notes.count_live().saturating_sub(led[*at]));
                 self.scan(&store, tier, rows, &mut restored);
             }
             tier.segments.adopt_filled();
-            self.finish(&store, tier, rows, restored);
+            let of_tier = led[*at] + restored.items - before.items;
+            tier.counters.restored.store(of_tier, Ordering::Relaxed);
+            tier.counters.dropped.store(restored.dropped - before.dropped, Ordering::Relaxed);
+            self.finish(&store, tier, rows);
         }
         self.reader.quiesce();
         restored
     }
 
-    fn finish(&self, store: &Store, tier: &Tier, rows: &Rows, restored: Restored) {
-        tier.counters.restored.store(restored.items, Ordering::Relaxed);
-        tier.counters.dropped.store(restored.dropped, Ordering::Relaxed);
+    fn finish(&self, store: &Store, tier: &Tier, rows: &Rows) {
         for (owner, known) in tier.notes.owners() {
             if !rows.contains_key(&owner) || known.flushed_below == GONE {
                 tier.notes.leave(owner);
@@ -308,16 +310,19 @@ mod tests {
 
     const ITEMS: u32 = 3_000;
 
-    fn start(device: &Arc<Faulty<FileTier>>, saved: &Path) -> (Worker, TenantId, Restored) {
-        let options = Options {
+    fn options() -> Options {
+        Options {
             memory: Bytes::mib(8),
             item_max: Bytes::kib(64),
             threads: 1,
             tenants_max: 2,
             no_evict: false,
             seed: 1,
-        };
-        let store = Store::with_tiers(options, &[Arc::clone(device) as _], 1_000_000_000).unwrap();
+        }
+    }
+
+    fn start(device: &Arc<Faulty<FileTier>>, saved: &Path) -> (Worker, TenantId, Restored) {
+        let store = Store::with_tiers(options(), &[Arc::clone(device) as _], 1_000_000_000).unwrap();
         let (name, claim, rank) = ("t".to_owned(), Claim::default(), RankKind::default());
         let tenant = store.add_tenant(TenantSpec { name, own_space: true, claim, rank }).unwrap();
         assert!(store.set_placement(tenant, Placement::Tier(0)));
@@ -335,6 +340,66 @@ mod tests {
             }
             worker.quiesce();
         }
+    }
+
+    #[test]
+    fn a_record_that_was_written_out_before_an_item_led_there_is_noted_as_live() {
+        let folder = std::env::temp_dir().join(format!("cotenant-noted-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let device = Arc::new(Faulty::new(FileTier::open(&folder.join("tier"), Bytes::mib(16)).unwrap()));
+        let (worker, tenant, _) = start(&device, &folder.join("saved"));
+        let (store, tier) = (&worker.store, &worker.store.tiers[0]);
+        let append = |key: &[u8]| {
+            let owner = tier.owner(tenant);
+            let (own_space, stamp, cas, client_flags, expires_wall, state) = (true, 1, None, 0, 0, 0);
+            let fields = record::Fields { owner, own_space, stamp, cas, client_flags, expires_wall, state };
+            tier.append(&store.epochs, (0, 0), &fields, key, [&[7; 2_000], &[]]).unwrap()
+        };
+        let [early, late] = [append(b"early"), append(b"late")];
+        tier.hold(early);
+        assert!(!tier.notes.is_live(early.at), "it is not on the device yet");
+        while let Some(mut head) = tier.take_late(1_000) {
+            tier.write_out(&mut head, 1_000, |_, _, written| assert!(written));
+            tier.park(head);
+        }
+        tier.hold(late);
+        assert!(tier.notes.is_live(late.at), "nobody else notes it any more");
+        let next = append(b"next");
+        tier.hold(next);
+        assert!(!tier.notes.is_live(next.at), "behind what was written");
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_tenant_that_was_removed_is_not_there_after_a_start() {
+        let folder = std::env::temp_dir().join(format!("cotenant-gone-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let saved = folder.join("saved");
+        let device = Arc::new(Faulty::new(FileTier::open(&folder.join("tier"), Bytes::mib(16)).unwrap()));
+        let names_found = |is_removed: bool| {
+            let (mut worker, tenant, _) = start(&device, &saved);
+            fill(&mut worker, tenant);
+            if is_removed {
+                assert!(worker.store.remove_tenant(tenant));
+                // Until nobody can write for it any more, and nothing of it is left.
+                while worker.store.departing.load(Ordering::Relaxed) != 0 {
+                    worker.quiesce();
+                    worker.maintain();
+                }
+            }
+            drop(worker);
+            let store = Store::with_tiers(options(), &[Arc::clone(&device) as _], 1_000_000_000).unwrap();
+            let mut names = Vec::new();
+            let mut note = |name: &str, _| {
+                names.push(name.to_owned());
+                None
+            };
+            store.worker().unwrap().restore(Some(&saved), &mut note);
+            names
+        };
+        assert_eq!(names_found(false), ["t"]);
+        assert_eq!(names_found(true), [""; 0]);
+        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]

@@ -26,6 +26,9 @@ struct Row {
     live: AtomicU32,
     /// The buffer that it is gathered in, see `Area::buffer_mark`. Release by who is done with it.
     buffer: AtomicU32,
+    /// Bytes from its start on of records that are on the device, and of which it was noted whether items lead there. Release by who
+    /// is about to look for the items.
+    settled: AtomicU32,
 }
 
 #[derive(Debug, Default)]
@@ -97,8 +100,20 @@ impl Segments {
         drop(pool);
         let segment = segment?;
         self.row(segment).live.store(0, Ordering::Relaxed);
+        self.row(segment).settled.store(0, Ordering::Relaxed);
         self.row(segment).state.store(State::Head as u32, Ordering::Release);
         Some(segment)
+    }
+
+    /// Says that so much of a segment is on the device: who makes an item lead to a record of that notes it.
+    pub(crate) fn settle(&self, segment: u32, used: u64) {
+        self.row(segment).settled.store(u32::try_from(used).unwrap_or(u32::MAX), Ordering::Release);
+    }
+
+    /// Whether that was said of a record that begins there.
+    pub(crate) fn is_settled(&self, at: u64) -> bool {
+        let settled = self.row(self.of(at)).settled.load(Ordering::Acquire);
+        at % self.bytes < u64::from(settled)
     }
 
     /// Takes the segments that hold live records out of the free ones: they were filled before this start.

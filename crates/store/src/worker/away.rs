@@ -341,15 +341,23 @@ impl Worker {
         Some(self.plan_of(&view, away))
     }
 
-    /// Place among these keys of the first whose value has to be fetched before it can be read, as if that had been refused:
-    /// `take_wanted` says what to fetch.
+    /// Place among these keys of the first whose value has to be fetched before it can be read. If that is the very first, it is as if
+    /// that had been refused: `take_wanted` says what to fetch.
     #[inline]
     pub fn first_away<'k>(&self, mut keys: impl Iterator<Item = &'k Key<'k>>) -> Option<usize> {
         if self.store.tiers.is_empty() {
             return None;
         }
-        let plan_of = |key| self.fetch_plan(key).inspect(|plan| self.wanted_value.set(Some(*plan)));
-        keys.position(|key| plan_of(key).is_some())
+        let mut plan = None;
+        let at = keys.position(|key| {
+            plan = self.fetch_plan(key);
+            plan.is_some()
+        });
+        // Whoever serves those before it comes again for it, and may not: nobody else is to take the wish for its own.
+        if at == Some(0) {
+            self.wanted_value.set(plan);
+        }
+        at
     }
 
     /// Hands over what a plan named, for operations until the second quiescent point from now. An item that still leads there

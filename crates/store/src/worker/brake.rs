@@ -50,15 +50,15 @@ impl Worker {
         }
     }
 
-    /// How long the tenant's next access to the tier has to wait; none if it need not.
+    /// How long the tenant's next accesses of these kinds to the tier have to wait; none if they need not.
     #[inline]
     #[must_use]
-    pub fn held(&self, tenant: TenantId) -> Option<Held> {
+    pub fn held(&self, tenant: TenantId, kinds: &[SlowAccess]) -> Option<Held> {
         let brake = &self.store.tenant(tenant).brake;
         if brake.is_free() {
             return None;
         }
-        self.ask(tenant, |pad, now| brake.before(pad, Access::SlowRead, now))
+        kinds.iter().find_map(|kind| self.ask(tenant, |pad, now| brake.before(pad, Access::from(*kind), now)))
     }
 
     /// Asks a brake, and spins for what is short.

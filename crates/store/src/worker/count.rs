@@ -103,7 +103,8 @@ impl Worker {
             };
             return self.vivify_number(locked, tenant, key, &old, (value, expires_at), by);
         };
-        if view.value_len() == 0 {
+        // What is so long is no number, whatever it begins with: memcached says so of values in several chunks.
+        if view.value_len() == 0 || view.apart().is_some() {
             // memcached says so before it compares.
             return Ok(CountedIf::NotNumber);
         }

@@ -111,13 +111,13 @@ impl Worker {
         let Some((found, view)) = old.live else {
             let Some(expires_at) = how.vivify else {
                 drop(locked);
-                self.note_fetch_miss(tenant, key, old.found, how);
+                self.note_fetch_miss(tenant, key, old.found(), how);
                 return Ok(None);
             };
             let created = self.create(&locked, tenant, key, &old, expires_at, how)?;
             drop(locked);
             self.after_write();
-            self.note_fetch_miss(tenant, key, old.found, how);
+            self.note_fetch_miss(tenant, key, old.found(), how);
             return Ok(created.map(|was| Fetched { was, created: true, won: true }));
         };
         let Some(was) = self.description(found) else { return Ok(None) };

@@ -191,15 +191,15 @@ impl Worker {
     ) -> Result<(), Refused> {
         let store = &self.store;
         let tick = store.tick();
-        if let Some(found) = old.found {
+        if let Some((found, view, _)) = &old.found {
+            let found = *found;
             let uses = found.slot.uses();
             let raised =
                 u8::from(old.live.is_some() && uses < USES_MAX && self.draw() <= RAISE[usize::from(uses)]);
             let uses = if old.live.is_some() { uses + raised } else { 0 };
             locked.replace(found, Slot::new(key.hash, place, tick, uses));
             let from = found.slot.place();
-            let view = store.log.view(&self.reader, from);
-            replace(store, &self.counters, (from, &view), (place, meta), sizes, stamp);
+            replace(store, &self.counters, (from, view), (place, meta), sizes, stamp);
             if let Some(before) = view.apart().filter(|before| apart != Some(*before)) {
                 store.log.retire_value(&store.epochs, before);
             }
@@ -308,10 +308,7 @@ impl Worker {
 
     /// A stamp greater than the old item's, which survives the flushes so far.
     fn stamp_after(&self, old: &Old<'_>, owner: &Tenant) -> u64 {
-        let old_stamp = old.found.map_or(0, |found| {
-            let place = found.slot.place();
-            self.store.stamp_of(place, &self.store.log.view(&self.reader, place))
-        });
+        let old_stamp = old.found.as_ref().map_or(0, |(.., stamp)| *stamp);
         self.new_stamp(old_stamp.max(owner.survivors_from()))
     }
 
@@ -337,16 +334,10 @@ impl Worker {
     }
 
     pub(super) fn unlink_found(&self, locked: &Locked<'_>, old: &Old<'_>) {
-        if let Some(found) = old.found {
-            locked.remove(found);
-            self.account_gone(found);
+        if let Some((found, view, _)) = &old.found {
+            locked.remove(*found);
+            unlink(&self.store, &self.counters, found.slot.place(), view);
         }
-    }
-
-    fn account_gone(&self, found: Found) {
-        let place = found.slot.place();
-        let view = self.store.log.view(&self.reader, place);
-        unlink(&self.store, &self.counters, place, &view);
     }
 }
 

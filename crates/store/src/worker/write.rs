@@ -11,6 +11,8 @@ use crate::hash::Space;
 use crate::index::Locked;
 use crate::item::{HEADER, state};
 use crate::metrics::count;
+use crate::slot::Place;
+use crate::upload::Upload;
 use units::TenantId;
 
 /// When to store.
@@ -179,6 +181,7 @@ impl Worker {
     /// As `set`.
     pub fn store_if(&self, tenant: TenantId, key: &Key<'_>, write: &Write<'_>) -> Result<Written, Refused> {
         let counters = self.counters(tenant);
+        let joined = self.join_ahead(key, write);
         let locked = self.store.index.lock(key.hash);
         let old = self.live(&locked, key);
         let verdict = self.verdict(tenant, &old, write);
@@ -186,7 +189,11 @@ impl Worker {
         if let Verdict::Not(outcome) = verdict {
             written.outcome = outcome;
         } else {
-            let draft = self.draft_of(&old, write, matches!(verdict, Verdict::StoreStale))?;
+            let mut draft = self.draft_of(&old, write, matches!(verdict, Verdict::StoreStale))?;
+            let is_of = |place: &Place| old.live.is_some_and(|(found, _)| found.slot.place() == *place);
+            if let Some((_, upload)) = joined.as_ref().filter(|(place, _)| is_of(place)) {
+                draft.content = Content::Value([upload.value(), &[]]);
+            }
             written.value_len = draft.content.len();
             let made = self.write(&locked, tenant, key, &old, &draft);
             let is_final = matches!(made, Err(Refused::TooLarge | Refused::OverShare));
@@ -216,6 +223,27 @@ impl Worker {
             }
         }
         Ok(written)
+    }
+
+    /// What `Append` and `Prepend` make of a value that fits no segment, and the place of the item that it was made of: copying it takes
+    /// long, and nobody is to wait for the locks of its key meanwhile. None where it is not needed, or there is no memory for it.
+    fn join_ahead(&self, key: &Key<'_>, write: &Write<'_>) -> Option<(Place, Upload)> {
+        if !matches!(write.mode, Mode::Append | Mode::Prepend) || write.value.is_empty() {
+            return None;
+        }
+        let found = self.store.index.find(key.hash, |slot| self.is_key(slot, key))?;
+        let place = found.slot.place();
+        let view = self.store.log.view(&self.reader, place);
+        let len = view.value_len() + write.value.len();
+        let is_large = self.store.log.segment_bytes() < len && len <= self.store.geometry.item_max.as_usize();
+        if !is_large || view.is_away() {
+            return None;
+        }
+        let mut upload = self.begin_upload(len)?;
+        let parts = [view.value(), write.value];
+        let parts = if write.mode == Mode::Append { parts } else { [parts[1], parts[0]] };
+        parts.into_iter().try_for_each(|mut part| upload.take(&mut part)).ok()?;
+        Some((place, upload))
     }
 
     /// Whether the conditions of a write hold.
