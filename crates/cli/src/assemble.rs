@@ -56,9 +56,9 @@ pub(crate) fn serve_options(in_force: &InForce) -> Result<ServeOptions, Failure>
         bandwidth_policy: bandwidth_policy(in_force)?,
         bandwidth_epoch: time(in_force, "bandwidth_epoch"),
         bandwidth_part: ratio(in_force, "bandwidth_part"),
-        bandwidth_tier: Some(in_force.text("bandwidth_tier"))
-            .filter(|name| !name.is_empty())
-            .map(str::to_owned),
+        bandwidth_step: Some(in_force.size("bandwidth_step")).filter(|step| *step != Bytes::ZERO),
+        bandwidth_donation: ratio(in_force, "bandwidth_donation"),
+        bandwidth_tier: name(in_force, "bandwidth_tier"),
         bandwidth_speeds: path(in_force, "bandwidth_speeds"),
         memory_file: path(in_force, "memory_file"),
         tenants: in_force.tenants.iter().map(|t| tenant(t, in_force)).collect::<Result<_, _>>()?,
@@ -111,6 +111,11 @@ fn io_engine(word: &str) -> IoEngine {
 }
 
 /// A part; every such setting has a default.
+/// A name, if one is said.
+fn name(in_force: &InForce, of: &str) -> Option<String> {
+    Some(in_force.text(of)).filter(|name| !name.is_empty()).map(str::to_owned)
+}
+
 fn ratio(in_force: &InForce, name: &str) -> f64 {
     if let (Some(Value::Ratio(part)), _) = in_force.get(name) { *part } else { 0.0 }
 }

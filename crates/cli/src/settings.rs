@@ -181,7 +181,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         .more("What outlived three and a half times the memory written counts as idle earlier."),
     setting("learning", Kind::Time, "3h", "0s and up", "How long auto runs as shared before it taxes"),
     setting("cleaner_cpu", Kind::Ratio, "0.05", "above 0, at most 1", "Part of the CPU time that cleaning may take")
-        .more("Where few requests write; 2.4 times as much where all do. It counts while half of the CPU time is used; 1 never gives way."),
+        .more("Where few requests write; 2.4 times as much where all do. It counts from where three quarters of the CPU time are used, not at all up to a half, by degrees between; 1 never gives way."),
     setting("cleaners", Kind::Count, "1", "1 to 8", "Background cleaners")
         .more("The first cleans; the others help where writers outrun it. Writers that find no room clean beside them."),
     setting("rank", Kind::Rank, "density", RANKS, "Eviction order of tenants that name none")
@@ -258,6 +258,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
         .reload(),
     setting("bandwidth_part", Kind::Ratio, "1", "above 0, at most 1", "Part of the tier's time that is divided")
         .more("By proportional, symbiosis, static, harvest, trade and ideal; other policies hold each tenant to what it claims.")
+        .reload(),
+    setting("bandwidth_step", Kind::Size, "0B", "a size", "Bytes per second that an experiment of qos takes")
+        .more("And its steps. 0B: a tenth of what the tier reads, 500 MB at most.")
+        .reload(),
+    setting("bandwidth_donation", Kind::Ratio, "0.1", "0 to 1", "Step in which proportional lends what a tenant leaves idle")
+        .more("A part of what that has, and as far as it is slowed down less than its weight allows. 0 lends nothing, 1 all at once.")
         .reload(),
     setting("promotion", Kind::Choice(PROMOTIONS), "repeated", "repeated, never or always", "Hits that bring values back to DRAM")
         .more("Of those that auto put into a tier.")

@@ -9,7 +9,7 @@
 
 use crate::limits::BURST_SECS;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use units::{Bytes, Duration, Instant, TenantId};
 
 /// What becomes of requests beyond a tenant's rate.
@@ -226,17 +226,18 @@ impl Gate {
 /// Every tenant's gate, by id; those without an allowance and without connections may have none.
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
-    gates: RwLock<Vec<Arc<Gate>>>,
+    /// Replaced as a whole where gates come: who holds some waits for nobody, and nobody for it.
+    gates: RwLock<Gates>,
     /// Tenants whose requests have to ask.
     asking: AtomicUsize,
 }
 
 /// The gates as they are for one turn.
-pub(crate) type Gates<'a> = RwLockReadGuard<'a, Vec<Arc<Gate>>>;
+pub(crate) type Gates = Arc<Vec<Arc<Gate>>>;
 
 impl Admission {
-    fn read(&self) -> Gates<'_> {
-        self.gates.read().unwrap_or_else(PoisonError::into_inner)
+    fn read(&self) -> Gates {
+        Arc::clone(&self.gates.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn gate(&self, id: TenantId) -> Arc<Gate> {
@@ -246,14 +247,14 @@ impl Admission {
         }
         let mut gates = self.gates.write().unwrap_or_else(PoisonError::into_inner);
         if gates.len() <= at {
-            gates.resize_with(at + 1, Arc::default);
+            Arc::make_mut(&mut gates).resize_with(at + 1, Arc::default);
         }
         Arc::clone(&gates[at])
     }
 
     /// The gates, if a request may have to ask one.
     #[inline]
-    pub(crate) fn asked(&self) -> Option<Gates<'_>> {
+    pub(crate) fn asked(&self) -> Option<Gates> {
         (0 < self.asking.load(Ordering::Relaxed)).then(|| self.read())
     }
 
@@ -376,7 +377,11 @@ mod tests {
         let counts = admission.of(id).1;
         assert_eq!((counts.connections, counts.connections_refused), (2, 1));
         admission.allow(id, Allowance { requests_per_second: Some(1), ..Allowance::default() });
-        assert!(admission.asked().is_some());
+        let asked = admission.asked();
+        assert!(asked.is_some());
+        // Somebody comes while a turn has gates: it waits for nobody, and neither does who asks beside.
+        assert!(admission.enter(TenantId(9)) && admission.of(TenantId(9)).1.connections == 1);
+        assert!(asked.is_some_and(|gates| gates.len() == 4));
         admission.forget(id);
         assert!(admission.asked().is_none());
     }

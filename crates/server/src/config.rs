@@ -11,7 +11,7 @@ use crate::admission::Allowance;
 use crate::groups::GroupConfig;
 use crate::listener::Listener;
 use crate::reactor::IoEngine;
-use crate::sharing::{BandwidthKind, JointSettings, TierClaim};
+use crate::sharing::{BandwidthKind, JointSettings, Steps, TierClaim};
 use crate::tiers::{PlaceIn, TierConfig};
 use crate::tls::TlsConfig;
 use std::net::SocketAddr;
@@ -230,6 +230,10 @@ pub struct Config {
     pub bandwidth_epoch: Duration,
     /// Part of the tier's time that such a policy divides, above 0 to 1.
     pub bandwidth_part: f64,
+    /// Bytes per second that an experiment of `qos` takes; none for as many as suit the tier.
+    pub bandwidth_step: Option<Bytes>,
+    /// The step in which `proportional` lends, as a part of what the donor has: 0 lends nothing, 1 all at once.
+    pub bandwidth_donation: f64,
     /// Which hits bring values back from a tier to DRAM.
     pub promotion: Promotion,
     /// The file that a clean end saves the items in (`-e`).
@@ -293,6 +297,8 @@ impl Default for Config {
             bandwidth_speeds: None,
             bandwidth_epoch: Duration::from_secs(30),
             bandwidth_part: 1.0,
+            bandwidth_step: None,
+            bandwidth_donation: 0.1,
             promotion: Promotion::default(),
             memory_file: None,
             tenants: Vec::new(),
@@ -320,6 +326,11 @@ impl Config {
     /// How policies over DRAM and a tier's bandwidth together are set up.
     pub(crate) fn joint_settings(&self) -> JointSettings {
         JointSettings { epoch: self.bandwidth_epoch, part: self.bandwidth_part }
+    }
+
+    /// How far policies about a tier's bandwidth go at once.
+    pub(crate) fn steps(&self) -> Steps {
+        Steps { experiment: self.bandwidth_step, donation: self.bandwidth_donation }
     }
 
     /// The listener that leads to the tenant `name` only, if there is one.

@@ -58,6 +58,8 @@ pub(crate) struct Connection {
     pub(crate) keys_done: usize,
     /// It has no tokens until then; or its password is being verified, or values are fetched for it.
     pub(crate) parked_until: Option<Instant>,
+    /// When its next request arrived, if that is held back at a tier.
+    pub(crate) held_since: Option<Instant>,
     /// What became of the password that its input begins with, if that was verified elsewhere.
     pub(crate) verdict: Option<Option<Grant>>,
     /// Whose connection it is counted as.
@@ -98,6 +100,7 @@ impl Connection {
             fetches_made: 0,
             keys_done: 0,
             parked_until: None,
+            held_since: None,
             verdict: None,
             counted: None,
             unsent: 0,

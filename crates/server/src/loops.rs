@@ -7,6 +7,7 @@ use crate::admission::until;
 use crate::cleaning::Governor;
 use crate::limits::{JOURNAL_RECORDS, JOURNAL_ROWS, SHADOW_HITS_PER_DECISION};
 use crate::shared::Shared;
+use crate::sharing::REST_MAX;
 use crate::tenants::Router;
 use control::{Loop, Policy as _};
 use policy::memory::MemoryPolicy as Policy;
@@ -128,7 +129,7 @@ pub(crate) fn control(
 pub(crate) fn bandwidth(shared: &Shared, helpers: &Helpers, stop: &AtomicBool) {
     while !stop.load(Ordering::Acquire) {
         let wake = shared.sharing.step(shared);
-        helpers.bandwidth.wait(wake.min(Duration::from_secs(1)));
+        helpers.bandwidth.wait(wake.min(REST_MAX));
     }
 }
 

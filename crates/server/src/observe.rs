@@ -110,11 +110,18 @@ impl Observed {
     }
 
     /// Notes what a worker's turn executed in so much time.
-    pub(crate) fn note(&self, worker: usize, tally: &mut Tally, took: Duration, now: Instant) {
+    pub(crate) fn note(
+        &self,
+        worker: usize,
+        tally: &mut Tally,
+        (first, first_took, others_took): (TenantId, Duration, Duration),
+        now: Instant,
+    ) {
         let Some(desk) = self.desks.get(worker) else { return };
-        let bucket = bucket_of(took.0);
         let mut pending = lock(desk);
         for &run in &tally.runs {
+            let took = if run.tenant == first { first_took } else { others_took };
+            let bucket = bucket_of(took.0);
             let sum_ns = took.0.saturating_mul(u64::from(run.requests));
             match pending.runs.last_mut() {
                 Some(last)
@@ -292,6 +299,11 @@ pub(crate) fn printable(key: &[u8]) -> String {
 mod tests {
     use super::*;
 
+    /// All requests took so long.
+    fn took(ns: u64) -> (TenantId, Duration, Duration) {
+        (TenantId(0), Duration(ns), Duration(ns))
+    }
+
     fn tally(tenant: u32, requests: u32) -> Tally {
         let mut tally = Tally::new(1);
         (0..requests).for_each(|_| tally.count(TenantId(tenant), CommandClass::Read, &[]));
@@ -302,8 +314,8 @@ mod tests {
     fn what_workers_note_is_summed_when_somebody_asks() {
         let observed = Observed::new(2, Bytes::mib(64));
         let now = Instant::ZERO;
-        observed.note(0, &mut tally(3, 5), Duration(7_000), now);
-        observed.note(1, &mut tally(3, 2), Duration(7_000), now);
+        observed.note(0, &mut tally(3, 5), took(7_000), now);
+        observed.note(1, &mut tally(3, 2), took(7_000), now);
         let seen = observed.latencies(&[TenantId(3), TenantId(4)], now);
         let (class, latency) = seen[0].classes().next().unwrap();
         assert_eq!((class, latency.requests()), (CommandClass::Read, 7));
@@ -318,7 +330,7 @@ mod tests {
         let observed = Observed::new(1, Bytes::mib(8));
         let budget = (8 << 20) / OBSERVED_PART;
         for tenant in 0..5000 {
-            observed.note(0, &mut tally(tenant, 1), Duration(1), Instant::ZERO);
+            observed.note(0, &mut tally(tenant, 1), took(1), Instant::ZERO);
         }
         let ids: Vec<_> = (0..5000).map(TenantId).collect();
         let seen = observed.latencies(&ids, Instant::ZERO);
@@ -353,7 +365,7 @@ mod tests {
         // A multiget longer than any distance between samples.
         let many = vec![(hot, TenantId(2)); 1000];
         tally.count(TenantId(2), CommandClass::Read, &many);
-        observed.note(0, &mut tally, Duration(1), Instant::ZERO);
+        observed.note(0, &mut tally, took(1), Instant::ZERO);
         let view = observed.hot_keys(TenantId(1), Instant::ZERO);
         assert_eq!(&*view.keys[0].key, b"hot");
         assert!((900..=1100).contains(&view.samples), "{}", view.samples);

@@ -134,7 +134,7 @@ impl Shared {
         let observed = Observed::new(config.threads, config.memory);
         let joint = config.joint_settings();
         let kind = config.bandwidth_policy;
-        let sharing = Sharing::new(&store, known, kind, joint, (config.seed, clock.now()))?;
+        let sharing = Sharing::new(&store, known, kind, (joint, config.steps()), (config.seed, clock.now()))?;
         Ok(Self {
             curves,
             observed,

@@ -232,6 +232,12 @@ impl Config {
                 "leave it at 1, all of the tier's time",
             );
         }
+        if !(0.0..=1.0).contains(&self.bandwidth_donation) {
+            return refuse(
+                format!("a bandwidth_donation of {} is outside 0 to 1", self.bandwidth_donation),
+                "leave it at 0.1, a tenth; 0 lends nothing, 1 all at once",
+            );
+        }
         if self.bandwidth_epoch < EPOCH_MIN {
             return refuse(
                 format!("a bandwidth_epoch of {} is below {EPOCH_MIN}", self.bandwidth_epoch),

@@ -203,7 +203,7 @@ impl<'b> Iterator for Words<'b> {
     fn next(&mut self) -> Option<&'b [u8]> {
         let start = self.rest.iter().position(|b| *b != b' ')?;
         let rest = &self.rest[start..];
-        let end = rest.iter().position(|b| *b == b' ').unwrap_or(rest.len());
+        let end = memchr(b' ', rest).unwrap_or(rest.len());
         let (word, rest) = rest.split_at(end);
         self.rest = rest;
         Some(word)
@@ -320,7 +320,6 @@ fn get_and_touch(mut words: Words<'_>, kind: GetKind) -> Command<'_> {
 
 /// The words of a storing command, checked; the data block is looked at afterwards.
 fn store<'b>(input: &'b [u8], taken: usize, mut words: Words<'b>, mode: Mode, bounds: &Bounds) -> Parsed<'b> {
-    let all = words;
     let (Some(key), Some(flags), Some(exptime), Some(len)) =
         (words.next(), words.next(), words.next(), words.next())
     else {
@@ -329,11 +328,12 @@ fn store<'b>(input: &'b [u8], taken: usize, mut words: Words<'b>, mode: Mode, bo
     // memcached reads the length into 32 bits with a sign and leaves room for the line end.
     let len = number(len).and_then(|n| usize::try_from(n).ok()).filter(|n| *n <= (i32::MAX - 2) as usize);
     let Some(len) = len else { return Parsed::Request(Command::Wrong(text::BAD_FORMAT), taken) };
+    // The words before are none that ask for silence: the last of them is a number.
+    let noreply = is_silent(words);
     let mode = match mode {
         Mode::Cas(_) => words.next().and_then(unsigned).map(Mode::Cas),
         other => Some(other),
     };
-    let noreply = is_silent(all);
     let refuse = |reply, effect| {
         let reply = (!noreply).then_some(reply);
         Parsed::Refused { reply, effect, skip: (taken + len + 2) as u64 }

@@ -31,7 +31,7 @@ pub(crate) struct Session<'s> {
     /// The last attempt found no room and making room failed: the next write answers so.
     pub(crate) is_out_of_memory: bool,
     /// Gates of tenants, if a request may have to ask one.
-    pub(crate) gates: Option<Gates<'s>>,
+    pub(crate) gates: Option<Gates>,
     /// When the turn began.
     pub(crate) now: Instant,
     /// Where the client is, if passwords are asked for and it has an address.
@@ -40,6 +40,8 @@ pub(crate) struct Session<'s> {
     pub(crate) verdict: Cell<Option<Option<Grant>>>,
     /// A request may wait for values of a tier; else those that are away are missed.
     pub(crate) may_fetch: bool,
+    /// Values were fetched for the request that is executed, the first one.
+    pub(crate) is_fetched: Cell<bool>,
     /// Bytes that are fetched for it at once, but for a single value.
     pub(crate) fetch_bytes: usize,
     /// Keys of the first request that were answered in earlier turns.

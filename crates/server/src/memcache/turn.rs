@@ -15,6 +15,7 @@ use crate::auth::Identity;
 use crate::config::Protocol;
 use crate::limits::{HELD_POLL, PAUSED_POLL, REPLY_BYTES_PER_TURN};
 use crate::observe::{CommandClass, Tally};
+use media::SlowAccess;
 use store::{FetchPlan, Held, Key, Worker};
 use units::{Instant, TenantId};
 
@@ -40,6 +41,8 @@ pub(crate) struct Turn {
     pub(crate) more: bool,
     /// It stopped because a tenant, or who shows passwords, has no tokens until then, or is held back at a tier.
     pub(crate) waits_until: Option<Instant>,
+    /// It is at a tier that its tenant is held back: that is the server being slow.
+    pub(crate) is_held: bool,
     /// It stopped because the user and password that are there have to be verified elsewhere.
     pub(crate) verifies: Option<(Span, Span)>,
     /// It stopped because a write needs room.
@@ -149,19 +152,20 @@ pub(crate) fn run<'w, 'b>(
         let keys = keys.get(turn.keys_done..).unwrap_or_default();
         let tenant = keys.first().map_or_else(|| session.tenant(), |(_, tenant)| *tenant);
         let class = prepared.step.class();
-        // Who waited for a value has asked before; so has who was answered in part.
-        let is_asked = class != CommandClass::Other && block.is_none() && turn.keys_done == 0;
+        session.is_fetched.set(block.is_some() || session.is_fetched.get() && i == 0);
+        // Who waited for a value has asked before, and was not held back then; so has who was answered in part.
+        let is_new = !session.is_fetched.get();
+        let is_asked = class != CommandClass::Other && is_new && turn.keys_done == 0;
         let gate = session.gate(tenant).filter(|_| is_asked);
-        match enter(session, worker, gate, (tenant, class), keys, block.is_none()) {
+        match enter(session, worker, gate, (tenant, class), keys, is_new) {
             Ok(()) => {}
-            Err(NoToken::Refuse) => {
+            Err(Stop::Refused) => {
                 prepared.step.refuse_rate(session, worker, replies);
                 turn.pass_over(&prepared.step, input.len());
                 continue;
             }
-            Err(NoToken::Wait(until)) => {
-                turn.stop_before(&batch, i);
-                turn.waits_until = Some(until);
+            Err(Stop::Ends(why)) => {
+                turn.end(why, &batch, i, input);
                 break;
             }
         }
@@ -173,9 +177,6 @@ pub(crate) fn run<'w, 'b>(
                 tally.count(tenant, class, keys);
             }
             Err(why) => {
-                if let (Ended::NeedsRoom | Ended::Waits(_), Some(gate)) = (&why, gate) {
-                    gate.give_back(keys.len().max(1));
-                }
                 match why {
                     // Nothing has happened, so nothing is answered.
                     Ended::NeedsRoom => replies.back_to(before),
@@ -187,6 +188,9 @@ pub(crate) fn run<'w, 'b>(
                 }
                 let rest = hashed.get(prepared.keys.0 + turn.keys_done..).unwrap_or_default();
                 turn.plans = to_fetch(session, worker, &why, rest);
+                if let Some(gate) = gate.filter(|_| why.asks_again(&turn.plans)) {
+                    gate.give_back(keys.len().max(1));
+                }
                 turn.end(why, &batch, i, input);
                 break;
             }
@@ -204,16 +208,28 @@ fn enter(
     (tenant, class): (TenantId, CommandClass),
     keys: &[(Key<'_>, TenantId)],
     is_new: bool,
-) -> Result<(), NoToken> {
+) -> Result<(), Stop> {
     let asks_for = keys.len().max(1);
-    gate.map_or(Ok(()), |gate| gate.take(asks_for, session.now))?;
+    match gate.map_or(Ok(()), |gate| gate.take(asks_for, session.now)) {
+        Ok(()) => {}
+        Err(NoToken::Refuse) => return Err(Stop::Refused),
+        Err(NoToken::Wait(until)) => return Err(Stop::Ends(Ended::Waits(until))),
+    }
     if is_new && let Some(until) = held(session, worker, (tenant, class), keys) {
         if let Some(gate) = gate {
             gate.give_back(asks_for);
         }
-        return Err(NoToken::Wait(until));
+        return Err(Stop::Ends(Ended::Held(until)));
     }
     Ok(())
+}
+
+/// Why a request is not executed now.
+enum Stop {
+    /// It is answered with an error.
+    Refused,
+    /// The turn ends before it.
+    Ends(Ended),
 }
 
 /// Until when a request waits that would come to the tier whose bandwidth is divided, if one of its tenants is held back there.
@@ -224,18 +240,24 @@ pub(super) fn held(
     (tenant, class): (TenantId, CommandClass),
     keys: &[(Key<'_>, TenantId)],
 ) -> Option<Instant> {
-    let first = worker.held(tenant);
+    let kinds: &[SlowAccess] = match class {
+        CommandClass::Read => &[SlowAccess::Read],
+        CommandClass::Write => &[SlowAccess::Write],
+        CommandClass::Change => &[SlowAccess::Read, SlowAccess::Write],
+        CommandClass::Delete | CommandClass::Other => return None,
+    };
+    let first = worker.held(tenant, kinds);
     if first.is_none() && keys.len() <= 1 {
         return None;
     }
-    let comes_there = |key: &Key<'_>, tenant: TenantId| match class {
-        CommandClass::Read => worker.reads_tier(key),
-        CommandClass::Write => worker.writes_tier(tenant),
-        CommandClass::Change => worker.writes_tier(tenant) || worker.reads_tier(key),
-        CommandClass::Delete | CommandClass::Other => false,
+    let comes_there = |key: &Key<'_>, tenant: TenantId| {
+        kinds.iter().any(|kind| match kind {
+            SlowAccess::Read => worker.reads_tier(key),
+            SlowAccess::Write => worker.writes_tier(tenant),
+        })
     };
     let held = keys.iter().find_map(|(key, of)| {
-        let held = if *of == tenant { first } else { worker.held(*of) };
+        let held = if *of == tenant { first } else { worker.held(*of, kinds) };
         held.filter(|_| comes_there(key, *of))
     });
     held.map(|held| match held {
@@ -321,6 +343,11 @@ impl Turn {
                 self.stop_before(batch, i);
                 self.waits_until = Some(until);
             }
+            Ended::Held(until) => {
+                self.stop_before(batch, i);
+                self.waits_until = Some(until);
+                self.is_held = true;
+            }
             Ended::Verifies => {
                 self.stop_before(batch, i);
                 let part = |part| Span::of(part, input);
@@ -338,6 +365,13 @@ impl Turn {
     }
 }
 
+impl Ended {
+    /// Whether its request comes again and asks again: who waits for values has them served without.
+    fn asks_again(&self, plans: &[FetchPlan]) -> bool {
+        matches!(self, Self::NeedsRoom | Self::Waits(_) | Self::Held(_)) && plans.is_empty()
+    }
+}
+
 /// Why a turn ends before its input.
 pub(super) enum Ended {
     /// A write found no room; it has had no effect.
@@ -350,8 +384,10 @@ pub(super) enum Ended {
     Quit,
     /// The client asked for something else than replies.
     Asked(Asked),
-    /// Too many passwords were wrong: it shows its own again then. Or a tenant is held back at a tier.
+    /// A tenant has no tokens until then; or too many passwords were wrong, and it shows its own again then.
     Waits(Instant),
+    /// A tenant is held back at a tier until then.
+    Held(Instant),
     /// Its password has to be verified elsewhere.
     Verifies,
 }

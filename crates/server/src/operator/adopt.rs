@@ -81,6 +81,14 @@ impl Operator {
             let (epoch, part) = (after.bandwidth_epoch, after.bandwidth_part);
             adopted.done.push(format!("bandwidth_epoch {epoch}, bandwidth_part {part}"));
         }
+        if before.steps() != after.steps() {
+            self.shared.sharing.set_steps(&self.shared.store, after.steps());
+            let step =
+                after.bandwidth_step.map_or_else(|| "as suits the tier".to_owned(), |step| step.to_string());
+            adopted
+                .done
+                .push(format!("bandwidth_step {step}, bandwidth_donation {}", after.bandwidth_donation));
+        }
         self.adopt_tenants_and_groups(before, after, &mut adopted);
         if let (Some(auth), Some(config)) = (&self.shared.auth, &after.auth) {
             auth.adopt(config.clone(), after.tenants.clone());

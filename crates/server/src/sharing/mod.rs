@@ -11,10 +11,13 @@
 mod claim;
 mod groups;
 mod history;
+mod incidents;
 mod joint;
 mod model;
+mod pace;
 mod policies;
 mod speeds;
+mod steps;
 mod thing;
 
 pub use claim::{TierClaim, TierClaimError};
@@ -25,6 +28,7 @@ pub use model::Unmeasured;
 pub use policies::{BandwidthKind, BandwidthKindError};
 pub(crate) use speeds::Speeds;
 pub use speeds::SpeedsError;
+pub(crate) use steps::Steps;
 
 use crate::limits::{JOURNAL_RECORDS, JOURNAL_ROWS};
 use crate::shared::Shared;
@@ -33,7 +37,10 @@ use control::bandwidth::Kinds;
 use control::journal::Journal;
 use control::{Loop, Reason};
 use history::{Family, History};
+use incidents::{Incident, Incidents};
 use media::probe::{machine_id, machine_name};
+use pace::Pace;
+pub(crate) use pace::REST_MAX;
 use policy::bandwidth::{BandwidthPolicy, Options, Thresholds};
 use policy::joint::JointPolicy;
 use std::path::PathBuf;
@@ -49,9 +56,6 @@ use units::{Duration, Instant, TenantId};
 const SETTLE: Duration = Duration::from_micros(500);
 /// Pause before a policy that asks for no pause is asked again (guess: a tenth of the shortest experiment, 1 ms).
 const PAUSE_MIN: Duration = Duration::from_micros(100);
-
-/// The loop takes one part in so many of a core: half a per cent.
-const LOOP_ONE_IN: u64 = 200;
 
 /// What tenants claim, by id; those that claim nothing may have no place.
 #[derive(Debug, Default)]
@@ -86,9 +90,9 @@ struct Running {
     speeds: Speeds,
     groups: GroupClaims,
     history: History,
-    /// Incidents so far, and the newest.
-    incidents: u64,
-    incident: Option<String>,
+    /// Promises that could not be kept, and those that cannot now.
+    incidents: Incidents,
+    pace: Pace,
 }
 
 /// What is known beforehand.
@@ -113,7 +117,7 @@ pub(crate) struct Sharing {
     lease_ends_ns: AtomicU64,
     /// Something has changed that a policy over both is to see at once.
     asked: AtomicBool,
-    options: Options,
+    options: Mutex<Options>,
     model: TierModel,
     /// Where tenants' speeds are read from.
     speeds_file: Mutex<Option<PathBuf>>,
@@ -128,7 +132,7 @@ pub struct SharingView {
     pub decisions_total: u64,
     /// Promises that could not be kept, so far.
     pub incidents_total: u64,
-    /// The newest of them.
+    /// The newest of those that cannot be kept now.
     pub incident: Option<String>,
     /// Time between two decisions over DRAM and bandwidth.
     pub epoch: Duration,
@@ -145,13 +149,14 @@ impl Sharing {
         store: &Arc<Store>,
         known: Known,
         kind: BandwidthKind,
-        settings: JointSettings,
+        (settings, steps): (JointSettings, Steps),
         (seed, now): (u64, Instant),
     ) -> Result<Self, Unmeasured> {
         let Known { model, speeds, speeds_file, groups } = known;
         let quiet = store.tier_latency();
         let (thresholds, quiet) = (thresholds(&quiet), quiet.slow_read);
-        let options = Options { seed, thresholds, quiet, settle: SETTLE, ..Options::default() };
+        let mut options = Options { seed, thresholds, quiet, settle: SETTLE, ..Options::default() };
+        steps.put_into(store, &mut options);
         let policy = kind.policy(&with_model(&options, &model, kind)?, &groups);
         let mut pacer = Loop::new(policy, JOURNAL_RECORDS);
         pacer.limit_journal_rows(JOURNAL_ROWS);
@@ -167,8 +172,8 @@ impl Sharing {
             speeds,
             groups,
             history: History::new(kind.family()),
-            incidents: 0,
-            incident: None,
+            incidents: Incidents::default(),
+            pace: Pace::default(),
         };
         running.divide(settings.part);
         running.look(kind);
@@ -177,7 +182,7 @@ impl Sharing {
             running: Mutex::new(running),
             lease_ends_ns: AtomicU64::new(u64::MAX),
             asked: AtomicBool::new(false),
-            options,
+            options: Mutex::new(options),
             model,
             speeds_file: Mutex::new(speeds_file),
         })
@@ -186,6 +191,10 @@ impl Sharing {
     fn running(&self) -> MutexGuard<'_, Running> {
         // What a step that panicked leaves is a loop that can step again.
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn options(&self) -> Options {
+        self.options.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn claims(&self) -> MutexGuard<'_, Claims> {
@@ -228,7 +237,7 @@ impl Sharing {
         speeds: Speeds,
         now: Instant,
     ) -> Result<bool, Unmeasured> {
-        let options = with_model(&self.options, &self.model, kind)?;
+        let options = with_model(&self.options(), &self.model, kind)?;
         let mut running = self.running();
         if running.kind == kind && running.speeds == speeds {
             return Ok(false);
@@ -239,6 +248,7 @@ impl Sharing {
             self.lease_ends_ns.store(u64::MAX, Ordering::Relaxed);
         }
         running.kind = kind;
+        running.incidents.now.clear();
         running.begin(&options);
         running.look(kind);
         Ok(true)
@@ -251,9 +261,21 @@ impl Sharing {
         let before = std::mem::replace(&mut running.settings, settings);
         running.divide(settings.part);
         if before.epoch != settings.epoch && running.kind.family() == Family::Joint {
-            running.begin(&self.options);
+            running.begin(&self.options());
         }
         self.ask();
+    }
+
+    /// Policies go so far at once from the next step on; the one in charge, if that is one of them, begins again with what is in force.
+    pub(crate) fn set_steps(&self, store: &Store, steps: Steps) {
+        let mut running = self.running();
+        steps.put_into(store, &mut self.options.lock().unwrap_or_else(PoisonError::into_inner));
+        if !Steps::are_of(running.kind.name()) {
+            return;
+        }
+        if let Ok(options) = with_model(&self.options(), &self.model, running.kind) {
+            running.begin(&options);
+        }
     }
 
     /// Groups claim otherwise from the next step on, or are others: the policy in charge begins again, with what is in force.
@@ -264,7 +286,7 @@ impl Sharing {
         }
         running.groups = groups;
         // Whoever is in charge had its model then.
-        if let Ok(options) = with_model(&self.options, &self.model, running.kind) {
+        if let Ok(options) = with_model(&self.options(), &self.model, running.kind) {
             running.begin(&options);
         }
     }
@@ -273,7 +295,7 @@ impl Sharing {
     /// core than they may, but for experiments, which end when they should.
     pub(crate) fn step(&self, shared: &Shared) -> Duration {
         let mut running = self.running();
-        let (now, cpu) = (shared.clock.now(), shared.clock.thread_cpu());
+        let now = shared.clock.now();
         let asked = self.asked.swap(false, Ordering::Relaxed);
         if let Some(early) = running.early(now).filter(|_| !asked) {
             return early;
@@ -293,11 +315,9 @@ impl Sharing {
         if let Some(made) = made {
             self.lease_ends_ns.store((now + made.lease).0, Ordering::Relaxed);
             if made.steady {
-                let spent = shared.clock.thread_cpu().0.saturating_sub(cpu.0);
-                least = least.max(Duration(spent.saturating_mul(LOOP_ONE_IN)));
+                least = least.max(running.pace.rest(now, shared.clock.thread_cpu()));
             }
-            running.incidents += made.incidents;
-            running.incident = made.incident.or_else(|| running.incident.take());
+            running.incidents.take(made.incidents, made.steady);
         }
         wake.max(least)
     }
@@ -337,8 +357,8 @@ impl Sharing {
         SharingView {
             policy: running.kind.name(),
             decisions_total: running.decisions_total(),
-            incidents_total: running.incidents,
-            incident: running.incident.clone(),
+            incidents_total: running.incidents.total,
+            incident: running.incidents.now.last().map(|(_, what)| what.clone()),
             epoch: running.settings.epoch,
             part: running.settings.part,
         }
@@ -349,9 +369,7 @@ impl Sharing {
 struct Made {
     lease: Duration,
     steady: bool,
-    /// Promises that could not be kept, and the last of them.
-    incidents: u64,
-    incident: Option<String>,
+    incidents: Vec<Incident>,
 }
 
 impl Made {
@@ -359,16 +377,11 @@ impl Made {
     fn at<S, A>(journal: &Journal<S, A>, now: Instant) -> Option<Self> {
         let record = journal.records().last().filter(|record| record.at == now)?;
         let incident = |note: &control::Note| match &note.reason {
-            Reason::Incident(what) => Some(what.to_string()),
+            Reason::Incident(what) => Some((note.tenant, what.to_string())),
             _ => None,
         };
-        let notes = record.notes.iter();
-        Some(Self {
-            lease: record.lease,
-            steady: record.steady,
-            incidents: notes.clone().filter_map(incident).count() as u64,
-            incident: notes.rev().find_map(incident),
-        })
+        let incidents = record.notes.iter().filter_map(incident).collect();
+        Some(Self { lease: record.lease, steady: record.steady, incidents })
     }
 }
 
@@ -379,6 +392,8 @@ impl Running {
 
     /// The policy in charge decides from the next step on in its first state.
     fn begin(&mut self, options: &Options) {
+        // What the one before has used is not this one's to rest for.
+        self.pace = Pace::default();
         let Self { kind, groups, settings, pacer, joint_pacer, .. } = self;
         match kind.family() {
             Family::Bandwidth => pacer.switch(kind.policy(options, groups)),
@@ -403,6 +418,8 @@ impl Running {
                 self.pacer.rest_until(now);
             }
             Family::Joint => {
+                // Not everybody has a share of both.
+                self.both.release(now);
                 self.both.begin(now);
                 self.joint_pacer.rest_until(now);
             }

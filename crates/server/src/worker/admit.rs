@@ -42,16 +42,18 @@ impl<R: Reactor> Worker<R> {
         is_admitted
     }
 
-    /// Neither serves nor reads a connection until its tenant has tokens.
-    pub(super) fn park(&mut self, id: StreamId, until: Instant) {
+    /// Neither serves nor reads a connection until its tenant has tokens, or is no longer held back at a tier.
+    pub(super) fn park(&mut self, id: StreamId, until: Instant, is_held: bool) {
         if let Some(Some(connection)) = self.connections.get_mut(id.0) {
             connection.parked_until = Some(until);
+            let since = connection.held_since.unwrap_or(connection.active);
+            connection.held_since = is_held.then_some(since);
             self.parked.push((until, id));
         }
     }
 
     /// Serves those again whose tenants have tokens by now. Their requests count as arrived now: what waiting for tokens
-    /// takes is no slowness.
+    /// takes is no slowness. What waiting for a tier takes is.
     pub(super) fn unpark(&mut self, now: Instant) {
         let mut due = Vec::new();
         self.parked.retain(|&(until, id)| {

@@ -84,8 +84,13 @@ impl<R: Reactor> Worker<R> {
                 self.begin_lasting(id, asked);
                 return After::Consumed(done);
             }
+            // What a request whose value has come waits for is had at once: it does not come again.
+            let comes_once = block.is_some() && turn.consumed == 0;
+            if !comes_once && !turn.plans.is_empty() && self.fetch(id, &turn.plans) {
+                return After::Consumed(done);
+            }
             let Some(Some(connection)) = self.connections.get(id.0) else { return After::Gone };
-            if connection.is_sending || connection.sends_values() {
+            if !comes_once && (connection.is_sending || connection.sends_values()) {
                 return After::Consumed(done);
             }
             if let Some((user, password)) = turn.verifies {
@@ -93,12 +98,12 @@ impl<R: Reactor> Worker<R> {
                 return After::Consumed(done);
             }
             if let Some(until) = turn.waits_until {
-                self.park(id, until);
+                self.park(id, until, turn.is_held);
                 return After::Consumed(done);
             }
             if !turn.plans.is_empty() {
-                if self.fetch(id, &turn.plans) {
-                    return After::Consumed(done);
+                if comes_once {
+                    self.fetch_at_once(id, &turn.plans);
                 }
                 is_out_of_memory = false;
             } else if turn.needs_room {
@@ -132,6 +137,9 @@ impl<R: Reactor> Worker<R> {
         if 0 < turn.requests || connection.keys_done < turn.keys_done {
             connection.fetches_made = 0;
         }
+        if 0 < turn.requests || turn.upload.is_some() {
+            connection.held_since = None;
+        }
         connection.keys_done = turn.keys_done;
         if let Some(identity) = turn.identity {
             connection.identity = identity;
@@ -163,7 +171,8 @@ impl<R: Reactor> Worker<R> {
         };
         let shared = &self.around.shared;
         let now = shared.clock.now();
-        let took = now.since(connection.active);
+        let arrived = connection.held_since.unwrap_or(connection.active);
+        let took = now.since(arrived);
         if shared.adjustable.slow_request() <= took {
             shared.observed.slow.add(Slow {
                 number: 0,
@@ -179,7 +188,9 @@ impl<R: Reactor> Worker<R> {
                 peer: connection.client.peer(),
             });
         }
-        shared.observed.note(self.around.number, &mut self.tally, took, now);
+        // Who waits behind another that is held back is not slow for the tier's sake.
+        let times = (first.tenant, took, now.since(connection.active));
+        shared.observed.note(self.around.number, &mut self.tally, times, now);
     }
 
     pub(super) fn wait_for_turn(&mut self, id: StreamId) {
@@ -223,6 +234,7 @@ impl<R: Reactor> Worker<R> {
             address,
             verdict: Cell::new(verdict),
             may_fetch: self.may_fetch(id),
+            is_fetched: Cell::new(self.is_fetched(id)),
             fetch_bytes: self.fetch_bytes(),
             keys_done,
         };

@@ -35,7 +35,7 @@ impl<R: Reactor> Worker<R> {
             drop(waker.wake());
         };
         if !auth.verify(user, password, Box::new(tell)) {
-            self.park(id, self.now + Duration::from_millis(LOGIN_RETRY_MS));
+            self.park(id, self.now + Duration::from_millis(LOGIN_RETRY_MS), false);
         }
     }
 

@@ -47,8 +47,9 @@ pub(in crate::memcache) fn execute<'w>(
                 Verb::Arithmetic => CommandClass::Change,
                 Verb::Delete | Verb::Debug => CommandClass::Other,
             };
-            if let Some(until) = held(session, worker, (tenant, class), &[(key, tenant)]) {
-                return Err(Ended::Waits(until));
+            let until = held(session, worker, (tenant, class), &[(key, tenant)]);
+            if let Some(until) = until.filter(|_| !session.is_fetched.get()) {
+                return Err(Ended::Held(until));
             }
             Target { key, tenant }
         }
