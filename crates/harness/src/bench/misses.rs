@@ -22,6 +22,8 @@ const SIZES: [(Bytes, f64); 3] = [(Bytes::mib(128), 0.62), (Bytes::mib(256), 0.6
 const QUICK: std::ops::Range<usize> = 1..2;
 /// Values of up to 1 MiB with key and header: memcached holds them from here on.
 const MEMCACHED_ITEM_MAX: &str = "-I 2m";
+/// Our default, where other sections have `shared`.
+const OUR_POLICY: &str = "--policy pooled";
 /// What a server of ours has resident beside its `-m` at first: the program, stacks, buffers (measured: 12 to 14 MiB).
 const BESIDE: Bytes = Bytes::mib(12);
 /// How often ours is started again with less memory, if it had more resident than memcached.
@@ -57,7 +59,7 @@ fn at_most(bench: &Bench, program: &Path, resident: Bytes, trace: &Path) -> Resu
     let mut memory = Bytes::mib(resident.saturating_sub(BESIDE).count_of(Bytes::mib(1)));
     let mut tries = 1;
     loop {
-        let run = replay(bench, (Kind::Cotenant, program, ""), memory, trace)?;
+        let run = replay(bench, (Kind::Cotenant, program, OUR_POLICY), memory, trace)?;
         let beyond = run.resident.saturating_sub(resident);
         if beyond == Bytes::ZERO || TRIES <= tries {
             return Ok(run);

@@ -69,9 +69,9 @@ impl Kind {
         let (mebibytes, threads) = (setup.memory.count_of(Bytes::mib(1)), setup.threads);
         let line = match self {
             Self::Cotenant => {
-                format!(
-                    "serve -l 127.0.0.1 -p {port} -m {mebibytes} -t {threads} -D : --admin off --policy shared"
-                )
+                // What benchmarks compare is measured with `shared` unless they say otherwise.
+                let policy = if setup.more.contains("--policy") { "" } else { "--policy shared" };
+                format!("serve -l 127.0.0.1 -p {port} -m {mebibytes} -t {threads} -D : --admin off {policy}")
             }
             // A worker of memcached serves 20 requests of a connection in a row, as one of ours does.
             Self::Memcached => format!("-l 127.0.0.1 -p {port} -U 0 -m {mebibytes} -t {threads} -u nobody"),

@@ -2,7 +2,7 @@
 
 use super::{BEGINS_S, FIRST, end, forget, load, megabytes};
 use crate::experiments::nyx::failed;
-use crate::live::{Here, Tenant, Times, Work, Working};
+use crate::live::{Awake, Here, Tenant, Times, Work, Working};
 use lab::experiment::{ExperimentError, Results, Sweep};
 use server::PlaceIn;
 use std::io;
@@ -30,6 +30,7 @@ pub(super) fn remedy(sweep: &Sweep, results: &mut Results) -> Result<(), Experim
             tenant.placement = Some(PlaceIn::Dram);
         }
     };
+    let _awake = Awake::start();
     let here = Here::start_with(sweep.text("tier")?, "none", &tenants, 2, in_dram).map_err(failed)?;
     let works = NAMES.map(|name| load(sweep, name));
     let works: Vec<Work> = works.into_iter().collect::<Result<_, _>>()?;

@@ -60,7 +60,7 @@ pub(super) fn share(sweep: &Sweep, results: &mut Results) -> Result<(), Experime
     };
     measure().map_err(failed)?;
     here.end();
-    let why = "a server's donations go in steps of 10 %, the paper's default: no setting says how large";
+    let why = "not run live (bandwidth_donation sets them); the model's answer is nyx/fig_14";
     results.not_applicable("fig_14_steps", why);
     Ok(())
 }
