@@ -261,3 +261,63 @@ def test_a_configuration_is_read_again(configured, tmp_path):
     os.kill(server.pid, signal.SIGHUP)
     wait_until(lambda: bandwidth(server)["policy"] == "limit" and tenant_json(server, "t")["bandwidth"] == "limit 7%")
     wait_until(lambda: (tenant_json(server, "t")["bandwidth_budget_part"] or 0) > 0.069)
+    path.write_text('bandwidth_step = "64MiB"\nbandwidth_donation = 0\n' + path.read_text(encoding="ascii"), encoding="ascii")
+    os.kill(server.pid, signal.SIGHUP)
+    wait_until(lambda: "bandwidth_step 64MiB, bandwidth_donation 0" in server.said())
+
+
+def test_steps_are_read_again_by_who_takes_them(configured, tmp_path):
+    base = 'tier = ["pm=emulated:2dimm:64MiB"]\nmemory = "64MiB"\n'
+    server = configured(base + 'bandwidth_policy = "qos"\n')
+    path = tmp_path / "cotenant.toml"
+
+    def begun():
+        return [n["text"] for decision in decisions(server) for n in decision["notes"] if n["reason"] == "switched"]
+
+    for policy, step, times in (("qos", 64, 1), ("limit", 64, 2), ("limit", 32, 2), ("proportional", 32, 3), ("proportional", 16, 4)):
+        path.write_text(f'{base}bandwidth_policy = "{policy}"\nbandwidth_step = "{step}MiB"\n', encoding="ascii")
+        os.kill(server.pid, signal.SIGHUP)
+        wait_until(lambda n=step: f"bandwidth_step {n}MiB" in server.said())
+        wait_until(lambda name=policy: bandwidth(server)["policy"] == name)
+        before = bandwidth(server)["decisions"]
+        wait_until(lambda before=before: before + 2 <= bandwidth(server)["decisions"])
+        assert len(begun()) == times, f"{policy} with {step} MiB: {begun()}"
+
+
+def test_what_waits_for_a_tier_is_slow(fresh):
+    server = fresh(*TIER, "--bandwidth-policy", "limit", "--tenant", "name=slow,prefix=slow:")
+    fill(server, b"slow", 1000)
+    claim = {"bandwidth": "limit 50 reads of 1KB per second"}
+    assert ask(server, "PUT", "/tenants/slow", claim)[0] == 200
+    with server.wire() as wire:
+        # The limit's epoch is a second: those beyond it wait for the next ones.
+        for n in range(160):
+            wire.send(b"get %s\r\n" % text(b"slow", n))
+            assert read_answer(wire) == 1000
+        longest = int(wire.stats(b"latency")["slow:read:p999_us"])
+    assert longest > 200_000, "a request that its tier's limit held back took as long as it took"
+
+
+@pytest.mark.parametrize(
+    "change", [{"bandwidth": "limit 2 reads of 16KB per second"}, {"requests_per_second": 4, "burst": 2}]
+)
+def test_who_waits_at_a_disk_keeps_its_values(fresh, tmp_path, change):
+    spec = f"ssd=file:{tmp_path / 'tier'}:64MiB"
+    server = fresh("-t", "1", "--tier", spec, "--placement", "ssd", "--bandwidth-policy", "limit", "--tenant", "name=slow,prefix=slow:")
+    # More than what is gathered in memory before it is written.
+    fill(server, b"slow", 16000)
+    fill(server, b"other", 16000)
+    assert ask(server, "PUT", "/tenants/slow", change)[0] == 200
+    wires = [server.wire() for _ in range(16)]
+    # All come at once, so that all are on their way to the disk before the first is charged or has its token.
+    os.kill(server.pid, signal.SIGSTOP)
+    for n, wire in enumerate(wires):
+        wire.send(b"get %s\r\n" % text(b"slow", n))
+    os.kill(server.pid, signal.SIGCONT)
+    with server.wire() as other:
+        for wire in wires:
+            # What others read makes the worker forget what it has fetched and not used.
+            other.send(b"".join(b"get %s\r\n" % text(b"other", n) for n in range(KEYS)))
+            assert all(read_answer(other) == 16000 for _ in range(KEYS))
+            assert read_answer(wire) == 16000
+            wire.close()

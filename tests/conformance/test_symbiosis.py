@@ -208,6 +208,7 @@ def test_what_cannot_be_is_refused():
     for part in ("0", "1.5"):
         assert "bandwidth_part" in refused(*TIER, "--bandwidth-part", part)
     assert "bandwidth_epoch" in refused(*TIER, "--bandwidth-epoch", "1ms")
+    assert "bandwidth_donation" in refused(*TIER, "--bandwidth-donation", "1.1")
 
 
 def test_a_server_without_a_tier_has_nothing_to_divide(fresh):

@@ -449,3 +449,17 @@ def test_a_probe_of_a_new_file_measures_blocks_that_were_written(tmp_path):
     blocks = sum(int(line.split(":")[3]) for line in written)
     assert max(ends) * 4096 >= 31 << 20
     assert blocks * 4096 >= 32 << 20, extents
+
+
+def test_a_large_value_is_appended_to_one_that_is_away(fresh, tmp_path):
+    spec = f"ssd=file:{tmp_path / 'tier'}:64MiB"
+    server = fresh("-m", "64", "-I", "8m", "-t", "1", "--tier", spec, "--placement", "ssd")
+    some = keys()
+    with server.wire() as wire:
+        fill(wire, some)
+        more = b"x" * 3_000_000
+        # What was stored first has been written out long since: it has to be fetched for a request whose own value has come.
+        wire.send(b"append %s 0 0 %d\r\n%s\r\n" % (some[0], len(more), more))
+        assert wire.read_line() == b"STORED\r\n"
+        wire.send(b"get %s\r\n" % some[0])
+        assert read_values(wire) == {some[0]: value(some[0]) + more}
