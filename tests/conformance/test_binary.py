@@ -13,7 +13,7 @@ from conformance.packets import (
     EXISTS, INVALID, NOT_FOUND, NOT_NUMBER, NOT_STORED, OK, OPCODES, TOO_LARGE, UNKNOWN, Answer, BinaryWire, count,
     failure, packet, store, touch,
 )
-from conformance.test_differential import CASES, SEED, value
+from conformance.test_differential import CASES, SEED, UNGIVEN, value
 from conformance.wire import short
 
 K250, K251 = b"k" * 250, b"k" * 251
@@ -278,7 +278,7 @@ def request(rng, name):
     """(name, keywords of `packet`, whether it counts)."""
     base = name.removesuffix("q") if isinstance(name, str) and name != "q" else name
     key = rng.choice([*KEYS, b"absent"])
-    cas = rng.choice([0] * 5 + [Cas(key, 0), Cas(key, 0), Cas(key, 1)])
+    cas = rng.choice([0] * 5 + [Cas(key, 0), Cas(key, 0), Cas(key, UNGIVEN)])
     more = {"noise": rng.randbytes(3)}
     if base in STORES:
         number = rng.choice([0, 1, 65535, 0x80000000, 0xFFFFFFFF])

@@ -27,6 +27,10 @@ QUIET = [*STORAGE, "delete", "incr", "decr", "touch", "flush_all", "verbosity"]
 LOUD = ["get", "gets", "gat", "gats", "version", *QUIET]
 
 
+#: From a CAS number to one that nothing was given: the next may be that of a quiet write, or not.
+UNGIVEN = 1 << 40
+
+
 class Cas:
     """The number that `gets` last showed for `key` on the server it is sent to, plus `shift`."""
 
@@ -94,7 +98,7 @@ def storage(rng, name, quiet):
     head = [name.encode(), key, flags(rng), exptime(rng), b"%d" % len(data)]
     parts = [b" ".join(head)]
     if name == "cas":
-        parts += [b" ", Cas(key, rng.choice([0, 0, 0, 1]))]
+        parts += [b" ", Cas(key, rng.choice([0, 0, 0, UNGIVEN]))]
     # Where noreply goes, any other word is ignored, and so is noreply in capitals.
     parts += [b" noreply" if quiet else rng.choice([b""] * 8 + [b" ", b" x", b" NOREPLY"])]
     spoilt = rng.randrange(40)
