@@ -321,3 +321,30 @@ def test_who_waits_at_a_disk_keeps_its_values(fresh, tmp_path, change):
             assert all(read_answer(other) == 16000 for _ in range(KEYS))
             assert read_answer(wire) == 16000
             wire.close()
+
+
+def told(server, name):
+    """The slowdown that decisions told last of a tenant, in thousandths."""
+    own = id_of(server, name)
+    notes = [note for decision in decisions(server) for note in decision["notes"]]
+    return [note["amount"] for note in notes if note["reason"] == "slowed" and note["tenant"] == own][-1:]
+
+
+def test_a_slowdown_is_seen_while_somebody_measures_it(fresh):
+    server = fresh(*TIER, "--bandwidth-policy", "fair-slowdown", "--tenant", "name=a,prefix=a:", "--tenant", "name=b,prefix=b:")
+    some = at_work(server, (b"a", 1000, "get"), (b"b", 3000, "set"))
+    try:
+        with server.wire() as wire:
+            wait_until(lambda: told(server, "a") and told(server, "b"))
+            # The next decision may tell another between two readings.
+            wait_until(lambda: float(wire.stats(b"tenants")["a:tier_slowdown"]) * 1000 == told(server, "a")[0])
+            assert 0 < tenant_json(server, "b")["tier_slowdown"]
+            assert 1000 <= int(wire.stats(b"tenants")["a:tier_bytes_per_miss"])
+            assert 'cotenant_tenant_tier_slowdown_ratio{tenant="b"} 0.0' not in server.http("/metrics")[1]
+            assert ask(server, "PUT", "/bandwidth", {"policy": "none"})[0] == 200
+            assert "a:tier_slowdown" not in wire.stats(b"tenants")
+            assert tenant_json(server, "b")["tier_slowdown"] is None
+            assert 'cotenant_tenant_tier_slowdown_ratio{tenant="b"} 0.0' in server.http("/metrics")[1]
+    finally:
+        for load in some:
+            load.end()

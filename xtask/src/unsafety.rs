@@ -6,6 +6,7 @@ use crate::rust::{code_only, lines_with_word};
 /// The modules that may hold unsafe code, each with the reason. A new one needs a decision record.
 pub const FENCES: &[(&str, &str)] = &[
     ("crates/media/src/buffer.rs", "memory for direct I/O, which begins on a page"),
+    ("crates/media/src/cold.rs", "loads that no cache answers"),
     ("crates/media/src/dax/mod.rs", "bytes of a mapped device, whose writers keep others away"),
     ("crates/media/src/dax/persistence.rs", "stores past the caches, and instructions for cache lines"),
     ("crates/media/src/device.rs", "bytes of a mapped device, whose writers keep others away"),

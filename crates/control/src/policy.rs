@@ -131,6 +131,8 @@ pub enum Reason {
     Relaxed,
     /// What its items are worth beside others changed, by so many eighths of an octave.
     Revalued,
+    /// How its time compares with its time alone, in thousandths (NyxCache §3.3).
+    Slowed,
     /// Gave what it left idle.
     Donated,
     /// Took back what it had given.
@@ -162,6 +164,7 @@ impl Reason {
             Self::Tightened => "tightened",
             Self::Relaxed => "relaxed",
             Self::Revalued => "revalued",
+            Self::Slowed => "slowed",
             Self::Donated => "donated",
             Self::Revoked => "revoked",
             Self::Traded => "traded",

@@ -1,10 +1,11 @@
 //! Kinds of memory, and the meters on them.
 //!
-//! Invariants: the only crate that maps memory; `region`, `words`, `heap` and the devices are the only modules here with unsafe code
+//! Invariants: the only crate that maps memory; `region`, `words`, `heap`, `cold` and the devices are the only modules here with unsafe code
 //! Non-goals:  items, tenants' rules, policies
 
 pub mod brake;
 mod buffer;
+pub mod cold;
 pub mod dax;
 mod device;
 mod dram;

@@ -85,6 +85,8 @@ pub struct TenantReport {
     pub tiers: Vec<String>,
     /// What it claims of a tier's bandwidth.
     pub bandwidth: TierClaim,
+    /// How much slower it is than alone there, if the policy in charge knows.
+    pub slowdown: Option<f64>,
     /// The group that it is in.
     pub group: Option<String>,
     /// Who made it: `default`, `configuration`, `delimiter` or `administration`.
@@ -176,6 +178,7 @@ impl Operator {
             placement: self.router.places.word(state.placement).to_owned(),
             tiers: self.router.places.names().to_vec(),
             bandwidth: self.shared.sharing.claim(id),
+            slowdown: self.shared.sharing.slowdown(id),
             state,
             totals: self.shared.store.totals(id),
             latency: self.shared.observed.latencies(&[id], self.shared.clock.now()).pop().unwrap_or_default(),

@@ -38,6 +38,8 @@ pub struct TenantView {
     pub allowance: Allowance,
     /// What its gate counted.
     pub gate: GateCounts,
+    /// How much slower it is than alone at the divided tier, if the policy in charge knows.
+    pub slowdown: Option<f64>,
 }
 
 /// One tier of a snapshot.
@@ -283,6 +285,7 @@ pub(crate) fn tenant(shared: &Shared, id: TenantId) -> Option<TenantView> {
         state: shared.store.tenant_state(id)?,
         totals: shared.store.totals(id),
         latency: TenantLatency::default(),
+        slowdown: shared.sharing.slowdown(id),
     })
 }
 

@@ -1,17 +1,21 @@
 //! How long an access to the divided tier takes now: small accesses of nobody, timed.
 //!
-//! Units:   nanoseconds, of an access of 256 B where its time is modelled, else of the tier's access unit
+//! Units:   nanoseconds, of an access of 256 B where its time is modelled, of a cache line where the tier is memory, else of its access unit
 //! Cost:    a few accesses of the tier, which no tenant is charged
-//! Failure: what cannot be timed is not: stores to a tier that is no memory, and memory that is in the processor's caches after one look
+//! Failure: what cannot be timed is not: stores to a tier whose time is not modelled
 //! Source:  MT² §3.2.2 takes the latency of the medium from queue occupancies; without counters it is probed
 
 use crate::store::Store;
+use crate::tier::Tier;
 use control::bandwidth::Kinds;
 use media::{Buffer, SlowAccess};
 use units::{Bytes, Duration};
 
 /// Probes whose median counts: a single one meets whatever is under way at its moment (guess).
 const PROBES: usize = 5;
+/// The same of loads from memory, which take some 100 ns each (guess): what they are compared with is a ninth more.
+const LOADS: usize = 65;
+const PAGE: usize = 4096;
 /// The medium's own unit (NyxCache §2.1).
 const UNIT: Bytes = Bytes(256);
 
@@ -27,22 +31,33 @@ impl Store {
     }
 
     fn probe_median(&self, kind: SlowAccess) -> Option<Duration> {
-        let mut probes = [Duration::ZERO; PROBES];
-        for probe in &mut probes {
-            *probe = self.probe(kind)?;
+        let tier = self.tiers.get(usize::from(self.divided_tier()?))?;
+        let is_loaded = !tier.device.is_timed() && tier.is_mapped();
+        let mut probes = [Duration::ZERO; LOADS];
+        let probes = &mut probes[..if is_loaded { LOADS } else { PROBES }];
+        for probe in probes.iter_mut() {
+            *probe = if is_loaded { self.load(tier, kind)? } else { self.probe(tier, kind)? };
         }
         probes.sort_unstable();
-        Some(probes[PROBES / 2])
+        Some(probes[probes.len() / 2])
     }
 
-    fn probe(&self, kind: SlowAccess) -> Option<Duration> {
-        let tier = self.tiers.get(usize::from(self.divided_tier()?))?;
+    /// Times a load from memory.
+    fn load(&self, tier: &Tier, kind: SlowAccess) -> Option<Duration> {
+        let region = tier.device.mapped().filter(|_| kind == SlowAccess::Read)?;
+        let watch = self.brakes.watch();
+        // Each time another page: a line that was just loaded may be in a buffer of the medium.
+        let page = watch.now().0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        let at = usize::try_from(page).unwrap_or(0).wrapping_mul(PAGE) % region.len();
+        media::cold::load(region, at, watch)
+    }
+
+    /// Times an access whose time is modelled, or a read of a tier that is no memory.
+    fn probe(&self, tier: &Tier, kind: SlowAccess) -> Option<Duration> {
         let (device, watch) = (&tier.device, self.brakes.watch());
         let started = watch.now();
         if device.is_timed() {
             device.take_time(kind, UNIT);
-        } else if tier.is_mapped() {
-            return None;
         } else if kind == SlowAccess::Read {
             let unit = device.access_unit();
             let mut buffer = Buffer::new(unit).ok()?;

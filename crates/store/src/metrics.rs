@@ -106,6 +106,14 @@ macro_rules! counters {
     };
 }
 
+impl Totals {
+    /// Bytes that went to and from tiers for each look-up whose value was not in DRAM, 0 before the first (Spirit §4.2).
+    #[must_use]
+    pub fn bytes_per_miss(&self) -> u64 {
+        (self.slow_read.bytes + self.slow_write.bytes).checked_div(self.tier_hits).unwrap_or(0)
+    }
+}
+
 counters! {
     /// Look-ups that found their item.
     get_hits,

@@ -272,3 +272,16 @@ fn an_access_of_a_tier_without_a_profile_costs_by_its_bytes() {
     assert!(store.divide_tier(1) && !store.divide_tier(2));
     assert_eq!(store.divided_tier(), Some(1));
 }
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn loads_of_a_tier_that_is_memory_are_timed_while_somebody_looks() {
+    let mut rig = rig(1, 200);
+    let latency = |rig: &mut Rig| rig.control.read(Instant(rig.now()), &mut Vec::new()).latency;
+    assert_eq!(latency(&mut rig), Kinds::default());
+    rig.control.watch_latency(true);
+    let seen = latency(&mut rig);
+    // No cache answers in less than 10 ns, and a reading of the clock takes as long.
+    assert!(seen.slow_read.is_some_and(|load| Duration(10) <= load), "{seen:?}");
+    assert_eq!(Kinds { slow_read: None, ..seen }, Kinds::default(), "stores are not");
+}

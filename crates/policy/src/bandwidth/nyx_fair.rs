@@ -23,6 +23,7 @@
 //! | FairIntervals | `fair_intervals` |
 
 use super::nyx_lever::{in_reach, looser, tighter};
+use super::nyx_slowed::Told;
 use super::regulator::Step;
 use super::roster::{Roster, note};
 use crate::estimate::stand_alone::{
@@ -76,6 +77,7 @@ struct Member {
     alone: Alone,
     tally: Tally,
     slowdown: Option<f64>,
+    told: Told,
     exempt: bool,
 }
 
@@ -137,7 +139,10 @@ impl FairSlowdown {
         for (row, (_, member)) in seen.tenants.iter().zip(self.members.iter_mut()) {
             let shared = member.tally.performance().filter(|_| row.claim.class != Class::Exempt);
             member.slowdown = shared.and_then(|shared| member.alone.slowdown(shared));
-            stale |= member.slowdown.is_some_and(|slowdown| slowdown < STALE);
+            if let Some(slowdown) = member.slowdown {
+                stale |= slowdown < STALE;
+                member.told.say(row.id, slowdown, &mut self.notes);
+            }
         }
         if stale {
             self.probes.hurry();

@@ -23,6 +23,7 @@
 //! | Option 1, Option 2 | [`Donation::All`], [`Donation::Aware`] |
 
 use super::nyx_limit::{limit, over};
+use super::nyx_slowed::Told;
 use super::roster::{Roster, note};
 use crate::estimate::stand_alone::{
     Alone, PROBE_LEASE, PROBES_MOST, Performance, Probe, REFRESH, StandAlone, Tally,
@@ -43,6 +44,8 @@ const OWED_EPOCHS_MAX: f64 = 10.0;
 /// A step is lent only where the slowdown is inside its bound by so many standard errors of the performance alone (guess,
 /// as in experiments); it is taken back where the slowdown itself is past it.
 const STANDARD_ERRORS: f64 = 2.0;
+/// Weight of an epoch in the slowdown that is told (guess: that of about the last second).
+const SLOWED_WEIGHT: f64 = 0.02;
 
 /// What becomes of what a tenant leaves idle.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -93,6 +96,9 @@ struct Member {
     desired: f64,
     owed: f64,
     alone: Alone,
+    /// Mean of its slowdown over the last epochs, the older with less weight.
+    slowed: Option<f64>,
+    told: Told,
     exempt: bool,
 }
 
@@ -154,6 +160,10 @@ impl Proportional {
             };
             let used = signal.cost.part_of(seen.window.length()) / pool;
             let member = &mut self.members[at];
+            let slowdown = member.slowdown(signal, seen);
+            if let Some(slowed) = member.note_slowdown(slowdown) {
+                member.told.say(row.id, slowed, &mut self.notes);
+            }
             let granted = member.assigned;
             member.owed = (member.owed + used - granted).clamp(0.0, granted * OWED_EPOCHS_MAX);
             let before = member.desired;
@@ -162,7 +172,7 @@ impl Proportional {
                 Some(out) => {
                     member.wants_more(used, out.since(seen.window.start), EPOCH.min(seen.window.length()))
                 }
-                None => member.wants_less(used, self.donation, member.slowdown(signal, seen)),
+                None => member.wants_less(used, self.donation, slowdown),
             };
             self.note_change(row.id, before, at);
         }
@@ -288,6 +298,14 @@ impl Member {
     /// How much worse its slowdown may be than it seems.
     fn doubt(&self) -> f64 {
         1.0 + STANDARD_ERRORS * self.alone.standard_error()
+    }
+
+    /// Takes the slowdown of an epoch into its mean, and returns that.
+    fn note_slowdown(&mut self, slowdown: Option<f64>) -> Option<f64> {
+        let slowdown = slowdown?;
+        let mean = self.slowed.map_or(slowdown, |mean| mean + (slowdown - mean) * SLOWED_WEIGHT);
+        self.slowed = Some(mean);
+        self.slowed
     }
 
     /// How much it was slowed down; not at all if it did nothing.

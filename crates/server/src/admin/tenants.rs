@@ -188,6 +188,8 @@ fn put_bandwidth(object: &mut Value, tenant: &TenantReport) {
     let cap = |kind: Kind| json!(throttle.cap.get(kind).map(|cap| cap.0));
     object["bandwidth_cap_read_bytes_per_second"] = cap(Kind::SlowRead);
     object["bandwidth_cap_write_bytes_per_second"] = cap(Kind::SlowWrite);
+    object["tier_slowdown"] = json!(tenant.slowdown);
+    object["tier_bytes_per_miss"] = json!(tenant.totals.bytes_per_miss());
     object["tier_time_microseconds"] = json!(tenant.totals.tier_cost_ps / 1_000_000);
 }
 

@@ -16,6 +16,7 @@ mod joint;
 mod model;
 mod pace;
 mod policies;
+mod slowdowns;
 mod speeds;
 mod steps;
 mod thing;
@@ -43,6 +44,7 @@ use pace::Pace;
 pub(crate) use pace::REST_MAX;
 use policy::bandwidth::{BandwidthPolicy, Options, Thresholds};
 use policy::joint::JointPolicy;
+use slowdowns::Slowdowns;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -92,6 +94,7 @@ struct Running {
     history: History,
     /// Promises that could not be kept, and those that cannot now.
     incidents: Incidents,
+    slowdowns: Slowdowns,
     pace: Pace,
 }
 
@@ -173,6 +176,7 @@ impl Sharing {
             groups,
             history: History::new(kind.family()),
             incidents: Incidents::default(),
+            slowdowns: Slowdowns::default(),
             pace: Pace::default(),
         };
         running.divide(settings.part);
@@ -301,14 +305,15 @@ impl Sharing {
             return early;
         }
         let claims = self.claims();
-        let Running { pacer, thing, joint_pacer, both, kind, speeds, .. } = &mut *running;
+        let Running { pacer, thing, joint_pacer, both, kind, speeds, slowdowns, .. } = &mut *running;
         let (wake, made) = match kind.family() {
-            Family::Bandwidth => {
-                (pacer.step(now, &mut thing.around(shared, &claims)), Made::at(pacer.journal(), now))
-            }
+            Family::Bandwidth => (
+                pacer.step(now, &mut thing.around(shared, &claims)),
+                Made::at(pacer.journal(), now, slowdowns),
+            ),
             Family::Joint => {
                 let mut around = joint::Around { control: both, shared, claims: &claims, speeds };
-                (joint_pacer.step(now, &mut around), Made::at(joint_pacer.journal(), now))
+                (joint_pacer.step(now, &mut around), Made::at(joint_pacer.journal(), now, slowdowns))
             }
         };
         let mut least = PAUSE_MIN;
@@ -351,6 +356,11 @@ impl Sharing {
         })
     }
 
+    /// How much slower a tenant is than alone, if the policy in charge knows.
+    pub(crate) fn slowdown(&self, id: TenantId) -> Option<f64> {
+        self.running().slowdowns.of(id)
+    }
+
     /// How the loop stands.
     pub(crate) fn view(&self) -> SharingView {
         let running = self.running();
@@ -373,9 +383,10 @@ struct Made {
 }
 
 impl Made {
-    /// The decision of `now`, if one was made.
-    fn at<S, A>(journal: &Journal<S, A>, now: Instant) -> Option<Self> {
+    /// The decision of `now`, if one was made; what it says of slowdowns goes there.
+    fn at<S, A>(journal: &Journal<S, A>, now: Instant, slowdowns: &mut Slowdowns) -> Option<Self> {
         let record = journal.records().last().filter(|record| record.at == now)?;
+        slowdowns.take(&record.notes);
         let incident = |note: &control::Note| match &note.reason {
             Reason::Incident(what) => Some((note.tenant, what.to_string())),
             _ => None,
@@ -392,8 +403,9 @@ impl Running {
 
     /// The policy in charge decides from the next step on in its first state.
     fn begin(&mut self, options: &Options) {
-        // What the one before has used is not this one's to rest for.
+        // What the one before has used is not this one's to rest for, and what it knew is not known any more.
         self.pace = Pace::default();
+        self.slowdowns = Slowdowns::default();
         let Self { kind, groups, settings, pacer, joint_pacer, .. } = self;
         match kind.family() {
             Family::Bandwidth => pacer.switch(kind.policy(options, groups)),

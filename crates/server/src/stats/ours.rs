@@ -127,6 +127,7 @@ pub(super) fn tenants(shared: &Shared, router: &Router, binding: &Binding) -> Ve
             ("tier_evictions", t.tier_evictions),
             ("tier_read_bytes", t.slow_read.bytes),
             ("tier_write_bytes", t.slow_write.bytes),
+            ("tier_bytes_per_miss", t.bytes_per_miss()),
             ("tier_time_microseconds", t.tier_cost_ps / 1_000_000),
             ("tier_delay_ns", u64::from(state.throttle.delay) * 10),
             ("tier_paused", u64::from(state.throttle.paused)),
@@ -142,6 +143,9 @@ pub(super) fn tenants(shared: &Shared, router: &Router, binding: &Binding) -> Ve
             for (what, value) in super::tiers::traffic(counted) {
                 rows.push((format!("{name}:{tier}:{what}"), value.to_string()));
             }
+        }
+        if let Some(slowdown) = shared.sharing.slowdown(id) {
+            rows.push((format!("{name}:tier_slowdown"), format!("{slowdown:.3}")));
         }
         // No spaces: three words per line.
         let rank: String = state.rank.to_string().split_whitespace().collect();

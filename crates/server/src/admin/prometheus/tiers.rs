@@ -56,7 +56,7 @@ fn traffic_figures() -> [TrafficFigure; 8] {
 }
 
 /// What tenants have in tiers.
-pub(super) fn tenant_figures() -> [TenantFigure; 13] {
+pub(super) fn tenant_figures() -> [TenantFigure; 14] {
     [
         ("cotenant_tenant_tier_held", "Its records in tiers", Some(Unit::Bytes), |t| gauge(t.state.away.0)),
         ("cotenant_tenant_tier_items", "Items whose values are there", None, |t| gauge(t.state.away_items)),
@@ -95,6 +95,12 @@ pub(super) fn tenant_figures() -> [TenantFigure; 13] {
             "Part of the divided tier's time that it may use, 1 without a budget",
             None,
             |t| Value::Gauge(t.state.throttle.budget.map_or(1.0, |budget| budget.cost.part_of(budget.per))),
+        ),
+        (
+            "cotenant_tenant_tier_slowdown_ratio",
+            "Time of its accesses beside others, by that alone; 0 where nobody knows",
+            None,
+            |t| Value::Gauge(t.slowdown.unwrap_or(0.0)),
         ),
         ("cotenant_tenant_tier_held_back", "Whether its accesses are held back", None, |t| {
             gauge(u64::from(t.state.throttle != Throttle::FREE))
