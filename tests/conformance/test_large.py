@@ -277,3 +277,40 @@ def test_uploads_that_stall_do_not_take_the_memory(fresh):
         while values_bytes(server) > 0:
             assert wire.value(b"nothing") is None
         assert store(wire, b"k", 30 * MIB) == b"STORED\r\n" and check(wire, b"k", 30 * MIB)
+
+
+@pytest.mark.cotenant
+@pytest.mark.parametrize("engine", ["epoll", "io_uring"])
+def test_a_get_of_many_keys_finds_them_all(fresh, engine):
+    """More than one gathering write takes, and more large values than are kept at once."""
+    server = fresh("-I", "2m", "--io-engine", engine, memory="256")
+    with server.wire(deadline_s=60.0) as wire:
+        for names, size in (([b"m%d" % n for n in range(700)], 3_000), ([b"l%d" % n for n in range(70)], 1_200_000)):
+            for name in names:
+                assert store(wire, name, size) == b"STORED\r\n"
+            wire.send(b"get %b\r\nversion\r\n" % b" ".join(names))
+            for name in names:
+                assert wire.read_line() == b"VALUE %b 0 %d\r\n" % (name, size)
+                assert wire.read_exact(size + 2) == value_of(name, size) + b"\r\n"
+            assert wire.read_line() == b"END\r\n"
+            assert wire.read_line().startswith(b"VERSION")
+
+
+def buffers_bytes(server):
+    return int(re.search(r"^cotenant_buffers_bytes(?:{})? (\d+)", server.http("/metrics")[1], re.MULTILINE).group(1))
+
+
+@pytest.mark.cotenant
+def test_what_is_copied_beside_large_values_is_given_back(fresh):
+    server = fresh("-I", "2m", memory="256")
+    with server.wire(deadline_s=60.0) as wire:
+        for name, size in ((b"large", 1_500_000), (b"other", 100_000)):
+            assert store(wire, name, size) == b"STORED\r\n"
+        before = buffers_bytes(server)
+        for _ in range(20):
+            wire.send(b"get large other\r\n")
+            for name, size in ((b"large", 1_500_000), (b"other", 100_000)):
+                assert wire.read_line() == b"VALUE %b 0 %d\r\n" % (name, size)
+                wire.read_exact(size + 2)
+            assert wire.read_line() == b"END\r\n"
+        assert buffers_bytes(server) <= before + 100_000

@@ -218,3 +218,13 @@ def test_meta_commands_are_counted(wire):
     after = wire.stats()
     moved = {name: int(after[name]) - int(before[name]) for name in ("cmd_meta", "get_hits", "get_misses", "cmd_touch", "touch_misses", "cmd_set", "delete_hits", "incr_misses")}
     assert moved == {"cmd_meta": 6, "get_hits": 1, "get_misses": 1, "cmd_touch": 1, "touch_misses": 1, "cmd_set": 1, "delete_hits": 1, "incr_misses": 1}
+
+
+def test_what_would_become_too_large_stays_as_it_was(fresh):
+    server = fresh("-I", "1m")
+    half = b"x" * 600_000
+    with server.wire() as wire:
+        assert wire.ask(b"ms a 600000\r\n%b\r\n" % half) == b"HD\r\n"
+        for mode in b"A", b"P":
+            assert wire.ask(b"ms a 600000 M%b\r\n%b\r\n" % (mode, half)) == b"NS\r\n"
+        assert wire.ask(b"mg a s\r\n") == b"HD s600000\r\n"

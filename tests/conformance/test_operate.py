@@ -1,6 +1,7 @@
 """Lists of items, log lines, and commands that operate memcached's machinery."""
 
 import re
+import socket
 
 import pytest
 
@@ -241,3 +242,14 @@ def test_shutdown(fresh, how):
         wire.send(how)
         assert wire.read_to_close() == b""
     assert server.process.wait(timeout=START_S) == 0
+
+
+@pytest.mark.cotenant
+def test_who_ends_its_sending_gets_the_whole_list(fresh):
+    server = fresh()
+    with server.wire() as wire:
+        wire.send(b"".join(b"set key%d 0 0 1 noreply\r\nx\r\n" % i for i in range(20_000)))
+        wire.ask(b"")
+        wire.send(b"lru_crawler metadump all\r\n")
+        wire.sock.shutdown(socket.SHUT_WR)
+        assert len(dumped(wire.read_to_close())) == 20_000

@@ -181,3 +181,65 @@ def test_silent_connections_are_closed(fresh):
     with server.wire() as wire:
         assert wire.ask(b"mn\r\n") == b"MN\r\n"
         assert wire.read_to_close() == b""
+
+
+def test_a_rate_counts_for_the_tenant_of_each_key(fresh):
+    slow = "requests_per_second=1,burst=5,over_rate=refuse"
+    server = fresh("--tenant", f"name=a,prefix=a:,{slow}", "--tenant", f"name=b,prefix=b:,{slow}")
+    refused = b"SERVER_ERROR too many requests\r\n"
+    with server.wire() as wire:
+        many = b" ".join(b"b:%d" % n for n in range(100))
+        assert wire.ask(b"get x a:1 %b\r\n" % many) == b"END\r\n", "the default tenant has no rate"
+        assert wire.ask(b"get x b:1\r\n") == refused, "its tokens are gone"
+        for _ in range(10):
+            assert wire.ask(b"get a:1 b:1\r\n") == refused, "none is taken from a then"
+        # a:k in base64. Four of its five tokens are left, and one comes in a second.
+        answers = [wire.ask(b"mg YTpr b\r\n") for _ in range(20)]
+        assert 4 <= answers.count(b"EN\r\n") <= 10 and answers[-1] == refused
+
+
+def test_who_waits_long_for_tokens_is_refused(fresh):
+    server = fresh("--tenant", "name=a,prefix=a:,requests_per_second=1,burst=1")
+    with server.wire(deadline_s=30.0) as wire:
+        # A hundred tokens are owed for the first.
+        assert wire.ask(b"get %b\r\n" % b" ".join(b"a:%d" % n for n in range(100))) == b"END\r\n"
+        began = time.monotonic()
+        assert wire.ask(b"get a:k\r\n") == b"SERVER_ERROR too many requests\r\n"
+        assert 4.9 < time.monotonic() - began
+    shown = ask(server, "GET", "/tenants/a")[1]
+    assert shown["rate_refusals"] == 1
+
+
+def test_who_is_not_idle_is_not_closed_for_it(fresh, tmp_path):
+    path = tmp_path / "socket"
+    server = fresh("-o", "idle_timeout=1", "-l", f"127.0.0.1:0,unix:{path}:700")
+    with socket.socket(socket.AF_UNIX) as local, server.wire() as watcher, server.wire() as idle:
+        local.connect(str(path))
+        local.settimeout(10)
+        watcher.send(b"watch evictions\r\n")
+        assert watcher.read_line() == b"OK\r\n"
+        assert idle.read_to_close() == b""
+        with server.wire() as wire:
+            assert int(wire.stats()["idle_kicks"]) == 1
+            conns = wire.stats(b"conns")
+            assert "conn_watch" in conns.values()
+        local.sendall(b"mn\r\n")
+        assert local.recv(100) == b"MN\r\n"
+
+
+def test_a_connection_is_kept_alive_by_the_system(fresh):
+    """Field 5 of a row of /proc/net/tcp begins with 2 while the timer of keep-alive runs."""
+    server = fresh()
+    with server.wire() as wire:
+        assert wire.ask(b"mn\r\n") == b"MN\r\n"
+        ours, theirs = server.address[1], wire.sock.getsockname()[1]
+        ends = [f"{ours:04X}", f"{theirs:04X}"]
+
+        def runs():
+            with open(f"/proc/{server.pid}/net/tcp", encoding="ascii") as table:
+                rows = [line.split() for line in table][1:]
+            (timer,) = [row[5] for row in rows if [end.split(":")[1] for end in row[1:3]] == ends]
+            return timer.startswith("02:")
+
+        # Before that the timer of what is not acknowledged yet may run.
+        wait_until(runs)

@@ -229,3 +229,39 @@ def test_keys_that_do_not_go_together_are_told(authority, tmp_path):
         servers.start_cotenant([*options(authority, certificate, key), "-l", "127.0.0.1:0"])
     with pytest.raises(AssertionError, match=r"cannot speak TLS: cannot read the private key .*gone\.key"):
         servers.start_cotenant([*options(authority, certificate, tmp_path / "gone.key"), "-l", "127.0.0.1:0"])
+
+
+def test_who_says_goodbye_gets_what_it_asked_for(authority, fresh):
+    certificate, key = authority.issue("server")
+    server = fresh(*options(authority, certificate, key), "-I", "8m", "-l", "notls:127.0.0.1:0,127.0.0.1:0", memory="256")
+    port, value = ports(server, "TLS")[0], bytes(i % 251 for i in range(6_000_000))
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    made = context(authority).wrap_bio(incoming, outgoing, server_hostname="localhost")
+    with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S) as sock:
+
+        def until_done(step):
+            while True:
+                try:
+                    return step()
+                except ssl.SSLWantReadError:
+                    sock.sendall(outgoing.read())
+                    incoming.write(sock.recv(1 << 18))
+                finally:
+                    sock.sendall(outgoing.read())
+
+        until_done(made.do_handshake)
+        made.write(b"set k 0 0 %d\r\n" % len(value))
+        for at in range(0, len(value), 1 << 14):
+            made.write(value[at : at + (1 << 14)])
+            sock.sendall(outgoing.read())
+        made.write(b"\r\n")
+        assert until_done(lambda: made.read(100)) == b"STORED\r\n"
+        made.write(b"get k\r\n")
+        with pytest.raises(ssl.SSLWantReadError):
+            made.unwrap()
+        sock.sendall(outgoing.read())
+        wanted = b"VALUE k 0 %d\r\n%b\r\nEND\r\n" % (len(value), value)
+        got = bytearray()
+        while len(got) < len(wanted):
+            got += until_done(lambda: made.read(1 << 18)) or pytest.fail(f"ended after {len(got)} bytes")
+        assert got == wanted

@@ -130,6 +130,8 @@ impl Acceptor {
         }
         if peer.is_some() {
             let _slower = stream.set_tcp_nodelay(true);
+            // Whose machine is gone without a word is found out some time.
+            let _lasting = stream.set_keepalive(true);
         }
         let Some(desk) = self.desks.iter().min_by_key(|d| d.load.load(Ordering::Relaxed)) else { return };
         counters.curr_connections.fetch_add(1, Ordering::Relaxed);

@@ -193,6 +193,11 @@ impl Gate {
         })
     }
 
+    /// Counts a request that is refused for it has waited long enough.
+    pub(crate) fn count_refusal(&self) {
+        self.rate_refusals.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Gives back what a request took that comes again.
     pub(crate) fn give_back(&self, keys: usize) {
         let cost = self.spacing_ns.load(Ordering::Relaxed).saturating_mul(keys as u64);

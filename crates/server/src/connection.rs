@@ -60,6 +60,8 @@ pub(crate) struct Connection {
     pub(crate) parked_until: Option<Instant>,
     /// When its next request arrived, if that is held back at a tier.
     pub(crate) held_since: Option<Instant>,
+    /// When its next request arrived, if that waits for tokens.
+    pub(crate) waits_since: Option<Instant>,
     /// What became of the password that its input begins with, if that was verified elsewhere.
     pub(crate) verdict: Option<Option<Grant>>,
     /// Whose connection it is counted as.
@@ -101,6 +103,7 @@ impl Connection {
             keys_done: 0,
             parked_until: None,
             held_since: None,
+            waits_since: None,
             verdict: None,
             counted: None,
             unsent: 0,
@@ -111,6 +114,16 @@ impl Connection {
             lasting: None,
             client,
         }
+    }
+
+    /// Whether nothing of it is executed now.
+    pub(crate) fn takes_no_turn(&self) -> bool {
+        self.is_sending || self.parked_until.is_some() || self.lasting.is_some()
+    }
+
+    /// Whether a large value has come whose request needs another that is away.
+    pub(crate) fn awaits_another(&self) -> bool {
+        self.upload.as_ref().is_some_and(|receiving| receiving.is_whole())
     }
 
     /// Whether it is sent replies with large values.

@@ -22,6 +22,8 @@ pub(crate) struct Outgoing {
     parts: VecDeque<Part>,
     /// Bytes of the first part that have gone.
     gone: usize,
+    /// Bytes accounted for copies in them.
+    pub(crate) accounted: usize,
     /// The connection closes behind them.
     pub(crate) ends: bool,
 }

@@ -83,6 +83,8 @@ struct Wrapped {
     /// The worker waits for `Sent`.
     worker_waits: bool,
     is_queued: bool,
+    /// The worker has more to do for it before it hears the end.
+    is_paused: bool,
     /// The other side has ended TLS, or the time for opening is up.
     is_over: bool,
 }
@@ -153,6 +155,7 @@ impl<R: Reactor> Transport<R> {
             deadline: Some(deadline),
             worker_waits: false,
             is_queued: false,
+            is_paused: false,
             is_over: false,
         };
         if self.wrapped.len() <= id.0 {
@@ -228,6 +231,7 @@ impl<R: Reactor> Transport<R> {
                         (id, self.arrived(id, len, buffer))
                     }
                     Completion::Sent(id) if self.is_wrapped(id) => (id, self.sent(id)),
+                    Completion::Owes(id, bytes) if self.is_wrapped(id) => (id, self.owes(id, bytes)),
                     Completion::Closed(id) => {
                         self.forget(id);
                         return Some(Event::Completed(Completion::Closed(id)));
@@ -259,13 +263,31 @@ impl<R: Reactor> Transport<R> {
         sending
     }
 
+    /// Sends what was taken and has not gone yet, for a stream that is to end.
+    pub(crate) fn flush(&mut self, id: StreamId) -> Sending {
+        let sending = self.inner.flush(id);
+        if let Some(Some(wrapped)) = self.wrapped.get_mut(id.0) {
+            wrapped.worker_waits |= matches!(sending, Sending::Later(_));
+        }
+        sending
+    }
+
     /// Delivers no more data of a stream until `resume`, but for what TLS has taken in already.
     pub(crate) fn pause(&mut self, id: StreamId) {
+        if let Some(Some(wrapped)) = self.wrapped.get_mut(id.0) {
+            wrapped.is_paused = true;
+        }
         self.inner.pause(id);
     }
 
     /// Delivers data again.
     pub(crate) fn resume(&mut self, id: StreamId) {
+        if let Some(Some(wrapped)) = self.wrapped.get_mut(id.0) {
+            wrapped.is_paused = false;
+            if wrapped.is_over {
+                self.queue_ready(id);
+            }
+        }
         self.inner.resume(id);
     }
 
@@ -372,8 +394,9 @@ impl<R: Reactor> Transport<R> {
     fn go_on(&mut self, id: StreamId, buffer: &mut [u8]) -> Step {
         let Some(Some(wrapped)) = self.wrapped.get_mut(id.0) else { return Step::Wait };
         wrapped.is_queued = false;
-        if wrapped.is_over && !wrapped.worker_waits {
-            return Step::Fail;
+        if wrapped.is_over {
+            // What the worker still has for it goes first: `sent` or `resume` comes back here.
+            return if wrapped.worker_waits || wrapped.is_paused { Step::Wait } else { Step::Fail };
         }
         let early = std::mem::take(&mut wrapped.early);
         self.shared.count_buffer(std::mem::take(&mut wrapped.accounted), 0);
@@ -397,6 +420,16 @@ impl<R: Reactor> Transport<R> {
         let client = std::mem::take(&mut wrapped.client);
         self.queue_ready(id);
         Step::Tell(Event::Opened(id, client))
+    }
+
+    /// What was sent is not gone: the worker's, or TLS's own before anybody is served.
+    fn owes(&mut self, id: StreamId, bytes: usize) -> Step {
+        let Some(Some(wrapped)) = self.wrapped.get_mut(id.0) else { return Step::Wait };
+        if wrapped.deadline.is_some() {
+            return Step::Wait;
+        }
+        wrapped.worker_waits = true;
+        Step::Tell(Event::Completed(Completion::Owes(id, bytes)))
     }
 
     /// What was sent later has gone: the worker's, or TLS's own.

@@ -231,6 +231,7 @@ impl<R: Reactor> Worker<R> {
                 self.bytes_read += len as u64;
                 self.arrived(id, &buffer[..len], now);
             }
+            Completion::Owes(id, bytes) => self.note_owed(id, bytes, false),
             Completion::Sent(id) => {
                 let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
                 connection.is_sending = false;

@@ -205,6 +205,9 @@ pub(crate) struct Census {
     kept: Vec<u64>,
     /// Items alive that the samples stand for.
     alive: f64,
+    /// Their bytes of log, and the same times the length of the item that each belongs to.
+    bytes: f64,
+    bytes_by_len: f64,
     /// Bytes of the pages of values that were drawn: they need no room.
     apart: u64,
     step: usize,
@@ -221,7 +224,7 @@ impl Census {
         self.seen.fill_with(|| None);
         self.rows.clear();
         self.hits.clear();
-        self.alive = 0.0;
+        (self.alive, self.bytes, self.bytes_by_len) = (0.0, 0.0, 0.0);
         self.apart = 0;
         self.demotes = true;
     }
@@ -267,7 +270,10 @@ impl Census {
             // The sample stands for a step of the log's bytes, and for the index's share of them.
             let (len, charge) = (item.view.len(), item.charge());
             let stands_for = if len < self.step { charge * self.step as u64 / len as u64 } else { charge };
-            self.alive += if len < self.step { self.step as f64 / len as f64 } else { 1.0 };
+            let bytes = len.max(self.step) as f64;
+            self.alive += bytes / len as f64;
+            self.bytes += bytes;
+            self.bytes_by_len += bytes * len as f64;
             self.count(store, &item, found, stands_for);
         }
     }
@@ -337,12 +343,13 @@ impl Census {
     }
 
     /// Bytes charged that fit into `room` bytes of so many segments: the index share is charged but not copied, and each
-    /// segment loses about half an item at its end. A sample may be off by a little.
+    /// segment loses about half of the item that does not fit at its end, which is a long one more often than there are long
+    /// ones. A sample may be off by a little.
     pub(crate) fn budget(&self, room: u64, segments: usize) -> u64 {
         let inside = (self.inside() - self.apart).max(1);
         let shares = self.alive * INDEX_SHARE as f64;
         let copied = (inside as f64 - shares).max(1.0);
-        let ends = segments as f64 * (copied / self.alive.max(1.0)) / 2.0;
+        let ends = segments as f64 * (self.bytes_by_len / self.bytes.max(1.0)) / 2.0;
         let fits = (room as f64 - ends).max(0.0) * inside as f64 / copied;
         #[expect(
             clippy::cast_possible_truncation,

@@ -291,8 +291,10 @@ impl Pass<'_> {
         // Also what was to stay goes below where there is no more room.
         let below = if would_go { put_below(store, self.counters, item) } else { None };
         let to = stays.or_else(|| {
-            let leads = would_go && fate != Fate::Goes && item.view.is_away();
-            let len = below.as_ref().map(|(_, len)| *len).or(leads.then(|| item.view.len()))?;
+            let stays = would_go && fate != Fate::Goes;
+            let is_kept =
+                stays && (item.view.is_away() || self.census.is_within_floor(store, item.view.tenant()));
+            let len = below.as_ref().map(|(_, len)| *len).or(is_kept.then(|| item.view.len()))?;
             self.to.open_for_last(store, len, store.stamp_of(item.place, &item.view))
         });
         let locked = store.index.lock(item.hash);

@@ -113,7 +113,7 @@ impl Destinations {
         Some(half)
     }
 
-    /// The same for what leads to a tier: a pass opens one destination more for that, and frees a segment less, where another is
+    /// The same for what leads to a tier, or is within its tenant's floor: a pass opens one destination more for that, and frees a segment less, where another is
     /// left for others.
     pub(crate) fn open_for_last(&mut self, store: &Store, len: usize, stamp: u64) -> Option<Half> {
         let open = self.open_for_len(store, len, stamp, Half::Upper);

@@ -7,8 +7,9 @@ use super::parse::{Command, Effect, Parsed, keys, parse, wrong};
 use super::reply::{Replies, text as answers};
 use super::session::Session;
 use super::turn::{Announced, Block, Ended, Turn};
-use super::{binary, log_in, text};
+use super::{binary, log_in, meta, text};
 use crate::auth::{Denied, Identity, Need};
+use crate::limits::KEY_MAX;
 use crate::observe::CommandClass;
 use crate::tenants::Routes;
 use store::{Key, Worker};
@@ -63,6 +64,18 @@ impl Step<'_> {
             Self::Await(awaiting, _) | Self::Lose(awaiting) => awaiting.class(),
             Self::Refuse { .. } | Self::LogIn(_) => CommandClass::Other,
         }
+    }
+
+    /// Whose it is if no key of it was hashed: that of a key in base64, or the connection's.
+    pub(super) fn tenant(&self, session: &Session<'_>) -> TenantId {
+        if let Self::Run(Command::Meta(request)) | Self::Await(Awaiting::Text(Command::Meta(request)), _) =
+            self
+            && request.is_base64()
+            && let Some(key) = meta::decode(request.key(), &mut [0; KEY_MAX])
+        {
+            return session.router.route(&session.binding, key).0;
+        }
+        session.tenant()
     }
 
     /// Executes it.

@@ -3,7 +3,7 @@
 //! Invariants: pieces are in the order of the requests; references live no longer than the turn; from the first large value on
 //!             they go piece by piece (`outgoing`)
 
-use crate::limits::{COPY_VALUE_MAX, LARGE_VALUES_PER_TURN};
+use crate::limits::COPY_VALUE_MAX;
 use crate::outgoing::{Outgoing, Part};
 use std::io::IoSlice;
 use store::{Item, Worker};
@@ -178,12 +178,6 @@ impl<'w> Replies<'w> {
     #[inline]
     pub(crate) fn has_large_values(&self) -> bool {
         0 < self.large
-    }
-
-    /// Whether no more large values may be replied with.
-    #[inline]
-    pub(crate) fn is_full_of_values(&self) -> bool {
-        LARGE_VALUES_PER_TURN <= self.large
     }
 
     /// The pieces in order, for one gathering write, up to the first large value.

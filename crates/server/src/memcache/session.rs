@@ -40,6 +40,8 @@ pub(crate) struct Session<'s> {
     pub(crate) verdict: Cell<Option<Option<Grant>>>,
     /// A request may wait for values of a tier; else those that are away are missed.
     pub(crate) may_fetch: bool,
+    /// The first request has waited for tokens for so long that it waits no more.
+    pub(crate) has_waited_long: Cell<bool>,
     /// Values were fetched for the request that is executed, the first one.
     pub(crate) is_fetched: Cell<bool>,
     /// Bytes that are fetched for it at once, but for a single value.

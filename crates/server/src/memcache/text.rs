@@ -5,7 +5,7 @@
 use super::parse::{Command, Effect, GetKind};
 use super::reply::{Replies, text};
 use super::session::Session;
-use super::turn::Ended;
+use super::turn::{Ended, is_full};
 use super::{meta, operate};
 use crate::limits::KEY_MAX;
 use crate::stats;
@@ -191,8 +191,8 @@ fn get<'w>(
     let with_cas = kind == GetKind::WithCas;
     let ready = if 1 < keys.len() || touch.is_some() { ready(session, worker, keys)? } else { keys.len() };
     for (done, (key, tenant)) in keys[..ready].iter().enumerate() {
-        if replies.is_full_of_values() {
-            break;
+        if 0 < done && is_full(replies) {
+            return Err(Ended::Portion(done));
         }
         let item = match touch {
             None => session.look_up(worker, *tenant, key),

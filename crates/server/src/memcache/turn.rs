@@ -15,6 +15,7 @@ use crate::auth::Identity;
 use crate::config::Protocol;
 use crate::limits::{HELD_POLL, PAUSED_POLL, REPLY_BYTES_PER_TURN};
 use crate::observe::{CommandClass, Tally};
+use control::bandwidth::Throttle;
 use media::SlowAccess;
 use store::{FetchPlan, Held, Key, Worker};
 use units::{Instant, TenantId};
@@ -150,14 +151,13 @@ pub(crate) fn run<'w, 'b>(
         }
         let keys = &hashed[prepared.keys.0..prepared.keys.1];
         let keys = keys.get(turn.keys_done..).unwrap_or_default();
-        let tenant = keys.first().map_or_else(|| session.tenant(), |(_, tenant)| *tenant);
+        let tenant = keys.first().map_or_else(|| prepared.step.tenant(session), |(_, tenant)| *tenant);
         let class = prepared.step.class();
         session.is_fetched.set(block.is_some() || session.is_fetched.get() && i == 0);
         // Who waited for a value has asked before, and was not held back then; so has who was answered in part.
         let is_new = !session.is_fetched.get();
         let is_asked = class != CommandClass::Other && is_new && turn.keys_done == 0;
-        let gate = session.gate(tenant).filter(|_| is_asked);
-        match enter(session, worker, gate, (tenant, class), keys, is_new) {
+        match enter(session, worker, (tenant, class), keys, (is_asked, is_new)) {
             Ok(()) => {}
             Err(Stop::Refused) => {
                 prepared.step.refuse_rate(session, worker, replies);
@@ -172,6 +172,7 @@ pub(crate) fn run<'w, 'b>(
         let before = replies.mark();
         match prepared.step.execute(session, worker, keys, replies, &mut turn.identity) {
             Ok(()) => {
+                session.has_waited_long.set(false);
                 turn.requests += 1;
                 turn.keys_done = 0;
                 tally.count(tenant, class, keys);
@@ -186,10 +187,10 @@ pub(crate) fn run<'w, 'b>(
                     }
                     _ => {}
                 }
-                let rest = hashed.get(prepared.keys.0 + turn.keys_done..).unwrap_or_default();
-                turn.plans = to_fetch(session, worker, &why, rest);
-                if let Some(gate) = gate.filter(|_| why.asks_again(&turn.plans)) {
-                    gate.give_back(keys.len().max(1));
+                let wanted = prepared.keys.0 + turn.keys_done..wanted_up_to(session, &batch[i..], &hashed);
+                turn.plans = to_fetch(session, worker, &why, hashed.get(wanted).unwrap_or_default());
+                if is_asked && why.asks_again(&turn.plans) {
+                    give_back(session, tenant, keys);
                 }
                 turn.end(why, &batch, i, input);
                 break;
@@ -204,24 +205,65 @@ pub(crate) fn run<'w, 'b>(
 fn enter(
     session: &Session<'_>,
     worker: &Worker,
-    gate: Option<&Gate>,
     (tenant, class): (TenantId, CommandClass),
     keys: &[(Key<'_>, TenantId)],
-    is_new: bool,
+    (is_asked, is_new): (bool, bool),
 ) -> Result<(), Stop> {
-    let asks_for = keys.len().max(1);
-    match gate.map_or(Ok(()), |gate| gate.take(asks_for, session.now)) {
-        Ok(()) => {}
-        Err(NoToken::Refuse) => return Err(Stop::Refused),
-        Err(NoToken::Wait(until)) => return Err(Stop::Ends(Ended::Waits(until))),
+    if is_asked {
+        take_tokens(session, tenant, keys)?;
     }
     if is_new && let Some(until) = held(session, worker, (tenant, class), keys) {
-        if let Some(gate) = gate {
-            gate.give_back(asks_for);
+        if is_asked {
+            give_back(session, tenant, keys);
         }
         return Err(Stop::Ends(Ended::Held(until)));
     }
     Ok(())
+}
+
+/// Takes a token for every key from its own tenant, or for a request without keys from `tenant`: all of them or none.
+fn take_tokens(session: &Session<'_>, tenant: TenantId, keys: &[(Key<'_>, TenantId)]) -> Result<(), Stop> {
+    if session.gates.is_none() {
+        return Ok(());
+    }
+    let mut taken = 0;
+    for (of, asks_for) in runs(tenant, keys) {
+        match session.gate(of).map_or(Ok(()), |gate| gate.take(asks_for, session.now)) {
+            Ok(()) => taken += asks_for,
+            Err(none) => {
+                if 0 < taken {
+                    give_back(session, tenant, &keys[..taken]);
+                }
+                return Err(match none {
+                    NoToken::Wait(until) if !session.has_waited_long.get() => Stop::Ends(Ended::Waits(until)),
+                    NoToken::Wait(_) => {
+                        session.gate(of).into_iter().for_each(Gate::count_refusal);
+                        Stop::Refused
+                    }
+                    NoToken::Refuse => Stop::Refused,
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Gives tokens back that were taken for a request which has had no effect.
+fn give_back(session: &Session<'_>, tenant: TenantId, keys: &[(Key<'_>, TenantId)]) {
+    for (of, asked_for) in runs(tenant, keys) {
+        if let Some(gate) = session.gate(of) {
+            gate.give_back(asked_for);
+        }
+    }
+}
+
+/// Whose tokens a request needs, and how many: those of its keys' tenants, or one of `tenant`.
+fn runs<'k>(
+    tenant: TenantId,
+    keys: &'k [(Key<'_>, TenantId)],
+) -> impl Iterator<Item = (TenantId, usize)> + 'k {
+    let keyless = keys.is_empty().then_some((tenant, 1));
+    keyless.into_iter().chain(keys.chunk_by(|a, b| a.1 == b.1).map(|run| (run[0].1, run.len())))
 }
 
 /// Why a request is not executed now.
@@ -266,6 +308,20 @@ pub(super) fn held(
     })
 }
 
+/// Up to which of the hashed keys values are fetched for the first of these requests: for reads behind it, too, as far as their
+/// tenants are free to make them.
+fn wanted_up_to(session: &Session<'_>, batch: &[Prepared<'_>], hashed: &[(Key<'_>, TenantId)]) -> usize {
+    let is_free = |tenant: TenantId| {
+        session.gate(tenant).is_none() && session.shared.store.throttle(tenant) == Throttle::FREE
+    };
+    let reads_freely = |next: &&Prepared<'_>| {
+        let keys = hashed.get(next.keys.0..next.keys.1).unwrap_or_default();
+        next.step.class() == CommandClass::Read && keys.iter().all(|(_, tenant)| is_free(*tenant))
+    };
+    let behind = batch.iter().skip(1).take_while(reads_freely).last();
+    behind.or(batch.first()).map_or(0, |request| request.keys.1)
+}
+
 /// What has to be fetched for the keys that are left of a request that ended so, and for the requests that follow it: as far as
 /// it is no more than is fetched at once, and one value at least.
 fn to_fetch(
@@ -298,7 +354,7 @@ fn to_fetch(
 }
 
 /// Whether no more is executed in this turn.
-fn is_full(replies: &Replies<'_>) -> bool {
+pub(super) fn is_full(replies: &Replies<'_>) -> bool {
     REPLY_BYTES_PER_TURN < replies.len() || PIECES_MAX < replies.pieces() + 2 || replies.has_large_values()
 }
 

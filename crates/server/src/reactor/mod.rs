@@ -96,6 +96,8 @@ pub(crate) struct StreamId(pub(crate) usize);
 pub(crate) enum Completion {
     /// So many bytes are in the caller's buffer.
     Arrived(StreamId, usize),
+    /// So many bytes that `send` took are not gone; `Sent` follows.
+    Owes(StreamId, usize),
     /// Everything given to `send` has gone out.
     Sent(StreamId),
     /// The other side has closed, or the stream failed. The number is free again.
@@ -125,6 +127,10 @@ pub(crate) trait Reactor {
     fn next(&mut self, buffer: &mut [u8]) -> Option<Completion>;
     /// Sends pieces in order, behind what was given before.
     fn send(&mut self, id: StreamId, pieces: &[IoSlice<'_>]) -> Sending;
+    /// Sends what `send` took and has not sent yet, for a stream that is to end.
+    fn flush(&mut self, _id: StreamId) -> Sending {
+        Sending::Done
+    }
     /// Delivers no more data of a stream until `resume`: the system's buffers fill, and the other side waits.
     fn pause(&mut self, id: StreamId);
     /// Delivers data again.

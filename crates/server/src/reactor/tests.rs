@@ -171,7 +171,15 @@ fn short_sends_to_a_full_socket_follow_in_order_and_hold_arrivals_back() {
             if sending != Sending::Done {
                 break;
             }
-            assert_eq!(bed.poll(), []);
+            // An engine that sends with its next round says so then.
+            match &bed.poll()[..] {
+                [] => {}
+                [(Completion::Owes(of, owed), _)] => {
+                    assert!(*of == id && 0 < *owed && *owed <= piece.len());
+                    break;
+                }
+                other => panic!("{other:?}"),
+            }
         }
         peer.write_all(b"more").unwrap();
         assert_eq!(bed.poll(), [], "who does not read is not read from");

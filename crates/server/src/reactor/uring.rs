@@ -61,6 +61,7 @@ enum What {
     Arrived(u16, usize),
     /// Bytes were kept, or the end was.
     Kept,
+    Owes(usize),
     Sent,
     Failed,
 }
@@ -178,6 +179,8 @@ impl Uring {
             }
         };
         stream.pending.extend_from_slice(self.ring.out(bytes.start + taken..bytes.end));
+        stream.owes_sent = true;
+        self.make_ready(at, What::Owes(bytes.len() - taken));
         self.watch_for_room(at)
     }
 
@@ -340,6 +343,7 @@ impl Reactor for Uring {
             let completion = match what {
                 What::Arrived(from, len) => self.deliver(at, (from, len), buffer),
                 What::Kept => self.deliver_kept(at, buffer),
+                What::Owes(bytes) => Some(Completion::Owes(StreamId(at), bytes)),
                 What::Sent => Some(Completion::Sent(StreamId(at))),
                 What::Failed => Some(self.close_for(at)),
             };
@@ -379,6 +383,17 @@ impl Reactor for Uring {
                 Sending::Failed
             }
         }
+    }
+
+    fn flush(&mut self, id: StreamId) -> Sending {
+        let is_sent = self.send_queued(id.0);
+        let Some(stream) = self.stream(id.0).filter(|_| is_sent) else { return Sending::Failed };
+        if stream.pending.is_empty() {
+            return Sending::Done;
+        }
+        stream.owes_sent = true;
+        let owed = stream.pending.len();
+        self.watch_for_room(id.0).map_or(Sending::Failed, |()| Sending::Later(owed))
     }
 
     fn pause(&mut self, id: StreamId) {

@@ -4,7 +4,7 @@
 //! Units:  time shared ÷ time alone
 //! Source: NyxCache §3.3
 
-use control::{Note, Reason};
+use control::{GroupId, Note, Reason};
 use units::TenantId;
 
 /// Slowdowns by id; none for those nobody speaks of.
@@ -20,7 +20,8 @@ impl Slowdowns {
     /// Takes what a decision said.
     pub(super) fn take(&mut self, notes: &[Note]) {
         for note in notes {
-            let Some(id) = note.tenant else { continue };
+            // Groups have ids of their own, far beyond those of tenants.
+            let Some(id) = note.tenant.filter(|id| GroupId::of_row(*id).is_none()) else { continue };
             match note.reason {
                 Reason::Slowed => self.set(id, Some(note.amount as f64 / 1_000.0)),
                 Reason::Joined | Reason::Left => self.set(id, None),
@@ -56,7 +57,7 @@ mod tests {
         slowdowns.take(&[note(2, Reason::Slowed, 2_250), note(1, Reason::Tightened, -7)]);
         let of = |slowdowns: &Slowdowns| [0, 1, 2, 3].map(|id| slowdowns.of(TenantId(id)));
         assert_eq!(of(&slowdowns), [None, Some(1.0), Some(2.25), None]);
-        slowdowns.take(&[note(2, Reason::Left, 0)]);
+        slowdowns.take(&[note(2, Reason::Left, 0), note(GroupId(1).row().0, Reason::Slowed, 3_000)]);
         assert_eq!(of(&slowdowns), [None, Some(1.0), None, None]);
     }
 }

@@ -8,6 +8,7 @@ use crate::shared::Shared;
 use crate::tenants::{Binding, Router};
 use crate::view::Visible;
 use std::sync::atomic::Ordering;
+use units::Duration;
 
 /// User and system time of this process in microseconds.
 pub(crate) fn cpu_micros() -> (u64, u64) {
@@ -133,6 +134,10 @@ pub(super) fn general(shared: &Shared, router: &Router, binding: &Binding) -> Ve
     let mut rows: Vec<_> = rows.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     let behind = rows.iter().position(|(name, _)| name == "delete_misses").unwrap_or(rows.len());
     rows.splice(behind..behind, tiers::look_ups(shared, router, &seen));
+    if shared.adjustable.idle_timeout() != Duration::ZERO {
+        let at = rows.iter().position(|(name, _)| name == "bytes_read").unwrap_or(rows.len());
+        rows.insert(at, ("idle_kicks".to_owned(), n(load(&counters.idle_kicks, 0))));
+    }
     if shared.keys.is_some() {
         let age_secs = shared.unix_secs() - shared.keys_read_secs.load(Ordering::Relaxed);
         let tls = [

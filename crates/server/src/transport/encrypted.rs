@@ -114,7 +114,10 @@ impl<R: Reactor> io::Write for Outlet<'_, R> {
         match self.inner.send(self.id, pieces) {
             Sending::Failed => return Err(io::ErrorKind::BrokenPipe.into()),
             Sending::Done => {}
-            later @ Sending::Later(_) => self.sending = later,
+            Sending::Later(bytes) => {
+                let before = if let Sending::Later(before) = self.sending { before } else { 0 };
+                self.sending = Sending::Later(before + bytes);
+            }
         }
         Ok(pieces.iter().map(|piece| piece.len()).sum())
     }

@@ -6,7 +6,7 @@
 
 use super::Worker;
 use crate::admission::until;
-use crate::limits::AWAKE_FOR;
+use crate::limits::{AWAKE_FOR, RATE_WAIT_MAX};
 use crate::memcache::reply_text;
 use crate::reactor::{Reactor, StreamId};
 use crate::tenants::Binding;
@@ -45,11 +45,22 @@ impl<R: Reactor> Worker<R> {
     /// Neither serves nor reads a connection until its tenant has tokens, or is no longer held back at a tier.
     pub(super) fn park(&mut self, id: StreamId, until: Instant, is_held: bool) {
         if let Some(Some(connection)) = self.connections.get_mut(id.0) {
-            connection.parked_until = Some(until);
-            let since = connection.held_since.unwrap_or(connection.active);
+            let since = connection.held_since.or(connection.waits_since).unwrap_or(connection.active);
             connection.held_since = is_held.then_some(since);
+            connection.waits_since = (!is_held).then_some(since);
+            // It may be that nobody is there any more to hear the answer: who waits is not read from.
+            let until =
+                if is_held { until } else { until.min(since + RATE_WAIT_MAX).max(self.now + Duration(1)) };
+            connection.parked_until = Some(until);
             self.parked.push((until, id));
         }
+    }
+
+    /// Whether a connection's next request has waited for tokens as long as one may.
+    pub(super) fn has_waited_long(&self, id: StreamId) -> bool {
+        let connection = self.connections.get(id.0).and_then(Option::as_ref);
+        let since = connection.and_then(|connection| connection.waits_since);
+        since.is_some_and(|since| RATE_WAIT_MAX <= self.now.since(since))
     }
 
     /// Serves those again whose tenants have tokens by now. Their requests count as arrived now: what waiting for tokens

@@ -5,7 +5,7 @@
 use super::{After, Worker};
 use crate::connection::{Connection, Lasting};
 use crate::limits::{DRAIN_LINGER_MS, DRAIN_SECS};
-use crate::reactor::{Reactor, StreamId};
+use crate::reactor::{Reactor, Sending, StreamId};
 use std::sync::atomic::Ordering;
 use units::{Duration, Instant};
 
@@ -15,9 +15,22 @@ impl<R: Reactor> Worker<R> {
         match self.connections.get_mut(id.0) {
             Some(Some(Connection { lasting: Some(Lasting::Values(values)), .. })) => values.ends = true,
             Some(Some(connection)) if connection.is_sending => connection.is_closing = true,
-            _ => self.close(id),
+            _ => match self.reactor.flush(id) {
+                Sending::Later(owed) => self.note_owed(id, owed, true),
+                Sending::Done | Sending::Failed => self.close(id),
+            },
         }
         After::Gone
+    }
+
+    /// What a connection was sent is not gone; it may close once it is.
+    pub(super) fn note_owed(&mut self, id: StreamId, owed: usize, closes: bool) {
+        if self.owe(id, owed)
+            && let Some(Some(connection)) = self.connections.get_mut(id.0)
+        {
+            connection.is_sending = true;
+            connection.is_closing |= closes;
+        }
     }
 
     pub(super) fn close(&mut self, id: StreamId) {
@@ -34,7 +47,11 @@ impl<R: Reactor> Worker<R> {
             self.around.shared.clients.go(&connection.client);
             self.report(&connection.client, Some("normal"));
             self.release(connection.accounted, connection.is_starved);
-            self.settle(connection.unsent);
+            let copies = match &connection.lasting {
+                Some(Lasting::Values(values)) => values.accounted,
+                _ => 0,
+            };
+            self.settle(connection.unsent + copies);
             if let Some(tenant) = connection.counted {
                 self.around.shared.admission.leave(tenant);
             }
@@ -44,7 +61,9 @@ impl<R: Reactor> Worker<R> {
 
     pub(super) fn close_idle(&mut self, now: Instant) {
         let limit = self.around.shared.adjustable.idle_timeout();
-        let idle = |c: &Connection| limit <= now.since(c.active) && c.parked_until.is_none();
+        // As memcached: who waits for the server, or is sent something, is not idle, nor is a local socket closed.
+        let waits = |c: &Connection| c.takes_no_turn() || c.is_starved || c.is_waiting || c.upload.is_some();
+        let idle = |c: &Connection| limit <= now.since(c.active) && !waits(c) && c.client.peer().is_some();
         let ids: Vec<_> = self.connections.iter().flatten().filter(|c| idle(c)).map(|c| c.id).collect();
         for id in ids {
             self.around.shared.counters.idle_kicks.fetch_add(1, Ordering::Relaxed);

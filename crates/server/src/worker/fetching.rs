@@ -225,17 +225,6 @@ impl<R: Reactor> Worker<R> {
         connection.is_some_and(|connection| connection.fetches_made < FETCHES_MAX)
     }
 
-    /// Fetches values for a connection's next request, and waits for them.
-    pub(super) fn fetch_at_once(&mut self, id: StreamId, plans: &[FetchPlan]) {
-        for plan in plans {
-            // What cannot be had is missed.
-            let _came = self.store.fetch_now(plan);
-        }
-        if let Some(Some(connection)) = self.connections.get_mut(id.0) {
-            connection.fetches_made = connection.fetches_made.saturating_add(1);
-        }
-    }
-
     /// Whether values were fetched for a connection's next request.
     pub(super) fn is_fetched(&self, id: StreamId) -> bool {
         let connection = self.connections.get(id.0).and_then(Option::as_ref);

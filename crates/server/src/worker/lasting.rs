@@ -40,12 +40,16 @@ impl<R: Reactor> Worker<R> {
     }
 
     /// A connection is sent replies with large values from now on.
-    pub(super) fn begin_values(&mut self, id: StreamId, outgoing: Outgoing) {
+    pub(super) fn begin_values(&mut self, id: StreamId, mut outgoing: Outgoing) {
         let copied = outgoing.copied();
+        outgoing.accounted = copied;
         let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
         connection.lasting = Some(Lasting::Values(outgoing));
         self.lasting.push(id);
-        self.owe(id, copied);
+        self.held += copied;
+        if !self.around.shared.count_buffer(0, copied) {
+            self.kick_slow_reader(id);
+        }
     }
 
     /// The next pieces of them.
@@ -59,10 +63,13 @@ impl<R: Reactor> Worker<R> {
             let (sent, sending) = (piece.len(), self.reactor.send(id, &[IoSlice::new(piece)]));
             outgoing.advance(sent);
             match sending {
-                Sending::Failed => return self.close(id),
+                Sending::Failed => {
+                    self.settle(outgoing.accounted);
+                    return self.close(id);
+                }
                 Sending::Later(owed) => {
                     if !self.owe(id, owed) {
-                        return;
+                        return self.settle(outgoing.accounted);
                     }
                     let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
                     connection.is_sending = true;
@@ -77,6 +84,7 @@ impl<R: Reactor> Worker<R> {
             connection.lasting = Some(Lasting::Values(outgoing));
             return;
         }
+        self.settle(outgoing.accounted);
         self.lasting.retain(|lasting| *lasting != id);
         if outgoing.ends {
             self.end(id);

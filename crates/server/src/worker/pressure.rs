@@ -9,6 +9,7 @@
 //!             nothing for `STALL_SECS`
 
 use super::Worker;
+use crate::connection::Lasting;
 use crate::limits::{RECEIVE_BUFFER, SMALL_BUFFER, STALL_SECS};
 use crate::memcache::reply_text;
 use crate::reactor::{Reactor, StreamId};
@@ -21,6 +22,9 @@ impl<R: Reactor> Worker<R> {
     pub(super) fn keep(&mut self, id: StreamId, rest: &[u8]) {
         let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
         connection.input = Vec::new();
+        if rest.is_empty() && std::mem::take(&mut connection.is_starved) {
+            self.around.shared.counters.starved.fetch_sub(1, Ordering::Relaxed);
+        }
         let wanted = if rest.is_empty() { 0 } else { connection.needed.max(rest.len()) };
         if let Some(room) = self.account(id, wanted, rest.len())
             && let Some(Some(connection)) = self.connections.get_mut(id.0)
@@ -75,7 +79,7 @@ impl<R: Reactor> Worker<R> {
         let pauses = connection.is_waiting
             || connection.is_starved
             || connection.parked_until.is_some()
-            || connection.sends_values();
+            || matches!(connection.lasting, Some(Lasting::Values(_) | Lasting::Dump(_)));
         if std::mem::replace(&mut connection.is_paused, pauses) != pauses {
             if pauses { self.reactor.pause(id) } else { self.reactor.resume(id) }
         }
@@ -128,7 +132,7 @@ impl<R: Reactor> Worker<R> {
         }
         let open = self.connections.iter().flatten();
         let stalled = open.filter(|c| {
-            let waits = c.is_starved || c.is_waiting || c.is_sending;
+            let waits = c.is_starved || c.is_waiting || c.takes_no_turn();
             SMALL_BUFFER < c.accounted && !waits && Duration::from_secs(STALL_SECS) <= now.since(c.active)
         });
         for id in stalled.map(|c| c.id).collect::<Vec<_>>() {
@@ -166,7 +170,7 @@ impl<R: Reactor> Worker<R> {
     }
 
     /// Closes a connection that does not take its replies.
-    fn kick_slow_reader(&mut self, id: StreamId) {
+    pub(super) fn kick_slow_reader(&mut self, id: StreamId) {
         self.around.shared.counters.slow_reader_kicks.fetch_add(1, Ordering::Relaxed);
         self.close(id);
     }

@@ -18,6 +18,8 @@ use std::io::IoSlice;
 pub(super) enum After {
     /// So many bytes are done with; the rest is kept.
     Consumed(usize),
+    /// The request of a value that has come waits for another value.
+    Awaits,
     /// The connection is gone.
     Gone,
 }
@@ -27,9 +29,11 @@ impl<R: Reactor> Worker<R> {
     pub(super) fn take_turn_again(&mut self, id: StreamId) {
         let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
         connection.is_waiting = false;
-        let waits =
-            connection.is_sending || connection.parked_until.is_some() || connection.lasting.is_some();
-        if !connection.input.is_empty() && !waits {
+        if connection.awaits_another() && !connection.takes_no_turn() && self.receive(id, &[]).is_none() {
+            return;
+        }
+        let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
+        if !connection.input.is_empty() && !connection.takes_no_turn() {
             let input = std::mem::take(&mut connection.input);
             self.take_turns_over(id, input);
         }
@@ -74,7 +78,7 @@ impl<R: Reactor> Worker<R> {
             if let Some(announced) = turn.upload {
                 let head = done - turn.consumed + announced.start..done;
                 match self.begin_upload(id, input, head, announced) {
-                    After::Consumed(end) if end < input.len() && !self.is_sending(id) => done = end,
+                    After::Consumed(end) if end < input.len() && self.may_go_on(id) => done = end,
                     after => return after,
                 }
                 is_out_of_memory = false;
@@ -84,10 +88,10 @@ impl<R: Reactor> Worker<R> {
                 self.begin_lasting(id, asked);
                 return After::Consumed(done);
             }
-            // What a request whose value has come waits for is had at once: it does not come again.
+            // A request whose value has come.
             let comes_once = block.is_some() && turn.consumed == 0;
-            if !comes_once && !turn.plans.is_empty() && self.fetch(id, &turn.plans) {
-                return After::Consumed(done);
+            if !turn.plans.is_empty() && self.fetch(id, &turn.plans) {
+                return if comes_once { After::Awaits } else { After::Consumed(done) };
             }
             let Some(Some(connection)) = self.connections.get(id.0) else { return After::Gone };
             if !comes_once && (connection.is_sending || connection.sends_values()) {
@@ -102,9 +106,6 @@ impl<R: Reactor> Worker<R> {
                 return After::Consumed(done);
             }
             if !turn.plans.is_empty() {
-                if comes_once {
-                    self.fetch_at_once(id, &turn.plans);
-                }
                 is_out_of_memory = false;
             } else if turn.needs_room {
                 let shared = &self.around.shared;
@@ -138,7 +139,7 @@ impl<R: Reactor> Worker<R> {
             connection.fetches_made = 0;
         }
         if 0 < turn.requests || turn.upload.is_some() {
-            connection.held_since = None;
+            (connection.held_since, connection.waits_since) = (None, None);
         }
         connection.keys_done = turn.keys_done;
         if let Some(identity) = turn.identity {
@@ -159,8 +160,10 @@ impl<R: Reactor> Worker<R> {
         (turn.close || failed).then(|| self.end(id))
     }
 
-    pub(super) fn is_sending(&self, id: StreamId) -> bool {
-        self.connections.get(id.0).and_then(Option::as_ref).is_some_and(|connection| connection.is_sending)
+    /// Whether what follows a large value may be executed.
+    fn may_go_on(&self, id: StreamId) -> bool {
+        let connection = self.connections.get(id.0).and_then(Option::as_ref);
+        connection.is_some_and(|c| !c.is_sending && !c.awaits_another())
     }
 
     /// Notes what a turn executed, and how long that took since it had arrived.
@@ -234,6 +237,7 @@ impl<R: Reactor> Worker<R> {
             address,
             verdict: Cell::new(verdict),
             may_fetch: self.may_fetch(id),
+            has_waited_long: Cell::new(self.has_waited_long(id)),
             is_fetched: Cell::new(self.is_fetched(id)),
             fetch_bytes: self.fetch_bytes(),
             keys_done,

@@ -40,7 +40,8 @@ impl Receiving {
         }
     }
 
-    fn is_whole(&self) -> bool {
+    /// Whether all of it has come.
+    pub(crate) fn is_whole(&self) -> bool {
         self.missing == 0 && self.end.len() == self.end_len
     }
 }
@@ -75,6 +76,9 @@ impl<R: Reactor> Worker<R> {
     /// connection is gone.
     pub(super) fn receive<'d>(&mut self, id: StreamId, mut data: &'d [u8]) -> Option<&'d [u8]> {
         let Some(Some(connection)) = self.connections.get_mut(id.0) else { return None };
+        if connection.parked_until.is_some() && connection.awaits_another() {
+            return Some(data);
+        }
         let Some(mut receiving) = connection.upload.take() else { return Some(data) };
         self.fill(&mut receiving, &mut data);
         receiving.take_end(&mut data);
@@ -89,9 +93,14 @@ impl<R: Reactor> Worker<R> {
             Some(upload) => Block::Whole(upload.value()),
         };
         match self.take_turns(id, &receiving.head, Some(block)) {
-            After::Consumed(_) => Some(data),
-            After::Gone => None,
+            After::Consumed(_) => {}
+            After::Awaits => {
+                let Some(Some(connection)) = self.connections.get_mut(id.0) else { return None };
+                connection.upload = Some(receiving);
+            }
+            After::Gone => return None,
         }
+        Some(data)
     }
 
     /// Takes a value's bytes, making room as often as it takes.
@@ -121,7 +130,7 @@ impl<R: Reactor> Worker<R> {
         if !was_short {
             return Vec::new();
         }
-        let open = self.connections.iter().flatten().filter(|c| c.upload.is_some());
+        let open = self.connections.iter().flatten().filter(|c| c.upload.is_some() && !c.awaits_another());
         open.filter(|c| Duration::from_secs(STALL_SECS) <= now.since(c.active)).map(|c| c.id).collect()
     }
 }

@@ -14,7 +14,7 @@ use crate::observe::CommandClass;
 use crate::watch::{Looked, interest};
 use store::{
     Count, CountedIf, Fetch, Fetched, Fields, Key, Mode, Refused, Removal, Remove, Removed, Stored, Worker,
-    Write,
+    Write, Written,
 };
 use units::TenantId;
 
@@ -243,9 +243,16 @@ fn set(
     } else {
         target.tenant
     };
-    let stored = session
-        .allows_size(worker, (&target.key, tenant), mode, request.value.len())
-        .and_then(|()| worker.store_if(tenant, &target.key, &write));
+    let stored =
+        session.allows_size(worker, (&target.key, tenant), mode, request.value.len()).and_then(|()| {
+            match worker.store_if(tenant, &target.key, &write) {
+                // What is there stays.
+                Err(Refused::TooLarge) if is_joined => {
+                    Ok(Written { outcome: Stored::NotStored, cas: 0, value_len: request.value.len() })
+                }
+                stored => stored,
+            }
+        });
     if let Some(reporter) = session.reporter(interest::MUTATIONS) {
         let outcome = stored.map(|written| written.outcome);
         let told = (mode, write.fields.expires_at, request.value.len());
@@ -261,8 +268,14 @@ fn set(
             return Ok(());
         }
     };
+    put_written(replies, request, &target.key, &written);
+    Ok(())
+}
+
+/// What a store answers.
+fn put_written(replies: &mut Replies<'_>, request: &Request<'_>, key: &Key<'_>, written: &Written) {
     match written.outcome {
-        Stored::Stored if flags.has(b'q') => return Ok(()),
+        Stored::Stored if request.flags.has(b'q') => return,
         Stored::Stored => replies.put(b"HD"),
         Stored::Exists => replies.put(b"EX"),
         Stored::NotFound => replies.put(b"NF"),
@@ -271,14 +284,13 @@ fn set(
     for (letter, word) in request.tokens() {
         match letter {
             b'O' => put_word(replies, word),
-            b'k' => put_key(replies, target.key.bytes(), flags.has(b'b')),
+            b'k' => put_key(replies, key.bytes(), request.flags.has(b'b')),
             b'c' => put_flag(replies, b'c', written.cas),
             b's' => put_flag(replies, b's', written.value_len as u64),
             _ => {}
         }
     }
     replies.put(b"\r\n");
-    Ok(())
 }
 
 fn delete(
