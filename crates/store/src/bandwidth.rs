@@ -28,6 +28,8 @@ pub struct BandwidthControl {
     /// By id: which of its tenants was counted, and what it had counted.
     before: Vec<(u32, Counted)>,
     now: Vec<Counted>,
+    /// Who was there at the last reading, and how many had had its id before.
+    present: Vec<(TenantId, u32)>,
     /// Accesses to tiers by thread and tenant.
     by_thread: Vec<Vec<u64>>,
     lease: Lease<Throttle>,
@@ -56,6 +58,7 @@ impl BandwidthControl {
             store,
             before: Vec::new(),
             now: Vec::new(),
+            present: Vec::new(),
             by_thread: Vec::new(),
             lease: Lease::default(),
             probes: false,
@@ -71,6 +74,13 @@ impl BandwidthControl {
     /// Divides so much of the tier's time from the next reading on: a part above 0 and at most 1.
     pub fn set_part(&mut self, part: f64) {
         self.part = part;
+    }
+
+    /// Whether tenants have come or gone since the last reading.
+    #[must_use]
+    pub fn has_other_tenants(&self) -> bool {
+        let present = self.store.tenants().filter(|tenant| !tenant.is_gone());
+        !present.map(|tenant| (tenant.id, tenant.generation())).eq(self.present.iter().copied())
     }
 
     /// Gives the last steady throttles back if nobody has decided for as long as the last decision holds. Returns whether it
@@ -167,6 +177,7 @@ impl Sensor for BandwidthControl {
     fn read(&mut self, _now: Instant, rows: &mut Vec<Row<BandwidthSignal, Throttle>>) -> Pool {
         self.count();
         self.before.resize(self.now.len(), (0, Counted::default()));
+        self.present.clear();
         for ((tenant, (generation, before)), now) in self.store.tenants().zip(&mut self.before).zip(&self.now)
         {
             let is_new = std::mem::replace(generation, tenant.generation()) != tenant.generation();
@@ -174,6 +185,7 @@ impl Sensor for BandwidthControl {
             if tenant.is_gone() {
                 continue;
             }
+            self.present.push((tenant.id, tenant.generation()));
             let depleted_at = tenant.brake.take_depleted_at();
             // Of one that has just come it is not known since when it was counted.
             let signal = (!is_new).then(|| BandwidthSignal { depleted_at, ..now.since(&before) });

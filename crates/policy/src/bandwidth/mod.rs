@@ -17,6 +17,7 @@ mod nyx_lever;
 mod nyx_limit;
 mod nyx_proportional;
 mod nyx_qos;
+mod nyx_slack;
 mod nyx_slowed;
 mod roster;
 #[cfg(test)]

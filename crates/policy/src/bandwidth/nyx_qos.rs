@@ -21,11 +21,12 @@
 use super::mt2_model::EmpiricalModel;
 use super::nyx_admission::{Admission, Refused};
 use super::nyx_lever::{in_reach, looser, tighter};
+use super::nyx_slack::{asks_for_bandwidth, is_idle, mean_slack, measurable, slack};
 use super::regulator::Step;
 use super::roster::{Roster, note};
 use crate::estimate::interference::{Candidate, Finding, Interference, Turn};
-use control::bandwidth::{BandwidthSignal, Cost, Kind, Kinds, Throttle};
-use control::{Class, Decision, Goal, Law, Note, Policy, Reason, Row, Seen, Shares, Window};
+use control::bandwidth::{BandwidthSignal, Cost, Kinds, Throttle};
+use control::{Class, Decision, Law, Note, Policy, Reason, Row, Seen, Shares};
 use std::borrow::Cow;
 use units::{Bytes, BytesPerSec, Duration, Instant, TenantId};
 
@@ -37,6 +38,12 @@ const TAIL_WINDOW: Duration = Duration::from_millis(500);
 const SLACK: f64 = 0.2;
 /// How many of the heaviest are examined (NyxCache Algorithm 2).
 const CANDIDATES: usize = 3;
+/// A tenant below its bandwidth that gains less than this part of it by a step (guess) ...
+const GAIN_LEAST: f64 = 0.02;
+/// ... so often in a row asks for no more (guess).
+const FUTILE_MOST: u32 = 3;
+/// ... as long as it transfers about what it did (guess: twice the noise of half a second).
+const CONTENT_BAND: f64 = 0.1;
 /// Operations that a tail should rest on; a window with fewer is followed by a longer one (guess).
 const OPERATIONS_LEAST: u64 = 500;
 /// The longest window, in tail windows (guess).
@@ -98,12 +105,28 @@ struct Member {
     slack: Option<f64>,
     /// Windows in a row in which it did nothing that its goal is about.
     idle: u32,
+    /// Steps in a row that gained nothing for it.
+    futile: u32,
+    /// The slack below zero at which it asks for no more.
+    content: Option<f64>,
     barred_until: Instant,
 }
 
 impl Member {
     fn of(row: &Case) -> Self {
         Self { class: row.claim.class, ..Self::default() }
+    }
+
+    /// The slack of who asks for no more than it has: ample, until it transfers more or less than that.
+    fn as_content(&mut self, slack: f64) -> f64 {
+        match self.content {
+            Some(content) if slack < 0.0 && (slack - content).abs() <= CONTENT_BAND => 1.0,
+            Some(_) => {
+                (self.content, self.futile) = (None, 0);
+                slack
+            }
+            None => slack,
+        }
     }
 
     /// The slack of who has gone quiet: ample, so that it keeps nobody held back; none where it is held back itself, for that may be why.
@@ -118,6 +141,8 @@ struct Action {
     culprit: TenantId,
     victim: TenantId,
     before: Throttle,
+    /// The victim's slack before.
+    slack: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -191,7 +216,9 @@ impl Qos {
     /// One steady window: slacks, what the newest action did, the next action.
     fn watch(&mut self, now: Instant, seen: &Input<'_>) {
         let spoiled = self.measure(seen);
-        if let Some(action) = self.action.take().filter(|_| spoiled) {
+        if let Some(action) = self.action.take()
+            && (spoiled || self.is_futile(&action))
+        {
             return self.roll_back(now, action);
         }
         let goals =
@@ -217,9 +244,29 @@ impl Qos {
             member.idle = if is_idle(&member.class, row) { member.idle.saturating_add(1) } else { 0 };
             let broke = member.slack.is_some_and(|was| 0.0 <= was) && slack.is_some_and(|now| now < 0.0);
             spoiled |= broke && victim.is_some_and(|victim| victim != id);
+            let slack = slack.map(|slack| member.as_content(slack));
             member.slack = slack.or((IDLE_WINDOWS <= member.idle).then_some(member.idle_slack()));
         }
         spoiled
+    }
+
+    /// Whether the newest action, as some before it, gained nothing for one that is below its bandwidth: it asks for no more then.
+    fn is_futile(&mut self, action: &Action) -> bool {
+        let Some(at) = self.members.at(action.victim) else { return false };
+        let member = &mut self.members[at];
+        let (Some(before), Some(now)) = (action.slack, member.slack) else { return false };
+        if !asks_for_bandwidth(&member.class) || member.held != Throttle::FREE || 0.0 <= now {
+            return false;
+        }
+        member.futile = if now < before + GAIN_LEAST { member.futile + 1 } else { 0 };
+        if member.futile < FUTILE_MOST {
+            return false;
+        }
+        member.content = Some(now);
+        member.slack = Some(1.0);
+        let why = Cow::Borrowed("steps for it gain nothing: it is taken to ask for no more");
+        self.notes.push(note(Some(action.victim), Reason::Fallback(why), 0));
+        true
     }
 
     fn roll_back(&mut self, now: Instant, action: Action) {
@@ -324,8 +371,9 @@ impl Qos {
 
     fn hold_back(&mut self, victim: TenantId, culprit: TenantId) {
         let Some(at) = self.members.at(culprit) else { return };
+        let slack = self.members.at(victim).and_then(|victim| self.members[victim].slack);
         let member = &mut self.members[at];
-        self.action = Some(Action { culprit, victim, before: member.held });
+        self.action = Some(Action { culprit, victim, before: member.held, slack });
         member.held = member.trial;
         self.notes.push(note(Some(culprit), Reason::Tightened, -signed(self.step)));
     }
@@ -427,57 +475,6 @@ type Case = Row<BandwidthSignal, Throttle>;
 
 fn critical(member: &Member) -> bool {
     matches!(member.class, Class::Critical { .. })
-}
-
-/// Whether the class has a goal that this policy can hold against signals.
-fn measurable(class: &Class) -> bool {
-    match class {
-        Class::Critical { goal: Goal::Bandwidth(asked) } => *asked != Kinds::default(),
-        Class::Critical { goal } => matches!(goal, Goal::Latency { .. }),
-        Class::BestEffort | Class::Exempt => false,
-    }
-}
-
-/// How far a critical tenant is inside its goal, as a part of the goal; none without a goal or a measurement.
-fn slack(class: &Class, row: &Case, window: Window) -> Option<f64> {
-    let Class::Critical { goal } = class else { return None };
-    let signal = row.signal.as_ref()?;
-    match goal {
-        Goal::Latency { at_most, .. } => {
-            let (goal, tail) = (at_most.0.max(1) as f64, signal.tail_latency?.0 as f64);
-            Some((goal - tail) / goal)
-        }
-        Goal::Bandwidth(kinds) => {
-            // Who asks for nothing of a kind misses nothing of it.
-            let is_asked = |&kind: &Kind| BytesPerSec(0) < *kinds.get(kind) && signal.bytes.get(kind).0 != 0;
-            let asked = Kind::ALL.into_iter().filter(is_asked);
-            let slacks = asked.map(|kind| {
-                let rate = window.per_sec(signal.bytes.get(kind).0)?;
-                Some(rate / kinds.get(kind).0 as f64 - 1.0)
-            });
-            slacks.reduce(|a, b| Some(a?.min(b?))).flatten()
-        }
-        Goal::Slowdown(_) => None,
-    }
-}
-
-/// Whether a critical tenant did nothing that its goal is about.
-fn is_idle(class: &Class, row: &Case) -> bool {
-    let (Class::Critical { goal }, Some(signal)) = (class, &row.signal) else { return false };
-    match goal {
-        Goal::Latency { .. } => signal.operations == 0,
-        Goal::Bandwidth(kinds) => kinds
-            .iter()
-            .all(|(kind, asked)| *asked == BytesPerSec(0) || *signal.bytes.get(kind) == Bytes::ZERO),
-        Goal::Slowdown(_) => false,
-    }
-}
-
-/// The same slack by the mean latency: a companion of the tail that is less noisy.
-fn mean_slack(row: &Case) -> Option<f64> {
-    let Class::Critical { goal: Goal::Latency { at_most, .. } } = row.claim.class else { return None };
-    let mean = row.signal.as_ref()?.mean_latency?;
-    Some(1.0 - mean.0 as f64 / at_most.0.max(1) as f64)
 }
 
 fn signed(step: BytesPerSec) -> i64 {

@@ -114,8 +114,10 @@ impl Desk {
 
     /// Takes over what was measured.
     fn learn(&mut self, seen: &Seen<'_, JointSignal, Joint>) {
-        let mut refits = self.members.len().div_ceil(5).max(REFITS_LEAST);
         let every = self.options.refit_every;
+        // Who asks for everybody's curve each time has them for nothing: others would never have their turn.
+        let most = if every == 1 { self.members.len() } else { self.members.len().div_ceil(5) };
+        let mut refits = most.max(REFITS_LEAST);
         for (i, row) in seen.tenants.iter().enumerate() {
             let (member, bid) = (&mut self.members[i], &mut self.bids[i]);
             let is_turn = self.epoch.wrapping_add(row.id.0).is_multiple_of(every);

@@ -32,6 +32,8 @@ enum Kind {
 #[derive(Clone, Debug)]
 struct Member {
     id: TenantId,
+    /// Its static share.
+    home: Bundle,
     held: Bundle,
     /// Operations per second at the static share; none before the first were seen.
     baseline: Option<f64>,
@@ -102,6 +104,9 @@ impl Harvest {
             && self.members.len() == seen.tenants.len()
             && self.members.iter().zip(seen.tenants).all(|(member, row)| member.id == row.id);
         let terms = self.book.settle(seen, self.options.floor_part);
+        // Other weights are other static shares.
+        let same =
+            same && self.members.iter().zip(terms).all(|(member, terms)| member.home == terms.endowment);
         if same {
             self.epochs = self.epochs.saturating_add(1);
             return;
@@ -110,6 +115,7 @@ impl Harvest {
         self.members.clear();
         self.members.extend(seen.tenants.iter().zip(terms).map(|(row, terms)| Member {
             id: row.id,
+            home: terms.endowment,
             held: terms.endowment,
             baseline: None,
             ratio: 1.0,

@@ -20,6 +20,8 @@ const STEP: f64 = 1.0 / 200.0;
 pub struct Trade {
     desk: Desk,
     held: Vec<Bundle>,
+    /// Everybody's static share.
+    homes: Vec<Bundle>,
     /// Who traded in the last epoch.
     traded: Option<(usize, usize)>,
     epochs: u32,
@@ -29,7 +31,7 @@ impl Trade {
     /// The policy with its options.
     #[must_use]
     pub fn new(options: Options) -> Self {
-        Self { desk: Desk::new(options), held: Vec::new(), traded: None, epochs: 0 }
+        Self { desk: Desk::new(options), held: Vec::new(), homes: Vec::new(), traded: None, epochs: 0 }
     }
 
     /// The tenant that gains most from `gain`, and the step it makes; none if nobody gains.
@@ -76,7 +78,14 @@ impl Policy for Trade {
 
     fn decide(&mut self, _now: Instant, seen: &Seen<'_, JointSignal, Joint>) -> Decision<'_, Joint> {
         let capacity = self.desk.capacity;
-        let changed = self.desk.open(seen) || capacity != self.desk.capacity;
+        let came_or_went = self.desk.open(seen) || capacity != self.desk.capacity;
+        let homes = self.desk.bids.iter().map(|bid| bid.terms.endowment);
+        // Other weights are other static shares.
+        let changed = came_or_went || !homes.clone().eq(self.homes.iter().copied());
+        if changed {
+            self.homes.clear();
+            self.homes.extend(homes);
+        }
         self.epochs = if changed { 0 } else { self.epochs.saturating_add(1) };
         if changed || self.epochs < self.desk.options.static_epochs {
             self.held.clear();

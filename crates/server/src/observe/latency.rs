@@ -121,9 +121,20 @@ impl Latency {
     /// Microseconds that this part of the requests (per mille) took at most; none without requests.
     #[must_use]
     pub fn quantile_us(&self, per_mille: u64) -> Option<u64> {
-        let all = self.requests();
-        let wanted = (all * per_mille.min(1000)).div_ceil(1000).max(1);
-        let mut seen = 0;
+        self.up_to((self.requests() * per_mille.min(1000)).div_ceil(1000))
+    }
+
+    /// The same of a part of 0..=1.
+    #[must_use]
+    pub(crate) fn part_us(&self, part: f64) -> Option<u64> {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a count")]
+        let wanted = (self.requests() as f64 * part.clamp(0.0, 1.0)).ceil() as u64;
+        self.up_to(wanted)
+    }
+
+    /// Microseconds that so many requests took at most.
+    fn up_to(&self, requests: u64) -> Option<u64> {
+        let (wanted, mut seen) = (requests.max(1), 0);
         let at = self.counts.iter().position(|count| {
             seen += count;
             wanted <= seen

@@ -65,8 +65,9 @@ impl Operator {
             let result = self.set_default_placement(before, after);
             adopted.note(format!("placement {}", after.placement.word()), result);
         }
+        self.adopt_tenants_and_groups(before, after, &mut adopted);
         self.shared.sharing.set_speeds_file(after.bandwidth_speeds.clone());
-        // The file of who divides by one is read again.
+        // The file of who divides by one is read again; it may name tenants that have just come.
         let kind = after.bandwidth_policy;
         let reads_again = kind.needs_speeds() && self.sharing().policy == kind.name();
         if before.bandwidth_policy != kind || reads_again {
@@ -89,7 +90,6 @@ impl Operator {
                 .done
                 .push(format!("bandwidth_step {step}, bandwidth_donation {}", after.bandwidth_donation));
         }
-        self.adopt_tenants_and_groups(before, after, &mut adopted);
         if let (Some(auth), Some(config)) = (&self.shared.auth, &after.auth) {
             auth.adopt(config.clone(), after.tenants.clone());
         }
@@ -141,20 +141,23 @@ impl Operator {
         for tenant in less {
             self.adopt_tenant(earlier(&tenant.name), tenant, adopted);
         }
-        self.adopt_groups(before, after, adopted);
+        // A group may shrink only once members have left it, and members come only once it has grown.
+        let mut early = Adopted::default();
+        let refused = self.adopt_groups(changed_groups(before, after), &mut early);
+        adopted.done.append(&mut early.done);
         for tenant in more {
             self.adopt_tenant(earlier(&tenant.name), tenant, adopted);
         }
+        self.adopt_groups(refused, adopted);
         let is_gone = |g: &&GroupConfig| after.groups.iter().all(|other| other.name != g.name);
         for group in before.groups.iter().filter(is_gone) {
             adopted.note(format!("group '{}' removed", group.name), self.remove_group(&group.name));
         }
     }
 
-    fn adopt_groups(&self, before: &Config, after: &Config, adopted: &mut Adopted) {
-        let earlier = |name: &str| before.groups.iter().find(|g| g.name == name);
-        let mut groups: Vec<_> = after.groups.iter().filter(|g| earlier(&g.name) != Some(g)).collect();
-        groups.sort_by_key(|g| earlier(&g.name).is_none_or(|e| e.reserved < g.reserved));
+    /// Changes groups, or makes them. Returns those that were refused.
+    fn adopt_groups<'c>(&self, groups: Vec<&'c GroupConfig>, adopted: &mut Adopted) -> Vec<&'c GroupConfig> {
+        let mut refused = Vec::new();
         for group in groups {
             let settings = GroupSettings {
                 reserved: Some(group.reserved),
@@ -163,8 +166,12 @@ impl Operator {
                 bandwidth: Some(group.bandwidth.clone()),
             };
             let put = self.put_group(&group.name, &settings).map(drop);
+            if put.is_err() {
+                refused.push(group);
+            }
             adopted.note(format!("group '{}' changed", group.name), put);
         }
+        refused
     }
 
     fn adopt_tenant(&self, before: Option<&TenantConfig>, after: &TenantConfig, adopted: &mut Adopted) {
@@ -172,6 +179,8 @@ impl Operator {
         let Some(before) = before.filter(|_| self.router.find(name).is_some()) else {
             if self.router.find(name).is_none() {
                 adopted.note(format!("tenant '{name}' added"), self.add_configured(after));
+            } else if before.is_none() {
+                self.adopt_one_that_is_there(after, adopted);
             }
             return;
         };
@@ -203,6 +212,33 @@ impl Operator {
         }
     }
 
+    /// The configuration names a tenant from now on that somebody else has made.
+    fn adopt_one_that_is_there(&self, tenant: &TenantConfig, adopted: &mut Adopted) {
+        let name = &tenant.name;
+        let about = self.router.find(name).and_then(|id| self.router.about(id));
+        let is_known_so = about.is_some_and(|about| {
+            about.prefix.as_deref() == tenant.prefix.as_deref() && tenant.listen.is_none()
+        });
+        if !is_known_so {
+            adopted
+                .kept
+                .push(format!("prefix and listen of tenant '{name}', which was there: that needs a restart"));
+        }
+        let settings = Settings {
+            prefix: None,
+            reserved: Some(tenant.reserved),
+            weight: Some(tenant.weight),
+            credit: Some(tenant.credit),
+            rank: tenant.rank.clone(),
+            over_share: Some(tenant.over_share),
+            placement: tenant.placement.clone().map(Some),
+            bandwidth: Some(tenant.bandwidth.clone()),
+            group: Some(tenant.group.clone()),
+            allowance: allowance_changed(&Allowance::default(), &tenant.allowance),
+        };
+        adopted.note(format!("tenant '{name}' changed"), self.put(name, &settings).map(drop));
+    }
+
     /// Makes a tenant that the configuration has from now on.
     fn add_configured(&self, tenant: &TenantConfig) -> Result<(), Refusal> {
         if tenant.listen.is_some() {
@@ -231,6 +267,14 @@ impl Operator {
         self.decide_soon();
         Ok(())
     }
+}
+
+/// Groups that differ, those that give back before those that take.
+fn changed_groups<'c>(before: &Config, after: &'c Config) -> Vec<&'c GroupConfig> {
+    let earlier = |name: &str| before.groups.iter().find(|g| g.name == name);
+    let mut groups: Vec<_> = after.groups.iter().filter(|g| earlier(&g.name) != Some(g)).collect();
+    groups.sort_by_key(|g| earlier(&g.name).is_none_or(|e| e.reserved < g.reserved));
+    groups
 }
 
 fn allowance_changed(before: &Allowance, after: &Allowance) -> AllowanceChange {

@@ -94,7 +94,6 @@ struct Running {
     history: History,
     /// Promises that could not be kept, and those that cannot now.
     incidents: Incidents,
-    slowdowns: Slowdowns,
     pace: Pace,
 }
 
@@ -116,6 +115,8 @@ pub(crate) struct Known {
 pub(crate) struct Sharing {
     claims: Mutex<Claims>,
     running: Mutex<Running>,
+    /// What the policy in charge said: apart, for no request is to wait for a step.
+    slowdowns: Mutex<Slowdowns>,
     /// When somebody may take over from a thread that steps no more.
     lease_ends_ns: AtomicU64,
     /// Something has changed that a policy over both is to see at once.
@@ -176,7 +177,6 @@ impl Sharing {
             groups,
             history: History::new(kind.family()),
             incidents: Incidents::default(),
-            slowdowns: Slowdowns::default(),
             pace: Pace::default(),
         };
         running.divide(settings.part);
@@ -184,6 +184,7 @@ impl Sharing {
         Ok(Self {
             claims: Mutex::default(),
             running: Mutex::new(running),
+            slowdowns: Mutex::default(),
             lease_ends_ns: AtomicU64::new(u64::MAX),
             asked: AtomicBool::new(false),
             options: Mutex::new(options),
@@ -199,6 +200,10 @@ impl Sharing {
 
     fn options(&self) -> Options {
         self.options.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn slowdowns(&self) -> MutexGuard<'_, Slowdowns> {
+        self.slowdowns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn claims(&self) -> MutexGuard<'_, Claims> {
@@ -254,6 +259,7 @@ impl Sharing {
         running.kind = kind;
         running.incidents.now.clear();
         running.begin(&options);
+        *self.slowdowns() = Slowdowns::default();
         running.look(kind);
         Ok(true)
     }
@@ -270,7 +276,8 @@ impl Sharing {
         self.ask();
     }
 
-    /// Policies go so far at once from the next step on; the one in charge, if that is one of them, begins again with what is in force.
+    /// Policies go so far at once from the next step on; the one in charge, if that is one of them, begins again: whom it held back it
+    /// lets go, and finds again.
     pub(crate) fn set_steps(&self, store: &Store, steps: Steps) {
         let mut running = self.running();
         steps.put_into(store, &mut self.options.lock().unwrap_or_else(PoisonError::into_inner));
@@ -279,10 +286,11 @@ impl Sharing {
         }
         if let Ok(options) = with_model(&self.options(), &self.model, running.kind) {
             running.begin(&options);
+            *self.slowdowns() = Slowdowns::default();
         }
     }
 
-    /// Groups claim otherwise from the next step on, or are others: the policy in charge begins again, with what is in force.
+    /// Groups claim otherwise from the next step on, or are others: the policy in charge begins again, as after a switch.
     pub(crate) fn set_groups(&self, groups: GroupClaims) {
         let mut running = self.running();
         if running.groups == groups {
@@ -292,6 +300,7 @@ impl Sharing {
         // Whoever is in charge had its model then.
         if let Ok(options) = with_model(&self.options(), &self.model, running.kind) {
             running.begin(&options);
+            *self.slowdowns() = Slowdowns::default();
         }
     }
 
@@ -305,24 +314,29 @@ impl Sharing {
             return early;
         }
         let claims = self.claims();
-        let Running { pacer, thing, joint_pacer, both, kind, speeds, slowdowns, .. } = &mut *running;
+        let Running { pacer, thing, joint_pacer, both, kind, speeds, .. } = &mut *running;
         let (wake, made) = match kind.family() {
             Family::Bandwidth => (
                 pacer.step(now, &mut thing.around(shared, &claims)),
-                Made::at(pacer.journal(), now, slowdowns),
+                Made::at(pacer.journal(), now, &mut self.slowdowns()),
             ),
             Family::Joint => {
                 let mut around = joint::Around { control: both, shared, claims: &claims, speeds };
-                (joint_pacer.step(now, &mut around), Made::at(joint_pacer.journal(), now, slowdowns))
+                (
+                    joint_pacer.step(now, &mut around),
+                    Made::at(joint_pacer.journal(), now, &mut self.slowdowns()),
+                )
             }
         };
         let mut least = PAUSE_MIN;
         if let Some(made) = made {
-            self.lease_ends_ns.store((now + made.lease).0, Ordering::Relaxed);
             if made.steady {
                 least = least.max(running.pace.rest(now, shared.clock.thread_cpu()));
             }
             running.incidents.take(made.incidents, made.steady);
+            // A loop that rests is not one that has fallen silent.
+            let lease = made.lease.max(Duration(2 * wake.max(least).0));
+            self.lease_ends_ns.store((now + lease).0, Ordering::Relaxed);
         }
         wake.max(least)
     }
@@ -358,7 +372,7 @@ impl Sharing {
 
     /// How much slower a tenant is than alone, if the policy in charge knows.
     pub(crate) fn slowdown(&self, id: TenantId) -> Option<f64> {
-        self.running().slowdowns.of(id)
+        self.slowdowns().of(id)
     }
 
     /// How the loop stands.
@@ -403,9 +417,8 @@ impl Running {
 
     /// The policy in charge decides from the next step on in its first state.
     fn begin(&mut self, options: &Options) {
-        // What the one before has used is not this one's to rest for, and what it knew is not known any more.
+        // What the one before has used is not this one's to rest for.
         self.pace = Pace::default();
-        self.slowdowns = Slowdowns::default();
         let Self { kind, groups, settings, pacer, joint_pacer, .. } = self;
         match kind.family() {
             Family::Bandwidth => pacer.switch(kind.policy(options, groups)),
@@ -413,11 +426,13 @@ impl Running {
         }
     }
 
-    /// How long a policy over both is still to be left alone: its epochs are far apart, and it sees who came or went.
+    /// How long a policy is still to be left alone: its windows may be long, and it sees who came or went.
     fn early(&self, now: Instant) -> Option<Duration> {
-        let wake_at = self.joint_pacer.wake_at();
-        let rests = self.kind.family() == Family::Joint && now < wake_at && !self.both.has_other_tenants();
-        rests.then(|| wake_at.since(now))
+        let (wake_at, others) = match self.kind.family() {
+            Family::Joint => (self.joint_pacer.wake_at(), self.both.has_other_tenants()),
+            Family::Bandwidth => (self.pacer.wake_at(), self.thing.control.has_other_tenants()),
+        };
+        (now < wake_at && !others).then(|| wake_at.since(now))
     }
 
     /// The other loop is in charge from now on: what this one has put in force is given back, and nothing that was measured under it
