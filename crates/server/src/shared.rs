@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::curves::Curves;
 use crate::groups::Division;
 use crate::in_charge::InCharge;
-use crate::limits::{BUFFER_PART, GRANT_KEPT, MEMORY_MIN, SMALL_BUFFER, TENANT_BYTES};
+use crate::limits::{BUFFER_PART, GRANT_KEPT, GRANT_STEP, MEMORY_MIN, SMALL_BUFFER, TENANT_BYTES};
 use crate::memcache::expires_at;
 use crate::observe::Observed;
 use crate::reactor::Engine;
@@ -96,6 +96,8 @@ pub(crate) struct Shared {
     pub(crate) in_charge: InCharge,
     /// Memory that connections' buffers are granted, and the second at which it last gave way.
     granted: Mutex<(Bytes, u32)>,
+    /// The same as of the last account.
+    granted_bytes: AtomicU64,
     pub(crate) baseline: Baseline,
     pub(crate) cleaning: Cleaning,
     pub(crate) watch: Watch,
@@ -158,6 +160,7 @@ impl Shared {
             unix_secs,
             port: AtomicU64::new(0),
             granted: Mutex::default(),
+            granted_bytes: AtomicU64::new(0),
             baseline: Baseline::default(),
             cleaning: Cleaning::default(),
             sharing,
@@ -233,6 +236,7 @@ impl Shared {
             *bytes = bytes.scale(GRANT_KEPT.0, GRANT_KEPT.1);
         }
         *bytes = (*bytes).max(Bytes(u64::try_from(peak).unwrap_or(0)));
+        self.granted_bytes.store(bytes.0, Ordering::Relaxed);
         *bytes
     }
 
@@ -282,7 +286,12 @@ impl Shared {
         let delta = signed(after) - signed(before);
         let total = self.counters.buffered.fetch_add(delta, Ordering::Relaxed) + delta;
         self.counters.buffered_peak.fetch_max(total, Ordering::Relaxed);
-        u64::try_from(total).unwrap_or(0)
+        let total = u64::try_from(total).unwrap_or(0);
+        if self.granted_bytes.load(Ordering::Relaxed) + GRANT_STEP < total {
+            // Items take no more memory in which buffers are already.
+            self.account_external();
+        }
+        total
     }
 
     /// Memory of connections' buffers.
