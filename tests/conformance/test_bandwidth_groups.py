@@ -120,3 +120,18 @@ def test_what_a_group_cannot_claim_is_refused(fresh):
     status, answer = ask(server, "PUT", "/groups/team", {"bandwidth": "as much as possible"})
     assert status == 400 and "limit 20%" in answer["cure"]
     assert ask(server, "GET", "/groups/team")[1]["bandwidth"] == ""
+
+
+@pytest.mark.parametrize("policy", ["fair-slowdown", "proportional"])
+def test_slowdowns_of_groups_are_no_tenants(fresh, policy):
+    server = serve(fresh, policy, "", ("a", ",group=team"), ("b", ",group=team"), ("lone", ""))
+    some = at_work(server, (b"a", 1000, "get"), (b"b", 2000, "set"), (b"lone", 500, "get"))
+    try:
+        wait_until(lambda: tenant_json(server, "lone")["tier_slowdown"] is not None)
+        wait_until(lambda: 40 <= bandwidth(server)["decisions"])
+        noted = {note["tenant"] for one in decisions(server) for note in one["notes"] if note["reason"] == "slowed"}
+        assert id_of(server, "lone") in noted
+        server.check_alive()
+    finally:
+        for load in some:
+            load.end()

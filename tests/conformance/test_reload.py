@@ -182,3 +182,23 @@ def test_a_daemon_finds_its_file_again(tmp_path):
                 time.sleep(0.01)
     finally:
         os.kill(pid, signal.SIGTERM)
+
+
+def test_what_fits_in_one_order_only_is_taken_in_that(tmp_path):
+    """A group shrinks once a member has left it, and the file names a tenant that is there already."""
+    group = '[group.team]\nreserved = "%s"\n[tenant.a]\nprefix = "a:"\nreserved = "6MiB"\ngroup = "team"\n'
+    mover = '[tenant.b]\nprefix = "b:"\nreserved = "4MiB"\n'
+    listed = '[tenant.feeds]\nprefix = "feeds:"\nreserved = "3MiB"\nweight = 2.0\nbandwidth = "limit 10%"\n'
+    start = 'memory = "64MiB"\nprefix_delimiter = ":"\n'
+    before = start + group % "10MiB" + mover + 'group = "team"\n'
+    moved = Reloaded(tmp_path / "cotenant.toml", before)
+    with moved.server.wire() as wire:
+        wire.ask(set_request(b"feeds:1", b"x"))
+    assert moved.tenant("feeds")["reserved_bytes"] == 0
+    said = moved.reload(start + group % "6MiB" + mover + listed)
+    assert not any("stays" in line or "WARN" in line for line in said), said
+    assert ask(moved.server, "GET", "/groups/team")[1]["reserved_bytes"] == 6 * MIB
+    assert moved.tenant("b")["group"] is None
+    shown = moved.tenant("feeds")
+    assert (shown["reserved_bytes"], shown["weight"], shown["bandwidth"]) == (3 * MIB, 2.0, "limit 10%")
+    assert moved.server.stop() == 0
