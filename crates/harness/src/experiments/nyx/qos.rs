@@ -4,6 +4,7 @@ use super::{failed, gets, rates, sets};
 use crate::live::{Awake, Here, Tenant};
 use lab::experiment::{ExperimentError, Results, Sweep};
 use std::io;
+use units::Bytes;
 
 /// What was left of the reader and of the writer once the writer had begun, relative to the unregulated time before.
 struct Left {
@@ -11,11 +12,15 @@ struct Left {
     writer: f64,
 }
 
-fn left(sweep: &Sweep, policy: &str) -> Result<Left, ExperimentError> {
+fn left(sweep: &Sweep, policy: &str, step: Option<Bytes>) -> Result<Left, ExperimentError> {
     let goal = format!("p99 {}", sweep.text("goal")?);
     let tenants = [Tenant::new("c", &goal), Tenant::new("r", ""), Tenant::new("w", "")];
     let _awake = Awake::start();
-    let here = Here::start(sweep.text("tier")?, "none", &tenants, 2).map_err(failed)?;
+    let workers = usize::try_from(sweep.count("workers")?).unwrap_or(1);
+    let here = Here::start_with(sweep.text("tier")?, "none", &tenants, workers, |config| {
+        config.bandwidth_step = step
+    });
+    let here = here.map_err(failed)?;
     let (short, long, keys) = (sweep.number("free_s")?, sweep.number("settle_s")?, sweep.count("keys")?);
     let measure = || -> io::Result<Left> {
         let works = [gets("c", 256, keys, 1), gets("r", 4096, keys, 2), sets("w", 16 << 10, keys, 4)];
@@ -41,14 +46,23 @@ fn left(sweep: &Sweep, policy: &str) -> Result<Left, ExperimentError> {
     Ok(seen)
 }
 
-/// NyxCache, Figure 8, live: who pays when a tail is missed.
+/// NyxCache, Figures 8 and 13, live: who pays when a tail is missed, and what an experiment's step changes of that.
 pub(super) fn qos(sweep: &Sweep, results: &mut Results) -> Result<(), ExperimentError> {
     for (policy, name) in [("qos", "nyx"), ("throttle-biggest", "biggest")] {
-        let seen = left(sweep, policy)?;
+        let seen = left(sweep, policy, None)?;
         results.number(format!("{name}_reader_left"), seen.reader);
         results.number(format!("{name}_writer_left"), seen.writer);
     }
-    let why = "not run live (bandwidth_step sets them); the model's answer is nyx/fig_13";
-    results.not_applicable("fig_13_steps", why);
+    for step in sweep.list("steps_mb")? {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "megabytes of the settings"
+        )]
+        let bytes = Bytes((step * 1e6) as u64);
+        let seen = left(sweep, "qos", Some(bytes))?;
+        results.number(format!("step_{step}_reader_left"), seen.reader);
+        results.number(format!("step_{step}_writer_left"), seen.writer);
+    }
     Ok(())
 }
