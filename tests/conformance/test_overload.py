@@ -185,9 +185,11 @@ def test_silent_connections_are_closed(fresh):
 
 def test_a_rate_counts_for_the_tenant_of_each_key(fresh):
     slow = "requests_per_second=1,burst=5,over_rate=refuse"
-    server = fresh("--tenant", f"name=a,prefix=a:,{slow}", "--tenant", f"name=b,prefix=b:,{slow}")
+    names = ("a", slow), ("b", slow), ("c", slow.replace("burst=5", "burst=1"))
+    server = fresh(*[word for name, more in names for word in ("--tenant", f"name={name},prefix={name}:,{more}")])
     refused = b"SERVER_ERROR too many requests\r\n"
     with server.wire() as wire:
+        assert wire.ask(b"get c:1 x c:2 x c:3\r\n") == b"END\r\n", "one token is enough for a request of more keys"
         many = b" ".join(b"b:%d" % n for n in range(100))
         assert wire.ask(b"get x a:1 %b\r\n" % many) == b"END\r\n", "the default tenant has no rate"
         assert wire.ask(b"get x b:1\r\n") == refused, "its tokens are gone"

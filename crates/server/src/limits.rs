@@ -98,6 +98,8 @@ pub const OWED_MAX: usize = 16 << 10;
 pub const SEND_PIECE: usize = 256 << 10;
 /// Such pieces of one connection in one round: others want their turn.
 pub const PIECES_PER_ROUND: usize = 4;
+/// Keys of one turn whose index lines and items are on the way before they are looked at, at most (guess: more than are answered in one).
+pub const KEYS_AHEAD: usize = 1024;
 /// Reads of one tier that one worker has under way at most.
 pub const FETCH_DEPTH: u32 = 128;
 /// Bytes that one worker fetches from tiers at once at most (guess: 16 of the largest items usual).

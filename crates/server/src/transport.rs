@@ -259,7 +259,7 @@ impl<R: Reactor> Transport<R> {
             return Sending::Failed;
         }
         let sending = flush(&mut self.inner, id, session);
-        wrapped.worker_waits = matches!(sending, Sending::Later(_));
+        wrapped.worker_waits |= matches!(sending, Sending::Later(_));
         sending
     }
 

@@ -274,7 +274,7 @@ fn an_access_of_a_tier_without_a_profile_costs_by_its_bytes() {
 }
 
 #[test]
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 fn loads_of_a_tier_that_is_memory_are_timed_while_somebody_looks() {
     let mut rig = rig(1, 200);
     let latency = |rig: &mut Rig| rig.control.read(Instant(rig.now()), &mut Vec::new()).latency;

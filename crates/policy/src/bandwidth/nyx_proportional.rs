@@ -38,8 +38,8 @@ const EPOCH: Duration = Duration::from_millis(2);
 const LEASE: Duration = Duration::from_secs(3_600);
 /// The part of its part that a tenant keeps even if it uses nothing (guess): it must be able to run out.
 const KEPT_LEAST: f64 = 0.01;
-/// Most epochs that an overshoot can take from a tenant (guess): a second, so that a large value is paid for in whole.
-const OWED_EPOCHS_MAX: f64 = Duration::from_secs(1).0 as f64 / EPOCH.0 as f64;
+/// Most epochs that an overshoot can take from a tenant (guess, as in `limit`).
+const OWED_EPOCHS_MAX: f64 = 10.0;
 
 /// A step is lent only where the slowdown is inside its bound by so many standard errors of the performance alone (guess,
 /// as in experiments); it is taken back where the slowdown itself is past it.

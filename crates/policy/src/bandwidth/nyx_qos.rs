@@ -240,11 +240,10 @@ impl Qos {
         let victim = self.action.map(|action| action.victim);
         let mut spoiled = false;
         for (row, (id, member)) in seen.tenants.iter().zip(self.members.iter_mut()) {
-            let slack = slack(&member.class, row, seen.window);
+            let slack = slack(&member.class, row, seen.window).map(|slack| member.as_content(slack));
             member.idle = if is_idle(&member.class, row) { member.idle.saturating_add(1) } else { 0 };
             let broke = member.slack.is_some_and(|was| 0.0 <= was) && slack.is_some_and(|now| now < 0.0);
             spoiled |= broke && victim.is_some_and(|victim| victim != id);
-            let slack = slack.map(|slack| member.as_content(slack));
             member.slack = slack.or((IDLE_WINDOWS <= member.idle).then_some(member.idle_slack()));
         }
         spoiled
@@ -328,11 +327,11 @@ impl Qos {
     fn choose_candidates(&mut self, now: Instant, seen: &Input<'_>, victim: TenantId) {
         self.collect(now, seen, |_, m| m.class == Class::BestEffort);
         if self.candidates.is_empty() {
-            let ample = |m: &Member| m.slack.is_some_and(|slack| SLACK < slack);
+            let ample = |m: &Member| m.content.is_none() && m.slack.is_some_and(|slack| SLACK < slack);
             self.collect(now, seen, |row, m| row.id != victim && critical(m) && ample(m));
         }
         if self.candidates.is_empty() {
-            let some = |m: &Member| m.slack.is_some_and(|slack| 0.0 < slack);
+            let some = |m: &Member| m.content.is_none() && m.slack.is_some_and(|slack| 0.0 < slack);
             self.collect(now, seen, |row, m| row.id != victim && critical(m) && some(m));
             let slack = |heavy: &Heavy| self.members[heavy.at].slack.unwrap_or(0.0);
             let most = self.candidates.iter().copied().max_by(|a, b| slack(a).total_cmp(&slack(b)));

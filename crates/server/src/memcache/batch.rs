@@ -9,7 +9,7 @@ use super::session::Session;
 use super::turn::{Announced, Block, Ended, Turn};
 use super::{binary, log_in, meta, text};
 use crate::auth::{Denied, Identity, Need};
-use crate::limits::KEY_MAX;
+use crate::limits::{KEY_MAX, KEYS_AHEAD};
 use crate::observe::CommandClass;
 use crate::tenants::Routes;
 use store::{Key, Worker};
@@ -203,7 +203,7 @@ pub(super) fn prepare<'b>(
             Parsed::Request(command, taken) => {
                 turn.consumed += taken;
                 let command = allowed(session, command);
-                hash_keys(&routes, worker, &command, hashed);
+                hash_keys((&routes, session.keys_done), worker, &command, hashed);
                 Next::Step(Step::Run(command))
             }
             Parsed::Upload { command, taken, len } => {
@@ -214,7 +214,7 @@ pub(super) fn prepare<'b>(
                     turn.take(announced.bytes(), input.len());
                     return Next::Step(Step::Run(checked));
                 }
-                hash_keys(&routes, worker, &command, hashed);
+                hash_keys((&routes, session.keys_done), worker, &command, hashed);
                 Next::Last(match block {
                     None => Step::Await(Awaiting::Text(command), announced),
                     Some(Block::Whole(value)) => Step::Run(command.with_value(value)),
@@ -264,10 +264,32 @@ pub(super) fn hash_key<'b>(routes: &Routes<'_>, worker: &Worker, text: &'b [u8],
     }
 }
 
-fn hash_keys<'b>(routes: &Routes<'_>, worker: &Worker, command: &Command<'b>, hashed: &mut Hashed<'b>) {
+/// Hashes the keys of a `get`, of which there may be very many, and the first of them answered: prefetches for the next.
+fn hash_list<'b>(
+    (routes, keys_done): (&Routes<'_>, usize),
+    worker: &Worker,
+    list: impl Iterator<Item = &'b [u8]>,
+    hashed: &mut Hashed<'b>,
+) {
+    for text in list {
+        if (keys_done..keys_done + KEYS_AHEAD).contains(&hashed.len()) {
+            hash_key(routes, worker, text, hashed);
+        } else {
+            let (tenant, space) = routes.of(text);
+            hashed.extend(worker.key(space, text).map(|key| (key, tenant)));
+        }
+    }
+}
+
+fn hash_keys<'b>(
+    (routes, keys_done): (&Routes<'_>, usize),
+    worker: &Worker,
+    command: &Command<'b>,
+    hashed: &mut Hashed<'b>,
+) {
     let mut add = |text: &'b [u8]| hash_key(routes, worker, text, hashed);
     match *command {
-        Command::Get { keys: list, .. } => keys(list).for_each(add),
+        Command::Get { keys: list, .. } => hash_list((routes, keys_done), worker, keys(list), hashed),
         Command::Store { key, .. }
         | Command::Delete { key, .. }
         | Command::Count { key, .. }

@@ -10,10 +10,10 @@ use super::operate::Asked;
 use super::reply::Replies;
 use super::session::Session;
 use super::{binary, log_in};
-use crate::admission::{Gate, NoToken};
+use crate::admission::NoToken;
 use crate::auth::Identity;
 use crate::config::Protocol;
-use crate::limits::{HELD_POLL, PAUSED_POLL, REPLY_BYTES_PER_TURN};
+use crate::limits::{HELD_POLL, KEYS_AHEAD, PAUSED_POLL, REPLY_BYTES_PER_TURN};
 use crate::observe::{CommandClass, Tally};
 use control::bandwidth::Throttle;
 use media::SlowAccess;
@@ -138,7 +138,7 @@ pub(crate) fn run<'w, 'b>(
         }
         _ => prepare(session, worker, input, block, &mut turn, &mut batch, &mut hashed),
     }
-    for (key, _) in &hashed {
+    for (key, _) in hashed.iter().skip(session.keys_done).take(KEYS_AHEAD) {
         worker.prefetch_item(key);
     }
     turn.first_key = hashed.first().map(|(key, _)| Span::of(key.bytes(), input));
@@ -187,8 +187,8 @@ pub(crate) fn run<'w, 'b>(
                     }
                     _ => {}
                 }
-                let wanted = prepared.keys.0 + turn.keys_done..wanted_up_to(session, &batch[i..], &hashed);
-                turn.plans = to_fetch(session, worker, &why, hashed.get(wanted).unwrap_or_default());
+                let wanted = wanted(session, &batch[i..], &hashed, turn.keys_done);
+                turn.plans = to_fetch(session, worker, &why, (wanted, is_full(replies)));
                 if is_asked && why.asks_again(&turn.plans) {
                     give_back(session, tenant, keys);
                 }
@@ -226,44 +226,46 @@ fn take_tokens(session: &Session<'_>, tenant: TenantId, keys: &[(Key<'_>, Tenant
     if session.gates.is_none() {
         return Ok(());
     }
-    let mut taken = 0;
-    for (of, asks_for) in runs(tenant, keys) {
-        match session.gate(of).map_or(Ok(()), |gate| gate.take(asks_for, session.now)) {
-            Ok(()) => taken += asks_for,
-            Err(none) => {
-                if 0 < taken {
-                    give_back(session, tenant, &keys[..taken]);
-                }
-                return Err(match none {
-                    NoToken::Wait(until) if !session.has_waited_long.get() => Stop::Ends(Ended::Waits(until)),
-                    NoToken::Wait(_) => {
-                        session.gate(of).into_iter().for_each(Gate::count_refusal);
-                        Stop::Refused
-                    }
-                    NoToken::Refuse => Stop::Refused,
-                });
+    let needed = tokens_needed(tenant, keys);
+    for (at, &(of, asks_for)) in needed.iter().enumerate() {
+        let Some(gate) = session.gate(of) else { continue };
+        let Err(none) = gate.take(asks_for, session.now) else { continue };
+        put_back(session, &needed[..at]);
+        return Err(match none {
+            NoToken::Wait(until) if !session.has_waited_long.get() => Stop::Ends(Ended::Waits(until)),
+            NoToken::Wait(_) => {
+                gate.count_refusal();
+                Stop::Refused
             }
-        }
+            NoToken::Refuse => Stop::Refused,
+        });
     }
     Ok(())
 }
 
 /// Gives tokens back that were taken for a request which has had no effect.
 fn give_back(session: &Session<'_>, tenant: TenantId, keys: &[(Key<'_>, TenantId)]) {
-    for (of, asked_for) in runs(tenant, keys) {
-        if let Some(gate) = session.gate(of) {
-            gate.give_back(asked_for);
+    if session.gates.is_some() {
+        put_back(session, &tokens_needed(tenant, keys));
+    }
+}
+
+fn put_back(session: &Session<'_>, taken: &[(TenantId, usize)]) {
+    for (of, tokens) in taken {
+        if let Some(gate) = session.gate(*of) {
+            gate.give_back(*tokens);
         }
     }
 }
 
-/// Whose tokens a request needs, and how many: those of its keys' tenants, or one of `tenant`.
-fn runs<'k>(
-    tenant: TenantId,
-    keys: &'k [(Key<'_>, TenantId)],
-) -> impl Iterator<Item = (TenantId, usize)> + 'k {
-    let keyless = keys.is_empty().then_some((tenant, 1));
-    keyless.into_iter().chain(keys.chunk_by(|a, b| a.1 == b.1).map(|run| (run[0].1, run.len())))
+/// Whose tokens a request needs, and how many: those of its keys' tenants, each once, or one of `tenant`.
+fn tokens_needed(tenant: TenantId, keys: &[(Key<'_>, TenantId)]) -> Vec<(TenantId, usize)> {
+    if keys.iter().all(|(_, of)| *of == tenant) {
+        return vec![(tenant, keys.len().max(1))];
+    }
+    let mut of: Vec<TenantId> = keys.iter().map(|(_, of)| *of).collect();
+    of.sort_unstable();
+    of.chunk_by(|a, b| a == b).map(|run| (run[0], run.len())).collect()
 }
 
 /// Why a request is not executed now.
@@ -308,9 +310,14 @@ pub(super) fn held(
     })
 }
 
-/// Up to which of the hashed keys values are fetched for the first of these requests: for reads behind it, too, as far as their
-/// tenants are free to make them.
-fn wanted_up_to(session: &Session<'_>, batch: &[Prepared<'_>], hashed: &[(Key<'_>, TenantId)]) -> usize {
+/// Keys whose values are fetched for the first of these requests, behind those that are done: for reads behind it, too, as far as
+/// their tenants are free to make them.
+fn wanted<'h, 'b>(
+    session: &Session<'_>,
+    batch: &[Prepared<'_>],
+    hashed: &'h [(Key<'b>, TenantId)],
+    keys_done: usize,
+) -> &'h [(Key<'b>, TenantId)] {
     let is_free = |tenant: TenantId| {
         session.gate(tenant).is_none() && session.shared.store.throttle(tenant) == Throttle::FREE
     };
@@ -319,7 +326,9 @@ fn wanted_up_to(session: &Session<'_>, batch: &[Prepared<'_>], hashed: &[(Key<'_
         next.step.class() == CommandClass::Read && keys.iter().all(|(_, tenant)| is_free(*tenant))
     };
     let behind = batch.iter().skip(1).take_while(reads_freely).last();
-    behind.or(batch.first()).map_or(0, |request| request.keys.1)
+    let (first, last) = (batch.first().map_or(0, |first| first.keys.0), behind.or(batch.first()));
+    let end = last.map_or(0, |request| request.keys.1);
+    hashed.get(first + keys_done..end).unwrap_or_default()
 }
 
 /// What has to be fetched for the keys that are left of a request that ended so, and for the requests that follow it: as far as
@@ -328,7 +337,7 @@ fn to_fetch(
     session: &Session<'_>,
     worker: &Worker,
     why: &Ended,
-    keys: &[(Key<'_>, TenantId)],
+    (keys, is_full): (&[(Key<'_>, TenantId)], bool),
 ) -> Vec<FetchPlan> {
     let mut plans = Vec::new();
     match why {
@@ -336,7 +345,8 @@ fn to_fetch(
             Some(wanted) => plans.push(wanted),
             None => return plans,
         },
-        Ended::Portion(_) => {}
+        // Behind a reply that is full values would be gone again before their turn.
+        Ended::Portion(_) if !is_full => {}
         _ => return plans,
     }
     let mut bytes: usize = plans.iter().map(|plan| plan.len).sum();

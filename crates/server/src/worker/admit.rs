@@ -45,12 +45,17 @@ impl<R: Reactor> Worker<R> {
     /// Neither serves nor reads a connection until its tenant has tokens, or is no longer held back at a tier.
     pub(super) fn park(&mut self, id: StreamId, until: Instant, is_held: bool) {
         if let Some(Some(connection)) = self.connections.get_mut(id.0) {
-            let since = connection.held_since.or(connection.waits_since).unwrap_or(connection.active);
-            connection.held_since = is_held.then_some(since);
-            connection.waits_since = (!is_held).then_some(since);
-            // It may be that nobody is there any more to hear the answer: who waits is not read from.
-            let until =
-                if is_held { until } else { until.min(since + RATE_WAIT_MAX).max(self.now + Duration(1)) };
+            let mut until = until;
+            if is_held {
+                connection.held_since.get_or_insert(connection.active);
+            } else {
+                connection.held_since = None;
+                // It may be that nobody is there any more to hear the answer: who waits is not read from.
+                let most = *connection.waits_since.get_or_insert(connection.active) + RATE_WAIT_MAX;
+                if self.now < most {
+                    until = until.min(most);
+                }
+            }
             connection.parked_until = Some(until);
             self.parked.push((until, id));
         }

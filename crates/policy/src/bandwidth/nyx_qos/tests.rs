@@ -328,6 +328,21 @@ fn who_asks_for_less_than_its_bandwidth_keeps_nobody_held_back() {
 }
 
 #[test]
+fn who_asks_for_less_does_not_stand_in_the_way_of_another_goal() {
+    let mut plant = Plant::new(&[(1, 0.5), (3, 0.5)], &[(2, 2_000, 0.6)]);
+    plant.rows[0].claim.class = keeps(1_000);
+    plant.free_mb.insert(1, 300);
+    let (mut policy, mut wake) = (policy(1), Duration::ZERO);
+    for _ in 0..200 {
+        wake = plant.step(&mut policy, wake).wake;
+    }
+    assert_ne!(plant.held(2), Throttle::FREE);
+    assert_eq!([1, 3].map(|id| plant.held(id)), [Throttle::FREE; 2]);
+    let at = policy.members.at(TenantId(3)).unwrap();
+    assert!(policy.members[at].slack.is_some_and(|slack| 0.0 <= slack), "its goal is kept");
+}
+
+#[test]
 fn a_critical_tenant_that_is_held_back_to_nothing_is_let_go() {
     for claim in [critical(), Claim { class: keeps(500), ..Claim::default() }] {
         let mut plant = Plant::new(&[(1, 0.5), (2, 0.3)], &[]);
