@@ -46,7 +46,7 @@ struct Counted {
     accesses: Kinds<u64>,
     cost_ps: u64,
     operations: u64,
-    /// Threads that came to a tier since the last reading.
+    /// Threads with requests that came to a tier since the last reading.
     threads: u16,
 }
 
@@ -120,17 +120,18 @@ fn add_thread((counters, divided): (&ThreadCounters, u8), now: &mut [Counted], s
     slow_before.resize(now.len(), 0);
     for ((of_thread, counted), before) in counters.tenants.iter().zip(now).zip(slow_before) {
         let Some(of_thread) = of_thread.get() else { continue };
-        let slow = counted.add(of_thread, divided);
+        let (slow, operations) = counted.add(of_thread, divided);
         if slow != *before {
-            counted.threads = counted.threads.saturating_add(1);
+            // A thread that only cleans is held back by no delay between requests.
+            counted.threads = counted.threads.saturating_add(u16::from(operations != 0));
             *before = slow;
         }
     }
 }
 
 impl Counted {
-    /// Adds a thread's counters; returns its accesses to the divided tier.
-    fn add(&mut self, counters: &Counters, divided: u8) -> u64 {
+    /// Adds a thread's counters; returns its accesses to the divided tier, and its operations.
+    fn add(&mut self, counters: &Counters, divided: u8) -> (u64, u64) {
         for kind in Kind::ALL {
             let traffic = counters.traffic_at(access_of(kind), divided);
             *self.bytes.get_mut(kind) += traffic.bytes;
@@ -149,9 +150,10 @@ impl Counted {
             &counters.decr_hits,
             &counters.decr_misses,
         ];
-        self.operations += requests.map(|counter| counter.load(Ordering::Relaxed)).iter().sum::<u64>();
+        let operations = requests.map(|counter| counter.load(Ordering::Relaxed)).iter().sum::<u64>();
+        self.operations += operations;
         let slow = |access| counters.traffic_at(access, divided).accesses;
-        slow(Access::SlowRead) + slow(Access::SlowWrite)
+        (slow(Access::SlowRead) + slow(Access::SlowWrite), operations)
     }
 
     /// What was counted since `before`.

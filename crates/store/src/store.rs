@@ -117,7 +117,8 @@ pub struct Store {
     external: AtomicU64,
     /// Memory of what there is per tenant, and per tenant and thread.
     tables: AtomicU64,
-    allowed: AtomicU32,
+    /// Segments that the log was last told that it may have.
+    allowed: Mutex<u32>,
     pub(crate) pending_shadow_hits: AtomicU64,
     /// Tenants over their ceiling may exist.
     pub(crate) ceiling_hint: AtomicU32,
@@ -206,7 +207,7 @@ impl Store {
             ticking: Mutex::new(History::default()),
             external: AtomicU64::new(0),
             tables: AtomicU64::new(0),
-            allowed: AtomicU32::new(geometry.segment_count),
+            allowed: Mutex::new(geometry.segment_count),
             pending_shadow_hits: AtomicU64::new(0),
             ceiling_hint: AtomicU32::new(0),
             passes: Passes::new(),

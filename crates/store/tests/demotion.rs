@@ -6,7 +6,8 @@ use media::Plain;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use store::{
-    Fields, MemoryControl, Mode, Options, Placement, RankKind, Refused, Space, Store, TenantSpec, Worker,
+    BandwidthControl, Fields, MemoryControl, Mode, Options, Placement, RankKind, Refused, Space, Store,
+    TenantSpec, Worker,
 };
 use units::{Bytes, Instant, TenantId};
 
@@ -76,6 +77,49 @@ fn evictions(seed: u64) -> u64 {
 fn what_fits_below_is_not_evicted() {
     let all: Vec<u64> = (1..=20).map(evictions).collect();
     assert_eq!(all.iter().sum::<u64>(), 0, "{all:?}");
+}
+
+/// Who only cleans is none of the threads that a delay between requests holds back.
+#[test]
+fn a_cleaner_is_no_thread_of_a_tenant() {
+    let store = new_store(1);
+    let (mut worker, mut cleaner) = (store.worker().unwrap(), store.worker().unwrap());
+    let spec = TenantSpec {
+        name: "auto".to_owned(),
+        own_space: true,
+        claim: control::Claim::default(),
+        rank: RankKind::default(),
+    };
+    let id = store.add_tenant(spec).unwrap();
+    assert!(store.set_placement(id, Placement::Auto));
+    let mut control = BandwidthControl::new(Arc::clone(&store));
+    let mut read = || {
+        let mut rows = Vec::new();
+        control.read(Instant::ZERO, &mut rows);
+        rows[0].signal.unwrap_or_default()
+    };
+    read();
+    for number in 0..8_000 {
+        set(&mut worker, id, number, 2_000);
+        // What it cleans itself comes from its own thread.
+        while store.wants_cleaning() {
+            worker.go_offline();
+            cleaner.maintain();
+            cleaner.quiesce();
+            worker.go_online();
+        }
+    }
+    let cleaned = read();
+    assert!(0 < cleaned.accesses.slow_write && cleaned.threads == 0, "{cleaned:?}");
+    let text = (0..8_000).map(|number| format!("key-{number}")).find(|text| {
+        let key = worker.key(Space::Own(id), text.as_bytes()).unwrap();
+        worker.reads_tier(&key)
+    });
+    let text = text.unwrap();
+    let key = worker.key(Space::Own(id), text.as_bytes()).unwrap();
+    assert!(worker.get(id, &key).is_some());
+    let read = read();
+    assert_eq!((read.accesses.slow_read, read.threads), (1, 1));
 }
 
 /// What ranks let expect of a tenant does not depend on where its values may go.

@@ -85,11 +85,13 @@ impl Store {
 
     /// Segments that fit beside the index and the tables as they are now.
     pub(crate) fn adjust_allowed(&self) {
+        // One after the other, counting included: who is slower is not to undo what was counted since.
+        let mut before = lock(&self.allowed);
         let others = self.index.bytes() + self.external().0 + self.tables().0;
         let left = self.geometry.log_and_index().0.saturating_sub(others);
         let allowed = u32::try_from(left / self.geometry.segment.0).unwrap_or(u32::MAX);
         let allowed = allowed.max(limits::RESERVE_SEGMENTS + 2).min(self.geometry.segment_count);
-        if self.allowed.swap(allowed, Ordering::Relaxed) != allowed {
+        if std::mem::replace(&mut *before, allowed) != allowed {
             self.log.allow(allowed);
         }
     }
