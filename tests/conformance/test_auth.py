@@ -349,3 +349,22 @@ def test_garbage_from_strangers_ends(guarded):
             wire.read_exact(1)
     with guarded.text(b"ann", b"one") as wire:
         assert wire.stats()["pid"] == str(guarded.server.pid)
+
+
+def test_a_large_value_of_who_may_only_read_is_refused_before_it_comes(tmp_path):
+    """Values longer than a segment (128 KiB here) get memory as they come."""
+    file, config = tmp_path / "users", tmp_path / "cotenant.toml"
+    file.write_text(USERS, encoding="ascii")
+    config.write_text(CONFIG, encoding="ascii")
+    server = servers.start_cotenant(["--config", str(config), "-Y", str(file), "-S", "-I", "2m"], memory=None)
+    with BinaryWire(server.address) as wire:
+        assert wire_auth(wire, b"reader", b"read").value == b"Authenticated"
+        value = b"x" * 1_500_000
+        whole = store("set", b"r", value)
+        wire.send(whole[: -len(value)])
+        header = wire.read_exact(24)
+        wire.read_exact(int.from_bytes(header[8:12], "big"))
+        assert int.from_bytes(header[6:8], "big") == AUTH
+        wire.send(value)
+        assert wire.one(packet("get", b"r")).status == NOT_FOUND, "the value is passed over"
+    assert server.stop() == 0

@@ -265,3 +265,9 @@ def test_who_says_goodbye_gets_what_it_asked_for(authority, fresh):
         while len(got) < len(wanted):
             got += until_done(lambda: made.read(1 << 18)) or pytest.fail(f"ended after {len(got)} bytes")
         assert got == wanted
+
+
+def test_a_tenant_reads_no_keys_again(authority, secure):
+    feeds = authority.issue("someone", "DNS:feeds.example")
+    with Secure(ports(secure, "mutual TLS")[0], context(authority, feeds)) as own:
+        assert own.ask(b"refresh_certs\r\n") == b"CLIENT_ERROR not on a tenant's own listener\r\n"

@@ -254,8 +254,22 @@ fn flags_go_before_the_environment_before_the_file() {
     assert!(notes.len() == 1 && notes[0].contains("did you mean 'COTENANT_MEMORY'?"), "{notes:?}");
     let by_variable = served("cotenant serve", "threads = 2", &[("COTENANT_CONFIG", "c.toml")]);
     assert_eq!(by_variable.0.threads, 2);
+    // A setting whose name looks like what Kubernetes sets for a service is a setting all the same.
+    let told = served("cotenant serve", "", &[("COTENANT_REPORT_VERSION", "1.5.22")]).0;
+    assert_eq!(told.version, "1.5.22");
     let unit = ask("cotenant serve", "", &[("COTENANT_MEMORY", "64")]).unwrap_err();
     assert!(unit.what.starts_with("COTENANT_MEMORY: '64' is not a size"), "{unit}");
+}
+
+#[test]
+fn names_in_lists_are_whole_and_certificates_isolate() {
+    let refused = |file: &str| ask("cotenant serve --config c.toml", file, &[]).unwrap_err().what;
+    let comma = refused("[tenant.a]\nidentity = [\"Acme, Inc\"]");
+    assert!(comma.contains("'Acme, Inc'"), "{comma}");
+    let comma = refused("read_only_users = [\"a,b\"]\nusers_file = \"users\"");
+    assert!(comma.contains("'a,b'"), "{comma}");
+    let shared = refused("[tenant.a]\nprefix = \"a:\"\nidentity = [\"a.example\"]");
+    assert!(shared.contains("prefixes do not isolate"), "{shared}");
 }
 
 #[test]

@@ -96,8 +96,16 @@ fn texts(setting: &Setting, value: &DeValue<'_>) -> Result<Vec<String>, Failure>
         DeValue::Array(items) if kind == Kind::List => items
             .iter()
             .map(|item| item.get_ref().as_str().map(str::to_owned))
-            .collect::<Option<_>>()
-            .ok_or_else(|| wrong_type(setting, "a list of other things than texts")),
+            .collect::<Option<Vec<_>>>()
+            .ok_or_else(|| wrong_type(setting, "a list of other things than texts"))
+            .and_then(|texts| match texts.iter().find(|text| text.contains(',')) {
+                // They are joined by commas.
+                Some(text) => Err(Failure::wrong_use(
+                    format!("{} has '{text}', and what is in a list has no commas", setting.name),
+                    "write each by itself; a name with a comma cannot be listed".to_owned(),
+                )),
+                None => Ok(texts),
+            }),
         DeValue::String(text) if kind.is_quoted() => Ok(vec![text.to_string()]),
         DeValue::Boolean(on) if kind == Kind::Switch => Ok(vec![on.to_string()]),
         // A number for a size or a time goes on to be refused for its missing unit.

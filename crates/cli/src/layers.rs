@@ -201,11 +201,12 @@ pub(crate) fn environment(variables: &[(String, String)]) -> Result<(Layer, Vec<
     let mut notes = Vec::new();
     for (variable, text) in variables {
         let Some(name) = variable.strip_prefix(VARIABLE_PREFIX) else { continue };
-        if is_service_link(name, text) {
+        let known = SETTINGS.iter().position(|s| s.variable() == *variable);
+        if text.starts_with("tcp://") || known.is_none() && is_service_link(name) {
             continue;
         }
         let source = Source::Environment(variable.clone());
-        if let Some(row) = SETTINGS.iter().position(|s| s.variable() == *variable) {
+        if let Some(row) = known {
             layer.given.push(Given { row, texts: vec![text.clone()], source });
         } else if name == "TENANT" {
             for spec in text.split(';').filter(|s| !s.trim().is_empty()) {
@@ -226,6 +227,6 @@ pub(crate) fn environment(variables: &[(String, String)]) -> Result<(Layer, Vec<
 }
 
 /// Whether Kubernetes or Docker set the variable, as they do for a service that is named cotenant.
-fn is_service_link(name: &str, text: &str) -> bool {
-    name.contains("SERVICE_") || name.contains("PORT_") || text.starts_with("tcp://")
+fn is_service_link(name: &str) -> bool {
+    name.contains("SERVICE_") || name.contains("PORT_")
 }

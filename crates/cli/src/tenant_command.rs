@@ -173,7 +173,8 @@ fn one(tenant: &Value) -> String {
 fn plain(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
-        Value::String(text) => text.clone(),
+        // A prefix that a client made may hold what terminals obey.
+        Value::String(text) => text.chars().map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect(),
         other => other.to_string(),
     }
 }

@@ -80,9 +80,9 @@ impl Identity {
         self.grant.map_or(self.door, |grant| grant.binding)
     }
 
-    /// Somebody whose certificate is the tenant's: no password is asked for.
+    /// Somebody whose certificate is the tenant's: no password is asked for, and none that is wrong takes the tenant away.
     pub(crate) fn certified(self, binding: Binding) -> Self {
-        Self { grant: Some(Grant { binding, rights: Rights::default() }), ..self }
+        Self { door: binding, is_asked: false, ..self }
     }
 
     /// Why a request is refused, if it is.
@@ -123,6 +123,19 @@ impl Identity {
 mod tests {
     use super::*;
     use units::TenantId;
+
+    #[test]
+    fn a_certificate_lasts_whatever_is_said_of_passwords() {
+        let own = Binding::To(TenantId(3));
+        for is_asked in [false, true] {
+            let certified = Identity::new(Binding::Unbound, is_asked).certified(own);
+            for identity in
+                [certified, certified.begun(), certified.after(None), certified.begun().after(None)]
+            {
+                assert_eq!((identity.binding(), identity.is_stranger()), (own, false));
+            }
+        }
+    }
 
     #[test]
     fn rights_deny_what_they_say() {

@@ -351,10 +351,11 @@ pub(crate) fn check_tenant(tenant: &TenantConfig, known_by: KnownBy) -> Result<(
         );
     }
     match &tenant.prefix {
-        Some(_) if !tenant.users.is_empty() => {
+        Some(_) if !tenant.users.is_empty() || !tenant.identities.is_empty() => {
+            let what = if tenant.users.is_empty() { "certificates" } else { "users" };
             return refuse(
-                format!("tenant '{}' has a prefix and users, and prefixes do not isolate", tenant.name),
-                "leave the prefix out: its users have a key space of their own",
+                format!("tenant '{}' has a prefix and {what}, and prefixes do not isolate", tenant.name),
+                "leave the prefix out: who shows a password or a certificate has a key space of its own",
             );
         }
         None if !known_by.users && !known_by.listener && tenant.identities.is_empty() => {

@@ -269,6 +269,7 @@ fn administer(session: &Session<'_>, command: Command<'_>, replies: &mut Replies
             replies.put(session.shared.config.version.as_bytes());
             replies.put(b"\r\n");
         }
+        Command::RefreshCerts if session.binding != Binding::Unbound => replies.put(text::NOT_FOR_TENANTS),
         Command::RefreshCerts => match session.shared.reload_keys() {
             Ok(true) => replies.put(text::OK),
             Ok(false) => replies.put(text::TLS_OFF),

@@ -22,6 +22,7 @@ use super::batch::{Awaiting, Hashed, Next, Prepared, Step, gather, hash_key};
 use super::parse::Bounds;
 use super::session::Session;
 use super::turn::{Announced, Block, Turn};
+use crate::auth::Need;
 use crate::limits::{AUTH_MESSAGE_MAX, KEY_MAX};
 use crate::observe::CommandClass;
 use store::{Mode, Worker};
@@ -400,6 +401,11 @@ pub(super) fn prepare<'b>(
             }
             Parsed::Upload { request, taken, len } => {
                 turn.consumed += taken;
+                if block.is_none() && session.identity.denies(Need::Write).is_some() {
+                    // No memory is made for a value that is refused.
+                    turn.take(len as u64, input.len());
+                    return Next::Step(Step::Binary(request));
+                }
                 if let Some(key) = request.key() {
                     hash_key(&routes, worker, key, hashed);
                 }
