@@ -2,7 +2,7 @@
 //!
 //! Shape:       a line of a mapping is put out of the caches, then loaded and timed
 //! Invariants:  no byte changes, and nobody who reads or writes the line meanwhile sees anything but a slower access
-//! Units:       nanoseconds; the reading itself (some 20 ns) is in them
+//! Units:       nanoseconds; the reading of the clock is in them
 //! Assumptions: 1. `clflush` puts a line out of every cache, with what was written to it; 2. a load between two `lfence` is done
 //!              when the second is
 //! Source:      Intel, Software Developer's Manual, volume 2 (CLFLUSH, LFENCE)

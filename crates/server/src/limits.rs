@@ -46,7 +46,7 @@ pub const DUMP_PIECE: usize = 64 << 10;
 pub const DUMP_BUCKETS_AT_ONCE: u32 = 4096;
 /// Bytes that `stats cachedump` answers at most (memcached's).
 pub const CACHEDUMP_BYTES_MAX: usize = 2 << 20;
-/// Buckets of the index that `stats cachedump` looks at: the first 60,000 items or so, in some milliseconds that nobody else has.
+/// Buckets of the index that `stats cachedump` looks at: the first 60,000 items or so (guess: nobody else is served meanwhile).
 pub const CACHEDUMP_BUCKETS_MAX: u32 = 8 << 10;
 /// Words of a meta command's line at most, verb and key included (memcached's).
 pub const META_WORDS_MAX: usize = 20;
