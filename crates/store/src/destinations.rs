@@ -187,7 +187,9 @@ impl Destinations {
             link(store, counters, place, &meta, Sizes::new(len, view.apart()).with_below(below), stamp);
         }
         if !goes_on {
-            meta.away.inspect(|away| store.tier(*away).hold(*away));
+            // Who goes from one record to another leaves the first only once the second is known to be live, where the
+            // device lets it be known at once.
+            meta.away.inspect(|away| store.tier(*away).hold_settled(*away));
             let_go(store, view);
         }
         bump(&counters.of(meta.tenant.index()).moved_bytes, len as u64);

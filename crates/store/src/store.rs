@@ -89,7 +89,7 @@ pub struct Store {
     /// Memory that they take.
     beside_tiers: Bytes,
     /// Second since 1970 at which the clock was 0.
-    pub(crate) wall: u64,
+    wall: AtomicU64,
     pub(crate) promotion: AtomicU32,
     pub(crate) brakes: Brakes,
     pub(crate) epochs: Arc<Epochs>,
@@ -183,7 +183,7 @@ impl Store {
             index: Index::new(buckets_max)?,
             log: Log::new(&geometry)?,
             tiers: tiers.into(),
-            wall: wall_secs.saturating_sub(u64::from(CLOCK_START)),
+            wall: AtomicU64::new(wall_secs.saturating_sub(u64::from(CLOCK_START))),
             promotion: AtomicU32::new(Promotion::default().code()),
             brakes: Brakes::default(),
             epochs: Arc::new(Epochs::new()),

@@ -61,7 +61,7 @@ impl DaxTier {
         Ok(Self { _file: Some(file), bytes, notes, identity, is_new, acts })
     }
 
-    /// A whole device: it is new where it is zero.
+    /// A whole device: it is new where it is zero. What is noted of one whose front was cleared is of what was there before.
     fn of_device(path: &Path, size: Bytes) -> Result<Self, TierError> {
         let file = OpenOptions::new().read(true).write(true).open(path);
         let file = file.map_err(|cause| refusal(path, "open", cause))?;
@@ -83,6 +83,8 @@ impl DaxTier {
         let is_new = page.iter().all(|byte| *byte == 0);
         let block = if is_new {
             // SAFETY: the lock keeps other servers away, and nobody here has seen the mapping yet.
+            unsafe { forget(&acts, &notes) };
+            // SAFETY: as above.
             unsafe { acts.stream(&front, 0, &fresh.to_page()) };
             acts.fence();
             fresh
@@ -180,6 +182,17 @@ impl<P: Persistence> Device for DaxTier<P> {
         self.acts.fence();
         Ok(())
     }
+}
+
+/// Clears the front of notes, durably: they say nothing any more.
+///
+/// # Safety
+/// Nobody else reads or writes them at the same time.
+unsafe fn forget(acts: &impl Persistence, notes: &Region) {
+    let front = [0; PAGE_LEN];
+    // SAFETY: the caller keeps others away.
+    unsafe { acts.stream(notes, 0, &front[..notes.len().min(PAGE_LEN)]) };
+    acts.fence();
 }
 
 /// Superblock, notes and bytes, mapped so that stores are durable once they have left the caches.

@@ -100,6 +100,8 @@ fn persistent_memory_keeps_what_was_settled() {
         on_persistent_memory(|place| {
             let tier = DaxTier::open(place, size).unwrap();
             assert!(tier.is_new() && tier.size() == size && is_mapped(place));
+            let noted = tier.notes().unwrap().words()[9].load(Ordering::Acquire);
+            assert_eq!(noted, 0, "nothing is known of what was there before");
             crate::device::write_alone(&tier, size.0 - 64, &[7; 64]).unwrap();
             tier.settle().unwrap();
             tier.notes().unwrap().words()[9].store(11, Ordering::Release);

@@ -1,6 +1,7 @@
 //! A device whose writes fail, tear or are forgotten.
 //!
-//! Shape:      a device inside; a fault for the n-th write from now; `crash` undoes some of what was not settled
+//! Shape:      a device inside; a fault for the n-th write from now; `crash` undoes some of what was not settled, `lose_notes`
+//!             all that was noted since everything was settled
 //! Invariants: a settled write is never undone; a torn write keeps whole access units, as media do
 //! Failure:    a write that fails answers with its error and leaves the bytes as the fault says
 
@@ -40,6 +41,8 @@ struct State {
     /// What was there before each write that is not settled, in their order.
     undo: Vec<(u64, Vec<u8>)>,
     written: u64,
+    /// The notes when all was settled last, where anybody has asked for that.
+    notes: Vec<u64>,
 }
 
 impl<D: Device> Faulty<D> {
@@ -82,6 +85,16 @@ impl<D: Device> Faulty<D> {
             unsafe { self.inner.write(*at, &now) }?;
         }
         self.inner.settle()
+    }
+
+    /// What a crash of the machine may leave of notes that reach the medium some time, as those of a file do: those of the last
+    /// time that everything was settled; nothing if that was never.
+    pub fn lose_notes(&self) {
+        let kept = self.state().notes.clone();
+        let words = self.notes().map_or(&[][..], WordRegion::words);
+        for (at, word) in words.iter().enumerate() {
+            word.store(kept.get(at).copied().unwrap_or(0), Ordering::Release);
+        }
     }
 
     /// The device inside.
@@ -172,7 +185,10 @@ impl<D: Device> Device for Faulty<D> {
 
     fn settle_all(&self) -> io::Result<()> {
         self.settle()?;
-        self.inner.settle_all()
+        self.inner.settle_all()?;
+        let words = self.notes().map_or(&[][..], WordRegion::words);
+        self.state().notes = words.iter().map(|word| word.load(Ordering::Acquire)).collect();
+        Ok(())
     }
 
     fn settle(&self) -> io::Result<()> {

@@ -88,7 +88,10 @@ impl Uring {
     pub(super) fn submit(&mut self) -> io::Result<()> {
         loop {
             match self.io.submit() {
-                Ok(_) => return Ok(()),
+                Ok(_) if self.io.submission().is_empty() => return Ok(()),
+                // It may take a part.
+                Ok(0) => return Err(io::ErrorKind::WouldBlock.into()),
+                Ok(_) => {}
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),
             }

@@ -18,6 +18,21 @@ impl Store {
         self.now_secs.load(Ordering::Relaxed)
     }
 
+    /// Second since 1970 at which the clock was 0.
+    pub(crate) fn wall(&self) -> u64 {
+        self.wall.load(Ordering::Relaxed)
+    }
+
+    /// Says which second since 1970 the clock's current one is: the system's clock may have been set. Expiries that are written
+    /// down from then on, in tiers and at the end, go by it.
+    pub fn set_wall(&self, wall_secs: u64) {
+        let wall = wall_secs.saturating_sub(u64::from(self.now_secs()));
+        // Both are rounded down.
+        if 1 < wall.abs_diff(self.wall()) {
+            self.wall.store(wall, Ordering::Relaxed);
+        }
+    }
+
     /// Sets the clock; it never goes back. Due flushes happen, due expiries are accounted.
     pub fn set_now(&self, secs: u32) {
         let before = self.now_secs.fetch_max(secs, Ordering::Relaxed);
@@ -52,13 +67,30 @@ impl Store {
         if later {
             flushes.push((at_secs, tenant));
         }
-        self.note_flush(tenant, if later { at_secs } else { 0 });
+        if later {
+            self.note_flush(tenant, at_secs);
+        }
         let next = flushes.iter().map(|(at, _)| *at).min();
         self.flush_next.store(next.unwrap_or(u32::MAX), Ordering::Relaxed);
         drop(flushes);
-        if !later && self.is_present(tenant) {
-            self.flush_now(tenant);
+        if later || !self.is_present(tenant) {
+            return;
         }
+        self.flush_now(tenant);
+        self.note_no_flush(tenant);
+    }
+
+    /// Notes that no flush of a tenant waits, unless another does by now: once what it was to flush has gone.
+    fn note_no_flush(&self, tenant: TenantId) {
+        let flushes = lock(&self.flushes);
+        if flushes.iter().all(|(_, waiting)| *waiting != tenant) {
+            self.note_flush(tenant, 0);
+        }
+    }
+
+    /// Second of the clock at which a flush of a tenant waits to happen.
+    pub(crate) fn flush_of(&self, tenant: TenantId) -> Option<u32> {
+        lock(&self.flushes).iter().find(|(_, waiting)| *waiting == tenant).map(|(at, _)| *at)
     }
 
     /// Forgets a flush that waits.
@@ -91,11 +123,7 @@ impl Store {
         drop(flushes);
         for (_, tenant) in due.into_iter().filter(|(_, tenant)| self.is_present(*tenant)) {
             self.flush_now(tenant);
-            // Noted as done once it is, unless another waits by now.
-            let flushes = lock(&self.flushes);
-            if flushes.iter().all(|(_, waiting)| *waiting != tenant) {
-                self.note_flush(tenant, 0);
-            }
+            self.note_no_flush(tenant);
         }
     }
 

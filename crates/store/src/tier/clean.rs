@@ -44,6 +44,8 @@ struct Source {
     /// What it holds, where that cannot be read in place.
     bytes: Option<Vec<u8>>,
     entries: Vec<Entry>,
+    /// Some record does not say whose it is.
+    hides: bool,
 }
 
 /// A live record of a source.
@@ -54,6 +56,19 @@ struct Entry {
     rank: u8,
     footprint: u64,
 }
+
+/// What became of a record.
+enum Handled {
+    /// Nothing leads to it any more.
+    Gone,
+    /// It has no place to go.
+    Stays,
+    /// The item that leads to it was moved in DRAM meanwhile, or changed.
+    Moved,
+}
+
+/// Times that a pass looks for an item that others move meanwhile.
+const HANDLES_MAX: u32 = 3;
 
 /// A tenant in a pass.
 struct Seen {
@@ -145,7 +160,9 @@ impl TierCleaner {
         }
         all.truncate(width);
         all.retain(|segment| tier.segments.change(*segment, State::Sealed, State::Cleaning));
-        all.into_iter().map(|segment| Source { segment, bytes: None, entries: Vec::new() }).collect()
+        all.into_iter()
+            .map(|segment| Source { segment, bytes: None, entries: Vec::new(), hides: false })
+            .collect()
     }
 }
 
@@ -169,11 +186,14 @@ impl Pass<'_> {
     /// Ranks the live records of a source.
     fn rank(&mut self, source: &mut Source, tenants: &[Option<TenantId>], clock: &Clock) {
         let range = self.tier.segments.range(source.segment);
-        let mut entries = Vec::new();
+        let (mut entries, mut hides) = (Vec::new(), false);
         self.tier.notes.each_live(range, |at| {
-            let Some(record) = record::parse(bytes_of(self.tier, self.reader, source, at)) else { return };
-            let tenant = tenants.get(record.fields.owner.0 as usize).copied().flatten();
-            let Some(tenant) = tenant else { return };
+            let record = record::parse(bytes_of(self.tier, self.reader, source, at));
+            let tenant = |record: &Record<'_>| *tenants.get(record.fields.owner.0 as usize)?;
+            let Some((record, tenant)) = record.and_then(|record| Some((record, tenant(&record)?))) else {
+                hides = true;
+                return;
+            };
             let space = if record.fields.own_space { Space::Own(tenant) } else { Space::Shared };
             let hash = self.store.hasher.hash(space, record.key);
             let footprint = record::footprint(record.key.len(), record.value.len());
@@ -201,7 +221,7 @@ impl Pass<'_> {
             seen.bytes_by_rank[usize::from(entry.rank)] += entry.footprint;
             seen.inside += entry.footprint;
         }
-        source.entries = entries;
+        (source.entries, source.hides) = (entries, hides);
     }
 
     /// Divides the room of the destinations among the tenants.
@@ -244,7 +264,8 @@ impl Pass<'_> {
                 return false;
             }
         }
-        if tier.segments.live(source.segment) != 0 {
+        // Else a writer has put something here that nothing leads to yet: the segment stays until a later pass.
+        if tier.segments.live(source.segment) != 0 && source.hides {
             // A damaged header hides whose record it is: who leads here is found the long way.
             self.drop_all(source.segment);
         }
@@ -253,9 +274,20 @@ impl Pass<'_> {
 
     /// Deals with one record. Returns false if it has to stay where it is.
     fn handle(&mut self, source: &Source, entry: &Entry) -> bool {
+        for _ in 0..HANDLES_MAX {
+            match self.try_handle(source, entry) {
+                Handled::Gone => return true,
+                Handled::Stays => return false,
+                Handled::Moved => {}
+            }
+        }
+        false
+    }
+
+    fn try_handle(&mut self, source: &Source, entry: &Entry) -> Handled {
         let (store, tier, reader) = (self.store, self.tier, self.reader);
-        let Some((found, item)) = find(store, reader, tier, entry) else { return true };
-        let Some(away) = item.view.away() else { return true };
+        let Some((found, item)) = find(store, reader, tier, entry) else { return Handled::Gone };
+        let Some(away) = item.view.away() else { return Handled::Gone };
         let record = record::decode(tier.spot(entry.at), bytes_of(tier, reader, source, entry.at));
         let record = record.filter(|record| record.key == item.view.key());
         let seen = self.seen.get_mut(&entry.tenant);
@@ -266,8 +298,7 @@ impl Pass<'_> {
                 if broken.is_none() {
                     tier.note_broken();
                 }
-                self.evict(&item, found);
-                true
+                if self.evict(&item, found) { Handled::Gone } else { Handled::Moved }
             }
         }
     }
@@ -278,12 +309,12 @@ impl Pass<'_> {
         from: Reference,
         record: &Record<'_>,
         entry: &Entry,
-    ) -> bool {
+    ) -> Handled {
         let (store, tier) = (self.store, self.tier);
         let counters = self.counters.of(entry.tenant.index()).at(tier.id);
         let fields = record::Fields { owner: tier.owner(entry.tenant), ..record.fields };
         let to = tier.append(&store.epochs, (0, store.now_secs()), &fields, record.key, [record.value, &[]]);
-        let Ok(to) = to else { return false };
+        let Ok(to) = to else { return Handled::Stays };
         for kind in [SlowAccess::Read, SlowAccess::Write] {
             access_behind(store, tier, (counters, entry.tenant), kind, entry.footprint);
         }
@@ -300,19 +331,19 @@ impl Pass<'_> {
         drop(locked);
         if !moved {
             tier.abandon(to, record.key.len());
-            // Who moved it meanwhile has left this source; else it has no place to go.
-            return again.is_none() || find(store, self.reader, tier, entry).is_none();
+            return if again.is_none() { Handled::Moved } else { Handled::Stays };
         }
         debug_assert_ne!(from, to);
         tier.counters.moved_bytes.fetch_add(entry.footprint, Ordering::Relaxed);
         tier.counters.moved.fetch_add(1, Ordering::Relaxed);
-        true
+        Handled::Gone
     }
 
-    fn evict(&self, item: &Pending<'_>, found: Found) {
+    /// Removes an item. Returns whether it was there still.
+    fn evict(&self, item: &Pending<'_>, found: Found) -> bool {
         let store = self.store;
         let locked = store.index.lock(item.hash);
-        let Some(found) = locked.find_again(found, item.hash) else { return };
+        let Some(found) = locked.find_again(found, item.hash) else { return false };
         let dead = item.is_dead(store);
         locked.remove(found);
         unlink(store, self.counters, item.place, &item.view);
@@ -324,6 +355,7 @@ impl Pass<'_> {
         }
         let removal = if dead { Removal::Dead } else { Removal::Live { is_over } };
         note_removal(store, self.counters, found, item, removal);
+        true
     }
 
     /// Removes every item that leads to a segment.

@@ -92,20 +92,31 @@ impl Store {
 
     /// Second of the wall clock of a second of the store's clock; never 0.
     pub(crate) fn wall_of(&self, secs: u32) -> u32 {
-        u32::try_from(self.wall.saturating_add(u64::from(secs))).unwrap_or(u32::MAX).max(1)
+        u32::try_from(self.wall().saturating_add(u64::from(secs))).unwrap_or(u32::MAX).max(1)
     }
 
     /// Second of the store's clock of a second of the wall clock; 1, which is past, at the earliest.
     pub(crate) fn secs_of_wall(&self, wall: u32) -> u32 {
-        u32::try_from(u64::from(wall).saturating_sub(self.wall)).unwrap_or(u32::MAX).max(1)
+        u32::try_from(u64::from(wall).saturating_sub(self.wall())).unwrap_or(u32::MAX).max(1)
     }
 
     /// Begins a tier with nothing in it.
     pub(crate) fn begin_tier(&self, tier: &Tier) {
-        tier.notes.format();
-        tier.notes.begin(self.wall);
+        tier.notes.format(self.wall());
+        tier.notes.begin(self.wall());
+        self.settle_notes(tier);
         tier.set_begun();
         self.tenants().filter(|tenant| !tenant.is_gone()).for_each(|tenant| self.enter_tier(tier, tenant));
+    }
+
+    /// Lets what the notes say of this start survive whatever the tier does, so that nobody takes those of the last end for it.
+    /// Returns whether it does.
+    pub(crate) fn settle_notes(&self, tier: &Tier) -> bool {
+        let is_settled = !tier.notes.survives() || tier.device.settle_all().is_ok();
+        if !is_settled {
+            tier.note_error(self.now_secs());
+        }
+        is_settled
     }
 
     /// Gives a tenant its rows in the notes. One adds at a time.

@@ -334,6 +334,14 @@ impl Tier {
         }
     }
 
+    /// The same, so that it has survived where the record has.
+    pub(crate) fn hold_settled(&self, reference: Reference) {
+        self.hold(reference);
+        if self.is_mapped() {
+            self.notes.settle_live(reference.at..reference.at + 1);
+        }
+    }
+
     /// Counts a record that no item leads to any more. Under the lock of its key; it has survived when this returns.
     pub(crate) fn release(&self, reference: Reference, key_len: usize) {
         self.segments.take_live(self.segments.of(reference.at), reference.footprint(key_len));
@@ -370,7 +378,9 @@ impl Tier {
     ) -> Option<Record<'a>> {
         let mark = self.segments.buffer(self.segments.of(reference.at));
         let len = HEADER + key_len + reference.value_len as usize;
-        record::decode(self.spot(reference.at), self.area.bytes(reader, mark, reference.at, len)?)
+        let record =
+            record::decode(self.spot(reference.at), self.area.bytes(reader, mark, reference.at, len)?);
+        record.filter(|r| (r.key.len(), r.value.len()) == (key_len, reference.value_len as usize))
     }
 
     /// Bytes of the tier, if they can be read in place.

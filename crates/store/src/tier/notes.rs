@@ -149,15 +149,19 @@ impl Notes {
         self.ended() != 0 || self.word(head::MACHINE) == self.device.boot()
     }
 
-    /// Begins anew: nothing is live, nobody is known.
-    pub(crate) fn format(&self) {
+    /// Begins anew: nothing is live, nobody is known. No segment begins with the life of one of before, of which `wall` makes
+    /// sure: what lies there is no record of it.
+    pub(crate) fn format(&self, wall: u64) {
         let words = self.words();
         if words[head::MAGIC].swap(0, Ordering::AcqRel) != 0 {
             self.settle(0..1);
         }
+        let before = (0..self.segments()).map(|segment| self.life(segment)).max().unwrap_or(0);
+        let first = units::mix64(before ^ units::mix64(wall)) >> 1;
         for word in words.iter().skip(1).filter(|word| word.load(Ordering::Relaxed) != 0) {
             word.store(0, Ordering::Release);
         }
+        (0..self.segments()).for_each(|segment| self.put(self.lives_at() + segment as usize, first));
         self.put(head::SIZE, self.size.0);
         self.put(head::SEGMENT, self.segment.0);
         self.put(head::ROWS, self.rows as u64);
@@ -258,7 +262,11 @@ impl Notes {
         HEADER_WORDS + self.rows * ROW_WORDS
     }
 
-    /// How often a segment was used.
+    fn segments(&self) -> u32 {
+        u32::try_from(self.size.count_of(self.segment)).unwrap_or(u32::MAX)
+    }
+
+    /// Which use of a segment it is: each has another number.
     pub(crate) fn life(&self, segment: u32) -> u64 {
         self.word(self.lives_at() + segment as usize)
     }
@@ -334,7 +342,7 @@ mod tests {
     fn made() -> Notes {
         let device = Arc::new(Plain::new(Bytes::mib(4)).unwrap());
         let notes = Notes::new(device, Bytes::kib(256), 10).unwrap();
-        notes.format();
+        notes.format(1);
         notes
     }
 
@@ -369,7 +377,9 @@ mod tests {
         for at in all {
             notes.set_live(at);
         }
-        assert_eq!((notes.begin_life(0), notes.begin_life(15), notes.begin_life(15)), (1, 1, 2));
+        let first = notes.life(0) + 1;
+        let lives = (notes.begin_life(0), notes.begin_life(15), notes.begin_life(15));
+        assert_eq!(lives, (first, first, first + 1));
         let live = |range: Range<u64>| {
             let mut live = Vec::new();
             notes.each_live(range, |at| live.push(at));
@@ -383,7 +393,8 @@ mod tests {
         notes.end(9);
         assert_eq!((notes.ended(), notes.begin(6)), (9, (2, true)));
         assert!(notes.is_known());
-        notes.format();
-        assert_eq!((live(0..4 << 20).len(), notes.life(15), notes.ended()), (0, 0, 0));
+        notes.format(2);
+        assert_eq!((live(0..4 << 20).len(), notes.ended()), (0, 0));
+        assert!((0..16).all(|segment| notes.life(segment).abs_diff(first) > 1_000), "{first}");
     }
 }

@@ -40,14 +40,23 @@ pub struct Restored {
 struct Start {
     /// Tiers whose notes survived.
     known: Vec<usize>,
-    /// What their clean ends belong to; 0 if one of them had none.
-    mark: u64,
+    /// Places of these, and what their clean ends belong to; 0 for one that had none.
+    ends: Vec<(usize, u64)>,
+    /// What is left of a tier is older than its last end, and may be so of anything.
+    is_stale: bool,
     /// The greatest number of starts.
     boot: u64,
 }
 
 /// What is known of the rows of one tier.
 type Rows = HashMap<Owner, (TenantId, Known)>;
+
+impl Start {
+    /// Whether what was saved under a mark is of the last end of every tier that survived.
+    fn is_of(&self, mark: u64) -> bool {
+        !self.is_stale && self.ends.iter().all(|(at, end)| saved::end_of(mark, *at) == *end)
+    }
+}
 
 impl Worker {
     /// Brings back what tiers hold from before, and what was saved at `saved` by a clean end; that file is removed. Called
@@ -63,14 +72,21 @@ impl Worker {
         let start = begin(&store);
         let rows: Vec<Rows> =
             start.known.iter().map(|at| match_rows(&store, &store.tiers[*at], adopt)).collect();
-        store.stamps.fetch_max(start.boot * STAMPS_PER_START, Ordering::Relaxed);
+        store.stamps.fetch_max(start.boot.saturating_mul(STAMPS_PER_START), Ordering::Relaxed);
+        let flushed = rows.iter().flat_map(HashMap::values).map(|(_, known)| known.flushed_below);
+        // What is written from now on is not flushed.
+        store.stamps.fetch_max(flushed.max().unwrap_or(0), Ordering::Relaxed);
         let mut restored = Restored::default();
         if let Some(path) = saved {
             // Without a tier that outlives the process nothing but the file itself says that it is the last.
-            let wanted = if start.known.is_empty() { None } else { Some(start.mark) };
-            restored = saved::load(self, path, wanted, adopt).unwrap_or_default();
+            let loaded = saved::load(self, path, |mark| start.is_of(mark), adopt).unwrap_or_default();
+            restored = loaded.restored;
             // It must not be taken for the state of a later end. Where it cannot be removed, its mark is old then.
-            let _gone = std::fs::remove_file(path);
+            let _gone = std::fs::remove_file(path).and_then(|()| saved::settle_name(path));
+            loaded
+                .flushes
+                .into_iter()
+                .for_each(|(tenant, wall)| store.flush(tenant, store.secs_of_wall(wall)));
         }
         let led = self.led_to(&store);
         for (at, rows) in start.known.iter().zip(&rows) {
@@ -145,6 +161,7 @@ impl Worker {
             for at in live {
                 let bytes = &bytes[usize::try_from(at - range.start).unwrap_or(0)..];
                 let record = if is_read { record::decode(tier.spot(at), bytes) } else { None };
+                record.inspect(|record| self.draw_beyond(record.fields.stamp));
                 let is_back = record.is_some_and(|record| self.take_back(store, tier, at, &record, rows));
                 if is_back {
                     restored.items += 1;
@@ -154,6 +171,13 @@ impl Worker {
                 }
             }
             self.reader.quiesce();
+        }
+    }
+
+    /// Stamps that are drawn from now on are greater, also where somebody else counted starts.
+    fn draw_beyond(&self, stamp: u64) {
+        if self.store.stamps.load(Ordering::Relaxed) <= stamp {
+            self.store.stamps.fetch_max(stamp.saturating_add(1), Ordering::Relaxed);
         }
     }
 
@@ -181,7 +205,7 @@ impl Worker {
         let fields = &record.fields;
         let Some((tenant, known)) = rows.get(&fields.owner) else { return false };
         let expires_at = expiry_of_wall(store, fields.expires_wall);
-        let is_due = known.flush_at != 0 && known.flush_at <= store.wall + u64::from(store.now_secs());
+        let is_due = known.flush_at != 0 && known.flush_at <= u64::from(store.wall_of(store.now_secs()));
         let dead = fields.stamp < known.flushed_below
             || is_due
             || (expires_at != 0 && expires_at <= store.now_secs());
@@ -268,20 +292,21 @@ fn space_of(record: &Record<'_>, tenant: TenantId) -> Space {
 
 /// Begins the notes: what is of another kind is begun anew.
 fn begin(store: &Store) -> Start {
-    let mut start = Start { known: Vec::new(), mark: 0, boot: 0 };
-    let mut marks = Vec::new();
+    let mut start = Start { known: Vec::new(), ends: Vec::new(), is_stale: false, boot: 0 };
     for (at, tier) in store.tiers.iter().enumerate().filter(|(_, tier)| !tier.is_begun()) {
-        if !tier.notes.is_known() || !tier.notes.has_outlived() {
+        let (is_known, end) = (tier.notes.is_known(), tier.notes.ended());
+        let has_outlived = is_known && tier.notes.has_outlived();
+        let boot = if has_outlived { tier.notes.begin(store.wall()).0 } else { 0 };
+        // Else a crash of the machine could leave the notes of the last end as they were, and nothing of what comes.
+        if !has_outlived || !store.settle_notes(tier) {
             store.begin_tier(tier);
-            marks.push(0);
+            start.is_stale |= is_known;
             continue;
         }
-        marks.push(tier.notes.ended());
-        let (boot, _) = tier.notes.begin(store.wall);
+        start.ends.push((at, end));
         start.boot = start.boot.max(boot);
         start.known.push(at);
     }
-    start.mark = marks.first().copied().filter(|mark| marks.iter().all(|m| m == mark)).unwrap_or(0);
     start
 }
 

@@ -1,13 +1,15 @@
 //! The file that a clean end leaves: everything that is in DRAM, and what leads to tiers.
 //!
 //! ```text
-//! +---------+--------+----------+---------+-----+-----+---------+-----+-----+-----+
-//! | magic 8 | mark 8 | stamps 8 | items 8 | len | crc | payload |  …  | 0 4 | 0 4 |
-//! +---------+--------+----------+---------+-----+-----+---------+-----+-----+-----+
+//! +---------+--------+----------+---------+-------+-----+-----+---------+-----+-----+-----+
+//! | magic 8 | mark 8 | stamps 8 | items 8 | crc 4 | len | crc | payload |  …  | 0 4 | 0 4 |
+//! +---------+--------+----------+---------+-------+-----+-----+---------+-----+-----+-----+
 //! ```
-//! Little endian; `items` are as many as there may be; `crc` is CRC32C of the payload. The first payload holds the tenants, the others items, whole.
+//! Little endian; `items` are as many as there may be; `crc` is CRC32C of what is before it, or of the payload behind it. The
+//! first payload holds the tenants, with their flushes that wait, the others items, whole.
 //!
-//! Invariants: a file belongs to the notes that carry its mark; what is behind a damaged piece is not taken
+//! Invariants: a file belongs to the tiers whose notes carry its mark, each in its place; what is behind a damaged piece is not
+//!             taken; nobody but the user of the server may read it
 //! Units:      seconds since 1970; ticks of age
 //! Failure:    a file of another version or mark is not taken
 
@@ -20,14 +22,19 @@ use crate::store::Store;
 use crate::sync::Ordering;
 use crate::tier::doors::expiry_of_wall;
 use crate::worker::Worker;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use units::TenantId;
 
 /// The format, with its version.
-const MAGIC: [u8; 8] = *b"COTSAVE2";
+const MAGIC: [u8; 8] = *b"COTSAVE3";
+/// Bytes before the first piece.
+const HEAD: usize = 36;
+/// The mark of a clean end that no file belongs to.
+const NO_FILE: u64 = 1;
 /// A piece is written once it is as large.
 const PIECE: usize = 1 << 20;
 /// A piece is at most as large.
@@ -44,31 +51,78 @@ const CAS: u8 = 1 << 1;
 const AWAY: u8 = 1 << 2;
 const STATE_AT: u32 = 4;
 
+/// What the notes of the tier in a place carry at a clean end whose file has a mark.
+pub(super) fn end_of(mark: u64, place: usize) -> u64 {
+    units::mix64(mark ^ place as u64) | 1
+}
+
+/// Lets what a folder says of a file survive.
+pub(super) fn settle_name(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// What a file brought back.
+#[derive(Debug, Default)]
+pub(super) struct Loaded {
+    pub(super) restored: Restored,
+    /// Flushes that wait: tenants, and seconds since 1970.
+    pub(super) flushes: Vec<(TenantId, u32)>,
+}
+
 impl Worker {
     /// Writes everything down, so that `restore` brings it back. No other thread works with the store any more. Returns the
     /// number of items.
     ///
     /// # Errors
-    /// If the file cannot be written. What survives in tiers by itself is found without it.
+    /// If the file cannot be written, or a tier fails. What survives in tiers by itself is found without the file, and each tier
+    /// whatever becomes of the others.
     pub fn save(&mut self, path: &Path) -> io::Result<u64> {
         let store = Arc::clone(&self.store);
         for tier in &store.tiers {
             tier.seal_parked();
             while write_out(&store, &self.reader, &self.counters, tier) {}
-            tier.device.settle_all()?;
         }
-        let stamps = store.stamps.load(Ordering::Relaxed);
-        let mark = units::mix64(stamps ^ units::mix64(store.wall)) | 1;
+        let mark = units::mix64(store.stamps.load(Ordering::Relaxed) ^ units::mix64(store.wall())) | 1;
         let mut beside = path.as_os_str().to_owned();
         beside.push(".new");
         let beside = PathBuf::from(beside);
-        let mut file = BufWriter::new(File::create(&beside)?);
-        file.write_all(&MAGIC)?;
-        file.write_all(&mark.to_le_bytes())?;
-        file.write_all(&stamps.to_le_bytes())?;
-        file.write_all(&store.index.len().to_le_bytes())?;
+        let saved = self.write_file(&beside, mark).and_then(|items| {
+            std::fs::rename(&beside, path)?;
+            settle_name(path)?;
+            Ok(items)
+        });
+        if saved.is_err() {
+            let _none_there = std::fs::remove_file(&beside);
+        }
+        let mut failed = Ok(());
+        for (place, tier) in store.tiers.iter().enumerate().filter(|(_, tier)| tier.is_begun()) {
+            let ended = tier.device.settle_all().and_then(|()| {
+                tier.notes.end(if saved.is_ok() { end_of(mark, place) } else { NO_FILE });
+                tier.device.settle_all()
+            });
+            failed = failed.and(ended);
+        }
+        self.reader.quiesce();
+        failed.and(saved)
+    }
+
+    /// Writes everything into a file. What is dead by now is dead in its tier, too.
+    fn write_file(&self, path: &Path, mark: u64) -> io::Result<u64> {
+        let store = &self.store;
+        let stamps = store.stamps.load(Ordering::Relaxed);
+        // One that is left from before may be open to others.
+        let _none_there = std::fs::remove_file(path);
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        let mut file = BufWriter::new(file);
+        let mut head = MAGIC.to_vec();
+        for number in [mark, stamps, store.index.len()] {
+            head.extend_from_slice(&number.to_le_bytes());
+        }
+        file.write_all(&head)?;
+        file.write_all(&crc32c::crc32c(&head).to_le_bytes())?;
         let mut piece = Vec::new();
-        put_tenants(&store, &mut piece);
+        put_tenants(store, &mut piece);
         put_piece(&mut file, &mut piece)?;
         let mut items = 0;
         for bucket in 0..store.index.buckets() {
@@ -77,15 +131,13 @@ impl Worker {
                 // A value of many pages is not worth the time that the end would take.
                 let outlives = view.apart().is_none()
                     && view.away().is_none_or(|away| store.tier(away).notes.survives());
-                if outlives && !store.is_expired(&view) && !store.is_flushed(slot.place(), &view) {
+                if store.is_expired(&view) || store.is_flushed(slot.place(), &view) {
+                    // Else the next start would look at every record to find whose it is.
+                    view.away().inspect(|away| store.tier(*away).notes.clear_live(away.at));
+                } else if outlives {
                     let age = store.tick().wrapping_sub(slot.tick());
-                    put_item(
-                        &store,
-                        &view,
-                        store.stamp_of(slot.place(), &view),
-                        (age, slot.uses()),
-                        &mut piece,
-                    );
+                    let stamp = store.stamp_of(slot.place(), &view);
+                    put_item(store, &view, stamp, (age, slot.uses()), &mut piece);
                     items += 1;
                 }
             });
@@ -96,12 +148,6 @@ impl Worker {
         put_piece(&mut file, &mut piece)?;
         file.write_all(&[0; 8])?;
         file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-        std::fs::rename(&beside, path)?;
-        for tier in store.tiers.iter().filter(|tier| tier.is_begun()) {
-            tier.notes.end(mark);
-            tier.device.settle_all()?;
-        }
-        self.reader.quiesce();
         Ok(items)
     }
 }
@@ -124,6 +170,7 @@ fn put_tenants(store: &Store, out: &mut Vec<u8>) {
         let name = if tenant.is_gone() { "" } else { &spec.name };
         let len = u16::try_from(name.len()).unwrap_or(0);
         out.push(u8::from(spec.own_space) | u8::from(tenant.is_gone()) << 1);
+        out.extend_from_slice(&store.flush_of(tenant.id).map_or(0, |secs| store.wall_of(secs)).to_le_bytes());
         out.extend_from_slice(&len.to_le_bytes());
         out.extend_from_slice(&name.as_bytes()[..usize::from(len)]);
     }
@@ -150,45 +197,46 @@ fn put_item(store: &Store, view: &View<'_>, stamp: u64, (age, uses): (u8, u8), o
     }
 }
 
-/// Reads a file whose mark is `wanted`, or any; none if it is no such file.
+/// Reads a file whose mark is wanted; none if it is no such file.
 pub(super) fn load(
     worker: &mut Worker,
     path: &Path,
-    wanted: Option<u64>,
+    is_wanted: impl Fn(u64) -> bool,
     adopt: &mut dyn FnMut(&str, bool) -> Option<TenantId>,
-) -> Option<Restored> {
+) -> Option<Loaded> {
     let file = File::open(path).ok()?;
     let len = file.metadata().ok()?.len();
     let mut file = BufReader::with_capacity(PIECE, file);
-    let mut head = [0; 32];
-    file.read_exact(&mut head).ok()?;
-    let mut head = Cursor(&head);
+    let mut bytes = [0; HEAD];
+    file.read_exact(&mut bytes).ok()?;
+    let mut head = Cursor(&bytes);
     let (magic, mark, stamps, items) = (head.take(8)?, head.u64()?, head.u64()?, head.u64()?);
-    if magic != MAGIC || mark == 0 || wanted.is_some_and(|wanted| wanted != mark) {
+    if magic != MAGIC || crc32c::crc32c(&bytes[..HEAD - 4]) != head.u32()? || !is_wanted(mark) {
         return None;
     }
     worker.store().stamps.fetch_max(stamps, Ordering::Relaxed);
-    // The number carries no checksum; more than fit into the file are none.
+    // More than fit into the file are none.
     worker.expect_items(items.min(len / ITEM_MIN));
-    let mut restored = Restored::default();
+    let mut loaded = Loaded::default();
     let mut tenants = None;
     loop {
-        let Some(piece) = next_piece(&mut file) else { return Some(restored) };
+        let Some(piece) = next_piece(&mut file) else { return Some(loaded) };
         if piece.is_empty() {
-            restored.from_saved = true;
-            return Some(restored);
+            loaded.restored.from_saved = true;
+            return Some(loaded);
         }
         let mut rest = Cursor(&piece);
         let Some(tenants) = &tenants else {
-            tenants = Some(take_tenants(worker.store(), &mut rest, adopt)?);
+            tenants = Some(take_tenants(worker.store(), &mut rest, adopt, &mut loaded.flushes)?);
             continue;
         };
         let mut ahead = Cursor(&piece);
         (0..AHEAD).for_each(|_| look_ahead(worker, &mut ahead, tenants));
         while !rest.0.is_empty() {
             look_ahead(worker, &mut ahead, tenants);
-            let Some(is_back) = take_item(worker, &mut rest, tenants) else { return Some(restored) };
-            let count = if is_back { &mut restored.items } else { &mut restored.dropped };
+            let Some(is_back) = take_item(worker, &mut rest, tenants) else { return Some(loaded) };
+            let Restored { items, dropped, .. } = &mut loaded.restored;
+            let count = if is_back { items } else { dropped };
             *count += 1;
         }
     }
@@ -212,17 +260,20 @@ fn take_tenants(
     store: &Store,
     rest: &mut Cursor<'_>,
     adopt: &mut dyn FnMut(&str, bool) -> Option<TenantId>,
+    flushes: &mut Vec<(TenantId, u32)>,
 ) -> Option<Vec<Option<TenantId>>> {
     let count = rest.u32()?;
     let mut tenants = Vec::new();
     for _ in 0..count {
-        let bits = rest.take(1)?[0];
+        let (bits, flush_wall) = (rest.take(1)?[0], rest.u32()?);
         let len = rest.take(2).map(|b| u16::from_le_bytes([b[0], b[1]]))?;
         let name = std::str::from_utf8(rest.take(usize::from(len))?).ok()?;
         let own_space = bits & 1 != 0;
         let is_gone = bits & 2 != 0;
         let id = store.tenant_named(name, own_space).or_else(|| adopt(name, own_space));
-        tenants.push(id.filter(|_| !is_gone));
+        let id = id.filter(|_| !is_gone);
+        flushes.extend(id.filter(|_| flush_wall != 0).map(|id| (id, flush_wall)));
+        tenants.push(id);
     }
     Some(tenants)
 }
@@ -276,7 +327,21 @@ fn look_ahead(worker: &Worker, ahead: &mut Cursor<'_>, tenants: &[Option<TenantI
 fn take_item(worker: &mut Worker, rest: &mut Cursor<'_>, tenants: &[Option<TenantId>]) -> Option<bool> {
     let store = Arc::clone(worker.store());
     let entry = Entry::take(rest)?;
-    let Some(tenant) = *tenants.get(entry.tenant as usize)? else { return Some(false) };
+    let is_back =
+        tenants.get(entry.tenant as usize)?.is_some_and(|tenant| bring_back(worker, &entry, tenant));
+    let away = entry.away.filter(|_| !is_back);
+    if let Some((away, tier)) = away.and_then(|away| Some((away, store.tiers.get(usize::from(away.tier))?)))
+        && tier.holds(away, entry.key.len())
+    {
+        // Nothing leads there: who looks for records need not.
+        tier.notes.clear_live(away.at);
+    }
+    Some(is_back)
+}
+
+/// Makes an item again. Returns whether it could.
+fn bring_back(worker: &mut Worker, entry: &Entry<'_>, tenant: TenantId) -> bool {
+    let store = Arc::clone(worker.store());
     let expires_at = expiry_of_wall(&store, entry.expires_wall);
     let is_there = entry.away.is_none_or(|away| {
         let tier = store.tiers.get(usize::from(away.tier));
@@ -284,7 +349,7 @@ fn take_item(worker: &mut Worker, rest: &mut Cursor<'_>, tenants: &[Option<Tenan
     });
     let expired = expires_at != 0 && expires_at <= store.now_secs();
     if !is_there || expired || entry.own_space() != store.has_own_space(tenant) {
-        return Some(false);
+        return false;
     }
     let meta = Meta {
         tenant,
@@ -299,8 +364,8 @@ fn take_item(worker: &mut Worker, rest: &mut Cursor<'_>, tenants: &[Option<Tenan
     };
     let tick = store.tick().wrapping_sub(entry.age);
     let uses = entry.uses.min(crate::slot::USES_MAX);
-    let Entry { key, value, stamp, .. } = entry;
-    Some(worker.make(&Made { meta, key, value, stamp, tick, uses }))
+    let Entry { key, value, stamp, .. } = *entry;
+    worker.make(&Made { meta, key, value, stamp, tick, uses })
 }
 
 /// Bytes that are read from the front.

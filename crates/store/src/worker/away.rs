@@ -15,7 +15,7 @@ use crate::log::Head;
 use crate::metrics::{Counters, count};
 use crate::slot::Slot;
 use crate::tenant::Tenant;
-use crate::tier::record::{self, HEADER, footprint};
+use crate::tier::record::{self, HEADER, Spot, footprint};
 use crate::tier::{Placement, Promotion, Reference, Tier};
 use media::{Buffer, SlowAccess};
 use units::{Bytes, TenantId};
@@ -39,6 +39,8 @@ pub struct FetchPlan {
     /// Bytes, a multiple of its access unit.
     pub len: usize,
     record_at: u64,
+    /// Which use of its segment the record is of.
+    life: u64,
     hash: KeyHash,
 }
 
@@ -140,7 +142,8 @@ impl Worker {
         let at = away.at / unit * unit;
         let end = (away.at + view.footprint()).next_multiple_of(unit);
         let len = usize::try_from(end - at).unwrap_or(usize::MAX);
-        FetchPlan { tier: away.tier, at, len, record_at: away.at, hash: self.store.hash_of(view) }
+        let life = self.store.tier(away).spot(away.at).life;
+        FetchPlan { tier: away.tier, at, len, record_at: away.at, life, hash: self.store.hash_of(view) }
     }
 
     /// What the last operation that was refused wants fetched, if it was refused for that; says so once.
@@ -363,9 +366,8 @@ impl Worker {
     /// Hands over what a plan named, for operations until the second quiescent point from now. An item that still leads there
     /// goes if these bytes are not its record: they are damaged. Returns whether they are the record.
     pub fn bring(&mut self, plan: &FetchPlan, buffer: Buffer) -> bool {
-        let Some(tier) = self.store.tiers.get(usize::from(plan.tier)) else { return false };
         let skipped = usize::try_from(plan.record_at - plan.at).unwrap_or(usize::MAX);
-        let spot = tier.spot(plan.record_at);
+        let spot = Spot { at: plan.record_at, life: plan.life };
         let record = buffer.bytes().get(skipped..).and_then(|bytes| record::decode(spot, bytes));
         let Some((key_len, value_len)) = record.map(|record| (record.key.len(), record.value.len())) else {
             self.forget(plan);
@@ -376,12 +378,10 @@ impl Worker {
         true
     }
 
-    /// Fetches what a plan names and brings it; an item whose value cannot be had goes. Blocks.
+    /// Fetches what a plan names and brings it; an item whose value cannot be had goes, but stays where there is no memory to
+    /// read it into. Blocks.
     pub fn fetch_now(&mut self, plan: &FetchPlan) -> bool {
-        let Some(mut buffer) = self.buffer_for(plan) else {
-            self.forget(plan);
-            return false;
-        };
+        let Some(mut buffer) = self.buffer_for(plan) else { return false };
         let Some(tier) = self.store.tiers.get(usize::from(plan.tier)) else { return false };
         if tier.device.read(plan.at, buffer.bytes_mut()).is_err() {
             self.cannot_fetch(plan);
@@ -398,9 +398,13 @@ impl Worker {
         self.forget(plan);
     }
 
-    /// Removes an item whose value cannot be had, if it still leads where the plan says.
+    /// Removes an item whose value cannot be had, if it still leads where the plan says, and to what was there then.
     fn forget(&self, plan: &FetchPlan) {
         let locked = self.store.index.lock(plan.hash);
+        let tier = &self.store.tiers[usize::from(plan.tier)];
+        if tier.spot(plan.record_at).life != plan.life {
+            return;
+        }
         let is_it = |slot: Slot| {
             let away = self.store.log.view(&self.reader, slot.place()).away();
             away.is_some_and(|away| (away.tier, away.at) == (plan.tier, plan.record_at))
@@ -409,7 +413,7 @@ impl Worker {
             let view = self.store.log.view(&self.reader, found.slot.place());
             locked.remove(found);
             unlink(&self.store, &self.counters, found.slot.place(), &view);
-            self.store.tiers[usize::from(plan.tier)].note_broken();
+            tier.note_broken();
         }
     }
 }

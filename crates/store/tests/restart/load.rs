@@ -31,6 +31,10 @@ impl Folder {
         self.0.join("tier")
     }
 
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
     pub(crate) fn saved(&self) -> PathBuf {
         self.0.join("saved")
     }
@@ -56,6 +60,15 @@ pub(crate) fn start(
     wall: u64,
     placement: Placement,
 ) -> Server {
+    start_on(&[device], saved, wall, placement)
+}
+
+pub(crate) fn start_on(
+    devices: &[Arc<dyn Device>],
+    saved: Option<&Path>,
+    wall: u64,
+    placement: Placement,
+) -> Server {
     let options = Options {
         memory: Bytes::mib(8),
         item_max: Bytes::kib(64),
@@ -64,7 +77,7 @@ pub(crate) fn start(
         no_evict: false,
         seed: wall,
     };
-    let store = Store::with_tiers(options, &[device], wall).unwrap();
+    let store = Store::with_tiers(options, devices, wall).unwrap();
     // Another tenant comes first at every other start: ids are not what tenants are known by.
     if wall.is_multiple_of(2) {
         store.add_tenant(spec("other", true)).unwrap();

@@ -4,6 +4,7 @@
 //! deleted, flushed or has expired stays away
 #![allow(clippy::unwrap_used, reason = "a test may stop at what must not happen")]
 
+mod ends;
 mod killed;
 mod load;
 mod machine;
@@ -113,7 +114,7 @@ fn damage_is_a_miss() {
             std::fs::write(folder.saved(), &saved[..saved.len() / 2]).unwrap();
         }
         // The superblock and the journal are in front.
-        let from = if round % 3 == 0 { 32 } else { bytes.len() - TIER.as_usize() };
+        let from = if round % 3 == 0 { 0 } else { bytes.len() - TIER.as_usize() };
         for _ in 0..2_000 {
             let at = from + rng.index(bytes.len() - from);
             bytes[at] ^= 1 << rng.below(8);
