@@ -38,8 +38,9 @@ const EPOCH: Duration = Duration::from_millis(2);
 const LEASE: Duration = Duration::from_secs(3_600);
 /// The part of its part that a tenant keeps even if it uses nothing (guess): it must be able to run out.
 const KEPT_LEAST: f64 = 0.01;
-/// Most epochs that an overshoot can take from a tenant (guess, as in `limit`).
-const OWED_EPOCHS_MAX: f64 = 10.0;
+/// Most epochs that an overshoot can take from a tenant: a second's, for a value of 1 MiB takes a quarter of an epoch of a
+/// tier of 2 GB/s, and a hundredth of the tier is twenty-five epochs until that is paid (guess; `limit` has ten seconds).
+const OWED_EPOCHS_MAX: f64 = 500.0;
 
 /// A step is lent only where the slowdown is inside its bound by so many standard errors of the performance alone (guess,
 /// as in experiments); it is taken back where the slowdown itself is past it.
@@ -94,6 +95,7 @@ struct Member {
     most: f64,
     assigned: f64,
     desired: f64,
+    /// What it used beyond its budgets, in parts of an epoch.
     owed: f64,
     alone: Alone,
     /// Mean of its slowdown over the last epochs, the older with less weight.
@@ -152,6 +154,7 @@ impl Proportional {
     /// One epoch: what each used of its budget, hence what it wants.
     fn forecast(&mut self, seen: &Input<'_>) {
         let pool = total_cost(seen).0 as f64 / Cost::SECOND.0 as f64;
+        let epochs = seen.window.length().0 as f64 / EPOCH.0 as f64;
         for at in 0..self.members.len() {
             let row = &seen.tenants[at];
             let braked = row.in_force.is_some_and(|throttle| throttle.budget.is_some());
@@ -165,7 +168,7 @@ impl Proportional {
                 member.told.say(row.id, slowed, &mut self.notes);
             }
             let granted = member.assigned;
-            member.owed = (member.owed + used - granted).clamp(0.0, granted * OWED_EPOCHS_MAX);
+            member.owed = (member.owed + (used - granted) * epochs).clamp(0.0, granted * OWED_EPOCHS_MAX);
             let before = member.desired;
             member.desired = match signal.depleted_at {
                 // Where decisions are late, the budget was one epoch's all the same.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::bandwidth::testing::whole;
-use crate::bandwidth::testing::{Case, Decided, Did as _, decide, tenant, window};
+use crate::bandwidth::testing::{Case, Decided, Did as _, decide, step, tenant, window};
 use control::{Amount, Claim, Weight};
 
 fn weighing(id: u32, weight: f64) -> Case {
@@ -262,5 +262,33 @@ fn tenants_come_and_go_in_mid_probe() {
             let decided = decide(&mut policy, &mut rows, window(step, step + 1));
             assert_eq!(decided.shares.len(), ids.len());
         }
+    }
+}
+
+/// One access may take more than an epoch's budget, for the brake looks before it and not within: it is paid for, however long
+/// that takes, and in windows of any length.
+#[test]
+fn an_access_longer_than_many_budgets_is_paid_for() {
+    for window_ms in [2, 5] {
+        let mut rows = [weighing(1, 1.0), weighing(2, 99.0)];
+        let mut policy = Proportional::new(Donation::Kept, 1);
+        // A value of 1 MiB takes .52 ms: a quarter of an epoch, of which the tenant has a hundredth.
+        let access = Cost(520_000_000);
+        let (windows, mut accesses) = (2_000, 0_u64);
+        let mut now = 0;
+        for _ in 0..windows {
+            let budget = rows[0].in_force.and_then(|throttle| throttle.budget);
+            let signal = rows[0].reads(1, Duration::from_millis(window_ms));
+            let is_let_in = budget.is_some_and(|budget| Cost(0) < budget.cost);
+            signal.cost = if is_let_in { access } else { Cost(0) };
+            signal.depleted_at = Some(Instant(now * 1_000_000));
+            accesses += u64::from(is_let_in);
+            rows[1].reads(1, Duration::from_millis(window_ms)).cost = Cost(0);
+            step(&mut policy, &mut rows, now, now + window_ms);
+            now += window_ms;
+        }
+        let used = accesses as f64 * access.0 as f64 / (now as f64 * 1e9);
+        // Nothing is saved: of the window in which the last of an access is paid for, one in eleven, the rest is lost.
+        assert!((0.009..0.0101).contains(&used), "{used} of the tier in windows of {window_ms} ms");
     }
 }
