@@ -1,6 +1,7 @@
 """Tenants at run time and writes beyond a share: the administration, `cotenant tenant`, and what clients see of it."""
 
 import json
+import socket
 import subprocess
 import threading
 import time
@@ -278,3 +279,31 @@ def test_spraying_prefixes_spares_a_reservation(fresh):
         assert (hits, shown["evictions"]) == (6_000, 0), "it holds less than it reserves"
         assert len(ask(server, "GET", "/tenants")[1]["tenants"]) == 64
         assert int(wire.stats()["evictions"]) > 10_000
+
+
+def test_a_name_of_another_host_is_refused(server):
+    """A web page whose name leads to this host could read what it is told otherwise."""
+    for name, status in [("evil.example", 403), ("localhost", 200), ("127.0.0.1:1", 200), ("[::1]", 200)]:
+        status_now, answer = ask(server, "GET", "/tenants", headers={"Host": name})
+        assert status_now == status, (name, answer)
+    assert "names another host" in ask(server, "GET", "/tenants", headers={"Host": "evil.example"})[1]["error"]
+
+
+def test_more_connections_than_places_wait(server):
+    host, port = address(server).rsplit(":", 1)
+    held = [socket.create_connection((host, int(port)), timeout=10) for _ in range(64)]
+    try:
+        for connection in held:
+            connection.sendall(b"GET /health HTTP/1.1\r\n\r\n")
+            assert connection.recv(100).startswith(b"HTTP/1.1 200 OK")
+        with socket.create_connection((host, int(port)), timeout=10) as late:
+            late.sendall(b"GET /health HTTP/1.1\r\n\r\n")
+            late.settimeout(0.5)
+            with pytest.raises(TimeoutError):
+                late.recv(1)
+            held.pop().close()
+            late.settimeout(10)
+            assert late.recv(100).startswith(b"HTTP/1.1 200 OK")
+    finally:
+        for connection in held:
+            connection.close()

@@ -342,6 +342,30 @@ def test_shared_users(tmp_path):
         running.stop()
 
 
+def test_a_prefix_does_not_take_the_name_of_a_user_to_come(tmp_path):
+    users = tmp_path / "users"
+    users.write_text("old:1\n", encoding="ascii")
+    running = servers.start_cotenant(["-Y", str(users), "--shared-users", "old", "-D", ":"])
+    try:
+        with running.wire() as old:
+            assert old.ask(set_request(b"auth", b"old 1") + set_request(b"ann:k", b"v")) == b"STORED\r\n" * 2
+            # Names that look the same, for their bytes are no text.
+            assert old.ask(b"".join(set_request(b"%c:k" % byte, b"v") for byte in (0xFE, 0xFD, 0xFC))) == b"STORED\r\n" * 3
+            names = {name.split(":items")[0] for name in old.stats(b"tenants") if name.endswith(":items")}
+            assert len(names) == 5 and "ann:" in names, names
+            users.write_text("old:1\nann:2\n", encoding="ascii")
+            running.process.send_signal(signal.SIGHUP)
+            until = time.monotonic() + DEADLINE_S
+            while not any("users are known" in line for line in running.log):
+                assert time.monotonic() < until, running.said()
+                time.sleep(0.01)
+            with running.wire() as ann:
+                assert ann.ask(set_request(b"auth", b"ann 2") + b"get k ann:k\r\n") == b"STORED\r\n" + END
+            assert old.ask(b"get ann:k\r\n") == b"VALUE ann:k 0 1\r\nv\r\n" + END
+    finally:
+        running.stop()
+
+
 def test_garbage_from_strangers_ends(guarded):
     with guarded.server.wire() as wire:
         wire.send(b"x" * 5000)

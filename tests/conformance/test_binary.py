@@ -9,12 +9,13 @@ import struct
 
 import pytest
 
+from conformance import servers
 from conformance.packets import (
     EXISTS, INVALID, NOT_FOUND, NOT_NUMBER, NOT_STORED, OK, OPCODES, TOO_LARGE, UNKNOWN, Answer, BinaryWire, count,
     failure, packet, store, touch,
 )
 from conformance.test_differential import CASES, SEED, UNGIVEN, value
-from conformance.wire import short
+from conformance.wire import END, short
 
 K250, K251 = b"k" * 250, b"k" * 251
 MAKE = 0
@@ -187,6 +188,22 @@ def test_version_and_statistics(binary, server):
     assert {"cmd_get", "auth_cmds", "auth_errors", "curr_items"} <= stats.keys()
     settings = {row.key: row.value for row in binary.ask(packet("stat", b"settings"))}
     assert settings[b"binding_protocol"] == b"auto-negotiate"
+
+
+@pytest.mark.parametrize("start", [servers.start_cotenant, servers.start_memcached])
+def test_dump_of_prefixes(start):
+    """One value, as text."""
+    if start is servers.start_memcached and servers.find_memcached() is None:
+        pytest.skip("memcached is not installed")
+    server = start(["-D", ":"])
+    try:
+        with BinaryWire(server.address) as wire:
+            wire.one(store("set", b"p:a", b"v"))
+            wire.one(packet("get", b"p:a"))
+            row, end = wire.ask(packet("stat", b"detail dump"))
+        assert (row.key, row.value, end) == (b"detailed", b"PREFIX p get 1 hit 1 set 1 del 0\r\n" + END, answer("stat"))
+    finally:
+        server.stop()
 
 
 def test_cas_of_answers(binary):

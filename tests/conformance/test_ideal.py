@@ -4,9 +4,12 @@ is told."""
 import json
 import os
 import signal
+import subprocess
+import urllib.request
 
 import pytest
 
+from conformance import servers
 from conformance.test_admin import ask, wait_until
 from conformance.test_bandwidth import bandwidth, decisions, id_of
 from conformance.test_symbiosis import QUICK, TIER, check_sums, fill, held_back
@@ -88,6 +91,30 @@ def test_a_file_is_read_again_with_the_settings(configured, tmp_path, speeds):
     read_again()
     wait_until(lambda: "names tenant 'z', which is not there" in server.said())
     assert bandwidth(server)["policy"] == "ideal" and favours(server, "y", "x")
+
+
+def test_a_daemon_finds_its_file_again(tmp_path, speeds):
+    """It has left the folder that its speeds are in."""
+    config = tmp_path / "cotenant.toml"
+    head = 'tier = ["pm=emulated:2dimm:128MiB"]\nmemory = "64MiB"\npidfile = "pid"\n'
+    text = head + f'bandwidth_speeds = "{speeds.name}"\n' + "".join(f'[tenant.{name}]\nprefix = "{name}:"\n' for name in NAMES)
+    config.write_text(text, encoding="ascii")
+    command = [str(servers.BINARY), "serve", "-d", "--config", config.name, "-l", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
+    started = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert started.returncode == 0, started.stderr
+    pid = int((tmp_path / "pid").read_text())
+    try:
+        admin = servers.parse_ready(started.stdout + started.stderr)[1].removeprefix("http://")
+        config.write_text('bandwidth_policy = "ideal"\n' + text, encoding="ascii")
+        os.kill(pid, signal.SIGHUP)
+
+        def policy():
+            with urllib.request.urlopen(f"http://{admin}/bandwidth", timeout=10) as answer:
+                return json.load(answer)["policy"]
+
+        wait_until(lambda: policy() == "ideal")
+    finally:
+        os.kill(pid, signal.SIGTERM)
 
 
 def test_who_is_not_in_the_file_bids_by_what_is_measured(fresh, tmp_path):

@@ -202,3 +202,19 @@ def test_what_fits_in_one_order_only_is_taken_in_that(tmp_path):
     shown = moved.tenant("feeds")
     assert (shown["reserved_bytes"], shown["weight"], shown["bandwidth"]) == (3 * MIB, 2.0, "limit 10%")
     assert moved.server.stop() == 0
+
+
+def test_what_was_refused_is_tried_again(reloaded):
+    """The same file, once what was in its way has gone; what an operator changed meanwhile stays."""
+    more = BEFORE.replace('reserved = "20MiB"', 'reserved = "30MiB"').replace("weight = 2.0", "weight = 3.0")
+    assert ask(reloaded.server, "PUT", "/tenants/mine", {"prefix": "mine:", "reserved_bytes": 20 * MIB})[0] == 201
+    said = "\n".join(reloaded.reload(more + '[group.late]\nreserved = "10MiB"\n'))
+    assert "tenant 'shop' changed: " in said and "group 'late' changed: " in said
+    assert reloaded.tenant("shop")["weight"] == 2.0
+    assert ask(reloaded.server, "PUT", "/tenants/feeds", {"weight": 7.0})[0] == 200
+    assert ask(reloaded.server, "DELETE", "/tenants/mine")[0] in (200, 204)
+    said = "\n".join(reloaded.reload(more))
+    assert "tenant 'shop' changed" in said and "WARN" not in said and "late" not in said
+    shop = reloaded.tenant("shop")
+    assert (shop["reserved_bytes"], shop["weight"]) == (30 * MIB, 3.0)
+    assert reloaded.tenant("feeds")["weight"] == 7.0

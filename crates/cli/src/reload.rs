@@ -58,7 +58,8 @@ impl Reload {
         if adopted.done.is_empty() && adopted.kept.is_empty() {
             tracing::info!("the settings were read again");
         }
-        self.config = again.config;
+        // What was refused is tried again the next time.
+        self.config = adopted.config;
     }
 }
 

@@ -12,7 +12,7 @@ use server::{Address, Config, Running, Sockets, StartError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::io::IsTerminal as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -47,8 +47,18 @@ pub(crate) fn run(mut options: ServeOptions, read: &Read<'_>) -> Result<Code, Fa
         tracing::warn!("{note}");
     }
     let mut reload = Reload::new(options.in_force.clone(), options.config.clone());
-    if options.is_child {
-        make_absolute(&mut options);
+    let folder = std::env::current_dir().unwrap_or_default();
+    let is_child = options.is_child;
+    let read = || {
+        let mut again = read()?;
+        // Its paths are those of the folder that the server was started in.
+        if is_child {
+            make_absolute(&mut again, &folder);
+        }
+        Ok(again)
+    };
+    if is_child {
+        make_absolute(&mut options, &folder);
         daemon::leave_session()
             .map_err(|e| Failure::failed(format!("cannot leave the session: {e}"), "leave out -d"))?;
     }
@@ -78,14 +88,14 @@ pub(crate) fn run(mut options: ServeOptions, read: &Read<'_>) -> Result<Code, Fa
     let signals = Signals::new([SIGTERM, SIGINT, SIGUSR1, SIGHUP]);
     let signals = signals.map_err(|e| Failure::failed(format!("cannot listen for signals: {e}"), ""))?;
     let running = server::start_on(config, sockets, Arc::new(SystemClock::new())).map_err(start_failure)?;
-    if options.is_child {
+    if is_child {
         std::env::set_current_dir("/").unwrap_or_else(|e| tracing::warn!("cannot leave the folder: {e}"));
         say(running.ready_line());
     }
     complain(running.ready_line());
     manners.warn_of_root();
     activation.notify("READY=1");
-    obey(signals, &running, &activation, || reload.settings(read, &running));
+    obey(signals, &running, &activation, || reload.settings(&read, &running));
     activation.notify("STOPPING=1");
     running.shut_down();
     drop(pid_file);
@@ -122,12 +132,8 @@ fn reload_files(running: &Running) {
 }
 
 /// Paths that are read or removed later do not depend on the folder, which a daemon leaves.
-fn make_absolute(options: &mut ServeOptions) {
-    let settle = |path: &mut PathBuf| {
-        if let Ok(absolute) = std::path::absolute(&path) {
-            *path = absolute;
-        }
-    };
+fn make_absolute(options: &mut ServeOptions, folder: &Path) {
+    let settle = |path: &mut PathBuf| *path = folder.join(&path);
     if let Some(tls) = &mut options.config.tls {
         [&mut tls.chain, &mut tls.key].into_iter().chain(&mut tls.ca).for_each(settle);
     }

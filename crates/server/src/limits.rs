@@ -175,6 +175,11 @@ pub const JOURNAL_ROWS: usize = 8 * JOURNAL_RECORDS;
 pub const SHADOW_HITS_PER_DECISION: u64 = 64;
 /// Bytes of a request's body to the administration at most: some settings of one tenant.
 pub const ADMIN_BODY_MAX: usize = 64 << 10;
+/// Connections to the administration at once: some dashboards, scrapers and people. Others wait.
+pub const ADMIN_CONNECTIONS_MAX: usize = 64;
+/// Seconds after which a connection to the administration ends on which nothing was answered (guess: longer than the time
+/// between two scrapes, mostly).
+pub const ADMIN_QUIET_SECS: u64 = 90;
 /// Bytes of an answer that the administration's client takes at most: 65,000 tenants of about half a KiB each.
 pub const ADMIN_ANSWER_MAX: usize = 64 << 20;
 

@@ -183,8 +183,10 @@ impl Shared {
     /// expiries that are set.
     pub(crate) fn tick(&self) {
         let secs = u32::try_from(self.clock.now().whole_secs()).unwrap_or(u32::MAX - CLOCK_START);
+        let unix_secs = self.clock.unix_secs();
         self.store.set_now(secs + CLOCK_START);
-        self.unix_secs.store(self.clock.unix_secs(), Ordering::Relaxed);
+        self.store.set_wall(u64::try_from(unix_secs).unwrap_or(0));
+        self.unix_secs.store(unix_secs, Ordering::Relaxed);
     }
 
     /// memcached's exptime as a second of the store's clock.

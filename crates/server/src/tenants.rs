@@ -36,6 +36,8 @@ pub(crate) struct Router {
     default: TenantId,
     known: RwLock<Known>,
     delimiter: Option<u8>,
+    /// Users have their names as tenants, which no key may take before them.
+    has_users: bool,
     any_prefix: AtomicBool,
     /// The last new prefix found no free id: others need not try until one is free.
     is_full: AtomicBool,
@@ -178,6 +180,7 @@ impl Router {
             default,
             known: RwLock::new(Known::default()),
             delimiter: config.prefix_delimiter,
+            has_users: config.auth.is_some(),
             any_prefix: AtomicBool::new(false),
             is_full: AtomicBool::new(false),
             rank: Mutex::new(config.rank.clone()),
@@ -360,11 +363,7 @@ impl Router {
         if let Some(id) = known.prefixes.get(prefix) {
             return Some(*id);
         }
-        let mut name = String::from_utf8_lossy(&prefix[..prefix.len() - 1]).into_owned();
-        if known.names.contains_key(&name) {
-            // Somebody has the name already, under another prefix.
-            name = String::from_utf8_lossy(prefix).into_owned();
-        }
+        let name = self.name_of(&known, prefix);
         let claim = Claim::default();
         let spec = TenantSpec { name: name.clone(), own_space: false, claim, rank: self.rank() };
         let free = (known.about.len() < TENANTS_MAX).then(|| self.store.add_tenant(spec)).flatten();
@@ -378,6 +377,17 @@ impl Router {
         self.any_prefix.store(true, Ordering::Relaxed);
         self.has_new_tenant.store(true, Ordering::Relaxed);
         Some(id)
+    }
+
+    /// The name of a prefix that is about to become a tenant, which nobody has: the prefix without its delimiter; with it where
+    /// there are users, or somebody has the name; and numbered where bytes that are no text make two look the same.
+    fn name_of(&self, known: &Known, prefix: &[u8]) -> String {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (bare, whole) = (text(&prefix[..prefix.len() - 1]), text(prefix));
+        let bare = (!self.has_users).then_some(bare);
+        let numbered = (2_u64..).map(|number| format!("{whole}{number}"));
+        let mut names = bare.into_iter().chain(std::iter::once(whole.clone())).chain(numbered);
+        names.find(|name| !known.names.contains_key(name)).unwrap_or_default()
     }
 
     /// The tenants whose items and counters a connection sees: its own, or the default and the prefix tenants.

@@ -1,15 +1,20 @@
 //! What every page of the administration shares: bodies, refusals, answers.
 //!
 //! Failure:    `{"error": what, "cure": what would help}` with a status of 4xx; nothing has changed then
-//! Invariants: a request that a web page sends (it has an `Origin`) changes nothing
+//! Invariants: a request that a web page sends (it has an `Origin`) changes nothing; where only this host listens, one that
+//!             was sent to a name of another host is refused: it is a web page's whose name leads here
 
 use crate::limits::ADMIN_BODY_MAX;
 use crate::operator::{Refusal, RefusalKind};
 use axum::body::Bytes as Body;
+use axum::extract::Request;
 use axum::extract::rejection::BytesRejection;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
+use std::net::IpAddr;
 
 /// Why a request was refused before it reached the operator.
 pub(super) struct Refused(pub(super) StatusCode, pub(super) String, pub(super) String);
@@ -63,6 +68,28 @@ pub(super) fn no_web_page(headers: &HeaderMap) -> Result<(), Refused> {
     Ok(())
 }
 
+/// Lets a request through that was sent to this host by an address or a name of its own.
+pub(super) async fn by_a_local_name(request: Request, next: Next) -> Response {
+    let host = request.headers().get(header::HOST).map(HeaderValue::as_bytes);
+    if host.is_none_or(|host| host.is_empty() || std::str::from_utf8(host).is_ok_and(is_local_name)) {
+        return next.run(request).await;
+    }
+    let what = "the request names another host, and only this one is listened to".to_owned();
+    let cure = "ask http://127.0.0.1 or http://localhost; for others listen on an address of the network with --admin";
+    Refused(StatusCode::FORBIDDEN, what, cure.to_owned()).into_response()
+}
+
+/// Whether what a `Host` says is an address, or a name that no other host can have.
+fn is_local_name(host: &str) -> bool {
+    let Ok(authority) = host.parse::<Authority>() else { return false };
+    let name = authority.host();
+    let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    let name = name.to_ascii_lowercase();
+    address.parse::<IpAddr>().is_ok()
+        || ["localhost", "cotenant"].contains(&name.as_str())
+        || name.ends_with(".localhost")
+}
+
 /// The object in a body.
 pub(super) fn object(
     headers: &HeaderMap,
@@ -93,6 +120,30 @@ pub(super) fn known_fields(object: &Map<String, Value>, known: &[&str]) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_of_another_host_is_not_ours() {
+        let ours = [
+            "127.0.0.1:11280",
+            "127.0.0.1",
+            "[::1]:11280",
+            "[::1]",
+            "localhost:11280",
+            "LocalHost",
+            "cotenant",
+        ];
+        assert!(ours.into_iter().chain(["a.localhost"]).all(is_local_name));
+        let others = [
+            "evil.example:11280",
+            "127.0.0.1.evil.example",
+            "notlocalhost",
+            "",
+            "a b",
+            "[::1",
+            "cotenant.com",
+        ];
+        assert!(!others.into_iter().any(is_local_name));
+    }
 
     #[test]
     fn a_web_page_changes_nothing() {

@@ -3,14 +3,17 @@
 //! Shape:   one thread with a small runtime of its own; nothing here touches the data path
 //! Failure: a page that cannot be made is an HTTP error; the listener goes on
 
+use super::connections::Places;
 use super::groups::Groups;
 use super::{door, named, prometheus, tenants};
 use crate::{Operator, View};
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
+use axum::middleware;
 use axum::response::IntoResponse;
 use axum::routing::get;
+use axum::serve::ListenerExt as _;
 use std::sync::Arc;
 use tokio::sync::oneshot::Receiver;
 
@@ -42,6 +45,8 @@ pub(crate) fn serve(
         .merge(tenants::routes(operator))
         .fallback(async || door::nothing_here())
         .method_not_allowed_fallback(async || door::wrong_method());
+    let is_local = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
+    let app = if is_local { app.layer(middleware::from_fn(door::by_a_local_name)) } else { app };
     runtime.block_on(async move {
         let listener = match tokio::net::TcpListener::from_std(listener) {
             Ok(listener) => listener,
@@ -50,6 +55,8 @@ pub(crate) fn serve(
                 return;
             }
         };
+        // Who asks is known of a listener that is tapped.
+        let listener = Places::new(listener).tap_io(|_| {});
         tokio::select! {
             ended = axum::serve(listener, app.into_make_service_with_connect_info::<std::net::SocketAddr>()) => {
                 if let Err(e) = ended {

@@ -2,6 +2,7 @@
 
 mod audit;
 pub mod client;
+mod connections;
 mod curve;
 mod door;
 mod groups;

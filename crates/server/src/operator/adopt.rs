@@ -3,7 +3,7 @@
 //! Shape:      the configuration before and after -> what gives memory back, then what takes it -> what was done, and what not
 //! Invariants: only what differs between the two is touched, so that what an operator changed meanwhile stays; a tenant's
 //!             items go only if the configuration no longer has the tenant
-//! Failure:    what is refused is named with its reason, and the rest is done
+//! Failure:    what is refused is named with its reason, and tried again the next time; the rest is done
 //! Non-goals:  listeners, threads and whatever else is made once; `cli` knows which settings those are
 
 use super::{GroupSettings, Operator, Refusal, Settings};
@@ -12,22 +12,32 @@ use crate::config::{Config, TenantConfig};
 use crate::groups::GroupConfig;
 use crate::tenants::{AddError, Origin};
 
-/// What became of a configuration that was read again; one line each.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+/// What became of a configuration that was read again.
+#[derive(Clone, Debug)]
 pub struct Adopted {
-    /// What is so from now on.
+    /// What is so from now on, one line each.
     pub done: Vec<String>,
-    /// What stays as it was, and why.
+    /// What stays as it was, and why; one line each.
     pub kept: Vec<String>,
+    /// The configuration as it was taken over: the new one, but as before where that was refused.
+    pub config: Config,
 }
 
 impl Adopted {
-    fn note(&mut self, what: String, result: Result<(), Refusal>) {
+    /// Notes how something went; says whether it went well.
+    fn note(&mut self, what: String, result: Result<(), Refusal>) -> bool {
         match result {
             Ok(()) => self.done.push(what),
-            Err(refusal) => self.kept.push(format!("{what}: {refusal}; {}", refusal.cure)),
+            Err(ref refusal) => self.kept.push(format!("{what}: {refusal}; {}", refusal.cure)),
         }
+        result.is_ok()
     }
+}
+
+/// One of a list is as it was before, or not there if it was not.
+fn put_back<T: Clone>(list: &mut Vec<T>, before: Option<&T>, is_it: impl Fn(&T) -> bool) {
+    list.retain(|one| !is_it(one));
+    list.extend(before.cloned());
 }
 
 /// A value that differs, as the change that it is.
@@ -39,7 +49,7 @@ impl Operator {
     /// Takes a configuration over where it differs from the one before, as far as that goes while the server runs: tenants,
     /// groups, users, the policy, the eviction order, the memory (not beyond that of the start), and numbers.
     pub fn adopt(&self, before: &Config, after: &Config) -> Adopted {
-        let mut adopted = Adopted::default();
+        let mut adopted = Adopted { done: Vec::new(), kept: Vec::new(), config: after.clone() };
         self.shared.adjustable.adopt(after);
         if before.memory != after.memory {
             let result = if self.shared.set_memory_limit(after.memory) {
@@ -48,7 +58,9 @@ impl Operator {
                 let most = self.shared.config.memory;
                 super::conflict(format!("the server started with {most}"), "restart it for more")
             };
-            adopted.note(format!("memory {}", after.memory), result);
+            if !adopted.note(format!("memory {}", after.memory), result) {
+                adopted.config.memory = before.memory;
+            }
         }
         if before.policy != after.policy && self.set_policy(after.policy) {
             adopted.done.push(format!("policy {}", after.policy.name()));
@@ -63,7 +75,9 @@ impl Operator {
         }
         if before.placement != after.placement {
             let result = self.set_default_placement(before, after);
-            adopted.note(format!("placement {}", after.placement.word()), result);
+            if !adopted.note(format!("placement {}", after.placement.word()), result) {
+                adopted.config.placement = before.placement.clone();
+            }
         }
         self.adopt_tenants_and_groups(before, after, &mut adopted);
         self.shared.sharing.set_speeds_file(after.bandwidth_speeds.clone());
@@ -73,7 +87,11 @@ impl Operator {
         if before.bandwidth_policy != kind || reads_again {
             match self.set_bandwidth_policy(kind) {
                 Ok(false) if reads_again => {}
-                result => adopted.note(format!("bandwidth_policy {kind}"), result.map(drop)),
+                result => {
+                    if !adopted.note(format!("bandwidth_policy {kind}"), result.map(drop)) {
+                        adopted.config.bandwidth_policy = before.bandwidth_policy;
+                    }
+                }
             }
         }
         if before.joint_settings() != after.joint_settings() {
@@ -131,7 +149,9 @@ impl Operator {
         let earlier = |name: &str| before.tenants.iter().find(|t| t.name == name);
         let is_gone = |t: &&TenantConfig| after.tenants.iter().all(|other| other.name != t.name);
         for tenant in before.tenants.iter().filter(is_gone) {
-            adopted.note(format!("tenant '{}' removed", tenant.name), self.remove(&tenant.name));
+            if !adopted.note(format!("tenant '{}' removed", tenant.name), self.remove(&tenant.name)) {
+                adopted.config.tenants.push(tenant.clone());
+            }
         }
         // What gives back goes before what takes.
         let (less, more): (Vec<_>, Vec<_>) = after
@@ -142,48 +162,55 @@ impl Operator {
             self.adopt_tenant(earlier(&tenant.name), tenant, adopted);
         }
         // A group may shrink only once members have left it, and members come only once it has grown.
-        let mut early = Adopted::default();
-        let refused = self.adopt_groups(changed_groups(before, after), &mut early);
-        adopted.done.append(&mut early.done);
+        let mut early = |group: &GroupConfig| self.adopt_group(group, adopted).is_err();
+        let refused: Vec<_> = changed_groups(before, after).into_iter().filter(|g| early(g)).collect();
         for tenant in more {
             self.adopt_tenant(earlier(&tenant.name), tenant, adopted);
         }
-        self.adopt_groups(refused, adopted);
+        let earlier = |name: &str| before.groups.iter().find(|g| g.name == name);
+        for group in refused {
+            if let Err(refusal) = self.adopt_group(group, adopted) {
+                adopted.note(format!("group '{}' changed", group.name), Err(refusal));
+                put_back(&mut adopted.config.groups, earlier(&group.name), |g| g.name == group.name);
+            }
+        }
         let is_gone = |g: &&GroupConfig| after.groups.iter().all(|other| other.name != g.name);
         for group in before.groups.iter().filter(is_gone) {
-            adopted.note(format!("group '{}' removed", group.name), self.remove_group(&group.name));
+            if !adopted.note(format!("group '{}' removed", group.name), self.remove_group(&group.name)) {
+                adopted.config.groups.push(group.clone());
+            }
         }
     }
 
-    /// Changes groups, or makes them. Returns those that were refused.
-    fn adopt_groups<'c>(&self, groups: Vec<&'c GroupConfig>, adopted: &mut Adopted) -> Vec<&'c GroupConfig> {
-        let mut refused = Vec::new();
-        for group in groups {
-            let settings = GroupSettings {
-                reserved: Some(group.reserved),
-                weight: Some(group.weight),
-                policy: Some(group.policy),
-                bandwidth: Some(group.bandwidth.clone()),
-            };
-            let put = self.put_group(&group.name, &settings).map(drop);
-            if put.is_err() {
-                refused.push(group);
-            }
-            adopted.note(format!("group '{}' changed", group.name), put);
-        }
-        refused
+    /// Changes a group, or makes it.
+    fn adopt_group(&self, group: &GroupConfig, adopted: &mut Adopted) -> Result<(), Refusal> {
+        let settings = GroupSettings {
+            reserved: Some(group.reserved),
+            weight: Some(group.weight),
+            policy: Some(group.policy),
+            bandwidth: Some(group.bandwidth.clone()),
+        };
+        self.put_group(&group.name, &settings)?;
+        adopted.done.push(format!("group '{}' changed", group.name));
+        Ok(())
     }
 
     fn adopt_tenant(&self, before: Option<&TenantConfig>, after: &TenantConfig, adopted: &mut Adopted) {
         let name = &after.name;
-        let Some(before) = before.filter(|_| self.router.find(name).is_some()) else {
-            if self.router.find(name).is_none() {
-                adopted.note(format!("tenant '{name}' added"), self.add_configured(after));
-            } else if before.is_none() {
-                self.adopt_one_that_is_there(after, adopted);
-            }
-            return;
+        let is_there = self.router.find(name).is_some();
+        let is_taken = match before {
+            Some(before) if is_there => self.adopt_change(before, after, adopted),
+            None if is_there => self.adopt_one_that_is_there(after, adopted),
+            _ => adopted.note(format!("tenant '{name}' added"), self.add_configured(after)),
         };
+        if !is_taken {
+            put_back(&mut adopted.config.tenants, before, |t| t.name == *name);
+        }
+    }
+
+    /// A tenant that the configuration has as before, with other settings.
+    fn adopt_change(&self, before: &TenantConfig, after: &TenantConfig, adopted: &mut Adopted) -> bool {
+        let name = &after.name;
         let fixed = [
             ("prefix", before.prefix != after.prefix),
             ("listen", before.listen != after.listen),
@@ -204,16 +231,15 @@ impl Operator {
             group: changed(&before.group, &after.group),
             allowance: allowance_changed(&before.allowance, &after.allowance),
         };
-        if settings != Settings::default() {
-            adopted.note(format!("tenant '{name}' changed"), self.put(name, &settings).map(drop));
-        }
         if before.users != after.users {
             adopted.done.push(format!("users of tenant '{name}' changed"));
         }
+        settings == Settings::default()
+            || adopted.note(format!("tenant '{name}' changed"), self.put(name, &settings).map(drop))
     }
 
     /// The configuration names a tenant from now on that somebody else has made.
-    fn adopt_one_that_is_there(&self, tenant: &TenantConfig, adopted: &mut Adopted) {
+    fn adopt_one_that_is_there(&self, tenant: &TenantConfig, adopted: &mut Adopted) -> bool {
         let name = &tenant.name;
         let about = self.router.find(name).and_then(|id| self.router.about(id));
         let is_known_so = about.is_some_and(|about| {
@@ -236,7 +262,7 @@ impl Operator {
             group: Some(tenant.group.clone()),
             allowance: allowance_changed(&Allowance::default(), &tenant.allowance),
         };
-        adopted.note(format!("tenant '{name}' changed"), self.put(name, &settings).map(drop));
+        adopted.note(format!("tenant '{name}' changed"), self.put(name, &settings).map(drop))
     }
 
     /// Makes a tenant that the configuration has from now on.

@@ -30,8 +30,9 @@ pub(super) fn open_store(
         no_evict: config.no_evict,
         seed: config.seed,
     };
-    let now = u64::try_from(clock.unix_secs()).unwrap_or(0);
-    let store = Store::with_tiers(options, &devices, now)?;
+    // Opening tiers takes a while, and the store's clock began before.
+    let begun = u64::try_from(clock.unix_secs()).unwrap_or(0).saturating_sub(clock.now().whole_secs());
+    let store = Store::with_tiers(options, &devices, begun)?;
     store.set_promotion(config.promotion);
     let model = tiers::divide(&store, opened, config);
     let brakes = Arc::clone(clock);

@@ -56,11 +56,21 @@ struct Job {
     number: usize,
     awaited: usize,
     bytes: usize,
-    come: Vec<(FetchPlan, Option<Buffer>)>,
+    come: Vec<(FetchPlan, Come)>,
 }
 
-/// A read that is done: its job, and the bytes, none if they could not be read.
-type Done = (u64, FetchPlan, Option<Buffer>);
+/// A read that is done, and its job.
+type Done = (u64, FetchPlan, Come);
+
+/// What came of a read.
+#[derive(Debug)]
+enum Come {
+    Bytes(Buffer),
+    /// The device has none.
+    Broken,
+    /// There is no memory for them.
+    NoBuffer,
+}
 
 impl Fetching {
     /// Queues of a store's tiers, which write to `bell` when something is done.
@@ -93,7 +103,7 @@ impl Lane {
             && let Some((job, plan)) = self.backlog.pop_front()
         {
             let Some(buffer) = store.buffer_for(&plan) else {
-                failed.push((job, plan, None));
+                failed.push((job, plan, Come::NoBuffer));
                 continue;
             };
             match self.queue.fetch(plan.at, buffer) {
@@ -111,17 +121,20 @@ impl Lane {
 
     /// Hands what was written down to the system.
     fn submit(&mut self) {
-        if std::mem::take(&mut self.is_fresh)
-            && let Err(e) = self.queue.submit()
-        {
-            tracing::error!("a tier's reads cannot be handed over: {e}");
+        if !self.is_fresh {
+            return;
+        }
+        match self.queue.submit() {
+            Ok(()) => self.is_fresh = false,
+            // The next round tries again.
+            Err(e) => tracing::error!("a tier's reads cannot be handed over: {e}"),
         }
     }
 
     fn next_done(&mut self) -> Option<Done> {
         let done = self.queue.completed()?;
         let (job, plan) = self.under_way.remove(&done.ticket)?;
-        Some((job, plan, done.result.is_ok().then_some(done.buffer)))
+        Some((job, plan, if done.result.is_ok() { Come::Bytes(done.buffer) } else { Come::Broken }))
     }
 }
 
@@ -200,8 +213,10 @@ impl<R: Reactor> Worker<R> {
         self.account_fetches(self.fetching.bytes - job.bytes);
         for (plan, buffer) in job.come {
             match buffer {
-                Some(buffer) => drop(self.store.bring(&plan, buffer)),
-                None => self.store.cannot_fetch(&plan),
+                Come::Bytes(buffer) => drop(self.store.bring(&plan, buffer)),
+                Come::Broken => self.store.cannot_fetch(&plan),
+                // The item stays: it is missed this time.
+                Come::NoBuffer => {}
             }
         }
         if let Some(Some(connection)) = self.connections.get_mut(job.id.0)

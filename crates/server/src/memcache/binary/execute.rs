@@ -329,7 +329,7 @@ impl<'w> Call<'_, '_, 'w, '_> {
         self.done(0, &[]);
     }
 
-    /// The text protocol's statistics in packets: one per line, and an empty one behind them.
+    /// The text protocol's statistics in packets: one per line, and an empty one behind them. A dump of prefixes is one.
     fn stat(&mut self, what: &[u8]) {
         // As memcached, which looks at the beginning of these two.
         let what =
@@ -339,16 +339,22 @@ impl<'w> Call<'_, '_, 'w, '_> {
         if answer == answers::ERROR || answer.starts_with(b"CLIENT_ERROR") {
             return self.fail(NOT_FOUND);
         }
+        if what == b"detail dump" {
+            self.stat_row(b"detailed", &answer);
+        }
         let lines = answer.split(|b| *b == b'\n').filter_map(|line| line.strip_prefix(b"STAT "));
         for line in lines {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             let at = line.iter().position(|b| *b == b' ').unwrap_or(line.len());
-            let (name, value) = (&line[..at], line.get(at + 1..).unwrap_or_default());
-            self.header(OK, (0, name.len(), value.len()), 0);
-            self.replies.put(name);
-            self.replies.put(value);
+            self.stat_row(&line[..at], line.get(at + 1..).unwrap_or_default());
         }
         self.header(OK, (0, 0, 0), 0);
+    }
+
+    fn stat_row(&mut self, name: &[u8], value: &[u8]) {
+        self.header(OK, (0, name.len(), value.len()), 0);
+        self.replies.put(name);
+        self.replies.put(value);
     }
 
     fn log_in(
