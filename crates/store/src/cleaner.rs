@@ -240,7 +240,7 @@ impl Pass<'_> {
         for id in sources.drain(..) {
             // Nothing is evicted for lack of a place to put it: the rest waits for another pass.
             goes_on = goes_on && wait_for_destination(store, reader);
-            relieve(store, reader, self.counters);
+            relieve(store, reader);
             if goes_on && self.empty(reader, id) {
                 store.log.retire(&store.epochs, id);
                 emptied += 1;

@@ -117,6 +117,8 @@ pub const TIER_SLACK_PART: u64 = 64;
 pub const TIER_GATHER_SECS: u32 = 1;
 /// Seconds for which nothing is written to a tier that failed.
 pub const TIER_REST_SECS: u32 = 1;
+/// Times in a row that it fails to write which double that: about a minute at most.
+pub const TIER_REST_DOUBLINGS: u32 = 6;
 
 /// Longest text of a rank, in characters (guess: ranks in use have some 30).
 pub const RANK_LENGTH_MAX: usize = 256;

@@ -22,6 +22,8 @@ pub enum Fault {
     Full,
     /// An error of the medium: the first half of the access units is written.
     Torn,
+    /// An error of the medium, this time and every time from then on; nothing is written.
+    ForGood,
     /// An error of the medium when what was written should survive; all of it may be lost.
     Settle,
 }
@@ -118,7 +120,7 @@ impl State {
             }
             None => {
                 let fault = *fault;
-                self.armed = None;
+                self.armed = self.armed.filter(|_| fault == Fault::ForGood);
                 Some(fault)
             }
         }
@@ -156,6 +158,7 @@ impl<D: Device> Device for Faulty<D> {
         let half = bytes.len() / unit / 2 * unit;
         let (kept, answer) = match state.fate() {
             Some(Fault::Full) => return Err(io::Error::from_raw_os_error(libc::ENOSPC)),
+            Some(Fault::ForGood) => return Err(io::Error::from_raw_os_error(libc::EIO)),
             Some(_) => (&bytes[..half], Err(io::Error::from_raw_os_error(libc::EIO))),
             None => (bytes, Ok(())),
         };

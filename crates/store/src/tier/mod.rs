@@ -68,6 +68,8 @@ pub(crate) struct Tier {
     owners: Box<[AtomicU32]>,
     /// Nothing is written before this second of the store's clock: the device failed a moment ago.
     ailing_until: AtomicU32,
+    /// Times in a row that what was gathered could not be written.
+    unwritten: AtomicU32,
     /// The notes belong to this start.
     begun: AtomicBool,
     /// What accesses cost, once it is known.
@@ -102,6 +104,7 @@ impl Tier {
             full: Mutex::default(),
             owners: (0..tenants_max).map(|_| AtomicU32::new(NOBODY.0)).collect(),
             ailing_until: AtomicU32::new(0),
+            unwritten: AtomicU32::new(0),
             begun: AtomicBool::new(false),
             profile: OnceLock::new(),
             tariff: Tariff::free(),
@@ -167,7 +170,7 @@ impl Tier {
         key: &[u8],
         value: [&[u8]; 2],
     ) -> Result<Reference, Full> {
-        if fields.owner == NOBODY || now_secs < self.ailing_until.load(Ordering::Relaxed) {
+        if fields.owner == NOBODY || self.rests(now_secs) || self.owes() {
             return Err(Full);
         }
         let value_len = value[0].len() + value[1].len();
@@ -244,14 +247,35 @@ impl Tier {
         !lock(&self.full).is_empty()
     }
 
-    /// A full segment that waits to be written.
-    pub(crate) fn take_full(&self) -> Option<Head> {
-        lock(&self.full).pop_front()
+    /// A full segment that waits to be written; none while the tier rests.
+    pub(crate) fn take_full(&self, now_secs: u32) -> Option<Head> {
+        if self.rests(now_secs) { None } else { lock(&self.full).pop_front() }
+    }
+
+    /// Gives a full segment back that could not be written.
+    pub(crate) fn put_back(&self, head: Head) {
+        lock(&self.full).push_front(head);
+    }
+
+    /// Whether nothing is written for now: the device failed a moment ago.
+    pub(crate) fn rests(&self, now_secs: u32) -> bool {
+        now_secs < self.ailing_until.load(Ordering::Relaxed)
+    }
+
+    /// Lets the tier write at once, whatever became of it before.
+    pub(crate) fn end_rest(&self) {
+        self.ailing_until.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether the device did not take what was gathered, and that waits still: nothing more is gathered then.
+    fn owes(&self) -> bool {
+        let waits = || self.has_full() || lock(&self.parked).iter().any(|head| head.written < head.used);
+        self.unwritten.load(Ordering::Relaxed) != 0 && waits()
     }
 
     /// A head that nobody writes to and that has gathered for a while what the device has not.
     pub(crate) fn take_late(&self, now_secs: u32) -> Option<Head> {
-        if self.is_mapped() || now_secs < self.ailing_until.load(Ordering::Relaxed) {
+        if self.is_mapped() || self.rests(now_secs) {
             return None;
         }
         let mut parked = lock(&self.parked);
@@ -261,26 +285,28 @@ impl Tier {
         parked.iter().position(is_late).map(|at| parked.swap_remove(at))
     }
 
-    /// Writes what a head has gathered and the device has not. `settled` is called with every record of that, and whether it
-    /// survives now.
+    /// Writes what a head has gathered and the device has not. `settled` is called with every record of that, which survives now.
+    /// Returns whether it could: else the tier rests, longer each time.
     pub(crate) fn write_out(
         &self,
         head: &mut Head,
         now_secs: u32,
-        mut settled: impl FnMut(Reference, &Record<'_>, bool),
-    ) {
-        let written = self.area.write_out(head).and_then(|()| self.device.settle()).is_ok();
-        if written {
-            // Before items are looked for: who makes one lead to a record later sees this under the lock of its key.
-            self.segments.settle(head.segment, head.used);
-        }
-        self.each_unwritten(head, |reference, record| settled(reference, record, written));
-        if written {
-            head.written = head.used;
-        } else {
+        settled: impl FnMut(Reference, &Record<'_>),
+    ) -> bool {
+        if self.area.write_out(head).and_then(|()| self.device.settle()).is_err() {
             self.note_error(now_secs);
+            let times = self.unwritten.fetch_add(1, Ordering::Relaxed);
+            let rest = limits::TIER_REST_SECS << times.min(limits::TIER_REST_DOUBLINGS);
+            self.ailing_until.fetch_max(now_secs.saturating_add(rest), Ordering::Relaxed);
+            return false;
         }
+        self.unwritten.store(0, Ordering::Relaxed);
+        // Before items are looked for: who makes one lead to a record later sees this under the lock of its key.
+        self.segments.settle(head.segment, head.used);
+        self.each_unwritten(head, settled);
+        head.written = head.used;
         self.notes.settle_live(self.segments.range(head.segment));
+        true
     }
 
     /// Gives a head that was late back to writers.

@@ -384,7 +384,7 @@ mod tests {
         tier.hold(early);
         assert!(!tier.notes.is_live(early.at), "it is not on the device yet");
         while let Some(mut head) = tier.take_late(1_000) {
-            tier.write_out(&mut head, 1_000, |_, _, written| assert!(written));
+            assert!(tier.write_out(&mut head, 1_000, |_, _| ()));
             tier.park(head);
         }
         tier.hold(late);

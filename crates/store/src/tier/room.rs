@@ -2,25 +2,14 @@
 
 use super::area::Head;
 use super::record::Record;
-use super::{Reference, Tier, TierCleaner};
-use crate::account::unlink;
+use super::{Tier, TierCleaner};
 use crate::epoch::Participant;
 use crate::hash::{KeyHash, Space};
 use crate::limits;
-use crate::metrics::ThreadCounters;
 use crate::store::Store;
 use crate::sync::pause;
 use crate::worker::Worker;
 use std::sync::Arc;
-
-/// What becomes of a record that could not be written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Failed {
-    /// Its item goes.
-    Goes,
-    /// It stays gathered.
-    Stays,
-}
 
 /// Passes over one tier in a turn at most.
 const PASSES_MAX: u32 = 4;
@@ -41,7 +30,8 @@ impl Tier {
 impl Store {
     /// Whether a tier has work for a cleaner.
     pub(crate) fn tiers_want_cleaning(&self) -> bool {
-        self.tiers.iter().any(|tier| tier.has_full() || tier.wants_cleaning())
+        let now = self.now_secs();
+        self.tiers.iter().any(|tier| tier.has_full() && !tier.rests(now) || tier.wants_cleaning())
     }
 }
 
@@ -52,8 +42,8 @@ impl Worker {
         let store = Arc::clone(&self.store);
         let mut more = false;
         for tier in store.tiers.iter().filter(|tier| tier.is_begun()) {
-            while write_out(&store, &self.reader, &self.counters, tier) {}
-            write_late(&store, &self.reader, &self.counters, tier);
+            while write_out(&store, &self.reader, tier) {}
+            write_late(&store, &self.reader, tier);
             tier.segments.reclaim_now(&store.epochs);
             for _ in 0..PASSES_MAX {
                 if !tier.wants_cleaning() {
@@ -63,7 +53,7 @@ impl Worker {
                 let cleaner =
                     self.tier_cleaner.get_or_insert_with(|| Box::new(TierCleaner::new(store.thread_rng())));
                 let freed = cleaner.pass(&store, &mut self.reader, &self.counters, tier);
-                while write_out(&store, &self.reader, &self.counters, tier) {}
+                while write_out(&store, &self.reader, tier) {}
                 if freed == 0 {
                     break;
                 }
@@ -74,62 +64,50 @@ impl Worker {
     }
 }
 
-/// Writes one gathered segment of a tier; returns whether there was one.
-pub(crate) fn write_out(store: &Store, reader: &Participant, counters: &ThreadCounters, tier: &Tier) -> bool {
-    let Some(mut head) = tier.take_full() else { return false };
-    write_head(store, (reader, counters), tier, &mut head, Failed::Goes);
-    tier.close(&store.epochs, head);
-    true
+/// Writes one gathered segment of a tier; returns whether it did. What cannot be written stays gathered, and is read there.
+pub(crate) fn write_out(store: &Store, reader: &Participant, tier: &Tier) -> bool {
+    let Some(mut head) = tier.take_full(store.now_secs()) else { return false };
+    let is_written = write_head(store, reader, tier, &mut head);
+    if is_written {
+        tier.close(&store.epochs, head);
+    } else {
+        tier.put_back(head);
+    }
+    is_written
 }
 
-/// Writes what was gathered a while ago and fills no segment: a burst that has ended leaves nothing that a crash forgets. What
-/// cannot be written stays where it is.
-fn write_late(store: &Store, reader: &Participant, counters: &ThreadCounters, tier: &Tier) {
+/// Writes what was gathered a while ago and fills no segment: a burst that has ended leaves nothing that a crash forgets.
+fn write_late(store: &Store, reader: &Participant, tier: &Tier) {
     while let Some(mut head) = tier.take_late(store.now_secs()) {
-        write_head(store, (reader, counters), tier, &mut head, Failed::Stays);
+        write_head(store, reader, tier, &mut head);
         tier.park(head);
     }
 }
 
-/// Writes what a head has gathered and the device has not, and notes which records of that items lead to.
-fn write_head(
-    store: &Store,
-    (reader, counters): (&Participant, &ThreadCounters),
-    tier: &Tier,
-    head: &mut Head,
-    failed: Failed,
-) {
+/// Writes what a head has gathered and the device has not, and notes which records of that items lead to. Returns whether it
+/// could.
+fn write_head(store: &Store, reader: &Participant, tier: &Tier, head: &mut Head) -> bool {
     let tenants = tier.tenants_by_owner();
     let hash = |record: &Record<'_>| -> Option<KeyHash> {
         let tenant = tenants.get(record.fields.owner.0 as usize).copied().flatten()?;
         let space = if record.fields.own_space { Space::Own(tenant) } else { Space::Shared };
         Some(store.hasher.hash(space, record.key))
     };
-    let with_item = |reference: Reference, record: &Record<'_>, keep: bool| {
+    tier.write_out(head, store.now_secs(), |reference, record| {
         let Some(hash) = hash(record) else { return };
         let locked = store.index.lock(hash);
         let leads = |slot: crate::slot::Slot| store.log.view(reader, slot.place()).away() == Some(reference);
-        let Some(found) = locked.find(hash, leads) else { return };
-        if keep {
+        if locked.find(hash, leads).is_some() {
             tier.notes.set_live(reference.at);
-        } else {
-            let view = store.log.view(reader, found.slot.place());
-            locked.remove(found);
-            unlink(store, counters, found.slot.place(), &view);
         }
-    };
-    tier.write_out(head, store.now_secs(), |reference, record, survives| {
-        if survives || failed == Failed::Goes {
-            with_item(reference, record, survives);
-        }
-    });
+    })
 }
 
 /// Writes what waits to be written, and waits a while for a buffer that readers let go of: what a pass over one more segment of
 /// DRAM puts below has room then. No item is held.
-pub(crate) fn relieve(store: &Store, reader: &mut Participant, counters: &ThreadCounters) {
+pub(crate) fn relieve(store: &Store, reader: &mut Participant) {
     for tier in store.tiers.iter().filter(|tier| tier.is_begun()) {
-        while write_out(store, reader, counters, tier) {}
+        while write_out(store, reader, tier) {}
         wait_for_buffer(store, reader, tier);
     }
 }

@@ -81,7 +81,9 @@ impl Worker {
         let store = Arc::clone(&self.store);
         for tier in &store.tiers {
             tier.seal_parked();
-            while write_out(&store, &self.reader, &self.counters, tier) {}
+            // There is no later to wait for.
+            tier.end_rest();
+            while write_out(&store, &self.reader, tier) {}
         }
         let mark = units::mix64(store.stamps.load(Ordering::Relaxed) ^ units::mix64(store.wall())) | 1;
         let mut beside = path.as_os_str().to_owned();

@@ -124,7 +124,7 @@ fn damage_is_a_miss() {
 }
 
 #[test]
-fn a_device_that_fails_loses_values_and_nothing_else() {
+fn a_device_that_fails_for_a_moment_loses_nothing() {
     let folder = Folder::new("faults");
     let device = Arc::new(Faulty::new(FileTier::open(&folder.tier(), TIER).unwrap()));
     let (mut known, mut version, mut rng) = (Known::default(), 0, Rng::new(11));
@@ -133,12 +133,32 @@ fn a_device_that_fails_loses_values_and_nothing_else() {
         known.compare(&mut server);
         device.arm(rng.below(6), [Fault::Full, Fault::Torn][usize::try_from(round % 2).unwrap()]);
         known.run(&mut server, &mut rng, 3_000, &mut version);
+        let known_before = known.0.len();
         let errors: u64 = server.store.tier_totals().iter().map(|tier| tier.errors).sum();
         assert!(0 < errors, "{:?}", server.store.tier_totals());
-        assert!(0 < known.compare(&mut server));
+        assert_eq!(known.compare(&mut server), known_before, "it waits where it is gathered");
         drop(server);
         device.crash(&mut rng).unwrap();
     }
+}
+
+/// A device that takes nothing any more is given nothing any more: values stay in DRAM, where they are evicted like others.
+#[test]
+fn a_device_that_fails_for_good_takes_nothing_and_loses_nothing() {
+    let folder = Folder::new("for-good");
+    let device = Arc::new(Faulty::new(FileTier::open(&folder.tier(), TIER).unwrap()));
+    let mut server = start(Arc::clone(&device) as _, None, WALL, Placement::Tier(0));
+    device.arm(0, Fault::ForGood);
+    let mut errors = 0;
+    for round in 1..8 {
+        // Each round is more than is gathered, all together less than DRAM has.
+        (0..400).for_each(|key| server.set(key, round, Fields::default()));
+        (0..20).for_each(|_| server.pass_a_second());
+        assert!((0..400).all(|key| server.get(key) == Some(round)), "round {round}");
+        errors = server.store.tier_totals()[0].errors;
+    }
+    assert!((1..=10).contains(&errors), "{errors} attempts in 140 seconds");
+    server.worker.check();
 }
 
 #[test]
