@@ -13,7 +13,8 @@
 //! Cost:       O(sample) per eviction, O(classes × ages) per interval
 //! Source:     Beckmann, Chen and Cidon, LHD: improving cache hit rate by maximizing hit density, NSDI 2018, §3 to 5.
 //!             We differ: intervals follow the number of items, as the streams here are shorter than the paper's; the
-//!             range of ages grows with the cache; an explorer whose age leaves the range explores no more
+//!             range of ages grows with the cache; an explorer whose age leaves the range explores no more;
+//!             items of all applications are in the same classes
 
 use super::Reference;
 use super::hit_density::{AGES, Class, classes};
@@ -28,11 +29,12 @@ const ADMITTED: usize = 8;
 const EXPLORER_PART: u64 = 32;
 /// Explorers hold at most one byte in so many.
 const EXPLORED_PART: u64 = 100;
-/// Accesses between two models: at least, at most (§4.4: 2^20), and per item (guess, untried).
+/// Accesses between two models: at least, at most (§4.4: 2^20), and per item (guess: of 2 and 16 the better).
 const INTERVAL: (u64, u64) = (1 << 12, 1 << 20);
-const INTERVAL_PER_ITEM: u64 = 2;
-/// The range of ages is at least so many times the number of items: who comes back later than that is not worth a place.
-const RANGE_PER_ITEM: u64 = 32;
+const INTERVAL_PER_ITEM: u64 = 16;
+/// The range of ages is at least so many times the number of items, as that of the authors' implementation: who comes back
+/// later is not worth a place.
+const RANGE_PER_ITEM: u64 = 128;
 
 /// The simulator.
 #[derive(Debug)]
