@@ -60,6 +60,30 @@ def test_same_seed_same_report(trace):
     assert first == again
 
 
+@pytest.mark.parametrize("policy", ["shared", "idle-tax"])
+def test_traces_follow_each_other_in_time(trace, policy):
+    """Decisions go on in the second, though its times begin at 0 again; who comes there has a share."""
+    other = trace.with_name("other.csv")
+    lines = trace.read_text().splitlines(keepends=True)
+    other.write_text("".join(lines[:30_000]).replace("feeds", "news"))
+    report = replay(trace, other, "--memory", "16MiB", "--policy", policy)
+    assert report["requests"] == 89_999
+    targets = {tenant["name"]: tenant["target_bytes"] for tenant in report["tenants"]}
+    assert targets["news"] > 1 << 20 and sum(targets.values()) <= 16 << 20, targets
+
+
+def test_over_tcp_a_pace_is_kept(tmp_path):
+    """What is asked again after its time to live is not there any more."""
+    path = tmp_path / "slow.csv"
+    path.write_text("t_ms,tenant,key,key_bytes,value_bytes,op,ttl_s\n0,,a,10,100,get,1\n2500,,a,10,100,get,1\n2501,,b,10,100,get,1\n")
+    server = servers.start_cotenant(["-t", "1"], memory="8")
+    try:
+        report = replay(path, "--server", "%s:%d" % server.address, "--realtime", "--ttl")
+        assert (report["gets"], report["hits"]) == (3, 0)
+    finally:
+        server.stop()
+
+
 def test_over_tcp_the_same_requests_are_asked(trace):
     """How near the hit ratios are is the Rust acceptance tests' matter, at sizes where it says something."""
     within = replay(trace, "--memory", "8MiB")

@@ -4,7 +4,7 @@ use crate::clock::SystemClock;
 use crate::failure::{Code, Failure, say};
 use harness::Report;
 use harness::replay::{ReplayError, ReplayOptions as Replay, Tax, in_process};
-use harness::wire::over_tcp;
+use harness::wire::{Pace, over_tcp};
 use indicatif::{ProgressBar, ProgressStyle};
 use lab::{Format, TraceError, TraceReader};
 use server::{Clock as _, GroupConfig, MemoryPolicy};
@@ -129,14 +129,22 @@ fn replay(
         bar.set_message(requests.to_string());
     };
     let Some(server) = &options.server else { return in_process(replay, &mut readers, &mut progress) };
-    let mut wait = |at: Instant| {
-        let early = at.since(clock.now());
-        if Duration::from_millis(1) < early {
-            std::thread::sleep(early.to_std());
-        }
-    };
-    let wait: Option<&mut dyn FnMut(Instant)> = if options.realtime { Some(&mut wait) } else { None };
-    over_tcp(&replay, server, &mut readers, &mut progress, wait)
+    let mut pace = RealTime(clock);
+    let pace: Option<&mut dyn Pace> = if options.realtime { Some(&mut pace) } else { None };
+    over_tcp(&replay, server, &mut readers, &mut progress, pace)
+}
+
+/// The pace of a trace from the start of the program.
+struct RealTime<'c>(&'c SystemClock);
+
+impl Pace for RealTime<'_> {
+    fn is_early(&mut self, at: Instant) -> bool {
+        Duration::from_millis(1) < at.since(self.0.now())
+    }
+
+    fn wait(&mut self, at: Instant) {
+        std::thread::sleep(at.since(self.0.now()).to_std());
+    }
 }
 
 fn failure(error: ReplayError) -> Failure {

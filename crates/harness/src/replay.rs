@@ -131,6 +131,9 @@ pub enum ReplayError {
     /// The trace has too many tenants.
     #[error("the trace has more than {TENANTS_MAX} tenants")]
     Tenants,
+    /// The policy was given what no decision can be made from.
+    #[error("no decision can be made: {0}")]
+    Decision(#[from] control::SeenError),
     /// The server does not answer as it should.
     #[error("the server at {server}: {what}")]
     Server {
@@ -220,20 +223,42 @@ fn replay(
 ) -> Result<Report, ReplayError> {
     let mut replayer = Replayer::new(options)?;
     let limit = replayer.options.limit.unwrap_or(u64::MAX);
-    let mut requests = 0;
+    let (mut requests, mut times) = (0, Times::default());
     for trace in traces {
+        times.begin_trace();
         while requests < limit
             && let Some(request) = trace.next()?
         {
+            let request = times.in_turn(request);
             replayer.run(&request)?;
             requests += 1;
             if requests.is_multiple_of(BATCH) {
-                replayer.between(request.at);
+                replayer.between(request.at)?;
                 after(&mut replayer, requests, request.at);
             }
         }
     }
     Ok(replayer.report(requests))
+}
+
+/// The time of several traces, one after the other: each begins when the one before it has ended, and none goes back.
+#[derive(Debug, Default)]
+pub(crate) struct Times {
+    begun: Instant,
+    last: Instant,
+}
+
+impl Times {
+    /// Another trace begins.
+    pub(crate) fn begin_trace(&mut self) {
+        self.begun = self.last;
+    }
+
+    /// A request of the trace, in the time of all.
+    pub(crate) fn in_turn<'a>(&mut self, request: Request<'a>) -> Request<'a> {
+        self.last = self.last.max(self.begun + request.at.since(Instant::ZERO));
+        Request { at: self.last, ..request }
+    }
 }
 
 impl Replayer {
@@ -288,7 +313,7 @@ impl Replayer {
         for name in replayer.options.tenants.clone() {
             replayer.tenant(name.as_bytes())?;
         }
-        replayer.decide(Instant::ZERO);
+        replayer.decide(Instant::ZERO)?;
         Ok(replayer)
     }
 
@@ -377,23 +402,25 @@ impl Replayer {
     }
 
     /// What happens between requests: decisions that are due, ceilings that were passed.
-    fn between(&mut self, at: Instant) {
+    fn between(&mut self, at: Instant) -> Result<(), ReplayError> {
         self.control.look(at);
         let due = SHADOW_HITS_PER_DECISION <= self.store.pending_shadow_hits()
             || DECISION_PERIOD <= at.since(self.decided)
             || self.undecided_tenant;
         if due {
-            self.decide(at);
+            self.decide(at)?;
         }
         if self.store.wants_cleaning() {
             self.worker.maintain();
         }
+        Ok(())
     }
 
-    fn decide(&mut self, at: Instant) {
+    fn decide(&mut self, at: Instant) -> Result<(), ReplayError> {
         self.pacer.step(at, &mut self.control);
         self.decided = at;
         self.undecided_tenant = false;
+        self.pacer.refused().map_or(Ok(()), |error| Err(error.into()))
     }
 
     /// What was found so far; nothing of the store is referred to meanwhile.

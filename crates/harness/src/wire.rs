@@ -4,7 +4,7 @@
 //! Invariants: within a batch a key is asked at most once, so that every set is sent before the key's next look-up
 //! Failure:    a server that is lost or does not speak the protocol ends the replay with what it said
 
-use crate::replay::{ReplayError, ReplayOptions};
+use crate::replay::{ReplayError, ReplayOptions, Times};
 use crate::report::{Report, TenantReport};
 use lab::{Op, Request, TraceReader};
 use server::memcache::client::Client;
@@ -34,7 +34,16 @@ struct WireReplay<'a> {
     in_batch: HashSet<Vec<u8>>,
 }
 
-/// Replays `traces`, one after another, against `server`. `wait_until` is called with a request's time if the trace's pace is kept.
+/// Keeps the pace of a trace.
+pub trait Pace {
+    /// Whether this time is still to come.
+    fn is_early(&mut self, at: Instant) -> bool;
+    /// Lets the time until then pass.
+    fn wait(&mut self, at: Instant);
+}
+
+/// Replays `traces`, one after another, against `server`, by a pace if there is one: nothing waits in a batch for what is to be
+/// asked later.
 ///
 /// # Errors
 /// If the trace cannot be read or the server is lost.
@@ -43,7 +52,7 @@ pub fn over_tcp(
     server: &str,
     traces: &mut [&mut dyn TraceReader],
     progress: &mut dyn FnMut(u64),
-    mut wait_until: Option<&mut dyn FnMut(Instant)>,
+    mut pace: Option<&mut dyn Pace>,
 ) -> Result<Report, ReplayError> {
     let lost = |e: io::Error| ReplayError::Server { server: server.to_owned(), what: e.to_string() };
     let mut replay = WireReplay {
@@ -56,14 +65,19 @@ pub fn over_tcp(
         in_batch: HashSet::new(),
     };
     let before = replay.figures().map_err(lost)?;
-    let mut requests = 0;
+    let (mut requests, mut times) = (0, Times::default());
     let limit = options.limit.unwrap_or(u64::MAX);
     for trace in traces {
+        times.begin_trace();
         while requests < limit
             && let Some(request) = trace.next()?
         {
-            if let Some(wait) = &mut wait_until {
-                wait(request.at);
+            let request = times.in_turn(request);
+            if let Some(pace) = &mut pace
+                && pace.is_early(request.at)
+            {
+                replay.flush().map_err(lost)?;
+                pace.wait(request.at);
             }
             replay.ask(&request).map_err(lost)?;
             requests += 1;

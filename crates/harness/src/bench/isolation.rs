@@ -133,7 +133,7 @@ fn measure(
             hit_ratio: heard.hit_ratio(),
             p99_us: heard.latency.quantile_us(0.99),
             p999_us: heard.latency.quantile_us(0.999),
-            attacks: done as f64 / heard.secs,
+            attacks: done.per_sec(heard.secs),
         };
         bench.say(&format!(
             "  {size} {}: hit ratio {:.4}, p99 {:.0} us; the aggressor did {:.0} per second",

@@ -173,7 +173,8 @@ impl Bench {
             match name.as_str() {
                 "--quick" => (bench.rounds, bench.memory, bench.less) = (ROUNDS.1, MEMORY.1, QUICK_LESS),
                 "--rounds" => {
-                    bench.rounds = value()?.parse().map_err(|_| wrong("--rounds needs a number"))?
+                    let rounds = value()?.parse().ok().filter(|rounds| 0 < *rounds);
+                    bench.rounds = rounds.ok_or_else(|| wrong("--rounds needs a number from 1 on"))?
                 }
                 "--skew" => bench.skew = value()?.parse().map_err(|_| wrong("--skew needs a number"))?,
                 "--only" => bench.only = Some(value()?),

@@ -1,6 +1,7 @@
 //! What was measured: rows with medians, ranges, ratios and goals, for people and as JSON lines.
 //!
-//! Invariants: a goal that is not reached is a miss, never left out; ratios are taken round by round
+//! Invariants: a goal that is not reached, or of which nothing was measured, is a miss, never left out; ratios are taken round by
+//!             round, and are 1 where both are 0
 
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
@@ -43,6 +44,11 @@ fn range(values: &[f64]) -> (f64, f64) {
     values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(*v), high.max(*v)))
 }
 
+/// Ours ÷ theirs; nothing is as much as nothing.
+fn ratio(ours: f64, theirs: f64) -> f64 {
+    if [ours, theirs].iter().all(|value| value.abs() <= 0.0) { 1.0 } else { ours / theirs }
+}
+
 /// Three significant digits are more than two runs agree on.
 fn number(value: f64) -> String {
     match value.abs() {
@@ -63,15 +69,20 @@ impl Row {
     /// Ours ÷ theirs, round by round.
     fn ratios(&self) -> Vec<f64> {
         let theirs = self.peer.iter().flat_map(|(_, values)| values);
-        self.ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect()
+        self.ours.iter().zip(theirs).map(|(ours, theirs)| ratio(*ours, *theirs)).collect()
     }
 
     /// Whether the goal is reached; none without a goal.
     pub(crate) fn is_reached(&self) -> Option<bool> {
+        let of_some = |values: &[f64], is_good: &dyn Fn(f64) -> bool| {
+            Some(
+                !values.is_empty() && values.iter().all(|value| value.is_finite()) && is_good(median(values)),
+            )
+        };
         match self.goal {
-            Goal::RatioAtMost(most) => Some(median(&self.ratios()) <= most),
-            Goal::RatioAtLeast(least) => Some(least <= median(&self.ratios())),
-            Goal::AtMost(most) => Some(median(&self.ours) <= most),
+            Goal::RatioAtMost(most) => of_some(&self.ratios(), &|ratio| ratio <= most),
+            Goal::RatioAtLeast(least) => of_some(&self.ratios(), &|ratio| least <= ratio),
+            Goal::AtMost(most) => of_some(&self.ours, &|value| value <= most),
             Goal::None(_) => None,
         }
     }
@@ -158,6 +169,16 @@ mod tests {
         assert_eq!(reached(&[2.9, 2.9, 0.1], Goal::RatioAtLeast(1.5)), Some(false));
         assert_eq!(reached(&[1.1, 1.1, 0.1], Goal::AtMost(1.2)), Some(true));
         assert_eq!(reached(&[1.1, 1.1, 0.1], Goal::None("-")), None);
+        for goal in [Goal::RatioAtMost(9.0), Goal::RatioAtLeast(0.0), Goal::AtMost(9.0)] {
+            assert_eq!(reached(&[], goal), Some(false), "nothing was measured");
+            assert_eq!(reached(&[f64::NAN], goal), Some(false));
+        }
+        assert_eq!(row(&[0.0], &[0.0], Goal::RatioAtMost(1.0)).is_reached(), Some(true));
+        assert_eq!(
+            row(&[1.0], &[0.0], Goal::RatioAtLeast(1.0)).is_reached(),
+            Some(false),
+            "of nothing there is no part"
+        );
     }
 
     #[test]

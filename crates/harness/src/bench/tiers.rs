@@ -44,25 +44,34 @@ pub(crate) fn run(bench: &mut Bench) -> Result<(), BenchError> {
             let i = if round % 2 == 0 { turn } else { peers.len() - 1 - turn };
             let (kind, program) = &peers[i];
             bench.say(&format!("tiers: round {} of {}: {}", round + 1, bench.rounds, kind.name()));
-            let measured = measure(bench, *kind, program, &folder, round);
+            let measured = measure(bench, *kind, program, &folder.0, round);
             found[i].push(measured.map_err(|e| failed(*kind, e))?);
         }
     }
-    let _removed = std::fs::remove_dir_all(&folder);
     let [ours, theirs] = &found[..] else { return Ok(()) };
     add_rows(bench, ours, theirs);
     Ok(())
 }
 
+/// A folder that goes with what is in it.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _removed = std::fs::remove_dir_all(&self.0);
+    }
+}
+
 /// A folder for tiers that everybody can reach; on a disk, or our server says so.
-fn folder() -> Result<PathBuf, BenchError> {
+fn folder() -> Result<Folder, BenchError> {
     let write = |source| BenchError::Write { file: "a tier".to_owned(), source };
     let folder = std::env::temp_dir().join(format!("cotenant-bench-{}", std::process::id()));
     let _old = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).map_err(write)?;
+    let folder = Folder(folder);
     // memcached runs as another user.
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
-    std::fs::set_permissions(&folder, open).map_err(write)?;
+    std::fs::set_permissions(&folder.0, open).map_err(write)?;
     Ok(folder)
 }
 

@@ -1,7 +1,7 @@
 //! Clients of a server in this process: each a thread that asks until it is stopped, in a closed loop.
 //!
 //! Shape:      `Work` -> batches of requests, sent together and answered before the next -> how many, and how long they took
-//! Invariants: every answer is checked for its length; a client that fails is told of when it is stopped
+//! Invariants: every answer is checked for its length; a client that fails is told of when it is stopped; who is dropped stops
 //! Units:      requests; times of batches in ns, by this machine's clock
 
 use super::clock::nanos;
@@ -137,12 +137,26 @@ impl Working {
     ///
     /// # Errors
     /// If an answer was not what it should be, or the server was lost.
-    pub fn end(self) -> io::Result<u64> {
-        self.stop.store(true, Ordering::Relaxed);
-        for thread in self.threads {
-            thread.join().map_err(|_| io::Error::other("a client has panicked"))??;
-        }
+    pub fn end(mut self) -> io::Result<u64> {
+        self.stop()?;
         Ok(self.heard.answered.load(Ordering::Relaxed))
+    }
+
+    fn stop(&mut self) -> io::Result<()> {
+        self.stop.store(true, Ordering::Relaxed);
+        let ended = self
+            .threads
+            .drain(..)
+            .map(|thread| thread.join().unwrap_or_else(|_| Err(io::Error::other("a client has panicked"))));
+        // All are waited for, whatever became of the first.
+        ended.fold(Ok(()), io::Result::and)
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        // The experiment has failed already.
+        let _ended = self.stop();
     }
 }
 
@@ -160,7 +174,9 @@ pub(super) fn key(tenant: &str, number: u64) -> Vec<u8> {
 fn ask(address: SocketAddr, work: &Work, seed: u64, stop: &AtomicBool, heard: &Heard) -> io::Result<()> {
     let mut client = Client::connect(address)?;
     let value = vec![b'v'; work.size];
-    let mut rng = units::Rng::new(work.size as u64 ^ work.gets_percent ^ seed << 32);
+    // Tenants that ask alike ask for other keys.
+    let of_tenant = work.tenant.bytes().fold(0, |hash, byte| units::mix64(hash ^ u64::from(byte)));
+    let mut rng = units::Rng::new(of_tenant ^ work.size as u64 ^ work.gets_percent ^ seed << 32);
     let (mut gets, mut again, mut asked) = (Vec::new(), Vec::new(), 0);
     while !stop.load(Ordering::Relaxed) {
         gets.clear();

@@ -36,7 +36,8 @@ impl Tenant {
 /// A server in this process whose values are in one tier.
 #[derive(Debug)]
 pub struct Here {
-    server: Running,
+    /// None once it has ended.
+    server: Option<Running>,
     address: SocketAddr,
     threads: usize,
 }
@@ -89,7 +90,7 @@ impl Here {
         let server =
             server::start(config.checked().map_err(other)?, Arc::new(Real::start())).map_err(other)?;
         let address = server.address().ok_or_else(|| io::Error::other("it listens nowhere"))?;
-        Ok(Self { server, address, threads })
+        Ok(Self { server: Some(server), address, threads })
     }
 
     /// Stores the keys of a load.
@@ -124,7 +125,7 @@ impl Here {
     /// If there is none of that name.
     pub fn switch(&self, policy: &str) -> io::Result<()> {
         let kind = server::BandwidthKind::of_word(policy).map_err(other)?;
-        self.server.operator().set_bandwidth_policy(kind).map(drop).map_err(other)
+        self.server().operator().set_bandwidth_policy(kind).map(drop).map_err(other)
     }
 
     /// A tenant claims something else from now on.
@@ -134,11 +135,11 @@ impl Here {
     pub fn claim(&self, tenant: &str, claim: &str) -> io::Result<()> {
         let bandwidth = Some(claim.parse::<TierClaim>().map_err(other)?);
         let settings = Settings { bandwidth, ..Settings::default() };
-        self.server.operator().put(tenant, &settings).map(drop).map_err(other)
+        self.server().operator().put(tenant, &settings).map(drop).map_err(other)
     }
 
     fn tenant(&self, name: &str) -> Option<TenantView> {
-        let seen = self.server.view().snapshot();
+        let seen = self.server().view().snapshot();
         seen.tenants.into_iter().find(|tenant| tenant.state.name == name)
     }
 
@@ -173,7 +174,7 @@ impl Here {
     /// The decisions kept, as lines of the journal.
     #[must_use]
     pub fn decisions(&self) -> Vec<Value> {
-        let view = self.server.view();
+        let view = self.server().view();
         let (mut lines, mut next) = (Vec::new(), 0);
         while let Some((number, line)) = view.bandwidth_journal_line(next) {
             lines.extend(serde_json::from_str(&line));
@@ -185,7 +186,7 @@ impl Here {
     /// Decisions so far.
     #[must_use]
     pub fn decisions_total(&self) -> u64 {
-        self.server.view().sharing().decisions_total
+        self.server().view().sharing().decisions_total
     }
 
     /// What a tenant did in each of the last windows of the journal.
@@ -216,8 +217,20 @@ impl Here {
         self.threads
     }
 
+    fn server(&self) -> &Running {
+        self.server.as_ref().expect("it runs until it is dropped")
+    }
+
     /// Ends the server.
     pub fn end(self) {
-        self.server.shut_down();
+        drop(self);
+    }
+}
+
+impl Drop for Here {
+    fn drop(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.shut_down();
+        }
     }
 }

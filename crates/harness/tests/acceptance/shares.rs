@@ -5,13 +5,13 @@ use crate::live::{config, serve, tenant};
 use crate::load::{Minute, replay, row};
 use crate::rig::{ITEM_MAX, Rig, TURN, divisible};
 use harness::replay::ReplayOptions;
-use harness::wire::over_tcp;
+use harness::wire::{Pace, over_tcp};
 use lab::workload::Phase;
 use server::memcache::client::Client;
 use server::{Config, MemoryPolicy};
 use std::collections::HashMap;
 use store::{Options, RankKind, Store};
-use units::{Bytes, TenantId};
+use units::{Bytes, Instant, TenantId};
 
 /// Requests that a client sends while the cleaner brings every tenant below its ceiling: far more than it needs.
 const CATCH_UP_TURNS_MAX: u32 = 1_000_000;
@@ -68,6 +68,18 @@ fn check_reached(name: &str, held: Bytes, target: Bytes, segment: Bytes) {
     assert!(distance <= segment.0, "{name} holds {held}, its target is {target}");
 }
 
+/// Looks at something before each request, and lets none wait.
+struct Look<F>(F);
+
+impl<F: FnMut()> Pace for Look<F> {
+    fn is_early(&mut self, _at: Instant) -> bool {
+        (self.0)();
+        false
+    }
+
+    fn wait(&mut self, _at: Instant) {}
+}
+
 #[test]
 fn m3_a_live_server_reaches_static_shares() {
     let minute = Minute::small(4);
@@ -83,12 +95,12 @@ fn m3_a_live_server_reaches_static_shares() {
     };
     let mut requests = 0_u64;
     let mut worst = Bytes::ZERO;
-    let mut look = |_| {
+    let mut look = Look(|| {
         requests += 1;
         if requests.is_multiple_of(500) {
             worst = worst.max(over());
         }
-    };
+    });
     let options = minute.options("partitioned");
     over_tcp(&options, &address, &mut [&mut minute.mix()], &mut |_| {}, Some(&mut look)).unwrap();
     // How far a writer runs ahead of the cleaner's thread is the scheduler's affair; it catches up.

@@ -70,9 +70,16 @@ fn merge() -> Policy {
     Policy::Merge { max: 8, merge: 4, compact: 2 }
 }
 
+/// A key, and its number.
+type Numbered = (u32, [u8; 23]);
+
+fn numbered(number: u32) -> Numbered {
+    (number, key(number))
+}
+
 /// Whether the item was stored: now and then the hash table finds no slot long before it is full.
-fn set(cache: &mut Segcache, number: u32) -> Result<bool, String> {
-    match cache.insert(&key(number), &value(number)[..], None, Duration::ZERO) {
+fn set(cache: &mut Segcache, (number, key): &Numbered) -> Result<bool, String> {
+    match cache.insert(key, &value(*number)[..], None, Duration::ZERO) {
         Ok(()) => Ok(true),
         Err(SegcacheError::HashTableInsertEx) => Ok(false),
         Err(error) => Err(format!("set {number}: {error}")),
@@ -80,8 +87,9 @@ fn set(cache: &mut Segcache, number: u32) -> Result<bool, String> {
 }
 
 /// Whether an item is there; an error if it is wrong.
-fn get(cache: &mut Segcache, number: u32) -> Result<bool, String> {
-    match cache.get(&key(number)) {
+fn get(cache: &mut Segcache, (number, key): &Numbered) -> Result<bool, String> {
+    let number = *number;
+    match cache.get(key) {
         Some(item) if item.value() == value(number)[..] => Ok(true),
         Some(_) => Err(format!("item {number} is not what was stored")),
         None => Ok(false),
@@ -94,15 +102,15 @@ fn time(
     keys: u32,
     count: u64,
     seed: u64,
-    one: impl Fn(&mut Segcache, u32) -> Result<bool, String>,
+    one: impl Fn(&mut Segcache, &Numbered) -> Result<bool, String>,
 ) -> Result<String, String> {
     let mut rng = Rng::new(seed);
     let (mut spent, mut done, mut nothing) = (0, 0, 0_u64);
     while done < count {
-        let block: Vec<u32> = (0..BLOCK).map(|_| rng.below(u64::from(keys)) as u32).collect();
+        let block: Vec<_> = (0..BLOCK).map(|_| numbered(rng.below(u64::from(keys)) as u32)).collect();
         let started = cpu_nanos();
-        for number in block {
-            nothing += u64::from(!one(cache, number)?);
+        for one_of in &block {
+            nothing += u64::from(!one(cache, one_of)?);
         }
         spent += cpu_nanos() - started;
         done += BLOCK;
@@ -118,10 +126,11 @@ fn replay(mebibytes: usize, count: usize, eviction: Policy, input: &mut impl Rea
     let mut cache = cache(mebibytes, keys, eviction)?;
     let mut hits = 0;
     for number in numbers {
-        if get(&mut cache, number)? {
+        let item = numbered(number);
+        if get(&mut cache, &item)? {
             hits += 1;
         } else {
-            set(&mut cache, number)?;
+            set(&mut cache, &item)?;
         }
     }
     Ok(hits)
@@ -134,7 +143,7 @@ fn run() -> Result<(), String> {
     };
     let mut cache = cache(mebibytes as usize, keys, merge())?;
     for number in 0..keys {
-        let _is_stored = set(&mut cache, number)?;
+        let _is_stored = set(&mut cache, &numbered(number))?;
     }
     let (mut input, mut output) = (std::io::stdin().lock(), std::io::stdout().lock());
     let mut line = String::new();

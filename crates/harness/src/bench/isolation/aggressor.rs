@@ -1,6 +1,6 @@
 //! The neighbour: four ways to be a burden, each in growing size.
 //!
-//! Shape:      attack, size -> what was done until the victim is through
+//! Shape:      attack, size -> what was done per second, until the victim is through or as much was done as was to be
 //! Failure:    a lost server, or a wrong answer; a connection that is refused is part of the attack
 
 use harness::live::keys;
@@ -72,8 +72,23 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
 ];
 
+/// What was done.
+pub(super) struct Done {
+    count: u64,
+    /// Seconds that it took, if not the victim's.
+    secs: Option<f64>,
+}
+
+impl Done {
+    /// How often per second; the victim took so many.
+    pub(super) fn per_sec(&self, victim_secs: f64) -> f64 {
+        self.count as f64 / self.secs.unwrap_or(victim_secs)
+    }
+}
+
 impl Attack {
-    /// Attacks for `secs`, or until told to stop; how often it did what it does.
+    /// Attacks for `secs`, or until told to stop; how often it did what it does per second, of its own time where it has as much
+    /// to do as in `secs`, else of the victim's.
     pub(super) fn run(
         &self,
         peer: &Peer,
@@ -81,14 +96,14 @@ impl Attack {
         level: u64,
         secs: f64,
         stop: &AtomicBool,
-    ) -> io::Result<u64> {
+    ) -> io::Result<Done> {
         match self.kind {
-            _ if size == 0 => Ok(0),
+            _ if size == 0 => Ok(Done { count: 0, secs: None }),
             Kind::Writes => {
                 let items = Arc::new(Items::of_tenant(WRITTEN, Sizes::Fixed(VALUE), TENANT));
                 let zipf = Arc::new(Zipf::new(WRITTEN / CONNECTIONS, 0.0));
                 let heard = peer.run(&plan(size, secs, 0, Popularity::Zipf(zipf), level), &items)?;
-                Ok(heard.requests)
+                Ok(Done { count: heard.requests, secs: Some(heard.secs) })
             }
             Kind::NewKeys => {
                 let per_sec = f64::from(size) * 1e3;
@@ -102,10 +117,10 @@ impl Attack {
                 let first = FILL * (2 + u32::try_from(level).unwrap_or(0));
                 let items = Arc::new(Items::of_tenant(count, Sizes::Fixed(VALUE), TENANT).starting_at(first));
                 let heard = peer.run(&plan(size, secs, 100, Popularity::Once, level), &items)?;
-                Ok(heard.fills)
+                Ok(Done { count: heard.fills, secs: Some(heard.secs) })
             }
-            Kind::Connections => flood(peer, size as usize, stop),
-            Kind::Multigets => ask(peer, size, stop),
+            Kind::Connections => Ok(Done { count: flood(peer, size as usize, stop)?, secs: None }),
+            Kind::Multigets => Ok(Done { count: ask(peer, size, stop)?, secs: None }),
         }
     }
 }
