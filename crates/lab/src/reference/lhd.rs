@@ -29,9 +29,9 @@ const ADMITTED: usize = 8;
 const EXPLORER_PART: u64 = 32;
 /// Explorers hold at most one byte in so many.
 const EXPLORED_PART: u64 = 100;
-/// Accesses between two models: at least, at most (§4.4: 2^20), and per item (guess: of 2 and 16 the better).
+/// Accesses between two models: at least, at most (§4.4: 2^20), and per item (guess).
 const INTERVAL: (u64, u64) = (1 << 12, 1 << 20);
-const INTERVAL_PER_ITEM: u64 = 16;
+const INTERVAL_PER_ITEM: u64 = 2;
 /// The range of ages is at least so many times the number of items, as that of the authors' implementation: who comes back
 /// later is not worth a place.
 const RANGE_PER_ITEM: u64 = 128;

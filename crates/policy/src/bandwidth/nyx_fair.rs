@@ -22,7 +22,7 @@
 //! | P | [`REFRESH`] |
 //! | FairIntervals | `fair_intervals` |
 
-use super::nyx_lever::{in_reach, looser, tighter};
+use super::nyx_lever::{in_reach, looser, taken_over, tighter};
 use super::nyx_slowed::Told;
 use super::regulator::Step;
 use super::roster::{Roster, note};
@@ -83,6 +83,12 @@ struct Member {
 
 type Input<'a> = Seen<'a, BandwidthSignal, Throttle>;
 type Case = Row<BandwidthSignal, Throttle>;
+
+impl Member {
+    fn of(row: &Case) -> Self {
+        Self { held: taken_over(row), ..Self::default() }
+    }
+}
 
 impl FairSlowdown {
     /// The policy; the moments of its probes are drawn from `seed`.
@@ -315,7 +321,7 @@ impl Policy for FairSlowdown {
 
     fn decide(&mut self, now: Instant, seen: &Input<'_>) -> Decision<'_, Throttle> {
         self.notes.clear();
-        let changed = self.members.settle(seen.tenants, &mut self.notes, |_| Member::default());
+        let changed = self.members.settle(seen.tenants, &mut self.notes, Member::of);
         let usable = !changed && !seen.window.mixed && Duration::ZERO < seen.window.length();
         if changed {
             self.start_over();

@@ -6,7 +6,7 @@
 
 use super::regulator::{self, Step};
 use control::bandwidth::{BandwidthSignal, Kind, Kinds, Throttle};
-use control::{Levers, Window};
+use control::{Class, Levers, Row, Window};
 use units::Bytes;
 
 /// `held`, tighter by one step; none if nothing that the tenant does can be held back further.
@@ -21,6 +21,13 @@ pub(super) fn tighter(
         Kind::ALL.into_iter().filter(|&kind| acts(levers, kind) && Bytes::ZERO < *merged.bytes.get(kind));
     let most = kinds.max_by_key(|&kind| *merged.bytes.get(kind))?;
     regulator::tighten(levers, held, most, step, Some((&merged, window)))
+}
+
+/// What a policy that begins takes over of what is in force: what moves in steps, so that it goes on from there and lets nobody
+/// go at once; not budgets, caps and pauses, which are another policy's or an experiment's.
+pub(super) fn taken_over(row: &Row<BandwidthSignal, Throttle>) -> Throttle {
+    let held = row.in_force.filter(|_| row.claim.class != Class::Exempt).unwrap_or_default();
+    Throttle { paused: false, budget: None, cap: Kinds::default(), ..held }
 }
 
 /// Whether any of a tenant's levers acts on a kind.

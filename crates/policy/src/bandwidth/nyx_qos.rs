@@ -20,7 +20,7 @@
 
 use super::mt2_model::EmpiricalModel;
 use super::nyx_admission::{Admission, Refused};
-use super::nyx_lever::{in_reach, looser, tighter};
+use super::nyx_lever::{in_reach, looser, taken_over, tighter};
 use super::nyx_slack::{asks_for_bandwidth, is_idle, mean_slack, measurable, slack};
 use super::regulator::Step;
 use super::roster::{Roster, note};
@@ -114,7 +114,7 @@ struct Member {
 
 impl Member {
     fn of(row: &Case) -> Self {
-        Self { class: row.claim.class, ..Self::default() }
+        Self { class: row.claim.class, held: taken_over(row), ..Self::default() }
     }
 
     /// The slack of who asks for no more than it has: ample, until it transfers more or less than that.

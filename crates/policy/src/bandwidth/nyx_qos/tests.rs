@@ -475,3 +475,25 @@ fn a_latency_below_that_of_an_idle_tier_is_not_taken_on() {
     let before = Some(Refused::Latency);
     assert_eq!(quick.refuses(&class, signal.as_ref(), &mut Kinds::splat(0.0), (0, 1), before), None);
 }
+
+/// As where groups or steps change: whoever begins knows nothing, but what is in force.
+#[test]
+fn a_policy_that_begins_anew_goes_on_from_what_is_in_force() {
+    let mut plant = Plant::new(&[(1, 0.5)], &[(2, 2_400, 0.05), (3, 1_000, 0.6)]);
+    plant.settle(&mut policy(1));
+    let before = plant.held(3);
+    assert_ne!(before, Throttle::FREE);
+    let mut anew = policy(2);
+    let decided = plant.step(&mut anew, TAIL_WINDOW);
+    assert!(decided.steady && before.delay <= 2 * plant.held(3).delay, "{:?} of {before:?}", plant.held(3));
+    let order = plant.settle(&mut anew);
+    assert!(order.iter().all(|&id| id == 3) && plant.held(2) == Throttle::FREE, "{order:?}");
+    // What is another policy's is not taken over, and who is exempt is free.
+    let budget = Some(control::bandwidth::Budget { cost: Cost(1), per: Duration::from_millis(1) });
+    plant.rows[2].in_force = Some(Throttle { budget, paused: true, ..before });
+    plant.rows[1].in_force = Some(before);
+    plant.rows[1].claim.class = Class::Exempt;
+    plant.step(&mut policy(3), TAIL_WINDOW);
+    assert_eq!((plant.held(3).budget, plant.held(3).paused), (None, false));
+    assert_eq!(plant.held(2), Throttle::FREE);
+}
