@@ -18,15 +18,18 @@
 //! | `ExperimentStep` | `step` |
 //! | BE, LC | [`Class::BestEffort`], [`Class::Critical`] |
 
+mod member;
+
 use super::mt2_model::EmpiricalModel;
-use super::nyx_admission::{Admission, Refused};
-use super::nyx_lever::{in_reach, looser, taken_over, tighter};
+use super::nyx_admission::Admission;
+use super::nyx_lever::{in_reach, looser, tighter};
 use super::nyx_slack::{asks_for_bandwidth, is_idle, mean_slack, measurable, slack};
 use super::regulator::Step;
 use super::roster::{Roster, note};
 use crate::estimate::interference::{Candidate, Finding, Interference, Turn};
 use control::bandwidth::{BandwidthSignal, Cost, Kinds, Throttle};
 use control::{Class, Decision, Law, Note, Policy, Reason, Row, Seen, Shares};
+use member::Member;
 use std::borrow::Cow;
 use units::{Bytes, BytesPerSec, Duration, Instant, TenantId};
 
@@ -40,10 +43,8 @@ const SLACK: f64 = 0.2;
 const CANDIDATES: usize = 3;
 /// A tenant below its bandwidth that gains less than this part of it by a step (guess) ...
 const GAIN_LEAST: f64 = 0.02;
-/// ... so often in a row asks for no more (guess).
+/// ... so often in a row asks for no more (guess), as long as it transfers about what it did.
 const FUTILE_MOST: u32 = 3;
-/// ... as long as it transfers about what it did (guess: twice the noise of half a second).
-const CONTENT_BAND: f64 = 0.1;
 /// Operations that a tail should rest on; a window with fewer is followed by a longer one (guess).
 const OPERATIONS_LEAST: u64 = 500;
 /// The longest window, in tail windows (guess).
@@ -85,54 +86,6 @@ pub struct Qos {
 enum Search {
     Experiment,
     Biggest,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Member {
-    /// Its class, as far as its goal was taken on.
-    class: Class,
-    /// Its goal was taken on; why not, if it was not.
-    taken: bool,
-    refused: Option<Refused>,
-    /// What it is held back by outside experiments.
-    held: Throttle,
-    /// What it is held back by while it is the candidate.
-    trial: Throttle,
-    /// What it transferred per second when it became a candidate.
-    rate: f64,
-    /// How often its trial was found too weak and tightened.
-    escalations: u32,
-    slack: Option<f64>,
-    /// Windows in a row in which it did nothing that its goal is about.
-    idle: u32,
-    /// Steps in a row that gained nothing for it.
-    futile: u32,
-    /// The slack below zero at which it asks for no more.
-    content: Option<f64>,
-    barred_until: Instant,
-}
-
-impl Member {
-    fn of(row: &Case) -> Self {
-        Self { class: row.claim.class, held: taken_over(row), ..Self::default() }
-    }
-
-    /// The slack of who asks for no more than it has: ample, until it transfers more or less than that.
-    fn as_content(&mut self, slack: f64) -> f64 {
-        match self.content {
-            Some(content) if slack < 0.0 && (slack - content).abs() <= CONTENT_BAND => 1.0,
-            Some(_) => {
-                (self.content, self.futile) = (None, 0);
-                slack
-            }
-            None => slack,
-        }
-    }
-
-    /// The slack of who has gone quiet: ample, so that it keeps nobody held back; none where it is held back itself, for that may be why.
-    fn idle_slack(&self) -> f64 {
-        if self.held == Throttle::FREE { 1.0 } else { -f64::EPSILON }
-    }
 }
 
 /// The newest throttle, until the next window shows what it did to others.

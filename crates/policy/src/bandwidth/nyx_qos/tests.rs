@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::bandwidth::mt2_model::Axis;
+use crate::bandwidth::nyx_admission::Refused;
 use crate::bandwidth::testing::whole;
 use crate::bandwidth::testing::{Case, Decided, Did as _, decide, tenant};
 use control::{Claim, Goal, Quantile};
