@@ -1,7 +1,8 @@
 //! The segment table: what is known of each segment without reading it.
 //!
 //! Invariants: a segment is written by the one thread that owns its head; counters of a sealed segment only fall;
-//!             `live` is the bytes of items that the index points at (items dead by flush or expiry may still count)
+//!             what was appended but for what is gone is the bytes of items that the index points at (items dead by flush or
+//!             expiry may still count)
 //! Units:      bytes; seconds of the store's clock
 
 use crate::geometry::SEGMENT_ROW;
@@ -43,14 +44,17 @@ pub(crate) struct Segment {
     /// Bytes written. Release by the owner when sealed.
     used: AtomicU32,
     created_secs: AtomicU32,
+    /// Bytes of items that the index has pointed at. The owner's: no other thread writes it.
+    appended: AtomicU32,
     /// Tenant in the upper half, bytes ever written for it in the lower; the largest, by space saving.
     tenants: [AtomicU64; TENANTS],
     expiry: [AtomicU32; EXPIRY_BINS],
-    live: AtomicU32,
+    /// Bytes of these that it points at no more.
+    gone: AtomicU32,
 }
 
 const _: () = assert!(cfg!(shuttle) || size_of::<Segment>() as u64 == SEGMENT_ROW);
-const _: () = assert!(cfg!(shuttle) || 64 <= std::mem::offset_of!(Segment, live));
+const _: () = assert!(cfg!(shuttle) || 64 <= std::mem::offset_of!(Segment, gone));
 
 impl Segment {
     pub(crate) fn state(&self) -> State {
@@ -71,7 +75,8 @@ impl Segment {
     /// Makes a free segment a head.
     pub(crate) fn open(&self, base: u64, now_secs: u32) {
         self.used.store(0, Ordering::Relaxed);
-        self.live.store(0, Ordering::Relaxed);
+        self.appended.store(0, Ordering::Relaxed);
+        self.gone.store(0, Ordering::Relaxed);
         self.created_secs.store(now_secs, Ordering::Relaxed);
         self.base.store(base, Ordering::Relaxed);
         self.last_stamp.store(0, Ordering::Relaxed);
@@ -99,7 +104,9 @@ impl Segment {
     }
 
     pub(crate) fn live(&self) -> u32 {
-        self.live.load(Ordering::Relaxed)
+        // In this order: what is gone was appended before, which whoever removed it has seen.
+        let gone = self.gone.load(Ordering::Acquire);
+        self.appended.load(Ordering::Relaxed).saturating_sub(gone)
     }
 
     pub(crate) fn base(&self) -> u64 {
@@ -112,14 +119,14 @@ impl Segment {
 
     /// Counts an appended item. Only the owner of the head calls this.
     pub(crate) fn note_append(&self, tenant: TenantId, len: u32, stamp: u64, expiry_at: Option<u32>) {
-        self.live.fetch_add(len, Ordering::Relaxed);
+        add_alone(&self.appended, len);
         if self.last_stamp() < stamp {
             self.last_stamp.store(stamp, Ordering::Relaxed);
         }
         self.note_tenant(tenant, len);
         if let Some(at) = expiry_at {
             let after = at.saturating_sub(self.created_secs.load(Ordering::Relaxed));
-            self.expiry[bin_of(after)].fetch_add(len, Ordering::Relaxed);
+            add_alone(&self.expiry[bin_of(after)], len);
         }
     }
 
@@ -144,7 +151,7 @@ impl Segment {
 
     /// Counts an item that the index no longer points at.
     pub(crate) fn note_dead(&self, len: u32) {
-        self.live.fetch_sub(len, Ordering::Relaxed);
+        self.gone.fetch_add(len, Ordering::Release);
     }
 
     /// The largest tenants and the bytes ever written for them.
@@ -171,6 +178,11 @@ impl Segment {
 fn bin_of(after_secs: u32) -> usize {
     let octal_digits = (after_secs.max(1).ilog2() / 3) as usize;
     octal_digits.min(EXPIRY_BINS - 1)
+}
+
+/// Adds to a counter that no other thread writes.
+fn add_alone(counter: &AtomicU32, by: u32) {
+    counter.store(counter.load(Ordering::Relaxed) + by, Ordering::Relaxed);
 }
 
 /// All items of a bin have expired once the segment is so many seconds old; the last bin has no edge.
