@@ -130,13 +130,13 @@ fn mean(a: Option<Duration>, a_count: u64, b: Option<Duration>, b_count: u64) ->
 }
 
 impl Nest for Throttle {
-    /// A budget is divided as time of the tier, caps as bandwidth; a group without either divides its parent's pool.
+    /// A budget is divided as time of the tier, caps as bandwidth; a group without either divides its parent's pool. One whose
+    /// budget is used up has next to nothing to divide, for nothing stands for a tier of unknown speed.
     fn pool(&self, parent: &Pool) -> Pool {
         use crate::shares::Measured;
         let mut pool = *parent;
-        let cost = self.amount().cost;
-        if cost != Cost(0) {
-            pool.capacity.cost = cost;
+        if self.budget.is_some() {
+            pool.capacity.cost = self.amount().cost.max(Cost(1));
         }
         let caps = self.cap.iter().filter_map(|(_, cap)| *cap);
         if let Some(all) = caps.map(|cap| cap.0).reduce(|a, b| a.saturating_add(b)) {

@@ -19,7 +19,7 @@ use crate::watch::Watch;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use store::{CLOCK_START, Store};
-use units::{Bytes, Duration, Instant};
+use units::{Bytes, Duration, Instant, TenantId};
 
 /// Real time, built by the binary and handed down.
 pub trait Clock: Send + Sync + std::fmt::Debug {
@@ -204,12 +204,27 @@ impl Shared {
         Bytes(self.memory_limit.load(Ordering::Relaxed))
     }
 
+    /// What tenants divide in the memory in force.
+    pub(crate) fn divisible(&self) -> Bytes {
+        let withheld = self.config.memory.saturating_sub(self.memory_limit());
+        self.store.geometry().divisible.saturating_sub(withheld)
+    }
+
     /// Lowers the memory, or raises it again up to what was configured. Returns false outside of that.
     pub(crate) fn set_memory_limit(&self, limit: Bytes) -> bool {
         let fits = MEMORY_MIN <= limit && limit <= self.config.memory;
         if fits {
             self.memory_limit.store(limit.0, Ordering::Relaxed);
             self.account_external();
+            let ids = (0..u32::try_from(self.store.tenant_count()).unwrap_or(u32::MAX)).map(TenantId);
+            let states = ids.filter_map(|id| self.store.tenant_state(id));
+            let floors = states.map(|state| (state.claim.group, state.claim.floor.bytes));
+            let (reserved, divisible) = (self.in_charge.now().reserved(floors), self.divisible());
+            if divisible < reserved {
+                tracing::warn!(
+                    "{reserved} are reserved, {divisible} can be divided: reservations are kept in part"
+                );
+            }
         }
         fits
     }

@@ -54,6 +54,8 @@ pub(crate) struct Shadow {
     limit: u64,
     entries_max: usize,
     k: u8,
+    /// The number of the next entry when `k` became what it is.
+    k_since: u32,
 }
 
 /// The part of a hash that decides about sampling: independent of bucket and tag.
@@ -92,6 +94,7 @@ impl Shadow {
         self.limit = limit.0;
         self.entries_max = entries_for(budget);
         self.trim();
+        self.sample_more();
         if budget < self.bytes() && !self.queue.is_empty() {
             self.compact();
         }
@@ -151,13 +154,26 @@ impl Shadow {
         Some(entry.k)
     }
 
+    /// Samples twice as many keys again once the queue, since `k` changed, has been filled anew and needs a quarter of its entries:
+    /// its budget has grown, or its items have.
+    fn sample_more(&mut self) {
+        let is_full = self.limit / 2 < self.represents;
+        let is_new = self.k_since.wrapping_sub(self.first).cast_signed() <= 0;
+        if 0 < self.k && is_full && is_new && self.known.len() * 4 <= self.entries_max {
+            self.k -= 1;
+            self.k_since = self.number(self.queue.len());
+        }
+    }
+
     /// The number of the entry at a place.
     fn number(&self, at: usize) -> u32 {
         self.first.wrapping_add(u32::try_from(at).unwrap_or(0))
     }
 
     fn trim(&mut self) {
-        while self.limit < self.represents {
+        // One entry is left however much it stands for: of large items among small ones nothing would be known else.
+        let least = usize::from(self.limit != 0);
+        while self.limit < self.represents && least < self.known.len() {
             self.pop();
         }
         while self.entries_max < self.queue.len() {
@@ -166,6 +182,7 @@ impl Shadow {
                 self.compact();
             } else if self.k < 40 {
                 self.k += 1;
+                self.k_since = self.number(self.queue.len());
                 let k = self.k;
                 for entry in &mut self.queue {
                     if !is_sampled(entry.key, k) && self.known.remove(&name_of(entry.key)).is_some() {
@@ -202,7 +219,8 @@ impl Shadow {
         self.represents = 0;
         for (i, mut entry) in self.queue.drain(..).enumerate() {
             if known.get(&name_of(entry.key)) == Some(&first.wrapping_add(u32::try_from(i).unwrap_or(0))) {
-                entry.k = self.k;
+                // What was sampled more thinly stands for as many as before.
+                entry.k = entry.k.max(self.k);
                 self.represents += u64::from(entry.size) << entry.k;
                 self.known.insert(name_of(entry.key), number);
                 number = number.wrapping_add(1);
@@ -311,6 +329,39 @@ mod tests {
             assert!(0 < counted.bytes_current, "{budget}");
             assert!(counted.bytes_current.cast_unsigned() <= s.bytes().0, "{counted:?} {}", s.bytes());
         }
+    }
+
+    /// Small items made the sampling thin, then come large ones, or more memory.
+    #[test]
+    fn sampling_becomes_denser_again() {
+        let mut s = shadow(1 << 20, 16);
+        (0..100_000).for_each(|n| s.push(hash(n), 60));
+        let thin = s.sampling();
+        assert!(8 < thin, "{thin}");
+        // One of them alone stands for more than the limit: it is known all the same.
+        let large: Vec<_> = (200_000..260_000).filter(|n| is_sampled(key_of(hash(*n)), thin)).collect();
+        s.push(hash(large[0]), 5_000);
+        assert!(0 < s.hit(hash(large[0])));
+        s.check();
+        for n in 300_000..900_000 {
+            s.push(hash(n), 5_000);
+            if n % 1_000 == 0 {
+                s.resize(Bytes(1 << 20), Bytes(16 * 48));
+                s.check();
+            }
+        }
+        // 1 MiB of them are 210; sixteen entries hold a sixteenth.
+        assert!((3..=6).contains(&s.sampling()), "{}", s.sampling());
+        for n in 1_000_000..1_100_000 {
+            s.push(hash(n), 5_000);
+            if n % 1_000 == 0 {
+                s.resize(Bytes(1 << 20), Bytes(10_000 * 48));
+                s.check();
+            }
+        }
+        assert_eq!(s.sampling(), 0, "all fit");
+        let hits: u64 = (1_000_000..1_100_000).map(|n| s.hit(hash(n))).sum();
+        assert!((180..=230).contains(&hits), "{hits} of 209");
     }
 
     /// M4: a tenant with uniform accesses over K keys and a cache of C items hits its shadow queue of S items with

@@ -302,7 +302,12 @@ impl Tenant {
     }
 
     fn publish_refusal(&self) {
-        let share = self.target.load(Ordering::Relaxed).min(self.ceiling.load(Ordering::Relaxed));
+        // Who has just come has what it reserves, before anybody has decided.
+        let target = match self.target.load(Ordering::Relaxed) {
+            0 => self.floor().0,
+            target => target,
+        };
+        let share = target.min(self.ceiling.load(Ordering::Relaxed));
         let limit = if self.refuses.load(Ordering::Relaxed) { share } else { u64::MAX };
         self.refuse_above.store(limit, Ordering::Relaxed);
     }

@@ -50,8 +50,22 @@ pub struct Guarantee {
 struct Member {
     role: Role,
     weight: f64,
-    admitted: bool,
+    standing: Standing,
     caps: Caps,
+}
+
+/// How a demand stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Standing {
+    /// It is not kept.
+    #[default]
+    None,
+    /// It was kept, and is larger now.
+    Grown,
+    /// It was kept.
+    Kept,
+    /// It is kept from now on.
+    Admitted,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -87,7 +101,8 @@ impl Guarantee {
             let (role, weight) = (role_of(row), row.claim.weight.get());
             let member = &mut self.roster[at];
             if member.role != role {
-                *member = Member { role, ..Member::default() };
+                let standing = member.standing_as(&role);
+                *member = Member { role, standing, ..Member::default() };
                 changed = true;
             }
             changed |= member.weight.total_cmp(&weight).is_ne();
@@ -130,19 +145,23 @@ impl Guarantee {
     /// Admits demands as long as all admitted are kept, those that were admitted before first, and returns their sum.
     fn admit(&mut self) -> Kinds<f64> {
         let mut sum = Kinds::splat(0.0);
-        for before in [true, false] {
+        for turn in [Standing::Kept, Standing::Grown, Standing::None] {
             for (_, member) in self.roster.iter_mut() {
                 let Role::Demand(demand) = member.role else { continue };
-                if member.admitted != before {
+                if member.standing != turn {
                     continue;
                 }
                 let with = Kinds::from_fn(|kind| sum.get(kind) + demand.get(kind).0 as f64);
-                // In the second round those that the first has dropped are asked again, in vain.
-                member.admitted = self.model.intensity(with) <= 1.0 - KEPT_PART;
-                if member.admitted {
+                // In the last round those that others have dropped are asked again, in vain.
+                let is_kept = self.model.intensity(with) <= 1.0 - KEPT_PART;
+                member.standing = if is_kept { Standing::Admitted } else { Standing::None };
+                if is_kept {
                     sum = with;
                 }
             }
+        }
+        for (_, member) in self.roster.iter_mut().filter(|(_, member)| member.is_admitted()) {
+            member.standing = Standing::Kept;
         }
         sum
     }
@@ -150,7 +169,7 @@ impl Guarantee {
     fn report_incidents(&mut self) {
         for (id, member) in self.roster.iter() {
             let Role::Demand(demand) = member.role else { continue };
-            if !member.admitted {
+            if !member.is_admitted() {
                 let all: BytesPerSec = demand.iter().map(|(_, rate)| *rate).sum();
                 let why = "this demand cannot be kept beside the others";
                 self.notes.push(note(Some(id), Reason::Incident(why.into()), signed(all)));
@@ -160,10 +179,27 @@ impl Guarantee {
 }
 
 impl Member {
+    /// Whether its demand is kept.
+    fn is_admitted(&self) -> bool {
+        matches!(self.standing, Standing::Kept | Standing::Admitted)
+    }
+
+    /// How it stands with another role: who was kept and demands no more goes before all, who demands more before those that
+    /// were not.
+    fn standing_as(&self, role: &Role) -> Standing {
+        match (&self.role, role) {
+            (Role::Demand(before), Role::Demand(now)) if self.is_admitted() => {
+                let is_no_more = before.iter().all(|(kind, rate)| now.get(kind) <= rate);
+                if is_no_more { Standing::Kept } else { Standing::Grown }
+            }
+            _ => Standing::None,
+        }
+    }
+
     /// Whether extra bandwidth of this kind is any use to it.
     fn can_use(&self, kind: Kind) -> bool {
         match self.role {
-            Role::Demand(demand) => !self.admitted || BytesPerSec(0) < *demand.get(kind),
+            Role::Demand(demand) => !self.is_admitted() || BytesPerSec(0) < *demand.get(kind),
             Role::BestEffort => true,
             Role::Outside => false,
         }
@@ -172,7 +208,7 @@ impl Member {
     /// What it was promised.
     fn demand(&self, kind: Kind) -> f64 {
         match self.role {
-            Role::Demand(demand) if self.admitted => demand.get(kind).0 as f64,
+            Role::Demand(demand) if self.is_admitted() => demand.get(kind).0 as f64,
             _ => 0.0,
         }
     }

@@ -211,7 +211,10 @@ impl Remedy {
         let traffic = row.signal.as_ref().map(|signal| (signal, window));
         // Not measured: below everybody who is.
         let terms = traffic.map_or(Some(Kinds::default()), |(signal, window)| noise(signal, window))?;
-        let all = terms.iter().map(|(_, term)| term).sum::<f64>() / cpu_part(row);
+        // What it would do if it were not held back.
+        let delay = row.in_force.map_or(0, |now| now.delay);
+        let freed = traffic.map_or(1.0, |traffic| regulator::freed_by(&row.claim.levers, delay, traffic));
+        let all = terms.iter().map(|(_, term)| term).sum::<f64>() / cpu_part(row) * freed;
         let score = if traffic.is_none() { -1.0 } else { all };
         let silent = traffic.is_some() && score <= 0.0;
         if silent || score <= least {

@@ -16,11 +16,11 @@ pub(super) fn tighter(
     step: Step,
     seen: (&BandwidthSignal, Window),
 ) -> Option<Throttle> {
-    let (merged, window) = (merged(levers, seen.0), seen.1);
+    let merged = regulator::merged(levers, Kind::SlowRead, seen.0);
     let kinds =
         Kind::ALL.into_iter().filter(|&kind| acts(levers, kind) && Bytes::ZERO < *merged.bytes.get(kind));
     let most = kinds.max_by_key(|&kind| *merged.bytes.get(kind))?;
-    regulator::tighten(levers, held, most, step, Some((&merged, window)))
+    regulator::tighten(levers, held, most, step, Some((&merged, seen.1)))
 }
 
 /// What a policy that begins takes over of what is in force: what moves in steps, so that it goes on from there and lets nobody
@@ -58,9 +58,7 @@ pub(super) fn looser(
     } else {
         of(&|kind| *levers.brake.get(kind))
     };
-    let merged = seen.map(|(signal, window)| (merged(levers, signal), window));
-    let traffic = merged.as_ref().map(|(signal, window)| (signal, *window));
-    regulator::relax(levers, held, kind.unwrap_or(Kind::SlowRead), step, traffic)
+    regulator::relax(levers, held, kind.unwrap_or(Kind::SlowRead), step, seen)
 }
 
 /// `held` without the levers that the tenant does not have, or cannot loosen.
@@ -75,19 +73,6 @@ fn without_lost(levers: &Levers, held: Throttle) -> Throttle {
         cpu: held.cpu.filter(|_| levers.cpu.is_some()),
         ..held
     }
-}
-
-/// Reads and writes of the slow tier as one kind where one brake delays both: the pace of a thread is that of all its
-/// accesses together.
-fn merged(levers: &Levers, signal: &BandwidthSignal) -> BandwidthSignal {
-    let mut merged = *signal;
-    if levers.brake.slow_read && levers.brake.slow_write {
-        merged.bytes.slow_read = signal.slow_bytes();
-        merged.bytes.slow_write = Bytes::ZERO;
-        merged.accesses.slow_read = signal.accesses.slow_read + signal.accesses.slow_write;
-        merged.accesses.slow_write = 0;
-    }
-    merged
 }
 
 #[cfg(test)]

@@ -42,6 +42,9 @@ const KEPT_LEAST: f64 = 0.01;
 /// tier of 2 GB/s, and a hundredth of the tier is twenty-five epochs until that is paid (guess; `limit` has ten seconds).
 const OWED_EPOCHS_MAX: f64 = 500.0;
 
+/// A pool of so little is none: a millionth of the tier (guess).
+const EMPTY: Cost = Cost(Cost::SECOND.0 / 1_000_000);
+
 /// A step is lent only where the slowdown is inside its bound by so many standard errors of the performance alone (guess,
 /// as in experiments); it is taken back where the slowdown itself is past it.
 const STANDARD_ERRORS: f64 = 2.0;
@@ -95,7 +98,7 @@ struct Member {
     most: f64,
     assigned: f64,
     desired: f64,
-    /// What it used beyond its budgets, in parts of an epoch.
+    /// What it used beyond its budgets, in parts of an epoch of the whole tier: a group's pool changes from epoch to epoch.
     owed: f64,
     alone: Alone,
     /// Mean of its slowdown over the last epochs, the older with less weight.
@@ -168,7 +171,8 @@ impl Proportional {
                 member.told.say(row.id, slowed, &mut self.notes);
             }
             let granted = member.assigned;
-            member.owed = (member.owed + (used - granted) * epochs).clamp(0.0, granted * OWED_EPOCHS_MAX);
+            let more = (used - granted) * epochs * pool;
+            member.owed = (member.owed + more).clamp(0.0, granted * pool * OWED_EPOCHS_MAX);
             let before = member.desired;
             member.desired = match signal.depleted_at {
                 // Where decisions are late, the budget was one epoch's all the same.
@@ -323,7 +327,8 @@ impl Member {
 
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part in 0..=1 of a cost")]
     fn budget(&self, total: Cost) -> Budget {
-        let part = (self.assigned - self.owed).clamp(0.0, 1.0);
+        let owed = self.owed * Cost::SECOND.0 as f64 / (total.0 as f64).max(1.0);
+        let part = (self.assigned - owed).clamp(0.0, 1.0);
         Budget { cost: Cost((over(total, EPOCH).0 as f64 * part) as u64), per: EPOCH }
     }
 }
@@ -348,7 +353,9 @@ impl Policy for Proportional {
         self.notes.clear();
         let changed = self.members.settle(seen.tenants, &mut self.notes, |_| Member::default());
         self.entitle(seen, changed);
-        let usable = !changed && !seen.window.mixed && Duration::ZERO < seen.window.length();
+        // An epoch of a group that had used up what it is given shows nothing of who wants what.
+        let is_given = EMPTY < total_cost(seen);
+        let usable = is_given && !changed && !seen.window.mixed && Duration::ZERO < seen.window.length();
         match self.probing.take() {
             Some(probe) => match probe.next() {
                 Some(next) => self.probing = Some(next).filter(|_| !changed),

@@ -10,7 +10,7 @@
 
 use control::bandwidth::{BandwidthSignal, Kind, Throttle};
 use control::{CpuQuota, Levers, Window};
-use units::BytesPerSec;
+use units::{Bytes, BytesPerSec};
 
 /// The longest delay; beyond it an access is paused (100 µs, a thousand times an access).
 pub const DELAY_MAX: u16 = 10_000;
@@ -38,7 +38,8 @@ pub fn tighten(
     traffic: Option<(&BandwidthSignal, Window)>,
 ) -> Option<Throttle> {
     if *levers.brake.get(kind) {
-        return longer_delay(now, kind, step, traffic);
+        let merged = traffic.map(|(signal, window)| (merged(levers, kind, signal), window));
+        return longer_delay(now, kind, step, merged.as_ref().map(|(signal, window)| (signal, *window)));
     }
     if let Some(mba) = levers.mba.filter(|mba| *mba.acts_on.get(kind)).and_then(|mba| mba.below(now.mba)) {
         return Some(Throttle { mba, ..now });
@@ -61,8 +62,33 @@ pub fn relax(
     if let Some(mba) = levers.mba.filter(|mba| *mba.acts_on.get(kind)).and_then(|mba| mba.above(now.mba)) {
         return Some(Throttle { mba, ..now });
     }
+    let merged = traffic.map(|(signal, window)| (merged(levers, kind, signal), window));
     (*levers.brake.get(kind) && (0 < now.delay || now.paused))
-        .then(|| shorter_delay(now, kind, step, traffic))
+        .then(|| shorter_delay(now, kind, step, merged.as_ref().map(|(signal, window)| (signal, *window))))
+}
+
+/// Reads and writes of the slow tier as one kind where one brake delays both: the pace of a thread is that of all its
+/// accesses together.
+pub(super) fn merged(levers: &Levers, kind: Kind, signal: &BandwidthSignal) -> BandwidthSignal {
+    let mut merged = *signal;
+    if levers.brake.slow_read && levers.brake.slow_write && kind.is_slow() {
+        let other = if kind == Kind::SlowRead { Kind::SlowWrite } else { Kind::SlowRead };
+        *merged.bytes.get_mut(kind) = signal.slow_bytes();
+        *merged.bytes.get_mut(other) = Bytes::ZERO;
+        *merged.accesses.get_mut(kind) += *signal.accesses.get(other);
+        *merged.accesses.get_mut(other) = 0;
+    }
+    merged
+}
+
+/// How much more a tenant would do without its delay: what an access takes now, and what it would take without. At most
+/// ten times as much, for nobody is measured that well.
+pub(super) fn freed_by(levers: &Levers, delay: u16, traffic: (&BandwidthSignal, Window)) -> f64 {
+    let merged = merged(levers, Kind::SlowRead, traffic.0);
+    let Some((rate, bytes, threads)) = pace(Kind::SlowRead, Some((&merged, traffic.1))) else { return 1.0 };
+    let takes = threads * bytes / rate * 1e9;
+    let waits = if levers.brake.slow_read { f64::from(delay) * 10.0 } else { 0.0 };
+    takes / (takes - waits).max(takes / 10.0)
 }
 
 /// What an access of `kind` takes now on average, from its start to the start of the thread's next, in ns; and its bytes.

@@ -127,7 +127,9 @@ impl Harvest {
         for (member, row) in self.members.iter_mut().zip(seen.tenants) {
             let rate = row.signal.as_ref().and_then(|signal| seen.window.per_sec(signal.operations));
             let Some(rate) = rate.filter(|_| !seen.window.mixed) else { continue };
-            if self.epochs <= self.options.static_epochs && 0.0 < rate {
+            // Who does nothing at first has its rate from its first steps, as long as it has its static share.
+            let is_early = self.epochs <= self.options.static_epochs || member.baseline.is_none();
+            if is_early && 0.0 < rate && member.held == member.home {
                 member.baseline = Some(rate);
             }
             member.ratio = member.baseline.map_or(1.0, |baseline| rate / baseline);
@@ -161,7 +163,8 @@ impl Harvest {
         let terms = self.book.terms();
         let can_take = |place: &usize| {
             let member = &self.members[*place];
-            rested(*place, self.last)
+            member.baseline.is_some()
+                && rested(*place, self.last)
                 && member.held.of(member.due) + STEP <= terms[*place].ceiling.of(member.due)
         };
         let by_ratio = |a: &usize, b: &usize| self.members[*a].ratio.total_cmp(&self.members[*b].ratio);
@@ -177,6 +180,7 @@ impl Harvest {
         let can_give = |place: &usize| {
             let member = &self.members[*place];
             *place != worst
+                && member.baseline.is_some()
                 && rested(*place, self.last)
                 && terms[*place].floor.of(kind) + STEP <= member.held.of(kind)
                 && self.members[worst].ratio * (1.0 + MARGIN) < member.ratio

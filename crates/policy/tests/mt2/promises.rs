@@ -71,6 +71,25 @@ fn tier() -> EmpiricalModel {
     EmpiricalModel::measured(0, axes, run).unwrap()
 }
 
+/// Who asks for less, or more than fits, does not stand behind those who were refused.
+#[test]
+fn a_guarantee_outlives_a_change_of_ones_own() {
+    let demand = |rate_gb: f64| Class::Critical {
+        goal: Goal::Bandwidth(only(Kind::SlowRead, BytesPerSec(gb(rate_gb)))),
+    };
+    let rows = vec![braked(2, demand(2.0)), braked(5, demand(3.0))];
+    let mut stage = Stage::new(Guarantee::new(tier()), rows[1..].to_vec());
+    stage.step();
+    stage.rows = rows;
+    for (rate_gb, refused) in [(3.0, 2), (2.5, 2), (3.5, 2), (9.0, 5)] {
+        stage.rows[1].claim.class = demand(rate_gb);
+        stage.step();
+        let told = stage.notes.iter().filter(|note| note.reason.word() == "incident");
+        let told: Vec<_> = told.filter_map(|note| note.tenant).collect();
+        assert_eq!(told, [TenantId(refused)], "with {rate_gb} GB/s");
+    }
+}
+
 /// A tenant whose caps a brake holds, as in a server.
 fn braked(id: u32, class: Class) -> Row<BandwidthSignal, Throttle> {
     let mut row = tenant(id, class);

@@ -1,10 +1,11 @@
 //! Remedy: who pays for a victim, in which order, and when it is given back.
 
-use crate::stage::{Stage, cap, critical, tenant, thresholds, toy_rate};
-use control::bandwidth::{Kind, Throttle};
+use crate::stage::{PERIOD, Stage, cap, critical, tenant, thresholds, toy_rate};
+use control::bandwidth::{BandwidthSignal, Kind, Kinds, Throttle};
 use control::{Class, Levers, Mba, Reason, Row};
 use policy::bandwidth::{Prevention, Remedy};
 use policy::compose::Tighter;
+use units::Bytes;
 
 #[test]
 fn remedy_picks_writers_of_the_slow_tier_first_and_spares_critical_tenants() {
@@ -193,4 +194,71 @@ fn a_tenant_that_leaves_while_held_back_comes_back_free() {
     assert_eq!(stage.share(0), Throttle::FREE);
     stage.rows.clear();
     stage.step();
+}
+
+/// One brake delays reads and writes alike: a step of it is a tenth of both, whichever there is more of, and so is a step back.
+#[test]
+fn a_braked_writer_is_let_go_step_by_step() {
+    const THREADS: f64 = 1.0;
+    /// Accesses per second without a delay, and of so many one is a read.
+    const FREE: f64 = 100_000.0;
+    for reads_one_in in [u64::MAX, 5_000, 5] {
+        let mut writer = tenant(1, Class::BestEffort);
+        let brake = Kinds { slow_read: true, slow_write: true, ..Kinds::splat(false) };
+        writer.claim.levers = Levers { brake, ..Levers::default() };
+        let mut stage = Stage::new(Remedy::new(thresholds()), vec![writer]);
+        let rate = |delay: u16| THREADS / (1.0 / FREE + f64::from(delay) / 1e8);
+        let mut step = |latency: u64| {
+            let before = stage.rows[0].in_force.map_or(0, |now| now.delay);
+            let accesses = rate(before) * PERIOD.as_secs_f64();
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
+            let (all, reads) = (accesses as u64, accesses as u64 / reads_one_in);
+            let of = |count: u64| Bytes(count * 4_096);
+            stage.rows[0].signal = Some(BandwidthSignal {
+                bytes: Kinds { slow_read: of(reads), slow_write: of(all - reads), ..Kinds::default() },
+                accesses: Kinds { slow_read: reads, slow_write: all - reads, ..Kinds::default() },
+                threads: 1,
+                ..BandwidthSignal::default()
+            });
+            stage.latency(Some(latency));
+            stage.step();
+            (rate(before), rate(stage.share(0).delay), stage.share(0).delay)
+        };
+        (0..12).for_each(|_| drop(step(2_000)));
+        let (before, after, held) = step(2_000);
+        assert!((0.88..0.92).contains(&(after / before)), "{reads_one_in}: {before} to {after}");
+        let mut relaxed = 0;
+        while relaxed < 3 {
+            let (before, after, delay) = step(500);
+            if before < after {
+                relaxed += 1;
+                assert!((1.05..1.15).contains(&(after / before)), "{reads_one_in}: {before} to {after}");
+                assert!(held / 2 < delay, "{delay} of {held}");
+            }
+        }
+    }
+}
+
+/// Of two tenants the noisier pays, also once its brake has made it the quieter one.
+#[test]
+fn who_is_held_back_by_a_delay_is_judged_by_what_it_would_do() {
+    let brake = Kinds { slow_read: true, slow_write: true, ..Kinds::splat(false) };
+    let braked = |id| {
+        let mut row = tenant(id, Class::BestEffort);
+        row.claim.levers = Levers { brake, ..Levers::default() };
+        row
+    };
+    let mut stage = Stage::new(Remedy::new(thresholds()), vec![braked(1), braked(2)]);
+    stage.latency(Some(2_000));
+    for _ in 0..14 {
+        // Six threads, 256 B: 2 and 4 GB/s without delays.
+        for (at, kind, free) in [(0, Kind::SlowWrite, 2.0), (1, Kind::SlowRead, 4.0)] {
+            let delay = stage.rows[at].in_force.map_or(0, |now| now.delay);
+            let takes_ns = 6.0 * 256.0 / free + f64::from(delay) * 10.0;
+            stage.runs(at, kind, 6.0 * 256.0 / takes_ns);
+        }
+        stage.step();
+    }
+    assert!(0 < stage.share(0).delay, "{:?}", stage.share(0));
+    assert_eq!(stage.share(1), Throttle::FREE, "the writer pays alone");
 }

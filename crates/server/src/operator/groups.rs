@@ -116,6 +116,8 @@ impl Operator {
         who: Option<TenantId>,
         tenant: &TenantConfig,
     ) -> Result<Option<GroupId>, Refusal> {
+        // Sums of what fits alone do not overflow.
+        self.check_divisible(Bytes::ZERO, tenant.reserved)?;
         let division = self.shared.in_charge.now();
         let group = match &tenant.group {
             None => None,
@@ -132,7 +134,7 @@ impl Operator {
 
     /// Whether `wanted` can be reserved beside what others reserve.
     fn check_divisible(&self, others: Bytes, wanted: Bytes) -> Result<(), Refusal> {
-        let divisible = self.shared.store.geometry().divisible;
+        let divisible = self.shared.divisible();
         if divisible.saturating_sub(others) < wanted {
             return conflict(
                 format!("{wanted} cannot be reserved: others reserve {others} of {divisible}"),
