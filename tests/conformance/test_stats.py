@@ -289,6 +289,22 @@ def test_items_count_writes_that_found_no_memory(fresh):
         assert summed(wire, "outofmemory") == int(wire.stats()["store_no_memory"]) == 1
 
 
+@pytest.mark.cotenant
+def test_what_there_is_no_room_to_touch_is_answered_as_it_is(fresh):
+    """A miss would make the client store it again, for which there is no room either."""
+    with fresh("-M", memory="8").wire() as wire:
+        wire.ask(set_request(b"kept", b"v" * 100))
+        for length in (10000, 100, 1):
+            answer, i = b"", 0
+            while b"out of memory" not in answer:
+                answer, i = wire.ask(set_request(b"%d-%d" % (length, i), b"x" * length)), i + 1
+        value = b"v" * 100 + b"\r\n"
+        for i in range(2000):
+            assert wire.ask(b"gat 100 kept\r\n") == b"VALUE kept 0 100\r\n" + value + END
+            assert wire.ask(b"mg kept v T100\r\n") == b"VA 100\r\n" + value
+        assert wire.ask(b"get kept\r\n") == b"VALUE kept 0 100\r\n" + value + END
+
+
 def test_slabs(server, filled):
     classes, rest = by_class(filled.stat_lines(b"slabs"), r"(\d+):(\w+)")
     assert [name for name, _ in rest] == ["active_slabs", "total_malloced"]

@@ -406,8 +406,6 @@ impl Router {
 
     /// Flushes what a connection sees, at a second of the store's clock.
     pub(crate) fn flush(&self, binding: &Binding, at_secs: u32) {
-        for tenant in self.visible(binding) {
-            self.store.flush(tenant, at_secs);
-        }
+        self.store.flush_all(&self.visible(binding), at_secs);
     }
 }

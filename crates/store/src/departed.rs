@@ -63,7 +63,7 @@ impl Departures {
         for leaving in &mut self.leaving {
             store.tenant(leaving.id).forget_share();
             if leaving.epoch.is_some_and(|epoch| store.epochs.is_past(epoch)) {
-                store.flush_now(leaving.id);
+                store.flush_below(leaving.id, || store.stamps.load(Ordering::Relaxed));
                 leaving.epoch = None;
             }
         }

@@ -17,6 +17,8 @@ pub struct Geometry {
     pub item_max: Bytes,
     /// Segments that fit if the index were empty; the number of ids.
     pub segment_count: u32,
+    /// So many make a store that works: each writer's head, the cleaner's destinations, its reserve, and two that can be cleaned.
+    pub segments_least: u32,
     /// Budget of all shadow queues together.
     pub shadow: Bytes,
     /// Budget of all miss ratio curves together.
@@ -31,6 +33,9 @@ pub struct Geometry {
 
 /// Bytes of one row of the segment table; a test holds it to the type's size.
 pub(crate) const SEGMENT_ROW: u64 = 128;
+/// Segments that are no writer's head and must be there: the reserve, two destinations that are open between passes, and two that
+/// can be cleaned.
+const HELD_SEGMENTS: u64 = limits::RESERVE_SEGMENTS as u64 + 4;
 /// Ids of segments that a slot can tell (1 TiB of segments of 1 MiB): they count from 1 there.
 const SEGMENTS_MAX: u32 = (1 << 20) - 2;
 /// Offsets have so many bits.
@@ -40,7 +45,9 @@ impl Geometry {
     /// The sizes for `memory`. `item_max` above 1 GiB, or above half of the memory, is lowered.
     #[must_use]
     pub fn new(memory: Bytes, item_max: Bytes, threads: usize) -> Self {
-        let whole = (memory.0 / limits::SEGMENTS_MIN).max(limits::SEGMENT_MIN.0);
+        let threads64 = threads as u64;
+        let pieces = limits::SEGMENTS_MIN.max(limits::SEGMENTS_PER_WRITER * (threads64 + HELD_SEGMENTS));
+        let whole = (memory.0 / pieces).max(limits::SEGMENT_MIN.0);
         let fitting = Bytes(1 << whole.ilog2());
         let item_max = item_max.min(limits::ITEM_MAX).min(Bytes(memory.0 / limits::ITEM_PART));
         let segment = fitting.min(limits::SEGMENT_DEFAULT);
@@ -49,7 +56,7 @@ impl Geometry {
         let shadow = watching.saturating_sub(curves);
         let rows = memory.count_of(segment) * SEGMENT_ROW;
         let log_and_index = Bytes(memory.0.saturating_sub(watching.0 + rows));
-        let held_back = (u64::from(limits::RESERVE_SEGMENTS) + threads as u64) * segment.0;
+        let held_back = (u64::from(limits::RESERVE_SEGMENTS) + threads64) * segment.0;
         let segment_count =
             u32::try_from(log_and_index.count_of(segment)).unwrap_or(u32::MAX).min(SEGMENTS_MAX);
         let writers = u32::try_from(threads).unwrap_or(u32::MAX);
@@ -61,6 +68,7 @@ impl Geometry {
             shadow,
             curves,
             divisible: Bytes(log_and_index.0.saturating_sub(held_back).max(segment.0)),
+            segments_least: u32::try_from(HELD_SEGMENTS).unwrap_or(u32::MAX).saturating_add(writers),
             low_water: (segment_count / limits::LOW_WATER_PART)
                 .min(limits::LOW_WATER_PER_WRITER.saturating_mul(writers))
                 .max(1),
@@ -78,6 +86,13 @@ impl Geometry {
         let rows = self.memory.count_of(self.segment) * SEGMENT_ROW;
         Bytes(self.memory.0.saturating_sub(self.shadow.0 + self.curves.0 + rows))
     }
+}
+
+/// Whether so many writing threads can share `memory`: all have a head, and something is left that can be cleaned.
+#[must_use]
+pub fn has_room_for(memory: Bytes, item_max: Bytes, threads: usize) -> bool {
+    let geometry = Geometry::new(memory, item_max, threads);
+    2 * geometry.segments_least <= geometry.segment_count
 }
 
 /// What tenants can be promised together out of `memory`.

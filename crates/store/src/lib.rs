@@ -66,7 +66,7 @@ pub use crate::control::MemoryControl;
 pub use bandwidth::BandwidthControl;
 pub use curves::{LookUps, RING_BYTES, SampledAccess, SampledKind};
 pub use effort::{Effort, Interval};
-pub use geometry::{Geometry, divisible_capacity};
+pub use geometry::{Geometry, divisible_capacity, has_room_for};
 pub use hash::Space;
 pub use item::ITEM_OVERHEAD_MAX;
 pub use joint::JointControl;

@@ -75,6 +75,8 @@ pub const CENSUS_SLACK_PART: u64 = 128;
 pub const PASS_CANDIDATES_MAX: usize = 512;
 /// Least number of segments that a store is divided into.
 pub const SEGMENTS_MIN: u64 = 64;
+/// The same for each writing thread, and each segment that is held beside their heads (guess).
+pub const SEGMENTS_PER_WRITER: u64 = 4;
 /// Bytes of items that a shadow queue represents. Memshare §6 has 10 MB of a gigabyte; on the mixed trace in 256 MiB
 /// the gradient right behind the cache's end says more: .8105 with 1 MiB, .7898 with 10 MiB (`docs/decisions`).
 pub const SHADOW_REPRESENTS: Bytes = Bytes::mib(1);

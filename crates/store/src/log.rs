@@ -11,7 +11,7 @@
 
 mod values;
 
-pub(crate) use values::Lent;
+pub(crate) use values::{Coming, Lent};
 
 use crate::epoch::{Epochs, Participant};
 use crate::geometry::Geometry;

@@ -20,6 +20,9 @@ const FUTILE_ALONE: u32 = 8;
 /// Turns that it waits for other threads' epochs: some tenths of a second (guess; a turn of an event loop is less).
 const WAIT_TURNS_MAX: u32 = if cfg!(shuttle) { 50 } else { 200_000 };
 
+/// Steps by which the index shrinks in a turn at most: a few milliseconds.
+const SHRINKS_MAX: usize = 64;
+
 /// What waiting for emptied segments brought.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Waited {
@@ -53,7 +56,8 @@ impl Worker {
         }
         let grew = store.index.grow(crowded, |slot| store.hash_at(&self.reader, slot));
         store.adjust_allowed();
-        if crowded && !grew {
+        // Where most places are free keys share theirs on purpose: no number of places helps.
+        if crowded && (!grew || store.index.is_sparse()) {
             return Err(OutOfMemory);
         }
         if let Some(tier) = self.tier_full.take() {
@@ -131,11 +135,11 @@ impl Worker {
         }
         let sweeps = self.sweep_departed() | self.sweep_values(&store);
         store.sweep.advance(&store);
-        store.index.shrink();
+        let shrinks = (0..SHRINKS_MAX).take_while(|_| store.index.shrink()).count() == SHRINKS_MAX;
         store.adjust_allowed();
         store.log.reclaim_now(&store.epochs);
         store.log.touch_ahead();
-        let sweeps = sweeps | self.clean_tiers();
+        let sweeps = sweeps | self.clean_tiers() | shrinks;
         if 0 < store.passes_wanted() {
             return self.help() || sweeps;
         }

@@ -5,8 +5,7 @@
 //!             that it is gone
 //! Failure:    no memory for a piece: nothing of that piece was taken
 
-use crate::item::Apart;
-use crate::log::Lent;
+use crate::log::{Coming, Lent};
 use crate::store::Store;
 use crate::worker::Worker;
 use std::sync::Arc;
@@ -16,7 +15,7 @@ use units::Bytes;
 #[derive(Debug)]
 pub struct Upload {
     store: Arc<Store>,
-    apart: Apart,
+    coming: Coming,
     /// Bytes that have come.
     filled: usize,
     /// Bytes that there is memory for.
@@ -36,8 +35,8 @@ impl Worker {
     /// Begins a value of so many bytes that fits no segment; none if there is no place for it.
     #[must_use]
     pub fn begin_upload(&self, len: usize) -> Option<Upload> {
-        let apart = self.store.log.begin_value(len)?;
-        Some(Upload { store: Arc::clone(&self.store), apart, filled: 0, backed: 0 })
+        let coming = self.store.log.begin_value(len)?;
+        Some(Upload { store: Arc::clone(&self.store), coming, filled: 0, backed: 0 })
     }
 }
 
@@ -45,7 +44,7 @@ impl Upload {
     /// Bytes still to come.
     #[must_use]
     pub fn missing(&self) -> usize {
-        self.apart.len as usize - self.filled
+        self.coming.apart.len as usize - self.filled
     }
 
     /// Bytes that have come.
@@ -65,7 +64,7 @@ impl Upload {
             }
             let here = data.len().min(self.backed - self.filled);
             let (piece, rest) = data.split_at(here);
-            self.store.log.write_value(self.apart, self.filled, piece);
+            self.store.log.write_value(self.coming.apart, self.filled, piece);
             self.filled += here;
             *data = rest;
         }
@@ -75,8 +74,8 @@ impl Upload {
     /// Memory for the next piece: at most a segment's, which is what `make_room` makes.
     fn back(&mut self) -> Result<(), Shortage> {
         let log = &self.store.log;
-        let next = (self.backed + log.segment_bytes()).min(self.apart.len as usize);
-        match log.back_value(&self.store.epochs, self.apart, next, log.uploads_max()) {
+        let next = (self.backed + log.segment_bytes()).min(self.coming.apart.len as usize);
+        match log.back_value(&self.store.epochs, self.coming, next, log.uploads_max()) {
             Lent::Done => {
                 self.store.note_written(Bytes((next - self.backed) as u64));
                 self.backed = next;
@@ -94,12 +93,12 @@ impl Upload {
     #[must_use]
     pub fn value(&self) -> &[u8] {
         assert_eq!(self.missing(), 0, "a value is whole before it is stored");
-        self.store.log.value_held(self.apart)
+        self.store.log.value_held(self.coming.apart)
     }
 }
 
 impl Drop for Upload {
     fn drop(&mut self) {
-        self.store.log.give_up_value(self.apart);
+        self.store.log.give_up_value(self.coming);
     }
 }

@@ -368,6 +368,35 @@ fn uploads_take_their_part_and_no_more() {
     worker.check();
 }
 
+/// Whoever has stored an upload may hold it for a while: its pages can be another value's by then.
+#[test]
+fn an_upload_that_is_held_on_to_takes_nothing_from_the_next() {
+    let (store, mut worker) = lru(Bytes::mib(32));
+    let (first, second) = (value_of("first", 1_500_000), value_of("second", 1_500_000));
+    let held = upload(&mut worker, &first).unwrap();
+    let stored = |worker: &mut Worker, name: &str, value: &[u8]| {
+        write(worker, |w| w.set(ONE, &key(w, ONE, name), Mode::Set, Fields::default(), value))
+    };
+    assert_eq!(stored(&mut worker, "first", held.value()), Some(Stored::Stored));
+    assert!(worker.delete(ONE, &key(&worker, ONE, "first")));
+    (0..3).for_each(|_| {
+        worker.quiesce();
+        worker.maintain();
+    });
+    assert_eq!(store.memory_use().values, Bytes::ZERO);
+    let mut next = worker.begin_upload(second.len()).unwrap();
+    let (mut half, mut rest) = second.split_at(700_000);
+    next.take(&mut half).unwrap();
+    drop(held);
+    next.take(&mut rest).unwrap();
+    assert_eq!(stored(&mut worker, "second", next.value()), Some(Stored::Stored));
+    drop(next);
+    worker.quiesce();
+    let hashed = key(&worker, ONE, "second");
+    assert!(worker.get(ONE, &hashed).is_some_and(|item| item.value() == second));
+    worker.check();
+}
+
 /// Threads store, upload, read with pins, delete and clean at once; every value read belongs to its key.
 #[test]
 fn threads_never_see_a_large_value_of_another_key() {

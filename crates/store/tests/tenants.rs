@@ -350,3 +350,86 @@ fn use_tenants(store: &Arc<Store>, table: &Table, seed: u64) {
         worker.quiesce();
     }
 }
+
+/// An item that comes to a tenant by a touch is as new as one that is stored for it.
+#[test]
+fn what_is_touched_for_another_tenant_outlives_that_ones_flushes() {
+    let store = new_store(Bytes::mib(8), 4, 2);
+    let mut worker = store.worker().unwrap();
+    let (one, two) = (TenantId(0), TenantId(1));
+    set(&mut worker, one, "x", b"v", 0).unwrap();
+    let hashed = worker.key(Space::Shared, b"x").unwrap();
+    let cas = worker.get(one, &hashed).unwrap().cas();
+    store.flush(two, 0);
+    assert_eq!(worker.touch(two, &hashed, store.now_secs() + 100), Ok(true));
+    assert_eq!(get(&worker, two, "x").as_deref(), Some(&b"v"[..]));
+    assert_eq!(worker.get(two, &hashed).unwrap().cas(), cas, "a touch changes no CAS value");
+    worker.check();
+    store.flush_all(&[one, two], 0);
+    assert_eq!(get(&worker, one, "x"), None);
+    worker.check();
+}
+
+#[test]
+fn several_are_flushed_at_once_now_or_later() {
+    let store = new_store(Bytes::mib(8), 8, 5);
+    let mut worker = store.worker().unwrap();
+    let all: Vec<_> = (0..5).map(TenantId).collect();
+    let fill = |worker: &mut Worker| {
+        all.iter().for_each(|tenant| set(worker, *tenant, &format!("{}", tenant.0), b"v", 0).unwrap());
+    };
+    let there = |worker: &Worker| {
+        all.iter().filter(|tenant| get(worker, **tenant, &format!("{}", tenant.0)).is_some()).count()
+    };
+    fill(&mut worker);
+    store.flush_all(&all[1..3], 0);
+    assert_eq!(there(&worker), 3);
+    let later = store.now_secs() + 10;
+    store.flush_all(&all, later);
+    // One is flushed at once instead, and another later than that.
+    store.flush(all[0], 0);
+    store.flush(all[4], later + 10);
+    fill(&mut worker);
+    store.set_now(later);
+    assert_eq!(there(&worker), 2, "all but the first and the last");
+    store.set_now(later + 10);
+    assert_eq!(there(&worker), 1);
+    worker.check();
+}
+
+/// Each thread keeps a segment open, and however little memory there is, some can be cleaned.
+#[test]
+fn many_threads_share_a_small_memory() {
+    for (memory, threads, withheld) in [(64, 64, 0), (64, 4, 56), (16, 32, 8), (8, 4, 0)] {
+        let options = Options {
+            memory: Bytes::mib(memory),
+            item_max: Bytes::mib(1),
+            threads,
+            tenants_max: 4,
+            no_evict: false,
+            seed: 1,
+        };
+        assert!(store::has_room_for(options.memory, options.item_max, threads));
+        let store = Store::new(options).unwrap();
+        store.add_tenant(spec("t")).unwrap();
+        store.set_external(Bytes::mib(withheld));
+        let mut workers: Vec<_> = (0..threads).map(|_| store.worker().unwrap()).collect();
+        // Those that do nothing meanwhile hold nobody up.
+        workers.iter_mut().for_each(Worker::go_offline);
+        let (rounds, value) = (2 * memory * 1_024 / threads as u64, vec![7; 1_000]);
+        for turn in [0, threads - 1, 1] {
+            for (at, worker) in workers.iter_mut().enumerate() {
+                worker.go_online();
+                let rounds = if at == turn { 4 * rounds } else { rounds };
+                for round in 0..rounds {
+                    let written = set(worker, TenantId(0), &format!("{at} {round}"), &value, 0);
+                    assert_eq!(written, Ok(()), "{memory} MiB, {threads} threads: {at} at {round}");
+                    worker.quiesce();
+                }
+                worker.go_offline();
+            }
+        }
+        workers[0].go_online();
+        workers[0].check();
+    }
+}

@@ -25,6 +25,7 @@ fn what_cannot_be_meant_is_one_line_with_a_cure() {
         ("cotenant serve -m 1", "memory 1MiB is outside", "range"),
         ("cotenant serve -t x", "-t/--threads: 'x' is not a whole number", "4"),
         ("cotenant serve -t 257", "257 threads", "-t"),
+        ("cotenant serve -m 8 -t 128", "128 threads cannot share 8MiB", "-m"),
         ("cotenant serve --credit 64", "--credit: '64' is not a size with a unit", "64MiB"),
         ("cotenant serve --idle-timeout 5", "not a time with a unit", "5s"),
         ("cotenant serve -I 1025m", "item size limit", "-I"),

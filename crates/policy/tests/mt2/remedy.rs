@@ -224,7 +224,9 @@ fn a_braked_writer_is_let_go_step_by_step() {
             stage.step();
             (rate(before), rate(stage.share(0).delay), stage.share(0).delay)
         };
-        (0..12).for_each(|_| drop(step(2_000)));
+        for _ in 0..12 {
+            step(2_000);
+        }
         let (before, after, held) = step(2_000);
         assert!((0.88..0.92).contains(&(after / before)), "{reads_one_in}: {before} to {after}");
         let mut relaxed = 0;

@@ -118,6 +118,12 @@ impl Config {
                 "choose a size in that range, -m counts MiB",
             );
         }
+        if !store::has_room_for(self.memory, self.item_max, self.threads) {
+            return refuse(
+                format!("{} threads cannot share {}", self.threads, self.memory),
+                "lower the threads (-t) or raise the memory (-m)",
+            );
+        }
         if self.item_max < limits::ITEM_MAX_MIN || limits::ITEM_MAX_MAX < self.item_max {
             return refuse(
                 format!(

@@ -219,7 +219,7 @@ fn get<'w>(
     Ok(())
 }
 
-/// `gat` to a time that has passed still answers with the value.
+/// `gat` to a time that has passed still answers with the value, and so does one for which there is no room: the item stays as it is.
 fn get_and_touch<'w>(
     session: &Session<'_>,
     worker: &'w Worker,
@@ -229,7 +229,7 @@ fn get_and_touch<'w>(
     let (key, tenant) = keyed;
     match worker.get_and_touch(*tenant, key, session.expires_at(*tenant, exptime)) {
         Ok(item) => Ok(item),
-        Err(why) => refused(session, worker, keyed, why, false).map(|_reply| None),
+        Err(why) => refused(session, worker, keyed, why, false).map(|_reply| worker.get(*tenant, key)),
     }
 }
 

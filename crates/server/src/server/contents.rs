@@ -28,7 +28,7 @@ pub(super) fn open_store(
         threads: config.threads,
         tenants_max: config.max_tenants.max(1),
         no_evict: config.no_evict,
-        seed: config.seed,
+        seed: secret(config.seed),
     };
     // Opening tiers takes a while, and the store's clock began before.
     let begun = u64::try_from(clock.unix_secs()).unwrap_or(0).saturating_sub(clock.now().whole_secs());
@@ -38,6 +38,15 @@ pub(super) fn open_store(
     let brakes = Arc::clone(clock);
     store.set_brake_time(move || brakes.now());
     Ok((store, model, saved))
+}
+
+/// Where keys go is drawn anew by each process, unless it is asked for: who knew it could choose keys that share a place.
+fn secret(seed: u64) -> u64 {
+    let mut drawn = [0; 8];
+    match rustix::rand::getrandom(&mut drawn, rustix::rand::GetRandomFlags::empty()) {
+        Ok(8) if seed == 0 => u64::from_le_bytes(drawn),
+        _ => seed,
+    }
 }
 
 /// Brings back what tiers, and the file of a clean end, hold from before.

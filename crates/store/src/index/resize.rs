@@ -39,6 +39,12 @@ impl Index {
             && buckets < self.buckets_max
     }
 
+    /// Whether most places are free, of an index that has grown.
+    pub(crate) fn is_sparse(&self) -> bool {
+        let n = self.buckets.load(Ordering::Relaxed);
+        4 * BUCKETS_MIN < n && self.load_percent(n) < LOAD_MIN_PERCENT / 2
+    }
+
     /// Splits up to a step of buckets while the load is high, at least one if `force`. `rehash` gives the hash of the
     /// item in a slot. Returns whether a bucket was added.
     pub(crate) fn grow(&self, force: bool, rehash: impl Fn(Slot) -> KeyHash) -> bool {

@@ -52,10 +52,21 @@ pub(super) struct Book {
     linked: usize,
     /// Pins on all values together.
     pins: u64,
+    /// Values that ever began.
+    begun: u64,
+}
+
+/// A value on its way in, as its writer knows it. The same pages may be another value's once an item has led to this one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Coming {
+    pub(crate) apart: Apart,
+    number: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Value {
+    /// Which of all that ever began.
+    number: u64,
     len: u32,
     /// Bytes of its pages that cost memory.
     lent: u64,
@@ -135,6 +146,12 @@ impl Book {
         emptied
     }
 
+    /// A value that is still on its way in.
+    fn coming(&mut self, coming: Coming) -> Option<&mut Value> {
+        let value = self.values.get_mut(&coming.apart.first)?;
+        (value.number == coming.number && value.stage == Stage::Uploading).then_some(value)
+    }
+
     /// Takes a value off that waits for nothing but its pins, if it has none.
     fn take_off(&mut self, first: u32) -> Option<Emptied> {
         let value = self.values.get(&first).filter(|v| v.stage == Stage::Pinned && v.pins == 0)?;
@@ -172,24 +189,25 @@ impl Log {
     }
 
     /// Addresses for a value of so many bytes; none if there are none in a row.
-    pub(crate) fn begin_value(&self, len: usize) -> Option<Apart> {
+    pub(crate) fn begin_value(&self, len: usize) -> Option<Coming> {
         let len = u32::try_from(len).ok()?;
         let mut pool = lock(&self.pool);
         let book = &mut pool.values;
         let first = book.addresses.take(pages_of(len).max(1))?;
-        book.values.insert(first, Value { len, lent: 0, pins: 0, stage: Stage::Uploading });
-        Some(Apart { first, len })
+        book.begun += 1;
+        let number = book.begun;
+        book.values.insert(first, Value { number, len, lent: 0, pins: 0, stage: Stage::Uploading });
+        Some(Coming { apart: Apart { first, len }, number })
     }
 
     /// Memory for the first `bytes` of a value on its way in, while all such take `uploads_max` at most. Reclaims what was
     /// emptied first.
-    pub(crate) fn back_value(&self, epochs: &Epochs, apart: Apart, bytes: usize, uploads_max: u64) -> Lent {
+    pub(crate) fn back_value(&self, epochs: &Epochs, coming: Coming, bytes: usize, uploads_max: u64) -> Lent {
+        let apart = coming.apart;
         let wanted = (bytes as u64).next_multiple_of(VALUE_PAGE.0);
         self.reclaim_now(epochs);
         let mut pool = lock(&self.pool);
-        let Some(before) = pool.values.values.get(&apart.first).map(|value| value.lent) else {
-            return Lent::TooMany;
-        };
+        let Some(before) = pool.values.coming(coming).map(|value| value.lent) else { return Lent::TooMany };
         let more = wanted.saturating_sub(before);
         if uploads_max < pool.values.uploading + more {
             return Lent::TooMany;
@@ -264,16 +282,13 @@ impl Log {
     }
 
     /// A value to which no item ever led is not wanted. One that is linked stays.
-    pub(crate) fn give_up_value(&self, apart: Apart) {
+    pub(crate) fn give_up_value(&self, coming: Coming) {
         let mut pool = lock(&self.pool);
-        let Some(value) = pool.values.values.get_mut(&apart.first) else { return };
-        if value.stage != Stage::Uploading {
-            return;
-        }
+        let Some(value) = pool.values.coming(coming) else { return };
         value.stage = Stage::Pinned;
         let lent = value.lent;
         pool.values.uploading -= lent;
-        let emptied = pool.values.take_off(apart.first);
+        let emptied = pool.values.take_off(coming.apart.first);
         drop(pool);
         self.release_values(emptied.as_slice());
     }

@@ -60,32 +60,37 @@ impl Store {
 
     /// Kills every item of a tenant that was stored before now, at `at_secs` if that is later: O(1) in the items.
     pub fn flush(&self, tenant: TenantId, at_secs: u32) {
+        self.flush_all(&[tenant], at_secs);
+    }
+
+    /// The same of several tenants, in rising order: all at once.
+    pub fn flush_all(&self, tenants: &[TenantId], at_secs: u32) {
         // A new flush takes the place of one that waits, as in memcached.
         let mut flushes = lock(&self.flushes);
-        flushes.retain(|(_, waiting)| *waiting != tenant);
+        flushes.retain(|(_, waiting)| tenants.binary_search(waiting).is_err());
         let later = self.now_secs() < at_secs;
         if later {
-            flushes.push((at_secs, tenant));
-        }
-        if later {
-            self.note_flush(tenant, at_secs);
+            flushes.extend(tenants.iter().map(|tenant| (at_secs, *tenant)));
+            tenants.iter().for_each(|tenant| self.note_flush(*tenant, at_secs));
         }
         let next = flushes.iter().map(|(at, _)| *at).min();
         self.flush_next.store(next.unwrap_or(u32::MAX), Ordering::Relaxed);
         drop(flushes);
-        if later || !self.is_present(tenant) {
-            return;
+        if !later {
+            self.flush_at_once(tenants);
         }
-        self.flush_now(tenant);
-        self.note_no_flush(tenant);
     }
 
-    /// Notes that no flush of a tenant waits, unless another does by now: once what it was to flush has gone.
-    fn note_no_flush(&self, tenant: TenantId) {
+    /// Kills what tenants have, and notes then that no flush of them waits, unless another does by now.
+    fn flush_at_once(&self, tenants: &[TenantId]) {
+        let there: Vec<_> = tenants.iter().copied().filter(|tenant| self.is_present(*tenant)).collect();
+        self.kill(&there, || self.stamps.load(Ordering::Relaxed));
         let flushes = lock(&self.flushes);
-        if flushes.iter().all(|(_, waiting)| *waiting != tenant) {
-            self.note_flush(tenant, 0);
-        }
+        let waiting: std::collections::HashSet<_> = flushes.iter().map(|(_, tenant)| *tenant).collect();
+        there
+            .iter()
+            .filter(|tenant| !waiting.contains(tenant))
+            .for_each(|tenant| self.note_flush(*tenant, 0));
     }
 
     /// Second of the clock at which a flush of a tenant waits to happen.
@@ -98,21 +103,26 @@ impl Store {
         lock(&self.flushes).retain(|(_, waiting)| *waiting != tenant);
     }
 
-    pub(crate) fn flush_now(&self, id: TenantId) {
-        self.flush_below(id, || self.stamps.load(Ordering::Relaxed));
-    }
-
     /// Kills the items of a tenant with stamps below what `bound` says while no thread writes.
     pub(crate) fn flush_below(&self, id: TenantId, bound: impl FnOnce() -> u64) {
-        let tenant = self.tenant(id);
+        self.kill(&[id], bound);
+    }
+
+    fn kill(&self, ids: &[TenantId], bound: impl FnOnce() -> u64) {
+        if ids.is_empty() {
+            return;
+        }
         self.index.with_writers_held(|| {
-            tenant.flushed_below.store(bound(), Ordering::Release);
-            tenant.expiries.clear(&tenant.live);
-            let items = tenant.items.swap(0, Ordering::Relaxed);
-            tenant.stale.fetch_add(items, Ordering::Relaxed);
+            let bound = bound();
+            for tenant in ids.iter().map(|id| self.tenant(*id)) {
+                tenant.flushed_below.store(bound, Ordering::Release);
+                tenant.expiries.clear(&tenant.live);
+                let items = tenant.items.swap(0, Ordering::Relaxed);
+                tenant.stale.fetch_add(items, Ordering::Relaxed);
+            }
         });
         // A disk may have to be waited for: not while nobody can write.
-        self.flush_tiers(tenant);
+        ids.iter().for_each(|id| self.flush_tiers(self.tenant(*id)));
     }
 
     fn run_due_flushes(&self, secs: u32) {
@@ -121,10 +131,8 @@ impl Store {
         let next = flushes.iter().map(|(at, _)| *at).min();
         self.flush_next.store(next.unwrap_or(u32::MAX), Ordering::Relaxed);
         drop(flushes);
-        for (_, tenant) in due.into_iter().filter(|(_, tenant)| self.is_present(*tenant)) {
-            self.flush_now(tenant);
-            self.note_no_flush(tenant);
-        }
+        let due: Vec<_> = due.into_iter().map(|(_, tenant)| tenant).collect();
+        self.flush_at_once(&due);
     }
 
     /// Stamps below this were drawn before the second began.

@@ -90,7 +90,7 @@ impl Store {
         let others = self.index.bytes() + self.external().0 + self.tables().0;
         let left = self.geometry.log_and_index().0.saturating_sub(others);
         let allowed = u32::try_from(left / self.geometry.segment.0).unwrap_or(u32::MAX);
-        let allowed = allowed.max(limits::RESERVE_SEGMENTS + 2).min(self.geometry.segment_count);
+        let allowed = allowed.max(self.geometry.segments_least).min(self.geometry.segment_count);
         if std::mem::replace(&mut *before, allowed) != allowed {
             self.log.allow(allowed);
         }

@@ -12,7 +12,7 @@ use crate::hash::{KeyHash, Space};
 use crate::index::{Found, Locked};
 use crate::item::{Apart, Meta, Sizes, View};
 use crate::limits;
-use crate::log::{Head, Lent};
+use crate::log::{Coming, Head, Lent};
 use crate::metrics::count;
 use crate::rank::RAISE;
 use crate::shadow::Shadow;
@@ -74,29 +74,35 @@ impl Worker {
         old: &Old<'_>,
         draft: &Draft<'_>,
     ) -> Result<u64, Refused> {
+        // What a request before wanted that was answered otherwise.
+        self.wanted.set(0);
+        self.crowded.set(false);
         let content = draft.content;
         let owner = self.store.tenant(tenant);
         let value_len = content.len();
         let placed = self.placed(old, content.value());
         let mut meta = self.meta_of(tenant, key, draft);
+        let stamp = match draft.identity {
+            Identity::Kept(kept) if owner.survivors_from() <= kept.stamp => kept.stamp,
+            // It was another tenant's, and this one was flushed since it was stored.
+            Identity::Kept(kept) => {
+                meta.cas = Some(kept.cas.unwrap_or(kept.stamp));
+                self.stamp_after(old, owner)
+            }
+            _ => self.stamp_after(old, owner),
+        };
         let has_cas = meta.cas.is_some();
         let needed = bytes_needed(meta.item_len(key.bytes.len(), value_len), has_cas);
         meta.is_apart = placed.is_some() || self.store.log.segment_bytes() < needed;
         self.allow(owner, &meta, (key.bytes.len(), value_len), old, draft)?;
-        let stamp = match draft.identity {
-            Identity::Kept(kept) => kept.stamp,
-            _ => self.stamp_after(old, owner),
-        };
         let mut head = self.head.borrow_mut();
         let made = self.put_away(&mut meta, key, stamp, content, &mut head)?;
         let value = content.value();
         let tail_len = if meta.is_apart { Apart::BYTES } else { value_len };
         let in_segment = bytes_needed(meta.item_len(key.bytes.len(), tail_len), has_cas);
         let head = self.head_for(&mut head, in_segment, stamp)?;
-        let apart = match placed {
-            None if meta.is_apart => Some(self.make_value(value)?),
-            placed => placed,
-        };
+        let coming = if placed.is_none() && meta.is_apart { Some(self.make_value(value)?) } else { None };
+        let apart = placed.or(coming.map(|coming| coming.apart));
         restamp(&mut meta, stamp, head.base());
         let mut header = [0; 48];
         let header_len = meta.encode(key.bytes.len(), tail_len, &mut header);
@@ -109,9 +115,7 @@ impl Worker {
         let place = self.store.log.append(head, parts).expect("the head was made for this item");
         if let Err(refused) = self.publish(locked, key, old, (place, &meta), (sizes, apart), stamp) {
             // The bytes written are dead; the retry, for which `make_room` grows the index, writes them again.
-            if let Some(made) = apart.filter(|_| placed.is_none()) {
-                self.store.log.give_up_value(made);
-            }
+            coming.inspect(|coming| self.store.log.give_up_value(*coming));
             made.inspect(|made| self.store.tier(*made).abandon(*made, key.bytes.len()));
             return Err(refused);
         }
@@ -266,23 +270,23 @@ impl Worker {
     }
 
     /// Writes a value into pages of its own.
-    fn make_value(&self, value: [&[u8]; 2]) -> Result<Apart, Refused> {
+    fn make_value(&self, value: [&[u8]; 2]) -> Result<Coming, Refused> {
         let log = &self.store.log;
         let len = value[0].len() + value[1].len();
-        let Some(apart) = log.begin_value(len) else {
+        let Some(coming) = log.begin_value(len) else {
             // Addresses, too, become free when something goes.
             self.wanted.set(log.available());
             return Err(Refused::NoRoom);
         };
-        if let Lent::NoRoom(segments) = log.back_value(&self.store.epochs, apart, len, u64::MAX) {
-            log.give_up_value(apart);
+        if let Lent::NoRoom(segments) = log.back_value(&self.store.epochs, coming, len, u64::MAX) {
+            log.give_up_value(coming);
             self.wanted.set(segments);
             return Err(Refused::NoRoom);
         }
-        log.write_value(apart, 0, value[0]);
-        log.write_value(apart, value[0].len(), value[1]);
+        log.write_value(coming.apart, 0, value[0]);
+        log.write_value(coming.apart, value[0].len(), value[1]);
         self.store.note_written(Bytes(len as u64));
-        Ok(apart)
+        Ok(coming)
     }
 
     /// The head, with room for `len` bytes and a base near the stamp.

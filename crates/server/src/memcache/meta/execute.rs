@@ -137,10 +137,11 @@ fn get<'w>(
     };
     let fetched = match worker.fetch(tenant, &target.key, &how) {
         Ok(fetched) => fetched,
-        // memcached takes an item that cannot be made, or marked, for a miss.
+        // memcached takes an item that cannot be made for a miss; one that cannot be marked stays as it is.
         Err(why) => {
             refused(session, worker, Target { tenant, ..target }, why, text::OUT_OF_MEMORY)?;
-            None
+            let plain = Fetch { touch: None, vivify: None, recache_before: None, ..how };
+            worker.fetch(tenant, &target.key, &plain).ok().flatten()
         }
     };
     if let Some(reporter) = session.reporter(interest::FETCHERS) {
