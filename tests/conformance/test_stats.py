@@ -293,7 +293,8 @@ def test_items_count_writes_that_found_no_memory(fresh):
 def test_what_there_is_no_room_to_touch_is_answered_as_it_is(fresh):
     """A miss would make the client store it again, for which there is no room either."""
     with fresh("-M", memory="8").wire() as wire:
-        wire.ask(set_request(b"kept", b"v" * 100))
+        wire.ask(set_request(b"kept", b"v" * 100) + set_request(b"old", b"v" * 100))
+        assert wire.ask(b"md old I\r\n") == b"HD\r\n"
         for length in (10000, 100, 1):
             answer, i = b"", 0
             while b"out of memory" not in answer:
@@ -302,6 +303,8 @@ def test_what_there_is_no_room_to_touch_is_answered_as_it_is(fresh):
         for i in range(2000):
             assert wire.ask(b"gat 100 kept\r\n") == b"VALUE kept 0 100\r\n" + value + END
             assert wire.ask(b"mg kept v T100\r\n") == b"VA 100\r\n" + value
+        # Who wins there is not noted, so that nobody does.
+        assert wire.ask(b"mg old v\r\n") in (b"VA 100 X\r\n" + value, b"VA 100 X W\r\n" + value, b"VA 100 W X\r\n" + value)
         assert wire.ask(b"get kept\r\n") == b"VALUE kept 0 100\r\n" + value + END
 
 

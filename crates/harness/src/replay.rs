@@ -241,22 +241,25 @@ fn replay(
     Ok(replayer.report(requests))
 }
 
-/// The time of several traces, one after the other: each begins when the one before it has ended, and none goes back.
+/// The time of several traces, one after the other: one that goes on where the one before it has ended does, any other begins
+/// then, and none goes back.
 #[derive(Debug, Default)]
 pub(crate) struct Times {
-    begun: Instant,
+    /// By how much the times of this trace are later than it says; none before its first request.
+    later: Option<Duration>,
     last: Instant,
 }
 
 impl Times {
     /// Another trace begins.
     pub(crate) fn begin_trace(&mut self) {
-        self.begun = self.last;
+        self.later = None;
     }
 
     /// A request of the trace, in the time of all.
     pub(crate) fn in_turn<'a>(&mut self, request: Request<'a>) -> Request<'a> {
-        self.last = self.last.max(self.begun + request.at.since(Instant::ZERO));
+        let later = *self.later.get_or_insert(self.last.since(request.at));
+        self.last = self.last.max(request.at + later);
         Request { at: self.last, ..request }
     }
 }
@@ -474,4 +477,26 @@ struct Write<'a> {
     key: &'a [u8],
     fields: Fields,
     value_len: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_goes_on_where_the_one_before_has_ended_or_as_it_says() {
+        let mut times = Times::default();
+        let mut of = |is_first: bool, at: u64| {
+            if is_first {
+                times.begin_trace();
+            }
+            let (op, at) = (Op::Get, Instant::ZERO + Duration::from_secs(at));
+            let request = Request { at, tenant: b"", key: b"k", value_bytes: 1, op, ttl_secs: 0 };
+            times.in_turn(request).at.whole_secs()
+        };
+        let asked =
+            [(true, 100), (false, 160), (true, 0), (false, 30), (true, 300), (false, 299), (true, 250)];
+        let given: Vec<_> = asked.into_iter().map(|(is_first, at)| of(is_first, at)).collect();
+        assert_eq!(given, [100, 160, 160, 190, 300, 300, 300]);
+    }
 }

@@ -149,7 +149,9 @@ impl<R: Reactor> Worker<R> {
         let timeout = match () {
             () if self.reactor.has_ready() || !self.waiting.is_empty() => Some(Duration::ZERO),
             () if self.has_lasting_work() => Some(Duration::ZERO),
-            () if !self.starved.is_empty() => Some(Duration::from_millis(STARVED_POLL_MS)),
+            () if !self.starved.is_empty() || self.fetching.has_unsent() => {
+                Some(Duration::from_millis(STARVED_POLL_MS))
+            }
             () if idle_check || 0 < self.held => Some(most.unwrap_or(Duration::from_secs(1))),
             () => most,
         };

@@ -182,7 +182,6 @@ impl Shadow {
                 self.compact();
             } else if self.k < 40 {
                 self.k += 1;
-                self.k_since = self.number(self.queue.len());
                 let k = self.k;
                 for entry in &mut self.queue {
                     if !is_sampled(entry.key, k) && self.known.remove(&name_of(entry.key)).is_some() {
@@ -191,6 +190,7 @@ impl Shadow {
                     }
                 }
                 self.compact();
+                self.k_since = self.number(self.queue.len());
             } else {
                 self.pop();
             }
@@ -210,7 +210,7 @@ impl Shadow {
         }
     }
 
-    /// Drops gaps, renumbers what stays, and stands every survivor for what the sampling is now.
+    /// Drops gaps, renumbers what stays, and stands every survivor for what the sampling is now, or was if that was thinner.
     fn compact(&mut self) {
         let known = std::mem::take(&mut self.known);
         let mut number = self.first;

@@ -24,7 +24,8 @@ pub(super) fn tighter(
 }
 
 /// What a policy that begins takes over of what is in force: what moves in steps, so that it goes on from there and lets nobody
-/// go at once; not budgets, caps and pauses, which are another policy's or an experiment's.
+/// go at once, but whom an experiment has free or paused at that moment; not budgets, caps and pauses, which are another
+/// policy's or an experiment's.
 pub(super) fn taken_over(row: &Row<BandwidthSignal, Throttle>) -> Throttle {
     let held = row.in_force.filter(|_| row.claim.class != Class::Exempt).unwrap_or_default();
     Throttle { paused: false, budget: None, cap: Kinds::default(), ..held }

@@ -89,6 +89,8 @@ pub struct Proportional {
     order: Vec<usize>,
     shares: Shares<Throttle>,
     notes: Vec<Note>,
+    /// Cost per second that the last budgets divide.
+    divided: Cost,
 }
 
 /// Parts of the pool; `part` is what the weight gives.
@@ -123,6 +125,7 @@ impl Proportional {
             order: Vec::new(),
             shares: Shares::default(),
             notes: Vec::new(),
+            divided: Cost(0),
         }
     }
 
@@ -156,7 +159,10 @@ impl Proportional {
 
     /// One epoch: what each used of its budget, hence what it wants.
     fn forecast(&mut self, seen: &Input<'_>) {
-        let pool = total_cost(seen).0 as f64 / Cost::SECOND.0 as f64;
+        // What was divided in the window; a group may have another share from now on.
+        let divided = if self.divided == Cost(0) { total_cost(seen) } else { self.divided };
+        let pool = divided.0 as f64 / Cost::SECOND.0 as f64;
+        let is_given = EMPTY < divided;
         let epochs = seen.window.length().0 as f64 / EPOCH.0 as f64;
         for at in 0..self.members.len() {
             let row = &seen.tenants[at];
@@ -172,7 +178,11 @@ impl Proportional {
             }
             let granted = member.assigned;
             let more = (used - granted) * epochs * pool;
-            member.owed = (member.owed + more).clamp(0.0, granted * pool * OWED_EPOCHS_MAX);
+            member.owed = (member.owed + more).clamp(0.0, member.part.max(granted) * OWED_EPOCHS_MAX);
+            if !is_given {
+                // An epoch of a group that had used up what it is given shows nothing of who wants what.
+                continue;
+            }
             let before = member.desired;
             member.desired = match signal.depleted_at {
                 // Where decisions are late, the budget was one epoch's all the same.
@@ -250,6 +260,7 @@ impl Proportional {
             self.notes.extend(alone.map(|alone| note(Some(alone), Reason::Experiment, 0)));
         }
         let (probing, total) = (self.probing.map(|probe| probe.alone), total_cost(seen));
+        self.divided = total;
         let rows = self.members.iter().map(|(id, member)| {
             let throttle = match probing {
                 _ if member.exempt => Throttle::FREE,
@@ -353,9 +364,7 @@ impl Policy for Proportional {
         self.notes.clear();
         let changed = self.members.settle(seen.tenants, &mut self.notes, |_| Member::default());
         self.entitle(seen, changed);
-        // An epoch of a group that had used up what it is given shows nothing of who wants what.
-        let is_given = EMPTY < total_cost(seen);
-        let usable = is_given && !changed && !seen.window.mixed && Duration::ZERO < seen.window.length();
+        let usable = !changed && !seen.window.mixed && Duration::ZERO < seen.window.length();
         match self.probing.take() {
             Some(probe) => match probe.next() {
                 Some(next) => self.probing = Some(next).filter(|_| !changed),

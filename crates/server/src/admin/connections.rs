@@ -99,7 +99,6 @@ mod tests {
     use super::*;
     use std::future::poll_fn;
 
-    /// Runs something on a runtime whose clock jumps to whatever is waited for.
     fn at_once<T>(what: impl Future<Output = T>) -> T {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(what)
@@ -139,7 +138,9 @@ mod tests {
                 let read = poll_fn(|cx| polls.as_mut().poll_read(cx, &mut into)).await;
                 read.map(|()| into.filled().len()).map_err(|e| e.kind())
             };
+            let until = placed.quiet.deadline();
             assert_eq!(read(&mut placed).await, Ok(1));
+            assert_eq!(placed.quiet.deadline(), until, "what is sent gives it no time");
             // The time is over, as if nothing had been answered for so long.
             placed.quiet.as_mut().set(sleep(Duration::ZERO));
             assert_eq!(read(&mut placed).await, Err(io::ErrorKind::TimedOut));

@@ -90,6 +90,11 @@ impl Fetching {
         self.lanes.get_mut(usize::from(tier))?.as_mut()
     }
 
+    /// Whether reads are written down that the system has not taken.
+    pub(super) fn has_unsent(&self) -> bool {
+        self.lanes.iter().flatten().any(|lane| lane.is_fresh)
+    }
+
     /// The next read that is done, of any tier.
     fn next_done(&mut self) -> Option<Done> {
         self.lanes.iter_mut().flatten().find_map(Lane::next_done)
@@ -126,8 +131,8 @@ impl Lane {
         }
         match self.queue.submit() {
             Ok(()) => self.is_fresh = false,
-            // The next round tries again.
-            Err(e) => tracing::error!("a tier's reads cannot be handed over: {e}"),
+            // A round comes soon that tries again.
+            Err(e) => tracing::debug!("a tier's reads cannot be handed over: {e}"),
         }
     }
 

@@ -10,6 +10,9 @@ use crate::sync::lock;
 use units::Bytes;
 use units::TenantId;
 
+/// Tenants that are flushed while writers are held (guess: about as long as holding them takes, twice).
+const FLUSHED_TOGETHER: usize = 64;
+
 impl Store {
     /// The clock, in whole seconds.
     #[inline]
@@ -104,23 +107,22 @@ impl Store {
     }
 
     /// Kills the items of a tenant with stamps below what `bound` says while no thread writes.
-    pub(crate) fn flush_below(&self, id: TenantId, bound: impl FnOnce() -> u64) {
+    pub(crate) fn flush_below(&self, id: TenantId, bound: impl Fn() -> u64) {
         self.kill(&[id], bound);
     }
 
-    fn kill(&self, ids: &[TenantId], bound: impl FnOnce() -> u64) {
-        if ids.is_empty() {
-            return;
+    fn kill(&self, ids: &[TenantId], bound: impl Fn() -> u64) {
+        for some in ids.chunks(FLUSHED_TOGETHER) {
+            self.index.with_writers_held(|| {
+                let bound = bound();
+                for tenant in some.iter().map(|id| self.tenant(*id)) {
+                    tenant.flushed_below.store(bound, Ordering::Release);
+                    tenant.expiries.clear(&tenant.live);
+                    let items = tenant.items.swap(0, Ordering::Relaxed);
+                    tenant.stale.fetch_add(items, Ordering::Relaxed);
+                }
+            });
         }
-        self.index.with_writers_held(|| {
-            let bound = bound();
-            for tenant in ids.iter().map(|id| self.tenant(*id)) {
-                tenant.flushed_below.store(bound, Ordering::Release);
-                tenant.expiries.clear(&tenant.live);
-                let items = tenant.items.swap(0, Ordering::Relaxed);
-                tenant.stale.fetch_add(items, Ordering::Relaxed);
-            }
-        });
         // A disk may have to be waited for: not while nobody can write.
         ids.iter().for_each(|id| self.flush_tiers(self.tenant(*id)));
     }

@@ -274,8 +274,10 @@ impl Pass<'_> {
 
     /// Deals with one record. Returns false if it has to stay where it is.
     fn handle(&mut self, source: &Source, entry: &Entry) -> bool {
+        // Once, for it uses up what the tenant keeps.
+        let mut keeps = None;
         for _ in 0..HANDLES_MAX {
-            match self.try_handle(source, entry) {
+            match self.try_handle(source, entry, &mut keeps) {
                 Handled::Gone => return true,
                 Handled::Stays => return false,
                 Handled::Moved => {}
@@ -284,14 +286,15 @@ impl Pass<'_> {
         false
     }
 
-    fn try_handle(&mut self, source: &Source, entry: &Entry) -> Handled {
+    fn try_handle(&mut self, source: &Source, entry: &Entry, keeps: &mut Option<bool>) -> Handled {
         let (store, tier, reader) = (self.store, self.tier, self.reader);
         let Some((found, item)) = find(store, reader, tier, entry) else { return Handled::Gone };
         let Some(away) = item.view.away() else { return Handled::Gone };
         let record = record::decode(tier.spot(entry.at), bytes_of(tier, reader, source, entry.at));
         let record = record.filter(|record| record.key == item.view.key());
         let seen = self.seen.get_mut(&entry.tenant);
-        let stays = !item.is_dead(store) && seen.is_none_or(|seen| seen.keeps(entry));
+        let stays =
+            !item.is_dead(store) && *keeps.get_or_insert_with(|| seen.is_none_or(|seen| seen.keeps(entry)));
         match record {
             Some(record) if stays => self.move_on((&item, found), away, &record, entry),
             broken => {

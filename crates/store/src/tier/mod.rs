@@ -242,6 +242,11 @@ impl Tier {
         self.area.waits_for_buffer(epochs)
     }
 
+    /// How many segments wait to be written.
+    pub(crate) fn full_count(&self) -> usize {
+        lock(&self.full).len()
+    }
+
     /// Whether segments wait to be written.
     pub(crate) fn has_full(&self) -> bool {
         !lock(&self.full).is_empty()
@@ -252,9 +257,9 @@ impl Tier {
         if self.rests(now_secs) { None } else { lock(&self.full).pop_front() }
     }
 
-    /// Gives a full segment back that could not be written.
+    /// Gives a full segment back that could not be written: the others have their turn first.
     pub(crate) fn put_back(&self, head: Head) {
-        lock(&self.full).push_front(head);
+        lock(&self.full).push_back(head);
     }
 
     /// Whether nothing is written for now: the device failed a moment ago.
@@ -268,7 +273,7 @@ impl Tier {
     }
 
     /// Whether the device did not take what was gathered, and that waits still: nothing more is gathered then.
-    fn owes(&self) -> bool {
+    pub(crate) fn owes(&self) -> bool {
         let waits = || self.has_full() || lock(&self.parked).iter().any(|head| head.written < head.used);
         self.unwritten.load(Ordering::Relaxed) != 0 && waits()
     }
@@ -336,7 +341,8 @@ impl Tier {
     /// The device failed: for a moment nothing is written to it.
     pub(crate) fn note_error(&self, now_secs: u32) {
         self.counters.errors.fetch_add(1, Ordering::Relaxed);
-        self.ailing_until.store(now_secs.saturating_add(limits::TIER_REST_SECS), Ordering::Relaxed);
+        // A longer rest goes on.
+        self.ailing_until.fetch_max(now_secs.saturating_add(limits::TIER_REST_SECS), Ordering::Relaxed);
     }
 
     /// Whether a live record can lie where a reference from outside says.

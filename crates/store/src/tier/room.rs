@@ -25,13 +25,19 @@ impl Tier {
     fn wants_cleaning(&self) -> bool {
         self.left() < limits::TIER_LOW_WATER.min(self.segments.count() / 4)
     }
+
+    /// Whether a pass is wanted and gains something: what stays has to be written anew, and a tier that fails takes nothing.
+    fn can_clean(&self, now_secs: u32) -> bool {
+        self.wants_cleaning() && !self.rests(now_secs) && !self.owes()
+    }
 }
 
 impl Store {
     /// Whether a tier has work for a cleaner.
     pub(crate) fn tiers_want_cleaning(&self) -> bool {
         let now = self.now_secs();
-        self.tiers.iter().any(|tier| tier.has_full() && !tier.rests(now) || tier.wants_cleaning())
+        let has_work = |tier: &Tier| tier.has_full() && !tier.rests(now) || tier.can_clean(now);
+        self.tiers.iter().any(has_work)
     }
 }
 
@@ -46,7 +52,7 @@ impl Worker {
             write_late(&store, &self.reader, tier);
             tier.segments.reclaim_now(&store.epochs);
             for _ in 0..PASSES_MAX {
-                if !tier.wants_cleaning() {
+                if !tier.can_clean(store.now_secs()) {
                     break;
                 }
                 self.reader.quiesce();
@@ -58,7 +64,7 @@ impl Worker {
                     break;
                 }
             }
-            more |= tier.wants_cleaning() && tier.segments.has_retired();
+            more |= tier.can_clean(store.now_secs()) && tier.segments.has_retired();
         }
         more
     }

@@ -81,9 +81,11 @@ impl Worker {
         let store = Arc::clone(&self.store);
         for tier in &store.tiers {
             tier.seal_parked();
-            // There is no later to wait for.
-            tier.end_rest();
-            while write_out(&store, &self.reader, tier) {}
+            // There is no later to wait for: each has its turn, and those that fail another one.
+            for _ in 0..2 * tier.full_count() {
+                tier.end_rest();
+                write_out(&store, &self.reader, tier);
+            }
         }
         let mark = units::mix64(store.stamps.load(Ordering::Relaxed) ^ units::mix64(store.wall())) | 1;
         let mut beside = path.as_os_str().to_owned();

@@ -33,6 +33,8 @@ pub struct Fetch {
     pub binary_key: bool,
     /// The value is not read: one that is away may stay there.
     pub no_value: bool,
+    /// No reader wins: the item is not marked.
+    pub no_win: bool,
 }
 
 /// What was read.
@@ -97,7 +99,7 @@ impl Worker {
             _ => view.expiry().map_or(0, |e| e.at),
         };
         let due = how.recache_before.is_some_and(|before| expires_at != 0 && expires_at < before);
-        state & state::TOKEN_SENT == 0 && (due || state & state::STALE != 0)
+        !how.no_win && state & state::TOKEN_SENT == 0 && (due || state & state::STALE != 0)
     }
 
     fn fetch_locked(

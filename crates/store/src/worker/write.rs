@@ -196,6 +196,12 @@ impl Worker {
             }
             written.value_len = draft.content.len();
             let made = self.write(&locked, tenant, key, &old, &draft);
+            if let (Err(Refused::NoRoom), Some((_, upload))) = (&made, &joined) {
+                // What was joined is let go of until this comes again, and then there must be room for both.
+                let segments = upload.filled().div_ceil(self.store.log.segment_bytes());
+                let segments = u32::try_from(segments).unwrap_or(u32::MAX);
+                self.wanted.set(self.wanted.get().max(1).saturating_add(segments));
+            }
             let is_final = matches!(made, Err(Refused::TooLarge | Refused::OverShare));
             if is_final && write.mode == Mode::Set {
                 self.unlink_found(&locked, &old);

@@ -1,7 +1,7 @@
 //! What ends leave that are not quite clean, or after which the server is not quite the same.
 
 use crate::load::{Folder, KEYS, Known, Server, TIER, WALL, start, start_on};
-use media::faults::Faulty;
+use media::faults::{Fault, Faulty};
 use media::{Device, FileTier};
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
@@ -104,6 +104,22 @@ fn a_flush_that_waits_is_saved_with_the_items() {
     drop(server);
     let mut server = start(WALL + 90);
     assert!((0..100).all(|key| server.get(key).is_none()), "it was due meanwhile");
+}
+
+/// One write that fails at the end costs nothing: each segment has its turn, and those that fail another one.
+#[test]
+fn a_write_that_fails_at_the_end_is_made_again() {
+    for good in 0..3 {
+        let folder = Folder::new(&format!("once-{good}"));
+        let device = Arc::new(Faulty::new(FileTier::open(&folder.tier(), TIER).unwrap()));
+        let mut server = start(Arc::clone(&device) as _, Some(&folder.saved()), WALL, Placement::Tier(0));
+        let mut known = fill(&mut server, 1);
+        device.arm(good, Fault::Torn);
+        server.worker.save(&folder.saved()).unwrap();
+        drop(server);
+        let mut server = start(device, Some(&folder.saved()), WALL + 1, Placement::Tier(0));
+        assert_eq!(known.compare(&mut server) as u64, KEYS);
+    }
 }
 
 /// What had expired when it ended, or does before the start, hides nothing of the rest.

@@ -161,6 +161,34 @@ fn a_device_that_fails_for_good_takes_nothing_and_loses_nothing() {
     server.worker.check();
 }
 
+/// A tier of which little is free when it fails loses nothing of what it has, for no pass can copy it anywhere.
+#[test]
+fn a_full_tier_that_fails_keeps_what_it_has() {
+    let folder = Folder::new("full");
+    let device = Arc::new(Faulty::new(FileTier::open(&folder.tier(), TIER).unwrap()));
+    let mut server = start(Arc::clone(&device) as _, None, WALL, Placement::Tier(0));
+    let (mut known, mut version, mut rng) = (Known::default(), 0, Rng::new(13));
+    known.run(&mut server, &mut rng, 30_000, &mut version);
+    let passes = |server: &Server| server.store.tier_totals()[0].passes;
+    assert!(0 < passes(&server), "it was cleaned before");
+    device.arm(0, Fault::ForGood);
+    // Until it is known.
+    while server.store.tier_totals()[0].errors == 0 {
+        known.run(&mut server, &mut rng, 50, &mut version);
+    }
+    known.compare(&mut server);
+    let (before, made) = (known.0.len(), passes(&server));
+    (0..200).for_each(|_| server.pass_a_second());
+    for key in 0..300 {
+        version += 1;
+        server.set(key, version, Fields::default());
+        known.0.insert(key, version);
+    }
+    let there = known.compare(&mut server);
+    assert!(before <= there, "{there} of {before}");
+    assert!(passes(&server) <= made + 20, "{} passes after {made}", passes(&server));
+}
+
 #[test]
 fn what_gathers_for_a_second_is_written_though_its_segment_is_not_full() {
     let folder = Folder::new("late");

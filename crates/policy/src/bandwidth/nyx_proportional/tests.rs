@@ -292,3 +292,47 @@ fn an_access_longer_than_many_budgets_is_paid_for() {
         assert!((0.009..0.0101).contains(&used), "{used} of the tier in windows of {window_ms} ms");
     }
 }
+
+/// A group that has used up what it is given has nothing to divide for a while: who overdrew pays afterwards, and its mate does not.
+#[test]
+fn who_overdrew_what_its_group_has_pays_for_it_itself() {
+    let mut rows = [weighing(1, 1.0), weighing(2, 1.0)];
+    let mut policy = Proportional::new(Donation::Kept, 1);
+    let tenth = Cost(Cost::SECOND.0 / 10);
+    let mut now = 0;
+    let mut epoch = |pool_cost: Cost, used: [Cost; 2], rows: &mut [Case]| -> Vec<u64> {
+        for (row, used) in rows.iter_mut().zip(used) {
+            let signal = row.reads(1, EPOCH);
+            signal.cost = used;
+            signal.depleted_at = Some(Instant(now * 1_000_000));
+        }
+        let mut pool = control::Pool::default();
+        pool.capacity.cost = pool_cost;
+        let span = window(now, now + 2);
+        now += 2;
+        let seen = Seen::new(span, &pool, rows).unwrap();
+        let shares = policy.decide(span.end, &seen).shares.rows().to_vec();
+        for (row, (_, throttle)) in rows.iter_mut().zip(&shares) {
+            row.in_force = Some(*throttle);
+        }
+        shares.iter().map(|(_, throttle)| throttle.budget.unwrap().cost.0).collect()
+    };
+    let whole = epoch(tenth, [Cost(0); 2], &mut rows);
+    assert_eq!(whole[0], whole[1]);
+    // A value of 1 MiB: five epochs of what a tenant has. The group pays by having nothing for three.
+    let access = Cost(520_000_000);
+    epoch(Cost(1), [access, Cost(0)], &mut rows);
+    epoch(Cost(1), [Cost(0); 2], &mut rows);
+    epoch(Cost(1), [Cost(0); 2], &mut rows);
+    let mut paid = 0;
+    loop {
+        let budgets = epoch(tenth, [Cost(0); 2], &mut rows);
+        assert!(0 < budgets[1], "its mate has its part at once");
+        if 0 < budgets[0] {
+            break;
+        }
+        paid += 1;
+        assert!(paid < 20, "it is paid for some time");
+    }
+    assert!((3..=5).contains(&paid), "{paid} epochs");
+}

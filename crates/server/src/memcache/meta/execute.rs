@@ -130,6 +130,7 @@ fn get<'w>(
         no_use: flags.has(b'u'),
         binary_key: flags.has(b'b'),
         no_value: !flags.has(b'v'),
+        no_win: false,
     };
     let tenant = match vivify {
         Some(_) => session.router.route_for_store(&session.binding, target.key.bytes(), target.tenant),
@@ -140,7 +141,7 @@ fn get<'w>(
         // memcached takes an item that cannot be made for a miss; one that cannot be marked stays as it is.
         Err(why) => {
             refused(session, worker, Target { tenant, ..target }, why, text::OUT_OF_MEMORY)?;
-            let plain = Fetch { touch: None, vivify: None, recache_before: None, ..how };
+            let plain = Fetch { touch: None, vivify: None, no_win: true, ..how };
             worker.fetch(tenant, &target.key, &plain).ok().flatten()
         }
     };
