@@ -191,7 +191,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         .short('D')
         .more("Prefixes account and share, they do not isolate. At most max_tenants prefixes are told apart."),
     setting("max_tenants", Kind::Count, "1024", "1 to 65000", "Tenants at most, the default tenant included"),
-    setting("seed", Kind::Count, "0", "0 to 9223372036854775807", "Seed of everything random in the policies, and of where keys go unless it is 0"),
+    setting("seed", Kind::Count, "0", "0 to 9223372036854775807", "Seed of what policies draw, and of keys' places if not 0"),
     setting("report_version", Kind::Text, "1.6.45", "1 to 23 characters", "The version that clients are told")
         .more("Clients switch features on by memcached's version numbers."),
     setting("protocol", Kind::Choice(PROTOCOLS), "auto", "auto, ascii or binary", "Which protocols are spoken")

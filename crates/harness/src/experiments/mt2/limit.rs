@@ -8,6 +8,8 @@ use std::io;
 
 /// Windows of the journal are joined to steps of so many seconds: as long as the paper's curve is fine.
 const STEP_S: f64 = 0.3;
+/// What is seen of a change counts after so long.
+const SETTLES_S: f64 = 1.0;
 /// A limit holds within so much.
 const BAND: f64 = 0.05;
 
@@ -66,7 +68,8 @@ pub(super) fn limit(sweep: &Sweep, results: &mut Results) -> Result<(), Experime
     for (phase, ((from, limit), to)) in changes.iter().zip(ends).enumerate() {
         let name =
             limit.map_or_else(|| if phase == 0 { "free" } else { "none" }.to_owned(), |gb| format!("{gb}"));
-        let settled = if phase == 0 { *from } else { from + 1.0 };
+        // Of a phase that is shorter than twice that, its second half.
+        let settled = if phase == 0 { *from } else { from + SETTLES_S.min((to - from) / 2.0) };
         results.number(format!("writer_at_{name}"), mean(&writer, settled, to));
         results.number(format!("victim_at_{name}"), mean(&reader, settled, to));
         let Some(limit) = limit.map(|gb| gb * scale) else { continue };
@@ -77,7 +80,7 @@ pub(super) fn limit(sweep: &Sweep, results: &mut Results) -> Result<(), Experime
         };
         let first = after.find(|(_, rate)| there(*rate)).map_or(to, |(at, _)| *at);
         results.number(format!("settles_after_{name}"), first - from);
-        let inside = writer.iter().filter(|(at, _)| from + 1.0 < *at && *at <= to);
+        let inside = writer.iter().filter(|(at, _)| from + SETTLES_S < *at && *at <= to);
         let worst = inside.map(|(_, rate)| rate / limit).fold(0.0, f64::max);
         results.number(format!("worst_step_at_{name}"), worst);
     }
