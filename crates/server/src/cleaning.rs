@@ -1,21 +1,25 @@
 //! What cleaning costs the server, and how thoroughly it may choose at that.
 //!
-//! Shape:      threads that clean say how long it took; once an interval the `Governor` compares that with the CPU time of
-//!             the process and sets what passes free
+//! Shape:      threads that clean say how long it took; after passes, and once a second, the `Governor` compares that with the
+//!             CPU time of the process and sets what passes free
 //! Invariants: time is charged to cleaning only where passes ran: touching fresh memory in advance is no cleaning
 //! Units:      CPU time in nanoseconds, of threads and of the whole process
 
 use crate::shared::{Clock, Shared};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, TryLockError};
 use store::{Effort, Interval, PassKind, Store, Totals};
 use units::{Bytes, BytesPerSec, Duration, Instant, TenantId};
 
-/// Between two looks of the governor at least (the control thread wakes once a second).
-const INTERVAL_MIN: Duration = Duration::from_millis(900);
+/// Between two looks of the governor at least, and at most: a burst of writes is over within seconds.
+const INTERVAL: (Duration, Duration) = (Duration::from_millis(250), Duration::from_millis(900));
+/// Passes that make an interval worth a look before that: one pass costs more than another.
+const PASSES_MIN: u64 = 3;
 
 /// What is known of cleaning; read by the administration.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Cleaning {
+    governor: Mutex<Governor>,
     cpu_ns: AtomicU64,
     /// Of the CPU time of late, in millionths.
     share: AtomicU64,
@@ -45,6 +49,23 @@ pub struct CleaningView {
 const MILLION: f64 = 1e6;
 
 impl Cleaning {
+    /// Lets passes take so much of the CPU time, 0 to 1.
+    pub(crate) fn new(limit: f64) -> Self {
+        let none = AtomicU64::default;
+        let governor = Mutex::new(Governor::new(limit));
+        Self { governor, cpu_ns: none(), share: none(), limit: none(), moved_per_sec: none() }
+    }
+
+    /// Sets how thorough passes are if it is time to, and nobody does at this moment.
+    pub(crate) fn govern(&self, shared: &Shared) {
+        let mut governor = match self.governor.try_lock() {
+            Ok(governor) => governor,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        governor.step(shared, shared.clock.now());
+    }
+
     /// Runs something that may clean, and charges its CPU time if it did.
     pub(crate) fn timed<T>(&self, clock: &dyn Clock, store: &Store, act: impl FnOnce() -> T) -> T {
         let (passes, before) = (store.cleaner_totals().passes, clock.thread_cpu());
@@ -76,7 +97,7 @@ impl Cleaning {
 
 /// Keeps cleaning to its part of the CPU time.
 #[derive(Debug)]
-pub(crate) struct Governor {
+struct Governor {
     effort: Effort,
     seen: Seen,
     /// Cores that the process may use.
@@ -89,26 +110,30 @@ struct Seen {
     cleaning_ns: u64,
     process: Duration,
     idle: Option<Duration>,
+    passes: u64,
     requests: u64,
     writes: u64,
     moved: u64,
 }
 
 impl Governor {
-    pub(crate) fn new(limit: f64) -> Self {
+    fn new(limit: f64) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
         Self { effort: Effort::new(limit), seen: Seen::default(), cores }
     }
 
     /// Looks at the last interval if it is over, and sets what passes free.
-    pub(crate) fn step(&mut self, shared: &Shared, now: Instant) {
+    fn step(&mut self, shared: &Shared, now: Instant) {
         let passed = now.since(self.seen.at);
-        if passed < INTERVAL_MIN {
+        let passes = shared.store.cleaner_totals().passes.saturating_sub(self.seen.passes);
+        let least = if passes < PASSES_MIN { INTERVAL.1 } else { INTERVAL.0 };
+        if passed < least {
             return;
         }
         let seen = look(shared, now);
         let before = std::mem::replace(&mut self.seen, seen);
         let marks = self.effort.step(&Interval {
+            passed,
             cleaning: Duration(seen.cleaning_ns - before.cleaning_ns),
             total: Duration(seen.process.0.saturating_sub(before.process.0)),
             available: available(passed, self.cores, &before, &seen),
@@ -149,6 +174,7 @@ fn look(shared: &Shared, at: Instant) -> Seen {
         cleaning_ns: shared.cleaning.cpu_ns.load(Ordering::Relaxed),
         process: shared.clock.process_cpu(),
         idle: shared.clock.idle_cpu(),
+        passes: shared.store.cleaner_totals().passes,
         requests: all.get_hits + all.get_misses + all.cmd_set,
         writes: all.cmd_set,
         moved: all.moved_bytes,

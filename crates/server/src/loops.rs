@@ -4,7 +4,6 @@
 //! Invariants: no request waits for them
 
 use crate::admission::until;
-use crate::cleaning::Governor;
 use crate::limits::{JOURNAL_RECORDS, JOURNAL_ROWS, SHADOW_HITS_PER_DECISION};
 use crate::shared::Shared;
 use crate::sharing::REST_MAX;
@@ -99,14 +98,13 @@ pub(crate) fn control(
 ) {
     let store = Arc::clone(&shared.store);
     let mut thing = MemoryControl::new(store).with_private(shared.config.private);
-    let mut governor = Governor::new(shared.config.cleaner_cpu);
     let mut due = Instant::ZERO;
     while !stop.load(Ordering::Acquire) {
         shared.tick();
         shared.account_external();
         let now = shared.clock.now();
         thing.look(now);
-        governor.step(shared, now);
+        shared.cleaning.govern(shared);
         shared.curves.lock().unwrap_or_else(PoisonError::into_inner).run(now);
         let new_tenant = router.has_new_tenant.swap(false, Ordering::Relaxed);
         if new_tenant || due <= now || SHADOW_HITS_PER_DECISION <= shared.store.pending_shadow_hits() {
@@ -151,7 +149,9 @@ pub(crate) fn clean(
         worker.go_online();
         // One pass after another while there is need; others are let in between them.
         let mut turn = || if number == 0 { worker.maintain() } else { worker.help() };
-        while shared.cleaning.timed(clock, store, &mut turn) && !stop.load(Ordering::Acquire) {}
+        while shared.cleaning.timed(clock, store, &mut turn) && !stop.load(Ordering::Acquire) {
+            shared.cleaning.govern(shared);
+        }
         let needed = if number == 0 { store.wants_cleaning() } else { number < store.passes_wanted() };
         worker.go_offline();
         if needed && shared.config.no_evict {

@@ -149,6 +149,7 @@ impl Shared {
             controller: Controller::default(),
             detail_enabled: AtomicBool::new(config.prefix_delimiter.is_some()),
             crawler_enabled: AtomicBool::new(true),
+            cleaning: Cleaning::new(config.cleaner_cpu),
             config,
             auth,
             store,
@@ -162,7 +163,6 @@ impl Shared {
             granted: Mutex::default(),
             granted_bytes: AtomicU64::new(0),
             baseline: Baseline::default(),
-            cleaning: Cleaning::default(),
             sharing,
         })
     }

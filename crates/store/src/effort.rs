@@ -6,7 +6,7 @@
 //!             give way, and from there to where a quarter is the limit falls to what was set; above the limit it gives
 //!             way at once, below it takes back half of what it could at a time, and waits longer each time that
 //!             this proves too much
-//! Units:      any time, the same for both; one step per interval, of about a second
+//! Units:      any time, the same for all; one step per interval, whose length does not count
 //! Source:     Memshare §3.2 and §5.3: n, the segments cleaned per segment freed, follows the write rate. We differ: a pass
 //!             marks more of what it surveys, so that segments are found that hold less of what stays. Replay of mix-dev in
 //!             128 MiB: look-ups and copies per freed segment fall about as marks rise (`docs/decisions`)
@@ -21,15 +21,16 @@ const ALL_WRITES_MORE: f64 = 1.4;
 /// Up to where the CPU time that there is is used without a limit, and from where the limit is the one that was set; falling
 /// evenly between, for a load that wavers about one such point would give way again and again (guess, .5 to .9).
 const LOADED: (f64, f64) = (0.5, 0.75);
-/// What stays of earlier intervals at each new one: passes come in bursts (guess; half of it counts for 2.4 intervals).
-const KEPT: f64 = 0.75;
+/// What stays of earlier intervals at each new one: passes differ, and a burst of writes is over soon (guess; half of it counts
+/// for 1.4 intervals).
+const KEPT: f64 = 0.6;
 /// It gives way to this part of the limit, and takes back only what leaves it below the other.
 const AIM: f64 = 0.95;
 const SLACK: f64 = 0.85;
 /// Calm intervals before it takes a step back, at first and at most.
-const PATIENCE: (u32, u32) = (2, 64);
-/// Intervals with less CPU time than this in sight say nothing.
-const TOTAL_MIN: f64 = 1e6;
+const PATIENCE: (u32, u32) = (8, 256);
+/// Where less than this of the time was used nothing is said.
+const TOTAL_MIN: f64 = 1e-3;
 /// What a pass marks at each level, the most thorough first, each about an eighth more than the one before (guess).
 const MARKS: [usize; 19] =
     [75, 85, 97, 110, 123, 137, 154, 172, 192, 215, 240, 268, 300, 335, 375, 420, 470, 525, 590];
@@ -39,6 +40,8 @@ const _: () = assert!(MARKS[0] == MARKS_MIN && MARKS[LEVEL_MAX] == MARKS_MAX);
 /// What an interval cost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Interval {
+    /// How long it was.
+    pub passed: Duration,
     /// CPU time of cleaning, on whatever thread.
     pub cleaning: Duration,
     /// CPU time of everything, cleaning included.
@@ -62,6 +65,8 @@ pub struct Effort {
     available: f64,
     requests: f64,
     writes: f64,
+    /// Part of the CPU time that there was in the last interval: what is short now is short, whatever was before.
+    last_load: f64,
     calm: u32,
     patience: u32,
     took_back: bool,
@@ -80,6 +85,7 @@ impl Effort {
             available: 0.0,
             requests: 0.0,
             writes: 0.0,
+            last_load: 0.0,
             calm: 0,
             patience: PATIENCE.0,
             took_back: false,
@@ -110,18 +116,21 @@ impl Effort {
         let beyond = ((writes - FEW_WRITES) / (1.0 - FEW_WRITES)).clamp(0.0, 1.0);
         let loaded = (self.limit * (1.0 + ALL_WRITES_MORE * beyond)).min(1.0);
         let (from, to) = LOADED;
-        let load = total / self.available.max(1.0);
+        let load = if 0.0 < self.available { total / self.available } else { 1.0 };
+        let load = load.max(self.last_load);
         1.0 - (1.0 - loaded) * ((load - from) / (to - from)).clamp(0.0, 1.0)
     }
 
     /// Takes an interval in; returns what a pass marks from now on.
     pub fn step(&mut self, interval: &Interval) -> usize {
-        let add = |sum: &mut f64, value: f64| *sum = *sum * KEPT + value;
-        add(&mut self.cleaning, interval.cleaning.0.min(interval.total.0) as f64);
-        add(&mut self.total, interval.total.0 as f64);
-        add(&mut self.available, interval.available.0 as f64);
-        add(&mut self.requests, interval.requests as f64);
-        add(&mut self.writes, interval.writes.min(interval.requests) as f64);
+        let passed = interval.passed.0.max(1) as f64;
+        let add = |sum: &mut f64, value: u64| *sum = *sum * KEPT + value as f64 / passed;
+        add(&mut self.cleaning, interval.cleaning.0.min(interval.total.0));
+        add(&mut self.total, interval.total.0);
+        add(&mut self.available, interval.available.0);
+        add(&mut self.requests, interval.requests);
+        add(&mut self.writes, interval.writes.min(interval.requests));
+        self.last_load = interval.total.0 as f64 / interval.available.0.max(1) as f64;
         if self.total < TOTAL_MIN {
             return self.marks();
         }
@@ -234,6 +243,7 @@ mod tests {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, small")]
             let whole = |x: f64| x as u64;
             Interval {
+                passed: Duration::from_secs(1),
                 cleaning: Duration(whole(cleaning)),
                 total: Duration(whole(total)),
                 available: Duration(whole(requests * self.spare)),
@@ -305,6 +315,25 @@ mod tests {
         assert!(3 < effort.level, "{}", effort.marks());
         run(&mut effort, &mut Plant::new(400.0, 0.02), 80);
         assert_eq!(effort.marks(), MARKS_MIN);
+    }
+
+    #[test]
+    fn a_rest_is_forgotten_within_two_intervals_however_long_it_was() {
+        for rest_secs in [1, 60] {
+            let mut effort = Effort::new(0.05);
+            let passed = Duration::from_secs(rest_secs);
+            let rest = Interval {
+                passed,
+                total: Duration(passed.0 / 100),
+                available: passed,
+                ..Interval::default()
+            };
+            (0..50).for_each(|_| _ = effort.step(&rest));
+            let mut plant = Plant::new(700.0, 1.0);
+            run(&mut effort, &mut plant, 2);
+            let share = plant.share(effort.marks());
+            assert!(share <= 0.12, "{share} after a rest of {rest_secs} s");
+        }
     }
 
     #[test]
@@ -382,7 +411,8 @@ mod tests {
     fn an_idle_server_changes_nothing() {
         let mut effort = Effort::new(0.05);
         let (cleaning, total) = (Duration(9), Duration(10));
-        let interval = Interval { cleaning, total, available: total, requests: 1, writes: 1 };
+        let passed = Duration::from_secs(1);
+        let interval = Interval { passed, cleaning, total, available: total, requests: 1, writes: 1 };
         assert_eq!((0..50).map(|_| effort.step(&interval)).max(), Some(MARKS_MIN));
         assert_eq!(Effort::new(1.0).step(&Interval { total: Duration(u64::MAX), ..interval }), MARKS_MIN);
     }
