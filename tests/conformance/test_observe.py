@@ -39,6 +39,8 @@ def test_requests_are_timed_by_tenant_and_class(fresh):
     reads = [line for line in rows if 'class="read"' in line]
     buckets = [int(line.rsplit(" ", 1)[1]) for line in reads if "_bucket" in line]
     assert buckets == sorted(buckets) and buckets[-1] == 2000, "buckets are cumulative"
+    last = [line for line in reads if "_bucket" in line][-1]
+    assert 'le="+Inf"' in last, "the last bucket has no bound, which readers of the format insist on"
     assert any(line.startswith(f"{name}_count") and line.endswith(" 2000") for line in reads)
 
 

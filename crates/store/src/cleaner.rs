@@ -13,6 +13,7 @@
 
 use crate::account::unlink;
 use crate::census::{BATCH, Census, Fate, Pending, Step};
+use crate::curves::SampledKind;
 use crate::destinations::Destinations;
 use crate::epoch::Participant;
 use crate::index::Found;
@@ -372,6 +373,10 @@ pub(crate) fn note_removal(
     let Removal::Live { is_over } = removal else {
         count(&of_tenant.reclaimed);
         count(&class.reclaimed);
+        // What looks for it from now on does not see that it had died.
+        if tenant.samples(item.hash) {
+            counters.samples.put_if_few(tenant.id, item.hash, SampledKind::Delete);
+        }
         if found.slot.uses() == 0 {
             count(&of_tenant.expired_unfetched);
             count(&class.expired_unfetched);
@@ -403,7 +408,8 @@ pub(crate) fn note_removal(
         return;
     }
     let mut shadow = lock(&tenant.shadow);
-    shadow.push(item.hash, u32::try_from(sizes.charge()).unwrap_or(u32::MAX));
+    let expires_at = item.view.expiry().map_or(0, |expiry| expiry.at);
+    shadow.push(item.hash, u32::try_from(sizes.charge()).unwrap_or(u32::MAX), expires_at);
     tenant.shadow_sampling.store(u32::from(shadow.sampling()), Ordering::Relaxed);
 }
 

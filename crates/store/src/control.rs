@@ -119,8 +119,8 @@ impl Sensor for MemoryControl {
                     held: tenant.held(),
                     idle: self.idle.as_ref().map_or(Bytes::ZERO, |sensor| sensor.idle(tenant)),
                     shadow_hits: window.shadow_hits,
-                    gets: window.get_hits + window.get_misses,
-                    hits: window.get_hits,
+                    gets: window.asked(),
+                    hits: window.found(),
                     expected_hits: tenant.take_expected_hits(),
                     below: TierTraffic {
                         held: tenant.held_below(),

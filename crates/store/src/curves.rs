@@ -28,13 +28,13 @@ const _: () = assert!(RING_FULL < RING_FALLS[0] && RING_FALLS[4] < RING as u64);
 /// What happened to a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SampledKind {
-    /// It was looked up; the bytes are those of its item, or 0 if there is none.
+    /// It was looked up, touched or counted; the bytes are those of its item, or 0 if there is none.
     LookUp,
     /// It was looked up, and its item had expired or been flushed.
     DeadLookUp,
     /// It was stored, with so many bytes.
     Write,
-    /// It was deleted.
+    /// It was deleted, or had died and was cleaned away.
     Delete,
 }
 
@@ -86,6 +86,14 @@ impl Ring {
             Some(_) => {}
         }
         waiting.is_none_or(|waiting| RING_FULL <= waiting)
+    }
+
+    /// Puts an access in if few wait: what may be missing.
+    pub(crate) fn put_if_few(&self, tenant: TenantId, hash: KeyHash, kind: SampledKind) {
+        let waiting = self.put.load(Ordering::Relaxed).wrapping_sub(self.taken.load(Ordering::Relaxed));
+        if waiting < RING_FULL {
+            self.put_or_drop(tenant, hash, kind, 0);
+        }
     }
 
     /// Puts an access in and says how many waited before it; none if it was dropped.
@@ -190,8 +198,8 @@ impl Store {
         let (mut gets, mut hits, mut tier_hits) = (0, 0, 0);
         self.each_thread(|thread| {
             if let Some(counters) = thread.tenants.get(id.index()).and_then(OnceLock::get) {
-                let found = counters.get_hits.load(Ordering::Relaxed);
-                gets += found + counters.get_misses.load(Ordering::Relaxed);
+                let (asked, found) = counters.look_ups();
+                gets += asked;
                 hits += found;
                 tier_hits += counters.tier_hits();
             }

@@ -107,6 +107,19 @@ macro_rules! counters {
 }
 
 impl Totals {
+    /// Look-ups of every kind: gets, touches and counts, found or not.
+    #[must_use]
+    pub fn asked(&self) -> u64 {
+        let missed = self.get_misses + self.touch_misses + self.incr_misses + self.decr_misses;
+        self.found() + missed + self.count_creations
+    }
+
+    /// Those that found their item.
+    #[must_use]
+    pub fn found(&self) -> u64 {
+        self.get_hits + self.touch_hits + self.incr_hits + self.decr_hits
+    }
+
     /// Bytes that went to and from tiers for each look-up whose value was not in DRAM, 0 before the first (Spirit §4.2).
     #[must_use]
     pub fn bytes_per_miss(&self) -> u64 {
@@ -145,6 +158,8 @@ counters! {
     decr_hits,
     /// Decrements that did not.
     decr_misses,
+    /// Increments and decrements that made what they did not find.
+    count_creations,
     /// CAS commands whose value matched.
     cas_hits,
     /// CAS commands that found no item.
@@ -262,6 +277,16 @@ impl Counters {
     #[inline]
     pub(crate) fn at(&self, tier: u8) -> &BelowCounters {
         &self.below[usize::from(tier)]
+    }
+
+    /// Look-ups of every kind, and those that found their item, as [`Totals::asked`] and [`Totals::found`] have them.
+    pub(crate) fn look_ups(&self) -> (u64, u64) {
+        let sum = |counters: &[&AtomicU64]| {
+            counters.iter().map(|counter| counter.load(Ordering::Relaxed)).sum::<u64>()
+        };
+        let found = sum(&[&self.get_hits, &self.touch_hits, &self.incr_hits, &self.decr_hits]);
+        let misses = [&self.get_misses, &self.touch_misses, &self.incr_misses, &self.decr_misses];
+        (found + sum(&misses) + sum(&[&self.count_creations]), found)
     }
 
     /// Look-ups that found their value in a tier.

@@ -40,7 +40,11 @@ struct Entry {
     size: u32,
     /// The key stood for 2^k keys when it was queued.
     k: u8,
+    /// Second at which the item would have expired, in 24 bits; 0 for never.
+    expires_at: [u8; 3],
 }
+
+const _: () = assert!(size_of::<Entry>() == 16, "a second costs no memory");
 
 /// One tenant's queue.
 #[derive(Debug, Default)]
@@ -121,7 +125,9 @@ impl Shadow {
     }
 
     /// Queues an evicted item.
-    pub(crate) fn push(&mut self, hash: KeyHash, size: u32) {
+    ///
+    /// One that expires later than half a year after the server began counts as one that does not.
+    pub(crate) fn push(&mut self, hash: KeyHash, size: u32, expires_at: u32) {
         let key = key_of(hash);
         if !is_sampled(key, self.k) {
             return;
@@ -133,25 +139,45 @@ impl Shadow {
             self.queue.reserve_exact(more);
         }
         self.known.insert(name_of(key), self.number(self.queue.len()));
-        self.queue.push_back(Entry { key, size, k: self.k });
+        let [beyond, a, b, c] = expires_at.to_be_bytes();
+        let expires_at = if beyond == 0 { [a, b, c] } else { [0; 3] };
+        self.queue.push_back(Entry { key, size, k: self.k, expires_at });
         self.represents += u64::from(size) << self.k;
         self.trim();
     }
 
-    /// A miss: how many hits of a larger cache it stands for. The key leaves the queue.
-    pub(crate) fn hit(&mut self, hash: KeyHash) -> u64 {
-        self.forget(key_of(hash)).map_or(0, |k| 1 << k)
+    /// A miss: how many hits of a larger cache it stands for, 0 if the item would have expired. The key leaves the queue.
+    pub(crate) fn hit(&mut self, hash: KeyHash, now_secs: u32) -> u64 {
+        self.forget(key_of(hash)).map_or(0, |Entry { k, expires_at: [a, b, c], .. }| {
+            let expires_at = u32::from_be_bytes([0, a, b, c]);
+            if expires_at != 0 && expires_at <= now_secs { 0 } else { 1 << k }
+        })
     }
 
-    /// Removes a key; returns its sampling if it was there.
-    fn forget(&mut self, key: u64) -> Option<u8> {
+    /// A key that was stored again, or deleted: no memory would give its old item.
+    pub(crate) fn remove(&mut self, hash: KeyHash) {
+        self.forget(key_of(hash));
+    }
+
+    /// All items are flushed: no memory would give them.
+    pub(crate) fn clear(&mut self) {
+        self.first = self.number(self.queue.len());
+        self.k_since = self.first;
+        self.queue = VecDeque::new();
+        self.known = HashMap::default();
+        self.represents = 0;
+    }
+
+    /// Removes a key; returns its entry if it was there.
+    fn forget(&mut self, key: u64) -> Option<Entry> {
         let number = self.known.remove(&name_of(key))?;
         let at = usize::try_from(number.wrapping_sub(self.first)).ok()?;
         let entry = self.queue.get_mut(at)?;
         // The entry stays as a gap until it reaches the front.
         self.represents -= u64::from(entry.size) << entry.k;
+        let was = *entry;
         entry.size = 0;
-        Some(entry.k)
+        Some(was)
     }
 
     /// Samples twice as many keys again once the queue, since `k` changed, has been filled anew and needs a quarter of its entries:
@@ -266,11 +292,14 @@ mod tests {
     fn it_is_a_fifo_of_bytes() {
         let mut s = shadow(1_000, 10_000);
         for n in 0..20 {
-            s.push(hash(n), 100);
+            s.push(hash(n), 100, 0);
         }
         s.check();
-        assert_eq!((0..20).map(|n| s.hit(hash(n))).collect::<Vec<_>>(), [vec![0; 10], vec![1; 10]].concat());
-        assert_eq!(s.hit(hash(15)), 0, "a hit removes the key");
+        assert_eq!(
+            (0..20).map(|n| s.hit(hash(n), 0)).collect::<Vec<_>>(),
+            [vec![0; 10], vec![1; 10]].concat()
+        );
+        assert_eq!(s.hit(hash(15), 0), 0, "a hit removes the key");
         s.check();
     }
 
@@ -280,11 +309,11 @@ mod tests {
         let keys = entries * 64;
         let mut s = shadow(u64::MAX, entries);
         for n in 0..keys {
-            s.push(hash(n), 10);
+            s.push(hash(n), 10, 0);
         }
         s.check();
         assert!(5 < s.sampling() && s.sampling() < 9, "k = {}", s.sampling());
-        let hits: u64 = (0..keys).map(|n| s.hit(hash(n))).sum();
+        let hits: u64 = (0..keys).map(|n| s.hit(hash(n), 0)).sum();
         let few = if cfg!(miri) { 2 } else { 0 };
         assert!(
             (keys / (5 + few) * 4..keys / (4 - few) * 5).contains(&hits),
@@ -300,8 +329,8 @@ mod tests {
             let mut s = Shadow::default();
             s.resize(Bytes(u64::MAX), Bytes(budget * 2));
             for turn in 0..if cfg!(miri) { 300 } else { 30_000 } {
-                s.push(hash(rng.below(10_000)), 100);
-                s.hit(hash(rng.below(10_000)));
+                s.push(hash(rng.below(10_000)), 100, 0);
+                s.hit(hash(rng.below(10_000)), 0);
                 if turn == 100 {
                     s.resize(Bytes(u64::MAX), Bytes(budget));
                 }
@@ -322,8 +351,8 @@ mod tests {
             let counted = allocation_counter::measure(|| {
                 s.resize(Bytes(u64::MAX), Bytes(budget));
                 for _ in 0..if cfg!(miri) { 300 } else { 30_000 } {
-                    s.push(hash(rng.below(10_000)), 100);
-                    s.hit(hash(rng.below(10_000)));
+                    s.push(hash(rng.below(10_000)), 100, 0);
+                    s.hit(hash(rng.below(10_000)), 0);
                 }
             });
             assert!(0 < counted.bytes_current, "{budget}");
@@ -335,16 +364,16 @@ mod tests {
     #[test]
     fn sampling_becomes_denser_again() {
         let mut s = shadow(1 << 20, 16);
-        (0..100_000).for_each(|n| s.push(hash(n), 60));
+        (0..100_000).for_each(|n| s.push(hash(n), 60, 0));
         let thin = s.sampling();
         assert!(8 < thin, "{thin}");
         // One of them alone stands for more than the limit: it is known all the same.
         let large: Vec<_> = (200_000..260_000).filter(|n| is_sampled(key_of(hash(*n)), thin)).collect();
-        s.push(hash(large[0]), 5_000);
-        assert!(0 < s.hit(hash(large[0])));
+        s.push(hash(large[0]), 5_000, 0);
+        assert!(0 < s.hit(hash(large[0]), 0));
         s.check();
         for n in 300_000..900_000 {
-            s.push(hash(n), 5_000);
+            s.push(hash(n), 5_000, 0);
             if n % 1_000 == 0 {
                 s.resize(Bytes(1 << 20), Bytes(16 * 48));
                 s.check();
@@ -353,14 +382,14 @@ mod tests {
         // 1 MiB of them are 210; sixteen entries hold a sixteenth.
         assert!((3..=6).contains(&s.sampling()), "{}", s.sampling());
         for n in 1_000_000..1_100_000 {
-            s.push(hash(n), 5_000);
+            s.push(hash(n), 5_000, 0);
             if n % 1_000 == 0 {
                 s.resize(Bytes(1 << 20), Bytes(10_000 * 48));
                 s.check();
             }
         }
         assert_eq!(s.sampling(), 0, "all fit");
-        let hits: u64 = (1_000_000..1_100_000).map(|n| s.hit(hash(n))).sum();
+        let hits: u64 = (1_000_000..1_100_000).map(|n| s.hit(hash(n), 0)).sum();
         assert!((180..=230).contains(&hits), "{hits} of 209");
     }
 
@@ -384,7 +413,7 @@ mod tests {
                 if cached[usize::try_from(key).unwrap()] {
                     continue;
                 }
-                let shadow_hit = s.hit(hash(key));
+                let shadow_hit = s.hit(hash(key), 0);
                 if accesses <= turn {
                     hits += shadow_hit;
                 }
@@ -393,12 +422,27 @@ mod tests {
                 let victim = std::mem::replace(&mut cache[at], key);
                 cached[usize::try_from(victim).unwrap()] = false;
                 cached[usize::try_from(key).unwrap()] = true;
-                s.push(hash(victim), 100);
+                s.push(hash(victim), 100, 0);
             }
             s.check();
             let ratio = hits as f64 / f64::from(accesses);
             let expected = queue_items as f64 / keys as f64;
             assert!((ratio / expected - 1.0).abs() < 0.1, "{ratio} for {expected}, {budget_entries} entries");
         }
+    }
+
+    #[test]
+    fn what_would_have_expired_is_no_hit_and_what_was_flushed_neither() {
+        let mut s = shadow(1 << 20, 64);
+        for (n, expires_at) in [(0, 0), (1, 10), (2, 11), (3, 1 << 24)] {
+            s.push(hash(n), 100, expires_at);
+        }
+        assert_eq!((0..4).map(|n| s.hit(hash(n), 10)).collect::<Vec<_>>(), [1, 0, 1, 1]);
+        (0..4).for_each(|n| s.push(hash(n), 100, 0));
+        s.clear();
+        s.check();
+        s.push(hash(4), 100, 0);
+        s.check();
+        assert_eq!((0..5).map(|n| s.hit(hash(n), 0)).collect::<Vec<_>>(), [0, 0, 0, 0, 1]);
     }
 }

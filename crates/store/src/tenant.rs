@@ -323,9 +323,7 @@ impl Tenant {
 
     /// Look-ups, hits among them, and hits below DRAM among those, that the counters of this id had when its tenant came.
     pub(crate) fn look_ups_before(&self) -> (u64, u64, u64) {
-        lock(&self.before)
-            .as_deref()
-            .map_or((0, 0, 0), |t| (t.get_hits + t.get_misses, t.get_hits, t.tier_hits))
+        lock(&self.before).as_deref().map_or((0, 0, 0), |t| (t.asked(), t.found(), t.tier_hits))
     }
 
     /// Live bytes charged.

@@ -156,7 +156,7 @@ impl Latency {
                 below = 0;
             }
         }
-        steps.push((f64::MAX, below));
+        steps.push((f64::INFINITY, below));
         steps
     }
 }

@@ -123,8 +123,11 @@ impl Store {
                 }
             });
         }
-        // A disk may have to be waited for: not while nobody can write.
-        ids.iter().for_each(|id| self.flush_tiers(self.tenant(*id)));
+        for tenant in ids.iter().map(|id| self.tenant(*id)) {
+            lock(&tenant.shadow).clear();
+            // A disk may have to be waited for: not while nobody can write.
+            self.flush_tiers(tenant);
+        }
     }
 
     fn run_due_flushes(&self, secs: u32) {

@@ -97,6 +97,7 @@ impl Worker {
         let locked = self.store.index.lock(key.hash);
         let old = self.live(&locked, key);
         let Some((found, view)) = old.live else {
+            self.note_miss(tenant, key, Self::kind_of(old.found()));
             let Some((value, expires_at)) = by.vivify else {
                 count(misses);
                 return Ok(CountedIf::NotFound);
@@ -128,6 +129,7 @@ impl Worker {
             // memcached overwrites a number of the same length, and makes a new item for a longer one.
             state: if len <= old_value.len() { view.state() } else { old.lasting_state() },
         };
+        self.note_hit(self.store.tenant(tenant), key, view.sizes().charge());
         let cas = self.write(&locked, tenant, key, &old, &draft)?;
         drop(locked);
         self.after_write();
@@ -159,6 +161,7 @@ impl Worker {
         drop(locked);
         self.after_write();
         count(&self.counters(tenant).total_items);
+        count(&self.counters(tenant).count_creations);
         Ok(CountedIf::Done { value, cas, expired_at: 0, created: true })
     }
 }

@@ -7,7 +7,6 @@
 use super::away::Content;
 use super::place::{Draft, Identity, Kept};
 use super::{Fields, Key, Old, Refused, Worker};
-use crate::curves::SampledKind;
 use crate::index::{Found, Locked};
 use crate::item::{View, state};
 use crate::metrics::count;
@@ -116,10 +115,11 @@ impl Worker {
                 self.note_fetch_miss(tenant, key, old.found(), how);
                 return Ok(None);
             };
+            self.note_miss(tenant, key, Self::kind_of(old.found()));
             let created = self.create(&locked, tenant, key, &old, expires_at, how)?;
             drop(locked);
             self.after_write();
-            self.note_fetch_miss(tenant, key, old.found(), how);
+            self.count_fetch_miss(tenant, old.found(), how);
             return Ok(created.map(|was| Fetched { was, created: true, won: true }));
         };
         let Some(was) = self.description(found) else { return Ok(None) };
@@ -136,6 +136,7 @@ impl Worker {
                 identity: Identity::Kept(Kept::of(self, found, &view)),
                 state: view.state() | if won { state::TOKEN_SENT } else { 0 },
             };
+            self.note_hit(self.store.tenant(tenant), key, view.sizes().charge());
             self.write(&locked, tenant, key, &old, &draft)?;
             drop(locked);
             self.after_write();
@@ -173,6 +174,7 @@ impl Worker {
         if !how.no_use {
             self.note_use(self.store.tenant(tenant), found);
         }
+        self.note_hit(self.store.tenant(tenant), key, was.item.view.sizes().charge());
         self.count_fetch(tenant, key, was, how);
     }
 
@@ -194,19 +196,22 @@ impl Worker {
         if !how.no_value && view.is_away() {
             self.note_tier_hit(owner, counters, key, view, was.uses());
         }
-        if owner.samples(key.hash) {
-            self.sample(owner, key.hash, SampledKind::LookUp, sizes.charge());
-        }
     }
 
     fn note_fetch_miss(&self, tenant: TenantId, key: &Key<'_>, dead: Option<Found>, how: &Fetch) {
+        self.note_miss(tenant, key, Self::kind_of(dead));
+        self.count_fetch_miss(tenant, dead, how);
+    }
+
+    fn count_fetch_miss(&self, tenant: TenantId, dead: Option<Found>, how: &Fetch) {
         let counters = self.counters(tenant);
         if how.touch.is_some() {
             count(&counters.cmd_touch);
             count(&counters.touch_misses);
             return;
         }
-        self.miss(tenant, key, counters, self.count_dead(counters, dead));
+        count(&counters.get_misses);
+        self.count_dead(counters, dead);
     }
 }
 

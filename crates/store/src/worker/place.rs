@@ -352,10 +352,10 @@ fn change_of(old: &Old<'_>, tenant: TenantId, sizes: Sizes) -> i64 {
 }
 
 /// A key that is stored again is no eviction any more.
-fn forget_shadow(owner: &Tenant, hash: KeyHash) {
+pub(super) fn forget_shadow(owner: &Tenant, hash: KeyHash) {
     if Shadow::may_know(hash, owner.sampling())
         && let Ok(mut shadow) = owner.shadow.try_lock()
     {
-        shadow.hit(hash);
+        shadow.remove(hash);
     }
 }

@@ -9,6 +9,7 @@ use crate::metrics::{CLASSES, Counters, count};
 use crate::shadow::Shadow;
 use crate::slot::Slot;
 use crate::sync::{Ordering, bump};
+use crate::tenant::Tenant;
 use units::{Bytes, TenantId};
 
 /// What an item is beside its value.
@@ -53,14 +54,16 @@ impl Worker {
     pub fn look_up(&self, tenant: TenantId, key: &Key<'_>) -> Result<Option<Item<'_>>, Refused> {
         let counters = self.counters(tenant);
         let Some(found) = self.store.index.find(key.hash, |slot| self.is_key(slot, key)) else {
-            self.miss(tenant, key, counters, SampledKind::LookUp);
+            count(&counters.get_misses);
+            self.note_miss(tenant, key, SampledKind::LookUp);
             return Ok(None);
         };
         let place = found.slot.place();
         let view = self.store.log.view(&self.reader, place);
         if self.store.is_expired(&view) || self.store.is_flushed(place, &view) {
-            let kind = self.count_dead(counters, Some(found));
-            self.miss(tenant, key, counters, kind);
+            self.count_dead(counters, Some(found));
+            count(&counters.get_misses);
+            self.note_miss(tenant, key, SampledKind::DeadLookUp);
             return Ok(None);
         }
         let item = self.item(&view, self.store.stamp_of(place, &view));
@@ -73,9 +76,7 @@ impl Worker {
         counters.dram.count_read(Bytes(sizes.whole as u64));
         let owner = self.store.tenant(tenant);
         self.note_use(owner, found);
-        if owner.samples(key.hash) {
-            self.sample(owner, key.hash, SampledKind::LookUp, sizes.charge());
-        }
+        self.note_hit(owner, key, sizes.charge());
         if view.is_away() {
             self.note_tier_hit(owner, counters, key, &view, found.slot.uses());
         }
@@ -99,8 +100,18 @@ impl Worker {
         Some(self.item(&view, self.store.stamp_of(place, &view)))
     }
 
-    pub(super) fn miss(&self, tenant: TenantId, key: &Key<'_>, counters: &Counters, kind: SampledKind) {
-        count(&counters.get_misses);
+    /// Tells the estimator of the tenant's curve of a look-up that found its item: before it is written again, which would
+    /// make it the last that was used.
+    #[inline]
+    pub(super) fn note_hit(&self, owner: &Tenant, key: &Key<'_>, charge: i64) {
+        if owner.samples(key.hash) {
+            self.sample(owner, key.hash, SampledKind::LookUp, charge);
+        }
+    }
+
+    /// Tells the estimator of the tenant's curve of a look-up that found nothing, and asks the shadow queue whether it would have
+    /// with more memory: before the key is stored, which makes the queue forget it.
+    pub(super) fn note_miss(&self, tenant: TenantId, key: &Key<'_>, kind: SampledKind) {
         let owner = self.store.tenant(tenant);
         if owner.samples(key.hash) {
             self.sample(owner, key.hash, kind, 0);
@@ -109,19 +120,24 @@ impl Worker {
         if Shadow::may_know(key.hash, owner.sampling())
             && let Ok(mut shadow) = owner.shadow.try_lock()
         {
-            let hits = shadow.hit(key.hash);
+            let hits = shadow.hit(key.hash, self.store.now_secs());
             if 0 < hits {
-                bump(&counters.shadow_hits, hits);
+                bump(&self.counters(tenant).shadow_hits, hits);
                 self.store.pending_shadow_hits.fetch_add(hits, Ordering::Relaxed);
             }
         }
     }
-    /// Counts a miss whose item has died; says what kind of look-up it was.
-    pub(super) fn count_dead(&self, counters: &Counters, found: Option<Found>) -> SampledKind {
-        let Some(found) = found else { return SampledKind::LookUp };
+
+    /// What kind of look-up found nothing, or an item that has died.
+    pub(super) fn kind_of(dead: Option<Found>) -> SampledKind {
+        if dead.is_some() { SampledKind::DeadLookUp } else { SampledKind::LookUp }
+    }
+
+    /// Counts a miss whose item has died, if it has one.
+    pub(super) fn count_dead(&self, counters: &Counters, dead: Option<Found>) {
+        let Some(found) = dead else { return };
         let expired = self.store.is_expired(&self.store.log.view(&self.reader, found.slot.place()));
         count(if expired { &counters.get_expired } else { &counters.get_flushed });
-        SampledKind::DeadLookUp
     }
 
     /// Calls `each` with the live items of some buckets of the index, about eight in each, and moves the cursor on. Returns

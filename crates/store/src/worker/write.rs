@@ -4,7 +4,7 @@
 //! Source:     memcached 1.6.45's rules for every mode, `C` and `I` of its meta commands included
 
 use super::away::Content;
-use super::place::{Draft, Identity, Kept};
+use super::place::{Draft, Identity, Kept, forget_shadow};
 use super::{Fields, Item, Key, Old, Refused, Worker};
 use crate::curves::SampledKind;
 use crate::hash::Space;
@@ -298,6 +298,7 @@ impl Worker {
     fn delete_found(&self, locked: &Locked<'_>, tenant: TenantId, key: &Key<'_>, old: &Old<'_>) {
         self.unlink_found(locked, old);
         let owner = self.store.tenant(tenant);
+        forget_shadow(owner, key.hash);
         if owner.samples(key.hash) {
             self.sample(owner, key.hash, SampledKind::Delete, 0);
         }
@@ -389,14 +390,17 @@ impl Worker {
         let locked = self.store.index.lock(key.hash);
         let old = self.live(&locked, key);
         let Some((found, view)) = old.live else {
+            drop(locked);
             count(&counters.cmd_touch);
             count(&counters.touch_misses);
+            self.note_miss(tenant, key, Self::kind_of(old.found()));
             return Ok(None);
         };
         let item = self.item(&view, self.store.stamp_of(found.slot.place(), &view));
         if reads && item.value.is_none() {
             return Err(self.refuse(&view));
         }
+        self.note_hit(self.store.tenant(tenant), key, view.sizes().charge());
         if view.expiry().map_or(0, |e| e.at) == expires_at {
             self.note_use(self.store.tenant(tenant), found);
         } else {
