@@ -95,14 +95,20 @@ pub(crate) fn run(mut options: ServeOptions, read: &Read<'_>) -> Result<Code, Fa
     complain(running.ready_line());
     manners.warn_of_root();
     activation.notify("READY=1");
+    let ending = signals.handle();
+    running.when_broken(move || ending.close());
     obey(signals, &running, &activation, || reload.settings(&read, &running));
     activation.notify("STOPPING=1");
+    let broken = running.broken();
     running.shut_down();
     drop(pid_file);
-    Ok(Code::Done)
+    match broken {
+        Some(thread) => Err(Failure::failed(format!("the thread {thread} had ended"), "its log says why")),
+        None => Ok(Code::Done),
+    }
 }
 
-/// Does what signals say until one says to stop.
+/// Does what signals say until one says to stop, or the server is broken.
 fn obey(mut signals: Signals, running: &Running, activation: &Activation, mut reload_settings: impl FnMut()) {
     for signal in signals.forever() {
         if signal != SIGHUP {

@@ -121,6 +121,12 @@ impl Connection {
         self.is_sending || self.parked_until.is_some() || self.lasting.is_some()
     }
 
+    /// Whether it is to be sent something still, or answered: a server that ends waits for it.
+    pub(crate) fn is_owed(&self) -> bool {
+        let lists = matches!(self.lasting, Some(Lasting::Dump(_) | Lasting::Values(_)));
+        self.is_sending || self.is_waiting || self.is_fetching || self.parked_until.is_some() || lists
+    }
+
     /// Whether a large value has come whose request needs another that is away.
     pub(crate) fn awaits_another(&self) -> bool {
         self.upload.as_ref().is_some_and(|receiving| receiving.is_whole())

@@ -38,6 +38,7 @@ pub mod admin;
 mod dump;
 mod stats;
 mod view;
+mod vigil;
 mod watch;
 
 #[cfg(test)]

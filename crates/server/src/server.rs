@@ -21,6 +21,7 @@ use crate::sharing::{GroupClaims, Known, Speeds, SpeedsError, Unmeasured};
 use crate::tenants::Router;
 use crate::tiers::TierUnavailable;
 use crate::tls::TlsError;
+use crate::vigil::Vigil;
 use crate::worker::{Surroundings, Worker};
 use contents::{open_store, restore, save};
 use mio::Waker;
@@ -29,7 +30,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use store::StoreError;
 
@@ -92,7 +93,7 @@ pub struct Running {
     acceptor_waker: Waker,
     helpers: Arc<Helpers>,
     admin_stop: Option<tokio::sync::oneshot::Sender<()>>,
-    stop: Arc<AtomicBool>,
+    vigil: Arc<Vigil>,
     threads: Vec<JoinHandle<()>>,
     view: crate::View,
     operator: Arc<Operator>,
@@ -165,16 +166,19 @@ fn run(
     let ready = ready_line(&shared.config, &main, admin_address);
     let entrances = entrances(main, &shared, &router)?;
     let view = crate::View::new(Arc::clone(&shared), Arc::clone(&router), Arc::clone(&memory));
-    let stop = Arc::new(AtomicBool::new(false));
+    let vigil = Arc::new(Vigil::default());
+    let stop = Arc::clone(vigil.stop());
     let helpers = Arc::new(Helpers::default());
     let operator = Arc::new(Operator::new(&shared, &router, &memory, &helpers));
     let mut threads = Vec::new();
 
-    start_cleaners(&shared, &helpers, &stop, &mut threads)?;
+    start_cleaners(&shared, &helpers, &vigil, &mut threads)?;
     {
         let (shared, router, helpers) = (Arc::clone(&shared), Arc::clone(&router), Arc::clone(&helpers));
         let stop = Arc::clone(&stop);
-        threads.push(spawn("control", move || loops::control(&shared, &router, &helpers, &memory, &stop))?);
+        threads.push(
+            vigil.spawn("control", move || loops::control(&shared, &router, &helpers, &memory, &stop))?,
+        );
     }
     if shared.store.divided_tier().is_some() {
         // What tenants claim holds from the first request on.
@@ -182,9 +186,9 @@ fn run(
         let (shared, helpers, stop) = (Arc::clone(&shared), Arc::clone(&helpers), Arc::clone(&stop));
         threads.push(spawn("bandwidth", move || loops::bandwidth(&shared, &helpers, &stop))?);
     }
-    let Crew { desks, wakers } = start_workers((&shared, &router, &helpers, &stop), rings, &mut threads)?;
-    let (acceptor, acceptor_waker) = Acceptor::new(Arc::clone(&shared), entrances, desks, Arc::clone(&stop))?;
-    threads.push(spawn("acceptor", move || acceptor.accept())?);
+    let Crew { desks, wakers } = start_workers((&shared, &router, &helpers, &vigil), rings, &mut threads)?;
+    let (acceptor, acceptor_waker) = Acceptor::new(Arc::clone(&shared), entrances, desks, stop)?;
+    threads.push(vigil.spawn("acceptor", move || acceptor.accept())?);
     let admin_stop = match admin {
         None => None,
         Some(listener) => {
@@ -203,7 +207,7 @@ fn run(
         acceptor_waker,
         helpers,
         admin_stop,
-        stop,
+        vigil,
         threads,
         view,
         operator,
@@ -235,14 +239,15 @@ fn claim_configured(shared: &Shared, router: &Router) {
 fn start_cleaners(
     shared: &Arc<Shared>,
     helpers: &Arc<Helpers>,
-    stop: &Arc<AtomicBool>,
+    vigil: &Arc<Vigil>,
     threads: &mut Vec<JoinHandle<()>>,
 ) -> Result<(), StartError> {
     shared.store.set_cleaners(shared.config.cleaners);
     for number in 0..shared.config.cleaners {
         let cleaner = shared.store.worker()?;
-        let (shared, helpers, stop) = (Arc::clone(shared), Arc::clone(helpers), Arc::clone(stop));
-        threads.push(spawn("cleaner", move || loops::clean(cleaner, number, &shared, &helpers, &stop))?);
+        let (shared, helpers, stop) = (Arc::clone(shared), Arc::clone(helpers), Arc::clone(vigil.stop()));
+        threads
+            .push(vigil.spawn("cleaner", move || loops::clean(cleaner, number, &shared, &helpers, &stop))?);
     }
     Ok(())
 }
@@ -265,7 +270,7 @@ struct Crew {
 
 /// Starts the workers; those that get a ring serve on it.
 fn start_workers(
-    (shared, router, helpers, stop): (&Arc<Shared>, &Arc<Router>, &Arc<Helpers>, &Arc<AtomicBool>),
+    (shared, router, helpers, vigil): (&Arc<Shared>, &Arc<Router>, &Arc<Helpers>, &Arc<Vigil>),
     rings: Vec<Ring>,
     threads: &mut Vec<JoinHandle<()>>,
 ) -> Result<Crew, StartError> {
@@ -280,13 +285,13 @@ fn start_workers(
             helpers: Arc::clone(helpers),
             inbox,
             load: Arc::clone(&load),
-            stop: Arc::clone(stop),
+            stop: Arc::clone(vigil.stop()),
             number: i,
         };
         let name = format!("worker-{i}");
         let (waker, thread) = match rings.next() {
-            Some(ring) => start_worker(&name, around, Uring::new(ring, Arc::clone(shared))?)?,
-            None => start_worker(&name, around, Epoll::new()?)?,
+            Some(ring) => start_worker(&name, around, Uring::new(ring, Arc::clone(shared))?, vigil)?,
+            None => start_worker(&name, around, Epoll::new()?, vigil)?,
         };
         threads.push(thread);
         crew.wakers.push(Arc::clone(&waker));
@@ -297,15 +302,22 @@ fn start_workers(
 
 type Started = (Arc<reactor::Waker>, JoinHandle<()>);
 
-fn start_worker<R>(name: &str, around: Surroundings, reactor: R) -> Result<Started, StartError>
+fn start_worker<R>(
+    name: &str,
+    around: Surroundings,
+    reactor: R,
+    vigil: &Arc<Vigil>,
+) -> Result<Started, StartError>
 where
     R: Reactor + Send + 'static,
 {
     let waker = reactor.waker();
     let store = around.shared.store.worker()?;
-    Ok((waker, spawn(name, move || Worker::new(around, reactor, store).work())?))
+    Ok((waker, vigil.spawn(name, move || Worker::new(around, reactor, store).work())?))
 }
 
+/// Starts a thread that the server can do without: the last steady shares hold without one for bandwidth, requests are answered
+/// without an administration.
 fn spawn(name: &str, act: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name(name.to_owned()).spawn(act)
 }
@@ -357,9 +369,21 @@ impl Running {
         self.shared.reload_keys()
     }
 
+    /// Calls `tell` once a thread of the server has ended by itself, at once if one has: nothing works as it should from then on,
+    /// and it is to be shut down.
+    pub fn when_broken(&self, tell: impl Fn() + Send + 'static) {
+        self.vigil.when_ended(Box::new(tell));
+    }
+
+    /// The thread that has ended by itself, if one has.
+    #[must_use]
+    pub fn broken(&self) -> Option<String> {
+        self.vigil.ended()
+    }
+
     /// Stops accepting, answers what has arrived, sends what is owed, ends every thread.
     pub fn shut_down(self) {
-        self.stop.store(true, Ordering::Release);
+        self.vigil.stop().store(true, Ordering::Release);
         // A thread that cannot be woken wakes by itself.
         let _woken = self.acceptor_waker.wake();
         for waker in &self.wakers {

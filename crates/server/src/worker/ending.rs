@@ -89,7 +89,7 @@ impl<R: Reactor> Worker<R> {
                 return;
             }
             let now = self.around.shared.clock.now();
-            let owed = |c: &Connection| c.is_sending || c.is_waiting || c.is_fetching || c.sends_values();
+            let owed = Connection::is_owed;
             let open = self.connections.iter().flatten();
             let done: Vec<_> = open.filter(|c| !owed(c) && !c.is_closing).map(|c| c.id).collect();
             for id in done {

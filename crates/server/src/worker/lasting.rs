@@ -111,7 +111,7 @@ impl<R: Reactor> Worker<R> {
     pub(super) fn has_lasting_work(&self) -> bool {
         let of = |id: &StreamId| self.connections.get(id.0).and_then(Option::as_ref);
         let can = |c: &Connection| {
-            !c.is_sending && matches!(c.lasting, Some(Lasting::Dump(_) | Lasting::Values(_)))
+            !c.is_sending && !c.is_closing && matches!(c.lasting, Some(Lasting::Dump(_) | Lasting::Values(_)))
         };
         self.lasting.iter().filter_map(of).any(can)
     }
