@@ -3,7 +3,7 @@
 //! Invariants:  a mapping lives exactly as long as the last `Region` that is a part of it, and is unmapped as a whole: a DAX device
 //!              gives no part of one back; every offset is checked against the region's length
 //! Assumptions: 1. a mapping is aligned to 4 KiB; 2. untouched pages read as zero; 3. `MADV_DONTNEED` on a private
-//!              anonymous mapping makes pages read as zero again, also for readers that race with it
+//!              anonymous mapping, `MADV_DONTNEED_LOCKED` on a locked one, makes pages read as zero again, also for readers that race with it
 //! Failure:     a mapping that the system refuses is an error; advice that it refuses is ignored
 
 #![allow(unsafe_code, reason = "maps memory and hands out views of it; see the SAFETY comments")]
@@ -240,11 +240,10 @@ impl Region {
         }
         #[cfg(not(miri))]
         {
-            use rustix::mm::{Advice, madvise};
             // SAFETY: `start` is inside the mapping, checked above.
             let at = unsafe { self.base.as_ptr().add(start) };
             // SAFETY: whole pages inside this live private anonymous mapping; the caller holds no references.
-            let _refused = unsafe { madvise(at.cast(), end - start, Advice::LinuxDontNeed) };
+            let _refused = unsafe { give_back(at.cast(), end - start) };
         }
     }
 
@@ -412,6 +411,31 @@ impl Drop for Mapping {
     }
 }
 
+/// Gives pages back, locked ones too.
+///
+/// # Safety
+/// Whole pages of a live private anonymous mapping, to which no reference leads.
+#[cfg(not(miri))]
+unsafe fn give_back(at: *mut std::ffi::c_void, len: usize) -> rustix::io::Result<()> {
+    use rustix::io::Errno;
+    use rustix::mm::{Advice, MlockFlags, madvise, mlock_with, munlock};
+    // SAFETY: the caller's promise.
+    let advise = |advice| unsafe { madvise(at, len, advice) };
+    // Locked memory (`-k`) is given back by a call of its own, before Linux 5.18 by none.
+    for advice in [Advice::LinuxDontNeed, Advice::LinuxDontneedLocked] {
+        match advise(advice) {
+            Err(Errno::INVAL) => {}
+            done => return done,
+        }
+    }
+    // SAFETY: the same.
+    unsafe { munlock(at, len) }?;
+    let done = advise(Advice::LinuxDontNeed);
+    // SAFETY: the same. Pages are locked as they are touched, as they were.
+    let _unlocked = unsafe { mlock_with(at, len, MlockFlags::ONFAULT) };
+    done
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -432,6 +456,23 @@ mod tests {
         // SAFETY: no slice is alive.
         unsafe { region.release(0, PAGE) };
         if cfg!(not(miri)) {
+            // SAFETY: this thread alone uses the region.
+            assert_eq!(unsafe { region.bytes(PAGE - 2, 4) }, b"\0\0cd");
+        }
+    }
+
+    #[test]
+    #[cfg(not(miri))]
+    fn locked_pages_are_given_back_too() {
+        use rustix::mm::{MlockFlags, mlock_with};
+        let region = Region::anonymous(Bytes(2 * PAGE as u64)).unwrap();
+        // SAFETY: the whole of a live mapping.
+        unsafe { mlock_with(region.base.as_ptr().cast(), 2 * PAGE, MlockFlags::ONFAULT) }.unwrap();
+        for _ in 0..2 {
+            // SAFETY: this thread alone uses the region.
+            unsafe { region.write(PAGE - 2, b"abcd") };
+            // SAFETY: no slice is alive.
+            unsafe { region.release(0, PAGE) };
             // SAFETY: this thread alone uses the region.
             assert_eq!(unsafe { region.bytes(PAGE - 2, 4) }, b"\0\0cd");
         }
