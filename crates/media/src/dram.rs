@@ -1,7 +1,7 @@
 //! DRAM: anonymous memory, in huge pages where the system allows.
 //!
 //! Assumptions: 1. anonymous pages read as zero until they are written; 2. `MADV_DONTNEED` gives the pages back and
-//! makes them read as zero again; 3. nothing survives the process
+//! makes them read as zero again, unless memory is locked; 3. nothing survives the process
 
 use crate::{MapError, Medium, Region};
 use units::{Bytes, TierId};

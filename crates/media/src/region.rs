@@ -3,7 +3,8 @@
 //! Invariants:  a mapping lives exactly as long as the last `Region` that is a part of it, and is unmapped as a whole: a DAX device
 //!              gives no part of one back; every offset is checked against the region's length
 //! Assumptions: 1. a mapping is aligned to 4 KiB; 2. untouched pages read as zero; 3. `MADV_DONTNEED` on a private
-//!              anonymous mapping makes pages read as zero again, also for readers that race with it
+//!              anonymous mapping makes pages read as zero again, also for readers that race with it, or is refused
+//!              (where memory is locked) and changes nothing
 //! Failure:     a mapping that the system refuses is an error; advice that it refuses is ignored
 
 #![allow(unsafe_code, reason = "maps memory and hands out views of it; see the SAFETY comments")]
@@ -223,7 +224,8 @@ impl Region {
         }
     }
 
-    /// Gives the whole pages inside a range back to the system; they read as zero afterwards. Pages of a file stay.
+    /// Gives the whole pages inside a range back to the system; they read as zero afterwards. Pages of a file stay, and so do
+    /// those of a process that locks its memory (`-k`), as they are: nobody may rely on the zeros.
     ///
     /// # Safety
     /// No reference obtained from [`Region::bytes`] to these bytes may be alive. Atomic words may be: their readers

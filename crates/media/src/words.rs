@@ -70,7 +70,8 @@ impl WordRegion {
         self.region.prefer_huge_pages_in(first * WORD, (last - first) * WORD);
     }
 
-    /// Gives the whole pages between two words back to the system; they read as zero afterwards.
+    /// Gives the whole pages between two words back to the system; they read as zero afterwards, or as they were where memory
+    /// is locked.
     ///
     /// # Panics
     /// If the range is not inside the region.

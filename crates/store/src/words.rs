@@ -32,7 +32,7 @@ impl Words {
         self.region.prefer_huge_pages(first, last);
     }
 
-    /// Gives the memory of words from `first` to `last` back; they read as zero.
+    /// Gives the memory of words from `first` to `last` back; they read as zero, or as they were where memory is locked.
     pub(crate) fn release(&self, first: usize, last: usize) {
         self.region.release(first, last);
     }
