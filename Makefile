@@ -65,8 +65,9 @@ unit: toolchain ## Rust tests of all crates, tidy tests included
 test-vm: toolchain ## Slow tiers in virtual machines: persistent memory, a NUMA node
 	@tests/vm/run.sh
 
+# A build of its own in any case: it has the checks that the product's profile lacks.
 shuttle: toolchain ## The store's lock-free steps under generated schedules
-	@RUSTFLAGS='$(RUSTFLAGS) --cfg shuttle' CARGO_TARGET_DIR=$(TARGET)/shuttle \
+	@RUSTFLAGS='$(RUSTFLAGS) --cfg shuttle -C debug-assertions=on -C overflow-checks=on' CARGO_TARGET_DIR=$(TARGET)/shuttle \
 	    cargo test --release -p store --lib shuttle
 
 miri: toolchain ## Unsafe modules under Miri, if a nightly has it; MIRI_SECONDS=600 for each crate

@@ -141,6 +141,7 @@ def test_a_web_page_changes_nothing(server):
         body = {"policy": "auto"} if path == "/policy" else {}
         assert ask(server, method, path, body, {"Origin": "http://127.0.0.1"})[0] == 403
     assert ask(server, "GET", "/policy")[1]["policy"] == "pooled"
+    assert ask(server, "GET", "/tenants/feeds")[0] == 200
 
 
 def test_the_policy_changes_and_the_journal_says_so(server):

@@ -4,11 +4,11 @@ import json
 import os
 import random
 import re
-import time
 
 import pytest
 
 from conformance import servers
+from conformance.test_admin import wait_until
 from conformance.wire import Wire, resident_bytes
 
 pytestmark = pytest.mark.cotenant
@@ -101,7 +101,13 @@ def test_a_journal_of_a_thousand_tenants_is_made_while_it_is_sent(note):
                 wire.send(b"set t%d:a 0 0 1 noreply\r\nx\r\n" % n)
             wire.send(b"version\r\n")
             assert wire.read_line().startswith(b"VERSION")
-        time.sleep(1)  # A decision about the last of them.
+
+            def decisions():
+                return int(wire.stats(b"controller")["decisions"])
+
+            # The next may have begun before the last of them came.
+            first = decisions()
+            wait_until(lambda: first + 2 <= decisions())
         server.http("/metrics")
         before = resident_bytes(server.pid, "VmHWM")
         status, body = server.http("/journal")

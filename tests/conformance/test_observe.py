@@ -93,3 +93,5 @@ def test_a_tenant_of_its_own_sees_its_own(fresh):
         keys = [value for name, value in seen.items() if name.endswith(":key")]
         assert "secret" in keys and "shared" not in keys
         assert own.stats(b"latency")["own:write:requests"] == "1"
+        theirs = [line for what in (b"latency", b"slow", b"hotkeys") for line in own.stats(what).items()]
+        assert not [row for row in theirs if "default" in row[0] or row[1] in ("default", "shared")]

@@ -87,7 +87,7 @@ def test_metadump_of_many_is_whole_and_requests_go_on_behind_it(fresh):
         reply = wire.read_until_suffix(b"EN\r\n")
         at = reply.index(END) + len(END)
         items = dumped(reply[:at])
-        assert len(items) == count and items[b"key7"]["flags"] == b"0"
+        assert len(items) == count == reply[:at].count(b"key=") and items[b"key7"]["flags"] == b"0"
         value = b"VALUE key7 0 1\r\nx\r\n" + END
         assert reply[at:].startswith(value)
         requests = reply[at + len(value) : -len(b"EN\r\n")]

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from conformance.servers import STOP_S
-from conformance.wire import Closed, short
+from conformance.wire import END, set_request, short
 
 COUNT = 400
 
@@ -94,10 +94,28 @@ def test_requests_answered_before_sigterm_stay_answered(fresh):
         assert got == reply * (len(got) // len(reply))
 
 
+#: A value that no pair of sockets takes whole: who reads it slowly holds the end of the server open.
+OWED = b"owed" * (3 << 20)
+
+
+@pytest.mark.cotenant
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
-def test_no_new_connections_afterwards(fresh, name):
-    server = fresh()
+def test_nobody_new_gets_in_while_a_reply_is_owed(fresh, name):
+    """The server still sends what it owes to one client; it hears nobody who comes then."""
+    server = fresh("-I", "16m")
+    idle, slow = server.wire(), server.wire(receive_buffer=4096)
+    assert idle.ask(set_request(b"big", OWED)) == b"STORED\r\n"
+    slow.send(b"get big\r\n")
+    assert slow.read_line() == b"VALUE big 0 %d\r\n" % len(OWED)
     server.process.send_signal(getattr(signal, name))
-    assert server.process.wait(timeout=STOP_S) == 0
-    with pytest.raises((OSError, Closed)):
-        server.wire()
+    assert idle.read_to_close() == b"", "who is owed nothing hears of the end at once"
+    for _ in range(10):
+        try:
+            with server.wire() as late:
+                late.send(b"version\r\n")
+                assert late.read_to_close() == b"", "somebody new is answered"
+        except OSError:
+            pass  # refused, or reset
+    assert server.is_alive(), "it has ended before it sent what it owes"
+    assert slow.read_to_close() == OWED + b"\r\n" + END
+    assert server.process.wait(timeout=STOP_S) == 0, server.said()

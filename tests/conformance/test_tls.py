@@ -5,6 +5,7 @@ import signal
 import socket
 import ssl
 import struct
+import time
 
 import pytest
 from pymemcache.client.base import Client
@@ -158,8 +159,9 @@ def test_keys_change_under_way(authority, secure):
         before = old.sock.getpeercert(binary_form=True)
         authority.issue("server-2", file="server")
         secure.process.send_signal(signal.SIGHUP)
-        after = before
+        after, until = before, time.monotonic() + DEADLINE_S
         while after == before:
+            assert time.monotonic() < until, secure.said()
             with Secure(port, context(authority)) as new:
                 after = new.sock.getpeercert(binary_form=True)
                 assert new.ask(b"version\r\n") == b"VERSION 1.6.45\r\n"

@@ -122,6 +122,13 @@ class Wire:
             self._more(until)
         return self._take(len(self.buffer))
 
+    def has_come(self):
+        """Bytes that have come by now and were not read; they stay."""
+        try:
+            return len(self.buffer) + len(self.sock.recv(1 << 20, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+        except BlockingIOError:
+            return len(self.buffer)
+
     def skim(self, length):
         """Reads `length` bytes and forgets them; cheap for gigabytes. The last 64 bytes come back."""
         tail = b""

@@ -1,7 +1,8 @@
-//! Every promise of SPECIFICATION.md names a test that exists, or says *pending*.
+//! Every promise of SPECIFICATION.md names a test that exists, or says *pending*, and its number is its own.
 //!
 //! Shape: a promise is a row of a table with a column headed "Test" or "Tests"; its cell holds `file::test_name` in
-//!        backticks, several if need be, or the word pending; a file is named as in ARCHITECTURE.md
+//!        backticks, several if need be, or the word pending; a file is named as in ARCHITECTURE.md; a column headed "#"
+//!        has its number
 
 use crate::Finding;
 use crate::paths::{resolve, spans};
@@ -19,8 +20,8 @@ pub fn check(
     if rows.is_empty() {
         return vec![Finding::new(path, "holds no table with a column 'Test' and rows under it")];
     }
-    let mut findings = Vec::new();
-    for (line, cell) in rows {
+    let mut findings = repeated(path, &rows);
+    for Row { line, tests: cell, .. } in rows {
         let named: Vec<String> = spans(&cell).into_iter().map(|(_, span)| span).collect();
         if named.is_empty() && !is_pending(&cell) {
             findings.push(Finding::at(path, line, "names no test and does not say *pending*"));
@@ -31,26 +32,52 @@ pub fn check(
     findings
 }
 
-/// The test cell of every promise, with its line.
-fn promises(text: &str) -> Vec<(usize, String)> {
-    let mut column = None;
+/// A promise.
+struct Row {
+    line: usize,
+    /// Empty where its table has no numbers.
+    number: String,
+    /// Its test cell.
+    tests: String,
+}
+
+/// Every promise.
+fn promises(text: &str) -> Vec<Row> {
+    let mut columns = None;
     let mut found = Vec::new();
-    for (number, line) in (1..).zip(text.lines()) {
-        let Some(row) = line.trim().strip_prefix('|') else {
-            column = None;
+    for (line, text) in (1..).zip(text.lines()) {
+        let Some(row) = text.trim().strip_prefix('|') else {
+            columns = None;
             continue;
         };
         let cells: Vec<&str> = row.trim_end_matches('|').split('|').map(str::trim).collect();
         let is_rule = cells.iter().all(|cell| cell.starts_with(['-', ':']));
-        match column {
-            None => column = Some(cells.iter().position(|cell| is_heading(cell))),
-            Some(Some(at)) if !is_rule => {
-                found.push((number, cells.get(at).copied().unwrap_or_default().to_owned()))
+        let cell =
+            |at: Option<usize>| at.and_then(|at| cells.get(at)).copied().unwrap_or_default().to_owned();
+        match columns {
+            None => {
+                let number = cells.iter().position(|&cell| cell == "#");
+                columns = Some((number, cells.iter().position(|cell| is_heading(cell))));
+            }
+            Some((number, tests @ Some(_))) if !is_rule => {
+                found.push(Row { line, number: cell(number), tests: cell(tests) });
             }
             Some(_) => {}
         }
     }
     found
+}
+
+/// Numbers that an earlier promise has.
+fn repeated(path: &str, rows: &[Row]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (at, row) in rows.iter().enumerate().filter(|(_, row)| !row.number.is_empty()) {
+        if let Some(first) = rows[..at].iter().find(|first| first.number == row.number) {
+            let text = format!("the number {} is that of line {}", row.number, first.line);
+            findings.push(Finding::at(path, row.line, text));
+        }
+    }
+    findings
 }
 
 fn is_heading(cell: &str) -> bool {
@@ -118,6 +145,21 @@ mod tests {
         assert_eq!(findings("| a | |"), 1);
         assert_eq!(findings("| a |"), 1);
         assert_eq!(findings("| a | by hand |"), 1);
+    }
+
+    #[test]
+    fn repeated_numbers_are_found() {
+        let numbered = |numbers: &[&str]| {
+            // Each in a table of its own.
+            let table = |number: &&str| {
+                format!("| # | Promise | Test |\n|---|---|---|\n| {number} | a | *pending* |\n\n")
+            };
+            let text: String = numbers.iter().map(table).collect();
+            check("SPECIFICATION.md", &text, &[], |_| None).len()
+        };
+        assert_eq!(numbered(&["39", "39g", "39h", "3"]), 0);
+        assert_eq!(numbered(&["39g", "40", "39g"]), 1);
+        assert_eq!(numbered(&["7", "7", "7"]), 2);
     }
 
     #[test]

@@ -51,8 +51,9 @@ fn unsafe_code_is_fenced() {
 }
 
 #[test]
-fn only_the_binary_reads_a_clock() {
-    expect_none(&clocks::check(&tree().rust(), clocks::OWNERS));
+fn only_who_is_named_reads_a_clock_or_the_environment() {
+    expect_none(&clocks::check(&tree().rust(), &clocks::CLOCKS));
+    expect_none(&clocks::check(&tree().rust(), &clocks::ENVIRONMENT));
 }
 
 #[test]

@@ -287,7 +287,7 @@ impl Log {
         lock(&self.pool).retired.push_back((epoch, id));
     }
 
-    /// Appends an item made of three parts, if it fits, and returns its place. The item is not visible before the
+    /// Appends an item made of four parts, if it fits, and returns its place. The item is not visible before the
     /// index points at it.
     pub(crate) fn append(&self, head: &mut Head, parts: [&[u8]; 4]) -> Option<Place> {
         let len: usize = parts.iter().map(|p| p.len()).sum();
