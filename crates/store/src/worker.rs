@@ -112,7 +112,7 @@ pub struct Worker {
     /// It still had none after room was made: the next value stays in DRAM.
     pub(crate) tier_stays_full: Cell<bool>,
     /// An access to a tier that is to be counted once no lock is held.
-    owed: Cell<Owed>,
+    owed: RefCell<Vec<Owed>>,
     /// Its parts of the brakes of tenants that are held back.
     pads: Pads,
     /// Many sampled accesses wait to be drained.
@@ -229,7 +229,7 @@ impl Store {
             wanted_value: Cell::new(None),
             tier_full: Cell::new(None),
             tier_stays_full: Cell::new(false),
-            owed: Cell::new(Owed::default()),
+            owed: RefCell::default(),
             pads: Pads::default(),
             samples_wait: Cell::new(false),
             no_memory_for: Cell::default(),
@@ -276,6 +276,8 @@ impl Worker {
         if !self.brought.is_empty() {
             self.age_brought();
         }
+        // An operation that was refused may have read.
+        self.pay();
         self.reader.quiesce();
     }
 

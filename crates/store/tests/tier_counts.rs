@@ -6,7 +6,8 @@ use media::model::MemorySystem;
 use media::{Device, Plain, Profile, SlowAccess};
 use std::sync::Arc;
 use store::{
-    BelowTotals, Fields, Key, Mode, Options, Placement, RankKind, Refused, Space, Store, TenantSpec, Worker,
+    BelowTotals, Counted, Fields, Key, Mode, Options, Placement, RankKind, Refused, Space, Store, TenantSpec,
+    Worker,
 };
 use units::{Bytes, TenantId};
 
@@ -97,6 +98,25 @@ fn every_access_is_counted_with_its_bytes_and_its_cost() {
     assert_eq!((seen.tiers[1].read.accesses, seen.tiers[1].read.bytes), (read.0, read.1));
     assert_eq!((seen.slow_read.bytes, seen.tier_hits, seen.tier_cost_ps), (read.1, read.0, 0));
     assert_eq!(seen.tiers[0], BelowTotals::default());
+}
+
+/// A value that is lengthened is read where it was, for whose it was, and written where its new owner's values go.
+#[test]
+fn what_is_read_and_written_at_once_is_counted_where_it_was() {
+    let (store, [a, b]) = store();
+    assert!(store.set_placement(a, Placement::Tier(0)) && store.set_placement(b, Placement::Tier(1)));
+    let mut worker = store.worker().unwrap();
+    set(&mut worker, a, 0, 1_000);
+    let key = key(&worker, a, 0);
+    worker.set(b, &key, Mode::Append, Fields::default(), &[b'v'; 1_000]).unwrap();
+    // The same value as a number: it is read, and refused.
+    assert_eq!(worker.count_by(a, &key, 1, true), Ok(Counted::NotNumber));
+    worker.quiesce();
+    let seen =
+        |tenant| store.totals(tenant).tiers.map(|tier: BelowTotals| (tier.read.bytes, tier.written.bytes));
+    let (short, long) = (footprint(1_000).0, footprint(2_000).0);
+    assert_eq!((seen(a)[0], seen(a)[1]), ((short, short), (0, 0)));
+    assert_eq!((seen(b)[0], seen(b)[1]), ((0, 0), (long, long)));
 }
 
 #[test]

@@ -246,21 +246,18 @@ impl Worker {
 
     fn owe(&self, tenant: TenantId, away: Option<Reference>, read: u64, written: u64) {
         let Some(away) = away else { return };
-        let owed = self.owed.get();
-        self.owed.set(Owed {
-            tier: away.tier,
-            tenant,
-            read: owed.read + read,
-            written: owed.written + written,
-        });
+        self.owed.borrow_mut().push(Owed { tier: away.tier, tenant, read, written });
     }
 
     /// Counts what is owed. Called without locks.
+    #[inline]
     pub(super) fn pay(&self) {
-        let owed = self.owed.take();
-        if owed.read == 0 && owed.written == 0 {
-            return;
+        if !self.owed.borrow().is_empty() {
+            self.owed.borrow_mut().drain(..).for_each(|owed| self.pay_one(owed));
         }
+    }
+
+    fn pay_one(&self, owed: Owed) {
         let tier = &self.store.tiers[usize::from(owed.tier)];
         let (owner, below) = (self.store.tenant(owed.tenant), self.counters(owed.tenant).at(tier.id));
         if 0 < owed.read {
