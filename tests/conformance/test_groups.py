@@ -100,10 +100,18 @@ def test_tenants_change_groups_and_lose_nothing(server):
     ],
 )
 def test_what_does_not_go_together_is_refused(server, path, body, status, error):
-    before = ask(server, "GET", "/groups")
+
+    def settings():
+        groups, tenants = (ask(server, "GET", f"/{what}")[1][what] for what in ("groups", "tenants"))
+        return (
+            [[one[field] for field in ("name", "reserved_bytes", "weight", "policy", "members")] for one in groups],
+            [[one[field] for field in ("name", "reserved_bytes", "weight", "group")] for one in tenants],
+        )
+
+    before = settings()
     seen, answer = ask(server, "PUT", path, body)
     assert seen == status and error in answer["error"] and answer["cure"]
-    assert ask(server, "GET", "/groups")[1]["groups"][0]["reserved_bytes"] == before[1]["groups"][0]["reserved_bytes"]
+    assert settings() == before, "nothing has changed"
 
 
 def test_groups_are_limited_and_go_when_nobody_is_in_them(server):

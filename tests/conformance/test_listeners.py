@@ -73,6 +73,25 @@ class Process:
         return self.process.wait(timeout=servers.STOP_S), "".join(self.log)
 
 
+def listening(pid):
+    """Addresses, in the system's digits, on which a process listens."""
+    links = [os.readlink(f"/proc/{pid}/fd/{number}") for number in os.listdir(f"/proc/{pid}/fd")]
+    sockets = {link.removeprefix("socket:[").removesuffix("]") for link in links if link.startswith("socket:[")}
+    rows = []
+    for family in ("tcp", "tcp6"):
+        with open(f"/proc/{pid}/net/{family}", encoding="ascii") as table:
+            rows += [line.split() for line in table][1:]
+    # State 0A is LISTEN.
+    return [row[1].split(":")[0] for row in rows if row[3] == "0A" and row[9] in sockets]
+
+
+def test_without_configuration_every_listener_is_on_loopback():
+    # Only the port is said, for the usual one may be taken; where the administration's is, there is none.
+    with Process(command=[servers.BINARY, "serve", "-p", "0"]) as server:
+        doors = 1 if "admin off" in server.ready else 2
+        assert listening(server.process.pid) == ["0100007F"] * doors, server.ready
+
+
 def test_a_unix_socket_has_its_mode_and_goes_with_the_server(tmp_path):
     path = tmp_path / "socket"
     with Process("-s", path, "-a", "660") as server:

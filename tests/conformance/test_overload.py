@@ -155,15 +155,16 @@ def test_who_does_not_take_a_reply_for_long_is_closed(fresh):
 
 
 def test_one_connection_does_not_keep_a_worker_to_itself(fresh):
-    """Of two who come at once the second, with one request, need not wait for the 5,000 of the first."""
+    """Of two who come at once the second, with one request, need not wait for the 20,000 of the first."""
     server = fresh("-t", "1", "-R", "10")
-    answers = b"END\r\n" * 5000
+    # So few that the first one's socket takes all of them: what has not come then was not sent.
+    answers = b"END\r\n" * 20_000
     overtaken = 0
-    with server.wire() as many, server.wire() as one:
+    with server.wire(receive_buffer=1 << 20) as many, server.wire() as one:
         for _ in range(20):
             # Stopped, the server sees neither before both are there.
             os.kill(server.pid, signal.SIGSTOP)
-            many.send(b"get k\r\n" * 5000)
+            many.send(b"get k\r\n" * 20_000)
             one.send(b"mn\r\n")
             os.kill(server.pid, signal.SIGCONT)
             assert one.read_line() == b"MN\r\n"
