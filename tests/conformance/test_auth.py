@@ -196,6 +196,31 @@ def test_who_is_wrong_too_often_waits_and_others_do_not(tmp_path):
         running.stop()
 
 
+def test_a_flood_of_guesses_keeps_the_user_out_of_nothing(tmp_path):
+    """Guesses at a hashed password, more at once than may be wrong; who knows it comes from elsewhere."""
+    users = tmp_path / "users"
+    users.write_text(f"carol:{HASH}\n", encoding="ascii")
+    running = servers.start_cotenant(["-Y", str(users)])
+    guessers = []
+    try:
+        for number in range(200):
+            source = (f"127.0.1.{number % 10 + 1}", 0)
+            guessers.append(socket.create_connection(running.address, DEADLINE_S, source))
+        for guesser in guessers:
+            guesser.sendall(set_request(b"auth", b"carol guess"))
+        told, until = [], time.monotonic() + DEADLINE_S
+        while len(told) < 32:
+            assert time.monotonic() < until, "those who may be wrong are not told"
+            told, _, _ = select.select(guessers, [], [], 0.01)
+        with socket.create_connection(running.address, DEADLINE_S, ("127.0.2.1", 0)) as carol:
+            carol.sendall(set_request(b"auth", b"carol password"))
+            assert carol.recv(100) == b"STORED\r\n"
+    finally:
+        for guesser in guessers:
+            guesser.close()
+        running.stop()
+
+
 def test_binary_strangers(guarded):
     with BinaryWire(guarded.server.address) as wire:
         wire.send(packet("sasl_list") + packet("version"))
