@@ -295,9 +295,11 @@ impl Operator {
         self.shared.sharing.set_claim(id, &tenant.bandwidth);
         if settings.placement.is_some() {
             store.set_placement(id, self.router.places.resolve(tenant.placement.as_ref()));
+            self.router.set_own(id, |own| own.placement = tenant.placement.is_some());
         }
         if let Some(rank) = Option::clone(&settings.rank) {
             store.set_rank(id, rank);
+            self.router.set_own(id, |own| own.rank = true);
         }
         if settings.allowance != AllowanceChange::default() {
             self.shared.admission.allow(id, tenant.allowance);

@@ -68,6 +68,16 @@ pub(crate) struct About {
     /// Names of certificates whose connections are its.
     pub(crate) identities: Vec<String>,
     pub(crate) origin: Origin,
+    pub(crate) own: Own,
+}
+
+/// What a tenant has of its own, and not as the server says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Own {
+    /// Its eviction order.
+    pub(crate) rank: bool,
+    /// Where its values go.
+    pub(crate) placement: bool,
 }
 
 /// Who made a tenant.
@@ -188,7 +198,8 @@ impl Router {
             has_new_tenant: AtomicBool::new(true),
         };
         let (name, origin) = ("default".to_owned(), Origin::Default);
-        let about = About { name, prefix: None, listen: None, identities: Vec::new(), origin };
+        let (own, identities) = (Own::default(), Vec::new());
+        let about = About { name, prefix: None, listen: None, identities, origin, own };
         router.store.set_placement(default, router.places.resolve(None));
         router.write().add(default, about);
         let division = Division::of(config);
@@ -253,7 +264,8 @@ impl Router {
         self.store.set_placement(id, self.places.resolve(tenant.placement.as_ref()));
         let is_known_by_prefix = prefix.is_some();
         let (name, identities) = (tenant.name.clone(), tenant.identities.clone());
-        known.add(id, About { name, prefix, listen, identities, origin });
+        let own = Own { rank: tenant.rank.is_some(), placement: tenant.placement.is_some() };
+        known.add(id, About { name, prefix, listen, identities, origin, own });
         if is_known_by_prefix {
             self.any_prefix.store(true, Ordering::Relaxed);
         }
@@ -296,6 +308,13 @@ impl Router {
     /// How a tenant is known.
     pub(crate) fn about(&self, id: TenantId) -> Option<About> {
         self.read().about.get(&id).cloned()
+    }
+
+    /// Notes what a tenant has of its own from now on.
+    pub(crate) fn set_own(&self, id: TenantId, set: impl FnOnce(&mut Own)) {
+        if let Some(about) = self.write().about.get_mut(&id) {
+            set(&mut about.own);
+        }
     }
 
     /// The tenant and the key space of a key.
@@ -373,7 +392,7 @@ impl Router {
         };
         self.store.set_placement(id, self.places.resolve(None));
         let (prefix, identities, origin) = (Some(prefix.into()), Vec::new(), Origin::Delimiter);
-        known.add(id, About { name, prefix, listen: None, identities, origin });
+        known.add(id, About { name, prefix, listen: None, identities, origin, own: Own::default() });
         self.any_prefix.store(true, Ordering::Relaxed);
         self.has_new_tenant.store(true, Ordering::Relaxed);
         Some(id)
