@@ -8,6 +8,7 @@ import time
 import pytest
 
 from conformance import servers
+from conformance.test_admin import ask
 from conformance.test_tenants import samples
 from conformance.packets import AUTH, CONTINUE, NOT_FOUND, OK, UNKNOWN, BinaryWire, count, failure, packet, read, store, touch
 from conformance.wire import DEADLINE_S, END, Closed, set_request
@@ -340,6 +341,39 @@ def test_reload(guarded):
         guarded.binary(b"dave", b"late").close()
         guarded.reload(everybody, "users are known")
         guarded.text(b"ann", b"one").close()
+
+
+@pytest.mark.parametrize(
+    "wrong, what",
+    [
+        ("zoe:$argon2id$nonsense\n", "the hash is no Argon2 hash"),
+        ("no/name:zoe\n", "user 'no/name' cannot be bound to a tenant"),
+    ],
+)
+def test_a_file_that_is_refused_makes_no_tenants(guarded, wrong, what):
+    everybody = guarded.file.read_text(encoding="ascii")
+    try:
+        guarded.reload(everybody + "early:1\n" + wrong, what)
+        assert ask(guarded.server, "GET", "/tenants/early")[0] == 404
+    finally:
+        guarded.reload(everybody, "users are known")
+
+
+def test_users_that_do_not_all_fit_make_no_tenants(tmp_path):
+    users = tmp_path / "users"
+    users.write_text("ann:1\n", encoding="ascii")
+    running = servers.start_cotenant(["-Y", str(users), "--max-tenants", "4"])
+    try:
+        users.write_text("ann:1\n" + "".join(f"late{n}:2\n" for n in range(4)), encoding="ascii")
+        running.process.send_signal(signal.SIGHUP)
+        until = time.monotonic() + DEADLINE_S
+        while not any("raise max_tenants" in line for line in running.log):
+            assert time.monotonic() < until, running.said()
+            time.sleep(0.01)
+        names = [tenant["name"] for tenant in ask(running, "GET", "/tenants")[1]["tenants"]]
+        assert names == ["default", "ann"]
+    finally:
+        running.stop()
 
 
 def test_no_password_is_said(guarded):

@@ -26,7 +26,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use throttle::{Throttle, Whom};
-use units::{Duration, Instant};
+use units::{Duration, Instant, TenantId};
 use verifier::{Attempt, Verifier};
 
 /// Why a file of users cannot be used. No variant holds any part of a password.
@@ -220,19 +220,19 @@ fn table(config: &AuthConfig, tenants: &[TenantConfig], router: &Router) -> Resu
     if lines.is_empty() {
         return Err(AuthError::Empty(file.clone()));
     }
+    let secret = |line: &file::Line<'_>| {
+        let wrong = |what| AuthError::Line { file: file.clone(), line: line.number, what };
+        Secret::new(line.user, line.password).map_err(wrong)
+    };
+    let secrets: Vec<_> = lines.iter().map(secret).collect::<Result<_, _>>()?;
+    let names: Vec<_> = lines.iter().map(|line| line.user).collect();
+    let bindings = bindings(config, tenants, router, &names)?;
     let mut users = HashMap::new();
-    for line in lines {
-        let secret = Secret::new(line.user, line.password).map_err(|what| AuthError::Line {
-            file: file.clone(),
-            line: line.number,
-            what,
-        })?;
-        let binding = binding(config, tenants, router, line.user)
-            .map_err(|what| AuthError::Tenant { user: line.user.to_owned(), what })?;
-        let is_in = |list: &[String]| list.iter().any(|name| name == line.user);
+    for ((user, secret), binding) in names.into_iter().zip(secrets).zip(bindings) {
+        let is_in = |list: &[String]| list.iter().any(|name| name == user);
         let rights =
             Rights { read_only: is_in(&config.read_only_users), no_flush: is_in(&config.no_flush_users) };
-        users.insert(line.user.as_bytes().to_vec(), User { secret, grant: Grant { binding, rights } });
+        users.insert(user.as_bytes().to_vec(), User { secret, grant: Grant { binding, rights } });
     }
     for name in config.read_only_users.iter().chain(&config.no_flush_users) {
         if !users.contains_key(name.as_bytes()) {
@@ -252,31 +252,61 @@ fn whose<'c>(config: &AuthConfig, tenants: &'c [TenantConfig], user: &'c str) ->
     }
 }
 
-/// The binding of a user's connections; makes the tenant if there is none of that name.
-fn binding(
+/// The bindings of users' connections, in their order; makes the tenants that are not there: all, or none.
+fn bindings(
     config: &AuthConfig,
     tenants: &[TenantConfig],
     router: &Router,
-    user: &str,
-) -> Result<Binding, String> {
-    let Whose::Tenant(name) = whose(config, tenants, user) else { return Ok(Binding::Unbound) };
-    let id = match router.find(name) {
-        Some(id) => id,
-        None => {
-            let tenant = TenantConfig { name: name.to_owned(), ..TenantConfig::default() };
-            check_tenant(&tenant, KnownBy { users: true, listener: false })
-                .map_err(|e| format!("{}; {}", e.what, e.cure))?;
-            router.add(&tenant, None, None, Origin::Credentials).map_err(|e| match e {
-                AddError::Full => "there are as many tenants as can be, raise max_tenants".to_owned(),
-                AddError::NameTaken | AddError::PrefixTaken(_) => format!("'{name}' was just taken"),
-            })?
+    users: &[&str],
+) -> Result<Vec<Binding>, AuthError> {
+    let refused = |user: &str, what| AuthError::Tenant { user: user.to_owned(), what };
+    for user in users {
+        if let Whose::Tenant(name) = whose(config, tenants, user) {
+            find(router, name).map_err(|what| refused(user, what))?;
+        }
+    }
+    let mut made = Vec::new();
+    let bind = |user: &&str| match whose(config, tenants, user) {
+        Whose::Default => Ok(Binding::Unbound),
+        Whose::Tenant(name) => {
+            find_or_make(router, name, &mut made).map(Binding::To).map_err(|what| refused(user, what))
         }
     };
-    if router.isolates(id) {
-        Ok(Binding::To(id))
-    } else {
-        Err(format!("tenant '{name}' is known by a prefix, and prefixes do not isolate"))
+    let bindings: Result<_, _> = users.iter().map(bind).collect();
+    if bindings.is_err() {
+        // Nobody has connections of theirs yet.
+        made.into_iter().for_each(|id| router.remove(id));
     }
+    bindings
+}
+
+/// The tenant of a name, if there is one. Why its connections cannot be a user's, or it cannot be made.
+fn find(router: &Router, name: &str) -> Result<Option<TenantId>, String> {
+    match router.find(name) {
+        Some(id) if router.isolates(id) => Ok(Some(id)),
+        Some(_) => Err(format!("tenant '{name}' is known by a prefix, and prefixes do not isolate")),
+        None => check_tenant(&unclaiming(name), KnownBy { users: true, listener: false })
+            .map(|()| None)
+            .map_err(|e| format!("{}; {}", e.what, e.cure)),
+    }
+}
+
+/// The tenant of a name; makes it, and notes that, if there is none.
+fn find_or_make(router: &Router, name: &str, made: &mut Vec<TenantId>) -> Result<TenantId, String> {
+    if let Some(id) = find(router, name)? {
+        return Ok(id);
+    }
+    let id = router.add(&unclaiming(name), None, None, Origin::Credentials).map_err(|e| match e {
+        AddError::Full => "there are as many tenants as can be, raise max_tenants".to_owned(),
+        AddError::NameTaken | AddError::PrefixTaken(_) => format!("'{name}' was just taken"),
+    })?;
+    made.push(id);
+    Ok(id)
+}
+
+/// A tenant that claims nothing.
+fn unclaiming(name: &str) -> TenantConfig {
+    TenantConfig { name: name.to_owned(), ..TenantConfig::default() }
 }
 
 #[cfg(test)]
