@@ -237,6 +237,11 @@ impl Operator {
                 format!("the prefix '{prefix}' belongs to tenant '{other}'"),
                 format!("change tenant '{other}', or remove it first"),
             ),
+            AddError::IdentityTaken(identity) => Refusal::new(
+                RefusalKind::Conflict,
+                format!("the identity '{identity}' is another tenant's"),
+                "give each tenant identities of its own",
+            ),
             AddError::Full => Refusal::new(
                 RefusalKind::Conflict,
                 format!("there are {} tenants, as many as can be", self.shared.config.max_tenants),

@@ -298,7 +298,9 @@ fn find_or_make(router: &Router, name: &str, made: &mut Vec<TenantId>) -> Result
     }
     let id = router.add(&unclaiming(name), None, None, Origin::Credentials).map_err(|e| match e {
         AddError::Full => "there are as many tenants as can be, raise max_tenants".to_owned(),
-        AddError::NameTaken | AddError::PrefixTaken(_) => format!("'{name}' was just taken"),
+        AddError::NameTaken | AddError::PrefixTaken(_) | AddError::IdentityTaken(_) => {
+            format!("'{name}' was just taken")
+        }
     })?;
     made.push(id);
     Ok(id)

@@ -287,6 +287,10 @@ impl Operator {
                     format!("its prefix belongs to tenant '{other}'"),
                     "remove that one first",
                 ),
+                AddError::IdentityTaken(identity) => super::conflict(
+                    format!("its identity '{identity}' is another tenant's"),
+                    "take it from that one and restart",
+                ),
                 AddError::Full => {
                     super::conflict("there are as many tenants as can be", "raise max_tenants and restart")
                 }
