@@ -102,7 +102,7 @@ fn detail(shared: &Shared, router: &Router, binding: &Binding, what: Option<&[u8
                 let t = shared.store.totals(id);
                 let name = prefix.strip_suffix(&[shared.config.prefix_delimiter.unwrap_or(b':')]);
                 out.extend_from_slice(b"PREFIX ");
-                out.extend_from_slice(name.unwrap_or(&prefix));
+                put_word(&mut out, name.unwrap_or(&prefix));
                 let (gets, dels) = (t.get_hits + t.get_misses, t.delete_hits + t.delete_misses);
                 let line = format!(" get {gets} hit {} set {} del {dels}\r\n", t.get_hits, t.cmd_set);
                 out.extend_from_slice(line.as_bytes());
@@ -111,6 +111,17 @@ fn detail(shared: &Shared, router: &Router, binding: &Binding, what: Option<&[u8
             out
         }
         _ => reply_text::DETAIL_USAGE.to_vec(),
+    }
+}
+
+/// Bytes as one word: white space and control characters as `%` and two hexadecimal digits.
+fn put_word(out: &mut Vec<u8>, bytes: &[u8]) {
+    for &byte in bytes {
+        if byte == b' ' || byte.is_ascii_control() {
+            out.extend_from_slice(format!("%{byte:02X}").as_bytes());
+        } else {
+            out.push(byte);
+        }
     }
 }
 
@@ -133,6 +144,20 @@ fn cachedump(
             dump::cachedump(shared, worker, binding, class as usize, limit as usize)
         }
     }
+}
+
+/// A name as one word that no other name becomes: white space, control characters and `%` as `%` and two hexadecimal digits
+/// for each byte.
+fn one_word(name: &str) -> String {
+    let mut word = String::with_capacity(name.len());
+    for c in name.chars() {
+        if c.is_whitespace() || c.is_control() || c == '%' {
+            c.encode_utf8(&mut [0; 4]).bytes().for_each(|byte| word.push_str(&format!("%{byte:02X}")));
+        } else {
+            word.push(c);
+        }
+    }
+    word
 }
 
 fn lines(rows: &[(String, String)]) -> Vec<u8> {
@@ -169,4 +194,23 @@ fn reset(shared: &Shared, router: &Router, binding: &Binding) {
 fn baseline(shared: &Shared, binding: &Binding) -> Option<Zeroed> {
     let seen = shared.baseline.seen.lock().unwrap_or_else(PoisonError::into_inner);
     seen.iter().find(|(of, _)| of == binding).map(|(_, zeroed)| *zeroed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distinct_names_are_distinct_words() {
+        for (name, word) in [
+            ("a.b-1", "a.b-1"),
+            ("a b", "a%20b"),
+            ("a\tb", "a%09b"),
+            ("a_b", "a_b"),
+            ("a%20b", "a%2520b"),
+            ("\u{85}ä\n", "%C2%85ä%0A"),
+        ] {
+            assert_eq!(one_word(name), word);
+        }
+    }
 }
