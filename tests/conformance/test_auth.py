@@ -301,6 +301,14 @@ def test_read_only_users(guarded):
         assert len(reader.ask(packet("stat"))) > 50
 
 
+def test_a_users_stats_detail_is_nobody_elses(guarded):
+    with guarded.text(b"ann", b"one") as ann, guarded.text(b"bob", b"two:with:colons") as bob:
+        for said, shown in ((b"on", "yes"), (b"off", "no")):
+            assert ann.ask(b"stats detail %b\r\n" % said) == b"OK\r\n"
+            assert ann.stats(b"settings")["detail_enabled"] == shown
+            assert bob.stats(b"settings")["detail_enabled"] == "no"
+
+
 def test_users_who_may_not_flush(guarded):
     with guarded.text(b"keeper", b"keep") as keeper:
         assert keeper.ask(set_request(b"f", b"1") + b"flush_all\r\nflush_all noreply\r\n") == b"STORED\r\n" + NO_FLUSH

@@ -49,6 +49,27 @@ struct Zeroed {
     auth_errors: u64,
 }
 
+/// What `stats detail` was told: shown by `stats settings`, and nothing else.
+#[derive(Debug, Default)]
+pub(crate) struct Detail {
+    told: Mutex<Vec<(Binding, bool)>>,
+}
+
+impl Detail {
+    /// Each binding has its own, as each has its own zero.
+    fn tell(&self, binding: &Binding, is_on: bool) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.retain(|(of, _)| of != binding);
+        told.push((*binding, is_on));
+    }
+
+    /// What a binding has said last.
+    fn of(&self, binding: &Binding) -> Option<bool> {
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.iter().find(|(of, _)| of == binding).map(|(_, is_on)| *is_on)
+    }
+}
+
 type Row = (String, String);
 
 /// The answer to `stats WHAT`.
@@ -62,7 +83,7 @@ pub(crate) fn answer(
     let mut words = what.split(|b| *b == b' ').filter(|word| !word.is_empty());
     match words.next().unwrap_or_default() {
         b"" => lines(&general::general(shared, router, binding)),
-        b"settings" => lines(&settings::settings(shared, router)),
+        b"settings" => lines(&settings::settings(shared, router, binding)),
         b"items" => classes::items(shared, router, worker, binding),
         b"slabs" => classes::classes(shared, router, binding, classes::slabs_of_class, true),
         b"sizes" => lines(&classes::sizes(shared, router, binding)),
@@ -92,7 +113,7 @@ pub(crate) fn answer(
 fn detail(shared: &Shared, router: &Router, binding: &Binding, what: Option<&[u8]>) -> Vec<u8> {
     match what {
         Some(b"on" | b"off") => {
-            shared.detail_enabled.store(what == Some(b"on"), Ordering::Relaxed);
+            shared.detail.tell(binding, what == Some(b"on"));
             reply_text::OK.to_vec()
         }
         Some(b"dump") => {
