@@ -301,6 +301,33 @@ def test_read_only_users(guarded):
         assert len(reader.ask(packet("stat"))) > 50
 
 
+def test_who_may_only_read_is_not_told_to_store_again(guarded):
+    """The one who is told so is somebody who can."""
+    with guarded.text(b"writer", b"write") as writer, guarded.text(b"reader", b"read") as reader:
+        writer.ask(set_request(b"stale", b"old") + b"md stale I T60\r\n")
+        for request in (b"mg stale v\r\n", b"mg c3RhbGU= v b\r\n"):
+            assert reader.ask(request) == b"VA 3 Z X\r\nold\r\n"
+        assert writer.ask(b"mg stale v\r\n") == b"VA 3 X W\r\nold\r\n"
+        for wire in (reader, writer):
+            assert wire.ask(b"mg stale v\r\n") == b"VA 3 Z X\r\nold\r\n"
+
+
+def test_who_may_only_read_resets_no_figures(guarded):
+    with guarded.text(b"reader", b"read") as reader:
+        reader.value(b"nothing")
+        gets = int(reader.stats()["cmd_get"])
+        for what in (b"reset", b"detail on", b"detail off", b" reset  now"):
+            assert reader.ask(b"stats %b\r\n" % what) == READ_ONLY
+        assert reader.ask(b"stats detail dump\r\n") == END
+        with guarded.binary(b"reader", b"read") as binary:
+            for what in (b"reset", b"resetting", b"detail on", b"detail off"):
+                answer = binary.one(packet("stat", what))
+                assert (answer.status, answer.value) == (AUTH, b"read-only credentials")
+        assert 0 < gets <= int(reader.stats()["cmd_get"])
+    with guarded.text(b"writer", b"write") as writer:
+        assert writer.ask(b"stats reset\r\n") == b"RESET\r\n"
+
+
 def test_a_users_stats_detail_is_nobody_elses(guarded):
     with guarded.text(b"ann", b"one") as ann, guarded.text(b"bob", b"two:with:colons") as bob:
         for said, shown in ((b"on", "yes"), (b"off", "no")):

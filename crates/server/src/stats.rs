@@ -72,6 +72,16 @@ impl Detail {
 
 type Row = (String, String);
 
+/// Whether `stats WHAT` changes what others are shown.
+pub(crate) fn changes(what: &[u8]) -> bool {
+    let mut words = what.split(|b| *b == b' ').filter(|word| !word.is_empty());
+    match words.next() {
+        Some(b"reset") => true,
+        Some(b"detail") => matches!(words.next(), Some(b"on" | b"off")),
+        _ => false,
+    }
+}
+
 /// The answer to `stats WHAT`.
 pub(crate) fn answer(
     shared: &Shared,
