@@ -8,6 +8,7 @@ import time
 import pytest
 
 from conformance import servers
+from conformance.test_admin import ask
 from conformance.test_tenants import samples
 from conformance.packets import AUTH, CONTINUE, NOT_FOUND, OK, UNKNOWN, BinaryWire, count, failure, packet, read, store, touch
 from conformance.wire import DEADLINE_S, END, Closed, set_request
@@ -196,6 +197,31 @@ def test_who_is_wrong_too_often_waits_and_others_do_not(tmp_path):
         running.stop()
 
 
+def test_a_flood_of_guesses_keeps_the_user_out_of_nothing(tmp_path):
+    """Guesses at a hashed password, more at once than may be wrong; who knows it comes from elsewhere."""
+    users = tmp_path / "users"
+    users.write_text(f"carol:{HASH}\n", encoding="ascii")
+    running = servers.start_cotenant(["-Y", str(users)])
+    guessers = []
+    try:
+        for number in range(200):
+            source = (f"127.0.1.{number % 10 + 1}", 0)
+            guessers.append(socket.create_connection(running.address, DEADLINE_S, source))
+        for guesser in guessers:
+            guesser.sendall(set_request(b"auth", b"carol guess"))
+        told, until = [], time.monotonic() + DEADLINE_S
+        while len(told) < 32:
+            assert time.monotonic() < until, "those who may be wrong are not told"
+            told, _, _ = select.select(guessers, [], [], 0.01)
+        with socket.create_connection(running.address, DEADLINE_S, ("127.0.2.1", 0)) as carol:
+            carol.sendall(set_request(b"auth", b"carol password"))
+            assert carol.recv(100) == b"STORED\r\n"
+    finally:
+        for guesser in guessers:
+            guesser.close()
+        running.stop()
+
+
 def test_binary_strangers(guarded):
     with BinaryWire(guarded.server.address) as wire:
         wire.send(packet("sasl_list") + packet("version"))
@@ -275,6 +301,41 @@ def test_read_only_users(guarded):
         assert len(reader.ask(packet("stat"))) > 50
 
 
+def test_who_may_only_read_is_not_told_to_store_again(guarded):
+    """The one who is told so is somebody who can."""
+    with guarded.text(b"writer", b"write") as writer, guarded.text(b"reader", b"read") as reader:
+        writer.ask(set_request(b"stale", b"old") + b"md stale I T60\r\n")
+        for request in (b"mg stale v\r\n", b"mg c3RhbGU= v b\r\n"):
+            assert reader.ask(request) == b"VA 3 Z X\r\nold\r\n"
+        assert writer.ask(b"mg stale v\r\n") == b"VA 3 X W\r\nold\r\n"
+        for wire in (reader, writer):
+            assert wire.ask(b"mg stale v\r\n") == b"VA 3 Z X\r\nold\r\n"
+
+
+def test_who_may_only_read_resets_no_figures(guarded):
+    with guarded.text(b"reader", b"read") as reader:
+        reader.value(b"nothing")
+        gets = int(reader.stats()["cmd_get"])
+        for what in (b"reset", b"detail on", b"detail off", b" reset  now"):
+            assert reader.ask(b"stats %b\r\n" % what) == READ_ONLY
+        assert reader.ask(b"stats detail dump\r\n") == END
+        with guarded.binary(b"reader", b"read") as binary:
+            for what in (b"reset", b"resetting", b"detail on", b"detail off"):
+                answer = binary.one(packet("stat", what))
+                assert (answer.status, answer.value) == (AUTH, b"read-only credentials")
+        assert 0 < gets <= int(reader.stats()["cmd_get"])
+    with guarded.text(b"writer", b"write") as writer:
+        assert writer.ask(b"stats reset\r\n") == b"RESET\r\n"
+
+
+def test_a_users_stats_detail_is_nobody_elses(guarded):
+    with guarded.text(b"ann", b"one") as ann, guarded.text(b"bob", b"two:with:colons") as bob:
+        for said, shown in ((b"on", "yes"), (b"off", "no")):
+            assert ann.ask(b"stats detail %b\r\n" % said) == b"OK\r\n"
+            assert ann.stats(b"settings")["detail_enabled"] == shown
+            assert bob.stats(b"settings")["detail_enabled"] == "no"
+
+
 def test_users_who_may_not_flush(guarded):
     with guarded.text(b"keeper", b"keep") as keeper:
         assert keeper.ask(set_request(b"f", b"1") + b"flush_all\r\nflush_all noreply\r\n") == b"STORED\r\n" + NO_FLUSH
@@ -315,6 +376,39 @@ def test_reload(guarded):
         guarded.binary(b"dave", b"late").close()
         guarded.reload(everybody, "users are known")
         guarded.text(b"ann", b"one").close()
+
+
+@pytest.mark.parametrize(
+    "wrong, what",
+    [
+        ("zoe:$argon2id$nonsense\n", "the hash is no Argon2 hash"),
+        ("no/name:zoe\n", "user 'no/name' cannot be bound to a tenant"),
+    ],
+)
+def test_a_file_that_is_refused_makes_no_tenants(guarded, wrong, what):
+    everybody = guarded.file.read_text(encoding="ascii")
+    try:
+        guarded.reload(everybody + "early:1\n" + wrong, what)
+        assert ask(guarded.server, "GET", "/tenants/early")[0] == 404
+    finally:
+        guarded.reload(everybody, "users are known")
+
+
+def test_users_that_do_not_all_fit_make_no_tenants(tmp_path):
+    users = tmp_path / "users"
+    users.write_text("ann:1\n", encoding="ascii")
+    running = servers.start_cotenant(["-Y", str(users), "--max-tenants", "4"])
+    try:
+        users.write_text("ann:1\n" + "".join(f"late{n}:2\n" for n in range(4)), encoding="ascii")
+        running.process.send_signal(signal.SIGHUP)
+        until = time.monotonic() + DEADLINE_S
+        while not any("raise max_tenants" in line for line in running.log):
+            assert time.monotonic() < until, running.said()
+            time.sleep(0.01)
+        names = [tenant["name"] for tenant in ask(running, "GET", "/tenants")[1]["tenants"]]
+        assert names == ["default", "ann"]
+    finally:
+        running.stop()
 
 
 def test_no_password_is_said(tmp_path):

@@ -204,6 +204,53 @@ def test_what_fits_in_one_order_only_is_taken_in_that(tmp_path):
     assert moved.server.stop() == 0
 
 
+def test_what_the_administration_removed_stays_removed(reloaded):
+    """Until the file says something new of it; and what is gone already is not removed again."""
+    for gone in ("tenants/feeds", "tenants/old", "groups/team"):
+        assert ask(reloaded.server, "DELETE", f"/{gone}")[0] in (200, 204)
+    said = reloaded.reload(BEFORE)
+    assert not any("added" in line or "WARN" in line for line in said), said
+    assert reloaded.tenant("feeds") is None and ask(reloaded.server, "GET", "/groups/team")[0] == 404
+    without = BEFORE.replace('[tenant.old]\nprefix = "old:"\n', "").replace('[group.team]\nreserved = "8MiB"\n', "")
+    for _ in range(2):
+        said = reloaded.reload(without)
+        assert not any("removed" in line or "WARN" in line for line in said), said
+    said = "\n".join(reloaded.reload(without.replace('prefix = "feeds:"\nreserved = "8MiB"', 'prefix = "feeds:"\nreserved = "4MiB"')))
+    assert "tenant 'feeds' added" in said and "WARN" not in said, said
+    assert reloaded.tenant("feeds")["reserved_bytes"] == 4 * MIB
+
+
+def test_an_order_of_ones_own_stays_whatever_it_is(reloaded):
+    """Though it was the server's when the administration gave it."""
+    usual = reloaded.tenant("feeds")["rank"]
+    assert ask(reloaded.server, "PUT", "/tenants/feeds", {"rank": usual})[0] == 200
+    own = 'weight = 2.0\nrank = "lfu"'
+    reloaded.reload('rank = "lru"\n' + BEFORE.replace("weight = 2.0", own))
+    assert [reloaded.tenant(name)["rank"] for name in ("feeds", "shop", "old")] == [usual, "lfu", "lru"]
+    reloaded.reload('rank = "lru"\n' + BEFORE)
+    assert [reloaded.tenant(name)["rank"] for name in ("feeds", "shop", "old")] == [usual, "lru", "lru"]
+    reloaded.reload(BEFORE)
+    assert [reloaded.tenant(name)["rank"] for name in ("feeds", "shop", "old")] == [usual] * 3
+
+
+def test_what_needs_a_restart_is_named_each_time_with_both_values(reloaded):
+    assert ask(reloaded.server, "PUT", "/tenants/mine", {"prefix": "mine:"})[0] == 201
+    after = BEFORE.replace('prefix = "feeds:"', 'prefix = "news:"') + '[tenant.mine]\nprefix = "other:"\n'
+    for _ in range(2):
+        said = "\n".join(reloaded.reload(after))
+        assert "but not prefix of tenant 'feeds': that needs a restart to change from 'feeds:' to 'news:'" in said, said
+        assert "but not prefix of tenant 'mine': that needs a restart to change from 'mine:' to 'other:'" in said, said
+    said = reloaded.reload(BEFORE + '[tenant.mine]\nprefix = "mine:"\n')
+    assert not any("WARN" in line for line in said), said
+
+
+def test_numbers_that_change_are_named(reloaded):
+    numbers = 'max_connections = 500\nidle_timeout = "90s"\nsend_timeout = "7s"\n'
+    said = "\n".join(reloaded.reload(numbers + BEFORE.replace('slow_request = "10ms"', 'slow_request = "20ms"')))
+    for what in ("max_connections 500", "idle_timeout 90s", "send_timeout 7s", "slow_request 20ms"):
+        assert f"the settings were read again: {what}" in said, said
+
+
 def test_what_was_refused_is_tried_again(reloaded):
     """The same file, once what was in its way has gone; what an operator changed meanwhile stays."""
     more = BEFORE.replace('reserved = "20MiB"', 'reserved = "30MiB"').replace("weight = 2.0", "weight = 3.0")

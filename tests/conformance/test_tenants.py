@@ -2,10 +2,11 @@
 
 import re
 import time
+import urllib.parse
 
 import pytest
 
-from conformance import servers
+from conformance import packets, servers, test_admin
 from conformance.wire import DEADLINE_S, END, set_request
 
 pytestmark = pytest.mark.cotenant
@@ -283,3 +284,24 @@ def test_reset_of_a_bound_connection_is_its_own(doors):
     assert doors.private.ask(b"stats reset\r\n") == b"RESET\r\n"
     assert int(doors.private.stats()["get_misses"]) == 0
     assert int(doors.open.stats()["get_misses"]) == before
+
+
+def test_names_that_clients_choose_are_one_line_and_one_word(fresh):
+    """A key of the binary protocol may hold anything, and so may the name of the tenant that it makes."""
+    server = fresh("-D", ":")
+    with packets.BinaryWire(server.address) as wire:
+        for key in (b"x\nERROR all is lost\x1b[2J:k", b"a\tb:k", b"a b:k", b"a_b:k"):
+            assert wire.one(packets.store("set", key, b"v")).status == packets.OK
+    with server.wire() as wire:
+        words = {name.removesuffix(":items") for name in wire.stats(b"tenants") if name.endswith(":items")}
+    assert words == {"default", "x%0AERROR%20all%20is%20lost%1B[2J", "a%09b", "a%20b", "a_b"}
+    name = urllib.parse.quote("x\nERROR all is lost\x1b[2J")
+    assert test_admin.ask(server, "PUT", f"/tenants/{name}", {"weight": 2.0})[0] == 200
+    assert test_admin.ask(server, "DELETE", f"/tenants/{name}")[0] in (200, 204)
+    until = time.monotonic() + DEADLINE_S
+    while not any("was removed" in line for line in server.log):
+        assert time.monotonic() < until, server.said()
+        time.sleep(0.01)
+    told = [line for line in server.log if "all is lost" in line]
+    assert any("tenant 'x\\nERROR all is lost\\u{1b}[2J' was removed" in line for line in told), told
+    assert all(" INFO " in line and "\x1b" not in line for line in told), told

@@ -9,6 +9,7 @@ mod daemon;
 mod demo;
 mod doctor;
 mod experiment;
+mod log_line;
 mod plan;
 mod probe;
 mod reload;

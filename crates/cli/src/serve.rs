@@ -5,6 +5,7 @@ use crate::clock::SystemClock;
 use crate::daemon::{self, Manners, PidFile};
 use crate::failure::{Code, Failure, complain, say};
 use crate::layers::InForce;
+use crate::log_line::write_field;
 use crate::reload::{Read, Reload};
 use crate::system;
 use media::TierMedium;
@@ -15,6 +16,7 @@ use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::format::debug_fn;
 
 /// What `serve` is told.
 #[derive(Debug)]
@@ -191,5 +193,6 @@ pub(crate) fn start_log(verbosity: u8) {
         .with_ansi(std::io::stderr().is_terminal())
         .with_max_level(level)
         .with_target(false)
+        .fmt_fields(debug_fn(write_field))
         .init();
 }

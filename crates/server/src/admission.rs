@@ -5,9 +5,10 @@
 //! Invariants: tokens that a request takes beyond those there are become debt: over time no more keys are served than allowed
 //! Units:      nanoseconds of the server's clock; keys (a request without a key takes nothing)
 //! Cost:       without any allowance one relaxed load per turn, and one count per connection
-//! Source:     the generic cell rate algorithm (ITU-T I.371, annex A): one word says when the bucket is full again
+//! Source:     `tokens`: one word says when the bucket is full again
 
 use crate::limits::BURST_SECS;
+use crate::tokens::Bucket;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use units::{Bytes, Duration, Instant, TenantId};
@@ -170,18 +171,16 @@ impl Gate {
 
     /// Takes tokens for so many keys.
     pub(crate) fn take(&self, keys: usize, now: Instant) -> Result<(), NoToken> {
-        let spacing = self.spacing_ns.load(Ordering::Relaxed);
-        if spacing == 0 || keys == 0 {
+        let bucket = self.bucket();
+        if bucket.spacing_ns == 0 || keys == 0 {
             return Ok(());
         }
-        let depth = self.depth_ns.load(Ordering::Relaxed);
-        let cost = spacing.saturating_mul(keys as u64);
         let taken = self.full_at_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |full_at| {
-            (full_at < now.0.saturating_add(depth)).then(|| full_at.max(now.0).saturating_add(cost))
+            bucket.taken(full_at, keys as u64, now)
         });
         taken.map(|_| ()).map_err(|full_at| match self.allowance().over_rate {
             OverRate::Wait => {
-                let at = Instant(full_at - depth + 1);
+                let at = bucket.token_at(full_at);
                 self.rate_waits.fetch_add(1, Ordering::Relaxed);
                 self.rate_waited_ns.fetch_add(until(at, now).0, Ordering::Relaxed);
                 NoToken::Wait(at)
@@ -193,6 +192,13 @@ impl Gate {
         })
     }
 
+    fn bucket(&self) -> Bucket {
+        Bucket {
+            spacing_ns: self.spacing_ns.load(Ordering::Relaxed),
+            depth_ns: self.depth_ns.load(Ordering::Relaxed),
+        }
+    }
+
     /// Counts a request that is refused for it has waited long enough.
     pub(crate) fn count_refusal(&self) {
         self.rate_refusals.fetch_add(1, Ordering::Relaxed);
@@ -200,8 +206,8 @@ impl Gate {
 
     /// Gives back what a request took that comes again.
     pub(crate) fn give_back(&self, keys: usize) {
-        let cost = self.spacing_ns.load(Ordering::Relaxed).saturating_mul(keys as u64);
-        let less = |full_at: u64| Some(full_at.saturating_sub(cost));
+        let bucket = self.bucket();
+        let less = |full_at: u64| Some(bucket.given_back(full_at, keys as u64));
         // The closure always has an answer.
         let _before = self.full_at_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }

@@ -33,6 +33,7 @@ mod operator;
 mod shared;
 mod sharing;
 mod tiers;
+mod tokens;
 
 pub mod admin;
 mod dump;

@@ -205,6 +205,8 @@ impl Observed {
             tables.bytes -= table.bytes();
             self.bytes.store(tables.bytes as u64, Ordering::Relaxed);
         }
+        drop(tables);
+        self.slow.forget(id);
     }
 
     /// Memory, counted in `-m`.

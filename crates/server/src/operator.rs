@@ -237,6 +237,11 @@ impl Operator {
                 format!("the prefix '{prefix}' belongs to tenant '{other}'"),
                 format!("change tenant '{other}', or remove it first"),
             ),
+            AddError::IdentityTaken(identity) => Refusal::new(
+                RefusalKind::Conflict,
+                format!("the identity '{identity}' is another tenant's"),
+                "give each tenant identities of its own",
+            ),
             AddError::Full => Refusal::new(
                 RefusalKind::Conflict,
                 format!("there are {} tenants, as many as can be", self.shared.config.max_tenants),
@@ -295,9 +300,11 @@ impl Operator {
         self.shared.sharing.set_claim(id, &tenant.bandwidth);
         if settings.placement.is_some() {
             store.set_placement(id, self.router.places.resolve(tenant.placement.as_ref()));
+            self.router.set_own(id, |own| own.placement = tenant.placement.is_some());
         }
         if let Some(rank) = Option::clone(&settings.rank) {
             store.set_rank(id, rank);
+            self.router.set_own(id, |own| own.rank = true);
         }
         if settings.allowance != AllowanceChange::default() {
             self.shared.admission.allow(id, tenant.allowance);

@@ -13,7 +13,7 @@ use crate::memcache::expires_at;
 use crate::observe::Observed;
 use crate::reactor::Engine;
 use crate::sharing::{Known, Sharing, Unmeasured};
-use crate::stats::{Baseline, Clients, Controller};
+use crate::stats::{Baseline, Clients, Controller, Detail};
 use crate::tls::{Keys, TlsError};
 use crate::watch::Watch;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
@@ -106,7 +106,7 @@ pub(crate) struct Shared {
     /// Who is connected, for `stats conns`.
     pub(crate) clients: Clients,
     /// `stats detail`: what `stats settings` says of it.
-    pub(crate) detail_enabled: AtomicBool,
+    pub(crate) detail: Detail,
     /// `lru_crawler`: whether items can be listed.
     pub(crate) crawler_enabled: AtomicBool,
     /// What tenants are allowed beside memory.
@@ -147,7 +147,7 @@ impl Shared {
             watch: Watch::new(&*clock),
             clients: Clients::default(),
             controller: Controller::default(),
-            detail_enabled: AtomicBool::new(config.prefix_delimiter.is_some()),
+            detail: Detail::default(),
             crawler_enabled: AtomicBool::new(true),
             cleaning: Cleaning::new(config.cleaner_cpu),
             config,

@@ -49,7 +49,38 @@ struct Zeroed {
     auth_errors: u64,
 }
 
+/// What `stats detail` was told: shown by `stats settings`, and nothing else.
+#[derive(Debug, Default)]
+pub(crate) struct Detail {
+    told: Mutex<Vec<(Binding, bool)>>,
+}
+
+impl Detail {
+    /// Each binding has its own, as each has its own zero.
+    fn tell(&self, binding: &Binding, is_on: bool) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.retain(|(of, _)| of != binding);
+        told.push((*binding, is_on));
+    }
+
+    /// What a binding has said last.
+    fn of(&self, binding: &Binding) -> Option<bool> {
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.iter().find(|(of, _)| of == binding).map(|(_, is_on)| *is_on)
+    }
+}
+
 type Row = (String, String);
+
+/// Whether `stats WHAT` changes what others are shown.
+pub(crate) fn changes(what: &[u8]) -> bool {
+    let mut words = what.split(|b| *b == b' ').filter(|word| !word.is_empty());
+    match words.next() {
+        Some(b"reset") => true,
+        Some(b"detail") => matches!(words.next(), Some(b"on" | b"off")),
+        _ => false,
+    }
+}
 
 /// The answer to `stats WHAT`.
 pub(crate) fn answer(
@@ -62,7 +93,7 @@ pub(crate) fn answer(
     let mut words = what.split(|b| *b == b' ').filter(|word| !word.is_empty());
     match words.next().unwrap_or_default() {
         b"" => lines(&general::general(shared, router, binding)),
-        b"settings" => lines(&settings::settings(shared, router)),
+        b"settings" => lines(&settings::settings(shared, router, binding)),
         b"items" => classes::items(shared, router, worker, binding),
         b"slabs" => classes::classes(shared, router, binding, classes::slabs_of_class, true),
         b"sizes" => lines(&classes::sizes(shared, router, binding)),
@@ -92,7 +123,7 @@ pub(crate) fn answer(
 fn detail(shared: &Shared, router: &Router, binding: &Binding, what: Option<&[u8]>) -> Vec<u8> {
     match what {
         Some(b"on" | b"off") => {
-            shared.detail_enabled.store(what == Some(b"on"), Ordering::Relaxed);
+            shared.detail.tell(binding, what == Some(b"on"));
             reply_text::OK.to_vec()
         }
         Some(b"dump") => {
@@ -102,7 +133,7 @@ fn detail(shared: &Shared, router: &Router, binding: &Binding, what: Option<&[u8
                 let t = shared.store.totals(id);
                 let name = prefix.strip_suffix(&[shared.config.prefix_delimiter.unwrap_or(b':')]);
                 out.extend_from_slice(b"PREFIX ");
-                out.extend_from_slice(name.unwrap_or(&prefix));
+                put_word(&mut out, name.unwrap_or(&prefix));
                 let (gets, dels) = (t.get_hits + t.get_misses, t.delete_hits + t.delete_misses);
                 let line = format!(" get {gets} hit {} set {} del {dels}\r\n", t.get_hits, t.cmd_set);
                 out.extend_from_slice(line.as_bytes());
@@ -111,6 +142,17 @@ fn detail(shared: &Shared, router: &Router, binding: &Binding, what: Option<&[u8
             out
         }
         _ => reply_text::DETAIL_USAGE.to_vec(),
+    }
+}
+
+/// Bytes as one word: white space and control characters as `%` and two hexadecimal digits.
+fn put_word(out: &mut Vec<u8>, bytes: &[u8]) {
+    for &byte in bytes {
+        if byte == b' ' || byte.is_ascii_control() {
+            out.extend_from_slice(format!("%{byte:02X}").as_bytes());
+        } else {
+            out.push(byte);
+        }
     }
 }
 
@@ -133,6 +175,20 @@ fn cachedump(
             dump::cachedump(shared, worker, binding, class as usize, limit as usize)
         }
     }
+}
+
+/// A name as one word that no other name becomes: white space, control characters and `%` as `%` and two hexadecimal digits
+/// for each byte.
+fn one_word(name: &str) -> String {
+    let mut word = String::with_capacity(name.len());
+    for c in name.chars() {
+        if c.is_whitespace() || c.is_control() || c == '%' {
+            c.encode_utf8(&mut [0; 4]).bytes().for_each(|byte| word.push_str(&format!("%{byte:02X}")));
+        } else {
+            word.push(c);
+        }
+    }
+    word
 }
 
 fn lines(rows: &[(String, String)]) -> Vec<u8> {
@@ -169,4 +225,23 @@ fn reset(shared: &Shared, router: &Router, binding: &Binding) {
 fn baseline(shared: &Shared, binding: &Binding) -> Option<Zeroed> {
     let seen = shared.baseline.seen.lock().unwrap_or_else(PoisonError::into_inner);
     seen.iter().find(|(of, _)| of == binding).map(|(_, zeroed)| *zeroed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distinct_names_are_distinct_words() {
+        for (name, word) in [
+            ("a.b-1", "a.b-1"),
+            ("a b", "a%20b"),
+            ("a\tb", "a%09b"),
+            ("a_b", "a_b"),
+            ("a%20b", "a%2520b"),
+            ("\u{85}ä\n", "%C2%85ä%0A"),
+        ] {
+            assert_eq!(one_word(name), word);
+        }
+    }
 }

@@ -56,6 +56,8 @@ pub(crate) struct Known {
     /// Lengths of the prefixes that were set, not found by the delimiter; longest first.
     lengths: Vec<usize>,
     names: HashMap<String, TenantId>,
+    /// Whose certificates with these names are.
+    identities: HashMap<String, TenantId>,
     about: HashMap<TenantId, About>,
 }
 
@@ -68,6 +70,16 @@ pub(crate) struct About {
     /// Names of certificates whose connections are its.
     pub(crate) identities: Vec<String>,
     pub(crate) origin: Origin,
+    pub(crate) own: Own,
+}
+
+/// What a tenant has of its own, and not as the server says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Own {
+    /// Its eviction order.
+    pub(crate) rank: bool,
+    /// Where its values go.
+    pub(crate) placement: bool,
 }
 
 /// Who made a tenant.
@@ -92,6 +104,8 @@ pub(crate) enum AddError {
     NameTaken,
     /// Its prefix is that of this tenant.
     PrefixTaken(String),
+    /// Certificates with this name are another tenant's.
+    IdentityTaken(String),
     /// There are as many as can be.
     Full,
 }
@@ -152,6 +166,7 @@ impl Known {
             }
         }
         self.names.insert(about.name.clone(), id);
+        self.identities.extend(about.identities.iter().map(|name| (name.clone(), id)));
         self.about.insert(id, about);
     }
 
@@ -161,6 +176,7 @@ impl Known {
             self.prefixes.remove(prefix);
         }
         self.names.remove(&about.name);
+        self.identities.retain(|_, of| *of != id);
         let set = self.about.values().filter(|about| about.origin != Origin::Delimiter);
         self.lengths = set.filter_map(|about| about.prefix.as_ref()).map(|prefix| prefix.len()).collect();
         self.lengths.sort_unstable_by(|a, b| b.cmp(a));
@@ -188,7 +204,8 @@ impl Router {
             has_new_tenant: AtomicBool::new(true),
         };
         let (name, origin) = ("default".to_owned(), Origin::Default);
-        let about = About { name, prefix: None, listen: None, identities: Vec::new(), origin };
+        let (own, identities) = (Own::default(), Vec::new());
+        let about = About { name, prefix: None, listen: None, identities, origin, own };
         router.store.set_placement(default, router.places.resolve(None));
         router.write().add(default, about);
         let division = Division::of(config);
@@ -242,6 +259,9 @@ impl Router {
             let name = known.about.get(other).map(|about| about.name.clone());
             return Err(AddError::PrefixTaken(name.unwrap_or_default()));
         }
+        if let Some(name) = tenant.identities.iter().find(|name| known.identities.contains_key(*name)) {
+            return Err(AddError::IdentityTaken(name.clone()));
+        }
         let spec = TenantSpec {
             name: tenant.name.clone(),
             own_space: tenant.prefix.is_none(),
@@ -253,7 +273,8 @@ impl Router {
         self.store.set_placement(id, self.places.resolve(tenant.placement.as_ref()));
         let is_known_by_prefix = prefix.is_some();
         let (name, identities) = (tenant.name.clone(), tenant.identities.clone());
-        known.add(id, About { name, prefix, listen, identities, origin });
+        let own = Own { rank: tenant.rank.is_some(), placement: tenant.placement.is_some() };
+        known.add(id, About { name, prefix, listen, identities, origin, own });
         if is_known_by_prefix {
             self.any_prefix.store(true, Ordering::Relaxed);
         }
@@ -281,11 +302,10 @@ impl Router {
         self.read().names.get(name).copied()
     }
 
-    /// The tenant that one of a certificate's names belongs to.
+    /// The tenant that the first of a certificate's names belongs to that is anybody's.
     pub(crate) fn find_identity(&self, names: &[String]) -> Option<TenantId> {
         let known = self.read();
-        let is_its = |about: &About| about.identities.iter().any(|identity| names.contains(identity));
-        known.about.iter().find(|(_, about)| is_its(about)).map(|(id, _)| *id)
+        names.iter().find_map(|name| known.identities.get(name)).copied()
     }
 
     /// Whether a tenant has a key space of its own.
@@ -296,6 +316,13 @@ impl Router {
     /// How a tenant is known.
     pub(crate) fn about(&self, id: TenantId) -> Option<About> {
         self.read().about.get(&id).cloned()
+    }
+
+    /// Notes what a tenant has of its own from now on.
+    pub(crate) fn set_own(&self, id: TenantId, set: impl FnOnce(&mut Own)) {
+        if let Some(about) = self.write().about.get_mut(&id) {
+            set(&mut about.own);
+        }
     }
 
     /// The tenant and the key space of a key.
@@ -373,7 +400,7 @@ impl Router {
         };
         self.store.set_placement(id, self.places.resolve(None));
         let (prefix, identities, origin) = (Some(prefix.into()), Vec::new(), Origin::Delimiter);
-        known.add(id, About { name, prefix, listen: None, identities, origin });
+        known.add(id, About { name, prefix, listen: None, identities, origin, own: Own::default() });
         self.any_prefix.store(true, Ordering::Relaxed);
         self.has_new_tenant.store(true, Ordering::Relaxed);
         Some(id)
@@ -407,5 +434,64 @@ impl Router {
     /// Flushes what a connection sees, at a second of the store's clock.
     pub(crate) fn flush(&self, binding: &Binding, at_secs: u32) {
         self.store.flush_all(&self.visible(binding), at_secs);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use units::Bytes;
+
+    fn router(tenants: &[(&str, &[&str])]) -> Router {
+        let options = store::Options {
+            memory: Bytes::mib(16),
+            item_max: Bytes::mib(1),
+            threads: 1,
+            tenants_max: 64,
+            no_evict: false,
+            seed: 0,
+        };
+        let tenants = tenants.iter().map(|(name, identities)| TenantConfig {
+            name: (*name).to_owned(),
+            identities: identities.iter().map(|name| (*name).to_owned()).collect(),
+            ..TenantConfig::default()
+        });
+        let config = Config { tenants: tenants.collect(), ..Config::default() };
+        Router::new(Store::new(options).unwrap(), &config).unwrap()
+    }
+
+    #[test]
+    fn the_first_name_of_a_certificate_that_is_known_decides() {
+        // Were it left to the order of a map, one of these would differ.
+        for _ in 0..20 {
+            let router =
+                router(&[("a", &["a.example", "a.test"]), ("b", &["b.example"]), ("c", &["c.example"])]);
+            let found = |names: &[&str]| {
+                let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+                router.find_identity(&names).and_then(|id| router.about(id)).map(|about| about.name)
+            };
+            for (names, wanted) in [
+                (&["b.example", "a.example", "c.example"][..], Some("b")),
+                (&["c.example", "b.example"], Some("c")),
+                (&["nobody", "a.example", "c.example"], Some("a")),
+                (&["nobody"], None),
+                (&[], None),
+            ] {
+                assert_eq!(found(names).as_deref(), wanted, "{names:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_of_certificates_is_one_tenants() {
+        let router = router(&[("a", &["a.example"])]);
+        let tenant = TenantConfig {
+            name: "b".to_owned(),
+            identities: vec!["b.example".to_owned(), "a.example".to_owned()],
+            ..TenantConfig::default()
+        };
+        let added = router.add(&tenant, None, None, Origin::Configuration);
+        assert_eq!(added, Err(AddError::IdentityTaken("a.example".to_owned())));
+        assert_eq!(router.find("b"), None);
     }
 }

@@ -16,6 +16,7 @@ mod verifier;
 pub(crate) use identity::{Denied, Grant, Identity, Need, Rights};
 
 use crate::config::{AuthConfig, Config, KnownBy, TenantConfig, check_tenant};
+use crate::limits::LOGIN_RETRY_MS;
 use crate::tenants::{AddError, Binding, Origin, Router};
 use secret::Secret;
 use std::collections::HashMap;
@@ -25,7 +26,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use throttle::{Throttle, Whom};
-use units::Instant;
+use units::{Duration, Instant, TenantId};
 use verifier::{Attempt, Verifier};
 
 /// Why a file of users cannot be used. No variant holds any part of a password.
@@ -72,7 +73,7 @@ pub(crate) struct Auth {
     /// What the next reading of the users goes by.
     config: Mutex<(AuthConfig, Vec<TenantConfig>)>,
     table: RwLock<Arc<Table>>,
-    throttle: Throttle,
+    throttle: Arc<Throttle>,
     verifier: Verifier,
     waits: AtomicU64,
 }
@@ -118,7 +119,7 @@ impl Auth {
         Ok(Some(Self {
             config: Mutex::new((auth, tenants)),
             table,
-            throttle: Throttle::default(),
+            throttle: Arc::default(),
             verifier: Verifier::start().map_err(AuthError::Thread)?,
             waits: AtomicU64::new(0),
         }))
@@ -152,44 +153,54 @@ impl Auth {
         address: Option<IpAddr>,
         now: Instant,
     ) -> Said {
-        let not_before = |at| {
-            self.waits.fetch_add(1, Ordering::Relaxed);
-            Said::NotBefore(at)
-        };
-        if let Some(at) = address.and_then(|address| self.throttle.until(&address.into(), now)) {
-            return not_before(at);
-        }
         let table = self.table();
-        let Some(known) = table.users.get(user) else {
-            let _always_false = table.nobody.matches(user, password);
-            return Said::Grant(None);
-        };
-        match known.secret.matches_at_once(user, password) {
-            Some(is_right) => Said::Grant(is_right.then_some(known.grant)),
-            // Of an attack on one user from many addresses: whose right password was shown once does not come here.
-            None => self.throttle.until(&Whom::User(user.into()), now).map_or(Said::Dear, not_before),
+        let known = table.users.get(user);
+        if known.is_some_and(|known| known.secret.is_dear(password)) {
+            return Said::Dear;
         }
+        let taken = match self.throttle.take(address.map(Whom::from), None, now) {
+            Ok(taken) => taken,
+            Err(at) => return Said::NotBefore(self.noted_wait(at)),
+        };
+        // Who is unknown is wrong, after as long.
+        let is_right = known.map_or(&table.nobody, |known| &known.secret).matches(user, password);
+        let grant = known.filter(|_| is_right).map(|known| known.grant);
+        if grant.is_none() {
+            taken.spend();
+        }
+        Said::Grant(grant)
     }
 
-    /// Has a dear password verified; `tell` is told what it gives. False if too many wait for that.
+    /// Has a dear password verified that somebody at `address` shows; `tell` is told what it gives. When it is to be shown
+    /// again, if too many were wrong or too many wait for that.
     pub(crate) fn verify(
         &self,
-        user: &[u8],
-        password: &[u8],
+        (user, password): (&[u8], &[u8]),
+        address: Option<IpAddr>,
+        now: Instant,
         tell: Box<dyn FnOnce(Option<Grant>) + Send>,
-    ) -> bool {
-        self.verifier.take(Attempt {
+    ) -> Result<(), Instant> {
+        let address = address.map(Whom::from);
+        let taken = self.throttle.take(address, Some(Whom::User(user.into())), now);
+        let taken = taken.map_err(|at| self.noted_wait(at))?;
+        let is_queued = self.verifier.take(Attempt {
             table: self.table(),
             user: user.into(),
             password: password.into(),
-            tell,
-        })
+            tell: Box::new(move |grant: Option<Grant>| {
+                if grant.is_none() {
+                    taken.spend();
+                }
+                tell(grant);
+            }),
+        });
+        if is_queued { Ok(()) } else { Err(now + Duration::from_millis(LOGIN_RETRY_MS)) }
     }
 
-    /// A password was wrong that somebody at `address` showed; `dear` is its user where that was dear to find out.
-    pub(crate) fn note_failure(&self, address: Option<IpAddr>, dear: Option<&[u8]>, now: Instant) {
-        let whom = address.map(Whom::from).into_iter().chain(dear.map(|user| Whom::User(user.into())));
-        whom.for_each(|whom| self.throttle.note_failure(whom, now));
+    /// Counts a wait for a token.
+    fn noted_wait(&self, until: Instant) -> Instant {
+        self.waits.fetch_add(1, Ordering::Relaxed);
+        until
     }
 
     /// Times that somebody had to wait because too many passwords were wrong.
@@ -209,19 +220,19 @@ fn table(config: &AuthConfig, tenants: &[TenantConfig], router: &Router) -> Resu
     if lines.is_empty() {
         return Err(AuthError::Empty(file.clone()));
     }
+    let secret = |line: &file::Line<'_>| {
+        let wrong = |what| AuthError::Line { file: file.clone(), line: line.number, what };
+        Secret::new(line.user, line.password).map_err(wrong)
+    };
+    let secrets: Vec<_> = lines.iter().map(secret).collect::<Result<_, _>>()?;
+    let names: Vec<_> = lines.iter().map(|line| line.user).collect();
+    let bindings = bindings(config, tenants, router, &names)?;
     let mut users = HashMap::new();
-    for line in lines {
-        let secret = Secret::new(line.user, line.password).map_err(|what| AuthError::Line {
-            file: file.clone(),
-            line: line.number,
-            what,
-        })?;
-        let binding = binding(config, tenants, router, line.user)
-            .map_err(|what| AuthError::Tenant { user: line.user.to_owned(), what })?;
-        let is_in = |list: &[String]| list.iter().any(|name| name == line.user);
+    for ((user, secret), binding) in names.into_iter().zip(secrets).zip(bindings) {
+        let is_in = |list: &[String]| list.iter().any(|name| name == user);
         let rights =
             Rights { read_only: is_in(&config.read_only_users), no_flush: is_in(&config.no_flush_users) };
-        users.insert(line.user.as_bytes().to_vec(), User { secret, grant: Grant { binding, rights } });
+        users.insert(user.as_bytes().to_vec(), User { secret, grant: Grant { binding, rights } });
     }
     for name in config.read_only_users.iter().chain(&config.no_flush_users) {
         if !users.contains_key(name.as_bytes()) {
@@ -241,29 +252,119 @@ fn whose<'c>(config: &AuthConfig, tenants: &'c [TenantConfig], user: &'c str) ->
     }
 }
 
-/// The binding of a user's connections; makes the tenant if there is none of that name.
-fn binding(
+/// The bindings of users' connections, in their order; makes the tenants that are not there: all, or none.
+fn bindings(
     config: &AuthConfig,
     tenants: &[TenantConfig],
     router: &Router,
-    user: &str,
-) -> Result<Binding, String> {
-    let Whose::Tenant(name) = whose(config, tenants, user) else { return Ok(Binding::Unbound) };
-    let id = match router.find(name) {
-        Some(id) => id,
-        None => {
-            let tenant = TenantConfig { name: name.to_owned(), ..TenantConfig::default() };
-            check_tenant(&tenant, KnownBy { users: true, listener: false })
-                .map_err(|e| format!("{}; {}", e.what, e.cure))?;
-            router.add(&tenant, None, None, Origin::Credentials).map_err(|e| match e {
-                AddError::Full => "there are as many tenants as can be, raise max_tenants".to_owned(),
-                AddError::NameTaken | AddError::PrefixTaken(_) => format!("'{name}' was just taken"),
-            })?
+    users: &[&str],
+) -> Result<Vec<Binding>, AuthError> {
+    let refused = |user: &str, what| AuthError::Tenant { user: user.to_owned(), what };
+    for user in users {
+        if let Whose::Tenant(name) = whose(config, tenants, user) {
+            find(router, name).map_err(|what| refused(user, what))?;
+        }
+    }
+    let mut made = Vec::new();
+    let bind = |user: &&str| match whose(config, tenants, user) {
+        Whose::Default => Ok(Binding::Unbound),
+        Whose::Tenant(name) => {
+            find_or_make(router, name, &mut made).map(Binding::To).map_err(|what| refused(user, what))
         }
     };
-    if router.isolates(id) {
-        Ok(Binding::To(id))
-    } else {
-        Err(format!("tenant '{name}' is known by a prefix, and prefixes do not isolate"))
+    let bindings: Result<_, _> = users.iter().map(bind).collect();
+    if bindings.is_err() {
+        // Nobody has connections of theirs yet.
+        made.into_iter().for_each(|id| router.remove(id));
+    }
+    bindings
+}
+
+/// The tenant of a name, if there is one. Why its connections cannot be a user's, or it cannot be made.
+fn find(router: &Router, name: &str) -> Result<Option<TenantId>, String> {
+    match router.find(name) {
+        Some(id) if router.isolates(id) => Ok(Some(id)),
+        Some(_) => Err(format!("tenant '{name}' is known by a prefix, and prefixes do not isolate")),
+        None => check_tenant(&unclaiming(name), KnownBy { users: true, listener: false })
+            .map(|()| None)
+            .map_err(|e| format!("{}; {}", e.what, e.cure)),
+    }
+}
+
+/// The tenant of a name; makes it, and notes that, if there is none.
+fn find_or_make(router: &Router, name: &str, made: &mut Vec<TenantId>) -> Result<TenantId, String> {
+    if let Some(id) = find(router, name)? {
+        return Ok(id);
+    }
+    let id = router.add(&unclaiming(name), None, None, Origin::Credentials).map_err(|e| match e {
+        AddError::Full => "there are as many tenants as can be, raise max_tenants".to_owned(),
+        AddError::NameTaken | AddError::PrefixTaken(_) | AddError::IdentityTaken(_) => {
+            format!("'{name}' was just taken")
+        }
+    })?;
+    made.push(id);
+    Ok(id)
+}
+
+/// A tenant that claims nothing.
+fn unclaiming(name: &str) -> TenantConfig {
+    TenantConfig { name: name.to_owned(), ..TenantConfig::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::LOGIN_FAILURES_BURST;
+    use std::sync::mpsc::channel;
+
+    /// `password` with 256 KiB and two passes, of Argon2's own test vectors.
+    const HASH: &[u8] =
+        b"$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4";
+    const NOW: Instant = Instant(1_000_000_000_000);
+
+    fn auth_of_ann() -> Auth {
+        let grant = Grant { binding: Binding::Unbound, rights: Rights::default() };
+        let user = User { secret: Secret::new("ann", HASH).unwrap(), grant };
+        let users = HashMap::from([(b"ann".to_vec(), user)]);
+        let (file, nobody) = (PathBuf::new(), Vec::new);
+        let config =
+            AuthConfig { file, shared_users: nobody(), read_only_users: nobody(), no_flush_users: nobody() };
+        Auth {
+            config: Mutex::new((config, Vec::new())),
+            table: RwLock::new(Arc::new(Table { users, nobody: Secret::of_nobody() })),
+            throttle: Arc::default(),
+            verifier: Verifier::start().unwrap(),
+            waits: AtomicU64::new(0),
+        }
+    }
+
+    fn host(last: u8) -> Option<IpAddr> {
+        Some(IpAddr::from([10, 0, 0, last]))
+    }
+
+    #[test]
+    fn a_flood_of_guesses_is_charged_as_they_come_and_keeps_the_user_out_of_nothing() {
+        let auth = auth_of_ann();
+        let (told, verdicts) = channel();
+        let show = |password: &[u8], address| {
+            let told = told.clone();
+            let tell = Box::new(move |grant: Option<Grant>| told.send(grant.is_some()).unwrap());
+            auth.verify((b"ann".as_slice(), password), address, NOW, tell)
+        };
+        let passed: usize = std::thread::scope(|scope| {
+            let guess = |last| (0..100).filter(|_| show(b"guess", host(last)).is_ok()).count();
+            let guessers: Vec<_> = (1..=8).map(|last| scope.spawn(move || guess(last))).collect();
+            guessers.into_iter().map(|guesser| guesser.join().unwrap()).sum()
+        });
+        // Who comes first from an address that was not wrong needs no token of the user.
+        let most = LOGIN_FAILURES_BURST as usize + 8;
+        assert!((LOGIN_FAILURES_BURST as usize..=most).contains(&passed), "{passed}");
+        assert!(verdicts.iter().take(passed).all(|is_right| !is_right));
+        assert_eq!(show(b"password", host(1)), Err(Instant(NOW.0 + 1)), "no debt is left");
+        assert_eq!(auth.attempt(b"ann", b"password", host(9), NOW), Said::Dear);
+        assert_eq!(show(b"password", host(9)), Ok(()));
+        assert!(verdicts.recv().unwrap());
+        assert!(matches!(auth.attempt(b"ann", b"password", host(10), NOW), Said::Grant(Some(_))));
+        assert!(matches!(auth.attempt(b"ann", b"guess", host(10), NOW), Said::Grant(None)));
     }
 }

@@ -61,10 +61,9 @@ impl Secret {
         Self { digest: OnceLock::from([0; 32]), hash: None }
     }
 
-    /// Whether this is the password, if that can be said at little cost.
-    pub(super) fn matches_at_once(&self, user: &[u8], password: &[u8]) -> Option<bool> {
-        let is_dear = self.digest.get().is_none() && password.len() <= PASSWORD_MAX;
-        (!is_dear).then(|| self.matches(user, password))
+    /// Whether it is dear to say if this is the password.
+    pub(super) fn is_dear(&self, password: &[u8]) -> bool {
+        self.digest.get().is_none() && password.len() <= PASSWORD_MAX
     }
 
     /// Whether this is the password.
@@ -111,7 +110,7 @@ mod tests {
             let secret = Secret::new("a", text).unwrap();
             // Before and after the right one is remembered.
             for is_dear in [text == HASHED_PASSWORD, false] {
-                assert_eq!(secret.matches_at_once(b"a", b"Password"), (!is_dear).then_some(false));
+                assert_eq!(secret.is_dear(b"Password"), is_dear);
                 assert!(!secret.matches(b"a", b"Password"));
                 assert!(!secret.matches(b"a", b""));
                 assert!(!secret.matches(b"a", &[b's'; PASSWORD_MAX + 1]));

@@ -122,8 +122,7 @@ pub(super) fn execute(
 /// What a user with this password is granted; counts the attempt. Ends the turn before it if that cannot be said yet.
 pub(super) fn check(session: &Session<'_>, user: &[u8], password: &[u8]) -> Result<Option<Grant>, Ended> {
     let Some(auth) = &session.shared.auth else { return Ok(None) };
-    let verdict = session.verdict.take();
-    let grant = match verdict {
+    let grant = match session.verdict.take() {
         Some(grant) => grant,
         None => match auth.attempt(user, password, session.address, session.now) {
             Said::Grant(grant) => grant,
@@ -135,7 +134,6 @@ pub(super) fn check(session: &Session<'_>, user: &[u8], password: &[u8]) -> Resu
     counters.auth_cmds.fetch_add(1, Ordering::Relaxed);
     if grant.is_none() {
         counters.auth_errors.fetch_add(1, Ordering::Relaxed);
-        auth.note_failure(session.address, verdict.and(Some(user)), session.now);
     }
     Ok(grant)
 }

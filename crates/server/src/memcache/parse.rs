@@ -9,6 +9,7 @@ use super::reply::text;
 use crate::auth::Need;
 use crate::limits::{GET_LINE_MAX, KEY_MAX, LINE_MAX};
 use crate::observe::CommandClass;
+use crate::stats;
 use memchr::memchr;
 use store::Mode;
 
@@ -163,6 +164,7 @@ impl<'b> Command<'b> {
             Command::Flush { noreply, .. } => (Need::Flush, noreply),
             Command::MemoryLimit { noreply, .. } => (Need::Administer, noreply),
             Command::RefreshCerts => (Need::Administer, false),
+            Command::Stats(what) if stats::changes(what) => (Need::Administer, false),
             _ => (Need::Read, false),
         }
     }

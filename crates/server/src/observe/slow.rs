@@ -81,6 +81,12 @@ impl SlowLog {
         kept.ring.iter().rev().cloned().collect()
     }
 
+    /// A tenant has gone: its batches are nobody's.
+    pub(crate) fn forget(&self, tenant: TenantId) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.ring.retain(|slow| slow.tenant != tenant);
+    }
+
     /// Memory at most.
     pub(crate) const BYTES_MAX: usize = SLOW_RECORDS * (size_of::<Slow>() + SLOW_KEY_MAX);
 }
@@ -103,6 +109,17 @@ mod tests {
             connection: 1,
             peer: None,
         }
+    }
+
+    #[test]
+    fn who_is_gone_leaves_nothing_to_who_comes() {
+        let log = SlowLog::default();
+        for tenant in [1, 2, 1, 3].map(TenantId) {
+            log.add(Slow { tenant, ..slow(1, 9) });
+        }
+        log.forget(TenantId(1));
+        let kept: Vec<_> = log.records().iter().map(|slow| (slow.tenant.0, slow.number)).collect();
+        assert_eq!((kept, log.total()), (vec![(3, 4), (2, 2)], 4));
     }
 
     #[test]

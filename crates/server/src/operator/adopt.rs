@@ -6,11 +6,14 @@
 //! Failure:    what is refused is named with its reason, and tried again the next time; the rest is done
 //! Non-goals:  listeners, threads and whatever else is made once; `cli` knows which settings those are
 
-use super::{GroupSettings, Operator, Refusal, Settings};
+use super::{GroupSettings, Operator, Refusal, RefusalKind, Settings};
 use crate::admission::{Allowance, AllowanceChange};
 use crate::config::{Config, TenantConfig};
 use crate::groups::GroupConfig;
-use crate::tenants::{AddError, Origin};
+use crate::tenants::{AddError, Origin, Own};
+use crate::tiers::PlaceIn;
+use store::RankKind;
+use units::{Duration, TenantId};
 
 /// What became of a configuration that was read again.
 #[derive(Clone, Debug)]
@@ -32,6 +35,12 @@ impl Adopted {
         }
         result.is_ok()
     }
+
+    /// Notes how a removal went; what somebody else has removed needs no word.
+    fn note_removal(&mut self, what: String, result: Result<(), Refusal>) -> bool {
+        let is_gone = matches!(&result, Err(refusal) if refusal.kind == RefusalKind::Unknown);
+        is_gone || self.note(what, result)
+    }
 }
 
 /// One of a list is as it was before, or not there if it was not.
@@ -51,6 +60,7 @@ impl Operator {
     pub fn adopt(&self, before: &Config, after: &Config) -> Adopted {
         let mut adopted = Adopted { done: Vec::new(), kept: Vec::new(), config: after.clone() };
         self.shared.adjustable.adopt(after);
+        adopted.done.extend(changed_numbers(before, after));
         if before.memory != after.memory {
             let result = if self.shared.set_memory_limit(after.memory) {
                 Ok(())
@@ -66,7 +76,7 @@ impl Operator {
             adopted.done.push(format!("policy {}", after.policy.name()));
         }
         if before.rank != after.rank {
-            self.set_default_rank(before, after);
+            self.set_default_rank(&after.rank);
             adopted.done.push(format!("rank {}", after.rank));
         }
         if before.promotion != after.promotion {
@@ -74,7 +84,7 @@ impl Operator {
             adopted.done.push(format!("promotion {}", after.promotion));
         }
         if before.placement != after.placement {
-            let result = self.set_default_placement(before, after);
+            let result = self.set_default_placement(&after.placement);
             if !adopted.note(format!("placement {}", after.placement.word()), result) {
                 adopted.config.placement = before.placement.clone();
             }
@@ -114,42 +124,41 @@ impl Operator {
         adopted
     }
 
-    /// The order of tenants that name none, as far as nobody gave them another meanwhile.
-    fn set_default_rank(&self, before: &Config, after: &Config) {
+    /// The order of tenants that have none of their own.
+    fn set_default_rank(&self, rank: &RankKind) {
         let _one_at_a_time = self.change();
-        self.router.set_rank(after.rank.clone());
-        let names_one = |name: &str| after.tenants.iter().any(|t| t.name == name && t.rank.is_some());
-        for state in self.router.all().filter_map(|id| self.shared.store.tenant_state(id)) {
-            if state.rank == before.rank && !names_one(&state.name) {
-                self.shared.store.set_rank(state.id, after.rank.clone());
-            }
+        self.router.set_rank(rank.clone());
+        for id in self.followers(|own| own.rank) {
+            self.shared.store.set_rank(id, rank.clone());
         }
     }
 
-    /// Where values go of tenants that do not say, as far as nobody told them elsewhere meanwhile.
-    fn set_default_placement(&self, before: &Config, after: &Config) -> Result<(), Refusal> {
+    /// Where values go of tenants that have no place of their own.
+    fn set_default_placement(&self, place: &PlaceIn) -> Result<(), Refusal> {
         let _one_at_a_time = self.change();
         let places = &self.router.places;
-        let (Some(earlier), Some(placement)) =
-            (places.find(&before.placement), places.find(&after.placement))
-        else {
+        let Some(placement) = places.find(place) else {
             return super::conflict("tiers come with a start", "restart the server");
         };
-        places.set_default(after.placement.clone());
-        let names_one = |name: &str| after.tenants.iter().any(|t| t.name == name && t.placement.is_some());
-        for state in self.router.all().filter_map(|id| self.shared.store.tenant_state(id)) {
-            if state.placement == earlier && !names_one(&state.name) {
-                self.shared.store.set_placement(state.id, placement);
-            }
+        places.set_default(place.clone());
+        for id in self.followers(|own| own.placement) {
+            self.shared.store.set_placement(id, placement);
         }
         Ok(())
+    }
+
+    /// Tenants that do as the server says, and not as they or an operator did.
+    fn followers(&self, has_own: impl Fn(Own) -> bool) -> Vec<TenantId> {
+        let follows = |id: &TenantId| self.router.about(*id).is_some_and(|about| !has_own(about.own));
+        self.router.all().filter(follows).collect()
     }
 
     fn adopt_tenants_and_groups(&self, before: &Config, after: &Config, adopted: &mut Adopted) {
         let earlier = |name: &str| before.tenants.iter().find(|t| t.name == name);
         let is_gone = |t: &&TenantConfig| after.tenants.iter().all(|other| other.name != t.name);
         for tenant in before.tenants.iter().filter(is_gone) {
-            if !adopted.note(format!("tenant '{}' removed", tenant.name), self.remove(&tenant.name)) {
+            let what = format!("tenant '{}' removed", tenant.name);
+            if !adopted.note_removal(what, self.remove(&tenant.name)) {
                 adopted.config.tenants.push(tenant.clone());
             }
         }
@@ -176,7 +185,8 @@ impl Operator {
         }
         let is_gone = |g: &&GroupConfig| after.groups.iter().all(|other| other.name != g.name);
         for group in before.groups.iter().filter(is_gone) {
-            if !adopted.note(format!("group '{}' removed", group.name), self.remove_group(&group.name)) {
+            let what = format!("group '{}' removed", group.name);
+            if !adopted.note_removal(what, self.remove_group(&group.name)) {
                 adopted.config.groups.push(group.clone());
             }
         }
@@ -200,6 +210,8 @@ impl Operator {
         let is_there = self.router.find(name).is_some();
         let is_taken = match before {
             Some(before) if is_there => self.adopt_change(before, after, adopted),
+            // An operator has removed it, and the configuration says nothing new of it.
+            Some(before) if before == after => true,
             None if is_there => self.adopt_one_that_is_there(after, adopted),
             _ => adopted.note(format!("tenant '{name}' added"), self.add_configured(after)),
         };
@@ -211,14 +223,7 @@ impl Operator {
     /// A tenant that the configuration has as before, with other settings.
     fn adopt_change(&self, before: &TenantConfig, after: &TenantConfig, adopted: &mut Adopted) -> bool {
         let name = &after.name;
-        let fixed = [
-            ("prefix", before.prefix != after.prefix),
-            ("listen", before.listen != after.listen),
-            ("identity", before.identities != after.identities),
-        ];
-        for (what, _) in fixed.into_iter().filter(|(_, differs)| *differs) {
-            adopted.kept.push(format!("{what} of tenant '{name}': that needs a restart"));
-        }
+        keep_fixed(before, after, adopted);
         let settings = Settings {
             prefix: None,
             reserved: changed(&before.reserved, &after.reserved),
@@ -234,21 +239,21 @@ impl Operator {
         if before.users != after.users {
             adopted.done.push(format!("users of tenant '{name}' changed"));
         }
-        settings == Settings::default()
-            || adopted.note(format!("tenant '{name}' changed"), self.put(name, &settings).map(drop))
+        let is_taken = settings == Settings::default()
+            || adopted.note(format!("tenant '{name}' changed"), self.put(name, &settings).map(drop));
+        if is_taken && settings.rank.is_some() && after.rank.is_none() {
+            self.router.find(name).into_iter().for_each(|id| self.router.set_own(id, |own| own.rank = false));
+        }
+        is_taken
     }
 
     /// The configuration names a tenant from now on that somebody else has made.
     fn adopt_one_that_is_there(&self, tenant: &TenantConfig, adopted: &mut Adopted) -> bool {
         let name = &tenant.name;
-        let about = self.router.find(name).and_then(|id| self.router.about(id));
-        let is_known_so = about.is_some_and(|about| {
-            about.prefix.as_deref() == tenant.prefix.as_deref() && tenant.listen.is_none()
-        });
-        if !is_known_so {
-            adopted
-                .kept
-                .push(format!("prefix and listen of tenant '{name}', which was there: that needs a restart"));
+        if let Some(about) = self.router.find(name).and_then(|id| self.router.about(id)) {
+            let prefix = about.prefix.as_deref().map(<[u8]>::to_vec);
+            let as_it_is = TenantConfig { prefix, identities: about.identities, ..TenantConfig::default() };
+            keep_fixed(&as_it_is, tenant, adopted);
         }
         let settings = Settings {
             prefix: None,
@@ -282,6 +287,10 @@ impl Operator {
                     format!("its prefix belongs to tenant '{other}'"),
                     "remove that one first",
                 ),
+                AddError::IdentityTaken(identity) => super::conflict(
+                    format!("its identity '{identity}' is another tenant's"),
+                    "take it from that one and restart",
+                ),
                 AddError::Full => {
                     super::conflict("there are as many tenants as can be", "raise max_tenants and restart")
                 }
@@ -292,6 +301,46 @@ impl Operator {
         self.shared.sharing.set_claim(id, &tenant.bandwidth);
         self.decide_soon();
         Ok(())
+    }
+}
+
+/// Numbers that differ, each with its new value.
+fn changed_numbers(before: &Config, after: &Config) -> impl Iterator<Item = String> {
+    let time = |name: &str, before: Duration, after: Duration| {
+        changed(&before, &after).map(|new| format!("{name} {new}"))
+    };
+    let connections = changed(&before.max_connections, &after.max_connections);
+    let numbers = [
+        connections.map(|new| format!("max_connections {new}")),
+        time("idle_timeout", before.idle_timeout, after.idle_timeout),
+        time("send_timeout", before.send_timeout, after.send_timeout),
+        time("slow_request", before.slow_request, after.slow_request),
+    ];
+    numbers.into_iter().flatten()
+}
+
+/// How a tenant is known stays as it was while it is there; what the configuration has instead is named, now and the next
+/// time.
+fn keep_fixed(before: &TenantConfig, after: &TenantConfig, adopted: &mut Adopted) {
+    let prefix = |known: &TenantConfig| Some(String::from_utf8_lossy(known.prefix.as_deref()?).into_owned());
+    let listen = |known: &TenantConfig| known.listen.as_ref().map(ToString::to_string);
+    let names = |known: &TenantConfig| Some(known.identities.join(",")).filter(|names| !names.is_empty());
+    let fixed = [
+        ("prefix", before.prefix != after.prefix, prefix(before), prefix(after)),
+        ("listen", before.listen != after.listen, listen(before), listen(after)),
+        ("identity", before.identities != after.identities, names(before), names(after)),
+    ];
+    let or_none = |text: Option<String>| text.map_or_else(|| "none".to_owned(), |text| format!("'{text}'"));
+    for (what, _, was, is) in fixed.into_iter().filter(|(_, differs, ..)| *differs) {
+        let (name, was, is) = (&after.name, or_none(was), or_none(is));
+        adopted
+            .kept
+            .push(format!("{what} of tenant '{name}': that needs a restart to change from {was} to {is}"));
+    }
+    for tenant in adopted.config.tenants.iter_mut().filter(|tenant| tenant.name == after.name) {
+        tenant.prefix.clone_from(&before.prefix);
+        tenant.listen.clone_from(&before.listen);
+        tenant.identities.clone_from(&before.identities);
     }
 }
 

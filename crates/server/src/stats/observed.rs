@@ -2,7 +2,7 @@
 //!
 //! Invariants: a tenant's own connection sees its own
 
-use super::Row;
+use super::{Row, one_word};
 use crate::limits::HOT_SAMPLING;
 use crate::observe::printable;
 use crate::shared::Shared;
@@ -11,8 +11,7 @@ use units::TenantId;
 
 /// A tenant's name as one word.
 fn word(router: &Router, id: TenantId) -> String {
-    let name = router.about(id).map(|about| about.name).unwrap_or_default();
-    name.split_ascii_whitespace().collect::<Vec<_>>().join("_")
+    router.about(id).map(|about| one_word(&about.name)).unwrap_or_default()
 }
 
 /// `stats latency`: requests and their times, by tenant and class.

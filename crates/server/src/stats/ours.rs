@@ -1,6 +1,6 @@
 //! What memcached does not have: `stats tenants`, `controller` and `cleaner`, names of our own.
 
-use super::Row;
+use super::{Row, one_word};
 use crate::shared::Shared;
 use crate::tenants::{Binding, Router};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -99,7 +99,7 @@ pub(super) fn tenants(shared: &Shared, router: &Router, binding: &Binding) -> Ve
         let t = shared.store.totals(id);
         let (_, gate) = shared.admission.of(id);
         let gets = t.get_hits + t.get_misses;
-        let name = state.name.split_ascii_whitespace().collect::<Vec<_>>().join("_");
+        let name = one_word(&state.name);
         for (what, value) in [
             ("held_bytes", state.held.0),
             ("target_bytes", state.share.target.0),

@@ -4,7 +4,7 @@
 
 use super::Row;
 use crate::shared::Shared;
-use crate::tenants::Router;
+use crate::tenants::{Binding, Router};
 use std::sync::atomic::Ordering;
 
 /// Settings that memcached has and this server answers with the value given to it, or memcached's default.
@@ -90,7 +90,7 @@ const SETTINGS: &[(&str, &str)] = &[
     ("product_version", env!("CARGO_PKG_VERSION")),
 ];
 
-pub(super) fn settings(shared: &Shared, router: &Router) -> Vec<Row> {
+pub(super) fn settings(shared: &Shared, router: &Router, binding: &Binding) -> Vec<Row> {
     let config = &shared.config;
     let yes_no = |on: bool| if on { "yes" } else { "no" }.to_owned();
     let tls = config.tls.as_ref();
@@ -109,7 +109,7 @@ pub(super) fn settings(shared: &Shared, router: &Router) -> Vec<Row> {
         "item_size_max" => shared.store.geometry().item_max.0.to_string(),
         "shutdown_command" => yes_no(config.shutdown_enabled),
         "dump_enabled" => yes_no(!config.dump_disabled),
-        "detail_enabled" => yes_no(shared.detail_enabled.load(Ordering::Relaxed)),
+        "detail_enabled" => yes_no(shared.detail.of(binding).unwrap_or(config.prefix_delimiter.is_some())),
         "lru_crawler" => yes_no(shared.crawler_enabled.load(Ordering::Relaxed)),
         "ssl_enabled" => yes_no(shared.keys.is_some()),
         "ssl_chain_cert" => tls.map_or_else(String::new, |tls| tls.chain.display().to_string()),

@@ -5,9 +5,8 @@
 
 use super::Worker;
 use crate::auth::Grant;
-use crate::limits::LOGIN_RETRY_MS;
 use crate::reactor::{Reactor, StreamId};
-use units::{Duration, Instant};
+use units::Instant;
 
 /// What became of a password: whose connection it was, and what it is granted.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +26,7 @@ impl<R: Reactor> Worker<R> {
         let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
         let Some(auth) = &self.around.shared.auth else { return };
         connection.parked_until = Some(UNTIL_TOLD);
+        let address = connection.client.peer().map(|peer| peer.ip());
         let (number, waker, verdicts) =
             (connection.client.number, self.reactor.waker(), self.verdicts.0.clone());
         let tell = move |grant| {
@@ -34,8 +34,8 @@ impl<R: Reactor> Worker<R> {
             let _gone = verdicts.send(Verdict { id, number, grant });
             drop(waker.wake());
         };
-        if !auth.verify(user, password, Box::new(tell)) {
-            self.park(id, self.now + Duration::from_millis(LOGIN_RETRY_MS), false);
+        if let Err(until) = auth.verify((user, password), address, self.now, Box::new(tell)) {
+            self.park(id, until, false);
         }
     }
 

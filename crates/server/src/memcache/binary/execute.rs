@@ -137,8 +137,14 @@ fn needs(body: &Body<'_>) -> Need {
         | Body::Touch { .. }
         | Body::Wrong(Wrong::TooLarge(_)) => Need::Write,
         Body::Flush { .. } => Need::Flush,
+        Body::Stat(what) if stats::changes(statistic(what)) => Need::Administer,
         _ => Need::Read,
     }
+}
+
+/// The statistics that are asked for: as memcached, which looks at the beginning of these two.
+fn statistic(what: &[u8]) -> &[u8] {
+    [b"reset".as_slice(), b"settings"].into_iter().find(|name| what.starts_with(name)).unwrap_or(what)
 }
 
 /// User and password that a request shows.
@@ -331,9 +337,7 @@ impl<'w> Call<'_, '_, 'w, '_> {
 
     /// The text protocol's statistics in packets: one per line, and an empty one behind them. A dump of prefixes is one.
     fn stat(&mut self, what: &[u8]) {
-        // As memcached, which looks at the beginning of these two.
-        let what =
-            [b"reset".as_slice(), b"settings"].into_iter().find(|w| what.starts_with(w)).unwrap_or(what);
+        let what = statistic(what);
         let answer =
             stats::answer(self.session.shared, self.session.router, self.worker, &self.session.binding, what);
         if answer == answers::ERROR || answer.starts_with(b"CLIENT_ERROR") {

@@ -5,6 +5,7 @@
 //! Source:     memcached 1.6.45
 
 use super::{Request, Verb, decode, encode_into};
+use crate::auth::Need;
 use crate::limits::KEY_MAX;
 use crate::memcache::reply::{Replies, text};
 use crate::memcache::session::Session;
@@ -130,7 +131,7 @@ fn get<'w>(
         no_use: flags.has(b'u'),
         binary_key: flags.has(b'b'),
         no_value: !flags.has(b'v'),
-        no_win: false,
+        no_win: is_reader(session),
     };
     let tenant = match vivify {
         Some(_) => session.router.route_for_store(&session.binding, target.key.bytes(), target.tenant),
@@ -155,6 +156,11 @@ fn get<'w>(
         Some(fetched) => put_fetched(session, worker, request, &fetched, (touch, vivify), replies),
     }
     Ok(())
+}
+
+/// Whether it asks for somebody who cannot store anything, and so is nobody to be told to.
+fn is_reader(session: &Session<'_>) -> bool {
+    session.identity.denies(Need::Write).is_some()
 }
 
 fn put_fetched<'w>(
@@ -192,7 +198,7 @@ fn put_fetched<'w>(
             _ => {}
         }
     }
-    if fetched.token_was_sent() {
+    if fetched.token_was_sent() || fetched.is_stale() && is_reader(session) {
         replies.put(b" Z");
     }
     if fetched.is_stale() {
