@@ -32,6 +32,9 @@ use std::path::{Path, PathBuf};
 use store::Placement;
 use units::{Bytes, Duration};
 
+/// The most that `-v` counts, the end of the range of `verbose`.
+const VERBOSITY_MAX: u8 = 3;
+
 /// What the program knows of its surroundings.
 pub(crate) struct World<'a> {
     /// The program's name and its arguments.
@@ -225,7 +228,8 @@ fn flag_layer(flags: &ArgMatches) -> Result<Layer, Failure> {
 fn texts(flags: &ArgMatches, setting: &Setting) -> Vec<String> {
     match setting.kind {
         Kind::Switch => vec![flags.get_flag(setting.name).to_string()],
-        Kind::Level => vec![flags.get_count(setting.name).to_string()],
+        // As memcached takes it, more of them say no more.
+        Kind::Level => vec![flags.get_count(setting.name).min(VERBOSITY_MAX).to_string()],
         _ => flags.get_many::<String>(setting.name).into_iter().flatten().cloned().collect(),
     }
 }
@@ -234,7 +238,7 @@ fn texts(flags: &ArgMatches, setting: &Setting) -> Vec<String> {
 fn value(flags: &ArgMatches, setting: &Setting) -> Result<Option<Value>, Failure> {
     let is_given = flags.value_source(setting.name) == Some(ValueSource::CommandLine);
     let text = if is_given { texts(flags, setting).join(",") } else { setting.default.to_owned() };
-    parse(setting.kind, &text, Dialect::Memcached).map_err(|e| e.at(setting.flags()))
+    setting.parse(&text, Dialect::Memcached).map_err(|e| e.at(setting.flags()))
 }
 
 fn number(flags: &ArgMatches, setting: &Setting) -> Result<Option<u64>, Failure> {
@@ -257,9 +261,8 @@ fn time(flags: &ArgMatches, setting: &Setting) -> Result<Duration, Failure> {
 }
 
 fn tax(flags: &ArgMatches) -> Result<Tax, Failure> {
-    let part = if let Some(Value::Ratio(part)) = value(flags, row("tax"))? { part } else { f64::NAN };
-    let cure = "leave it at 0.5, a half";
-    Tax::new(part).ok_or_else(|| Failure::wrong_use(format!("a tax of {part} is outside 0 to 1"), cure))
+    let part = if let Some(Value::Ratio(part)) = value(flags, row("tax"))? { Tax::new(part) } else { None };
+    Ok(part.unwrap_or(Tax::HALF))
 }
 
 fn text(flags: &ArgMatches, setting: &Setting) -> Result<Option<String>, Failure> {
@@ -334,15 +337,11 @@ fn replay(flags: &ArgMatches) -> Result<ReplayOptions, Failure> {
 fn planned(flags: &ArgMatches) -> Result<PlanOptions, Failure> {
     let own = |name: &str| own(PLAN, name);
     let want = match value(flags, own("want"))? {
-        Some(Value::Ratio(want)) if 0.0 < want && want < 1.0 => Some(want),
-        Some(Value::Ratio(want)) => {
-            let what = format!("--want: a hit ratio of {want} is not between 0 and 1");
-            return Err(Failure::wrong_use(what, "for example --want 0.95"));
-        }
+        Some(Value::Ratio(want)) => Some(want),
         _ => None,
     };
     let at = match value(flags, own("at"))? {
-        Some(Value::Size(size)) if size != Bytes::ZERO => Some(size),
+        Some(Value::Size(size)) => Some(size),
         _ => None,
     };
     Ok(PlanOptions {
@@ -362,10 +361,6 @@ fn probed(flags: &ArgMatches) -> Result<ProbeOptions, Failure> {
     let tier =
         spec.parse().map_err(|e: media::SpecError| Failure::wrong_use(e.to_string(), media::SPEC_FORMS))?;
     let time = match value(flags, own("time"))? {
-        Some(Value::Time(time)) if time == Duration::ZERO || probe::TIME_MAX < time => {
-            let what = format!("--time: {time} is not above zero and at most {}", probe::TIME_MAX);
-            return Err(Failure::wrong_use(what, "for example --time 20s"));
-        }
         Some(Value::Time(time)) => time,
         _ => probe::TIME_MAX,
     };
@@ -462,7 +457,8 @@ fn own(table: &'static [Setting], name: &str) -> &'static Setting {
 fn reservation(text: &str) -> Result<(Option<String>, Bytes), Failure> {
     let (name, size) =
         text.split_once('=').map_or((None, text), |(name, size)| (Some(name.to_owned()), size));
-    match parse(Kind::Size, size, Dialect::Strict).map_err(|e| e.at("--reserved"))? {
+    let size = parse(Kind::Size, size, Dialect::Strict);
+    match size.map_err(|e| e.at("--reserved").or_try("reserve less than there is"))? {
         Some(Value::Size(size)) if name.as_deref() != Some("") => Ok((name, size)),
         _ => Err(Failure::wrong_use(
             format!("--reserved: '{text}' is not SIZE or NAME=SIZE"),

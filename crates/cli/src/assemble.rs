@@ -152,9 +152,11 @@ fn bandwidth_policy(in_force: &InForce) -> Result<BandwidthKind, Failure> {
     })
 }
 
-/// What a tenant claims of a tier's bandwidth.
-fn bandwidth(text: &str) -> Result<TierClaim, Failure> {
-    text.parse().map_err(|e| Failure::wrong_use(format!("bandwidth: {e}"), TierClaimError::CURE))
+/// What a tenant or a group claims of a tier's bandwidth.
+fn bandwidth(given: &Tenant) -> Result<TierClaim, Failure> {
+    let claim = if let Some(Value::Text(text)) = given.get("bandwidth") { text } else { "" };
+    let failure = |e| Failure::wrong_use(format!("bandwidth: {e}"), TierClaimError::CURE).at(given.place());
+    claim.parse().map_err(failure)
 }
 
 /// The tiers below DRAM; memcached's `-o ext_path=PATH:SIZE` is one of a file.
@@ -331,7 +333,7 @@ fn tenant(given: &Tenant, in_force: &InForce) -> Result<TenantConfig, Failure> {
     Ok(TenantConfig {
         name: given.name.clone(),
         prefix: text("prefix").map(|t| t.as_bytes().to_vec()),
-        listen: listen.map_err(|e| e.at(format!("{}: tenant '{}'", given.source, given.name)))?,
+        listen: listen.map_err(|e| e.at(given.place()))?,
         identities,
         reserved: size("reserved").unwrap_or_default(),
         weight: if let Some(Value::Ratio(weight)) = given.get("weight") { *weight } else { 1.0 },
@@ -339,53 +341,43 @@ fn tenant(given: &Tenant, in_force: &InForce) -> Result<TenantConfig, Failure> {
         rank: text("rank").map(rank).transpose()?,
         over_share: over_share(text("over_share").unwrap_or_default()),
         placement: text("placement").map(PlaceIn::of_word),
-        bandwidth: text("bandwidth").map(bandwidth).transpose()?.unwrap_or_default(),
+        bandwidth: bandwidth(given)?,
         group: text("group").map(str::to_owned),
         users: if let Some(Value::List(users)) = given.get("users") { users.clone() } else { Vec::new() },
-        allowance: allowance(given)?,
+        allowance: allowance(given),
     })
 }
 
 /// What a tenant is allowed beside memory.
-fn allowance(given: &Tenant) -> Result<Allowance, Failure> {
-    let whole = |key: &str, number: i64| match u32::try_from(number) {
-        Ok(number) if 0 < number => Ok(number),
-        _ => {
-            let what = format!("{}: tenant '{}': {key} is out of range", given.source, given.name);
-            Err(Failure::wrong_use(what, "give 1 to 4294967295, or leave it out for no limit"))
-        }
-    };
+fn allowance(given: &Tenant) -> Allowance {
     let count = |key: &str| match given.get(key) {
-        Some(Value::Number(number)) => whole(key, *number).map(Some),
-        _ => Ok(None),
+        Some(Value::Number(number)) => u32::try_from(*number).ok(),
+        _ => None,
     };
     let secs = |key: &str| match given.get(key) {
-        Some(Value::Time(time)) => {
-            whole(key, i64::try_from(time.as_millis().div_ceil(1000)).unwrap_or(i64::MAX)).map(Some)
-        }
-        _ => Ok(None),
+        Some(Value::Time(time)) => u32::try_from(time.as_millis().div_ceil(1000)).ok(),
+        _ => None,
     };
     let refuses = matches!(given.get("over_rate"), Some(Value::Text(word)) if word == "refuse");
-    Ok(Allowance {
-        max_connections: count("max_connections")?,
-        requests_per_second: count("requests_per_second")?,
-        burst: count("burst")?,
+    Allowance {
+        max_connections: count("max_connections"),
+        requests_per_second: count("requests_per_second"),
+        burst: count("burst"),
         over_rate: if refuses { OverRate::Refuse } else { OverRate::Wait },
         max_item: if let Some(Value::Size(size)) = given.get("max_item") { Some(*size) } else { None },
-        default_ttl_secs: secs("default_ttl")?,
-        max_ttl_secs: secs("max_ttl")?,
-    })
+        default_ttl_secs: secs("default_ttl"),
+        max_ttl_secs: secs("max_ttl"),
+    }
 }
 
 /// The group that was given.
 pub(crate) fn group(given: &Tenant) -> Result<GroupConfig, Failure> {
-    let claim = if let Some(Value::Text(text)) = given.get("bandwidth") { text } else { "" };
     Ok(GroupConfig {
         name: given.name.clone(),
         reserved: if let Some(Value::Size(size)) = given.get("reserved") { *size } else { Bytes::ZERO },
         weight: if let Some(Value::Ratio(weight)) = given.get("weight") { *weight } else { 1.0 },
         policy: if let Some(Value::Text(word)) = given.get("policy") { Some(policy(word)) } else { None },
-        bandwidth: bandwidth(claim)?,
+        bandwidth: bandwidth(given)?,
     })
 }
 

@@ -64,10 +64,10 @@ pub(crate) const PLAN: &[Setting] = &[
         "want",
         Kind::Ratio,
         "",
-        "between 0 and 1",
+        "above 0, below 1",
         "Say how much memory this hit ratio needs; exit with 1 if none does",
     ),
-    setting("at", Kind::Size, "", "a size", "What each tenant of a trace holds now"),
+    setting("at", Kind::Size, "", "1B and up", "What each tenant of a trace holds now"),
     setting("admin", Kind::Text, "127.0.0.1:11280", "HOST:PORT", "The server's administration"),
     switch("json", "Print one JSON object per tenant"),
 ];
@@ -76,7 +76,7 @@ pub(crate) const PLAN: &[Setting] = &[
 pub(crate) const PROBE: &[Setting] = &[
     setting("profile", Kind::Text, "", "a file", "Keep the profile in this file instead of beside the tier"),
     setting("out", Kind::Text, "", "a folder", "Write index.html with plots into this folder"),
-    setting("time", Kind::Time, "40s", "above 0, at most 55s", "Measure for about so long in all"),
+    setting("time", Kind::Time, "40s", "above 0s, at most 55s", "Measure for about so long in all"),
     switch("json", "Print the profile as JSON instead of a table"),
 ];
 

@@ -44,6 +44,11 @@ impl Failure {
         Self { what: what.into(), excerpt: Vec::new(), cure: cure.into(), code: Code::Failed }
     }
 
+    /// The same failure, with this cure if it has none.
+    pub(crate) fn or_try(self, cure: impl Into<String>) -> Self {
+        if self.cure.is_empty() { Self { cure: cure.into(), ..self } } else { self }
+    }
+
     /// The same failure, said to have happened at `place`.
     pub(crate) fn at(self, place: impl fmt::Display) -> Self {
         Self { what: format!("{place}: {}", self.what), ..self }

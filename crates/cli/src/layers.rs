@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::settings::{self, Effect, SETTINGS, Setting, VARIABLE_PREFIX};
 use crate::suggest;
 use crate::tenants::{self, Tenant};
-use crate::value::{Dialect, Kind, Value, parse};
+use crate::value::{Dialect, Kind, Value};
 use std::fmt;
 
 /// Who gave a value.
@@ -77,7 +77,7 @@ impl Source {
 impl InForce {
     /// The defaults.
     pub(crate) fn defaults() -> Result<Self, Failure> {
-        let value = |s: &Setting| parse(s.kind, s.default, Dialect::Strict).map(|v| (v, Source::Default));
+        let value = |s: &Setting| s.parse(s.default, Dialect::Strict).map(|v| (v, Source::Default));
         let values = SETTINGS.iter().map(value).collect::<Result<_, _>>()?;
         Ok(Self { values, extended: Vec::new(), tenants: Vec::new(), groups: Vec::new() })
     }
@@ -119,7 +119,7 @@ impl InForce {
         let setting = &SETTINGS[row];
         let dialect = if matches!(source, Source::Flag(_)) { Dialect::Memcached } else { Dialect::Strict };
         let place = source.place(setting.name);
-        let value = parse(setting.kind, &texts.join(","), dialect).map_err(|e| e.at(&place))?;
+        let value = setting.parse(&texts.join(","), dialect).map_err(|e| e.at(&place))?;
         if value.is_none() && !setting.default.is_empty() {
             return Err(Failure::wrong_use(
                 format!("{place}: is empty"),

@@ -18,6 +18,7 @@ mod system;
 mod tenant_command;
 
 mod extended;
+mod range;
 mod settings;
 mod value;
 

@@ -268,7 +268,10 @@ fn settings(object: &Map<String, Value>) -> Result<Settings, Refused> {
         requests_per_second: count("requests_per_second")?,
         burst: count("burst")?,
         over_rate,
-        max_item: size("max_item_bytes")?,
+        max_item: match size("max_item_bytes")? {
+            Some(Some(Bytes::ZERO)) => return Err(wrong("max_item_bytes", "1 and up, or null")),
+            max_item => max_item,
+        },
         default_ttl_secs: count("default_ttl_seconds")?,
         max_ttl_secs: count("max_ttl_seconds")?,
     };
@@ -342,6 +345,7 @@ mod tests {
         );
         check(r#"{"max_connections": 0}"#, Err("max_connections"));
         check(r#"{"burst": 5000000000}"#, Err("burst"));
+        check(r#"{"max_item_bytes": 0}"#, Err("max_item_bytes"));
         check(r#"{"over_rate": "drop"}"#, Err("over_rate"));
         check("", Err("no JSON"));
         check("[1]", Err("no JSON object"));

@@ -166,7 +166,7 @@ impl Config {
         if self.max_tenants < 1 || limits::TENANTS_MAX < self.max_tenants {
             return refuse(
                 format!("{} tenants is outside 1 to {}", self.max_tenants, limits::TENANTS_MAX),
-                "lower max_tenants",
+                "set max_tenants in that range; the default tenant counts too",
             );
         }
         self.check_policies()
@@ -259,7 +259,7 @@ impl Config {
         if !(1..=store::CLEANERS_MAX).contains(&self.cleaners) {
             return refuse(
                 format!("{} cleaners are not 1 to {}", self.cleaners, store::CLEANERS_MAX),
-                "leave it at 2: writers that outrun both clean beside them",
+                "leave it at 1: writers that outrun it clean beside it",
             );
         }
         if self.idle_time == Duration::ZERO {
@@ -392,6 +392,12 @@ pub(crate) fn check_tenant(tenant: &TenantConfig, known_by: KnownBy) -> Result<(
         return refuse(
             format!("the credit of tenant '{}' is zero", tenant.name),
             "leave it out for the server's credit",
+        );
+    }
+    if tenant.allowance.max_item == Some(Bytes::ZERO) {
+        return refuse(
+            format!("the largest item of tenant '{}' is zero", tenant.name),
+            "give 1 byte and up, or leave it out for the server's",
         );
     }
     if tenant.allowance.burst.is_some() && tenant.allowance.requests_per_second.is_none() {
