@@ -58,7 +58,7 @@ pub(crate) enum Request {
     ExperimentRun(ExperimentOptions),
     Tenant(TenantOptions),
     ConfigCheck(Box<ServeOptions>),
-    ConfigShow(Box<InForce>),
+    ConfigShow(Box<ServeOptions>),
     ConfigReference,
     License,
     /// A help text or the version.
@@ -97,11 +97,7 @@ pub(crate) fn request(world: &World<'_>) -> Result<Request, Failure> {
         },
         Some(("config", config)) => match config.subcommand() {
             Some(("check", flags)) => Ok(Request::ConfigCheck(Box::new(serve(world, flags)?))),
-            Some(("show", flags)) => {
-                let (in_force, _) = in_force(world, flags)?;
-                assemble::serve_options(&in_force)?;
-                Ok(Request::ConfigShow(Box::new(in_force)))
-            }
+            Some(("show", flags)) => Ok(Request::ConfigShow(Box::new(serve(world, flags)?))),
             _ => Ok(Request::ConfigReference),
         },
         _ => Err(no_command(String::new())),
@@ -149,34 +145,20 @@ fn refused(error: &clap::Error, args: &[OsString]) -> Failure {
         ContextValue::Strings(words) => words.first().cloned(),
         _ => None,
     });
-    let names = args[1..].iter().take_while(|a| !a.to_string_lossy().starts_with('-')).take(2);
-    let known = [
-        "serve",
-        "demo",
-        "replay",
-        "plan",
-        "probe",
-        "doctor",
-        "experiment",
-        "list",
-        "run",
-        "tenant",
-        "group",
-        "add",
-        "set",
-        "remove",
-        "config",
-        "check",
-        "show",
-        "reference",
-    ];
-    let path: String = names
-        .map(|a| a.to_string_lossy().into_owned())
-        .take_while(|a| known.contains(&a.as_str()))
-        .map(|a| format!(" {a}"))
-        .collect();
-    let help = || format!("cotenant{path} --help");
+    let help = || format!("{} --help", innermost(args));
     Failure::wrong_use(what, word.map_or_else(help, |word| format!("did you mean '{word}'?")))
+}
+
+/// The command that the arguments name, as far as there is such.
+fn innermost(args: &[OsString]) -> String {
+    let mut command = commands::command();
+    let mut path = "cotenant".to_owned();
+    for name in args[1..].iter().map(|a| a.to_string_lossy()) {
+        let Some(inner) = command.find_subcommand(&*name).cloned() else { break };
+        path = format!("{path} {name}");
+        command = inner;
+    }
+    path
 }
 
 fn serve(world: &World<'_>, flags: &ArgMatches) -> Result<ServeOptions, Failure> {

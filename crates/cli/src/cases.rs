@@ -262,6 +262,20 @@ fn flags_go_before_the_environment_before_the_file() {
 }
 
 #[test]
+fn a_variable_that_is_no_setting_is_told_with_what_is_meant_only_if_it_is_close() {
+    for (variable, wanted) in [
+        ("COTENANT_TREADS", "did you mean 'COTENANT_THREADS'?"),
+        ("COTENANT_TENANTS", "did you mean 'COTENANT_TENANT'?"),
+        ("COTENANT_MEMORY_LIMIT", "did you mean 'COTENANT_MEMORY'?"),
+        ("COTENANT_FOO", "cotenant config reference lists every one"),
+        ("COTENANT_LISTENERS", "cotenant config reference lists every one"),
+    ] {
+        let (_, notes, _) = served("cotenant serve", "", &[(variable, "1")]);
+        assert!(notes.len() == 1 && notes[0].ends_with(wanted), "{notes:?}");
+    }
+}
+
+#[test]
 fn names_in_lists_are_whole_and_certificates_isolate() {
     let refused = |file: &str| ask("cotenant serve --config c.toml", file, &[]).unwrap_err().what;
     let comma = refused("[tenant.a]\nidentity = [\"Acme, Inc\"]");
@@ -301,10 +315,10 @@ fn what_is_shown_parses_back() {
         "--rank log(f)/size --tenant name=a,prefix=a:,rank=min(f,ttl_left)",
     ];
     for flags in lines {
-        let Ok(Request::ConfigShow(in_force)) = ask(&format!("cotenant config show {flags}"), "", &[]) else {
+        let Ok(Request::ConfigShow(options)) = ask(&format!("cotenant config show {flags}"), "", &[]) else {
             panic!("{flags}")
         };
-        let shown = config_command::tests::shown(&in_force);
+        let shown = config_command::tests::shown(&options.in_force);
         let (given, _, _) = served(&format!("cotenant serve {flags}"), "", &[]);
         let (mut again, _, _) = served("cotenant serve --config c.toml", &shown, &[]);
         // The default address of the administration is not asked for until it is written down.
@@ -320,15 +334,16 @@ fn what_is_shown_parses_back() {
 #[test]
 fn sources_are_shown() {
     let line = "cotenant config show --config c.toml -p 5";
-    let Ok(Request::ConfigShow(in_force)) = ask(line, "\nthreads = 3", &[("COTENANT_SEED", "8")]) else {
-        panic!("{line}")
-    };
-    let shown = config_command::tests::shown(&in_force);
+    let environment = [("COTENANT_SEED", "8"), ("COTENANT_FOO", "9")];
+    let Ok(Request::ConfigShow(options)) = ask(line, "\nthreads = 3", &environment) else { panic!("{line}") };
+    assert!(options.notes.iter().any(|n| n.contains("COTENANT_FOO is no setting")), "{:?}", options.notes);
+    let shown = config_command::tests::shown(&options.in_force);
     for (start, end) in [
         ("memory = \"64MiB\"", "# default"),
         ("threads = 3", "# file c.toml:2"),
         ("seed = 8", "# environment COTENANT_SEED"),
         ("port = 5", "# flag -p/--port"),
+        ("idle_timeout = \"0s\"", "# default"),
     ] {
         assert!(shown.lines().any(|l| l.starts_with(start) && l.ends_with(end)), "{start} {end}\n{shown}");
     }

@@ -7,7 +7,7 @@ use crate::extended::{self, Chosen, ExtendedEffect};
 use crate::failure::Failure;
 use crate::settings::{self, Effect, SETTINGS, Setting, VARIABLE_PREFIX};
 use crate::suggest;
-use crate::tenants::{self, Tenant};
+use crate::tenants::{self, GROUPS, TENANTS, Tenant};
 use crate::value::{Dialect, Kind, Value};
 use std::fmt;
 
@@ -210,20 +210,29 @@ pub(crate) fn environment(variables: &[(String, String)]) -> Result<(Layer, Vec<
             layer.given.push(Given { row, texts: vec![text.clone()], source });
         } else if name == "TENANT" {
             for spec in text.split(';').filter(|s| !s.trim().is_empty()) {
-                layer.tenants.push(tenants::from_spec(&tenants::TENANTS, spec, &source)?);
+                layer.tenants.push(tenants::from_spec(&TENANTS, spec, &source)?);
             }
         } else if name == "GROUP" {
             for spec in text.split(';').filter(|s| !s.trim().is_empty()) {
-                layer.groups.push(tenants::from_spec(&tenants::GROUPS, spec, &source)?);
+                layer.groups.push(tenants::from_spec(&GROUPS, spec, &source)?);
             }
         } else if name != "CONFIG" {
             // Not an error: the environment is not only ours.
-            let known = SETTINGS.iter().map(Setting::variable).collect::<Vec<_>>();
-            let cure = suggest::cure(variable, known.iter().map(String::as_str), "cotenant config reference");
-            notes.push(format!("the variable {variable} is no setting; {cure}"));
+            notes.push(format!("the variable {variable} is no setting; {}", meant(name)));
         }
     }
     Ok((layer, notes))
+}
+
+/// Which variable is meant by one that means nothing, told without what all begin with.
+fn meant(name: &str) -> String {
+    let name = name.to_ascii_lowercase();
+    let known = SETTINGS.iter().map(|s| s.name).chain(["config", TENANTS.word, GROUPS.word]);
+    let alias = settings::by_alias(&name).map(|s| s.name);
+    match alias.or_else(|| suggest::closest(&name, known)) {
+        Some(known) => format!("did you mean '{VARIABLE_PREFIX}{}'?", known.to_ascii_uppercase()),
+        None => "cotenant config reference lists every one".to_owned(),
+    }
 }
 
 /// Whether Kubernetes or Docker set the variable, as they do for a service that is named cotenant.

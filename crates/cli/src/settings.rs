@@ -143,6 +143,11 @@ pub(crate) fn position(name: &str) -> Option<usize> {
     SETTINGS.iter().position(|s| s.name == name)
 }
 
+/// The row that memcached's long flag is another word for, with underscores between the parts of `word`.
+pub(crate) fn by_alias(word: &str) -> Option<&'static Setting> {
+    SETTINGS.iter().find(|s| !s.alias.is_empty() && s.alias.replace('-', "_") == word)
+}
+
 /// The row that must exist.
 pub(crate) fn row(name: &str) -> &'static Setting {
     &SETTINGS[position(name).expect("the program names only settings of its table, all are read by a test")]
