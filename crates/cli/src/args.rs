@@ -17,7 +17,7 @@ use crate::plan::{self, PlanOptions};
 use crate::probe::{self, ProbeOptions};
 use crate::replay::ReplayOptions;
 use crate::serve::ServeOptions;
-use crate::settings::{SETTINGS, Setting, row};
+use crate::settings::{NONE, OF_THE_START, SETTINGS, Setting, row};
 use crate::tenant_command::{Act, TenantOptions};
 use crate::tenants::{self, Sort};
 use crate::value::{self, Dialect, Kind, Value, parse};
@@ -80,7 +80,7 @@ pub(crate) fn request(world: &World<'_>) -> Result<Request, Failure> {
         Some(("serve", flags)) => Ok(Request::Serve(Box::new(serve(world, flags)?))),
         Some(("demo", flags)) => demo(flags).map(Request::Demo),
         Some(("replay", flags)) => replay(flags).map(Request::Replay),
-        Some(("plan", flags)) => planned(flags).map(Request::Plan),
+        Some(("plan", flags)) => planned(world, flags).map(Request::Plan),
         Some(("probe", flags)) => probed(flags).map(Request::Probe),
         Some(("doctor", flags)) => examined(flags).map(Request::Doctor),
         Some(("experiment", experiment)) => match experiment.subcommand() {
@@ -88,11 +88,11 @@ pub(crate) fn request(world: &World<'_>) -> Result<Request, Failure> {
             _ => Ok(Request::ExperimentList),
         },
         Some(("tenant", tenant)) => match tenant.subcommand() {
-            Some((act, flags)) => tenants_of(&tenants::TENANTS, act, flags).map(Request::Tenant),
+            Some((act, flags)) => tenants_of(world, &tenants::TENANTS, act, flags).map(Request::Tenant),
             None => Err(no_command(String::new())),
         },
         Some(("group", group)) => match group.subcommand() {
-            Some((act, flags)) => tenants_of(&tenants::GROUPS, act, flags).map(Request::Tenant),
+            Some((act, flags)) => tenants_of(world, &tenants::GROUPS, act, flags).map(Request::Tenant),
             None => Err(no_command(String::new())),
         },
         Some(("config", config)) => match config.subcommand() {
@@ -299,7 +299,7 @@ fn replay(flags: &ArgMatches) -> Result<ReplayOptions, Failure> {
             _ => Placement::Auto,
         },
         promotion: assemble::promotion(&text(flags, own("promotion"))?.unwrap_or_default()),
-        server: text(flags, own("server"))?.map(server_address).transpose()?,
+        server: text(flags, own("server"))?.map(|at| server_address(at, "--server")).transpose()?,
         json: is_on("json"),
         ttl: is_on("ttl"),
         realtime: is_on("realtime"),
@@ -316,7 +316,22 @@ fn replay(flags: &ArgMatches) -> Result<ReplayOptions, Failure> {
     Ok(options)
 }
 
-fn planned(flags: &ArgMatches) -> Result<PlanOptions, Failure> {
+/// Where the administration is asked for, and who says so: the flag, else the server's own variable, else the default.
+fn admin_address(
+    world: &World<'_>,
+    flags: &ArgMatches,
+    setting: &Setting,
+) -> Result<(String, String), Failure> {
+    let variable = row("admin").variable();
+    let is_given = flags.value_source(setting.name) == Some(ValueSource::CommandLine);
+    let told = world.environment.iter().find(|(name, _)| !is_given && *name == variable);
+    match told {
+        Some((_, address)) if !["", "off"].contains(&address.as_str()) => Ok((address.clone(), variable)),
+        _ => Ok((text(flags, setting)?.unwrap_or_default(), setting.flags())),
+    }
+}
+
+fn planned(world: &World<'_>, flags: &ArgMatches) -> Result<PlanOptions, Failure> {
     let own = |name: &str| own(PLAN, name);
     let want = match value(flags, own("want"))? {
         Some(Value::Ratio(want)) => Some(want),
@@ -326,10 +341,11 @@ fn planned(flags: &ArgMatches) -> Result<PlanOptions, Failure> {
         Some(Value::Size(size)) => Some(size),
         _ => None,
     };
+    let (address, place) = admin_address(world, flags, own("admin"))?;
     Ok(PlanOptions {
         tenant: flags.get_one::<String>("tenant").cloned(),
         traces: flags.get_many::<PathBuf>("trace").into_iter().flatten().cloned().collect(),
-        admin: server_address(text(flags, own("admin"))?.unwrap_or_default())?,
+        admin: server_address(address, &place)?,
         changes: plan::changes(&text(flags, own("change"))?.unwrap_or_default())?,
         want,
         at,
@@ -369,7 +385,12 @@ fn experiments(flags: &ArgMatches) -> Result<ExperimentOptions, Failure> {
 }
 
 /// What `tenant` or `group` is asked.
-fn tenants_of(sort: &'static Sort, act: &str, flags: &ArgMatches) -> Result<TenantOptions, Failure> {
+fn tenants_of(
+    world: &World<'_>,
+    sort: &'static Sort,
+    act: &str,
+    flags: &ArgMatches,
+) -> Result<TenantOptions, Failure> {
     let name = || flags.get_one::<String>("name").cloned().unwrap_or_default();
     let act = match act {
         "show" => Act::Show(name()),
@@ -378,10 +399,9 @@ fn tenants_of(sort: &'static Sort, act: &str, flags: &ArgMatches) -> Result<Tena
         "remove" => Act::Remove(name()),
         _ => Act::List,
     };
-    let admin = own(TENANT, "admin");
-    let address = text(flags, admin)?.unwrap_or_default();
+    let (address, place) = admin_address(world, flags, own(TENANT, "admin"))?;
     Ok(TenantOptions {
-        admin: address::parse(&address, None).map_err(|e| e.at(admin.flags()))?,
+        admin: address::parse(&address, None).map_err(|e| e.at(place))?,
         json: flags.get_flag(own(TENANT, "json").name),
         sort,
         act,
@@ -395,39 +415,44 @@ fn named_settings(sort: &Sort, flags: &ArgMatches) -> Result<Map<String, serde_j
         if flags.value_source(setting.name) != Some(ValueSource::CommandLine) {
             continue;
         }
-        if ["listen", "identity"].contains(&setting.name) {
+        if OF_THE_START.contains(&setting.name) {
             return Err(Failure::wrong_use(
-                format!("--{}: a running server opens no port for a new tenant", setting.name),
+                format!("--{}: a running server opens no port and takes no users for a tenant", setting.name),
                 "give it a prefix, or configure it and start the server again",
             ));
         }
-        let (name, value) = match value(flags, setting)? {
-            Some(Value::Size(size)) => (format!("{}_bytes", setting.name), json!(size.0)),
-            Some(Value::Number(number)) => (setting.name.to_owned(), json!(number)),
-            Some(Value::Time(time)) => {
-                (format!("{}_seconds", setting.name), json!(time.as_millis().div_ceil(1000)))
-            }
-            Some(Value::Ratio(ratio)) => (setting.name.to_owned(), json!(ratio)),
-            Some(other) => (setting.name.to_owned(), json!(other.plain())),
-            // An empty name takes a tenant out of its group.
-            None if setting.name == "group" => (setting.name.to_owned(), serde_json::Value::Null),
-            // An empty placement is the server's.
-            None if setting.name == "placement" => (setting.name.to_owned(), serde_json::Value::Null),
-            // An empty claim is none.
-            None if setting.name == "bandwidth" => (setting.name.to_owned(), json!("")),
-            // An empty limit is none.
-            None if setting.default.is_empty() && setting.kind == Kind::Count => {
-                (setting.name.to_owned(), serde_json::Value::Null)
-            }
-            None if setting.name == "max_item" => ("max_item_bytes".to_owned(), serde_json::Value::Null),
-            None if setting.kind == Kind::Time => {
-                (format!("{}_seconds", setting.name), serde_json::Value::Null)
-            }
+        let value = if is_taken_back(flags, setting) { None } else { value(flags, setting)? };
+        let value = match value {
+            Some(Value::Size(size)) => json!(size.0),
+            Some(Value::Number(number)) => json!(number),
+            Some(Value::Time(time)) => json!(time.as_millis().div_ceil(1000)),
+            Some(Value::Ratio(ratio)) => json!(ratio),
+            Some(other) => json!(other.plain()),
+            None if can_be_taken_back(setting) => serde_json::Value::Null,
             None => return Err(Failure::wrong_use(format!("{}: is empty", setting.flags()), setting.range)),
         };
-        settings.insert(name, value);
+        settings.insert(field(setting), value);
     }
     Ok(settings)
+}
+
+/// What the administration calls a setting.
+fn field(setting: &Setting) -> String {
+    match setting.kind {
+        Kind::Size => format!("{}_bytes", setting.name),
+        Kind::Time => format!("{}_seconds", setting.name),
+        _ => setting.name.to_owned(),
+    }
+}
+
+/// Whether there is something that holds where the setting is not given.
+fn can_be_taken_back(setting: &Setting) -> bool {
+    setting.default.is_empty() && setting.name != "prefix"
+}
+
+/// Whether the flag's value is that of none.
+fn is_taken_back(flags: &ArgMatches, setting: &Setting) -> bool {
+    can_be_taken_back(setting) && ["", NONE].contains(&texts(flags, setting).join(",").as_str())
 }
 
 /// A setting of one command.
@@ -462,14 +487,12 @@ fn member(text: &str) -> Result<(String, String), Failure> {
     }
 }
 
-fn server_address(text: String) -> Result<String, Failure> {
+/// `HOST:PORT`, said at `place`.
+fn server_address(text: String, place: &str) -> Result<String, Failure> {
     let has_port =
         text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
     if has_port {
         return Ok(text);
     }
-    Err(Failure::wrong_use(
-        format!("--server: '{text}' is not HOST:PORT"),
-        "for example --server 127.0.0.1:11211",
-    ))
+    Err(Failure::wrong_use(format!("{place}: '{text}' is not HOST:PORT"), "for example 127.0.0.1:11211"))
 }

@@ -5,7 +5,8 @@ mod refused;
 use crate::args::{Request, World, request};
 use crate::config_command;
 use crate::failure::Failure;
-use crate::settings::SETTINGS;
+use crate::settings::{SETTINGS, TENANT_SETTINGS};
+use crate::tenant_command::Act;
 use refused::refuses;
 use server::{Admin, Config, MemoryPolicy, OldestTls, Protocol, Verify};
 use store::RankKind;
@@ -381,6 +382,65 @@ fn replay_and_demo_are_parsed() {
     assert_eq!((options.seconds, options.memory, options.port), (Some(5), Bytes::mib(32), 0));
 }
 
+/// What a line asks the administration to set, and where that is.
+fn asked(line: &str, environment: &[(&str, &str)]) -> (String, String) {
+    match ask(line, "", environment) {
+        Ok(Request::Tenant(options)) => match options.act {
+            Act::Set(_, settings) => (serde_json::json!(settings).to_string(), options.admin.to_string()),
+            other => panic!("{line}: {other:?}"),
+        },
+        other => panic!("{line}: {other:?}"),
+    }
+}
+
+#[test]
+fn what_a_tenant_was_given_is_taken_back_by_none() {
+    for (flags, wanted) in [
+        ("--credit none", r#"{"credit_bytes":null}"#),
+        ("--credit=", r#"{"credit_bytes":null}"#),
+        ("--rank none", r#"{"rank":null}"#),
+        ("--group none", r#"{"group":null}"#),
+        ("--placement none", r#"{"placement":null}"#),
+        ("--bandwidth none", r#"{"bandwidth":null}"#),
+        ("--max-connections none", r#"{"max_connections":null}"#),
+        ("--requests-per-second none", r#"{"requests_per_second":null}"#),
+        ("--max-item none", r#"{"max_item_bytes":null}"#),
+        ("--max-ttl none", r#"{"max_ttl_seconds":null}"#),
+        ("--max-ttl 90s", r#"{"max_ttl_seconds":90}"#),
+        ("--prefix none", r#"{"prefix":"none"}"#),
+    ] {
+        assert_eq!(asked(&format!("cotenant tenant set a {flags}"), &[]).0, wanted, "{flags}");
+    }
+    assert_eq!(asked("cotenant group set g --policy none", &[]).0, r#"{"policy":null}"#);
+    refuses("cotenant tenant set a --reserved none", "", "--reserved: 'none' is not a size", "64MiB");
+    refuses("cotenant tenant set a --users x", "", "takes no users", "prefix");
+    let Ok(Request::Say(help)) = ask("cotenant tenant set --help", "", &[]) else { panic!("help") };
+    assert!(
+        help.contains("--weight") && ["--users", "--listen", "--identity"].iter().all(|o| !help.contains(o))
+    );
+}
+
+#[test]
+fn the_administration_is_where_the_flag_says_or_the_server_s_variable() {
+    let (line, told) = ("cotenant tenant set a --weight 2", [("COTENANT_ADMIN", "127.0.0.1:5")]);
+    assert_eq!(asked(line, &told).1, "127.0.0.1:5");
+    assert_eq!(asked(&format!("{line} --admin 127.0.0.1:6"), &told).1, "127.0.0.1:6");
+    assert_eq!(asked(line, &[("COTENANT_ADMIN", "off")]).1, "127.0.0.1:11280");
+    let Ok(Request::Plan(options)) = ask("cotenant plan --tenant a", "", &told) else { panic!("plan") };
+    assert_eq!(options.admin, "127.0.0.1:5");
+    let wrong = ask("cotenant plan --tenant a", "", &[("COTENANT_ADMIN", "here")]).unwrap_err();
+    assert!(wrong.what.starts_with("COTENANT_ADMIN: 'here' is not HOST:PORT"), "{wrong}");
+}
+
+#[test]
+fn semicolons_are_between_the_users_of_a_spec() {
+    let users = |config: &Config| config.tenants.iter().map(|t| t.users.join("+")).collect::<Vec<_>>();
+    let (config, _, _) = served("cotenant serve -Y f --tenant name=a,users=x;y", "", &[]);
+    assert_eq!(users(&config), ["x+y"]);
+    let variable = [("COTENANT_TENANT", "name=a,users=x;y;name=b,users=z")];
+    assert_eq!(users(&served("cotenant serve -Y f", "", &variable).0), ["x+y", "z"]);
+}
+
 #[test]
 fn experiments_are_parsed() {
     let line = "cotenant experiment run nyx mt2/fig_1 --quick --out o --seed 7 --json";
@@ -401,4 +461,9 @@ fn help_names_every_flag() {
     for setting in SETTINGS {
         assert!(help.contains(&format!("--{}", setting.long())), "{}", setting.name);
     }
+    for word in TENANT_SETTINGS.iter().map(|setting| setting.name).chain(["synced:PATH:SIZE"]) {
+        assert!(help.contains(word), "{word}");
+    }
+    let Ok(Request::Say(help)) = ask("cotenant doctor --help", "", &[]) else { panic!("help") };
+    assert!(help.contains("Default: .") && !help.contains("Default: .."), "{help}");
 }

@@ -209,12 +209,12 @@ pub(crate) fn environment(variables: &[(String, String)]) -> Result<(Layer, Vec<
         if let Some(row) = known {
             layer.given.push(Given { row, texts: vec![text.clone()], source });
         } else if name == "TENANT" {
-            for spec in text.split(';').filter(|s| !s.trim().is_empty()) {
-                layer.tenants.push(tenants::from_spec(&TENANTS, spec, &source)?);
+            for spec in tenants::specs(text) {
+                layer.tenants.push(tenants::from_spec(&TENANTS, &spec, &source)?);
             }
         } else if name == "GROUP" {
-            for spec in text.split(';').filter(|s| !s.trim().is_empty()) {
-                layer.groups.push(tenants::from_spec(&GROUPS, spec, &source)?);
+            for spec in tenants::specs(text) {
+                layer.groups.push(tenants::from_spec(&GROUPS, &spec, &source)?);
             }
         } else if name != "CONFIG" {
             // Not an error: the environment is not only ours.

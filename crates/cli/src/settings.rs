@@ -263,7 +263,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         .short('o')
         .more("OPTION or OPTION=VALUE; repeatable, or separated by commas."),
     setting("tier", Kind::List, "", "[NAME=]MEDIUM:…:SIZE", "Tiers below DRAM, the fastest first")
-        .more("emulated:1dimm|2dimm|6dimm[/SLOWER]:SIZE, file:PATH:SIZE, dax:PATH:SIZE, numa:NODE:SIZE or dram:SIZE; repeatable. A tier without \
+        .more("emulated:1dimm|2dimm|6dimm[/SLOWER]:SIZE, file:PATH:SIZE, synced:PATH:SIZE, dax:PATH:SIZE, numa:NODE:SIZE or dram:SIZE; repeatable. A tier without \
                a name is called as its medium. Keys stay in DRAM, within the memory."),
     setting("placement", Kind::Text, "auto", "dram, auto or a tier", "Where values go of tenants that name nothing else")
         .more("dram: nowhere else. auto: into DRAM while they are in use, then into the first tier. A tier's name: there. Values below \
@@ -421,6 +421,11 @@ pub(crate) const TENANT_SETTINGS: &[Setting] = &[
     setting("users", Kind::List, "", "names of users", "Users whose connections belong to the tenant"),
     setting("group", Kind::Text, "", "a group's name", "The group that it is in"),
 ];
+
+/// Settings of a tenant that only a start can give it.
+pub(crate) const OF_THE_START: &[&str] = &["listen", "identity", "users"];
+/// What takes a setting of a running server's tenant or group back.
+pub(crate) const NONE: &str = "none";
 
 /// Every setting of a group of tenants: keys of `[group.NAME]` and of `--group name=NAME,…`.
 pub(crate) const GROUP_SETTINGS: &[Setting] = &[
