@@ -78,7 +78,7 @@ pub(crate) fn serve_options(in_force: &InForce) -> Result<ServeOptions, Failure>
     let text = |name| Some(in_force.text(name)).filter(|text| !text.is_empty()).map(str::to_owned);
     let config = config.checked()?;
     Ok(ServeOptions {
-        notes: notes(in_force).chain(refuse_all(&config)).collect(),
+        notes: notes(in_force).chain(refuse_all(&config)).chain(not_asked(&config)).collect(),
         config,
         in_force: in_force.clone(),
         verbosity,
@@ -171,12 +171,24 @@ fn tiers(in_force: &InForce) -> Result<Vec<TierConfig>, Failure> {
     };
     let mut tiers = given.iter().map(|text| parse(text, &place)).collect::<Result<Vec<_>, _>>()?;
     if let Some(text) = in_force.option("ext_path") {
-        // Its units are binary.
-        let text = format!("file:{}", text.trim_end_matches(['b', 'B']));
-        let units = if text.ends_with(['k', 'm', 'g', 't', 'K', 'M', 'G', 'T']) { "iB" } else { "MiB" };
-        tiers.push(parse(&format!("{text}{units}"), "-o ext_path")?);
+        tiers.push(parse(&ext_path(text), "-o ext_path")?);
     }
     Ok(tiers)
+}
+
+/// memcached's `PATH:SIZE` as a tier. A size is one of ours, or memcached's: a number of MiB, or with one letter of another
+/// binary unit.
+fn ext_path(text: &str) -> String {
+    let Some((path, size)) = text.rsplit_once(':').filter(|(_, size)| size.parse::<Bytes>().is_err()) else {
+        return format!("file:{text}");
+    };
+    let letters = size.trim_end_matches(['b', 'B']);
+    let digits = letters.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    match letters[digits.len()..].to_ascii_uppercase().as_str() {
+        _ if digits.is_empty() => format!("file:{text}"),
+        "" => format!("file:{path}:{digits}MiB"),
+        unit => format!("file:{path}:{digits}{unit}iB"),
+    }
 }
 
 fn listen(in_force: &InForce) -> Result<Vec<Listener>, Failure> {
@@ -396,7 +408,35 @@ fn notes(in_force: &InForce) -> impl Iterator<Item = String> {
         .iter()
         .filter(without)
         .map(|(option, _)| format!("-o {} has no meaning here", option.text()));
-    settings.chain(options)
+    let is_off = !in_force.is_on("enable_ssl");
+    let of_tls = in_force.extended.iter().filter(move |(option, _)| is_off && option.row.is_of_tls());
+    let of_tls =
+        of_tls.map(|(option, _)| format!("-o {} does nothing: TLS is off without -Z", option.row.name));
+    settings.chain(options).chain(of_tls)
+}
+
+/// One line for each tenant that only certificates could tell, where no listener asks for any.
+fn not_asked(config: &Config) -> impl Iterator<Item = String> {
+    let asks = |listener: &&Listener| match listener.tls {
+        TlsMode::Mutual => true,
+        TlsMode::On => config.tls.as_ref().is_some_and(|tls| tls.verify != Verify::None),
+        TlsMode::Basic | TlsMode::Off => false,
+    };
+    let of_tenants = config.tenants.iter().filter_map(|tenant| tenant.listen.as_ref());
+    let is_asked = config.listen.iter().chain(of_tenants).any(|listener| asks(&listener));
+    let has_listener = move |tenant: &&TenantConfig| {
+        let named = |listener: &Listener| listener.tenant.as_ref() == Some(&tenant.name);
+        tenant.listen.is_some() || config.listen.iter().any(named)
+    };
+    let lost =
+        config.tenants.iter().filter(move |t| !is_asked && !t.identities.is_empty() && !has_listener(t));
+    lost.map(|tenant| {
+        format!(
+            "tenant '{}' is told by certificates, and no listener asks for any: its clients come to the default tenant; \
+             add -l mtls:ADDRESS, or -o ssl_verify_mode=1",
+            tenant.name
+        )
+    })
 }
 
 /// One line for each tenant whose writes would be refused once the memory is full, because it has nothing of its own.

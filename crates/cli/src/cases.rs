@@ -133,6 +133,10 @@ fn flags_about_sharing_reach_the_configuration() {
                 && c.placement == server::PlaceIn::Tier("pm".to_owned())
                 && c.promotion == store::Promotion::Never
         }),
+        ("-o ext_path=/a/b:64", |c| c.tiers[0].spec.to_string() == "file:/a/b:64MiB"),
+        ("-o ext_path=/a/b:64m", |c| c.tiers[0].spec.to_string() == "file:/a/b:64MiB"),
+        ("-o ext_path=/a/b:64MiB", |c| c.tiers[0].spec.to_string() == "file:/a/b:64MiB"),
+        ("-o ext_path=/a/b:5gb", |c| c.tiers[0].spec.to_string() == "file:/a/b:5GiB"),
         ("-o ext_path=/a/b:5G", |c| c.tiers.len() == 1 && c.tiers[0].spec.to_string() == "file:/a/b:5GiB"),
         (
             "--tier a=file:/a:2GiB --tier b=file:/b:2GiB --bandwidth-policy fair-slowdown --bandwidth-tier b",
@@ -302,6 +306,19 @@ fn who_would_be_refused_everything_is_told() {
         };
         assert_eq!(told(&line), [""; 0], "{flags}");
     }
+}
+
+#[test]
+fn certificates_that_nobody_asks_for_are_told() {
+    let told = |flags: &str| served(&format!("cotenant serve {flags}"), "", &[]).1;
+    let notes = told("--tenant name=a,identity=a.example");
+    assert!(notes.len() == 1 && notes[0].contains("'a' is told by certificates"), "{notes:?}");
+    let tls = "-Z -o ssl_chain_cert=c,ssl_key=k,ssl_ca_cert=a --tenant name=a,identity=a.example";
+    assert_eq!(told(tls).len(), 1);
+    assert_eq!(told(&format!("{tls} -o ssl_verify_mode=1")), [""; 0]);
+    assert_eq!(told(&format!("{tls} -l mtls:127.0.0.1")), [""; 0]);
+    let notes = told("-o ssl_chain_cert=c,ssl_key=k");
+    assert!(notes.len() == 2 && notes[1] == "-o ssl_key does nothing: TLS is off without -Z", "{notes:?}");
 }
 
 #[test]

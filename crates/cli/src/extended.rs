@@ -83,6 +83,11 @@ impl Extended {
         Self { echo, ..self }
     }
 
+    /// Whether it says how TLS is spoken.
+    pub(crate) fn is_of_tls(&self) -> bool {
+        self.effect == TLS
+    }
+
     /// The forms as an operator writes them.
     pub(crate) fn usage(&self) -> String {
         match self.form {

@@ -8,7 +8,9 @@ use crate::groups::{Division, Member, check_groups};
 use crate::limits;
 use crate::listener::TlsMode;
 use crate::sharing::BandwidthKind;
+use crate::tenants::DEFAULT_TENANT;
 use crate::tiers::PlaceIn;
+use crate::tls::check_ciphers;
 use policy::memory::Tax;
 use units::{Bytes, Duration};
 
@@ -61,7 +63,18 @@ impl Config {
         self.check_tiers()?;
         self.check_tenants()?;
         self.check_listeners()?;
+        self.check_tls()?;
         Ok(self)
+    }
+
+    fn check_tls(&self) -> Result<(), ConfigError> {
+        match self.tls.as_ref().map(|tls| check_ciphers(&tls.ciphers)) {
+            Some(Err(error)) => refuse(
+                format!("-o ssl_ciphers: {error}"),
+                "write some of those, or leave it out for all of them",
+            ),
+            _ => Ok(()),
+        }
     }
 
     fn check_listeners(&self) -> Result<(), ConfigError> {
@@ -282,6 +295,14 @@ impl Config {
             let known_by =
                 KnownBy { users: self.auth.is_some(), listener: self.listener_of(&tenant.name).is_some() };
             check_tenant(tenant, known_by)?;
+            if tenant.name == DEFAULT_TENANT {
+                return refuse(
+                    format!(
+                        "a tenant cannot be named '{DEFAULT_TENANT}': that is who has the keys of nobody else"
+                    ),
+                    "choose another name; what holds for all tenants is set for the server",
+                );
+            }
             for other in &self.tenants[..i] {
                 if other.name == tenant.name {
                     return refuse(format!("two tenants are named '{}'", tenant.name), "rename one of them");
