@@ -307,6 +307,9 @@ fn replay(flags: &ArgMatches) -> Result<ReplayOptions, Failure> {
         limit: number(flags, own("limit"))?,
         seed: number(flags, row("seed"))?.unwrap_or_default(),
     };
+    if options.placement == Placement::Tier(0) && options.tier == Bytes::ZERO {
+        return Err(Failure::wrong_use("--placement: there is no tier", "add one: --tier 64MiB"));
+    }
     if options.ttl && options.server.is_some() && !options.realtime {
         return Err(Failure::wrong_use(
             "--ttl against a server needs the trace's own pace",
