@@ -35,25 +35,7 @@ fn what_cannot_be_meant_is_one_line_with_a_cure() {
         ("cotenant serve -l 10.0.0", "-l/--listen: '10.0.0' is not an address", "localhost"),
         ("cotenant serve -l tenant[a]:localhost:5", "tenant 'a', which is not configured", "[tenant.NAME]"),
         ("cotenant serve -l proto[x]:localhost", "there is no protocol 'x'", "proto[ascii]"),
-        ("cotenant serve -l btls:localhost", "is to speak TLS, which is off", "-Z"),
-        ("cotenant serve -Z", "TLS needs -o ssl_chain_cert", "ssl_key=FILE"),
-        (
-            "cotenant serve -Z -o ssl_chain_cert=c,ssl_key=k,ssl_verify_mode=1",
-            "which are good",
-            "ssl_ca_cert",
-        ),
-        (
-            "cotenant serve -Z -o ssl_chain_cert=c,ssl_key=k -l mtls:localhost",
-            "which are good",
-            "ssl_ca_cert",
-        ),
-        (
-            "cotenant serve -Z -o ssl_chain_cert=c,ssl_key=k,ssl_ciphers=HIGH",
-            "suite 'HIGH'; there are",
-            "leave",
-        ),
         ("cotenant serve -o ext_path=/a:lots", "-o ext_path: ", "file:PATH:SIZE"),
-        ("cotenant serve -Z -o ssl_verify_mode=4", "not one of 0, 1, 2, 3", "choose one of 0, 1"),
         ("cotenant serve -l 127.0.0.1,localhost", "listened on twice", "once"),
         ("cotenant serve --admin nowhere", "--admin: 'nowhere' is not an address", "127.0.0.1"),
         ("cotenant serve --policy fair", "not one of partitioned, shared, idle-tax, auto, pooled", "choose"),
@@ -83,6 +65,32 @@ fn what_cannot_be_meant_is_one_line_with_a_cure() {
         ("cotenant experiment run all --seed x", "--seed: 'x' is not a whole number", "4"),
         ("cotenant demo --seconds x", "--seconds: 'x' is not a whole number", "4"),
         ("cotenant demo -p -1", "needs TCP", "-p 0"),
+    ] {
+        refuses(line, "", what, cure);
+    }
+}
+
+#[test]
+fn what_tls_cannot_be_is_one_line_with_a_cure() {
+    for (line, what, cure) in [
+        ("cotenant serve -l btls:localhost", "is to speak TLS, which is off", "-Z"),
+        ("cotenant serve -Z", "TLS needs -o ssl_chain_cert", "ssl_key=FILE"),
+        (
+            "cotenant serve -Z -o ssl_chain_cert=c,ssl_key=k,ssl_verify_mode=1",
+            "which are good",
+            "ssl_ca_cert",
+        ),
+        (
+            "cotenant serve -Z -o ssl_chain_cert=c,ssl_key=k -l mtls:localhost",
+            "which are good",
+            "ssl_ca_cert",
+        ),
+        (
+            "cotenant serve -Z -o ssl_chain_cert=c,ssl_key=k,ssl_ciphers=HIGH",
+            "suite 'HIGH'; there are",
+            "leave",
+        ),
+        ("cotenant serve -Z -o ssl_verify_mode=4", "not one of 0, 1, 2, 3", "choose one of 0, 1"),
     ] {
         refuses(line, "", what, cure);
     }
