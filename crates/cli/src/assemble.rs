@@ -11,9 +11,9 @@ use crate::settings::Effect;
 use crate::tenants::Tenant;
 use crate::value::{Value, rank};
 use server::{
-    Address, Admin, Allowance, AuthConfig, BandwidthKind, Config, Defaults, GroupConfig, IoEngine, Listener,
-    MemoryPolicy, OldestTls, OverRate, PlaceIn, Protocol, TenantConfig, TierClaim, TierClaimError,
-    TierConfig, TlsConfig, TlsMode, Verify,
+    Address, Admin, Allowance, AuthConfig, BandwidthKind, Config, ConfigError, Defaults, GroupConfig,
+    IoEngine, Listener, MemoryPolicy, OldestTls, OverRate, PlaceIn, Protocol, TenantConfig, TierClaim,
+    TierClaimError, TierConfig, TlsConfig, TlsMode, Verify,
 };
 use std::path::PathBuf;
 use store::{OverShare, Promotion};
@@ -76,7 +76,7 @@ pub(crate) fn serve_options(in_force: &InForce) -> Result<ServeOptions, Failure>
     let verbosity = u8::try_from(in_force.number("verbose")).unwrap_or(u8::MAX);
     let given = |name| *in_force.get(name).1 != Source::Default;
     let text = |name| Some(in_force.text(name)).filter(|text| !text.is_empty()).map(str::to_owned);
-    let config = config.checked()?;
+    let config = config.checked().map_err(|e| told_where(e, in_force))?;
     Ok(ServeOptions {
         notes: notes(in_force).chain(refuse_all(&config)).chain(not_asked(&config)).collect(),
         config,
@@ -94,6 +94,18 @@ pub(crate) fn serve_options(in_force: &InForce) -> Result<ServeOptions, Failure>
         activation: Activation::default(),
         is_child: false,
     })
+}
+
+/// What does not fit together, and who gave the tenants and groups that it names.
+fn told_where(error: ConfigError, in_force: &InForce) -> Failure {
+    let is_named = |given: &&Tenant| error.what.contains(&format!("'{}'", given.name));
+    let named = in_force.tenants.iter().chain(&in_force.groups).filter(is_named);
+    let mut places: Vec<_> = named.map(|given| given.source.to_string()).collect();
+    places.dedup();
+    if places.is_empty() {
+        return error.into();
+    }
+    Failure::wrong_use(format!("{} ({})", error.what, places.join(", ")), error.cure)
 }
 
 fn as_usize(n: i64) -> usize {

@@ -223,6 +223,16 @@ fn a_file_that_is_wrong_names_its_line() {
         ("[tenant.a]\nprefix = \"a:\"\nreserved = 5", "c.toml:3: reserved: '5' is not a size", "5MiB"),
         ("[tenant.a]\nlisten = \"x:y\"", "c.toml:1: tenant 'a': 'x:y' is not an address", "localhost"),
         ("[tenant.a]\nprefix = \"a:\"\nrank = \"f / sise\"", "c.toml:3: rank: unknown variable", "'size'"),
+        (
+            "port = 1\n[tenant.a]\nprefix = \"a:\"\nburst = 5",
+            "tenant 'a' has a burst, and no rate (file c.toml:2)",
+            "requests_per_second",
+        ),
+        (
+            "[tenant.a]\nprefix = \"x\"\n[tenant.b]\nprefix = \"x\"",
+            "have the same prefix 'x' (file c.toml:1, file c.toml:3)",
+            "own",
+        ),
         ("rank = 5", "c.toml:1: rank is of type integer", "rank = \"density\""),
         ("enable_ssl = true", "c.toml:1: enable_ssl: TLS needs -o ssl_chain_cert", "ssl_key=FILE"),
         ("extended = \"hash_pover=2\"", "c.toml:1: extended: unknown extended option", "'hashpower'"),
