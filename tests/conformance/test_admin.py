@@ -191,6 +191,19 @@ def test_the_command_s_exit_status_says_what_became_of_it(server):
     assert subprocess.run(command, capture_output=True, timeout=20, check=False).returncode == 3
 
 
+def test_what_a_tenant_was_given_is_taken_back(server):
+    before = ask(server, "GET", "/tenants/default")[1]["rank"]
+    assert tenant(server, "add", "back", "--prefix", "back:", "--rank", "lru", "--credit", "1KiB", "--max-connections", "9")[0] == 0
+    assert tenant(server, "set", "back", "--rank", "none", "--credit", "none", "--max-connections", "none")[0] == 0
+    seen = ask(server, "GET", "/tenants/back")[1]
+    assert (seen["rank"], seen["credit_bytes"], seen["max_connections"]) == (before, None, None)
+    assert ask(server, "PUT", "/tenants/back", {"rank": "lfu"})[1]["rank"] == "lfu"
+    assert ask(server, "PUT", "/tenants/back", {"rank": None})[1]["rank"] == before
+    status, answer = ask(server, "PUT", "/tenants/back", {"max_item_bytes": 0})
+    assert status == 400 and "max_item_bytes" in answer["error"]
+    assert tenant(server, "remove", "back")[0] == 0
+
+
 def test_a_removed_tenant_s_memory_and_place_are_free(fresh):
     server = fresh("-D", ":", "--max-tenants", "4", memory="16")
     with server.wire() as wire:

@@ -1,5 +1,6 @@
 """Wrong use: exit status 2, one line that says what is wrong, one that says what would help."""
 
+import os
 import random
 import shutil
 import socket
@@ -107,6 +108,34 @@ def test_bad_rank_of_a_replay_has_a_caret_below():
     assert what == "error: --rank: a '(' is not closed"
     assert text[caret.index("^")] == "("
     assert cure == "  try: add ')'"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["config", "show"], ["config", "check"], ["config", "reference"], ["experiment", "list"], ["doctor"], ["--help"], ["serve", "-i"]],
+    ids=" ".join,
+)
+def test_an_answer_that_nobody_could_be_given_is_status_3(arguments):
+    with open("/dev/full", "w", encoding="ascii") as full:
+        done = subprocess.run([str(BINARY), *arguments], stdout=full, stderr=subprocess.PIPE, text=True, timeout=30, check=False)
+    assert done.returncode == 3, done.stderr
+    what, cure = done.stderr.splitlines()[-2:]
+    assert what.startswith("error: standard output did not take") and "No space left" in what and cure.startswith("  try: ")
+
+
+def test_a_reader_that_closes_its_end_is_no_failure():
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([str(BINARY), "config", "reference"], stdout=writing, stderr=subprocess.PIPE, text=True, timeout=30, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_show_tells_of_variables_that_are_no_setting():
+    environment = {**os.environ, "COTENANT_TREADS": "2"}
+    for command in ("show", "check"):
+        done = subprocess.run([str(BINARY), "config", command], env=environment, capture_output=True, text=True, timeout=30, check=False)
+        assert done.returncode == 0 and "did you mean 'COTENANT_THREADS'?" in done.stderr, done.stderr
 
 
 def test_missing_config(tmp_path):

@@ -212,6 +212,20 @@ def test_a_daemon_leaves_and_has_a_pid_file(tmp_path):
     assert not pid_file.exists() and not path.exists()
 
 
+def test_the_pid_file_of_a_server_that_runs_stays(tmp_path):
+    pid_file = tmp_path / "pid"
+    arguments = ["-P", pid_file, "-l", "127.0.0.1:0"]
+    with Process(*arguments) as server:
+        code, said = Process(*arguments).failed()
+        assert code == 3 and f"the server with number {server.process.pid}, which runs" in said, said
+        assert int(pid_file.read_text()) == server.process.pid
+    assert not pid_file.exists()
+    pid_file.write_text('memory = "64MiB"\n')
+    code, said = Process(*arguments).failed()
+    assert code == 3 and "holds no process number" in said, said
+    assert pid_file.read_text() == 'memory = "64MiB"\n'
+
+
 def test_a_daemon_that_does_not_start_says_why():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

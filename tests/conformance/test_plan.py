@@ -50,6 +50,14 @@ def test_wrong_use(trace):
     assert "did you mean 'loop'?" in done.stderr
 
 
+def test_where_nothing_is_asked_twice_there_is_no_plan(tmp_path):
+    path = tmp_path / "once.csv"
+    path.write_text("t_ms,tenant,key,key_bytes,value_bytes,op,ttl_s\n0,once,1,20,61,get,0\n1,once,2,20,61,get,0\n")
+    for arguments, words in [([], "no key is looked up twice"), (["--tenant", "once"], "tenant 'once' has no curve")]:
+        done = run("plan", "--trace", path, *arguments)
+        assert (done.returncode, done.stdout) == (1, "") and words in done.stderr and "  try: " in done.stderr, done.stderr
+
+
 def test_a_server_that_is_not_there_is_status_3():
     done = run("plan", "--tenant", "default", "--admin", f"127.0.0.1:{servers._free_port()}")
     assert done.returncode == 3 and len(done.stderr.splitlines()) == 2, done.stderr

@@ -72,6 +72,23 @@ def test_traces_follow_each_other_in_time(trace, policy):
     assert targets["news"] > 1 << 20 and sum(targets.values()) <= 16 << 20, targets
 
 
+def test_reservations_are_those_that_a_server_takes(trace):
+    def ended(*arguments):
+        command = [str(servers.BINARY), "replay", "--limit", "1000", *map(str, arguments), str(trace)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+    for arguments in (["--reserved", "feeds=100MiB"], ["--reserved", "30MiB"], ["--group", "name=g,reserved=100MiB"]):
+        done = ended("--memory", "64MiB", *arguments)
+        assert done.returncode == 2 and "the reservations are" in done.stderr, (arguments, done.stderr)
+    for arguments, word in (
+        (["--reserved", "feds=6MiB"], "--reserved: no request was of a tenant 'feds'"),
+        (["--group", "name=g", "--member", "nobody=g"], "--member: no request was of a tenant 'nobody'"),
+    ):
+        done = ended("--memory", "64MiB", *arguments)
+        assert done.returncode == 1 and word in done.stderr and "hit ratio" in done.stdout, (arguments, done.stderr)
+    assert ended("--reserved", "feeds=6MiB").returncode == 0
+
+
 def test_over_tcp_a_pace_is_kept(tmp_path):
     """What is asked again after its time to live is not there any more."""
     path = tmp_path / "slow.csv"

@@ -17,7 +17,7 @@ use crate::plan::{self, PlanOptions};
 use crate::probe::{self, ProbeOptions};
 use crate::replay::ReplayOptions;
 use crate::serve::ServeOptions;
-use crate::settings::{SETTINGS, Setting, row};
+use crate::settings::{NONE, OF_THE_START, SETTINGS, Setting, row};
 use crate::tenant_command::{Act, TenantOptions};
 use crate::tenants::{self, Sort};
 use crate::value::{self, Dialect, Kind, Value, parse};
@@ -31,6 +31,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use store::Placement;
 use units::{Bytes, Duration};
+
+/// The most that `-v` counts, the end of the range of `verbose`.
+const VERBOSITY_MAX: u8 = 3;
 
 /// What the program knows of its surroundings.
 pub(crate) struct World<'a> {
@@ -55,7 +58,7 @@ pub(crate) enum Request {
     ExperimentRun(ExperimentOptions),
     Tenant(TenantOptions),
     ConfigCheck(Box<ServeOptions>),
-    ConfigShow(Box<InForce>),
+    ConfigShow(Box<ServeOptions>),
     ConfigReference,
     License,
     /// A help text or the version.
@@ -77,7 +80,7 @@ pub(crate) fn request(world: &World<'_>) -> Result<Request, Failure> {
         Some(("serve", flags)) => Ok(Request::Serve(Box::new(serve(world, flags)?))),
         Some(("demo", flags)) => demo(flags).map(Request::Demo),
         Some(("replay", flags)) => replay(flags).map(Request::Replay),
-        Some(("plan", flags)) => planned(flags).map(Request::Plan),
+        Some(("plan", flags)) => planned(world, flags).map(Request::Plan),
         Some(("probe", flags)) => probed(flags).map(Request::Probe),
         Some(("doctor", flags)) => examined(flags).map(Request::Doctor),
         Some(("experiment", experiment)) => match experiment.subcommand() {
@@ -85,20 +88,16 @@ pub(crate) fn request(world: &World<'_>) -> Result<Request, Failure> {
             _ => Ok(Request::ExperimentList),
         },
         Some(("tenant", tenant)) => match tenant.subcommand() {
-            Some((act, flags)) => tenants_of(&tenants::TENANTS, act, flags).map(Request::Tenant),
+            Some((act, flags)) => tenants_of(world, &tenants::TENANTS, act, flags).map(Request::Tenant),
             None => Err(no_command(String::new())),
         },
         Some(("group", group)) => match group.subcommand() {
-            Some((act, flags)) => tenants_of(&tenants::GROUPS, act, flags).map(Request::Tenant),
+            Some((act, flags)) => tenants_of(world, &tenants::GROUPS, act, flags).map(Request::Tenant),
             None => Err(no_command(String::new())),
         },
         Some(("config", config)) => match config.subcommand() {
             Some(("check", flags)) => Ok(Request::ConfigCheck(Box::new(serve(world, flags)?))),
-            Some(("show", flags)) => {
-                let (in_force, _) = in_force(world, flags)?;
-                assemble::serve_options(&in_force)?;
-                Ok(Request::ConfigShow(Box::new(in_force)))
-            }
+            Some(("show", flags)) => Ok(Request::ConfigShow(Box::new(serve(world, flags)?))),
             _ => Ok(Request::ConfigReference),
         },
         _ => Err(no_command(String::new())),
@@ -146,34 +145,20 @@ fn refused(error: &clap::Error, args: &[OsString]) -> Failure {
         ContextValue::Strings(words) => words.first().cloned(),
         _ => None,
     });
-    let names = args[1..].iter().take_while(|a| !a.to_string_lossy().starts_with('-')).take(2);
-    let known = [
-        "serve",
-        "demo",
-        "replay",
-        "plan",
-        "probe",
-        "doctor",
-        "experiment",
-        "list",
-        "run",
-        "tenant",
-        "group",
-        "add",
-        "set",
-        "remove",
-        "config",
-        "check",
-        "show",
-        "reference",
-    ];
-    let path: String = names
-        .map(|a| a.to_string_lossy().into_owned())
-        .take_while(|a| known.contains(&a.as_str()))
-        .map(|a| format!(" {a}"))
-        .collect();
-    let help = || format!("cotenant{path} --help");
+    let help = || format!("{} --help", innermost(args));
     Failure::wrong_use(what, word.map_or_else(help, |word| format!("did you mean '{word}'?")))
+}
+
+/// The command that the arguments name, as far as there is such.
+fn innermost(args: &[OsString]) -> String {
+    let mut command = commands::command();
+    let mut path = "cotenant".to_owned();
+    for name in args[1..].iter().map(|a| a.to_string_lossy()) {
+        let Some(inner) = command.find_subcommand(&*name).cloned() else { break };
+        path = format!("{path} {name}");
+        command = inner;
+    }
+    path
 }
 
 fn serve(world: &World<'_>, flags: &ArgMatches) -> Result<ServeOptions, Failure> {
@@ -225,7 +210,8 @@ fn flag_layer(flags: &ArgMatches) -> Result<Layer, Failure> {
 fn texts(flags: &ArgMatches, setting: &Setting) -> Vec<String> {
     match setting.kind {
         Kind::Switch => vec![flags.get_flag(setting.name).to_string()],
-        Kind::Level => vec![flags.get_count(setting.name).to_string()],
+        // As memcached takes it, more of them say no more.
+        Kind::Level => vec![flags.get_count(setting.name).min(VERBOSITY_MAX).to_string()],
         _ => flags.get_many::<String>(setting.name).into_iter().flatten().cloned().collect(),
     }
 }
@@ -234,7 +220,7 @@ fn texts(flags: &ArgMatches, setting: &Setting) -> Vec<String> {
 fn value(flags: &ArgMatches, setting: &Setting) -> Result<Option<Value>, Failure> {
     let is_given = flags.value_source(setting.name) == Some(ValueSource::CommandLine);
     let text = if is_given { texts(flags, setting).join(",") } else { setting.default.to_owned() };
-    parse(setting.kind, &text, Dialect::Memcached).map_err(|e| e.at(setting.flags()))
+    setting.parse(&text, Dialect::Memcached).map_err(|e| e.at(setting.flags()))
 }
 
 fn number(flags: &ArgMatches, setting: &Setting) -> Result<Option<u64>, Failure> {
@@ -257,9 +243,8 @@ fn time(flags: &ArgMatches, setting: &Setting) -> Result<Duration, Failure> {
 }
 
 fn tax(flags: &ArgMatches) -> Result<Tax, Failure> {
-    let part = if let Some(Value::Ratio(part)) = value(flags, row("tax"))? { part } else { f64::NAN };
-    let cure = "leave it at 0.5, a half";
-    Tax::new(part).ok_or_else(|| Failure::wrong_use(format!("a tax of {part} is outside 0 to 1"), cure))
+    let part = if let Some(Value::Ratio(part)) = value(flags, row("tax"))? { Tax::new(part) } else { None };
+    Ok(part.unwrap_or(Tax::HALF))
 }
 
 fn text(flags: &ArgMatches, setting: &Setting) -> Result<Option<String>, Failure> {
@@ -314,7 +299,7 @@ fn replay(flags: &ArgMatches) -> Result<ReplayOptions, Failure> {
             _ => Placement::Auto,
         },
         promotion: assemble::promotion(&text(flags, own("promotion"))?.unwrap_or_default()),
-        server: text(flags, own("server"))?.map(server_address).transpose()?,
+        server: text(flags, own("server"))?.map(|at| server_address(at, "--server")).transpose()?,
         json: is_on("json"),
         ttl: is_on("ttl"),
         realtime: is_on("realtime"),
@@ -322,6 +307,9 @@ fn replay(flags: &ArgMatches) -> Result<ReplayOptions, Failure> {
         limit: number(flags, own("limit"))?,
         seed: number(flags, row("seed"))?.unwrap_or_default(),
     };
+    if options.placement == Placement::Tier(0) && options.tier == Bytes::ZERO {
+        return Err(Failure::wrong_use("--placement: there is no tier", "add one: --tier 64MiB"));
+    }
     if options.ttl && options.server.is_some() && !options.realtime {
         return Err(Failure::wrong_use(
             "--ttl against a server needs the trace's own pace",
@@ -331,24 +319,36 @@ fn replay(flags: &ArgMatches) -> Result<ReplayOptions, Failure> {
     Ok(options)
 }
 
-fn planned(flags: &ArgMatches) -> Result<PlanOptions, Failure> {
+/// Where the administration is asked for, and who says so: the flag, else the server's own variable, else the default.
+fn admin_address(
+    world: &World<'_>,
+    flags: &ArgMatches,
+    setting: &Setting,
+) -> Result<(String, String), Failure> {
+    let variable = row("admin").variable();
+    let is_given = flags.value_source(setting.name) == Some(ValueSource::CommandLine);
+    let told = world.environment.iter().find(|(name, _)| !is_given && *name == variable);
+    match told {
+        Some((_, address)) if !["", "off"].contains(&address.as_str()) => Ok((address.clone(), variable)),
+        _ => Ok((text(flags, setting)?.unwrap_or_default(), setting.flags())),
+    }
+}
+
+fn planned(world: &World<'_>, flags: &ArgMatches) -> Result<PlanOptions, Failure> {
     let own = |name: &str| own(PLAN, name);
     let want = match value(flags, own("want"))? {
-        Some(Value::Ratio(want)) if 0.0 < want && want < 1.0 => Some(want),
-        Some(Value::Ratio(want)) => {
-            let what = format!("--want: a hit ratio of {want} is not between 0 and 1");
-            return Err(Failure::wrong_use(what, "for example --want 0.95"));
-        }
+        Some(Value::Ratio(want)) => Some(want),
         _ => None,
     };
     let at = match value(flags, own("at"))? {
-        Some(Value::Size(size)) if size != Bytes::ZERO => Some(size),
+        Some(Value::Size(size)) => Some(size),
         _ => None,
     };
+    let (address, place) = admin_address(world, flags, own("admin"))?;
     Ok(PlanOptions {
         tenant: flags.get_one::<String>("tenant").cloned(),
         traces: flags.get_many::<PathBuf>("trace").into_iter().flatten().cloned().collect(),
-        admin: server_address(text(flags, own("admin"))?.unwrap_or_default())?,
+        admin: server_address(address, &place)?,
         changes: plan::changes(&text(flags, own("change"))?.unwrap_or_default())?,
         want,
         at,
@@ -362,10 +362,6 @@ fn probed(flags: &ArgMatches) -> Result<ProbeOptions, Failure> {
     let tier =
         spec.parse().map_err(|e: media::SpecError| Failure::wrong_use(e.to_string(), media::SPEC_FORMS))?;
     let time = match value(flags, own("time"))? {
-        Some(Value::Time(time)) if time == Duration::ZERO || probe::TIME_MAX < time => {
-            let what = format!("--time: {time} is not above zero and at most {}", probe::TIME_MAX);
-            return Err(Failure::wrong_use(what, "for example --time 20s"));
-        }
         Some(Value::Time(time)) => time,
         _ => probe::TIME_MAX,
     };
@@ -392,7 +388,12 @@ fn experiments(flags: &ArgMatches) -> Result<ExperimentOptions, Failure> {
 }
 
 /// What `tenant` or `group` is asked.
-fn tenants_of(sort: &'static Sort, act: &str, flags: &ArgMatches) -> Result<TenantOptions, Failure> {
+fn tenants_of(
+    world: &World<'_>,
+    sort: &'static Sort,
+    act: &str,
+    flags: &ArgMatches,
+) -> Result<TenantOptions, Failure> {
     let name = || flags.get_one::<String>("name").cloned().unwrap_or_default();
     let act = match act {
         "show" => Act::Show(name()),
@@ -401,10 +402,9 @@ fn tenants_of(sort: &'static Sort, act: &str, flags: &ArgMatches) -> Result<Tena
         "remove" => Act::Remove(name()),
         _ => Act::List,
     };
-    let admin = own(TENANT, "admin");
-    let address = text(flags, admin)?.unwrap_or_default();
+    let (address, place) = admin_address(world, flags, own(TENANT, "admin"))?;
     Ok(TenantOptions {
-        admin: address::parse(&address, None).map_err(|e| e.at(admin.flags()))?,
+        admin: address::parse(&address, None).map_err(|e| e.at(place))?,
         json: flags.get_flag(own(TENANT, "json").name),
         sort,
         act,
@@ -418,39 +418,44 @@ fn named_settings(sort: &Sort, flags: &ArgMatches) -> Result<Map<String, serde_j
         if flags.value_source(setting.name) != Some(ValueSource::CommandLine) {
             continue;
         }
-        if ["listen", "identity"].contains(&setting.name) {
+        if OF_THE_START.contains(&setting.name) {
             return Err(Failure::wrong_use(
-                format!("--{}: a running server opens no port for a new tenant", setting.name),
+                format!("--{}: a running server opens no port and takes no users for a tenant", setting.name),
                 "give it a prefix, or configure it and start the server again",
             ));
         }
-        let (name, value) = match value(flags, setting)? {
-            Some(Value::Size(size)) => (format!("{}_bytes", setting.name), json!(size.0)),
-            Some(Value::Number(number)) => (setting.name.to_owned(), json!(number)),
-            Some(Value::Time(time)) => {
-                (format!("{}_seconds", setting.name), json!(time.as_millis().div_ceil(1000)))
-            }
-            Some(Value::Ratio(ratio)) => (setting.name.to_owned(), json!(ratio)),
-            Some(other) => (setting.name.to_owned(), json!(other.plain())),
-            // An empty name takes a tenant out of its group.
-            None if setting.name == "group" => (setting.name.to_owned(), serde_json::Value::Null),
-            // An empty placement is the server's.
-            None if setting.name == "placement" => (setting.name.to_owned(), serde_json::Value::Null),
-            // An empty claim is none.
-            None if setting.name == "bandwidth" => (setting.name.to_owned(), json!("")),
-            // An empty limit is none.
-            None if setting.default.is_empty() && setting.kind == Kind::Count => {
-                (setting.name.to_owned(), serde_json::Value::Null)
-            }
-            None if setting.name == "max_item" => ("max_item_bytes".to_owned(), serde_json::Value::Null),
-            None if setting.kind == Kind::Time => {
-                (format!("{}_seconds", setting.name), serde_json::Value::Null)
-            }
+        let value = if is_taken_back(flags, setting) { None } else { value(flags, setting)? };
+        let value = match value {
+            Some(Value::Size(size)) => json!(size.0),
+            Some(Value::Number(number)) => json!(number),
+            Some(Value::Time(time)) => json!(time.as_millis().div_ceil(1000)),
+            Some(Value::Ratio(ratio)) => json!(ratio),
+            Some(other) => json!(other.plain()),
+            None if can_be_taken_back(setting) => serde_json::Value::Null,
             None => return Err(Failure::wrong_use(format!("{}: is empty", setting.flags()), setting.range)),
         };
-        settings.insert(name, value);
+        settings.insert(field(setting), value);
     }
     Ok(settings)
+}
+
+/// What the administration calls a setting.
+fn field(setting: &Setting) -> String {
+    match setting.kind {
+        Kind::Size => format!("{}_bytes", setting.name),
+        Kind::Time => format!("{}_seconds", setting.name),
+        _ => setting.name.to_owned(),
+    }
+}
+
+/// Whether there is something that holds where the setting is not given.
+fn can_be_taken_back(setting: &Setting) -> bool {
+    setting.default.is_empty() && setting.name != "prefix"
+}
+
+/// Whether the flag's value is that of none.
+fn is_taken_back(flags: &ArgMatches, setting: &Setting) -> bool {
+    can_be_taken_back(setting) && ["", NONE].contains(&texts(flags, setting).join(",").as_str())
 }
 
 /// A setting of one command.
@@ -462,7 +467,8 @@ fn own(table: &'static [Setting], name: &str) -> &'static Setting {
 fn reservation(text: &str) -> Result<(Option<String>, Bytes), Failure> {
     let (name, size) =
         text.split_once('=').map_or((None, text), |(name, size)| (Some(name.to_owned()), size));
-    match parse(Kind::Size, size, Dialect::Strict).map_err(|e| e.at("--reserved"))? {
+    let size = parse(Kind::Size, size, Dialect::Strict);
+    match size.map_err(|e| e.at("--reserved").or_try("reserve less than there is"))? {
         Some(Value::Size(size)) if name.as_deref() != Some("") => Ok((name, size)),
         _ => Err(Failure::wrong_use(
             format!("--reserved: '{text}' is not SIZE or NAME=SIZE"),
@@ -484,14 +490,12 @@ fn member(text: &str) -> Result<(String, String), Failure> {
     }
 }
 
-fn server_address(text: String) -> Result<String, Failure> {
+/// `HOST:PORT`, said at `place`.
+fn server_address(text: String, place: &str) -> Result<String, Failure> {
     let has_port =
         text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
     if has_port {
         return Ok(text);
     }
-    Err(Failure::wrong_use(
-        format!("--server: '{text}' is not HOST:PORT"),
-        "for example --server 127.0.0.1:11211",
-    ))
+    Err(Failure::wrong_use(format!("{place}: '{text}' is not HOST:PORT"), "for example 127.0.0.1:11211"))
 }

@@ -11,9 +11,9 @@ use crate::settings::Effect;
 use crate::tenants::Tenant;
 use crate::value::{Value, rank};
 use server::{
-    Address, Admin, Allowance, AuthConfig, BandwidthKind, Config, Defaults, GroupConfig, IoEngine, Listener,
-    MemoryPolicy, OldestTls, OverRate, PlaceIn, Protocol, TenantConfig, TierClaim, TierClaimError,
-    TierConfig, TlsConfig, TlsMode, Verify,
+    Address, Admin, Allowance, AuthConfig, BandwidthKind, Config, ConfigError, Defaults, GroupConfig,
+    IoEngine, Listener, MemoryPolicy, OldestTls, OverRate, PlaceIn, Protocol, TenantConfig, TierClaim,
+    TierClaimError, TierConfig, TlsConfig, TlsMode, Verify,
 };
 use std::path::PathBuf;
 use store::{OverShare, Promotion};
@@ -76,9 +76,9 @@ pub(crate) fn serve_options(in_force: &InForce) -> Result<ServeOptions, Failure>
     let verbosity = u8::try_from(in_force.number("verbose")).unwrap_or(u8::MAX);
     let given = |name| *in_force.get(name).1 != Source::Default;
     let text = |name| Some(in_force.text(name)).filter(|text| !text.is_empty()).map(str::to_owned);
-    let config = config.checked()?;
+    let config = config.checked().map_err(|e| told_where(e, in_force))?;
     Ok(ServeOptions {
-        notes: notes(in_force).chain(refuse_all(&config)).collect(),
+        notes: notes(in_force).chain(refuse_all(&config)).chain(not_asked(&config)).collect(),
         config,
         in_force: in_force.clone(),
         verbosity,
@@ -94,6 +94,18 @@ pub(crate) fn serve_options(in_force: &InForce) -> Result<ServeOptions, Failure>
         activation: Activation::default(),
         is_child: false,
     })
+}
+
+/// What does not fit together, and who gave the tenants and groups that it names.
+fn told_where(error: ConfigError, in_force: &InForce) -> Failure {
+    let is_named = |given: &&Tenant| error.what.contains(&format!("'{}'", given.name));
+    let named = in_force.tenants.iter().chain(&in_force.groups).filter(is_named);
+    let mut places: Vec<_> = named.map(|given| given.source.to_string()).collect();
+    places.dedup();
+    if places.is_empty() {
+        return error.into();
+    }
+    Failure::wrong_use(format!("{} ({})", error.what, places.join(", ")), error.cure)
 }
 
 fn as_usize(n: i64) -> usize {
@@ -152,9 +164,11 @@ fn bandwidth_policy(in_force: &InForce) -> Result<BandwidthKind, Failure> {
     })
 }
 
-/// What a tenant claims of a tier's bandwidth.
-fn bandwidth(text: &str) -> Result<TierClaim, Failure> {
-    text.parse().map_err(|e| Failure::wrong_use(format!("bandwidth: {e}"), TierClaimError::CURE))
+/// What a tenant or a group claims of a tier's bandwidth.
+fn bandwidth(given: &Tenant) -> Result<TierClaim, Failure> {
+    let claim = if let Some(Value::Text(text)) = given.get("bandwidth") { text } else { "" };
+    let failure = |e| Failure::wrong_use(format!("bandwidth: {e}"), TierClaimError::CURE).at(given.place());
+    claim.parse().map_err(failure)
 }
 
 /// The tiers below DRAM; memcached's `-o ext_path=PATH:SIZE` is one of a file.
@@ -169,12 +183,24 @@ fn tiers(in_force: &InForce) -> Result<Vec<TierConfig>, Failure> {
     };
     let mut tiers = given.iter().map(|text| parse(text, &place)).collect::<Result<Vec<_>, _>>()?;
     if let Some(text) = in_force.option("ext_path") {
-        // Its units are binary.
-        let text = format!("file:{}", text.trim_end_matches(['b', 'B']));
-        let units = if text.ends_with(['k', 'm', 'g', 't', 'K', 'M', 'G', 'T']) { "iB" } else { "MiB" };
-        tiers.push(parse(&format!("{text}{units}"), "-o ext_path")?);
+        tiers.push(parse(&ext_path(text), "-o ext_path")?);
     }
     Ok(tiers)
+}
+
+/// memcached's `PATH:SIZE` as a tier. A size is one of ours, or memcached's: a number of MiB, or with one letter of another
+/// binary unit.
+fn ext_path(text: &str) -> String {
+    let Some((path, size)) = text.rsplit_once(':').filter(|(_, size)| size.parse::<Bytes>().is_err()) else {
+        return format!("file:{text}");
+    };
+    let letters = size.trim_end_matches(['b', 'B']);
+    let digits = letters.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    match letters[digits.len()..].to_ascii_uppercase().as_str() {
+        _ if digits.is_empty() => format!("file:{text}"),
+        "" => format!("file:{path}:{digits}MiB"),
+        unit => format!("file:{path}:{digits}{unit}iB"),
+    }
 }
 
 fn listen(in_force: &InForce) -> Result<Vec<Listener>, Failure> {
@@ -331,7 +357,7 @@ fn tenant(given: &Tenant, in_force: &InForce) -> Result<TenantConfig, Failure> {
     Ok(TenantConfig {
         name: given.name.clone(),
         prefix: text("prefix").map(|t| t.as_bytes().to_vec()),
-        listen: listen.map_err(|e| e.at(format!("{}: tenant '{}'", given.source, given.name)))?,
+        listen: listen.map_err(|e| e.at(given.place()))?,
         identities,
         reserved: size("reserved").unwrap_or_default(),
         weight: if let Some(Value::Ratio(weight)) = given.get("weight") { *weight } else { 1.0 },
@@ -339,53 +365,43 @@ fn tenant(given: &Tenant, in_force: &InForce) -> Result<TenantConfig, Failure> {
         rank: text("rank").map(rank).transpose()?,
         over_share: over_share(text("over_share").unwrap_or_default()),
         placement: text("placement").map(PlaceIn::of_word),
-        bandwidth: text("bandwidth").map(bandwidth).transpose()?.unwrap_or_default(),
+        bandwidth: bandwidth(given)?,
         group: text("group").map(str::to_owned),
         users: if let Some(Value::List(users)) = given.get("users") { users.clone() } else { Vec::new() },
-        allowance: allowance(given)?,
+        allowance: allowance(given),
     })
 }
 
 /// What a tenant is allowed beside memory.
-fn allowance(given: &Tenant) -> Result<Allowance, Failure> {
-    let whole = |key: &str, number: i64| match u32::try_from(number) {
-        Ok(number) if 0 < number => Ok(number),
-        _ => {
-            let what = format!("{}: tenant '{}': {key} is out of range", given.source, given.name);
-            Err(Failure::wrong_use(what, "give 1 to 4294967295, or leave it out for no limit"))
-        }
-    };
+fn allowance(given: &Tenant) -> Allowance {
     let count = |key: &str| match given.get(key) {
-        Some(Value::Number(number)) => whole(key, *number).map(Some),
-        _ => Ok(None),
+        Some(Value::Number(number)) => u32::try_from(*number).ok(),
+        _ => None,
     };
     let secs = |key: &str| match given.get(key) {
-        Some(Value::Time(time)) => {
-            whole(key, i64::try_from(time.as_millis().div_ceil(1000)).unwrap_or(i64::MAX)).map(Some)
-        }
-        _ => Ok(None),
+        Some(Value::Time(time)) => u32::try_from(time.as_millis().div_ceil(1000)).ok(),
+        _ => None,
     };
     let refuses = matches!(given.get("over_rate"), Some(Value::Text(word)) if word == "refuse");
-    Ok(Allowance {
-        max_connections: count("max_connections")?,
-        requests_per_second: count("requests_per_second")?,
-        burst: count("burst")?,
+    Allowance {
+        max_connections: count("max_connections"),
+        requests_per_second: count("requests_per_second"),
+        burst: count("burst"),
         over_rate: if refuses { OverRate::Refuse } else { OverRate::Wait },
         max_item: if let Some(Value::Size(size)) = given.get("max_item") { Some(*size) } else { None },
-        default_ttl_secs: secs("default_ttl")?,
-        max_ttl_secs: secs("max_ttl")?,
-    })
+        default_ttl_secs: secs("default_ttl"),
+        max_ttl_secs: secs("max_ttl"),
+    }
 }
 
 /// The group that was given.
 pub(crate) fn group(given: &Tenant) -> Result<GroupConfig, Failure> {
-    let claim = if let Some(Value::Text(text)) = given.get("bandwidth") { text } else { "" };
     Ok(GroupConfig {
         name: given.name.clone(),
         reserved: if let Some(Value::Size(size)) = given.get("reserved") { *size } else { Bytes::ZERO },
         weight: if let Some(Value::Ratio(weight)) = given.get("weight") { *weight } else { 1.0 },
         policy: if let Some(Value::Text(word)) = given.get("policy") { Some(policy(word)) } else { None },
-        bandwidth: bandwidth(claim)?,
+        bandwidth: bandwidth(given)?,
     })
 }
 
@@ -404,7 +420,35 @@ fn notes(in_force: &InForce) -> impl Iterator<Item = String> {
         .iter()
         .filter(without)
         .map(|(option, _)| format!("-o {} has no meaning here", option.text()));
-    settings.chain(options)
+    let is_off = !in_force.is_on("enable_ssl");
+    let of_tls = in_force.extended.iter().filter(move |(option, _)| is_off && option.row.is_of_tls());
+    let of_tls =
+        of_tls.map(|(option, _)| format!("-o {} does nothing: TLS is off without -Z", option.row.name));
+    settings.chain(options).chain(of_tls)
+}
+
+/// One line for each tenant that only certificates could tell, where no listener asks for any.
+fn not_asked(config: &Config) -> impl Iterator<Item = String> {
+    let asks = |listener: &&Listener| match listener.tls {
+        TlsMode::Mutual => true,
+        TlsMode::On => config.tls.as_ref().is_some_and(|tls| tls.verify != Verify::None),
+        TlsMode::Basic | TlsMode::Off => false,
+    };
+    let of_tenants = config.tenants.iter().filter_map(|tenant| tenant.listen.as_ref());
+    let is_asked = config.listen.iter().chain(of_tenants).any(|listener| asks(&listener));
+    let has_listener = move |tenant: &&TenantConfig| {
+        let named = |listener: &Listener| listener.tenant.as_ref() == Some(&tenant.name);
+        tenant.listen.is_some() || config.listen.iter().any(named)
+    };
+    let lost =
+        config.tenants.iter().filter(move |t| !is_asked && !t.identities.is_empty() && !has_listener(t));
+    lost.map(|tenant| {
+        format!(
+            "tenant '{}' is told by certificates, and no listener asks for any: its clients come to the default tenant; \
+             add -l mtls:ADDRESS, or -o ssl_verify_mode=1",
+            tenant.name
+        )
+    })
 }
 
 /// One line for each tenant whose writes would be refused once the memory is full, because it has nothing of its own.

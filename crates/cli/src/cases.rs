@@ -5,7 +5,8 @@ mod refused;
 use crate::args::{Request, World, request};
 use crate::config_command;
 use crate::failure::Failure;
-use crate::settings::SETTINGS;
+use crate::settings::{SETTINGS, TENANT_SETTINGS};
+use crate::tenant_command::Act;
 use refused::refuses;
 use server::{Admin, Config, MemoryPolicy, OldestTls, Protocol, Verify};
 use store::RankKind;
@@ -132,6 +133,10 @@ fn flags_about_sharing_reach_the_configuration() {
                 && c.placement == server::PlaceIn::Tier("pm".to_owned())
                 && c.promotion == store::Promotion::Never
         }),
+        ("-o ext_path=/a/b:64", |c| c.tiers[0].spec.to_string() == "file:/a/b:64MiB"),
+        ("-o ext_path=/a/b:64m", |c| c.tiers[0].spec.to_string() == "file:/a/b:64MiB"),
+        ("-o ext_path=/a/b:64MiB", |c| c.tiers[0].spec.to_string() == "file:/a/b:64MiB"),
+        ("-o ext_path=/a/b:5gb", |c| c.tiers[0].spec.to_string() == "file:/a/b:5GiB"),
         ("-o ext_path=/a/b:5G", |c| c.tiers.len() == 1 && c.tiers[0].spec.to_string() == "file:/a/b:5GiB"),
         (
             "--tier a=file:/a:2GiB --tier b=file:/b:2GiB --bandwidth-policy fair-slowdown --bandwidth-tier b",
@@ -262,6 +267,20 @@ fn flags_go_before_the_environment_before_the_file() {
 }
 
 #[test]
+fn a_variable_that_is_no_setting_is_told_with_what_is_meant_only_if_it_is_close() {
+    for (variable, wanted) in [
+        ("COTENANT_TREADS", "did you mean 'COTENANT_THREADS'?"),
+        ("COTENANT_TENANTS", "did you mean 'COTENANT_TENANT'?"),
+        ("COTENANT_MEMORY_LIMIT", "did you mean 'COTENANT_MEMORY'?"),
+        ("COTENANT_FOO", "cotenant config reference lists every one"),
+        ("COTENANT_LISTENERS", "cotenant config reference lists every one"),
+    ] {
+        let (_, notes, _) = served("cotenant serve", "", &[(variable, "1")]);
+        assert!(notes.len() == 1 && notes[0].ends_with(wanted), "{notes:?}");
+    }
+}
+
+#[test]
 fn names_in_lists_are_whole_and_certificates_isolate() {
     let refused = |file: &str| ask("cotenant serve --config c.toml", file, &[]).unwrap_err().what;
     let comma = refused("[tenant.a]\nidentity = [\"Acme, Inc\"]");
@@ -290,6 +309,19 @@ fn who_would_be_refused_everything_is_told() {
 }
 
 #[test]
+fn certificates_that_nobody_asks_for_are_told() {
+    let told = |flags: &str| served(&format!("cotenant serve {flags}"), "", &[]).1;
+    let notes = told("--tenant name=a,identity=a.example");
+    assert!(notes.len() == 1 && notes[0].contains("'a' is told by certificates"), "{notes:?}");
+    let tls = "-Z -o ssl_chain_cert=c,ssl_key=k,ssl_ca_cert=a --tenant name=a,identity=a.example";
+    assert_eq!(told(tls).len(), 1);
+    assert_eq!(told(&format!("{tls} -o ssl_verify_mode=1")), [""; 0]);
+    assert_eq!(told(&format!("{tls} -l mtls:127.0.0.1")), [""; 0]);
+    let notes = told("-o ssl_chain_cert=c,ssl_key=k");
+    assert!(notes.len() == 2 && notes[1] == "-o ssl_key does nothing: TLS is off without -Z", "{notes:?}");
+}
+
+#[test]
 fn what_is_shown_parses_back() {
     let lines = [
         "",
@@ -301,10 +333,10 @@ fn what_is_shown_parses_back() {
         "--rank log(f)/size --tenant name=a,prefix=a:,rank=min(f,ttl_left)",
     ];
     for flags in lines {
-        let Ok(Request::ConfigShow(in_force)) = ask(&format!("cotenant config show {flags}"), "", &[]) else {
+        let Ok(Request::ConfigShow(options)) = ask(&format!("cotenant config show {flags}"), "", &[]) else {
             panic!("{flags}")
         };
-        let shown = config_command::tests::shown(&in_force);
+        let shown = config_command::tests::shown(&options.in_force);
         let (given, _, _) = served(&format!("cotenant serve {flags}"), "", &[]);
         let (mut again, _, _) = served("cotenant serve --config c.toml", &shown, &[]);
         // The default address of the administration is not asked for until it is written down.
@@ -320,15 +352,16 @@ fn what_is_shown_parses_back() {
 #[test]
 fn sources_are_shown() {
     let line = "cotenant config show --config c.toml -p 5";
-    let Ok(Request::ConfigShow(in_force)) = ask(line, "\nthreads = 3", &[("COTENANT_SEED", "8")]) else {
-        panic!("{line}")
-    };
-    let shown = config_command::tests::shown(&in_force);
+    let environment = [("COTENANT_SEED", "8"), ("COTENANT_FOO", "9")];
+    let Ok(Request::ConfigShow(options)) = ask(line, "\nthreads = 3", &environment) else { panic!("{line}") };
+    assert!(options.notes.iter().any(|n| n.contains("COTENANT_FOO is no setting")), "{:?}", options.notes);
+    let shown = config_command::tests::shown(&options.in_force);
     for (start, end) in [
         ("memory = \"64MiB\"", "# default"),
         ("threads = 3", "# file c.toml:2"),
         ("seed = 8", "# environment COTENANT_SEED"),
         ("port = 5", "# flag -p/--port"),
+        ("idle_timeout = \"0s\"", "# default"),
     ] {
         assert!(shown.lines().any(|l| l.starts_with(start) && l.ends_with(end)), "{start} {end}\n{shown}");
     }
@@ -366,6 +399,65 @@ fn replay_and_demo_are_parsed() {
     assert_eq!((options.seconds, options.memory, options.port), (Some(5), Bytes::mib(32), 0));
 }
 
+/// What a line asks the administration to set, and where that is.
+fn asked(line: &str, environment: &[(&str, &str)]) -> (String, String) {
+    match ask(line, "", environment) {
+        Ok(Request::Tenant(options)) => match options.act {
+            Act::Set(_, settings) => (serde_json::json!(settings).to_string(), options.admin.to_string()),
+            other => panic!("{line}: {other:?}"),
+        },
+        other => panic!("{line}: {other:?}"),
+    }
+}
+
+#[test]
+fn what_a_tenant_was_given_is_taken_back_by_none() {
+    for (flags, wanted) in [
+        ("--credit none", r#"{"credit_bytes":null}"#),
+        ("--credit=", r#"{"credit_bytes":null}"#),
+        ("--rank none", r#"{"rank":null}"#),
+        ("--group none", r#"{"group":null}"#),
+        ("--placement none", r#"{"placement":null}"#),
+        ("--bandwidth none", r#"{"bandwidth":null}"#),
+        ("--max-connections none", r#"{"max_connections":null}"#),
+        ("--requests-per-second none", r#"{"requests_per_second":null}"#),
+        ("--max-item none", r#"{"max_item_bytes":null}"#),
+        ("--max-ttl none", r#"{"max_ttl_seconds":null}"#),
+        ("--max-ttl 90s", r#"{"max_ttl_seconds":90}"#),
+        ("--prefix none", r#"{"prefix":"none"}"#),
+    ] {
+        assert_eq!(asked(&format!("cotenant tenant set a {flags}"), &[]).0, wanted, "{flags}");
+    }
+    assert_eq!(asked("cotenant group set g --policy none", &[]).0, r#"{"policy":null}"#);
+    refuses("cotenant tenant set a --reserved none", "", "--reserved: 'none' is not a size", "64MiB");
+    refuses("cotenant tenant set a --users x", "", "takes no users", "prefix");
+    let Ok(Request::Say(help)) = ask("cotenant tenant set --help", "", &[]) else { panic!("help") };
+    assert!(
+        help.contains("--weight") && ["--users", "--listen", "--identity"].iter().all(|o| !help.contains(o))
+    );
+}
+
+#[test]
+fn the_administration_is_where_the_flag_says_or_the_server_s_variable() {
+    let (line, told) = ("cotenant tenant set a --weight 2", [("COTENANT_ADMIN", "127.0.0.1:5")]);
+    assert_eq!(asked(line, &told).1, "127.0.0.1:5");
+    assert_eq!(asked(&format!("{line} --admin 127.0.0.1:6"), &told).1, "127.0.0.1:6");
+    assert_eq!(asked(line, &[("COTENANT_ADMIN", "off")]).1, "127.0.0.1:11280");
+    let Ok(Request::Plan(options)) = ask("cotenant plan --tenant a", "", &told) else { panic!("plan") };
+    assert_eq!(options.admin, "127.0.0.1:5");
+    let wrong = ask("cotenant plan --tenant a", "", &[("COTENANT_ADMIN", "here")]).unwrap_err();
+    assert!(wrong.what.starts_with("COTENANT_ADMIN: 'here' is not HOST:PORT"), "{wrong}");
+}
+
+#[test]
+fn semicolons_are_between_the_users_of_a_spec() {
+    let users = |config: &Config| config.tenants.iter().map(|t| t.users.join("+")).collect::<Vec<_>>();
+    let (config, _, _) = served("cotenant serve -Y f --tenant name=a,users=x;y", "", &[]);
+    assert_eq!(users(&config), ["x+y"]);
+    let variable = [("COTENANT_TENANT", "name=a,users=x;y;name=b,users=z")];
+    assert_eq!(users(&served("cotenant serve -Y f", "", &variable).0), ["x+y", "z"]);
+}
+
 #[test]
 fn experiments_are_parsed() {
     let line = "cotenant experiment run nyx mt2/fig_1 --quick --out o --seed 7 --json";
@@ -386,4 +478,9 @@ fn help_names_every_flag() {
     for setting in SETTINGS {
         assert!(help.contains(&format!("--{}", setting.long())), "{}", setting.name);
     }
+    for word in TENANT_SETTINGS.iter().map(|setting| setting.name).chain(["synced:PATH:SIZE"]) {
+        assert!(help.contains(word), "{word}");
+    }
+    let Ok(Request::Say(help)) = ask("cotenant doctor --help", "", &[]) else { panic!("help") };
+    assert!(help.contains("Default: .") && !help.contains("Default: .."), "{help}");
 }

@@ -2,7 +2,8 @@
 
 use crate::extended::EXTENDED;
 use crate::settings::{
-    Effect, GROUP_SETTINGS, PROMOTIONS, SETTINGS, Setting, TENANT_SETTINGS, row, setting, switch,
+    Effect, GROUP_SETTINGS, OF_THE_START, PROMOTIONS, SETTINGS, Setting, TENANT_SETTINGS, row, setting,
+    switch,
 };
 use crate::value::Kind;
 use clap::{Arg, ArgAction, Command, value_parser};
@@ -64,10 +65,10 @@ pub(crate) const PLAN: &[Setting] = &[
         "want",
         Kind::Ratio,
         "",
-        "between 0 and 1",
+        "above 0, below 1",
         "Say how much memory this hit ratio needs; exit with 1 if none does",
     ),
-    setting("at", Kind::Size, "", "a size", "What each tenant of a trace holds now"),
+    setting("at", Kind::Size, "", "1B and up", "What each tenant of a trace holds now"),
     setting("admin", Kind::Text, "127.0.0.1:11280", "HOST:PORT", "The server's administration"),
     switch("json", "Print one JSON object per tenant"),
 ];
@@ -76,7 +77,7 @@ pub(crate) const PLAN: &[Setting] = &[
 pub(crate) const PROBE: &[Setting] = &[
     setting("profile", Kind::Text, "", "a file", "Keep the profile in this file instead of beside the tier"),
     setting("out", Kind::Text, "", "a folder", "Write index.html with plots into this folder"),
-    setting("time", Kind::Time, "40s", "above 0, at most 55s", "Measure for about so long in all"),
+    setting("time", Kind::Time, "40s", "above 0s, at most 55s", "Measure for about so long in all"),
     switch("json", "Print the profile as JSON instead of a table"),
 ];
 
@@ -121,7 +122,7 @@ const REPLAY_SHARED: &[&str] =
 /// The whole command line.
 pub(crate) fn command() -> Command {
     let config = Command::new("config")
-        .about("Check, show and explain the settings of the server")
+        .about("Check and show the settings of the server, or print all there are")
         .subcommand_required(true)
         .subcommand(
             serve_flags(Command::new("check")).arg(file()).about("Say whether the settings are valid"),
@@ -164,16 +165,16 @@ fn serve_flags(command: Command) -> Command {
         .value_name("FILE")
         .value_parser(value_parser!(PathBuf))
         .help("Read settings from this TOML file; the environment and flags go before it");
+    let keys = TENANT_SETTINGS.iter().map(|setting| setting.name).collect::<Vec<_>>().join(", ");
     let tenant = Arg::new("tenant")
         .long("tenant")
         .value_name("SPEC")
         .action(ArgAction::Append)
         .help("A tenant: name=feeds,prefix=feeds:,reserved=64MiB,weight=2; repeatable")
-        .long_help(
+        .long_help(format!(
             "A tenant: name=feeds,prefix=feeds:,reserved=64MiB,weight=2; repeatable.\n\
-             Keys are those of [tenant.NAME] in the file: prefix, listen, reserved, weight, credit, rank, over_share, placement, bandwidth, group, max_connections, \
-             requests_per_second, burst, over_rate, max_item, default_ttl, max_ttl, users.",
-        );
+             Keys are those of [tenant.NAME] in the file: {keys}. Several users or identities have semicolons between."
+        ));
 
     let options = EXTENDED.iter().map(|row| row.usage()).collect::<Vec<_>>().join(", ");
     command
@@ -292,14 +293,16 @@ fn tenant() -> Command {
     let asks = |name: &'static str, about: &'static str| {
         Command::new(name).about(about).args(TENANT.iter().map(flag))
     };
-    let settings = || TENANT_SETTINGS.iter().map(flag);
+    let settings =
+        || TENANT_SETTINGS.iter().map(|setting| flag(setting).hide(OF_THE_START.contains(&setting.name)));
+    let set = "Change a tenant, or make one with a prefix; what is not given stays, none takes back";
     Command::new("tenant")
         .about("List, add, change and remove the tenants of a running server")
         .subcommand_required(true)
         .subcommand(asks("list", "List every tenant and what it holds"))
         .subcommand(asks("show", "Show all there is to know of one tenant").arg(name()))
         .subcommand(asks("add", "Add a tenant that is known by a prefix").arg(name()).args(settings()))
-        .subcommand(asks("set", "Change a tenant; what is not given stays").arg(name()).args(settings()))
+        .subcommand(asks("set", set).arg(name()).args(settings()))
         .subcommand(
             asks("remove", "Remove a tenant: its items are gone, its memory is the others'").arg(name()),
         )
@@ -310,7 +313,7 @@ fn group() -> Command {
     let asks = |name: &'static str, about: &'static str| {
         Command::new(name).about(about).args(TENANT.iter().map(flag))
     };
-    let set = "Make a group or change one; what is not given stays";
+    let set = "Make a group or change one; what is not given stays, none takes back";
     Command::new("group")
         .about("List, make, change and remove the groups of a running server's tenants")
         .subcommand_required(true)
@@ -377,7 +380,7 @@ fn long_help(setting: &Setting) -> String {
         text = format!("{text}\nRange: {}.", setting.range);
     }
     if has_default(setting) {
-        text = format!("{text} Default: {}.", setting.default);
+        text = format!("{text} Default: {}", setting.default);
     }
     text
 }

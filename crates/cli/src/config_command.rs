@@ -11,17 +11,22 @@ use std::fmt::Write as _;
 
 /// Says that the settings are valid; that they are is shown by the options' existence.
 pub(crate) fn check(options: &ServeOptions) -> Code {
-    for note in &options.notes {
-        complain(format_args!("note: {note}"));
-    }
+    tell_notes(options);
     say("ok");
     Code::Done
 }
 
 /// Prints what is in force.
-pub(crate) fn show(in_force: &InForce) -> Code {
-    say(toml(in_force).trim_end());
+pub(crate) fn show(options: &ServeOptions) -> Code {
+    tell_notes(options);
+    say(toml(&options.in_force).trim_end());
     Code::Done
+}
+
+fn tell_notes(options: &ServeOptions) {
+    for note in &options.notes {
+        complain(format_args!("note: {note}"));
+    }
 }
 
 /// Prints every setting there is.

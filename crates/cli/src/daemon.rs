@@ -201,12 +201,28 @@ fn find_user(name: &str, passwd: &str, group: &str) -> Option<User> {
 pub(crate) struct PidFile(PathBuf);
 
 impl PidFile {
-    /// Writes it; one of a process that is gone is replaced.
+    /// Writes it. One of a process that is gone is replaced; one of this program that runs is not, nor what holds no number.
     pub(crate) fn write(path: &Path) -> Result<Self, Failure> {
         let own = std::process::id();
-        let there = std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<u32>().ok());
-        if let Some(other) = there.filter(|pid| *pid != own && Path::new(&format!("/proc/{pid}")).exists()) {
-            tracing::warn!("{} has the number of a process that runs: {other}", path.display());
+        // What cannot be read is not there, or cannot be written either.
+        let there = std::fs::read(path).unwrap_or_default();
+        let there = String::from_utf8_lossy(&there);
+        let text = there.trim();
+        let other = text.parse::<u32>().ok().filter(|pid| *pid != own);
+        if !text.is_empty() && text.parse::<u32>().is_err() {
+            let what = format!("-P: {} is there and holds no process number", path.display());
+            return Err(Failure::failed(what, "name another file, which the server may write and remove"));
+        }
+        if let Some(pid) = other.filter(|pid| Path::new(&format!("/proc/{pid}")).exists()) {
+            if program(pid).is_some_and(|other| Some(other) == program(own)) {
+                let what =
+                    format!("-P: {} is that of the server with number {pid}, which runs", path.display());
+                return Err(Failure::failed(
+                    what,
+                    format!("name another file, or stop that one: kill {pid}"),
+                ));
+            }
+            tracing::warn!("{} has the number of a process that runs: {pid}", path.display());
         }
         write_whole(path, &format!("{own}\n")).map_err(|e| {
             Failure::failed(
@@ -218,8 +234,20 @@ impl PidFile {
     }
 }
 
+/// The name of the file that a process runs, if it may be known; an update may have replaced the file meanwhile.
+fn program(pid: u32) -> Option<String> {
+    let path = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+    let name = path.file_name()?.to_string_lossy().into_owned();
+    Some(name.trim_end_matches(" (deleted)").to_owned())
+}
+
 impl Drop for PidFile {
     fn drop(&mut self) {
+        let there = std::fs::read_to_string(&self.0).unwrap_or_default();
+        if there.trim().parse() != Ok(std::process::id()) {
+            tracing::warn!("{} is no longer this process's, and stays", self.0.display());
+            return;
+        }
         if let Err(e) = std::fs::remove_file(&self.0) {
             tracing::warn!("{} cannot be removed: {e}", self.0.display());
         }
@@ -248,5 +276,21 @@ mod tests {
         drop(file);
         assert!(!path.exists());
         assert!(PidFile::write(Path::new("/nowhere/pid")).is_err());
+    }
+
+    #[test]
+    fn what_is_no_pid_file_of_a_process_that_is_gone_is_not_replaced() {
+        let path = std::env::temp_dir().join(format!("cotenant-no-pid-{}", std::process::id()));
+        for (text, is_taken) in [("", true), ("4194305\n", true), ("memory = \"64MiB\"\n", false)] {
+            std::fs::write(&path, text).expect("a temporary file");
+            assert_eq!(PidFile::write(&path).is_ok(), is_taken, "{text}");
+            assert_eq!(path.exists(), !is_taken, "{text}");
+        }
+        std::fs::write(&path, "").expect("a temporary file");
+        let file = PidFile::write(&path).expect("it is empty");
+        std::fs::write(&path, "5\n").expect("it is there");
+        drop(file);
+        assert_eq!(std::fs::read_to_string(&path).expect("it is another's"), "5\n");
+        std::fs::remove_file(&path).expect("it is there");
     }
 }

@@ -3,7 +3,7 @@
 use crate::args::{Request, World, request};
 use crate::config_command::tests::shown;
 use crate::failure::{Code, Failure};
-use crate::layers::InForce;
+use crate::serve::ServeOptions;
 use crate::settings::{GROUP_SETTINGS, SETTINGS, TENANT_SETTINGS};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -90,14 +90,14 @@ fn file() -> impl Strategy<Value = String> {
     })
 }
 
-fn show(file: &str) -> Result<Box<InForce>, Failure> {
+fn show(file: &str) -> Result<Box<ServeOptions>, Failure> {
     let world = World {
         args: ["cotenant", "config", "show", "c.toml"].map(Into::into).to_vec(),
         environment: Vec::new(),
         read: &|_| Ok(file.to_owned()),
     };
     match request(&world)? {
-        Request::ConfigShow(in_force) => Ok(in_force),
+        Request::ConfigShow(options) => Ok(options),
         other => panic!("{other:?}"),
     }
 }
@@ -108,8 +108,8 @@ proptest! {
     #[test]
     fn any_file_is_taken_or_refused_in_one_line_with_a_cure(file in file()) {
         match show(&file) {
-            Ok(in_force) => {
-                let text = shown(&in_force);
+            Ok(options) => {
+                let text = shown(&options.in_force);
                 let again = show(&text);
                 prop_assert!(again.is_ok(), "{text} does not parse back: {again:?}");
             }

@@ -83,6 +83,11 @@ impl Extended {
         Self { echo, ..self }
     }
 
+    /// Whether it says how TLS is spoken.
+    pub(crate) fn is_of_tls(&self) -> bool {
+        self.effect == TLS
+    }
+
     /// The forms as an operator writes them.
     pub(crate) fn usage(&self) -> String {
         match self.form {
@@ -186,7 +191,8 @@ pub(crate) fn chosen(text: &str) -> Result<Chosen, Failure> {
         }
         (Form::Takes(_), None) => return Ok(Chosen { row, value: "1".to_owned() }),
         (Form::Needs(kind) | Form::Takes(kind), Some(value)) if !value.is_empty() => {
-            parse(kind, value, Dialect::Strict).map_err(|e| e.at(format!("-o {name}")))?;
+            let fail = |e: Failure| e.at(format!("-o {name}")).or_try(format!("write -o {}", row.usage()));
+            parse(kind, value, Dialect::Strict).map_err(fail)?;
             return Ok(Chosen { row, value: value.to_owned() });
         }
         (Form::Alone | Form::OnOff, Some(_)) => "takes no value",

@@ -1,11 +1,13 @@
 //! How the program ends: what went wrong, the likely cure, and one exit code.
 //!
-//! Shape: any error -> `Failure` -> `error: …`, where it helps the text with a caret, and `  try: …` on standard error ->
-//!        0, 1, 2 or 3
+//! Shape:   any error -> `Failure` -> `error: …`, where it helps the text with a caret, and `  try: …` on standard error ->
+//!          0, 1, 2 or 3
+//! Failure: an answer that standard output does not take is remembered and makes the end a failure
 
 use std::fmt;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 /// The exit codes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,6 +46,11 @@ impl Failure {
         Self { what: what.into(), excerpt: Vec::new(), cure: cure.into(), code: Code::Failed }
     }
 
+    /// The same failure, with this cure if it has none.
+    pub(crate) fn or_try(self, cure: impl Into<String>) -> Self {
+        if self.cure.is_empty() { Self { cure: cure.into(), ..self } } else { self }
+    }
+
     /// The same failure, said to have happened at `place`.
     pub(crate) fn at(self, place: impl fmt::Display) -> Self {
         Self { what: format!("{place}: {}", self.what), ..self }
@@ -72,8 +79,13 @@ impl fmt::Display for Failure {
     }
 }
 
+/// Why standard output did not take an answer, the first time that it did not.
+static UNSAID: OnceLock<String> = OnceLock::new();
+
 /// Tells a failure to the operator and says what the process exits with.
 pub(crate) fn exit_code(result: Result<Code, Failure>) -> ExitCode {
+    note_unsaid(io::stdout().lock().flush());
+    let result = result.and_then(|code| UNSAID.get().map_or(Ok(code), |why| Err(unsaid(why))));
     let code = result.unwrap_or_else(|failure| {
         complain(&failure);
         failure.code
@@ -83,14 +95,28 @@ pub(crate) fn exit_code(result: Result<Code, Failure>) -> ExitCode {
 
 /// One answer on standard output.
 pub(crate) fn say(text: impl fmt::Display) {
-    // A reader that closed its end (`| head`) has what it wanted.
-    let _ = writeln!(std::io::stdout().lock(), "{text}");
+    note_unsaid(writeln!(io::stdout().lock(), "{text}"));
+}
+
+fn note_unsaid(written: io::Result<()>) {
+    match written {
+        // A reader that closed its end (`| head`) has what it wanted.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            let _first = UNSAID.get_or_init(|| error.to_string());
+        }
+        _ => {}
+    }
+}
+
+fn unsaid(why: &str) -> Failure {
+    let what = format!("standard output did not take all of the answer: {why}");
+    Failure::failed(what, "send it to a file or a pipe that can be written to")
 }
 
 /// One line on standard error.
 pub(crate) fn complain(text: impl fmt::Display) {
     // Nobody is left to be told that standard error is closed.
-    let _ = writeln!(std::io::stderr().lock(), "{text}");
+    let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
 #[cfg(test)]

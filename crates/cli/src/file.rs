@@ -50,10 +50,11 @@ fn in_order<'t, 'a>(table: &'t DeTable<'a>) -> Vec<(&'t Key<'a>, &'t Spanned<DeV
 
 fn unknown(key: &str) -> Failure {
     let known = SETTINGS.iter().map(|s| s.name).chain([TENANTS.word, GROUPS.word]);
-    Failure::wrong_use(
-        format!("unknown setting '{key}'"),
-        suggest::cure(key, known, "cotenant config reference"),
-    )
+    let cure = settings::by_alias(key).map_or_else(
+        || suggest::cure(key, known, "cotenant config reference"),
+        |setting| format!("did you mean '{}'?", setting.name),
+    );
+    Failure::wrong_use(format!("unknown setting '{key}'"), cure)
 }
 
 impl File<'_> {

@@ -7,8 +7,8 @@ use crate::extended::{self, Chosen, ExtendedEffect};
 use crate::failure::Failure;
 use crate::settings::{self, Effect, SETTINGS, Setting, VARIABLE_PREFIX};
 use crate::suggest;
-use crate::tenants::{self, Tenant};
-use crate::value::{Dialect, Kind, Value, parse};
+use crate::tenants::{self, GROUPS, TENANTS, Tenant};
+use crate::value::{Dialect, Kind, Value};
 use std::fmt;
 
 /// Who gave a value.
@@ -77,7 +77,7 @@ impl Source {
 impl InForce {
     /// The defaults.
     pub(crate) fn defaults() -> Result<Self, Failure> {
-        let value = |s: &Setting| parse(s.kind, s.default, Dialect::Strict).map(|v| (v, Source::Default));
+        let value = |s: &Setting| s.parse(s.default, Dialect::Strict).map(|v| (v, Source::Default));
         let values = SETTINGS.iter().map(value).collect::<Result<_, _>>()?;
         Ok(Self { values, extended: Vec::new(), tenants: Vec::new(), groups: Vec::new() })
     }
@@ -119,7 +119,7 @@ impl InForce {
         let setting = &SETTINGS[row];
         let dialect = if matches!(source, Source::Flag(_)) { Dialect::Memcached } else { Dialect::Strict };
         let place = source.place(setting.name);
-        let value = parse(setting.kind, &texts.join(","), dialect).map_err(|e| e.at(&place))?;
+        let value = setting.parse(&texts.join(","), dialect).map_err(|e| e.at(&place))?;
         if value.is_none() && !setting.default.is_empty() {
             return Err(Failure::wrong_use(
                 format!("{place}: is empty"),
@@ -209,21 +209,30 @@ pub(crate) fn environment(variables: &[(String, String)]) -> Result<(Layer, Vec<
         if let Some(row) = known {
             layer.given.push(Given { row, texts: vec![text.clone()], source });
         } else if name == "TENANT" {
-            for spec in text.split(';').filter(|s| !s.trim().is_empty()) {
-                layer.tenants.push(tenants::from_spec(&tenants::TENANTS, spec, &source)?);
+            for spec in tenants::specs(text) {
+                layer.tenants.push(tenants::from_spec(&TENANTS, &spec, &source)?);
             }
         } else if name == "GROUP" {
-            for spec in text.split(';').filter(|s| !s.trim().is_empty()) {
-                layer.groups.push(tenants::from_spec(&tenants::GROUPS, spec, &source)?);
+            for spec in tenants::specs(text) {
+                layer.groups.push(tenants::from_spec(&GROUPS, &spec, &source)?);
             }
         } else if name != "CONFIG" {
             // Not an error: the environment is not only ours.
-            let known = SETTINGS.iter().map(Setting::variable).collect::<Vec<_>>();
-            let cure = suggest::cure(variable, known.iter().map(String::as_str), "cotenant config reference");
-            notes.push(format!("the variable {variable} is no setting; {cure}"));
+            notes.push(format!("the variable {variable} is no setting; {}", meant(name)));
         }
     }
     Ok((layer, notes))
+}
+
+/// Which variable is meant by one that means nothing, told without what all begin with.
+fn meant(name: &str) -> String {
+    let name = name.to_ascii_lowercase();
+    let known = SETTINGS.iter().map(|s| s.name).chain(["config", TENANTS.word, GROUPS.word]);
+    let alias = settings::by_alias(&name).map(|s| s.name);
+    match alias.or_else(|| suggest::closest(&name, known)) {
+        Some(known) => format!("did you mean '{VARIABLE_PREFIX}{}'?", known.to_ascii_uppercase()),
+        None => "cotenant config reference lists every one".to_owned(),
+    }
 }
 
 /// Whether Kubernetes or Docker set the variable, as they do for a service that is named cotenant.

@@ -19,6 +19,7 @@ mod system;
 mod tenant_command;
 
 mod extended;
+mod range;
 mod settings;
 mod value;
 
@@ -83,7 +84,7 @@ fn answer(request: Request, world: &World<'_>, is_child: bool) -> Result<Code, F
         Request::ExperimentRun(options) => experiment::run(&options),
         Request::Tenant(options) => tenant_command::run(&options),
         Request::ConfigCheck(options) => Ok(config_command::check(&options)),
-        Request::ConfigShow(in_force) => Ok(config_command::show(&in_force)),
+        Request::ConfigShow(options) => Ok(config_command::show(&options)),
         Request::ConfigReference => Ok(config_command::reference()),
         Request::License => {
             say(LICENSE);

@@ -1,11 +1,12 @@
 //! `plan`: what a tenant would hit with more memory or less.
 //!
-//! Shape: a running server's administration, or traces -> plans -> a table or JSON; 1 if what is wanted is out of reach
+//! Shape: a running server's administration, or traces -> plans -> a table or JSON
+//! Exit:  1 if what is wanted is out of reach, or nobody has a curve
 
-use crate::failure::{Code, Failure, say};
+use crate::failure::{Code, Failure, complain, say};
 use crate::replay::Traces;
 use crate::suggest;
-use harness::plan::{Plan, PlanError, fetch, of_traces, path_of};
+use harness::plan::{Plan, PlanError, Planned, TracesError, fetch, of_traces, path_of};
 use lab::TraceReader;
 use std::path::PathBuf;
 use units::Bytes;
@@ -31,7 +32,17 @@ pub(crate) struct PlanOptions {
 
 /// Prints the plans.
 pub(crate) fn run(options: &PlanOptions) -> Result<Code, Failure> {
-    let plans = if options.traces.is_empty() { vec![live(options)?] } else { offline(options)? };
+    let Planned { plans, without } = if options.traces.is_empty() {
+        Planned { plans: vec![live(options)?], without: Vec::new() }
+    } else {
+        offline(options)?
+    };
+    if plans.is_empty() {
+        return Err(no_curve(options.tenant.as_deref()));
+    }
+    for tenant in &without {
+        complain(format_args!("note: tenant '{tenant}' has no curve: {NOTHING_TWICE}"));
+    }
     for (i, plan) in plans.iter().enumerate() {
         if options.json {
             say(plan.to_json(&options.changes, options.want));
@@ -40,8 +51,21 @@ pub(crate) fn run(options: &PlanOptions) -> Result<Code, Failure> {
             say(format!("{gap}{}", plan.to_table(&options.changes, options.want)));
         }
     }
-    let reached = options.want.is_none_or(|want| plans.iter().all(|plan| plan.size_for(want).is_some()));
+    let is_reached = |want| without.is_empty() && plans.iter().all(|plan| plan.size_for(want).is_some());
+    let reached = options.want.is_none_or(is_reached);
     Ok(if reached { Code::Done } else { Code::No })
+}
+
+/// Why a tenant of a trace has no curve.
+const NOTHING_TWICE: &str = "none of its keys is looked up twice";
+
+/// Nobody who is asked about has a curve.
+fn no_curve(tenant: Option<&str>) -> Failure {
+    let what = match tenant {
+        Some(tenant) => format!("tenant '{tenant}' has no curve: {NOTHING_TWICE}"),
+        None => "nobody has a curve: no key is looked up twice".to_owned(),
+    };
+    Failure { code: Code::No, ..Failure::failed(what, "give a trace of a longer time") }
 }
 
 fn live(options: &PlanOptions) -> Result<Plan, Failure> {
@@ -61,6 +85,11 @@ fn live(options: &PlanOptions) -> Result<Plan, Failure> {
             let cure = "ask again when it has been asked more";
             Failure { code: Code::No, ..Failure::failed(format!("tenant '{tenant}': {why}"), cure) }
         }
+        PlanError::Refused { status, what, cure } => {
+            let code = if status < 500 { Code::WrongUse } else { Code::Failed };
+            let failure = Failure::failed(format!("the administration at {admin} refuses: {what}"), cure);
+            Failure { code, ..failure.or_try("name its address: --admin HOST:PORT") }
+        }
         error @ PlanError::Malformed(_) => {
             let cure = "is it a cotenant of this version?";
             Failure::failed(format!("the administration at {admin}: {error}"), cure)
@@ -68,25 +97,43 @@ fn live(options: &PlanOptions) -> Result<Plan, Failure> {
     })
 }
 
-fn offline(options: &PlanOptions) -> Result<Vec<Plan>, Failure> {
+fn offline(options: &PlanOptions) -> Result<Planned, Failure> {
     let mut traces = Traces::open(&options.traces, None)?;
     let mut readers: Vec<&mut dyn TraceReader> =
         traces.readers.iter_mut().map(|r| &mut **r as &mut dyn TraceReader).collect();
-    let plans = of_traces(&mut readers, options.at).map_err(|e| {
-        let cure = e.cure();
-        Failure::wrong_use(crate::replay::chain(&e), cure)
+    let planned = of_traces(&mut readers, options.at).map_err(|error| match error {
+        TracesError::Trace(e) => Failure::wrong_use(crate::replay::chain(&e), e.cure()),
+        TracesError::Tenants => Failure::wrong_use(error.to_string(), "divide the trace by its tenants"),
     })?;
-    let Some(tenant) = &options.tenant else { return Ok(plans) };
-    let known: Vec<String> = plans.iter().map(|plan| plan.tenant.clone()).collect();
-    let plan = plans.into_iter().find(|plan| plan.tenant == *tenant);
-    plan.map(|plan| vec![plan]).ok_or_else(|| unknown(tenant, &known))
+    let Some(tenant) = &options.tenant else { return Ok(planned) };
+    let names = planned.plans.iter().map(|plan| &plan.tenant).chain(&planned.without);
+    let known: Vec<String> = names.cloned().collect();
+    if !known.contains(tenant) {
+        return Err(unknown(tenant, &known));
+    }
+    Ok(Planned {
+        plans: planned.plans.into_iter().filter(|p| p.tenant == *tenant).collect(),
+        without: Vec::new(),
+    })
 }
 
 fn unknown(tenant: &str, known: &[String]) -> Failure {
-    let list = format!("one of: {}", known.join(", "));
-    let names = known.iter().map(String::as_str);
-    let cure = suggest::closest(tenant, names).map_or(list, |name| format!("did you mean '{name}'?"));
-    Failure::wrong_use(format!("there is no tenant '{tenant}'"), cure)
+    Failure::wrong_use(format!("there is no tenant '{tenant}'"), one_of(tenant, known))
+}
+
+/// Names that are told of many (guess: a line of a terminal or two).
+const NAMES_TOLD: usize = 12;
+
+/// The known name that is meant, or some of them.
+pub(crate) fn one_of(name: &str, known: &[String]) -> String {
+    if let Some(meant) = suggest::closest(name, known.iter().map(String::as_str)) {
+        return format!("did you mean '{meant}'?");
+    }
+    match known {
+        [] => "give a trace that has requests".to_owned(),
+        known if known.len() <= NAMES_TOLD => format!("one of: {}", known.join(", ")),
+        known => format!("one of {}: {}, …", known.len(), known[..NAMES_TOLD].join(", ")),
+    }
 }
 
 /// Changes as `+20%,-20%`.
@@ -120,5 +167,8 @@ mod tests {
         let known = ["default".to_owned(), "feeds".to_owned()];
         assert_eq!(unknown("feds", &known).cure, "did you mean 'feeds'?");
         assert_eq!(unknown("nobody", &known).cure, "one of: default, feeds");
+        assert_eq!(unknown("nobody", &[]).cure, "give a trace that has requests");
+        let many: Vec<_> = (0..20).map(|n| format!("tenant-{n:03}")).collect();
+        assert!(unknown("nobody", &many).cure.starts_with("one of 20: tenant-000, "));
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::clock::SystemClock;
 use crate::failure::{Code, Failure, say};
+use crate::plan::one_of;
 use harness::Report;
 use harness::replay::{ReplayError, ReplayOptions as Replay, Tax, in_process};
 use harness::wire::{Pace, over_tcp};
@@ -93,7 +94,21 @@ pub(crate) fn run(options: ReplayOptions) -> Result<Code, Failure> {
     } else {
         say(report.to_table());
     }
-    Ok(Code::Done)
+    let known: Vec<String> = report.tenants.into_iter().map(|tenant| tenant.name).collect();
+    strangers(&options, &known)
+}
+
+/// A tenant that an option names and that never came is a slip: what the option says was of no use.
+fn strangers(options: &ReplayOptions, known: &[String]) -> Result<Code, Failure> {
+    let reserving = options.reserved.iter().filter_map(|(of, _)| Some(("--reserved", of.as_ref()?)));
+    let members = options.members.iter().map(|(of, _)| ("--member", of));
+    match reserving.chain(members).find(|(_, name)| !known.contains(name)) {
+        None => Ok(Code::Done),
+        Some((flag, name)) => {
+            let what = format!("{flag}: no request was of a tenant '{name}'");
+            Err(Failure { code: Code::No, ..Failure::failed(what, one_of(name, known)) })
+        }
+    }
 }
 
 fn replay(
@@ -150,7 +165,7 @@ impl Pace for RealTime<'_> {
 fn failure(error: ReplayError) -> Failure {
     match error {
         ReplayError::Trace(e) => Failure::wrong_use(chain(&e), e.cure()),
-        ReplayError::Groups(e) => Failure::wrong_use(e.what, e.cure),
+        ReplayError::Claims(e) => Failure::wrong_use(e.what, e.cure),
         ReplayError::Server { .. } => {
             Failure::failed(error.to_string(), "start it with: cotenant serve -D :")
         }

@@ -3,7 +3,9 @@
 //! Shape:      `memory` is the key of the file, `--memory` the flag and `COTENANT_MEMORY` the variable
 //! Invariants: names, short flags and memcached's long names are unique (tested)
 
-use crate::value::Kind;
+use crate::failure::Failure;
+use crate::range;
+use crate::value::{self, Dialect, Kind, Value};
 
 /// One setting.
 #[derive(Debug)]
@@ -18,7 +20,7 @@ pub(crate) struct Setting {
     pub(crate) kind: Kind,
     /// The value without any given; empty means none.
     pub(crate) default: &'static str,
-    /// Which values make sense, in words.
+    /// Which values make sense, in words; where they are a range's (`range`), no other value is taken.
     pub(crate) range: &'static str,
     /// One line.
     pub(crate) help: &'static str,
@@ -95,6 +97,28 @@ impl Setting {
         Self { echo, ..self }
     }
 
+    /// The value that `text` says, if it is in the range; no text is no value.
+    pub(crate) fn parse(&self, text: &str, dialect: Dialect) -> Result<Option<Value>, Failure> {
+        let value = value::parse(self.kind, text, dialect).map_err(|failure| failure.or_try(self.cure()))?;
+        match &value {
+            Some(value) if !range::has(self.kind, self.range, value) => {
+                let what = format!("{} is outside the range: {}", value.plain(), self.range);
+                Err(Failure::wrong_use(what, self.cure()))
+            }
+            _ => Ok(value),
+        }
+    }
+
+    /// What helps against a value out of range.
+    fn cure(&self) -> String {
+        let Self { default, range, .. } = self;
+        if default.is_empty() {
+            format!("leave it out, or give {range}")
+        } else {
+            format!("give {range}; the default is {default}")
+        }
+    }
+
     /// The long flag.
     pub(crate) fn long(&self) -> String {
         self.name.replace('_', "-")
@@ -117,6 +141,11 @@ pub(crate) const VARIABLE_PREFIX: &str = "COTENANT_";
 /// The row of `name`.
 pub(crate) fn position(name: &str) -> Option<usize> {
     SETTINGS.iter().position(|s| s.name == name)
+}
+
+/// The row that memcached's long flag is another word for, with underscores between the parts of `word`.
+pub(crate) fn by_alias(word: &str) -> Option<&'static Setting> {
+    SETTINGS.iter().find(|s| !s.alias.is_empty() && s.alias.replace('-', "_") == word)
 }
 
 /// The row that must exist.
@@ -234,7 +263,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         .short('o')
         .more("OPTION or OPTION=VALUE; repeatable, or separated by commas."),
     setting("tier", Kind::List, "", "[NAME=]MEDIUM:…:SIZE", "Tiers below DRAM, the fastest first")
-        .more("emulated:1dimm|2dimm|6dimm[/SLOWER]:SIZE, file:PATH:SIZE, dax:PATH:SIZE, numa:NODE:SIZE or dram:SIZE; repeatable. A tier without \
+        .more("emulated:1dimm|2dimm|6dimm[/SLOWER]:SIZE, file:PATH:SIZE, synced:PATH:SIZE, dax:PATH:SIZE, numa:NODE:SIZE or dram:SIZE; repeatable. A tier without \
                a name is called as its medium. Keys stay in DRAM, within the memory."),
     setting("placement", Kind::Text, "auto", "dram, auto or a tier", "Where values go of tenants that name nothing else")
         .more("dram: nowhere else. auto: into DRAM while they are in use, then into the first tier. A tier's name: there. Values below \
@@ -310,7 +339,10 @@ const RANKS: &str = "density, lhd, lru, lfu, slru, gdsf, hyperbolic, hyperbolic-
 const RANKS_MORE: &str = "The item of the lowest rank goes first. An expression has numbers, + - * / ^, < <= > >= == != \
     (1 or 0), if(a, b, c), min max pow log log2 sqrt exp, and of the item t (seconds since its last use), f (uses), size \
     (bytes), age (seconds since it was stored) and ttl_left (seconds, endless without one): \"f / (size * t)\".";
-/// The words for what becomes of writes beyond a share.
+/// Numbers of 32 bits that are limits.
+const COUNTS: &str = "1 to 4294967295";
+/// What 32 bits of seconds hold, in whole days.
+const TIMES_TO_LIVE: &str = "1s to 49710d";
 /// What hits do to values in a tier.
 pub(crate) const PROMOTIONS: &[&str] = &["repeated", "never", "always"];
 /// Words of writes beyond a share.
@@ -363,16 +395,16 @@ pub(crate) const TENANT_SETTINGS: &[Setting] = &[
          writes 500MB/s | keep reads 1GB/s | slowdown 1.5 | p99 500us | critical | exempt. A policy looks at those that it knows; what a \
          tenant's weight is to memory it is to bandwidth.",
     ),
-    setting("max_connections", Kind::Count, "", "1 and up", "Connections at once; none means the server's"),
+    setting("max_connections", Kind::Count, "", COUNTS, "Connections at once; none means the server's"),
     setting(
         "requests_per_second",
         Kind::Count,
         "",
-        "1 and up",
+        COUNTS,
         "Keys that it may ask for per second on average",
     )
     .more("Each key of a get counts. Beyond that its connections wait, or see over_rate."),
-    setting("burst", Kind::Count, "", "1 and up", "Keys at once after a pause; none means one second's"),
+    setting("burst", Kind::Count, "", COUNTS, "Keys at once after a pause; none means one second's"),
     setting(
         "over_rate",
         Kind::Choice(OVER_RATE),
@@ -384,11 +416,16 @@ pub(crate) const TENANT_SETTINGS: &[Setting] = &[
         "wait: its connection is not read from until it may go on. refuse: SERVER_ERROR too many requests.",
     ),
     setting("max_item", Kind::Size, "", "1B and up", "Largest item, key and value; none means the server's"),
-    setting("default_ttl", Kind::Time, "", "1s and up", "Time to live of items that are given none"),
-    setting("max_ttl", Kind::Time, "", "1s and up", "Longest time to live of any item"),
+    setting("default_ttl", Kind::Time, "", TIMES_TO_LIVE, "Time to live of items that are given none"),
+    setting("max_ttl", Kind::Time, "", TIMES_TO_LIVE, "Longest time to live of any item"),
     setting("users", Kind::List, "", "names of users", "Users whose connections belong to the tenant"),
     setting("group", Kind::Text, "", "a group's name", "The group that it is in"),
 ];
+
+/// Settings of a tenant that only a start can give it.
+pub(crate) const OF_THE_START: &[&str] = &["listen", "identity", "users"];
+/// What takes a setting of a running server's tenant or group back.
+pub(crate) const NONE: &str = "none";
 
 /// Every setting of a group of tenants: keys of `[group.NAME]` and of `--group name=NAME,…`.
 pub(crate) const GROUP_SETTINGS: &[Setting] = &[
@@ -419,7 +456,6 @@ pub(crate) const GROUP_SETTINGS: &[Setting] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::value::{Dialect, parse};
     use std::collections::BTreeSet;
 
     #[test]
@@ -443,7 +479,7 @@ mod tests {
             assert!(!setting.range.is_empty(), "{name}");
             assert!(setting.help.len() <= 60 && !setting.help.ends_with('.'), "{name}");
             assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{name}");
-            let default = parse(setting.kind, setting.default, Dialect::Strict);
+            let default = setting.parse(setting.default, Dialect::Strict);
             assert!(default.is_ok(), "{name}: {default:?}");
         }
     }

@@ -1,9 +1,13 @@
 //! Did you mean: the known word that is closest to a mistyped one.
 
-/// The closest of `known`, if it is close enough to be meant.
+/// Slips of one hand at most: more make another word (guess; 1 to 5 were tried on the words of the settings).
+const SLIPS_MAX: usize = 2;
+
+/// The closest of `known`, if it is close enough to be meant. A word that shares no letter with it is not.
 pub(crate) fn closest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let far = 1 + word.len() / 3;
-    known.map(|k| (distance(word, k), k)).filter(|(d, _)| *d <= far).min().map(|(_, k)| k)
+    let far = SLIPS_MAX.min(1 + word.len() / 3);
+    let is_close = |(slips, k): &(usize, &str)| *slips <= far && *slips < word.len().min(k.len());
+    known.map(|k| (distance(word, k), k)).filter(is_close).min().map(|(_, k)| k)
 }
 
 /// A cure: the closest word, or where all of them are listed.
@@ -42,8 +46,11 @@ mod tests {
             ("thread", Some("threads")),
             ("max_tenant", Some("max_tenants")),
             ("wibble", None),
+            ("xy", None),
+            ("max_threads", None),
         ] {
             assert_eq!(closest(word, known.into_iter()), wanted, "{word}");
         }
+        assert_eq!(closest("7", ["0", "1", "2", "3"].into_iter()), None);
     }
 }

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::layers::Source;
 use crate::settings::{GROUP_SETTINGS, Setting, TENANT_SETTINGS};
 use crate::suggest;
-use crate::value::{Dialect, Value, parse};
+use crate::value::{Dialect, Kind, Value};
 
 /// What is given by name.
 #[derive(Debug)]
@@ -42,14 +42,19 @@ pub(crate) struct Tenant {
 impl Tenant {
     /// One with the defaults.
     pub(crate) fn new(sort: &'static Sort, name: &str, source: Source) -> Result<Self, Failure> {
-        let values = sort.settings.iter().map(|s| parse(s.kind, s.default, Dialect::Strict));
+        let values = sort.settings.iter().map(|s| s.parse(s.default, Dialect::Strict));
         Ok(Self { name: name.to_owned(), source, sort, values: values.collect::<Result<_, _>>()? })
+    }
+
+    /// Where it was given, for an error.
+    pub(crate) fn place(&self) -> String {
+        format!("{}: {} '{}'", self.source, self.sort.word, self.name)
     }
 
     /// Gives one of its settings a value.
     pub(crate) fn set(&mut self, row: usize, text: &str) -> Result<(), Failure> {
         let setting = &self.sort.settings[row];
-        let value = parse(setting.kind, text, Dialect::Strict).map_err(|e| e.at(setting.name))?;
+        let value = setting.parse(text, Dialect::Strict).map_err(|e| e.at(setting.name))?;
         if value.is_none() && !setting.default.is_empty() {
             return Err(Failure::wrong_use(
                 format!("{} is empty", setting.name),
@@ -117,8 +122,25 @@ pub(crate) fn from_spec(sort: &'static Sort, spec: &str, source: &Source) -> Res
     let mut tenant = Tenant::new(sort, name, source.clone())?;
     for (key, text) in pairs.iter().filter(|(key, _)| *key != "name") {
         position(sort, key)
-            .and_then(|row| tenant.set(row, text))
+            // Between the parts of a spec there are commas already.
+            .and_then(|row| match sort.settings[row].kind {
+                Kind::List => tenant.set(row, &text.replace(';', ",")),
+                _ => tenant.set(row, text),
+            })
             .map_err(|e| e.at(source.place(sort.word)))?;
     }
     Ok(tenant)
+}
+
+/// The specs of a variable, with semicolons between; what names nobody goes on with what is before it.
+pub(crate) fn specs(text: &str) -> Vec<String> {
+    let mut specs: Vec<String> = Vec::new();
+    for part in text.split(';').filter(|part| !part.trim().is_empty()) {
+        let is_named = part.split(',').any(|pair| pair.trim_start().starts_with("name="));
+        match specs.last_mut() {
+            Some(spec) if !is_named => spec.extend([";", part]),
+            _ => specs.push(part.to_owned()),
+        }
+    }
+    specs
 }

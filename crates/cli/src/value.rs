@@ -99,7 +99,7 @@ impl Kind {
     }
 }
 
-/// The value that `text` says; no text is no value.
+/// The value that `text` says; no text is no value. What is too large or no number may lack a cure: `Setting::parse` has one.
 pub(crate) fn parse(kind: Kind, text: &str, dialect: Dialect) -> Result<Option<Value>, Failure> {
     if text.is_empty() {
         return Ok(None);
@@ -153,6 +153,7 @@ fn switch(text: &str) -> Result<bool, Failure> {
 fn number(text: &str, low: i64, high: i64) -> Result<i64, Failure> {
     match text.parse() {
         Ok(n) if low <= n && n <= high => Ok(n),
+        _ if high == i64::MAX && is_digits(text) => Err(too_large(text)),
         _ if high == i64::MAX => wrong(text, "a whole number", "4"),
         _ => Err(Failure::wrong_use(
             format!("'{text}' is not a number from {low} to {high}"),
@@ -164,8 +165,21 @@ fn number(text: &str, low: i64, high: i64) -> Result<i64, Failure> {
 fn ratio(text: &str) -> Result<f64, Failure> {
     match text.parse::<f64>() {
         Ok(n) if n.is_finite() => Ok(n),
-        _ => wrong(text, "a number", "1.25"),
+        _ => {
+            let percent = text.strip_suffix('%').and_then(|n| n.trim().parse::<f64>().ok());
+            let cure = percent.filter(|n| n.is_finite()).map(|n| format!("write it as {}", n / 100.0));
+            Err(Failure::wrong_use(format!("'{text}' is not a number"), cure.unwrap_or_default()))
+        }
     }
+}
+
+/// Without a cure: whoever knows the setting knows how much it may be.
+fn too_large(text: &str) -> Failure {
+    Failure::wrong_use(format!("'{text}' is too large"), "")
+}
+
+fn is_digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
 
 /// The eviction order that `text` says.
@@ -196,14 +210,23 @@ fn size(kind: Kind, text: &str, dialect: Dialect) -> Result<Bytes, Failure> {
     };
     match digits.parse::<u64>() {
         Ok(n) if n <= (i64::MAX as u64) >> shift => Ok(Bytes(n << shift)),
+        _ if is_digits(digits) => Err(too_large(text)),
         _ => strict(),
     }
 }
 
 fn lacks_unit(error: &units::ParseError, text: &str, unit: &str) -> Failure {
+    if error.is_too_large() {
+        return too_large(text);
+    }
     let number = text.trim();
-    let bare = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    Failure::wrong_use(error.to_string(), format!("for example {}{unit}", if bare { number } else { "64" }))
+    let is_bare = number.parse::<f64>().is_ok() && number.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    // No time is a time, no memory is no memory.
+    let is_meant = is_bare && (unit == "s" || number.bytes().any(|b| (b'1'..=b'9').contains(&b)));
+    Failure::wrong_use(
+        error.to_string(),
+        format!("for example {}{unit}", if is_meant { number } else { "64" }),
+    )
 }
 
 impl Value {
@@ -215,6 +238,7 @@ impl Value {
             // `{:?}` keeps the point, which TOML needs.
             Self::Ratio(r) => format!("{r:?}"),
             Self::Size(bytes) => exact(*bytes),
+            Self::Time(Duration::ZERO) => "0s".to_owned(),
             Self::Time(time) => time.to_string(),
             Self::Text(text) => text.clone(),
             Self::List(texts) => texts.join(","),
@@ -275,7 +299,12 @@ mod tests {
         check(Kind::Mebibytes, "64", Memcached, Ok("64MiB"));
         check(Kind::Mebibytes, "64", Strict, Err("not a size with a unit"));
         check(Kind::Mebibytes, "1.5GiB", Strict, Ok("1536MiB"));
-        check(Kind::Mebibytes, "99999999999999999", Memcached, Err("not a size"));
+        check(Kind::Mebibytes, "99999999999999", Memcached, Err("'99999999999999' is too large"));
+        check(Kind::Mebibytes, "99999999999999MiB", Strict, Err("is too large"));
+        check(Kind::ItemSize, "99999999999g", Memcached, Err("'99999999999g' is too large"));
+        check(Kind::Time, "1000000d", Strict, Err("'1000000d' is too large"));
+        check(Kind::Time, "0h", Strict, Ok("0s"));
+        check(Kind::Count, "99999999999999999999", Strict, Err("is too large"));
         check(Kind::ItemSize, "2m", Memcached, Ok("2MiB"));
         check(Kind::ItemSize, "512K", Memcached, Ok("512KiB"));
         check(Kind::ItemSize, "1000", Memcached, Ok("1000B"));
@@ -305,5 +334,13 @@ mod tests {
     fn a_missing_unit_is_proposed() {
         let failure = parse(Kind::Size, "64", Dialect::Strict).unwrap_err();
         assert_eq!(failure.cure, "for example 64MiB");
+        for (kind, text, cure) in [
+            (Kind::Size, "0", "for example 64MiB"),
+            (Kind::Size, "7", "for example 7MiB"),
+            (Kind::Time, "0", "for example 0s"),
+            (Kind::Ratio, "95%", "write it as 0.95"),
+        ] {
+            assert_eq!(parse(kind, text, Dialect::Strict).unwrap_err().cure, cure, "{text}");
+        }
     }
 }

@@ -8,7 +8,7 @@ use crate::replay::{ReplayError, ReplayOptions, in_process};
 use crate::report::{Report, TenantReport};
 use crate::wire::over_tcp;
 use lab::{Mix, Pace, Request, TraceError, TraceReader};
-use units::{Bytes, Duration, Instant};
+use units::{Bytes, Instant};
 
 /// Requests per second of the demo's load: a comfortable part of what one core serves.
 pub const REQUESTS_PER_SEC: u32 = 50_000;
@@ -76,12 +76,6 @@ pub fn compare(memory: Bytes, policy: &str, requests: u64) -> Result<Report, Rep
         ..ReplayOptions::default()
     };
     in_process(options, &mut [&mut load(memory)], &mut |_| {})
-}
-
-/// How long a replay of so many requests lasts by the load's pace.
-#[must_use]
-pub fn duration_of(requests: u64) -> Duration {
-    Duration(requests * 1_000_000_000 / u64::from(REQUESTS_PER_SEC))
 }
 
 /// Two reports side by side, per tenant: what sharing gained.

@@ -4,6 +4,7 @@
 //! Units:   sizes in bytes as the store charges them
 //! Failure: a server that cannot be reached, an unknown tenant and a curve that is not there yet are told apart
 
+use crate::replay::TENANTS_MAX;
 use comfy_table::{CellAlignment, Table, presets};
 use control::Curve;
 use lab::{Op, Request, TraceError, TraceReader};
@@ -54,9 +55,39 @@ pub enum PlanError {
     /// It has too few samples of it.
     #[error("{0}")]
     NoCurve(String),
+    /// It refuses to answer.
+    #[error("{what}")]
+    Refused {
+        /// The answer's status.
+        status: u16,
+        /// Why, in the server's words.
+        what: String,
+        /// What would help, in the server's words; may be empty.
+        cure: String,
+    },
     /// It answers something else.
     #[error("the answer is no curve: {0}")]
     Malformed(String),
+}
+
+/// Why traces give no plans.
+#[derive(Debug, thiserror::Error)]
+pub enum TracesError {
+    /// A trace cannot be read.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// There are too many tenants.
+    #[error("the traces have more than {TENANTS_MAX} tenants")]
+    Tenants,
+}
+
+/// What traces say of their tenants.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Planned {
+    /// A plan for each tenant with a curve, in the order of their names.
+    pub plans: Vec<Plan>,
+    /// The names of those without: nobody looked a key up twice.
+    pub without: Vec<String>,
 }
 
 /// One size of a plan.
@@ -80,6 +111,12 @@ impl Plan {
             let names = answer["tenants"].as_array().into_iter().flatten();
             let known = names.filter_map(Value::as_str).map(str::to_owned).collect();
             return Err(PlanError::NoTenant { known });
+        }
+        if !(200..300).contains(&status)
+            && let Some(what) = answer["error"].as_str()
+        {
+            let cure = answer["cure"].as_str().unwrap_or_default().to_owned();
+            return Err(PlanError::Refused { status, what: what.to_owned(), cure });
         }
         if let Some(why) = answer["why"].as_str() {
             return Err(PlanError::NoCurve(why.to_owned()));
@@ -222,14 +259,17 @@ pub fn path_of(tenant: &str) -> String {
 /// The plans of all tenants of traces, read one after another; `at` is what each holds.
 ///
 /// # Errors
-/// If a trace cannot be read.
-pub fn of_traces(traces: &mut [&mut dyn TraceReader], at: Option<Bytes>) -> Result<Vec<Plan>, TraceError> {
+/// If a trace cannot be read, or there are more tenants than a replay takes.
+pub fn of_traces(traces: &mut [&mut dyn TraceReader], at: Option<Bytes>) -> Result<Planned, TracesError> {
     let mut tenants: BTreeMap<Vec<u8>, (Shards, u64)> = BTreeMap::new();
     for trace in traces {
         while let Some(request) = trace.next()? {
             if !tenants.contains_key(request.tenant)
                 && let Some(shards) = Shards::new(1.0, SAMPLES_MAX)
             {
+                if TENANTS_MAX <= tenants.len() {
+                    return Err(TracesError::Tenants);
+                }
                 tenants.insert(request.tenant.to_vec(), (shards, 0));
             }
             if let Some((shards, gets)) = tenants.get_mut(request.tenant) {
@@ -238,19 +278,18 @@ pub fn of_traces(traces: &mut [&mut dyn TraceReader], at: Option<Bytes>) -> Resu
             }
         }
     }
-    let plan = |(name, (shards, gets)): (Vec<u8>, (Shards, u64))| {
+    let mut planned = Planned::default();
+    for (name, (shards, gets)) in tenants {
         let name = String::from_utf8_lossy(&name).into_owned();
-        Some(Plan {
-            tenant: if name.is_empty() { "default".to_owned() } else { name },
-            held: at,
-            gets: gets as f64,
-            live: false,
-            samples: shards.samples() as u64,
-            rate: shards.rate(),
-            curve: shards.curve().ok()?,
-        })
-    };
-    Ok(tenants.into_iter().filter_map(plan).collect())
+        let tenant = if name.is_empty() { "default".to_owned() } else { name };
+        let Ok(curve) = shards.curve() else {
+            planned.without.push(tenant);
+            continue;
+        };
+        let (samples, rate) = (shards.samples() as u64, shards.rate());
+        planned.plans.push(Plan { tenant, held: at, gets: gets as f64, live: false, samples, rate, curve });
+    }
+    Ok(planned)
 }
 
 /// Ratios that differ by less are the same: they are differences of ratios.
@@ -317,9 +356,30 @@ mod tests {
         assert_eq!(Plan::from_answer(404, no_tenant), Err(PlanError::NoTenant { known }));
         let too_few = r#"{"tenant": "a", "held_bytes": 1, "points": [], "why": "too few"}"#;
         assert_eq!(Plan::from_answer(200, too_few), Err(PlanError::NoCurve("too few".to_owned())));
+        let other_host = r#"{"error": "the request names another host", "cure": "ask http://127.0.0.1"}"#;
+        let refused = PlanError::Refused {
+            status: 403,
+            what: "the request names another host".to_owned(),
+            cure: "ask http://127.0.0.1".to_owned(),
+        };
+        assert_eq!(Plan::from_answer(403, other_host), Err(refused));
         for text in ["", "no", "{}", r#"{"points": [{"bytes": -1}], "held_bytes": 1}"#] {
             assert!(matches!(Plan::from_answer(200, text), Err(PlanError::Malformed(_))), "{text}");
         }
+    }
+
+    #[test]
+    fn traces_have_as_many_tenants_as_a_replay_takes() {
+        let trace = |tenants: usize| {
+            let mut text = "t_ms,tenant,key,key_bytes,value_bytes,op,ttl_s\n".to_owned();
+            for tenant in 0..tenants {
+                let _ = writeln!(text, "0,t{tenant},k,20,61,get,0");
+            }
+            let mut reader = lab::open_reader(Box::new(io::Cursor::new(text)), "t", None).unwrap();
+            of_traces(&mut [&mut *reader], None)
+        };
+        assert_eq!(trace(TENANTS_MAX).unwrap().without.len(), TENANTS_MAX);
+        assert!(matches!(trace(TENANTS_MAX + 1), Err(TracesError::Tenants)));
     }
 
     #[test]
@@ -330,8 +390,11 @@ mod tests {
                 let _ = writeln!(text, "{round},loop,{key},20,61,get,0");
             }
         }
+        let _ = writeln!(text, "10,once,k,20,61,get,0");
         let mut reader = lab::open_reader(Box::new(io::Cursor::new(text)), "t", None).unwrap();
-        let plans = of_traces(&mut [&mut *reader], Some(Bytes(5_000))).unwrap();
+        let planned = of_traces(&mut [&mut *reader], Some(Bytes(5_000))).unwrap();
+        assert_eq!(planned.without, ["once"]);
+        let plans = planned.plans;
         assert_eq!((plans.len(), plans[0].tenant.as_str(), plans[0].samples), (1, "loop", 50));
         assert!((plans[0].row(Bytes(5_200)).hit_ratio - 0.9).abs() < 0.01, "{:?}", plans[0].curve);
         assert!(plans[0].row(Bytes(4_800)).hit_ratio < 0.01);

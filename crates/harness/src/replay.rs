@@ -6,13 +6,13 @@
 
 use crate::report::{Report, TenantReport, TierReport};
 pub use control::Weight;
-use control::{Amount, Claim, Loop};
+use control::{Amount, Claim, GroupId, Loop};
 use lab::{Op, Request, TraceError, TraceReader};
 use media::{Device, Plain};
 pub use policy::memory::Tax;
 use policy::memory::{LEARNING, MemoryOptions, MemoryPolicy};
 use server::{ConfigError, Division, GroupConfig, Member, check_groups};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use store::{
     CLOCK_START, Fields, Key, MemoryControl, Mode, Options, PassKind, Placement, Promotion, RankKind,
@@ -108,6 +108,33 @@ impl ReplayOptions {
             members.map(|(tenant, group)| Member { tenant, group, reserved: self.floor_of(tenant) });
         check_groups(&self.groups, &members.collect::<Vec<_>>())
     }
+
+    /// The tenants that the options name: what they reserve is theirs before they come.
+    fn named(&self) -> BTreeSet<String> {
+        let reserving = self.reserved.iter().filter_map(|(of, _)| of.as_ref());
+        reserving.chain(self.members.iter().map(|(of, _)| of)).cloned().collect()
+    }
+
+    fn group_of(&self, tenant: &str, division: &Division) -> Option<GroupId> {
+        let (_, name) = self.members.iter().find(|(of, _)| *of == tenant)?;
+        division.find(name).map(|(id, _)| id)
+    }
+
+    /// Whether reservations of these tenants fit, as a server asks; a group's count once.
+    fn check_reserved(
+        &self,
+        division: &Division,
+        tenants: &BTreeSet<String>,
+        divisible: Bytes,
+    ) -> Result<(), ConfigError> {
+        let claims = tenants.iter().map(|name| (self.group_of(name, division), self.floor_of(name)));
+        let reserved = division.reserved(claims);
+        if reserved <= divisible {
+            return Ok(());
+        }
+        let what = format!("the reservations are {reserved}, the divisible memory is {divisible}");
+        Err(ConfigError { what, cure: "lower the reservations or raise the memory".to_owned() })
+    }
 }
 
 /// Why a replay ended.
@@ -125,9 +152,9 @@ pub enum ReplayError {
         /// What was asked for.
         name: String,
     },
-    /// Groups that do not go together with their members.
+    /// Groups that do not go together with their members, or reservations with the memory.
     #[error(transparent)]
-    Groups(#[from] ConfigError),
+    Claims(#[from] ConfigError),
     /// The trace has too many tenants.
     #[error("the trace has more than {TENANTS_MAX} tenants")]
     Tenants,
@@ -145,7 +172,7 @@ pub enum ReplayError {
 }
 
 /// Tenants of one trace at most.
-const TENANTS_MAX: usize = 4096;
+pub(crate) const TENANTS_MAX: usize = 4096;
 /// A decision is due after so many shadow hits.
 pub const SHADOW_HITS_PER_DECISION: u64 = 64;
 /// A decision is due after so much of the trace's time.
@@ -165,6 +192,8 @@ struct Replayer {
     store: Arc<Store>,
     worker: Worker,
     ids: HashMap<Vec<u8>, TenantId>,
+    /// Who has a part of the memory for itself, or will.
+    promised: BTreeSet<String>,
     control: MemoryControl,
     pacer: Loop<MemoryPolicy>,
     filler: Vec<u8>,
@@ -290,6 +319,8 @@ impl Replayer {
             seed: options.seed,
         };
         let store = Store::with_tiers(settings, &devices, 0)?;
+        let promised = options.named();
+        options.check_reserved(&division, &promised, store.geometry().divisible)?;
         store.set_promotion(options.promotion);
         if let Some(kind) = options.pass_kind {
             store.set_pass_kind(kind);
@@ -305,6 +336,7 @@ impl Replayer {
             pacer: Loop::new(policy, JOURNAL_LIMIT),
             division,
             ids: HashMap::new(),
+            promised,
             filler,
             worker,
             store,
@@ -325,18 +357,20 @@ impl Replayer {
             return Ok(*id);
         }
         let text = String::from_utf8_lossy(name).into_owned();
+        let text = if text.is_empty() { "default".to_owned() } else { text };
         let floor = self.options.floor_of(&text);
+        if floor != Bytes::ZERO && self.promised.insert(text.clone()) {
+            self.options.check_reserved(&self.division, &self.promised, self.store.geometry().divisible)?;
+        }
         let credit = self.options.credits.iter().find(|(of, _)| *of == text).map(|(_, credit)| *credit);
         let weight = self.options.weights.iter().find(|(of, _)| *of == text).map(|(_, weight)| *weight);
-        let group = self.options.members.iter().find(|(of, _)| *of == text);
         let claim = Claim {
             weight: weight.unwrap_or_default(),
             floor: Amount::memory(floor),
             credit,
-            group: group.and_then(|(_, name)| self.division.find(name)).map(|(id, _)| id),
+            group: self.options.group_of(&text, &self.division),
             ..Claim::default()
         };
-        let text = if text.is_empty() { "default".to_owned() } else { text };
         let spec = TenantSpec { name: text, own_space: false, claim, rank: self.options.rank.clone() };
         let id = self.store.add_tenant(spec).ok_or(ReplayError::Tenants)?;
         // Without a tier there is one placement only.
@@ -482,6 +516,42 @@ struct Write<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reservations_fit_the_memory_as_on_a_server() {
+        let trace = "t_ms,tenant,key,key_bytes,value_bytes,op,ttl_s\n0,a,k,20,61,get,0\n1,b,k,20,61,get,0\n2,,k,20,61,get,0\n";
+        let team = |mib| GroupConfig {
+            name: "team".to_owned(),
+            reserved: Bytes::mib(mib),
+            weight: 1.0,
+            policy: None,
+            bandwidth: server::TierClaim::default(),
+        };
+        let of = |name: &str, mib| (Some(name.to_owned()), Bytes::mib(mib));
+        for (reserved, groups, fits) in [
+            (vec![], vec![team(100)], false),
+            (vec![], vec![team(40)], true),
+            (vec![of("a", 100)], vec![], false),
+            (vec![of("nobody", 40), of("a", 30)], vec![], false),
+            (vec![(None, Bytes::mib(25))], vec![], false),
+            (vec![(None, Bytes::mib(15))], vec![], true),
+            (vec![of("default", 30), of("a", 15)], vec![], true),
+            (vec![of("a", 30), of("b", 15)], vec![team(45)], true),
+        ] {
+            let is_team = !reserved.is_empty() && !groups.is_empty();
+            let members = ["a", "b"].into_iter().filter(|_| is_team);
+            let members = members.map(|name| (name.to_owned(), "team".to_owned())).collect();
+            let options =
+                ReplayOptions { reserved: reserved.clone(), groups, members, ..ReplayOptions::default() };
+            let text = Box::new(std::io::Cursor::new(trace));
+            let mut reader = lab::open_reader(text, "t", None).unwrap();
+            let ended = in_process(options, &mut [&mut *reader], &mut |_| {});
+            match ended {
+                Ok(_) => assert!(fits, "{reserved:?}"),
+                Err(e) => assert!(!fits && matches!(e, ReplayError::Claims(_)), "{reserved:?}: {e}"),
+            }
+        }
+    }
 
     #[test]
     fn a_trace_goes_on_where_the_one_before_has_ended_or_as_it_says() {

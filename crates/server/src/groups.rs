@@ -106,17 +106,20 @@ impl Division {
 
     /// What reservations claim together if tenants reserve so much, each in its group or in none: a group's once, however
     /// its members divide it.
-    pub(crate) fn reserved(&self, tenants: impl Iterator<Item = (Option<GroupId>, Bytes)>) -> Bytes {
+    #[must_use]
+    pub fn reserved(&self, tenants: impl Iterator<Item = (Option<GroupId>, Bytes)>) -> Bytes {
         let mut members: BTreeMap<GroupId, Bytes> = self.groups().map(|(id, _)| (id, Bytes::ZERO)).collect();
+        // What is far beyond any memory stays so.
+        let plus = |a: Bytes, b: Bytes| Bytes(a.0.saturating_add(b.0));
         let mut all = Bytes::ZERO;
         for (group, reserved) in tenants {
             match group.and_then(|id| members.get_mut(&id)) {
-                Some(of_group) => *of_group += reserved,
-                None => all += reserved,
+                Some(of_group) => *of_group = plus(*of_group, reserved),
+                None => all = plus(all, reserved),
             }
         }
         let groups = members.iter().filter_map(|(id, members)| Some(self.at(*id)?.reserved.max(*members)));
-        all + groups.sum()
+        groups.fold(all, plus)
     }
 
     /// The policies of this division in their first state, as a configuration has them.

@@ -48,8 +48,8 @@ pub struct Settings {
     pub weight: Option<f64>,
     /// Bytes per shadow hit; none inside for the server's.
     pub credit: Option<Option<Bytes>>,
-    /// Its eviction order.
-    pub rank: Option<RankKind>,
+    /// Its eviction order; none inside for the server's.
+    pub rank: Option<Option<RankKind>>,
     /// What becomes of its writes beyond its share.
     pub over_share: Option<OverShare>,
     /// Where its values go; none inside for where the server says.
@@ -216,7 +216,7 @@ impl Operator {
             reserved: settings.reserved.unwrap_or_default(),
             weight: settings.weight.unwrap_or(1.0),
             credit: settings.credit.flatten(),
-            rank: Option::clone(&settings.rank),
+            rank: settings.rank.clone().flatten(),
             over_share: settings.over_share.unwrap_or_default(),
             placement: settings.placement.clone().flatten(),
             bandwidth: settings.bandwidth.clone().unwrap_or_default(),
@@ -280,7 +280,7 @@ impl Operator {
             reserved: settings.reserved.unwrap_or(reserved),
             weight: settings.weight.unwrap_or(state.claim.weight.get()),
             credit: settings.credit.unwrap_or(state.claim.credit),
-            rank: Option::clone(&settings.rank),
+            rank: settings.rank.clone().flatten(),
             over_share: settings.over_share.unwrap_or(state.over_share),
             placement: settings.placement.clone().flatten(),
             bandwidth: settings.bandwidth.clone().unwrap_or_else(|| self.shared.sharing.claim(id)),
@@ -302,9 +302,9 @@ impl Operator {
             store.set_placement(id, self.router.places.resolve(tenant.placement.as_ref()));
             self.router.set_own(id, |own| own.placement = tenant.placement.is_some());
         }
-        if let Some(rank) = Option::clone(&settings.rank) {
-            store.set_rank(id, rank);
-            self.router.set_own(id, |own| own.rank = true);
+        if let Some(rank) = &settings.rank {
+            store.set_rank(id, rank.clone().unwrap_or_else(|| self.router.rank()));
+            self.router.set_own(id, |own| own.rank = rank.is_some());
         }
         if settings.allowance != AllowanceChange::default() {
             self.shared.admission.allow(id, tenant.allowance);

@@ -20,6 +20,9 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 use store::{RankKind, Space, Store, TenantSpec};
 use units::TenantId;
 
+/// The name of the tenant that has what belongs to nobody else.
+pub(crate) const DEFAULT_TENANT: &str = "default";
+
 /// Whose connection it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Binding {
@@ -188,8 +191,12 @@ impl Router {
     /// Makes the default tenant and the configured ones.
     pub(crate) fn new(store: Arc<Store>, config: &Config) -> Option<Self> {
         let claim = Claim::default();
-        let spec =
-            TenantSpec { name: "default".to_owned(), own_space: false, claim, rank: config.rank.clone() };
+        let spec = TenantSpec {
+            name: DEFAULT_TENANT.to_owned(),
+            own_space: false,
+            claim,
+            rank: config.rank.clone(),
+        };
         let default = store.add_tenant(spec)?;
         let router = Self {
             store,
@@ -203,7 +210,7 @@ impl Router {
             places: Places::of(config),
             has_new_tenant: AtomicBool::new(true),
         };
-        let (name, origin) = ("default".to_owned(), Origin::Default);
+        let (name, origin) = (DEFAULT_TENANT.to_owned(), Origin::Default);
         let (own, identities) = (Own::default(), Vec::new());
         let about = About { name, prefix: None, listen: None, identities, origin, own };
         router.store.set_placement(default, router.places.resolve(None));

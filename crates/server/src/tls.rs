@@ -237,6 +237,11 @@ fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
     if good == 0 { Err(TlsError::Empty { path: path.to_owned() }) } else { Ok(roots) }
 }
 
+/// Whether there are cipher suites of these names.
+pub(crate) fn check_ciphers(ciphers: &[String]) -> Result<(), TlsError> {
+    provider(ciphers).map(drop)
+}
+
 /// The provider with these cipher suites of TLS 1.2, and all of TLS 1.3.
 fn provider(ciphers: &[String]) -> Result<CryptoProvider, TlsError> {
     let mut provider = aws_lc_rs::default_provider();

@@ -10,12 +10,31 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
     text: String,
-    wanted: &'static str,
+    fault: Fault,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    /// It is not this.
+    Not(&'static str),
+    /// It is more than fits.
+    TooLarge,
+}
+
+impl ParseError {
+    /// Whether the text is a quantity, only more than there can be.
+    #[must_use]
+    pub fn is_too_large(&self) -> bool {
+        self.fault == Fault::TooLarge
+    }
 }
 
 impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}' is not {}", self.text, self.wanted)
+        match self.fault {
+            Fault::Not(wanted) => write!(f, "'{}' is not {wanted}", self.text),
+            Fault::TooLarge => write!(f, "'{}' is too large", self.text),
+        }
     }
 }
 
@@ -39,7 +58,8 @@ const TIME_UNITS: &[(&str, f64)] =
 const LARGEST: f64 = 9_223_372_036_854_775_808.0;
 
 fn quantity(text: &str, units: &[(&str, f64)], wanted: &'static str) -> Result<u64, ParseError> {
-    let fail = || ParseError { text: text.to_owned(), wanted };
+    let error = |fault| ParseError { text: text.to_owned(), fault };
+    let fail = || error(Fault::Not(wanted));
     let trimmed = text.trim();
     let digits = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(fail)?;
     let (number, unit) = trimmed.split_at(digits);
@@ -47,7 +67,7 @@ fn quantity(text: &str, units: &[(&str, f64)], wanted: &'static str) -> Result<u
     let value: f64 = number.parse().map_err(|_| fail())?;
     let scaled = value * size;
     if !(0.0..LARGEST).contains(&scaled) {
-        return Err(fail());
+        return Err(error(Fault::TooLarge));
     }
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "range checked above")]
     Ok(scaled.round() as u64)
@@ -64,11 +84,10 @@ impl std::str::FromStr for BytesPerSec {
     type Err = ParseError;
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let wanted = "a bandwidth with a unit (MB/s, GB/s, MiB/s)";
-        let amount =
-            text.trim().strip_suffix("/s").ok_or_else(|| ParseError { text: text.to_owned(), wanted })?;
-        quantity(amount, BYTE_UNITS, wanted)
-            .map(Self)
-            .map_err(|_| ParseError { text: text.to_owned(), wanted })
+        let whole = |error: ParseError| ParseError { text: text.to_owned(), ..error };
+        let fail = || ParseError { text: text.to_owned(), fault: Fault::Not(wanted) };
+        let amount = text.trim().strip_suffix("/s").ok_or_else(fail)?;
+        quantity(amount, BYTE_UNITS, wanted).map(Self).map_err(whole)
     }
 }
 
@@ -93,6 +112,17 @@ mod tests {
         for text in ["64", "MiB", "-1MiB", "64mib", "1e9MiB", "9999999999TiB", "", "1.2.3MiB"] {
             assert!(text.parse::<Bytes>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_too_large_says_so() {
+        let size = "9999999999TiB".parse::<Bytes>().unwrap_err();
+        assert!(size.is_too_large() && size.to_string() == "'9999999999TiB' is too large");
+        let time = "1000000d".parse::<Duration>().unwrap_err();
+        assert!(time.is_too_large() && time.to_string() == "'1000000d' is too large");
+        let rate = "9999999999TiB/s".parse::<BytesPerSec>().unwrap_err();
+        assert_eq!(rate.to_string(), "'9999999999TiB/s' is too large");
+        assert!(!"64".parse::<Bytes>().unwrap_err().is_too_large());
     }
 
     #[test]

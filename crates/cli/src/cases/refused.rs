@@ -22,37 +22,26 @@ fn what_cannot_be_meant_is_one_line_with_a_cure() {
         ("cotenant serve -q", "-q", "cotenant serve --help"),
         ("cotenant serve -m", "-m", "cotenant serve --help"),
         ("cotenant serve -m lots", "-m/--memory: 'lots' is not a size", "64MiB"),
-        ("cotenant serve -m 1", "memory 1MiB is outside", "range"),
+        ("cotenant serve -m 1", "-m/--memory: 1MiB is outside the range: 8MiB to 1TiB", "64MiB"),
+        ("cotenant serve -m 99999999999999", "-m/--memory: '99999999999999' is too large", "8MiB to 1TiB"),
         ("cotenant serve -t x", "-t/--threads: 'x' is not a whole number", "4"),
-        ("cotenant serve -t 257", "257 threads", "-t"),
+        ("cotenant serve -t 257", "-t/--threads: 257 is outside the range: 1 to 256", "4"),
         ("cotenant serve -m 8 -t 128", "128 threads cannot share 8MiB", "-m"),
         ("cotenant serve --credit 64", "--credit: '64' is not a size with a unit", "64MiB"),
         ("cotenant serve --idle-timeout 5", "not a time with a unit", "5s"),
-        ("cotenant serve -I 1025m", "item size limit", "-I"),
+        ("cotenant serve -I 1025m", "-I/--max-item-size: 1025MiB is outside the range", "1MiB"),
         ("cotenant serve -p 65536", "-p/--port", "11211"),
         ("cotenant serve -p -1", "nothing else is listened on", "-p"),
         ("cotenant serve -l 10.0.0", "-l/--listen: '10.0.0' is not an address", "localhost"),
         ("cotenant serve -l tenant[a]:localhost:5", "tenant 'a', which is not configured", "[tenant.NAME]"),
         ("cotenant serve -l proto[x]:localhost", "there is no protocol 'x'", "proto[ascii]"),
-        ("cotenant serve -l btls:localhost", "is to speak TLS, which is off", "-Z"),
-        ("cotenant serve -Z", "TLS needs -o ssl_chain_cert", "ssl_key=FILE"),
-        (
-            "cotenant serve -Z -o ssl_chain_cert=c,ssl_key=k,ssl_verify_mode=1",
-            "which are good",
-            "ssl_ca_cert",
-        ),
-        (
-            "cotenant serve -Z -o ssl_chain_cert=c,ssl_key=k -l mtls:localhost",
-            "which are good",
-            "ssl_ca_cert",
-        ),
-        ("cotenant serve -Z -o ssl_verify_mode=4", "not one of 0, 1, 2, 3", "did you mean"),
+        ("cotenant serve -o ext_path=/a:lots", "-o ext_path: ", "file:PATH:SIZE"),
         ("cotenant serve -l 127.0.0.1,localhost", "listened on twice", "once"),
         ("cotenant serve --admin nowhere", "--admin: 'nowhere' is not an address", "127.0.0.1"),
         ("cotenant serve --policy fair", "not one of partitioned, shared, idle-tax, auto, pooled", "choose"),
-        ("cotenant serve --tax 1.5", "a tax of 1.5 is outside 0 to 1", "0.5"),
-        ("cotenant serve --idle-time 0s", "an idle time of zero", "5h"),
-        ("cotenant replay t.csv --tax 2", "a tax of 2", "0.5"),
+        ("cotenant serve --tax 1.5", "--tax: 1.5 is outside the range: 0 to 1", "0.5"),
+        ("cotenant serve --idle-time 0s", "--idle-time: 0s is outside the range: above 0s", "5h"),
+        ("cotenant replay t.csv --tax 2", "--tax: 2.0 is outside the range", "0.5"),
         ("cotenant serve --rank lro", "--rank: 'lro' is no rank", "did you mean 'lru'?"),
         ("cotenant serve --rank f/sise", "--rank: unknown variable 'sise'", "did you mean 'size'?"),
         ("cotenant replay a.csv --rank f/", "--rank: the rank ends", "f / (size * t)"),
@@ -68,6 +57,7 @@ fn what_cannot_be_meant_is_one_line_with_a_cure() {
         ("cotenant replay a.csv --reserved 64", "--reserved: '64' is not a size", "64MiB"),
         ("cotenant replay a.csv --server here", "not HOST:PORT", "127.0.0.1:11211"),
         ("cotenant replay a.csv --server h:1 --ttl", "pace", "--realtime"),
+        ("cotenant group add x", "add", "cotenant group --help"),
         ("cotenant experiment", "subcommand", "cotenant experiment --help"),
         ("cotenant experiment run", "NAME", "cotenant experiment run --help"),
         ("cotenant experiment rnu all", "'rnu'", "cotenant experiment --help"),
@@ -78,6 +68,85 @@ fn what_cannot_be_meant_is_one_line_with_a_cure() {
     ] {
         refuses(line, "", what, cure);
     }
+}
+
+#[test]
+fn what_tls_cannot_be_is_one_line_with_a_cure() {
+    for (line, what, cure) in [
+        ("cotenant serve -l btls:localhost", "is to speak TLS, which is off", "-Z"),
+        ("cotenant serve -Z", "TLS needs -o ssl_chain_cert", "ssl_key=FILE"),
+        (
+            "cotenant serve -Z -o ssl_chain_cert=c,ssl_key=k,ssl_verify_mode=1",
+            "which are good",
+            "ssl_ca_cert",
+        ),
+        (
+            "cotenant serve -Z -o ssl_chain_cert=c,ssl_key=k -l mtls:localhost",
+            "which are good",
+            "ssl_ca_cert",
+        ),
+        (
+            "cotenant serve -Z -o ssl_chain_cert=c,ssl_key=k,ssl_ciphers=HIGH",
+            "suite 'HIGH'; there are",
+            "leave",
+        ),
+        ("cotenant serve -Z -o ssl_verify_mode=4", "not one of 0, 1, 2, 3", "choose one of 0, 1"),
+    ] {
+        refuses(line, "", what, cure);
+    }
+}
+
+#[test]
+fn what_is_out_of_range_is_refused_wherever_it_is_given() {
+    for (line, what, cure) in [
+        ("cotenant serve -b 4294967296", "-b/--listen-backlog: 4294967296 is outside", "1024"),
+        ("cotenant serve -f 0.5", "-f/--slab-growth-factor: 0.5 is outside the range: above 1", "1.25"),
+        ("cotenant serve -n 0", "-n/--slab-min-size: 0 is outside the range: 1 and up", "48"),
+        ("cotenant serve --max-tenants 0", "--max-tenants: 0 is outside", "1 to 65000"),
+        ("cotenant serve --cleaners 9", "--cleaners: 9 is outside the range: 1 to 8", "the default is 1"),
+        ("cotenant serve --tax nan", "--tax: 'nan' is not a number", "0 to 1"),
+        ("cotenant serve --idle-timeout 1000000d", "--idle-timeout: '1000000d' is too large", "0s and up"),
+        (
+            "cotenant serve -o idle_timeout=99999999999999999999",
+            "-o idle_timeout: '99999999999999999999' is too",
+            "-o",
+        ),
+        ("cotenant serve --tenant name=a,prefix=a:,max_item=0B", "max_item: 0B is outside", "1B and up"),
+        ("cotenant serve --tenant name=a,prefix=a:,burst=4294967296", "burst: 4294967296 is outside", "1 to"),
+        ("cotenant serve --tenant name=a,prefix=a:,weight=0", "weight: 0.0 is outside", "above 0"),
+        ("cotenant serve --group name=g,weight=0", "weight: 0.0 is outside", "above 0"),
+        ("cotenant tenant set a --max-item 0B", "--max-item: 0B is outside", "leave it out"),
+        ("cotenant tenant set a --max-ttl 500ms", "--max-ttl: 500ms is outside the range: 1s to", "1s"),
+        ("cotenant replay t.csv --limit 0", "--limit: 0 is outside the range: 1 and up", "leave it out"),
+        ("cotenant replay t.csv --memory 1MiB", "-m/--memory: 1MiB is outside", "64MiB"),
+        ("cotenant replay t.csv --reserved 9999999999TiB", "'9999999999TiB' is too large", "less"),
+        ("cotenant demo --seconds 0", "--seconds: 0 is outside", "leave it out"),
+        ("cotenant plan --tenant a --want 95%", "--want: '95%' is not a number", "0.95"),
+        ("cotenant plan --tenant a --want 1", "--want: 1.0 is outside", "below 1"),
+        ("cotenant plan --tenant a --at 0B", "--at: 0B is outside", "1B and up"),
+        ("cotenant probe file:a:1MiB --time 56s", "--time: 56s is outside", "40s"),
+    ] {
+        refuses(line, "", what, cure);
+    }
+    for (file, what, cure) in [
+        ("verbose = 9", "c.toml:1: verbose: 9 is outside the range: 0 to 3", "0"),
+        ("memory = \"0\"", "c.toml:1: memory: '0' is not a size", "64MiB"),
+        ("memory = \"99999999999999MiB\"", "is too large", "8MiB to 1TiB"),
+        ("[tenant.a]\nprefix = \"a:\"\nmax_item = \"0B\"", "c.toml:3: max_item: 0B is outside", "1B and up"),
+        (
+            "[tenant.a]\nprefix = \"a:\"\ndefault_ttl = \"1000000d\"",
+            "default_ttl: '1000000d' is too large",
+            "49710d",
+        ),
+        (
+            "[tenant.a]\nprefix = \"a:\"\nbandwidth = \"limit 20\"",
+            "file c.toml:1: tenant 'a': bandwidth: ",
+            "limit",
+        ),
+    ] {
+        refuses("cotenant serve --config c.toml", file, what, cure);
+    }
+    assert_eq!(super::served("cotenant serve -vvvvv", "", &[]).2, 3);
 }
 
 #[test]
@@ -92,6 +161,7 @@ fn what_tenants_and_groups_cannot_be_is_one_line_with_a_cure() {
         ("cotenant serve --group name=g,prefix=g:", "unknown setting 'prefix' of a group", "a group has"),
         ("cotenant serve --group name=g,policy=best", "policy: 'best'", "partitioned"),
         ("cotenant serve --tenant name=a,prefix=a:,group=g", "in group 'g', which is not there", "[group.g]"),
+        ("cotenant replay a.csv --placement tier", "--placement: there is no tier", "--tier"),
         ("cotenant replay a.csv --member a", "--member: 'a' is not TENANT=GROUP", "--member feeds=team"),
         ("cotenant serve -S", "-S/--enable-sasl: there is no file of users", "-Y FILE"),
         ("cotenant serve --read-only-users ann", "--read-only-users: there is no file", "-Y FILE"),
@@ -103,6 +173,12 @@ fn what_tenants_and_groups_cannot_be_is_one_line_with_a_cure() {
             "one tenant",
         ),
         ("cotenant serve --tenant name=a", "neither a prefix nor a listen", "add"),
+        (
+            "cotenant serve --tenant name=a,prefix=a:,reserved=8388607TiB --tenant name=b,prefix=b:,reserved=8388607TiB --tenant name=c,prefix=c:,reserved=3TiB",
+            "the reservations are",
+            "lower",
+        ),
+        ("cotenant serve --tenant name=default,prefix=d:", "cannot be named 'default'", "another name"),
         ("cotenant serve --tenant name=a,listen=::1", "names no port", "[::1]:"),
         ("cotenant serve --tenant name=a,prefix=a:,reserved=1GiB", "reservations are 1GiB", "lower"),
         ("cotenant serve --tenant name=a,prefix=x: --tenant name=b,prefix=x:", "the same prefix 'x:'", "own"),
@@ -126,6 +202,7 @@ fn a_file_that_is_wrong_names_its_line() {
             "did you mean 'memory'?",
         ),
         ("wibble = 1", "c.toml:1: unknown setting 'wibble'", "config reference"),
+        ("conn_limit = 1", "c.toml:1: unknown setting 'conn_limit'", "did you mean 'max_connections'?"),
         ("\nmemory = 64", "c.toml:2: memory: '64' is not a size with a unit", "64MiB"),
         ("memory = \"64\"", "c.toml:1: memory: '64' is not a size with a unit", "64MiB"),
         ("idle_timeout = 5", "not a time with a unit", "5s"),
@@ -146,6 +223,16 @@ fn a_file_that_is_wrong_names_its_line() {
         ("[tenant.a]\nprefix = \"a:\"\nreserved = 5", "c.toml:3: reserved: '5' is not a size", "5MiB"),
         ("[tenant.a]\nlisten = \"x:y\"", "c.toml:1: tenant 'a': 'x:y' is not an address", "localhost"),
         ("[tenant.a]\nprefix = \"a:\"\nrank = \"f / sise\"", "c.toml:3: rank: unknown variable", "'size'"),
+        (
+            "port = 1\n[tenant.a]\nprefix = \"a:\"\nburst = 5",
+            "tenant 'a' has a burst, and no rate (file c.toml:2)",
+            "requests_per_second",
+        ),
+        (
+            "[tenant.a]\nprefix = \"x\"\n[tenant.b]\nprefix = \"x\"",
+            "have the same prefix 'x' (file c.toml:1, file c.toml:3)",
+            "own",
+        ),
         ("rank = 5", "c.toml:1: rank is of type integer", "rank = \"density\""),
         ("enable_ssl = true", "c.toml:1: enable_ssl: TLS needs -o ssl_chain_cert", "ssl_key=FILE"),
         ("extended = \"hash_pover=2\"", "c.toml:1: extended: unknown extended option", "'hashpower'"),

@@ -94,12 +94,6 @@ impl Entry {
         !matches!(self.status, Status::NoData | Status::Inputs | Status::Own)
     }
 
-    /// Whether an experiment of its name must exist.
-    #[must_use]
-    pub fn must_run(&self) -> bool {
-        matches!(self.status, Status::Model | Status::Store | Status::Live | Status::Own)
-    }
-
     /// Its paper.
     #[must_use]
     pub fn paper(&self) -> &str {

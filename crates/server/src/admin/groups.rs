@@ -7,6 +7,7 @@ use super::named::Named;
 use super::tenants::{bandwidth, policy_of};
 use crate::config::MemoryPolicy;
 use crate::operator::{GroupReport, GroupSettings, Operator, Refusal};
+use crate::sharing::TierClaim;
 use serde_json::{Map, Value, json};
 use units::Bytes;
 
@@ -70,9 +71,10 @@ fn settings(object: &Map<String, Value>) -> Result<GroupSettings, Refused> {
         Value::Null => Ok(None),
         word => policy_of(Some(word)).map(Some),
     };
-    let claim = |value: &Value| {
-        let text = value.as_str().ok_or_else(|| wrong("bandwidth", "a text, such as \"limit 20%\""))?;
-        bandwidth(text)
+    let claim = |value: &Value| match value {
+        Value::Null => Ok(TierClaim::default()),
+        Value::String(text) => bandwidth(text),
+        _ => Err(wrong("bandwidth", "a text, such as \"limit 20%\"")),
     };
     Ok(GroupSettings {
         reserved: object.get("reserved_bytes").map(reserved).transpose()?,
@@ -106,6 +108,8 @@ mod tests {
             of(r#"{"policy": null}"#),
             Some(GroupSettings { policy: Some(None), ..GroupSettings::default() })
         );
+        let no_claim = GroupSettings { bandwidth: Some(TierClaim::default()), ..GroupSettings::default() };
+        assert_eq!(of(r#"{"bandwidth": null}"#), Some(no_claim));
         for body in [
             r#"{"weight": "2"}"#,
             r#"{"policy": "best"}"#,

@@ -26,7 +26,7 @@ use axum::routing::get;
 use control::bandwidth::Kind;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
-use store::OverShare;
+use store::{OverShare, RankKind};
 use units::Bytes;
 
 /// What a tenant can be told, as its keys in a body.
@@ -223,74 +223,96 @@ pub(super) fn bandwidth(text: &str) -> Result<TierClaim, Refused> {
     text.parse().map_err(|e: TierClaimError| malformed(&e.to_string(), TierClaimError::CURE))
 }
 
-/// The settings that an object gives.
-fn settings(object: &Map<String, Value>) -> Result<Settings, Refused> {
-    known_fields(object, FIELDS)?;
-    let wrong = |key: &str, cure: &str| malformed(&format!("{key} has another type or range"), cure);
-    let text = |key: &str| -> Result<Option<String>, Refused> {
-        match object.get(key) {
-            None => Ok(None),
-            Some(Value::String(text)) => Ok(Some(text.clone())),
-            Some(_) => Err(wrong(key, "a text")),
+/// The refusal of a value.
+fn wrong(key: &str, cure: &str) -> Refused {
+    malformed(&format!("{key} has another type or range"), cure)
+}
+
+/// A text, null for none, or nothing.
+fn nullable<'o>(object: &'o Map<String, Value>, key: &str) -> Result<Option<Option<&'o str>>, Refused> {
+    match object.get(key) {
+        None => Ok(None),
+        Some(Value::Null) => Ok(Some(None)),
+        Some(Value::String(text)) => Ok(Some(Some(text))),
+        Some(_) => Err(wrong(key, "a text")),
+    }
+}
+
+/// A text, or nothing.
+fn text<'o>(object: &'o Map<String, Value>, key: &str) -> Result<Option<&'o str>, Refused> {
+    match nullable(object, key)? {
+        None => Ok(None),
+        Some(text) => text.map(Some).ok_or_else(|| wrong(key, "a text")),
+    }
+}
+
+/// A number of bytes, null for none, or nothing.
+fn size(object: &Map<String, Value>, key: &str) -> Result<Option<Option<Bytes>>, Refused> {
+    match object.get(key) {
+        None => Ok(None),
+        Some(Value::Null) => Ok(Some(None)),
+        Some(value) => {
+            let bytes = value.as_u64().ok_or_else(|| wrong(key, "a number of bytes, without a unit"))?;
+            Ok(Some(Some(Bytes(bytes))))
         }
-    };
-    let size = |key: &str| -> Result<Option<Option<Bytes>>, Refused> {
-        match object.get(key) {
-            None => Ok(None),
-            Some(Value::Null) => Ok(Some(None)),
-            Some(value) => {
-                let bytes = value.as_u64().ok_or_else(|| wrong(key, "a number of bytes, without a unit"))?;
-                Ok(Some(Some(Bytes(bytes))))
-            }
-        }
-    };
-    let weight = match object.get("weight") {
-        None => None,
-        Some(value) => Some(value.as_f64().ok_or_else(|| wrong("weight", "a number above zero"))?),
-    };
-    let over_share = match text("over_share")?.as_deref() {
-        None => None,
-        Some("evict") => Some(OverShare::Evict),
-        Some("refuse") => Some(OverShare::Refuse),
-        Some(_) => return Err(wrong("over_share", "evict or refuse")),
-    };
+    }
+}
+
+/// The limits that an object gives.
+fn allowance(object: &Map<String, Value>) -> Result<AllowanceChange, Refused> {
     let count = |key: &str| {
         count(object, key).ok_or_else(|| wrong(key, "a whole number from 1 to 4294967295, or null"))
     };
-    let over_rate = match text("over_rate")?.as_deref() {
+    let over_rate = match text(object, "over_rate")? {
         None => None,
         Some("wait") => Some(OverRate::Wait),
         Some("refuse") => Some(OverRate::Refuse),
         Some(_) => return Err(wrong("over_rate", "wait or refuse")),
     };
-    let allowance = AllowanceChange {
+    let max_item = match size(object, "max_item_bytes")? {
+        Some(Some(Bytes::ZERO)) => return Err(wrong("max_item_bytes", "1 and up, or null")),
+        max_item => max_item,
+    };
+    Ok(AllowanceChange {
         max_connections: count("max_connections")?,
         requests_per_second: count("requests_per_second")?,
         burst: count("burst")?,
         over_rate,
-        max_item: size("max_item_bytes")?,
+        max_item,
         default_ttl_secs: count("default_ttl_seconds")?,
         max_ttl_secs: count("max_ttl_seconds")?,
+    })
+}
+
+/// The settings that an object gives.
+fn settings(object: &Map<String, Value>) -> Result<Settings, Refused> {
+    known_fields(object, FIELDS)?;
+    let weight = match object.get("weight") {
+        None => None,
+        Some(value) => Some(value.as_f64().ok_or_else(|| wrong("weight", "a number above zero"))?),
     };
-    let rank = text("rank")?
-        .map(|word| word.parse().map_err(|e| malformed(&format!("{e}"), "see cotenant config reference")));
+    let over_share = match text(object, "over_share")? {
+        None => None,
+        Some("evict") => Some(OverShare::Evict),
+        Some("refuse") => Some(OverShare::Refuse),
+        Some(_) => return Err(wrong("over_share", "evict or refuse")),
+    };
+    let order = |word: &str| {
+        word.parse::<RankKind>().map_err(|e| malformed(&e.to_string(), "see cotenant config reference"))
+    };
+    let rank = nullable(object, "rank")?.map(|word| word.map(order).transpose());
+    let claim = nullable(object, "bandwidth")?.map(|text| bandwidth(text.unwrap_or_default()));
     Ok(Settings {
-        prefix: text("prefix")?,
-        reserved: size("reserved_bytes")?.map(Option::unwrap_or_default),
+        prefix: text(object, "prefix")?.map(str::to_owned),
+        reserved: size(object, "reserved_bytes")?.map(Option::unwrap_or_default),
         weight,
-        credit: size("credit_bytes")?,
+        credit: size(object, "credit_bytes")?,
         rank: rank.transpose()?,
         over_share,
-        placement: match object.get("placement") {
-            Some(Value::Null) => Some(None),
-            _ => text("placement")?.map(|word| Some(PlaceIn::of_word(&word))),
-        },
-        bandwidth: text("bandwidth")?.map(|text| bandwidth(&text)).transpose()?,
-        allowance,
-        group: match object.get("group") {
-            Some(Value::Null) => Some(None),
-            _ => text("group")?.map(Some),
-        },
+        placement: nullable(object, "placement")?.map(|word| word.map(PlaceIn::of_word)),
+        bandwidth: claim.transpose()?,
+        group: nullable(object, "group")?.map(|name| name.map(str::to_owned)),
+        allowance: allowance(object)?,
     })
 }
 
@@ -329,6 +351,16 @@ mod tests {
         check(r#"{"group": "g"}"#, Ok(Settings { group: Some(Some("g".to_owned())), ..Settings::default() }));
         check(r#"{"group": null}"#, Ok(Settings { group: Some(None), ..Settings::default() }));
         check(r#"{"group": 5}"#, Err("group"));
+        check(
+            r#"{"rank": null, "placement": null, "bandwidth": null}"#,
+            Ok(Settings {
+                rank: Some(None),
+                placement: Some(None),
+                bandwidth: Some(TierClaim::default()),
+                ..Settings::default()
+            }),
+        );
+        check(r#"{"prefix": null}"#, Err("prefix"));
         let allowance = AllowanceChange {
             max_connections: Some(Some(5)),
             requests_per_second: Some(None),
@@ -342,6 +374,7 @@ mod tests {
         );
         check(r#"{"max_connections": 0}"#, Err("max_connections"));
         check(r#"{"burst": 5000000000}"#, Err("burst"));
+        check(r#"{"max_item_bytes": 0}"#, Err("max_item_bytes"));
         check(r#"{"over_rate": "drop"}"#, Err("over_rate"));
         check("", Err("no JSON"));
         check("[1]", Err("no JSON object"));

@@ -8,7 +8,9 @@ use crate::groups::{Division, Member, check_groups};
 use crate::limits;
 use crate::listener::TlsMode;
 use crate::sharing::BandwidthKind;
+use crate::tenants::DEFAULT_TENANT;
 use crate::tiers::PlaceIn;
+use crate::tls::check_ciphers;
 use policy::memory::Tax;
 use units::{Bytes, Duration};
 
@@ -61,7 +63,18 @@ impl Config {
         self.check_tiers()?;
         self.check_tenants()?;
         self.check_listeners()?;
+        self.check_tls()?;
         Ok(self)
+    }
+
+    fn check_tls(&self) -> Result<(), ConfigError> {
+        match self.tls.as_ref().map(|tls| check_ciphers(&tls.ciphers)) {
+            Some(Err(error)) => refuse(
+                format!("-o ssl_ciphers: {error}"),
+                "write some of those, or leave it out for all of them",
+            ),
+            _ => Ok(()),
+        }
     }
 
     fn check_listeners(&self) -> Result<(), ConfigError> {
@@ -166,7 +179,7 @@ impl Config {
         if self.max_tenants < 1 || limits::TENANTS_MAX < self.max_tenants {
             return refuse(
                 format!("{} tenants is outside 1 to {}", self.max_tenants, limits::TENANTS_MAX),
-                "lower max_tenants",
+                "set max_tenants in that range; the default tenant counts too",
             );
         }
         self.check_policies()
@@ -259,7 +272,7 @@ impl Config {
         if !(1..=store::CLEANERS_MAX).contains(&self.cleaners) {
             return refuse(
                 format!("{} cleaners are not 1 to {}", self.cleaners, store::CLEANERS_MAX),
-                "leave it at 2: writers that outrun both clean beside them",
+                "leave it at 1: writers that outrun it clean beside it",
             );
         }
         if self.idle_time == Duration::ZERO {
@@ -282,6 +295,14 @@ impl Config {
             let known_by =
                 KnownBy { users: self.auth.is_some(), listener: self.listener_of(&tenant.name).is_some() };
             check_tenant(tenant, known_by)?;
+            if tenant.name == DEFAULT_TENANT {
+                return refuse(
+                    format!(
+                        "a tenant cannot be named '{DEFAULT_TENANT}': that is who has the keys of nobody else"
+                    ),
+                    "choose another name; what holds for all tenants is set for the server",
+                );
+            }
             for other in &self.tenants[..i] {
                 if other.name == tenant.name {
                     return refuse(format!("two tenants are named '{}'", tenant.name), "rename one of them");
@@ -392,6 +413,12 @@ pub(crate) fn check_tenant(tenant: &TenantConfig, known_by: KnownBy) -> Result<(
         return refuse(
             format!("the credit of tenant '{}' is zero", tenant.name),
             "leave it out for the server's credit",
+        );
+    }
+    if tenant.allowance.max_item == Some(Bytes::ZERO) {
+        return refuse(
+            format!("the largest item of tenant '{}' is zero", tenant.name),
+            "give 1 byte and up, or leave it out for the server's",
         );
     }
     if tenant.allowance.burst.is_some() && tenant.allowance.requests_per_second.is_none() {
