@@ -377,6 +377,10 @@ def refused(*arguments):
 def test_tiers_that_cannot_be_had(fresh, tmp_path):
     place = tmp_path / "tier"
     assert "too small" in refused("--tier", f"file:{place}:4KiB")
+    for medium in "dram", "emulated:6dimm", "numa:0":
+        said = refused("--tier", f"a={medium}:1KiB")
+        assert "a tier of 1KiB is too small: 1MiB at least" in said and "ask for 1MiB or more" in said
+    assert "cannot be called 'below'" in refused("--tier", "below=dram:64MiB")
     assert "mkdir -p" in refused("--tier", f"file:{tmp_path}/no/tier:64MiB")
     assert "names no tier" in refused("--tier", "tape:64MiB")
     assert "two tiers are called 'file'" in refused("--tier", f"file:{place}:64MiB", "--tier", f"file:{place}2:64MiB")

@@ -1,7 +1,7 @@
 //! The tiers below DRAM that a server is told of: their names, which of them a tenant's values go to, what a restart finds.
 //!
 //! Shape:      settings -> devices, the fastest first -> a store; a tenant's word -> a placement
-//! Invariants: two tiers have two names, and none is called as a placement is
+//! Invariants: two tiers have two names, and none is called as a placement is, or as all of them together in `stats tiers`
 //! Failure:    a tier that cannot be had is why the server does not start
 
 use crate::config::Config;
@@ -20,6 +20,9 @@ pub struct TierConfig {
     /// What it is made of, and how large.
     pub spec: TierSpec,
 }
+
+/// What all tiers together are called in `stats tiers`.
+pub(crate) const ALL_TIERS: &str = "below";
 
 /// Where values go, as an operator says it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -56,7 +59,7 @@ impl PlaceIn {
 }
 
 impl TierConfig {
-    /// A tier written as `[NAME=]MEDIUM:…:SIZE`; without a name it is called as its medium.
+    /// A tier written as `[NAME=]MEDIUM:…:SIZE`; without a name it is called as its medium, `dram` as `plain`.
     ///
     /// # Errors
     /// If the text names no tier.

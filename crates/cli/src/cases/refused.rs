@@ -81,7 +81,7 @@ fn what_cannot_be_meant_is_one_line_with_a_cure() {
 }
 
 #[test]
-fn what_tenants_and_groups_cannot_be_is_one_line_with_a_cure() {
+fn what_tenants_groups_and_tiers_cannot_be_is_one_line_with_a_cure() {
     for (line, what, cure) in [
         ("cotenant serve --tenant prefix=a:", "has no name=", "--tenant name="),
         ("cotenant serve --tenant name=a,prefix", "'prefix' is not key=value", "--tenant name="),
@@ -102,6 +102,8 @@ fn what_tenants_and_groups_cannot_be_is_one_line_with_a_cure() {
             "'x' belongs to",
             "one tenant",
         ),
+        ("cotenant serve --tier below=dram:64MiB", "a tier cannot be called 'below'", "stats"),
+        ("cotenant serve --tier auto=dram:64MiB", "a tier cannot be called 'auto'", "placement"),
         ("cotenant serve --tenant name=a", "neither a prefix nor a listen", "add"),
         ("cotenant serve --tenant name=a,listen=::1", "names no port", "[::1]:"),
         ("cotenant serve --tenant name=a,prefix=a:,reserved=1GiB", "reservations are 1GiB", "lower"),

@@ -8,7 +8,7 @@ use crate::groups::{Division, Member, check_groups};
 use crate::limits;
 use crate::listener::TlsMode;
 use crate::sharing::BandwidthKind;
-use crate::tiers::PlaceIn;
+use crate::tiers::{ALL_TIERS, PlaceIn};
 use policy::memory::Tax;
 use units::{Bytes, Duration};
 
@@ -180,11 +180,13 @@ impl Config {
             );
         }
         for (i, tier) in self.tiers.iter().enumerate() {
-            if ["dram", "auto"].contains(&tier.name.as_str()) {
-                return refuse(
-                    format!("a tier cannot be called '{}'", tier.name),
-                    "that is a placement; for example --tier ssd=file:PATH:SIZE",
-                );
+            let taken = match tier.name.as_str() {
+                "dram" | "auto" => Some("that is a placement; for example --tier ssd=file:PATH:SIZE"),
+                ALL_TIERS => Some("stats calls all tiers together so; for example --tier ssd=file:PATH:SIZE"),
+                _ => None,
+            };
+            if let Some(cure) = taken {
+                return refuse(format!("a tier cannot be called '{}'", tier.name), cure);
             }
             if self.tiers[..i].iter().any(|other| other.name == tier.name) {
                 return refuse(
