@@ -5,6 +5,7 @@
 //!             and no newer record of its key is there; everything else is dropped
 //! Units:      seconds since 1970 in records, seconds of the store's clock in items
 //! Cost:       without a saved index, a read of every segment that holds something
+//! Failure:    a record that cannot be read is dropped unless a saved item leads there: that is missed until it can be read
 
 use super::notes::{Known, Owner};
 use super::record::{self, Record};
@@ -144,8 +145,23 @@ impl Worker {
         led
     }
 
-    /// Looks at every record of a tier whose bit is set.
+    /// Places in a tier that items lead to, in rising order: 8 B each.
+    fn places_led_to(&self, store: &Store, tier: &Tier) -> Vec<u64> {
+        let mut places = Vec::new();
+        for bucket in 0..store.index.buckets() {
+            store.index.each_in(bucket, |slot| {
+                let away = store.log.view(&self.reader, slot.place()).away();
+                places.extend(away.filter(|away| away.tier == tier.id).map(|away| away.at));
+            });
+        }
+        places.sort_unstable();
+        places
+    }
+
+    /// Looks at every record of a tier whose bit is set. One that cannot be read stays where an item leads there already.
     fn scan(&mut self, store: &Arc<Store>, tier: &Tier, rows: &Rows, restored: &mut Restored) {
+        // Once for all segments: who leads to what cannot be read came from what was saved, before the first of them.
+        let mut led: Option<Vec<u64>> = None;
         for segment in 0..tier.segments.count() {
             let range = tier.segments.range(segment);
             let mut live = Vec::new();
@@ -154,13 +170,18 @@ impl Worker {
                 continue;
             }
             let mut bytes = vec![0; usize::try_from(range.end - range.start).unwrap_or(0)];
-            let is_read = tier.device.read(range.start, &mut bytes).is_ok();
-            if !is_read {
+            if tier.device.read(range.start, &mut bytes).is_err() {
                 tier.note_error(store.now_secs());
+                let led = led.get_or_insert_with(|| self.places_led_to(store, tier));
+                for at in live.into_iter().filter(|at| led.binary_search(at).is_err()) {
+                    restored.dropped += 1;
+                    tier.notes.clear_live(at);
+                }
+                continue;
             }
             for at in live {
                 let bytes = &bytes[usize::try_from(at - range.start).unwrap_or(0)..];
-                let record = if is_read { record::decode(tier.spot(at), bytes) } else { None };
+                let record = record::decode(tier.spot(at), bytes);
                 record.inspect(|record| self.draw_beyond(record.fields.stamp));
                 let is_back = record.is_some_and(|record| self.take_back(store, tier, at, &record, rows));
                 if is_back {

@@ -122,6 +122,28 @@ fn a_write_that_fails_at_the_end_is_made_again() {
     }
 }
 
+/// The end of what was saved is missing, so that every record is looked at; those that cannot be read have their items already.
+#[test]
+fn what_cannot_be_read_at_the_start_stays_where_it_was() {
+    let folder = Folder::new("unread");
+    let device = Arc::new(Faulty::new(FileTier::open(&folder.tier(), TIER).unwrap()));
+    let mut server = start(Arc::clone(&device) as _, Some(&folder.saved()), WALL, Placement::Tier(0));
+    let mut known = fill(&mut server, 1);
+    server.worker.save(&folder.saved()).unwrap();
+    drop(server);
+    let saved = std::fs::read(folder.saved()).unwrap();
+    std::fs::write(folder.saved(), &saved[..saved.len() - 8]).unwrap();
+    device.fail_reads(0..TIER.0);
+    let server = start(Arc::clone(&device) as _, Some(&folder.saved()), WALL + 1, Placement::Tier(0));
+    assert_eq!((server.restored.items, server.restored.dropped), (KEYS, 0));
+    let totals = server.store.tier_totals()[0];
+    assert!(0 < totals.errors && KEYS * 9 / 10 < totals.restored, "{totals:?}");
+    drop(server);
+    device.fail_reads(0..0);
+    let mut server = start(device, None, WALL + 2, Placement::Tier(0));
+    assert_eq!(known.compare(&mut server) as u64, totals.restored, "it was noted as live all the while");
+}
+
 /// What had expired when it ended, or does before the start, hides nothing of the rest.
 #[test]
 fn what_expires_around_an_end_does_not_make_the_start_read_the_tier() {
