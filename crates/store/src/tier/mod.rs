@@ -34,6 +34,7 @@ pub(crate) use recover::Made;
 pub use recover::Restored;
 pub(crate) use reference::{REFERENCE, Reference};
 pub(crate) use room::{relieve, wait_for_buffer, write_out};
+pub use saved::{NotTaken, may_replace};
 pub(crate) use traffic::BelowCounters;
 pub use traffic::{BelowTotals, TrafficTotal};
 

@@ -9,7 +9,7 @@
 
 use super::notes::{Known, Owner};
 use super::record::{self, Record};
-use super::saved;
+use super::saved::{self, Loaded, NotTaken};
 use super::{GONE, NOBODY, Reference, Tier};
 use crate::account::unlink;
 use crate::hash::Space;
@@ -35,6 +35,8 @@ pub struct Restored {
     pub dropped: u64,
     /// All of it came from a saved index.
     pub from_saved: bool,
+    /// Why what was saved was not taken, or not all of it.
+    pub not_taken: Option<NotTaken>,
 }
 
 /// How a start finds the tiers.
@@ -60,10 +62,10 @@ impl Start {
 }
 
 impl Worker {
-    /// Brings back what tiers hold from before, and what was saved at `saved` by a clean end; that file is removed. Called
-    /// once, after the tenants that are configured have been added and before anything else. `adopt` may add a tenant of a
-    /// name that nobody has, or say that there is none: its items are dropped. Without this call tiers that outlive the
-    /// process take nothing.
+    /// Brings back what tiers hold from before, and what was saved at `saved` by a clean end; that file is removed, and one that
+    /// no clean end has written left as it is. Called once, after the tenants that are configured have been added and before
+    /// anything else. `adopt` may add a tenant of a name that nobody has, or say that there is none: its items are dropped.
+    /// Without this call tiers that outlive the process take nothing.
     pub fn restore(
         &mut self,
         saved: Option<&Path>,
@@ -77,18 +79,7 @@ impl Worker {
         let flushed = rows.iter().flat_map(HashMap::values).map(|(_, known)| known.flushed_below);
         // What is written from now on is not flushed.
         store.stamps.fetch_max(flushed.max().unwrap_or(0), Ordering::Relaxed);
-        let mut restored = Restored::default();
-        if let Some(path) = saved {
-            // Without a tier that outlives the process nothing but the file itself says that it is the last.
-            let loaded = saved::load(self, path, |mark| start.is_of(mark), adopt).unwrap_or_default();
-            restored = loaded.restored;
-            // It must not be taken for the state of a later end. Where it cannot be removed, its mark is old then.
-            let _gone = std::fs::remove_file(path).and_then(|()| saved::settle_name(path));
-            loaded
-                .flushes
-                .into_iter()
-                .for_each(|(tenant, wall)| store.flush(tenant, store.secs_of_wall(wall)));
-        }
+        let mut restored = saved.map_or_else(Restored::default, |path| self.take_saved(path, &start, adopt));
         let led = self.led_to(&store);
         for (at, rows) in start.known.iter().zip(&rows) {
             let tier = &store.tiers[*at];
@@ -106,6 +97,33 @@ impl Worker {
         }
         self.reader.quiesce();
         restored
+    }
+
+    /// Brings back what a clean end has saved.
+    fn take_saved(
+        &mut self,
+        path: &Path,
+        start: &Start,
+        adopt: &mut dyn FnMut(&str, bool) -> Option<TenantId>,
+    ) -> Restored {
+        // Without a tier that outlives the process nothing but the file itself says that it is the last.
+        let loaded = match saved::load(self, path, |mark| start.is_of(mark), adopt) {
+            Ok(None) => return Restored::default(),
+            Ok(Some(loaded)) => loaded,
+            Err(why) => {
+                let restored = Restored { not_taken: Some(why), ..Restored::default() };
+                if !why.is_ours() {
+                    return restored;
+                }
+                Loaded { restored, flushes: Vec::new() }
+            }
+        };
+        // It must not be taken for the state of a later end. Where it cannot be removed, its mark is old then.
+        let _gone = std::fs::remove_file(path).and_then(|()| saved::settle_name(path));
+        let store = &self.store;
+        let flushes = loaded.flushes.into_iter();
+        flushes.for_each(|(tenant, wall)| store.flush(tenant, store.secs_of_wall(wall)));
+        loaded.restored
     }
 
     fn finish(&self, store: &Store, tier: &Tier, rows: &Rows) {
