@@ -97,9 +97,15 @@ pub(crate) fn run(mut options: ServeOptions, read: &Read<'_>) -> Result<Code, Fa
     activation.notify("READY=1");
     obey(signals, &running, &activation, || reload.settings(&read, &running));
     activation.notify("STOPPING=1");
-    running.shut_down();
+    let ended = running.shut_down();
     drop(pid_file);
-    Ok(Code::Done)
+    ended.map(|()| Code::Done).map_err(|error| {
+        let what = format!("{:#}", anyhow::Error::from(error));
+        Failure::failed(
+            what,
+            "make room where -e says; what tiers keep by themselves is there at the next start",
+        )
+    })
 }
 
 /// Does what signals say until one says to stop.
@@ -165,7 +171,7 @@ pub(crate) fn start_failure(error: StartError) -> Failure {
         StartError::Tier(tier) => tier.cure().unwrap_or("cotenant doctor shows what this machine offers"),
         StartError::Unmeasured(unmeasured) => unmeasured.command(),
         StartError::Speeds(speeds) => speeds.cure(),
-        StartError::Saved { .. } => "name a file in a folder that the server may write to: -e FILE",
+        StartError::Saved { cause, .. } => cause.cure(),
         StartError::Store(_) => "lower the memory (-m)",
         StartError::Thread(_) | StartError::Tenants => "lower the threads (-t) or the tenants",
     };

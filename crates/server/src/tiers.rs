@@ -103,13 +103,16 @@ impl Config {
     }
 }
 
-fn beside(medium: &TierMedium) -> Option<PathBuf> {
-    let (TierMedium::File(path) | TierMedium::Synced(path) | TierMedium::Dax(path)) = medium else {
-        return None;
-    };
-    if path.starts_with("/dev") {
-        return None;
+/// Where a tier lies, if it has a place of its own.
+pub(crate) fn path_of(medium: &TierMedium) -> Option<&Path> {
+    match medium {
+        TierMedium::File(path) | TierMedium::Synced(path) | TierMedium::Dax(path) => Some(path),
+        TierMedium::Dram | TierMedium::Emulated(_) | TierMedium::Numa(_) => None,
     }
+}
+
+fn beside(medium: &TierMedium) -> Option<PathBuf> {
+    let path = path_of(medium).filter(|path| !path.starts_with("/dev"))?;
     let mut name = path.as_os_str().to_owned();
     name.push(".saved");
     Some(PathBuf::from(name))
@@ -202,14 +205,6 @@ pub(crate) fn divide(store: &Store, opened: Vec<Opened>, config: &Config) -> Tie
         }
     }
     model
-}
-
-/// Whether the file of a clean end can be written; makes sure before anything is lost by it.
-pub(crate) fn check_saved(path: &Path) -> std::io::Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".try");
-    std::fs::File::create(&beside)?;
-    std::fs::remove_file(&beside)
 }
 
 /// The tiers' names, and where values go of tenants that do not say.

@@ -1,15 +1,17 @@
 //! Whether settings fit together: sizes, policies, tenants and listeners.
 //!
-//! Invariants: what passes has no floors above the memory and no tenants or listeners that collide
+//! Invariants: what passes has no floors above the memory, no tenants or listeners that collide, and no tier where items are saved
 //! Failure:    the first thing that does not fit, and what would
 
 use super::{Config, TenantConfig};
 use crate::groups::{Division, Member, check_groups};
 use crate::limits;
 use crate::listener::TlsMode;
+use crate::saved::written_at;
 use crate::sharing::BandwidthKind;
-use crate::tiers::{ALL_TIERS, PlaceIn};
+use crate::tiers::{ALL_TIERS, PlaceIn, path_of};
 use policy::memory::Tax;
+use std::path::{Path, PathBuf};
 use units::{Bytes, Duration};
 
 /// Shortest time between two decisions over DRAM and bandwidth: what was used in less says nothing (`store`'s joint sensor).
@@ -59,6 +61,7 @@ impl Config {
     pub fn checked(self) -> Result<Self, ConfigError> {
         self.check_sizes()?;
         self.check_tiers()?;
+        self.check_saved()?;
         self.check_tenants()?;
         self.check_listeners()?;
         Ok(self)
@@ -218,6 +221,27 @@ impl Config {
         Ok(())
     }
 
+    /// What a clean end writes takes the place of what is there: that is no tier.
+    fn check_saved(&self) -> Result<(), ConfigError> {
+        let Some(saved) = self.saved_at() else { return Ok(()) };
+        let written = written_at(&saved).map(|path| place_of(&path));
+        for tier in &self.tiers {
+            if let Some(path) = path_of(&tier.spec.medium)
+                && written.contains(&place_of(path))
+            {
+                return refuse(
+                    format!(
+                        "the items cannot be saved in {}: tier '{}' lies there",
+                        saved.display(),
+                        tier.name
+                    ),
+                    "name a file of its own: -e FILE",
+                );
+            }
+        }
+        Ok(())
+    }
+
     fn check_policies(&self) -> Result<(), ConfigError> {
         if self.credit == Bytes::ZERO {
             return refuse(
@@ -335,6 +359,16 @@ impl Config {
         }
         Ok(())
     }
+}
+
+/// Where a path leads: the same for all names of one place, whether there is something or not.
+fn place_of(path: &Path) -> PathBuf {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let in_folder = || {
+        let folder = folder.unwrap_or(Path::new(".")).canonicalize().ok()?;
+        Some(folder.join(path.file_name()?))
+    };
+    path.canonicalize().ok().or_else(in_folder).unwrap_or_else(|| path.to_owned())
 }
 
 /// By what a tenant may be known beside its prefix.
