@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import threading
@@ -315,10 +316,66 @@ def test_a_damaged_memory_file_is_no_wrong_value(fresh, tmp_path):
     for at in random.Random(3).sample(range(24, len(saved)), 5):
         saved[at] ^= 0x10
     file.write_bytes(saved[: len(saved) * 9 // 10])
-    with fresh("-e", str(file)).wire() as wire:
+    again = fresh("-e", str(file))
+    assert "not all of it: it is damaged" in again.said(), "why it is not all there"
+    with again.wire() as wire:
         found = get_all(wire, keys(2000))
         assert all(found[key] == value(key) for key in found)
         assert len(found) < 2000, "a tenth of the file is not there"
+
+
+def test_a_memory_file_that_is_something_else_is_left_as_it_is(fresh, tmp_path):
+    file = tmp_path / "items"
+    file.write_text("hello")
+    said = refused("-e", str(file))
+    assert f"{file}: it holds something else than saved items" in said and "remove" in said
+    assert file.read_text() == "hello"
+    folder, pipe = tmp_path / "folder", tmp_path / "pipe"
+    folder.mkdir()
+    os.mkfifo(pipe)
+    for place in folder, pipe:
+        assert "it is no file" in refused("-e", str(place))
+        assert place.exists()
+    assert "write" in refused("-e", str(tmp_path / "no" / "items"))
+    some = tmp_path / "tier"
+    spec = f"ssd=file:{some}:64MiB"
+    assert "tier 'ssd' lies there" in refused("--tier", spec, "-e", f"{folder}/../tier")
+    assert not some.exists()
+    end_clean(fresh("--tier", spec))
+    before = some.read_bytes()
+    assert "tier 'ssd' lies there" in refused("--tier", spec, "-e", str(some))
+    assert "something else" in refused("-e", str(some))
+    assert some.read_bytes() == before
+    file.write_text("")
+    end_clean(fresh("-e", str(file)))
+    assert file.stat().st_size != 0, "an empty file is as good as none"
+
+
+def test_a_memory_file_is_one_server_s(fresh, tmp_path):
+    file = tmp_path / "items"
+    server = fresh("-e", str(file))
+    with server.wire() as wire:
+        fill(wire, keys(10))
+    assert "it is in use by another server" in refused("-e", str(file))
+    end_clean(server)
+    assert [one.name for one in tmp_path.iterdir()] == ["items"]
+    with fresh("-e", str(file)).wire() as wire:
+        assert len(get_all(wire, keys(10))) == 10
+
+
+def test_a_save_that_fails_is_no_clean_end(fresh, tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    server = fresh("-e", str(folder / "items"))
+    with server.wire() as wire:
+        fill(wire, keys(10))
+    shutil.rmtree(folder)
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(timeout=servers.STOP_S) == 3
+    until = time.monotonic() + DEADLINE_S
+    while "could not be saved" not in server.said():
+        assert time.monotonic() < until, server.said()
+        time.sleep(0.01)
 
 
 def test_values_go_down_and_come_back(fresh, tmp_path):
@@ -402,6 +459,10 @@ def refused(*arguments):
 def test_tiers_that_cannot_be_had(fresh, tmp_path):
     place = tmp_path / "tier"
     assert "too small" in refused("--tier", f"file:{place}:4KiB")
+    for medium in "dram", "emulated:6dimm", "numa:0":
+        said = refused("--tier", f"a={medium}:1KiB")
+        assert "a tier of 1KiB is too small: 1MiB at least" in said and "ask for 1MiB or more" in said
+    assert "cannot be called 'below'" in refused("--tier", "below=dram:64MiB")
     assert "mkdir -p" in refused("--tier", f"file:{tmp_path}/no/tier:64MiB")
     assert "names no tier" in refused("--tier", "tape:64MiB")
     assert "two tiers are called 'file'" in refused("--tier", f"file:{place}:64MiB", "--tier", f"file:{place}2:64MiB")

@@ -52,7 +52,7 @@ pub(crate) fn run(options: DemoOptions) -> Result<Code, Failure> {
     ));
     let report = drive(&options, &running, &clock)?;
     let journal = running.view().replay_journal();
-    running.shut_down();
+    running.shut_down().map_err(anyhow::Error::from)?;
     say(format!("\nserved {} requests over TCP, hit ratio {:.4}", report.requests, report.hit_ratio()));
     match journal {
         Ok(Some(count)) => say(format!("{count} decisions in the journal, replayed to the same shares")),

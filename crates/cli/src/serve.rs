@@ -102,8 +102,15 @@ pub(crate) fn run(mut options: ServeOptions, read: &Read<'_>) -> Result<Code, Fa
     obey(signals, &running, &activation, || reload.settings(&read, &running));
     activation.notify("STOPPING=1");
     let broken = running.broken();
-    running.shut_down();
+    let ended = running.shut_down();
     drop(pid_file);
+    ended.map_err(|error| {
+        let what = format!("{:#}", anyhow::Error::from(error));
+        Failure::failed(
+            what,
+            "make room where -e says; what tiers keep by themselves is there at the next start",
+        )
+    })?;
     match broken {
         Some(thread) => Err(Failure::failed(format!("the thread {thread} had ended"), "its log says why")),
         None => Ok(Code::Done),
@@ -173,7 +180,7 @@ pub(crate) fn start_failure(error: StartError) -> Failure {
         StartError::Tier(tier) => tier.cure().unwrap_or("cotenant doctor shows what this machine offers"),
         StartError::Unmeasured(unmeasured) => unmeasured.command(),
         StartError::Speeds(speeds) => speeds.cure(),
-        StartError::Saved { .. } => "name a file in a folder that the server may write to: -e FILE",
+        StartError::Saved { cause, .. } => cause.cure(),
         StartError::Store(_) => "lower the memory (-m)",
         StartError::Thread(_) | StartError::Tenants => "lower the threads (-t) or the tenants",
     };

@@ -264,7 +264,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         .more("OPTION or OPTION=VALUE; repeatable, or separated by commas."),
     setting("tier", Kind::List, "", "[NAME=]MEDIUM:…:SIZE", "Tiers below DRAM, the fastest first")
         .more("emulated:1dimm|2dimm|6dimm[/SLOWER]:SIZE, file:PATH:SIZE, synced:PATH:SIZE, dax:PATH:SIZE, numa:NODE:SIZE or dram:SIZE; repeatable. A tier without \
-               a name is called as its medium. Keys stay in DRAM, within the memory."),
+               a name is called as its medium, dram as plain. Keys stay in DRAM, within the memory."),
     setting("placement", Kind::Text, "auto", "dram, auto or a tier", "Where values go of tenants that name nothing else")
         .more("dram: nowhere else. auto: into DRAM while they are in use, then into the first tier. A tier's name: there. Values below \
                128 B, and such as fit no segment, stay in DRAM.")

@@ -5,13 +5,14 @@
 //!              not there does, so `new` touches it all
 //! Assumptions: 1. `mbind` with `MPOL_BIND` holds for every page that is touched after it; 2. what a node's memory is slower by is
 //!              the machine's matter, not asked here
-//! Failure:     a node without memory is refused; so is a system that forbids `mbind` (some container profiles do)
+//! Failure:     a node without memory, or with too little of it, is refused; so is a system that forbids `mbind` (some container
+//!              profiles do)
 //! Source:      mbind(2); Linux, Documentation/admin-guide/mm/numa_memory_policy.rst
 
 #![allow(unsafe_code, reason = "one system call that no safe crate offers; see the SAFETY comment")]
 
 use crate::device::{copy_in, copy_out};
-use crate::file::TierError;
+use crate::file::{PAGE_LEN, TierError};
 use crate::{Device, Region, Survival, WordRegion};
 use std::io;
 use std::ops::Range;
@@ -48,7 +49,7 @@ impl NumaTier {
         bind(&region, node).map_err(|cause| refused("bind memory to", cause))?;
         region.prefer_huge_pages();
         region.leave_out_of_dumps();
-        region.populate(0, region.len());
+        touch(&region, region.populate(0, region.len())).map_err(|cause| refused("take memory of", cause))?;
         Ok(Self { region, node })
     }
 
@@ -126,6 +127,19 @@ fn bind(region: &Region, node: u32) -> io::Result<()> {
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Makes sure that a region that nobody knows yet is touched, after the system has, or was asked to.
+fn touch(region: &Region, populated: io::Result<()>) -> io::Result<()> {
+    match populated {
+        // Linux before 5.14 does not know the advice.
+        Err(refused) if refused.kind() == io::ErrorKind::InvalidInput => {
+            let mut pages = (0..region.len() as u64).step_by(PAGE_LEN);
+            // SAFETY: nobody else has the region, which is zero.
+            pages.try_for_each(|at| unsafe { copy_in(region, at, &[0]) })
+        }
+        done => done,
+    }
+}
+
 #[cfg(test)]
 #[cfg(not(miri))]
 mod tests {
@@ -156,6 +170,21 @@ mod tests {
             Err(refused) => println!("not checked: {refused:?}"),
         }
         assert!(matches!(NumaTier::new(0, Bytes(1 << 50)), Err(TierError::System { .. })));
+    }
+
+    #[test]
+    fn memory_that_could_not_be_touched_is_refused_and_touched_by_hand_where_the_advice_is_not_known() {
+        let region = Region::anonymous(Bytes::mib(1)).unwrap();
+        let answer = |code| touch(&region, Err(io::Error::from_raw_os_error(code)));
+        assert_eq!(answer(libc::ENOMEM).unwrap_err().raw_os_error(), Some(libc::ENOMEM));
+        answer(libc::EINVAL).unwrap();
+        let mut pages = vec![0_u8; region.len() / PAGE_LEN];
+        // SAFETY: the range is exactly the live mapping, and there is a byte for each of its pages.
+        let asked =
+            unsafe { libc::mincore(region.start().as_ptr().cast(), region.len(), pages.as_mut_ptr()) };
+        assert_eq!(asked, 0);
+        assert!(pages.iter().all(|page| page & 1 != 0), "each of them is there");
+        assert!(touch(&region, Ok(())).is_ok());
     }
 
     /// Names a node whose memory a tier is to be of: `tests/vm/test_numa.py` has one without processors. Else it is the first.

@@ -4,7 +4,8 @@
 //!              gives no part of one back; every offset is checked against the region's length
 //! Assumptions: 1. a mapping is aligned to 4 KiB; 2. untouched pages read as zero; 3. `MADV_DONTNEED` on a private
 //!              anonymous mapping, `MADV_DONTNEED_LOCKED` on a locked one, makes pages read as zero again, also for readers that race with it
-//! Failure:     a mapping that the system refuses is an error; advice that it refuses is ignored
+//! Failure:     a mapping that the system refuses is an error, and so are pages that it does not have; other advice that it refuses
+//!              is ignored
 
 #![allow(unsafe_code, reason = "maps memory and hands out views of it; see the SAFETY comments")]
 
@@ -208,9 +209,12 @@ impl Region {
 
     /// Touches the pages of a range for writing without changing them, so that a later first touch costs nothing.
     ///
+    /// # Errors
+    /// If the system has not enough memory for them, or does not know the advice: Linux before 5.14 answers "invalid input".
+    ///
     /// # Panics
     /// If the range is not inside the region.
-    pub fn populate(&self, offset: usize, len: usize) {
+    pub fn populate(&self, offset: usize, len: usize) -> io::Result<()> {
         assert!(self.contains(offset, len), "populate outside of the region");
         #[cfg(not(miri))]
         {
@@ -219,8 +223,9 @@ impl Region {
             // SAFETY: `start` is inside the mapping, checked above (rounding down stays inside).
             let at = unsafe { self.base.as_ptr().add(start) };
             // SAFETY: the range is inside this live mapping; populating changes no content.
-            let _refused = unsafe { madvise(at.cast(), len, Advice::LinuxPopulateWrite) };
+            unsafe { madvise(at.cast(), len, Advice::LinuxPopulateWrite) }?;
         }
+        Ok(())
     }
 
     /// Gives the whole pages inside a range back to the system; they read as zero afterwards. Pages of a file stay.
@@ -442,9 +447,21 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     #[test]
+    #[cfg(not(miri))]
+    fn pages_that_cannot_be_had_are_an_error() {
+        let path = std::env::current_exe().unwrap().with_file_name(format!("beyond-{}", std::process::id()));
+        let mut options = std::fs::OpenOptions::new();
+        let file = options.read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+        let beyond = Region::of_file(&file, 0, Bytes(PAGE as u64), false).unwrap();
+        assert!(beyond.populate(0, PAGE).is_err(), "the file ends before them");
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
     fn bytes_come_back_and_released_pages_are_zero() {
         let region = Region::anonymous(Bytes(3 * PAGE as u64)).unwrap();
-        region.populate(10, PAGE);
+        // Older systems know no such advice.
+        let _populated = region.populate(10, PAGE);
         region.prefetch(0);
         region.prefetch(usize::MAX);
         // SAFETY: this thread alone uses the region.

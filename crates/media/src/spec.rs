@@ -5,7 +5,7 @@
 //! Failure:    a text that names no tier is an error that says what would
 
 use crate::emulated::{Emulated, Emulation, EmulationError};
-use crate::file::TierError;
+use crate::file::{TIER_MIN, TierError};
 use crate::{DaxTier, Device, FileTier, NumaTier, Plain};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -64,6 +64,10 @@ impl TierSpec {
     /// # Errors
     /// If it cannot be had.
     pub fn open(&self) -> Result<OpenTier, TierError> {
+        if self.size < TIER_MIN {
+            // Of less the store makes no use, whatever it is made of.
+            return Err(TierError::TooSmall { size: self.size, min: TIER_MIN });
+        }
         let (device, identity): (Box<dyn Device>, String) = match &self.medium {
             TierMedium::Dram => (Box::new(Plain::new(self.size)?), "dram".to_owned()),
             TierMedium::Emulated(emulation) => {
@@ -236,7 +240,21 @@ mod tests {
         let names =
             ["1dimm", "2dimm", "6dimm", "6dimm/8"].map(|name| emulated_identity(name.parse().unwrap()));
         assert!((1..names.len()).all(|i| !names[..i].contains(&names[i])), "{names:?}");
-        let open = "dram:4KiB".parse::<TierSpec>().unwrap().open().unwrap();
-        assert_eq!((open.identity.as_str(), open.device.size()), ("dram", Bytes::kib(4)));
+        let open = "dram:1MiB".parse::<TierSpec>().unwrap().open().unwrap();
+        assert_eq!((open.identity.as_str(), open.device.size()), ("dram", Bytes::mib(1)));
+    }
+
+    #[test]
+    fn a_tier_that_is_too_small_is_refused_whatever_it_is_made_of() {
+        for medium in
+            ["dram", "emulated:1dimm", "file:/none/tier", "synced:/none/tier", "dax:/none/tier", "numa:0"]
+        {
+            for size in ["0B", "1KiB", "1048575B"] {
+                let refused = format!("{medium}:{size}").parse::<TierSpec>().unwrap().open().unwrap_err();
+                let is_said = matches!(refused, TierError::TooSmall { min, .. } if min == TIER_MIN);
+                assert!(is_said, "{medium}: {refused}");
+                assert_eq!(refused.cure().as_deref(), Some("ask for 1MiB or more"));
+            }
+        }
     }
 }

@@ -30,6 +30,7 @@ mod in_charge;
 mod loops;
 pub(crate) mod observe;
 mod operator;
+mod saved;
 mod shared;
 mod sharing;
 mod tiers;
@@ -57,6 +58,7 @@ pub use operator::{
     Adopted, GroupReport, GroupSettings, Operator, Refusal, RefusalKind, Settings, TenantReport,
 };
 pub use reactor::IoEngine;
+pub use saved::{NotSaved, SavedError};
 pub use server::{Running, Sockets, StartError, start, start_on, start_with};
 pub use shared::Clock;
 pub use sharing::{

@@ -16,6 +16,7 @@ use crate::listener::{Address, SocketFile};
 use crate::loops::{self, Helpers};
 use crate::operator::Operator;
 use crate::reactor::{self, Epoll, Reactor, Ring, Uring};
+use crate::saved::{NotSaved, SavedError, SavedFile};
 use crate::shared::{Clock, Shared};
 use crate::sharing::{GroupClaims, Known, Speeds, SpeedsError, Unmeasured};
 use crate::tenants::Router;
@@ -23,7 +24,7 @@ use crate::tiers::TierUnavailable;
 use crate::tls::TlsError;
 use crate::vigil::Vigil;
 use crate::worker::{Surroundings, Worker};
-use contents::{open_store, restore, save};
+use contents::{open_store, restore};
 use mio::Waker;
 use sockets::{entrances, ready_line};
 use std::io;
@@ -69,9 +70,9 @@ pub enum StartError {
     Saved {
         /// The file.
         path: PathBuf,
-        /// The system's reason.
+        /// Why not.
         #[source]
-        cause: io::Error,
+        cause: SavedError,
     },
     /// The users cannot be read.
     #[error("cannot tell who may come in")]
@@ -99,6 +100,8 @@ pub struct Running {
     operator: Arc<Operator>,
     shared: Arc<Shared>,
     router: Arc<Router>,
+    /// Where the end saves the items.
+    saved: Option<SavedFile>,
 }
 
 /// Starts a server.
@@ -142,7 +145,7 @@ fn run(
     let (store, model, saved) = open_store(&config, &clock)?;
     let router = Arc::new(Router::new(Arc::clone(&store), &config).ok_or(StartError::Tenants)?);
     let auth = Auth::load(&config, &router)?;
-    restore(&store, &router, saved.as_deref())?;
+    restore(&store, &router, saved.as_ref())?;
     let is_there = |name: &str| router.find(name).is_some();
     let speeds_file = config.bandwidth_speeds.clone();
     let speeds = Speeds::of_policy(config.bandwidth_policy, speeds_file.as_deref(), is_there)?;
@@ -152,8 +155,7 @@ fn run(
     let Sockets { mut main, admin, keys } = sockets;
     let (engine, rings) = reactor::choose(config.io_engine, config.threads);
     let shared = Arc::new(Shared::new(config, auth, store, clock, keys, engine, known)?);
-    allow_configured(&shared, &router);
-    claim_configured(&shared, &router);
+    admit_configured(&shared, &router);
     shared.tick();
     watch_evictions(&shared);
     let files = main.iter_mut().filter_map(|prepared| prepared.opened.made.take()).collect();
@@ -213,26 +215,18 @@ fn run(
         operator,
         shared,
         router,
+        saved,
     })
 }
 
-/// Tells who is allowed what by the configuration.
-fn allow_configured(shared: &Shared, router: &Router) {
+/// Tells who is allowed what, and claims what of a tier's bandwidth, by the configuration.
+fn admit_configured(shared: &Shared, router: &Router) {
     for tenant in &shared.config.tenants {
-        if tenant.allowance != Allowance::default()
-            && let Some(id) = router.find(&tenant.name)
-        {
+        let Some(id) = router.find(&tenant.name) else { continue };
+        if tenant.allowance != Allowance::default() {
             shared.admission.allow(id, tenant.allowance);
         }
-    }
-}
-
-/// Tells what tenants claim of a tier's bandwidth by the configuration.
-fn claim_configured(shared: &Shared, router: &Router) {
-    for tenant in &shared.config.tenants {
-        if let Some(id) = router.find(&tenant.name) {
-            shared.sharing.set_claim(id, &tenant.bandwidth);
-        }
+        shared.sharing.set_claim(id, &tenant.bandwidth);
     }
 }
 
@@ -381,8 +375,11 @@ impl Running {
         self.vigil.ended()
     }
 
-    /// Stops accepting, answers what has arrived, sends what is owed, ends every thread.
-    pub fn shut_down(self) {
+    /// Stops accepting, answers what has arrived, sends what is owed, ends every thread, saves the items.
+    ///
+    /// # Errors
+    /// If there is a file to save them in, and they could not be.
+    pub fn shut_down(self) -> Result<(), NotSaved> {
         self.vigil.stop().store(true, Ordering::Release);
         // A thread that cannot be woken wakes by itself.
         let _woken = self.acceptor_waker.wake();
@@ -400,8 +397,6 @@ impl Running {
                 tracing::error!("a thread had panicked");
             }
         }
-        if let Some(path) = self.shared.config.saved_at() {
-            save(&self.shared.store, &path);
-        }
+        self.saved.as_ref().map_or(Ok(()), |saved| saved.save(&self.shared.store))
     }
 }

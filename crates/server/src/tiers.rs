@@ -1,7 +1,7 @@
 //! The tiers below DRAM that a server is told of: their names, which of them a tenant's values go to, what a restart finds.
 //!
 //! Shape:      settings -> devices, the fastest first -> a store; a tenant's word -> a placement
-//! Invariants: two tiers have two names, and none is called as a placement is
+//! Invariants: two tiers have two names, and none is called as a placement is, or as all of them together in `stats tiers`
 //! Failure:    a tier that cannot be had is why the server does not start
 
 use crate::config::Config;
@@ -20,6 +20,9 @@ pub struct TierConfig {
     /// What it is made of, and how large.
     pub spec: TierSpec,
 }
+
+/// What all tiers together are called in `stats tiers`.
+pub(crate) const ALL_TIERS: &str = "below";
 
 /// Where values go, as an operator says it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -56,7 +59,7 @@ impl PlaceIn {
 }
 
 impl TierConfig {
-    /// A tier written as `[NAME=]MEDIUM:…:SIZE`; without a name it is called as its medium.
+    /// A tier written as `[NAME=]MEDIUM:…:SIZE`; without a name it is called as its medium, `dram` as `plain`.
     ///
     /// # Errors
     /// If the text names no tier.
@@ -100,13 +103,16 @@ impl Config {
     }
 }
 
-fn beside(medium: &TierMedium) -> Option<PathBuf> {
-    let (TierMedium::File(path) | TierMedium::Synced(path) | TierMedium::Dax(path)) = medium else {
-        return None;
-    };
-    if path.starts_with("/dev") {
-        return None;
+/// Where a tier lies, if it has a place of its own.
+pub(crate) fn path_of(medium: &TierMedium) -> Option<&Path> {
+    match medium {
+        TierMedium::File(path) | TierMedium::Synced(path) | TierMedium::Dax(path) => Some(path),
+        TierMedium::Dram | TierMedium::Emulated(_) | TierMedium::Numa(_) => None,
     }
+}
+
+fn beside(medium: &TierMedium) -> Option<PathBuf> {
+    let path = path_of(medium).filter(|path| !path.starts_with("/dev"))?;
     let mut name = path.as_os_str().to_owned();
     name.push(".saved");
     Some(PathBuf::from(name))
@@ -199,14 +205,6 @@ pub(crate) fn divide(store: &Store, opened: Vec<Opened>, config: &Config) -> Tie
         }
     }
     model
-}
-
-/// Whether the file of a clean end can be written; makes sure before anything is lost by it.
-pub(crate) fn check_saved(path: &Path) -> std::io::Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".try");
-    std::fs::File::create(&beside)?;
-    std::fs::remove_file(&beside)
 }
 
 /// The tiers' names, and where values go of tenants that do not say.

@@ -77,7 +77,9 @@ pub use pin::Pinned;
 pub use rank::{Expression, RankError, RankKind};
 pub use store::{CLOCK_START, MemoryUse, Options, Store, StoreError};
 pub use tenant::{OverShare, TenantSpec, TenantState};
-pub use tier::{BelowTotals, Placement, Promotion, Restored, TierTotals, TierUse, TrafficTotal};
+pub use tier::{
+    BelowTotals, NotTaken, Placement, Promotion, Restored, TierTotals, TierUse, TrafficTotal, may_replace,
+};
 pub use upload::{Shortage, Upload};
 pub use witness::Evicted;
 pub use worker::{

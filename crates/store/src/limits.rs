@@ -129,6 +129,8 @@ pub const RANK_STEPS_MAX: usize = 100;
 /// Deepest nesting of parentheses, functions and signs in a rank's expression: the parser recurses so deep.
 pub const RANK_NESTING_MAX: usize = 32;
 
+const _: () =
+    assert!(TIER_PASS_WIDTH_UNMAPPED as u64 <= TIER_BUFFERS_MIN, "a pass reads no more than is gathered");
 const _: () = assert!(TIERS_MAX <= u8::MAX as usize);
 const _: () = assert!(KEY_MAX <= u8::MAX as usize);
 const _: () = assert!(TENANTS_MAX < u16::MAX as usize);

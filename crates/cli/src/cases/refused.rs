@@ -150,7 +150,7 @@ fn what_is_out_of_range_is_refused_wherever_it_is_given() {
 }
 
 #[test]
-fn what_tenants_and_groups_cannot_be_is_one_line_with_a_cure() {
+fn what_tenants_groups_and_tiers_cannot_be_is_one_line_with_a_cure() {
     for (line, what, cure) in [
         ("cotenant serve --tenant prefix=a:", "has no name=", "--tenant name="),
         ("cotenant serve --tenant name=a,prefix", "'prefix' is not key=value", "--tenant name="),
@@ -172,6 +172,16 @@ fn what_tenants_and_groups_cannot_be_is_one_line_with_a_cure() {
             "'x' belongs to",
             "one tenant",
         ),
+        ("cotenant serve --tier below=dram:64MiB", "a tier cannot be called 'below'", "stats"),
+        ("cotenant serve --tier auto=dram:64MiB", "a tier cannot be called 'auto'", "placement"),
+        (
+            "cotenant serve --tier file:/a/b:1GiB -e /a/b",
+            "the items cannot be saved in /a/b: tier 'file'",
+            "-e",
+        ),
+        ("cotenant serve --tier dax:src/b:1GiB -e ./src/../src/b", "tier 'dax' lies there", "-e"),
+        ("cotenant serve --tier a=synced:/a/b.new:1GiB -e /a/b", "tier 'a' lies there", "-e"),
+        ("cotenant serve --tier a=file:/b:1GiB --tier b=file:/b.saved:1GiB", "tier 'b' lies there", "-e"),
         ("cotenant serve --tenant name=a", "neither a prefix nor a listen", "add"),
         (
             "cotenant serve --tenant name=a,prefix=a:,reserved=8388607TiB --tenant name=b,prefix=b:,reserved=8388607TiB --tenant name=c,prefix=c:,reserved=3TiB",

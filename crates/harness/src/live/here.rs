@@ -230,7 +230,8 @@ impl Here {
 impl Drop for Here {
     fn drop(&mut self) {
         if let Some(server) = self.server.take() {
-            server.shut_down();
+            // Nobody starts it again.
+            let _not_saved = server.shut_down();
         }
     }
 }

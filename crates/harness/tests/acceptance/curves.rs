@@ -131,7 +131,7 @@ fn errors(stream: &Stream, seed: u64) -> (f64, f64) {
     let mut reader = Reader { stream, at: 0, key: Vec::new() };
     over_tcp(&ReplayOptions::default(), &address, &mut [&mut reader], &mut |_| {}, None).unwrap();
     let view = server.view().curve(&stream.name).unwrap();
-    server.shut_down();
+    server.shut_down().unwrap();
     let error = |curve: &control::Curve| {
         let off = |(size, ratio): &(Bytes, f64)| (curve.miss_ratio(*size) - ratio).abs();
         exact.iter().map(off).sum::<f64>() / exact.len() as f64

@@ -33,7 +33,7 @@ fn check(memory: Bytes, sizes: Sizes, plan: &Plan) -> Heard {
     let filled = run(&Plan::fill(ITEMS), address, &items).unwrap();
     assert_eq!((filled.requests, filled.gets), (u64::from(ITEMS), 0));
     let heard = run(plan, address, &items).unwrap();
-    server.shut_down();
+    server.shut_down().unwrap();
     assert_eq!(heard.requests, plan.requests);
     assert_eq!(heard.latency.count(), plan.requests);
     let part = heard.gets as f64 / heard.requests as f64;

@@ -23,7 +23,7 @@ fn a_live_journal_replays_to_the_same_decisions() {
     over_tcp(&options, &address, &mut [&mut minute.mix()], &mut |_| {}, None).unwrap();
     let replayed = server.view().replay_journal().unwrap().expect("the journal reaches back to its start");
     let lines = server.view().journal_lines();
-    server.shut_down();
+    server.shut_down().unwrap();
     println!("{replayed} decisions replayed, {} lines", lines.len());
     assert!(0 < replayed && replayed <= lines.len());
 

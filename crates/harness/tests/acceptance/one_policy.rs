@@ -48,7 +48,7 @@ fn one_policy_object_steps_in_the_model_and_in_the_live_server() {
     let options = ReplayOptions { limit: Some(REQUESTS), ..minute.options("shared") };
     over_tcp(&options, &address, &mut [&mut minute.mix()], &mut |_| {}, None).unwrap();
     let lines = server.view().journal_lines();
-    server.shut_down();
+    server.shut_down().unwrap();
     records.extend((1..).zip(&lines).map(|(number, line)| Record::of_line(number, line).unwrap()));
     println!("{in_model} decisions in the model, {} in the server", lines.len());
     assert!(100 < in_model && 2 < lines.len());

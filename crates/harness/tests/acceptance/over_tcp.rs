@@ -18,7 +18,7 @@ fn over(options: &ReplayOptions, trace: &mut dyn TraceReader) -> Report {
     let policy = MemoryPolicy::ALL.into_iter().find(|policy| policy.name() == options.policy).unwrap();
     let (server, address) = serve(config(options.memory, policy));
     let report = over_tcp(options, &address, &mut [trace], &mut |_| {}, None).unwrap();
-    server.shut_down();
+    server.shut_down().unwrap();
     report
 }
 

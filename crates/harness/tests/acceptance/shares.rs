@@ -118,7 +118,7 @@ fn m3_a_live_server_reaches_static_shares() {
     for t in server.view().snapshot().tenants.iter().filter(|t| hungry.contains(&t.state.name)) {
         check_reached(&t.state.name, t.state.held, t.state.share.target, segment(minute.memory));
     }
-    server.shut_down();
+    server.shut_down().unwrap();
 }
 
 /// The demonstration's own load and memory. Half of an equal part is private, as in the paper's Table 2. In 32 MiB, where

@@ -113,7 +113,7 @@ fn switching_the_policy_under_load_loses_nothing() {
     assert_eq!((hits, evictions), (KEYS, 0));
     assert!(replayed.is_some_and(|decisions| 16 < decisions), "the journal replays across policies");
     assert!(!server.operator().set_policy(server.operator().policy()), "the same again is no change");
-    server.shut_down();
+    server.shut_down().unwrap();
 }
 
 /// Waits until a decision has been made after `before`.
@@ -175,5 +175,5 @@ fn groups_come_change_and_go_under_load_and_the_journal_replays() {
     assert_eq!(evictions, 0, "nothing is lost for it");
     let replayed = server.view().replay_journal().unwrap();
     assert!(replayed.is_some_and(|decisions| 8 <= decisions), "{replayed:?}");
-    server.shut_down();
+    server.shut_down().unwrap();
 }

@@ -1,7 +1,7 @@
-//! A device whose writes fail, tear or are forgotten.
+//! A device whose writes fail, tear or are forgotten, and whose reads fail.
 //!
-//! Shape:      a device inside; a fault for the n-th write from now; `crash` undoes some of what was not settled, `lose_notes`
-//!             all that was noted since everything was settled
+//! Shape:      a device inside; a fault for the n-th write from now; bytes that cannot be read; `crash` undoes some of what was not
+//!             settled, `lose_notes` all that was noted since everything was settled
 //! Invariants: a settled write is never undone; a torn write keeps whole access units, as media do
 //! Failure:    a write that fails answers with its error and leaves the bytes as the fault says
 
@@ -43,6 +43,8 @@ struct State {
     /// What was there before each write that is not settled, in their order.
     undo: Vec<(u64, Vec<u8>)>,
     written: u64,
+    /// Bytes that `read` cannot read.
+    unreadable: Range<u64>,
     /// The notes when all was settled last, where anybody has asked for that.
     notes: Vec<u64>,
 }
@@ -61,6 +63,11 @@ impl<D: Device> Faulty<D> {
     /// Lets the write after `good` more ones fail, or the settling after it.
     pub fn arm(&self, good: u64, fault: Fault) {
         self.state().armed = Some((good, fault));
+    }
+
+    /// Lets every `read` fail that meets these bytes of the device, and no other; queues read them all the same.
+    pub fn fail_reads(&self, bytes: Range<u64>) {
+        self.state().unreadable = bytes;
     }
 
     /// Writes that went well so far.
@@ -172,6 +179,10 @@ impl<D: Device> Device for Faulty<D> {
     }
 
     fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
+        let unreadable = self.state().unreadable.clone();
+        if at < unreadable.end && unreadable.start < at + into.len() as u64 {
+            return Err(io::Error::from_raw_os_error(libc::EIO));
+        }
         self.inner.read(at, into)
     }
 
@@ -245,6 +256,12 @@ mod tests {
         assert_eq!(code(device.settle()), Err(libc::EIO));
         assert_eq!(code(device.settle()), Ok(()));
         assert_eq!(device.written(), 2);
+        device.fail_reads(64..128);
+        let read = |at, len| code(device.read(at, &mut vec![0; len]));
+        let answers = [read(0, 64), read(0, 65), read(127, 1), read(128, 64)];
+        assert_eq!(answers, [Ok(()), Err(libc::EIO), Err(libc::EIO), Ok(())]);
+        device.fail_reads(0..0);
+        assert_eq!(read(0, 256), Ok(()));
     }
 
     #[test]

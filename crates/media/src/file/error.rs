@@ -142,6 +142,7 @@ impl TierError {
     #[must_use]
     pub fn cure(&self) -> Option<String> {
         match self {
+            Self::TooSmall { min, .. } => Some(format!("ask for {min} or more")),
             Self::NoFolder { path } => {
                 let folder = path.parent().map(|folder| folder.display().to_string())?;
                 Some(format!("mkdir -p {folder}"))

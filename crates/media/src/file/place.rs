@@ -167,10 +167,13 @@ fn publish(beside: &Path, path: &Path) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, "another server has just created it"));
     }
     std::fs::rename(beside, path)?;
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => File::open(folder)?.sync_all(),
-        _ => File::open(".")?.sync_all(),
-    }
+    settle_name(path)
+}
+
+/// Lets what a folder says of a file survive.
+pub(crate) fn settle_name(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 pub(crate) fn identity() -> [u8; 16] {

@@ -1,14 +1,17 @@
 //! A profile as it is kept: JSON that says of which tier, on which machine, and when.
 //!
 //! Shape:      rows and where they come from <-> text of a file
-//! Invariants: a profile of another tier, another machine or another format is refused, with the command that makes a new one
+//! Invariants: a file has its name only once all of it is on the disk; a profile of another tier, another machine or another format is refused, with the command that makes a new one
 //! Failure:    a text that is not exactly a profile is refused; nothing of it is used. One of the first format has no table of reads
 //!             and writes together; the rest of it holds
 
 use super::Competition;
+use crate::file::place::settle_name;
 use crate::{Profile, ProfileError, ProfileRow};
 use serde_json::{Map, Value, json};
-use std::io;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Write as _};
 use std::path::Path;
 use units::Bytes;
 
@@ -109,8 +112,19 @@ impl ProfileFile {
             |cause| ProfileFileError::System { what: "write", path: path.display().to_string(), cause };
         let mut beside = path.as_os_str().to_owned();
         beside.push(format!(".{}.new", std::process::id()));
-        std::fs::write(&beside, self.to_text()).map_err(fail)?;
-        std::fs::rename(&beside, path).map_err(fail)
+        let kept = self.write(&beside).and_then(|()| std::fs::rename(&beside, path));
+        if kept.is_err() {
+            // Half of a profile is of no use; the error says why.
+            let _removed = std::fs::remove_file(&beside);
+        }
+        kept.and_then(|()| settle_name(path)).map_err(fail)
+    }
+
+    /// Writes it down so that it is on the disk before it has its name.
+    fn write(&self, beside: &OsStr) -> io::Result<()> {
+        let mut file = File::create(beside)?;
+        file.write_all(self.to_text().as_bytes())?;
+        file.sync_all()
     }
 
     /// What is kept at `path` of the tier `identity`, whatever machine it was taken on.
@@ -282,6 +296,19 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         assert!(matches!(ProfileFile::read(&path, ""), Err(ProfileFileError::System { what: "read", .. })));
         assert_ne!(machine_id(&machine_name()), machine_id("another"));
+    }
+
+    #[test]
+    fn what_cannot_be_kept_leaves_nothing_beside_it() {
+        let name = format!("profiles-{}", std::process::id());
+        let folder = std::env::current_exe().unwrap().with_file_name(name);
+        let taken = folder.join("taken");
+        std::fs::create_dir_all(taken.join("by a folder")).unwrap();
+        let refused = file().save(&taken).unwrap_err();
+        assert!(matches!(refused, ProfileFileError::System { what: "write", .. }), "{refused:?}");
+        let left: Vec<_> = folder.read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["taken"]);
+        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]

@@ -1,17 +1,19 @@
 //! Whether settings fit together: sizes, policies, tenants and listeners.
 //!
-//! Invariants: what passes has no floors above the memory and no tenants or listeners that collide
+//! Invariants: what passes has no floors above the memory, no tenants or listeners that collide, and no tier where items are saved
 //! Failure:    the first thing that does not fit, and what would
 
 use super::{Config, TenantConfig};
 use crate::groups::{Division, Member, check_groups};
 use crate::limits;
 use crate::listener::TlsMode;
+use crate::saved::written_at;
 use crate::sharing::BandwidthKind;
 use crate::tenants::DEFAULT_TENANT;
-use crate::tiers::PlaceIn;
+use crate::tiers::{ALL_TIERS, PlaceIn, path_of};
 use crate::tls::check_ciphers;
 use policy::memory::Tax;
+use std::path::{Path, PathBuf};
 use units::{Bytes, Duration};
 
 /// Shortest time between two decisions over DRAM and bandwidth: what was used in less says nothing (`store`'s joint sensor).
@@ -61,6 +63,7 @@ impl Config {
     pub fn checked(self) -> Result<Self, ConfigError> {
         self.check_sizes()?;
         self.check_tiers()?;
+        self.check_saved()?;
         self.check_tenants()?;
         self.check_listeners()?;
         self.check_tls()?;
@@ -193,11 +196,13 @@ impl Config {
             );
         }
         for (i, tier) in self.tiers.iter().enumerate() {
-            if ["dram", "auto"].contains(&tier.name.as_str()) {
-                return refuse(
-                    format!("a tier cannot be called '{}'", tier.name),
-                    "that is a placement; for example --tier ssd=file:PATH:SIZE",
-                );
+            let taken = match tier.name.as_str() {
+                "dram" | "auto" => Some("that is a placement; for example --tier ssd=file:PATH:SIZE"),
+                ALL_TIERS => Some("stats calls all tiers together so; for example --tier ssd=file:PATH:SIZE"),
+                _ => None,
+            };
+            if let Some(cure) = taken {
+                return refuse(format!("a tier cannot be called '{}'", tier.name), cure);
             }
             if self.tiers[..i].iter().any(|other| other.name == tier.name) {
                 return refuse(
@@ -224,6 +229,27 @@ impl Config {
         for place in tenants.chain([&self.placement]) {
             if self.placement(place).is_none() {
                 return refuse_place(self.tiers.iter().map(|tier| tier.name.as_str()), place);
+            }
+        }
+        Ok(())
+    }
+
+    /// What a clean end writes takes the place of what is there: that is no tier.
+    fn check_saved(&self) -> Result<(), ConfigError> {
+        let Some(saved) = self.saved_at() else { return Ok(()) };
+        let written = written_at(&saved).map(|path| place_of(&path));
+        for tier in &self.tiers {
+            if let Some(path) = path_of(&tier.spec.medium)
+                && written.contains(&place_of(path))
+            {
+                return refuse(
+                    format!(
+                        "the items cannot be saved in {}: tier '{}' lies there",
+                        saved.display(),
+                        tier.name
+                    ),
+                    "name a file of its own: -e FILE",
+                );
             }
         }
         Ok(())
@@ -354,6 +380,16 @@ impl Config {
         }
         Ok(())
     }
+}
+
+/// Where a path leads: the same for all names of one place, whether there is something or not.
+fn place_of(path: &Path) -> PathBuf {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let in_folder = || {
+        let folder = folder.unwrap_or(Path::new(".")).canonicalize().ok()?;
+        Some(folder.join(path.file_name()?))
+    };
+    path.canonicalize().ok().or_else(in_folder).unwrap_or_else(|| path.to_owned())
 }
 
 /// By what a tenant may be known beside its prefix.

@@ -2,12 +2,11 @@
 
 use super::StartError;
 use crate::config::Config;
+use crate::saved::{self, SavedError, SavedFile};
 use crate::shared::Clock;
 use crate::sharing::TierModel;
 use crate::tenants::Router;
 use crate::tiers;
-use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use store::{Options, Store};
 
@@ -15,13 +14,14 @@ use store::{Options, Store};
 pub(super) fn open_store(
     config: &Config,
     clock: &Arc<dyn Clock>,
-) -> Result<(Arc<Store>, TierModel, Option<PathBuf>), StartError> {
+) -> Result<(Arc<Store>, TierModel, Option<SavedFile>), StartError> {
+    let saved = config.saved_at();
+    let refused = |cause: SavedError| StartError::Saved { path: saved.clone().unwrap_or_default(), cause };
+    // Before tiers are made that nobody is to have.
+    saved.as_deref().map_or(Ok(()), saved::check).map_err(refused)?;
     let opened = tiers::open(&config.tiers)?;
     let devices: Vec<_> = opened.iter().map(|tier| Arc::clone(&tier.device)).collect();
-    let saved = config.saved_at();
-    if let Some(path) = &saved {
-        tiers::check_saved(path).map_err(|cause| StartError::Saved { path: path.clone(), cause })?;
-    }
+    let claimed = saved.as_deref().map(SavedFile::claim).transpose().map_err(refused)?;
     let options = Options {
         memory: config.memory,
         item_max: config.item_max,
@@ -37,7 +37,7 @@ pub(super) fn open_store(
     let model = tiers::divide(&store, opened, config);
     let brakes = Arc::clone(clock);
     store.set_brake_time(move || brakes.now());
-    Ok((store, model, saved))
+    Ok((store, model, claimed))
 }
 
 /// Where keys go is drawn anew by each process, unless it is asked for: who knew it could choose keys that share a place.
@@ -50,22 +50,21 @@ fn secret(seed: u64) -> u64 {
 }
 
 /// Brings back what tiers, and the file of a clean end, hold from before.
-pub(super) fn restore(store: &Arc<Store>, router: &Router, saved: Option<&Path>) -> Result<(), StartError> {
+pub(super) fn restore(
+    store: &Arc<Store>,
+    router: &Router,
+    saved: Option<&SavedFile>,
+) -> Result<(), StartError> {
     let mut worker = store.worker()?;
-    let back = worker.restore(saved, &mut |name, own_space| router.adopt(name, own_space));
+    let path = saved.map(SavedFile::path);
+    let back = worker.restore(path, &mut |name, own_space| router.adopt(name, own_space));
     worker.go_offline();
-    if back != store::Restored::default() {
+    if let Some((path, why)) = path.zip(back.not_taken) {
+        tracing::warn!("what was saved in {} is not taken, or not all of it: {why}", path.display());
+    }
+    if (store::Restored { not_taken: None, ..back }) != store::Restored::default() {
         let from = if back.from_saved { "a clean end" } else { "an end that was not clean" };
         tracing::info!("{} items are back after {from}, {} were dropped", back.items, back.dropped);
     }
     Ok(())
-}
-
-/// Saves the items for the next start.
-pub(super) fn save(store: &Arc<Store>, path: &Path) {
-    let saved = store.worker().map_err(io::Error::other).and_then(|mut worker| worker.save(path));
-    match saved {
-        Ok(items) => tracing::info!("{items} items were saved in {}", path.display()),
-        Err(e) => tracing::error!("the items could not be saved in {}: {e}", path.display()),
-    }
 }

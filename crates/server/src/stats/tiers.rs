@@ -5,6 +5,7 @@
 use super::{Row, baseline};
 use crate::shared::Shared;
 use crate::tenants::{Binding, Router};
+use crate::tiers::ALL_TIERS;
 use crate::view::Visible;
 use store::{BelowTotals, TierTotals, TierUse};
 use units::Bytes;
@@ -40,7 +41,7 @@ pub(super) fn tiers(shared: &Shared, router: &Router, binding: &Binding) -> Vec<
         ("writes", t.slow_write.accesses),
         ("write_bytes", t.slow_write.bytes),
     ];
-    rows.extend(below.map(|(name, value)| (format!("below:{name}"), value.to_string())));
+    rows.extend(below.map(|(name, value)| (format!("{ALL_TIERS}:{name}"), value.to_string())));
     for (name, counted) in router.places.names().iter().zip(&t.tiers) {
         rows.extend(traffic(counted).map(|(what, value)| (format!("{name}:{what}"), value.to_string())));
     }

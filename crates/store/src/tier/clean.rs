@@ -3,8 +3,10 @@
 //! Shape:      sealed segments, half those with the least alive, half random -> their live records, ranked as in DRAM but by
 //!             what they take here -> what each tenant keeps (`survivors`) -> the rest is evicted, survivors are copied on,
 //!             and the items that lead to them are written again
-//! Invariants: a segment is given back when no item leads to it; a record is copied only if it is whole
+//! Invariants: a tier has one pass at a time; a segment is given back when no item leads to it; a record is copied only if it is
+//!             whole
 //! Cost:       a look-up per live record, an item written per copied one; where the device is not mapped, a read of the source
+//!             into memory that the tier has for it
 //! Failure:    a source that cannot be read, or survivors without room in DRAM, stay where they are
 
 use super::record::{self, Record};
@@ -29,7 +31,7 @@ use crate::tenant::TenantSpec;
 use media::SlowAccess;
 use std::collections::HashMap;
 use std::sync::Arc;
-use units::{Rng, TenantId};
+use units::{Bytes, Rng, TenantId};
 
 /// Cleans tiers; one per cleaning thread.
 #[derive(Debug)]
@@ -39,10 +41,10 @@ pub(crate) struct TierCleaner {
 }
 
 /// A segment that a pass empties.
-struct Source {
+struct Source<'b> {
     segment: u32,
     /// What it holds, where that cannot be read in place.
-    bytes: Option<Vec<u8>>,
+    bytes: Option<&'b [u8]>,
     entries: Vec<Entry>,
     /// Some record does not say whose it is.
     hides: bool,
@@ -97,18 +99,24 @@ impl TierCleaner {
         Self { rng, clock: Clock::default() }
     }
 
-    /// One pass. Returns how many segments it gave back beyond those that it filled.
+    /// One pass. Returns how many segments it gave back beyond those that it filled; none if another thread is at one.
     pub(crate) fn pass(
         &mut self,
         store: &Store,
         reader: &mut Participant,
         counters: &ThreadCounters,
         tier: &Tier,
-    ) -> usize {
-        let mut sources = self.choose(tier);
-        if sources.is_empty() {
-            return 0;
+    ) -> Option<usize> {
+        let mut held = tier.sources.try_lock().ok()?;
+        let chosen = self.choose(tier);
+        if chosen.is_empty() {
+            return Some(0);
         }
+        let room: &mut [u8] = match &mut *held {
+            Some(buffer) => buffer.bytes_mut(),
+            None => &mut [],
+        };
+        let mut sources = read(store, tier, chosen, room);
         store.take_time(&mut self.clock);
         let available = tier.segments.available();
         let mut pass = Pass {
@@ -120,7 +128,6 @@ impl TierCleaner {
             to: Destinations::take_sparing(store),
         };
         pass.to.allow(sources.len());
-        sources.retain_mut(|source| pass.read(source));
         let tenants = tier.tenants_by_owner();
         for source in &mut sources {
             pass.rank(source, &tenants, &self.clock);
@@ -144,11 +151,11 @@ impl TierCleaner {
         let freed = emptied.len().saturating_sub(filled);
         tier.counters.passes.fetch_add(1, Ordering::Relaxed);
         tier.counters.freed_segments.fetch_add(freed as u64, Ordering::Relaxed);
-        freed
+        Some(freed)
     }
 
     /// Claims sources: half of them have the least alive, half are random.
-    fn choose(&mut self, tier: &Tier) -> Vec<Source> {
+    fn choose(&mut self, tier: &Tier) -> Vec<u32> {
         let width = if tier.is_mapped() { limits::TIER_PASS_WIDTH } else { limits::TIER_PASS_WIDTH_UNMAPPED };
         let mut all: Vec<u32> = tier.segments.sealed().collect();
         let width = width.min(all.len().div_ceil(2));
@@ -160,31 +167,33 @@ impl TierCleaner {
         }
         all.truncate(width);
         all.retain(|segment| tier.segments.change(*segment, State::Sealed, State::Cleaning));
-        all.into_iter()
-            .map(|segment| Source { segment, bytes: None, entries: Vec::new(), hides: false })
-            .collect()
+        all
     }
 }
 
-impl Pass<'_> {
-    /// Reads a source, where it cannot be read in place. Returns whether it could.
-    fn read(&self, source: &mut Source) -> bool {
-        if self.tier.is_mapped() || self.tier.segments.live(source.segment) == 0 {
-            return true;
+/// Reads what segments hold into `room`, where it cannot be read in place. One that cannot be read is no source.
+fn read<'b>(store: &Store, tier: &Tier, segments: Vec<u32>, room: &'b mut [u8]) -> Vec<Source<'b>> {
+    let mut pieces = room.chunks_exact_mut(Bytes(tier.segments.bytes()).as_usize());
+    let mut sources = Vec::with_capacity(segments.len());
+    for segment in segments {
+        let mut bytes = None;
+        if !tier.is_mapped() && tier.segments.live(segment) != 0 {
+            let piece = pieces.next().expect("the room is for as many as a pass takes");
+            if tier.device.read(tier.segments.range(segment).start, piece).is_err() {
+                tier.note_error(store.now_secs());
+                tier.segments.change(segment, State::Cleaning, State::Sealed);
+                continue;
+            }
+            bytes = Some(&*piece);
         }
-        let range = self.tier.segments.range(source.segment);
-        let mut bytes = vec![0; usize::try_from(self.tier.segments.bytes()).unwrap_or(0)];
-        if self.tier.device.read(range.start, &mut bytes).is_err() {
-            self.tier.note_error(self.store.now_secs());
-            self.tier.segments.change(source.segment, State::Cleaning, State::Sealed);
-            return false;
-        }
-        source.bytes = Some(bytes);
-        true
+        sources.push(Source { segment, bytes, entries: Vec::new(), hides: false });
     }
+    sources
+}
 
+impl Pass<'_> {
     /// Ranks the live records of a source.
-    fn rank(&mut self, source: &mut Source, tenants: &[Option<TenantId>], clock: &Clock) {
+    fn rank(&mut self, source: &mut Source<'_>, tenants: &[Option<TenantId>], clock: &Clock) {
         let range = self.tier.segments.range(source.segment);
         let (mut entries, mut hides) = (Vec::new(), false);
         self.tier.notes.each_live(range, |at| {
@@ -257,7 +266,7 @@ impl Pass<'_> {
     }
 
     /// Deals with every live record of a source. Returns whether nothing leads to it any more.
-    fn empty(&mut self, source: &Source) -> bool {
+    fn empty(&mut self, source: &Source<'_>) -> bool {
         let tier = self.tier;
         for entry in &source.entries {
             if !self.handle(source, entry) {
@@ -273,7 +282,7 @@ impl Pass<'_> {
     }
 
     /// Deals with one record. Returns false if it has to stay where it is.
-    fn handle(&mut self, source: &Source, entry: &Entry) -> bool {
+    fn handle(&mut self, source: &Source<'_>, entry: &Entry) -> bool {
         // Once, for it uses up what the tenant keeps.
         let mut keeps = None;
         for _ in 0..HANDLES_MAX {
@@ -286,7 +295,7 @@ impl Pass<'_> {
         false
     }
 
-    fn try_handle(&mut self, source: &Source, entry: &Entry, keeps: &mut Option<bool>) -> Handled {
+    fn try_handle(&mut self, source: &Source<'_>, entry: &Entry, keeps: &mut Option<bool>) -> Handled {
         let (store, tier, reader) = (self.store, self.tier, self.reader);
         let Some((found, item)) = find(store, reader, tier, entry) else { return Handled::Gone };
         let Some(away) = item.view.away() else { return Handled::Gone };
@@ -423,11 +432,11 @@ impl Seen {
 }
 
 /// Bytes of a source from one of the tier on.
-fn bytes_of<'b>(tier: &'b Tier, reader: &'b Participant, source: &'b Source, at: u64) -> &'b [u8] {
+fn bytes_of<'b>(tier: &'b Tier, reader: &'b Participant, source: &'b Source<'_>, at: u64) -> &'b [u8] {
     let range = tier.segments.range(source.segment);
     let from = usize::try_from(at - range.start).unwrap_or(0);
     let len = usize::try_from(range.end - at).unwrap_or(0);
-    match &source.bytes {
+    match source.bytes {
         Some(bytes) => &bytes[from..],
         None => tier.bytes(reader, at, len).unwrap_or(&[]),
     }
@@ -460,5 +469,59 @@ impl Tier {
             }
         }
         tenants
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(shuttle, miri)))]
+mod tests {
+    use super::*;
+    use crate::sync::lock;
+    use crate::worker::Worker;
+    use crate::{Fields, Mode, Options, Placement, RankKind};
+    use control::Claim;
+    use media::FileTier;
+
+    #[test]
+    fn a_tier_has_one_pass_at_a_time_in_memory_that_is_counted() {
+        let folder = std::env::temp_dir().join(format!("cotenant-passes-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let device = Arc::new(FileTier::open(&folder.join("tier"), Bytes::mib(16)).unwrap());
+        let options = Options {
+            memory: Bytes::mib(8),
+            item_max: Bytes::kib(64),
+            threads: 1,
+            tenants_max: 2,
+            no_evict: false,
+            seed: 1,
+        };
+        let store = Store::with_tiers(options, &[device], 1_000_000_000).unwrap();
+        let (name, claim, rank) = ("t".to_owned(), Claim::default(), RankKind::default());
+        let tenant = store.add_tenant(TenantSpec { name, own_space: true, claim, rank }).unwrap();
+        assert!(store.set_placement(tenant, Placement::Tier(0)));
+        let mut worker = store.worker().unwrap();
+        worker.restore(None, &mut |_, _| None);
+        for number in 0..2_000 {
+            let text = format!("key {number}");
+            let key = worker.key(Space::Own(tenant), text.as_bytes()).unwrap();
+            while worker.set(tenant, &key, Mode::Set, Fields::default(), &[7; 2_000]).is_err() {
+                worker.make_room().unwrap();
+            }
+            worker.quiesce();
+        }
+        worker.clean_tiers();
+        let tier = &store.tiers[0];
+        let sources = limits::TIER_PASS_WIDTH_UNMAPPED as u64 * tier.segments.bytes();
+        assert_eq!(tier.memory(), tier.area.memory() + Bytes(sources), "notes are in the file");
+        let mut cleaner = TierCleaner::new(Rng::new(1));
+        let mut pass = |worker: &mut Worker| cleaner.pass(&store, &mut worker.reader, &worker.counters, tier);
+        let another = lock(&tier.sources);
+        assert_eq!(pass(&mut worker), None, "another is at it");
+        assert_eq!(tier.counters.totals().passes, 0);
+        drop(another);
+        assert!(pass(&mut worker).is_some());
+        assert_eq!(tier.counters.totals().passes, 1);
+        worker.check();
+        std::fs::remove_dir_all(folder).unwrap();
     }
 }

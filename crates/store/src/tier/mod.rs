@@ -34,6 +34,7 @@ pub(crate) use recover::Made;
 pub use recover::Restored;
 pub(crate) use reference::{REFERENCE, Reference};
 pub(crate) use room::{relieve, wait_for_buffer, write_out};
+pub use saved::{NotTaken, may_replace};
 pub(crate) use traffic::BelowCounters;
 pub use traffic::{BelowTotals, TrafficTotal};
 
@@ -43,7 +44,7 @@ use crate::segment::State;
 use crate::store::Options;
 use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering, lock};
 use area::{Area, Head};
-use media::{Device, MapError, Profile};
+use media::{Buffer, Device, MapError, Profile};
 use record::{Fields, HEADER, Record, Spot, footprint};
 use segments::Segments;
 use std::collections::VecDeque;
@@ -64,6 +65,9 @@ pub(crate) struct Tier {
     parked: Mutex<Vec<Head>>,
     /// Heads that are full and not written yet.
     full: Mutex<VecDeque<Head>>,
+    /// What the sources of a pass are read into, where they cannot be read in place; who cleans the tier holds it. Its memory is
+    /// taken by the first pass.
+    sources: Mutex<Option<Buffer>>,
     /// Rows of the notes by tenants' ids.
     owners: Box<[AtomicU32]>,
     /// Nothing is written before this second of the store's clock: the device failed a moment ago.
@@ -94,6 +98,7 @@ impl Tier {
         let buffers = buffers.clamp(limits::TIER_BUFFERS_MIN, limits::TIER_BUFFERS);
         let buffers = u32::try_from(buffers).unwrap_or(u32::MAX);
         let count = u32::try_from(device.size().count_of(segment)).unwrap_or(u32::MAX);
+        let sources = if is_mapped { None } else { Some(Buffer::new(Bytes(sources_bytes(segment.0)))?) };
         Ok(Self {
             id,
             area: Area::new(Arc::clone(&device), segment, buffers)?,
@@ -102,6 +107,7 @@ impl Tier {
             device,
             parked: Mutex::default(),
             full: Mutex::default(),
+            sources: Mutex::new(sources),
             owners: (0..tenants_max).map(|_| AtomicU32::new(NOBODY.0)).collect(),
             ailing_until: AtomicU32::new(0),
             unwritten: AtomicU32::new(0),
@@ -128,9 +134,10 @@ impl Tier {
         Bytes(u64::from(self.segments.count().saturating_sub(held_back)) * self.segments.bytes())
     }
 
-    /// Memory of this process that it takes.
+    /// Memory of this process that it takes, what its cleaning takes included.
     pub(crate) fn memory(&self) -> Bytes {
-        self.area.memory() + self.notes.bytes()
+        let sources = if self.is_mapped() { 0 } else { sources_bytes(self.segments.bytes()) };
+        self.area.memory() + self.notes.bytes() + Bytes(sources)
     }
 
     /// Whether values can be read in place.
@@ -437,6 +444,11 @@ impl Tier {
         let all = 0..u64::from(self.segments.count()) * self.segments.bytes();
         self.notes.each_live(all, |at| assert!(records.contains(&at), "an item leads to every live record"));
     }
+}
+
+/// Bytes of the sources of a pass, in segments of a size.
+fn sources_bytes(segment: u64) -> u64 {
+    limits::TIER_PASS_WIDTH_UNMAPPED as u64 * segment
 }
 
 /// Segments of a tier are as large as those of DRAM, smaller where it is small, and hold the largest item, unless those that

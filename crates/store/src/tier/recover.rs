@@ -5,10 +5,11 @@
 //!             and no newer record of its key is there; everything else is dropped
 //! Units:      seconds since 1970 in records, seconds of the store's clock in items
 //! Cost:       without a saved index, a read of every segment that holds something
+//! Failure:    a record that cannot be read is dropped unless a saved item leads there: that is missed until it can be read
 
 use super::notes::{Known, Owner};
 use super::record::{self, Record};
-use super::saved;
+use super::saved::{self, Loaded, NotTaken};
 use super::{GONE, NOBODY, Reference, Tier};
 use crate::account::unlink;
 use crate::hash::Space;
@@ -34,6 +35,8 @@ pub struct Restored {
     pub dropped: u64,
     /// All of it came from a saved index.
     pub from_saved: bool,
+    /// Why what was saved was not taken, or not all of it.
+    pub not_taken: Option<NotTaken>,
 }
 
 /// How a start finds the tiers.
@@ -59,10 +62,10 @@ impl Start {
 }
 
 impl Worker {
-    /// Brings back what tiers hold from before, and what was saved at `saved` by a clean end; that file is removed. Called
-    /// once, after the tenants that are configured have been added and before anything else. `adopt` may add a tenant of a
-    /// name that nobody has, or say that there is none: its items are dropped. Without this call tiers that outlive the
-    /// process take nothing.
+    /// Brings back what tiers hold from before, and what was saved at `saved` by a clean end; that file is removed, and one that
+    /// no clean end has written left as it is. Called once, after the tenants that are configured have been added and before
+    /// anything else. `adopt` may add a tenant of a name that nobody has, or say that there is none: its items are dropped.
+    /// Without this call tiers that outlive the process take nothing.
     pub fn restore(
         &mut self,
         saved: Option<&Path>,
@@ -76,18 +79,7 @@ impl Worker {
         let flushed = rows.iter().flat_map(HashMap::values).map(|(_, known)| known.flushed_below);
         // What is written from now on is not flushed.
         store.stamps.fetch_max(flushed.max().unwrap_or(0), Ordering::Relaxed);
-        let mut restored = Restored::default();
-        if let Some(path) = saved {
-            // Without a tier that outlives the process nothing but the file itself says that it is the last.
-            let loaded = saved::load(self, path, |mark| start.is_of(mark), adopt).unwrap_or_default();
-            restored = loaded.restored;
-            // It must not be taken for the state of a later end. Where it cannot be removed, its mark is old then.
-            let _gone = std::fs::remove_file(path).and_then(|()| saved::settle_name(path));
-            loaded
-                .flushes
-                .into_iter()
-                .for_each(|(tenant, wall)| store.flush(tenant, store.secs_of_wall(wall)));
-        }
+        let mut restored = saved.map_or_else(Restored::default, |path| self.take_saved(path, &start, adopt));
         let led = self.led_to(&store);
         for (at, rows) in start.known.iter().zip(&rows) {
             let tier = &store.tiers[*at];
@@ -105,6 +97,33 @@ impl Worker {
         }
         self.reader.quiesce();
         restored
+    }
+
+    /// Brings back what a clean end has saved.
+    fn take_saved(
+        &mut self,
+        path: &Path,
+        start: &Start,
+        adopt: &mut dyn FnMut(&str, bool) -> Option<TenantId>,
+    ) -> Restored {
+        // Without a tier that outlives the process nothing but the file itself says that it is the last.
+        let loaded = match saved::load(self, path, |mark| start.is_of(mark), adopt) {
+            Ok(None) => return Restored::default(),
+            Ok(Some(loaded)) => loaded,
+            Err(why) => {
+                let restored = Restored { not_taken: Some(why), ..Restored::default() };
+                if !why.is_ours() {
+                    return restored;
+                }
+                Loaded { restored, flushes: Vec::new() }
+            }
+        };
+        // It must not be taken for the state of a later end. Where it cannot be removed, its mark is old then.
+        let _gone = std::fs::remove_file(path).and_then(|()| saved::settle_name(path));
+        let store = &self.store;
+        let flushes = loaded.flushes.into_iter();
+        flushes.for_each(|(tenant, wall)| store.flush(tenant, store.secs_of_wall(wall)));
+        loaded.restored
     }
 
     fn finish(&self, store: &Store, tier: &Tier, rows: &Rows) {
@@ -144,8 +163,23 @@ impl Worker {
         led
     }
 
-    /// Looks at every record of a tier whose bit is set.
+    /// Places in a tier that items lead to, in rising order: 8 B each.
+    fn places_led_to(&self, store: &Store, tier: &Tier) -> Vec<u64> {
+        let mut places = Vec::new();
+        for bucket in 0..store.index.buckets() {
+            store.index.each_in(bucket, |slot| {
+                let away = store.log.view(&self.reader, slot.place()).away();
+                places.extend(away.filter(|away| away.tier == tier.id).map(|away| away.at));
+            });
+        }
+        places.sort_unstable();
+        places
+    }
+
+    /// Looks at every record of a tier whose bit is set. One that cannot be read stays where an item leads there already.
     fn scan(&mut self, store: &Arc<Store>, tier: &Tier, rows: &Rows, restored: &mut Restored) {
+        // Once for all segments: who leads to what cannot be read came from what was saved, before the first of them.
+        let mut led: Option<Vec<u64>> = None;
         for segment in 0..tier.segments.count() {
             let range = tier.segments.range(segment);
             let mut live = Vec::new();
@@ -154,13 +188,18 @@ impl Worker {
                 continue;
             }
             let mut bytes = vec![0; usize::try_from(range.end - range.start).unwrap_or(0)];
-            let is_read = tier.device.read(range.start, &mut bytes).is_ok();
-            if !is_read {
+            if tier.device.read(range.start, &mut bytes).is_err() {
                 tier.note_error(store.now_secs());
+                let led = led.get_or_insert_with(|| self.places_led_to(store, tier));
+                for at in live.into_iter().filter(|at| led.binary_search(at).is_err()) {
+                    restored.dropped += 1;
+                    tier.notes.clear_live(at);
+                }
+                continue;
             }
             for at in live {
                 let bytes = &bytes[usize::try_from(at - range.start).unwrap_or(0)..];
-                let record = if is_read { record::decode(tier.spot(at), bytes) } else { None };
+                let record = record::decode(tier.spot(at), bytes);
                 record.inspect(|record| self.draw_beyond(record.fields.stamp));
                 let is_back = record.is_some_and(|record| self.take_back(store, tier, at, &record, rows));
                 if is_back {

@@ -47,7 +47,7 @@ impl Worker {
     pub(crate) fn clean_tiers(&mut self) -> bool {
         let store = Arc::clone(&self.store);
         let mut more = false;
-        for tier in store.tiers.iter().filter(|tier| tier.is_begun()) {
+        'tiers: for tier in store.tiers.iter().filter(|tier| tier.is_begun()) {
             while write_out(&store, &self.reader, tier) {}
             write_late(&store, &self.reader, tier);
             tier.segments.reclaim_now(&store.epochs);
@@ -58,7 +58,10 @@ impl Worker {
                 self.reader.quiesce();
                 let cleaner =
                     self.tier_cleaner.get_or_insert_with(|| Box::new(TierCleaner::new(store.thread_rng())));
-                let freed = cleaner.pass(&store, &mut self.reader, &self.counters, tier);
+                // Who finds another thread at it has nothing to do here.
+                let Some(freed) = cleaner.pass(&store, &mut self.reader, &self.counters, tier) else {
+                    continue 'tiers;
+                };
                 while write_out(&store, &self.reader, tier) {}
                 if freed == 0 {
                     break;

@@ -11,7 +11,7 @@
 //! Invariants: a file belongs to the tiers whose notes carry its mark, each in its place; what is behind a damaged piece is not
 //!             taken; nobody but the user of the server may read it
 //! Units:      seconds since 1970; ticks of age
-//! Failure:    a file of another version or mark is not taken
+//! Failure:    a file of another version or mark is not taken, and said not to be; one that is no such file is left as it is
 
 use super::recover::{Made, Restored};
 use super::{REFERENCE, Reference, write_out};
@@ -31,6 +31,8 @@ use units::TenantId;
 
 /// The format, with its version.
 const MAGIC: [u8; 8] = *b"COTSAVE3";
+/// Bytes of it that every version begins with.
+const KIND: usize = 7;
 /// Bytes before the first piece.
 const HEAD: usize = 36;
 /// The mark of a clean end that no file belongs to.
@@ -60,6 +62,48 @@ pub(super) fn end_of(mark: u64, place: usize) -> u64 {
 pub(super) fn settle_name(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// Why nothing of a file is taken, or not all of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum NotTaken {
+    /// The system does not let it be read; it is left as it is.
+    #[error("it cannot be read")]
+    Unread,
+    /// No clean end has written it; it is left as it is.
+    #[error("it holds something else than saved items")]
+    Foreign,
+    /// Another version has.
+    #[error("another version of the program has saved them")]
+    Version,
+    /// A part of it, or its end, is not what was written; what is before that is taken.
+    #[error("it is damaged")]
+    Damaged,
+    /// Its tiers are others, or were used since.
+    #[error("it is not of the last end of these tiers")]
+    Stale,
+}
+
+impl NotTaken {
+    /// Whether a clean end has written the file, so that another may.
+    pub(super) fn is_ours(self) -> bool {
+        !matches!(self, Self::Unread | Self::Foreign)
+    }
+}
+
+/// Whether a clean end may put its file in the place of what is there: nothing, an empty file, or what another end has saved, whatever
+/// became of it.
+///
+/// # Errors
+/// If the system does not let it be read.
+pub fn may_replace(path: &Path) -> io::Result<bool> {
+    let mut front = Vec::new();
+    match File::open(path) {
+        Ok(file) => file.take(MAGIC.len() as u64).read_to_end(&mut front)?,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(true),
+        Err(e) => return Err(e),
+    };
+    Ok(front.is_empty() || check_magic(&front).map_or_else(NotTaken::is_ours, |()| true))
 }
 
 /// What a file brought back.
@@ -201,33 +245,85 @@ fn put_item(store: &Store, view: &View<'_>, stamp: u64, (age, uses): (u8, u8), o
     }
 }
 
-/// Reads a file whose mark is wanted; none if it is no such file.
+/// Reads a file whose mark is wanted; none if there is no file, or nothing in it.
+///
+/// # Errors
+/// If it is no such file.
 pub(super) fn load(
     worker: &mut Worker,
     path: &Path,
     is_wanted: impl Fn(u64) -> bool,
     adopt: &mut dyn FnMut(&str, bool) -> Option<TenantId>,
-) -> Option<Loaded> {
-    let file = File::open(path).ok()?;
-    let len = file.metadata().ok()?.len();
-    let mut file = BufReader::with_capacity(PIECE, file);
-    let mut bytes = [0; HEAD];
-    file.read_exact(&mut bytes).ok()?;
-    let mut head = Cursor(&bytes);
-    let (magic, mark, stamps, items) = (head.take(8)?, head.u64()?, head.u64()?, head.u64()?);
-    if magic != MAGIC || crc32c::crc32c(&bytes[..HEAD - 4]) != head.u32()? || !is_wanted(mark) {
-        return None;
+) -> Result<Option<Loaded>, NotTaken> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(_) => return Err(NotTaken::Unread),
+    };
+    let len = file.metadata().map_err(|_| NotTaken::Unread)?.len();
+    if len == 0 {
+        return Ok(None);
     }
-    worker.store().stamps.fetch_max(stamps, Ordering::Relaxed);
+    let mut file = BufReader::with_capacity(PIECE, file);
+    let head = Head::read(&mut file)?;
+    if !is_wanted(head.mark) {
+        return Err(NotTaken::Stale);
+    }
+    worker.store().stamps.fetch_max(head.stamps, Ordering::Relaxed);
     // More than fit into the file are none.
-    worker.expect_items(items.min(len / ITEM_MIN));
+    worker.expect_items(head.items.min(len / ITEM_MIN));
     let mut loaded = Loaded::default();
+    if take_pieces(worker, &mut file, adopt, &mut loaded).is_none() {
+        loaded.restored.not_taken = Some(NotTaken::Damaged);
+    }
+    Ok(Some(loaded))
+}
+
+/// What is in front of the pieces.
+struct Head {
+    mark: u64,
+    stamps: u64,
+    items: u64,
+}
+
+impl Head {
+    fn read(file: &mut impl Read) -> Result<Self, NotTaken> {
+        let mut bytes = Vec::with_capacity(HEAD);
+        file.take(HEAD as u64).read_to_end(&mut bytes).map_err(|_| NotTaken::Unread)?;
+        check_magic(&bytes)?;
+        Self::decode(&bytes).ok_or(NotTaken::Damaged)
+    }
+
+    /// The numbers behind the magic; none if the checksum is not theirs.
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut rest = Cursor(bytes);
+        rest.take(MAGIC.len())?;
+        let head = Self { mark: rest.u64()?, stamps: rest.u64()?, items: rest.u64()? };
+        (crc32c::crc32c(&bytes[..HEAD - 4]) == rest.u32()?).then_some(head)
+    }
+}
+
+fn check_magic(front: &[u8]) -> Result<(), NotTaken> {
+    match front.get(..MAGIC.len()) {
+        Some(magic) if magic == MAGIC => Ok(()),
+        Some(magic) if magic[..KIND] == MAGIC[..KIND] => Err(NotTaken::Version),
+        _ => Err(NotTaken::Foreign),
+    }
+}
+
+/// Makes the items of all pieces again; none if one is damaged: those before it are there then.
+fn take_pieces(
+    worker: &mut Worker,
+    file: &mut impl Read,
+    adopt: &mut dyn FnMut(&str, bool) -> Option<TenantId>,
+    loaded: &mut Loaded,
+) -> Option<()> {
     let mut tenants = None;
     loop {
-        let Some(piece) = next_piece(&mut file) else { return Some(loaded) };
+        let piece = next_piece(file)?;
         if piece.is_empty() {
             loaded.restored.from_saved = true;
-            return Some(loaded);
+            return Some(());
         }
         let mut rest = Cursor(&piece);
         let Some(tenants) = &tenants else {
@@ -238,7 +334,7 @@ pub(super) fn load(
         (0..AHEAD).for_each(|_| look_ahead(worker, &mut ahead, tenants));
         while !rest.0.is_empty() {
             look_ahead(worker, &mut ahead, tenants);
-            let Some(is_back) = take_item(worker, &mut rest, tenants) else { return Some(loaded) };
+            let is_back = take_item(worker, &mut rest, tenants)?;
             let Restored { items, dropped, .. } = &mut loaded.restored;
             let count = if is_back { items } else { dropped };
             *count += 1;

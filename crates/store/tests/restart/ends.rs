@@ -5,7 +5,7 @@ use media::faults::{Fault, Faulty};
 use media::{Device, FileTier};
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
-use store::{Fields, Placement};
+use store::{Fields, NotTaken, Placement};
 use units::Rng;
 
 fn open(folder: &Folder, name: &str) -> Arc<dyn Device> {
@@ -120,6 +120,61 @@ fn a_write_that_fails_at_the_end_is_made_again() {
         let mut server = start(device, Some(&folder.saved()), WALL + 1, Placement::Tier(0));
         assert_eq!(known.compare(&mut server) as u64, KEYS);
     }
+}
+
+/// What is not taken says why; only what a clean end has written is removed.
+#[test]
+fn what_was_not_saved_here_is_left_and_what_was_says_why_it_is_not_taken() {
+    let folder = Folder::new("taken");
+    let saved = folder.saved();
+    let device = open(&folder, "tier");
+    let begin = |wall| start(Arc::clone(&device), Some(&saved), wall, Placement::Tier(0));
+    let mut server = begin(WALL);
+    fill(&mut server, 1);
+    server.worker.save(&saved).unwrap();
+    drop(server);
+    let good = std::fs::read(&saved).unwrap();
+    drop(begin(WALL + 1));
+    let version = [b"COTSAVE2", &good[8..]].concat();
+    for (wall, bytes, why, is_left) in [
+        (2, &good[..], Some(NotTaken::Stale), false),
+        (3, &version[..], Some(NotTaken::Version), false),
+        (4, &good[..20], Some(NotTaken::Damaged), false),
+        (5, &good[..7], Some(NotTaken::Foreign), true),
+        (6, &b"hello, this is a file of somebody else's"[..], Some(NotTaken::Foreign), true),
+        (7, &[][..], None, true),
+    ] {
+        std::fs::write(&saved, bytes).unwrap();
+        assert_eq!(store::may_replace(&saved).unwrap(), why != Some(NotTaken::Foreign), "{why:?}");
+        let server = begin(WALL + wall);
+        assert_eq!((server.restored.not_taken, server.restored.from_saved), (why, false));
+        assert_eq!(std::fs::read(&saved).ok().as_deref(), is_left.then_some(bytes), "{why:?}");
+    }
+    std::fs::remove_file(&saved).unwrap();
+    assert!(store::may_replace(&saved).unwrap(), "there is nothing");
+    assert!(store::may_replace(&folder.file("")).is_err(), "a folder");
+}
+
+/// The end of what was saved is missing, so that every record is looked at; those that cannot be read have their items already.
+#[test]
+fn what_cannot_be_read_at_the_start_stays_where_it_was() {
+    let folder = Folder::new("unread");
+    let device = Arc::new(Faulty::new(FileTier::open(&folder.tier(), TIER).unwrap()));
+    let mut server = start(Arc::clone(&device) as _, Some(&folder.saved()), WALL, Placement::Tier(0));
+    let mut known = fill(&mut server, 1);
+    server.worker.save(&folder.saved()).unwrap();
+    drop(server);
+    let saved = std::fs::read(folder.saved()).unwrap();
+    std::fs::write(folder.saved(), &saved[..saved.len() - 8]).unwrap();
+    device.fail_reads(0..TIER.0);
+    let server = start(Arc::clone(&device) as _, Some(&folder.saved()), WALL + 1, Placement::Tier(0));
+    assert_eq!((server.restored.items, server.restored.dropped), (KEYS, 0));
+    let totals = server.store.tier_totals()[0];
+    assert!(0 < totals.errors && KEYS * 9 / 10 < totals.restored, "{totals:?}");
+    drop(server);
+    device.fail_reads(0..0);
+    let mut server = start(device, None, WALL + 2, Placement::Tier(0));
+    assert_eq!(known.compare(&mut server) as u64, totals.restored, "it was noted as live all the while");
 }
 
 /// What had expired when it ended, or does before the start, hides nothing of the rest.
