@@ -6,7 +6,7 @@ const SLIPS_MAX: usize = 2;
 /// The closest of `known`, if it is close enough to be meant. A word that shares no letter with it is not.
 pub(crate) fn closest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let far = SLIPS_MAX.min(1 + word.len() / 3);
-    let is_close = |(slips, k): &(usize, &str)| *slips <= far && *slips < word.len().min(k.len());
+    let is_close = |(slips, k): &(usize, &str)| *slips <= far && *slips < word.len().max(k.len());
     known.map(|k| (distance(word, k), k)).filter(is_close).min().map(|(_, k)| k)
 }
 

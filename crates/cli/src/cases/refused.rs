@@ -45,7 +45,11 @@ fn what_cannot_be_meant_is_one_line_with_a_cure() {
         ("cotenant serve --rank lro", "--rank: 'lro' is no rank", "did you mean 'lru'?"),
         ("cotenant serve --rank f/sise", "--rank: unknown variable 'sise'", "did you mean 'size'?"),
         ("cotenant replay a.csv --rank f/", "--rank: the rank ends", "f / (size * t)"),
-        ("cotenant serve --tenant name=a,prefix=a:,rank=max(f,z),weight=2", "unknown variable 'z'", "'"),
+        (
+            "cotenant serve --tenant name=a,prefix=a:,rank=max(f,z),weight=2",
+            "unknown variable 'z'",
+            "an expression over",
+        ),
         ("cotenant serve --tenant name=a,prefix=a:,rank=max(f,t", "a '(' is not closed", "add ')'"),
         ("cotenant serve -D ab", "one printable", ":"),
         ("cotenant serve --report-version 1.6.45-a-name-far-too-long", "printable characters", "1.6.45"),
