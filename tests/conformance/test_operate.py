@@ -226,6 +226,27 @@ def test_a_tenant_sees_its_own_only(fresh):
 
 
 @pytest.mark.cotenant
+def test_a_tenant_that_watches_takes_no_place_of_others(fresh):
+    server = fresh("--tenant", "name=loud,listen=127.0.0.1:0", "--tenant", "name=calm,listen=127.0.0.1:0")
+    watchers = [server.tenant_wire("loud") for _ in range(5)]
+    for watcher in watchers[:4]:
+        watcher.send(b"watch fetchers\r\n")
+        assert watcher.read_line() == OK
+    assert watchers[4].ask(b"watch fetchers\r\n").startswith(b"WATCHER_TOO_MANY ")
+    with server.tenant_wire("calm") as calm, server.wire() as wire, server.tenant_wire("loud") as loud:
+        for name, other in (("calm", calm), ("the default listener", wire)):
+            other.ask(b"get a b c\r\n")
+            assert other.stats()["log_watchers"] == "0", name
+            assert other.stats()["log_worker_written"] == "0", f"lines of {name} that nobody may see"
+        loud.ask(b"get a b c\r\n")
+        stats = loud.stats()
+        assert (stats["log_worker_written"], stats["log_watcher_sent"], stats["log_watchers"]) == ("3", "12", "4")
+        for wire_ in (calm, wire):
+            wire_.send(b"watch fetchers\r\n")
+            assert wire_.read_line() == OK
+
+
+@pytest.mark.cotenant
 def test_dumps_and_watching_can_be_refused(fresh):
     with fresh("-X", "-W").wire() as wire:
         assert wire.ask(b"lru_crawler metadump all\r\nlru_crawler mgdump all\r\n") == b"ERROR metadump not allowed\r\n" * 2

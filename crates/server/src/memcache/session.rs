@@ -26,7 +26,7 @@ pub(crate) struct Session<'s> {
     pub(crate) requests_max: usize,
     /// The connection's number, for those who watch.
     pub(crate) connection: usize,
-    /// What is watched.
+    /// What anybody watches of what its connection can cause.
     pub(crate) watched: u32,
     /// The last attempt found no room and making room failed: the next write answers so.
     pub(crate) is_out_of_memory: bool,
@@ -114,12 +114,16 @@ impl Session<'_> {
         Err(Refused::TooLarge)
     }
 
-    /// Who tells those that watch, if somebody watches such events.
+    /// Who tells those that watch, if somebody watches such events of a tenant.
     #[inline]
-    pub(super) fn reporter(&self, wanted: u32) -> Option<Reporter<'_>> {
-        (self.watched & wanted != 0).then(|| Reporter {
-            watch: &self.shared.watch,
-            store: &self.shared.store,
+    pub(super) fn reporter(&self, wanted: u32, tenant: TenantId) -> Option<Reporter<'_>> {
+        if self.watched & wanted == 0 {
+            return None;
+        }
+        let (watch, store) = (&self.shared.watch, &self.shared.store);
+        watch.is_seen(store, wanted, Some(tenant)).then(|| Reporter {
+            watch,
+            store,
             clock: &*self.shared.clock,
             connection: self.connection,
         })

@@ -58,7 +58,7 @@ pub(super) fn execute<'w>(
             let stored = session
                 .allows_size(worker, (hash, tenant), mode, value.len())
                 .and_then(|()| worker.set(tenant, hash, mode, fields, value));
-            if let Some(reporter) = session.reporter(interest::MUTATIONS) {
+            if let Some(reporter) = session.reporter(interest::MUTATIONS, tenant) {
                 let told = (mode, fields.expires_at, value.len());
                 tell_stored(session, &reporter, &(*hash, tenant), stored, told);
             }
@@ -74,7 +74,7 @@ pub(super) fn execute<'w>(
         }
         (Command::Delete { noreply, .. }, Some((hash, tenant))) => {
             let deleted = worker.delete(*tenant, hash);
-            if deleted && let Some(reporter) = session.reporter(interest::DELETIONS) {
+            if deleted && let Some(reporter) = session.reporter(interest::DELETIONS, *tenant) {
                 reporter.deleted(*tenant, hash.bytes(), "delete");
             }
             answer(noreply, if deleted { text::DELETED } else { text::NOT_FOUND });
@@ -204,7 +204,7 @@ fn get<'w>(
             Err(Ended::NeedsRoom) if 0 < done => return Err(Ended::Portion(done)),
             Err(why) => return Err(why),
         };
-        if let Some(reporter) = session.reporter(interest::FETCHERS) {
+        if let Some(reporter) = session.reporter(interest::FETCHERS, *tenant) {
             let found = item.map(|item| (item.class(), item.value_len()));
             reporter.looked(*tenant, &Looked { key: key.bytes(), found });
         }

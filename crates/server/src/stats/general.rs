@@ -32,7 +32,7 @@ pub(super) fn general(shared: &Shared, router: &Router, binding: &Binding) -> Ve
     let (user, system) = cpu_micros();
     let seconds = |micros: u64| format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000);
     let memory = shared.store.memory_use();
-    let [log_lines, log_sent, log_skipped, log_watchers] = shared.watch.counts();
+    let watched = shared.watch.counts(*binding);
     let n = |value: u64| value.to_string();
     let writer_waits = shared.store.cleaner_totals().writer_waits - zero.map_or(0, |z| z.writer_waits);
     let zero_text = || "0".to_owned();
@@ -107,10 +107,10 @@ pub(super) fn general(shared: &Shared, router: &Router, binding: &Binding) -> Ve
         ("lru_maintainer_juggles", zero_text()),
         ("malloc_fails", zero_text()),
         ("log_worker_dropped", zero_text()),
-        ("log_worker_written", n(log_lines)),
-        ("log_watcher_skipped", n(log_skipped)),
-        ("log_watcher_sent", n(log_sent)),
-        ("log_watchers", n(log_watchers)),
+        ("log_worker_written", n(watched.lines)),
+        ("log_watcher_skipped", n(watched.skipped)),
+        ("log_watcher_sent", n(watched.sent)),
+        ("log_watchers", n(watched.watchers)),
         ("unexpected_napi_ids", zero_text()),
         ("round_robin_fallback", zero_text()),
         ("bytes", n(seen.held.0)),

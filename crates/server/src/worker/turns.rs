@@ -230,7 +230,7 @@ impl<R: Reactor> Worker<R> {
             bounds: self.bounds,
             requests_max: self.around.shared.config.requests_per_turn,
             connection,
-            watched: self.around.shared.watch.wanted(),
+            watched: self.around.shared.watch.wanted(&self.around.shared.store, identity.binding()),
             is_out_of_memory,
             gates: self.around.shared.admission.asked(),
             now: self.now,

@@ -180,7 +180,7 @@ impl<'w> Call<'_, '_, 'w, '_> {
     /// Answers a look-up.
     #[inline]
     fn found(&mut self, item: Option<Item<'w>>, (key, tenant): &(Key<'_>, TenantId), shown: Shown) {
-        if let Some(reporter) = self.session.reporter(interest::FETCHERS) {
+        if let Some(reporter) = self.session.reporter(interest::FETCHERS, *tenant) {
             let found = item.map(|item| (item.class(), item.value_len()));
             reporter.looked(*tenant, &Looked { key: key.bytes(), found });
         }
@@ -247,7 +247,7 @@ impl<'w> Call<'_, '_, 'w, '_> {
             .session
             .allows_size(self.worker, (key, tenant), mode, value.len())
             .and_then(|()| self.worker.store_if(tenant, key, &write));
-        if let Some(reporter) = self.session.reporter(interest::MUTATIONS) {
+        if let Some(reporter) = self.session.reporter(interest::MUTATIONS, tenant) {
             let outcome = stored.map(|written| written.outcome);
             let told = (mode, fields.expires_at, value.len());
             tell_stored(self.session, &reporter, &(*key, tenant), outcome, told);
@@ -277,7 +277,7 @@ impl<'w> Call<'_, '_, 'w, '_> {
         let remove = Remove { compare, what: Removal::Item, stale: false, expires_at: None, cas: None };
         match self.worker.remove(*tenant, key, &remove) {
             Ok(Removed::Done) => {
-                if let Some(reporter) = self.session.reporter(interest::DELETIONS) {
+                if let Some(reporter) = self.session.reporter(interest::DELETIONS, *tenant) {
                     reporter.deleted(*tenant, key.bytes(), "delete");
                 }
                 self.done(0, &[]);

@@ -145,7 +145,7 @@ fn get<'w>(
             worker.fetch(tenant, &target.key, &plain).ok().flatten()
         }
     };
-    if let Some(reporter) = session.reporter(interest::FETCHERS) {
+    if let Some(reporter) = session.reporter(interest::FETCHERS, tenant) {
         let found = fetched.map(|f| (f.was.item.class(), f.was.item.value_len()));
         reporter.looked(tenant, &Looked { key: target.key.bytes(), found });
     }
@@ -255,7 +255,7 @@ fn set(
                 stored => stored,
             }
         });
-    if let Some(reporter) = session.reporter(interest::MUTATIONS) {
+    if let Some(reporter) = session.reporter(interest::MUTATIONS, tenant) {
         let outcome = stored.map(|written| written.outcome);
         let told = (mode, write.fields.expires_at, request.value.len());
         tell_stored(session, &reporter, &(target.key, tenant), outcome, told);
@@ -315,7 +315,7 @@ fn delete(
     let removed = worker.remove(target.tenant, &target.key, &remove);
     if removed == Ok(Removed::Done)
         && !remove.stale
-        && let Some(reporter) = session.reporter(interest::DELETIONS)
+        && let Some(reporter) = session.reporter(interest::DELETIONS, target.tenant)
     {
         reporter.deleted(target.tenant, target.key.bytes(), "md");
     }
