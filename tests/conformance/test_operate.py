@@ -179,6 +179,29 @@ def test_watch(fresh):
 
 
 @pytest.mark.cotenant
+def test_watch_tells_of_what_is_refused_and_made(fresh):
+    server = fresh("-I", "1m")
+    big = b" 1048576\r\n" + b"x" * 1048576 + b"\r\n"
+    with server.wire() as watcher, server.wire() as wire:
+        watcher.send(b"watch fetchers mutations\r\n")
+        assert watcher.read_line() == OK
+        for start in (b"set big 0 100", b"add big 0 0", b"ms big", b"ms YWJj"):
+            wire.ask(start + (big.replace(b"\r\n", b" ME b\r\n", 1) if start.endswith(b"YWJj") else big))
+        wire.ask(b"ma n N60 J12\r\nma n N60 q\r\nmg v N30 v\r\nget last\r\n")
+        got = [(what, re.sub(r"(cfd|clsid)=\d+", r"\1=#", rest)) for what, rest in events(watcher, b"key=last")]
+    refused = "status=too_large cmd={} ttl=0 clsid=# cfd=# size=0"
+    assert got == [
+        ("item_store", "key=big " + refused.format("set")),
+        ("item_store", "key=big " + refused.format("add")),
+        ("item_store", "key=big " + refused.format("set")),
+        ("item_store", "key=abc " + refused.format("add")),
+        ("item_store", "key=n status=stored cmd=add ttl=60 clsid=# cfd=# size=2"),
+        ("item_get", "key=v status=not_found clsid=# cfd=# size=0"),
+        ("item_get", "key=last status=not_found clsid=# cfd=# size=0"),
+    ]
+
+
+@pytest.mark.cotenant
 def test_evictions_are_watched(fresh):
     server = fresh(memory="8")
     with server.wire() as watcher, server.wire() as wire:

@@ -3,7 +3,7 @@
 //! Shape:      input -> requests one by one, with their keys' index lines on the way -> a batch that is executed in order
 //! Invariants: replies are in the order of the requests
 
-use super::parse::{Command, Effect, Parsed, keys, parse, wrong};
+use super::parse::{Command, Effect, Named, Parsed, keys, parse, wrong};
 use super::reply::{Replies, text as answers};
 use super::session::Session;
 use super::turn::{Announced, Block, Ended, Turn};
@@ -237,7 +237,8 @@ impl<'b> Command<'b> {
     /// What becomes of it if its data block does not end where it should.
     fn unended(self) -> Step<'b> {
         let (reply, effect) = match self {
-            Self::Store { key, noreply, .. } => (!noreply, Effect::BadChunk(key)),
+            Self::Store { key, noreply, .. } => (!noreply, Effect::BadChunk(Named::Plain(key))),
+            Self::Meta(request) => (true, Effect::BadChunk(request.named())),
             _ => (true, Effect::None),
         };
         Step::Refuse { reply: reply.then_some(answers::BAD_CHUNK), effect }

@@ -10,7 +10,6 @@ use crate::tenants::{Binding, Router};
 use crate::watch::Reporter;
 use std::cell::Cell;
 use std::net::IpAddr;
-use std::sync::atomic::Ordering;
 use store::{Item, Key, Mode, Refused, Worker};
 use units::{Instant, TenantId};
 
@@ -110,7 +109,7 @@ impl Session<'_> {
         if mode == Mode::Set {
             worker.discard(key);
         }
-        self.shared.counters.store_too_large.fetch_add(1, Ordering::Relaxed);
+        worker.note_too_large(tenant);
         Err(Refused::TooLarge)
     }
 

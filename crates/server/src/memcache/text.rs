@@ -147,37 +147,55 @@ pub(super) fn tell_stored(
         Err(Refused::NoRoom) if !session.is_out_of_memory => return,
         Err(Refused::NoRoom | Refused::OverShare) => "no_memory",
     };
-    let command = match mode {
+    let command = command_of(mode);
+    let ttl_secs = expires_at.saturating_sub(session.shared.store.now_secs());
+    let item = StoredItem { key: key.bytes(), status, command, ttl_secs, value_len };
+    reporter.stored(*tenant, &item);
+}
+
+/// Tells those who watch of a counter that was made.
+pub(super) fn tell_made(session: &Session<'_>, keyed: &(Key<'_>, TenantId), value: u64, expires_at: u32) {
+    if let Some(reporter) = session.reporter(interest::MUTATIONS, keyed.1) {
+        let value_len = itoa::Buffer::new().format(value).len();
+        tell_stored(session, &reporter, keyed, Ok(Stored::Stored), (Mode::Add, expires_at, value_len));
+    }
+}
+
+/// What those who watch are told of how an item was to be stored.
+fn command_of(mode: Mode) -> &'static str {
+    match mode {
         Mode::Set => "set",
         Mode::Add => "add",
         Mode::Replace => "replace",
         Mode::Append => "append",
         Mode::Prepend => "prepend",
         Mode::Cas(_) => "cas",
-    };
-    let ttl_secs = expires_at.saturating_sub(session.shared.store.now_secs());
-    let item = StoredItem { key: key.bytes(), status, command, ttl_secs, value_len };
-    reporter.stored(*tenant, &item);
+    }
 }
 
 /// What a data block that cannot be stored does all the same.
 pub(super) fn refuse(session: &Session<'_>, worker: &Worker, effect: Effect<'_>) {
+    let mut decoded = [0; KEY_MAX];
     match effect {
         Effect::None => {}
-        Effect::TooLarge(remove) => {
-            session.shared.counters.store_too_large.fetch_add(1, Ordering::Relaxed);
-            if let Some(text) = remove
-                && let Some(key) = worker.key(session.router.route(&session.binding, text).1, text)
-            {
+        Effect::TooLarge { key, mode, takes_older } => {
+            let Some(key) = key.text(&mut decoded) else { return };
+            let (tenant, space) = session.router.route(&session.binding, key);
+            worker.note_too_large(tenant);
+            if let Some(reporter) = session.reporter(interest::MUTATIONS, tenant) {
+                // As memcached, which has no item to say more of.
+                let (status, command) = ("too_large", command_of(mode));
+                reporter.stored(tenant, &StoredItem { key, status, command, ttl_secs: 0, value_len: 0 });
+            }
+            if let Some(key) = worker.key(space, key).filter(|_| takes_older) {
                 worker.discard(&key);
             }
         }
-        Effect::TooLargeBase64(key) => {
-            if let Some(key) = meta::decode(key, &mut [0; KEY_MAX]) {
-                refuse(session, worker, Effect::TooLarge(Some(key)));
+        Effect::BadChunk(key) => {
+            if let Some(key) = key.text(&mut decoded) {
+                worker.note_refused_set(session.router.route(&session.binding, key).0);
             }
         }
-        Effect::BadChunk(key) => worker.note_refused_set(session.router.route(&session.binding, key).0),
     }
 }
 

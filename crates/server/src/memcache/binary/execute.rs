@@ -5,10 +5,10 @@
 //! Source:     memcached 1.6.45's answers
 
 use super::super::log_in;
-use super::super::parse::Effect;
+use super::super::parse::{Effect, Named};
 use super::super::reply::{Replies, text as answers};
 use super::super::session::Session;
-use super::super::text::{refuse, refused, tell_stored};
+use super::super::text::{refuse, refused, tell_made, tell_stored};
 use super::super::turn::Ended;
 use super::{Body, HEADER, Head, Request, Shown, Wrong};
 use crate::auth::{Denied, Identity, Need};
@@ -135,7 +135,7 @@ fn needs(body: &Body<'_>) -> Need {
         | Body::Delete { .. }
         | Body::Count { .. }
         | Body::Touch { .. }
-        | Body::Wrong(Wrong::TooLarge(_)) => Need::Write,
+        | Body::Wrong(Wrong::TooLarge { .. }) => Need::Write,
         Body::Flush { .. } => Need::Flush,
         _ => Need::Read,
     }
@@ -306,7 +306,12 @@ impl<'w> Call<'_, '_, 'w, '_> {
         };
         let vivify = make.map(|(initial, exptime)| (initial, session.expires_at(tenant, exptime.into())));
         let count = Count { delta, up, compare: self.head.cas, vivify, ..Count::default() };
-        match self.worker.count_if(tenant, key, &count) {
+        let counted = self.worker.count_if(tenant, key, &count);
+        if let Ok(CountedIf::Done { value, created: true, .. }) = counted {
+            let expires_at = vivify.map_or(0, |(_, at)| at);
+            tell_made(session, &(*key, tenant), value, expires_at);
+        }
+        match counted {
             Ok(CountedIf::Done { value, cas, .. }) => self.done(cas, &value.to_be_bytes()),
             Ok(CountedIf::Exists) => self.fail(EXISTS),
             Ok(CountedIf::NotNumber) => self.fail(NOT_NUMBER),
@@ -390,8 +395,9 @@ impl<'w> Call<'_, '_, 'w, '_> {
             Wrong::Opcode => self.fail(UNKNOWN),
             Wrong::Mechanism => self.fail(INVALID),
             Wrong::Message => self.fail(NO_MEMORY),
-            Wrong::TooLarge(remove) => {
-                refuse(self.session, self.worker, Effect::TooLarge(remove));
+            Wrong::TooLarge { key, mode } => {
+                let (key, takes_older) = (Named::Plain(key), mode == Mode::Set);
+                refuse(self.session, self.worker, Effect::TooLarge { key, mode, takes_older });
                 self.fail(TOO_LARGE);
             }
             Wrong::Lengths => {
