@@ -57,6 +57,26 @@ def test_hot_keys_are_named(fresh):
     assert ask(server, "GET", "/tenants/nobody/hotkeys")[0] == 404
 
 
+def test_keys_in_base64_are_named_as_others(fresh):
+    server = fresh("--tenant", "name=a,prefix=a:", "--slow-request", "0s")
+    with server.wire() as wire:
+        for _ in range(10):
+            wire.send(b"mg YTo3 v b\r\n" * 200 + b"mn\r\n")
+            wire.read_until_suffix(b"MN\r\n")
+        assert wire.stats(b"hotkeys")["a:1:key"] == "a:7"
+        assert "a:7" in {value for name, value in wire.stats(b"slow").items() if name.endswith(":key")}
+
+
+def test_the_first_request_of_a_new_prefix_is_its_own(fresh):
+    server = fresh("-D", ":")
+    with server.wire() as wire:
+        assert wire.ask(set_request(b"first:1", b"v")) == b"STORED\r\n"
+        assert wire.ask(b"ms c2Vjb25kOjE= 1 b\r\nx\r\n") == b"HD\r\n"
+        stats = wire.stats(b"latency")
+    assert (stats["first:write:requests"], stats["second:write:requests"]) == ("1", "1")
+    assert "default:write:requests" not in stats
+
+
 def test_slow_requests_are_listed_with_who_asked(fresh):
     server = fresh("--tenant", "name=a,prefix=a:", "--slow-request", "0s")
     with server.wire() as wire:

@@ -54,7 +54,7 @@ impl Awaiting<'_> {
     }
 }
 
-impl Step<'_> {
+impl<'b> Step<'b> {
     /// What kind of request it is.
     #[inline]
     pub(super) fn class(&self) -> CommandClass {
@@ -68,14 +68,23 @@ impl Step<'_> {
 
     /// Whose it is if no key of it was hashed: that of a key in base64, or the connection's.
     pub(super) fn tenant(&self, session: &Session<'_>) -> TenantId {
-        if let Self::Run(Command::Meta(request)) | Self::Await(Awaiting::Text(Command::Meta(request)), _) =
-            self
-            && request.is_base64()
-            && let Some(key) = meta::decode(request.key(), &mut [0; KEY_MAX])
-        {
-            return session.router.route(&session.binding, key).0;
+        let mut decoded = [0; KEY_MAX];
+        match self.base64_key().and_then(|key| meta::decode(key, &mut decoded)) {
+            Some(key) => session.router.route(&session.binding, key).0,
+            None => session.tenant(),
         }
-        session.tenant()
+    }
+
+    /// Its key as given, if that is in base64.
+    pub(super) fn base64_key(&self) -> Option<&'b [u8]> {
+        match self {
+            Self::Run(Command::Meta(request)) | Self::Await(Awaiting::Text(Command::Meta(request)), _)
+                if request.is_base64() =>
+            {
+                Some(request.key())
+            }
+            _ => None,
+        }
     }
 
     /// Executes it.

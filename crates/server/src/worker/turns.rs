@@ -182,7 +182,7 @@ impl<R: Reactor> Worker<R> {
                 unix_secs: shared.unix_secs(),
                 tenant: first.tenant,
                 class: first.class,
-                key: turn.first_key.map_or(&[][..], |key| key.start_in(input, SLOW_KEY_MAX)).into(),
+                key: turn.first_key(input, SLOW_KEY_MAX),
                 requests: u32::try_from(turn.requests).unwrap_or(u32::MAX),
                 micros: took.0 / 1000,
                 received_bytes: turn.consumed as u64,
