@@ -154,6 +154,25 @@ def events(wire, until):
 
 
 @pytest.mark.cotenant
+def test_a_reset_takes_prefixes_and_lines_along(fresh):
+    with fresh("-D", ":").wire() as wire, fresh("-D", ":").wire() as other:
+        for each in (wire, other):
+            each.ask(b"set a:1 0 0 1\r\nx\r\nset b:1 0 0 1\r\nx\r\nget a:1\r\n")
+        assert wire.ask(b"stats reset\r\nget b:1\r\nstats detail dump\r\n").endswith(b"PREFIX b get 1 hit 1 set 0 del 0\r\nEND\r\n")
+        assert b"PREFIX a " not in wire.ask(b"stats detail dump\r\n")
+        assert b"PREFIX a " in other.ask(b"stats detail dump\r\n")
+    server = fresh()
+    with server.wire() as watcher, server.wire() as wire:
+        watcher.send(b"watch fetchers\r\n")
+        assert watcher.read_line() == OK
+        wire.ask(b"get a b\r\n")
+        names = ("log_worker_written", "log_watcher_sent")
+        assert [wire.stats()[name] for name in names] == ["2", "2"]
+        wire.ask(b"stats reset\r\nget a\r\n")
+        assert [wire.stats()[name] for name in names] == ["1", "1"]
+
+
+@pytest.mark.cotenant
 def test_watch(fresh):
     server = fresh()
     with server.wire() as watcher, server.wire() as wire:

@@ -10,6 +10,7 @@ use crate::tenants::{Binding, Router};
 use crate::watch::Reporter;
 use std::cell::Cell;
 use std::net::IpAddr;
+use std::sync::atomic::Ordering;
 use store::{Item, Key, Mode, Refused, Worker};
 use units::{Instant, TenantId};
 
@@ -111,6 +112,12 @@ impl Session<'_> {
         }
         worker.note_too_large(tenant);
         Err(Refused::TooLarge)
+    }
+
+    /// Counts a flush.
+    pub(super) fn count_flush(&self) {
+        self.shared.counters.cmd_flush.fetch_add(1, Ordering::Relaxed);
+        self.shared.clients.flushed(self.binding);
     }
 
     /// Who tells those that watch, if somebody watches such events of a tenant.

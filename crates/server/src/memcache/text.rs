@@ -11,7 +11,6 @@ use crate::limits::KEY_MAX;
 use crate::stats;
 use crate::tenants::Binding;
 use crate::watch::{Looked, Reporter, StoredItem, interest};
-use std::sync::atomic::Ordering;
 use store::{Counted, Fields, Item, Key, Mode, Refused, Stored, Worker};
 use units::{Bytes, TenantId};
 
@@ -268,7 +267,7 @@ fn ready(session: &Session<'_>, worker: &Worker, keys: &[(Key<'_>, TenantId)]) -
 fn administer(session: &Session<'_>, command: Command<'_>, replies: &mut Replies<'_>) -> Result<(), Ended> {
     match command {
         Command::Flush { delay, noreply } => {
-            session.shared.counters.cmd_flush.fetch_add(1, Ordering::Relaxed);
+            session.count_flush();
             session.router.flush(&session.binding, session.shared.expires_at(delay));
             if !noreply {
                 replies.put(text::OK);

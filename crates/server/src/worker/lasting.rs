@@ -99,6 +99,7 @@ impl<R: Reactor> Worker<R> {
         self.bytes_written += bytes.len() as u64;
         let sending = self.reactor.send(id, &[IoSlice::new(bytes)]);
         let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
+        connection.client.told(bytes.len());
         connection.is_sending |= matches!(sending, Sending::Later(_));
         if let Sending::Later(owed) = sending {
             self.owe(id, owed);

@@ -271,6 +271,9 @@ impl<R: Reactor> Worker<R> {
         };
         let outgoing = replies.outgoing(&self.store);
         self.bytes_written += len as u64;
+        if let Some(Some(connection)) = self.connections.get(id.0) {
+            connection.client.told(len);
+        }
         self.out = replies.into_buffer();
         self.out.clear();
         self.observe(id, &turn, input, len);

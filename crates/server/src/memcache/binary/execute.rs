@@ -14,7 +14,6 @@ use super::{Body, HEADER, Head, Request, Shown, Wrong};
 use crate::auth::{Denied, Identity, Need};
 use crate::stats;
 use crate::watch::{Looked, interest};
-use std::sync::atomic::Ordering;
 use store::{
     Count, CountedIf, Fields, Item, Key, Mode, Refused, Removal, Remove, Removed, Stored, Worker, Write,
 };
@@ -328,7 +327,7 @@ impl<'w> Call<'_, '_, 'w, '_> {
         if self.session.bounds.flush_disabled {
             return self.fail(AUTH_FAILURE);
         }
-        self.session.shared.counters.cmd_flush.fetch_add(1, Ordering::Relaxed);
+        self.session.count_flush();
         let at = self.session.shared.expires_at(delay.into());
         self.session.router.flush(&self.session.binding, at);
         self.done(0, &[]);
