@@ -1,9 +1,12 @@
 """What is observed of requests: times, hot keys, slow requests; in stats, over HTTP and as metrics."""
 
+import re
+import time
+
 import pytest
 
 from conformance.test_admin import ask
-from conformance.wire import set_request
+from conformance.wire import DEADLINE_S, set_request
 
 pytestmark = pytest.mark.cotenant
 
@@ -111,3 +114,20 @@ def test_a_tenant_of_its_own_sees_its_own(fresh):
         keys = [value for name, value in seen.items() if name.endswith(":key")]
         assert "secret" in keys and "shared" not in keys
         assert own.stats(b"latency")["own:write:requests"] == "1"
+
+
+@pytest.mark.parametrize("level", ["-v", "-vv"])
+def test_the_log_tells_who_connects_and_what_is_asked(fresh, level):
+    server = fresh(level, "--tenant", "name=own,listen=127.0.0.1:0")
+    with server.wire() as wire, server.tenant_wire("own") as own:
+        wire.ask(b"set logged 0 0 6\r\nsecret\r\nget logged\r\n")
+        own.ask(b"get its\r\n")
+    deadline = time.monotonic() + DEADLINE_S
+    while sum(" gone" in line for line in server.log) < 2:
+        assert time.monotonic() < deadline, server.said()
+        time.sleep(0.01)
+    log = "\n".join(server.log)
+    assert re.search(r"connection \d+: from 127\.0\.0\.1:\d+ at \S+, of tenant 'own'", log)
+    asked = re.findall(r"connection \d+: (set logged 0 0 6|get logged|get its)\b", log)
+    assert asked == (["set logged 0 0 6", "get logged", "get its"] if level == "-vv" else [])
+    assert "secret" not in log

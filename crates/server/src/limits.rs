@@ -32,6 +32,8 @@ pub const TIER_NAME_MAX: usize = 32;
 pub const PREFIX_MAX: usize = 128;
 /// Bytes of a request line at most, but for `get` and its kin (memcached: 2048).
 pub const LINE_MAX: usize = 2048;
+/// Bytes of a request's line that the log is told at most (guess: a command and a few keys).
+pub const LOGGED_LINE_MAX: usize = 128;
 /// Bytes of a `get`, `gets`, `gat` or `gats` line at most.
 pub const GET_LINE_MAX: usize = 1 << 20;
 /// Bytes of a key at most, the protocol's.

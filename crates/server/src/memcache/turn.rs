@@ -9,7 +9,7 @@ use super::batch::{Prepared, Step, prepare};
 use super::operate::Asked;
 use super::reply::Replies;
 use super::session::Session;
-use super::{binary, log_in, meta};
+use super::{binary, log_in, meta, said};
 use crate::admission::NoToken;
 use crate::auth::Identity;
 use crate::config::Protocol;
@@ -136,11 +136,7 @@ pub(crate) fn run<'w, 'b>(
     for (key, _) in hashed.iter().skip(session.keys_done).take(KEYS_AHEAD) {
         worker.prefetch_item(key);
     }
-    let in_base64 = batch.first().and_then(|first| first.step.base64_key());
-    turn.first_key = match in_base64 {
-        Some(key) => Some((Span::of(key, input), true)),
-        None => hashed.first().map(|(key, _)| (Span::of(key.bytes(), input), false)),
-    };
+    turn.first_key = first_key(&batch, &hashed, input);
     turn.keys_done = session.keys_done;
     for (i, prepared) in batch.iter().enumerate() {
         if is_full(replies) && 0 < i {
@@ -174,7 +170,7 @@ pub(crate) fn run<'w, 'b>(
                 session.has_waited_long.set(false);
                 turn.requests += 1;
                 turn.keys_done = 0;
-                count(session, &prepared.step, (tenant, class), keys, tally);
+                count(session, (&prepared.step, part_of(&batch, i, input)), (tenant, class), keys, tally);
             }
             Err(why) => {
                 match why {
@@ -199,15 +195,34 @@ pub(crate) fn run<'w, 'b>(
     turn
 }
 
-/// Counts a request that was executed. It is whose its key is now: a new prefix becomes a tenant when it is stored.
+/// Where the first key of a batch is, if there is one, and whether it is in base64.
+fn first_key(batch: &[Prepared<'_>], hashed: &[(Key<'_>, TenantId)], input: &[u8]) -> Option<(Span, bool)> {
+    match batch.first().and_then(|first| first.step.base64_key()) {
+        Some(key) => Some((Span::of(key, input), true)),
+        None => hashed.first().map(|(key, _)| (Span::of(key.bytes(), input), false)),
+    }
+}
+
+/// The part of the input that a request of a batch was taken off.
+#[inline]
+fn part_of<'b>(batch: &[Prepared<'_>], i: usize, input: &'b [u8]) -> &'b [u8] {
+    let start = i.checked_sub(1).map_or(0, |before| batch[before].end);
+    input.get(start..batch[i].end).unwrap_or_default()
+}
+
+/// Counts a request that was executed, and says so to a log that wants to know. It is whose its key is now: a new prefix becomes
+/// a tenant when it is stored.
 #[inline]
 fn count(
     session: &Session<'_>,
-    step: &Step<'_>,
+    (step, bytes): (&Step<'_>, &[u8]),
     (tenant, class): (TenantId, CommandClass),
     keys: &[(Key<'_>, TenantId)],
     tally: &mut Tally,
 ) {
+    if said::is_wanted() {
+        said::say(session.connection, step, bytes);
+    }
     let may_make = matches!(class, CommandClass::Write | CommandClass::Change);
     match keys {
         [] => count_decoded(session, step, (tenant, class), tally),
