@@ -433,9 +433,10 @@ fn touch(mut words: Words<'_>) -> Command<'_> {
 
 fn memory_limit(mut words: Words<'_>) -> Command<'_> {
     let noreply = is_silent(words);
-    match words.next().and_then(unsigned) {
-        Some(mebibytes) => Command::MemoryLimit { mebibytes, noreply },
-        None => wrong(noreply, text::ERROR),
+    match words.next().map(unsigned) {
+        Some(Some(mebibytes)) => Command::MemoryLimit { mebibytes, noreply },
+        Some(None) => wrong(noreply, text::ERROR),
+        None => wrong(noreply, text::BAD_FORMAT),
     }
 }
 
