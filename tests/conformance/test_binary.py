@@ -221,6 +221,15 @@ def test_cas_of_answers(binary):
     assert binary.one(packet("delete", b"n", cas=binary.one(packet("get", b"n")).cas)).status == OK
 
 
+def test_a_delete_whose_cas_differs_is_no_miss(server):
+    with server.wire() as text, BinaryWire(server.address) as wire:
+        assert wire.one(SET_A).status == OK
+        before = text.stats()
+        assert wire.one(packet("delete", b"a", cas=1 << 62)).status == EXISTS
+        after = text.stats()
+    assert {after[name] == before[name] for name in ("delete_misses", "delete_hits", "cas_badval")} == {True}
+
+
 def test_one_listener_speaks_both(server):
     with server.wire() as text, BinaryWire(server.address) as wire:
         assert text.ask(b"set both 5 0 4\r\ntext\r\n") == b"STORED\r\n"

@@ -1,9 +1,12 @@
 """What is observed of requests: times, hot keys, slow requests; in stats, over HTTP and as metrics."""
 
+import re
+import time
+
 import pytest
 
 from conformance.test_admin import ask
-from conformance.wire import set_request
+from conformance.wire import DEADLINE_S, set_request
 
 pytestmark = pytest.mark.cotenant
 
@@ -59,6 +62,26 @@ def test_hot_keys_are_named(fresh):
     assert ask(server, "GET", "/tenants/nobody/hotkeys")[0] == 404
 
 
+def test_keys_in_base64_are_named_as_others(fresh):
+    server = fresh("--tenant", "name=a,prefix=a:", "--slow-request", "0s")
+    with server.wire() as wire:
+        for _ in range(10):
+            wire.send(b"mg YTo3 v b\r\n" * 200 + b"mn\r\n")
+            wire.read_until_suffix(b"MN\r\n")
+        assert wire.stats(b"hotkeys")["a:1:key"] == "a:7"
+        assert "a:7" in {value for name, value in wire.stats(b"slow").items() if name.endswith(":key")}
+
+
+def test_the_first_request_of_a_new_prefix_is_its_own(fresh):
+    server = fresh("-D", ":")
+    with server.wire() as wire:
+        assert wire.ask(set_request(b"first:1", b"v")) == b"STORED\r\n"
+        assert wire.ask(b"ms c2Vjb25kOjE= 1 b\r\nx\r\n") == b"HD\r\n"
+        stats = wire.stats(b"latency")
+    assert (stats["first:write:requests"], stats["second:write:requests"]) == ("1", "1")
+    assert "default:write:requests" not in stats
+
+
 def test_slow_requests_are_listed_with_who_asked(fresh):
     server = fresh("--tenant", "name=a,prefix=a:", "--slow-request", "0s")
     with server.wire() as wire:
@@ -95,3 +118,20 @@ def test_a_tenant_of_its_own_sees_its_own(fresh):
         assert own.stats(b"latency")["own:write:requests"] == "1"
         theirs = [line for what in (b"latency", b"slow", b"hotkeys") for line in own.stats(what).items()]
         assert not [row for row in theirs if "default" in row[0] or row[1] in ("default", "shared")]
+
+
+@pytest.mark.parametrize("level", ["-v", "-vv"])
+def test_the_log_tells_who_connects_and_what_is_asked(fresh, level):
+    server = fresh(level, "--tenant", "name=own,listen=127.0.0.1:0")
+    with server.wire() as wire, server.tenant_wire("own") as own:
+        wire.ask(b"set logged 0 0 6\r\nsecret\r\nget logged\r\n")
+        own.ask(b"get its\r\n")
+    deadline = time.monotonic() + DEADLINE_S
+    while sum(" gone" in line for line in server.log) < 2:
+        assert time.monotonic() < deadline, server.said()
+        time.sleep(0.01)
+    log = "\n".join(server.log)
+    assert re.search(r"connection \d+: from 127\.0\.0\.1:\d+ at \S+, of tenant 'own'", log)
+    asked = re.findall(r"connection \d+: (set logged 0 0 6|get logged|get its)\b", log)
+    assert asked == (["set logged 0 0 6", "get logged", "get its"] if level == "-vv" else [])
+    assert "secret" not in log

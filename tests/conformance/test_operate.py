@@ -154,6 +154,25 @@ def events(wire, until):
 
 
 @pytest.mark.cotenant
+def test_a_reset_takes_prefixes_and_lines_along(fresh):
+    with fresh("-D", ":").wire() as wire, fresh("-D", ":").wire() as other:
+        for each in (wire, other):
+            each.ask(b"set a:1 0 0 1\r\nx\r\nset b:1 0 0 1\r\nx\r\nget a:1\r\n")
+        assert wire.ask(b"stats reset\r\nget b:1\r\nstats detail dump\r\n").endswith(b"PREFIX b get 1 hit 1 set 0 del 0\r\nEND\r\n")
+        assert b"PREFIX a " not in wire.ask(b"stats detail dump\r\n")
+        assert b"PREFIX a " in other.ask(b"stats detail dump\r\n")
+    server = fresh()
+    with server.wire() as watcher, server.wire() as wire:
+        watcher.send(b"watch fetchers\r\n")
+        assert watcher.read_line() == OK
+        wire.ask(b"get a b\r\n")
+        names = ("log_worker_written", "log_watcher_sent")
+        assert [wire.stats()[name] for name in names] == ["2", "2"]
+        wire.ask(b"stats reset\r\nget a\r\n")
+        assert [wire.stats()[name] for name in names] == ["1", "1"]
+
+
+@pytest.mark.cotenant
 def test_watch(fresh):
     server = fresh()
     with server.wire() as watcher, server.wire() as wire:
@@ -176,6 +195,29 @@ def test_watch(fresh):
         ]
         assert events(watcher, b"reason=normal")[-1][0] == "conn_close"
         assert wire.stats()["log_watchers"] == "1"
+
+
+@pytest.mark.cotenant
+def test_watch_tells_of_what_is_refused_and_made(fresh):
+    server = fresh("-I", "1m")
+    big = b" 1048576\r\n" + b"x" * 1048576 + b"\r\n"
+    with server.wire() as watcher, server.wire() as wire:
+        watcher.send(b"watch fetchers mutations\r\n")
+        assert watcher.read_line() == OK
+        for start in (b"set big 0 100", b"add big 0 0", b"ms big", b"ms YWJj"):
+            wire.ask(start + (big.replace(b"\r\n", b" ME b\r\n", 1) if start.endswith(b"YWJj") else big))
+        wire.ask(b"ma n N60 J12\r\nma n N60 q\r\nmg v N30 v\r\nget last\r\n")
+        got = [(what, re.sub(r"(cfd|clsid)=\d+", r"\1=#", rest)) for what, rest in events(watcher, b"key=last")]
+    refused = "status=too_large cmd={} ttl=0 clsid=# cfd=# size=0"
+    assert got == [
+        ("item_store", "key=big " + refused.format("set")),
+        ("item_store", "key=big " + refused.format("add")),
+        ("item_store", "key=big " + refused.format("set")),
+        ("item_store", "key=abc " + refused.format("add")),
+        ("item_store", "key=n status=stored cmd=add ttl=60 clsid=# cfd=# size=2"),
+        ("item_get", "key=v status=not_found clsid=# cfd=# size=0"),
+        ("item_get", "key=last status=not_found clsid=# cfd=# size=0"),
+    ]
 
 
 @pytest.mark.cotenant
@@ -223,6 +265,27 @@ def test_a_tenant_sees_its_own_only(fresh):
         shown = own.stats(b"conns").values()
         host, port = wire.sock.getsockname()
         assert "conn_watch" in shown and f"tcp:{host}:{port}" not in shown
+
+
+@pytest.mark.cotenant
+def test_a_tenant_that_watches_takes_no_place_of_others(fresh):
+    server = fresh("--tenant", "name=loud,listen=127.0.0.1:0", "--tenant", "name=calm,listen=127.0.0.1:0")
+    watchers = [server.tenant_wire("loud") for _ in range(5)]
+    for watcher in watchers[:4]:
+        watcher.send(b"watch fetchers\r\n")
+        assert watcher.read_line() == OK
+    assert watchers[4].ask(b"watch fetchers\r\n").startswith(b"WATCHER_TOO_MANY ")
+    with server.tenant_wire("calm") as calm, server.wire() as wire, server.tenant_wire("loud") as loud:
+        for name, other in (("calm", calm), ("the default listener", wire)):
+            other.ask(b"get a b c\r\n")
+            assert other.stats()["log_watchers"] == "0", name
+            assert other.stats()["log_worker_written"] == "0", f"lines of {name} that nobody may see"
+        loud.ask(b"get a b c\r\n")
+        stats = loud.stats()
+        assert (stats["log_worker_written"], stats["log_watcher_sent"], stats["log_watchers"]) == ("3", "12", "4")
+        for wire_ in (calm, wire):
+            wire_.send(b"watch fetchers\r\n")
+            assert wire_.read_line() == OK
 
 
 @pytest.mark.cotenant

@@ -305,3 +305,43 @@ def test_names_that_clients_choose_are_one_line_and_one_word(fresh):
     told = [line for line in server.log if "all is lost" in line]
     assert any("tenant 'x\\nERROR all is lost\\u{1b}[2J' was removed" in line for line in told), told
     assert all(" INFO " in line and "\x1b" not in line for line in told), told
+
+
+def test_stats_of_a_tenants_listener_tell_of_nobody_else(fresh):
+    server = fresh("--tenant", "name=alpha,listen=127.0.0.1:0", "--tenant", "name=beta,listen=127.0.0.1:0")
+    with server.wire() as wire, server.tenant_wire("alpha") as alpha, server.tenant_wire("beta") as beta:
+        others = [server.tenant_wire("beta") for _ in range(3)]
+        for other in others:
+            other.ask(b"flush_all\r\n")
+        beta.ask(set_request(b"k", b"x" * 100_000))
+        beta.value(b"k")
+        assert alpha.ask(set_request(b"big", b"x" * (2 * MIB))) == b"SERVER_ERROR object too large for cache\r\n"
+        assert alpha.ask(set_request(b"big", b"x" * (2 * MIB))) == b"SERVER_ERROR object too large for cache\r\n"
+        own, seen, default = alpha.stats(), beta.stats(), wire.stats()
+        assert [own[name] for name in ("curr_connections", "total_connections", "cmd_flush", "store_too_large")] == ["1", "1", "0", "2"]
+        assert [seen[name] for name in ("curr_connections", "total_connections", "cmd_flush", "store_too_large")] == ["4", "4", "3", "0"]
+        assert default["store_too_large"] == "0"
+        assert int(default["curr_connections"]) >= 6, "an operator sees them all"
+        assert int(own["bytes_written"]) < 50_000 < 100_000 <= int(seen["bytes_written"])
+        assert 100_000 <= int(seen["bytes_read"]) < 4 * MIB <= int(own["bytes_read"])
+        for other in others:
+            other.close()
+        deadline = time.monotonic() + DEADLINE_S
+        while beta.stats()["curr_connections"] != "1":
+            assert time.monotonic() < deadline, "connections that went are counted as open"
+        assert beta.stats()["total_connections"] == "4"
+        assert beta.ask(b"stats reset\r\n") == b"RESET\r\n"
+        seen = beta.stats()
+        assert (seen["cmd_flush"], seen["curr_connections"], seen["total_connections"]) == ("0", "1", "0")
+        assert int(seen["bytes_written"]) < 50_000
+
+
+def test_a_reset_holds_when_a_tenants_items_are_of_another_class(fresh):
+    server = fresh("--tenant", "name=own,listen=127.0.0.1:0")
+    with server.tenant_wire("own") as own:
+        for n in range(5):
+            own.ask(set_request(b"small%d" % n, b"x"))
+        own.ask(b"get small0 small1 small2\r\nstats reset\r\n")
+        own.ask(set_request(b"large", b"x" * 100_000))
+        slabs = {name.split(":")[1]: value for name, value in own.stats(b"slabs").items() if ":" in name}
+        assert (slabs["get_hits"], slabs["cmd_set"]) == ("0", "1")

@@ -32,12 +32,19 @@ pub const TIER_NAME_MAX: usize = 32;
 pub const PREFIX_MAX: usize = 128;
 /// Bytes of a request line at most, but for `get` and its kin (memcached: 2048).
 pub const LINE_MAX: usize = 2048;
+/// Bytes of a request's line that the log is told at most (guess: a command and a few keys).
+pub const LOGGED_LINE_MAX: usize = 128;
 /// Bytes of a `get`, `gets`, `gat` or `gats` line at most.
 pub const GET_LINE_MAX: usize = 1 << 20;
 /// Bytes of a key at most, the protocol's.
 pub const KEY_MAX: usize = 250;
-/// Connections that `watch` at most (memcached's).
+/// Connections of the default listeners that `watch` at most (memcached's).
 pub const WATCHERS_MAX: usize = 20;
+/// Connections of one tenant's own that `watch` at most (guess: some people and a script): each costs the tenant's requests, and
+/// nobody else's.
+pub const TENANT_WATCHERS_MAX: usize = 4;
+/// Those of all tenants together at most: their buffers are memory beside `-m` (guess: 8 MiB where nobody reads).
+pub const TENANTS_WATCHERS_MAX: usize = 32;
 /// Bytes of log lines that wait for one of them at most (memcached's `watcher_logbuf_size`).
 pub const WATCH_BUFFER: usize = 256 << 10;
 /// Bytes of a list of items that are written at once, not counting the bucket that crosses the line.
@@ -120,6 +127,7 @@ pub const FETCHES_MAX: u8 = 4;
 /// Values up to this size are copied into the reply buffer; larger ones are sent from the log.
 pub const COPY_VALUE_MAX: usize = 2 << 10;
 
+const _: () = assert!(TENANT_WATCHERS_MAX < TENANTS_WATCHERS_MAX);
 const _: () = assert!(LINE_MAX < GET_LINE_MAX);
 const _: () = assert!(KEY_MAX + 64 < LINE_MAX);
 const _: () = assert!(LINE_MAX < RECEIVE_BUFFER);

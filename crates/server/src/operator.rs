@@ -362,6 +362,9 @@ impl Operator {
         }
         self.router.remove(id);
         self.shared.admission.forget(id);
+        self.shared.watch.forget(id);
+        self.shared.clients.forget(id);
+        self.shared.baseline.forget(id);
         self.shared.sharing.set_claim(id, &TierClaim::default());
         self.shared.observed.forget(id, self.shared.clock.now());
         tracing::info!("tenant '{name}' was removed");

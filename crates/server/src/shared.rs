@@ -48,7 +48,6 @@ pub(crate) struct Counters {
     pub(crate) bytes_read: AtomicU64,
     pub(crate) bytes_written: AtomicU64,
     pub(crate) cmd_flush: AtomicU64,
-    pub(crate) store_too_large: AtomicU64,
     pub(crate) idle_kicks: AtomicU64,
     pub(crate) auth_cmds: AtomicU64,
     pub(crate) auth_errors: AtomicU64,

@@ -6,6 +6,7 @@
 
 mod classes;
 mod clients;
+mod figures;
 mod general;
 mod observed;
 mod ours;
@@ -22,11 +23,13 @@ use crate::memcache::reply_text;
 use crate::shared::Shared;
 use crate::tenants::{Binding, Router};
 use crate::view::Visible;
+use figures::Figures;
+use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use store::{CLASSES, ClassTotals, Totals, Worker};
+use units::TenantId;
 
 /// What `stats reset` has set to zero: figures are shown less what they were then.
 #[derive(Debug, Default)]
@@ -34,19 +37,50 @@ pub(crate) struct Baseline {
     seen: Mutex<Vec<(Binding, Zeroed)>>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Zeroed {
     totals: Totals,
-    classes: [ClassTotals; CLASSES],
-    connections: u64,
-    rejected: u64,
-    read: u64,
-    written: u64,
-    yields: u64,
-    writer_waits: u64,
-    flushes: u64,
-    auth_cmds: u64,
-    auth_errors: u64,
+    /// Those of the default listeners; a bound connection's class is made of its totals.
+    classes: Option<Arc<[ClassTotals; CLASSES]>>,
+    figures: Figures,
+    /// What prefixes were asked, for `stats detail dump`.
+    prefixes: Arc<HashMap<TenantId, Asked>>,
+}
+
+/// What was asked of a prefix.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Asked {
+    gets: u64,
+    hits: u64,
+    sets: u64,
+    deletes: u64,
+}
+
+impl Asked {
+    fn of(totals: &Totals) -> Self {
+        Self {
+            gets: totals.get_hits + totals.get_misses,
+            hits: totals.get_hits,
+            sets: totals.cmd_set,
+            deletes: totals.delete_hits + totals.delete_misses,
+        }
+    }
+
+    fn since(self, earlier: Self) -> Self {
+        Self {
+            gets: self.gets.saturating_sub(earlier.gets),
+            hits: self.hits.saturating_sub(earlier.hits),
+            sets: self.sets.saturating_sub(earlier.sets),
+            deletes: self.deletes.saturating_sub(earlier.deletes),
+        }
+    }
+}
+
+impl Baseline {
+    /// A tenant has gone; who has its id next begins anew.
+    pub(crate) fn forget(&self, id: TenantId) {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).retain(|(of, _)| *of != Binding::To(id));
+    }
 }
 
 /// What `stats detail` was told: shown by `stats settings`, and nothing else.
@@ -128,14 +162,20 @@ fn detail(shared: &Shared, router: &Router, binding: &Binding, what: Option<&[u8
         }
         Some(b"dump") => {
             let mut out = Vec::new();
+            let zero = baseline(shared, binding);
             for id in router.visible(binding) {
                 let Some(prefix) = router.about(id).and_then(|about| about.prefix) else { continue };
-                let t = shared.store.totals(id);
+                let before = zero.as_ref().and_then(|zero| zero.prefixes.get(&id)).copied();
+                let asked = Asked::of(&shared.store.totals(id)).since(before.unwrap_or_default());
+                if before.is_some() && asked == Asked::default() {
+                    // As memcached, which forgets them with a reset until somebody asks again.
+                    continue;
+                }
                 let name = prefix.strip_suffix(&[shared.config.prefix_delimiter.unwrap_or(b':')]);
                 out.extend_from_slice(b"PREFIX ");
                 put_word(&mut out, name.unwrap_or(&prefix));
-                let (gets, dels) = (t.get_hits + t.get_misses, t.delete_hits + t.delete_misses);
-                let line = format!(" get {gets} hit {} set {} del {dels}\r\n", t.get_hits, t.cmd_set);
+                let Asked { gets, hits, sets, deletes } = asked;
+                let line = format!(" get {gets} hit {hits} set {sets} del {deletes}\r\n");
                 out.extend_from_slice(line.as_bytes());
             }
             out.extend_from_slice(reply_text::END);
@@ -203,19 +243,13 @@ fn lines(rows: &[(String, String)]) -> Vec<u8> {
 
 /// Each binding has its own zero: one tenant's reset is nobody else's.
 fn reset(shared: &Shared, router: &Router, binding: &Binding) {
-    let counters = &shared.counters;
+    let prefixed = |id: &TenantId| router.about(*id).is_some_and(|about| about.prefix.is_some());
+    let asked = router.visible(binding).into_iter().filter(prefixed);
     let zeroed = Zeroed {
         totals: Visible::to(shared, router, binding).totals,
-        classes: classes::classes_seen(shared, router, binding),
-        connections: counters.total_connections.load(Ordering::Relaxed),
-        rejected: counters.rejected_connections.load(Ordering::Relaxed),
-        read: counters.bytes_read.load(Ordering::Relaxed),
-        written: counters.bytes_written.load(Ordering::Relaxed),
-        yields: counters.conn_yields.load(Ordering::Relaxed),
-        writer_waits: shared.store.cleaner_totals().writer_waits,
-        flushes: counters.cmd_flush.load(Ordering::Relaxed),
-        auth_cmds: counters.auth_cmds.load(Ordering::Relaxed),
-        auth_errors: counters.auth_errors.load(Ordering::Relaxed),
+        classes: (*binding == Binding::Unbound).then(|| Arc::new(shared.store.class_totals(false))),
+        figures: Figures::seen(shared, *binding),
+        prefixes: Arc::new(asked.map(|id| (id, Asked::of(&shared.store.totals(id)))).collect()),
     };
     let mut seen = shared.baseline.seen.lock().unwrap_or_else(PoisonError::into_inner);
     seen.retain(|(of, _)| of != binding);
@@ -224,7 +258,7 @@ fn reset(shared: &Shared, router: &Router, binding: &Binding) {
 
 fn baseline(shared: &Shared, binding: &Binding) -> Option<Zeroed> {
     let seen = shared.baseline.seen.lock().unwrap_or_else(PoisonError::into_inner);
-    seen.iter().find(|(of, _)| of == binding).map(|(_, zeroed)| *zeroed)
+    seen.iter().find(|(of, _)| of == binding).map(|(_, zeroed)| zeroed.clone())
 }
 
 #[cfg(test)]

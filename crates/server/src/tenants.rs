@@ -382,6 +382,15 @@ impl Router {
         self.add_prefix(prefix).unwrap_or(routed)
     }
 
+    /// Whose a key is that was routed so, and then stored: a new prefix may be a tenant by now.
+    #[inline]
+    pub(crate) fn route_stored(&self, binding: &Binding, key: &[u8], routed: TenantId) -> TenantId {
+        if *binding != Binding::Unbound || routed != self.default || self.delimited(key).is_none() {
+            return routed;
+        }
+        self.route(binding, key).0
+    }
+
     /// The tenant of a name that is not configured, whose items a restart found: one of a prefix comes again.
     pub(crate) fn adopt(&self, name: &str, own_space: bool) -> Option<TenantId> {
         let delimiter = self.delimiter.filter(|_| !own_space)?;

@@ -12,7 +12,6 @@ use crate::sharing::{SharingView, TierClaim};
 use crate::tenants::{Binding, Router};
 use control::GroupId;
 use control::journal::{Journal, Line};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use store::{MemoryUse, TenantState, TierTotals, TierUse, Totals};
 use units::{Bytes, TenantId};
@@ -323,7 +322,6 @@ impl Visible {
         }
         if *binding == Binding::Unbound {
             all.limit = shared.memory_limit();
-            all.totals.store_too_large += shared.counters.store_too_large.load(Ordering::Relaxed);
             all.totals.add(&shared.store.departed_totals(false));
         }
         all

@@ -2,17 +2,18 @@
 //!
 //! Shape:      an event -> one line in memcached's format -> a bounded buffer per watcher, which its worker sends
 //! Invariants: nobody waits for a watcher: what does not fit its buffer is dropped and counted, and the watcher is told
-//!             `skipped=N`; a watcher sees what its connection may see
+//!             `skipped=N`; a watcher sees what its connection may see; an event is written down, and its lock taken, only if
+//!             somebody sees it
 //! Units:      seconds since 1970 with microseconds
-//! Cost:       one relaxed load per turn while nobody looks
+//! Cost:       one relaxed load per turn while nobody looks, and one per place while somebody does
 //! Source:     memcached 1.6.45's log lines
 
-use crate::limits::{WATCH_BUFFER, WATCHERS_MAX};
+use crate::limits::{TENANT_WATCHERS_MAX, TENANTS_WATCHERS_MAX, WATCH_BUFFER, WATCHERS_MAX};
 use crate::shared::Clock;
 use crate::tenants::Binding;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use store::Store;
 use units::TenantId;
@@ -101,13 +102,14 @@ impl Watcher {
         }
         true
     }
+}
 
-    fn sees(&self, store: &Store, tenant: Option<TenantId>) -> bool {
-        match (self.binding, tenant) {
-            (Binding::To(own), Some(tenant)) => own == tenant,
-            (Binding::To(_), None) => false,
-            (Binding::Unbound, tenant) => tenant.is_none_or(|tenant| !store.has_own_space(tenant)),
-        }
+/// Whether who watches on such a connection sees what happens to a tenant, or at the server itself.
+fn sees(binding: Binding, store: &Store, tenant: Option<TenantId>) -> bool {
+    match (binding, tenant) {
+        (Binding::To(own), Some(tenant)) => own == tenant,
+        (Binding::To(_), None) => false,
+        (Binding::Unbound, tenant) => tenant.is_none_or(|tenant| !store.has_own_space(tenant)),
     }
 }
 
@@ -115,17 +117,76 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What was written for those who watch on one kind of connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct WatchCounts {
+    /// Lines that any of them saw.
+    pub(crate) lines: u64,
+    /// Lines sent, to each.
+    pub(crate) sent: u64,
+    /// Lines that there was no room for, of each.
+    pub(crate) skipped: u64,
+    /// Those who watch.
+    pub(crate) watchers: u64,
+}
+
+/// Those who look, and what was written for them.
+#[derive(Debug, Default)]
+struct Everybody {
+    watchers: Vec<Arc<Watcher>>,
+    counts: Vec<(Binding, WatchCounts)>,
+    /// The number of the last line.
+    gid: u64,
+}
+
+/// What one watcher of a tenant's own wants.
+#[derive(Debug, Default)]
+struct Place {
+    /// Whose it is: 0 for nobody's, else the tenant's id and 1.
+    tenant: AtomicU32,
+    wanted: AtomicU32,
+}
+
 /// Everybody who looks.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    /// What anybody wants. Relaxed: an event more or less is seen.
+    /// What anybody wants. Relaxed, as the others of its kind: an event more or less is seen.
     wanted: AtomicU32,
-    watchers: Mutex<Vec<Arc<Watcher>>>,
-    lines: AtomicU64,
-    sent: AtomicU64,
-    skipped: AtomicU64,
+    /// What those want who see every tenant without a key space of its own.
+    open: AtomicU32,
+    /// What tenants' own watchers want, the places in use before those that are free.
+    bound: [Place; TENANTS_WATCHERS_MAX],
+    everybody: Mutex<Everybody>,
     /// Seconds since 1970 when the monotonic clock began.
     epoch_secs: i64,
+}
+
+impl Everybody {
+    /// What is counted for the watchers of a binding.
+    fn counts(&mut self, binding: Binding) -> &mut WatchCounts {
+        let at = self.counts.iter().position(|(of, _)| *of == binding).unwrap_or_else(|| {
+            self.counts.push((binding, WatchCounts::default()));
+            self.counts.len() - 1
+        });
+        &mut self.counts[at].1
+    }
+
+    /// Whether nobody more of a binding can look.
+    fn is_full(&self, binding: Binding) -> bool {
+        let of = |is_of: &dyn Fn(Binding) -> bool| self.watchers.iter().filter(|w| is_of(w.binding)).count();
+        match binding {
+            Binding::Unbound => WATCHERS_MAX <= of(&|b| b == Binding::Unbound),
+            Binding::To(_) => {
+                TENANT_WATCHERS_MAX <= of(&|b| b == binding)
+                    || TENANTS_WATCHERS_MAX <= of(&|b| b != Binding::Unbound)
+            }
+        }
+    }
+}
+
+/// How a place says whose it is.
+fn code(tenant: TenantId) -> u32 {
+    tenant.0 + 1
 }
 
 /// What is told of an item that was looked for.
@@ -152,18 +213,43 @@ impl Watch {
         let uptime = i64::try_from(clock.now().whole_secs()).unwrap_or(0);
         Self {
             wanted: AtomicU32::new(0),
-            watchers: Mutex::new(Vec::new()),
-            lines: AtomicU64::new(0),
-            sent: AtomicU64::new(0),
-            skipped: AtomicU64::new(0),
+            open: AtomicU32::new(0),
+            bound: std::array::from_fn(|_| Place::default()),
+            everybody: Mutex::default(),
             epoch_secs: clock.unix_secs() - uptime,
         }
     }
 
-    /// What anybody wants.
+    /// What anybody wants of the events that a connection can cause: one of a tenant those of its tenant, another those of
+    /// any tenant.
     #[inline]
-    pub(crate) fn wanted(&self) -> u32 {
-        self.wanted.load(Ordering::Relaxed)
+    pub(crate) fn wanted(&self, store: &Store, binding: Binding) -> u32 {
+        let anybody = self.wanted.load(Ordering::Relaxed);
+        match binding {
+            _ if anybody == 0 => 0,
+            Binding::Unbound => anybody,
+            Binding::To(tenant) => self.wanted_of(store, tenant),
+        }
+    }
+
+    /// What those want who see what happens to a tenant.
+    fn wanted_of(&self, store: &Store, tenant: TenantId) -> u32 {
+        let open = if store.has_own_space(tenant) { 0 } else { self.open.load(Ordering::Relaxed) };
+        let places = self.bound.iter().map(|place| (place.tenant.load(Ordering::Relaxed), place));
+        let in_use = places.take_while(|(of, _)| *of != 0);
+        let own = in_use.filter(|(of, _)| *of == code(tenant));
+        own.fold(open, |all, (_, place)| all | place.wanted.load(Ordering::Relaxed))
+    }
+
+    /// Whether anybody sees such an event of a tenant, or of the server itself.
+    pub(crate) fn is_seen(&self, store: &Store, wanted: u32, tenant: Option<TenantId>) -> bool {
+        let anybody = self.wanted.load(Ordering::Relaxed);
+        let seen = match tenant {
+            _ if anybody & wanted == 0 => 0,
+            None => self.open.load(Ordering::Relaxed),
+            Some(tenant) => self.wanted_of(store, tenant),
+        };
+        seen & wanted != 0
     }
 
     /// Lets somebody look; none if too many do.
@@ -174,57 +260,89 @@ impl Watch {
         binding: Binding,
         wake: Wake,
     ) -> Option<Arc<Watcher>> {
-        let mut watchers = locked(&self.watchers);
-        if WATCHERS_MAX <= watchers.len() {
+        let mut everybody = locked(&self.everybody);
+        if everybody.is_full(binding) {
             return None;
         }
         let (called, queue) = (AtomicBool::new(false), Mutex::new(Queue::default()));
         let watcher = Arc::new(Watcher { wanted, binding, wake, called, queue });
         watcher.put("OK\r\n");
-        watchers.push(Arc::clone(&watcher));
-        self.publish(store, &watchers);
+        everybody.watchers.push(Arc::clone(&watcher));
+        self.publish(store, &everybody.watchers);
         Some(watcher)
     }
 
-    /// Whether nobody more can look.
-    pub(crate) fn is_full(&self) -> bool {
-        WATCHERS_MAX <= locked(&self.watchers).len()
+    /// Whether nobody more can look on such a connection.
+    pub(crate) fn is_full(&self, binding: Binding) -> bool {
+        locked(&self.everybody).is_full(binding)
     }
 
     /// Somebody has gone.
     pub(crate) fn end(&self, store: &Store, watcher: &Arc<Watcher>) {
-        let mut watchers = locked(&self.watchers);
-        watchers.retain(|other| !Arc::ptr_eq(other, watcher));
-        self.publish(store, &watchers);
+        let mut everybody = locked(&self.everybody);
+        everybody.watchers.retain(|other| !Arc::ptr_eq(other, watcher));
+        self.publish(store, &everybody.watchers);
     }
 
     fn publish(&self, store: &Store, watchers: &[Arc<Watcher>]) {
-        let wanted = watchers.iter().fold(0, |all, watcher| all | watcher.wanted);
-        self.wanted.store(wanted, Ordering::Relaxed);
-        store.look_at_evictions(wanted & interest::EVICTIONS != 0);
+        let (mut all, mut open) = (0, 0);
+        let mut places = self.bound.iter();
+        for watcher in watchers {
+            all |= watcher.wanted;
+            match watcher.binding {
+                Binding::Unbound => open |= watcher.wanted,
+                Binding::To(tenant) => {
+                    // There are as many places as tenants' watchers.
+                    let Some(place) = places.next() else { continue };
+                    place.wanted.store(watcher.wanted, Ordering::Relaxed);
+                    place.tenant.store(code(tenant), Ordering::Relaxed);
+                }
+            }
+        }
+        places.for_each(|place| place.tenant.store(0, Ordering::Relaxed));
+        self.open.store(open, Ordering::Relaxed);
+        self.wanted.store(all, Ordering::Relaxed);
+        store.look_at_evictions(all & interest::EVICTIONS != 0);
     }
 
-    /// Lines written, lines sent to watchers, lines they had no room for, watchers.
-    pub(crate) fn counts(&self) -> [u64; 4] {
-        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        [load(&self.lines), load(&self.sent), load(&self.skipped), locked(&self.watchers).len() as u64]
+    /// What was written for those who watch on such connections.
+    pub(crate) fn counts(&self, binding: Binding) -> WatchCounts {
+        let everybody = locked(&self.everybody);
+        let watchers = everybody.watchers.iter().filter(|watcher| watcher.binding == binding).count();
+        let counted = everybody.counts.iter().find(|(of, _)| *of == binding).map(|(_, counts)| *counts);
+        WatchCounts { watchers: watchers as u64, ..counted.unwrap_or_default() }
+    }
+
+    /// A tenant has gone; who has its id next begins anew.
+    pub(crate) fn forget(&self, id: TenantId) {
+        locked(&self.everybody).counts.retain(|(of, _)| *of != Binding::To(id));
     }
 
     /// Writes a line for those who want to know and may.
     fn tell(&self, store: &Store, clock: &dyn Clock, wanted: u32, tenant: Option<TenantId>, what: &str) {
-        let watchers = locked(&self.watchers);
-        let gid = self.lines.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut everybody = locked(&self.everybody);
+        let is_told = |w: &&Arc<Watcher>| w.wanted & wanted != 0 && sees(w.binding, store, tenant);
+        let watchers: Vec<_> = everybody.watchers.iter().filter(is_told).map(Arc::clone).collect();
+        if watchers.is_empty() {
+            return;
+        }
+        everybody.gid += 1;
         let now = clock.now();
         let secs = self.epoch_secs + i64::try_from(now.whole_secs()).unwrap_or(0);
-        let line = format!("ts={secs}.{} gid={gid} {what}\n", now.0 % 1_000_000_000 / 1_000);
-        for watcher in watchers.iter().filter(|w| w.wanted & wanted != 0 && w.sees(store, tenant)) {
-            let counter = if watcher.put(&line) { &self.sent } else { &self.skipped };
-            counter.fetch_add(1, Ordering::Relaxed);
+        let (micros, gid) = (now.0 % 1_000_000_000 / 1_000, everybody.gid);
+        let line = format!("ts={secs}.{micros} gid={gid} {what}\n");
+        for (at, watcher) in watchers.iter().enumerate() {
+            let is_sent = watcher.put(&line);
+            let is_first = watchers[..at].iter().all(|earlier| earlier.binding != watcher.binding);
+            let counts = everybody.counts(watcher.binding);
+            counts.lines += u64::from(is_first);
+            *(if is_sent { &mut counts.sent } else { &mut counts.skipped }) += 1;
         }
     }
 }
 
-/// Where events come from: a connection of a server.
+/// Where events come from: a connection of a server. What it is told of is written down whether somebody sees it or not: who
+/// has one has asked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reporter<'s> {
     pub(crate) watch: &'s Watch,
@@ -283,6 +401,9 @@ impl Reporter<'_> {
 
 /// Tells of an eviction. `store` is the one that evicts; nothing but its tenants' key spaces is asked of it.
 pub(crate) fn evicted(watch: &Watch, store: &Store, clock: &dyn Clock, item: &store::Evicted<'_>) {
+    if !watch.is_seen(store, interest::EVICTIONS, Some(item.tenant)) {
+        return;
+    }
     let now = store.now_secs();
     let ttl = if item.expires_at == 0 { -1 } else { i64::from(item.expires_at) - i64::from(now) };
     let what = format!(
@@ -319,6 +440,101 @@ mod tests {
         assert_eq!(of(""), Some(interest::FETCHERS));
         assert_eq!(of("mutations deletions"), Some(interest::MUTATIONS | interest::DELETIONS));
         assert_eq!(of("fetchers x"), None);
+    }
+
+    #[derive(Debug)]
+    struct Still;
+
+    impl Clock for Still {
+        fn now(&self) -> units::Instant {
+            units::Instant::ZERO
+        }
+        fn unix_secs(&self) -> i64 {
+            0
+        }
+        fn thread_cpu(&self) -> units::Duration {
+            units::Duration::ZERO
+        }
+        fn process_cpu(&self) -> units::Duration {
+            units::Duration::ZERO
+        }
+    }
+
+    /// A store with a tenant that shares the key space of all, and two with key spaces of their own.
+    fn store() -> (Arc<Store>, [TenantId; 3]) {
+        let store = Store::new(store::Options {
+            memory: units::Bytes::mib(16),
+            item_max: units::Bytes::mib(1),
+            threads: 1,
+            tenants_max: 16,
+            no_evict: false,
+            seed: 0,
+        })
+        .unwrap();
+        let of = |(name, own_space): (&str, bool)| {
+            let (name, claim, rank) =
+                (name.to_owned(), control::Claim::default(), store::RankKind::default());
+            store.add_tenant(store::TenantSpec { name, own_space, claim, rank }).unwrap()
+        };
+        let ids = [("default", false), ("alpha", true), ("beta", true)].map(of);
+        (store, ids)
+    }
+
+    fn begin(watch: &Watch, store: &Store, wanted: u32, binding: Binding) -> Option<Arc<Watcher>> {
+        watch.begin(store, wanted, binding, Box::new(|| {}))
+    }
+
+    #[test]
+    fn what_a_tenants_watcher_wants_is_asked_of_that_tenant_only() {
+        let ((store, [default, alpha, beta]), watch) = (store(), Watch::new(&Still));
+        let watcher = begin(&watch, &store, interest::FETCHERS, Binding::To(alpha)).unwrap();
+        assert_eq!(watch.wanted(&store, Binding::To(beta)), 0);
+        assert_eq!(watch.wanted(&store, Binding::To(alpha)), interest::FETCHERS);
+        assert!(watch.is_seen(&store, interest::FETCHERS, Some(alpha)));
+        for other in [Some(default), Some(beta), None] {
+            assert!(!watch.is_seen(&store, interest::FETCHERS, other), "{other:?}");
+        }
+        assert!(!watch.is_seen(&store, interest::MUTATIONS, Some(alpha)));
+        let operator = begin(&watch, &store, interest::MUTATIONS, Binding::Unbound).unwrap();
+        assert_eq!(watch.wanted(&store, Binding::To(beta)), 0, "a key space of its own");
+        assert!(watch.is_seen(&store, interest::MUTATIONS, Some(default)));
+        watch.end(&store, &watcher);
+        watch.end(&store, &operator);
+        assert_eq!(watch.wanted(&store, Binding::Unbound), 0);
+    }
+
+    #[test]
+    fn lines_are_counted_for_those_who_see_them() {
+        let ((store, [default, alpha, _]), watch) = (store(), Watch::new(&Still));
+        let watchers = [Binding::To(alpha), Binding::To(alpha), Binding::Unbound]
+            .map(|binding| begin(&watch, &store, interest::DELETIONS, binding).unwrap());
+        for tenant in [alpha, alpha, default] {
+            watch.tell(&store, &Still, interest::DELETIONS, Some(tenant), "x");
+        }
+        let counts = |lines, sent, watchers| WatchCounts { lines, sent, skipped: 0, watchers };
+        assert_eq!(watch.counts(Binding::To(alpha)), counts(2, 4, 2));
+        assert_eq!(watch.counts(Binding::Unbound), counts(1, 1, 1));
+        assert_eq!(watchers[2].take(), b"OK\r\nts=0.0 gid=3 x\n");
+        watch.forget(alpha);
+        assert_eq!(watch.counts(Binding::To(alpha)), counts(0, 0, 2));
+    }
+
+    #[test]
+    fn a_tenant_takes_no_more_than_its_places_and_none_of_the_others() {
+        let ((store, [_, alpha, beta]), watch) = (store(), Watch::new(&Still));
+        let mut watchers = Vec::new();
+        while let Some(watcher) = begin(&watch, &store, interest::FETCHERS, Binding::To(alpha)) {
+            watchers.push(watcher);
+        }
+        assert_eq!(watchers.len(), TENANT_WATCHERS_MAX);
+        assert!(watch.is_full(Binding::To(alpha)) && !watch.is_full(Binding::To(beta)));
+        for _ in 0..WATCHERS_MAX {
+            watchers.push(begin(&watch, &store, interest::FETCHERS, Binding::Unbound).unwrap());
+        }
+        assert!(watch.is_full(Binding::Unbound) && !watch.is_full(Binding::To(beta)));
+        watch.end(&store, &watchers[0]);
+        assert!(!watch.is_full(Binding::To(alpha)));
+        assert!(watch.is_seen(&store, interest::FETCHERS, Some(alpha)), "others of its look on");
     }
 
     #[test]

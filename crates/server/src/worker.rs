@@ -254,7 +254,7 @@ impl<R: Reactor> Worker<R> {
     fn arrived(&mut self, id: StreamId, data: &[u8], now: Instant) {
         let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
         connection.active = now;
-        connection.client.heard(now);
+        connection.client.heard(data.len(), now);
         let data = connection.after_skipped(data);
         let is_deaf = match &connection.lasting {
             Some(Lasting::Watch(_)) => true,

@@ -5,6 +5,7 @@
 //!             exact whenever no thread is inside
 //! Units:      bytes charged: log bytes, pages of a value that lies apart, the index's share, and what of a tier the item takes
 
+use crate::expiry::Load;
 use crate::item::{Meta, Sizes, View};
 use crate::metrics::ThreadCounters;
 use crate::slot::Place;
@@ -23,9 +24,12 @@ pub(crate) fn link(
 ) {
     let tenant = store.tenant(meta.tenant);
     let charge = sizes.charge();
-    let expired = meta.expiry.map_or(0, |expiry| tenant.expiries.add(expiry, charge));
-    tenant.live.fetch_add(charge - expired, Ordering::Relaxed);
+    let expired = meta.expiry.map_or(Load::default(), |expiry| tenant.expiries.add(expiry, charge));
+    tenant.live.fetch_add(charge - expired.bytes, Ordering::Relaxed);
     tenant.items.fetch_add(1, Ordering::Relaxed);
+    if expired.items != 0 {
+        tenant.expired.fetch_add(expired.items, Ordering::Relaxed);
+    }
     if sizes.below != 0 {
         tenant.away.fetch_add(sizes.below.cast_signed(), Ordering::Relaxed);
         tenant.away_items.fetch_add(1, Ordering::Relaxed);
@@ -66,9 +70,14 @@ pub(crate) fn take_off(store: &Store, counters: &ThreadCounters, place: Place, v
         return;
     }
     let charge = sizes.charge();
-    let counted = view.expiry().map_or(charge, |expiry| tenant.expiries.remove(expiry, charge));
-    tenant.live.fetch_sub(counted, Ordering::Relaxed);
+    let one = Load::one(charge);
+    let live = view.expiry().map_or(one, |expiry| tenant.expiries.remove(expiry, charge));
+    tenant.live.fetch_sub(live.bytes, Ordering::Relaxed);
     tenant.items.fetch_sub(1, Ordering::Relaxed);
+    let expired = (one - live).items;
+    if expired != 0 {
+        tenant.expired.fetch_sub(expired, Ordering::Relaxed);
+    }
 }
 
 /// Accounts an item that the index points at instead of another one from now on; it keeps the other's value in a tier if it

@@ -12,7 +12,7 @@ use units::TenantId;
 pub(crate) fn check(store: &Store, reader: &Participant) {
     let slots = store.index.check(|slot| store.hash_at(reader, slot));
     let mut keys = HashSet::new();
-    let mut live: HashMap<TenantId, (i64, i64)> = HashMap::new();
+    let mut live: HashMap<TenantId, (i64, i64, i64)> = HashMap::new();
     let mut stale: HashMap<TenantId, i64> = HashMap::new();
     let mut live_in: HashMap<u32, u64> = HashMap::new();
     let mut away: HashMap<TenantId, i64> = HashMap::new();
@@ -45,10 +45,11 @@ pub(crate) fn check(store: &Store, reader: &Participant) {
         // What is accounted as expired is no longer in `live`.
         let counted = view.expiry().is_none_or(|e| !tenant.expiries.is_accounted(e));
         entry.0 += if counted { charge } else { 0 };
+        entry.2 += i64::from(!counted);
     }
     assert!(values.is_empty(), "no item leads to {values:?}");
     for tenant in store.tenants() {
-        let (bytes, items) = live.get(&tenant.id).copied().unwrap_or_default();
+        let (bytes, items, expired) = live.get(&tenant.id).copied().unwrap_or_default();
         let in_tiers = away.get(&tenant.id).copied().unwrap_or_default();
         assert_eq!(tenant.away.load(Ordering::Relaxed), in_tiers, "bytes of {} in tiers", tenant.spec().name);
         let (name, flushed) = (&tenant.spec().name, stale.get(&tenant.id).copied().unwrap_or_default());
@@ -58,6 +59,7 @@ pub(crate) fn check(store: &Store, reader: &Participant) {
         if tenant.flushed_below.load(Ordering::Relaxed) != FLUSHED_FOR_EVER {
             assert_eq!(tenant.live.load(Ordering::Relaxed), bytes, "live bytes of {name}");
             assert_eq!(counted, items, "items of {name}");
+            assert_eq!(tenant.expired.load(Ordering::Relaxed), expired, "expired items of {name}");
         }
         assert!(!tenant.is_gone() || tenant.share().target.0 == 0, "a removed tenant has a share");
         lock(&tenant.shadow).check();

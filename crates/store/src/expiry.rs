@@ -1,15 +1,16 @@
-//! Bytes by the time at which they expire, so that expired bytes count as dead without finding the items.
+//! Bytes and items by the time at which they expire, so that what has expired counts as dead without finding the items.
 //!
 //! Shape:      one wheel per level; an item with a time to live of T is accounted at the level whose step is the
 //!             largest power of two ≤ max(1 s, 3 % of T), in the slot of its expiry rounded up to that step
-//! Invariants: a slot is taken off the live bytes once, when its time has passed; who removes an item earlier takes its
-//!             bytes out of the slot, who removes it later does not; who comes at the same time settles what is left in
-//!             the slot, so that live bytes are exact whenever nobody is inside
-//! Units:      seconds of the store's clock; bytes charged
-//! Cost:       a KiB per level that a tenant uses, and as much again for the first
+//! Invariants: a slot is taken off what is live once, when its time has passed; who removes an item earlier takes it out of
+//!             the slot, who removes it later does not; who comes at the same time settles what is left in the slot, so
+//!             that live bytes and items are exact whenever nobody is inside
+//! Units:      seconds of the store's clock; bytes charged; items of one slot fewer than 2^31
+//! Cost:       one and a half KiB per level that a tenant uses, and a KiB more for the first
 
 use crate::item::Expiry;
-use crate::sync::{AtomicI64, AtomicU32, Mutex, Ordering, fence, lock};
+use crate::sync::{AtomicI32, AtomicI64, AtomicU32, Mutex, Ordering, fence, lock};
+use std::ops::{Add, Neg, Sub};
 use std::sync::OnceLock;
 
 /// Levels: steps of 1 s to 2^26 s, a part in 33 of what 32 bits of seconds can say.
@@ -19,9 +20,48 @@ const SLOTS: u64 = 128;
 /// A step is at most one part in so many of the time to live (3 %).
 const STEP_PART: u32 = 33;
 
+/// Items, and the bytes that are charged for them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Load {
+    pub(crate) bytes: i64,
+    pub(crate) items: i64,
+}
+
+impl Load {
+    /// One item.
+    pub(crate) fn one(bytes: i64) -> Self {
+        Self { bytes, items: 1 }
+    }
+}
+
+impl Add for Load {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { bytes: self.bytes + other.bytes, items: self.items + other.items }
+    }
+}
+
+impl Neg for Load {
+    type Output = Self;
+
+    fn neg(self) -> Self {
+        Self { bytes: -self.bytes, items: -self.items }
+    }
+}
+
+impl Sub for Load {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        self + -other
+    }
+}
+
 #[derive(Debug)]
 struct Wheel {
-    slots: Box<[AtomicI64]>,
+    bytes: Box<[AtomicI64]>,
+    items: Box<[AtomicI32]>,
 }
 
 /// One tenant's wheels.
@@ -36,7 +76,25 @@ pub(crate) struct Expiries {
 
 impl Default for Wheel {
     fn default() -> Self {
-        Self { slots: (0..SLOTS).map(|_| AtomicI64::new(0)).collect() }
+        let (bytes, items) = (|_| AtomicI64::new(0), |_| AtomicI32::new(0));
+        Self { bytes: (0..SLOTS).map(bytes).collect(), items: (0..SLOTS).map(items).collect() }
+    }
+}
+
+impl Wheel {
+    fn change(&self, slot: usize, by: Load) {
+        self.bytes[slot].fetch_add(by.bytes, Ordering::Relaxed);
+        // One item comes or goes.
+        self.items[slot].fetch_add(i32::try_from(by.items).unwrap_or(0), Ordering::Relaxed);
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(&*self.bytes) + size_of_val(&*self.items)
+    }
+
+    fn take(&self, slot: usize) -> Load {
+        let bytes = self.bytes[slot].swap(0, Ordering::Relaxed);
+        Load { bytes, items: self.items[slot].swap(0, Ordering::Relaxed).into() }
     }
 }
 
@@ -73,43 +131,44 @@ fn slot_of_step(step: u64) -> usize {
 }
 
 impl Expiries {
-    /// Counts bytes that will expire. Returns what counts as expired already, which never enters the live bytes.
-    pub(crate) fn add(&self, expiry: Expiry, bytes: i64) -> i64 {
-        self.change(expiry, bytes).unwrap_or(bytes)
+    /// Counts an item of so many bytes that will expire. Returns what counts as expired already, which never enters what is
+    /// live.
+    pub(crate) fn add(&self, expiry: Expiry, bytes: i64) -> Load {
+        self.change(expiry, Load::one(bytes)).unwrap_or(Load::one(bytes))
     }
 
-    /// Takes bytes out again. Returns what of them still is among the live bytes.
-    pub(crate) fn remove(&self, expiry: Expiry, bytes: i64) -> i64 {
-        self.change(expiry, -bytes).map_or(0, |late| bytes + late)
+    /// Takes an item out again. Returns what of it still is among what is live.
+    pub(crate) fn remove(&self, expiry: Expiry, bytes: i64) -> Load {
+        self.change(expiry, -Load::one(bytes)).map_or(Load::default(), |late| Load::one(bytes) + late)
     }
 
-    /// Whether the bytes of this expiry have been taken off.
+    /// Whether what has this expiry has been taken off.
     pub(crate) fn is_accounted(&self, expiry: Expiry) -> bool {
         due(expiry) <= u64::from(self.done_secs.load(Ordering::Acquire))
     }
 
     /// Changes a slot; none if its time has been accounted. If that happens at the same time, returns what came too
     /// late to be taken by it (from this thread or another, it does not matter who accounts it), else zero.
-    fn change(&self, expiry: Expiry, bytes: i64) -> Option<i64> {
+    fn change(&self, expiry: Expiry, by: Load) -> Option<Load> {
         if self.is_accounted(expiry) {
             return None;
         }
         let level = usize::from(expiry.level).min(LEVELS - 1);
         let levels = self.levels.get_or_init(|| Box::new(std::array::from_fn(|_| OnceLock::new())));
-        let slot = &levels[level].get_or_init(Wheel::default).slots[slot_of(due(expiry), expiry.level)];
-        slot.fetch_add(bytes, Ordering::Relaxed);
+        let (wheel, slot) = (levels[level].get_or_init(Wheel::default), slot_of(due(expiry), expiry.level));
+        wheel.change(slot, by);
         // Pairs with the fence in `turn`: either that sees the change, or this sees that its time has come.
         fence(Ordering::SeqCst);
         if !self.is_accounted(expiry) {
-            return Some(0);
+            return Some(Load::default());
         }
         // The turn is over once the lock is here. Nothing else can be in the slot: its next use is 61 steps away.
         let _turning = lock(&self.turning);
-        Some(slot.swap(0, Ordering::Relaxed))
+        Some(wheel.take(slot))
     }
 
-    /// Takes everything whose time has passed off the live bytes.
-    pub(crate) fn turn(&self, now_secs: u32, live: &AtomicI64) {
+    /// Takes everything whose time has passed off the live bytes, and counts its items among the expired.
+    pub(crate) fn turn(&self, now_secs: u32, live: &AtomicI64, expired: &AtomicI64) {
         let _turning = lock(&self.turning);
         let done = self.done_secs.load(Ordering::Relaxed);
         if now_secs <= done {
@@ -121,8 +180,9 @@ impl Expiries {
             let first = (u64::from(done) >> level) + 1;
             let last = u64::from(now_secs) >> level;
             for step in first..=last.min(first + SLOTS - 1) {
-                let expired = wheel.slots[slot_of_step(step)].swap(0, Ordering::Relaxed);
-                live.fetch_sub(expired, Ordering::Relaxed);
+                let past = wheel.take(slot_of_step(step));
+                live.fetch_sub(past.bytes, Ordering::Relaxed);
+                expired.fetch_add(past.items, Ordering::Relaxed);
             }
         }
     }
@@ -136,18 +196,19 @@ impl Expiries {
     /// Memory of the wheels.
     pub(crate) fn bytes(&self) -> u64 {
         let levels = self.levels.get().map_or(0, |levels| size_of_val(&**levels));
-        (levels + self.wheels().map(|(_, wheel)| size_of_val(&*wheel.slots)).sum::<usize>()) as u64
+        (levels + self.wheels().map(|(_, wheel)| wheel.size()).sum::<usize>()) as u64
     }
 
-    /// Forgets everything and all live bytes: the tenant was flushed. Nobody may add or remove meanwhile.
-    pub(crate) fn clear(&self, live: &AtomicI64) {
+    /// Forgets everything, all live bytes and all expired items: the tenant was flushed. Nobody may add or remove meanwhile.
+    pub(crate) fn clear(&self, live: &AtomicI64, expired: &AtomicI64) {
         let _turning = lock(&self.turning);
         for (_, wheel) in self.wheels() {
-            for slot in &wheel.slots {
-                slot.store(0, Ordering::Relaxed);
+            for slot in 0..wheel.bytes.len() {
+                wheel.take(slot);
             }
         }
         live.store(0, Ordering::Relaxed);
+        expired.store(0, Ordering::Relaxed);
     }
 }
 
@@ -160,11 +221,16 @@ mod shuttle_tests;
 mod tests {
     use super::*;
 
-    /// A turn of the wheels; returns what it took off.
+    /// A turn of the wheels; returns the bytes and the items that it took off.
+    fn turn_all(wheels: &Expiries, now_secs: u32) -> (i64, i64) {
+        let (live, expired) = (AtomicI64::new(0), AtomicI64::new(0));
+        wheels.turn(now_secs, &live, &expired);
+        (-live.load(Ordering::Relaxed), expired.load(Ordering::Relaxed))
+    }
+
+    /// The same; returns the bytes.
     fn turn(wheels: &Expiries, now_secs: u32) -> i64 {
-        let live = AtomicI64::new(0);
-        wheels.turn(now_secs, &live);
-        -live.load(Ordering::Relaxed)
+        turn_all(wheels, now_secs).0
     }
 
     #[test]
@@ -175,7 +241,7 @@ mod tests {
             let start = 1_000_003;
             turn(&wheels, start);
             let expiry = expiry_at(start + ttl, start);
-            assert_eq!(wheels.add(expiry, 100), 0);
+            assert_eq!(wheels.add(expiry, 100), Load::default());
             let tolerance = (ttl / 100 * 3).max(1);
             for part in 1..20 {
                 assert_eq!(turn(&wheels, start + ttl / 20 * part), 0, "{ttl}: long before");
@@ -193,9 +259,9 @@ mod tests {
         let (a, b) = (expiry_at(20, 5), expiry_at(21, 5));
         wheels.add(a, 100);
         wheels.add(b, 10);
-        assert_eq!(wheels.remove(a, 100), 100);
-        assert_eq!(turn(&wheels, 50), 10);
-        assert_eq!(wheels.remove(b, 10), 0, "too late: it was accounted");
+        assert_eq!(wheels.remove(a, 100), Load::one(100));
+        assert_eq!(turn_all(&wheels, 50), (10, 1));
+        assert_eq!(wheels.remove(b, 10), Load::default(), "too late: it was accounted");
     }
 
     #[test]
@@ -203,9 +269,9 @@ mod tests {
         let wheels = Expiries::default();
         turn(&wheels, 50);
         let past = expiry_at(1, 50);
-        assert_eq!(wheels.add(past, 100), 100);
-        assert_eq!(turn(&wheels, 1_000), 0);
-        assert_eq!(wheels.remove(past, 100), 0);
+        assert_eq!(wheels.add(past, 100), Load::one(100));
+        assert_eq!(turn_all(&wheels, 1_000), (0, 0));
+        assert_eq!(wheels.remove(past, 100), Load::default());
     }
 
     #[test]

@@ -3,12 +3,14 @@
 //! Invariants: lock-free steps use these types only; `cfg(shuttle)` swaps them for a controlled scheduler's
 
 #[cfg(not(shuttle))]
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(not(shuttle))]
 pub(crate) use std::sync::{Mutex, MutexGuard};
 
 #[cfg(shuttle)]
-pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
+pub(crate) use shuttle::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering, fence,
+};
 #[cfg(shuttle)]
 pub(crate) use shuttle::sync::{Mutex, MutexGuard};
 

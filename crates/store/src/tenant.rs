@@ -70,8 +70,10 @@ pub(crate) struct Tenant {
     pub(crate) away: AtomicI64,
     /// Items whose values are there.
     pub(crate) away_items: AtomicI64,
-    /// Live items.
+    /// Items that are not flushed.
     pub(crate) items: AtomicI64,
+    /// Of these, items that have expired and are still there.
+    pub(crate) expired: AtomicI64,
     /// Flushed items that the index still points at.
     pub(crate) stale: AtomicI64,
     /// Items with a smaller stamp are dead.
@@ -126,6 +128,7 @@ impl Tenant {
             away: AtomicI64::new(0),
             away_items: AtomicI64::new(0),
             items: AtomicI64::new(0),
+            expired: AtomicI64::new(0),
             stale: AtomicI64::new(0),
             flushed_below: AtomicU64::new(0),
             sampled_below: AtomicU64::new(0),
@@ -324,6 +327,12 @@ impl Tenant {
     /// Look-ups, hits among them, and hits below DRAM among those, that the counters of this id had when its tenant came.
     pub(crate) fn look_ups_before(&self) -> (u64, u64, u64) {
         lock(&self.before).as_deref().map_or((0, 0, 0), |t| (t.asked(), t.found(), t.tier_hits))
+    }
+
+    /// Live items: what has expired, to a second or 3 % of its time to live, is none.
+    pub(crate) fn live_items(&self) -> u64 {
+        let expired = self.expired.load(Ordering::Relaxed);
+        u64::try_from(self.items.load(Ordering::Relaxed) - expired).unwrap_or(0)
     }
 
     /// Live bytes charged.

@@ -433,3 +433,32 @@ fn many_threads_share_a_small_memory() {
         workers[0].check();
     }
 }
+
+#[test]
+fn what_has_expired_is_no_live_item_whether_it_is_removed_or_not() {
+    let store = new_store(Bytes::mib(16), 4, 2);
+    let mut worker = store.worker().unwrap();
+    let (ids, now) = ([TenantId(0), TenantId(1)], store.now_secs());
+    for n in 0..1_000 {
+        set(&mut worker, ids[0], &format!("soon{n}"), b"v", now + 1).unwrap();
+        set(&mut worker, ids[1], &format!("later{n}"), b"v", now + 1_000).unwrap();
+    }
+    set(&mut worker, ids[0], "stays", b"v", 0).unwrap();
+    let items = || ids.map(|id| store.tenant_state(id).unwrap().items);
+    assert_eq!(items(), [1_001, 1_000]);
+    store.set_now(now + 3);
+    assert_eq!(items(), [1, 1_000]);
+    for n in 0..500 {
+        // One of another tenant, too, and one that never was live.
+        set(&mut worker, ids[1], &format!("soon{n}"), b"v", 0).unwrap();
+        set(&mut worker, ids[0], &format!("past{n}"), b"v", 1).unwrap();
+        assert_eq!(get(&worker, ids[0], &format!("soon{}", n + 500)), None);
+    }
+    assert_eq!(items(), [1, 1_500]);
+    worker.quiesce();
+    worker.check();
+    store.flush(ids[0], 0);
+    assert_eq!(items(), [0, 1_500]);
+    maintain(&mut worker);
+    worker.check();
+}

@@ -3,7 +3,7 @@
 //! Shape:      input -> requests one by one, with their keys' index lines on the way -> a batch that is executed in order
 //! Invariants: replies are in the order of the requests
 
-use super::parse::{Command, Effect, Parsed, keys, parse, wrong};
+use super::parse::{Command, Effect, Named, Parsed, keys, parse, wrong};
 use super::reply::{Replies, text as answers};
 use super::session::Session;
 use super::turn::{Announced, Block, Ended, Turn};
@@ -54,7 +54,7 @@ impl Awaiting<'_> {
     }
 }
 
-impl Step<'_> {
+impl<'b> Step<'b> {
     /// What kind of request it is.
     #[inline]
     pub(super) fn class(&self) -> CommandClass {
@@ -68,14 +68,23 @@ impl Step<'_> {
 
     /// Whose it is if no key of it was hashed: that of a key in base64, or the connection's.
     pub(super) fn tenant(&self, session: &Session<'_>) -> TenantId {
-        if let Self::Run(Command::Meta(request)) | Self::Await(Awaiting::Text(Command::Meta(request)), _) =
-            self
-            && request.is_base64()
-            && let Some(key) = meta::decode(request.key(), &mut [0; KEY_MAX])
-        {
-            return session.router.route(&session.binding, key).0;
+        let mut decoded = [0; KEY_MAX];
+        match self.base64_key().and_then(|key| meta::decode(key, &mut decoded)) {
+            Some(key) => session.router.route(&session.binding, key).0,
+            None => session.tenant(),
         }
-        session.tenant()
+    }
+
+    /// Its key as given, if that is in base64.
+    pub(super) fn base64_key(&self) -> Option<&'b [u8]> {
+        match self {
+            Self::Run(Command::Meta(request)) | Self::Await(Awaiting::Text(Command::Meta(request)), _)
+                if request.is_base64() =>
+            {
+                Some(request.key())
+            }
+            _ => None,
+        }
     }
 
     /// Executes it.
@@ -237,7 +246,8 @@ impl<'b> Command<'b> {
     /// What becomes of it if its data block does not end where it should.
     fn unended(self) -> Step<'b> {
         let (reply, effect) = match self {
-            Self::Store { key, noreply, .. } => (!noreply, Effect::BadChunk(key)),
+            Self::Store { key, noreply, .. } => (!noreply, Effect::BadChunk(Named::Plain(key))),
+            Self::Meta(request) => (true, Effect::BadChunk(request.named())),
             _ => (true, Effect::None),
         };
         Step::Refuse { reply: reply.then_some(answers::BAD_CHUNK), effect }

@@ -9,6 +9,7 @@ mod meta;
 mod operate;
 mod parse;
 mod reply;
+mod said;
 mod session;
 mod text;
 mod turn;

@@ -34,7 +34,7 @@ pub(super) fn execute(session: &Session<'_>, word: &[u8], rest: &[u8]) -> Result
         b"lru" => Ok(lru(words)),
         b"slabs" => Ok(slabs(words)),
         b"watch" if session.shared.config.watch_disabled => Ok(text::WATCH_DISABLED),
-        b"watch" if session.shared.watch.is_full() => Ok(text::WATCH_FULL),
+        b"watch" if session.shared.watch.is_full(session.binding) => Ok(text::WATCH_FULL),
         b"watch" => match interests(words) {
             Some(wanted) => Err(Ended::Asked(Asked::Watch(wanted))),
             None => Ok(text::ERROR),

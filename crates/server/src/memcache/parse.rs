@@ -40,12 +40,37 @@ pub(crate) enum Parsed<'b> {
 pub(crate) enum Effect<'b> {
     /// Nothing: it was not understood.
     None,
-    /// It is too large; the value of this key goes so that nobody takes it for the new one.
-    TooLarge(Option<&'b [u8]>),
-    /// The same of a key in base64.
-    TooLargeBase64(&'b [u8]),
+    /// It is too large.
+    TooLarge {
+        key: Named<'b>,
+        mode: Mode,
+        /// The value of its key goes, so that nobody takes it for the new one.
+        takes_older: bool,
+    },
     /// It does not end where it should; it counts as a store of this key.
-    BadChunk(&'b [u8]),
+    BadChunk(Named<'b>),
+}
+
+/// A key as a request gives it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Named<'b> {
+    /// As it is.
+    Plain(&'b [u8]),
+    /// In base64.
+    Base64(&'b [u8]),
+}
+
+impl<'b> Named<'b> {
+    /// The key, perhaps decoded into `out`.
+    pub(super) fn text<'o>(self, out: &'o mut [u8; KEY_MAX]) -> Option<&'o [u8]>
+    where
+        'b: 'o,
+    {
+        match self {
+            Self::Plain(key) => Some(key),
+            Self::Base64(key) => meta::decode(key, out),
+        }
+    }
 }
 
 /// Which of the reading commands.
@@ -345,7 +370,8 @@ fn store<'b>(input: &'b [u8], taken: usize, mut words: Words<'b>, mode: Mode, bo
         return refuse(text::BAD_FORMAT, Effect::None);
     };
     if bounds.body_max < key.len() + len {
-        return refuse(text::TOO_LARGE, Effect::TooLarge((mode == Mode::Set).then_some(key)));
+        let (key, takes_older) = (Named::Plain(key), mode == Mode::Set);
+        return refuse(text::TOO_LARGE, Effect::TooLarge { key, mode, takes_older });
     }
     if bounds.upload_from < key.len() + len {
         let command = Command::Store { mode, key, flags, exptime, value: &[], noreply };
@@ -357,7 +383,7 @@ fn store<'b>(input: &'b [u8], taken: usize, mut words: Words<'b>, mode: Mode, bo
     }
     let (value, rest) = block.split_at(len);
     if !rest.starts_with(b"\r\n") {
-        return refuse(text::BAD_CHUNK, Effect::BadChunk(key));
+        return refuse(text::BAD_CHUNK, Effect::BadChunk(Named::Plain(key)));
     }
     Parsed::Request(Command::Store { mode, key, flags, exptime, value, noreply }, taken + len + 2)
 }
@@ -409,8 +435,9 @@ fn touch(mut words: Words<'_>) -> Command<'_> {
 
 fn memory_limit(mut words: Words<'_>) -> Command<'_> {
     let noreply = is_silent(words);
-    match words.next().and_then(unsigned) {
-        Some(mebibytes) => Command::MemoryLimit { mebibytes, noreply },
+    match words.next().map(unsigned) {
+        Some(Some(mebibytes)) => Command::MemoryLimit { mebibytes, noreply },
+        Some(None) => wrong(noreply, text::ERROR),
         None => wrong(noreply, text::BAD_FORMAT),
     }
 }
@@ -444,12 +471,22 @@ pub(super) fn number(word: &[u8]) -> Option<i64> {
         Some((b'+', digits)) => (false, digits),
         _ => (false, word),
     };
-    let value = i64::try_from(unsigned(digits)?).ok()?;
+    let value = i64::try_from(digits_of(digits)?).ok()?;
     Some(if negative { -value } else { value })
 }
 
-/// A decimal number below 2^64.
+/// A decimal number below 2^64 as memcached reads it, with C's `strtoull`: a sign may stand before it, and a minus takes it
+/// off 2^64, which is refused where the outcome is 2^63 or more.
 pub(super) fn unsigned(word: &[u8]) -> Option<u64> {
+    match word.split_first()? {
+        (b'+', digits) => digits_of(digits),
+        (b'-', digits) => digits_of(digits).map(u64::wrapping_neg).filter(|n| *n <= i64::MAX.cast_unsigned()),
+        _ => digits_of(word),
+    }
+}
+
+/// A decimal number below 2^64, without a sign.
+fn digits_of(word: &[u8]) -> Option<u64> {
     if word.is_empty() || !word.iter().all(u8::is_ascii_digit) {
         return None;
     }

@@ -26,7 +26,7 @@ pub(crate) struct Session<'s> {
     pub(crate) requests_max: usize,
     /// The connection's number, for those who watch.
     pub(crate) connection: usize,
-    /// What is watched.
+    /// What anybody watches of what its connection can cause.
     pub(crate) watched: u32,
     /// The last attempt found no room and making room failed: the next write answers so.
     pub(crate) is_out_of_memory: bool,
@@ -110,16 +110,26 @@ impl Session<'_> {
         if mode == Mode::Set {
             worker.discard(key);
         }
-        self.shared.counters.store_too_large.fetch_add(1, Ordering::Relaxed);
+        worker.note_too_large(tenant);
         Err(Refused::TooLarge)
     }
 
-    /// Who tells those that watch, if somebody watches such events.
+    /// Counts a flush.
+    pub(super) fn count_flush(&self) {
+        self.shared.counters.cmd_flush.fetch_add(1, Ordering::Relaxed);
+        self.shared.clients.flushed(self.binding);
+    }
+
+    /// Who tells those that watch, if somebody watches such events of a tenant.
     #[inline]
-    pub(super) fn reporter(&self, wanted: u32) -> Option<Reporter<'_>> {
-        (self.watched & wanted != 0).then(|| Reporter {
-            watch: &self.shared.watch,
-            store: &self.shared.store,
+    pub(super) fn reporter(&self, wanted: u32, tenant: TenantId) -> Option<Reporter<'_>> {
+        if self.watched & wanted == 0 {
+            return None;
+        }
+        let (watch, store) = (&self.shared.watch, &self.shared.store);
+        watch.is_seen(store, wanted, Some(tenant)).then(|| Reporter {
+            watch,
+            store,
             clock: &*self.shared.clock,
             connection: self.connection,
         })

@@ -11,7 +11,6 @@ use crate::limits::KEY_MAX;
 use crate::stats;
 use crate::tenants::Binding;
 use crate::watch::{Looked, Reporter, StoredItem, interest};
-use std::sync::atomic::Ordering;
 use store::{Counted, Fields, Item, Key, Mode, Refused, Stored, Worker};
 use units::{Bytes, TenantId};
 
@@ -58,7 +57,7 @@ pub(super) fn execute<'w>(
             let stored = session
                 .allows_size(worker, (hash, tenant), mode, value.len())
                 .and_then(|()| worker.set(tenant, hash, mode, fields, value));
-            if let Some(reporter) = session.reporter(interest::MUTATIONS) {
+            if let Some(reporter) = session.reporter(interest::MUTATIONS, tenant) {
                 let told = (mode, fields.expires_at, value.len());
                 tell_stored(session, &reporter, &(*hash, tenant), stored, told);
             }
@@ -74,7 +73,7 @@ pub(super) fn execute<'w>(
         }
         (Command::Delete { noreply, .. }, Some((hash, tenant))) => {
             let deleted = worker.delete(*tenant, hash);
-            if deleted && let Some(reporter) = session.reporter(interest::DELETIONS) {
+            if deleted && let Some(reporter) = session.reporter(interest::DELETIONS, *tenant) {
                 reporter.deleted(*tenant, hash.bytes(), "delete");
             }
             answer(noreply, if deleted { text::DELETED } else { text::NOT_FOUND });
@@ -147,37 +146,55 @@ pub(super) fn tell_stored(
         Err(Refused::NoRoom) if !session.is_out_of_memory => return,
         Err(Refused::NoRoom | Refused::OverShare) => "no_memory",
     };
-    let command = match mode {
+    let command = command_of(mode);
+    let ttl_secs = expires_at.saturating_sub(session.shared.store.now_secs());
+    let item = StoredItem { key: key.bytes(), status, command, ttl_secs, value_len };
+    reporter.stored(*tenant, &item);
+}
+
+/// Tells those who watch of a counter that was made.
+pub(super) fn tell_made(session: &Session<'_>, keyed: &(Key<'_>, TenantId), value: u64, expires_at: u32) {
+    if let Some(reporter) = session.reporter(interest::MUTATIONS, keyed.1) {
+        let value_len = itoa::Buffer::new().format(value).len();
+        tell_stored(session, &reporter, keyed, Ok(Stored::Stored), (Mode::Add, expires_at, value_len));
+    }
+}
+
+/// What those who watch are told of how an item was to be stored.
+fn command_of(mode: Mode) -> &'static str {
+    match mode {
         Mode::Set => "set",
         Mode::Add => "add",
         Mode::Replace => "replace",
         Mode::Append => "append",
         Mode::Prepend => "prepend",
         Mode::Cas(_) => "cas",
-    };
-    let ttl_secs = expires_at.saturating_sub(session.shared.store.now_secs());
-    let item = StoredItem { key: key.bytes(), status, command, ttl_secs, value_len };
-    reporter.stored(*tenant, &item);
+    }
 }
 
 /// What a data block that cannot be stored does all the same.
 pub(super) fn refuse(session: &Session<'_>, worker: &Worker, effect: Effect<'_>) {
+    let mut decoded = [0; KEY_MAX];
     match effect {
         Effect::None => {}
-        Effect::TooLarge(remove) => {
-            session.shared.counters.store_too_large.fetch_add(1, Ordering::Relaxed);
-            if let Some(text) = remove
-                && let Some(key) = worker.key(session.router.route(&session.binding, text).1, text)
-            {
+        Effect::TooLarge { key, mode, takes_older } => {
+            let Some(key) = key.text(&mut decoded) else { return };
+            let (tenant, space) = session.router.route(&session.binding, key);
+            worker.note_too_large(tenant);
+            if let Some(reporter) = session.reporter(interest::MUTATIONS, tenant) {
+                // As memcached, which has no item to say more of.
+                let (status, command) = ("too_large", command_of(mode));
+                reporter.stored(tenant, &StoredItem { key, status, command, ttl_secs: 0, value_len: 0 });
+            }
+            if let Some(key) = worker.key(space, key).filter(|_| takes_older) {
                 worker.discard(&key);
             }
         }
-        Effect::TooLargeBase64(key) => {
-            if let Some(key) = meta::decode(key, &mut [0; KEY_MAX]) {
-                refuse(session, worker, Effect::TooLarge(Some(key)));
+        Effect::BadChunk(key) => {
+            if let Some(key) = key.text(&mut decoded) {
+                worker.note_refused_set(session.router.route(&session.binding, key).0);
             }
         }
-        Effect::BadChunk(key) => worker.note_refused_set(session.router.route(&session.binding, key).0),
     }
 }
 
@@ -204,7 +221,7 @@ fn get<'w>(
             Err(Ended::NeedsRoom) if 0 < done => return Err(Ended::Portion(done)),
             Err(why) => return Err(why),
         };
-        if let Some(reporter) = session.reporter(interest::FETCHERS) {
+        if let Some(reporter) = session.reporter(interest::FETCHERS, *tenant) {
             let found = item.map(|item| (item.class(), item.value_len()));
             reporter.looked(*tenant, &Looked { key: key.bytes(), found });
         }
@@ -250,7 +267,7 @@ fn ready(session: &Session<'_>, worker: &Worker, keys: &[(Key<'_>, TenantId)]) -
 fn administer(session: &Session<'_>, command: Command<'_>, replies: &mut Replies<'_>) -> Result<(), Ended> {
     match command {
         Command::Flush { delay, noreply } => {
-            session.shared.counters.cmd_flush.fetch_add(1, Ordering::Relaxed);
+            session.count_flush();
             session.router.flush(&session.binding, session.shared.expires_at(delay));
             if !noreply {
                 replies.put(text::OK);

@@ -9,11 +9,11 @@ use super::batch::{Prepared, Step, prepare};
 use super::operate::Asked;
 use super::reply::Replies;
 use super::session::Session;
-use super::{binary, log_in};
+use super::{binary, log_in, meta, said};
 use crate::admission::NoToken;
 use crate::auth::Identity;
 use crate::config::Protocol;
-use crate::limits::{HELD_POLL, KEYS_AHEAD, PAUSED_POLL, REPLY_BYTES_PER_TURN};
+use crate::limits::{HELD_POLL, KEY_MAX, KEYS_AHEAD, PAUSED_POLL, REPLY_BYTES_PER_TURN};
 use crate::observe::{CommandClass, Tally};
 use control::bandwidth::Throttle;
 use media::SlowAccess;
@@ -34,8 +34,8 @@ pub(crate) struct Turn {
     pub(crate) needed: usize,
     /// Requests executed.
     pub(crate) requests: usize,
-    /// Where the first key is, if there is one.
-    pub(crate) first_key: Option<Span>,
+    /// Where the first key is, if there is one, and whether it is in base64.
+    first_key: Option<(Span, bool)>,
     /// Its last request's value is to come, and goes to its place as it comes.
     pub(crate) upload: Option<Announced>,
     /// It stopped for fairness: more may be complete.
@@ -108,12 +108,7 @@ impl Span {
 
     /// The part.
     pub(crate) fn of_input(self, input: &[u8]) -> &[u8] {
-        self.start_in(input, self.len)
-    }
-
-    /// At most so many bytes of it.
-    pub(crate) fn start_in(self, input: &[u8], most: usize) -> &[u8] {
-        input.get(self.at..self.at.saturating_add(self.len.min(most))).unwrap_or_default()
+        input.get(self.at..self.at.saturating_add(self.len)).unwrap_or_default()
     }
 }
 
@@ -141,7 +136,7 @@ pub(crate) fn run<'w, 'b>(
     for (key, _) in hashed.iter().skip(session.keys_done).take(KEYS_AHEAD) {
         worker.prefetch_item(key);
     }
-    turn.first_key = hashed.first().map(|(key, _)| Span::of(key.bytes(), input));
+    turn.first_key = first_key(&batch, &hashed, input);
     turn.keys_done = session.keys_done;
     for (i, prepared) in batch.iter().enumerate() {
         if is_full(replies) && 0 < i {
@@ -175,7 +170,7 @@ pub(crate) fn run<'w, 'b>(
                 session.has_waited_long.set(false);
                 turn.requests += 1;
                 turn.keys_done = 0;
-                tally.count(tenant, class, keys);
+                count(session, (&prepared.step, part_of(&batch, i, input)), (tenant, class), keys, tally);
             }
             Err(why) => {
                 match why {
@@ -198,6 +193,61 @@ pub(crate) fn run<'w, 'b>(
         }
     }
     turn
+}
+
+/// Where the first key of a batch is, if there is one, and whether it is in base64.
+fn first_key(batch: &[Prepared<'_>], hashed: &[(Key<'_>, TenantId)], input: &[u8]) -> Option<(Span, bool)> {
+    match batch.first().and_then(|first| first.step.base64_key()) {
+        Some(key) => Some((Span::of(key, input), true)),
+        None => hashed.first().map(|(key, _)| (Span::of(key.bytes(), input), false)),
+    }
+}
+
+/// The part of the input that a request of a batch was taken off.
+#[inline]
+fn part_of<'b>(batch: &[Prepared<'_>], i: usize, input: &'b [u8]) -> &'b [u8] {
+    let start = i.checked_sub(1).map_or(0, |before| batch[before].end);
+    input.get(start..batch[i].end).unwrap_or_default()
+}
+
+/// Counts a request that was executed, and says so to a log that wants to know. It is whose its key is now: a new prefix becomes
+/// a tenant when it is stored.
+#[inline]
+fn count(
+    session: &Session<'_>,
+    (step, bytes): (&Step<'_>, &[u8]),
+    (tenant, class): (TenantId, CommandClass),
+    keys: &[(Key<'_>, TenantId)],
+    tally: &mut Tally,
+) {
+    if said::is_wanted() {
+        said::say(session.connection, step, bytes);
+    }
+    let may_make = matches!(class, CommandClass::Write | CommandClass::Change);
+    match keys {
+        [] => count_decoded(session, step, (tenant, class), tally),
+        [(key, routed)] if may_make => {
+            let owner = session.router.route_stored(&session.binding, key.bytes(), *routed);
+            tally.count(owner, class, &[(*key, owner)]);
+        }
+        keys => tally.count(tenant, class, keys),
+    }
+}
+
+/// The same of a request that no key was hashed of: it may have one in base64.
+fn count_decoded(
+    session: &Session<'_>,
+    step: &Step<'_>,
+    (tenant, class): (TenantId, CommandClass),
+    tally: &mut Tally,
+) {
+    let mut decoded = [0; KEY_MAX];
+    let Some(key) = step.base64_key().and_then(|key| meta::decode(key, &mut decoded)) else {
+        return tally.count(tenant, class, &[]);
+    };
+    let owner = session.router.route_stored(&session.binding, key, tenant);
+    tally.count(owner, class, &[]);
+    tally.note_key(owner, key);
 }
 
 /// Whether a request may be executed now: its tenant has tokens, and is not held back.
@@ -369,6 +419,17 @@ pub(super) fn is_full(replies: &Replies<'_>) -> bool {
 }
 
 impl Turn {
+    /// The first key in it, or so many bytes of it; empty without one.
+    pub(crate) fn first_key(&self, input: &[u8], most: usize) -> Box<[u8]> {
+        let mut decoded = [0; KEY_MAX];
+        let key = match self.first_key {
+            Some((span, true)) => meta::decode(span.of_input(input), &mut decoded).unwrap_or_default(),
+            Some((span, false)) => span.of_input(input),
+            None => &[],
+        };
+        key[..key.len().min(most)].into()
+    }
+
     /// Is done with a request that was refused, and with its value if that is to come.
     fn pass_over(&mut self, step: &Step<'_>, input_len: usize) {
         self.requests += 1;

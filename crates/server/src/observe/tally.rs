@@ -51,6 +51,15 @@ impl Tally {
         }
     }
 
+    /// Notes a key that was hashed while its request ran.
+    pub(crate) fn note_key(&mut self, tenant: TenantId, key: &[u8]) {
+        self.until -= 1;
+        if self.until == 0 {
+            self.sampled.push((tenant, key.into()));
+            self.until = self.draw();
+        }
+    }
+
     #[cold]
     fn sample(&mut self, mut keys: &[(Key<'_>, TenantId)]) {
         while let Some((key, tenant)) = keys.get(self.until as usize - 1) {
@@ -73,5 +82,21 @@ impl Tally {
     pub(crate) fn clear(&mut self) {
         self.runs.clear();
         self.sampled.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_that_come_one_by_one_are_sampled_as_often_as_others() {
+        let mut tally = Tally::new(7);
+        for n in 0..64_000_u32 {
+            tally.count(TenantId(1), CommandClass::Read, &[]);
+            tally.note_key(TenantId(1), &n.to_be_bytes());
+        }
+        assert_eq!(tally.runs, [Run { tenant: TenantId(1), class: CommandClass::Read, requests: 64_000 }]);
+        assert!((900..=1100).contains(&tally.sampled.len()), "{}", tally.sampled.len());
     }
 }

@@ -16,7 +16,6 @@ pub(super) fn classes(
     rows_of: impl Fn(usize, &ClassTotals) -> Vec<Row>,
     with_totals: bool,
 ) -> Vec<u8> {
-    let zero = baseline(shared, binding);
     let all = classes_seen(shared, router, binding);
     let mut rows = Vec::new();
     let mut active = 0;
@@ -27,7 +26,7 @@ pub(super) fn classes(
         }
         active += 1;
         bytes += totals.bytes;
-        rows.extend(rows_of(class, &zero.map_or(*totals, |z| totals.since(&z.classes[class]))));
+        rows.extend(rows_of(class, totals));
     }
     if with_totals {
         rows.push(("active_slabs".to_owned(), active.to_string()));
@@ -36,12 +35,22 @@ pub(super) fn classes(
     lines(&rows)
 }
 
-/// The size classes that a connection sees.
-pub(super) fn classes_seen(shared: &Shared, router: &Router, binding: &Binding) -> [ClassTotals; CLASSES] {
-    match binding {
-        Binding::Unbound => shared.store.class_totals(false),
-        Binding::To(_) => class_of_bound(&Visible::to(shared, router, binding)),
+/// The size classes that a connection sees, with what was counted since its `stats reset`.
+fn classes_seen(shared: &Shared, router: &Router, binding: &Binding) -> [ClassTotals; CLASSES] {
+    let zero = baseline(shared, binding);
+    if *binding != Binding::Unbound {
+        let mut seen = Visible::to(shared, router, binding);
+        // Before there is a class: its items' mean size, and so their class, may have been another then.
+        if let Some(zero) = &zero {
+            seen.totals = seen.totals.since(&zero.totals);
+        }
+        return class_of_bound(&seen);
     }
+    let mut all = shared.store.class_totals(false);
+    if let Some(before) = zero.and_then(|zero| zero.classes) {
+        all.iter_mut().zip(before.iter()).for_each(|(now, before)| *now = now.since(before));
+    }
+    all
 }
 
 /// Classes are counted for all tenants together; a bound connection sees its own items as one class, that of their

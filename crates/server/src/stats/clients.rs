@@ -2,11 +2,11 @@
 
 use super::Row;
 use crate::tenants::Binding;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use units::Instant;
+use units::{Instant, TenantId};
 
 /// One who is connected.
 #[derive(Debug)]
@@ -19,7 +19,36 @@ pub(crate) struct Client {
     behind: OnceLock<SocketAddr>,
     local: Option<SocketAddr>,
     heard_secs: AtomicU64,
+    /// Bytes of its requests and of its replies, both written by its worker alone.
+    read: AtomicU64,
+    written: AtomicU64,
     watches: AtomicBool,
+}
+
+/// What was counted of a tenant's own connections.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Traffic {
+    /// Those that came.
+    pub(crate) connections: u64,
+    /// Bytes of their requests.
+    pub(crate) read_bytes: u64,
+    /// Bytes of their replies.
+    pub(crate) written_bytes: u64,
+    /// Their `flush_all`.
+    pub(crate) flushes: u64,
+}
+
+impl Traffic {
+    fn add(&mut self, client: &Client) {
+        self.connections += 1;
+        self.read_bytes += client.read.load(Ordering::Relaxed);
+        self.written_bytes += client.written.load(Ordering::Relaxed);
+    }
+}
+
+/// Adds to a counter that nobody else writes.
+fn add(counter: &AtomicU64, by: u64) {
+    counter.store(counter.load(Ordering::Relaxed) + by, Ordering::Relaxed);
 }
 
 impl Client {
@@ -44,9 +73,15 @@ impl Client {
         let _first = self.behind.set(address);
     }
 
-    /// It was heard of.
-    pub(crate) fn heard(&self, now: Instant) {
+    /// So many bytes were heard of it.
+    pub(crate) fn heard(&self, bytes: usize, now: Instant) {
+        add(&self.read, bytes as u64);
         self.heard_secs.store(now.whole_secs(), Ordering::Relaxed);
+    }
+
+    /// It was sent so many bytes.
+    pub(crate) fn told(&self, bytes: usize) {
+        add(&self.written, bytes as u64);
     }
 
     /// It watches from now on.
@@ -60,9 +95,15 @@ impl Client {
 pub(crate) struct Clients {
     next: AtomicUsize,
     all: Mutex<BTreeMap<usize, Arc<Client>>>,
+    /// What tenants' own connections counted that have gone, with all their `flush_all`.
+    gone: Mutex<HashMap<TenantId, Traffic>>,
 }
 
 impl Clients {
+    fn gone(&self) -> MutexGuard<'_, HashMap<TenantId, Traffic>> {
+        self.gone.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn all(&self) -> MutexGuard<'_, BTreeMap<usize, Arc<Client>>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -84,6 +125,8 @@ impl Clients {
             behind: OnceLock::new(),
             local,
             heard_secs,
+            read: AtomicU64::new(0),
+            written: AtomicU64::new(0),
             watches: AtomicBool::new(false),
         });
         self.all().insert(number, Arc::clone(&client));
@@ -92,7 +135,33 @@ impl Clients {
 
     /// Somebody goes.
     pub(crate) fn go(&self, client: &Client) {
-        self.all().remove(&client.number);
+        let mut all = self.all();
+        if all.remove(&client.number).is_some()
+            && let Binding::To(tenant) = client.binding()
+        {
+            self.gone().entry(tenant).or_default().add(client);
+        }
+    }
+
+    /// Somebody asked for a flush.
+    pub(crate) fn flushed(&self, binding: Binding) {
+        if let Binding::To(tenant) = binding {
+            self.gone().entry(tenant).or_default().flushes += 1;
+        }
+    }
+
+    /// What was counted of a tenant's own connections; each counts with whom it is now.
+    pub(super) fn of(&self, tenant: TenantId) -> Traffic {
+        let all = self.all();
+        let mut traffic = self.gone().get(&tenant).copied().unwrap_or_default();
+        let own = all.values().filter(|client| client.binding() == Binding::To(tenant));
+        own.for_each(|client| traffic.add(client));
+        traffic
+    }
+
+    /// A tenant has gone; who has its id next begins anew.
+    pub(crate) fn forget(&self, tenant: TenantId) {
+        self.gone().remove(&tenant);
     }
 
     /// Those whose connection a connection may know of: its own tenant's, or all on the default listeners.
@@ -114,5 +183,32 @@ impl Clients {
             }
         }
         rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenant_has_what_its_own_connections_counted_gone_or_not() {
+        let (clients, own) = (Clients::default(), Binding::To(TenantId(3)));
+        let come = |binding| clients.come(binding, None, None, Instant::ZERO);
+        let others = [come(Binding::Unbound), come(Binding::To(TenantId(4)))];
+        let [stays, goes, changes] = [come(own), come(own), come(Binding::Unbound)];
+        for client in others.iter().chain([&stays, &goes, &changes]) {
+            client.heard(10, Instant::ZERO);
+            client.told(100);
+        }
+        changes.belongs_to(own);
+        clients.flushed(own);
+        clients.flushed(Binding::Unbound);
+        let wanted = Traffic { connections: 3, read_bytes: 30, written_bytes: 300, flushes: 1 };
+        assert_eq!(clients.of(TenantId(3)), wanted);
+        clients.go(&goes);
+        clients.go(&others[1]);
+        assert_eq!(clients.of(TenantId(3)), wanted, "what has gone is counted");
+        clients.forget(TenantId(4));
+        assert_eq!(clients.of(TenantId(4)), Traffic::default());
     }
 }

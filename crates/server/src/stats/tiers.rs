@@ -7,7 +7,7 @@ use crate::shared::Shared;
 use crate::tenants::{Binding, Router};
 use crate::tiers::ALL_TIERS;
 use crate::view::Visible;
-use store::{BelowTotals, TierTotals, TierUse};
+use store::{BelowTotals, TierTotals, TierUse, Totals};
 use units::Bytes;
 
 /// `stats tiers`: what each kind of memory holds and carries, of what the connection sees.
@@ -89,12 +89,10 @@ pub(crate) fn figures(holds: &TierUse, totals: &TierTotals) -> [(&'static str, u
 }
 
 /// What `stats` says of look-ups in extstore, behind `get_flushed`; nothing without a tier.
-pub(super) fn look_ups(shared: &Shared, router: &Router, seen: &Visible) -> Vec<Row> {
+pub(super) fn look_ups(router: &Router, t: &Totals, damaged: u64) -> Vec<Row> {
     if router.places.names().is_empty() {
         return Vec::new();
     }
-    let t = &seen.totals;
-    let damaged: u64 = shared.store.tier_totals().iter().map(|totals| totals.broken).sum();
     let rows = [
         ("get_extstore", t.tier_hits + t.tier_lost),
         ("get_aborted_extstore", 0),

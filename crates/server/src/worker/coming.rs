@@ -2,7 +2,9 @@
 
 use super::Worker;
 use crate::connection::Connection;
+use crate::listener::Door;
 use crate::reactor::{Reactor, StreamId};
+use crate::stats;
 use crate::tenants::Binding;
 use crate::transport::Client;
 use std::sync::Arc;
@@ -18,7 +20,7 @@ impl<R: Reactor> Worker<R> {
                 Ok(id) => {
                     let client = self.around.shared.clients.come(new.door.terms.tenant, new.peer, local, now);
                     if new.door.is_plain() {
-                        self.report(&client, None);
+                        self.announce(&client, &new.door);
                     }
                     if self.connections.len() <= id.0 {
                         self.connections.resize_with(id.0 + 1, || None);
@@ -53,11 +55,24 @@ impl<R: Reactor> Worker<R> {
             self.around.shared.counters.ssl_new_sessions.fetch_add(1, Ordering::Relaxed);
         }
         let (client, door) = (Arc::clone(&connection.client), Arc::clone(&connection.door));
-        tracing::debug!("{:?} is connected at {}, as {:?}", client.peer(), door.address, client.binding());
-        self.report(&client, None);
+        self.announce(&client, &door);
         if !self.count_connection(id) {
             self.close(id);
         }
+    }
+
+    /// Tells the log and those who watch that a connection has come.
+    fn announce(&self, client: &stats::Client, door: &Door) {
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            let from = client.peer().map_or_else(|| "a UNIX socket".to_owned(), |peer| peer.to_string());
+            let whose = match client.binding() {
+                Binding::Unbound => None,
+                Binding::To(tenant) => self.around.router.about(tenant).map(|about| about.name),
+            };
+            let whose = whose.map(|name| format!(", of tenant '{name}'")).unwrap_or_default();
+            tracing::debug!("connection {}: from {from} at {}{whose}", client.number, door.address);
+        }
+        self.report(client, None);
     }
 
     pub(super) fn forget_connection(&self) {

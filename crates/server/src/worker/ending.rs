@@ -45,6 +45,7 @@ impl<R: Reactor> Worker<R> {
             }
             self.lasting.retain(|lasting| *lasting != id);
             self.around.shared.clients.go(&connection.client);
+            tracing::debug!("connection {}: gone", connection.client.number);
             self.report(&connection.client, Some("normal"));
             self.release(connection.accounted, connection.is_starved);
             let copies = match &connection.lasting {

@@ -13,6 +13,7 @@ use crate::memcache::Asked;
 use crate::outgoing::Outgoing;
 use crate::reactor::{Reactor, Sending, StreamId};
 use crate::stats::Client;
+use crate::tenants::Binding;
 use crate::watch::{Reporter, interest};
 use std::io::IoSlice;
 
@@ -98,6 +99,7 @@ impl<R: Reactor> Worker<R> {
         self.bytes_written += bytes.len() as u64;
         let sending = self.reactor.send(id, &[IoSlice::new(bytes)]);
         let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
+        connection.client.told(bytes.len());
         connection.is_sending |= matches!(sending, Sending::Later(_));
         if let Sending::Later(owed) = sending {
             self.owe(id, owed);
@@ -153,7 +155,11 @@ impl<R: Reactor> Worker<R> {
     /// Tells those who watch that a connection came, or went for a reason.
     pub(super) fn report(&self, client: &Client, closed: Option<&str>) {
         let shared = &self.around.shared;
-        if shared.watch.wanted() & interest::CONNECTIONS == 0 {
+        let tenant = match client.binding() {
+            Binding::To(tenant) => Some(tenant),
+            Binding::Unbound => None,
+        };
+        if !shared.watch.is_seen(&shared.store, interest::CONNECTIONS, tenant) {
             return;
         }
         let reporter = Reporter {

@@ -182,7 +182,7 @@ impl<R: Reactor> Worker<R> {
                 unix_secs: shared.unix_secs(),
                 tenant: first.tenant,
                 class: first.class,
-                key: turn.first_key.map_or(&[][..], |key| key.start_in(input, SLOW_KEY_MAX)).into(),
+                key: turn.first_key(input, SLOW_KEY_MAX),
                 requests: u32::try_from(turn.requests).unwrap_or(u32::MAX),
                 micros: took.0 / 1000,
                 received_bytes: turn.consumed as u64,
@@ -230,7 +230,7 @@ impl<R: Reactor> Worker<R> {
             bounds: self.bounds,
             requests_max: self.around.shared.config.requests_per_turn,
             connection,
-            watched: self.around.shared.watch.wanted(),
+            watched: self.around.shared.watch.wanted(&self.around.shared.store, identity.binding()),
             is_out_of_memory,
             gates: self.around.shared.admission.asked(),
             now: self.now,
@@ -271,6 +271,9 @@ impl<R: Reactor> Worker<R> {
         };
         let outgoing = replies.outgoing(&self.store);
         self.bytes_written += len as u64;
+        if let Some(Some(connection)) = self.connections.get(id.0) {
+            connection.client.told(len);
+        }
         self.out = replies.into_buffer();
         self.out.clear();
         self.observe(id, &turn, input, len);

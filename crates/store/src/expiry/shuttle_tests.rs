@@ -5,37 +5,69 @@ use crate::sync::explore;
 use shuttle::thread;
 use std::sync::Arc;
 
-/// Adds and removes that race the turn which accounts them leave live bytes exact: what was added and not removed is
-/// live until its time has passed, then nothing is.
+/// Bytes and items that are live, and items that have expired but are there.
+#[derive(Default)]
+struct Books {
+    wheels: Expiries,
+    live: Count,
+    expired: Count,
+}
+
+struct Count(AtomicI64);
+
+impl Default for Count {
+    fn default() -> Self {
+        Self(AtomicI64::new(0))
+    }
+}
+
+impl Books {
+    fn link(&self, expiry: Expiry, bytes: i64) {
+        let expired = self.wheels.add(expiry, bytes);
+        self.live.0.fetch_add(bytes - expired.bytes, Ordering::Relaxed);
+        self.expired.0.fetch_add(expired.items, Ordering::Relaxed);
+    }
+
+    fn unlink(&self, expiry: Expiry, bytes: i64) {
+        let live = self.wheels.remove(expiry, bytes);
+        self.live.0.fetch_sub(live.bytes, Ordering::Relaxed);
+        self.expired.0.fetch_sub(1 - live.items, Ordering::Relaxed);
+    }
+
+    fn turn(&self, now_secs: u32) {
+        self.wheels.turn(now_secs, &self.live.0, &self.expired.0);
+    }
+
+    /// Live bytes and expired items.
+    fn read(&self) -> (i64, i64) {
+        (self.live.0.load(Ordering::Relaxed), self.expired.0.load(Ordering::Relaxed))
+    }
+}
+
+/// Adds and removes that race the turn which accounts them leave live bytes and expired items exact: what was added and not
+/// removed is live until its time has passed, then it has expired.
 #[test]
 fn live_bytes_are_exact_whatever_races_the_turn() {
     explore(10_000, || {
-        let wheels = Arc::new(Expiries::default());
-        let live = Arc::new(AtomicI64::new(0));
+        let books = Arc::new(Books::default());
         let (soon, later) = (expiry_at(10, 5), expiry_at(1_000, 5));
-        let link = |wheels: &Expiries, live: &AtomicI64, expiry, bytes| {
-            live.fetch_add(bytes - wheels.add(expiry, bytes), Ordering::Relaxed);
-        };
-        let unlink = |wheels: &Expiries, live: &AtomicI64, expiry, bytes| {
-            live.fetch_sub(wheels.remove(expiry, bytes), Ordering::Relaxed);
-        };
-        link(&wheels, &live, soon, 100);
-        link(&wheels, &live, soon, 10_000);
-        let turning = (Arc::clone(&wheels), Arc::clone(&live));
+        books.link(soon, 100);
+        books.link(soon, 10_000);
+        let turning = Arc::clone(&books);
         let turner = thread::spawn(move || {
-            turning.0.turn(9, &turning.1);
-            turning.0.turn(11, &turning.1);
+            turning.turn(9);
+            turning.turn(11);
         });
-        let adding = (Arc::clone(&wheels), Arc::clone(&live));
+        let adding = Arc::clone(&books);
         let adder = thread::spawn(move || {
-            link(&adding.0, &adding.1, soon, 1);
-            link(&adding.0, &adding.1, later, 1_000_000);
+            adding.link(soon, 1);
+            adding.link(later, 1_000_000);
         });
-        unlink(&wheels, &live, soon, 100);
+        books.unlink(soon, 100);
         turner.join().unwrap();
         adder.join().unwrap();
-        assert_eq!(live.load(Ordering::Relaxed), 1_000_000, "all but the later has expired, each once");
-        wheels.turn(2_000, &live);
-        assert_eq!(live.load(Ordering::Relaxed), 0);
+        assert_eq!(books.read(), (1_000_000, 2), "all but the later has expired, each once");
+        books.turn(2_000);
+        assert_eq!(books.read(), (0, 3));
     });
 }

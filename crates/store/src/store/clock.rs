@@ -54,7 +54,7 @@ impl Store {
         if self.turned_secs.fetch_max(secs, Ordering::Relaxed) < secs {
             let mut tables = self.table_bytes_each() * self.tenant_count() as u64;
             for tenant in self.tenants() {
-                tenant.expiries.turn(secs, &tenant.live);
+                tenant.expiries.turn(secs, &tenant.live, &tenant.expired);
                 tables += tenant.tables();
             }
             self.tables.store(tables, Ordering::Relaxed);
@@ -117,7 +117,7 @@ impl Store {
                 let bound = bound();
                 for tenant in some.iter().map(|id| self.tenant(*id)) {
                     tenant.flushed_below.store(bound, Ordering::Release);
-                    tenant.expiries.clear(&tenant.live);
+                    tenant.expiries.clear(&tenant.live, &tenant.expired);
                     let items = tenant.items.swap(0, Ordering::Relaxed);
                     tenant.stale.fetch_add(items, Ordering::Relaxed);
                 }

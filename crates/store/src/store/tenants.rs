@@ -132,7 +132,7 @@ impl Store {
             away: tenant.held_below(),
             away_items: u64::try_from(tenant.away_items.load(Ordering::Relaxed)).unwrap_or(0),
             placement: tenant.placement(),
-            items: u64::try_from(tenant.items.load(Ordering::Relaxed)).unwrap_or(0),
+            items: tenant.live_items(),
             share: tenant.share(),
             dram_target: tenant.dram_target(),
             claim: spec.claim,

@@ -134,6 +134,10 @@ impl Worker {
         drop(locked);
         self.after_write();
         count(hits);
+        if old_value.len() < len {
+            // As memcached, for which that is another item.
+            count(&counters.total_items);
+        }
         let class = self.counters.class(view.sizes().whole, view.own_space());
         count(if by.up { &class.incr_hits } else { &class.decr_hits });
         Ok(CountedIf::Done { value, cas, expired_at, created: false })

@@ -136,7 +136,17 @@ impl Worker {
         count(&self.counters(tenant).cmd_set);
     }
 
-    /// Counts a command of the meta protocol.
+    /// Counts a value that was refused before it came here, because it is too large.
+    pub fn note_too_large(&self, tenant: TenantId) {
+        count(&self.counters(tenant).store_too_large);
+    }
+
+    /// Counts a delete whose CAS value differed as one that found nothing: not every protocol does.
+    pub fn note_delete_miss(&self, tenant: TenantId) {
+        count(&self.counters(tenant).delete_misses);
+    }
+
+    /// Counts a command of the meta protocol that is counted.
     pub fn note_meta(&self, tenant: TenantId) {
         count(&self.counters(tenant).cmd_meta);
     }
@@ -318,7 +328,6 @@ impl Worker {
             return Ok(Removed::NotFound);
         };
         if remove.compare.is_some_and(|cas| cas != self.cas_of(found, &view)) {
-            count(&counters.delete_misses);
             return Ok(Removed::Exists);
         }
         if remove.what == Removal::Item && !remove.stale {

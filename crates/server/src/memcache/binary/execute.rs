@@ -5,16 +5,15 @@
 //! Source:     memcached 1.6.45's answers
 
 use super::super::log_in;
-use super::super::parse::Effect;
+use super::super::parse::{Effect, Named};
 use super::super::reply::{Replies, text as answers};
 use super::super::session::Session;
-use super::super::text::{refuse, refused, tell_stored};
+use super::super::text::{refuse, refused, tell_made, tell_stored};
 use super::super::turn::Ended;
 use super::{Body, HEADER, Head, Request, Shown, Wrong};
 use crate::auth::{Denied, Identity, Need};
 use crate::stats;
 use crate::watch::{Looked, interest};
-use std::sync::atomic::Ordering;
 use store::{
     Count, CountedIf, Fields, Item, Key, Mode, Refused, Removal, Remove, Removed, Stored, Worker, Write,
 };
@@ -135,7 +134,7 @@ fn needs(body: &Body<'_>) -> Need {
         | Body::Delete { .. }
         | Body::Count { .. }
         | Body::Touch { .. }
-        | Body::Wrong(Wrong::TooLarge(_)) => Need::Write,
+        | Body::Wrong(Wrong::TooLarge { .. }) => Need::Write,
         Body::Flush { .. } => Need::Flush,
         Body::Stat(what) if stats::changes(statistic(what)) => Need::Administer,
         _ => Need::Read,
@@ -186,7 +185,7 @@ impl<'w> Call<'_, '_, 'w, '_> {
     /// Answers a look-up.
     #[inline]
     fn found(&mut self, item: Option<Item<'w>>, (key, tenant): &(Key<'_>, TenantId), shown: Shown) {
-        if let Some(reporter) = self.session.reporter(interest::FETCHERS) {
+        if let Some(reporter) = self.session.reporter(interest::FETCHERS, *tenant) {
             let found = item.map(|item| (item.class(), item.value_len()));
             reporter.looked(*tenant, &Looked { key: key.bytes(), found });
         }
@@ -253,7 +252,7 @@ impl<'w> Call<'_, '_, 'w, '_> {
             .session
             .allows_size(self.worker, (key, tenant), mode, value.len())
             .and_then(|()| self.worker.store_if(tenant, key, &write));
-        if let Some(reporter) = self.session.reporter(interest::MUTATIONS) {
+        if let Some(reporter) = self.session.reporter(interest::MUTATIONS, tenant) {
             let outcome = stored.map(|written| written.outcome);
             let told = (mode, fields.expires_at, value.len());
             tell_stored(self.session, &reporter, &(*key, tenant), outcome, told);
@@ -283,7 +282,7 @@ impl<'w> Call<'_, '_, 'w, '_> {
         let remove = Remove { compare, what: Removal::Item, stale: false, expires_at: None, cas: None };
         match self.worker.remove(*tenant, key, &remove) {
             Ok(Removed::Done) => {
-                if let Some(reporter) = self.session.reporter(interest::DELETIONS) {
+                if let Some(reporter) = self.session.reporter(interest::DELETIONS, *tenant) {
                     reporter.deleted(*tenant, key.bytes(), "delete");
                 }
                 self.done(0, &[]);
@@ -312,7 +311,12 @@ impl<'w> Call<'_, '_, 'w, '_> {
         };
         let vivify = make.map(|(initial, exptime)| (initial, session.expires_at(tenant, exptime.into())));
         let count = Count { delta, up, compare: self.head.cas, vivify, ..Count::default() };
-        match self.worker.count_if(tenant, key, &count) {
+        let counted = self.worker.count_if(tenant, key, &count);
+        if let Ok(CountedIf::Done { value, created: true, .. }) = counted {
+            let expires_at = vivify.map_or(0, |(_, at)| at);
+            tell_made(session, &(*key, tenant), value, expires_at);
+        }
+        match counted {
             Ok(CountedIf::Done { value, cas, .. }) => self.done(cas, &value.to_be_bytes()),
             Ok(CountedIf::Exists) => self.fail(EXISTS),
             Ok(CountedIf::NotNumber) => self.fail(NOT_NUMBER),
@@ -329,7 +333,7 @@ impl<'w> Call<'_, '_, 'w, '_> {
         if self.session.bounds.flush_disabled {
             return self.fail(AUTH_FAILURE);
         }
-        self.session.shared.counters.cmd_flush.fetch_add(1, Ordering::Relaxed);
+        self.session.count_flush();
         let at = self.session.shared.expires_at(delay.into());
         self.session.router.flush(&self.session.binding, at);
         self.done(0, &[]);
@@ -394,8 +398,9 @@ impl<'w> Call<'_, '_, 'w, '_> {
             Wrong::Opcode => self.fail(UNKNOWN),
             Wrong::Mechanism => self.fail(INVALID),
             Wrong::Message => self.fail(NO_MEMORY),
-            Wrong::TooLarge(remove) => {
-                refuse(self.session, self.worker, Effect::TooLarge(remove));
+            Wrong::TooLarge { key, mode } => {
+                let (key, takes_older) = (Named::Plain(key), mode == Mode::Set);
+                refuse(self.session, self.worker, Effect::TooLarge { key, mode, takes_older });
                 self.fail(TOO_LARGE);
             }
             Wrong::Lengths => {

@@ -121,8 +121,8 @@ pub(super) enum Wrong<'b> {
     Mechanism,
     /// A message that shows a password is too long.
     Message,
-    /// The item cannot fit; the value of this key goes, if one is named, so that nobody takes it for the new one.
-    TooLarge(Option<&'b [u8]>),
+    /// The item cannot fit.
+    TooLarge { key: &'b [u8], mode: Mode },
 }
 
 /// What the buffer begins with.
@@ -331,10 +331,9 @@ pub(super) fn parse<'b>(input: &'b [u8], bounds: &Bounds) -> Parsed<'b> {
     match row.act {
         Act::LogIn { .. } if MECHANISM_MAX < key_len => return wrong(Wrong::Mechanism, all),
         Act::LogIn { .. } if AUTH_MESSAGE_MAX < value_len => return wrong(Wrong::Message, all),
-        Act::Store(mode) if bounds.body_max < key_len + value_len => {
-            return wrong(Wrong::TooLarge((mode == Mode::Set).then_some(key)), all);
+        Act::Store(mode) | Act::Join(mode) if bounds.body_max < key_len + value_len => {
+            return wrong(Wrong::TooLarge { key, mode }, all);
         }
-        Act::Join(_) if bounds.body_max < key_len + value_len => return wrong(Wrong::TooLarge(None), all),
         _ => {}
     }
     if matches!(row.act, Act::Store(_) | Act::Join(_)) && bounds.upload_from < key_len + value_len {

@@ -117,9 +117,9 @@ fn wrong_lengths_are_told_apart() {
         (packet(0x21, b"", b"PLAIN", &[0; AUTH_MESSAGE_MAX + 1], 0), Wrong::Message),
         (packet(0x1B, &[0; 4], b"", b"", 0), Wrong::Opcode),
         (packet(0xFF, b"", b"k", b"v", 0), Wrong::Opcode),
-        (packet(0x01, &[0; 8], b"k", &[0; 1001], 0), Wrong::TooLarge(Some(b"k"))),
-        (packet(0x12, &[0; 8], b"k", &[0; 1001], 0), Wrong::TooLarge(None)),
-        (packet(0x0E, b"", b"k", &[0; 1001], 0), Wrong::TooLarge(None)),
+        (packet(0x01, &[0; 8], b"k", &[0; 1001], 0), Wrong::TooLarge { key: b"k", mode: Mode::Set }),
+        (packet(0x12, &[0; 8], b"k", &[0; 1001], 0), Wrong::TooLarge { key: b"k", mode: Mode::Add }),
+        (packet(0x0E, b"", b"k", &[0; 1001], 0), Wrong::TooLarge { key: b"k", mode: Mode::Append }),
     ] {
         let (request, takes) = parsed(&bytes);
         assert_eq!((request.body, takes), (Body::Wrong(wrong), bytes.len() as u64), "{bytes:x?}");
@@ -134,7 +134,10 @@ fn values_that_are_too_large_are_refused_before_they_come() {
     let mut bytes = packet(0x01, &[0; 8], b"k", b"", 0);
     bytes[8..12].copy_from_slice(&u32::MAX.to_be_bytes());
     let (request, takes) = parsed(&bytes);
-    assert_eq!((request.body, takes), (Body::Wrong(Wrong::TooLarge(Some(b"k"))), 24 + u64::from(u32::MAX)));
+    assert_eq!(
+        (request.body, takes),
+        (Body::Wrong(Wrong::TooLarge { key: b"k", mode: Mode::Set }), 24 + u64::from(u32::MAX))
+    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::auth::Need;
 use crate::limits::KEY_MAX;
 use crate::memcache::reply::{Replies, text};
 use crate::memcache::session::Session;
-use crate::memcache::text::tell_stored;
+use crate::memcache::text::{tell_made, tell_stored};
 use crate::memcache::turn::{Ended, held};
 use crate::observe::CommandClass;
 use crate::watch::{Looked, interest};
@@ -65,8 +65,8 @@ pub(in crate::memcache) fn execute<'w>(
             Ok(())
         }
     };
-    // One that comes again is counted then.
-    if done.is_ok() {
+    // As memcached, which counts no other command of the protocol.
+    if request.verb == Verb::Debug {
         worker.note_meta(target.tenant);
     }
     done
@@ -146,8 +146,8 @@ fn get<'w>(
             worker.fetch(tenant, &target.key, &plain).ok().flatten()
         }
     };
-    if let Some(reporter) = session.reporter(interest::FETCHERS) {
-        let found = fetched.map(|f| (f.was.item.class(), f.was.item.value_len()));
+    if let Some(reporter) = session.reporter(interest::FETCHERS, tenant) {
+        let found = fetched.filter(|f| !f.created).map(|f| (f.was.item.class(), f.was.item.value_len()));
         reporter.looked(tenant, &Looked { key: target.key.bytes(), found });
     }
     match fetched {
@@ -221,14 +221,7 @@ fn set(
     replies: &mut Replies<'_>,
 ) -> Result<(), Ended> {
     let flags = &request.flags;
-    let mode = match flags.mode {
-        b'E' => Mode::Add,
-        b'A' => Mode::Append,
-        b'P' => Mode::Prepend,
-        _ if flags.has(b'C') => Mode::Cas(flags.compare),
-        b'R' => Mode::Replace,
-        _ => Mode::Set,
-    };
+    let mode = flags.store_mode();
     let is_joined = matches!(mode, Mode::Append | Mode::Prepend);
     let vivify = flags.has(b'N') && is_joined;
     let ttl = if vivify { flags.vivify } else { flags.ttl };
@@ -261,7 +254,7 @@ fn set(
                 stored => stored,
             }
         });
-    if let Some(reporter) = session.reporter(interest::MUTATIONS) {
+    if let Some(reporter) = session.reporter(interest::MUTATIONS, tenant) {
         let outcome = stored.map(|written| written.outcome);
         let told = (mode, write.fields.expires_at, request.value.len());
         tell_stored(session, &reporter, &(target.key, tenant), outcome, told);
@@ -321,14 +314,17 @@ fn delete(
     let removed = worker.remove(target.tenant, &target.key, &remove);
     if removed == Ok(Removed::Done)
         && !remove.stale
-        && let Some(reporter) = session.reporter(interest::DELETIONS)
+        && let Some(reporter) = session.reporter(interest::DELETIONS, target.tenant)
     {
         reporter.deleted(target.tenant, target.key.bytes(), "md");
     }
     match removed {
         Ok(Removed::Done) if flags.has(b'q') => {}
         Ok(Removed::Done) => put_short(replies, b"HD", request, target),
-        Ok(Removed::Exists) => put_short(replies, b"EX", request, target),
+        Ok(Removed::Exists) => {
+            worker.note_delete_miss(target.tenant);
+            put_short(replies, b"EX", request, target);
+        }
         Ok(Removed::NotFound) => put_short(replies, b"NF", request, target),
         Err(why) => replies.put(refused(session, worker, target, why, text::NO_MEMORY)?),
     }
@@ -360,7 +356,12 @@ fn count(
         Some(_) => session.router.route_for_store(&session.binding, target.key.bytes(), target.tenant),
         None => target.tenant,
     };
-    match worker.count_if(tenant, &target.key, &by) {
+    let counted = worker.count_if(tenant, &target.key, &by);
+    if let Ok(CountedIf::Done { value, created: true, .. }) = counted {
+        let expires_at = touch.filter(|_| flags.ttl_after_vivify).or(vivify);
+        tell_made(session, &(target.key, tenant), value, expires_at.unwrap_or(0));
+    }
+    match counted {
         Ok(CountedIf::Done { .. }) if flags.has(b'q') => {}
         Ok(CountedIf::Done { value, cas, expired_at, created }) => {
             let number = Number { value, cas, expired_at, created };

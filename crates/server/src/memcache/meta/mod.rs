@@ -11,10 +11,11 @@ pub(super) use base64::decode;
 pub(crate) use base64::encode_into;
 pub(super) use execute::{execute, lose};
 
-use super::parse::{Bounds, Command, Effect, Parsed, Words, is_key, number, unsigned};
+use super::parse::{Bounds, Command, Effect, Named, Parsed, Words, is_key, number, unsigned};
 use super::reply::text;
 use crate::limits::{KEY_MAX, META_OPAQUE_MAX, META_WORDS_MAX};
 use crate::observe::CommandClass;
+use store::Mode;
 
 /// Which command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -136,6 +137,18 @@ impl Flags {
         self.seen & bit(letter) != 0
     }
 
+    /// How `ms` stores.
+    pub(super) fn store_mode(&self) -> Mode {
+        match self.mode {
+            b'E' => Mode::Add,
+            b'A' => Mode::Append,
+            b'P' => Mode::Prepend,
+            _ if self.has(b'C') => Mode::Cas(self.compare),
+            b'R' => Mode::Replace,
+            _ => Mode::Set,
+        }
+    }
+
     /// What a flag with a token says; none without the flag.
     pub(super) fn given<T>(&self, letter: u8, value: T) -> Option<T> {
         self.has(letter).then_some(value)
@@ -157,6 +170,11 @@ impl<'b> Request<'b> {
     /// The key as given.
     pub(super) fn key(&self) -> &'b [u8] {
         self.key
+    }
+
+    /// The key, and how it is given.
+    pub(super) fn named(&self) -> Named<'b> {
+        if self.is_base64() { Named::Base64(self.key) } else { Named::Plain(self.key) }
     }
 
     /// The words, each with its letter.
@@ -218,9 +236,9 @@ impl Flags {
                 let time = number(rest).and_then(|n| i32::try_from(n).ok());
                 *field(self) = time.ok_or(text::BAD_TOKEN)?;
             }
-            Token::Number(field, wrong) => *field(self) = signless(rest).ok_or(wrong)?,
+            Token::Number(field, wrong) => *field(self) = unsigned(rest).ok_or(wrong)?,
             Token::ClientFlags => {
-                let flags = signless(rest).and_then(|n| u32::try_from(n).ok());
+                let flags = unsigned(rest).and_then(|n| u32::try_from(n).ok());
                 self.client_flags = flags.ok_or(text::BAD_FORMAT)?;
             }
             // Without a letter it is the space behind it, which is no mode.
@@ -230,11 +248,6 @@ impl Flags {
         }
         Ok(())
     }
-}
-
-/// A decimal number below 2^64; a plus may stand before it.
-fn signless(word: &[u8]) -> Option<u64> {
-    unsigned(word.strip_prefix(b"+").unwrap_or(word))
 }
 
 /// Checks what must hold of the mode.
@@ -270,10 +283,26 @@ pub(super) fn request(verb: Verb, rest: &[u8]) -> Command<'_> {
     let mut words = Words::of(rest);
     let Some(key) = words.next() else { return Command::Wrong(text::BAD_FORMAT) };
     let words = words.rest();
+    if verb == Verb::Debug {
+        return debug(key, words);
+    }
     match checked(verb, key, words, 2) {
         Ok(flags) => Command::Meta(Request { verb, key, words, flags, value: &[] }),
         Err(wrong) => Command::Wrong(wrong),
     }
+}
+
+/// `me`, which looks at no word but a `b` right behind the key.
+fn debug<'b>(key: &'b [u8], words: &'b [u8]) -> Command<'b> {
+    let is_base64 = Words::of(words).next() == Some(b"b");
+    if !is_key(key) {
+        return Command::Wrong(text::BAD_FORMAT);
+    }
+    if is_base64 && decode(key, &mut [0; KEY_MAX]).is_none() {
+        return Command::Wrong(text::BAD_FORMAT);
+    }
+    let flags = Flags { seen: if is_base64 { bit(b'b') } else { 0 }, ..Flags::default() };
+    Command::Meta(Request { verb: Verb::Debug, key, words, flags, value: &[] })
 }
 
 /// `ms`, with its data block behind the `taken` bytes of the line.
@@ -292,11 +321,11 @@ pub(super) fn set<'b>(input: &'b [u8], taken: usize, rest: &'b [u8], bounds: &Bo
         Ok(flags) => flags,
         Err(wrong) => return refuse(wrong, Effect::None),
     };
-    if bounds.body_max < key.len() + len {
-        let effect = if flags.has(b'b') { Effect::TooLargeBase64(key) } else { Effect::TooLarge(Some(key)) };
-        return refuse(text::TOO_LARGE, effect);
-    }
     let request = Request { verb, key, words, flags, value: &[] };
+    if bounds.body_max < key.len() + len {
+        let (key, mode) = (request.named(), flags.store_mode());
+        return refuse(text::TOO_LARGE, Effect::TooLarge { key, mode, takes_older: true });
+    }
     if bounds.upload_from < key.len() + len {
         return Parsed::Upload { command: Command::Meta(request), taken, len };
     }
@@ -306,7 +335,7 @@ pub(super) fn set<'b>(input: &'b [u8], taken: usize, rest: &'b [u8], bounds: &Bo
     }
     let (value, end) = block.split_at(len);
     if !end.starts_with(b"\r\n") {
-        return refuse(text::BAD_CHUNK, Effect::None);
+        return refuse(text::BAD_CHUNK, Effect::BadChunk(request.named()));
     }
     Parsed::Request(Command::Meta(Request { value, ..request }), taken + len + 2)
 }

@@ -35,6 +35,9 @@ fn wrong_lines_have_their_answers() {
         (b"ma a v v\r\n", text::WRONG_FLAG),
         (b"ma a Dx\r\n", text::WRONG_FLAG),
         (b"ma a MX\r\n", text::BAD_COUNT_MODE),
+        (b"me\r\n", text::BAD_FORMAT),
+        (b"me a b\r\n", text::BAD_FORMAT),
+        (b"mg a E-1\r\n", text::BAD_TOKEN),
         (b"ms a\r\n", text::BAD_FORMAT),
         (b"ms a S2\r\n", text::BAD_FORMAT),
         (b"mg a c f h k l q s t u v x C1 D1 E1 F1 I J1 L P\r\n", text::TOO_MANY_FLAGS),
@@ -64,6 +67,39 @@ fn a_wrong_set_is_skipped_with_its_block() {
 }
 
 #[test]
+fn me_looks_at_no_word_but_a_b_behind_the_key() {
+    let many = [b"me a".as_slice(), &b" x".repeat(30), b"\r\n"].concat();
+    for (line, is_base64) in [
+        (b"me a\r\n".as_slice(), false),
+        (b"me a z z\r\n", false),
+        (b"me YQ== v b\r\n", false),
+        (b"me YQ== bb\r\n", false),
+        (b"me YQ== b v z\r\n", true),
+        (&many, false),
+    ] {
+        let Command::Meta(request) = command(line) else { panic!("{}", String::from_utf8_lossy(line)) };
+        assert_eq!(request.is_base64(), is_base64, "{}", String::from_utf8_lossy(line));
+    }
+}
+
+#[test]
+fn what_is_too_large_says_how_it_was_to_be_stored() {
+    for (line, mode) in [
+        (b"ms a 1002\r\n".as_slice(), Mode::Set),
+        (b"ms a 1002 ME\r\n", Mode::Add),
+        (b"ms a 1002 C7\r\n", Mode::Cas(7)),
+        (b"ms a 1002 MA C7\r\n", Mode::Append),
+    ] {
+        let effect = Effect::TooLarge { key: Named::Plain(b"a"), mode, takes_older: true };
+        let parsed = parse(line, &BOUNDS);
+        assert!(matches!(parsed, Parsed::Refused { effect: e, .. } if e == effect), "{parsed:?}");
+    }
+    let parsed = parse(b"ms YQ== 1 b\r\nxxx\r\n", &BOUNDS);
+    let counted = Effect::BadChunk(Named::Base64(b"YQ=="));
+    assert!(matches!(parsed, Parsed::Refused { effect, .. } if effect == counted), "{parsed:?}");
+}
+
+#[test]
 fn every_flag_is_in_the_table_once() {
     for (i, (letter, _)) in FLAGS.iter().enumerate() {
         assert!(bit(*letter) != 0 && FLAGS[i + 1..].iter().all(|(other, _)| other != letter));
@@ -82,6 +118,7 @@ const WHOLE: &[&[u8]] = &[
     b"ma key N60 J13 D18446744073709551615 MD T5 q t c v\r\n",
     b"me key\r\n",
     b"me a2V5 b\r\n",
+    b"me key z z\r\n",
     b"mn\r\n",
 ];
 

@@ -38,6 +38,13 @@ fn wrong_requests_have_their_answers() {
         (b"incr a b\r\n", text::BAD_DELTA),
         (b"touch a b\r\n", text::BAD_EXPTIME),
         (b"flush_all b\r\n", text::BAD_EXPTIME),
+        (b"incr a -1\r\n", text::BAD_DELTA),
+        (b"incr a -9223372036854775808\r\n", text::BAD_DELTA),
+        (b"incr a +\r\n", text::BAD_DELTA),
+        (b"incr a +-1\r\n", text::BAD_DELTA),
+        (b"incr a 18446744073709551616\r\n", text::BAD_DELTA),
+        (b"cache_memlimit x\r\n", text::ERROR),
+        (b"cache_memlimit\r\n", text::BAD_FORMAT),
         (b"verbosity\r\n", text::BAD_FORMAT),
         (&k251, text::BAD_FORMAT),
     ] {
@@ -46,16 +53,39 @@ fn wrong_requests_have_their_answers() {
 }
 
 #[test]
+fn numbers_without_a_sign_of_their_own_may_have_one() {
+    for (word, value) in [
+        ("0", 0),
+        ("-0", 0),
+        ("+5", 5),
+        ("18446744073709551615", u64::MAX),
+        ("+18446744073709551615", u64::MAX),
+        ("-18446744073709551615", 1),
+        ("-9223372036854775809", i64::MAX.cast_unsigned()),
+    ] {
+        let line = format!("incr a {word}\r\n");
+        let (command, _) = request(line.as_bytes());
+        assert!(matches!(command, Command::Count { delta, .. } if delta == value), "{line:?} is {command:?}");
+    }
+    let (command, _) = request(b"cas a +7 0 1 +9\r\nx\r\n");
+    assert!(matches!(command, Command::Store { flags: 7, mode: Mode::Cas(9), .. }), "{command:?}");
+    let refused = parse(b"set a -5 0 1\r\nx\r\n", &BOUNDS);
+    assert!(matches!(refused, Parsed::Refused { reply: Some(text::BAD_FORMAT), .. }), "{refused:?}");
+}
+
+#[test]
 fn refused_blocks_are_skipped() {
     let skip = |line: &'static [u8]| match parse(line, &BOUNDS) {
         Parsed::Refused { reply, effect, skip } => (reply, effect, skip),
         other => panic!("{other:?}"),
     };
-    let removes = Effect::TooLarge(Some(b"a".as_slice()));
+    let key = Named::Plain(b"a");
+    let too_large = |mode, takes_older| Effect::TooLarge { key, mode, takes_older };
+    let removes = too_large(Mode::Set, true);
     assert_eq!(skip(b"set a 0 0 1001\r\n"), (Some(text::TOO_LARGE), removes, 16 + 1003));
-    assert_eq!(skip(b"add a 0 0 1001 noreply\r\n"), (None, Effect::TooLarge(None), 24 + 1003));
+    assert_eq!(skip(b"add a 0 0 1001 noreply\r\n"), (None, too_large(Mode::Add, false), 24 + 1003));
     assert_eq!(skip(b"set a x 0 3\r\n"), (Some(text::BAD_FORMAT), Effect::None, 13 + 5));
-    assert_eq!(skip(b"set a 0 0 1\r\nbcd\r\n"), (Some(text::BAD_CHUNK), Effect::BadChunk(b"a"), 16));
+    assert_eq!(skip(b"set a 0 0 1\r\nbcd\r\n"), (Some(text::BAD_CHUNK), Effect::BadChunk(key), 16));
 }
 
 #[test]
@@ -87,6 +117,8 @@ const WHOLE: &[&[u8]] = &[
     b"gat 60 a b\r\n",
     b"gats -1 a\r\n",
     b"set key 7 0 5\r\nva\r\nl\r\n",
+    b"set key +7 0 1\r\nx\r\n",
+    b"incr key -0\r\n",
     b"add key 0 60 0 noreply\r\n\r\n",
     b"replace key 4294967295 -1 3\r\nabc\r\n",
     b"append key 0 0 1\r\nx\r\n",
