@@ -119,3 +119,35 @@ def test_nobody_new_gets_in_while_a_reply_is_owed(fresh, name):
     assert server.is_alive(), "it has ended before it sent what it owes"
     assert slow.read_to_close() == OWED + b"\r\n" + END
     assert server.process.wait(timeout=STOP_S) == 0, server.said()
+
+
+@pytest.mark.cotenant
+def test_a_list_that_was_begun_is_sent_whole(fresh):
+    """Many keys to list, and a reader who has not begun: the list does not fit the sockets, and its end comes all the same."""
+    server = fresh("-m", "256")
+    count = 60_000
+    with server.wire() as wire:
+        for first in range(0, count, 1000):
+            wire.send(b"".join(b"set key-%06d 0 0 1 noreply\r\nv\r\n" % n for n in range(first, first + 1000)))
+        assert wire.ask(b"mn\r\n") == b"MN\r\n"
+    lister = server.wire(receive_buffer=4096)
+    lister.send(b"lru_crawler metadump all\r\n")
+    first = lister.read_line()
+    server.process.send_signal(signal.SIGTERM)
+    rest = lister.read_to_close()
+    assert server.process.wait(timeout=STOP_S) == 0, server.said()
+    lines = (first + rest).replace(b"\r", b"").split(b"\n")
+    assert lines[-2:] == [b"END", b""], short(rest[-200:])
+    assert sum(line.startswith(b"key=key-") for line in lines) == count
+
+
+@pytest.mark.cotenant
+def test_who_waits_for_tokens_is_answered(fresh):
+    """A request that has come and waits its turn of the tenant's rate is answered before the end."""
+    server = fresh("--tenant", "name=slow,prefix=slow:,requests_per_second=2,burst=1")
+    with server.wire() as wire:
+        wire.send(b"get slow:a\r\n" * 4)
+        assert wire.read_line() == END
+        server.process.send_signal(signal.SIGTERM)
+        assert wire.read_to_close() == END * 3
+    assert server.process.wait(timeout=STOP_S) == 0, server.said()

@@ -206,9 +206,9 @@ def test_what_cannot_be_is_refused():
     assert "there is no tier 'ssd'" in refused(*TIER, "--bandwidth-policy", "symbiosis", "--bandwidth-tier", "ssd")
     assert "measured beforehand" in refused(*TIER, "--bandwidth-policy", "ideal")
     for part in ("0", "1.5"):
-        assert "bandwidth_part" in refused(*TIER, "--bandwidth-part", part)
-    assert "bandwidth_epoch" in refused(*TIER, "--bandwidth-epoch", "1ms")
-    assert "bandwidth_donation" in refused(*TIER, "--bandwidth-donation", "1.1")
+        assert "--bandwidth-part" in refused(*TIER, "--bandwidth-part", part)
+    assert "--bandwidth-epoch" in refused(*TIER, "--bandwidth-epoch", "1ms")
+    assert "--bandwidth-donation" in refused(*TIER, "--bandwidth-donation", "1.1")
 
 
 def test_a_server_without_a_tier_has_nothing_to_divide(fresh):

@@ -101,10 +101,15 @@ pub(crate) fn run(mut options: ServeOptions, read: &Read<'_>) -> Result<Code, Fa
     running.when_broken(move || ending.close());
     obey(signals, &running, &activation, || reload.settings(&read, &running));
     activation.notify("STOPPING=1");
-    let broken = running.broken();
-    let ended = running.shut_down();
+    let ended = end(running);
     drop(pid_file);
-    ended.map_err(|error| {
+    ended
+}
+
+/// Shuts the server down; says what was not as it should be.
+fn end(running: Running) -> Result<Code, Failure> {
+    let broken = running.broken();
+    running.shut_down().map_err(|error| {
         let what = format!("{:#}", anyhow::Error::from(error));
         Failure::failed(
             what,

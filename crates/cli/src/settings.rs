@@ -240,7 +240,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("no_flush_users", Kind::List, "", "names of users", "Users who flush nothing").reload(),
     switch("disable_flush_all", "Refuse flush_all").short('F'),
     switch("disable_cas", "Keep no CAS values").short('C').accepted("CAS values cost no memory here and are kept"),
-    setting("verbose", Kind::Level, "0", "0 to 3", "Say more in the log: who connects; -vv and -vvv also what is asked").short('v').echo("verbosity"),
+    setting("verbose", Kind::Level, "0", "0 to 3", "Say more in the log: who connects; -vv also what is asked").short('v').echo("verbosity"),
     setting("user", Kind::Text, "", "a user of this host", "The user to run as, when started by root")
         .short('u')
         .more("Once everything is bound. Started by another user than root it changes nothing."),

@@ -26,7 +26,7 @@ use crate::vigil::Vigil;
 use crate::worker::{Surroundings, Worker};
 use contents::{open_store, restore};
 use mio::Waker;
-use sockets::{entrances, ready_line};
+use sockets::{Prepared, entrances, ready_line};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -159,10 +159,7 @@ fn run(
     shared.tick();
     watch_evictions(&shared);
     let files = main.iter_mut().filter_map(|prepared| prepared.opened.made.take()).collect();
-    let address = main.iter().filter(|p| p.tenant.is_none()).find_map(|p| match p.opened.address {
-        Address::Ip(address) => Some(address),
-        _ => None,
-    });
+    let address = first_address(&main);
     shared.set_port(address.map_or(0, |address| address.port()));
     let admin_address = admin.as_ref().and_then(|l| l.local_addr().ok());
     let ready = ready_line(&shared.config, &main, admin_address);
@@ -216,6 +213,16 @@ fn run(
         shared,
         router,
         saved,
+    })
+}
+
+/// Where requests of every tenant come in first.
+fn first_address(main: &[Prepared]) -> Option<SocketAddr> {
+    main.iter().filter(|prepared| prepared.tenant.is_none()).find_map(|prepared| {
+        match prepared.opened.address {
+            Address::Ip(address) => Some(address),
+            _ => None,
+        }
     })
 }
 

@@ -26,7 +26,6 @@ use crate::view::Visible;
 use figures::Figures;
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use store::{CLASSES, ClassTotals, Totals, Worker};
 use units::TenantId;

@@ -151,10 +151,13 @@ fn a_count_is_a_look_up() {
     }
 }
 
+/// What becomes of a key.
+type End = fn(&Store, &mut Worker, &[u8]);
+
 /// What was deleted, flushed or would have expired no memory gives back.
 #[test]
 fn what_no_memory_would_keep_is_no_shadow_hit() {
-    let ends: [(&str, fn(&Store, &mut Worker, &[u8])); 4] = [
+    let ends: [(&str, End); 4] = [
         ("kept", |_, _, _| ()),
         ("deleted", |_, worker, key| _ = worker.delete(TENANT, &hashed(worker, key))),
         ("expired", |store, _, _| store.set_now(60_000)),
