@@ -435,10 +435,9 @@ unsafe fn give_back(at: *mut std::ffi::c_void, len: usize) -> rustix::io::Result
     }
     // SAFETY: the same.
     unsafe { munlock(at, len) }?;
-    let done = advise(Advice::LinuxDontNeed);
-    // SAFETY: the same. Pages are locked as they are touched, as they were.
-    let _unlocked = unsafe { mlock_with(at, len, MlockFlags::ONFAULT) };
-    done
+    advise(Advice::LinuxDontNeed)?;
+    // SAFETY: the same. It was the lock that stood in the way: pages are locked again as they are touched.
+    unsafe { mlock_with(at, len, MlockFlags::ONFAULT) }
 }
 
 #[cfg(test)]

@@ -175,7 +175,7 @@ fn look(shared: &Shared, at: Instant) -> Seen {
         process: shared.clock.process_cpu(),
         idle: shared.clock.idle_cpu(),
         passes: shared.store.cleaner_totals().passes,
-        requests: all.get_hits + all.get_misses + all.cmd_set,
+        requests: all.asked() + all.cmd_set,
         writes: all.cmd_set,
         moved: all.moved_bytes,
     }

@@ -148,9 +148,17 @@ pub(crate) fn clean(
     while !stop.load(Ordering::Acquire) {
         worker.go_online();
         // One pass after another while there is need; others are let in between them.
-        let mut turn = || if number == 0 { worker.maintain() } else { worker.help() };
-        while shared.cleaning.timed(clock, store, &mut turn) && !stop.load(Ordering::Acquire) {
+        let turn =
+            |worker: &mut store::Worker| {
+                shared
+                    .cleaning
+                    .timed(clock, store, || if number == 0 { worker.maintain() } else { worker.help() })
+            };
+        while turn(&mut worker) && !stop.load(Ordering::Acquire) {
+            // Nobody waits for this thread while it adds up what all tenants were asked.
+            worker.go_offline();
             shared.cleaning.govern(shared);
+            worker.go_online();
         }
         let needed = if number == 0 { store.wants_cleaning() } else { number < store.passes_wanted() };
         worker.go_offline();

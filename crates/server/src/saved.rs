@@ -70,6 +70,11 @@ impl SavedFile {
     /// Makes it this server's, and sure that an end can write it.
     pub(crate) fn claim(path: &Path) -> Result<Self, SavedError> {
         check(path)?;
+        // What an end writes first, and renames.
+        if check(&beside(path, "new")).is_err() {
+            let cause = io::Error::new(io::ErrorKind::AlreadyExists, "something else is called so");
+            return Err(SavedError::System { what: "write its '.new' beside it", cause });
+        }
         let lock_path = beside(path, "lock");
         let fail = |what| move |cause| SavedError::System { what, cause };
         let lock = loop {
@@ -79,6 +84,10 @@ impl SavedFile {
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => return Err(SavedError::InUse),
+                // Some network file systems have no locks: who keeps items there sees to it that servers do not meet.
+                Err(TryLockError::Error(cause)) if has_no_locks(&cause) => {
+                    tracing::warn!("{} cannot be locked against other servers: {cause}", path.display());
+                }
                 Err(TryLockError::Error(cause)) => return Err(fail("lock it")(cause)),
             }
             let there = lock_path.metadata().ok();
@@ -110,7 +119,10 @@ impl SavedFile {
 
     /// Saves the items for the next start.
     pub(crate) fn save(&self, store: &Arc<Store>) -> Result<(), NotSaved> {
-        let saved = store.worker().map_err(io::Error::other).and_then(|mut worker| worker.save(&self.path));
+        // Somebody else may have put a file there meanwhile.
+        let saved = check(&self.path).map_err(io::Error::other);
+        let saved = saved.and_then(|()| store.worker().map_err(io::Error::other));
+        let saved = saved.and_then(|mut worker| worker.save(&self.path));
         let items = saved.map_err(|cause| NotSaved { path: self.path.clone(), cause })?;
         tracing::info!("{items} items were saved in {}", self.path.display());
         Ok(())
@@ -122,6 +134,12 @@ impl Drop for SavedFile {
         // One that stays is taken over by the next server.
         let _gone = std::fs::remove_file(&self.lock_path);
     }
+}
+
+/// Whether a file system refuses to lock anything.
+fn has_no_locks(cause: &io::Error) -> bool {
+    cause.kind() == io::ErrorKind::Unsupported
+        || cause.raw_os_error() == Some(rustix::io::Errno::NOLCK.raw_os_error())
 }
 
 /// Whether an end may put its file there.

@@ -149,6 +149,7 @@ impl Counted {
             &counters.incr_misses,
             &counters.decr_hits,
             &counters.decr_misses,
+            &counters.count_creations,
         ];
         let operations = requests.map(|counter| counter.load(Ordering::Relaxed)).iter().sum::<u64>();
         self.operations += operations;

@@ -409,7 +409,8 @@ pub(crate) fn note_removal(
     }
     let mut shadow = lock(&tenant.shadow);
     let expires_at = item.view.expiry().map_or(0, |expiry| expiry.at);
-    shadow.push(item.hash, u32::try_from(sizes.charge()).unwrap_or(u32::MAX), expires_at);
+    let size = u32::try_from(sizes.charge()).unwrap_or(u32::MAX);
+    shadow.push(item.hash, size, (expires_at, at_secs));
     tenant.shadow_sampling.store(u32::from(shadow.sampling()), Ordering::Relaxed);
 }
 

@@ -6,7 +6,8 @@
 //!             give way, and from there to where a quarter is the limit falls to what was set; above the limit it gives
 //!             way at once, below it takes back half of what it could at a time, and waits longer each time that
 //!             this proves too much
-//! Units:      any time, the same for all; one step per interval, whose length does not count
+//! Units:      any time, the same for all; an interval counts as long as it was, and no more than `INTERVAL_MAX`, so that a rest
+//!             is soon forgotten
 //! Source:     Memshare §3.2 and §5.3: n, the segments cleaned per segment freed, follows the write rate. We differ: a pass
 //!             marks more of what it surveys, so that segments are found that hold less of what stays. Replay of mix-dev in
 //!             128 MiB: look-ups and copies per freed segment fall about as marks rise (`docs/decisions`)
@@ -21,14 +22,16 @@ const ALL_WRITES_MORE: f64 = 1.4;
 /// Up to where the CPU time that there is is used without a limit, and from where the limit is the one that was set; falling
 /// evenly between, for a load that wavers about one such point would give way again and again (guess, .5 to .9).
 const LOADED: (f64, f64) = (0.5, 0.75);
-/// What stays of earlier intervals at each new one: passes differ, and a burst of writes is over soon (guess; half of it counts
-/// for 1.4 intervals).
+/// Nanoseconds of an interval that count at most.
+const INTERVAL_MAX: f64 = 9e8;
+/// What stays after so long of what was before: passes differ, and a burst of writes is over soon (guess; half of it counts
+/// for 1.2 s).
 const KEPT: f64 = 0.6;
 /// It gives way to this part of the limit, and takes back only what leaves it below the other.
 const AIM: f64 = 0.95;
 const SLACK: f64 = 0.85;
-/// Calm intervals before it takes a step back, at first and at most.
-const PATIENCE: (u32, u32) = (8, 256);
+/// Calm times of `INTERVAL_MAX` before it takes a step back, at first and at most.
+const PATIENCE: (f64, f64) = (2.0, 64.0);
 /// Where less than this of the time was used nothing is said.
 const TOTAL_MIN: f64 = 1e-3;
 /// What a pass marks at each level, the most thorough first, each about an eighth more than the one before (guess).
@@ -67,8 +70,8 @@ pub struct Effort {
     writes: f64,
     /// Part of the CPU time that there was in the last interval: what is short now is short, whatever was before.
     last_load: f64,
-    calm: u32,
-    patience: u32,
+    calm: f64,
+    patience: f64,
     took_back: bool,
 }
 
@@ -86,7 +89,7 @@ impl Effort {
             requests: 0.0,
             writes: 0.0,
             last_load: 0.0,
-            calm: 0,
+            calm: 0.0,
             patience: PATIENCE.0,
             took_back: false,
         }
@@ -124,7 +127,9 @@ impl Effort {
     /// Takes an interval in; returns what a pass marks from now on.
     pub fn step(&mut self, interval: &Interval) -> usize {
         let passed = interval.passed.0.max(1) as f64;
-        let add = |sum: &mut f64, value: u64| *sum = *sum * KEPT + value as f64 / passed;
+        let weight = (passed / INTERVAL_MAX).min(1.0);
+        let kept = KEPT.powf(weight);
+        let add = |sum: &mut f64, value: u64| *sum = *sum * kept + value as f64 / passed * weight;
         add(&mut self.cleaning, interval.cleaning.0.min(interval.total.0));
         add(&mut self.total, interval.total.0);
         add(&mut self.available, interval.available.0);
@@ -137,12 +142,12 @@ impl Effort {
         if self.limit() < self.share() {
             self.give_way();
         } else if 0 < self.level && self.fits(self.level - 1, SLACK) {
-            self.calm += 1;
+            self.calm += weight;
             if self.patience <= self.calm {
                 self.take_back();
             }
         } else {
-            self.calm = 0;
+            self.calm = 0.0;
         }
         self.marks()
     }
@@ -157,7 +162,7 @@ impl Effort {
     fn give_way(&mut self) {
         let level = (self.level + 1..=LEVEL_MAX).find(|level| self.fits(*level, AIM)).unwrap_or(LEVEL_MAX);
         if self.took_back {
-            self.patience = (self.patience * 2).min(PATIENCE.1);
+            self.patience = (self.patience * 2.0).min(PATIENCE.1);
         }
         self.took_back = false;
         self.change(level);
@@ -165,7 +170,7 @@ impl Effort {
 
     fn take_back(&mut self) {
         if self.took_back {
-            self.patience = (self.patience / 2).max(PATIENCE.0);
+            self.patience = (self.patience / 2.0).max(PATIENCE.0);
         }
         self.took_back = true;
         self.change(step_back(self.level, self.fitting()));
@@ -182,7 +187,7 @@ impl Effort {
         self.total += cleaning - self.cleaning;
         self.cleaning = cleaning;
         self.level = level;
-        self.calm = 0;
+        self.calm = 0.0;
     }
 }
 
@@ -336,6 +341,23 @@ mod tests {
         }
     }
 
+    /// A short burst of cleaning among seconds of little is judged by what both took together.
+    #[test]
+    fn an_interval_counts_as_long_as_it_was() {
+        let mut effort = Effort::new(0.05);
+        let of = |ms: u64, cleaning_percent: u64| {
+            let total = Duration::from_millis(ms);
+            let cleaning = Duration(total.0 / 100 * cleaning_percent);
+            Interval { passed: total, cleaning, total, available: total, requests: 1_000, writes: 20 }
+        };
+        (0..20).for_each(|_| _ = effort.step(&of(900, 0)));
+        for round in 0..50 {
+            effort.step(&of(250, 30));
+            (0..3).for_each(|_| _ = effort.step(&of(900, 0)));
+            assert_eq!(effort.marks(), MARKS_MIN, "round {round}: a fortieth of the time is cleaning");
+        }
+    }
+
     #[test]
     fn a_step_back_is_half_of_what_fits() {
         for (level, fitting, after) in
@@ -353,7 +375,7 @@ mod tests {
             assert_eq!(effort.marks(), MARKS_MAX);
             let mut plant = Plant::new(request_ns, writes);
             // What lies behind is forgotten first; then each step waits for its calm intervals.
-            run(&mut effort, &mut plant, 8 + steps * PATIENCE.0);
+            run(&mut effort, &mut plant, 8 + steps * 2);
             let reached = effort.marks();
             run(&mut effort, &mut plant, 200);
             assert_eq!(reached, effort.marks(), "{writes} writes");

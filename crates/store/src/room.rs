@@ -8,7 +8,7 @@ use crate::limits;
 use crate::passes::{By, Running};
 use crate::store::Store;
 use crate::sync::{Ordering, give_way, pause};
-use crate::tier::wait_for_buffer;
+use crate::tier::{wait_for_buffer, wait_for_pass};
 use crate::worker::{OutOfMemory, Worker};
 use std::sync::Arc;
 
@@ -64,6 +64,7 @@ impl Worker {
             // Whatever comes of it, the writer comes again and puts its value somewhere.
             self.clean_tiers();
             if let Some(tier) = store.tiers.get(usize::from(tier)) {
+                wait_for_pass(&mut self.reader, tier);
                 wait_for_buffer(&store, &mut self.reader, tier);
             }
             self.tier_stays_full.set(true);

@@ -1,7 +1,7 @@
 //! Shadow queue: hashes and sizes of a tenant's last evicted items, to see which misses more memory would have hit.
 //!
 //! Shape:      a FIFO of sampled evictions; the oldest goes when the queue represents enough bytes or entries
-//! Invariants: represented bytes ≤ limit (but for one entry); memory allocated ≤ budget (but for seven entries); a hit and a new store remove the key
+//! Invariants: represented bytes ≤ limit (but for one entry); memory allocated ≤ budget (but for seven entries); a hit, a new store, a delete and a flush remove the key
 //! Units:      a sampled key stands for 2^k keys; hits are counted scaled up by it
 //! Cost:       a miss of a key that is not sampled costs a mask and a compare
 //! Source:     Memshare §4.1 and §5.2. We differ from the released code, which never evicts from the queue and so
@@ -18,6 +18,10 @@ const ROW_BYTES: usize = size_of::<(u32, u32)>() + 1;
 const TABLE_BYTES: usize = 16;
 /// A tenant may keep so many entries however small the budget is: 272 B.
 const ENTRIES_MIN: usize = 7;
+
+/// Seconds after which those of an entry begin anew, and how far they reach ahead.
+const EXPIRY_TURN: u32 = 1 << 24;
+const EXPIRY_AHEAD: u32 = EXPIRY_TURN / 2;
 
 /// A name is its own hash.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,7 +44,7 @@ struct Entry {
     size: u32,
     /// The key stood for 2^k keys when it was queued.
     k: u8,
-    /// Second at which the item would have expired, in 24 bits; 0 for never.
+    /// Second at which the item would have expired, in 24 bits, modulo 2^24; 0 for never.
     expires_at: [u8; 3],
 }
 
@@ -126,8 +130,8 @@ impl Shadow {
 
     /// Queues an evicted item.
     ///
-    /// One that expires later than half a year after the server began counts as one that does not.
-    pub(crate) fn push(&mut self, hash: KeyHash, size: u32, expires_at: u32) {
+    /// One that would have expired more than three months from now counts as one that does not.
+    pub(crate) fn push(&mut self, hash: KeyHash, size: u32, (expires_at, now_secs): (u32, u32)) {
         let key = key_of(hash);
         if !is_sampled(key, self.k) {
             return;
@@ -139,8 +143,9 @@ impl Shadow {
             self.queue.reserve_exact(more);
         }
         self.known.insert(name_of(key), self.number(self.queue.len()));
-        let [beyond, a, b, c] = expires_at.to_be_bytes();
-        let expires_at = if beyond == 0 { [a, b, c] } else { [0; 3] };
+        let is_known = expires_at != 0 && expires_at.saturating_sub(now_secs) < EXPIRY_AHEAD;
+        let [_, a, b, c] = (if is_known { (expires_at % EXPIRY_TURN).max(1) } else { 0 }).to_be_bytes();
+        let expires_at = [a, b, c];
         self.queue.push_back(Entry { key, size, k: self.k, expires_at });
         self.represents += u64::from(size) << self.k;
         self.trim();
@@ -150,7 +155,8 @@ impl Shadow {
     pub(crate) fn hit(&mut self, hash: KeyHash, now_secs: u32) -> u64 {
         self.forget(key_of(hash)).map_or(0, |Entry { k, expires_at: [a, b, c], .. }| {
             let expires_at = u32::from_be_bytes([0, a, b, c]);
-            if expires_at != 0 && expires_at <= now_secs { 0 } else { 1 << k }
+            let past = now_secs.wrapping_sub(expires_at) % EXPIRY_TURN;
+            if expires_at != 0 && past < EXPIRY_AHEAD { 0 } else { 1 << k }
         })
     }
 
@@ -292,7 +298,7 @@ mod tests {
     fn it_is_a_fifo_of_bytes() {
         let mut s = shadow(1_000, 10_000);
         for n in 0..20 {
-            s.push(hash(n), 100, 0);
+            s.push(hash(n), 100, (0, 0));
         }
         s.check();
         assert_eq!(
@@ -309,7 +315,7 @@ mod tests {
         let keys = entries * 64;
         let mut s = shadow(u64::MAX, entries);
         for n in 0..keys {
-            s.push(hash(n), 10, 0);
+            s.push(hash(n), 10, (0, 0));
         }
         s.check();
         assert!(5 < s.sampling() && s.sampling() < 9, "k = {}", s.sampling());
@@ -329,7 +335,7 @@ mod tests {
             let mut s = Shadow::default();
             s.resize(Bytes(u64::MAX), Bytes(budget * 2));
             for turn in 0..if cfg!(miri) { 300 } else { 30_000 } {
-                s.push(hash(rng.below(10_000)), 100, 0);
+                s.push(hash(rng.below(10_000)), 100, (0, 0));
                 s.hit(hash(rng.below(10_000)), 0);
                 if turn == 100 {
                     s.resize(Bytes(u64::MAX), Bytes(budget));
@@ -351,7 +357,7 @@ mod tests {
             let counted = allocation_counter::measure(|| {
                 s.resize(Bytes(u64::MAX), Bytes(budget));
                 for _ in 0..if cfg!(miri) { 300 } else { 30_000 } {
-                    s.push(hash(rng.below(10_000)), 100, 0);
+                    s.push(hash(rng.below(10_000)), 100, (0, 0));
                     s.hit(hash(rng.below(10_000)), 0);
                 }
             });
@@ -364,16 +370,16 @@ mod tests {
     #[test]
     fn sampling_becomes_denser_again() {
         let mut s = shadow(1 << 20, 16);
-        (0..100_000).for_each(|n| s.push(hash(n), 60, 0));
+        (0..100_000).for_each(|n| s.push(hash(n), 60, (0, 0)));
         let thin = s.sampling();
         assert!(8 < thin, "{thin}");
         // One of them alone stands for more than the limit: it is known all the same.
         let large: Vec<_> = (200_000..260_000).filter(|n| is_sampled(key_of(hash(*n)), thin)).collect();
-        s.push(hash(large[0]), 5_000, 0);
+        s.push(hash(large[0]), 5_000, (0, 0));
         assert!(0 < s.hit(hash(large[0]), 0));
         s.check();
         for n in 300_000..900_000 {
-            s.push(hash(n), 5_000, 0);
+            s.push(hash(n), 5_000, (0, 0));
             if n % 1_000 == 0 {
                 s.resize(Bytes(1 << 20), Bytes(16 * 48));
                 s.check();
@@ -382,7 +388,7 @@ mod tests {
         // 1 MiB of them are 210; sixteen entries hold a sixteenth.
         assert!((3..=6).contains(&s.sampling()), "{}", s.sampling());
         for n in 1_000_000..1_100_000 {
-            s.push(hash(n), 5_000, 0);
+            s.push(hash(n), 5_000, (0, 0));
             if n % 1_000 == 0 {
                 s.resize(Bytes(1 << 20), Bytes(10_000 * 48));
                 s.check();
@@ -422,7 +428,7 @@ mod tests {
                 let victim = std::mem::replace(&mut cache[at], key);
                 cached[usize::try_from(victim).unwrap()] = false;
                 cached[usize::try_from(key).unwrap()] = true;
-                s.push(hash(victim), 100, 0);
+                s.push(hash(victim), 100, (0, 0));
             }
             s.check();
             let ratio = hits as f64 / f64::from(accesses);
@@ -434,14 +440,18 @@ mod tests {
     #[test]
     fn what_would_have_expired_is_no_hit_and_what_was_flushed_neither() {
         let mut s = shadow(1 << 20, 64);
-        for (n, expires_at) in [(0, 0), (1, 10), (2, 11), (3, 1 << 24)] {
-            s.push(hash(n), 100, expires_at);
+        for now in [10, EXPIRY_TURN - 5, EXPIRY_TURN, 3 * EXPIRY_TURN + 7] {
+            for (n, ahead) in [(1, 10), (2, 11), (3, EXPIRY_AHEAD)] {
+                s.push(hash(n), 100, (now + ahead, now));
+            }
+            s.push(hash(0), 100, (0, now));
+            let hits: Vec<_> = (0..4).map(|n| s.hit(hash(n), now + 10)).collect();
+            assert_eq!(hits, [1, 0, 1, 1], "from {now} on");
         }
-        assert_eq!((0..4).map(|n| s.hit(hash(n), 10)).collect::<Vec<_>>(), [1, 0, 1, 1]);
-        (0..4).for_each(|n| s.push(hash(n), 100, 0));
+        (0..4).for_each(|n| s.push(hash(n), 100, (0, 0)));
         s.clear();
         s.check();
-        s.push(hash(4), 100, 0);
+        s.push(hash(4), 100, (0, 0));
         s.check();
         assert_eq!((0..5).map(|n| s.hit(hash(n), 0)).collect::<Vec<_>>(), [0, 0, 0, 0, 1]);
     }

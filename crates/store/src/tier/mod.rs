@@ -33,7 +33,7 @@ pub use placement::{Placement, Promotion};
 pub(crate) use recover::Made;
 pub use recover::Restored;
 pub(crate) use reference::{REFERENCE, Reference};
-pub(crate) use room::{relieve, wait_for_buffer, write_out};
+pub(crate) use room::{relieve, wait_for_buffer, wait_for_pass, write_out};
 pub use saved::{NotTaken, may_replace};
 pub(crate) use traffic::BelowCounters;
 pub use traffic::{BelowTotals, TrafficTotal};
@@ -247,6 +247,11 @@ impl Tier {
     /// Whether more values could be gathered if readers let go of what is written.
     pub(crate) fn waits_for_buffer(&self, epochs: &Epochs) -> bool {
         self.area.waits_for_buffer(epochs)
+    }
+
+    /// Whether a thread is at a pass over it.
+    pub(crate) fn is_being_cleaned(&self) -> bool {
+        self.sources.try_lock().is_err()
     }
 
     /// How many segments wait to be written.

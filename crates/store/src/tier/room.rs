@@ -58,7 +58,7 @@ impl Worker {
                 self.reader.quiesce();
                 let cleaner =
                     self.tier_cleaner.get_or_insert_with(|| Box::new(TierCleaner::new(store.thread_rng())));
-                // Who finds another thread at it has nothing to do here.
+                // Another thread is at it.
                 let Some(freed) = cleaner.pass(&store, &mut self.reader, &self.counters, tier) else {
                     continue 'tiers;
                 };
@@ -118,6 +118,16 @@ pub(crate) fn relieve(store: &Store, reader: &mut Participant) {
     for tier in store.tiers.iter().filter(|tier| tier.is_begun()) {
         while write_out(store, reader, tier) {}
         wait_for_buffer(store, reader, tier);
+    }
+}
+
+/// Waits a while for another thread's pass over a tier that has no room.
+pub(crate) fn wait_for_pass(reader: &mut Participant, tier: &Tier) {
+    let mut turn = 0;
+    while tier.left() == 0 && tier.is_being_cleaned() && turn <= WAIT_TURNS_MAX {
+        // What the pass empties is free once nobody can see it any more.
+        reader.quiesce();
+        pause(&mut turn);
     }
 }
 

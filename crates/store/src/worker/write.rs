@@ -409,8 +409,8 @@ impl Worker {
         if reads && item.value.is_none() {
             return Err(self.refuse(&view));
         }
-        self.note_hit(self.store.tenant(tenant), key, view.sizes().charge());
         if view.expiry().map_or(0, |e| e.at) == expires_at {
+            self.note_hit(self.store.tenant(tenant), key, view.sizes().charge());
             self.note_use(self.store.tenant(tenant), found);
         } else {
             let draft = Draft {
@@ -419,6 +419,7 @@ impl Worker {
                 identity: Identity::Kept(Kept::of(self, found, &view)),
                 state: view.state(),
             };
+            self.note_hit(self.store.tenant(tenant), key, view.sizes().charge());
             self.write(&locked, tenant, key, &old, &draft)?;
         }
         drop(locked);
