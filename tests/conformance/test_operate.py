@@ -2,10 +2,12 @@
 
 import re
 import socket
+import time
 
 import pytest
 
 from conformance.servers import START_S
+from conformance.test_admin import ask
 from conformance.wire import BAD_FORMAT, END, ERROR
 
 OK = b"OK\r\n"
@@ -170,6 +172,21 @@ def test_a_reset_takes_prefixes_and_lines_along(fresh):
         assert [wire.stats()[name] for name in names] == ["2", "2"]
         wire.ask(b"stats reset\r\nget a\r\n")
         assert [wire.stats()[name] for name in names] == ["1", "1"]
+
+
+@pytest.mark.cotenant
+def test_a_reset_leaves_nothing_to_who_gets_the_id(fresh):
+    server = fresh("-D", ":", "--max-tenants", "2")
+    with server.wire() as wire:
+        wire.ask(b"set a:1 0 0 1\r\nx\r\n" * 500)
+        wire.ask(b"stats reset\r\n")
+        assert ask(server, "DELETE", "/tenants/a")[0] in (200, 204)
+        deadline = time.monotonic() + START_S
+        while "z" not in [tenant["name"] for tenant in ask(server, "GET", "/tenants")[1]["tenants"]]:
+            assert time.monotonic() < deadline, "the id is not free again"
+            wire.ask(b"set z:1 0 0 1\r\nx\r\n")
+        wire.ask(b"set z:1 0 0 1\r\nx\r\n")
+        assert re.search(rb"PREFIX z get 0 hit 0 set [1-9]", wire.ask(b"stats detail dump\r\n"))
 
 
 @pytest.mark.cotenant

@@ -214,13 +214,10 @@ impl PidFile {
             return Err(Failure::failed(what, "name another file, which the server may write and remove"));
         }
         if let Some(pid) = other.filter(|pid| Path::new(&format!("/proc/{pid}")).exists()) {
-            if program(pid).is_some_and(|other| Some(other) == program(own)) {
+            if program(pid).is_some_and(|other| Some(other) == program(own)) && was_given(pid, path) {
                 let what =
                     format!("-P: {} is that of the server with number {pid}, which runs", path.display());
-                return Err(Failure::failed(
-                    what,
-                    format!("name another file, or stop that one: kill {pid}"),
-                ));
+                return Err(Failure::failed(what, "name another file, or stop that server first"));
             }
             tracing::warn!("{} has the number of a process that runs: {pid}", path.display());
         }
@@ -232,6 +229,15 @@ impl PidFile {
         })?;
         Ok(Self(path.to_owned()))
     }
+}
+
+/// Whether a process was started with a path among its words: a number that another server has by chance is none of its.
+fn was_given(pid: u32, path: &Path) -> bool {
+    let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    path.file_name().is_some_and(|name| {
+        let name = std::os::unix::ffi::OsStrExt::as_bytes(name);
+        words.split(|b| *b == 0).any(|word| word.ends_with(name))
+    })
 }
 
 /// The name of the file that a process runs, if it may be known; an update may have replaced the file meanwhile.

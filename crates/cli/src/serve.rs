@@ -15,6 +15,7 @@ use signal_hook::iterator::Signals;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::format::debug_fn;
 
@@ -109,6 +110,18 @@ pub(crate) fn run(mut options: ServeOptions, read: &Read<'_>) -> Result<Code, Fa
 /// Shuts the server down; says what was not as it should be.
 fn end(running: Running) -> Result<Code, Failure> {
     let broken = running.broken();
+    if broken.is_some() {
+        // A thread may hold what others wait for: the next signal ends it all.
+        let at_once = Arc::new(AtomicBool::new(true));
+        for signal in [SIGTERM, SIGINT] {
+            let status = Code::Failed as i32;
+            if let Err(e) =
+                signal_hook::flag::register_conditional_shutdown(signal, status, Arc::clone(&at_once))
+            {
+                tracing::warn!("signal {signal} will not end this sooner: {e}");
+            }
+        }
+    }
     running.shut_down().map_err(|error| {
         let what = format!("{:#}", anyhow::Error::from(error));
         Failure::failed(

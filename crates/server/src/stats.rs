@@ -78,7 +78,10 @@ impl Asked {
 impl Baseline {
     /// A tenant has gone; who has its id next begins anew.
     pub(crate) fn forget(&self, id: TenantId) {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).retain(|(of, _)| *of != Binding::To(id));
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.retain(|(of, _)| *of != Binding::To(id));
+        // Who comes under its id has asked for nothing yet.
+        seen.iter_mut().for_each(|(_, zeroed)| _ = Arc::make_mut(&mut zeroed.prefixes).remove(&id));
     }
 }
 

@@ -385,7 +385,9 @@ impl Router {
     /// Whose a key is that was routed so, and then stored: a new prefix may be a tenant by now.
     #[inline]
     pub(crate) fn route_stored(&self, binding: &Binding, key: &[u8], routed: TenantId) -> TenantId {
-        if *binding != Binding::Unbound || routed != self.default || self.delimited(key).is_none() {
+        let is_full = self.is_full.load(Ordering::Relaxed);
+        if *binding != Binding::Unbound || routed != self.default || is_full || self.delimited(key).is_none()
+        {
             return routed;
         }
         self.route(binding, key).0

@@ -160,7 +160,7 @@ impl Auth {
         }
         let taken = match self.throttle.take(address.map(Whom::from), None, now) {
             Ok(taken) => taken,
-            Err(at) => return Said::NotBefore(self.noted_wait(at)),
+            Err(at) => return Said::NotBefore(self.noted_wait(at, now)),
         };
         // Who is unknown is wrong, after as long.
         let is_right = known.map_or(&table.nobody, |known| &known.secret).matches(user, password);
@@ -182,7 +182,7 @@ impl Auth {
     ) -> Result<(), Instant> {
         let address = address.map(Whom::from);
         let taken = self.throttle.take(address, Some(Whom::User(user.into())), now);
-        let taken = taken.map_err(|at| self.noted_wait(at))?;
+        let taken = taken.map_err(|at| self.noted_wait(at, now))?;
         let is_queued = self.verifier.take(Attempt {
             table: self.table(),
             user: user.into(),
@@ -197,10 +197,11 @@ impl Auth {
         if is_queued { Ok(()) } else { Err(now + Duration::from_millis(LOGIN_RETRY_MS)) }
     }
 
-    /// Counts a wait for a token.
-    fn noted_wait(&self, until: Instant) -> Instant {
+    /// Counts a wait for a token. Those of attempts that are being looked at may come back any moment: they are asked for again
+    /// before a new one comes.
+    fn noted_wait(&self, until: Instant, now: Instant) -> Instant {
         self.waits.fetch_add(1, Ordering::Relaxed);
-        until
+        until.min(now + Duration::from_millis(LOGIN_RETRY_MS))
     }
 
     /// Times that somebody had to wait because too many passwords were wrong.
