@@ -19,7 +19,7 @@ use crate::config::{AuthConfig, Config, KnownBy, TenantConfig, check_tenant};
 use crate::limits::LOGIN_RETRY_MS;
 use crate::tenants::{AddError, Binding, Origin, Router};
 use secret::Secret;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -227,12 +227,11 @@ fn table(config: &AuthConfig, tenants: &[TenantConfig], router: &Router) -> Resu
     };
     let secrets: Vec<_> = lines.iter().map(secret).collect::<Result<_, _>>()?;
     let names: Vec<_> = lines.iter().map(|line| line.user).collect();
-    let bindings = bindings(config, tenants, router, &names)?;
+    let bindings = bindings(&Owners::new(config, tenants), router, &names)?;
+    let (read_only, no_flush) = (set_of(&config.read_only_users), set_of(&config.no_flush_users));
     let mut users = HashMap::new();
     for ((user, secret), binding) in names.into_iter().zip(secrets).zip(bindings) {
-        let is_in = |list: &[String]| list.iter().any(|name| name == user);
-        let rights =
-            Rights { read_only: is_in(&config.read_only_users), no_flush: is_in(&config.no_flush_users) };
+        let rights = Rights { read_only: read_only.contains(user), no_flush: no_flush.contains(user) };
         users.insert(user.as_bytes().to_vec(), User { secret, grant: Grant { binding, rights } });
     }
     for name in config.read_only_users.iter().chain(&config.no_flush_users) {
@@ -243,31 +242,45 @@ fn table(config: &AuthConfig, tenants: &[TenantConfig], router: &Router) -> Resu
     Ok(Table { users, nobody: Secret::of_nobody() })
 }
 
-fn whose<'c>(config: &AuthConfig, tenants: &'c [TenantConfig], user: &'c str) -> Whose<'c> {
-    let named = tenants.iter().find(|tenant| tenant.users.iter().any(|name| name == user));
-    let is_shared = config.shared_users.iter().any(|name| name == user || name == "*");
-    match named {
-        Some(tenant) => Whose::Tenant(&tenant.name),
-        None if is_shared || user == "default" => Whose::Default,
-        None => Whose::Tenant(user),
+fn set_of(users: &[String]) -> HashSet<&str> {
+    users.iter().map(String::as_str).collect()
+}
+
+/// Whom users belong to, by the configuration.
+struct Owners<'c> {
+    tenants: HashMap<&'c str, &'c str>,
+    shared: HashSet<&'c str>,
+}
+
+impl<'c> Owners<'c> {
+    fn new(config: &'c AuthConfig, tenants: &'c [TenantConfig]) -> Self {
+        let named = tenants.iter().flat_map(|tenant| tenant.users.iter().map(|user| (user, &tenant.name)));
+        Self {
+            tenants: named.map(|(user, name)| (user.as_str(), name.as_str())).collect(),
+            shared: set_of(&config.shared_users),
+        }
+    }
+
+    fn of(&self, user: &'c str) -> Whose<'c> {
+        let is_shared = || self.shared.contains(user) || self.shared.contains("*");
+        match self.tenants.get(user) {
+            Some(name) => Whose::Tenant(name),
+            None if user == "default" || is_shared() => Whose::Default,
+            None => Whose::Tenant(user),
+        }
     }
 }
 
 /// The bindings of users' connections, in their order; makes the tenants that are not there: all, or none.
-fn bindings(
-    config: &AuthConfig,
-    tenants: &[TenantConfig],
-    router: &Router,
-    users: &[&str],
-) -> Result<Vec<Binding>, AuthError> {
+fn bindings(owners: &Owners<'_>, router: &Router, users: &[&str]) -> Result<Vec<Binding>, AuthError> {
     let refused = |user: &str, what| AuthError::Tenant { user: user.to_owned(), what };
     for user in users {
-        if let Whose::Tenant(name) = whose(config, tenants, user) {
+        if let Whose::Tenant(name) = owners.of(user) {
             find(router, name).map_err(|what| refused(user, what))?;
         }
     }
     let mut made = Vec::new();
-    let bind = |user: &&str| match whose(config, tenants, user) {
+    let bind = |user: &&str| match owners.of(user) {
         Whose::Default => Ok(Binding::Unbound),
         Whose::Tenant(name) => {
             find_or_make(router, name, &mut made).map(Binding::To).map_err(|what| refused(user, what))
