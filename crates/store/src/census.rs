@@ -243,8 +243,11 @@ impl Census {
         // Who looks at one tenant wants it to hold less.
         self.demotes = only.is_none();
         let mut batch = Vec::with_capacity(BATCH);
+        let mut walked = 0;
         for id in sources {
             store.log.walk(reader, *id, |place, view| {
+                walked += 1;
+                store.let_others_run(walked);
                 let len = view.len();
                 if len < step.0 {
                     self.since_sample += len;

@@ -265,6 +265,7 @@ impl Pass<'_> {
         let mut batch = Vec::with_capacity(BATCH);
         self.store.log.walk(reader, id, |place, view| {
             self.seen += 1;
+            self.store.let_others_run(self.seen);
             batch.push(Pending::new(self.store, place, view));
             if batch.len() == BATCH {
                 whole &= self.handle_all(&mut batch);

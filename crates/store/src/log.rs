@@ -147,6 +147,11 @@ impl Log {
         self.available.load(Ordering::Relaxed)
     }
 
+    /// Whether writers find a segment.
+    pub(crate) fn has_room(&self) -> bool {
+        limits::RESERVE_SEGMENTS < self.available()
+    }
+
     /// Memory of segments in use.
     pub(crate) fn backed(&self) -> Bytes {
         Bytes(u64::from(lock(&self.pool).backed) * self.segment_bytes as u64)

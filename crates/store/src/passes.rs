@@ -6,10 +6,11 @@
 //! Source:     Memshare §5.3: cleaning runs in parallel where writers outrun it
 
 use crate::limits::{
-    CLEANERS_MAX, MARKS_MAX, MARKS_MIN, PASS_FREES_PART, PASS_WIDTH, PASS_WIDTH_MAX, RESERVE_SEGMENTS,
+    CLEANERS_MAX, GIVES_WAY_ITEMS, MARKS_MAX, MARKS_MIN, PASS_FREES_PART, PASS_WIDTH, PASS_WIDTH_MAX,
+    RESERVE_SEGMENTS,
 };
 use crate::store::Store;
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, give_way};
 
 /// Who runs a pass.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -192,6 +193,14 @@ impl Store {
         wanted as usize
     }
 
+    /// Lets other threads run, between items of a pass of which so many were dealt with, as long as no writer waits for it.
+    pub(crate) fn let_others_run(&self, handled: usize) {
+        let no_writer_cleans = || self.passes.running[By::Writer as usize].load(Ordering::Relaxed) == 0;
+        if handled.is_multiple_of(GIVES_WAY_ITEMS) && self.log.has_room() && no_writer_cleans() {
+            give_way();
+        }
+    }
+
     /// Passes, by who ran them.
     #[must_use]
     pub fn pass_totals(&self) -> PassTotals {
@@ -209,6 +218,12 @@ fn passes_for(left: u32, low_water: u32, cleaners: u32) -> u32 {
 #[cfg(not(shuttle))]
 mod tests {
     use super::*;
+    use crate::cleaner::Outcome;
+    use crate::hash::Space;
+    use crate::sync::GAVE_WAY;
+    use crate::{Fields, Mode, Options, RankKind, TenantSpec, Worker};
+    use control::Claim;
+    use units::Bytes;
 
     #[test]
     fn more_passes_run_the_less_is_left() {
@@ -224,6 +239,41 @@ mod tests {
             // A writer that takes the last segment finds everybody at it already.
             assert_eq!(passes_for(low_water / cleaners, low_water, cleaners), cleaners, "{low_water}");
         }
+    }
+
+    /// A background cleaner holds no processor for a whole time slice; a pass that a writer waits for does.
+    #[test]
+    fn a_pass_lets_others_run_while_writers_find_segments() {
+        let (memory, item_max) = (Bytes::mib(8), Bytes::kib(64));
+        let options = Options { memory, item_max, threads: 2, tenants_max: 1, no_evict: false, seed: 1 };
+        let store = Store::new(options).unwrap();
+        let (name, claim) = ("t".to_owned(), Claim::default());
+        let tenant =
+            store.add_tenant(TenantSpec { name, own_space: false, claim, rank: RankKind::Lru }).unwrap();
+        let mut worker = store.worker().unwrap();
+        let mut number = 0_u32;
+        let mut write_until = |worker: &mut Worker, is_enough: &dyn Fn(&Store) -> bool| {
+            while !is_enough(&store) {
+                number += 1;
+                let bytes = number.to_be_bytes();
+                let key = worker.key(Space::Shared, &bytes).unwrap();
+                if worker.set(tenant, &key, Mode::Set, Fields::default(), &[7; 20]).is_err() {
+                    worker.make_room().unwrap();
+                }
+                worker.quiesce();
+            }
+        };
+        write_until(&mut worker, &|store| 0 < store.passes_wanted());
+        assert!(store.log.has_room());
+        let before = GAVE_WAY.get();
+        worker.help();
+        assert_eq!(store.pass_totals().background, 1);
+        assert!(before + 10 < GAVE_WAY.get(), "{} times", GAVE_WAY.get() - before);
+        write_until(&mut worker, &|store| !store.log.has_room());
+        let before = GAVE_WAY.get();
+        assert!(matches!(worker.clean(), Outcome::Freed(_)), "a writer waits for this pass");
+        assert_eq!(GAVE_WAY.get(), before);
+        worker.check();
     }
 
     #[test]

@@ -134,6 +134,7 @@ impl Survey {
             let tenant = item.view.tenant();
             let least = least.map(in_segment);
             self.samples.push(Sample { candidate, stands_for: in_segment(stands_for), least, tenant, rank });
+            store.let_others_run(self.samples.len());
         }
     }
 

@@ -35,7 +35,16 @@ const SPINS_MAX: u32 = 40;
 /// Lets other threads run.
 #[cfg(not(shuttle))]
 pub(crate) fn give_way() {
+    #[cfg(test)]
+    GAVE_WAY.set(GAVE_WAY.get() + 1);
     std::thread::yield_now();
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+thread_local! {
+    /// How often the calling thread did.
+    pub(crate) static GAVE_WAY: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
 #[cfg(shuttle)]

@@ -26,7 +26,7 @@ use crate::slot::{Place, Slot};
 use crate::sources::Sums;
 use crate::store::Store;
 use crate::survivors::{Candidate, keep};
-use crate::sync::Ordering;
+use crate::sync::{Ordering, give_way};
 use crate::tenant::TenantSpec;
 use media::SlowAccess;
 use std::collections::HashMap;
@@ -212,6 +212,7 @@ impl Pass<'_> {
             if let Some(ahead) = entries.get(i + crate::census::BATCH) {
                 self.store.index.prefetch(ahead.hash);
             }
+            self.let_others_run(i);
             let entry = &mut entries[i];
             let Some((found, item)) = find(self.store, self.reader, self.tier, entry) else { continue };
             if item.is_dead(self.store) {
@@ -231,6 +232,13 @@ impl Pass<'_> {
             seen.inside += entry.footprint;
         }
         (source.entries, source.hides) = (entries, hides);
+    }
+
+    /// Before its next record: as passes over DRAM do, as long as writers find a segment of the tier.
+    fn let_others_run(&self, handled: usize) {
+        if handled.is_multiple_of(limits::GIVES_WAY_ITEMS) && 0 < self.tier.left() {
+            give_way();
+        }
     }
 
     /// Divides the room of the destinations among the tenants.
@@ -268,7 +276,8 @@ impl Pass<'_> {
     /// Deals with every live record of a source. Returns whether nothing leads to it any more.
     fn empty(&mut self, source: &Source<'_>) -> bool {
         let tier = self.tier;
-        for entry in &source.entries {
+        for (i, entry) in source.entries.iter().enumerate() {
+            self.let_others_run(i);
             if !self.handle(source, entry) {
                 return false;
             }

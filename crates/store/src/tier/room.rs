@@ -18,7 +18,7 @@ const WAIT_TURNS_MAX: u32 = if cfg!(shuttle) { 50 } else { 200_000 };
 
 impl Tier {
     /// Segments that writers can take.
-    fn left(&self) -> u32 {
+    pub(super) fn left(&self) -> u32 {
         self.segments.available().saturating_sub(limits::TIER_RESERVE)
     }
 
