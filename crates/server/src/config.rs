@@ -274,7 +274,7 @@ impl Default for Config {
             tls: None,
             max_connections: 1024,
             backlog: 1024,
-            requests_per_turn: 20,
+            requests_per_turn: 64,
             idle_timeout: Duration::ZERO,
             send_timeout: Duration::from_secs(300),
             slow_request: Duration::from_millis(10),
