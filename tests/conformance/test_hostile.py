@@ -17,6 +17,7 @@ from conformance.wire import (
     Late,
     open_descriptors,
     resident_bytes,
+    rested_bytes,
     set_request,
     short,
 )
@@ -154,7 +155,7 @@ def test_ten_megabytes_without_a_newline(fresh, head):
     server = fresh()
     bystander = Bystander(server)
     bystander.check()
-    before, at_rest = resident_bytes(server.pid, "VmHWM"), buffer_bytes(bystander.wire)
+    before, at_rest = rested_bytes(server.pid, "VmHWM"), buffer_bytes(bystander.wire)
     with server.wire() as wire:
         try:
             wire.send(head)

@@ -10,6 +10,8 @@ import time
 
 #: Longest wait for bytes that must come. Generous: it bounds a hang, it judges no speed.
 DEADLINE_S = 20.0
+#: How often what is awaited is asked for, and for how long a memory that rests stays as it is.
+POLL_S, REST_S = 0.01, 0.3
 
 END = b"END\r\n"
 ERROR = b"ERROR\r\n"
@@ -212,6 +214,17 @@ def resident_bytes(pid, field="VmRSS"):
             if line.startswith(field + ":"):
                 return int(line.split()[1]) * 1024
     raise AssertionError(f"no {field} for {pid}")
+
+
+def rested_bytes(pid, field="VmRSS"):
+    """The same, once a server that has begun has touched what it touches ahead: no page more in `REST_S`."""
+    until, rests, seen = time.monotonic() + DEADLINE_S, 0, resident_bytes(pid)
+    while rests < REST_S / POLL_S:
+        assert time.monotonic() < until, f"the resident memory of {pid} does not come to rest"
+        time.sleep(POLL_S)
+        now = resident_bytes(pid)
+        rests, seen = (rests + 1 if now == seen else 0), now
+    return resident_bytes(pid, field)
 
 
 def open_descriptors(pid):
