@@ -35,12 +35,8 @@ pub(crate) const BATCH: usize = 32;
 /// All of something.
 const WHOLE: u64 = 1 << 16;
 
-/// Bytes charged by rank. A pass takes less than 4 GiB.
+/// Bytes charged by rank. Limits hold what a survey or a pass looks at below 4 GiB.
 pub(crate) type BytesByBin = [u32; 256];
-const _: () = assert!(
-    crate::limits::PASS_WIDTH_MAX as u64 * crate::limits::SEGMENT_DEFAULT.0 * 2 < 1 << 30,
-    "an item is charged less than twice its bytes in the log"
-);
 
 /// Hits per tick that bytes let expect, by rank.
 type HitsByBin = [f32; 256];

@@ -18,7 +18,7 @@ use crate::store::Store;
 use crate::sync::{Mutex, bump, lock};
 
 /// At most one byte in so many of a destination is left unused where another takes the item.
-const END_PART: usize = 16;
+const END_PART: usize = 64;
 
 /// Heads that no pass writes to at the moment.
 #[derive(Debug, Default)]

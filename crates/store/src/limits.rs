@@ -21,7 +21,7 @@ pub const UPLOADS_PART: u64 = 2;
 /// Values in pages of their own that one survey or pass compares with what is in segments, at most.
 pub const LARGE_SAMPLES_MAX: usize = 64;
 /// Bytes of them at most: a census counts to 4 GiB.
-pub const LARGE_SAMPLED_MAX: Bytes = Bytes(2 << 30);
+pub const LARGE_SAMPLED_MAX: Bytes = Bytes(1 << 30);
 /// Values in pages of their own that one turn of a background cleaner looks at for dead ones.
 pub const LARGE_SWEPT: usize = 256;
 /// Bytes of a key at most: one byte of header, memcached's limit is 250.
@@ -38,11 +38,11 @@ pub const LOW_WATER_PART: u32 = 512;
 /// It starts no earlier than when so many are left per writing thread: at full speed a thread fills one in about the time
 /// of a pass (15 ms and 25 ms for items of 48 B on this machine).
 pub const LOW_WATER_PER_WRITER: u32 = 2;
-/// Free segments whose memory a helping thread has touched before a writer takes them.
-pub const SEGMENTS_AHEAD: u32 = 4;
-/// Segments that a survey looks at, at most: random ones of all. On the mixed trace all that there are gave no more in 256 and
-/// 512 MiB.
-pub const SURVEY_SEGMENTS: usize = 128;
+/// Free memory that a helping thread has touched before a writer takes it: two of the system's huge pages.
+pub const TOUCHED_AHEAD: Bytes = Bytes::mib(4);
+/// Segments that a survey looks at, at most: random ones of all. On the mixed trace 1,024 gave fewer hits in 256 and 512 MiB,
+/// where thresholds were older, and 128 took a third more CPU time (`docs/decisions`).
+pub const SURVEY_SEGMENTS: usize = 256;
 /// Items of each of them that it looks at, where it marks least.
 pub const SURVEY_ITEMS: usize = 128;
 /// It serves passes until they have gained one segment in so many of those surveyed.
@@ -61,7 +61,7 @@ pub const DEAD_BEYOND_MARKS: usize = 175;
 pub const MARKS_MAX: usize = 590;
 /// Segments that a pass of Memshare's kind takes unless it is told otherwise (§3.2: n; Table 7 saturates at about 20).
 pub const PASS_WIDTH: usize = 20;
-/// Segments that it takes at most (Table 7 ends there).
+/// Segments that any pass takes at most (Table 7 ends there).
 pub const PASS_WIDTH_MAX: usize = 100;
 /// It frees one segment in so many that it takes (at least one), unless it is told otherwise.
 pub const PASS_FREES_PART: usize = 4;
@@ -77,8 +77,9 @@ pub const CENSUS_SAMPLES: usize = 65_536;
 pub const CENSUS_SLACK_PART: u64 = 128;
 /// Segments looked at to choose sources by their rows in the table; more are sampled.
 pub const PASS_CANDIDATES_MAX: usize = 512;
-/// Least number of segments that a store is divided into.
-pub const SEGMENTS_MIN: u64 = 64;
+/// Least number of segments that a store is divided into, down to `SEGMENT_MIN`: what is free, open or lost at ends counts in
+/// segments, and small ones differ more in what cleaning them frees (`docs/decisions`).
+pub const SEGMENTS_MIN: u64 = 256;
 /// The same for each writing thread, and each segment that is held beside their heads (guess).
 pub const SEGMENTS_PER_WRITER: u64 = 4;
 /// Bytes of items that a shadow queue represents. Memshare §6 has 10 MB of a gigabyte; on the mixed trace in 256 MiB
@@ -139,8 +140,10 @@ const _: () = assert!(TIERS_MAX <= u8::MAX as usize);
 const _: () = assert!(KEY_MAX <= u8::MAX as usize);
 const _: () = assert!(TENANTS_MAX < u16::MAX as usize);
 const _: () = assert!(0 < MARKS_MIN && MARKS_MIN < MARKS_MAX && MARKS_MAX < 1_000);
-const _: () = assert!(SURVEY_SEGMENTS / SURVEY_TAKES_PART <= PASS_WIDTH_MAX);
 const _: () = assert!(SEGMENT_DEFAULT.0 <= 1 << 20, "offsets have 20 bits");
 const _: () = assert!(SEGMENT_MIN.0 <= SEGMENT_DEFAULT.0 && SEGMENT_DEFAULT.0 < ITEM_MAX.0);
 const _: () = assert!(UPLOADS_PART <= ITEM_PART);
-const _: () = assert!(LARGE_SAMPLED_MAX.0 + ITEM_MAX.0 < u32::MAX as u64);
+const _: () = assert!(
+    SURVEY_SEGMENTS as u64 * SEGMENT_DEFAULT.0 * 2 + LARGE_SAMPLED_MAX.0 + ITEM_MAX.0 < u32::MAX as u64,
+    "an item is charged less than twice its bytes in the log, and a census counts to 4 GiB"
+);

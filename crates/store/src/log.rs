@@ -47,6 +47,8 @@ pub(crate) struct Log {
     /// A background cleaner starts when no more segments than this are left, the reserve included.
     low_water: u32,
     segment_bytes: usize,
+    /// Free segments whose memory is touched before a writer takes them.
+    touched_ahead: u32,
     /// Bytes of values that may be on their way in at once.
     uploads_max: u64,
 }
@@ -117,6 +119,7 @@ impl Log {
             untouched: AtomicBool::new(true),
             low_water: limits::RESERVE_SEGMENTS + geometry.low_water,
             segment_bytes: geometry.segment.as_usize(),
+            touched_ahead: u32::try_from(limits::TOUCHED_AHEAD.count_of(geometry.segment)).unwrap_or(u32::MAX),
             values,
             uploads_max: geometry.memory.0 / limits::UPLOADS_PART,
         };
@@ -208,7 +211,7 @@ impl Log {
     /// Whether `touch_ahead` has something to do. A hint.
     pub(crate) fn wants_touching(&self) -> bool {
         self.untouched.load(Ordering::Relaxed)
-            && self.ahead.load(Ordering::Relaxed) < limits::SEGMENTS_AHEAD / 2
+            && self.ahead.load(Ordering::Relaxed) < self.touched_ahead / 2
     }
 
     /// Touches the memory of segments before a writer takes them: the first touch of a huge page takes milliseconds.
@@ -216,7 +219,7 @@ impl Log {
     pub(crate) fn touch_ahead(&self) {
         loop {
             let mut pool = lock(&self.pool);
-            if limits::SEGMENTS_AHEAD <= pool.free_count() || !pool.has_untouched(self.low_water) {
+            if self.touched_ahead <= pool.free_count() || !pool.has_untouched(self.low_water) {
                 self.publish_available(&pool);
                 return;
             }

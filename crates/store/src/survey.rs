@@ -15,7 +15,8 @@ use crate::census::{BATCH, Census, Pending};
 use crate::epoch::Participant;
 use crate::large::Drawn;
 use crate::limits::{
-    DEAD_BEYOND_MARKS, MARKS_MIN, PASS_GAINS, SURVEY_ITEMS, SURVEY_SERVES_PART, SURVEY_TAKES_PART,
+    DEAD_BEYOND_MARKS, MARKS_MIN, PASS_GAINS, PASS_WIDTH_MAX, SURVEY_ITEMS, SURVEY_SERVES_PART,
+    SURVEY_TAKES_PART,
 };
 use crate::segment::{Segment, State};
 use crate::sources::expected_gain;
@@ -118,18 +119,20 @@ impl Survey {
         }
     }
 
-    /// Ranks the first items of a candidate.
+    /// Ranks the first items of a candidate that are alive, which stand for all that is alive in it.
     fn look(&mut self, store: &Store, reader: &Participant, candidate: u32, id: SegmentId, most: usize) {
         let segment = store.log.segment(id);
-        self.ahead.push(Prospect { id, held: held(segment), gain: store.log.segment_bytes() as u64 });
-        let mut batch = Vec::with_capacity(BATCH);
-        let push = |place, view| batch.push(Pending::new(store, place, view));
-        let sampled = store.log.walk_first(reader, id, most, push) as u64;
-        let used = u64::from(segment.used());
+        let gain = expected_gain(store, id, &[]);
+        let alive = store.log.segment_bytes() as u64 - gain;
+        let mut batch = Vec::with_capacity(most.min(BATCH));
+        store.log.walk_first(reader, id, most, |place, view| batch.push(Pending::new(store, place, view)));
+        let alive_of = |item: &Pending<'_>| item.find(store).filter(|_| !item.is_dead(store));
+        let found: Vec<_> = batch.iter().filter_map(|item| alive_of(item).map(|found| (item, found))).collect();
+        let sampled: u64 = found.iter().map(|(item, _)| item.view.len() as u64).sum();
+        self.ahead.push(Prospect { id, held: held(segment), gain: if sampled == 0 { gain } else { gain + alive } });
         // What leads to a value that lies apart goes with that.
-        for item in batch.iter().filter(|item| item.view.apart().is_none()) {
-            let Some(found) = item.find(store).filter(|_| !item.is_dead(store)) else { continue };
-            let stands_for = item.charge() * used / sampled.max(1);
+        for (item, found) in found.into_iter().filter(|(item, _)| item.view.apart().is_none()) {
+            let stands_for = item.charge() * alive / sampled.max(1);
             let (rank, least) = self.census.count(store, item, found, stands_for);
             let tenant = item.view.tenant();
             let least = least.map(in_segment);
@@ -173,7 +176,7 @@ impl Survey {
         }
         let enough = (store.log.segment_bytes() * PASS_GAINS) as u64;
         let mut gained = 0;
-        while gained < enough || sources.len() < 2 {
+        while (gained < enough || sources.len() < 2) && sources.len() < PASS_WIDTH_MAX {
             let Some(prospect) = self.ahead.pop() else { break };
             let segment = store.log.segment(prospect.id);
             if held(segment) == prospect.held && segment.change(State::Sealed, State::Cleaning) {
