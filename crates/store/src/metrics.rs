@@ -5,7 +5,7 @@
 use crate::limits::TIERS_MAX;
 use crate::sync::{AtomicI64, AtomicU64, Ordering, bump};
 use crate::tier::{BelowCounters, BelowTotals, TrafficTotal};
-use media::{Access, Meter, Traffic};
+use media::{Access, Meter};
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
@@ -25,7 +25,7 @@ macro_rules! counters {
             $($(#[$doc])* pub $name: u64,)*
             /// The last eviction.
             pub last_eviction: Eviction,
-            /// Reads of DRAM for items.
+            /// Reads of DRAM for items whose values are there.
             pub dram_read: TrafficTotal,
             /// Writes of DRAM for items.
             pub dram_write: TrafficTotal,
@@ -291,38 +291,38 @@ impl Counters {
 
     /// Look-ups that found their value in a tier.
     pub(crate) fn tier_hits(&self) -> u64 {
-        self.below.iter().map(|tier| tier.hits.load(Ordering::Relaxed)).sum()
+        self.below.iter().map(BelowCounters::hits).sum()
     }
 
     /// Traffic of a kind, of all tiers where it is theirs.
     pub(crate) fn traffic(&self, kind: Access) -> TrafficTotal {
-        let of_tiers = |read: fn(&Meter) -> Traffic| {
+        let of_tiers = |read: fn(&BelowCounters) -> TrafficTotal| {
             self.below.iter().fold(TrafficTotal::default(), |mut sum, tier| {
-                sum.add(read(&tier.meter).into());
+                sum.add(read(tier));
                 sum
             })
         };
         match kind {
             Access::DramRead => self.dram.read().into(),
             Access::DramWrite => self.dram.written().into(),
-            Access::SlowRead => of_tiers(Meter::read),
-            Access::SlowWrite => of_tiers(Meter::written),
+            Access::SlowRead => of_tiers(BelowCounters::read),
+            Access::SlowWrite => of_tiers(BelowCounters::written),
         }
     }
 
     /// The same, but of one tier where it is tiers'.
     pub(crate) fn traffic_at(&self, kind: Access, tier: u8) -> TrafficTotal {
-        let at = self.below.get(usize::from(tier)).map(|tier| &tier.meter);
+        let at = self.below.get(usize::from(tier));
         match kind {
-            Access::SlowRead => at.map(|meter| meter.read().into()).unwrap_or_default(),
-            Access::SlowWrite => at.map(|meter| meter.written().into()).unwrap_or_default(),
+            Access::SlowRead => at.map(BelowCounters::read).unwrap_or_default(),
+            Access::SlowWrite => at.map(BelowCounters::written).unwrap_or_default(),
             Access::DramRead | Access::DramWrite => self.traffic(kind),
         }
     }
 
     /// What accesses to the tier whose time is divided cost of it, in ps.
     pub(crate) fn cost_ps(&self) -> u64 {
-        self.below.iter().map(|tier| tier.meter.cost_ps()).sum()
+        self.below.iter().map(BelowCounters::cost_ps).sum()
     }
 }
 

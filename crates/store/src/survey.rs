@@ -16,29 +16,31 @@ use crate::epoch::Participant;
 use crate::large::Drawn;
 use crate::limits::{
     DEAD_BEYOND_MARKS, MARKS_MIN, PASS_GAINS, PASS_WIDTH_MAX, SURVEY_ITEMS, SURVEY_SERVES_PART,
-    SURVEY_TAKES_PART,
+    SURVEY_SEGMENTS, SURVEY_TAKES_PART, TENANTS_MAX,
 };
 use crate::segment::{Segment, State};
 use crate::sources::expected_gain;
 use crate::store::Store;
+use std::num::NonZeroU32;
 use units::{SegmentId, TenantId};
 
 /// A survey is out of date when the rank clock has ticked so often since: a seventh of the memory has been written, more than
 /// it serves for unless others clean too.
 const FRESH_TICKS: u8 = 9;
 
-/// One item looked at.
+/// One item looked at. A survey has tens of thousands.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
-    /// Whose place among the candidates it is.
-    candidate: u32,
     /// Bytes of the candidate that it stands for.
     stands_for: u32,
     /// Bytes that stay whatever becomes of its value, if that can go to a tier.
-    least: Option<u32>,
-    tenant: TenantId,
+    least: Option<NonZeroU32>,
+    /// Whose place among the candidates it is.
+    candidate: u16,
+    tenant: u16,
     rank: u8,
 }
+const _: () = assert!(SURVEY_SEGMENTS <= 1 << 16 && TENANTS_MAX < 1 << 16 && size_of::<Sample>() == 16);
 
 /// A segment that a pass may take.
 #[derive(Clone, Copy, Debug)]
@@ -87,6 +89,7 @@ impl Survey {
         self.tick = store.tick();
         // The more of them goes, the less each byte of room that this makes may cost.
         let most = (SURVEY_ITEMS * MARKS_MIN / marks.max(1)).max(1);
+        self.samples.reserve_exact(candidates.len() * most);
         for (candidate, id) in (0..).zip(candidates) {
             self.look(store, reader, candidate, *id, most);
         }
@@ -112,15 +115,16 @@ impl Survey {
         let least = self.census.inside() * MARKS_MIN as u64 / 1_000;
         self.census.divide_deeply(store, least, (marks as u64, MARKS_MIN as u64));
         for sample in &self.samples {
-            let rank = (sample.rank, sample.least.map(u64::from));
-            let stays = self.census.stays_of(sample.tenant, rank, u64::from(sample.stands_for));
-            let prospect = &mut self.ahead[sample.candidate as usize];
+            let rank = (sample.rank, sample.least.map(|bytes| u64::from(bytes.get())));
+            let tenant = TenantId(u32::from(sample.tenant));
+            let stays = self.census.stays_of(tenant, rank, u64::from(sample.stands_for));
+            let prospect = &mut self.ahead[usize::from(sample.candidate)];
             prospect.gain = prospect.gain.saturating_sub(stays);
         }
     }
 
     /// Ranks the first items of a candidate that are alive, which stand for all that is alive in it.
-    fn look(&mut self, store: &Store, reader: &Participant, candidate: u32, id: SegmentId, most: usize) {
+    fn look(&mut self, store: &Store, reader: &Participant, candidate: u16, id: SegmentId, most: usize) {
         let segment = store.log.segment(id);
         let gain = expected_gain(store, id, &[]);
         let alive = store.log.segment_bytes() as u64 - gain;
@@ -134,9 +138,10 @@ impl Survey {
         for (item, found) in found.into_iter().filter(|(item, _)| item.view.apart().is_none()) {
             let stands_for = item.charge() * alive / sampled.max(1);
             let (rank, least) = self.census.count(store, item, found, stands_for);
-            let tenant = item.view.tenant();
-            let least = least.map(in_segment);
-            self.samples.push(Sample { candidate, stands_for: in_segment(stands_for), least, tenant, rank });
+            let tenant = u16::try_from(item.view.tenant().0).unwrap_or(u16::MAX);
+            // What leads to a tier is some bytes at least.
+            let least = least.map(|bytes| NonZeroU32::new(in_segment(bytes)).unwrap_or(NonZeroU32::MIN));
+            self.samples.push(Sample { stands_for: in_segment(stands_for), least, candidate, tenant, rank });
             store.let_others_run(self.samples.len());
         }
     }

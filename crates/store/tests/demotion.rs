@@ -173,7 +173,7 @@ fn what_has_expired_below_changes_nothing_of_what_goes_in_dram() {
     store.set_now(30);
     assert!(store.set_placement(below, Placement::Dram));
     (0..50_000).for_each(|number| set(&mut worker, below, number, 200));
-    (0..2_000).for_each(|number| set(&mut worker, neighbour, number, 2_000));
+    (0..2_250).for_each(|number| set(&mut worker, neighbour, number, 2_000));
     let is_there = |number: &u64| {
         let text = format!("key-{number}");
         worker.peek(&worker.key(Space::Own(below), text.as_bytes()).unwrap()).is_some()

@@ -338,6 +338,9 @@ fn without_eviction_large_values_are_refused_when_the_memory_is_full() {
         .count();
     assert!((10..16).contains(&stored), "{stored}");
     assert!((0..stored).all(|n| has(&worker, ONE, &format!("k{n}"), 1_000_000)));
+    // What is left takes none of 900,000 beside the one that a deleted one makes room for.
+    let refused = |n: &u32| !set(&mut worker, ONE, &format!("l{n}"), &value_of(&format!("l{n}"), 200_000));
+    assert!((0..6).find(refused).is_some(), "less than a million was left");
     assert!(worker.delete(ONE, &key(&worker, ONE, "k3")));
     assert!(set(&mut worker, ONE, "new", &value_of("new", 900_000)), "what was deleted makes room");
     assert!(!set(&mut worker, ONE, "more", &value_of("more", 900_000)));

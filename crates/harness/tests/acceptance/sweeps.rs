@@ -23,7 +23,7 @@ fn minutes(memory: Bytes, options: impl Fn(Minute) -> ReplayOptions) -> Vec<Repo
     minutes.map(|minute| replay(options(minute), &mut minute.mix())).collect()
 }
 
-/// Each pass frees one segment, as in the paper. 8 MiB have 64 segments and passes of 32 at most.
+/// Each pass frees one segment, as in the paper. 8 MiB have 128 segments.
 #[test]
 fn m7_wider_passes_copy_more_and_keep_better_items_until_that_saturates() {
     let widths = [2, 8, 16, 32];

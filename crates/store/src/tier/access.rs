@@ -1,9 +1,10 @@
 //! The one way to a slow tier: every access of a tenant is counted, has its cost and takes its time here.
 //!
 //! Shape:  what cleaners do comes off the tenant's budget; what requests do goes on to the tenant's brake (`worker/brake.rs`)
-//! Units:  bytes as the access moves them, whole records; cost in picoseconds of the tier whose time is divided
+//! Units:  lines of `GRAIN` bytes as the access moves them, whole records; cost in picoseconds of the tier whose time is divided
 //! Source: NyxCache §3.3 (cost of an access = 1 / MaxIOPS of its kind and size)
 
+use super::record::GRAIN;
 use super::{BelowCounters, Tier};
 use crate::store::Store;
 use crate::sync::{AtomicU64, Ordering};
@@ -14,29 +15,64 @@ use units::{Bytes, TenantId};
 /// are one to ten times as fast). It says who uses more, not how much there is.
 pub(crate) const UNPROBED_PS_PER_BYTE: u64 = 1_000;
 
-/// Counts an access to a tier for a tenant and takes the time that it takes. Called without locks. Says what it costs of the
-/// tier whose time is divided: nothing if it is to another one.
-#[inline]
-pub(crate) fn access(tier: &Tier, below: &BelowCounters, kind: SlowAccess, size: u64) -> u64 {
-    let cost_ps = tier.tariff.cost_ps(kind, size);
-    below.meter.count_slow(kind, Bytes(size), cost_ps);
-    if tier.is_timed {
-        tier.device.take_time(kind, Bytes(size));
-    }
-    cost_ps
+/// Why a tier is come to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Coming {
+    /// A look-up found its item's value there.
+    Hit,
+    /// Anything else.
+    Other(SlowAccess),
 }
 
-/// The same of a cleaner: nobody waits, and the tenant's requests find that much less of its budget and its caps.
+impl Coming {
+    /// The direction.
+    pub(crate) const fn kind(self) -> SlowAccess {
+        match self {
+            Self::Hit => SlowAccess::Read,
+            Self::Other(kind) => kind,
+        }
+    }
+}
+
+impl Tier {
+    /// Counts an access for a tenant. Says what it costs of the tier whose time is divided: nothing if it is to another one.
+    #[inline]
+    pub(crate) fn count(&self, below: &BelowCounters, coming: Coming, lines: u64) -> u64 {
+        let cost_ps = self.tariff.cost_ps(coming.kind(), lines);
+        match coming {
+            Coming::Hit => below.count_hit(lines, cost_ps),
+            Coming::Other(kind) => below.count_other(kind, lines, cost_ps),
+        }
+        cost_ps
+    }
+
+    /// Whether accesses have to be made to take the time that they take.
+    #[inline]
+    pub(crate) fn is_timed(&self) -> bool {
+        self.is_timed
+    }
+
+    /// Takes the time that an access takes. Called without locks.
+    pub(crate) fn take_time(&self, kind: SlowAccess, lines: u64) {
+        if self.is_timed {
+            self.device.take_time(kind, Bytes(lines * GRAIN));
+        }
+    }
+}
+
+/// Counts an access of a cleaner and takes its time: nobody waits, and the tenant's requests find that much less of its budget
+/// and its caps. Called without locks.
 pub(crate) fn access_behind(
     store: &Store,
     tier: &Tier,
     (below, tenant): (&BelowCounters, TenantId),
     kind: SlowAccess,
-    size: u64,
+    lines: u64,
 ) {
-    let cost_ps = access(tier, below, kind, size);
+    let cost_ps = tier.count(below, Coming::Other(kind), lines);
+    tier.take_time(kind, lines);
     if cost_ps != 0 {
-        let made = (kind.into(), Bytes(size), cost_ps);
+        let made = (kind.into(), Bytes(lines * GRAIN), cost_ps);
         store.tenant(tenant).brake.owe(made, || store.brakes.now());
     }
 }

@@ -9,7 +9,7 @@
 //!             into memory that the tier has for it
 //! Failure:    a source that cannot be read, or survivors without room in DRAM, stay where they are
 
-use super::record::{self, Record};
+use super::record::{self, GRAIN, Record};
 use super::{NOBODY, Reference, Tier, access_behind};
 use crate::account::{bytes_needed, unlink};
 use crate::census::{Half, Pending, usage_of};
@@ -337,7 +337,7 @@ impl Pass<'_> {
         let to = tier.append(&store.epochs, (0, store.now_secs()), &fields, record.key, [record.value, &[]]);
         let Ok(to) = to else { return Handled::Stays };
         for kind in [SlowAccess::Read, SlowAccess::Write] {
-            access_behind(store, tier, (counters, entry.tenant), kind, entry.footprint);
+            access_behind(store, tier, (counters, entry.tenant), kind, entry.footprint / GRAIN);
         }
         let meta = crate::item::Meta { away: Some(to), ..item.view.meta() };
         let needed = bytes_needed(item.view.len(), meta.cas.is_some());

@@ -43,7 +43,7 @@ pub(crate) fn put_below(
     let room = (TIER_RESERVE, store.now_secs());
     let away = tier.append(&store.epochs, room, &fields, key, [value, &[]]).ok()?;
     let below = counters.of(meta.tenant.index()).at(tier.id);
-    access_behind(store, tier, (below, meta.tenant), SlowAccess::Write, away.footprint(key.len()));
+    access_behind(store, tier, (below, meta.tenant), SlowAccess::Write, away.lines(key.len()));
     meta.away = Some(away);
     Some((meta, bytes_needed(meta.item_len(key.len(), 0), meta.cas.is_some())))
 }

@@ -24,7 +24,7 @@ mod segments;
 mod tariff;
 mod traffic;
 
-pub(crate) use access::{TierCounters, access, access_behind};
+pub(crate) use access::{Coming, TierCounters, access_behind};
 pub use access::{TierTotals, TierUse};
 pub(crate) use clean::TierCleaner;
 pub(crate) use demote::{charge_below, put_below};

@@ -60,7 +60,14 @@ pub(crate) struct Record<'a> {
 /// Bytes that a record takes, up to where the next may begin.
 #[inline]
 pub(crate) fn footprint(key_len: usize, value_len: usize) -> u64 {
-    ((HEADER + key_len + value_len) as u64).next_multiple_of(GRAIN)
+    lines(key_len, value_len) * GRAIN
+}
+
+/// The same in lines of `GRAIN`.
+#[inline]
+pub(crate) fn lines(key_len: usize, value_len: usize) -> u64 {
+    // Lengths are far from where this would overflow; `div_ceil`, which cannot, takes three times the instructions.
+    ((HEADER + key_len + value_len) as u64 + GRAIN - 1) / GRAIN
 }
 
 /// Appends a record to `out`, padded to `GRAIN`.

@@ -8,7 +8,7 @@
 //! ```
 //! Little endian. Records begin at multiples of 64 bytes, so that five bytes tell places in 64 TiB.
 
-use super::record::{GRAIN, HEADER, footprint};
+use super::record::{GRAIN, HEADER, footprint, lines};
 
 /// Bytes of a reference.
 pub(crate) const REFERENCE: usize = 10;
@@ -46,6 +46,12 @@ impl Reference {
     #[inline]
     pub(crate) fn footprint(self, key_len: usize) -> u64 {
         footprint(key_len, self.value_len as usize)
+    }
+
+    /// The same in lines of `GRAIN`.
+    #[inline]
+    pub(crate) fn lines(self, key_len: usize) -> u64 {
+        lines(key_len, self.value_len as usize)
     }
 
     /// Byte of the tier at which the value begins.

@@ -2,8 +2,8 @@
 //!
 //! Shape:      profile, and whether the tier's time is divided -> a table by direction and lines -> cost of an access
 //! Invariants: a tier whose time is not divided costs nothing, so that no access asks whether it is
-//! Units:      bytes of whole records, multiples of `GRAIN`; picoseconds of the tier
-//! Cost:       a shift, a comparison and a load up to 4 KiB; a division above
+//! Units:      lines of `GRAIN` bytes, whole records; picoseconds of the tier
+//! Cost:       a comparison and a load up to 4 KiB; a division above
 //! Source:     NyxCache §3.3 (cost = 1 / MaxIOPS of kind and size)
 
 use super::record::GRAIN;
@@ -40,23 +40,22 @@ impl Tariff {
         }
     }
 
-    /// What one access of a whole record costs.
+    /// What one access of so many lines costs.
     #[inline]
-    pub(crate) fn cost_ps(&self, kind: SlowAccess, size: u64) -> u64 {
-        debug_assert!(size != 0 && size.is_multiple_of(GRAIN), "records are whole lines");
+    pub(crate) fn cost_ps(&self, kind: SlowAccess, lines: u64) -> u64 {
         let costs = &self.costs_ps[kind as usize];
-        match costs.get((size / GRAIN) as usize) {
+        match costs.get(Bytes(lines).as_usize()) {
             Some(cost) => cost.load(Ordering::Relaxed),
-            None => large(costs, size),
+            None => large(costs, lines),
         }
     }
 }
 
 /// What an access beyond the table costs: as many whole pieces, and the rest.
 #[cold]
-fn large(costs: &Costs, size: u64) -> u64 {
+fn large(costs: &Costs, lines: u64) -> u64 {
     let of = |lines: u64| costs[Bytes(lines).as_usize()].load(Ordering::Relaxed);
-    let (lines, most) = (size / GRAIN, LINES as u64);
+    let most = LINES as u64;
     (lines / most).saturating_mul(of(most)).saturating_add(of(lines % most))
 }
 
@@ -76,18 +75,18 @@ mod tests {
         for size in (1..=3 * LINES as u64).map(|lines| lines * GRAIN).chain([1 << 20, (8 << 20) + GRAIN]) {
             for kind in [Read, Write] {
                 assert_eq!(
-                    tariff.cost_ps(kind, size),
+                    tariff.cost_ps(kind, size / GRAIN),
                     profile.cost_ps(kind, Bytes(size)),
                     "{kind:?} of {size}"
                 );
             }
         }
-        assert_ne!(tariff.cost_ps(Read, 256), tariff.cost_ps(Write, 256));
+        assert_ne!(tariff.cost_ps(Read, 4), tariff.cost_ps(Write, 4));
     }
 
     #[test]
     fn who_has_no_tariff_pays_nothing() {
         let tariff = Tariff::free();
-        assert_eq!([64, 4096, 4160, 1 << 20].map(|size| tariff.cost_ps(Write, size)), [0; 4]);
+        assert_eq!([64, 4096, 4160, 1 << 20].map(|size| tariff.cost_ps(Write, size / GRAIN)), [0; 4]);
     }
 }

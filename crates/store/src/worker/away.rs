@@ -15,8 +15,8 @@ use crate::log::Head;
 use crate::metrics::{Counters, count};
 use crate::slot::Slot;
 use crate::tenant::Tenant;
-use crate::tier::record::{self, HEADER, Spot, footprint};
-use crate::tier::{Placement, Promotion, Reference, Tier};
+use crate::tier::record::{self, GRAIN, HEADER, Spot, footprint};
+use crate::tier::{Coming, Placement, Promotion, Reference, Tier};
 use media::{Buffer, SlowAccess};
 use units::{Bytes, TenantId};
 
@@ -260,15 +260,15 @@ impl Worker {
     fn pay_one(&self, owed: Owed) {
         let tier = &self.store.tiers[usize::from(owed.tier)];
         let (owner, below) = (self.store.tenant(owed.tenant), self.counters(owed.tenant).at(tier.id));
-        if 0 < owed.read {
-            self.access(tier, owner, below, SlowAccess::Read, owed.read);
-        }
-        if 0 < owed.written {
-            self.access(tier, owner, below, SlowAccess::Write, owed.written);
+        let lines = [(SlowAccess::Read, owed.read / GRAIN), (SlowAccess::Write, owed.written / GRAIN)];
+        for (kind, lines) in lines.into_iter().filter(|(_, lines)| 0 < *lines) {
+            tier.count(below, Coming::Other(kind), lines);
+            self.take_time(tier, owner, kind, lines);
         }
     }
 
-    /// Counts a tenant's hit whose value is in a tier, and brings it back to DRAM if it is to. `uses` is what the slot said.
+    /// Counts a tenant's hit whose value is in a tier, takes its time, and brings it back to DRAM if it is to. `uses` is what the
+    /// slot said. What is rare stands apart, so that counting saves no registers.
     #[inline(never)]
     pub(super) fn note_tier_hit(
         &self,
@@ -279,17 +279,26 @@ impl Worker {
         uses: u8,
     ) {
         let Some(away) = view.away() else { return };
-        let below = counters.at(away.tier);
-        count(&below.hits);
+        let tier = self.store.tier(away);
+        tier.count(counters.at(away.tier), Coming::Hit, away.lines(key.bytes.len()));
         let wanted = match self.store.promotion() {
             Promotion::Never => false,
             Promotion::Always => true,
             Promotion::Repeated => PROMOTE_USES <= uses,
         };
-        if wanted && self.store.tenant(view.tenant()).placement() == Placement::Auto {
+        let wanted = wanted && self.store.tenant(view.tenant()).placement() == Placement::Auto;
+        if wanted || Self::takes_time(tier, owner) {
+            self.follow_tier_hit(owner, key, view, wanted);
+        }
+    }
+
+    #[inline(never)]
+    fn follow_tier_hit(&self, owner: &Tenant, key: &Key<'_>, view: &View<'_>, wanted: bool) {
+        let Some(away) = view.away() else { return };
+        if wanted {
             self.promote(key, away);
         }
-        self.access(self.store.tier(away), owner, below, SlowAccess::Read, away.footprint(key.bytes.len()));
+        self.take_time(self.store.tier(away), owner, SlowAccess::Read, away.lines(key.bytes.len()));
     }
 
     /// Brings a value back to DRAM, if there is room at once.

@@ -8,7 +8,8 @@
 
 use super::{Key, Worker};
 use crate::tenant::Tenant;
-use crate::tier::{BelowCounters, Placement, Tier, access};
+use crate::tier::record::GRAIN;
+use crate::tier::{Placement, Tier};
 use media::brake::{Hold, Pad};
 use media::{Access, SlowAccess};
 use std::cell::{Cell, RefCell};
@@ -27,25 +28,18 @@ pub enum Held {
 pub(super) type Pads = RefCell<Vec<Option<Box<Pad>>>>;
 
 impl Worker {
-    /// Counts an access that a request makes and takes its time; then the tenant's brake has its say. Called without locks.
+    /// Whether an access to a tier is more than what was counted of it.
     #[inline]
-    pub(super) fn access(
-        &self,
-        tier: &Tier,
-        tenant: &Tenant,
-        below: &BelowCounters,
-        kind: SlowAccess,
-        size: u64,
-    ) {
-        let cost_ps = access(tier, below, kind, size);
-        if !tenant.brake.is_free() {
-            self.charge(tier, tenant, (kind.into(), Bytes(size), cost_ps));
-        }
+    pub(super) fn takes_time(tier: &Tier, tenant: &Tenant) -> bool {
+        tier.is_timed() || !tenant.brake.is_free()
     }
 
-    #[cold]
-    fn charge(&self, tier: &Tier, tenant: &Tenant, access: (Access, Bytes, u64)) {
-        if self.store.divides(tier) {
+    /// Takes the time of an access that a request makes; then the tenant's brake has its say. Called without locks.
+    pub(super) fn take_time(&self, tier: &Tier, tenant: &Tenant, kind: SlowAccess, lines: u64) {
+        tier.take_time(kind, lines);
+        if !tenant.brake.is_free() && self.store.divides(tier) {
+            let size = Bytes(lines * GRAIN);
+            let access = (kind.into(), size, tier.cost_ps(kind, size));
             self.ask(tenant.id, |pad, now| tenant.brake.after(pad, access, now));
         }
     }

@@ -191,10 +191,10 @@ impl Worker {
             count(&counters.get_hits);
             count(&self.counters.class(len, view.own_space()).get_hits);
         }
-        counters.dram.count_read(Bytes(len as u64));
-        let owner = self.store.tenant(tenant);
         if !how.no_value && view.is_away() {
-            self.note_tier_hit(owner, counters, key, view, was.uses());
+            self.note_tier_hit(self.store.tenant(tenant), counters, key, view, was.uses());
+        } else {
+            counters.dram.count_read(Bytes(len as u64));
         }
     }
 

@@ -73,12 +73,14 @@ impl Worker {
         count(&counters.get_hits);
         let sizes = view.sizes();
         count(&self.counters.class(sizes.whole, view.own_space()).get_hits);
-        counters.dram.count_read(Bytes(sizes.whole as u64));
         let owner = self.store.tenant(tenant);
         self.note_use(owner, found);
         self.note_hit(owner, key, sizes.charge());
+        // What is read of DRAM to find a value below it is not counted, as index lines are not.
         if view.is_away() {
             self.note_tier_hit(owner, counters, key, &view, found.slot.uses());
+        } else {
+            counters.dram.count_read(Bytes(sizes.whole as u64));
         }
         Ok(Some(item))
     }
