@@ -25,6 +25,7 @@ use crate::survivors::Candidate;
 use crate::tenant::{Tenant, TenantSpec};
 use crate::tier::charge_below;
 use division::Pooled;
+pub(crate) use worth::by_worth;
 use std::cmp::Ordering;
 use std::sync::Arc;
 use units::{SegmentId, TenantId};
@@ -39,7 +40,7 @@ const WHOLE: u64 = 1 << 16;
 pub(crate) type BytesByBin = [u32; 256];
 
 /// Hits per tick that bytes let expect, by rank.
-type HitsByBin = [f32; 256];
+pub(crate) type HitsByBin = [f32; 256];
 
 /// One tenant in a pass.
 #[derive(Debug)]
@@ -87,6 +88,10 @@ struct Seen {
 #[derive(Debug)]
 struct Below {
     row: usize,
+    /// Which row has the hits that these let expect, as that of all that stays.
+    hits: Option<usize>,
+    /// Which row has them by what they are worth, if the tenant competes.
+    by_worth: Option<usize>,
     inside: u64,
     sampled: u64,
     threshold: u8,
@@ -308,6 +313,9 @@ impl Census {
             // What leads to a tier stays, whatever its rank.
             stays = stands_for * below / item.charge().max(1);
             add(&mut self.rows[part.row], rank, stands_for - stays);
+            if let Some(row) = part.hits {
+                self.hits[row][usize::from(rank)] += density(&usage) * (stands_for - stays) as f32;
+            }
             part.inside += stands_for - stays;
             part.sampled += stands_for - stays;
         }
@@ -481,12 +489,17 @@ fn seen_in<'a>(
         let spec = tenant.spec();
         let row = new_row();
         let is_incomparable = tenant.worth().is_some() && !spec.rank.is_absolute();
-        let hits = is_incomparable.then(|| {
-            hits.push([0.0; 256]);
-            hits.len() - 1
-        });
+        let mut new_hits = || {
+            is_incomparable.then(|| {
+                hits.push([0.0; 256]);
+                hits.len() - 1
+            })
+        };
+        let hits = new_hits();
         let below = store.tier_below(tenant).map(|_| Below {
             row: new_row(),
+            hits: new_hits(),
+            by_worth: None,
             inside: 0,
             sampled: 0,
             threshold: BIN_MIN,

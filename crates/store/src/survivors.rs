@@ -190,6 +190,28 @@ pub(crate) fn keep_worthiest(cut: u64, contenders: &[Contender<'_>], keep: &mut 
     }));
 }
 
+/// Divides what each of these keeps, where they compete by worth, among those that do so with one another: what is worth least goes,
+/// and in all as much as before. `pooled` says with whom each competes, if with anybody.
+pub(crate) fn compete<G: Copy + Ord>(pooled: &[Option<(G, Contender<'_>)>], kept: &mut [u64]) {
+    let mut pools: Vec<G> = pooled.iter().flatten().map(|(pool, _)| *pool).collect();
+    pools.sort_unstable();
+    pools.dedup();
+    let mut theirs = Vec::new();
+    for pool in pools {
+        let is_in = |at: &usize| pooled[*at].as_ref().is_some_and(|(of, _)| *of == pool);
+        let members: Vec<usize> = (0..pooled.len()).filter(is_in).collect();
+        let contenders: Vec<Contender<'_>> =
+            members.iter().filter_map(|&at| pooled[at].map(|(_, contender)| contender)).collect();
+        let cut = members.iter().zip(&contenders).map(|(&at, c)| c.inside - kept[at]).sum();
+        let free: u64 = contenders.iter().map(|c| c.inside - c.below_floor).sum();
+        if free < cut {
+            continue;
+        }
+        keep_worthiest(cut, &contenders, &mut theirs);
+        members.iter().zip(&theirs).for_each(|(&at, theirs)| kept[at] = *theirs);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,8 @@
 //! What a tier has room for is put there, and not evicted.
 #![allow(clippy::unwrap_used, reason = "a test may stop at what must not happen")]
 
-use control::Sensor;
+use control::memory::{MemoryShare, Worth};
+use control::{Actuator, Decision, Law, Pool, Row, Seen, Sensor, Shares, Window};
 use media::Plain;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +10,7 @@ use store::{
     BandwidthControl, Fields, MemoryControl, Mode, Options, Placement, RankKind, Refused, Space, Store,
     TenantSpec, Worker,
 };
-use units::{Bytes, Instant, TenantId};
+use units::{Bytes, Duration, Instant, TenantId};
 
 const TENANTS: [(&str, u64, usize); 3] =
     [("small", 5_000, 2_000), ("even", 2_500, 4_000), ("large", 3_750, 4_000)];
@@ -149,6 +150,53 @@ fn as_many_hits_are_expected_of_values_that_can_go_below() {
         signal.unwrap().expected_hits as f64
     });
     assert!(0.0 < expected[1] && (0.5..2.0).contains(&(expected[0] / expected[1])), "{expected:?}");
+}
+
+/// Looks one tenant's items up again and again while another stores twice what the tier holds once each, which is given nearly all
+/// of the memory; returns what is left of the items that are used, in per cent.
+fn left_of_what_is_used(rank: RankKind, worth: Option<Worth>) -> u64 {
+    let (store, used_items) = (new_store(1), 6_000);
+    let mut worker = store.worker().unwrap();
+    let [used, once] = ["used", "once"].map(|name| {
+        let (name, claim, rank) = (name.to_owned(), control::Claim::default(), rank.clone());
+        let id = store.add_tenant(TenantSpec { name, own_space: true, claim, rank }).unwrap();
+        assert!(store.set_placement(id, Placement::Auto));
+        id
+    });
+    let rows: [Row<(), MemoryShare>; 2] =
+        [used, once].map(|id| Row { id, claim: control::Claim::default(), signal: None, in_force: None });
+    let (mut shares, pool) = (Shares::default(), Pool::default());
+    let of = |id, mib| (id, MemoryShare { worth, ..MemoryShare::of(Bytes::mib(mib)) });
+    let seen = Seen::new(Window::default(), &pool, &rows).unwrap();
+    shares.rebuild(Law::Free, &seen, [of(used, 1), of(once, 70)].into_iter());
+    let second = Duration::from_secs(1);
+    let decision = Decision { shares: &shares, wake: second, lease: second, steady: true, notes: &[] };
+    MemoryControl::new(Arc::clone(&store)).apply(Instant::default(), &decision, &mut Vec::new());
+    let is_there = |worker: &mut Worker, number: u64| {
+        let text = format!("key-{number}");
+        let there = worker.get(used, &worker.key(Space::Own(used), text.as_bytes()).unwrap()).is_some();
+        worker.quiesce();
+        there
+    };
+    (0..used_items).for_each(|number| set(&mut worker, used, number, 2_000));
+    for number in 0..60_000 {
+        set(&mut worker, once, number, 2_000);
+        is_there(&mut worker, number % used_items);
+    }
+    assert!(0 < store.totals(once).evictions);
+    let left = (0..used_items).filter(|number| is_there(&mut worker, *number)).count() as u64;
+    left * 100 / used_items
+}
+
+/// Who competes by worth does so in tiers and for places above them, too, whatever its rank.
+#[test]
+fn what_is_worth_least_goes_from_a_tier_whosever_it_is() {
+    for rank in [RankKind::default(), RankKind::Lru] {
+        let by_need = left_of_what_is_used(rank.clone(), None);
+        let by_worth = left_of_what_is_used(rank.clone(), Some(Worth::default()));
+        println!("{rank:?}: {by_need} % are left by need, {by_worth} % by worth");
+        assert!(by_need < 50 && 99 <= by_worth, "{rank:?}: {by_need} % by need, {by_worth} % by worth");
+    }
 }
 
 /// Records that have expired below are not counted as held, but as below, until they are found: what goes of what the tenant has in

@@ -10,7 +10,7 @@ use super::{BytesByBin, Census, WHOLE, floor_of, seen_in};
 use crate::rank::BIN_MIN;
 use crate::sources::Sums;
 use crate::store::Store;
-use crate::survivors::{Candidate, Contender, keep, keep_worthiest, part_of};
+use crate::survivors::{Candidate, Contender, compete, keep, part_of};
 use control::GroupId;
 use units::{Bytes, TenantId};
 
@@ -92,6 +92,16 @@ impl Census {
                 // Who began to compete while samples were taken does so from the next survey on.
                 (None, _) => None,
             };
+            if let Some(below) = &mut seen.below {
+                below.by_worth = match (below.hits, worth) {
+                    (_, None) => None,
+                    (Some(hits), _) => {
+                        self.rows.push(by_worth(&self.rows[below.row], &self.hits[hits], 0));
+                        Some(self.rows.len() - 1)
+                    }
+                    (None, _) => seen.spec.rank.is_absolute().then_some(below.row),
+                };
+            }
             seen.pool = worth.zip(row).map(|(worth, row)| Pooled {
                 group: seen.spec.claim.group.filter(|_| worth.within_group),
                 more: worth.more,
@@ -153,51 +163,47 @@ impl Census {
 
     /// Divides what tenants that compete by worth keep together among them, so that what is worth least goes.
     fn divide_by_worth(&mut self) {
-        let pool_of = |at: usize| self.seen[self.order[at]].as_ref().and_then(|seen| seen.pool);
-        let mut pools: Vec<Option<GroupId>> =
-            (0..self.order.len()).filter_map(pool_of).map(|pool| pool.group).collect();
-        pools.sort_unstable();
-        pools.dedup();
-        let mut kept = Vec::new();
-        for group in pools {
-            let is_in = |at: &usize| pool_of(*at).is_some_and(|pool| pool.group == group);
-            let members: Vec<usize> = (0..self.order.len()).filter(is_in).collect();
-            let contender = |&at: &usize| {
-                let (seen, candidate) = (self.seen[self.order[at]].as_ref()?, &self.candidates[at]);
-                Some(Contender {
-                    by_worth: &self.rows[seen.pool?.row],
-                    sampled: seen.sampled,
-                    inside: candidate.inside,
-                    // Who is at its floor loses nothing before it has written more: the next survey is soon enough.
-                    below_floor: Candidate { elsewhere: candidate.elsewhere - seen.coming, ..*candidate }
-                        .below_floor(),
-                    more: seen.pool?.more,
-                })
+        let pooled = self.order.iter().zip(&self.candidates).map(|(&i, candidate)| {
+            let (seen, pool) = self.seen[i].as_ref().and_then(|seen| Some((seen, seen.pool?)))?;
+            // Who is at its floor loses nothing before it has written more: the next survey is soon enough.
+            let now = Candidate { elsewhere: candidate.elsewhere - seen.coming, ..*candidate };
+            let contender = Contender {
+                by_worth: &self.rows[pool.row],
+                sampled: seen.sampled,
+                inside: candidate.inside,
+                below_floor: now.below_floor(),
+                more: pool.more,
             };
-            let contenders: Vec<Contender<'_>> = members.iter().filter_map(contender).collect();
-            let cut = members.iter().map(|&at| self.candidates[at].inside - self.kept[at]).sum();
-            let free: u64 = contenders.iter().map(|c| c.inside - c.below_floor).sum();
-            if free < cut {
-                continue;
-            }
-            keep_worthiest(cut, &contenders, &mut kept);
-            for (&at, &kept) in members.iter().zip(&kept) {
-                self.kept[at] = kept;
-            }
-        }
+            Some((pool.group, contender))
+        });
+        compete(&pooled.collect::<Vec<_>>(), &mut self.kept);
     }
 
-    /// The same for what can go to a tier: who holds most for its share has the least of it in DRAM.
+    /// The same for what can go to a tier: who holds most for its share has the least of it in DRAM; of those that compete by worth
+    /// what is worth least goes there, but where somebody says what of DRAM each is to have.
     fn divide_below(&mut self, store: &Store, budget: u64) {
+        let tenant_of = |i: usize| store.tenant(TenantId(u32::try_from(i).unwrap_or(u32::MAX)));
+        let below_of = |i: usize| self.seen[i].as_ref().and_then(|seen| seen.below.as_ref());
         let candidate = |i: &usize| {
-            let tenant = store.tenant(TenantId(u32::try_from(*i).unwrap_or(u32::MAX)));
-            let below = self.seen[*i].as_ref().and_then(|seen| seen.below.as_ref());
-            let inside = below.map_or(0, |below| below.inside);
-            let (held, target) = tenant.near();
+            let inside = below_of(*i).map_or(0, |below| below.inside);
+            let (held, target) = tenant_of(*i).near();
             Candidate { inside, elsewhere: held.0.saturating_sub(inside), target: target.0, floor: 0 }
         };
         let candidates: Vec<Candidate> = self.order.iter().map(candidate).collect();
         keep(budget, &candidates, &mut self.kept);
+        let pooled = self.order.iter().map(|&i| {
+            let below = below_of(i)?;
+            let pool = self.seen[i].as_ref()?.pool.filter(|_| tenant_of(i).dram_target().is_none())?;
+            let contender = Contender {
+                by_worth: &self.rows[below.by_worth?],
+                sampled: below.sampled,
+                inside: below.inside,
+                below_floor: 0,
+                more: pool.more,
+            };
+            Some((pool.group, contender))
+        });
+        compete(&pooled.collect::<Vec<_>>(), &mut self.kept);
         for (&i, &kept) in self.order.iter().zip(&self.kept) {
             if let Some(below) = self.seen[i].as_mut().and_then(|seen| seen.below.as_mut()) {
                 let kept_of_sampled = of_sampled(below.sampled, kept, below.inside);

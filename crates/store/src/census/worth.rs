@@ -11,7 +11,7 @@ use crate::rank::{BIN_MIN, worth};
 
 /// Bytes by worth: of each rank the mean of what has it. A rank that goes before others worth less is one with them: who takes
 /// it takes them next. Of the last rank `pinned` bytes stay, whatever they are worth.
-pub(super) fn by_worth(bytes: &BytesByBin, hits: &HitsByBin, pinned: u32) -> BytesByBin {
+pub(crate) fn by_worth(bytes: &BytesByBin, hits: &HitsByBin, pinned: u32) -> BytesByBin {
     let mut blocks: Vec<(u32, f32)> = Vec::new();
     let of = |rank: u8| {
         let stays = if rank == u8::MAX { pinned } else { 0 };

@@ -12,7 +12,7 @@
 use super::record::{self, GRAIN, Record};
 use super::{NOBODY, Reference, Tier, access_behind};
 use crate::account::{bytes_needed, unlink};
-use crate::census::{Half, Pending, usage_of};
+use crate::census::{BytesByBin, Half, HitsByBin, Pending, by_worth, usage_of};
 use crate::cleaner::{Removal, note_removal};
 use crate::destinations::Destinations;
 use crate::epoch::Participant;
@@ -20,12 +20,12 @@ use crate::hash::{KeyHash, Space};
 use crate::index::Found;
 use crate::limits;
 use crate::metrics::{ThreadCounters, count};
-use crate::rank::{BIN_MIN, Clock, Densities, Usage};
+use crate::rank::{BIN_MIN, Clock, Densities, Usage, density};
 use crate::segment::State;
 use crate::slot::{Place, Slot};
 use crate::sources::Sums;
 use crate::store::Store;
-use crate::survivors::{Candidate, keep};
+use crate::survivors::{Candidate, Contender, compete, keep};
 use crate::sync::{Ordering, give_way};
 use crate::tenant::TenantSpec;
 use media::SlowAccess;
@@ -77,7 +77,8 @@ struct Seen {
     spec: Arc<TenantSpec>,
     densities: Option<Arc<Densities>>,
     level: f32,
-    bytes_by_rank: Box<[u64; 256]>,
+    bytes_by_rank: Box<BytesByBin>,
+    hits_by_rank: Box<HitsByBin>,
     inside: u64,
     threshold: u8,
     quota: u64,
@@ -228,7 +229,9 @@ impl Pass<'_> {
                 seen.level = self.store.tenant(entry.tenant).level_of(kind, || kind.level_by(&usage, clock));
             }
             entry.rank = seen.spec.rank.bin(&usage, seen.level, clock);
-            seen.bytes_by_rank[usize::from(entry.rank)] += entry.footprint;
+            let sum = &mut seen.bytes_by_rank[usize::from(entry.rank)];
+            *sum = sum.saturating_add(usage.size);
+            seen.hits_by_rank[usize::from(entry.rank)] += density(&usage) * usage.size as f32;
             seen.inside += entry.footprint;
         }
         (source.entries, source.hides) = (entries, hides);
@@ -265,6 +268,16 @@ impl Pass<'_> {
             .collect();
         let mut kept = Vec::new();
         keep(budget, &candidates, &mut kept);
+        // Who competes by worth does so here, too.
+        let worth_of = |id: &TenantId| self.store.tenant(*id).worth();
+        let by_worth: Vec<BytesByBin> = ids.iter().map(|id| self.seen[id].by_worth()).collect();
+        let pooled = ids.iter().zip(&by_worth).zip(&candidates).map(|((id, by_worth), candidate)| {
+            let (seen, worth) = (&self.seen[id], worth_of(id)?);
+            let (inside, below_floor) = (candidate.inside, candidate.below_floor());
+            let group = seen.spec.claim.group.filter(|_| worth.within_group);
+            Some((group, Contender { by_worth, sampled: inside, inside, below_floor, more: worth.more }))
+        });
+        compete(&pooled.collect::<Vec<_>>(), &mut kept);
         for (id, kept) in ids.iter().zip(kept) {
             if let Some(seen) = self.seen.get_mut(id) {
                 seen.is_over = sums.is_over(self.store.tenant(*id));
@@ -409,6 +422,7 @@ impl Seen {
             spec,
             level: f32::NAN,
             bytes_by_rank: Box::new([0; 256]),
+            hits_by_rank: Box::new([0.0; 256]),
             inside: 0,
             threshold: BIN_MIN,
             quota: u64::MAX,
@@ -416,11 +430,20 @@ impl Seen {
         }
     }
 
+    /// Its bytes by what they are worth, the scale on which tenants compete.
+    fn by_worth(&self) -> BytesByBin {
+        if self.spec.rank.is_absolute() {
+            *self.bytes_by_rank
+        } else {
+            by_worth(&self.bytes_by_rank, &self.hits_by_rank, 0)
+        }
+    }
+
     /// Turns kept bytes into a rank below which records go.
     fn set_threshold(&mut self, kept: u64) {
         let mut left = kept;
         for rank in (BIN_MIN..=u8::MAX).rev() {
-            let bytes = self.bytes_by_rank[usize::from(rank)];
+            let bytes = u64::from(self.bytes_by_rank[usize::from(rank)]);
             if left < bytes {
                 (self.threshold, self.quota) = (rank, left);
                 return;
