@@ -25,10 +25,10 @@ use crate::survivors::Candidate;
 use crate::tenant::{Tenant, TenantSpec};
 use crate::tier::charge_below;
 use division::Pooled;
-pub(crate) use worth::by_worth;
 use std::cmp::Ordering;
 use std::sync::Arc;
 use units::{SegmentId, TenantId};
+pub(crate) use worth::by_worth;
 
 /// Items looked up together, so that their index lines load in parallel.
 pub(crate) const BATCH: usize = 32;

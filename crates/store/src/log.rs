@@ -119,7 +119,8 @@ impl Log {
             untouched: AtomicBool::new(true),
             low_water: limits::RESERVE_SEGMENTS + geometry.low_water,
             segment_bytes: geometry.segment.as_usize(),
-            touched_ahead: u32::try_from(limits::TOUCHED_AHEAD.count_of(geometry.segment)).unwrap_or(u32::MAX),
+            touched_ahead: u32::try_from(limits::TOUCHED_AHEAD.count_of(geometry.segment))
+                .unwrap_or(u32::MAX),
             values,
             uploads_max: geometry.memory.0 / limits::UPLOADS_PART,
         };
@@ -210,8 +211,7 @@ impl Log {
 
     /// Whether `touch_ahead` has something to do. A hint.
     pub(crate) fn wants_touching(&self) -> bool {
-        self.untouched.load(Ordering::Relaxed)
-            && self.ahead.load(Ordering::Relaxed) < self.touched_ahead / 2
+        self.untouched.load(Ordering::Relaxed) && self.ahead.load(Ordering::Relaxed) < self.touched_ahead / 2
     }
 
     /// Touches the memory of segments before a writer takes them: the first touch of a huge page takes milliseconds.

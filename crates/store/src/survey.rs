@@ -15,8 +15,8 @@ use crate::census::{BATCH, Census, Pending};
 use crate::epoch::Participant;
 use crate::large::Drawn;
 use crate::limits::{
-    DEAD_BEYOND_MARKS, MARKS_MIN, PASS_GAINS, PASS_WIDTH_MAX, SURVEY_ITEMS, SURVEY_SERVES_PART,
-    SURVEY_SEGMENTS, SURVEY_TAKES_PART, TENANTS_MAX,
+    DEAD_BEYOND_MARKS, MARKS_MIN, PASS_GAINS, PASS_WIDTH_MAX, SURVEY_ITEMS, SURVEY_SEGMENTS,
+    SURVEY_SERVES_PART, SURVEY_TAKES_PART, TENANTS_MAX,
 };
 use crate::segment::{Segment, State};
 use crate::sources::expected_gain;
@@ -131,9 +131,14 @@ impl Survey {
         let mut batch = Vec::with_capacity(most.min(BATCH));
         store.log.walk_first(reader, id, most, |place, view| batch.push(Pending::new(store, place, view)));
         let alive_of = |item: &Pending<'_>| item.find(store).filter(|_| !item.is_dead(store));
-        let found: Vec<_> = batch.iter().filter_map(|item| alive_of(item).map(|found| (item, found))).collect();
+        let found: Vec<_> =
+            batch.iter().filter_map(|item| alive_of(item).map(|found| (item, found))).collect();
         let sampled: u64 = found.iter().map(|(item, _)| item.view.len() as u64).sum();
-        self.ahead.push(Prospect { id, held: held(segment), gain: if sampled == 0 { gain } else { gain + alive } });
+        self.ahead.push(Prospect {
+            id,
+            held: held(segment),
+            gain: if sampled == 0 { gain } else { gain + alive },
+        });
         // What leads to a value that lies apart goes with that.
         for (item, found) in found.into_iter().filter(|(item, _)| item.view.apart().is_none()) {
             let stands_for = item.charge() * alive / sampled.max(1);

@@ -53,7 +53,10 @@ fn m3_static_shares_are_reached_and_never_passed() {
             let state = rig.store.tenant_state(*id).unwrap();
             let ceiling = state.share.ceiling.unwrap();
             let beyond = state.held.saturating_sub(ceiling);
-            assert!(beyond.0 <= ceiling.0 / SLACK_PART, "{beyond} beyond a ceiling of {ceiling}, turns of {TURN}");
+            assert!(
+                beyond.0 <= ceiling.0 / SLACK_PART,
+                "{beyond} beyond a ceiling of {ceiling}, turns of {TURN}"
+            );
             worst = worst.max(beyond);
         }
     }
