@@ -2,9 +2,10 @@
 //!
 //! Shape:      one `Meter` per thread, tenant and medium; its owner adds, anybody reads
 //! Invariants: counters only grow; only the owning thread writes
-//! Units:      bytes; cost in picoseconds of the medium
-//! Cost:       two additions to memory without a lock prefix per access, three for a slow tier
-//! Source:     NyxCache §3.3 (cost per access, kept per thread), MT² §3.2 (four kinds of traffic)
+//! Units:      bytes
+//! Cost:       two additions to memory without a lock prefix per access
+//! Source:     NyxCache §3.3 (kept per thread), MT² §3.2 (four kinds of traffic)
+//! Non-goals:  what accesses to a slow tier cost: the store counts that by its records (`store/src/tier/traffic.rs`)
 
 use crate::SlowAccess;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -59,7 +60,6 @@ pub struct Meter {
     read_bytes: AtomicU64,
     writes: AtomicU64,
     written_bytes: AtomicU64,
-    cost_ps: AtomicU64,
 }
 
 /// Adds to a counter that only the calling thread writes.
@@ -81,22 +81,6 @@ impl Meter {
     pub fn count_write(&self, size: Bytes) {
         bump(&self.writes, 1);
         bump(&self.written_bytes, size.0);
-    }
-
-    /// Counts one access to a slow tier and its cost, with the same condition.
-    #[inline]
-    pub fn count_slow(&self, access: SlowAccess, size: Bytes, cost_ps: u64) {
-        match access {
-            SlowAccess::Read => self.count_read(size),
-            SlowAccess::Write => self.count_write(size),
-        }
-        bump(&self.cost_ps, cost_ps);
-    }
-
-    /// Cost of all accesses so far, in ps.
-    #[must_use]
-    pub fn cost_ps(&self) -> u64 {
-        self.cost_ps.load(Ordering::Relaxed)
     }
 
     /// What was read so far.
@@ -127,9 +111,6 @@ mod tests {
         meter.count_read(Bytes(100));
         meter.count_write(Bytes(7));
         assert_eq!(meter.read(), Traffic { accesses: 2, bytes: 164 });
-        assert_eq!((meter.written(), meter.cost_ps()), (Traffic { accesses: 1, bytes: 7 }, 0));
-        meter.count_slow(SlowAccess::Write, Bytes(64), 5);
-        meter.count_slow(SlowAccess::Read, Bytes(64), 3);
-        assert_eq!((meter.cost_ps(), meter.written().accesses, meter.read().bytes), (8, 2, 228));
+        assert_eq!(meter.written(), Traffic { accesses: 1, bytes: 7 });
     }
 }

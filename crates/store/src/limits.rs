@@ -40,6 +40,8 @@ pub const LOW_WATER_PART: u32 = 512;
 pub const LOW_WATER_PER_WRITER: u32 = 2;
 /// Free memory that a helping thread has touched before a writer takes it: two of the system's huge pages.
 pub const TOUCHED_AHEAD: Bytes = Bytes::mib(4);
+/// One segment in so many at most, but four.
+pub const TOUCHED_AHEAD_PART: u32 = 16;
 /// Segments that a survey looks at, at most: random ones of all. On the mixed trace 1,024 gave fewer hits in 256 and 512 MiB,
 /// where thresholds were older, and 128 took a third more CPU time (`docs/decisions`).
 pub const SURVEY_SEGMENTS: usize = 256;
@@ -96,6 +98,8 @@ pub const AGE_MAX: u8 = 224;
 
 /// Tiers below DRAM at most: one byte of a reference names them.
 pub const TIERS_MAX: usize = 8;
+/// Least number of segments that a tier is divided into, down to `SEGMENT_MIN`; another number would be another layout.
+pub const TIER_SEGMENTS_MIN: u64 = 64;
 /// Largest segment of a tier.
 pub const TIER_SEGMENT_MAX: Bytes = Bytes::mib(8);
 /// Values below this stay in DRAM: a record has 40 B of its own, its place in DRAM ten, and one access to a slow tier costs

@@ -120,7 +120,9 @@ impl Log {
             low_water: limits::RESERVE_SEGMENTS + geometry.low_water,
             segment_bytes: geometry.segment.as_usize(),
             touched_ahead: u32::try_from(limits::TOUCHED_AHEAD.count_of(geometry.segment))
-                .unwrap_or(u32::MAX),
+                .unwrap_or(u32::MAX)
+                .min(geometry.segment_count / limits::TOUCHED_AHEAD_PART)
+                .max(4),
             values,
             uploads_max: geometry.memory.0 / limits::UPLOADS_PART,
         };

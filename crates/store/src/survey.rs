@@ -40,7 +40,7 @@ struct Sample {
     tenant: u16,
     rank: u8,
 }
-const _: () = assert!(SURVEY_SEGMENTS <= 1 << 16 && TENANTS_MAX < 1 << 16 && size_of::<Sample>() == 16);
+const _: () = assert!(SURVEY_SEGMENTS < 1 << 16 && TENANTS_MAX < 1 << 16 && size_of::<Sample>() == 16);
 
 /// A segment that a pass may take.
 #[derive(Clone, Copy, Debug)]
@@ -127,7 +127,7 @@ impl Survey {
     fn look(&mut self, store: &Store, reader: &Participant, candidate: u16, id: SegmentId, most: usize) {
         let segment = store.log.segment(id);
         let gain = expected_gain(store, id, &[]);
-        let alive = store.log.segment_bytes() as u64 - gain;
+        let alive = (store.log.segment_bytes() as u64).saturating_sub(gain);
         let mut batch = Vec::with_capacity(most.min(BATCH));
         store.log.walk_first(reader, id, most, |place, view| batch.push(Pending::new(store, place, view)));
         let alive_of = |item: &Pending<'_>| item.find(store).filter(|_| !item.is_dead(store));

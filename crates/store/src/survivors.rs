@@ -193,22 +193,20 @@ pub(crate) fn keep_worthiest(cut: u64, contenders: &[Contender<'_>], keep: &mut 
 /// Divides what each of these keeps, where they compete by worth, among those that do so with one another: what is worth least goes,
 /// and in all as much as before. `pooled` says with whom each competes, if with anybody.
 pub(crate) fn compete<G: Copy + Ord>(pooled: &[Option<(G, Contender<'_>)>], kept: &mut [u64]) {
-    let mut pools: Vec<G> = pooled.iter().flatten().map(|(pool, _)| *pool).collect();
-    pools.sort_unstable();
-    pools.dedup();
+    let competes = |(at, one): (usize, &Option<(G, Contender<'_>)>)| one.map(|(pool, _)| (pool, at));
+    let mut by_pool: Vec<(G, usize)> = pooled.iter().enumerate().filter_map(competes).collect();
+    by_pool.sort_unstable();
     let mut theirs = Vec::new();
-    for pool in pools {
-        let is_in = |at: &usize| pooled[*at].as_ref().is_some_and(|(of, _)| *of == pool);
-        let members: Vec<usize> = (0..pooled.len()).filter(is_in).collect();
+    for members in by_pool.chunk_by(|a, b| a.0 == b.0) {
         let contenders: Vec<Contender<'_>> =
-            members.iter().filter_map(|&at| pooled[at].map(|(_, contender)| contender)).collect();
-        let cut = members.iter().zip(&contenders).map(|(&at, c)| c.inside - kept[at]).sum();
+            members.iter().filter_map(|&(_, at)| pooled[at].map(|(_, contender)| contender)).collect();
+        let cut = members.iter().zip(&contenders).map(|(&(_, at), c)| c.inside - kept[at]).sum();
         let free: u64 = contenders.iter().map(|c| c.inside - c.below_floor).sum();
         if free < cut {
             continue;
         }
         keep_worthiest(cut, &contenders, &mut theirs);
-        members.iter().zip(&theirs).for_each(|(&at, theirs)| kept[at] = *theirs);
+        members.iter().zip(&theirs).for_each(|(&(_, at), theirs)| kept[at] = *theirs);
     }
 }
 

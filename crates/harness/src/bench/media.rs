@@ -1,21 +1,18 @@
-//! Slow tiers: does the emulated one keep the model's time, and what does metering cost?
+//! Slow tiers: does the emulated one keep the model's time? (What metering costs is in `metered.rs`.)
 //!
-//! Shape:      a thread that accesses, alone or telling of a neighbour; loops with and without metering
+//! Shape:      a thread that accesses, alone or telling of a neighbour
 //! Invariants: a piece in which the thread was preempted does not count, nor does the one after it: a thread that does not run
 //!             is no property of a tier. Victim and neighbour are one thread, so that both stop together
-//! Units:      GB/s in the median of a round's pieces; nanoseconds of this thread's CPU time for metering
+//! Units:      GB/s in the median of a round's pieces
 //! Source:     NyxCache Table 2 (one thread, two modules), Fig. 1 (a victim that loads 256 B beside reads and writes)
 
 use crate::in_process::thread_cpu_nanos;
 use crate::table::{Goal, Row, median};
 use crate::{Bench, BenchError};
-use media::brake::{Brake, Pad};
 use media::emulated::{Dimms, Emulated};
-use media::model::MemorySystem;
-use media::{Access, Device, Meter, Profile, SlowAccess};
-use std::hint::black_box;
+use media::{Access, Device, SlowAccess};
 use std::io;
-use units::{Bytes, Duration, Instant, Rng};
+use units::{Bytes, Duration};
 
 /// One piece of a timing, how many count in a round, and how many are tried for them.
 const PIECE: Duration = Duration::from_millis(1);
@@ -25,9 +22,6 @@ const TRIED_MAX: u32 = 4_000;
 const LOST_MAX: f64 = 0.02;
 /// Longest time whose neighbours are told of at once: what is due after a preemption is not made up for.
 const TOLD_MAX: Duration = Duration::from_micros(20);
-/// Accesses that are metered, and sizes that they go through.
-const METERED: u64 = 20_000_000;
-const SIZES: usize = 1024;
 
 /// Measures; adds rows.
 pub(crate) fn run(bench: &mut Bench) -> Result<(), BenchError> {
@@ -65,8 +59,6 @@ pub(crate) fn run(bench: &mut Bench) -> Result<(), BenchError> {
         });
         bench.add(row(measure, "", ours, Goal::None(known)));
     }
-    let metering = each(&metering);
-    bench.add(row("metering of one access, free tenant".to_owned(), "ns", metering, Goal::AtMost(9.0)));
     Ok(())
 }
 
@@ -141,30 +133,4 @@ fn piece(
         }
     }
     (bytes, wanted_ns)
-}
-
-/// What counting, costing and asking the brake of a free tenant add to an access.
-fn metering() -> f64 {
-    let profile = Profile::new(&Profile::modelled(&MemorySystem::nyx())).expect("the model's own profile");
-    let mut rng = Rng::new(1);
-    let sizes: Vec<Bytes> = (0..SIZES).map(|_| Bytes(64 + rng.below(4033))).collect();
-    let (meter, brake, mut pad) = (Meter::default(), Brake::default(), Pad::default());
-    let timed = |one: &mut dyn FnMut(Bytes)| {
-        let started = thread_cpu_nanos();
-        for i in 0..METERED / SIZES as u64 {
-            black_box(i);
-            sizes.iter().for_each(|size| one(*size));
-        }
-        (thread_cpu_nanos() - started) / METERED as f64
-    };
-    let without = timed(&mut |size| {
-        black_box(size);
-    });
-    let with = timed(&mut |size| {
-        let size = black_box(size);
-        let cost_ps = profile.cost_ps(SlowAccess::Read, size);
-        meter.count_slow(SlowAccess::Read, size, cost_ps);
-        black_box(brake.after(&mut pad, (Access::SlowRead, size, cost_ps), || Instant::ZERO));
-    });
-    with - without
 }

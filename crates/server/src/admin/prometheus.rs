@@ -119,9 +119,12 @@ fn tenant_figures() -> [TenantFigure; 17] {
         ("cotenant_tenant_shadow_hits", "Misses that more memory would have hit", None, |t| {
             Value::Count(t.totals.shadow_hits)
         }),
-        ("cotenant_tenant_dram_read", "Bytes of items read", Some(Unit::Bytes), |t| {
-            Value::Count(t.totals.dram_read.bytes)
-        }),
+        (
+            "cotenant_tenant_dram_read",
+            "Bytes of items read whose values are in DRAM",
+            Some(Unit::Bytes),
+            |t| Value::Count(t.totals.dram_read.bytes),
+        ),
         ("cotenant_tenant_dram_written", "Bytes of items written", Some(Unit::Bytes), |t| {
             Value::Count(t.totals.dram_write.bytes)
         }),

@@ -28,6 +28,7 @@ use crate::store::Store;
 use crate::survivors::{Candidate, Contender, compete, keep};
 use crate::sync::{Ordering, give_way};
 use crate::tenant::TenantSpec;
+use control::memory::Worth;
 use media::SlowAccess;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -270,17 +271,23 @@ impl Pass<'_> {
         keep(budget, &candidates, &mut kept);
         // Who competes by worth does so here, too.
         let worth_of = |id: &TenantId| self.store.tenant(*id).worth();
-        let by_worth: Vec<BytesByBin> = ids.iter().map(|id| self.seen[id].by_worth()).collect();
-        let pooled = ids.iter().zip(&by_worth).zip(&candidates).map(|((id, by_worth), candidate)| {
-            let (seen, worth) = (&self.seen[id], worth_of(id)?);
+        let competing = |id: &TenantId| worth_of(id).map(|worth| (worth, self.seen[id].by_worth()));
+        let competing: Vec<Option<(Worth, BytesByBin)>> = ids.iter().map(competing).collect();
+        let pooled = ids.iter().zip(&competing).zip(&candidates).map(|((id, competing), candidate)| {
+            let (seen, (worth, by_worth)) = (&self.seen[id], competing.as_ref()?);
             let (inside, below_floor) = (candidate.inside, candidate.below_floor());
             let group = seen.spec.claim.group.filter(|_| worth.within_group);
             Some((group, Contender { by_worth, sampled: inside, inside, below_floor, more: worth.more }))
         });
         compete(&pooled.collect::<Vec<_>>(), &mut kept);
-        for (id, kept) in ids.iter().zip(kept) {
+        for ((id, candidate), kept) in ids.iter().zip(&candidates).zip(kept) {
             if let Some(seen) = self.seen.get_mut(id) {
-                seen.is_over = sums.is_over(self.store.tenant(*id));
+                let tenant = self.store.tenant(*id);
+                // Who competes has no part but its floor.
+                seen.is_over = match tenant.worth() {
+                    Some(_) => candidate.floor < tenant.held().0,
+                    None => sums.is_over(tenant),
+                };
                 seen.set_threshold(kept);
             }
         }

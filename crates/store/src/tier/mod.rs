@@ -456,10 +456,10 @@ fn sources_bytes(segment: u64) -> u64 {
     limits::TIER_PASS_WIDTH_UNMAPPED as u64 * segment
 }
 
-/// Segments of a tier are as large as those of DRAM, smaller where it is small, and hold the largest item, unless those that
+/// Segments of a tier have a MiB, less where it is small, and hold the largest item, unless those that
 /// are gathered would take more than `gathers`.
 fn segment_of(device: &dyn Device, item_max: Bytes, gathers: Option<Bytes>) -> Bytes {
-    let fitting = (device.size().0 / limits::SEGMENTS_MIN).min(limits::SEGMENT_DEFAULT.0);
+    let fitting = (device.size().0 / limits::TIER_SEGMENTS_MIN).min(limits::SEGMENT_DEFAULT.0);
     let fitting = 1 << fitting.max(limits::SEGMENT_MIN.0).ilog2();
     let wanted = (item_max.0 + footprint(0, 0)).next_power_of_two();
     let most =

@@ -191,10 +191,10 @@ impl Worker {
             count(&counters.get_hits);
             count(&self.counters.class(len, view.own_space()).get_hits);
         }
-        if !how.no_value && view.is_away() {
-            self.note_tier_hit(self.store.tenant(tenant), counters, key, view, was.uses());
-        } else {
+        if !view.is_away() {
             counters.dram.count_read(Bytes(len as u64));
+        } else if !how.no_value {
+            self.note_tier_hit(self.store.tenant(tenant), counters, key, view, was.uses());
         }
     }
 
