@@ -41,7 +41,7 @@ pub const LOW_WATER_PER_WRITER: u32 = 2;
 /// Free memory that a helping thread has touched before a writer takes it: two of the system's huge pages.
 pub const TOUCHED_AHEAD: Bytes = Bytes::mib(4);
 /// One segment in so many at most, but four.
-pub const TOUCHED_AHEAD_PART: u32 = 16;
+pub const TOUCHED_AHEAD_PART: u32 = 3;
 /// Segments that a survey looks at, at most: random ones of all. On the mixed trace 1,024 gave fewer hits in 256 and 512 MiB,
 /// where thresholds were older, and 128 took a third more CPU time (`docs/decisions`).
 pub const SURVEY_SEGMENTS: usize = 256;
