@@ -42,8 +42,8 @@ pub const LOW_WATER_PER_WRITER: u32 = 2;
 pub const TOUCHED_AHEAD: Bytes = Bytes::mib(4);
 /// One segment in so many at most, but four.
 pub const TOUCHED_AHEAD_PART: u32 = 3;
-/// Segments that a survey looks at, at most: random ones of all. On the mixed trace 1,024 gave fewer hits in 256 and 512 MiB,
-/// where thresholds were older, and 128 took a third more CPU time (`docs/decisions`).
+/// Segments that a survey looks at, at most: random ones of all. On the mixed trace 1,024 gave fewer hits in 245 MiB,
+/// where thresholds were older, and 128 took a quarter more CPU time than 512 (`docs/decisions`).
 pub const SURVEY_SEGMENTS: usize = 256;
 /// Items of each of them that it looks at, where it marks least.
 pub const SURVEY_ITEMS: usize = 128;
