@@ -113,6 +113,7 @@ struct Seen {
     passes: u64,
     requests: u64,
     writes: u64,
+    put_below: u64,
     moved: u64,
 }
 
@@ -139,6 +140,7 @@ impl Governor {
             available: available(passed, self.cores, &before, &seen),
             requests: seen.requests.saturating_sub(before.requests),
             writes: seen.writes.saturating_sub(before.writes),
+            put_below: seen.put_below.saturating_sub(before.put_below),
         });
         shared.store.set_pass_kind(PassKind::Surveyed { marks });
         let moved = Bytes(seen.moved.saturating_sub(before.moved));
@@ -177,6 +179,7 @@ fn look(shared: &Shared, at: Instant) -> Seen {
         passes: shared.store.cleaner_totals().passes,
         requests: all.asked() + all.cmd_set,
         writes: all.cmd_set,
+        put_below: all.demotions,
         moved: all.moved_bytes,
     }
 }

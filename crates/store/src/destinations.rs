@@ -1,7 +1,7 @@
 //! Where a cleaning pass copies to: one open segment for each half by rank, which passes hand on to one another.
 //!
-//! Invariants: a pass opens no more segments than it may; between passes at most one per half is open, however many threads
-//!             clean
+//! Invariants: a pass opens no more segments than it may, and none while one that another has left takes the item: as many are
+//!             open per half as passes run at once
 //! Source:     Memshare §3.2 drops a last segment that is under half full. We differ: it stays open for the next pass. What
 //!             goes first and what goes last is kept apart, so that segments differ in what cleaning them frees (Rosenblum
 //!             and Ousterhout, LFS, SOSP 1991; `docs/decisions`)
@@ -20,9 +20,9 @@ use crate::sync::{Mutex, bump, lock};
 /// At most one byte in so many of a destination is left unused where another takes the item.
 const END_PART: usize = 64;
 
-/// Heads that no pass writes to at the moment.
+/// Heads that no pass writes to at the moment, by half.
 #[derive(Debug, Default)]
-pub(crate) struct Parked(Mutex<[Option<Head>; 2]>);
+pub(crate) struct Parked(Mutex<[Vec<Head>; 2]>);
 
 /// The destinations of one pass.
 #[derive(Debug)]
@@ -38,10 +38,10 @@ pub(crate) struct Destinations {
 }
 
 impl Destinations {
-    /// Those that no other pass has.
+    /// One of each half that no other pass has.
     pub(crate) fn take(store: &Store) -> Self {
         Self {
-            open: std::mem::take(&mut lock(&store.parked.0)),
+            open: lock(&store.parked.0).each_mut().map(Vec::pop),
             reserve: 0,
             opened: 0,
             opened_max: 0,
@@ -54,13 +54,11 @@ impl Destinations {
         Self { reserve: RESERVE_SEGMENTS, ..Self::take(store) }
     }
 
-    /// Leaves what is open to the next pass; where another has left something too, what has more room.
+    /// Leaves what is open to other passes. What is sealed before it is full would be lost until another pass empties it.
     pub(crate) fn park(self, store: &Store) {
         let mut parked = lock(&store.parked.0);
-        for (place, head) in parked.iter_mut().zip(self.open) {
-            if let Some(head) = head {
-                put(store, place, head);
-            }
+        for (heads, head) in parked.iter_mut().zip(self.open) {
+            heads.extend(head);
         }
     }
 
@@ -99,18 +97,28 @@ impl Destinations {
         let other = fits(&self.open[other as usize]).then_some(other);
         // What would be lost at the end of a destination is worth more than that its items are alike.
         let left = self.open[half as usize].as_ref().map_or(0, |head| store.log.room(head));
-        if self.opened_max <= self.opened || other.is_some() && store.log.segment_bytes() / END_PART < left {
-            return other;
-        }
-        let next = store.log.take(&store.epochs, self.reserve, store.stamp_base(), store.now_secs());
-        let Some(head) = next else {
-            return other;
-        };
-        self.opened += 1;
+        let tries = other.is_none() || left <= store.log.segment_bytes() / END_PART;
+        let next = if tries { self.next(store, (len, stamp), half) } else { None };
+        let Some(head) = next else { return other };
         if let Some(full) = self.open[half as usize].replace(head) {
             store.log.seal(full);
         }
         Some(half)
+    }
+
+    /// Another destination: one that was left by another pass and takes the item, else a new one if the pass still may.
+    fn next(&mut self, store: &Store, (len, stamp): (usize, u64), half: Half) -> Option<Head> {
+        let left = {
+            let heads = &mut lock(&store.parked.0)[half as usize];
+            let fits = heads.iter().position(|head| store.log.fits(head, len, stamp));
+            fits.map(|at| heads.swap_remove(at))
+        };
+        if left.is_some() || self.opened_max <= self.opened {
+            return left;
+        }
+        let opened = store.log.take(&store.epochs, self.reserve, store.stamp_base(), store.now_secs());
+        self.opened += usize::from(opened.is_some());
+        opened
     }
 
     /// The same for what leads to a tier, or is within its tenant's floor: a pass opens one destination more for that, and frees a segment less, where another is
@@ -202,23 +210,4 @@ fn lead_to(store: &Store, locked: &Locked<'_>, found: Found, place: Place) {
     let age = store.tick().wrapping_sub(found.slot.tick()).min(AGE_MAX);
     let tick = store.tick().wrapping_sub(age);
     locked.replace(found, found.slot.moved(place).used(tick, found.slot.uses()));
-}
-
-/// Puts a destination where one of its half is kept; what is fuller is sealed.
-fn put(store: &Store, place: &mut Option<Head>, head: Head) {
-    let fuller = match place.take() {
-        None => {
-            *place = Some(head);
-            return;
-        }
-        Some(other) if store.log.room(&other) < store.log.room(&head) => {
-            *place = Some(head);
-            other
-        }
-        Some(other) => {
-            *place = Some(other);
-            head
-        }
-    };
-    store.log.seal(fuller);
 }

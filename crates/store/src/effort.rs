@@ -5,7 +5,7 @@
 //! Invariants: between `MARKS_MIN` and `MARKS_MAX`; while half of the CPU time that there is is left over it does not
 //!             give way, and from there to where a quarter is the limit falls to what was set; above the limit it gives
 //!             way at once, below it takes back half of what it could at a time, and waits longer each time that
-//!             this proves too much
+//!             this proves too much; while passes put values into a tier there is no limit
 //! Units:      any time, the same for all; an interval counts as long as it was, and no more than `INTERVAL_MAX`, so that a rest
 //!             is soon forgotten
 //! Source:     Memshare §3.2 and §5.3: n, the segments cleaned per segment freed, follows the write rate. We differ: a pass
@@ -55,6 +55,9 @@ pub struct Interval {
     pub requests: u64,
     /// Commands that store.
     pub writes: u64,
+    /// Values that passes put into tiers. What goes from DRAM too early then is what leads to a value below, and that is lost with
+    /// it: more is copied between DRAM and the tier than thorough choosing costs.
+    pub put_below: u64,
 }
 
 /// The controller.
@@ -70,6 +73,8 @@ pub struct Effort {
     writes: f64,
     /// Part of the CPU time that there was in the last interval: what is short now is short, whatever was before.
     last_load: f64,
+    /// Passes put values into tiers in the last interval.
+    puts_below: bool,
     calm: f64,
     patience: f64,
     took_back: bool,
@@ -89,6 +94,7 @@ impl Effort {
             requests: 0.0,
             writes: 0.0,
             last_load: 0.0,
+            puts_below: false,
             calm: 0.0,
             patience: PATIENCE.0,
             took_back: false,
@@ -115,6 +121,9 @@ impl Effort {
 
     /// The same if so much CPU time were used.
     fn limit_with(&self, total: f64) -> f64 {
+        if self.puts_below {
+            return 1.0;
+        }
         let writes = if 0.0 < self.requests { self.writes / self.requests } else { 0.0 };
         let beyond = ((writes - FEW_WRITES) / (1.0 - FEW_WRITES)).clamp(0.0, 1.0);
         let loaded = (self.limit * (1.0 + ALL_WRITES_MORE * beyond)).min(1.0);
@@ -136,6 +145,11 @@ impl Effort {
         add(&mut self.requests, interval.requests);
         add(&mut self.writes, interval.writes.min(interval.requests));
         self.last_load = interval.total.0 as f64 / interval.available.0.max(1) as f64;
+        self.puts_below = interval.put_below != 0;
+        if self.puts_below {
+            self.change(0);
+            return self.marks();
+        }
         if self.total < TOTAL_MIN {
             return self.marks();
         }
@@ -254,6 +268,7 @@ mod tests {
                 available: Duration(whole(requests * self.spare)),
                 requests: self.requests,
                 writes: whole(writes),
+                put_below: 0,
             }
         }
 
@@ -348,7 +363,15 @@ mod tests {
         let of = |ms: u64, cleaning_percent: u64| {
             let total = Duration::from_millis(ms);
             let cleaning = Duration(total.0 / 100 * cleaning_percent);
-            Interval { passed: total, cleaning, total, available: total, requests: 1_000, writes: 20 }
+            Interval {
+                passed: total,
+                cleaning,
+                total,
+                available: total,
+                requests: 1_000,
+                writes: 20,
+                put_below: 0,
+            }
         };
         (0..20).for_each(|_| _ = effort.step(&of(900, 0)));
         for round in 0..50 {
@@ -434,7 +457,8 @@ mod tests {
         let mut effort = Effort::new(0.05);
         let (cleaning, total) = (Duration(9), Duration(10));
         let passed = Duration::from_secs(1);
-        let interval = Interval { passed, cleaning, total, available: total, requests: 1, writes: 1 };
+        let interval =
+            Interval { passed, cleaning, total, available: total, requests: 1, writes: 1, put_below: 0 };
         assert_eq!((0..50).map(|_| effort.step(&interval)).max(), Some(MARKS_MIN));
         assert_eq!(Effort::new(1.0).step(&Interval { total: Duration(u64::MAX), ..interval }), MARKS_MIN);
     }

@@ -89,6 +89,17 @@ impl Participant {
         self.online = true;
     }
 
+    /// Does something that may take long and touches no log: others need not wait for this thread meanwhile.
+    pub(crate) fn apart<T>(&mut self, act: impl FnOnce() -> T) -> T {
+        let was_online = self.online;
+        self.go_offline();
+        let done = act();
+        if was_online {
+            self.go_online();
+        }
+        done
+    }
+
     /// Whether references into the log may be taken.
     #[inline]
     pub(crate) fn is_online(&self) -> bool {

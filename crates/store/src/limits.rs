@@ -100,6 +100,8 @@ pub const AGE_MAX: u8 = 224;
 pub const TIERS_MAX: usize = 8;
 /// Least number of segments that a tier is divided into, down to `SEGMENT_MIN`; another number would be another layout.
 pub const TIER_SEGMENTS_MIN: u64 = 64;
+/// A segment that is to hold the largest item is no larger than leaves so many; another number would be another layout.
+pub const TIER_SEGMENTS_LEAST: u64 = 24;
 /// Largest segment of a tier.
 pub const TIER_SEGMENT_MAX: Bytes = Bytes::mib(8);
 /// Values below this stay in DRAM: a record has 40 B of its own, its place in DRAM ten, and one access to a slow tier costs
@@ -107,8 +109,9 @@ pub const TIER_SEGMENT_MAX: Bytes = Bytes::mib(8);
 pub const TIER_VALUE_MIN: usize = 128;
 /// Segments of a tier that only its cleaning fills.
 pub const TIER_RESERVE: u32 = 2;
-/// A tier is cleaned when no more segments than this are free beyond the reserve: a pass over DRAM may put as much there.
-pub const TIER_LOW_WATER: u32 = 6;
+/// A tier is cleaned when fewer segments than this are free beyond the reserve, or about to be: passes over DRAM fill as many while
+/// one is cleaned (`docs/decisions/2026-11-24-room-below-before-choosing.md`).
+pub const TIER_LOW_WATER: u32 = 4;
 /// Segments of a tier that are gathered, written or read there at once, where the device is not mapped.
 pub const TIER_BUFFERS: u64 = 8;
 /// The same at least: one is written while others are gathered.

@@ -8,7 +8,7 @@ use crate::limits;
 use crate::passes::{By, Running};
 use crate::store::Store;
 use crate::sync::{Ordering, give_way, pause};
-use crate::tier::{wait_for_buffer, wait_for_pass};
+use crate::tier::{relieve, wait_for_buffer, wait_for_segment};
 use crate::worker::{OutOfMemory, Worker};
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ impl Worker {
             // Whatever comes of it, the writer comes again and puts its value somewhere.
             self.clean_tiers();
             if let Some(tier) = store.tiers.get(usize::from(tier)) {
-                wait_for_pass(&mut self.reader, tier);
+                wait_for_segment(&store, &mut self.reader, tier);
                 wait_for_buffer(&store, &mut self.reader, tier);
             }
             self.tier_stays_full.set(true);
@@ -122,6 +122,8 @@ impl Worker {
 
     fn run(&mut self, store: &Store, _running: &Running<'_>) -> Outcome {
         let cleaner = self.cleaner.get_or_insert_with(|| Box::new(Cleaner::new(store.thread_rng())));
+        // What goes is chosen by what fits below.
+        relieve(store, &mut self.reader);
         cleaner.pass(store, &mut self.reader, &self.counters)
     }
 

@@ -118,7 +118,12 @@ impl TierCleaner {
             Some(buffer) => buffer.bytes_mut(),
             None => &mut [],
         };
-        let mut sources = read(store, tier, chosen, room);
+        let mut sources = if tier.is_mapped() {
+            read(store, tier, chosen, room)
+        } else {
+            // The device may be slow, and what it has there is this pass's.
+            reader.apart(|| read(store, tier, chosen, room))
+        };
         store.take_time(&mut self.clock);
         let available = tier.segments.available();
         let mut pass = Pass {

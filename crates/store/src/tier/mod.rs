@@ -33,7 +33,7 @@ pub use placement::{Placement, Promotion};
 pub(crate) use recover::Made;
 pub use recover::Restored;
 pub(crate) use reference::{REFERENCE, Reference};
-pub(crate) use room::{relieve, wait_for_buffer, wait_for_pass, write_out};
+pub(crate) use room::{relieve, wait_for_buffer, wait_for_segment, write_out};
 pub use saved::{NotTaken, may_replace};
 pub(crate) use traffic::BelowCounters;
 pub use traffic::{BelowTotals, TrafficTotal};
@@ -302,14 +302,8 @@ impl Tier {
         parked.iter().position(is_late).map(|at| parked.swap_remove(at))
     }
 
-    /// Writes what a head has gathered and the device has not. `settled` is called with every record of that, which survives now.
-    /// Returns whether it could: else the tier rests, longer each time.
-    pub(crate) fn write_out(
-        &self,
-        head: &mut Head,
-        now_secs: u32,
-        settled: impl FnMut(Reference, &Record<'_>),
-    ) -> bool {
+    /// Writes what a head has gathered and the device has not. Returns whether it could: else the tier rests, longer each time.
+    pub(crate) fn write_out(&self, head: &Head, now_secs: u32) -> bool {
         if self.area.write_out(head).and_then(|()| self.device.settle()).is_err() {
             self.note_error(now_secs);
             let times = self.unwritten.fetch_add(1, Ordering::Relaxed);
@@ -318,12 +312,16 @@ impl Tier {
             return false;
         }
         self.unwritten.store(0, Ordering::Relaxed);
+        true
+    }
+
+    /// Notes that what a head has gathered was written. `settled` is called with every record of that, which survives now.
+    pub(crate) fn note_written(&self, head: &mut Head, settled: impl FnMut(Reference, &Record<'_>)) {
         // Before items are looked for: who makes one lead to a record later sees this under the lock of its key.
         self.segments.settle(head.segment, head.used);
         self.each_unwritten(head, settled);
         head.written = head.used;
         self.notes.settle_live(self.segments.range(head.segment));
-        true
     }
 
     /// Gives a head that was late back to writers.
@@ -462,8 +460,7 @@ fn segment_of(device: &dyn Device, item_max: Bytes, gathers: Option<Bytes>) -> B
     let fitting = (device.size().0 / limits::TIER_SEGMENTS_MIN).min(limits::SEGMENT_DEFAULT.0);
     let fitting = 1 << fitting.max(limits::SEGMENT_MIN.0).ilog2();
     let wanted = (item_max.0 + footprint(0, 0)).next_power_of_two();
-    let most =
-        1 << (device.size().0 / u64::from(4 * limits::TIER_LOW_WATER)).max(limits::SEGMENT_MIN.0).ilog2();
+    let most = 1 << (device.size().0 / limits::TIER_SEGMENTS_LEAST).max(limits::SEGMENT_MIN.0).ilog2();
     let gathered = gathers.map_or(u64::MAX, |bytes| 1 << (bytes.0 / limits::TIER_BUFFERS_MIN).max(1).ilog2());
     let segment = wanted.min(most).max(fitting).min(limits::TIER_SEGMENT_MAX.0).min(gathered);
     Bytes(segment.max(device.access_unit().0))

@@ -423,7 +423,8 @@ mod tests {
         tier.hold(early);
         assert!(!tier.notes.is_live(early.at), "it is not on the device yet");
         while let Some(mut head) = tier.take_late(1_000) {
-            assert!(tier.write_out(&mut head, 1_000, |_, _| ()));
+            assert!(tier.write_out(&head, 1_000));
+            tier.note_written(&mut head, |_, _| ());
             tier.park(head);
         }
         tier.hold(late);

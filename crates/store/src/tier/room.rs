@@ -23,7 +23,9 @@ impl Tier {
     }
 
     fn wants_cleaning(&self) -> bool {
-        self.left() < limits::TIER_LOW_WATER.min(self.segments.count() / 4)
+        // What was emptied and waits for readers is room already: another pass would evict for nothing.
+        let left = (self.segments.available() + self.segments.retired()).saturating_sub(limits::TIER_RESERVE);
+        left < limits::TIER_LOW_WATER.min(self.segments.count() / 4)
     }
 
     /// Whether a pass is wanted and gains something: what stays has to be written anew, and a tier that fails takes nothing.
@@ -48,8 +50,8 @@ impl Worker {
         let store = Arc::clone(&self.store);
         let mut more = false;
         'tiers: for tier in store.tiers.iter().filter(|tier| tier.is_begun()) {
-            while write_out(&store, &self.reader, tier) {}
-            write_late(&store, &self.reader, tier);
+            while write_out(&store, &mut self.reader, tier) {}
+            write_late(&store, &mut self.reader, tier);
             tier.segments.reclaim_now(&store.epochs);
             for _ in 0..PASSES_MAX {
                 if !tier.can_clean(store.now_secs()) {
@@ -62,19 +64,19 @@ impl Worker {
                 let Some(freed) = cleaner.pass(&store, &mut self.reader, &self.counters, tier) else {
                     continue 'tiers;
                 };
-                while write_out(&store, &self.reader, tier) {}
+                while write_out(&store, &mut self.reader, tier) {}
                 if freed == 0 {
                     break;
                 }
             }
-            more |= tier.can_clean(store.now_secs()) && tier.segments.has_retired();
+            more |= tier.can_clean(store.now_secs()) && tier.segments.retired() != 0;
         }
         more
     }
 }
 
 /// Writes one gathered segment of a tier; returns whether it did. What cannot be written stays gathered, and is read there.
-pub(crate) fn write_out(store: &Store, reader: &Participant, tier: &Tier) -> bool {
+pub(crate) fn write_out(store: &Store, reader: &mut Participant, tier: &Tier) -> bool {
     let Some(mut head) = tier.take_full(store.now_secs()) else { return false };
     let is_written = write_head(store, reader, tier, &mut head);
     if is_written {
@@ -86,7 +88,7 @@ pub(crate) fn write_out(store: &Store, reader: &Participant, tier: &Tier) -> boo
 }
 
 /// Writes what was gathered a while ago and fills no segment: a burst that has ended leaves nothing that a crash forgets.
-fn write_late(store: &Store, reader: &Participant, tier: &Tier) {
+fn write_late(store: &Store, reader: &mut Participant, tier: &Tier) {
     while let Some(mut head) = tier.take_late(store.now_secs()) {
         write_head(store, reader, tier, &mut head);
         tier.park(head);
@@ -94,39 +96,49 @@ fn write_late(store: &Store, reader: &Participant, tier: &Tier) {
 }
 
 /// Writes what a head has gathered and the device has not, and notes which records of that items lead to. Returns whether it
-/// could.
-fn write_head(store: &Store, reader: &Participant, tier: &Tier, head: &mut Head) -> bool {
+/// could. Nobody waits for this thread meanwhile, as the device may be slow.
+fn write_head(store: &Store, reader: &mut Participant, tier: &Tier, head: &mut Head) -> bool {
     let tenants = tier.tenants_by_owner();
     let hash = |record: &Record<'_>| -> Option<KeyHash> {
         let tenant = tenants.get(record.fields.owner.0 as usize).copied().flatten()?;
         let space = if record.fields.own_space { Space::Own(tenant) } else { Space::Shared };
         Some(store.hasher.hash(space, record.key))
     };
-    tier.write_out(head, store.now_secs(), |reference, record| {
+    if !reader.apart(|| tier.write_out(head, store.now_secs())) {
+        return false;
+    }
+    tier.note_written(head, |reference, record| {
         let Some(hash) = hash(record) else { return };
         let locked = store.index.lock(hash);
         let leads = |slot: crate::slot::Slot| store.log.view(reader, slot.place()).away() == Some(reference);
         if locked.find(hash, leads).is_some() {
             tier.notes.set_live(reference.at);
         }
-    })
+    });
+    true
 }
 
-/// Writes what waits to be written, and waits a while for a buffer that readers let go of: what a pass over one more segment of
+/// Writes what waits to be written, and waits a while for room that others are making: what a pass over one more segment of
 /// DRAM puts below has room then. No item is held.
 pub(crate) fn relieve(store: &Store, reader: &mut Participant) {
     for tier in store.tiers.iter().filter(|tier| tier.is_begun()) {
         while write_out(store, reader, tier) {}
+        wait_for_segment(store, reader, tier);
         wait_for_buffer(store, reader, tier);
     }
 }
 
-/// Waits a while for another thread's pass over a tier that has no room.
-pub(crate) fn wait_for_pass(reader: &mut Participant, tier: &Tier) {
+/// Waits a while for a segment of a tier that another thread's pass is emptying, or that was emptied and that others may see.
+pub(crate) fn wait_for_segment(store: &Store, reader: &mut Participant, tier: &Tier) {
     let mut turn = 0;
-    while tier.left() == 0 && tier.is_being_cleaned() && turn <= WAIT_TURNS_MAX {
-        // What the pass empties is free once nobody can see it any more.
+    while tier.left() == 0 && turn <= WAIT_TURNS_MAX {
+        // Asked in this order: what a pass empties is noted before it ends.
+        let comes = tier.is_being_cleaned() || tier.segments.retired() != 0;
         reader.quiesce();
+        tier.segments.reclaim_now(&store.epochs);
+        if !comes {
+            break;
+        }
         pause(&mut turn);
     }
 }

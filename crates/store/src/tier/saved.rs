@@ -128,7 +128,7 @@ impl Worker {
             // There is no later to wait for: each has its turn, and those that fail another one.
             for _ in 0..2 * tier.full_count() {
                 tier.end_rest();
-                write_out(&store, &self.reader, tier);
+                write_out(&store, &mut self.reader, tier);
             }
         }
         let mark = units::mix64(store.stamps.load(Ordering::Relaxed) ^ units::mix64(store.wall())) | 1;

@@ -150,9 +150,9 @@ impl Segments {
         self.available()
     }
 
-    /// Whether emptied segments wait for their epoch.
-    pub(crate) fn has_retired(&self) -> bool {
-        !lock(&self.pool).retired.is_empty()
+    /// How many emptied segments wait for their epoch.
+    pub(crate) fn retired(&self) -> u32 {
+        u32::try_from(lock(&self.pool).retired.len()).unwrap_or(u32::MAX)
     }
 
     /// Hands over a segment that the index no longer leads to.
