@@ -211,3 +211,45 @@ fn lead_to(store: &Store, locked: &Locked<'_>, found: Found, place: Place) {
     let tick = store.tick().wrapping_sub(age);
     locked.replace(found, found.slot.moved(place).used(tick, found.slot.uses()));
 }
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+    use crate::Options;
+    use units::Bytes;
+
+    /// Passes that run at once leave what they have opened to others, none of it sealed.
+    #[test]
+    fn what_a_pass_leaves_is_filled_by_the_next() {
+        let options = Options {
+            memory: Bytes::mib(8),
+            item_max: Bytes::kib(8),
+            threads: 2,
+            tenants_max: 1,
+            no_evict: false,
+            seed: 1,
+        };
+        let store = Store::new(options).unwrap();
+        let open = |pass: &mut Destinations| {
+            pass.open_for_len(&store, 1_000, store.stamp_base(), Half::Upper).map(|_| pass.opened())
+        };
+        let (mut one, mut other) = (Destinations::take(&store), Destinations::take(&store));
+        for pass in [&mut one, &mut other] {
+            pass.allow(1);
+            assert_eq!(open(pass), Some(1));
+        }
+        let free = store.log.available();
+        one.park(&store);
+        other.park(&store);
+        let mut third = Destinations::take(&store);
+        third.allow(0);
+        let room = third.room(&store);
+        assert!(0 < room, "it has one of them");
+        third.open[Half::Upper as usize] = None;
+        assert_eq!(open(&mut third), Some(0), "and then the other, which is none that it opened");
+        assert_eq!((third.room(&store), store.log.available()), (room, free));
+        third.open[Half::Upper as usize] = None;
+        assert_eq!(open(&mut third), None, "there is no more, and it may open none");
+    }
+}

@@ -338,6 +338,20 @@ mod tests {
     }
 
     #[test]
+    fn passes_are_thorough_while_they_put_values_below() {
+        let mut effort = Effort::new(0.05);
+        let mut plant = Plant::new(400.0, 1.0);
+        run(&mut effort, &mut plant, 20);
+        let given_way = effort.marks();
+        assert!(MARKS_MIN < given_way);
+        let below = Interval { put_below: 1, ..plant.interval(given_way) };
+        assert_eq!(effort.step(&below), MARKS_MIN);
+        assert!((effort.limit() - 1.0).abs() < 1e-9, "{}", effort.limit());
+        run(&mut effort, &mut plant, 20);
+        assert_eq!(effort.marks(), given_way, "and give way again when that is over");
+    }
+
+    #[test]
     fn a_rest_is_forgotten_within_two_intervals_however_long_it_was() {
         for rest_secs in [1, 60] {
             let mut effort = Effort::new(0.05);

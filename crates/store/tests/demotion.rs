@@ -41,8 +41,9 @@ fn set(worker: &mut Worker, tenant: TenantId, number: u64, len: usize) {
     worker.quiesce();
 }
 
-/// Twice what DRAM holds is written, half of what the tier holds, while another thread cleans; returns what was evicted.
-fn evictions(seed: u64) -> u64 {
+/// Each tenant's values are written so many times, by other names each time, while another thread cleans; returns what was
+/// evicted, and what of that from the tier. Once is twice what DRAM holds, half of what the tier holds.
+fn evictions(seed: u64, times: u64, tiny: u64) -> (u64, u64) {
     let store = new_store(seed);
     let mut worker = store.worker().unwrap();
     let mut cleaner = store.worker().unwrap();
@@ -65,19 +66,29 @@ fn evictions(seed: u64) -> u64 {
                 cleaner.quiesce();
             }
         });
+        // Too small for the tier.
+        (0..tiny).for_each(|number| set(&mut worker, tenants[0], u64::MAX - number, 60));
         for (id, (_, keys, len)) in tenants.iter().zip(TENANTS) {
-            (0..keys).for_each(|number| set(&mut worker, *id, number, len));
+            (0..keys * times).for_each(|number| set(&mut worker, *id, number, len));
         }
         done.store(true, Ordering::Relaxed);
     });
-    tenants.iter().map(|id| store.totals(*id).evictions).sum()
+    let totals = tenants.map(|id| store.totals(id));
+    (totals.iter().map(|of| of.evictions).sum(), totals.iter().map(|of| of.tier_evictions).sum())
 }
 
 /// Values go below, whatever room the cleaner finds for what stays.
 #[test]
 fn what_fits_below_is_not_evicted() {
-    let all: Vec<u64> = (1..=20).map(evictions).collect();
+    let all: Vec<u64> = (1..=20).map(|seed| evictions(seed, 1, 0).0).collect();
     assert_eq!(all.iter().sum::<u64>(), 0, "{all:?}");
+}
+
+/// Where the tier is full, what goes goes from there, and not what is small enough to stay in DRAM, or leads to a value below.
+#[test]
+fn what_goes_goes_from_the_tier() {
+    let (all, below) = evictions(1, 10, 40_000);
+    assert!(50_000 < below && all - below <= below / 100, "{all} were evicted, {below} of them below");
 }
 
 /// Who only cleans is none of the threads that a delay between requests holds back.

@@ -86,14 +86,21 @@ struct Seen {
     is_over: bool,
 }
 
-/// A pass, once its sources are claimed.
+/// What a pass knows and has once its sources are claimed.
+struct Work {
+    seen: HashMap<TenantId, Seen>,
+    to: Destinations,
+    /// Bytes of records that it copied.
+    moved: u64,
+}
+
+/// A pass between two announcements of its thread.
 struct Pass<'a> {
     store: &'a Store,
     tier: &'a Tier,
     counters: &'a ThreadCounters,
     reader: &'a Participant,
-    seen: HashMap<TenantId, Seen>,
-    to: Destinations,
+    work: &'a mut Work,
 }
 
 impl TierCleaner {
@@ -108,7 +115,7 @@ impl TierCleaner {
         reader: &mut Participant,
         counters: &ThreadCounters,
         tier: &Tier,
-    ) -> Option<usize> {
+    ) -> Option<u64> {
         let mut held = tier.sources.try_lock().ok()?;
         let chosen = self.choose(tier);
         if chosen.is_empty() {
@@ -125,39 +132,30 @@ impl TierCleaner {
             reader.apart(|| read(store, tier, chosen, room))
         };
         store.take_time(&mut self.clock);
-        let available = tier.segments.available();
-        let mut pass = Pass {
-            store,
-            tier,
-            counters,
-            reader,
-            seen: HashMap::new(),
-            to: Destinations::take_sparing(store),
-        };
-        pass.to.allow(sources.len());
+        let mut work = Work { seen: HashMap::new(), to: Destinations::take_sparing(store), moved: 0 };
+        work.to.allow(sources.len());
         let tenants = tier.tenants_by_owner();
+        let mut pass = Pass { store, tier, counters, reader, work: &mut work };
         for source in &mut sources {
             pass.rank(source, &tenants, &self.clock);
         }
         pass.divide(sources.len());
-        let mut emptied = Vec::new();
+        let mut emptied = 0_u64;
         for source in &sources {
-            if pass.empty(source) {
-                emptied.push(source.segment);
+            if (Pass { store, tier, counters, reader, work: &mut work }).empty(source) {
+                tier.segments.retire(&store.epochs, source.segment);
+                emptied += 1;
             } else {
                 tier.segments.change(source.segment, State::Cleaning, State::Sealed);
             }
+            // What was emptied may be where the next goes.
+            reader.quiesce();
+            tier.segments.reclaim_now(&store.epochs);
         }
-        pass.to.park(store);
-        for segment in &emptied {
-            tier.segments.retire(&store.epochs, *segment);
-        }
-        reader.quiesce();
-        let filled = available.saturating_sub(tier.segments.available()) as usize;
-        tier.segments.reclaim_now(&store.epochs);
-        let freed = emptied.len().saturating_sub(filled);
+        work.to.park(store);
+        let freed = emptied.saturating_sub(work.moved.div_ceil(tier.segments.bytes()));
         tier.counters.passes.fetch_add(1, Ordering::Relaxed);
-        tier.counters.freed_segments.fetch_add(freed as u64, Ordering::Relaxed);
+        tier.counters.freed_segments.fetch_add(freed, Ordering::Relaxed);
         Some(freed)
     }
 
@@ -225,7 +223,8 @@ impl Pass<'_> {
             if item.is_dead(self.store) {
                 continue;
             }
-            let seen = self.seen.entry(entry.tenant).or_insert_with(|| Seen::new(self.store, entry.tenant));
+            let seen =
+                self.work.seen.entry(entry.tenant).or_insert_with(|| Seen::new(self.store, entry.tenant));
             let usage = Usage {
                 size: u32::try_from(entry.footprint).unwrap_or(u32::MAX),
                 ..usage_of(self.store, &item, found, seen.densities.as_deref())
@@ -254,19 +253,19 @@ impl Pass<'_> {
     fn divide(&mut self, sources: usize) {
         let frees = (sources / limits::TIER_PASS_FREES_PART).max(1);
         let room = (sources - frees.min(sources)) as u64 * self.tier.segments.bytes();
-        let inside: u64 = self.seen.values().map(|seen| seen.inside).sum();
+        let inside: u64 = self.work.seen.values().map(|seen| seen.inside).sum();
         // Destinations lose something at their ends.
         let budget = room - room / limits::TIER_SLACK_PART;
         if inside <= budget {
             return;
         }
         let sums = Sums::of(self.store);
-        let mut ids: Vec<TenantId> = self.seen.keys().copied().collect();
+        let mut ids: Vec<TenantId> = self.work.seen.keys().copied().collect();
         ids.sort_unstable();
         let candidates: Vec<Candidate> = ids
             .iter()
             .map(|id| {
-                let (tenant, inside) = (self.store.tenant(*id), self.seen[id].inside);
+                let (tenant, inside) = (self.store.tenant(*id), self.work.seen[id].inside);
                 let target = tenant.share().target;
                 let elsewhere = tenant.held().0.saturating_sub(inside);
                 Candidate { inside, elsewhere, target: target.0, floor: tenant.floor().min(target).0 }
@@ -276,17 +275,17 @@ impl Pass<'_> {
         keep(budget, &candidates, &mut kept);
         // Who competes by worth does so here, too.
         let worth_of = |id: &TenantId| self.store.tenant(*id).worth();
-        let competing = |id: &TenantId| worth_of(id).map(|worth| (worth, self.seen[id].by_worth()));
+        let competing = |id: &TenantId| worth_of(id).map(|worth| (worth, self.work.seen[id].by_worth()));
         let competing: Vec<Option<(Worth, BytesByBin)>> = ids.iter().map(competing).collect();
         let pooled = ids.iter().zip(&competing).zip(&candidates).map(|((id, competing), candidate)| {
-            let (seen, (worth, by_worth)) = (&self.seen[id], competing.as_ref()?);
+            let (seen, (worth, by_worth)) = (&self.work.seen[id], competing.as_ref()?);
             let (inside, below_floor) = (candidate.inside, candidate.below_floor());
             let group = seen.spec.claim.group.filter(|_| worth.within_group);
             Some((group, Contender { by_worth, sampled: inside, inside, below_floor, more: worth.more }))
         });
         compete(&pooled.collect::<Vec<_>>(), &mut kept);
         for ((id, candidate), kept) in ids.iter().zip(&candidates).zip(kept) {
-            if let Some(seen) = self.seen.get_mut(id) {
+            if let Some(seen) = self.work.seen.get_mut(id) {
                 let tenant = self.store.tenant(*id);
                 // Who competes has no part but its floor.
                 seen.is_over = match tenant.worth() {
@@ -335,7 +334,7 @@ impl Pass<'_> {
         let Some(away) = item.view.away() else { return Handled::Gone };
         let record = record::decode(tier.spot(entry.at), bytes_of(tier, reader, source, entry.at));
         let record = record.filter(|record| record.key == item.view.key());
-        let seen = self.seen.get_mut(&entry.tenant);
+        let seen = self.work.seen.get_mut(&entry.tenant);
         let stays =
             !item.is_dead(store) && *keeps.get_or_insert_with(|| seen.is_none_or(|seen| seen.keeps(entry)));
         match record {
@@ -367,12 +366,12 @@ impl Pass<'_> {
         let meta = crate::item::Meta { away: Some(to), ..item.view.meta() };
         let needed = bytes_needed(item.view.len(), meta.cas.is_some());
         let stamp = store.stamp_of(item.place, &item.view);
-        let half = self.to.open_for_len(store, needed, stamp, Half::Upper);
+        let half = self.work.to.open_for_len(store, needed, stamp, Half::Upper);
         let locked = store.index.lock(entry.hash);
         let again = locked.find_again(found, entry.hash);
         let moved = !item.is_dead(store)
             && half.zip(again).is_some_and(|(half, found)| {
-                self.to.move_to(store, self.counters, &locked, (found, item), (meta, half))
+                self.work.to.move_to(store, self.counters, &locked, (found, item), (meta, half))
             });
         drop(locked);
         if !moved {
@@ -380,6 +379,7 @@ impl Pass<'_> {
             return if again.is_none() { Handled::Moved } else { Handled::Stays };
         }
         debug_assert_ne!(from, to);
+        self.work.moved += entry.footprint;
         tier.counters.moved_bytes.fetch_add(entry.footprint, Ordering::Relaxed);
         tier.counters.moved.fetch_add(1, Ordering::Relaxed);
         Handled::Gone
@@ -395,7 +395,7 @@ impl Pass<'_> {
         unlink(store, self.counters, item.place, &item.view);
         drop(locked);
         let tenant = item.view.tenant();
-        let is_over = self.seen.get(&tenant).is_none_or(|seen| seen.is_over);
+        let is_over = self.work.seen.get(&tenant).is_none_or(|seen| seen.is_over);
         if !dead {
             count(&self.counters.of(tenant.index()).at(self.tier.id).evictions);
         }
@@ -567,5 +567,56 @@ mod tests {
         assert_eq!(tier.counters.totals().passes, 1);
         worker.check();
         std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    /// What a reader may still see is room as soon as it looks away: nothing more is evicted for it.
+    #[test]
+    fn what_was_emptied_and_waits_for_a_reader_is_room() {
+        let options = Options {
+            memory: Bytes::mib(8),
+            item_max: Bytes::kib(64),
+            threads: 2,
+            tenants_max: 2,
+            no_evict: false,
+            seed: 1,
+        };
+        let device = Arc::new(media::Plain::new(Bytes::mib(16)).unwrap());
+        let store = Store::with_tiers(options, &[device], 0).unwrap();
+        let (name, claim, rank) = ("t".to_owned(), Claim::default(), RankKind::default());
+        let tenant = store.add_tenant(TenantSpec { name, own_space: true, claim, rank }).unwrap();
+        assert!(store.set_placement(tenant, Placement::Tier(0)));
+        let (mut worker, mut reader) = (store.worker().unwrap(), store.worker().unwrap());
+        reader.go_offline();
+        let tier = &store.tiers[0];
+        let mut number = 0;
+        while !tier.wants_cleaning() {
+            let text = format!("key {number}");
+            let key = worker.key(Space::Own(tenant), text.as_bytes()).unwrap();
+            while worker.set(tenant, &key, Mode::Set, Fields::default(), &[7; 2_000]).is_err() {
+                worker.make_room().unwrap();
+            }
+            worker.quiesce();
+            number += 1;
+        }
+        reader.go_online();
+        worker.clean_tiers();
+        let passes = tier.counters.totals().passes;
+        assert!(0 < passes && 0 < tier.segments.retired(), "the reader holds what {passes} passes emptied");
+        eprintln!(
+            "count {} avail {} retired {} evicted {} number {number} sealed {} bytes {}",
+            tier.segments.count(),
+            tier.segments.available(),
+            tier.segments.retired(),
+            store.totals(tenant).evictions,
+            tier.segments.sealed().count(),
+            tier.segments.bytes()
+        );
+        let evicted = store.totals(tenant).evictions;
+        (0..10).for_each(|_| _ = worker.clean_tiers());
+        assert_eq!((tier.counters.totals().passes, store.totals(tenant).evictions), (passes, evicted));
+        reader.go_offline();
+        worker.clean_tiers();
+        assert_eq!(tier.segments.retired(), 0);
+        assert!(!tier.wants_cleaning(), "it goes on once the reader has looked away");
     }
 }

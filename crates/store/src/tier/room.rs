@@ -22,15 +22,17 @@ impl Tier {
         self.segments.available().saturating_sub(limits::TIER_RESERVE)
     }
 
-    fn wants_cleaning(&self) -> bool {
+    pub(super) fn wants_cleaning(&self) -> bool {
         // What was emptied and waits for readers is room already: another pass would evict for nothing.
         let left = (self.segments.available() + self.segments.retired()).saturating_sub(limits::TIER_RESERVE);
         left < limits::TIER_LOW_WATER.min(self.segments.count() / 4)
     }
 
-    /// Whether a pass is wanted and gains something: what stays has to be written anew, and a tier that fails takes nothing.
+    /// Whether a pass is wanted and gains something: what stays has to be written anew, and a tier that fails takes nothing, nor
+    /// one of which all that was emptied waits for readers.
     fn can_clean(&self, now_secs: u32) -> bool {
-        self.wants_cleaning() && !self.rests(now_secs) && !self.owes()
+        let has_place = self.segments.available() != 0 || self.segments.retired() == 0;
+        self.wants_cleaning() && has_place && !self.rests(now_secs) && !self.owes()
     }
 }
 
