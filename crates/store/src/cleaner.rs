@@ -238,10 +238,13 @@ impl Pass<'_> {
         let store = self.store;
         let mut emptied = 0_usize;
         let mut goes_on = true;
+        let mut waited = 0;
         for id in sources.drain(..) {
             // Nothing is evicted for lack of a place to put it: the rest waits for another pass.
             goes_on = goes_on && wait_for_destination(store, reader);
-            relieve(store, reader);
+            if goes_on {
+                relieve(store, reader, &mut waited);
+            }
             if goes_on && self.empty(reader, id) {
                 store.log.retire(&store.epochs, id);
                 emptied += 1;

@@ -1,7 +1,7 @@
 //! Where a cleaning pass copies to: one open segment for each half by rank, which passes hand on to one another.
 //!
-//! Invariants: a pass opens no more segments than it may, and none while one that another has left takes the item: as many are
-//!             open per half as passes run at once
+//! Invariants: a pass opens no more segments than it may, and none while one that another has left for its half takes the item;
+//!             between passes at most `LEFT_OPEN` per half are open, one where the memory is about as small as can be
 //! Source:     Memshare §3.2 drops a last segment that is under half full. We differ: it stays open for the next pass. What
 //!             goes first and what goes last is kept apart, so that segments differ in what cleaning them frees (Rosenblum
 //!             and Ousterhout, LFS, SOSP 1991; `docs/decisions`)
@@ -16,13 +16,18 @@ use crate::metrics::ThreadCounters;
 use crate::slot::Place;
 use crate::store::Store;
 use crate::sync::{Mutex, bump, lock};
+use std::collections::VecDeque;
 
 /// At most one byte in so many of a destination is left unused where another takes the item.
 const END_PART: usize = 64;
 
-/// Heads that no pass writes to at the moment, by half.
+/// Destinations of a half that stay open between passes at most: as many passes run at once on most machines. In a log that is not
+/// roomy it is one, as what is open cannot be cleaned.
+const LEFT_OPEN: usize = 2;
+
+/// Heads that no pass writes to at the moment, by half, the first to be taken first: so each is filled, and sealed, in its turn.
 #[derive(Debug, Default)]
-pub(crate) struct Parked(Mutex<[Vec<Head>; 2]>);
+pub(crate) struct Parked(Mutex<[VecDeque<Head>; 2]>);
 
 /// The destinations of one pass.
 #[derive(Debug)]
@@ -41,7 +46,7 @@ impl Destinations {
     /// One of each half that no other pass has.
     pub(crate) fn take(store: &Store) -> Self {
         Self {
-            open: lock(&store.parked.0).each_mut().map(Vec::pop),
+            open: lock(&store.parked.0).each_mut().map(VecDeque::pop_front),
             reserve: 0,
             opened: 0,
             opened_max: 0,
@@ -54,11 +59,17 @@ impl Destinations {
         Self { reserve: RESERVE_SEGMENTS, ..Self::take(store) }
     }
 
-    /// Leaves what is open to other passes. What is sealed before it is full would be lost until another pass empties it.
+    /// Leaves what is open to other passes: what is sealed before it is full is lost until another pass empties it. Of more than may
+    /// be left the fullest is.
     pub(crate) fn park(self, store: &Store) {
+        let left_max = if store.is_roomy() { LEFT_OPEN } else { 1 };
         let mut parked = lock(&store.parked.0);
         for (heads, head) in parked.iter_mut().zip(self.open) {
             heads.extend(head);
+            while left_max < heads.len() {
+                let fullest = (0..heads.len()).min_by_key(|at| store.log.room(&heads[*at]));
+                fullest.and_then(|at| heads.remove(at)).into_iter().for_each(|head| store.log.seal(head));
+            }
         }
     }
 
@@ -111,7 +122,7 @@ impl Destinations {
         let left = {
             let heads = &mut lock(&store.parked.0)[half as usize];
             let fits = heads.iter().position(|head| store.log.fits(head, len, stamp));
-            fits.map(|at| heads.swap_remove(at))
+            fits.and_then(|at| heads.remove(at))
         };
         if left.is_some() || self.opened_max <= self.opened {
             return left;
@@ -251,5 +262,33 @@ mod tests {
         assert_eq!((third.room(&store), store.log.available()), (room, free));
         third.open[Half::Upper as usize] = None;
         assert_eq!(open(&mut third), None, "there is no more, and it may open none");
+    }
+
+    /// However many are left, some are sealed, or nothing could be cleaned in a small memory.
+    #[test]
+    fn of_many_that_are_left_the_fullest_are_sealed() {
+        for is_roomy in [true, false] {
+            let options = Options {
+                memory: Bytes::mib(8),
+                item_max: Bytes::kib(8),
+                threads: 1,
+                tenants_max: 1,
+                no_evict: false,
+                seed: 1,
+            };
+            let store = Store::new(options).unwrap();
+            let mut passes = [0; 3].map(|_| Destinations::take(&store));
+            for pass in &mut passes {
+                pass.allow(1);
+                pass.open_for_len(&store, 1_000, store.stamp_base(), Half::Upper).unwrap();
+            }
+            if !is_roomy {
+                store.set_external(Bytes::mib(8));
+            }
+            assert_eq!(store.is_roomy(), is_roomy);
+            passes.into_iter().for_each(|pass| pass.park(&store));
+            let left = lock(&store.parked.0)[Half::Upper as usize].len();
+            assert_eq!(left, if is_roomy { LEFT_OPEN } else { 1 });
+        }
     }
 }

@@ -33,8 +33,8 @@ pub struct Geometry {
 
 /// Bytes of one row of the segment table; a test holds it to the type's size.
 pub(crate) const SEGMENT_ROW: u64 = 128;
-/// Segments that are no writer's head and must be there: the reserve, two destinations that are open between passes, and two that
-/// can be cleaned.
+/// Segments that are no writer's head and must be there: the reserve, two destinations that are open between passes (more are where there
+/// is room), and two that can be cleaned.
 const HELD_SEGMENTS: u64 = limits::RESERVE_SEGMENTS as u64 + 4;
 /// Ids of segments that a slot can tell (1 TiB of segments of 1 MiB): they count from 1 there.
 const SEGMENTS_MAX: u32 = (1 << 20) - 2;

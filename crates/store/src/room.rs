@@ -64,7 +64,7 @@ impl Worker {
             // Whatever comes of it, the writer comes again and puts its value somewhere.
             self.clean_tiers();
             if let Some(tier) = store.tiers.get(usize::from(tier)) {
-                wait_for_segment(&store, &mut self.reader, tier);
+                wait_for_segment(&store, &mut self.reader, tier, &mut 0);
                 wait_for_buffer(&store, &mut self.reader, tier);
             }
             self.tier_stays_full.set(true);
@@ -123,7 +123,7 @@ impl Worker {
     fn run(&mut self, store: &Store, _running: &Running<'_>) -> Outcome {
         let cleaner = self.cleaner.get_or_insert_with(|| Box::new(Cleaner::new(store.thread_rng())));
         // What goes is chosen by what fits below.
-        relieve(store, &mut self.reader);
+        relieve(store, &mut self.reader, &mut 0);
         cleaner.pass(store, &mut self.reader, &self.counters)
     }
 

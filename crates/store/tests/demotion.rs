@@ -88,7 +88,8 @@ fn what_fits_below_is_not_evicted() {
 #[test]
 fn what_goes_goes_from_the_tier() {
     let (all, below) = evictions(1, 10, 40_000);
-    assert!(50_000 < below && all - below <= below / 100, "{all} were evicted, {below} of them below");
+    // A thread that the machine does not let run for long is not waited for.
+    assert!(50_000 < below && all - below <= below / 20, "{all} were evicted, {below} of them below");
 }
 
 /// Who only cleans is none of the threads that a delay between requests holds back.

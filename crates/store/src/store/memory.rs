@@ -83,6 +83,11 @@ impl Store {
         (size_of::<OnceLock<Tenant>>() + size_of::<Totals>() + counted + passes) as u64
     }
 
+    /// Whether the log has four times the segments that it needs, or more.
+    pub(crate) fn is_roomy(&self) -> bool {
+        self.geometry.segments_least.saturating_mul(4) <= *lock(&self.allowed)
+    }
+
     /// Segments that fit beside the index and the tables as they are now.
     pub(crate) fn adjust_allowed(&self) {
         // One after the other, counting included: who is slower is not to undo what was counted since.

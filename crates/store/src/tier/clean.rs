@@ -1,18 +1,18 @@
 //! The cleaner of a tier: takes the space of dead records back, and of those that their tenants need least.
 //!
-//! Shape:      sealed segments, half those with the least alive, half random -> their live records, ranked as in DRAM but by
-//!             what they take here -> what each tenant keeps (`survivors`) -> the rest is evicted, survivors are copied on,
-//!             and the items that lead to them are written again
+//! Shape:      sealed segments, half those with the least alive, half random -> their live records -> what each tenant keeps
+//!             (`parts`) -> the rest is evicted, survivors are copied on, and the items that lead to them are written again
 //! Invariants: a tier has one pass at a time; a segment is given back when no item leads to it; a record is copied only if it is
 //!             whole
 //! Cost:       a look-up per live record, an item written per copied one; where the device is not mapped, a read of the source
 //!             into memory that the tier has for it
 //! Failure:    a source that cannot be read, or survivors without room in DRAM, stay where they are
 
+use super::parts::Parts;
 use super::record::{self, GRAIN, Record};
 use super::{NOBODY, Reference, Tier, access_behind};
 use crate::account::{bytes_needed, unlink};
-use crate::census::{BytesByBin, Half, HitsByBin, Pending, by_worth, usage_of};
+use crate::census::{Half, Pending, usage_of};
 use crate::cleaner::{Removal, note_removal};
 use crate::destinations::Destinations;
 use crate::epoch::Participant;
@@ -20,18 +20,12 @@ use crate::hash::{KeyHash, Space};
 use crate::index::Found;
 use crate::limits;
 use crate::metrics::{ThreadCounters, count};
-use crate::rank::{BIN_MIN, Clock, Densities, Usage, density};
+use crate::rank::{BIN_MIN, Clock, Usage};
 use crate::segment::State;
 use crate::slot::{Place, Slot};
-use crate::sources::Sums;
 use crate::store::Store;
-use crate::survivors::{Candidate, Contender, compete, keep};
 use crate::sync::{Ordering, give_way};
-use crate::tenant::TenantSpec;
-use control::memory::Worth;
 use media::SlowAccess;
-use std::collections::HashMap;
-use std::sync::Arc;
 use units::{Bytes, Rng, TenantId};
 
 /// Cleans tiers; one per cleaning thread.
@@ -73,22 +67,9 @@ enum Handled {
 /// Times that a pass looks for an item that others move meanwhile.
 const HANDLES_MAX: u32 = 3;
 
-/// A tenant in a pass.
-struct Seen {
-    spec: Arc<TenantSpec>,
-    densities: Option<Arc<Densities>>,
-    level: f32,
-    bytes_by_rank: Box<BytesByBin>,
-    hits_by_rank: Box<HitsByBin>,
-    inside: u64,
-    threshold: u8,
-    quota: u64,
-    is_over: bool,
-}
-
 /// What a pass knows and has once its sources are claimed.
 struct Work {
-    seen: HashMap<TenantId, Seen>,
+    parts: Parts,
     to: Destinations,
     /// Bytes of records that it copied.
     moved: u64,
@@ -121,6 +102,7 @@ impl TierCleaner {
         if chosen.is_empty() {
             return Some(0);
         }
+        tier.set_being_cleaned(true);
         let room: &mut [u8] = match &mut *held {
             Some(buffer) => buffer.bytes_mut(),
             None => &mut [],
@@ -132,7 +114,7 @@ impl TierCleaner {
             reader.apart(|| read(store, tier, chosen, room))
         };
         store.take_time(&mut self.clock);
-        let mut work = Work { seen: HashMap::new(), to: Destinations::take_sparing(store), moved: 0 };
+        let mut work = Work { parts: Parts::default(), to: Destinations::take_sparing(store), moved: 0 };
         work.to.allow(sources.len());
         let tenants = tier.tenants_by_owner();
         let mut pass = Pass { store, tier, counters, reader, work: &mut work };
@@ -156,6 +138,7 @@ impl TierCleaner {
         let freed = emptied.saturating_sub(work.moved.div_ceil(tier.segments.bytes()));
         tier.counters.passes.fetch_add(1, Ordering::Relaxed);
         tier.counters.freed_segments.fetch_add(freed, Ordering::Relaxed);
+        tier.set_being_cleaned(false);
         Some(freed)
     }
 
@@ -223,21 +206,12 @@ impl Pass<'_> {
             if item.is_dead(self.store) {
                 continue;
             }
-            let seen =
-                self.work.seen.entry(entry.tenant).or_insert_with(|| Seen::new(self.store, entry.tenant));
+            let part = self.work.parts.of(self.store, entry.tenant);
             let usage = Usage {
                 size: u32::try_from(entry.footprint).unwrap_or(u32::MAX),
-                ..usage_of(self.store, &item, found, seen.densities.as_deref())
+                ..usage_of(self.store, &item, found, part.densities())
             };
-            if seen.level.is_nan() {
-                let kind = &seen.spec.rank;
-                seen.level = self.store.tenant(entry.tenant).level_of(kind, || kind.level_by(&usage, clock));
-            }
-            entry.rank = seen.spec.rank.bin(&usage, seen.level, clock);
-            let sum = &mut seen.bytes_by_rank[usize::from(entry.rank)];
-            *sum = sum.saturating_add(usage.size);
-            seen.hits_by_rank[usize::from(entry.rank)] += density(&usage) * usage.size as f32;
-            seen.inside += entry.footprint;
+            entry.rank = part.rank(self.store, &usage, clock);
         }
         (source.entries, source.hides) = (entries, hides);
     }
@@ -253,48 +227,8 @@ impl Pass<'_> {
     fn divide(&mut self, sources: usize) {
         let frees = (sources / limits::TIER_PASS_FREES_PART).max(1);
         let room = (sources - frees.min(sources)) as u64 * self.tier.segments.bytes();
-        let inside: u64 = self.work.seen.values().map(|seen| seen.inside).sum();
         // Destinations lose something at their ends.
-        let budget = room - room / limits::TIER_SLACK_PART;
-        if inside <= budget {
-            return;
-        }
-        let sums = Sums::of(self.store);
-        let mut ids: Vec<TenantId> = self.work.seen.keys().copied().collect();
-        ids.sort_unstable();
-        let candidates: Vec<Candidate> = ids
-            .iter()
-            .map(|id| {
-                let (tenant, inside) = (self.store.tenant(*id), self.work.seen[id].inside);
-                let target = tenant.share().target;
-                let elsewhere = tenant.held().0.saturating_sub(inside);
-                Candidate { inside, elsewhere, target: target.0, floor: tenant.floor().min(target).0 }
-            })
-            .collect();
-        let mut kept = Vec::new();
-        keep(budget, &candidates, &mut kept);
-        // Who competes by worth does so here, too.
-        let worth_of = |id: &TenantId| self.store.tenant(*id).worth();
-        let competing = |id: &TenantId| worth_of(id).map(|worth| (worth, self.work.seen[id].by_worth()));
-        let competing: Vec<Option<(Worth, BytesByBin)>> = ids.iter().map(competing).collect();
-        let pooled = ids.iter().zip(&competing).zip(&candidates).map(|((id, competing), candidate)| {
-            let (seen, (worth, by_worth)) = (&self.work.seen[id], competing.as_ref()?);
-            let (inside, below_floor) = (candidate.inside, candidate.below_floor());
-            let group = seen.spec.claim.group.filter(|_| worth.within_group);
-            Some((group, Contender { by_worth, sampled: inside, inside, below_floor, more: worth.more }))
-        });
-        compete(&pooled.collect::<Vec<_>>(), &mut kept);
-        for ((id, candidate), kept) in ids.iter().zip(&candidates).zip(kept) {
-            if let Some(seen) = self.work.seen.get_mut(id) {
-                let tenant = self.store.tenant(*id);
-                // Who competes has no part but its floor.
-                seen.is_over = match tenant.worth() {
-                    Some(_) => candidate.floor < tenant.held().0,
-                    None => sums.is_over(tenant),
-                };
-                seen.set_threshold(kept);
-            }
-        }
+        self.work.parts.divide(self.store, room - room / limits::TIER_SLACK_PART);
     }
 
     /// Deals with every live record of a source. Returns whether nothing leads to it any more.
@@ -334,9 +268,9 @@ impl Pass<'_> {
         let Some(away) = item.view.away() else { return Handled::Gone };
         let record = record::decode(tier.spot(entry.at), bytes_of(tier, reader, source, entry.at));
         let record = record.filter(|record| record.key == item.view.key());
-        let seen = self.work.seen.get_mut(&entry.tenant);
-        let stays =
-            !item.is_dead(store) && *keeps.get_or_insert_with(|| seen.is_none_or(|seen| seen.keeps(entry)));
+        let parts = &mut self.work.parts;
+        let stays = !item.is_dead(store)
+            && *keeps.get_or_insert_with(|| parts.keeps(entry.tenant, entry.rank, entry.footprint));
         match record {
             Some(record) if stays => self.move_on((&item, found), away, &record, entry),
             broken => {
@@ -395,7 +329,7 @@ impl Pass<'_> {
         unlink(store, self.counters, item.place, &item.view);
         drop(locked);
         let tenant = item.view.tenant();
-        let is_over = self.work.seen.get(&tenant).is_none_or(|seen| seen.is_over);
+        let is_over = self.work.parts.is_over(tenant);
         if !dead {
             count(&self.counters.of(tenant.index()).at(self.tier.id).evictions);
         }
@@ -422,56 +356,6 @@ impl Pass<'_> {
                 }
             }
         }
-    }
-}
-
-impl Seen {
-    fn new(store: &Store, tenant: TenantId) -> Self {
-        let tenant = store.tenant(tenant);
-        let spec = tenant.spec();
-        Self {
-            densities: tenant.densities(&spec.rank),
-            spec,
-            level: f32::NAN,
-            bytes_by_rank: Box::new([0; 256]),
-            hits_by_rank: Box::new([0.0; 256]),
-            inside: 0,
-            threshold: BIN_MIN,
-            quota: u64::MAX,
-            is_over: false,
-        }
-    }
-
-    /// Its bytes by what they are worth, the scale on which tenants compete.
-    fn by_worth(&self) -> BytesByBin {
-        if self.spec.rank.is_absolute() {
-            *self.bytes_by_rank
-        } else {
-            by_worth(&self.bytes_by_rank, &self.hits_by_rank, 0)
-        }
-    }
-
-    /// Turns kept bytes into a rank below which records go.
-    fn set_threshold(&mut self, kept: u64) {
-        let mut left = kept;
-        for rank in (BIN_MIN..=u8::MAX).rev() {
-            let bytes = u64::from(self.bytes_by_rank[usize::from(rank)]);
-            if left < bytes {
-                (self.threshold, self.quota) = (rank, left);
-                return;
-            }
-            left -= bytes;
-        }
-    }
-
-    /// Whether a record is kept; uses the threshold's quota up.
-    fn keeps(&mut self, entry: &Entry) -> bool {
-        if entry.rank == self.threshold {
-            let fits = entry.footprint <= self.quota;
-            self.quota = self.quota.saturating_sub(entry.footprint);
-            return fits;
-        }
-        self.threshold < entry.rank
     }
 }
 
@@ -522,9 +406,10 @@ mod tests {
     use super::*;
     use crate::sync::lock;
     use crate::worker::Worker;
-    use crate::{Fields, Mode, Options, Placement, RankKind};
+    use crate::{Fields, Mode, Options, Placement, RankKind, TenantSpec};
     use control::Claim;
     use media::FileTier;
+    use std::sync::Arc;
 
     #[test]
     fn a_tier_has_one_pass_at_a_time_in_memory_that_is_counted() {

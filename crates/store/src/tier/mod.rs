@@ -14,6 +14,7 @@ mod clean;
 mod demote;
 mod doors;
 mod notes;
+mod parts;
 mod placement;
 pub(crate) mod record;
 mod recover;
@@ -72,6 +73,8 @@ pub(crate) struct Tier {
     owners: Box<[AtomicU32]>,
     /// Nothing is written before this second of the store's clock: the device failed a moment ago.
     ailing_until: AtomicU32,
+    /// A thread is at a pass over it.
+    cleaned: AtomicBool,
     /// Times in a row that what was gathered could not be written.
     unwritten: AtomicU32,
     /// The notes belong to this start.
@@ -110,6 +113,7 @@ impl Tier {
             sources: Mutex::new(sources),
             owners: (0..tenants_max).map(|_| AtomicU32::new(NOBODY.0)).collect(),
             ailing_until: AtomicU32::new(0),
+            cleaned: AtomicBool::new(false),
             unwritten: AtomicU32::new(0),
             begun: AtomicBool::new(false),
             profile: OnceLock::new(),
@@ -251,7 +255,12 @@ impl Tier {
 
     /// Whether a thread is at a pass over it.
     pub(crate) fn is_being_cleaned(&self) -> bool {
-        self.sources.try_lock().is_err()
+        self.cleaned.load(Ordering::Relaxed)
+    }
+
+    /// Says whether one is.
+    pub(crate) fn set_being_cleaned(&self, is_at_it: bool) {
+        self.cleaned.store(is_at_it, Ordering::Relaxed);
     }
 
     /// How many segments wait to be written.

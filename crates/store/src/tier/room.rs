@@ -22,17 +22,18 @@ impl Tier {
         self.segments.available().saturating_sub(limits::TIER_RESERVE)
     }
 
+    /// What was emptied and waits for readers is room already: another pass would evict for nothing.
     pub(super) fn wants_cleaning(&self) -> bool {
-        // What was emptied and waits for readers is room already: another pass would evict for nothing.
-        let left = (self.segments.available() + self.segments.retired()).saturating_sub(limits::TIER_RESERVE);
-        left < limits::TIER_LOW_WATER.min(self.segments.count() / 4)
+        let (free, retired) = self.segments.free_and_retired();
+        let left = (free + retired).saturating_sub(limits::TIER_RESERVE);
+        // What stays has to be written anew, which nothing can be while all that was emptied waits.
+        let has_place = free != 0 || retired == 0;
+        has_place && left < limits::TIER_LOW_WATER.min(self.segments.count() / 4)
     }
 
-    /// Whether a pass is wanted and gains something: what stays has to be written anew, and a tier that fails takes nothing, nor
-    /// one of which all that was emptied waits for readers.
+    /// Whether a pass is wanted and gains something: a tier that fails takes nothing.
     fn can_clean(&self, now_secs: u32) -> bool {
-        let has_place = self.segments.available() != 0 || self.segments.retired() == 0;
-        self.wants_cleaning() && has_place && !self.rests(now_secs) && !self.owes()
+        self.wants_cleaning() && !self.rests(now_secs) && !self.owes()
     }
 }
 
@@ -121,19 +122,20 @@ fn write_head(store: &Store, reader: &mut Participant, tier: &Tier, head: &mut H
 }
 
 /// Writes what waits to be written, and waits a while for room that others are making: what a pass over one more segment of
-/// DRAM puts below has room then. No item is held.
-pub(crate) fn relieve(store: &Store, reader: &mut Participant) {
+/// DRAM puts below has room then. No item is held. `turn` is how often the pass has waited for others so far.
+pub(crate) fn relieve(store: &Store, reader: &mut Participant, turn: &mut u32) {
     for tier in store.tiers.iter().filter(|tier| tier.is_begun()) {
         while write_out(store, reader, tier) {}
-        wait_for_segment(store, reader, tier);
-        wait_for_buffer(store, reader, tier);
+        if !tier.rests(store.now_secs()) && !tier.owes() {
+            wait_for_segment(store, reader, tier, turn);
+            wait_for_buffer(store, reader, tier);
+        }
     }
 }
 
 /// Waits a while for a segment of a tier that another thread's pass is emptying, or that was emptied and that others may see.
-pub(crate) fn wait_for_segment(store: &Store, reader: &mut Participant, tier: &Tier) {
-    let mut turn = 0;
-    while tier.left() == 0 && turn <= WAIT_TURNS_MAX {
+pub(crate) fn wait_for_segment(store: &Store, reader: &mut Participant, tier: &Tier, turn: &mut u32) {
+    while tier.left() == 0 && *turn <= WAIT_TURNS_MAX {
         // Asked in this order: what a pass empties is noted before it ends.
         let comes = tier.is_being_cleaned() || tier.segments.retired() != 0;
         reader.quiesce();
@@ -141,7 +143,7 @@ pub(crate) fn wait_for_segment(store: &Store, reader: &mut Participant, tier: &T
         if !comes {
             break;
         }
-        pause(&mut turn);
+        pause(turn);
     }
 }
 

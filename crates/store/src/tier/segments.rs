@@ -150,9 +150,16 @@ impl Segments {
         self.available()
     }
 
+    /// How many are free, and how many were emptied and wait for their epoch.
+    pub(crate) fn free_and_retired(&self) -> (u32, u32) {
+        let pool = lock(&self.pool);
+        let count = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
+        (count(pool.free.len()), count(pool.retired.len()))
+    }
+
     /// How many emptied segments wait for their epoch.
     pub(crate) fn retired(&self) -> u32 {
-        u32::try_from(lock(&self.pool).retired.len()).unwrap_or(u32::MAX)
+        self.free_and_retired().1
     }
 
     /// Hands over a segment that the index no longer leads to.
