@@ -22,7 +22,7 @@ const ALL_WRITES_MORE: f64 = 1.4;
 /// Up to where the CPU time that there is is used without a limit, and from where the limit is the one that was set; falling
 /// evenly between, for a load that wavers about one such point would give way again and again (guess, .5 to .9).
 const LOADED: (f64, f64) = (0.5, 0.75);
-/// Values that passes put into tiers, per command that stores, from where there is no limit (guess: of mix-dev .8 are).
+/// Values that passes put into tiers, per command that stores, from where there is no limit (guess; on mix-dev it is about one).
 const BELOW: f64 = 0.1;
 /// Nanoseconds of an interval that count at most.
 const INTERVAL_MAX: f64 = 9e8;

@@ -487,15 +487,6 @@ mod tests {
         worker.clean_tiers();
         let passes = tier.counters.totals().passes;
         assert!(0 < passes && 0 < tier.segments.retired(), "the reader holds what {passes} passes emptied");
-        eprintln!(
-            "count {} avail {} retired {} evicted {} number {number} sealed {} bytes {}",
-            tier.segments.count(),
-            tier.segments.available(),
-            tier.segments.retired(),
-            store.totals(tenant).evictions,
-            tier.segments.sealed().count(),
-            tier.segments.bytes()
-        );
         let evicted = store.totals(tenant).evictions;
         (0..10).for_each(|_| _ = worker.clean_tiers());
         assert_eq!((tier.counters.totals().passes, store.totals(tenant).evictions), (passes, evicted));
