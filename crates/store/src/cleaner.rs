@@ -21,14 +21,14 @@ use crate::item::Meta;
 use crate::large::evict_drawn;
 use crate::limits::{CENSUS_SAMPLES, PASS_FREES_PART, PASS_GAINS};
 use crate::metrics::{Eviction, ThreadCounters, count};
-use crate::passes::{FixedPass, PassKind};
+use crate::passes::{By, FixedPass, PassKind};
 use crate::segment::State;
 use crate::shadow::Shadow;
 use crate::sources::{Chooser, claim_dead};
 use crate::store::Store;
 use crate::survey::Survey;
 use crate::sync::{Ordering, lock, pause};
-use crate::tier::{put_below, relieve};
+use crate::tier::{Waits, put_below, relieve};
 use units::{Rng, SegmentId};
 
 /// A segment that is dead to this part is reclaimed without need.
@@ -64,6 +64,7 @@ pub(crate) struct Cleaner {
     pub(crate) sources: Vec<SegmentId>,
     pub(crate) census: Census,
     survey: Survey,
+    waits: Waits,
 }
 
 impl Cleaner {
@@ -73,16 +74,19 @@ impl Cleaner {
             sources: Vec::new(),
             census: Census::default(),
             survey: Survey::default(),
+            waits: Waits::of(By::Background),
         }
     }
 
-    /// One pass.
+    /// One pass, which waits for tiers no longer than `waits` has left.
     pub(crate) fn pass(
         &mut self,
         store: &Store,
         reader: &mut Participant,
         counters: &ThreadCounters,
+        waits: Waits,
     ) -> Outcome {
+        self.waits = waits;
         let mut to = Destinations::take(store);
         let outcome = match store.pass_kind() {
             PassKind::Surveyed { marks } if !store.no_evict => {
@@ -121,8 +125,8 @@ impl Cleaner {
             }
         }
         to.allow(self.sources.len() - 1);
-        let census = &mut self.survey.census;
-        Pass { store, counters, census, to, lack: Lack::Goes, seen: 0 }.run(reader, &mut self.sources)
+        let (census, waits) = (&mut self.survey.census, self.waits);
+        Pass { store, counters, census, to, lack: Lack::Goes, waits, seen: 0 }.run(reader, &mut self.sources)
     }
 
     /// Takes so many segments and frees so many of them, whatever they hold; under `-M` only what is dead.
@@ -166,8 +170,8 @@ impl Cleaner {
         // What is lost at ends of destinations beyond what was foreseen is not to cost items that stay.
         to.allow(self.sources.len() - 1);
         let lack = if store.no_evict { Lack::Waits } else { Lack::Goes };
-        let census = &mut self.census;
-        Pass { store, counters, census, to, lack, seen: 0 }.run(reader, &mut self.sources)
+        let (census, waits) = (&mut self.census, self.waits);
+        Pass { store, counters, census, to, lack, waits, seen: 0 }.run(reader, &mut self.sources)
     }
 
     /// Takes segments back that are mostly dead, without need. Returns whether there may be more.
@@ -193,8 +197,8 @@ impl Cleaner {
             self.give_up(store)
         } else {
             self.census.divide(store, u64::MAX);
-            let (census, lack) = (&mut self.census, Lack::Waits);
-            Pass { store, counters, census, to: &mut to, lack, seen: 0 }.run(reader, &mut self.sources)
+            let (census, lack, waits) = (&mut self.census, Lack::Waits, Waits::of(By::Background));
+            Pass { store, counters, census, to: &mut to, lack, waits, seen: 0 }.run(reader, &mut self.sources)
         };
         to.park(store);
         self.census.give_back();
@@ -228,6 +232,7 @@ struct Pass<'a> {
     census: &'a mut Census,
     to: &'a mut Destinations,
     lack: Lack,
+    waits: Waits,
     /// Items looked at.
     seen: usize,
 }
@@ -238,12 +243,11 @@ impl Pass<'_> {
         let store = self.store;
         let mut emptied = 0_usize;
         let mut goes_on = true;
-        let mut waited = 0;
         for id in sources.drain(..) {
             // Nothing is evicted for lack of a place to put it: the rest waits for another pass.
             goes_on = goes_on && wait_for_destination(store, reader);
             if goes_on {
-                relieve(store, reader, &mut waited);
+                relieve(store, reader, &mut self.waits);
             }
             if goes_on && self.empty(reader, id) {
                 store.log.retire(&store.epochs, id);

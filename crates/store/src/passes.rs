@@ -62,7 +62,7 @@ pub(crate) struct Passes {
     running: [AtomicU32; 2],
     begun: [AtomicU64; 2],
     at_once_max: AtomicU32,
-    /// Background cleaners that there are.
+    /// Background cleaners that there are; none until somebody says so.
     cleaners: AtomicU32,
     marks: AtomicU32,
     /// Segments that a fixed pass takes and frees; none take where passes survey.
@@ -95,7 +95,7 @@ impl Passes {
             running: [AtomicU32::new(0), AtomicU32::new(0)],
             begun: [AtomicU64::new(0), AtomicU64::new(0)],
             at_once_max: AtomicU32::new(0),
-            cleaners: AtomicU32::new(1),
+            cleaners: AtomicU32::new(0),
             marks: AtomicU32::new(count(MARKS_MIN)),
             fixed: [AtomicU32::new(0), AtomicU32::new(0)],
         }
@@ -120,6 +120,15 @@ impl Passes {
         begun.is_ok().then(|| self.note_begun(by))
     }
 
+    /// What a pass does that may take long and frees nothing: who needs room does not count on it meanwhile.
+    pub(crate) fn aside<T>(&self, by: By, act: impl FnOnce() -> T) -> T {
+        let running = &self.running[by as usize];
+        running.fetch_sub(1, Ordering::Relaxed);
+        let done = act();
+        running.fetch_add(1, Ordering::Relaxed);
+        done
+    }
+
     fn note_begun(&self, by: By) -> Running<'_> {
         self.begun[by as usize].fetch_add(1, Ordering::Relaxed);
         self.at_once_max.fetch_max(self.running(), Ordering::Relaxed);
@@ -137,6 +146,13 @@ impl Passes {
     }
 }
 
+impl Running<'_> {
+    /// Who runs it.
+    pub(crate) fn by(&self) -> By {
+        self.by
+    }
+}
+
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         self.passes.running[self.by as usize].fetch_sub(1, Ordering::Relaxed);
@@ -148,7 +164,8 @@ fn count(n: usize) -> u32 {
 }
 
 impl Store {
-    /// Says how many background cleaners there are, one to `CLEANERS_MAX`: so many passes of theirs run at once at most.
+    /// Says how many background cleaners there are, one to `CLEANERS_MAX`: so many passes of theirs run at once at most, and what
+    /// waits for devices is left to them.
     pub fn set_cleaners(&self, cleaners: usize) {
         let cleaners = u32::try_from(cleaners.clamp(1, CLEANERS_MAX)).unwrap_or(1);
         self.passes.cleaners.store(cleaners, Ordering::Relaxed);
@@ -186,11 +203,16 @@ impl Store {
         let available = self.log.available().saturating_add(self.passes.running());
         let left = available.saturating_sub(RESERVE_SEGMENTS);
         let low_water = self.log.low_water() - RESERVE_SEGMENTS;
-        let cleaners = self.passes.cleaners.load(Ordering::Relaxed);
+        let cleaners = self.passes.cleaners.load(Ordering::Relaxed).max(1);
         let wanted = passes_for(left, low_water, cleaners);
         // The log may have to give segments back while it has enough.
         let wanted = if wanted == 0 && 0 < self.log.excess() { 1 } else { wanted };
         wanted as usize
+    }
+
+    /// Whether background cleaners run beside the workers.
+    pub(crate) fn has_cleaners(&self) -> bool {
+        self.passes.cleaners.load(Ordering::Relaxed) != 0
     }
 
     /// Lets other threads run, between items of a pass of which so many were dealt with, as long as no writer waits for it.

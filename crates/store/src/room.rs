@@ -8,7 +8,7 @@ use crate::limits;
 use crate::passes::{By, Running};
 use crate::store::Store;
 use crate::sync::{Ordering, give_way, pause};
-use crate::tier::{relieve, wait_for_buffer, wait_for_segment};
+use crate::tier::{Waits, relieve};
 use crate::worker::{OutOfMemory, Worker};
 use std::sync::Arc;
 
@@ -62,10 +62,9 @@ impl Worker {
         }
         if let Some(tier) = self.tier_full.take() {
             // Whatever comes of it, the writer comes again and puts its value somewhere.
-            self.clean_tiers();
+            self.clean_tiers(By::Writer);
             if let Some(tier) = store.tiers.get(usize::from(tier)) {
-                wait_for_segment(&store, &mut self.reader, tier, &mut 0);
-                wait_for_buffer(&store, &mut self.reader, tier);
+                Waits::of(By::Writer).for_room(&store, &mut self.reader, tier);
             }
             self.tier_stays_full.set(true);
         }
@@ -116,15 +115,16 @@ impl Worker {
     /// A cleaning pass of a writer.
     pub(crate) fn clean(&mut self) -> Outcome {
         let store = Arc::clone(&self.store);
-        self.clean_tiers();
+        self.clean_tiers(By::Writer);
         self.run(&store, &store.passes.begin(By::Writer))
     }
 
-    fn run(&mut self, store: &Store, _running: &Running<'_>) -> Outcome {
+    fn run(&mut self, store: &Store, running: &Running<'_>) -> Outcome {
         let cleaner = self.cleaner.get_or_insert_with(|| Box::new(Cleaner::new(store.thread_rng())));
         // What goes is chosen by what fits below.
-        relieve(store, &mut self.reader, &mut 0);
-        cleaner.pass(store, &mut self.reader, &self.counters)
+        let mut waits = Waits::of(running.by());
+        relieve(store, &mut self.reader, &mut waits);
+        cleaner.pass(store, &mut self.reader, &self.counters, waits)
     }
 
     /// What a background cleaner does when it is woken: ceilings, then room, then what is mostly dead. Returns whether
@@ -142,7 +142,7 @@ impl Worker {
         store.adjust_allowed();
         store.log.reclaim_now(&store.epochs);
         store.log.touch_ahead();
-        let sweeps = sweeps | self.clean_tiers() | shrinks;
+        let sweeps = sweeps | self.clean_tiers(By::Background) | shrinks;
         if 0 < store.passes_wanted() {
             return self.help() || sweeps;
         }

@@ -3,7 +3,8 @@
 
 use control::memory::{MemoryShare, Worth};
 use control::{Actuator, Decision, Law, Pool, Row, Seen, Sensor, Shares, Window};
-use media::Plain;
+use media::faults::Faulty;
+use media::{Device, FileTier, Plain};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use store::{
@@ -15,16 +16,27 @@ use units::{Bytes, Duration, Instant, TenantId};
 const TENANTS: [(&str, u64, usize); 3] =
     [("small", 5_000, 2_000), ("even", 2_500, 4_000), ("large", 3_750, 4_000)];
 
+const OPTIONS: Options = Options {
+    memory: Bytes::mib(16),
+    item_max: Bytes::mib(1),
+    threads: 2,
+    tenants_max: 8,
+    no_evict: false,
+    seed: 1,
+};
+
+fn spec(name: &str) -> TenantSpec {
+    TenantSpec {
+        name: name.to_owned(),
+        own_space: true,
+        claim: control::Claim::default(),
+        rank: RankKind::default(),
+    }
+}
+
 /// A store with a tier four times as large as DRAM.
 fn new_store(seed: u64) -> Arc<Store> {
-    let options = Options {
-        memory: Bytes::mib(16),
-        item_max: Bytes::mib(1),
-        threads: 2,
-        tenants_max: 8,
-        no_evict: false,
-        seed,
-    };
+    let options = Options { seed, ..OPTIONS };
     Store::with_tiers(options, &[Arc::new(Plain::new(Bytes::mib(64)).unwrap())], 0).unwrap()
 }
 
@@ -48,13 +60,7 @@ fn evictions(seed: u64, times: u64, tiny: u64) -> (u64, u64) {
     let mut worker = store.worker().unwrap();
     let mut cleaner = store.worker().unwrap();
     let tenants = TENANTS.map(|(name, _, _)| {
-        let spec = TenantSpec {
-            name: name.to_owned(),
-            own_space: true,
-            claim: control::Claim::default(),
-            rank: RankKind::default(),
-        };
-        let id = store.add_tenant(spec).unwrap();
+        let id = store.add_tenant(spec(name)).unwrap();
         assert!(store.set_placement(id, Placement::Auto));
         id
     });
@@ -92,18 +98,61 @@ fn what_goes_goes_from_the_tier() {
     assert!(50_000 < below && all - below <= below / 20, "{all} were evicted, {below} of them below");
 }
 
+/// What a device does not take in time is evicted, or stays in DRAM: who serves requests does not wait for it.
+#[test]
+fn a_device_that_hangs_holds_no_writer_back() {
+    let folder = std::env::temp_dir().join(format!("cotenant-hangs-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let device = Arc::new(Faulty::new(FileTier::open(&folder.join("tier"), Bytes::mib(64)).unwrap()));
+    let store = Store::with_tiers(OPTIONS, &[Arc::clone(&device) as Arc<dyn Device>], 0).unwrap();
+    store.set_cleaners(1);
+    let mut cleaner = store.worker().unwrap();
+    cleaner.restore(None, &mut |_, _| None);
+    let tenants = [("auto", Placement::Auto), ("below", Placement::Tier(0))].map(|(name, placement)| {
+        let id = store.add_tenant(spec(name)).unwrap();
+        assert!(store.set_placement(id, placement));
+        id
+    });
+    let done = AtomicBool::new(false);
+    let (tell, told) = std::sync::mpsc::channel();
+    let write = |worker: &mut Worker, from: u64| {
+        (from..from + 5_000).for_each(|number| tenants.iter().for_each(|id| set(worker, *id, number, 4_000)));
+    };
+    let put_below = || tenants.map(|id| store.totals(id).demotions).iter().sum::<u64>();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                cleaner.maintain();
+                cleaner.quiesce();
+            }
+        });
+        let hung = device.hang();
+        let writer = scope.spawn(|| {
+            let mut worker = store.worker().unwrap();
+            write(&mut worker, 0);
+            tell.send(tenants.map(|id| store.totals(id).evictions)).unwrap();
+            worker
+        });
+        let evictions = told.recv_timeout(std::time::Duration::from_secs(60));
+        drop(hung);
+        let mut worker = writer.join().unwrap();
+        let before = put_below();
+        (1..=10).for_each(|time| write(&mut worker, 5_000 * time));
+        done.store(true, Ordering::Relaxed);
+        // Of 40 MB each a few are in DRAM and in what was gathered.
+        let evictions = evictions.expect("the writer has not waited for the device");
+        assert!(evictions.iter().all(|of| 5_000 / 2 < *of), "{evictions:?}");
+        assert!(before + 1_000 < put_below(), "{before}, then {}", put_below());
+    });
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
 /// Who only cleans is none of the threads that a delay between requests holds back.
 #[test]
 fn a_cleaner_is_no_thread_of_a_tenant() {
     let store = new_store(1);
     let (mut worker, mut cleaner) = (store.worker().unwrap(), store.worker().unwrap());
-    let spec = TenantSpec {
-        name: "auto".to_owned(),
-        own_space: true,
-        claim: control::Claim::default(),
-        rank: RankKind::default(),
-    };
-    let id = store.add_tenant(spec).unwrap();
+    let id = store.add_tenant(spec("auto")).unwrap();
     assert!(store.set_placement(id, Placement::Auto));
     let mut control = BandwidthControl::new(Arc::clone(&store));
     let mut read = || {

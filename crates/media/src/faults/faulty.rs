@@ -1,4 +1,4 @@
-//! A device whose writes fail, tear or are forgotten, and whose reads fail.
+//! A device whose writes fail, tear or are forgotten, whose reads fail, and which hangs.
 //!
 //! Shape:      a device inside; a fault for the n-th write from now; bytes that cannot be read; `crash` undoes some of what was not
 //!             settled, `lose_notes` all that was noted since everything was settled
@@ -36,6 +36,12 @@ pub struct Faulty<D> {
     state: Mutex<State>,
 }
 
+/// As long as it lives, writes and reads wait.
+#[derive(Debug)]
+pub struct Hung<'a> {
+    _state: MutexGuard<'a, State>,
+}
+
 #[derive(Debug, Default)]
 struct State {
     /// How many more writes go well, and what happens then.
@@ -68,6 +74,11 @@ impl<D: Device> Faulty<D> {
     /// Lets every `read` fail that meets these bytes of the device, and no other; queues read them all the same.
     pub fn fail_reads(&self, bytes: Range<u64>) {
         self.state().unreadable = bytes;
+    }
+
+    /// Lets whoever writes or reads wait until the answer is dropped; queues of reads go on.
+    pub fn hang(&self) -> Hung<'_> {
+        Hung { _state: self.state() }
     }
 
     /// Writes that went well so far.

@@ -7,5 +7,5 @@
 mod faulty;
 mod recorder;
 
-pub use faulty::{Fault, Faulty};
+pub use faulty::{Fault, Faulty, Hung};
 pub use recorder::{Crash, Omitted, Recorder};

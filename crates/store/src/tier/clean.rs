@@ -404,6 +404,7 @@ impl Tier {
 #[cfg(not(any(shuttle, miri)))]
 mod tests {
     use super::*;
+    use crate::passes::By;
     use crate::sync::lock;
     use crate::worker::Worker;
     use crate::{Fields, Mode, Options, Placement, RankKind, TenantSpec};
@@ -438,7 +439,7 @@ mod tests {
             }
             worker.quiesce();
         }
-        worker.clean_tiers();
+        worker.clean_tiers(By::Background);
         let tier = &store.tiers[0];
         let sources = limits::TIER_PASS_WIDTH_UNMAPPED as u64 * tier.segments.bytes();
         assert_eq!(tier.memory(), tier.area.memory() + Bytes(sources), "notes are in the file");
@@ -484,14 +485,14 @@ mod tests {
             number += 1;
         }
         reader.go_online();
-        worker.clean_tiers();
+        worker.clean_tiers(By::Background);
         let passes = tier.counters.totals().passes;
         assert!(0 < passes && 0 < tier.segments.retired(), "the reader holds what {passes} passes emptied");
         let evicted = store.totals(tenant).evictions;
-        (0..10).for_each(|_| _ = worker.clean_tiers());
+        (0..10).for_each(|_| _ = worker.clean_tiers(By::Background));
         assert_eq!((tier.counters.totals().passes, store.totals(tenant).evictions), (passes, evicted));
         reader.go_offline();
-        worker.clean_tiers();
+        worker.clean_tiers(By::Background);
         assert_eq!(tier.segments.retired(), 0);
         assert!(!tier.wants_cleaning(), "it goes on once the reader has looked away");
     }

@@ -34,7 +34,7 @@ pub use placement::{Placement, Promotion};
 pub(crate) use recover::Made;
 pub use recover::Restored;
 pub(crate) use reference::{REFERENCE, Reference};
-pub(crate) use room::{relieve, wait_for_buffer, wait_for_segment, write_out};
+pub(crate) use room::{Waits, relieve, write_out};
 pub use saved::{NotTaken, may_replace};
 pub(crate) use traffic::BelowCounters;
 pub use traffic::{BelowTotals, TrafficTotal};

@@ -6,6 +6,7 @@ use super::{Tier, TierCleaner};
 use crate::epoch::Participant;
 use crate::hash::{KeyHash, Space};
 use crate::limits;
+use crate::passes::By;
 use crate::store::Store;
 use crate::sync::pause;
 use crate::worker::Worker;
@@ -49,10 +50,12 @@ impl Store {
 impl Worker {
     /// Writes what waits to be written, and cleans tiers of which little is free. Returns whether there may be more to do. The
     /// worker is online and holds no item.
-    pub(crate) fn clean_tiers(&mut self) -> bool {
+    pub(crate) fn clean_tiers(&mut self, by: By) -> bool {
         let store = Arc::clone(&self.store);
+        let waits = Waits::of(by);
         let mut more = false;
-        'tiers: for tier in store.tiers.iter().filter(|tier| tier.is_begun()) {
+        let is_mine = |tier: &&Tier| tier.is_begun() && !waits.leaves_device(&store, tier);
+        'tiers: for tier in store.tiers.iter().filter(is_mine) {
             while write_out(&store, &mut self.reader, tier) {}
             write_late(&store, &mut self.reader, tier);
             tier.segments.reclaim_now(&store.epochs);
@@ -122,33 +125,61 @@ fn write_head(store: &Store, reader: &mut Participant, tier: &Tier, head: &mut H
 }
 
 /// Writes what waits to be written, and waits a while for room that others are making: what a pass over one more segment of
-/// DRAM puts below has room then. No item is held. `turn` is how often the pass has waited for others so far.
-pub(crate) fn relieve(store: &Store, reader: &mut Participant, turn: &mut u32) {
+/// DRAM puts below has room then. No item is held.
+pub(crate) fn relieve(store: &Store, reader: &mut Participant, waits: &mut Waits) {
     for tier in store.tiers.iter().filter(|tier| tier.is_begun()) {
-        while write_out(store, reader, tier) {}
+        if tier.has_full() && !waits.leaves_device(store, tier) {
+            store.passes.aside(waits.by, || while write_out(store, reader, tier) {});
+        }
         if !tier.rests(store.now_secs()) && !tier.owes() {
-            wait_for_segment(store, reader, tier, turn);
-            wait_for_buffer(store, reader, tier);
+            waits.for_room(store, reader, tier);
         }
     }
 }
 
-/// Waits a while for a segment of a tier that another thread's pass is emptying, or that was emptied and that others may see.
-pub(crate) fn wait_for_segment(store: &Store, reader: &mut Participant, tier: &Tier, turn: &mut u32) {
-    while tier.left() == 0 && *turn <= WAIT_TURNS_MAX {
-        // Asked in this order: what a pass empties is noted before it ends.
-        let comes = tier.is_being_cleaned() || tier.segments.retired() != 0;
-        reader.quiesce();
-        tier.segments.reclaim_now(&store.epochs);
-        if !comes {
-            break;
+/// Who makes room, and how long it has waited for tiers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waits {
+    by: By,
+    turn: u32,
+}
+
+impl Waits {
+    pub(crate) fn of(by: By) -> Self {
+        Self { by, turn: 0 }
+    }
+
+    /// Whether all that may wait for the tier's device is left to background cleaners. A writer has somebody who waits for it: what
+    /// finds no buffer then is evicted, or stays in DRAM.
+    pub(super) fn leaves_device(&self, store: &Store, tier: &Tier) -> bool {
+        self.by == By::Writer && store.has_cleaners() && !tier.is_mapped()
+    }
+
+    /// Waits a while for room that others are making, unless they may wait for a device themselves.
+    pub(crate) fn for_room(&mut self, store: &Store, reader: &mut Participant, tier: &Tier) {
+        if !self.leaves_device(store, tier) {
+            self.for_segment(store, reader, tier);
+            for_buffer(store, reader, tier);
         }
-        pause(turn);
+    }
+
+    /// For a segment that another thread's pass is emptying, or that was emptied and that others may see.
+    fn for_segment(&mut self, store: &Store, reader: &mut Participant, tier: &Tier) {
+        while tier.left() == 0 && self.turn <= WAIT_TURNS_MAX {
+            // Asked in this order: what a pass empties is noted before it ends.
+            let comes = tier.is_being_cleaned() || tier.segments.retired() != 0;
+            reader.quiesce();
+            tier.segments.reclaim_now(&store.epochs);
+            if !comes {
+                break;
+            }
+            pause(&mut self.turn);
+        }
     }
 }
 
 /// Waits for other threads to let go of what a tier has written.
-pub(crate) fn wait_for_buffer(store: &Store, reader: &mut Participant, tier: &Tier) {
+fn for_buffer(store: &Store, reader: &mut Participant, tier: &Tier) {
     let mut turn = 0;
     while tier.waits_for_buffer(&store.epochs) && turn <= WAIT_TURNS_MAX {
         reader.quiesce();
