@@ -205,6 +205,7 @@ impl<R: Reactor> Worker<R> {
         Ok(())
     }
 
+    /// Wakes the threads that have something to do.
     fn call_helpers(&self) {
         let store = self.store.store();
         if store.wants_cleaning() {

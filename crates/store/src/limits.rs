@@ -100,10 +100,8 @@ pub const AGE_MAX: u8 = 224;
 pub const TIERS_MAX: usize = 8;
 /// Least number of segments that a tier is divided into, down to `SEGMENT_MIN`; another number would be another layout.
 pub const TIER_SEGMENTS_MIN: u64 = 64;
-/// A segment that is to hold the largest item is no larger than leaves so many; another number would be another layout.
+/// A segment that is to hold whatever a segment of DRAM does is no larger than leaves so many; another number would be another layout.
 pub const TIER_SEGMENTS_LEAST: u64 = 24;
-/// Largest segment of a tier.
-pub const TIER_SEGMENT_MAX: Bytes = Bytes::mib(8);
 /// Values below this stay in DRAM: a record has 40 B of its own, its place in DRAM ten, and one access to a slow tier costs
 /// about as much for 64 B as for 256 B (a guess between 64 B, which extstore and Dragonfly take, and 1 KiB).
 pub const TIER_VALUE_MIN: usize = 128;
@@ -117,7 +115,7 @@ pub const TIER_BUFFERS: u64 = 8;
 /// The same at least: one is written while others are gathered.
 pub const TIER_BUFFERS_MIN: u64 = 4;
 /// They take one part in so many of the memory, at most.
-pub const TIER_GATHERS_PART: u64 = 8;
+pub const TIER_GATHERS_PART: u64 = 16;
 /// Segments that a cleaning pass of a tier takes.
 pub const TIER_PASS_WIDTH: usize = 16;
 /// The same where they have to be read into memory first.

@@ -61,12 +61,7 @@ impl Worker {
             return Err(OutOfMemory);
         }
         if let Some(tier) = self.tier_full.take() {
-            // Whatever comes of it, the writer comes again and puts its value somewhere.
-            self.clean_tiers(By::Writer);
-            if let Some(tier) = store.tiers.get(usize::from(tier)) {
-                Waits::of(By::Writer).for_room(&store, &mut self.reader, tier);
-            }
-            self.tier_stays_full.set(true);
+            self.make_room_below(tier);
         }
         let wanted = self.wanted.take().max(1);
         let mut futile = 0;

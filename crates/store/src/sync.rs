@@ -40,6 +40,17 @@ pub(crate) fn give_way() {
     std::thread::yield_now();
 }
 
+/// Sleeps a moment, while a device is at work: shorter than it takes to write a segment.
+#[cfg(not(shuttle))]
+pub(crate) fn nap() {
+    std::thread::sleep(std::time::Duration::from_micros(100));
+}
+
+#[cfg(shuttle)]
+pub(crate) fn nap() {
+    give_way();
+}
+
 #[cfg(test)]
 #[cfg(not(shuttle))]
 thread_local! {

@@ -111,6 +111,8 @@ pub struct Worker {
     pub(crate) tier_full: Cell<Option<u8>>,
     /// It still had none after room was made: the next value stays in DRAM.
     pub(crate) tier_stays_full: Cell<bool>,
+    /// Second in which a tier's device did not make room in the time that a value waits for that: no other waits in it.
+    pub(crate) tier_slow_at: Cell<Option<u32>>,
     /// An access to a tier that is to be counted once no lock is held.
     owed: RefCell<Vec<Owed>>,
     /// Its parts of the brakes of tenants that are held back.
@@ -229,6 +231,7 @@ impl Store {
             wanted_value: Cell::new(None),
             tier_full: Cell::new(None),
             tier_stays_full: Cell::new(false),
+            tier_slow_at: Cell::new(None),
             owed: RefCell::default(),
             pads: Pads::default(),
             samples_wait: Cell::new(false),

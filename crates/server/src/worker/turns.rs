@@ -108,6 +108,8 @@ impl<R: Reactor> Worker<R> {
             if !turn.plans.is_empty() {
                 is_out_of_memory = false;
             } else if turn.needs_room {
+                // Devices are the cleaners'.
+                self.call_helpers();
                 let shared = &self.around.shared;
                 let room = shared.cleaning.timed(&*shared.clock, &shared.store, || self.store.make_room());
                 is_out_of_memory = room.is_err();

@@ -154,6 +154,15 @@ impl Area {
         }
     }
 
+    /// Whether there is a buffer for another head, or none is needed.
+    pub(crate) fn has_buffer(&self, epochs: &Epochs) -> bool {
+        self.buffers.as_ref().is_none_or(|buffers| {
+            let mut pool = lock(&buffers.pool);
+            pool.reclaim(epochs);
+            !pool.free.is_empty()
+        })
+    }
+
     /// Whether there is no buffer because readers have not let go of one yet.
     pub(crate) fn waits_for_buffer(&self, epochs: &Epochs) -> bool {
         self.buffers.as_ref().is_some_and(|buffers| {

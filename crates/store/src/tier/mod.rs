@@ -40,6 +40,7 @@ pub(crate) use traffic::BelowCounters;
 pub use traffic::{BelowTotals, TrafficTotal};
 
 use crate::epoch::{Epochs, Participant};
+use crate::geometry::Geometry;
 use crate::limits;
 use crate::segment::State;
 use crate::store::Options;
@@ -93,10 +94,11 @@ pub(crate) struct Full;
 
 impl Tier {
     pub(crate) fn new(id: u8, device: Arc<dyn Device>, options: &Options) -> Result<Self, MapError> {
-        let Options { memory, item_max, tenants_max, .. } = *options;
+        let Options { memory, item_max, threads, tenants_max, .. } = *options;
+        let in_dram = Geometry::new(memory, item_max, threads).segment;
         let (is_mapped, is_timed) = (device.mapped().is_some(), device.is_timed());
         let gathers = Bytes(memory.0 / limits::TIER_GATHERS_PART);
-        let segment = segment_of(&*device, item_max, (!is_mapped).then_some(gathers));
+        let segment = segment_of(&*device, in_dram, (!is_mapped).then_some(gathers));
         let buffers = gathers.0 / segment.0.max(1);
         let buffers = buffers.clamp(limits::TIER_BUFFERS_MIN, limits::TIER_BUFFERS);
         let buffers = u32::try_from(buffers).unwrap_or(u32::MAX);
@@ -251,6 +253,11 @@ impl Tier {
     /// Whether more values could be gathered if readers let go of what is written.
     pub(crate) fn waits_for_buffer(&self, epochs: &Epochs) -> bool {
         self.area.waits_for_buffer(epochs)
+    }
+
+    /// Whether another segment can be gathered now.
+    pub(crate) fn can_gather(&self, epochs: &Epochs) -> bool {
+        0 < self.left() && self.area.has_buffer(epochs)
     }
 
     /// Whether a thread is at a pass over it.
@@ -463,14 +470,13 @@ fn sources_bytes(segment: u64) -> u64 {
     limits::TIER_PASS_WIDTH_UNMAPPED as u64 * segment
 }
 
-/// Segments of a tier have a MiB, less where it is small, and hold the largest item, unless those that
-/// are gathered would take more than `gathers`.
-fn segment_of(device: &dyn Device, item_max: Bytes, gathers: Option<Bytes>) -> Bytes {
-    let fitting = (device.size().0 / limits::TIER_SEGMENTS_MIN).min(limits::SEGMENT_DEFAULT.0);
-    let fitting = 1 << fitting.max(limits::SEGMENT_MIN.0).ilog2();
-    let wanted = (item_max.0 + footprint(0, 0)).next_power_of_two();
-    let most = 1 << (device.size().0 / limits::TIER_SEGMENTS_LEAST).max(limits::SEGMENT_MIN.0).ilog2();
+/// Segments of a tier have a MiB, less where it is small or those that are gathered would take more than `gathers`; in a
+/// small tier as much as a segment in DRAM, no item being larger, if that leaves some number of them.
+fn segment_of(device: &dyn Device, in_dram: Bytes, gathers: Option<Bytes>) -> Bytes {
+    let power = |bytes: u64| 1 << bytes.max(limits::SEGMENT_MIN.0).ilog2();
+    let fitting = power((device.size().0 / limits::TIER_SEGMENTS_MIN).min(limits::SEGMENT_DEFAULT.0));
+    let most = power(device.size().0 / limits::TIER_SEGMENTS_LEAST);
     let gathered = gathers.map_or(u64::MAX, |bytes| 1 << (bytes.0 / limits::TIER_BUFFERS_MIN).max(1).ilog2());
-    let segment = wanted.min(most).max(fitting).min(limits::TIER_SEGMENT_MAX.0).min(gathered);
+    let segment = in_dram.0.min(most).max(fitting).min(gathered);
     Bytes(segment.max(device.access_unit().0))
 }

@@ -8,7 +8,7 @@ use crate::hash::{KeyHash, Space};
 use crate::limits;
 use crate::passes::By;
 use crate::store::Store;
-use crate::sync::pause;
+use crate::sync::{nap, pause};
 use crate::worker::Worker;
 use std::sync::Arc;
 
@@ -16,6 +16,10 @@ use std::sync::Arc;
 const PASSES_MAX: u32 = 4;
 /// Turns that somebody waits for a buffer, as in `room`.
 const WAIT_TURNS_MAX: u32 = if cfg!(shuttle) { 50 } else { 200_000 };
+
+/// Naps that a value whose place is a tier waits for a device that others write to: some 30 ms (a guess: as long as a slow disk
+/// takes for a segment).
+const NAPS_MAX: u32 = 200;
 
 impl Tier {
     /// Segments that writers can take.
@@ -78,6 +82,28 @@ impl Worker {
             more |= tier.can_clean(store.now_secs()) && tier.segments.retired() != 0;
         }
         more
+    }
+}
+
+impl Worker {
+    /// Makes room in a tier for a value whose place it is. Whatever comes of it, the writer comes again and puts its value somewhere.
+    pub(crate) fn make_room_below(&mut self, tier: u8) {
+        let store = Arc::clone(&self.store);
+        self.clean_tiers(By::Writer);
+        self.tier_stays_full.set(true);
+        let Some(tier) = store.tiers.get(usize::from(tier)) else { return };
+        let mut waits = Waits::of(By::Writer);
+        if !waits.leaves_device(&store, tier) {
+            waits.for_room(&store, &mut self.reader, tier);
+        } else if self.tier_slow_at.get() != Some(store.now_secs()) {
+            let mut naps = 0;
+            while !tier.can_gather(&store.epochs) && naps < NAPS_MAX {
+                self.reader.apart(nap);
+                naps += 1;
+            }
+            self.tier_slow_at.set((naps == NAPS_MAX).then(|| store.now_secs()));
+        }
+        tier.segments.reclaim_now(&store.epochs);
     }
 }
 
@@ -150,7 +176,7 @@ impl Waits {
     }
 
     /// Whether all that may wait for the tier's device is left to background cleaners. A writer has somebody who waits for it: what
-    /// finds no buffer then is evicted, or stays in DRAM.
+    /// its pass finds no buffer for is evicted.
     pub(super) fn leaves_device(&self, store: &Store, tier: &Tier) -> bool {
         self.by == By::Writer && store.has_cleaners() && !tier.is_mapped()
     }
