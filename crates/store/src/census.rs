@@ -9,7 +9,9 @@
 //! Cost:       one walk over the sources; a look-up and a rank for each sample
 //! Source:     Memshare §3.2 ranks all of a pass; systematic sampling by size is Madow 1949
 
+mod cut;
 mod division;
+mod seen;
 mod worth;
 
 use crate::epoch::Participant;
@@ -18,96 +20,25 @@ use crate::index::Found;
 use crate::item::{INDEX_SHARE, View};
 use crate::large::Drawn;
 use crate::limits::CENSUS_SLACK_PART;
-use crate::rank::{BIN_MIN, Clock, Densities, Usage, density};
+use crate::rank::{Clock, Densities, Usage, density};
 use crate::slot::Place;
 use crate::store::Store;
 use crate::survivors::Candidate;
-use crate::tenant::{Tenant, TenantSpec};
+use crate::tenant::Tenant;
 use crate::tier::charge_below;
-use division::Pooled;
-use std::cmp::Ordering;
-use std::sync::Arc;
+pub(crate) use cut::Cut;
+use seen::{Seen, seen_in};
 use units::{SegmentId, TenantId};
 pub(crate) use worth::by_worth;
 
 /// Items looked up together, so that their index lines load in parallel.
 pub(crate) const BATCH: usize = 32;
 
-/// All of something.
-const WHOLE: u64 = 1 << 16;
-
 /// Bytes charged by rank. Limits hold what a survey or a pass looks at below 4 GiB.
 pub(crate) type BytesByBin = [u32; 256];
 
 /// Hits per tick that bytes let expect, by rank.
 pub(crate) type HitsByBin = [f32; 256];
-
-/// One tenant in a pass.
-#[derive(Debug)]
-struct Seen {
-    /// Its claim and its rank, as they are when the pass begins.
-    spec: Arc<TenantSpec>,
-    /// What its rank has learnt, if it learns.
-    densities: Option<Arc<Densities>>,
-    /// It holds more than its part: its share of all that is held.
-    is_over: bool,
-    /// What no pass takes from it.
-    floor: u64,
-    /// What this pass leaves it: its floor, or what it has when all are level.
-    least: u64,
-    /// It competes by worth.
-    pool: Option<Pooled>,
-    /// Which of the pass's rows has its bytes by bin.
-    row: usize,
-    /// Which row has the hits that its bytes let expect by bin, if it competes and its rank says something else than that.
-    hits: Option<usize>,
-    /// Bytes in the last bin of what leads to a tier and stays, whatever it is worth.
-    pinned: u32,
-    /// Bytes in the sources.
-    inside: u64,
-    /// Bytes that it will have written when what is decided has been done.
-    coming: u64,
-    /// What the samples in its row stand for: as many, or about as many.
-    sampled: u64,
-    /// Hits per tick that the ranks of all samples let expect.
-    expected: f64,
-    /// The rank's level in this pass; not a number before its first item.
-    level: f32,
-    threshold: u8,
-    /// Of the bytes of the threshold's own bin so many stay, in `WHOLE`ths.
-    part: u64,
-    /// What of that is due: an item stays when all of it is.
-    due: u64,
-    /// The rank that halves what stays.
-    median: u8,
-    /// What of its items can go to a tier, if something can.
-    below: Option<Below>,
-}
-
-/// What of a tenant's items in a pass can go to a tier: values, but not what leads there.
-#[derive(Debug)]
-struct Below {
-    row: usize,
-    /// Which row has the hits that these let expect, as that of all that stays.
-    hits: Option<usize>,
-    /// Which row has them by what they are worth, if the tenant competes.
-    by_worth: Option<usize>,
-    inside: u64,
-    sampled: u64,
-    threshold: u8,
-    part: u64,
-    due: u64,
-}
-
-/// Whether so many bytes of a threshold's own bin stay: as many of it do as are its part, spread evenly.
-fn is_due(due: &mut u64, part: u64, charge: u64) -> bool {
-    *due += charge * part;
-    let stays = charge * WHOLE <= *due;
-    if stays {
-        *due -= charge * WHOLE;
-    }
-    stays
-}
 
 /// Which half by rank of what its tenant keeps an item is in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -386,17 +317,10 @@ impl Census {
         let rank = seen.spec.rank.bin(&usage, seen.level, &self.clock);
         let below = if self.demotes { charge_below(store, item) } else { 0 };
         if let Some(part) = seen.below.as_mut().filter(|_| below != 0) {
-            let bytes = bytes.saturating_sub(below);
-            let at_threshold = rank == part.threshold;
-            let stays =
-                if at_threshold { is_due(&mut part.due, part.part, bytes) } else { part.threshold < rank };
+            let stays = part.cut.keeps(rank, bytes.saturating_sub(below));
             return if stays { Fate::Stays(Half::Lower) } else { Fate::Goes };
         }
-        let stays = if rank == seen.threshold {
-            is_due(&mut seen.due, seen.part, bytes)
-        } else {
-            seen.threshold < rank
-        };
+        let stays = seen.cut.keeps(rank, bytes);
         let half = if rank < seen.median { Half::Lower } else { Half::Upper };
         // The sample says about how much there is; what a tenant holds is known.
         if stays || self.holds_least(store, tenant) { Fate::Stays(half) } else { Fate::Goes }
@@ -405,14 +329,9 @@ impl Census {
     /// Of so many bytes of a tenant at a rank, those that stay; `least` of them do if the rest can go to a tier.
     pub(crate) fn stays_of(&self, tenant: TenantId, (rank, least): (u8, Option<u64>), bytes: u64) -> u64 {
         let Some(seen) = self.seen_of(tenant) else { return bytes };
-        let below = least.and(seen.below.as_ref()).map(|below| (below.threshold, below.part));
-        let (threshold, part) = below.unwrap_or((seen.threshold, seen.part));
+        let cut = least.and(seen.below.as_ref()).map_or(seen.cut, |below| below.cut);
         let least = least.unwrap_or(0);
-        match rank.cmp(&threshold) {
-            Ordering::Less => least,
-            Ordering::Equal => least + bytes.saturating_sub(least) * part / WHOLE,
-            Ordering::Greater => bytes,
-        }
+        least + cut.kept_of(rank, bytes.saturating_sub(least))
     }
 
     /// Whether a tenant holds no more than this pass leaves it.
@@ -468,64 +387,4 @@ pub(crate) fn usage_of(
         expires_at: item.view.expires_at(),
         hits_per_tick: densities.map_or(0.0, |densities| densities.of_key(item.hash, uses, age)),
     }
-}
-
-/// A tenant in this pass.
-fn seen_in<'a>(
-    all: &'a mut Vec<Option<Seen>>,
-    (rows, hits): (&mut Vec<BytesByBin>, &mut Vec<HitsByBin>),
-    store: &Store,
-    tenant: TenantId,
-) -> &'a mut Seen {
-    if all.len() <= tenant.index() {
-        all.resize_with(store.tenant_count().max(tenant.index() + 1), || None);
-    }
-    all[tenant.index()].get_or_insert_with(|| {
-        let mut new_row = || {
-            rows.push([0; 256]);
-            rows.len() - 1
-        };
-        let tenant = store.tenant(tenant);
-        let spec = tenant.spec();
-        let row = new_row();
-        let is_incomparable = tenant.worth().is_some() && !spec.rank.is_absolute();
-        let mut new_hits = || {
-            is_incomparable.then(|| {
-                hits.push([0.0; 256]);
-                hits.len() - 1
-            })
-        };
-        let hits = new_hits();
-        let below = store.tier_below(tenant).map(|_| Below {
-            row: new_row(),
-            hits: new_hits(),
-            by_worth: None,
-            inside: 0,
-            sampled: 0,
-            threshold: BIN_MIN,
-            part: WHOLE,
-            due: 0,
-        });
-        Seen {
-            densities: tenant.densities(&spec.rank),
-            spec,
-            is_over: true,
-            floor: 0,
-            least: 0,
-            pool: None,
-            row,
-            hits,
-            pinned: 0,
-            below,
-            inside: 0,
-            coming: 0,
-            sampled: 0,
-            expected: 0.0,
-            level: f32::NAN,
-            threshold: BIN_MIN,
-            part: WHOLE,
-            due: 0,
-            median: BIN_MIN,
-        }
-    })
 }

@@ -5,9 +5,9 @@
 //!             tenants that compete by worth keep together what need gives them together
 //! Units:      bytes charged
 
+use super::cut::Cut;
 use super::worth::by_worth;
-use super::{BytesByBin, Census, WHOLE, floor_of, seen_in};
-use crate::rank::BIN_MIN;
+use super::{Census, floor_of, seen_in};
 use crate::sources::Sums;
 use crate::store::Store;
 use crate::survivors::{Candidate, Contender, compete, keep, part_of};
@@ -207,8 +207,7 @@ impl Census {
         for (&i, &kept) in self.order.iter().zip(&self.kept) {
             if let Some(below) = self.seen[i].as_mut().and_then(|seen| seen.below.as_mut()) {
                 let kept_of_sampled = of_sampled(below.sampled, kept, below.inside);
-                below.due = 0;
-                (below.threshold, below.part) = place_of(&self.rows[below.row], kept_of_sampled);
+                below.cut = Cut::keeping(kept_of_sampled, &self.rows[below.row]);
             }
         }
     }
@@ -228,16 +227,15 @@ impl Census {
         for (&i, &kept) in self.order.iter().zip(&self.kept) {
             let Some(seen) = &mut self.seen[i] else { continue };
             let bytes_by_bin = &self.rows[seen.row];
-            seen.due = 0;
             let kept_of_sampled = of_sampled(seen.sampled, kept, seen.inside);
-            (seen.threshold, seen.part) = place_of(bytes_by_bin, kept_of_sampled);
-            (seen.median, _) = place_of(bytes_by_bin, kept_of_sampled / 2);
+            seen.cut = Cut::keeping(kept_of_sampled, bytes_by_bin);
+            seen.median = Cut::keeping(kept_of_sampled / 2, bytes_by_bin).rank();
             if kept < seen.inside {
                 let tenant = store.tenant(TenantId(u32::try_from(i).unwrap_or(u32::MAX)));
                 let kind = &seen.spec.rank;
                 tenant.set_level(
                     kind,
-                    kind.level_after(&bytes_by_bin.map(u64::from), seen.threshold, seen.level),
+                    kind.level_after(&bytes_by_bin.map(u64::from), seen.cut.rank(), seen.level),
                 );
             }
         }
@@ -247,17 +245,4 @@ impl Census {
 /// The part of what was sampled that is kept; all of it where nothing is said to be there that anything could be taken from.
 fn of_sampled(sampled: u64, kept: u64, inside: u64) -> u64 {
     if inside == 0 { sampled } else { part_of(sampled, kept, inside) }
-}
-
-/// The rank down to which the bytes are `kept`, and the part of its own bytes that is, in `WHOLE`ths.
-fn place_of(bytes_by_bin: &BytesByBin, kept: u64) -> (u8, u64) {
-    let mut left = kept;
-    for rank in (BIN_MIN..=u8::MAX).rev() {
-        let bytes = u64::from(bytes_by_bin[usize::from(rank)]);
-        if left < bytes {
-            return (rank, left * WHOLE / bytes);
-        }
-        left -= bytes;
-    }
-    (BIN_MIN, WHOLE)
 }

@@ -4,8 +4,8 @@
 //!             them (`survivors`) -> a rank below which its records go
 //! Cost:       2 KiB per tenant that is met
 
-use crate::census::{BytesByBin, HitsByBin, by_worth};
-use crate::rank::{BIN_MIN, Clock, Densities, Usage, density};
+use crate::census::{BytesByBin, Cut, HitsByBin, by_worth};
+use crate::rank::{Clock, Densities, Usage, density};
 use crate::sources::Sums;
 use crate::store::Store;
 use crate::survivors::{Candidate, Contender, compete, keep};
@@ -28,8 +28,7 @@ pub(super) struct Part {
     bytes_by_rank: Box<BytesByBin>,
     hits_by_rank: Box<HitsByBin>,
     inside: u64,
-    threshold: u8,
-    quota: u64,
+    cut: Cut,
     is_over: bool,
 }
 
@@ -78,14 +77,14 @@ impl Parts {
                     Some(_) => candidate.floor < tenant.held().0,
                     None => sums.is_over(tenant),
                 };
-                part.set_threshold(kept);
+                part.cut = Cut::keeping(kept, &part.bytes_by_rank);
             }
         }
     }
 
     /// Whether a record stays; uses what the tenant keeps up. Who was not met keeps all.
     pub(super) fn keeps(&mut self, tenant: TenantId, rank: u8, footprint: u64) -> bool {
-        self.0.get_mut(&tenant).is_none_or(|part| part.keeps(rank, footprint))
+        self.0.get_mut(&tenant).is_none_or(|part| part.cut.keeps(rank, footprint))
     }
 
     /// Whether what goes of a tenant is beyond its share.
@@ -106,8 +105,7 @@ impl Part {
             bytes_by_rank: Box::new([0; 256]),
             hits_by_rank: Box::new([0.0; 256]),
             inside: 0,
-            threshold: BIN_MIN,
-            quota: u64::MAX,
+            cut: Cut::NOTHING,
             is_over: false,
         }
     }
@@ -138,28 +136,5 @@ impl Part {
         } else {
             by_worth(&self.bytes_by_rank, &self.hits_by_rank, 0)
         }
-    }
-
-    /// Turns kept bytes into a rank below which records go.
-    fn set_threshold(&mut self, kept: u64) {
-        let mut left = kept;
-        for rank in (BIN_MIN..=u8::MAX).rev() {
-            let bytes = u64::from(self.bytes_by_rank[usize::from(rank)]);
-            if left < bytes {
-                (self.threshold, self.quota) = (rank, left);
-                return;
-            }
-            left -= bytes;
-        }
-    }
-
-    /// Whether a record stays; uses the threshold's quota up.
-    fn keeps(&mut self, rank: u8, footprint: u64) -> bool {
-        if rank == self.threshold {
-            let fits = footprint <= self.quota;
-            self.quota = self.quota.saturating_sub(footprint);
-            return fits;
-        }
-        self.threshold < rank
     }
 }
