@@ -38,6 +38,19 @@ def fill(wire, some, version=0, exptime=0):
             assert wire.read_line() == b"STORED\r\n"
 
 
+def fill_below(wire, values):
+    """Stores values and sees to it that they are in the tier: what the disk does not take in time stays in DRAM until it is set again."""
+    for _ in range(5):
+        for start in range(0, len(values), 200):
+            part = list(values.items())[start : start + 200]
+            wire.send(b"".join(set_request(key, text) for key, text in part))
+            for _ in part:
+                assert wire.read_line() == b"STORED\r\n"
+        if int(tiers_of(wire)["below:items"]) == len(values):
+            return
+    raise AssertionError(f"{tiers_of(wire)['below:items']} of {len(values)} are in the tier")
+
+
 def read_values(wire):
     """What comes up to END: key -> value."""
     found = {}
@@ -83,11 +96,7 @@ def far(fresh, tmp_path, engine):
     """A server whose default tenant's values are in a file: more of them than its DRAM holds."""
     server = fresh("--tier", tier(tmp_path), "--placement", "ssd", *engine, memory="8")
     with server.wire() as wire:
-        # What the disk does not take in time stays in DRAM, until it is set again.
-        for _ in range(5):
-            fill(wire, keys())
-            if int(tiers_of(wire)["below:items"]) == COUNT:
-                break
+        fill_below(wire, {key: value(key) for key in keys()})
     return server
 
 
@@ -123,9 +132,7 @@ def test_a_get_of_more_than_is_fetched_at_once(fresh, tmp_path, engine, memory):
     large = {b"large:%d" % n: b"%d|" % n + bytes([97 + n % 26]) * (96 << 10) for n in range(256)}
     asked = b" ".join(large)
     with server.wire() as wire:
-        for key, text in large.items():
-            wire.send(set_request(key, text))
-            assert wire.read_line() == b"STORED\r\n"
+        fill_below(wire, large)
         before = wire.stats()
         for request in b"get %s", b"gat 1000 %s":
             wire.send(request % asked + b"\r\nget absent\r\n")

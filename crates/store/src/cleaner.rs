@@ -244,10 +244,10 @@ impl Pass<'_> {
         let mut emptied = 0_usize;
         let mut goes_on = true;
         for id in sources.drain(..) {
-            // Nothing is evicted for lack of a place to put it: the rest waits for another pass.
-            goes_on = goes_on && wait_for_destination(store, reader);
             if goes_on {
                 relieve(store, reader, &mut self.waits);
+                // Nothing is evicted for lack of a place to put it: the rest waits for another pass.
+                goes_on = wait_for_destination(store, reader);
             }
             if goes_on && self.empty(reader, id) {
                 store.log.retire(&store.epochs, id);

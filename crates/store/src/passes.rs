@@ -120,13 +120,11 @@ impl Passes {
         begun.is_ok().then(|| self.note_begun(by))
     }
 
-    /// What a pass does that may take long and frees nothing: who needs room does not count on it meanwhile.
-    pub(crate) fn aside<T>(&self, by: By, act: impl FnOnce() -> T) -> T {
-        let running = &self.running[by as usize];
-        running.fetch_sub(1, Ordering::Relaxed);
-        let done = act();
-        running.fetch_add(1, Ordering::Relaxed);
-        done
+    /// A pass that runs does something that may take long and frees nothing: until the answer is dropped who needs room does not
+    /// count on it.
+    pub(crate) fn aside(&self, by: By) -> Aside<'_> {
+        self.running[by as usize].fetch_sub(1, Ordering::Relaxed);
+        Aside { passes: self, by }
     }
 
     fn note_begun(&self, by: By) -> Running<'_> {
@@ -143,6 +141,19 @@ impl Passes {
             running: self.running(),
             at_once_max: self.at_once_max.load(Ordering::Relaxed),
         }
+    }
+}
+
+/// A pass that runs and frees nothing for the moment.
+#[derive(Debug)]
+pub(crate) struct Aside<'a> {
+    passes: &'a Passes,
+    by: By,
+}
+
+impl Drop for Aside<'_> {
+    fn drop(&mut self) {
+        self.passes.running[self.by as usize].fetch_add(1, Ordering::Relaxed);
     }
 }
 

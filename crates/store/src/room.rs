@@ -117,7 +117,7 @@ impl Worker {
     fn run(&mut self, store: &Store, running: &Running<'_>) -> Outcome {
         let cleaner = self.cleaner.get_or_insert_with(|| Box::new(Cleaner::new(store.thread_rng())));
         // What goes is chosen by what fits below.
-        let mut waits = Waits::of(running.by());
+        let mut waits = Waits::of_pass(running);
         relieve(store, &mut self.reader, &mut waits);
         cleaner.pass(store, &mut self.reader, &self.counters, waits)
     }

@@ -94,8 +94,9 @@ pub(crate) struct Full;
 
 impl Tier {
     pub(crate) fn new(id: u8, device: Arc<dyn Device>, options: &Options) -> Result<Self, MapError> {
-        let Options { memory, item_max, threads, tenants_max, .. } = *options;
-        let in_dram = Geometry::new(memory, item_max, threads).segment;
+        let Options { memory, item_max, tenants_max, .. } = *options;
+        // As for one thread: how many there are is no part of the layout.
+        let in_dram = Geometry::new(memory, item_max, 1).segment;
         let (is_mapped, is_timed) = (device.mapped().is_some(), device.is_timed());
         let gathers = Bytes(memory.0 / limits::TIER_GATHERS_PART);
         let segment = segment_of(&*device, in_dram, (!is_mapped).then_some(gathers));
@@ -255,8 +256,9 @@ impl Tier {
         self.area.waits_for_buffer(epochs)
     }
 
-    /// Whether another segment can be gathered now.
+    /// Whether another segment can be gathered now; takes back what readers have let go of.
     pub(crate) fn can_gather(&self, epochs: &Epochs) -> bool {
+        self.segments.reclaim_now(epochs);
         0 < self.left() && self.area.has_buffer(epochs)
     }
 

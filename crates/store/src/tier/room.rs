@@ -6,7 +6,7 @@ use super::{Tier, TierCleaner};
 use crate::epoch::Participant;
 use crate::hash::{KeyHash, Space};
 use crate::limits;
-use crate::passes::By;
+use crate::passes::{By, Running};
 use crate::store::Store;
 use crate::sync::{nap, pause};
 use crate::worker::Worker;
@@ -60,7 +60,7 @@ impl Worker {
         let mut more = false;
         let is_mine = |tier: &&Tier| tier.is_begun() && !waits.leaves_device(&store, tier);
         'tiers: for tier in store.tiers.iter().filter(is_mine) {
-            while write_out(&store, &mut self.reader, tier) {}
+            write_all_out(&store, &mut self.reader, tier);
             write_late(&store, &mut self.reader, tier);
             tier.segments.reclaim_now(&store.epochs);
             for _ in 0..PASSES_MAX {
@@ -74,12 +74,14 @@ impl Worker {
                 let Some(freed) = cleaner.pass(&store, &mut self.reader, &self.counters, tier) else {
                     continue 'tiers;
                 };
-                while write_out(&store, &mut self.reader, tier) {}
+                write_all_out(&store, &mut self.reader, tier);
                 if freed == 0 {
                     break;
                 }
             }
-            more |= tier.can_clean(store.now_secs()) && tier.segments.retired() != 0;
+            let now = store.now_secs();
+            more |=
+                tier.can_clean(now) && tier.segments.retired() != 0 || tier.has_full() && !tier.rests(now);
         }
         more
     }
@@ -96,14 +98,24 @@ impl Worker {
         if !waits.leaves_device(&store, tier) {
             waits.for_room(&store, &mut self.reader, tier);
         } else if self.tier_slow_at.get() != Some(store.now_secs()) {
+            let is_well = || !tier.rests(store.now_secs()) && !tier.owes();
             let mut naps = 0;
-            while !tier.can_gather(&store.epochs) && naps < NAPS_MAX {
+            while !tier.can_gather(&store.epochs) && is_well() && naps < NAPS_MAX {
                 self.reader.apart(nap);
                 naps += 1;
             }
             self.tier_slow_at.set((naps == NAPS_MAX).then(|| store.now_secs()));
         }
         tier.segments.reclaim_now(&store.epochs);
+    }
+}
+
+/// Writes what waits to be written by now; what others fill meanwhile has to wait for what else there is to do.
+fn write_all_out(store: &Store, reader: &mut Participant, tier: &Tier) {
+    for _ in 0..tier.full_count() {
+        if !write_out(store, reader, tier) {
+            break;
+        }
     }
 }
 
@@ -155,7 +167,8 @@ fn write_head(store: &Store, reader: &mut Participant, tier: &Tier, head: &mut H
 pub(crate) fn relieve(store: &Store, reader: &mut Participant, waits: &mut Waits) {
     for tier in store.tiers.iter().filter(|tier| tier.is_begun()) {
         if tier.has_full() && !waits.leaves_device(store, tier) {
-            store.passes.aside(waits.by, || while write_out(store, reader, tier) {});
+            let _aside = waits.is_counted.then(|| store.passes.aside(waits.by));
+            write_all_out(store, reader, tier);
         }
         if !tier.rests(store.now_secs()) && !tier.owes() {
             waits.for_room(store, reader, tier);
@@ -167,18 +180,24 @@ pub(crate) fn relieve(store: &Store, reader: &mut Participant, waits: &mut Waits
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waits {
     by: By,
+    /// It is counted among the passes that run.
+    is_counted: bool,
     turn: u32,
 }
 
 impl Waits {
     pub(crate) fn of(by: By) -> Self {
-        Self { by, turn: 0 }
+        Self { by, is_counted: false, turn: 0 }
+    }
+
+    pub(crate) fn of_pass(running: &Running<'_>) -> Self {
+        Self { is_counted: true, ..Self::of(running.by()) }
     }
 
     /// Whether all that may wait for the tier's device is left to background cleaners. A writer has somebody who waits for it: what
-    /// its pass finds no buffer for is evicted.
+    /// its pass finds no buffer for is evicted; where nothing may be it writes itself.
     pub(super) fn leaves_device(&self, store: &Store, tier: &Tier) -> bool {
-        self.by == By::Writer && store.has_cleaners() && !tier.is_mapped()
+        self.by == By::Writer && store.has_cleaners() && !tier.is_mapped() && !store.no_evict
     }
 
     /// Waits a while for room that others are making, unless they may wait for a device themselves.
@@ -210,5 +229,68 @@ fn for_buffer(store: &Store, reader: &mut Participant, tier: &Tier) {
     while tier.waits_for_buffer(&store.epochs) && turn <= WAIT_TURNS_MAX {
         reader.quiesce();
         pause(&mut turn);
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+    use crate::hash::Space;
+    use crate::{Fields, Mode, Options, Placement, RankKind, TenantSpec};
+    use control::Claim;
+    use media::faults::Faulty;
+    use media::{Device, FileTier};
+    use units::Bytes;
+
+    /// Who needs room does not count on a pass that waits for a device; what is no pass is not counted as one less.
+    #[test]
+    fn a_pass_at_a_device_does_not_count_as_running() {
+        let folder = std::env::temp_dir().join(format!("cotenant-aside-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let device = Arc::new(Faulty::new(FileTier::open(&folder.join("tier"), Bytes::mib(16)).unwrap()));
+        let options = Options {
+            memory: Bytes::mib(16),
+            item_max: Bytes::kib(64),
+            threads: 1,
+            tenants_max: 2,
+            no_evict: false,
+            seed: 1,
+        };
+        let store = Store::with_tiers(options, &[Arc::clone(&device) as Arc<dyn Device>], 0).unwrap();
+        store.set_cleaners(1);
+        let (name, claim, rank) = ("t".to_owned(), Claim::default(), RankKind::default());
+        let tenant = store.add_tenant(TenantSpec { name, own_space: true, claim, rank }).unwrap();
+        assert!(store.set_placement(tenant, Placement::Tier(0)));
+        let mut worker = store.worker().unwrap();
+        worker.restore(None, &mut |_, _| None);
+        let (mut number, tier) = (0, &store.tiers[0]);
+        for counted in [false, true] {
+            while !tier.has_full() {
+                let text = format!("key {number}");
+                let key = worker.key(Space::Own(tenant), text.as_bytes()).unwrap();
+                worker.set(tenant, &key, Mode::Set, Fields::default(), &[7; 2_000]).unwrap();
+                worker.quiesce();
+                number += 1;
+            }
+            let running = counted.then(|| store.passes.begin(By::Background));
+            let mut waits = running.as_ref().map_or(Waits::of(By::Background), Waits::of_pass);
+            let before = store.passes.running();
+            assert_eq!(before, u32::from(counted));
+            let hung = device.hang();
+            std::thread::scope(|scope| {
+                let reader = &mut worker.reader;
+                let cleaner = scope.spawn(|| relieve(&store, reader, &mut waits));
+                while tier.has_full() {
+                    std::thread::yield_now();
+                }
+                let meanwhile = store.passes.running();
+                drop(hung);
+                cleaner.join().unwrap();
+                assert_eq!(meanwhile, 0, "counted: {counted}");
+            });
+            assert_eq!(store.passes.running(), before);
+        }
+        std::fs::remove_dir_all(folder).unwrap();
     }
 }
