@@ -1,18 +1,19 @@
 //! `watch`: what happens, as log lines to those who look.
 //!
-//! Shape:      an event -> one line in memcached's format -> a bounded buffer per watcher, which its worker sends
+//! Shape:      an event, told by `lines` -> one line -> a bounded buffer per watcher, which its worker sends
 //! Invariants: nobody waits for a watcher: what does not fit its buffer is dropped and counted, and the watcher is told
 //!             `skipped=N`; a watcher sees what its connection may see; an event is written down, and its lock taken, only if
 //!             somebody sees it
 //! Units:      seconds since 1970 with microseconds
 //! Cost:       one relaxed load per turn while nobody looks, and one per place while somebody does
-//! Source:     memcached 1.6.45's log lines
+//! Source:     memcached 1.6.45's `watch`
+
+mod lines;
 
 use crate::limits::{TENANT_WATCHERS_MAX, TENANTS_WATCHERS_MAX, WATCH_BUFFER, WATCHERS_MAX};
 use crate::shared::Clock;
 use crate::tenants::Binding;
-use std::fmt::Write as _;
-use std::net::SocketAddr;
+pub(crate) use lines::{Looked, Reporter, StoredItem, encoded, evicted};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use store::Store;
@@ -189,25 +190,6 @@ fn code(tenant: TenantId) -> u32 {
     tenant.0 + 1
 }
 
-/// What is told of an item that was looked for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Looked<'k> {
-    pub(crate) key: &'k [u8],
-    /// Size class and value's length; none for a miss.
-    pub(crate) found: Option<(usize, usize)>,
-}
-
-/// What is told of an item that was stored, or not.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct StoredItem<'k> {
-    pub(crate) key: &'k [u8],
-    pub(crate) status: &'static str,
-    pub(crate) command: &'static str,
-    /// Seconds that it lives, 0 for ever.
-    pub(crate) ttl_secs: u32,
-    pub(crate) value_len: usize,
-}
-
 impl Watch {
     pub(crate) fn new(clock: &dyn Clock) -> Self {
         let uptime = i64::try_from(clock.now().whole_secs()).unwrap_or(0);
@@ -341,95 +323,6 @@ impl Watch {
     }
 }
 
-/// Where events come from: a connection of a server. What it is told of is written down whether somebody sees it or not: who
-/// has one has asked.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Reporter<'s> {
-    pub(crate) watch: &'s Watch,
-    pub(crate) store: &'s Store,
-    pub(crate) clock: &'s dyn Clock,
-    /// The connection's number.
-    pub(crate) connection: usize,
-}
-
-impl Reporter<'_> {
-    /// A look-up.
-    pub(crate) fn looked(&self, tenant: TenantId, looked: &Looked<'_>) {
-        let (status, (class, len)) =
-            looked.found.map_or(("not_found", (0, 0)), |(class, len)| ("found", (class, len)));
-        let (key, number) = (encoded(looked.key), self.connection);
-        let what = format!("type=item_get key={key} status={status} clsid={class} cfd={number} size={len}");
-        self.watch.tell(self.store, self.clock, interest::FETCHERS, Some(tenant), &what);
-    }
-
-    /// A store.
-    pub(crate) fn stored(&self, tenant: TenantId, item: &StoredItem<'_>) {
-        let StoredItem { status, command, ttl_secs, value_len, .. } = *item;
-        let what = format!(
-            "type=item_store key={} status={status} cmd={command} ttl={ttl_secs} clsid={} cfd={} size={value_len}",
-            encoded(item.key),
-            store::class_of(item.key.len() + value_len),
-            self.connection
-        );
-        self.watch.tell(self.store, self.clock, interest::MUTATIONS, Some(tenant), &what);
-    }
-
-    /// A delete that found its item.
-    pub(crate) fn deleted(&self, tenant: TenantId, key: &[u8], command: &str) {
-        let what = format!("type=deleted key={} cmd={command} cfd={}", encoded(key), self.connection);
-        self.watch.tell(self.store, self.clock, interest::DELETIONS, Some(tenant), &what);
-    }
-
-    /// A connection that came, or went for a reason.
-    pub(crate) fn connection(&self, binding: Binding, peer: Option<SocketAddr>, closed: Option<&str>) {
-        let tenant = match binding {
-            Binding::To(tenant) => Some(tenant),
-            Binding::Unbound => None,
-        };
-        let kind = if closed.is_some() { "conn_close" } else { "conn_new" };
-        let (ip, transport) =
-            peer.map_or_else(|| ("unix".to_owned(), "local"), |p| (p.ip().to_string(), "tcp"));
-        let port = peer.map_or(0, |p| p.port());
-        let mut what = format!("type={kind} rip={ip} rport={port} transport={transport}");
-        if let Some(reason) = closed {
-            let _ = write!(what, " reason={reason}");
-        }
-        let _ = write!(what, " cfd={}", self.connection);
-        self.watch.tell(self.store, self.clock, interest::CONNECTIONS, tenant, &what);
-    }
-}
-
-/// Tells of an eviction. `store` is the one that evicts; nothing but its tenants' key spaces is asked of it.
-pub(crate) fn evicted(watch: &Watch, store: &Store, clock: &dyn Clock, item: &store::Evicted<'_>) {
-    if !watch.is_seen(store, interest::EVICTIONS, Some(item.tenant)) {
-        return;
-    }
-    let now = store.now_secs();
-    let ttl = if item.expires_at == 0 { -1 } else { i64::from(item.expires_at) - i64::from(now) };
-    let what = format!(
-        "type=eviction key={} fetch={} ttl={ttl} la={} clsid={} size={}",
-        encoded(item.key),
-        if item.fetched { "yes" } else { "no" },
-        now.saturating_sub(item.used_secs),
-        item.class,
-        item.value_len
-    );
-    watch.tell(store, clock, interest::EVICTIONS, Some(item.tenant), &what);
-}
-
-/// A key with everything but letters, digits and `-._~` as %XX.
-pub(crate) fn encoded(key: &[u8]) -> String {
-    let mut text = String::with_capacity(key.len());
-    for byte in key {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(byte) {
-            text.push(char::from(*byte));
-        } else {
-            let _ = write!(text, "%{byte:02X}");
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -535,11 +428,6 @@ mod tests {
         watch.end(&store, &watchers[0]);
         assert!(!watch.is_full(Binding::To(alpha)));
         assert!(watch.is_seen(&store, interest::FETCHERS, Some(alpha)), "others of its look on");
-    }
-
-    #[test]
-    fn keys_are_encoded() {
-        assert_eq!(encoded(b"a:b \r\xff~"), "a%3Ab%20%0D%FF~");
     }
 
     #[test]

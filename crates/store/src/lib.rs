@@ -31,6 +31,7 @@ mod tenant;
 
 mod account;
 mod census;
+mod classes;
 mod cleaner;
 mod departed;
 mod destinations;
@@ -64,6 +65,7 @@ mod shuttle_tests;
 
 pub use crate::control::MemoryControl;
 pub use bandwidth::BandwidthControl;
+pub use classes::{CLASSES, ClassTotals, class_bound, class_of};
 pub use curves::{LookUps, RING_BYTES, SampledAccess, SampledKind};
 pub use effort::{Effort, Interval};
 pub use geometry::{Geometry, divisible_capacity, has_room_for};
@@ -71,7 +73,7 @@ pub use hash::Space;
 pub use item::ITEM_OVERHEAD_MAX;
 pub use joint::JointControl;
 pub use limits::{CLEANERS_MAX, ITEM_MAX, MARKS_MAX, MARKS_MIN, TIERS_MAX};
-pub use metrics::{CLASSES, ClassTotals, CleanerTotals, Eviction, Totals, class_bound, class_of};
+pub use metrics::{CleanerTotals, Eviction, Totals};
 pub use passes::{FixedPass, PassKind, PassTotals};
 pub use pin::Pinned;
 pub use rank::{Expression, RankError, RankKind};

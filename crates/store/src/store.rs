@@ -14,6 +14,7 @@ mod tenants;
 pub use memory::MemoryUse;
 
 use crate::brakes::Brakes;
+use crate::classes::{CLASSES, ClassTotals};
 use crate::departed::Departures;
 use crate::destinations::Parked;
 use crate::epoch::{Epochs, Participant};
@@ -23,7 +24,7 @@ use crate::index::{BUCKET_BYTES, Index};
 use crate::item::View;
 use crate::limits;
 use crate::log::Log;
-use crate::metrics::{CLASSES, ClassTotals, CleanerCounters, CleanerTotals, ThreadCounters};
+use crate::metrics::{CleanerCounters, CleanerTotals, ThreadCounters};
 use crate::moments::Moments;
 use crate::passes::Passes;
 use crate::rank::History;

@@ -2,8 +2,8 @@
 //!
 //! Cost: one relaxed load per eviction while nobody looks
 
+use crate::classes::class_of;
 use crate::item::View;
-use crate::metrics::class_of;
 use crate::slot::Slot;
 use crate::store::Store;
 use crate::sync::{AtomicBool, Ordering};

@@ -198,7 +198,7 @@ impl<'a> Item<'a> {
     /// Its size class.
     #[must_use]
     pub fn class(&self) -> usize {
-        crate::metrics::class_of(self.view.sizes().whole)
+        crate::classes::class_of(self.view.sizes().whole)
     }
 
     /// Who it is charged to.

@@ -12,6 +12,7 @@ mod reply;
 mod said;
 mod session;
 mod text;
+mod tokens;
 mod turn;
 
 pub(crate) use binary::REQUEST_MAGIC as BINARY_MAGIC;

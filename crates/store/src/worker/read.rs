@@ -3,9 +3,10 @@
 //! Invariants: no look-up takes a lock
 
 use super::{Item, Key, Refused, Worker};
+use crate::classes::CLASSES;
 use crate::curves::SampledKind;
 use crate::index::Found;
-use crate::metrics::{CLASSES, Counters, count};
+use crate::metrics::{Counters, count};
 use crate::shadow::Shadow;
 use crate::slot::Slot;
 use crate::sync::{Ordering, bump};
