@@ -30,22 +30,22 @@ def keys(count=COUNT):
     return [b"key:%d" % n for n in range(count)]
 
 
-def fill(wire, some, version=0, exptime=0):
-    for start in range(0, len(some), 200):
-        part = some[start : start + 200]
-        wire.send(b"".join(set_request(key, value(key, version), exptime=exptime) for key in part))
+def store_all(wire, requests):
+    for start in range(0, len(requests), 200):
+        part = requests[start : start + 200]
+        wire.send(b"".join(part))
         for _ in part:
             assert wire.read_line() == b"STORED\r\n"
+
+
+def fill(wire, some, version=0, exptime=0):
+    store_all(wire, [set_request(key, value(key, version), exptime=exptime) for key in some])
 
 
 def fill_below(wire, values):
     """Stores values and sees to it that they are in the tier: what the disk does not take in time stays in DRAM until it is set again."""
     for _ in range(5):
-        for start in range(0, len(values), 200):
-            part = list(values.items())[start : start + 200]
-            wire.send(b"".join(set_request(key, text) for key, text in part))
-            for _ in part:
-                assert wire.read_line() == b"STORED\r\n"
+        store_all(wire, [set_request(key, text) for key, text in values.items()])
         if int(tiers_of(wire)["below:items"]) == len(values):
             return
     raise AssertionError(f"{tiers_of(wire)['below:items']} of {len(values)} are in the tier")

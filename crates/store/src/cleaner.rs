@@ -64,7 +64,6 @@ pub(crate) struct Cleaner {
     pub(crate) sources: Vec<SegmentId>,
     pub(crate) census: Census,
     survey: Survey,
-    waits: Waits,
 }
 
 impl Cleaner {
@@ -74,7 +73,6 @@ impl Cleaner {
             sources: Vec::new(),
             census: Census::default(),
             survey: Survey::default(),
-            waits: Waits::of(By::Background),
         }
     }
 
@@ -86,16 +84,15 @@ impl Cleaner {
         counters: &ThreadCounters,
         waits: Waits,
     ) -> Outcome {
-        self.waits = waits;
         let mut to = Destinations::take(store);
         let outcome = match store.pass_kind() {
             PassKind::Surveyed { marks } if !store.no_evict => {
-                self.surveyed_pass(store, reader, counters, &mut to, marks)
+                self.surveyed_pass(store, reader, (counters, waits), &mut to, marks)
             }
             PassKind::Surveyed { .. } => {
-                self.fixed_pass(store, reader, counters, &mut to, FixedPass::default())
+                self.fixed_pass(store, reader, (counters, waits), &mut to, FixedPass::default())
             }
-            PassKind::Fixed(fixed) => self.fixed_pass(store, reader, counters, &mut to, fixed),
+            PassKind::Fixed(fixed) => self.fixed_pass(store, reader, (counters, waits), &mut to, fixed),
         };
         to.park(store);
         self.census.give_back();
@@ -108,7 +105,7 @@ impl Cleaner {
         &mut self,
         store: &Store,
         reader: &mut Participant,
-        counters: &ThreadCounters,
+        (counters, waits): (&ThreadCounters, Waits),
         to: &mut Destinations,
         marks: usize,
     ) -> Outcome {
@@ -125,7 +122,7 @@ impl Cleaner {
             }
         }
         to.allow(self.sources.len() - 1);
-        let (census, waits) = (&mut self.survey.census, self.waits);
+        let census = &mut self.survey.census;
         Pass { store, counters, census, to, lack: Lack::Goes, waits, seen: 0 }.run(reader, &mut self.sources)
     }
 
@@ -134,7 +131,7 @@ impl Cleaner {
         &mut self,
         store: &Store,
         reader: &mut Participant,
-        counters: &ThreadCounters,
+        (counters, waits): (&ThreadCounters, Waits),
         to: &mut Destinations,
         fixed: FixedPass,
     ) -> Outcome {
@@ -170,7 +167,7 @@ impl Cleaner {
         // What is lost at ends of destinations beyond what was foreseen is not to cost items that stay.
         to.allow(self.sources.len() - 1);
         let lack = if store.no_evict { Lack::Waits } else { Lack::Goes };
-        let (census, waits) = (&mut self.census, self.waits);
+        let census = &mut self.census;
         Pass { store, counters, census, to, lack, waits, seen: 0 }.run(reader, &mut self.sources)
     }
 

@@ -85,9 +85,7 @@ impl Worker {
         }
         more
     }
-}
 
-impl Worker {
     /// Makes room in a tier for a value whose place it is. Whatever comes of it, the writer comes again and puts its value somewhere.
     pub(crate) fn make_room_below(&mut self, tier: u8) {
         let store = Arc::clone(&self.store);
@@ -106,7 +104,6 @@ impl Worker {
             }
             self.tier_slow_at.set((naps == NAPS_MAX).then(|| store.now_secs()));
         }
-        tier.segments.reclaim_now(&store.epochs);
     }
 }
 
