@@ -1,18 +1,20 @@
 //! How a tenant is recognised: by credentials (a password, a certificate), by the listener of a connection, by the
-//! prefix of a key; else it is the
-//! default tenant.
+//! prefix of a key; else it is the default tenant.
 //!
 //! Shape:      connection -> binding; binding and key -> tenant and key space
 //! Invariants: a bound connection never leaves its tenant's key space; prefix tenants share one; no key is routed to a
 //!             tenant that was removed
 //! Units:      prefixes are bytes, the delimiter included
 
+mod about;
+
 use crate::config::{Config, TenantConfig};
 use crate::groups::Division;
 use crate::limits::{PREFIX_MAX, TENANTS_MAX};
 use crate::listener::Address;
 use crate::tiers::Places;
-use control::{Amount, Claim, GroupId, Weight};
+pub(crate) use about::{About, AddError, Origin, Own, claim};
+use control::{Claim, GroupId};
 use rapidhash::fast::RandomState;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -62,79 +64,6 @@ pub(crate) struct Known {
     /// Whose certificates with these names are.
     identities: HashMap<String, TenantId>,
     about: HashMap<TenantId, About>,
-}
-
-/// How a tenant is known.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct About {
-    pub(crate) name: String,
-    pub(crate) prefix: Option<Box<[u8]>>,
-    pub(crate) listen: Option<Address>,
-    /// Names of certificates whose connections are its.
-    pub(crate) identities: Vec<String>,
-    pub(crate) origin: Origin,
-    pub(crate) own: Own,
-}
-
-/// What a tenant has of its own, and not as the server says.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Own {
-    /// Its eviction order.
-    pub(crate) rank: bool,
-    /// Where its values go.
-    pub(crate) placement: bool,
-}
-
-/// Who made a tenant.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Origin {
-    /// It is always there.
-    Default,
-    /// The configuration.
-    Configuration,
-    /// The first key stored under its prefix.
-    Delimiter,
-    /// The administration.
-    Administration,
-    /// A user of the file of users.
-    Credentials,
-}
-
-/// Why a tenant cannot be made.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum AddError {
-    /// There is one of that name.
-    NameTaken,
-    /// Its prefix is that of this tenant.
-    PrefixTaken(String),
-    /// Certificates with this name are another tenant's.
-    IdentityTaken(String),
-    /// There are as many as can be.
-    Full,
-}
-
-impl Origin {
-    /// One word for people.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Default => "default",
-            Self::Configuration => "configuration",
-            Self::Delimiter => "delimiter",
-            Self::Administration => "administration",
-            Self::Credentials => "credentials",
-        }
-    }
-}
-
-/// What a tenant's settings claim, as a member of a group.
-pub(crate) fn claim(tenant: &TenantConfig, group: Option<GroupId>) -> Claim {
-    Claim {
-        weight: Weight::new(tenant.weight).unwrap_or_default(),
-        floor: Amount::memory(tenant.reserved),
-        credit: tenant.credit,
-        group,
-        ..Claim::default()
-    }
 }
 
 /// Where keys of one connection go.
