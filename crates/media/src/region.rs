@@ -9,10 +9,6 @@
 
 #![allow(unsafe_code, reason = "maps memory and hands out views of it; see the SAFETY comments")]
 
-mod pages;
-
-#[cfg(not(miri))]
-use pages::page_range;
 use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -162,11 +158,98 @@ impl Region {
         self.len == 0
     }
 
+    /// Asks for whole huge pages. Refusal costs speed only.
+    pub fn prefer_huge_pages(&self) {
+        self.prefer_huge_pages_in(0, self.len);
+    }
+
+    /// The same for a range.
+    ///
+    /// # Panics
+    /// If the range is not inside the region.
+    pub fn prefer_huge_pages_in(&self, offset: usize, len: usize) {
+        assert!(self.contains(offset, len), "advice outside of the region");
+        #[cfg(not(miri))]
+        {
+            use rustix::mm::{Advice, madvise};
+            let (start, len) = page_range(offset, len);
+            // SAFETY: `start` is inside the mapping, checked above (rounding down stays inside).
+            let at = unsafe { self.base.as_ptr().add(start) };
+            // SAFETY: the range is inside this live mapping; the advice changes no content.
+            let _refused = unsafe { madvise(at.cast(), len, Advice::LinuxHugepage) };
+        }
+    }
+
+    /// Asks for small pages only, where memory counts to the page.
+    pub fn refuse_huge_pages(&self) {
+        #[cfg(not(miri))]
+        {
+            use rustix::mm::{Advice, madvise};
+            // SAFETY: the range is exactly this live mapping; the advice changes no content.
+            let _refused = unsafe { madvise(self.base.as_ptr().cast(), self.len, Advice::LinuxNoHugepage) };
+        }
+    }
+
     /// Where bytes of this region begin in it; none for others.
     #[must_use]
     pub fn offset_of(&self, bytes: &[u8]) -> Option<usize> {
         let offset = (bytes.as_ptr() as usize).checked_sub(self.base.as_ptr() as usize)?;
         self.contains(offset, bytes.len()).then_some(offset)
+    }
+
+    /// Leaves the region out of core dumps: it holds other people's data. Refusal only makes dumps larger.
+    pub fn leave_out_of_dumps(&self) {
+        #[cfg(not(miri))]
+        {
+            use rustix::mm::{Advice, madvise};
+            // SAFETY: the range is exactly this live mapping; the advice changes no content.
+            let _refused = unsafe { madvise(self.base.as_ptr().cast(), self.len, Advice::LinuxDontDump) };
+        }
+    }
+
+    /// Touches the pages of a range for writing without changing them, so that a later first touch costs nothing.
+    ///
+    /// # Errors
+    /// If the system has not enough memory for them, or does not know the advice: Linux before 5.14 answers "invalid input".
+    ///
+    /// # Panics
+    /// If the range is not inside the region.
+    pub fn populate(&self, offset: usize, len: usize) -> io::Result<()> {
+        assert!(self.contains(offset, len), "populate outside of the region");
+        #[cfg(not(miri))]
+        {
+            use rustix::mm::{Advice, madvise};
+            let (start, len) = page_range(offset, len);
+            // SAFETY: `start` is inside the mapping, checked above (rounding down stays inside).
+            let at = unsafe { self.base.as_ptr().add(start) };
+            // SAFETY: the range is inside this live mapping; populating changes no content.
+            unsafe { madvise(at.cast(), len, Advice::LinuxPopulateWrite) }?;
+        }
+        Ok(())
+    }
+
+    /// Gives the whole pages inside a range back to the system; they read as zero afterwards. Pages of a file stay.
+    ///
+    /// # Safety
+    /// No reference obtained from [`Region::bytes`] to these bytes may be alive. Atomic words may be: their readers
+    /// see the old value or zero.
+    ///
+    /// # Panics
+    /// If the range is not inside the region.
+    pub unsafe fn release(&self, offset: usize, len: usize) {
+        assert!(self.contains(offset, len), "release outside of the region");
+        let start = offset.next_multiple_of(PAGE);
+        let end = (offset + len) / PAGE * PAGE;
+        if end <= start || self.is_file {
+            return;
+        }
+        #[cfg(not(miri))]
+        {
+            // SAFETY: `start` is inside the mapping, checked above.
+            let at = unsafe { self.base.as_ptr().add(start) };
+            // SAFETY: whole pages inside this live private anonymous mapping; the caller holds no references.
+            let _refused = unsafe { give_back(at.cast(), end - start) };
+        }
     }
 
     /// A view of bytes.
@@ -296,6 +379,12 @@ fn prefetch_at(at: *const u8) {
 }
 
 #[cfg(not(miri))]
+fn page_range(offset: usize, len: usize) -> (usize, usize) {
+    let start = offset / PAGE * PAGE;
+    (start, (offset + len).next_multiple_of(PAGE) - start)
+}
+
+#[cfg(not(miri))]
 fn map(len: usize) -> io::Result<NonNull<u8>> {
     use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
@@ -325,6 +414,30 @@ impl Drop for Mapping {
             unsafe { std::alloc::dealloc(self.base.as_ptr(), layout) };
         }
     }
+}
+
+/// Gives pages back, locked ones too.
+///
+/// # Safety
+/// Whole pages of a live private anonymous mapping, to which no reference leads.
+#[cfg(not(miri))]
+unsafe fn give_back(at: *mut std::ffi::c_void, len: usize) -> rustix::io::Result<()> {
+    use rustix::io::Errno;
+    use rustix::mm::{Advice, MlockFlags, madvise, mlock_with, munlock};
+    // SAFETY: the caller's promise.
+    let advise = |advice| unsafe { madvise(at, len, advice) };
+    // Locked memory (`-k`) is given back by a call of its own, before Linux 5.18 by none.
+    for advice in [Advice::LinuxDontNeed, Advice::LinuxDontneedLocked] {
+        match advise(advice) {
+            Err(Errno::INVAL) => {}
+            done => return done,
+        }
+    }
+    // SAFETY: the same.
+    unsafe { munlock(at, len) }?;
+    advise(Advice::LinuxDontNeed)?;
+    // SAFETY: the same. It was the lock that stood in the way: pages are locked again as they are touched.
+    unsafe { mlock_with(at, len, MlockFlags::ONFAULT) }
 }
 
 #[cfg(test)]
