@@ -91,7 +91,7 @@ impl BandwidthControl {
         for tenant in self.store.tenants().filter(|tenant| !tenant.is_gone()) {
             let at = steady.binary_search_by_key(&tenant.id, |(id, _)| *id);
             let throttle = at.map_or(Throttle::FREE, |at| steady[at].1);
-            tenant.brake.set(setting(&throttle), now);
+            tenant.below.set_brake(setting(&throttle), now);
         }
         true
     }
@@ -189,12 +189,12 @@ impl Sensor for BandwidthControl {
                 continue;
             }
             self.present.push((tenant.id, tenant.generation()));
-            let depleted_at = tenant.brake.take_depleted_at();
+            let depleted_at = tenant.below.brake().take_depleted_at();
             // Of one that has just come it is not known since when it was counted.
             let signal = (!is_new).then(|| BandwidthSignal { depleted_at, ..now.since(&before) });
             let mut claim = tenant.spec().claim.clone();
             claim.levers = Levers { brake: BRAKE, ..Levers::default() };
-            let in_force = Some(throttle(&tenant.brake.setting()));
+            let in_force = Some(throttle(&tenant.below.brake().setting()));
             rows.push(Row { id: tenant.id, claim, signal, in_force });
         }
         let profile = self.store.divided_tier().filter(|tier| self.store.has_profile(*tier));
@@ -227,8 +227,8 @@ impl Actuator for BandwidthControl {
                 continue;
             }
             // Policies charge what was used beyond a budget themselves.
-            tenant.brake.begin(setting(asked), now);
-            let held = throttle(&tenant.brake.setting());
+            tenant.below.begin_brake(setting(asked), now);
+            let held = throttle(&tenant.below.brake().setting());
             whole &= held == *asked;
             in_force.push((*id, held));
         }
@@ -247,7 +247,7 @@ impl Store {
     #[must_use]
     pub fn throttle(&self, id: TenantId) -> Throttle {
         let tenant = self.known(id).filter(|tenant| !tenant.is_gone());
-        tenant.map_or(Throttle::FREE, |tenant| throttle(&tenant.brake.setting()))
+        tenant.map_or(Throttle::FREE, |tenant| throttle(&tenant.below.brake().setting()))
     }
 }
 

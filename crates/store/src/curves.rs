@@ -253,7 +253,7 @@ mod tests {
     fn tenant() -> Tenant {
         let (name, claim) = ("t".to_owned(), control::Claim::default());
         let spec = crate::TenantSpec { name, own_space: false, claim, rank: crate::RankKind::Lru };
-        Tenant::new(TenantId(1), spec, Bytes::ZERO, 0)
+        Tenant::new(TenantId(1), spec, Reasons::default(), Bytes::ZERO, 0)
     }
 
     /// Of a ring that nobody drains, all accesses to keys below the threshold that it leaves come out, in order.

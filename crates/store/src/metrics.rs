@@ -5,8 +5,9 @@
 use crate::classes::{CLASSES, ClassCounters, class_of};
 use crate::limits::TIERS_MAX;
 use crate::sync::{AtomicU64, Ordering, bump};
-use crate::tier::{BelowCounters, BelowTotals, TrafficTotal};
+use crate::tier::{BelowCounters, BelowTotals, Tariff, TrafficTotal};
 use media::{Access, Meter};
+use std::sync::Arc;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
@@ -270,8 +271,8 @@ impl LastEviction {
 }
 
 impl Counters {
-    pub(crate) fn new(tiers: usize) -> Self {
-        Self { below: (0..tiers).map(|_| BelowCounters::default()).collect(), ..Self::default() }
+    pub(crate) fn new(tariffs: &[Arc<Tariff>]) -> Self {
+        Self { below: tariffs.iter().map(BelowCounters::new).collect(), ..Self::default() }
     }
 
     /// What was counted at a tier.
@@ -333,18 +334,18 @@ pub(crate) struct ThreadCounters {
     /// Of the shared key space, then of the tenants with a key space of their own.
     pub(crate) classes: [[ClassCounters; CLASSES]; 2],
     pub(crate) tenants: Box<[std::sync::OnceLock<Box<Counters>>]>,
-    /// Tiers below DRAM.
-    tiers: usize,
+    /// Of the tiers below DRAM.
+    tariffs: Box<[Arc<Tariff>]>,
     /// Accesses for miss ratio curves.
     pub(crate) samples: crate::curves::Ring,
 }
 
 impl ThreadCounters {
-    pub(crate) fn new(tenants_max: usize, tiers: usize) -> Self {
+    pub(crate) fn new(tenants_max: usize, tariffs: Box<[Arc<Tariff>]>) -> Self {
         Self {
             classes: std::array::from_fn(|_| std::array::from_fn(|_| ClassCounters::default())),
             tenants: (0..tenants_max).map(|_| std::sync::OnceLock::new()).collect(),
-            tiers,
+            tariffs,
             samples: crate::curves::Ring::default(),
         }
     }
@@ -352,7 +353,7 @@ impl ThreadCounters {
     /// The set of one tenant.
     #[inline]
     pub(crate) fn of(&self, tenant: usize) -> &Counters {
-        self.tenants[tenant].get_or_init(|| Box::new(Counters::new(self.tiers)))
+        self.tenants[tenant].get_or_init(|| Box::new(Counters::new(&self.tariffs)))
     }
 
     #[inline]

@@ -260,7 +260,8 @@ impl Store {
     pub(crate) fn lend_counters(&self) -> Arc<ThreadCounters> {
         let mut threads = lock(&self.threads);
         threads.free.pop().unwrap_or_else(|| {
-            let counters = Arc::new(ThreadCounters::new(self.tenants.len(), self.tiers.len()));
+            let tariffs = self.tiers.iter().map(|tier| Arc::clone(&tier.tariff)).collect();
+            let counters = Arc::new(ThreadCounters::new(self.tenants.len(), tariffs));
             threads.all.push(Arc::clone(&counters));
             counters
         })

@@ -13,11 +13,11 @@ use crate::metrics::Totals;
 use crate::rank::{Densities, HitDensity, RankKind};
 use crate::shadow::Shadow;
 use crate::sync::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Mutex, Ordering, lock};
-use crate::tier::Placement;
+use crate::tier::{Placement, Reasons, Standing};
 use control::Claim;
 use control::bandwidth::Throttle;
 use control::memory::MemoryShare;
-use media::brake::{Brake, Setting};
+use media::brake::Setting;
 use std::sync::{Arc, OnceLock};
 use units::{Bytes, Instant, TenantId};
 use worth::WorthCell;
@@ -94,10 +94,8 @@ pub(crate) struct Tenant {
     refuses: AtomicBool,
     /// A write that leaves it with more live bytes is refused; `u64::MAX` for no such limit.
     refuse_above: AtomicU64,
-    /// Where its values go, as `Placement::code`.
-    placement: AtomicU32,
-    /// How its accesses to the tier whose time is divided are held back.
-    pub(crate) brake: Brake,
+    /// Where its values go, and how its accesses below DRAM are held back.
+    pub(crate) below: Standing,
     pub(crate) expiries: Expiries,
     pub(crate) shadow: Mutex<Shadow>,
     /// One key in 2^k is in the shadow queue; a copy to read without the lock.
@@ -113,7 +111,13 @@ pub(crate) struct Tenant {
 
 impl Tenant {
     /// One that comes at a second of the store's clock.
-    pub(crate) fn new(id: TenantId, spec: TenantSpec, shadow_budget: Bytes, now_secs: u32) -> Self {
+    pub(crate) fn new(
+        id: TenantId,
+        spec: TenantSpec,
+        reasons: Reasons,
+        shadow_budget: Bytes,
+        now_secs: u32,
+    ) -> Self {
         let mut shadow = Shadow::default();
         shadow.resize(crate::limits::SHADOW_REPRESENTS, shadow_budget);
         let tenant = Self {
@@ -139,8 +143,7 @@ impl Tenant {
             expected_hits: AtomicU64::new(0),
             refuses: AtomicBool::new(false),
             refuse_above: AtomicU64::new(u64::MAX),
-            placement: AtomicU32::new(0),
-            brake: Brake::default(),
+            below: Standing::new(reasons),
             expiries: Expiries::from(now_secs),
             shadow: Mutex::new(shadow),
             shadow_sampling: AtomicU32::new(0),
@@ -255,7 +258,7 @@ impl Tenant {
         self.worth.set(None);
         self.take_expected_hits();
         self.set_floor(Bytes::ZERO);
-        self.brake.set(Setting::FREE, Instant::ZERO);
+        self.below.set_brake(Setting::FREE, Instant::ZERO);
         *lock(&self.shadow) = Shadow::default();
         self.shadow_sampling.store(0, Ordering::Relaxed);
     }
@@ -282,16 +285,6 @@ impl Tenant {
     /// Lets others see it.
     pub(crate) fn appear(&self) {
         self.gone.store(false, Ordering::Release);
-    }
-
-    /// Where its values go.
-    #[inline]
-    pub(crate) fn placement(&self) -> Placement {
-        Placement::of_code(self.placement.load(Ordering::Relaxed))
-    }
-
-    pub(crate) fn set_placement(&self, placement: Placement) {
-        self.placement.store(placement.code(), Ordering::Relaxed);
     }
 
     /// What becomes of its writes beyond its share.

@@ -31,7 +31,7 @@ impl Store {
         let id = TenantId(count);
         // Up to where the others' expiries have been accounted.
         let now_secs = self.turned_secs.load(Ordering::Relaxed);
-        let tenant = Tenant::new(id, spec, self.shadow_budget(count + 1), now_secs);
+        let tenant = Tenant::new(id, spec, self.reasons(), self.shadow_budget(count + 1), now_secs);
         self.welcome(&tenant, None);
         self.enter_tiers(&tenant);
         slot.set(tenant).ok()?;
@@ -131,7 +131,7 @@ impl Store {
             held: tenant.held(),
             away: tenant.held_below(),
             away_items: u64::try_from(tenant.away_items.load(Ordering::Relaxed)).unwrap_or(0),
-            placement: tenant.placement(),
+            placement: tenant.below.placement(),
             items: tenant.live_items(),
             share: tenant.share(),
             dram_target: tenant.dram_target(),

@@ -15,37 +15,7 @@ use units::{Bytes, TenantId};
 /// are one to ten times as fast). It says who uses more, not how much there is.
 pub(crate) const UNPROBED_PS_PER_BYTE: u64 = 1_000;
 
-/// Why a tier is come to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Coming {
-    /// A look-up found its item's value there.
-    Hit,
-    /// Anything else.
-    Other(SlowAccess),
-}
-
-impl Coming {
-    /// The direction.
-    pub(crate) const fn kind(self) -> SlowAccess {
-        match self {
-            Self::Hit => SlowAccess::Read,
-            Self::Other(kind) => kind,
-        }
-    }
-}
-
 impl Tier {
-    /// Counts an access for a tenant. Says what it costs of the tier whose time is divided: nothing if it is to another one.
-    #[inline]
-    pub(crate) fn count(&self, below: &BelowCounters, coming: Coming, lines: u64) -> u64 {
-        let cost_ps = self.tariff.cost_ps(coming.kind(), lines);
-        match coming {
-            Coming::Hit => below.count_hit(lines, cost_ps),
-            Coming::Other(kind) => below.count_other(kind, lines, cost_ps),
-        }
-        cost_ps
-    }
-
     /// Whether accesses have to be made to take the time that they take.
     #[inline]
     pub(crate) fn is_timed(&self) -> bool {
@@ -69,11 +39,11 @@ pub(crate) fn access_behind(
     kind: SlowAccess,
     lines: u64,
 ) {
-    let cost_ps = tier.count(below, Coming::Other(kind), lines);
+    let cost_ps = below.count(kind, lines);
     tier.take_time(kind, lines);
     if cost_ps != 0 {
         let made = (kind.into(), Bytes(lines * GRAIN), cost_ps);
-        store.tenant(tenant).brake.owe(made, || store.brakes.now());
+        store.tenant(tenant).below.brake().owe(made, || store.brakes.now());
     }
 }
 

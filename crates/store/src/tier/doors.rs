@@ -1,10 +1,10 @@
 //! The store's side of its tiers: who has which place there, what is known of tenants in their notes.
 
 use super::record::Fields;
-use super::{GONE, NOBODY, Placement, Promotion, Reference, Tier, TierTotals, TierUse};
+use super::{GONE, NOBODY, Placement, Promotion, Reasons, Reference, Tier, TierTotals, TierUse};
 use crate::item::Meta;
 use crate::store::Store;
-use crate::sync::Ordering;
+use crate::sync::{Ordering, lock};
 use crate::tenant::{FLUSHED_FOR_EVER, Tenant};
 use media::Device;
 use units::TenantId;
@@ -17,18 +17,25 @@ impl Store {
             Placement::Auto => !self.tiers.is_empty(),
             Placement::Tier(tier) => usize::from(tier) < self.tiers.len(),
         };
-        exists && self.change(id, |tenant| tenant.set_placement(placement))
+        exists && self.change(id, |tenant| tenant.below.set_placement(placement))
     }
 
     /// Where a tenant's values go.
     #[must_use]
     pub fn placement(&self, id: TenantId) -> Placement {
-        self.known(id).map_or(Placement::Dram, Tenant::placement)
+        self.known(id).map_or(Placement::Dram, |tenant| tenant.below.placement())
     }
 
     /// Says when hits bring values back to DRAM.
     pub fn set_promotion(&self, promotion: Promotion) {
+        let _adding = lock(&self.adding);
         self.promotion.store(promotion.code(), Ordering::Relaxed);
+        self.tenants().for_each(|tenant| tenant.below.set_promotion(promotion));
+    }
+
+    /// What there is to say of how any tenant stands to tiers.
+    pub(crate) fn reasons(&self) -> Reasons {
+        Reasons { promotion: self.promotion(), timed: self.tiers.iter().any(Tier::is_timed) }
     }
 
     pub(crate) fn promotion(&self) -> Promotion {
@@ -60,7 +67,7 @@ impl Store {
 
     /// The tier into which the cleaner may put a tenant's values.
     pub(crate) fn tier_below(&self, tenant: &Tenant) -> Option<&Tier> {
-        match tenant.placement() {
+        match tenant.below.placement() {
             Placement::Auto => self.tiers.first(),
             // What found no room there is in DRAM for a while.
             Placement::Tier(tier) => self.tiers.get(usize::from(tier)),

@@ -22,10 +22,11 @@ mod reference;
 mod room;
 mod saved;
 mod segments;
+mod standing;
 mod tariff;
 mod traffic;
 
-pub(crate) use access::{Coming, TierCounters, access_behind};
+pub(crate) use access::{TierCounters, access_behind};
 pub use access::{TierTotals, TierUse};
 pub(crate) use clean::TierCleaner;
 pub(crate) use demote::{charge_below, put_below};
@@ -36,6 +37,8 @@ pub use recover::Restored;
 pub(crate) use reference::{REFERENCE, Reference};
 pub(crate) use room::{Waits, relieve, write_out};
 pub use saved::{NotTaken, may_replace};
+pub(crate) use standing::{Reasons, Standing};
+pub(crate) use tariff::Tariff;
 pub(crate) use traffic::BelowCounters;
 pub use traffic::{BelowTotals, TrafficTotal};
 
@@ -51,7 +54,6 @@ use record::{Fields, HEADER, Record, Spot, footprint};
 use segments::Segments;
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
-use tariff::Tariff;
 use units::{Bytes, TenantId};
 
 /// One tier.
@@ -82,7 +84,7 @@ pub(crate) struct Tier {
     begun: AtomicBool,
     /// What accesses cost, once it is known.
     profile: OnceLock<Profile>,
-    tariff: Tariff,
+    pub(crate) tariff: Arc<Tariff>,
     /// Accesses take modelled time.
     is_timed: bool,
     pub(crate) counters: TierCounters,
@@ -120,7 +122,7 @@ impl Tier {
             unwritten: AtomicU32::new(0),
             begun: AtomicBool::new(false),
             profile: OnceLock::new(),
-            tariff: Tariff::free(),
+            tariff: Arc::new(Tariff::free()),
             is_timed,
             counters: TierCounters::default(),
         })

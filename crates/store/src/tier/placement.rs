@@ -46,6 +46,15 @@ impl Placement {
 }
 
 impl Promotion {
+    /// From how many uses on a hit brings its value back.
+    pub(crate) const fn uses(self) -> Option<u8> {
+        match self {
+            Self::Never => None,
+            Self::Always => Some(0),
+            Self::Repeated => Some(2),
+        }
+    }
+
     pub(crate) fn code(self) -> u32 {
         match self {
             Self::Never => 0,

@@ -41,13 +41,15 @@ impl Tariff {
     }
 
     /// What one access of so many lines costs.
-    #[inline]
     pub(crate) fn cost_ps(&self, kind: SlowAccess, lines: u64) -> u64 {
-        let costs = &self.costs_ps[kind as usize];
-        match costs.get(Bytes(lines).as_usize()) {
-            Some(cost) => cost.load(Ordering::Relaxed),
-            None => large(costs, lines),
-        }
+        self.at_hand(kind, lines).unwrap_or_else(|| large(&self.costs_ps[kind as usize], lines))
+    }
+
+    /// The same if it is no larger than a profile's largest size.
+    #[inline]
+    pub(crate) fn at_hand(&self, kind: SlowAccess, lines: u64) -> Option<u64> {
+        let cost = self.costs_ps[kind as usize].get(Bytes(lines).as_usize())?;
+        Some(cost.load(Ordering::Relaxed))
     }
 }
 

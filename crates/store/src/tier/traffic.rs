@@ -6,13 +6,20 @@
 //! Source:     NyxCache §3.3 (cost per access, kept per thread)
 
 use super::record::GRAIN;
+use super::tariff::Tariff;
 use crate::metrics::count;
 use crate::sync::{AtomicU64, Ordering, bump};
 use media::{SlowAccess, Traffic};
+use std::sync::Arc;
 
 /// What one thread counted for one tenant at one tier.
-#[derive(Debug, Default)]
+///
+/// Two cache lines, so that a shift finds a tier's.
+#[derive(Debug)]
+#[repr(align(64))]
 pub(crate) struct BelowCounters {
+    /// The tier's.
+    tariff: Arc<Tariff>,
     /// Reads that are no hits.
     other_reads: AtomicU64,
     read_lines: AtomicU64,
@@ -74,16 +81,46 @@ impl From<Traffic> for TrafficTotal {
 }
 
 impl BelowCounters {
-    /// Counts a hit, which reads so many lines, and what that costs.
+    /// Nothing was counted yet.
+    pub(crate) fn new(tariff: &Arc<Tariff>) -> Self {
+        let none = || AtomicU64::new(0);
+        Self {
+            tariff: Arc::clone(tariff),
+            other_reads: none(),
+            read_lines: none(),
+            writes: none(),
+            written_lines: none(),
+            cost_ps: none(),
+            hits: none(),
+            promotions: none(),
+            demotions: none(),
+            evictions: none(),
+        }
+    }
+
+    /// Counts a hit, which reads so many lines, if what that costs is at hand; says whether it did.
     #[inline]
-    pub(crate) fn count_hit(&self, lines: u64, cost_ps: u64) {
+    pub(crate) fn count_small_hit(&self, lines: u64) -> bool {
+        let Some(cost_ps) = self.tariff.at_hand(SlowAccess::Read, lines) else { return false };
+        self.add_hit(lines, cost_ps);
+        true
+    }
+
+    /// Counts a hit, which reads so many lines.
+    pub(crate) fn count_hit(&self, lines: u64) {
+        self.add_hit(lines, self.tariff.cost_ps(SlowAccess::Read, lines));
+    }
+
+    #[inline]
+    fn add_hit(&self, lines: u64, cost_ps: u64) {
         count(&self.hits);
         bump(&self.read_lines, lines);
         bump(&self.cost_ps, cost_ps);
     }
 
-    /// Counts another access of so many lines, and what it costs.
-    pub(crate) fn count_other(&self, kind: SlowAccess, lines: u64, cost_ps: u64) {
+    /// Counts another access of so many lines. Says what it costs of the tier whose time is divided: nothing if it is to another one.
+    pub(crate) fn count(&self, kind: SlowAccess, lines: u64) -> u64 {
+        let cost_ps = self.tariff.cost_ps(kind, lines);
         let (accesses, bytes) = match kind {
             SlowAccess::Read => (&self.other_reads, &self.read_lines),
             SlowAccess::Write => (&self.writes, &self.written_lines),
@@ -91,6 +128,7 @@ impl BelowCounters {
         count(accesses);
         bump(bytes, lines);
         bump(&self.cost_ps, cost_ps);
+        cost_ps
     }
 
     /// Hits so far.

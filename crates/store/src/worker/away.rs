@@ -16,7 +16,7 @@ use crate::metrics::{Counters, count};
 use crate::slot::Slot;
 use crate::tenant::Tenant;
 use crate::tier::record::{self, GRAIN, HEADER, Spot, footprint};
-use crate::tier::{Coming, Placement, Promotion, Reference, Tier};
+use crate::tier::{Placement, Reference, Tier};
 use media::{Buffer, SlowAccess};
 use units::{Bytes, TenantId};
 
@@ -72,9 +72,6 @@ pub(super) struct Owed {
 const SPENT_MAX: usize = 64;
 /// Larger ones are not kept.
 const SPENT_BYTES_MAX: usize = 64 << 10;
-
-/// Uses from which on a hit brings a value back, see `Promotion::Repeated`.
-const PROMOTE_USES: u8 = 2;
 
 impl<'v> Content<'v> {
     pub(super) fn len(&self) -> usize {
@@ -221,7 +218,7 @@ impl Worker {
         if meta.is_apart {
             return Ok(None);
         }
-        let Placement::Tier(tier) = self.store.tenant(meta.tenant).placement() else { return Ok(None) };
+        let Placement::Tier(tier) = self.store.tenant(meta.tenant).below.placement() else { return Ok(None) };
         let value_len = content.len();
         let tier = self.store.tiers.get(usize::from(tier)).filter(|t| t.takes(key.bytes.len(), value_len));
         let Some(tier) = tier else { return Ok(None) };
@@ -262,43 +259,47 @@ impl Worker {
         let (owner, below) = (self.store.tenant(owed.tenant), self.counters(owed.tenant).at(tier.id));
         let lines = [(SlowAccess::Read, owed.read / GRAIN), (SlowAccess::Write, owed.written / GRAIN)];
         for (kind, lines) in lines.into_iter().filter(|(_, lines)| 0 < *lines) {
-            tier.count(below, Coming::Other(kind), lines);
+            below.count(kind, lines);
             self.take_time(tier, owner, kind, lines);
         }
     }
 
-    /// Counts a tenant's hit whose value is in a tier, takes its time, and brings it back to DRAM if it is to. `uses` is what the
-    /// slot said. What is rare stands apart, so that counting saves no registers.
+    /// Counts a tenant's hit whose value is in a tier, takes its time, and brings it back to DRAM if it is to. `uses` is what the slot
+    /// said. What is rare stands apart and comes last, so that counting saves no registers.
     #[inline(never)]
     pub(super) fn note_tier_hit(
         &self,
-        owner: &Tenant,
-        counters: &Counters,
+        (owner, counters): (&Tenant, &Counters),
         key: &Key<'_>,
         view: &View<'_>,
         uses: u8,
     ) {
         let Some(away) = view.away() else { return };
-        let tier = self.store.tier(away);
-        tier.count(counters.at(away.tier), Coming::Hit, away.lines(key.bytes.len()));
-        let wanted = match self.store.promotion() {
-            Promotion::Never => false,
-            Promotion::Always => true,
-            Promotion::Repeated => PROMOTE_USES <= uses,
-        };
-        let wanted = wanted && self.store.tenant(view.tenant()).placement() == Placement::Auto;
-        if wanted || Self::takes_time(tier, owner) {
-            self.follow_tier_hit(owner, key, view, wanted);
+        if !counters.at(away.tier).count_small_hit(away.lines(key.bytes.len())) {
+            self.note_large_tier_hit(owner, key, view, uses);
+        } else if owner.below.heeds(uses) {
+            self.follow_tier_hit(owner, key, view, uses);
         }
     }
 
     #[inline(never)]
-    fn follow_tier_hit(&self, owner: &Tenant, key: &Key<'_>, view: &View<'_>, wanted: bool) {
+    fn note_large_tier_hit(&self, owner: &Tenant, key: &Key<'_>, view: &View<'_>, uses: u8) {
         let Some(away) = view.away() else { return };
-        if wanted {
+        self.counters(owner.id).at(away.tier).count_hit(away.lines(key.bytes.len()));
+        if owner.below.heeds(uses) {
+            self.follow_tier_hit(owner, key, view, uses);
+        }
+    }
+
+    #[inline(never)]
+    fn follow_tier_hit(&self, owner: &Tenant, key: &Key<'_>, view: &View<'_>, uses: u8) {
+        let Some(away) = view.away() else { return };
+        let lines = away.lines(key.bytes.len());
+        let wanted = self.store.promotion().uses().is_some_and(|from| from <= uses);
+        if wanted && self.store.tenant(view.tenant()).below.placement() == Placement::Auto {
             self.promote(key, away);
         }
-        self.take_time(self.store.tier(away), owner, SlowAccess::Read, away.lines(key.bytes.len()));
+        self.take_time(self.store.tier(away), owner, SlowAccess::Read, lines);
     }
 
     /// Brings a value back to DRAM, if there is room at once.

@@ -28,19 +28,13 @@ pub enum Held {
 pub(super) type Pads = RefCell<Vec<Option<Box<Pad>>>>;
 
 impl Worker {
-    /// Whether an access to a tier is more than what was counted of it.
-    #[inline]
-    pub(super) fn takes_time(tier: &Tier, tenant: &Tenant) -> bool {
-        tier.is_timed() || !tenant.brake.is_free()
-    }
-
     /// Takes the time of an access that a request makes; then the tenant's brake has its say. Called without locks.
     pub(super) fn take_time(&self, tier: &Tier, tenant: &Tenant, kind: SlowAccess, lines: u64) {
         tier.take_time(kind, lines);
-        if !tenant.brake.is_free() && self.store.divides(tier) {
+        if !tenant.below.brake().is_free() && self.store.divides(tier) {
             let size = Bytes(lines * GRAIN);
             let access = (kind.into(), size, tier.cost_ps(kind, size));
-            self.ask(tenant.id, |pad, now| tenant.brake.after(pad, access, now));
+            self.ask(tenant.id, |pad, now| tenant.below.brake().after(pad, access, now));
         }
     }
 
@@ -48,7 +42,7 @@ impl Worker {
     #[inline]
     #[must_use]
     pub fn held(&self, tenant: TenantId, kinds: &[SlowAccess]) -> Option<Held> {
-        let brake = &self.store.tenant(tenant).brake;
+        let brake = &self.store.tenant(tenant).below.brake();
         if brake.is_free() {
             return None;
         }
@@ -95,7 +89,7 @@ impl Worker {
     /// Whether values that are written for a tenant come to that tier.
     #[must_use]
     pub fn writes_tier(&self, tenant: TenantId) -> bool {
-        match self.store.tenant(tenant).placement() {
+        match self.store.tenant(tenant).below.placement() {
             Placement::Tier(tier) => {
                 self.store.tiers.get(usize::from(tier)).is_some_and(|tier| self.store.divides(tier))
             }

@@ -194,7 +194,7 @@ impl Worker {
         if !view.is_away() {
             counters.dram.count_read(Bytes(len as u64));
         } else if !how.no_value {
-            self.note_tier_hit(self.store.tenant(tenant), counters, key, view, was.uses());
+            self.note_tier_hit((self.store.tenant(tenant), counters), key, view, was.uses());
         }
     }
 

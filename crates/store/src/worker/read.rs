@@ -79,7 +79,7 @@ impl Worker {
         self.note_hit(owner, key, sizes.charge());
         // What is read of DRAM to find a value below it is not counted, as index lines are not.
         if view.is_away() {
-            self.note_tier_hit(owner, counters, key, &view, found.slot.uses());
+            self.note_tier_hit((owner, counters), key, &view, found.slot.uses());
         } else {
             counters.dram.count_read(Bytes(sizes.whole as u64));
         }

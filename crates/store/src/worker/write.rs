@@ -428,7 +428,7 @@ impl Worker {
         count(&counters.touch_hits);
         count(&self.counters.class(view.sizes().whole, view.own_space()).touch_hits);
         if reads && view.is_away() {
-            self.note_tier_hit(self.store.tenant(tenant), counters, key, &view, found.slot.uses());
+            self.note_tier_hit((self.store.tenant(tenant), counters), key, &view, found.slot.uses());
         }
         Ok(Some(item))
     }
