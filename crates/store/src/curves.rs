@@ -227,6 +227,7 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tier::Reasons;
 
     #[test]
     fn accesses_come_out_as_they_went_in() {

@@ -67,7 +67,7 @@ pub(crate) fn footprint(key_len: usize, value_len: usize) -> u64 {
 #[inline]
 pub(crate) fn lines(key_len: usize, value_len: usize) -> u64 {
     // Lengths are far from where this would overflow; `div_ceil`, which cannot, takes three times the instructions.
-    ((HEADER + key_len + value_len) as u64 + GRAIN - 1) / GRAIN
+    ((HEADER + key_len + value_len) as u64 + GRAIN - 1) >> GRAIN.ilog2()
 }
 
 /// Appends a record to `out`, padded to `GRAIN`.

@@ -5,12 +5,15 @@
 //! Cost:       two additions without a lock prefix per hit beside its count, three per other access
 //! Source:     NyxCache §3.3 (cost per access, kept per thread)
 
-use super::record::GRAIN;
+use super::record::{GRAIN, HEADER, lines};
 use super::tariff::Tariff;
 use crate::metrics::count;
 use crate::sync::{AtomicU64, Ordering, bump};
 use media::{SlowAccess, Traffic};
 use std::sync::Arc;
+
+/// The most of a key and a value whose record's cost is at hand.
+const CONTENT_AT_HAND: u64 = media::PROFILE_MAX.0 - HEADER as u64;
 
 /// What one thread counted for one tenant at one tier.
 ///
@@ -98,9 +101,14 @@ impl BelowCounters {
         }
     }
 
-    /// Counts a hit, which reads so many lines, if what that costs is at hand; says whether it did.
+    /// Counts a hit, which reads a record of a key and a value of so many bytes, if what that costs is at hand; says whether it did.
     #[inline]
-    pub(crate) fn count_small_hit(&self, lines: u64) -> bool {
+    pub(crate) fn count_small_hit(&self, content: usize) -> bool {
+        // Asked before the header is added, the length is one load and one addition from memory.
+        if CONTENT_AT_HAND < content as u64 {
+            return false;
+        }
+        let lines = lines(0, content);
         let Some(cost_ps) = self.tariff.at_hand(SlowAccess::Read, lines) else { return false };
         self.add_hit(lines, cost_ps);
         true

@@ -275,7 +275,7 @@ impl Worker {
         uses: u8,
     ) {
         let Some(away) = view.away() else { return };
-        if !counters.at(away.tier).count_small_hit(away.lines(key.bytes.len())) {
+        if !counters.at(away.tier).count_small_hit(away.value_len as usize + key.bytes.len()) {
             self.note_large_tier_hit(owner, key, view, uses);
         } else if owner.below.heeds(uses) {
             self.follow_tier_hit(owner, key, view, uses);
