@@ -97,3 +97,88 @@ fn forgotten_write_backs_and_fences_are_seen() {
         assert!(0 < found.wrong, "{omitted:?}: {found:?}");
     }
 }
+
+/// One thing that a store says to the notes, and what is wrong after a crash right behind it if that was not durable.
+struct Said {
+    name: &'static str,
+    say: fn(&mut Server),
+    /// Whether a start after the crash is to come much later.
+    later: bool,
+    wrong: fn(&mut Server) -> usize,
+}
+
+/// Keys that are overwritten, deleted, or another tenant's.
+const FEW: u64 = 50;
+
+fn found(server: &mut Server, keys: std::ops::Range<u64>, version: u64) -> usize {
+    keys.filter(|key| server.get(*key) == Some(version)).count()
+}
+
+const SAID: [Said; 5] = [
+    Said {
+        name: "overwrites",
+        say: |server| (0..FEW).for_each(|key| server.set(key, 2, Fields::default())),
+        later: false,
+        wrong: |server| found(server, 0..FEW, 1),
+    },
+    Said {
+        name: "deletes",
+        say: |server| (0..FEW).for_each(|key| server.delete(key)),
+        later: false,
+        wrong: |server| found(server, 0..FEW, 1),
+    },
+    Said {
+        name: "a flush",
+        say: |server| server.store.flush(server.tenant, 0),
+        later: false,
+        wrong: |server| found(server, 0..KEYS, 1),
+    },
+    Said {
+        name: "a flush that waits",
+        say: |server| server.store.flush(server.tenant, server.store.now_secs() + LATER / 2),
+        later: true,
+        wrong: |server| found(server, 0..KEYS, 1),
+    },
+    Said {
+        name: "a tenant that goes",
+        say: |server| assert!(server.store.remove_tenant(server.tenant)),
+        later: false,
+        wrong: |server| found(server, 0..KEYS, 1),
+    },
+];
+
+/// Seconds until a start that comes much later.
+const LATER: u32 = 1_000;
+const DRAWS: u64 = 20;
+
+/// How many keys are wrong in crashes right behind what is said, each without what is `omitted` of it.
+fn wrong_after(said: &Said, omitted: Omitted) -> usize {
+    let tier = Arc::new(DaxTier::recorded(AMPLE, Recorder::default()).unwrap());
+    let mut server = start(Arc::clone(&tier) as Arc<dyn Device>, None, WALL, Placement::Tier(0));
+    (0..KEYS).for_each(|key| server.set(key, 1, Fields::default()));
+    (0..3).for_each(|_| server.pass_a_second());
+    tier.acts().omit(omitted);
+    (said.say)(&mut server);
+    let moment = tier.acts().moments();
+    let after = |seed| {
+        let after = tier.acts().crash(moment, &mut Rng::new(seed)).tier(&tier).unwrap();
+        let wall = WALL + 1 + u64::from(LATER) * u64::from(said.later);
+        start(Arc::new(after), None, wall, Placement::Tier(0))
+    };
+    (0..DRAWS).map(|seed| (said.wrong)(&mut after(seed))).sum()
+}
+
+/// Each by itself: what makes one of them durable does not do so for another.
+#[test]
+fn whatever_is_said_to_the_notes_is_durable_at_once_by_its_own_acts() {
+    for said in SAID {
+        assert_eq!(wrong_after(&said, Omitted::default()), 0, "{}", said.name);
+        for omitted in [
+            Omitted { write_backs: true, ..Omitted::default() },
+            Omitted { fences_of_notes: true, ..Omitted::default() },
+        ] {
+            let wrong = wrong_after(&said, omitted);
+            assert!(0 < wrong, "{} without {omitted:?}: {wrong}", said.name);
+        }
+    }
+}
