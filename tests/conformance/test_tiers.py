@@ -73,8 +73,8 @@ def get_all(wire, some, at_once=50):
     return found
 
 
-def tier(folder, size="128MiB"):
-    return f"ssd=file:{folder}/tier:{size}"
+def tier(folder, size="128MiB", medium="file"):
+    return f"ssd={medium}:{folder}/tier:{size}"
 
 
 def tiers_of(wire):
@@ -244,9 +244,12 @@ def test_who_works_at_once_sees_what_was_written_last(far):
     far.check_alive()
 
 
-@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
-def test_a_clean_end_keeps_everything(fresh, tmp_path, sign):
-    arguments = ("--tier", tier(tmp_path), "--placement", "ssd")
+@pytest.mark.parametrize(
+    ("medium", "sign"),
+    [("file", signal.SIGTERM), ("file", signal.SIGUSR1), ("file", signal.SIGINT), ("synced", signal.SIGTERM)],
+)
+def test_a_clean_end_keeps_everything(fresh, tmp_path, medium, sign):
+    arguments = ("--tier", tier(tmp_path, medium=medium), "--placement", "ssd")
     server = fresh(*arguments, memory="16")
     with server.wire() as wire:
         fill(wire, keys())
@@ -262,8 +265,9 @@ def test_a_clean_end_keeps_everything(fresh, tmp_path, sign):
         assert int(tiers_of(wire)["ssd:dropped"]) == 0
 
 
-def test_a_crash_loses_no_more_than_what_was_gathered(fresh, tmp_path):
-    arguments = ("--tier", tier(tmp_path), "--placement", "ssd")
+@pytest.mark.parametrize("medium", ["file", "synced"])
+def test_a_crash_loses_no_more_than_what_was_gathered(fresh, tmp_path, medium):
+    arguments = ("--tier", tier(tmp_path, medium=medium), "--placement", "ssd")
     server = fresh(*arguments, memory="16")
     with server.wire() as wire:
         fill(wire, keys())
@@ -283,8 +287,9 @@ def test_a_crash_loses_no_more_than_what_was_gathered(fresh, tmp_path):
         assert int(tiers_of(wire)["ssd:restored"]) == int(tiers_of(wire)["below:items"])
 
 
-def test_a_flush_outlives_a_crash(fresh, tmp_path):
-    arguments = ("--tier", tier(tmp_path), "--placement", "ssd")
+@pytest.mark.parametrize("medium", ["file", "synced"])
+def test_a_flush_outlives_a_crash(fresh, tmp_path, medium):
+    arguments = ("--tier", tier(tmp_path, medium=medium), "--placement", "ssd")
     server = fresh(*arguments, memory="16")
     with server.wire() as wire:
         fill(wire, keys(2000))

@@ -1,0 +1,120 @@
+"""A tier on a disk that fails while the server runs: values are missed or wait in DRAM, none is wrong, and all is well again after it."""
+
+import pathlib
+import subprocess
+import time
+
+import pytest
+
+from conformance import servers
+from conformance.test_tiers import fill, get_all, keys, store_all, tier, tiers_of, value
+from conformance.wire import set_request
+
+pytestmark = pytest.mark.cotenant
+
+SOURCE = pathlib.Path(__file__).with_name("failing_disk.c")
+#: Longest wait for a tier to be tried again.
+AGAIN_S = 40.0
+
+
+class Disk:
+    """What the disk does from now on."""
+
+    def __init__(self, control):
+        self.control = control
+        self.is_well()
+
+    def fails(self, how):
+        self.control.write_text(how, encoding="ascii")
+
+    def is_well(self):
+        self.fails("")
+
+
+@pytest.fixture(scope="session")
+def shim(tmp_path_factory):
+    path = tmp_path_factory.mktemp("disk") / "failing_disk.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", path, SOURCE], check=True)
+    return path
+
+
+@pytest.fixture
+def disk(shim, tmp_path, monkeypatch):
+    control = tmp_path / "disk"
+    monkeypatch.setenv("FAILING_DISK", str(control))
+    monkeypatch.setenv("LD_PRELOAD", str(shim))
+    return Disk(control)
+
+
+@pytest.fixture
+def far(disk, fresh, tmp_path):
+    """A server with values in the tier, more than its DRAM holds."""
+    server = fresh("--tier", tier(tmp_path), "--placement", "ssd", memory="8")
+    with server.wire() as wire:
+        for _ in range(5):
+            fill(wire, keys())
+            if int(tiers_of(wire)["below:items"]) == len(keys()):
+                return server
+    raise AssertionError("values do not come into the tier")
+
+
+def until(wire, what, holds):
+    end = time.monotonic() + AGAIN_S
+    while not holds():
+        assert time.monotonic() < end, f"{what}\n{tiers_of(wire)}"
+        time.sleep(0.2)
+
+
+def is_right(found, versions):
+    return all(text == value(key, versions.get(key, 0)) for key, text in found.items())
+
+
+def test_values_that_cannot_be_read_are_misses(disk, far):
+    with far.wire() as wire:
+        assert get_all(wire, keys()[:100]) == {key: value(key) for key in keys()[:100]}
+        store_all(wire, [set_request(b"small", b"in DRAM")])
+        before = int(tiers_of(wire)["ssd:errors"])
+        disk.fails("reads")
+        found = get_all(wire, keys()[:300])
+        # What is being gathered, or was read just now, is in memory.
+        assert len(found) < 200 and is_right(found, {})
+        assert wire.ask(b"get small\r\n") == b"VALUE small 0 7\r\nin DRAM\r\nEND\r\n"
+        assert before < int(tiers_of(wire)["ssd:errors"])
+    far.check_alive()
+    disk.is_well()
+    with far.wire() as wire:
+        found = get_all(wire, keys())
+        assert len(keys()) - 400 < len(found) and is_right(found, {}), f"{len(found)} are left"
+        fill(wire, keys()[:300], version=1)
+        assert is_right(get_all(wire, keys()[:300]), dict.fromkeys(keys()[:300], 1))
+
+
+@pytest.mark.parametrize("how", ["writes", "full"])
+def test_what_cannot_be_written_is_missed_or_in_dram(disk, far, how):
+    some = keys()[:2000]
+    with far.wire() as wire:
+        before = tiers_of(wire)
+        disk.fails(how)
+        fill(wire, some, version=1)
+        until(wire, "errors are counted", lambda: int(before["ssd:errors"]) < int(tiers_of(wire)["ssd:errors"]))
+        versions = dict.fromkeys(some, 1)
+        assert is_right(get_all(wire, keys()), versions), "nothing old, nothing torn"
+        disk.is_well()
+
+        def goes_down():
+            fill(wire, keys(), version=2)
+            return int(tiers_of(wire)["below:items"]) == len(keys())
+
+        until(wire, "values go down again", goes_down)
+        found = get_all(wire, keys())
+        assert len(found) == len(keys()) and is_right(found, dict.fromkeys(keys(), 2))
+
+
+def test_a_tier_that_is_never_well_again_is_left_as_it_is(disk, far):
+    """Also the end is one: what is in DRAM goes, nothing hangs, and a start finds nothing wrong."""
+    with far.wire() as wire:
+        disk.fails("reads writes syncs")
+        fill(wire, keys()[:1000], version=1)
+        assert is_right(get_all(wire, keys()[:1000]), dict.fromkeys(keys()[:1000], 1))
+    far.process.terminate()
+    assert far.process.wait(timeout=servers.STOP_S) in (0, 3), far.said()
