@@ -7,7 +7,7 @@ import time
 import pytest
 
 from conformance import servers
-from conformance.test_tiers import fill, get_all, keys, store_all, tier, tiers_of, value
+from conformance.test_tiers import end_clean, fill, fill_below, get_all, keys, store_all, tier, tiers_of, value
 from conformance.wire import set_request
 
 pytestmark = pytest.mark.cotenant
@@ -49,13 +49,14 @@ def disk(shim, tmp_path, monkeypatch):
 @pytest.fixture
 def far(disk, fresh, tmp_path):
     """A server with values in the tier, more than its DRAM holds."""
-    server = fresh("--tier", tier(tmp_path), "--placement", "ssd", memory="8")
+    return begin(fresh, tmp_path, "file")
+
+
+def begin(fresh, folder, medium):
+    server = fresh("--tier", tier(folder, medium=medium), "--placement", "ssd", memory="8")
     with server.wire() as wire:
-        for _ in range(5):
-            fill(wire, keys())
-            if int(tiers_of(wire)["below:items"]) == len(keys()):
-                return server
-    raise AssertionError("values do not come into the tier")
+        fill_below(wire, {key: value(key) for key in keys()})
+    return server
 
 
 def until(wire, what, holds):
@@ -118,3 +119,27 @@ def test_a_tier_that_is_never_well_again_is_left_as_it_is(disk, far):
         assert is_right(get_all(wire, keys()[:1000]), dict.fromkeys(keys()[:1000], 1))
     far.process.terminate()
     assert far.process.wait(timeout=servers.STOP_S) in (0, 3), far.said()
+
+
+def test_notes_that_were_not_kept_are_believed_by_no_later_start(disk, fresh, tmp_path):
+    """A delete that a disk does not take is done all the same; what a crash leaves there is not trusted after it."""
+    some = keys()[:100]
+    for fails in False, True:
+        far = begin(fresh, tmp_path, "synced")
+        with far.wire() as wire:
+            if fails:
+                disk.fails("syncs")
+            for key in some:
+                assert wire.ask(b"delete %s\r\n" % key) == b"DELETED\r\n"
+            assert get_all(wire, some) == {}
+        far.process.kill()
+        far.process.wait(timeout=servers.STOP_S)
+        disk.is_well()
+        again = fresh("--tier", tier(tmp_path, medium="synced"), "--placement", "ssd", memory="8")
+        with again.wire() as wire:
+            assert get_all(wire, some) == {}
+            restored = int(tiers_of(wire)["ssd:restored"])
+            assert restored == 0 if fails else len(keys()) // 2 < restored
+            fill(wire, some, version=2)
+            assert get_all(wire, some) == {key: value(key, 2) for key in some}
+        end_clean(again)

@@ -42,11 +42,11 @@ def batch(rng, tenants, size, lengths):
     return b"".join(parts) + b"version\r\n"
 
 
-def turn_over(server, tenants, rng):
+def turn_over(server, tenants, rng, size=TURNOVERS * MEMORY):
     """Writes several times the memory over many connections, all of them at once."""
     wires = [Wire(server.address) for _ in range(CONNECTIONS)]
     written, sent = 0, 0
-    while written < TURNOVERS * MEMORY:
+    while written < size:
         batches = [batch(rng, tenants, 1 << 16, LENGTHS) for _ in range(8)]
         batches.append(batch(rng, tenants, LARGE, [*LENGTHS, LARGE]))
         for i, wire in enumerate(wires):
@@ -84,6 +84,35 @@ def test_peak_resident_memory_is_bounded(tenants, note):
         beside = (peak - MEMORY) / MIB
         note(f"{tenants} tenants: peak resident {beside:+.1f} MiB beside -m {MEMORY // MIB}")
         assert peak <= MEMORY + BESIDE, f"{beside:+.1f} MiB"
+        server.check_alive()
+    finally:
+        server.stop()
+
+
+#: What the notes of that tier take, with rows for all tenants.
+NOTES = 2 * MIB
+
+
+@pytest.mark.parametrize("medium", ["file", "dram"])
+@pytest.mark.parametrize("placement", ["auto", "below"])
+def test_peak_resident_memory_with_a_tier_is_bounded(medium, placement, tmp_path, note):
+    """`-m` bounds DRAM whatever is below it; a tier's notes come on top, and the bytes of one that is memory."""
+    size = 4 * MEMORY
+    place = f"file:{tmp_path}/tier" if medium == "file" else "dram"
+    arguments = ["-D", ":", "--tier", f"below-dram={place}:{size // MIB}MiB"]
+    server = servers.start_cotenant([*arguments, "--placement", placement.replace("below", "below-dram")], memory=str(MEMORY // MIB))
+    try:
+        turn_over(server, 1, random.Random(SEED), TURNOVERS * (MEMORY + size))
+        with server.wire() as wire:
+            tiers = wire.stats(b"tiers")
+        assert 0 < int(tiers["below-dram:evictions"]), tiers
+        assert size // 2 < int(tiers["below-dram:used_bytes"]) <= size, tiers
+        # The most that is read of a file at once, and the index that is moved while the log gives way to it.
+        moving = MEMORY // 16
+        bound = MEMORY + BESIDE + moving + NOTES + (size if medium == "dram" else 0)
+        peak = resident_bytes(server.pid, "VmHWM")
+        note(f"{medium}, {placement}: peak resident {(peak - bound + BESIDE + moving + NOTES) / MIB:+.1f} MiB beside -m {MEMORY // MIB}")
+        assert peak <= bound
         server.check_alive()
     finally:
         server.stop()

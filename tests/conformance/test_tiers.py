@@ -487,6 +487,11 @@ def test_tiers_that_cannot_be_had(fresh, tmp_path):
     assert "has no memory here" in refused("--tier", "numa:63:64MiB")
     if os.path.isdir("/dev/shm"):
         assert "without direct I/O" in refused("--tier", f"file:/dev/shm/cotenant-test-{os.getpid()}:64MiB")
+        assert "not on a DAX file system" in refused("--tier", f"dax:/dev/shm/cotenant-test-{os.getpid()}:64MiB")
+    assert "not on a DAX file system" in refused("--tier", f"dax:{place}:64MiB")
+    assert "no DAX device" in refused("--tier", "dax:/dev/null:64MiB")
+    assert "mkdir -p" in refused("--tier", f"dax:{tmp_path}/no/tier:64MiB")
+    assert not place.exists(), "what cannot be made leaves nothing behind"
     fresh("--tier", f"file:{place}:64MiB")
     assert "in use by another server" in refused("--tier", f"file:{place}:64MiB")
 
@@ -533,6 +538,22 @@ def test_bits_that_flipped_are_missed_not_served(fresh, tmp_path):
         assert len(found) < 3000, "some of what was flipped was a value"
         assert 0 < int(tiers_of(wire)["ssd:damaged"])
         assert len(get_all(wire, keys(3000))) == len(found), "what was lost is gone, the rest stays"
+
+
+def test_a_file_that_is_cut_while_it_is_used_loses_values_alone(far, tmp_path):
+    """Reads of io_uring that bring less than they were asked for, and writes behind the end."""
+    place = tmp_path / "tier"
+    os.truncate(place, place.stat().st_size // 8)
+    with far.wire() as wire:
+        before = int(tiers_of(wire)["ssd:errors"])
+        found = get_all(wire, keys())
+        assert all(found[key] == value(key) for key in found)
+        assert 0 < len(found) < COUNT // 2 and before < int(tiers_of(wire)["ssd:errors"])
+        some = keys(500)
+        fill(wire, some, version=1)
+        found = get_all(wire, some)
+        assert all(found[key] == value(key, 1) for key in found)
+    far.check_alive()
 
 
 def test_a_probe_of_a_new_file_measures_blocks_that_were_written(tmp_path):

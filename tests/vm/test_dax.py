@@ -13,12 +13,12 @@ TIER = "dax:/mnt/tier:16MiB"
 STEPS = [1000, 1500]
 
 
-def prepare(guest, is_new=True):
-    """A file system with DAX at /mnt."""
+def prepare(guest, is_new=True, options="-o dax"):
+    """A file system at /mnt, with DAX if nothing else is said."""
     guest.run("sh /test/pmem.sh")
     if is_new:
         guest.run("/test/mke2fs -q -t ext4 -b 4096 -F /dev/pmem0")
-    guest.run("mount -t ext4 -o dax /dev/pmem0 /mnt")
+    guest.run(f"mount -t ext4 {options} /dev/pmem0 /mnt")
 
 
 def test_persistent_memory_is_found_and_measured(boot, nvdimms):

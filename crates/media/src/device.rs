@@ -47,7 +47,7 @@ pub trait Device: Debug + Send + Sync {
     /// Its bytes, where the processor can load them.
     fn mapped(&self) -> Option<&Region>;
     /// Words beside the bytes that survive as they do, zero when the device is new; none where nothing survives. At least
-    /// [`notes_words`] of them.
+    /// [`notes_words`] of them. Where the first is zero none is to be believed: a device that could not keep them makes it so.
     fn notes(&self) -> Option<&WordRegion>;
     /// Makes `words` of the notes survive, in their order of calls.
     fn settle_notes(&self, words: std::ops::Range<usize>);

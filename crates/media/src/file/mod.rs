@@ -7,9 +7,11 @@
 //! Invariants:  one server at a time (a lock on the file); a file appears under its name only once it is complete
 //! Assumptions: 1. direct I/O in whole pages of memory and of the file works, or fails as a whole; 2. what `fdatasync` returned
 //!              for is on the disk, so far as the disk keeps its promises; 3. blocks that were preallocated do not run out;
-//!              4. direct writes to the bytes and the mapping of the notes meet in no page
+//!              4. direct writes to the bytes and the mapping of the notes meet in no page; 5. notes that were read once can
+//!              be read: a disk that fails while a page of them is brought back ends the process (SIGBUS), which is a crash of it
 //! Failure:     after a failed `settle` nothing is known of what was written since the one before, and every later one fails:
-//!              the system may have dropped what it could not write (fsyncgate)
+//!              the system may have dropped what it could not write (fsyncgate). The notes are unmade then, so that the next start
+//!              believes nothing; so they are at a start to which the system says that what was written before it was dropped
 //! Cost:        4 KiB at least per access
 
 #![allow(unsafe_code, reason = "`Device::write` is unsafe by contract; nothing here needs it")]
@@ -77,7 +79,24 @@ impl FileTier {
         let notes = Region::of_file(&file, PAGE, Bytes(block.notes * 8), false)?;
         notes.leave_out_of_dumps();
         let notes = WordRegion::of(notes);
-        Ok(Self { file: Arc::new(file), block, notes, is_new, boot, has_failed: AtomicBool::new(false) })
+        let file = Arc::new(file);
+        let tier = Self { file, block, notes, is_new, boot, has_failed: AtomicBool::new(false) };
+        if tier.file.sync_data().is_err() {
+            tier.unmake_notes();
+        }
+        Ok(tier)
+    }
+
+    /// Makes notes that the system did not keep worthless, as far as the disk takes that.
+    fn unmake_notes(&self) {
+        self.notes.words()[0].store(0, Ordering::Release);
+        let _disk_takes_nothing = self.notes.sync(0..1);
+    }
+
+    /// Notes that what was to be kept was not.
+    fn fail(&self) {
+        self.has_failed.store(true, Ordering::Release);
+        self.unmake_notes();
     }
 
     /// Whether it was created just now and holds nothing.
@@ -154,7 +173,7 @@ impl Device for FileTier {
 
     fn settle_notes(&self, words: Range<usize>) {
         if self.boot == 0 && self.notes.sync(words).is_err() {
-            self.has_failed.store(true, Ordering::Release);
+            self.fail();
         }
     }
 
@@ -198,6 +217,7 @@ impl Device for FileTier {
             }
             self.file.sync_data()
         })
+        .inspect_err(|_| self.unmake_notes())
     }
 }
 

@@ -1,12 +1,13 @@
 //! A process that is killed at any moment.
 
-use crate::load::{Folder, KEYS, Known, Server, TIER, WALL, start};
+use crate::load::{Folder, KEYS, Known, LARGE, Server, TIER, WALL, start};
 use media::FileTier;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use store::{Fields, Placement};
+use std::time::Duration;
+use store::{Fields, Placement, Store};
 use units::Rng;
 
 /// Names the file of the tier to a process that is to be killed.
@@ -14,16 +15,50 @@ const CHILD: &str = "COTENANT_TEST_TIER";
 /// How often it is killed; more by this variable.
 const ROUNDS: &str = "COTENANT_TEST_KILLS";
 
-/// What the process that is to be killed does: says what it is going to do, does it, says that it did.
+/// Steps in a second of a store's clock.
+const STEPS_A_SECOND: usize = 100;
+/// Between looks of a cleaner.
+const CLEANER_LOOKS: Duration = Duration::from_micros(200);
+
+/// What the process that is to be killed does: says what it is going to do, does it, says that it did. Every other one has more
+/// than its DRAM holds, a cleaner beside it that lets values go down, and look-ups that bring them back.
 #[test]
 fn child() {
     let Ok(path) = std::env::var(CHILD) else { return };
     let seed: u64 = std::env::var(ROUNDS).unwrap().parse().unwrap();
     let device = Arc::new(FileTier::open(Path::new(&path), TIER).unwrap());
-    let mut server = start(device, None, WALL + seed, Placement::Tier(0));
     let mut out = std::io::stdout().lock();
-    for step in steps(seed) {
-        tell_and_take(&mut out, &mut server, step, || true);
+    if seed.is_multiple_of(2) {
+        let mut server = start(device, None, WALL + seed, Placement::Tier(0));
+        for step in steps(seed) {
+            tell_and_take(&mut out, &mut server, step, || true);
+        }
+        return;
+    }
+    let mut server = start(device, None, WALL + seed, Placement::Auto);
+    let store = Arc::clone(&server.store);
+    std::thread::spawn(move || clean(&store));
+    let mut rng = Rng::new(!seed);
+    for (n, (key, version)) in steps(seed).enumerate() {
+        let version = if version == 0 { 0 } else { version | LARGE };
+        tell_and_take(&mut out, &mut server, (key, version), || true);
+        let key = rng.below(KEYS);
+        let found = server.get(key);
+        assert_eq!(found, server.get(key), "key {key} changes though nobody writes it");
+        if n.is_multiple_of(STEPS_A_SECOND) {
+            server.store.set_now(server.store.now_secs() + 1);
+        }
+    }
+}
+
+fn clean(store: &Arc<Store>) {
+    let mut worker = store.worker().unwrap();
+    loop {
+        if store.wants_cleaning() {
+            worker.maintain();
+        }
+        worker.quiesce();
+        std::thread::sleep(CLEANER_LOOKS);
     }
 }
 
@@ -72,7 +107,7 @@ fn killed_at_any_moment_nothing_stale_or_wrong_is_served() {
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let (mut left, mut begun) = (2 + rng.below(4_000), None);
+        let (mut left, mut begun) = (2 + rng.below(6_000), None);
         for line in lines.map_while(Result::ok) {
             let words: Vec<_> = line.split(' ').collect();
             let &[sign @ (">" | "<"), key, version] = &words[..] else { continue };
