@@ -1,24 +1,35 @@
 //! Reads of a file tier: are they as many as the disk can give?
 //!
-//! Shape:      a queue of reads and fio by turns on the same file
+//! Shape:      a queue of reads, fio, and a server whose values are all in such a tier, by turns on the same disk
 //! Invariants: who reads waits for the queue's bell, as an event loop does; every block was written, for what was not is read
 //!             without the disk
-//! Units:      reads of 4 KiB per second
+//! Units:      reads of 4 KiB per second; gets per second of values that lie in one such page (in nine of ten), or in two
 
 use crate::media::failed;
 use crate::table::{Goal, Row};
 use crate::{Bench, BenchError};
+use harness::live::{Items, Kind, Pace, Peer, Plan, Popularity, Setup, Sizes};
+use lab::workload::Zipf;
 use media::{Buffer, Device, Engine, FileTier, Stopwatch};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::io;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 use units::{Bytes, Duration, Rng};
 
 /// The file, reads under way, and how long they are counted.
 const FILE: Bytes = Bytes::mib(1024);
 const DEPTH: u32 = 32;
 const READING: Duration = Duration::from_secs(1);
+/// What the server holds in a tier of the same size: items of less than half a KiB, and gets of them.
+const ITEMS: u32 = 1_500_000;
+const SIZES: Sizes = Sizes::Between(380, 420);
+const GETS: u64 = 200_000;
+/// Connections, and gets that each sends together. A client that waits for all of them has half of them under way.
+const TOGETHER: u32 = 8;
+/// The server's DRAM: what is fetched at once takes a sixteenth of it at most.
+const MEMORY: Bytes = Bytes::mib(512);
 
 /// Measures; adds rows.
 pub(crate) fn run(bench: &mut Bench) -> Result<(), BenchError> {
@@ -33,14 +44,20 @@ pub(crate) fn run(bench: &mut Bench) -> Result<(), BenchError> {
 fn at(bench: &mut Bench, path: &Path) -> Result<(), BenchError> {
     let mut tier = FileTier::open(path, FILE).map_err(|e| failed(io::Error::other(e)))?;
     fill(&mut tier).map_err(failed)?;
-    let (mut rings, mut threads, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
+    let served = path.with_extension("served");
+    let server = Server::start(bench, &served);
+    // The server has it open for as long as it is needed.
+    let _removed = std::fs::remove_file(&served);
+    let server = server.map_err(failed)?;
+    let (mut rings, mut threads, mut theirs, mut gets) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for round in 0..bench.rounds {
         // Who comes first turns with the round.
-        for turn in 0..3 {
-            match (round + turn) % 3 {
+        for turn in 0..4 {
+            match (round + turn) % 4 {
                 0 => rings.push(reads(&tier, Engine::Auto).map_err(failed)?),
                 1 => theirs.extend(fio(path)),
-                _ => threads.push(reads(&tier, Engine::Threads).map_err(failed)?),
+                2 => threads.push(reads(&tier, Engine::Threads).map_err(failed)?),
+                _ => gets.push(server.gets(bench, round).map_err(failed)?),
             }
         }
     }
@@ -52,15 +69,67 @@ fn at(bench: &mut Bench, path: &Path) -> Result<(), BenchError> {
     let goal = if has_peer { Goal::RatioAtLeast(0.9) } else { Goal::None("fio is not there") };
     let engine = tier.queue(1, Engine::Auto).map_err(failed)?.engine_name();
     let row = |name: &str, ours, goal| Row {
-        measure: format!("file tier, reads of 4 KiB, {DEPTH} under way, {name}"),
+        measure: format!("file tier, {name}"),
         unit: "/s",
         ours,
         peer: peer.clone(),
         goal,
     };
-    bench.add(row(engine, rings, goal));
-    bench.add(row("threads", threads, Goal::None("the fallback")));
+    bench.add(row(&format!("reads of 4 KiB, {DEPTH} under way, {engine}"), rings, goal));
+    bench.add(row(
+        &format!("reads of 4 KiB, {DEPTH} under way, threads"),
+        threads,
+        Goal::None("the fallback"),
+    ));
+    let served = format!("gets of a server, {TOGETHER} connections, depth {TOGETHER}");
+    bench.add(row(&served, gets, Goal::None("with its client")));
     Ok(())
+}
+
+/// A server whose values are all in a tier of its own.
+struct Server {
+    peer: Peer,
+    items: Arc<Items>,
+    all_alike: Arc<Zipf>,
+}
+
+impl Server {
+    fn start(bench: &Bench, path: &Path) -> io::Result<Self> {
+        let ours = bench.peers().into_iter().find(|(kind, _)| *kind == Kind::Cotenant);
+        let (kind, program) = ours.ok_or_else(|| io::Error::other("no server of ours"))?;
+        let more =
+            format!("--tier ssd=file:{}:{}MiB --placement ssd", path.display(), FILE.count_of(Bytes::mib(1)));
+        let peer = Peer::start_as(kind, &program, &Setup { more, ..Setup::new(kind, MEMORY) })?;
+        let items = Arc::new(Items::new(ITEMS, SIZES));
+        // What the disk does not take in time stays in DRAM, until it comes again.
+        for _ in 0..2 {
+            peer.run(&Plan { depth: 16, ..Plan::fill(items.count()) }, &items)?;
+        }
+        let all_alike = Arc::new(Zipf::new(items.count() / TOGETHER, 0.0));
+        Ok(Self { peer, items, all_alike })
+    }
+
+    /// Gets per second.
+    fn gets(&self, bench: &Bench, round: u64) -> io::Result<f64> {
+        let plan = Plan {
+            connections: TOGETHER,
+            threads: 1,
+            depth: TOGETHER,
+            pace: Pace::Closed,
+            gets_percent: 100,
+            look_aside: false,
+            popularity: Popularity::Zipf(Arc::clone(&self.all_alike)),
+            requests: GETS / bench.less,
+            seed: bench.seed ^ round,
+        };
+        let heard = self.peer.run(&plan, &self.items)?;
+        bench.say(&format!(
+            "  gets: {:.0} per second, {:.4} of them hits",
+            heard.throughput(),
+            heard.hit_ratio()
+        ));
+        Ok(heard.throughput())
+    }
 }
 
 /// Blocks that were never written are read without the disk.
