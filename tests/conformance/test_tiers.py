@@ -555,6 +555,30 @@ def test_a_file_that_is_cut_while_it_is_used_loses_values_alone(far, tmp_path):
     far.check_alive()
 
 
+def test_a_file_that_is_emptied_while_it_is_used_costs_its_values_alone(far, fresh, tmp_path):
+    """Its notes, too, are no longer there: what is asked of them reads as nothing, and the server goes on in DRAM."""
+    os.truncate(tmp_path / "tier", 0)
+    with far.wire() as wire:
+        some = keys(500)
+        for version in 1, 2:
+            store_all(wire, [set_request(key, value(key, version)) for key in some])
+            found = get_all(wire, keys())
+            assert all(found[key] == value(key, version if key in some else 0) for key in found)
+        assert some[-1] in found, "what was written last is in DRAM"
+        for key in some:
+            wire.ask(b"delete %s\r\n" % key)
+        assert not get_all(wire, some)
+        assert 0 < int(tiers_of(wire)["ssd:errors"])
+    far.check_alive()
+    far.process.send_signal(signal.SIGTERM)
+    assert far.process.wait(timeout=servers.STOP_S) in (0, 3)
+    assert "panicked" not in far.said()
+    assert "it is no tier" in refused("--tier", tier(tmp_path))
+    (tmp_path / "tier").unlink()
+    with fresh("--tier", tier(tmp_path), "--placement", "ssd", memory="8").wire() as wire:
+        assert not get_all(wire, keys())
+
+
 def test_a_probe_of_a_new_file_measures_blocks_that_were_written(tmp_path):
     """The file system reads blocks that were never written without the disk."""
     path = tmp_path / "tier"

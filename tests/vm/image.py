@@ -10,6 +10,8 @@ import shutil
 import subprocess
 
 FOLDERS = ["bin", "dev", "dev/shm", "mnt", "proc", "sys", "test", "tmp", "modules"]
+#: What busybox lacks.
+TOOLS = ["mke2fs", "dmsetup"]
 SEARCH = os.environ["PATH"] + ":/usr/sbin:/sbin"
 GUEST = pathlib.Path(__file__).parent / "guest"
 
@@ -23,10 +25,10 @@ def build(path, kernel, programs):
         "modules/order": modules / "order",
         **{f"modules/{name}": modules / name for name in (modules / "order").read_text("ascii").split()},
         **{f"test/{script.name}": script for script in GUEST.glob("*.sh")},
-        "test/mke2fs": find("mke2fs"),
+        **{f"test/{tool}": find(tool) for tool in TOOLS},
         **{f"test/{name}": stripped(program, kernel / name) for name, program in programs.items()},
     }
-    for program in [find("mke2fs"), *programs.values()]:
+    for program in [*map(find, TOOLS), *programs.values()]:
         files |= {library.lstrip("/"): pathlib.Path(library) for library in libraries(program)}
     with open(path, "wb") as archive:
         made = set()

@@ -18,6 +18,7 @@ MODULES = [
     "virtio_net",
     "crc32c_generic",
     "ext4",
+    "dm_mod",
     "nfit",
     "nd_pmem",
     "device_dax",

@@ -21,6 +21,7 @@ have qemu-system-x86_64 || missing="$missing qemu-system-x86"
 have busybox || missing="$missing busybox-static"
 have modprobe || missing="$missing kmod"
 have mke2fs || missing="$missing e2fsprogs"
+have dmsetup || missing="$missing dmsetup"
 have strip || missing="$missing binutils"
 have python3 || missing="$missing python3"
 python3 -c 'import ensurepip' 2>/dev/null || missing="$missing python3-venv"
@@ -32,7 +33,9 @@ if [ -n "$missing" ]; then
         lacks "apt-get cannot install$missing"
 fi
 
-if [ ! -e "$folder/complete" ]; then
+# Which modules are taken is in that program.
+complete=$folder/complete-$(cksum <"$root/tests/vm/kernel.py" | cut -d ' ' -f 1)
+if [ ! -e "$complete" ]; then
     have apt-get || lacks "the kernel comes from Debian's linux-image-amd64"
     package=$(apt-cache depends linux-image-amd64 2>/dev/null | awk '/Depends: linux-image/ { print $2; exit }')
     [ -n "$package" ] || lacks "apt knows no linux-image-amd64 (apt-get update)"
@@ -42,5 +45,5 @@ if [ ! -e "$folder/complete" ]; then
     dpkg-deb --fsys-tarfile "$folder"/package/*.deb | tar x -C "$folder/package" --wildcards './boot/vmlinuz*' './lib/modules/*'
     python3 "$root/tests/vm/kernel.py" "$folder/package" "$folder" || lacks "the kernel in $package cannot be unpacked"
     rm -rf "$folder/package"
-    touch "$folder/complete"
+    touch "$complete"
 fi

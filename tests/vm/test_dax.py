@@ -13,12 +13,13 @@ TIER = "dax:/mnt/tier:16MiB"
 STEPS = [1000, 1500]
 
 
-def prepare(guest, is_new=True, options="-o dax"):
+def prepare(guest, is_new=True, options="-o dax", device="/dev/pmem0"):
     """A file system at /mnt, with DAX if nothing else is said."""
-    guest.run("sh /test/pmem.sh")
+    if device == "/dev/pmem0":
+        guest.run("sh /test/pmem.sh")
     if is_new:
-        guest.run("/test/mke2fs -q -t ext4 -b 4096 -F /dev/pmem0")
-    guest.run(f"mount -t ext4 {options} /dev/pmem0 /mnt")
+        guest.run(f"/test/mke2fs -q -t ext4 -b 4096 -F {device}")
+    guest.run(f"mount -t ext4 {options} {device} /mnt")
 
 
 def test_persistent_memory_is_found_and_measured(boot, nvdimms):

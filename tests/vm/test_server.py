@@ -14,6 +14,7 @@ from vm.test_dax import SLOTS, prepare
 from vm.test_numa import HARDWARE as TWO_NODES
 
 DAX, SYNCED, CRASHING = (f"pm={medium}:/mnt/tier:32MiB" for medium in ("dax", "synced", "file"))
+DEVICE = "pm=dax:/dev/dax1.0:32MiB"
 KEYS = 600
 STEPS = 1200
 
@@ -24,14 +25,14 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def serve(boot, hardware, tier, is_new=None):
+def serve(boot, hardware, tier, is_new=None, begin=prepare):
     """A machine with a server of which all values go into a tier, and a client of it. Without a file system where `is_new` is none."""
     port = free_port()
     network = f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-10.0.2.15:11211"
     slots = {} if is_new is None else SLOTS
     guest = boot(*hardware, "-netdev", network, "-device", "virtio-net-pci,netdev=net,romfile=", **slots)
     if is_new is not None:
-        prepare(guest, is_new, "-o dax" if tier == DAX else "")
+        begin(guest, is_new, "-o dax" if tier == DAX else "")
     guest.run("ip addr add 10.0.2.15/24 dev eth0 && ip link set eth0 up")
     flags = f"-l 10.0.2.15 -m 64 -t 2 --tier {tier} --placement pm"
     guest.run(f"cotenant serve {flags} >/tmp/server 2>&1 &")
@@ -78,9 +79,9 @@ def end(guest):
     guest.stop()
 
 
-@pytest.mark.parametrize("tier", [DAX, SYNCED], ids=["dax", "synced"])
+@pytest.mark.parametrize("tier", [DAX, DEVICE, SYNCED], ids=["dax", "device", "synced"])
 def test_a_server_survives_a_kill_of_the_machine_and_a_clean_stop(boot, nvdimms, tier):
-    hardware, known = nvdimms(128), {}
+    hardware, known = nvdimms(128, 64), {}
     guest, client = serve(boot, hardware, tier, is_new=True)
     load(client, known, 0)
     guest.kill()
@@ -89,7 +90,7 @@ def test_a_server_survives_a_kill_of_the_machine_and_a_clean_stop(boot, nvdimms,
     print(f"after a kill {there} of {before}")
     # The emulator's memory has no caches in front of it: what was stored there is there, written back or not. A disk is given what
     # is gathered when a segment is full, or a second later.
-    assert there == before if tier == DAX else before < 2 * there
+    assert before < 2 * there if tier == SYNCED else there == before
     load(client, known, 1)
     assert compare(client, known) == len(known)
     end(guest)
@@ -116,6 +117,45 @@ def test_a_file_that_bears_no_crash_is_empty_after_one(boot, nvdimms):
     assert compare(client, known) == 0
     load(client, known, 2)
     assert compare(client, known) == len(known)
+
+
+def mapped_disk(guest, is_new, options):
+    """A file system on a disk that can be made to fail."""
+    guest.run("sh /test/pmem.sh")
+    guest.run("echo $(($(cat /sys/block/pmem0/size))) >/tmp/sectors")
+    guest.run('echo "0 $(cat /tmp/sectors) linear /dev/pmem0 0" | /test/dmsetup create disk --noudevsync')
+    prepare(guest, is_new, options, "/dev/dm-0")
+    # What runs from now on can be told to give pages of files back.
+    guest.run("mkdir /tmp/group && mount -t cgroup2 none /tmp/group && echo +memory >/tmp/group/cgroup.subtree_control")
+    guest.run("mkdir /tmp/group/all && echo 1 >/tmp/group/all/cgroup.procs")
+
+
+def test_a_disk_that_dies_takes_its_values_and_not_the_server(boot, nvdimms):
+    """Every read and write of it is an error from now on, those of the file system, and of the notes' pages, too."""
+    known = {}
+    guest, client = serve(boot, nvdimms(128), CRASHING, is_new=True, begin=mapped_disk)
+    load(client, known, 0)
+    assert compare(client, known) == len(known)
+    was = client.stats("tiers")
+    guest.run("/test/dmsetup suspend disk --noudevsync --nolockfs --noflush")
+    guest.run('echo "0 $(cat /tmp/sectors) error" | /test/dmsetup load disk')
+    guest.run("/test/dmsetup resume disk --noudevsync")
+    before, there = len(known), compare(client, dict(known))
+    print(f"{there} of {before} are left in memory")
+    assert there < before
+    for start in 0, 1:
+        # Each of them is noted as dead: the first half in pages that the disk is given after it, in vain, the others in pages that it has.
+        for key in range(start, KEYS, 2):
+            client.delete(b"key:%d" % key, noreply=False)
+            known.pop(key, None)
+        guest.run("sync; for i in 1 2 3 4; do echo 256M >/tmp/group/all/memory.reclaim; done; true")
+    assert compare(client, known) == 0
+    load(client, known, 1)
+    assert compare(client, known) == len(known), "in DRAM"
+    tiers = client.stats("tiers")
+    assert was[b"pm:errors"] < tiers[b"pm:errors"], tiers
+    guest.run("pidof cotenant")
+    assert client.set(b"small", b"in DRAM", noreply=False) and client.get(b"small") == b"in DRAM"
 
 
 def test_a_server_on_a_node_without_processors(boot):

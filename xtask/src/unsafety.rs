@@ -13,6 +13,10 @@ pub const FENCES: &[(&str, &str)] = &[
     ("crates/media/src/emulated/mod.rs", "bytes of a mapped device, whose writers keep others away"),
     ("crates/media/src/faults/faulty.rs", "hands the contract of `Device::write` on"),
     ("crates/media/src/faults/recorder.rs", "copies of lines that only the recorded thread writes"),
+    (
+        "crates/media/src/file/lost_pages.rs",
+        "a signal's handler that maps memory over pages a disk does not give",
+    ),
     ("crates/media/src/file/mod.rs", "the contract of `Device::write`, which mapped devices need"),
     ("crates/media/src/heap.rs", "two settings of the C library's allocator that no safe crate offers"),
     ("crates/media/src/numa.rs", "binding memory to a node, a system call without a safe crate"),

@@ -177,6 +177,9 @@ pub fn notes_words(size: Bytes) -> usize {
 const NOTES_WORDS_FIXED: u64 = 1 << 16;
 
 /// DRAM behind the contract of a device: nothing survives, nothing is slow.
+///
+/// Assumptions: 1. pages that were asked for are had when they are touched, or the system ends the process; 2. loads and stores are
+/// those of the machine's DRAM.
 #[derive(Debug)]
 pub struct Plain {
     region: Region,

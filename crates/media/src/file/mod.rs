@@ -7,17 +7,20 @@
 //! Invariants:  one server at a time (a lock on the file); a file appears under its name only once it is complete
 //! Assumptions: 1. direct I/O in whole pages of memory and of the file works, or fails as a whole; 2. what `fdatasync` returned
 //!              for is on the disk, so far as the disk keeps its promises; 3. blocks that were preallocated do not run out;
-//!              4. direct writes to the bytes and the mapping of the notes meet in no page; 5. notes that were read once can
-//!              be read: a disk that fails while a page of them is brought back ends the process (SIGBUS), which is a crash of it
+//!              4. direct writes to the bytes and the mapping of the notes meet in no page; 5. a file system that failed
+//!              is not mounted again, with less than was written, before the machine starts again
 //! Failure:     after a failed `settle` nothing is known of what was written since the one before, and every later one fails:
 //!              the system may have dropped what it could not write (fsyncgate). The notes are unmade then, so that the next start
-//!              believes nothing; so they are at a start to which the system says that what was written before it was dropped
+//!              believes nothing; so they are at a start to which the system says that what was written before it was dropped. Pages of
+//!              the notes that the disk does not give read as zero; the device takes nothing more then
 //! Cost:        4 KiB at least per access
 
 #![allow(unsafe_code, reason = "`Device::write` is unsafe by contract; nothing here needs it")]
 
 mod boot;
 mod error;
+#[cfg(not(miri))]
+mod lost_pages;
 pub(crate) mod place;
 mod superblock;
 
@@ -27,6 +30,7 @@ pub(crate) use superblock::{PAGE, PAGE_LEN, Superblock};
 use crate::device::{check_units, refuse_once_failed};
 use crate::queue::{Engine, Part};
 use crate::{Buffer, Device, ReadQueue, Region, Survival, WordRegion};
+use lost_pages::LostPages;
 use place::{Place, Reach};
 use std::cell::RefCell;
 use std::fs::File;
@@ -49,6 +53,8 @@ const BOUNCE: Bytes = Bytes::kib(256);
 pub struct FileTier {
     file: Arc<File>,
     block: Superblock,
+    /// Ends before what it watches.
+    lost: LostPages,
     notes: WordRegion,
     is_new: bool,
     /// The start of the machine that it does not outlive; 0 if it does.
@@ -78,13 +84,24 @@ impl FileTier {
         let Place { file, block, is_new } = Place::open(path, size, Reach::Direct)?;
         let notes = Region::of_file(&file, PAGE, Bytes(block.notes * 8), false)?;
         notes.leave_out_of_dumps();
+        let (file, lost) = (Arc::new(file), LostPages::watch(&notes));
         let notes = WordRegion::of(notes);
-        let file = Arc::new(file);
-        let tier = Self { file, block, notes, is_new, boot, has_failed: AtomicBool::new(false) };
+        let tier = Self { file, block, lost, notes, is_new, boot, has_failed: AtomicBool::new(false) };
         if tier.file.sync_data().is_err() {
             tier.unmake_notes();
         }
         Ok(tier)
+    }
+
+    /// Refuses what relies on notes that are lost.
+    fn check_notes(&self) -> io::Result<()> {
+        if !self.lost.is_any() {
+            return Ok(());
+        }
+        if !self.has_failed.load(Ordering::Acquire) {
+            self.fail();
+        }
+        Err(io::Error::other("the disk does not give what it was given of the tier's notes"))
     }
 
     /// Makes notes that the system did not keep worthless, as far as the disk takes that.
@@ -207,11 +224,12 @@ impl Device for FileTier {
     }
 
     fn settle(&self) -> io::Result<()> {
-        if self.boot == 0 { self.settle_all() } else { Ok(()) }
+        if self.boot == 0 { self.settle_all() } else { self.check_notes() }
     }
 
     fn settle_all(&self) -> io::Result<()> {
         refuse_once_failed(&self.has_failed, || {
+            self.check_notes()?;
             if self.boot != 0 {
                 self.notes.sync(0..self.notes.words().len())?;
             }

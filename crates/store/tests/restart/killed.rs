@@ -97,7 +97,7 @@ fn killed_at_any_moment_nothing_stale_or_wrong_is_served() {
     }
     let folder = Folder::new("killed");
     let rounds: u64 = std::env::var(ROUNDS).ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(10);
-    let (mut known, mut rng, mut back) = (Known::default(), Rng::new(13), 0);
+    let (mut known, mut rng, mut back, mut went_down) = (Known::default(), Rng::new(13), 0, 0);
     for round in 1..=rounds {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "killed::child", "--nocapture"])
@@ -129,6 +129,8 @@ fn killed_at_any_moment_nothing_stale_or_wrong_is_served() {
             known.learn(&mut server, step);
         }
         back += known.compare(&mut server);
+        went_down += known.0.values().filter(|version| *version & LARGE != 0).count();
     }
     assert!(rounds * 100 < back as u64, "{back} keys were there after {rounds} kills");
+    assert!(rounds * 10 < went_down as u64, "{went_down} of them had gone down from DRAM");
 }
