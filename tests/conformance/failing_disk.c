@@ -6,7 +6,7 @@
  *   full     pwrite64 with ENOSPC
  *   syncs    fdatasync with EIO, and msync of whatever
  * There is no io_uring, whose reads no call can stand before: threads read instead. A program that asks the system without the
- * C library for msync is caught by a filter that lets through what this shim asks for itself.
+ * C library for msync is caught by a filter that lets through what this shim asks for itself (x86-64).
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -48,6 +48,7 @@ static int fails(int fd, const char *how)
 	return 0 <= flags && (flags & O_DIRECT) && is_told(how);
 }
 
+#ifdef __x86_64__
 static void on_msync(int signal, siginfo_t *info, void *context)
 {
 	greg_t *registers = ((ucontext_t *)context)->uc_mcontext.gregs;
@@ -84,6 +85,7 @@ __attribute__((constructor)) static void stand_before_msync(void)
 		_exit(1);
 	}
 }
+#endif
 
 ssize_t pread64(int fd, void *into, size_t count, off64_t at)
 {

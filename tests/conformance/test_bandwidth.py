@@ -142,17 +142,26 @@ def test_policies_change_while_clients_work_and_nothing_is_lost(fresh):
     assert all(tenant_json(server, name)["bandwidth_delay_ns"] == 0 for name in "ab"), "nobody is held back by none"
 
 
-def test_a_tenant_that_leaves_in_mid_experiment(fresh):
-    server = fresh(*TIER, "--bandwidth-policy", "fair-slowdown")
+@pytest.mark.parametrize("policy", ["fair-slowdown", "proportional"])
+def test_a_tenant_that_leaves_in_mid_experiment(fresh, policy):
+    server = fresh(*TIER, "--bandwidth-policy", policy)
     for name in "xyz":
         assert ask(server, "PUT", f"/tenants/{name}", {"prefix": f"{name}:"})[0] in (200, 201)
     some = at_work(server, (b"x", 1000, "get"), (b"y", 1000, "set"), (b"z", 300, "get"))
+
+    def experiments():
+        return sum(note["reason"] == "experiment" for one in decisions(server) for note in one["notes"])
+
     try:
-        before = bandwidth(server)["decisions"]
-        wait_until(lambda: before + 5 <= bandwidth(server)["decisions"])
+        wait_until(lambda: 3 <= experiments())
         assert ask(server, "DELETE", "/tenants/y")[0] == 200
         before = bandwidth(server)["decisions"]
         wait_until(lambda: before + 5 <= bandwidth(server)["decisions"])
+        done = [some[0].done, some[2].done]
+        wait_until(lambda: all(before < load.done for before, load in zip(done, (some[0], some[2]))))
+        # Whoever is left is paused for moments only.
+        for name in "xz":
+            wait_until(lambda name=name: not tenant_json(server, name)["bandwidth_paused"])
     finally:
         for load in (some[0], some[2]):
             load.end()

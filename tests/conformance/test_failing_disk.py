@@ -1,6 +1,7 @@
 """A tier on a disk that fails while the server runs: values are missed or wait in DRAM, none is wrong, and all is well again after it."""
 
 import pathlib
+import platform
 import subprocess
 import time
 
@@ -121,6 +122,7 @@ def test_a_tier_that_is_never_well_again_is_left_as_it_is(disk, far):
     assert far.process.wait(timeout=servers.STOP_S) in (0, 3), far.said()
 
 
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the shim's filter for msync is for x86-64")
 def test_notes_that_were_not_kept_are_believed_by_no_later_start(disk, fresh, tmp_path):
     """A delete that a disk does not take is done all the same; what a crash leaves there is not trusted after it."""
     some = keys()[:100]

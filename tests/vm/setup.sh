@@ -39,6 +39,7 @@ if [ ! -e "$complete" ]; then
     have apt-get || lacks "the kernel comes from Debian's linux-image-amd64"
     package=$(apt-cache depends linux-image-amd64 2>/dev/null | awk '/Depends: linux-image/ { print $2; exit }')
     [ -n "$package" ] || lacks "apt knows no linux-image-amd64 (apt-get update)"
+    # With what says of which program it is complete.
     rm -rf "$folder"
     mkdir -p "$folder/package"
     (cd "$folder/package" && apt-get download -q "$package") || lacks "apt-get cannot download $package"

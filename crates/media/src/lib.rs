@@ -1,6 +1,7 @@
 //! Kinds of memory, and the meters on them.
 //!
-//! Invariants: the only crate that maps memory; `region`, `words`, `heap`, `cold` and the devices are the only modules here with unsafe code
+//! Invariants: the only crate that maps memory; `region`, `words`, `heap`, `cold` and the devices (`lost_pages` is a file's) are the only modules here with
+//!             unsafe code
 //! Non-goals:  items, tenants' rules, policies
 
 pub mod brake;

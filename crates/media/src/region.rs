@@ -1,4 +1,4 @@
-//! A mapped region: bytes by offset, and the only `mmap` of the project.
+//! A mapped region: bytes by offset, and the only `mmap` of the project but for what takes the place of a lost page (`file/lost_pages.rs`).
 //!
 //! Invariants:  a mapping lives exactly as long as the last `Region` that is a part of it, and is unmapped as a whole: a DAX device
 //!              gives no part of one back; every offset is checked against the region's length

@@ -10,6 +10,7 @@ use crate::sharing::REST_MAX;
 use crate::tenants::Router;
 use control::{Loop, Policy as _};
 use policy::memory::MemoryPolicy as Policy;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use store::MemoryControl;
@@ -123,11 +124,31 @@ pub(crate) fn control(
     }
 }
 
-/// Runs the loop about bandwidth until the server stops.
+/// Runs the loop about bandwidth until the server stops. A step that fails is no end of it.
 pub(crate) fn bandwidth(shared: &Shared, helpers: &Helpers, stop: &AtomicBool) {
+    keep_stepping(
+        stop,
+        || shared.sharing.step(shared),
+        || shared.sharing.begin_again(),
+        |wake| {
+            helpers.bandwidth.wait(wake.min(REST_MAX));
+        },
+    );
+}
+
+/// Steps and waits as long as the step wants, until it is to stop; after a step that panics `begin_again` is called, and the longest wait follows.
+fn keep_stepping(
+    stop: &AtomicBool,
+    mut step: impl FnMut() -> Duration,
+    mut begin_again: impl FnMut(),
+    mut wait: impl FnMut(Duration),
+) {
     while !stop.load(Ordering::Acquire) {
-        let wake = shared.sharing.step(shared);
-        helpers.bandwidth.wait(wake.min(REST_MAX));
+        let stepped = catch_unwind(AssertUnwindSafe(&mut step));
+        if stepped.is_err() {
+            begin_again();
+        }
+        wait(stepped.unwrap_or(REST_MAX));
     }
 }
 
@@ -166,5 +187,30 @@ pub(crate) fn clean(
             std::thread::sleep(FULL_PAUSE.to_std());
         }
         helpers.cleaners[number].wait(if needed { Duration::from_millis(1) } else { Duration::from_secs(1) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn a_step_that_panics_is_no_end_of_stepping() {
+        let (stop, steps, begun, waited) =
+            (AtomicBool::new(false), Cell::new(0), Cell::new(0), Cell::new(Duration::ZERO));
+        keep_stepping(
+            &stop,
+            || {
+                steps.set(steps.get() + 1);
+                assert_ne!(steps.get(), 2, "the second one fails");
+                stop.store(steps.get() == 4, Ordering::Release);
+                Duration(7)
+            },
+            || begun.set(begun.get() + 1),
+            |wake| waited.set(waited.get() + wake),
+        );
+        assert_eq!((steps.get(), begun.get()), (4, 1));
+        assert_eq!(waited.get(), Duration(3 * 7) + REST_MAX);
     }
 }

@@ -317,8 +317,8 @@ where
     Ok((waker, vigil.spawn(name, move || Worker::new(around, reactor, store).work())?))
 }
 
-/// Starts a thread that the server can do without: the last steady shares hold without one for bandwidth, requests are answered
-/// without an administration.
+/// Starts a thread that the server can do without: the loop about bandwidth goes on after a step that failed, and without it the last
+/// steady shares hold; requests are answered without an administration.
 fn spawn(name: &str, act: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name(name.to_owned()).spawn(act)
 }

@@ -12,6 +12,7 @@ use harness::live::{Items, Kind, Pace, Peer, Plan, Popularity, Setup, Sizes};
 use lab::workload::Zipf;
 use media::{Buffer, Device, Engine, FileTier, Stopwatch};
 use rustix::event::{PollFd, PollFlags, poll};
+use server::memcache::client::Client;
 use std::io;
 use std::path::Path;
 use std::process::Command;
@@ -26,6 +27,7 @@ const READING: Duration = Duration::from_secs(1);
 const ITEMS: u32 = 1_500_000;
 const SIZES: Sizes = Sizes::Between(380, 420);
 const GETS: u64 = 200_000;
+const HITS_LEAST: f64 = 0.999;
 /// Connections, and gets that each sends together: a client that waits for all of them has some of them under way at the disk.
 const TOGETHER: u32 = 16;
 /// The server's DRAM: what is fetched at once takes a sixteenth of it at most.
@@ -81,7 +83,8 @@ fn at(bench: &mut Bench, path: &Path) -> Result<(), BenchError> {
         threads,
         Goal::None("the fallback"),
     ));
-    let served = format!("gets of a server, {TOGETHER} connections, depth {TOGETHER}");
+    let served =
+        format!("gets of a server, {TOGETHER} connections, depth {TOGETHER}; theirs: {DEPTH} under way");
     bench.add(row(&served, gets, goal));
     Ok(())
 }
@@ -104,6 +107,13 @@ impl Server {
         // What the disk does not take in time stays in DRAM, until it comes again.
         for _ in 0..2 {
             peer.run(&Plan { depth: 16, ..Plan::fill(items.count()) }, &items)?;
+        }
+        let below = Client::connect(peer.address())?.stat("tiers", "below:items")?;
+        if below.as_deref() != Some(&items.count().to_string()) {
+            return Err(io::Error::other(format!(
+                "of {} values there are in the tier: {below:?}",
+                items.count()
+            )));
         }
         let all_alike = Arc::new(Zipf::new(items.count() / TOGETHER, 0.0));
         Ok(Self { peer, items, all_alike })
@@ -128,6 +138,9 @@ impl Server {
             heard.throughput(),
             heard.hit_ratio()
         ));
+        if heard.hit_ratio() < HITS_LEAST {
+            return Err(io::Error::other("values are missed"));
+        }
         Ok(heard.throughput())
     }
 }

@@ -157,6 +157,12 @@ impl Here {
         Some(budget.cost.part_of(budget.per))
     }
 
+    /// How much slower than alone a tenant is, as the policy in charge sees it; none where it does not look at that.
+    #[must_use]
+    pub fn slowdown(&self, tenant: &str) -> Option<f64> {
+        self.tenant(tenant)?.slowdown
+    }
+
     /// A connection of one's own.
     ///
     /// # Errors

@@ -1,34 +1,36 @@
 //! Pages of a mapped file that its disk does not give: zeroed memory takes their place, and the process goes on.
 //!
-//! Shape:       a region under watch -> whether any of its pages was lost
+//! Shape:       words of a file -> the same under watch, and whether any of their pages was lost
 //! Invariants:  a fault outside of watched regions goes to whoever handled it before; the handler takes no lock and allocates nothing
 //! Assumptions: 1. SIGBUS says at which address; 2. memory can be mapped over a page while other threads fault on it
-//! Failure:     a region that is one too many is not watched, and where the system has no memory for a page the process ends as
-//!              it would without a watch
+//! Failure:     a region that is one too many is not watched, and where the system has no memory or no place in its map (some 65,000
+//!              pages lost one by one) the process ends as it would without a watch
 //! Cost:        nothing without a fault; a system call for a lost page
 
 #![allow(unsafe_code, reason = "a signal's handler, and a mapping over a page that cannot be had")]
 
-use crate::Region;
+use crate::WordRegion;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Regions that are watched at once.
+/// Regions that are watched at once: twice the tiers that a store has.
 const WATCHED_MAX: usize = 16;
-const PAGE: usize = 4096;
+const PAGE: usize = super::PAGE_LEN;
 
 static SLOTS: [Slot; WATCHED_MAX] = [const { Slot::free() }; WATCHED_MAX];
 /// What the process did about such faults before.
 static BEFORE: OnceLock<Option<libc::sigaction>> = OnceLock::new();
 
-/// Addresses under watch.
+/// Addresses under watch. Whoever has `taken` it publishes `start`, then `end`, and takes `end` back first; the handler looks at `end`, then at
+/// `start`, so that it never sees an end with another's start.
 #[derive(Debug)]
 struct Slot {
     taken: AtomicBool,
     start: AtomicUsize,
     end: AtomicUsize,
+    /// Set by the handler before it lets the one go on who faulted.
     lost: AtomicBool,
 }
 
@@ -43,41 +45,52 @@ impl Slot {
     }
 
     fn has(&self, at: usize) -> bool {
-        self.start.load(Ordering::Acquire) <= at && at < self.end.load(Ordering::Acquire)
+        let start = self.start.load(Ordering::SeqCst);
+        let is_inside = start <= at && at < self.end.load(Ordering::SeqCst);
+        is_inside && start == self.start.load(Ordering::SeqCst)
     }
 }
 
-/// A region under watch as long as this lives, which the region outlives.
+/// Words of a file of which pages may be lost.
 #[derive(Debug)]
-pub(super) struct LostPages(Option<&'static Slot>);
+pub(super) struct Watched {
+    slot: Option<&'static Slot>,
+    words: WordRegion,
+}
 
-impl LostPages {
-    /// Watches a region that is used as atomic words only.
-    pub(super) fn watch(region: &Region) -> Self {
-        if BEFORE.get_or_init(handle).is_none() {
-            return Self(None);
-        }
-        let slot = SLOTS.iter().find(|slot| !slot.taken.swap(true, Ordering::AcqRel));
+impl Watched {
+    /// Watches words of a file.
+    pub(super) fn new(words: WordRegion) -> Self {
+        let is_handled = BEFORE.get_or_init(handle).is_some();
+        let free = |slot: &&Slot| !slot.taken.swap(true, Ordering::AcqRel);
+        let slot = if is_handled { SLOTS.iter().find(free) } else { None };
         if let Some(slot) = slot {
-            let start = region.start().as_ptr().addr();
+            let start = words.region().start().as_ptr().addr();
             slot.lost.store(false, Ordering::Relaxed);
-            slot.start.store(start, Ordering::Release);
-            slot.end.store(start + region.len(), Ordering::Release);
+            slot.start.store(start, Ordering::SeqCst);
+            slot.end.store(start + words.region().len(), Ordering::SeqCst);
         }
-        Self(slot)
+        Self { slot, words }
     }
 
-    /// Whether words of the region may read as zero that are not.
-    pub(super) fn is_any(&self) -> bool {
-        self.0.is_some_and(|slot| slot.lost.load(Ordering::Acquire))
+    /// The words.
+    pub(super) fn words(&self) -> &WordRegion {
+        &self.words
+    }
+
+    /// Whether words may read as zero that are not.
+    #[inline]
+    pub(super) fn is_any_lost(&self) -> bool {
+        self.slot.is_some_and(|slot| slot.lost.load(Ordering::Acquire))
     }
 }
 
-impl Drop for LostPages {
+impl Drop for Watched {
     fn drop(&mut self) {
-        if let Some(slot) = self.0 {
-            slot.end.store(0, Ordering::Release);
-            slot.start.store(0, Ordering::Release);
+        // The words go after this.
+        if let Some(slot) = self.slot {
+            slot.end.store(0, Ordering::SeqCst);
+            slot.start.store(0, Ordering::SeqCst);
             slot.taken.store(false, Ordering::Release);
         }
     }
@@ -137,8 +150,13 @@ fn hand_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
 #[cfg(not(miri))]
 mod tests {
     use super::*;
-    use crate::WordRegion;
+    use crate::Region;
+    use std::fs::File;
     use units::Bytes;
+
+    fn watched(file: &File) -> Watched {
+        Watched::new(WordRegion::of(Region::of_file(file, 0, Bytes(4 * PAGE as u64), false).unwrap()))
+    }
 
     #[test]
     fn words_behind_the_end_of_a_file_read_as_zero_and_are_lost() {
@@ -146,25 +164,19 @@ mod tests {
         std::fs::write(&path, [7_u8; 4 * PAGE]).unwrap();
         let file = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
-        let region = Region::of_file(&file, 0, Bytes(4 * PAGE as u64), false).unwrap();
-        let lost = LostPages::watch(&region);
-        let words = WordRegion::of(region);
-        let word = |page: usize| &words.words()[page * PAGE / 8];
+        let notes = watched(&file);
+        assert!(notes.slot.is_some(), "it is watched");
+        let word = |page: usize| &notes.words().words()[page * PAGE / 8];
         file.set_len(2 * PAGE as u64).unwrap();
         let sevens = u64::from_le_bytes([7; 8]);
-        assert_eq!((word(1).load(Ordering::Relaxed), lost.is_any()), (sevens, false));
-        assert_eq!((word(2).load(Ordering::Relaxed), lost.is_any()), (0, true));
+        assert_eq!((word(1).load(Ordering::Relaxed), notes.is_any_lost()), (sevens, false));
+        assert_eq!((word(2).load(Ordering::Relaxed), notes.is_any_lost()), (0, true));
         word(3).store(5, Ordering::Relaxed);
         assert_eq!((word(3).load(Ordering::Relaxed), word(1).load(Ordering::Relaxed)), (5, sevens));
-        drop(lost);
-        assert!(!LostPages::watch(words.region()).is_any(), "a watch begins with nothing lost");
-    }
-
-    #[test]
-    fn one_too_many_is_not_watched() {
-        let regions: Vec<_> = (0..2 * WATCHED_MAX).map(|_| Region::anonymous(Bytes(1)).unwrap()).collect();
-        let watches: Vec<_> = regions.iter().map(LostPages::watch).collect();
-        let watched = watches.iter().filter(|watch| watch.0.is_some()).count();
-        assert!((1..=WATCHED_MAX).contains(&watched), "{watched}");
+        drop(notes);
+        // Of more than there are places for some are not watched; whoever comes later begins with nothing lost.
+        let many: Vec<_> = (0..2 * WATCHED_MAX).map(|_| watched(&file)).collect();
+        let places = many.iter().filter(|one| one.slot.is_some()).count();
+        assert!((1..=WATCHED_MAX).contains(&places) && many.iter().all(|one| !one.is_any_lost()), "{places}");
     }
 }

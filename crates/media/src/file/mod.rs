@@ -7,19 +7,19 @@
 //! Invariants:  one server at a time (a lock on the file); a file appears under its name only once it is complete
 //! Assumptions: 1. direct I/O in whole pages of memory and of the file works, or fails as a whole; 2. what `fdatasync` returned
 //!              for is on the disk, so far as the disk keeps its promises; 3. blocks that were preallocated do not run out;
-//!              4. direct writes to the bytes and the mapping of the notes meet in no page; 5. a file system that failed
-//!              is not mounted again, with less than was written, before the machine starts again
+//!              4. direct writes to the bytes and the mapping of the notes meet in no page; 5. whoever syncs a file that was just
+//!              opened is told of writes to it that were lost before, once (Linux's error sequence; the kernel may have forgotten);
+//!              6. a disk that did not take the word that notes are void either gives nothing old to a later start
 //! Failure:     after a failed `settle` nothing is known of what was written since the one before, and every later one fails:
-//!              the system may have dropped what it could not write (fsyncgate). The notes are unmade then, so that the next start
-//!              believes nothing; so they are at a start to which the system says that what was written before it was dropped. Pages of
-//!              the notes that the disk does not give read as zero; the device takes nothing more then
+//!              the system may have dropped what it could not write (fsyncgate). Pages of the notes that the disk does not give read
+//!              as zero. Either way the notes are void: the superblock says so, past the page cache, and a start makes them worthless
+//!              before anything else; so does one that is told of lost writes. One that cannot read them is refused
 //! Cost:        4 KiB at least per access
 
 #![allow(unsafe_code, reason = "`Device::write` is unsafe by contract; nothing here needs it")]
 
 mod boot;
 mod error;
-#[cfg(not(miri))]
 mod lost_pages;
 pub(crate) mod place;
 mod superblock;
@@ -30,7 +30,7 @@ pub(crate) use superblock::{PAGE, PAGE_LEN, Superblock};
 use crate::device::{check_units, refuse_once_failed};
 use crate::queue::{Engine, Part};
 use crate::{Buffer, Device, ReadQueue, Region, Survival, WordRegion};
-use lost_pages::LostPages;
+use lost_pages::Watched;
 use place::{Place, Reach};
 use std::cell::RefCell;
 use std::fs::File;
@@ -40,7 +40,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use units::Bytes;
 
 /// Smallest tier.
@@ -53,13 +53,15 @@ const BOUNCE: Bytes = Bytes::kib(256);
 pub struct FileTier {
     file: Arc<File>,
     block: Superblock,
-    /// Ends before what it watches.
-    lost: LostPages,
-    notes: WordRegion,
+    notes: Watched,
     is_new: bool,
     /// The start of the machine that it does not outlive; 0 if it does.
     boot: u64,
     has_failed: AtomicBool,
+    /// The superblock says that the notes are void.
+    is_void: AtomicBool,
+    /// Acts since it failed, until it does.
+    tried: AtomicU64,
 }
 
 impl FileTier {
@@ -84,36 +86,67 @@ impl FileTier {
         let Place { file, block, is_new } = Place::open(path, size, Reach::Direct)?;
         let notes = Region::of_file(&file, PAGE, Bytes(block.notes * 8), false)?;
         notes.leave_out_of_dumps();
-        let (file, lost) = (Arc::new(file), LostPages::watch(&notes));
-        let notes = WordRegion::of(notes);
-        let tier = Self { file, block, lost, notes, is_new, boot, has_failed: AtomicBool::new(false) };
-        if tier.file.sync_data().is_err() {
-            tier.unmake_notes();
+        let notes = Watched::new(WordRegion::of(notes));
+        let failed = |what| move |cause| TierError::System { what, path: path.to_owned(), cause };
+        // All of them are read at a start anyway; what the disk does not give is not the kernel's to say later.
+        let words = notes.words().words().iter();
+        words.step_by(PAGE_LEN / size_of::<AtomicU64>()).for_each(|word| _ = word.load(Ordering::Relaxed));
+        if notes.is_any_lost() {
+            return Err(failed("read the notes of")(io::Error::other("the disk does not give them")));
+        }
+        let is_dropped = file.sync_data().is_err();
+        let tier = Self {
+            file: Arc::new(file),
+            block: Superblock { is_void: false, ..block },
+            notes,
+            is_new,
+            boot,
+            has_failed: AtomicBool::new(false),
+            is_void: AtomicBool::new(false),
+            tried: AtomicU64::new(0),
+        };
+        if block.is_void || is_dropped {
+            tier.begin_anew().map_err(failed("write to"))?;
         }
         Ok(tier)
     }
 
-    /// Refuses what relies on notes that are lost.
-    fn check_notes(&self) -> io::Result<()> {
-        if !self.lost.is_any() {
-            return Ok(());
+    /// Makes the notes worthless, so that whoever reads them next begins anew, and says that they are void no more.
+    fn begin_anew(&self) -> io::Result<()> {
+        self.notes.words().words()[0].store(0, Ordering::Release);
+        self.notes.words().sync(0..1)?;
+        if self.notes.is_any_lost() {
+            return Err(io::Error::other("the disk does not take the tier's notes"));
         }
-        if !self.has_failed.load(Ordering::Acquire) {
-            self.fail();
-        }
-        Err(io::Error::other("the disk does not give what it was given of the tier's notes"))
+        self.write_block(self.block)
     }
 
-    /// Makes notes that the system did not keep worthless, as far as the disk takes that.
-    fn unmake_notes(&self) {
-        self.notes.words()[0].store(0, Ordering::Release);
-        let _disk_takes_nothing = self.notes.sync(0..1);
+    fn write_block(&self, block: Superblock) -> io::Result<()> {
+        let mut page = Buffer::new(Bytes(PAGE)).map_err(io::Error::other)?;
+        page.bytes_mut().copy_from_slice(&block.to_page());
+        self.file.write_all_at(page.bytes(), 0)?;
+        self.file.sync_data()
     }
 
-    /// Notes that what was to be kept was not.
+    /// After something of the notes was not kept: says in the file that they are void. A disk that does not take it is asked again
+    /// after twice as many acts.
+    #[cold]
     fn fail(&self) {
         self.has_failed.store(true, Ordering::Release);
-        self.unmake_notes();
+        let is_time = self.tried.fetch_add(1, Ordering::Relaxed).wrapping_add(1).is_power_of_two();
+        if is_time && !self.is_void.load(Ordering::Acquire) {
+            let is_said = self.write_block(Superblock { is_void: true, ..self.block }).is_ok();
+            self.is_void.store(is_said, Ordering::Release);
+        }
+    }
+
+    /// Refuses what relies on notes that are lost.
+    fn check_notes(&self) -> io::Result<()> {
+        if self.notes.is_any_lost() {
+            self.fail();
+            return Err(io::Error::other("the disk does not give what it was given of the tier's notes"));
+        }
+        Ok(())
     }
 
     /// Whether it was created just now and holds nothing.
@@ -185,11 +218,12 @@ impl Device for FileTier {
     }
 
     fn notes(&self) -> Option<&WordRegion> {
-        Some(&self.notes)
+        Some(self.notes.words())
     }
 
     fn settle_notes(&self, words: Range<usize>) {
-        if self.boot == 0 && self.notes.sync(words).is_err() {
+        let is_lost = self.notes.is_any_lost() || self.has_failed.load(Ordering::Acquire);
+        if is_lost || (self.boot == 0 && self.notes.words().sync(words).is_err()) {
             self.fail();
         }
     }
@@ -231,11 +265,11 @@ impl Device for FileTier {
         refuse_once_failed(&self.has_failed, || {
             self.check_notes()?;
             if self.boot != 0 {
-                self.notes.sync(0..self.notes.words().len())?;
+                self.notes.words().sync(0..self.notes.words().words().len())?;
             }
             self.file.sync_data()
         })
-        .inspect_err(|_| self.unmake_notes())
+        .inspect_err(|_| self.fail())
     }
 }
 

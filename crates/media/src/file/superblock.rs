@@ -1,7 +1,7 @@
 //! The first page of a tier that outlives its process: what it is, and whose.
 //!
 //! Layout (little endian), then zeros up to a page:
-//!   | 0 magic 8 | 8 version 4 | 12 checksum 4 | 16 size 8 | 24 words of notes 8 | 32 identity 16 |
+//!   | 0 magic 8 | 8 version 4 | 12 checksum 4 | 16 size 8 | 24 words of notes 8 | 32 identity 16 | 48 void 1 |
 //! Then the notes up to a multiple of 2 MiB, then the bytes of the tier.
 //! Invariants: the checksum (CRC-32C) is that of the whole page with zeros in its own place
 //! Failure:    a page that is not exactly this is refused: another version is not read, nothing is mended
@@ -32,12 +32,14 @@ pub(crate) struct Superblock {
     pub(crate) notes: u64,
     /// Random when it was created: what is known of a tier is kept under this name.
     pub(crate) identity: [u8; 16],
+    /// Whether the notes are not to be believed: not all that they were told is there.
+    pub(crate) is_void: bool,
 }
 
 impl Superblock {
     pub(crate) fn new(size: Bytes, identity: [u8; 16]) -> Self {
         let front = (PAGE + notes_words(size) as u64 * 8).next_multiple_of(ALIGN);
-        Self { size, notes: (front - PAGE) / 8, identity }
+        Self { size, notes: (front - PAGE) / 8, identity, is_void: false }
     }
 
     /// Where the bytes of the tier begin.
@@ -57,6 +59,7 @@ impl Superblock {
         page[16..24].copy_from_slice(&self.size.0.to_le_bytes());
         page[24..32].copy_from_slice(&self.notes.to_le_bytes());
         page[32..48].copy_from_slice(&self.identity);
+        page[48] = u8::from(self.is_void);
         let checksum = crc32c::crc32c(&page);
         page[CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
         page
@@ -76,14 +79,15 @@ impl Superblock {
             return Err(Damage::Checksum);
         }
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| page[at + i]));
-        let read =
-            Self { size: Bytes(word(16)), notes: word(24), identity: std::array::from_fn(|i| page[32 + i]) };
+        let read = Self {
+            size: Bytes(word(16)),
+            notes: word(24),
+            identity: std::array::from_fn(|i| page[32 + i]),
+            is_void: page[48] != 0,
+        };
+        let new = Self { is_void: read.is_void, ..Self::new(read.size, read.identity) };
         // Whoever wrote it followed these rules, or is another program with our magic.
-        if read == Self::new(read.size, read.identity) && read.to_page() == *page {
-            Ok(read)
-        } else {
-            Err(Damage::Checksum)
-        }
+        if read == new && read.to_page() == *page { Ok(read) } else { Err(Damage::Checksum) }
     }
 }
 
@@ -96,6 +100,8 @@ mod tests {
         for size in [1 << 20, 1 << 30, 3 << 40] {
             let block = Superblock::new(Bytes(size), [7; 16]);
             assert_eq!(Superblock::from_page(&block.to_page()), Ok(block));
+            let void = Superblock { is_void: true, ..block };
+            assert_eq!(Superblock::from_page(&void.to_page()), Ok(void));
             assert_eq!((block.base() % ALIGN, block.end() % ALIGN), (0, 0));
             assert!(notes_words(Bytes(size)) as u64 <= block.notes && size <= block.end() - block.base());
         }

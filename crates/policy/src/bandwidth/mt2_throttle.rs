@@ -17,7 +17,9 @@
 //!
 //! We differ: the order of noisy neighbours is a score, so that a heavy reader comes before a tenant with a trickle of
 //! writes. A tenant is scored by what it would do with all its CPU time; else the next would pay as soon as the noisiest
-//! is held back, while in the paper (Table 6) only the writer pays. DRAM writes count like DRAM reads ("DRAM accesses"). An
+//! is held back, while in the paper (Table 6) only the writer pays. DRAM writes count like DRAM reads ("DRAM accesses"). Where
+//! somebody comes first, but transfers nothing, nobody is disturbed: the medium counts as quiet (Fig. 9: the background has all of it while the
+//! foreground sleeps). An
 //! interference that comes back within three periods of a relaxation undoes that relaxation, and each time the next one
 //! waits twice as long: without that the loop swings.
 //!
@@ -33,7 +35,7 @@ use super::regulator::{self, Step};
 use super::roster::{Roster, note};
 use control::bandwidth::{BandwidthSignal, Kind, Kinds, Throttle};
 use control::{Class, Decision, Law, Levers, Note, Policy, Reason, Row, Seen, Shares, Window};
-use units::{Duration, Instant, TenantId};
+use units::{Bytes, Duration, Instant, TenantId};
 
 /// Decide again after so long (MT² §4).
 pub(super) const PERIOD: Duration = Duration::from_millis(100);
@@ -290,7 +292,11 @@ impl Policy for Remedy {
         // Where no time has passed there is nothing new to learn.
         if Duration::ZERO < seen.window.length() {
             self.age();
-            match self.detector.observe(seen.pool) {
+            let weather = match self.detector.observe(seen.pool) {
+                Weather::Interference | Weather::Between if are_first_asleep(seen) => Weather::Quiet,
+                weather => weather,
+            };
+            match weather {
                 Weather::Interference => self.tighten(seen),
                 Weather::Quiet => self.relax(seen),
                 // One period that is neither, or not seen, does not undo all that were quiet.
@@ -309,6 +315,14 @@ impl Policy for Remedy {
 
 fn is_best_effort(row: &Row<Signals, Throttle>) -> bool {
     matches!(row.claim.class, Class::BestEffort)
+}
+
+/// Whether tenants come first, and all of them are known to transfer nothing.
+fn are_first_asleep(seen: &Seen<'_, Signals, Throttle>) -> bool {
+    let mut first = seen.tenants.iter().filter(|row| !is_best_effort(row)).peekable();
+    let is_asleep =
+        |row: &Row<Signals, Throttle>| row.signal.as_ref().is_some_and(|s| s.bytes_total() == Bytes::ZERO);
+    first.peek().is_some() && first.all(is_asleep)
 }
 
 /// What each kind of a tenant's traffic adds to its score; none if no time has passed.

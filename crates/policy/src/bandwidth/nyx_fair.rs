@@ -154,21 +154,22 @@ impl FairSlowdown {
             self.probes.hurry();
         }
         match self.worst_against_limit(seen) {
-            Some(over) if 1.0 < over => self.hold_back_all(seen, 1.0 - 1.0 / over),
-            Some(over) if LIMIT_BAND < over => {}
+            Some((id, over)) if 1.0 < over => self.hold_back_all(seen, id, 1.0 - 1.0 / over),
+            Some((_, over)) if LIMIT_BAND < over => {}
             _ => self.equalise(seen),
         }
         self.start_over();
     }
 
-    /// The largest slowdown ÷ its hard limit among those that have one.
-    fn worst_against_limit(&self, seen: &Input<'_>) -> Option<f64> {
+    /// The largest slowdown ÷ its hard limit among those that have one, and whose it is.
+    fn worst_against_limit(&self, seen: &Input<'_>) -> Option<(TenantId, f64)> {
         let members = seen.tenants.iter().zip(self.members.iter());
-        let over = members.filter_map(|(row, (_, m))| Some(m.slowdown? / hard_limit(row)?));
-        over.max_by(f64::total_cmp)
+        let over = members.filter_map(|(row, (id, m))| Some((id, m.slowdown? / hard_limit(row)?)));
+        over.max_by(|a, b| a.1.total_cmp(&b.1))
     }
 
-    fn hold_back_all(&mut self, seen: &Input<'_>, gap: f64) {
+    /// Holds everybody back who may be, because `id` is further past its limit than it can be by `gap`.
+    fn hold_back_all(&mut self, seen: &Input<'_>, id: TenantId, gap: f64) {
         self.fair_intervals = 0;
         let mut nobody = true;
         for (at, row) in seen.tenants.iter().enumerate().filter(|(_, row)| adjustable(row)) {
@@ -177,7 +178,7 @@ impl FairSlowdown {
         if nobody {
             let why =
                 std::borrow::Cow::Borrowed("a slowdown is past its limit and nobody is left to hold back");
-            self.notes.push(note(None, Reason::Incident(why), 0));
+            self.notes.push(note(Some(id), Reason::Incident(why), 0));
         }
     }
 

@@ -87,6 +87,31 @@ fn remedy_does_nothing_without_latency_and_waits_for_quiet() {
 }
 
 #[test]
+fn nobody_is_held_back_while_whoever_comes_first_sleeps() {
+    let rows = vec![tenant(1, critical()), tenant(2, Class::BestEffort), tenant(3, Class::Exempt)];
+    let mut stage = Stage::new(Remedy::new(thresholds()), rows);
+    // Above the threshold all the time.
+    stage.latency(Some(2_000));
+    let run = |stage: &mut Stage, reads: f64, periods: u32| {
+        for _ in 0..periods {
+            stage.runs(0, Kind::SlowRead, reads);
+            stage.runs(1, Kind::SlowWrite, 7.0);
+            stage.runs(2, Kind::SlowRead, 0.0);
+            stage.step();
+        }
+        stage.share(1)
+    };
+    assert_eq!(run(&mut stage, 0.0, 20), Throttle::FREE, "nobody is disturbed");
+    assert!(run(&mut stage, 5.0, 20).cpu.is_some_and(|cpu| cpu < 2_000), "{:?}", stage.share(1));
+    assert_eq!(run(&mut stage, 0.0, 80), Throttle::FREE, "it is given all back");
+    run(&mut stage, 5.0, 5);
+    stage.rows[0].signal = None;
+    let before = stage.share(1);
+    stage.step();
+    assert_ne!(stage.share(1), before, "who is not measured may be awake");
+}
+
+#[test]
 fn a_relaxation_that_brings_interference_back_is_undone_and_waited_for_longer() {
     let rows = vec![tenant(1, Class::BestEffort), tenant(2, Class::BestEffort)];
     let mut stage = Stage::new(Remedy::new(thresholds()), rows);

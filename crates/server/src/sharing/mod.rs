@@ -5,7 +5,7 @@
 //! Invariants: a server without tiers holds nobody back; another policy begins with nobody held back by the one before but as it
 //!             sees fit, and loses nothing that was counted; a claim that changes is seen within a step that begins at once; targets
 //!             in DRAM are there only while a policy over both is in charge
-//! Failure:    a policy that needs a table of the tier which nobody has measured is refused; a thread that steps no more leaves the last steady throttles behind when its lease ends
+//! Failure:    a policy that needs a table of the tier which nobody has measured is refused; of a loop that fails or falls silent see `silence`
 //! Non-goals:  how long an access is held: brakes in the store
 
 mod claim;
@@ -16,6 +16,7 @@ mod joint;
 mod model;
 mod pace;
 mod policies;
+mod silence;
 mod slowdowns;
 mod speeds;
 mod steps;
@@ -47,7 +48,7 @@ use policy::joint::JointPolicy;
 use slowdowns::Slowdowns;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use store::{BandwidthControl, JointControl, Store};
 use thing::Thing;
 use units::{Duration, Instant, TenantId};
@@ -343,25 +344,6 @@ impl Sharing {
         wake.max(least)
     }
 
-    /// Gives the last steady throttles back if the loop has fallen silent. Returns when to look again.
-    pub(crate) fn watch(&self, now: Instant) -> Option<Instant> {
-        let ends = Instant(self.lease_ends_ns.load(Ordering::Relaxed));
-        if ends == Instant(u64::MAX) || now < ends {
-            return Some(ends);
-        }
-        let mut running = match self.running.try_lock() {
-            Ok(running) => running,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // It steps at this moment.
-            Err(TryLockError::WouldBlock) => return None,
-        };
-        if running.lapse(now) {
-            tracing::error!("nobody decides about the bandwidth of tiers: the last steady shares hold");
-            self.lease_ends_ns.store(u64::MAX, Ordering::Relaxed);
-        }
-        None
-    }
-
     /// The first decision kept whose number is at least `from`: its number, counted from the start, and its line of JSON.
     pub(crate) fn journal_line(&self, from: u64) -> Option<(u64, String)> {
         let running = self.running();
@@ -459,13 +441,6 @@ impl Running {
             Family::Joint => self.joint_pacer.journal().recorded_total(),
         };
         self.history.switch(family, self.decisions_total(), own);
-    }
-
-    fn lapse(&mut self, now: Instant) -> bool {
-        match self.kind.family() {
-            Family::Bandwidth => self.thing.control.lapse(now),
-            Family::Joint => self.both.lapse(now),
-        }
     }
 
     /// Divides so much of the tier's time from the next step on.

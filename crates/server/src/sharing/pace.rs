@@ -6,8 +6,8 @@
 use std::thread::{self, ThreadId};
 use units::{Duration, Instant};
 
-/// The thread of the loop takes one part in so many of a core: half a per cent.
-const LOOP_ONE_IN: u64 = 200;
+/// The thread of the loop takes one part in so many of a core: half a per cent, with what the next rest is too late for.
+const LOOP_ONE_IN: u64 = 220;
 
 /// What is not rested for within so long is not rested for: the loop looks up as often.
 pub(crate) const REST_MAX: Duration = Duration::from_secs(1);
@@ -45,12 +45,12 @@ mod tests {
         assert_eq!(pace.rest(at(0), ms(50)), Duration::ZERO, "what it used before its first step");
         assert_eq!(
             pace.rest(at(100), ms(51)),
-            ms(100),
-            "a millisecond of use is 200 of rest, since the last step"
+            ms(120),
+            "a millisecond of use is 220 of rest, since the last step"
         );
-        assert_eq!(pace.rest(at(150), ms(51)), ms(50), "a step that came early");
-        assert_eq!(pace.rest(at(200), ms(52)), ms(200));
+        assert_eq!(pace.rest(at(150), ms(51)), ms(70), "a step that came early");
+        assert_eq!(pace.rest(at(220), ms(52)), ms(220));
         assert_eq!(pace.rest(at(1_000), ms(53)), Duration::ZERO, "it has rested long enough");
-        assert_eq!(pace.rest(at(1_000), ms(54)), ms(200), "and what it rested too much is not saved");
+        assert_eq!(pace.rest(at(1_000), ms(54)), ms(220), "and what it rested too much is not saved");
     }
 }

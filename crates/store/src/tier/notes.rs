@@ -143,6 +143,11 @@ impl Notes {
             && self.word(head::ROWS) == self.rows as u64
     }
 
+    /// Whether they were of this device, and were made worthless since.
+    pub(crate) fn are_void(&self) -> bool {
+        self.word(head::MAGIC) == 0 && self.word(head::SIZE) == self.size.0
+    }
+
     /// Whether what it says can be trusted: the machine has not started again since, or it does not depend on that, or the last
     /// end was clean.
     pub(crate) fn has_outlived(&self) -> bool {
@@ -303,9 +308,9 @@ impl Notes {
     /// Clears the bit of a record, so that it survives.
     pub(crate) fn clear_live(&self, at: u64) {
         let (word, bit) = self.bit(at);
-        if self.words()[word].fetch_and(!bit, Ordering::Release) & bit != 0 {
-            self.settle(word..word + 1);
-        }
+        self.words()[word].fetch_and(!bit, Ordering::Release);
+        // Also where the bit is clear: it may be because its page is lost, which settling finds.
+        self.settle(word..word + 1);
     }
 
     /// Lets the bits of these bytes of the tier survive as they are.

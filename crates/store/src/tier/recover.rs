@@ -333,13 +333,13 @@ fn space_of(record: &Record<'_>, tenant: TenantId) -> Space {
 fn begin(store: &Store) -> Start {
     let mut start = Start { known: Vec::new(), ends: Vec::new(), is_stale: false, boot: 0 };
     for (at, tier) in store.tiers.iter().enumerate().filter(|(_, tier)| !tier.is_begun()) {
-        let (is_known, end) = (tier.notes.is_known(), tier.notes.ended());
+        let (is_known, are_void, end) = (tier.notes.is_known(), tier.notes.are_void(), tier.notes.ended());
         let has_outlived = is_known && tier.notes.has_outlived();
         let boot = if has_outlived { tier.notes.begin(store.wall()).0 } else { 0 };
         // Else a crash of the machine could leave the notes of the last end as they were, and nothing of what comes.
         if !has_outlived || !store.settle_notes(tier) {
             store.begin_tier(tier);
-            start.is_stale |= is_known;
+            start.is_stale |= is_known || are_void;
             continue;
         }
         start.ends.push((at, end));

@@ -5,10 +5,12 @@ use crate::live::{Awake, Here, Tenant, Work};
 use lab::experiment::{ExperimentError, Results, Sweep};
 use std::io;
 
-/// What a pair shows: slowdowns as times alone ÷ together, before and under the policy, and throughput under it relative to before.
+/// What a pair shows: slowdowns as times alone ÷ together, before and under the policy, what the policy takes them for, and throughput
+/// under it relative to before.
 struct Pair {
     before: [f64; 2],
     after: [f64; 2],
+    told: [f64; 2],
     throughput: f64,
 }
 
@@ -41,13 +43,14 @@ fn slowdowns(sweep: &Sweep, here: &Here, works: [Work; 2]) -> Result<Pair, Exper
         here.switch("fair-slowdown")?;
         here.pass(long);
         let after = rates(here, &both, short);
+        let told = ["a", "b"].map(|name| here.slowdown(name).unwrap_or(1.0));
         here.switch("none")?;
         for client in clients {
             client.end()?;
         }
         let of = |rates: &[f64]| [alone[0] / rates[0], alone[1] / rates[1]];
         let parts = |rates: &[f64]| rates.iter().zip(alone).map(|(rate, alone)| rate / alone).sum::<f64>();
-        Ok(Pair { before: of(&before), after: of(&after), throughput: parts(&after) / parts(&before) })
+        Ok(Pair { before: of(&before), after: of(&after), told, throughput: parts(&after) / parts(&before) })
     };
     measure().map_err(failed)
 }
@@ -73,6 +76,7 @@ pub(super) fn fair(sweep: &Sweep, results: &mut Results) -> Result<(), Experimen
         let seen = pair(sweep, works)?;
         results.number(format!("{name}_before"), unfairness(seen.before));
         results.number(format!("{name}_after"), unfairness(seen.after));
+        results.number(format!("{name}_told"), unfairness(seen.told));
         (worst_before, worst_after) =
             (worst_before.max(unfairness(seen.before)), worst_after.max(unfairness(seen.after)));
         throughput = throughput.min(seen.throughput);

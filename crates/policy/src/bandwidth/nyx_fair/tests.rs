@@ -22,6 +22,8 @@ struct Plant {
     now_us: u64,
     noise: f64,
     rng: Rng,
+    /// Of whom each incident was.
+    incidents: Vec<Option<TenantId>>,
 }
 
 impl Plant {
@@ -36,6 +38,7 @@ impl Plant {
             now_us: 0,
             noise: 0.0,
             rng: Rng::new(7),
+            incidents: Vec::new(),
         }
     }
 
@@ -87,6 +90,8 @@ impl Plant {
             let decided = self.step(policy, wake);
             wake = decided.wake;
             probes += u32::from(!decided.steady);
+            let incidents = decided.notes.iter().filter(|note| matches!(note.reason, Reason::Incident(_)));
+            self.incidents.extend(incidents.map(|note| note.tenant));
         }
         probes
     }
@@ -127,6 +132,11 @@ fn nobody_is_paused_for_a_hard_limit_that_cannot_be_kept() {
     let claim = Claim { class: Class::Critical { goal }, ..Claim::default() };
     let mut plant = Plant::new(&[(1_500.0, 40.0), (6_000.0, 1.0)], &[claim]);
     plant.run(&mut FairSlowdown::new(8), 60);
+    assert!(
+        plant.incidents.iter().all(|tenant| *tenant == Some(TenantId(1))),
+        "it is whose limit is not kept"
+    );
+    assert!(!plant.incidents.is_empty());
     assert!(1.01 < plant.slowdowns()[0], "{:?}", plant.slowdowns());
     let held = plant.rows[1].in_force.unwrap();
     assert_eq!((held.delay, held.paused), (crate::bandwidth::regulator::DELAY_MAX, false));

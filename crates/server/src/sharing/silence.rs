@@ -1,0 +1,156 @@
+//! A loop that fails, or that nobody steps any more.
+//!
+//! Shape:      a step that panicked -> an incident, and the policy in charge in its first state; a lease that has ended -> the last
+//!             steady shares
+//! Invariants: what is in force when a step fails holds until its lease ends or the policy decides anew, whichever is sooner
+
+use super::history::Family;
+use super::{Running, Sharing, with_model};
+use std::sync::TryLockError;
+use std::sync::atomic::Ordering;
+use units::Instant;
+
+/// What is said of a step that failed.
+const FAILED: &str = "a decision about the bandwidth of tiers failed: the policy begins again";
+
+impl Sharing {
+    /// After a step that failed: the policy in charge begins again.
+    pub(crate) fn begin_again(&self) {
+        tracing::error!("{FAILED}");
+        let mut running = self.running();
+        running.incidents.take(vec![(None, FAILED.to_owned())], false);
+        // Whoever is in charge had its model then.
+        if let Ok(options) = with_model(&self.options(), &self.model, running.kind) {
+            running.begin(&options);
+        }
+    }
+
+    /// Gives the last steady throttles back if the loop has fallen silent. Returns when to look again.
+    pub(crate) fn watch(&self, now: Instant) -> Option<Instant> {
+        let ends = Instant(self.lease_ends_ns.load(Ordering::Relaxed));
+        if ends == Instant(u64::MAX) || now < ends {
+            return Some(ends);
+        }
+        let mut running = match self.running.try_lock() {
+            Ok(running) => running,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // It steps at this moment.
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        if running.lapse(now) {
+            tracing::error!("nobody decides about the bandwidth of tiers: the last steady shares hold");
+            self.lease_ends_ns.store(u64::MAX, Ordering::Relaxed);
+        }
+        None
+    }
+}
+
+impl Running {
+    fn lapse(&mut self, now: Instant) -> bool {
+        match self.kind.family() {
+            Family::Bandwidth => self.thing.control.lapse(now),
+            Family::Joint => self.both.lapse(now),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+    use crate::reactor::{Engine, IoEngine};
+    use crate::shared::{Clock, Shared};
+    use crate::sharing::{BandwidthKind, GroupClaims, Known, Speeds, TierModel};
+    use media::Plain;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU64;
+    use store::{Options, RankKind, Store, TenantSpec};
+    use units::{Bytes, Duration, TenantId};
+
+    /// A clock that is set.
+    #[derive(Debug, Default)]
+    struct Set(AtomicU64);
+
+    impl Clock for Set {
+        fn now(&self) -> Instant {
+            Instant(self.0.load(Ordering::Relaxed))
+        }
+
+        fn unix_secs(&self) -> i64 {
+            0
+        }
+
+        fn thread_cpu(&self) -> Duration {
+            Duration::ZERO
+        }
+
+        fn process_cpu(&self) -> Duration {
+            Duration::ZERO
+        }
+    }
+
+    /// Two tenants of a tier under `fair-slowdown`, which looks at each alone first.
+    fn two() -> (Arc<Set>, Shared, [TenantId; 2]) {
+        let policy = BandwidthKind::of_word("fair-slowdown").expect("a policy");
+        let config =
+            Config { memory: Bytes::mib(16), threads: 1, bandwidth_policy: policy, ..Config::default() };
+        let options = Options {
+            memory: config.memory,
+            item_max: config.item_max,
+            threads: 2,
+            tenants_max: 2,
+            no_evict: false,
+            seed: 0,
+        };
+        let tier = Arc::new(Plain::new(Bytes::mib(16)).expect("memory"));
+        let store = Store::with_tiers(options, &[tier], 0).expect("a store");
+        assert!(store.divide_tier(0));
+        let tenants = ["a", "b"].map(|name| {
+            let (name, claim) = (name.to_owned(), control::Claim::default());
+            store
+                .add_tenant(TenantSpec { name, own_space: true, claim, rank: RankKind::default() })
+                .expect("room")
+        });
+        let clock = Arc::new(Set::default());
+        let engine = Engine { kind: IoEngine::Epoll, reason: String::new() };
+        let model = TierModel::nothing("none", String::new());
+        let known =
+            Known { model, speeds: Speeds::default(), speeds_file: None, groups: GroupClaims::default() };
+        let shared = Shared::new(config, None, store, clock.clone(), None, engine, known);
+        (clock, shared.expect("it needs no table"), tenants)
+    }
+
+    /// Who of the tenants is paused.
+    fn paused(shared: &Shared, tenants: [TenantId; 2]) -> [bool; 2] {
+        tenants.map(|id| shared.store.throttle(id).paused)
+    }
+
+    fn pass(clock: &Set, time: Duration) -> Instant {
+        clock.0.fetch_add(time.0, Ordering::Relaxed);
+        clock.now()
+    }
+
+    #[test]
+    fn an_experiment_ends_though_nobody_steps_any_more() {
+        let (clock, shared, tenants) = two();
+        shared.sharing.step(&shared);
+        assert_eq!(paused(&shared, tenants), [false, true], "one is alone");
+        let now = pass(&clock, Duration::from_secs(1));
+        assert_eq!(shared.sharing.watch(now), None);
+        assert_eq!(paused(&shared, tenants), [false, false], "the last steady shares");
+    }
+
+    #[test]
+    fn a_step_that_failed_is_an_incident_and_the_policy_begins_again() {
+        let (clock, shared, tenants) = two();
+        shared.sharing.step(&shared);
+        shared.sharing.begin_again();
+        let view = shared.sharing.view();
+        assert_eq!((view.incidents_total, view.incident.as_deref()), (1, Some(FAILED)));
+        let before = view.decisions_total;
+        pass(&clock, Duration::from_secs(1));
+        shared.sharing.step(&shared);
+        assert!(before < shared.sharing.view().decisions_total);
+        assert_eq!(paused(&shared, tenants), [false, true], "it looks at each alone first");
+    }
+}
