@@ -10,6 +10,7 @@ mod plot;
 mod profile;
 mod spirit;
 mod table;
+mod trace_file;
 
 pub use page::page;
 pub use profile::profile_page;

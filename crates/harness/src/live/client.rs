@@ -96,8 +96,8 @@ pub struct Working {
 
 /// What a client has heard so far.
 #[derive(Debug, Default)]
-struct Heard {
-    answered: AtomicU64,
+pub(super) struct Heard {
+    pub(super) answered: AtomicU64,
     times: Mutex<Times>,
 }
 
@@ -112,12 +112,20 @@ pub struct Times {
 
 impl Working {
     pub(super) fn start(address: SocketAddr, work: Work) -> Self {
+        Self::of(work.clients, move |seed, stop, heard| ask(address, &work, seed, stop, heard))
+    }
+
+    /// So many clients, each with a number of its own, that ask until they are to stop.
+    pub(super) fn of(
+        clients: u64,
+        ask: impl Fn(u64, &AtomicBool, &Heard) -> io::Result<()> + Clone + Send + 'static,
+    ) -> Self {
         let (stop, heard) = (Arc::new(AtomicBool::new(false)), Arc::new(Heard::default()));
-        let one = |seed| {
-            let (stop, heard) = (Arc::clone(&stop), Arc::clone(&heard));
-            thread::spawn(move || ask(address, &work, seed, &stop, &heard))
+        let one = |number| {
+            let (stop, heard, ask) = (Arc::clone(&stop), Arc::clone(&heard), ask.clone());
+            thread::spawn(move || ask(number, &stop, &heard))
         };
-        let threads = (0..work.clients).map(one).collect();
+        let threads = (0..clients).map(one).collect();
         Self { stop, heard, threads }
     }
 

@@ -6,6 +6,7 @@
 use super::client::{Work, Working, key};
 use super::clock::Real;
 use super::seen::{Medium, Used, medium, used};
+use super::stream::Stream;
 use serde_json::Value;
 use server::memcache::client::Client;
 use server::{Admin, Config, Listener, Running, Settings, TenantConfig, TenantView, TierClaim, TierConfig};
@@ -18,7 +19,7 @@ use std::thread;
 #[derive(Clone, Debug)]
 pub struct Tenant {
     /// The name.
-    pub name: &'static str,
+    pub name: String,
     /// The claim, as an operator writes it.
     pub claim: String,
     /// Its weight.
@@ -28,8 +29,8 @@ pub struct Tenant {
 impl Tenant {
     /// A tenant with a weight of one.
     #[must_use]
-    pub fn new(name: &'static str, claim: &str) -> Self {
-        Self { name, claim: claim.to_owned(), weight: 1.0 }
+    pub fn new(name: &str, claim: &str) -> Self {
+        Self { name: name.to_owned(), claim: claim.to_owned(), weight: 1.0 }
     }
 }
 
@@ -68,7 +69,7 @@ impl Here {
     ) -> io::Result<Self> {
         let tenant = |tenant: &Tenant| -> io::Result<TenantConfig> {
             Ok(TenantConfig {
-                name: tenant.name.to_owned(),
+                name: tenant.name.clone(),
                 prefix: Some(format!("{}:", tenant.name).into_bytes()),
                 bandwidth: tenant.claim.parse::<TierClaim>().map_err(other)?,
                 weight: tenant.weight,
@@ -112,6 +113,12 @@ impl Here {
     #[must_use]
     pub fn work(&self, work: Work) -> Working {
         Working::start(self.address, work)
+    }
+
+    /// Sets a client to work that repeats requests, so many on their way together.
+    #[must_use]
+    pub fn repeat(&self, stream: &Arc<Stream>, depth: usize) -> Working {
+        stream.repeat(self.address, depth)
     }
 
     /// Lets so much time pass.

@@ -16,6 +16,7 @@ mod load;
 mod peer;
 mod plan;
 mod seen;
+mod stream;
 
 pub mod keys;
 
@@ -31,3 +32,4 @@ pub use load::{Asked, Load, Outcome};
 pub use peer::{Cleaning, Figures, Kind, Peer, Setup};
 pub use plan::{Address, Heard, Pace, Plan, Popularity};
 pub use seen::{Medium, Used};
+pub use stream::Stream;

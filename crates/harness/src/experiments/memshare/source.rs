@@ -4,14 +4,12 @@
 //! Shape:   sweep (`trace`, `requests`, `tenants`) or a mix -> readers
 //! Failure: a file that is absent makes the experiment not applicable; one that is malformed makes it fail
 
+use crate::experiments::trace_file;
 use lab::experiment::{ExperimentError, Sweep};
 use lab::{Mix, Op, Request, TraceError, TraceReader};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use units::{Duration, Instant};
-
-/// Where the repository lies that this program was built from: traces lie beside it.
-const CHECKOUT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// The trace.
 pub(super) struct Source {
@@ -52,10 +50,9 @@ struct Record {
 impl Source {
     /// The trace that the sweep names; the inner error says why there is none.
     pub(super) fn open(sweep: &Sweep) -> Result<Result<Self, String>, ExperimentError> {
-        let named = sweep.text("trace")?;
-        let candidates = [PathBuf::from(named), Path::new(CHECKOUT).join(named)];
-        let Some(path) = candidates.into_iter().find(|path| path.is_file()) else {
-            return Ok(Err(format!("the trace {named} is absent, here and beside the repository")));
+        let path = match trace_file::find(sweep.text("trace")?) {
+            Ok(path) => path,
+            Err(why) => return Ok(Err(why)),
         };
         let tenants: Vec<String> = sweep.texts("tenants")?.into_iter().map(str::to_owned).collect();
         let kind = if tenants.is_empty() { Kind::File(path.clone()) } else { Kind::Kept(Kept::default()) };
