@@ -275,7 +275,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
                tier's time by weight, and what is left idle to others. prevention: nobody more than its caps; prevention+remedy: and \
                less where tenants disturb each other. guarantee: bytes per second of a \
                kind that tenants were promised, by caps of the others; slo: what critical tenants come to need, the same way. symbiosis: DRAM and the tier's time together, by auction: who gains from \
-               one gives of the other, and nobody ends below a fixed share. For comparison: bandwidth-limit, throttle-biggest, and over \
+               one gives of the other, and nobody ends below a fixed share. For comparison: bandwidth-limit, throttle-biggest, qos-biggest, and over \
                both static, harvest, trade, and ideal, by speeds that a file has. Tenants claim by `bandwidth`.")
         .reload(),
     setting("bandwidth_tier", Kind::Text, "", "a tier", "Tier whose bandwidth is divided; without a name the first"),

@@ -79,7 +79,7 @@ impl Default for Options {
 }
 
 /// Every name that [`by_name`] knows.
-pub const NAMES: [&str; 13] = [
+pub const NAMES: [&str; 14] = [
     "none",
     "limit",
     "qos",
@@ -91,12 +91,13 @@ pub const NAMES: [&str; 13] = [
     "slo",
     "bandwidth-limit",
     "throttle-biggest",
+    "qos-biggest",
     "mba-only",
     "cpu-only",
 ];
 
 /// The policy called `name` (`none`, `limit`, `qos`, `fair-slowdown`, `proportional`, `prevention`, `remedy`, `guarantee`,
-/// `slo`; baselines: `bandwidth-limit`, `throttle-biggest`, `mba-only`, `cpu-only`), or none. `guarantee` and `slo` need a
+/// `slo`; baselines: `bandwidth-limit`, `throttle-biggest`, `qos-biggest`, `mba-only`, `cpu-only`), or none. `guarantee` and `slo` need a
 /// model.
 #[must_use]
 pub fn by_name(name: &str, options: &Options) -> Option<Box<BandwidthPolicy>> {
@@ -117,6 +118,10 @@ pub fn by_name(name: &str, options: &Options) -> Option<Box<BandwidthPolicy>> {
         "slo" => Box::new(Slo::new(options.model.clone()?, options.thresholds)),
         "bandwidth-limit" => Box::new(BandwidthLimit::default()),
         "throttle-biggest" => Box::new(ThrottleBiggest::new(options.traffic_limit)),
+        "qos-biggest" => {
+            let qos = Qos::holding_back_the_biggest(options.experiment_step);
+            Box::new(qos.admitting(options.model.clone(), options.quiet))
+        }
         "mba-only" => Box::new(mba_only(options.thresholds)),
         "cpu-only" => Box::new(cpu_only(options.thresholds)),
         _ => return None,

@@ -117,9 +117,7 @@ impl FairSlowdown {
         let is_seen = usable && Probe::is_seen_in(seen.window.length());
         let Some(at) = self.members.at(id).filter(|_| is_seen) else { return };
         let signal = seen.tenants[at].signal.as_ref();
-        if self.members[at].alone.learn(signal.and_then(|signal| Performance::of(signal, seen.window))) {
-            self.probes.look_again(id);
-        }
+        self.members[at].alone.learn(signal.and_then(|signal| Performance::of(signal, seen.window)));
     }
 
     /// Adds a steady window to everybody's tally.

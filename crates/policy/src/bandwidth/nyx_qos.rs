@@ -438,7 +438,7 @@ impl Policy for Qos {
     type Share = Throttle;
 
     fn name(&self) -> &'static str {
-        "qos"
+        if self.search == Search::Biggest { "qos-biggest" } else { "qos" }
     }
 
     fn decide(&mut self, now: Instant, seen: &Input<'_>) -> Decision<'_, Throttle> {

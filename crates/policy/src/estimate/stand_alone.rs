@@ -7,8 +7,8 @@
 //! Cost:       O(tenants) where a probe is due, O(1) else; no allocation
 //! Source:     NyxCache §3.3 (slowdown = T_alone / T_shared of a performance), §4.1 (pauses of 1 ms, 12 tenants, each second).
 //!             We differ: probes are spread over the period at drawn moments instead of one after the other, their number
-//!             per period is bounded, and results are averaged, until four in a row say that
-//!             the workload has changed; one that is far too low is looked at again at once, and counts only if the second is, too;
+//!             per period is bounded, and the median of the last fifteen counts, until four in a row say that
+//!             the workload has changed: of a client or a core that slept, as one in five is, a probe shows a fifth;
 //!             what is seen of an idle tenant counts for nothing. Algorithm 3's comment prints the reciprocal; §3.3 holds.
 //! Non-goals:  pausing anybody: the policy does that by a short decision
 //!
@@ -30,14 +30,14 @@ pub const PROBE_LEASE: Duration = Duration::from_millis(20);
 pub const REFRESH: Duration = Duration::from_secs(1);
 /// Most probes in a period: the largest number of tenants that the paper measured (NyxCache §4.1, Fig. 5b).
 pub const PROBES_MOST: u32 = 12;
-/// Probes that an estimate is the mean of, the older with less weight (guess, 3 to 20 were considered): 1 ms is noisy.
-const PROBES_REMEMBERED: f64 = 10.0;
+/// Probes that an estimate is the median of (guess, 10 to 20 were considered): 1 ms is noisy.
+const PROBES_REMEMBERED: usize = 15;
 /// Relative noise of a probe before it is known (guess: 1,000 accesses that come in batches).
 const NOISE: f64 = 0.1;
-/// A probe that is off by more than this part of the mean is odd (guess: five times the noise of 1 ms).
+/// A probe that is off by more than this part of the median is odd (guess: five times the noise of 1 ms).
 const ODD: f64 = 0.3;
-/// A probe below this part of the mean is looked at again at once (guess: a core that slept, or a client that did, is far below).
-const DOUBTFUL: f64 = 0.5;
+/// The standard error of a median, in that of a mean of as many (normal noise).
+const MEDIAN_BY_MEAN: f64 = 1.253;
 /// So many odd probes in a row to one side are a changed workload, and the estimate starts over (guess).
 const ODD_IN_A_ROW: i32 = 4;
 
@@ -51,8 +51,6 @@ pub struct StandAlone {
     due_at: Instant,
     period_ends: Instant,
     left: u32,
-    /// Who is to be looked at again.
-    again: Option<TenantId>,
 }
 
 /// A pause of all but one.
@@ -77,12 +75,13 @@ pub struct Performance {
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Alone {
     tried: bool,
-    mean: Option<Performance>,
-    probes: f64,
-    /// Of single probes, relative to their mean.
-    variance: f64,
-    /// A probe far below the mean, until another says whether that is so.
-    doubted: Option<Performance>,
+    /// The newest probes: operations and bytes per second.
+    probes: [[f32; 2]; PROBES_REMEMBERED],
+    /// How many there are, and whose place the next one takes.
+    count: usize,
+    next: usize,
+    median: Option<Performance>,
+    standard_error: f64,
     /// Odd probes in a row: above zero to the upper side, below to the lower.
     odd: i32,
 }
@@ -106,7 +105,6 @@ impl StandAlone {
             due_at: Instant::ZERO,
             period_ends: Instant::ZERO,
             left: 0,
-            again: None,
         }
     }
 
@@ -122,11 +120,6 @@ impl StandAlone {
             self.left = self.most;
         }
         let count = tenants.clone().take(self.most.max(2) as usize).count();
-        let again = self.again.take().filter(|again| tenants.clone().any(|(id, _)| id == *again));
-        if let Some(again) = again.filter(|_| 1 < count && 0 < self.left) {
-            self.left -= 1;
-            return Some(again);
-        }
         let untried = tenants.clone().find(|(_, tried)| !tried).map(|(id, _)| id);
         if count < 2 || self.left == 0 || (now < self.due_at && untried.is_none()) {
             return None;
@@ -151,11 +144,6 @@ impl StandAlone {
     /// Asks for the next probe at once: a workload has changed.
     pub const fn hurry(&mut self) {
         self.due_at = Instant::ZERO;
-    }
-
-    /// Asks for one tenant's next probe at once.
-    pub const fn look_again(&mut self, id: TenantId) {
-        self.again = Some(id);
     }
 
     /// Between half and one and a half of an even spacing.
@@ -192,50 +180,49 @@ impl Probe {
 }
 
 impl Alone {
-    /// Takes the performance seen in a probe; none if nothing was seen. Returns whether to look again at once: it was far below
-    /// what was seen before, and counts only if that is, too.
-    pub fn learn(&mut self, seen: Option<Performance>) -> bool {
+    /// Takes the performance seen in a probe; none if nothing was seen.
+    pub fn learn(&mut self, seen: Option<Performance>) {
         self.tried = true;
-        let Some(seen) = seen.filter(|seen| 0.0 < seen.operations.max(seen.bytes)) else { return false };
-        let is_low = self.mean.is_some_and(|mean| seen.bytes < DOUBTFUL * mean.bytes);
-        match self.doubted.take() {
-            None if is_low => {
-                self.doubted = Some(seen);
-                return true;
-            }
-            Some(before) if is_low => self.take(before),
-            _ => {}
-        }
-        self.take(seen);
-        false
-    }
-
-    fn take(&mut self, seen: Performance) {
+        let Some(seen) = seen.filter(|seen| 0.0 < seen.operations.max(seen.bytes)) else { return };
         self.count_odd(seen);
         if ODD_IN_A_ROW <= self.odd.abs() {
-            (self.mean, self.probes, self.odd) = (None, 0.0, 0);
+            (self.count, self.next, self.odd) = (0, 0, 0);
         }
-        self.probes = (self.probes + 1.0).min(PROBES_REMEMBERED);
-        let off = self.mean.map_or(NOISE, |mean| seen.bytes / mean.bytes.max(1.0) - 1.0);
-        self.variance += (off * off - self.variance) / self.probes;
-        let smooth = |old: f64, new: f64| old + (new - old) / self.probes;
-        self.mean = Some(self.mean.map_or(seen, |mean| Performance {
-            operations: smooth(mean.operations, seen.operations),
-            bytes: smooth(mean.bytes, seen.bytes),
-        }));
+        #[expect(clippy::cast_possible_truncation, reason = "seven digits of what is noisy in the second")]
+        let kept = [seen.operations as f32, seen.bytes as f32];
+        self.probes[self.next] = kept;
+        self.next = (self.next + 1) % PROBES_REMEMBERED;
+        self.count = (self.count + 1).min(PROBES_REMEMBERED);
+        let [operations, bytes] = [0, 1].map(|which| self.median_of(which));
+        self.median = Some(Performance { operations, bytes });
+        self.standard_error = MEDIAN_BY_MEAN * (self.variance(bytes) / self.count as f64).sqrt();
+    }
+
+    fn median_of(&self, which: usize) -> f64 {
+        let mut sorted = self.probes.map(|probe| probe[which]);
+        let sorted = &mut sorted[..self.count];
+        sorted.sort_unstable_by(f32::total_cmp);
+        let middle = sorted.len() / 2;
+        let below = if sorted.len() % 2 == 0 { sorted[middle - 1] } else { sorted[middle] };
+        f64::midpoint(f64::from(below), f64::from(sorted[middle]))
+    }
+
+    /// Of single probes, relative to their median: one that is odd counts as if it were just not.
+    fn variance(&self, median: f64) -> f64 {
+        let off = |probe: &[f32; 2]| (f64::from(probe[1]) / median.max(1.0) - 1.0).clamp(-ODD, ODD);
+        let squares: f64 = self.probes[..self.count].iter().map(|probe| off(probe).powi(2)).sum();
+        // Before much is known it is as noisy as any.
+        (NOISE * NOISE + squares) / self.count as f64
     }
 
     /// Relative standard error of the estimate; a tenant with one probe is as noisy as any.
     #[must_use]
-    pub fn standard_error(&self) -> f64 {
-        // The mean that forgets rests on as many probes as a plain one of nearly twice its memory.
-        let full = PROBES_REMEMBERED <= self.probes;
-        let rests_on = if full { 2.0 * self.probes - 1.0 } else { self.probes.max(1.0) };
-        (self.variance / rests_on).sqrt()
+    pub const fn standard_error(&self) -> f64 {
+        self.standard_error
     }
 
     fn count_odd(&mut self, seen: Performance) {
-        let side = self.mean.map_or(0, |mean| match seen.bytes / mean.bytes {
+        let side = self.median.map_or(0, |median| match seen.bytes / median.bytes {
             ratio if ratio < 1.0 - ODD => -1,
             ratio if 1.0 + ODD < ratio => 1,
             _ => 0,
@@ -253,7 +240,7 @@ impl Alone {
     /// both are counted, else by bytes.
     #[must_use]
     pub fn slowdown(&self, shared: Performance) -> Option<f64> {
-        let alone = self.mean?;
+        let alone = self.median?;
         let ratio = |alone: f64, shared: f64| (0.0 < alone && 0.0 < shared).then(|| alone / shared);
         ratio(alone.operations, shared.operations).or_else(|| ratio(alone.bytes, shared.bytes))
     }
@@ -385,25 +372,39 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_workload_is_followed_and_an_odd_probe_is_not() {
+    fn a_changed_workload_is_followed_and_odd_probes_are_not() {
         let performance = |rate: f64| Performance { operations: rate, bytes: rate };
         let mut alone = Alone::default();
         let alone_is = |alone: &Alone| alone.slowdown(performance(1.0)).unwrap();
-        for rate in [100.0, 110.0, 90.0, 250.0, 0.0, 100.0, 20.0, 100.0, 250.0] {
-            assert_eq!(alone.learn(Some(performance(rate))), (1.0..50.0).contains(&rate), "{rate}");
+        // Two of nine show a client that slept, one shows what was queued before; nothing counts for nothing.
+        for rate in [100.0, 110.0, 90.0, 250.0, 0.0, 100.0, 20.0, 100.0, 20.0, 105.0] {
+            alone.learn(Some(performance(rate)));
         }
-        assert!(
-            (alone_is(&alone) - 1000.0 / 7.0).abs() < 1e-9,
-            "the mean of all but nothing and the low one"
-        );
-        let mut lower = alone;
-        assert!(lower.learn(Some(performance(20.0))), "first it is doubted");
-        assert!(!lower.learn(Some(performance(30.0))), "then both count");
-        assert!((alone_is(&lower) - 1050.0 / 9.0).abs() < 1e-9, "{lower:?}");
-        for _ in 0..3 {
+        assert!((alone_is(&alone) - 100.0).abs() < 1e-3, "{alone:?}");
+        for _ in 0..4 {
             alone.learn(Some(performance(1000.0)));
         }
-        assert!((alone_is(&alone) - 1000.0).abs() < 1e-9, "four in a row with the last");
+        assert!((alone_is(&alone) - 1000.0).abs() < 1e-3, "four in a row with the last");
+    }
+
+    #[test]
+    fn an_estimate_grows_surer_and_forgets() {
+        let performance = |rate: f64| Performance { operations: rate, bytes: rate };
+        let (mut alone, mut rng) = (Alone::default(), Rng::new(3));
+        alone.learn(Some(performance(1e6)));
+        assert!((alone.standard_error() - MEDIAN_BY_MEAN * NOISE).abs() < 1e-9, "one is as noisy as any");
+        for _ in 0..200 {
+            alone.learn(Some(performance(1e6 * (0.9 + 0.2 * rng.unit()))));
+        }
+        assert!((0.01..0.03).contains(&alone.standard_error()), "{}", alone.standard_error());
+        for _ in 0..PROBES_REMEMBERED {
+            alone.learn(Some(performance(1.2e6)));
+        }
+        let slowdown = alone.slowdown(performance(1e6)).unwrap();
+        assert!(
+            (slowdown - 1.2).abs() < 1e-6,
+            "a change that is not odd is followed within fifteen: {slowdown}"
+        );
     }
 
     #[test]

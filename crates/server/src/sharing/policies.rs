@@ -15,7 +15,7 @@ pub struct BandwidthKind(&'static str);
 
 /// Policies that need no more than the store offers: delays, pauses, budgets, caps, costs, latencies of requests; and those that need
 /// a table of how reads and writes slow each other.
-const KINDS: [&str; 16] = [
+const KINDS: [&str; 17] = [
     "none",
     "limit",
     "qos",
@@ -27,6 +27,7 @@ const KINDS: [&str; 16] = [
     "slo",
     "bandwidth-limit",
     "throttle-biggest",
+    "qos-biggest",
     "symbiosis",
     "static",
     "harvest",
@@ -39,6 +40,9 @@ const JOINT: [&str; 5] = ["symbiosis", "static", "harvest", "trade", IDEAL];
 
 /// The one that divides by speeds that an operator has measured.
 const IDEAL: &str = "ideal";
+
+/// Those that look at how long requests take, and at such a table where there is one.
+const BY_GOALS: [&str; 2] = ["qos", "qos-biggest"];
 
 /// Those that divide by such a table.
 const BY_MODEL: [&str; 2] = ["guarantee", "slo"];
@@ -103,7 +107,12 @@ impl BandwidthKind {
 
     /// Whether it looks at such a table where there is one.
     pub(super) fn uses_model(self) -> bool {
-        self.needs_model() || self.0 == "qos"
+        self.needs_model() || self.needs_latencies()
+    }
+
+    /// Whether it looks at how long requests take.
+    pub(super) fn needs_latencies(self) -> bool {
+        BY_GOALS.contains(&self.0)
     }
 
     /// Whether it divides by tenants' speeds, which a file has.

@@ -27,7 +27,7 @@ const BUSY_TENTHS: u64 = 9;
 impl Steps {
     /// Whether a policy looks at them.
     pub(super) fn are_of(policy: &str) -> bool {
-        ["qos", "proportional"].contains(&policy)
+        ["qos", "qos-biggest", "proportional"].contains(&policy)
     }
 
     /// These for the divided tier of a store: steps of the papers are for media faster than some.

@@ -48,7 +48,7 @@ fn left(sweep: &Sweep, policy: &str, step: Option<Bytes>) -> Result<Left, Experi
 
 /// NyxCache, Figures 8 and 13, live: who pays when a tail is missed, and what an experiment's step changes of that.
 pub(super) fn qos(sweep: &Sweep, results: &mut Results) -> Result<(), ExperimentError> {
-    for (policy, name) in [("qos", "nyx"), ("throttle-biggest", "biggest")] {
+    for (policy, name) in [("qos", "nyx"), ("qos-biggest", "biggest")] {
         let seen = left(sweep, policy, None)?;
         results.number(format!("{name}_reader_left"), seen.reader);
         results.number(format!("{name}_writer_left"), seen.writer);
