@@ -317,12 +317,17 @@ fn is_best_effort(row: &Row<Signals, Throttle>) -> bool {
     matches!(row.claim.class, Class::BestEffort)
 }
 
-/// Whether tenants come first, and all of them are known to transfer nothing.
+/// Whether tenants come first, and all of them are known to ask for nothing: what is moved behind them is none of their doing, so that where
+/// operations are counted those say it.
 fn are_first_asleep(seen: &Seen<'_, Signals, Throttle>) -> bool {
+    let signals = || seen.tenants.iter().filter_map(|row| row.signal.as_ref());
+    let are_counted = signals().any(|signal| 0 < signal.operations);
+    let is_asleep = |signal: &Signals| match are_counted {
+        true => signal.operations == 0,
+        false => signal.bytes_total() == Bytes::ZERO,
+    };
     let mut first = seen.tenants.iter().filter(|row| !is_best_effort(row)).peekable();
-    let is_asleep =
-        |row: &Row<Signals, Throttle>| row.signal.as_ref().is_some_and(|s| s.bytes_total() == Bytes::ZERO);
-    first.peek().is_some() && first.all(is_asleep)
+    first.peek().is_some() && first.all(|row| row.signal.as_ref().is_some_and(is_asleep))
 }
 
 /// What each kind of a tenant's traffic adds to its score; none if no time has passed.

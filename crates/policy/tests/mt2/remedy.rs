@@ -104,6 +104,14 @@ fn nobody_is_held_back_while_whoever_comes_first_sleeps() {
     assert_eq!(run(&mut stage, 0.0, 20), Throttle::FREE, "nobody is disturbed");
     assert!(run(&mut stage, 5.0, 20).cpu.is_some_and(|cpu| cpu < 2_000), "{:?}", stage.share(1));
     assert_eq!(run(&mut stage, 0.0, 80), Throttle::FREE, "it is given all back");
+    // Operations are counted: what moves of a tenant that asks for nothing wakes nobody.
+    for _ in 0..20 {
+        stage.runs(0, Kind::SlowRead, 1.0);
+        stage.runs(1, Kind::SlowWrite, 7.0);
+        stage.rows[1].signal.as_mut().unwrap().operations = 100;
+        stage.step();
+    }
+    assert_eq!(stage.share(1), Throttle::FREE);
     run(&mut stage, 5.0, 5);
     stage.rows[0].signal = None;
     let before = stage.share(1);
