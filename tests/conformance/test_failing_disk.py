@@ -8,7 +8,7 @@ import time
 import pytest
 
 from conformance import servers
-from conformance.test_tiers import end_clean, fill, fill_below, get_all, keys, store_all, tier, tiers_of, value
+from conformance.test_tiers import end_clean, fill, fill_below, get_all, keys, refused, store_all, tier, tiers_of, value
 from conformance.wire import set_request
 
 pytestmark = pytest.mark.cotenant
@@ -120,6 +120,19 @@ def test_a_tier_that_is_never_well_again_is_left_as_it_is(disk, far):
         assert is_right(get_all(wire, keys()[:1000]), dict.fromkeys(keys()[:1000], 1))
     far.process.terminate()
     assert far.process.wait(timeout=servers.STOP_S) in (0, 3), far.said()
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the shim's filter for msync is for x86-64")
+def test_a_disk_that_keeps_nothing_at_the_start_is_refused(disk, fresh, tmp_path):
+    """Writes of before the start may be lost, and that the notes are worthless then cannot be said."""
+    end_clean(begin(fresh, tmp_path, "file"))
+    disk.fails("syncs")
+    said = refused("--tier", tier(tmp_path), "--placement", "ssd")
+    assert str(tmp_path / "tier") in said and "Input/output error" in said, said
+    disk.is_well()
+    with fresh("--tier", tier(tmp_path), "--placement", "ssd", memory="8").wire() as wire:
+        found = get_all(wire, keys())
+        assert is_right(found, {})
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the shim's filter for msync is for x86-64")
