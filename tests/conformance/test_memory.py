@@ -94,19 +94,19 @@ NOTES = 2 * MIB
 
 
 @pytest.mark.parametrize("medium", ["file", "dram"])
-@pytest.mark.parametrize("placement", ["auto", "below"])
+@pytest.mark.parametrize("placement", ["auto", "slow"])
 def test_peak_resident_memory_with_a_tier_is_bounded(medium, placement, tmp_path, note):
     """`-m` bounds DRAM whatever is below it; a tier's notes come on top, and the bytes of one that is memory."""
     size = 4 * MEMORY
     place = f"file:{tmp_path}/tier" if medium == "file" else "dram"
-    arguments = ["-D", ":", "--tier", f"below-dram={place}:{size // MIB}MiB"]
-    server = servers.start_cotenant([*arguments, "--placement", placement.replace("below", "below-dram")], memory=str(MEMORY // MIB))
+    arguments = ["-D", ":", "--tier", f"slow={place}:{size // MIB}MiB"]
+    server = servers.start_cotenant([*arguments, "--placement", placement], memory=str(MEMORY // MIB))
     try:
         turn_over(server, 1, random.Random(SEED), TURNOVERS * (MEMORY + size))
         with server.wire() as wire:
             tiers = wire.stats(b"tiers")
-        assert 0 < int(tiers["below-dram:evictions"]), tiers
-        assert size // 2 < int(tiers["below-dram:used_bytes"]) <= size, tiers
+        assert 0 < int(tiers["slow:evictions"]), tiers
+        assert size // 2 < int(tiers["slow:used_bytes"]) <= size, tiers
         # The most that is read of a file at once, and the index that is moved while the log gives way to it.
         moving = MEMORY // 16
         bound = MEMORY + BESIDE + moving + NOTES + (size if medium == "dram" else 0)

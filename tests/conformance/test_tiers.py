@@ -541,7 +541,7 @@ def test_bits_that_flipped_are_missed_not_served(fresh, tmp_path):
 
 
 def test_a_file_that_is_cut_while_it_is_used_loses_values_alone(far, tmp_path):
-    """Reads of io_uring that bring less than they were asked for, and writes behind the end."""
+    """Reads of io_uring that bring less than they were asked for."""
     os.truncate(tmp_path / "tier", 4 * MIB)
     with far.wire() as wire:
         before = int(tiers_of(wire)["ssd:errors"])

@@ -1,22 +1,26 @@
 //! Reads of a file tier: are they as many as the disk can give?
 //!
-//! Shape:      a queue of reads, fio, and a server whose values are all in such a tier, by turns on the same disk
+//! Shape:      a queue of reads, fio, a store and a server whose values are all in such tiers, by turns on the same disk
 //! Invariants: who reads waits for the queue's bell, as an event loop does; every block was written, for what was not is read
 //!             without the disk
-//! Units:      reads of 4 KiB per second; gets per second of values that lie in one such page (in nine of ten), or in two
+//! Units:      reads of 4 KiB per second; gets per second of values that lie in one such page, or (a quarter of a store's, a tenth of a server's) in two
 
 use crate::media::failed;
+use crate::restart::{self, Started};
 use crate::table::{Goal, Row};
 use crate::{Bench, BenchError};
+use harness::live::keys;
 use harness::live::{Items, Kind, Pace, Peer, Plan, Popularity, Setup, Sizes};
 use lab::workload::Zipf;
 use media::{Buffer, Device, Engine, FileTier, Stopwatch};
 use rustix::event::{PollFd, PollFlags, poll};
 use server::memcache::client::Client;
+use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use store::Space;
 use units::{Bytes, Duration, Rng};
 
 /// The file, reads under way, and how long they are counted.
@@ -27,6 +31,8 @@ const READING: Duration = Duration::from_secs(1);
 const ITEMS: u32 = 1_500_000;
 const SIZES: Sizes = Sizes::Between(380, 420);
 const GETS: u64 = 200_000;
+/// Items of the store, of the length that restarts are measured with.
+const STORED: u32 = 800_000;
 const HITS_LEAST: f64 = 0.999;
 /// Connections, and gets that each sends together: a client that waits for all of them has some of them under way at the disk.
 const TOGETHER: u32 = 16;
@@ -51,14 +57,20 @@ fn at(bench: &mut Bench, path: &Path) -> Result<(), BenchError> {
     // The server has it open for as long as it is needed.
     let _removed = std::fs::remove_file(&served);
     let server = server.map_err(failed)?;
-    let (mut rings, mut threads, mut theirs, mut gets) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let stored = path.with_extension("stored");
+    let store = Stored::new(&stored);
+    let _removed = std::fs::remove_file(&stored);
+    let mut store = store?;
+    let (mut rings, mut threads, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut fetched, mut gets) = (Vec::new(), Vec::new());
     for round in 0..bench.rounds {
         // Who comes first turns with the round.
-        for turn in 0..4 {
-            match (round + turn) % 4 {
+        for turn in 0..5 {
+            match (round + turn) % 5 {
                 0 => rings.push(reads(&tier, Engine::Auto).map_err(failed)?),
                 1 => theirs.extend(fio(path)),
                 2 => threads.push(reads(&tier, Engine::Threads).map_err(failed)?),
+                3 => fetched.push(store.gets(round).map_err(failed)?),
                 _ => gets.push(server.gets(bench, round).map_err(failed)?),
             }
         }
@@ -83,10 +95,68 @@ fn at(bench: &mut Bench, path: &Path) -> Result<(), BenchError> {
         threads,
         Goal::None("the fallback"),
     ));
-    let served =
-        format!("gets of a server, {TOGETHER} connections, depth {TOGETHER}; theirs: {DEPTH} under way");
-    bench.add(row(&served, gets, goal));
+    bench.add(row(&format!("gets of a store, {DEPTH} under way, {engine}"), fetched, goal));
+    let served = format!("gets of a server, {TOGETHER} connections, depth {TOGETHER}");
+    bench.add(row(&served, gets, Goal::None("more under way")));
     Ok(())
+}
+
+/// A store whose values are all in a tier of its own, and the tier.
+struct Stored {
+    up: Started,
+    tier: Arc<FileTier>,
+}
+
+impl Stored {
+    fn new(path: &Path) -> Result<Self, BenchError> {
+        let tier = FileTier::open(path, FILE).map_err(|e| failed(io::Error::other(e)))?;
+        let tier = Arc::new(tier);
+        let mut up = restart::started_on(|| Ok(Arc::clone(&tier)), None, 1)?;
+        (0..STORED).try_for_each(|number| restart::set(&mut up, number))?;
+        Ok(Self { up, tier })
+    }
+
+    /// Gets per second of one thread that has as many reads under way, as a server's worker does it: what is looked up and is away is
+    /// asked of the queue, and looked up again when it has come.
+    fn gets(&mut self, round: u64) -> io::Result<f64> {
+        let Self { up: Started { worker, tenant, .. }, tier } = self;
+        let watch = Stopwatch::new();
+        let (mut queue, mut rng) = (tier.queue(DEPTH, Engine::Auto)?, Rng::new(round));
+        let (mut wanted, mut done) = (HashMap::new(), 0_u64);
+        let no_key = || io::Error::other("a key of the benchmark is no key");
+        let start = watch.now();
+        while watch.now() < start + READING {
+            while queue.under_way() < DEPTH {
+                let number = u32::try_from(rng.below(u64::from(STORED))).unwrap_or(0);
+                let text = keys::key(number);
+                let key = worker.key(Space::Shared, &text).ok_or_else(no_key)?;
+                // What is still gathered in memory takes no read, and does not count.
+                let Some(plan) = worker.fetch_plan(&key) else { continue };
+                let buffer = worker.buffer_for(&plan).ok_or_else(|| io::Error::other("no memory"))?;
+                let full = |_| io::Error::other("a queue that is not full is full");
+                wanted.insert(queue.fetch(plan.at, buffer).map_err(full)?, (plan, number));
+            }
+            queue.submit()?;
+            poll(&mut [PollFd::new(&queue, PollFlags::IN)], None)?;
+            queue.hear();
+            while let Some(completed) = queue.completed() {
+                completed.result?;
+                let Some((plan, number)) = wanted.remove(&completed.ticket) else { continue };
+                worker.bring(&plan, completed.buffer);
+                let text = keys::key(number);
+                let key = worker.key(Space::Shared, &text).ok_or_else(no_key)?;
+                let is_it =
+                    worker.get(*tenant, &key).is_some_and(|item| item.value() == restart::value(number));
+                if !is_it {
+                    return Err(io::Error::other(format!("item {number} is not what was stored")));
+                }
+                done += 1;
+            }
+            // Once a turn, as a server's worker does.
+            worker.quiesce();
+        }
+        Ok(done as f64 / watch.now().since(start).as_secs_f64())
+    }
 }
 
 /// A server whose values are all in a tier of its own.
@@ -108,7 +178,7 @@ impl Server {
         for _ in 0..2 {
             peer.run(&Plan { depth: 16, ..Plan::fill(items.count()) }, &items)?;
         }
-        let below = Client::connect(peer.address())?.stat("tiers", "below:items")?;
+        let below = Client::connect(peer.address())?.stat("stats tiers", "below:items")?;
         if below.as_deref() != Some(&items.count().to_string()) {
             return Err(io::Error::other(format!(
                 "of {} values there are in the tier: {below:?}",

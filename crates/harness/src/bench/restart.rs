@@ -28,7 +28,7 @@ const TIER: Bytes = Bytes::mib(11 * 1024);
 /// Keys, what leads to values, and the index.
 const MEMORY: Bytes = Bytes::mib(2048);
 /// A value, and what its record takes with its key and head (a multiple of 64 B).
-const VALUE: usize = 960;
+pub(crate) const VALUE: usize = 960;
 const RECORD: u64 = 1024;
 /// Values that are looked at after a start.
 const DRAWN: u32 = 1_000;
@@ -53,9 +53,9 @@ struct Places {
 }
 
 /// A store that is up, and what its start was like.
-struct Started {
-    worker: Worker,
-    tenant: TenantId,
+pub(crate) struct Started {
+    pub(crate) worker: Worker,
+    pub(crate) tenant: TenantId,
     restored: Restored,
     secs: f64,
     /// Seconds of processor time of the thread.
@@ -107,9 +107,22 @@ fn at(bench: &mut Bench, places: &Places) -> Result<(), BenchError> {
 }
 
 fn started(places: &Places, size: Bytes, wall: u64) -> Result<Started, BenchError> {
+    started_on(
+        || FileTier::open(&places.tier, size).map(Arc::new).map_err(|e| failed(std::io::Error::other(e))),
+        Some(&places.saved),
+        wall,
+    )
+}
+
+/// A store that is started on a tier, with all values there.
+pub(crate) fn started_on(
+    open: impl FnOnce() -> Result<Arc<FileTier>, BenchError>,
+    saved: Option<&Path>,
+    wall: u64,
+) -> Result<Started, BenchError> {
     let watch = Stopwatch::new();
     let (began, cpu) = (watch.now(), thread_cpu_nanos());
-    let device = FileTier::open(&places.tier, size).map_err(|e| failed(std::io::Error::other(e)))?;
+    let device = open()?;
     let options = Options {
         memory: MEMORY,
         item_max: Bytes::mib(1),
@@ -118,7 +131,7 @@ fn started(places: &Places, size: Bytes, wall: u64) -> Result<Started, BenchErro
         no_evict: false,
         seed: wall,
     };
-    let store = Store::with_tiers(options, &[Arc::new(device)], wall)?;
+    let store = Store::with_tiers(options, &[device as _], wall)?;
     let spec = TenantSpec {
         name: "t".to_owned(),
         own_space: false,
@@ -128,19 +141,20 @@ fn started(places: &Places, size: Bytes, wall: u64) -> Result<Started, BenchErro
     let tenant = store.add_tenant(spec).ok_or_else(|| BenchError::Usage("too many tenants".to_owned()))?;
     store.set_placement(tenant, Placement::Tier(0));
     let mut worker = store.worker()?;
-    let restored = worker.restore(Some(&places.saved), &mut |_, _| None);
+    let restored = worker.restore(saved, &mut |_, _| None);
     let (secs, cpu_secs) = (watch.now().since(began).as_secs_f64(), (thread_cpu_nanos() - cpu) / 1e9);
     Ok(Started { worker, tenant, restored, secs, cpu_secs })
 }
 
 /// The value of a number.
-fn value(number: u32) -> [u8; VALUE] {
+pub(crate) fn value(number: u32) -> [u8; VALUE] {
     let mut value = [b'v'; VALUE];
     value[..keys::VALUE].copy_from_slice(&keys::value(number));
     value
 }
 
-fn set(up: &mut Started, number: u32) -> Result<(), BenchError> {
+/// Stores the item of a number.
+pub(crate) fn set(up: &mut Started, number: u32) -> Result<(), BenchError> {
     let (key, value) = (keys::key(number), value(number));
     loop {
         let hashed = up.worker.key(Space::Shared, &key);

@@ -23,8 +23,8 @@ static SLOTS: [Slot; WATCHED_MAX] = [const { Slot::free() }; WATCHED_MAX];
 /// What the process did about such faults before.
 static BEFORE: OnceLock<Option<libc::sigaction>> = OnceLock::new();
 
-/// Addresses under watch. Whoever has `taken` it publishes `start`, then `end`, and takes `end` back first; the handler looks at `end`, then at
-/// `start`, so that it never sees an end with another's start.
+/// Addresses under watch. Whoever has `taken` it publishes `start`, then `end`, and takes `end` back first; the handler looks at `end` between
+/// two looks at `start`, so that it never takes another's end for that start's.
 #[derive(Debug)]
 struct Slot {
     taken: AtomicBool,

@@ -60,7 +60,7 @@ pub struct FileTier {
     has_failed: AtomicBool,
     /// The superblock says that the notes are void.
     is_void: AtomicBool,
-    /// Acts since it failed, until it does.
+    /// Acts that have found it failed.
     tried: AtomicU64,
 }
 
