@@ -12,7 +12,7 @@ use crate::{Bench, BenchError};
 use harness::live::keys;
 use harness::live::{Items, Kind, Pace, Peer, Plan, Popularity, Setup, Sizes};
 use lab::workload::Zipf;
-use media::{Buffer, Device, Engine, FileTier, Stopwatch};
+use media::{Buffer, Completed, Device, Engine, FileTier, ReadQueue, Stopwatch, Ticket};
 use rustix::event::{PollFd, PollFlags, poll};
 use server::memcache::client::Client;
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ use std::io;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use store::Space;
+use store::{FetchPlan, Space};
 use units::{Bytes, Duration, Rng};
 
 /// The file, reads under way, and how long they are counted.
@@ -117,46 +117,64 @@ impl Stored {
     }
 
     /// Gets per second of one thread that has as many reads under way, as a server's worker does it: what is looked up and is away is
-    /// asked of the queue, and looked up again when it has come.
+    /// asked of the queue, and looked up again when it has come. Each that comes makes room for the next before its value is
+    /// looked at: the disk does not wait for who verifies.
     fn gets(&mut self, round: u64) -> io::Result<f64> {
-        let Self { up: Started { worker, tenant, .. }, tier } = self;
         let watch = Stopwatch::new();
-        let (mut queue, mut rng) = (tier.queue(DEPTH, Engine::Auto)?, Rng::new(round));
+        let (mut queue, mut rng) = (self.tier.queue(DEPTH, Engine::Auto)?, Rng::new(round));
         let (mut wanted, mut done) = (HashMap::new(), 0_u64);
-        let no_key = || io::Error::other("a key of the benchmark is no key");
         let start = watch.now();
         while watch.now() < start + READING {
-            while queue.under_way() < DEPTH {
-                let number = u32::try_from(rng.below(u64::from(STORED))).unwrap_or(0);
-                let text = keys::key(number);
-                let key = worker.key(Space::Shared, &text).ok_or_else(no_key)?;
-                // What is still gathered in memory takes no read, and does not count.
-                let Some(plan) = worker.fetch_plan(&key) else { continue };
-                let buffer = worker.buffer_for(&plan).ok_or_else(|| io::Error::other("no memory"))?;
-                let full = |_| io::Error::other("a queue that is not full is full");
-                wanted.insert(queue.fetch(plan.at, buffer).map_err(full)?, (plan, number));
-            }
+            self.ask(&mut queue, &mut wanted, &mut rng)?;
             queue.submit()?;
             poll(&mut [PollFd::new(&queue, PollFlags::IN)], None)?;
             queue.hear();
-            while let Some(completed) = queue.completed() {
-                completed.result?;
-                let Some((plan, number)) = wanted.remove(&completed.ticket) else { continue };
-                worker.bring(&plan, completed.buffer);
-                let text = keys::key(number);
-                let key = worker.key(Space::Shared, &text).ok_or_else(no_key)?;
-                let is_it =
-                    worker.get(*tenant, &key).is_some_and(|item| item.value() == restart::value(number));
-                if !is_it {
-                    return Err(io::Error::other(format!("item {number} is not what was stored")));
-                }
+            while let Some(Completed { ticket, buffer, result }) = queue.completed() {
+                self.ask(&mut queue, &mut wanted, &mut rng)?;
+                result?;
+                let Some((plan, number)) = wanted.remove(&ticket) else { continue };
+                self.up.worker.bring(&plan, buffer);
+                self.verify(number)?;
                 done += 1;
             }
             // Once a turn, as a server's worker does.
-            worker.quiesce();
+            self.up.worker.quiesce();
         }
         Ok(done as f64 / watch.now().since(start).as_secs_f64())
     }
+
+    /// Asks for values until as many reads are under way.
+    fn ask(&mut self, queue: &mut ReadQueue, wanted: &mut Wanted, rng: &mut Rng) -> io::Result<()> {
+        let worker = &mut self.up.worker;
+        while queue.under_way() < DEPTH {
+            let number = u32::try_from(rng.below(u64::from(STORED))).unwrap_or(0);
+            let text = keys::key(number);
+            let key = worker.key(Space::Shared, &text).ok_or_else(no_key)?;
+            // What is still gathered in memory takes no read, and does not count.
+            let Some(plan) = worker.fetch_plan(&key) else { continue };
+            let buffer = worker.buffer_for(&plan).ok_or_else(|| io::Error::other("no memory"))?;
+            let full = |_| io::Error::other("a queue that is not full is full");
+            wanted.insert(queue.fetch(plan.at, buffer).map_err(full)?, (plan, number));
+        }
+        Ok(())
+    }
+
+    fn verify(&mut self, number: u32) -> io::Result<()> {
+        let Started { worker, tenant, .. } = &mut self.up;
+        let text = keys::key(number);
+        let key = worker.key(Space::Shared, &text).ok_or_else(no_key)?;
+        match worker.get(*tenant, &key) {
+            Some(item) if item.value() == restart::value(number) => Ok(()),
+            _ => Err(io::Error::other(format!("item {number} is not what was stored"))),
+        }
+    }
+}
+
+/// What is asked for: where it is, and which item.
+type Wanted = HashMap<Ticket, (FetchPlan, u32)>;
+
+fn no_key() -> io::Error {
+    io::Error::other("a key of the benchmark is no key")
 }
 
 /// A server whose values are all in a tier of its own.

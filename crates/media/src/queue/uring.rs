@@ -78,7 +78,9 @@ impl Uring {
         let pushed = unsafe { self.io.submission().push(&entry) };
         pushed.expect("as many entries as slots");
         let written_down = self.io.submission().len();
-        let handed_over = self.under_way as usize - written_down;
+        // What has come and was not taken yet keeps the disk no longer.
+        let come = self.io.completion().len();
+        let handed_over = (self.under_way as usize).saturating_sub(written_down + come);
         if handed_over.max(PIECE_MIN) <= written_down {
             // A failure leaves it to `submit`.
             let _later = self.submit();
