@@ -19,7 +19,7 @@ use policy::estimate::{SAMPLES_MAX, Shards};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use store::{Placement, RING_BYTES, Store};
-use units::{Bytes, Instant, TenantId};
+use units::{Bytes, Duration, Instant, TenantId};
 use watched::Watched;
 
 /// Samples of a curve at least: fewer err by more than .02 on most of the single streams (128: by .003 to .06).
@@ -41,6 +41,7 @@ pub(crate) struct Curves {
     watched: BTreeMap<TenantId, Watched>,
     /// Samples of each.
     samples_max: usize,
+    half_life_secs: u64,
     second: u64,
     /// Samples in this second.
     taken: u64,
@@ -56,11 +57,12 @@ struct Book {
 }
 
 impl Curves {
-    /// Curves of the tenants of a store on which so many threads work.
-    pub(crate) fn new(store: Arc<Store>, threads: usize) -> Self {
+    /// Curves of the tenants of a store on which so many threads work, read once in an epoch.
+    pub(crate) fn new(store: Arc<Store>, threads: usize, epoch: Duration) -> Self {
         Self {
             store,
             threads,
+            half_life_secs: half_life_secs(epoch),
             books: Vec::new(),
             watched: BTreeMap::new(),
             samples_max: SAMPLES_MAX,
@@ -68,6 +70,11 @@ impl Curves {
             taken: 0,
             lost: 0,
         }
+    }
+
+    /// Curves are read once in such an epoch from now on.
+    pub(crate) fn set_epoch(&mut self, epoch: Duration) {
+        self.half_life_secs = half_life_secs(epoch);
     }
 
     /// Takes what was sampled; once a second, counts; now and then, chooses whom to watch.
@@ -146,7 +153,9 @@ impl Curves {
                 book.gets_per_sec += (new_gets as f64 / seconds as f64 - book.gets_per_sec) * newest;
             }
             match self.watched.get_mut(&id) {
-                Some(watched) if watched.generation == now.generation => watched.count(&now, self.second),
+                Some(watched) if watched.generation == now.generation => {
+                    watched.count(&now, self.second, self.half_life_secs)
+                }
                 Some(_) => {
                     self.store.sample_below(id, 0);
                     self.watched.remove(&id);
@@ -285,7 +294,7 @@ impl Curves {
         if let (Some(watched), Some(now)) = (self.watched.get_mut(&id), self.store.look_ups(id))
             && watched.generation == now.generation
         {
-            watched.count(&now, self.second);
+            watched.count(&now, self.second, self.half_life_secs);
         } else {
             self.watched.remove(&id);
         }
@@ -338,6 +347,12 @@ fn steps_up(n: usize) -> usize {
     let whole = n.next_power_of_two();
     let between = whole / 4 * 3;
     if n <= between { between } else { whole }
+}
+
+/// Old look-ups fade by half in the time between two decisions that read curves: of a tenant that asked three times as much before
+/// a change as after it, the old weigh as much as the new two decisions later, and a tenth of them five decisions later.
+fn half_life_secs(epoch: Duration) -> u64 {
+    epoch.0.div_ceil(1_000_000_000).max(1)
 }
 
 /// Samples that so much memory suffices for.

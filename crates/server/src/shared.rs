@@ -131,9 +131,10 @@ impl Shared {
         let unix_secs = AtomicI64::new(clock.unix_secs());
         let memory_limit = AtomicU64::new(config.memory.0);
         // Cleaners have a ring, too.
-        let curves = Mutex::new(Curves::new(Arc::clone(&store), config.threads + config.cleaners));
-        let observed = Observed::new(config.threads, config.memory);
         let joint = config.joint_settings();
+        let curves = Curves::new(Arc::clone(&store), config.threads + config.cleaners, joint.epoch);
+        let curves = Mutex::new(curves);
+        let observed = Observed::new(config.threads, config.memory);
         let kind = config.bandwidth_policy;
         let sharing = Sharing::new(&store, known, kind, (joint, config.steps()), (config.seed, clock.now()))?;
         Ok(Self {

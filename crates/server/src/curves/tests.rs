@@ -6,6 +6,9 @@ use policy::memory::{MemoryOptions, MemoryPolicy};
 use store::{Fields, Key, Mode, Options, RankKind, Refused, Space, TenantSpec, Worker};
 use units::Rng;
 
+/// Time between two decisions that read curves.
+const EPOCH: Duration = Duration::from_secs(30);
+
 fn store(memory: Bytes, tenants: usize) -> Arc<Store> {
     let options = Options {
         memory,
@@ -46,7 +49,7 @@ fn shadow_queues_and_curves_of_a_thousand_tenants_take_a_hundredth_of_the_memory
     for memory in [Bytes::mib(64), Bytes::mib(256)] {
         let store = store(memory, 1_000);
         let mut worker = store.worker().unwrap();
-        let mut curves = Curves::new(Arc::clone(&store), 5);
+        let mut curves = Curves::new(Arc::clone(&store), 5, EPOCH);
         let mut rng = Rng::new(1);
         let policy = MemoryPolicy::by_name("shared", MemoryOptions::default()).unwrap();
         let mut pacer = control::Loop::new(policy, 1);
@@ -82,7 +85,7 @@ fn a_curve_says_what_more_memory_would_hit() {
     for seed in 1..=3 {
         let store = store(Bytes::mib(16), 1);
         let mut worker = store.worker().unwrap();
-        let mut curves = Curves::new(Arc::clone(&store), 2);
+        let mut curves = Curves::new(Arc::clone(&store), 2, EPOCH);
         let mut rng = Rng::new(seed);
         for turn in 0..400_000_u64 {
             ask(&mut worker, 0, rng.below(20_000), 1_000);
@@ -109,7 +112,7 @@ fn a_curve_says_what_more_memory_would_hit() {
 fn without_enough_there_is_no_curve_and_it_says_why() {
     let store = store(Bytes::mib(64), 2);
     let mut worker = store.worker().unwrap();
-    let mut curves = Curves::new(Arc::clone(&store), 2);
+    let mut curves = Curves::new(Arc::clone(&store), 2, EPOCH);
     assert_eq!(curves.view(TenantId(0)).unwrap().curve, Err(NoCurve::NotWatched(0)));
     curves.run(seconds(1));
     assert_eq!(curves.view(TenantId(0)).unwrap().curve, Err(NoCurve::TooFew(0)));
@@ -127,7 +130,7 @@ fn without_enough_there_is_no_curve_and_it_says_why() {
 fn who_asks_takes_the_place_of_who_does_not() {
     let store = store(Bytes::mib(8), 2);
     let mut worker = store.worker().unwrap();
-    let mut curves = Curves::new(Arc::clone(&store), 2);
+    let mut curves = Curves::new(Arc::clone(&store), 2, EPOCH);
     curves.run(seconds(1));
     assert_eq!(curves.view(TenantId(1)).unwrap().curve, Err(NoCurve::NotWatched(1)));
     for second in 2..12 {
@@ -143,7 +146,7 @@ fn who_asks_takes_the_place_of_who_does_not() {
 fn the_quota_bounds_the_samples() {
     let store = store(Bytes::mib(64), 2);
     let mut worker = store.worker().unwrap();
-    let mut curves = Curves::new(Arc::clone(&store), 2);
+    let mut curves = Curves::new(Arc::clone(&store), 2, EPOCH);
     let mut rng = Rng::new(1);
     for second in 1..10 {
         let mut taken = 0;
@@ -180,7 +183,7 @@ fn what_dram_does_not_answer_is_a_curve_of_its_own() {
     store.add_tenant(spec).unwrap();
     store.set_placement(id, Placement::Auto);
     let mut worker = store.worker().unwrap();
-    let mut curves = Curves::new(Arc::clone(&store), 2);
+    let mut curves = Curves::new(Arc::clone(&store), 2, EPOCH);
     let mut rng = Rng::new(1);
     curves.run(seconds(1));
     assert!(curves.near(id).is_none(), "nothing is known yet");
@@ -203,6 +206,32 @@ fn what_dram_does_not_answer_is_a_curve_of_its_own() {
     let flat = curves.near(id).unwrap();
     assert!((flat.miss_ratio(Bytes(0)) - flat.miss_ratio(Bytes::mib(64))).abs() < 1e-12);
     assert!((flat.miss_ratio(Bytes(0)) - not_near).abs() < 0.1);
+}
+
+/// A tenant that hit what it asks for turns to a loop that no memory below its size helps, at a third of the rate: a decision
+/// each second knows it after six of them, one each minute does not yet.
+#[test]
+fn curves_follow_in_the_time_of_those_who_decide_by_them() {
+    let missed_after_the_turn = |epoch: u64| {
+        let store = store(Bytes::mib(8), 1);
+        let mut worker = store.worker().unwrap();
+        let mut curves = Curves::new(Arc::clone(&store), 2, Duration::from_secs(60));
+        curves.set_epoch(Duration::from_secs(epoch));
+        for turn in 0..60_000 {
+            ask(&mut worker, 0, turn % 100, 100);
+            curves.run(seconds(turn / 3_000));
+        }
+        for turn in 0..6_000 {
+            ask(&mut worker, 0, 1_000 + turn % 500, 100);
+            curves.run(seconds(20 + turn / 1_000));
+        }
+        curves.run(seconds(26));
+        let lru = curves.view(TenantId(0)).unwrap().lru.unwrap();
+        lru.miss_ratio(Bytes(150 * 150))
+    };
+    let (soon, late) = (missed_after_the_turn(1), missed_after_the_turn(60));
+    assert!(0.85 < soon, "{soon}");
+    assert!(late < 0.2, "{late}");
 }
 
 #[test]

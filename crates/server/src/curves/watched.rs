@@ -17,9 +17,6 @@ const DEPTH: u64 = 4;
 const DEPTH_MIN: Bytes = Bytes::mib(1);
 /// An estimator starts over at the first rate when it has less than one in so many of its samples, and the quota allows.
 const RESTART_PART: usize = 8;
-/// Old look-ups fade by half after so many seconds at the earliest, and when enough new ones came (guess: an operator asks
-/// about the last minutes, and a minute of a busy tenant has many windows of an estimator).
-const WINDOW_SECS: u64 = 60;
 /// Seconds for which the present is counted before a curve goes through it (guess: counts come once a second, and what was
 /// missed while a tenant's share changed is not what it misses now).
 const PRESENT_SECS: u64 = 10;
@@ -82,8 +79,9 @@ impl Watched {
         }
     }
 
-    /// Counts the look-ups and hits that the tenant has had by now.
-    pub(super) fn count(&mut self, now: &LookUps, now_secs: u64) {
+    /// Counts the look-ups and hits that the tenant has had by now. Old ones fade by half after `half_life_secs` at the
+    /// earliest, and when enough new ones came.
+    pub(super) fn count(&mut self, now: &LookUps, now_secs: u64, half_life_secs: u64) {
         let LookUps { held, target, .. } = *now;
         let (gets, hits) = (now.gets.saturating_sub(self.seen.0), now.hits.saturating_sub(self.seen.1));
         let below = now.tier_hits.saturating_sub(self.seen.2);
@@ -97,7 +95,7 @@ impl Watched {
         self.not_near += (misses + below.min(hits)) as f64;
         self.held_here += now.held_here.0 as f64 * gets as f64;
         self.shards.set_depth_max(Bytes(held.max(target).max(DEPTH_MIN).0.saturating_mul(DEPTH)));
-        if self.faded_secs + WINDOW_SECS <= now_secs && self.shards.is_due() {
+        if self.faded_secs + half_life_secs <= now_secs && self.shards.is_due() {
             self.faded_secs = now_secs;
             self.shards.fade();
             self.gets /= 2.0;

@@ -12,6 +12,7 @@ use crate::config::{Config, TenantConfig};
 use crate::groups::GroupConfig;
 use crate::tenants::{AddError, Origin, Own};
 use crate::tiers::PlaceIn;
+use std::sync::PoisonError;
 use store::RankKind;
 use units::{Duration, TenantId};
 
@@ -105,6 +106,9 @@ impl Operator {
             }
         }
         if before.joint_settings() != after.joint_settings() {
+            let mut curves = self.shared.curves.lock().unwrap_or_else(PoisonError::into_inner);
+            curves.set_epoch(after.bandwidth_epoch);
+            drop(curves);
             self.shared.sharing.set_up(after.joint_settings());
             self.decide_soon();
             let (epoch, part) = (after.bandwidth_epoch, after.bandwidth_part);
