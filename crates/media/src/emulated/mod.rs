@@ -145,6 +145,8 @@ pub struct Emulated {
 const LINE: Bytes = Bytes(crate::model::LINE);
 /// How many times slower than its modules a tier may be: slower than a disk is of no use.
 const SLOWED_MAX: u32 = 1_000;
+/// A round of the modules' time is at least so long: some accesses of a thread.
+const ROUND_LEAST: Duration = Duration::from_micros(5);
 /// Longest time that a thread carries from one access to the next: what one preemption costs is not made up for.
 const CARRIED_MAX: Duration = Duration(200);
 
@@ -163,7 +165,9 @@ impl Emulated {
         let region = Region::anonymous(size)?;
         region.prefer_huge_pages();
         region.leave_out_of_dumps();
-        let stations = Stations::new(dimms.system());
+        // In the modules' time, of which less passes on a slower tier: what it remembers of who asked it is gone as soon as it can be.
+        let round = Duration((ROUND.0 / u64::from(slowed.get())).max(ROUND_LEAST.0));
+        let stations = Stations::in_rounds(dimms.system(), round);
         Ok(Self { region, stations, watch: Stopwatch::new(), slowed: slowed.get() })
     }
 

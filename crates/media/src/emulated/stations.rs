@@ -21,8 +21,8 @@ use units::{Bytes, Duration, Instant};
 pub const ROUND: Duration = Duration::from_micros(20);
 /// Part of a round's result that is taken over.
 const DAMPING: f64 = 0.2;
-/// Time without a round after which the past says nothing.
-const FORGOTTEN: Duration = Duration(32 * ROUND.0);
+/// Rounds without an access after which the past says nothing.
+const FORGOTTEN: u64 = 32;
 /// Threads of one kind that count at most, so that accesses that nobody waits for stay finite. Guess: more than a socket's
 /// cores.
 const BUSY_MAX: f64 = 64.0;
@@ -37,6 +37,7 @@ const KINDS: usize = 4;
 #[derive(Debug)]
 pub struct Stations {
     system: MemorySystem,
+    round: Duration,
     rows: Box<[[Row; ROWS]; KINDS]>,
     stripes: Box<[Stripe; STRIPES]>,
     /// When the round ends, in ns.
@@ -115,10 +116,17 @@ impl Stations {
     /// An idle `system`.
     #[must_use]
     pub fn new(system: MemorySystem) -> Self {
+        Self::in_rounds(system, ROUND)
+    }
+
+    /// The same in rounds of another length.
+    #[must_use]
+    pub fn in_rounds(system: MemorySystem, round: Duration) -> Self {
         let row = |access: Access, i: usize| Row::new(&system, access, Bytes(LINE * (i as u64 + 1)));
         let rows = Access::ALL.map(|access| std::array::from_fn(|i| row(access, i)));
         Self {
             system,
+            round,
             rows: Box::new(rows),
             stripes: Box::new(std::array::from_fn(|_| Stripe::default())),
             round_end: AtomicU64::new(0),
@@ -188,15 +196,15 @@ impl Stations {
     fn solve(&self, now: Instant) {
         let Ok(mut solver) = self.solver.try_lock() else { return };
         let passed = now.since(solver.solved_at);
-        if passed < ROUND {
+        if passed < self.round {
             return;
         }
         let seen = self.seen();
         solver.measure(&seen, passed);
-        solver.queue(&self.system, passed);
+        solver.queue(&self.system, passed.0 as f64 / self.round.0 as f64);
         solver.solved_at = now;
         self.publish(&solver);
-        self.round_end.store((now + ROUND).0, Relaxed);
+        self.round_end.store((now + self.round).0, Relaxed);
     }
 
     fn seen(&self) -> [[u64; 5]; KINDS] {
@@ -256,12 +264,11 @@ impl Solver {
     }
 
     /// What queues at the stations at these rates: one step of the fixed point.
-    fn queue(&mut self, system: &MemorySystem, passed: Duration) {
-        if FORGOTTEN < passed {
+    fn queue(&mut self, system: &MemorySystem, rounds: f64) {
+        if (FORGOTTEN as f64) < rounds {
             self.queues = Default::default();
         }
         let (backlog, contention) = self.backlog(system);
-        let rounds = passed.0 as f64 / ROUND.0 as f64;
         let part = 1.0 - (1.0 - DAMPING).powf(rounds);
         for (kind, access) in Access::ALL.into_iter().enumerate() {
             let wait = self.wait(system, access, backlog, contention);

@@ -35,6 +35,7 @@ pub use nyx_limit::{EPOCH, Limit};
 pub use nyx_proportional::{DonateStep, Donation, Proportional};
 pub use nyx_qos::{EXPERIMENT_STEP, Qos};
 
+use crate::estimate::stand_alone::Pause;
 use control::Policy;
 use control::bandwidth::{BandwidthSignal, Throttle};
 use units::{BytesPerSec, Duration};
@@ -55,9 +56,10 @@ pub struct Options {
     pub thresholds: Thresholds,
     /// What `guarantee` and `slo` know of competing traffic; without it there is no such policy. `qos` takes goals on by it.
     pub model: Option<EmpiricalModel>,
-    /// How long a read of the slow tier takes without traffic: `qos` takes no goal on that is below.
+    /// How long a read of the slow tier takes without traffic: `qos` takes no goal on that is below, and pauses are longer where it is.
     pub quiet: Option<Duration>,
-    /// How long a pause of `fair-slowdown` and `proportional` lasts before what is done in it counts: until what others had under way is done.
+    /// How long a pause of `fair-slowdown` and `proportional` lasts before what is done in it counts: until what others had under way is done,
+    /// in a tier as fast as memory.
     pub settle: Duration,
     /// The traffic above which `throttle-biggest` punishes.
     pub traffic_limit: BytesPerSec,
@@ -75,6 +77,13 @@ impl Default for Options {
             settle: Duration::ZERO,
             traffic_limit: CALADAN_LIMIT,
         }
+    }
+}
+
+impl Options {
+    /// How long pauses are.
+    fn pause(&self) -> Pause {
+        Pause::new(self.settle, self.quiet)
     }
 }
 
@@ -108,10 +117,8 @@ pub fn by_name(name: &str, options: &Options) -> Option<Box<BandwidthPolicy>> {
             let qos = Qos::new(options.experiment_step, options.seed);
             Box::new(qos.admitting(options.model.clone(), options.quiet))
         }
-        "fair-slowdown" => Box::new(FairSlowdown::new(options.seed).settling(options.settle)),
-        "proportional" => {
-            Box::new(Proportional::new(options.donation, options.seed).settling(options.settle))
-        }
+        "fair-slowdown" => Box::new(FairSlowdown::new(options.pause(), options.seed)),
+        "proportional" => Box::new(Proportional::new(options.donation, options.pause(), options.seed)),
         "prevention" => Box::new(Prevention::default()),
         "remedy" => Box::new(Remedy::new(options.thresholds)),
         "guarantee" => Box::new(Guarantee::new(options.model.clone()?)),

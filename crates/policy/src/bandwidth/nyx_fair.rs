@@ -27,7 +27,7 @@ use super::nyx_slowed::Told;
 use super::regulator::Step;
 use super::roster::{Roster, note};
 use crate::estimate::stand_alone::{
-    Alone, PAUSE, PROBE_LEASE, PROBES_MOST, Performance, Probe, REFRESH, StandAlone, Tally,
+    Alone, PAUSE, Pause, Performance, Probe, REFRESH, StandAlone, Tally,
 };
 use control::bandwidth::{BandwidthSignal, Throttle};
 use control::{Class, Decision, Goal, Law, Levers, Note, Policy, Reason, Row, Seen, Shares};
@@ -63,8 +63,7 @@ pub struct FairSlowdown {
     members: Roster<Member>,
     probes: StandAlone,
     probing: Option<Probe>,
-    /// How long a pause lasts before what is done in it counts.
-    settle: Duration,
+    pause: Pause,
     seen_for: Duration,
     fair_intervals: u32,
     shares: Shares<Throttle>,
@@ -79,6 +78,8 @@ struct Member {
     slowdown: Option<f64>,
     told: Told,
     exempt: bool,
+    /// It did nothing for a whole period: there is nothing to see in a probe.
+    idle: bool,
 }
 
 type Input<'a> = Seen<'a, BandwidthSignal, Throttle>;
@@ -91,14 +92,14 @@ impl Member {
 }
 
 impl FairSlowdown {
-    /// The policy; the moments of its probes are drawn from `seed`.
+    /// The policy with such pauses; their moments are drawn from `seed`.
     #[must_use]
-    pub fn new(seed: u64) -> Self {
+    pub fn new(pause: Pause, seed: u64) -> Self {
         Self {
             members: Roster::default(),
-            probes: StandAlone::new(REFRESH, PROBES_MOST, seed),
+            probes: StandAlone::new(REFRESH, pause.most(), seed),
             probing: None,
-            settle: Duration::ZERO,
+            pause,
             seen_for: Duration::ZERO,
             fair_intervals: 0,
             shares: Shares::default(),
@@ -106,15 +107,9 @@ impl FairSlowdown {
         }
     }
 
-    /// The same on a plant that has something under way when a pause begins: so much longer a pause lasts, and does not count.
-    #[must_use]
-    pub fn settling(self, settle: Duration) -> Self {
-        Self { settle, ..self }
-    }
-
     /// Takes what a probe showed of the one who was alone.
     fn learn(&mut self, seen: &Input<'_>, id: TenantId, usable: bool) {
-        let is_seen = usable && Probe::is_seen_in(seen.window.length());
+        let is_seen = usable && self.pause.is_seen_in(seen.window.length());
         let Some(at) = self.members.at(id).filter(|_| is_seen) else { return };
         let signal = seen.tenants[at].signal.as_ref();
         self.members[at].alone.learn(signal.and_then(|signal| Performance::of(signal, seen.window)));
@@ -141,7 +136,9 @@ impl FairSlowdown {
     fn adjust(&mut self, seen: &Input<'_>) {
         let mut stale = false;
         for (row, (_, member)) in seen.tenants.iter().zip(self.members.iter_mut()) {
-            let shared = member.tally.performance().filter(|_| row.claim.class != Class::Exempt);
+            let performance = member.tally.performance();
+            member.idle = performance.is_some_and(|seen| seen.operations.max(seen.bytes) <= 0.0);
+            let shared = performance.filter(|_| row.claim.class != Class::Exempt);
             member.slowdown = shared.and_then(|shared| member.alone.slowdown(shared));
             if let Some(slowdown) = member.slowdown {
                 stale |= slowdown < STALE;
@@ -249,11 +246,11 @@ impl FairSlowdown {
     }
 
     fn publish(&mut self, now: Instant, seen: &Input<'_>) -> Decision<'_, Throttle> {
-        let able = self.members.iter().filter(|(_, member)| !member.exempt);
+        let able = self.members.iter().filter(|(_, member)| !member.exempt && !member.idle);
         if self.probing.is_none()
             && let Some(alone) = self.probes.next(now, able.map(|(id, member)| (id, member.alone.tried())))
         {
-            self.probing = Some(Probe::new(alone, self.settle));
+            self.probing = Some(Probe::new(alone, self.pause));
             self.notes.push(note(Some(alone), Reason::Experiment, 0));
         }
         let probing = self.probing.map(|probe| probe.alone);
@@ -267,11 +264,11 @@ impl FairSlowdown {
             (id, throttle)
         });
         self.shares.rebuild(Law::Free, seen, rows);
-        let wake = self.probing.map_or_else(|| self.until_next(now), |probe| probe.lasts(self.settle));
+        let wake = self.probing.map_or_else(|| self.until_next(now), |probe| probe.lasts(self.pause));
         Decision {
             shares: &self.shares,
             wake,
-            lease: if probing.is_some() { PROBE_LEASE } else { LEASE },
+            lease: if probing.is_some() { self.pause.lease() } else { LEASE },
             steady: probing.is_none(),
             notes: &self.notes,
         }

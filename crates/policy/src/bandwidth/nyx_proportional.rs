@@ -26,7 +26,7 @@ use super::nyx_limit::{limit, over};
 use super::nyx_slowed::Told;
 use super::roster::{Roster, note};
 use crate::estimate::stand_alone::{
-    Alone, PROBE_LEASE, PROBES_MOST, Performance, Probe, REFRESH, StandAlone, Tally,
+    Alone, Pause, Performance, Probe, REFRESH, StandAlone, Tally,
 };
 use control::bandwidth::{BandwidthSignal, Budget, Cost, Throttle};
 use control::{Class, Decision, Law, Note, Policy, Reason, Row, Seen, Shares};
@@ -45,6 +45,8 @@ const OWED_EPOCHS_MAX: f64 = 500.0;
 /// A pool of so little is none: a millionth of the tier (guess).
 const EMPTY: Cost = Cost(Cost::SECOND.0 / 1_000_000);
 
+/// Who did nothing for so many epochs is not watched alone (guess: half a second).
+const IDLE_EPOCHS: u16 = 250;
 /// A step is lent only where the slowdown is inside its bound by so many standard errors of the performance alone (guess,
 /// as in experiments); it is taken back where the slowdown itself is past it.
 const STANDARD_ERRORS: f64 = 2.0;
@@ -84,8 +86,7 @@ pub struct Proportional {
     members: Roster<Member>,
     probes: StandAlone,
     probing: Option<Probe>,
-    /// How long a pause lasts before what is done in it counts.
-    settle: Duration,
+    pause: Pause,
     order: Vec<usize>,
     shares: Shares<Throttle>,
     notes: Vec<Note>,
@@ -107,34 +108,29 @@ struct Member {
     slowed: Option<f64>,
     told: Told,
     exempt: bool,
+    /// Epochs in a row in which it did nothing.
+    idle_epochs: u16,
 }
 
 type Input<'a> = Seen<'a, BandwidthSignal, Throttle>;
 type Case = Row<BandwidthSignal, Throttle>;
 
 impl Proportional {
-    /// The policy; the moments of its probes are drawn from `seed`.
+    /// The policy with such pauses, whose moments are drawn from `seed`. What settles does so for an epoch at least, for who has just
+    /// used up its budget waits for that to end.
     #[must_use]
-    pub fn new(donation: Donation, seed: u64) -> Self {
+    pub fn new(donation: Donation, pause: Pause, seed: u64) -> Self {
         Self {
             donation,
             members: Roster::default(),
-            probes: StandAlone::new(REFRESH, PROBES_MOST, seed),
+            probes: StandAlone::new(REFRESH, pause.most(), seed),
             probing: None,
-            settle: Duration::ZERO,
+            pause: if pause.settles() { pause.settling(EPOCH) } else { pause },
             order: Vec::new(),
             shares: Shares::default(),
             notes: Vec::new(),
             divided: Cost(0),
         }
-    }
-
-    /// The same on a plant that has something under way when a pause begins: so much longer a pause lasts, and does not count. At
-    /// least an epoch, for who has just used up its budget waits for that to end.
-    #[must_use]
-    pub fn settling(self, settle: Duration) -> Self {
-        let settle = if settle == Duration::ZERO { settle } else { settle.max(EPOCH) };
-        Self { settle, ..self }
     }
 
     /// Everybody's part by weight and most by claim; who has just come, or finds the others changed, starts from its part.
@@ -172,6 +168,8 @@ impl Proportional {
             };
             let used = signal.cost.part_of(seen.window.length()) / pool;
             let member = &mut self.members[at];
+            let is_idle = signal.operations == 0 && signal.bytes_total() == Bytes::ZERO;
+            member.idle_epochs = if is_idle { member.idle_epochs.saturating_add(1) } else { 0 };
             let slowdown = member.slowdown(signal, seen);
             if let Some(slowed) = member.note_slowdown(slowdown) {
                 member.told.say(row.id, slowed, &mut self.notes);
@@ -238,7 +236,7 @@ impl Proportional {
     }
 
     fn learn(&mut self, seen: &Input<'_>, id: TenantId, usable: bool) {
-        let is_seen = usable && Probe::is_seen_in(seen.window.length());
+        let is_seen = usable && self.pause.is_seen_in(seen.window.length());
         let Some(at) = self.members.at(id).filter(|_| is_seen) else { return };
         let signal = seen.tenants[at].signal.as_ref();
         self.members[at].alone.learn(signal.and_then(|signal| Performance::of(signal, seen.window)));
@@ -247,13 +245,14 @@ impl Proportional {
     /// Who is alone in the next window: only a donation that looks at slowdowns has to know.
     fn draw_probe(&mut self, now: Instant) -> Option<TenantId> {
         let Donation::Aware(_) = self.donation else { return None };
-        let able = self.members.iter().filter(|(_, member)| !member.exempt);
+        let able = |member: &Member| !member.exempt && member.idle_epochs < IDLE_EPOCHS;
+        let able = self.members.iter().filter(|(_, member)| able(member));
         self.probes.next(now, able.map(|(id, member)| (id, member.alone.tried())))
     }
 
     fn publish(&mut self, now: Instant, seen: &Input<'_>) -> Decision<'_, Throttle> {
         if self.probing.is_none() {
-            self.probing = self.draw_probe(now).map(|alone| Probe::new(alone, self.settle));
+            self.probing = self.draw_probe(now).map(|alone| Probe::new(alone, self.pause));
             let alone = self.probing.map(|probe| probe.alone);
             self.notes.extend(alone.map(|alone| note(Some(alone), Reason::Experiment, 0)));
         }
@@ -274,8 +273,8 @@ impl Proportional {
         let steady = probing.is_none();
         Decision {
             shares: &self.shares,
-            wake: self.probing.map_or(EPOCH, |probe| probe.lasts(self.settle)),
-            lease: if steady { LEASE } else { PROBE_LEASE },
+            wake: self.probing.map_or(EPOCH, |probe| probe.lasts(self.pause)),
+            lease: if steady { LEASE } else { self.pause.lease() },
             steady,
             notes: &self.notes,
         }

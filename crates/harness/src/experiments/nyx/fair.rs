@@ -1,6 +1,6 @@
 //! Figure 9 live: two caches that slow each other at the tier, and what equal slowdown makes of them.
 
-use super::{failed, gets, rates, sets};
+use super::{failed, gets, median_rates, sets};
 use crate::live::{Awake, Here, Tenant, Work};
 use lab::experiment::{ExperimentError, Results, Sweep};
 use std::io;
@@ -24,30 +24,41 @@ fn pair(sweep: &Sweep, works: [Work; 2]) -> Result<Pair, ExperimentError> {
 }
 
 fn slowdowns(sweep: &Sweep, here: &Here, works: [Work; 2]) -> Result<Pair, ExperimentError> {
-    let (short, long) = (sweep.number("alone_s")?, sweep.number("settle_s")?);
+    let (warm, short, long) = (sweep.number("warm_s")?, sweep.number("alone_s")?, sweep.number("settle_s")?);
     let measure = || -> io::Result<Pair> {
+        // The tier's memory is touched for the first time before anything is measured.
         for work in &works {
             here.fill(work)?;
-        }
-        let mut alone = [0.0; 2];
-        for (alone, work) in alone.iter_mut().zip(works) {
-            let client = here.work(work);
-            here.pass(0.2);
-            *alone = rates(here, &[&client], short)[0];
+            let client = here.work(sets(work.tenant, work.size, work.keys, work.depth));
+            here.pass(warm);
             client.end()?;
         }
+        let alone = || -> io::Result<[f64; 2]> {
+            let mut rates = [0.0; 2];
+            for (rate, work) in rates.iter_mut().zip(works) {
+                let client = here.work(work);
+                here.pass(0.2);
+                *rate = median_rates(here, &[&client], short)[0];
+                client.end()?;
+            }
+            Ok(rates)
+        };
+        let first = alone()?;
         let clients = works.map(|work| here.work(work));
         here.pass(0.2);
         let both = [&clients[0], &clients[1]];
-        let before = rates(here, &both, short);
+        let before = median_rates(here, &both, short);
         here.switch("fair-slowdown")?;
         here.pass(long);
-        let after = rates(here, &both, short);
+        let after = median_rates(here, &both, short);
         let told = ["a", "b"].map(|name| here.slowdown(name).unwrap_or(1.0));
         here.switch("none")?;
         for client in clients {
             client.end()?;
         }
+        // What else the machine does changes within a minute: before and behind what it is compared with.
+        let last = alone()?;
+        let alone = [f64::midpoint(first[0], last[0]), f64::midpoint(first[1], last[1])];
         let of = |rates: &[f64]| [alone[0] / rates[0], alone[1] / rates[1]];
         let parts = |rates: &[f64]| rates.iter().zip(alone).map(|(rate, alone)| rate / alone).sum::<f64>();
         Ok(Pair { before: of(&before), after: of(&after), told, throughput: parts(&after) / parts(&before) })
@@ -59,30 +70,43 @@ fn unfairness([a, b]: [f64; 2]) -> f64 {
     a.max(b) / a.min(b)
 }
 
-/// NyxCache, Figure 9, live: a reader of small values beside readers and writers of large ones.
+/// The largest of numbers.
+fn worst(of: impl Iterator<Item = f64>) -> f64 {
+    of.fold(0.0, f64::max)
+}
+
+/// NyxCache, Figure 9, live: a reader of small values beside readers and writers of large ones that have more and more under way.
 pub(super) fn fair(sweep: &Sweep, results: &mut Results) -> Result<(), ExperimentError> {
-    let (keys, depth) = (sweep.count("keys")?, sweep.count("depth")?);
+    let (keys, depth, most) = (sweep.count("keys")?, sweep.count("depth")?, sweep.number("fair")?);
     let size = |name: &str| sweep.count(name).map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
     let (small, large) = (size("small_bytes")?, size("large_bytes")?);
     let beside = gets("a", small, keys, depth);
-    let works = [
-        ("gets", [beside, gets("b", large, keys, depth)]),
-        ("mixed", [beside, Work { gets_percent: 50, ..gets("b", large, keys, depth) }]),
-        ("sets", [beside, sets("b", large, keys, depth)]),
-    ];
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few requests")]
+    let depths: Vec<u64> = sweep.list("depths")?.into_iter().map(|depth| depth as u64).collect();
     let _awake = Awake::start();
-    let (mut worst_before, mut worst_after, mut throughput) = (0.0_f64, 0.0_f64, f64::INFINITY);
-    for (name, works) in works {
-        let seen = pair(sweep, works)?;
-        results.number(format!("{name}_before"), unfairness(seen.before));
-        results.number(format!("{name}_after"), unfairness(seen.after));
-        results.number(format!("{name}_told"), unfairness(seen.told));
-        (worst_before, worst_after) =
-            (worst_before.max(unfairness(seen.before)), worst_after.max(unfairness(seen.after)));
-        throughput = throughput.min(seen.throughput);
+    let (mut before, mut after, mut kept) = (Vec::new(), Vec::new(), f64::INFINITY);
+    for (name, percent) in [("gets", 100), ("mixed", 50), ("sets", 0)] {
+        let (mut said, at) = (Vec::new(), after.len());
+        for depth in &depths {
+            let other = Work { gets_percent: percent, ..gets("b", large, keys, *depth) };
+            let seen = pair(sweep, [beside, other])?;
+            let ([a, b], [a_told, b_told]) = (seen.after, seen.told);
+            said.push(format!("{depth}: {a:.2} told as {a_told:.2}, {b:.2} as {b_told:.2}"));
+            before.push(unfairness(seen.before));
+            after.push(unfairness(seen.after));
+            kept = kept.min(seen.throughput);
+        }
+        results.number(format!("{name}_before"), worst(before[at..].iter().copied()));
+        results.number(format!("{name}_after"), worst(after[at..].iter().copied()));
+        results.note(format!("{name}_after"), said.join("; "));
     }
-    results.number("worst_before", worst_before);
-    results.number("worst_after", worst_after);
-    results.number("throughput_kept", throughput);
+    results.number("fair_cases", after.iter().filter(|unfairness| **unfairness < most).count() as f64);
+    results.number("worst_before", worst(before.iter().copied()));
+    results.number("worst_after", worst(after.iter().copied()));
+    results.number("throughput_kept", kept);
+    let points = |of: &[f64]| of.iter().enumerate().map(|(at, of)| (at as f64 + 1.0, *of)).collect::<Vec<_>>();
+    results.series("Unfairness of pairs", "before", &points(&before));
+    results.series("Unfairness of pairs", "under fair-slowdown", &points(&after));
+    results.axes("Unfairness of pairs", "gets, mixed, sets; more and more under way", "largest slowdown ÷ smallest");
     Ok(())
 }

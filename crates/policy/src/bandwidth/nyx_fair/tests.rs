@@ -109,7 +109,7 @@ fn slowdowns_become_equal() {
         plant.noise = noise;
         let before = plant.slowdowns();
         assert!(1.5 < unfairness(&before), "{before:?}");
-        plant.run(&mut FairSlowdown::new(seed), 30);
+        plant.run(&mut FairSlowdown::new(Pause::default(), seed), 30);
         let after = plant.slowdowns();
         assert!(unfairness(&after) < 1.08, "seed {seed}: {before:?} -> {after:?}");
         assert!(after[0] < before[0], "the one slowed down most gains");
@@ -120,7 +120,7 @@ fn slowdowns_become_equal() {
 fn weights_make_slowdown_times_weight_equal() {
     let weight = |w| Claim { weight: Weight::new(w).unwrap(), ..Claim::default() };
     let mut plant = Plant::new(&[(3_000.0, 3.0), (3_000.0, 3.0)], &[weight(1.0), weight(1.5)]);
-    plant.run(&mut FairSlowdown::new(4), 30);
+    plant.run(&mut FairSlowdown::new(Pause::default(), 4), 30);
     let slowdowns = plant.slowdowns();
     let ratio = slowdowns[0] / slowdowns[1];
     assert!((1.4..1.6).contains(&ratio), "{slowdowns:?}");
@@ -131,7 +131,7 @@ fn nobody_is_paused_for_a_hard_limit_that_cannot_be_kept() {
     let goal = Goal::Slowdown(Slowdown::new(1.01).unwrap());
     let claim = Claim { class: Class::Critical { goal }, ..Claim::default() };
     let mut plant = Plant::new(&[(1_500.0, 40.0), (6_000.0, 1.0)], &[claim]);
-    plant.run(&mut FairSlowdown::new(8), 60);
+    plant.run(&mut FairSlowdown::new(Pause::default(), 8), 60);
     assert!(
         plant.incidents.iter().all(|tenant| *tenant == Some(TenantId(1))),
         "it is whose limit is not kept"
@@ -145,7 +145,7 @@ fn nobody_is_paused_for_a_hard_limit_that_cannot_be_kept() {
 #[test]
 fn who_is_given_a_hard_limit_while_it_is_held_back_is_let_go() {
     let mut plant = Plant::new(&[(1_500.0, 4.0), (6_000.0, 1.0)], &[]);
-    let mut policy = FairSlowdown::new(6);
+    let mut policy = FairSlowdown::new(Pause::default(), 6);
     plant.run(&mut policy, 10);
     assert_ne!(plant.rows[1].in_force, Some(Throttle::FREE));
     let goal = Goal::Slowdown(Slowdown::new(1.5).unwrap());
@@ -160,7 +160,7 @@ fn a_hard_limit_holds_all_others_back() {
     let claim = Claim { class: Class::Critical { goal }, ..Claim::default() };
     let mut plant = Plant::new(&[(1_500.0, 4.0), (6_000.0, 1.0), (2_000.0, 1.0)], &[claim]);
     assert!(2.0 < plant.slowdowns()[0]);
-    let mut policy = FairSlowdown::new(5);
+    let mut policy = FairSlowdown::new(Pause::default(), 5);
     plant.run(&mut policy, 30);
     let after = plant.slowdowns();
     assert!((1.3..1.53).contains(&after[0]), "{after:?}");
@@ -176,7 +176,7 @@ fn a_hard_limit_holds_all_others_back() {
 #[test]
 fn once_fair_throttles_are_relaxed_for_utilisation() {
     let mut plant = Plant::new(&[(1_500.0, 4.0), (6_000.0, 1.0)], &[]);
-    let mut policy = FairSlowdown::new(1);
+    let mut policy = FairSlowdown::new(Pause::default(), 1);
     plant.run(&mut policy, 20);
     let before = plant.rows[1].in_force.unwrap().delay;
     plant.loads[0].suffers = 1.0;
@@ -189,9 +189,9 @@ fn once_fair_throttles_are_relaxed_for_utilisation() {
 #[test]
 fn probes_cost_little_and_are_short_decisions() {
     let mut plant = Plant::new(&[(1_500.0, 4.0), (6_000.0, 1.0), (500.0, 1.0)], &[]);
-    let probes = plant.run(&mut FairSlowdown::new(1), 100);
+    let probes = plant.run(&mut FairSlowdown::new(Pause::default(), 1), 100);
     assert!((250..350).contains(&probes), "each of three about once a second: {probes}");
-    let mut policy = FairSlowdown::new(1);
+    let mut policy = FairSlowdown::new(Pause::default(), 1);
     let mut plant = Plant::new(&[(1_500.0, 4.0), (6_000.0, 1.0)], &[]);
     let decided = plant.step(&mut policy, Duration::ZERO);
     assert!(!decided.steady);
@@ -202,9 +202,23 @@ fn probes_cost_little_and_are_short_decisions() {
 }
 
 #[test]
+fn who_does_nothing_is_not_watched_alone() {
+    let mut plant = Plant::new(&[(1_500.0, 4.0), (6_000.0, 1.0), (0.001, 1.0)], &[]);
+    let mut policy = FairSlowdown::new(Pause::default(), 1);
+    let (mut wake, mut of_idle, mut all) = (Duration::ZERO, 0, 0);
+    for _ in 0..2_000 {
+        let decided = plant.step(&mut policy, wake);
+        wake = decided.wake;
+        all += u32::from(!decided.steady);
+        of_idle += u32::from(!decided.steady && policy.probing.is_some_and(|probe| probe.alone == TenantId(3)));
+    }
+    assert!(of_idle <= 2 && 100 < all, "{of_idle} of {all}");
+}
+
+#[test]
 fn a_pause_counts_when_it_has_settled() {
     let settle = Duration::from_micros(500);
-    let mut policy = FairSlowdown::new(1).settling(settle);
+    let mut policy = FairSlowdown::new(Pause::new(settle, None), 1);
     let mut plant = Plant::new(&[(1_500.0, 4.0), (6_000.0, 1.0)], &[]);
     let first = plant.step(&mut policy, Duration::ZERO);
     assert_eq!((first.wake, first.steady), (settle, false));
@@ -218,7 +232,7 @@ fn a_pause_counts_when_it_has_settled() {
 
 #[test]
 fn one_tenant_or_none_is_left_alone() {
-    let mut policy = FairSlowdown::new(1);
+    let mut policy = FairSlowdown::new(Pause::default(), 1);
     let mut plant = Plant::new(&[(1_500.0, 4.0)], &[]);
     assert_eq!(plant.run(&mut policy, 3), 0, "no probes");
     assert_eq!(plant.rows[0].in_force, Some(Throttle::FREE));
@@ -231,7 +245,7 @@ fn one_tenant_or_none_is_left_alone() {
 fn the_exempt_are_neither_paused_nor_held_back() {
     let exempt = Claim { class: Class::Exempt, ..Claim::default() };
     let mut plant = Plant::new(&[(6_000.0, 1.0), (1_500.0, 4.0), (1_500.0, 4.0)], &[exempt]);
-    let mut policy = FairSlowdown::new(1);
+    let mut policy = FairSlowdown::new(Pause::default(), 1);
     let mut wake = Duration::ZERO;
     for _ in 0..500 {
         let decided = plant.step(&mut policy, wake);
@@ -243,7 +257,7 @@ fn the_exempt_are_neither_paused_nor_held_back() {
 #[test]
 fn a_probed_tenant_may_die_and_another_come() {
     let mut plant = Plant::new(&[(1_500.0, 4.0), (6_000.0, 1.0)], &[]);
-    let mut policy = FairSlowdown::new(1);
+    let mut policy = FairSlowdown::new(Pause::default(), 1);
     let mut wake = plant.step(&mut policy, Duration::ZERO).wake;
     assert_eq!(policy.probing.map(|probe| probe.alone), Some(TenantId(1)));
     plant.rows.remove(0);
@@ -262,7 +276,7 @@ fn a_probed_tenant_may_die_and_another_come() {
 #[test]
 fn missing_signals_and_mixed_windows_move_nobody() {
     let mut plant = Plant::new(&[(1_500.0, 4.0), (6_000.0, 1.0)], &[]);
-    let mut policy = FairSlowdown::new(1);
+    let mut policy = FairSlowdown::new(Pause::default(), 1);
     let mut span = window(0, 0);
     for step in 0..1_000_u64 {
         for row in &mut plant.rows {

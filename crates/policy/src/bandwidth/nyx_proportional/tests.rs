@@ -15,6 +15,8 @@ struct Plant {
     wants: Vec<f64>,
     /// Performance of each relative to alone, as the shared windows show it.
     kept: Vec<f64>,
+    /// The last one does nothing.
+    sleeps: bool,
     now: Instant,
 }
 
@@ -22,7 +24,7 @@ impl Plant {
     fn new(tenants: &[(f64, f64)]) -> Self {
         let rows = (1..).zip(tenants).map(|(id, (weight, _))| weighing(id, *weight)).collect();
         let wants = tenants.iter().map(|(_, wants)| wants / 100.0).collect();
-        Self { rows, wants, kept: vec![1.0; tenants.len()], now: Instant::ZERO }
+        Self { rows, wants, kept: vec![1.0; tenants.len()], sleeps: false, now: Instant::ZERO }
     }
 
     fn step(&mut self, policy: &mut Proportional, last: Duration) -> Decided {
@@ -37,6 +39,10 @@ impl Plant {
             signal.cost = Cost(whole(used));
             let alone = throttle.budget.is_none();
             signal.operations = whole(1e6 * if alone { 1.0 } else { self.kept[at] }) * last.0 / 1_000_000;
+            if self.sleeps && at + 1 == self.wants.len() {
+                *signal = control::bandwidth::BandwidthSignal::default();
+                continue;
+            }
             signal.depleted_at =
                 (granted < wants).then(|| start + Duration(whole(last.0 as f64 * granted / wants)));
         }
@@ -73,7 +79,7 @@ fn aware(step: f64) -> Donation {
 fn whoever_wants_all_gets_its_part_by_weight() {
     for donation in [Donation::Kept, Donation::All, aware(0.1)] {
         let mut plant = Plant::new(&[(2.0, 100.0), (1.0, 100.0)]);
-        let budgets = plant.run(&mut Proportional::new(donation, 1), 20);
+        let budgets = plant.run(&mut Proportional::new(donation, Pause::default(), 1), 20);
         assert_eq!(budgets, [666, 333], "{donation:?}");
     }
 }
@@ -81,15 +87,15 @@ fn whoever_wants_all_gets_its_part_by_weight() {
 #[test]
 fn option_1_lends_all_that_is_idle() {
     let mut plant = Plant::new(&[(2.0, 16.0), (1.0, 100.0)]);
-    let budgets = plant.run(&mut Proportional::new(Donation::All, 1), 20);
+    let budgets = plant.run(&mut Proportional::new(Donation::All, Pause::default(), 1), 20);
     assert!((155..=175).contains(&budgets[0]) && 820 < budgets[1], "{budgets:?}");
-    let kept = Plant::new(&[(2.0, 16.0), (1.0, 100.0)]).run(&mut Proportional::new(Donation::Kept, 1), 20);
+    let kept = Plant::new(&[(2.0, 16.0), (1.0, 100.0)]).run(&mut Proportional::new(Donation::Kept, Pause::default(), 1), 20);
     assert_eq!(kept, [666, 333]);
 }
 
 #[test]
 fn option_2_lends_a_step_at_a_time_while_the_donor_stands_it() {
-    let mut policy = Proportional::new(aware(0.1), 1);
+    let mut policy = Proportional::new(aware(0.1), Pause::default(), 1);
     let mut plant = Plant::new(&[(2.0, 16.0), (1.0, 100.0)]);
     let (mut wake, mut budgets) = (Duration::ZERO, Vec::new());
     for _ in 0..8 {
@@ -106,7 +112,7 @@ fn option_2_lends_a_step_at_a_time_while_the_donor_stands_it() {
 
 #[test]
 fn option_2_takes_back_a_step_when_the_donor_is_past_its_bound() {
-    let mut policy = Proportional::new(aware(0.1), 1);
+    let mut policy = Proportional::new(aware(0.1), Pause::default(), 1);
     let mut plant = Plant::new(&[(2.0, 16.0), (1.0, 100.0)]);
     plant.run(&mut policy, 6);
     let before = policy.members[0].assigned;
@@ -122,7 +128,7 @@ fn option_2_takes_back_a_step_when_the_donor_is_past_its_bound() {
 #[test]
 fn a_donor_that_comes_back_has_its_part_at_once() {
     for donation in [Donation::All, aware(0.1)] {
-        let mut policy = Proportional::new(donation, 1);
+        let mut policy = Proportional::new(donation, Pause::default(), 1);
         let mut plant = Plant::new(&[(1.0, 0.0), (1.0, 100.0)]);
         let budgets = plant.run(&mut policy, 100);
         assert!(budgets[0] <= 8 && 980 < budgets[1], "{donation:?}: {budgets:?}");
@@ -135,7 +141,7 @@ fn a_donor_that_comes_back_has_its_part_at_once() {
 #[test]
 fn who_was_exempt_has_its_part_once_it_is_budgeted() {
     for donation in [Donation::Kept, Donation::All, aware(0.1)] {
-        let mut policy = Proportional::new(donation, 1);
+        let mut policy = Proportional::new(donation, Pause::default(), 1);
         let mut plant = Plant::new(&[(1.0, 100.0), (1.0, 100.0)]);
         // In turn from the beginning, and after it once had a part.
         for _ in 0..2 {
@@ -173,7 +179,7 @@ fn filling_is_weighted_max_min() {
         (&[], &[]),
         (&[(1.0, 1.0)], &[1.0]),
     ] {
-        let mut policy = Proportional::new(Donation::All, 1);
+        let mut policy = Proportional::new(Donation::All, Pause::default(), 1);
         let rows: Vec<_> = (1..).zip(members).map(|(id, (weight, _))| weighing(id, *weight)).collect();
         policy.members.settle(&rows, &mut Vec::new(), |_| Member::default());
         let pool = control::Pool::default();
@@ -192,7 +198,7 @@ fn filling_is_weighted_max_min() {
 
 #[test]
 fn use_beyond_the_budget_is_charged() {
-    let mut policy = Proportional::new(Donation::Kept, 1);
+    let mut policy = Proportional::new(Donation::Kept, Pause::default(), 1);
     let mut rows = [weighing(1, 1.0), weighing(2, 1.0)];
     let mut budgets = Vec::new();
     for (at, used) in [0, 50, 60, 50, 50].into_iter().enumerate() {
@@ -209,7 +215,7 @@ fn use_beyond_the_budget_is_charged() {
 
 #[test]
 fn the_pool_may_be_a_part_and_a_ceiling_holds() {
-    let mut policy = Proportional::new(Donation::All, 1);
+    let mut policy = Proportional::new(Donation::All, Pause::default(), 1);
     let pool = control::Pool { capacity: Amount::tier_time(Cost(Cost::SECOND.0 / 2)), ..Default::default() };
     let mut rows = [weighing(1, 1.0), weighing(2, 1.0), weighing(3, 1.0)];
     rows[1].claim.ceiling = Some(Amount::tier_time(Cost(Cost::SECOND.0 / 20)));
@@ -235,7 +241,7 @@ fn the_pool_may_be_a_part_and_a_ceiling_holds() {
 #[test]
 fn missing_mixed_and_standing_windows_change_nothing() {
     for donation in [Donation::Kept, Donation::All, aware(0.1)] {
-        let mut policy = Proportional::new(donation, 1);
+        let mut policy = Proportional::new(donation, Pause::default(), 1);
         let mut plant = Plant::new(&[(2.0, 16.0), (1.0, 100.0)]);
         let before = plant.run(&mut policy, 30);
         for step in 0..30_u64 {
@@ -255,7 +261,7 @@ fn missing_mixed_and_standing_windows_change_nothing() {
 
 #[test]
 fn tenants_come_and_go_in_mid_probe() {
-    let mut policy = Proportional::new(aware(0.1), 3);
+    let mut policy = Proportional::new(aware(0.1), Pause::default(), 3);
     for ids in [&[][..], &[1], &[1, 2, 7], &[2], &[2, 3], &[], &[7, 9]] {
         let mut rows: Vec<_> = ids.iter().map(|&id| weighing(id, 1.0)).collect();
         for step in 0..5 {
@@ -271,7 +277,7 @@ fn tenants_come_and_go_in_mid_probe() {
 fn an_access_longer_than_many_budgets_is_paid_for() {
     for window_ms in [2, 5] {
         let mut rows = [weighing(1, 1.0), weighing(2, 99.0)];
-        let mut policy = Proportional::new(Donation::Kept, 1);
+        let mut policy = Proportional::new(Donation::Kept, Pause::default(), 1);
         // A value of 1 MiB takes .52 ms: a quarter of an epoch, of which the tenant has a hundredth.
         let access = Cost(520_000_000);
         let (windows, mut accesses) = (2_000, 0_u64);
@@ -297,7 +303,7 @@ fn an_access_longer_than_many_budgets_is_paid_for() {
 #[test]
 fn who_overdrew_what_its_group_has_pays_for_it_itself() {
     let mut rows = [weighing(1, 1.0), weighing(2, 1.0)];
-    let mut policy = Proportional::new(Donation::Kept, 1);
+    let mut policy = Proportional::new(Donation::Kept, Pause::default(), 1);
     let tenth = Cost(Cost::SECOND.0 / 10);
     let mut now = 0;
     let mut epoch = |pool_cost: Cost, used: [Cost; 2], rows: &mut [Case]| -> Vec<u64> {
@@ -335,4 +341,30 @@ fn who_overdrew_what_its_group_has_pays_for_it_itself() {
         assert!(paid < 20, "it is paid for some time");
     }
     assert!((3..=5).contains(&paid), "{paid} epochs");
+}
+
+/// Who has stopped is not watched alone any more, and is again when it goes on.
+#[test]
+fn who_does_nothing_is_not_watched_alone() {
+    let mut policy = Proportional::new(aware(0.1), Pause::default(), 1);
+    let mut plant = Plant::new(&[(1.0, 30.0), (1.0, 30.0), (1.0, 30.0)]);
+    let mut wake = Duration::ZERO;
+    let mut probes = |plant: &mut Plant, epochs: usize| {
+        let mut seen = [0_u32; 3];
+        for _ in 0..epochs {
+            wake = plant.step(&mut policy, wake).wake;
+            if let Some(probe) = &policy.probing {
+                seen[probe.alone.index() - 1] += 1;
+            }
+        }
+        seen
+    };
+    let awake = probes(&mut plant, 5_000);
+    assert!(awake.iter().all(|probes| 5 <= *probes), "{awake:?}");
+    plant.sleeps = true;
+    let asleep = probes(&mut plant, 5_000);
+    assert!(asleep[2] <= 2 && 5 <= asleep[0], "{asleep:?}");
+    plant.sleeps = false;
+    let again = probes(&mut plant, 5_000);
+    assert!(5 <= again[2], "{again:?}");
 }
