@@ -1,10 +1,11 @@
 //! Cores that do not go to sleep while something is measured.
 //!
-//! Shape:   one thread per core that does nothing, at the lowest priority, until it is dropped
+//! Shape:   one thread per core that does nothing there, at the lowest priority, until it is dropped
 //! Cost:    what is left of the processor, and about a seventieth of what others use
 //! Source:  a core that idles in a virtual machine takes some 50 µs to wake: a client alone in a closed loop then does a third of
 //!          what it does beside another that keeps the cores awake, and nothing is slowed down by anybody
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -24,16 +25,22 @@ impl Awake {
     #[must_use]
     pub fn start() -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let cores = thread::available_parallelism().map_or(1, usize::from);
-        let idle = |stop: Arc<AtomicBool>| {
-            // On Linux this is the calling thread's.
-            if rustix::process::setpriority_process(None, NICEST).is_ok() {
+        let cores = sched_getaffinity(None).unwrap_or_default();
+        let idle = |core: usize, stop: &AtomicBool| {
+            let mut only = CpuSet::new();
+            only.set(core);
+            // On Linux both are the calling thread's. Two that were on one core would let another sleep.
+            if sched_setaffinity(None, &only).is_ok() && rustix::process::setpriority_process(None, NICEST).is_ok()
+            {
                 while !stop.load(Ordering::Relaxed) {
                     std::hint::spin_loop();
                 }
             }
         };
-        let threads = (0..cores).map(|_| Arc::clone(&stop)).map(|stop| thread::spawn(move || idle(stop)));
+        let threads = (0..CpuSet::MAX_CPU).filter(|core| cores.is_set(*core)).map(|core| {
+            let stop = Arc::clone(&stop);
+            thread::spawn(move || idle(core, &stop))
+        });
         Self { threads: threads.collect(), stop }
     }
 }

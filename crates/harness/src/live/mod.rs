@@ -6,6 +6,7 @@
 mod awake;
 mod client;
 mod clock;
+mod cores;
 mod dialect;
 mod generator;
 mod here;
@@ -23,6 +24,7 @@ pub mod keys;
 pub use awake::Awake;
 pub use client::{Order, Times, Work, Working};
 pub use clock::{Real, nanos};
+pub use cores::Cores;
 pub use dialect::{Answer, Dialect};
 pub use generator::run;
 pub use here::{Here, Tenant};

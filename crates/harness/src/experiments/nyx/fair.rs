@@ -1,7 +1,7 @@
 //! Figure 9 live: two caches that slow each other at the tier, and what equal slowdown makes of them.
 
 use super::{failed, gets, median_rates, sets};
-use crate::live::{Awake, Here, Tenant, Work};
+use crate::live::{Awake, Cores, Here, Tenant, Work};
 use lab::experiment::{ExperimentError, Results, Sweep};
 use std::io;
 
@@ -18,7 +18,9 @@ fn pair(sweep: &Sweep, works: [Work; 2]) -> Result<Pair, ExperimentError> {
     let tenants = [Tenant::new("a", ""), Tenant::new("b", "")];
     let workers = usize::try_from(sweep.count("workers")?).unwrap_or(1);
     let here = Here::start(sweep.text("tier")?, "none", &tenants, workers).map_err(failed)?;
+    let cores = Cores::divide(workers);
     let seen = slowdowns(sweep, &here, works)?;
+    drop(cores);
     here.end();
     Ok(seen)
 }
