@@ -30,8 +30,20 @@ const ESTIMATED_S: f64 = 5.0;
 const LEFT: f64 = 0.98;
 /// Tenants, and the goal in per cent of a core.
 const SIZES: [(u32, f64); 2] = [(100, 0.5), (1_000, 3.0)];
-/// Policies about bandwidth alone and one about memory as well.
-const POLICIES: [&str; 6] = ["limit", "qos", "fair-slowdown", "proportional", "prevention", "symbiosis"];
+/// Policies about bandwidth alone, and about memory as well.
+const POLICIES: [&str; 11] = [
+    "limit",
+    "qos",
+    "fair-slowdown",
+    "proportional",
+    "prevention",
+    "prevention+remedy",
+    "guarantee",
+    "slo",
+    "symbiosis",
+    "harvest",
+    "trade",
+];
 /// Time that the loop is watched, and look-ups of one of many tenants between two pauses of 10 ms.
 const WATCHED_S: f64 = 5.0;
 const AT_ONCE: u32 = 25;

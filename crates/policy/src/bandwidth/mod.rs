@@ -35,7 +35,7 @@ pub use nyx_limit::{EPOCH, Limit};
 pub use nyx_proportional::{DonateStep, Donation, Proportional};
 pub use nyx_qos::{EXPERIMENT_STEP, Qos};
 
-use crate::estimate::stand_alone::Pause;
+use crate::estimate::pause::Pause;
 use control::Policy;
 use control::bandwidth::{BandwidthSignal, Throttle};
 use units::{BytesPerSec, Duration};

@@ -26,8 +26,9 @@ use super::nyx_lever::{in_reach, looser, taken_over, tighter};
 use super::nyx_slowed::Told;
 use super::regulator::Step;
 use super::roster::{Roster, note};
+use crate::estimate::pause::{PAUSE, Pause};
 use crate::estimate::stand_alone::{
-    Alone, PAUSE, Pause, Performance, Probe, REFRESH, StandAlone, Tally,
+    Alone, Performance, Probe, REFRESH, StandAlone, Tally,
 };
 use control::bandwidth::{BandwidthSignal, Throttle};
 use control::{Class, Decision, Goal, Law, Levers, Note, Policy, Reason, Row, Seen, Shares};

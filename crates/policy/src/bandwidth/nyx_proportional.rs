@@ -25,8 +25,9 @@
 use super::nyx_limit::{limit, over};
 use super::nyx_slowed::Told;
 use super::roster::{Roster, note};
+use crate::estimate::pause::Pause;
 use crate::estimate::stand_alone::{
-    Alone, Pause, Performance, Probe, REFRESH, StandAlone, Tally,
+    Alone, Performance, Probe, REFRESH, StandAlone, Tally,
 };
 use control::bandwidth::{BandwidthSignal, Budget, Cost, Throttle};
 use control::{Class, Decision, Law, Note, Policy, Reason, Row, Seen, Shares};

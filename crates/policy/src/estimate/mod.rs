@@ -8,6 +8,7 @@
 pub mod access_cost;
 pub mod access_histogram;
 pub mod interference;
+pub mod pause;
 pub mod slowdown;
 pub mod stand_alone;
 

@@ -6,7 +6,6 @@
 //! Units:      performance per second, slowdown as time shared ÷ time alone (performance alone ÷ performance shared)
 //! Cost:       O(tenants) where a probe is due, O(1) else; no allocation
 //! Source:     NyxCache §3.3 (slowdown = T_alone / T_shared of a performance), §4.1 (pauses of 1 ms, 12 tenants, each second).
-//!             Pauses are longer on a slower medium: in a millisecond a disk does ten accesses one after the other.
 //!             We differ: probes are spread over the period at drawn moments instead of one after the other, their number
 //!             per period is bounded, and the median of the last fifteen counts, until four in a row say that
 //!             the workload has changed: of a client or a core that slept, as one in five is, a probe shows a fifth;
@@ -19,23 +18,13 @@
 //! | T_shared | the performance of a [`Tally`] |
 //! | P | `period` |
 
+use super::pause::Pause;
 use control::Window;
 use control::bandwidth::{BandwidthSignal, Cost, Kind};
 use units::{Duration, Instant, Rng, TenantId};
 
-/// A pause long enough to see how a tenant performs alone on a medium as fast as memory (NyxCache §4.1).
-pub const PAUSE: Duration = Duration::from_millis(1);
-/// A read of a medium as fast as memory takes at most so long; pauses are longer in proportion on slower ones (the paper's
-/// medium takes .2 to .3 µs).
-const QUICK: Duration = Duration::from_micros(1);
-/// Pauses are at most so many times as long: who is paused stands still for so long (guess).
-const LONGER_MOST: f64 = 10.0;
-/// A probe may outlive its pause by so many pauses.
-const LEASE_PAUSES: u64 = 20;
 /// Every tenant is probed about once in so long (NyxCache §3.6).
 pub const REFRESH: Duration = Duration::from_secs(1);
-/// Most probes in a period: the largest number of tenants that the paper measured (NyxCache §4.1, Fig. 5b).
-pub const PROBES_MOST: u32 = 12;
 /// Probes that an estimate is the median of (guess, 10 to 20 were considered): 1 ms is noisy.
 const PROBES_REMEMBERED: usize = 15;
 /// Relative noise of a probe before it is known (guess: 1,000 accesses that come in batches).
@@ -46,16 +35,6 @@ const ODD: f64 = 0.3;
 const MEDIAN_BY_MEAN: f64 = 1.253;
 /// So many odd probes in a row to one side are a changed workload, and the estimate starts over (guess).
 const ODD_IN_A_ROW: i32 = 4;
-
-/// How long all but one pause for a probe, and how many probes there are in a period.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Pause {
-    /// What others had under way is still being done: does not count.
-    settle: Duration,
-    counts: Duration,
-    /// Probes in a period at most.
-    most: u32,
-}
 
 /// Decides whose turn it is to be alone.
 #[derive(Clone, Debug)]
@@ -107,57 +86,6 @@ pub struct Alone {
 pub struct Tally {
     signal: BandwidthSignal,
     length: Duration,
-}
-
-impl Default for Pause {
-    /// The paper's.
-    fn default() -> Self {
-        Self { settle: Duration::ZERO, counts: PAUSE, most: PROBES_MOST }
-    }
-}
-
-impl Pause {
-    /// Of a medium where a read takes `quiet` while nobody else is there, of a plant on which it takes `settle` until what was under
-    /// way is done, if the medium is as fast as memory. On slower ones a pause is longer, and there are fewer: a tenant does as many
-    /// accesses in it, and all pauses together take as much of the time.
-    #[must_use]
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 1 and 10 times as long")]
-    pub fn new(settle: Duration, quiet: Option<Duration>) -> Self {
-        let longer = quiet.map_or(1.0, |quiet| quiet.0 as f64 / QUICK.0 as f64).clamp(1.0, LONGER_MOST);
-        let times = |time: Duration| Duration((time.0 as f64 * longer) as u64);
-        let most = (f64::from(PROBES_MOST) / longer) as u32;
-        Self { settle: times(settle), counts: times(PAUSE), most: most.max(1) }
-    }
-
-    /// The same that settles for so long at least.
-    #[must_use]
-    pub fn settling(self, least: Duration) -> Self {
-        Self { settle: self.settle.max(least), ..self }
-    }
-
-    /// Whether something is under way when it begins.
-    #[must_use]
-    pub fn settles(self) -> bool {
-        Duration::ZERO < self.settle
-    }
-
-    /// When it ends though nobody decides any more.
-    #[must_use]
-    pub const fn lease(self) -> Duration {
-        Duration(self.counts.0 * LEASE_PAUSES)
-    }
-
-    /// Probes in a period at most.
-    #[must_use]
-    pub const fn most(self) -> u32 {
-        self.most
-    }
-
-    /// Whether a window is about a pause: no decision came early, and none late.
-    #[must_use]
-    pub fn is_seen_in(self, length: Duration) -> bool {
-        (Duration(self.counts.0 / 2)..=self.lease()).contains(&length)
-    }
 }
 
 impl StandAlone {
@@ -236,7 +164,7 @@ impl Probe {
     /// How long the window of this probe lasts.
     #[must_use]
     pub const fn lasts(self, pause: Pause) -> Duration {
-        if self.settles { pause.settle } else { pause.counts }
+        if self.settles { pause.settle() } else { pause.counts() }
     }
 }
 
@@ -351,6 +279,7 @@ impl Performance {
 
 #[cfg(test)]
 mod tests {
+    use super::super::pause::PROBES_MOST;
     use super::*;
     use units::Bytes;
 
@@ -410,23 +339,6 @@ mod tests {
             }
         }
         assert!((busy / all - 0.5_f64).abs() < 0.1, "{busy} of {all}");
-    }
-
-    #[test]
-    fn a_slower_medium_has_longer_and_fewer_pauses() {
-        let settle = Duration::from_micros(500);
-        for (quiet_ns, longer, most) in [(300, 1, 12), (1_000, 1, 12), (2_000, 2, 6), (80_000, 10, 1)] {
-            let pause = Pause::new(settle, Some(Duration(quiet_ns)));
-            let lasts = |probe: Probe| probe.lasts(pause).0;
-            let probe = Probe::new(TenantId(1), pause);
-            let counts = probe.next().expect("it settles first");
-            assert_eq!((lasts(probe), lasts(counts)), (500_000 * longer, 1_000_000 * longer), "{quiet_ns} ns");
-            assert_eq!((pause.most(), counts.next()), (most, None));
-            assert!(pause.most() == 1 || u64::from(pause.most()) * longer <= u64::from(PROBES_MOST));
-            let seen = [499_999, 500_000, 20_000_000, 20_000_001].map(|ns| pause.is_seen_in(Duration(ns * longer)));
-            assert_eq!((seen[1], seen[2], seen[3]), (true, true, false), "{quiet_ns} ns");
-        }
-        assert_eq!(Pause::new(Duration::ZERO, None), Pause::default());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Figure 9 live: two caches that slow each other at the tier, and what equal slowdown makes of them.
 
-use super::{failed, gets, median_rates, sets};
+use super::{failed, gets, median_rates, rates, sets};
 use crate::live::{Awake, Cores, Here, Tenant, Work};
 use lab::experiment::{ExperimentError, Results, Sweep};
 use std::io;
@@ -52,7 +52,8 @@ fn slowdowns(sweep: &Sweep, here: &Here, works: [Work; 2]) -> Result<Pair, Exper
         let before = median_rates(here, &both, short);
         here.switch("fair-slowdown")?;
         here.pass(long);
-        let after = median_rates(here, &both, short);
+        // The loop steps to and fro: what is fair is the mean, as over the last half of the model's run.
+        let after = rates(here, &both, long / 2.0);
         let told = ["a", "b"].map(|name| here.slowdown(name).unwrap_or(1.0));
         here.switch("none")?;
         for client in clients {
