@@ -27,20 +27,13 @@ use super::nyx_slowed::Told;
 use super::regulator::Step;
 use super::roster::{Roster, note};
 use crate::estimate::pause::{PAUSE, Pause};
-use crate::estimate::stand_alone::{
-    Alone, Performance, Probe, REFRESH, StandAlone, Tally,
-};
+use crate::estimate::stand_alone::{Alone, Performance, Probe, REFRESH, StandAlone, Tally};
 use control::bandwidth::{BandwidthSignal, Throttle};
 use control::{Class, Decision, Goal, Law, Levers, Note, Policy, Reason, Row, Seen, Shares};
 use units::{BytesPerSec, Duration, Instant, TenantId};
 
 /// Slowdowns are compared and throttles adjusted once in so long (guess, 50 ms to 500 ms were considered).
 const PERIOD: Duration = Duration::from_millis(100);
-/// A small unfairness is looked at for so many periods before it is acted on: in one of them requests that come in batches move a slowdown
-/// by a tenth (measured: `nyx/live_fair`).
-const PERIODS_MOST: u64 = 5;
-/// Unfairness that one period shows.
-const CLEAR: f64 = 1.25;
 /// Unfairness that is fair enough (NyxCache Fig. 9: ends near 1.05).
 pub const UNFAIRNESS_THRESHOLD: f64 = 1.05;
 /// Unfairness under which all are let go a step: that step must not pass the threshold (guess: half of the way to it).
@@ -157,8 +150,7 @@ impl FairSlowdown {
         match self.worst_against_limit(seen) {
             Some((id, over)) if 1.0 < over => self.hold_back_all(seen, id, 1.0 - 1.0 / over),
             Some((_, over)) if LIMIT_BAND < over => {}
-            _ if !self.equalise(seen) => return,
-            _ => {}
+            _ => self.equalise(seen),
         }
         self.start_over();
     }
@@ -184,8 +176,8 @@ impl FairSlowdown {
         }
     }
 
-    /// One step towards equal slowdown × weight, or towards utilisation once all is fair; false if it is too soon for either.
-    fn equalise(&mut self, seen: &Input<'_>) -> bool {
+    /// One step towards equal slowdown × weight, or towards utilisation once all is fair.
+    fn equalise(&mut self, seen: &Input<'_>) {
         let members = || seen.tenants.iter().zip(self.members.iter()).enumerate();
         let known = || {
             members().filter(|(_, (row, _))| adjustable(row)).filter_map(|(at, (row, (_, m)))| {
@@ -200,21 +192,18 @@ impl FairSlowdown {
         let mut unfairness = 1.0;
         if let (Some((most, _, high)), Some((least, _, low))) = (most, least) {
             unfairness = high / low;
-            if unfairness < CLEAR && self.seen_for.0 < PERIODS_MOST * PERIOD.0 {
-                return false;
-            }
             if UNFAIRNESS_THRESHOLD < unfairness {
                 self.fair_intervals = 0;
                 let gap = 1.0 - low / high;
                 if !self.relax(most, &seen.tenants[most], gap * STEP_GAIN) {
                     self.tighten(least, &seen.tenants[least], gap);
                 }
-                return true;
+                return;
             }
         }
         self.fair_intervals += 1;
         if self.fair_intervals <= FAIR_INTERVALS {
-            return true;
+            return;
         }
         if let Some((most, ..)) = most.filter(|_| UNFAIRNESS_RELAX <= unfairness) {
             // Nearly unfair: letting all go could pass the threshold, letting the worst off go cannot.
@@ -224,7 +213,6 @@ impl FairSlowdown {
                 self.relax(at, row, RELAX_STEP);
             }
         }
-        true
     }
 
     /// Holds a member back by a part of `gap`; false if no lever can.
@@ -287,7 +275,7 @@ impl FairSlowdown {
 
     /// To the end of the period or to the next probe, whichever is sooner.
     fn until_next(&self, now: Instant) -> Duration {
-        let period = Duration(PERIOD.0 - self.seen_for.0 % PERIOD.0);
+        let period = Duration(PERIOD.0.saturating_sub(self.seen_for.0));
         let probe = self.probes.due_at().since(now);
         let next = if probe == Duration::ZERO { period } else { period.min(probe) };
         next.max(PAUSE)

@@ -26,9 +26,7 @@ use super::nyx_limit::{limit, over};
 use super::nyx_slowed::Told;
 use super::roster::{Roster, note};
 use crate::estimate::pause::Pause;
-use crate::estimate::stand_alone::{
-    Alone, Performance, Probe, REFRESH, StandAlone, Tally,
-};
+use crate::estimate::stand_alone::{Alone, Performance, Probe, REFRESH, StandAlone, Tally};
 use control::bandwidth::{BandwidthSignal, Budget, Cost, Throttle};
 use control::{Class, Decision, Law, Note, Policy, Reason, Row, Seen, Shares};
 use units::{Bytes, Duration, Instant, TenantId};

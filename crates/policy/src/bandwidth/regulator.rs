@@ -12,8 +12,8 @@ use control::bandwidth::{BandwidthSignal, Kind, Throttle};
 use control::{CpuQuota, Levers, Window};
 use units::{Bytes, BytesPerSec};
 
-/// The longest delay; beyond it an access is paused (100 µs, a thousand times an access).
-pub const DELAY_MAX: u16 = 10_000;
+/// The longest delay; beyond it an access is paused (600 µs, some times what an access to a disk takes).
+pub const DELAY_MAX: u16 = 60_000;
 /// Part of the bandwidth that one step of the delay takes (MT² leaves the step open; NyxCache uses 500 MB/s of some 5 GB/s).
 const STEP_PART: f64 = 0.1;
 /// Factor of one step of the CPU quota (guess; .8 to .95 were considered, no paper says).
@@ -259,8 +259,8 @@ mod tests {
     #[test]
     fn who_makes_few_accesses_is_not_paused_by_its_first_step() {
         let levers = Levers { brake: BRAKE, ..Levers::default() };
-        // Two hundred values of 4 KiB a second, and a step of a tenth or of far more than all of it.
-        let (signal, window) = traffic(819_200, 200, 1);
+        // Fifty values of 4 KiB a second, and a step of a tenth or of far more than all of it.
+        let (signal, window) = traffic(204_800, 50, 1);
         for step in [Step::One, Step::By(BytesPerSec(500_000_000))] {
             let tighter = |now| tighten(&levers, now, Kind::SlowRead, step, Some((&signal, window))).unwrap();
             let first = tighter(Throttle::FREE);

@@ -42,7 +42,11 @@ impl Pause {
     /// way is done, if the medium is as fast as memory. On slower ones a pause is longer, and there are fewer: a tenant does as many
     /// accesses in it, and all pauses together take as much of the time.
     #[must_use]
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 1 and 10 times as long")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "between 1 and 10 times as long"
+    )]
     pub fn new(settle: Duration, quiet: Option<Duration>) -> Self {
         let longer = quiet.map_or(1.0, |quiet| quiet.0 as f64 / QUICK.0 as f64).clamp(1.0, LONGER_MOST);
         let times = |time: Duration| Duration((time.0 as f64 * longer) as u64);
@@ -107,10 +111,15 @@ mod tests {
             let lasts = |probe: Probe| probe.lasts(pause).0;
             let probe = Probe::new(TenantId(1), pause);
             let counts = probe.next().expect("it settles first");
-            assert_eq!((lasts(probe), lasts(counts)), (500_000 * longer, 1_000_000 * longer), "{quiet_ns} ns");
+            assert_eq!(
+                (lasts(probe), lasts(counts)),
+                (500_000 * longer, 1_000_000 * longer),
+                "{quiet_ns} ns"
+            );
             assert_eq!((pause.most(), counts.next()), (most, None));
             assert!(pause.most() == 1 || u64::from(pause.most()) * longer <= u64::from(PROBES_MOST));
-            let seen = [499_999, 500_000, 20_000_000, 20_000_001].map(|ns| pause.is_seen_in(Duration(ns * longer)));
+            let seen =
+                [499_999, 500_000, 20_000_000, 20_000_001].map(|ns| pause.is_seen_in(Duration(ns * longer)));
             assert_eq!((seen[1], seen[2], seen[3]), (true, true, false), "{quiet_ns} ns");
         }
         assert_eq!(Pause::new(Duration::ZERO, None), Pause::default());

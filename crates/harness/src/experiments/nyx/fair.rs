@@ -107,9 +107,14 @@ pub(super) fn fair(sweep: &Sweep, results: &mut Results) -> Result<(), Experimen
     results.number("worst_before", worst(before.iter().copied()));
     results.number("worst_after", worst(after.iter().copied()));
     results.number("throughput_kept", kept);
-    let points = |of: &[f64]| of.iter().enumerate().map(|(at, of)| (at as f64 + 1.0, *of)).collect::<Vec<_>>();
+    let points =
+        |of: &[f64]| of.iter().enumerate().map(|(at, of)| (at as f64 + 1.0, *of)).collect::<Vec<_>>();
     results.series("Unfairness of pairs", "before", &points(&before));
     results.series("Unfairness of pairs", "under fair-slowdown", &points(&after));
-    results.axes("Unfairness of pairs", "gets, mixed, sets; more and more under way", "largest slowdown ÷ smallest");
+    results.axes(
+        "Unfairness of pairs",
+        "gets, mixed, sets; more and more under way",
+        "largest slowdown ÷ smallest",
+    );
     Ok(())
 }

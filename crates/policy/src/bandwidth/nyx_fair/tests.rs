@@ -210,7 +210,8 @@ fn who_does_nothing_is_not_watched_alone() {
         let decided = plant.step(&mut policy, wake);
         wake = decided.wake;
         all += u32::from(!decided.steady);
-        of_idle += u32::from(!decided.steady && policy.probing.is_some_and(|probe| probe.alone == TenantId(3)));
+        of_idle +=
+            u32::from(!decided.steady && policy.probing.is_some_and(|probe| probe.alone == TenantId(3)));
     }
     assert!(of_idle <= 2 && 100 < all, "{of_idle} of {all}");
 }

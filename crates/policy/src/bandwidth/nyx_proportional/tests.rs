@@ -89,7 +89,8 @@ fn option_1_lends_all_that_is_idle() {
     let mut plant = Plant::new(&[(2.0, 16.0), (1.0, 100.0)]);
     let budgets = plant.run(&mut Proportional::new(Donation::All, Pause::default(), 1), 20);
     assert!((155..=175).contains(&budgets[0]) && 820 < budgets[1], "{budgets:?}");
-    let kept = Plant::new(&[(2.0, 16.0), (1.0, 100.0)]).run(&mut Proportional::new(Donation::Kept, Pause::default(), 1), 20);
+    let kept = Plant::new(&[(2.0, 16.0), (1.0, 100.0)])
+        .run(&mut Proportional::new(Donation::Kept, Pause::default(), 1), 20);
     assert_eq!(kept, [666, 333]);
 }
 
