@@ -36,11 +36,14 @@ const FALL_PART: u64 = 16;
 /// Sampled look-ups after which old ones fade without being told to: single precision counts so far one by one.
 const TAKEN_MAX: u64 = 1 << 23;
 
-/// Look-ups fade by half whenever so many were sampled per sample known. Measured as the mean error of the curve up to half of all
-/// keys on Zipf streams (20,000 to a million keys, 1,024 to 8,192 samples, three seeds), steady and 200,000 to 400,000 look-ups after
-/// a turn to a third as many others: steady .003 to .014 and turned .006 to .018 with 1; .004 to .017 and .007 to .016 with a half;
-/// .003 to .013 and .008 to .026 with 2; .003 to .041 and .009 to .042 with 4, where first look-ups stay in it.
-const WINDOW_PER_SAMPLE: u64 = 1;
+/// Look-ups fade by half whenever so many were sampled per sample known, where that is no more than `WINDOW_ENOUGH`; beyond, when one
+/// was per sample. Measured as the mean error of the curve up to half of all keys on Zipf streams (20,000 to a million keys, 1,024 to
+/// 8,192 samples, three seeds), steady and 200,000 to 400,000 look-ups after a turn to a third as many others: steady .003 to .014 and
+/// turned .006 to .018 with 1; .003 to .013 and .008 to .026 with 2; .003 to .041 and .009 to .042 with 4, where first look-ups stay in it.
+/// With 1 and 2,000 samples one steady curve of three was off by .02.
+const WINDOW_PER_SAMPLE: u64 = 2;
+/// The mean of so many look-ups is off by .008 (a standard error).
+const WINDOW_ENOUGH: u64 = 4_096;
 /// The least window's samples: a few keys that are asked often say little about the next minute, too.
 const WINDOW_SAMPLES_MIN: usize = 256;
 
@@ -327,7 +330,8 @@ impl Shards {
     /// Whether enough new look-ups came for old ones to fade.
     #[must_use]
     pub fn is_due(&self) -> bool {
-        WINDOW_PER_SAMPLE * self.order.len().max(WINDOW_SAMPLES_MIN) as u64 <= self.taken
+        let samples = self.order.len().max(WINDOW_SAMPLES_MIN) as u64;
+        samples.max((WINDOW_PER_SAMPLE * samples).min(WINDOW_ENOUGH)) <= self.taken
     }
 
     /// Lets old look-ups fade if enough new ones came; says how many times they were halved.
