@@ -1,7 +1,7 @@
 //! Cores that do not go to sleep while something is measured.
 //!
 //! Shape:   one thread per core that does nothing there, at the lowest priority, until it is dropped
-//! Cost:    what is left of the processor, and about a seventieth of what others use
+//! Cost:    what is left of the processor, and about a seventieth of what others use where there is no `chrt`
 //! Source:  a core that idles in a virtual machine takes some 50 µs to wake: a client alone in a closed loop then does a third of
 //!          what it does beside another that keeps the cores awake, and nothing is slowed down by anybody
 
@@ -51,7 +51,11 @@ impl Awake {
 /// idle one never. Where that is not there the nicest has to do.
 fn give_way_at_once() {
     let id = rustix::thread::gettid().as_raw_nonzero().to_string();
-    let _done = Command::new("chrt").args(["--idle", "--pid", "0", &id]).stdin(Stdio::null()).status();
+    let _done = Command::new("chrt")
+        .args(["--idle", "--pid", "0", &id])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
 }
 
 impl Drop for Awake {
