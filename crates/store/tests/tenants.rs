@@ -71,6 +71,32 @@ fn share_out(store: &Arc<Store>, share: MemoryShare) {
     MemoryControl::new(Arc::clone(store)).apply(Instant::default(), &decision, &mut Vec::new());
 }
 
+/// Tenants that fill tables of theirs within one second of the clock: segments give way without waiting for the next one.
+#[test]
+fn tables_that_writes_let_grow_count_before_the_second_ends() {
+    let tenants = 500_u32;
+    let store = new_store(Bytes::mib(16), tenants as usize, tenants as usize);
+    let mut worker = store.worker().unwrap();
+    let (empty, now) = (store.memory_use(), store.now_secs());
+    for round in 0..6 {
+        for tenant in 0..tenants {
+            for ttl in [10, 100, 1_000, 10_000, 100_000] {
+                let key = format!("{tenant}:{round}:{ttl}");
+                set(&mut worker, TenantId(tenant), &key, &[1; 1_000], now + ttl).unwrap();
+            }
+        }
+        worker.quiesce();
+    }
+    let full = store.memory_use();
+    assert_eq!(store.now_secs(), now);
+    assert!(empty.tables + Bytes::mib(1) < full.tables, "{} and {}", empty.tables, full.tables);
+    maintain(&mut worker);
+    let used = store.memory_use();
+    let all = used.segments + used.values + used.index + used.shadow + used.tables;
+    assert!(all <= Bytes::mib(16), "{all}: {used:?}");
+    worker.check();
+}
+
 /// What a tenant holds that comes when the store has long been running, of items that expire later than the second that begins next.
 #[test]
 fn who_comes_late_is_charged_for_what_expires() {

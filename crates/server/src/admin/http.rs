@@ -1,15 +1,14 @@
 //! The admin listener: `/health`, `/metrics`, `/journal`, `/bandwidth/journal`, tenants' curves, and what `tenants` has.
 //!
 //! Shape:   one thread with a small runtime of its own; nothing here touches the data path
-//! Failure: a page that cannot be made is an HTTP error; the listener goes on
+//! Failure: a page that cannot be made whole ends its connection; the listener goes on
 
 use super::connections::Places;
 use super::groups::Groups;
-use super::{door, named, prometheus, tenants};
+use super::{door, named, pieces, prometheus, tenants};
 use crate::{Operator, View};
 use axum::Router;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
 use axum::middleware;
 use axum::response::IntoResponse;
 use axum::routing::get;
@@ -70,11 +69,6 @@ pub(crate) fn serve(
 }
 
 async fn metrics(State(view): State<View>) -> impl IntoResponse {
-    match prometheus::render(&view) {
-        Ok(text) => {
-            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            ([(header::CONTENT_TYPE, kind)], text).into_response()
-        }
-        Err(e) => (StatusCode::INTERNAL_SERVER_ERROR, e.to_string()).into_response(),
-    }
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    pieces::answer(kind, prometheus::Page::new(view))
 }

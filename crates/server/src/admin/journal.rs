@@ -4,15 +4,11 @@
 //! Invariants: ends with the newest decision of when it was asked for; what the journal gives up meanwhile is left out
 //! Cost:       memory for one line at a time and for what the connection has not sent yet
 
+use super::pieces;
 use crate::View;
-use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::State;
-use axum::http::header;
 use axum::response::IntoResponse;
-use http_body::Frame;
 use std::convert::Infallible;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 
 /// The lines that are still to be sent.
 struct Lines {
@@ -35,23 +31,16 @@ pub(super) async fn answer_of_bandwidth(State(view): State<View>) -> impl IntoRe
 }
 
 fn send(lines: Lines) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, "application/x-ndjson")], Body::new(lines))
+    pieces::answer("application/x-ndjson", lines)
 }
 
-impl HttpBody for Lines {
-    type Data = Bytes;
-    type Error = Infallible;
+impl Iterator for Lines {
+    type Item = Result<String, Infallible>;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let Some((number, mut line)) = (self.line)(&self.view, self.next).filter(|(n, _)| *n < self.end)
-        else {
-            return Poll::Ready(None);
-        };
+    fn next(&mut self) -> Option<Self::Item> {
+        let (number, mut line) = (self.line)(&self.view, self.next).filter(|(n, _)| *n < self.end)?;
         self.next = number + 1;
         line.push('\n');
-        Poll::Ready(Some(Ok(Frame::data(Bytes::from(line)))))
+        Some(Ok(line))
     }
 }

@@ -10,6 +10,7 @@ mod http;
 mod journal;
 mod named;
 mod observed;
+mod pieces;
 mod prometheus;
 mod sharing;
 mod tenants;

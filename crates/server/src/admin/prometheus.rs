@@ -1,6 +1,8 @@
-//! `/metrics`: our own names, and those that memcached's dashboards read.
+//! `/metrics`: our own names, and those that memcached's dashboards read, one part after the other while the page is sent.
 //!
+//! Shape:      one snapshot -> parts of text; each figure of all tenants is a part
 //! Invariants: counters are the store's and the server's own; this only writes them down
+//! Cost:       memory for the snapshot, one part, and what the connection has not sent yet
 
 mod tiers;
 
@@ -9,43 +11,103 @@ use crate::cleaning::CleaningView;
 use crate::stats::cpu_micros;
 use crate::view::{GroupView, Snapshot, TenantView};
 use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::vec;
 use store::Totals;
 
 type Labels = Vec<(&'static str, String)>;
 
-/// Writes a server's figures into a registry's encoder.
+/// The text of `/metrics`, a part at a time.
 #[derive(Debug)]
-struct Figures(View);
-
-/// The text of `/metrics`.
-pub(super) fn render(view: &View) -> Result<String, fmt::Error> {
-    let mut registry = Registry::default();
-    registry.register_collector(Box::new(Figures(view.clone())));
-    let mut text = String::new();
-    prometheus_client::encoding::text::encode(&mut text, &registry)?;
-    Ok(text)
+pub(super) struct Page {
+    figures: Arc<Figures>,
+    parts: vec::IntoIter<Part>,
 }
 
-/// One metric with its values by label.
+/// What the figures are of.
+#[derive(Debug)]
+struct Figures {
+    view: View,
+    snapshot: Snapshot,
+}
+
+/// A part of the text.
+#[derive(Clone, Debug)]
+enum Part {
+    /// One figure of all tenants.
+    Tenants(TenantFigure),
+    /// Figures of whatever there are few of.
+    Others(fn(&Figures, &mut DescriptorEncoder<'_>) -> fmt::Result),
+    /// What says that the text is whole.
+    End,
+}
+
+/// Writes a part into a registry's encoder.
+#[derive(Debug)]
+struct PartOf(Arc<Figures>, Part);
+
+impl Page {
+    /// The figures of now.
+    pub(super) fn new(view: View) -> Self {
+        let snapshot = view.snapshot();
+        let below = if snapshot.tiers.is_empty() { Vec::new() } else { tiers::tenant_figures().to_vec() };
+        let of_tenants = tenant_figures().into_iter().chain(gate_figures()).chain(below).map(Part::Tenants);
+        let others: [fn(&Figures, &mut DescriptorEncoder<'_>) -> fmt::Result; 5] =
+            [Figures::limits, Figures::tiers, Figures::groups, Figures::latencies, Figures::whole];
+        let parts: Vec<_> = of_tenants.chain(others.map(Part::Others)).chain([Part::End]).collect();
+        Self { figures: Arc::new(Figures { view, snapshot }), parts: parts.into_iter() }
+    }
+}
+
+impl Iterator for Page {
+    type Item = Result<String, fmt::Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let part = self.parts.next()?;
+        let mut text = String::new();
+        let encoded = if matches!(part, Part::End) {
+            encode_eof(&mut text)
+        } else {
+            let mut registry = Registry::default();
+            registry.register_collector(Box::new(PartOf(Arc::clone(&self.figures), part)));
+            encode_registry(&mut text, &registry)
+        };
+        Some(encoded.map(|()| text))
+    }
+}
+
+impl Collector for PartOf {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let Self(figures, part) = self;
+        match part {
+            Part::Tenants((name, help, unit, figure)) => {
+                let row = |t: &TenantView| (vec![("tenant", t.state.name.clone())], figure(t));
+                write(&mut encoder, (name, help, unit.as_ref()), figures.snapshot.tenants.iter().map(row))
+            }
+            Part::Others(encode) => encode(figures, &mut encoder),
+            Part::End => Ok(()),
+        }
+    }
+}
+
+/// One metric with its values by label; nothing without values.
 fn write(
     encoder: &mut DescriptorEncoder<'_>,
     (name, help, unit): (&str, &str, Option<&Unit>),
-    values: &[(Labels, Value)],
+    values: impl IntoIterator<Item = (Labels, Value)>,
 ) -> fmt::Result {
-    let Some((_, first)) = values.first() else { return Ok(()) };
+    let mut values = values.into_iter().peekable();
+    let Some((_, first)) = values.peek() else { return Ok(()) };
     let mut family = encoder.encode_descriptor(name, help, unit, first.kind())?;
-    for (labels, value) in values {
-        let encoder = family.encode_family(labels)?;
-        value.encode(encoder)?;
-    }
-    Ok(())
+    values.try_for_each(|(labels, value)| value.encode(family.encode_family(&labels)?))
 }
 
 /// A figure.
@@ -226,76 +288,77 @@ fn cleaner_figures(c: &CleaningView) -> [(&'static str, &'static str, Option<Uni
     ]
 }
 
-/// What tenants are allowed, of those that have a limit.
-fn limits(encoder: &mut DescriptorEncoder<'_>, snapshot: &Snapshot) -> fmt::Result {
-    let figures: [LimitFigure; 2] = [
-        ("cotenant_tenant_connections_limit", "Connections that it may have", |t| {
-            t.allowance.max_connections
-        }),
-        ("cotenant_tenant_rate_limit", "Keys per second that it may ask for", |t| {
-            t.allowance.requests_per_second
-        }),
-    ];
-    for (name, help, limit) in figures {
-        let row =
-            |t: &TenantView| Some((vec![("tenant", t.state.name.clone())], gauge(u64::from(limit(t)?))));
-        let values: Vec<_> = snapshot.tenants.iter().filter_map(row).collect();
-        write(encoder, (name, help, None), &values)?;
-    }
-    Ok(())
-}
-
-/// How long requests took, by tenant and class; by class where there are many tenants.
-fn latencies(encoder: &mut DescriptorEncoder<'_>, snapshot: &Snapshot) -> fmt::Result {
-    let of_each = snapshot.tenants.iter().map(|t| (Some(t.state.name.as_str()), &t.latency));
-    let seen: Vec<_> = match &snapshot.latency {
-        Some(all) => vec![(None, all)],
-        None => of_each.collect(),
-    };
-    if seen.iter().all(|(_, latency)| latency.classes().next().is_none()) {
-        return Ok(());
-    }
-    let (name, help) = (
-        "cotenant_request_latency",
-        "From when a request had arrived until its reply was given to the socket",
-    );
-    let mut family = encoder.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Histogram)?;
-    for (tenant, latency) in seen {
-        for (class, latency) in latency.classes() {
-            let labels: Vec<_> =
-                tenant.map(|name| ("tenant", name)).into_iter().chain([("class", class.word())]).collect();
-            let mut encoder = family.encode_family(&labels)?;
-            let (sum, count) = (latency.sum_secs(), latency.requests());
-            encoder.encode_histogram::<NoLabelSet>(sum, count, &latency.steps(), None)?;
+impl Figures {
+    /// What tenants are allowed, of those that have a limit.
+    fn limits(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let figures: [LimitFigure; 2] = [
+            ("cotenant_tenant_connections_limit", "Connections that it may have", |t| {
+                t.allowance.max_connections
+            }),
+            ("cotenant_tenant_rate_limit", "Keys per second that it may ask for", |t| {
+                t.allowance.requests_per_second
+            }),
+        ];
+        for (name, help, limit) in figures {
+            let row =
+                |t: &TenantView| Some((vec![("tenant", t.state.name.clone())], gauge(u64::from(limit(t)?))));
+            write(encoder, (name, help, None), self.snapshot.tenants.iter().filter_map(row))?;
         }
+        Ok(())
     }
-    Ok(())
-}
 
-impl Collector for Figures {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let snapshot = self.0.snapshot();
-        let below = if snapshot.tiers.is_empty() { Vec::new() } else { tiers::tenant_figures().to_vec() };
-        for (name, help, unit, figure) in tenant_figures().into_iter().chain(gate_figures()).chain(below) {
-            let row = |t: &TenantView| (vec![("tenant", t.state.name.clone())], figure(t));
-            let values: Vec<_> = snapshot.tenants.iter().map(row).collect();
-            write(&mut encoder, (name, help, unit.as_ref()), &values)?;
-        }
-        limits(&mut encoder, &snapshot)?;
-        tiers::encode(&mut encoder, &snapshot)?;
+    fn tiers(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        tiers::encode(encoder, &self.snapshot)
+    }
+
+    /// What groups have, and who is in them.
+    fn groups(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         for (name, help, unit, figure) in group_figures() {
-            let values: Vec<_> =
-                snapshot.groups.iter().map(|g| (vec![("group", g.name.clone())], figure(g))).collect();
-            write(&mut encoder, (name, help, unit.as_ref()), &values)?;
+            let row = |g: &GroupView| (vec![("group", g.name.clone())], figure(g));
+            write(encoder, (name, help, unit.as_ref()), self.snapshot.groups.iter().map(row))?;
         }
-        latencies(&mut encoder, &snapshot)?;
-        let members = |g: &GroupView| -> Vec<(Labels, Value)> {
-            let labels = |t: &String| vec![("tenant", t.clone()), ("group", g.name.clone())];
-            g.members.iter().map(|t| (labels(t), gauge(1))).collect()
+        let members = self.snapshot.groups.iter().flat_map(|g| g.members.iter().map(move |t| (g, t)));
+        let row = |(g, t): (&GroupView, &String)| {
+            (vec![("tenant", t.clone()), ("group", g.name.clone())], gauge(1))
         };
-        let members: Vec<_> = snapshot.groups.iter().flat_map(members).collect();
-        write(&mut encoder, ("cotenant_tenant_group", "The group that it is in", None), &members)?;
-        let mut all: Totals = snapshot.departed;
+        write(encoder, ("cotenant_tenant_group", "The group that it is in", None), members.map(row))
+    }
+
+    /// How long requests took, by tenant and class; by class where there are many tenants.
+    fn latencies(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let of_each = self.snapshot.tenants.iter().map(|t| (Some(t.state.name.as_str()), &t.latency));
+        let seen: Vec<_> = match &self.snapshot.latency {
+            Some(all) => vec![(None, all)],
+            None => of_each.collect(),
+        };
+        if seen.iter().all(|(_, latency)| latency.classes().next().is_none()) {
+            return Ok(());
+        }
+        let (name, help) = (
+            "cotenant_request_latency",
+            "From when a request had arrived until its reply was given to the socket",
+        );
+        let mut family =
+            encoder.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Histogram)?;
+        for (tenant, latency) in seen {
+            for (class, latency) in latency.classes() {
+                let labels: Vec<_> = tenant
+                    .map(|name| ("tenant", name))
+                    .into_iter()
+                    .chain([("class", class.word())])
+                    .collect();
+                let mut encoder = family.encode_family(&labels)?;
+                let (sum, count) = (latency.sum_secs(), latency.requests());
+                encoder.encode_histogram::<NoLabelSet>(sum, count, &latency.steps(), None)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What there is of the server as a whole.
+    fn whole(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let snapshot = &self.snapshot;
+        let mut all = snapshot.departed;
         for tenant in &snapshot.tenants {
             all.add(&tenant.totals);
         }
@@ -335,18 +398,16 @@ impl Collector for Figures {
                 Value::Count(snapshot.decisions_total),
             ),
         ] {
-            write(&mut encoder, (name, help, unit), &[(Labels::new(), value)])?;
+            write(encoder, (name, help, unit), [(Labels::new(), value)])?;
         }
         for (name, help, unit, value) in cleaner_figures(&snapshot.cleaning) {
-            write(&mut encoder, (name, help, unit.as_ref()), &[(Labels::new(), value)])?;
+            write(encoder, (name, help, unit.as_ref()), [(Labels::new(), value)])?;
         }
         let items = snapshot.tenants.iter().map(|t| t.state.items).sum();
         let held = snapshot.tenants.iter().map(|t| t.state.held.0).sum();
-        self.memcached_names(&mut encoder, &all, items, held)
+        self.memcached_names(encoder, &all, items, held)
     }
-}
 
-impl Figures {
     /// What the memcached exporter would say, so that its dashboards work without it.
     fn memcached_names(
         &self,
@@ -355,14 +416,14 @@ impl Figures {
         items: u64,
         held: u64,
     ) -> fmt::Result {
-        let shared = self.0.shared();
+        let shared = self.view.shared();
         let counters = &shared.counters;
         let load = |c: &std::sync::atomic::AtomicU64| Value::Count(c.load(Ordering::Relaxed));
         let (user, system) = cpu_micros();
         let seconds = |micros: u64| Value::Seconds(micros as f64 / 1e6);
         let connections = u64::try_from(counters.curr_connections.load(Ordering::Relaxed)).unwrap_or(0);
         let version = vec![("version", shared.config.version.clone())];
-        write(encoder, ("memcached_version", "Version told to clients", None), &[(version, gauge(1))])?;
+        write(encoder, ("memcached_version", "Version told to clients", None), [(version, gauge(1))])?;
         for (name, help, value) in [
             ("memcached_up", "Whether the server answers", gauge(1)),
             ("memcached_uptime_seconds", "Seconds since the start", gauge(shared.clock.now().whole_secs())),
@@ -391,11 +452,11 @@ impl Figures {
             ("memcached_process_user_cpu_seconds", "User time", seconds(user)),
             ("memcached_process_system_cpu_seconds", "System time", seconds(system)),
         ] {
-            write(encoder, (name, help, None), &[(Labels::new(), value)])?;
+            write(encoder, (name, help, None), [(Labels::new(), value)])?;
         }
         let slab = vec![("slab", "all".to_owned())];
         let out_of_memory = ("memcached_slab_items_outofmemory", "Items refused for lack of memory", None);
-        write(encoder, out_of_memory, &[(slab, Value::Count(t.store_no_memory))])?;
+        write(encoder, out_of_memory, [(slab, Value::Count(t.store_no_memory))])?;
         let command = |command: &str, status: &str, n: u64| {
             (vec![("command", command.to_owned()), ("status", status.to_owned())], Value::Count(n))
         };
@@ -417,6 +478,6 @@ impl Figures {
             command("touch", "miss", t.touch_misses),
             command("flush", "hit", counters.cmd_flush.load(Ordering::Relaxed)),
         ];
-        write(encoder, ("memcached_commands", "Commands by outcome", None), &commands)
+        write(encoder, ("memcached_commands", "Commands by outcome", None), commands)
     }
 }

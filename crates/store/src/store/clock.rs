@@ -52,12 +52,10 @@ impl Store {
 
     fn account_expiries(&self, secs: u32) {
         if self.turned_secs.fetch_max(secs, Ordering::Relaxed) < secs {
-            let mut tables = self.table_bytes_each() * self.tenant_count() as u64;
             for tenant in self.tenants() {
                 tenant.expiries.turn(secs, &tenant.live, &tenant.expired);
-                tables += tenant.tables();
             }
-            self.tables.store(tables, Ordering::Relaxed);
+            self.count_tables();
         }
     }
 
@@ -180,7 +178,8 @@ impl Store {
         self.tick_secs[usize::from(tick)].load(Ordering::Relaxed)
     }
 
-    /// Counts memory handed to a writer, a segment or pages of a value: the rank clock runs on what is written.
+    /// Counts memory handed to a writer, a segment or pages of a value: the rank clock runs on what is written, and so do
+    /// counts of tables, which writes let grow.
     pub(crate) fn note_written(&self, bytes: Bytes) {
         let written = self.written.fetch_add(bytes.0, Ordering::Relaxed) + bytes.0;
         let wanted = u32::try_from((written / self.tick_bytes) & u64::from(u32::MAX)).unwrap_or(0);
@@ -199,6 +198,8 @@ impl Store {
             ticking.begin_tick(tick, self.stamps.load(Ordering::Relaxed));
             self.tick.store(tick, Ordering::Relaxed);
         }
+        drop(ticking);
+        self.count_tables();
     }
 
     /// Takes the time for a pass that ranks.

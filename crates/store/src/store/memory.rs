@@ -68,10 +68,16 @@ impl Store {
         Bytes(self.external.load(Ordering::Relaxed)) + self.beside_tiers
     }
 
-    /// Memory of what there is per tenant, and per tenant and thread, as of the last second or a little more.
+    /// Memory of what there is per tenant, and per tenant and thread, as of the last second or tick of the rank clock.
     #[must_use]
     pub fn tables(&self) -> Bytes {
         Bytes(self.tables.load(Ordering::Relaxed))
+    }
+
+    /// Counts the tables again.
+    pub(super) fn count_tables(&self) {
+        let own: u64 = self.tenants().map(Tenant::tables).sum();
+        self.tables.store(self.table_bytes_each() * self.tenant_count() as u64 + own, Ordering::Relaxed);
     }
 
     /// Memory that a tenant takes in tables of all tenants, with the threads that there are: its own place, what each thread

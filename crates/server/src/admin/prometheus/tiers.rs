@@ -1,6 +1,6 @@
 //! Figures of tiers below DRAM, and of what tenants have there.
 
-use super::{Labels, TenantFigure, Value, gauge, write};
+use super::{TenantFigure, Value, gauge, write};
 use crate::view::{Snapshot, TenantView, TierView};
 use control::bandwidth::Throttle;
 use prometheus_client::encoding::DescriptorEncoder;
@@ -112,8 +112,7 @@ pub(super) fn tenant_figures() -> [TenantFigure; 14] {
 pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>, snapshot: &Snapshot) -> fmt::Result {
     for (name, help, unit, figure) in tier_figures() {
         let row = |tier: &TierView| (vec![("tier", tier.name.clone())], figure(tier));
-        let values: Vec<(Labels, Value)> = snapshot.tiers.iter().map(row).collect();
-        write(encoder, (name, help, unit.as_ref()), &values)?;
+        write(encoder, (name, help, unit.as_ref()), snapshot.tiers.iter().map(row))?;
     }
     for (name, help, unit, figure) in traffic_figures() {
         let row = |tenant: &TenantView, at: usize, tier: &TierView| {
@@ -121,8 +120,7 @@ pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>, snapshot: &Snapshot) -
             (labels, Value::Count(figure(&tenant.totals.tiers[at])))
         };
         let of_tenant = |tenant| (0..).zip(&snapshot.tiers).map(move |(at, tier)| row(tenant, at, tier));
-        let values: Vec<(Labels, Value)> = snapshot.tenants.iter().flat_map(of_tenant).collect();
-        write(encoder, (name, help, unit.as_ref()), &values)?;
+        write(encoder, (name, help, unit.as_ref()), snapshot.tenants.iter().flat_map(of_tenant))?;
     }
     if !snapshot.tiers.is_empty() {
         let sharing = &snapshot.sharing;
@@ -135,7 +133,7 @@ pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>, snapshot: &Snapshot) -
             ),
         ] {
             let labels = vec![("policy", sharing.policy.to_owned())];
-            write(encoder, (name, help, None), &[(labels, Value::Count(count))])?;
+            write(encoder, (name, help, None), [(labels, Value::Count(count))])?;
         }
     }
     Ok(())
