@@ -24,6 +24,9 @@ use units::{Bytes, BytesPerSec, Duration, Instant};
 /// back all its tenants, and one that did something else meanwhile would come back after a round, much later than a delay of microseconds
 /// asks for: two tenants of one worker whose slowdowns were to be equal went to and fro between a half and a quarter of what one wanted.
 pub const OWED_MAX: Duration = Duration::from_micros(100);
+/// What somebody waited beyond a delay comes off the next ones up to so much (guess: some rounds of a worker whose tier is slow; with
+/// 100 µs who was due while another's requests were served, some 300 µs each time, did what that one's rounds let it do, whatever its delay).
+const LATE_MAX: Duration = Duration::from_millis(1);
 /// Longest hold of a budget or a cap that a thread spins for; others park the connection.
 pub const SPIN_MAX: Duration = Duration::from_micros(1);
 /// One step of the delay, and in nanoseconds owed.
@@ -205,7 +208,7 @@ impl Brake {
         } else if pad.ready_at != Instant::ZERO {
             // Who did not ask meanwhile did not wait.
             if std::mem::take(&mut pad.is_awaited) {
-                let most = i64::try_from(OWED_MAX.0).unwrap_or(0);
+                let most = i64::try_from(LATE_MAX.0).unwrap_or(0);
                 let late = i64::try_from(now.since(pad.ready_at).0).unwrap_or(most);
                 pad.owed_ns = pad.owed_ns.saturating_sub(late).max(-most);
             }

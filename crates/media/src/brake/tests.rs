@@ -90,7 +90,7 @@ fn delays_are_owed_until_they_are_worth_waiting_for() {
         assert_eq!(brake.after(&mut pad, READ, no_clock), Hold::None);
     }
     assert_eq!(brake.after(&mut pad, READ, || Instant(200_000)), Hold::Until(Instant(300_000)));
-    // Who does not ask does not wait, and who waits very long is owed no more than one wait.
+    // Who does not ask does not wait, and who waits very long is owed no more than what may come off.
     assert_eq!(brake.before(&mut pad, Access::SlowRead, || Instant(MS)), Hold::None);
     assert_eq!(pad.owed_ns, 0);
     for _ in 0..39 {
@@ -99,7 +99,31 @@ fn delays_are_owed_until_they_are_worth_waiting_for() {
     let hold = brake.after(&mut pad, READ, || Instant(2 * MS));
     assert_eq!(brake.before(&mut pad, Access::SlowRead, || Instant(2 * MS)), hold);
     assert_eq!(brake.before(&mut pad, Access::SlowRead, || Instant(9 * MS)), Hold::None);
-    assert_eq!(pad.owed_ns, -100_000);
+    assert_eq!(pad.owed_ns, -i64::try_from(LATE_MAX.0).unwrap());
+}
+
+/// A worker that comes to somebody whenever it has served another, each time for longer than the delay that is left: the delay says how much is done
+/// all the same.
+#[test]
+fn who_is_served_late_in_every_round_does_what_its_delay_says() {
+    for (delay_us, round_us) in [(150_u16, 340_u64), (250, 340), (250, 620), (400, 340), (550, 620)] {
+        let (brake, mut pad) = (Brake::default(), Pad::default());
+        set(&brake, Setting { delay: delay_us * 100, ..Setting::FREE }, 0);
+        let (takes, round, end) = (130_000, round_us * 1_000, 200 * MS);
+        let (mut now, mut done) = (0, 0_u64);
+        while now < end {
+            // Served until it has to wait, then the other one's round.
+            while brake.before(&mut pad, Access::SlowRead, || Instant(now)) == Hold::None {
+                now += takes;
+                done += 1;
+                brake.after(&mut pad, READ, || Instant(now));
+            }
+            now += round;
+        }
+        let each = takes + u64::from(delay_us) * 1_000;
+        let wanted = end as f64 / each as f64;
+        assert!((done as f64 / wanted - 1.0).abs() < 0.05, "{delay_us} {round_us}: {done} for {wanted:.0}");
+    }
 }
 
 #[test]
