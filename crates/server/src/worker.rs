@@ -94,6 +94,21 @@ pub(crate) struct Worker<R> {
     tally: Tally,
     /// When the last wait ended.
     now: Instant,
+    /// When it had executed the last request.
+    busy_until: Instant,
+}
+
+/// A wait that is over so soon after the last request has not waited (guess: some times what asking the system takes).
+const AT_ONCE: Duration = Duration::from_micros(10);
+
+/// When what a wait told of had arrived. If the wait was over at once, that was at some time since the one before: in the middle. Else whoever
+/// sent it has woken the worker.
+fn arrival(before: Instant, busy_until: Instant, now: Instant) -> Instant {
+    if now.since(busy_until) < AT_ONCE && before < busy_until {
+        before + Duration(now.since(before).0 / 2)
+    } else {
+        now
+    }
 }
 
 impl<R: Reactor> Worker<R> {
@@ -129,6 +144,7 @@ impl<R: Reactor> Worker<R> {
             bounds,
             tally,
             now: Instant::ZERO,
+            busy_until: Instant::ZERO,
         }
     }
 
@@ -167,6 +183,7 @@ impl<R: Reactor> Worker<R> {
         }
         waited?;
         let mut now = self.around.shared.clock.now();
+        let mut arrived = arrival(self.now, self.busy_until, now);
         self.now = now;
         self.admit(now);
         let mut buffer = std::mem::take(&mut self.buffer);
@@ -177,10 +194,10 @@ impl<R: Reactor> Worker<R> {
             if events % EVENTS_PER_WAIT == 0 {
                 // What one wait told of is done with: this arrived later.
                 now = self.around.shared.clock.now();
-                self.now = now;
+                (self.now, arrived) = (now, now);
             }
             match event {
-                Event::Completed(completion) => self.complete(completion, &buffer, now),
+                Event::Completed(completion) => self.complete(completion, &buffer, arrived),
                 Event::Opened(id, client) => self.opened(id, client, now),
             }
         }
@@ -290,5 +307,27 @@ impl<R: Reactor> Worker<R> {
             self.take_turn_again(id);
         }
         self.regulate(id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asked_while_others_were_served_has_waited_for_half_of_that_in_the_mean() {
+        for (before, busy_until, now, arrived) in [
+            (1_000, 401_000, 405_000, 203_000),
+            (1_000, 401_000, 900_000, 900_000),
+            (1_000, 1_000, 4_000, 4_000),
+            (0, 0, 4_000, 4_000),
+        ] {
+            let at = Instant;
+            assert_eq!(
+                arrival(at(before), at(busy_until), at(now)),
+                at(arrived),
+                "{before} {busy_until} {now}"
+            );
+        }
     }
 }

@@ -23,7 +23,7 @@ mod member;
 use super::mt2_model::EmpiricalModel;
 use super::nyx_admission::Admission;
 use super::nyx_lever::{in_reach, looser, tighter};
-use super::nyx_slack::{asks_for_bandwidth, is_idle, mean_slack, measurable, slack};
+use super::nyx_slack::{asks_for_bandwidth, grain, is_idle, mean_slack, measurable, slack};
 use super::regulator::Step;
 use super::roster::{Roster, note};
 use crate::estimate::interference::{Candidate, Finding, Interference, Turn};
@@ -354,7 +354,9 @@ impl Qos {
             seen.window.per_sec(in_reach(&row.claim.levers, row.signal.as_ref()?).0)
         };
         let companion = row.and_then(mean_slack);
-        if let Some(Finding { culprit, clear }) = self.interference.record(felt, companion, traffic) {
+        if let Some(Finding { culprit, clear }) =
+            self.interference.record((felt, grain(&class, felt)), companion, traffic)
+        {
             if !clear {
                 let why = Cow::Borrowed("no candidate stands out: the heaviest is held back");
                 self.notes.push(note(Some(culprit), Reason::Fallback(why), 0));

@@ -73,12 +73,13 @@ pub struct Interference {
     rounds: u32,
 }
 
-/// Mean and squared deviations of what was felt (Welford).
+/// Mean and squared deviations of what was felt (Welford), and the coarsest step, as a deviation, in which it was told.
 #[derive(Clone, Copy, Debug, Default)]
 struct Series {
     count: f64,
     mean: f64,
     squares: f64,
+    grain: f64,
 }
 
 /// What the victim felt, by what counts and by a companion of it that is less noisy.
@@ -164,11 +165,12 @@ impl Interference {
     }
 
     /// Takes what the victim felt in the window of [`Self::turn`] and the traffic of each candidate in it, and returns
-    /// the finding once there is one; the experiment is over then. `felt` is what counts (a tail), `companion` what goes
-    /// with it and is less noisy (a mean), if it is known. A number that is none ends a look without a result.
+    /// the finding once there is one; the experiment is over then. `felt` is what counts (a tail) and how far off the steps in which
+    /// it is told let it be, as a deviation; `companion` is what goes with it and is less noisy (a mean), if it is known. A number that is none
+    /// ends a look without a result.
     pub fn record(
         &mut self,
-        felt: f64,
+        (felt, grain): (f64, f64),
         companion: Option<f64>,
         traffic: impl Fn(TenantId) -> Option<f64>,
     ) -> Option<Finding> {
@@ -179,14 +181,14 @@ impl Interference {
         }
         match at {
             None => {
-                self.base.add(felt, companion);
+                self.base.add((felt, grain), companion);
                 for trial in &mut self.trials {
                     trial.free.add_known(traffic(trial.candidate.id));
                 }
             }
             Some(at) => {
                 let trial = &mut self.trials[at];
-                trial.felt.add(felt, companion);
+                trial.felt.add((felt, grain), companion);
                 trial.held.add_known(traffic(trial.candidate.id));
             }
         }
@@ -269,14 +271,16 @@ impl Interference {
         known && 2.0 * least < trial.free.mean && trial.free.mean - trial.held.mean < least
     }
 
-    /// Of the difference between two effects: the noise of single looks is estimated from all of them together.
+    /// Of the difference between two effects: the noise of single looks is estimated from all of them together. What is told in steps
+    /// shows none where all fall on the same one, and no more looks make that better.
     fn standard_error(&self, by: By, a: &Trial, b: &Trial) -> f64 {
-        let all = self.trials.iter().map(|trial| by(&trial.felt)).chain([by(&self.base)]);
+        let all = || self.trials.iter().map(|trial| by(&trial.felt)).chain([by(&self.base)]);
         let (squares, freedom) =
-            all.fold((0.0, 0.0), |(s, n), series| (s + series.squares, n + series.count - 1.0));
+            all().fold((0.0, 0.0), |(s, n), series| (s + series.squares, n + series.count - 1.0));
+        let grain = all().map(|series| series.grain).fold(0.0, f64::max);
         let looks = f64::from(self.rounds);
         let (a, b) = (1.0 / self.expense(a), 1.0 / self.expense(b));
-        (squares / freedom / looks * (a * a + b * b + (a - b) * (a - b))).sqrt()
+        ((squares / freedom / looks + grain * grain) * (a * a + b * b + (a - b) * (a - b))).sqrt()
     }
 
     /// A new round: nobody and every candidate, in an order drawn anew, so that a load with a period of its own does not
@@ -298,8 +302,9 @@ fn heaviest(candidates: impl Iterator<Item = Candidate>) -> Option<TenantId> {
 }
 
 impl Felt {
-    fn add(&mut self, counts: f64, companion: Option<f64>) {
+    fn add(&mut self, (counts, grain): (f64, f64), companion: Option<f64>) {
         self.counts.add(counts);
+        self.counts.grain = self.counts.grain.max(grain);
         self.companion.add_known(companion);
     }
 }
@@ -340,7 +345,7 @@ mod tests {
             };
             let felt = -1.0 + gain + noise * (plant.unit() - 0.5);
             let traffic = |id| Some(if turn == Turn::Hold(id) { 400.0 } else { 500.0 });
-            if let Some(finding) = experiment.record(felt, None, traffic) {
+            if let Some(finding) = experiment.record((felt, 0.0), None, traffic) {
                 assert_eq!((experiment.turn(), experiment.victim()), (None, None), "it is over");
                 return (finding, looks);
             }
@@ -392,7 +397,7 @@ mod tests {
                 let held = if id == TenantId(0) { 900.0 } else { 2.0 };
                 Some(if turn == Turn::Hold(id) { held } else { free })
             };
-            if let Some(finding) = experiment.record(felt, None, traffic) {
+            if let Some(finding) = experiment.record((felt, 0.0), None, traffic) {
                 break finding;
             }
         };
@@ -400,14 +405,36 @@ mod tests {
     }
 
     #[test]
+    fn a_tail_told_in_steps_does_not_contradict_a_mean() {
+        for (grain, culprit) in [(0.1, 1), (0.0, 0)] {
+            let mut experiment = Interference::new(5);
+            let candidates = [(0, 5.0), (1, 1.0)].map(|(id, usage)| Candidate { id: TenantId(id), usage });
+            experiment.start(VICTIM, 100.0, candidates.into_iter());
+            let finding = loop {
+                // Both help by a step of the tail, the second by more than that in the mean; the first gives up a little less for it.
+                let (felt, mean, held) = match experiment.turn().unwrap() {
+                    Turn::Base => (-1.0, -0.50, None),
+                    Turn::Hold(TenantId(0)) => (-0.5, -0.25, Some((TenantId(0), 401.0))),
+                    Turn::Hold(id) => (-0.5, -0.15, Some((id, 400.0))),
+                };
+                let traffic = |id| Some(held.filter(|(held, _)| *held == id).map_or(500.0, |(_, rate)| rate));
+                if let Some(finding) = experiment.record((felt, grain), Some(mean), traffic) {
+                    break finding;
+                }
+            };
+            assert_eq!(finding, Finding { culprit: TenantId(culprit), clear: true }, "steps of {grain}");
+        }
+    }
+
+    #[test]
     fn what_is_no_number_is_looked_at_again() {
         let mut experiment = Interference::new(1);
         experiment.start(VICTIM, 1.0, [Candidate { id: TenantId(0), usage: 1.0 }].into_iter());
         let turn = experiment.turn();
-        assert_eq!(experiment.record(f64::NAN, None, |_| None), None);
+        assert_eq!(experiment.record((f64::NAN, 0.0), None, |_| None), None);
         assert_eq!(experiment.turn(), turn);
         experiment.abandon();
-        assert_eq!((experiment.turn(), experiment.record(1.0, None, |_| None)), (None, None));
+        assert_eq!((experiment.turn(), experiment.record((1.0, 0.0), None, |_| None)), (None, None));
     }
 
     #[test]

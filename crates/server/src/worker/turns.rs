@@ -176,6 +176,7 @@ impl<R: Reactor> Worker<R> {
         };
         let shared = &self.around.shared;
         let now = shared.clock.now();
+        self.busy_until = now;
         let arrived = connection.held_since.unwrap_or(connection.active);
         let took = now.since(arrived);
         if shared.adjustable.slow_request() <= took {

@@ -14,8 +14,10 @@ struct Pair {
     throughput: f64,
 }
 
-fn pair(sweep: &Sweep, works: [Work; 2]) -> Result<Pair, ExperimentError> {
-    let tenants = [Tenant::new("a", ""), Tenant::new("b", "")];
+/// The two with these weights: theirs is slowdown × weight that is made equal.
+fn pair(sweep: &Sweep, works: [Work; 2], weights: [f64; 2]) -> Result<Pair, ExperimentError> {
+    let tenants = [("a", weights[0]), ("b", weights[1])]
+        .map(|(name, weight)| Tenant { weight, ..Tenant::new(name, "") });
     let workers = usize::try_from(sweep.count("workers")?).unwrap_or(1);
     let here = Here::start(sweep.text("tier")?, "none", &tenants, workers).map_err(failed)?;
     let cores = Cores::divide(workers);
@@ -88,11 +90,12 @@ pub(super) fn fair(sweep: &Sweep, results: &mut Results) -> Result<(), Experimen
     let depths: Vec<u64> = sweep.list("depths")?.into_iter().map(|depth| depth as u64).collect();
     let _awake = Awake::start();
     let (mut before, mut after, mut kept) = (Vec::new(), Vec::new(), f64::INFINITY);
+    let beside_of =
+        |percent: u64, depth: u64| Work { gets_percent: percent, ..gets("b", large, keys, depth) };
     for (name, percent) in [("gets", 100), ("mixed", 50), ("sets", 0)] {
         let (mut said, at) = (Vec::new(), after.len());
         for depth in &depths {
-            let other = Work { gets_percent: percent, ..gets("b", large, keys, *depth) };
-            let seen = pair(sweep, [beside, other])?;
+            let seen = pair(sweep, [beside, beside_of(percent, *depth)], [1.0; 2])?;
             let ([a, b], [a_told, b_told]) = (seen.after, seen.told);
             said.push(format!("{depth}: {a:.2} told as {a_told:.2}, {b:.2} as {b_told:.2}"));
             before.push(unfairness(seen.before));
@@ -103,6 +106,15 @@ pub(super) fn fair(sweep: &Sweep, results: &mut Results) -> Result<(), Experimen
         results.number(format!("{name}_after"), worst(after[at..].iter().copied()));
         results.note(format!("{name}_after"), said.join("; "));
     }
+    // Who weighs more is slowed down less.
+    let (weights, mut weighted, mut said) = ([sweep.number("weight")?, 1.0], Vec::new(), Vec::new());
+    for percent in [100, 50, 0] {
+        let [a, b] = pair(sweep, [beside, beside_of(percent, depth)], weights)?.after;
+        weighted.push(unfairness([a * weights[0], b]));
+        said.push(format!("{a:.2} and {b:.2} beside {percent} % gets"));
+    }
+    results.note("weighted_after", said.join("; "));
+    results.number("weighted_after", worst(weighted.into_iter()));
     results.number("fair_cases", after.iter().filter(|unfairness| **unfairness < most).count() as f64);
     results.number("worst_before", worst(before.iter().copied()));
     results.number("worst_after", worst(after.iter().copied()));

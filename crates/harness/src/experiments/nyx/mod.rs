@@ -7,6 +7,7 @@
 mod apart;
 mod fair;
 mod interference;
+mod lend;
 mod limit;
 mod overhead;
 mod qos;
@@ -28,6 +29,7 @@ pub(super) const NYX: &[Experiment] = &[
     experiment!("nyx/live_qos", qos::qos),
     experiment!("nyx/live_fair", fair::fair),
     experiment!("nyx/live_share", share::share),
+    experiment!("nyx/live_lend", lend::lend),
     experiment!("nyx/live_traces", traces::traces),
 ];
 

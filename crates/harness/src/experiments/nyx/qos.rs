@@ -1,15 +1,17 @@
 //! Figure 8 live: a cache with a promised tail beside one that reads and one that begins to write.
 
 use super::{failed, gets, rates, sets};
-use crate::live::{Awake, Here, Tenant};
+use crate::live::{Awake, Cores, Here, Tenant, Work};
 use lab::experiment::{ExperimentError, Results, Sweep};
 use std::io;
 use units::Bytes;
 
-/// What was left of the reader and of the writer once the writer had begun, relative to the unregulated time before.
+/// What was left of the reader and of the writer once the writer had begun, relative to the unregulated time before, and the tail of who
+/// was promised one, as its client saw it.
 struct Left {
     reader: f64,
     writer: f64,
+    tail_us: f64,
 }
 
 fn left(sweep: &Sweep, policy: &str, step: Option<Bytes>) -> Result<Left, ExperimentError> {
@@ -21,11 +23,20 @@ fn left(sweep: &Sweep, policy: &str, step: Option<Bytes>) -> Result<Left, Experi
         config.bandwidth_step = step
     });
     let here = here.map_err(failed)?;
+    let cores = Cores::divide(workers);
     let (short, long, keys) = (sweep.number("free_s")?, sweep.number("settle_s")?, sweep.count("keys")?);
+    let (reads, writes) = (sweep.count("reads")?, sweep.count("writes")?);
+    let write_bytes = usize::try_from(sweep.count("write_bytes")?).unwrap_or(usize::MAX);
     let measure = || -> io::Result<Left> {
-        let works = [gets("c", 256, keys, 1), gets("r", 4096, keys, 2), sets("w", 16 << 10, keys, 4)];
+        // The reader transfers more than the writer, who takes more of the tier's time.
+        let works =
+            [gets("c", 256, keys, 1), gets("r", 4096, keys, reads), sets("w", write_bytes, keys, writes)];
         for work in &works {
             here.fill(work)?;
+            // The tier's memory is touched for the first time before anything is measured.
+            let client = here.work(Work { gets_percent: 0, ..*work });
+            here.pass(short / 4.0);
+            client.end()?;
         }
         let clients = [here.work(works[0]), here.work(works[1])];
         here.pass(short);
@@ -33,15 +44,18 @@ fn left(sweep: &Sweep, policy: &str, step: Option<Bytes>) -> Result<Left, Experi
         let free = rates(&here, &[&clients[1], &writer], short);
         here.switch(policy)?;
         here.pass(long);
+        drop(clients[0].take_times());
         let held = rates(&here, &[&clients[1], &writer], short);
+        let tail_us = clients[0].take_times().gets.quantile_us(0.99);
         // Who is paused is answered before it can end.
         here.switch("none")?;
         for client in clients.into_iter().chain([writer]) {
             client.end()?;
         }
-        Ok(Left { reader: held[0] / free[0], writer: held[1] / free[1] })
+        Ok(Left { reader: held[0] / free[0], writer: held[1] / free[1], tail_us })
     };
     let seen = measure().map_err(failed)?;
+    drop(cores);
     here.end();
     Ok(seen)
 }
@@ -52,6 +66,7 @@ pub(super) fn qos(sweep: &Sweep, results: &mut Results) -> Result<(), Experiment
         let seen = left(sweep, policy, None)?;
         results.number(format!("{name}_reader_left"), seen.reader);
         results.number(format!("{name}_writer_left"), seen.writer);
+        results.number(format!("{name}_tail_us"), seen.tail_us);
     }
     for step in sweep.list("steps_mb")? {
         #[expect(

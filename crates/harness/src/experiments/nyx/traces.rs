@@ -4,7 +4,7 @@
 //!        and a night -> slowdowns of the promised one
 
 use super::{failed, gets, median, median_rates, rates};
-use crate::live::{Here, Tenant, Work, Working};
+use crate::live::{Awake, Here, Tenant, Work, Working};
 use lab::experiment::{ExperimentError, Results, Sweep};
 use std::io;
 
@@ -171,6 +171,7 @@ fn day_and_night(sweep: &Sweep, results: &mut Results) -> Result<(), ExperimentE
 
 /// NyxCache, Figure 12, live.
 pub(super) fn traces(sweep: &Sweep, results: &mut Results) -> Result<(), ExperimentError> {
+    let _awake = Awake::start();
     let part = sweep.number("limit_part")?;
     let in_cost = format!("limit {}%", part * 100.0);
     let in_bytes = format!("limit {}", sweep.text("limit_bytes")?);
