@@ -4,7 +4,7 @@
 //!        and a night -> slowdowns of the promised one
 
 use super::{failed, gets, median, median_rates, rates};
-use crate::live::{Awake, Here, Tenant, Work, Working};
+use crate::live::{Awake, Cores, Here, Tenant, Work, Working};
 use lab::experiment::{ExperimentError, Results, Sweep};
 use std::io;
 
@@ -40,7 +40,9 @@ struct Spiked {
 /// Calm and spikes in turns under a policy.
 fn spikes(sweep: &Sweep, policy: &str, claim: &str) -> Result<Spiked, ExperimentError> {
     let tenants = [Tenant::new("s1", ""), Tenant::new("c1", ""), Tenant::new("c2", claim)];
-    let here = Here::start(sweep.text("tier")?, "none", &tenants, 2).map_err(failed)?;
+    let workers = usize::try_from(sweep.count("workers")?).unwrap_or(1);
+    let here = Here::start(sweep.text("tier")?, "none", &tenants, workers).map_err(failed)?;
+    let cores = Cores::divide(workers);
     let works = loads(sweep, ["day", "day", "night"])?;
     let spike = load(sweep, "c2", "spike", "day")?;
     let (slice, slices) = (sweep.number("slice_s")?, sweep.count("slices")?);
@@ -80,6 +82,7 @@ fn spikes(sweep: &Sweep, policy: &str, claim: &str) -> Result<Spiked, Experiment
         Ok(Spiked { losses: losses.map(|mut losses| median(&mut losses)), used })
     };
     let spiked = run().map_err(failed)?;
+    drop(cores);
     here.end();
     Ok(spiked)
 }
@@ -126,7 +129,9 @@ impl Course<'_> {
 fn day_and_night(sweep: &Sweep, results: &mut Results) -> Result<(), ExperimentError> {
     let claim = format!("slowdown {}", sweep.number("slowdown")?);
     let tenants = [Tenant::new("s1", &claim), Tenant::new("c1", ""), Tenant::new("c2", "")];
-    let here = Here::start(sweep.text("tier")?, "none", &tenants, 2).map_err(failed)?;
+    let workers = usize::try_from(sweep.count("workers")?).unwrap_or(1);
+    let here = Here::start(sweep.text("tier")?, "none", &tenants, workers).map_err(failed)?;
+    let cores = Cores::divide(workers);
     let [day, night] = [loads(sweep, ["day"; 3])?, loads(sweep, ["night"; 3])?];
     let (settle_s, measure_s) = (sweep.number("settle_s")?, sweep.number("measure_s")?);
     let mut run = || -> io::Result<()> {
@@ -165,6 +170,7 @@ fn day_and_night(sweep: &Sweep, results: &mut Results) -> Result<(), ExperimentE
         Ok(())
     };
     run().map_err(failed)?;
+    drop(cores);
     here.end();
     Ok(())
 }
