@@ -214,10 +214,11 @@ impl Interference {
             self.trials[at].level = !self.gave_up_nothing(&self.trials[at]);
         }
         if self.companion_known() {
-            self.keep_level(COUNTS, CONTRADICTION);
-            self.keep_level(COMPANION, STANDARD_ERRORS);
+            self.keep_level(COUNTS, CONTRADICTION, self.grain());
+            self.keep_level(COMPANION, STANDARD_ERRORS, 0.0);
         } else {
-            self.keep_level(COUNTS, STANDARD_ERRORS);
+            // However coarse: it is all that there is.
+            self.keep_level(COUNTS, STANDARD_ERRORS, 0.0);
         }
         let level = || self.trials.iter().filter(|trial| trial.level).map(|trial| trial.candidate);
         if level().count() == 1 {
@@ -231,7 +232,7 @@ impl Interference {
     }
 
     /// Of those still level, keeps those that the best is not ahead of by more than so many standard errors.
-    fn keep_level(&mut self, by: By, errors: f64) {
+    fn keep_level(&mut self, by: By, errors: f64, grain: f64) {
         let level = self.trials.iter().filter(|trial| trial.level);
         let best = level.max_by(|a, b| {
             self.effect(by, a).total_cmp(&self.effect(by, b)).then(b.candidate.id.cmp(&a.candidate.id))
@@ -240,7 +241,7 @@ impl Interference {
         for at in 0..self.trials.len() {
             let trial = self.trials[at];
             let ahead = self.effect(by, &best) - self.effect(by, &trial);
-            let behind = errors * self.standard_error(by, &best, &trial) < ahead;
+            let behind = errors * self.standard_error(by, &best, &trial, grain) < ahead;
             self.trials[at].level &= trial.candidate.id == best.candidate.id || !behind;
         }
     }
@@ -271,13 +272,18 @@ impl Interference {
         known && 2.0 * least < trial.free.mean && trial.free.mean - trial.held.mean < least
     }
 
-    /// Of the difference between two effects: the noise of single looks is estimated from all of them together. What is told in steps
-    /// shows none where all fall on the same one, and no more looks make that better.
-    fn standard_error(&self, by: By, a: &Trial, b: &Trial) -> f64 {
-        let all = || self.trials.iter().map(|trial| by(&trial.felt)).chain([by(&self.base)]);
+    /// The coarsest step, as a deviation, in which what counts was told.
+    fn grain(&self) -> f64 {
+        let all = self.trials.iter().map(|trial| &trial.felt).chain([&self.base]);
+        all.map(|felt| felt.counts.grain).fold(0.0, f64::max)
+    }
+
+    /// Of the difference between two effects: the noise of single looks is estimated from all of them together. What is told in steps of
+    /// `grain` shows none where all fall on the same one, and no more looks make that better.
+    fn standard_error(&self, by: By, a: &Trial, b: &Trial, grain: f64) -> f64 {
+        let all = self.trials.iter().map(|trial| by(&trial.felt)).chain([by(&self.base)]);
         let (squares, freedom) =
-            all().fold((0.0, 0.0), |(s, n), series| (s + series.squares, n + series.count - 1.0));
-        let grain = all().map(|series| series.grain).fold(0.0, f64::max);
+            all.fold((0.0, 0.0), |(s, n), series| (s + series.squares, n + series.count - 1.0));
         let looks = f64::from(self.rounds);
         let (a, b) = (1.0 / self.expense(a), 1.0 / self.expense(b));
         ((squares / freedom / looks + grain * grain) * (a * a + b * b + (a - b) * (a - b))).sqrt()
