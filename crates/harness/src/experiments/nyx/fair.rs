@@ -1,6 +1,6 @@
 //! Figure 9 live: two caches that slow each other at the tier, and what equal slowdown makes of them.
 
-use super::{failed, gets, median_rates, rates, sets};
+use super::{failed, gets, median_rates, rates, warm, workers};
 use crate::live::{Awake, Cores, Here, Tenant, Work};
 use lab::experiment::{ExperimentError, Results, Sweep};
 use std::io;
@@ -18,7 +18,7 @@ struct Pair {
 fn pair(sweep: &Sweep, works: [Work; 2], weights: [f64; 2]) -> Result<Pair, ExperimentError> {
     let tenants = [("a", weights[0]), ("b", weights[1])]
         .map(|(name, weight)| Tenant { weight, ..Tenant::new(name, "") });
-    let workers = usize::try_from(sweep.count("workers")?).unwrap_or(1);
+    let workers = workers(sweep)?;
     let here = Here::start(sweep.text("tier")?, "none", &tenants, workers).map_err(failed)?;
     let cores = Cores::divide(workers);
     let seen = slowdowns(sweep, &here, works)?;
@@ -28,14 +28,11 @@ fn pair(sweep: &Sweep, works: [Work; 2], weights: [f64; 2]) -> Result<Pair, Expe
 }
 
 fn slowdowns(sweep: &Sweep, here: &Here, works: [Work; 2]) -> Result<Pair, ExperimentError> {
-    let (warm, short, long) = (sweep.number("warm_s")?, sweep.number("alone_s")?, sweep.number("settle_s")?);
+    let (warm_s, short, long) =
+        (sweep.number("warm_s")?, sweep.number("alone_s")?, sweep.number("settle_s")?);
     let measure = || -> io::Result<Pair> {
-        // The tier's memory is touched for the first time before anything is measured.
         for work in &works {
-            here.fill(work)?;
-            let client = here.work(sets(work.tenant, work.size, work.keys, work.depth));
-            here.pass(warm);
-            client.end()?;
+            warm(here, work, warm_s)?;
         }
         let alone = || -> io::Result<[f64; 2]> {
             let mut rates = [0.0; 2];

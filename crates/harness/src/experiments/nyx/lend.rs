@@ -1,6 +1,6 @@
 //! Figure 11 live: what becomes of the time that a reader leaves idle, beside one that reads and one that stores.
 
-use super::{failed, gets, median_rates, sets};
+use super::{failed, gets, median_rates, sets, warm, workers};
 use crate::live::{Awake, Cores, Here, Tenant, Work};
 use lab::experiment::{ExperimentError, Results, Sweep};
 use std::io;
@@ -17,20 +17,17 @@ fn lent(sweep: &Sweep, other: Work, donation: f64) -> Result<Lent, ExperimentErr
     let donor = Work { pause_us: sweep.count("pause_us")?, ..gets("a", 1024, sweep.count("keys")?, 1) };
     let heavy = Tenant { weight: sweep.number("weight")?, ..Tenant::new("a", "") };
     let (tier, part) = (sweep.text("tier")?, sweep.number("part")?);
-    let workers = usize::try_from(sweep.count("workers")?).unwrap_or(1);
+    let workers = workers(sweep)?;
     let here = Here::start_with(tier, "none", &[heavy, Tenant::new("b", "")], workers, |config| {
         (config.bandwidth_part, config.bandwidth_donation) = (part, donation);
     });
     let here = here.map_err(failed)?;
     let cores = Cores::divide(workers);
-    let (short, settle) = (sweep.number("alone_s")?, sweep.number("settle_s")?);
+    let (warm_s, short, settle) =
+        (sweep.number("warm_s")?, sweep.number("alone_s")?, sweep.number("settle_s")?);
     let measure = || -> io::Result<Lent> {
-        // The tier's memory is touched for the first time before anything is measured.
         for work in [donor, other] {
-            here.fill(&work)?;
-            let client = here.work(sets(work.tenant, work.size, work.keys, work.depth));
-            here.pass(sweep.number("warm_s").unwrap_or(0.0));
-            client.end()?;
+            warm(&here, &work, warm_s)?;
         }
         let first = here.work(donor);
         here.pass(0.2);

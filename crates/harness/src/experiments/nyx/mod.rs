@@ -17,7 +17,7 @@ mod traces;
 
 use crate::live::{Here, Work, Working};
 use lab::experiment;
-use lab::experiment::{Experiment, ExperimentError};
+use lab::experiment::{Experiment, ExperimentError, Sweep};
 use std::io;
 
 /// What is shown of NyxCache live.
@@ -41,6 +41,19 @@ pub(super) fn gets(tenant: &'static str, size: usize, keys: u64, depth: u64) -> 
 /// A load of stores.
 fn sets(tenant: &'static str, size: usize, keys: u64, depth: u64) -> Work {
     Work { gets_percent: 0, ..gets(tenant, size, keys, depth) }
+}
+
+/// Threads that serve requests.
+fn workers(sweep: &Sweep) -> Result<usize, ExperimentError> {
+    Ok(usize::try_from(sweep.count("workers")?).unwrap_or(1))
+}
+
+/// Stores the keys of a load, and lets it store for some seconds: the tier's memory is touched for the first time before anything is measured.
+fn warm(here: &Here, work: &Work, seconds: f64) -> io::Result<()> {
+    here.fill(work)?;
+    let client = here.work(Work { gets_percent: 0, ..*work });
+    here.pass(seconds);
+    client.end().map(drop)
 }
 
 pub(super) fn failed(error: io::Error) -> ExperimentError {

@@ -1,7 +1,7 @@
 //! Figure 8 live: a cache with a promised tail beside one that reads and one that begins to write.
 
-use super::{failed, gets, rates, sets};
-use crate::live::{Awake, Cores, Here, Tenant, Work};
+use super::{failed, gets, rates, sets, warm, workers};
+use crate::live::{Awake, Cores, Here, Tenant};
 use lab::experiment::{ExperimentError, Results, Sweep};
 use std::io;
 use units::Bytes;
@@ -18,7 +18,7 @@ fn left(sweep: &Sweep, policy: &str, step: Option<Bytes>) -> Result<Left, Experi
     let goal = format!("p99 {}", sweep.text("goal")?);
     let tenants = [Tenant::new("c", &goal), Tenant::new("r", ""), Tenant::new("w", "")];
     let _awake = Awake::start();
-    let workers = usize::try_from(sweep.count("workers")?).unwrap_or(1);
+    let workers = workers(sweep)?;
     let here = Here::start_with(sweep.text("tier")?, "none", &tenants, workers, |config| {
         config.bandwidth_step = step
     });
@@ -32,11 +32,7 @@ fn left(sweep: &Sweep, policy: &str, step: Option<Bytes>) -> Result<Left, Experi
         let works =
             [gets("c", 256, keys, 1), gets("r", 4096, keys, reads), sets("w", write_bytes, keys, writes)];
         for work in &works {
-            here.fill(work)?;
-            // The tier's memory is touched for the first time before anything is measured.
-            let client = here.work(Work { gets_percent: 0, ..*work });
-            here.pass(short / 4.0);
-            client.end()?;
+            warm(&here, work, short / 4.0)?;
         }
         let clients = [here.work(works[0]), here.work(works[1])];
         here.pass(short);

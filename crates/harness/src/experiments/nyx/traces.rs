@@ -3,7 +3,7 @@
 //! Shape: loads with the values and kinds of Table 3 -> calm and spike in turns -> medians of what others lose; a night, a day
 //!        and a night -> slowdowns of the promised one
 
-use super::{failed, gets, median, median_rates, rates};
+use super::{failed, gets, median, median_rates, rates, workers};
 use crate::live::{Awake, Cores, Here, Tenant, Work, Working};
 use lab::experiment::{ExperimentError, Results, Sweep};
 use std::io;
@@ -40,7 +40,7 @@ struct Spiked {
 /// Calm and spikes in turns under a policy.
 fn spikes(sweep: &Sweep, policy: &str, claim: &str) -> Result<Spiked, ExperimentError> {
     let tenants = [Tenant::new("s1", ""), Tenant::new("c1", ""), Tenant::new("c2", claim)];
-    let workers = usize::try_from(sweep.count("workers")?).unwrap_or(1);
+    let workers = workers(sweep)?;
     let here = Here::start(sweep.text("tier")?, "none", &tenants, workers).map_err(failed)?;
     let cores = Cores::divide(workers);
     let works = loads(sweep, ["day", "day", "night"])?;
@@ -129,7 +129,7 @@ impl Course<'_> {
 fn day_and_night(sweep: &Sweep, results: &mut Results) -> Result<(), ExperimentError> {
     let claim = format!("slowdown {}", sweep.number("slowdown")?);
     let tenants = [Tenant::new("s1", &claim), Tenant::new("c1", ""), Tenant::new("c2", "")];
-    let workers = usize::try_from(sweep.count("workers")?).unwrap_or(1);
+    let workers = workers(sweep)?;
     let here = Here::start(sweep.text("tier")?, "none", &tenants, workers).map_err(failed)?;
     let cores = Cores::divide(workers);
     let [day, night] = [loads(sweep, ["day"; 3])?, loads(sweep, ["night"; 3])?];
