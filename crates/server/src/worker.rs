@@ -245,17 +245,17 @@ impl<R: Reactor> Worker<R> {
         }
     }
 
-    fn complete(&mut self, completion: Completion, buffer: &[u8], now: Instant) {
+    fn complete(&mut self, completion: Completion, buffer: &[u8], at: Instant) {
         match completion {
             Completion::Arrived(id, len) => {
                 self.bytes_read += len as u64;
-                self.arrived(id, &buffer[..len], now);
+                self.arrived(id, &buffer[..len], at);
             }
             Completion::Owes(id, bytes) => self.note_owed(id, bytes, false),
             Completion::Sent(id) => {
                 let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
                 connection.is_sending = false;
-                connection.active = now;
+                connection.active = at;
                 let unsent = std::mem::take(&mut connection.unsent);
                 self.settle(unsent);
                 let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };

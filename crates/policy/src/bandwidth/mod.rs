@@ -30,7 +30,7 @@ pub use mt2_model::{AXIS_POINTS_MAX, Axis, EmpiricalModel, ModelError};
 pub use mt2_slo::Slo;
 pub use mt2_throttle::{Means, Prevention, Remedy};
 pub use none::Unregulated;
-pub use nyx_fair::{FairSlowdown, UNFAIRNESS_THRESHOLD};
+pub use nyx_fair::FairSlowdown;
 pub use nyx_limit::{EPOCH, Limit};
 pub use nyx_proportional::{DonateStep, Donation, Proportional};
 pub use nyx_qos::{EXPERIMENT_STEP, Qos};
