@@ -74,7 +74,7 @@ pub struct Budget {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Throttle {
     /// So many times 10 ns before each access to the slow tier.
-    pub delay: u16,
+    pub delay: u32,
     /// No access to the slow tier at all until the next decision.
     pub paused: bool,
     /// So much cost per period.

@@ -90,7 +90,7 @@ fn an_experiment_lapses_to_the_last_steady_throttles() {
 #[derive(Debug, Default)]
 struct Tightening {
     shares: Shares<Throttle>,
-    delay: u16,
+    delay: u32,
 }
 
 impl Policy for Tightening {

@@ -49,7 +49,7 @@ pub struct Budget {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Setting {
     /// So many times 10 ns after each access to the slow tier, on each thread.
-    pub delay: u16,
+    pub delay: u32,
     /// No access to the slow tier at all.
     pub paused: bool,
     /// So much cost per period.

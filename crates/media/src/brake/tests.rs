@@ -56,7 +56,7 @@ fn a_free_tenant_is_not_held_and_no_time_is_read() {
 
 #[test]
 fn a_delay_lengthens_every_slow_access_of_every_thread_by_itself() {
-    for (delay, takes) in [(1_u16, 90_u64), (10, 300), (100, 300), (2_000, 500)] {
+    for (delay, takes) in [(1_u32, 90_u64), (10, 300), (100, 300), (2_000, 500)] {
         let brake = Brake::default();
         set(&brake, Setting { delay, ..Setting::FREE }, 0);
         let mut pads = [Pad::default(), Pad::default()];
@@ -106,7 +106,7 @@ fn delays_are_owed_until_they_are_worth_waiting_for() {
 /// all the same.
 #[test]
 fn who_is_served_late_in_every_round_does_what_its_delay_says() {
-    for (delay_us, round_us) in [(150_u16, 340_u64), (250, 340), (250, 620), (400, 340), (550, 620)] {
+    for (delay_us, round_us) in [(150_u32, 340_u64), (250, 340), (250, 620), (400, 340), (550, 620)] {
         let (brake, mut pad) = (Brake::default(), Pad::default());
         set(&brake, Setting { delay: delay_us * 100, ..Setting::FREE }, 0);
         let (takes, round, end) = (130_000, round_us * 1_000, 200 * MS);
@@ -347,7 +347,7 @@ fn what_has_passed_is_due_at_the_cap_that_holds_now() {
 #[test]
 fn extreme_settings_do_not_overflow() {
     let most = Setting {
-        delay: u16::MAX,
+        delay: u32::MAX,
         paused: false,
         budget: Some(Budget { cost_ps: 0, per: Duration(u64::MAX) }),
         cap: [Some(BytesPerSec(0)); 4],

@@ -12,8 +12,8 @@ use control::bandwidth::{BandwidthSignal, Kind, Throttle};
 use control::{CpuQuota, Levers, Window};
 use units::{Bytes, BytesPerSec};
 
-/// The longest delay; beyond it an access is paused (600 µs, some times what an access to a disk takes).
-pub const DELAY_MAX: u16 = 60_000;
+/// The longest delay; beyond it an access is paused (10 ms, some times what a value of 64 KiB takes of a slow tier, and short of a period).
+pub const DELAY_MAX: u32 = 1_000_000;
 /// Part of the bandwidth that one step of the delay takes (MT² leaves the step open; NyxCache uses 500 MB/s of some 5 GB/s).
 const STEP_PART: f64 = 0.1;
 /// Factor of one step of the CPU quota (guess; .8 to .95 were considered, no paper says).
@@ -83,7 +83,7 @@ pub(super) fn merged(levers: &Levers, kind: Kind, signal: &BandwidthSignal) -> B
 
 /// How much more a tenant would do without its delay: what an access takes now, and what it would take without. At most
 /// ten times as much, for nobody is measured that well.
-pub(super) fn freed_by(levers: &Levers, delay: u16, traffic: (&BandwidthSignal, Window)) -> f64 {
+pub(super) fn freed_by(levers: &Levers, delay: u32, traffic: (&BandwidthSignal, Window)) -> f64 {
     let merged = merged(levers, Kind::SlowRead, traffic.0);
     let Some((rate, bytes, threads)) = pace(Kind::SlowRead, Some((&merged, traffic.1))) else { return 1.0 };
     let takes = threads * bytes / rate * 1e9;
@@ -163,7 +163,7 @@ fn with_delay(now: Throttle, delay: f64) -> Throttle {
         clippy::cast_sign_loss,
         reason = "0..=DELAY_MAX after the clamp"
     )]
-    let delay = delay.round().clamp(0.0, f64::from(DELAY_MAX)) as u16;
+    let delay = delay.round().clamp(0.0, f64::from(DELAY_MAX)) as u32;
     Throttle { delay, ..now }
 }
 
@@ -259,8 +259,8 @@ mod tests {
     #[test]
     fn who_makes_few_accesses_is_not_paused_by_its_first_step() {
         let levers = Levers { brake: BRAKE, ..Levers::default() };
-        // Fifty values of 4 KiB a second, and a step of a tenth or of far more than all of it.
-        let (signal, window) = traffic(204_800, 50, 1);
+        // Five values of 4 KiB a second, and a step of a tenth or of far more than all of it.
+        let (signal, window) = traffic(20_480, 5, 1);
         for step in [Step::One, Step::By(BytesPerSec(500_000_000))] {
             let tighter = |now| tighten(&levers, now, Kind::SlowRead, step, Some((&signal, window))).unwrap();
             let first = tighter(Throttle::FREE);

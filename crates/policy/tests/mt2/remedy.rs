@@ -240,7 +240,7 @@ fn a_braked_writer_is_let_go_step_by_step() {
         let brake = Kinds { slow_read: true, slow_write: true, ..Kinds::splat(false) };
         writer.claim.levers = Levers { brake, ..Levers::default() };
         let mut stage = Stage::new(Remedy::new(thresholds()), vec![writer]);
-        let rate = |delay: u16| THREADS / (1.0 / FREE + f64::from(delay) / 1e8);
+        let rate = |delay: u32| THREADS / (1.0 / FREE + f64::from(delay) / 1e8);
         let mut step = |latency: u64| {
             let before = stage.rows[0].in_force.map_or(0, |now| now.delay);
             let accesses = rate(before) * PERIOD.as_secs_f64();

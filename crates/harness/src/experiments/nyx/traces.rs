@@ -3,7 +3,7 @@
 //! Shape: loads with the values and kinds of Table 3 -> calm and spike in turns -> medians of what others lose; a night, a day
 //!        and a night -> slowdowns of the promised one
 
-use super::{failed, gets, median, median_rates, rates, workers};
+use super::{failed, gets, median, median_rates, rates, warm, workers};
 use crate::live::{Awake, Cores, Here, Tenant, Work, Working};
 use lab::experiment::{ExperimentError, Results, Sweep};
 use std::io;
@@ -134,20 +134,29 @@ fn day_and_night(sweep: &Sweep, results: &mut Results) -> Result<(), ExperimentE
     let cores = Cores::divide(workers);
     let [day, night] = [loads(sweep, ["day"; 3])?, loads(sweep, ["night"; 3])?];
     let (settle_s, measure_s) = (sweep.number("settle_s")?, sweep.number("measure_s")?);
+    let warm_s = sweep.number("warm_s")?;
     let mut run = || -> io::Result<()> {
         for work in &day {
-            here.fill(work)?;
+            warm(&here, work, warm_s)?;
         }
         let s1 = here.work(day[0]);
-        here.pass(SPIKE_BEGINS_S);
-        let alone = median_rates(&here, &[&s1], measure_s)[0];
-        let mut seen = Vec::new();
+        // What else the machine does changes within a minute: before and behind each course.
+        let alone = || {
+            here.pass(SPIKE_BEGINS_S);
+            median_rates(&here, &[&s1], measure_s)[0]
+        };
+        let (first, mut seen) = (alone(), Vec::new());
+        let mut before_it = first;
         for (policy, name, settle_s) in [("none", "free", SPIKE_BEGINS_S), ("fair-slowdown", "nyx", settle_s)]
         {
             here.switch(policy)?;
             let mut course = Course { here: &here, settle_s, measure_s, s1: Vec::new(), held: Vec::new() };
             let [before, by_day, after] = [&night, &day, &night].map(|works| course.phase(&s1, &works[1..]));
             let (before, by_day, after) = (before?, by_day?, after?);
+            here.switch("none")?;
+            let behind_it = alone();
+            let alone = f64::midpoint(before_it, behind_it);
+            before_it = behind_it;
             results.number(format!("{name}_night_slowdown"), alone / before[0]);
             results.number(format!("{name}_day_slowdown"), alone / by_day[0]);
             if name == "nyx" {
@@ -158,14 +167,11 @@ fn day_and_night(sweep: &Sweep, results: &mut Results) -> Result<(), ExperimentE
             results.series("Slowdown of S1: a night, a day, a night", name, &points);
             seen.push((before, by_day, after));
         }
-        here.switch("none")?;
-        here.pass(SPIKE_BEGINS_S);
-        let again = median_rates(&here, &[&s1], measure_s)[0];
         s1.end()?;
         let [(free_night, free_day, _), (_, nyx_day, after)] = &seen[..] else { return Ok(()) };
         results.number("nyx_day_kept", (nyx_day[1] / free_day[1] + nyx_day[2] / free_day[2]) / 2.0);
         results.number("nyx_c1_after_the_day", after[1] / free_night[1]);
-        results.number("alone_again", again / alone);
+        results.number("alone_again", before_it / first);
         results.axes("Slowdown of S1: a night, a day, a night", "s", "time ÷ alone");
         Ok(())
     };

@@ -73,7 +73,8 @@ impl Plant {
         let rates = self.rates();
         for (row, rate) in self.rows.iter_mut().zip(rates) {
             let noisy = rate * (1.0 + self.noise * (self.rng.unit() - 0.5));
-            row.reads(whole(noisy), last).threads = THREADS;
+            // In KB per second: who is held back most reads less than one MB.
+            row.reads(whole(noisy * 1e3), Duration(last.0 / 1_000)).threads = THREADS;
         }
         let start = self.now_us;
         self.now_us += last.0 / 1_000;
@@ -130,7 +131,8 @@ fn weights_make_slowdown_times_weight_equal() {
 fn nobody_is_paused_for_a_hard_limit_that_cannot_be_kept() {
     let goal = Goal::Slowdown(Slowdown::new(1.01).unwrap());
     let claim = Claim { class: Class::Critical { goal }, ..Claim::default() };
-    let mut plant = Plant::new(&[(1_500.0, 40.0), (6_000.0, 1.0)], &[claim]);
+    // Who waits for as long as may be reads .2 MB/s, and that is too much.
+    let mut plant = Plant::new(&[(1_500.0, 1_000.0), (6_000.0, 1.0)], &[claim]);
     plant.run(&mut FairSlowdown::new(Pause::default(), 8), 60);
     assert!(
         plant.incidents.iter().all(|tenant| *tenant == Some(TenantId(1))),
