@@ -172,6 +172,11 @@ impl<R: Reactor> Transport<R> {
         self.inner.waker()
     }
 
+    /// Lets a wait end at a moment, instead of at the one that was said before.
+    pub(crate) fn ring_at(&mut self, at: Instant, now: Instant) -> io::Result<()> {
+        self.inner.ring_at(at, now)
+    }
+
     /// Waits until something may have completed, at most so long.
     pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.steps_left = HANDSHAKES_PER_ROUND;

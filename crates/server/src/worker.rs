@@ -171,7 +171,7 @@ impl<R: Reactor> Worker<R> {
             () if idle_check || 0 < self.held => Some(most.unwrap_or(Duration::from_secs(1))),
             () => most,
         };
-        let timeout = self.until_unparked(timeout);
+        let timeout = self.until_unparked(timeout)?;
         let sleeps = timeout != Some(Duration::ZERO);
         if sleeps {
             self.publish_counters();

@@ -2,19 +2,19 @@
 //!
 //! Invariants: registered once for both directions, edge-triggered; what a socket did not take at once is copied before
 //!             `send` returns
-//! Cost:       one system call per wait, receive and send; two for a wait that is short but not none
+//! Cost:       one system call per wait, receive and send
 
+use super::alarm::Alarm;
 use super::{Completion, Reactor, Sending, StreamId, Waker};
 use crate::limits::EVENTS_PER_WAIT;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
-use rustix::event::{PollFd, PollFlags, Timespec};
 use socket2::Socket;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Read, Write};
-use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
-use units::Duration;
+use units::{Duration, Instant};
 
 /// The reactor on epoll.
 #[derive(Debug)]
@@ -22,6 +22,7 @@ pub(crate) struct Epoll {
     poll: Poll,
     events: Events,
     waker: Arc<Waker>,
+    alarm: Alarm,
     streams: Vec<Option<Registered>>,
     free: Vec<usize>,
     ready: VecDeque<usize>,
@@ -41,18 +42,20 @@ struct Registered {
 }
 
 const WAKER: Token = Token(usize::MAX);
-/// Shorter waits are no whole milliseconds, in which epoll counts: who waits for a tier's time sleeps no longer than it must.
-const FINE: Duration = Duration::from_millis(100);
+const ALARM: Token = Token(usize::MAX - 1);
 
 impl Epoll {
     pub(crate) fn new() -> io::Result<Self> {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new()?);
         poll.registry().register(&mut SourceFd(&waker.as_raw_fd()), WAKER, Interest::READABLE)?;
+        let alarm = Alarm::new()?;
+        poll.registry().register(&mut SourceFd(&alarm.as_raw_fd()), ALARM, Interest::READABLE)?;
         Ok(Self {
             poll,
             events: Events::with_capacity(EVENTS_PER_WAIT),
             waker,
+            alarm,
             streams: Vec::new(),
             free: Vec::new(),
             ready: VecDeque::new(),
@@ -155,18 +158,12 @@ impl Reactor for Epoll {
         Ok(StreamId(at))
     }
 
+    fn ring_at(&mut self, at: Instant, now: Instant) -> io::Result<()> {
+        self.alarm.set(at, now)
+    }
+
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        let mut timeout = if self.ready.is_empty() { timeout } else { Some(Duration::ZERO) };
-        if let Some(most) = timeout.filter(|most| Duration::ZERO < *most && *most < FINE) {
-            let watched = self.poll.registry().as_fd();
-            let nanos = i64::try_from(most.0).unwrap_or(i64::MAX);
-            let most = Timespec { tv_sec: 0, tv_nsec: nanos };
-            match rustix::event::poll(&mut [PollFd::from_borrowed_fd(watched, PollFlags::IN)], Some(&most)) {
-                Ok(_) => timeout = Some(Duration::ZERO),
-                Err(rustix::io::Errno::INTR) => return Ok(()),
-                Err(e) => return Err(e.into()),
-            }
-        }
+        let timeout = if self.ready.is_empty() { timeout } else { Some(Duration::ZERO) };
         match self.poll.poll(&mut self.events, timeout.map(Duration::to_std)) {
             Ok(()) => {}
             Err(e) if e.kind() == io::ErrorKind::Interrupted => return Ok(()),
@@ -174,6 +171,9 @@ impl Reactor for Epoll {
         }
         let mut queued = Vec::new();
         for event in &self.events {
+            if event.token() == ALARM {
+                self.alarm.rang();
+            }
             let at = event.token().0;
             if let Some(Some(stream)) = self.streams.get_mut(at) {
                 stream.read_closed |= event.is_read_closed() || event.is_error();

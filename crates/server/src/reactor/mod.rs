@@ -7,6 +7,7 @@
 //!
 //! Two engines implement it: epoll everywhere, io_uring where the system allows it.
 
+mod alarm;
 mod epoll;
 mod ring;
 mod stream;
@@ -24,7 +25,7 @@ pub(crate) use waker::Waker;
 use socket2::Socket;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
-use units::Duration;
+use units::{Duration, Instant};
 
 /// What waits for sockets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -119,7 +120,9 @@ pub(crate) enum Sending {
 pub(crate) trait Reactor {
     /// Takes a stream over.
     fn register(&mut self, stream: Socket) -> io::Result<StreamId>;
-    /// Waits until something may have completed, at most so long.
+    /// Lets a wait end at a moment, instead of at the one that was said before: for who waits often for the same moment.
+    fn ring_at(&mut self, at: Instant, now: Instant) -> io::Result<()>;
+    /// Waits until something may have completed, at most so long, in whole milliseconds.
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()>;
     /// Whether `next` may have something without waiting.
     fn has_ready(&self) -> bool;

@@ -11,6 +11,7 @@
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Purpose {
     Wake = 1,
+    Ring,
     Receive,
     Send,
     Room,
@@ -19,7 +20,8 @@ pub(super) enum Purpose {
 }
 
 impl Purpose {
-    const ALL: [Self; 6] = [Self::Wake, Self::Receive, Self::Send, Self::Room, Self::Cancel, Self::HangUp];
+    const ALL: [Self; 7] =
+        [Self::Wake, Self::Ring, Self::Receive, Self::Send, Self::Room, Self::Cancel, Self::HangUp];
 }
 
 const NUMBER_BITS: u32 = 32;

@@ -337,6 +337,27 @@ fn a_waker_ends_a_wait_each_time() {
 }
 
 #[test]
+fn an_alarm_ends_a_wait_at_its_moment_and_not_at_one_before() {
+    on_each(|bed| {
+        assert_eq!(bed.poll(), []);
+        let now = Instant::ZERO;
+        let ms = |ms| now + Duration::from_millis(ms);
+        // A moment that is an hour away gives way to one that is near, as often as one is asked for.
+        for near in [1, 2, 3] {
+            for at in [ms(3_600_000), ms(near), ms(near)] {
+                bed.reactor.ring_at(at, now).unwrap();
+            }
+            bed.reactor.wait(None).unwrap();
+        }
+        // The same moment, once it has come, is asked for anew; one that is past comes at once.
+        for at in [ms(3), ms(3), ms(0)] {
+            bed.reactor.ring_at(at, ms(1)).unwrap();
+            bed.reactor.wait(None).unwrap();
+        }
+    });
+}
+
+#[test]
 fn an_engine_is_chosen_for_a_reason() {
     let (engine, rings) = choose(IoEngine::Epoll, 2);
     assert_eq!((engine.kind, engine.reason.as_str(), rings.len()), (IoEngine::Epoll, "as configured", 0));

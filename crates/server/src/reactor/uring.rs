@@ -11,6 +11,7 @@
 
 mod arrivals;
 
+use super::alarm::Alarm;
 use super::ring::{Completed, RING_BYTES};
 use super::stream::{Slot, Stream};
 use super::tag::{GENERATION_BITS, Purpose, parts, tag};
@@ -24,7 +25,7 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
-use units::Duration;
+use units::{Duration, Instant};
 
 /// The reactor on io_uring.
 #[derive(Debug)]
@@ -33,6 +34,8 @@ pub(crate) struct Uring {
     shared: Arc<Shared>,
     waker: Arc<Waker>,
     is_waker_watched: bool,
+    alarm: Alarm,
+    is_alarm_watched: bool,
     slots: Vec<Slot>,
     free: Vec<usize>,
     ready: VecDeque<Ready>,
@@ -74,6 +77,8 @@ impl Uring {
             shared,
             waker: Arc::new(Waker::new()?),
             is_waker_watched: false,
+            alarm: Alarm::new()?,
+            is_alarm_watched: false,
             slots: Vec::new(),
             free: Vec::new(),
             ready: VecDeque::new(),
@@ -105,10 +110,14 @@ impl Uring {
 
     /// Writes down everything that is to be handed over.
     fn write_down(&mut self) -> io::Result<()> {
+        let events = u32::from(PollFlags::IN.bits());
         if !self.is_waker_watched {
-            let events = u32::from(PollFlags::IN.bits());
             self.ring.watch(self.waker.as_raw_fd(), events, true, tag(Purpose::Wake, 0, 0))?;
             self.is_waker_watched = true;
+        }
+        if !self.is_alarm_watched {
+            self.ring.watch(self.alarm.as_raw_fd(), events, true, tag(Purpose::Ring, 0, 0))?;
+            self.is_alarm_watched = true;
         }
         for at in std::mem::take(&mut self.to_quiet) {
             let receive = self.slots.get(at).map(|_| self.tag(Purpose::Receive, at));
@@ -151,6 +160,10 @@ impl Uring {
         let is_current = self.slots.get(at).is_some_and(|slot| slot.generation == generation);
         match purpose {
             Some(Purpose::Wake) => self.is_waker_watched = done.more,
+            Some(Purpose::Ring) => {
+                self.is_alarm_watched = done.more;
+                self.alarm.rang();
+            }
             Some(Purpose::Receive) if is_current => self.received(at, done),
             Some(Purpose::Send) if is_current => self.send_fell_short(at, done.result)?,
             Some(Purpose::Room) if is_current => self.has_room(at)?,
@@ -307,6 +320,10 @@ impl Reactor for Uring {
         self.slots[at].stream = Some(Stream::new(stream));
         self.to_receive.push(at);
         Ok(StreamId(at))
+    }
+
+    fn ring_at(&mut self, at: Instant, now: Instant) -> io::Result<()> {
+        self.alarm.set(at, now)
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {

@@ -10,7 +10,7 @@ use crate::limits::{AWAKE_FOR, RATE_WAIT_MAX};
 use crate::memcache::reply_text;
 use crate::reactor::{Reactor, StreamId};
 use crate::tenants::Binding;
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 use std::sync::atomic::Ordering;
 use units::{Duration, Instant};
 
@@ -91,13 +91,14 @@ impl<R: Reactor> Worker<R> {
         }
     }
 
-    /// At most so long as nobody has tokens.
-    pub(super) fn until_unparked(&self, timeout: Option<Duration>) -> Option<Duration> {
-        let Some(first) = self.parked.iter().map(|(until, _)| *until).min() else { return timeout };
-        let wait = until(first, self.around.shared.clock.now());
-        if wait <= AWAKE_FOR {
-            return Some(Duration::ZERO);
+    /// How long to wait for everything else; the wait ends when somebody has tokens.
+    pub(super) fn until_unparked(&mut self, timeout: Option<Duration>) -> io::Result<Option<Duration>> {
+        let Some(first) = self.parked.iter().map(|(until, _)| *until).min() else { return Ok(timeout) };
+        let now = self.around.shared.clock.now();
+        if until(first, now) <= AWAKE_FOR {
+            return Ok(Some(Duration::ZERO));
         }
-        Some(timeout.map_or(wait, |timeout| timeout.min(wait)))
+        self.reactor.ring_at(first, now)?;
+        Ok(timeout)
     }
 }
