@@ -1,4 +1,4 @@
-//! Holds a tenant's accesses back: a delay after each, a pause, a budget of cost per period, caps on bytes per second.
+//! Holds a tenant's accesses back: a delay for each, a pause, a budget of cost per period, caps on bytes per second.
 //!
 //! Shape:      one `Brake` per tenant, which the control loop sets; one `Pad` per thread and held tenant, which takes from the
 //!             brake in pieces. After each access the brake says what the thread is to do before the tenant's next one
@@ -7,7 +7,8 @@
 //! Units:      nanoseconds; picoseconds of cost; bytes per second
 //! Cost:       under a budget or a cap a lock is taken and time is asked for once per piece, a thousandth of a period's budget
 //! Source:     NyxCache §3.3 (delay of n × 10 ns per access, pause as infinite delay), Algorithm 1 (a tenant that used up its
-//!             assignment is paused until the epoch ends). We add: delays are owed until they are worth waiting for; of budgets and caps
+//!             assignment is paused until the epoch ends). We add: delays are owed until they are worth waiting for, and waited for from
+//!             when the next access is asked for, as if its thread stood still then; of budgets and caps
 //!             a hold of up to 1 µs is spun; a longer one is the caller's to wait out without the thread, and what it waits too long
 //!             for a delay counts for the next ones; the access at which a budget runs out is charged in full
 //! Non-goals:  reading a clock, deciding who is held back
@@ -48,7 +49,7 @@ pub struct Budget {
 /// How a tenant is held back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Setting {
-    /// So many times 10 ns after each access to the slow tier, on each thread.
+    /// So many times 10 ns for each access to the slow tier, on each thread, before the next one that is asked for.
     pub delay: u32,
     /// No access to the slow tier at all.
     pub paused: bool,
@@ -195,17 +196,14 @@ impl Brake {
             return Hold::Paused;
         }
         let capped = pad.capped_until[access as usize];
-        if pad.ready_at == Instant::ZERO && capped == Instant::ZERO {
+        if pad.ready_at == Instant::ZERO && capped == Instant::ZERO && pad.owes(access).is_none() {
             return Hold::None;
         }
         let now = now();
         if capped <= now {
             pad.capped_until[access as usize] = Instant::ZERO;
         }
-        let waits = pad.ready_at.max(capped);
-        if now < pad.ready_at {
-            pad.is_awaited = true;
-        } else if pad.ready_at != Instant::ZERO {
+        if pad.ready_at != Instant::ZERO && pad.ready_at <= now {
             // Who did not ask meanwhile did not wait.
             if std::mem::take(&mut pad.is_awaited) {
                 let most = i64::try_from(LATE_MAX.0).unwrap_or(0);
@@ -214,7 +212,12 @@ impl Brake {
             }
             pad.ready_at = Instant::ZERO;
         }
-        hold(waits, now)
+        if let Some(owed) = pad.owes(access) {
+            pad.ready_at = pad.ready_at.max(now) + owed;
+            pad.owed_ns = 0;
+        }
+        pad.is_awaited |= now < pad.ready_at;
+        hold(pad.ready_at.max(capped), now)
     }
 
     #[inline(never)]
@@ -232,20 +235,15 @@ impl Brake {
         if access.is_slow() {
             pad.owed_ns += i64::from(delay) * OWED_STEP;
         }
-        let owed = u64::try_from(pad.owed_ns).map(Duration).ok().filter(|owed| OWED_MAX <= *owed);
         let cost_short =
             if access.is_slow() && budget.is_some() { take(&mut pad.left_ps, cost_ps) } else { None };
         let left = &mut pad.left_bytes[access as usize];
         let bytes_short = if cap[access as usize].is_some() { take(left, size.0) } else { None };
-        if owed.is_none() && cost_short.is_none() && bytes_short.is_none() {
+        if cost_short.is_none() && bytes_short.is_none() {
             return Hold::None;
         }
         let (now, mut ready) = (now(), pad.ready_at);
         let capped = &mut pad.capped_until[access as usize];
-        if let Some(owed) = owed {
-            ready = ready.max(now) + owed;
-            pad.owed_ns = 0;
-        }
         if let Some(short) = cost_short {
             let (granted, until) = self.lock().spend(short, now);
             (pad.left_ps, ready) = (granted, ready.max(until));
@@ -276,6 +274,14 @@ impl Brake {
     fn lock(&self) -> MutexGuard<'_, Ledger> {
         // What panicked inside was arithmetic on a consistent ledger.
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Pad {
+    /// What is to be waited for now before such an access; none while it is not worth a wait.
+    fn owes(&self, access: Access) -> Option<Duration> {
+        let owed = u64::try_from(self.owed_ns).map(Duration).ok();
+        owed.filter(|owed| access.is_slow() && OWED_MAX <= *owed)
     }
 }
 

@@ -48,10 +48,12 @@ fn a_free_tenant_is_not_held_and_no_time_is_read() {
     assert_eq!(brake.before(&mut pad, Access::SlowRead, no_clock), Hold::None);
     assert_eq!(brake.after(&mut pad, READ, no_clock), Hold::None);
     set(&brake, Setting { delay: 10_000, ..Setting::FREE }, 0);
-    assert_eq!(brake.after(&mut pad, READ, || Instant(1000)), Hold::Until(Instant(101_000)));
+    assert_eq!(brake.after(&mut pad, READ, no_clock), Hold::None);
+    let asked = || Instant(1_000);
+    assert_eq!(brake.before(&mut pad, Access::SlowRead, asked), Hold::Until(Instant(101_000)));
     set(&brake, Setting::FREE, 0);
-    assert_eq!(brake.after(&mut pad, READ, || Instant(2000)), Hold::None);
-    assert_eq!(brake.after(&mut pad, READ, no_clock), Hold::None, "free again");
+    assert_eq!(brake.before(&mut pad, Access::SlowRead, no_clock), Hold::None, "free again");
+    assert_eq!(brake.after(&mut pad, READ, no_clock), Hold::None);
 }
 
 #[test]
@@ -68,8 +70,14 @@ fn a_delay_lengthens_every_slow_access_of_every_thread_by_itself() {
     }
     let brake = Brake::default();
     set(&brake, Setting { delay: 100, ..Setting::FREE }, 0);
-    let dram = (Access::DramRead, Bytes(256), 0);
-    assert_eq!(brake.after(&mut Pad::default(), dram, || Instant(5)), Hold::None, "DRAM is not delayed");
+    let mut pad = Pad::default();
+    let no_clock = || -> Instant { panic!("DRAM is not delayed") };
+    for access in [READ.0, Access::DramRead] {
+        for _ in 0..1_000 {
+            assert_eq!(brake.after(&mut pad, (access, Bytes(256), 0), no_clock), Hold::None);
+        }
+        assert_eq!(brake.before(&mut pad, Access::DramRead, no_clock), Hold::None);
+    }
 }
 
 #[test]
@@ -77,29 +85,51 @@ fn delays_are_owed_until_they_are_worth_waiting_for() {
     let (brake, mut pad) = (Brake::default(), Pad::default());
     set(&brake, Setting { delay: 250, ..Setting::FREE }, 0);
     let no_clock = || -> Instant { panic!("who only owes asks for no time") };
-    for _ in 0..39 {
+    let ask = |pad: &mut Pad, at: u64| brake.before(pad, Access::SlowRead, || Instant(at));
+    for _ in 0..40 {
         assert_eq!(brake.before(&mut pad, Access::SlowRead, no_clock), Hold::None);
         assert_eq!(brake.after(&mut pad, READ, no_clock), Hold::None);
     }
-    let hold = brake.after(&mut pad, READ, || Instant(5_000));
+    // Whenever it asks, it waits from then on.
+    let hold = ask(&mut pad, 5_000);
     assert_eq!(hold, Hold::Until(Instant(105_000)), "forty of 2.5 µs");
-    // It waits, and comes back 30 µs late: twelve delays more are paid for.
-    assert_eq!(brake.before(&mut pad, Access::SlowRead, || Instant(6_000)), hold);
-    assert_eq!(brake.before(&mut pad, Access::SlowRead, || Instant(135_000)), Hold::None);
-    for _ in 0..51 {
+    // It comes back 30 µs late: twelve delays more are paid for.
+    assert_eq!(ask(&mut pad, 6_000), hold);
+    assert_eq!(ask(&mut pad, 135_000), Hold::None);
+    for _ in 0..52 {
         assert_eq!(brake.after(&mut pad, READ, no_clock), Hold::None);
     }
-    assert_eq!(brake.after(&mut pad, READ, || Instant(200_000)), Hold::Until(Instant(300_000)));
-    // Who does not ask does not wait, and who waits very long is owed no more than what may come off.
-    assert_eq!(brake.before(&mut pad, Access::SlowRead, || Instant(MS)), Hold::None);
-    assert_eq!(pad.owed_ns, 0);
-    for _ in 0..39 {
-        assert_eq!(brake.after(&mut pad, READ, no_clock), Hold::None);
-    }
-    let hold = brake.after(&mut pad, READ, || Instant(2 * MS));
-    assert_eq!(brake.before(&mut pad, Access::SlowRead, || Instant(2 * MS)), hold);
-    assert_eq!(brake.before(&mut pad, Access::SlowRead, || Instant(9 * MS)), Hold::None);
+    assert_eq!(ask(&mut pad, MS), Hold::Until(Instant(MS + 100_000)));
+    // Who waits very long is owed no more than what may come off.
+    assert_eq!(ask(&mut pad, 9 * MS), Hold::None);
     assert_eq!(pad.owed_ns, -i64::try_from(LATE_MAX.0).unwrap());
+}
+
+/// Somebody who asks again long after its last access, because others are served first, waits as long as somebody who asks at once.
+#[test]
+fn a_delay_adds_to_what_a_request_waits_for_otherwise() {
+    for (delay_us, others_us) in [(20_u32, 150_u64), (60, 150), (75, 150), (80, 150), (200, 150), (75, 400)] {
+        let (brake, mut pad) = (Brake::default(), Pad::default());
+        set(&brake, Setting { delay: delay_us * 100, ..Setting::FREE }, 0);
+        let (takes, end) = (40_000, 400 * MS);
+        let (mut now, mut done) = (0, 0_u64);
+        while now < end {
+            // Two requests; those that follow wait for the others, and then for what is owed.
+            for _ in 0..2 {
+                now += takes;
+                done += 1;
+                brake.after(&mut pad, READ, || Instant(now));
+            }
+            now += others_us * 1_000;
+            if let Hold::Until(then) = brake.before(&mut pad, Access::SlowRead, || Instant(now)) {
+                now = then.0;
+                assert_eq!(brake.before(&mut pad, Access::SlowRead, || Instant(now)), Hold::None);
+            }
+        }
+        let each = takes + others_us * 500 + u64::from(delay_us) * 1_000;
+        let wanted = end as f64 / each as f64;
+        assert!((done as f64 / wanted - 1.0).abs() < 0.01, "{delay_us} {others_us}: {done} for {wanted:.0}");
+    }
 }
 
 /// A worker that comes to somebody whenever it has served another, each time for longer than the delay that is left: the delay says how much is done

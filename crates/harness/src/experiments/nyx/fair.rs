@@ -80,15 +80,16 @@ fn worst(of: impl Iterator<Item = f64>) -> f64 {
 /// NyxCache, Figure 9, live: a reader of small values beside readers and writers of large ones that have more and more under way.
 pub(super) fn fair(sweep: &Sweep, results: &mut Results) -> Result<(), ExperimentError> {
     let (keys, depth, most) = (sweep.count("keys")?, sweep.count("depth")?, sweep.number("fair")?);
+    let clients = sweep.count("clients")?;
     let size = |name: &str| sweep.count(name).map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
     let (small, large) = (size("small_bytes")?, size("large_bytes")?);
-    let beside = gets("a", small, keys, depth);
+    let load = |tenant, size, depth: u64| Work { clients, ..gets(tenant, size, keys, depth / clients) };
+    let beside = load("a", small, depth);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few requests")]
     let depths: Vec<u64> = sweep.list("depths")?.into_iter().map(|depth| depth as u64).collect();
     let _awake = Awake::start();
     let (mut before, mut after, mut kept) = (Vec::new(), Vec::new(), f64::INFINITY);
-    let beside_of =
-        |percent: u64, depth: u64| Work { gets_percent: percent, ..gets("b", large, keys, depth) };
+    let beside_of = |percent: u64, depth: u64| Work { gets_percent: percent, ..load("b", large, depth) };
     for (name, percent) in [("gets", 100), ("mixed", 50), ("sets", 0)] {
         let (mut said, at) = (Vec::new(), after.len());
         for depth in &depths {

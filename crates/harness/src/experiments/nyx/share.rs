@@ -1,7 +1,7 @@
 //! Figures 10, 11 and 14 live: the tier's time by weight, and what becomes of what is left idle, by the step of a donation.
 
-use super::{failed, gets, rates, sets};
-use crate::live::{Here, Tenant, Work};
+use super::{failed, gets, rates, sets, workers};
+use crate::live::{Awake, Cores, Here, Tenant, Work};
 use lab::experiment::{ExperimentError, Results, Sweep};
 use std::io;
 
@@ -18,19 +18,31 @@ fn parts(here: &Here, names: &[&str], seconds: f64) -> Vec<f64> {
     used.zip(before).map(|(now, before)| (now - before) as f64 / 1e12 / passed).collect()
 }
 
+/// Stores as fast as they may.
+fn stores(sweep: &Sweep, tenant: &'static str) -> Result<Work, ExperimentError> {
+    let size = usize::try_from(sweep.count("store_bytes")?).map_err(ExperimentError::failed)?;
+    Ok(Work { clients: 2, ..sets(tenant, size, sweep.count("keys")?, 4) })
+}
+
+/// Reads of small values, now and then: most of its part is idle.
+fn calm(sweep: &Sweep) -> Result<Work, ExperimentError> {
+    Ok(Work { pause_us: sweep.count("calm_pause_us")?, ..gets("h", 1024, sweep.count("keys")?, 1) })
+}
+
 /// NyxCache, Figures 10 and 11, live.
 pub(super) fn share(sweep: &Sweep, results: &mut Results) -> Result<(), ExperimentError> {
+    let _awake = Awake::start();
     let heavy = Tenant { weight: sweep.number("weight")?, ..Tenant::new("h", "") };
     let tenants = [heavy, Tenant::new("l", "")];
-    let part = sweep.number("part")?;
-    let here =
-        Here::start_with(sweep.text("tier")?, "none", &tenants, 2, |config| config.bandwidth_part = part);
+    let (part, workers) = (sweep.number("part")?, workers(sweep)?);
+    let here = Here::start_with(sweep.text("tier")?, "none", &tenants, workers, |config| {
+        config.bandwidth_part = part;
+    });
     let here = here.map_err(failed)?;
-    let (seconds, keys) = (sweep.number("seconds")?, sweep.count("keys")?);
-    let size = 32 << 10;
+    let cores = Cores::divide(workers);
+    let seconds = sweep.number("seconds")?;
+    let (works, reads) = ([stores(sweep, "h")?, stores(sweep, "l")?], calm(sweep)?);
     let mut measure = || -> io::Result<()> {
-        // Either alone uses the tier up: both workers serve both.
-        let works = ["h", "l"].map(|tenant| Work { clients: 2, ..sets(tenant, size, keys, 4) });
         for work in &works {
             here.fill(work)?;
         }
@@ -46,8 +58,6 @@ pub(super) fn share(sweep: &Sweep, results: &mut Results) -> Result<(), Experime
         results.number("heavy_to_light", both[0] / both[1]);
         let [heavy, light] = clients;
         heavy.end()?;
-        // Reads of small values: most of its part is idle.
-        let reads = gets("h", 1024, keys, 1);
         here.fill(&reads)?;
         let calm = here.work(reads);
         here.pass(1.0);
@@ -62,6 +72,7 @@ pub(super) fn share(sweep: &Sweep, results: &mut Results) -> Result<(), Experime
         Ok(())
     };
     measure().map_err(failed)?;
+    drop(cores);
     here.end();
     for percent in sweep.list("donations_percent")? {
         let seen = lent(sweep, percent / 100.0)?;
@@ -81,14 +92,14 @@ struct Lent {
 /// NyxCache, Figure 14, live: the same by steps of `donation`.
 fn lent(sweep: &Sweep, donation: f64) -> Result<Lent, ExperimentError> {
     let heavy = Tenant { weight: sweep.number("weight")?, ..Tenant::new("h", "") };
-    let (tier, part) = (sweep.text("tier")?, sweep.number("part")?);
-    let here = Here::start_with(tier, "proportional", &[heavy, Tenant::new("l", "")], 2, |config| {
+    let (tier, part, workers) = (sweep.text("tier")?, sweep.number("part")?, workers(sweep)?);
+    let here = Here::start_with(tier, "proportional", &[heavy, Tenant::new("l", "")], workers, |config| {
         (config.bandwidth_part, config.bandwidth_donation) = (part, donation);
     });
     let here = here.map_err(failed)?;
-    let (seconds, keys) = (sweep.number("seconds")?, sweep.count("keys")?);
+    let cores = Cores::divide(workers);
+    let (seconds, works) = (sweep.number("seconds")?, [calm(sweep)?, stores(sweep, "l")?]);
     let measure = || -> io::Result<Lent> {
-        let works = [gets("h", 1024, keys, 1), Work { clients: 2, ..sets("l", 32 << 10, keys, 4) }];
         for work in &works {
             here.fill(work)?;
         }
@@ -106,6 +117,7 @@ fn lent(sweep: &Sweep, donation: f64) -> Result<Lent, ExperimentError> {
         Ok(Lent { mean, spread: variance.sqrt() / mean })
     };
     let seen = measure().map_err(failed)?;
+    drop(cores);
     here.end();
     Ok(seen)
 }
