@@ -5,6 +5,7 @@
 
 use crate::admission::until;
 use crate::limits::{JOURNAL_RECORDS, JOURNAL_ROWS, SHADOW_HITS_PER_DECISION};
+use crate::reactor::Waker;
 use crate::shared::Shared;
 use crate::sharing::REST_MAX;
 use crate::tenants::Router;
@@ -12,7 +13,7 @@ use control::{Loop, Policy as _};
 use policy::memory::MemoryPolicy as Policy;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use store::MemoryControl;
 use units::{Duration, Instant};
 
@@ -36,6 +37,8 @@ pub(crate) struct Helpers {
     cleaners: [Bell; store::CLEANERS_MAX],
     control: Bell,
     bandwidth: Bell,
+    /// Of the workers, once they are there.
+    workers: OnceLock<Vec<Arc<Waker>>>,
 }
 
 impl Bell {
@@ -79,6 +82,19 @@ impl Helpers {
 
     pub(crate) fn wake_bandwidth(&self) {
         self.bandwidth.ring_surely();
+    }
+
+    /// Says who wakes the workers, once.
+    pub(crate) fn know_workers(&self, wakers: Vec<Arc<Waker>>) {
+        let _said_before = self.workers.set(wakers);
+    }
+
+    /// Lets the workers look again at what they wait for.
+    pub(crate) fn wake_workers(&self) {
+        for waker in self.workers.get().into_iter().flatten() {
+            // One that cannot be woken wakes by itself.
+            let _woken = waker.wake();
+        }
     }
 }
 
@@ -126,9 +142,17 @@ pub(crate) fn control(
 
 /// Runs the loop about bandwidth until the server stops. A step that fails is no end of it.
 pub(crate) fn bandwidth(shared: &Shared, helpers: &Helpers, stop: &AtomicBool) {
+    let mut let_go = 0;
     keep_stepping(
         stop,
-        || shared.sharing.step(shared),
+        || {
+            let wake = shared.sharing.step(shared);
+            let before = std::mem::replace(&mut let_go, shared.store.times_let_go());
+            if before != let_go {
+                helpers.wake_workers();
+            }
+            wake
+        },
         || shared.sharing.begin_again(),
         |wake| {
             helpers.bandwidth.wait(wake.min(REST_MAX));

@@ -90,7 +90,6 @@ pub struct Running {
     /// Files of UNIX sockets, which go with the server.
     _files: Vec<SocketFile>,
     admin: Option<SocketAddr>,
-    wakers: Vec<Arc<reactor::Waker>>,
     acceptor_waker: Waker,
     helpers: Arc<Helpers>,
     admin_stop: Option<tokio::sync::oneshot::Sender<()>>,
@@ -186,6 +185,7 @@ fn run(
         threads.push(spawn("bandwidth", move || loops::bandwidth(&shared, &helpers, &stop))?);
     }
     let Crew { desks, wakers } = start_workers((&shared, &router, &helpers, &vigil), rings, &mut threads)?;
+    helpers.know_workers(wakers);
     let (acceptor, acceptor_waker) = Acceptor::new(Arc::clone(&shared), entrances, desks, stop)?;
     threads.push(vigil.spawn("acceptor", move || acceptor.accept())?);
     let admin_stop = match admin {
@@ -202,7 +202,6 @@ fn run(
         address,
         _files: files,
         admin: admin_address,
-        wakers,
         acceptor_waker,
         helpers,
         admin_stop,
@@ -390,9 +389,7 @@ impl Running {
         self.vigil.stop().store(true, Ordering::Release);
         // A thread that cannot be woken wakes by itself.
         let _woken = self.acceptor_waker.wake();
-        for waker in &self.wakers {
-            let _woken = waker.wake();
-        }
+        self.helpers.wake_workers();
         self.helpers.wake_cleaners(store::CLEANERS_MAX);
         self.helpers.wake_control();
         self.helpers.wake_bandwidth();

@@ -88,6 +88,8 @@ pub(crate) struct Worker<R> {
     fetching: Fetching,
     /// Those that wait for tokens, and until when.
     parked: Vec<(Instant, StreamId)>,
+    /// How often anybody had been let go at a tier when it last looked.
+    let_go_seen: u64,
     /// What became of passwords that are verified elsewhere: as many as connections wait for at most.
     verdicts: (Sender<Verdict>, Receiver<Verdict>),
     bounds: Bounds,
@@ -140,6 +142,7 @@ impl<R: Reactor> Worker<R> {
             yields: 0,
             lasting: Vec::new(),
             parked: Vec::new(),
+            let_go_seen: 0,
             verdicts: unbounded(),
             bounds,
             tally,

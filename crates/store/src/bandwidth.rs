@@ -91,7 +91,7 @@ impl BandwidthControl {
         for tenant in self.store.tenants().filter(|tenant| !tenant.is_gone()) {
             let at = steady.binary_search_by_key(&tenant.id, |(id, _)| *id);
             let throttle = at.map_or(Throttle::FREE, |at| steady[at].1);
-            tenant.below.set_brake(setting(&throttle), now);
+            self.store.brakes.note(tenant.below.set_brake(setting(&throttle), now));
         }
         true
     }
@@ -227,7 +227,7 @@ impl Actuator for BandwidthControl {
                 continue;
             }
             // Policies charge what was used beyond a budget themselves.
-            tenant.below.begin_brake(setting(asked), now);
+            self.store.brakes.note(tenant.below.begin_brake(setting(asked), now));
             let held = throttle(&tenant.below.brake().setting());
             whole &= held == *asked;
             in_force.push((*id, held));

@@ -26,6 +26,8 @@ pub(crate) struct Brakes {
     dividing: Mutex<()>,
     /// When the pauses of an experiment should end, in ns; 0 while there is none.
     pauses_end: AtomicU64,
+    /// Times that somebody was let go. Relaxed: who looks is woken afterwards, or looks again.
+    let_go: AtomicU64,
     time: OnceLock<Time>,
     watch: OnceLock<Stopwatch>,
 }
@@ -87,7 +89,22 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Grows whenever some tenant is let go, by a shorter delay or the end of a pause: requests that wait for a brake should ask again then.
+    #[must_use]
+    pub fn times_let_go(&self) -> u64 {
+        self.brakes.let_go.load(Ordering::Relaxed)
+    }
+}
+
 impl Brakes {
+    /// Says that somebody may have been let go.
+    pub(crate) fn note(&self, lets_go: bool) {
+        if lets_go {
+            self.let_go.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// The time.
     pub(crate) fn now(&self) -> Instant {
         self.time.get().map_or(Instant::ZERO, |time| time())

@@ -110,7 +110,7 @@ impl JointControl {
     pub fn release(&mut self, now: Instant) {
         for tenant in self.store.tenants().filter(|tenant| !tenant.is_gone()) {
             tenant.set_dram_target(None);
-            tenant.below.set_brake(Setting::FREE, now);
+            self.store.brakes.note(tenant.below.set_brake(Setting::FREE, now));
         }
         self.store.brakes.set_pauses_end(None);
         self.lease = Lease::default();
@@ -153,11 +153,12 @@ fn put(store: &Store, exempt: &[TenantId], id: TenantId, share: Joint, now: Inst
     }
     tenant.set_dram_target(Some(share.bytes));
     if exempt.binary_search(&id).is_ok() {
-        tenant.below.set_brake(Setting::FREE, now);
+        store.brakes.note(tenant.below.set_brake(Setting::FREE, now));
         return Some(share);
     }
     let budget = Budget { cost: Cost(share.bandwidth.0.saturating_mul(COST_PS)), per: PERIOD };
-    tenant.below.set_brake(setting(&Throttle { budget: Some(budget), ..Throttle::FREE }), now);
+    let free_but_for_it = Throttle { budget: Some(budget), ..Throttle::FREE };
+    store.brakes.note(tenant.below.set_brake(setting(&free_but_for_it), now));
     let held = throttle(&tenant.below.brake().setting()).budget;
     let bandwidth = held.map_or(WHOLE, |budget| BytesPerSec(budget.cost.0 / COST_PS));
     Some(Joint { bytes: share.bytes, bandwidth })

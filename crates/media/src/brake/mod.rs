@@ -1,7 +1,7 @@
 //! Holds a tenant's accesses back: a delay for each, a pause, a budget of cost per period, caps on bytes per second.
 //!
 //! Shape:      one `Brake` per tenant, which the control loop sets; one `Pad` per thread and held tenant, which takes from the
-//!             brake in pieces. After each access the brake says what the thread is to do before the tenant's next one
+//!             brake in pieces. Before an access the brake says whether the tenant may make it, after it what a budget or a cap asks for
 //! Invariants: a free tenant needs no pad and pays one load and one comparison; nobody else's accesses wait for a tenant's brake; what was
 //!             taken too much of a budget or a cap counts against what comes next
 //! Units:      nanoseconds; picoseconds of cost; bytes per second
@@ -106,28 +106,38 @@ const HELD: u64 = 1;
 impl Setting {
     /// Not held back.
     pub const FREE: Self = Self { delay: 0, paused: false, budget: None, cap: [None; 4] };
+
+    /// Whether its delay is shorter than that of `before`, or a pause has ended with it.
+    const fn lets_go(self, before: Self) -> bool {
+        self.delay < before.delay || (before.paused && !self.paused)
+    }
 }
 
 impl Brake {
-    /// Puts `setting` in force at `now`. A budget with the same period runs on, with what was used of it.
-    pub fn set(&self, setting: Setting, now: Instant) {
+    /// Puts `setting` in force at `now`. A budget with the same period runs on, with what was used of it. Says whether that lets the tenant
+    /// go: who waits for a delay or a pause has waited long enough, and is to ask again.
+    pub fn set(&self, setting: Setting, now: Instant) -> bool {
         let mut ledger = self.lock();
+        let lets_go = setting.lets_go(*ledger.setting());
         if *ledger.setting() != setting {
             ledger.set(setting, now);
             self.publish(setting);
         }
+        lets_go
     }
 
     /// The same, and a budget's period begins now with nothing used of it: for who keeps accounts of what was used, and has
     /// charged what was used beyond the budget before.
-    pub fn begin(&self, setting: Setting, now: Instant) {
+    pub fn begin(&self, setting: Setting, now: Instant) -> bool {
         if setting.budget.is_none() {
             return self.set(setting, now);
         }
         let mut ledger = self.lock();
+        let lets_go = setting.lets_go(*ledger.setting());
         ledger.set(setting, now);
         ledger.begin(now);
         self.publish(setting);
+        lets_go
     }
 
     /// Charges an access of `size` and `cost_ps` that somebody else makes for the tenant, a cleaner: the tenant's next accesses wait
@@ -175,7 +185,8 @@ impl Brake {
         if self.is_free() { Hold::None } else { self.may(pad, access, now) }
     }
 
-    /// Charges an access of `size` and `cost_ps` that was made, and says what is to be done before the next one.
+    /// Charges an access of `size` and `cost_ps` that was made, and says what its budget and its cap ask for before the next one; what delays do
+    /// is said when that is asked for.
     #[inline]
     pub fn after(
         &self,
@@ -233,7 +244,7 @@ impl Brake {
             return Hold::Paused;
         }
         if access.is_slow() {
-            pad.owed_ns += i64::from(delay) * OWED_STEP;
+            pad.owed_ns = pad.owed_ns.saturating_add(i64::from(delay) * OWED_STEP);
         }
         let cost_short =
             if access.is_slow() && budget.is_some() { take(&mut pad.left_ps, cost_ps) } else { None };

@@ -37,8 +37,34 @@ fn drive(
     }
 }
 
-fn set(brake: &Brake, setting: Setting, at: u64) {
-    brake.set(setting, Instant(at));
+fn set(brake: &Brake, setting: Setting, at: u64) -> bool {
+    brake.set(setting, Instant(at))
+}
+
+#[test]
+fn who_waits_for_less_or_for_no_pause_any_more_is_let_go() {
+    let brake = Brake::default();
+    let delay = |delay| Setting { delay, ..Setting::FREE };
+    let paused = Setting { paused: true, ..delay(5) };
+    let budget = |cost_ps| Setting { budget: Some(Budget { cost_ps, per: PERIOD_MIN }), ..Setting::FREE };
+    let course = [
+        (delay(7), false),
+        (delay(7), false),
+        (delay(6), true),
+        (paused, true),
+        (paused, false),
+        (delay(5), true),
+        (Setting::FREE, true),
+        (budget(10), false),
+        (budget(20), false),
+        (Setting::FREE, false),
+    ];
+    for (at, (setting, lets_go)) in course.into_iter().enumerate() {
+        assert_eq!(set(&brake, setting, 0), lets_go, "{at}");
+    }
+    set(&brake, delay(9), 0);
+    assert!(brake.begin(budget(10), Instant(1)), "a budget for a delay");
+    assert!(!brake.begin(budget(10), Instant(2)));
 }
 
 #[test]
@@ -388,6 +414,8 @@ fn extreme_settings_do_not_overflow() {
         let all = (access, Bytes(u64::MAX), u64::MAX);
         let hold = brake.after(&mut pad, all, || Instant(5));
         assert!(matches!(hold, Hold::Until(_)), "{hold:?}");
+        let asked = brake.before(&mut pad, access, || Instant(5));
+        assert!(matches!(asked, Hold::Until(_)), "{asked:?}");
     }
     set(&brake, Setting { budget: Some(Budget { cost_ps: 1, per: Duration(0) }), ..Setting::FREE }, 0);
     let hold = brake.after(&mut pad, (Access::SlowRead, Bytes(1), u64::MAX), || Instant(5));

@@ -293,8 +293,7 @@ pub(super) fn held(
         CommandClass::Change => &[SlowAccess::Read, SlowAccess::Write],
         CommandClass::Delete | CommandClass::Other => return None,
     };
-    let first = worker.held(tenant, kinds);
-    if first.is_none() && keys.len() <= 1 {
+    if keys.len() <= 1 && worker.is_free(tenant) {
         return None;
     }
     let comes_there = |key: &Key<'_>, tenant: TenantId| {
@@ -303,10 +302,9 @@ pub(super) fn held(
             SlowAccess::Write => worker.writes_tier(tenant),
         })
     };
-    let held = keys.iter().find_map(|(key, of)| {
-        let held = if *of == tenant { first } else { worker.held(*of, kinds) };
-        held.filter(|_| comes_there(key, *of))
-    });
+    // Nobody else is asked for: with the question a wait begins.
+    let mut coming = keys.iter().filter(|(key, of)| !worker.is_free(*of) && comes_there(key, *of));
+    let held = coming.find_map(|(_, of)| worker.held(*of, kinds));
     held.map(|held| match held {
         Held::Until(until) => until.min(session.now + HELD_POLL),
         Held::Paused => session.now + PAUSED_POLL,

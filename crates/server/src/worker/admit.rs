@@ -68,19 +68,25 @@ impl<R: Reactor> Worker<R> {
         since.is_some_and(|since| RATE_WAIT_MAX <= self.now.since(since))
     }
 
-    /// Serves those again whose tenants have tokens by now. Their requests count as arrived now: what waiting for tokens
+    /// Serves those again whose tenants have tokens by now, or may no longer be held back at a tier. Their requests count as arrived now: what waiting for tokens
     /// takes is no slowness. What waiting for a tier takes is.
     pub(super) fn unpark(&mut self, now: Instant) {
+        let let_go = self.around.shared.store.times_let_go();
+        let asks_again = std::mem::replace(&mut self.let_go_seen, let_go) != let_go;
         let mut due = Vec::new();
         self.parked.retain(|&(until, id)| {
-            let is_due = until <= now;
+            let connection = self.connections.get(id.0).and_then(Option::as_ref);
+            let held_since = connection.and_then(|connection| connection.held_since);
+            let is_due = until <= now || (asks_again && held_since.is_some());
             if is_due {
-                due.push((until, id));
+                // Whoever has waited for longest goes first: of a tenant's connections the first one may take all that it may do.
+                let waits_since = connection.and_then(|connection| connection.waits_since);
+                due.push((held_since.or(waits_since).unwrap_or(until), until, id));
             }
             !is_due
         });
-        due.sort_unstable_by_key(|(until, _)| *until);
-        for (until, id) in due {
+        due.sort_unstable_by_key(|(since, ..)| *since);
+        for (_, until, id) in due {
             if let Some(Some(connection)) = self.connections.get_mut(id.0)
                 && connection.parked_until == Some(until)
             {

@@ -71,21 +71,22 @@ impl Standing {
     }
 
     /// As [`Brake::set`].
-    pub(crate) fn set_brake(&self, setting: Setting, now: Instant) {
-        self.change(|_| self.brake.set(setting, now));
+    pub(crate) fn set_brake(&self, setting: Setting, now: Instant) -> bool {
+        self.change(|_| self.brake.set(setting, now))
     }
 
     /// As [`Brake::begin`].
-    pub(crate) fn begin_brake(&self, setting: Setting, now: Instant) {
-        self.change(|_| self.brake.begin(setting, now));
+    pub(crate) fn begin_brake(&self, setting: Setting, now: Instant) -> bool {
+        self.change(|_| self.brake.begin(setting, now))
     }
 
-    fn change(&self, change: impl FnOnce(&mut Reasons)) {
+    fn change<T>(&self, change: impl FnOnce(&mut Reasons) -> T) -> T {
         let mut reasons = lock(&self.reasons);
-        change(&mut reasons);
+        let said = change(&mut reasons);
         let promoted = reasons.promotion.uses().filter(|_| self.placement() == Placement::Auto);
         let from = if reasons.timed || !self.brake.is_free() { 0 } else { promoted.map_or(NEVER, u32::from) };
         self.heeded_from.store(from, Ordering::Relaxed);
+        said
     }
 }
 
@@ -122,7 +123,7 @@ mod tests {
     fn every_hit_of_who_is_held_back_is_heeded() {
         let standing = Standing::new(Reasons::default());
         let now = Instant::ZERO;
-        let set: [fn(&Standing, Setting, Instant); 2] = [Standing::set_brake, Standing::begin_brake];
+        let set: [fn(&Standing, Setting, Instant) -> bool; 2] = [Standing::set_brake, Standing::begin_brake];
         for set in set {
             set(&standing, Setting { delay: 1, ..Setting::FREE }, now);
             assert_eq!(from(&standing), Some(0));

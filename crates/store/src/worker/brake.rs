@@ -38,7 +38,15 @@ impl Worker {
         }
     }
 
-    /// How long the tenant's next accesses of these kinds to the tier have to wait; none if they need not.
+    /// Whether the tenant is not held back at all.
+    #[inline]
+    #[must_use]
+    pub fn is_free(&self, tenant: TenantId) -> bool {
+        self.store.tenant(tenant).below.brake().is_free()
+    }
+
+    /// How long the tenant's next accesses of these kinds to the tier have to wait; none if they need not. Who asks is about to make them: what
+    /// is owed for earlier ones is waited for from now on.
     #[inline]
     #[must_use]
     pub fn held(&self, tenant: TenantId, kinds: &[SlowAccess]) -> Option<Held> {
