@@ -307,6 +307,21 @@ def test_what_waits_for_a_tier_is_slow(fresh):
     assert longest > 200_000, "a request that its tier's limit held back took as long as it took"
 
 
+def test_a_busy_connection_shuts_no_other_of_its_tenant_out(fresh):
+    # The first has more to ask for than the tenant may have in hours: in every epoch it would take all there is.
+    server = fresh(*TIER, "-t", "1", "--bandwidth-policy", "limit", "--tenant", "name=slow,prefix=slow:")
+    fill(server, b"slow", 1000)
+    claim = {"bandwidth": "limit 20 reads of 1KB per second"}
+    assert ask(server, "PUT", "/tenants/slow", claim)[0] == 200
+    with server.wire() as busy, server.wire() as other:
+        busy.send(b"get %s\r\n" % text(b"slow", 0) * 2000)
+        assert read_answer(busy) == 1000
+        for n in range(3):
+            other.send(b"get %s\r\n" % text(b"slow", n))
+            assert read_answer(other) == 1000
+        assert read_answer(busy) == 1000, "nor is it shut out itself"
+
+
 @pytest.mark.parametrize(
     "change", [{"bandwidth": "limit 2 reads of 16KB per second"}, {"requests_per_second": 4, "burst": 2}]
 )

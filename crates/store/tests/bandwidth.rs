@@ -95,6 +95,12 @@ impl Rig {
         self.worker.quiesce();
     }
 
+    /// How long a tenant's next access to a value in the tier has to wait.
+    fn held(&self, tenant: TenantId, kinds: &[SlowAccess]) -> Option<Held> {
+        let hashed = self.worker.key(Space::Own(tenant), b"key-0").unwrap();
+        self.worker.held(tenant, &hashed, kinds)
+    }
+
     /// Lets a tenant work until `until`, waiting as its brake says; an operation takes 200 ns. Returns how many it made.
     fn work(&mut self, tenant: TenantId, load: Load, value_len: usize, until: u64) -> u64 {
         let mut done = 0;
@@ -103,7 +109,7 @@ impl Rig {
                 Load::Gets => READ,
                 Load::Sets => &[SlowAccess::Write],
             };
-            match self.worker.held(tenant, comes_to_do) {
+            match self.held(tenant, comes_to_do) {
                 Some(Held::Until(then)) => self.now.store(then.0.min(until), Ordering::Relaxed),
                 Some(Held::Paused) => self.now.store(until, Ordering::Relaxed),
                 None => {
@@ -187,19 +193,19 @@ fn what_is_divided_can_be_a_part_of_the_tiers_time() {
 fn who_is_paused_waits_and_nobody_else() {
     let mut rig = rig(2, 1_000);
     rig.throttle(&[Throttle::PAUSED, Throttle::FREE]);
-    assert_eq!(rig.worker.held(TenantId(0), READ), Some(Held::Paused));
-    assert_eq!(rig.worker.held(TenantId(1), READ), None);
+    assert_eq!(rig.held(TenantId(0), READ), Some(Held::Paused));
+    assert_eq!(rig.held(TenantId(1), READ), None);
     let until = rig.now() + MS;
     assert_eq!(rig.work(TenantId(1), Load::Gets, 1_000, until), 5_000);
     assert_eq!(rig.store.throttle(TenantId(0)), Throttle::PAUSED);
     rig.throttle(&[Throttle::FREE, Throttle::FREE]);
-    assert_eq!(rig.worker.held(TenantId(0), READ), None);
+    assert_eq!(rig.held(TenantId(0), READ), None);
     // An experiment's pause has an end, and who asks after it asks again soon.
     rig.apply(&[Throttle::PAUSED, Throttle::FREE], false, Duration(10 * MS));
     let ends = rig.now() + Duration::from_secs(1).0;
-    assert_eq!(rig.worker.held(TenantId(0), READ), Some(Held::Until(Instant(ends))));
+    assert_eq!(rig.held(TenantId(0), READ), Some(Held::Until(Instant(ends))));
     rig.now.store(ends + MS, Ordering::Relaxed);
-    assert_eq!(rig.worker.held(TenantId(0), READ), Some(Held::Until(Instant(ends + MS + 100_000))));
+    assert_eq!(rig.held(TenantId(0), READ), Some(Held::Until(Instant(ends + MS + 100_000))));
 }
 
 #[test]
@@ -218,6 +224,41 @@ fn a_delay_and_a_cap_hold_what_they_are_for() {
     assert!((9_900_000..=10_200_000).contains(&written), "{written} B of 10 MB");
     let until = rig.now() + MS;
     assert!(4_000 < rig.work(TenantId(0), Load::Gets, 1_000, until), "reads have no cap");
+}
+
+/// What a tenant owes for its values in the tier is waited for by those alone, however often it asks for others meanwhile.
+#[test]
+fn who_does_not_come_to_the_tier_waits_for_nothing_and_works_nothing_off() {
+    let mut rig = rig(1, 1_000);
+    let tenant = TenantId(0);
+    assert!(rig.store.set_placement(tenant, Placement::Dram));
+    let in_dram = |rig: &mut Rig| {
+        rig.set(tenant, KEYS, 100);
+        let hashed = rig.worker.key(Space::Own(tenant), format!("key-{KEYS}").as_bytes()).unwrap();
+        assert!(!rig.worker.reads_tier(&hashed));
+        for kind in [SlowAccess::Read, SlowAccess::Write] {
+            assert_eq!(rig.worker.held(tenant, &hashed, &[kind]), None);
+        }
+        assert!(rig.worker.get(tenant, &hashed).is_some());
+        rig.worker.quiesce();
+    };
+    in_dram(&mut rig);
+    rig.throttle(&[Throttle { delay: 10_000, ..Throttle::FREE }]);
+    let (from, until) = (rig.now(), rig.now() + 100 * MS);
+    let mut done = 0;
+    while rig.now() < until {
+        in_dram(&mut rig);
+        rig.now.fetch_add(20_000, Ordering::Relaxed);
+        if let Some(Held::Until(then)) = rig.held(tenant, READ) {
+            in_dram(&mut rig);
+            rig.now.store(then.0, Ordering::Relaxed);
+        }
+        assert_eq!(rig.held(tenant, READ), None);
+        rig.get(tenant, 0);
+        done += 1;
+    }
+    let wanted = (rig.now() - from) / 120_000;
+    assert!(done.abs_diff(wanted) <= 2, "{done} of {wanted}, each 100 µs and what it did else");
 }
 
 #[test]
@@ -246,7 +287,7 @@ fn a_tenant_that_leaves_is_free_and_whoever_has_its_id_next_begins_anew() {
     let mut rig = rig(2, 200);
     rig.throttle(&[Throttle::PAUSED, Throttle::PAUSED]);
     assert!(rig.store.remove_tenant(TenantId(0)));
-    assert_eq!(rig.worker.held(TenantId(0), READ), None);
+    assert_eq!(rig.held(TenantId(0), READ), None);
     assert_eq!(rig.read().iter().map(|row| row.id).collect::<Vec<_>>(), [TenantId(1)]);
     // A decision that was made before it left.
     let rows = rig.read();

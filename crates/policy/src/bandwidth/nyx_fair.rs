@@ -155,10 +155,12 @@ impl FairSlowdown {
         self.start_over();
     }
 
-    /// The largest slowdown ÷ its hard limit among those that have one, and whose it is.
+    /// The largest slowdown ÷ its hard limit among those that have one, and whose it is. What is promised counts as kept where it is so by as much
+    /// as the estimate may be off.
     fn worst_against_limit(&self, seen: &Input<'_>) -> Option<(TenantId, f64)> {
         let members = seen.tenants.iter().zip(self.members.iter());
-        let over = members.filter_map(|(row, (id, m))| Some((id, m.slowdown? / hard_limit(row)?)));
+        let sure = |m: &Member| Some(m.slowdown? * (1.0 + m.alone.standard_error()));
+        let over = members.filter_map(|(row, (id, m))| Some((id, sure(m)? / hard_limit(row)?)));
         over.max_by(|a, b| a.1.total_cmp(&b.1))
     }
 

@@ -12,8 +12,8 @@ use control::bandwidth::{BandwidthSignal, Kind, Throttle};
 use control::{CpuQuota, Levers, Window};
 use units::{Bytes, BytesPerSec};
 
-/// The longest delay; beyond it an access is paused (10 ms, some times what a value of 64 KiB takes of a slow tier, and short of a period).
-pub const DELAY_MAX: u32 = 1_000_000;
+/// The longest delay; beyond it an access is paused (2 ms, some times what a value of 64 KiB takes of a slow tier; guess, 600 µs to 10 ms were tried).
+pub const DELAY_MAX: u32 = 200_000;
 /// Part of the bandwidth that one step of the delay takes (MT² leaves the step open; NyxCache uses 500 MB/s of some 5 GB/s).
 const STEP_PART: f64 = 0.1;
 /// Factor of one step of the CPU quota (guess; .8 to .95 were considered, no paper says).

@@ -262,7 +262,7 @@ fn enter(
     if is_asked {
         take_tokens(session, tenant, keys)?;
     }
-    if is_new && let Some(until) = held(session, worker, (tenant, class), keys) {
+    if is_new && let Some(until) = held(session, worker, class, keys) {
         if is_asked {
             give_back(session, tenant, keys);
         }
@@ -284,7 +284,7 @@ pub(super) enum Stop {
 pub(super) fn held(
     session: &Session<'_>,
     worker: &Worker,
-    (tenant, class): (TenantId, CommandClass),
+    class: CommandClass,
     keys: &[(Key<'_>, TenantId)],
 ) -> Option<Instant> {
     let kinds: &[SlowAccess] = match class {
@@ -293,18 +293,7 @@ pub(super) fn held(
         CommandClass::Change => &[SlowAccess::Read, SlowAccess::Write],
         CommandClass::Delete | CommandClass::Other => return None,
     };
-    if keys.len() <= 1 && worker.is_free(tenant) {
-        return None;
-    }
-    let comes_there = |key: &Key<'_>, tenant: TenantId| {
-        kinds.iter().any(|kind| match kind {
-            SlowAccess::Read => worker.reads_tier(key),
-            SlowAccess::Write => worker.writes_tier(tenant),
-        })
-    };
-    // Nobody else is asked for: with the question a wait begins.
-    let mut coming = keys.iter().filter(|(key, of)| !worker.is_free(*of) && comes_there(key, *of));
-    let held = coming.find_map(|(_, of)| worker.held(*of, kinds));
+    let held = keys.iter().find_map(|(key, tenant)| worker.held(*tenant, key, kinds));
     held.map(|held| match held {
         Held::Until(until) => until.min(session.now + HELD_POLL),
         Held::Paused => session.now + PAUSED_POLL,

@@ -2,8 +2,8 @@
 //!
 //! Shape:      a moment and now -> the timer; the same moment again -> nothing
 //! Cost:       one system call per moment, none per wait: who waits for the same moment in many short waits sets it once
-//! Assumptions: 1. every expiry of a timerfd is an event for whoever watches it edge by edge, and setting it takes one back that was not
-//!                 seen (timerfd_create(2), epoll(7); io_uring's multishot poll is the same)
+//! Assumptions: 1. every expiry of a timerfd is an event for whoever watches it edge by edge (timerfd_create(2), epoll(7); io_uring's
+//!                 multishot poll is the same); on io_uring one that was not seen when it is set anew may end a wait too early, once
 
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,

@@ -38,23 +38,23 @@ impl Worker {
         }
     }
 
-    /// Whether the tenant is not held back at all.
+    /// How long what the tenant is about to do with a key has to wait; none if it need not, or does not come to the tier whose time is
+    /// divided. What is owed for earlier accesses is waited for from now on.
     #[inline]
     #[must_use]
-    pub fn is_free(&self, tenant: TenantId) -> bool {
-        self.store.tenant(tenant).below.brake().is_free()
-    }
-
-    /// How long the tenant's next accesses of these kinds to the tier have to wait; none if they need not. Who asks is about to make them: what
-    /// is owed for earlier ones is waited for from now on.
-    #[inline]
-    #[must_use]
-    pub fn held(&self, tenant: TenantId, kinds: &[SlowAccess]) -> Option<Held> {
+    pub fn held(&self, tenant: TenantId, key: &Key<'_>, kinds: &[SlowAccess]) -> Option<Held> {
         let brake = &self.store.tenant(tenant).below.brake();
-        if brake.is_free() {
+        if brake.is_free() || !kinds.iter().any(|kind| self.comes_there(tenant, key, *kind)) {
             return None;
         }
         kinds.iter().find_map(|kind| self.ask(tenant, |pad, now| brake.before(pad, Access::from(*kind), now)))
+    }
+
+    fn comes_there(&self, tenant: TenantId, key: &Key<'_>, kind: SlowAccess) -> bool {
+        match kind {
+            SlowAccess::Read => self.reads_tier(key),
+            SlowAccess::Write => self.writes_tier(tenant),
+        }
     }
 
     /// Asks a brake, and spins for what is short.
@@ -95,8 +95,7 @@ impl Worker {
     }
 
     /// Whether values that are written for a tenant come to that tier.
-    #[must_use]
-    pub fn writes_tier(&self, tenant: TenantId) -> bool {
+    fn writes_tier(&self, tenant: TenantId) -> bool {
         match self.store.tenant(tenant).below.placement() {
             Placement::Tier(tier) => {
                 self.store.tiers.get(usize::from(tier)).is_some_and(|tier| self.store.divides(tier))

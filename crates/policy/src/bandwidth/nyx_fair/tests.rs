@@ -131,7 +131,7 @@ fn weights_make_slowdown_times_weight_equal() {
 fn nobody_is_paused_for_a_hard_limit_that_cannot_be_kept() {
     let goal = Goal::Slowdown(Slowdown::new(1.01).unwrap());
     let claim = Claim { class: Class::Critical { goal }, ..Claim::default() };
-    // Who waits for as long as may be reads .2 MB/s, and that is too much.
+    // Who waits for as long as may be reads 1 MB/s, and that is too much.
     let mut plant = Plant::new(&[(1_500.0, 1_000.0), (6_000.0, 1.0)], &[claim]);
     plant.run(&mut FairSlowdown::new(Pause::default(), 8), 60);
     assert!(

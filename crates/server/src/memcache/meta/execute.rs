@@ -48,7 +48,7 @@ pub(in crate::memcache) fn execute<'w>(
                 Verb::Arithmetic => CommandClass::Change,
                 Verb::Delete | Verb::Debug => CommandClass::Other,
             };
-            let until = held(session, worker, (tenant, class), &[(key, tenant)]);
+            let until = held(session, worker, class, &[(key, tenant)]);
             if let Some(until) = until.filter(|_| !session.is_fetched.get()) {
                 return Err(Ended::Held(until));
             }
