@@ -96,6 +96,8 @@ pub(crate) struct Worker<R> {
     tally: Tally,
     /// When the last wait ended.
     now: Instant,
+    /// What that wait told of came after this.
+    came_after: Instant,
     /// When it had executed the last request.
     busy_until: Instant,
 }
@@ -147,6 +149,7 @@ impl<R: Reactor> Worker<R> {
             bounds,
             tally,
             now: Instant::ZERO,
+            came_after: Instant::ZERO,
             busy_until: Instant::ZERO,
         }
     }
@@ -187,6 +190,7 @@ impl<R: Reactor> Worker<R> {
         waited?;
         let mut now = self.around.shared.clock.now();
         let mut arrived = arrival(self.now, self.busy_until, now);
+        self.came_after = if arrived < now { self.now } else { now };
         self.now = now;
         self.admit(now);
         let mut buffer = std::mem::take(&mut self.buffer);

@@ -98,7 +98,8 @@ impl Rig {
     /// How long a tenant's next access to a value in the tier has to wait.
     fn held(&self, tenant: TenantId, kinds: &[SlowAccess]) -> Option<Held> {
         let hashed = self.worker.key(Space::Own(tenant), b"key-0").unwrap();
-        self.worker.held(tenant, &hashed, kinds)
+        // It has been there all along.
+        self.worker.held(tenant, &hashed, kinds, Instant::ZERO)
     }
 
     /// Lets a tenant work until `until`, waiting as its brake says; an operation takes 200 ns. Returns how many it made.
@@ -234,10 +235,11 @@ fn who_does_not_come_to_the_tier_waits_for_nothing_and_works_nothing_off() {
     assert!(rig.store.set_placement(tenant, Placement::Dram));
     let in_dram = |rig: &mut Rig| {
         rig.set(tenant, KEYS, 100);
-        let hashed = rig.worker.key(Space::Own(tenant), format!("key-{KEYS}").as_bytes()).unwrap();
+        let text = format!("key-{KEYS}");
+        let hashed = rig.worker.key(Space::Own(tenant), text.as_bytes()).unwrap();
         assert!(!rig.worker.reads_tier(&hashed));
         for kind in [SlowAccess::Read, SlowAccess::Write] {
-            assert_eq!(rig.worker.held(tenant, &hashed, &[kind]), None);
+            assert_eq!(rig.worker.held(tenant, &hashed, &[kind], Instant::ZERO), None);
         }
         assert!(rig.worker.get(tenant, &hashed).is_some());
         rig.worker.quiesce();
@@ -245,7 +247,7 @@ fn who_does_not_come_to_the_tier_waits_for_nothing_and_works_nothing_off() {
     in_dram(&mut rig);
     rig.throttle(&[Throttle { delay: 10_000, ..Throttle::FREE }]);
     let (from, until) = (rig.now(), rig.now() + 100 * MS);
-    let mut done = 0;
+    let mut done = 0_u64;
     while rig.now() < until {
         in_dram(&mut rig);
         rig.now.fetch_add(20_000, Ordering::Relaxed);

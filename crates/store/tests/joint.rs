@@ -121,8 +121,9 @@ impl Rig {
 
     /// How long a look-up of a key has to wait.
     fn held(&self, tenant: TenantId, key: u64) -> Option<Held> {
-        let hashed = self.worker.key(Space::Own(tenant), format!("key-{key}").as_bytes()).unwrap();
-        self.worker.held(tenant, &hashed, READ)
+        let text = format!("key-{key}");
+        let hashed = self.worker.key(Space::Own(tenant), text.as_bytes()).unwrap();
+        self.worker.held(tenant, &hashed, READ, Instant::ZERO)
     }
 
     /// Looks a key up; says whether it is there.

@@ -8,7 +8,7 @@
 //! Cost:       under a budget or a cap a lock is taken and time is asked for once per piece, a thousandth of a period's budget
 //! Source:     NyxCache §3.3 (delay of n × 10 ns per access, pause as infinite delay), Algorithm 1 (a tenant that used up its
 //!             assignment is paused until the epoch ends). We add: delays are owed until they are worth waiting for, and waited for from
-//!             when the next access is asked for, as if its thread stood still then; of budgets and caps
+//!             when the next access is asked for, as if its thread stood still then, less what it had nothing to ask for before; of budgets and caps
 //!             a hold of up to 1 µs is spun; a longer one is the caller's to wait out without the thread, and what it waits too long
 //!             for a delay counts for the next ones; the access at which a budget runs out is charged in full
 //! Non-goals:  reading a clock, deciding who is held back
@@ -98,6 +98,8 @@ pub struct Pad {
     is_awaited: bool,
     /// Delays that were not waited for, in ns; below zero if more was waited than owed.
     owed_ns: i64,
+    /// When the last access ended that made them worth a wait.
+    owed_since: Instant,
 }
 
 /// The bit of a version that says that the tenant is held back.
@@ -179,10 +181,15 @@ impl Brake {
         self.lock().take_depleted_at()
     }
 
-    /// Whether the tenant may access now: for a request that is about to.
+    /// Whether the tenant may access now: for a request that is about to, and that has been there since `arrived`.
     #[inline]
-    pub fn before(&self, pad: &mut Pad, access: Access, now: impl FnOnce() -> Instant) -> Hold {
-        if self.is_free() { Hold::None } else { self.may(pad, access, now) }
+    pub fn before(
+        &self,
+        pad: &mut Pad,
+        (access, arrived): (Access, Instant),
+        now: impl FnOnce() -> Instant,
+    ) -> Hold {
+        if self.is_free() { Hold::None } else { self.may(pad, (access, arrived), now) }
     }
 
     /// Charges an access of `size` and `cost_ps` that was made, and says what its budget and its cap ask for before the next one; what delays do
@@ -201,7 +208,12 @@ impl Brake {
     }
 
     #[inline(never)]
-    fn may(&self, pad: &mut Pad, access: Access, now: impl FnOnce() -> Instant) -> Hold {
+    fn may(
+        &self,
+        pad: &mut Pad,
+        (access, arrived): (Access, Instant),
+        now: impl FnOnce() -> Instant,
+    ) -> Hold {
         self.renew(pad);
         if pad.setting.paused && access.is_slow() {
             return Hold::Paused;
@@ -224,7 +236,11 @@ impl Brake {
             pad.ready_at = Instant::ZERO;
         }
         if let Some(owed) = pad.owes(access) {
-            pad.ready_at = pad.ready_at.max(now) + owed;
+            // While it had nothing to ask for it has waited.
+            let left = Duration(owed.0.saturating_sub(arrived.since(pad.owed_since).0));
+            if Duration::ZERO < left {
+                pad.ready_at = pad.ready_at.max(now) + left;
+            }
             pad.owed_ns = 0;
         }
         pad.is_awaited |= now < pad.ready_at;
@@ -250,10 +266,14 @@ impl Brake {
             if access.is_slow() && budget.is_some() { take(&mut pad.left_ps, cost_ps) } else { None };
         let left = &mut pad.left_bytes[access as usize];
         let bytes_short = if cap[access as usize].is_some() { take(left, size.0) } else { None };
-        if cost_short.is_none() && bytes_short.is_none() {
+        let owes = pad.owes(access).is_some();
+        if cost_short.is_none() && bytes_short.is_none() && !owes {
             return Hold::None;
         }
         let (now, mut ready) = (now(), pad.ready_at);
+        if owes {
+            pad.owed_since = now;
+        }
         let capped = &mut pad.capped_until[access as usize];
         if let Some(short) = cost_short {
             let (granted, until) = self.lock().spend(short, now);
@@ -307,6 +327,7 @@ impl Default for Pad {
             capped_until: [Instant::ZERO; 4],
             is_awaited: false,
             owed_ns: 0,
+            owed_since: Instant::ZERO,
         }
     }
 }

@@ -22,7 +22,7 @@ fn drive(
         if to <= at {
             return done;
         }
-        next[thread] = match brake.before(&mut pads[thread], access.0, || Instant(at)) {
+        next[thread] = match brake.before(&mut pads[thread], (access.0, Instant::ZERO), || Instant(at)) {
             Hold::Spin(then) | Hold::Until(then) => then.0,
             Hold::Paused => to,
             Hold::None => {
@@ -71,14 +71,17 @@ fn who_waits_for_less_or_for_no_pause_any_more_is_let_go() {
 fn a_free_tenant_is_not_held_and_no_time_is_read() {
     let (brake, mut pad) = (Brake::default(), Pad::default());
     let no_clock = || -> Instant { panic!("a free tenant asks for no time") };
-    assert_eq!(brake.before(&mut pad, Access::SlowRead, no_clock), Hold::None);
+    assert_eq!(brake.before(&mut pad, (Access::SlowRead, Instant::ZERO), no_clock), Hold::None);
     assert_eq!(brake.after(&mut pad, READ, no_clock), Hold::None);
     set(&brake, Setting { delay: 10_000, ..Setting::FREE }, 0);
-    assert_eq!(brake.after(&mut pad, READ, no_clock), Hold::None);
+    assert_eq!(brake.after(&mut pad, READ, || Instant(500)), Hold::None);
     let asked = || Instant(1_000);
-    assert_eq!(brake.before(&mut pad, Access::SlowRead, asked), Hold::Until(Instant(101_000)));
+    assert_eq!(
+        brake.before(&mut pad, (Access::SlowRead, Instant::ZERO), asked),
+        Hold::Until(Instant(101_000))
+    );
     set(&brake, Setting::FREE, 0);
-    assert_eq!(brake.before(&mut pad, Access::SlowRead, no_clock), Hold::None, "free again");
+    assert_eq!(brake.before(&mut pad, (Access::SlowRead, Instant::ZERO), no_clock), Hold::None, "free again");
     assert_eq!(brake.after(&mut pad, READ, no_clock), Hold::None);
 }
 
@@ -98,11 +101,10 @@ fn a_delay_lengthens_every_slow_access_of_every_thread_by_itself() {
     set(&brake, Setting { delay: 100, ..Setting::FREE }, 0);
     let mut pad = Pad::default();
     let no_clock = || -> Instant { panic!("DRAM is not delayed") };
-    for access in [READ.0, Access::DramRead] {
-        for _ in 0..1_000 {
-            assert_eq!(brake.after(&mut pad, (access, Bytes(256), 0), no_clock), Hold::None);
-        }
-        assert_eq!(brake.before(&mut pad, Access::DramRead, no_clock), Hold::None);
+    for _ in 0..1_000 {
+        assert_eq!(brake.after(&mut pad, READ, || Instant(5)), Hold::None);
+        assert_eq!(brake.after(&mut pad, (Access::DramRead, Bytes(256), 0), no_clock), Hold::None);
+        assert_eq!(brake.before(&mut pad, (Access::DramRead, Instant::ZERO), no_clock), Hold::None);
     }
 }
 
@@ -111,24 +113,43 @@ fn delays_are_owed_until_they_are_worth_waiting_for() {
     let (brake, mut pad) = (Brake::default(), Pad::default());
     set(&brake, Setting { delay: 250, ..Setting::FREE }, 0);
     let no_clock = || -> Instant { panic!("who only owes asks for no time") };
-    let ask = |pad: &mut Pad, at: u64| brake.before(pad, Access::SlowRead, || Instant(at));
-    for _ in 0..40 {
-        assert_eq!(brake.before(&mut pad, Access::SlowRead, no_clock), Hold::None);
+    let ask = |pad: &mut Pad, at: u64| brake.before(pad, (Access::SlowRead, Instant::ZERO), || Instant(at));
+    for _ in 0..39 {
+        assert_eq!(brake.before(&mut pad, (Access::SlowRead, Instant::ZERO), no_clock), Hold::None);
         assert_eq!(brake.after(&mut pad, READ, no_clock), Hold::None);
     }
+    assert_eq!(brake.after(&mut pad, READ, || Instant(4_000)), Hold::None);
     // Whenever it asks, it waits from then on.
     let hold = ask(&mut pad, 5_000);
     assert_eq!(hold, Hold::Until(Instant(105_000)), "forty of 2.5 µs");
     // It comes back 30 µs late: twelve delays more are paid for.
     assert_eq!(ask(&mut pad, 6_000), hold);
     assert_eq!(ask(&mut pad, 135_000), Hold::None);
-    for _ in 0..52 {
+    for _ in 0..51 {
         assert_eq!(brake.after(&mut pad, READ, no_clock), Hold::None);
     }
+    assert_eq!(brake.after(&mut pad, READ, || Instant(140_000)), Hold::None);
     assert_eq!(ask(&mut pad, MS), Hold::Until(Instant(MS + 100_000)));
     // Who waits very long is owed no more than what may come off.
     assert_eq!(ask(&mut pad, 9 * MS), Hold::None);
     assert_eq!(pad.owed_ns, -i64::try_from(LATE_MAX.0).unwrap());
+}
+
+/// Who has nothing to ask for waits meanwhile, and who asks only then waits for what is left of it.
+#[test]
+fn who_had_nothing_to_ask_for_has_waited_meanwhile() {
+    for (arrived_us, asks_us, waits_us) in
+        [(0, 10, 200), (50, 60, 150), (150, 500, 50), (199, 199, 1), (200, 200, 0), (900, 950, 0)]
+    {
+        let (brake, mut pad) = (Brake::default(), Pad::default());
+        set(&brake, Setting { delay: 20_000, ..Setting::FREE }, 0);
+        assert_eq!(brake.after(&mut pad, READ, || Instant(MS)), Hold::None);
+        let (arrived, asks) = (Instant(MS + arrived_us * US), Instant(MS + asks_us * US));
+        let then = Instant(asks.0 + waits_us * US);
+        let hold = brake.before(&mut pad, (READ.0, arrived), || asks);
+        assert_eq!(hold, super::hold(then, asks), "{arrived_us} {asks_us}");
+        assert_eq!(brake.before(&mut pad, (READ.0, arrived), || then), Hold::None);
+    }
 }
 
 /// Somebody who asks again long after its last access, because others are served first, waits as long as somebody who asks at once.
@@ -147,9 +168,14 @@ fn a_delay_adds_to_what_a_request_waits_for_otherwise() {
                 brake.after(&mut pad, READ, || Instant(now));
             }
             now += others_us * 1_000;
-            if let Hold::Until(then) = brake.before(&mut pad, Access::SlowRead, || Instant(now)) {
+            if let Hold::Until(then) =
+                brake.before(&mut pad, (Access::SlowRead, Instant::ZERO), || Instant(now))
+            {
                 now = then.0;
-                assert_eq!(brake.before(&mut pad, Access::SlowRead, || Instant(now)), Hold::None);
+                assert_eq!(
+                    brake.before(&mut pad, (Access::SlowRead, Instant::ZERO), || Instant(now)),
+                    Hold::None
+                );
             }
         }
         let each = takes + others_us * 500 + u64::from(delay_us) * 1_000;
@@ -169,7 +195,7 @@ fn who_is_served_late_in_every_round_does_what_its_delay_says() {
         let (mut now, mut done) = (0, 0_u64);
         while now < end {
             // Served until it has to wait, then the other one's round.
-            while brake.before(&mut pad, Access::SlowRead, || Instant(now)) == Hold::None {
+            while brake.before(&mut pad, (Access::SlowRead, Instant::ZERO), || Instant(now)) == Hold::None {
                 now += takes;
                 done += 1;
                 brake.after(&mut pad, READ, || Instant(now));
@@ -201,12 +227,12 @@ fn a_pause_lasts_until_the_brake_changes() {
     let (brake, mut pad) = (Brake::default(), Pad::default());
     set(&brake, Setting { paused: true, ..Setting::FREE }, 0);
     let version = brake.version();
-    assert_eq!(brake.before(&mut pad, Access::SlowRead, || Instant(1)), Hold::Paused);
-    assert_eq!(brake.before(&mut pad, Access::DramRead, || Instant(1)), Hold::None);
+    assert_eq!(brake.before(&mut pad, (Access::SlowRead, Instant::ZERO), || Instant(1)), Hold::Paused);
+    assert_eq!(brake.before(&mut pad, (Access::DramRead, Instant::ZERO), || Instant(1)), Hold::None);
     assert_eq!(brake.after(&mut pad, READ, || Instant(1)), Hold::Paused);
     set(&brake, Setting::FREE, 2);
     assert_ne!(brake.version(), version);
-    assert_eq!(brake.before(&mut pad, Access::SlowRead, || Instant(3)), Hold::None);
+    assert_eq!(brake.before(&mut pad, (Access::SlowRead, Instant::ZERO), || Instant(3)), Hold::None);
 }
 
 #[test]
@@ -268,7 +294,7 @@ fn a_budget_that_is_set_again_runs_on_and_more_of_it_frees() {
         "nor is it full again"
     );
     set(&brake, budget(5000), 40);
-    assert_eq!(brake.before(&mut pad, Access::SlowRead, || Instant(50)), Hold::None);
+    assert_eq!(brake.before(&mut pad, (Access::SlowRead, Instant::ZERO), || Instant(50)), Hold::None);
     assert_eq!(brake.take_depleted_at(), Some(Instant(10)));
 }
 
@@ -280,7 +306,7 @@ fn a_budget_that_begins_is_whole_and_what_was_used_before_is_the_caller_s_to_cha
     let all = (Access::SlowRead, Bytes(256), 2500);
     assert_eq!(brake.after(&mut pad, all, || Instant(10)), Hold::Until(Instant(2 * MS)));
     brake.begin(budget, Instant(MS / 2));
-    assert_eq!(brake.before(&mut pad, Access::SlowRead, || Instant(MS / 2)), Hold::None);
+    assert_eq!(brake.before(&mut pad, (Access::SlowRead, Instant::ZERO), || Instant(MS / 2)), Hold::None);
     let done = drive(&brake, std::slice::from_mut(&mut pad), READ, 100, (MS / 2, 3 * MS / 2));
     assert_eq!(done, [10], "one budget until the period ends a whole period after it began");
     brake.begin(Setting::FREE, Instant(2 * MS));
@@ -309,7 +335,10 @@ fn a_budget_of_nothing_lets_nothing_pass() {
     let budget = Setting { budget: Some(Budget { cost_ps: 0, per: Duration(MS) }), ..Setting::FREE };
     let (brake, mut pads) = (Brake::default(), [Pad::default(), Pad::default()]);
     brake.begin(budget, Instant(5));
-    assert_eq!(brake.before(&mut pads[0], Access::SlowRead, || Instant(7)), Hold::Until(Instant(MS + 5)));
+    assert_eq!(
+        brake.before(&mut pads[0], (Access::SlowRead, Instant::ZERO), || Instant(7)),
+        Hold::Until(Instant(MS + 5))
+    );
     assert_eq!(drive(&brake, &mut pads, READ, 100, (10, MS)), [0, 0]);
 }
 
@@ -343,17 +372,21 @@ fn a_cap_on_writes_holds_no_reads_and_counts_what_others_write_for_the_tenant() 
     let write = |bytes| (Access::SlowWrite, Bytes(bytes), 0);
     let until = |ms: u64| Hold::Until(Instant(ms * MS));
     assert_eq!(brake.after(&mut pad, write(10_000), || Instant(0)), until(9), "of 10 ms 1 may be ahead");
-    assert_eq!(brake.before(&mut pad, Access::SlowRead, || Instant(10)), Hold::None);
+    assert_eq!(brake.before(&mut pad, (Access::SlowRead, Instant::ZERO), || Instant(10)), Hold::None);
     assert_eq!(brake.after(&mut pad, READ, || Instant(20)), Hold::None);
-    assert_eq!(brake.before(&mut pad, Access::SlowWrite, || Instant(30)), until(9));
+    assert_eq!(brake.before(&mut pad, (Access::SlowWrite, Instant::ZERO), || Instant(30)), until(9));
     // What a cleaner writes is paid beside what the tenant does, byte by byte.
     brake.owe(write(5_000), || Instant(40));
-    assert_eq!(brake.before(&mut pad, Access::SlowWrite, || Instant(9 * MS)), Hold::None);
+    assert_eq!(brake.before(&mut pad, (Access::SlowWrite, Instant::ZERO), || Instant(9 * MS)), Hold::None);
     assert_eq!(brake.after(&mut pad, write(3_000), || Instant(9 * MS)), until(15), "3,000 and 3,000 owed");
     assert_eq!(brake.after(&mut pad, write(3_000), || Instant(15 * MS)), until(20), "3,000 and 2,000 owed");
     assert_eq!(brake.after(&mut pad, write(3_000), || Instant(20 * MS)), until(23), "nothing is owed");
     brake.owe((Access::SlowRead, Bytes(1 << 40), 0), || Instant(60));
-    assert_eq!(brake.before(&mut pad, Access::SlowRead, || Instant(70)), Hold::None, "reads have no cap");
+    assert_eq!(
+        brake.before(&mut pad, (Access::SlowRead, Instant::ZERO), || Instant(70)),
+        Hold::None,
+        "reads have no cap"
+    );
 }
 
 #[test]
@@ -387,9 +420,15 @@ fn what_has_passed_is_due_at_the_cap_that_holds_now() {
     // Nine tenths of a megabyte are left after a second: 90 ms at the new rate.
     set(&brake, capped(fast), 1_000 * MS);
     let until = Hold::Until(Instant(1_089 * MS));
-    assert_eq!(brake.before(&mut pad, Access::SlowWrite, || Instant(1_000 * MS)), until);
-    assert_eq!(brake.before(&mut Pad::default(), Access::SlowWrite, || Instant(1_000 * MS)), until);
-    assert_eq!(brake.before(&mut pad, Access::SlowWrite, || Instant(1_089 * MS)), Hold::None);
+    assert_eq!(brake.before(&mut pad, (Access::SlowWrite, Instant::ZERO), || Instant(1_000 * MS)), until);
+    assert_eq!(
+        brake.before(&mut Pad::default(), (Access::SlowWrite, Instant::ZERO), || Instant(1_000 * MS)),
+        until
+    );
+    assert_eq!(
+        brake.before(&mut pad, (Access::SlowWrite, Instant::ZERO), || Instant(1_089 * MS)),
+        Hold::None
+    );
     set(&brake, capped(None), 1_001 * MS);
     set(&brake, capped(slow), 1_002 * MS);
     let none = (Access::SlowWrite, Bytes(10), 0);
@@ -414,7 +453,7 @@ fn extreme_settings_do_not_overflow() {
         let all = (access, Bytes(u64::MAX), u64::MAX);
         let hold = brake.after(&mut pad, all, || Instant(5));
         assert!(matches!(hold, Hold::Until(_)), "{hold:?}");
-        let asked = brake.before(&mut pad, access, || Instant(5));
+        let asked = brake.before(&mut pad, (access, Instant::ZERO), || Instant(5));
         assert!(matches!(asked, Hold::Until(_)), "{asked:?}");
     }
     set(&brake, Setting { budget: Some(Budget { cost_ps: 1, per: Duration(0) }), ..Setting::FREE }, 0);

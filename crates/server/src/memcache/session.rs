@@ -34,6 +34,8 @@ pub(crate) struct Session<'s> {
     pub(crate) gates: Option<Gates>,
     /// When the turn began.
     pub(crate) now: Instant,
+    /// What is executed had not arrived before.
+    pub(crate) arrived: Instant,
     /// Where the client is, if passwords are asked for and it has an address.
     pub(crate) address: Option<IpAddr>,
     /// What became of the password that the first request shows, if it had to be verified elsewhere.

@@ -293,7 +293,7 @@ pub(super) fn held(
         CommandClass::Change => &[SlowAccess::Read, SlowAccess::Write],
         CommandClass::Delete | CommandClass::Other => return None,
     };
-    let held = keys.iter().find_map(|(key, tenant)| worker.held(*tenant, key, kinds));
+    let held = keys.iter().find_map(|(key, tenant)| worker.held(*tenant, key, kinds, session.arrived));
     held.map(|held| match held {
         Held::Until(until) => until.min(session.now + HELD_POLL),
         Held::Paused => session.now + PAUSED_POLL,

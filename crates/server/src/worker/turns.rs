@@ -216,8 +216,9 @@ impl<R: Reactor> Worker<R> {
         (input, block): (&[u8], Option<Block<'_>>),
         is_out_of_memory: bool,
     ) -> (Turn, Sending) {
-        let keys_done =
-            self.connections.get(id.0).and_then(Option::as_ref).map_or(0, |connection| connection.keys_done);
+        let asking = self.connections.get(id.0).and_then(Option::as_ref);
+        let keys_done = asking.map_or(0, |connection| connection.keys_done);
+        let arrived = asking.map_or(self.now, |connection| connection.active).min(self.came_after);
         let (address, verdict) = match self.connections.get_mut(id.0) {
             Some(Some(connection)) if self.around.shared.auth.is_some() => {
                 (connection.client.peer().map(|peer| peer.ip()), connection.verdict.take())
@@ -237,6 +238,7 @@ impl<R: Reactor> Worker<R> {
             is_out_of_memory,
             gates: self.around.shared.admission.asked(),
             now: self.now,
+            arrived,
             address,
             verdict: Cell::new(verdict),
             may_fetch: self.may_fetch(id),

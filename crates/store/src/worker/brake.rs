@@ -39,15 +39,22 @@ impl Worker {
     }
 
     /// How long what the tenant is about to do with a key has to wait; none if it need not, or does not come to the tier whose time is
-    /// divided. What is owed for earlier accesses is waited for from now on.
+    /// divided. What is owed for earlier accesses is waited for from now on, less the time until the request `arrived`.
     #[inline]
     #[must_use]
-    pub fn held(&self, tenant: TenantId, key: &Key<'_>, kinds: &[SlowAccess]) -> Option<Held> {
+    pub fn held(
+        &self,
+        tenant: TenantId,
+        key: &Key<'_>,
+        kinds: &[SlowAccess],
+        arrived: Instant,
+    ) -> Option<Held> {
         let brake = &self.store.tenant(tenant).below.brake();
         if brake.is_free() || !kinds.iter().any(|kind| self.comes_there(tenant, key, *kind)) {
             return None;
         }
-        kinds.iter().find_map(|kind| self.ask(tenant, |pad, now| brake.before(pad, Access::from(*kind), now)))
+        let asked = |kind: &SlowAccess| (Access::from(*kind), arrived);
+        kinds.iter().find_map(|kind| self.ask(tenant, |pad, now| brake.before(pad, asked(kind), now)))
     }
 
     fn comes_there(&self, tenant: TenantId, key: &Key<'_>, kind: SlowAccess) -> bool {
