@@ -118,8 +118,8 @@ pub const FETCH_PART: u64 = 16;
 pub const PAUSED_POLL: Duration = Duration::from_millis(5);
 /// Connections of a tenant that is held back for longer ask again after this: it may be held back less by then.
 pub const HELD_POLL: Duration = Duration::from_millis(20);
-/// Who waits no longer than this for tokens or for a tier is waited for without sleeping: a sleep lasts longer than asked for by about
-/// as much (the system's timer slack is 50 µs). The pauses of experiments, of a millisecond, are slept through: whoever is alone then has
+/// Who waits no longer than this for tokens or for a tier is waited for without sleeping: a core of a virtual machine that sleeps takes about
+/// as long to wake. The pauses of experiments, of a millisecond, are slept through: whoever is alone then has
 /// the processor, too.
 pub const AWAKE_FOR: Duration = Duration::from_micros(50);
 /// Times that a request may wait for the same value; then it counts as a miss: it was moved each time.
