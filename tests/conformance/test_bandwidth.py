@@ -308,7 +308,7 @@ def test_what_waits_for_a_tier_is_slow(fresh):
 
 
 def test_a_busy_connection_shuts_no_other_of_its_tenant_out(fresh):
-    # The first has more to ask for than the tenant may have in hours: in every epoch it would take all there is.
+    # The first has more to ask for than the tenant may have in a minute: in every epoch it could take all there is.
     server = fresh(*TIER, "-t", "1", "--bandwidth-policy", "limit", "--tenant", "name=slow,prefix=slow:")
     fill(server, b"slow", 1000)
     claim = {"bandwidth": "limit 20 reads of 1KB per second"}

@@ -87,9 +87,7 @@ impl Store {
     pub(crate) fn divides(&self, tier: &Tier) -> bool {
         self.brakes.divided.load(Ordering::Relaxed) == u32::from(tier.id)
     }
-}
 
-impl Store {
     /// Grows whenever some tenant is let go, by a shorter delay or the end of a pause: requests that wait for a brake should ask again then.
     #[must_use]
     pub fn times_let_go(&self) -> u64 {

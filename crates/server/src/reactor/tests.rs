@@ -353,13 +353,13 @@ fn an_alarm_ends_a_wait_at_its_moment_and_not_at_one_before() {
         std::thread::sleep(std::time::Duration::from_millis(20));
         assert_eq!(bed.poll(), []);
         // One in an hour instead of one that is near does not come: what ends the wait is somebody who wakes it long after that.
-        for at in [ms(50), ms(3_600_000)] {
+        for at in [ms(100), ms(3_600_000)] {
             bed.reactor.ring_at(at, Instant::ZERO).unwrap();
         }
         let (waker, is_woken) = (bed.reactor.waker(), Arc::new(AtomicBool::new(false)));
         let wakes = Arc::clone(&is_woken);
         let thread = std::thread::spawn(move || {
-            std::thread::sleep(std::time::Duration::from_millis(150));
+            std::thread::sleep(std::time::Duration::from_millis(250));
             wakes.store(true, Ordering::Release);
             waker.wake().unwrap();
         });

@@ -68,8 +68,8 @@ impl<R: Reactor> Worker<R> {
         since.is_some_and(|since| RATE_WAIT_MAX <= self.now.since(since))
     }
 
-    /// Serves those again whose tenants have tokens by now, or may no longer be held back at a tier. Their requests count as arrived now: what waiting for tokens
-    /// takes is no slowness. What waiting for a tier takes is.
+    /// Serves those again whose tenants have tokens by now, or may no longer be held back at a tier. Their requests count as arrived now:
+    /// what waiting for tokens takes is no slowness. What waiting for a tier takes is.
     pub(super) fn unpark(&mut self, now: Instant) {
         let let_go = self.around.shared.store.times_let_go();
         let asks_again = std::mem::replace(&mut self.let_go_seen, let_go) != let_go;
