@@ -1,15 +1,37 @@
-//! Figure 11 live: what becomes of the time that a reader leaves idle, beside one that reads and one that stores.
+//! Figures 11 and 14 live: what becomes of the time that a reader leaves idle, beside one that reads and one that stores, and what the
+//! step of a donation changes of that.
 
-use super::{failed, gets, median_rates, sets, warm, workers};
+use super::{failed, gets, median, median_rates, rates, sets, warm, workers};
 use crate::live::{Awake, Cores, Here, Tenant, Work};
 use lab::experiment::{ExperimentError, Results, Sweep};
 use std::io;
 
-/// What the donor has of what it does alone, and requests per second of who is lent.
-#[derive(Clone, Copy)]
+/// Seconds of a reading of the donor's throughput, as in the model (`nyx/fig_14`).
+const READING_SECS: f64 = 0.02;
+/// Parts of the readings whose middle one counts: what else the machine does comes in bursts.
+const SLICES: usize = 8;
+
+/// What the donor has of what it does alone, reading by reading and in the middle, and requests per second of who is lent.
 struct Lent {
     donor: f64,
+    course: Vec<f64>,
     other: f64,
+}
+
+impl Lent {
+    /// Standard deviation of the donor's readings, of their mean.
+    fn fluctuation(&self) -> f64 {
+        let count = self.course.len() as f64;
+        let mean = self.course.iter().sum::<f64>() / count;
+        let variance = self.course.iter().map(|reading| (reading - mean).powi(2)).sum::<f64>() / count;
+        variance.sqrt() / mean
+    }
+}
+
+/// The middle one of the means of so many parts of readings.
+fn middle(readings: &[f64]) -> f64 {
+    let slices = readings.chunks(readings.len().div_ceil(SLICES).max(1));
+    median(&mut slices.map(|slice| slice.iter().sum::<f64>() / slice.len() as f64).collect::<Vec<f64>>())
 }
 
 /// A light reader of some weight beside one of weight 1, under `proportional` with a step of donation: 0 keeps, 1 lends all.
@@ -35,13 +57,19 @@ fn lent(sweep: &Sweep, other: Work, donation: f64) -> Result<Lent, ExperimentErr
         let second = here.work(other);
         here.switch("proportional")?;
         here.pass(settle);
-        let together = median_rates(&here, &[&first, &second], settle / 2.0);
+        let readings = (settle / 2.0 / READING_SECS).ceil() as usize;
+        let (donor, other): (Vec<f64>, Vec<f64>) = (0..readings)
+            .map(|_| rates(&here, &[&first, &second], READING_SECS))
+            .map(|rates| (rates[0], rates[1]))
+            .unzip();
         // Who is held back is answered before it can end.
         here.switch("none")?;
         second.end()?;
         let after = median_rates(&here, &[&first], short)[0];
         first.end()?;
-        Ok(Lent { donor: together[0] / f64::midpoint(before, after), other: together[1] })
+        let alone = f64::midpoint(before, after);
+        let course: Vec<f64> = donor.iter().map(|rate| rate / alone).collect();
+        Ok(Lent { donor: middle(&course), course, other: middle(&other) })
     };
     let seen = measure().map_err(failed)?;
     drop(cores);
@@ -49,31 +77,49 @@ fn lent(sweep: &Sweep, other: Work, donation: f64) -> Result<Lent, ExperimentErr
     Ok(seen)
 }
 
-/// NyxCache, Figure 11, live.
+/// What is lent of what is idle: nothing, by a step, all.
+fn donations(sweep: &Sweep, label: &str) -> Result<Vec<(String, f64)>, ExperimentError> {
+    let mut donations = vec![("kept".to_owned(), 0.0), ("nyx".to_owned(), sweep.number("step")?)];
+    if label == "write" {
+        donations.extend(sweep.list("steps_percent")?.iter().map(|step| (step.to_string(), step / 100.0)));
+    }
+    donations.push(("naive".to_owned(), 1.0));
+    Ok(donations)
+}
+
+/// NyxCache, Figures 11 and 14, live.
 pub(super) fn lend(sweep: &Sweep, results: &mut Results) -> Result<(), ExperimentError> {
     let _awake = Awake::start();
-    let (keys, step) = (sweep.count("keys")?, sweep.number("step")?);
+    let keys = sweep.count("keys")?;
     let reader = gets("b", 4096, keys, sweep.count("get_depth")?);
     let writer = sets("b", 4096, keys, sweep.count("write_depth")?);
+    let (donor_title, other_title) =
+        ("The donor, of what it does alone", "Who is lent, of what it has without");
     for (label, other) in [("get", reader), ("write", writer)] {
         let (mut donor, mut gain, mut kept) = (Vec::new(), Vec::new(), f64::NAN);
-        for (at, (name, donation)) in [("kept", 0.0), ("nyx", step), ("naive", 1.0)].into_iter().enumerate() {
+        for (name, donation) in donations(sweep, label)? {
             let seen = lent(sweep, other, donation)?;
             if name == "kept" {
                 kept = seen.other;
             }
             results.number(format!("{label}_{name}_a"), seen.donor);
             results.number(format!("{label}_{name}_b"), seen.other / kept);
-            donor.push((at as f64, seen.donor));
-            gain.push((at as f64, seen.other / kept));
+            donor.push((donation * 100.0, seen.donor));
+            gain.push((donation * 100.0, seen.other / kept));
+            if label == "write" {
+                results.number(format!("fluctuation_{name}"), seen.fluctuation());
+                let course = seen.course.iter().enumerate();
+                let course: Vec<_> = course.map(|(at, part)| (at as f64 * READING_SECS, *part)).collect();
+                results.series("The donor beside a writer, over time", &name, &course);
+            }
         }
-        results.series("The donor, of what it does alone", &format!("beside a {label}-heavy one"), &donor);
-        results.series("Who is lent, of what it has without", &format!("{label}-heavy"), &gain);
+        donor.sort_by(|a, b| a.0.total_cmp(&b.0));
+        gain.sort_by(|a, b| a.0.total_cmp(&b.0));
+        results.series(donor_title, &format!("beside a {label}-heavy one"), &donor);
+        results.series(other_title, &format!("{label}-heavy"), &gain);
     }
-    for (title, unit) in
-        [("The donor, of what it does alone", "part"), ("Who is lent, of what it has without", "times")]
-    {
-        results.axes(title, "kept, step by step, all", unit);
-    }
+    results.axes(donor_title, "lent at a time, %", "part");
+    results.axes(other_title, "lent at a time, %", "times");
+    results.axes("The donor beside a writer, over time", "s", "of what it does alone");
     Ok(())
 }

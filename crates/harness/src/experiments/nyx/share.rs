@@ -1,12 +1,9 @@
-//! Figures 10, 11 and 14 live: the tier's time by weight, and what becomes of what is left idle, by the step of a donation.
+//! Figures 10 and 11 live: the tier's time by weight, and what becomes of what is left idle.
 
 use super::{failed, gets, rates, sets, workers};
 use crate::live::{Awake, Cores, Here, Tenant, Work};
 use lab::experiment::{ExperimentError, Results, Sweep};
 use std::io;
-
-/// Readings of what a tenant is lent, over the time of an experiment.
-const READINGS: u32 = 20;
 
 /// Parts of the tier's time that tenants used over some seconds.
 fn parts(here: &Here, names: &[&str], seconds: f64) -> Vec<f64> {
@@ -74,50 +71,5 @@ pub(super) fn share(sweep: &Sweep, results: &mut Results) -> Result<(), Experime
     measure().map_err(failed)?;
     drop(cores);
     here.end();
-    for percent in sweep.list("donations_percent")? {
-        let seen = lent(sweep, percent / 100.0)?;
-        results.number(format!("donation_{percent}_mean"), seen.mean);
-        results.number(format!("donation_{percent}_spread"), seen.spread);
-    }
     Ok(())
-}
-
-/// What the light tenant has of the tier while the heavy one leaves most of its part idle, relative to what is divided: its mean, and the
-/// standard deviation of short readings relative to that.
-struct Lent {
-    mean: f64,
-    spread: f64,
-}
-
-/// NyxCache, Figure 14, live: the same by steps of `donation`.
-fn lent(sweep: &Sweep, donation: f64) -> Result<Lent, ExperimentError> {
-    let heavy = Tenant { weight: sweep.number("weight")?, ..Tenant::new("h", "") };
-    let (tier, part, workers) = (sweep.text("tier")?, sweep.number("part")?, workers(sweep)?);
-    let here = Here::start_with(tier, "proportional", &[heavy, Tenant::new("l", "")], workers, |config| {
-        (config.bandwidth_part, config.bandwidth_donation) = (part, donation);
-    });
-    let here = here.map_err(failed)?;
-    let cores = Cores::divide(workers);
-    let (seconds, works) = (sweep.number("seconds")?, [calm(sweep)?, stores(sweep, "l")?]);
-    let measure = || -> io::Result<Lent> {
-        for work in &works {
-            here.fill(work)?;
-        }
-        let clients = works.map(|work| here.work(work));
-        here.pass(seconds / 5.0);
-        let readings: Vec<f64> =
-            (0..READINGS).map(|_| parts(&here, &["l"], seconds / f64::from(READINGS))[0] / part).collect();
-        here.switch("none")?;
-        for client in clients {
-            client.end()?;
-        }
-        let mean = readings.iter().sum::<f64>() / f64::from(READINGS);
-        let variance =
-            readings.iter().map(|reading| (reading - mean).powi(2)).sum::<f64>() / f64::from(READINGS);
-        Ok(Lent { mean, spread: variance.sqrt() / mean })
-    };
-    let seen = measure().map_err(failed)?;
-    drop(cores);
-    here.end();
-    Ok(seen)
 }
