@@ -12,6 +12,7 @@ use crate::doctor::DoctorOptions;
 use crate::experiment::ExperimentOptions;
 use crate::failure::Failure;
 use crate::file;
+use crate::flag::{number, own, size, tax, text, texts, time, value};
 use crate::layers::{self, Given, InForce, Layer, Source};
 use crate::plan::{self, PlanOptions};
 use crate::probe::{self, ProbeOptions};
@@ -25,15 +26,11 @@ use anyhow::Context as _;
 use clap::ArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
-use harness::replay::Tax;
 use serde_json::{Map, json};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use store::Placement;
-use units::{Bytes, Duration};
-
-/// The most that `-v` counts, the end of the range of `verbose`.
-const VERBOSITY_MAX: u8 = 3;
+use units::Bytes;
 
 /// What the program knows of its surroundings.
 pub(crate) struct World<'a> {
@@ -205,50 +202,6 @@ fn flag_layer(flags: &ArgMatches) -> Result<Layer, Failure> {
     }
     layer.groups = groups(flags)?;
     Ok(layer)
-}
-
-fn texts(flags: &ArgMatches, setting: &Setting) -> Vec<String> {
-    match setting.kind {
-        Kind::Switch => vec![flags.get_flag(setting.name).to_string()],
-        // As memcached takes it, more of them say no more.
-        Kind::Level => vec![flags.get_count(setting.name).min(VERBOSITY_MAX).to_string()],
-        _ => flags.get_many::<String>(setting.name).into_iter().flatten().cloned().collect(),
-    }
-}
-
-/// The value of a flag of a command that has no file.
-fn value(flags: &ArgMatches, setting: &Setting) -> Result<Option<Value>, Failure> {
-    let is_given = flags.value_source(setting.name) == Some(ValueSource::CommandLine);
-    let text = if is_given { texts(flags, setting).join(",") } else { setting.default.to_owned() };
-    setting.parse(&text, Dialect::Memcached).map_err(|e| e.at(setting.flags()))
-}
-
-fn number(flags: &ArgMatches, setting: &Setting) -> Result<Option<u64>, Failure> {
-    let value = value(flags, setting)?;
-    Ok(if let Some(Value::Number(n)) = value { u64::try_from(n).ok() } else { None })
-}
-
-fn size(flags: &ArgMatches, setting: &Setting) -> Result<Bytes, Failure> {
-    match value(flags, setting)? {
-        Some(Value::Size(size)) if size != Bytes::ZERO => Ok(size),
-        _ => Err(Failure::wrong_use(
-            format!("{}: no size", setting.flags()),
-            format!("for example {}", setting.default),
-        )),
-    }
-}
-
-fn time(flags: &ArgMatches, setting: &Setting) -> Result<Duration, Failure> {
-    Ok(if let Some(Value::Time(time)) = value(flags, setting)? { time } else { Duration::ZERO })
-}
-
-fn tax(flags: &ArgMatches) -> Result<Tax, Failure> {
-    let part = if let Some(Value::Ratio(part)) = value(flags, row("tax"))? { Tax::new(part) } else { None };
-    Ok(part.unwrap_or(Tax::HALF))
-}
-
-fn text(flags: &ArgMatches, setting: &Setting) -> Result<Option<String>, Failure> {
-    Ok(value(flags, setting)?.map(|v| v.plain()))
 }
 
 /// The groups that flags give.
@@ -456,11 +409,6 @@ fn can_be_taken_back(setting: &Setting) -> bool {
 /// Whether the flag's value is that of none.
 fn is_taken_back(flags: &ArgMatches, setting: &Setting) -> bool {
     can_be_taken_back(setting) && ["", NONE].contains(&texts(flags, setting).join(",").as_str())
-}
-
-/// A setting of one command.
-fn own(table: &'static [Setting], name: &str) -> &'static Setting {
-    table.iter().find(|s| s.name == name).expect("the program names only settings of its table")
 }
 
 /// `SIZE` for every tenant, or `NAME=SIZE` for one.

@@ -26,6 +26,7 @@ mod value;
 mod address;
 mod assemble;
 mod file;
+mod flag;
 mod layers;
 mod tenants;
 
