@@ -117,8 +117,8 @@ impl Here {
 
     /// Sets a client to work that repeats requests, so many on their way together.
     #[must_use]
-    pub fn repeat(&self, stream: &Arc<Stream>, depth: usize) -> Working {
-        stream.repeat(self.address, depth)
+    pub fn repeat(&self, stream: &Arc<Stream>, depth: usize, pause: std::time::Duration) -> Working {
+        stream.repeat(self.address, depth, pause)
     }
 
     /// Lets so much time pass.

@@ -11,6 +11,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
 
 /// Requests of one tenant, in their order.
 #[derive(Debug, Default)]
@@ -42,7 +44,8 @@ impl Stream {
         &self.keys[start..self.records[at].key_end]
     }
 
-    pub(super) fn repeat(self: &Arc<Self>, address: SocketAddr, depth: usize) -> Working {
+    /// Batches of `depth`, with a pause behind each: what an application does with what it has read.
+    pub(super) fn repeat(self: &Arc<Self>, address: SocketAddr, depth: usize, pause: Duration) -> Working {
         let stream = Arc::clone(self);
         Working::of(1, move |_, stop, heard| {
             let mut client = Client::connect(address)?;
@@ -52,6 +55,9 @@ impl Stream {
                 stream.ask(&mut client, &batch, &value)?;
                 next = (next + depth) % stream.records.len();
                 heard.answered.fetch_add(depth as u64, Ordering::Relaxed);
+                if !pause.is_zero() {
+                    thread::sleep(pause);
+                }
             }
             Ok(())
         })

@@ -6,12 +6,20 @@ use lab::experiment::{ExperimentError, Results, Sweep};
 use std::io;
 use units::Bytes;
 
+/// Seconds of a point of a course.
+const POINT_SECS: f64 = 1.0;
+/// What a course is of: parts of the unregulated time, and the tail of who was promised one in microseconds.
+const COURSES: [&str; 3] = ["reader", "writer", "tail"];
+const LEFT: &str = "What is left from the policy's begin on";
+const TAIL: &str = "The promised tail, as the client sees it";
+
 /// What was left of the reader and of the writer once the writer had begun, relative to the unregulated time before, and the tail of who
-/// was promised one, as its client saw it.
+/// was promised one, as its client saw it; and the same point by point from the policy's begin on.
 struct Left {
     reader: f64,
     writer: f64,
     tail_us: f64,
+    course: Vec<[f64; 3]>,
 }
 
 fn left(sweep: &Sweep, policy: &str, step: Option<Bytes>) -> Result<Left, ExperimentError> {
@@ -39,21 +47,30 @@ fn left(sweep: &Sweep, policy: &str, step: Option<Bytes>) -> Result<Left, Experi
         let writer = here.work(works[2]);
         let free = rates(&here, &[&clients[1], &writer], short);
         here.switch(policy)?;
-        here.pass(long);
-        drop(clients[0].take_times());
-        let held = rates(&here, &[&clients[1], &writer], short);
-        let tail_us = clients[0].take_times().gets.quantile_us(0.99);
+        let tail = || clients[0].take_times().gets.quantile_us(0.99);
+        let point = |seconds: f64| {
+            let _before = tail();
+            let held = rates(&here, &[&clients[1], &writer], seconds);
+            [held[0] / free[0], held[1] / free[1], tail()]
+        };
+        let points = (long / POINT_SECS).round() as usize;
+        let course: Vec<[f64; 3]> = (0..points).map(|_| point(POINT_SECS.min(long))).collect();
+        let [reader_left, writer_left, tail_us] = point(short);
         // Who is paused is answered before it can end.
         here.switch("none")?;
         for client in clients.into_iter().chain([writer]) {
             client.end()?;
         }
-        Ok(Left { reader: held[0] / free[0], writer: held[1] / free[1], tail_us })
+        Ok(Left { reader: reader_left, writer: writer_left, tail_us, course })
     };
     let seen = measure().map_err(failed)?;
     drop(cores);
     here.end();
     Ok(seen)
+}
+
+fn title(what: &str) -> &'static str {
+    if what == "tail" { TAIL } else { LEFT }
 }
 
 /// NyxCache, Figures 8 and 13, live: who pays when a tail is missed, and what an experiment's step changes of that.
@@ -63,7 +80,14 @@ pub(super) fn qos(sweep: &Sweep, results: &mut Results) -> Result<(), Experiment
         results.number(format!("{name}_reader_left"), seen.reader);
         results.number(format!("{name}_writer_left"), seen.writer);
         results.number(format!("{name}_tail_us"), seen.tail_us);
+        for (which, what) in COURSES.into_iter().enumerate() {
+            let points: Vec<_> = (1_u32..).map(|at| f64::from(at) * POINT_SECS).zip(&seen.course).collect();
+            let points: Vec<_> = points.into_iter().map(|(at, point)| (at, point[which])).collect();
+            results.series(title(what), &format!("{what}, {policy}"), &points);
+        }
     }
+    results.axes(LEFT, "s", "of what it has where nobody is held back");
+    results.axes(TAIL, "s", "us");
     for step in sweep.list("steps_mb")? {
         #[expect(
             clippy::cast_possible_truncation,

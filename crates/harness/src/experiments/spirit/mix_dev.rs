@@ -1,13 +1,13 @@
 //! The mixed trace live: DRAM above an emulated tier, a client per tenant that repeats its part of the trace.
 //!
-//! Shape:   requests of the trace by tenant -> a server per policy that begins under static shares -> requests per second at the
-//!          end -> slowdowns
-//! Units:   slowdown: rate under static shares ÷ rate under the policy, so long after the start
+//! Shape:   requests of the trace by tenant -> a server per policy that begins under static shares -> seconds for the same requests
+//!          once shares have settled -> slowdowns
+//! Units:   slowdown: time that a tenant's first requests of the trace take under the policy ÷ under static shares
 //! Failure: without the trace no item is applicable; figures rest on times, and what a second server under `static` says is how
 //!          much noise there is
 //! Source:  Spirit §6.1 (Fig. 6), with a multi-tenant cache's tenants
 
-use crate::experiments::nyx::{failed, rates};
+use crate::experiments::nyx::failed;
 use crate::experiments::trace_file;
 use crate::live::{Here, Stream, Tenant, Working};
 use lab::experiment::{ExperimentError, Results, Sweep};
@@ -40,8 +40,54 @@ fn streams(sweep: &Sweep) -> Result<Result<Streams, String>, ExperimentError> {
     Ok(Ok(streams.into_iter().map(|(name, stream)| (name, Arc::new(stream))).collect()))
 }
 
-/// Requests per second by tenant, on a server of its own.
-fn made(sweep: &Sweep, streams: &Streams, policy: &str) -> Result<Vec<f64>, ExperimentError> {
+/// How often it is looked who is done, in seconds.
+const LOOK_SECS: f64 = 0.005;
+/// Who has not done its requests after so many times what they took under static shares is taken to go on as it did.
+const WAITS: f64 = 3.0;
+
+/// What is waited for: so many seconds, or so many requests of each tenant.
+enum Until<'a> {
+    Passed(f64),
+    Answered(&'a [u64], f64),
+}
+
+/// What every tenant was answered from the begin of its requests on, and how long that took, in seconds.
+struct Made {
+    answered: Vec<u64>,
+    seconds: Vec<f64>,
+}
+
+fn done(here: &Here, clients: &[Working], until: &Until<'_>) -> Made {
+    let started = crate::live::nanos();
+    let passed = || (crate::live::nanos() - started) as f64 / 1e9;
+    let answered = || clients.iter().map(Working::answered).collect::<Vec<u64>>();
+    let (counts, seconds) = match *until {
+        Until::Passed(seconds) => {
+            here.pass(seconds);
+            let seconds = passed();
+            return Made { answered: answered(), seconds: vec![seconds; clients.len()] };
+        }
+        Until::Answered(counts, seconds) => (counts, seconds),
+    };
+    let mut took = vec![None; clients.len()];
+    while took.iter().any(Option::is_none) && passed() < seconds * WAITS {
+        here.pass(LOOK_SECS);
+        let now = passed();
+        for ((took, answered), count) in took.iter_mut().zip(answered()).zip(counts) {
+            if *count <= answered {
+                took.get_or_insert(now);
+            }
+        }
+    }
+    let (now, answered) = (passed(), answered());
+    let at_its_pace = |(answered, count): (&u64, &u64)| now * *count as f64 / (*answered).max(1) as f64;
+    let paces = answered.iter().zip(counts).map(at_its_pace);
+    let seconds = took.into_iter().zip(paces).map(|(took, pace)| took.unwrap_or(pace)).collect();
+    Made { answered, seconds }
+}
+
+/// Every tenant's requests from the first on, once shares have settled, on a server of its own.
+fn made(sweep: &Sweep, streams: &Streams, policy: &str, until: &Until<'_>) -> Result<Made, ExperimentError> {
     let tenants: Vec<Tenant> = streams.keys().map(|name| Tenant::new(name, "")).collect();
     let (part, epoch) = (sweep.number("part")?, Duration::from_millis(sweep.count("epoch_ms")?));
     let setting = |config: &mut server::Config| {
@@ -50,17 +96,22 @@ fn made(sweep: &Sweep, streams: &Streams, policy: &str) -> Result<Vec<f64>, Expe
     };
     let here = Here::start_with(sweep.text("tier")?, "static", &tenants, 2, setting).map_err(failed)?;
     let depth = usize::try_from(sweep.count("depth")?).unwrap_or(1);
-    let clients: Vec<Working> = streams.values().map(|stream| here.repeat(stream, depth)).collect();
-    let all: Vec<&Working> = clients.iter().collect();
+    let pause = std::time::Duration::from_micros(sweep.count("pause_us")?);
+    let begin = || streams.values().map(|stream| here.repeat(stream, depth, pause)).collect::<Vec<Working>>();
+    let end = |clients: Vec<Working>| clients.into_iter().try_for_each(|client| client.end().map(drop));
+    let clients = begin();
     here.pass(sweep.number("begin_s")?);
     here.switch(policy).map_err(failed)?;
     here.pass(sweep.number("settle_s")?);
-    let rates = rates(&here, &all, sweep.number("measure_s")?);
+    // All begin anew: tenants are faster under one policy than under another, and a trace is not the same everywhere.
+    end(clients).map_err(failed)?;
+    let clients = begin();
+    let made = done(&here, &clients, until);
     // Who waits for a budget is answered before it can end.
     here.switch("none").map_err(failed)?;
-    clients.into_iter().try_for_each(|client| client.end().map(drop)).map_err(failed)?;
+    end(clients).map_err(failed)?;
     here.end();
-    Ok(rates)
+    Ok(made)
 }
 
 /// The mixed trace under policies over both.
@@ -76,10 +127,12 @@ pub(super) fn mix_dev(sweep: &Sweep, results: &mut Results) -> Result<(), Experi
             return Ok(());
         }
     };
-    let fixed = made(sweep, &streams, "static")?;
+    let seconds = sweep.number("measure_s")?;
+    let fixed = made(sweep, &streams, "static", &Until::Passed(seconds))?;
     for policy in POLICIES {
-        let rates = made(sweep, &streams, policy)?;
-        let slowdowns: Vec<f64> = fixed.iter().zip(&rates).map(|(fixed, rate)| fixed / rate).collect();
+        let under = made(sweep, &streams, policy, &Until::Answered(&fixed.answered, seconds))?;
+        let slowdowns: Vec<f64> =
+            under.seconds.iter().zip(&fixed.seconds).map(|(under, fixed)| under / fixed).collect();
         let logs: f64 = slowdowns.iter().map(|slowdown| slowdown.ln()).sum();
         let slower = slowdowns.iter().filter(|slowdown| SLOWER < **slowdown).count();
         results.number(format!("{policy}_total"), (logs / slowdowns.len() as f64).exp());
