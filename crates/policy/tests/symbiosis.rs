@@ -105,6 +105,30 @@ fn weights_and_limits_bind() {
     assert_eq!(sum, POOL.bytes, "{shares:?}");
 }
 
+/// With a quarter of the way per epoch shares come to the same, each epoch a quarter nearer; who comes and who is limited waits for nothing.
+#[test]
+fn an_epoch_may_go_a_part_of_the_way() {
+    let tastes = [Taste::Memory, Taste::Bandwidth];
+    let whole = Plant::new(unbounded(), &tastes).steps(10);
+    let mut plant = Plant::new(Options { ease: 0.25, ..unbounded() }, &tastes);
+    let mut before = plant.steps(3);
+    for epoch in 0..12 {
+        let shares = plant.step();
+        for (share, (before, whole)) in shares.iter().zip(before.iter().zip(&whole)) {
+            let left = |share: &Joint| whole.bytes.0 as f64 - share.bytes.0 as f64;
+            assert!((left(share) - 0.75 * left(before)).abs() <= 4.0, "{epoch}: {shares:?} of {whole:?}");
+        }
+        let sum: Bytes = shares.iter().map(|share| share.bytes).sum();
+        assert_eq!(sum, POOL.bytes, "{epoch}: {shares:?}");
+        before = shares;
+    }
+    plant.rows[0].claim.ceiling = Some(Amount { bytes: Bytes(1_600_000), ..Amount::default() });
+    assert!(plant.step()[0].bytes <= Bytes(1_600_000), "a limit holds at once");
+    let new = Row { id: TenantId(9), in_force: None, ..plant.rows[0].clone() };
+    plant.rows.push(new);
+    assert_eq!(plant.step()[2].bytes, Bytes(1_000_000), "who comes has its static share at once");
+}
+
 #[test]
 fn a_missing_signal_leaves_what_was_known() {
     let mut plant = Plant::new(unbounded(), &[Taste::Memory, Taste::Bandwidth]);

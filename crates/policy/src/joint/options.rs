@@ -32,6 +32,9 @@ pub struct Options {
     /// saturation: a bid that planned for more would be saturated in the next epoch. In 0..=1; what is no number is the
     /// default.
     pub headroom: f64,
+    /// Part of the way from what is in force to the auction's outcome that an epoch goes: whole in the paper, whose epochs are long enough
+    /// for curves without noise. Above 0 and at most 1; what is not is 1.
+    pub ease: f64,
     /// Whether unspent credits are remembered: who left some is served first from what others leave (Spirit §7).
     pub stateful: bool,
     /// How curves are fitted to samples.
@@ -49,6 +52,7 @@ impl Default for Options {
             refit_every: 5,
             floor_part: Bundle { memory: 0.45, bandwidth: 0.825 },
             headroom: RAMP_START,
+            ease: 1.0,
             stateful: false,
             method: Method::default(),
             profiles: Vec::new(),
@@ -74,6 +78,7 @@ impl Options {
             bandwidth: part(self.floor_part.bandwidth, usual.floor_part.bandwidth),
         };
         self.headroom = part(self.headroom, usual.headroom);
+        self.ease = if 0.0 < self.ease && self.ease <= 1.0 { self.ease } else { usual.ease };
         self.profiles.sort_by_key(|(id, _)| *id);
         self.profiles.dedup_by_key(|(id, _)| *id);
         self
@@ -124,6 +129,7 @@ mod tests {
                     refit_every: 0,
                     floor_part: Bundle { memory: odd, bandwidth: odd },
                     headroom: odd,
+                    ease: odd,
                     ..Options::default()
                 };
                 let mut policy = by_name(name, options).unwrap();

@@ -9,7 +9,8 @@
 //! Failure:    a missing signal leaves what was known of the tenant; a tenant of whom nothing is known yet, and every tenant
 //!             in its first epochs, stays at its static share; so does its estimate over a window that mixes two settings
 //! Source:     Spirit §3.2 (Symbiosis), §4 (windows, estimates), §7 (weights, stateful credits). We differ: see `auction`
-//!             and `bidder`; what is left over is given away by weight; ranges are the tenants' own.
+//!             and `bidder`; what is left over is given away by weight; ranges are the tenants' own; where curves are noisy an
+//!             epoch goes a part of the way to the outcome only ([`Options::ease`]).
 //!
 //! | Paper | here |
 //! |---|---|
@@ -18,7 +19,7 @@
 //! | epoch | one decision, `Options::epoch` |
 //! | ±5ε | `Options::window` |
 
-use super::auction::{Auction, Bidder, Closing, Outcome};
+use super::auction::{Auction, Bidder, Bundle, Closing, Outcome, Terms};
 use super::desk::{Desk, note};
 use super::options::Options;
 use control::joint::{Joint, JointSignal};
@@ -32,7 +33,11 @@ pub struct Symbiosis {
     name: &'static str,
     desk: Desk,
     auction: Auction,
+    granted: Vec<Bundle>,
 }
+
+/// What shares may sum to beyond the pool before they are rounded to bytes of it.
+const ROUNDED: f64 = 1e-6;
 
 impl Symbiosis {
     /// The policy with its options.
@@ -42,7 +47,7 @@ impl Symbiosis {
     }
 
     pub(super) fn named(name: &'static str, options: Options) -> Self {
-        Self { name, desk: Desk::new(options), auction: Auction::default() }
+        Self { name, desk: Desk::new(options), auction: Auction::default(), granted: Vec::new() }
     }
 
     /// Remembers who left credits unspent and who got them.
@@ -51,6 +56,39 @@ impl Symbiosis {
             let budget = outcome.prices.of(self.desk.bids[place].terms().endowment);
             let left = budget - outcome.prices.of(self.auction.bundles()[place]);
             self.desk.save(place, left / budget.max(f64::MIN_POSITIVE));
+        }
+    }
+
+    /// A part of the way from what is in force to the outcome, which keeps every limit and is no worse than the static share where both ends
+    /// are; the whole way where somebody has come or a floor leaves no room.
+    fn go(&mut self, seen: &Seen<'_, JointSignal, Joint>) {
+        let (ease, capacity) = (self.desk.options.ease, self.desk.capacity);
+        // Of a pool that has shrunk everybody keeps its part.
+        let all = |of: fn(Joint) -> u64| -> f64 {
+            let held: u64 = seen.tenants.iter().filter_map(|row| row.in_force).map(of).sum();
+            held.max(of(capacity)).max(1) as f64
+        };
+        let memory = |held: Joint| held.bytes.0;
+        let bandwidth = |held: Joint| held.bandwidth.0;
+        let (all_memory, all_bandwidth) = (all(memory), all(bandwidth));
+        let ways = seen.tenants.iter().zip(self.auction.bundles()).zip(self.desk.book.terms());
+        let ways = ways.map_while(|((row, to), Terms { floor, ceiling, .. })| {
+            let held = row.in_force?;
+            let between = |from: f64, to: f64| from + (to - from) * ease;
+            Some(Bundle {
+                memory: between(memory(held) as f64 / all_memory, to.memory)
+                    .clamp(floor.memory, ceiling.memory),
+                bandwidth: between(bandwidth(held) as f64 / all_bandwidth, to.bandwidth)
+                    .clamp(floor.bandwidth, ceiling.bandwidth),
+            })
+        });
+        self.granted.clear();
+        self.granted.extend(ways);
+        let sum = |of: fn(&Bundle) -> f64| self.granted.iter().map(of).sum::<f64>();
+        let fits = sum(|bundle| bundle.memory).max(sum(|bundle| bundle.bandwidth)) <= 1.0 + ROUNDED;
+        if !fits || self.granted.len() < seen.tenants.len() || 1.0 <= ease {
+            self.granted.clear();
+            self.granted.extend(self.auction.bundles());
         }
     }
 
@@ -85,7 +123,8 @@ impl Policy for Symbiosis {
             self.save(&outcome);
         }
         self.explain(outcome.closing);
-        self.desk.book.grant(seen, self.auction.bundles().iter().copied());
+        self.go(seen);
+        self.desk.book.grant(seen, self.granted.iter().copied());
         let (wake, lease) = (self.desk.options.epoch, self.desk.options.lease());
         Decision { shares: self.desk.book.shares(), wake, lease, steady: true, notes: &self.desk.notes }
     }
