@@ -59,8 +59,9 @@ impl Symbiosis {
         }
     }
 
-    /// A part of the way from what is in force to the outcome, which keeps every limit and is no worse than the static share where both ends
-    /// are; the whole way where somebody has come or a floor leaves no room.
+    /// A part of the way from what is in force to the outcome, within every limit; the whole way where somebody has come or a floor leaves no
+    /// room. Where both ends are no worse than the static share neither is what lies between, but for a curve that falls at one size only:
+    /// its tenant has less bandwidth for some epochs before it has the memory.
     fn go(&mut self, seen: &Seen<'_, JointSignal, Joint>) {
         let (ease, capacity) = (self.desk.options.ease, self.desk.capacity);
         // Of a pool that has shrunk everybody keeps its part.
