@@ -105,7 +105,8 @@ fn weights_and_limits_bind() {
     assert_eq!(sum, POOL.bytes, "{shares:?}");
 }
 
-/// With a quarter of the way per epoch shares come to the same, each epoch a quarter nearer; who comes and who is limited waits for nothing.
+/// With a quarter of the way per epoch shares come to the same, each epoch a quarter nearer, and all of the pool is somebody's all the time;
+/// who comes, who goes and who is limited waits for nothing.
 #[test]
 fn an_epoch_may_go_a_part_of_the_way() {
     let tastes = [Taste::Memory, Taste::Bandwidth];
@@ -115,18 +116,34 @@ fn an_epoch_may_go_a_part_of_the_way() {
     for epoch in 0..12 {
         let shares = plant.step();
         for (share, (before, whole)) in shares.iter().zip(before.iter().zip(&whole)) {
-            let left = |share: &Joint| whole.bytes.0 as f64 - share.bytes.0 as f64;
-            assert!((left(share) - 0.75 * left(before)).abs() <= 4.0, "{epoch}: {shares:?} of {whole:?}");
+            let left = |share: &Joint| {
+                let bandwidth = whole.bandwidth.0 as f64 - share.bandwidth.0 as f64;
+                [whole.bytes.0 as f64 - share.bytes.0 as f64, bandwidth]
+            };
+            for (now, before) in left(share).into_iter().zip(left(before)) {
+                assert!((now - 0.75 * before).abs() <= 4.0, "{epoch}: {shares:?} of {whole:?}");
+            }
         }
-        let sum: Bytes = shares.iter().map(|share| share.bytes).sum();
-        assert_eq!(sum, POOL.bytes, "{epoch}: {shares:?}");
+        assert_eq!(all_of(&shares), POOL, "{epoch}: {shares:?}");
         before = shares;
     }
     plant.rows[0].claim.ceiling = Some(Amount { bytes: Bytes(1_600_000), ..Amount::default() });
-    assert!(plant.step()[0].bytes <= Bytes(1_600_000), "a limit holds at once");
+    let shares = plant.step();
+    assert!(shares[0].bytes <= Bytes(1_600_000), "a limit holds at once: {shares:?}");
+    assert_eq!(all_of(&shares), POOL, "and what it frees is another's: {shares:?}");
     let new = Row { id: TenantId(9), in_force: None, ..plant.rows[0].clone() };
     plant.rows.push(new);
-    assert_eq!(plant.step()[2].bytes, Bytes(1_000_000), "who comes has its static share at once");
+    let shares = plant.step();
+    assert_eq!(shares[2].bytes, Bytes(1_000_000), "who comes has its static share at once");
+    assert_eq!(all_of(&shares), POOL, "{shares:?}");
+    plant.rows.truncate(2);
+    plant.rows.remove(0);
+    assert_eq!(plant.step(), [POOL], "who is left has all at once");
+}
+
+fn all_of(shares: &[Joint]) -> Joint {
+    let bandwidth = shares.iter().map(|share| share.bandwidth.0).sum();
+    Joint { bytes: shares.iter().map(|share| share.bytes).sum(), bandwidth: BytesPerSec(bandwidth) }
 }
 
 #[test]

@@ -33,7 +33,7 @@ pub struct Options {
     /// default.
     pub headroom: f64,
     /// Part of the way from what is in force to the auction's outcome that an epoch goes: whole in the paper, whose epochs are long enough
-    /// for curves without noise. Above 0 and at most 1; what is not is 1.
+    /// for curves with little noise. Above 0 and at most 1; what is not is 1.
     pub ease: f64,
     /// Whether unspent credits are remembered: who left some is served first from what others leave (Spirit §7).
     pub stateful: bool,

@@ -7,7 +7,7 @@
 //! Cost:       O(tenants × rounds) passes over 200 steps in 32-bit floats; at most one curve in five is taken over per
 //!             epoch; no allocation once the tenants are steady
 //! Failure:    a missing signal leaves what was known of the tenant; a tenant of whom nothing is known yet, and every tenant
-//!             in its first epochs, stays at its static share; so does its estimate over a window that mixes two settings
+//!             in its first epochs, bids for its static share; its estimate stays over a window that mixes two settings
 //! Source:     Spirit §3.2 (Symbiosis), §4 (windows, estimates), §7 (weights, stateful credits). We differ: see `auction`
 //!             and `bidder`; what is left over is given away by weight; ranges are the tenants' own; where curves are noisy an
 //!             epoch goes a part of the way to the outcome only ([`Options::ease`]).
@@ -36,7 +36,7 @@ pub struct Symbiosis {
     granted: Vec<Bundle>,
 }
 
-/// What shares may sum to beyond the pool before they are rounded to bytes of it.
+/// What shares on the way may sum to beside the outcome's, as a part of the pool.
 const ROUNDED: f64 = 1e-6;
 
 impl Symbiosis {
@@ -54,20 +54,28 @@ impl Symbiosis {
     fn save(&mut self, outcome: &Outcome) {
         for place in 0..self.desk.bids.len() {
             let budget = outcome.prices.of(self.desk.bids[place].terms().endowment);
-            let left = budget - outcome.prices.of(self.auction.bundles()[place]);
+            let left = budget - outcome.prices.of(self.granted[place]);
             self.desk.save(place, left / budget.max(f64::MIN_POSITIVE));
         }
     }
 
-    /// A part of the way from what is in force to the outcome, within every limit; the whole way where somebody has come or a floor leaves no
-    /// room. Where both ends are no worse than the static share neither is what lies between, but for a curve that falls at one size only:
-    /// its tenant has less bandwidth for some epochs before it has the memory.
-    fn go(&mut self, seen: &Seen<'_, JointSignal, Joint>) {
-        let (ease, capacity) = (self.desk.options.ease, self.desk.capacity);
-        // Of a pool that has shrunk everybody keeps its part.
+    /// A part of the way from what is in force to the outcome, within every limit; the whole way if somebody has come or gone (`changed`), or
+    /// a limit on the way would leave some of the pool to nobody. Where both ends are no worse than the static share, so is what lies between
+    /// for whose gains get smaller the more it has; one whose curve falls at one size only has less bandwidth before it has that memory.
+    fn go(&mut self, seen: &Seen<'_, JointSignal, Joint>, changed: bool) {
+        let ease = self.desk.options.ease;
+        let sums = |bundles: &[Bundle]| {
+            bundles.iter().fold((0.0, 0.0), |sum, b| (sum.0 + b.memory, sum.1 + b.bandwidth))
+        };
+        let whole = sums(self.auction.bundles());
+        // Of a pool that has grown or shrunk everybody keeps its part.
         let all = |of: fn(Joint) -> u64| -> f64 {
-            let held: u64 = seen.tenants.iter().filter_map(|row| row.in_force).map(of).sum();
-            held.max(of(capacity)).max(1) as f64
+            seen.tenants
+                .iter()
+                .filter_map(|row| row.in_force)
+                .map(|held| of(held) as f64)
+                .sum::<f64>()
+                .max(1.0)
         };
         let memory = |held: Joint| held.bytes.0;
         let bandwidth = |held: Joint| held.bandwidth.0;
@@ -77,17 +85,17 @@ impl Symbiosis {
             let held = row.in_force?;
             let between = |from: f64, to: f64| from + (to - from) * ease;
             Some(Bundle {
-                memory: between(memory(held) as f64 / all_memory, to.memory)
+                memory: between(memory(held) as f64 / all_memory * whole.0, to.memory)
                     .clamp(floor.memory, ceiling.memory),
-                bandwidth: between(bandwidth(held) as f64 / all_bandwidth, to.bandwidth)
+                bandwidth: between(bandwidth(held) as f64 / all_bandwidth * whole.1, to.bandwidth)
                     .clamp(floor.bandwidth, ceiling.bandwidth),
             })
         });
         self.granted.clear();
         self.granted.extend(ways);
-        let sum = |of: fn(&Bundle) -> f64| self.granted.iter().map(of).sum::<f64>();
-        let fits = sum(|bundle| bundle.memory).max(sum(|bundle| bundle.bandwidth)) <= 1.0 + ROUNDED;
-        if !fits || self.granted.len() < seen.tenants.len() || 1.0 <= ease {
+        let way = sums(&self.granted);
+        let is_same = (way.0 - whole.0).abs().max((way.1 - whole.1).abs()) <= ROUNDED;
+        if changed || !is_same || self.granted.len() < seen.tenants.len() || 1.0 <= ease {
             self.granted.clear();
             self.granted.extend(self.auction.bundles());
         }
@@ -97,7 +105,7 @@ impl Symbiosis {
         let more = |(bid, bundle): (&super::Bid, &super::Bundle)| {
             (bundle.memory - bid.terms.endowment.memory).max(0.0)
         };
-        let moved: f64 = self.desk.bids.iter().zip(self.auction.bundles()).map(more).sum();
+        let moved: f64 = self.desk.bids.iter().zip(&self.granted).map(more).sum();
         #[expect(clippy::cast_possible_truncation, reason = "a part of the pool, for people")]
         let moved = (moved * self.desk.capacity.bytes.0 as f64) as i64;
         if closing == Closing::Fallback {
@@ -118,13 +126,13 @@ impl Policy for Symbiosis {
     }
 
     fn decide(&mut self, _now: Instant, seen: &Seen<'_, JointSignal, Joint>) -> Decision<'_, Joint> {
-        self.desk.open(seen);
+        let changed = self.desk.open(seen);
         let outcome = self.auction.run(&self.desk.bids);
+        self.go(seen, changed);
         if self.desk.options.stateful {
             self.save(&outcome);
         }
         self.explain(outcome.closing);
-        self.go(seen);
         self.desk.book.grant(seen, self.granted.iter().copied());
         let (wake, lease) = (self.desk.options.epoch, self.desk.options.lease());
         Decision { shares: self.desk.book.shares(), wake, lease, steady: true, notes: &self.desk.notes }

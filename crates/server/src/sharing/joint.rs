@@ -14,9 +14,10 @@ use std::sync::PoisonError;
 use store::JointControl;
 use units::{BytesPerSec, Duration, Instant, TenantId};
 
-/// Part of the way to what an auction finds that an epoch goes: curves of a tenant with a hundred look-ups per second differ by a seventh from
-/// one second to the next, and a tier pays for what moves to and fro. A guess: after ten epochs 3 % of a change are left.
-const EASE: f64 = 0.3;
+/// Seconds in which shares go two thirds of the way to what an auction finds, for a curve is made of the look-ups of an epoch or two: that of a
+/// tenant with a hundred per second differs by a quarter from one second to the next, and a tier pays for what moves to and fro. A guess;
+/// an epoch of a second goes .28 of the way, one of thirty all of it.
+const EASE_SECS: f64 = 3.0;
 
 /// How policies over memory and bandwidth together are set up in a server.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -35,7 +36,7 @@ impl JointSettings {
             epoch: self.epoch,
             refit_every: 1,
             window: None,
-            ease: EASE,
+            ease: 1.0 - (-self.epoch.as_secs_f64() / EASE_SECS).exp(),
             ..policy::joint::Options::default()
         }
     }

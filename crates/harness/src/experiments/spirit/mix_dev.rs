@@ -13,7 +13,9 @@ use crate::live::{Here, Stream, Tenant, Working};
 use lab::experiment::{ExperimentError, Results, Sweep};
 use server::PlaceIn;
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
+use std::thread;
 use units::Duration;
 
 /// The policies that are compared with `static`, which comes before them and, as the control, behind.
@@ -86,6 +88,15 @@ fn done(here: &Here, clients: &[Working], until: &Until<'_>) -> Made {
     Made { answered, seconds }
 }
 
+/// Ends all at once: who still asks has nobody's time while it waits for its turn to be ended.
+fn end(clients: Vec<Working>) -> io::Result<()> {
+    thread::scope(|scope| {
+        let ending: Vec<_> = clients.into_iter().map(|client| scope.spawn(|| client.end())).collect();
+        let ended = ending.into_iter().map(|ending| ending.join().unwrap_or(Ok(0)).map(drop));
+        ended.fold(Ok(()), io::Result::and)
+    })
+}
+
 /// Every tenant's requests from the first on, once shares have settled, on a server of its own.
 fn made(sweep: &Sweep, streams: &Streams, policy: &str, until: &Until<'_>) -> Result<Made, ExperimentError> {
     let tenants: Vec<Tenant> = streams.keys().map(|name| Tenant::new(name, "")).collect();
@@ -98,7 +109,6 @@ fn made(sweep: &Sweep, streams: &Streams, policy: &str, until: &Until<'_>) -> Re
     let depth = usize::try_from(sweep.count("depth")?).unwrap_or(1);
     let pause = std::time::Duration::from_micros(sweep.count("pause_us")?);
     let begin = || streams.values().map(|stream| here.repeat(stream, depth, pause)).collect::<Vec<Working>>();
-    let end = |clients: Vec<Working>| clients.into_iter().try_for_each(|client| client.end().map(drop));
     let clients = begin();
     here.pass(sweep.number("begin_s")?);
     here.switch(policy).map_err(failed)?;
@@ -129,6 +139,9 @@ pub(super) fn mix_dev(sweep: &Sweep, results: &mut Results) -> Result<(), Experi
     };
     let seconds = sweep.number("measure_s")?;
     let fixed = made(sweep, &streams, "static", &Until::Passed(seconds))?;
+    if let Some((name, _)) = streams.keys().zip(&fixed.answered).find(|(_, answered)| **answered == 0) {
+        return Err(ExperimentError::failed(format!("{name} was answered nothing in {seconds} s")));
+    }
     for policy in POLICIES {
         let under = made(sweep, &streams, policy, &Until::Answered(&fixed.answered, seconds))?;
         let slowdowns: Vec<f64> =
