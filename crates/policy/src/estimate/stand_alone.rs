@@ -7,7 +7,7 @@
 //! Cost:       O(tenants) where a probe is due, O(1) else; no allocation
 //! Source:     NyxCache §3.3 (slowdown = T_alone / T_shared of a performance), §4.1 (pauses of 1 ms, 12 tenants, each second).
 //!             We differ: probes are spread over the period at drawn moments instead of one after the other, their number
-//!             per period is bounded, and the mean of those of the last fifteen that are near their median counts, until four
+//!             per period is bounded, and the mean of those of the last thirty that are near their median counts, until four
 //!             in a row say that the workload has changed: of a client or a core that slept, as one in five is, a probe
 //!             shows a fifth; what is seen of an idle tenant counts for nothing. Algorithm 3's comment prints the reciprocal; §3.3 holds.
 //! Non-goals:  pausing anybody: the policy does that by a short decision
@@ -25,8 +25,9 @@ use units::{Duration, Instant, Rng, TenantId};
 
 /// Every tenant is probed about once in so long (NyxCache §3.6).
 pub const REFRESH: Duration = Duration::from_secs(1);
-/// Probes that an estimate is made of (guess, 10 to 20 were considered): 1 ms is noisy.
-const PROBES_REMEMBERED: usize = 15;
+/// Probes that an estimate is made of: 1 ms is noisy. Of the model's twelve pairs of Fig. 9 with twenty seeds each 29 end unfair or slower
+/// than before by over 1 % with 15, 16 with 20, 9 with 25 and 7 with 30 (44 with the median of 15).
+const PROBES_REMEMBERED: usize = 30;
 /// Relative noise of a probe before it is known (guess: 1,000 accesses that come in batches).
 const NOISE: f64 = 0.1;
 /// A probe that is off by more than this part of the median is odd and counts for nothing (guess: five times the noise of 1 ms). What is less
@@ -385,11 +386,11 @@ mod tests {
 
     #[test]
     fn what_slows_down_some_probes_counts_by_how_many() {
-        // So many of fifteen probes meet a pass of the cleaner and show 90 for 100; four others show a client that slept.
-        for (passes, mean) in [(0, 100.0), (2, 98.181), (5, 95.454), (11, 90.0)] {
+        // So many of thirty probes meet a pass of the cleaner and show 90 for 100; eight others show a client that slept.
+        for (passes, mean) in [(0, 100.0), (4, 98.181), (10, 95.454), (22, 90.0)] {
             let mut alone = Alone::default();
             for probe in 0..PROBES_REMEMBERED {
-                let slept = probe % 4 == 3 || probe == 14;
+                let slept = probe % 4 == 3 || probe == PROBES_REMEMBERED - 1;
                 let before = (0..probe).filter(|probe| probe % 4 != 3).count();
                 let rate = if slept {
                     20.0
@@ -414,14 +415,17 @@ mod tests {
         for _ in 0..200 {
             alone.learn(Some(performance(1e6 * (0.9 + 0.2 * rng.unit()))));
         }
-        assert!((0.01..0.03).contains(&alone.standard_error()), "{}", alone.standard_error());
+        // That of a mean of so many that are even between 90 and 110 %.
+        let expected = 0.2 / 12.0_f64.sqrt() / (PROBES_REMEMBERED as f64).sqrt();
+        let part = alone.standard_error() / expected;
+        assert!((0.7..1.4).contains(&part), "{part} of {expected}");
         for _ in 0..PROBES_REMEMBERED {
             alone.learn(Some(performance(1.2e6)));
         }
         let slowdown = alone.slowdown(performance(1e6)).unwrap();
         assert!(
             (slowdown - 1.2).abs() < 1e-6,
-            "a change that is not odd is followed within fifteen: {slowdown}"
+            "a change that is not odd is followed within thirty: {slowdown}"
         );
     }
 

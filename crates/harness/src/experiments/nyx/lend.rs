@@ -57,8 +57,9 @@ fn lent(sweep: &Sweep, other: Work, donation: f64) -> Result<Lent, ExperimentErr
         let second = here.work(other);
         here.switch("proportional")?;
         here.pass(settle);
-        let readings = (settle / 2.0 / READING_SECS).ceil() as usize;
-        let (donor, other): (Vec<f64>, Vec<f64>) = (0..readings)
+        let readings = std::iter::successors(Some(0.0), |passed| Some(passed + READING_SECS));
+        let (donor, other): (Vec<f64>, Vec<f64>) = readings
+            .take_while(|passed| *passed < settle / 2.0)
             .map(|_| rates(&here, &[&first, &second], READING_SECS))
             .map(|rates| (rates[0], rates[1]))
             .unzip();

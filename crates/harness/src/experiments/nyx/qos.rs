@@ -53,8 +53,10 @@ fn left(sweep: &Sweep, policy: &str, step: Option<Bytes>) -> Result<Left, Experi
             let held = rates(&here, &[&clients[1], &writer], seconds);
             [held[0] / free[0], held[1] / free[1], tail()]
         };
-        let points = (long / POINT_SECS).round() as usize;
-        let course: Vec<[f64; 3]> = (0..points).map(|_| point(POINT_SECS.min(long))).collect();
+        let mut course: Vec<[f64; 3]> = Vec::new();
+        while (course.len() as f64) * POINT_SECS < long {
+            course.push(point(POINT_SECS));
+        }
         let [reader_left, writer_left, tail_us] = point(short);
         // Who is paused is answered before it can end.
         here.switch("none")?;
