@@ -178,7 +178,7 @@ impl Family for Both {
     fn policy(name: &str, seed: u64) -> Box<dyn Policy<Signal = JointSignal, Share = Joint>> {
         let window = if seed.is_multiple_of(2) { Some(5) } else { None };
         let stateful = seed.is_multiple_of(3);
-        let ease = [1.0, 0.3, 0.01][(seed / 6 % 3) as usize];
+        let ease = [1.0, 0.3, 0.01][(seed / 2 % 3) as usize];
         let options = joint::Options { window, stateful, ease, ..joint::Options::default() };
         let by_name = |name| joint::by_name(name, options.clone()).expect("a policy of this name");
         let Some((outer, inside)) = name.split_once(" over ") else { return by_name(name) };

@@ -141,6 +141,16 @@ fn an_epoch_may_go_a_part_of_the_way() {
     assert_eq!(plant.step(), [POOL], "who is left has all at once");
 }
 
+/// Static shares that are whole bytes of a pool that does not divide evenly are no trade on the way either.
+#[test]
+fn rounding_on_the_way_is_no_trade() {
+    let mut plant = Plant::new(Options { ease: 0.25, ..unbounded() }, &[Taste::Nothing; 7]);
+    for epoch in 0..3 {
+        plant.step();
+        assert!(!plant.notes.contains(&Reason::Traded), "{epoch}: {:?}", plant.notes);
+    }
+}
+
 fn all_of(shares: &[Joint]) -> Joint {
     let bandwidth = shares.iter().map(|share| share.bandwidth.0).sum();
     Joint { bytes: shares.iter().map(|share| share.bytes).sum(), bandwidth: BytesPerSec(bandwidth) }

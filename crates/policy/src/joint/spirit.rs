@@ -27,6 +27,9 @@ use control::{Decision, Policy, Reason, Seen};
 use std::borrow::Cow;
 use units::Instant;
 
+/// What shares on the way may sum to beside the outcome's, as a part of the pool.
+const ROUNDED: f64 = 1e-6;
+
 /// The policy `symbiosis`.
 #[derive(Debug)]
 pub struct Symbiosis {
@@ -35,9 +38,6 @@ pub struct Symbiosis {
     auction: Auction,
     granted: Vec<Bundle>,
 }
-
-/// What shares on the way may sum to beside the outcome's, as a part of the pool.
-const ROUNDED: f64 = 1e-6;
 
 impl Symbiosis {
     /// The policy with its options.
@@ -108,10 +108,12 @@ impl Symbiosis {
         let moved: f64 = self.desk.bids.iter().zip(&self.granted).map(more).sum();
         #[expect(clippy::cast_possible_truncation, reason = "a part of the pool, for people")]
         let moved = (moved * self.desk.capacity.bytes.0 as f64) as i64;
+        // Shares in force are whole bytes: up to one per tenant is rounding.
+        let rounding = i64::try_from(self.desk.bids.len()).unwrap_or(i64::MAX);
         if closing == Closing::Fallback {
             let why = Cow::Borrowed("prices left somebody below its static share");
             self.desk.notes.push(note(None, Reason::Fallback(why), moved));
-        } else if moved != 0 {
+        } else if rounding < moved {
             self.desk.notes.push(note(None, Reason::Traded, moved));
         }
     }

@@ -94,3 +94,17 @@ impl Actuator for Around<'_> {
         self.control.apply(now, decision, in_force)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_epoch_goes_all_of_the_way_and_a_short_one_a_part() {
+        for (seconds, part) in [(1, 0.2835), (3, 0.6321), (30, 1.0)] {
+            let settings = JointSettings { epoch: Duration::from_secs(seconds), part: 1.0 };
+            let ease = settings.options().ease;
+            assert!((ease - part).abs() < 1e-4 && ease <= 1.0, "{seconds} s: {ease}");
+        }
+    }
+}

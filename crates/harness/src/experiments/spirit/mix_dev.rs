@@ -92,7 +92,9 @@ fn done(here: &Here, clients: &[Working], until: &Until<'_>) -> Made {
 fn end(clients: Vec<Working>) -> io::Result<()> {
     thread::scope(|scope| {
         let ending: Vec<_> = clients.into_iter().map(|client| scope.spawn(|| client.end())).collect();
-        let ended = ending.into_iter().map(|ending| ending.join().unwrap_or(Ok(0)).map(drop));
+        let ended = ending.into_iter().map(|ending| {
+            ending.join().unwrap_or_else(|_| Err(io::Error::other("ending a client has panicked"))).map(drop)
+        });
         ended.fold(Ok(()), io::Result::and)
     })
 }
