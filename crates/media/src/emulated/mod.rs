@@ -1,15 +1,16 @@
 //! A slow tier that is DRAM with the timing of persistent memory: every access takes the time that a calibrated model of one,
 //! two or six modules says, in real time.
 //!
-//! Shape:       bytes in an anonymous mapping; `take_time` asks the stations, which all threads share, and spins
+//! Shape:       bytes in an anonymous mapping; `take_time` asks the stations, which all threads share, and waits
 //! Invariants:  tenants interfere: an access counts for everybody's next ones, whoever makes it
 //! Assumptions: 1. the caller calls `take_time` once for each access, on the thread that makes it; what the access itself took
 //!              counts where it says when it began; 2. a thread overlaps its accesses as NyxCache's and OptaneStudy's do: it is
 //!              held for the time between completions, which is shorter than an access's latency (161 ns of 490 ns for reads of
-//!              256 B on two modules); 3. a thread that spins has a core of its own: one that is preempted is late, and
-//!              interferes less; 4. the time stamp counter's step (10 ns here) and what a spin is too long are carried to the
-//!              thread's next access, so means are kept and single accesses are off by two steps; 5. traffic of DRAM is not
-//!              seen unless it is told of; 6. content ends with the process
+//!              256 B on two modules); 3. a thread that waits has a core when its wait ends: one that is preempted is late, and
+//!              interferes less. Waits of 300 us and more, which slower tiers have, leave the core to others until just before
+//!              they end; 4. the time stamp counter's step (10 ns here) and what a wait is too long are carried to the thread's
+//!              next access, so means are kept and single accesses are off by two steps; 5. traffic of DRAM is not seen unless
+//!              it is told of; 6. content ends with the process
 //! Failure:     none of its own; the mapping may be refused
 //! Source:      `model` (constants), `stations.rs` (algorithm); the shim of the notes' check P10
 
@@ -147,6 +148,9 @@ const LINE: Bytes = Bytes(crate::model::LINE);
 const SLOWED_MAX: u32 = 1_000;
 /// A round of the modules' time is at least so long: some accesses of a thread.
 const ROUND_LEAST: Duration = Duration::from_micros(5);
+/// What is accessed at once at most; of more each part begins when the one before has ended, so that neighbours meet a long access all the time that
+/// it takes and not only when it begins.
+const PART: Bytes = Bytes::kib(16);
 /// Longest time that a thread carries from one access to the next: what one preemption costs is not made up for.
 const CARRIED_MAX: Duration = Duration(200);
 
@@ -184,11 +188,27 @@ impl Emulated {
     /// The same as [`Device::take_time_since`]; says what the model wanted of the modules, and when it ended.
     #[inline]
     pub fn take(&self, began: Instant, access: SlowAccess, size: Bytes) -> (Timing, Instant) {
+        let parts = size.0.div_ceil(PART.0).max(1);
+        // Alike, for a small rest would be an access of its own kind.
+        let part = Bytes(size.0.div_ceil(parts).next_multiple_of(LINE.0));
+        let (mut all, mut ended) = self.take_part(began, access, size.min(part));
+        let mut rest = size - size.min(part);
+        while Bytes::ZERO < rest {
+            let (timing, then) = self.take_part(ended, access, rest.min(part));
+            all.held_ns += timing.held_ns;
+            all.latency_ns += timing.latency_ns;
+            (rest, ended) = (rest - rest.min(part), then);
+        }
+        (all, ended)
+    }
+
+    #[inline]
+    fn take_part(&self, began: Instant, access: SlowAccess, size: Bytes) -> (Timing, Instant) {
         let timing = self.stations.access(self.of_modules(began), access.into(), size);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a positive time")]
         let held = Duration((timing.held_ns * f64::from(self.slowed)).round() as u64);
         let end = began + (held - CARRIED.get());
-        let ended = self.watch.spin_until(end);
+        let ended = self.watch.wait_until(end);
         let late = ended.since(end);
         CARRIED.set(if late <= CARRIED_MAX { late } else { Duration::ZERO });
         (timing, ended)
@@ -292,6 +312,23 @@ mod tests {
         let took = tier.begin().since(start);
         assert!(200.0 * 500.0 < wanted, "{wanted} ns of the modules' time");
         assert!(8.0 * wanted - 500.0 <= (took + CARRIED_MAX).0 as f64, "{took} for 8 times {wanted} ns");
+    }
+
+    #[test]
+    fn a_long_access_is_met_by_others_part_by_part() {
+        let tier = Emulated::new(Dimms::Two, Bytes::mib(1)).unwrap();
+        let part = tier.take(tier.begin(), SlowAccess::Read, PART).0.held_ns;
+        let (whole, start) = (PART + PART + PART + Bytes(100), tier.begin());
+        let counted = |tier: &Emulated| tier.stations.bytes(Access::SlowRead);
+        let before = counted(&tier);
+        let (timing, end) = tier.take(start, SlowAccess::Read, whole);
+        assert_eq!(counted(&tier) - before, whole.0, "every part counts, and once");
+        assert!(
+            3.0 * part < timing.held_ns && timing.held_ns < 8.0 * part,
+            "{} ns of {part}",
+            timing.held_ns
+        );
+        assert!(timing.held_ns - 500.0 <= (end.since(start) + CARRIED_MAX).0 as f64);
     }
 
     #[test]

@@ -160,6 +160,12 @@ impl Stations {
         timing
     }
 
+    /// Bytes of a kind that were accessed so far.
+    #[cfg(test)]
+    pub(super) fn bytes(&self, access: Access) -> u64 {
+        self.seen()[access as usize][0]
+    }
+
     fn row(&self, access: Access, size: Bytes) -> Row {
         let line = size.0.max(1).div_ceil(LINE);
         match self.rows[access as usize].get(usize::try_from(line - 1).unwrap_or(usize::MAX)) {

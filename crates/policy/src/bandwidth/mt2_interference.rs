@@ -4,7 +4,7 @@
 //! Invariants: one sample alone changes nothing; a kind that was measured and is missing is unknown, not quiet
 //! Source:     MT² §3.2.2, Listing 1: interference is a latency above its threshold, the latency at which a kind's own
 //!             throughput has fallen by 10 %. We add: the median of three agrees with the newest sample, and quiet means
-//!             below .9 of every threshold (the paper leaves "disappeared" open)
+//!             below .95 of every threshold (the paper leaves "disappeared" open)
 
 use control::Pool;
 use control::bandwidth::{Kind, Kinds};
@@ -86,7 +86,7 @@ impl Thresholds {
 pub(super) enum Weather {
     /// A kind is above its threshold.
     Interference,
-    /// Every kind that is known is below .9 of its threshold.
+    /// Every kind that is known is below [`QUIET_PART`] of its threshold.
     Quiet,
     /// Neither.
     Between,

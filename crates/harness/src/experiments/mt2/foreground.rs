@@ -6,7 +6,7 @@
 
 use super::{FIRST, end, load, megabytes};
 use crate::experiments::nyx::failed;
-use crate::live::{Here, Tenant, Work, Working};
+use crate::live::{Awake, Here, Tenant, Work, Working};
 use lab::experiment::{ExperimentError, Results, Sweep};
 use std::io;
 
@@ -70,11 +70,14 @@ impl Sides<'_> {
 pub(super) fn foreground(sweep: &Sweep, results: &mut Results) -> Result<(), ExperimentError> {
     let claims = BACKGROUND.map(|name| (name, "")).into_iter().chain(FOREGROUND.map(|name| (name, FIRST)));
     let tenants: Vec<Tenant> = claims.map(|(name, claim)| Tenant::new(name, claim)).collect();
-    let here = Here::start(sweep.text("tier")?, "none", &tenants, 2).map_err(failed)?;
+    let _awake = Awake::start();
+    let workers = usize::try_from(sweep.count("workers")?).map_err(ExperimentError::failed)?;
+    let here = Here::start(sweep.text("tier")?, "none", &tenants, workers).map_err(failed)?;
+    let late = Work { clients: sweep.count("f2.clients")?, ..load(sweep, FOREGROUND[1])? };
     let sides = Sides {
         here: &here,
         background: [load(sweep, BACKGROUND[0])?, load(sweep, BACKGROUND[1])?],
-        foreground: [load(sweep, FOREGROUND[0])?, load(sweep, FOREGROUND[1])?],
+        foreground: [load(sweep, FOREGROUND[0])?, late],
         settle_s: sweep.number("settle_s")?,
         measure_s: sweep.number("measure_s")?,
     };
