@@ -246,3 +246,52 @@ def test_a_connection_is_kept_alive_by_the_system(fresh):
 
         # Before that the timer of what is not acknowledged yet may run.
         wait_until(runs)
+
+
+@pytest.mark.parametrize("engine", ("epoll", "auto"))
+def test_the_refusal_of_a_large_value_waits_for_nothing(fresh, engine):
+    """The value is passed over, and its client hears so without asking for anything more."""
+    limits = "name=a,prefix=a:,requests_per_second=1,burst=1,over_rate=refuse"
+    server = fresh("-m", "64", "-I", "4m", "-t", "1", "--io-engine", engine, "--tenant", limits)
+    with server.wire() as wire:
+        assert wire.ask(b"get a:0 a:1 a:2 a:3 a:4 a:5 a:6 a:7 a:8 a:9\r\n") == b"END\r\n", "ten tokens, nine of them owed"
+        for _ in range(3):
+            wire.send(set_request(b"a:k", b"v" * 2_000_000))
+            assert wire.read_line() == b"SERVER_ERROR too many requests\r\n"
+
+
+@pytest.mark.parametrize("limits", ("", ",requests_per_second=1000000,burst=1000000"))
+@pytest.mark.parametrize("request_line", (b"get", b"gets", b"gat 0"))
+def test_a_get_of_more_keys_than_a_turn_looks_at_answers_each_in_its_place(fresh, limits, request_line):
+    server = fresh("-m", "64", "-t", "1", "--tenant", "name=a,prefix=a:" + limits)
+    keys = [b"a:%d" % n if n % 3 else b"other:%d" % n for n in range(5_000)]
+    there = [key for n, key in enumerate(keys) if n % 2 == 0]
+    with server.wire() as wire:
+        wire.send(b"".join(set_request(key, key * 20, noreply=True) for key in there) + b"mn\r\n")
+        assert wire.read_line() == b"MN\r\n"
+        wire.send(request_line + b" " + b" ".join(keys) + b"\r\nget none\r\nmn\r\n")
+        for key in there:
+            words = wire.read_line().split()
+            assert words[:4] == [b"VALUE", key, b"0", b"%d" % (len(key) * 20)]
+            assert wire.read_exact(len(key) * 20 + 2) == key * 20 + b"\r\n"
+        assert [wire.read_line() for _ in range(3)] == [b"END\r\n", b"END\r\n", b"MN\r\n"]
+        counted = wire.stats()
+        hits, misses = (int(counted["get_" + kind]) + int(counted["touch_" + kind]) for kind in ("hits", "misses"))
+        assert (hits, misses) == (len(there), len(keys) - len(there) + 1)
+
+
+def test_who_is_served_alone_listens_for_others(fresh):
+    """Somebody may come while a long request, or many of them, are answered: a worker looks after each part of it."""
+    server = fresh("-m", "64", "-t", "1", "-I", "2m")
+    with server.wire(receive_buffer=4 << 20) as wire, server.wire() as other:
+        yields = lambda: int(other.stats()["conn_yields"])
+        assert wire.ask(set_request(b"k", b"v" * 300_000)) == b"STORED\r\n"
+        answer = b"VALUE k 0 300000\r\n" + b"v" * 300_000 + b"\r\n"
+        before = yields()
+        wire.send(b"get" + b" k" * 50 + b"\r\n")
+        assert wire.read_exact(50 * len(answer) + 5) == 50 * answer + b"END\r\n"
+        after_one = yields()
+        assert before < after_one
+        wire.send(b"get x\r\n" * 5_000)
+        assert wire.read_exact(25_000) == b"END\r\n" * 5_000
+        assert after_one < yields()

@@ -105,6 +105,11 @@ pub const OWED_MAX: usize = 16 << 10;
 pub const SEND_PIECE: usize = 256 << 10;
 /// Such pieces of one connection in one round: others want their turn.
 pub const PIECES_PER_ROUND: usize = 4;
+/// Keys of one `get` that one turn looks at (guess: as many as are on the way ahead): of a line of a mebibyte no more is hashed than is
+/// answered soon.
+pub const KEYS_PER_TURN: usize = KEYS_AHEAD;
+/// Turns that a connection takes in a row before others are listened for (guess: some 10 ms at most).
+pub const TURNS_IN_A_ROW: usize = 32;
 /// Keys of one turn whose index lines and items are on the way before they are looked at, at most (guess: more than are answered in one).
 pub const KEYS_AHEAD: usize = 1024;
 /// Reads of one tier that one worker has under way at most.

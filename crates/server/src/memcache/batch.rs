@@ -9,7 +9,7 @@ use super::session::Session;
 use super::turn::{Announced, Block, Ended, Turn};
 use super::{binary, log_in, meta, text};
 use crate::auth::{Denied, Identity, Need};
-use crate::limits::{KEY_MAX, KEYS_AHEAD};
+use crate::limits::{KEY_MAX, KEYS_AHEAD, KEYS_PER_TURN};
 use crate::observe::CommandClass;
 use crate::tenants::Routes;
 use store::{Key, Worker};
@@ -208,12 +208,12 @@ pub(super) fn prepare<'b>(
 ) {
     let routes = session.router.routes(session.binding);
     gather(session.requests_max, input, turn, batch, hashed, |rest, turn, hashed| {
+        let window = window(session, turn.consumed == 0);
         match parse(rest, &session.bounds) {
             Parsed::Request(command, taken) => {
                 turn.consumed += taken;
                 let command = allowed(session, command);
-                hash_keys((&routes, session.keys_done), worker, &command, hashed);
-                Next::Step(Step::Run(command))
+                Next::Step(Step::Run(hash_keys(&routes, worker, (command, window), hashed)))
             }
             Parsed::Upload { command, taken, len } => {
                 turn.consumed += taken;
@@ -223,7 +223,7 @@ pub(super) fn prepare<'b>(
                     turn.take(announced.bytes(), input.len());
                     return Next::Step(Step::Run(checked));
                 }
-                hash_keys((&routes, session.keys_done), worker, &command, hashed);
+                let command = hash_keys(&routes, worker, (command, window), hashed);
                 Next::Last(match block {
                     None => Step::Await(Awaiting::Text(command), announced),
                     Some(Block::Whole(value)) => Step::Run(command.with_value(value)),
@@ -274,32 +274,52 @@ pub(super) fn hash_key<'b>(routes: &Routes<'_>, worker: &Worker, text: &'b [u8],
     }
 }
 
-/// Hashes the keys of a `get`, of which there may be very many, and the first of them answered: prefetches for the next.
+/// Keys of a `get` that a turn looks at: behind so many that have been answered, and so many at most.
+#[derive(Clone, Copy)]
+struct Window {
+    done: usize,
+    most: usize,
+}
+
+/// The window of a turn's first request, or of one behind it. Who has tokens takes those of all keys at once.
+fn window(session: &Session<'_>, is_first: bool) -> Window {
+    let done = if is_first { session.keys_done } else { 0 };
+    let most = if session.gates.is_none() || 0 < done { KEYS_PER_TURN } else { usize::MAX };
+    Window { done, most }
+}
+
+/// Hashes the keys of a `get` that are in its window, and prefetches for the first of them. Returns whether there are more.
 fn hash_list<'b>(
-    (routes, keys_done): (&Routes<'_>, usize),
+    routes: &Routes<'_>,
     worker: &Worker,
-    list: impl Iterator<Item = &'b [u8]>,
+    (list, window): (impl Iterator<Item = &'b [u8]>, Window),
     hashed: &mut Hashed<'b>,
-) {
-    for text in list {
-        if (keys_done..keys_done + KEYS_AHEAD).contains(&hashed.len()) {
+) -> bool {
+    let mut list = list.skip(window.done);
+    for (at, text) in list.by_ref().take(window.most).enumerate() {
+        if at < KEYS_AHEAD {
             hash_key(routes, worker, text, hashed);
         } else {
             let (tenant, space) = routes.of(text);
             hashed.extend(worker.key(space, text).map(|key| (key, tenant)));
         }
     }
+    list.next().is_some()
 }
 
+/// Hashes the keys of a request. Returns what is to be done in this turn.
 fn hash_keys<'b>(
-    (routes, keys_done): (&Routes<'_>, usize),
+    routes: &Routes<'_>,
     worker: &Worker,
-    command: &Command<'b>,
+    (command, window): (Command<'b>, Window),
     hashed: &mut Hashed<'b>,
-) {
+) -> Command<'b> {
     let mut add = |text: &'b [u8]| hash_key(routes, worker, text, hashed);
-    match *command {
-        Command::Get { keys: list, .. } => hash_list((routes, keys_done), worker, keys(list), hashed),
+    match command {
+        Command::Get { kind, touch, keys: list, .. } => {
+            let goes_on = hash_list(routes, worker, (keys(list), window), hashed);
+            return Command::Get { kind, touch, keys: list, goes_on };
+        }
         Command::Store { key, .. }
         | Command::Delete { key, .. }
         | Command::Count { key, .. }
@@ -311,4 +331,5 @@ fn hash_keys<'b>(
         Command::Meta(request) if !request.is_base64() => add(request.key()),
         _ => {}
     }
+    command
 }

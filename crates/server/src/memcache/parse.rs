@@ -90,6 +90,8 @@ pub(crate) enum Command<'b> {
         kind: GetKind,
         touch: Option<i64>,
         keys: &'b [u8],
+        /// There are more of them than are looked at in this turn.
+        goes_on: bool,
     },
     Store {
         mode: Mode,
@@ -331,7 +333,10 @@ fn get_keys(list: &[u8], kind: GetKind, touch: Option<i64>) -> Command<'_> {
         }
         count += 1;
     }
-    if count == 0 { Command::Wrong(text::BAD_FORMAT) } else { Command::Get { kind, touch, keys: list } }
+    match count {
+        0 => Command::Wrong(text::BAD_FORMAT),
+        _ => Command::Get { kind, touch, keys: list, goes_on: false },
+    }
 }
 
 fn get_and_touch(mut words: Words<'_>, kind: GetKind) -> Command<'_> {

@@ -47,7 +47,9 @@ pub(super) fn execute<'w>(
         }
     };
     match (command, hashed.first()) {
-        (Command::Get { kind, touch, .. }, _) => return get(session, worker, (kind, touch), hashed, replies),
+        (Command::Get { kind, touch, goes_on, .. }, _) => {
+            return get(session, worker, (kind, touch), (hashed, goes_on), replies);
+        }
         (Command::Store { mode, key, flags, exptime, value, noreply }, Some((hash, tenant))) => {
             let tenant = match mode {
                 Mode::Set | Mode::Add => session.router.route_for_store(&session.binding, key, *tenant),
@@ -202,7 +204,7 @@ fn get<'w>(
     session: &Session<'_>,
     worker: &'w Worker,
     (kind, touch): (GetKind, Option<i64>),
-    keys: &[(Key<'_>, TenantId)],
+    (keys, goes_on): (&[(Key<'_>, TenantId)], bool),
     replies: &mut Replies<'w>,
 ) -> Result<(), Ended> {
     let with_cas = kind == GetKind::WithCas;
@@ -229,7 +231,7 @@ fn get<'w>(
             replies.put_value(key.bytes(), &item, with_cas);
         }
     }
-    if ready < keys.len() {
+    if ready < keys.len() || goes_on {
         return Err(Ended::Portion(ready));
     }
     replies.put(text::END);

@@ -133,7 +133,7 @@ pub(crate) fn run<'w, 'b>(
         }
         _ => prepare(session, worker, input, block, &mut turn, &mut batch, &mut hashed),
     }
-    for (key, _) in hashed.iter().skip(session.keys_done).take(KEYS_AHEAD) {
+    for (key, _) in hashed.iter().take(KEYS_AHEAD) {
         worker.prefetch_item(key);
     }
     turn.first_key = first_key(&batch, &hashed, input);
@@ -145,7 +145,6 @@ pub(crate) fn run<'w, 'b>(
             break;
         }
         let keys = &hashed[prepared.keys.0..prepared.keys.1];
-        let keys = keys.get(turn.keys_done..).unwrap_or_default();
         let tenant = keys.first().map_or_else(|| prepared.step.tenant(session), |(_, tenant)| *tenant);
         let class = prepared.step.class();
         session.is_fetched.set(block.is_some() || session.is_fetched.get() && i == 0);
@@ -173,16 +172,17 @@ pub(crate) fn run<'w, 'b>(
                 count(session, (&prepared.step, part_of(&batch, i, input)), (tenant, class), keys, tally);
             }
             Err(why) => {
-                match why {
+                let answered = match why {
+                    Ended::Portion(answered) => answered,
+                    _ => 0,
+                };
+                if matches!(why, Ended::NeedsRoom) {
                     // Nothing has happened, so nothing is answered.
-                    Ended::NeedsRoom => replies.back_to(before),
-                    Ended::Portion(answered) => {
-                        tally.note_keys(&keys[..answered]);
-                        turn.keys_done += answered;
-                    }
-                    _ => {}
+                    replies.back_to(before);
                 }
-                let wanted = wanted(session, &batch[i..], &hashed, turn.keys_done);
+                tally.note_keys(&keys[..answered]);
+                turn.keys_done += answered;
+                let wanted = wanted(session, &batch[i..], &hashed, answered);
                 turn.plans = to_fetch(session, worker, &why, (wanted, is_full(replies)));
                 if is_asked && why.asks_again(&turn.plans) {
                     give_back(session, tenant, keys);
@@ -306,7 +306,7 @@ fn wanted<'h, 'b>(
     session: &Session<'_>,
     batch: &[Prepared<'_>],
     hashed: &'h [(Key<'b>, TenantId)],
-    keys_done: usize,
+    answered: usize,
 ) -> &'h [(Key<'b>, TenantId)] {
     let is_free = |tenant: TenantId| {
         session.gate(tenant).is_none() && session.shared.store.throttle(tenant) == Throttle::FREE
@@ -318,7 +318,7 @@ fn wanted<'h, 'b>(
     let behind = batch.iter().skip(1).take_while(reads_freely).last();
     let (first, last) = (batch.first().map_or(0, |first| first.keys.0), behind.or(batch.first()));
     let end = last.map_or(0, |request| request.keys.1);
-    hashed.get(first + keys_done..end).unwrap_or_default()
+    hashed.get(first + answered..end).unwrap_or_default()
 }
 
 /// What has to be fetched for the keys that are left of a request that ended so, and for the requests that follow it: as far as
@@ -375,6 +375,8 @@ impl Turn {
         self.requests += 1;
         if let Step::Await(_, announced) = step {
             self.take(announced.bytes(), input_len);
+            // Its batch ended with it, and nothing may be left for another turn, which the answer would wait for.
+            self.more = self.consumed < input_len;
         }
     }
 

@@ -7,7 +7,7 @@
 use super::Worker;
 use crate::auth::Identity;
 use crate::config::Protocol;
-use crate::limits::{OWED_MAX, SLOW_KEY_MAX};
+use crate::limits::{OWED_MAX, SLOW_KEY_MAX, TURNS_IN_A_ROW};
 use crate::memcache::{Block, Replies, Session, Turn, run};
 use crate::observe::Slow;
 use crate::reactor::{Reactor, Sending, StreamId};
@@ -60,7 +60,9 @@ impl<R: Reactor> Worker<R> {
     pub(super) fn take_turns(&mut self, id: StreamId, input: &[u8], block: Option<Block<'_>>) -> After {
         let mut done = 0;
         let mut is_out_of_memory = false;
+        let mut taken = 0;
         loop {
+            taken += 1;
             let Some(Some(connection)) = self.connections.get_mut(id.0) else { return After::Gone };
             if let Some(first) = input.get(done) {
                 connection.protocol = connection.protocol.of_first_byte(*first);
@@ -115,7 +117,9 @@ impl<R: Reactor> Worker<R> {
                 is_out_of_memory = room.is_err();
             } else if turn.more {
                 is_out_of_memory = false;
-                if self.reactor.has_ready() || !self.waiting.is_empty() {
+                // The rest of a long request is looked through again each time, and its answers are large.
+                let is_long = 0 < turn.keys_done || TURNS_IN_A_ROW <= taken;
+                if is_long || self.reactor.has_ready() || !self.waiting.is_empty() {
                     self.yields += 1;
                     self.wait_for_turn(id);
                     return After::Consumed(done);

@@ -21,7 +21,7 @@ fn requests_are_cut_at_their_end() {
         Command::Store { mode: Mode::Set, key: b"a", flags: 5, exptime: 0, value: b"x\r\n", noreply: true };
     assert_eq!(first, set);
     let (second, _) = request(&stream[taken..]);
-    assert_eq!(second, Command::Get { kind: GetKind::Plain, touch: None, keys: b" a bb" });
+    assert_eq!(second, Command::Get { kind: GetKind::Plain, touch: None, keys: b" a bb", goes_on: false });
     assert_eq!(keys(b" a bb ").collect::<Vec<_>>(), [b"a".as_slice(), b"bb"]);
 }
 
