@@ -46,7 +46,7 @@ class Guarded:
 
     def __init__(self, folder, *arguments):
         self.file = folder / "users"
-        self.file.write_text(USERS + "writer:write\n", encoding="ascii")
+        self.file.write_text(USERS + "writer:write\nspaced:three  words here \n", encoding="ascii")
         config = folder / "cotenant.toml"
         config.write_text(CONFIG, encoding="ascii")
         self.server = servers.start_cotenant(["--config", str(config), "-Y", str(self.file), "-S", *arguments], memory=None)
@@ -102,14 +102,14 @@ def test_text_strangers_get_the_version_and_nothing_else(guarded):
         assert wire.version_line.startswith(b"VERSION ")
 
 
-@pytest.mark.parametrize("user,password", [(b"ann", b"one"), (b"bob", b"two:with:colons"), (b"carol", b"password")])
+@pytest.mark.parametrize("user,password", [(b"ann", b"one"), (b"bob", b"two:with:colons"), (b"carol", b"password"), (b"spaced", b"three  words here ")])
 def test_right_passwords(guarded, user, password):
     with guarded.text(user, password) as text, guarded.binary(user, password) as binary:
         assert text.ask(set_request(b"k", user)) == b"STORED\r\n"
         assert binary.one(packet("get", b"k")).value == user
 
 
-@pytest.mark.parametrize("user,password", [(b"ann", b"two"), (b"nobody", b"one"), (b"carol", b"passwore"), (b"ann", b"on")])
+@pytest.mark.parametrize("user,password", [(b"ann", b"two"), (b"nobody", b"one"), (b"carol", b"passwore"), (b"ann", b"on"), (b"ann", b"one more"), (b"spaced", b"three")])
 def test_wrong_passwords(guarded, user, password):
     with guarded.server.wire() as wire:
         assert wire.ask(set_request(b"auth", b"%b %b" % (user, password))) == FAILURE

@@ -223,6 +223,9 @@ FLUSH = {
     "-1 is now": (b"set a 0 0 1\r\nx\r\nflush_all -1\r\nget a\r\n", STORED + OK + END),
     "noreply": (b"set a 0 0 1\r\nx\r\nflush_all noreply\r\nget a\r\n", STORED + END),
     "0 noreply": (b"set a 0 0 1\r\nx\r\nflush_all 0 noreply\r\nget a\r\n", STORED + END),
+    "a date before the server began": (
+        b"set a 0 0 1\r\nx\r\nflush_all 1000000000\r\nget a\r\n", STORED + OK + hit(b"a", b"x")
+    ),
     "word for delay": (b"set a 0 0 1\r\nx\r\nflush_all soon\r\nget a\r\n", STORED + BAD_EXPTIME + hit(b"a", b"x")),
     "set behind it stays": (
         b"set a 0 0 1\r\nx\r\nflush_all\r\nset a 0 0 1\r\ny\r\nget a\r\n", STORED + OK + STORED + hit(b"a", b"y")

@@ -279,6 +279,20 @@ def test_uploads_that_stall_do_not_take_the_memory(fresh):
 
 
 @pytest.mark.cotenant
+def test_announcers_who_send_nothing_are_closed_for_others(fresh):
+    """Addresses are taken by what is announced; who is refused for that is told so, and has them once the silent ones are gone."""
+    server = fresh(memory="64")
+    silent = [server.wire(deadline_s=60.0) for _ in range(300)]
+    for n, wire in enumerate(silent):
+        wire.send(b"set silent%d 0 0 1048000\r\n" % n)
+    with server.wire(deadline_s=60.0) as wire:
+        wait_until(lambda: store(wire, b"k", 1_000_000) == b"SERVER_ERROR out of memory storing object\r\n")
+        last_words = {silent_wire.read_to_close() for silent_wire in silent}
+        assert last_words == {b"SERVER_ERROR out of memory reading request\r\n"}
+        assert store(wire, b"k", 1_000_000) == b"STORED\r\n" and check(wire, b"k", 1_000_000)
+
+
+@pytest.mark.cotenant
 @pytest.mark.parametrize("engine", ["epoll", "io_uring"])
 def test_a_get_of_many_keys_finds_them_all(fresh, engine):
     """More than one gathering write takes, and more large values than are kept at once."""

@@ -310,6 +310,8 @@ def test_dumps_and_watching_can_be_refused(fresh):
     with fresh("-X", "-W").wire() as wire:
         assert wire.ask(b"lru_crawler metadump all\r\nlru_crawler mgdump all\r\n") == b"ERROR metadump not allowed\r\n" * 2
         assert wire.ask(b"stats cachedump 1 0\r\n") == b"CLIENT_ERROR stats cachedump not allowed\r\n"
+        for what in (b"on", b"off", b"dump"):
+            assert wire.ask(b"stats detail " + what + b"\r\n") == b"CLIENT_ERROR stats detail not allowed\r\n"
         assert wire.ask(b"watch\r\n") == b"CLIENT_ERROR watch commands not allowed\r\n"
 
 

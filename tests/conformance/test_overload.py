@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from conformance.packets import BinaryWire, packet
 from conformance.test_admin import ask, wait_until
 from conformance.test_tenants import samples
 from conformance.wire import set_request
@@ -108,6 +109,33 @@ def test_items_of_a_tenant_are_limited_in_size_and_time(fresh):
         assert wire.ask(b"ms a:t 1 T5000\r\nx\r\n") == b"HD\r\n"
         assert int(wire.ask(b"mg a:t t\r\n").split(b" t")[1]) <= 1000
         assert wire.ask(b"mg a:t t T9000\r\n").startswith(b"HD t1000")
+
+
+def test_a_large_value_that_its_tenant_may_not_store_is_refused_before_it_comes(fresh):
+    """No memory is made for it, and nobody's items go."""
+    server = fresh("-m", "64", "-I", "16m", "--tenant", "name=a,prefix=a:,max_item=1KiB")
+    large, too_large = 8_000_000, b"SERVER_ERROR object too large for cache\r\n"
+    requests = {
+        b"set a:k 0 0 %d\r\n" % large: too_large,
+        b"set a:k 0 0 %d noreply\r\n" % large: b"",
+        b"append a:k 0 0 %d\r\n" % large: b"NOT_STORED\r\n",
+        b"ms a:k %d\r\n" % large: too_large,
+        b"ms YTpr %d b\r\n" % large: too_large,
+    }
+    with server.wire() as wire, BinaryWire(server.address) as binary:
+        for n in range(44):
+            assert wire.ask(set_request(b"other%d" % n, b"v" * 1_000_000)) == b"STORED\r\n"
+        before = wire.stats()
+        for head, reply in requests.items():
+            assert wire.ask(set_request(b"a:k", b"v")) == b"STORED\r\n"
+            wire.send(head)
+            assert wire.read_exact(len(reply)) == reply, head
+            wire.send(b"v" * large + b"\r\nmn\r\n")
+            assert wire.read_line() == b"MN\r\n"
+            assert (wire.value(b"a:k") is None) == (b"append" not in head), "a set takes the older item along"
+            assert wire.ask(b"set k 0 0 %d\r\n" % 1_000_000 + b"v" * 1_000_000 + b"\r\n") == b"STORED\r\n", "others are not concerned"
+        assert binary.one(packet("set", b"a:k", b"v" * large, bytes(8))).status == 3, "too large"
+        assert (before["evictions"], wire.stats()["evictions"]) == ("0", "0")
 
 
 def test_settings_that_make_no_sense_are_refused(fresh):

@@ -9,7 +9,7 @@ use crate::curves::Curves;
 use crate::groups::Division;
 use crate::in_charge::InCharge;
 use crate::limits::{BUFFER_PART, GRANT_KEPT, GRANT_STEP, MEMORY_MIN, SMALL_BUFFER, TENANT_BYTES};
-use crate::memcache::expires_at;
+use crate::memcache::{expires_at, is_date};
 use crate::observe::Observed;
 use crate::reactor::Engine;
 use crate::sharing::{Known, Sharing, Unmeasured};
@@ -192,6 +192,12 @@ impl Shared {
     /// memcached's exptime as a second of the store's clock.
     pub(crate) fn expires_at(&self, exptime: i64) -> u32 {
         expires_at(exptime, self.store.now_secs(), self.unix_secs.load(Ordering::Relaxed))
+    }
+
+    /// The same of a flush; none if it is a date before this server began, when there was nothing to flush.
+    pub(crate) fn flushes_at(&self, exptime: i64) -> Option<u32> {
+        let is_before = is_date(exptime) && exptime <= self.unix_of(0);
+        (!is_before).then(|| self.expires_at(exptime))
     }
 
     /// Seconds since 1970 of a second of the store's clock.

@@ -158,6 +158,7 @@ pub(crate) fn answer(
 /// `stats detail`: what was asked of each prefix that the connection sees. It is always counted.
 fn detail(shared: &Shared, router: &Router, binding: &Binding, what: Option<&[u8]>) -> Vec<u8> {
     match what {
+        _ if shared.config.dump_disabled => reply_text::DETAIL_DISABLED.to_vec(),
         Some(b"on" | b"off") => {
             shared.detail.tell(binding, what == Some(b"on"));
             reply_text::OK.to_vec()

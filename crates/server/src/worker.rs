@@ -72,6 +72,8 @@ pub(crate) struct Worker<R> {
     starved: VecDeque<StreamId>,
     /// Bytes of buffers accounted for its connections.
     held: usize,
+    /// Values of its connections may be on their way in.
+    has_uploads: bool,
     /// When it last looked for stalled connections.
     stalls_seen: Instant,
     /// When it last looked for slow readers.
@@ -134,6 +136,7 @@ impl<R: Reactor> Worker<R> {
             waiting: VecDeque::new(),
             starved: VecDeque::new(),
             held: 0,
+            has_uploads: false,
             stalls_seen: Instant::ZERO,
             readers_seen: Instant::ZERO,
             buffer: vec![0; BUFFER],
@@ -174,7 +177,9 @@ impl<R: Reactor> Worker<R> {
             () if !self.starved.is_empty() || self.fetching.has_unsent() => {
                 Some(Duration::from_millis(STARVED_POLL_MS))
             }
-            () if idle_check || 0 < self.held => Some(most.unwrap_or(Duration::from_secs(1))),
+            () if idle_check || 0 < self.held || self.has_uploads => {
+                Some(most.unwrap_or(Duration::from_secs(1)))
+            }
             () => most,
         };
         let timeout = self.until_unparked(timeout)?;

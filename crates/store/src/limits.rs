@@ -15,6 +15,9 @@ pub const VALUE_PAGE: Bytes = Bytes::kib(4);
 /// Addresses for such values, as many times the memory: a range in a row is found while there is memory, whatever the sizes
 /// were (guess; addresses cost nothing, and what finds no range makes others go).
 pub const VALUE_ADDRESSES: u64 = 4;
+/// Values that are on their way in have this part of those addresses at most, one in so many: who announces much and sends nothing takes
+/// none from what is there and grows.
+pub const ANNOUNCED_PART: usize = 2;
 /// Values that are on their way in take this part of the memory at most, one in so many: nobody can evict them. The largest item
 /// fits.
 pub const UPLOADS_PART: u64 = 2;

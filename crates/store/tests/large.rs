@@ -136,6 +136,26 @@ fn what_changes_beside_the_value_leaves_it_where_it_is() {
     worker.check();
 }
 
+/// Who announces values and sends nothing takes the addresses of others who do, and none from what is there: an item that grows finds its
+/// place, and nothing is evicted for that.
+#[test]
+fn values_that_are_announced_and_do_not_come_leave_addresses_to_others() {
+    let (store, mut worker) = lru(Bytes::mib(32));
+    assert!(set(&mut worker, ONE, "a", &value_of("a", 2_000_000)) && set(&mut worker, ONE, "b", &[7; 1_000]));
+    let announced: Vec<Upload> = std::iter::from_fn(|| worker.begin_upload(4_000_000)).collect();
+    assert!(7 < announced.len(), "{} of 4 MB in twice 32 MiB", announced.len());
+    assert!(worker.begin_upload(4_000_000).is_none());
+    assert_eq!(store.memory_use().values.0, 2_002_944, "they take no memory");
+    let append = |w: &Worker| w.set(ONE, &key(w, ONE, "a"), Mode::Append, Fields::default(), &[1; 1_000_000]);
+    assert_eq!(write(&mut worker, append), Some(Stored::Stored));
+    assert!(worker.get(ONE, &key(&worker, ONE, "b")).is_some());
+    assert_eq!(store.totals(ONE).evictions, 0);
+    drop(announced);
+    assert!(worker.begin_upload(4_000_000).is_some());
+    worker.quiesce();
+    worker.check();
+}
+
 #[test]
 fn what_has_pages_of_its_own_is_no_number() {
     let (_store, mut worker) = lru(Bytes::mib(32));

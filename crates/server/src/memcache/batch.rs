@@ -106,7 +106,20 @@ impl<'b> Step<'b> {
             }
             Self::Binary(request) => binary::execute(session, worker, request, keys, replies, identity),
             Self::LogIn(message) => log_in::execute(session, *message, replies, identity),
-            Self::Await(_, announced) => Err(Ended::Announced(*announced)),
+            Self::Await(awaiting, announced) => {
+                // Nothing is received, and no memory made, for a value that its tenant may not store.
+                let is_limited = session.gates.is_some();
+                session.announced.set(is_limited.then_some(announced.bytes_of_value()));
+                let refused = match awaiting {
+                    _ if !is_limited => Err(Ended::NeedsRoom),
+                    Awaiting::Text(command) => text::execute(session, worker, *command, keys, replies),
+                    Awaiting::Binary(request) => {
+                        binary::execute(session, worker, request, keys, replies, identity)
+                    }
+                };
+                session.announced.set(None);
+                refused.map_err(|_away| Ended::Announced(*announced))
+            }
             Self::Lose(awaiting) => {
                 match awaiting {
                     Awaiting::Text(command) => text::lose(session, worker, *command, keys, replies),

@@ -5,6 +5,11 @@ const RELATIVE_MAX_SECS: i64 = 60 * 60 * 24 * 30;
 /// A second of the store's clock that has passed.
 const PAST: u32 = 1;
 
+/// Whether an exptime is a date.
+pub(crate) fn is_date(exptime: i64) -> bool {
+    RELATIVE_MAX_SECS < exptime
+}
+
 /// memcached's exptime as a second of the store's clock: 0 for never, relative up to 30 days, a date beyond.
 pub(crate) fn expires_at(exptime: i64, now_secs: u32, unix_now_secs: i64) -> u32 {
     let relative = match exptime {

@@ -65,9 +65,9 @@ fn parse(input: &[u8]) -> Parsed<'_> {
     if rest != b"\r\n" {
         return Parsed::Message(Message::Wrong(text::BAD_TERMINATION), all);
     }
-    let mut words = shown.split(|b| *b == b' ').filter(|word| !word.is_empty());
-    let message = match (words.next(), words.next()) {
-        (Some(user), Some(password)) => Message::Show { user, password },
+    // A password may have spaces.
+    let message = match memchr(b' ', shown).map(|at| (&shown[..at], &shown[at + 1..])) {
+        Some((user @ [_, ..], password @ [_, ..])) => Message::Show { user, password },
         _ => Message::Wrong(text::BAD_AUTH_TOKEN),
     };
     Parsed::Message(message, all)

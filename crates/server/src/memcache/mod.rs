@@ -16,7 +16,7 @@ mod tokens;
 mod turn;
 
 pub(crate) use binary::REQUEST_MAGIC as BINARY_MAGIC;
-pub(crate) use exptime::expires_at;
+pub(crate) use exptime::{expires_at, is_date};
 pub(crate) use meta::encode_into as encode_base64;
 pub(crate) use operate::Asked;
 pub(crate) use parse::Bounds;

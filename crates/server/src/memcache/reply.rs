@@ -58,6 +58,7 @@ pub(crate) mod text {
     pub(crate) const WATCH_FULL: &[u8] = b"WATCHER_TOO_MANY log watcher limit reached\r\n";
     pub(crate) const DUMP_DISABLED: &[u8] = b"ERROR metadump not allowed\r\n";
     pub(crate) const CACHEDUMP_DISABLED: &[u8] = b"CLIENT_ERROR stats cachedump not allowed\r\n";
+    pub(crate) const DETAIL_DISABLED: &[u8] = b"CLIENT_ERROR stats detail not allowed\r\n";
     pub(crate) const CACHEDUMP_FORMAT: &[u8] = b"CLIENT_ERROR bad command line\r\n";
     pub(crate) const CACHEDUMP_CLASS: &[u8] = b"CLIENT_ERROR Illegal slab id\r\n";
     pub(crate) const DETAIL_USAGE: &[u8] = b"CLIENT_ERROR usage: stats detail on|off|dump\r\n";

@@ -50,6 +50,8 @@ pub(crate) struct Session<'s> {
     pub(crate) fetch_bytes: usize,
     /// Keys of the first request that were answered in earlier turns.
     pub(crate) keys_done: usize,
+    /// Bytes of the value that is to come of the request that is asked about, which is not to be executed.
+    pub(crate) announced: Cell<Option<usize>>,
 }
 
 impl Session<'_> {
@@ -96,7 +98,7 @@ impl Session<'_> {
     }
 
     /// Whether a tenant may store an item of that size. The older item of a `set` goes, too: nobody shall take it for the
-    /// new one.
+    /// new one. What is only announced is refused or away.
     #[inline]
     pub(super) fn allows_size(
         &self,
@@ -105,9 +107,10 @@ impl Session<'_> {
         mode: Mode,
         value_len: usize,
     ) -> Result<(), Refused> {
-        let Some(most) = self.gate(tenant).and_then(|gate| gate.allowance().max_item) else { return Ok(()) };
-        if (key.bytes().len() + value_len) as u64 <= most.0 {
-            return Ok(());
+        let announced = self.announced.get();
+        let most = self.gate(tenant).and_then(|gate| gate.allowance().max_item);
+        if most.is_none_or(|most| (key.bytes().len() + announced.unwrap_or(value_len)) as u64 <= most.0) {
+            return if announced.is_none() { Ok(()) } else { Err(Refused::Away) };
         }
         if mode == Mode::Set {
             worker.discard(key);
@@ -116,8 +119,11 @@ impl Session<'_> {
         Err(Refused::TooLarge)
     }
 
-    /// Counts a flush.
-    pub(super) fn count_flush(&self) {
+    /// Flushes what the connection sees, at a time as memcached's exptime says it.
+    pub(super) fn flush(&self, delay: i64) {
+        if let Some(at) = self.shared.flushes_at(delay) {
+            self.router.flush(&self.binding, at);
+        }
         self.shared.counters.cmd_flush.fetch_add(1, Ordering::Relaxed);
         self.shared.clients.flushed(self.binding);
     }

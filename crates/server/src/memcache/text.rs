@@ -269,8 +269,7 @@ fn ready(session: &Session<'_>, worker: &Worker, keys: &[(Key<'_>, TenantId)]) -
 fn administer(session: &Session<'_>, command: Command<'_>, replies: &mut Replies<'_>) -> Result<(), Ended> {
     match command {
         Command::Flush { delay, noreply } => {
-            session.count_flush();
-            session.router.flush(&session.binding, session.shared.expires_at(delay));
+            session.flush(delay);
             if !noreply {
                 replies.put(text::OK);
             }

@@ -76,6 +76,11 @@ impl Announced {
         Self { len, end_len, start: 0 }
     }
 
+    /// Bytes of the value.
+    pub(super) fn bytes_of_value(self) -> usize {
+        self.len
+    }
+
     /// Bytes of the stream that it takes.
     pub(super) fn bytes(self) -> u64 {
         (self.len + self.end_len) as u64
@@ -155,6 +160,7 @@ pub(crate) fn run<'w, 'b>(
             Ok(()) => {}
             Err(Stop::Refused) => {
                 prepared.step.refuse_rate(session, worker, replies);
+                turn.requests += 1;
                 turn.pass_over(&prepared.step, input.len());
                 continue;
             }
@@ -169,13 +175,11 @@ pub(crate) fn run<'w, 'b>(
                 session.has_waited_long.set(false);
                 turn.requests += 1;
                 turn.keys_done = 0;
+                turn.pass_over(&prepared.step, input.len());
                 count(session, (&prepared.step, part_of(&batch, i, input)), (tenant, class), keys, tally);
             }
             Err(why) => {
-                let answered = match why {
-                    Ended::Portion(answered) => answered,
-                    _ => 0,
-                };
+                let answered = if let Ended::Portion(answered) = why { answered } else { 0 };
                 if matches!(why, Ended::NeedsRoom) {
                     // Nothing has happened, so nothing is answered.
                     replies.back_to(before);
@@ -370,9 +374,9 @@ impl Turn {
         key[..key.len().min(most)].into()
     }
 
-    /// Is done with a request that was refused, and with its value if that is to come.
+    /// Is done with a request that was answered, and with its value if that is to come.
+    #[inline]
     fn pass_over(&mut self, step: &Step<'_>, input_len: usize) {
-        self.requests += 1;
         if let Step::Await(_, announced) = step {
             self.take(announced.bytes(), input_len);
             // Its batch ended with it, and nothing may be left for another turn, which the answer would wait for.

@@ -123,6 +123,7 @@ impl<R: Reactor> Worker<R> {
             return;
         }
         self.stalls_seen = now;
+        self.has_uploads &= self.connections.iter().flatten().any(|c| c.upload.is_some());
         for id in self.stalled_uploads(now) {
             self.refuse(id);
         }

@@ -250,6 +250,7 @@ impl<R: Reactor> Worker<R> {
             is_fetched: Cell::new(self.is_fetched(id)),
             fetch_bytes: self.fetch_bytes(),
             keys_done,
+            announced: Cell::new(None),
         };
         let owed = match self.connections.get_mut(id.0) {
             Some(Some(connection)) => std::mem::take(&mut connection.owed),

@@ -57,6 +57,9 @@ impl<R: Reactor> Worker<R> {
         announced: Announced,
     ) -> After {
         let upload = self.store.begin_upload(announced.len);
+        if upload.is_none() {
+            self.note_short();
+        }
         let Some(Some(connection)) = self.connections.get_mut(id.0) else { return After::Gone };
         let behind = &input[head.end..];
         connection.upload = Some(Box::new(Receiving {
@@ -85,6 +88,7 @@ impl<R: Reactor> Worker<R> {
         if !receiving.is_whole() {
             let Some(Some(connection)) = self.connections.get_mut(id.0) else { return None };
             connection.upload = Some(receiving);
+            self.has_uploads = true;
             return Some(data);
         }
         let block = match &receiving.upload {
@@ -120,9 +124,15 @@ impl<R: Reactor> Worker<R> {
                 && shared.cleaning.timed(&*shared.clock, &shared.store, &mut make_room).is_ok();
             if !is_made {
                 receiving.upload = None;
-                shared.counters.upload_short_secs.store(shared.store.now_secs(), Ordering::Relaxed);
+                self.note_short();
             }
         }
+    }
+
+    /// A value finds no place: those that have stopped coming are in its way.
+    fn note_short(&self) {
+        let shared = &self.around.shared;
+        shared.counters.upload_short_secs.store(shared.store.now_secs(), Ordering::Relaxed);
     }
 
     /// Connections whose value has stopped coming, while others found no memory for theirs.

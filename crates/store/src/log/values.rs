@@ -20,7 +20,7 @@ use crate::epoch::Epochs;
 use crate::extents::Extents;
 use crate::hash::KeyHash;
 use crate::item::{Apart, View};
-use crate::limits::{RESERVE_SEGMENTS, VALUE_PAGE};
+use crate::limits::{ANNOUNCED_PART, RESERVE_SEGMENTS, VALUE_PAGE};
 use crate::sync::lock;
 use media::{Dram, MapError, Medium, Region};
 use std::collections::{BTreeMap, VecDeque};
@@ -48,6 +48,8 @@ pub(super) struct Book {
     lent: u64,
     /// Of these, bytes of values on their way in.
     uploading: u64,
+    /// Pages that values on their way in have addresses for.
+    announced: u32,
     /// Values that items lead to.
     linked: usize,
     /// Pins on all values together.
@@ -116,6 +118,13 @@ const _: () = assert!(VALUE_PAGE.0 == PAGE as u64);
 
 fn start_of(first: u32) -> usize {
     first as usize * PAGE as usize
+}
+
+impl Value {
+    /// Pages that it has addresses for.
+    fn pages(&self) -> u32 {
+        pages_of(self.len).max(1)
+    }
 }
 
 impl Book {
@@ -190,10 +199,26 @@ impl Log {
 
     /// Addresses for a value of so many bytes; none if there are none in a row.
     pub(crate) fn begin_value(&self, len: usize) -> Option<Coming> {
+        self.begin_value_of(len, u32::MAX)
+    }
+
+    /// The same for a value that may come or not: all such have a part of the addresses and leave the rest to what is there.
+    pub(crate) fn announce_value(&self, len: usize) -> Option<Coming> {
+        let all = self.values.as_ref().map_or(0, Region::len) / PAGE as usize / ANNOUNCED_PART;
+        self.begin_value_of(len, u32::try_from(all).unwrap_or(u32::MAX))
+    }
+
+    /// The same while values on their way in have no more pages than `most` with it.
+    fn begin_value_of(&self, len: usize, most: u32) -> Option<Coming> {
         let len = u32::try_from(len).ok()?;
+        let pages = pages_of(len).max(1);
         let mut pool = lock(&self.pool);
         let book = &mut pool.values;
-        let first = book.addresses.take(pages_of(len).max(1))?;
+        if most < book.announced.saturating_add(pages) {
+            return None;
+        }
+        let first = book.addresses.take(pages)?;
+        book.announced += pages;
         book.begun += 1;
         let number = book.begun;
         book.values.insert(first, Value { number, len, lent: 0, pins: 0, stage: Stage::Uploading });
@@ -265,8 +290,10 @@ impl Log {
         let mut pool = lock(&self.pool);
         let Some(value) = pool.values.values.get_mut(&apart.first) else { return };
         let (before, lent) = (std::mem::replace(&mut value.stage, Stage::Linked(hash)), value.lent);
+        let pages = value.pages();
         if before == Stage::Uploading {
             pool.values.uploading -= lent;
+            pool.values.announced -= pages;
             pool.values.linked += 1;
         }
     }
@@ -287,8 +314,9 @@ impl Log {
         let mut pool = lock(&self.pool);
         let Some(value) = pool.values.coming(coming) else { return };
         value.stage = Stage::Pinned;
-        let lent = value.lent;
+        let (lent, pages) = (value.lent, value.pages());
         pool.values.uploading -= lent;
+        pool.values.announced -= pages;
         let emptied = pool.values.take_off(coming.apart.first);
         drop(pool);
         self.release_values(emptied.as_slice());
@@ -400,6 +428,12 @@ impl Book {
         };
         assert_eq!(lent(|_| true), self.lent, "memory of values");
         assert_eq!(lent(|stage| *stage == Stage::Uploading), self.uploading, "of those on their way in");
+        let coming = self.values.values().filter(|value| value.stage == Stage::Uploading);
+        assert_eq!(
+            coming.map(Value::pages).sum::<u32>(),
+            self.announced,
+            "addresses of those on their way in"
+        );
         assert_eq!(self.linked().count(), self.linked, "values that items lead to");
         assert_eq!(self.values.values().map(|v| u64::from(v.pins)).sum::<u64>(), self.pins, "pins");
         self.linked().map(|(apart, _)| apart).collect()

@@ -333,9 +333,7 @@ impl<'w> Call<'_, '_, 'w, '_> {
         if self.session.bounds.flush_disabled {
             return self.fail(AUTH_FAILURE);
         }
-        self.session.count_flush();
-        let at = self.session.shared.expires_at(delay.into());
-        self.session.router.flush(&self.session.binding, at);
+        self.session.flush(delay.into());
         self.done(0, &[]);
     }
 
