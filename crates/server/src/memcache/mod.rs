@@ -6,6 +6,7 @@ pub mod client;
 mod exptime;
 mod log_in;
 mod meta;
+mod numbers;
 mod operate;
 mod parse;
 mod reply;

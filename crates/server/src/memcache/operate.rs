@@ -3,7 +3,8 @@
 //! Invariants: what a connection of a tenant's own asks changes nothing of others
 //! Source:     memcached 1.6.45's answers. What tunes machinery that is not here is checked and answered, no more
 
-use super::parse::{Words, number, unsigned};
+use super::numbers::{number, unsigned};
+use super::parse::Words;
 use super::reply::text;
 use super::session::Session;
 use super::turn::Ended;

@@ -5,6 +5,7 @@
 //! Source:     memcached 1.6.45's `protocol.txt` and observed answers; see `docs/memcached-differences.md`
 
 use super::meta;
+use super::numbers::{number, time, unsigned};
 use super::reply::text;
 use crate::auth::Need;
 use crate::limits::{GET_LINE_MAX, KEY_MAX, LINE_MAX};
@@ -344,8 +345,8 @@ fn get_and_touch(mut words: Words<'_>, kind: GetKind) -> Command<'_> {
     if words.clone().next().is_none() {
         return Command::Wrong(text::BAD_FORMAT);
     }
-    match number(exptime) {
-        Some(exptime) => get_keys(words.rest, kind, Some(exptime)),
+    match time(exptime) {
+        Some(exptime) => get_keys(words.rest, kind, Some(exptime.into())),
         None => Command::Wrong(text::BAD_EXPTIME),
     }
 }
@@ -371,9 +372,10 @@ fn store<'b>(input: &'b [u8], taken: usize, mut words: Words<'b>, mode: Mode, bo
         Parsed::Refused { reply, effect, skip: (taken + len + 2) as u64 }
     };
     let flags = unsigned(flags).and_then(|f| u32::try_from(f).ok());
-    let (true, Some(flags), Some(exptime), Some(mode)) = (is_key(key), flags, number(exptime), mode) else {
+    let (true, Some(flags), Some(exptime), Some(mode)) = (is_key(key), flags, time(exptime), mode) else {
         return refuse(text::BAD_FORMAT, Effect::None);
     };
+    let exptime = exptime.into();
     if bounds.body_max < key.len() + len {
         let (key, takes_older) = (Named::Plain(key), mode == Mode::Set);
         return refuse(text::TOO_LARGE, Effect::TooLarge { key, mode, takes_older });
@@ -431,9 +433,9 @@ fn touch(mut words: Words<'_>) -> Command<'_> {
     let (Some(key), Some(exptime)) = (words.next(), words.next()) else {
         return Command::Wrong(text::BAD_FORMAT);
     };
-    match number(exptime) {
+    match time(exptime) {
         _ if !is_key(key) => wrong(noreply, text::BAD_FORMAT),
-        Some(exptime) => Command::Touch { key, exptime, noreply },
+        Some(exptime) => Command::Touch { key, exptime: exptime.into(), noreply },
         None => wrong(noreply, text::BAD_EXPTIME),
     }
 }
@@ -451,11 +453,11 @@ fn flush<'b>(mut words: Words<'b>, bounds: &Bounds) -> Command<'b> {
     let noreply = is_silent(words);
     let delay = match words.next() {
         None | Some(b"noreply") => Some(0),
-        Some(word) => number(word),
+        Some(word) => time(word),
     };
     match delay {
         _ if bounds.flush_disabled => wrong(noreply, text::FLUSH_DISABLED),
-        Some(delay) => Command::Flush { delay, noreply },
+        Some(delay) => Command::Flush { delay: delay.into(), noreply },
         None => wrong(noreply, text::BAD_EXPTIME),
     }
 }
@@ -467,35 +469,6 @@ fn verbosity(mut words: Words<'_>) -> Command<'_> {
         Some(level) if unsigned(level).is_some() => Command::Verbosity { noreply },
         _ => wrong(noreply, text::BAD_FORMAT),
     }
-}
-
-/// A decimal number with an optional sign.
-pub(super) fn number(word: &[u8]) -> Option<i64> {
-    let (negative, digits) = match word.split_first() {
-        Some((b'-', digits)) => (true, digits),
-        Some((b'+', digits)) => (false, digits),
-        _ => (false, word),
-    };
-    let value = i64::try_from(digits_of(digits)?).ok()?;
-    Some(if negative { -value } else { value })
-}
-
-/// A decimal number below 2^64 as memcached reads it, with C's `strtoull`: a sign may stand before it, and a minus takes it
-/// off 2^64, which is refused where the outcome is 2^63 or more.
-pub(super) fn unsigned(word: &[u8]) -> Option<u64> {
-    match word.split_first()? {
-        (b'+', digits) => digits_of(digits),
-        (b'-', digits) => digits_of(digits).map(u64::wrapping_neg).filter(|n| *n <= i64::MAX.cast_unsigned()),
-        _ => digits_of(word),
-    }
-}
-
-/// A decimal number below 2^64, without a sign.
-fn digits_of(word: &[u8]) -> Option<u64> {
-    if word.is_empty() || !word.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    word.iter().try_fold(0_u64, |n, b| n.checked_mul(10)?.checked_add(u64::from(b - b'0')))
 }
 
 #[cfg(test)]

@@ -11,7 +11,8 @@ pub(super) use base64::decode;
 pub(crate) use base64::encode_into;
 pub(super) use execute::{execute, lose};
 
-use super::parse::{Bounds, Command, Effect, Named, Parsed, Words, is_key, number, unsigned};
+use super::numbers::{number, time, unsigned};
+use super::parse::{Bounds, Command, Effect, Named, Parsed, Words, is_key};
 use super::reply::text;
 use crate::limits::{KEY_MAX, META_OPAQUE_MAX, META_WORDS_MAX};
 use crate::observe::CommandClass;
@@ -233,7 +234,7 @@ impl Flags {
                 decode(key, &mut [0; KEY_MAX]).ok_or(text::BAD_KEY)?;
             }
             Token::Time(field) => {
-                let time = number(rest).and_then(|n| i32::try_from(n).ok());
+                let time = time(rest);
                 *field(self) = time.ok_or(text::BAD_TOKEN)?;
             }
             Token::Number(field, wrong) => *field(self) = unsigned(rest).ok_or(wrong)?,

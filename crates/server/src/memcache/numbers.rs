@@ -1,0 +1,35 @@
+//! Numbers of requests, as memcached reads them.
+
+/// A decimal number with an optional sign.
+pub(super) fn number(word: &[u8]) -> Option<i64> {
+    let (negative, digits) = match word.split_first() {
+        Some((b'-', digits)) => (true, digits),
+        Some((b'+', digits)) => (false, digits),
+        _ => (false, word),
+    };
+    let value = i64::try_from(digits_of(digits)?).ok()?;
+    Some(if negative { -value } else { value })
+}
+
+/// An exptime: 32 bits with a sign. One in milliseconds is none.
+pub(super) fn time(word: &[u8]) -> Option<i32> {
+    number(word).and_then(|n| i32::try_from(n).ok())
+}
+
+/// A decimal number below 2^64 as memcached reads it, with C's `strtoull`: a sign may stand before it, and a minus takes it
+/// off 2^64, which is refused where the outcome is 2^63 or more.
+pub(super) fn unsigned(word: &[u8]) -> Option<u64> {
+    match word.split_first()? {
+        (b'+', digits) => digits_of(digits),
+        (b'-', digits) => digits_of(digits).map(u64::wrapping_neg).filter(|n| *n <= i64::MAX.cast_unsigned()),
+        _ => digits_of(word),
+    }
+}
+
+/// A decimal number below 2^64, without a sign.
+fn digits_of(word: &[u8]) -> Option<u64> {
+    if word.is_empty() || !word.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    word.iter().try_fold(0_u64, |n, b| n.checked_mul(10)?.checked_add(u64::from(b - b'0')))
+}
