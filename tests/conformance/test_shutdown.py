@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from conformance.servers import STOP_S
+from conformance.test_admin import ask
 from conformance.wire import END, set_request, short
 
 COUNT = 400
@@ -151,3 +152,24 @@ def test_who_waits_for_tokens_is_answered(fresh):
         server.process.send_signal(signal.SIGTERM)
         assert wire.read_to_close() == END * 3
     assert server.process.wait(timeout=STOP_S) == 0, server.said()
+
+
+@pytest.mark.cotenant
+def test_who_is_held_back_at_a_tier_is_answered_before_the_end(fresh):
+    """Its limit would hold it for a minute."""
+    server = fresh(
+        *("--tier", "pm=emulated:2dimm:64MiB", "--placement", "pm", "--bandwidth-policy", "limit"),
+        *("--tenant", "name=slow,prefix=slow:"),
+    )
+    value = b"v" * 1000
+    reply = b"VALUE slow:k 0 1000\r\n" + value + b"\r\n" + END
+    with server.wire() as wire:
+        wire.ask(set_request(b"slow:k", value))
+        claim = {"bandwidth": "limit 1 reads of 1KB per second"}
+        assert ask(server, "PUT", "/tenants/slow", claim)[0] == 200
+        wire.send(b"get slow:k\r\n" * 60)
+        assert wire.read_exact(len(reply)) == reply
+        server.process.send_signal(signal.SIGTERM)
+        got = wire.read_to_close()
+    assert server.process.wait(timeout=STOP_S) == 0
+    assert got == reply * 59, short(got)

@@ -140,7 +140,8 @@ pub(crate) fn control(
     }
 }
 
-/// Runs the loop about bandwidth until the server stops. A step that fails is no end of it.
+/// Runs the loop about bandwidth until the server stops. A step that fails is no end of it; its end lets everybody go, for the workers answer
+/// what has arrived.
 pub(crate) fn bandwidth(shared: &Shared, helpers: &Helpers, stop: &AtomicBool) {
     let mut let_go = 0;
     keep_stepping(
@@ -158,6 +159,8 @@ pub(crate) fn bandwidth(shared: &Shared, helpers: &Helpers, stop: &AtomicBool) {
             helpers.bandwidth.wait(wake.min(REST_MAX));
         },
     );
+    shared.sharing.end(shared.clock.now());
+    helpers.wake_workers();
 }
 
 /// Steps and waits as long as the step wants, until it is to stop; after a step that panics `begin_again` is called, and the longest wait follows.

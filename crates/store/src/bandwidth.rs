@@ -2,7 +2,7 @@
 //!
 //! Shape:      counters of all threads since the last reading -> one row per tenant; throttles -> tenants' brakes
 //! Invariants: rows are in the order of tenants; what is said to be in force is what the brake has; a lease that nobody renews
-//!             gives the last steady throttles back
+//!             gives the last steady throttles back; `release` lets everybody go
 //! Units:      bytes, accesses, picoseconds of the tier
 //! Cost:       O(tenants × threads) per reading, a dozen loads each, nothing allocated once tenants and threads are steady
 //! Failure:    levers that this store does not have (memory bandwidth allocation, CPU quotas) are never in force
@@ -94,6 +94,17 @@ impl BandwidthControl {
             self.store.brakes.note(tenant.below.set_brake(setting(&throttle), now));
         }
         true
+    }
+
+    /// Holds nobody back any more, whatever becomes of the loop.
+    pub fn release(&mut self, now: Instant) {
+        self.lease = Lease::default();
+        self.store.brakes.set_pauses_end(None);
+        for tenant in self.store.tenants().filter(|tenant| !tenant.is_gone()) {
+            tenant.below.set_brake(Setting::FREE, now);
+        }
+        // Who waits for what a budget or a cap grants later need not.
+        self.store.brakes.note(true);
     }
 
     /// Adds up what threads have counted since the store began.

@@ -88,7 +88,8 @@ impl Store {
         self.brakes.divided.load(Ordering::Relaxed) == u32::from(tier.id)
     }
 
-    /// Grows whenever some tenant is let go, by a shorter delay or the end of a pause: requests that wait for a brake should ask again then.
+    /// Grows whenever some tenant is let go, by a shorter delay, the end of a pause, or with everybody else: requests that wait for a brake should
+    /// ask again then.
     #[must_use]
     pub fn times_let_go(&self) -> u64 {
         self.brakes.let_go.load(Ordering::Relaxed)

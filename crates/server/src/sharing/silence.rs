@@ -1,7 +1,7 @@
-//! A loop that fails, or that nobody steps any more.
+//! A loop that fails, that nobody steps any more, or that ends.
 //!
 //! Shape:      a step that panicked -> an incident, and the policy in charge in its first state; a lease that has ended -> the last
-//!             steady shares
+//!             steady shares; the end of the loop -> nobody is held back
 //! Invariants: what is in force when a step fails holds until its lease ends or the policy decides anew, whichever is sooner
 
 use super::history::Family;
@@ -22,6 +22,16 @@ impl Sharing {
         // Whoever is in charge had its model then.
         if let Ok(options) = with_model(&self.options(), &self.model, running.kind) {
             running.begin(&options);
+        }
+    }
+
+    /// The loop has ended with the server: nobody is held back any more, so that what waits is answered.
+    pub(crate) fn end(&self, now: Instant) {
+        let mut running = self.running();
+        self.lease_ends_ns.store(u64::MAX, Ordering::Relaxed);
+        match running.kind.family() {
+            Family::Bandwidth => running.thing.control.release(now),
+            Family::Joint => running.both.release(now),
         }
     }
 
@@ -58,12 +68,14 @@ impl Running {
 mod tests {
     use super::*;
     use crate::Config;
+    use crate::loops::{Helpers, bandwidth};
     use crate::reactor::{Engine, IoEngine};
     use crate::shared::{Clock, Shared};
-    use crate::sharing::{BandwidthKind, GroupClaims, Known, Speeds, TierModel};
+    use crate::sharing::{BandwidthKind, GroupClaims, Known, Speeds, TierClaim, TierModel};
+    use control::bandwidth::Throttle;
     use media::Plain;
     use std::sync::Arc;
-    use std::sync::atomic::AtomicU64;
+    use std::sync::atomic::{AtomicBool, AtomicU64};
     use store::{Options, RankKind, Store, TenantSpec};
     use units::{Bytes, Duration, TenantId};
 
@@ -91,7 +103,11 @@ mod tests {
 
     /// Two tenants of a tier under `fair-slowdown`, which looks at each alone first.
     fn two() -> (Arc<Set>, Shared, [TenantId; 2]) {
-        let policy = BandwidthKind::of_word("fair-slowdown").expect("a policy");
+        two_under("fair-slowdown")
+    }
+
+    fn two_under(policy: &str) -> (Arc<Set>, Shared, [TenantId; 2]) {
+        let policy = BandwidthKind::of_word(policy).expect("a policy");
         let config =
             Config { memory: Bytes::mib(16), threads: 1, bandwidth_policy: policy, ..Config::default() };
         let options = Options {
@@ -138,6 +154,24 @@ mod tests {
         let now = pass(&clock, Duration::from_secs(1));
         assert_eq!(shared.sharing.watch(now), None);
         assert_eq!(paused(&shared, tenants), [false, false], "the last steady shares");
+    }
+
+    #[test]
+    fn a_server_that_ends_holds_nobody_back() {
+        for policy in ["fair-slowdown", "limit"] {
+            let (clock, shared, tenants) = two_under(policy);
+            shared.sharing.set_claim(tenants[1], &"limit 1%".parse::<TierClaim>().expect("a claim"));
+            shared.sharing.step(&shared);
+            let throttle = |id| shared.store.throttle(id);
+            assert_ne!(throttle(tenants[1]), Throttle::FREE, "{policy}");
+            let before = shared.store.times_let_go();
+            bandwidth(&shared, &Helpers::default(), &AtomicBool::new(true));
+            assert_eq!(tenants.map(throttle), [Throttle::FREE; 2], "{policy}");
+            assert!(before < shared.store.times_let_go(), "who waits asks again");
+            let now = pass(&clock, Duration::from_secs(86_400));
+            assert_eq!(shared.sharing.watch(now), Some(Instant(u64::MAX)));
+            assert_eq!(tenants.map(throttle), [Throttle::FREE; 2], "no silence holds anybody back again");
+        }
     }
 
     #[test]
