@@ -5,7 +5,8 @@
 //! Invariants: one table serves every protocol; it is replaced whole or not at all; no password is kept as it was
 //!             written, none is logged; an answer takes as long for an unknown user as for a known one, but for one
 //!             whose password is a hash that nobody has shown the right password of yet
-//! Failure:    a file that cannot be used leaves the table that is in force
+//! Failure:    a file that cannot be used leaves the table that is in force; a user whose tenant the configuration has and the server
+//!             has not, because it was refused, stays whose it was, and is unknown if it was nobody's
 
 mod file;
 mod identity;
@@ -115,7 +116,7 @@ impl Auth {
     pub(crate) fn load(config: &Config, router: &Router) -> Result<Option<Self>, AuthError> {
         let Some(auth) = config.auth.clone() else { return Ok(None) };
         let tenants = config.tenants.clone();
-        let table = RwLock::new(Arc::new(table(&auth, &tenants, router)?));
+        let table = RwLock::new(Arc::new(table(&auth, &tenants, router, None)?));
         Ok(Some(Self {
             config: Mutex::new((auth, tenants)),
             table,
@@ -135,7 +136,7 @@ impl Auth {
     /// Reads the users again; returns how many there are. Connections that are open keep what they were granted.
     pub(crate) fn reload(&self, router: &Router) -> Result<usize, AuthError> {
         let config = self.config.lock().unwrap_or_else(PoisonError::into_inner);
-        let table = table(&config.0, &config.1, router)?;
+        let table = table(&config.0, &config.1, router, Some(&self.table()))?;
         let count = table.users.len();
         *self.table.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
         Ok(count)
@@ -210,7 +211,13 @@ impl Auth {
     }
 }
 
-fn table(config: &AuthConfig, tenants: &[TenantConfig], router: &Router) -> Result<Table, AuthError> {
+/// The table of the file as it is now, after the one that is in force.
+fn table(
+    config: &AuthConfig,
+    tenants: &[TenantConfig],
+    router: &Router,
+    before: Option<&Table>,
+) -> Result<Table, AuthError> {
     let file = &config.file;
     let text = std::fs::read(file).map_err(|cause| AuthError::Read { file: file.clone(), cause })?;
     let lines = file::parse(&text).map_err(|wrong| AuthError::Line {
@@ -227,19 +234,31 @@ fn table(config: &AuthConfig, tenants: &[TenantConfig], router: &Router) -> Resu
     };
     let secrets: Vec<_> = lines.iter().map(secret).collect::<Result<_, _>>()?;
     let names: Vec<_> = lines.iter().map(|line| line.user).collect();
-    let bindings = bindings(&Owners::new(config, tenants), router, &names)?;
+    let owners = Owners::new(config, tenants);
+    let bindings = bindings(&owners, router, &names)?;
+    let is_named: HashSet<_> = names.iter().copied().collect();
     let (read_only, no_flush) = (set_of(&config.read_only_users), set_of(&config.no_flush_users));
     let mut users = HashMap::new();
     for ((user, secret), binding) in names.into_iter().zip(secrets).zip(bindings) {
+        let Some(binding) = binding.or_else(|| as_before(&owners, user, before)) else { continue };
         let rights = Rights { read_only: read_only.contains(user), no_flush: no_flush.contains(user) };
         users.insert(user.as_bytes().to_vec(), User { secret, grant: Grant { binding, rights } });
     }
     for name in config.read_only_users.iter().chain(&config.no_flush_users) {
-        if !users.contains_key(name.as_bytes()) {
+        if !is_named.contains(name.as_str()) {
             tracing::warn!("the settings name a user '{name}', whom {} does not know", file.display());
         }
     }
     Ok(Table { users, nobody: Secret::of_nobody() })
+}
+
+/// Whose the connections of a user stay whose tenant is not there; none, and so nobody comes in as that user, of one who was not known.
+fn as_before(owners: &Owners<'_>, user: &str, before: Option<&Table>) -> Option<Binding> {
+    let known = before.and_then(|table| table.users.get(user.as_bytes()));
+    let Whose::Tenant(tenant) = owners.of(user) else { return None };
+    let what = if known.is_some() { "belongs to whom it did before" } else { "is not let in" };
+    tracing::warn!("user '{user}' {what}: the settings give it to tenant '{tenant}', which is not there");
+    known.map(|known| known.grant.binding)
 }
 
 fn set_of(users: &[String]) -> HashSet<&str> {
@@ -249,6 +268,8 @@ fn set_of(users: &[String]) -> HashSet<&str> {
 /// Whom users belong to, by the configuration.
 struct Owners<'c> {
     tenants: HashMap<&'c str, &'c str>,
+    /// Every tenant that is configured: one that is not there was refused, and is none for the asking.
+    configured: HashSet<&'c str>,
     shared: HashSet<&'c str>,
 }
 
@@ -257,11 +278,15 @@ impl<'c> Owners<'c> {
         let named = tenants.iter().flat_map(|tenant| tenant.users.iter().map(|user| (user, &tenant.name)));
         Self {
             tenants: named.map(|(user, name)| (user.as_str(), name.as_str())).collect(),
+            configured: tenants.iter().map(|tenant| tenant.name.as_str()).collect(),
             shared: set_of(&config.shared_users),
         }
     }
 
-    fn of(&self, user: &'c str) -> Whose<'c> {
+    fn of<'u>(&self, user: &'u str) -> Whose<'u>
+    where
+        'c: 'u,
+    {
         let is_shared = || self.shared.contains(user) || self.shared.contains("*");
         match self.tenants.get(user) {
             Some(name) => Whose::Tenant(name),
@@ -271,9 +296,11 @@ impl<'c> Owners<'c> {
     }
 }
 
-/// The bindings of users' connections, in their order; makes the tenants that are not there: all, or none.
-fn bindings(owners: &Owners<'_>, router: &Router, users: &[&str]) -> Result<Vec<Binding>, AuthError> {
+/// The bindings of users' connections, in their order, none of those whose tenant is configured and not there; makes the others'
+/// tenants that are not there: all, or none.
+fn bindings(owners: &Owners<'_>, router: &Router, users: &[&str]) -> Result<Vec<Option<Binding>>, AuthError> {
     let refused = |user: &str, what| AuthError::Tenant { user: user.to_owned(), what };
+    let is_missing = |name: &str| owners.configured.contains(name) && router.find(name).is_none();
     for user in users {
         if let Whose::Tenant(name) = owners.of(user) {
             find(router, name).map_err(|what| refused(user, what))?;
@@ -281,9 +308,11 @@ fn bindings(owners: &Owners<'_>, router: &Router, users: &[&str]) -> Result<Vec<
     }
     let mut made = Vec::new();
     let bind = |user: &&str| match owners.of(user) {
-        Whose::Default => Ok(Binding::Unbound),
+        Whose::Default => Ok(Some(Binding::Unbound)),
+        Whose::Tenant(name) if is_missing(name) => Ok(None),
         Whose::Tenant(name) => {
-            find_or_make(router, name, &mut made).map(Binding::To).map_err(|what| refused(user, what))
+            let found = find_or_make(router, name, &mut made);
+            found.map(|id| Some(Binding::To(id))).map_err(|what| refused(user, what))
         }
     };
     let bindings: Result<_, _> = users.iter().map(bind).collect();

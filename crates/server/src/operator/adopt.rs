@@ -367,3 +367,6 @@ fn allowance_changed(before: &Allowance, after: &Allowance) -> AllowanceChange {
         max_ttl_secs: changed(&before.max_ttl_secs, &after.max_ttl_secs),
     }
 }
+
+#[cfg(test)]
+mod tests;

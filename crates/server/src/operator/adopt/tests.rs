@@ -1,0 +1,162 @@
+//! Configurations that are read again, over a server's parts without its threads.
+
+use super::*;
+use crate::AuthConfig;
+use crate::auth::{Auth, Said};
+use crate::loops::memory_loop;
+use crate::reactor::{Engine, IoEngine};
+use crate::shared::{Clock, Shared};
+use crate::sharing::{GroupClaims, Known, Speeds, TierModel};
+use crate::tenants::{Binding, Router};
+use std::path::PathBuf;
+use std::sync::Arc;
+use store::{Options, Store};
+use units::{Bytes, Instant};
+
+/// A clock that stands still.
+#[derive(Debug)]
+struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> Instant {
+        Instant::ZERO
+    }
+
+    fn unix_secs(&self) -> i64 {
+        0
+    }
+
+    fn thread_cpu(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn process_cpu(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+/// A server's parts, and the configuration that was read last.
+struct Stage {
+    operator: Operator,
+    read: Config,
+}
+
+impl Stage {
+    fn new(config: Config) -> Self {
+        let options = Options {
+            memory: config.memory,
+            item_max: config.item_max,
+            threads: 1,
+            tenants_max: 8,
+            no_evict: false,
+            seed: 0,
+        };
+        let store = Store::new(options).expect("enough memory");
+        let router = Arc::new(Router::new(Arc::clone(&store), &config).expect("room for all tenants"));
+        let auth = Auth::load(&config, &router).expect("a file of users");
+        let engine = Engine { kind: IoEngine::Epoll, reason: String::new() };
+        let model = TierModel::nothing("none", String::new());
+        let groups = GroupClaims::default();
+        let known = Known { model, speeds: Speeds::default(), speeds_file: None, groups };
+        let policy = crate::groups::Division::of(&config).configured(&config);
+        let shared = Shared::new(config.clone(), auth, store, Arc::new(Still), None, engine, known);
+        let shared = Arc::new(shared.expect("nobody's bandwidth is divided"));
+        let operator = Operator::new(&shared, &router, &memory_loop(policy), &Arc::default());
+        Self { operator, read: config }
+    }
+
+    /// Reads a configuration, and the users; what was not done.
+    fn adopt(&mut self, after: &Config) -> Vec<String> {
+        let adopted = self.operator.adopt(&self.read, after);
+        self.read = adopted.config;
+        let auth = self.operator.shared.auth.as_ref();
+        auth.map(|auth| auth.reload(&self.operator.router).expect("the users can be read"));
+        adopted.kept
+    }
+
+    /// Whose the connections of a user are whose password is its name; none if it is not let in.
+    fn whose(&self, user: &str) -> Option<String> {
+        let auth = self.operator.shared.auth.as_ref().expect("there are users");
+        let Said::Grant(grant) = auth.attempt(user.as_bytes(), user.as_bytes(), None, Instant::ZERO) else {
+            panic!("a password in plain text is looked at, at once")
+        };
+        Some(match grant?.binding {
+            Binding::Unbound => "nobody".to_owned(),
+            Binding::To(id) => self.operator.router.about(id)?.name,
+        })
+    }
+}
+
+fn config() -> Config {
+    Config { memory: Bytes::mib(64), threads: 1, ..Config::default() }
+}
+
+fn tenant(name: &str, reserved: Bytes) -> TenantConfig {
+    let prefix = Some(format!("{name}:").into_bytes());
+    TenantConfig { name: name.to_owned(), prefix, reserved, ..TenantConfig::default() }
+}
+
+/// A tenant that only its users reach.
+fn of_users(name: &str, reserved: Bytes, users: &[&str]) -> TenantConfig {
+    let users = users.iter().map(|user| (*user).to_owned()).collect();
+    TenantConfig { prefix: None, users, ..tenant(name, reserved) }
+}
+
+/// Settings with a file of users, whose passwords are their names.
+fn config_of(users: &[&str], test: &str) -> Config {
+    let file = std::env::temp_dir().join(format!("cotenant-adopt-{test}-{}", std::process::id()));
+    write_users(&file, users);
+    let nobody = Vec::new;
+    let auth =
+        AuthConfig { file, shared_users: nobody(), read_only_users: nobody(), no_flush_users: nobody() };
+    Config { auth: Some(auth), ..config() }
+}
+
+fn write_users(file: &PathBuf, users: &[&str]) {
+    let lines: String = users.iter().map(|user| format!("{user}:{user}\n")).collect();
+    std::fs::write(file, lines).expect("a temporary file");
+}
+
+#[test]
+fn users_of_a_tenant_that_was_refused_make_none_and_come_in_once_it_is_there() {
+    let users = ["ann", "bea", "cat"];
+    let mut stage = Stage::new(Config {
+        tenants: vec![of_users("old", Bytes::ZERO, &["bea"])],
+        ..config_of(&["bea"], "refused")
+    });
+    let file = stage.read.auth.as_ref().expect("there are users").file.clone();
+    assert_eq!(stage.whose("bea").as_deref(), Some("old"));
+    // An operator's tenant has what they reserve.
+    let by_hand = |reserved| Settings {
+        reserved: Some(reserved),
+        prefix: Some("x:".to_owned()),
+        ..Settings::default()
+    };
+    assert_eq!(stage.operator.put("x", &by_hand(Bytes::mib(40))), Ok(true));
+    write_users(&file, &users);
+    let tenants = vec![
+        of_users("old", Bytes::ZERO, &[]),
+        of_users("new", Bytes::mib(30), &["ann", "bea"]),
+        of_users("cat", Bytes::mib(30), &[]),
+    ];
+    let after = Config { tenants, ..stage.read.clone() };
+    let kept = stage.adopt(&after);
+    assert_eq!(kept.len(), 2, "{kept:?}");
+    assert!(kept.iter().all(|kept| kept.contains("cannot be reserved")), "{kept:?}");
+    for name in ["new", "cat", "ann", "bea"] {
+        assert_eq!(stage.operator.router.find(name), None, "nobody made '{name}'");
+    }
+    assert_eq!(users.map(|user| stage.whose(user)), [None, Some("old".to_owned()), None]);
+    // Once there is room they are there, with what they are to have.
+    assert_eq!(stage.operator.put("x", &by_hand(Bytes::ZERO)), Ok(false));
+    let kept = stage.adopt(&Config { tenants: after.tenants[..2].to_vec(), ..after.clone() });
+    assert!(kept.is_empty(), "{kept:?}");
+    let theirs = ["new", "new", "cat"].map(|name| Some(name.to_owned()));
+    assert_eq!(
+        users.map(|user| stage.whose(user)),
+        theirs,
+        "who has no tenant by the file has one of its name"
+    );
+    assert_eq!(stage.operator.tenant("new").map(|new| new.state.claim.floor.bytes), Ok(Bytes::mib(30)));
+    std::fs::remove_file(file).expect("it is there");
+}
