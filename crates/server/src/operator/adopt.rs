@@ -175,14 +175,16 @@ impl Operator {
             self.adopt_tenant(earlier(&tenant.name), tenant, adopted);
         }
         // A group may shrink only once members have left it, and members come only once it has grown.
-        let mut early = |group: &GroupConfig| self.adopt_group(group, adopted).is_err();
+        let earlier_group = |name: &str| before.groups.iter().find(|g| g.name == name);
+        let mut early =
+            |group: &GroupConfig| self.adopt_group(earlier_group(&group.name), group, adopted).is_err();
         let refused: Vec<_> = changed_groups(before, after).into_iter().filter(|g| early(g)).collect();
         for tenant in more {
             self.adopt_tenant(earlier(&tenant.name), tenant, adopted);
         }
-        let earlier = |name: &str| before.groups.iter().find(|g| g.name == name);
+        let earlier = earlier_group;
         for group in refused {
-            if let Err(refusal) = self.adopt_group(group, adopted) {
+            if let Err(refusal) = self.adopt_group(earlier(&group.name), group, adopted) {
                 adopted.note(format!("group '{}' changed", group.name), Err(refusal));
                 put_back(&mut adopted.config.groups, earlier(&group.name), |g| g.name == group.name);
             }
@@ -196,13 +198,27 @@ impl Operator {
         }
     }
 
-    /// Changes a group, or makes it.
-    fn adopt_group(&self, group: &GroupConfig, adopted: &mut Adopted) -> Result<(), Refusal> {
-        let settings = GroupSettings {
-            reserved: Some(group.reserved),
-            weight: Some(group.weight),
-            policy: Some(group.policy),
-            bandwidth: Some(group.bandwidth.clone()),
+    /// Changes a group where it differs from before, or makes it.
+    fn adopt_group(
+        &self,
+        before: Option<&GroupConfig>,
+        group: &GroupConfig,
+        adopted: &mut Adopted,
+    ) -> Result<(), Refusal> {
+        let is_there = self.shared.in_charge.now().find(&group.name).is_some();
+        let settings = match before.filter(|_| is_there) {
+            Some(before) => GroupSettings {
+                reserved: changed(&before.reserved, &group.reserved),
+                weight: changed(&before.weight, &group.weight),
+                policy: changed(&before.policy, &group.policy),
+                bandwidth: changed(&before.bandwidth, &group.bandwidth),
+            },
+            None => GroupSettings {
+                reserved: Some(group.reserved),
+                weight: Some(group.weight),
+                policy: Some(group.policy),
+                bandwidth: Some(group.bandwidth.clone()),
+            },
         };
         self.put_group(&group.name, &settings)?;
         adopted.done.push(format!("group '{}' changed", group.name));

@@ -118,6 +118,41 @@ fn write_users(file: &PathBuf, users: &[&str]) {
 }
 
 #[test]
+fn what_an_operator_changed_of_a_group_stays_though_its_file_changes_otherwise() {
+    let group = |reserved, weight| GroupConfig {
+        name: "team".to_owned(),
+        reserved,
+        weight,
+        policy: None,
+        bandwidth: crate::TierClaim::default(),
+    };
+    let with = |groups| Config { groups, ..config() };
+    let mut stage = Stage::new(with(vec![group(Bytes::mib(4), 1.0)]));
+    let by_hand = GroupSettings {
+        weight: Some(7.0),
+        policy: Some(Some(crate::MemoryPolicy::Pooled)),
+        bandwidth: Some("limit 20%".parse().expect("a claim")),
+        ..GroupSettings::default()
+    };
+    assert_eq!(stage.operator.put_group("team", &by_hand), Ok(false));
+    assert!(stage.adopt(&with(vec![group(Bytes::mib(8), 1.0)])).is_empty());
+    let now = stage.operator.shared.in_charge.now();
+    let (_, team) = now.find("team").expect("it is there");
+    let as_text = team.bandwidth.to_string();
+    assert_eq!((team.reserved, team.weight, as_text.as_str()), (Bytes::mib(8), 7.0, "limit 20%"));
+    assert_eq!(team.policy, Some(crate::MemoryPolicy::Pooled));
+    assert!(stage.adopt(&with(vec![group(Bytes::mib(8), 2.0)])).is_empty());
+    let weight = stage.operator.shared.in_charge.now().find("team").map(|(_, team)| team.weight);
+    assert_eq!(weight, Some(2.0), "what the file says anew holds");
+    // One that was removed comes back as the file has it.
+    stage.operator.remove_group("team").expect("nobody is in it");
+    assert!(stage.adopt(&with(vec![group(Bytes::mib(9), 2.0)])).is_empty());
+    let now = stage.operator.shared.in_charge.now();
+    let again = now.find("team").map(|(_, team)| (team.reserved, team.weight, team.policy));
+    assert_eq!(again, Some((Bytes::mib(9), 2.0, None)));
+}
+
+#[test]
 fn users_of_a_tenant_that_was_refused_make_none_and_come_in_once_it_is_there() {
     let users = ["ann", "bea", "cat"];
     let mut stage = Stage::new(Config {
