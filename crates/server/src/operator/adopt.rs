@@ -299,6 +299,7 @@ impl Operator {
             );
         }
         let _one_at_a_time = self.change();
+        self.check_place(tenant)?;
         let group = self.check_reserved(None, tenant)?;
         let id =
             self.router.add(tenant, group, None, Origin::Configuration).or_else(|error| match error {

@@ -195,3 +195,14 @@ fn users_of_a_tenant_that_was_refused_make_none_and_come_in_once_it_is_there() {
     assert_eq!(stage.operator.tenant("new").map(|new| new.state.claim.floor.bytes), Ok(Bytes::mib(30)));
     std::fs::remove_file(file).expect("it is there");
 }
+
+#[test]
+fn a_tenant_in_a_tier_that_is_not_there_is_not_added() {
+    let mut stage = Stage::new(config());
+    let placement = Some(PlaceIn::Tier("ssd".to_owned()));
+    let after = Config { tenants: vec![TenantConfig { placement, ..tenant("a", Bytes::ZERO) }], ..config() };
+    let kept = stage.adopt(&after);
+    assert_eq!(kept, ["tenant 'a' added: there is no tier 'ssd'; a placement is one of dram, auto"]);
+    assert_eq!(stage.operator.router.find("a"), None);
+    assert_eq!(stage.adopt(&after), kept, "it is said again");
+}
