@@ -2,7 +2,10 @@
 
 use control::bandwidth::{BandwidthSignal, Cost, Kinds, Throttle};
 use control::memory::{MemoryShare, MemorySignal};
-use control::{Amount, Claim, Decision, GroupId, Join, Law, Policy, Pool, Row, Seen, Shares, Weight, Window};
+use control::{
+    Amount, Claim, Decision, GroupId, Join, Law, Note, Policy, Pool, Reason, Row, Seen, Shares, Weight,
+    Window,
+};
 use policy::compose::{Demand, Drf, DrfError, Group, Tighter, dominant_shares};
 use policy::memory::{MemoryOptions, MemoryPolicy};
 use proptest::prelude::*;
@@ -20,6 +23,8 @@ struct Script {
     asks: Vec<Throttle>,
     log: Log,
     shares: Shares<Throttle>,
+    /// What it says of each of its decisions but the last.
+    notes: Vec<Note>,
 }
 
 impl Script {
@@ -29,7 +34,13 @@ impl Script {
             asks: asks.to_vec(),
             log: Log::default(),
             shares: Shares::default(),
+            notes: Vec::new(),
         }
+    }
+
+    fn saying(self, reasons: &[Reason]) -> Self {
+        let note = |reason: &Reason| Note { tenant: Some(TenantId(7)), reason: reason.clone(), amount: 0 };
+        Self { notes: reasons.iter().map(note).collect(), ..self }
     }
 }
 
@@ -47,8 +58,11 @@ impl Policy for Script {
         let first = &seen.tenants[0];
         log.push((seen.window.length().as_millis(), first.signal.map(|s| s.operations), first.in_force));
         self.shares.rebuild(Law::Free, seen, seen.tenants.iter().map(|row| (row.id, ask)));
+        if log.len() == self.asks.len() {
+            self.notes.clear();
+        }
         let lease = Duration::from_secs(1);
-        Decision { shares: &self.shares, wake: self.wake, lease, steady: true, notes: &[] }
+        Decision { shares: &self.shares, wake: self.wake, lease, steady: true, notes: &self.notes }
     }
 }
 
@@ -102,6 +116,25 @@ fn a_signal_that_is_missing_for_a_part_is_missing_for_the_whole() {
         }
         assert_eq!(*log.lock().unwrap(), [(0, Some(0), None), (30, joined, None)]);
     }
+}
+
+#[test]
+fn a_promise_that_is_not_kept_is_said_again_until_its_policy_decides_anew() {
+    let asks = [Throttle::FREE; 2];
+    let slow = Script::new(30, &asks).saying(&[Reason::Tightened, Reason::Incident("none is left".into())]);
+    let mut both = Tighter::new(Script::new(10, &[Throttle::FREE]), slow);
+    let pool = Pool::default();
+    let mut said = Vec::new();
+    for turn in 0..6 {
+        let rows = [row(Some(1), None)];
+        let at = |turn: u64| Instant::ZERO + Duration::from_millis(turn * 10);
+        let window = Window { start: at(turn.max(1) - 1), end: at(turn), mixed: false };
+        let decision = both.decide(at(turn), &Seen::new(window, &pool, &rows).unwrap());
+        let is_incident = |note: &&Note| matches!(note.reason, Reason::Incident(_));
+        said.push((decision.notes.iter().filter(is_incident).count(), decision.notes.len()));
+    }
+    // What was done is said once.
+    assert_eq!(said, [(1, 2), (1, 1), (1, 1), (0, 0), (0, 0), (0, 0)]);
 }
 
 #[test]

@@ -30,6 +30,7 @@ use crate::estimate::pause::{PAUSE, Pause};
 use crate::estimate::stand_alone::{Alone, Performance, Probe, REFRESH, StandAlone, Tally};
 use control::bandwidth::{BandwidthSignal, Throttle};
 use control::{Class, Decision, Goal, Law, Levers, Note, Policy, Reason, Row, Seen, Shares};
+use std::borrow::Cow;
 use units::{BytesPerSec, Duration, Instant, TenantId};
 
 /// Slowdowns are compared and throttles adjusted once in so long (guess, 50 ms to 500 ms were considered).
@@ -65,6 +66,8 @@ pub struct FairSlowdown {
     pause: Pause,
     seen_for: Duration,
     fair_intervals: u32,
+    /// Who is past its hard limit while nobody is left to hold back, as of the last adjustment.
+    unkept: Option<TenantId>,
     shares: Shares<Throttle>,
     notes: Vec<Note>,
 }
@@ -101,6 +104,7 @@ impl FairSlowdown {
             pause,
             seen_for: Duration::ZERO,
             fair_intervals: 0,
+            unkept: None,
             shares: Shares::default(),
             notes: Vec::new(),
         }
@@ -147,6 +151,7 @@ impl FairSlowdown {
         if stale {
             self.probes.hurry();
         }
+        self.unkept = None;
         match self.worst_against_limit(seen) {
             Some((id, over)) if 1.0 < over => self.hold_back_all(seen, id, 1.0 - 1.0 / over),
             Some((_, over)) if LIMIT_BAND < over => {}
@@ -171,9 +176,16 @@ impl FairSlowdown {
         for (at, row) in seen.tenants.iter().enumerate().filter(|(_, row)| adjustable(row)) {
             nobody &= !self.tighten(at, row, gap);
         }
-        if nobody {
-            let why =
-                std::borrow::Cow::Borrowed("a slowdown is past its limit and nobody is left to hold back");
+        self.unkept = nobody.then_some(id);
+    }
+
+    /// Says of a limit that cannot be kept that it cannot, in every decision until an adjustment finds otherwise.
+    fn report_unkept(&mut self, seen: &Input<'_>) {
+        let has_limit =
+            |id: &TenantId| self.members.at(*id).is_some_and(|at| hard_limit(&seen.tenants[at]).is_some());
+        self.unkept = self.unkept.filter(has_limit);
+        if let Some(id) = self.unkept {
+            let why = Cow::Borrowed("a slowdown is past its limit and nobody is left to hold back");
             self.notes.push(note(Some(id), Reason::Incident(why), 0));
         }
     }
@@ -341,6 +353,7 @@ impl Policy for FairSlowdown {
         if PERIOD <= self.seen_for {
             self.adjust(seen);
         }
+        self.report_unkept(seen);
         self.publish(now, seen)
     }
 }

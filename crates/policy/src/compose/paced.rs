@@ -2,10 +2,11 @@
 //!
 //! Shape:      short windows -> one window of the length that the policy asked for -> its decision, held until the next
 //! Invariants: a signal that was missing in a part of the window is missing in the whole; who comes or goes, and a changed
-//!             claim, capacity, profile or model, is due at once; a pool's latencies are measured and no change
+//!             claim, capacity, profile or model, is due at once; a pool's latencies are measured and no change; a promise
+//!             that could not be kept is said again until the policy decides anew
 //! Cost:       O(tenants) per call, no allocation once the tenants are steady
 
-use control::{Decision, Join, Note, Policy, Pool, Row, Seen, Shares, Window};
+use control::{Decision, Join, Note, Policy, Pool, Reason, Row, Seen, Shares, Window};
 use units::{Duration, Instant};
 
 /// A policy with the window that it has seen so far.
@@ -65,12 +66,13 @@ where
         seen: &Seen<'_, P::Signal, P::Share>,
         disturbed: bool,
     ) -> bool {
-        self.notes.clear();
         let changed = self.is_changed(seen);
         self.gather(seen, disturbed);
         if !changed && now < self.due {
+            self.notes.retain(|note| matches!(note.reason, Reason::Incident(_)));
             return false;
         }
+        self.notes.clear();
         // Rows and window were checked when `seen` was made; they are joined in the same order.
         let Ok(all) = Seen::new(self.window, &self.pool, &self.rows) else { return false };
         let decision = self.policy.decide(now, &all);

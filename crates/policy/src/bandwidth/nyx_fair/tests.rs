@@ -24,6 +24,9 @@ struct Plant {
     rng: Rng,
     /// Of whom each incident was.
     incidents: Vec<Option<TenantId>>,
+    /// How often an incident was in a decision and in none of the one before.
+    begun: u32,
+    is_incident: bool,
 }
 
 impl Plant {
@@ -39,6 +42,8 @@ impl Plant {
             noise: 0.0,
             rng: Rng::new(7),
             incidents: Vec::new(),
+            begun: 0,
+            is_incident: false,
         }
     }
 
@@ -92,7 +97,11 @@ impl Plant {
             wake = decided.wake;
             probes += u32::from(!decided.steady);
             let incidents = decided.notes.iter().filter(|note| matches!(note.reason, Reason::Incident(_)));
+            let known = self.incidents.len();
             self.incidents.extend(incidents.map(|note| note.tenant));
+            let is_incident = known < self.incidents.len();
+            self.begun += u32::from(is_incident && !std::mem::replace(&mut self.is_incident, is_incident));
+            self.is_incident = is_incident;
         }
         probes
     }
@@ -142,6 +151,29 @@ fn nobody_is_paused_for_a_hard_limit_that_cannot_be_kept() {
     assert!(1.01 < plant.slowdowns()[0], "{:?}", plant.slowdowns());
     let held = plant.rows[1].in_force.unwrap();
     assert_eq!((held.delay, held.paused), (crate::bandwidth::regulator::DELAY_MAX, false));
+}
+
+#[test]
+fn a_limit_that_cannot_be_kept_is_said_in_every_decision_until_it_can_be() {
+    let goal = Goal::Slowdown(Slowdown::new(1.01).unwrap());
+    let claim = Claim { class: Class::Critical { goal }, ..Claim::default() };
+    let mut plant = Plant::new(&[(1_500.0, 1_000.0), (6_000.0, 1.0)], &[claim]);
+    let mut policy = FairSlowdown::new(Pause::default(), 8);
+    plant.run(&mut policy, 60);
+    let probes = plant.run(&mut policy, 60);
+    assert!(100 < probes, "experiments and the decisions after them go on: {probes}");
+    assert_eq!((plant.begun, plant.is_incident), (1, true), "it goes on over all of them");
+    // The neighbour no longer disturbs.
+    plant.loads[0].suffers = 0.0;
+    plant.run(&mut policy, 5);
+    assert_eq!((plant.begun, plant.is_incident), (1, false));
+    // Who has no limit any more has none that is not kept.
+    plant.loads[0].suffers = 1_000.0;
+    plant.run(&mut policy, 60);
+    assert!(plant.is_incident);
+    plant.rows[0].claim.class = Class::BestEffort;
+    let decided = plant.step(&mut policy, Duration::ZERO);
+    assert!(!decided.notes.iter().any(|note| matches!(note.reason, Reason::Incident(_))));
 }
 
 #[test]
