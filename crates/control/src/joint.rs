@@ -21,6 +21,19 @@ pub struct JointSignal {
     pub utility: Option<Utility>,
 }
 
+impl JointSignal {
+    /// Bytes that lie apart from it, and that it shares with clones of itself only: the points of a curve, the counts of accesses. A table is
+    /// its profile's.
+    #[must_use]
+    pub fn bytes_apart(&self) -> usize {
+        match &self.utility {
+            Some(Utility::Curve(curve)) => size_of_val(curve.points()),
+            Some(Utility::Accesses(accesses)) => size_of_val(accesses.counts()),
+            Some(Utility::Table(_)) | None => 0,
+        }
+    }
+}
+
 /// What is known of how a tenant's speed depends on its share.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Utility {
@@ -258,6 +271,17 @@ mod tests {
         {
             assert!((table.speed(memory, bandwidth) - speed).abs() < 1e-9, "{memory} {bandwidth}");
         }
+    }
+
+    #[test]
+    fn what_lies_apart_from_a_signal_is_its_own_points_and_no_profile() {
+        let curve = Curve::new(vec![(Bytes(0), 1.0), (Bytes(9), 0.5), (Bytes(20), 0.0)]).unwrap();
+        let accesses = Accesses::new(vec![3, 1], Bytes(4096), 9, Bytes(0), 0.5).unwrap();
+        let table = Table::new(MOST, 2, 2, vec![1.0; 4]).unwrap();
+        let apart = |utility| JointSignal { utility, ..JointSignal::default() }.bytes_apart();
+        assert_eq!(apart(Some(Utility::Curve(curve))), 3 * size_of::<(Bytes, f64)>());
+        assert_eq!(apart(Some(Utility::Accesses(accesses))), 2 * size_of::<u32>());
+        assert_eq!((apart(Some(Utility::Table(table))), apart(None)), (0, 0));
     }
 
     #[test]

@@ -113,6 +113,11 @@ where
         self.journal.limit_rows(rows);
     }
 
+    /// Bounds the journal by the bytes that lie apart from the signals of its records, too: `of` says how many of one.
+    pub fn limit_journal_apart(&mut self, bytes: usize, of: fn(&P::Signal) -> usize) {
+        self.journal.limit_apart(bytes, of);
+    }
+
     /// One turn: read, decide, apply, record. Returns the time until the policy wants the next.
     pub fn step<T>(&mut self, now: Instant, thing: &mut T) -> Duration
     where

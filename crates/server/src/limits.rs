@@ -184,6 +184,9 @@ pub const DRAIN_LINGER_MS: u64 = 200;
 pub const JOURNAL_RECORDS: usize = 1024;
 /// Rows of tenants in those decisions together: about 4 MiB. With more than eight tenants fewer decisions are kept.
 pub const JOURNAL_ROWS: usize = 8 * JOURNAL_RECORDS;
+/// Bytes of curves in decisions over memory and bandwidth together: as much as the rows take. A curve has some hundred points, so that eight
+/// tenants leave room for about a hundred decisions.
+pub const JOURNAL_CURVES: usize = 4 << 20;
 /// A decision is due after so many shadow hits (or a second, whichever comes first).
 pub const SHADOW_HITS_PER_DECISION: u64 = 64;
 /// Bytes of a request's body to the administration at most: some settings of one tenant.

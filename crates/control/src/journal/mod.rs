@@ -44,6 +44,10 @@ pub struct Journal<S, A> {
     /// Rows of all records together.
     rows: usize,
     rows_limit: usize,
+    /// Bytes that lie apart from the signals of all records together.
+    apart: usize,
+    apart_limit: usize,
+    apart_of: fn(&S) -> usize,
     recorded_total: u64,
 }
 
@@ -59,7 +63,16 @@ impl<S, A> Journal<S, A> {
     /// A journal that keeps the newest `limit` records.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self { records: VecDeque::new(), limit, rows: 0, rows_limit: usize::MAX, recorded_total: 0 }
+        Self {
+            records: VecDeque::new(),
+            limit,
+            rows: 0,
+            rows_limit: usize::MAX,
+            apart: 0,
+            apart_limit: usize::MAX,
+            apart_of: |_| 0,
+            recorded_total: 0,
+        }
     }
 
     /// Keeps fewer records where they have many tenants: at most so many rows together, but never less than the newest
@@ -69,10 +82,26 @@ impl<S, A> Journal<S, A> {
         self.trim();
     }
 
+    /// Keeps fewer records where much lies apart from their signals: at most so many bytes together, by what `of` says of a signal, but never
+    /// less than the newest record.
+    pub fn limit_apart(&mut self, bytes: usize, of: fn(&S) -> usize) {
+        (self.apart_limit, self.apart_of) = (bytes, of);
+        self.apart = self.records.iter().map(|record| self.apart_in(record)).sum();
+        self.trim();
+    }
+
+    fn apart_in(&self, record: &Record<S, A>) -> usize {
+        record.rows.iter().filter_map(|row| row.signal.as_ref()).map(self.apart_of).sum()
+    }
+
     /// The oldest records go until the rest fits the limits.
     fn trim(&mut self) {
-        while self.limit < self.records.len() || (self.rows_limit < self.rows && 1 < self.records.len()) {
-            self.rows -= self.records.pop_front().map_or(0, |record| record.rows.len());
+        let is_full =
+            |journal: &Self| journal.rows_limit < journal.rows || journal.apart_limit < journal.apart;
+        while self.limit < self.records.len() || (1 < self.records.len() && is_full(self)) {
+            let Some(oldest) = self.records.pop_front() else { return };
+            self.rows -= oldest.rows.len();
+            self.apart -= self.apart_in(&oldest);
         }
     }
 
@@ -80,6 +109,7 @@ impl<S, A> Journal<S, A> {
     pub fn push(&mut self, record: Record<S, A>) {
         self.recorded_total += 1;
         self.rows += record.rows.len();
+        self.apart += self.apart_in(&record);
         self.records.push_back(record);
         self.trim();
     }
@@ -134,11 +164,15 @@ mod tests {
 
     fn record(rows: usize) -> Record<(), ()> {
         let row = |i| Row { id: TenantId(i), claim: Claim::default(), signal: None, in_force: None };
+        record_of((0..u32::try_from(rows).unwrap()).map(row).collect())
+    }
+
+    fn record_of<S>(rows: Vec<Row<S, ()>>) -> Record<S, ()> {
         Record {
             at: Instant::ZERO,
             window: Window::default(),
             pool: Pool::default(),
-            rows: (0..u32::try_from(rows).unwrap()).map(row).collect(),
+            rows,
             shares: Vec::new(),
             wake: Duration::ZERO,
             lease: Duration::ZERO,
@@ -162,5 +196,24 @@ mod tests {
         assert_eq!(kept(6), [1, 6], "ten rows at most");
         assert_eq!(kept(50), [50], "but always the newest");
         assert_eq!(journal.recorded_total(), 6);
+    }
+
+    #[test]
+    fn what_lies_apart_from_signals_is_bounded() {
+        let row = |bytes| Row { id: TenantId(0), claim: Claim::default(), signal: bytes, in_force: None };
+        let of = |signals: &[Option<usize>]| record_of(signals.iter().copied().map(row).collect());
+        let mut journal = Journal::new(9);
+        journal.push(of(&[Some(70)]));
+        journal.push(of(&[Some(30), None, Some(30)]));
+        assert_eq!(journal.records().len(), 2, "nobody has said how much that is");
+        journal.limit_apart(100, |bytes| *bytes);
+        assert_eq!(journal.records().len(), 1);
+        for (signal, kept) in
+            [(Some(40), 2), (None, 3), (Some(1), 3), (Some(500), 1), (Some(100), 1), (Some(0), 2)]
+        {
+            journal.push(of(&[signal]));
+            assert_eq!(journal.records().len(), kept, "{signal:?}");
+        }
+        assert_eq!(journal.recorded_total(), 8);
     }
 }

@@ -98,6 +98,54 @@ impl Actuator for Around<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::JOURNAL_CURVES;
+    use crate::sharing::testing::two_under;
+    use control::Curve;
+    use units::{Bytes, TenantId};
+
+    /// A tenant whose curve is a quarter of all that the journal may hold, and another one each time.
+    struct Detailed;
+
+    impl Sensor for Detailed {
+        type Signal = JointSignal;
+        type Share = Joint;
+
+        fn read(&mut self, _: Instant, rows: &mut Vec<Row<JointSignal, Joint>>) -> Pool {
+            let points = JOURNAL_CURVES / 4 / size_of::<(Bytes, f64)>();
+            let curve = Curve::new((0..points as u64).map(|at| (Bytes(at), 0.5)).collect::<Vec<_>>());
+            let utility = Some(Utility::Curve(curve.expect("a flat one")));
+            let signal = Some(JointSignal { utility, ..JointSignal::default() });
+            rows.push(Row { id: TenantId(1), claim: control::Claim::default(), signal, in_force: None });
+            let capacity =
+                Amount { bytes: Bytes::mib(1), bandwidth: BytesPerSec(1_000), ..Amount::default() };
+            Pool { capacity, ..Pool::default() }
+        }
+    }
+
+    impl Actuator for Detailed {
+        type Share = Joint;
+
+        fn apply(
+            &mut self,
+            _: Instant,
+            _: &Decision<'_, Joint>,
+            in_force: &mut Vec<(TenantId, Joint)>,
+        ) -> bool {
+            in_force.clear();
+            true
+        }
+    }
+
+    #[test]
+    fn curves_in_the_journal_are_bounded() {
+        let (_, shared, _) = two_under("symbiosis");
+        let mut running = shared.sharing.running();
+        for second in 1..=9 {
+            running.joint_pacer.step(Instant::ZERO + Duration::from_secs(second), &mut Detailed);
+        }
+        let journal = running.joint_pacer.journal();
+        assert_eq!((journal.recorded_total(), journal.records().len()), (9, 4));
+    }
 
     #[test]
     fn a_long_epoch_goes_all_of_the_way_and_a_short_one_a_part() {

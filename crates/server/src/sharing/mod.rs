@@ -20,6 +20,8 @@ mod silence;
 mod slowdowns;
 mod speeds;
 mod steps;
+#[cfg(test)]
+mod testing;
 mod thing;
 
 pub use claim::{TierClaim, TierClaimError};
@@ -32,10 +34,11 @@ pub(crate) use speeds::Speeds;
 pub use speeds::SpeedsError;
 pub(crate) use steps::Steps;
 
-use crate::limits::{JOURNAL_RECORDS, JOURNAL_ROWS};
+use crate::limits::{JOURNAL_CURVES, JOURNAL_RECORDS, JOURNAL_ROWS};
 use crate::shared::Shared;
 use crate::view::line_of;
 use control::bandwidth::Kinds;
+use control::joint::JointSignal;
 use control::journal::Journal;
 use control::{Loop, Reason};
 use history::{Family, History};
@@ -169,6 +172,7 @@ impl Sharing {
         pacer.limit_journal_rows(JOURNAL_ROWS);
         let mut joint_pacer = Loop::new(kind.joint_policy(&settings.options(), &groups), JOURNAL_RECORDS);
         joint_pacer.limit_journal_rows(JOURNAL_ROWS);
+        joint_pacer.limit_journal_apart(JOURNAL_CURVES, JointSignal::bytes_apart);
         let mut running = Running {
             kind,
             pacer,

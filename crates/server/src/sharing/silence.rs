@@ -67,83 +67,17 @@ impl Running {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Config;
     use crate::loops::{Helpers, bandwidth};
-    use crate::reactor::{Engine, IoEngine};
-    use crate::shared::{Clock, Shared};
-    use crate::sharing::{BandwidthKind, GroupClaims, Known, Speeds, TierClaim, TierModel};
+    use crate::shared::Shared;
+    use crate::sharing::TierClaim;
+    use crate::sharing::testing::{pass, two, two_under};
     use control::bandwidth::Throttle;
-    use media::Plain;
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, AtomicU64};
-    use store::{Options, RankKind, Store, TenantSpec};
-    use units::{Bytes, Duration, TenantId};
-
-    /// A clock that is set.
-    #[derive(Debug, Default)]
-    struct Set(AtomicU64);
-
-    impl Clock for Set {
-        fn now(&self) -> Instant {
-            Instant(self.0.load(Ordering::Relaxed))
-        }
-
-        fn unix_secs(&self) -> i64 {
-            0
-        }
-
-        fn thread_cpu(&self) -> Duration {
-            Duration::ZERO
-        }
-
-        fn process_cpu(&self) -> Duration {
-            Duration::ZERO
-        }
-    }
-
-    /// Two tenants of a tier under `fair-slowdown`, which looks at each alone first.
-    fn two() -> (Arc<Set>, Shared, [TenantId; 2]) {
-        two_under("fair-slowdown")
-    }
-
-    fn two_under(policy: &str) -> (Arc<Set>, Shared, [TenantId; 2]) {
-        let policy = BandwidthKind::of_word(policy).expect("a policy");
-        let config =
-            Config { memory: Bytes::mib(16), threads: 1, bandwidth_policy: policy, ..Config::default() };
-        let options = Options {
-            memory: config.memory,
-            item_max: config.item_max,
-            threads: 2,
-            tenants_max: 2,
-            no_evict: false,
-            seed: 0,
-        };
-        let tier = Arc::new(Plain::new(Bytes::mib(16)).expect("memory"));
-        let store = Store::with_tiers(options, &[tier], 0).expect("a store");
-        assert!(store.divide_tier(0));
-        let tenants = ["a", "b"].map(|name| {
-            let (name, claim) = (name.to_owned(), control::Claim::default());
-            store
-                .add_tenant(TenantSpec { name, own_space: true, claim, rank: RankKind::default() })
-                .expect("room")
-        });
-        let clock = Arc::new(Set::default());
-        let engine = Engine { kind: IoEngine::Epoll, reason: String::new() };
-        let model = TierModel::nothing("none", String::new());
-        let known =
-            Known { model, speeds: Speeds::default(), speeds_file: None, groups: GroupClaims::default() };
-        let shared = Shared::new(config, None, store, clock.clone(), None, engine, known);
-        (clock, shared.expect("it needs no table"), tenants)
-    }
+    use std::sync::atomic::AtomicBool;
+    use units::{Duration, TenantId};
 
     /// Who of the tenants is paused.
     fn paused(shared: &Shared, tenants: [TenantId; 2]) -> [bool; 2] {
         tenants.map(|id| shared.store.throttle(id).paused)
-    }
-
-    fn pass(clock: &Set, time: Duration) -> Instant {
-        clock.0.fetch_add(time.0, Ordering::Relaxed);
-        clock.now()
     }
 
     #[test]
