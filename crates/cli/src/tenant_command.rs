@@ -8,6 +8,7 @@ use crate::tenants::{GROUPS, Sort};
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Map, Value, json};
 use server::admin::client;
+use std::io;
 use std::net::SocketAddr;
 use units::Bytes;
 
@@ -110,10 +111,11 @@ fn ask_any(
 ) -> Result<(u16, String), Failure> {
     let body = body.map(|settings| json!(settings).to_string());
     client::ask(options.admin, method, path, body.as_deref()).map_err(|e| {
-        Failure::failed(
-            format!("cannot ask the administration at {}: {e}", options.admin),
-            "start the server, or name its address: --admin ADDRESS:PORT",
-        )
+        let cure = match e.kind() {
+            io::ErrorKind::FileTooLarge => "ask for less: cotenant tenant show NAME",
+            _ => "start the server, or name its address: --admin ADDRESS:PORT",
+        };
+        Failure::failed(format!("cannot ask the administration at {}: {e}", options.admin), cure)
     })
 }
 

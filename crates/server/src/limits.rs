@@ -196,8 +196,9 @@ pub const ADMIN_CONNECTIONS_MAX: usize = 64;
 /// Seconds after which a connection to the administration ends on which nothing was answered (guess: longer than the time
 /// between two scrapes, mostly).
 pub const ADMIN_QUIET_SECS: u64 = 90;
-/// Bytes of an answer that the administration's client takes at most: 65,000 tenants of about half a KiB each.
-pub const ADMIN_ANSWER_MAX: usize = 64 << 20;
+/// Bytes of an answer that the administration's client takes at most: as many tenants as can be, of up to 3 KiB each. One is told in one to two.
+pub const ADMIN_ANSWER_MAX: usize = 192 << 20;
+const _: () = assert!(3 * 1024 * TENANTS_MAX <= ADMIN_ANSWER_MAX);
 
 // What is observed of requests.
 /// Buckets of a histogram of times: up to 33 seconds.

@@ -6,6 +6,7 @@ use crate::limits::ADMIN_ANSWER_MAX;
 use std::io::{self, Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
+use units::Bytes;
 
 /// Longest wait for an answer.
 const WAIT: Duration = Duration::from_secs(10);
@@ -30,9 +31,21 @@ pub fn ask(
     );
     stream.write_all(head.as_bytes())?;
     stream.write_all(body.as_bytes())?;
+    parse(&String::from_utf8_lossy(&read(stream, ADMIN_ANSWER_MAX)?))
+}
+
+/// All that comes, at most so many bytes: the start of an answer is none.
+fn read(from: impl io::Read, most: usize) -> io::Result<Vec<u8>> {
     let mut answer = Vec::new();
-    stream.take(ADMIN_ANSWER_MAX as u64).read_to_end(&mut answer)?;
-    parse(&String::from_utf8_lossy(&answer))
+    from.take(most as u64 + 1).read_to_end(&mut answer)?;
+    if most < answer.len() {
+        let most = Bytes(most as u64);
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("the answer is longer than the {most} that are taken of one"),
+        ));
+    }
+    Ok(answer)
 }
 
 /// A text as one part of a path.
@@ -64,6 +77,13 @@ fn parse(answer: &str) -> io::Result<(u16, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_that_is_too_long_is_an_error_and_not_cut() {
+        assert_eq!(read(&b"four"[..], 4).unwrap(), b"four");
+        let error = read(&b"five5"[..], 4).unwrap_err();
+        assert_eq!(error.to_string(), "the answer is longer than the 4B that are taken of one");
+    }
 
     #[test]
     fn answers_are_read_and_others_refused() {
