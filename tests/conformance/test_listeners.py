@@ -226,6 +226,26 @@ def test_the_pid_file_of_a_server_that_runs_stays(tmp_path):
     assert pid_file.read_text() == 'memory = "64MiB"\n'
 
 
+def test_the_pid_file_of_a_server_that_runs_stays_however_it_was_named(tmp_path):
+    pid_file, config = tmp_path / "pid", tmp_path / "cotenant.toml"
+    config.write_text(f'pidfile = "{pid_file}"\nlisten = ["127.0.0.1:0"]\n')
+    by_file, by_flag = ["--config", config], ["-P", pid_file, "-l", "127.0.0.1:0"]
+    by_variable = {"env": {**os.environ, "COTENANT_PIDFILE": str(pid_file)}}
+    for first, first_options in ((by_file, {}), (by_flag[2:], by_variable)):
+        with Process(*first, **first_options) as server:
+            for other, options in ((by_file, {}), (by_flag, {}), (by_flag[2:], by_variable)):
+                code, said = Process(*other, **options).failed()
+                assert code == 3 and f"the server with number {server.process.pid}, which runs" in said, said
+                assert int(pid_file.read_text()) == server.process.pid
+        assert not pid_file.exists()
+    with Process(*by_file) as server:
+        server.process.kill()
+    assert int(pid_file.read_text()) == server.process.pid, "it had no time to remove it"
+    with Process(*by_file) as server:
+        assert int(pid_file.read_text()) == server.process.pid
+    assert [path.name for path in tmp_path.iterdir()] == ["cotenant.toml"]
+
+
 def test_a_daemon_that_does_not_start_says_why():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -88,7 +88,7 @@ fn port_line(address: &Address) -> Option<String> {
 }
 
 /// Writes a file such that nobody sees a part of it.
-pub(crate) fn write_whole(path: &Path, text: &str) -> io::Result<()> {
+fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");
     std::fs::write(&name, text)?;

@@ -4,13 +4,13 @@
 //! Invariants: privileges are dropped before any thread but the first exists, for they are a thread's on Linux
 //! Source:     memcached's -d, -P, -u, -r, -k and -L
 
-use crate::activation::write_whole;
 use crate::failure::{Code, Failure, complain};
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{Gid, Resource, Rlimit, Uid, geteuid, getrlimit, setrlimit, setsid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use std::ffi::OsString;
-use std::io::{self, BufRead, BufReader};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, BufRead, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -196,66 +196,86 @@ fn find_user(name: &str, passwd: &str, group: &str) -> Option<User> {
     Some(User { name: name.to_owned(), uid, gid, groups })
 }
 
-/// A file with the process's number, as long as this lives.
+/// A file with the process's number, locked as long as this lives.
 #[derive(Debug)]
-pub(crate) struct PidFile(PathBuf);
+pub(crate) struct PidFile {
+    path: PathBuf,
+    /// Holds the lock: whoever finds it knows that the number is that of a server that runs, wherever that has the path from.
+    _locked: File,
+}
 
 impl PidFile {
-    /// Writes it. One of a process that is gone is replaced; one of this program that runs is not, nor what holds no number.
+    /// Writes it. One of a process that is gone is replaced; one of a server that runs is not, nor what holds no number.
     pub(crate) fn write(path: &Path) -> Result<Self, Failure> {
-        let own = std::process::id();
-        // What cannot be read is not there, or cannot be written either.
-        let there = std::fs::read(path).unwrap_or_default();
-        let there = String::from_utf8_lossy(&there);
-        let text = there.trim();
-        let other = text.parse::<u32>().ok().filter(|pid| *pid != own);
-        if !text.is_empty() && text.parse::<u32>().is_err() {
-            let what = format!("-P: {} is there and holds no process number", path.display());
-            return Err(Failure::failed(what, "name another file, which the server may write and remove"));
-        }
-        if let Some(pid) = other.filter(|pid| Path::new(&format!("/proc/{pid}")).exists()) {
-            if program(pid).is_some_and(|other| Some(other) == program(own)) && was_given(pid, path) {
-                let what =
-                    format!("-P: {} is that of the server with number {pid}, which runs", path.display());
-                return Err(Failure::failed(what, "name another file, or stop that server first"));
-            }
-            tracing::warn!("{} has the number of a process that runs: {pid}", path.display());
-        }
-        write_whole(path, &format!("{own}\n")).map_err(|e| {
+        let cannot = |e: io::Error| {
             Failure::failed(
                 format!("cannot write the process number to {}: {e}", path.display()),
                 "name a file that can be written: -P FILE",
             )
-        })?;
-        Ok(Self(path.to_owned()))
+        };
+        let mut name = path.as_os_str().to_owned();
+        name.push(".new");
+        let new = PathBuf::from(name);
+        // Of two that start at once one has this file, and the other finds its lock here or at the path.
+        let mut file =
+            OpenOptions::new().create(true).truncate(false).write(true).open(&new).map_err(cannot)?;
+        if is_locked(&file) {
+            return Err(runs(path, "another server, which starts"));
+        }
+        let written = may_replace(path).and_then(|()| {
+            let text = format!("{}\n", std::process::id());
+            let whole = file.set_len(0).and_then(|()| file.write_all(text.as_bytes()));
+            whole.and_then(|()| std::fs::rename(&new, path)).map_err(cannot)
+        });
+        if let Err(failure) = written {
+            // It holds nothing that anybody needs.
+            let _gone = std::fs::remove_file(&new);
+            return Err(failure);
+        }
+        Ok(Self { path: path.to_owned(), _locked: file })
     }
 }
 
-/// Whether a process was started with a path among its words: a number that another server has by chance is none of its.
-fn was_given(pid: u32, path: &Path) -> bool {
-    let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    path.file_name().is_some_and(|name| {
-        let name = std::os::unix::ffi::OsStrExt::as_bytes(name);
-        words.split(|b| *b == 0).any(|word| word.ends_with(name))
-    })
+/// Whether somebody else has locked a file; else this one has it from now on. Where files cannot be locked nobody has.
+fn is_locked(file: &File) -> bool {
+    matches!(file.try_lock(), Err(TryLockError::WouldBlock))
 }
 
-/// The name of the file that a process runs, if it may be known; an update may have replaced the file meanwhile.
-fn program(pid: u32) -> Option<String> {
-    let path = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
-    let name = path.file_name()?.to_string_lossy().into_owned();
-    Some(name.trim_end_matches(" (deleted)").to_owned())
+/// Whether the file of a process's number may be replaced.
+fn may_replace(path: &Path) -> Result<(), Failure> {
+    // What cannot be read is not there, or cannot be written either.
+    let there = std::fs::read(path).unwrap_or_default();
+    let there = String::from_utf8_lossy(&there);
+    let text = there.trim();
+    let number = text.parse::<u32>();
+    if !text.is_empty() && number.is_err() {
+        let what = format!("-P: {} is there and holds no process number", path.display());
+        return Err(Failure::failed(what, "name another file, which the server may write and remove"));
+    }
+    if File::open(path).is_ok_and(|file| is_locked(&file)) {
+        return Err(runs(path, &format!("the server with number {text}, which runs")));
+    }
+    let other = number.ok().filter(|pid| *pid != std::process::id());
+    if let Some(pid) = other.filter(|pid| Path::new(&format!("/proc/{pid}")).exists()) {
+        tracing::warn!("{} has the number of a process that runs: {pid}", path.display());
+    }
+    Ok(())
+}
+
+fn runs(path: &Path, whose: &str) -> Failure {
+    let what = format!("-P: {} is that of {whose}", path.display());
+    Failure::failed(what, "name another file, or stop that server first")
 }
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        let there = std::fs::read_to_string(&self.0).unwrap_or_default();
+        let there = std::fs::read_to_string(&self.path).unwrap_or_default();
         if there.trim().parse() != Ok(std::process::id()) {
-            tracing::warn!("{} is no longer this process's, and stays", self.0.display());
+            tracing::warn!("{} is no longer this process's, and stays", self.path.display());
             return;
         }
-        if let Err(e) = std::fs::remove_file(&self.0) {
-            tracing::warn!("{} cannot be removed: {e}", self.0.display());
+        if let Err(e) = std::fs::remove_file(&self.path) {
+            tracing::warn!("{} cannot be removed: {e}", self.path.display());
         }
     }
 }
@@ -282,6 +302,23 @@ mod tests {
         drop(file);
         assert!(!path.exists());
         assert!(PidFile::write(Path::new("/nowhere/pid")).is_err());
+    }
+
+    #[test]
+    fn the_pid_file_of_a_server_that_runs_is_known_by_its_lock() {
+        let path = std::env::temp_dir().join(format!("cotenant-held-pid-{}", std::process::id()));
+        let file = PidFile::write(&path).expect("a temporary file");
+        let refused = PidFile::write(&path).expect_err("its server runs");
+        let whose = format!("that of the server with number {}, which runs", std::process::id());
+        assert!(refused.what.ends_with(&whose), "{}", refused.what);
+        assert!(path.exists());
+        drop(file);
+        // It may have been killed: the number stays, the lock does not.
+        std::fs::write(&path, format!("{}\n", std::process::id())).expect("a temporary file");
+        drop(PidFile::write(&path).expect("nobody holds it"));
+        let mut new = path.clone().into_os_string();
+        new.push(".new");
+        assert!(!path.exists() && !Path::new(&new).exists());
     }
 
     #[test]
