@@ -184,6 +184,27 @@ def test_a_daemon_finds_its_file_again(tmp_path):
         os.kill(pid, signal.SIGTERM)
 
 
+def test_a_daemon_sees_no_change_where_there_is_none(tmp_path):
+    """Its paths are those of the folder that it has left."""
+    config, log = tmp_path / "cotenant.toml", tmp_path / "log"
+    config.write_text('pidfile = "pid"\nlisten = ["127.0.0.1:0"]\n[tenant.door]\nlisten = "unix:door"\n', encoding="ascii")
+    command = [str(servers.BINARY), "serve", "-d", "-v", "--config", "cotenant.toml", "--admin", "off"]
+    with open(log, "wb") as stderr:
+        assert subprocess.run(command, cwd=tmp_path, stderr=stderr, timeout=60).returncode == 0
+    pid = int((tmp_path / "pid").read_text())
+    try:
+        before = len(log.read_text().splitlines())
+        os.kill(pid, signal.SIGHUP)
+        until = time.monotonic() + DEADLINE_S
+        while not any("the settings were read again" in line for line in log.read_text().splitlines()[before:]):
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        said = log.read_text().splitlines()[before:]
+        assert not any("WARN" in line for line in said), said
+    finally:
+        os.kill(pid, signal.SIGTERM)
+
+
 def test_what_fits_in_one_order_only_is_taken_in_that(tmp_path):
     """A group shrinks once a member has left it, and the file names a tenant that is there already."""
     group = '[group.team]\nreserved = "%s"\n[tenant.a]\nprefix = "a:"\nreserved = "6MiB"\ngroup = "team"\n'

@@ -49,7 +49,6 @@ pub(crate) fn run(mut options: ServeOptions, read: &Read<'_>) -> Result<Code, Fa
     for note in &options.notes {
         tracing::warn!("{note}");
     }
-    let mut reload = Reload::new(options.in_force.clone(), options.config.clone());
     let folder = std::env::current_dir().unwrap_or_default();
     let is_child = options.is_child;
     let read = || {
@@ -62,6 +61,10 @@ pub(crate) fn run(mut options: ServeOptions, read: &Read<'_>) -> Result<Code, Fa
     };
     if is_child {
         make_absolute(&mut options, &folder);
+    }
+    // With the paths that the next reading has.
+    let mut reload = Reload::new(options.in_force.clone(), options.config.clone());
+    if is_child {
         daemon::leave_session()
             .map_err(|e| Failure::failed(format!("cannot leave the session: {e}"), "leave out -d"))?;
     }
