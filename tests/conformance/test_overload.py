@@ -323,3 +323,25 @@ def test_who_is_served_alone_listens_for_others(fresh):
         wire.send(b"get x\r\n" * 5_000)
         assert wire.read_exact(25_000) == b"END\r\n" * 5_000
         assert after_one < yields()
+
+
+def test_what_was_asked_before_a_large_value_is_answered_before_it_comes(fresh):
+    server = fresh("-m", "64", "-t", "1")
+    with server.wire() as wire:
+        wire.send(b"get a\r\nset big 0 0 1000000\r\n" + b"v" * 1_000)
+        assert wire.read_line() == b"END\r\n"
+        wire.send(b"v" * 999_000 + b"\r\n")
+        assert wire.read_line() == b"STORED\r\n"
+
+
+def test_a_watcher_who_had_nothing_to_read_is_no_slow_reader(fresh):
+    """More than fits its socket, after it has been told nothing for longer than others may take for their replies."""
+    server = fresh("--send-timeout", "5s", memory="64")
+    with server.wire(receive_buffer=4096) as watcher, server.wire() as wire:
+        watcher.send(b"watch fetchers\r\n")
+        assert watcher.read_line() == b"OK\r\n"
+        time.sleep(6.5)
+        wire.send(b"get k\r\n" * 100_000)
+        wire.read_exact(500_000)
+        assert b"type=item_get" in watcher.read_line()
+        assert "cotenant_slow_readers_closed_total{} 0" in server.http("/metrics")[1]

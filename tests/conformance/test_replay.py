@@ -101,6 +101,22 @@ def test_over_tcp_a_pace_is_kept(tmp_path):
         server.stop()
 
 
+def test_over_tcp_times_begin_with_the_trace_and_values_have_their_sizes(tmp_path):
+    """A trace that was cut out of another one waits for nothing; a time to live of months is none that has passed."""
+    path = tmp_path / "cut.csv"
+    rows = ("0,,a,10,3000000,get,31536000", "10,,b,10,9000000,get,5184000", "500,,a,10,3000000,get,1", "501,,b,10,9000000,get,1")
+    rows = [f"{int(row.split(',')[0]) + 10_800_000},{row.split(',', 1)[1]}" for row in rows]
+    path.write_text("t_ms,tenant,key,key_bytes,value_bytes,op,ttl_s\n" + "\n".join(rows) + "\n")
+    server = servers.start_cotenant(["-t", "1", "-I", "8m"], memory="64")
+    try:
+        report = replay(path, "--server", "%s:%d" % server.address, "--realtime", "--ttl")
+        assert (report["gets"], report["hits"]) == (4, 1), "9 MB do not fit"
+        with server.wire() as wire:
+            assert 3_000_000 < int(wire.stats()["bytes"]) < 3_010_000, "in whole pages"
+    finally:
+        server.stop()
+
+
 def test_over_tcp_the_same_requests_are_asked(trace):
     """How near the hit ratios are is the Rust acceptance tests' matter, at sizes where it says something."""
     within = replay(trace, "--memory", "8MiB")

@@ -263,6 +263,12 @@ fn replay(flags: &ArgMatches) -> Result<ReplayOptions, Failure> {
     if options.placement == Placement::Tier(0) && options.tier == Bytes::ZERO {
         return Err(Failure::wrong_use("--placement: there is no tier", "add one: --tier 64MiB"));
     }
+    if options.realtime && options.server.is_none() {
+        return Err(Failure::wrong_use(
+            "--realtime: requests are sent to nobody",
+            "name the server: --server HOST:PORT",
+        ));
+    }
     if options.ttl && options.server.is_some() && !options.realtime {
         return Err(Failure::wrong_use(
             "--ttl against a server needs the trace's own pace",

@@ -3,7 +3,7 @@
 use crate::activation::Activation;
 use crate::address;
 use crate::daemon::Manners;
-use crate::extended::ExtendedEffect;
+use crate::extended::{EXT_PATH, ExtendedEffect};
 use crate::failure::Failure;
 use crate::layers::{InForce, Source};
 use crate::serve::ServeOptions;
@@ -171,7 +171,7 @@ fn bandwidth(given: &Tenant) -> Result<TierClaim, Failure> {
     claim.parse().map_err(failure)
 }
 
-/// The tiers below DRAM; memcached's `-o ext_path=PATH:SIZE` is one of a file.
+/// The tiers below DRAM; each of memcached's `-o ext_path=PATH:SIZE` is one of a file.
 fn tiers(in_force: &InForce) -> Result<Vec<TierConfig>, Failure> {
     let (value, source) = in_force.get("tier");
     let given = if let Some(Value::List(texts)) = value { texts.as_slice() } else { &[] };
@@ -182,8 +182,9 @@ fn tiers(in_force: &InForce) -> Result<Vec<TierConfig>, Failure> {
         })
     };
     let mut tiers = given.iter().map(|text| parse(text, &place)).collect::<Result<Vec<_>, _>>()?;
-    if let Some(text) = in_force.option("ext_path") {
-        tiers.push(parse(&ext_path(text), "-o ext_path")?);
+    for (at, text) in (1..).zip(in_force.options(EXT_PATH)) {
+        let name = if at == 1 { String::new() } else { format!("file{at}=") };
+        tiers.push(parse(&format!("{name}{}", ext_path(text)), "-o ext_path")?);
     }
     Ok(tiers)
 }

@@ -134,6 +134,10 @@ fn flags_about_sharing_reach_the_configuration() {
                 && c.promotion == store::Promotion::Never
         }),
         ("-o ext_path=/a/b:64", |c| c.tiers[0].spec.to_string() == "file:/a/b:64MiB"),
+        ("-o ext_path=/a:64,ext_path=/b:1G -o ext_path=/c:2G", |c| {
+            let tiers: Vec<_> = c.tiers.iter().map(|t| format!("{}={}", t.name, t.spec)).collect();
+            tiers == ["file=file:/a:64MiB", "file2=file:/b:1GiB", "file3=file:/c:2GiB"]
+        }),
         ("-o ext_path=/a/b:64m", |c| c.tiers[0].spec.to_string() == "file:/a/b:64MiB"),
         ("-o ext_path=/a/b:64MiB", |c| c.tiers[0].spec.to_string() == "file:/a/b:64MiB"),
         ("-o ext_path=/a/b:5gb", |c| c.tiers[0].spec.to_string() == "file:/a/b:5GiB"),

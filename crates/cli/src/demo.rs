@@ -8,6 +8,7 @@ use crate::serve::{start_failure, start_log};
 use harness::demo;
 use server::{Admin, Clock, Config, Listener, Running, TenantView};
 use signal_hook::consts::{SIGINT, SIGTERM};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -66,14 +67,17 @@ pub(crate) fn run(options: DemoOptions) -> Result<Code, Failure> {
 /// Drives the server and prints a line every second.
 fn drive(options: &DemoOptions, running: &Running, clock: &SystemClock) -> Result<harness::Report, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
+    let cannot = |e| Failure::failed(format!("cannot listen for signals: {e}"), "");
     for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))
-            .map_err(|e| Failure::failed(format!("cannot listen for signals: {e}"), ""))?;
+        // Once the load has ended a signal ends it all: the comparison that follows takes a while.
+        let code = Code::Failed as i32;
+        signal_hook::flag::register_conditional_shutdown(signal, code, Arc::clone(&stop)).map_err(cannot)?;
+        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(cannot)?;
     }
     let address = running.address().map(|a| a.to_string()).unwrap_or_default();
     let started = clock.now();
     let end = options.seconds.map(Duration::from_secs);
-    let mut screen = Screen { next: started, before: Vec::new(), lines: 0 };
+    let mut screen = Screen { next: started, before: HashMap::new(), lines: 0 };
     let mut is_over = |at: Instant| {
         loop {
             let spent = clock.now().since(started);
@@ -87,14 +91,17 @@ fn drive(options: &DemoOptions, running: &Running, clock: &SystemClock) -> Resul
             std::thread::sleep(early.to_std().min(StdDuration::from_millis(50)));
         }
     };
-    demo::drive(options.memory, &address, &mut is_over)
-        .map_err(|e| Failure::failed(format!("the load ended: {:#}", anyhow::Error::from(e)), ""))
+    let report = demo::drive(options.memory, &address, &mut is_over)
+        .map_err(|e| Failure::failed(format!("the load ended: {:#}", anyhow::Error::from(e)), ""));
+    stop.store(true, Ordering::Relaxed);
+    report
 }
 
 /// What is shown while the load runs.
 struct Screen {
     next: Instant,
-    before: Vec<Totals>,
+    /// What was known of each tenant, by its name: ids come again.
+    before: HashMap<String, Totals>,
     lines: u64,
 }
 
@@ -108,7 +115,6 @@ impl Screen {
         let tenants = running.view().snapshot().tenants;
         // The default tenant has no load.
         let shown: Vec<&TenantView> = tenants.iter().skip(1).collect();
-        self.before.resize(tenants.len(), Totals::default());
         if shown.is_empty() {
             return;
         }
@@ -120,8 +126,11 @@ impl Screen {
         let mut line = format!("{:>5}", spent.as_millis() / 1000);
         let mut all = Totals::default();
         for tenant in shown {
-            let before = std::mem::replace(&mut self.before[tenant.state.id.index()], tenant.totals);
-            let window = tenant.totals.since(&before);
+            let before = self.before.insert(tenant.state.name.clone(), tenant.totals).unwrap_or_default();
+            // One that was removed and made again begins again.
+            let is_new =
+                tenant.totals.get_hits < before.get_hits || tenant.totals.get_misses < before.get_misses;
+            let window = if is_new { tenant.totals } else { tenant.totals.since(&before) };
             all.add(&window);
             let held = tenant.state.held.0 >> 20;
             line.push_str(&format!("{:>7}{held:>4}M", ratio(&window)));

@@ -27,7 +27,7 @@ enum Form {
     OnOff,
     /// `name=VALUE`.
     Needs(Kind),
-    /// `name` and `name=VALUE`.
+    /// `name`, `no_name` and `name=VALUE`: 1, 0, or another.
     Takes(Kind),
 }
 
@@ -88,17 +88,28 @@ impl Extended {
         self.effect == TLS
     }
 
+    fn has_negation(&self) -> bool {
+        matches!(self.form, Form::OnOff | Form::Takes(_))
+    }
+
+    /// Whether each that is given counts, and not the last alone.
+    pub(crate) fn adds_up(&self) -> bool {
+        self.name == EXT_PATH
+    }
+
     /// The forms as an operator writes them.
     pub(crate) fn usage(&self) -> String {
         match self.form {
             Form::Alone => self.name.to_owned(),
             Form::OnOff => format!("[no_]{}", self.name),
             Form::Needs(kind) => format!("{}={}", self.name, kind.placeholder()),
-            Form::Takes(kind) => format!("{}[={}]", self.name, kind.placeholder()),
+            Form::Takes(kind) => format!("[no_]{}[={}]", self.name, kind.placeholder()),
         }
     }
 }
 
+/// A file tier; several may be given.
+pub(crate) const EXT_PATH: &str = "ext_path";
 const TLS: ExtendedEffect = ExtendedEffect::Used("how TLS is spoken (-Z)");
 const COUNT: Form = Form::Needs(Kind::Count);
 const RATIO: Form = Form::Needs(Kind::Ratio);
@@ -132,6 +143,8 @@ pub(crate) const EXTENDED: &[Extended] = &[
     option("slab_automove_window", COUNT),
     option("slab_automove_freeratio", RATIO),
     option("slab_chunk_max", COUNT),
+    option("slab_sizes", TEXT).echo(""),
+    option("no_chunked_items", Form::Alone).echo(""),
     option("watcher_logbuf_size", COUNT),
     option("worker_logbuf_size", COUNT),
     option("track_sizes", Form::Alone),
@@ -139,7 +152,7 @@ pub(crate) const EXTENDED: &[Extended] = &[
     option("drop_privileges", Form::OnOff),
     option("inline_ascii_resp", Form::OnOff).echo(""),
     option("sock_cookie_id", COUNT).echo(""),
-    option("ext_path", TEXT)
+    option(EXT_PATH, TEXT)
         .effect(ExtendedEffect::Used("a file tier, PATH:SIZE, beside those of --tier"))
         .echo(""),
     option("ext_page_size", COUNT).echo(""),
@@ -174,7 +187,7 @@ pub(crate) const EXTENDED: &[Extended] = &[
 pub(crate) fn chosen(text: &str) -> Result<Chosen, Failure> {
     let (name, value) = text.split_once('=').map_or((text, None), |(n, v)| (n.trim(), Some(v.trim())));
     let find = |name: &str| EXTENDED.iter().find(|row| row.name == name);
-    let negated = name.strip_prefix("no_").and_then(find).filter(|row| row.form == Form::OnOff);
+    let negated = name.strip_prefix("no_").and_then(find).filter(|row| row.has_negation());
     let Some(row) = negated.or_else(|| find(name)) else {
         return Err(Failure::wrong_use(
             format!("unknown extended option '{name}'"),
@@ -189,7 +202,11 @@ pub(crate) fn chosen(text: &str) -> Result<Chosen, Failure> {
             let value = if negated.is_some() { "no" } else { "yes" };
             return Ok(Chosen { row, value: value.to_owned() });
         }
-        (Form::Takes(_), None) => return Ok(Chosen { row, value: "1".to_owned() }),
+        (Form::Takes(_), None) => {
+            let value = if negated.is_some() { "0" } else { "1" };
+            return Ok(Chosen { row, value: value.to_owned() });
+        }
+        _ if negated.is_some() => "takes no value",
         (Form::Needs(kind) | Form::Takes(kind), Some(value)) if !value.is_empty() => {
             let fail = |e: Failure| e.at(format!("-o {name}")).or_try(format!("write -o {}", row.usage()));
             parse(kind, value, Dialect::Strict).map_err(fail)?;
@@ -226,6 +243,10 @@ mod tests {
             ("no_modern", Ok("no_modern")),
             ("slab_automove", Ok("slab_automove=1")),
             ("slab_automove=2", Ok("slab_automove=2")),
+            ("no_slab_automove", Ok("slab_automove=0")),
+            ("no_slab_automove=2", Err("takes no value")),
+            ("slab_sizes=100-200-300", Ok("slab_sizes=100-200-300")),
+            ("no_chunked_items", Ok("no_chunked_items")),
             ("hash_algorithm=murmur3", Ok("hash_algorithm=murmur3")),
             ("hash_algorithm=md5", Err("not one of")),
             ("hashpower", Err("needs a value")),

@@ -109,7 +109,8 @@ impl InForce {
             let texts = vec![format!("{}s", chosen.value)];
             return self.lay_setting(Given { row, texts, source: source.clone() });
         }
-        self.extended.retain(|(other, _)| other.row.name != chosen.row.name);
+        let counts_too = |of: &Source| chosen.row.adds_up() && of == source;
+        self.extended.retain(|(other, of)| other.row.name != chosen.row.name || counts_too(of));
         self.extended.push((chosen, source.clone()));
         Ok(())
     }
@@ -159,7 +160,12 @@ impl InForce {
 
     /// The value of an option of `-o`, if it was given.
     pub(crate) fn option(&self, name: &str) -> Option<&str> {
-        let chosen = self.extended.iter().find(|(option, _)| option.row.name == name);
+        self.options(name).next()
+    }
+
+    /// The values of one that adds up.
+    pub(crate) fn options(&self, name: &str) -> impl Iterator<Item = &str> {
+        let chosen = self.extended.iter().filter(move |(option, _)| option.row.name == name);
         chosen.map(|(option, _)| option.value.as_str())
     }
 

@@ -156,13 +156,15 @@ fn replay(
     Ok(replayer.report(requests))
 }
 
-/// The time of several traces, one after the other: one that goes on where the one before it has ended does, any other begins
+/// The time of several traces since the first request, one after the other: one that goes on where the one before it has ended does, any other begins
 /// then, and none goes back.
 #[derive(Debug, Default)]
 pub(crate) struct Times {
     /// By how much the times of this trace are later than it says; none before its first request.
     later: Option<Duration>,
     last: Instant,
+    /// When the first request of all was: a trace that was cut out of another does not begin at 0.
+    began: Option<Instant>,
 }
 
 impl Times {
@@ -173,9 +175,10 @@ impl Times {
 
     /// A request of the trace, in the time of all.
     pub(crate) fn in_turn<'a>(&mut self, request: Request<'a>) -> Request<'a> {
+        let began = *self.began.get_or_insert(request.at);
         let later = *self.later.get_or_insert(self.last.since(request.at));
         self.last = self.last.max(request.at + later);
-        Request { at: self.last, ..request }
+        Request { at: Instant::ZERO + self.last.since(began), ..request }
     }
 }
 
@@ -454,6 +457,6 @@ mod tests {
         let asked =
             [(true, 100), (false, 160), (true, 0), (false, 30), (true, 300), (false, 299), (true, 250)];
         let given: Vec<_> = asked.into_iter().map(|(is_first, at)| of(is_first, at)).collect();
-        assert_eq!(given, [100, 160, 160, 190, 300, 300, 300]);
+        assert_eq!(given, [0, 60, 60, 90, 200, 200, 200]);
     }
 }

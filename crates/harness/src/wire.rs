@@ -17,6 +17,9 @@ const BATCH: usize = 64;
 /// Bytes queued in one batch at most, so that neither side's socket fills while the other waits.
 const BATCH_BYTES: usize = 64 << 10;
 
+/// Longest time to live that memcached takes for one, and not for a date.
+const TTL_MAX_SECS: u32 = 30 * 24 * 60 * 60;
+
 /// One queued request.
 enum Asked {
     Get { key: Vec<u8>, tenant: usize, value_len: usize, exptime: u32 },
@@ -27,7 +30,10 @@ enum Asked {
 struct WireReplay<'a> {
     options: &'a ReplayOptions,
     client: Client,
+    /// As long as the longest value so far.
     filler: Vec<u8>,
+    /// Bytes of the largest value that is sent.
+    item_max: usize,
     tenants: Vec<TenantReport>,
     ids: HashMap<Vec<u8>, usize>,
     asked: Vec<Asked>,
@@ -58,13 +64,15 @@ pub fn over_tcp(
     let mut replay = WireReplay {
         options,
         client: Client::connect(server).map_err(lost)?,
-        filler: vec![b'x'; options.item_max.as_usize()],
+        filler: Vec::new(),
+        item_max: options.item_max.as_usize(),
         tenants: Vec::new(),
         ids: HashMap::new(),
         asked: Vec::new(),
         in_batch: HashSet::new(),
     };
     let before = replay.figures().map_err(lost)?;
+    replay.item_max = before.item_max.unwrap_or(replay.item_max);
     let (mut requests, mut times) = (0, Times::default());
     let limit = options.limit.unwrap_or(u64::MAX);
     for trace in traces {
@@ -113,6 +121,8 @@ struct Figures {
     version: String,
     limit: u64,
     evictions: u64,
+    /// The largest item, if it says so.
+    item_max: Option<usize>,
 }
 
 impl WireReplay<'_> {
@@ -123,6 +133,7 @@ impl WireReplay<'_> {
             version: self.client.stat("", "version")?.unwrap_or_default(),
             limit: number(self.client.stat("", "limit_maxbytes")?),
             evictions: number(self.client.stat("", "evictions")?),
+            item_max: self.client.stat("stats settings", "item_size_max")?.and_then(|size| size.parse().ok()),
         })
     }
 
@@ -143,8 +154,13 @@ impl WireReplay<'_> {
         }
         self.in_batch.insert(request.key.to_vec());
         let tenant = self.tenant(request.tenant);
-        let value_len = (request.value_bytes as usize).min(self.filler.len());
-        let exptime = if self.options.ttl { request.ttl_secs } else { 0 };
+        // One of the largest item's size is refused, as any larger one.
+        let value_len = (request.value_bytes as usize).min(self.item_max);
+        if self.filler.len() < value_len {
+            self.filler.resize(value_len, b'x');
+        }
+        // A longer time would be a date; no replay at the trace's pace lasts so long.
+        let exptime = if self.options.ttl { request.ttl_secs.min(TTL_MAX_SECS) } else { 0 };
         let command = match request.op {
             Op::Get | Op::Gets => {
                 self.client.queue_get(request.key);

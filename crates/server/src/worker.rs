@@ -193,21 +193,16 @@ impl<R: Reactor> Worker<R> {
             self.store.go_online();
         }
         waited?;
-        let mut now = self.around.shared.clock.now();
-        let mut arrived = arrival(self.now, self.busy_until, now);
+        let now = self.around.shared.clock.now();
+        let arrived = arrival(self.now, self.busy_until, now);
         self.came_after = if arrived < now { self.now } else { now };
         self.now = now;
         self.admit(now);
         let mut buffer = std::mem::take(&mut self.buffer);
         self.reactor.expire(now);
-        let mut events = 0;
-        while let Some(event) = self.reactor.next(&mut buffer) {
-            events += 1;
-            if events % EVENTS_PER_WAIT == 0 {
-                // What one wait told of is done with: this arrived later.
-                now = self.around.shared.clock.now();
-                (self.now, arrived) = (now, now);
-            }
+        // What one wait tells of: who sends without end has more the next time, and so have others.
+        for _ in 0..EVENTS_PER_WAIT {
+            let Some(event) = self.reactor.next(&mut buffer) else { break };
             match event {
                 Event::Completed(completion) => self.complete(completion, &buffer, arrived),
                 Event::Opened(id, client) => self.opened(id, client, now),

@@ -61,6 +61,7 @@ fn what_cannot_be_meant_is_one_line_with_a_cure() {
         ("cotenant replay a.csv --reserved 64", "--reserved: '64' is not a size", "64MiB"),
         ("cotenant replay a.csv --server here", "not HOST:PORT", "127.0.0.1:11211"),
         ("cotenant replay a.csv --server h:1 --ttl", "pace", "--realtime"),
+        ("cotenant replay a.csv --realtime", "--realtime: requests are sent to nobody", "--server"),
         ("cotenant group add x", "add", "cotenant group --help"),
         ("cotenant experiment", "subcommand", "cotenant experiment --help"),
         ("cotenant experiment run", "NAME", "cotenant experiment run --help"),

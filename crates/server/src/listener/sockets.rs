@@ -8,7 +8,7 @@ use rustix::fd::OwnedFd;
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs as _};
-use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// A socket that listens, before anybody has decided whose connections it takes.
@@ -23,12 +23,33 @@ pub(crate) struct Opened {
 
 /// The file of a UNIX socket that this process has made, and that goes with it.
 #[derive(Debug)]
-pub(crate) struct SocketFile(pub(crate) PathBuf);
+pub(crate) struct SocketFile {
+    path: PathBuf,
+    /// Its device and number there: whoever has taken the path since has a file of its own.
+    made: Option<(u64, u64)>,
+}
+
+impl SocketFile {
+    /// The file that was just made.
+    pub(crate) fn at(path: &Path) -> Self {
+        Self { path: path.to_owned(), made: number_of(path) }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn number_of(path: &Path) -> Option<(u64, u64)> {
+    std::fs::symlink_metadata(path).ok().map(|file| (file.dev(), file.ino()))
+}
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // Somebody else may have taken it away.
-        let _gone = std::fs::remove_file(&self.0);
+        if self.made.is_some() && number_of(&self.path) == self.made {
+            // Somebody else may have taken it away.
+            let _gone = std::fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -42,7 +63,7 @@ pub(crate) fn open(address: &Address, backlog: u32, inherited: &mut Vec<OwnedFd>
             }
             remove_stale(path)?;
             let socket = bind_unix(path)?;
-            let made = Some(SocketFile(path.clone()));
+            let made = Some(SocketFile::at(path));
             // Nobody can connect before it listens, and by then it has its mode.
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(*mode))?;
             socket.listen(backlog)?;
@@ -185,5 +206,19 @@ mod tests {
         assert_eq!((opened[0].address.clone(), inherited.len()), (Address::Ip(address), 0));
         let file = std::fs::File::open("/dev/null").expect("the null device");
         assert!(open_rest(&mut vec![OwnedFd::from(file)]).is_err());
+    }
+
+    #[test]
+    fn a_path_that_another_has_taken_since_is_left_to_it() {
+        let path = std::env::temp_dir().join(format!("cotenant-socket-{}", std::process::id()));
+        let _stale = std::fs::remove_file(&path);
+        let first = bind_unix(&path).unwrap();
+        let file = SocketFile::at(&path);
+        std::fs::remove_file(&path).unwrap();
+        let _second = bind_unix(&path).unwrap();
+        drop((first, file));
+        assert!(path.exists());
+        drop(SocketFile::at(&path));
+        assert!(!path.exists());
     }
 }

@@ -61,6 +61,8 @@ impl Operator {
     pub fn adopt(&self, before: &Config, after: &Config) -> Adopted {
         let mut adopted = Adopted { done: Vec::new(), kept: Vec::new(), config: after.clone() };
         self.shared.adjustable.adopt(after);
+        // One that sleeps looks after its silent connections from now on.
+        self.helpers.wake_workers();
         adopted.done.extend(changed_numbers(before, after));
         if before.memory != after.memory {
             let result = if self.shared.set_memory_limit(after.memory) {

@@ -73,7 +73,7 @@ impl Sockets {
 
     /// The files of UNIX sockets that were made.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
-        self.main.iter().filter_map(|prepared| Some(prepared.opened.made.as_ref()?.0.as_path()))
+        self.main.iter().filter_map(|prepared| Some(prepared.opened.made.as_ref()?.path()))
     }
 }
 

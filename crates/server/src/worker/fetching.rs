@@ -162,7 +162,9 @@ impl<R: Reactor> Worker<R> {
         connection.parked_until = Some(UNTIL_TOLD);
         self.fetching.waiting.push_back((id, number, queued));
         self.begin_fetches();
-        true
+        // Where there is no buffer that is known already.
+        let asks = self.connections.get(id.0).and_then(Option::as_ref);
+        asks.is_none_or(|connection| connection.client.number != number || connection.is_fetching)
     }
 
     /// Begins fetches of connections, in the order in which they came, as far as there is room.

@@ -100,6 +100,8 @@ impl<R: Reactor> Worker<R> {
         let sending = self.reactor.send(id, &[IoSlice::new(bytes)]);
         let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
         connection.client.told(bytes.len());
+        // Nothing of it waits before this: it is no slow reader for how long there was nothing to say.
+        connection.active = self.now;
         connection.is_sending |= matches!(sending, Sending::Later(_));
         if let Sending::Later(owed) = sending {
             self.owe(id, owed);

@@ -265,6 +265,9 @@ impl<R: Reactor> Worker<R> {
             && !turn.close
             && turn.asked.is_none()
             && turn.waits_until.is_none()
+            && turn.upload.is_none()
+            && turn.plans.is_empty()
+            && turn.verifies.is_none()
             && len <= OWED_MAX
             && replies.is_flat()
             && let Some(Some(connection)) = self.connections.get_mut(id.0)
