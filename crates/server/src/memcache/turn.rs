@@ -363,6 +363,13 @@ pub(super) fn is_full(replies: &Replies<'_>) -> bool {
 }
 
 impl Turn {
+    /// Whether the next turn follows at once, as far as the connection alone goes.
+    pub(crate) fn is_followed(&self) -> bool {
+        let ends = self.close || self.asked.is_some() || self.upload.is_some();
+        let waits = self.waits_until.is_some() || self.verifies.is_some() || !self.plans.is_empty();
+        self.more && !ends && !waits
+    }
+
     /// The first key in it, or so many bytes of it; empty without one.
     pub(crate) fn first_key(&self, input: &[u8], most: usize) -> Box<[u8]> {
         let mut decoded = [0; KEY_MAX];

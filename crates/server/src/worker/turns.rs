@@ -261,13 +261,7 @@ impl<R: Reactor> Worker<R> {
         // Its gates are for the turn, not for sending.
         drop(session);
         let len = replies.len();
-        if turn.more
-            && !turn.close
-            && turn.asked.is_none()
-            && turn.waits_until.is_none()
-            && turn.upload.is_none()
-            && turn.plans.is_empty()
-            && turn.verifies.is_none()
+        if turn.is_followed()
             && len <= OWED_MAX
             && replies.is_flat()
             && let Some(Some(connection)) = self.connections.get_mut(id.0)
