@@ -8,6 +8,11 @@
 //!             into memory that the tier has for it
 //! Failure:    a source that cannot be read, or survivors without room in DRAM, stay where they are
 
+mod sources;
+#[cfg(test)]
+#[cfg(not(any(shuttle, miri)))]
+mod tests;
+
 use super::parts::Parts;
 use super::record::{self, GRAIN, Record};
 use super::{NOBODY, Reference, Tier, access_behind};
@@ -26,23 +31,14 @@ use crate::slot::{Place, Slot};
 use crate::store::Store;
 use crate::sync::{Ordering, give_way};
 use media::SlowAccess;
-use units::{Bytes, Rng, TenantId};
+use sources::{Source, bytes_of, choose, read};
+use units::{Rng, TenantId};
 
 /// Cleans tiers; one per cleaning thread.
 #[derive(Debug)]
 pub(crate) struct TierCleaner {
     rng: Rng,
     clock: Clock,
-}
-
-/// A segment that a pass empties.
-struct Source<'b> {
-    segment: u32,
-    /// What it holds, where that cannot be read in place.
-    bytes: Option<&'b [u8]>,
-    entries: Vec<Entry>,
-    /// Some record does not say whose it is.
-    hides: bool,
 }
 
 /// A live record of a source.
@@ -98,7 +94,7 @@ impl TierCleaner {
         tier: &Tier,
     ) -> Option<u64> {
         let mut held = tier.sources.try_lock().ok()?;
-        let chosen = self.choose(tier);
+        let chosen = choose(&mut self.rng, tier);
         if chosen.is_empty() {
             return Some(0);
         }
@@ -141,42 +137,6 @@ impl TierCleaner {
         tier.set_being_cleaned(false);
         Some(freed)
     }
-
-    /// Claims sources: half of them have the least alive, half are random.
-    fn choose(&mut self, tier: &Tier) -> Vec<u32> {
-        let width = if tier.is_mapped() { limits::TIER_PASS_WIDTH } else { limits::TIER_PASS_WIDTH_UNMAPPED };
-        let mut all: Vec<u32> = tier.segments.sealed().collect();
-        let width = width.min(all.len().div_ceil(2));
-        all.sort_by_cached_key(|segment| tier.segments.live(*segment));
-        let best = width.div_ceil(2);
-        for i in best..width {
-            let j = i + self.rng.index(all.len() - i);
-            all.swap(i, j);
-        }
-        all.truncate(width);
-        all.retain(|segment| tier.segments.change(*segment, State::Sealed, State::Cleaning));
-        all
-    }
-}
-
-/// Reads what segments hold into `room`, where it cannot be read in place. One that cannot be read is no source.
-fn read<'b>(store: &Store, tier: &Tier, segments: Vec<u32>, room: &'b mut [u8]) -> Vec<Source<'b>> {
-    let mut pieces = room.chunks_exact_mut(Bytes(tier.segments.bytes()).as_usize());
-    let mut sources = Vec::with_capacity(segments.len());
-    for segment in segments {
-        let mut bytes = None;
-        if !tier.is_mapped() && tier.segments.live(segment) != 0 {
-            let piece = pieces.next().expect("the room is for as many as a pass takes");
-            if tier.device.read(tier.segments.range(segment).start, piece).is_err() {
-                tier.note_error(store.now_secs());
-                tier.segments.change(segment, State::Cleaning, State::Sealed);
-                continue;
-            }
-            bytes = Some(&*piece);
-        }
-        sources.push(Source { segment, bytes, entries: Vec::new(), hides: false });
-    }
-    sources
 }
 
 impl Pass<'_> {
@@ -359,17 +319,6 @@ impl Pass<'_> {
     }
 }
 
-/// Bytes of a source from one of the tier on.
-fn bytes_of<'b>(tier: &'b Tier, reader: &'b Participant, source: &'b Source<'_>, at: u64) -> &'b [u8] {
-    let range = tier.segments.range(source.segment);
-    let from = usize::try_from(at - range.start).unwrap_or(0);
-    let len = usize::try_from(range.end - at).unwrap_or(0);
-    match source.bytes {
-        Some(bytes) => &bytes[from..],
-        None => tier.bytes(reader, at, len).unwrap_or(&[]),
-    }
-}
-
 /// The item that leads to a record.
 fn find<'a>(
     store: &'a Store,
@@ -397,103 +346,5 @@ impl Tier {
             }
         }
         tenants
-    }
-}
-
-#[cfg(test)]
-#[cfg(not(any(shuttle, miri)))]
-mod tests {
-    use super::*;
-    use crate::passes::By;
-    use crate::sync::lock;
-    use crate::worker::Worker;
-    use crate::{Fields, Mode, Options, Placement, RankKind, TenantSpec};
-    use control::Claim;
-    use media::FileTier;
-    use std::sync::Arc;
-
-    #[test]
-    fn a_tier_has_one_pass_at_a_time_in_memory_that_is_counted() {
-        let folder = std::env::temp_dir().join(format!("cotenant-passes-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let device = Arc::new(FileTier::open(&folder.join("tier"), Bytes::mib(16)).unwrap());
-        let options = Options {
-            memory: Bytes::mib(8),
-            item_max: Bytes::kib(64),
-            threads: 1,
-            tenants_max: 2,
-            no_evict: false,
-            seed: 1,
-        };
-        let store = Store::with_tiers(options, &[device], 1_000_000_000).unwrap();
-        let (name, claim, rank) = ("t".to_owned(), Claim::default(), RankKind::default());
-        let tenant = store.add_tenant(TenantSpec { name, own_space: true, claim, rank }).unwrap();
-        assert!(store.set_placement(tenant, Placement::Tier(0)));
-        let mut worker = store.worker().unwrap();
-        worker.restore(None, &mut |_, _| None);
-        for number in 0..2_000 {
-            let text = format!("key {number}");
-            let key = worker.key(Space::Own(tenant), text.as_bytes()).unwrap();
-            while worker.set(tenant, &key, Mode::Set, Fields::default(), &[7; 2_000]).is_err() {
-                worker.make_room().unwrap();
-            }
-            worker.quiesce();
-        }
-        worker.clean_tiers(By::Background);
-        let tier = &store.tiers[0];
-        let sources = limits::TIER_PASS_WIDTH_UNMAPPED as u64 * tier.segments.bytes();
-        assert_eq!(tier.memory(), tier.area.memory() + Bytes(sources), "notes are in the file");
-        let mut cleaner = TierCleaner::new(Rng::new(1));
-        let mut pass = |worker: &mut Worker| cleaner.pass(&store, &mut worker.reader, &worker.counters, tier);
-        let another = lock(&tier.sources);
-        assert_eq!(pass(&mut worker), None, "another is at it");
-        assert_eq!(tier.counters.totals().passes, 0);
-        drop(another);
-        assert!(pass(&mut worker).is_some());
-        assert_eq!(tier.counters.totals().passes, 1);
-        worker.check();
-        std::fs::remove_dir_all(folder).unwrap();
-    }
-
-    /// What a reader may still see is room as soon as it looks away: nothing more is evicted for it.
-    #[test]
-    fn what_was_emptied_and_waits_for_a_reader_is_room() {
-        let options = Options {
-            memory: Bytes::mib(8),
-            item_max: Bytes::kib(64),
-            threads: 2,
-            tenants_max: 2,
-            no_evict: false,
-            seed: 1,
-        };
-        let device = Arc::new(media::Plain::new(Bytes::mib(16)).unwrap());
-        let store = Store::with_tiers(options, &[device], 0).unwrap();
-        let (name, claim, rank) = ("t".to_owned(), Claim::default(), RankKind::default());
-        let tenant = store.add_tenant(TenantSpec { name, own_space: true, claim, rank }).unwrap();
-        assert!(store.set_placement(tenant, Placement::Tier(0)));
-        let (mut worker, mut reader) = (store.worker().unwrap(), store.worker().unwrap());
-        reader.go_offline();
-        let tier = &store.tiers[0];
-        let mut number = 0;
-        while !tier.wants_cleaning() {
-            let text = format!("key {number}");
-            let key = worker.key(Space::Own(tenant), text.as_bytes()).unwrap();
-            while worker.set(tenant, &key, Mode::Set, Fields::default(), &[7; 2_000]).is_err() {
-                worker.make_room().unwrap();
-            }
-            worker.quiesce();
-            number += 1;
-        }
-        reader.go_online();
-        worker.clean_tiers(By::Background);
-        let passes = tier.counters.totals().passes;
-        assert!(0 < passes && 0 < tier.segments.retired(), "the reader holds what {passes} passes emptied");
-        let evicted = store.totals(tenant).evictions;
-        (0..10).for_each(|_| _ = worker.clean_tiers(By::Background));
-        assert_eq!((tier.counters.totals().passes, store.totals(tenant).evictions), (passes, evicted));
-        reader.go_offline();
-        worker.clean_tiers(By::Background);
-        assert_eq!(tier.segments.retired(), 0);
-        assert!(!tier.wants_cleaning(), "it goes on once the reader has looked away");
     }
 }

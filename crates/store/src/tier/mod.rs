@@ -9,6 +9,7 @@
 //! Source:     DESIGN part 4; keys and metadata in DRAM as NyxCache §5 has them
 
 mod access;
+mod ailing;
 mod area;
 mod clean;
 mod demote;
@@ -294,22 +295,6 @@ impl Tier {
         lock(&self.full).push_back(head);
     }
 
-    /// Whether nothing is written for now: the device failed a moment ago.
-    pub(crate) fn rests(&self, now_secs: u32) -> bool {
-        now_secs < self.ailing_until.load(Ordering::Relaxed)
-    }
-
-    /// Lets the tier write at once, whatever became of it before.
-    pub(crate) fn end_rest(&self) {
-        self.ailing_until.store(0, Ordering::Relaxed);
-    }
-
-    /// Whether the device did not take what was gathered, and that waits still: nothing more is gathered then.
-    pub(crate) fn owes(&self) -> bool {
-        let waits = || self.has_full() || lock(&self.parked).iter().any(|head| head.written < head.used);
-        self.unwritten.load(Ordering::Relaxed) != 0 && waits()
-    }
-
     /// A head that nobody writes to and that has gathered for a while what the device has not.
     pub(crate) fn take_late(&self, now_secs: u32) -> Option<Head> {
         if self.is_mapped() || self.rests(now_secs) {
@@ -366,13 +351,6 @@ impl Tier {
             let len = footprint(record.key.len(), record.value.len());
             at += usize::try_from(self.area.stride(len)).unwrap_or(usize::MAX);
         }
-    }
-
-    /// The device failed: for a moment nothing is written to it.
-    pub(crate) fn note_error(&self, now_secs: u32) {
-        self.counters.errors.fetch_add(1, Ordering::Relaxed);
-        // A longer rest goes on.
-        self.ailing_until.fetch_max(now_secs.saturating_add(limits::TIER_REST_SECS), Ordering::Relaxed);
     }
 
     /// Whether a live record can lie where a reference from outside says.

@@ -1,0 +1,80 @@
+//! Which segments a pass over a tier empties, and what they hold.
+//!
+//! Shape:      sealed segments, half those with the least alive, half random -> claimed -> what they hold, read into memory where it
+//!             cannot be read in place
+//! Failure:    what cannot be read is no source
+
+use super::Entry;
+use crate::epoch::Participant;
+use crate::limits;
+use crate::segment::State;
+use crate::store::Store;
+use crate::tier::Tier;
+use units::{Bytes, Rng};
+
+/// A segment that a pass empties.
+pub(super) struct Source<'b> {
+    pub(super) segment: u32,
+    /// What it holds, where that cannot be read in place.
+    pub(super) bytes: Option<&'b [u8]>,
+    pub(super) entries: Vec<Entry>,
+    /// Some record does not say whose it is.
+    pub(super) hides: bool,
+}
+
+/// Claims sources: half of them have the least alive, half are random.
+pub(super) fn choose(rng: &mut Rng, tier: &Tier) -> Vec<u32> {
+    let width = if tier.is_mapped() { limits::TIER_PASS_WIDTH } else { limits::TIER_PASS_WIDTH_UNMAPPED };
+    let mut all: Vec<u32> = tier.segments.sealed().collect();
+    let width = width.min(all.len().div_ceil(2));
+    all.sort_by_cached_key(|segment| tier.segments.live(*segment));
+    let best = width.div_ceil(2);
+    for i in best..width {
+        let j = i + rng.index(all.len() - i);
+        all.swap(i, j);
+    }
+    all.truncate(width);
+    all.retain(|segment| tier.segments.change(*segment, State::Sealed, State::Cleaning));
+    all
+}
+
+/// Reads what segments hold into `room`, where it cannot be read in place. One that cannot be read is no source.
+pub(super) fn read<'b>(
+    store: &Store,
+    tier: &Tier,
+    segments: Vec<u32>,
+    room: &'b mut [u8],
+) -> Vec<Source<'b>> {
+    let mut pieces = room.chunks_exact_mut(Bytes(tier.segments.bytes()).as_usize());
+    let mut sources = Vec::with_capacity(segments.len());
+    for segment in segments {
+        let mut bytes = None;
+        if !tier.is_mapped() && tier.segments.live(segment) != 0 {
+            let piece = pieces.next().expect("the room is for as many as a pass takes");
+            if tier.device.read(tier.segments.range(segment).start, piece).is_err() {
+                tier.note_error(store.now_secs());
+                tier.segments.change(segment, State::Cleaning, State::Sealed);
+                continue;
+            }
+            bytes = Some(&*piece);
+        }
+        sources.push(Source { segment, bytes, entries: Vec::new(), hides: false });
+    }
+    sources
+}
+
+/// Bytes of a source from one of the tier on.
+pub(super) fn bytes_of<'b>(
+    tier: &'b Tier,
+    reader: &'b Participant,
+    source: &'b Source<'_>,
+    at: u64,
+) -> &'b [u8] {
+    let range = tier.segments.range(source.segment);
+    let from = usize::try_from(at - range.start).unwrap_or(0);
+    let len = usize::try_from(range.end - at).unwrap_or(0);
+    match source.bytes {
+        Some(bytes) => &bytes[from..],
+        None => tier.bytes(reader, at, len).unwrap_or(&[]),
+    }
+}
