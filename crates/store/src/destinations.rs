@@ -90,6 +90,12 @@ impl Destinations {
         (open + self.opened_max.saturating_sub(self.opened) * store.log.segment_bytes()) as u64
     }
 
+    /// Whether what is open, or may be opened beyond the segments that are left to others, takes anything worth the while.
+    pub(crate) fn has_room(&self, store: &Store) -> bool {
+        let least = (store.log.segment_bytes() / END_PART) as u64;
+        self.reserve < store.log.available() || least <= self.room(store)
+    }
+
     /// The half whose open destination takes an item: its own, else one that is opened for it if the pass still may, else the
     /// other.
     pub(crate) fn open_for(&mut self, store: &Store, item: &Pending<'_>, half: Half) -> Option<Half> {

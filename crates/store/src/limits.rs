@@ -125,6 +125,9 @@ pub const TIER_PASS_WIDTH: usize = 16;
 pub const TIER_PASS_WIDTH_UNMAPPED: usize = 4;
 /// A cleaning pass of a tier frees one segment in so many that it takes, at least one.
 pub const TIER_PASS_FREES_PART: usize = 3;
+/// Where nothing alive goes, and a pass over a tier has gained nothing, another follows once a segment's part in so many more is dead
+/// (guess: sixteen passes for nothing per segment at most).
+pub const TIER_DEAD_PART: u64 = 16;
 /// Room that a pass of a tier leaves for the ends of segments, one part in so many.
 pub const TIER_SLACK_PART: u64 = 64;
 /// Seconds after which what is gathered in a segment is written though the segment is not full (a guess: as often as a cleaner

@@ -22,6 +22,8 @@ pub(crate) struct Head {
     pub(super) segment: u32,
     /// Which use of the segment it is.
     pub(super) life: u64,
+    /// Only passes over the tier fill it.
+    pub(super) for_survivors: bool,
     /// Bytes that it has.
     pub(super) used: u64,
     /// Bytes of these that the device has, if they are gathered.
@@ -97,7 +99,17 @@ impl Area {
             }
             return None;
         };
-        Some(Head { segment, life, used: 0, written: 0, since_secs: 0, buffer, scratch: Vec::new() })
+        let scratch = Vec::new();
+        Some(Head {
+            segment,
+            life,
+            for_survivors: false,
+            used: 0,
+            written: 0,
+            since_secs: 0,
+            buffer,
+            scratch,
+        })
     }
 
     /// Puts the scratch of a head, a record, behind what the head has. Returns the byte of the tier at which it begins.

@@ -31,7 +31,7 @@ use crate::slot::{Place, Slot};
 use crate::store::Store;
 use crate::sync::{Ordering, give_way};
 use media::SlowAccess;
-use sources::{Source, bytes_of, choose, read};
+use sources::{Source, bytes_of, choose, filled, read};
 use units::{Rng, TenantId};
 
 /// Cleans tiers; one per cleaning thread.
@@ -94,8 +94,12 @@ impl TierCleaner {
         tier: &Tier,
     ) -> Option<u64> {
         let mut held = tier.sources.try_lock().ok()?;
-        let chosen = choose(&mut self.rng, tier);
+        let mut work = Work { parts: Parts::default(), to: Destinations::take_sparing(store), moved: 0 };
+        // Nothing is read for items that could not be written.
+        let has_room = !store.no_evict || work.to.has_room(store);
+        let chosen = if has_room { choose(&mut self.rng, tier) } else { Vec::new() };
         if chosen.is_empty() {
+            work.to.park(store);
             return Some(0);
         }
         tier.set_being_cleaned(true);
@@ -110,17 +114,18 @@ impl TierCleaner {
             reader.apart(|| read(store, tier, chosen, room))
         };
         store.take_time(&mut self.clock);
-        let mut work = Work { parts: Parts::default(), to: Destinations::take_sparing(store), moved: 0 };
         work.to.allow(sources.len());
         let tenants = tier.tenants_by_owner();
         let mut pass = Pass { store, tier, counters, reader, work: &mut work };
         for source in &mut sources {
             pass.rank(source, &tenants, &self.clock);
         }
-        pass.divide(sources.len());
+        let gains = pass.divide(&sources);
         let mut emptied = 0_u64;
         for source in &sources {
-            if (Pass { store, tier, counters, reader, work: &mut work }).empty(source) {
+            // Where nothing is gained nothing is moved either.
+            let goes = gains || source.entries.is_empty();
+            if goes && (Pass { store, tier, counters, reader, work: &mut work }).empty(source) {
                 tier.segments.retire(&store.epochs, source.segment);
                 emptied += 1;
             } else {
@@ -132,7 +137,8 @@ impl TierCleaner {
         }
         work.to.park(store);
         let freed = emptied.saturating_sub(work.moved.div_ceil(tier.segments.bytes()));
-        tier.counters.passes.fetch_add(1, Ordering::Relaxed);
+        tier.note_gain(gains);
+        tier.counters.passes.fetch_add(u64::from(gains || emptied != 0), Ordering::Relaxed);
         tier.counters.freed_segments.fetch_add(freed, Ordering::Relaxed);
         tier.set_being_cleaned(false);
         Some(freed)
@@ -183,12 +189,17 @@ impl Pass<'_> {
         }
     }
 
-    /// Divides the room of the destinations among the tenants.
-    fn divide(&mut self, sources: usize) {
+    /// Divides the room of the destinations among the tenants. Returns whether the pass gains anything by that.
+    fn divide(&mut self, sources: &[Source<'_>]) -> bool {
+        if self.store.no_evict {
+            return filled(self.tier, sources) < sources.len();
+        }
+        let sources = sources.len();
         let frees = (sources / limits::TIER_PASS_FREES_PART).max(1);
         let room = (sources - frees.min(sources)) as u64 * self.tier.segments.bytes();
         // Destinations lose something at their ends.
         self.work.parts.divide(self.store, room - room / limits::TIER_SLACK_PART);
+        true
     }
 
     /// Deals with every live record of a source. Returns whether nothing leads to it any more.
@@ -252,19 +263,22 @@ impl Pass<'_> {
         let (store, tier) = (self.store, self.tier);
         let counters = self.counters.of(entry.tenant.index()).at(tier.id);
         let fields = record::Fields { owner: tier.owner(entry.tenant), ..record.fields };
+        // First there is room for the item that leads there.
+        let meta = crate::item::Meta { away: Some(from), ..item.view.meta() };
+        let needed = bytes_needed(item.view.len(), meta.cas.is_some());
+        let half =
+            self.work.to.open_for_len(store, needed, store.stamp_of(item.place, &item.view), Half::Upper);
+        let Some(half) = half else { return Handled::Stays };
         let to = tier.append(&store.epochs, (0, store.now_secs()), &fields, record.key, [record.value, &[]]);
         let Ok(to) = to else { return Handled::Stays };
         for kind in [SlowAccess::Read, SlowAccess::Write] {
             access_behind(store, tier, (counters, entry.tenant), kind, entry.footprint / GRAIN);
         }
-        let meta = crate::item::Meta { away: Some(to), ..item.view.meta() };
-        let needed = bytes_needed(item.view.len(), meta.cas.is_some());
-        let stamp = store.stamp_of(item.place, &item.view);
-        let half = self.work.to.open_for_len(store, needed, stamp, Half::Upper);
+        let meta = crate::item::Meta { away: Some(to), ..meta };
         let locked = store.index.lock(entry.hash);
         let again = locked.find_again(found, entry.hash);
         let moved = !item.is_dead(store)
-            && half.zip(again).is_some_and(|(half, found)| {
+            && again.is_some_and(|found| {
                 self.work.to.move_to(store, self.counters, &locked, (found, item), (meta, half))
             });
         drop(locked);

@@ -48,7 +48,7 @@ use crate::geometry::Geometry;
 use crate::limits;
 use crate::segment::State;
 use crate::store::Options;
-use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering, lock};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, lock};
 use area::{Area, Head};
 use media::{Buffer, Device, MapError, Profile};
 use record::{Fields, HEADER, Record, Spot, footprint};
@@ -77,6 +77,10 @@ pub(crate) struct Tier {
     owners: Box<[AtomicU32]>,
     /// Nothing is written before this second of the store's clock: the device failed a moment ago.
     ailing_until: AtomicU32,
+    /// Nothing alive is evicted from it.
+    keeps_all: bool,
+    /// Dead bytes from which on a pass may gain something where nothing alive goes.
+    dead_enough: AtomicU64,
     /// A thread is at a pass over it.
     cleaned: AtomicBool,
     /// Times in a row that what was gathered could not be written.
@@ -119,6 +123,8 @@ impl Tier {
             sources: Mutex::new(sources),
             owners: (0..tenants_max).map(|_| AtomicU32::new(NOBODY.0)).collect(),
             ailing_until: AtomicU32::new(0),
+            keeps_all: options.no_evict,
+            dead_enough: AtomicU64::new(0),
             cleaned: AtomicBool::new(false),
             unwritten: AtomicU32::new(0),
             begun: AtomicBool::new(false),
@@ -220,19 +226,27 @@ impl Tier {
     /// A head in which a record fits.
     fn head_for(&self, epochs: &Epochs, reserve: u32, len: u64) -> Option<Head> {
         let stride = self.area.stride(len);
-        let parked = lock(&self.parked).pop();
-        if let Some(head) = parked {
+        // Else writers would take the last segments, which a pass needs to empty others where all that is alive stays.
+        let for_survivors = self.keeps_all && reserve == 0;
+        if let Some(head) = self.take_parked(for_survivors) {
             if head.used + stride <= self.segments.bytes() {
                 return Some(head);
             }
             self.seal(head);
         }
-        let head = self.area.open(epochs, || {
+        let mut head = self.area.open(epochs, || {
             let segment = self.segments.take(epochs, reserve)?;
             Some((segment, self.notes.begin_life(segment)))
         })?;
+        head.for_survivors = for_survivors;
         self.segments.set_buffer(head.segment, Area::buffer_mark(&head));
         Some(head)
+    }
+
+    fn take_parked(&self, for_survivors: bool) -> Option<Head> {
+        let mut parked = lock(&self.parked);
+        let at = parked.iter().rposition(|head| head.for_survivors == for_survivors)?;
+        Some(parked.remove(at))
     }
 
     /// Ends a head: it can be cleaned, or has to be written first.

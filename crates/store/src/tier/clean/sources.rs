@@ -1,6 +1,6 @@
 //! Which segments a pass over a tier empties, and what they hold.
 //!
-//! Shape:      sealed segments, half those with the least alive, half random -> claimed -> what they hold, read into memory where it
+//! Shape:      sealed segments, half those with the least alive, half random, or those alone where nothing alive goes -> claimed -> what they hold, read into memory where it
 //!             cannot be read in place
 //! Failure:    what cannot be read is no source
 
@@ -9,6 +9,7 @@ use crate::epoch::Participant;
 use crate::limits;
 use crate::segment::State;
 use crate::store::Store;
+use crate::sync::Ordering;
 use crate::tier::Tier;
 use units::{Bytes, Rng};
 
@@ -22,13 +23,44 @@ pub(super) struct Source<'b> {
     pub(super) hides: bool,
 }
 
-/// Claims sources: half of them have the least alive, half are random.
+impl Tier {
+    /// Segments that a pass takes of so many.
+    fn width(&self, of: usize) -> usize {
+        let most = if self.is_mapped() { limits::TIER_PASS_WIDTH } else { limits::TIER_PASS_WIDTH_UNMAPPED };
+        most.min(of.div_ceil(2))
+    }
+
+    /// Bytes that hold nothing alive in the segments that a pass would take if nothing alive went.
+    fn dead(&self) -> u64 {
+        let mut live: Vec<u32> = self.segments.sealed().map(|segment| self.segments.live(segment)).collect();
+        let width = self.width(live.len());
+        if let Some(last) = width.checked_sub(1) {
+            live.select_nth_unstable(last);
+        }
+        live[..width].iter().map(|live| self.segments.bytes().saturating_sub(u64::from(*live))).sum()
+    }
+
+    /// Whether a pass may gain something: where nothing alive goes, what is dead has to make up a segment, and more than when a pass
+    /// found no use for it, as at ends of segments.
+    pub(in crate::tier) fn may_gain(&self) -> bool {
+        let enough = self.dead_enough.load(Ordering::Relaxed).max(self.segments.bytes());
+        !self.keeps_all || enough <= self.dead()
+    }
+
+    /// Notes whether what is dead was of use to a pass.
+    pub(super) fn note_gain(&self, gains: bool) {
+        let more = self.segments.bytes() / limits::TIER_DEAD_PART;
+        let enough = if gains || !self.keeps_all { 0 } else { self.dead() + more };
+        self.dead_enough.store(enough, Ordering::Relaxed);
+    }
+}
+
+/// Claims sources: half of them have the least alive, half are random. Where nothing alive goes, all of them have the least.
 pub(super) fn choose(rng: &mut Rng, tier: &Tier) -> Vec<u32> {
-    let width = if tier.is_mapped() { limits::TIER_PASS_WIDTH } else { limits::TIER_PASS_WIDTH_UNMAPPED };
     let mut all: Vec<u32> = tier.segments.sealed().collect();
-    let width = width.min(all.len().div_ceil(2));
+    let width = tier.width(all.len());
     all.sort_by_cached_key(|segment| tier.segments.live(*segment));
-    let best = width.div_ceil(2);
+    let best = if tier.keeps_all { width } else { width.div_ceil(2) };
     for i in best..width {
         let j = i + rng.index(all.len() - i);
         all.swap(i, j);
@@ -77,4 +109,17 @@ pub(super) fn bytes_of<'b>(
         Some(bytes) => &bytes[from..],
         None => tier.bytes(reader, at, len).unwrap_or(&[]),
     }
+}
+
+/// Segments that the live records of sources fill, one behind the other.
+pub(super) fn filled(tier: &Tier, sources: &[Source<'_>]) -> usize {
+    let (mut filled, mut left) = (0, 0);
+    for entry in sources.iter().flat_map(|source| &source.entries) {
+        let stride = tier.area.stride(entry.footprint);
+        if left < stride {
+            (filled, left) = (filled + 1, tier.segments.bytes());
+        }
+        left -= stride;
+    }
+    filled
 }

@@ -4,39 +4,103 @@ use super::*;
 use crate::passes::By;
 use crate::sync::lock;
 use crate::worker::Worker;
-use crate::{Fields, Mode, Options, Placement, RankKind, TenantSpec};
+use crate::{Fields, Mode, Options, Placement, RankKind, Refused, TenantSpec};
 use control::Claim;
-use media::FileTier;
+use media::{Device, FileTier, Plain};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use units::Bytes;
 
-#[test]
-fn a_tier_has_one_pass_at_a_time_in_memory_that_is_counted() {
-    let folder = std::env::temp_dir().join(format!("cotenant-passes-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let device = Arc::new(FileTier::open(&folder.join("tier"), Bytes::mib(16)).unwrap());
-    let options = Options {
-        memory: Bytes::mib(8),
-        item_max: Bytes::kib(64),
-        threads: 1,
-        tenants_max: 2,
-        no_evict: false,
-        seed: 1,
-    };
+const OPTIONS: Options = Options {
+    memory: Bytes::mib(8),
+    item_max: Bytes::kib(64),
+    threads: 2,
+    tenants_max: 4,
+    no_evict: false,
+    seed: 1,
+};
+
+/// A folder of a test's own, which goes with this.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("cotenant-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+
+    fn tier(&self) -> FileTier {
+        FileTier::open(&self.path(), Bytes::mib(16)).unwrap()
+    }
+
+    fn path(&self) -> PathBuf {
+        Path::new(&self.0).join("tier")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _gone = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A store with one tier that is in use, and its first thread.
+fn start(device: Arc<dyn Device>, options: Options) -> (Arc<Store>, Worker) {
     let store = Store::with_tiers(options, &[device], 1_000_000_000).unwrap();
-    let (name, claim, rank) = ("t".to_owned(), Claim::default(), RankKind::default());
-    let tenant = store.add_tenant(TenantSpec { name, own_space: true, claim, rank }).unwrap();
-    assert!(store.set_placement(tenant, Placement::Tier(0)));
     let mut worker = store.worker().unwrap();
     worker.restore(None, &mut |_, _| None);
-    for number in 0..2_000 {
-        let text = format!("key {number}");
-        let key = worker.key(Space::Own(tenant), text.as_bytes()).unwrap();
-        while worker.set(tenant, &key, Mode::Set, Fields::default(), &[7; 2_000]).is_err() {
-            worker.make_room().unwrap();
-        }
+    (store, worker)
+}
+
+/// A tenant whose values go into the tier.
+fn add(store: &Store, name: &str) -> TenantId {
+    let (name, claim, rank) = (name.to_owned(), Claim::default(), RankKind::default());
+    let tenant = store.add_tenant(TenantSpec { name, own_space: true, claim, rank }).unwrap();
+    assert!(store.set_placement(tenant, Placement::Tier(0)));
+    tenant
+}
+
+/// Stores a value of 2,000 B; false if there is no memory.
+fn set(worker: &mut Worker, tenant: TenantId, number: u32) -> bool {
+    let text = format!("key {number}");
+    let key = worker.key(Space::Own(tenant), text.as_bytes()).unwrap();
+    loop {
+        let made = worker.set(tenant, &key, Mode::Set, Fields::default(), &[7; 2_000]);
         worker.quiesce();
+        match made {
+            Ok(_) => return true,
+            Err(Refused::NoRoom) if worker.make_room().is_ok() => {}
+            Err(Refused::NoRoom) => return false,
+            Err(why) => panic!("{why:?}"),
+        }
     }
+}
+
+/// Whether a key is there, with its value.
+fn has(worker: &mut Worker, tenant: TenantId, number: u32) -> bool {
+    let text = format!("key {number}");
+    let key = worker.key(Space::Own(tenant), text.as_bytes()).unwrap();
+    worker.quiesce();
+    if let Some(plan) = worker.fetch_plan(&key) {
+        worker.fetch_now(&plan);
+    }
+    worker.get(tenant, &key).is_some_and(|item| item.value() == [7; 2_000])
+}
+
+fn delete(worker: &mut Worker, tenant: TenantId, number: u32) -> bool {
+    let text = format!("key {number}");
+    let key = worker.key(Space::Own(tenant), text.as_bytes()).unwrap();
+    worker.quiesce();
+    worker.delete(tenant, &key)
+}
+
+#[test]
+fn a_tier_has_one_pass_at_a_time_in_memory_that_is_counted() {
+    let folder = Folder::new("passes");
+    let (store, mut worker) = start(Arc::new(folder.tier()), OPTIONS);
+    let tenant = add(&store, "t");
+    assert!((0..2_000).all(|number| set(&mut worker, tenant, number)));
     worker.clean_tiers(By::Background);
     let tier = &store.tiers[0];
     let sources = limits::TIER_PASS_WIDTH_UNMAPPED as u64 * tier.segments.bytes();
@@ -50,36 +114,19 @@ fn a_tier_has_one_pass_at_a_time_in_memory_that_is_counted() {
     assert!(pass(&mut worker).is_some());
     assert_eq!(tier.counters.totals().passes, 1);
     worker.check();
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 /// What a reader may still see is room as soon as it looks away: nothing more is evicted for it.
 #[test]
 fn what_was_emptied_and_waits_for_a_reader_is_room() {
-    let options = Options {
-        memory: Bytes::mib(8),
-        item_max: Bytes::kib(64),
-        threads: 2,
-        tenants_max: 2,
-        no_evict: false,
-        seed: 1,
-    };
-    let device = Arc::new(media::Plain::new(Bytes::mib(16)).unwrap());
-    let store = Store::with_tiers(options, &[device], 0).unwrap();
-    let (name, claim, rank) = ("t".to_owned(), Claim::default(), RankKind::default());
-    let tenant = store.add_tenant(TenantSpec { name, own_space: true, claim, rank }).unwrap();
-    assert!(store.set_placement(tenant, Placement::Tier(0)));
-    let (mut worker, mut reader) = (store.worker().unwrap(), store.worker().unwrap());
+    let (store, mut worker) = start(Arc::new(Plain::new(Bytes::mib(16)).unwrap()), OPTIONS);
+    let tenant = add(&store, "t");
+    let mut reader = store.worker().unwrap();
     reader.go_offline();
     let tier = &store.tiers[0];
     let mut number = 0;
     while !tier.wants_cleaning() {
-        let text = format!("key {number}");
-        let key = worker.key(Space::Own(tenant), text.as_bytes()).unwrap();
-        while worker.set(tenant, &key, Mode::Set, Fields::default(), &[7; 2_000]).is_err() {
-            worker.make_room().unwrap();
-        }
-        worker.quiesce();
+        assert!(set(&mut worker, tenant, number));
         number += 1;
     }
     reader.go_online();
@@ -93,4 +140,42 @@ fn what_was_emptied_and_waits_for_a_reader_is_room() {
     worker.clean_tiers(By::Background);
     assert_eq!(tier.segments.retired(), 0);
     assert!(!tier.wants_cleaning(), "it goes on once the reader has looked away");
+}
+
+/// Where nothing may be evicted a full tier keeps all that it took, and gives back what is dead; passes that would gain nothing
+/// move nothing.
+#[test]
+fn where_nothing_may_go_a_full_tier_keeps_all_that_it_took() {
+    let folder = Folder::new("keeps");
+    let devices: [Arc<dyn Device>; 2] =
+        [Arc::new(Plain::new(Bytes::mib(16)).unwrap()), Arc::new(folder.tier())];
+    for device in devices {
+        let (store, mut worker) = start(device, Options { no_evict: true, ..OPTIONS });
+        let tenant = add(&store, "t");
+        let tier = &store.tiers[0];
+        let (mut stored, mut before) = (0, tier.counters.totals());
+        for _ in 0..2 {
+            // Twice what there is room for.
+            while stored < 20_000 && set(&mut worker, tenant, stored) {
+                stored += 1;
+            }
+            before = tier.counters.totals();
+            (0..100).for_each(|_| _ = worker.maintain());
+        }
+        assert!(7_000 < stored && stored < 20_000, "{stored}: they are in the tier and in DRAM");
+        assert!((0..stored).all(|number| has(&mut worker, tenant, number)), "something was lost");
+        assert_eq!(tier.counters.totals(), before, "nothing is to be gained");
+        let keeps = |number: u32| number.is_multiple_of(3);
+        assert!((0..stored).filter(|number| !keeps(*number)).all(|n| delete(&mut worker, tenant, n)));
+        let more = stored..stored + stored / 2;
+        for number in more.clone() {
+            assert!(set(&mut worker, tenant, number), "what is dead comes back: {number} of {more:?}");
+        }
+        let kept = (0..stored).filter(|number| keeps(*number));
+        assert!(kept.chain(more).all(|number| has(&mut worker, tenant, number)), "something was lost");
+        assert_eq!(store.totals(tenant).evictions, 0);
+        assert!(before.passes < tier.counters.totals().passes);
+        worker.quiesce();
+        worker.check();
+    }
 }
