@@ -135,6 +135,9 @@ pub const TIER_SLACK_PART: u64 = 64;
 pub const TIER_GATHER_SECS: u32 = 1;
 /// Seconds for which nothing is written to a tier that failed.
 pub const TIER_REST_SECS: u32 = 1;
+/// Times in a row that passes fail to read a segment before what it holds is given up. Between them it is left alone for as long as a
+/// tier that failed, and twice as long each time, so that a disk that is gone for a quarter of a minute loses nothing (a guess).
+pub const TIER_READS_MAX: u32 = 5;
 /// Times in a row that it fails to write which double that: about a minute at most.
 pub const TIER_REST_DOUBLINGS: u32 = 6;
 

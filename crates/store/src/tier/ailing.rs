@@ -1,13 +1,41 @@
-//! A tier whose device fails: how long it rests, and what it owes.
+//! A tier whose device fails: how long it rests, what it owes, and which of its segments cannot be read.
 //!
+//! Shape:      a write that fails -> nothing is written for a while; a segment that no pass can read -> passes take others meanwhile, and
+//!             come back to it after longer and longer, a few times
 //! Units:      seconds of the store's clock
 
 use super::Tier;
 use crate::limits;
-use crate::sync::{Ordering, lock};
+use crate::sync::{Mutex, Ordering, lock};
+use std::collections::HashMap;
+
+/// Segments that passes could not read: how often, and until when they are left alone.
+#[derive(Debug, Default)]
+pub(super) struct Unread(Mutex<HashMap<u32, (u32, u32)>>);
+
+impl Unread {
+    /// Whether a segment is left alone for now.
+    pub(super) fn rests(&self, segment: u32, now_secs: u32) -> bool {
+        lock(&self.0).get(&segment).is_some_and(|(_, until)| now_secs < *until)
+    }
+
+    /// Notes that a pass could not read a segment. Returns whether what it holds is to be given up.
+    pub(super) fn note(&self, segment: u32, now_secs: u32) -> bool {
+        let mut all = lock(&self.0);
+        let (times, until) = all.entry(segment).or_default();
+        *until = now_secs.saturating_add(limits::TIER_REST_SECS << *times);
+        *times = (*times + 1).min(limits::TIER_READS_MAX);
+        *times == limits::TIER_READS_MAX
+    }
+
+    /// Forgets a segment: it was read, or nothing is there any more.
+    pub(super) fn forget(&self, segment: u32) {
+        lock(&self.0).remove(&segment);
+    }
+}
 
 impl Tier {
-    /// Whether nothing is written for now: the device failed a moment ago.
+    /// Whether nothing is written for now: the device failed to write a moment ago.
     pub(crate) fn rests(&self, now_secs: u32) -> bool {
         now_secs < self.ailing_until.load(Ordering::Relaxed)
     }
@@ -23,8 +51,13 @@ impl Tier {
         self.unwritten.load(Ordering::Relaxed) != 0 && waits()
     }
 
-    /// The device failed: for a moment nothing is written to it.
-    pub(crate) fn note_error(&self, now_secs: u32) {
+    /// The device failed to read, which says nothing of what it writes.
+    pub(crate) fn note_unread(&self) {
+        self.counters.errors.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The device failed to write: for a moment nothing is written to it.
+    pub(crate) fn note_unwritten(&self, now_secs: u32) {
         self.counters.errors.fetch_add(1, Ordering::Relaxed);
         // A longer rest goes on.
         self.ailing_until.fetch_max(now_secs.saturating_add(limits::TIER_REST_SECS), Ordering::Relaxed);

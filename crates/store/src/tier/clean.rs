@@ -6,7 +6,8 @@
 //!             whole
 //! Cost:       a look-up per live record, an item written per copied one; where the device is not mapped, a read of the source
 //!             into memory that the tier has for it
-//! Failure:    a source that cannot be read, or survivors without room in DRAM, stay where they are
+//! Failure:    a source that cannot be read, or survivors without room in DRAM, stay where they are; what could not be read a few
+//!             times is lost: its items go
 
 mod sources;
 #[cfg(test)]
@@ -97,7 +98,7 @@ impl TierCleaner {
         let mut work = Work { parts: Parts::default(), to: Destinations::take_sparing(store), moved: 0 };
         // Nothing is read for items that could not be written.
         let has_room = !store.no_evict || work.to.has_room(store);
-        let chosen = if has_room { choose(&mut self.rng, tier) } else { Vec::new() };
+        let chosen = if has_room { choose(&mut self.rng, tier, store.now_secs()) } else { Vec::new() };
         if chosen.is_empty() {
             work.to.park(store);
             return Some(0);
@@ -126,6 +127,7 @@ impl TierCleaner {
             // Where nothing is gained nothing is moved either.
             let goes = gains || source.entries.is_empty();
             if goes && (Pass { store, tier, counters, reader, work: &mut work }).empty(source) {
+                tier.unread.forget(source.segment);
                 tier.segments.retire(&store.epochs, source.segment);
                 emptied += 1;
             } else {
@@ -137,7 +139,7 @@ impl TierCleaner {
         }
         work.to.park(store);
         let freed = emptied.saturating_sub(work.moved.div_ceil(tier.segments.bytes()));
-        tier.note_gain(gains);
+        tier.note_gain(gains, store.now_secs());
         tier.counters.passes.fetch_add(u64::from(gains || emptied != 0), Ordering::Relaxed);
         tier.counters.freed_segments.fetch_add(freed, Ordering::Relaxed);
         tier.set_being_cleaned(false);
@@ -148,6 +150,9 @@ impl TierCleaner {
 impl Pass<'_> {
     /// Ranks the live records of a source.
     fn rank(&mut self, source: &mut Source<'_>, tenants: &[Option<TenantId>], clock: &Clock) {
+        if source.is_lost {
+            return;
+        }
         let range = self.tier.segments.range(source.segment);
         let (mut entries, mut hides) = (Vec::new(), false);
         self.tier.notes.each_live(range, |at| {
@@ -212,8 +217,8 @@ impl Pass<'_> {
             }
         }
         // Else a writer has put something here that nothing leads to yet: the segment stays until a later pass.
-        if tier.segments.live(source.segment) != 0 && source.hides {
-            // A damaged header hides whose record it is: who leads here is found the long way.
+        if tier.segments.live(source.segment) != 0 && (source.hides || source.is_lost) {
+            // A damaged header hides whose record it is, and what cannot be read whose all are: who leads here is found the long way.
             self.drop_all(source.segment);
         }
         tier.segments.live(source.segment) == 0

@@ -121,7 +121,7 @@ impl Store {
     pub(crate) fn settle_notes(&self, tier: &Tier) -> bool {
         let is_settled = !tier.notes.survives() || tier.device.settle_all().is_ok();
         if !is_settled {
-            tier.note_error(self.now_secs());
+            tier.note_unwritten(self.now_secs());
         }
         is_settled
     }

@@ -49,6 +49,7 @@ use crate::limits;
 use crate::segment::State;
 use crate::store::Options;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, lock};
+use ailing::Unread;
 use area::{Area, Head};
 use media::{Buffer, Device, MapError, Profile};
 use record::{Fields, HEADER, Record, Spot, footprint};
@@ -81,6 +82,8 @@ pub(crate) struct Tier {
     keeps_all: bool,
     /// Dead bytes from which on a pass may gain something where nothing alive goes.
     dead_enough: AtomicU64,
+    /// Segments that passes could not read.
+    unread: Unread,
     /// A thread is at a pass over it.
     cleaned: AtomicBool,
     /// Times in a row that what was gathered could not be written.
@@ -123,6 +126,7 @@ impl Tier {
             sources: Mutex::new(sources),
             owners: (0..tenants_max).map(|_| AtomicU32::new(NOBODY.0)).collect(),
             ailing_until: AtomicU32::new(0),
+            unread: Unread::default(),
             keeps_all: options.no_evict,
             dead_enough: AtomicU64::new(0),
             cleaned: AtomicBool::new(false),
@@ -210,7 +214,7 @@ impl Tier {
             Ok(at)
         });
         let Ok(at) = written else {
-            self.note_error(now_secs);
+            self.note_unwritten(now_secs);
             self.seal(head);
             return Err(Full);
         };
@@ -324,7 +328,7 @@ impl Tier {
     /// Writes what a head has gathered and the device has not. Returns whether it could: else the tier rests, longer each time.
     pub(crate) fn write_out(&self, head: &Head, now_secs: u32) -> bool {
         if self.area.write_out(head).and_then(|()| self.device.settle()).is_err() {
-            self.note_error(now_secs);
+            self.note_unwritten(now_secs);
             let times = self.unwritten.fetch_add(1, Ordering::Relaxed);
             let rest = limits::TIER_REST_SECS << times.min(limits::TIER_REST_DOUBLINGS);
             self.ailing_until.fetch_max(now_secs.saturating_add(rest), Ordering::Relaxed);

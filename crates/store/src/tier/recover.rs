@@ -189,7 +189,7 @@ impl Worker {
             }
             let mut bytes = vec![0; usize::try_from(range.end - range.start).unwrap_or(0)];
             if tier.device.read(range.start, &mut bytes).is_err() {
-                tier.note_error(store.now_secs());
+                tier.note_unread();
                 let led = led.get_or_insert_with(|| self.places_led_to(store, tier));
                 for at in live.into_iter().filter(|at| led.binary_search(at).is_err()) {
                     restored.dropped += 1;

@@ -38,7 +38,7 @@ impl Tier {
 
     /// Whether a pass is wanted and gains something: a tier that fails takes nothing.
     fn can_clean(&self, now_secs: u32) -> bool {
-        self.wants_cleaning() && !self.rests(now_secs) && !self.owes() && self.may_gain()
+        self.wants_cleaning() && !self.rests(now_secs) && !self.owes() && self.may_gain(now_secs)
     }
 }
 

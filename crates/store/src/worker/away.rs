@@ -400,7 +400,7 @@ impl Worker {
     /// Says that the device could not be read where a plan says: the item goes.
     pub fn cannot_fetch(&self, plan: &FetchPlan) {
         if let Some(tier) = self.store.tiers.get(usize::from(plan.tier)) {
-            tier.note_error(self.store.now_secs());
+            tier.note_unread();
         }
         self.forget(plan);
     }

@@ -2,7 +2,7 @@
 //!
 //! Shape:      sealed segments, half those with the least alive, half random, or those alone where nothing alive goes -> claimed -> what they hold, read into memory where it
 //!             cannot be read in place
-//! Failure:    what cannot be read is no source
+//! Failure:    what cannot be read is no source for a while; when that was tried a few times it is given up
 
 use super::Entry;
 use crate::epoch::Participant;
@@ -21,6 +21,8 @@ pub(super) struct Source<'b> {
     pub(super) entries: Vec<Entry>,
     /// Some record does not say whose it is.
     pub(super) hides: bool,
+    /// It could not be read, time and again.
+    pub(super) is_lost: bool,
 }
 
 impl Tier {
@@ -30,9 +32,15 @@ impl Tier {
         most.min(of.div_ceil(2))
     }
 
+    /// Segments that a pass may take.
+    fn candidates(&self, now_secs: u32) -> impl Iterator<Item = u32> + '_ {
+        self.segments.sealed().filter(move |segment| !self.unread.rests(*segment, now_secs))
+    }
+
     /// Bytes that hold nothing alive in the segments that a pass would take if nothing alive went.
-    fn dead(&self) -> u64 {
-        let mut live: Vec<u32> = self.segments.sealed().map(|segment| self.segments.live(segment)).collect();
+    fn dead(&self, now_secs: u32) -> u64 {
+        let live = |segment| self.segments.live(segment);
+        let mut live: Vec<u32> = self.candidates(now_secs).map(live).collect();
         let width = self.width(live.len());
         if let Some(last) = width.checked_sub(1) {
             live.select_nth_unstable(last);
@@ -42,22 +50,22 @@ impl Tier {
 
     /// Whether a pass may gain something: where nothing alive goes, what is dead has to make up a segment, and more than when a pass
     /// found no use for it, as at ends of segments.
-    pub(in crate::tier) fn may_gain(&self) -> bool {
+    pub(in crate::tier) fn may_gain(&self, now_secs: u32) -> bool {
         let enough = self.dead_enough.load(Ordering::Relaxed).max(self.segments.bytes());
-        !self.keeps_all || enough <= self.dead()
+        !self.keeps_all || enough <= self.dead(now_secs)
     }
 
     /// Notes whether what is dead was of use to a pass.
-    pub(super) fn note_gain(&self, gains: bool) {
+    pub(super) fn note_gain(&self, gains: bool, now_secs: u32) {
         let more = self.segments.bytes() / limits::TIER_DEAD_PART;
-        let enough = if gains || !self.keeps_all { 0 } else { self.dead() + more };
+        let enough = if gains || !self.keeps_all { 0 } else { self.dead(now_secs) + more };
         self.dead_enough.store(enough, Ordering::Relaxed);
     }
 }
 
 /// Claims sources: half of them have the least alive, half are random. Where nothing alive goes, all of them have the least.
-pub(super) fn choose(rng: &mut Rng, tier: &Tier) -> Vec<u32> {
-    let mut all: Vec<u32> = tier.segments.sealed().collect();
+pub(super) fn choose(rng: &mut Rng, tier: &Tier, now_secs: u32) -> Vec<u32> {
+    let mut all: Vec<u32> = tier.candidates(now_secs).collect();
     let width = tier.width(all.len());
     all.sort_by_cached_key(|segment| tier.segments.live(*segment));
     let best = if tier.keeps_all { width } else { width.div_ceil(2) };
@@ -70,7 +78,7 @@ pub(super) fn choose(rng: &mut Rng, tier: &Tier) -> Vec<u32> {
     all
 }
 
-/// Reads what segments hold into `room`, where it cannot be read in place. One that cannot be read is no source.
+/// Reads what segments hold into `room`, where it cannot be read in place. One that cannot be read is no source, or is lost.
 pub(super) fn read<'b>(
     store: &Store,
     tier: &Tier,
@@ -80,17 +88,22 @@ pub(super) fn read<'b>(
     let mut pieces = room.chunks_exact_mut(Bytes(tier.segments.bytes()).as_usize());
     let mut sources = Vec::with_capacity(segments.len());
     for segment in segments {
-        let mut bytes = None;
+        let (mut bytes, mut is_lost) = (None, false);
         if !tier.is_mapped() && tier.segments.live(segment) != 0 {
             let piece = pieces.next().expect("the room is for as many as a pass takes");
-            if tier.device.read(tier.segments.range(segment).start, piece).is_err() {
-                tier.note_error(store.now_secs());
-                tier.segments.change(segment, State::Cleaning, State::Sealed);
-                continue;
+            if tier.device.read(tier.segments.range(segment).start, piece).is_ok() {
+                tier.unread.forget(segment);
+                bytes = Some(&*piece);
+            } else {
+                tier.note_unread();
+                is_lost = tier.unread.note(segment, store.now_secs());
+                if !is_lost {
+                    tier.segments.change(segment, State::Cleaning, State::Sealed);
+                    continue;
+                }
             }
-            bytes = Some(&*piece);
         }
-        sources.push(Source { segment, bytes, entries: Vec::new(), hides: false });
+        sources.push(Source { segment, bytes, entries: Vec::new(), hides: false, is_lost });
     }
     sources
 }

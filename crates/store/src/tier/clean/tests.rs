@@ -6,6 +6,7 @@ use crate::sync::lock;
 use crate::worker::Worker;
 use crate::{Fields, Mode, Options, Placement, RankKind, Refused, TenantSpec};
 use control::Claim;
+use media::faults::Faulty;
 use media::{Device, FileTier, Plain};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -95,6 +96,15 @@ fn delete(worker: &mut Worker, tenant: TenantId, number: u32) -> bool {
     worker.delete(tenant, &key)
 }
 
+/// Where the record of a key is in the tier, if it is there.
+fn place(worker: &Worker, tenant: TenantId, number: u32) -> Option<u64> {
+    let text = format!("key {number}");
+    let key = worker.key(Space::Own(tenant), text.as_bytes()).unwrap();
+    let locked = worker.store.index.lock(key.hash());
+    let found = worker.live(&locked, &key).found()?;
+    worker.store.log.view(&worker.reader, found.slot.place()).away().map(|away| away.at)
+}
+
 #[test]
 fn a_tier_has_one_pass_at_a_time_in_memory_that_is_counted() {
     let folder = Folder::new("passes");
@@ -178,4 +188,75 @@ fn where_nothing_may_go_a_full_tier_keeps_all_that_it_took() {
         worker.quiesce();
         worker.check();
     }
+}
+
+/// A segment that cannot be read holds up neither writes nor passes over others; its items go after some tries, and it is used again.
+#[test]
+fn a_segment_that_cannot_be_read_is_given_up_after_some_tries_and_nothing_else_is() {
+    let folder = Folder::new("unreadable");
+    let device = Arc::new(Faulty::new(folder.tier()));
+    let (store, mut worker) = start(Arc::clone(&device) as _, OPTIONS);
+    let tenant = add(&store, "t");
+    let tier = &store.tiers[0];
+    assert!((0..4_000).all(|number| set(&mut worker, tenant, number)));
+    worker.clean_tiers(By::Background);
+    let bad = tier.segments.sealed().next().unwrap();
+    device.fail_reads(tier.segments.range(bad));
+    // Passes take first what has the least alive.
+    let (mut kept, mut lost) = (0, 0);
+    for number in 0..4_000 {
+        let at = place(&worker, tenant, number);
+        if at.is_some_and(|at| tier.segments.of(at) == bad) {
+            (kept, lost) = (number, lost + 1);
+            assert!(lost == 1 || delete(&mut worker, tenant, number));
+        }
+    }
+    assert!(10 < lost);
+    let mut cleaner = TierCleaner::new(Rng::new(1));
+    let mut pass = |worker: &mut Worker| {
+        let freed = cleaner.pass(&store, &mut worker.reader, &worker.counters, tier);
+        worker.clean_tiers(By::Background);
+        freed
+    };
+    let (mut tries, mut freed) = (0, 0);
+    while tier.segments.live(bad) != 0 {
+        let before = (tier.counters.totals(), store.now_secs());
+        freed += pass(&mut worker).unwrap();
+        assert!(!tier.rests(store.now_secs()), "what cannot be read says nothing of writes");
+        tries += tier.counters.totals().errors - before.0.errors;
+        store.set_now(before.1 + 1);
+        assert!(before.1 < 1_000, "it is never given up");
+    }
+    assert_eq!(tries, u64::from(limits::TIER_READS_MAX));
+    assert!(0 < freed, "others were emptied meanwhile");
+    assert!(15 <= store.now_secs(), "it was given time");
+    assert_eq!(tier.counters.totals().broken, 1);
+    assert!(place(&worker, tenant, kept).is_none());
+    worker.quiesce();
+    worker.check();
+}
+
+/// A disk that reads nothing for a moment loses nothing by passes, and nothing but what is asked for by requests.
+#[test]
+fn a_disk_that_cannot_be_read_for_a_moment_is_written_to_and_loses_nothing() {
+    let folder = Folder::new("moment");
+    let device = Arc::new(Faulty::new(folder.tier()));
+    let (store, mut worker) = start(Arc::clone(&device) as _, OPTIONS);
+    let tenant = add(&store, "t");
+    let tier = &store.tiers[0];
+    assert!((0..4_000).all(|number| set(&mut worker, tenant, number)));
+    let live = tier.in_use().live;
+    device.fail_reads(0..Bytes::mib(16).0);
+    let mut cleaner = TierCleaner::new(Rng::new(1));
+    for _ in 0..10 {
+        cleaner.pass(&store, &mut worker.reader, &worker.counters, tier);
+        store.set_now(store.now_secs() + 1);
+    }
+    assert!(10 < tier.counters.totals().errors);
+    assert!(!has(&mut worker, tenant, 0), "that one is asked for");
+    assert!(!tier.rests(store.now_secs()), "writes go on");
+    let lost = live.0 - tier.in_use().live.0;
+    assert_eq!((lost, tier.counters.totals().broken), (record::footprint(5, 2_000), 1));
+    device.fail_reads(0..0);
+    assert!((1..4_000).all(|number| has(&mut worker, tenant, number)));
 }
