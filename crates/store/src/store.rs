@@ -32,7 +32,7 @@ use crate::slot::{Place, Slot};
 use crate::sweep::Sweep;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
 use crate::tenant::{TICKS, Tenant};
-use crate::tier::{Promotion, Tier};
+use crate::tier::{Promotion, Tier, run_after};
 use crate::witness::Witness;
 use media::{Device, MapError};
 use std::sync::{Arc, OnceLock};
@@ -102,6 +102,8 @@ pub struct Store {
     /// Times that a control loop has read what there is.
     pub(crate) readings: AtomicU64,
     threads: Mutex<Threads>,
+    /// The number of this run.
+    pub(crate) run: AtomicU64,
     pub(crate) stamps: AtomicU64,
     /// Stamps drawn when the second began: who has older ones left draws new ones.
     stamps_of_second: AtomicU64,
@@ -194,6 +196,7 @@ impl Store {
             departing: AtomicU32::new(0),
             readings: AtomicU64::new(0),
             threads: Mutex::new(Threads::default()),
+            run: AtomicU64::new(run_after(0, wall_secs, options.seed)),
             stamps: AtomicU64::new(1),
             stamps_of_second: AtomicU64::new(0),
             moments: Mutex::new(Moments::default()),

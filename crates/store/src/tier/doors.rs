@@ -110,7 +110,7 @@ impl Store {
     /// Begins a tier with nothing in it.
     pub(crate) fn begin_tier(&self, tier: &Tier) {
         tier.notes.format(self.wall());
-        tier.notes.begin(self.wall());
+        tier.notes.begin(self.wall(), self.run.load(Ordering::Relaxed));
         self.settle_notes(tier);
         tier.set_begun();
         self.tenants().filter(|tenant| !tenant.is_gone()).for_each(|tenant| self.enter_tier(tier, tenant));

@@ -24,6 +24,7 @@ mod room;
 mod saved;
 mod segments;
 mod standing;
+mod starts;
 mod tariff;
 mod traffic;
 
@@ -39,6 +40,7 @@ pub(crate) use reference::{REFERENCE, Reference};
 pub(crate) use room::{Waits, relieve, write_out};
 pub use saved::{NotTaken, may_replace};
 pub(crate) use standing::{Reasons, Standing};
+pub(crate) use starts::run_after;
 pub(crate) use tariff::Tariff;
 pub(crate) use traffic::BelowCounters;
 pub use traffic::{BelowTotals, TrafficTotal};

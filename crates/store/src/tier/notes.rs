@@ -32,7 +32,7 @@ pub(crate) const NOBODY: Owner = Owner(u32::MAX);
 pub(crate) const GONE: u64 = u64::MAX;
 
 /// The format, with its version.
-const MAGIC: u64 = u64::from_le_bytes(*b"COTTIER2");
+const MAGIC: u64 = u64::from_le_bytes(*b"COTTIER3");
 const HEADER_WORDS: usize = 16;
 const ROW_WORDS: usize = 12;
 /// Bytes of a name that a row holds.
@@ -49,6 +49,7 @@ mod head {
     pub(super) const CLEAN: usize = 5;
     pub(super) const WALL: usize = 6;
     pub(super) const MACHINE: usize = 7;
+    pub(super) const RUN: usize = 8;
 }
 
 /// Words of a row.
@@ -175,16 +176,22 @@ impl Notes {
     }
 
     /// Counts this start, which is not clean until `end` says so. Returns the number of the start and whether the one before
-    /// ended cleanly. `wall` is the second since 1970 at which the store's clock was 0.
-    pub(crate) fn begin(&self, wall: u64) -> (u64, bool) {
+    /// ended cleanly. `wall` is the second since 1970 at which the store's clock was 0, `run` the store's number of the start.
+    pub(crate) fn begin(&self, wall: u64, run: u64) -> (u64, bool) {
         let clean = self.word(head::CLEAN) != 0;
         let boot = self.word(head::BOOT) + 1;
         self.put(head::CLEAN, 0);
         self.put(head::BOOT, boot);
         self.put(head::WALL, wall);
         self.put(head::MACHINE, self.device.boot());
-        self.settle(head::BOOT..head::MACHINE + 1);
+        self.put(head::RUN, run);
+        self.settle(head::BOOT..head::RUN + 1);
         (boot, clean)
+    }
+
+    /// The store's number of the last start.
+    pub(crate) fn run(&self) -> u64 {
+        self.word(head::RUN)
     }
 
     /// Says that everything is written down that this start knew; `mark` tells which save it belongs to.
@@ -394,9 +401,9 @@ mod tests {
         assert_eq!(live(0..262_144), &all[..4]);
         notes.clear_live(64);
         assert!(!notes.is_live(64) && notes.is_live(0));
-        assert_eq!(notes.begin(5), (1, false));
+        assert_eq!(notes.begin(5, 70), (1, false));
         notes.end(9);
-        assert_eq!((notes.ended(), notes.begin(6)), (9, (2, true)));
+        assert_eq!((notes.ended(), notes.run(), notes.begin(6, 71)), (9, 70, (2, true)));
         assert!(notes.is_known());
         notes.format(2);
         assert_eq!((live(0..4 << 20).len(), notes.ended()), (0, 0));

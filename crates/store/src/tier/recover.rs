@@ -7,9 +7,14 @@
 //! Cost:       without a saved index, a read of every segment that holds something
 //! Failure:    a record that cannot be read is dropped unless a saved item leads there: that is missed until it can be read
 
+#[cfg(test)]
+#[cfg(not(any(shuttle, miri)))]
+mod tests;
+
 use super::notes::{Known, Owner};
 use super::record::{self, Record};
 use super::saved::{self, Loaded, NotTaken};
+use super::starts::{Start, begin};
 use super::{GONE, NOBODY, Reference, Tier};
 use crate::account::unlink;
 use crate::hash::Space;
@@ -39,27 +44,8 @@ pub struct Restored {
     pub not_taken: Option<NotTaken>,
 }
 
-/// How a start finds the tiers.
-struct Start {
-    /// Tiers whose notes survived.
-    known: Vec<usize>,
-    /// Places of these, and what their clean ends belong to; 0 for one that had none.
-    ends: Vec<(usize, u64)>,
-    /// What is left of a tier is older than its last end, and may be so of anything.
-    is_stale: bool,
-    /// The greatest number of starts.
-    boot: u64,
-}
-
 /// What is known of the rows of one tier.
 type Rows = HashMap<Owner, (TenantId, Known)>;
-
-impl Start {
-    /// Whether what was saved under a mark is of the last end of every tier that survived.
-    fn is_of(&self, mark: u64) -> bool {
-        !self.is_stale && self.ends.iter().all(|(at, end)| saved::end_of(mark, *at) == *end)
-    }
-}
 
 impl Worker {
     /// Brings back what tiers hold from before, and what was saved at `saved` by a clean end; that file is removed, and one that
@@ -72,7 +58,7 @@ impl Worker {
         adopt: &mut dyn FnMut(&str, bool) -> Option<TenantId>,
     ) -> Restored {
         let store = Arc::clone(&self.store);
-        let start = begin(&store);
+        let start = begin(&store, saved);
         let rows: Vec<Rows> =
             start.known.iter().map(|at| match_rows(&store, &store.tiers[*at], adopt)).collect();
         store.stamps.fetch_max(start.boot.saturating_mul(STAMPS_PER_START), Ordering::Relaxed);
@@ -80,6 +66,7 @@ impl Worker {
         // What is written from now on is not flushed.
         store.stamps.fetch_max(flushed.max().unwrap_or(0), Ordering::Relaxed);
         let mut restored = saved.map_or_else(Restored::default, |path| self.take_saved(path, &start, adopt));
+        restored.dropped += start.left_out;
         let led = self.led_to(&store);
         for (at, rows) in start.known.iter().zip(&rows) {
             let tier = &store.tiers[*at];
@@ -107,7 +94,7 @@ impl Worker {
         adopt: &mut dyn FnMut(&str, bool) -> Option<TenantId>,
     ) -> Restored {
         // Without a tier that outlives the process nothing but the file itself says that it is the last.
-        let loaded = match saved::load(self, path, |mark| start.is_of(mark), adopt) {
+        let loaded = match saved::load(self, path, |told| start.is_of(told), adopt) {
             Ok(None) => return Restored::default(),
             Ok(Some(loaded)) => loaded,
             Err(why) => {
@@ -329,26 +316,6 @@ fn space_of(record: &Record<'_>, tenant: TenantId) -> Space {
     if record.fields.own_space { Space::Own(tenant) } else { Space::Shared }
 }
 
-/// Begins the notes: what is of another kind is begun anew.
-fn begin(store: &Store) -> Start {
-    let mut start = Start { known: Vec::new(), ends: Vec::new(), is_stale: false, boot: 0 };
-    for (at, tier) in store.tiers.iter().enumerate().filter(|(_, tier)| !tier.is_begun()) {
-        let (is_known, are_void, end) = (tier.notes.is_known(), tier.notes.are_void(), tier.notes.ended());
-        let has_outlived = is_known && tier.notes.has_outlived();
-        let boot = if has_outlived { tier.notes.begin(store.wall()).0 } else { 0 };
-        // Else a crash of the machine could leave the notes of the last end as they were, and nothing of what comes.
-        if !has_outlived || !store.settle_notes(tier) {
-            store.begin_tier(tier);
-            start.is_stale |= is_known || are_void;
-            continue;
-        }
-        start.ends.push((at, end));
-        start.boot = start.boot.max(boot);
-        start.known.push(at);
-    }
-    start
-}
-
 /// Finds the tenants of a tier's rows.
 fn match_rows(store: &Store, tier: &Tier, adopt: &mut dyn FnMut(&str, bool) -> Option<TenantId>) -> Rows {
     let mut rows = Rows::new();
@@ -360,140 +327,4 @@ fn match_rows(store: &Store, tier: &Tier, adopt: &mut dyn FnMut(&str, bool) -> O
         rows.insert(owner, (id, known));
     }
     rows
-}
-
-#[cfg(test)]
-#[cfg(not(any(shuttle, miri)))]
-mod tests {
-    use super::*;
-    use crate::{Fields, Mode, Options, Placement, RankKind, TenantSpec};
-    use control::Claim;
-    use media::FileTier;
-    use media::faults::Faulty;
-    use units::Bytes;
-
-    const ITEMS: u32 = 3_000;
-
-    fn options() -> Options {
-        Options {
-            memory: Bytes::mib(8),
-            item_max: Bytes::kib(64),
-            threads: 1,
-            tenants_max: 2,
-            no_evict: false,
-            seed: 1,
-        }
-    }
-
-    fn start(device: &Arc<Faulty<FileTier>>, saved: &Path) -> (Worker, TenantId, Restored) {
-        let store = Store::with_tiers(options(), &[Arc::clone(device) as _], 1_000_000_000).unwrap();
-        let (name, claim, rank) = ("t".to_owned(), Claim::default(), RankKind::default());
-        let tenant = store.add_tenant(TenantSpec { name, own_space: true, claim, rank }).unwrap();
-        assert!(store.set_placement(tenant, Placement::Tier(0)));
-        let mut worker = store.worker().unwrap();
-        let restored = worker.restore(Some(saved), &mut |_, _| None);
-        (worker, tenant, restored)
-    }
-
-    fn fill(worker: &mut Worker, tenant: TenantId) {
-        for number in 0..ITEMS {
-            let text = format!("key {number}");
-            let key = worker.key(Space::Own(tenant), text.as_bytes()).unwrap();
-            while worker.set(tenant, &key, Mode::Set, Fields::default(), &[7; 2_000]).is_err() {
-                worker.make_room().unwrap();
-            }
-            worker.quiesce();
-        }
-    }
-
-    #[test]
-    fn a_record_that_was_written_out_before_an_item_led_there_is_noted_as_live() {
-        let folder = std::env::temp_dir().join(format!("cotenant-noted-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let device = Arc::new(Faulty::new(FileTier::open(&folder.join("tier"), Bytes::mib(16)).unwrap()));
-        let (worker, tenant, _) = start(&device, &folder.join("saved"));
-        let (store, tier) = (&worker.store, &worker.store.tiers[0]);
-        let append = |key: &[u8]| {
-            let owner = tier.owner(tenant);
-            let (own_space, stamp, cas, client_flags, expires_wall, state) = (true, 1, None, 0, 0, 0);
-            let fields = record::Fields { owner, own_space, stamp, cas, client_flags, expires_wall, state };
-            tier.append(&store.epochs, (0, 0), &fields, key, [&[7; 2_000], &[]]).unwrap()
-        };
-        let [early, late] = [append(b"early"), append(b"late")];
-        tier.hold(early);
-        assert!(!tier.notes.is_live(early.at), "it is not on the device yet");
-        while let Some(mut head) = tier.take_late(1_000) {
-            assert!(tier.write_out(&head, 1_000));
-            tier.note_written(&mut head, |_, _| ());
-            tier.park(head);
-        }
-        tier.hold(late);
-        assert!(tier.notes.is_live(late.at), "nobody else notes it any more");
-        let next = append(b"next");
-        tier.hold(next);
-        assert!(!tier.notes.is_live(next.at), "behind what was written");
-        std::fs::remove_dir_all(folder).unwrap();
-    }
-
-    #[test]
-    fn a_tenant_that_was_removed_is_not_there_after_a_start() {
-        let folder = std::env::temp_dir().join(format!("cotenant-gone-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let saved = folder.join("saved");
-        let device = Arc::new(Faulty::new(FileTier::open(&folder.join("tier"), Bytes::mib(16)).unwrap()));
-        let names_found = |is_removed: bool| {
-            let (mut worker, tenant, _) = start(&device, &saved);
-            fill(&mut worker, tenant);
-            if is_removed {
-                assert!(worker.store.remove_tenant(tenant));
-                // Until nobody can write for it any more, and nothing of it is left.
-                while worker.store.departing.load(Ordering::Relaxed) != 0 {
-                    worker.quiesce();
-                    worker.maintain();
-                }
-            }
-            drop(worker);
-            let store = Store::with_tiers(options(), &[Arc::clone(&device) as _], 1_000_000_000).unwrap();
-            let mut names = Vec::new();
-            let mut note = |name: &str, _| {
-                names.push(name.to_owned());
-                None
-            };
-            store.worker().unwrap().restore(Some(&saved), &mut note);
-            names
-        };
-        assert_eq!(names_found(false), ["t"]);
-        assert_eq!(names_found(true), [""; 0]);
-        std::fs::remove_dir_all(folder).unwrap();
-    }
-
-    #[test]
-    fn what_outlives_the_process_alone_goes_with_the_machine_unless_the_end_was_clean() {
-        let folder = std::env::temp_dir().join(format!("cotenant-boot-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let saved = folder.join("saved");
-        let device = Arc::new(Faulty::new(FileTier::open(&folder.join("tier"), Bytes::mib(16)).unwrap()));
-        let mut boot = 1;
-        let mut start_again = |is_clean: bool, is_machine: bool| {
-            device.set_boot(boot);
-            let (mut worker, tenant, _) = start(&device, &saved);
-            fill(&mut worker, tenant);
-            if is_clean {
-                worker.save(&saved).unwrap();
-            }
-            drop(worker);
-            boot += u64::from(is_machine);
-            device.set_boot(boot);
-            let (worker, _, restored) = start(&device, &saved);
-            drop(worker);
-            restored.items
-        };
-        assert!(
-            u64::from(ITEMS) / 2 < start_again(false, false),
-            "what was written before the process was killed"
-        );
-        assert_eq!(start_again(false, true), 0, "nobody knows what of it the machine wrote down");
-        assert_eq!(start_again(true, true), u64::from(ITEMS));
-        std::fs::remove_dir_all(folder).unwrap();
-    }
 }

@@ -1,9 +1,9 @@
 //! The file that a clean end leaves: everything that is in DRAM, and what leads to tiers.
 //!
 //! ```text
-//! +---------+--------+----------+---------+-------+-----+-----+---------+-----+-----+-----+
-//! | magic 8 | mark 8 | stamps 8 | items 8 | crc 4 | len | crc | payload |  …  | 0 4 | 0 4 |
-//! +---------+--------+----------+---------+-------+-----+-----+---------+-----+-----+-----+
+//! +---------+--------+-------+----------+---------+-------+-----+-----+---------+-----+-----+-----+
+//! | magic 8 | mark 8 | run 8 | stamps 8 | items 8 | crc 4 | len | crc | payload |  …  | 0 4 | 0 4 |
+//! +---------+--------+-------+----------+---------+-------+-----+-----+---------+-----+-----+-----+
 //! ```
 //! Little endian; `items` are as many as there may be; `crc` is CRC32C of what is before it, or of the payload behind it. The
 //! first payload holds the tenants, with their flushes that wait, the others items, whole.
@@ -14,6 +14,7 @@
 //! Failure:    a file of another version or mark is not taken, and said not to be; one that is no such file is left as it is
 
 use super::recover::{Made, Restored};
+use super::starts::Told;
 use super::{REFERENCE, Reference, write_out};
 use crate::hash::Space;
 use crate::item::{Meta, View};
@@ -30,11 +31,11 @@ use std::sync::Arc;
 use units::TenantId;
 
 /// The format, with its version.
-const MAGIC: [u8; 8] = *b"COTSAVE3";
+const MAGIC: [u8; 8] = *b"COTSAVE4";
 /// Bytes of it that every version begins with.
 const KIND: usize = 7;
 /// Bytes before the first piece.
-const HEAD: usize = 36;
+const HEAD: usize = 44;
 /// The mark of a clean end that no file belongs to.
 const NO_FILE: u64 = 1;
 /// A piece is written once it is as large.
@@ -106,6 +107,12 @@ pub fn may_replace(path: &Path) -> io::Result<bool> {
     Ok(front.is_empty() || check_magic(&front).map_or_else(NotTaken::is_ours, |()| true))
 }
 
+/// What a file says of its end; none if it is none that this version has saved.
+pub(super) fn told(path: &Path) -> Option<Told> {
+    let mut file = File::open(path).ok()?;
+    Head::read(&mut file).ok().map(|head| head.told)
+}
+
 /// What a file brought back.
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
@@ -164,7 +171,7 @@ impl Worker {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
         let mut file = BufWriter::new(file);
         let mut head = MAGIC.to_vec();
-        for number in [mark, stamps, store.index.len()] {
+        for number in [mark, store.run.load(Ordering::Relaxed), stamps, store.index.len()] {
             head.extend_from_slice(&number.to_le_bytes());
         }
         file.write_all(&head)?;
@@ -252,7 +259,7 @@ fn put_item(store: &Store, view: &View<'_>, stamp: u64, (age, uses): (u8, u8), o
 pub(super) fn load(
     worker: &mut Worker,
     path: &Path,
-    is_wanted: impl Fn(u64) -> bool,
+    is_wanted: impl Fn(Told) -> bool,
     adopt: &mut dyn FnMut(&str, bool) -> Option<TenantId>,
 ) -> Result<Option<Loaded>, NotTaken> {
     let file = match File::open(path) {
@@ -266,7 +273,7 @@ pub(super) fn load(
     }
     let mut file = BufReader::with_capacity(PIECE, file);
     let head = Head::read(&mut file)?;
-    if !is_wanted(head.mark) {
+    if !is_wanted(head.told) {
         return Err(NotTaken::Stale);
     }
     worker.store().stamps.fetch_max(head.stamps, Ordering::Relaxed);
@@ -281,7 +288,7 @@ pub(super) fn load(
 
 /// What is in front of the pieces.
 struct Head {
-    mark: u64,
+    told: Told,
     stamps: u64,
     items: u64,
 }
@@ -298,7 +305,8 @@ impl Head {
     fn decode(bytes: &[u8]) -> Option<Self> {
         let mut rest = Cursor(bytes);
         rest.take(MAGIC.len())?;
-        let head = Self { mark: rest.u64()?, stamps: rest.u64()?, items: rest.u64()? };
+        let told = Told { mark: rest.u64()?, run: rest.u64()? };
+        let head = Self { told, stamps: rest.u64()?, items: rest.u64()? };
         (crc32c::crc32c(&bytes[..HEAD - 4]) == rest.u32()?).then_some(head)
     }
 }

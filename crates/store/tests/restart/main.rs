@@ -6,6 +6,7 @@
 
 mod ends;
 mod killed;
+mod left_out;
 mod load;
 mod machine;
 mod recorded;
