@@ -363,7 +363,7 @@ fn add(row: &mut BytesByBin, rank: u8, bytes: u64) {
 }
 
 /// What no pass takes from a tenant. A policy may give less than the floor: the idle tax, or floors beyond the memory.
-fn floor_of(tenant: &Tenant) -> u64 {
+pub(crate) fn floor_of(tenant: &Tenant) -> u64 {
     tenant.floor().min(tenant.share().target).0
 }
 

@@ -125,6 +125,9 @@ pub const TIER_PASS_WIDTH: usize = 16;
 pub const TIER_PASS_WIDTH_UNMAPPED: usize = 4;
 /// A cleaning pass of a tier frees one segment in so many that it takes, at least one.
 pub const TIER_PASS_FREES_PART: usize = 3;
+/// Sources that a pass over a tier looks at one after the other where they hold nothing but what is within floors, before the tier is left
+/// alone for a moment (guess: it reads so many times what a pass does).
+pub const TIER_TRIES: u32 = 4;
 /// Where nothing alive goes, and a pass over a tier has gained nothing, another follows once a segment's part in so many more is dead
 /// (guess: sixteen passes for nothing per segment at most).
 pub const TIER_DEAD_PART: u64 = 16;

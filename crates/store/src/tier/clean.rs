@@ -18,7 +18,7 @@ use super::parts::Parts;
 use super::record::{self, GRAIN, Record};
 use super::{NOBODY, Reference, Tier, access_behind};
 use crate::account::{bytes_needed, unlink};
-use crate::census::{Half, Pending, usage_of};
+use crate::census::{Half, Pending, floor_of, usage_of};
 use crate::cleaner::{Removal, note_removal};
 use crate::destinations::Destinations;
 use crate::epoch::Participant;
@@ -31,6 +31,7 @@ use crate::segment::State;
 use crate::slot::{Place, Slot};
 use crate::store::Store;
 use crate::sync::{Ordering, give_way};
+use crate::tenant::Tenant;
 use media::SlowAccess;
 use sources::{Source, bytes_of, choose, filled, read};
 use units::{Rng, TenantId};
@@ -86,7 +87,8 @@ impl TierCleaner {
         Self { rng, clock: Clock::default() }
     }
 
-    /// One pass. Returns how many segments it gave back beyond those that it filled; none if another thread is at one.
+    /// One pass, over other sources where the first hold nothing that may go. Returns how many segments it gave back beyond those that
+    /// it filled; none if another thread is at one.
     pub(crate) fn pass(
         &mut self,
         store: &Store,
@@ -95,19 +97,34 @@ impl TierCleaner {
         tier: &Tier,
     ) -> Option<u64> {
         let mut held = tier.sources.try_lock().ok()?;
-        let mut work = Work { parts: Parts::default(), to: Destinations::take_sparing(store), moved: 0 };
-        // Nothing is read for items that could not be written.
-        let has_room = !store.no_evict || work.to.has_room(store);
-        let chosen = if has_room { choose(&mut self.rng, tier, store.now_secs()) } else { Vec::new() };
-        if chosen.is_empty() {
-            work.to.park(store);
-            return Some(0);
-        }
-        tier.set_being_cleaned(true);
         let room: &mut [u8] = match &mut *held {
             Some(buffer) => buffer.bytes_mut(),
             None => &mut [],
         };
+        tier.set_being_cleaned(true);
+        let tries = if tier.keeps_all { 1 } else { limits::TIER_TRIES };
+        let tried = (0..tries).find_map(|turn| self.try_pass((store, tier, counters), reader, room, turn));
+        tier.note_gain(tried.is_some(), store.now_secs());
+        tier.set_being_cleaned(false);
+        Some(tried.unwrap_or(0))
+    }
+
+    /// Tries a pass. Returns how many segments it gained; none if what the sources hold leaves no room for that.
+    fn try_pass(
+        &mut self,
+        (store, tier, counters): (&Store, &Tier, &ThreadCounters),
+        reader: &mut Participant,
+        room: &mut [u8],
+        turn: u32,
+    ) -> Option<u64> {
+        let mut work = Work { parts: Parts::default(), to: Destinations::take_sparing(store), moved: 0 };
+        // Nothing is read for items that could not be written.
+        let has_room = !store.no_evict || work.to.has_room(store);
+        let chosen = if has_room { choose(&mut self.rng, tier, turn, store.now_secs()) } else { Vec::new() };
+        if chosen.is_empty() {
+            work.to.park(store);
+            return Some(0);
+        }
         let mut sources = if tier.is_mapped() {
             read(store, tier, chosen, room)
         } else {
@@ -139,10 +156,11 @@ impl TierCleaner {
         }
         work.to.park(store);
         let freed = emptied.saturating_sub(work.moved.div_ceil(tier.segments.bytes()));
-        tier.note_gain(gains, store.now_secs());
-        tier.counters.passes.fetch_add(u64::from(gains || emptied != 0), Ordering::Relaxed);
+        if !gains && emptied == 0 {
+            return None;
+        }
+        tier.counters.passes.fetch_add(1, Ordering::Relaxed);
         tier.counters.freed_segments.fetch_add(freed, Ordering::Relaxed);
-        tier.set_being_cleaned(false);
         Some(freed)
     }
 }
@@ -194,17 +212,23 @@ impl Pass<'_> {
         }
     }
 
-    /// Divides the room of the destinations among the tenants. Returns whether the pass gains anything by that.
+    /// Divides the room of the destinations among the tenants. Returns whether the pass gains anything by that: not where there is no
+    /// room for all that is within floors.
     fn divide(&mut self, sources: &[Source<'_>]) -> bool {
         if self.store.no_evict {
             return filled(self.tier, sources) < sources.len();
         }
         let sources = sources.len();
-        let frees = (sources / limits::TIER_PASS_FREES_PART).max(1);
-        let room = (sources - frees.min(sources)) as u64 * self.tier.segments.bytes();
-        // Destinations lose something at their ends.
-        self.work.parts.divide(self.store, room - room / limits::TIER_SLACK_PART);
-        true
+        let floors = self.work.parts.floors(self.store);
+        let budget = |frees: usize| {
+            let room = (sources - frees.min(sources)) as u64 * self.tier.segments.bytes();
+            // Destinations lose something at their ends.
+            room - room / limits::TIER_SLACK_PART
+        };
+        let most = (sources / limits::TIER_PASS_FREES_PART).max(1);
+        // Where the sources hold more of floors than they would keep, the pass frees less, but something.
+        let frees = (1..=most).rev().find(|frees| floors <= budget(*frees));
+        frees.inspect(|frees| self.work.parts.divide(self.store, budget(*frees))).is_some()
     }
 
     /// Deals with every live record of a source. Returns whether nothing leads to it any more.
@@ -246,7 +270,8 @@ impl Pass<'_> {
         let record = record.filter(|record| record.key == item.view.key());
         let parts = &mut self.work.parts;
         let stays = !item.is_dead(store)
-            && *keeps.get_or_insert_with(|| parts.keeps(entry.tenant, entry.rank, entry.footprint));
+            && (*keeps.get_or_insert_with(|| parts.keeps(entry.tenant, entry.rank, entry.footprint))
+                || is_within_floor(store.tenant(item.view.tenant())));
         match record {
             Some(record) if stays => self.move_on((&item, found), away, &record, entry),
             broken => {
@@ -336,6 +361,12 @@ impl Pass<'_> {
             }
         }
     }
+}
+
+/// Whether all that a tenant holds is within its floor.
+fn is_within_floor(tenant: &Tenant) -> bool {
+    let floor = floor_of(tenant);
+    0 < floor && tenant.held().0 <= floor
 }
 
 /// The item that leads to a record.

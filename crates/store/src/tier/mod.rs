@@ -84,6 +84,8 @@ pub(crate) struct Tier {
     keeps_all: bool,
     /// Dead bytes from which on a pass may gain something where nothing alive goes.
     dead_enough: AtomicU64,
+    /// Before this second no pass finds anything that may go: what it holds is within floors.
+    barren_until: AtomicU32,
     /// Segments that passes could not read.
     unread: Unread,
     /// A thread is at a pass over it.
@@ -128,6 +130,7 @@ impl Tier {
             sources: Mutex::new(sources),
             owners: (0..tenants_max).map(|_| AtomicU32::new(NOBODY.0)).collect(),
             ailing_until: AtomicU32::new(0),
+            barren_until: AtomicU32::new(0),
             unread: Unread::default(),
             keeps_all: options.no_evict,
             dead_enough: AtomicU64::new(0),

@@ -4,12 +4,12 @@
 //!             them (`survivors`) -> a rank below which its records go
 //! Cost:       2 KiB per tenant that is met
 
-use crate::census::{BytesByBin, Cut, HitsByBin, by_worth};
+use crate::census::{BytesByBin, Cut, HitsByBin, by_worth, floor_of};
 use crate::rank::{Clock, Densities, Usage, density};
 use crate::sources::Sums;
 use crate::store::Store;
 use crate::survivors::{Candidate, Contender, compete, keep};
-use crate::tenant::TenantSpec;
+use crate::tenant::{Tenant, TenantSpec};
 use control::memory::Worth;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -38,6 +38,11 @@ impl Parts {
         self.0.entry(tenant).or_insert_with(|| Part::new(store, tenant))
     }
 
+    /// Bytes of records that belong to floors.
+    pub(super) fn floors(&self, store: &Store) -> u64 {
+        self.0.iter().map(|(id, part)| candidate(store.tenant(*id), part.inside).below_floor()).sum()
+    }
+
     /// Divides so many bytes among the tenants; all stays where that suffices.
     pub(super) fn divide(&mut self, store: &Store, budget: u64) {
         let inside: u64 = self.0.values().map(|part| part.inside).sum();
@@ -47,15 +52,8 @@ impl Parts {
         let sums = Sums::of(store);
         let mut ids: Vec<TenantId> = self.0.keys().copied().collect();
         ids.sort_unstable();
-        let candidates: Vec<Candidate> = ids
-            .iter()
-            .map(|id| {
-                let (tenant, inside) = (store.tenant(*id), self.0[id].inside);
-                let target = tenant.share().target;
-                let elsewhere = tenant.held().0.saturating_sub(inside);
-                Candidate { inside, elsewhere, target: target.0, floor: tenant.floor().min(target).0 }
-            })
-            .collect();
+        let candidates: Vec<Candidate> =
+            ids.iter().map(|id| candidate(store.tenant(*id), self.0[id].inside)).collect();
         let mut kept = Vec::new();
         keep(budget, &candidates, &mut kept);
         // Who competes by worth does so here, too.
@@ -91,6 +89,13 @@ impl Parts {
     pub(super) fn is_over(&self, tenant: TenantId) -> bool {
         self.0.get(&tenant).is_none_or(|part| part.is_over)
     }
+}
+
+/// What a tenant has in the sources and elsewhere, and should have.
+fn candidate(tenant: &Tenant, inside: u64) -> Candidate {
+    let target = tenant.share().target.0;
+    let elsewhere = tenant.held().0.saturating_sub(inside);
+    Candidate { inside, elsewhere, target, floor: floor_of(tenant) }
 }
 
 impl Part {

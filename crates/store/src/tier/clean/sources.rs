@@ -49,26 +49,39 @@ impl Tier {
     }
 
     /// Whether a pass may gain something: where nothing alive goes, what is dead has to make up a segment, and more than when a pass
-    /// found no use for it, as at ends of segments.
+    /// found no use for it, as at ends of segments; else not for a moment after one has found nothing that is beyond floors.
     pub(in crate::tier) fn may_gain(&self, now_secs: u32) -> bool {
+        if !self.keeps_all {
+            return self.barren_until.load(Ordering::Relaxed) <= now_secs;
+        }
         let enough = self.dead_enough.load(Ordering::Relaxed).max(self.segments.bytes());
-        !self.keeps_all || enough <= self.dead(now_secs)
+        enough <= self.dead(now_secs)
     }
 
-    /// Notes whether what is dead was of use to a pass.
+    /// Notes whether a pass found something to gain.
     pub(super) fn note_gain(&self, gains: bool, now_secs: u32) {
         let more = self.segments.bytes() / limits::TIER_DEAD_PART;
-        let enough = if gains || !self.keeps_all { 0 } else { self.dead(now_secs) + more };
-        self.dead_enough.store(enough, Ordering::Relaxed);
+        if gains {
+            self.dead_enough.store(0, Ordering::Relaxed);
+        } else if self.keeps_all {
+            self.dead_enough.store(self.dead(now_secs) + more, Ordering::Relaxed);
+        } else {
+            self.barren_until.store(now_secs.saturating_add(limits::TIER_REST_SECS), Ordering::Relaxed);
+        }
     }
 }
 
-/// Claims sources: half of them have the least alive, half are random. Where nothing alive goes, all of them have the least.
-pub(super) fn choose(rng: &mut Rng, tier: &Tier, now_secs: u32) -> Vec<u32> {
+/// Claims sources: half of them have the least alive, half are random; where such were of no use in turns before all are random. Where
+/// nothing alive goes, all of them have the least.
+pub(super) fn choose(rng: &mut Rng, tier: &Tier, turn: u32, now_secs: u32) -> Vec<u32> {
     let mut all: Vec<u32> = tier.candidates(now_secs).collect();
     let width = tier.width(all.len());
     all.sort_by_cached_key(|segment| tier.segments.live(*segment));
-    let best = if tier.keeps_all { width } else { width.div_ceil(2) };
+    let best = match turn {
+        _ if tier.keeps_all => width,
+        0 => width.div_ceil(2),
+        _ => 0,
+    };
     for i in best..width {
         let j = i + rng.index(all.len() - i);
         all.swap(i, j);

@@ -6,6 +6,7 @@ use crate::sync::lock;
 use crate::worker::Worker;
 use crate::{Fields, Mode, Options, Placement, RankKind, Refused, TenantSpec};
 use control::Claim;
+use control::memory::MemoryShare;
 use media::faults::Faulty;
 use media::{Device, FileTier, Plain};
 use std::path::{Path, PathBuf};
@@ -259,4 +260,48 @@ fn a_disk_that_cannot_be_read_for_a_moment_is_written_to_and_loses_nothing() {
     assert_eq!((lost, tier.counters.totals().broken), (record::footprint(5, 2_000), 1));
     device.fail_reads(0..0);
     assert!((1..4_000).all(|number| has(&mut worker, tenant, number)));
+}
+
+/// What is within a reservation stays in a tier that a neighbour writes over and over; where nothing else is there, nothing is moved.
+#[test]
+fn what_is_within_a_floor_stays_in_a_tier() {
+    let folder = Folder::new("floors");
+    let devices: [Arc<dyn Device>; 2] =
+        [Arc::new(Plain::new(Bytes::mib(16)).unwrap()), Arc::new(folder.tier())];
+    for device in devices {
+        let (store, mut worker) = start(device, OPTIONS);
+        let (kept, other) = (add(&store, "kept"), add(&store, "other"));
+        let floor = Bytes::mib(15);
+        store.tenant(kept).set_floor(floor);
+        store.tenant(kept).set_share(MemoryShare::of(floor), Bytes::ZERO);
+        store.tenant(other).set_share(MemoryShare::of(Bytes::mib(8)), Bytes::ZERO);
+        let tier = &store.tiers[0];
+        assert!((0..5_500).all(|number| set(&mut worker, kept, number)));
+        assert!(store.tenant(kept).held() <= floor);
+        let passes = |number: u32, worker: &mut Worker| {
+            store.set_now(store.now_secs() + u32::from(number.is_multiple_of(100)));
+            worker.clean_tiers(By::Background);
+        };
+        for number in 0..20_000 {
+            assert!(set(&mut worker, other, number));
+            passes(number, &mut worker);
+        }
+        assert_eq!(store.totals(kept).evictions, 0);
+        assert!((0..5_500).all(|number| has(&mut worker, kept, number)));
+        let totals = store.totals(other);
+        assert!(2_000 < totals.tier_evictions, "the other's go from there: {}", totals.tier_evictions);
+        worker.quiesce();
+        worker.check();
+        // Now all of both is within their floors.
+        store.tenant(other).set_floor(Bytes::mib(60));
+        store.tenant(other).set_share(MemoryShare::of(Bytes::mib(60)), Bytes::ZERO);
+        let before = (tier.counters.totals().moved, store.totals(other).tier_evictions);
+        let mut cleaner = TierCleaner::new(Rng::new(1));
+        for _ in 0..20 {
+            cleaner.pass(&store, &mut worker.reader, &worker.counters, tier);
+            assert!(!tier.may_gain(store.now_secs()), "there is nothing to gain for a moment");
+        }
+        assert_eq!((tier.counters.totals().moved, store.totals(other).tier_evictions), before);
+        assert!(tier.may_gain(store.now_secs() + 1));
+    }
 }
