@@ -292,7 +292,7 @@ impl Pass<'_> {
     ) -> Handled {
         let (store, tier) = (self.store, self.tier);
         let counters = self.counters.of(entry.tenant.index()).at(tier.id);
-        let fields = record::Fields { owner: tier.owner(entry.tenant), ..record.fields };
+        let fields = record::Fields { owner: tier.owner(item.view.tenant()), ..record.fields };
         // First there is room for the item that leads there.
         let meta = crate::item::Meta { away: Some(from), ..item.view.meta() };
         let needed = bytes_needed(item.view.len(), meta.cas.is_some());

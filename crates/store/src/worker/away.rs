@@ -186,10 +186,11 @@ impl Worker {
         }
     }
 
-    /// The content of an item that is written again with another expiry or state. A record says what it said: where a restart
-    /// would serve it for longer than it should, or as fresh, it is written again.
+    /// The content of an item that `writer` writes again with another expiry or state. A record says what it said: where a restart
+    /// would serve it for longer than it should, or as fresh, or as another tenant's, it is written again.
     pub(super) fn kept_content<'a>(
         &'a self,
+        writer: TenantId,
         view: &View<'a>,
         expires_at: u32,
         stale: bool,
@@ -197,7 +198,7 @@ impl Worker {
         let Some(away) = view.away() else { return Ok(Content::Value([view.value(), &[]])) };
         let before = view.expiry().map_or(0, |e| e.at);
         let earlier = expires_at != 0 && (before == 0 || expires_at < before);
-        if earlier || stale {
+        if earlier || stale || writer != view.tenant() {
             return Ok(Content::Value([self.value_of(view)?, &[]]));
         }
         Ok(Content::Away(away))

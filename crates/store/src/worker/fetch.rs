@@ -132,7 +132,7 @@ impl Worker {
         if won || expires_at != expired_at {
             let draft = Draft {
                 fields: Fields { client_flags: view.client_flags(), expires_at },
-                content: self.kept_content(&view, expires_at, false)?,
+                content: self.kept_content(tenant, &view, expires_at, false)?,
                 identity: Identity::Kept(Kept::of(self, found, &view)),
                 state: view.state() | if won { state::TOKEN_SENT } else { 0 },
             };

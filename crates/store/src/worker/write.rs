@@ -341,7 +341,7 @@ impl Worker {
             };
             let expires_at = remove.expires_at.unwrap_or(fields.expires_at);
             let content = match remove.what {
-                Removal::Item => self.kept_content(&view, expires_at, remove.stale)?,
+                Removal::Item => self.kept_content(tenant, &view, expires_at, remove.stale)?,
                 Removal::Value(_) => Content::Value([&[], &[]]),
             };
             let identity = match remove.cas {
@@ -415,7 +415,7 @@ impl Worker {
         } else {
             let draft = Draft {
                 fields: Fields { client_flags: view.client_flags(), expires_at },
-                content: self.kept_content(&view, expires_at, false)?,
+                content: self.kept_content(tenant, &view, expires_at, false)?,
                 identity: Identity::Kept(Kept::of(self, found, &view)),
                 state: view.state(),
             };

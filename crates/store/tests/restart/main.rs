@@ -9,6 +9,7 @@ mod killed;
 mod left_out;
 mod load;
 mod machine;
+mod owners;
 mod recorded;
 
 use load::{Folder, Known, Server, TIER, WALL, start};
