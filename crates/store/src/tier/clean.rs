@@ -241,11 +241,20 @@ impl Pass<'_> {
             }
         }
         // Else a writer has put something here that nothing leads to yet: the segment stays until a later pass.
-        if tier.segments.live(source.segment) != 0 && (source.hides || source.is_lost) {
+        let hides =
+            || source.is_lost || source.hides || source.entries.iter().any(|entry| self.is_hidden(entry));
+        if tier.segments.live(source.segment) != 0 && hides() {
             // A damaged header hides whose record it is, and what cannot be read whose all are: who leads here is found the long way.
-            self.drop_all(source.segment);
+            self.drop_all(source);
         }
         tier.segments.live(source.segment) == 0
+    }
+
+    /// Whether a record that was dealt with has an item still, which its key or owner does not lead to.
+    fn is_hidden(&self, entry: &Entry) -> bool {
+        // Who lets go of it by its own key is done with that.
+        let _locked = self.tier.notes.is_live(entry.at).then(|| self.store.index.lock(entry.hash));
+        self.tier.notes.is_live(entry.at)
     }
 
     /// Deals with one record. Returns false if it has to stay where it is.
@@ -342,16 +351,21 @@ impl Pass<'_> {
         true
     }
 
-    /// Removes every item that leads to a segment.
-    fn drop_all(&self, segment: u32) {
+    /// Removes every item that leads to a source and whose record is not whole.
+    fn drop_all(&self, source: &Source<'_>) {
         let (store, tier) = (self.store, self.tier);
+        let is_whole = |at: u64, key: &[u8]| {
+            let record = record::decode(tier.spot(at), bytes_of(tier, self.reader, source, at));
+            !source.is_lost && record.is_some_and(|record| record.key == key)
+        };
         for bucket in 0..store.index.buckets() {
             let mut places = Vec::new();
             store.index.each_in(bucket, |slot| places.push(slot.place()));
             for place in places {
                 let view = store.log.view(self.reader, place);
-                let leads = |away: Reference| away.tier == tier.id && tier.segments.of(away.at) == segment;
-                if view.away().is_some_and(leads) {
+                let leads =
+                    |away: Reference| away.tier == tier.id && tier.segments.of(away.at) == source.segment;
+                if view.away().is_some_and(|away| leads(away) && !is_whole(away.at, view.key())) {
                     let item = Pending::new(store, place, view);
                     if let Some(found) = item.find(store) {
                         tier.note_broken();

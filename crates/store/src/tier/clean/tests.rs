@@ -305,3 +305,49 @@ fn what_is_within_a_floor_stays_in_a_tier() {
         assert!(tier.may_gain(store.now_secs() + 1));
     }
 }
+
+/// Writes bytes over those of a tier's file, behind its back.
+fn damage(folder: &Folder, at: u64, bytes: &[u8]) {
+    let file = std::fs::OpenOptions::new().write(true).open(folder.path()).unwrap();
+    let front = file.metadata().unwrap().len() - Bytes::mib(16).0;
+    std::os::unix::fs::FileExt::write_all_at(&file, bytes, front + at).unwrap();
+    file.sync_all().unwrap();
+}
+
+/// A record whose damaged key or owner leads to no item does not keep its segment for ever; its item goes, and no other.
+#[test]
+fn a_record_that_does_not_say_whose_it_is_keeps_no_segment() {
+    let folder = Folder::new("hidden");
+    let (store, mut worker) = start(Arc::new(folder.tier()), OPTIONS);
+    let (tenant, other) = (add(&store, "t"), add(&store, "other"));
+    let tier = &store.tiers[0];
+    assert!((0..4_000).all(|number| set(&mut worker, tenant, number)));
+    worker.clean_tiers(By::Background);
+    let bad = tier.segments.sealed().next().unwrap();
+    let is_there = |at: u64| tier.segments.of(at) == bad;
+    let there: Vec<u32> =
+        (0..4_000).filter(|number| place(&worker, tenant, *number).is_some_and(is_there)).collect();
+    // Passes take first what has the least alive.
+    assert!(there[3..].iter().all(|number| delete(&mut worker, tenant, *number)));
+    // What is alive stays, and what is dead is of use.
+    store.tenant(tenant).set_floor(Bytes::mib(60));
+    store.tenant(tenant).set_share(MemoryShare::of(Bytes::mib(60)), Bytes::ZERO);
+    (0..4_000)
+        .filter(|n: &u32| !n.is_multiple_of(3) && !there.contains(n))
+        .for_each(|n| _ = delete(&mut worker, tenant, n));
+    let at = |of: usize| place(&worker, tenant, there[of]).unwrap();
+    damage(&folder, at(0) + record::HEADER as u64, b"X");
+    damage(&folder, at(1) + 8, &tier.owner(other).0.to_le_bytes());
+    worker.quiesce();
+    let mut cleaner = TierCleaner::new(Rng::new(1));
+    for _ in 0..10 {
+        cleaner.pass(&store, &mut worker.reader, &worker.counters, tier);
+        worker.clean_tiers(By::Background);
+    }
+    assert_eq!(tier.segments.live(bad), 0, "it has come back");
+    assert_eq!(tier.counters.totals().broken, 2);
+    assert!(!has(&mut worker, tenant, there[0]) && !has(&mut worker, tenant, there[1]));
+    assert!(has(&mut worker, tenant, there[2]));
+    worker.quiesce();
+    worker.check();
+}
