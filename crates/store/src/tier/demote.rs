@@ -16,7 +16,8 @@ fn tier_for<'a>(store: &'a Store, item: &Pending<'_>) -> Option<&'a Tier> {
         return None;
     }
     let tier = store.tier_below(store.tenant(item.view.tenant()))?;
-    let takes = tier.is_begun() && tier.takes(item.view.key().len(), item.view.value().len());
+    let takes =
+        tier.is_begun() && tier.takes(item.view.tenant(), item.view.key().len(), item.view.value().len());
     (takes && TIER_RESERVE < tier.segments.available()).then_some(tier)
 }
 

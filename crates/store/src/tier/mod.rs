@@ -170,9 +170,10 @@ impl Tier {
         self.area.is_mapped()
     }
 
-    /// Whether an item of these lengths is worth a place here, and fits.
-    pub(crate) fn takes(&self, key_len: usize, value_len: usize) -> bool {
+    /// Whether a tenant's item of these lengths is worth a place here, and fits: who has no row in the notes has nothing here.
+    pub(crate) fn takes(&self, tenant: TenantId, key_len: usize, value_len: usize) -> bool {
         limits::TIER_VALUE_MIN <= value_len
+            && self.owner(tenant) != NOBODY
             && self.area.stride(footprint(key_len, value_len)) <= self.segments.bytes()
     }
 

@@ -221,7 +221,11 @@ impl Worker {
         }
         let Placement::Tier(tier) = self.store.tenant(meta.tenant).below.placement() else { return Ok(None) };
         let value_len = content.len();
-        let tier = self.store.tiers.get(usize::from(tier)).filter(|t| t.takes(key.bytes.len(), value_len));
+        let tier = self
+            .store
+            .tiers
+            .get(usize::from(tier))
+            .filter(|t| t.takes(meta.tenant, key.bytes.len(), value_len));
         let Some(tier) = tier else { return Ok(None) };
         // First there is room for the item that leads there.
         let made = Meta { away: Some(Reference { tier: tier.id, at: 0, value_len: 0 }), ..*meta };

@@ -351,3 +351,27 @@ fn a_record_that_does_not_say_whose_it_is_keeps_no_segment() {
     worker.quiesce();
     worker.check();
 }
+
+/// Who has no row in the notes, here for a name that does not fit, has its values in DRAM, and takes no longer for that than others.
+#[test]
+fn who_has_no_row_in_the_notes_stays_in_dram() {
+    let folder = Folder::new("rowless");
+    for placement in [Placement::Tier(0), Placement::Auto] {
+        let (store, mut worker) = start(Arc::new(folder.tier()), OPTIONS);
+        let tenant = add(&store, &"n".repeat(65));
+        assert!(store.set_placement(tenant, placement));
+        assert_eq!(store.tiers[0].owner(tenant), NOBODY);
+        for number in 0..1_000 {
+            let text = format!("key {number}");
+            let key = worker.key(Space::Own(tenant), text.as_bytes()).unwrap();
+            let made = worker.set(tenant, &key, Mode::Set, Fields::default(), &[7; 2_000]);
+            assert!(made.is_ok(), "it is stored at once: {number} {made:?}");
+            worker.quiesce();
+        }
+        assert!((0..1_000).all(|number| has(&mut worker, tenant, number)));
+        assert!((1_000..20_000).all(|number| set(&mut worker, tenant, number)), "and DRAM turns over");
+        assert_eq!(store.tiers[0].in_use().live, Bytes::ZERO);
+        worker.quiesce();
+        worker.check();
+    }
+}
