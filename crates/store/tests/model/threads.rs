@@ -8,6 +8,8 @@ use units::{Bytes, Rng};
 /// Threads write, read, delete and clean at once; every value read belongs to its key.
 fn threads_never_see_another_value(below: Below) {
     let (store, tenants) = new_store(Bytes::mib(2), Bytes::kib(64), 5, below);
+    // More than fits, of those below as well.
+    let keys = if below == Below::Nothing { 6_000 } else { 12_000 };
     let run = |seed: u64| {
         let store = Arc::clone(&store);
         let tenants = tenants.clone();
@@ -15,7 +17,7 @@ fn threads_never_see_another_value(below: Below) {
             let mut worker = store.worker().unwrap();
             let mut rng = Rng::new(seed);
             for turn in 0..60_000_u64 {
-                let n = rng.below(6_000);
+                let n = rng.below(keys);
                 let (tenant, space) = tenants[usize::try_from(n % 3).unwrap()];
                 let text = format!("key-{n}");
                 let key = worker.key(space, text.as_bytes()).unwrap();
