@@ -66,6 +66,11 @@ impl<'b> Step<'b> {
         }
     }
 
+    /// Whether it has more keys than are looked at in this turn.
+    pub(super) fn goes_on(&self) -> bool {
+        matches!(self, Self::Run(Command::Get { goes_on: true, .. }))
+    }
+
     /// Whose it is if no key of it was hashed: that of a key in base64, or the connection's.
     pub(super) fn tenant(&self, session: &Session<'_>) -> TenantId {
         let mut decoded = [0; KEY_MAX];

@@ -319,7 +319,9 @@ fn wanted<'h, 'b>(
         let keys = hashed.get(next.keys.0..next.keys.1).unwrap_or_default();
         next.step.class() == CommandClass::Read && keys.iter().all(|(_, tenant)| is_free(*tenant))
     };
-    let behind = batch.iter().skip(1).take_while(reads_freely).last();
+    // Behind a request that goes on they would be gone again before their turn.
+    let followers = if batch.first().is_some_and(|first| first.step.goes_on()) { 0 } else { batch.len() };
+    let behind = batch.iter().take(followers).skip(1).take_while(reads_freely).last();
     let (first, last) = (batch.first().map_or(0, |first| first.keys.0), behind.or(batch.first()));
     let end = last.map_or(0, |request| request.keys.1);
     hashed.get(first + answered..end).unwrap_or_default()

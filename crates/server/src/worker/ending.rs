@@ -91,7 +91,9 @@ impl<R: Reactor> Worker<R> {
             }
             let now = self.around.shared.clock.now();
             let owed = Connection::is_owed;
-            let open = self.connections.iter().flatten();
+            // What has arrived and was not heard yet is answered first.
+            let all_heard = !self.reactor.has_ready();
+            let open = self.connections.iter().flatten().filter(|_| all_heard);
             let done: Vec<_> = open.filter(|c| !owed(c) && !c.is_closing).map(|c| c.id).collect();
             for id in done {
                 self.reactor.finish(id);
@@ -100,8 +102,9 @@ impl<R: Reactor> Worker<R> {
                 }
                 finished_at = Some(now);
             }
-            let is_quiet = !self.connections.iter().flatten().any(owed)
-                && finished_at.is_none_or(|at| Duration::from_millis(DRAIN_LINGER_MS) <= now.since(at));
+            let linger = Duration::from_millis(DRAIN_LINGER_MS);
+            let has_lingered = finished_at.map_or(all_heard, |at| linger <= now.since(at));
+            let is_quiet = has_lingered && !self.connections.iter().flatten().any(owed);
             if is_quiet || Duration::from_secs(DRAIN_SECS) <= now.since(started) {
                 self.publish_counters();
                 return;

@@ -6,31 +6,42 @@
 
 use super::Tier;
 use crate::limits;
-use crate::sync::{Mutex, Ordering, lock};
+use crate::sync::{AtomicU32, Mutex, Ordering, lock};
 use std::collections::HashMap;
 
 /// Segments that passes could not read: how often, and until when they are left alone.
 #[derive(Debug, Default)]
-pub(super) struct Unread(Mutex<HashMap<u32, (u32, u32)>>);
+pub(super) struct Unread {
+    segments: Mutex<HashMap<u32, (u32, u32)>>,
+    /// How many there are: mostly none, and then nobody waits for the lock.
+    count: AtomicU32,
+}
 
 impl Unread {
     /// Whether a segment is left alone for now.
     pub(super) fn rests(&self, segment: u32, now_secs: u32) -> bool {
-        lock(&self.0).get(&segment).is_some_and(|(_, until)| now_secs < *until)
+        self.count.load(Ordering::Relaxed) != 0
+            && lock(&self.segments).get(&segment).is_some_and(|(_, until)| now_secs < *until)
     }
 
     /// Notes that a pass could not read a segment. Returns whether what it holds is to be given up.
     pub(super) fn note(&self, segment: u32, now_secs: u32) -> bool {
-        let mut all = lock(&self.0);
+        let mut all = lock(&self.segments);
         let (times, until) = all.entry(segment).or_default();
         *until = now_secs.saturating_add(limits::TIER_REST_SECS << *times);
         *times = (*times + 1).min(limits::TIER_READS_MAX);
-        *times == limits::TIER_READS_MAX
+        let is_lost = *times == limits::TIER_READS_MAX;
+        self.count.store(u32::try_from(all.len()).unwrap_or(u32::MAX), Ordering::Relaxed);
+        is_lost
     }
 
     /// Forgets a segment: it was read, or nothing is there any more.
     pub(super) fn forget(&self, segment: u32) {
-        lock(&self.0).remove(&segment);
+        if self.count.load(Ordering::Relaxed) != 0 {
+            let mut all = lock(&self.segments);
+            all.remove(&segment);
+            self.count.store(u32::try_from(all.len()).unwrap_or(u32::MAX), Ordering::Relaxed);
+        }
     }
 }
 

@@ -351,12 +351,15 @@ impl Pass<'_> {
         true
     }
 
-    /// Removes every item that leads to a source and whose record is not whole.
+    /// Removes every item that leads to a source and whose record is not whole, or nobody's.
     fn drop_all(&self, source: &Source<'_>) {
         let (store, tier) = (self.store, self.tier);
+        let tenants = tier.tenants_by_owner();
+        let is_somebodys =
+            |record: &Record<'_>| tenants.get(record.fields.owner.0 as usize).is_some_and(Option::is_some);
         let is_whole = |at: u64, key: &[u8]| {
             let record = record::decode(tier.spot(at), bytes_of(tier, self.reader, source, at));
-            !source.is_lost && record.is_some_and(|record| record.key == key)
+            !source.is_lost && record.is_some_and(|record| record.key == key && is_somebodys(&record))
         };
         for bucket in 0..store.index.buckets() {
             let mut places = Vec::new();

@@ -50,6 +50,8 @@ mod head {
     pub(super) const WALL: usize = 6;
     pub(super) const MACHINE: usize = 7;
     pub(super) const RUN: usize = 8;
+    pub(super) const BEFORE: usize = 9;
+    pub(super) const SERVED: usize = 10;
 }
 
 /// Words of a row.
@@ -144,6 +146,11 @@ impl Notes {
             && self.word(head::ROWS) == self.rows as u64
     }
 
+    /// Whether they are of this version, whatever the device was then: where runs are noted is the same for all.
+    pub(crate) fn are_ours(&self) -> bool {
+        self.word(head::MAGIC) == MAGIC
+    }
+
     /// Whether they were of this device, and were made worthless since.
     pub(crate) fn are_void(&self) -> bool {
         self.word(head::MAGIC) == 0 && self.word(head::SIZE) == self.size.0
@@ -184,14 +191,26 @@ impl Notes {
         self.put(head::BOOT, boot);
         self.put(head::WALL, wall);
         self.put(head::MACHINE, self.device.boot());
+        self.put(head::BEFORE, self.run());
         self.put(head::RUN, run);
-        self.settle(head::BOOT..head::RUN + 1);
+        self.settle(head::BOOT..head::SERVED + 1);
         (boot, clean)
     }
 
+    /// All tiers of the start have begun: from now on it changes what they hold.
+    pub(crate) fn serve(&self) {
+        self.put_settled(head::SERVED, self.begun());
+    }
+
     /// The store's number of the last start.
-    pub(crate) fn run(&self) -> u64 {
+    pub(crate) fn begun(&self) -> u64 {
         self.word(head::RUN)
+    }
+
+    /// The same of the last that changed anything: one that ended while its tiers began has not.
+    pub(crate) fn run(&self) -> u64 {
+        let has_served = self.word(head::SERVED) == self.begun();
+        self.word(if has_served { head::RUN } else { head::BEFORE })
     }
 
     /// Says that everything is written down that this start knew; `mark` tells which save it belongs to.
@@ -403,7 +422,10 @@ mod tests {
         assert!(!notes.is_live(64) && notes.is_live(0));
         assert_eq!(notes.begin(5, 70), (1, false));
         notes.end(9);
-        assert_eq!((notes.ended(), notes.run(), notes.begin(6, 71)), (9, 70, (2, true)));
+        assert_eq!((notes.ended(), notes.begun(), notes.run()), (9, 70, 0), "it has served nothing");
+        notes.serve();
+        assert_eq!((notes.run(), notes.begin(6, 71)), (70, (2, true)));
+        assert_eq!((notes.run(), notes.begin(6, 72), notes.run(), notes.begun()), (70, (3, false), 70, 72));
         assert!(notes.is_known());
         notes.format(2);
         assert_eq!((live(0..4 << 20).len(), notes.ended()), (0, 0));

@@ -70,7 +70,8 @@ pub(super) fn begin(store: &Store, saved: Option<&Path>) -> Start {
     // What has begun from other ends is another run.
     let ends = tiers().map(|(_, tier)| tier.notes.ended()).chain(told.map(|told| told.mark));
     let drawn = ends.chain(runs.iter().copied()).fold(store.wall(), |all, one| units::mix64(all ^ one));
-    let run = run_after(runs.iter().copied().max().unwrap_or(0), store.wall(), drawn);
+    let begun = tiers().filter(|(_, tier)| tier.notes.are_ours()).map(|(_, tier)| tier.notes.begun());
+    let run = run_after(begun.chain(runs.iter().copied()).max().unwrap_or(0), store.wall(), drawn);
     store.run.store(run, Ordering::Relaxed);
     let mut start =
         Start { known: Vec::new(), ends: Vec::new(), is_stale: false, last, boot: 0, left_out: 0 };
@@ -94,12 +95,14 @@ pub(super) fn begin(store: &Store, saved: Option<&Path>) -> Start {
         start.boot = start.boot.max(boot);
         start.known.push(at);
     }
+    // A start that ends before this has changed nothing: all tiers are of the run before it.
+    store.tiers.iter().filter(|tier| tier.notes.survives()).for_each(|tier| tier.notes.serve());
     start
 }
 
 /// The last run that had a tier; none if nothing says so.
 fn run_of(tier: &Tier) -> Option<u64> {
-    (tier.notes.is_known() || tier.notes.are_void()).then(|| tier.notes.run())
+    (tier.notes.are_ours() || tier.notes.are_void()).then(|| tier.notes.run())
 }
 
 #[cfg(test)]

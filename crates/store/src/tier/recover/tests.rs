@@ -70,6 +70,34 @@ fn a_record_that_was_written_out_before_an_item_led_there_is_noted_as_live() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
+/// A start that is ended while its tiers begin has changed nothing: those that had begun and those that had not are both of the run before.
+#[test]
+fn a_start_that_ends_halfway_leaves_every_tier_what_it_has() {
+    let folder = std::env::temp_dir().join(format!("cotenant-halfway-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let tier = |name: &str| Arc::new(FileTier::open(&folder.join(name), Bytes::mib(16)).unwrap()) as _;
+    let devices = [tier("a"), tier("b")];
+    let items = |ends_halfway: bool| {
+        let store = Store::with_tiers(options(), &devices, 1_000_000_000).unwrap();
+        if ends_halfway {
+            store.tiers[0].notes.begin(store.wall(), u64::MAX / 2);
+            return 0;
+        }
+        let (name, claim, rank) = ("t".to_owned(), Claim::default(), RankKind::default());
+        let tenant = store.add_tenant(TenantSpec { name, own_space: true, claim, rank }).unwrap();
+        assert!(store.set_placement(tenant, Placement::Tier(1)));
+        let mut worker = store.worker().unwrap();
+        let restored = worker.restore(None, &mut |_, _| None);
+        fill(&mut worker, tenant);
+        restored.items
+    };
+    assert_eq!(items(false), 0);
+    items(true);
+    items(true);
+    assert!(u64::from(ITEMS) / 2 < items(false));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
 #[test]
 fn a_tenant_that_was_removed_is_not_there_after_a_start() {
     let folder = std::env::temp_dir().join(format!("cotenant-gone-{}", std::process::id()));
