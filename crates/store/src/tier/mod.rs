@@ -84,6 +84,8 @@ pub(crate) struct Tier {
     keeps_all: bool,
     /// Dead bytes from which on a pass may gain something where nothing alive goes.
     dead_enough: AtomicU64,
+    /// As long as no more has died, and in this second, there is less of them: nobody has to look again.
+    futile: (AtomicU64, AtomicU32),
     /// Before this second no pass finds anything that may go: what it holds is within floors.
     barren_until: AtomicU32,
     /// Segments that passes could not read.
@@ -134,6 +136,7 @@ impl Tier {
             unread: Unread::default(),
             keeps_all: options.no_evict,
             dead_enough: AtomicU64::new(0),
+            futile: (AtomicU64::new(0), AtomicU32::new(u32::MAX)),
             cleaned: AtomicBool::new(false),
             unwritten: AtomicU32::new(0),
             begun: AtomicBool::new(false),

@@ -5,7 +5,7 @@
 
 use crate::epoch::Epochs;
 use crate::segment::State;
-use crate::sync::{AtomicU32, Mutex, Ordering, lock};
+use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
 use std::collections::VecDeque;
 use units::Bytes;
 
@@ -17,6 +17,8 @@ pub(crate) struct Segments {
     /// Free ones, as of the last change of the pool.
     available: AtomicU32,
     bytes: u64,
+    /// Bytes of records that the index led to once, of all segments together.
+    died: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -45,6 +47,7 @@ impl Segments {
             pool: Mutex::new(Pool { free: (0..count).collect(), ..Pool::default() }),
             available: AtomicU32::new(count),
             bytes: bytes.0,
+            died: AtomicU64::new(0),
         }
     }
 
@@ -183,11 +186,17 @@ impl Segments {
         self.row(segment).live.load(Ordering::Relaxed)
     }
 
+    /// Bytes that have died so far.
+    pub(crate) fn died(&self) -> u64 {
+        self.died.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn add_live(&self, segment: u32, bytes: u64) {
         self.row(segment).live.fetch_add(u32::try_from(bytes).unwrap_or(u32::MAX), Ordering::Relaxed);
     }
 
     pub(crate) fn take_live(&self, segment: u32, bytes: u64) {
         self.row(segment).live.fetch_sub(u32::try_from(bytes).unwrap_or(u32::MAX), Ordering::Relaxed);
+        self.died.fetch_add(bytes, Ordering::Relaxed);
     }
 }

@@ -54,8 +54,16 @@ impl Tier {
         if !self.keeps_all {
             return self.barren_until.load(Ordering::Relaxed) <= now_secs;
         }
+        let (until, second) = &self.futile;
+        let died = self.segments.died();
+        if second.load(Ordering::Relaxed) == now_secs && died < until.load(Ordering::Relaxed) {
+            return false;
+        }
         let enough = self.dead_enough.load(Ordering::Relaxed).max(self.segments.bytes());
-        enough <= self.dead(now_secs)
+        let missing = enough.saturating_sub(self.dead(now_secs));
+        until.store(died + missing, Ordering::Relaxed);
+        second.store(now_secs, Ordering::Relaxed);
+        missing == 0
     }
 
     /// Notes whether a pass found something to gain.
