@@ -67,8 +67,8 @@ fn parse(input: &[u8]) -> Parsed<'_> {
     }
     // A password may have spaces.
     let message = match memchr(b' ', shown).map(|at| (&shown[..at], &shown[at + 1..])) {
-        Some((user @ [_, ..], password @ [_, ..])) => Message::Show { user, password },
-        _ => Message::Wrong(text::BAD_AUTH_TOKEN),
+        Some((user, password)) => Message::Show { user, password },
+        None => Message::Wrong(text::BAD_AUTH_TOKEN),
     };
     Parsed::Message(message, all)
 }
@@ -155,7 +155,9 @@ mod tests {
             (b"SET a 0 0 3\r\n", Message::Wrong(text::UNAUTHENTICATED), 13),
             (b"set a 0 0 x\r\n", Message::Wrong(text::UNAUTHENTICATED), 13),
             (b"set a 0 0 3\r\na b\r\n", show(b"a", b"b"), 18),
-            (b"set a x y 7 noreply\r\n a  b c\r\nget", show(b"a", b"b"), 30),
+            (b"set a x y 7 noreply\r\na  b c \r\nget", show(b"a", b" b c "), 30),
+            (b"set a 0 0 4\r\n a b\r\n", show(b"", b"a b"), 19),
+            (b"set a 0 0 2\r\na \r\n", show(b"a", b""), 17),
             (b"set a 0 0 3\r\nabc\r\n", Message::Wrong(text::BAD_AUTH_TOKEN), 18),
             (b"set a 0 0 3\r\na bcd", Message::Wrong(text::BAD_TERMINATION), 18),
             (b"set a 0 0 2000\r\n", Message::Wrong(text::BAD_AUTH_TOKEN), 2018),
