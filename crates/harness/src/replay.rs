@@ -156,8 +156,8 @@ fn replay(
     Ok(replayer.report(requests))
 }
 
-/// The time of several traces since the first request, one after the other: one that goes on where the one before it has ended does, any other begins
-/// then, and none goes back.
+/// The time of several traces since the first request, one after the other: one that goes on where the one before it has ended
+/// does, any other begins then, and none goes back.
 #[derive(Debug, Default)]
 pub(crate) struct Times {
     /// By how much the times of this trace are later than it says; none before its first request.

@@ -45,6 +45,8 @@ mod watch;
 
 #[cfg(test)]
 mod damaged;
+#[cfg(test)]
+mod testing;
 
 pub use admission::{Allowance, AllowanceChange, GateCounts, OverRate};
 pub use auth::AuthError;

@@ -326,6 +326,7 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::Set;
 
     #[test]
     fn words_are_known_and_none_means_fetchers() {
@@ -333,24 +334,6 @@ mod tests {
         assert_eq!(of(""), Some(interest::FETCHERS));
         assert_eq!(of("mutations deletions"), Some(interest::MUTATIONS | interest::DELETIONS));
         assert_eq!(of("fetchers x"), None);
-    }
-
-    #[derive(Debug)]
-    struct Still;
-
-    impl Clock for Still {
-        fn now(&self) -> units::Instant {
-            units::Instant::ZERO
-        }
-        fn unix_secs(&self) -> i64 {
-            0
-        }
-        fn thread_cpu(&self) -> units::Duration {
-            units::Duration::ZERO
-        }
-        fn process_cpu(&self) -> units::Duration {
-            units::Duration::ZERO
-        }
     }
 
     /// A store with a tenant that shares the key space of all, and two with key spaces of their own.
@@ -379,7 +362,7 @@ mod tests {
 
     #[test]
     fn what_a_tenants_watcher_wants_is_asked_of_that_tenant_only() {
-        let ((store, [default, alpha, beta]), watch) = (store(), Watch::new(&Still));
+        let ((store, [default, alpha, beta]), watch) = (store(), Watch::new(&Set::default()));
         let watcher = begin(&watch, &store, interest::FETCHERS, Binding::To(alpha)).unwrap();
         assert_eq!(watch.wanted(&store, Binding::To(beta)), 0);
         assert_eq!(watch.wanted(&store, Binding::To(alpha)), interest::FETCHERS);
@@ -398,11 +381,11 @@ mod tests {
 
     #[test]
     fn lines_are_counted_for_those_who_see_them() {
-        let ((store, [default, alpha, _]), watch) = (store(), Watch::new(&Still));
+        let ((store, [default, alpha, _]), watch) = (store(), Watch::new(&Set::default()));
         let watchers = [Binding::To(alpha), Binding::To(alpha), Binding::Unbound]
             .map(|binding| begin(&watch, &store, interest::DELETIONS, binding).unwrap());
         for tenant in [alpha, alpha, default] {
-            watch.tell(&store, &Still, interest::DELETIONS, Some(tenant), "x");
+            watch.tell(&store, &Set::default(), interest::DELETIONS, Some(tenant), "x");
         }
         let counts = |lines, sent, watchers| WatchCounts { lines, sent, skipped: 0, watchers };
         assert_eq!(watch.counts(Binding::To(alpha)), counts(2, 4, 2));
@@ -414,7 +397,7 @@ mod tests {
 
     #[test]
     fn a_tenant_takes_no_more_than_its_places_and_none_of_the_others() {
-        let ((store, [_, alpha, beta]), watch) = (store(), Watch::new(&Still));
+        let ((store, [_, alpha, beta]), watch) = (store(), Watch::new(&Set::default()));
         let mut watchers = Vec::new();
         while let Some(watcher) = begin(&watch, &store, interest::FETCHERS, Binding::To(alpha)) {
             watchers.push(watcher);

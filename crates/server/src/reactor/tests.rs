@@ -1,38 +1,16 @@
 //! What both engines promise, over real sockets.
 
-use super::{Completion, Engine, Epoll, IoEngine, Reactor, Ring, Sending, StreamId, Uring, choose};
+use super::{Completion, Epoll, IoEngine, Reactor, Ring, Sending, StreamId, Uring, choose};
 use crate::Config;
 use crate::limits::{RECEIVE_BUFFER, URING_BUFFERS, URING_SEND_MAX};
-use crate::shared::{Clock, Shared};
-use crate::sharing::{GroupClaims, Known, Speeds, TierModel};
+use crate::shared::Shared;
+use crate::testing;
 use socket2::{Domain, Socket, Type};
 use std::io::{IoSlice, Read as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use store::{Options, Store};
 use units::{Bytes, Duration, Instant};
-
-/// A clock that stands still.
-#[derive(Debug)]
-struct Still;
-
-impl Clock for Still {
-    fn now(&self) -> Instant {
-        Instant::ZERO
-    }
-
-    fn unix_secs(&self) -> i64 {
-        0
-    }
-
-    fn thread_cpu(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    fn process_cpu(&self) -> Duration {
-        Duration::ZERO
-    }
-}
 
 fn shared() -> Arc<Shared> {
     let config = Config { memory: Bytes::mib(16), threads: 1, ..Config::default() };
@@ -45,11 +23,7 @@ fn shared() -> Arc<Shared> {
         seed: 0,
     };
     let store = Store::new(options).expect("16 MiB are enough");
-    let engine = Engine { kind: IoEngine::Epoll, reason: String::new() };
-    let model = TierModel::nothing("none", String::new());
-    let known = Known { model, speeds: Speeds::default(), speeds_file: None, groups: GroupClaims::default() };
-    let shared = Shared::new(config, None, store, Arc::new(Still), None, engine, known);
-    Arc::new(shared.expect("nobody's bandwidth is divided"))
+    Arc::new(testing::shared(config, None, store, Arc::default()))
 }
 
 /// A reactor and what came out of it.

@@ -70,7 +70,8 @@ mod tests {
     use crate::loops::{Helpers, bandwidth};
     use crate::shared::Shared;
     use crate::sharing::TierClaim;
-    use crate::sharing::testing::{pass, two, two_under};
+    use crate::sharing::testing::{two, two_under};
+    use crate::testing::pass;
     use control::bandwidth::Throttle;
     use std::sync::atomic::AtomicBool;
     use units::{Duration, TenantId};

@@ -1,36 +1,13 @@
-//! Two tenants of a tier under a policy, and a clock that is set, for the tests of this folder.
+//! Two tenants of a tier under a policy, for the tests of this folder.
 
-use super::{BandwidthKind, GroupClaims, Known, Speeds, TierModel};
+use super::BandwidthKind;
 use crate::Config;
-use crate::reactor::{Engine, IoEngine};
-use crate::shared::{Clock, Shared};
+use crate::shared::Shared;
+use crate::testing::{Set, shared};
 use media::Plain;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use store::{Options, RankKind, Store, TenantSpec};
-use units::{Bytes, Duration, Instant, TenantId};
-
-/// A clock that is set.
-#[derive(Debug, Default)]
-pub(super) struct Set(AtomicU64);
-
-impl Clock for Set {
-    fn now(&self) -> Instant {
-        Instant(self.0.load(Ordering::Relaxed))
-    }
-
-    fn unix_secs(&self) -> i64 {
-        0
-    }
-
-    fn thread_cpu(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    fn process_cpu(&self) -> Duration {
-        Duration::ZERO
-    }
-}
+use units::{Bytes, TenantId};
 
 /// Two tenants of a tier under `fair-slowdown`, which looks at each alone first.
 pub(super) fn two() -> (Arc<Set>, Shared, [TenantId; 2]) {
@@ -58,15 +35,6 @@ pub(super) fn two_under(policy: &str) -> (Arc<Set>, Shared, [TenantId; 2]) {
             .expect("room")
     });
     let clock = Arc::new(Set::default());
-    let engine = Engine { kind: IoEngine::Epoll, reason: String::new() };
-    let model = TierModel::nothing("none", String::new());
-    let known = Known { model, speeds: Speeds::default(), speeds_file: None, groups: GroupClaims::default() };
-    let shared = Shared::new(config, None, store, clock.clone(), None, engine, known);
-    (clock, shared.expect("it needs no table"), tenants)
-}
-
-/// Lets time pass.
-pub(super) fn pass(clock: &Set, time: Duration) -> Instant {
-    clock.0.fetch_add(time.0, Ordering::Relaxed);
-    clock.now()
+    let shared = shared(config, None, store, Arc::clone(&clock));
+    (clock, shared, tenants)
 }

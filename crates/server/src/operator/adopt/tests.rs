@@ -4,36 +4,12 @@ use super::*;
 use crate::AuthConfig;
 use crate::auth::{Auth, Said};
 use crate::loops::memory_loop;
-use crate::reactor::{Engine, IoEngine};
-use crate::shared::{Clock, Shared};
-use crate::sharing::{GroupClaims, Known, Speeds, TierModel};
 use crate::tenants::{Binding, Router};
+use crate::testing;
 use std::path::PathBuf;
 use std::sync::Arc;
 use store::{Options, Store};
 use units::{Bytes, Instant};
-
-/// A clock that stands still.
-#[derive(Debug)]
-struct Still;
-
-impl Clock for Still {
-    fn now(&self) -> Instant {
-        Instant::ZERO
-    }
-
-    fn unix_secs(&self) -> i64 {
-        0
-    }
-
-    fn thread_cpu(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    fn process_cpu(&self) -> Duration {
-        Duration::ZERO
-    }
-}
 
 /// A server's parts, and the configuration that was read last.
 struct Stage {
@@ -54,13 +30,8 @@ impl Stage {
         let store = Store::new(options).expect("enough memory");
         let router = Arc::new(Router::new(Arc::clone(&store), &config).expect("room for all tenants"));
         let auth = Auth::load(&config, &router).expect("a file of users");
-        let engine = Engine { kind: IoEngine::Epoll, reason: String::new() };
-        let model = TierModel::nothing("none", String::new());
-        let groups = GroupClaims::default();
-        let known = Known { model, speeds: Speeds::default(), speeds_file: None, groups };
         let policy = crate::groups::Division::of(&config).configured(&config);
-        let shared = Shared::new(config.clone(), auth, store, Arc::new(Still), None, engine, known);
-        let shared = Arc::new(shared.expect("nobody's bandwidth is divided"));
+        let shared = Arc::new(testing::shared(config.clone(), auth, store, Arc::default()));
         let operator = Operator::new(&shared, &router, &memory_loop(policy), &Arc::default());
         Self { operator, read: config }
     }

@@ -1,7 +1,7 @@
 //! Which segments a pass over a tier empties, and what they hold.
 //!
-//! Shape:      sealed segments, half those with the least alive, half random, or those alone where nothing alive goes -> claimed -> what they hold, read into memory where it
-//!             cannot be read in place
+//! Shape:      sealed segments, half those with the least alive, half random, or the former alone where nothing alive goes -> claimed
+//!             -> what they hold, read into memory where it cannot be read in place
 //! Failure:    what cannot be read is no source for a while; when that was tried a few times it is given up
 
 use super::Entry;
