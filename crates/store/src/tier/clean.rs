@@ -9,6 +9,7 @@
 //! Failure:    a source that cannot be read, or survivors without room in DRAM, stay where they are; what could not be read a few
 //!             times is lost: its items go
 
+mod prospects;
 mod sources;
 #[cfg(test)]
 #[cfg(not(any(shuttle, miri)))]
@@ -33,6 +34,7 @@ use crate::store::Store;
 use crate::sync::{Ordering, give_way};
 use crate::tenant::Tenant;
 use media::SlowAccess;
+pub(super) use prospects::Prospects;
 use sources::{Source, bytes_of, choose, filled, read};
 use units::{Rng, TenantId};
 

@@ -50,9 +50,10 @@ use crate::geometry::Geometry;
 use crate::limits;
 use crate::segment::State;
 use crate::store::Options;
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, lock};
+use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering, lock};
 use ailing::Unread;
 use area::{Area, Head};
+use clean::Prospects;
 use media::{Buffer, Device, MapError, Profile};
 use record::{Fields, HEADER, Record, Spot, footprint};
 use segments::Segments;
@@ -82,12 +83,8 @@ pub(crate) struct Tier {
     ailing_until: AtomicU32,
     /// Nothing alive is evicted from it.
     keeps_all: bool,
-    /// Dead bytes from which on a pass may gain something where nothing alive goes.
-    dead_enough: AtomicU64,
-    /// As long as no more has died, and in this second, there is less of them: nobody has to look again.
-    futile: (AtomicU64, AtomicU32),
-    /// Before this second no pass finds anything that may go: what it holds is within floors.
-    barren_until: AtomicU32,
+    /// Whether passes may gain something.
+    prospects: Prospects,
     /// Segments that passes could not read.
     unread: Unread,
     /// A thread is at a pass over it.
@@ -132,11 +129,9 @@ impl Tier {
             sources: Mutex::new(sources),
             owners: (0..tenants_max).map(|_| AtomicU32::new(NOBODY.0)).collect(),
             ailing_until: AtomicU32::new(0),
-            barren_until: AtomicU32::new(0),
             unread: Unread::default(),
             keeps_all: options.no_evict,
-            dead_enough: AtomicU64::new(0),
-            futile: (AtomicU64::new(0), AtomicU32::new(u32::MAX)),
+            prospects: Prospects::default(),
             cleaned: AtomicBool::new(false),
             unwritten: AtomicU32::new(0),
             begun: AtomicBool::new(false),

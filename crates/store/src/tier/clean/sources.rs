@@ -9,7 +9,6 @@ use crate::epoch::Participant;
 use crate::limits;
 use crate::segment::State;
 use crate::store::Store;
-use crate::sync::Ordering;
 use crate::tier::Tier;
 use units::{Bytes, Rng};
 
@@ -27,55 +26,14 @@ pub(super) struct Source<'b> {
 
 impl Tier {
     /// Segments that a pass takes of so many.
-    fn width(&self, of: usize) -> usize {
+    pub(super) fn width(&self, of: usize) -> usize {
         let most = if self.is_mapped() { limits::TIER_PASS_WIDTH } else { limits::TIER_PASS_WIDTH_UNMAPPED };
         most.min(of.div_ceil(2))
     }
 
     /// Segments that a pass may take.
-    fn candidates(&self, now_secs: u32) -> impl Iterator<Item = u32> + '_ {
+    pub(super) fn candidates(&self, now_secs: u32) -> impl Iterator<Item = u32> + '_ {
         self.segments.sealed().filter(move |segment| !self.unread.rests(*segment, now_secs))
-    }
-
-    /// Bytes that hold nothing alive in the segments that a pass would take if nothing alive went.
-    fn dead(&self, now_secs: u32) -> u64 {
-        let live = |segment| self.segments.live(segment);
-        let mut live: Vec<u32> = self.candidates(now_secs).map(live).collect();
-        let width = self.width(live.len());
-        if let Some(last) = width.checked_sub(1) {
-            live.select_nth_unstable(last);
-        }
-        live[..width].iter().map(|live| self.segments.bytes().saturating_sub(u64::from(*live))).sum()
-    }
-
-    /// Whether a pass may gain something: where nothing alive goes, what is dead has to make up a segment, and more than when a pass
-    /// found no use for it, as at ends of segments; else not for a moment after one has found nothing that is beyond floors.
-    pub(in crate::tier) fn may_gain(&self, now_secs: u32) -> bool {
-        if !self.keeps_all {
-            return self.barren_until.load(Ordering::Relaxed) <= now_secs;
-        }
-        let (until, second) = &self.futile;
-        let died = self.segments.died();
-        if second.load(Ordering::Relaxed) == now_secs && died < until.load(Ordering::Relaxed) {
-            return false;
-        }
-        let enough = self.dead_enough.load(Ordering::Relaxed).max(self.segments.bytes());
-        let missing = enough.saturating_sub(self.dead(now_secs));
-        until.store(died + missing, Ordering::Relaxed);
-        second.store(now_secs, Ordering::Relaxed);
-        missing == 0
-    }
-
-    /// Notes whether a pass found something to gain.
-    pub(super) fn note_gain(&self, gains: bool, now_secs: u32) {
-        let more = self.segments.bytes() / limits::TIER_DEAD_PART;
-        if gains {
-            self.dead_enough.store(0, Ordering::Relaxed);
-        } else if self.keeps_all {
-            self.dead_enough.store(self.dead(now_secs) + more, Ordering::Relaxed);
-        } else {
-            self.barren_until.store(now_secs.saturating_add(limits::TIER_REST_SECS), Ordering::Relaxed);
-        }
     }
 }
 
