@@ -188,7 +188,7 @@ fn in_force(world: &World<'_>, flags: &ArgMatches) -> Result<(InForce, Vec<Strin
 fn flag_layer(flags: &ArgMatches) -> Result<Layer, Failure> {
     let mut layer = Layer::default();
     for (row, setting) in SETTINGS.iter().enumerate() {
-        if flags.value_source(setting.name) == Some(ValueSource::CommandLine) {
+        if is_given(flags, setting.name) {
             let source = Source::Flag(setting.flags());
             layer.given.push(Given { row, texts: texts(flags, setting), source });
         }
@@ -263,6 +263,15 @@ fn replay(flags: &ArgMatches) -> Result<ReplayOptions, Failure> {
     if options.placement == Placement::Tier(0) && options.tier == Bytes::ZERO {
         return Err(Failure::wrong_use("--placement: there is no tier", "add one: --tier 64MiB"));
     }
+    if options.server.is_some()
+        && let Some(name) = commands::REPLAYED_HERE.iter().find(|name| is_given(flags, name))
+    {
+        let flag = format!("--{}", name.replace('_', "-"));
+        return Err(Failure::wrong_use(
+            format!("{flag}: a server that is replayed against has its own"),
+            format!("leave {flag} away, or replay in this process without --server"),
+        ));
+    }
     if options.realtime && options.server.is_none() {
         return Err(Failure::wrong_use(
             "--realtime: requests are sent to nobody",
@@ -278,6 +287,11 @@ fn replay(flags: &ArgMatches) -> Result<ReplayOptions, Failure> {
     Ok(options)
 }
 
+/// Whether a flag stands on the command line.
+fn is_given(flags: &ArgMatches, name: &str) -> bool {
+    flags.value_source(name) == Some(ValueSource::CommandLine)
+}
+
 /// Where the administration is asked for, and who says so: the flag, else the server's own variable, else the default.
 fn admin_address(
     world: &World<'_>,
@@ -285,8 +299,7 @@ fn admin_address(
     setting: &Setting,
 ) -> Result<(String, String), Failure> {
     let variable = row("admin").variable();
-    let is_given = flags.value_source(setting.name) == Some(ValueSource::CommandLine);
-    let told = world.environment.iter().find(|(name, _)| !is_given && *name == variable);
+    let told = world.environment.iter().find(|(name, _)| !is_given(flags, setting.name) && *name == variable);
     match told {
         Some((_, address)) if !["", "off"].contains(&address.as_str()) => Ok((address.clone(), variable)),
         _ => Ok((text(flags, setting)?.unwrap_or_default(), setting.flags())),

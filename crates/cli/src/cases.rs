@@ -382,7 +382,7 @@ fn given_settings_are_echoed_under_memcached_names() {
 fn replay_and_demo_are_parsed() {
     let line = "cotenant replay a.csv b.zst --memory 128MiB --policy partitioned --reserved 8MiB --reserved x=4MiB \
                 --group name=g,reserved=9MiB --member x=g \
-                --rank lru --credit 1KiB --tax 0.25 --idle-time 9s --learning 1min --tier 7MiB --placement tier --promotion always --server h:1 --json --ttl --realtime --format twitter --limit 9 --seed 3";
+                --rank lru --credit 1KiB --tax 0.25 --idle-time 9s --learning 1min --tier 7MiB --placement tier --promotion always --json --ttl --format twitter --limit 9 --seed 3";
     let Ok(Request::Replay(options)) = ask(line, "", &[]) else { panic!("{line}") };
     assert_eq!(options.traces, ["a.csv", "b.zst"].map(std::path::PathBuf::from));
     assert_eq!((options.memory, options.credit), (Bytes::mib(128), Bytes::kib(1)));
@@ -394,8 +394,12 @@ fn replay_and_demo_are_parsed() {
     assert_eq!(options.reserved, [(None, Bytes::mib(8)), (Some("x".to_owned()), Bytes::mib(4))]);
     assert_eq!(options.groups.iter().map(|g| g.name.as_str()).collect::<Vec<_>>(), ["g"]);
     assert_eq!(options.members, [("x".to_owned(), "g".to_owned())]);
-    assert_eq!((options.server.as_deref(), options.format.as_deref()), (Some("h:1"), Some("twitter")));
+    assert_eq!((options.server, options.format.as_deref()), (None, Some("twitter")));
     assert_eq!((options.limit, options.seed), (Some(9), 3));
+    assert!(options.json && options.ttl && !options.realtime);
+    let line = "cotenant replay a.csv --server h:1 --json --ttl --realtime --format twitter --limit 9";
+    let Ok(Request::Replay(options)) = ask(line, "", &[]) else { panic!("{line}") };
+    assert_eq!((options.server.as_deref(), options.limit), (Some("h:1"), Some(9)));
     assert!(options.json && options.ttl && options.realtime);
     let Ok(Request::Demo(options)) = ask("cotenant demo --seconds 5 -m 32 -p 0", "", &[]) else {
         panic!("demo")

@@ -118,6 +118,11 @@ const DEMO_SHARED: &[&str] = &["memory", "port"];
 /// Settings of the server that `replay` has, too.
 const REPLAY_SHARED: &[&str] =
     &["memory", "policy", "rank", "credit", "tax", "idle_time", "learning", "seed"];
+/// What `replay` is told of the store in this process: nothing of it reaches a server.
+pub(crate) const REPLAYED_HERE: &[&str] = &[
+    "memory", "policy", "rank", "credit", "tax", "idle_time", "learning", "seed", "tier", "placement",
+    "promotion", "reserved", "group", "member",
+];
 
 /// The whole command line.
 pub(crate) fn command() -> Command {

@@ -86,8 +86,7 @@ fn chosen(names: &[String], index: &[Entry]) -> Result<Vec<&'static Experiment>,
 
 fn unknown(name: &str, all: &[&Experiment], index: &[Entry]) -> Failure {
     if let Some(entry) = index.iter().find(|entry| entry.name == name) {
-        let waits = entry.plants.join(", ");
-        let what = format!("'{name}' cannot be run: its status is {} ({waits})", entry.status);
+        let what = format!("'{name}' cannot be run ({}): {}", entry.status, entry.why);
         return Failure::wrong_use(what, "cotenant experiment list");
     }
     let known = all.iter().map(|experiment| experiment.name).chain(lab_experiment::PAPERS);
@@ -179,7 +178,7 @@ mod tests {
         check(&["moon"], Err(("no experiment is called 'moon'", "cotenant experiment list")));
         check(
             &["nyx/fig_2"],
-            Err(("'nyx/fig_2' cannot be run: its status is no-data", "cotenant experiment list")),
+            Err(("'nyx/fig_2' cannot be run (no-data): diagram", "cotenant experiment list")),
         );
     }
 }

@@ -159,9 +159,13 @@ impl Gate {
         // At least a nanosecond: a rate is below a billion.
         let spacing = rate.map_or(0, |rate| (NANOS / rate.max(1)).max(1));
         let burst = allowance.burst.map(u64::from).or(rate.map(|rate| rate * BURST_SECS)).unwrap_or(0);
-        self.spacing_ns.store(spacing, Ordering::Relaxed);
-        self.depth_ns.store(spacing.saturating_mul(burst.max(1)), Ordering::Relaxed);
-        self.full_at_ns.store(0, Ordering::Relaxed);
+        let bucket = Bucket { spacing_ns: spacing, depth_ns: spacing.saturating_mul(burst.max(1)) };
+        // Whoever is told anew what holds already has not got its tokens back by that.
+        if bucket != self.bucket() {
+            self.spacing_ns.store(bucket.spacing_ns, Ordering::Relaxed);
+            self.depth_ns.store(bucket.depth_ns, Ordering::Relaxed);
+            self.full_at_ns.store(0, Ordering::Relaxed);
+        }
         *self.allowance.lock().unwrap_or_else(PoisonError::into_inner) = allowance;
     }
 
@@ -360,6 +364,17 @@ mod tests {
         assert_eq!(large.take(1, Instant(now.0 + 950_000_001)), Ok(()));
         let counts = large.counts();
         assert_eq!((counts.rate_waits, counts.rate_waited), (1, Duration(950_000_001)));
+    }
+
+    #[test]
+    fn what_is_allowed_as_before_brings_no_tokens_back() {
+        let gate = gate(100, Some(5), OverRate::Refuse);
+        let now = Instant(NANOS);
+        assert_eq!(gate.take(5, now), Ok(()));
+        gate.set(Allowance { max_item: Some(Bytes::kib(1)), ..gate.allowance() });
+        assert_eq!(gate.take(1, now), Err(NoToken::Refuse));
+        gate.set(Allowance { requests_per_second: Some(200), ..gate.allowance() });
+        assert_eq!(gate.take(1, now), Ok(()), "another rate is another bucket");
     }
 
     #[test]

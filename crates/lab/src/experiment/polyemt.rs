@@ -106,9 +106,10 @@ fn alone(letter: char, forms: impl Fn(Bytes) -> Forms) -> Truth {
     machine.settled(id, forms(machine.pool()))
 }
 
+/// A form's part of the tier, to a millionth of a per cent: a step of the search is no whole number of bytes, and is its edge.
 fn percent(part: Bytes, forms: Forms) -> f64 {
     let all = forms.write_cache + forms.memory + forms.compressed;
-    100.0 * part.0 as f64 / all.0.max(1) as f64
+    (1e8 * part.0 as f64 / all.0.max(1) as f64).round() / 1e6
 }
 
 fn gain(ours: f64, base: f64) -> f64 {
@@ -280,7 +281,7 @@ fn phases(
     let mut run = Run::new(name, Application::ycsb('C'), sweep.count("steps")?, sweep.seed)?;
     let first = run.search(Instant::ZERO);
     // A while for the policy to see what is usual.
-    let change = run.machine.now() + minutes(sweep.number("minutes")? / 6.0);
+    let change = run.machine.now() + minutes(sweep.number("pause_minutes")?);
     let mix = Mix::ycsb('A').ok_or_else(|| failed("no workload A"))?;
     run.machine.change_mix(run.id, change, mix);
     run.machine.drive(&mut run.pacer, change);
@@ -343,6 +344,16 @@ mod tests {
             (vec![2.0, 2.0], 1),
         ] {
             assert_eq!(maxima(&curve), count, "{curve:?}");
+        }
+    }
+
+    #[test]
+    fn a_step_of_the_search_is_its_edge() {
+        let pool = Bytes(6 << 30);
+        for step in 0..=10 {
+            let (memory, compressed) = (pool.scale(step, 10), pool.scale(10 - step, 10));
+            let forms = Forms { write_cache: pool.saturating_sub(memory + compressed), memory, compressed };
+            assert_eq!(percent(memory, forms).to_string(), (10 * step).to_string());
         }
     }
 

@@ -103,8 +103,9 @@ impl Linear {
         terms.sum::<Result<f64, String>>().map(|sum| sum + self.constant)
     }
 
-    fn is_constant(&self) -> bool {
-        self.factors.values().all(|factor| factor.abs() <= 0.0)
+    /// Whether it has a number of the run, which what the paper printed is not.
+    fn follows_the_run(&self) -> bool {
+        self.factors.iter().any(|(name, factor)| 0.0 < factor.abs() && name != "paper")
     }
 
     fn plus(mut self, other: &Self, times: f64) -> Self {
@@ -218,7 +219,7 @@ impl Parser {
             self.at += 1;
             let right = self.sum()?;
             let difference = if less { left.plus(&right, -1.0) } else { right.clone().plus(&left, -1.0) };
-            if difference.is_constant() {
+            if !difference.follows_the_run() {
                 return Err(self.fault("no number of the run can change this comparison"));
             }
             comparisons.push(Comparison { difference, strict });
@@ -331,6 +332,7 @@ mod tests {
         check("1 <= 2", Err(&format!("5: {what}")));
         check("ours <= ours", Err(&format!("8: {what}")));
         check("0 * ours <= 1", Err(&format!("12: {what}")));
+        check("2 * paper <= 3", Err(&format!("13: {what}")));
     }
 
     proptest::proptest! {

@@ -113,6 +113,7 @@ pub(super) fn fair(sweep: &Sweep, results: &mut Results) -> Result<(), Experimen
     }
     results.note("weighted_after", said.join("; "));
     results.number("weighted_after", worst(weighted.into_iter()));
+    results.number("cases", after.len() as f64);
     results.number("fair_cases", after.iter().filter(|unfairness| **unfairness < most).count() as f64);
     results.number("worst_before", worst(before.iter().copied()));
     results.number("worst_after", worst(after.iter().copied()));

@@ -95,7 +95,7 @@ pub(super) fn fig_13(sweep: &Sweep, results: &mut Results) -> Result<(), Experim
     for step in sweep.list("steps_mb")? {
         let (mut converged, mut reader) = (Vec::new(), Vec::new());
         for run in 0..runs {
-            let seed = sweep.seed * 100 + run;
+            let seed = sweep.seed.wrapping_mul(100).wrapping_add(run);
             #[expect(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
