@@ -32,7 +32,7 @@ pub struct ProfileRow {
 /// Why rows are no profile.
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
 pub enum ProfileError {
-    /// The largest size is not there.
+    /// The largest size is not there, or not the last.
     #[error("the profile does not end with accesses of {PROFILE_MAX}")]
     End,
     /// Sizes do not ascend.
@@ -54,13 +54,16 @@ impl Profile {
     /// The profile that `rows` make, which end at [`PROFILE_MAX`].
     ///
     /// # Errors
-    /// If they do not ascend to there, or a rate is missing.
+    /// If they do not ascend from above zero to there, or a rate is missing.
     pub fn new(rows: &[ProfileRow]) -> Result<Self, ProfileError> {
         let mut cost_ps = Box::new([[0; STEPS]; 2]);
         let mut filled = 0;
         for row in rows {
-            let last = lines(row.size).min(STEPS);
-            if last <= filled {
+            if PROFILE_MAX < row.size {
+                return Err(ProfileError::End);
+            }
+            let last = lines(row.size);
+            if row.size == Bytes::ZERO || last <= filled {
                 return Err(ProfileError::Order(row.size));
             }
             let costs = [cost(row, row.read_iops)?, cost(row, row.write_iops)?];
@@ -149,6 +152,13 @@ mod tests {
             Profile::new(&[row(64, 1.0, 1.0), row(64, 1.0, 1.0), good]),
             Err(ProfileError::Order(Bytes(64)))
         );
+        let order = Err(ProfileError::Order(Bytes::ZERO));
+        assert_eq!(Profile::new(&[row(0, 1.0, 1.0), good]), order, "no accesses");
+        for beyond in [4097, 8192, u64::MAX] {
+            let last = row(beyond, 1.0, 1.0);
+            assert_eq!(Profile::new(&[last]), Err(ProfileError::End), "it says nothing of 4 KiB");
+            assert_eq!(Profile::new(&[good, last]), Err(ProfileError::End), "nor does one end there");
+        }
         for rate in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             assert_eq!(Profile::new(&[row(4096, 1.0, rate)]), Err(ProfileError::Rate(PROFILE_MAX)));
         }
