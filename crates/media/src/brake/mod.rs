@@ -94,7 +94,7 @@ pub struct Pad {
     ready_at: Instant,
     /// The same by kind, as caps have it: one on writes holds no reads.
     capped_until: [Instant; 4],
-    /// Somebody was told to wait until then.
+    /// Somebody was told to wait until then, and to ask again.
     is_awaited: bool,
     /// Delays that were not waited for, in ns; below zero if more was waited than owed.
     owed_ns: i64,
@@ -243,8 +243,12 @@ impl Brake {
             }
             pad.owed_ns = 0;
         }
-        pad.is_awaited |= now < pad.ready_at;
-        hold(pad.ready_at.max(capped), now)
+        let hold = hold(pad.ready_at.max(capped), now);
+        if now < pad.ready_at {
+            // Who spins does not ask again, and is not late.
+            pad.is_awaited = matches!(hold, Hold::Until(_));
+        }
+        hold
     }
 
     #[inline(never)]
@@ -349,6 +353,9 @@ fn hold(ready: Instant, now: Instant) -> Hold {
     }
 }
 
+#[cfg(test)]
+#[cfg(not(miri))]
+mod late_tests;
 #[cfg(test)]
 #[cfg(not(miri))]
 mod tests;
