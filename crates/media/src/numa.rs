@@ -5,8 +5,8 @@
 //!              not there does, so `new` touches it all
 //! Assumptions: 1. `mbind` with `MPOL_BIND` holds for every page that is touched after it; 2. what a node's memory is slower by is
 //!              the machine's matter, not asked here
-//! Failure:     a node without memory, or with too little of it, is refused; so is a system that forbids `mbind` (some container
-//!              profiles do)
+//! Failure:     a node without memory, or with too little that is free or kept of files alone, is refused; so is a system that forbids
+//!              `mbind` (some container profiles do)
 //! Source:      mbind(2); Linux, Documentation/admin-guide/mm/numa_memory_policy.rst
 
 #![allow(unsafe_code, reason = "one system call that no safe crate offers; see the SAFETY comment")]
@@ -16,7 +16,7 @@ use crate::file::{PAGE_LEN, TierError};
 use crate::{Device, Region, Survival, WordRegion};
 use std::io;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use units::Bytes;
 
 /// Memory of one NUMA node.
@@ -39,10 +39,14 @@ impl NumaTier {
     /// If the node has no memory, not enough of it, or the system refuses.
     pub fn new(node: u32, size: Bytes) -> Result<Self, TierError> {
         let folder = PathBuf::from(format!("/sys/devices/system/node/node{node}"));
-        let free = free_of(&folder).filter(|_| node < NODES_MAX).ok_or(TierError::NoNode { node })?;
+        let described = std::fs::read_to_string(folder.join("meminfo")).ok().filter(|_| node < NODES_MAX);
+        let left = described.as_deref().and_then(left_in).ok_or(TierError::NoNode { node })?;
         let refused = |what, cause| TierError::System { what, path: folder.clone(), cause };
-        if free < size {
-            let cause = io::Error::new(io::ErrorKind::OutOfMemory, format!("{free} of {size} are free"));
+        if left < size {
+            let cause = io::Error::new(
+                io::ErrorKind::OutOfMemory,
+                format!("{left} of {size} are free or can be freed"),
+            );
             return Err(refused("take memory of", cause));
         }
         let region = Region::anonymous(size)?;
@@ -97,15 +101,20 @@ impl Device for NumaTier {
     }
 }
 
-/// Free memory of the node that `folder` describes; none if there is no such node or it has no memory.
-fn free_of(folder: &Path) -> Option<Bytes> {
-    let described = std::fs::read_to_string(folder.join("meminfo")).ok()?;
+/// Memory that a node can give by its description: what is free, and what the system keeps of files until it is wanted. None if the node
+/// has no memory.
+fn left_in(described: &str) -> Option<Bytes> {
     let of = |name: &str| -> Option<Bytes> {
-        let line = described.lines().find_map(|line| line.split_once(name).map(|(_, rest)| rest))?;
-        Some(Bytes::kib(line.trim().strip_suffix("kB")?.trim().parse().ok()?))
+        let mut words = described.lines().map(str::split_ascii_whitespace);
+        let [kib, unit] = words.find_map(|mut words| {
+            words.find(|word| *word == name)?;
+            Some([words.next()?, words.next()?])
+        })?;
+        if unit == "kB" { kib.parse().ok().map(Bytes::kib) } else { None }
     };
     of("MemTotal:").filter(|total| Bytes::ZERO < *total)?;
-    of("MemFree:")
+    let kept = ["Active(file):", "Inactive(file):", "SReclaimable:"].into_iter().filter_map(of);
+    Some(kept.fold(of("MemFree:")?, |left, kept| left + kept))
 }
 
 fn bind(region: &Region, node: u32) -> io::Result<()> {
@@ -156,7 +165,8 @@ mod tests {
 
     #[test]
     fn the_first_node_gives_memory_and_not_more_than_it_has() {
-        if free_of(Path::new("/sys/devices/system/node/node0")).is_none() {
+        let described = std::fs::read_to_string("/sys/devices/system/node/node0/meminfo");
+        if described.ok().as_deref().and_then(left_in).is_none() {
             println!("not checked: the system describes no nodes");
             return;
         }
@@ -210,8 +220,42 @@ mod tests {
         assert!(pages.starts_with("bind:") && nodes.len() == 1 && nodes[0].starts_with(&here), "{pages}");
     }
 
+    /// As Linux 6.1 describes a node that has read many files.
+    const DESCRIBED: &str = "\
+Node 1 MemTotal:        8388608 kB
+Node 1 MemFree:          102400 kB
+Node 1 MemUsed:         8286208 kB
+Node 1 SwapCached:            0 kB
+Node 1 Active:          3145728 kB
+Node 1 Inactive:        2097152 kB
+Node 1 Active(anon):    1048576 kB
+Node 1 Inactive(anon):    51200 kB
+Node 1 Active(file):    2097152 kB
+Node 1 Inactive(file):  2045952 kB
+Node 1 Unevictable:        1024 kB
+Node 1 FilePages:       4145152 kB
+Node 1 KReclaimable:     307200 kB
+Node 1 Slab:             409600 kB
+Node 1 SReclaimable:     204800 kB
+Node 1 SUnreclaim:       204800 kB
+Node 1 HugePages_Total:     0
+";
+
+    #[test]
+    fn what_a_node_keeps_of_files_can_be_had() {
+        let all = Bytes::kib(102_400 + 2_097_152 + 2_045_952 + 204_800);
+        assert_eq!(left_in(DESCRIBED), Some(all));
+        let without = |name: &str| {
+            let lines = DESCRIBED.lines().filter(|line| !line.contains(name));
+            left_in(&lines.collect::<Vec<_>>().join("\n"))
+        };
+        assert_eq!(without("SReclaimable"), Some(all - Bytes::kib(204_800)), "a system that does not say so");
+        assert_eq!([without("MemFree"), without("MemTotal")], [None, None]);
+    }
+
     #[test]
     fn a_description_without_memory_is_no_node() {
-        assert_eq!(free_of(Path::new("/nonexistent")), None);
+        assert_eq!(left_in(""), None);
+        assert_eq!(left_in("Node 2 MemTotal:       0 kB\nNode 2 MemFree:        0 kB\n"), None);
     }
 }
