@@ -15,7 +15,7 @@
 pub mod persistence;
 
 use crate::device::{check_units, copy_out};
-use crate::file::place::{Place, Reach, identity, lock, refusal, whole_pages};
+use crate::file::place::{Place, Reach, beside, destination, identity, lock, refusal, whole_pages};
 use crate::file::{Home, PAGE, PAGE_LEN, Superblock, TierError};
 use crate::{Device, MapError, Region, Survival, WordRegion, notes_words};
 use persistence::{Instructions, Persistence};
@@ -52,7 +52,7 @@ impl DaxTier {
     fn of_file(path: &Path, size: Bytes) -> Result<Self, TierError> {
         let existed = path.metadata().is_ok_and(|meta| 0 < meta.len());
         if !existed {
-            probe(path)?;
+            probe(&destination(path))?;
         }
         let Place { file, block, is_new } = Place::open(path, size, Reach::Mapped)?;
         let [_front, notes, bytes] = map(path, &file, &block)?;
@@ -210,9 +210,8 @@ fn no_dax(path: &Path, error: MapError) -> TierError {
 
 /// Finds out whether the file system can do it before room is taken.
 fn probe(path: &Path) -> Result<(), TierError> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".{}.probe", std::process::id()));
-    let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&beside);
+    let beside = beside(path, "probe");
+    let file = OpenOptions::new().read(true).write(true).create_new(true).open(&beside);
     let file = file.map_err(|cause| refusal(path, "open", cause))?;
     let mapped = file
         .set_len(PAGE)

@@ -1,17 +1,21 @@
 //! Where a durable tier lives: a file that is complete under its name, on the right kind of file system, claimed by one server.
 //!
 //! Shape:      path, size -> the file, locked, and its superblock, checked or new
-//! Invariants: a file appears under its name only once it is complete; what cannot be made leaves nothing behind
+//! Invariants: a file appears under its name only once it is complete, where nothing is or in place of an empty one that is claimed;
+//!             what cannot be made leaves nothing behind; what another makes at the same time is left alone
 //! Failure:    what is there and is not a tier of that size is refused, never overwritten
 
 use super::TIER_MIN;
 use super::error::{Damage, Home, TierError};
 use super::superblock::{PAGE, SIZE_MAX, Superblock};
 use crate::Buffer;
-use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, flock, fstatfs};
+use rustix::fs::{
+    CWD, FallocateFlags, FlockOperation, OFlags, RenameFlags, fallocate, flock, fstatfs, renameat_with,
+};
+use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use units::Bytes;
 
@@ -45,8 +49,11 @@ impl Place {
                 let block = existing(path, &file, size, reach)?;
                 Ok(Self { file, block, is_new: false })
             }
-            Ok(_empty) => created(path, size, reach),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => created(path, size, reach),
+            Ok(empty) => {
+                claim(path, &empty, reach)?;
+                created(&destination(path), size, reach, Some(&empty))
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => created(&destination(path), size, reach, None),
             Err(e) => Err(refusal(path, "open", e)),
         }
     }
@@ -99,7 +106,7 @@ fn claim(path: &Path, file: &File, reach: Reach) -> Result<u64, TierError> {
 /// Takes the lock that keeps other servers away as long as the file is open.
 pub(crate) fn lock(path: &Path, file: &File) -> Result<(), TierError> {
     flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
-        rustix::io::Errno::WOULDBLOCK => TierError::InUse { path: path.to_owned() },
+        Errno::WOULDBLOCK => TierError::InUse { path: path.to_owned() },
         errno => refusal(path, "lock", errno.into()),
     })
 }
@@ -129,15 +136,34 @@ fn existing(path: &Path, file: &File, size: Bytes, reach: Reach) -> Result<Super
     Ok(block)
 }
 
-/// A new tier: made beside its place and moved there once it is complete.
-fn created(path: &Path, size: Bytes, reach: Reach) -> Result<Place, TierError> {
+/// Symbolic links that lead to one place at most (path_resolution(7)).
+const LINKS_MAX: u32 = 40;
+
+/// Where a path leads if what it names is, or leads to, a symbolic link: also to a place where nothing is yet.
+pub(crate) fn destination(path: &Path) -> PathBuf {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        let Ok(target) = path.read_link() else { break };
+        path.pop();
+        path.push(target);
+    }
+    path
+}
+
+/// A name beside a path that nobody else has, whatever its process or machine.
+pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".{}.new", std::process::id()));
-    let beside = PathBuf::from(beside);
+    beside.push(format!(".{:032x}.{ending}", u128::from_le_bytes(identity())));
+    PathBuf::from(beside)
+}
+
+/// A new tier: made beside its place and moved there once it is complete, in the place of nothing or of what is `empty` and claimed.
+fn created(path: &Path, size: Bytes, reach: Reach, empty: Option<&File>) -> Result<Place, TierError> {
+    let beside = beside(path, "new");
     let file =
-        open(&beside, reach, OFlags::CREATE | OFlags::TRUNC).map_err(|cause| refusal(path, "open", cause))?;
+        open(&beside, reach, OFlags::CREATE | OFlags::EXCL).map_err(|cause| refusal(path, "open", cause))?;
     let done = claim(path, &file, reach).and_then(|_len| fill(path, &file, size)).and_then(|block| {
-        publish(&beside, path).map_err(|cause| refusal(path, "create", cause))?;
+        publish(&beside, path, empty).map_err(|cause| refusal(path, "create", cause))?;
         Ok(block)
     });
     match done {
@@ -162,12 +188,36 @@ fn fill(path: &Path, file: &File, size: Bytes) -> Result<Superblock, TierError> 
 }
 
 /// Gives the complete file its name, unless a tier has appeared there.
-fn publish(beside: &Path, path: &Path) -> io::Result<()> {
-    if path.metadata().is_ok_and(|meta| 0 < meta.len()) {
-        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "another server has just created it"));
-    }
-    std::fs::rename(beside, path)?;
+fn publish(beside: &Path, path: &Path, empty: Option<&File>) -> io::Result<()> {
+    let named = match empty {
+        // Who has claimed it is the only one to take its place.
+        Some(empty) if is_at(empty, path)? => std::fs::rename(beside, path),
+        Some(_) => Err(io::ErrorKind::AlreadyExists.into()),
+        None => name_anew(beside, path),
+    };
+    named.map_err(|e| match e.kind() {
+        io::ErrorKind::AlreadyExists => io::Error::new(e.kind(), "another server has just created it"),
+        _ => e,
+    })?;
     settle_name(path)
+}
+
+/// Gives a file a name that nothing has.
+fn name_anew(beside: &Path, path: &Path) -> io::Result<()> {
+    match renameat_with(CWD, beside, CWD, path, RenameFlags::NOREPLACE) {
+        // Some file systems know no such rename, NFS among them; a link takes nothing's place either.
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            std::fs::hard_link(beside, path)?;
+            std::fs::remove_file(beside)
+        }
+        done => Ok(done?),
+    }
+}
+
+/// Whether a file is empty and still what the path names.
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let (file, there) = (file.metadata()?, path.metadata()?);
+    Ok(file.len() == 0 && (file.dev(), file.ino()) == (there.dev(), there.ino()))
 }
 
 /// Lets what a folder says of a file survive.

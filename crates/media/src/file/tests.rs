@@ -164,6 +164,81 @@ fn an_empty_file_becomes_a_tier() {
     assert!(!FileTier::open(&folder.tier(), SIZE).unwrap().is_new());
 }
 
+/// Two servers that begin at the same time with the same path: in one process here, which may have the same number in two containers.
+#[test]
+fn of_two_that_create_a_tier_at_once_one_has_it_and_the_other_is_refused() {
+    let folder = Folder::new("twice");
+    for round in 0..60 {
+        let path = folder.0.join(format!("tier-{round}"));
+        if round % 2 == 1 {
+            std::fs::write(&path, b"").unwrap();
+        }
+        let start = std::sync::Barrier::new(2);
+        let open = || {
+            start.wait();
+            FileTier::open(&path, SIZE)
+        };
+        let both = std::thread::scope(|scope| {
+            let other = scope.spawn(open);
+            [open(), other.join().unwrap()]
+        });
+        let (had, refused): (Vec<_>, Vec<_>) = both.into_iter().partition(Result::is_ok);
+        assert_eq!(had.len(), 1, "{refused:?}");
+        let refused = refused[0].as_ref().unwrap_err();
+        let is_sound = matches!(refused, TierError::InUse { .. } | TierError::System { what: "create", .. });
+        assert!(is_sound, "{refused:?}");
+        let identity = had[0].as_ref().unwrap().identity();
+        drop(had);
+        let again = FileTier::open(&path, SIZE).unwrap();
+        assert_eq!((again.is_new(), again.identity()), (false, identity), "what the one had is there");
+        drop(again);
+        std::fs::remove_file(&path).unwrap();
+    }
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 0, "nothing is left of what was refused");
+}
+
+/// On a shared folder who made it may have this process's number.
+#[test]
+fn what_another_is_making_beside_it_is_left_alone() {
+    let folder = Folder::new("beside");
+    let others = folder.0.join(format!("tier.{}.new", std::process::id()));
+    std::fs::write(&others, b"another's").unwrap();
+    assert!(FileTier::open(&folder.tier(), SIZE).unwrap().is_new());
+    assert!(FileTier::open(&folder.0.join("huge"), Bytes(1 << 60)).is_err());
+    assert_eq!(std::fs::read(&others).unwrap(), b"another's");
+}
+
+#[test]
+fn a_tier_behind_a_link_is_made_where_the_link_leads() {
+    let folder = Folder::new("link");
+    let [near, far] = ["near", "far"].map(|name| folder.0.join(name));
+    std::fs::create_dir(&near).unwrap();
+    std::fs::create_dir(&far).unwrap();
+    let link = |name: &str, to: &Path| {
+        let link = near.join(name);
+        std::os::unix::fs::symlink(to, &link).unwrap();
+        link
+    };
+    std::fs::write(far.join("empty"), b"").unwrap();
+    let names = ["absolute", "relative", "twice", "empty"];
+    link("first", Path::new("../far/twice"));
+    let links = [
+        link("absolute", &far.join("absolute")),
+        link("relative", Path::new("../far/relative")),
+        link("twice", Path::new("first")),
+        link("empty", Path::new("../far/empty")),
+    ];
+    for (name, link) in names.iter().zip(&links) {
+        assert!(FileTier::open(link, SIZE).unwrap().is_new(), "{name}");
+        assert!(link.symlink_metadata().unwrap().is_symlink(), "{name} is still a link");
+        assert!(far.join(name).symlink_metadata().unwrap().is_file(), "{name}");
+        assert!(!FileTier::open(link, SIZE).unwrap().is_new(), "{name}");
+    }
+    assert_eq!(std::fs::read_dir(&far).unwrap().count(), names.len(), "and nothing beside them");
+    let missing = FileTier::open(&link("none", Path::new("../nowhere/tier")), SIZE).unwrap_err();
+    assert!(missing.cure().unwrap().contains("nowhere"), "{missing:?}");
+}
+
 #[test]
 fn a_queue_brings_every_buffer_once_and_filled() {
     let folder = Folder::new("queue");

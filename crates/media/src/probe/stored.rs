@@ -6,10 +6,9 @@
 //!             and writes together; the rest of it holds
 
 use super::Competition;
-use crate::file::place::settle_name;
+use crate::file::place::{beside, settle_name};
 use crate::{Profile, ProfileError, ProfileRow};
 use serde_json::{Map, Value, json};
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -110,21 +109,16 @@ impl ProfileFile {
     pub fn save(&self, path: &Path) -> Result<(), ProfileFileError> {
         let fail =
             |cause| ProfileFileError::System { what: "write", path: path.display().to_string(), cause };
-        let mut beside = path.as_os_str().to_owned();
-        beside.push(format!(".{}.new", std::process::id()));
-        let kept = self.write(&beside).and_then(|()| std::fs::rename(&beside, path));
+        let beside = beside(path, "new");
+        let mut file = File::create_new(&beside).map_err(fail)?;
+        // It is on the disk before it has its name.
+        let written = file.write_all(self.to_text().as_bytes()).and_then(|()| file.sync_all());
+        let kept = written.and_then(|()| std::fs::rename(&beside, path));
         if kept.is_err() {
             // Half of a profile is of no use; the error says why.
             let _removed = std::fs::remove_file(&beside);
         }
         kept.and_then(|()| settle_name(path)).map_err(fail)
-    }
-
-    /// Writes it down so that it is on the disk before it has its name.
-    fn write(&self, beside: &OsStr) -> io::Result<()> {
-        let mut file = File::create(beside)?;
-        file.write_all(self.to_text().as_bytes())?;
-        file.sync_all()
     }
 
     /// What is kept at `path` of the tier `identity`, whatever machine it was taken on.
