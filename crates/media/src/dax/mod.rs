@@ -7,7 +7,8 @@
 //! Assumptions: 1. those of `persistence.rs`; 2. with `MAP_SYNC` the file system's own metadata of a page is durable before the
 //!              page can be written to; 3. the medium writes 256 B at once, and 64 B at the price of 256 B; 4. a page that the
 //!              medium cannot read any more is a signal that ends the process
-//! Failure:     a file system or device that does not promise assumption 2 is refused
+//! Failure:     a file system or device that does not promise assumption 2 is refused; so is any on a processor whose instructions
+//!              `persistence.rs` does not have
 //! Source:      Linux, Documentation/filesystems/dax.rst; mmap(2), `MAP_SYNC`
 
 #![allow(unsafe_code, reason = "the contract of `Device::write`; see the SAFETY comment")]
@@ -42,9 +43,16 @@ impl DaxTier {
     /// Opens the tier at `path`, a file or a DAX device, or creates it with `size`, rounded down to whole pages.
     ///
     /// # Errors
-    /// If it cannot be created, is in use, is not what was asked for, or is not persistent memory.
+    /// If it cannot be created, is in use, is not what was asked for, or is not persistent memory, or the processor is none that keeps it.
     pub fn open(path: &Path, size: Bytes) -> Result<Self, TierError> {
+        Self::open_where(Instructions::ARE_KNOWN, path, size)
+    }
+
+    fn open_where(instructions_are_known: bool, path: &Path, size: Bytes) -> Result<Self, TierError> {
         let size = whole_pages(size)?;
+        if !instructions_are_known {
+            return Err(TierError::Processor { path: path.to_owned(), name: std::env::consts::ARCH });
+        }
         let is_device = path.metadata().is_ok_and(|meta| meta.file_type().is_char_device());
         if is_device { Self::of_device(path, size) } else { Self::of_file(path, size) }
     }

@@ -4,6 +4,7 @@
 //! Assumptions: 1. a line is 64 bytes and reaches the medium as a whole; 2. stores past the caches and lines that were written
 //!              back are durable once a later fence of the same thread has completed (asynchronous DRAM refresh: what the memory
 //!              controller accepted is safe); 3. without either, a line may become durable at any time or never
+//! Non-goals:   processors that are not x86-64: there a mapping can be used and nothing of it is durable
 //! Source:      Intel, Software Developer's Manual, volume 1, 10.4.6.2 (non-temporal stores), volume 2 (CLWB, CLFLUSHOPT, SFENCE)
 
 #![allow(unsafe_code, reason = "instructions for cache lines; see the SAFETY comments")]
@@ -45,6 +46,9 @@ enum Flush {
 }
 
 impl Instructions {
+    /// Whether they make anything durable here.
+    pub const ARE_KNOWN: bool = cfg!(all(target_arch = "x86_64", not(miri)));
+
     /// Those of this processor.
     #[must_use]
     pub fn new() -> Self {
@@ -145,8 +149,7 @@ impl Persistence for Instructions {
     }
 
     fn write_back(&self, region: &Region, at: usize, len: usize) {
-        // Without instructions of its own for lines the processor leaves it to the system; so does the interpreter.
-        let _unsupported = region.sync(at, len);
+        assert!(at <= region.len() && len <= region.len() - at, "lines outside of the region");
     }
 
     fn fence(&self) {

@@ -10,6 +10,18 @@ fn refused(path: &Path) -> TierError {
 }
 
 #[test]
+fn a_processor_whose_instructions_are_not_known_is_refused() {
+    let open = |is_known| DaxTier::open_where(is_known, Path::new("/nonexistent/tier"), Bytes::mib(4));
+    let refused = open(false).unwrap_err();
+    assert!(
+        matches!(refused, TierError::Processor { name, .. } if name == std::env::consts::ARCH),
+        "{refused:?}"
+    );
+    assert!(refused.cure().is_some());
+    assert!(matches!(open(true), Err(TierError::NoFolder { .. })));
+}
+
+#[test]
 fn a_file_system_without_dax_is_refused_and_left_as_it_was() {
     let binary = std::env::current_exe().unwrap();
     for folder in [binary.parent().unwrap(), Path::new("/dev/shm")] {

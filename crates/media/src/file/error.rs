@@ -46,6 +46,14 @@ pub enum TierError {
         #[source]
         cause: io::Error,
     },
+    /// The program does not know how this processor makes a store to persistent memory durable.
+    #[error("{} cannot be kept: what makes persistent memory durable is known for x86-64 and not for {name}", path.display())]
+    Processor {
+        /// The path.
+        path: PathBuf,
+        /// The processor's architecture.
+        name: &'static str,
+    },
     /// Another process has it.
     #[error("{} is in use by another server", path.display())]
     InUse {
@@ -148,6 +156,9 @@ impl TierError {
                 Some(format!("mkdir -p {folder}"))
             }
             Self::NoDax { .. } => Some("cotenant doctor shows what this machine offers".to_owned()),
+            Self::Processor { path, .. } => {
+                Some(format!("keep the tier in a file, if that is on a disk: file:{}:SIZE", path.display()))
+            }
             Self::InUse { .. } => Some("give each server a tier of its own".to_owned()),
             Self::Size { path, home, found, .. } => {
                 Some(format!("ask for {}B, or {}", found.0, home.begin_anew(path)))
