@@ -186,6 +186,13 @@ impl<P: Persistence> Device for DaxTier<P> {
         copy_out(&self.bytes, at, into)
     }
 
+    fn settle_all(&self) -> io::Result<()> {
+        // Bytes went past the caches; notes may be in them.
+        let notes = self.notes.region();
+        self.acts.write_back(notes, 0, notes.len());
+        self.settle()
+    }
+
     fn settle(&self) -> io::Result<()> {
         self.acts.fence();
         Ok(())

@@ -1,9 +1,11 @@
 //! What a DAX tier is refused for anywhere, and what it keeps where there is persistent memory.
 
 use super::*;
+use crate::faults::Recorder;
 use crate::file::Damage;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
+use units::Rng;
 
 fn refused(path: &Path) -> TierError {
     DaxTier::open(path, Bytes::mib(4)).unwrap_err()
@@ -51,6 +53,21 @@ fn other_devices_and_missing_folders_are_refused() {
     assert!(matches!(refused(Path::new("/dev/null")), TierError::Kind { .. }));
     assert!(matches!(refused(Path::new("/nonexistent/folder/tier")), TierError::NoFolder { .. }));
     assert!(matches!(DaxTier::open(Path::new("/dev/shm/x"), Bytes(1)), Err(TierError::TooSmall { .. })));
+}
+
+#[test]
+fn notes_that_nobody_settled_have_survived_once_everything_was_settled() {
+    let tier = DaxTier::recorded(Bytes::mib(1), Recorder::default()).unwrap();
+    let (notes, acts) = (tier.notes().unwrap(), tier.acts());
+    notes.words()[9].store(7, Ordering::Release);
+    tier.settle_all().unwrap();
+    let kept = |moment, seed| {
+        let crash = acts.crash(moment, &mut Rng::new(seed));
+        u64::from_le_bytes(crash.bytes(notes.region(), 9 * 8, 8).try_into().unwrap())
+    };
+    let all = acts.moments();
+    assert!((0..40).all(|seed| kept(all, seed) == 7), "whatever a crash leaves");
+    assert!((0..40).any(|seed| kept(1, seed) == 0), "it was in the caches alone before");
 }
 
 #[test]

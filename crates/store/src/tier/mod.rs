@@ -260,9 +260,9 @@ impl Tier {
     /// Ends a head: it can be cleaned, or has to be written first.
     fn seal(&self, head: Head) {
         if self.is_mapped() {
-            // Nobody writes it out later: so much and no more is forgotten by a crash.
-            self.notes.settle_live(self.segments.range(head.segment));
+            // Nobody writes it out later: so much and no more is forgotten by a crash. In this order: who notes a record from now on sees it.
             self.segments.change(head.segment, State::Head, State::Sealed);
+            self.notes.settle_live(self.segments.range(head.segment));
         } else {
             lock(&self.full).push_back(head);
         }
@@ -391,17 +391,23 @@ impl Tier {
     /// Notes a record that an item leads to from now on. Under the lock of its key.
     pub(crate) fn hold(&self, reference: Reference) {
         // Else whoever writes it out notes it, unless that was between the record and this.
-        if self.is_mapped() || self.segments.is_settled(reference.at) {
-            self.notes.set_live(reference.at);
+        if !self.is_mapped() && !self.segments.is_settled(reference.at) {
+            return;
+        }
+        self.notes.set_live(reference.at);
+        // Else whoever seals the segment lets it survive.
+        if !self.is_mapped() || !self.segments.is_head(self.segments.of(reference.at)) {
+            self.notes.settle_live(reference.at..reference.at + 1);
         }
     }
 
     /// The same, so that it has survived where the record has.
     pub(crate) fn hold_settled(&self, reference: Reference) {
-        self.hold(reference);
-        if self.is_mapped() {
-            self.notes.settle_live(reference.at..reference.at + 1);
+        if !self.is_mapped() {
+            return self.hold(reference);
         }
+        self.notes.set_live(reference.at);
+        self.notes.settle_live(reference.at..reference.at + 1);
     }
 
     /// Counts a record that no item leads to any more. Under the lock of its key; it has survived when this returns.
@@ -484,3 +490,7 @@ fn segment_of(device: &dyn Device, in_dram: Bytes, gathers: Option<Bytes>) -> By
     let segment = in_dram.0.min(most).max(fitting).min(gathered);
     Bytes(segment.max(device.access_unit().0))
 }
+
+#[cfg(test)]
+#[cfg(shuttle)]
+mod shuttle_tests;

@@ -325,10 +325,12 @@ impl Notes {
         self.word(word) & bit != 0
     }
 
-    /// Sets the bit of a record that survives. It survives itself at the latest once the segment is sealed or written.
+    /// Sets the bit of a record that survives. It survives itself at the latest once the segment is sealed or written; where that was
+    /// before, the caller sees to it.
     pub(crate) fn set_live(&self, at: u64) {
         let (word, bit) = self.bit(at);
-        self.words()[word].fetch_or(bit, Ordering::Release);
+        // SeqCst with `Segments::change`.
+        self.words()[word].fetch_or(bit, Ordering::SeqCst);
     }
 
     /// Clears the bit of a record, so that it survives.

@@ -90,7 +90,13 @@ impl Segments {
     /// Changes the state if it is `from`.
     pub(crate) fn change(&self, segment: u32, from: State, to: State) -> bool {
         let state = &self.row(segment).state;
-        state.compare_exchange(from as u32, to as u32, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        // SeqCst with `is_head` and `Notes::set_live`: of who seals and who notes a record one sees what the other has done.
+        state.compare_exchange(from as u32, to as u32, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+    }
+
+    /// Whether it is still being filled.
+    pub(crate) fn is_head(&self, segment: u32) -> bool {
+        self.row(segment).state.load(Ordering::SeqCst) == State::Head as u32
     }
 
     /// Takes a free segment as a head, leaving `reserve`.

@@ -1,11 +1,12 @@
 //! What of a tier is there after a start.
 
 use super::*;
+use crate::tier::Notes;
 use crate::{Fields, Mode, Options, Placement, RankKind, TenantSpec};
 use control::Claim;
-use media::FileTier;
-use media::faults::Faulty;
-use units::Bytes;
+use media::faults::{Faulty, Recorder};
+use media::{DaxTier, Device, FileTier};
+use units::{Bytes, Rng};
 
 const ITEMS: u32 = 3_000;
 
@@ -20,7 +21,7 @@ fn options() -> Options {
     }
 }
 
-fn start(device: &Arc<Faulty<FileTier>>, saved: &Path) -> (Worker, TenantId, Restored) {
+fn start<D: Device + 'static>(device: &Arc<D>, saved: &Path) -> (Worker, TenantId, Restored) {
     let store = Store::with_tiers(options(), &[Arc::clone(device) as _], 1_000_000_000).unwrap();
     let (name, claim, rank) = ("t".to_owned(), Claim::default(), RankKind::default());
     let tenant = store.add_tenant(TenantSpec { name, own_space: true, claim, rank }).unwrap();
@@ -41,6 +42,15 @@ fn fill(worker: &mut Worker, tenant: TenantId) {
     }
 }
 
+/// A record that no item leads to yet.
+fn append(store: &Store, tenant: TenantId, key: &[u8]) -> Reference {
+    let tier = &store.tiers[0];
+    let owner = tier.owner(tenant);
+    let (own_space, stamp, cas, client_flags, expires_wall, state) = (true, 1, None, 0, 0, 0);
+    let fields = record::Fields { owner, own_space, stamp, cas, client_flags, expires_wall, state };
+    tier.append(&store.epochs, (0, 0), &fields, key, [&[7; 2_000], &[]]).unwrap()
+}
+
 #[test]
 fn a_record_that_was_written_out_before_an_item_led_there_is_noted_as_live() {
     let folder = std::env::temp_dir().join(format!("cotenant-noted-{}", std::process::id()));
@@ -48,12 +58,7 @@ fn a_record_that_was_written_out_before_an_item_led_there_is_noted_as_live() {
     let device = Arc::new(Faulty::new(FileTier::open(&folder.join("tier"), Bytes::mib(16)).unwrap()));
     let (worker, tenant, _) = start(&device, &folder.join("saved"));
     let (store, tier) = (&worker.store, &worker.store.tiers[0]);
-    let append = |key: &[u8]| {
-        let owner = tier.owner(tenant);
-        let (own_space, stamp, cas, client_flags, expires_wall, state) = (true, 1, None, 0, 0, 0);
-        let fields = record::Fields { owner, own_space, stamp, cas, client_flags, expires_wall, state };
-        tier.append(&store.epochs, (0, 0), &fields, key, [&[7; 2_000], &[]]).unwrap()
-    };
+    let append = |key: &[u8]| append(store, tenant, key);
     let [early, late] = [append(b"early"), append(b"late")];
     tier.hold(early);
     assert!(!tier.notes.is_live(early.at), "it is not on the device yet");
@@ -68,6 +73,23 @@ fn a_record_that_was_written_out_before_an_item_led_there_is_noted_as_live() {
     tier.hold(next);
     assert!(!tier.notes.is_live(next.at), "behind what was written");
     std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_record_whose_segment_was_sealed_before_an_item_led_there_survives_once_it_is_noted() {
+    let device = Arc::new(DaxTier::recorded(Bytes::mib(16), Recorder::default()).unwrap());
+    let (worker, tenant, _) = start(&device, Path::new("/nonexistent"));
+    let (store, tier) = (&worker.store, &worker.store.tiers[0]);
+    let [early, late] = [&b"early"[..], b"late"].map(|key| append(store, tenant, key));
+    tier.hold(early);
+    tier.seal_parked();
+    tier.hold(late);
+    for seed in 0..20 {
+        let crash = device.acts().crash(device.acts().moments(), &mut Rng::new(seed));
+        let (after, segment) = (crash.tier(&device).unwrap(), Bytes(tier.segments.bytes()));
+        let notes = Notes::new(Arc::new(after), segment, options().tenants_max).unwrap();
+        assert!(notes.is_live(early.at) && notes.is_live(late.at), "seed {seed}");
+    }
 }
 
 /// A start that is ended while its tiers begin has changed nothing: those that had begun and those that had not are both of the run before.
