@@ -17,6 +17,7 @@
 )]
 
 mod competition;
+mod crew;
 mod modelled;
 mod pace;
 mod stored;
@@ -28,9 +29,10 @@ use crate::emulated::Emulation;
 use crate::model::{LINE, MEDIA_UNIT};
 use crate::spec::{TierMedium, TierSpec};
 use crate::{Buffer, Device, PROFILE_MAX, ProfileRow, SlowAccess, Stopwatch};
+use crew::Gate;
 use pace::Pace;
 use std::io;
-use std::sync::Barrier;
+use std::thread::Builder;
 use units::{Bytes, Duration, Rng};
 
 /// Longest time for one kind and size, and for one pair of rates: more says no more. Guesses.
@@ -135,24 +137,24 @@ fn alone(device: &dyn Device, access: SlowAccess, size: Bytes, each: Duration) -
 fn together_at(device: &dyn Device, size: Bytes, wanted: [f64; 2], each: Duration) -> io::Result<[f64; 2]> {
     let is_mapped = device.mapped().is_some();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let crew = |access: SlowAccess, threads: usize| {
+    let team = |access: SlowAccess, threads: usize| {
         let per_sec = wanted[access as usize];
         let threads = if 0.0 < per_sec { threads } else { 0 };
         std::iter::repeat_n((access, per_sec / threads as f64), threads)
     };
     let writers = if is_mapped { cores } else { WRITERS };
-    let jobs: Vec<_> = crew(SlowAccess::Read, cores).chain(crew(SlowAccess::Write, writers)).collect();
+    let jobs: Vec<_> = team(SlowAccess::Read, cores).chain(team(SlowAccess::Write, writers)).collect();
     // Each thread has a part of its own.
     let part = region(device).0 / jobs.len().max(1) as u64 / PROFILE_MAX.0 * PROFILE_MAX.0;
     if part < PROFILE_MAX.0 {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the tier is too small to be probed"));
     }
-    let (watch, start) = (Stopwatch::new(), Barrier::new(jobs.len()));
-    let run = |thread: u64, access: SlowAccess, per_sec: f64| -> io::Result<f64> {
-        let place = Part { base: thread * part, len: part, seed: thread };
+    let watch = Stopwatch::new();
+    let run = |thread: usize, &(access, per_sec): &(SlowAccess, f64), gate: &Gate| -> io::Result<f64> {
+        let place = Part { base: thread as u64 * part, len: part, seed: thread as u64 };
         let mut blocks =
             if access == SlowAccess::Write { place.blocks(device, size) } else { Ok(Vec::new()) };
-        start.wait();
+        gate.pass()?;
         let pace = Pace::new(&watch, each, per_sec);
         let done = match (access, &mut blocks) {
             (_, Err(e)) => return Err(io::Error::new(e.kind(), e.to_string())),
@@ -162,17 +164,12 @@ fn together_at(device: &dyn Device, size: Bytes, wanted: [f64; 2], each: Duratio
         };
         Ok(pace.per_sec(done))
     };
-    let (run, mut found) = (&run, [0.0; 2]);
-    std::thread::scope(|scope| {
-        let started = (0..).zip(&jobs).map(|(thread, (access, per_sec))| {
-            (*access, scope.spawn(move || run(thread, *access, *per_sec)))
-        });
-        let running: Vec<_> = started.collect();
-        for (access, thread) in running {
-            found[access as usize] += thread.join().map_err(|_| io::Error::other("a prober died"))??;
-        }
-        Ok(found)
-    })
+    let each_found = crew::at_once(&jobs, |_thread| Ok(Builder::new()), run)?;
+    let mut found = [0.0; 2];
+    for ((access, _), per_sec) in jobs.iter().zip(each_found) {
+        found[*access as usize] += per_sec;
+    }
+    Ok(found)
 }
 
 /// What of a tier is read and written.
