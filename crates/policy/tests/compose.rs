@@ -7,7 +7,7 @@ use control::{
     Window,
 };
 use policy::compose::{Demand, Drf, DrfError, Group, Tighter, dominant_shares};
-use policy::memory::{MemoryOptions, MemoryPolicy};
+use policy::memory::{MemoryOptions, MemoryPolicy, Pooled};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -160,12 +160,13 @@ fn another_profile_or_model_of_the_medium_is_due_at_once() {
     }
 }
 
+fn policy(name: &str, seed: u64) -> MemoryPolicy {
+    let options = MemoryOptions { credit: Bytes(100), seed, ..MemoryOptions::default() };
+    MemoryPolicy::by_name(name, options).expect("a policy of this name")
+}
+
 /// Groups of 500 bytes of floor each and weights 1, 2, 3, one after another, with the policies inside that `inside` names.
 fn grouped(outer: &str, inside: &[&str]) -> MemoryPolicy {
-    fn policy(name: &str, seed: u64) -> MemoryPolicy {
-        let options = MemoryOptions { credit: Bytes(100), seed, ..MemoryOptions::default() };
-        MemoryPolicy::by_name(name, options).expect("a policy of this name")
-    }
     let group = |(i, name): (u32, &&str)| {
         let weight = Weight::new(f64::from(i + 1)).expect("a positive weight");
         let claim = Claim { weight, floor: Amount::memory(Bytes(FLOOR)), ..Claim::default() };
@@ -196,6 +197,53 @@ fn member(
 
 fn drawn() -> impl Strategy<Value = Drawn> {
     (prop::option::of(0_u16..4), 0_u64..100, 0_u64..40)
+}
+
+/// A group of a weight and nothing reserved.
+fn one_group(outer: &str, inside: &str, weight: f64) -> MemoryPolicy {
+    let claim = Claim { weight: Weight::new(weight).expect("a positive weight"), ..Claim::default() };
+    policy(outer, 5).over(vec![Group { claim, inside: policy(inside, 10) }])
+}
+
+/// What a tenant of a group (or none) and a weight holds.
+fn holder(id: u32, group: Option<u16>, weight: f64, held: u64) -> Row<MemorySignal, MemoryShare> {
+    let weight = Weight::new(weight).expect("a positive weight");
+    let signal = MemorySignal { held: Bytes(held), ..MemorySignal::default() };
+    let claim = Claim { group: group.map(GroupId), weight, ..Claim::default() };
+    Row { id: TenantId(id), claim, signal: Some(signal), in_force: None }
+}
+
+/// The shares of one decision over 10,000 bytes.
+fn decided(policy: &mut MemoryPolicy, rows: &[Row<MemorySignal, MemoryShare>]) -> Vec<MemoryShare> {
+    let pool = Pool { capacity: Amount::memory(Bytes(10_000)), ..Pool::default() };
+    let seen = Seen::new(Window::default(), &pool, rows).expect("rows in order");
+    let decision = policy.decide(Instant::ZERO, &seen);
+    decision.shares.rows().iter().map(|(_, share)| *share).collect()
+}
+
+/// Whatever others hold: shadow hits and weights do nothing for a group whose items are not compared with theirs.
+#[test]
+fn a_group_of_another_policy_has_its_part_of_one_pool_by_weight() {
+    for inside in MemoryPolicy::NAMES.into_iter().filter(|name| *name != "pooled") {
+        for (weight, part) in [(1.0, 5_000), (8.0, 8_888)] {
+            let mut policy = one_group("pooled", inside, weight);
+            for held in [0, 10, 1_000] {
+                let rows = [holder(1, None, 1.0, 9_000), holder(2, Some(0), 1.0, held)];
+                let shares = decided(&mut policy, &rows);
+                let targets = [0, 1].map(|at: usize| shares[at].target.0);
+                assert_eq!(targets, [10_000 - part, part], "{inside} {weight} {held}");
+                assert!(shares[1].ceiling.is_none_or(|ceiling| ceiling == Bytes(part)), "{shares:?}");
+                assert_eq!(shares[1].worth, None);
+            }
+        }
+    }
+    // The others divide what is left of the pool by what they hold.
+    for (inside, expected) in [("partitioned", [6_667, 3_333, 0]), ("pooled", [9_000, 1_000, 0])] {
+        let rows = [holder(1, None, 1.0, 9_000), holder(2, Some(0), 1.0, 1_000), holder(3, None, 1.0, 0)];
+        let shares = decided(&mut one_group("pooled", inside, 1.0), &rows);
+        let targets = [0, 1, 2].map(|at: usize| shares[at].target.0);
+        assert!(targets.iter().zip(expected).all(|(a, b)| a.abs_diff(b) <= 2), "{inside}: {targets:?}");
+    }
 }
 
 proptest! {
@@ -276,7 +324,14 @@ proptest! {
         };
         let mut flat: Vec<_> = of_group.into_values().collect();
         flat.iter_mut().for_each(least);
-        let mut alone = grouped(outer, &[]);
+        let mut alone = match outer {
+            // Who cannot be compared has its part by weight there, too.
+            "pooled" if inside != "pooled" => {
+                let groups = (0..3).map(|at| GroupId(at).row()).collect();
+                MemoryPolicy::Pooled(Pooled::new(Bytes(100)).giving_by_weight(groups))
+            }
+            _ => grouped(outer, &[]),
+        };
         let groups = alone.decide(Instant::ZERO, &Seen::new(Window::default(), &pool, &flat).unwrap());
         for (id, share) in groups.shares.rows() {
             let is_member = |row: &&Row<_, _>| row.claim.group.filter(|g| g.0 < 3).map_or(row.id, GroupId::row) == *id;

@@ -15,7 +15,7 @@ pub use static_split::Partitioned;
 
 use crate::compose::{Group, Grouped};
 use control::memory::{MemoryShare, MemorySignal};
-use control::{Decision, Policy, Seen};
+use control::{Decision, GroupId, Policy, Seen};
 use units::{Bytes, Duration, Instant};
 
 /// The policies about memory as one type, so that a loop can hold the one that the configuration names.
@@ -87,7 +87,19 @@ impl MemoryPolicy {
     /// The same among groups, which have policies of their own inside. Who is in which, claims say.
     #[must_use]
     pub fn over(self, groups: Vec<Group<Self>>) -> Self {
-        if groups.is_empty() { self } else { Self::Grouped(Box::new(Grouped::new(self, groups))) }
+        if groups.is_empty() {
+            return self;
+        }
+        let outer = match self {
+            // Items are compared where both policies do so; a group with another inside has its part by weight.
+            Self::Pooled(pooled) => {
+                let other = |(_, group): &(GroupId, &Group<Self>)| !matches!(group.inside, Self::Pooled(_));
+                let others = (0..).map(GroupId).zip(&groups).filter(other).map(|(id, _)| id.row());
+                Self::Pooled(pooled.giving_by_weight(others.collect()))
+            }
+            other => other,
+        };
+        Self::Grouped(Box::new(Grouped::new(outer, groups)))
     }
 
     /// Whether it looks at idle bytes: a sensor that has to search for them may save it otherwise.

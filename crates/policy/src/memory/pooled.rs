@@ -3,7 +3,8 @@
 //! Shape:      signals (bytes held, shadow hits, hits and what ranks let expect) -> targets that follow what is held, and how much
 //!             more each tenant's items are worth than their rank says
 //! Invariants: targets sum to the pool; nobody's is below its floor; what shadow hits add to a worth is in 0..=`MORE_MAX`
-//!             octaves, what hits add in -`YIELD_LESS_MAX`..=`YIELD_MORE_MAX`
+//!             octaves, what hits add in -`YIELD_LESS_MAX`..=`YIELD_MORE_MAX`; whose items cannot be compared (a group with another
+//!             policy inside) has its part by weight, whatever it holds, and no worth
 //! Cost:       O(tenants) per decision; no allocation once the tenants are steady
 //! Source:     our own. A pool that evicts by hit density is Beckmann, Chen, Cidon (LHD, NSDI 2018) over tenants. A density tells
 //!             what an item did; shadow hits (Memshare §4.1) tell what its tenant's next items would do: they move worth here, as
@@ -13,6 +14,7 @@
 
 use super::memshare::{note, signed};
 use super::split::add_by_weight;
+use super::static_split::static_shares;
 use control::memory::{MemoryShare, MemorySignal, Worth};
 use control::{Decision, Law, Note, Policy, Reason, Row, Seen, Shares};
 use units::{Bytes, Duration, Instant, TenantId};
@@ -45,9 +47,13 @@ const NOTED_EIGHTHS: i16 = 4;
 #[derive(Debug)]
 pub struct Pooled {
     credit: Bytes,
+    /// Who has its part by weight and competes with nobody, sorted.
+    by_weight: Vec<TenantId>,
     members: Vec<Member>,
     joined: Vec<Member>,
     weights: Vec<f64>,
+    /// Parts of what is not reserved by weight alone, scratch.
+    parts: Vec<Bytes>,
     targets: Vec<Bytes>,
     shares: Shares<MemoryShare>,
     notes: Vec<Note>,
@@ -74,13 +80,22 @@ impl Pooled {
     pub fn new(credit: Bytes) -> Self {
         Self {
             credit,
+            by_weight: Vec::new(),
             members: Vec::new(),
             joined: Vec::new(),
             weights: Vec::new(),
+            parts: Vec::new(),
             targets: Vec::new(),
             shares: Shares::default(),
             notes: Vec::new(),
         }
+    }
+
+    /// The same where these compete with nobody: each has its floor, and of the rest its part by weight.
+    #[must_use]
+    pub fn giving_by_weight(self, mut rows: Vec<TenantId>) -> Self {
+        rows.sort_unstable();
+        Self { by_weight: rows, ..self }
     }
 
     /// Takes over who is there. Who joins begins with what is in force for it, or with nothing added.
@@ -107,12 +122,13 @@ impl Pooled {
         }));
     }
 
-    /// Each shadow hit makes its tenant's items worth more, and everybody's less by as much in all.
+    /// Each shadow hit makes its tenant's items worth more, and everybody's who competes less by as much in all.
     fn learn(&mut self, seen: &Seen<'_, MemorySignal, MemoryShare>) {
         let capacity = seen.pool.capacity.bytes.0.max(1) as f64;
         let gain = |row: &Row<MemorySignal, MemoryShare>| {
             let credit = row.claim.credit.unwrap_or(self.credit).0 as f64;
-            row.signal.map(|signal| signal.shadow_hits as f64 * credit / capacity * OCTAVES_PER_MEMORY)
+            let signal = row.signal.filter(|_| competes(&self.by_weight, row.id))?;
+            Some(signal.shadow_hits as f64 * credit / capacity * OCTAVES_PER_MEMORY)
         };
         let (count, sum) =
             seen.tenants.iter().filter_map(gain).fold((0, 0.0), |(n, sum), g| (n + 1, sum + g));
@@ -140,31 +156,42 @@ impl Pooled {
         }
     }
 
-    /// Hits per hit expected, of all together.
+    /// Hits per hit expected, of all together who compete.
     fn yield_of_all(&self) -> f64 {
-        let hits: f64 = self.members.iter().map(|member| member.hits).sum();
-        let expected: f64 = self.members.iter().map(|member| member.expected).sum();
+        let members = self.members.iter().filter(|member| competes(&self.by_weight, member.id));
+        let (hits, expected) = members
+            .fold((0.0, 0.0), |(hits, expected), member| (hits + member.hits, expected + member.expected));
         if expected == 0.0 { 0.0 } else { hits / expected }
     }
 
-    /// Targets say what is so: the floor, and of the rest its part by what it holds beyond; by weight while nobody holds anything.
+    /// Targets say what is so: the floor, and of the rest its part by what it holds beyond; by weight while nobody holds anything. Who
+    /// competes with nobody has its part of the rest by weight, the others theirs together.
     fn follow(&mut self, seen: &Seen<'_, MemorySignal, MemoryShare>) {
+        static_shares(seen, &mut self.weights, &mut self.parts);
         let floors = seen.floors();
+        let by_weight = &self.by_weight;
         self.targets.clear();
-        self.targets.extend(seen.tenants.iter().map(|row| floors.kept(row.claim.floor).bytes));
-        let reserved: Bytes = self.targets.iter().copied().sum();
-        self.weights.clear();
-        let held =
-            |row: &Row<MemorySignal, MemoryShare>| row.signal.map_or(Bytes::ZERO, |signal| signal.held);
-        let beyond =
-            seen.tenants.iter().zip(&self.targets).map(|(row, &floor)| held(row).saturating_sub(floor));
-        self.weights.extend(beyond.map(|bytes| bytes.0 as f64));
-        if self.weights.iter().all(|weight| *weight == 0.0) {
-            self.weights.clear();
-            self.weights.extend(seen.tenants.iter().map(|row| row.claim.weight.get()));
+        let mut pooled = Bytes::ZERO;
+        for ((row, weight), &part) in seen.tenants.iter().zip(&mut self.weights).zip(&self.parts) {
+            let floor = floors.kept(row.claim.floor).bytes;
+            if competes(by_weight, row.id) {
+                pooled += part - floor;
+                self.targets.push(floor);
+            } else {
+                *weight = 0.0;
+                self.targets.push(part);
+            }
         }
-        let rest = seen.pool.capacity.bytes.saturating_sub(reserved);
-        add_by_weight(rest, &self.weights, &mut self.targets);
+        let beyond = |(row, &floor): (&Row<MemorySignal, MemoryShare>, &Bytes)| {
+            let signal = row.signal.filter(|_| competes(by_weight, row.id));
+            signal.map_or(Bytes::ZERO, |signal| signal.held.saturating_sub(floor))
+        };
+        let beyond = seen.tenants.iter().zip(&self.targets).map(beyond);
+        if beyond.clone().any(|bytes| Bytes::ZERO < bytes) {
+            self.weights.clear();
+            self.weights.extend(beyond.map(|bytes| bytes.0 as f64));
+        }
+        add_by_weight(pooled, &self.weights, &mut self.targets);
     }
 }
 
@@ -192,6 +219,10 @@ impl Member {
             *told_worth = worth;
         }
     }
+}
+
+fn competes(by_weight: &[TenantId], id: TenantId) -> bool {
+    by_weight.binary_search(&id).is_err()
 }
 
 /// A weight as octaves of worth: who weighs twice as much keeps what is worth half as much.
@@ -225,12 +256,13 @@ impl Policy for Pooled {
         self.follow(seen);
         let of_all = self.yield_of_all();
         let least = Bytes(seen.pool.capacity.bytes.0 / NOTED_PART);
-        let notes = &mut self.notes;
+        let (notes, by_weight) = (&mut self.notes, &self.by_weight);
         let rows = self.members.iter_mut().zip(seen.tenants).zip(&self.targets);
         let rows = rows.map(|((member, row), &target)| {
-            let worth = worth_of(member.more + member.yields(of_all) + octaves_of(row));
-            member.tell((target, worth.more), least, notes);
-            (member.id, MemoryShare { worth: Some(worth), ..MemoryShare::of(target) })
+            let octaves = member.more + member.yields(of_all) + octaves_of(row);
+            let worth = competes(by_weight, member.id).then(|| worth_of(octaves));
+            member.tell((target, worth.map_or(0, |worth| worth.more)), least, notes);
+            (member.id, MemoryShare { worth, ..MemoryShare::of(target) })
         });
         self.shares.rebuild(Law::Partition, seen, rows);
         Decision { shares: &self.shares, wake: PERIOD, lease: LEASE, steady: true, notes: &self.notes }
