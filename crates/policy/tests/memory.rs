@@ -266,6 +266,27 @@ fn auto_learns_and_then_taxes() {
     assert!(policy.is_taxing());
 }
 
+/// What was shared out when the tax began, [0, 60], is no more: everybody has what is in force, less what the new one gets.
+#[test]
+fn who_joins_while_the_tax_runs_takes_from_what_is_in_force() {
+    let mut policy = Auto::new(Shared::new(Bytes::mib(1), 1), Tax::HALF, Duration::from_secs(100));
+    let hits = |id, hits| T(id, 0, 1.0, hits, 1024);
+    auto_over(&mut policy, 0..50, 60, &[hits(1, 9), hits(2, 0)], 0);
+    assert_eq!(auto_over(&mut policy, 50..100, 60, &[hits(1, 0), hits(2, 9)], 0), [0, 60]);
+    auto_over(&mut policy, 100..101, 60, &[hits(1, 0), hits(2, 9)], 0);
+    assert!(policy.is_taxing());
+    let mut rows = rows(&[hits(1, 0), hits(2, 0), hits(3, 0)]);
+    for row in &mut rows[..2] {
+        row.in_force = Some(MemoryShare::of(Bytes::mib(30)));
+    }
+    let pool = Pool { capacity: Amount::memory(Bytes::mib(60)), ..Pool::default() };
+    let seen = Seen::new(Window::default(), &pool, &rows).unwrap();
+    let decision = policy.decide(Instant::ZERO, &seen);
+    let targets: Vec<u64> = decision.shares.rows().iter().map(|(_, s)| s.target.0).collect();
+    assert_eq!(mib(&targets), [20, 20, 20]);
+    assert!(!policy.is_taxing());
+}
+
 /// A thing that holds what it is told and misses as it likes.
 struct Plant {
     hits: Vec<u64>,

@@ -6,7 +6,7 @@
 //!             to the pool; while taxing, to at most the pool
 //! Source:     Memshare §4.3. We differ: floors hold in both parts; the part of a tenant that leaves, and a change of
 //!             capacity, are shared out in proportion to what was learnt; who joins while the tax runs starts the
-//!             learning anew for all, since nobody knows yet what it needs and from whom to take it
+//!             learning anew for all, from what is in force, since nobody knows yet what it needs and from whom to take it
 //! Non-goals:  learning again by itself when demand changes: the tax follows by what is idle, and an operator by a restart
 
 use super::idle_tax::{Tax, tax_all, taxed};
@@ -82,6 +82,8 @@ impl Auto {
     fn look_back(&mut self, now: Instant, seen: &Seen<'_, MemorySignal, MemoryShare>) {
         let is_known = |id| self.learnt.binary_search_by_key(&id, |l| l.id).is_ok();
         if !seen.tenants.iter().all(|row| is_known(row.id)) && self.is_taxing() {
+            // What was shared out when the tax began is no more: learning goes on from what is in force.
+            self.shared.forget();
             self.phase = Phase::Begin;
         }
         self.learnt.retain(|l| seen.tenants.binary_search_by_key(&l.id, |row| row.id).is_ok());

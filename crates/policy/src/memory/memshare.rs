@@ -70,6 +70,11 @@ impl Shared {
         }
     }
 
+    /// Knows nobody any more: the next decision is a first one.
+    pub(super) fn forget(&mut self) {
+        self.members.clear();
+    }
+
     /// Takes over who is there, their floors and the capacity. Who joins gets its weighted part of the unreserved
     /// memory, taken from the others in proportion to what they have of it; who leaves gives back the same way. The first
     /// decision takes shares that are in force over, so that nothing jumps where another policy decided before.
