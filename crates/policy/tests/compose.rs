@@ -246,6 +246,41 @@ fn a_group_of_another_policy_has_its_part_of_one_pool_by_weight() {
     }
 }
 
+/// Ids are given again: whoever comes with one finds nothing of who had it, also under `auto`, whose learning was over.
+#[test]
+fn a_group_that_was_empty_begins_anew() {
+    for inside in ["shared", "auto"] {
+        let mut policy = one_group("shared", inside, 1.0);
+        let row = |id, group, shadow_hits| {
+            let mut row = holder(id, group, 1.0, 0);
+            row.claim.credit = Some(Bytes(100));
+            row.signal.as_mut().unwrap().shadow_hits = shadow_hits;
+            row
+        };
+        let all = |hits| [row(1, None, 0), row(2, Some(0), hits), row(3, Some(0), 0)];
+        let shares = decided(&mut policy, &all(10));
+        assert!(shares[2].target + Bytes(1_000) < shares[1].target, "{inside}: {shares:?}");
+        let pool = Pool { capacity: Amount::memory(Bytes(10_000)), ..Pool::default() };
+        let (now, alone) = (Instant::ZERO + Duration::from_secs(86_400), [row(1, None, 0)]);
+        let decision =
+            policy.decide(now, &Seen::new(Window { end: now, ..Window::default() }, &pool, &alone).unwrap());
+        let left: Vec<_> = decision.notes.iter().filter(|n| n.reason == Reason::Left).collect();
+        for id in [2, 3].map(TenantId) {
+            assert_eq!(left.iter().filter(|n| n.tenant == Some(id)).count(), 1, "{inside}: {left:?}");
+        }
+        let decision = policy
+            .decide(now, &Seen::new(Window { start: now, end: now, mixed: false }, &pool, &alone).unwrap());
+        assert!(decision.notes.is_empty(), "{inside}: it is said once: {:?}", decision.notes);
+        let seen = Window { start: now, end: now, mixed: false };
+        let (rows, now) = (all(0), now + Duration::from_secs(86_400));
+        let shares = policy.decide(now, &Seen::new(seen, &pool, &rows).unwrap()).shares.rows().to_vec();
+        assert!(shares[1].1.target.0.abs_diff(shares[2].1.target.0) <= 1, "{inside}: {shares:?}");
+        let rows = all(10);
+        let shares = policy.decide(now, &Seen::new(seen, &pool, &rows).unwrap()).shares.rows().to_vec();
+        assert!(shares[2].1.target < shares[1].1.target, "{inside} learns again: {shares:?}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 

@@ -3,14 +3,15 @@
 //! Shape:      rows of tenants -> a row per lone tenant and per group that has members (signals side by side) -> outer
 //!             policy -> a share per lone tenant, a pool per group -> inner policies -> what they leave undivided, shared out
 //! Invariants: the shares of a group's members together fit the group's share; a group claims at least what its members
-//!             reserve together, and at most its ceiling; who names a group that is not there stands for itself
+//!             reserve together, and at most its ceiling; who names a group that is not there stands for itself; a group that
+//!             nobody is in any more remembers nobody
 //! Cost:       the sum of the policies' own; O(tenants) beside them, no allocation once the tenants are steady
 //! Source:     NyxCache §5 (groups of caches), Spirit §7 (a tenant of many containers)
 
 use super::paced::Paced;
 use super::share_out::ShareOut;
 use control::Measured;
-use control::{Amount, Claim, Decision, GroupId, Join, Nest, Note, Policy, Pool, Row, Seen, Shares};
+use control::{Amount, Claim, Decision, GroupId, Join, Nest, Note, Policy, Pool, Row, Seen, Shares, Window};
 use units::{Duration, Instant};
 
 /// A group: what it claims as a whole and which policy divides inside it. Who is in it, its members' claims say.
@@ -131,7 +132,11 @@ where
         self.rows.clear();
         let lone = outer.shares.rows().iter().filter(|(id, _)| GroupId::of_row(*id).is_none());
         self.rows.extend(lone.cloned());
-        for (at, group) in (0..).zip(&mut self.groups).filter(|(_, group)| !group.rows.is_empty()) {
+        for (at, group) in (0..).zip(&mut self.groups) {
+            if group.rows.is_empty() {
+                self.notes.extend_from_slice(group.see_nobody(now, seen.window));
+                continue;
+            }
             let Some(share) = outer.shares.get(GroupId(at).row()) else { continue };
             group.pool = share.pool(seen.pool);
             let Ok(own) = Seen::new(seen.window, &group.pool, &group.rows) else { continue };
@@ -146,6 +151,24 @@ where
         }
         self.rows.sort_unstable_by_key(|(id, _)| *id);
         waits
+    }
+}
+
+impl<I> Inside<I>
+where
+    I: Policy,
+    I::Signal: Join,
+    I::Share: Clone + PartialEq,
+{
+    /// Lets the policy of a group that the last one has left decide once, so that it knows nobody any more: ids are given again. Returns
+    /// its notes on that.
+    fn see_nobody(&mut self, now: Instant, window: Window) -> &[Note] {
+        if self.policy.has_nobody() {
+            return &[];
+        }
+        let Ok(nobody) = Seen::new(window, &self.pool, &[]) else { return &[] };
+        self.policy.see(now, &nobody, false);
+        self.policy.held(now).notes
     }
 }
 

@@ -53,6 +53,11 @@ where
         &self.policy
     }
 
+    /// Whether nobody was there at last.
+    pub(super) fn has_nobody(&self) -> bool {
+        self.rows.is_empty()
+    }
+
     /// Makes the policy due, whenever it wished to be asked again.
     pub(super) fn hurry(&mut self) {
         self.due = Instant::ZERO;

@@ -160,6 +160,10 @@ impl Policy for Auto {
         self.look_back(now, seen);
         match self.phase {
             Phase::Learning { since } if now.since(since) < self.learning || seen.tenants.is_empty() => {
+                if seen.tenants.is_empty() {
+                    // Time in which nobody is there teaches nothing.
+                    self.phase = Phase::Begin;
+                }
                 let decision = self.shared.decide(now, seen);
                 Self::remember(&mut self.learnt, seen, decision.shares);
                 return decision;
