@@ -3,9 +3,12 @@
 
 use control::journal::{Journal, Record, replay};
 use control::memory::{MemoryShare, MemorySignal};
-use control::{Actuator, Amount, Claim, Decision, Loop, Policy, Pool, Row, Seen, Sensor, Weight, Window};
+use control::{
+    Actuator, Amount, Claim, Decision, Loop, Note, Policy, Pool, Reason, Row, Seen, Sensor, Weight, Window,
+};
 use policy::memory::{Auto, MemoryOptions, MemoryPolicy, Partitioned, Shared, Tax};
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 use units::{Bytes, Duration, Instant, TenantId};
 
 const CREDIT: Bytes = Bytes::kib(64);
@@ -219,6 +222,67 @@ proptest! {
                     prop_assert_eq!(total, pool.capacity.bytes, "{}", name);
                 }
                 prop_assert!(Duration::ZERO < decision.wake && decision.steady);
+            }
+        }
+    }
+}
+
+/// What notes say of each tenant's target.
+fn told(notes: &[Note]) -> BTreeMap<TenantId, i64> {
+    let mut told = BTreeMap::new();
+    for note in notes.iter().filter(|note| note.reason != Reason::NoDonor) {
+        *told.entry(note.tenant.unwrap()).or_insert(0) += note.amount;
+    }
+    told
+}
+
+proptest! {
+    /// Reservations, tenants and the memory change, policies go on from what is in force, and `auto` begins to tax: the notes of a
+    /// decision on a tenant sum to the change of its target.
+    #[test]
+    fn notes_tell_every_change_of_a_target(
+        seed: u64,
+        learning_secs in 0_u64..20,
+        in_force in prop::collection::vec(prop::option::of(0_u64..60), 8),
+        steps in prop::collection::vec(
+            (1_u64..500, prop::collection::vec((0_u64..40, 0_u64..30, 1_u64..200), 1..8)), 1..20),
+    ) {
+        let learning = Duration::from_secs(learning_secs);
+        let mut auto = Auto::new(Shared::new(CREDIT, seed), Tax::HALF, learning);
+        let mut shared = Shared::new(CREDIT, seed);
+        for is_auto in [true, false] {
+            let mut targets: BTreeMap<TenantId, i64> = BTreeMap::new();
+            for (second, (capacity, draws)) in (0..).zip(&steps) {
+                let mut rows = rows(&tenants_of(draws));
+                for (row, mib) in rows.iter_mut().zip(&in_force).filter(|_| second == 0) {
+                    row.in_force = mib.map(|mib| MemoryShare::of(Bytes::mib(mib)));
+                    targets.extend(mib.map(|mib| (row.id, i64::try_from(mib << 20).unwrap())));
+                }
+                for (at, row) in rows.iter_mut().enumerate() {
+                    let signal = row.signal.as_mut().unwrap();
+                    (signal.held, signal.idle) = (Bytes(100), Bytes(at as u64 * 10));
+                }
+                let end = Instant::ZERO + Duration::from_secs(second);
+                let window = Window { start: Instant(end.0.saturating_sub(1_000_000_000)), end, mixed: false };
+                let pool = Pool { capacity: Amount::memory(Bytes::mib(*capacity)), ..Pool::default() };
+                let seen = Seen::new(window, &pool, &rows).unwrap();
+                let was_taxing = auto.is_taxing();
+                let decision = if is_auto { auto.decide(end, &seen) } else { shared.decide(end, &seen) };
+                let mut changes: BTreeMap<TenantId, i64> = targets.iter().map(|(id, held)| (*id, -held)).collect();
+                targets.clear();
+                for (id, share) in decision.shares.rows() {
+                    let target = i64::try_from(share.target.0).unwrap();
+                    targets.insert(*id, target);
+                    *changes.entry(*id).or_insert(0) += target;
+                }
+                let mut told = told(decision.notes);
+                // What the tax takes from one decision to the next it does not say.
+                if is_auto && was_taxing {
+                    continue;
+                }
+                told.retain(|_, amount| *amount != 0);
+                changes.retain(|_, amount| *amount != 0);
+                prop_assert_eq!(told, changes, "auto: {} in second {}", is_auto, second);
             }
         }
     }

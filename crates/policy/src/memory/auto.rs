@@ -10,7 +10,7 @@
 //! Non-goals:  learning again by itself when demand changes: the tax follows by what is idle, and an operator by a restart
 
 use super::idle_tax::{Tax, tax_all, taxed};
-use super::memshare::Shared;
+use super::memshare::{Shared, note, signed};
 use super::split::add_by_weight;
 use control::memory::{MemoryShare, MemorySignal};
 use control::{Decision, Note, Policy, Reason, Seen, Shares};
@@ -131,14 +131,12 @@ impl Auto {
         add_by_weight(rest, &self.weights, &mut self.private);
     }
 
-    /// Says what became private, once.
+    /// Says what the tax makes of what `shared` has decided last, once.
     fn note_switch(&mut self, seen: &Seen<'_, MemorySignal, MemoryShare>) {
-        let signed = |bytes: Bytes| i64::try_from(bytes.0).unwrap_or(i64::MAX);
         let floors = seen.floors();
-        for ((row, learnt), private) in seen.tenants.iter().zip(&self.learnt).zip(&self.private) {
+        for ((row, learnt), (_, share)) in seen.tenants.iter().zip(&self.learnt).zip(self.shares.rows()) {
             let before = floors.kept(row.claim.floor).bytes + learnt.shared;
-            let amount = signed(*private) - signed(before);
-            self.notes.push(Note { tenant: Some(row.id), reason: Reason::Resized, amount });
+            self.notes.push(note(row.id, Reason::Resized, signed(share.target) - signed(before)));
         }
     }
 }
@@ -158,7 +156,7 @@ impl Policy for Auto {
     ) -> Decision<'_, MemoryShare> {
         self.notes.clear();
         self.look_back(now, seen);
-        match self.phase {
+        let begins = match self.phase {
             Phase::Learning { since } if now.since(since) < self.learning || seen.tenants.is_empty() => {
                 if seen.tenants.is_empty() {
                     // Time in which nobody is there teaches nothing.
@@ -171,14 +169,18 @@ impl Policy for Auto {
             Phase::Learning { .. } => {
                 // Whoever came with this decision has learnt nothing yet: one more by `shared` gives it a share.
                 let decision = self.shared.decide(now, seen);
+                self.notes.extend_from_slice(decision.notes);
                 Self::remember(&mut self.learnt, seen, decision.shares);
                 self.phase = Phase::Taxing;
-                self.divide(seen);
-                self.note_switch(seen);
+                true
             }
-            Phase::Begin | Phase::Taxing => self.divide(seen),
-        }
+            Phase::Begin | Phase::Taxing => false,
+        };
+        self.divide(seen);
         tax_all(self.tax, seen, &self.private, &mut self.shares);
+        if begins {
+            self.note_switch(seen);
+        }
         Decision { notes: &self.notes, ..taxed(&self.shares) }
     }
 }

@@ -48,9 +48,16 @@ struct Member {
     id: TenantId,
     floor: Bytes,
     shared: Bytes,
-    new: bool,
+    /// Its target when tenants, floors or the capacity last changed; none for who came with that.
+    before: Option<Bytes>,
     /// Donated in this decision.
     given: Bytes,
+}
+
+impl Member {
+    fn is_new(&self) -> bool {
+        self.before.is_none()
+    }
 }
 
 impl Shared {
@@ -96,19 +103,19 @@ impl Shared {
         std::mem::swap(&mut self.members, &mut self.joined);
         self.members.clear();
         for row in seen.tenants {
-            let before = self.joined.binary_search_by_key(&row.id, |m| m.id).ok().map(|i| self.joined[i]);
+            let known = self.joined.binary_search_by_key(&row.id, |m| m.id).ok().map(|i| self.joined[i]);
             let floor = floors.kept(row.claim.floor).bytes;
-            let taken_over =
-                row.in_force.filter(|_| is_first).map(|share| share.target.saturating_sub(floor));
-            let shared = before.map(|m| m.shared).or(taken_over);
-            let (new, shared) = (shared.is_none(), shared.unwrap_or(Bytes::ZERO));
-            self.members.push(Member { id: row.id, floor, shared, new, given: Bytes::ZERO });
+            let taken_over = row.in_force.filter(|_| is_first).map(|share| share.target);
+            let before = known.map(|m| m.floor + m.shared).or(taken_over);
+            let shared = known.map(|m| m.shared).or(taken_over.map(|target| target.saturating_sub(floor)));
+            let shared = shared.unwrap_or(Bytes::ZERO);
+            self.members.push(Member { id: row.id, floor, shared, before, given: Bytes::ZERO });
         }
         let reserved: Bytes = self.members.iter().map(|m| m.floor).sum();
         let unreserved = self.capacity.saturating_sub(reserved);
         let weight_total: f64 = seen.tenants.iter().map(|row| row.claim.weight.get()).sum();
         let mut given = Bytes::ZERO;
-        for (member, row) in self.members.iter_mut().zip(seen.tenants).filter(|(m, _)| m.new) {
+        for (member, row) in self.members.iter_mut().zip(seen.tenants).filter(|(m, _)| m.is_new()) {
             #[expect(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
@@ -117,29 +124,33 @@ impl Shared {
             let part = (unreserved.0 as f64 * (row.claim.weight.get() / weight_total)) as u64;
             member.shared = Bytes(part.min((unreserved - given).0));
             given += member.shared;
-            self.notes.push(note(member.id, Reason::Joined, signed(member.floor + member.shared)));
         }
         self.rescale(unreserved - given);
     }
 
     /// Scales the shared memory of those who were there before to `total`; with none of them, or none of theirs
-    /// left, everybody gets an equal part of it.
+    /// left, everybody gets an equal part of it. Notes what that makes of each target.
     fn rescale(&mut self, total: Bytes) {
-        let stayed: Bytes = self.members.iter().filter(|m| !m.new).map(|m| m.shared).sum();
+        let stayed: Bytes = self.members.iter().filter(|m| !m.is_new()).map(|m| m.shared).sum();
         self.weights.clear();
-        self.weights.extend(self.members.iter().map(|m| match (stayed, m.new) {
+        self.weights.extend(self.members.iter().map(|m| match (stayed, m.is_new()) {
             (Bytes::ZERO, _) => 1.0,
             (_, true) => 0.0,
             (_, false) => m.shared.0 as f64,
         }));
         self.parts.clear();
-        self.parts.extend(self.members.iter().map(|m| if m.new { m.shared } else { Bytes::ZERO }));
+        self.parts.extend(self.members.iter().map(|m| if m.is_new() { m.shared } else { Bytes::ZERO }));
         add_by_weight(total, &self.weights, &mut self.parts);
         for (member, &part) in self.members.iter_mut().zip(&self.parts) {
-            if !member.new && member.shared != part {
-                self.notes.push(note(member.id, Reason::Resized, signed(part) - signed(member.shared)));
-            }
             member.shared = part;
+            let target = member.floor + part;
+            match member.before {
+                Some(before) if before == target => {}
+                Some(before) => {
+                    self.notes.push(note(member.id, Reason::Resized, signed(target) - signed(before)));
+                }
+                None => self.notes.push(note(member.id, Reason::Joined, signed(target))),
+            }
         }
     }
 
