@@ -246,6 +246,31 @@ fn a_group_of_another_policy_has_its_part_of_one_pool_by_weight() {
     }
 }
 
+/// Weights of members divide what is their group's. Where one of them is hit in its shadow queue and no tenant beside them is, it
+/// stands as far above that one as a tenant of its own would, and not once more for its group.
+#[test]
+fn members_compete_beyond_their_group_with_its_weight_and_once_for_their_hits() {
+    let worths = |outer: f64, inside: [f64; 2], hits: u64| {
+        let mut policy = one_group("pooled", "pooled", outer);
+        let mut rows = [
+            holder(1, None, 1.0, 5_000),
+            holder(2, Some(0), inside[0], 2_500),
+            holder(3, Some(0), inside[1], 2_500),
+        ];
+        rows[1].signal.as_mut().unwrap().shadow_hits = hits;
+        rows[1].claim.credit = Some(Bytes(100));
+        let shares = decided(&mut policy, &rows);
+        let more = shares.iter().map(|share| share.worth.expect("it competes").more).collect::<Vec<_>>();
+        [1, 2].map(|at: usize| more[at] - more[0])
+    };
+    for weight in [0.25, 1.0, 4.0] {
+        assert_eq!(worths(1.0, [weight; 2], 0), [0, 0], "{weight}");
+        assert_eq!(worths(2.0, [weight; 2], 0), [8, 8], "{weight}");
+    }
+    assert_eq!(worths(1.0, [3.0, 1.0], 0), [5, -8], "their mean is their group's");
+    assert_eq!(worths(1.0, [1.0; 2], 1_000), [16, 0], "two octaves, once");
+}
+
 /// Ids are given again: whoever comes with one finds nothing of who had it, also under `auto`, whose learning was over.
 #[test]
 fn a_group_that_was_empty_begins_anew() {

@@ -99,7 +99,16 @@ impl MemoryPolicy {
             }
             other => other,
         };
-        Self::Grouped(Box::new(Grouped::new(outer, groups)))
+        let inside = |group: Group<Self>| Group { inside: group.inside.in_group(), ..group };
+        Self::Grouped(Box::new(Grouped::new(outer, groups.into_iter().map(inside).collect())))
+    }
+
+    /// The same among the members of a group.
+    fn in_group(self) -> Self {
+        match self {
+            Self::Pooled(pooled) => Self::Pooled(pooled.in_group()),
+            other => other,
+        }
     }
 
     /// Whether it looks at idle bytes: a sensor that has to search for them may save it otherwise.

@@ -4,7 +4,9 @@
 //!             more each tenant's items are worth than their rank says
 //! Invariants: targets sum to the pool; nobody's is below its floor; what shadow hits add to a worth is in 0..=`MORE_MAX`
 //!             octaves, what hits add in -`YIELD_LESS_MAX`..=`YIELD_MORE_MAX`; whose items cannot be compared (a group with another
-//!             policy inside) has its part by weight, whatever it holds, and no worth
+//!             policy inside) has its part by weight, whatever it holds, and no worth.
+//!             Inside a group weights count against their mean, and what shadow hits add is in -`MORE_MAX`..=0, 0 for who is hit
+//!             most: what the policy among groups says of the group is added to that
 //! Cost:       O(tenants) per decision; no allocation once the tenants are steady
 //! Source:     our own. A pool that evicts by hit density is Beckmann, Chen, Cidon (LHD, NSDI 2018) over tenants. A density tells
 //!             what an item did; shadow hits (Memshare §4.1) tell what its tenant's next items would do: they move worth here, as
@@ -49,6 +51,8 @@ pub struct Pooled {
     credit: Bytes,
     /// Who has its part by weight and competes with nobody, sorted.
     by_weight: Vec<TenantId>,
+    /// It divides inside a group, whose own weight and shadow hits the policy among groups knows.
+    in_group: bool,
     members: Vec<Member>,
     joined: Vec<Member>,
     weights: Vec<f64>,
@@ -81,6 +85,7 @@ impl Pooled {
         Self {
             credit,
             by_weight: Vec::new(),
+            in_group: false,
             members: Vec::new(),
             joined: Vec::new(),
             weights: Vec::new(),
@@ -89,6 +94,11 @@ impl Pooled {
             shares: Shares::default(),
             notes: Vec::new(),
         }
+    }
+
+    /// The same among the members of a group: what they are worth more adds to what their group is.
+    pub(super) fn in_group(self) -> Self {
+        Self { in_group: true, ..self }
     }
 
     /// The same where these compete with nobody: each has its floor, and of the rest its part by weight.
@@ -102,6 +112,7 @@ impl Pooled {
     fn settle(&mut self, rows: &[Row<MemorySignal, MemoryShare>]) {
         std::mem::swap(&mut self.members, &mut self.joined);
         self.members.clear();
+        let weight = self.weight_of_all(rows);
         let before = &self.joined;
         let is_gone = |member: &&Member| rows.binary_search_by_key(&member.id, |row| row.id).is_err();
         self.notes.clear();
@@ -113,7 +124,8 @@ impl Pooled {
             let known = before.binary_search_by_key(&row.id, |m| m.id).ok().map(|at| before[at]);
             known.unwrap_or_else(|| {
                 let in_force = row.in_force.and_then(|share| share.worth);
-                let taken_over = in_force.map(|worth| f64::from(worth.more) / 8.0 - octaves_of(row));
+                let taken_over =
+                    in_force.map(|worth| f64::from(worth.more) / 8.0 - (octaves_of(row) - weight));
                 let more = taken_over.unwrap_or(0.0).clamp(0.0, MORE_MAX);
                 // Who had a share before this policy decided has not just come.
                 let noted = row.in_force.map(|share| (share.target, share.worth.map_or(0, |w| w.more)));
@@ -154,6 +166,21 @@ impl Pooled {
             member.hits = member.hits * kept + std::mem::take(&mut member.unread);
             member.expected = member.expected * kept + expected(row) as f64 / 1e3;
         }
+    }
+
+    /// Octaves of the mean weight in a group; none elsewhere, where all are compared with each other only.
+    fn weight_of_all(&self, rows: &[Row<MemorySignal, MemoryShare>]) -> f64 {
+        if !self.in_group || rows.is_empty() {
+            return 0.0;
+        }
+        let sum: f64 = rows.iter().map(|row| row.claim.weight.get()).sum();
+        (sum / rows.len() as f64).log2().clamp(-WEIGHT_OCTAVES, WEIGHT_OCTAVES)
+    }
+
+    /// Octaves by which shadow hits raise a whole group, in which nobody is raised above it; none elsewhere.
+    fn more_of_all(&self) -> f64 {
+        let raised = self.members.iter().filter(|_| self.in_group);
+        raised.map(|member| member.more).fold(0.0, f64::max)
     }
 
     /// Hits per hit expected, of all together who compete.
@@ -255,11 +282,12 @@ impl Policy for Pooled {
         self.compare(seen.tenants);
         self.follow(seen);
         let of_all = self.yield_of_all();
+        let common = self.weight_of_all(seen.tenants) + self.more_of_all();
         let least = Bytes(seen.pool.capacity.bytes.0 / NOTED_PART);
         let (notes, by_weight) = (&mut self.notes, &self.by_weight);
         let rows = self.members.iter_mut().zip(seen.tenants).zip(&self.targets);
         let rows = rows.map(|((member, row), &target)| {
-            let octaves = member.more + member.yields(of_all) + octaves_of(row);
+            let octaves = member.more + member.yields(of_all) + octaves_of(row) - common;
             let worth = competes(by_weight, member.id).then(|| worth_of(octaves));
             member.tell((target, worth.map_or(0, |worth| worth.more)), least, notes);
             (member.id, MemoryShare { worth, ..MemoryShare::of(target) })
