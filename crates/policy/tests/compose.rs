@@ -246,6 +246,33 @@ fn a_group_of_another_policy_has_its_part_of_one_pool_by_weight() {
     }
 }
 
+/// Under `partitioned` a group holds no more than its share, whichever policy is inside: one member fills it, and gives way when
+/// another comes. Where a ceiling is passed by a 64th, a store brings its tenant as far below it.
+#[test]
+fn members_together_hold_no_more_than_a_group_of_partitioned_may() {
+    for inside in MemoryPolicy::NAMES {
+        let mut policy = one_group("partitioned", inside, 1.0);
+        let mut held = [0_u64; 2];
+        for step in 0..400 {
+            let rows =
+                [holder(1, None, 1.0, 0), holder(2, Some(0), 1.0, held[0]), holder(3, Some(0), 1.0, held[1])];
+            let shares = decided(&mut policy, &rows);
+            let writes = usize::from(100 <= step);
+            held[writes] += 50;
+            for (held, share) in held.iter_mut().zip(&shares[1..]) {
+                let most = share.ceiling.expect("a static share is one").0;
+                *held = if most + most / 64 < *held { most - most / 64 } else { *held };
+            }
+            assert!(held[0] + held[1] <= 5_000 + 5_000 / 16, "{inside}, step {step}: {held:?}");
+            if step == 99 {
+                let alone = if inside == "partitioned" { 2_500 } else { 5_000 };
+                assert!(held[0].abs_diff(alone) <= alone / 50, "{inside}: {held:?}");
+            }
+        }
+        assert!(2_400 < held[1], "{inside} freezes nobody: {held:?}");
+    }
+}
+
 /// Weights of members divide what is their group's. Where one of them is hit in its shadow queue and no tenant beside them is, it
 /// stands as far above that one as a tenant of its own would, and not once more for its group.
 #[test]

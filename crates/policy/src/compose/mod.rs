@@ -1,5 +1,6 @@
 //! Policies made of policies: two that hold at once, groups with a policy inside, one resource above another.
 
+mod ceilings;
 mod drf;
 mod groups;
 mod paced;

@@ -12,7 +12,6 @@
 use control::bandwidth::{BandwidthSignal, Budget, Cost, Kind, Throttle};
 use control::form::{FormSignal, Forms};
 use control::joint::{Joint, JointSignal};
-use control::memory::{MemoryShare, MemorySignal};
 use control::{Class, Law, Row, Window};
 use units::{BytesPerSec, TenantId};
 
@@ -34,8 +33,7 @@ pub trait ShareOut<S>: Sized {
     fn share_out(&self, _window: Window, _rows: &[Row<S, Self>], _shares: &mut [(TenantId, Self)]) {}
 }
 
-/// The pool of a group says it all.
-impl ShareOut<MemorySignal> for MemoryShare {}
+/// The pool of a group says it all; of memory see `ceilings`.
 impl ShareOut<JointSignal> for Joint {}
 impl ShareOut<FormSignal> for Forms {}
 
