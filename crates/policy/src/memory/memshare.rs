@@ -25,8 +25,8 @@ const LEASE: Duration = Duration::from_secs(3_600);
 /// So many credits of one tenant, or as many as there are tenants, are drawn one by one; more are drawn together, donor by
 /// donor, which costs as much as there are tenants.
 const DRAWN_SINGLY_MIN: usize = 32;
-/// Members drawn in search of a donor before the donors are counted (with half of the members able to give, one search
-/// in 256 ends in counting).
+/// Members drawn in search of a donor before the donors are counted and give all that is left to find together (with half of the
+/// members able to give, one search in 256 ends so).
 const DRAWS_PER_DONOR: u32 = 8;
 
 /// The policy `shared`.
@@ -169,10 +169,10 @@ impl Shared {
         let singly = self.members.len().max(DRAWN_SINGLY_MIN) as u64;
         let mut left = hits;
         while 0 < left {
-            let found = if left <= singly {
-                self.draw_donor(to, credit).map_or(0, |donor| self.take(donor, 1, credit))
-            } else {
-                self.take_together(to, left, credit)
+            let drawn = if left <= singly { self.draw_donor(to, credit) } else { None };
+            let found = match drawn {
+                Some(donor) => self.take(donor, 1, credit),
+                None => self.take_together(to, left, credit),
             };
             if found == 0 {
                 self.notes.push(note(self.members[to].id, Reason::NoDonor, signed(credit)));
@@ -195,7 +195,7 @@ impl Shared {
         (0..self.members.len()).filter(move |i| self.can_give(*i, to, credit))
     }
 
-    /// A member who can give, every one alike: any member, drawn again if it cannot; after some draws from a count.
+    /// A member who can give, every one alike: any member, drawn again if it cannot; none after some draws.
     fn draw_donor(&mut self, to: usize, credit: Bytes) -> Option<usize> {
         for _ in 0..DRAWS_PER_DONOR {
             let drawn = self.rng.index(self.members.len());
@@ -203,9 +203,7 @@ impl Shared {
                 return Some(drawn);
             }
         }
-        let donors = self.donors(to, credit).count();
-        let pick = if donors == 0 { 0 } else { self.rng.index(donors) };
-        self.donors(to, credit).nth(pick)
+        None
     }
 
     /// Takes up to `wanted` credits from a member and returns how many it had.
@@ -286,5 +284,34 @@ impl Policy for Shared {
         let rows = rows.map(|m| (m.id, MemoryShare::of(m.floor + m.shared)));
         self.shares.rebuild(Law::Partition, seen, rows);
         Decision { shares: &self.shares, wake: PERIOD, lease: LEASE, steady: true, notes: &self.notes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use control::{Amount, Claim, Pool, Row, Window};
+
+    /// Of a thousand tenants one has something to give. A walk over all follows some draws that find nobody: of a thousand hits by
+    /// one tenant few draws are made, and so fewer walks.
+    #[test]
+    fn who_can_give_is_looked_for_once_for_all_hits_of_a_tenant() {
+        let row = |id| Row {
+            id: TenantId(id),
+            claim: Claim { credit: Some(Bytes(1)), ..Claim::default() },
+            signal: Some(MemorySignal {
+                shadow_hits: if id == 1 { 1_000 } else { 0 },
+                ..MemorySignal::default()
+            }),
+            in_force: Some(MemoryShare::of(Bytes(if id == 7 { 1_000_000 } else { 0 }))),
+        };
+        let rows: Vec<_> = (0..1_000).map(row).collect();
+        let pool = Pool { capacity: Amount::memory(Bytes(1_000_000)), ..Pool::default() };
+        let mut policy = Shared::new(Bytes(1), 1);
+        let seen = Seen::new(Window::default(), &pool, &rows).unwrap();
+        let target = policy.decide(Instant::ZERO, &seen).shares.get(TenantId(1)).map(|share| share.target);
+        assert_eq!(target, Some(Bytes(1_000)));
+        let (next, mut draws) = (policy.rng.next_u64(), Rng::new(1));
+        assert!((0..64).any(|_| draws.next_u64() == next), "one search draws {DRAWS_PER_DONOR} times");
     }
 }
