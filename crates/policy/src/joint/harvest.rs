@@ -4,7 +4,8 @@
 //! Shape:      operations per second against those at the static share -> a step taken into the spare, or given from it
 //! Invariants: shares and spare sum to the pool; floors and ceilings hold
 //! Source:     Spirit §6 (Harvest, after PARTIES) and its released code. We differ: margins are relative (there they
-//!             compare ratios with absolute bandwidth), and there is one spare for all tenants of the pool.
+//!             compare ratios with absolute bandwidth), there is one spare for all tenants of the pool, and who does nothing takes
+//!             nothing.
 
 use super::auction::Bundle;
 use super::book::Book;
@@ -163,7 +164,9 @@ impl Harvest {
         let terms = self.book.terms();
         let can_take = |place: &usize| {
             let member = &self.members[*place];
+            // Who does nothing needs nothing.
             member.baseline.is_some()
+                && 0.0 < member.ratio
                 && rested(*place, self.last)
                 && member.held.of(member.due) + STEP <= terms[*place].ceiling.of(member.due)
         };
@@ -213,5 +216,49 @@ impl Policy for Harvest {
         self.book.grant(seen, self.members.iter().map(|member| member.held));
         let (wake, lease) = (self.options.epoch, self.options.lease());
         Decision { shares: self.book.shares(), wake, lease, steady: true, notes: &self.notes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use control::{Amount, Claim, Pool, Row, Window};
+    use units::{Bytes, BytesPerSec, Duration};
+
+    /// Everybody's parts of memory and bandwidth after epochs in which the pool grows by so many bytes: tenants do a thousand operations
+    /// in each of the first ones, then as many as said. The first reserves memory.
+    fn after(epochs: u32, grows: u64, tenants: &[u64]) -> Vec<(f64, f64)> {
+        let mut policy = Harvest::new(Options::default());
+        let mut parts = Vec::new();
+        for epoch in 0..epochs {
+            let bytes = 1_000_000 + grows * u64::from(epoch);
+            let capacity =
+                Amount { bytes: Bytes(bytes), bandwidth: BytesPerSec(1_000_000), ..Amount::default() };
+            let row = |(id, &then): (u32, &u64)| {
+                let operations = if epoch < 4 { 1_000 } else { then };
+                let floor = Amount::memory(Bytes(if id == 0 { 400_000 } else { 0 }));
+                let claim = Claim { floor, ..Claim::default() };
+                let signal = JointSignal { operations, ..JointSignal::default() };
+                Row { id: TenantId(id), claim, signal: Some(signal), in_force: None }
+            };
+            let rows: Vec<_> = (0..).zip(tenants).map(row).collect();
+            let pool = Pool { capacity, ..Pool::default() };
+            let end = Instant::ZERO + Duration::from_secs(30);
+            let seen = Seen::new(Window { end, ..Window::default() }, &pool, &rows).unwrap();
+            let shares = policy.decide(end, &seen).shares.rows();
+            let part = |(_, share): &(TenantId, Joint)| {
+                (share.bytes.0 as f64 / bytes as f64, share.bandwidth.0 as f64 / 1e6)
+            };
+            parts = shares.iter().map(part).collect();
+        }
+        parts
+    }
+
+    #[test]
+    fn who_does_nothing_is_fed_nothing() {
+        let tenants = [1_000, 500, 2_000, 0];
+        let (home, now) = (after(3, 0, &tenants), after(30, 0, &tenants));
+        assert!(now[3].0 <= home[3].0 + 1e-5 && now[3].1 <= home[3].1 + 1e-5, "{home:?} {now:?}");
+        assert!(home[1].0 + home[1].1 + 0.02 < now[1].0 + now[1].1, "{home:?} {now:?}");
     }
 }
