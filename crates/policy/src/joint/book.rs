@@ -7,7 +7,7 @@
 //! Cost:       O(tenants); no allocation once the tenants are steady
 //! Source:     Spirit §3.1 (static fair share), §7 (weights)
 
-use super::auction::{Bundle, Terms};
+use super::auction::{Bundle, SAME, Terms};
 use control::joint::{Joint, JointSignal};
 use control::{Law, Seen, Shares};
 use units::{Bytes, BytesPerSec, TenantId};
@@ -78,6 +78,24 @@ impl Book {
                 bandwidth: between(bandwidth, terms.floor.bandwidth, terms.ceiling.bandwidth),
             };
         }
+    }
+
+    /// Moves what everybody holds beside its static share with that, from `homes` to where the terms have it: as much more or less
+    /// as before. Says whether that is within everybody's limits.
+    pub(super) fn follow<'a>(&self, homes_and_held: impl Iterator<Item = (Bundle, &'a mut Bundle)>) -> bool {
+        let mut fits = true;
+        for ((home, held), terms) in homes_and_held.zip(&self.terms) {
+            let (new, before) = (terms.endowment, *held);
+            // Where nothing has moved nothing is rounded.
+            if home != new {
+                held.memory = new.memory + (before.memory - home.memory);
+                held.bandwidth = new.bandwidth + (before.bandwidth - home.bandwidth);
+            }
+            fits &= terms.floor.memory <= held.memory + SAME && held.memory <= terms.ceiling.memory + SAME;
+            fits &= terms.floor.bandwidth <= held.bandwidth + SAME
+                && held.bandwidth <= terms.ceiling.bandwidth + SAME;
+        }
+        fits
     }
 
     pub(super) fn terms(&self) -> &[Terms] {

@@ -98,21 +98,25 @@ impl Harvest {
         }
     }
 
-    /// Starts again at the static shares when tenants or the pool change.
+    /// Starts again at the static shares when tenants or their weights change. In a pool of another size, as a group's is ever again,
+    /// everybody has its part of that, as far as limits let it.
     fn settle(&mut self, seen: &Seen<'_, JointSignal, Joint>) {
         let capacity = Joint { bytes: seen.pool.capacity.bytes, bandwidth: seen.pool.capacity.bandwidth };
-        let same = self.capacity == capacity
-            && self.members.len() == seen.tenants.len()
+        let resized = std::mem::replace(&mut self.capacity, capacity) != capacity;
+        let same = self.members.len() == seen.tenants.len()
             && self.members.iter().zip(seen.tenants).all(|(member, row)| member.id == row.id);
         let terms = self.book.settle(seen, self.options.floor_part);
         // Other weights are other static shares.
-        let same =
-            same && self.members.iter().zip(terms).all(|(member, terms)| member.home == terms.endowment);
-        if same {
+        let is_home = self.members.iter().zip(terms).all(|(member, terms)| member.home == terms.endowment);
+        let held = self.members.iter_mut().map(|member| (member.home, &mut member.held));
+        let goes_on = same && if resized { self.book.follow(held) } else { is_home };
+        let terms = self.book.terms();
+        if goes_on {
+            self.members.iter_mut().zip(terms).for_each(|(member, terms)| member.home = terms.endowment);
             self.epochs = self.epochs.saturating_add(1);
             return;
         }
-        (self.capacity, self.epochs, self.last, self.spare) = (capacity, 0, None, Bundle::default());
+        (self.epochs, self.last, self.spare) = (0, None, Bundle::default());
         self.members.clear();
         self.members.extend(seen.tenants.iter().zip(terms).map(|(row, terms)| Member {
             id: row.id,
@@ -252,6 +256,19 @@ mod tests {
             parts = shares.iter().map(part).collect();
         }
         parts
+    }
+
+    /// The static share of the first is what it reserves, a smaller part of a pool that grows.
+    #[test]
+    fn harvests_outlast_a_change_of_the_pool() {
+        let tenants = [1_000, 500, 2_000];
+        let (home, steady) = (after(3, 0, &tenants), after(20, 0, &tenants));
+        let growing = after(20, 1_000, &tenants);
+        assert!(home[1].1 + 0.01 < steady[1].1, "the worst has got something: {home:?} {steady:?}");
+        for (steady, growing) in steady.iter().zip(&growing) {
+            assert!((steady.1 - growing.1).abs() < 1e-5, "{steady:?} {growing:?}");
+            assert!((steady.0 - growing.0).abs() < 0.01, "{steady:?} {growing:?}");
+        }
     }
 
     #[test]

@@ -78,14 +78,18 @@ impl Policy for Trade {
 
     fn decide(&mut self, _now: Instant, seen: &Seen<'_, JointSignal, Joint>) -> Decision<'_, Joint> {
         let capacity = self.desk.capacity;
-        let came_or_went = self.desk.open(seen) || capacity != self.desk.capacity;
+        let came_or_went = self.desk.open(seen);
         let homes = self.desk.bids.iter().map(|bid| bid.terms.endowment);
-        // Other weights are other static shares.
-        let changed = came_or_went || !homes.clone().eq(self.homes.iter().copied());
-        if changed {
-            self.homes.clear();
-            self.homes.extend(homes);
-        }
+        // Other weights are other static shares. In a pool of another size, as a group's is ever again, everybody has its part of that.
+        let goes_on = !came_or_went
+            && if capacity == self.desk.capacity {
+                homes.clone().eq(self.homes.iter().copied())
+            } else {
+                self.desk.book.follow(self.homes.iter().copied().zip(&mut self.held))
+            };
+        let changed = !goes_on;
+        self.homes.clear();
+        self.homes.extend(homes);
         self.epochs = if changed { 0 } else { self.epochs.saturating_add(1) };
         if changed || self.epochs < self.desk.options.static_epochs {
             self.held.clear();
@@ -126,6 +130,30 @@ mod tests {
             ..JointSignal::default()
         };
         Row { id: TenantId(id), claim: Claim::default(), signal: Some(signal), in_force }
+    }
+
+    /// Of a pool that is another at every epoch, as that of a group, each has its part as it would of one that stays.
+    #[test]
+    fn trades_outlast_a_change_of_the_pool() {
+        let mut parts = Vec::new();
+        for grows in [0, 1_000] {
+            let mut policy = Trade::new(Options::default());
+            let mut held: [Option<Joint>; 2] = [None; 2];
+            let mut capacity = ALL;
+            for _ in 0..8 {
+                let pool = Pool { capacity, ..Pool::default() };
+                let rows = [2, 3].map(|id| tenant(id, held[id as usize - 2]));
+                let end = Instant::ZERO + Duration::from_secs(30);
+                let seen = Seen::new(Window { end, ..Window::default() }, &pool, &rows).unwrap();
+                let shares = policy.decide(end, &seen).shares;
+                held = [2, 3].map(|id| shares.get(TenantId(id)).copied());
+                parts = [&parts[..], &[held[0].unwrap().bytes.0 as f64 / capacity.bytes.0 as f64]].concat();
+                capacity.bytes.0 += grows;
+            }
+        }
+        let (steady, growing) = parts.split_at(8);
+        assert!(0.51 < steady[7], "it trades: {parts:?}");
+        assert!(steady.iter().zip(growing).all(|(a, b)| (a - b).abs() < 1e-5), "{parts:?}");
     }
 
     #[test]
