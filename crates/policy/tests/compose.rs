@@ -298,6 +298,32 @@ fn members_compete_beyond_their_group_with_its_weight_and_once_for_their_hits() 
     assert_eq!(worths(1.0, [1.0; 2], 1_000), [16, 0], "two octaves, once");
 }
 
+/// A hit moves at most an 8192nd of a group's memory, however much there is beside it; a credit of a tenant's own stays.
+#[test]
+fn credits_fit_the_memory_of_a_group() {
+    let own = Some(Bytes::kib(64));
+    for (inside, credit, moved) in
+        [("shared", None, 2 << 10), ("auto", None, 2 << 10), ("shared", own, 64 << 10)]
+    {
+        let options = MemoryOptions { credit: Bytes::kib(64), ..MemoryOptions::default() };
+        let by_name = |name| MemoryPolicy::by_name(name, options).unwrap();
+        let group = Group { claim: Claim::default(), inside: by_name(inside) };
+        let mut policy = by_name("partitioned").over(vec![group]);
+        let mut rows = [holder(1, None, 255.0, 0), holder(2, Some(0), 1.0, 0), holder(3, Some(0), 1.0, 0)];
+        rows[1].claim.credit = credit;
+        rows[1].signal.as_mut().unwrap().shadow_hits = 1;
+        let pool = Pool { capacity: Amount::memory(Bytes::mib(4_096)), ..Pool::default() };
+        let decision = policy.decide(Instant::ZERO, &Seen::new(Window::default(), &pool, &rows).unwrap());
+        let targets = [2, 3].map(|id| decision.shares.get(TenantId(id)).unwrap().target);
+        assert_eq!(targets, [Bytes((8 << 20) + moved), Bytes((8 << 20) - moved)], "{inside}");
+    }
+    let mut policy = one_group("pooled", "pooled", 1.0);
+    let mut rows = [holder(1, Some(0), 1.0, 5_000), holder(2, Some(0), 1.0, 5_000)];
+    rows[0].signal.as_mut().unwrap().shadow_hits = 4;
+    let worths: Vec<_> = decided(&mut policy, &rows).iter().map(|share| share.worth.unwrap().more).collect();
+    assert_eq!(worths, [0, 0], "four hits of 1 in 10,000, not of 100");
+}
+
 /// Ids are given again: whoever comes with one finds nothing of who had it, also under `auto`, whose learning was over.
 #[test]
 fn a_group_that_was_empty_begins_anew() {

@@ -72,6 +72,11 @@ impl Auto {
         }
     }
 
+    /// The same among the members of a group.
+    pub(super) fn in_group(self) -> Self {
+        Self { shared: self.shared.in_group(), ..self }
+    }
+
     /// Whether the tax runs.
     #[must_use]
     pub fn is_taxing(&self) -> bool {

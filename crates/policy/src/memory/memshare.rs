@@ -13,6 +13,7 @@
 //! | targetMem | `floor + shared` |
 //! | credit | `credit`, per tenant (§4.1, priorities) |
 
+use super::credit_for;
 use super::split::add_by_weight;
 use control::memory::{MemoryShare, MemorySignal};
 use control::{Decision, Law, Note, Policy, Reason, Seen, Shares};
@@ -41,6 +42,8 @@ pub struct Shared {
     shares: Shares<MemoryShare>,
     notes: Vec<Note>,
     capacity: Bytes,
+    /// It divides inside a group, which may be any part of the memory that the credit fits.
+    in_group: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -74,7 +77,13 @@ impl Shared {
             shares: Shares::default(),
             notes: Vec::new(),
             capacity: Bytes::ZERO,
+            in_group: false,
         }
+    }
+
+    /// The same among the members of a group: its credit is what fits the group's memory.
+    pub(super) fn in_group(self) -> Self {
+        Self { in_group: true, ..self }
     }
 
     /// Knows nobody any more: the next decision is a first one.
@@ -269,12 +278,13 @@ impl Policy for Shared {
         self.notes.clear();
         self.settle(seen);
         let count = self.members.len();
+        let credit_of_all = if self.in_group { credit_for(self.credit, self.capacity) } else { self.credit };
         // A random first tenant: whoever comes first in a batch finds more donors.
         let first = self.rng.index(count.max(1));
         for i in (first..count).chain(0..first) {
             let row = &seen.tenants[i];
             let hits = row.signal.map_or(0, |s| s.shadow_hits);
-            let credit = row.claim.credit.unwrap_or(self.credit);
+            let credit = row.claim.credit.unwrap_or(credit_of_all);
             if 0 < hits && Bytes::ZERO < credit {
                 self.move_credits(i, hits, credit);
             }

@@ -106,8 +106,10 @@ impl MemoryPolicy {
     /// The same among the members of a group.
     fn in_group(self) -> Self {
         match self {
-            Self::Pooled(pooled) => Self::Pooled(pooled.in_group()),
-            other => other,
+            Self::Shared(p) => Self::Shared(p.in_group()),
+            Self::Auto(p) => Self::Auto(p.in_group()),
+            Self::Pooled(p) => Self::Pooled(p.in_group()),
+            Self::Partitioned(_) | Self::IdleTax(_) | Self::Grouped(_) => self,
         }
     }
 

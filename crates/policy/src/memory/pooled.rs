@@ -14,6 +14,7 @@
 //!             densities foretell, beside all others', has them held worth so much less: keys that are stored once and
 //!             never asked for take nothing from anybody
 
+use super::credit_for;
 use super::memshare::{note, signed};
 use super::split::add_by_weight;
 use super::static_split::static_shares;
@@ -136,9 +137,12 @@ impl Pooled {
 
     /// Each shadow hit makes its tenant's items worth more, and everybody's who competes less by as much in all.
     fn learn(&mut self, seen: &Seen<'_, MemorySignal, MemoryShare>) {
-        let capacity = seen.pool.capacity.bytes.0.max(1) as f64;
+        let bytes = seen.pool.capacity.bytes;
+        let capacity = bytes.0.max(1) as f64;
+        // What fits all of the memory may be too much for a group.
+        let credit_of_all = if self.in_group { credit_for(self.credit, bytes) } else { self.credit };
         let gain = |row: &Row<MemorySignal, MemoryShare>| {
-            let credit = row.claim.credit.unwrap_or(self.credit).0 as f64;
+            let credit = row.claim.credit.unwrap_or(credit_of_all).0 as f64;
             let signal = row.signal.filter(|_| competes(&self.by_weight, row.id))?;
             Some(signal.shadow_hits as f64 * credit / capacity * OCTAVES_PER_MEMORY)
         };
