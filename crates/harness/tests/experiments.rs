@@ -1,7 +1,10 @@
 //! The index of tables and figures against the experiments that exist, and the harness's own experiments.
 
 use harness::experiments::{ALL, all, json_lines, outcome_table};
-use lab::experiment::{Experiment, Line, Options, Outcome, Size, Status, index, judge, run};
+use lab::experiment::{
+    Experiment, ExperimentError, Line, Options, Outcome, Results, Size, Status, Sweep, Verdict, index, judge,
+    run,
+};
 use std::sync::LazyLock;
 
 /// Every experiment of the harness run once; the tests of one process share it.
@@ -78,4 +81,27 @@ fn a_table_shows_paper_ours_and_verdict() {
     assert_eq!(cells, ["s1_key_bytes", "36", "36", "B", "0", "%", "ok", "construction"]);
     let head = "nyx/table_3: Three Twitter traces, generated from their published statistics (1 seed)";
     assert_eq!(text.lines().next(), Some(head));
+}
+
+/// What a run of nyx/live_interference is given here.
+fn interfered(_: &Sweep, results: &mut Results) -> Result<(), ExperimentError> {
+    results.number("kept_beside_8_gbps_reads", 0.9746);
+    results.number("kept_beside_1_gbps_writes", 0.9666);
+    Ok(())
+}
+
+#[test]
+fn writes_that_cost_nothing_do_not_cost_as_much_as_reads() {
+    let all = all(&index().expect("the index is read"));
+    let live = all.into_iter().find(|e| e.name == "nyx/live_interference").expect("it is registered");
+    let outcomes = run(&[&Experiment { run: interfered, ..*live }], &options(), &|_| ());
+    let mut lines: Vec<Line> = outcomes[0].rows.iter().map(|row| row.line.clone()).collect();
+    let writes =
+        lines.iter().position(|line| line.item == "kept_beside_1_gbps_writes").expect("it is an item");
+    for (kept, verdict) in
+        [(0.9666, Verdict::Shape), (1.0, Verdict::Miss), (0.99, Verdict::Miss), (0.94, Verdict::Miss)]
+    {
+        lines[writes].ours = Some(kept);
+        assert_eq!(judge(&lines)[writes], verdict, "{kept}");
+    }
 }
