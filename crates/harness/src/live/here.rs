@@ -206,8 +206,7 @@ impl Here {
     #[must_use]
     pub fn used(&self, tenant: &str, windows: usize) -> Vec<Used> {
         let id = self.tenant(tenant).map_or(0, |tenant| tenant.state.id.0);
-        let decisions = self.decisions();
-        used(&decisions[decisions.len().saturating_sub(windows)..], id)
+        used(&self.decisions(), windows, id)
     }
 
     /// How often the decisions kept say this reason.

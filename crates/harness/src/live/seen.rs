@@ -37,10 +37,11 @@ pub struct Medium {
     pub write_ns: f64,
 }
 
-/// Of each decision: what it saw of a tenant.
-pub(super) fn used(decisions: &[Value], tenant: u32) -> Vec<Used> {
-    let before = std::iter::once(None).chain(decisions.iter().map(Some));
-    before.zip(decisions).filter_map(|(before, decision)| window(before, decision, tenant)).collect()
+/// Of each of the last so many decisions: what it saw of a tenant.
+pub(super) fn used(decisions: &[Value], count: usize, tenant: u32) -> Vec<Used> {
+    let first = decisions.len().saturating_sub(count);
+    let before = |at: usize| at.checked_sub(1).map(|before| &decisions[before]);
+    (first..decisions.len()).filter_map(|at| window(before(at), &decisions[at], tenant)).collect()
 }
 
 fn window(before: Option<&Value>, decision: &Value, tenant: u32) -> Option<Used> {
@@ -86,28 +87,38 @@ pub(super) fn medium(decisions: &[Value]) -> Vec<Medium> {
 mod tests {
     use super::*;
 
+    fn line(steady: bool, delay: u64) -> Value {
+        serde_json::json!({
+            "steady": steady,
+            "window": {"start_ns": 1_000_000_000_u64, "end_ns": 3_000_000_000_u64, "mixed": false},
+            "pool": {"latency_ns": {"dram_read": null, "dram_write": null, "slow_read": 170, "slow_write": 90}},
+            "tenants": [{"tenant": 7, "signal": {
+                "bytes": {"dram_read": 0, "dram_write": 0, "slow_read": 4000, "slow_write": 500},
+                "cost_ps": 500_000_000_000_u64, "depleted_at_ns": null},
+                "in_force": {"delay_10ns": delay, "paused": false, "budget": null,
+                    "cap_bytes_per_sec": {"dram_read": null, "dram_write": null, "slow_read": null,
+                        "slow_write": null}}}]
+        })
+    }
+
     #[test]
     fn a_line_is_read_as_the_journal_writes_it() {
-        let line = |steady: bool, delay: u64| {
-            serde_json::json!({
-                "steady": steady,
-                "window": {"start_ns": 1_000_000_000_u64, "end_ns": 3_000_000_000_u64, "mixed": false},
-                "pool": {"latency_ns": {"dram_read": null, "dram_write": null, "slow_read": 170, "slow_write": 90}},
-                "tenants": [{"tenant": 7, "signal": {
-                    "bytes": {"dram_read": 0, "dram_write": 0, "slow_read": 4000, "slow_write": 500},
-                    "cost_ps": 500_000_000_000_u64, "depleted_at_ns": null},
-                    "in_force": {"delay_10ns": delay, "paused": false, "budget": null,
-                        "cap_bytes_per_sec": {"dram_read": null, "dram_write": null, "slow_read": null,
-                            "slow_write": null}}}]
-            })
-        };
         let lines = [line(false, 0), line(true, 3)];
-        let seen = used(&lines, 7);
+        let seen = used(&lines, 2, 7);
         assert_eq!(seen.iter().map(|one| one.is_held_back).collect::<Vec<_>>(), [false, true]);
         assert!(seen.iter().all(|one| !one.is_steady), "what came before was nothing, then an experiment");
         assert!((seen[0].part - 0.25).abs() < 1e-9 && (seen[0].end_s - 3.0).abs() < 1e-9);
         assert!((seen[0].bytes.slow_write - 500.0).abs() < 1e-9 && !seen[0].ran_out);
-        assert!(used(&lines, 8).is_empty());
+        assert!(used(&lines, 2, 8).is_empty());
         assert!((medium(&lines)[1].write_ns - 90.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_first_of_some_windows_is_what_was_decided_before_them() {
+        let lines = [line(false, 0), line(true, 0), line(false, 0), line(true, 0)];
+        let steady = |count| used(&lines, count, 7).iter().map(|one| one.is_steady).collect::<Vec<_>>();
+        assert_eq!(steady(2), [true, false]);
+        assert_eq!(steady(3), [false, true, false]);
+        assert_eq!(steady(usize::MAX), [false, false, true, false], "nothing is known of before the first");
     }
 }
