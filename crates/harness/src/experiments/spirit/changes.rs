@@ -86,6 +86,16 @@ fn mean(points: &[(f64, f64)], from: f64, to: f64) -> f64 {
     inside.iter().sum::<f64>() / inside.len() as f64
 }
 
+/// How long after `change` a share `is_there` and stays so until `next`: 0 if it was there before, as one that follows nothing; none if it
+/// never does.
+fn follows(points: &[(f64, f64)], change: f64, next: f64, is_there: impl Fn(f64) -> bool) -> Option<f64> {
+    let before = points.iter().rfind(|(at, _)| *at < change);
+    if before.is_some_and(|(_, share)| is_there(*share)) {
+        return Some(0.0);
+    }
+    stays_after(points, change, next, is_there)
+}
+
 /// Spirit, Figure 9, live.
 pub(super) fn changes(sweep: &Sweep, results: &mut Results) -> Result<(), ExperimentError> {
     let tenants = NAMES.map(|name| Tenant::new(name, ""));
@@ -152,7 +162,7 @@ fn turns(sweep: &Sweep, host: &mut Host<'_>, results: &mut Results) -> Result<()
         let last = dram.iter().rfind(|(at, _)| change <= *at && *at < next).map_or(0.0, |(_, share)| *share);
         results.note(item, format!("{last:.2} of its static share at the end"));
         let there = |share: f64| if is_up { up <= share } else { share <= down };
-        let found = stays_after(&dram, change, next, there);
+        let found = follows(&dram, change, next, there);
         if found.is_none() {
             results.note(item, "never for good: what is left of the run");
         }
@@ -170,4 +180,26 @@ fn turns(sweep: &Sweep, host: &mut Host<'_>, results: &mut Results) -> Result<()
     results.axes("Bandwidth over time", "minutes of the paper", "of the static share");
     results.axes("Requests over time", "minutes of the paper", "1/s");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lab::experiment::Predicate;
+
+    /// Whether a course agrees with `epochs_up_1`, with a change at 2.1 and the next at 5.
+    fn agrees(course: [f64; 6]) -> bool {
+        let course: Vec<(f64, f64)> = (0_u8..).map(f64::from).zip(course).collect();
+        let epochs = follows(&course, 2.1, 5.0, |share| 1.2 <= share);
+        let expected = Predicate::parse("0 < ours <= 10").expect("it is that of paper.csv");
+        expected.holds(&|_| epochs) == Ok(true)
+    }
+
+    #[test]
+    fn a_share_that_was_there_before_the_change_follows_nothing() {
+        assert!(agrees([1.0, 1.0, 1.0, 1.3, 1.3, 1.0]));
+        assert!(!agrees([1.3; 6]));
+        assert!(!agrees([1.0, 1.0, 1.3, 1.3, 1.3, 1.3]));
+        assert!(!agrees([1.0, 1.0, 1.0, 1.3, 1.0, 1.3]), "it does not stay");
+    }
 }
