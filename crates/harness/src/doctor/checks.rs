@@ -49,11 +49,11 @@ impl System {
         text.lines().filter_map(mount).collect()
     }
 
-    /// Whether the processor has any of these abilities.
-    fn has_flag(&self, flags: &[&str]) -> bool {
+    /// Whether the processor has this ability.
+    fn has_flag(&self, flag: &str) -> bool {
         let text = self.text("proc/cpuinfo");
         let line = text.lines().find_map(|line| line.strip_prefix("flags")?.split_once(':'));
-        line.is_some_and(|(_, has)| has.split_ascii_whitespace().any(|flag| flags.contains(&flag)))
+        line.is_some_and(|(_, has)| has.split_ascii_whitespace().any(|one| one == flag))
     }
 
     fn knows_file_system(&self, name: &str) -> bool {
@@ -207,9 +207,15 @@ fn resctrl(system: &System) -> Finding {
     let instead = "CPU quotas slow host tenants; cache tenants have their brakes";
     let mounted = system.mounts().into_iter().find(|[_, _, kind, _]| kind == "resctrl");
     if let Some([_, place, ..]) = mounted {
-        return finding(about, (Offer::Yes, format!("mounted at {place}")), instead, None);
+        // The kernel shows so what the processor can do with memory bandwidth; caches alone are no help here.
+        let seen = if system.is_there(&format!("{}/info/MB", place.trim_start_matches('/'))) {
+            (Offer::Yes, format!("mounted at {place}"))
+        } else {
+            (Offer::No, format!("mounted at {place}, without memory bandwidth (info/MB)"))
+        };
+        return finding(about, seen, instead, None);
     }
-    if system.knows_file_system("resctrl") && system.has_flag(&["rdt_a", "mba", "cqm_mbm_total"]) {
+    if system.knows_file_system("resctrl") && system.has_flag("mba") {
         let enable = Some("mount -t resctrl resctrl /sys/fs/resctrl".to_owned());
         return finding(about, (Offer::Off, "not mounted"), instead, enable);
     }

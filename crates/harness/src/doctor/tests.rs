@@ -59,6 +59,7 @@ fn a_machine_with_everything_needs_no_command() {
                 "/dev/pmem0 /mnt/pmem ext4 rw,dax=always 0 0\nresctrl /sys/fs/resctrl resctrl rw 0 0\n\
                  cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\ncgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\n",
             ),
+            ("sys/fs/resctrl/info/MB/min_bandwidth", "10\n"),
             ("sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory pids\n"),
             ("sys/devices/system/node/node0/cpulist", "0-3\n"),
             ("sys/devices/system/node/node1/cpulist", "\n"),
@@ -107,6 +108,24 @@ fn what_is_off_comes_with_the_command_that_enables_it() {
         let finding = of(&findings, name);
         assert_eq!((finding.offer, finding.enable.as_deref()), (Offer::Off, Some(command)), "{finding:?}");
         assert!(!finding.instead.is_empty());
+    }
+}
+
+#[test]
+fn control_of_caches_alone_is_no_control_of_bandwidth() {
+    let mounted = [
+        ("proc/mounts", "resctrl /sys/fs/resctrl resctrl rw 0 0\n"),
+        ("sys/fs/resctrl/info/L3/num_closids", "16\n"),
+    ];
+    let known = [
+        ("proc/filesystems", "nodev\tresctrl\n"),
+        ("proc/cpuinfo", "flags\t\t: fpu rdt_a cat_l3 cqm_mbm_total\n"),
+    ];
+    for (name, files) in [("caches", mounted), ("no-mba", known)] {
+        let machine = Machine::new(name, &files);
+        let findings = machine.says(&tried(Ok(()), None));
+        let found = of(&findings, "resctrl");
+        assert_eq!((found.offer, found.enable.as_deref()), (Offer::No, None), "{found:?}");
     }
 }
 
