@@ -82,11 +82,12 @@ impl<'a> Part<'a> {
             Pace::Closed => 0.0,
             Pace::Open(per_sec) => 1e9 * f64::from(threads) / per_sec.max(f64::MIN_POSITIVE),
         };
+        // Numbers belong to connections: a thread may have fewer than its part of the requests.
+        let own: u64 = lines.iter().map(|owned| u64::from(owned.count)).sum();
         let left = match plan.popularity {
-            Popularity::Once if u64::from(items.count()) <= plan.requests => {
-                lines.iter().map(|owned| u64::from(owned.count)).sum()
-            }
-            _ => share(plan.requests),
+            Popularity::Once if u64::from(items.count()) <= plan.requests => own,
+            Popularity::Once => own.min(share(plan.requests)),
+            Popularity::Zipf(_) => share(plan.requests),
         };
         let rng = Rng::new(mix64(plan.seed) ^ u64::from(part));
         Ok(Self { plan, items, lines, rng, left, next: 0, gap, heard: Heard::default() })
@@ -221,5 +222,27 @@ impl<'a> Part<'a> {
             owned.line.send()?;
         }
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::dialect::Dialect;
+    use super::super::items::Sizes;
+    use super::*;
+    use std::net::{Ipv4Addr, TcpListener};
+
+    #[test]
+    fn nobody_is_asked_for_more_numbers_than_are_its_own() {
+        let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = Address { socket: server.local_addr().unwrap(), dialect: Dialect::Memcached };
+        let items = Items::new(100, Sizes::Fixed(1));
+        for (connections, requests, expected) in
+            [(3, 90, [45, 33]), (3, 100, [67, 33]), (4, 90, [45, 45]), (1, 90, [45, 0]), (4, 200, [50, 50])]
+        {
+            let plan = Plan { connections, threads: 2, requests, ..Plan::fill(100) };
+            let left = [0, 1].map(|part| Part::new(&plan, address, &items, part, 2).unwrap().left);
+            assert_eq!(left, expected, "{connections} connections, {requests} requests");
+        }
     }
 }
