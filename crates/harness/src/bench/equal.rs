@@ -15,7 +15,7 @@ use units::Bytes;
 /// Settings that may be better than a peer's own: more requests of a connection in a row for memcached (its default of 20
 /// cuts a batch of 32), both eviction orders that approximate a cache's for Redis.
 const VARIANTS: [(Kind, &[&str]); 3] = [
-    (Kind::Memcached, &["", "-R 64"]),
+    (Kind::Memcached, &["-R 20", "-R 64"]),
     (Kind::Redis, &["--maxmemory-policy allkeys-lru", "--maxmemory-policy allkeys-lfu"]),
     (Kind::Cotenant, &[""]),
 ];
@@ -141,7 +141,7 @@ fn measure(
     let items = Arc::new(Items::new(items, Sizes::Fixed(crate::speed::VALUE)));
     fill(bench, &peer, &items).map_err(failed)?;
     let cpu = peer.cpu_secs().map_err(failed)?;
-    let heard = peer.run(&probe.closed(bench, &items, 0), &items).map_err(failed)?;
+    let heard = bench.load(&peer, &probe.closed(bench, &items, 0), &items).map_err(failed)?;
     let micros = (peer.cpu_secs().map_err(failed)? - cpu) * 1e6 / heard.requests.max(1) as f64;
     let resident = peer.resident().map_err(failed)?;
     Ok(Trial { setup: contestant.setup.clone(), resident, micros })
