@@ -1,21 +1,25 @@
 //! Replays a trace against a memcached server over TCP, ours or another.
 //!
 //! Shape:      look-aside client: a look-up that misses is followed by a set; requests are pipelined in batches
-//! Invariants: within a batch a key is asked at most once, so that every set is sent before the key's next look-up
-//! Failure:    a server that is lost or does not speak the protocol ends the replay with what it said
+//! Invariants: within a batch a key is asked at most once, so that every set is sent before the key's next look-up; no large value is
+//!             sent while large replies wait to be read
+//! Failure:    a server that is lost, silent for `PATIENCE` or does not speak the protocol ends the replay with what it said
 
 use crate::replay::{ReplayError, ReplayOptions, Times};
 use crate::report::{Report, TenantReport};
 use lab::{Op, Request, TraceReader};
 use server::memcache::client::Client;
 use std::collections::{HashMap, HashSet};
-use std::io;
+use std::io::{self, ErrorKind};
+use std::time::Duration;
 use units::{Bytes, Instant};
 
 /// Requests in one batch at most.
 const BATCH: usize = 64;
 /// Bytes queued in one batch at most, so that neither side's socket fills while the other waits.
 const BATCH_BYTES: usize = 64 << 10;
+/// A server that neither answers nor reads for so long is given up (guess: six times what a client of the benchmarks waits).
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Longest time to live that memcached takes for one, and not for a date.
 const TTL_MAX_SECS: u32 = 30 * 24 * 60 * 60;
@@ -37,6 +41,8 @@ struct WireReplay<'a> {
     tenants: Vec<TenantReport>,
     ids: HashMap<Vec<u8>, usize>,
     asked: Vec<Asked>,
+    /// Bytes that what is asked may bring.
+    replies: usize,
     in_batch: HashSet<Vec<u8>>,
 }
 
@@ -46,6 +52,18 @@ pub trait Pace {
     fn is_early(&mut self, at: Instant) -> bool;
     /// Lets the time until then pass.
     fn wait(&mut self, at: Instant);
+}
+
+/// Whether the sockets may not hold the replies to what was asked and a value together, so that each side would wait for the other to read.
+pub(crate) fn is_too_much(replies: usize, value_len: usize) -> bool {
+    0 < replies && BATCH_BYTES < replies.saturating_add(value_len)
+}
+
+fn said(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => format!("it is silent for {} s", PATIENCE.as_secs()),
+        _ => error.to_string(),
+    }
 }
 
 /// Replays `traces`, one after another, against `server`, by a pace if there is one: nothing waits in a batch for what is to be
@@ -60,15 +78,18 @@ pub fn over_tcp(
     progress: &mut dyn FnMut(u64),
     mut pace: Option<&mut dyn Pace>,
 ) -> Result<Report, ReplayError> {
-    let lost = |e: io::Error| ReplayError::Server { server: server.to_owned(), what: e.to_string() };
+    let lost = |e: io::Error| ReplayError::Server { server: server.to_owned(), what: said(&e) };
+    let client = Client::connect(server).map_err(lost)?;
+    client.give_up_after(PATIENCE).map_err(lost)?;
     let mut replay = WireReplay {
         options,
-        client: Client::connect(server).map_err(lost)?,
+        client,
         filler: Vec::new(),
         item_max: options.item_max.as_usize(),
         tenants: Vec::new(),
         ids: HashMap::new(),
         asked: Vec::new(),
+        replies: 0,
         in_batch: HashSet::new(),
     };
     let before = replay.figures().map_err(lost)?;
@@ -149,13 +170,14 @@ impl WireReplay<'_> {
     }
 
     fn ask(&mut self, request: &Request<'_>) -> io::Result<()> {
-        if self.in_batch.contains(request.key) {
+        // One of the largest item's size is refused, as any larger one.
+        let value_len = (request.value_bytes as usize).min(self.item_max);
+        let sends_value = !matches!(request.op, Op::Get | Op::Gets | Op::Delete | Op::Incr | Op::Decr);
+        if self.in_batch.contains(request.key) || (sends_value && is_too_much(self.replies, value_len)) {
             self.flush()?;
         }
         self.in_batch.insert(request.key.to_vec());
         let tenant = self.tenant(request.tenant);
-        // One of the largest item's size is refused, as any larger one.
-        let value_len = (request.value_bytes as usize).min(self.item_max);
         if self.filler.len() < value_len {
             self.filler.resize(value_len, b'x');
         }
@@ -164,6 +186,7 @@ impl WireReplay<'_> {
         let command = match request.op {
             Op::Get | Op::Gets => {
                 self.client.queue_get(request.key);
+                self.replies += value_len;
                 self.asked.push(Asked::Get { key: request.key.to_vec(), tenant, value_len, exptime });
                 return self.flush_if_full();
             }
@@ -197,6 +220,7 @@ impl WireReplay<'_> {
     fn flush(&mut self) -> io::Result<()> {
         self.client.send()?;
         let asked = std::mem::take(&mut self.asked);
+        self.replies = 0;
         let mut sets = 0;
         let mut missed = Vec::new();
         for one in asked {
@@ -237,11 +261,51 @@ impl WireReplay<'_> {
     fn one_line(&mut self) -> io::Result<()> {
         let line = self.client.read_line()?;
         if line == b"ERROR" {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "it does not know a command of the trace",
-            ));
+            return Err(io::Error::new(ErrorKind::InvalidData, "it does not know a command of the trace"));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::live::fake::{self, LARGE};
+    use lab::TraceError;
+
+    /// A trace of requests, each of a key and a large value.
+    struct Given(std::vec::IntoIter<(&'static str, Op)>);
+
+    impl TraceReader for Given {
+        fn next(&mut self) -> Result<Option<Request<'_>>, TraceError> {
+            Ok(self.0.next().map(|(key, op)| fake::request(key, op, LARGE)))
+        }
+    }
+
+    #[test]
+    fn a_store_behind_large_replies_waits_for_them() {
+        let server = fake::serve(|line| match line.split(' ').next() {
+            Some("get") => fake::hit(LARGE),
+            Some("set") => b"STORED\r\n".to_vec(),
+            _ => b"END\r\n".to_vec(),
+        });
+        let requests = vec![("a", Op::Get), ("b", Op::Set), ("c", Op::Get), ("d", Op::Set), ("e", Op::Get)];
+        let options = ReplayOptions { item_max: Bytes(LARGE as u64), ..ReplayOptions::default() };
+        let mut trace = Given(requests.into_iter());
+        let report = over_tcp(&options, &server.to_string(), &mut [&mut trace], &mut |_| {}, None).unwrap();
+        assert_eq!((report.requests, report.gets, report.hits), (5, 3, 3));
+    }
+
+    #[test]
+    fn replies_and_a_value_are_too_much_where_sockets_may_not_hold_both() {
+        for (replies, value_len, expected) in [
+            (0, usize::MAX, false),
+            (1, BATCH_BYTES, true),
+            (BATCH_BYTES, 0, false),
+            (BATCH_BYTES, 1, true),
+            (300, 300, false),
+        ] {
+            assert_eq!(is_too_much(replies, value_len), expected, "{replies} {value_len}");
+        }
     }
 }

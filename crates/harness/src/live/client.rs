@@ -1,7 +1,8 @@
 //! Clients of a server in this process: each a thread that asks until it is stopped, in a closed loop.
 //!
 //! Shape:      `Work` -> batches of requests, sent together and answered before the next -> how many, and how long they took
-//! Invariants: every answer is checked for its length; a client that fails is told of when it is stopped; who is dropped stops
+//! Invariants: every value is checked for its length, and every store took place; a client that fails is told of when it is stopped; who
+//!             is dropped stops
 //! Units:      requests; times of batches in ns, by this machine's clock
 
 use super::clock::nanos;
@@ -98,6 +99,8 @@ pub struct Working {
 #[derive(Debug, Default)]
 pub(super) struct Heard {
     pub(super) answered: AtomicU64,
+    /// Stores that the server had no room for, where that is no failure.
+    pub(super) refused: AtomicU64,
     times: Mutex<Times>,
 }
 
@@ -133,6 +136,12 @@ impl Working {
     #[must_use]
     pub fn answered(&self) -> u64 {
         self.heard.answered.load(Ordering::Relaxed)
+    }
+
+    /// Stores refused so far, where that is no failure; they are not among those answered.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.heard.refused.load(Ordering::Relaxed)
     }
 
     /// How long batches have taken since this was asked last.
@@ -175,6 +184,32 @@ impl Heard {
     }
 }
 
+/// Whether the store that is answered next took place; else the server had no room for it.
+///
+/// # Errors
+/// If the server is lost, or answers something else.
+pub(crate) fn is_stored(client: &mut Client) -> io::Result<bool> {
+    match client.read_line()? {
+        b"STORED" => Ok(true),
+        b"SERVER_ERROR out of memory storing object" | b"SERVER_ERROR object too large for cache" => {
+            Ok(false)
+        }
+        other => {
+            let text = String::from_utf8_lossy(other).into_owned();
+            Err(io::Error::new(io::ErrorKind::InvalidData, format!("a store was answered with '{text}'")))
+        }
+    }
+}
+
+/// Takes the answer to the store of a key.
+///
+/// # Errors
+/// If it did not take place, or the server is lost.
+pub(super) fn expect_stored(client: &mut Client, tenant: &str, number: u64) -> io::Result<()> {
+    let refused = || io::Error::other(format!("key {number} of '{tenant}' is refused: no room"));
+    if is_stored(client)? { Ok(()) } else { Err(refused()) }
+}
+
 pub(super) fn key(tenant: &str, number: u64) -> Vec<u8> {
     format!("{tenant}:{number}").into_bytes()
 }
@@ -213,14 +248,14 @@ fn ask(address: SocketAddr, work: &Work, seed: u64, stop: &AtomicBool, heard: &H
                     return Err(io::Error::other(format!("key {number} of '{}' {seen}", work.tenant)));
                 }
             } else {
-                client.read_line()?;
+                expect_stored(&mut client, work.tenant, number)?;
             }
         }
         heard.record(gets.first().is_some_and(|first| first.0), nanos() - sent);
         for number in again.drain(..) {
             client.queue_store("set", &key(work.tenant, number), 0, &value);
             client.send()?;
-            client.read_line()?;
+            expect_stored(&mut client, work.tenant, number)?;
         }
         heard.answered.fetch_add(work.depth, Ordering::Relaxed);
         if 0 < work.pause_us {
@@ -228,4 +263,32 @@ fn ask(address: SocketAddr, work: &Work, seed: u64, stop: &AtomicBool, heard: &H
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fake;
+    use super::*;
+
+    /// How clients end whose every look-up misses and whose every store is answered so.
+    fn ended(work: Work, answer: &'static [u8]) -> io::Result<u64> {
+        let answer =
+            move |line: &str| if line.starts_with("get") { b"END\r\n".to_vec() } else { answer.to_vec() };
+        let working = Working::start(fake::serve(answer), work);
+        while working.answered() == 0 && !working.threads.iter().all(JoinHandle::is_finished) {
+            thread::yield_now();
+        }
+        working.end()
+    }
+
+    #[test]
+    fn a_store_that_does_not_take_place_is_a_failure() {
+        let gets = Work { stores_again: true, ..Work::gets("t", 9, 3, 4) };
+        for work in [Work { gets_percent: 0, ..gets }, gets] {
+            for answer in [fake::FULL, b"SERVER_ERROR too many requests\r\n", b"NOT_STORED\r\n"] {
+                assert!(ended(work, answer).is_err(), "{work:?}");
+            }
+            assert!(ended(work, b"STORED\r\n").is_ok_and(|answered| 4 <= answered), "{work:?}");
+        }
+    }
 }

@@ -3,7 +3,7 @@
 //! Shape: a configuration -> `Here`; `Work` -> a client; what the server knows of tenants and decided, at any time
 //! Units: parts of the tier's time; picoseconds of it
 
-use super::client::{Work, Working, key};
+use super::client::{Work, Working, expect_stored, key};
 use super::clock::Real;
 use super::seen::{Medium, Used, medium, used};
 use super::stream::Stream;
@@ -97,14 +97,14 @@ impl Here {
     /// Stores the keys of a load.
     ///
     /// # Errors
-    /// If the server is lost.
+    /// If the server is lost or has no room for one.
     pub fn fill(&self, work: &Work) -> io::Result<()> {
         let mut client = self.client()?;
         let value = vec![b'v'; work.size];
         for number in 0..work.keys {
             client.queue_store("set", &key(work.tenant, number), 0, &value);
             client.send()?;
-            client.read_line()?;
+            expect_stored(&mut client, work.tenant, number)?;
         }
         Ok(())
     }

@@ -31,6 +31,14 @@ pub struct Outcome {
     pub refused: u64,
 }
 
+impl Outcome {
+    /// Stores among the requests.
+    #[must_use]
+    pub fn stores(&self) -> u64 {
+        self.requests - self.gets
+    }
+}
+
 /// Bytes read at once: the answers to a batch of 32 look-ups take less than 3 KiB.
 const READ: usize = 16 << 10;
 

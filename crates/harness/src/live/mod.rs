@@ -8,6 +8,8 @@ mod client;
 mod clock;
 mod cores;
 mod dialect;
+#[cfg(test)]
+pub(crate) mod fake;
 mod generator;
 mod here;
 mod items;
@@ -22,6 +24,7 @@ mod stream;
 pub mod keys;
 
 pub use awake::Awake;
+pub(crate) use client::is_stored;
 pub use client::{Order, Times, Work, Working};
 pub use clock::{Real, nanos};
 pub use cores::Cores;
@@ -32,6 +35,6 @@ pub use items::{Items, Sizes};
 pub use latency::Latency;
 pub use load::{Asked, Load, Outcome};
 pub use peer::{Cleaning, Figures, Kind, Peer, Setup};
-pub use plan::{Address, Heard, Pace, Plan, Popularity};
+pub use plan::{Address, Heard, Pace, Plan, Popularity, few_refused};
 pub use seen::{Medium, Used};
 pub use stream::Stream;

@@ -78,6 +78,15 @@ pub struct Address {
     pub dialect: Dialect,
 }
 
+/// Of so many stores at most one is refused, where the server did the work: it had no memory at that moment (guess; most runs have none).
+const REFUSED_ONE_IN: u64 = 1_000;
+
+/// Whether a server that refused some of so many stores did the work.
+#[must_use]
+pub fn few_refused(refused: u64, stores: u64) -> bool {
+    refused <= stores / REFUSED_ONE_IN
+}
+
 /// What came of a load.
 #[derive(Clone, Default, Debug)]
 pub struct Heard {
@@ -112,6 +121,12 @@ impl Heard {
     #[must_use]
     pub fn throughput(&self) -> f64 {
         self.requests as f64 / self.secs.max(f64::MIN_POSITIVE)
+    }
+
+    /// Stores: those asked for, and those after a miss.
+    #[must_use]
+    pub fn stores(&self) -> u64 {
+        self.requests - self.gets + self.fills
     }
 
     /// Adds what another thread heard in the same time.

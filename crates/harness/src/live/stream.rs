@@ -1,10 +1,11 @@
 //! One tenant's requests of a trace, repeated without end by a client in a closed loop.
 //!
 //! Shape:      requests -> `Stream`; batches of them, sent together and answered before the next; what is missed is stored
-//! Invariants: no value that is found is longer than all of the trace's
+//! Invariants: no value that is found is longer than all of the trace's; a store that is refused is counted apart from what was answered
 //! Units:      requests answered; look-ups that were found do not count apart
 
-use super::client::Working;
+use super::client::{Working, is_stored};
+use crate::wire;
 use lab::{Op, Request};
 use server::memcache::client::Client;
 use std::io;
@@ -52,9 +53,10 @@ impl Stream {
             let (value, mut next) = (vec![b'v'; stream.most], 0);
             while !stop.load(Ordering::Relaxed) {
                 let batch: Vec<usize> = (next..next + depth).map(|at| at % stream.records.len()).collect();
-                stream.ask(&mut client, &batch, &value)?;
+                let [refused, not_back] = stream.ask(&mut client, &batch, &value)?;
                 next = (next + depth) % stream.records.len();
-                heard.answered.fetch_add(depth as u64, Ordering::Relaxed);
+                heard.answered.fetch_add(depth as u64 - refused, Ordering::Relaxed);
+                heard.refused.fetch_add(refused + not_back, Ordering::Relaxed);
                 if !pause.is_zero() {
                     thread::sleep(pause);
                 }
@@ -63,36 +65,91 @@ impl Stream {
         })
     }
 
-    /// Sends a batch, and then what it missed.
-    fn ask(&self, client: &mut Client, batch: &[usize], value: &[u8]) -> io::Result<()> {
+    /// Sends a batch, and then what it missed. Returns how many of the batch's stores were refused, and how many of those after misses.
+    fn ask(&self, client: &mut Client, batch: &[usize], value: &[u8]) -> io::Result<[u64; 2]> {
         let store = |client: &mut Client, at: usize| {
             client.queue_store("set", self.key(at), 0, &value[..self.records[at].value_bytes as usize]);
         };
+        let (mut asked, mut missed, mut replies, mut refused) = (Vec::new(), Vec::new(), 0, 0);
         for &at in batch {
+            let value_bytes = self.records[at].value_bytes as usize;
             match self.records[at].op {
-                Op::Get | Op::Gets => client.queue_get(self.key(at)),
-                Op::Delete => client.queue_delete(self.key(at)),
-                _ => store(client, at),
-            }
-        }
-        client.send()?;
-        let mut missed = Vec::new();
-        for &at in batch {
-            if !matches!(self.records[at].op, Op::Get | Op::Gets) {
-                client.read_line()?;
-                continue;
-            }
-            match client.read_get(|_| {})? {
-                Some(len) if self.most < len => {
-                    return Err(io::Error::other(format!("a value of {len} bytes")));
+                Op::Get | Op::Gets => {
+                    client.queue_get(self.key(at));
+                    replies += value_bytes;
                 }
-                Some(_) => {}
-                None => missed.push(at),
+                Op::Delete => client.queue_delete(self.key(at)),
+                _ => {
+                    if wire::is_too_much(replies, value_bytes) {
+                        refused += self.hear(client, &mut asked, &mut missed)?;
+                        replies = 0;
+                    }
+                    store(client, at);
+                }
             }
+            asked.push(at);
         }
+        refused += self.hear(client, &mut asked, &mut missed)?;
         missed.iter().for_each(|at| store(client, *at));
         client.send()?;
-        // Refused, where a value is too large: then it is missed again.
-        missed.iter().try_for_each(|_| client.read_line().map(drop))
+        let mut not_back = 0;
+        for _ in missed {
+            // Where a value is too large: then it is missed again.
+            not_back += u64::from(!is_stored(client)?);
+        }
+        Ok([refused, not_back])
+    }
+
+    /// Sends what is queued and takes the answers. Returns how many stores were refused.
+    fn hear(&self, client: &mut Client, asked: &mut Vec<usize>, missed: &mut Vec<usize>) -> io::Result<u64> {
+        client.send()?;
+        let mut refused = 0;
+        for at in asked.drain(..) {
+            match self.records[at].op {
+                Op::Get | Op::Gets => match client.read_get(|_| {})? {
+                    Some(len) if self.most < len => {
+                        return Err(io::Error::other(format!("a value of {len} bytes")));
+                    }
+                    Some(_) => {}
+                    None => missed.push(at),
+                },
+                Op::Delete => drop(client.read_line()?),
+                _ => refused += u64::from(!is_stored(client)?),
+            }
+        }
+        Ok(refused)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fake::{self, LARGE};
+    use super::*;
+
+    fn stream(of: &[(&str, Op, usize)]) -> Stream {
+        let mut stream = Stream::default();
+        of.iter().for_each(|(key, op, len)| stream.push(&fake::request(key, *op, *len)));
+        stream
+    }
+
+    #[test]
+    fn stores_that_are_refused_are_counted_apart() {
+        let answer = |line: &str| match line {
+            _ if line.starts_with("set") => fake::FULL,
+            _ if line.starts_with("get") => b"END\r\n",
+            _ => b"NOT_FOUND\r\n",
+        };
+        let mut client = Client::connect(fake::serve(move |line| answer(line).to_vec())).unwrap();
+        let stream = stream(&[("a", Op::Set, 9), ("b", Op::Get, 9), ("a", Op::Delete, 0)]);
+        assert_eq!(stream.ask(&mut client, &[0, 1, 2, 0], &[0; 9]).unwrap(), [2, 1]);
+    }
+
+    #[test]
+    fn a_store_behind_large_replies_waits_for_them() {
+        let answer =
+            |line: &str| if line.starts_with("get") { fake::hit(LARGE) } else { b"STORED\r\n".to_vec() };
+        let mut client = Client::connect(fake::serve(answer)).unwrap();
+        let stream = stream(&[("a", Op::Get, LARGE), ("b", Op::Set, LARGE)]);
+        assert_eq!(stream.ask(&mut client, &[0, 1, 0, 1, 0], &vec![0; LARGE]).unwrap(), [0, 0]);
     }
 }

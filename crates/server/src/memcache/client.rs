@@ -6,6 +6,7 @@
 use memchr::memchr;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
 
 /// A connection to a server.
 #[derive(Debug)]
@@ -33,6 +34,15 @@ impl Client {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         Ok(Self { stream, out: Vec::new(), input: Vec::new(), at: 0 })
+    }
+
+    /// A server that for so long neither answers nor reads is an error from now on.
+    ///
+    /// # Errors
+    /// If that is no time at all.
+    pub fn give_up_after(&self, patience: Duration) -> io::Result<()> {
+        self.stream.set_read_timeout(Some(patience))?;
+        self.stream.set_write_timeout(Some(patience))
     }
 
     /// Queues a `get`.
@@ -167,5 +177,22 @@ impl Client {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, TcpListener};
+
+    #[test]
+    fn a_server_that_neither_answers_nor_reads_is_given_up() {
+        let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let mut client = Client::connect(silent.local_addr().unwrap()).unwrap();
+        client.give_up_after(Duration::from_millis(1)).unwrap();
+        assert!(client.read_line().is_err());
+        // More than both sockets hold.
+        client.queue_store("set", b"k", 0, &vec![0; 16 << 20]);
+        assert!(client.send().is_err());
     }
 }

@@ -6,7 +6,7 @@
 //! Units:      microseconds per request as a client sees it; requests per second
 //! Failure:    without memcached, or the program of our server beside this one, every item is not applicable
 
-use crate::live::{Asked, Kind, Peer, keys};
+use crate::live::{Asked, Kind, Peer, few_refused, is_stored, keys};
 use lab::experiment::{ExperimentError, Results, Sweep};
 use lab::workload::Zipf;
 use rustix::time::{ClockId, clock_gettime};
@@ -71,7 +71,8 @@ impl Scene {
     /// Every key once.
     fn fill(&self, peer: &Peer) -> io::Result<()> {
         let mut numbers = 0..self.zipf.keys();
-        peer.load(FILL.1)?.run(FILL.0, || numbers.next().map(Asked::Set))?;
+        let outcome = peer.load(FILL.1)?.run(FILL.0, || numbers.next().map(Asked::Set))?;
+        stored(outcome.refused, outcome.stores())?;
         if peer.figures()?.evictions == 0 {
             return Err(io::Error::other(format!("{} is not full", peer.kind.name())));
         }
@@ -81,6 +82,12 @@ impl Scene {
     fn key(&self, rng: &mut Rng) -> u32 {
         keys::spread(self.zipf.draw(rng), self.zipf.keys())
     }
+}
+
+/// Fails where more stores were refused than the odd one: what did not take place took no time.
+fn stored(refused: u64, stores: u64) -> io::Result<()> {
+    let what = || io::Error::other(format!("{refused} of {stores} stores were refused"));
+    if few_refused(refused, stores) { Ok(()) } else { Err(what()) }
 }
 
 /// The programs of the servers, or why there is nothing to measure.
@@ -130,7 +137,7 @@ pub(super) fn table_9(sweep: &Sweep, results: &mut Results) -> Result<(), Experi
 /// Mean microseconds of a hit, a miss and a set, one request at a time.
 fn latencies(scene: &Scene, sets_percent: u64, peer: &Peer, rng: &mut Rng) -> io::Result<Vec<f64>> {
     let mut client = Client::connect(peer.address())?;
-    let mut spent = [(0.0, 0_u64); 3];
+    let (mut spent, mut refused) = ([(0.0, 0_u64); 3], 0);
     for _ in 0..scene.requests {
         let number = scene.key(rng);
         let (key, value) = (keys::key(number), keys::value(number));
@@ -143,7 +150,7 @@ fn latencies(scene: &Scene, sets_percent: u64, peer: &Peer, rng: &mut Rng) -> io
         let started = seconds();
         client.send()?;
         let kind = if is_set {
-            client.read_line()?;
+            refused += u64::from(!is_stored(&mut client)?);
             2
         } else {
             let mut is_right = true;
@@ -156,6 +163,7 @@ fn latencies(scene: &Scene, sets_percent: u64, peer: &Peer, rng: &mut Rng) -> io
         spent[kind].0 += seconds() - started;
         spent[kind].1 += 1;
     }
+    stored(refused, spent[2].1)?;
     Ok(spent.iter().map(|(secs, count)| secs * 1e6 / *count as f64).collect())
 }
 
@@ -180,10 +188,22 @@ pub(super) fn table_10(sweep: &Sweep, results: &mut Results) -> Result<(), Exper
                 let number = scene.key(rng);
                 Some(if rng.unit() * 100.0 < *part { Asked::Set(number) } else { Asked::Get(number) })
             })?;
+            stored(outcome.refused, outcome.stores())?;
             rates.push(outcome.requests as f64 / (seconds() - started));
         }
         Ok(rates)
     })?;
     tell(results, &items, &found);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stores_that_were_refused_are_not_measured() {
+        assert!(stored(0, 0).is_ok() && stored(1, 1_000).is_ok());
+        assert!(stored(1, 999).is_err() && stored(1_000, 1_000).is_err());
+    }
 }

@@ -99,8 +99,13 @@ fn end(clients: Vec<Working>) -> io::Result<()> {
     })
 }
 
-/// Every tenant's requests from the first on, once shares have settled, on a server of its own.
-fn made(sweep: &Sweep, streams: &Streams, policy: &str, until: &Until<'_>) -> Result<Made, ExperimentError> {
+/// Every tenant's requests from the first on, once shares have settled, on a server of its own; and how many of their stores were refused.
+fn made(
+    sweep: &Sweep,
+    streams: &Streams,
+    policy: &str,
+    until: &Until<'_>,
+) -> Result<(Made, u64), ExperimentError> {
     let tenants: Vec<Tenant> = streams.keys().map(|name| Tenant::new(name, "")).collect();
     let (part, epoch) = (sweep.number("part")?, Duration::from_millis(sweep.count("epoch_ms")?));
     let setting = |config: &mut server::Config| {
@@ -119,11 +124,12 @@ fn made(sweep: &Sweep, streams: &Streams, policy: &str, until: &Until<'_>) -> Re
     end(clients).map_err(failed)?;
     let clients = begin();
     let made = done(&here, &clients, until);
+    let refused: u64 = clients.iter().map(Working::refused).sum();
     // Who waits for a budget is answered before it can end.
     here.switch("none").map_err(failed)?;
     end(clients).map_err(failed)?;
     here.end();
-    Ok(made)
+    Ok((made, refused))
 }
 
 /// The mixed trace under policies over both.
@@ -140,12 +146,12 @@ pub(super) fn mix_dev(sweep: &Sweep, results: &mut Results) -> Result<(), Experi
         }
     };
     let seconds = sweep.number("measure_s")?;
-    let fixed = made(sweep, &streams, "static", &Until::Passed(seconds))?;
+    let (fixed, _) = made(sweep, &streams, "static", &Until::Passed(seconds))?;
     if let Some((name, _)) = streams.keys().zip(&fixed.answered).find(|(_, answered)| **answered == 0) {
         return Err(ExperimentError::failed(format!("{name} was answered nothing in {seconds} s")));
     }
     for policy in POLICIES {
-        let under = made(sweep, &streams, policy, &Until::Answered(&fixed.answered, seconds))?;
+        let (under, refused) = made(sweep, &streams, policy, &Until::Answered(&fixed.answered, seconds))?;
         let slowdowns: Vec<f64> =
             under.seconds.iter().zip(&fixed.seconds).map(|(under, fixed)| under / fixed).collect();
         let logs: f64 = slowdowns.iter().map(|slowdown| slowdown.ln()).sum();
@@ -156,6 +162,7 @@ pub(super) fn mix_dev(sweep: &Sweep, results: &mut Results) -> Result<(), Experi
         let by_tenant: Vec<String> =
             streams.keys().zip(&slowdowns).map(|(name, slowdown)| format!("{name} {slowdown:.2}")).collect();
         results.note(format!("{policy}_total"), by_tenant.join(", "));
+        results.note(format!("{policy}_total"), format!("{refused} stores refused"));
     }
     Ok(())
 }
