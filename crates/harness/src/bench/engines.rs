@@ -50,7 +50,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<(), BenchError> {
                         requests: requests / bench.less,
                         seed: bench.seed ^ round,
                     };
-                    micros[i].push(cost(peer, &plan, items).map_err(|e| failed(kind, e))?);
+                    micros[i].push(cost(bench, peer, &plan, items).map_err(|e| failed(kind, e))?);
                 }
             }
             bench.say(&format!("engines: {connections} connections, depth {depth}: {micros:.2?}"));
@@ -84,8 +84,8 @@ fn start(bench: &Bench, program: &Path, engine: &str, keys: u32) -> io::Result<(
 }
 
 /// Microseconds of the server's CPU time per request.
-fn cost(peer: &Peer, plan: &Plan, items: &Arc<Items>) -> io::Result<f64> {
+fn cost(bench: &Bench, peer: &Peer, plan: &Plan, items: &Arc<Items>) -> io::Result<f64> {
     let started = peer.cpu_secs()?;
-    let heard = peer.run(plan, items)?;
+    let heard = bench.load(peer, plan, items)?;
     Ok((peer.cpu_secs()? - started) * 1e6 / heard.requests.max(1) as f64)
 }

@@ -194,7 +194,7 @@ impl Server {
         let items = Arc::new(Items::new(ITEMS, SIZES));
         // What the disk does not take in time stays in DRAM, until it comes again.
         for _ in 0..2 {
-            peer.run(&Plan { depth: 16, ..Plan::fill(items.count()) }, &items)?;
+            bench.load(&peer, &Plan { depth: 16, ..Plan::fill(items.count()) }, &items)?;
         }
         let below = Client::connect(peer.address())?.stat("stats tiers", "below:items")?;
         if below.as_deref() != Some(&items.count().to_string()) {
@@ -220,7 +220,7 @@ impl Server {
             requests: GETS / bench.less,
             seed: bench.seed ^ round,
         };
-        let heard = self.peer.run(&plan, &self.items)?;
+        let heard = bench.load(&self.peer, &plan, &self.items)?;
         bench.say(&format!(
             "  gets: {:.0} per second, {:.4} of them hits",
             heard.throughput(),

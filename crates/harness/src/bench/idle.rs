@@ -6,9 +6,8 @@
 
 use crate::equal::failed;
 use crate::table::{Goal, Row};
-use crate::{Bench, BenchError};
+use crate::{Bench, BenchError, open_files};
 use harness::live::{Asked, Kind, Load, Peer, Setup};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -28,14 +27,11 @@ const REST: Duration = Duration::from_secs(2);
 /// Measures; adds rows.
 pub(crate) fn run(bench: &mut Bench) -> Result<(), BenchError> {
     let wanted = CONNECTIONS + BESIDE;
-    let limit = getrlimit(Resource::Nofile);
-    if limit.maximum.is_some_and(|most| most < wanted as u64) {
+    // The servers inherit it.
+    if !open_files::allow(wanted as u64).map_err(|error| failed(Kind::Cotenant, error))? {
         println!("skipped: idle connections: {wanted} open files are not allowed (ulimit -n)");
         return Ok(());
     }
-    // The servers inherit it.
-    let raised = Rlimit { current: Some(wanted as u64), maximum: limit.maximum };
-    setrlimit(Resource::Nofile, raised).map_err(|error| failed(Kind::Cotenant, error.into()))?;
     let mut found = Vec::new();
     for (kind, program) in bench.peers() {
         bench.say(&format!("idle connections: {}", kind.name()));

@@ -11,7 +11,7 @@ mod aggressor;
 use crate::chart::{Panel, render};
 use crate::equal::failed;
 use crate::table::{Goal, Row, median};
-use crate::{Bench, BenchError};
+use crate::{Bench, BenchError, open_files};
 use aggressor::{ATTACKS, Attack};
 use harness::live::{Items, Kind, Pace, Peer, Plan, Popularity, Setup, Sizes};
 use serde_json::json;
@@ -60,6 +60,12 @@ pub(crate) fn run(bench: &mut Bench) -> Result<(), BenchError> {
     let rounds = bench.rounds.min(ROUNDS);
     let mut panels = Vec::new();
     for attack in ATTACKS {
+        let files = attack.files();
+        // The servers inherit it.
+        if !open_files::allow(files).map_err(|error| failed(Kind::Cotenant, error))? {
+            println!("skipped: isolation: {}: {files} open files are not allowed (ulimit -n)", attack.name);
+            continue;
+        }
         let mut found: Vec<Vec<Vec<Seen>>> = vec![Vec::new(); SERVERS.len()];
         for round in 0..rounds {
             for (i, (name, kind, more)) in SERVERS.iter().enumerate() {
@@ -94,9 +100,9 @@ fn measure(
     // Twice what fits, so that the neighbour has it all before the victim comes.
     let others =
         Arc::new(Items::of_tenant(aggressor::FILL, Sizes::Fixed(aggressor::VALUE), aggressor::TENANT));
-    peer.run(&Plan::fill(others.count()), &others)?;
+    bench.load(&peer, &Plan::fill(others.count()), &others)?;
     let items = Arc::new(Items::of_tenant(ITEMS, Sizes::Fixed(crate::speed::VALUE), VICTIM));
-    peer.run(&Plan::fill(ITEMS), &items)?;
+    bench.load(&peer, &Plan::fill(ITEMS), &items)?;
     if peer.figures()?.evictions == 0 {
         return Err(io::Error::other("the cache is not full"));
     }
@@ -125,10 +131,13 @@ fn measure(
             requests,
             seed: bench.seed ^ round << 8 ^ level,
         };
-        let heard = peer.run(&plan, &items);
+        let heard = bench.load(&peer, &plan, &items);
         stop.store(true, Ordering::Relaxed);
         let done = neighbour.join().map_err(|_| io::Error::other("the aggressor has panicked"))??;
         let heard = heard?;
+        if let Some(heard) = &done.heard {
+            bench.refusals.borrow_mut().count(kind, heard);
+        }
         let seen = Seen {
             hit_ratio: heard.hit_ratio(),
             p99_us: heard.latency.quantile_us(0.99),

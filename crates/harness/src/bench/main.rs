@@ -21,7 +21,9 @@ mod media;
 mod memtier;
 mod metered;
 mod misses;
+mod open_files;
 mod policies;
+mod refusals;
 mod resident;
 mod restart;
 mod scaling;
@@ -32,8 +34,9 @@ mod streams;
 mod table;
 mod tiers;
 
-use harness::live::{Kind, keys};
+use harness::live::{Heard, Items, Kind, Peer, Plan, keys};
 use lab::workload::Zipf;
+use refusals::Refusals;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -131,6 +134,7 @@ pub(crate) struct Bench {
     zipfs: RefCell<HashMap<u32, Arc<Zipf>>>,
     rows: Vec<Row>,
     records: Vec<serde_json::Value>,
+    refusals: RefCell<Refusals>,
     premises: Vec<(bool, String)>,
 }
 
@@ -165,6 +169,7 @@ impl Bench {
             traces: TRACES.into(),
             rows: Vec::new(),
             records: Vec::new(),
+            refusals: RefCell::default(),
             premises: Vec::new(),
         };
         let wrong = |what: &str| BenchError::Usage(format!("{what}\n{USAGE}"));
@@ -202,12 +207,15 @@ impl Bench {
             None => *needs != Needs::Asking,
         });
         let mut has_told = false;
-        for (_, section, needs) in chosen {
+        for (name, section, needs) in chosen {
             if *needs == Needs::Servers && !has_told {
                 self.print_peers()?;
                 has_told = true;
             }
             section(&mut self)?;
+            for (holds, what) in self.refusals.take().premises(name) {
+                self.premise(holds, &what);
+            }
         }
         println!("\n{}", table::render(&self.rows));
         let missed = self.rows.iter().filter(|row| row.is_reached() == Some(false)).count();
@@ -252,6 +260,13 @@ impl Bench {
     pub(crate) fn peers(&self) -> Vec<(Kind, PathBuf)> {
         let found = |kind: Kind| Some((kind, kind.program(self.server.as_deref())?));
         [Kind::Cotenant, Kind::Memcached, Kind::Redis].into_iter().filter_map(found).collect()
+    }
+
+    /// Runs a load, and counts what was refused of it for the section's premises.
+    pub(crate) fn load(&self, peer: &Peer, plan: &Plan, items: &Arc<Items>) -> io::Result<Heard> {
+        let heard = peer.run(plan, items)?;
+        self.refusals.borrow_mut().count(peer.kind, &heard);
+        Ok(heard)
     }
 
     /// Our program, where it was named.

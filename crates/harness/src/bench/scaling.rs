@@ -72,7 +72,7 @@ fn measure(bench: &Bench, kind: Kind, program: &Path, threads: u32, round: u64) 
         seed: bench.seed ^ round,
     };
     let cpu = peer.cpu_secs()?;
-    let heard = peer.run(&plan, &items)?;
+    let heard = bench.load(&peer, &plan, &items)?;
     let micros = (peer.cpu_secs()? - cpu) * 1e6 / heard.requests.max(1) as f64;
     Ok((heard, micros))
 }

@@ -165,10 +165,10 @@ pub(crate) fn run(bench: &mut Bench) -> Result<(), BenchError> {
 
 /// Every key once, then popular ones.
 pub(crate) fn fill(bench: &Bench, peer: &Peer, items: &Arc<Items>) -> io::Result<u64> {
-    let filled = peer.run(&Plan::fill(items.count()), items)?;
+    let filled = bench.load(peer, &Plan::fill(items.count()), items)?;
     let sets = &WORKLOADS[1];
     let warm = Plan { requests: WARM_UP / bench.less, ..sets.plan(bench, items, WARM_UP_ROUND) };
-    Ok(filled.refused + peer.run(&warm, items)?.refused)
+    Ok(filled.refused + bench.load(peer, &warm, items)?.refused)
 }
 
 /// The rate of each workload: a part of what memcached does.
@@ -180,7 +180,7 @@ fn rates(bench: &Bench, all: &[Contestant], keys: u32) -> Result<Vec<f64>, Bench
         fill(bench, &peer, &items)?;
         let each = WORKLOADS.iter().map(|workload| {
             let plan = Plan { requests: workload.requests / 2, ..workload.plan(bench, &items, 99) };
-            Ok(peer.run(&plan, &items)?.throughput() * LOAD)
+            Ok(bench.load(&peer, &plan, &items)?.throughput() * LOAD)
         });
         each.collect()
     };
@@ -195,9 +195,9 @@ fn measure(bench: &Bench, peer: &Peer, keys: u32, rates: &[f64], round: u64) -> 
     let mut workloads = Vec::new();
     for (workload, rate) in WORKLOADS.iter().zip(rates) {
         let started = peer.cpu_secs()?;
-        let closed = peer.run(&workload.closed(bench, &items, round), &items)?;
+        let closed = bench.load(peer, &workload.closed(bench, &items, round), &items)?;
         let micros = (peer.cpu_secs()? - started) * 1e6 / closed.requests.max(1) as f64;
-        let open = peer.run(&workload.open(bench, &items, round, *rate), &items)?;
+        let open = bench.load(peer, &workload.open(bench, &items, round, *rate), &items)?;
         let now = peer.figures()?;
         refused += closed.refused + open.refused;
         bench.say(&format!(

@@ -85,7 +85,7 @@ fn measure(bench: &Bench, kind: Kind, program: &Path, folder: &Path, round: u64)
     let peer = Peer::start_as(kind, program, &Setup { more, ..Setup::new(kind, bench.memory) })?;
     let mebibytes = u32::try_from(bench.memory.count_of(Bytes::mib(1))).unwrap_or(u32::MAX);
     let items = Arc::new(Items::new(mebibytes.saturating_mul(ITEMS), SIZES));
-    let filled = peer.run(&Plan { depth: 16, ..Plan::fill(items.count()) }, &items)?;
+    let filled = bench.load(&peer, &Plan { depth: 16, ..Plan::fill(items.count()) }, &items)?;
     let mut loads = Vec::new();
     for (connections, depth) in LOADS {
         let plan = Plan {
@@ -100,7 +100,7 @@ fn measure(bench: &Bench, kind: Kind, program: &Path, folder: &Path, round: u64)
             seed: bench.seed ^ round,
         };
         let started = peer.cpu_secs()?;
-        let heard = peer.run(&plan, &items)?;
+        let heard = bench.load(&peer, &plan, &items)?;
         let micros = (peer.cpu_secs()? - started) * 1e6 / heard.requests.max(1) as f64;
         bench.say(&format!(
             "  {connections} connections, depth {depth}: {:.0} per second, hit ratio {:.4}, p99 {:.0} us, CPU {micros:.1} us",

@@ -1,11 +1,12 @@
 //! The neighbour: four ways to be a burden, each in growing size.
 //!
 //! Shape:      attack, size -> what was done per second, until the victim is through or as much was done as was to be
-//! Failure:    a lost server, or a wrong answer; a connection that is refused is part of the attack
+//! Failure:    a lost server, a wrong answer, or no file for one more connection; a connection that is refused is part of the attack
 
 use harness::live::keys;
-use harness::live::{Items, Pace, Peer, Plan, Popularity, Sizes};
+use harness::live::{Heard, Items, Pace, Peer, Plan, Popularity, Sizes};
 use lab::workload::Zipf;
+use rustix::io::Errno;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -24,6 +25,8 @@ const CONNECTIONS: u32 = 4;
 const DEPTH: u32 = 16;
 /// A server that takes longer for one answer is lost.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Files that are open beside the connections of a flood (guess: the victim's, the programs' own).
+const FILES_BESIDE: u64 = 200;
 /// Connections from which huge look-ups come.
 const ASKERS: usize = 4;
 
@@ -73,20 +76,36 @@ pub(super) const ATTACKS: &[Attack] = &[
 ];
 
 /// What was done.
+#[derive(Default)]
 pub(super) struct Done {
     count: u64,
-    /// Seconds that it took, if not the victim's.
-    secs: Option<f64>,
+    /// What was heard of a load, which takes its own time and not the victim's.
+    pub(super) heard: Option<Heard>,
 }
 
 impl Done {
+    /// What came of stores: those refused were not done.
+    fn stored(heard: Heard) -> Self {
+        Self { count: heard.stores() - heard.refused, heard: Some(heard) }
+    }
+
+    fn counted(count: u64) -> Self {
+        Self { count, heard: None }
+    }
+
     /// How often per second; the victim took so many.
     pub(super) fn per_sec(&self, victim_secs: f64) -> f64 {
-        self.count as f64 / self.secs.unwrap_or(victim_secs)
+        self.count as f64 / self.heard.as_ref().map_or(victim_secs, |heard| heard.secs)
     }
 }
 
 impl Attack {
+    /// Files that this program and a server may need for the largest size.
+    pub(super) fn files(&self) -> u64 {
+        let connections = if matches!(self.kind, Kind::Connections) { self.levels[4] } else { 0 };
+        u64::from(connections) + FILES_BESIDE
+    }
+
     /// Attacks for `secs`, or until told to stop; how often it did what it does per second, of its own time where it has as much
     /// to do as in `secs`, else of the victim's.
     pub(super) fn run(
@@ -98,12 +117,11 @@ impl Attack {
         stop: &AtomicBool,
     ) -> io::Result<Done> {
         match self.kind {
-            _ if size == 0 => Ok(Done { count: 0, secs: None }),
+            _ if size == 0 => Ok(Done::default()),
             Kind::Writes => {
                 let items = Arc::new(Items::of_tenant(WRITTEN, Sizes::Fixed(VALUE), TENANT));
                 let zipf = Arc::new(Zipf::new(WRITTEN / CONNECTIONS, 0.0));
-                let heard = peer.run(&plan(size, secs, 0, Popularity::Zipf(zipf), level), &items)?;
-                Ok(Done { count: heard.requests, secs: Some(heard.secs) })
+                Ok(Done::stored(peer.run(&plan(size, secs, 0, Popularity::Zipf(zipf), level), &items)?))
             }
             Kind::NewKeys => {
                 let per_sec = f64::from(size) * 1e3;
@@ -116,11 +134,10 @@ impl Attack {
                 // Each level has a tenant's worth of numbers that no other level had.
                 let first = FILL * (2 + u32::try_from(level).unwrap_or(0));
                 let items = Arc::new(Items::of_tenant(count, Sizes::Fixed(VALUE), TENANT).starting_at(first));
-                let heard = peer.run(&plan(size, secs, 100, Popularity::Once, level), &items)?;
-                Ok(Done { count: heard.fills, secs: Some(heard.secs) })
+                Ok(Done::stored(peer.run(&plan(size, secs, 100, Popularity::Once, level), &items)?))
             }
-            Kind::Connections => Ok(Done { count: flood(peer, size as usize, stop)?, secs: None }),
-            Kind::Multigets => Ok(Done { count: ask(peer, size, stop)?, secs: None }),
+            Kind::Connections => Ok(Done::counted(flood(|| connect(peer), size as usize, stop)?)),
+            Kind::Multigets => Ok(Done::counted(ask(peer, size, stop)?)),
         }
     }
 }
@@ -150,16 +167,25 @@ fn connect(peer: &Peer) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// One look-up of a key that is not there.
-fn touch(stream: &mut TcpStream) -> io::Result<()> {
+/// The connection, once a look-up of a key that is not there was answered on it.
+fn touched(mut stream: TcpStream) -> io::Result<TcpStream> {
     stream.write_all(b"get t1:none\r\n")?;
     let mut answer = [0; 5];
     stream.read_exact(&mut answer)?;
-    if &answer == b"END\r\n" { Ok(()) } else { Err(io::Error::other("a look-up of nothing found something")) }
+    if &answer == b"END\r\n" {
+        Ok(stream)
+    } else {
+        Err(io::Error::other("a look-up of nothing found something"))
+    }
+}
+
+/// Whether it is this program, or the system, that has no file for one more connection.
+fn is_out_of_files(error: &io::Error) -> bool {
+    [Errno::MFILE, Errno::NFILE].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 /// Holds so many connections, and closes and opens one after another.
-fn flood(peer: &Peer, count: usize, stop: &AtomicBool) -> io::Result<u64> {
+fn flood(connect: impl Fn() -> io::Result<TcpStream>, count: usize, stop: &AtomicBool) -> io::Result<u64> {
     let mut held: Vec<Option<TcpStream>> = (0..count).map(|_| None).collect();
     let mut made = 0;
     for place in (0..count).cycle() {
@@ -167,12 +193,14 @@ fn flood(peer: &Peer, count: usize, stop: &AtomicBool) -> io::Result<u64> {
             break;
         }
         held[place] = None;
-        // A refusal is an answer too; the next place is tried.
-        if let Ok(mut stream) = connect(peer)
-            && touch(&mut stream).is_ok()
-        {
-            held[place] = Some(stream);
-            made += 1;
+        match connect().and_then(touched) {
+            Ok(stream) => {
+                held[place] = Some(stream);
+                made += 1;
+            }
+            Err(error) if is_out_of_files(&error) => return Err(error),
+            // A refusal is an answer too; the next place is tried.
+            Err(_) => {}
         }
     }
     Ok(made)
@@ -215,5 +243,34 @@ fn read_to_end(stream: &mut TcpStream, input: &mut [u8]) -> io::Result<()> {
         }
         kept = end.min(END.len() - 1);
         input.copy_within(end - kept..end, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_that_has_no_file_for_a_connection_fails() {
+        for errno in [Errno::MFILE, Errno::NFILE] {
+            let stop = AtomicBool::new(false);
+            assert!(flood(|| Err(errno.into()), 3, &stop).is_err(), "{errno}");
+        }
+    }
+
+    #[test]
+    fn a_refused_connection_is_an_answer() {
+        let stop = AtomicBool::new(false);
+        let refuse = || {
+            stop.store(true, Ordering::Relaxed);
+            Err(Errno::CONNREFUSED.into())
+        };
+        assert_eq!(flood(refuse, 3, &stop).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_store_that_is_refused_is_no_attack() {
+        let heard = Heard { requests: 10, gets: 6, fills: 2, refused: 5, secs: 2.0, ..Heard::default() };
+        assert!((Done::stored(heard).per_sec(9.0) - 0.5).abs() < 1e-9);
     }
 }
