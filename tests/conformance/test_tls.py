@@ -1,5 +1,7 @@
 """TLS and the PROXY header: is what comes through the same, do keys change under way, whose is a certificate?"""
 
+import contextlib
+import os
 import re
 import signal
 import socket
@@ -12,6 +14,7 @@ from pymemcache.client.base import Client
 
 from conformance import servers
 from conformance.certificates import Authority
+from conformance.test_admin import wait_until
 from conformance.wire import DEADLINE_S
 
 pytestmark = pytest.mark.cotenant
@@ -74,6 +77,66 @@ class Secure:
             return False
         except (ConnectionError, ssl.SSLError):
             return True
+
+
+class Told:
+    """A connection over TLS whose bytes go when they are told to."""
+
+    def __init__(self, port, made):
+        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = made.wrap_bio(self.incoming, self.outgoing, server_hostname="localhost")
+        self.sock = socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.sock.close()
+
+    def send(self):
+        self.sock.sendall(self.outgoing.read())
+
+    def until_done(self, step):
+        """What a step of TLS gives once the server has sent what that needs; what the step says last is kept back."""
+        while True:
+            try:
+                return step()
+            except ssl.SSLWantReadError:
+                self.send()
+                more = self.sock.recv(1 << 18)
+                assert more, "closed"
+                self.incoming.write(more)
+
+    def shake_hands(self):
+        """All of the handshake but the client's last word, which is kept back."""
+        self.until_done(self.tls.do_handshake)
+        assert self.tls.version() == "TLSv1.3" and self.outgoing.pending
+
+    def say_goodbye(self):
+        with pytest.raises(ssl.SSLWantReadError):
+            self.tls.unwrap()
+
+    def hears_the_end(self):
+        while self.sock.recv(1 << 16):
+            pass
+        return True
+
+
+@contextlib.contextmanager
+def stopped(server):
+    """The server sees nothing of what is sent meanwhile before all of it is there."""
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+
+
+@pytest.fixture
+def alone(authority, fresh):
+    """A server with one worker, which listens without TLS, too."""
+    named = options(authority, *authority.issue("server"))
+    return fresh(*named, "-t", "1", "-l", "notls:127.0.0.1:0,127.0.0.1:0")
 
 
 @pytest.fixture
@@ -237,36 +300,67 @@ def test_who_says_goodbye_gets_what_it_asked_for(authority, fresh):
     certificate, key = authority.issue("server")
     server = fresh(*options(authority, certificate, key), "-I", "8m", "-l", "notls:127.0.0.1:0,127.0.0.1:0", memory="256")
     port, value = ports(server, "TLS")[0], bytes(i % 251 for i in range(6_000_000))
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    made = context(authority).wrap_bio(incoming, outgoing, server_hostname="localhost")
-    with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S) as sock:
-
-        def until_done(step):
-            while True:
-                try:
-                    return step()
-                except ssl.SSLWantReadError:
-                    sock.sendall(outgoing.read())
-                    incoming.write(sock.recv(1 << 18))
-                finally:
-                    sock.sendall(outgoing.read())
-
-        until_done(made.do_handshake)
-        made.write(b"set k 0 0 %d\r\n" % len(value))
+    with Told(port, context(authority)) as client:
+        client.until_done(client.tls.do_handshake)
+        client.send()
+        client.tls.write(b"set k 0 0 %d\r\n" % len(value))
         for at in range(0, len(value), 1 << 14):
-            made.write(value[at : at + (1 << 14)])
-            sock.sendall(outgoing.read())
-        made.write(b"\r\n")
-        assert until_done(lambda: made.read(100)) == b"STORED\r\n"
-        made.write(b"get k\r\n")
-        with pytest.raises(ssl.SSLWantReadError):
-            made.unwrap()
-        sock.sendall(outgoing.read())
+            client.tls.write(value[at : at + (1 << 14)])
+            client.send()
+        client.tls.write(b"\r\n")
+        assert client.until_done(lambda: client.tls.read(100)) == b"STORED\r\n"
+        client.tls.write(b"get k\r\n")
+        client.say_goodbye()
+        client.send()
         wanted = b"VALUE k 0 %d\r\n%b\r\nEND\r\n" % (len(value), value)
         got = bytearray()
         while len(got) < len(wanted):
-            got += until_done(lambda: made.read(1 << 18)) or pytest.fail(f"ended after {len(got)} bytes")
+            got += client.until_done(lambda: client.tls.read(1 << 18)) or pytest.fail(f"ended after {len(got)} bytes")
         assert got == wanted
+
+
+def test_a_goodbye_right_behind_the_handshake_is_heard(authority, alone):
+    with Told(ports(alone, "TLS")[0], context(authority)) as client:
+        client.shake_hands()
+        client.tls.write(b"get a\r\n")
+        client.say_goodbye()
+        client.send()
+        assert client.until_done(lambda: client.tls.read(100)) == b"END\r\n"
+        assert client.hears_the_end()
+
+
+def test_who_ends_while_others_shake_hands_has_said_what_it_said(authority, alone):
+    clients = [Told(ports(alone, "TLS")[0], context(authority)) for _ in range(20)]
+    for client in clients:
+        client.shake_hands()
+    with stopped(alone):
+        for n, client in enumerate(clients):
+            client.tls.write(b"set k%d 0 0 1 noreply\r\nv\r\n" % n)
+            client.send()
+            client.sock.close()
+    with alone.wire() as plain:
+        wait_until(lambda: plain.stats()["curr_connections"] == "1")
+        assert [n for n in range(len(clients)) if plain.value(b"k%d" % n) != b"v"] == []
+        assert plain.stats()["ssl_handshake_errors"] == "0"
+
+
+def test_a_large_value_right_behind_the_handshake_waits_for_its_turn(authority, alone):
+    clients = [Told(ports(alone, "TLS")[0], context(authority)) for _ in range(20)]
+    for client in clients:
+        client.shake_hands()
+    unsent = []
+    with stopped(alone):
+        for n, client in enumerate(clients):
+            client.tls.write(b"set k%d 0 0 200000\r\n%b\r\n" % (n, b"v" * 200_000))
+            data = client.outgoing.read()
+            unsent.append(data[client.sock.send(data) :])
+    for client, data in zip(clients, unsent):
+        client.sock.sendall(data)
+    for client in clients:
+        with client:
+            assert client.until_done(lambda: client.tls.read(100)) == b"STORED\r\n"
+    with alone.wire() as plain:
+        assert plain.stats()["ssl_handshake_errors"] == "0"
 
 
 def test_a_tenant_reads_no_keys_again(authority, secure):

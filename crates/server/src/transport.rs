@@ -391,6 +391,8 @@ impl<R: Reactor> Transport<R> {
         if !wrapped.early.is_empty() && !wrapped.is_queued {
             wrapped.is_queued = true;
             self.handshaking.push_back(id);
+            // What else it sends, and its end, wait for that step, too.
+            self.inner.pause(id);
         }
         Step::Wait
     }
@@ -405,7 +407,9 @@ impl<R: Reactor> Transport<R> {
         }
         let early = std::mem::take(&mut wrapped.early);
         self.shared.count_buffer(std::mem::take(&mut wrapped.accounted), 0);
-        if wrapped.session.is_some() {
+        if let Some(session) = &mut wrapped.session {
+            // The other side's goodbye may have come with the last step of the handshake.
+            wrapped.is_over = session.process_new_packets().is_ok_and(|state| state.peer_has_closed());
             return self.decrypt(id, &early, buffer);
         }
         // A plain stream behind a PROXY header: what came with the header is the first arrival.

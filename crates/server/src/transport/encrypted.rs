@@ -26,6 +26,7 @@ impl<R: Reactor> Transport<R> {
         }
         let taken = wrapped.early.len() - rest.len();
         wrapped.early.drain(..taken);
+        self.inner.resume(id);
         // The handshake's next flight, or why it has failed.
         let sending = flush(&mut self.inner, id, session);
         if let Some(why) = failed {
