@@ -1,11 +1,13 @@
 """What `stats` promises to those who read it: exporters, dashboards, client libraries."""
 
 import re
+import threading
 import time
 
 import pytest
 
 from conformance import servers
+from conformance.test_admin import wait_until
 from conformance.wire import DEADLINE_S, END, ERROR, TOO_LARGE, set_request
 
 #: Plain `stats` of memcached 1.6.45 without TLS, proxy, extstore and idle timeout, in its order.
@@ -426,6 +428,29 @@ def test_bytes_are_counted(counting):
     assert 9_000 <= step["bytes"]
     assert 10_000 <= step["bytes_read"]
     assert 10_000 <= step["bytes_written"]
+
+
+def test_a_worker_that_never_rests_counts_bytes_too(fresh):
+    server, is_over = fresh("-t", "1"), threading.Event()
+    request = set_request(b"k", b"v", noreply=True)
+
+    def flood():
+        with server.wire() as wire:
+            while not is_over.is_set():
+                wire.send(request * 20_000)
+
+    flooding = [threading.Thread(target=flood) for _ in range(2)]
+    for thread in flooding:
+        thread.start()
+    try:
+        with server.wire() as wire:
+            wait_until(lambda: 200_000 <= int(wire.stats()["cmd_set"]))
+            seen = int(wire.stats()["cmd_set"]) * len(request)
+            wait_until(lambda: seen <= int(wire.stats()["bytes_read"]))
+    finally:
+        is_over.set()
+        for thread in flooding:
+            thread.join()
 
 
 def test_connections_are_counted(counting):

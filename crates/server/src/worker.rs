@@ -78,6 +78,8 @@ pub(crate) struct Worker<R> {
     stalls_seen: Instant,
     /// When it last looked for slow readers.
     readers_seen: Instant,
+    /// When it last published what it has counted.
+    published: Instant,
     buffer: Vec<u8>,
     out: Vec<u8>,
     bytes_read: u64,
@@ -139,6 +141,7 @@ impl<R: Reactor> Worker<R> {
             has_uploads: false,
             stalls_seen: Instant::ZERO,
             readers_seen: Instant::ZERO,
+            published: Instant::ZERO,
             buffer: vec![0; BUFFER],
             out: Vec::new(),
             bytes_read: 0,
@@ -184,8 +187,11 @@ impl<R: Reactor> Worker<R> {
         };
         let timeout = self.until_unparked(timeout)?;
         let sleeps = timeout != Some(Duration::ZERO);
-        if sleeps {
+        // Who has more to do all the time does so now and then.
+        if sleeps || Duration::from_secs(1) <= self.now.since(self.published) {
             self.publish_counters();
+        }
+        if sleeps {
             self.store.go_offline();
         }
         let waited = self.reactor.wait(timeout);

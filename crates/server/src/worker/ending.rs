@@ -73,6 +73,7 @@ impl<R: Reactor> Worker<R> {
     }
 
     pub(super) fn publish_counters(&mut self) {
+        self.published = self.now;
         let counters = &self.around.shared.counters;
         counters.bytes_read.fetch_add(std::mem::take(&mut self.bytes_read), Ordering::Relaxed);
         counters.bytes_written.fetch_add(std::mem::take(&mut self.bytes_written), Ordering::Relaxed);
