@@ -8,10 +8,10 @@ import time
 import pytest
 
 from conformance import servers
-from conformance.test_admin import ask
+from conformance.test_admin import ask, wait_until
 from conformance.test_tenants import samples
 from conformance.packets import AUTH, CONTINUE, NOT_FOUND, OK, UNKNOWN, BinaryWire, count, failure, packet, read, store, touch
-from conformance.wire import DEADLINE_S, END, Closed, set_request
+from conformance.wire import DEADLINE_S, END, TOO_MANY, Closed, set_request
 
 pytestmark = pytest.mark.cotenant
 
@@ -132,6 +132,29 @@ def test_attempts_are_limited(guarded):
     with BinaryWire(guarded.server.address) as wire:
         one = packet("sasl_auth", b"PLAIN", plain_message(b"ann", b"two"))
         assert wire.last_words(one * (ATTEMPTS + 3)) == [failure("sasl_auth", AUTH)] * ATTEMPTS
+
+
+def test_who_has_yet_to_log_in_counts_for_nobody(tmp_path):
+    users, config = tmp_path / "users", tmp_path / "cotenant.toml"
+    users.write_text("ann:one\nbob:two\n", encoding="ascii")
+    config.write_text('shared_users = ["bob"]\n', encoding="ascii")
+    server = servers.start_cotenant(["--config", str(config), "-Y", str(users)])
+    connections = lambda name: ask(server, "GET", f"/tenants/{name}")[1]["connections"]
+    try:
+        assert ask(server, "PUT", "/tenants/default", {"max_connections": 1})[0] == 200
+        with server.wire() as stranger, BinaryWire(server.address) as bob, server.wire() as ann, server.wire() as late:
+            assert stranger.version_line and connections("default") == 0
+            assert wire_auth(bob, b"bob", b"two").status == OK
+            assert ann.ask(set_request(b"auth", b"ann one") + b"mn\r\n") == b"STORED\r\nMN\r\n"
+            assert (connections("default"), connections("ann")) == (1, 1)
+            late.send(set_request(b"auth", b"bob two"))
+            assert late.read_to_close() == b"STORED\r\n" + TOO_MANY
+            # A wrong password takes the place back with what was granted.
+            assert wire_auth(bob, b"bob", b"three").status == AUTH
+            assert connections("default") == 0
+        wait_until(lambda: connections("ann") == 0)
+    finally:
+        server.stop()
 
 
 #: A hash that takes about a second and that no password has.

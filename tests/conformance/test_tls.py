@@ -14,8 +14,8 @@ from pymemcache.client.base import Client
 
 from conformance import servers
 from conformance.certificates import Authority
-from conformance.test_admin import wait_until
-from conformance.wire import DEADLINE_S
+from conformance.test_admin import ask, wait_until
+from conformance.wire import DEADLINE_S, TOO_MANY
 
 pytestmark = pytest.mark.cotenant
 
@@ -361,6 +361,23 @@ def test_a_large_value_right_behind_the_handshake_waits_for_its_turn(authority, 
             assert client.until_done(lambda: client.tls.read(100)) == b"STORED\r\n"
     with alone.wire() as plain:
         assert plain.stats()["ssl_handshake_errors"] == "0"
+
+
+def test_default_s_limit_shuts_no_certificate_out(authority, secure):
+    feeds = authority.issue("someone", "DNS:feeds.example")
+    connections = lambda name: ask(secure, "GET", f"/tenants/{name}")[1]["connections"]
+    with secure.wire() as one, secure.wire() as two:
+        assert one.ask(b"mn\r\n") == two.ask(b"mn\r\n") == b"MN\r\n"
+        assert ask(secure, "PUT", "/tenants/default", {"max_connections": 2})[0] == 200
+        with secure.wire() as third:
+            assert third.read_to_close() == TOO_MANY
+        with pytest.raises((ssl.SSLError, ConnectionError, AssertionError)):
+            with Secure(ports(secure, "TLS")[0], context(authority)) as fourth:
+                fourth.ask(b"version\r\n")
+        with Secure(ports(secure, "mutual TLS")[0], context(authority, feeds)) as own:
+            assert own.ask(b"version\r\n") == b"VERSION 1.6.45\r\n"
+            assert (connections("default"), connections("feeds")) == (2, 1)
+    wait_until(lambda: (connections("default"), connections("feeds")) == (0, 0))
 
 
 def test_a_tenant_reads_no_keys_again(authority, secure):

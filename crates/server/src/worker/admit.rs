@@ -1,7 +1,8 @@
 //! Connections within what their tenants are allowed: how many, and how often they are served.
 //!
-//! Shape:      a connection is counted for whom it is bound to, else for the default tenant; one whose next request has no
-//!             token is parked: neither served nor read from until there is one
+//! Shape:      a connection is counted for whom it is bound to, else for the default tenant, from when it has said who it is: one that
+//!             is being opened, or asked for a password that it has not shown, is nobody's yet. One whose next request has no token is
+//!             parked: neither served nor read from until there is one
 //! Invariants: requests of one connection stay in order, and so wait behind one that waits, whosever they are
 
 use super::Worker;
@@ -15,21 +16,23 @@ use std::sync::atomic::Ordering;
 use units::{Duration, Instant};
 
 impl<R: Reactor> Worker<R> {
-    /// Counts a connection for whom it is bound to now. False if that tenant has as many as it may: it was told so, and is
-    /// to be closed.
+    /// Counts a connection for whom it is bound to now, if it has said who it is. False if that tenant has as many as it may: it
+    /// was told so, and is to be closed.
     pub(super) fn count_connection(&mut self, id: StreamId) -> bool {
         let Some(Some(connection)) = self.connections.get_mut(id.0) else { return true };
         let tenant = match connection.identity.binding() {
-            Binding::To(tenant) => tenant,
-            Binding::Unbound => self.around.router.default_tenant(),
+            _ if connection.identity.is_stranger() => None,
+            Binding::To(tenant) => Some(tenant),
+            Binding::Unbound => Some(self.around.router.default_tenant()),
         };
-        if connection.counted == Some(tenant) {
+        if connection.counted == tenant {
             return true;
         }
         let admission = &self.around.shared.admission;
         if let Some(before) = connection.counted.take() {
             admission.leave(before);
         }
+        let Some(tenant) = tenant else { return true };
         let is_admitted = admission.enter(tenant);
         if is_admitted {
             connection.counted = Some(tenant);

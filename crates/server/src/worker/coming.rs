@@ -19,14 +19,16 @@ impl<R: Reactor> Worker<R> {
             match self.reactor.register(new.stream, &new.door, now) {
                 Ok(id) => {
                     let client = self.around.shared.clients.come(new.door.terms.tenant, new.peer, local, now);
-                    if new.door.is_plain() {
+                    let is_open = new.door.is_plain();
+                    if is_open {
                         self.announce(&client, &new.door);
                     }
                     if self.connections.len() <= id.0 {
                         self.connections.resize_with(id.0 + 1, || None);
                     }
                     self.connections[id.0] = Some(Connection::new(id, client, new.door, now));
-                    if !self.count_connection(id) {
+                    // Of another it is not known yet whose it is.
+                    if is_open && !self.count_connection(id) {
                         self.close(id);
                     }
                 }
