@@ -363,6 +363,42 @@ def test_a_large_value_right_behind_the_handshake_waits_for_its_turn(authority, 
         assert plain.stats()["ssl_handshake_errors"] == "0"
 
 
+#: More than one worker opens at once.
+MANY = 300
+
+
+def storm(port, made):
+    """How many clients are served who have all come before the first one answers."""
+    clients, served = [Told(port, made) for _ in range(MANY)], 0
+    for client in clients:
+        with pytest.raises(ssl.SSLWantReadError):
+            client.tls.do_handshake()
+        client.send()
+    for client in clients:
+        with client, contextlib.suppress(ConnectionError, AssertionError):
+            client.until_done(client.tls.do_handshake)
+            client.tls.write(b"mn\r\n")
+            client.send()
+            served += client.until_done(lambda: client.tls.read(100)) == b"MN\r\n"
+    return served
+
+
+def test_more_clients_than_are_opened_at_once_are_all_served(authority, alone):
+    port, made = ports(alone, "TLS")[0], context(authority)
+    # On a machine that is too busy some may not answer within the second that they have.
+    assert MANY in (storm(port, made) for _ in range(5))
+
+
+def test_who_waits_to_be_opened_does_not_wait_for_who_is_silent(authority, alone):
+    port = ports(alone, "TLS")[0]
+    silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(MANY)]
+    with Secure(port, context(authority)) as client:
+        assert client.ask(b"version\r\n") == b"VERSION 1.6.45\r\n"
+    for sock in silent:
+        sock.close()
+    alone.check_alive()
+
+
 def test_default_s_limit_shuts_no_certificate_out(authority, secure):
     feeds = authority.issue("someone", "DNS:feeds.example")
     connections = lambda name: ask(secure, "GET", f"/tenants/{name}")[1]["connections"]

@@ -166,6 +166,10 @@ pub const DRAIN_SECS: u64 = 5;
 pub const OPENINGS_MAX: usize = 256;
 /// Seconds that the opening of a stream may take.
 pub const OPENING_SECS: u64 = 10;
+/// Where so many are being opened and others wait, who lets the server wait for longer makes room (guess: some round trips across the world).
+pub const OPENING_PATIENCE: Duration = Duration::from_secs(1);
+/// Between two looks whether those who wait to be opened can be (guess).
+pub const OPENING_POLL: Duration = Duration::from_millis(50);
 /// Steps of TLS handshakes that a worker does in one round, between which other connections are served. A step with a
 /// signature takes .1 (ECDSA) to 1 ms (RSA 2048); a guess between a burst's length and a neighbour's wait.
 pub const HANDSHAKES_PER_ROUND: usize = 4;

@@ -1,12 +1,14 @@
 //! What stands between a stream and its worker: a PROXY header, TLS.
 //!
 //! Shape:      completions of a reactor -> completions of what is inside; a stream that has neither passes untouched
-//! Invariants: nothing of a stream reaches the worker before it is open; at most `OPENINGS_MAX` streams per worker are
-//!             being opened, each for `OPENING_SECS` at most, `HANDSHAKES_PER_ROUND` of them in one round
+//! Invariants: nothing of a stream reaches the worker before it is open, and nothing that it has sent is lost meanwhile; at most
+//!             `OPENINGS_MAX` streams per worker are being opened, each for `OPENING_SECS` at most, `HANDSHAKES_PER_ROUND` of
+//!             them in one round
 //! Cost:       nothing per byte of a plain stream; of TLS one copy of what arrives, none of what is sent
 //! Failure:    a stream whose opening fails is delivered as `Closed`
 
 mod encrypted;
+mod opening;
 
 use encrypted::flush;
 
@@ -63,6 +65,8 @@ pub(crate) struct Transport<R> {
     /// Streams being opened, by when that has to be done; some are open or gone by now.
     deadlines: VecDeque<(Instant, StreamId)>,
     openings: usize,
+    /// When the last wait ended.
+    now: Instant,
     /// What has arrived, while its plaintext takes its place.
     scratch: Vec<u8>,
 }
@@ -80,6 +84,8 @@ struct Wrapped {
     accounted: usize,
     /// When it has to be open; none once it is.
     deadline: Option<Instant>,
+    /// Since when the other side has to say something for that.
+    asked: Instant,
     /// The worker waits for `Sent`.
     worker_waits: bool,
     is_queued: bool,
@@ -110,18 +116,18 @@ impl<R: Reactor> Transport<R> {
             steps_left: 0,
             deadlines: VecDeque::new(),
             openings: 0,
+            now: Instant::ZERO,
             scratch: Vec::new(),
         }
     }
 
-    /// Takes a stream over that came in at `door`.
+    /// Takes a stream over that came in at `door`; one that is to be opened where `may_open` says so.
     pub(crate) fn register(&mut self, socket: Socket, door: &Door, now: Instant) -> io::Result<StreamId> {
         if door.is_plain() {
             return self.inner.register(socket);
         }
         if OPENINGS_MAX <= self.openings {
-            // Whoever has had the most time makes room: otherwise silent clients would shut others out.
-            self.give_up_oldest();
+            self.give_way(now);
         }
         let session = match &door.tls {
             None => None,
@@ -153,6 +159,7 @@ impl<R: Reactor> Transport<R> {
             early: Vec::new(),
             accounted: 0,
             deadline: Some(deadline),
+            asked: now,
             worker_waits: false,
             is_queued: false,
             is_paused: false,
@@ -192,32 +199,6 @@ impl<R: Reactor> Transport<R> {
     /// Whether `next` may have something without waiting.
     pub(crate) fn has_ready(&self) -> bool {
         self.inner.has_ready() || !self.ready.is_empty() || !self.handshaking.is_empty()
-    }
-
-    /// Gives up streams that should be open by now.
-    pub(crate) fn expire(&mut self, now: Instant) {
-        while let Some((deadline, id)) = self.deadlines.pop_front_if(|(deadline, _)| *deadline <= now) {
-            self.give_up(deadline, id);
-        }
-    }
-
-    fn give_up_oldest(&mut self) {
-        while let Some((deadline, id)) = self.deadlines.pop_front() {
-            if self.give_up(deadline, id) {
-                return;
-            }
-        }
-    }
-
-    /// Gives a stream up that is not open; false if it is, or is gone.
-    fn give_up(&mut self, deadline: Instant, id: StreamId) -> bool {
-        let wrapped = self.wrapped.get_mut(id.0).and_then(Option::as_mut);
-        let Some(wrapped) = wrapped.filter(|wrapped| wrapped.deadline == Some(deadline)) else {
-            return false;
-        };
-        wrapped.is_over = true;
-        self.queue_ready(id);
-        true
     }
 
     /// The next event, its data in `buffer`.

@@ -18,7 +18,7 @@ use turns::After;
 pub(crate) use upload::Receiving;
 
 use crate::connection::{Connection, Lasting};
-use crate::limits::{EVENTS_PER_WAIT, SHADOW_HITS_PER_DECISION, STARVED_POLL_MS};
+use crate::limits::{EVENTS_PER_WAIT, OPENING_POLL, SHADOW_HITS_PER_DECISION, STARVED_POLL_MS};
 use crate::listener::Door;
 use crate::loops::Helpers;
 use crate::memcache::Bounds;
@@ -67,6 +67,8 @@ pub(crate) struct Worker<R> {
     reactor: Transport<R>,
     store: store::Worker,
     connections: Vec<Option<Connection>>,
+    /// Those that wait to be opened, in the order in which they came.
+    unopened: VecDeque<NewConnection>,
     waiting: VecDeque<StreamId>,
     /// Those that wait for memory, in the order in which they came.
     starved: VecDeque<StreamId>,
@@ -135,6 +137,7 @@ impl<R: Reactor> Worker<R> {
             around,
             store,
             connections: Vec::new(),
+            unopened: VecDeque::new(),
             waiting: VecDeque::new(),
             starved: VecDeque::new(),
             held: 0,
@@ -180,6 +183,7 @@ impl<R: Reactor> Worker<R> {
             () if !self.starved.is_empty() || self.fetching.has_unsent() => {
                 Some(Duration::from_millis(STARVED_POLL_MS))
             }
+            () if !self.unopened.is_empty() => Some(OPENING_POLL),
             () if idle_check || 0 < self.held || self.has_uploads => {
                 Some(most.unwrap_or(Duration::from_secs(1)))
             }

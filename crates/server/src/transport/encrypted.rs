@@ -27,6 +27,10 @@ impl<R: Reactor> Transport<R> {
         let taken = wrapped.early.len() - rest.len();
         wrapped.early.drain(..taken);
         self.inner.resume(id);
+        if session.wants_write() {
+            // What it says next answers this.
+            wrapped.asked = self.now;
+        }
         // The handshake's next flight, or why it has failed.
         let sending = flush(&mut self.inner, id, session);
         if let Some(why) = failed {

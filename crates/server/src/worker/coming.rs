@@ -1,6 +1,6 @@
 //! How connections come: taken over from the acceptor, and opened once their stream has said who they are.
 
-use super::Worker;
+use super::{NewConnection, Worker};
 use crate::connection::Connection;
 use crate::listener::Door;
 use crate::reactor::{Reactor, StreamId};
@@ -12,31 +12,44 @@ use std::sync::atomic::Ordering;
 use units::Instant;
 
 impl<R: Reactor> Worker<R> {
-    /// Takes connections over from the acceptor.
+    /// Takes connections over from the acceptor. Those that are to be opened wait while enough others are being opened.
     pub(super) fn admit(&mut self, now: Instant) {
+        while self.reactor.may_open(now)
+            && let Some(new) = self.unopened.pop_front()
+        {
+            self.take_over(new, now);
+        }
         while let Ok(new) = self.around.inbox.try_recv() {
-            let local = new.stream.local_addr().ok().and_then(|address| address.as_socket());
-            match self.reactor.register(new.stream, &new.door, now) {
-                Ok(id) => {
-                    let client = self.around.shared.clients.come(new.door.terms.tenant, new.peer, local, now);
-                    let is_open = new.door.is_plain();
-                    if is_open {
-                        self.announce(&client, &new.door);
-                    }
-                    if self.connections.len() <= id.0 {
-                        self.connections.resize_with(id.0 + 1, || None);
-                    }
-                    self.connections[id.0] = Some(Connection::new(id, client, new.door, now));
-                    // Of another it is not known yet whose it is.
-                    if is_open && !self.count_connection(id) {
-                        self.close(id);
-                    }
+            if new.door.is_plain() || self.unopened.is_empty() && self.reactor.may_open(now) {
+                self.take_over(new, now);
+            } else {
+                self.unopened.push_back(new);
+            }
+        }
+    }
+
+    fn take_over(&mut self, new: NewConnection, now: Instant) {
+        let local = new.stream.local_addr().ok().and_then(|address| address.as_socket());
+        match self.reactor.register(new.stream, &new.door, now) {
+            Ok(id) => {
+                let client = self.around.shared.clients.come(new.door.terms.tenant, new.peer, local, now);
+                let is_open = new.door.is_plain();
+                if is_open {
+                    self.announce(&client, &new.door);
                 }
-                Err(e) => {
-                    tracing::debug!("a connection is not taken: {e}");
-                    self.around.shared.counters.rejected_connections.fetch_add(1, Ordering::Relaxed);
-                    self.forget_connection();
+                if self.connections.len() <= id.0 {
+                    self.connections.resize_with(id.0 + 1, || None);
                 }
+                self.connections[id.0] = Some(Connection::new(id, client, new.door, now));
+                // Of another it is not known yet whose it is.
+                if is_open && !self.count_connection(id) {
+                    self.close(id);
+                }
+            }
+            Err(e) => {
+                tracing::debug!("a connection is not taken: {e}");
+                self.around.shared.counters.rejected_connections.fetch_add(1, Ordering::Relaxed);
+                self.forget_connection();
             }
         }
     }
