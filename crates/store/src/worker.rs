@@ -313,14 +313,20 @@ impl Worker {
     #[inline]
     fn note_use(&self, owner: &Tenant, found: Found) {
         let uses = found.slot.uses();
-        let raised = u8::from(uses < USES_MAX && self.draw() <= RAISE[usize::from(uses)]);
+        let raised = self.raised(uses);
         let tick = self.store.tick();
         if let Some(learnt) = owner.learnt() {
             learnt.note_hit(uses, tick.wrapping_sub(found.slot.tick()));
         }
-        if raised != 0 || found.slot.tick() != tick {
-            self.store.index.note_use(found, tick, uses + raised);
+        if raised != uses || found.slot.tick() != tick {
+            self.store.index.note_use(found, tick, raised);
         }
+    }
+
+    /// A use counter after one more use.
+    #[inline]
+    fn raised(&self, uses: u8) -> u8 {
+        uses + u8::from(uses < USES_MAX && self.draw() <= RAISE[usize::from(uses)])
     }
 
     /// 32 random bits (xorshift64*).

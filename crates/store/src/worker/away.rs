@@ -325,6 +325,8 @@ impl Worker {
             content: Content::Value([value, &[]]),
             identity: Identity::Kept(Kept::of(self, found, &view)),
             state: view.state(),
+            // The look-up that brings it back has counted already.
+            is_use: false,
         };
         let tenant = view.tenant();
         if self.write(&locked, tenant, key, &old, &draft).is_ok() {

@@ -128,6 +128,7 @@ impl Worker {
             identity: by.cas.map_or(Identity::New, Identity::Told),
             // memcached overwrites a number of the same length, and makes a new item for a longer one.
             state: if len <= old_value.len() { view.state() } else { old.lasting_state() },
+            is_use: true,
         };
         self.note_hit(self.store.tenant(tenant), key, view.sizes().charge());
         let cas = self.write(&locked, tenant, key, &old, &draft)?;
@@ -160,6 +161,7 @@ impl Worker {
             content: Content::Value([&text[..len], &[]]),
             identity: by.cas.map_or(Identity::New, Identity::Told),
             state: if by.binary_key { state::BINARY_KEY } else { 0 },
+            is_use: false,
         };
         let cas = self.write(&locked, tenant, key, old, &draft)?;
         drop(locked);

@@ -135,6 +135,7 @@ impl Worker {
                 content: self.kept_content(tenant, &view, expires_at, false)?,
                 identity: Identity::Kept(Kept::of(self, found, &view)),
                 state: view.state() | if won { state::TOKEN_SENT } else { 0 },
+                is_use: !how.no_use,
             };
             self.note_hit(self.store.tenant(tenant), key, view.sizes().charge());
             self.write(&locked, tenant, key, &old, &draft)?;
@@ -163,6 +164,7 @@ impl Worker {
             content: Content::Value([&[], &[]]),
             identity: how.cas.map_or(Identity::New, Identity::Told),
             state: state::TOKEN_SENT | binary_key,
+            is_use: false,
         };
         self.write(locked, tenant, key, old, &draft)?;
         count(&self.counters(tenant).total_items);

@@ -14,9 +14,8 @@ use crate::item::{Apart, Meta, Sizes, View};
 use crate::limits;
 use crate::log::{Coming, Head, Lent};
 use crate::metrics::count;
-use crate::rank::RAISE;
 use crate::shadow::Shadow;
-use crate::slot::{Place, Slot, USES_MAX};
+use crate::slot::{Place, Slot};
 use crate::store::STAMP_BLOCK;
 use crate::sync::Ordering;
 use crate::tenant::Tenant;
@@ -30,6 +29,8 @@ pub(super) struct Draft<'v> {
     pub(super) identity: Identity,
     /// Bits of `item::state`.
     pub(super) state: u8,
+    /// Whoever writes asked for the item that is there. An item that is stored anew, marked or moved is as used as it was.
+    pub(super) is_use: bool,
 }
 
 /// What an item's CAS value is.
@@ -113,7 +114,8 @@ impl Worker {
         let below = meta.away.map_or(0, |away| away.footprint(key.bytes.len()));
         let sizes = Sizes::new(parts.iter().map(|p| p.len()).sum(), apart).with_below(below);
         let place = self.store.log.append(head, parts).expect("the head was made for this item");
-        if let Err(refused) = self.publish(locked, key, old, (place, &meta), (sizes, apart), stamp) {
+        let uses = self.uses_after(old, draft.is_use);
+        if let Err(refused) = self.publish(locked, key, old, (place, &meta, uses), (sizes, apart), stamp) {
             // The bytes written are dead; the retry, for which `make_room` grows the index, writes them again.
             coming.inspect(|coming| self.store.log.give_up_value(*coming));
             made.inspect(|made| self.store.tier(*made).abandon(*made, key.bytes.len()));
@@ -183,13 +185,20 @@ impl Worker {
         Ok(())
     }
 
+    /// The use counter of an item that takes the place of an old one.
+    fn uses_after(&self, old: &Old<'_>, is_use: bool) -> u8 {
+        let Some((found, _)) = old.live else { return 0 };
+        let uses = found.slot.uses();
+        if is_use { self.raised(uses) } else { uses }
+    }
+
     /// Makes the index point at an item that is written, and everybody's accounts say so.
     fn publish(
         &self,
         locked: &Locked<'_>,
         key: &Key<'_>,
         old: &Old<'_>,
-        (place, meta): (Place, &Meta),
+        (place, meta, uses): (Place, &Meta, u8),
         (sizes, apart): (Sizes, Option<Apart>),
         stamp: u64,
     ) -> Result<(), Refused> {
@@ -197,17 +206,13 @@ impl Worker {
         let tick = store.tick();
         if let Some((found, view, _)) = &old.found {
             let found = *found;
-            let uses = found.slot.uses();
-            let raised =
-                u8::from(old.live.is_some() && uses < USES_MAX && self.draw() <= RAISE[usize::from(uses)]);
-            let uses = if old.live.is_some() { uses + raised } else { 0 };
             locked.replace(found, Slot::new(key.hash, place, tick, uses));
             let from = found.slot.place();
             replace(store, &self.counters, (from, view), (place, meta), sizes, stamp);
             if let Some(before) = view.apart().filter(|before| apart != Some(*before)) {
                 store.log.retire_value(&store.epochs, before);
             }
-        } else if !locked.insert(Slot::new(key.hash, place, tick, 0), |s| store.hash_at(&self.reader, s)) {
+        } else if !locked.insert(Slot::new(key.hash, place, tick, uses), |s| store.hash_at(&self.reader, s)) {
             self.crowded.set(true);
             return Err(Refused::NoRoom);
         } else {
@@ -357,5 +362,111 @@ pub(super) fn forget_shadow(owner: &Tenant, hash: KeyHash) {
         && let Ok(mut shadow) = owner.shadow.try_lock()
     {
         shadow.remove(hash);
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+    use crate::worker::{Count, Fetch, Remove};
+    use crate::{Mode, Options, Placement, Promotion, RankKind, Store, TenantSpec};
+    use media::{Device, Plain};
+    use std::sync::Arc;
+
+    /// A store with these tiers, its first thread, and a tenant whose values go where `placement` says.
+    fn start(tiers: &[Arc<dyn Device>], placement: Placement) -> (Arc<Store>, Worker, TenantId) {
+        let (memory, item_max) = (Bytes::mib(8), Bytes::kib(64));
+        let options = Options { memory, item_max, threads: 2, tenants_max: 4, no_evict: false, seed: 1 };
+        let store = Store::with_tiers(options, tiers, 0).unwrap();
+        let mut worker = store.worker().unwrap();
+        worker.restore(None, &mut |_, _| None);
+        let (name, claim, rank) = ("t".to_owned(), control::Claim::default(), RankKind::Lru);
+        let tenant = store.add_tenant(TenantSpec { name, own_space: false, claim, rank }).unwrap();
+        store.set_placement(tenant, placement);
+        (store, worker, tenant)
+    }
+
+    fn set(worker: &Worker, tenant: TenantId) {
+        worker.set(tenant, &key(worker), Mode::Set, Fields::default(), &[b'7'; 2_000]).unwrap();
+    }
+
+    fn key(worker: &Worker) -> Key<'static> {
+        worker.key(Space::Shared, b"key").unwrap()
+    }
+
+    fn uses(worker: &Worker) -> u8 {
+        let known = worker.describe(&key(worker)).unwrap();
+        assert_eq!(known.fetched, known.uses() != 0);
+        known.uses()
+    }
+
+    #[test]
+    fn only_who_asks_for_an_item_uses_it() {
+        let (_store, worker, tenant) = start(&[], Placement::Dram);
+        let key = key(&worker);
+        let append = || worker.set(tenant, &key, Mode::Append, Fields::default(), b"1").unwrap();
+        let mark =
+            Remove { compare: None, what: crate::Removal::Item, stale: true, expires_at: None, cas: None };
+        for _ in 0..3 {
+            set(&worker, tenant);
+            append();
+            worker.remove(tenant, &key, &mark).unwrap();
+            // One reader wins, and leaves no trace else.
+            worker.fetch(tenant, &key, &Fetch { no_use: true, ..Fetch::default() }).unwrap();
+            assert_eq!(uses(&worker), 0);
+        }
+        worker.get(tenant, &key).unwrap();
+        assert_eq!(uses(&worker), 1);
+        for _ in 0..3 {
+            set(&worker, tenant);
+            append();
+            worker.remove(tenant, &key, &mark).unwrap();
+        }
+        assert_eq!(uses(&worker), 1, "an overwrite makes a hot key neither hotter nor cold");
+    }
+
+    /// A write that asks for the item as well.
+    type Ask = fn(&Worker, TenantId);
+
+    #[test]
+    fn a_write_that_asks_is_a_use() {
+        let asks: [Ask; 4] = [
+            |worker, tenant| assert!(worker.touch(tenant, &key(worker), 1_000).unwrap()),
+            |worker, tenant| {
+                let how = Fetch { touch: Some(1_000), ..Fetch::default() };
+                worker.fetch(tenant, &key(worker), &how).unwrap().unwrap();
+            },
+            |worker, tenant| {
+                let how = Fetch { recache_before: Some(3_000), ..Fetch::default() };
+                assert!(worker.fetch(tenant, &key(worker), &how).unwrap().unwrap().won);
+            },
+            |worker, tenant| {
+                worker.count_if(tenant, &key(worker), &Count { up: true, ..Count::default() }).unwrap();
+            },
+        ];
+        for (way, ask) in asks.into_iter().enumerate() {
+            let (_store, worker, tenant) = start(&[], Placement::Dram);
+            let fields = Fields { expires_at: 2_000, ..Fields::default() };
+            worker.set(tenant, &key(&worker), Mode::Set, fields, b"7").unwrap();
+            ask(&worker, tenant);
+            assert_eq!(uses(&worker), 1, "way {way}");
+        }
+    }
+
+    #[test]
+    fn a_hit_that_brings_a_value_back_counts_once() {
+        let tier = Arc::new(Plain::new(Bytes::mib(16)).unwrap());
+        let (store, worker, tenant) = start(&[tier], Placement::Tier(0));
+        store.set_promotion(Promotion::Always);
+        // Beyond the first a use raises the counter by chance.
+        for round in 1..=20 {
+            store.set_placement(tenant, Placement::Tier(0));
+            worker.delete(tenant, &key(&worker));
+            set(&worker, tenant);
+            store.set_placement(tenant, Placement::Auto);
+            worker.get(tenant, &key(&worker)).unwrap();
+            assert_eq!((store.totals(tenant).promotions, uses(&worker)), (round, 1));
+        }
     }
 }

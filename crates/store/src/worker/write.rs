@@ -355,6 +355,7 @@ impl Worker {
                 content,
                 identity,
                 state: old.lasting_state() | stale,
+                is_use: false,
             };
             self.write(&locked, tenant, key, &old, &draft)?;
         }
@@ -418,6 +419,7 @@ impl Worker {
                 content: self.kept_content(tenant, &view, expires_at, false)?,
                 identity: Identity::Kept(Kept::of(self, found, &view)),
                 state: view.state(),
+                is_use: true,
             };
             self.note_hit(self.store.tenant(tenant), key, view.sizes().charge());
             self.write(&locked, tenant, key, &old, &draft)?;
@@ -449,7 +451,7 @@ impl Worker {
         let binary_key = if write.binary_key { state::BINARY_KEY } else { 0 };
         let identity = write.cas.map_or(Identity::New, Identity::Told);
         let content = Content::Value([write.value, &[]]);
-        let mut draft = Draft { fields: write.fields, content, identity, state: binary_key };
+        let mut draft = Draft { fields: write.fields, content, identity, state: binary_key, is_use: false };
         match (write.mode, view) {
             (Mode::Append | Mode::Prepend, Some(view)) => {
                 let parts = [self.value_of(&view)?, write.value];
