@@ -320,6 +320,7 @@ impl Log {
         self.region.prefetch(to + APPEND_AHEAD);
         self.region.prefetch(to + APPEND_AHEAD + len.min(64));
         head.used = at + len;
+        self.segment(head.segment).note_written(u32::try_from(head.used).unwrap_or(u32::MAX));
         Some(Place { segment: head.segment, offset: u32::try_from(at).unwrap_or(u32::MAX) })
     }
 
@@ -353,6 +354,7 @@ impl Log {
         // SAFETY: a slot (or the walk of a claimed segment) led here, so an item was written here before the slot was
         // published with Release, which the reader's Acquire load saw; an item is at least `HEADER` long, and published
         // items never change but for their flags, which no slice covers. The segment is not reused while the reader's epoch holds.
+        // What the walk of a head meets may not be published yet: it was written before `note_written` said so with Release.
         let header = unsafe { self.region.copy::<HEADER>(start, FLAGS_AT) };
         let len = len_behind(&header, || {
             // SAFETY: as above; an item whose length is there has at least four more bytes.
@@ -383,16 +385,18 @@ impl Log {
         self.region.prefetch(start + 63);
     }
 
-    /// Calls `each` with every item of a segment that is being cleaned that may not be gone, in order of writing, with its place.
+    /// Calls `each` with every item that may not be gone of a segment that is being cleaned, in order of writing, with its place; of
+    /// a head with those that are written, though nothing may lead to the last of them yet.
     pub(crate) fn walk<'a>(
         &'a self,
         reader: &'a Participant,
         id: SegmentId,
         each: impl FnMut(Place, View<'a>),
     ) {
+        // A head may be sealed meanwhile, cleaned and retired: it is not used again before this thread's epoch has passed.
         assert!(
-            matches!(self.segment(id).state(), State::Cleaning),
-            "only a claimed segment is walked to its end: nobody writes it"
+            self.segment(id).state() != State::Free,
+            "what is walked to its end is claimed, or was a head"
         );
         self.walk_items(reader, id, usize::MAX, each);
     }

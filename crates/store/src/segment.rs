@@ -41,7 +41,7 @@ pub(crate) struct Segment {
     /// The newest stamp in it: a tenant flushed later has nothing alive here.
     last_stamp: AtomicU64,
     state: AtomicU32,
-    /// Bytes written. Release by the owner when sealed.
+    /// Bytes written. Release by the owner behind each item, for who walks what another thread writes.
     used: AtomicU32,
     created_secs: AtomicU32,
     /// Bytes of items that the index has pointed at. The owner's: no other thread writes it.
@@ -91,7 +91,7 @@ impl Segment {
 
     /// Ends a head that holds `used` bytes.
     pub(crate) fn seal(&self, used: u32) {
-        self.used.store(used, Ordering::Relaxed);
+        self.note_written(used);
         self.state.store(State::Sealed as u32, Ordering::Release);
     }
 
@@ -99,8 +99,14 @@ impl Segment {
         self.state.store(state as u32, Ordering::Release);
     }
 
+    /// Says that so many bytes are written. Only the owner of the head calls this.
+    pub(crate) fn note_written(&self, used: u32) {
+        self.used.store(used, Ordering::Release);
+    }
+
+    /// Bytes written so far: these change no more.
     pub(crate) fn used(&self) -> u32 {
-        self.used.load(Ordering::Relaxed)
+        self.used.load(Ordering::Acquire)
     }
 
     pub(crate) fn live(&self) -> u32 {

@@ -3,6 +3,7 @@
 use crate::sync::explore;
 use crate::{Fields, Key, Mode, Options, RankKind, Refused, Space, Store, TenantSpec, Worker};
 use control::Claim;
+use control::memory::MemoryShare;
 use shuttle::thread;
 use std::sync::Arc;
 use units::{Bytes, TenantId};
@@ -174,6 +175,35 @@ fn live_bytes_are_exact_whatever_races_the_cleaner() {
         worker.go_online();
         worker.check();
         assert_eq!(store.tenant_state(TENANT).unwrap().held, Bytes::ZERO);
+    });
+}
+
+/// A tenant above its ceiling loses what lies in a head while its owner writes there: the rest stays what it was, and what it
+/// holds is exact.
+#[test]
+fn a_head_is_trimmed_while_it_is_written() {
+    explore(300, || {
+        let store = new_store();
+        let ceiling = Bytes(1_000);
+        let share = MemoryShare { ceiling: Some(ceiling), ..MemoryShare::of(ceiling) };
+        store.tenant(TENANT).set_share(share, Bytes::kib(1));
+        let writing = Arc::clone(&store);
+        let writer = thread::spawn(move || {
+            let mut worker = writing.worker().unwrap();
+            for name in ["a", "b", "a", "c", "d"] {
+                set(&mut worker, name, 600, 0);
+                has(&worker, name);
+            }
+        });
+        let mut worker = store.worker().unwrap();
+        worker.maintain();
+        worker.go_offline();
+        writer.join().unwrap();
+        worker.go_online();
+        ["a", "b", "c", "d"].into_iter().for_each(|name| _ = has(&worker, name));
+        worker.maintain();
+        worker.check();
+        assert!(store.held(TENANT) <= Bytes(1_000 + 1_000 / 64), "{}", store.held(TENANT));
     });
 }
 

@@ -1,6 +1,7 @@
 //! Bringing tenants below their ceilings: evicts in place, copies nothing.
 //!
-//! Shape:      the segments that hold the most of a tenant, and as many random ones -> its lowest ranks in them go
+//! Shape:      the segments that hold the most of a tenant, and as many random ones -> its lowest ranks in them go; where there
+//!             are none, the same with what is written of heads
 //! Cost:       two walks over the sources, and two look-ups per item of the tenant
 
 use crate::account::unlink;
@@ -19,6 +20,15 @@ const TRIM_WIDTH: usize = 20;
 /// Looks at most until a tenant is below its ceiling.
 const TRIM_ROUNDS_MAX: u32 = 8;
 
+/// Which segments are looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Among {
+    /// Those that are full.
+    Sealed,
+    /// Those that are being filled, by whomever: of a tenant with a small ceiling they can hold all.
+    Heads,
+}
+
 impl Cleaner {
     /// Brings every tenant that is over its ceiling below it.
     pub(crate) fn enforce_ceilings(
@@ -31,39 +41,45 @@ impl Cleaner {
             if store.no_evict {
                 return;
             }
+            let mut among = Among::Sealed;
             // Several rounds if the sources of one do not hold enough of the tenant.
             for _ in 0..TRIM_ROUNDS_MAX {
-                self.trim(store, reader, counters, tenant.id, tenant.excess());
+                let evicted = self.trim(store, reader, counters, (tenant.id, tenant.excess()), among);
                 if !tenant.is_over_ceiling() {
                     break;
+                }
+                match among {
+                    _ if evicted => {}
+                    Among::Sealed => among = Among::Heads,
+                    Among::Heads => break,
                 }
             }
         }
     }
 
     /// Evicts about `excess` bytes of one tenant, the lowest ranks among the segments that hold the most of it and as
-    /// many random ones.
+    /// many random ones. Returns whether any went.
     fn trim(
         &mut self,
         store: &Store,
         reader: &mut Participant,
         counters: &ThreadCounters,
-        tenant: TenantId,
-        excess: u64,
-    ) {
-        let held = |id: SegmentId| {
-            let segment = store.log.segment(id);
-            let written =
-                segment.tenants().find(|(t, _)| *t == tenant).map_or(0, |(_, bytes)| u64::from(bytes));
-            // What was evicted here before is still counted as written.
-            written * u64::from(segment.live()) / u64::from(segment.used().max(1))
-        };
-        self.chooser.choose(store, TRIM_WIDTH, |_, id| held(id), &mut self.sources);
+        (tenant, excess): (TenantId, u64),
+        among: Among,
+    ) -> bool {
+        match among {
+            Among::Sealed => self.choose_sources_of(store, tenant),
+            Among::Heads => {
+                self.sources.clear();
+                let is_head = |id: &SegmentId| store.log.segment(*id).state() == State::Head;
+                self.sources.extend(store.log.ids().filter(is_head));
+            }
+        }
         self.census.take(store, reader, &self.sources, Step::ALL, Some(tenant));
         let drawn = self.draw_of(store, reader, tenant);
         self.census.add(store, &drawn);
         self.census.take_from(store, tenant, excess);
-        evict_drawn(&mut self.census, store, counters, &drawn);
+        let mut evicted = 0 < evict_drawn(&mut self.census, store, counters, &drawn);
         for id in self.sources.drain(..) {
             store.log.walk(reader, id, |place, view| {
                 // An item may take more in a tier than was counted here.
@@ -82,11 +98,28 @@ impl Cleaner {
                     unlink(store, counters, place, &item.view);
                     drop(locked);
                     note_removal(store, counters, found, &item, Removal::Live { is_over: true });
+                    evicted = true;
                 }
             });
-            store.log.segment(id).set_state(State::Sealed);
+            // A head is its owner's, who may have sealed it meanwhile.
+            if among == Among::Sealed {
+                store.log.segment(id).set_state(State::Sealed);
+            }
         }
         reader.quiesce();
         self.census.give_back();
+        evicted
+    }
+
+    /// Claims the segments that hold the most of a tenant, and as many random ones.
+    fn choose_sources_of(&mut self, store: &Store, tenant: TenantId) {
+        let held = |id: SegmentId| {
+            let segment = store.log.segment(id);
+            let written =
+                segment.tenants().find(|(t, _)| *t == tenant).map_or(0, |(_, bytes)| u64::from(bytes));
+            // What was evicted here before is still counted as written.
+            written * u64::from(segment.live()) / u64::from(segment.used().max(1))
+        };
+        self.chooser.choose(store, TRIM_WIDTH, |_, id| held(id), &mut self.sources);
     }
 }

@@ -2,6 +2,7 @@
 //! a store that may not evict loses nothing.
 #![allow(clippy::unwrap_used, reason = "a test may stop at what must not happen")]
 
+mod ceilings;
 mod told;
 
 use control::memory::MemoryShare;
@@ -53,7 +54,12 @@ fn held(store: &Store, tenant: u32) -> u64 {
 
 /// Puts shares in force, in bytes.
 fn share_out(store: &Arc<Store>, targets: &[u64]) {
-    let rows: Vec<Row<(), MemoryShare>> = (0..targets.len())
+    let shares: Vec<_> = targets.iter().map(|target| MemoryShare::of(Bytes(*target))).collect();
+    put_in_force(store, &shares);
+}
+
+fn put_in_force(store: &Arc<Store>, all: &[MemoryShare]) {
+    let rows: Vec<Row<(), MemoryShare>> = (0..all.len())
         .map(|i| Row {
             id: TenantId(u32::try_from(i).unwrap()),
             claim: Claim::default(),
@@ -64,8 +70,7 @@ fn share_out(store: &Arc<Store>, targets: &[u64]) {
     let mut shares = Shares::default();
     let pool = Pool::default();
     let seen = Seen::new(Window::default(), &pool, &rows).unwrap();
-    let share = |(row, target): (&Row<(), MemoryShare>, &u64)| (row.id, MemoryShare::of(Bytes(*target)));
-    shares.rebuild(Law::Free, &seen, rows.iter().zip(targets).map(share));
+    shares.rebuild(Law::Free, &seen, rows.iter().map(|row| row.id).zip(all.iter().copied()));
     let decision = Decision {
         shares: &shares,
         wake: Duration::from_secs(1),
