@@ -133,7 +133,8 @@ impl Worker {
         }
         let sweeps = self.sweep_departed() | self.sweep_values(&store);
         store.sweep.advance(&store);
-        let shrinks = (0..SHRINKS_MAX).take_while(|_| store.index.shrink()).count() == SHRINKS_MAX;
+        let shrink = |_: &usize| store.index.shrink(|slot| store.hash_at(&self.reader, slot));
+        let shrinks = (0..SHRINKS_MAX).take_while(shrink).count() == SHRINKS_MAX;
         store.adjust_allowed();
         store.log.reclaim_now(&store.epochs);
         store.log.touch_ahead();

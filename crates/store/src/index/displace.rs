@@ -1,4 +1,5 @@
-//! Adding a slot: where both its buckets are full, others make place by moving to their other buckets.
+//! Adding a slot: where both its buckets are full, others make place by moving to their other buckets. So do those of two buckets
+//! that become one.
 //!
 //! Shape:      a bucket's slots -> their other buckets (`address`) -> the first that has room, else that can make some
 //! Invariants: a slot is in its new place before it leaves the old one; the lock of a bucket that is not held already is
@@ -148,6 +149,32 @@ impl Locked<'_> {
             self.index.leave(stripe);
         }
         to.is_some()
+    }
+
+    /// Moves slots of both buckets, the one of which was split off the other, to their other buckets until one has room for all that are
+    /// left. Returns false if too many find no room at once. Nobody else resizes meanwhile.
+    pub(super) fn thin_out(&self, rehash: &dyn Fn(Slot) -> KeyHash) -> bool {
+        let (a, b) = self.pair;
+        let n = self.index.buckets.load(Ordering::Acquire);
+        let mut held = [usize::MAX; 2 + MOVES_DEEP];
+        (held[0], held[1]) = self.stripes;
+        let taken = || [a, b].into_iter().flat_map(slots_of).filter(|&at| self.word(at) != 0);
+        let fits = || taken().count() <= BUCKET_SLOTS;
+        for effort in EFFORTS {
+            for at in taken() {
+                if fits() {
+                    return true;
+                }
+                let bucket = if slots_of(a).contains(&at) { a } else { b };
+                // In a group that is split the tag always tells.
+                if let Some(other) = other_bucket(bucket, tag_in(Slot(self.word(at))), n)
+                    && ![a, b].contains(&other)
+                {
+                    self.move_slot(at, None, (bucket, other), effort, held, rehash);
+                }
+            }
+        }
+        fits()
     }
 
     /// Moves a slot to its other bucket, which has room.

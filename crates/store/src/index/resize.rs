@@ -1,19 +1,19 @@
 //! The index's number of buckets: it grows by splitting and shrinks by merging, one bucket at a time.
 //!
 //! Invariants: under the resize lock, and under the stripes of both buckets of a split or a merge; what is in the index is
-//!             found throughout, as in a move
+//!             found throughout, as in a move. A merge tries the stripe of each bucket that takes what does not fit
 //! Cost:       a split reads the items of one bucket
 //! Source:     linear hashing is Litwin 1980; the two choices even out split and unsplit buckets
 
 use super::address::pair;
-use super::{BUCKET_SLOTS, BUCKETS_MIN, Index, slots_of, stripe_of};
+use super::{BUCKET_SLOTS, BUCKETS_MIN, Index, Locked, slots_of, stripe_of};
 use crate::hash::KeyHash;
 use crate::slot::Slot;
 use crate::sync::{Ordering, lock};
 
 /// Load above which the index grows, in percent.
 const LOAD_MAX_PERCENT: i64 = 90;
-/// Load below which it shrinks.
+/// Load up to which it shrinks.
 const LOAD_MIN_PERCENT: i64 = 70;
 /// Buckets that are split or merged at once at most: bounds the pause of the writer that does it.
 const RESIZE_STEP: u32 = 64;
@@ -110,13 +110,15 @@ impl Index {
         self.leave_pair(stripes);
     }
 
-    /// Removes up to a step of buckets while the load is low. Returns whether one was removed.
-    pub(crate) fn shrink(&self) -> bool {
+    /// Removes up to a step of buckets while the load is low. `rehash` gives the hash of the item in a slot. Returns whether one was
+    /// removed.
+    pub(crate) fn shrink(&self, rehash: impl Fn(Slot) -> KeyHash) -> bool {
         let _resize = lock(&self.resize);
         let mut shrank = false;
         for _ in 0..RESIZE_STEP {
             let n = self.buckets.load(Ordering::Relaxed);
-            if LOAD_MIN_PERCENT <= self.load_percent(n) || n <= BUCKETS_MIN || !self.merge(n - 1) {
+            if n <= BUCKETS_MIN || LOAD_MIN_PERCENT <= self.load_percent(n - 1) || !self.merge(n - 1, &rehash)
+            {
                 break;
             }
             shrank = true;
@@ -128,30 +130,26 @@ impl Index {
         shrank
     }
 
-    /// Puts the items of the last bucket back into its buddy; nothing happens if they do not fit.
-    fn merge(&self, last: u32) -> bool {
+    /// Puts the items of the last bucket back into its buddy, those that do not fit into their other buckets. False if these are full, or
+    /// held by others: then both buckets stay.
+    fn merge(&self, last: u32, rehash: &impl Fn(Slot) -> KeyHash) -> bool {
         let buddy = last - (1 << last.ilog2());
-        let stripes = self.hold_pair((buddy, last));
+        let locked = Locked { index: self, pair: (buddy, last), stripes: self.hold_pair((buddy, last)) };
+        if !locked.thin_out(rehash) {
+            return false;
+        }
         let words = self.words.all();
-        let mut free = [0; BUCKET_SLOTS];
-        let mut count = 0;
-        for at in slots_of(buddy).filter(|&at| words[at].load(Ordering::Relaxed) == 0) {
-            free[count] = at;
-            count += 1;
+        let is_taken = |at: &usize| words[*at].load(Ordering::Relaxed) != 0;
+        let mut free = slots_of(buddy).filter(|at| !is_taken(at));
+        for from in slots_of(last).filter(is_taken) {
+            let to = free.next().expect("one bucket has room for what is left in both");
+            words[to].store(words[from].load(Ordering::Relaxed), Ordering::Release);
         }
-        let full = |at: &usize| words[*at].load(Ordering::Relaxed) != 0;
-        let fits = slots_of(last).filter(full).count() <= count;
-        if fits {
-            for (from, to) in slots_of(last).filter(full).zip(free) {
-                words[to].store(words[from].load(Ordering::Relaxed), Ordering::Release);
-            }
-            self.stripes[stripe_of(last)].moves.fetch_add(1, Ordering::Release);
-            self.buckets.store(last, Ordering::Release);
-            for at in slots_of(last) {
-                words[at].store(0, Ordering::Release);
-            }
+        self.stripes[stripe_of(last)].moves.fetch_add(1, Ordering::Release);
+        self.buckets.store(last, Ordering::Release);
+        for at in slots_of(last) {
+            words[at].store(0, Ordering::Release);
         }
-        self.leave_pair(stripes);
-        fits
+        true
     }
 }
