@@ -103,3 +103,76 @@ impl Drop for Upload {
         self.store.log.give_up_value(self.coming);
     }
 }
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+    use crate::worker::{Key, Refused};
+    use crate::{Fields, Mode, Options, RankKind, Space, TenantSpec};
+    use units::TenantId;
+
+    const LARGE: usize = 20 << 20;
+
+    /// A store that may not evict.
+    fn store() -> (Worker, TenantId) {
+        let options = Options {
+            memory: Bytes::mib(64),
+            item_max: Bytes::mib(32),
+            threads: 1,
+            tenants_max: 2,
+            no_evict: true,
+            seed: 1,
+        };
+        let store = Store::new(options).unwrap();
+        let (name, claim, rank) = ("t".to_owned(), control::Claim::default(), RankKind::Lru);
+        let tenant = store.add_tenant(TenantSpec { name, own_space: false, claim, rank }).unwrap();
+        (store.worker().unwrap(), tenant)
+    }
+
+    fn key<'k>(worker: &Worker, name: &'k str) -> Key<'k> {
+        worker.key(Space::Shared, name.as_bytes()).unwrap()
+    }
+
+    /// A write as a server does it: answered once there is no room to be made.
+    fn put(worker: &mut Worker, tenant: TenantId, (mode, name): (Mode, &str), value: &[u8]) -> bool {
+        let mut is_out_of_memory = false;
+        loop {
+            let written = worker.set(tenant, &key(worker, name), mode, Fields::default(), value);
+            match written {
+                Ok(_) => return true,
+                Err(Refused::NoRoom) if is_out_of_memory => {
+                    worker.note_no_memory(tenant, None);
+                    return false;
+                }
+                Err(Refused::NoRoom) => is_out_of_memory = worker.make_room().is_err(),
+                Err(why) => panic!("{why:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_piece_asks_for_no_more_than_its_segment_whatever_was_refused_before() {
+        let (mut worker, tenant) = store();
+        assert!(put(&mut worker, tenant, (Mode::Set, "large"), &vec![1; LARGE]));
+        let names: Vec<_> = (0..4_000).map(|n| format!("small {n}")).collect();
+        let stored =
+            names.iter().take_while(|name| put(&mut worker, tenant, (Mode::Set, name), &[2; 16_000]));
+        let stored = stored.count();
+        assert!(stored < names.len(), "it is full");
+        assert!(!put(&mut worker, tenant, (Mode::Append, "large"), b"x"));
+        // A few segments of it are dead now: fewer than the append wanted.
+        let dead = 4 * worker.store().log.segment_bytes() / 16_000;
+        for name in &names[..dead] {
+            assert!(worker.delete(tenant, &key(&worker, name)));
+        }
+        let mut upload = worker.begin_upload(worker.store().log.segment_bytes() * 3 / 2).unwrap();
+        let mut data = &vec![3; upload.missing()][..];
+        let mut waited = 0;
+        while upload.take(&mut data) == Err(Shortage::NoRoom) {
+            worker.make_room().unwrap();
+            waited += 1;
+        }
+        assert!(0 < waited && upload.missing() == 0);
+    }
+}

@@ -154,6 +154,9 @@ impl Worker {
     /// Counts the last write, which found no memory, and takes the older item of its key along if it was to be replaced: nobody
     /// shall take it for the new one (as memcached does).
     pub fn note_no_memory(&self, tenant: TenantId, replaced: Option<&Key<'_>>) {
+        // Nobody waits any more for what it wanted: who makes room next does so for somebody else.
+        self.wanted.set(0);
+        self.crowded.set(false);
         count(&self.counters(tenant).store_no_memory);
         let (len, own_space) = self.no_memory_for.get();
         count(&self.counters.class(len, own_space).out_of_memory);
