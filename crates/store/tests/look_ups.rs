@@ -28,10 +28,13 @@ enum Way {
 }
 
 fn store() -> Arc<Store> {
+    new_store(false)
+}
+
+fn new_store(no_evict: bool) -> Arc<Store> {
     let (memory, item_max) = (Bytes::mib(8), Bytes::kib(64));
     let store =
-        Store::new(Options { memory, item_max, threads: 2, tenants_max: 2, no_evict: false, seed: 1 })
-            .unwrap();
+        Store::new(Options { memory, item_max, threads: 2, tenants_max: 2, no_evict, seed: 1 }).unwrap();
     let (name, claim) = ("t".to_owned(), Claim::default());
     store.add_tenant(TenantSpec { name, own_space: false, claim, rank: RankKind::Lru }).unwrap();
     store
@@ -148,6 +151,68 @@ fn a_count_is_a_look_up() {
         let mut kinds = Vec::new();
         store.drain_samples(|access| kinds.push(access.kind));
         assert_eq!(kinds.first(), Some(&SampledKind::LookUp), "step {step}");
+    }
+}
+
+/// A look-up that writes.
+type Ask = fn(&Worker, &Key<'_>) -> Result<(), Refused>;
+
+/// Stores values until there is no memory for another; returns how many.
+fn fill(worker: &mut Worker, kind: &str, value: &[u8]) -> u32 {
+    let mut stored = 0;
+    loop {
+        let text = format!("{kind}{stored}");
+        let key = hashed(worker, text.as_bytes());
+        match worker.set(TENANT, &key, Mode::Set, Fields::default(), value) {
+            Ok(_) => stored += 1,
+            Err(_) if worker.make_room().is_ok() => {}
+            Err(_) => return stored,
+        }
+    }
+}
+
+/// However often there is no room for what a look-up writes, it is one look-up.
+#[test]
+fn a_look_up_that_finds_no_room_is_sampled_once() {
+    let asks: [(&str, bool, Ask); 5] = [
+        ("gat", true, |worker, key| worker.get_and_touch(TENANT, key, 90_000).map(|_| ())),
+        ("mg T", true, |worker, key| {
+            let how = Fetch { touch: Some(90_000), ..Fetch::default() };
+            worker.fetch(TENANT, key, &how).map(|_| ())
+        }),
+        ("ma", true, |worker, key| worker.count_by(TENANT, key, 1, true).map(|_| ())),
+        ("mg N", false, |worker, key| {
+            let how = Fetch { vivify: Some(0), ..Fetch::default() };
+            worker.fetch(TENANT, key, &how).map(|_| ())
+        }),
+        ("ma N", false, |worker, key| {
+            let by = Count { vivify: Some((7, 0)), up: true, ..Count::default() };
+            worker.count_if(TENANT, key, &by).map(|_| ())
+        }),
+    ];
+    // Longer than what fills the memory to its end.
+    let bytes = [b'k'; 200];
+    for (name, is_there, ask) in asks {
+        let store = new_store(true);
+        let mut worker = store.worker().unwrap();
+        if is_there {
+            let key = hashed(&worker, &bytes);
+            worker.set(TENANT, &key, Mode::Set, Fields::default(), b"7").unwrap();
+        }
+        let large = fill(&mut worker, "large", &VALUE);
+        fill(&mut worker, "small", b"");
+        store.sample_below(TENANT, u64::MAX);
+        assert_eq!(ask(&worker, &hashed(&worker, &bytes)), Err(Refused::NoRoom), "{name}");
+        store.sample_below(TENANT, 0);
+        for n in 0..large / 2 {
+            worker.delete(TENANT, &hashed(&worker, format!("large{n}").as_bytes()));
+        }
+        worker.make_room().unwrap();
+        store.sample_below(TENANT, u64::MAX);
+        ask(&worker, &hashed(&worker, &bytes)).unwrap();
+        let mut sampled = Vec::new();
+        store.drain_samples(|access| sampled.push((access.kind, access.bytes != 0)));
+        assert_eq!(sampled, [(SampledKind::LookUp, is_there), (SampledKind::Write, true)], "{name}");
     }
 }
 

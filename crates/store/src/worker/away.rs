@@ -327,6 +327,7 @@ impl Worker {
             state: view.state(),
             // The look-up that brings it back has counted already.
             is_use: false,
+            look_up: None,
         };
         let tenant = view.tenant();
         if self.write(&locked, tenant, key, &old, &draft).is_ok() {

@@ -3,6 +3,7 @@
 use super::away::Content;
 use super::place::{Draft, Identity};
 use super::{Fields, Key, Old, Refused, Worker};
+use crate::curves::SampledKind;
 use crate::index::Locked;
 use crate::item::state;
 use crate::metrics::count;
@@ -97,11 +98,12 @@ impl Worker {
         let locked = self.store.index.lock(key.hash);
         let old = self.live(&locked, key);
         let Some((found, view)) = old.live else {
-            self.note_miss(tenant, key, Self::kind_of(old.found()));
             let Some((value, expires_at)) = by.vivify else {
+                self.note_miss(tenant, key, Self::kind_of(old.found()));
                 count(misses);
                 return Ok(CountedIf::NotFound);
             };
+            self.ask_shadow(tenant, key);
             return self.vivify_number(locked, tenant, key, &old, (value, expires_at), by);
         };
         // What is so long is no number, whatever it begins with: memcached says so of values in several chunks.
@@ -129,8 +131,8 @@ impl Worker {
             // memcached overwrites a number of the same length, and makes a new item for a longer one.
             state: if len <= old_value.len() { view.state() } else { old.lasting_state() },
             is_use: true,
+            look_up: Some(SampledKind::LookUp),
         };
-        self.note_hit(self.store.tenant(tenant), key, view.sizes().charge());
         let cas = self.write(&locked, tenant, key, &old, &draft)?;
         drop(locked);
         self.after_write();
@@ -162,6 +164,7 @@ impl Worker {
             identity: by.cas.map_or(Identity::New, Identity::Told),
             state: if by.binary_key { state::BINARY_KEY } else { 0 },
             is_use: false,
+            look_up: Some(Self::kind_of(old.found())),
         };
         let cas = self.write(&locked, tenant, key, old, &draft)?;
         drop(locked);

@@ -7,6 +7,7 @@
 use super::away::Content;
 use super::place::{Draft, Identity, Kept};
 use super::{Fields, Key, Old, Refused, Worker};
+use crate::curves::SampledKind;
 use crate::index::{Found, Locked};
 use crate::item::{View, state};
 use crate::metrics::count;
@@ -115,7 +116,7 @@ impl Worker {
                 self.note_fetch_miss(tenant, key, old.found(), how);
                 return Ok(None);
             };
-            self.note_miss(tenant, key, Self::kind_of(old.found()));
+            self.ask_shadow(tenant, key);
             let created = self.create(&locked, tenant, key, &old, expires_at, how)?;
             drop(locked);
             self.after_write();
@@ -136,8 +137,8 @@ impl Worker {
                 identity: Identity::Kept(Kept::of(self, found, &view)),
                 state: view.state() | if won { state::TOKEN_SENT } else { 0 },
                 is_use: !how.no_use,
+                look_up: Some(SampledKind::LookUp),
             };
-            self.note_hit(self.store.tenant(tenant), key, view.sizes().charge());
             self.write(&locked, tenant, key, &old, &draft)?;
             drop(locked);
             self.after_write();
@@ -165,6 +166,7 @@ impl Worker {
             identity: how.cas.map_or(Identity::New, Identity::Told),
             state: state::TOKEN_SENT | binary_key,
             is_use: false,
+            look_up: Some(Self::kind_of(old.found())),
         };
         self.write(locked, tenant, key, old, &draft)?;
         count(&self.counters(tenant).total_items);

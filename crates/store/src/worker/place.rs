@@ -31,6 +31,8 @@ pub(super) struct Draft<'v> {
     pub(super) state: u8,
     /// Whoever writes asked for the item that is there. An item that is stored anew, marked or moved is as used as it was.
     pub(super) is_use: bool,
+    /// The look-up that ends with this write: it is sampled with it, once however often the write was refused before.
+    pub(super) look_up: Option<SampledKind>,
 }
 
 /// What an item's CAS value is.
@@ -124,6 +126,10 @@ impl Worker {
         made.inspect(|made| self.store.tier(*made).hold(*made));
         self.counters(tenant).dram.count_write(Bytes(sizes.whole as u64));
         if owner.samples(key.hash) {
+            if let Some(kind) = draft.look_up {
+                let found = old.live.as_ref().map_or(0, |(_, view)| view.sizes().charge());
+                self.sample(owner, key.hash, kind, found);
+            }
             self.sample(owner, key.hash, SampledKind::Write, sizes.charge());
         }
         if owner.is_over_ceiling() {

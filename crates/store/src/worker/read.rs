@@ -103,8 +103,7 @@ impl Worker {
         Some(self.item(&view, self.store.stamp_of(place, &view)))
     }
 
-    /// Tells the estimator of the tenant's curve of a look-up that found its item: before it is written again, which would
-    /// make it the last that was used.
+    /// Tells the estimator of the tenant's curve of a look-up that found its item, and does not end with a write.
     #[inline]
     pub(super) fn note_hit(&self, owner: &Tenant, key: &Key<'_>, charge: i64) {
         if owner.samples(key.hash) {
@@ -112,13 +111,20 @@ impl Worker {
         }
     }
 
-    /// Tells the estimator of the tenant's curve of a look-up that found nothing, and asks the shadow queue whether it would have
-    /// with more memory: before the key is stored, which makes the queue forget it.
+    /// Tells the estimator of the tenant's curve of a look-up that found nothing, and does not end with a write, and asks the shadow
+    /// queue.
     pub(super) fn note_miss(&self, tenant: TenantId, key: &Key<'_>, kind: SampledKind) {
         let owner = self.store.tenant(tenant);
         if owner.samples(key.hash) {
             self.sample(owner, key.hash, kind, 0);
         }
+        self.ask_shadow(tenant, key);
+    }
+
+    /// Asks the shadow queue whether a look-up that found nothing would have with more memory: before the key is stored, which makes
+    /// the queue forget it. It forgets it with the answer, so that who comes again asks in vain.
+    pub(super) fn ask_shadow(&self, tenant: TenantId, key: &Key<'_>) {
+        let owner = self.store.tenant(tenant);
         // A miss that does not get the lock at once is not counted: it would wait in the request (Memshare §5.2).
         if Shadow::may_know(key.hash, owner.sampling())
             && let Ok(mut shadow) = owner.shadow.try_lock()

@@ -359,6 +359,7 @@ impl Worker {
                 identity,
                 state: old.lasting_state() | stale,
                 is_use: false,
+                look_up: None,
             };
             self.write(&locked, tenant, key, &old, &draft)?;
         }
@@ -423,8 +424,8 @@ impl Worker {
                 identity: Identity::Kept(Kept::of(self, found, &view)),
                 state: view.state(),
                 is_use: true,
+                look_up: Some(SampledKind::LookUp),
             };
-            self.note_hit(self.store.tenant(tenant), key, view.sizes().charge());
             self.write(&locked, tenant, key, &old, &draft)?;
         }
         drop(locked);
@@ -454,7 +455,14 @@ impl Worker {
         let binary_key = if write.binary_key { state::BINARY_KEY } else { 0 };
         let identity = write.cas.map_or(Identity::New, Identity::Told);
         let content = Content::Value([write.value, &[]]);
-        let mut draft = Draft { fields: write.fields, content, identity, state: binary_key, is_use: false };
+        let mut draft = Draft {
+            fields: write.fields,
+            content,
+            identity,
+            state: binary_key,
+            is_use: false,
+            look_up: None,
+        };
         match (write.mode, view) {
             (Mode::Append | Mode::Prepend, Some(view)) => {
                 let parts = [self.value_of(&view)?, write.value];
