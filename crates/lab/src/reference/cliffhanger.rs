@@ -13,7 +13,10 @@
 //! Invariants: sizes of all queues sum to at most the capacity; a half's physical queue is at most its part
 //! Cost:       O(1) per access
 //! Source:     Cidon et al., Cliffhanger: scaling performance cliffs in web memory caches, NSDI 2016, §4, algorithms 1 to
-//!             3. Classes do not round sizes here: no chunk is wasted. Memory that nobody has yet goes to whoever asks
+//!             3. Classes do not round sizes here: no chunk is wasted. Memory that nobody has yet goes to whoever asks.
+//!             We differ: the halves get their new sizes when a pointer moves, not at the next miss. As in algorithm 3, a
+//!             pointer at the queue's size makes the halves equal, so that they jump when it leaves that size and when it
+//!             reaches it: with the other pointer far away, a half shrinks to a few items at once
 
 use super::Reference;
 use super::lists::Lists;

@@ -6,6 +6,7 @@
 //! | age, coarsened | accesses since the item's last one, in steps of `1 << shift`, `AGES` of them |
 //! | class | the sum of the item's last two ages when hit, by powers of two |
 //! | explorers | items that are not evicted while their age is within range |
+//! | age out of range | the worst density, as in the authors' implementation |
 //!
 //! Shape:      events (hit or eviction at an age, per class) -> decayed counts -> densities, anew every interval
 //! Invariants: bytes held and bytes explored are those of the items
@@ -111,7 +112,10 @@ impl Lhd {
     fn density(&self, slot: usize) -> f64 {
         let item = &self.items[slot];
         let age = self.age(item);
-        if item.explores && age < AGES - 1 {
+        if age == AGES - 1 {
+            return f64::NEG_INFINITY;
+        }
+        if item.explores {
             return f64::INFINITY;
         }
         self.classes[self.class(item)].density(age) / item.charge.max(1) as f64
@@ -254,6 +258,24 @@ mod tests {
         lhd.access(2, 45);
         lhd.access(3, 10);
         assert!(!lhd.contains(1) && lhd.contains(2) && lhd.contains(3));
+        lhd.check();
+    }
+
+    #[test]
+    fn who_is_older_than_the_range_is_the_first_to_go() {
+        let mut lhd = Lhd::new(Bytes(10), Bytes(0), 1);
+        (0..3).for_each(|key| assert!(!lhd.access(key, 1)));
+        // At the last age all that was seen were hits: as if nothing were better there.
+        lhd.classes.iter_mut().for_each(|class| (0..100).for_each(|_| class.note_hit(AGES - 1)));
+        lhd.classes.iter_mut().for_each(Class::remodel);
+        lhd.items[0].explores = true;
+        lhd.explored = 1;
+        lhd.now += AGES as u64;
+        lhd.items[2].last_access = lhd.now - 1;
+        assert!(lhd.density(0) < lhd.density(2) && lhd.density(1) < lhd.density(2), "explorers included");
+        lhd.evict();
+        lhd.evict();
+        assert!(lhd.contains(2) && lhd.items() == 1);
         lhd.check();
     }
 

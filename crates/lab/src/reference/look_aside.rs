@@ -5,7 +5,8 @@
 //! | get, gets | a miss inserts; only these count as gets and hits |
 //! | set | inserts or overwrites |
 //! | add | inserts; an item that is there counts as accessed |
-//! | replace, cas, append, prepend, incr, decr | accesses an item that is there, otherwise nothing |
+//! | replace, cas, append, prepend | overwrites an item that is there, otherwise nothing |
+//! | incr, decr | accesses an item that is there, otherwise nothing |
 //! | delete | removes |
 
 use super::Reference;
@@ -66,10 +67,12 @@ pub fn apply(request: &Request<'_>, cache: &mut dyn Reference) -> bool {
 /// What an op does to `cache`; true if it found its item.
 pub(super) fn act(op: Op, key_hash: u64, bytes: u32, cache: &mut dyn Reference) -> bool {
     match op {
-        Op::Get | Op::Gets | Op::Set | Op::Add => cache.access(key_hash, bytes),
-        Op::Replace | Op::Cas | Op::Append | Op::Prepend | Op::Incr | Op::Decr => {
-            cache.contains(key_hash) && cache.access(key_hash, bytes)
+        Op::Get | Op::Gets | Op::Add => cache.access(key_hash, bytes),
+        Op::Set => cache.overwrite(key_hash, bytes),
+        Op::Replace | Op::Cas | Op::Append | Op::Prepend => {
+            cache.contains(key_hash) && cache.overwrite(key_hash, bytes)
         }
+        Op::Incr | Op::Decr => cache.contains(key_hash) && cache.access(key_hash, bytes),
         Op::Delete => cache.remove(key_hash),
     }
 }
@@ -91,5 +94,52 @@ mod tests {
         assert_eq!(tally, Tally { requests: 10, gets: 6, hits: 3 });
         assert!((tally.hit_ratio() - 0.5).abs() < 1e-9);
         assert_eq!(lru.held(), Bytes(4 * 50));
+    }
+
+    #[test]
+    fn what_stores_overwrites_and_what_looks_up_accesses() {
+        /// Holds the key 1 and nothing else; counts what it is told.
+        #[derive(Default)]
+        struct Counter(u32, u32);
+        impl Reference for Counter {
+            fn access(&mut self, _: u64, _: u32) -> bool {
+                self.0 += 1;
+                true
+            }
+            fn overwrite(&mut self, _: u64, _: u32) -> bool {
+                self.1 += 1;
+                true
+            }
+            fn contains(&self, key_hash: u64) -> bool {
+                key_hash == 1
+            }
+            fn remove(&mut self, _: u64) -> bool {
+                false
+            }
+            fn held(&self) -> Bytes {
+                Bytes::ZERO
+            }
+            fn items(&self) -> usize {
+                1
+            }
+        }
+        for (op, accesses, overwrites) in [
+            (Op::Get, 2, 0),
+            (Op::Gets, 2, 0),
+            (Op::Add, 2, 0),
+            (Op::Incr, 1, 0),
+            (Op::Decr, 1, 0),
+            (Op::Set, 0, 2),
+            (Op::Replace, 0, 1),
+            (Op::Cas, 0, 1),
+            (Op::Append, 0, 1),
+            (Op::Prepend, 0, 1),
+            (Op::Delete, 0, 0),
+        ] {
+            let mut counter = Counter::default();
+            act(op, 1, 10, &mut counter);
+            act(op, 2, 10, &mut counter);
+            assert_eq!((counter.0, counter.1), (accesses, overwrites), "{op:?}");
+        }
     }
 }

@@ -46,6 +46,11 @@ pub trait Reference {
     /// A hit with other `bytes` than the item has resizes it, as overwriting does. A cache may refuse to admit.
     fn access(&mut self, key_hash: u64, bytes: u32) -> bool;
 
+    /// Stores the key whatever was held of it; true if it was. Where a stored item's past counts on, that is an access.
+    fn overwrite(&mut self, key_hash: u64, bytes: u32) -> bool {
+        self.access(key_hash, bytes)
+    }
+
     /// Whether the key is held; changes nothing.
     fn contains(&self, key_hash: u64) -> bool;
 

@@ -86,7 +86,8 @@ impl S3Fifo {
 
     fn evict_down_to(&mut self, bytes: u64) {
         while bytes < self.held().0 {
-            if self.small_part <= self.lists.held(SMALL) || self.lists.items(MAIN) == 0 {
+            let small_is_full = 0 < self.lists.items(SMALL) && self.small_part <= self.lists.held(SMALL);
+            if small_is_full || self.lists.items(MAIN) == 0 {
                 self.evict_small();
             } else {
                 self.evict_main();
@@ -202,6 +203,21 @@ mod tests {
         assert!(!cache.access(12, 1));
         assert_eq!(keys(&cache, MAIN), [3, 4, 5, 6, 7, 8, 9, 10, 1], "1 went round, 2 went out");
         cache.check();
+    }
+
+    #[test]
+    fn a_cache_too_small_for_a_small_queue_evicts_from_main() {
+        for capacity in 1..20 {
+            let mut cache = S3Fifo::new(Bytes(capacity), Bytes(0));
+            for round in 0..5 {
+                for key in 0..2 * capacity {
+                    (1..=3).for_each(|_| _ = cache.access(key, 1));
+                    assert!(cache.contains(key), "capacity {capacity}, round {round}");
+                }
+            }
+            assert_eq!(cache.held(), Bytes(capacity));
+            cache.check();
+        }
     }
 
     #[test]

@@ -3,11 +3,13 @@
 //! Shape:      item -> the class of the least chunk that holds it; free pages go to whoever asks first, then a class evicts
 //!             its own; the automover takes a page from the class with the oldest tail for the one with the youngest
 //! Invariants: pages of all classes fit the capacity; a class's chunks fit its pages
-//! Units:      an item counts the chunks that it takes; ages in accesses
+//! Units:      an item counts the bytes of the chunks that it takes; ages in accesses
 //! Cost:       O(1) per access; a page that moves evicts as many items as it has
 //! Source:     memcached 1.6 (doc/new_lru.txt, slabs.c, items.c, slab_automove.c), as its defaults are. We differ: a
 //!             class without a page gets one from the largest class when none is free (memcached exceeds `-m` for it);
-//!             the automover looks at tails as they are, not at a window of 30 readings; time is accesses
+//!             the automover looks at tails as they are, not at a window of 30 readings; time is accesses; the header and
+//!             the last chunk of an item of several chunks are charged to the class of the full ones; keys are part of
+//!             what is stored in chunks, not of the header's
 
 use super::Reference;
 use super::lists::Lists;
@@ -24,8 +26,11 @@ const WARM_PERCENT: u64 = 40;
 /// Their tails leave at so many tenths of the age of cold's tail (`hot_max_factor` .2, `warm_max_factor` 2).
 const HOT_AGE_TENTHS: u64 = 2;
 const WARM_AGE_TENTHS: u64 = 20;
-/// `item` of 48 bytes, CAS of 8, a zero after the key, line end after the value.
-const HEADER: u64 = 48 + 8 + 1 + 2;
+/// `item` of 48 bytes, CAS of 8, a zero after the key; with the line end after the value.
+const ITEM: u64 = 48 + 8 + 1;
+const HEADER: u64 = ITEM + 2;
+/// `item_chunk` of 48 bytes in each chunk of an item of several, the first of which has `item` and no value.
+const LINK: u64 = 48;
 /// Smallest chunk (`-n 48` and the header of 48), growth of chunks in hundredths (`-f 1.25`), their alignment.
 const CHUNK_MIN: u64 = 96;
 const GROWTH_PERCENT: u64 = 125;
@@ -45,7 +50,6 @@ const ACTIVE: u8 = 2;
 /// The simulator.
 #[derive(Debug)]
 pub struct Slab {
-    page: u64,
     pages_free: u64,
     pages: u64,
     classes: Vec<Class>,
@@ -62,6 +66,13 @@ struct Class {
     pages: u64,
     /// Evictions since the automover looked last.
     evictions: u64,
+}
+
+impl Class {
+    /// Bytes of the chunks of one page.
+    fn page_bytes(&self) -> u64 {
+        self.per_page * self.chunk
+    }
 }
 
 impl Slab {
@@ -94,7 +105,7 @@ impl Slab {
         let classes: Vec<Class> = chunks.into_iter().map(class).collect();
         let pages = capacity.count_of(page);
         let lists = Lists::new(classes.len() * LISTS as usize);
-        Self { page: page.0, pages_free: pages, pages, classes, lists, now: 0, header, automove }
+        Self { pages_free: pages, pages, classes, lists, now: 0, header, automove }
     }
 
     /// Asserts every invariant.
@@ -105,18 +116,34 @@ impl Slab {
         let used: u64 = self.classes.iter().map(|class| class.pages).sum();
         assert_eq!(used + self.pages_free, self.pages, "a page is lost");
         for (number, class) in self.classes.iter().enumerate() {
-            assert!(self.used(number) <= class.pages * class.per_page, "a class holds more than its pages");
+            let pages = class.pages * class.page_bytes();
+            assert!(self.class_held(number) <= pages, "a class holds more than its pages");
         }
         self.lists.check();
     }
 
-    /// The class of an item, and the bytes of chunks that it takes there.
+    /// The class of an item, and the bytes of chunks that it takes.
     fn place(&self, bytes: u32) -> (usize, u64) {
         let bytes = u64::from(bytes) + self.header;
-        let last = self.classes.len() - 1;
-        let number = self.classes.partition_point(|class| class.chunk < bytes).min(last);
+        let number = self.class_for(bytes);
         let chunk = self.classes[number].chunk;
-        (number, bytes.div_ceil(chunk).max(1) * chunk)
+        (number, if bytes <= chunk { chunk } else { self.linked(bytes - self.header.min(ITEM)) })
+    }
+
+    /// The class of the least chunk that holds `bytes`, or else of the largest.
+    fn class_for(&self, bytes: u64) -> usize {
+        let last = self.classes.len() - 1;
+        self.classes.partition_point(|class| class.chunk < bytes).min(last)
+    }
+
+    /// What `bytes` that fit no chunk take: as many of the largest as they fill, one for the rest, and one for the header.
+    fn linked(&self, bytes: u64) -> u64 {
+        let chunk_for = |bytes| self.classes[self.class_for(bytes)].chunk;
+        let largest = chunk_for(u64::MAX);
+        let within = largest.saturating_sub(LINK).max(1);
+        let rest = bytes % within;
+        let last = if rest == 0 { 0 } else { chunk_for(rest + LINK) };
+        bytes / within * largest + last + chunk_for(ITEM + LINK)
     }
 
     fn list(number: usize, which: u32) -> u32 {
@@ -127,21 +154,17 @@ impl Slab {
         (HOT..LISTS).map(|which| self.lists.held(Self::list(number, which))).sum()
     }
 
-    /// Chunks in use.
-    fn used(&self, number: usize) -> u64 {
-        self.class_held(number) / self.classes[number].chunk
-    }
-
+    /// Bytes of a class's chunks that nobody uses.
     fn unused(&self, number: usize) -> u64 {
         let class = &self.classes[number];
-        class.pages * class.per_page - self.used(number)
+        class.pages * class.page_bytes() - self.class_held(number)
     }
 
     fn insert(&mut self, key_hash: u64, number: usize, charge: u64) {
-        if self.pages * self.page / self.classes[number].chunk * self.classes[number].chunk < charge {
+        if self.pages * self.classes[number].page_bytes() < charge {
             return;
         }
-        while self.unused(number) < charge / self.classes[number].chunk {
+        while self.unused(number) < charge {
             if !self.take_page(number) && !self.evict(number) && !self.rob(number) {
                 return;
             }
@@ -173,7 +196,7 @@ impl Slab {
 
     /// Takes a page from a class, whose coldest items go until one is unused, and gives it to another or to nobody.
     fn move_page(&mut self, from: usize, to: Option<usize>) {
-        while self.unused(from) < self.classes[from].per_page && self.evict(from) {}
+        while self.unused(from) < self.classes[from].page_bytes() && self.evict(from) {}
         self.classes[from].pages -= 1;
         match to {
             Some(to) => self.classes[to].pages += 1,
@@ -219,15 +242,16 @@ impl Slab {
 
     fn hit(&mut self, slot: u32) {
         let item = self.lists.item(slot);
-        let (list, uses) = (item.list, item.uses);
+        let (list, uses, at) = (item.list, item.uses, item.at);
         let number = (list / LISTS) as usize;
+        // The first fetch marks it, the second makes it active; only what becomes active gets a new time.
         if uses & FETCHED == 0 {
-            self.lists.note(slot, FETCHED, self.now);
+            self.lists.note(slot, FETCHED, at);
         } else if list % LISTS == COLD {
             self.lists.note(slot, FETCHED, self.now);
             self.lists.put_first(Self::list(number, WARM), slot);
             self.balance(number);
-        } else {
+        } else if uses & ACTIVE == 0 {
             self.lists.note(slot, FETCHED | ACTIVE, self.now);
         }
     }
@@ -235,7 +259,7 @@ impl Slab {
     /// One look of the automover.
     fn automove(&mut self) {
         for number in 0..self.classes.len() {
-            let spare = self.classes[number].per_page * FREE_TENTHS / 10;
+            let spare = self.classes[number].page_bytes() * FREE_TENTHS / 10;
             if 1 < self.classes[number].pages && spare < self.unused(number) {
                 self.move_page(number, None);
             }
@@ -259,9 +283,6 @@ impl Slab {
 impl Reference for Slab {
     fn access(&mut self, key_hash: u64, bytes: u32) -> bool {
         self.now += 1;
-        if self.automove && self.now.is_multiple_of(AUTOMOVE_PERIOD) && self.pages_free == 0 {
-            self.automove();
-        }
         let (number, charge) = self.place(bytes);
         let found = self.lists.find(key_hash);
         match found {
@@ -272,7 +293,17 @@ impl Reference for Slab {
             }
             None => self.insert(key_hash, number, charge),
         }
+        if self.automove && self.now.is_multiple_of(AUTOMOVE_PERIOD) && self.pages_free == 0 {
+            self.automove();
+        }
         found.is_some()
+    }
+
+    /// A new item takes the old one's place, first in HOT and never fetched.
+    fn overwrite(&mut self, key_hash: u64, bytes: u32) -> bool {
+        let found = self.remove(key_hash);
+        self.access(key_hash, bytes);
+        found
     }
 
     fn contains(&self, key_hash: u64) -> bool {
@@ -309,7 +340,23 @@ mod tests {
         assert_eq!((chunks.len(), chunks.last()), (39, Some(&(512 << 10))));
         assert_eq!(slab.place(96 - 59), (0, 96));
         assert_eq!(slab.place(97 - 59), (1, 120));
-        assert_eq!(slab.place(1 << 20), (38, 3 << 19));
+        // Two of the largest hold 512 KiB - 48 each, the last 98 + 48; a header of 105 beside them.
+        assert_eq!(slab.place(1 << 20), (38, (1 << 20) + 152 + 120));
+    }
+
+    #[test]
+    fn an_item_beyond_half_a_page_takes_full_chunks_and_one_that_fits_the_rest() {
+        let slab = Slab::new(Bytes::mib(8), Bytes::kib(128), true);
+        let (number, charge) = slab.place(65_600);
+        assert_eq!(slab.classes[number].chunk, 64 << 10);
+        assert!(65_600 < charge && charge < 70_000, "{charge}");
+        let (_, of_two_and_a_half) = slab.place(160 << 10);
+        assert!((160 << 10) < of_two_and_a_half && of_two_and_a_half < 180 << 10, "{of_two_and_a_half}");
+        // Fifteen of them fit a mebibyte where fifteen times two whole chunks would not.
+        let mut slab = Slab::new(Bytes::mib(1), Bytes::kib(128), true);
+        (0..15).for_each(|key| assert!(!slab.access(key, 65_600)));
+        assert_eq!((slab.items(), slab.held()), (15, Bytes(15 * charge)));
+        slab.check();
     }
 
     #[test]
@@ -324,6 +371,49 @@ mod tests {
         assert_eq!(which(&slab, 0), Some(WARM), "fetched again");
         assert!(!slab.access(10, 1));
         assert!(slab.contains(0) && !slab.contains(1), "cold's tail goes");
+        slab.check();
+    }
+
+    #[test]
+    fn only_an_item_that_becomes_active_gets_a_new_time() {
+        let mut slab = Slab::uniform(Bytes(10), Bytes(1));
+        let at = |slab: &Slab, key| slab.lists.find(key).map(|slot| slab.lists.item(slot).at);
+        (0..10).for_each(|key| assert!(!slab.access(key, 1)));
+        assert!(slab.access(5, 1) && slab.access(5, 1));
+        assert_eq!(at(&slab, 5), Some(12), "fetched again in COLD: to WARM, at this time");
+        assert!(slab.access(9, 1));
+        assert_eq!(at(&slab, 9), Some(10), "the first fetch marks it only");
+        assert!(slab.access(9, 1));
+        assert_eq!(at(&slab, 9), Some(14));
+        assert!(slab.access(1, 1) && slab.access(9, 1));
+        assert_eq!((at(&slab, 1), at(&slab, 9)), (Some(2), Some(14)), "what is active keeps its time");
+    }
+
+    #[test]
+    fn an_item_in_warm_is_as_old_as_its_second_fetch_says() {
+        let mut slab = Slab::uniform(Bytes(10), Bytes(1));
+        (0..10).for_each(|key| assert!(!slab.access(key, 1)));
+        for key in [5, 5, 9, 9, 1] {
+            assert!(slab.access(key, 1));
+        }
+        // Cold's tail is 1 after 0 went: 14 old, for its one fetch gave it no new time; 5 is 4 old, no reason to leave WARM.
+        assert!(!slab.access(10, 1));
+        assert_eq!(slab.lists.find(5).map(|slot| slab.lists.item(slot).list), Some(WARM));
+        slab.check();
+    }
+
+    #[test]
+    fn a_set_is_a_new_item_and_no_fetch() {
+        let mut slab = Slab::uniform(Bytes(10), Bytes(1));
+        let item = |slab: &Slab, key| {
+            slab.lists.find(key).map(|slot| slab.lists.item(slot)).map(|item| (item.list, item.uses, item.at))
+        };
+        (0..10).for_each(|key| assert!(!slab.access(key, 1)));
+        assert!(slab.access(0, 1) && slab.overwrite(0, 1));
+        assert_eq!(item(&slab, 0), Some((HOT, 0, 12)));
+        assert!(slab.overwrite(0, 1) && slab.access(0, 1));
+        assert_eq!(item(&slab, 0), Some((HOT, FETCHED, 13)), "two sets and one fetch");
+        assert!(!slab.overwrite(10, 1) && slab.contains(10));
         slab.check();
     }
 
