@@ -4,7 +4,9 @@
 
 use control::journal::replay;
 use control::{Amount, Claim, Curve, Loop};
-use lab::machine::cache::{Caches, CurveCaches, CurveTenant, StoreCaches, drive, optimum};
+use lab::machine::cache::{
+    Caches, CurveCaches, CurveTenant, SHADOW_HITS_PER_DECISION, StoreCaches, drive, optimum,
+};
 use lab::{Mix, Pace};
 use policy::memory::{MemoryOptions, MemoryPolicy};
 use units::{Bytes, Duration, Instant};
@@ -113,6 +115,20 @@ fn memory_moves_no_faster_than_misses_write_and_leavers_leave_all() {
     let last = pacer.journal().records().last().unwrap();
     assert_eq!(last.shares.len(), 3, "who is gone has no share");
     assert!(pacer.journal().records().any(|r| r.rows.iter().any(|row| row.signal.is_none())));
+}
+
+/// Else they would hasten every decision after, and those of several bring time to a stand.
+#[test]
+fn who_has_left_has_no_shadow_hits() {
+    for seed in 1..=3 {
+        let leaver = CurveTenant { leaves: Some(at(10)), ..tenant(falling(25.0, 0.02), 100.0) };
+        let mut caches = CurveCaches::new(CAPACITY, SHADOW, vec![leaver], seed);
+        caches.advance(at(9));
+        let pending = caches.pending_shadow_hits();
+        assert!((1..SHADOW_HITS_PER_DECISION).contains(&pending), "no test with {pending}");
+        caches.advance(at(11));
+        assert_eq!((caches.pending_shadow_hits(), caches.now()), (0, at(11)), "seed {seed}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@
 
 use super::class::Class;
 use super::device::{Device, LEVEL0_FULL, LEVEL0_LIMITS};
-use super::stations::{Flow, Solution};
+use super::stations::{Flow, Solution, cap_part, free_rate};
 use control::bandwidth::Kind;
 
 /// Halvings of the search for the utilisation: 2⁻⁶⁰ of its range is below a double's steps.
@@ -15,14 +15,19 @@ const HALVINGS: u32 = 60;
 /// Solves for `classes`; returns how long a slow unit takes relative to an empty machine.
 pub(super) fn solve(device: &Device, classes: &[Class], solution: &mut Solution) -> f64 {
     let (mut low, mut high) = (0.0, LEVEL0_FULL);
+    let mut free = Vec::new();
     for _ in 0..HALVINGS {
         let middle = f64::midpoint(low, high);
-        if middle < utilisation(device, classes, middle) { low = middle } else { high = middle }
+        if middle < utilisation(device, classes, middle, &mut free) { low = middle } else { high = middle }
     }
-    let wanted = utilisation(device, classes, high);
+    let wanted = utilisation(device, classes, high, &mut free);
     let through = if high < wanted { high / wanted } else { 1.0 };
     solution.flows.clear();
-    solution.flows.extend(classes.iter().map(|class| flow(class, high, through)));
+    solution.flows.extend(classes.iter().enumerate().map(|(i, class)| {
+        let part = if class.kind.is_slow() { through } else { 1.0 };
+        let rate = free[i] * cap_part(i, classes, &free) * part;
+        Flow { rate, queue: [0.0; 2], residence: residence(class, high) }
+    }));
     factor(high)
 }
 
@@ -31,9 +36,13 @@ fn factor(utilisation: f64) -> f64 {
     1.0 / (1.0 - utilisation.min(LEVEL0_FULL))
 }
 
-/// What the classes would use if the tier were used by `guess`: falls as the guess rises.
-fn utilisation(device: &Device, classes: &[Class], guess: f64) -> f64 {
-    classes.iter().map(|class| flow(class, guess, 1.0).rate * weight(device, class)).sum()
+/// What the classes would use if the tier were used by `guess`: falls as the guess rises. Leaves in `free` what each of
+/// them would get through without a cap.
+fn utilisation(device: &Device, classes: &[Class], guess: f64, free: &mut Vec<f64>) -> f64 {
+    free.clear();
+    free.extend(classes.iter().map(|class| free_rate(class, residence(class, guess))));
+    let capped = |i: usize| free[i] * cap_part(i, classes, free);
+    classes.iter().enumerate().map(|(i, class)| capped(i) * weight(device, class)).sum()
 }
 
 /// Part of the tier that one unit per ns uses.
@@ -46,13 +55,8 @@ fn weight(device: &Device, class: &Class) -> f64 {
     }
 }
 
-fn flow(class: &Class, utilisation: f64, through: f64) -> Flow {
-    let slow = class.kind.is_slow();
-    let longer = if slow { factor(utilisation) } else { 1.0 };
-    let residence = class.think * (longer - 1.0);
-    let closed = class.population() / (class.outside() + residence);
-    let free = class.running * class.offered.map_or(closed, |offered| offered.min(closed));
-    let capped = class.cap.map_or(free, |cap| free.min(cap / class.unit_bytes));
-    let rate = if slow { capped * through } else { capped };
-    Flow { rate, queue: [0.0; 2], residence }
+/// Time that the tier adds to a unit, in ns.
+fn residence(class: &Class, utilisation: f64) -> f64 {
+    let longer = if class.kind.is_slow() { factor(utilisation) } else { 1.0 };
+    class.think * (longer - 1.0)
 }

@@ -2,7 +2,7 @@
 
 use super::calibration_tests::{closed, solve};
 use super::class::Class;
-use super::{Device, Machine, Stream, Tenant};
+use super::{Device, Faults, Machine, Stream, Tenant};
 use control::Claim;
 use control::bandwidth::{Kind, Kinds, Throttle};
 use units::{BytesPerSec, Rng};
@@ -158,6 +158,23 @@ fn the_utilisation_model_gives_the_frontier_and_nothing_between_dram_and_the_slo
     let (read, written) = (machine.steady(reader).bytes_total(), machine.steady(writer).bytes_total());
     let used = read / 37e9 + written / 10.9e9;
     assert!(used <= 0.981 && 0.8 < used, "{used}");
+}
+
+#[test]
+fn a_cap_holds_all_streams_of_a_tenant_and_kind_together_in_either_model() {
+    for device in [Device::mt2(), Device::level0()] {
+        let mut machine = Machine::new(device, 1).with_faults(Faults::exact());
+        let streams =
+            vec![Stream::closed(NR, 256, 4), Stream::closed(NW, 256, 2), Stream::closed(NR, 256, 2)];
+        let capped = machine.add(Tenant::new("capped", Claim::default(), streams));
+        let other = machine.add(Tenant::new("other", Claim::default(), vec![Stream::closed(NR, 256, 1)]));
+        let free = machine.steady(capped).bytes_per_sec.slow_write;
+        let cap = Kinds { slow_read: Some(BytesPerSec(3_000_000_000)), ..Kinds::default() };
+        machine.set_throttle(capped, Throttle { cap, ..Throttle::FREE });
+        let [held, others] = [capped, other].map(|id| machine.steady(id).bytes_per_sec);
+        assert!((held.slow_read / 3e9 - 1.0).abs() < 1e-6, "both readers together: {}", held.slow_read);
+        assert!(free <= held.slow_write && 0.0 < others.slow_read, "nobody else is capped");
+    }
 }
 
 #[test]

@@ -181,14 +181,14 @@ fn residences(device: &Device, class: &Class, flow: &Flow, backlog: Backlog) -> 
 }
 
 /// Units per ns without a cap.
-fn free_rate(class: &Class, residence: f64) -> f64 {
+pub(super) fn free_rate(class: &Class, residence: f64) -> f64 {
     let closed = class.population() / (class.outside() + residence);
     class.running * class.offered.map_or(closed, |offered| offered.min(closed))
 }
 
 /// What a cap lets through of a class: the same part of every stream of its tenant and kind. A tenant's classes are
 /// neighbours.
-fn cap_part(i: usize, classes: &[Class], free: &[f64]) -> f64 {
+pub(super) fn cap_part(i: usize, classes: &[Class], free: &[f64]) -> f64 {
     let Class { tenant, kind, cap: Some(cap), .. } = classes[i] else { return 1.0 };
     let first = classes[..i].iter().rposition(|class| class.tenant != tenant).map_or(0, |before| before + 1);
     let own = classes[first..].iter().zip(&free[first..]).take_while(|(class, _)| class.tenant == tenant);

@@ -121,11 +121,12 @@ impl CurveCaches {
         self.take_back();
     }
 
-    /// Who is gone holds nothing; the others hold no more than there is.
+    /// Who is gone holds nothing and has nothing to tell; the others hold no more than there is.
     fn take_back(&mut self) {
         let now = self.now;
         for cache in self.caches.iter_mut().filter(|c| !is_there(c, now)) {
             cache.held = 0.0;
+            (cache.gets, cache.hits, cache.shadow_hits) = (0, 0, 0);
         }
         let capacity = self.capacity.0 as f64;
         let held: f64 = self.caches.iter().map(|c| c.held).sum();
