@@ -178,10 +178,22 @@ impl FormMachine {
             if let Some(steady) = self.lease.lapsed(end) {
                 for tenant in &mut self.tenants {
                     if let Ok(at) = steady.binary_search_by_key(&tenant.id, |(id, _)| *id) {
-                        tenant.ask(steady[at].1);
+                        tenant.asked = steady[at].1;
                     }
                 }
+                self.convert(0.0);
             }
+        }
+    }
+
+    /// Converts forms to what was asked for, flushing up to `pages` of each tenant: who gives up bytes does so first, who
+    /// takes some finds them, and nobody gets more than the pool has.
+    fn convert(&mut self, pages: f64) {
+        let mut order: Vec<usize> = (0..self.tenants.len()).collect();
+        order.sort_by_key(|&at| !self.tenants[at].shrinks());
+        for at in order {
+            let in_force: Bytes = self.tenants.iter().map(|t| tenant::sum(t.in_force)).sum();
+            self.tenants[at].convert(pages, self.pool.saturating_sub(in_force));
         }
     }
 
@@ -286,8 +298,8 @@ impl FormMachine {
         for tenant in &mut self.tenants {
             tenant.work(ssd, secs, self.noise, &mut self.rng);
             tenant.flow(ssd, secs, cleaner_rate(ssd));
-            tenant.convert(flush_pages * secs);
         }
+        self.convert(flush_pages * secs);
     }
 }
 
@@ -346,11 +358,73 @@ impl Actuator for FormMachine {
         for tenant in &mut self.tenants {
             let refused = 0.0 < self.faults.refused && self.rng.chance(self.faults.refused);
             if let (Some(share), false) = (decision.shares.get(tenant.id), refused) {
-                tenant.ask(*share);
+                tenant.asked = *share;
             }
+        }
+        // What needs no flush is converted at once.
+        self.convert(0.0);
+        for tenant in &self.tenants {
             whole &= decision.shares.get(tenant.id).is_none_or(|share| *share == tenant.in_force);
             in_force.push((tenant.id, tenant.in_force));
         }
         whole
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POOL: Bytes = Bytes(6 << 30);
+    const PART: Bytes = Bytes(2 << 30);
+
+    /// Two writers on one pool, and what they have.
+    fn two(first: Forms, second: Forms) -> FormMachine {
+        let mut machine = FormMachine::new(POOL, Ssd::loaded(), Noise::NONE, 1);
+        for forms in [first, second] {
+            let id = machine.add(Claim::default(), Application::ycsb('A'));
+            machine.settle_at(id, forms);
+        }
+        machine
+    }
+
+    fn in_force(machine: &FormMachine) -> Bytes {
+        machine.tenants.iter().map(|t| tenant::sum(t.in_force)).sum()
+    }
+
+    #[test]
+    fn what_several_tenants_have_never_exceeds_the_pool() {
+        let (nothing, all) = (Forms::default(), Forms { write_cache: POOL, ..Forms::default() });
+        let (taken, left) = (
+            Forms { memory: POOL - PART, ..Forms::default() },
+            Forms { write_cache: PART, ..Forms::default() },
+        );
+        for giver in [0, 1] {
+            let mut machine = if giver == 0 { two(all, nothing) } else { two(nothing, all) };
+            machine.tenants[giver].asked = left;
+            machine.tenants[1 - giver].asked = taken;
+            machine.convert(0.0);
+            let mut seconds = 0;
+            while machine.tenants.iter().any(|t| t.asked != t.in_force) {
+                assert!(in_force(&machine) <= POOL, "{} in force after {seconds} s", in_force(&machine));
+                seconds += 1;
+                assert!(seconds < 7_200, "who takes never gets what was freed");
+                machine.advance(machine.now() + Duration::from_secs(1));
+            }
+            assert!(1 < seconds, "what is flushed takes time");
+        }
+    }
+
+    #[test]
+    fn what_is_given_up_at_once_is_there_for_who_takes_it() {
+        let memory = |bytes| Forms { memory: bytes, ..Forms::default() };
+        for giver in [0, 1] {
+            let (less, more) = (memory(PART), memory(POOL - PART));
+            let mut machine = if giver == 0 { two(more, less) } else { two(less, more) };
+            machine.tenants[giver].asked = less;
+            machine.tenants[1 - giver].asked = more;
+            machine.convert(0.0);
+            assert!(machine.tenants.iter().all(|t| t.asked == t.in_force), "giver {giver}");
+        }
     }
 }

@@ -241,17 +241,17 @@ impl Paths<'_> {
         into.push(scan.then(self.ssd.read(), sum(first.far, rest.far)));
     }
 
-    /// An update: its page is in memory, near or far, and in the write cache, dirty compressed, or in neither. What is
-    /// far was not written for so long that it misses.
+    /// An update: its page is in memory, near, in the write cache alone or far, and in the write cache, dirty compressed,
+    /// or in neither. What is far was not written for so long that it misses.
     fn update(&self, part: f64, into: &mut Vec<Branch>) {
         let (at, written) = (self.at.popular, self.at.written);
         let cpu = Self::cpu(part, Application::cpu_us());
         let fault_us = FAULT_US + self.evict_us();
         let far = at.far.min(written.miss);
         let rest = (1.0 - far).max(f64::MIN_POSITIVE);
-        let near = 1.0 - at.hit - far;
-        for (chance, us) in [(at.hit / rest, 0.0), (near / rest, fault_us + DECOMPRESS_US)] {
-            let there = Branch { part: cpu.part * chance, ..cpu.later(us) };
+        let cached = (1.0 - at.hit - at.near - far).max(0.0);
+        for (chance, us) in [(at.hit, 0.0), (at.near, fault_us + DECOMPRESS_US), (cached, fault_us)] {
+            let there = Branch { part: cpu.part * chance / rest, ..cpu.later(us) };
             self.persist(there, [written.hit, written.near, written.miss - far], into);
         }
         let absent = cpu.later(fault_us).then(self.ssd.read(), 1.0);
@@ -297,6 +297,21 @@ mod tests {
     use super::*;
     use crate::machine::ssd::device::Ssd;
     use crate::machine::ssd::residence::Capacities;
+
+    #[test]
+    fn an_update_of_a_page_in_the_write_cache_alone_decompresses_nothing() {
+        let (ssd, app) = (Ssd::latencies(0.8), Application::ycsb('A'));
+        let at = Residence::solve(&app, Capacities { memory: 1e6, write_cache: 3e6, compressed: 0.0 });
+        assert!(0.05 < at.popular.old - at.popular.far, "some are in the write cache alone: {at:?}");
+        let uses = Uses { compressing: false, durable: true };
+        let paths = Paths { app: &app, at: &at, ssd, uses, waiting: 0.0 };
+        let mut all = Vec::new();
+        paths.reading(&mut all);
+        paths.writing(&mut all);
+        let mean: f64 = all.iter().map(|b| b.part * b.mean_us).sum();
+        let costs = Costs::of(&app, &at, uses).free_us(ssd);
+        assert!((mean - costs).abs() < 0.01, "{mean} us on the paths, {costs} as costs");
+    }
 
     /// The branches and the costs say the same about the mean.
     #[test]

@@ -80,6 +80,11 @@ fn whole(b: f64) -> Bytes {
     Bytes(b.max(0.0) as u64)
 }
 
+/// Bytes of all forms.
+pub(super) fn sum(forms: Forms) -> Bytes {
+    forms.write_cache + forms.memory + forms.compressed
+}
+
 fn page() -> f64 {
     bytes(PAGE)
 }
@@ -277,10 +282,9 @@ impl Mapped {
         self.filled.compressed = (self.filled.compressed + compressed).min(bytes(self.in_force.compressed));
     }
 
-    /// Asks for other forms; what needs no flush is converted at once.
-    pub(super) fn ask(&mut self, forms: Forms) {
-        self.asked = forms;
-        self.convert(0.0);
+    /// Whether it gives up more than it takes.
+    pub(super) fn shrinks(&self) -> bool {
+        sum(self.asked) < sum(self.in_force)
     }
 
     /// Whether a conversion waits for the SSD.
@@ -289,8 +293,8 @@ impl Mapped {
     }
 
     /// Converts bytes, flushing up to `pages`: what shrinks gives up its free bytes first, then what was flushed or has
-    /// moved to a growing compressed store; what grows takes what is free.
-    pub(super) fn convert(&mut self, pages: f64) {
+    /// moved to a growing compressed store; what grows takes what is free, its own or of the pool's `spare` bytes.
+    pub(super) fn convert(&mut self, pages: f64, spare: Bytes) {
         if self.asked == self.in_force {
             return;
         }
@@ -305,8 +309,7 @@ impl Mapped {
             memory: now.memory.min(asked.memory),
             compressed: shrunk(asked.compressed, now.compressed, self.filled.compressed),
         };
-        let all = asked.write_cache + asked.memory + asked.compressed;
-        let mut free = all.saturating_sub(next.write_cache + next.memory + next.compressed);
+        let mut free = sum(asked).min(sum(now) + spare).saturating_sub(sum(next));
         let forms = [
             (&mut next.memory, asked.memory),
             (&mut next.compressed, asked.compressed),
