@@ -8,7 +8,8 @@
 //! Failure:    a goal that is predicted not to be kept is an incident and its tenant best-effort; a missing signal or a mixed window decides nothing: an experiment looks again, a few times
 //! Source:     NyxCache §3.4, Algorithm 2, §3.6, §4.3. We add what the paper omits or leaves open: rollback (its omitted
 //!             code), how an experiment ends (crate::estimate::interference), the tenant with most traffic as a candidate
-//!             beside the three with most cost, because cost knows nothing of DRAM.
+//!             beside the three with most cost, because cost knows nothing of DRAM; goals of bandwidth, which give once they
+//!             are kept for a while, and are given up where steps gain nothing.
 //!
 //! | Paper | here |
 //! |---|---|
@@ -29,7 +30,7 @@ use super::roster::{Roster, note};
 use crate::estimate::interference::{Candidate, Finding, Interference, Turn};
 use control::bandwidth::{BandwidthSignal, Cost, Kinds, Throttle};
 use control::{Class, Decision, Law, Note, Policy, Reason, Row, Seen, Shares};
-use member::Member;
+use member::{Member, SLACK};
 use std::borrow::Cow;
 use units::{Bytes, BytesPerSec, Duration, Instant, TenantId};
 
@@ -37,13 +38,9 @@ use units::{Bytes, BytesPerSec, Duration, Instant, TenantId};
 pub const EXPERIMENT_STEP: BytesPerSec = BytesPerSec(500_000_000);
 /// A tail needs so long to be seen (NyxCache §4.3).
 const TAIL_WINDOW: Duration = Duration::from_millis(500);
-/// Slack from which a tenant can give (NyxCache Algorithm 2).
-const SLACK: f64 = 0.2;
 /// How many of the heaviest are examined (NyxCache Algorithm 2).
 const CANDIDATES: usize = 3;
-/// A tenant below its bandwidth that gains less than this part of it by a step (guess) ...
-const GAIN_LEAST: f64 = 0.02;
-/// ... so often in a row asks for no more (guess), as long as it transfers about what it did.
+/// A tenant for which so many steps in a row gained nothing asks for no more (guess), as long as it transfers about what it did.
 const FUTILE_MOST: u32 = 3;
 /// Operations that a tail should rest on; a window with fewer is followed by a longer one (guess).
 const OPERATIONS_LEAST: u64 = 500;
@@ -179,12 +176,8 @@ impl Qos {
         let worst = goals().filter_map(|(row, (_, m))| m.slack.map(|slack| (row.id, slack)));
         match worst.min_by(|a, b| a.1.total_cmp(&b.1)) {
             Some((victim, slack)) if slack < 0.0 => self.protect(now, seen, victim),
-            worst => {
-                let all_known = goals().all(|(_, (_, m))| m.slack.is_some());
-                if all_known && worst.is_none_or(|(_, slack)| SLACK < slack) {
-                    self.relax_all(seen);
-                }
-            }
+            _ if goals().all(|(_, (_, m))| m.can_give()) => self.relax_all(seen),
+            _ => {}
         }
     }
 
@@ -198,6 +191,7 @@ impl Qos {
             let broke = member.slack.is_some_and(|was| 0.0 <= was) && slack.is_some_and(|now| now < 0.0);
             spoiled |= broke && victim.is_some_and(|victim| victim != id);
             member.slack = slack.or((IDLE_WINDOWS <= member.idle).then_some(member.idle_slack()));
+            member.note_kept();
         }
         spoiled
     }
@@ -207,11 +201,10 @@ impl Qos {
         let Some(at) = self.members.at(action.victim) else { return false };
         let member = &mut self.members[at];
         let (Some(before), Some(now)) = (action.slack, member.slack) else { return false };
-        if !asks_for_bandwidth(&member.class) || member.held != Throttle::FREE || 0.0 <= now {
+        if !asks_for_bandwidth(&member.class) || member.held != Throttle::FREE {
             return false;
         }
-        member.futile = if now < before + GAIN_LEAST { member.futile + 1 } else { 0 };
-        if member.futile < FUTILE_MOST {
+        if member.note_step(before, now) < FUTILE_MOST {
             return false;
         }
         member.content = Some(now);
@@ -230,12 +223,17 @@ impl Qos {
     }
 
     fn relax_all(&mut self, seen: &Input<'_>) {
+        let mut anybody = false;
         for (row, (id, member)) in seen.tenants.iter().zip(self.members.iter_mut()) {
             let traffic = row.signal.as_ref().map(|signal| (signal, seen.window));
             if let Some(next) = looser(&row.claim.levers, member.held, Step::By(self.step), traffic) {
                 member.held = next;
+                anybody = true;
                 self.notes.push(note(Some(id), Reason::Relaxed, signed(self.step)));
             }
+        }
+        if anybody {
+            self.members.iter_mut().for_each(|(_, member)| member.note_relaxed());
         }
     }
 

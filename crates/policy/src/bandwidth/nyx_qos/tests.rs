@@ -1,5 +1,7 @@
 //! `qos` on a plant written by hand: every tenant slows the critical ones by so much per GB/s that it reads.
 
+mod promised;
+
 use super::*;
 use crate::bandwidth::mt2_model::Axis;
 use crate::bandwidth::nyx_admission::Refused;
@@ -177,45 +179,6 @@ fn if_all_have_little_slack_the_one_with_most_gives() {
     plant.harm.extend([(2, 0.1), (3, 0.15)]);
     let order = plant.settle(&mut policy(1));
     assert_eq!(order.first(), Some(&3));
-}
-
-#[test]
-fn what_breaks_another_goal_is_rolled_back() {
-    // Holding 2 back breaks 2's own goal of bandwidth: it is given back and barred.
-    let mut plant = Plant::new(&[(1, 0.9)], &[(2, 1_000, 0.3)]);
-    let asked = control::bandwidth::Kinds { slow_read: BytesPerSec(900_000_000), ..Default::default() };
-    plant.rows[1].claim.class = Class::Critical { goal: Goal::Bandwidth(asked) };
-    let mut policy = policy(1);
-    let (mut wake, mut log) = (Duration::ZERO, Vec::new());
-    for _ in 0..8 {
-        let decided = plant.step(&mut policy, wake);
-        wake = decided.wake;
-        log.extend(decided.notes.into_iter().map(|note| note.reason.word()));
-    }
-    assert_eq!(plant.held(2), Throttle::FREE);
-    assert!(log.windows(2).any(|pair| pair == ["tightened", "revoked"]), "{log:?}");
-    assert_eq!(log.iter().filter(|word| **word == "tightened").count(), 1, "barred after it: {log:?}");
-    assert_eq!(log.last(), Some(&"incident"));
-}
-
-#[test]
-fn who_is_idle_misses_no_bandwidth() {
-    let asked = control::bandwidth::Kinds { slow_read: BytesPerSec(900_000_000), ..Default::default() };
-    for is_idle in [false, true] {
-        let mut plant = Plant::new(&[], &[(1, 500, 0.0), (2, 1_000, 0.3)]);
-        plant.rows[0].claim.class = Class::Critical { goal: Goal::Bandwidth(asked) };
-        if is_idle {
-            plant.free_mb.insert(1, 0);
-        }
-        let (mut policy, mut wake) = (policy(1), Duration::ZERO);
-        let mut said = 0;
-        for _ in 0..20 {
-            let decided = plant.step(&mut policy, wake);
-            wake = decided.wake;
-            said += decided.notes.iter().filter(|note| note.reason.word() == "fallback").count();
-        }
-        assert_eq!(said == 0, is_idle, "{said}");
-    }
 }
 
 #[test]

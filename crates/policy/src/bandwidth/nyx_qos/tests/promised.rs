@@ -1,0 +1,82 @@
+//! Tenants that are promised a bandwidth.
+
+use super::*;
+
+/// Its client is paced at what it was promised: one window shows a little less, the next a little more.
+#[test]
+fn who_has_just_the_bandwidth_it_was_promised_keeps_nobody_held_back() {
+    for (less, more) in [(990, 1_005), (970, 1_030), (1_000, 1_000)] {
+        let mut plant = Plant::new(&[(1, 0.5)], &[(2, 2_000, 0.6)]);
+        plant.rows[0].claim.class = keeps(1_000);
+        let (mut policy, mut wake, mut held) = (policy(1), Duration::ZERO, 0);
+        for step in 0..200 {
+            plant.free_mb.insert(1, if step % 2 == 0 { less } else { more });
+            wake = plant.step(&mut policy, wake).wake;
+            held += u32::from(plant.held(2) != Throttle::FREE);
+        }
+        assert_eq!(plant.held(2), Throttle::FREE, "{less} {more}");
+        assert!(held < 40, "{less} {more}: held back in {held} of 200 windows");
+    }
+}
+
+#[test]
+fn what_was_taken_for_a_bandwidth_is_given_back_once_nobody_contends_for_it() {
+    let mut plant = Plant::new(&[(1, 0.5)], &[(2, 2_000, 0.6)]);
+    plant.rows[0].claim.class = keeps(1_000);
+    let (mut policy, mut wake) = (policy(1), Duration::ZERO);
+    let mut run = |plant: &mut Plant, contend: bool| {
+        let mut missed = 0;
+        for _ in 0..200 {
+            // Of a neighbour's traffic beyond 1 GB/s it loses a fifth.
+            let lost = if contend { plant.rate_mb(&plant.rows[1]).saturating_sub(1_000) / 5 } else { 0 };
+            plant.free_mb.insert(1, 1_000 - lost);
+            missed += u32::from(0 < lost);
+            wake = plant.step(&mut policy, wake).wake;
+        }
+        missed
+    };
+    let missed = run(&mut plant, true);
+    assert!(missed < 40, "the promise is broken in {missed} of 200 windows");
+    assert_ne!(plant.held(2), Throttle::FREE);
+    run(&mut plant, false);
+    assert_eq!(plant.held(2), Throttle::FREE);
+}
+
+#[test]
+fn what_breaks_another_goal_is_rolled_back() {
+    // Holding 2 back breaks 2's own goal of bandwidth: it is given back and barred.
+    let mut plant = Plant::new(&[(1, 0.9)], &[(2, 1_000, 0.3)]);
+    let asked = control::bandwidth::Kinds { slow_read: BytesPerSec(900_000_000), ..Default::default() };
+    plant.rows[1].claim.class = Class::Critical { goal: Goal::Bandwidth(asked) };
+    let mut policy = policy(1);
+    let (mut wake, mut log) = (Duration::ZERO, Vec::new());
+    for _ in 0..8 {
+        let decided = plant.step(&mut policy, wake);
+        wake = decided.wake;
+        log.extend(decided.notes.into_iter().map(|note| note.reason.word()));
+    }
+    assert_eq!(plant.held(2), Throttle::FREE);
+    assert!(log.windows(2).any(|pair| pair == ["tightened", "revoked"]), "{log:?}");
+    assert_eq!(log.iter().filter(|word| **word == "tightened").count(), 1, "barred after it: {log:?}");
+    assert_eq!(log.last(), Some(&"incident"));
+}
+
+#[test]
+fn who_is_idle_misses_no_bandwidth() {
+    let asked = control::bandwidth::Kinds { slow_read: BytesPerSec(900_000_000), ..Default::default() };
+    for is_idle in [false, true] {
+        let mut plant = Plant::new(&[], &[(1, 500, 0.0), (2, 1_000, 0.3)]);
+        plant.rows[0].claim.class = Class::Critical { goal: Goal::Bandwidth(asked) };
+        if is_idle {
+            plant.free_mb.insert(1, 0);
+        }
+        let (mut policy, mut wake) = (policy(1), Duration::ZERO);
+        let mut said = 0;
+        for _ in 0..20 {
+            let decided = plant.step(&mut policy, wake);
+            wake = decided.wake;
+            said += decided.notes.iter().filter(|note| note.reason.word() == "fallback").count();
+        }
+        assert_eq!(said == 0, is_idle, "{said}");
+    }
+}
