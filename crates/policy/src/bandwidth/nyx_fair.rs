@@ -5,7 +5,8 @@
 //!             paused but for an experiment; who is hardly slowed down is never the reason to hold another back
 //! Units:      slowdown as time shared ÷ time alone
 //! Cost:       O(tenants) per decision, no allocation once the tenants are steady
-//! Failure:    a tenant without a slowdown is left as it is; a mixed window counts for nothing
+//! Failure:    a tenant without a slowdown is left as it is, as one is that makes too few requests for it; a mixed window counts for
+//!             nothing
 //! Source:     NyxCache §3.4, Algorithm 3, with the slowdown of §3.3 (the algorithm's comment prints its reciprocal).
 //!             Another is held back only once the worst off is free: doing both at once, as printed, two that are held
 //!             can seesaw for ever. We choose what it leaves open: steps shrink with the unfairness, the threshold and
@@ -115,7 +116,8 @@ impl FairSlowdown {
         let is_seen = usable && self.pause.is_seen_in(seen.window.length());
         let Some(at) = self.members.at(id).filter(|_| is_seen) else { return };
         let signal = seen.tenants[at].signal.as_ref();
-        self.members[at].alone.learn(signal.and_then(|signal| Performance::of(signal, seen.window)));
+        let performance = signal.and_then(|signal| Performance::of(signal, seen.window));
+        self.members[at].alone.learn(performance, seen.window.length());
     }
 
     /// Adds a steady window to everybody's tally.
@@ -141,7 +143,7 @@ impl FairSlowdown {
         for (row, (_, member)) in seen.tenants.iter().zip(self.members.iter_mut()) {
             let performance = member.tally.performance();
             member.idle = performance.is_some_and(|seen| seen.operations.max(seen.bytes) <= 0.0);
-            let shared = performance.filter(|_| row.claim.class != Class::Exempt);
+            let shared = performance.filter(|_| row.claim.class != Class::Exempt && member.alone.is_sure());
             member.slowdown = shared.and_then(|shared| member.alone.slowdown(shared));
             if let Some(slowdown) = member.slowdown {
                 stale |= slowdown < STALE;

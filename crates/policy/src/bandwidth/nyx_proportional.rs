@@ -170,7 +170,7 @@ impl Proportional {
             let is_idle = signal.operations == 0 && signal.bytes_total() == Bytes::ZERO;
             member.idle_epochs = if is_idle { member.idle_epochs.saturating_add(1) } else { 0 };
             let slowdown = member.slowdown(signal, seen);
-            if let Some(slowed) = member.note_slowdown(slowdown) {
+            if let Some(slowed) = member.note_slowdown(slowdown).filter(|_| member.alone.is_sure()) {
                 member.told.say(row.id, slowed, &mut self.notes);
             }
             let granted = member.assigned;
@@ -238,7 +238,8 @@ impl Proportional {
         let is_seen = usable && self.pause.is_seen_in(seen.window.length());
         let Some(at) = self.members.at(id).filter(|_| is_seen) else { return };
         let signal = seen.tenants[at].signal.as_ref();
-        self.members[at].alone.learn(signal.and_then(|signal| Performance::of(signal, seen.window)));
+        let performance = signal.and_then(|signal| Performance::of(signal, seen.window));
+        self.members[at].alone.learn(performance, seen.window.length());
     }
 
     /// Who is alone in the next window: only a donation that looks at slowdowns has to know.

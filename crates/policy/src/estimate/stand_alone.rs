@@ -6,10 +6,8 @@
 //! Units:      performance per second, slowdown as time shared ÷ time alone (performance alone ÷ performance shared)
 //! Cost:       O(tenants) where a probe is due, O(1) else; no allocation
 //! Source:     NyxCache §3.3 (slowdown = T_alone / T_shared of a performance), §4.1 (pauses of 1 ms, 12 tenants, each second).
-//!             We differ: probes are spread over the period at drawn moments instead of one after the other, their number
-//!             per period is bounded, and the mean of those of the last thirty that are near their median counts, until four
-//!             in a row say that the workload has changed: of a client or a core that slept, as one in five is, a probe
-//!             shows a fifth; what is seen of an idle tenant counts for nothing. Algorithm 3's comment prints the reciprocal; §3.3 holds.
+//!             We differ: probes are spread over the period at drawn moments instead of one after the other, and their number
+//!             per period is bounded. Algorithm 3's comment prints the reciprocal; §3.3 holds.
 //! Non-goals:  pausing anybody: the policy does that by a short decision
 //!
 //! | Paper | here |
@@ -18,6 +16,10 @@
 //! | T_shared | the performance of a [`Tally`] |
 //! | P | `period` |
 
+mod alone;
+
+pub use alone::Alone;
+
 use super::pause::Pause;
 use control::Window;
 use control::bandwidth::{BandwidthSignal, Cost, Kind};
@@ -25,17 +27,6 @@ use units::{Duration, Instant, Rng, TenantId};
 
 /// Every tenant is probed about once in so long (NyxCache §3.6).
 pub const REFRESH: Duration = Duration::from_secs(1);
-/// Probes that an estimate is made of: 1 ms is noisy. Of the model's twelve pairs of Fig. 9 with twenty seeds each 29 end unfair or slower
-/// than before by over 1 % with 15, 16 with 20, 9 with 25 and 7 with 30 (44 with the median of 15).
-const PROBES_REMEMBERED: usize = 30;
-/// Relative noise of a probe before it is known (guess: 1,000 accesses that come in batches).
-const NOISE: f64 = 0.1;
-/// A probe that is off by more than this part of the median is odd and counts for nothing (guess: five times the noise of 1 ms). What is less
-/// counts by how often it is seen: the median itself shows nothing of what slows a tenant down in fewer than half of its probes, as a
-/// cleaner's passes do a writer.
-const ODD: f64 = 0.3;
-/// So many odd probes in a row to one side are a changed workload, and the estimate starts over (guess).
-const ODD_IN_A_ROW: i32 = 4;
 
 /// Decides whose turn it is to be alone.
 #[derive(Clone, Debug)]
@@ -65,21 +56,6 @@ pub struct Performance {
     pub operations: f64,
     /// Bytes, for tenants whose operations nobody counts.
     pub bytes: f64,
-}
-
-/// What is known of a tenant's performance alone.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Alone {
-    tried: bool,
-    /// The newest probes: operations and bytes per second.
-    probes: [[f32; 2]; PROBES_REMEMBERED],
-    /// How many there are, and whose place the next one takes.
-    count: usize,
-    next: usize,
-    estimate: Option<Performance>,
-    standard_error: f64,
-    /// Odd probes in a row: above zero to the upper side, below to the lower.
-    odd: i32,
 }
 
 /// Signals of one tenant, added up over windows with one setting.
@@ -166,79 +142,6 @@ impl Probe {
     #[must_use]
     pub const fn lasts(self, pause: Pause) -> Duration {
         if self.settles { pause.settle() } else { pause.counts() }
-    }
-}
-
-impl Alone {
-    /// Takes the performance seen in a probe; none if nothing was seen.
-    pub fn learn(&mut self, seen: Option<Performance>) {
-        self.tried = true;
-        let Some(seen) = seen.filter(|seen| 0.0 < seen.operations.max(seen.bytes)) else { return };
-        self.count_odd(seen);
-        if ODD_IN_A_ROW <= self.odd.abs() {
-            (self.count, self.next, self.odd) = (0, 0, 0);
-        }
-        #[expect(clippy::cast_possible_truncation, reason = "seven digits of what is noisy in the second")]
-        let kept = [seen.operations as f32, seen.bytes as f32];
-        self.probes[self.next] = kept;
-        self.next = (self.next + 1) % PROBES_REMEMBERED;
-        self.count = (self.count + 1).min(PROBES_REMEMBERED);
-        let [operations, bytes] = [0, 1].map(|which| self.middle_of(which));
-        self.estimate = Some(Performance { operations, bytes });
-        self.standard_error = (self.variance(bytes) / self.count as f64).sqrt();
-    }
-
-    /// The mean of those near the median.
-    fn middle_of(&self, which: usize) -> f64 {
-        let mut sorted = self.probes.map(|probe| probe[which]);
-        let sorted = &mut sorted[..self.count];
-        sorted.sort_unstable_by(f32::total_cmp);
-        let middle = sorted.len() / 2;
-        let below = if sorted.len() % 2 == 0 { sorted[middle - 1] } else { sorted[middle] };
-        let median = f64::midpoint(f64::from(below), f64::from(sorted[middle]));
-        let near = sorted.iter().copied().map(f64::from);
-        let near = near.filter(|probe| (probe - median).abs() <= ODD * median);
-        let (sum, count) = near.fold((0.0, 0_u32), |(sum, count), probe| (sum + probe, count + 1));
-        // Of two that are far apart neither is near.
-        if count == 0 { median } else { sum / f64::from(count) }
-    }
-
-    /// Of single probes, relative to what is made of them: one that is odd counts as if it were just not.
-    fn variance(&self, estimate: f64) -> f64 {
-        let off = |probe: &[f32; 2]| (f64::from(probe[1]) / estimate.max(1.0) - 1.0).clamp(-ODD, ODD);
-        let squares: f64 = self.probes[..self.count].iter().map(|probe| off(probe).powi(2)).sum();
-        // Before much is known it is as noisy as any.
-        (NOISE * NOISE + squares) / self.count as f64
-    }
-
-    /// Relative standard error of the estimate; a tenant with one probe is as noisy as any.
-    #[must_use]
-    pub const fn standard_error(&self) -> f64 {
-        self.standard_error
-    }
-
-    fn count_odd(&mut self, seen: Performance) {
-        let side = self.estimate.map_or(0, |estimate| match seen.bytes / estimate.bytes {
-            ratio if ratio < 1.0 - ODD => -1,
-            ratio if 1.0 + ODD < ratio => 1,
-            _ => 0,
-        });
-        self.odd = if side == 0 || self.odd * side < 0 { side } else { self.odd + side };
-    }
-
-    /// Whether a probe was made.
-    #[must_use]
-    pub const fn tried(&self) -> bool {
-        self.tried
-    }
-
-    /// Performance alone ÷ performance shared; none while either is unknown or nothing is done. By operations where
-    /// both are counted, else by bytes.
-    #[must_use]
-    pub fn slowdown(&self, shared: Performance) -> Option<f64> {
-        let alone = self.estimate?;
-        let ratio = |alone: f64, shared: f64| (0.0 < alone && 0.0 < shared).then(|| alone / shared);
-        ratio(alone.operations, shared.operations).or_else(|| ratio(alone.bytes, shared.bytes))
     }
 }
 
@@ -346,87 +249,6 @@ mod tests {
             }
         }
         assert!((busy / all - 0.5_f64).abs() < 0.1, "{busy} of {all}");
-    }
-
-    #[test]
-    fn slowdown_is_alone_by_shared() {
-        let performance = |operations: f64, bytes: f64| Performance { operations, bytes };
-        let mut alone = Alone::default();
-        assert_eq!((alone.tried(), alone.slowdown(performance(1.0, 1.0))), (false, None));
-        alone.learn(None);
-        assert_eq!((alone.tried(), alone.slowdown(performance(1.0, 1.0))), (true, None));
-        alone.learn(Some(performance(300.0, 9000.0)));
-        for (shared, slowdown) in [
-            (performance(200.0, 9000.0), Some(1.5)),
-            (performance(0.0, 4500.0), Some(2.0)),
-            (performance(0.0, 0.0), None),
-        ] {
-            assert_eq!(alone.slowdown(shared), slowdown);
-        }
-        alone.learn(Some(performance(400.0, 9000.0)));
-        let slowdown = alone.slowdown(performance(350.0, 1.0)).unwrap();
-        assert!((slowdown - 1.0).abs() < 1e-9, "the mean of two, here {slowdown}");
-    }
-
-    #[test]
-    fn a_changed_workload_is_followed_and_odd_probes_are_not() {
-        let performance = |rate: f64| Performance { operations: rate, bytes: rate };
-        let mut alone = Alone::default();
-        let alone_is = |alone: &Alone| alone.slowdown(performance(1.0)).unwrap();
-        // Two of nine show a client that slept, one shows what was queued before; nothing counts for nothing.
-        for rate in [100.0, 110.0, 90.0, 250.0, 0.0, 100.0, 20.0, 100.0, 20.0, 105.0] {
-            alone.learn(Some(performance(rate)));
-        }
-        assert!((alone_is(&alone) - 605.0 / 6.0).abs() < 1e-3, "the six of nine near 100: {alone:?}");
-        for _ in 0..4 {
-            alone.learn(Some(performance(1000.0)));
-        }
-        assert!((alone_is(&alone) - 1000.0).abs() < 1e-3, "four in a row with the last");
-    }
-
-    #[test]
-    fn what_slows_down_some_probes_counts_by_how_many() {
-        // So many of thirty probes meet a pass of the cleaner and show 90 for 100; eight others show a client that slept.
-        for (passes, mean) in [(0, 100.0), (4, 98.181), (10, 95.454), (22, 90.0)] {
-            let mut alone = Alone::default();
-            for probe in 0..PROBES_REMEMBERED {
-                let slept = probe % 4 == 3 || probe == PROBES_REMEMBERED - 1;
-                let before = (0..probe).filter(|probe| probe % 4 != 3).count();
-                let rate = if slept {
-                    20.0
-                } else if before < passes {
-                    90.0
-                } else {
-                    100.0
-                };
-                alone.learn(Some(Performance { operations: rate, bytes: rate }));
-            }
-            let told = alone.slowdown(Performance { operations: 1.0, bytes: 1.0 }).unwrap();
-            assert!((told - mean).abs() < 1e-2, "{passes} passes: {mean} on average, here {told}");
-        }
-    }
-
-    #[test]
-    fn an_estimate_grows_surer_and_forgets() {
-        let performance = |rate: f64| Performance { operations: rate, bytes: rate };
-        let (mut alone, mut rng) = (Alone::default(), Rng::new(3));
-        alone.learn(Some(performance(1e6)));
-        assert!((alone.standard_error() - NOISE).abs() < 1e-9, "one is as noisy as any");
-        for _ in 0..200 {
-            alone.learn(Some(performance(1e6 * (0.9 + 0.2 * rng.unit()))));
-        }
-        // That of a mean of so many that are even between 90 and 110 %.
-        let expected = 0.2 / 12.0_f64.sqrt() / (PROBES_REMEMBERED as f64).sqrt();
-        let part = alone.standard_error() / expected;
-        assert!((0.7..1.4).contains(&part), "{part} of {expected}");
-        for _ in 0..PROBES_REMEMBERED {
-            alone.learn(Some(performance(1.2e6)));
-        }
-        let slowdown = alone.slowdown(performance(1e6)).unwrap();
-        assert!(
-            (slowdown - 1.2).abs() < 1e-6,
-            "a change that is not odd is followed within thirty: {slowdown}"
-        );
     }
 
     #[test]

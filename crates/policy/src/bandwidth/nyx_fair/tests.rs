@@ -250,6 +250,36 @@ fn who_does_nothing_is_not_watched_alone() {
     assert!(of_idle <= 2 && 100 < all, "{of_idle} of {all}");
 }
 
+/// A request every 20 ms is met in one pause of twenty, and nobody slows it down.
+#[test]
+fn who_makes_few_requests_is_not_taken_for_slowed_down() {
+    for seed in 1..=3 {
+        let mut policy = FairSlowdown::new(Pause::default(), seed);
+        let mut rows = [tenant(1, Claim::default()), tenant(2, Claim::default())];
+        let (mut now, mut wake, mut waiting) = (0, Duration::ZERO, 0);
+        let every = 20_000_000;
+        while now < 60_000_000_000 {
+            let mut span = window(0, 0);
+            (span.start, span.end) = (Instant(now), Instant(now + wake.0));
+            let [light, heavy] = rows.each_ref().map(|row| row.in_force.is_some_and(|held| held.paused));
+            waiting += span.end.0 / every - span.start.0 / every;
+            let done = if light { 0 } else { std::mem::take(&mut waiting) };
+            let signal = rows[0].reads(0, wake);
+            (signal.operations, signal.accesses.slow_read) = (done, done);
+            signal.bytes.slow_read = units::Bytes(4096 * done);
+            rows[1].reads(if heavy { 0 } else { 2_000 }, wake).threads = THREADS;
+            now = span.end.0;
+            let decided = decide(&mut policy, &mut rows, span);
+            wake = decided.wake;
+            let slowed =
+                decided.notes.iter().find(|note| note.reason == Reason::Slowed && 1_500 < note.amount);
+            assert_eq!(slowed, None, "seed {seed}");
+            let held = decided.shares.iter().all(|(_, throttle)| throttle.delay == 0);
+            assert!(held, "seed {seed}: nobody is held back for it");
+        }
+    }
+}
+
 #[test]
 fn a_pause_counts_when_it_has_settled() {
     let settle = Duration::from_micros(500);

@@ -1,0 +1,348 @@
+//! What probes have shown of a tenant's performance alone.
+//!
+//! Shape:      what a tenant did in a probe, and how long that lasted -> its performance per second -> its slowdown later
+//! Invariants: a probe in which a tenant did nothing counts as any other, for who makes few requests is rarely met at one: those
+//!             met alone would be a load that there is not. Not before anything was seen
+//! Units:      performance per second, standard errors as parts of it
+//! Cost:       O(probes remembered) per probe; no allocation
+//! Source:     NyxCache §3.3, §4.1. We add: where probes show many operations, the mean of those of the last thirty that are near
+//!             their median counts, until four in a row say that the workload has changed: of a client or a core that slept, as one
+//!             in five is, a probe shows a fifth; where they show few, all of them together count, and as many as it takes
+
+use super::Performance;
+use units::Duration;
+
+/// Probes that an estimate is made of: 1 ms is noisy. Of the model's twelve pairs of Fig. 9 with twenty seeds each 29 end unfair or slower
+/// than before by over 1 % with 15, 16 with 20, 9 with 25 and 7 with 30 (44 with the median of 15).
+const PROBES_REMEMBERED: usize = 30;
+/// Relative noise of a probe before it is known (guess: 1,000 accesses that come in batches).
+const NOISE: f64 = 0.1;
+/// A probe that is off by more than this part of the median is odd and counts for nothing (guess: five times the noise of 1 ms). What is less
+/// counts by how often it is seen: the median itself shows nothing of what slows a tenant down in fewer than half of its probes, as a
+/// cleaner's passes do a writer.
+const ODD: f64 = 0.3;
+/// So many odd probes in a row to one side are a changed workload, and the estimate starts over (guess).
+const ODD_IN_A_ROW: i32 = 4;
+/// Operations in a probe from which it says something by itself (guess: as many come as are expected to a third) ...
+const MANY: f64 = 8.0;
+/// ... and from which being odd is more than chance (guess: one in ten is by chance).
+const ODD_LEAST: f64 = 20.0;
+/// All that few operations a probe are made of: beyond so many operations, or so many probes, what is older counts half (guess: a tenth of what
+/// they say is chance then; a quarter of an hour).
+const OPERATIONS_REMEMBERED: f64 = 200.0;
+const SPARSE_REMEMBERED: f64 = 1_000.0;
+/// What rests on few operations is not worth a step while its standard error is above this (guess: some 70 operations).
+const UNSURE: f64 = 0.12;
+
+/// What is known of a tenant's performance alone.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Alone {
+    tried: bool,
+    /// The newest probes: operations and bytes per second.
+    probes: [[f32; 2]; PROBES_REMEMBERED],
+    /// How many there are, and whose place the next one takes.
+    count: usize,
+    next: usize,
+    /// The same and older ones, added up.
+    sums: Sums,
+    /// Probes show few operations each.
+    is_sparse: bool,
+    estimate: Option<Performance>,
+    standard_error: f64,
+    /// Odd probes in a row: above zero to the upper side, below to the lower.
+    odd: i32,
+}
+
+/// Probes added up.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+struct Sums {
+    probes: f64,
+    operations: f64,
+    /// Of each probe's operations.
+    squares: f64,
+    bytes: f64,
+    secs: f64,
+}
+
+impl Alone {
+    /// Takes the performance seen in a probe of such a length; none if nothing was seen.
+    pub fn learn(&mut self, seen: Option<Performance>, lasted: Duration) {
+        self.tried = true;
+        let secs = lasted.as_secs_f64();
+        let Some(seen) = seen.filter(|_| 0.0 < secs) else { return };
+        let nothing = seen.operations.max(seen.bytes) <= 0.0;
+        if nothing && !self.counts_operations() {
+            return;
+        }
+        self.count_odd(seen, secs);
+        if ODD_IN_A_ROW <= self.odd.abs() {
+            *self = Self { tried: true, ..Self::default() };
+            if nothing {
+                return;
+            }
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "seven digits of what is noisy in the second")]
+        let kept = [seen.operations as f32, seen.bytes as f32];
+        self.probes[self.next] = kept;
+        self.next = (self.next + 1) % PROBES_REMEMBERED;
+        self.count = (self.count + 1).min(PROBES_REMEMBERED);
+        self.sums.add(seen, secs);
+        let [operations, bytes] = [0, 1].map(|which| self.middle_of(which));
+        // Where more than half of the probes show nothing so does their median.
+        self.is_sparse = self.sums.are_sparse() || (operations <= 0.0 && 0.0 < self.sums.operations);
+        if self.is_sparse {
+            self.estimate = Some(self.sums.performance());
+            self.standard_error = self.sums.standard_error();
+        } else {
+            self.estimate = Some(Performance { operations, bytes });
+            let differ = (self.variance(bytes) / self.count as f64).sqrt();
+            self.standard_error = differ.max(self.sums.chance());
+        }
+    }
+
+    /// Whether somebody counts the tenant's operations: it was seen to do any.
+    fn counts_operations(&self) -> bool {
+        self.estimate.is_some_and(|estimate| 0.0 < estimate.operations)
+    }
+
+    /// The mean of those near the median.
+    fn middle_of(&self, which: usize) -> f64 {
+        let mut sorted = self.probes.map(|probe| probe[which]);
+        let sorted = &mut sorted[..self.count];
+        sorted.sort_unstable_by(f32::total_cmp);
+        let middle = sorted.len() / 2;
+        let below = if sorted.len() % 2 == 0 { sorted[middle - 1] } else { sorted[middle] };
+        let median = f64::midpoint(f64::from(below), f64::from(sorted[middle]));
+        let near = sorted.iter().copied().map(f64::from);
+        let near = near.filter(|probe| (probe - median).abs() <= ODD * median);
+        let (sum, count) = near.fold((0.0, 0_u32), |(sum, count), probe| (sum + probe, count + 1));
+        // Of two that are far apart neither is near.
+        if count == 0 { median } else { sum / f64::from(count) }
+    }
+
+    /// Of single probes, relative to what is made of them: one that is odd counts as if it were just not.
+    fn variance(&self, estimate: f64) -> f64 {
+        let off = |probe: &[f32; 2]| (f64::from(probe[1]) / estimate.max(1.0) - 1.0).clamp(-ODD, ODD);
+        let squares: f64 = self.probes[..self.count].iter().map(|probe| off(probe).powi(2)).sum();
+        // Before much is known it is as noisy as any.
+        (NOISE * NOISE + squares) / self.count as f64
+    }
+
+    /// Relative standard error of the estimate; a tenant with one probe is as noisy as any.
+    #[must_use]
+    pub const fn standard_error(&self) -> f64 {
+        self.standard_error
+    }
+
+    /// Whether steps towards equal slowdowns may rest on it.
+    #[must_use]
+    pub fn is_sure(&self) -> bool {
+        let error = if self.is_sparse { self.standard_error } else { self.sums.chance() };
+        error <= UNSURE
+    }
+
+    fn count_odd(&mut self, seen: Performance, secs: f64) {
+        let side = self.estimate.map_or(0, |estimate| {
+            let operations = seen.operations.max(estimate.operations);
+            match seen.bytes / estimate.bytes {
+                // Of few operations it is chance.
+                _ if 0.0 < operations && operations * secs < ODD_LEAST => 0,
+                ratio if ratio < 1.0 - ODD => -1,
+                ratio if 1.0 + ODD < ratio => 1,
+                _ => 0,
+            }
+        });
+        self.odd = if side == 0 || self.odd * side < 0 { side } else { self.odd + side };
+    }
+
+    /// Whether a probe was made.
+    #[must_use]
+    pub const fn tried(&self) -> bool {
+        self.tried
+    }
+
+    /// Performance alone ÷ performance shared; none while either is unknown or nothing is done. By operations where
+    /// both are counted, else by bytes.
+    #[must_use]
+    pub fn slowdown(&self, shared: Performance) -> Option<f64> {
+        let alone = self.estimate.filter(|_| !self.is_sparse || MANY <= self.sums.operations)?;
+        let ratio = |alone: f64, shared: f64| (0.0 < alone && 0.0 < shared).then(|| alone / shared);
+        ratio(alone.operations, shared.operations).or_else(|| ratio(alone.bytes, shared.bytes))
+    }
+}
+
+impl Sums {
+    fn add(&mut self, seen: Performance, secs: f64) {
+        let operations = seen.operations * secs;
+        self.probes += 1.0;
+        self.operations += operations;
+        self.squares += operations * operations;
+        self.bytes += seen.bytes * secs;
+        self.secs += secs;
+        let is_full = SPARSE_REMEMBERED < self.probes || OPERATIONS_REMEMBERED < self.operations;
+        if is_full && PROBES_REMEMBERED as f64 <= self.probes {
+            let all =
+                [&mut self.probes, &mut self.operations, &mut self.squares, &mut self.bytes, &mut self.secs];
+            all.into_iter().for_each(|sum| *sum /= 2.0);
+        }
+    }
+
+    /// Whether probes show operations, and few.
+    fn are_sparse(&self) -> bool {
+        0.0 < self.operations && self.operations < MANY * self.probes
+    }
+
+    fn performance(&self) -> Performance {
+        Performance { operations: self.operations / self.secs, bytes: self.bytes / self.secs }
+    }
+
+    /// Relative standard error of the sum by what probes differ by: by as much as chance lets them at least.
+    fn standard_error(&self) -> f64 {
+        let mean = self.operations / self.probes;
+        let differ = (self.squares / self.probes / (mean * mean) - 1.0 + NOISE * NOISE) / self.probes;
+        differ.max(0.0).sqrt().max(self.chance())
+    }
+
+    /// The same of so many operations that come by chance; none where nobody counts them.
+    fn chance(&self) -> f64 {
+        if 0.0 < self.operations { self.operations.sqrt().recip() } else { 0.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use units::Rng;
+
+    /// Long enough for many operations.
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn slowdown_is_alone_by_shared() {
+        let performance = |operations: f64, bytes: f64| Performance { operations, bytes };
+        let mut alone = Alone::default();
+        assert_eq!((alone.tried(), alone.slowdown(performance(1.0, 1.0))), (false, None));
+        alone.learn(None, SECOND);
+        assert_eq!((alone.tried(), alone.slowdown(performance(1.0, 1.0))), (true, None));
+        alone.learn(Some(performance(300.0, 9000.0)), SECOND);
+        for (shared, slowdown) in [
+            (performance(200.0, 9000.0), Some(1.5)),
+            (performance(0.0, 4500.0), Some(2.0)),
+            (performance(0.0, 0.0), None),
+        ] {
+            assert_eq!(alone.slowdown(shared), slowdown);
+        }
+        alone.learn(Some(performance(400.0, 9000.0)), SECOND);
+        let slowdown = alone.slowdown(performance(350.0, 1.0)).unwrap();
+        assert!((slowdown - 1.0).abs() < 1e-9, "the mean of two, here {slowdown}");
+    }
+
+    #[test]
+    fn a_changed_workload_is_followed_and_odd_probes_are_not() {
+        let performance = |rate: f64| Performance { operations: rate, bytes: rate };
+        let mut alone = Alone::default();
+        let alone_is = |alone: &Alone| alone.slowdown(performance(1.0)).unwrap();
+        // Two of ten show a client that slept and one nothing at all, one shows what was queued before.
+        for rate in [100.0, 110.0, 90.0, 250.0, 0.0, 100.0, 20.0, 100.0, 20.0, 105.0] {
+            alone.learn(Some(performance(rate)), SECOND);
+        }
+        assert!((alone_is(&alone) - 605.0 / 6.0).abs() < 1e-3, "the six of nine near 100: {alone:?}");
+        for _ in 0..4 {
+            alone.learn(Some(performance(1000.0)), SECOND);
+        }
+        assert!((alone_is(&alone) - 1000.0).abs() < 1e-3, "four in a row with the last");
+    }
+
+    /// How many arrive where so many do on average and none knows of another.
+    fn arrivals(rng: &mut Rng, mean: f64) -> f64 {
+        let (least, mut product, mut count) = ((-mean).exp(), rng.unit(), 0.0);
+        while least < product {
+            product *= rng.unit();
+            count += 1.0;
+        }
+        count
+    }
+
+    #[test]
+    fn who_makes_few_requests_is_seen_as_it_is() {
+        let probe = Duration::from_millis(1);
+        for (mean, probes) in [(0.05, 4_000), (0.5, 1_000), (2.0, 300), (7.0, 300), (20.0, 300)] {
+            for seed in 1..=5 {
+                let (mut alone, mut rng) = (Alone::default(), Rng::new(seed));
+                let shared = Performance { operations: mean * 1e3, bytes: mean * 1e6 };
+                for _ in 0..probes {
+                    let operations = arrivals(&mut rng, mean) * 1e3;
+                    alone.learn(Some(Performance { operations, bytes: operations * 1e3 }), probe);
+                    let Some(told) = alone.slowdown(shared) else { continue };
+                    let (off, error) = (f64::ln(told).abs(), alone.standard_error());
+                    assert!(off < 4.0 * error, "seed {seed}: {told} where {mean} come, off by {error}");
+                    assert!(!alone.is_sure() || off < 0.4, "seed {seed}: sure of {told} where {mean} come");
+                }
+                assert!(alone.slowdown(shared).is_some(), "in the end it is told");
+            }
+        }
+    }
+
+    #[test]
+    fn who_makes_few_requests_from_now_on_is_followed_both_ways() {
+        let probe = Duration::from_millis(1);
+        let mut alone = Alone::default();
+        let mut rate_of = |alone: &mut Alone, mean: f64, probes: u32| {
+            let mut rng = Rng::new(5);
+            for _ in 0..probes {
+                let operations = arrivals(&mut rng, mean) * 1e3;
+                alone.learn(Some(Performance { operations, bytes: operations }), probe);
+            }
+            alone.slowdown(Performance { operations: 1e3, bytes: 1e3 })
+        };
+        for (mean, probes) in [(50.0, 40), (1.0, 300), (50.0, 40), (0.5, 600), (30.0, 40)] {
+            let told = rate_of(&mut alone, mean, probes).unwrap();
+            assert!((told / mean - 1.0).abs() < 0.25, "{told} where {mean} come");
+        }
+    }
+
+    #[test]
+    fn what_slows_down_some_probes_counts_by_how_many() {
+        // So many of thirty probes meet a pass of the cleaner and show 90 for 100; eight others show a client that slept.
+        for (passes, mean) in [(0, 100.0), (4, 98.181), (10, 95.454), (22, 90.0)] {
+            let mut alone = Alone::default();
+            for probe in 0..PROBES_REMEMBERED {
+                let slept = probe % 4 == 3 || probe == PROBES_REMEMBERED - 1;
+                let before = (0..probe).filter(|probe| probe % 4 != 3).count();
+                let rate = if slept {
+                    20.0
+                } else if before < passes {
+                    90.0
+                } else {
+                    100.0
+                };
+                alone.learn(Some(Performance { operations: rate, bytes: rate }), SECOND);
+            }
+            let told = alone.slowdown(Performance { operations: 1.0, bytes: 1.0 }).unwrap();
+            assert!((told - mean).abs() < 1e-2, "{passes} passes: {mean} on average, here {told}");
+        }
+    }
+
+    #[test]
+    fn an_estimate_grows_surer_and_forgets() {
+        let performance = |rate: f64| Performance { operations: rate, bytes: rate };
+        let (mut alone, mut rng) = (Alone::default(), Rng::new(3));
+        alone.learn(Some(performance(1e6)), SECOND);
+        assert!((alone.standard_error() - NOISE).abs() < 1e-9, "one is as noisy as any");
+        for _ in 0..200 {
+            alone.learn(Some(performance(1e6 * (0.9 + 0.2 * rng.unit()))), SECOND);
+        }
+        // That of a mean of so many that are even between 90 and 110 %.
+        let expected = 0.2 / 12.0_f64.sqrt() / (PROBES_REMEMBERED as f64).sqrt();
+        let part = alone.standard_error() / expected;
+        assert!((0.7..1.4).contains(&part), "{part} of {expected}");
+        for _ in 0..PROBES_REMEMBERED {
+            alone.learn(Some(performance(1.2e6)), SECOND);
+        }
+        let slowdown = alone.slowdown(performance(1e6)).unwrap();
+        assert!(
+            (slowdown - 1.2).abs() < 1e-6,
+            "a change that is not odd is followed within thirty: {slowdown}"
+        );
+    }
+}
