@@ -142,7 +142,7 @@ impl FairSlowdown {
         let mut stale = false;
         for (row, (_, member)) in seen.tenants.iter().zip(self.members.iter_mut()) {
             let performance = member.tally.performance();
-            member.idle = performance.is_some_and(|seen| seen.operations.max(seen.bytes) <= 0.0);
+            member.idle = performance.is_some_and(|did| member.alone.is_idle(did));
             let shared = performance.filter(|_| row.claim.class != Class::Exempt && member.alone.is_sure());
             member.slowdown = shared.and_then(|shared| member.alone.slowdown(shared));
             if let Some(slowdown) = member.slowdown {

@@ -29,7 +29,7 @@ use crate::estimate::pause::Pause;
 use crate::estimate::stand_alone::{Alone, Performance, Probe, REFRESH, StandAlone, Tally};
 use control::bandwidth::{BandwidthSignal, Budget, Cost, Throttle};
 use control::{Class, Decision, Law, Note, Policy, Reason, Row, Seen, Shares};
-use units::{Bytes, Duration, Instant, TenantId};
+use units::{Duration, Instant, TenantId};
 
 /// Length of an epoch (NyxCache Fig. 11: TimeStep = 2 ms).
 const EPOCH: Duration = Duration::from_millis(2);
@@ -167,7 +167,7 @@ impl Proportional {
             };
             let used = signal.cost.part_of(seen.window.length()) / pool;
             let member = &mut self.members[at];
-            let is_idle = signal.operations == 0 && signal.bytes_total() == Bytes::ZERO;
+            let is_idle = member.is_idle(signal, seen);
             member.idle_epochs = if is_idle { member.idle_epochs.saturating_add(1) } else { 0 };
             let slowdown = member.slowdown(signal, seen);
             if let Some(slowed) = member.note_slowdown(slowdown).filter(|_| member.alone.is_sure()) {
@@ -323,9 +323,13 @@ impl Member {
         self.slowed
     }
 
+    fn is_idle(&self, signal: &BandwidthSignal, seen: &Input<'_>) -> bool {
+        Performance::of(signal, seen.window).is_some_and(|did| self.alone.is_idle(did))
+    }
+
     /// How much it was slowed down; not at all if it did nothing.
     fn slowdown(&self, signal: &BandwidthSignal, seen: &Input<'_>) -> Option<f64> {
-        if signal.operations == 0 && signal.bytes_total() == Bytes::ZERO {
+        if self.is_idle(signal, seen) {
             return Some(1.0);
         }
         let mut tally = Tally::default();

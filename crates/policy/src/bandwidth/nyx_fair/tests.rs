@@ -280,6 +280,39 @@ fn who_makes_few_requests_is_not_taken_for_slowed_down() {
     }
 }
 
+/// Who has stopped makes no operations: what a cleaner moves of its values is no slow performance of its own.
+#[test]
+fn what_a_cleaner_moves_for_who_has_stopped_slows_nobody_down() {
+    let mut plant = Plant::new(&[(6_000.0, 0.0), (6_000.0, 0.0), (6_000.0, 0.0)], &[]);
+    let mut policy = FairSlowdown::new(Pause::default(), 1);
+    plant.run(&mut policy, 10);
+    let (mut wake, mut probes) = (Duration::ZERO, [0; 3]);
+    for _ in 0..2_000 {
+        let rates = plant.rates();
+        for (at, row) in plant.rows.iter_mut().enumerate() {
+            // A fortieth of what it read, whoever pauses.
+            let mb = if at == 0 { 150 } else { whole(rates[at]) };
+            let signal = row.reads(mb, wake);
+            signal.threads = THREADS;
+            signal.operations *= u64::from(at != 0);
+        }
+        let mut span = window(0, 0);
+        span.start = Instant(plant.now_us * 1_000);
+        plant.now_us += wake.0 / 1_000;
+        span.end = Instant(plant.now_us * 1_000);
+        let decided = decide(&mut policy, &mut plant.rows, span);
+        wake = decided.wake;
+        let told = decided.notes.iter().find(|note| note.reason == Reason::Slowed && 1_100 < note.amount);
+        assert_eq!(told, None);
+        let held = decided.shares.iter().all(|(_, throttle)| throttle.delay == 0);
+        assert!(held, "nobody is held back for it: {:?}", decided.shares);
+        if let Some(probe) = policy.probing {
+            probes[probe.alone.index() - 1] += 1;
+        }
+    }
+    assert!(probes[0] <= 2 && 100 < probes[1], "who has stopped is not watched: {probes:?}");
+}
+
 #[test]
 fn a_pause_counts_when_it_has_settled() {
     let settle = Duration::from_micros(500);

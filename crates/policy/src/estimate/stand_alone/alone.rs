@@ -70,7 +70,7 @@ impl Alone {
         self.tried = true;
         let secs = lasted.as_secs_f64();
         let Some(seen) = seen.filter(|_| 0.0 < secs) else { return };
-        let nothing = seen.operations.max(seen.bytes) <= 0.0;
+        let nothing = self.is_idle(seen);
         if nothing && !self.counts_operations() {
             return;
         }
@@ -103,6 +103,13 @@ impl Alone {
     /// Whether somebody counts the tenant's operations: it was seen to do any.
     fn counts_operations(&self) -> bool {
         self.estimate.is_some_and(|estimate| 0.0 < estimate.operations)
+    }
+
+    /// Whether a tenant that did so much did nothing. Where its operations are counted those say so: bytes alone are a cleaner's.
+    #[must_use]
+    pub fn is_idle(&self, did: Performance) -> bool {
+        let bytes = if self.counts_operations() { 0.0 } else { did.bytes };
+        did.operations.max(bytes) <= 0.0
     }
 
     /// The mean of those near the median.
@@ -162,12 +169,16 @@ impl Alone {
     }
 
     /// Performance alone ÷ performance shared; none while either is unknown or nothing is done. By operations where
-    /// both are counted, else by bytes.
+    /// they are counted, else by bytes: of who does nothing a cleaner may still move some.
     #[must_use]
     pub fn slowdown(&self, shared: Performance) -> Option<f64> {
         let alone = self.estimate.filter(|_| !self.is_sparse || MANY <= self.sums.operations)?;
         let ratio = |alone: f64, shared: f64| (0.0 < alone && 0.0 < shared).then(|| alone / shared);
-        ratio(alone.operations, shared.operations).or_else(|| ratio(alone.bytes, shared.bytes))
+        if self.counts_operations() {
+            ratio(alone.operations, shared.operations)
+        } else {
+            ratio(alone.bytes, shared.bytes)
+        }
     }
 }
 
@@ -227,11 +238,16 @@ mod tests {
         alone.learn(Some(performance(300.0, 9000.0)), SECOND);
         for (shared, slowdown) in [
             (performance(200.0, 9000.0), Some(1.5)),
-            (performance(0.0, 4500.0), Some(2.0)),
+            (performance(0.0, 4500.0), None),
             (performance(0.0, 0.0), None),
         ] {
             assert_eq!(alone.slowdown(shared), slowdown);
         }
+        let mut uncounted = Alone::default();
+        uncounted.learn(Some(performance(0.0, 9000.0)), SECOND);
+        assert_eq!(uncounted.slowdown(performance(0.0, 4500.0)), Some(2.0));
+        let idle = [&alone, &uncounted].map(|alone| alone.is_idle(performance(0.0, 4500.0)));
+        assert_eq!(idle, [true, false]);
         alone.learn(Some(performance(400.0, 9000.0)), SECOND);
         let slowdown = alone.slowdown(performance(350.0, 1.0)).unwrap();
         assert!((slowdown - 1.0).abs() < 1e-9, "the mean of two, here {slowdown}");
@@ -287,7 +303,7 @@ mod tests {
     fn who_makes_few_requests_from_now_on_is_followed_both_ways() {
         let probe = Duration::from_millis(1);
         let mut alone = Alone::default();
-        let mut rate_of = |alone: &mut Alone, mean: f64, probes: u32| {
+        let rate_of = |alone: &mut Alone, mean: f64, probes: u32| {
             let mut rng = Rng::new(5);
             for _ in 0..probes {
                 let operations = arrivals(&mut rng, mean) * 1e3;
