@@ -28,7 +28,7 @@ use super::roster::{Roster, note};
 use crate::estimate::pause::Pause;
 use crate::estimate::stand_alone::{Alone, Performance, Probe, REFRESH, StandAlone, Tally};
 use control::bandwidth::{BandwidthSignal, Budget, Cost, Throttle};
-use control::{Class, Decision, Law, Note, Policy, Reason, Row, Seen, Shares};
+use control::{Class, Decision, Law, Note, Policy, Reason, Row, Seen, Shares, Window};
 use units::{Duration, Instant, TenantId};
 
 /// Length of an epoch (NyxCache Fig. 11: TimeStep = 2 ms).
@@ -51,6 +51,10 @@ const IDLE_EPOCHS: u16 = 250;
 const STANDARD_ERRORS: f64 = 2.0;
 /// Weight of an epoch in the slowdown that is told (guess: that of about the last second).
 const SLOWED_WEIGHT: f64 = 0.02;
+/// A slowdown is judged by so many operations (guess: as many come as are expected to a third) ...
+const JUDGED_BY: u64 = 8;
+/// ... or by what came in so long (guess): an epoch of a tenant that makes few requests holds one or none.
+const JUDGED_AFTER: Duration = Duration::from_millis(100);
 
 /// What becomes of what a tenant leaves idle.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -103,12 +107,24 @@ struct Member {
     /// What it used beyond its budgets, in parts of an epoch of the whole tier: a group's pool changes from epoch to epoch.
     owed: f64,
     alone: Alone,
+    /// What it did since its slowdown was judged last.
+    tally: Tally,
     /// Mean of its slowdown over the last epochs, the older with less weight.
     slowed: Option<f64>,
     told: Told,
     exempt: bool,
     /// Epochs in a row in which it did nothing.
     idle_epochs: u16,
+}
+
+/// What is known of a slowdown after an epoch.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Judged {
+    /// Too little came to say.
+    NotYet,
+    /// It is not known what the tenant does alone.
+    Unknown,
+    Slowed(f64),
 }
 
 type Input<'a> = Seen<'a, BandwidthSignal, Throttle>;
@@ -167,10 +183,10 @@ impl Proportional {
             };
             let used = signal.cost.part_of(seen.window.length()) / pool;
             let member = &mut self.members[at];
-            let is_idle = member.is_idle(signal, seen);
+            let is_idle = member.is_idle(signal, seen.window);
             member.idle_epochs = if is_idle { member.idle_epochs.saturating_add(1) } else { 0 };
-            let slowdown = member.slowdown(signal, seen);
-            if let Some(slowed) = member.note_slowdown(slowdown).filter(|_| member.alone.is_sure()) {
+            let judged = member.judge(signal, seen);
+            if let Some(slowed) = member.slowed.filter(|_| member.alone.is_sure()) {
                 member.told.say(row.id, slowed, &mut self.notes);
             }
             let granted = member.assigned;
@@ -186,7 +202,7 @@ impl Proportional {
                 Some(out) => {
                     member.wants_more(used, out.since(seen.window.start), EPOCH.min(seen.window.length()))
                 }
-                None => member.wants_less(used, self.donation, slowdown),
+                None => member.wants_less(used, self.donation, judged),
             };
             self.note_change(row.id, before, at);
         }
@@ -292,19 +308,21 @@ impl Member {
     }
 
     /// It left something idle: how much of that it lends.
-    fn wants_less(&self, used: f64, donation: Donation, slowdown: Option<f64>) -> f64 {
+    fn wants_less(&self, used: f64, donation: Donation, judged: Judged) -> f64 {
         let part = self.part.min(self.most);
         let least = used.max(part * KEPT_LEAST);
         let wants = match donation {
             Donation::Kept => part,
             Donation::All => least,
-            Donation::Aware(DonateStep(step)) => match slowdown {
-                Some(slowdown) if slowdown * self.doubt() < 1.0 / self.part => {
+            Donation::Aware(DonateStep(step)) => match judged {
+                Judged::Slowed(slowdown) if slowdown * self.doubt() < 1.0 / self.part => {
                     (self.assigned * (1.0 - step)).max(least)
                 }
-                Some(slowdown) if 1.0 / self.part <= slowdown => (self.assigned * (1.0 + step)).min(part),
-                Some(_) => self.assigned.max(least),
-                None => self.desired.max(part),
+                Judged::Slowed(slowdown) if 1.0 / self.part <= slowdown => {
+                    (self.assigned * (1.0 + step)).min(part)
+                }
+                Judged::Slowed(_) | Judged::NotYet => self.assigned.max(least),
+                Judged::Unknown => self.desired.max(part),
             },
         };
         wants.min(self.most)
@@ -315,26 +333,36 @@ impl Member {
         1.0 + STANDARD_ERRORS * self.alone.standard_error()
     }
 
-    /// Takes the slowdown of an epoch into its mean, and returns that.
-    fn note_slowdown(&mut self, slowdown: Option<f64>) -> Option<f64> {
-        let slowdown = slowdown?;
-        let mean = self.slowed.map_or(slowdown, |mean| mean + (slowdown - mean) * SLOWED_WEIGHT);
-        self.slowed = Some(mean);
-        self.slowed
+    fn is_idle(&self, signal: &BandwidthSignal, window: Window) -> bool {
+        Performance::of(signal, window).is_some_and(|did| self.alone.is_idle(did))
     }
 
-    fn is_idle(&self, signal: &BandwidthSignal, seen: &Input<'_>) -> bool {
-        Performance::of(signal, seen.window).is_some_and(|did| self.alone.is_idle(did))
-    }
-
-    /// How much it was slowed down; not at all if it did nothing.
-    fn slowdown(&self, signal: &BandwidthSignal, seen: &Input<'_>) -> Option<f64> {
-        if self.is_idle(signal, seen) {
-            return Some(1.0);
+    /// Takes an epoch into what its slowdown is judged by, and judges if that is enough. Who did nothing for as long is not slowed down, epoch
+    /// by epoch until it does something.
+    fn judge(&mut self, signal: &BandwidthSignal, seen: &Input<'_>) -> Judged {
+        let before = self.tally.sum().1.length();
+        let goes_on = self.is_idle(signal, seen.window);
+        if JUDGED_AFTER <= before && !goes_on {
+            // It had stopped.
+            self.tally = Tally::default();
         }
-        let mut tally = Tally::default();
-        tally.add(signal, seen.window);
-        self.alone.slowdown(tally.performance()?)
+        self.tally.add(signal, seen.window);
+        let (sum, span) = self.tally.sum();
+        let (is_idle, operations) = (self.is_idle(sum, span), sum.operations);
+        let is_uncounted = !is_idle && operations == 0;
+        if operations < JUDGED_BY && !is_uncounted && span.length() < JUDGED_AFTER {
+            return Judged::NotYet;
+        }
+        let performance = self.tally.performance();
+        let slowdown = performance.and_then(|did| if is_idle { Some(1.0) } else { self.alone.slowdown(did) });
+        let epochs = span.length().0 as f64 / EPOCH.0 as f64;
+        if !is_idle {
+            self.tally = Tally::default();
+        }
+        let Some(slowdown) = slowdown else { return Judged::Unknown };
+        let weight = 1.0 - (1.0 - SLOWED_WEIGHT).powf(epochs);
+        self.slowed = Some(self.slowed.map_or(slowdown, |mean| mean + (slowdown - mean) * weight));
+        Judged::Slowed(slowdown)
     }
 
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part in 0..=1 of a cost")]

@@ -126,6 +126,42 @@ fn option_2_takes_back_a_step_when_the_donor_is_past_its_bound() {
     assert_eq!(budgets, [666, 333], "at most its part");
 }
 
+/// 190 requests a second alone, 40 beside another: an epoch holds one or none. Of those that hold none nothing follows.
+#[test]
+fn option_2_sees_who_makes_few_requests_and_is_past_its_bound() {
+    let pause = Pause::new(Duration::ZERO, Some(Duration::from_micros(80)));
+    let mut policy = Proportional::new(aware(0.1), pause, 1);
+    let mut rows = [weighing(1, 1.0), weighing(2, 1.0)];
+    let (mut now, mut wake, mut told) = (0, Duration::ZERO, 0);
+    // By what it does under each, in nanoseconds of one request.
+    let mut done = [0, 0];
+    while now < 120_000_000_000 {
+        let [paused, alone] =
+            rows[0].in_force.map_or([false; 2], |held| [held.paused, held.budget.is_none()]);
+        let each = if alone { 1_000_000_000 / 190 } else { 1_000_000_000 / 40 };
+        let did = &mut done[usize::from(alone)];
+        let before = *did / each;
+        *did += if paused { 0 } else { wake.0 };
+        let operations = *did / each - before;
+        let signal = rows[0].reads(0, wake);
+        (signal.operations, signal.cost) = (operations, Cost(operations * 1_000_000));
+        signal.bytes.slow_read = units::Bytes(operations * 4096);
+        let used = rows[1].in_force.and_then(|held| held.budget).map_or(0, |budget| budget.cost.0);
+        let signal = rows[1].reads(1_000, wake);
+        (signal.cost, signal.depleted_at) = (Cost(used), Some(Instant(now + wake.0 / 2)));
+        let mut span = window(0, 0);
+        (span.start, span.end) = (Instant(now), Instant(now + wake.0));
+        now = span.end.0;
+        let decided = decide(&mut policy, &mut rows, span);
+        wake = decided.wake;
+        let slowed = |note: &&Note| note.reason == Reason::Slowed && note.tenant == Some(TenantId(1));
+        told = decided.notes.iter().find(slowed).map_or(told, |note| note.amount);
+        let assigned = policy.members[0].assigned;
+        assert!(now < 60_000_000_000 || 0.45 < assigned, "at {now}: {assigned}");
+    }
+    assert!((3_500..6_000).contains(&told), "4.75 times slower, here {told} thousandths");
+}
+
 #[test]
 fn a_donor_that_comes_back_has_its_part_at_once() {
     for donation in [Donation::All, aware(0.1)] {
