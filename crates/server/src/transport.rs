@@ -390,7 +390,7 @@ impl<R: Reactor> Transport<R> {
         self.shared.count_buffer(std::mem::take(&mut wrapped.accounted), 0);
         if let Some(session) = &mut wrapped.session {
             // The other side's goodbye may have come with the last step of the handshake.
-            wrapped.is_over = session.process_new_packets().is_ok_and(|state| state.peer_has_closed());
+            wrapped.is_over |= session.process_new_packets().is_ok_and(|state| state.peer_has_closed());
             return self.decrypt(id, &early, buffer);
         }
         // A plain stream behind a PROXY header: what came with the header is the first arrival.
