@@ -120,8 +120,20 @@ const REPLAY_SHARED: &[&str] =
     &["memory", "policy", "rank", "credit", "tax", "idle_time", "learning", "seed"];
 /// What `replay` is told of the store in this process: nothing of it reaches a server.
 pub(crate) const REPLAYED_HERE: &[&str] = &[
-    "memory", "policy", "rank", "credit", "tax", "idle_time", "learning", "seed", "tier", "placement",
-    "promotion", "reserved", "group", "member",
+    "memory",
+    "policy",
+    "rank",
+    "credit",
+    "tax",
+    "idle_time",
+    "learning",
+    "seed",
+    "tier",
+    "placement",
+    "promotion",
+    "reserved",
+    "group",
+    "member",
 ];
 
 /// The whole command line.

@@ -72,7 +72,7 @@ fn a_ceiling_holds_while_others_write() {
             .map(|(at, mut worker)| {
                 scope.spawn(move || {
                     for n in 0..segment * 5 / 1_000 {
-                        assert!(set(&mut worker, 0, at << 32 | n % 700, &[1; 950], 0));
+                        assert!(set(&mut worker, 0, (at << 32) | (n % 700), &[1; 950], 0));
                         worker.quiesce();
                     }
                 })
