@@ -146,12 +146,12 @@ def test_who_has_yet_to_log_in_counts_for_nobody(tmp_path):
             assert stranger.version_line and connections("default") == 0
             assert wire_auth(bob, b"bob", b"two").status == OK
             assert ann.ask(set_request(b"auth", b"ann one") + b"mn\r\n") == b"STORED\r\nMN\r\n"
-            assert (connections("default"), connections("ann")) == (1, 1)
+            wait_until(lambda: (connections("default"), connections("ann")) == (1, 1))
             late.send(set_request(b"auth", b"bob two"))
             assert late.read_to_close() == b"STORED\r\n" + TOO_MANY
             # A wrong password takes the place back with what was granted.
             assert wire_auth(bob, b"bob", b"three").status == AUTH
-            assert connections("default") == 0
+            wait_until(lambda: connections("default") == 0)
         wait_until(lambda: connections("ann") == 0)
     finally:
         server.stop()
