@@ -8,8 +8,8 @@
 use crate::shared::{Clock, Shared};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, TryLockError};
-use store::{Effort, Interval, PassKind, Store, Totals};
-use units::{Bytes, BytesPerSec, Duration, Instant, TenantId};
+use store::{Effort, Interval, PassKind, Store};
+use units::{Bytes, BytesPerSec, Duration, Instant};
 
 /// Between two looks of the governor at least, and at most: a burst of writes is over within seconds.
 const INTERVAL: (Duration, Duration) = (Duration::from_millis(250), Duration::from_millis(900));
@@ -167,10 +167,8 @@ fn available(passed: Duration, cores: u64, before: &Seen, after: &Seen) -> Durat
 }
 
 fn look(shared: &Shared, at: Instant) -> Seen {
-    let mut all = Totals::default();
-    for id in 0..shared.store.tenant_count() {
-        all.add(&shared.store.totals(TenantId(u32::try_from(id).unwrap_or(u32::MAX))));
-    }
+    let mut all = shared.store.totals_of_all(false);
+    all.add(&shared.store.totals_of_all(true));
     Seen {
         at,
         cleaning_ns: shared.cleaning.cpu_ns.load(Ordering::Relaxed),
@@ -187,6 +185,21 @@ fn look(shared: &Shared, at: Instant) -> Seen {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing;
+    use store::{Fields, Mode, Space};
+
+    #[test]
+    fn what_was_written_counts_when_another_tenant_has_the_id() {
+        let shared = testing::small(1);
+        let mut worker = shared.store.worker().unwrap();
+        let first = shared.store.add_tenant(testing::tenant("first")).unwrap();
+        for _ in 0..10 {
+            let key = worker.key(Space::Shared, b"k").unwrap();
+            worker.set(first, &key, Mode::Set, Fields::default(), b"v").unwrap();
+        }
+        testing::replace(&mut worker, first, "second");
+        assert_eq!(look(&shared, Instant::ZERO).writes, 10);
+    }
 
     #[test]
     fn what_others_use_is_not_there() {

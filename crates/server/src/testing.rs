@@ -7,8 +7,8 @@ use crate::shared::{Clock, Shared};
 use crate::sharing::{GroupClaims, Known, Speeds, TierModel};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use store::Store;
-use units::{Duration, Instant};
+use store::{Options, RankKind, Store, TenantSpec, Worker};
+use units::{Bytes, Duration, Instant, TenantId};
 
 /// A clock that is set, and stands still till then.
 #[derive(Debug, Default)]
@@ -44,4 +44,36 @@ pub(crate) fn shared(config: Config, auth: Option<Auth>, store: Arc<Store>, cloc
     let model = TierModel::nothing("none", String::new());
     let known = Known { model, speeds: Speeds::default(), speeds_file: None, groups: GroupClaims::default() };
     Shared::new(config, auth, store, clock, None, engine, known).expect("it needs no table")
+}
+
+/// The same over an empty store of 16 MiB with one thread, without a tenant.
+pub(crate) fn small(tenants_max: usize) -> Shared {
+    let config = Config { memory: Bytes::mib(16), threads: 1, ..Config::default() };
+    let options = Options {
+        memory: config.memory,
+        item_max: config.item_max,
+        threads: 1,
+        tenants_max,
+        no_evict: false,
+        seed: 0,
+    };
+    let store = Store::new(options).expect("16 MiB are enough");
+    shared(config, None, store, Arc::default())
+}
+
+/// A tenant of the shared key space.
+pub(crate) fn tenant(name: &str) -> TenantSpec {
+    let claim = control::Claim::default();
+    TenantSpec { name: name.to_owned(), own_space: false, claim, rank: RankKind::Lru }
+}
+
+/// Removes the last tenant that there is room for, and gives its id to another.
+pub(crate) fn replace(worker: &mut Worker, id: TenantId, name: &str) {
+    let store = Arc::clone(worker.store());
+    assert!(store.remove_tenant(id), "it is there");
+    while !store.has_free_tenant() {
+        worker.quiesce();
+        worker.maintain();
+    }
+    assert_eq!(store.add_tenant(tenant(name)), Some(id), "there is no other id");
 }

@@ -102,8 +102,8 @@ pub struct Snapshot {
     pub cleaning: CleaningView,
     /// Decisions made.
     pub decisions_total: u64,
-    /// What tenants counted that were removed.
-    pub departed: Totals,
+    /// What all tenants counted, those included that were removed.
+    pub totals: Totals,
 }
 
 impl View {
@@ -133,8 +133,8 @@ impl View {
             latency = Some(observed.latency_of_all(now));
         }
         let groups = groups(&self.shared.in_charge.now(), &tenants);
-        let mut departed = self.shared.store.departed_totals(false);
-        departed.add(&self.shared.store.departed_totals(true));
+        let mut totals = self.shared.store.totals_of_all(false);
+        totals.add(&self.shared.store.totals_of_all(true));
         let curves = self.shared.curves.lock().unwrap_or_else(PoisonError::into_inner).memory();
         let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         Snapshot {
@@ -151,7 +151,7 @@ impl View {
             buffers: self.shared.buffered(),
             cleaning: self.shared.cleaning.view(&self.shared.store),
             decisions_total: memory.journal().recorded_total(),
-            departed,
+            totals,
         }
     }
 
@@ -312,18 +312,66 @@ fn tiers(shared: &Shared, router: &Router) -> Vec<TierView> {
 impl Visible {
     pub(crate) fn to(shared: &Shared, router: &Router, binding: &Binding) -> Self {
         let mut all = Self::default();
-        for view in router.visible(binding).into_iter().filter_map(|id| tenant(shared, id)) {
-            all.totals.add(&view.totals);
-            all.items += view.state.items;
-            all.held += view.state.held;
-            all.away += view.state.away;
-            all.away_items += view.state.away_items;
-            all.limit += view.state.share.target;
+        for state in router.visible(binding).into_iter().filter_map(|id| shared.store.tenant_state(id)) {
+            all.items += state.items;
+            all.held += state.held;
+            all.away += state.away;
+            all.away_items += state.away_items;
+            all.limit += state.share.target;
+            if *binding != Binding::Unbound {
+                all.totals.add(&shared.store.totals(state.id));
+            }
         }
         if *binding == Binding::Unbound {
             all.limit = shared.memory_limit();
-            all.totals.add(&shared.store.departed_totals(false));
+            all.totals = shared.store.totals_of_all(false);
         }
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    use store::{Fields, Mode, Space, Worker};
+
+    /// Tenants that come, store something and go, one after the other, until somebody has seen enough.
+    fn come_and_go(mut worker: Worker, sets: &AtomicU64, is_over: &AtomicBool) {
+        let id = worker.store().add_tenant(testing::tenant("t")).unwrap();
+        while !is_over.load(Ordering::Relaxed) {
+            for _ in 0..100 {
+                sets.fetch_add(1, Ordering::SeqCst);
+                let key = worker.key(Space::Shared, b"k").unwrap();
+                worker.set(id, &key, Mode::Set, Fields::default(), b"v").unwrap();
+            }
+            testing::replace(&mut worker, id, "t");
+        }
+    }
+
+    #[test]
+    fn what_all_have_counted_never_falls_nor_is_more_than_was_done_while_tenants_come_and_go() {
+        let shared = testing::small(2);
+        let router = Router::new(Arc::clone(&shared.store), &shared.config).unwrap();
+        let (sets, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+        let worker = shared.store.worker().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| come_and_go(worker, &sets, &is_over));
+            let mut before = 0;
+            // Hundreds of tenants.
+            while before < 50_000 {
+                let counted = Visible::to(&shared, &router, &Binding::Unbound).totals.cmd_set;
+                let done = sets.load(Ordering::SeqCst);
+                // Whoever says that it fails ends the other thread, too.
+                is_over.store(counted < before || done < counted, Ordering::Relaxed);
+                assert!(before <= counted, "{counted} after {before}");
+                assert!(counted <= done, "{counted} of {done}");
+                before = counted;
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        let counted = Visible::to(&shared, &router, &Binding::Unbound).totals.cmd_set;
+        assert_eq!(counted, sets.load(Ordering::SeqCst));
     }
 }

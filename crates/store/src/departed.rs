@@ -108,13 +108,14 @@ impl Store {
         true
     }
 
-    /// Counters of removed tenants, of the shared key space or of those with one of their own: with those of the tenants
-    /// that are there, sums never fall.
+    /// Counters of all tenants that are there or have been, of the shared key space or of those with one of their own. Such sums
+    /// never fall.
     #[must_use]
-    pub fn departed_totals(&self, own_space: bool) -> Totals {
+    pub fn totals_of_all(&self, own_space: bool) -> Totals {
+        // Nobody's id becomes another's meanwhile.
         let adding = lock(&self.adding);
         let mut totals = adding.counted[usize::from(own_space)];
-        for tenant in self.tenants().filter(|t| t.is_gone() && t.has_own_space() == own_space) {
+        for tenant in self.tenants().filter(|t| t.has_own_space() == own_space) {
             totals.add(&self.totals(tenant.id));
         }
         totals

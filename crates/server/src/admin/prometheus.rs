@@ -358,11 +358,7 @@ impl Figures {
     /// What there is of the server as a whole.
     fn whole(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let snapshot = &self.snapshot;
-        let mut all = snapshot.departed;
-        for tenant in &snapshot.tenants {
-            all.add(&tenant.totals);
-        }
-        let m = snapshot.memory;
+        let (all, m) = (&snapshot.totals, snapshot.memory);
         let bytes = Some(&Unit::Bytes);
         for (name, help, unit, value) in [
             ("cotenant_segments", "Memory of segments in use", bytes, gauge(m.segments.0)),
@@ -405,7 +401,7 @@ impl Figures {
         }
         let items = snapshot.tenants.iter().map(|t| t.state.items).sum();
         let held = snapshot.tenants.iter().map(|t| t.state.held.0).sum();
-        self.memcached_names(encoder, &all, items, held)
+        self.memcached_names(encoder, all, items, held)
     }
 
     /// What the memcached exporter would say, so that its dashboards work without it.

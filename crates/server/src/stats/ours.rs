@@ -5,7 +5,7 @@ use crate::shared::Shared;
 use crate::tenants::{Binding, Router};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
-use units::{Instant, TenantId};
+use units::Instant;
 
 /// What the loop that divides memory did last.
 #[derive(Debug, Default)]
@@ -23,6 +23,11 @@ impl Controller {
             self.last_secs.store(now.whole_secs(), Ordering::Relaxed);
         }
     }
+
+    /// Seconds since the last decision. That may have been made after `now` was read.
+    fn secs_since_decision(&self, now: Instant) -> u64 {
+        now.whole_secs().saturating_sub(self.last_secs.load(Ordering::Relaxed))
+    }
 }
 
 /// `stats controller`: the loop that divides memory.
@@ -32,10 +37,9 @@ pub(super) fn controller(shared: &Shared, router: &Router) -> Vec<Row> {
     let states: Vec<_> = router.all().filter_map(|id| shared.store.tenant_state(id)).collect();
     let targets: u64 = states.iter().map(|state| state.share.target.0).sum();
     let held: u64 = states.iter().map(|state| state.held.0).sum();
-    let since = shared.clock.now().whole_secs() - controller.last_secs.load(Ordering::Relaxed);
     let numbers = [
         ("decisions", controller.decisions.load(Ordering::Relaxed)),
-        ("seconds_since_decision", since),
+        ("seconds_since_decision", controller.secs_since_decision(shared.clock.now())),
         ("pending_shadow_hits", shared.store.pending_shadow_hits()),
         ("tenants", states.len() as u64),
         ("target_bytes", targets),
@@ -66,9 +70,7 @@ pub(super) fn controller(shared: &Shared, router: &Router) -> Vec<Row> {
 /// `stats cleaner`: ours, of the whole server.
 pub(super) fn cleaner(shared: &Shared) -> Vec<Row> {
     let view = shared.cleaning.view(&shared.store);
-    let moved = (0..shared.store.tenant_count())
-        .map(|id| shared.store.totals(TenantId(u32::try_from(id).unwrap_or(u32::MAX))).moved_bytes)
-        .sum::<u64>();
+    let moved = [false, true].map(|own_space| shared.store.totals_of_all(own_space).moved_bytes);
     let whole = [
         ("passes", view.totals.passes),
         ("passes_background", view.by.background),
@@ -78,7 +80,7 @@ pub(super) fn cleaner(shared: &Shared) -> Vec<Row> {
         ("pass_marks", view.pass_marks as u64),
         ("freed_segments", view.totals.freed_segments),
         ("scanned_items", view.totals.scanned_items),
-        ("moved_bytes", moved),
+        ("moved_bytes", moved.iter().sum()),
         ("moved_bytes_per_second", view.moved.0),
         ("cpu_microseconds", view.cpu.0 / 1_000),
         ("writer_waits", view.totals.writer_waits),
@@ -156,4 +158,45 @@ pub(super) fn tenants(shared: &Shared, router: &Router, binding: &Binding) -> Ve
         }
     }
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use store::{Fields, Mode, Space};
+
+    #[test]
+    fn a_decision_made_meanwhile_was_made_just_now() {
+        let controller = Controller::default();
+        controller.note("shared", 1, Instant(5_000_000_000));
+        let since = [4_999_999_999, 5_000_000_000, 7_500_000_000]
+            .map(|at| controller.secs_since_decision(Instant(at)));
+        assert_eq!(since, [0, 0, 2]);
+    }
+
+    #[test]
+    fn what_the_cleaner_moved_stays_when_another_tenant_has_the_id() {
+        let shared = testing::small(1);
+        let mut worker = shared.store.worker().unwrap();
+        let moved = || {
+            let rows = cleaner(&shared);
+            let row = rows.iter().find(|(name, _)| name == "moved_bytes").unwrap();
+            row.1.parse::<u64>().unwrap()
+        };
+        let first = shared.store.add_tenant(testing::tenant("first")).unwrap();
+        // Of each segment one item in ten is left.
+        for n in (0..3_000).chain((0..3_000).filter(|n| n % 10 != 0)) {
+            let name = n.to_string();
+            let key = worker.key(Space::Shared, name.as_bytes()).unwrap();
+            worker.set(first, &key, Mode::Set, Fields::default(), &[1; 1_000]).unwrap();
+        }
+        worker.quiesce();
+        while worker.maintain() {}
+        let before = moved();
+        assert!(0 < before, "what is left was moved");
+        testing::replace(&mut worker, first, "second");
+        assert_eq!(shared.store.totals(first).moved_bytes, 0, "its own counters begin anew");
+        assert_eq!(moved(), before);
+    }
 }
