@@ -10,6 +10,7 @@ import pytest
 from conformance import loads, servers
 from conformance.loads import Load, read_answer
 from conformance.test_admin import ask, tenant, wait_until
+from conformance.test_tenants import samples
 from conformance.wire import set_request
 
 pytestmark = pytest.mark.cotenant
@@ -273,6 +274,19 @@ def test_a_configuration_is_read_again(configured, tmp_path):
     path.write_text('bandwidth_step = "64MiB"\nbandwidth_donation = 0\n' + path.read_text(encoding="ascii"), encoding="ascii")
     os.kill(server.pid, signal.SIGHUP)
     wait_until(lambda: "bandwidth_step 64MiB, bandwidth_donation 0" in server.said())
+
+
+def test_counts_of_decisions_are_those_of_all_policies(fresh):
+    server, before = fresh(*TIER, "--bandwidth-policy", "limit"), 0
+    for policy in ("limit", "qos", "limit"):
+        assert ask(server, "PUT", "/bandwidth", {"policy": policy})[0] == 200
+        wait_until(lambda least=before + 2: least <= bandwidth(server)["decisions"])
+        seen = samples(server)
+        [(labels, count)] = seen["cotenant_bandwidth_decisions_total"]
+        assert "policy" not in labels and before + 2 <= count
+        assert seen["cotenant_bandwidth_incidents_total"] == [(labels, 0)]
+        assert seen["cotenant_bandwidth_policy"] == [(f'{{policy="{policy}"}}', 1)]
+        before = int(count)
 
 
 def test_steps_are_read_again_by_who_takes_them(configured, tmp_path):

@@ -220,6 +220,14 @@ def test_metrics_have_memcached_names(server, doors, name):
         assert 'version="1.6.' in found[name][0][0]
 
 
+def test_metrics_have_the_memory_in_force(fresh):
+    server = fresh()
+    with server.wire() as wire:
+        assert wire.ask(b"cache_memlimit 32\r\n") == b"OK\r\n"
+        assert wire.stats()["limit_maxbytes"] == str(32 << 20)
+    assert samples(server)["memcached_limit_bytes"][0][1] == 32 << 20
+
+
 def test_commands_total_has_the_mixin_s_labels(server, doors):
     doors.open.ask(b"get nope\r\nset a 0 0 1\r\nx\r\nget a\r\n")
     labels = [labels for labels, _ in samples(server)["memcached_commands_total"]]

@@ -427,7 +427,7 @@ impl Figures {
             ("memcached_current_connections", "Open connections", gauge(connections)),
             ("memcached_connections", "Connections accepted", load(&counters.total_connections)),
             ("memcached_current_bytes", "Live bytes charged", gauge(held)),
-            ("memcached_limit_bytes", "Memory", gauge(shared.config.memory.0)),
+            ("memcached_limit_bytes", "Memory", gauge(shared.memory_limit().0)),
             ("memcached_current_items", "Live items", gauge(items)),
             ("memcached_items", "Items stored", Value::Count(t.total_items)),
             ("memcached_items_evicted", "Live items evicted", Value::Count(t.evictions)),

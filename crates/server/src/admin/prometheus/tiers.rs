@@ -1,6 +1,6 @@
 //! Figures of tiers below DRAM, and of what tenants have there.
 
-use super::{TenantFigure, Value, gauge, write};
+use super::{Labels, TenantFigure, Value, gauge, write};
 use crate::view::{Snapshot, TenantView, TierView};
 use control::bandwidth::Throttle;
 use prometheus_client::encoding::DescriptorEncoder;
@@ -132,9 +132,11 @@ pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>, snapshot: &Snapshot) -
                 sharing.incidents_total,
             ),
         ] {
-            let labels = vec![("policy", sharing.policy.to_owned())];
-            write(encoder, (name, help, None), [(labels, Value::Count(count))])?;
+            write(encoder, (name, help, None), [(Labels::new(), Value::Count(count))])?;
         }
+        let policy = vec![("policy", sharing.policy.to_owned())];
+        let said = ("cotenant_bandwidth_policy", "The policy about a tier's bandwidth", None);
+        write(encoder, said, [(policy, gauge(1))])?;
     }
     Ok(())
 }
