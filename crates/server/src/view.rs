@@ -136,7 +136,6 @@ impl View {
         let mut totals = self.shared.store.totals_of_all(false);
         totals.add(&self.shared.store.totals_of_all(true));
         let curves = self.shared.curves.lock().unwrap_or_else(PoisonError::into_inner).memory();
-        let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         Snapshot {
             tenants,
             latency,
@@ -150,7 +149,8 @@ impl View {
             slow_total: self.shared.observed.slow.total(),
             buffers: self.shared.buffered(),
             cleaning: self.shared.cleaning.view(&self.shared.store),
-            decisions_total: memory.journal().recorded_total(),
+            // No loop is held up while the other one is waited for.
+            decisions_total: self.decisions_total(),
             totals,
         }
     }
