@@ -96,6 +96,8 @@ pub const URING_OUT: usize = 128 << 10;
 /// Replies up to this size are handed over together; longer ones are sent at once, without a copy (guess: a copy of 16 KiB
 /// costs about a system call).
 pub const URING_SEND_MAX: usize = 16 << 10;
+/// A socket of whose room io_uring does not tell, since the other side has ended what it sends, is asked again after this (guess).
+pub const ROOM_POLL: Duration = Duration::from_millis(2);
 /// Reply bytes collected before a turn ends, not counting the item that crosses the line.
 pub const REPLY_BYTES_PER_TURN: usize = 256 << 10;
 /// Replies up to so many bytes wait for those of the connection's next turn, so that one call sends both: a guess, that of

@@ -22,6 +22,8 @@ pub(super) struct Stream {
     pub(super) is_cancelled: bool,
     /// The socket is watched for room.
     pub(super) is_watched: bool,
+    /// It is asked again for room a little later instead.
+    pub(super) is_retried: bool,
     /// The socket is watched for the end of what the other side sends.
     pub(super) is_end_watched: bool,
     /// That end has come; some of what was sent before may still be unread.
@@ -50,6 +52,7 @@ impl Stream {
             is_receiving: false,
             is_cancelled: false,
             is_watched: false,
+            is_retried: false,
             is_end_watched: false,
             has_hung_up: false,
             is_paused: false,

@@ -1,30 +1,13 @@
 //! What both engines promise, over real sockets.
 
 use super::{Completion, Epoll, IoEngine, Reactor, Ring, Sending, StreamId, Uring, choose};
-use crate::Config;
 use crate::limits::{RECEIVE_BUFFER, URING_BUFFERS, URING_SEND_MAX};
-use crate::shared::Shared;
 use crate::testing;
 use socket2::{Domain, Socket, Type};
 use std::io::{IoSlice, Read as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use store::{Options, Store};
 use units::{Bytes, Duration, Instant};
-
-fn shared() -> Arc<Shared> {
-    let config = Config { memory: Bytes::mib(16), threads: 1, ..Config::default() };
-    let options = Options {
-        memory: config.memory,
-        item_max: config.item_max,
-        threads: 1,
-        tenants_max: 1,
-        no_evict: false,
-        seed: 0,
-    };
-    let store = Store::new(options).expect("16 MiB are enough");
-    Arc::new(testing::shared(config, None, store, Arc::default()))
-}
 
 /// A reactor and what came out of it.
 struct Bed {
@@ -34,7 +17,7 @@ struct Bed {
 
 /// Runs `act` on every engine that this system allows.
 fn on_each(act: impl Fn(&mut Bed)) {
-    let shared = shared();
+    let shared = Arc::new(testing::small(1));
     let mut reactors: Vec<Box<dyn Reactor>> = vec![Box::new(Epoll::new().unwrap())];
     match Ring::probe() {
         Ok(()) => reactors.push(Box::new(Uring::new(Ring::new().unwrap(), Arc::clone(&shared)).unwrap())),
@@ -186,6 +169,64 @@ fn the_last_reply_goes_before_the_end() {
         bed.reactor.finish(id);
         peer.read_to_end(&mut got).unwrap();
         assert_eq!(got, b"byebye");
+    });
+}
+
+/// The other side ends what it sends and takes nothing for a while: nobody is busy with that.
+#[test]
+fn who_has_ended_and_does_not_read_wakes_nobody() {
+    on_each(|bed| {
+        let (id, mut peer) = bed.stream();
+        let Sending::Later(_) = bed.send(id, &bytes(8 << 20)) else { panic!("no socket takes 8 MiB") };
+        peer.shutdown(std::net::Shutdown::Write).unwrap();
+        let reader = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(200));
+            let mut got = Vec::new();
+            peer.read_to_end(&mut got).unwrap();
+            got.len()
+        });
+        let mut rounds = 0;
+        while bed.reactor.next(&mut bed.buffer) != Some(Completion::Sent(id)) {
+            bed.reactor.wait(Some(Duration::from_secs(10))).unwrap();
+            rounds += 1;
+        }
+        // Some hundred while nothing is read, and one or two for each part of what is.
+        assert!(rounds < 2_000, "{rounds} rounds");
+        bed.reactor.close(id);
+        assert_eq!(reader.join().unwrap(), 8 << 20);
+    });
+}
+
+/// The other side asks, ends what it sends, and does not take the answer.
+#[test]
+fn a_last_reply_that_does_not_fit_is_owed_before_the_end_is_told() {
+    on_each(|bed| {
+        let (ours, mut peer) = pair();
+        ours.set_send_buffer_size(1).unwrap();
+        let id = bed.reactor.register(ours).unwrap();
+        peer.write_all(b"ask").unwrap();
+        peer.shutdown(std::net::Shutdown::Write).unwrap();
+        // What was asked and the end are both there when it is answered.
+        for _ in 0..10 {
+            bed.reactor.wait(Some(Duration::ZERO)).unwrap();
+        }
+        assert_eq!(bed.next(), (Completion::Arrived(id, 3), b"ask".to_vec()));
+        let answer = bytes(URING_SEND_MAX);
+        if bed.send(id, &answer) == Sending::Done {
+            // The end is what comes next, if nothing is said of the answer.
+            let mut told: Vec<_> = bed.reactor.next(&mut bed.buffer).into_iter().collect();
+            told.extend(bed.poll().into_iter().map(|(completion, _)| completion));
+            assert!(matches!(told[..], [Completion::Owes(of, owed)] if of == id && 0 < owed), "{told:?}");
+        }
+        assert_eq!(bed.poll(), [], "the end is told when they have gone");
+        let reader = std::thread::spawn(move || {
+            let mut got = Vec::new();
+            peer.read_to_end(&mut got).unwrap();
+            got
+        });
+        assert_eq!(bed.next().0, Completion::Sent(id));
+        assert_eq!(bed.next().0, Completion::Closed(id));
+        assert!(reader.join().unwrap() == answer);
     });
 }
 

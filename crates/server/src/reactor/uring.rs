@@ -10,6 +10,7 @@
 //!             of a stream that comes while it reads (liburing, issue 1549), so that is watched for, and it begins anew
 
 mod arrivals;
+mod room;
 
 use super::alarm::Alarm;
 use super::ring::{Completed, RING_BYTES};
@@ -19,7 +20,6 @@ use super::{Completion, Reactor, Ring, Sending, StreamId, Waker};
 use crate::limits::{URING_OUT, URING_SEND_MAX};
 use crate::shared::Shared;
 use rustix::event::PollFlags;
-use rustix::io::Errno;
 use socket2::Socket;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -48,6 +48,8 @@ pub(crate) struct Uring {
     /// Streams that are not read from and got something all the same.
     to_quiet: Vec<usize>,
     completed: Vec<Completed>,
+    /// Streams that have no room though they were said to, and their generations.
+    to_retry: Vec<(usize, u32)>,
 }
 
 /// Something for `next`, of a number and a generation.
@@ -87,6 +89,7 @@ impl Uring {
             out: 0,
             to_quiet: Vec::new(),
             completed: Vec::new(),
+            to_retry: Vec::new(),
         })
     }
 
@@ -177,26 +180,6 @@ impl Uring {
         Ok(())
     }
 
-    /// A send has not taken everything.
-    fn send_fell_short(&mut self, at: usize, result: Result<u32, Errno>) -> io::Result<()> {
-        let Some(stream) = self.slots[at].stream.as_mut().filter(|stream| !stream.is_gone) else {
-            return Ok(());
-        };
-        let Some(bytes) = stream.queued.take() else { return Ok(()) };
-        let taken = match result {
-            Ok(taken) => (taken as usize).min(bytes.len()),
-            Err(Errno::AGAIN | Errno::INTR) => 0,
-            Err(_) => {
-                self.fail(at);
-                return Ok(());
-            }
-        };
-        stream.pending.extend_from_slice(self.ring.out(bytes.start + taken..bytes.end));
-        stream.owes_sent = true;
-        self.make_ready(at, What::Owes(bytes.len() - taken));
-        self.watch_for_room(at)
-    }
-
     /// Nothing more will be sent to a stream: a receive that begins now comes to the end.
     fn hung_up(&mut self, at: usize) -> io::Result<()> {
         let receive = self.tag(Purpose::Receive, at);
@@ -207,41 +190,6 @@ impl Uring {
         } else if stream.is_receiving && !std::mem::replace(&mut stream.is_cancelled, true) {
             self.ring.cancel(receive, self.tag(Purpose::Cancel, at))?;
         }
-        Ok(())
-    }
-
-    fn watch_for_room(&mut self, at: usize) -> io::Result<()> {
-        let room = self.tag(Purpose::Room, at);
-        let Some(stream) = self.slots[at].stream.as_mut().filter(|s| !s.is_watched) else { return Ok(()) };
-        stream.is_watched = true;
-        self.ring.watch(stream.socket.as_raw_fd(), u32::from(PollFlags::OUT.bits()), false, room)
-    }
-
-    /// A socket may take what is pending.
-    fn has_room(&mut self, at: usize) -> io::Result<()> {
-        let Some(stream) = &mut self.slots[at].stream else { return Ok(()) };
-        stream.is_watched = false;
-        if stream.is_gone {
-            self.release(at);
-            return Ok(());
-        }
-        let pending = std::mem::take(&mut stream.pending);
-        let Ok(taken) = stream.write(&[IoSlice::new(&pending)]) else {
-            self.fail(at);
-            return Ok(());
-        };
-        if taken < pending.len() {
-            stream.pending = pending;
-            stream.pending.drain(..taken);
-            return self.watch_for_room(at);
-        }
-        if stream.is_finishing {
-            end_sending(&stream.socket);
-        }
-        if std::mem::take(&mut stream.owes_sent) {
-            self.make_ready(at, What::Sent);
-        }
-        self.go_on(at);
         Ok(())
     }
 
@@ -328,13 +276,15 @@ impl Reactor for Uring {
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.write_down()?;
-        let timeout = if self.ready.is_empty() { timeout } else { Some(Duration::ZERO) };
+        let timeout = if self.ready.is_empty() { self.until_retried(timeout) } else { Some(Duration::ZERO) };
+        let due = std::mem::take(&mut self.to_retry);
         let mut completed = std::mem::take(&mut self.completed);
         self.ring.enter(timeout, &mut completed)?;
         for done in completed.drain(..) {
             self.complete(done)?;
         }
         self.completed = completed;
+        self.retry(due)?;
         for (at, _) in std::mem::take(&mut self.senders) {
             if let Some(stream) = self.stream(at) {
                 stream.queued = None;

@@ -107,9 +107,13 @@ impl Uring {
             }
             if stream.queued.is_some() {
                 // The last replies go before the end is told.
-                if self.send_queued(at) && self.stream(at).is_some_and(|stream| stream.is_held()) {
-                    // Then it is told when they have gone.
-                    return self.watch_for_room(at).err().map(|_| self.close_for(at));
+                if self.send_queued(at)
+                    && let Some(stream) = self.stream(at).filter(|stream| stream.is_held())
+                {
+                    // Then it is told when they have gone. Whoever does not take them is not waited for without end.
+                    stream.owes_sent = true;
+                    let owed = Completion::Owes(StreamId(at), stream.pending.len());
+                    return Some(self.watch_for_room(at).map_or_else(|_| self.close_for(at), |()| owed));
                 }
             }
             return Some(self.close_for(at));
