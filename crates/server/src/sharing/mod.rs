@@ -455,7 +455,7 @@ impl Running {
 
     /// Measures what a policy looks at, and no more.
     fn look(&mut self, kind: BandwidthKind) {
-        self.thing.wants_latencies = kind.needs_latencies();
+        self.thing.watch_latencies(kind.needs_latencies());
         self.thing.control.watch_latency(kind.name() == "prevention+remedy");
     }
 }

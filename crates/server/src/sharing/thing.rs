@@ -1,7 +1,8 @@
 //! A tier's bandwidth as policies see it in a server: the store's counters and brakes, tenants' claims, their requests' times.
 //!
 //! Shape:      the store's rows + claims + latencies of the window -> rows
-//! Invariants: a claim says what its operator wrote, at the prices of the tier's profile; latencies are of the window
+//! Invariants: a claim says what its operator wrote, at the prices of the tier's profile; latencies are of the window, and there are none
+//!             of one that began before somebody looked at them
 //! Cost:       histograms are copied only for policies that look at latencies
 //! Units:      a latency is as `observe` has it: from a request's arrival to its reply, in buckets a quarter wide
 
@@ -28,7 +29,7 @@ pub(super) struct Thing {
     /// This machine's number: a table that was measured on another one says nothing here.
     machine: u32,
     /// The policy looks at latencies.
-    pub(super) wants_latencies: bool,
+    wants_latencies: bool,
 }
 
 impl Thing {
@@ -40,6 +41,14 @@ impl Thing {
     pub(super) fn begin(&mut self, now: Instant) {
         self.control.read(now, &mut Vec::new());
         self.before.clear();
+    }
+
+    /// Measures latencies from the next reading on, or no more. What requests took before that is of no window.
+    pub(super) fn watch_latencies(&mut self, wants: bool) {
+        if wants && !self.wants_latencies {
+            self.before.clear();
+        }
+        self.wants_latencies = wants;
     }
 
     /// This with what it needs for one step of the loop.
@@ -63,8 +72,8 @@ impl Around<'_> {
         let seen = self.shared.observed.latencies(&ids, now);
         for (row, seen) in rows.iter_mut().zip(seen) {
             let all = of_all_classes(&seen);
-            let before = self.thing.before.insert(row.id, all.clone()).unwrap_or_default();
-            let Some(signal) = &mut row.signal else { continue };
+            let before = self.thing.before.insert(row.id, all.clone());
+            let (Some(before), Some(signal)) = (before, &mut row.signal) else { continue };
             let window = all.since(&before);
             signal.mean_latency = window.mean();
             signal.tail_latency = window.quantile(tail_of(&row.claim.class));
@@ -135,5 +144,53 @@ impl Actuator for Around<'_> {
         in_force: &mut Vec<(TenantId, Throttle)>,
     ) -> bool {
         self.thing.control.apply(now, decision, in_force)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::observe::{CommandClass, Tally};
+    use crate::shared::Shared;
+    use crate::sharing::testing::two_under;
+    use crate::sharing::{BandwidthKind, Speeds};
+    use crate::testing::pass;
+    use units::{Duration, TenantId};
+
+    /// A hundred requests of a tenant that take so long.
+    fn request(shared: &Shared, tenant: TenantId, took: Duration) {
+        let mut tally = Tally::new(1);
+        (0..100).for_each(|_| tally.count(tenant, CommandClass::Read, &[]));
+        shared.observed.note(0, &mut tally, (tenant, took, took), shared.clock.now());
+    }
+
+    /// Tails in the newest decision.
+    fn tails(shared: &Shared) -> Vec<Option<Duration>> {
+        let running = shared.sharing.running();
+        let record = running.pacer.journal().records().last().expect("a decision");
+        record.rows.iter().map(|row| row.signal.and_then(|signal| signal.tail_latency)).collect()
+    }
+
+    #[test]
+    fn what_requests_took_before_somebody_looked_is_of_no_window() {
+        let (clock, shared, [tenant, _]) = two_under("none");
+        let to = |policy: &str| {
+            let kind = BandwidthKind::of_word(policy).expect("a policy");
+            shared.sharing.switch(kind, Speeds::default(), shared.clock.now()).expect("it needs no table");
+        };
+        let step = || {
+            pass(&clock, Duration::from_secs(1));
+            shared.sharing.step(&shared);
+            tails(&shared)[0]
+        };
+        step();
+        for _ in 0..2 {
+            request(&shared, tenant, Duration::from_secs(1));
+            assert_eq!(step(), None, "nobody looks");
+            to("qos");
+            assert_eq!(step(), None, "of the time before");
+            request(&shared, tenant, Duration::from_micros(10));
+            assert_eq!(step(), Some(Duration::from_micros(12)));
+            to("none");
+        }
     }
 }
