@@ -37,7 +37,7 @@ const EPOCH: Duration = Duration::from_millis(2);
 const LEASE: Duration = Duration::from_secs(3_600);
 /// The part of its part that a tenant keeps even if it uses nothing (guess): it must be able to run out.
 const KEPT_LEAST: f64 = 0.01;
-/// Most epochs that an overshoot can take from a tenant: a second's, for a value of 1 MiB takes a quarter of an epoch of a
+/// Most epochs that an overshoot can take from a tenant, of what it has of the pool: a second's, for a value of 1 MiB takes a quarter of an epoch of a
 /// tier of 2 GB/s, and a hundredth of the tier is twenty-five epochs until that is paid (guess; `limit` has ten seconds).
 const OWED_EPOCHS_MAX: f64 = 500.0;
 
@@ -191,11 +191,12 @@ impl Proportional {
             }
             let granted = member.assigned;
             let more = (used - granted) * epochs * pool;
-            member.owed = (member.owed + more).clamp(0.0, member.part.max(granted) * OWED_EPOCHS_MAX);
+            member.owed = (member.owed + more).max(0.0);
             if !is_given {
-                // An epoch of a group that had used up what it is given shows nothing of who wants what.
+                // An epoch of a group that had used up what it is given shows nothing of who wants what, nor how much may be owed.
                 continue;
             }
+            member.owed = member.owed.min(member.part.max(granted) * pool * OWED_EPOCHS_MAX);
             let before = member.desired;
             member.desired = match signal.depleted_at {
                 // Where decisions are late, the budget was one epoch's all the same.

@@ -380,6 +380,29 @@ fn who_overdrew_what_its_group_has_pays_for_it_itself() {
     assert!((3..=5).contains(&paid), "{paid} epochs");
 }
 
+/// What is owed beyond a second of what a tenant has is let off, however little the pool is; an epoch in which there is nothing to divide lets
+/// nothing off.
+#[test]
+fn nobody_pays_for_longer_than_a_second() {
+    let mut policy = Proportional::new(Donation::Kept, Pause::default(), 1);
+    let mut rows = [weighing(1, 1.0)];
+    let (mut now, mut nothing) = (0, 0);
+    for epoch in 0..1_000 {
+        let signal = rows[0].reads(1, EPOCH);
+        signal.cost = if epoch == 1 { Cost(Cost::SECOND.0 / 10) } else { Cost(0) };
+        signal.depleted_at = Some(Instant(now * 1_000_000));
+        let mut pool = control::Pool::default();
+        pool.capacity.cost = if epoch == 2 { Cost(1) } else { Cost(Cost::SECOND.0 / 100) };
+        let span = window(now, now + 2);
+        now += 2;
+        let seen = Seen::new(span, &pool, &rows).unwrap();
+        let budget = policy.decide(span.end, &seen).shares.rows()[0].1;
+        rows[0].in_force = Some(budget);
+        nothing += u32::from(budget.budget.unwrap().cost == Cost(0));
+    }
+    assert!((490..=502).contains(&nothing), "{nothing} epochs without a budget");
+}
+
 /// Who has stopped is not watched alone any more, and is again when it goes on.
 #[test]
 fn who_does_nothing_is_not_watched_alone() {
