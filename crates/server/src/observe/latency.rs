@@ -5,6 +5,7 @@
 //! Cost:   a histogram is 0.8 KiB and is made with its first request; a quantile is at most 25 % too large
 
 use crate::limits::LATENCY_BUCKETS;
+use units::Duration;
 
 /// Buckets to a doubling, as a power of two.
 const SUB_BITS: u32 = 2;
@@ -66,6 +67,12 @@ fn start_of(bucket: usize) -> u64 {
         0..SUBS => bucket as u64,
         _ => ((SUBS + bucket % SUBS) as u64) << (bucket / SUBS - 1),
     }
+}
+
+/// The longest that is told of times up to `at_most`: who asks for that much is told no more while that holds.
+pub(crate) fn told_of(at_most: Duration) -> Duration {
+    let bucket = usize::from(bucket_of(at_most.0.saturating_sub(1)));
+    at_most.max(Duration::from_micros(start_of(bucket + 1)))
 }
 
 /// Times of the requests of one class.
@@ -177,6 +184,22 @@ mod tests {
             assert!(bucket < SUBS || to - from <= from / 4, "{bucket}: wider than a quarter");
         }
         assert_eq!(usize::from(bucket_of(u64::MAX)), LATENCY_BUCKETS - 1);
+    }
+
+    #[test]
+    fn what_is_told_of_times_up_to_a_bound_is_inside_what_is_told_of_the_bound() {
+        for (bound_us, told_us) in [(1, 1), (3, 3), (500, 512), (512, 512), (513, 640), (900_000, 917_504)] {
+            let bound = Duration::from_micros(bound_us);
+            assert_eq!(told_of(bound), Duration::from_micros(told_us));
+            let told = |took: Duration| {
+                let mut latency = Latency::default();
+                latency.add(bucket_of(took.0), 1, took.0);
+                latency.part_us(0.99).map(Duration::from_micros)
+            };
+            assert_eq!(told(Duration(bound.0 - 1)), Some(told_of(bound)), "just inside");
+            assert!(Some(told_of(bound)) < told(told_of(bound)), "outside for certain");
+        }
+        assert_eq!(told_of(Duration(u64::MAX)), Duration(u64::MAX));
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! What a tenant claims of a tier's bandwidth, as an operator writes it: `limit 20%`, `slowdown 1.5`, `p99 500us; cap writes
 //! 100MB/s`, `critical`.
 //!
-//! Shape:   clauses between semicolons <-> a claim; with the price of a tier's accesses it is what policies see
+//! Shape:   clauses between semicolons <-> a claim; with the price of a tier's accesses, and in the steps in which times are told, it is what
+//!          policies see
 //! Units:   per cent of the tier's time, bytes per second, accesses per second of a size
 //! Failure: a text that is no claim says what would be one
 //! Source:  NyxCache §3.4 (limits in standard operations, slowdowns, latencies), MT² §2.1 (caps and guarantees by kind)
 
+use crate::observe::latency::told_of;
 use control::bandwidth::{Cost, Kind, Kinds};
 use control::{Amount, Claim, Class, Goal, Quantile, Slowdown};
 use policy::estimate::access_cost::StandardOps;
@@ -63,7 +65,8 @@ impl TierClaim {
         *self == Self::NOTHING
     }
 
-    /// `claim` with this in it; `price` says what an access to the tier costs of its time.
+    /// `claim` with this in it; `price` says what an access to the tier costs of its time. Times are told in steps: a goal is the end of its own,
+    /// for one that may be inside is not missed.
     pub(crate) fn put_into(&self, claim: &mut Claim, price: impl FnOnce(StandardOps) -> Cost) {
         let mut most = Amount::default();
         match self.limit {
@@ -79,6 +82,9 @@ impl TierClaim {
         }
         claim.caps = self.caps;
         claim.class = match self.goal {
+            Some(Goal::Latency { quantile, at_most }) => {
+                Class::Critical { goal: Goal::Latency { quantile, at_most: told_of(at_most) } }
+            }
             Some(goal) => Class::Critical { goal },
             None if self.exempt => Class::Exempt,
             None => Class::BestEffort,
@@ -310,6 +316,9 @@ mod tests {
         let bytes = of("limit 500MB/s").ceiling.map(|ceiling| (ceiling.bandwidth, ceiling.cost));
         assert_eq!(bytes, Some((BytesPerSec(500_000_000), Cost(0))));
         assert!(matches!(of("slowdown 1.5").class, Class::Critical { goal: Goal::Slowdown(_) }));
+        let quantile = Quantile::new(0.99).expect("a quantile");
+        let goal = Goal::Latency { quantile, at_most: Duration::from_micros(512) };
+        assert_eq!(of("p99 500us").class, Class::Critical { goal }, "450 to 512 us are told as 512");
         assert_eq!(of("critical").class, Class::Critical { goal: Goal::Bandwidth(Kinds::default()) });
         assert_eq!(of("exempt").class, Class::Exempt);
         assert_eq!(of("cap writes 1GB/s").caps.slow_write, Some(BytesPerSec(1_000_000_000)));

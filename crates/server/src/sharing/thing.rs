@@ -1,7 +1,7 @@
 //! A tier's bandwidth as policies see it in a server: the store's counters and brakes, tenants' claims, their requests' times.
 //!
 //! Shape:      the store's rows + claims + latencies of the window -> rows
-//! Invariants: a claim says what its operator wrote, at the prices of the tier's profile; latencies are of the window, and there are none
+//! Invariants: a claim says what its operator wrote, at the prices of the tier's profile and in steps of a latency; latencies are of the window, and there are none
 //!             of one that began before somebody looked at them
 //! Cost:       histograms are copied only for policies that look at latencies
 //! Units:      a latency is as `observe` has it: from a request's arrival to its reply, in buckets a quarter wide
@@ -152,7 +152,7 @@ mod tests {
     use crate::observe::{CommandClass, Tally};
     use crate::shared::Shared;
     use crate::sharing::testing::two_under;
-    use crate::sharing::{BandwidthKind, Speeds};
+    use crate::sharing::{BandwidthKind, Speeds, TierClaim};
     use crate::testing::pass;
     use units::{Duration, TenantId};
 
@@ -168,6 +168,22 @@ mod tests {
         let running = shared.sharing.running();
         let record = running.pacer.journal().records().last().expect("a decision");
         record.rows.iter().map(|row| row.signal.and_then(|signal| signal.tail_latency)).collect()
+    }
+
+    #[test]
+    fn a_tail_that_may_be_inside_its_goal_is_not_missed() {
+        let (clock, shared, [tenant, _]) = two_under("qos");
+        shared.sharing.set_claim(tenant, &"p99 500us".parse::<TierClaim>().expect("a claim"));
+        shared.sharing.step(&shared);
+        for (took_us, told_us, is_missed) in [(499, 512, false), (520, 640, true), (450, 512, false)] {
+            request(&shared, tenant, Duration::from_micros(took_us));
+            // However long the windows of a policy are.
+            pass(&clock, Duration::from_secs(10));
+            shared.sharing.step(&shared);
+            assert_eq!(tails(&shared)[0], Some(Duration::from_micros(told_us)));
+            let incident = shared.sharing.view().incident;
+            assert_eq!(incident.is_some(), is_missed, "{took_us} us: {incident:?}");
+        }
     }
 
     #[test]
