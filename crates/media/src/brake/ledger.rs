@@ -13,6 +13,8 @@ use units::{Bytes, BytesPerSec, Duration, Instant};
 const PIECES: u64 = 1024;
 /// Parts of a period in which its budget is granted where the next should have been begun and was not.
 const LATE_PARTS: u64 = 64;
+/// A budget of nothing holds so long after its period (guess: many times what a loop rests): who begins periods may have died.
+const LATE_MAX: Duration = Duration::from_secs(10);
 /// Time's worth of bytes that a thread takes at once under a cap.
 const PIECE: Duration = Duration::from_micros(50);
 /// How far the bytes that passed may be ahead of their time: what a thread was late can be made up for within this.
@@ -92,6 +94,17 @@ impl Ledger {
         budget.map_or(Instant::ZERO, |budget| Instant(self.start.0.saturating_add(budget.per.0)))
     }
 
+    /// The same for who asks again after that: whoever begins the next period is late, and who waits for it waits as long again. After very long
+    /// nobody is taken to begin any, and one access passes.
+    pub(super) fn late_until(&self, now: Instant) -> Instant {
+        let (Some(budget), due) = (self.setting.budget, self.nothing_until()) else { return Instant::ZERO };
+        let late = now.since(due);
+        if due == Instant::ZERO || (self.is_begun && LATE_MAX <= late) {
+            return Instant::ZERO;
+        }
+        now + late.max(PERIOD_MIN).min(budget.per)
+    }
+
     /// Until when nothing of each kind may pass, by what has.
     pub(super) fn capped_until(&self) -> [Instant; 4] {
         self.due.map(|due| Instant(due.0.saturating_sub(AHEAD.0)))
@@ -113,9 +126,8 @@ impl Ledger {
                 self.depleted = true;
                 self.depleted_at.get_or_insert(now);
             }
-            // What is spent beyond this period's takes whole periods more.
-            let periods =
-                self.spent_ps.checked_div(budget.cost_ps).map_or(u64::MAX, |periods| periods.max(1));
+            // What is spent beyond this period's takes whole periods more; of a budget of nothing see `late_until`.
+            let periods = self.spent_ps.checked_div(budget.cost_ps).map_or(1, |periods| periods.max(1));
             return (0, self.start + Duration(budget.per.0.saturating_mul(periods)));
         }
         let piece = (budget.cost_ps / PIECES).min(left);

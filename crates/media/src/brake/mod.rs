@@ -14,6 +14,9 @@
 //! Non-goals:  reading a clock, deciding who is held back
 
 mod ledger;
+#[cfg(test)]
+#[cfg(not(miri))]
+mod nothing_tests;
 
 use crate::Access;
 use ledger::Ledger;
@@ -108,6 +111,11 @@ const HELD: u64 = 1;
 impl Setting {
     /// Not held back.
     pub const FREE: Self = Self { delay: 0, paused: false, budget: None, cap: [None; 4] };
+
+    /// Whether its budget is one of nothing.
+    const fn grants_nothing(self) -> bool {
+        matches!(self.budget, Some(Budget { cost_ps: 0, .. }))
+    }
 
     /// Whether its delay is shorter than that of `before`, or a pause has ended with it.
     const fn lets_go(self, before: Self) -> bool {
@@ -233,7 +241,8 @@ impl Brake {
                 let late = i64::try_from(now.since(pad.ready_at).0).unwrap_or(most);
                 pad.owed_ns = pad.owed_ns.saturating_sub(late).max(-most);
             }
-            pad.ready_at = Instant::ZERO;
+            pad.ready_at =
+                if pad.setting.grants_nothing() { self.lock().late_until(now) } else { Instant::ZERO };
         }
         if let Some(owed) = pad.owes(access) {
             // While it had nothing to ask for it has waited.
