@@ -24,7 +24,7 @@ mod member;
 use super::mt2_model::EmpiricalModel;
 use super::nyx_admission::Admission;
 use super::nyx_lever::{in_reach, looser, tighter};
-use super::nyx_slack::{asks_for_bandwidth, grain, is_idle, mean_slack, measurable, slack};
+use super::nyx_slack::{asks_for_bandwidth, asks_for_latency, grain, is_idle, mean_slack, measurable, slack};
 use super::regulator::Step;
 use super::roster::{Roster, note};
 use crate::estimate::interference::{Candidate, Finding, Interference, Turn};
@@ -386,10 +386,10 @@ impl Qos {
         next.is_some()
     }
 
-    /// Longer windows while a tail rests on too few operations.
+    /// Longer windows while a tail that somebody is promised rests on too few operations.
     fn stretch(&mut self, seen: &Input<'_>) {
         let few = |(row, (_, member)): (&Case, (TenantId, &Member))| {
-            measurable(&member.class)
+            asks_for_latency(&member.class)
                 && row.signal.is_some_and(|s| 0 < s.operations && s.operations < OPERATIONS_LEAST)
         };
         self.stretch = if seen.tenants.iter().zip(self.members.iter()).any(few) {

@@ -74,3 +74,8 @@ pub(super) fn mean_slack(row: &Case) -> Option<f64> {
 pub(super) fn asks_for_bandwidth(class: &Class) -> bool {
     matches!(class, Class::Critical { goal: Goal::Bandwidth(_) })
 }
+
+/// Whether a class has a latency for its goal.
+pub(super) fn asks_for_latency(class: &Class) -> bool {
+    matches!(class, Class::Critical { goal: Goal::Latency { .. } })
+}

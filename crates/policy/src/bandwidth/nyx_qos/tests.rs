@@ -244,21 +244,25 @@ fn missing_signals_and_mixed_windows_decide_nothing() {
 
 #[test]
 fn a_tail_of_few_operations_gets_longer_windows() {
-    let mut plant = Plant::new(&[(1, 0.5)], &[(2, 2_000, 0.1)]);
-    let mut policy = policy(1);
-    let mut wakes = Vec::new();
-    let mut wake = Duration::ZERO;
-    for _ in 0..6 {
-        plant.measure(wake);
-        if let Some(signal) = plant.rows[0].signal.as_mut() {
-            signal.operations = signal.operations.min(100);
+    let longer = [500, 1_000, 2_000, 4_000, 4_000, 4_000];
+    for (class, windows_ms) in [(critical().class, longer), (keeps(1_000), [500; 6])] {
+        let mut plant = Plant::new(&[(1, 0.5)], &[(2, 2_000, 0.1)]);
+        plant.rows[0].claim.class = class;
+        let mut policy = policy(1);
+        let mut wakes = Vec::new();
+        let mut wake = Duration::ZERO;
+        for _ in 0..6 {
+            plant.measure(wake);
+            if let Some(signal) = plant.rows[0].signal.as_mut() {
+                signal.operations = signal.operations.min(100);
+            }
+            let window = crate::bandwidth::testing::window(plant.now_ms, plant.now_ms + wake.as_millis());
+            plant.now_ms += wake.as_millis();
+            wake = decide(&mut policy, &mut plant.rows, window).wake;
+            wakes.push(wake.as_millis());
         }
-        let window = crate::bandwidth::testing::window(plant.now_ms, plant.now_ms + wake.as_millis());
-        plant.now_ms += wake.as_millis();
-        wake = decide(&mut policy, &mut plant.rows, window).wake;
-        wakes.push(wake.as_millis());
+        assert_eq!(wakes, windows_ms, "{class:?}");
     }
-    assert_eq!(wakes, [500, 1_000, 2_000, 4_000, 4_000, 4_000]);
 }
 
 #[test]
