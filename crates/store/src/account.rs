@@ -59,7 +59,8 @@ pub(crate) fn let_go(store: &Store, view: &View<'_>) {
 pub(crate) fn take_off(store: &Store, counters: &ThreadCounters, place: Place, view: &View<'_>) {
     let sizes = view.sizes();
     counters.class(sizes.whole, view.own_space()).unlink(sizes.whole);
-    store.log.bury(place, u32::try_from(sizes.in_segment).unwrap_or(u32::MAX));
+    let (len32, expiry) = (u32::try_from(sizes.in_segment).unwrap_or(u32::MAX), view.expiry());
+    store.log.bury(place, len32, expiry.map(|e| e.at));
     let tenant = store.tenant(view.tenant());
     if view.is_away() {
         tenant.away.fetch_sub(view.footprint().cast_signed(), Ordering::Relaxed);
@@ -71,7 +72,7 @@ pub(crate) fn take_off(store: &Store, counters: &ThreadCounters, place: Place, v
     }
     let charge = sizes.charge();
     let one = Load::one(charge);
-    let live = view.expiry().map_or(one, |expiry| tenant.expiries.remove(expiry, charge));
+    let live = expiry.map_or(one, |expiry| tenant.expiries.remove(expiry, charge));
     tenant.live.fetch_sub(live.bytes, Ordering::Relaxed);
     tenant.items.fetch_sub(1, Ordering::Relaxed);
     let expired = (one - live).items;
@@ -121,7 +122,7 @@ pub(crate) fn relink(
     stamp: u64,
 ) {
     let len32 = |len| u32::try_from(len).unwrap_or(u32::MAX);
-    store.log.bury(from, len32(old_len));
+    store.log.bury(from, len32(old_len), None);
     store.log.segment(to.segment).note_append(tenant, len32(len), stamp, None);
 }
 

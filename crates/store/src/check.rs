@@ -14,7 +14,7 @@ pub(crate) fn check(store: &Store, reader: &Participant) {
     let mut keys = HashSet::new();
     let mut live: HashMap<TenantId, (i64, i64, i64)> = HashMap::new();
     let mut stale: HashMap<TenantId, i64> = HashMap::new();
-    let mut live_in: HashMap<u32, u64> = HashMap::new();
+    let mut live_in: HashMap<u32, (u64, u64)> = HashMap::new();
     let mut away: HashMap<TenantId, i64> = HashMap::new();
     let mut leads: HashMap<u8, Vec<(Reference, usize)>> = HashMap::new();
     let mut values = store.log.check_values();
@@ -29,7 +29,9 @@ pub(crate) fn check(store: &Store, reader: &Participant) {
             values.swap_remove(at);
         }
         assert!(keys.insert((space_of(&view), view.key().to_vec())), "a key is in the index once");
-        *live_in.entry(slot.place().segment.0).or_default() += view.len() as u64;
+        let (linked, expiring) = live_in.entry(slot.place().segment.0).or_default();
+        *linked += view.len() as u64;
+        *expiring += view.expiry().map_or(0, |_| view.len() as u64);
         if let Some(at) = view.away() {
             leads.entry(at.tier).or_default().push((at, view.key().len()));
             *away.entry(view.tenant()).or_default() += view.footprint().cast_signed();
@@ -64,10 +66,7 @@ pub(crate) fn check(store: &Store, reader: &Participant) {
         assert!(!tenant.is_gone() || tenant.share().target.0 == 0, "a removed tenant has a share");
         lock(&tenant.shadow).check();
     }
-    for id in store.log.ids() {
-        let expected = live_in.get(&id.0).copied().unwrap_or(0);
-        assert_eq!(u64::from(store.log.segment(id).live()), expected, "live bytes of segment {id}");
-    }
+    check_segments(store, &live_in);
     for tier in &store.tiers {
         tier.check(leads.remove(&tier.id).unwrap_or_default());
     }
@@ -80,4 +79,13 @@ pub(crate) fn check(store: &Store, reader: &Participant) {
     );
     let items: i64 = [false, true].map(|own| store.class_totals(own)).iter().flatten().map(|c| c.items).sum();
     assert_eq!(items, i64::try_from(used.slots).unwrap_or(i64::MAX), "size classes count every item");
+}
+
+/// Asserts that the table of segments counts what the index leads to in each: all bytes, and those that expire.
+fn check_segments(store: &Store, live_in: &HashMap<u32, (u64, u64)>) {
+    for id in store.log.ids() {
+        let (expected, segment) = (live_in.get(&id.0).copied().unwrap_or_default(), store.log.segment(id));
+        let counted = (u64::from(segment.live()), u64::from(segment.expiring()));
+        assert_eq!(counted, expected, "live bytes of segment {id}, and of them those that expire");
+    }
 }

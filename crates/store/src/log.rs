@@ -366,10 +366,10 @@ impl Log {
         View::new(header, unsafe { self.region.bytes(start + HEADER, len) })
     }
 
-    /// Notes that the index has ceased to point at the item at a place, of so many bytes.
+    /// Notes that the index has ceased to point at the item at a place, of so many bytes, that expires at a second.
     #[inline]
-    pub(crate) fn bury(&self, place: Place, len: u32) {
-        self.segment(place.segment).note_dead(len);
+    pub(crate) fn bury(&self, place: Place, len: u32, expiry_at: Option<u32>) {
+        self.segment(place.segment).note_dead(len, expiry_at);
         let start = place.segment.index() * self.segment_bytes + place.offset as usize;
         // SAFETY: the flags of a published item, which no slice covers and which only the holder of the locks of its key writes. Its
         // segment is not used again meanwhile: the epoch in which the caller found the item is not past before it is through.

@@ -48,8 +48,9 @@ pub(crate) struct Segment {
     appended: AtomicU32,
     /// Tenant in the upper half, bytes ever written for it in the lower; the largest, by space saving.
     tenants: [AtomicU64; TENANTS],
+    /// Bytes of items that the index points at, by when they expire.
     expiry: [AtomicU32; EXPIRY_BINS],
-    /// Bytes of these that it points at no more.
+    /// Bytes of what was appended that it points at no more.
     gone: AtomicU32,
 }
 
@@ -131,9 +132,14 @@ impl Segment {
         }
         self.note_tenant(tenant, len);
         if let Some(at) = expiry_at {
-            let after = at.saturating_sub(self.created_secs.load(Ordering::Relaxed));
-            add_alone(&self.expiry[bin_of(after)], len);
+            // Whoever removes one writes here, too.
+            self.expiring_at(at).fetch_add(len, Ordering::Relaxed);
         }
+    }
+
+    /// The bin of what expires at a second.
+    fn expiring_at(&self, at: u32) -> &AtomicU32 {
+        &self.expiry[bin_of(at.saturating_sub(self.created_secs.load(Ordering::Relaxed)))]
     }
 
     /// Space saving: a tenant that is not among the largest takes the place, and the count, of the smallest.
@@ -156,7 +162,10 @@ impl Segment {
     }
 
     /// Counts an item that the index no longer points at.
-    pub(crate) fn note_dead(&self, len: u32) {
+    pub(crate) fn note_dead(&self, len: u32, expiry_at: Option<u32>) {
+        if let Some(at) = expiry_at {
+            self.expiring_at(at).fetch_sub(len, Ordering::Relaxed);
+        }
         self.gone.fetch_add(len, Ordering::Release);
     }
 
@@ -170,7 +179,17 @@ impl Segment {
         })
     }
 
-    /// Bytes written that have certainly expired by `now_secs`.
+    /// Bytes of items that the index points at, or has pointed at.
+    pub(crate) fn appended(&self) -> u32 {
+        self.appended.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of items that the index points at and that expire.
+    pub(crate) fn expiring(&self) -> u32 {
+        self.expiry.iter().map(|bytes| bytes.load(Ordering::Relaxed)).fold(0, u32::saturating_add)
+    }
+
+    /// Bytes of items that the index points at and that have certainly expired by `now_secs`.
     pub(crate) fn expired(&self, now_secs: u32) -> u32 {
         let age = now_secs.saturating_sub(self.created_secs.load(Ordering::Relaxed));
         let bins = self.expiry.iter().enumerate();
@@ -227,5 +246,19 @@ mod tests {
         {
             assert_eq!(segment.expired(now), expired, "at {now}");
         }
+    }
+
+    #[test]
+    fn what_is_gone_does_not_expire() {
+        let segment = Segment::default();
+        segment.open(0, 1_000);
+        for (len, at) in [(10, Some(1_005)), (20, Some(1_007)), (40, Some(1_060)), (80, None)] {
+            segment.note_append(TenantId(0), len, 1, at);
+        }
+        segment.note_dead(20, Some(1_007));
+        segment.note_dead(80, None);
+        assert_eq!([1_008, 1_064].map(|now| segment.expired(now)), [10, 50]);
+        segment.note_dead(40, Some(1_060));
+        assert_eq!((segment.expired(1_064), segment.expiring(), segment.live()), (10, 10, 10));
     }
 }

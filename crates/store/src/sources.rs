@@ -131,7 +131,8 @@ fn overshare(store: &Store) -> Vec<u64> {
 }
 
 /// Bytes that cleaning a segment is expected to free: what is dead, and of what the index still points at, what has
-/// expired, was flushed, or its tenants hold beyond their shares. The latter are known as written, not as still there.
+/// expired, was flushed, or its tenants hold beyond their shares. The latter two are known as written: of that as large a part counts
+/// as is still there of all.
 pub(crate) fn expected_gain(store: &Store, id: SegmentId, over: &[u64]) -> u64 {
     let segment = store.log.segment(id);
     let live = u64::from(segment.live());
@@ -141,6 +142,80 @@ pub(crate) fn expected_gain(store: &Store, id: SegmentId, over: &[u64]) -> u64 {
         let part = if flushed { 256 } else { over.get(tenant.index()).copied().unwrap_or(0) };
         u64::from(bytes) * part / 256
     };
-    let going = u64::from(segment.expired(store.now_secs())) + segment.tenants().map(goes).sum::<u64>();
+    let written = segment.tenants().map(goes).sum::<u64>();
+    let of_tenants = written * live / u64::from(segment.appended().max(1));
+    let going = u64::from(segment.expired(store.now_secs())) + of_tenants;
     (store.log.segment_bytes() as u64).saturating_sub(live) + going.min(live)
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+    use crate::{Fields, Mode, Options, RankKind, Space, TenantSpec, Worker};
+    use control::Claim;
+    use std::sync::Arc;
+    use units::{Bytes, TenantId};
+
+    const ITEMS: u32 = 2_000;
+
+    /// A store of two tenants, who have written in turn: the first what expires after a minute, the second what does not.
+    fn store_of_two() -> (Arc<Store>, Worker) {
+        let (memory, item_max) = (Bytes::mib(16), Bytes::kib(8));
+        let options = Options { memory, item_max, threads: 1, tenants_max: 2, no_evict: false, seed: 1 };
+        let store = Store::new(options).unwrap();
+        for name in ["sessions", "pages"] {
+            let (name, claim, rank) = (name.to_owned(), Claim::default(), RankKind::default());
+            store.add_tenant(TenantSpec { name, own_space: true, claim, rank }).unwrap();
+        }
+        let worker = store.worker().unwrap();
+        for n in 0..ITEMS {
+            set(&worker, 0, n, store.now_secs() + 60);
+            set(&worker, 1, n, 0);
+        }
+        (store, worker)
+    }
+
+    fn set(worker: &Worker, tenant: u32, n: u32, expires_at: u32) {
+        let text = format!("{n:08}");
+        let key = worker.key(Space::Own(TenantId(tenant)), text.as_bytes()).unwrap();
+        let fields = Fields { expires_at, ..Fields::default() };
+        worker.set(TenantId(tenant), &key, Mode::Set, fields, &[1; 1_000]).unwrap();
+    }
+
+    /// Sums over some segments: what cleaning them is expected to free, and what the index points at.
+    fn sums(store: &Store, segments: &[SegmentId]) -> (u64, u64) {
+        let gains = segments.iter().map(|id| expected_gain(store, *id, &[]));
+        (gains.sum(), segments.iter().map(|id| u64::from(store.log.segment(*id).live())).sum())
+    }
+
+    #[test]
+    fn what_was_written_over_has_not_expired_as_well() {
+        let (store, worker) = store_of_two();
+        let before: Vec<SegmentId> = sealed(&store).collect();
+        let all = before.len() as u64 * store.log.segment_bytes() as u64;
+        let (_, written) = sums(&store, &before);
+        assert!(2 < before.len());
+        // Every second one is written over; the others have expired when their segments are old enough to tell.
+        (0..ITEMS).step_by(2).for_each(|n| set(&worker, 0, n, store.now_secs() + 60));
+        store.set_now(store.now_secs() + 64);
+        let (gain, live) = sums(&store, &before);
+        assert!(gain.abs_diff(all - written / 2) < written / 100, "{gain} of {all}, {live} are linked");
+        (1..ITEMS).step_by(2).for_each(|n| set(&worker, 0, n, store.now_secs() + 60));
+        let (gain, live) = sums(&store, &before);
+        assert_eq!(gain, all - live, "nothing is left that could expire");
+        assert!(live.abs_diff(written / 2) < written / 100);
+    }
+
+    #[test]
+    fn what_was_written_over_is_not_flushed_as_well() {
+        let (store, worker) = store_of_two();
+        let before: Vec<SegmentId> = sealed(&store).collect();
+        let all = before.len() as u64 * store.log.segment_bytes() as u64;
+        store.flush(TenantId(1), 0);
+        assert!(sums(&store, &before).0.abs_diff(all / 2) < all / 20, "half is flushed, nothing is gone");
+        (0..ITEMS).for_each(|n| set(&worker, 1, n, 0));
+        let (gain, live) = sums(&store, &before);
+        assert!(gain <= all - live / 3, "{gain} of {all}, and {live} are there: that is not all dead");
+    }
 }
