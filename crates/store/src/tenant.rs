@@ -20,7 +20,7 @@ use control::memory::MemoryShare;
 use media::brake::Setting;
 use std::sync::{Arc, OnceLock};
 use units::{Bytes, Instant, TenantId};
-use worth::WorthCell;
+use worth::{Expected, WorthCell};
 
 /// What a tenant is created with.
 #[derive(Clone, Debug)]
@@ -87,8 +87,8 @@ pub(crate) struct Tenant {
     ceiling: AtomicU64,
     /// How it competes by worth, if it does.
     worth: WorthCell,
-    /// Hits that ranks let expect since the last reading, in thousandths.
-    expected_hits: AtomicU64,
+    /// Hits that ranks let expect.
+    expected: Expected,
     /// What the cleaner leaves it before anybody gets more.
     floor: AtomicU64,
     refuses: AtomicBool,
@@ -140,7 +140,7 @@ impl Tenant {
             dram_target: AtomicU64::new(u64::MAX),
             ceiling: AtomicU64::new(u64::MAX),
             worth: WorthCell::default(),
-            expected_hits: AtomicU64::new(0),
+            expected: Expected::default(),
             refuses: AtomicBool::new(false),
             refuse_above: AtomicU64::new(u64::MAX),
             below: Standing::new(reasons),

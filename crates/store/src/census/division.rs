@@ -32,7 +32,8 @@ pub(super) struct Pooled {
 impl Census {
     /// Of each tenant the sources hold the same part of what it holds, `part` of `whole`: that is surer than what samples of a
     /// few of its items stand for. And of the bytes that `come` each writes as of late: from `written` on, which is brought up to
-    /// date. Who writes nothing is not to lose what others will need. Notes what hits the ranks let expect while that was written.
+    /// date. Who writes nothing is not to lose what others will need. Notes what hits the ranks let expect while that was written
+    /// which no survey of any thread has seen.
     pub(crate) fn expect(
         &mut self,
         store: &Store,
@@ -40,11 +41,13 @@ impl Census {
         come: u64,
         written: &mut Vec<u64>,
     ) {
-        written.resize(written.len().max(self.seen.len()), 0);
+        let tenant_of = |i: usize| store.tenant(TenantId(u32::try_from(i).unwrap_or(u32::MAX)));
+        // For a thread that has not surveyed yet it began when another last did.
+        written.extend((written.len()..self.seen.len()).map(|i| tenant_of(i).surveyed_until()));
+        let mut unsurveyed = 0;
         for (i, seen) in self.seen.iter_mut().enumerate() {
             let Some(seen) = seen else { continue };
-            let id = TenantId(u32::try_from(i).unwrap_or(u32::MAX));
-            let tenant = store.tenant(id);
+            let tenant = tenant_of(i);
             let below = seen.below.as_ref().map_or(0, |below| below.sampled);
             let counted = part_of(tenant.held_here().0, part, whole);
             // What has expired in tiers is taken off what is counted here: then samples are surer.
@@ -55,15 +58,16 @@ impl Census {
             seen.expected *= inside as f64 / (seen.sampled + below).max(1) as f64;
             seen.inside = inside - inside_below;
             seen.below.iter_mut().for_each(|below| below.inside = inside_below);
-            let now = store.raw_totals(id).dram_write.bytes;
+            let now = store.raw_totals(tenant.id).dram_write.bytes;
+            unsurveyed += tenant.take_unsurveyed(now);
             seen.coming = now.saturating_sub(std::mem::replace(&mut written[i], now));
         }
-        let all = self.seen.iter().flatten().map(|seen| seen.coming).sum();
-        let ticks = all as f64 / store.tick_bytes as f64 * whole as f64 / part.max(1) as f64;
+        let ticks = unsurveyed as f64 / store.tick_bytes as f64 * whole as f64 / part.max(1) as f64;
         for (i, seen) in self.seen.iter().enumerate() {
             let Some(seen) = seen else { continue };
-            store.tenant(TenantId(u32::try_from(i).unwrap_or(u32::MAX))).expect_hits(seen.expected * ticks);
+            tenant_of(i).expect_hits(seen.expected * ticks);
         }
+        let all = self.seen.iter().flatten().map(|seen| seen.coming).sum();
         self.seen.iter_mut().flatten().for_each(|seen| seen.coming = part_of(come, seen.coming, all));
     }
 
@@ -245,4 +249,83 @@ impl Census {
 /// The part of what was sampled that is kept; all of it where nothing is said to be there that anything could be taken from.
 fn of_sampled(sampled: u64, kept: u64, inside: u64) -> u64 {
     if inside == 0 { sampled } else { part_of(sampled, kept, inside) }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use crate::{Fields, Mode, Options, RankKind, Space, Store, TenantSpec, Worker};
+    use control::Claim;
+    use std::sync::Arc;
+    use units::{Bytes, TenantId};
+
+    const TENANT: TenantId = TenantId(0);
+
+    fn new_store() -> Arc<Store> {
+        let (memory, item_max) = (Bytes::mib(8), Bytes::kib(8));
+        let options = Options { memory, item_max, threads: 2, tenants_max: 1, no_evict: false, seed: 1 };
+        let store = Store::new(options).unwrap();
+        let (name, claim, rank) = ("t".to_owned(), Claim::default(), RankKind::default());
+        store.add_tenant(TenantSpec { name, own_space: true, claim, rank }).unwrap();
+        store
+    }
+
+    /// Items of a KiB that fill the memory.
+    const TURNOVER: u32 = 8 << 10;
+
+    /// Stores items, which `cleans` makes room for.
+    fn write(worker: &mut Worker, items: std::ops::Range<u32>, mut cleans: impl FnMut(&mut Worker)) {
+        for n in items {
+            let text = format!("{n:08}");
+            loop {
+                let key = worker.key(Space::Own(TENANT), text.as_bytes()).unwrap();
+                if worker.set(TENANT, &key, Mode::Set, Fields::default(), &[7; 980]).is_ok() {
+                    break;
+                }
+                cleans(worker);
+            }
+            worker.quiesce();
+        }
+    }
+
+    /// The first survey of a thread expects hits for what was written since that of another, not since the store began.
+    #[test]
+    fn a_thread_that_cleans_for_the_first_time_expects_no_more_than_others() {
+        let store = new_store();
+        let mut first = store.worker().unwrap();
+        write(&mut first, 0..20 * TURNOVER, |worker| worker.make_room().unwrap());
+        store.tenant(TENANT).take_expected_hits();
+        write(&mut first, 20 * TURNOVER..21 * TURNOVER, |worker| worker.make_room().unwrap());
+        let of_a_turnover = store.tenant(TENANT).take_expected_hits();
+        let mut second = store.worker().unwrap();
+        second.clean();
+        let of_the_first = store.tenant(TENANT).take_expected_hits();
+        assert!(0 < of_a_turnover && of_the_first <= of_a_turnover, "{of_the_first}, {of_a_turnover}");
+    }
+
+    /// However many threads clean, what was written is counted once.
+    #[test]
+    fn threads_that_clean_in_turn_expect_as_many_hits_as_one() {
+        let expected = [1, 2].map(|threads| {
+            let store = new_store();
+            let mut workers = [(); 2].map(|()| store.worker().unwrap());
+            let [writer, helper] = &mut workers;
+            helper.go_offline();
+            let mut turn = 0;
+            write(writer, 0..12 * TURNOVER, |writer| {
+                turn += 1;
+                if turn % threads == 0 {
+                    writer.make_room().unwrap();
+                } else {
+                    writer.go_offline();
+                    helper.go_online();
+                    helper.make_room().unwrap();
+                    helper.go_offline();
+                    writer.go_online();
+                }
+            });
+            store.tenant(TENANT).take_expected_hits()
+        });
+        assert!(expected[1].abs_diff(expected[0]) < expected[0] / 4, "{expected:?}");
+    }
 }

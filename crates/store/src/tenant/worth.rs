@@ -2,10 +2,10 @@
 //!
 //! Shape:      a worth or none <-> 32 bits: eighths of an octave in the lowest 16, above them whether it holds within the group;
 //!             surveys add hits expected, the sensor takes them
-//! Invariants: what is read was set as a whole
+//! Invariants: what is read was set as a whole; hits are expected once for what was written, whoever surveys
 
 use super::Tenant;
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use control::memory::Worth;
 
 /// By need.
@@ -34,7 +34,26 @@ impl WorthCell {
     }
 }
 
+/// Hits that ranks let expect, and until when they have been added up.
+#[derive(Debug, Default)]
+pub(super) struct Expected {
+    /// Since the last reading, in thousandths.
+    hits: AtomicU64,
+    /// Bytes that the tenant had written when a survey of any thread last asked.
+    until: AtomicU64,
+}
+
 impl Tenant {
+    /// Bytes that it had written when a survey last asked.
+    pub(crate) fn surveyed_until(&self) -> u64 {
+        self.expected.until.load(Ordering::Relaxed)
+    }
+
+    /// Of the bytes that it has written by now those that no survey has asked for.
+    pub(crate) fn take_unsurveyed(&self, now: u64) -> u64 {
+        now.saturating_sub(self.expected.until.fetch_max(now, Ordering::Relaxed))
+    }
+
     /// Adds hits that the ranks of its items let expect.
     pub(crate) fn expect_hits(&self, hits: f64) {
         #[expect(
@@ -43,12 +62,12 @@ impl Tenant {
             reason = "not negative; saturates"
         )]
         let thousandths = (hits * 1e3) as u64;
-        self.expected_hits.fetch_add(thousandths, Ordering::Relaxed);
+        self.expected.hits.fetch_add(thousandths, Ordering::Relaxed);
     }
 
     /// What was expected since the last reading, in thousandths of hits.
     pub(crate) fn take_expected_hits(&self) -> u64 {
-        self.expected_hits.swap(0, Ordering::Relaxed)
+        self.expected.hits.swap(0, Ordering::Relaxed)
     }
 
     /// How it competes by worth, if it does.
