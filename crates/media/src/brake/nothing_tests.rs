@@ -35,7 +35,7 @@ fn a_budget_of_nothing_holds_until_the_next_is_begun() {
             let hold = brake.before(pad, (READ.0, Instant::ZERO), || Instant(begins));
             let Hold::Until(then) = hold else { panic!("late by {late} ns: {hold:?}") };
             let waits = then.0 - begins;
-            assert!(waits <= late.max(PERIOD_MIN.0).min(2 * MS), "late by {late} ns, and {waits} more");
+            assert!(waits <= late.clamp(PERIOD_MIN.0, 2 * MS), "late by {late} ns, and {waits} more");
         }
         brake.begin(budget(1_000_000), Instant(begins));
         assert_eq!(let_in(&brake, &mut pads[0], (begins, begins + 1)), Some(begins));
