@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from conformance.test_admin import ask
+from conformance.test_admin import ask, wait_until
 from conformance.wire import DEADLINE_S, set_request
 
 pytestmark = pytest.mark.cotenant
@@ -19,6 +19,8 @@ def load(server):
         reads = b"".join(b"get a:%d\r\n" % (n % 10 if n % 4 == 0 else 7) for n in range(2000))
         wire.send(reads + b"mn\r\n")
         wire.read_until_suffix(b"MN\r\n")
+        # The last are timed once their replies have been sent.
+        wait_until(lambda: wire.stats(b"latency").get("a:read:requests") == "2000")
 
 
 def test_requests_are_timed_by_tenant_and_class(fresh):

@@ -69,8 +69,12 @@ fn start_of(bucket: usize) -> u64 {
     }
 }
 
-/// The longest that is told of times up to `at_most`: who asks for that much is told no more while that holds.
+/// The longest that is told of times up to `at_most`: who asks for that much is told no more while that holds. Below the first step
+/// nothing is told, and a bound stays what it is, for who asks for less than a tier takes.
 pub(crate) fn told_of(at_most: Duration) -> Duration {
+    if at_most < Duration::from_micros(1) {
+        return at_most;
+    }
     let bucket = usize::from(bucket_of(at_most.0.saturating_sub(1)));
     at_most.max(Duration::from_micros(start_of(bucket + 1)))
 }
@@ -199,7 +203,7 @@ mod tests {
             assert_eq!(told(Duration(bound.0 - 1)), Some(told_of(bound)), "just inside");
             assert!(Some(told_of(bound)) < told(told_of(bound)), "outside for certain");
         }
-        assert_eq!(told_of(Duration(u64::MAX)), Duration(u64::MAX));
+        assert_eq!([100, u64::MAX].map(|ns| told_of(Duration(ns))), [100, u64::MAX].map(Duration));
     }
 
     #[test]
