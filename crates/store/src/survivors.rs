@@ -11,7 +11,7 @@
 //!             where it means the use.
 
 use crate::census::BytesByBin;
-use crate::rank::raised;
+use crate::rank::BIN_MIN;
 
 /// One tenant's part in a pass, in bytes charged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -126,20 +126,21 @@ pub(crate) struct Contender<'a> {
     pub(crate) inside: u64,
     /// What of that its floor keeps.
     pub(crate) below_floor: u64,
-    /// Eighths of an octave by which its items are worth more than theirs.
+    /// Ranks by which its items are worth more than theirs.
     pub(crate) more: i16,
 }
 
-/// Where the last rank stands, of what stays whatever its worth: above all. Others stand less far from zero, which holds 128 octaves
-/// that their items are worth more, and 170 less.
-const LAST: i32 = 1 << 12;
+/// Ranks that are compared: the last one, of what stays whatever its worth, is not raised.
+const RANKS: std::ops::RangeInclusive<i32> = BIN_MIN as i32..=u8::MAX as i32;
 
 impl Contender<'_> {
     /// Where an item of this rank stands among all.
     fn raised(&self, rank: usize) -> i32 {
-        match u8::try_from(rank) {
-            Ok(rank) if rank != u8::MAX => raised(rank, self.more).clamp(1 - LAST, LAST - 1),
-            _ => LAST,
+        let rank = i32::try_from(rank).unwrap_or(i32::MAX);
+        if rank == *RANKS.end() {
+            rank
+        } else {
+            (rank + i32::from(self.more)).clamp(*RANKS.start(), RANKS.end() - 1)
         }
     }
 
@@ -176,7 +177,7 @@ pub(crate) fn keep_worthiest(cut: u64, contenders: &[Contender<'_>], keep: &mut 
     let all: Vec<_> =
         contenders.iter().zip(starts.zip(&ends).map(|(start, end)| &ranks[start..*end])).collect();
     let below = |rank: i32| all.iter().map(|(c, ranks)| c.below(ranks, rank)).sum::<u64>();
-    let (mut all_go, mut too_much) = (-LAST, LAST + 1);
+    let (mut all_go, mut too_much) = (*RANKS.start(), RANKS.end() + 1);
     while all_go + 1 < too_much {
         let middle = i32::midpoint(all_go, too_much);
         *if below(middle) <= cut { &mut all_go } else { &mut too_much } = middle;
@@ -314,7 +315,7 @@ mod tests {
         let contenders: Vec<Contender<'_>> = all
             .iter()
             .map(|&(by_worth, below_floor, more)| {
-                let sum = sum(by_worth);
+                let sum = by_worth.iter().map(|bytes| u64::from(*bytes)).sum();
                 Contender { by_worth, sampled: sum, inside: sum, below_floor, more }
             })
             .collect();
@@ -323,20 +324,10 @@ mod tests {
         kept
     }
 
-    /// Where a rank stands among all, in 24ths of an octave.
-    fn stands(own: i32, more: i16) -> i32 {
-        if own == 255 { i32::MAX } else { own * 4 + i32::from(more) * 3 }
-    }
-
-    /// Bytes of a row that stand below a place.
-    fn below(row: &BytesByBin, more: i16, place: i32) -> u64 {
-        let is_below = |own: i32| stands(own, more) < place;
-        (0..).zip(row).filter(|(own, _)| is_below(*own)).map(|(_, bytes)| u64::from(*bytes)).sum()
-    }
-
-    /// All of a row.
-    fn sum(row: &BytesByBin) -> u64 {
-        row.iter().map(|bytes| u64::from(*bytes)).sum()
+    /// Bytes of a row whose raised rank is below another.
+    fn below(row: &BytesByBin, more: i16, rank: i32) -> u64 {
+        let raised = |own: i32| if own == 255 { 255 } else { (own + i32::from(more)).clamp(2, 254) };
+        (0..).zip(row).filter(|(own, _)| raised(*own) < rank).map(|(_, bytes)| u64::from(*bytes)).sum()
     }
 
     #[test]
@@ -351,17 +342,6 @@ mod tests {
             worthiest(190, &[(&spread, 80, 0), (&middle, 0, 0)]),
             [80, 0],
             "no more than what is free"
-        );
-        let (lowest, lower) = (row(&[(2, 100)]), row(&[(3, 100)]));
-        assert_eq!(
-            worthiest(100, &[(&lowest, 0, -40), (&lower, 0, -48)]),
-            [100, 0],
-            "below the lowest rank, too"
-        );
-        assert_eq!(
-            worthiest(100, &[(&lowest, 0, 4_000), (&lower, 0, 40)]),
-            [100, 0],
-            "above the highest, too"
         );
         let kept_whatever = row(&[(10, 50), (255, 50)]);
         assert_eq!(
@@ -399,20 +379,19 @@ mod tests {
             let all: Vec<(&BytesByBin, u64, i16)> = rows
                 .iter()
                 .zip(&draws)
-                .map(|(row, (_, floor, more))| (row, (*floor).min(sum(row)), *more))
+                .map(|(row, (_, floor, more))| (row, (*floor).min(below(row, 0, 256)), *more))
                 .collect();
             let kept = worthiest(cut, &all);
-            let lost = |i: usize| sum(all[i].0) - kept[i];
-            let free = |i: usize| sum(all[i].0) - all[i].1;
+            let lost = |i: usize| below(all[i].0, all[i].2, 256) - kept[i];
+            let free = |i: usize| below(all[i].0, all[i].2, 256) - all[i].1;
             let (gone, most): (u64, u64) = ((0..all.len()).map(lost).sum(), (0..all.len()).map(free).sum());
             prop_assert!(gone <= cut.min(most) && cut.min(most) <= gone + all.len() as u64);
             for (loser, (row, floor, more)) in all.iter().enumerate() {
                 prop_assert!(*floor <= kept[loser]);
-                // Where the highest rank stands of which it has lost something.
-                let mut places = (2..=255).rev().map(|own| stands(own, *more));
-                let highest = places.find(|place| below(row, *more, *place) < lost(loser));
+                // The highest rank of which it has lost something.
+                let highest = (2..=255).rev().find(|rank| below(row, *more, *rank) < lost(loser));
                 for (other, (row, _, more)) in all.iter().enumerate() {
-                    let lower = below(row, *more, highest.unwrap_or(i32::MIN));
+                    let lower = below(row, *more, highest.unwrap_or(0));
                     prop_assert!(lower.min(free(other)) <= lost(other), "{loser} {other} {kept:?}");
                 }
             }

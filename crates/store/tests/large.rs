@@ -14,11 +14,7 @@ const ITEM_MAX: Bytes = Bytes::mib(4);
 const ONE: TenantId = TenantId(0);
 
 fn new_store(memory: Bytes, no_evict: bool, ranks: &[RankKind]) -> (Arc<Store>, Worker) {
-    store_of(memory, ITEM_MAX, no_evict, ranks)
-}
-
-fn store_of(memory: Bytes, item_max: Bytes, no_evict: bool, ranks: &[RankKind]) -> (Arc<Store>, Worker) {
-    let options = Options { memory, item_max, threads: 1, tenants_max: 8, no_evict, seed: 1 };
+    let options = Options { memory, item_max: ITEM_MAX, threads: 1, tenants_max: 8, no_evict, seed: 1 };
     let store = Store::new(options).unwrap();
     for (i, rank) in ranks.iter().enumerate() {
         let claim = Claim::default();
@@ -259,11 +255,7 @@ fn a_pinned_value_outlives_its_item() {
 /// Nothing but large values, of which each takes an eighth of the memory: the cleaner has no segment to clean.
 #[test]
 fn large_values_alone_turn_the_memory_over() {
-    [RankKind::Lru, RankKind::Density].into_iter().for_each(turn_the_memory_over);
-}
-
-fn turn_the_memory_over(rank: RankKind) {
-    let (store, mut worker) = new_store(Bytes::mib(32), false, &[rank]);
+    let (store, mut worker) = lru(Bytes::mib(32));
     for n in 0..200 {
         assert!(set(&mut worker, ONE, &format!("k{n}"), &value_of(&format!("k{n}"), 4_000_000)), "{n}");
         assert!(has(&worker, ONE, "k0", 4_000_000), "what is used all the time stays");
@@ -277,27 +269,6 @@ fn turn_the_memory_over(rank: RankKind) {
     assert!(5 <= there && evicted + there as u64 == 200, "{there} are there, {evicted} went");
     worker.quiesce();
     worker.check();
-}
-
-/// However large values are, the one that has just come stays, and so do those that came before it: a rank tells ages apart at every size.
-#[test]
-fn values_that_nobody_uses_go_in_the_order_in_which_they_came() {
-    for (rank, mebibytes) in [(RankKind::Lru, 8), (RankKind::Density, 8), (RankKind::Density, 16)] {
-        let (memory, size) = (Bytes::mib(16 * mebibytes), Bytes::mib(mebibytes));
-        let (store, mut worker) = store_of(memory, size, false, std::slice::from_ref(&rank));
-        let value = vec![7; size.as_usize() - 4_096];
-        for n in 0..60 {
-            assert!(set(&mut worker, ONE, &format!("k{n}"), &value));
-            worker.quiesce();
-        }
-        let is_there = |n: &u32| worker.peek(&key(&worker, ONE, &format!("k{n}"))).is_some();
-        let there: Vec<u32> = (0..60).filter(is_there).collect();
-        assert!(12 <= there.len() && store.totals(ONE).evictions + there.len() as u64 == 60, "{there:?}");
-        // Of the oldest some are of an age with those that have gone.
-        let newest = 60 - u32::try_from(there.len()).unwrap() + 3;
-        assert!((newest..60).all(|n| there.contains(&n)), "{rank}, {mebibytes} MiB: {there:?}");
-        worker.check();
-    }
 }
 
 /// Small and large items of the same use, half of what is written each: neither crowds the other out.

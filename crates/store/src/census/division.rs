@@ -23,7 +23,7 @@ const COUNTED_LEAST: u64 = 4;
 pub(super) struct Pooled {
     /// With whom: the others of its group, or all that are in none.
     group: Option<GroupId>,
-    /// Eighths of an octave by which its items are worth more than theirs.
+    /// Ranks by which its items are worth more than theirs.
     more: i16,
     /// Which of the pass's rows has its bytes by what they are worth.
     row: usize,

@@ -20,7 +20,7 @@ mod scale;
 mod uses;
 
 pub(crate) use clock::{Clock, History};
-pub(crate) use density::{density, raised};
+pub(crate) use density::density;
 pub use error::RankError;
 pub use expression::Expression;
 pub(crate) use hit_density::{Densities, HitDensity};
