@@ -49,7 +49,7 @@ impl ShareOut<MemorySignal> for MemoryShare {
 
 /// By how much more than others a member of a worth gives of what it holds: who has what is worth half as much, twice as much.
 fn how_readily(worth: Worth) -> f64 {
-    (f64::from(-worth.more) / 8.0).exp2()
+    (-f64::from(worth.more) / 8.0).exp2()
 }
 
 /// The part of `total` that `some` is of `all`.
