@@ -132,6 +132,20 @@ def stopped(server):
         os.kill(server.pid, signal.SIGCONT)
 
 
+@contextlib.contextmanager
+def silent(port, count):
+    """So many connections on which nobody says a word."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(count):
+            stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+        yield
+
+
+def is_served(port, authority):
+    with Secure(port, context(authority)) as client:
+        assert client.ask(b"version\r\n") == b"VERSION 1.6.45\r\n"
+
+
 @pytest.fixture
 def alone(authority, fresh):
     """A server with one worker, which listens without TLS, too."""
@@ -205,14 +219,11 @@ def test_both_versions_are_spoken(authority, secure, version):
 
 def test_who_does_not_shake_hands_harms_nobody(authority, secure):
     port = ports(secure, "TLS")[0]
-    silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(50)]
-    with Secure(port) as wrong:
-        wrong.sock.sendall(b"get a\r\n" * 100)
-        assert wrong.is_closed()
-    with Secure(port, context(authority)) as client:
-        assert client.ask(b"version\r\n") == b"VERSION 1.6.45\r\n"
-    for sock in silent:
-        sock.close()
+    with silent(port, 50):
+        with Secure(port) as wrong:
+            wrong.sock.sendall(b"get a\r\n" * 100)
+            assert wrong.is_closed()
+        is_served(port, authority)
     secure.check_alive()
 
 
@@ -391,11 +402,8 @@ def test_more_clients_than_are_opened_at_once_are_all_served(authority, alone):
 
 def test_who_waits_to_be_opened_does_not_wait_for_who_is_silent(authority, alone):
     port = ports(alone, "TLS")[0]
-    silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(MANY)]
-    with Secure(port, context(authority)) as client:
-        assert client.ask(b"version\r\n") == b"VERSION 1.6.45\r\n"
-    for sock in silent:
-        sock.close()
+    with silent(port, MANY):
+        is_served(port, authority)
     alone.check_alive()
 
 

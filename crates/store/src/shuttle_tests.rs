@@ -12,17 +12,19 @@ use units::{Bytes, TenantId};
 const LARGE: usize = 21_000;
 const TENANT: TenantId = TenantId(0);
 
-/// A store of seven segments of 64 KiB with one tenant.
+/// A store of seven segments of 64 KiB.
+pub(crate) const OPTIONS: Options = Options {
+    memory: Bytes::kib(512),
+    item_max: Bytes::kib(64),
+    threads: 2,
+    tenants_max: 1,
+    no_evict: false,
+    seed: 1,
+};
+
+/// Such a store with one tenant.
 fn new_store() -> Arc<Store> {
-    let options = Options {
-        memory: Bytes::kib(512),
-        item_max: Bytes::kib(64),
-        threads: 2,
-        tenants_max: 1,
-        no_evict: false,
-        seed: 1,
-    };
-    let store = Store::new(options).unwrap();
+    let store = Store::new(OPTIONS).unwrap();
     let spec = TenantSpec {
         name: "default".to_owned(),
         own_space: false,

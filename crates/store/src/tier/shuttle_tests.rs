@@ -1,20 +1,12 @@
 //! The heads of a tier under generated schedules.
 
 use super::*;
+use crate::shuttle_tests::OPTIONS;
 use crate::sync::explore;
 use media::DaxTier;
 use media::faults::Recorder;
 use shuttle::thread;
 use units::Rng;
-
-const OPTIONS: Options = Options {
-    memory: Bytes::kib(512),
-    item_max: Bytes::kib(64),
-    threads: 2,
-    tenants_max: 1,
-    no_evict: false,
-    seed: 1,
-};
 
 /// One thread notes a record while another seals the segment that it is in: whoever is second lets the bit survive.
 #[test]
