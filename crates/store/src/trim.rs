@@ -29,6 +29,9 @@ enum Among {
     Heads,
 }
 
+/// Where to look, in turn, while nothing is found: among full ones once more, for a head may have been sealed between the two.
+const LOOKS: [Among; 3] = [Among::Sealed, Among::Heads, Among::Sealed];
+
 impl Cleaner {
     /// Brings every tenant that is over its ceiling below it.
     pub(crate) fn enforce_ceilings(
@@ -41,17 +44,13 @@ impl Cleaner {
             if store.no_evict {
                 return;
             }
-            let mut among = Among::Sealed;
             // Several rounds if the sources of one do not hold enough of the tenant.
-            for _ in 0..TRIM_ROUNDS_MAX {
-                let evicted = self.trim(store, reader, counters, (tenant.id, tenant.excess()), among);
-                if !tenant.is_over_ceiling() {
-                    break;
-                }
-                match among {
-                    _ if evicted => {}
-                    Among::Sealed => among = Among::Heads,
-                    Among::Heads => break,
+            let mut rounds = 0..TRIM_ROUNDS_MAX;
+            for among in LOOKS {
+                while tenant.is_over_ceiling()
+                    && rounds.next().is_some()
+                    && self.trim(store, reader, counters, (tenant.id, tenant.excess()), among)
+                {
                 }
             }
         }
