@@ -88,12 +88,11 @@ impl StandAlone {
         tenants: impl Iterator<Item = (TenantId, bool)> + Clone,
     ) -> Option<TenantId> {
         if self.period_ends <= now {
-            self.period_ends = now + self.period;
             self.left = self.most;
         }
-        let count = tenants.clone().take(self.most.max(2) as usize).count();
+        let several = tenants.clone().nth(1).is_some();
         let untried = tenants.clone().find(|(_, tried)| !tried).map(|(id, _)| id);
-        if count < 2 || self.left == 0 || (now < self.due_at && untried.is_none()) {
+        if !several || self.left == 0 || (now < self.due_at && untried.is_none()) {
             return None;
         }
         let after = |(id, _): &(TenantId, bool)| self.last.is_none_or(|last| last < *id);
@@ -102,8 +101,13 @@ impl StandAlone {
         if untried.is_none() {
             self.last = Some(id);
         }
+        if self.period_ends <= now {
+            // A period begins with its first probe: one that began whenever the last had ended would draw the moments to its own beginnings.
+            self.period_ends = now + self.period;
+        }
         self.left -= 1;
-        self.due_at = now + self.gap(count);
+        let count = tenants.take(self.most as usize).count();
+        self.due_at = now + self.gap(count.max(1));
         Some(id)
     }
 
@@ -234,6 +238,23 @@ mod tests {
             }
             assert!(turns.iter().all(|&n| (85..=115).contains(&n)), "seed {seed}: {turns:?} in 100 s");
             assert_eq!(phases.len(), 10, "seed {seed}: every tenth of a second is met");
+        }
+    }
+
+    #[test]
+    fn one_probe_in_a_period_is_at_a_moment_that_is_drawn() {
+        for seed in 1..=3 {
+            let mut probes = StandAlone::new(REFRESH, 1, seed);
+            let (mut turns, mut phases) = ([0_u32; 2], [0_u32; 10]);
+            for ms in 0..200_000_u64 {
+                if let Some(id) = probes.next(Instant(ms * 1_000_000), ids(2, true)) {
+                    turns[id.index()] += 1;
+                    phases[usize::try_from(ms % 1000 / 100).unwrap()] += 1;
+                }
+            }
+            let all: u32 = turns.iter().sum();
+            assert!((150..=200).contains(&all) && turns[0].abs_diff(turns[1]) <= 1, "seed {seed}: {turns:?}");
+            assert!(phases.iter().all(|&met| 5 <= met), "seed {seed}: {phases:?}");
         }
     }
 
