@@ -95,7 +95,9 @@ impl Alone {
             self.standard_error = self.sums.standard_error();
         } else {
             self.estimate = Some(Performance { operations, bytes });
-            let differ = (self.variance(bytes) / self.count as f64).sqrt();
+            let variance =
+                if 0.0 < operations { self.variance(0, operations) } else { self.variance(1, bytes) };
+            let differ = (variance / self.count as f64).sqrt();
             self.standard_error = differ.max(self.sums.chance());
         }
     }
@@ -128,8 +130,8 @@ impl Alone {
     }
 
     /// Of single probes, relative to what is made of them: one that is odd counts as if it were just not.
-    fn variance(&self, estimate: f64) -> f64 {
-        let off = |probe: &[f32; 2]| (f64::from(probe[1]) / estimate.max(1.0) - 1.0).clamp(-ODD, ODD);
+    fn variance(&self, which: usize, estimate: f64) -> f64 {
+        let off = |probe: &[f32; 2]| (f64::from(probe[which]) / estimate.max(1.0) - 1.0).clamp(-ODD, ODD);
         let squares: f64 = self.probes[..self.count].iter().map(|probe| off(probe).powi(2)).sum();
         // Before much is known it is as noisy as any.
         (NOISE * NOISE + squares) / self.count as f64
@@ -148,12 +150,16 @@ impl Alone {
         error <= UNSURE
     }
 
+    /// By what slowdowns go by, too.
     fn count_odd(&mut self, seen: Performance, secs: f64) {
         let side = self.estimate.map_or(0, |estimate| {
+            let is_counted = self.counts_operations();
             let operations = seen.operations.max(estimate.operations);
-            match seen.bytes / estimate.bytes {
+            let ratio =
+                if is_counted { seen.operations / estimate.operations } else { seen.bytes / estimate.bytes };
+            match ratio {
                 // Of few operations it is chance.
-                _ if 0.0 < operations && operations * secs < ODD_LEAST => 0,
+                _ if is_counted && operations * secs < ODD_LEAST => 0,
                 ratio if ratio < 1.0 - ODD => -1,
                 ratio if 1.0 + ODD < ratio => 1,
                 _ => 0,
@@ -315,6 +321,19 @@ mod tests {
             let told = rate_of(&mut alone, mean, probes).unwrap();
             assert!((told / mean - 1.0).abs() < 0.25, "{told} where {mean} come");
         }
+    }
+
+    /// Smaller values and more of them: the bytes are the same.
+    #[test]
+    fn a_workload_has_changed_where_its_operations_have() {
+        let mut alone = Alone::default();
+        for (rate, probes) in [(1e5, PROBES_REMEMBERED), (16e5, 4)] {
+            for _ in 0..probes {
+                alone.learn(Some(Performance { operations: rate, bytes: 4e8 }), SECOND);
+            }
+        }
+        let told = alone.slowdown(Performance { operations: 16e5, bytes: 4e8 }).unwrap();
+        assert!((told - 1.0).abs() < 1e-6, "four in a row with the last: {told}");
     }
 
     #[test]
