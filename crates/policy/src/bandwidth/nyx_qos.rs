@@ -138,29 +138,37 @@ impl Qos {
         Self { search: Search::Biggest, ..Self::new(step, 0) }
     }
 
-    /// Takes goals on that can be kept, those that were before first, and reports the others. Returns whether any is new or gone.
+    /// Takes goals on that can be kept, those that were before first, and reports the others. Returns whether any is new or gone that the
+    /// experiment or the newest action is about.
     fn admit(&mut self, seen: &Input<'_>) -> bool {
-        let (mut promised, mut changed) = (Kinds::splat(0.0), false);
+        let (mut promised, mut concerned) = (Kinds::splat(0.0), false);
+        let Self { members, admission, interference, candidates, action, .. } = self;
+        let victim = interference.victim();
+        let is_concerned = |at: usize, id: TenantId| {
+            let is_candidate = victim.is_some() && candidates.iter().any(|heavy| heavy.at == at);
+            let acts = action.is_some_and(|action| action.victim == id || action.culprit == id);
+            victim == Some(id) || is_candidate || acts
+        };
         for before in [true, false] {
-            for (row, (_, member)) in seen.tenants.iter().zip(self.members.iter_mut()) {
+            for (at, (row, (id, member))) in seen.tenants.iter().zip(members.iter_mut()).enumerate() {
                 if member.taken != before {
                     continue;
                 }
                 let place = (seen.pool.model, OPERATIONS_LEAST);
                 let (class, signal) = (&row.claim.class, row.signal.as_ref());
                 // In the second round those that the first has dropped are asked again, in vain.
-                member.refused = self.admission.refuses(class, signal, &mut promised, place, member.refused);
-                member.taken = member.refused.is_none();
-                changed |= member.taken != before;
+                admission.judge(class, signal, &mut promised, place, &mut member.standing);
+                member.taken = member.standing.refused.is_none();
+                concerned |= member.taken != before && is_concerned(at, id);
             }
         }
         for (row, (id, member)) in seen.tenants.iter().zip(self.members.iter_mut()) {
             member.class = if member.taken { row.claim.class } else { Class::BestEffort };
-            if let Some(refused) = member.refused {
+            if let Some(refused) = member.standing.refused {
                 self.notes.push(note(Some(id), Reason::Incident(Cow::Borrowed(refused.why())), 0));
             }
         }
-        changed
+        concerned
     }
 
     /// One steady window: slacks, what the newest action did, the next action.

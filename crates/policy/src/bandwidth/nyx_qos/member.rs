@@ -1,7 +1,7 @@
 //! What `qos` knows of a tenant, when a slack below its goal is no reason to hold others back, and when it lets them go.
 
 use super::Case;
-use crate::bandwidth::nyx_admission::Refused;
+use crate::bandwidth::nyx_admission::Standing;
 use crate::bandwidth::nyx_lever::taken_over;
 use crate::bandwidth::nyx_slack::asks_for_bandwidth;
 use control::Class;
@@ -27,7 +27,7 @@ pub(super) struct Member {
     pub(super) class: Class,
     /// Its goal was taken on; why not, if it was not.
     pub(super) taken: bool,
-    pub(super) refused: Option<Refused>,
+    pub(super) standing: Standing,
     /// What it is held back by outside experiments.
     pub(super) held: Throttle,
     /// What it is held back by while it is the candidate.

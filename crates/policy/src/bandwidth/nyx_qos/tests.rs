@@ -4,7 +4,7 @@ mod promised;
 
 use super::*;
 use crate::bandwidth::mt2_model::Axis;
-use crate::bandwidth::nyx_admission::Refused;
+use crate::bandwidth::nyx_admission::{Refused, Standing};
 use crate::bandwidth::testing::whole;
 use crate::bandwidth::testing::{Case, Decided, Did as _, decide, tenant};
 use control::{Claim, Goal, Quantile};
@@ -413,8 +413,9 @@ fn a_goal_that_cannot_be_kept_beside_the_others_is_not_taken_on() {
     plant.rows[0].claim.class = keeps(5_000);
     for model in [None, Some(gigabyte())] {
         let admission = Admission { model: model.clone(), quiet: None };
-        let refused = admission.refuses(&keeps(5_000), None, &mut Kinds::splat(0.0), (0, 1), None);
-        assert_eq!(refused, model.map(|_| Refused::Bandwidth));
+        let mut standing = Standing::default();
+        admission.judge(&keeps(5_000), None, &mut Kinds::splat(0.0), (0, 1), &mut standing);
+        assert_eq!(standing.refused, model.map(|_| Refused::Bandwidth));
     }
 }
 
@@ -440,8 +441,10 @@ fn a_latency_below_that_of_an_idle_tier_is_not_taken_on() {
     let quick = Admission { model: None, quiet: Some(Duration(GOAL.0 / 2)) };
     let signal = plant.rows[0].signal;
     let class = critical().class;
-    let before = Some(Refused::Latency);
-    assert_eq!(quick.refuses(&class, signal.as_ref(), &mut Kinds::splat(0.0), (0, 1), before), None);
+    let mut standing = Standing::default();
+    standing.refused = Some(Refused::Latency);
+    quick.judge(&class, signal.as_ref(), &mut Kinds::splat(0.0), (0, 1), &mut standing);
+    assert_eq!(standing.refused, None);
 }
 
 /// As where groups or steps change: whoever begins knows nothing, but what is in force.

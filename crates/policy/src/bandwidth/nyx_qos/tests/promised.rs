@@ -1,4 +1,4 @@
-//! Tenants that are promised a bandwidth.
+//! Tenants that are promised a bandwidth, and goals that are taken on now and then.
 
 use super::*;
 
@@ -78,5 +78,41 @@ fn who_is_idle_misses_no_bandwidth() {
             said += decided.notes.iter().filter(|note| note.reason.word() == "fallback").count();
         }
         assert_eq!(said == 0, is_idle, "{said}");
+    }
+}
+
+/// Of a tenant whose goal is below what the tier takes, now .8 and now 1.2 % of the requests come to it, where 1 % may be slower. Another one
+/// has a neighbour that harms it.
+#[test]
+fn a_goal_that_can_just_be_kept_ends_no_experiment_for_another() {
+    for seed in 1..=3 {
+        let mut plant = Plant::new(&[(1, 0.1), (2, 2.5)], &[(3, 2_400, 0.05), (4, 1_000, 0.6)]);
+        let goal = Goal::Latency { quantile: Quantile::new(0.99).unwrap(), at_most: Duration(GOAL.0 * 3) };
+        plant.rows[1].claim.class = Class::Critical { goal };
+        let mut policy = policy(seed).admitting(None, Some(Duration(GOAL.0 * 2)));
+        let (mut wake, mut order) = (Duration::ZERO, Vec::new());
+        for step in 0..31 {
+            plant.measure(wake);
+            let signal = plant.rows[0].signal.as_mut().unwrap();
+            (signal.operations, signal.accesses.slow_read) = (500, if step % 2 == 0 { 4 } else { 6 });
+            let window = crate::bandwidth::testing::window(plant.now_ms, plant.now_ms + wake.as_millis());
+            plant.now_ms += wake.as_millis();
+            let decided = decide(&mut policy, &mut plant.rows, window);
+            wake = decided.wake;
+            let held = decided.notes.iter().filter(|note| note.reason == Reason::Tightened);
+            order.extend(held.filter_map(|note| note.tenant).map(|id| id.0));
+        }
+        assert!(!order.is_empty() && order.iter().all(|&id| id == 4), "seed {seed}: {order:?}");
+        // Where it goes on for some windows it is found.
+        for step in 0..3 {
+            plant.measure(wake);
+            let signal = plant.rows[0].signal.as_mut().unwrap();
+            (signal.operations, signal.accesses.slow_read) = (500, 6);
+            let window = crate::bandwidth::testing::window(plant.now_ms, plant.now_ms + wake.as_millis());
+            plant.now_ms += wake.as_millis();
+            let decided = decide(&mut policy, &mut plant.rows, window);
+            assert_eq!(incidents(&decided).len(), usize::from(step == 2), "seed {seed}: {step}");
+            wake = decided.wake;
+        }
     }
 }
