@@ -17,10 +17,14 @@ pub(super) fn tighter(
     seen: (&BandwidthSignal, Window),
 ) -> Option<Throttle> {
     let merged = regulator::merged(levers, Kind::SlowRead, seen.0);
-    let kinds =
-        Kind::ALL.into_iter().filter(|&kind| acts(levers, kind) && Bytes::ZERO < *merged.bytes.get(kind));
-    let most = kinds.max_by_key(|&kind| *merged.bytes.get(kind))?;
+    let most = most_in_reach(levers, &merged)?;
     regulator::tighten(levers, held, most, step, Some((&merged, seen.1)))
+}
+
+/// The kind that a tenant does most of, of those that its levers act on.
+fn most_in_reach(levers: &Levers, signal: &BandwidthSignal) -> Option<Kind> {
+    let does = |&kind: &Kind| acts(levers, kind) && Bytes::ZERO < *signal.bytes.get(kind);
+    Kind::ALL.into_iter().filter(does).max_by_key(|&kind| *signal.bytes.get(kind))
 }
 
 /// What a policy that begins takes over of what is in force: what moves in steps, so that it goes on from there and lets nobody
@@ -54,7 +58,10 @@ pub(super) fn looser(
         return Some(own);
     }
     let of = |acts: &dyn Fn(Kind) -> bool| Kind::ALL.into_iter().find(|&kind| acts(kind));
-    let kind = if held.mba < 100 {
+    let kind = if held.cpu.is_some() {
+        // What a step of CPU time gives is known of what most of it is used for.
+        seen.and_then(|(signal, _)| most_in_reach(levers, signal))
+    } else if held.mba < 100 {
         of(&|kind| levers.mba.is_some_and(|mba| *mba.acts_on.get(kind)))
     } else {
         of(&|kind| *levers.brake.get(kind))
@@ -107,6 +114,16 @@ mod tests {
         }
         let idle = BandwidthSignal::default();
         assert_eq!(tighter(&levers, Throttle::FREE, step, (&idle, SECOND)), None, "nothing to hold back");
+    }
+
+    #[test]
+    fn cpu_time_is_given_back_by_what_most_of_it_is_used_for() {
+        let levers = Levers { cpu: Some(CpuQuota { most: 4_000, least: 500 }), ..Levers::default() };
+        let held = Throttle { cpu: Some(1_000), ..Throttle::FREE };
+        let step = Step::By(BytesPerSec(500_000_000));
+        let signal = mixed(1_000_000, 2_000_000_000);
+        let looser = looser(&levers, held, step, Some((&signal, SECOND)));
+        assert_eq!(looser.and_then(|looser| looser.cpu), Some(1_250), "a quarter more");
     }
 
     #[test]
