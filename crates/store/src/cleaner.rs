@@ -25,6 +25,7 @@ use crate::passes::{By, FixedPass, PassKind};
 use crate::segment::State;
 use crate::shadow::Shadow;
 use crate::sources::{Chooser, claim_dead};
+use crate::stamps::Needed;
 use crate::store::Store;
 use crate::survey::Survey;
 use crate::sync::{Ordering, lock, pause};
@@ -300,8 +301,9 @@ impl Pass<'_> {
             let stays = would_go && fate != Fate::Goes;
             let is_kept =
                 stays && (item.view.is_away() || self.census.is_within_floor(store, item.view.tenant()));
-            let len = below.as_ref().map(|(_, len)| *len).or(is_kept.then(|| item.view.len()))?;
-            self.to.open_for_last(store, len, store.stamp_of(item.place, &item.view))
+            let as_it_is = || Needed::new(item.view.len(), item.view.cas().is_some());
+            let needed = below.as_ref().map(|(_, needed)| *needed).or(is_kept.then(as_it_is))?;
+            self.to.open_for_last(store, needed, store.stamp_of(item.place, &item.view))
         });
         let locked = store.index.lock(item.hash);
         let Some(found) = locked.find_again(found, item.hash) else {
@@ -337,7 +339,7 @@ impl Pass<'_> {
 }
 
 /// Gives up what was put below for an item, to which nothing leads.
-fn abandon(store: &Store, item: &Pending<'_>, below: Option<(Meta, usize)>) {
+fn abandon(store: &Store, item: &Pending<'_>, below: Option<(Meta, Needed)>) {
     if let Some(away) = below.and_then(|(meta, _)| meta.away) {
         store.tier(away).abandon(away, item.view.key().len());
     }

@@ -6,7 +6,7 @@
 //!             goes first and what goes last is kept apart, so that segments differ in what cleaning them frees (Rosenblum
 //!             and Ousterhout, LFS, SOSP 1991; `docs/decisions`)
 
-use crate::account::{bytes_needed, let_go, link, relink, restamp, take_off};
+use crate::account::{let_go, link, relink, take_off};
 use crate::census::{Half, Pending};
 use crate::index::{Found, Locked};
 use crate::item::{Meta, Sizes};
@@ -14,6 +14,7 @@ use crate::limits::{AGE_MAX, RESERVE_SEGMENTS};
 use crate::log::Head;
 use crate::metrics::ThreadCounters;
 use crate::slot::Place;
+use crate::stamps::{Needed, restamp};
 use crate::store::Store;
 use crate::sync::{Mutex, bump, lock};
 use std::collections::VecDeque;
@@ -99,14 +100,21 @@ impl Destinations {
     /// The half whose open destination takes an item: its own, else one that is opened for it if the pass still may, else the
     /// other.
     pub(crate) fn open_for(&mut self, store: &Store, item: &Pending<'_>, half: Half) -> Option<Half> {
-        let len = bytes_needed(item.view.len(), item.view.cas().is_some());
+        let needed = Needed::new(item.view.len(), item.view.cas().is_some());
         let stamp = store.stamp_of(item.place, &item.view);
-        self.open_for_len(store, len, stamp, half)
+        self.open_for_needed(store, needed, stamp, half)
     }
 
-    /// The same for an item of a length and a stamp.
-    pub(crate) fn open_for_len(&mut self, store: &Store, len: usize, stamp: u64, half: Half) -> Option<Half> {
-        let fits = |head: &Option<Head>| head.as_ref().is_some_and(|head| store.log.fits(head, len, stamp));
+    /// The same for an item that needs so much and has a stamp.
+    pub(crate) fn open_for_needed(
+        &mut self,
+        store: &Store,
+        needed: Needed,
+        stamp: u64,
+        half: Half,
+    ) -> Option<Half> {
+        let fits =
+            |head: &Option<Head>| head.as_ref().is_some_and(|head| store.log.fits(head, needed, stamp));
         if fits(&self.open[half as usize]) {
             return Some(half);
         }
@@ -115,7 +123,7 @@ impl Destinations {
         // What would be lost at the end of a destination is worth more than that its items are alike.
         let left = self.open[half as usize].as_ref().map_or(0, |head| store.log.room(head));
         let tries = other.is_none() || left <= store.log.segment_bytes() / END_PART;
-        let next = if tries { self.next(store, (len, stamp), half) } else { None };
+        let next = if tries { self.next(store, (needed, stamp), half) } else { None };
         let Some(head) = next else { return other };
         if let Some(full) = self.open[half as usize].replace(head) {
             store.log.seal(full);
@@ -124,10 +132,10 @@ impl Destinations {
     }
 
     /// Another destination: one that was left by another pass and takes the item, else a new one if the pass still may.
-    fn next(&mut self, store: &Store, (len, stamp): (usize, u64), half: Half) -> Option<Head> {
+    fn next(&mut self, store: &Store, (needed, stamp): (Needed, u64), half: Half) -> Option<Head> {
         let left = {
             let heads = &mut lock(&store.parked.0)[half as usize];
-            let fits = heads.iter().position(|head| store.log.fits(head, len, stamp));
+            let fits = heads.iter().position(|head| store.log.fits(head, needed, stamp));
             fits.and_then(|at| heads.remove(at))
         };
         if left.is_some() || self.opened_max <= self.opened {
@@ -140,8 +148,8 @@ impl Destinations {
 
     /// The same for what leads to a tier, or is within its tenant's floor: a pass opens one destination more for that, and frees a segment less, where another is
     /// left for others.
-    pub(crate) fn open_for_last(&mut self, store: &Store, len: usize, stamp: u64) -> Option<Half> {
-        let open = self.open_for_len(store, len, stamp, Half::Upper);
+    pub(crate) fn open_for_last(&mut self, store: &Store, needed: Needed, stamp: u64) -> Option<Half> {
+        let open = self.open_for_needed(store, needed, stamp, Half::Upper);
         if open.is_some()
             || self.opened < self.opened_max
             || self.is_extended
@@ -151,7 +159,7 @@ impl Destinations {
         }
         self.is_extended = true;
         self.opened_max += 1;
-        self.open_for_len(store, len, stamp, Half::Upper)
+        self.open_for_needed(store, needed, stamp, Half::Upper)
     }
 
     /// Moves an item to the open destination that `open_for` named. Returns whether it did.
@@ -166,7 +174,7 @@ impl Destinations {
     ) -> bool {
         let (from, view) = (item.place, &item.view);
         let stamp = store.stamp_of(from, view);
-        let needed = bytes_needed(view.len(), false);
+        let needed = Needed::new(view.len(), false);
         let head = self.open[to as usize].as_mut().filter(|head| store.log.fits(head, needed, stamp));
         let Some((header, head)) = head.and_then(|head| Some((view.plain_at(stamp, head.base())?, head)))
         else {
@@ -192,7 +200,7 @@ impl Destinations {
         let (from, view) = (item.place, &item.view);
         let stamp = store.stamp_of(from, view);
         let tail = if meta.away.is_some() { &[] } else { view.tail() };
-        let needed = bytes_needed(meta.item_len(view.key().len(), tail.len()), meta.cas.is_some());
+        let needed = Needed::new(meta.item_len(view.key().len(), tail.len()), meta.cas.is_some());
         let head = self.open[to as usize].as_mut().filter(|head| store.log.fits(head, needed, stamp));
         let Some(head) = head else { return false };
         restamp(&mut meta, stamp, head.base());
@@ -249,7 +257,8 @@ mod tests {
         };
         let store = Store::new(options).unwrap();
         let open = |pass: &mut Destinations| {
-            pass.open_for_len(&store, 1_000, store.stamp_base(), Half::Upper).map(|_| pass.opened())
+            pass.open_for_needed(&store, Needed::new(1_000, true), store.stamp_base(), Half::Upper)
+                .map(|_| pass.opened())
         };
         let (mut one, mut other) = (Destinations::take(&store), Destinations::take(&store));
         for pass in [&mut one, &mut other] {
@@ -286,7 +295,8 @@ mod tests {
             let mut passes = [0; 3].map(|_| Destinations::take(&store));
             for pass in &mut passes {
                 pass.allow(1);
-                pass.open_for_len(&store, 1_000, store.stamp_base(), Half::Upper).unwrap();
+                pass.open_for_needed(&store, Needed::new(1_000, true), store.stamp_base(), Half::Upper)
+                    .unwrap();
             }
             if !is_roomy {
                 store.set_external(Bytes::mib(8));

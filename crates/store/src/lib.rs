@@ -12,6 +12,7 @@ mod sync;
 mod item;
 mod segment;
 mod slot;
+mod stamps;
 
 mod epoch;
 mod extents;

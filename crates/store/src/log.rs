@@ -19,6 +19,7 @@ use crate::item::{Apart, FLAGS_AT, HEADER, View, flag, len_behind};
 use crate::limits;
 use crate::segment::{Segment, State};
 use crate::slot::Place;
+use crate::stamps::Needed;
 use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering, lock};
 use media::{Dram, MapError, Medium, Region};
 use std::collections::VecDeque;
@@ -324,9 +325,10 @@ impl Log {
         Some(Place { segment: head.segment, offset: u32::try_from(at).unwrap_or(u32::MAX) })
     }
 
-    /// Whether an item of `len` bytes fits, and its stamp can be told from the segment's base.
-    pub(crate) fn fits(&self, head: &Head, len: usize, stamp: u64) -> bool {
-        head.used + len <= self.segment_bytes && stamp.saturating_sub(head.base) <= u64::from(u32::MAX)
+    /// Whether an item fits that needs so much, and its stamp can be told from the segment's base.
+    pub(crate) fn fits(&self, head: &Head, needed: Needed, stamp: u64) -> bool {
+        head.used + needed.at(head.base, stamp) <= self.segment_bytes
+            && stamp.saturating_sub(head.base) <= u64::from(u32::MAX)
     }
 
     /// Bytes left in a head.

@@ -18,7 +18,7 @@ mod tests;
 use super::parts::Parts;
 use super::record::{self, GRAIN, Record};
 use super::{NOBODY, Reference, Tier, access_behind};
-use crate::account::{bytes_needed, unlink};
+use crate::account::unlink;
 use crate::census::{Half, Pending, floor_of, usage_of};
 use crate::cleaner::{Removal, note_removal};
 use crate::destinations::Destinations;
@@ -30,6 +30,7 @@ use crate::metrics::{ThreadCounters, count};
 use crate::rank::{BIN_MIN, Clock, Usage};
 use crate::segment::State;
 use crate::slot::{Place, Slot};
+use crate::stamps::Needed;
 use crate::store::Store;
 use crate::sync::{Ordering, give_way};
 use crate::tenant::Tenant;
@@ -306,9 +307,9 @@ impl Pass<'_> {
         let fields = record::Fields { owner: tier.owner(item.view.tenant()), ..record.fields };
         // First there is room for the item that leads there.
         let meta = crate::item::Meta { away: Some(from), ..item.view.meta() };
-        let needed = bytes_needed(item.view.len(), meta.cas.is_some());
+        let needed = Needed::new(item.view.len(), meta.cas.is_some());
         let half =
-            self.work.to.open_for_len(store, needed, store.stamp_of(item.place, &item.view), Half::Upper);
+            self.work.to.open_for_needed(store, needed, store.stamp_of(item.place, &item.view), Half::Upper);
         let Some(half) = half else { return Handled::Stays };
         let to = tier.append(&store.epochs, (0, store.now_secs()), &fields, record.key, [record.value, &[]]);
         let Ok(to) = to else { return Handled::Stays };

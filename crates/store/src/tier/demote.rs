@@ -1,11 +1,11 @@
 //! Values that the cleaner of DRAM puts into the tier below instead of evicting their items.
 
 use super::{Tier, access_behind};
-use crate::account::bytes_needed;
 use crate::census::Pending;
 use crate::item::{INDEX_SHARE, Meta};
 use crate::limits::TIER_RESERVE;
 use crate::metrics::ThreadCounters;
+use crate::stamps::Needed;
 use crate::store::Store;
 use crate::tier::Reference;
 use media::SlowAccess;
@@ -36,7 +36,7 @@ pub(crate) fn put_below(
     store: &Store,
     counters: &ThreadCounters,
     item: &Pending<'_>,
-) -> Option<(Meta, usize)> {
+) -> Option<(Meta, Needed)> {
     let tier = tier_for(store, item)?;
     let mut meta = item.view.meta();
     let fields = store.record_fields(tier, &meta, store.stamp_of(item.place, &item.view));
@@ -46,5 +46,5 @@ pub(crate) fn put_below(
     let below = counters.of(meta.tenant.index()).at(tier.id);
     access_behind(store, tier, (below, meta.tenant), SlowAccess::Write, away.lines(key.len()));
     meta.away = Some(away);
-    Some((meta, bytes_needed(meta.item_len(key.len(), 0), meta.cas.is_some())))
+    Some((meta, Needed::new(meta.item_len(key.len(), 0), meta.cas.is_some())))
 }

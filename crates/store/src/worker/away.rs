@@ -7,13 +7,14 @@
 
 use super::place::{Draft, Identity, Kept};
 use super::{Fields, Item, Key, Refused, Worker};
-use crate::account::{bytes_needed, unlink};
+use crate::account::unlink;
 use crate::hash::KeyHash;
 use crate::item::{Meta, View};
 use crate::limits::TIER_RESERVE;
 use crate::log::Head;
 use crate::metrics::{Counters, count};
 use crate::slot::Slot;
+use crate::stamps::Needed;
 use crate::tenant::Tenant;
 use crate::tier::record::{self, GRAIN, HEADER, Spot, footprint};
 use crate::tier::{Placement, Reference, Tier};
@@ -229,7 +230,7 @@ impl Worker {
         let Some(tier) = tier else { return Ok(None) };
         // First there is room for the item that leads there.
         let made = Meta { away: Some(Reference { tier: tier.id, at: 0, value_len: 0 }), ..*meta };
-        let needed = bytes_needed(made.item_len(key.bytes.len(), 0), meta.cas.is_some());
+        let needed = Needed::new(made.item_len(key.bytes.len(), 0), meta.cas.is_some());
         self.head_for(head, needed, stamp)?;
         let fields = self.store.record_fields(tier, meta, stamp);
         let room = (TIER_RESERVE, self.store.now_secs());

@@ -5,7 +5,7 @@
 
 use super::away::Content;
 use super::{Fields, Key, Old, Refused, Worker};
-use crate::account::{bytes_needed, link, replace, restamp, unlink};
+use crate::account::{link, replace, unlink};
 use crate::curves::SampledKind;
 use crate::expiry::expiry_at;
 use crate::hash::{KeyHash, Space};
@@ -16,6 +16,7 @@ use crate::log::{Coming, Head, Lent};
 use crate::metrics::count;
 use crate::shadow::Shadow;
 use crate::slot::{Place, Slot};
+use crate::stamps::{Needed, restamp};
 use crate::store::STAMP_BLOCK;
 use crate::sync::Ordering;
 use crate::tenant::Tenant;
@@ -95,14 +96,14 @@ impl Worker {
             _ => self.stamp_after(old, owner),
         };
         let has_cas = meta.cas.is_some();
-        let needed = bytes_needed(meta.item_len(key.bytes.len(), value_len), has_cas);
-        meta.is_apart = placed.is_some() || self.store.log.segment_bytes() < needed;
+        let needed = Needed::new(meta.item_len(key.bytes.len(), value_len), has_cas);
+        meta.is_apart = placed.is_some() || self.store.log.segment_bytes() < needed.at_most();
         self.allow(owner, &meta, (key.bytes.len(), value_len), old, draft)?;
         let mut head = self.head.borrow_mut();
         let made = self.put_away(&mut meta, key, stamp, content, &mut head)?;
         let value = content.value();
         let tail_len = if meta.is_apart { Apart::BYTES } else { value_len };
-        let in_segment = bytes_needed(meta.item_len(key.bytes.len(), tail_len), has_cas);
+        let in_segment = Needed::new(meta.item_len(key.bytes.len(), tail_len), has_cas);
         let head = self.head_for(&mut head, in_segment, stamp)?;
         let coming = if placed.is_none() && meta.is_apart { Some(self.make_value(value)?) } else { None };
         let apart = placed.or(coming.map(|coming| coming.apart));
@@ -169,7 +170,7 @@ impl Worker {
     ) -> Result<(), Refused> {
         let counters = self.counters(owner.id);
         let len = meta.item_len(key_len, value_len);
-        if self.store.geometry.item_max.as_usize() < bytes_needed(len, meta.cas.is_some()) {
+        if self.store.geometry.item_max.as_usize() < Needed::new(len, meta.cas.is_some()).at_most() {
             count(&counters.store_too_large);
             return Err(Refused::TooLarge);
         }
@@ -239,8 +240,8 @@ impl Worker {
         made: &Made<'_>,
     ) -> Result<(), Refused> {
         let mut meta = made.meta;
-        let needed = bytes_needed(meta.item_len(made.key.len(), made.value.len()), meta.cas.is_some());
-        if self.store.log.segment_bytes() < needed {
+        let needed = Needed::new(meta.item_len(made.key.len(), made.value.len()), meta.cas.is_some());
+        if self.store.log.segment_bytes() < needed.at_most() {
             return Err(Refused::TooLarge);
         }
         let mut head = self.head.borrow_mut();
@@ -300,14 +301,14 @@ impl Worker {
         Ok(coming)
     }
 
-    /// The head, with room for `len` bytes and a base near the stamp.
+    /// The head, with room for what is needed and a base near the stamp.
     pub(super) fn head_for<'h>(
         &self,
         head: &'h mut Option<Head>,
-        len: usize,
+        needed: Needed,
         stamp: u64,
     ) -> Result<&'h mut Head, Refused> {
-        let fits = head.as_ref().is_some_and(|h| self.store.log.fits(h, len, stamp));
+        let fits = head.as_ref().is_some_and(|h| self.store.log.fits(h, needed, stamp));
         if !fits {
             let store = &self.store;
             let base = store.stamp_base();

@@ -412,6 +412,25 @@ fn what_is_lost_at_ends_costs_nothing_that_is_used() {
     assert!(lost < 76, "{lost} look-ups missed");
 }
 
+/// Items that fill segments to the last byte find as many places where a pass copies them to: a CAS value, which they may need
+/// elsewhere, is no part of them there.
+#[test]
+fn items_that_fill_segments_exactly_stay_if_they_are_used() {
+    let (store, mut worker) = new_store(Bytes::mib(8), false, 1);
+    let (used, mut lost) = (200, 0);
+    // A quarter of a segment with 23 B of key and 10 B of header.
+    let value = vec![1; (16 << 10) - 33];
+    for n in 0..10_000 {
+        assert!(set(&mut worker, 0, used + n, &value, 0));
+        if !has(&worker, 0, n % used) {
+            lost += u64::from(used <= n);
+            assert!(set(&mut worker, 0, n % used, &value, 0));
+        }
+    }
+    println!("{lost} of 9,800 look-ups of {used} items that are used missed, {} bytes held", held(&store, 0));
+    assert!(lost < 10, "{lost} look-ups missed");
+}
+
 /// What does not fit the end of a destination does not go where its tenant is within its floor.
 #[test]
 fn a_pass_that_frees_most_of_what_it_takes_spares_what_is_within_a_floor() {
