@@ -100,7 +100,7 @@ impl Standing {
     /// What follows of a window in which so many times as many operations came to the tier as may be slower.
     fn of_latency(&mut self, come: f64) -> Option<Refused> {
         let refused = (1.0 < come).then_some(Refused::Latency);
-        let is_clear = come < 1.0 / CLEAR || CLEAR < come;
+        let is_clear = !(1.0 / CLEAR..=CLEAR).contains(&come);
         if refused.is_some() == self.refused.is_some() {
             self.otherwise = 0;
         } else if !is_clear && self.otherwise + 1 < CHANGED_AFTER {
