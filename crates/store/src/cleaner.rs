@@ -110,8 +110,8 @@ impl Cleaner {
         to: &mut Destinations,
         marks: usize,
     ) -> Outcome {
-        // Where values can go to a tier, no item shall be evicted because what stays does not fit in one segment less.
-        let least = if store.tiers.is_empty() { 0 } else { store.log.segment_bytes() as u64 };
+        // No item shall go because what stays does not fit in one segment less, while a new survey may find what is worse.
+        let least = store.log.segment_bytes() as u64;
         if !self.survey.claim(store, &mut self.sources, least) {
             let candidates = self.chooser.candidates(store);
             let drawn = self.draw(store, reader, candidates.len());

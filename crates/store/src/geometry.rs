@@ -111,9 +111,10 @@ mod tests {
             (8, Bytes::kib(64), Bytes::kib(64), Bytes::kib(64)),
             (8, Bytes::mib(1), Bytes::kib(64), Bytes::mib(1)),
             (8, Bytes::mib(8), Bytes::kib(64), Bytes::mib(4)),
-            (32, Bytes::mib(1), Bytes::kib(256), Bytes::mib(1)),
-            (64, Bytes::mib(1), Bytes::kib(512), Bytes::mib(1)),
-            (128, Bytes::mib(8), Bytes::mib(1), Bytes::mib(8)),
+            (32, Bytes::mib(1), Bytes::kib(128), Bytes::mib(1)),
+            (64, Bytes::mib(1), Bytes::kib(256), Bytes::mib(1)),
+            (128, Bytes::mib(8), Bytes::kib(512), Bytes::mib(8)),
+            (256, Bytes::mib(8), Bytes::mib(1), Bytes::mib(8)),
             (65_536, Bytes(4 << 30), Bytes::mib(1), Bytes(1 << 30)),
         ] {
             let g = Geometry::new(Bytes::mib(memory_mib), asked, 4);

@@ -356,7 +356,7 @@ fn without_eviction_large_values_are_refused_when_the_memory_is_full() {
     let stored = (0..100)
         .take_while(|n| set(&mut worker, ONE, &format!("k{n}"), &value_of(&format!("k{n}"), 1_000_000)))
         .count();
-    assert!((10..16).contains(&stored), "{stored}");
+    assert!((10..=16).contains(&stored), "{stored}");
     assert!((0..stored).all(|n| has(&worker, ONE, &format!("k{n}"), 1_000_000)));
     // What is left takes none of 900,000 beside the one that a deleted one makes room for.
     let refused = |n: &u32| !set(&mut worker, ONE, &format!("l{n}"), &value_of(&format!("l{n}"), 200_000));

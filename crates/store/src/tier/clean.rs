@@ -308,9 +308,9 @@ impl Pass<'_> {
         // First there is room for the item that leads there.
         let meta = crate::item::Meta { away: Some(from), ..item.view.meta() };
         let needed = Needed::new(item.view.len(), meta.cas.is_some());
-        let half =
+        let place =
             self.work.to.open_for_needed(store, needed, store.stamp_of(item.place, &item.view), Half::Upper);
-        let Some(half) = half else { return Handled::Stays };
+        let Some(place) = place else { return Handled::Stays };
         let to = tier.append(&store.epochs, (0, store.now_secs()), &fields, record.key, [record.value, &[]]);
         let Ok(to) = to else { return Handled::Stays };
         for kind in [SlowAccess::Read, SlowAccess::Write] {
@@ -321,7 +321,7 @@ impl Pass<'_> {
         let again = locked.find_again(found, entry.hash);
         let moved = !item.is_dead(store)
             && again.is_some_and(|found| {
-                self.work.to.move_to(store, self.counters, &locked, (found, item), (meta, half))
+                self.work.to.move_to(store, self.counters, &locked, (found, item), (meta, place))
             });
         drop(locked);
         if !moved {
