@@ -310,7 +310,7 @@ def test_a_get_of_more_keys_than_a_turn_looks_at_answers_each_in_its_place(fresh
 
 def test_who_is_served_alone_listens_for_others(fresh):
     """Somebody may come while a long request, or many of them, are answered: a worker looks after each part of it."""
-    server = fresh("-m", "64", "-t", "1", "-I", "2m")
+    server = fresh("-m", "128", "-t", "1", "-I", "2m")
     with server.wire(receive_buffer=4 << 20) as wire, server.wire() as other:
         yields = lambda: int(other.stats()["conn_yields"])
         assert wire.ask(set_request(b"k", b"v" * 300_000)) == b"STORED\r\n"

@@ -42,11 +42,21 @@ const SEGMENTS_MAX: u32 = (1 << 20) - 2;
 pub(crate) const OFFSET_BITS: u32 = 20;
 
 impl Geometry {
-    /// The sizes for `memory`. `item_max` above 1 GiB, or above half of the memory, is lowered.
+    /// The sizes for `memory`, with nothing below it. `item_max` above 1 GiB, or above half of the memory, is lowered.
     #[must_use]
     pub fn new(memory: Bytes, item_max: Bytes, threads: usize) -> Self {
+        Self::of_pieces(limits::SEGMENTS_MIN, memory, item_max, threads)
+    }
+
+    /// The same with tiers below: segments are larger, since only what fits one goes there.
+    #[must_use]
+    pub fn above_tiers(memory: Bytes, item_max: Bytes, threads: usize) -> Self {
+        Self::of_pieces(limits::SEGMENTS_MIN_ABOVE_TIERS, memory, item_max, threads)
+    }
+
+    fn of_pieces(least: u64, memory: Bytes, item_max: Bytes, threads: usize) -> Self {
         let threads64 = threads as u64;
-        let pieces = limits::SEGMENTS_MIN.max(limits::SEGMENTS_PER_WRITER * (threads64 + HELD_SEGMENTS));
+        let pieces = least.max(limits::SEGMENTS_PER_WRITER * (threads64 + HELD_SEGMENTS));
         let whole = (memory.0 / pieces).max(limits::SEGMENT_MIN.0);
         let fitting = Bytes(1 << whole.ilog2());
         let item_max = item_max.min(limits::ITEM_MAX).min(Bytes(memory.0 / limits::ITEM_PART));
@@ -80,6 +90,12 @@ impl Geometry {
         }
     }
 
+    /// Whether the writing threads can share the memory: all have a head, and something is left that can be cleaned.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        2 * self.segments_least <= self.segment_count
+    }
+
     /// Log and index together, the reserve and heads included.
     #[must_use]
     pub fn log_and_index(&self) -> Bytes {
@@ -88,14 +104,7 @@ impl Geometry {
     }
 }
 
-/// Whether so many writing threads can share `memory`: all have a head, and something is left that can be cleaned.
-#[must_use]
-pub fn has_room_for(memory: Bytes, item_max: Bytes, threads: usize) -> bool {
-    let geometry = Geometry::new(memory, item_max, threads);
-    2 * geometry.segments_least <= geometry.segment_count
-}
-
-/// What tenants can be promised together out of `memory`.
+/// What tenants can be promised together out of `memory` with nothing below it.
 #[must_use]
 pub fn divisible_capacity(memory: Bytes, item_max: Bytes, threads: usize) -> Bytes {
     Geometry::new(memory, item_max, threads).divisible
@@ -107,18 +116,21 @@ mod tests {
 
     #[test]
     fn segments_shrink_with_small_memories_and_items_need_not() {
-        for (memory_mib, asked, segment, item_max) in [
-            (8, Bytes::kib(64), Bytes::kib(64), Bytes::kib(64)),
-            (8, Bytes::mib(1), Bytes::kib(64), Bytes::mib(1)),
-            (8, Bytes::mib(8), Bytes::kib(64), Bytes::mib(4)),
-            (32, Bytes::mib(1), Bytes::kib(128), Bytes::mib(1)),
-            (64, Bytes::mib(1), Bytes::kib(256), Bytes::mib(1)),
-            (128, Bytes::mib(8), Bytes::kib(512), Bytes::mib(8)),
-            (256, Bytes::mib(8), Bytes::mib(1), Bytes::mib(8)),
-            (65_536, Bytes(4 << 30), Bytes::mib(1), Bytes(1 << 30)),
+        for (memory_mib, asked, segment_kib, above_kib, item_max) in [
+            (8, Bytes::kib(64), 64, 64, Bytes::kib(64)),
+            (8, Bytes::mib(1), 64, 64, Bytes::mib(1)),
+            (8, Bytes::mib(8), 64, 64, Bytes::mib(4)),
+            (32, Bytes::mib(1), 128, 256, Bytes::mib(1)),
+            (64, Bytes::mib(1), 256, 512, Bytes::mib(1)),
+            (128, Bytes::mib(8), 512, 1024, Bytes::mib(8)),
+            (256, Bytes::mib(8), 1024, 1024, Bytes::mib(8)),
+            (65_536, Bytes(4 << 30), 1024, 1024, Bytes(1 << 30)),
         ] {
             let g = Geometry::new(Bytes::mib(memory_mib), asked, 4);
+            let above = Geometry::above_tiers(Bytes::mib(memory_mib), asked, 4);
+            let (segment, larger) = (Bytes::kib(segment_kib), Bytes::kib(above_kib));
             assert_eq!((g.segment, g.item_max), (segment, item_max), "{memory_mib} MiB, {asked}");
+            assert_eq!((above.segment, above.item_max), (larger, item_max), "{memory_mib} MiB above tiers");
             assert_eq!(segment < item_max, Bytes::ZERO < g.value_addresses);
             assert!(g.divisible < g.memory && g.memory.0 / 2 < g.divisible.0, "{g:?}");
             assert!(u64::from(g.segment_count) * g.segment.0 <= g.log_and_index().0);

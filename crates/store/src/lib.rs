@@ -69,7 +69,7 @@ pub use bandwidth::BandwidthControl;
 pub use classes::{CLASSES, ClassTotals, class_bound, class_of};
 pub use curves::{LookUps, RING_BYTES, SampledAccess, SampledKind};
 pub use effort::{Effort, Interval};
-pub use geometry::{Geometry, divisible_capacity, has_room_for};
+pub use geometry::{Geometry, divisible_capacity};
 pub use hash::Space;
 pub use item::ITEM_OVERHEAD_MAX;
 pub use joint::JointControl;

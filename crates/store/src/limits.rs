@@ -85,6 +85,8 @@ pub const PASS_CANDIDATES_MAX: usize = 512;
 /// Least number of segments that a store is divided into, down to `SEGMENT_MIN`: what is free, open or lost at ends counts in
 /// segments, and small ones differ more in what cleaning them frees (`docs/decisions`).
 pub const SEGMENTS_MIN: u64 = 256;
+/// The same above tiers: a value that fits no segment goes to none of them.
+pub const SEGMENTS_MIN_ABOVE_TIERS: u64 = 128;
 /// The same for each writing thread, and each segment that is held beside their heads (guess).
 pub const SEGMENTS_PER_WRITER: u64 = 4;
 /// Bytes of items that a shadow queue represents. Memshare §6 has 10 MB of a gigabyte; on the mixed trace in 256 MiB

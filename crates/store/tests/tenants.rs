@@ -436,7 +436,7 @@ fn many_threads_share_a_small_memory() {
             no_evict: false,
             seed: 1,
         };
-        assert!(store::has_room_for(options.memory, options.item_max, threads));
+        assert!(store::Geometry::new(options.memory, options.item_max, threads).has_room());
         let store = Store::new(options).unwrap();
         store.add_tenant(spec("t")).unwrap();
         store.set_external(Bytes::mib(withheld));

@@ -14,6 +14,7 @@ use crate::tiers::{ALL_TIERS, PlaceIn, path_of};
 use crate::tls::check_ciphers;
 use policy::memory::Tax;
 use std::path::{Path, PathBuf};
+use store::Geometry;
 use units::{Bytes, Duration};
 
 /// Shortest time between two decisions over DRAM and bandwidth: what was used in less says nothing (`store`'s joint sensor).
@@ -127,6 +128,12 @@ impl Config {
         Ok(())
     }
 
+    /// How the store divides the memory.
+    fn geometry(&self) -> Geometry {
+        let of = if self.tiers.is_empty() { Geometry::new } else { Geometry::above_tiers };
+        of(self.memory, self.item_max, self.threads)
+    }
+
     fn check_sizes(&self) -> Result<(), ConfigError> {
         if self.memory < limits::MEMORY_MIN || limits::MEMORY_MAX < self.memory {
             return refuse(
@@ -134,7 +141,7 @@ impl Config {
                 "choose a size in that range, -m counts MiB",
             );
         }
-        if !store::has_room_for(self.memory, self.item_max, self.threads) {
+        if !self.geometry().has_room() {
             return refuse(
                 format!("{} threads cannot share {}", self.threads, self.memory),
                 "lower the threads (-t) or raise the memory (-m)",
@@ -371,7 +378,7 @@ impl Config {
         let group_of =
             |t: &TenantConfig| t.group.as_deref().and_then(|name| division.find(name)).map(|(id, _)| id);
         let reserved = division.reserved(self.tenants.iter().map(|t| (group_of(t), t.reserved)));
-        let divisible = store::divisible_capacity(self.memory, self.item_max, self.threads);
+        let divisible = self.geometry().divisible;
         if divisible < reserved {
             return refuse(
                 format!("the reservations are {reserved}, the divisible memory is {divisible}"),
