@@ -45,16 +45,13 @@ impl Geometry {
     /// The sizes for `memory`, with nothing below it. `item_max` above 1 GiB, or above half of the memory, is lowered.
     #[must_use]
     pub fn new(memory: Bytes, item_max: Bytes, threads: usize) -> Self {
-        Self::of_pieces(limits::SEGMENTS_MIN, memory, item_max, threads)
+        Self::above(0, memory, item_max, threads)
     }
 
-    /// The same with tiers below: segments are larger, since only what fits one goes there.
+    /// The same above so many tiers: with any, segments are larger, since only what fits one goes there.
     #[must_use]
-    pub fn above_tiers(memory: Bytes, item_max: Bytes, threads: usize) -> Self {
-        Self::of_pieces(limits::SEGMENTS_MIN_ABOVE_TIERS, memory, item_max, threads)
-    }
-
-    fn of_pieces(least: u64, memory: Bytes, item_max: Bytes, threads: usize) -> Self {
+    pub fn above(tiers: usize, memory: Bytes, item_max: Bytes, threads: usize) -> Self {
+        let least = if tiers == 0 { limits::SEGMENTS_MIN } else { limits::SEGMENTS_MIN_ABOVE_TIERS };
         let threads64 = threads as u64;
         let pieces = least.max(limits::SEGMENTS_PER_WRITER * (threads64 + HELD_SEGMENTS));
         let whole = (memory.0 / pieces).max(limits::SEGMENT_MIN.0);
@@ -127,7 +124,7 @@ mod tests {
             (65_536, Bytes(4 << 30), 1024, 1024, Bytes(1 << 30)),
         ] {
             let g = Geometry::new(Bytes::mib(memory_mib), asked, 4);
-            let above = Geometry::above_tiers(Bytes::mib(memory_mib), asked, 4);
+            let above = Geometry::above(1, Bytes::mib(memory_mib), asked, 4);
             let (segment, larger) = (Bytes::kib(segment_kib), Bytes::kib(above_kib));
             assert_eq!((g.segment, g.item_max), (segment, item_max), "{memory_mib} MiB, {asked}");
             assert_eq!((above.segment, above.item_max), (larger, item_max), "{memory_mib} MiB above tiers");

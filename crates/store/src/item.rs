@@ -425,6 +425,20 @@ impl<'a> View<'a> {
     }
 }
 
+/// A plain item, for tests.
+#[cfg(test)]
+pub(crate) const PLAIN: Meta = Meta {
+    tenant: TenantId(0),
+    own_space: false,
+    client_flags: 0,
+    expiry: None,
+    cas: None,
+    state: 0,
+    away: None,
+    stamp: 0,
+    is_apart: false,
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -470,17 +484,7 @@ mod tests {
 
     #[test]
     fn a_plain_item_costs_ten_bytes() {
-        let meta = Meta {
-            tenant: TenantId(1),
-            own_space: false,
-            client_flags: 0,
-            expiry: None,
-            cas: None,
-            state: 0,
-            away: None,
-            stamp: 1,
-            is_apart: false,
-        };
+        let meta = Meta { tenant: TenantId(1), stamp: 1, ..PLAIN };
         assert_eq!(round_trip(meta, &[b'k'; 23], &[b'v'; 25]), 58);
     }
 }

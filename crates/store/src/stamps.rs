@@ -46,27 +46,17 @@ pub(crate) fn restamp(meta: &mut Meta, stamp: u64, base: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::item::PLAIN;
 
     #[test]
     fn a_stamp_that_does_not_fit_is_kept_as_a_cas_value() {
-        let meta = Meta {
-            tenant: units::TenantId(0),
-            own_space: false,
-            client_flags: 0,
-            expiry: None,
-            cas: None,
-            state: 0,
-            away: None,
-            stamp: 0,
-            is_apart: false,
-        };
         for (stamp, base, cas, delta) in [
             (100, 90, None, 10),
             (90, 90, None, 0),
             (80, 90, Some(80), 0),
             (u64::from(u32::MAX), 0, None, u32::MAX),
         ] {
-            let mut meta = meta;
+            let mut meta = PLAIN;
             restamp(&mut meta, stamp, base);
             assert_eq!((meta.cas, meta.stamp), (cas, delta), "{stamp} on {base}");
             let needed = Needed::new(100, false);

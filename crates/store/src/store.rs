@@ -176,11 +176,7 @@ impl Store {
         let beside: Bytes = tiers.iter().map(Tier::memory).sum();
         let below: Bytes = tiers.iter().map(Tier::capacity).sum();
         let Options { memory, item_max, threads, .. } = options;
-        let geometry = if tiers.is_empty() {
-            Geometry::new(memory, item_max, threads)
-        } else {
-            Geometry::above_tiers(memory, item_max, threads)
-        };
+        let geometry = Geometry::above(tiers.len(), memory, item_max, threads);
         // An item takes at least 11 bytes of log, so at most half of the memory is index; see `geometry`.
         let buckets_max = u32::try_from(geometry.memory.0 / 2 / BUCKET_BYTES).unwrap_or(u32::MAX >> 1);
         let store = Self {

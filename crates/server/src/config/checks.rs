@@ -130,8 +130,7 @@ impl Config {
 
     /// How the store divides the memory.
     fn geometry(&self) -> Geometry {
-        let of = if self.tiers.is_empty() { Geometry::new } else { Geometry::above_tiers };
-        of(self.memory, self.item_max, self.threads)
+        Geometry::above(self.tiers.len(), self.memory, self.item_max, self.threads)
     }
 
     fn check_sizes(&self) -> Result<(), ConfigError> {

@@ -109,7 +109,7 @@ impl Tier {
     pub(crate) fn new(id: u8, device: Arc<dyn Device>, options: &Options) -> Result<Self, MapError> {
         let Options { memory, item_max, tenants_max, .. } = *options;
         // As for one thread: how many there are is no part of the layout.
-        let in_dram = Geometry::above_tiers(memory, item_max, 1).segment;
+        let in_dram = Geometry::above(1, memory, item_max, 1).segment;
         let (is_mapped, is_timed) = (device.mapped().is_some(), device.is_timed());
         let gathers = Bytes(memory.0 / limits::TIER_GATHERS_PART);
         let segment = segment_of(&*device, in_dram, (!is_mapped).then_some(gathers));
