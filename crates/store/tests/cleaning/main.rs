@@ -3,14 +3,15 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at what must not happen")]
 
 mod ceilings;
+mod ends;
 mod told;
 
 use control::memory::MemoryShare;
 use control::{Actuator, Amount, Claim, Decision, Law, Pool, Row, Seen, Shares, Window};
 use std::sync::Arc;
 use store::{
-    Fields, FixedPass, MARKS_MAX, MARKS_MIN, MemoryControl, Mode, Options, PassKind, RankKind, Refused,
-    Space, Store, TenantSpec, Worker,
+    Fields, FixedPass, MemoryControl, Mode, Options, PassKind, RankKind, Refused, Space, Store, TenantSpec,
+    Worker,
 };
 use units::{Bytes, Duration, Instant, Rng, TenantId};
 
@@ -387,69 +388,6 @@ fn a_writer_that_the_cleaner_keeps_up_with_never_waits() {
         assert_eq!(cleaning.writer_waits, 0, "seed {seed}: {cleaning:?}");
         writer.quiesce();
         writer.check();
-    }
-}
-
-/// A few long items among short ones: what is lost at an end is most often a part of a long one.
-fn of_any_length(n: u64) -> Vec<u8> {
-    vec![2; if n.is_multiple_of(100) { 60_000 } else { 400 }]
-}
-
-/// A wide pass that frees little has room for what is to stay.
-#[test]
-fn what_is_lost_at_ends_costs_nothing_that_is_used() {
-    let (store, mut worker) = new_store(Bytes::mib(32), false, 1);
-    store.set_pass_kind(PassKind::Fixed(FixedPass { takes: 20, frees: 1 }));
-    let (used, mut lost) = (4_000, 0);
-    for n in 0..80_000 {
-        assert!(set(&mut worker, 0, used + n, &of_any_length(n), 0));
-        if !has(&worker, 0, n % used) {
-            lost += u64::from(used <= n);
-            assert!(set(&mut worker, 0, n % used, &[1; 1_000], 0));
-        }
-    }
-    println!("{lost} of 76,000 look-ups of {used} items that are used missed");
-    assert!(lost < 76, "{lost} look-ups missed");
-}
-
-/// Items that fill segments to the last byte find as many places where a pass copies them to: a CAS value, which they may need
-/// elsewhere, is no part of them there.
-#[test]
-fn items_that_fill_segments_exactly_stay_if_they_are_used() {
-    let (store, mut worker) = new_store(Bytes::mib(8), false, 1);
-    let (used, mut lost) = (200, 0);
-    // A quarter of a segment with 23 B of key and 10 B of header.
-    let value = vec![1; (16 << 10) - 33];
-    for n in 0..10_000 {
-        assert!(set(&mut worker, 0, used + n, &value, 0));
-        if !has(&worker, 0, n % used) {
-            lost += u64::from(used <= n);
-            assert!(set(&mut worker, 0, n % used, &value, 0));
-        }
-    }
-    println!("{lost} of 9,800 look-ups of {used} items that are used missed, {} bytes held", held(&store, 0));
-    assert!(lost < 10, "{lost} look-ups missed");
-}
-
-/// What does not fit the end of a destination does not go where its tenant is within its floor.
-#[test]
-fn a_pass_that_frees_most_of_what_it_takes_spares_what_is_within_a_floor() {
-    let fixed = |frees| PassKind::Fixed(FixedPass { takes: 20, frees });
-    let surveyed = |marks| PassKind::Surveyed { marks };
-    for kind in [fixed(5), fixed(16), surveyed(MARKS_MIN), surveyed(MARKS_MAX)] {
-        let (store, mut worker) = new_store(Bytes::mib(16), false, 2);
-        let floor = Bytes::mib(8);
-        assert!(store.set_claim(TenantId(0), Claim { floor: Amount::memory(floor), ..Claim::default() }));
-        share_out(&store, &[floor.0, store.geometry().divisible.0 - floor.0]);
-        store.set_pass_kind(kind);
-        let (kept, flood) = (6_000, 60_000);
-        assert!((0..kept).all(|n| set(&mut worker, 0, n, &[1; 1_000], 0)));
-        assert!(held(&store, 0) < floor.0, "it is within its floor");
-        assert!((0..flood).all(|n| set(&mut worker, 1, n, &of_any_length(n), 0)));
-        assert!(30_000 < store.totals(TenantId(1)).evictions);
-        let left = (0..kept).filter(|n| has(&worker, 0, *n)).count();
-        println!("{left} of {kept} are there with {kind:?}");
-        assert_eq!(left as u64, kept, "with {kind:?}");
     }
 }
 
