@@ -44,10 +44,11 @@ def fill(wire, some, version=0, exptime=0):
 
 def fill_below(wire, values):
     """Stores values and sees to it that they are in the tier: what the disk does not take in time stays in DRAM until it is set again."""
-    for _ in range(5):
+    for _ in range(20):
         store_all(wire, [set_request(key, text) for key, text in values.items()])
         if int(tiers_of(wire)["below:items"]) == len(values):
             return
+        time.sleep(0.1)
     raise AssertionError(f"{tiers_of(wire)['below:items']} of {len(values)} are in the tier")
 
 
