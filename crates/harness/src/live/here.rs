@@ -14,6 +14,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
+
+/// For how long a decision may be owed.
+const DECISION_OWED: Duration = Duration::from_secs(10);
+/// How often is looked whether it is made.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// A tenant of such a server: its name, which is its prefix too, and what it claims of the tier.
 #[derive(Clone, Debug)]
@@ -123,7 +129,7 @@ impl Here {
 
     /// Lets so much time pass.
     pub fn pass(&self, seconds: f64) {
-        thread::sleep(std::time::Duration::from_secs_f64(seconds));
+        thread::sleep(Duration::from_secs_f64(seconds));
     }
 
     /// Another policy divides the tier's bandwidth from now on.
@@ -200,6 +206,28 @@ impl Here {
     #[must_use]
     pub fn decisions_total(&self) -> u64 {
         self.server().view().sharing().decisions_total
+    }
+
+    /// How many decisions were made since there were `before`, once there is one more: a busy machine may owe it.
+    ///
+    /// # Errors
+    /// If none is made in `DECISION_OWED`.
+    pub fn decided_since(&self, before: u64) -> io::Result<usize> {
+        self.decided_until(before + 1, DECISION_OWED)?;
+        Ok(usize::try_from(self.decisions_total() - before).unwrap_or(usize::MAX))
+    }
+
+    /// Lets decisions be made until there are so many in all.
+    ///
+    /// # Errors
+    /// If they are not made in that time.
+    pub fn decided_until(&self, total: u64, within: Duration) -> io::Result<()> {
+        let mut left = within.as_millis() / LOOK.as_millis();
+        while self.decisions_total() < total {
+            left = left.checked_sub(1).ok_or_else(|| io::Error::other("no decision is made"))?;
+            thread::sleep(LOOK);
+        }
+        Ok(())
     }
 
     /// What a tenant did in each of the last windows of the journal.

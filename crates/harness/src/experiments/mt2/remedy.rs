@@ -67,8 +67,7 @@ pub(super) fn remedy(sweep: &Sweep, results: &mut Results) -> Result<(), Experim
                 results.number(format!("{name}_{when}"), ratio);
             }
             if when == "with" {
-                let windows = usize::try_from(here.decisions_total() - decided).unwrap_or(usize::MAX);
-                held(&here, windows, results);
+                held(&here, here.decided_since(decided)?, results);
             }
         }
         here.switch("none")?;

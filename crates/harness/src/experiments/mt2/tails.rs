@@ -26,11 +26,8 @@ fn timed(here: &Here, store: &Working, seconds: f64) -> Times {
 fn traffic(here: &Here, name: &str, seconds: f64) -> io::Result<[f64; 2]> {
     let decided = here.decisions_total();
     here.pass(seconds);
-    let windows = here.used(name, usize::try_from(here.decisions_total() - decided).unwrap_or(usize::MAX));
+    let windows = here.used(name, here.decided_since(decided)?);
     let secs: f64 = windows.iter().map(|window| window.secs).sum();
-    if secs <= 0.0 {
-        return Err(io::Error::other("no decision is made"));
-    }
     let of = |bytes: fn(&crate::live::Used) -> f64| windows.iter().map(bytes).sum::<f64>() / secs;
     Ok([of(|window| window.bytes.slow_read), of(|window| window.bytes.slow_write)])
 }

@@ -122,7 +122,7 @@ fn clients(sweep: &Sweep, results: &mut Results) -> Result<(), ExperimentError> 
             here.pass(0.3);
             let windows = here.decisions_total();
             let look_ups = rates(&here, &[&victim], seconds)[0];
-            let windows = usize::try_from(here.decisions_total() - windows).unwrap_or(usize::MAX);
+            let windows = here.decided_since(windows)?;
             let medium = here.medium();
             let mut reads: Vec<f64> = medium.iter().rev().take(windows).map(|one| one.read_ns).collect();
             let used = other.map_or_else(Vec::new, |work| here.used(work.tenant, windows));

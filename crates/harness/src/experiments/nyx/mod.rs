@@ -19,6 +19,7 @@ use crate::live::{Here, Work, Working};
 use lab::experiment;
 use lab::experiment::{Experiment, ExperimentError, Sweep};
 use std::io;
+use std::time::Duration;
 
 /// What is shown of NyxCache live.
 pub(super) const NYX: &[Experiment] = &[
@@ -86,10 +87,5 @@ pub(super) fn median(values: &mut [f64]) -> f64 {
 
 /// Lets so many decisions be made, at most for twice as many seconds and ten more.
 fn decisions(here: &Here, count: u64) -> io::Result<()> {
-    let (until, mut left) = (here.decisions_total() + count, (count * 2 + 10) * 20);
-    while here.decisions_total() < until {
-        left = left.checked_sub(1).ok_or_else(|| io::Error::other("no decision is made"))?;
-        here.pass(0.05);
-    }
-    Ok(())
+    here.decided_until(here.decisions_total() + count, Duration::from_secs(count * 2 + 10))
 }

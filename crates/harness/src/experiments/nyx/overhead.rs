@@ -63,7 +63,7 @@ fn probed(sweep: &Sweep, count: usize) -> Result<f64, ExperimentError> {
         here.switch("fair-slowdown")?;
         let before = here.decisions_total();
         here.pass(sweep.number("probed_s").map_err(io::Error::other)?);
-        let windows = usize::try_from(here.decisions_total() - before).unwrap_or(usize::MAX);
+        let windows = here.decided_since(before)?;
         let seen = here.used(NAMES[0], windows);
         let secs = |which: &dyn Fn(&crate::live::Used) -> bool| -> f64 {
             seen.iter().filter(|window| which(window)).map(|window| window.secs).sum()
