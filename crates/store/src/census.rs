@@ -19,8 +19,8 @@ use crate::hash::KeyHash;
 use crate::index::Found;
 use crate::item::{INDEX_SHARE, View};
 use crate::large::Drawn;
-use crate::limits::CENSUS_SLACK_PART;
-use crate::rank::{Clock, Densities, Usage, density};
+use crate::limits::{AGE_MAX, CENSUS_SLACK_PART};
+use crate::rank::{Clock, Densities, Usage, all_uses, density};
 use crate::slot::Place;
 use crate::store::Store;
 use crate::survivors::Candidate;
@@ -378,9 +378,12 @@ pub(crate) fn usage_of(
     let tenant = store.tenant(item.view.tenant());
     // The clock is read after the slot: an item used since it last moved must not seem to be ahead of it.
     let (age, uses) = (store.tick().wrapping_sub(found.slot.tick()), found.slot.uses());
+    // What is remembered of the key fades with its item's own uses (`sweep`).
+    let has_faded = AGE_MAX <= age && uses <= 1;
+    let remembered = if has_faded { 0 } else { item.view.remembered() };
     Usage {
         age,
-        uses,
+        uses: all_uses(remembered, uses),
         size: u32::try_from(item.view.sizes().here()).unwrap_or(u32::MAX),
         level: tenant.level_at(found.slot.tick()),
         stamp: store.stamp_of(item.place, &item.view),

@@ -73,7 +73,7 @@ pub(crate) fn check(store: &Store, reader: &Participant) {
     let used = store.memory_use();
     let slack = store.geometry.segment.0 * 2;
     assert!(
-        used.segments.0 + used.values.0 + used.index.0 + used.shadow.0 + used.tables.0
+        used.segments.0 + used.values.0 + used.index.0 + used.shadow.0 + used.ghosts.0 + used.tables.0
             <= store.geometry.memory.0 + slack,
         "the memory is bounded: {used:?}"
     );

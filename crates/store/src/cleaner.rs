@@ -22,6 +22,7 @@ use crate::large::evict_drawn;
 use crate::limits::{CENSUS_SAMPLES, PASS_FREES_PART, PASS_GAINS};
 use crate::metrics::{Eviction, ThreadCounters, count};
 use crate::passes::{By, FixedPass, PassKind};
+use crate::rank::all_uses_by_chance;
 use crate::segment::State;
 use crate::shadow::Shadow;
 use crate::sources::{Chooser, claim_dead};
@@ -30,7 +31,7 @@ use crate::store::Store;
 use crate::survey::Survey;
 use crate::sync::{Ordering, lock, pause};
 use crate::tier::{Waits, put_below, relieve};
-use units::{Rng, SegmentId};
+use units::{Rng, SegmentId, mix64};
 
 /// A segment that is dead to this part is reclaimed without need.
 const DEAD_PERCENT: u64 = 50;
@@ -391,6 +392,7 @@ pub(crate) fn note_removal(
         return;
     };
     count(&of_tenant.evictions);
+    store.ghosts.remember(item.hash, item.view.stored_len(), uses_of(found, item), store.tick_count());
     store.witness.tell(store, found.slot, &item.view);
     if let Some(learnt) = tenant.learnt() {
         learnt.note_end(found.slot.uses(), store.tick().wrapping_sub(found.slot.tick()));
@@ -419,6 +421,13 @@ pub(crate) fn note_removal(
     let size = u32::try_from(sizes.charge()).unwrap_or(u32::MAX);
     shadow.push(item.hash, size, (expires_at, at_secs));
     tenant.shadow_sampling.store(u32::from(shadow.sampling()), Ordering::Relaxed);
+}
+
+/// How often an item that goes was used, since it was stored and before.
+fn uses_of(found: Found, item: &Pending<'_>) -> u8 {
+    let random = mix64(item.hash.0 ^ u64::from(item.view.stamp())) >> 32;
+    let random = u32::try_from(random).unwrap_or(u32::MAX);
+    all_uses_by_chance(item.view.remembered(), found.slot.uses(), random)
 }
 
 /// Whether segments may become free without this pass: others let go of what was emptied, or other passes end.

@@ -1,6 +1,6 @@
 //! How a memory is divided: segments, reserve, heads, tables, and what is left for tenants.
 //!
-//! Invariants: index + segments + tables + shadow queues + curves ≤ memory, whatever the sizes of items
+//! Invariants: index + segments + tables + shadow queues + curves + ghosts ≤ memory, whatever the sizes of items
 //! Units:      bytes
 
 use crate::limits;
@@ -23,6 +23,8 @@ pub struct Geometry {
     pub shadow: Bytes,
     /// Budget of all miss ratio curves together.
     pub curves: Bytes,
+    /// What ghosts take, all of them together.
+    pub ghosts: Bytes,
     /// What tenants divide: log and index without reserve and heads.
     pub divisible: Bytes,
     /// A background cleaner starts when so few segments beyond the reserve are left.
@@ -61,8 +63,9 @@ impl Geometry {
         let watching = Bytes(memory.0 / limits::WATCHING_MEMORY_PART);
         let curves = Bytes(watching.0 / limits::CURVES_PART);
         let shadow = watching.saturating_sub(curves);
+        let ghosts = Bytes(memory.0 / limits::GHOSTS_MEMORY_PART);
         let rows = memory.count_of(segment) * SEGMENT_ROW;
-        let log_and_index = Bytes(memory.0.saturating_sub(watching.0 + rows));
+        let log_and_index = Bytes(memory.0.saturating_sub(watching.0 + ghosts.0 + rows));
         let held_back = (u64::from(limits::RESERVE_SEGMENTS) + threads64) * segment.0;
         let segment_count =
             u32::try_from(log_and_index.count_of(segment)).unwrap_or(u32::MAX).min(SEGMENTS_MAX);
@@ -74,6 +77,7 @@ impl Geometry {
             segment_count,
             shadow,
             curves,
+            ghosts,
             divisible: Bytes(log_and_index.0.saturating_sub(held_back).max(segment.0)),
             segments_least: u32::try_from(HELD_SEGMENTS).unwrap_or(u32::MAX).saturating_add(writers),
             low_water: (segment_count / limits::LOW_WATER_PART)
@@ -97,7 +101,7 @@ impl Geometry {
     #[must_use]
     pub fn log_and_index(&self) -> Bytes {
         let rows = self.memory.count_of(self.segment) * SEGMENT_ROW;
-        Bytes(self.memory.0.saturating_sub(self.shadow.0 + self.curves.0 + rows))
+        Bytes(self.memory.0.saturating_sub(self.shadow.0 + self.curves.0 + self.ghosts.0 + rows))
     }
 }
 

@@ -157,7 +157,8 @@ impl Index {
         }
     }
 
-    /// Sets slots of these buckets whose age is above `most` back to it. `tick` is the rank clock.
+    /// Sets slots of these buckets whose age is above `most` back to it, with one step less of their use counter, down to one use.
+    /// `tick` is the rank clock.
     pub(crate) fn hold_ages(&self, buckets: std::ops::Range<u32>, most: u8, tick: impl Fn() -> u8) {
         for bucket in buckets {
             for word in &self.words.all()[slots_of(bucket)] {
@@ -166,7 +167,8 @@ impl Index {
                 let age = now.wrapping_sub(slot.tick());
                 // The clock may have moved between two looks: what seems to be ahead of it was used just now.
                 if slot.0 != 0 && most < age && age < u8::MAX - 1 {
-                    let held = slot.used(now.wrapping_sub(most), slot.uses());
+                    let uses = slot.uses() - u8::from(1 < slot.uses());
+                    let held = slot.used(now.wrapping_sub(most), uses);
                     // Relaxed: the place is unchanged and was published before; who used the slot meanwhile wins.
                     let _lost = word.compare_exchange(slot.0, held.0, Ordering::Relaxed, Ordering::Relaxed);
                 }

@@ -10,14 +10,18 @@
 //! is in the 4-byte field. `stamp` counts from the base of its segment. A value in pages of its own (`log::values`) has
 //! its first page and its length, four bytes each, in its place.
 //!
+//! The byte of the state has what is remembered of the key (`ghosts`) in its upper bits.
 //! The length is 0 where a tier reference stands for the value (`tier`).
 //!
 //! Invariants: published bytes never change, but for the flag of an item that is gone; a new value, expiry or client flag
 //!             is a new item
 
-use crate::limits::VALUE_PAGE;
 use crate::tier::{REFERENCE, Reference};
 use units::TenantId;
+
+mod sizes;
+
+pub(crate) use sizes::{Apart, INDEX_SHARE, Sizes};
 
 /// Bytes of the fixed part.
 pub(crate) const HEADER: usize = 10;
@@ -29,9 +33,6 @@ const LONG: u16 = u16::MAX;
 /// for a CAS value that a move may have to write out.
 pub const ITEM_OVERHEAD_MAX: usize = HEADER + 4 + 5 + 4 + 8 + 1 + 8;
 
-/// What an item is charged beside its log bytes: its slot at the index's load.
-pub(crate) const INDEX_SHARE: u64 = 9;
-
 /// Flags of an item.
 pub(crate) mod flag {
     /// Has an expiry.
@@ -40,7 +41,7 @@ pub(crate) mod flag {
     pub(crate) const CLIENT: u8 = 1 << 1;
     /// Has a CAS value of its own; otherwise its CAS is its stamp.
     pub(crate) const CAS: u8 = 1 << 2;
-    /// Has a state other than zero, see `state`.
+    /// Has a state other than zero, see `state`, or something is remembered of its key.
     pub(crate) const STATE: u8 = 1 << 3;
     /// The value is in another tier, at the reference.
     pub(crate) const TIER: u8 = 1 << 4;
@@ -63,6 +64,9 @@ pub(crate) mod state {
     pub(crate) const TOKEN_SENT: u8 = 1 << 1;
     /// Its key was given in base64, and is shown so.
     pub(crate) const BINARY_KEY: u8 = 1 << 2;
+    /// All of them. What is remembered of the item stands above them in their byte.
+    pub(super) const ALL: u8 = STALE | TOKEN_SENT | BINARY_KEY;
+    pub(super) const REMEMBERED_AT: u32 = 3;
 }
 
 /// When an item expires: absolute seconds of the store's clock, and the level of its accounting (`expiry`).
@@ -83,6 +87,8 @@ pub(crate) struct Meta {
     pub(crate) cas: Option<u64>,
     /// Bits of `state`.
     pub(crate) state: u8,
+    /// What ghosts remembered of its key when it was stored: 0 if nothing, else one more than the use counter that it had. Below 16.
+    pub(crate) remembered: u8,
     /// Where the value is, if it is not here.
     pub(crate) away: Option<Reference>,
     /// Stamp less the segment's base.
@@ -103,69 +109,6 @@ pub(crate) struct View<'a> {
     /// Where in `rest` the key begins.
     body: usize,
     value: &'a [u8],
-}
-
-/// Where a value in pages of its own is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Apart {
-    /// Its first page.
-    pub(crate) first: u32,
-    /// Its length in bytes.
-    pub(crate) len: u32,
-}
-
-impl Apart {
-    /// Bytes of a reference.
-    pub(crate) const BYTES: usize = 8;
-
-    /// What stands in the value's place.
-    pub(crate) fn encode(self) -> [u8; Self::BYTES] {
-        let mut out = [0; Self::BYTES];
-        out[..4].copy_from_slice(&self.first.to_le_bytes());
-        out[4..].copy_from_slice(&self.len.to_le_bytes());
-        out
-    }
-
-    /// Bytes of its pages.
-    pub(crate) fn page_bytes(self) -> u64 {
-        u64::from(self.len).next_multiple_of(VALUE_PAGE.0)
-    }
-}
-
-/// What an item takes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Sizes {
-    /// Bytes in its segment.
-    pub(crate) in_segment: usize,
-    /// The same with all of its value, wherever that is.
-    pub(crate) whole: usize,
-    /// Bytes of pages of its own.
-    pub(crate) apart: u64,
-    /// Bytes of a tier.
-    pub(crate) below: u64,
-}
-
-impl Sizes {
-    /// Of an item that is so long in its segment.
-    pub(crate) fn new(in_segment: usize, apart: Option<Apart>) -> Self {
-        let (value, pages) = apart.map_or((0, 0), |apart| (apart.len as usize, apart.page_bytes()));
-        Self { in_segment, whole: in_segment + value, apart: pages, below: 0 }
-    }
-
-    /// The same with so many bytes of a tier.
-    pub(crate) fn with_below(self, below: u64) -> Self {
-        Self { below, ..self }
-    }
-
-    /// Bytes charged: what it takes, and the index's share.
-    pub(crate) fn charge(self) -> i64 {
-        i64::try_from(self.here() + self.below).unwrap_or(i64::MAX)
-    }
-
-    /// What of that is in DRAM.
-    pub(crate) fn here(self) -> u64 {
-        self.in_segment as u64 + self.apart + INDEX_SHARE
-    }
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
@@ -192,10 +135,14 @@ impl Meta {
         (u8::from(self.expiry.is_some()) * flag::TTL)
             | (u8::from(self.client_flags != 0) * flag::CLIENT)
             | (u8::from(self.cas.is_some()) * flag::CAS)
-            | (u8::from(self.state != 0) * flag::STATE)
+            | (u8::from(self.state_byte() != 0) * flag::STATE)
             | (u8::from(self.away.is_some()) * flag::TIER)
             | (u8::from(self.is_apart) * flag::APART)
             | (u8::from(self.own_space) * flag::OWN_SPACE)
+    }
+
+    fn state_byte(&self) -> u8 {
+        self.state | self.remembered << state::REMEMBERED_AT
     }
 
     /// Bytes of the whole item, without rounding.
@@ -233,8 +180,8 @@ impl Meta {
         if let Some(cas) = self.cas {
             put(&cas.to_le_bytes());
         }
-        if self.state != 0 {
-            put(&[self.state]);
+        if self.state_byte() != 0 {
+            put(&[self.state_byte()]);
         }
         if let Some(reference) = self.away {
             put(&reference.encode());
@@ -341,6 +288,12 @@ impl<'a> View<'a> {
         self.away().map_or(self.value.len(), |away| away.value_len as usize)
     }
 
+    /// Bytes of key and value, wherever that is.
+    pub(crate) fn stored_len(&self) -> u64 {
+        let value = self.apart().map_or(self.value_len(), |apart| apart.len as usize);
+        (self.key_len() + value) as u64
+    }
+
     /// Bytes of a tier that the item takes.
     #[inline]
     pub(crate) fn footprint(&self) -> u64 {
@@ -406,6 +359,17 @@ impl<'a> View<'a> {
     /// Bits of `state`.
     #[inline]
     pub(crate) fn state(&self) -> u8 {
+        self.state_byte() & state::ALL
+    }
+
+    /// What ghosts remembered of its key when it was stored (`Meta::remembered`).
+    #[inline]
+    pub(crate) fn remembered(&self) -> u8 {
+        self.state_byte() >> state::REMEMBERED_AT
+    }
+
+    #[inline]
+    fn state_byte(&self) -> u8 {
         self.field(flag::STATE).map_or(0, |at| self.rest[at])
     }
 
@@ -418,6 +382,7 @@ impl<'a> View<'a> {
             expiry: self.expiry(),
             cas: self.cas(),
             state: self.state(),
+            remembered: self.remembered(),
             away: self.away(),
             stamp: self.stamp(),
             is_apart: self.flags() & flag::APART != 0,
@@ -434,6 +399,7 @@ pub(crate) const PLAIN: Meta = Meta {
     expiry: None,
     cas: None,
     state: 0,
+    remembered: 0,
     away: None,
     stamp: 0,
     is_apart: false,
@@ -461,7 +427,7 @@ mod tests {
 
     #[test]
     fn every_combination_of_fields_comes_back() {
-        for bits in 0..32 {
+        for bits in 0..64 {
             for value_len in [0, 1, 65_534, 65_535, 70_000] {
                 let meta = Meta {
                     tenant: TenantId(65_000),
@@ -470,6 +436,7 @@ mod tests {
                     expiry: (bits & 4 != 0).then_some(Expiry { at: u32::MAX, level: 17 }),
                     cas: (bits & 8 != 0).then_some(u64::MAX - 5),
                     state: u8::from(bits & 16 != 0) * (state::STALE | state::BINARY_KEY),
+                    remembered: u8::from(bits & 32 != 0) * 15,
                     away: None,
                     stamp: 0xDEAD_BEEF,
                     is_apart: false,

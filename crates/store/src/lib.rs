@@ -24,6 +24,7 @@ mod tier;
 
 mod curves;
 mod expiry;
+mod ghosts;
 mod idle;
 mod moments;
 mod rank;

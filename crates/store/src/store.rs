@@ -2,7 +2,7 @@
 //!
 //! Shape:      threads work through a `Worker` each; the control loop works through `control`; a cleaner takes the
 //!             space of dead and unneeded items back
-//! Invariants: index + backed segments + tables + shadow queues + curves ≤ memory (but for segments that the cleaner still
+//! Invariants: index + backed segments + tables + shadow queues + curves + ghosts ≤ memory (but for segments that the cleaner still
 //!             has to give back after the index or the tables grew)
 //! Units:      seconds of the store's clock, which whoever owns the store sets; it starts at 2 so that 0 is never and 1
 //!             is past
@@ -19,6 +19,7 @@ use crate::departed::Departures;
 use crate::destinations::Parked;
 use crate::epoch::{Epochs, Participant};
 use crate::geometry::Geometry;
+use crate::ghosts::Ghosts;
 use crate::hash::{Hasher, KeyHash, Space};
 use crate::index::{BUCKET_BYTES, Index};
 use crate::item::View;
@@ -135,6 +136,7 @@ pub struct Store {
     /// The first page from which values are looked at next for dead ones.
     pub(crate) values_swept: AtomicU32,
     pub(crate) witness: Witness,
+    pub(crate) ghosts: Ghosts,
     pub(crate) no_evict: bool,
     seed: u64,
     /// Generators handed out.
@@ -221,6 +223,7 @@ impl Store {
             sweep: Sweep::default(),
             values_swept: AtomicU32::new(0),
             witness: Witness::default(),
+            ghosts: Ghosts::new(geometry.ghosts)?,
             no_evict: options.no_evict,
             seed: options.seed,
             generators: AtomicU64::new(0),

@@ -1,7 +1,8 @@
-//! Ages that outgrow the rank clock's eight bits: a slow walk over the index holds them back.
+//! Ages that outgrow the rank clock's eight bits: a slow walk over the index holds them back, and lets uses fade that are so old.
 //!
 //! Shape:      ticks that have passed -> that part of the index's buckets, the next ones round and round; slots older than
-//!             `AGE_MAX` are set back to it
+//!             `AGE_MAX` are set back to it, and their use counter a step: a third of its uses for each quarter of a turnover, so that
+//!             what was asked for often and is not any more goes in the end
 //! Invariants: an age that is visited once in `SWEEP_TICKS` never wraps, so nothing old looks new; what a thread used
 //!             meanwhile stays as that thread left it
 //! Cost:       a sequential look at four slots per item written, about a nanosecond each (measured: `docs/benchmarks.md`)

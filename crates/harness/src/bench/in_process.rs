@@ -166,7 +166,7 @@ fn hit_ratios(bench: &mut Bench, peer: &mut Segcache) -> Result<(), BenchError> 
 
 fn memory_in_use(store: &Store) -> Bytes {
     let used = store.memory_use();
-    used.segments + used.values + used.index + used.shadow
+    used.segments + used.values + used.index + used.shadow + used.ghosts
 }
 
 fn moved_bytes(store: &Arc<Store>) -> u64 {

@@ -41,8 +41,8 @@ const UNIT_KEY: u32 = 16;
 const UNIT: u32 = 1 << 10;
 /// Memories are tried in such steps.
 const MEMORY_STEP: Bytes = Bytes::kib(4);
-/// Of what the store charges: an item's header, and its place in the index.
-const HEADER: u64 = 10;
+/// Of what the store charges: an item's header with what is remembered of its key, and its place in the index.
+const HEADER: u64 = 11;
 const INDEX_SHARE: u64 = 9;
 /// How many streams may miss more, by the mean over the sizes, than the best peer and than LRU.
 const GOALS: [(&str, f64); 2] =

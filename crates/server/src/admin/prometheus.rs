@@ -365,6 +365,7 @@ impl Figures {
             ("cotenant_values", "Memory of values that fit no segment", bytes, gauge(m.values.0)),
             ("cotenant_index", "Memory of the index", bytes, gauge(m.index.0)),
             ("cotenant_shadow", "Memory of shadow queues", bytes, gauge(m.shadow.0)),
+            ("cotenant_ghosts", "Memory for what is remembered of evicted keys", bytes, gauge(m.ghosts.0)),
             ("cotenant_curves", "Memory of miss ratio curves", bytes, gauge(snapshot.curves.0)),
             ("cotenant_tables", "Memory of tables that grow with tenants", bytes, gauge(m.tables.0)),
             (

@@ -48,6 +48,7 @@ pub(super) fn controller(shared: &Shared, router: &Router) -> Vec<Row> {
         ("segment_bytes", memory.segments.0),
         ("value_bytes", memory.values.0),
         ("shadow_bytes", memory.shadow.0),
+        ("ghost_bytes", memory.ghosts.0),
         ("buffer_bytes", shared.buffered().0),
     ];
     let policy = *controller.policy.lock().unwrap_or_else(PoisonError::into_inner);

@@ -9,9 +9,9 @@
 use super::uses::USES;
 use super::{BIN_MIN, Usage};
 
-/// Added to the time since the last use: who has just been used is no surer to be used at once (guess; in a simulation of the
-/// mixed trace 20,000 to 160,000 requests as the constant differ by .0005).
-const SOFTENING_TICKS: f32 = 4.0;
+/// Added to the time since the last use, half a turnover of the memory: who has just been used is no surer to be used at once. The mixed
+/// trace misses least with 16 to 48; single streams with 24 to 48 (`docs/decisions/2026-11-26-uses-outlive-eviction.md`).
+const SOFTENING_TICKS: f32 = 32.0;
 /// Eighths of an octave of a number: its exponent and three bits of its fraction.
 const EIGHTHS_AT: u32 = 20;
 /// The lowest density that is told from less: 2^-28, an item of 1 MiB used once and not for 224 ticks.
@@ -44,7 +44,7 @@ mod tests {
     fn a_bin_is_an_eighth_of_an_octave_of_the_density() {
         let of = |age, uses, size| bin(&Usage { age, uses, size, ..Usage::default() });
         assert_eq!(of(0, 0, 100) - of(0, 0, 200), 8);
-        assert_eq!(of(0, 0, 100) - of(4, 0, 100), 8);
+        assert_eq!(of(0, 0, 100) - of(32, 0, 100), 8);
         assert!(of(10, 3, 100) < of(10, 5, 100));
         assert!(i32::from(BIN_MIN) <= of(AGE_MAX, 0, 1 << 20) && of(0, 15, 32) < 256);
     }

@@ -49,7 +49,7 @@ const HORIZON_TICKS: usize = 16;
 const EXPLORERS: u64 = 64;
 /// So long: two turnovers of the memory (guess).
 const EXPLORES_TICKS: u8 = 128;
-/// The stand-in's ticks added to an age, as in `density`.
+/// The stand-in's ticks added to an age (guess; `density` adds more, since it counts uses before an eviction, too).
 const SOFTENING_TICKS: f32 = 4.0;
 
 /// The step of an age.

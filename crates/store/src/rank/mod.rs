@@ -24,7 +24,7 @@ pub(crate) use density::density;
 pub use error::RankError;
 pub use expression::Expression;
 pub(crate) use hit_density::{Densities, HitDensity};
-pub(crate) use uses::RAISE;
+pub(crate) use uses::{RAISE, all_uses, all_uses_by_chance};
 
 use std::fmt;
 use std::str::FromStr;
@@ -118,7 +118,7 @@ const BINS: i32 = 256;
 pub(crate) struct Usage {
     /// Ticks since its last access.
     pub(crate) age: u8,
-    /// Its use counter.
+    /// The counter of its uses, those that are remembered of its key included.
     pub(crate) uses: u8,
     /// Bytes that it is charged.
     pub(crate) size: u32,

@@ -22,6 +22,8 @@ pub struct MemoryUse {
     pub index: Bytes,
     /// Shadow queues.
     pub shadow: Bytes,
+    /// Ghosts, whether they are there yet or not.
+    pub ghosts: Bytes,
     /// What there is per tenant, and per tenant and thread.
     pub tables: Bytes,
     /// What ranks have learnt, a part of the tables.
@@ -43,6 +45,7 @@ impl Store {
             values: self.log.values_bytes(),
             index: Bytes(self.index.bytes()),
             shadow: self.tenants().map(|t| lock(&t.shadow).bytes()).sum(),
+            ghosts: self.geometry.ghosts,
             tables: self.tables(),
             ranks: self.tenants().map(Tenant::learnt_bytes).sum(),
             buckets: self.index.buckets(),

@@ -247,6 +247,7 @@ impl Worker {
             expiry: (expires_at != 0).then(|| crate::expiry::expiry_at(expires_at, store.now_secs())),
             cas: fields.cas,
             state: fields.state,
+            remembered: 0,
             away: Some(away),
             stamp: 0,
             is_apart: false,

@@ -53,6 +53,8 @@ const OWN_SPACE: u8 = 1;
 const CAS: u8 = 1 << 1;
 const AWAY: u8 = 1 << 2;
 const STATE_AT: u32 = 4;
+/// In the byte of the uses, what is remembered of the key.
+const REMEMBERED_AT: u32 = 4;
 
 /// What the notes of the tier in a place carry at a clean end whose file has a mark.
 pub(super) fn end_of(mark: u64, place: usize) -> u64 {
@@ -238,7 +240,8 @@ fn put_item(store: &Store, view: &View<'_>, stamp: u64, (age, uses): (u8, u8), o
         | (u8::from(meta.away.is_some()) * AWAY)
         | (meta.state << STATE_AT);
     out.extend_from_slice(&meta.tenant.0.to_le_bytes());
-    out.extend_from_slice(&[bits, u8::try_from(view.key().len()).unwrap_or(0), age, uses]);
+    out.extend_from_slice(&[bits, u8::try_from(view.key().len()).unwrap_or(0), age]);
+    out.push(uses | meta.remembered << REMEMBERED_AT);
     out.extend_from_slice(&meta.client_flags.to_le_bytes());
     out.extend_from_slice(&meta.expiry.map_or(0, |expiry| store.wall_of(expiry.at)).to_le_bytes());
     out.extend_from_slice(&stamp.to_le_bytes());
@@ -466,12 +469,13 @@ fn bring_back(worker: &mut Worker, entry: &Entry<'_>, tenant: TenantId) -> bool 
         expiry: (expires_at != 0).then(|| crate::expiry::expiry_at(expires_at, store.now_secs())),
         cas: (entry.bits & CAS != 0).then_some(entry.cas),
         state: entry.bits >> STATE_AT,
+        remembered: entry.uses >> REMEMBERED_AT,
         away: entry.away,
         stamp: 0,
         is_apart: false,
     };
     let tick = store.tick().wrapping_sub(entry.age);
-    let uses = entry.uses.min(crate::slot::USES_MAX);
+    let uses = entry.uses & crate::slot::USES_MAX;
     let Entry { key, value, stamp, .. } = *entry;
     worker.make(&Made { meta, key, value, stamp, tick, uses })
 }

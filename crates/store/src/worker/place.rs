@@ -96,6 +96,11 @@ impl Worker {
             _ => self.stamp_after(old, owner),
         };
         let has_cas = meta.cas.is_some();
+        let stored_len = (key.bytes.len() + value_len) as u64;
+        meta.remembered = match old.live {
+            Some((_, view)) => view.remembered(),
+            None => self.store.ghosts.recall(key.hash, stored_len, self.store.tick_count()),
+        };
         let needed = Needed::new(meta.item_len(key.bytes.len(), value_len), has_cas);
         meta.is_apart = placed.is_some() || self.store.log.segment_bytes() < needed.at_most();
         self.allow(owner, &meta, (key.bytes.len(), value_len), old, draft)?;
@@ -123,6 +128,9 @@ impl Worker {
             coming.inspect(|coming| self.store.log.give_up_value(*coming));
             made.inspect(|made| self.store.tier(*made).abandon(*made, key.bytes.len()));
             return Err(refused);
+        }
+        if meta.remembered != 0 && old.live.is_none() {
+            self.store.ghosts.forget(key.hash, stored_len);
         }
         made.inspect(|made| self.store.tier(*made).hold(*made));
         self.counters(tenant).dram.count_write(Bytes(sizes.whole as u64));
@@ -153,6 +161,7 @@ impl Worker {
                 Identity::Kept(kept) => kept.cas,
             },
             state: draft.state,
+            remembered: 0,
             away: draft.content.away(),
             stamp: 0,
             is_apart: false,

@@ -1,0 +1,118 @@
+//! What is remembered of items that were evicted: how often they had been used.
+#![allow(clippy::unwrap_used, reason = "a test may stop at what must not happen")]
+
+use control::Claim;
+use std::sync::Arc;
+use store::{Fields, Mode, Options, RankKind, Refused, Space, Store, TenantSpec, Worker};
+use units::{Bytes, TenantId};
+
+const TENANT: TenantId = TenantId(0);
+/// Items that fill the memory about once.
+const TURNOVER: u32 = 4_000;
+/// Items that are looked at.
+const SOME: u32 = 300;
+
+fn new_store(seed: u64) -> (Arc<Store>, Worker) {
+    let (memory, item_max) = (Bytes::mib(4), Bytes::kib(64));
+    let options = Options { memory, item_max, threads: 1, tenants_max: 2, no_evict: false, seed };
+    let store = Store::new(options).unwrap();
+    let (name, claim, rank) = ("t".to_owned(), Claim::default(), RankKind::default());
+    store.add_tenant(TenantSpec { name, own_space: false, claim, rank }).unwrap();
+    let worker = store.worker().unwrap();
+    (store, worker)
+}
+
+/// Stores items of a KiB each.
+fn store_all(worker: &mut Worker, items: impl IntoIterator<Item = u32>) {
+    for n in items {
+        let text = format!("{n:08}");
+        loop {
+            let key = worker.key(Space::Shared, text.as_bytes()).unwrap();
+            match worker.set(TENANT, &key, Mode::Set, Fields::default(), &[b'v'; 1_020]) {
+                Ok(_) => break,
+                Err(Refused::NoRoom) => worker.make_room().unwrap(),
+                Err(why) => panic!("{why:?}"),
+            }
+        }
+        worker.quiesce();
+    }
+}
+
+/// Asks for items, which uses them; returns how many were there.
+fn ask_for(worker: &Worker, items: impl IntoIterator<Item = u32>) -> usize {
+    let is_there = |n: &u32| {
+        let text = format!("{n:08}");
+        worker.get(TENANT, &worker.key(Space::Shared, text.as_bytes()).unwrap()).is_some()
+    };
+    items.into_iter().filter(is_there).count()
+}
+
+/// How many of them are there, which uses none.
+fn there(worker: &Worker, items: impl IntoIterator<Item = u32>) -> usize {
+    let is_there = |n: &u32| {
+        let text = format!("{n:08}");
+        worker.describe(&worker.key(Space::Shared, text.as_bytes()).unwrap()).is_some()
+    };
+    items.into_iter().filter(is_there).count()
+}
+
+/// A store from which half of `SOME` items have just gone, which had been used six times and then gave way to others used three times
+/// each; which those are, and the next item that it does not know.
+fn with_gone(seed: u64) -> (Arc<Store>, Worker, Vec<u32>, u32) {
+    let (store, mut worker) = new_store(seed);
+    store_all(&mut worker, 0..SOME);
+    (0..6).for_each(|_| assert_eq!(ask_for(&worker, 0..SOME), SOME as usize));
+    let mut next = SOME;
+    while SOME as usize / 2 < there(&worker, 0..SOME) {
+        store_all(&mut worker, [next]);
+        (0..3).for_each(|_| assert_eq!(ask_for(&worker, [next]), 1));
+        next += 1;
+        assert!(next < 20 * TURNOVER, "they do not go");
+    }
+    let gone = (0..SOME).filter(|n| there(&worker, [*n]) == 0).collect();
+    (store, worker, gone, next)
+}
+
+#[test]
+fn what_comes_back_stays_for_the_uses_that_it_had_before() {
+    for seed in 1..4 {
+        let (_store, mut worker, gone, next) = with_gone(seed);
+        let fresh = next..next + SOME;
+        store_all(&mut worker, gone.iter().copied());
+        store_all(&mut worker, fresh.clone());
+        store_all(&mut worker, fresh.end..fresh.end + TURNOVER * 3 / 2);
+        let (back, others) = (there(&worker, gone.iter().copied()), there(&worker, fresh));
+        assert!(gone.len() * 9 / 10 < back && others < 30, "seed {seed}: {back} and {others} stayed");
+    }
+}
+
+#[test]
+fn what_comes_back_has_not_been_fetched() {
+    let (_store, mut worker, gone, _) = with_gone(1);
+    store_all(&mut worker, gone.iter().copied());
+    let text = format!("{:08}", gone[gone.len() - 1]);
+    let key = worker.key(Space::Shared, text.as_bytes()).unwrap();
+    assert!(!worker.describe(&key).unwrap().fetched, "nobody has asked for it since");
+}
+
+#[test]
+fn what_is_stored_over_an_item_is_as_well_known() {
+    let (_store, mut worker, gone, next) = with_gone(2);
+    store_all(&mut worker, gone.iter().copied());
+    store_all(&mut worker, gone.iter().copied());
+    store_all(&mut worker, next..next + TURNOVER * 3 / 2);
+    let back = there(&worker, gone.iter().copied());
+    assert!(gone.len() * 9 / 10 < back, "{back} of {} stayed", gone.len());
+}
+
+#[test]
+fn what_was_asked_for_often_goes_once_it_is_not() {
+    let (_store, mut worker) = new_store(3);
+    store_all(&mut worker, 0..SOME);
+    (0..200).for_each(|_| assert_eq!(ask_for(&worker, 0..SOME), SOME as usize));
+    store_all(&mut worker, SOME..SOME + 3 * TURNOVER);
+    assert!(SOME as usize * 9 / 10 < there(&worker, 0..SOME), "what comes once does not drive it out");
+    store_all(&mut worker, SOME + 3 * TURNOVER..SOME + 12 * TURNOVER);
+    let left = there(&worker, 0..SOME);
+    assert!(left < SOME as usize / 20, "{left} of {SOME} stay for ever");
+}
