@@ -21,7 +21,7 @@ use crate::item::{INDEX_SHARE, View};
 use crate::large::Drawn;
 use crate::limits::{AGE_MAX, CENSUS_SLACK_PART};
 use crate::rank::{Clock, Densities, Usage, all_uses, density};
-use crate::slot::Place;
+use crate::slot::{Place, Slot};
 use crate::store::Store;
 use crate::survivors::Candidate;
 use crate::tenant::Tenant;
@@ -367,6 +367,14 @@ pub(crate) fn floor_of(tenant: &Tenant) -> u64 {
     tenant.floor().min(tenant.share().target).0
 }
 
+/// What is still remembered of an item's key (`Meta::remembered`). Where it has not been used for so long that its own uses fade
+/// (`sweep`), no more than is left of those.
+#[inline]
+pub(crate) fn remembered_of(store: &Store, slot: Slot, view: &View<'_>) -> u8 {
+    let has_faded = AGE_MAX <= store.tick().wrapping_sub(slot.tick());
+    if has_faded { view.remembered().min(slot.uses()) } else { view.remembered() }
+}
+
 /// What is known of an item for its rank.
 #[inline]
 pub(crate) fn usage_of(
@@ -378,12 +386,9 @@ pub(crate) fn usage_of(
     let tenant = store.tenant(item.view.tenant());
     // The clock is read after the slot: an item used since it last moved must not seem to be ahead of it.
     let (age, uses) = (store.tick().wrapping_sub(found.slot.tick()), found.slot.uses());
-    // What is remembered of the key fades with its item's own uses (`sweep`).
-    let has_faded = AGE_MAX <= age && uses <= 1;
-    let remembered = if has_faded { 0 } else { item.view.remembered() };
     Usage {
         age,
-        uses: all_uses(remembered, uses),
+        uses: all_uses(remembered_of(store, found.slot, &item.view), uses),
         size: u32::try_from(item.view.sizes().here()).unwrap_or(u32::MAX),
         level: tenant.level_at(found.slot.tick()),
         stamp: store.stamp_of(item.place, &item.view),

@@ -12,7 +12,7 @@
 //!             half-full destinations stay open for the next pass instead of being dropped
 
 use crate::account::unlink;
-use crate::census::{BATCH, Census, Fate, Pending, Step};
+use crate::census::{BATCH, Census, Fate, Pending, Step, remembered_of};
 use crate::curves::SampledKind;
 use crate::destinations::Destinations;
 use crate::epoch::Participant;
@@ -392,7 +392,8 @@ pub(crate) fn note_removal(
         return;
     };
     count(&of_tenant.evictions);
-    store.ghosts.remember(item.hash, item.view.stored_len(), uses_of(found, item), store.tick_count());
+    let uses = || uses_of(store, found, item);
+    store.ghosts.remember(item.hash, item.view.stored_len(), uses, store.tick_count());
     store.witness.tell(store, found.slot, &item.view);
     if let Some(learnt) = tenant.learnt() {
         learnt.note_end(found.slot.uses(), store.tick().wrapping_sub(found.slot.tick()));
@@ -424,10 +425,10 @@ pub(crate) fn note_removal(
 }
 
 /// How often an item that goes was used, since it was stored and before.
-fn uses_of(found: Found, item: &Pending<'_>) -> u8 {
+fn uses_of(store: &Store, found: Found, item: &Pending<'_>) -> u8 {
     let random = mix64(item.hash.0 ^ u64::from(item.view.stamp())) >> 32;
     let random = u32::try_from(random).unwrap_or(u32::MAX);
-    all_uses_by_chance(item.view.remembered(), found.slot.uses(), random)
+    all_uses_by_chance(remembered_of(store, found.slot, &item.view), found.slot.uses(), random)
 }
 
 /// Whether segments may become free without this pass: others let go of what was emptied, or other passes end.

@@ -2,8 +2,9 @@
 //!
 //! Shape:      key and length of an evicted item, and its uses -> a bucket of ghosts in one cache line: those of this generation, the latest
 //!             first, and those of the one before. Who comes behind the last is forgotten, as is what is older
-//! Invariants: memory is fixed. Ghosts per byte evicted are the same for everybody: of items below `GRAIN` one key in `GRAIN` / length is
-//!             remembered, the same one each time. So who evicts many small items pushes others out as late as who evicts few large ones
+//! Invariants: memory is fixed. Nobody leaves more than one ghost per `GRAIN` bytes evicted: of items below that one key in `GRAIN` / length
+//!             is remembered, the same one each time. So who evicts many small items pushes others' ghosts out no sooner than who evicts
+//!             items of `GRAIN`: after half a turnover of the memory at the soonest
 //! Units:      bytes of key and value; ticks of the rank clock, 64 in a turnover of the memory; what is remembered is a use counter and
 //!             one: 0 is nothing
 //! Cost:       one cache line for a key that is evicted, and for one that is stored and was not there
@@ -20,8 +21,8 @@ use units::{Bytes, mix64};
 
 /// A ghost for so many bytes evicted (guess; with half and twice as much the mixed trace misses the same within .001).
 const GRAIN: u64 = 1024;
-/// Ticks of a generation: ghosts reach back over one and a half turnovers of the memory at least where there is room for all, and three at
-/// most (`docs/decisions/2026-11-26-uses-outlive-eviction.md`).
+/// Ticks of a generation: ghosts reach back over one and a half turnovers of the memory, of DRAM and what is below, where there is room for
+/// all, and over three at most (`docs/decisions/2026-11-26-uses-outlive-eviction.md`).
 const GENERATION_TICKS: u32 = 96;
 /// Words of a bucket: one cache line.
 const WORDS: usize = 8;
@@ -75,14 +76,14 @@ impl Ghosts {
     }
 
     /// Remembers at a tick that an item that is evicted had these uses.
-    pub(crate) fn remember(&self, hash: KeyHash, len: u64, uses: u8, tick: u32) {
+    pub(crate) fn remember(&self, hash: KeyHash, len: u64, uses: impl FnOnce() -> u8, tick: u32) {
         let Some(spot) = self.spot(hash, len) else { return };
         let before = self.read(spot);
         let mut bucket = without(aged(before, tick), spot);
         let young = &mut bucket[..YOUNG];
         let at = young.iter().position(|ghost| *ghost == 0).unwrap_or(YOUNG - 1);
         young.copy_within(..at, 1);
-        young[0] = spot.key | u16::from((uses + 1).min(REMEMBERED_MAX));
+        young[0] = spot.key | u16::from((uses() + 1).min(REMEMBERED_MAX));
         self.write(spot, &before, &bucket);
     }
 
@@ -130,7 +131,8 @@ impl Ghosts {
 fn aged(mut bucket: Bucket, tick: u32) -> Bucket {
     let generation = u16::try_from((tick / GENERATION_TICKS) & 0xFFFF).unwrap_or(0);
     match generation.wrapping_sub(bucket[GENERATION]) {
-        0 => return bucket,
+        // A thread may have read the clock a moment ago.
+        0 | u16::MAX => return bucket,
         1 => {
             bucket.copy_within(..GENERATION - YOUNG, YOUNG);
             bucket[..YOUNG].fill(0);
@@ -177,7 +179,7 @@ mod tests {
         let ghosts = ghosts();
         assert_eq!(ghosts.recall(hash(1), 2_000, 7), 0);
         for (uses, remembered) in [(0, 1), (3, 4), (14, 15), (15, 15), (2, 3)] {
-            ghosts.remember(hash(1), 2_000, uses, 7);
+            ghosts.remember(hash(1), 2_000, || uses, 7);
             assert_eq!(ghosts.recall(hash(1), 5_000, 8), remembered, "the latest counts");
         }
         ghosts.forget(hash(1), 2_000);
@@ -188,13 +190,13 @@ mod tests {
     fn what_is_older_than_two_generations_is_forgotten() {
         let ghosts = ghosts();
         for n in 0..1_000 {
-            ghosts.remember(hash(n), GRAIN, 0, GENERATION_TICKS - 1);
+            ghosts.remember(hash(n), GRAIN, || 0, GENERATION_TICKS - 1);
         }
         let known_at = |tick| known(&ghosts, 0..1_000, GRAIN, tick);
         assert_eq!(known_at(GENERATION_TICKS - 1), 1_000);
         assert_eq!(known_at(GENERATION_TICKS), 1_000);
         // What others have written meanwhile moves them aside.
-        (1_000..2_000).for_each(|n| ghosts.remember(hash(n), GRAIN, 0, GENERATION_TICKS));
+        (1_000..2_000).for_each(|n| ghosts.remember(hash(n), GRAIN, || 0, GENERATION_TICKS));
         assert_eq!(known_at(2 * GENERATION_TICKS - 1), 1_000);
         assert_eq!(known_at(2 * GENERATION_TICKS), 0);
         assert_eq!(known(&ghosts, 1_000..2_000, GRAIN, 3 * GENERATION_TICKS - 1), 1_000);
@@ -204,8 +206,8 @@ mod tests {
     fn the_latest_push_out_the_first_and_a_key_has_one_ghost() {
         let ghosts = ghosts();
         for n in 0..4 * YOUNG_ALL {
-            ghosts.remember(hash(n), GRAIN, 9, 0);
-            ghosts.remember(hash(n), GRAIN, 0, 0);
+            ghosts.remember(hash(n), GRAIN, || 9, 0);
+            ghosts.remember(hash(n), GRAIN, || 0, 0);
         }
         let latest = known(&ghosts, 4 * YOUNG_ALL - 5_000..4 * YOUNG_ALL, GRAIN, 0);
         let first = known(&ghosts, 0..5_000, GRAIN, 0);
@@ -216,7 +218,7 @@ mod tests {
     fn a_strange_key_is_seldom_taken_for_another() {
         let ghosts = ghosts();
         for (tick, first) in [(0, 0), (GENERATION_TICKS, 2 * YOUNG_ALL)] {
-            (first..first + 2 * YOUNG_ALL).for_each(|n| ghosts.remember(hash(n), GRAIN, 0, tick));
+            (first..first + 2 * YOUNG_ALL).for_each(|n| ghosts.remember(hash(n), GRAIN, || 0, tick));
         }
         let taken = known(&ghosts, 1 << 40..(1 << 40) + 100_000, GRAIN, GENERATION_TICKS);
         assert!((500..1_100).contains(&taken), "{taken} of 100,000: 757 are to be expected");
@@ -228,7 +230,7 @@ mod tests {
             [(64, 240..390), (256, 1_150..1_350), (1_023, 4_950..5_000), (1_024, 5_000..5_001)]
         {
             let (ghosts, keys) = (ghosts(), len << 32..(len << 32) + 5_000);
-            keys.clone().for_each(|n| ghosts.remember(hash(n), len, 0, 0));
+            keys.clone().for_each(|n| ghosts.remember(hash(n), len, || 0, 0));
             let count = known(&ghosts, keys, len, 0);
             assert!(expected.contains(&count), "{count} of 5,000 with {len} B");
         }

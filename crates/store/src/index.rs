@@ -157,7 +157,7 @@ impl Index {
         }
     }
 
-    /// Sets slots of these buckets whose age is above `most` back to it, with one step less of their use counter, down to one use.
+    /// Sets slots of these buckets whose age is above `most` back to it, with one step less of their use counter, down to one.
     /// `tick` is the rank clock.
     pub(crate) fn hold_ages(&self, buckets: std::ops::Range<u32>, most: u8, tick: impl Fn() -> u8) {
         for bucket in buckets {

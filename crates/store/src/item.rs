@@ -67,6 +67,7 @@ pub(crate) mod state {
     /// All of them. What is remembered of the item stands above them in their byte.
     pub(super) const ALL: u8 = STALE | TOKEN_SENT | BINARY_KEY;
     pub(super) const REMEMBERED_AT: u32 = 3;
+    const _: () = assert!(ALL < 1 << REMEMBERED_AT);
 }
 
 /// When an item expires: absolute seconds of the store's clock, and the level of its accounting (`expiry`).

@@ -56,16 +56,16 @@ fn there(worker: &Worker, items: impl IntoIterator<Item = u32>) -> usize {
     items.into_iter().filter(is_there).count()
 }
 
-/// A store from which half of `SOME` items have just gone, which had been used six times and then gave way to others used three times
-/// each; which those are, and the next item that it does not know.
-fn with_gone(seed: u64) -> (Arc<Store>, Worker, Vec<u32>, u32) {
+/// A store from which half of `SOME` items have just gone, which had been used so often and then gave way to others, each used half as
+/// often; which those are, and the next item that it does not know.
+fn with_gone(seed: u64, uses: u32) -> (Arc<Store>, Worker, Vec<u32>, u32) {
     let (store, mut worker) = new_store(seed);
     store_all(&mut worker, 0..SOME);
-    (0..6).for_each(|_| assert_eq!(ask_for(&worker, 0..SOME), SOME as usize));
+    (0..uses).for_each(|_| assert_eq!(ask_for(&worker, 0..SOME), SOME as usize));
     let mut next = SOME;
     while SOME as usize / 2 < there(&worker, 0..SOME) {
         store_all(&mut worker, [next]);
-        (0..3).for_each(|_| assert_eq!(ask_for(&worker, [next]), 1));
+        (0..uses / 2).for_each(|_| assert_eq!(ask_for(&worker, [next]), 1));
         next += 1;
         assert!(next < 20 * TURNOVER, "they do not go");
     }
@@ -76,7 +76,7 @@ fn with_gone(seed: u64) -> (Arc<Store>, Worker, Vec<u32>, u32) {
 #[test]
 fn what_comes_back_stays_for_the_uses_that_it_had_before() {
     for seed in 1..4 {
-        let (_store, mut worker, gone, next) = with_gone(seed);
+        let (_store, mut worker, gone, next) = with_gone(seed, 6);
         let fresh = next..next + SOME;
         store_all(&mut worker, gone.iter().copied());
         store_all(&mut worker, fresh.clone());
@@ -88,7 +88,7 @@ fn what_comes_back_stays_for_the_uses_that_it_had_before() {
 
 #[test]
 fn what_comes_back_has_not_been_fetched() {
-    let (_store, mut worker, gone, _) = with_gone(1);
+    let (_store, mut worker, gone, _) = with_gone(1, 6);
     store_all(&mut worker, gone.iter().copied());
     let text = format!("{:08}", gone[gone.len() - 1]);
     let key = worker.key(Space::Shared, text.as_bytes()).unwrap();
@@ -97,7 +97,7 @@ fn what_comes_back_has_not_been_fetched() {
 
 #[test]
 fn what_is_stored_over_an_item_is_as_well_known() {
-    let (_store, mut worker, gone, next) = with_gone(2);
+    let (_store, mut worker, gone, next) = with_gone(2, 6);
     store_all(&mut worker, gone.iter().copied());
     store_all(&mut worker, gone.iter().copied());
     store_all(&mut worker, next..next + TURNOVER * 3 / 2);
@@ -115,4 +115,20 @@ fn what_was_asked_for_often_goes_once_it_is_not() {
     store_all(&mut worker, SOME + 3 * TURNOVER..SOME + 12 * TURNOVER);
     let left = there(&worker, 0..SOME);
     assert!(left < SOME as usize / 20, "{left} of {SOME} stay for ever");
+}
+
+#[test]
+fn what_came_back_and_is_not_asked_for_goes_for_good() {
+    let (_store, mut worker, gone, mut next) = with_gone(1, 100);
+    store_all(&mut worker, gone.iter().copied());
+    while there(&worker, gone.iter().copied()) != 0 {
+        store_all(&mut worker, next..next + 100);
+        next += 100;
+        assert!(next < 20 * TURNOVER, "they do not go");
+    }
+    // What had been remembered of it has faded with it: it has come twice, and no more.
+    store_all(&mut worker, gone.iter().copied());
+    store_all(&mut worker, next..next + 3 * TURNOVER);
+    let back = there(&worker, gone.iter().copied());
+    assert!(back < gone.len() / 4, "{back} of {} stayed", gone.len());
 }

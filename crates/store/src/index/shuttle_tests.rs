@@ -289,7 +289,7 @@ fn crossing_displacements_and_resizing_do_not_lock_up() {
     });
 }
 
-/// The walk that holds ages back changes an age and nothing else: what a writer moved, replaced or removed meanwhile stays so,
+/// The walk that holds ages back changes an age and the uses and nothing else: what a writer moved, replaced or removed meanwhile stays so,
 /// and what is old ends no older than the walk lets it.
 #[test]
 fn holding_ages_back_never_resurrects_a_place() {

@@ -14,8 +14,8 @@ use super::{BIN_MIN, Usage};
 const SOFTENING_TICKS: f32 = 32.0;
 /// Eighths of an octave of a number: its exponent and three bits of its fraction.
 const EIGHTHS_AT: u32 = 20;
-/// The lowest density that is told from less: 2^-28, an item of 1 MiB used once and not for 224 ticks.
-const LOWEST: i32 = (127 - 28) << 3;
+/// The lowest density that is told from less: 2^-31, an item of 8 MiB used once and not for 224 ticks.
+const LOWEST: i32 = (127 - 31) << 3;
 
 /// Hits per byte and tick that an item lets expect.
 #[inline]
@@ -46,6 +46,6 @@ mod tests {
         assert_eq!(of(0, 0, 100) - of(0, 0, 200), 8);
         assert_eq!(of(0, 0, 100) - of(32, 0, 100), 8);
         assert!(of(10, 3, 100) < of(10, 5, 100));
-        assert!(i32::from(BIN_MIN) <= of(AGE_MAX, 0, 1 << 20) && of(0, 15, 32) < 256);
+        assert!(i32::from(BIN_MIN) <= of(AGE_MAX, 0, 1 << 23) && of(0, 15, 20) < 256);
     }
 }

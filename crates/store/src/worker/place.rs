@@ -6,6 +6,7 @@
 use super::away::Content;
 use super::{Fields, Key, Old, Refused, Worker};
 use crate::account::{link, replace, unlink};
+use crate::census::remembered_of;
 use crate::curves::SampledKind;
 use crate::expiry::expiry_at;
 use crate::hash::{KeyHash, Space};
@@ -97,10 +98,8 @@ impl Worker {
         };
         let has_cas = meta.cas.is_some();
         let stored_len = (key.bytes.len() + value_len) as u64;
-        meta.remembered = match old.live {
-            Some((_, view)) => view.remembered(),
-            None => self.store.ghosts.recall(key.hash, stored_len, self.store.tick_count()),
-        };
+        let (remembered, is_recalled) = self.remembered(key, old, stored_len);
+        meta.remembered = remembered;
         let needed = Needed::new(meta.item_len(key.bytes.len(), value_len), has_cas);
         meta.is_apart = placed.is_some() || self.store.log.segment_bytes() < needed.at_most();
         self.allow(owner, &meta, (key.bytes.len(), value_len), old, draft)?;
@@ -129,7 +128,7 @@ impl Worker {
             made.inspect(|made| self.store.tier(*made).abandon(*made, key.bytes.len()));
             return Err(refused);
         }
-        if meta.remembered != 0 && old.live.is_none() {
+        if is_recalled && meta.remembered != 0 {
             self.store.ghosts.forget(key.hash, stored_len);
         }
         made.inspect(|made| self.store.tier(*made).hold(*made));
@@ -145,6 +144,17 @@ impl Worker {
             self.store.ceiling_hint.store(1, Ordering::Relaxed);
         }
         Ok(meta.cas.unwrap_or(stamp))
+    }
+
+    /// What is remembered of the key of a new item, and whether by a ghost and not by the item that is there. One that a look-up has made
+    /// without a value stands for none.
+    fn remembered(&self, key: &Key<'_>, old: &Old<'_>, stored_len: u64) -> (u8, bool) {
+        match old.live {
+            Some((found, view)) if view.value_len() != 0 || view.remembered() != 0 => {
+                (remembered_of(&self.store, found.slot, &view), false)
+            }
+            _ => (self.store.ghosts.recall(key.hash, stored_len, self.store.tick_count()), true),
+        }
     }
 
     /// Everything of a new item but its stamp, key and value.

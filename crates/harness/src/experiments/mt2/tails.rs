@@ -28,6 +28,9 @@ fn traffic(here: &Here, name: &str, seconds: f64) -> io::Result<[f64; 2]> {
     here.pass(seconds);
     let windows = here.used(name, here.decided_since(decided)?);
     let secs: f64 = windows.iter().map(|window| window.secs).sum();
+    if secs <= 0.0 {
+        return Err(io::Error::other("no decision is about it"));
+    }
     let of = |bytes: fn(&crate::live::Used) -> f64| windows.iter().map(bytes).sum::<f64>() / secs;
     Ok([of(|window| window.bytes.slow_read), of(|window| window.bytes.slow_write)])
 }
