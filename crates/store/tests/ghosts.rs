@@ -3,7 +3,7 @@
 
 use control::Claim;
 use std::sync::Arc;
-use store::{Fields, Mode, Options, RankKind, Refused, Space, Store, TenantSpec, Worker};
+use store::{Fetch, Fields, Mode, Options, RankKind, Refused, Space, Store, TenantSpec, Worker};
 use units::{Bytes, TenantId};
 
 const TENANT: TenantId = TenantId(0);
@@ -100,6 +100,26 @@ fn what_is_stored_over_an_item_is_as_well_known() {
     let (_store, mut worker, gone, next) = with_gone(2, 6);
     store_all(&mut worker, gone.iter().copied());
     store_all(&mut worker, gone.iter().copied());
+    store_all(&mut worker, next..next + TURNOVER * 3 / 2);
+    let back = there(&worker, gone.iter().copied());
+    assert!(gone.len() * 9 / 10 < back, "{back} of {} stayed", gone.len());
+}
+
+#[test]
+fn what_a_look_up_makes_for_who_stores_it_again_is_as_well_known() {
+    let (_store, mut worker, gone, next) = with_gone(3, 6);
+    for n in &gone {
+        let text = format!("{n:08}");
+        loop {
+            let key = worker.key(Space::Shared, text.as_bytes()).unwrap();
+            match worker.fetch(TENANT, &key, &Fetch { vivify: Some(0), no_use: true, ..Fetch::default() }) {
+                Ok(fetched) => break assert!(fetched.unwrap().created),
+                Err(Refused::NoRoom) => worker.make_room().unwrap(),
+                Err(why) => panic!("{why:?}"),
+            }
+        }
+        store_all(&mut worker, [*n]);
+    }
     store_all(&mut worker, next..next + TURNOVER * 3 / 2);
     let back = there(&worker, gone.iter().copied());
     assert!(gone.len() * 9 / 10 < back, "{back} of {} stayed", gone.len());
