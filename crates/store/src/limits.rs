@@ -96,7 +96,7 @@ pub const SHADOW_REPRESENTS: Bytes = Bytes::mib(1);
 pub const WATCHING_MEMORY_PART: u64 = 100;
 /// Of that the curves take one part in so many.
 pub const CURVES_PART: u64 = 4;
-/// Ghosts take this part of the memory: one in so many. With a 128th single streams miss up to .001 less, the mixed trace the same.
+/// Ghosts take this part of the memory: one in so many. With a 256th the mixed trace misses the same within .0004.
 pub const GHOSTS_MEMORY_PART: u64 = 512;
 
 /// Ticks of the rank clock that the cleaner holds an item's age back to when it moves it: three and a half times the memory
