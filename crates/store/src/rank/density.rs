@@ -10,7 +10,7 @@ use super::uses::USES;
 use super::{BIN_MIN, Usage};
 
 /// Added to the time since the last use, half a turnover of the memory: who has just been used is no surer to be used at once. With 24 and
-/// with 48 the mixed trace misses the same within .001 (`docs/decisions/2026-11-26-uses-outlive-eviction.md`).
+/// with 48 the mixed trace misses the same within .0012 (`docs/decisions/2026-11-26-uses-outlive-eviction.md`).
 const SOFTENING_TICKS: f32 = 32.0;
 /// Eighths of an octave of a number: its exponent and three bits of its fraction.
 const EIGHTHS_AT: u32 = 20;

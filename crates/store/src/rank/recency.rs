@@ -2,8 +2,8 @@
 //!
 //! Units:  ages in ticks of the rank clock
 //! Source: LRU and LFU as usual; SLRU is Karedla 1994. An item that was used since it was stored, or of whose key a use is
-//!         remembered, is protected; when the protected part is more than its bound, what is the oldest in it goes back to the young end of the other part.
-//!         No queue is kept: an item goes back at the age at which the protected part is full, which is learnt from the
+//!         remembered, is protected; when the protected part is more than its bound, what is the oldest in it goes back to
+//!         the young end of the other part. No queue is kept: an item goes back at the age at which the protected part is full, which is learnt from the
 //!         bytes that passes see, and is ranked from then on as if it had come at that moment
 
 use super::{BIN_MIN, BINS, Usage};
