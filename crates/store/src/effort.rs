@@ -3,9 +3,10 @@
 //! Shape:      CPU time of cleaning and of everything, requests and writes of an interval -> thousandths of what a pass
 //!             surveys that it marks to go
 //! Invariants: between `MARKS_MIN` and `MARKS_MAX`; while half of the CPU time that there is is left over it does not
-//!             give way, and from there to where a quarter is the limit falls to what was set; above the limit it gives
-//!             way at once, below it takes back half of what it could at a time, and waits longer each time that
-//!             this proves too much; while passes put much of what is stored into a tier there is no limit
+//!             give way, and from there to where a quarter is the limit falls to what was set, by the load of some seconds:
+//!             what is chosen badly in a moment is gone for good; above the limit it gives way at once, below it takes
+//!             back half of what it could at a time, and waits longer each time that this proves too much; while passes
+//!             put much of what is stored into a tier there is no limit
 //! Units:      any time, the same for all; an interval counts as long as it was, and no more than `INTERVAL_MAX`, so that a rest
 //!             is soon forgotten
 //! Source:     Memshare §3.2 and §5.3: n, the segments cleaned per segment freed, follows the write rate. We differ: a pass
@@ -73,8 +74,6 @@ pub struct Effort {
     available: f64,
     requests: f64,
     writes: f64,
-    /// Part of the CPU time that there was in the last interval: what is short now is short, whatever was before.
-    last_load: f64,
     put_below: f64,
     calm: f64,
     patience: f64,
@@ -94,7 +93,6 @@ impl Effort {
             available: 0.0,
             requests: 0.0,
             writes: 0.0,
-            last_load: 0.0,
             put_below: 0.0,
             calm: 0.0,
             patience: PATIENCE.0,
@@ -130,7 +128,6 @@ impl Effort {
         let loaded = (self.limit * (1.0 + ALL_WRITES_MORE * beyond)).min(1.0);
         let (from, to) = LOADED;
         let load = if 0.0 < self.available { total / self.available } else { 1.0 };
-        let load = load.max(self.last_load);
         1.0 - (1.0 - loaded) * ((load - from) / (to - from)).clamp(0.0, 1.0)
     }
 
@@ -146,7 +143,6 @@ impl Effort {
         add(&mut self.requests, interval.requests);
         add(&mut self.writes, interval.writes.min(interval.requests));
         add(&mut self.put_below, interval.put_below);
-        self.last_load = interval.total.0 as f64 / interval.available.0.max(1) as f64;
         if self.puts_below() {
             self.change(0);
             return self.marks();
@@ -368,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rest_is_forgotten_within_two_intervals_however_long_it_was() {
+    fn a_rest_is_forgotten_within_three_intervals_however_long_it_was() {
         for rest_secs in [1, 60] {
             let mut effort = Effort::new(0.05);
             let passed = Duration::from_secs(rest_secs);
@@ -380,10 +376,36 @@ mod tests {
             };
             (0..50).for_each(|_| _ = effort.step(&rest));
             let mut plant = Plant::new(700.0, 1.0);
-            run(&mut effort, &mut plant, 2);
+            run(&mut effort, &mut plant, 3);
             let share = plant.share(effort.marks());
             assert!(share <= 0.12, "{share} after a rest of {rest_secs} s");
         }
+    }
+
+    /// What is chosen badly in a moment is gone for good, and the CPU time of that moment is little.
+    #[test]
+    fn a_moment_without_cpu_time_to_spare_does_not_make_it_give_way() {
+        let mut effort = Effort::new(0.05);
+        let of = |ms: u64, used_percent: u64| {
+            let passed = Duration::from_millis(ms);
+            let total = Duration(passed.0 / 100 * used_percent);
+            Interval {
+                passed,
+                cleaning: Duration(total.0 / 5 * 2),
+                total,
+                available: passed,
+                requests: 1_000,
+                writes: 250,
+                put_below: 0,
+            }
+        };
+        for round in 0..50 {
+            (0..2).for_each(|_| _ = effort.step(&of(900, 40)));
+            effort.step(&of(250, 95));
+            assert_eq!(effort.marks(), MARKS_MIN, "round {round}");
+        }
+        (0..4).for_each(|_| _ = effort.step(&of(900, 95)));
+        assert!(240 < effort.marks(), "where it lasts it does: {}", effort.marks());
     }
 
     /// A short burst of cleaning among seconds of little is judged by what both took together.
