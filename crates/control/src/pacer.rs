@@ -3,7 +3,7 @@
 //! Failure: a sensor that fails is a missing signal; an actuator that fails leaves the old share in force, which the
 //! next window sees
 
-use crate::journal::{Journal, Record};
+use crate::journal::{Journal, Record, Rows};
 use crate::policy::{Decision, Note, Policy, Pool, Reason, Row, Seen, SeenError, Window};
 use units::{Duration, Instant, TenantId};
 
@@ -147,11 +147,12 @@ where
         let wake = decision.wake;
         self.wake_at = now + wake;
         let switched = name.map(|name| Note { tenant: None, reason: Reason::Switched(name), amount: 0 });
+        let rows = Rows::of(&self.rows, self.journal.records().last().map(|record| &record.rows));
         self.journal.push(Record {
             at: now,
             window,
             pool,
-            rows: self.rows.clone(),
+            rows,
             shares: decision.shares.rows().to_vec(),
             wake,
             lease: decision.lease,

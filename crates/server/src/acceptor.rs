@@ -2,6 +2,7 @@
 //!
 //! Failure: beyond the limit a connection is told so and closed; without file descriptors the acceptor pauses
 
+use crate::limits::HANDOVER_QUEUE;
 use crate::listener::{Door, Entrance};
 use crate::memcache::reply_text;
 use crate::shared::Shared;
@@ -24,6 +25,14 @@ pub(crate) struct Desk {
     pub(crate) inbox: Sender<NewConnection>,
     pub(crate) waker: Arc<crate::reactor::Waker>,
     pub(crate) load: Arc<AtomicUsize>,
+}
+
+impl Desk {
+    /// Gives it a connection. False if too many wait. The acceptor alone gives, so that no more come in between; a queue that had all of its room from
+    /// the start would take 230 KiB of every worker.
+    fn hand_over(&self, new: NewConnection) -> bool {
+        self.inbox.len() < HANDOVER_QUEUE && self.inbox.send(new).is_ok()
+    }
 }
 
 /// The acceptor.
@@ -138,7 +147,7 @@ impl Acceptor {
         counters.total_connections.fetch_add(1, Ordering::Relaxed);
         desk.load.fetch_add(1, Ordering::Relaxed);
         let new = NewConnection { stream, peer, door };
-        if desk.inbox.try_send(new).is_err() {
+        if !desk.hand_over(new) {
             desk.load.fetch_sub(1, Ordering::Relaxed);
             counters.curr_connections.fetch_sub(1, Ordering::Relaxed);
             counters.rejected_connections.fetch_add(1, Ordering::Relaxed);

@@ -11,7 +11,6 @@ use crate::admission::Allowance;
 use crate::auth::{Auth, AuthError};
 use crate::config::Config;
 use crate::groups::Division;
-use crate::limits::HANDOVER_QUEUE;
 use crate::listener::{Address, SocketFile};
 use crate::loops::{self, Helpers};
 use crate::operator::Operator;
@@ -277,7 +276,7 @@ fn start_workers(
     let mut crew = Crew { desks: Vec::new(), wakers: Vec::new() };
     let mut rings = rings.into_iter();
     for i in 0..shared.config.threads {
-        let (sender, inbox) = crossbeam_channel::bounded(HANDOVER_QUEUE);
+        let (sender, inbox) = crossbeam_channel::unbounded();
         let load = Arc::new(AtomicUsize::new(0));
         let around = Surroundings {
             shared: Arc::clone(shared),

@@ -251,7 +251,10 @@ impl View {
 }
 
 /// The first record kept whose number is at least `from`, and its number.
-pub(crate) fn line_of<S: Line, A: Line>(journal: &Journal<S, A>, from: u64) -> Option<(u64, String)> {
+pub(crate) fn line_of<S: Line + Clone, A: Line + Clone>(
+    journal: &Journal<S, A>,
+    from: u64,
+) -> Option<(u64, String)> {
     let records = journal.records();
     let first = journal.recorded_total() - records.len() as u64;
     let number = from.max(first);

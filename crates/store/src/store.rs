@@ -95,7 +95,7 @@ pub struct Store {
     pub(crate) promotion: AtomicU32,
     pub(crate) brakes: Brakes,
     pub(crate) epochs: Arc<Epochs>,
-    tenants: Box<[OnceLock<Tenant>]>,
+    tenants: Box<[OnceLock<Box<Tenant>>]>,
     tenant_count: AtomicU32,
     pub(crate) adding: Mutex<Departures>,
     /// Some tenant was removed and its id is not free yet.

@@ -218,12 +218,12 @@ impl Line for Goal {
 mod tests {
     use super::*;
     use crate::claim::GroupId;
-    use crate::journal::Record;
+    use crate::journal::{Record, Rows};
     use crate::policy::{Note, Pool, Reason, Row, Window};
     use units::{BytesPerSec, Duration, Instant, TenantId};
 
     /// A record with everything set that can be.
-    fn record<S, A: Clone>(signal: S, share: A) -> Record<S, A> {
+    fn record<S: Clone, A: Clone>(signal: S, share: A) -> Record<S, A> {
         let goal =
             Goal::Latency { quantile: Quantile::new(0.99).unwrap(), at_most: Duration::from_micros(3) };
         let claim = Claim {
@@ -248,7 +248,7 @@ mod tests {
             at: Instant(5),
             window: Window { start: Instant(1), end: Instant(5), mixed: true },
             pool: Pool { latency, profile: 2, ..Pool::default() },
-            rows,
+            rows: Rows::of(&rows, None),
             shares: vec![(TenantId(1), share.clone()), (TenantId(70_000), share)],
             wake: Duration(7),
             lease: Duration(9),
@@ -260,8 +260,8 @@ mod tests {
     #[track_caller]
     fn check<S, A>(record: &Record<S, A>)
     where
-        S: Line + PartialEq + std::fmt::Debug,
-        A: Line + PartialEq + std::fmt::Debug,
+        S: Line + Clone + PartialEq + std::fmt::Debug,
+        A: Line + Clone + PartialEq + std::fmt::Debug,
     {
         let line = record.to_line();
         assert_eq!(&Record::of_line(1, &line).unwrap(), record, "{line}");

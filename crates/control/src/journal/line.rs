@@ -4,7 +4,7 @@
 //! Invariants: what is read back equals what was written, floats to the bit; notes are written as words and not read back
 //! Failure:    a line that is none names its number and the field
 
-use super::Record;
+use super::{Record, Rows};
 use crate::claim::GroupId;
 use crate::policy::{Note, Pool, Row, Window};
 use serde_json::{Map, Value, json};
@@ -182,16 +182,16 @@ impl<S: Line, A: Line> Line for Row<S, A> {
     }
 }
 
-impl<S: Line, A: Line> Record<S, A> {
+impl<S: Line + Clone, A: Line + Clone> Record<S, A> {
     /// As one line of JSON, without its end. Tenants are written one by one: all of a thousand as one value take megabytes.
     #[must_use]
     pub fn to_line(&self) -> String {
         let mut line = format!("{{\"at_ns\":{},\"lease_ns\":{},\"notes\":", self.at.0, self.lease.0);
-        push_list(&mut line, &self.notes);
+        push_list(&mut line, self.notes.iter().map(Line::to_json));
         line.push_str(&format!(",\"pool\":{},\"shares\":", self.pool.to_json()));
-        push_list(&mut line, &self.shares);
+        push_list(&mut line, self.shares.iter().map(Line::to_json));
         line.push_str(&format!(",\"steady\":{},\"tenants\":", self.steady));
-        push_list(&mut line, &self.rows);
+        push_list(&mut line, self.rows.iter().map(|row| row.to_json()));
         line.push_str(&format!(",\"wake_ns\":{},\"window\":{}}}", self.wake.0, self.window.to_json()));
         line
     }
@@ -208,7 +208,7 @@ impl<S: Line, A: Line> Record<S, A> {
                 at: field(map, "at_ns")?,
                 window: field(map, "window")?,
                 pool: field(map, "pool")?,
-                rows: field(map, "tenants")?,
+                rows: Rows::of(&field::<Vec<_>>(map, "tenants")?, None),
                 shares: field(map, "shares")?,
                 wake: field(map, "wake_ns")?,
                 lease: field(map, "lease_ns")?,
@@ -220,13 +220,13 @@ impl<S: Line, A: Line> Record<S, A> {
     }
 }
 
-fn push_list<T: Line>(line: &mut String, list: &[T]) {
+fn push_list(line: &mut String, list: impl Iterator<Item = Value>) {
     line.push('[');
-    for (i, one) in list.iter().enumerate() {
+    for (i, one) in list.enumerate() {
         if 0 < i {
             line.push(',');
         }
-        line.push_str(&one.to_json().to_string());
+        line.push_str(&one.to_string());
     }
     line.push(']');
 }

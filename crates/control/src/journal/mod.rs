@@ -6,10 +6,12 @@
 
 mod families;
 mod line;
+mod rows;
 
 pub use line::{JournalError, Line};
+pub use rows::Rows;
 
-use crate::policy::{Note, Policy, Pool, Reason, Row, Seen, Window};
+use crate::policy::{Note, Policy, Pool, Reason, Seen, Window};
 use std::collections::VecDeque;
 use units::{Duration, Instant, TenantId};
 
@@ -23,7 +25,7 @@ pub struct Record<S, A> {
     /// What was divided.
     pub pool: Pool,
     /// What was seen of each tenant.
-    pub rows: Vec<Row<S, A>>,
+    pub rows: Rows<S, A>,
     /// What was decided.
     pub shares: Vec<(TenantId, A)>,
     /// When the policy wanted to be asked again.
@@ -76,7 +78,7 @@ impl<S, A> Journal<S, A> {
     }
 
     /// Keeps fewer records where they have many tenants: at most so many rows together, but never less than the newest
-    /// record. A row is what takes memory, some hundred bytes.
+    /// record. A row is what takes memory, some hundred bytes with what was decided.
     pub fn limit_rows(&mut self, rows: usize) {
         self.rows_limit = rows;
         self.trim();
@@ -91,7 +93,7 @@ impl<S, A> Journal<S, A> {
     }
 
     fn apart_in(&self, record: &Record<S, A>) -> usize {
-        record.rows.iter().filter_map(|row| row.signal.as_ref()).map(self.apart_of).sum()
+        record.rows.signals().map(self.apart_of).sum()
     }
 
     /// The oldest records go until the rest fits the limits.
@@ -136,12 +138,13 @@ pub fn replay<'r, P>(
 ) -> Result<usize, Divergence>
 where
     P: Policy,
-    P::Signal: 'r,
-    P::Share: PartialEq + 'r,
+    P::Signal: Clone + 'r,
+    P::Share: Clone + PartialEq + 'r,
 {
     let mut count = 0;
     for (index, record) in records.enumerate() {
-        let seen = Seen::new(record.window, &record.pool, &record.rows).map_err(|_| Divergence { index })?;
+        let rows = record.rows.to_vec();
+        let seen = Seen::new(record.window, &record.pool, &rows).map_err(|_| Divergence { index })?;
         let decision = policy.decide(record.at, &seen);
         let same = decision.shares.rows() == record.shares
             && decision.wake == record.wake
@@ -161,18 +164,19 @@ where
 mod tests {
     use super::*;
     use crate::claim::Claim;
+    use crate::policy::Row;
 
     fn record(rows: usize) -> Record<(), ()> {
         let row = |i| Row { id: TenantId(i), claim: Claim::default(), signal: None, in_force: None };
         record_of((0..u32::try_from(rows).unwrap()).map(row).collect())
     }
 
-    fn record_of<S>(rows: Vec<Row<S, ()>>) -> Record<S, ()> {
+    fn record_of<S: Clone>(rows: Vec<Row<S, ()>>) -> Record<S, ()> {
         Record {
             at: Instant::ZERO,
             window: Window::default(),
             pool: Pool::default(),
-            rows,
+            rows: Rows::of(&rows, None),
             shares: Vec::new(),
             wake: Duration::ZERO,
             lease: Duration::ZERO,

@@ -32,7 +32,8 @@ fn a_live_journal_replays_to_the_same_decisions() {
     let mut before = Vec::new();
     for (number, line) in (1..).zip(&lines) {
         let record: Record<MemorySignal, MemoryShare> = Record::of_line(number, line).unwrap();
-        let seen = Seen::new(record.window, &record.pool, &record.rows).unwrap();
+        let rows = record.rows.to_vec();
+        let seen = Seen::new(record.window, &record.pool, &rows).unwrap();
         let decision = policy.decide(record.at, &seen);
         assert_eq!(decision.shares.rows(), record.shares, "line {number}");
         assert_eq!((decision.wake, decision.lease), (record.wake, record.lease), "line {number}");

@@ -59,14 +59,16 @@ fn one_policy_object_steps_in_the_model_and_in_the_live_server() {
     let mut fresh = shared();
     assert_eq!(replay(&mut fresh, records[..in_model].iter()), Ok(in_model));
     for (number, record) in (1..).zip(&records[in_model..]) {
-        let seen = control::Seen::new(record.window, &record.pool, &record.rows).unwrap();
+        let rows = record.rows.to_vec();
+        let seen = control::Seen::new(record.window, &record.pool, &rows).unwrap();
         let decision = control::Policy::decide(&mut fresh, record.at, &seen);
         assert_eq!(decision.shares.rows(), record.shares, "decision {number} of the server");
     }
     // A policy that did not decide in the model draws other donors: the comparison can fail.
     let mut other = shared();
     let differs = records[in_model..].iter().any(|record| {
-        let seen = control::Seen::new(record.window, &record.pool, &record.rows).unwrap();
+        let rows = record.rows.to_vec();
+        let seen = control::Seen::new(record.window, &record.pool, &rows).unwrap();
         control::Policy::decide(&mut other, record.at, &seen).shares.rows() != record.shares
     });
     assert!(differs);

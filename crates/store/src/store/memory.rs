@@ -89,7 +89,8 @@ impl Store {
         let threads = lock(&self.threads).all.len();
         let counted = threads * (size_of::<Counters>() + size_of::<OnceLock<Box<Counters>>>());
         let passes = (limits::RESERVE_SEGMENTS as usize).min(threads) * size_of::<BytesByBin>();
-        (size_of::<OnceLock<Tenant>>() + size_of::<Totals>() + counted + passes) as u64
+        (size_of::<OnceLock<Box<Tenant>>>() + size_of::<Tenant>() + size_of::<Totals>() + counted + passes)
+            as u64
     }
 
     /// Whether the log has four times the segments that it needs, or more.

@@ -34,7 +34,7 @@ impl Store {
         let tenant = Tenant::new(id, spec, self.reasons(), self.shadow_budget(count + 1), now_secs);
         self.welcome(&tenant, None);
         self.enter_tiers(&tenant);
-        slot.set(tenant).ok()?;
+        slot.set(Box::new(tenant)).ok()?;
         // Release: who sees the count sees the tenant.
         self.tenant_count.store(count + 1, Ordering::Release);
         self.tables.fetch_add(self.table_bytes_each() + self.tenant(id).tables(), Ordering::Relaxed);
@@ -83,7 +83,7 @@ impl Store {
     }
 
     pub(crate) fn known(&self, id: TenantId) -> Option<&Tenant> {
-        self.tenants.get(id.index()).and_then(OnceLock::get)
+        self.tenants.get(id.index()).and_then(OnceLock::get).map(Box::as_ref)
     }
 
     /// Memory that one shadow queue may take among `count`.
@@ -94,7 +94,7 @@ impl Store {
     /// The place of every id that was ever given, also of those that no tenant has now.
     pub(crate) fn tenants(&self) -> impl Iterator<Item = &Tenant> {
         let count = self.tenant_count.load(Ordering::Acquire) as usize;
-        self.tenants[..count].iter().filter_map(OnceLock::get)
+        self.tenants[..count].iter().filter_map(OnceLock::get).map(Box::as_ref)
     }
 
     /// Number of ids that were ever given; those of removed tenants may be given again.
