@@ -188,9 +188,9 @@ pub const TLS_SESSION_BYTES: usize = 10 << 10;
 pub const DRAIN_LINGER_MS: u64 = 200;
 /// Decisions kept in memory for "why did this tenant shrink".
 pub const JOURNAL_RECORDS: usize = 1024;
-/// Rows of tenants in those decisions together: about 2 MiB. With more than eight tenants fewer decisions are kept.
+/// Rows of tenants in those decisions together: about 2 MiB while claims stay the same, twice that where each decision has others. With more than eight tenants fewer decisions are kept.
 pub const JOURNAL_ROWS: usize = 8 * JOURNAL_RECORDS;
-/// Bytes of curves in decisions over memory and bandwidth together: as much as the rows take. A curve has some hundred points, so that eight
+/// Bytes of curves in decisions over memory and bandwidth together. A curve has some hundred points, so that eight
 /// tenants leave room for about a hundred decisions.
 pub const JOURNAL_CURVES: usize = 4 << 20;
 /// A decision is due after so many shadow hits (or a second, whichever comes first).

@@ -9,12 +9,9 @@
 
 #![allow(unsafe_code, reason = "item bytes in segments: written by one head, read under an epoch")]
 
-mod pool;
 mod values;
 
 pub(crate) use values::{Coming, Lent};
-
-use pool::Pool;
 
 use crate::epoch::{Epochs, Participant};
 use crate::geometry::Geometry;
@@ -25,6 +22,7 @@ use crate::slot::Place;
 use crate::stamps::Needed;
 use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering, lock};
 use media::{Dram, MapError, Medium, Region};
+use std::collections::VecDeque;
 use units::{Bytes, SegmentId};
 
 /// Bytes ahead of a walk whose loading is started, so that small items come in time: some 70 of 58 B, most of which a walk may pass by
@@ -56,12 +54,49 @@ pub(crate) struct Log {
     uploads_max: u64,
 }
 
+#[derive(Debug, Default)]
+struct Pool {
+    free: Vec<SegmentId>,
+    /// Ids whose memory was given back.
+    cold: Vec<SegmentId>,
+    retired: VecDeque<(u64, SegmentId)>,
+    /// The first id that was never used.
+    fresh: u32,
+    /// Segments that cost memory now.
+    backed: u32,
+    /// Segments that may: what was granted less what is lent to values.
+    allowed: u32,
+    /// Segments that may cost memory together with the values.
+    granted: u32,
+    values: values::Book,
+}
+
 /// The right to append to one segment.
 #[derive(Debug)]
 pub(crate) struct Head {
     segment: SegmentId,
     used: usize,
     base: u64,
+}
+
+impl Pool {
+    /// An id that costs memory from now on. Called only if `backed` is below `allowed`.
+    fn back_one(&mut self) -> SegmentId {
+        self.backed += 1;
+        self.cold.pop().unwrap_or_else(|| {
+            self.fresh += 1;
+            SegmentId(self.fresh - 1)
+        })
+    }
+
+    /// Whether segments could be touched without coming near the end of the memory.
+    fn has_untouched(&self, low_water: u32) -> bool {
+        self.backed + low_water < self.allowed
+    }
+
+    fn free_count(&self) -> u32 {
+        u32::try_from(self.free.len()).unwrap_or(u32::MAX)
+    }
 }
 
 impl Log {
@@ -74,7 +109,12 @@ impl Log {
         let log = Self {
             region,
             table: (0..geometry.segment_count).map(|_| Segment::default()).collect(),
-            pool: Mutex::new(Pool::new(geometry.segment_count, values::Book::new(values.as_ref()))),
+            pool: Mutex::new(Pool {
+                allowed: geometry.segment_count,
+                granted: geometry.segment_count,
+                values: values::Book::new(values.as_ref()),
+                ..Pool::default()
+            }),
             available: AtomicU32::new(geometry.segment_count),
             ahead: AtomicU32::new(0),
             untouched: AtomicBool::new(true),
@@ -145,7 +185,7 @@ impl Log {
         let lent = pool.values.lent_segments(self.segment_bytes);
         pool.allowed = pool.granted.saturating_sub(lent);
         while pool.allowed < pool.backed && limits::RESERVE_SEGMENTS < pool.free_count() {
-            let Some(id) = pool.take_last_free() else { break };
+            let Some(id) = pool.free.pop() else { break };
             self.make_cold(pool, id);
         }
         self.publish_available(pool);
@@ -216,8 +256,7 @@ impl Log {
             }
             pool.retired.pop_front();
             self.segment(id).set_state(State::Free);
-            let is_too_much = pool.allowed < pool.backed && limits::RESERVE_SEGMENTS <= pool.free_count();
-            if is_too_much || pool.is_behind_a_hole(id) {
+            if pool.allowed < pool.backed && limits::RESERVE_SEGMENTS <= pool.free_count() {
                 self.make_cold(pool, id);
             } else {
                 pool.free.push(id);
@@ -252,7 +291,8 @@ impl Log {
     fn make_cold(&self, pool: &mut Pool, id: SegmentId) {
         // SAFETY: the segment is free: the index points at nothing in it and every reader's epoch has passed.
         unsafe { self.region.release(id.index() * self.segment_bytes, self.segment_bytes) };
-        pool.note_cold(id);
+        pool.cold.push(id);
+        pool.backed -= 1;
     }
 
     /// Hands over a segment that the index no longer points into.

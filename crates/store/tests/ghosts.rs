@@ -106,6 +106,24 @@ fn what_is_stored_over_an_item_is_as_well_known() {
 }
 
 #[test]
+fn what_is_remembered_outlives_a_clean_end_with_its_item() {
+    let (store, mut worker, gone, next) = with_gone(1, 6);
+    store_all(&mut worker, gone.iter().copied());
+    let fresh = next..next + SOME;
+    store_all(&mut worker, fresh.clone());
+    // Whoever reads it removes it.
+    let file = format!("ghosts-{}", std::process::id());
+    let saved = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(file);
+    assert!(0 < worker.save(&saved).unwrap());
+    drop((store, worker));
+    let (_store, mut worker) = new_store(2);
+    assert!(worker.restore(Some(&saved), &mut |_, _| None).from_saved);
+    store_all(&mut worker, fresh.end..fresh.end + TURNOVER * 3 / 2);
+    let (back, others) = (there(&worker, gone.iter().copied()), there(&worker, fresh));
+    assert!(gone.len() * 9 / 10 < back && others < 30, "{back} and {others} stayed");
+}
+
+#[test]
 fn what_a_look_up_makes_for_who_stores_it_again_is_as_well_known() {
     let (_store, mut worker, gone, next) = with_gone(3, 6);
     for n in &gone {

@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(Rows::of(&replaced, Some(&again)).to_vec(), replaced);
     }
 
-    /// What a decision of the memory's loop takes: with 22 tenants it was 8.4 KiB.
+    /// What the memory's loop keeps.
     #[test]
     fn a_row_takes_less_than_half_without_its_claim() {
         use crate::memory::{MemoryShare, MemorySignal};
