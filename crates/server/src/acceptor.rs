@@ -27,12 +27,13 @@ pub(crate) struct Desk {
     pub(crate) load: Arc<AtomicUsize>,
 }
 
-impl Desk {
-    /// Gives it a connection. False if too many wait. The acceptor alone gives, so that no more come in between; a queue that had all of its room from
-    /// the start would take 230 KiB of every worker.
-    fn hand_over(&self, new: NewConnection) -> bool {
-        self.inbox.len() < HANDOVER_QUEUE && self.inbox.send(new).is_ok()
+/// Puts something into a queue from which others take, or gives it back if too much waits there or nobody will come. One thread alone
+/// puts, so that no more comes in between; a queue that had all of its room from the start would take 230 KiB of every worker.
+fn put_if_few<T>(inbox: &Sender<T>, new: T) -> Result<(), T> {
+    if HANDOVER_QUEUE <= inbox.len() {
+        return Err(new);
     }
+    inbox.send(new).map_err(|refused| refused.0)
 }
 
 /// The acceptor.
@@ -125,17 +126,12 @@ impl Acceptor {
         self.spare = spare_descriptor();
     }
 
-    fn hand_over(&self, mut stream: Socket, peer: Option<SocketAddr>, door: Arc<Door>) {
+    fn hand_over(&self, stream: Socket, peer: Option<SocketAddr>, door: Arc<Door>) {
         let counters = &self.shared.counters;
         let open = counters.curr_connections.load(Ordering::Relaxed);
         let most = i64::try_from(self.shared.adjustable.max_connections()).unwrap_or(i64::MAX);
         if most <= open {
-            counters.rejected_connections.fetch_add(1, Ordering::Relaxed);
-            // Who does not take the reason at once does not get it; in TLS it would make no sense.
-            if door.tls.is_none() {
-                let _told = stream.write(reply_text::TOO_MANY);
-            }
-            return;
+            return self.refuse(stream, &door);
         }
         if peer.is_some() {
             let _slower = stream.set_tcp_nodelay(true);
@@ -147,13 +143,22 @@ impl Acceptor {
         counters.total_connections.fetch_add(1, Ordering::Relaxed);
         desk.load.fetch_add(1, Ordering::Relaxed);
         let new = NewConnection { stream, peer, door };
-        if !desk.hand_over(new) {
+        if let Err(NewConnection { stream, door, .. }) = put_if_few(&desk.inbox, new) {
             desk.load.fetch_sub(1, Ordering::Relaxed);
             counters.curr_connections.fetch_sub(1, Ordering::Relaxed);
-            counters.rejected_connections.fetch_add(1, Ordering::Relaxed);
+            self.refuse(stream, &door);
         }
         // A worker that cannot be woken comes by itself with its next event.
         let _woken = desk.waker.wake();
+    }
+
+    /// Tells a connection that there are too many, and closes it. Who does not take the reason at once does not get it; in TLS it would
+    /// make no sense.
+    fn refuse(&self, mut stream: Socket, door: &Door) {
+        self.shared.counters.rejected_connections.fetch_add(1, Ordering::Relaxed);
+        if door.tls.is_none() {
+            let _told = stream.write(reply_text::TOO_MANY);
+        }
     }
 }
 
@@ -166,4 +171,22 @@ fn accept(socket: &Socket) -> io::Result<(Socket, Option<SocketAddr>)> {
 
 fn spare_descriptor() -> Option<File> {
     File::open("/dev/null").ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_is_bounded_and_what_nobody_takes_comes_back() {
+        let (inbox, takes) = crossbeam_channel::unbounded();
+        (0..HANDOVER_QUEUE).for_each(|n| assert_eq!(put_if_few(&inbox, n), Ok(())));
+        assert_eq!(put_if_few(&inbox, HANDOVER_QUEUE), Err(HANDOVER_QUEUE), "the queue is full");
+        assert_eq!(takes.recv(), Ok(0));
+        assert_eq!(put_if_few(&inbox, HANDOVER_QUEUE), Ok(()));
+        drop(takes);
+        let (inbox, takes) = crossbeam_channel::unbounded();
+        drop(takes);
+        assert_eq!(put_if_few(&inbox, 1), Err(1), "nobody will come");
+    }
 }
