@@ -174,7 +174,10 @@ mod tests {
             let bent = through(&curve, at, measured, slack);
             let there = bent.miss_ratio(at);
             let is_flat = 1.0 <= ratio;
-            assert!(is_flat || (there - measured).abs() < 1e-9, "{case}: {there} of {measured} at {at:?}, {curve:?}");
+            assert!(
+                is_flat || (there - measured).abs() < 1e-9,
+                "{case}: {there} of {measured} at {at:?}, {curve:?}"
+            );
         }
     }
 
@@ -183,7 +186,9 @@ mod tests {
     fn what_keeps_a_part_of_a_loop_has_hits_in_proportion() {
         let looped = Curve::new([(0, 1.0), (599, 1.0), (600, 0.0)].map(|(s, r)| (Bytes(s), r))).unwrap();
         let bent = through(&looped, Bytes(200), 0.8, 0.0);
-        for (size, ratio) in [(0, 1.0), (50, 0.95), (100, 0.9), (200, 0.8), (300, 0.7), (400, 0.6), (600, 0.0)] {
+        for (size, ratio) in
+            [(0, 1.0), (50, 0.95), (100, 0.9), (200, 0.8), (300, 0.7), (400, 0.6), (600, 0.0)]
+        {
             assert_near(&bent, size, ratio);
         }
     }
