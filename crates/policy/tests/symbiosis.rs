@@ -2,7 +2,7 @@
 
 use control::joint::{Joint, JointSignal, Table, Utility};
 use control::{Amount, Claim, Policy, Pool, Reason, Row, Seen, Weight, Window};
-use policy::joint::{Options, Symbiosis};
+use policy::joint::{Bundle, Options, Symbiosis};
 use units::{Bytes, BytesPerSec, Duration, Instant, TenantId};
 
 const POOL: Joint = Joint { bytes: Bytes(3_000_000), bandwidth: BytesPerSec(600_000) };
@@ -185,4 +185,28 @@ fn credits_left_to_others_are_remembered() {
     let (with, without) = (shares(true), shares(false));
     assert!((without - 1.0).abs() < 0.01, "equal tenants get equal shares: {without}");
     assert!(1.05 < with, "who left credits is served first: {with}");
+}
+
+/// One would sell all of its bandwidth for memory, the other all of its memory for bandwidth.
+#[test]
+fn what_is_used_is_kept_and_of_the_rest_little() {
+    let idle_floor_part = Some(Bundle { memory: 0.1, bandwidth: 0.25 });
+    for (uses, bandwidth, memory) in [(true, 0.825, 0.45), (false, 0.25, 0.1)] {
+        let options = Options { idle_floor_part, ..unbounded() };
+        let mut plant = Plant::new(options, &[Taste::Memory, Taste::Bandwidth]);
+        let mut shares = plant.step();
+        for _ in 0..20 {
+            let used = |share: Joint| if uses { share } else { Joint::default() };
+            for (row, share) in plant.rows.iter_mut().zip(&shares) {
+                let signal = row.signal.as_mut().expect("there is one");
+                (signal.held, signal.bandwidth) = (used(*share).bytes, used(*share).bandwidth);
+            }
+            shares = plant.step();
+        }
+        let of_static = |part: u64, pool: u64| part as f64 / (pool / 2) as f64;
+        let sold = of_static(shares[0].bandwidth.0, POOL.bandwidth.0);
+        assert!((sold - bandwidth).abs() < 0.01, "{uses}: {sold} of the bandwidth");
+        let sold = of_static(shares[1].bytes.0, POOL.bytes.0);
+        assert!((sold - memory).abs() < 0.01, "{uses}: {sold} of the memory");
+    }
 }

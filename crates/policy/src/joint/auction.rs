@@ -144,7 +144,25 @@ impl Prices {
 
 impl Bundle {
     pub(super) fn plus(self, other: Self) -> Self {
-        Self { memory: self.memory + other.memory, bandwidth: self.bandwidth + other.bandwidth }
+        self.with(other, |own, other| own + other)
+    }
+
+    pub(super) fn times(self, part: Self) -> Self {
+        self.with(part, |own, part| own * part)
+    }
+
+    /// The more of each.
+    pub(super) fn most(self, other: Self) -> Self {
+        self.with(other, f64::max)
+    }
+
+    /// The less of each.
+    pub(super) fn least(self, other: Self) -> Self {
+        self.with(other, f64::min)
+    }
+
+    fn with(self, other: Self, of: impl Fn(f64, f64) -> f64) -> Self {
+        Self { memory: of(self.memory, other.memory), bandwidth: of(self.bandwidth, other.bandwidth) }
     }
 
     fn towards(self, other: Self, part: f64) -> Self {

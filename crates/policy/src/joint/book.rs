@@ -31,8 +31,12 @@ fn part(amount: u64, capacity: u64) -> f64 {
 }
 
 impl Book {
-    /// Everybody's terms, in the order of the tenants; nobody is to be taken below `floor_part` of its static share.
-    pub(super) fn settle(&mut self, seen: &Seen<'_, JointSignal, Joint>, floor_part: Bundle) -> &[Terms] {
+    /// Everybody's terms, in the order of the tenants; `kept` says below what nobody is to be taken, by place and static share.
+    pub(super) fn settle(
+        &mut self,
+        seen: &Seen<'_, JointSignal, Joint>,
+        kept: impl Fn(usize, Bundle) -> Bundle,
+    ) -> &[Terms] {
         let capacity = seen.pool.capacity;
         let floors = seen.floors();
         self.terms.clear();
@@ -58,10 +62,8 @@ impl Book {
             }
         }));
         self.endow();
-        for terms in &mut self.terms {
-            let home = terms.endowment;
-            terms.floor.memory = terms.floor.memory.max(home.memory * floor_part.memory);
-            terms.floor.bandwidth = terms.floor.bandwidth.max(home.bandwidth * floor_part.bandwidth);
+        for (place, terms) in self.terms.iter_mut().enumerate() {
+            terms.floor = terms.floor.most(kept(place, terms.endowment));
         }
         &self.terms
     }

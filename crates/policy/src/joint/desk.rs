@@ -47,6 +47,20 @@ struct Member {
     stale: bool,
     /// Credits that it has left to others, in parts of all credits of an epoch.
     saved: f64,
+    /// What it holds and uses, as parts of the pool, once that is known; what it used fades as fast as shares go.
+    used: Option<Bundle>,
+}
+
+impl Member {
+    /// Below what it is not taken, if `home` is its static share.
+    fn kept(&self, home: Bundle, options: &Options) -> Bundle {
+        let usual = home.times(options.floor_part);
+        let (Some(used), Some(idle)) = (self.used, options.idle_floor_part) else { return usual };
+        // Who had no more than it uses would be saturated, or hold a little less each time.
+        let room = 1.0 / options.headroom;
+        let wanted = used.times(Bundle { memory: room, bandwidth: room });
+        usual.least(wanted.most(home.times(idle)))
+    }
 }
 
 impl Desk {
@@ -80,12 +94,12 @@ impl Desk {
             // Ranges are parts of the pool.
             self.members.iter_mut().for_each(|member| member.stale = true);
         }
-        self.book.settle(seen, self.options.floor_part);
         let same = self.members.len() == seen.tenants.len()
             && self.members.iter().zip(seen.tenants).all(|(member, row)| member.id == row.id);
         if !same {
             self.enrol(seen.tenants);
         }
+        self.book.settle(seen, |place, home| self.members[place].kept(home, &self.options));
         for (bid, terms) in self.bids.iter_mut().zip(self.book.terms()) {
             bid.terms = *terms;
         }
@@ -102,7 +116,7 @@ impl Desk {
             }
             let (member, bid) = known.next_if(|(member, _)| member.id == row.id).unwrap_or_else(|| {
                 self.notes.push(note(Some(row.id), Reason::Joined, 0));
-                (Member { id: row.id, age: 0, stale: true, saved: 0.0 }, unknown())
+                (Member { id: row.id, age: 0, stale: true, saved: 0.0, used: None }, unknown())
             });
             self.members.push(member);
             self.bids.push(bid);
@@ -140,6 +154,12 @@ impl Desk {
                 refits -= usize::from(taken);
             }
             stand(bid, row, signal, self.capacity, self.options.headroom);
+            if let Some(signal) = signal {
+                let now = used(signal, self.capacity);
+                let fades = 1.0 - self.options.ease;
+                let before = member.used.unwrap_or_default();
+                member.used = Some(now.most(before.times(Bundle { memory: fades, bandwidth: fades })));
+            }
             bid.stance = if member.age < self.options.static_epochs { Stance::Stays } else { stance(bid) };
             bid.window = window(bid, row, self.capacity, self.options.window);
             bid.terms.step = bid.range.step;
@@ -255,6 +275,14 @@ fn stand(
     let granted = row.in_force.map_or(home.bandwidth, |held| held.bandwidth.0 as f64 / bandwidth);
     let used = (signal.bandwidth.0 as f64 / bandwidth).min(granted);
     *use_ = Use { miss_ratio: range.read(&bid.ratios, memory), used, granted, headroom };
+}
+
+/// What a tenant holds and uses, as parts of the pool.
+fn used(signal: &JointSignal, capacity: Joint) -> Bundle {
+    Bundle {
+        memory: signal.held.0 as f64 / (capacity.bytes.0 as f64).max(1.0),
+        bandwidth: signal.bandwidth.0 as f64 / (capacity.bandwidth.0 as f64).max(1.0),
+    }
 }
 
 fn stance(bid: &Bid) -> Stance {

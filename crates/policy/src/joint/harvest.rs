@@ -105,7 +105,8 @@ impl Harvest {
         let resized = std::mem::replace(&mut self.capacity, capacity) != capacity;
         let same = self.members.len() == seen.tenants.len()
             && self.members.iter().zip(seen.tenants).all(|(member, row)| member.id == row.id);
-        let terms = self.book.settle(seen, self.options.floor_part);
+        let floor_part = self.options.floor_part;
+        let terms = self.book.settle(seen, |_, home| home.times(floor_part));
         // Other weights are other static shares.
         let is_home = self.members.iter().zip(terms).all(|(member, terms)| member.home == terms.endowment);
         let held = self.members.iter_mut().map(|member| (member.home, &mut member.held));

@@ -28,6 +28,9 @@ pub struct Options {
     /// Part of its static share below which nobody is taken, for programs crash (released configuration of six tenants:
     /// 768 of 1,706 MB and 1,056 of 1,280 Mbps). Both in 0..=1; what is no number is the default.
     pub floor_part: Bundle,
+    /// The same of a tenant that does not use it: what it holds and uses, but no less than this part, is all that it keeps. None keeps
+    /// `floor_part` for everybody, as the paper does. What is no number is that, too.
+    pub idle_floor_part: Option<Bundle>,
     /// Part of its bandwidth that an unsaturated tenant plans to use at most. By default the start of the ramp of
     /// saturation: a bid that planned for more would be saturated in the next epoch. In 0..=1; what is no number is the
     /// default.
@@ -51,6 +54,7 @@ impl Default for Options {
             static_epochs: 3,
             refit_every: 5,
             floor_part: Bundle { memory: 0.45, bandwidth: 0.825 },
+            idle_floor_part: None,
             headroom: RAMP_START,
             ease: 1.0,
             stateful: false,
@@ -77,6 +81,11 @@ impl Options {
             memory: part(self.floor_part.memory, usual.floor_part.memory),
             bandwidth: part(self.floor_part.bandwidth, usual.floor_part.bandwidth),
         };
+        let idle = self.idle_floor_part.unwrap_or(self.floor_part);
+        self.idle_floor_part = Some(Bundle {
+            memory: part(idle.memory, self.floor_part.memory),
+            bandwidth: part(idle.bandwidth, self.floor_part.bandwidth),
+        });
         self.headroom = part(self.headroom, usual.headroom);
         self.ease = if 0.0 < self.ease && self.ease <= 1.0 { self.ease } else { usual.ease };
         self.profiles.sort_by_key(|(id, _)| *id);
@@ -128,6 +137,7 @@ mod tests {
                     static_epochs: 0,
                     refit_every: 0,
                     floor_part: Bundle { memory: odd, bandwidth: odd },
+                    idle_floor_part: Some(Bundle { memory: odd, bandwidth: odd }),
                     headroom: odd,
                     ease: odd,
                     ..Options::default()

@@ -35,7 +35,7 @@ impl Policy for Static {
     }
 
     fn decide(&mut self, _now: Instant, seen: &Seen<'_, JointSignal, Joint>) -> Decision<'_, Joint> {
-        self.book.settle(seen, Bundle::default());
+        self.book.settle(seen, |_, _| Bundle::default());
         self.book.grant_static(seen);
         let (wake, lease) = (self.epoch, self.lease);
         Decision { shares: self.book.shares(), wake, lease, steady: true, notes: &[] }

@@ -18,6 +18,10 @@ use units::{BytesPerSec, Duration, Instant, TenantId};
 /// tenant with a hundred per second differs by a quarter from one second to the next, and a tier pays for what moves to and fro. A guess;
 /// an epoch of a second goes .28 of the way, one of thirty all of it.
 const EASE_SECS: f64 = 3.0;
+/// Parts of its static share that a tenant keeps of what it does not use. The paper keeps .45 of the memory and .825 of the bandwidth for
+/// everybody, for programs crash below; a cache serves from any DRAM, and what nobody uses was lost to all. For loads that change: who has
+/// sold its bandwidth has so much of it until its curve follows, which takes seconds (guess).
+const IDLE_FLOOR_PART: policy::joint::Bundle = policy::joint::Bundle { memory: 0.1, bandwidth: 0.25 };
 
 /// How policies over memory and bandwidth together are set up in a server.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -36,6 +40,7 @@ impl JointSettings {
             epoch: self.epoch,
             refit_every: 1,
             window: None,
+            idle_floor_part: Some(IDLE_FLOOR_PART),
             ease: 1.0 - (-self.epoch.as_secs_f64() / EASE_SECS).exp(),
             ..policy::joint::Options::default()
         }
@@ -154,5 +159,43 @@ mod tests {
             let ease = settings.options().ease;
             assert!((ease - part).abs() < 1e-4 && ease <= 1.0, "{seconds} s: {ease}");
         }
+    }
+
+    /// One that is in DRAM and asks nothing of the tier beside one whose DRAM gains it nothing: each has nearly all of what helps it.
+    #[test]
+    fn who_does_not_use_the_tier_sells_most_of_its_time() {
+        let settings = JointSettings { epoch: Duration::from_secs(1), part: 1.0 };
+        let mut policy = policy::joint::by_name("symbiosis", settings.options()).expect("it is one");
+        let pool = Joint { bytes: Bytes::mib(64), bandwidth: BytesPerSec(4_000_000) };
+        let curve = |points: &[(u64, f64)]| {
+            Curve::new(points.iter().map(|(mib, r)| (Bytes::mib(*mib), *r)).collect::<Vec<_>>())
+        };
+        let curves = [curve(&[(0, 1.0), (60, 0.0)]), curve(&[(0, 1.0), (64, 0.999)])];
+        let mut in_force = [None; 2];
+        for second in 0..40 {
+            let used = [0, in_force[1].map_or(0, |held: Joint| held.bandwidth.0)];
+            let rows = [0, 1].map(|at| Row {
+                id: TenantId(u32::try_from(at).expect("one of two")),
+                claim: control::Claim::default(),
+                signal: Some(JointSignal {
+                    bandwidth: BytesPerSec(used[at]),
+                    utility: Some(Utility::Curve(curves[at].clone().expect("it falls"))),
+                    ..JointSignal::default()
+                }),
+                in_force: in_force[at],
+            });
+            let at = |second| Instant::ZERO + Duration::from_secs(second);
+            let window = control::Window { start: at(second), end: at(second + 1), mixed: false };
+            let capacity = Amount { bytes: pool.bytes, bandwidth: pool.bandwidth, ..Amount::default() };
+            let whole = Pool { capacity, ..Pool::default() };
+            let seen = control::Seen::new(window, &whole, &rows).expect("rows are in order");
+            let decision = policy.decide(window.end, &seen);
+            in_force = [0, 1].map(|id| decision.shares.get(TenantId(id)).copied());
+        }
+        let [near, far] = in_force.map(|held| held.expect("both have a share"));
+        let (near_part, far_part) =
+            (near.bytes.0 as f64 / pool.bytes.0 as f64, far.bandwidth.0 as f64 / pool.bandwidth.0 as f64);
+        assert!(0.9 < near_part && near_part <= 0.95 + 1e-6, "{near_part} of DRAM");
+        assert!(0.8 < far_part && far_part <= 0.875 + 1e-6, "{far_part} of the tier's time");
     }
 }
