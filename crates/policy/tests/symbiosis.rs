@@ -210,3 +210,31 @@ fn what_is_used_is_kept_and_of_the_rest_little() {
         assert!((sold - memory).abs() < 0.01, "{uses}: {sold} of the memory");
     }
 }
+
+fn uses(plant: &mut Plant, place: usize, used: Joint) {
+    let signal = plant.rows[place].signal.as_mut().expect("there is one");
+    (signal.held, signal.bandwidth) = (used.bytes, used.bandwidth);
+}
+
+/// Who has sold its bandwidth and uses what is left of it has .825 of its static share after four epochs, though it would sell; the others go a
+/// part of the way all the same.
+#[test]
+fn what_was_sold_comes_back_with_its_use_and_nobody_else_jumps() {
+    let idle_floor_part = Some(Bundle { memory: 0.1, bandwidth: 0.25 });
+    let options = Options { idle_floor_part, ease: 0.28, ..unbounded() };
+    let mut plant = Plant::new(options, &[Taste::Memory, Taste::Bandwidth, Taste::Memory]);
+    let sold = plant.steps(40);
+    let home = POOL.bandwidth.0 as f64 / 3.0;
+    assert!((sold[0].bandwidth.0 as f64) < 0.3 * home, "{sold:?}");
+    // What helped the third helps it no more: it would sell all of its memory at once.
+    plant.rows[2].signal = Some(signal(Taste::Bandwidth));
+    let mut before = sold;
+    for epoch in 0..4 {
+        uses(&mut plant, 0, before[0]);
+        let shares = plant.step();
+        let left = shares[2].bytes.0 as f64 / before[2].bytes.0 as f64;
+        assert!(0.6 < left, "epoch {epoch}: {left} of the third's memory is left at once");
+        before = shares;
+    }
+    assert!(0.82 * home < before[0].bandwidth.0 as f64, "{before:?}");
+}

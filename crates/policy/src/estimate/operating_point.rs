@@ -27,7 +27,9 @@ pub fn through(curve: &Curve, at: Bytes, measured: f64, slack: f64) -> Curve {
         return curve.clone();
     }
     let shift = (measured - curve.miss_ratio(at)).clamp(-slack, slack);
-    let shifted = |&(size, ratio): &(Bytes, f64)| (size.0 as f64, (ratio + shift).clamp(0.0, 1.0));
+    // Without memory all is missed, whatever was sampled.
+    let shift_at = |size: Bytes| if size == Bytes::ZERO { 0.0 } else { shift };
+    let shifted = |&(size, ratio): &(Bytes, f64)| (size.0 as f64, (ratio + shift_at(size)).clamp(0.0, 1.0));
     let mut points: Vec<Point> = curve.points().iter().map(shifted).collect();
     let present = (at.0 as f64, measured);
     lower_end(&mut points, measured);
@@ -35,10 +37,12 @@ pub fn through(curve: &Curve, at: Bytes, measured: f64, slack: f64) -> Curve {
     Curve::new(whole(bend(&points, present))).unwrap_or_else(|_| curve.clone())
 }
 
-/// Multiplies the hits so that the curve ends below what is measured.
+/// Multiplies the hits so that the curve ends below what is measured; by degrees, for a little better than the end may be its error.
 fn lower_end(points: &mut [Point], measured: f64) {
-    let (end, most) = (end_of(points), measured * END_PART);
-    if measured <= end && end < 1.0 {
+    let end = end_of(points);
+    if measured < end && end < 1.0 {
+        let part = ((end - measured) / (end * (1.0 - END_PART))).min(1.0);
+        let most = measured * (1.0 - (1.0 - END_PART) * part);
         points.iter_mut().for_each(|point| point.1 = 1.0 - (1.0 - point.1) * (1.0 - most) / (1.0 - end));
     }
 }
@@ -82,7 +86,7 @@ fn bend(points: &[Point], (here, measured): Point) -> Vec<Point> {
     }
     bent.push((here, measured));
     for &(size, ratio) in points.iter().filter(|point| here < point.0) {
-        let less_avoidable = end + (ratio - end) * misses;
+        let less_avoidable = if end < lru { end + (ratio - end) * misses } else { measured };
         let as_larger = if measured < lru { ratio_at(points, size * larger) } else { less_avoidable };
         bent.push((size, f64::midpoint(less_avoidable, as_larger).min(measured)));
     }
@@ -190,6 +194,28 @@ mod tests {
             [(0, 1.0), (50, 0.95), (100, 0.9), (200, 0.8), (300, 0.7), (400, 0.6), (600, 0.0)]
         {
             assert_near(&bent, size, ratio);
+        }
+    }
+
+    /// Where LRU gains nothing beyond the present no other order is taken to.
+    #[test]
+    fn a_flat_end_stays_flat() {
+        let flat =
+            Curve::new([(0, 1.0), (100, 0.5), (200, 0.5), (400, 0.5)].map(|(s, r)| (Bytes(s), r))).unwrap();
+        for measured in [0.6, 0.5, 0.499, 0.45, 0.3] {
+            let bent = through(&flat, Bytes(150), measured, 0.0);
+            assert_near(&bent, 150, measured);
+            assert_near(&bent, 400, measured);
+        }
+    }
+
+    /// A sample that stands for too few look-ups: LRU's curve is too high at every size but none.
+    #[test]
+    fn without_memory_all_is_missed_whatever_was_sampled() {
+        for (measured, slack) in [(0.55, 0.1), (0.95, 0.1), (0.3, 0.05)] {
+            let bent = through(&curve(), Bytes(100), measured, slack);
+            assert_near(&bent, 0, 1.0);
+            assert_near(&bent, 100, measured);
         }
     }
 

@@ -177,6 +177,22 @@ fn sum(bundles: &[Bundle]) -> Bundle {
     bundles.iter().fold(Bundle::default(), |sum, bundle| sum.plus(*bundle))
 }
 
+/// Takes back what is more than `most` in all, from what everybody has above its floor.
+pub(super) fn take_back(bundles: &mut [Bundle], floors: impl Iterator<Item = Bundle> + Clone, most: Bundle) {
+    let (all, least) = (sum(bundles), floors.clone().fold(Bundle::default(), Bundle::plus));
+    let keep = |all: f64, least: f64, most: f64| {
+        if most < all && least < all { ((most - least) / (all - least)).clamp(0.0, 1.0) } else { 1.0 }
+    };
+    let keep = Bundle {
+        memory: keep(all.memory, least.memory, most.memory),
+        bandwidth: keep(all.bandwidth, least.bandwidth, most.bandwidth),
+    };
+    for (bundle, floor) in bundles.iter_mut().zip(floors) {
+        bundle.memory = floor.memory + (bundle.memory - floor.memory) * keep.memory;
+        bundle.bandwidth = floor.bandwidth + (bundle.bandwidth - floor.bandwidth) * keep.bandwidth;
+    }
+}
+
 /// Which ends of the bracket have been seen, and whether the demands asked last fit.
 #[derive(Default)]
 struct Search {
@@ -344,20 +360,8 @@ impl Auction {
 
     /// Takes back what the width of the last bracket gave too much, from what everybody has above its floor.
     fn trim<B: Bidder>(&mut self, bidders: &[B]) {
-        let all = sum(&self.bundles);
-        let floors = bidders.iter().fold(Bundle::default(), |sum, b| sum.plus(b.terms().floor));
-        let keep = |all: f64, floors: f64| {
-            if 1.0 < all && floors < all { ((1.0 - floors) / (all - floors)).clamp(0.0, 1.0) } else { 1.0 }
-        };
-        let keep = Bundle {
-            memory: keep(all.memory, floors.memory),
-            bandwidth: keep(all.bandwidth, floors.bandwidth),
-        };
-        for (bidder, bundle) in bidders.iter().zip(&mut self.bundles) {
-            let floor = bidder.terms().floor;
-            bundle.memory = floor.memory + (bundle.memory - floor.memory) * keep.memory;
-            bundle.bandwidth = floor.bandwidth + (bundle.bandwidth - floor.bandwidth) * keep.bandwidth;
-        }
+        let floors = bidders.iter().map(|bidder| bidder.terms().floor);
+        take_back(&mut self.bundles, floors, Bundle { memory: 1.0, bandwidth: 1.0 });
     }
 
     /// Gives what nobody bought to those below their ceilings, by weight.

@@ -14,7 +14,7 @@ use super::options::Options;
 use crate::estimate::access_histogram::{Fitter, Method};
 use control::joint::{Accesses, Joint, JointSignal, Table, Utility};
 use control::{Curve, Note, Reason, Row, Seen};
-use units::{Bytes, TenantId};
+use units::{Bytes, BytesPerSec, TenantId};
 
 /// Up to so many curves are taken over in one epoch, however few tenants there are.
 const REFITS_LEAST: usize = 64;
@@ -47,18 +47,32 @@ struct Member {
     stale: bool,
     /// Credits that it has left to others, in parts of all credits of an epoch.
     saved: f64,
-    /// What it holds and uses, as parts of the pool, once that is known; what it used fades as fast as shares go.
-    used: Option<Bundle>,
+    /// What it holds and uses, once that is known; what it used fades as fast as shares go.
+    used: Option<Joint>,
 }
 
 impl Member {
-    /// Below what it is not taken, if `home` is its static share.
-    fn kept(&self, home: Bundle, options: &Options) -> Bundle {
+    /// Takes over what it holds and uses now.
+    fn note_use(&mut self, signal: &JointSignal, ease: f64) {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of what was")]
+        let faded = |before: u64| (before as f64 * (1.0 - ease)) as u64;
+        let before = self.used.unwrap_or_default();
+        self.used = Some(Joint {
+            bytes: Bytes(signal.held.0.max(faded(before.bytes.0))),
+            bandwidth: BytesPerSec(signal.bandwidth.0.max(faded(before.bandwidth.0))),
+        });
+    }
+
+    /// Below what it is not taken, if `home` is its static share of a pool.
+    fn kept(&self, home: Bundle, pool: Joint, options: &Options) -> Bundle {
         let usual = home.times(options.floor_part);
         let (Some(used), Some(idle)) = (self.used, options.idle_floor_part) else { return usual };
         // Who had no more than it uses would be saturated, or hold a little less each time.
-        let room = 1.0 / options.headroom;
-        let wanted = used.times(Bundle { memory: room, bandwidth: room });
+        let part = |used: u64, all: u64| used as f64 / (all as f64).max(1.0) / options.headroom;
+        let wanted = Bundle {
+            memory: part(used.bytes.0, pool.bytes.0),
+            bandwidth: part(used.bandwidth.0, pool.bandwidth.0),
+        };
         usual.least(wanted.most(home.times(idle)))
     }
 }
@@ -99,7 +113,13 @@ impl Desk {
         if !same {
             self.enrol(seen.tenants);
         }
-        self.book.settle(seen, |place, home| self.members[place].kept(home, &self.options));
+        if !seen.window.mixed {
+            for (member, row) in self.members.iter_mut().zip(seen.tenants) {
+                row.signal.iter().for_each(|signal| member.note_use(signal, self.options.ease));
+            }
+        }
+        let kept = |place: usize, home| self.members[place].kept(home, capacity, &self.options);
+        self.book.settle(seen, kept);
         for (bid, terms) in self.bids.iter_mut().zip(self.book.terms()) {
             bid.terms = *terms;
         }
@@ -154,12 +174,6 @@ impl Desk {
                 refits -= usize::from(taken);
             }
             stand(bid, row, signal, self.capacity, self.options.headroom);
-            if let Some(signal) = signal {
-                let now = used(signal, self.capacity);
-                let fades = 1.0 - self.options.ease;
-                let before = member.used.unwrap_or_default();
-                member.used = Some(now.most(before.times(Bundle { memory: fades, bandwidth: fades })));
-            }
             bid.stance = if member.age < self.options.static_epochs { Stance::Stays } else { stance(bid) };
             bid.window = window(bid, row, self.capacity, self.options.window);
             bid.terms.step = bid.range.step;
@@ -275,14 +289,6 @@ fn stand(
     let granted = row.in_force.map_or(home.bandwidth, |held| held.bandwidth.0 as f64 / bandwidth);
     let used = (signal.bandwidth.0 as f64 / bandwidth).min(granted);
     *use_ = Use { miss_ratio: range.read(&bid.ratios, memory), used, granted, headroom };
-}
-
-/// What a tenant holds and uses, as parts of the pool.
-fn used(signal: &JointSignal, capacity: Joint) -> Bundle {
-    Bundle {
-        memory: signal.held.0 as f64 / (capacity.bytes.0 as f64).max(1.0),
-        bandwidth: signal.bandwidth.0 as f64 / (capacity.bandwidth.0 as f64).max(1.0),
-    }
 }
 
 fn stance(bid: &Bid) -> Stance {

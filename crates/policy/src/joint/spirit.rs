@@ -19,7 +19,7 @@
 //! | epoch | one decision, `Options::epoch` |
 //! | ±5ε | `Options::window` |
 
-use super::auction::{Auction, Bidder, Bundle, Closing, Outcome, Terms};
+use super::auction::{Auction, Bidder, Bundle, Closing, Outcome, Terms, take_back};
 use super::desk::{Desk, note};
 use super::options::Options;
 use control::joint::{Joint, JointSignal};
@@ -93,6 +93,9 @@ impl Symbiosis {
         });
         self.granted.clear();
         self.granted.extend(ways);
+        // Who gets at once what it is not taken below has it from those who have more than that.
+        let most = Bundle { memory: whole.0, bandwidth: whole.1 };
+        take_back(&mut self.granted, self.desk.book.terms().iter().map(|terms| terms.floor), most);
         let way = sums(&self.granted);
         let is_same = (way.0 - whole.0).abs().max((way.1 - whole.1).abs()) <= ROUNDED;
         if changed || !is_same || self.granted.len() < seen.tenants.len() || 1.0 <= ease {

@@ -28,9 +28,10 @@ pub struct Trade {
 }
 
 impl Trade {
-    /// The policy with its options.
+    /// The policy with its options; floors are those of `floor_part`, used or not: trades of a step each would not bring back what was sold.
     #[must_use]
     pub fn new(options: Options) -> Self {
+        let options = Options { idle_floor_part: None, ..options };
         Self { desk: Desk::new(options), held: Vec::new(), homes: Vec::new(), traded: None, epochs: 0 }
     }
 

@@ -33,8 +33,8 @@ pub(crate) struct JointSettings {
 }
 
 impl JointSettings {
-    /// Curves are made all the time here: a new one costs nothing and is taken at every decision. They are as exact far from what
-    /// is in force as near to it, so that bids are not held to a window (Spirit §4.1 narrows the search to where estimates are good).
+    /// Curves are made all the time here: a new one costs nothing and is taken at every decision. They say something at every
+    /// size, so that bids are not held to a window (Spirit §4.1 narrows the search to where estimates are good).
     pub(super) fn options(self) -> policy::joint::Options {
         policy::joint::Options {
             epoch: self.epoch,
