@@ -187,6 +187,12 @@ fn credits_left_to_others_are_remembered() {
     assert!(1.05 < with, "who left credits is served first: {with}");
 }
 
+/// A tenant holds and uses so much from now on.
+fn use_now(plant: &mut Plant, place: usize, used: Joint) {
+    let signal = plant.rows[place].signal.as_mut().expect("there is one");
+    (signal.held, signal.bandwidth) = (used.bytes, used.bandwidth);
+}
+
 /// One would sell all of its bandwidth for memory, the other all of its memory for bandwidth.
 #[test]
 fn what_is_used_is_kept_and_of_the_rest_little() {
@@ -196,10 +202,8 @@ fn what_is_used_is_kept_and_of_the_rest_little() {
         let mut plant = Plant::new(options, &[Taste::Memory, Taste::Bandwidth]);
         let mut shares = plant.step();
         for _ in 0..20 {
-            let used = |share: Joint| if uses { share } else { Joint::default() };
-            for (row, share) in plant.rows.iter_mut().zip(&shares) {
-                let signal = row.signal.as_mut().expect("there is one");
-                (signal.held, signal.bandwidth) = (used(*share).bytes, used(*share).bandwidth);
+            for (place, share) in shares.iter().enumerate() {
+                use_now(&mut plant, place, if uses { *share } else { Joint::default() });
             }
             shares = plant.step();
         }
@@ -209,11 +213,6 @@ fn what_is_used_is_kept_and_of_the_rest_little() {
         let sold = of_static(shares[1].bytes.0, POOL.bytes.0);
         assert!((sold - memory).abs() < 0.01, "{uses}: {sold} of the memory");
     }
-}
-
-fn uses(plant: &mut Plant, place: usize, used: Joint) {
-    let signal = plant.rows[place].signal.as_mut().expect("there is one");
-    (signal.held, signal.bandwidth) = (used.bytes, used.bandwidth);
 }
 
 /// Who has sold its bandwidth and uses what is left of it has .825 of its static share after four epochs, though it would sell; the others go a
@@ -230,7 +229,7 @@ fn what_was_sold_comes_back_with_its_use_and_nobody_else_jumps() {
     plant.rows[2].signal = Some(signal(Taste::Bandwidth));
     let mut before = sold;
     for epoch in 0..4 {
-        uses(&mut plant, 0, before[0]);
+        use_now(&mut plant, 0, before[0]);
         let shares = plant.step();
         let left = shares[2].bytes.0 as f64 / before[2].bytes.0 as f64;
         assert!(0.6 < left, "epoch {epoch}: {left} of the third's memory is left at once");

@@ -37,7 +37,7 @@ pub fn through(curve: &Curve, at: Bytes, measured: f64, slack: f64) -> Curve {
     Curve::new(whole(bend(&points, present))).unwrap_or_else(|_| curve.clone())
 }
 
-/// Multiplies the hits so that the curve ends below what is measured; by degrees, for a little better than the end may be its error.
+/// Multiplies the hits so that the curve ends no higher than what is measured; by degrees, for a little better than the end may be its error.
 fn lower_end(points: &mut [Point], measured: f64) {
     let end = end_of(points);
     if measured < end && end < 1.0 {
@@ -78,7 +78,8 @@ fn bend(points: &[Point], (here, measured): Point) -> Vec<Point> {
     let (end, lru) = (end_of(points).min(measured * END_PART), ratio_at(points, here));
     let larger = if measured < lru { size_for(points, measured) / here } else { 1.0 };
     let hits = if lru < 1.0 { (1.0 - measured) / (1.0 - lru) } else { 1.0 };
-    let misses = if end < lru { (measured - end) / (lru - end) } else { 0.0 };
+    let fewer_misses =
+        |ratio: f64| if end < lru { end + (ratio - end) * (measured - end) / (lru - end) } else { measured };
     let mut bent: Vec<Point> = Vec::with_capacity(points.len() + 1);
     for &(size, ratio) in points.iter().take_while(|point| point.0 < here * larger) {
         let ratio = if measured < lru { ratio } else { 1.0 - (1.0 - ratio) * hits };
@@ -86,9 +87,9 @@ fn bend(points: &[Point], (here, measured): Point) -> Vec<Point> {
     }
     bent.push((here, measured));
     for &(size, ratio) in points.iter().filter(|point| here < point.0) {
-        let less_avoidable = if end < lru { end + (ratio - end) * misses } else { measured };
-        let as_larger = if measured < lru { ratio_at(points, size * larger) } else { less_avoidable };
-        bent.push((size, f64::midpoint(less_avoidable, as_larger).min(measured)));
+        let fewer = fewer_misses(ratio);
+        let as_larger = if measured < lru { ratio_at(points, size * larger) } else { fewer };
+        bent.push((size, f64::midpoint(fewer, as_larger).min(measured)));
     }
     bent
 }

@@ -20,7 +20,7 @@ use units::{BytesPerSec, Duration, Instant, TenantId};
 const EASE_SECS: f64 = 3.0;
 /// Parts of its static share that a tenant keeps of what it does not use. The paper keeps .45 of the memory and .825 of the bandwidth for
 /// everybody, for programs crash below; a cache serves from any DRAM, and what nobody uses was lost to all. For loads that change: who has
-/// sold its bandwidth has so much of it until its curve follows, which takes seconds (guess).
+/// sold its bandwidth begins with so much of it, and has what it kept before back after four epochs of using all it has (guess).
 const IDLE_FLOOR_PART: policy::joint::Bundle = policy::joint::Bundle { memory: 0.1, bandwidth: 0.25 };
 
 /// How policies over memory and bandwidth together are set up in a server.

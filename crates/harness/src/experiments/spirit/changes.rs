@@ -1,4 +1,4 @@
-//! Figure 9 live: two of four tenants turn from loads that gain nothing from DRAM to ones that do, and back.
+//! Figure 9 live: two of four tenants turn from loads that gain less from DRAM to ones that gain more, and back.
 //!
 //! Shape:  loads in turns of the paper's minutes, shortened -> shares under `symbiosis` over time -> epochs until a share has followed
 //! Units:  minutes of the paper, epochs; a share as a multiple of the static one
