@@ -18,9 +18,6 @@ use units::{Bytes, BytesPerSec, TenantId};
 
 /// Up to so many curves are taken over in one epoch, however few tenants there are.
 const REFITS_LEAST: usize = 64;
-/// A gain below half a percent is none (released code): a tenant leaves its static share only for more, and one that speeds up
-/// by less from its floor to all it could get does not bid.
-const INDIFFERENT: f64 = 0.005;
 /// Credits saved weigh at most so much more than a tenant's weight when unspent credits are passed on. A guess.
 const SAVED_MOST: f64 = 10.0;
 
@@ -136,7 +133,7 @@ impl Desk {
             }
             let (member, bid) = known.next_if(|(member, _)| member.id == row.id).unwrap_or_else(|| {
                 self.notes.push(note(Some(row.id), Reason::Joined, 0));
-                (Member { id: row.id, age: 0, stale: true, saved: 0.0, used: None }, unknown())
+                (Member { id: row.id, age: 0, stale: true, saved: 0.0, used: None }, unknown(&self.options))
             });
             self.members.push(member);
             self.bids.push(bid);
@@ -196,7 +193,7 @@ pub(super) fn note(tenant: Option<TenantId>, reason: Reason, amount: i64) -> Not
 }
 
 /// A bid of somebody of whom nothing is known.
-fn unknown() -> Bid {
+fn unknown(options: &Options) -> Bid {
     let terms = Terms {
         endowment: Bundle::default(),
         floor: Bundle::default(),
@@ -210,7 +207,7 @@ fn unknown() -> Bid {
         range: Range::default(),
         window: (0, 0),
         stance: Stance::Stays,
-        worth: INDIFFERENT,
+        worth: options.indifferent,
         ratios: vec![0.0; STEPS + 1].into(),
         value: Value::Unknown,
     }
@@ -297,7 +294,7 @@ fn stance(bid: &Bid) -> Stance {
     }
     let most =
         Bundle { memory: bid.terms.ceiling.memory.min(1.0), bandwidth: bid.terms.ceiling.bandwidth.min(1.0) };
-    if bid.speed(most) <= bid.speed(bid.terms.floor) * (1.0 + INDIFFERENT) {
+    if bid.speed(most) <= bid.speed(bid.terms.floor) * (1.0 + bid.worth) {
         Stance::Indifferent
     } else {
         Stance::Bids

@@ -35,6 +35,9 @@ pub struct Options {
     /// saturation: a bid that planned for more would be saturated in the next epoch. In 0..=1; what is no number is the
     /// default.
     pub headroom: f64,
+    /// A tenant leaves its static share only for a gain of more than this part, and one that speeds up by less from its floor to all it could
+    /// get does not bid (released code: half a percent). Not negative; what is no number is the default.
+    pub indifferent: f64,
     /// Part of the way from what is in force to the auction's outcome that an epoch goes: whole in the paper, whose epochs are long enough
     /// for curves with little noise. Above 0 and at most 1; what is not is 1.
     pub ease: f64,
@@ -56,6 +59,7 @@ impl Default for Options {
             floor_part: Bundle { memory: 0.45, bandwidth: 0.825 },
             idle_floor_part: None,
             headroom: RAMP_START,
+            indifferent: 0.005,
             ease: 1.0,
             stateful: false,
             method: Method::default(),
@@ -87,6 +91,8 @@ impl Options {
             bandwidth: part(idle.bandwidth, self.floor_part.bandwidth),
         });
         self.headroom = part(self.headroom, usual.headroom);
+        self.indifferent =
+            if self.indifferent.is_nan() { usual.indifferent } else { self.indifferent.max(0.0) };
         self.ease = if 0.0 < self.ease && self.ease <= 1.0 { self.ease } else { usual.ease };
         self.profiles.sort_by_key(|(id, _)| *id);
         self.profiles.dedup_by_key(|(id, _)| *id);
@@ -139,6 +145,7 @@ mod tests {
                     floor_part: Bundle { memory: odd, bandwidth: odd },
                     idle_floor_part: Some(Bundle { memory: odd, bandwidth: odd }),
                     headroom: odd,
+                    indifferent: odd,
                     ease: odd,
                     ..Options::default()
                 };
