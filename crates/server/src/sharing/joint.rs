@@ -23,9 +23,10 @@ const EASE_SECS: f64 = 3.0;
 /// sold its bandwidth begins with so much of it, and has what it kept before back after four epochs of using all it has (guess).
 const IDLE_FLOOR_PART: policy::joint::Bundle = policy::joint::Bundle { memory: 0.1, bandwidth: 0.25 };
 
-/// A gain of less is none: curves of samples are off by so much on average at half and twice the present
+/// A gain of less is none: with half a percent, the released code's, tenants that read far more than all of DRAM in turn swap it for what their
+/// sampled curves differ by chance; with two a tenant of four that could gain a tenth stays at its share
 /// (`docs/decisions/2026-11-26-what-nobody-uses-is-for-sale.md`).
-const INDIFFERENT: f64 = 0.02;
+const INDIFFERENT: f64 = 0.01;
 
 /// How policies over memory and bandwidth together are set up in a server.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -220,12 +221,12 @@ mod tests {
 
     /// Four that read in turn far more than all of DRAM, whose sampled curves differ by chance; then one turns to what DRAM helps.
     #[test]
-    fn nobody_moves_for_what_curves_may_be_off_by() {
+    fn nobody_moves_for_what_curves_differ_by_chance() {
         let loops: [&[(u64, f64)]; 4] = [
-            &[(0, 1.0), (16, 0.973), (64, 0.915)],
-            &[(0, 1.0), (16, 0.986), (64, 0.955)],
-            &[(0, 1.0), (16, 0.978), (64, 0.93)],
-            &[(0, 1.0), (16, 0.953), (64, 0.9)],
+            &[(0, 1.0), (16, 0.99), (64, 0.968)],
+            &[(0, 1.0), (16, 0.995), (64, 0.982)],
+            &[(0, 1.0), (16, 0.992), (64, 0.973)],
+            &[(0, 1.0), (16, 0.986), (64, 0.961)],
         ];
         for (memory, bandwidth) in after_a_while(loops.map(|curve| (curve, true))) {
             assert!((memory - 0.25).abs() < 1e-3 && (bandwidth - 0.25).abs() < 1e-3, "{memory} {bandwidth}");
