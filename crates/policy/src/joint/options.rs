@@ -115,7 +115,10 @@ mod tests {
             [(f64::NAN, None), (-1.0, Some(0.0)), (f64::INFINITY, Some(1.0)), (0.5, Some(0.5))]
         {
             let floor_part = Bundle { memory: given, bandwidth: given };
-            let options = Options { headroom: given, floor_part, ..usual.clone() }.bounded();
+            let options =
+                Options { headroom: given, indifferent: given, floor_part, ..usual.clone() }.bounded();
+            let least = if given.is_nan() { usual.indifferent } else { given.max(0.0) };
+            assert_eq!(options.indifferent.to_bits(), least.to_bits(), "{given}");
             let found = [options.headroom, options.floor_part.memory, options.floor_part.bandwidth];
             let usual = [usual.headroom, usual.floor_part.memory, usual.floor_part.bandwidth];
             for (found, usual) in found.into_iter().zip(usual) {
