@@ -277,7 +277,7 @@ impl Log {
         self.available()
     }
 
-    /// Whether emptied segments or values wait for their epoch.
+    /// Whether emptied segments or values wait for their epoch, or pages are being given back.
     pub(crate) fn has_retired(&self) -> bool {
         let pool = lock(&self.pool);
         !pool.retired.is_empty() || pool.values.has_retired()

@@ -44,7 +44,9 @@ pub(super) struct Book {
     values: BTreeMap<u32, Value>,
     /// Values that no item leads to, until their epochs are past.
     retired: VecDeque<(u64, u32)>,
-    /// Bytes of pages that cost memory.
+    /// Values off the book whose pages are being given back.
+    giving_back: usize,
+    /// Bytes of pages that cost memory, until they are given back.
     lent: u64,
     /// Of these, bytes of values on their way in.
     uploading: u64,
@@ -139,11 +141,12 @@ impl Book {
         u32::try_from(self.lent.div_ceil(segment_bytes as u64)).unwrap_or(u32::MAX)
     }
 
+    /// Whether memory becomes free without anything going: values wait for their epoch, or their pages are being given back.
     pub(super) fn has_retired(&self) -> bool {
-        !self.retired.is_empty()
+        !self.retired.is_empty() || 0 < self.giving_back
     }
 
-    /// Takes values off the book that nobody can look at any more. Those that are pinned follow when they are not.
+    /// Takes values off the book that nobody can look at any more; the caller gives their pages back. Those that are pinned follow when they are not.
     pub(super) fn take_emptied(&mut self, is_past: impl Fn(u64) -> bool) -> Vec<Emptied> {
         let mut emptied = Vec::new();
         while let Some((_, first)) = self.retired.pop_front_if(|(epoch, _)| is_past(*epoch)) {
@@ -166,6 +169,7 @@ impl Book {
         let value = self.values.get(&first).filter(|v| v.stage == Stage::Pinned && v.pins == 0)?;
         let emptied = Emptied { first, len: value.len, lent: value.lent };
         self.values.remove(&first);
+        self.giving_back += 1;
         Some(emptied)
     }
 }
@@ -368,6 +372,7 @@ impl Log {
             pool.values.addresses.give(value.first, pages_of(value.len).max(1));
             pool.values.lent -= value.lent;
         }
+        pool.values.giving_back -= emptied.len();
         self.divide(&mut pool);
     }
 
@@ -426,7 +431,7 @@ impl Book {
         let lent = |stage: fn(&Stage) -> bool| {
             self.values.values().filter(|v| stage(&v.stage)).map(|v| v.lent).sum::<u64>()
         };
-        assert_eq!(lent(|_| true), self.lent, "memory of values");
+        assert_eq!((lent(|_| true), self.giving_back), (self.lent, 0), "memory of values");
         assert_eq!(lent(|stage| *stage == Stage::Uploading), self.uploading, "of those on their way in");
         let coming = self.values.values().filter(|value| value.stage == Stage::Uploading);
         assert_eq!(
@@ -437,5 +442,32 @@ impl Book {
         assert_eq!(self.linked().count(), self.linked, "values that items lead to");
         assert_eq!(self.values.values().map(|v| u64::from(v.pins)).sum::<u64>(), self.pins, "pins");
         self.linked().map(|(apart, _)| apart).collect()
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+    use crate::Geometry;
+
+    #[test]
+    fn whoever_wants_memory_waits_for_pages_that_are_being_given_back() {
+        let log = Log::new(&Geometry::new(Bytes::mib(64), Bytes::mib(32), 1)).unwrap();
+        let epochs = Epochs::new();
+        let coming = log.begin_value(20 << 20).unwrap();
+        assert_eq!(log.back_value(&epochs, coming, 20 << 20, u64::MAX), Lent::Done);
+        log.link_value(coming.apart, KeyHash(7));
+        assert!(!log.has_retired());
+        log.retire_value(&epochs, coming.apart);
+        assert!(log.has_retired());
+        let without = log.available();
+        let emptied = lock(&log.pool).values.take_emptied(|_| true);
+        assert_eq!((emptied.len(), log.available()), (1, without), "its pages still cost memory");
+        assert!(log.has_retired(), "and nothing has to go for it");
+        log.release_values(&emptied);
+        assert!(!log.has_retired());
+        assert_eq!(log.available(), without + 20 * (1 << 20) / u32::try_from(log.segment_bytes()).unwrap());
+        assert!(log.check_values().is_empty());
     }
 }
