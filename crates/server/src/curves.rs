@@ -38,7 +38,7 @@ pub(crate) struct Curves {
     /// Threads with a ring.
     threads: usize,
     books: Vec<Book>,
-    watched: BTreeMap<TenantId, Watched>,
+    watched: BTreeMap<TenantId, Box<Watched>>,
     /// Samples of each.
     samples_max: usize,
     half_life_secs: u64,
@@ -202,7 +202,7 @@ impl Curves {
     fn watch(&mut self, id: TenantId) {
         let Some(now) = self.store.look_ups(id) else { return };
         let watched = Watched::new(&now, self.samples_max, self.second);
-        self.watched.extend(watched.map(|watched| (id, watched)));
+        self.watched.extend(watched.map(|watched| (id, Box::new(watched))));
     }
 
     /// Chooses who is watched, with how many samples.
@@ -315,7 +315,7 @@ impl Curves {
     /// What is known of a tenant; none if there is no such tenant.
     pub(crate) fn view(&self, id: TenantId) -> Option<CurveView> {
         let state = self.store.tenant_state(id)?;
-        let watched = self.watched.get(&id);
+        let watched = self.watched.get(&id).map(Box::as_ref);
         let book = self.books.get(id.index()).copied().unwrap_or_default();
         let totals_ratio = (0 < book.gets).then(|| 1.0 - book.hits as f64 / book.gets as f64);
         Some(CurveView {
@@ -336,11 +336,12 @@ impl Curves {
 
 /// Bytes of a row of the books.
 const BOOK_BYTES: u64 = size_of::<Book>() as u64;
-/// Bytes of a watched tenant beside its estimator: what is counted, and its place in a tree whose nodes may be half full.
-const BESIDE: Bytes = Bytes(256 + size_of::<Watched>() as u64);
-const _: () = assert!(size_of::<Watched>() - size_of::<Shards>() + 64 <= 256);
+/// Bytes of a watched tenant's place in a tree whose nodes may be half full.
+const PLACE_BYTES: usize = 2 * size_of::<(TenantId, Box<Watched>)>();
+/// Bytes of a watched tenant beside its estimator: what is counted, its place, and what an allocation takes.
+const BESIDE: Bytes = Bytes((size_of::<Watched>() - size_of::<Shards>() + PLACE_BYTES + 16) as u64);
 /// Bytes of the tree's root, which may hold one tenant where eleven fit.
-const ROOT_BYTES: u64 = 11 * size_of::<Watched>() as u64;
+const ROOT_BYTES: u64 = 11 * PLACE_BYTES as u64 / 2;
 
 /// The next of 1, 2, 3, 4, 6, 8, 12, 16, ...: shares change rarely when tenants come and go.
 fn steps_up(n: usize) -> usize {

@@ -1,6 +1,6 @@
 //! Look-ups by reuse distance, in buckets whose width grows with the distance.
 //!
-//! Invariants: only octaves between the nearest and the farthest distance take memory
+//! Invariants: only octaves between the nearest and the farthest distance take memory; of the newest look-ups the octave is known
 //! Units:      bytes; a weight is the look-ups that a sample stands for
 
 use super::quantile::bucket_of;
@@ -13,6 +13,8 @@ pub(super) const OCTAVE: usize = 32;
 pub(super) struct Histogram {
     first: usize,
     weights: Box<[f32]>,
+    /// Of these, the newest, by octave.
+    newest: Box<[f32]>,
 }
 
 impl Histogram {
@@ -25,11 +27,11 @@ impl Histogram {
         }
         let (first, end) = (self.first, self.first + self.weights.len());
         if octave < first || end <= octave {
-            let mut weights = vec![0.0; end.max(octave + OCTAVE) - first.min(octave)];
-            let at = first - first.min(octave);
-            weights[at..at + self.weights.len()].copy_from_slice(&self.weights);
+            let octaves = (end.max(octave + OCTAVE) - first.min(octave)) / OCTAVE;
+            let before = (first - first.min(octave)) / OCTAVE;
+            self.weights = moved(&self.weights, before * OCTAVE, octaves * OCTAVE);
+            self.newest = moved(&self.newest, before, octaves);
             self.first = first.min(octave);
-            self.weights = weights.into_boxed_slice();
         }
         #[expect(
             clippy::cast_possible_truncation,
@@ -37,6 +39,7 @@ impl Histogram {
         )]
         let weight = weight as f32;
         self.weights[bucket - self.first] += weight;
+        self.newest[(bucket - self.first) / OCTAVE] += weight;
     }
 
     /// Buckets that are not empty, with their weights.
@@ -47,11 +50,50 @@ impl Histogram {
 
     /// Halves all weights.
     pub(super) fn fade(&mut self) {
-        self.weights.iter_mut().for_each(|weight| *weight /= 2.0);
+        self.weights.iter_mut().chain(&mut self.newest).for_each(|weight| *weight /= 2.0);
+    }
+
+    /// How far the newest look-ups are from those before: the largest part of either that comes at or below an octave in which so many
+    /// fewer of the other do (the statistic of Kolmogorov and Smirnov). `newest` and `before` are all look-ups, first ones included.
+    pub(super) fn turned_by(&self, newest: f64, before: f64) -> f64 {
+        let (mut most, mut of_newest, mut of_before) = (0.0_f64, 0.0, 0.0);
+        for (weights, new) in self.octaves() {
+            of_newest += new;
+            of_before += weights - new;
+            most = most.max((of_newest / newest - of_before / before).abs());
+        }
+        most
+    }
+
+    /// The newest become part of what is known.
+    pub(super) fn end_newest(&mut self) {
+        self.newest.fill(0.0);
+    }
+
+    /// Keeps the newest alone: of each octave as many as they are, divided as all were.
+    pub(super) fn keep_newest(&mut self) {
+        for (weights, new) in self.weights.chunks_mut(OCTAVE).zip(&self.newest) {
+            let all: f32 = weights.iter().sum();
+            let part = if 0.0 < all { new / all } else { 0.0 };
+            weights.iter_mut().for_each(|weight| *weight *= part);
+        }
+    }
+
+    /// Weights by octave, all and the newest.
+    fn octaves(&self) -> impl Iterator<Item = (f64, f64)> {
+        let all = self.weights.chunks(OCTAVE).map(|weights| f64::from(weights.iter().sum::<f32>()));
+        all.zip(self.newest.iter().map(|new| f64::from(*new)))
     }
 
     /// Memory of the weights.
     pub(super) fn memory(&self) -> usize {
-        size_of_val(&*self.weights)
+        size_of_val(&*self.weights) + size_of_val(&*self.newest)
     }
+}
+
+/// So many weights with those that there are from `before` on.
+fn moved(weights: &[f32], before: usize, len: usize) -> Box<[f32]> {
+    let mut moved = vec![0.0; len];
+    moved[before..before + weights.len()].copy_from_slice(weights);
+    moved.into_boxed_slice()
 }

@@ -24,4 +24,4 @@ pub use ewma::{Ewma, NEW_SAMPLE_WEIGHT};
 pub use hysteresis::{Hysteresis, Median, PERIODS_TO_SWITCH};
 pub use operating_point::through;
 pub use quantile::{QUANTILE_ERROR, Quantiles};
-pub use shards::{RATE_MAX, SAMPLES_MAX, Shards};
+pub use shards::{Newest, RATE_MAX, SAMPLES_MAX, Shards};

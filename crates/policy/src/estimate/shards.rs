@@ -5,7 +5,7 @@
 //!             distances among sampled keys are true distances times the rate
 //! Units:      distances in bytes, the item itself included, as it would be charged in the cache
 //! Cost:       a key that is not sampled costs a compare (and a multiplication in `note`); a sampled one about 100 ns at a
-//!             thousand samples, 300 ns at eight thousand. 18.3 B per sample, 128 B per octave of distances, 200 B
+//!             thousand samples, 300 ns at eight thousand. 18.3 B per sample, 132 B per octave of distances, 260 B
 //! Source:     Waldspurger, Park, Garthwaite, Ahmad, Efficient MRC construction with SHARDS, FAST '15: fixed size, with
 //!             their correction of the expected number of samples (SHARDS-adj). We weigh a sample by 1 / rate when it is
 //!             taken, which equals their rescaling of the histogram at every fall of the rate; and the rate falls by a
@@ -46,6 +46,10 @@ const WINDOW_PER_SAMPLE: u64 = 2;
 const WINDOW_ENOUGH: u64 = 4_096;
 /// The least window's samples: a few keys that are asked often say little about the next minute, too.
 const WINDOW_SAMPLES_MIN: usize = 256;
+/// Sampled look-ups that are compared with others, at least: as many of both differ by .09 once in twenty times where they are alike.
+const NEWEST_MIN: u64 = 512;
+/// A part of the look-ups that comes at other distances than before, above which what was before says nothing of what comes (guess).
+const TURNED_BY: f64 = 0.25;
 
 /// The estimator.
 #[derive(Clone, Debug)]
@@ -58,15 +62,44 @@ pub struct Shards {
     depth_max: Bytes,
     order: Order,
     histogram: Histogram,
-    /// Look-ups that the samples stand for, first ones included.
-    weighed: f64,
-    look_ups: f64,
+    /// What the histogram was made of, fading with it.
+    all: Sums,
+    /// Of that, the newest.
+    newest: Sums,
     /// The size that the cache has now.
     present: Bytes,
-    /// Look-ups that the samples stand for which an LRU cache of the size at that time would have missed.
+}
+
+/// Look-ups by what they say.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    look_ups: f64,
+    /// Those that the samples stand for, first ones included.
+    weighed: f64,
+    /// Of these, those that an LRU cache of the size at that time would have missed.
     missed: f64,
-    /// Sampled look-ups that the histogram has, fading with it.
+    /// Sampled ones.
     taken: u64,
+}
+
+/// How the newest look-ups compare with those before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Newest {
+    /// They are too few to say.
+    Few,
+    /// They come at the same distances, more or less, and are part of what is known.
+    Alike,
+    /// They come at other distances: what was before is forgotten.
+    Turned,
+}
+
+impl Sums {
+    fn fade(&mut self) {
+        self.look_ups /= 2.0;
+        self.weighed /= 2.0;
+        self.missed /= 2.0;
+        self.taken /= 2;
+    }
 }
 
 impl Shards {
@@ -84,18 +117,16 @@ impl Shards {
             depth_max: Bytes(u64::MAX),
             order: Order::new(samples_max),
             histogram: Histogram::default(),
-            weighed: 0.0,
-            look_ups: 0.0,
+            all: Sums::default(),
+            newest: Sums::default(),
             present: Bytes::ZERO,
-            missed: 0.0,
-            taken: 0,
         })
     }
 
     /// Memory of an estimator with so many samples whose distances span 20 octaves (64 B to 64 MiB).
     #[must_use]
     pub fn memory_for(samples: usize) -> Bytes {
-        Bytes((Order::memory_for(samples) + 20 * OCTAVE * size_of::<f32>() + size_of::<Self>()) as u64)
+        Bytes((Order::memory_for(samples) + 20 * (OCTAVE + 1) * size_of::<f32>() + size_of::<Self>()) as u64)
     }
 
     /// Memory in use.
@@ -107,7 +138,7 @@ impl Shards {
     /// Takes one look-up that counts. `hash` is any hash of the key; `bytes` what its item is charged.
     #[inline]
     pub fn note(&mut self, hash: u64, bytes: u32) {
-        self.look_ups += 1.0;
+        self.count(1);
         let key = mix64(hash);
         if key <= self.limit {
             self.look_up(key, Some(bytes));
@@ -116,7 +147,8 @@ impl Shards {
 
     /// Counts look-ups, of sampled keys and others.
     pub fn count(&mut self, look_ups: u64) {
-        self.look_ups += look_ups as f64;
+        self.all.look_ups += look_ups as f64;
+        self.newest.look_ups += look_ups as f64;
     }
 
     /// Takes a look-up of a key, a uniform number, which `count` is told of. Without `bytes` its item has those of its last
@@ -136,11 +168,11 @@ impl Shards {
             let distance = ((behind as f64 * weight) as u64).saturating_add(u64::from(bytes));
             self.histogram.add(distance, weight);
             if self.present.0 < distance {
-                self.missed += weight;
+                self.miss(weight);
             }
             self.order.push(key, bytes);
         } else {
-            self.missed += weight;
+            self.miss(weight);
             if let Some(bytes) = bytes {
                 self.push(key, bytes);
             }
@@ -150,7 +182,8 @@ impl Shards {
     /// Takes a look-up that no memory would have hit: the item had expired, or was removed.
     pub fn look_up_dead(&mut self, key: u64) {
         if key <= self.limit {
-            self.missed += self.weigh();
+            let weight = self.weigh();
+            self.miss(weight);
             self.order.take(key);
         }
     }
@@ -172,13 +205,20 @@ impl Shards {
 
     /// What a sampled look-up stands for.
     fn weigh(&mut self) -> f64 {
-        if TAKEN_MAX <= self.taken {
+        if TAKEN_MAX <= self.all.taken {
             self.fade();
         }
-        self.taken += 1;
         let weight = 1.0 / self.rate();
-        self.weighed += weight;
+        for sums in [&mut self.all, &mut self.newest] {
+            sums.taken += 1;
+            sums.weighed += weight;
+        }
         weight
+    }
+
+    fn miss(&mut self, weight: f64) {
+        self.all.missed += weight;
+        self.newest.missed += weight;
     }
 
     fn push(&mut self, key: u64, bytes: u32) {
@@ -230,7 +270,7 @@ impl Shards {
     /// The part of the look-ups that an LRU cache would have missed which always was as large as the cache then was.
     #[must_use]
     pub fn missed(&self) -> f64 {
-        (self.missed / self.look_ups.max(1.0)).clamp(0.0, 1.0)
+        (self.all.missed / self.all.look_ups.max(1.0)).clamp(0.0, 1.0)
     }
 
     /// The largest key that is sampled now.
@@ -267,13 +307,13 @@ impl Shards {
     /// Look-ups counted, older ones faded.
     #[must_use]
     pub fn look_ups(&self) -> f64 {
-        self.look_ups
+        self.all.look_ups
     }
 
     /// Sampled look-ups taken, older ones faded.
     #[must_use]
     pub fn taken(&self) -> u64 {
-        self.taken
+        self.all.taken
     }
 
     /// Bytes of all keys that are known and of those that they stand for.
@@ -293,10 +333,10 @@ impl Shards {
     /// # Errors
     /// If no sampled key was looked up twice: there is no second point.
     pub fn curve(&self) -> Result<Curve, CurveError> {
-        let total = self.look_ups;
+        let total = self.all.look_ups;
         // The samples stand for more or fewer look-ups than there were, mostly by the hottest keys, whose reuse is the
         // nearest: the difference goes there.
-        let mut hits = total - self.weighed;
+        let mut hits = total - self.all.weighed;
         let mut points = vec![(Bytes::ZERO, 1.0)];
         let (mut now, mut noted) = (1.0, 1.0);
         let end = self.histogram.buckets().map(|(bucket, _)| bucket).last();
@@ -320,18 +360,34 @@ impl Shards {
 
     /// Halves what was counted, so that old look-ups fade; keys and rate stay.
     pub fn fade(&mut self) {
-        self.look_ups /= 2.0;
-        self.weighed /= 2.0;
-        self.taken /= 2;
-        self.missed /= 2.0;
+        self.all.fade();
+        self.newest.fade();
         self.histogram.fade();
+    }
+
+    /// Compares the look-ups since the last comparison that came to an end with those before. Whoever asks for other things than before
+    /// is not held to what it did: that would fade by half only when every sampled key was asked for again.
+    pub fn compare(&mut self) -> Newest {
+        let before = self.all.weighed - self.newest.weighed;
+        if self.newest.taken < NEWEST_MIN {
+            return Newest::Few;
+        }
+        let has_before = NEWEST_MIN <= self.all.taken.saturating_sub(self.newest.taken);
+        let turned = has_before && TURNED_BY < self.histogram.turned_by(self.newest.weighed, before);
+        if turned {
+            self.all = self.newest;
+            self.histogram.keep_newest();
+        }
+        self.newest = Sums::default();
+        self.histogram.end_newest();
+        if turned { Newest::Turned } else { Newest::Alike }
     }
 
     /// Whether enough new look-ups came for old ones to fade.
     #[must_use]
     pub fn is_due(&self) -> bool {
         let samples = self.order.len().max(WINDOW_SAMPLES_MIN) as u64;
-        samples.max((WINDOW_PER_SAMPLE * samples).min(WINDOW_ENOUGH)) <= self.taken
+        samples.max((WINDOW_PER_SAMPLE * samples).min(WINDOW_ENOUGH)) <= self.all.taken
     }
 
     /// Lets old look-ups fade if enough new ones came; says how many times they were halved.
@@ -349,7 +405,7 @@ impl Shards {
         self.limit = limit_of(self.rate_max);
         self.order.clear();
         self.histogram = Histogram::default();
-        (self.weighed, self.missed, self.look_ups, self.taken) = (0.0, 0.0, 0.0, 0);
+        (self.all, self.newest) = (Sums::default(), Sums::default());
     }
 }
 

@@ -234,6 +234,29 @@ fn curves_follow_in_the_time_of_those_who_decide_by_them() {
     assert!(late < 0.2, "{late}");
 }
 
+/// A tenant that asks for other things than before is judged by those after two decisions, and by what was measured with them.
+#[test]
+fn what_was_before_a_turn_is_forgotten_at_once() {
+    let store = store(Bytes::mib(8), 1);
+    let mut worker = store.worker().unwrap();
+    let mut curves = Curves::new(Arc::clone(&store), 2, Duration::from_secs(5));
+    for turn in 0..60_000 {
+        ask(&mut worker, 0, turn % 100, 100);
+        curves.run(seconds(turn / 3_000));
+    }
+    let before = curves.view(TenantId(0)).unwrap();
+    assert!(before.miss_ratio.unwrap() < 0.01 && before.lru.unwrap().miss_ratio(Bytes(100 * 200)) < 0.02);
+    for turn in 0..9_000 {
+        ask(&mut worker, 0, 1_000 + turn, 100);
+        curves.run(seconds(20 + turn / 1_000));
+    }
+    curves.run(seconds(30));
+    let after = curves.view(TenantId(0)).unwrap();
+    assert!(0.99 < after.miss_ratio.unwrap(), "{:?}", after.miss_ratio);
+    let curve = after.curve.map_or(1.0, |curve| curve.miss_ratio(Bytes(100 * 200)));
+    assert!(0.99 < curve, "{curve}");
+}
+
 #[test]
 fn shares_change_by_steps_and_never_fall_below_the_least() {
     assert_eq!([1, 2, 3, 4, 5, 7, 22, 1_000].map(steps_up), [1, 2, 3, 4, 6, 8, 24, 1_024]);

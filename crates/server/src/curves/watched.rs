@@ -5,7 +5,7 @@
 //! Units:      bytes charged; seconds of the server's clock
 
 use super::NoCurve;
-use policy::estimate::{Shards, through};
+use policy::estimate::{Newest, Shards, through};
 use store::{LookUps, SampledAccess, SampledKind};
 use units::Bytes;
 
@@ -29,22 +29,48 @@ pub(super) struct Watched {
     pub(super) shards: Shards,
     /// Look-ups of the store that are counted, hits among them, and hits below DRAM among those.
     pub(super) seen: (u64, u64, u64),
-    /// Look-ups, misses, and held bytes times look-ups, in the estimator's window.
-    gets: f64,
-    misses: f64,
-    held: f64,
-    /// Look-ups that DRAM did not answer, and what of DRAM was held times look-ups.
-    not_near: f64,
-    held_here: f64,
+    /// What was measured in the estimator's window, and of that, with its newest look-ups.
+    all: Measured,
+    newest: Measured,
     /// Since when they are counted, and when they were last.
     since_secs: u64,
     counted_secs: u64,
-    /// When old look-ups faded last.
+    /// When old look-ups faded last, and when the newest were compared with them.
     faded_secs: u64,
+    compared_secs: u64,
     /// Samples in this second.
     pub(super) taken: u64,
     /// The threshold that the store has.
     pub(super) told: u64,
+}
+
+/// Look-ups and what came of them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Measured {
+    gets: f64,
+    misses: f64,
+    /// Held bytes times look-ups.
+    held: f64,
+    /// Look-ups that DRAM did not answer.
+    not_near: f64,
+    /// What of DRAM was held, times look-ups.
+    held_here: f64,
+}
+
+impl Measured {
+    fn add(&mut self, other: &Self) {
+        self.gets += other.gets;
+        self.misses += other.misses;
+        self.held += other.held;
+        self.not_near += other.not_near;
+        self.held_here += other.held_here;
+    }
+
+    fn fade(&mut self) {
+        let halves =
+            [&mut self.gets, &mut self.misses, &mut self.held, &mut self.not_near, &mut self.held_here];
+        halves.into_iter().for_each(|count| *count /= 2.0);
+    }
 }
 
 impl Watched {
@@ -54,14 +80,12 @@ impl Watched {
             generation: now.generation,
             shards: Shards::new(1.0, samples_max)?,
             seen: (now.gets, now.hits, now.tier_hits),
-            gets: 0.0,
-            misses: 0.0,
-            held: 0.0,
-            not_near: 0.0,
-            held_here: 0.0,
+            all: Measured::default(),
+            newest: Measured::default(),
             since_secs: now_secs,
             counted_secs: now_secs,
             faded_secs: now_secs,
+            compared_secs: now_secs,
             taken: 0,
             told: 0,
         })
@@ -79,8 +103,8 @@ impl Watched {
         }
     }
 
-    /// Counts the look-ups and hits that the tenant has had by now. Old ones fade by half after `half_life_secs` at the
-    /// earliest, and when enough new ones came.
+    /// Counts the look-ups and hits that the tenant has had by now. After `half_life_secs` at the earliest, and when enough new ones
+    /// came, old ones fade by half; all go if the new ones are of another kind.
     pub(super) fn count(&mut self, now: &LookUps, now_secs: u64, half_life_secs: u64) {
         let LookUps { held, target, .. } = *now;
         let (gets, hits) = (now.gets.saturating_sub(self.seen.0), now.hits.saturating_sub(self.seen.1));
@@ -89,21 +113,40 @@ impl Watched {
         self.seen = (now.gets, now.hits, now.tier_hits);
         self.counted_secs = now_secs;
         self.shards.count(gets);
-        self.gets += gets as f64;
-        self.misses += misses as f64;
-        self.held += held.0 as f64 * gets as f64;
-        self.not_near += (misses + below.min(hits)) as f64;
-        self.held_here += now.held_here.0 as f64 * gets as f64;
+        let measured = Measured {
+            gets: gets as f64,
+            misses: misses as f64,
+            held: held.0 as f64 * gets as f64,
+            not_near: (misses + below.min(hits)) as f64,
+            held_here: now.held_here.0 as f64 * gets as f64,
+        };
+        self.all.add(&measured);
+        self.newest.add(&measured);
         self.shards.set_depth_max(Bytes(held.max(target).max(DEPTH_MIN).0.saturating_mul(DEPTH)));
+        self.compare(now_secs, half_life_secs);
         if self.faded_secs + half_life_secs <= now_secs && self.shards.is_due() {
             self.faded_secs = now_secs;
             self.shards.fade();
-            self.gets /= 2.0;
-            self.misses /= 2.0;
-            self.held /= 2.0;
-            self.not_near /= 2.0;
-            self.held_here /= 2.0;
+            self.all.fade();
+            self.newest.fade();
         }
+    }
+
+    /// Compares the newest look-ups with those before.
+    fn compare(&mut self, now_secs: u64, half_life_secs: u64) {
+        if now_secs < self.compared_secs + half_life_secs {
+            return;
+        }
+        match self.shards.compare() {
+            Newest::Few => return,
+            Newest::Alike => {}
+            Newest::Turned => {
+                self.all = self.newest;
+                self.faded_secs = now_secs;
+            }
+        }
+        self.newest = Measured::default();
+        self.compared_secs = now_secs;
     }
 
     /// Samples only keys below `below` from now on, if the store has fewer sampled than it was told.
@@ -121,14 +164,13 @@ impl Watched {
         let allowed = self.taken * RESTART_PART as u64 * 2 < quota;
         if few && allowed && self.shards.rate() < 1.0 / RESTART_PART as f64 {
             self.shards.clear();
-            (self.gets, self.misses, self.held) = (0.0, 0.0, 0.0);
-            (self.not_near, self.held_here) = (0.0, 0.0);
+            (self.all, self.newest) = (Measured::default(), Measured::default());
             self.since_secs = self.counted_secs;
         }
     }
 
     pub(super) fn miss_ratio(&self) -> Option<f64> {
-        (0.5 < self.gets).then(|| (self.misses / self.gets).clamp(0.0, 1.0))
+        (0.5 < self.all.gets).then(|| (self.all.misses / self.all.gets).clamp(0.0, 1.0))
     }
 
     /// What LRU would miss.
@@ -147,7 +189,7 @@ impl Watched {
         let is_known = self.since_secs + PRESENT_SECS <= self.counted_secs;
         let Some(measured) = self.miss_ratio().filter(|_| is_known) else { return Ok(curve) };
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean of sizes")]
-        let held = Bytes((self.held / self.gets) as u64);
+        let held = Bytes((self.all.held / self.all.gets) as u64);
         let there = (curve.miss_ratio(held) + measured - self.shards.missed()).clamp(0.0, 1.0);
         Ok(through(&curve, held, there, self.shards.slack()))
     }
@@ -155,15 +197,15 @@ impl Watched {
     /// What DRAM does not answer as a function of what of it the tenant has: LRU's curve through the present.
     pub(super) fn near(&self) -> Result<control::Curve, NoCurve> {
         let curve = self.lru()?;
-        let is_known = self.since_secs + PRESENT_SECS <= self.counted_secs && 0.5 < self.gets;
+        let is_known = self.since_secs + PRESENT_SECS <= self.counted_secs && 0.5 < self.all.gets;
         let Some(measured) = self.not_near().filter(|_| is_known) else { return Ok(curve) };
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean of sizes")]
-        let here = Bytes((self.held_here / self.gets) as u64);
+        let here = Bytes((self.all.held_here / self.all.gets) as u64);
         Ok(through(&curve, here, measured, self.shards.slack()))
     }
 
     /// The part of the look-ups that DRAM did not answer.
     pub(super) fn not_near(&self) -> Option<f64> {
-        (0.5 < self.gets).then(|| (self.not_near / self.gets).clamp(0.0, 1.0))
+        (0.5 < self.all.gets).then(|| (self.all.not_near / self.all.gets).clamp(0.0, 1.0))
     }
 }

@@ -75,6 +75,116 @@ fn fading_lets_the_newest_say_more() {
     assert!(shards.curve().unwrap().miss_ratio(Bytes(10)) < 0.05);
 }
 
+/// Keys by Zipf's law.
+struct Zipf(Vec<f64>);
+
+impl Zipf {
+    fn new(keys: u32, skew: f64) -> Self {
+        let mut sum = 0.0;
+        Self(
+            (1..=keys)
+                .map(|rank| {
+                    sum += f64::from(rank).powf(-skew);
+                    sum
+                })
+                .collect(),
+        )
+    }
+
+    fn draw(&self, rng: &mut Rng) -> u64 {
+        let at = rng.unit() * self.0.last().unwrap();
+        self.0.partition_point(|sum| *sum < at) as u64
+    }
+}
+
+/// A stream of look-ups that go to a few keys most, or to all in turn.
+fn ask(shards: &mut Shards, rng: &mut Rng, look_ups: u64, zipf: Option<&Zipf>) {
+    for n in 0..look_ups {
+        let key = zipf.map_or(n % 40_000, |zipf| zipf.draw(rng));
+        shards.note(key << 20, 100);
+    }
+}
+
+/// Who turns from a few keys to all in turn is known by that with the next comparison, where a fade would leave a quarter of the old.
+#[test]
+fn what_came_before_a_turn_is_forgotten() {
+    let zipf = Zipf::new(40_000, 1.0);
+    for seed in 1..=3 {
+        let mut shards = Shards::new(1.0, 4_096).unwrap();
+        let mut rng = Rng::new(seed);
+        for _ in 0..8 {
+            ask(&mut shards, &mut rng, 40_000, Some(&zipf));
+            assert_ne!(shards.compare(), Newest::Turned, "seed {seed}");
+        }
+        let skewed = shards.curve().unwrap().miss_ratio(Bytes(1_000_000));
+        assert!((0.1..0.3).contains(&skewed), "seed {seed}: {skewed}");
+        ask(&mut shards, &mut rng, 40_000, None);
+        assert_eq!(shards.compare(), Newest::Turned, "seed {seed}");
+        ask(&mut shards, &mut rng, 40_000, None);
+        shards.compare();
+        let in_turn = shards.curve().unwrap().miss_ratio(Bytes(1_000_000));
+        assert!(0.97 < in_turn, "seed {seed}: {in_turn}");
+        ask(&mut shards, &mut rng, 40_000, Some(&zipf));
+        assert_eq!(shards.compare(), Newest::Turned, "seed {seed}");
+        // The first ones after the turn have more between them than will be.
+        ask(&mut shards, &mut rng, 40_000, Some(&zipf));
+        assert_eq!(shards.compare(), Newest::Alike, "seed {seed}");
+        let again = shards.curve().unwrap().miss_ratio(Bytes(1_000_000));
+        assert!((again - skewed).abs() < 0.05, "seed {seed}: {again} after {skewed}");
+    }
+}
+
+/// As few look-ups as are ever compared do not look like a turn where there is none.
+#[test]
+fn chance_is_no_turn() {
+    for (seed, skew) in [(1, 0.6), (2, 0.9), (3, 1.2)] {
+        let (zipf, mut rng) = (Zipf::new(20_000, skew), Rng::new(seed));
+        let mut shards = Shards::new(1.0, 512).unwrap();
+        (0..100_000).for_each(|_| shards.note(zipf.draw(&mut rng) << 20, 100));
+        shards.compare();
+        let (mut compared, mut turned) = (0, 0);
+        for _ in 0..2_000_000 {
+            shards.note(zipf.draw(&mut rng) << 20, 100);
+            match shards.compare() {
+                Newest::Few => {}
+                Newest::Alike => compared += 1,
+                Newest::Turned => turned += 1,
+            }
+        }
+        assert!(20 < compared && turned == 0, "skew {skew}: {turned} of {compared}");
+    }
+}
+
+/// What is forgotten is forgotten everywhere: the sums are those of the newest look-ups.
+#[test]
+fn a_turn_keeps_the_newest_look_ups() {
+    let mut shards = Shards::new(1.0, 10_000).unwrap();
+    for _ in 0..5 {
+        (0..100).for_each(|n| shards.note(n << 20, 100));
+    }
+    assert_eq!(shards.compare(), Newest::Few);
+    for _ in 0..5 {
+        (0..100).for_each(|n| shards.note(n << 20, 100));
+    }
+    assert_eq!(
+        (shards.compare(), shards.compare()),
+        (Newest::Alike, Newest::Few),
+        "all are the newest at first"
+    );
+    shards.set_present(Bytes(1_000));
+    for _ in 0..6 {
+        (0..100).for_each(|n| shards.note(n << 20, 10_000));
+    }
+    let before = shards.look_ups();
+    assert_eq!(shards.compare(), Newest::Turned);
+    assert_eq!((before, shards.look_ups(), shards.taken()), (1_600.0, 600.0, 600));
+    assert!((shards.missed() - 1.0).abs() < 1e-9);
+    let curve = shards.curve().unwrap();
+    // The first ones still have small items before them.
+    assert!(0.98 < curve.miss_ratio(Bytes(100_000)), "nobody asks at the old distances any more");
+    assert!(curve.miss_ratio(Bytes(1_100_000)) < 0.01);
+}
+
 /// What a client of a cache does: a miss does not know the bytes, the write after it does; what expired or was
 /// deleted is missed at any size.
 #[test]
