@@ -98,10 +98,7 @@ fn s9_twice_the_memory_shrinks_the_gain() {
 /// the static share and more than before after a turn to memory; less than 1.1, and .85 of what it was, after a turn back.
 #[test]
 fn s10_a_change_is_followed_within_ten_minutes() {
-    /// Seed, tenant and minute.
-    const KNOWN_MISSES: [(u64, u32, u64); 1] = [(2, 1, 37)];
     let pool = Joint { bytes: POOL.bytes, bandwidth: BytesPerSec(625_000_000) };
-    let mut misses = Vec::new();
     for seed in SEEDS {
         let turning = |from: u64, to: u64| {
             let phases =
@@ -129,14 +126,10 @@ fn s10_a_change_is_followed_within_ten_minutes() {
             if up {
                 assert!(1.15 < after && before < after, "{said}");
             } else {
-                assert!(after < 0.85 * before, "{said}");
-            }
-            if !up && 1.1 <= after {
-                misses.push((seed, id, change));
+                assert!(after < 1.1 && after < 0.85 * before, "{said}");
             }
         }
         let both = (mean(1, 27, 37), mean(2, 27, 37), mean(3, 27, 37));
         assert!(1.2 < both.0 && 1.2 < both.1 && both.2 < 0.8, "seed={seed}: {both:?}");
     }
-    assert_eq!(misses, KNOWN_MISSES);
 }

@@ -8,8 +8,9 @@
 //!             utility that jumps ever meets; here the final bracket of prices is closed by moving bidders one by one from
 //!             the demand at one end to that at the other, one of them part of the way. A budget is the value of the
 //!             static share at the prices, which is the paper's 1/N where no floor or ceiling binds. What satisfied
-//!             bidders leave unspent is passed on. If all this leaves anybody below its static share, everything falls
-//!             back to the static shares and trades that gain.
+//!             bidders leave unspent is passed on; what nobody buys even so goes back to them first, then to all by weight. If
+//!             all this leaves anybody below its static share, everything falls back to the static shares and trades that
+//!             gain.
 //! Non-goals:  truthful bids (demands are estimated, Spirit §2.2); comparing everybody with everybody (envy follows from
 //!             equal budgets)
 //!
@@ -216,6 +217,7 @@ impl Auction {
         self.extra.resize(bidders.len(), 0.0);
         let (prices, rounds, closing) = self.sell(bidders);
         self.trim(bidders);
+        self.give_back(bidders, prices);
         self.give_remainder(bidders);
         let loses = |(bidder, bundle): (&B, &Bundle)| {
             bidder.utility(*bundle) < bidder.utility(bidder.terms().endowment) * (1.0 - SAME)
@@ -364,26 +366,49 @@ impl Auction {
         take_back(&mut self.bundles, floors, Bundle { memory: 1.0, bandwidth: 1.0 });
     }
 
-    /// Gives what nobody bought to those below their ceilings, by weight.
+    /// Gives back what nobody bought to those who have less of it than their static share and did not spend all of its value.
+    fn give_back<B: Bidder>(&mut self, bidders: &[B], prices: Prices) {
+        let up_to = |own: f64, home: f64, price: f64, unspent: f64| {
+            if own < home { home.min(own + unspent.max(0.0) / price.max(f64::MIN_POSITIVE)) } else { own }
+        };
+        let unspent = |terms: &Terms, own: Bundle| prices.of(terms.endowment) - prices.of(own);
+        give(
+            bidders,
+            &mut self.bundles,
+            |bundle| &mut bundle.memory,
+            |terms, own| up_to(own.memory, terms.endowment.memory, prices.memory(), unspent(terms, own)),
+        );
+        give(
+            bidders,
+            &mut self.bundles,
+            |bundle| &mut bundle.bandwidth,
+            |terms, own| {
+                up_to(own.bandwidth, terms.endowment.bandwidth, prices.bandwidth(), unspent(terms, own))
+            },
+        );
+    }
+
+    /// Gives what is left to those below their ceilings, by weight.
     fn give_remainder<B: Bidder>(&mut self, bidders: &[B]) {
-        give(bidders, &mut self.bundles, |bundle| &mut bundle.memory, |terms| terms.ceiling.memory);
-        give(bidders, &mut self.bundles, |bundle| &mut bundle.bandwidth, |terms| terms.ceiling.bandwidth);
+        give(bidders, &mut self.bundles, |bundle| &mut bundle.memory, |terms, _| terms.ceiling.memory);
+        give(bidders, &mut self.bundles, |bundle| &mut bundle.bandwidth, |terms, _| terms.ceiling.bandwidth);
     }
 }
 
-/// Gives what is left of one thing by weight, ceilings respected.
+/// Gives what is left of one thing by weight to those who have less than `most` of it.
 fn give<B: Bidder>(
     bidders: &[B],
     bundles: &mut [Bundle],
     part: impl Fn(&mut Bundle) -> &mut f64,
-    ceiling: impl Fn(&Terms) -> f64,
+    most: impl Fn(&Terms, Bundle) -> f64,
 ) {
-    // Each turn but the last fills at least one bidder to its ceiling; what is left after so many is given next time.
+    // Each turn but the last fills at least one bidder; what is left after so many is given next time.
     for _ in 0..16 {
         let given: f64 = bundles.iter_mut().map(|bundle| *part(bundle)).sum();
         let left = 1.0 - given;
-        let open =
-            |(bidder, bundle): &mut (&B, &mut Bundle)| *part(bundle) + f64::EPSILON < ceiling(bidder.terms());
+        let open = |(bidder, bundle): &mut (&B, &mut Bundle)| {
+            *part(bundle) + f64::EPSILON < most(bidder.terms(), **bundle)
+        };
         let weight: f64 = bidders
             .iter()
             .zip(bundles.iter_mut())
@@ -396,8 +421,9 @@ fn give<B: Bidder>(
             bidders.iter().zip(bundles.iter_mut()).filter_map(|mut b| open(&mut b).then_some(b))
         {
             let terms = bidder.terms();
+            let most = most(terms, *bundle);
             let amount = part(bundle);
-            *amount = (*amount + left * terms.weight / weight).min(ceiling(terms));
+            *amount = (*amount + left * terms.weight / weight).min(most);
         }
     }
 }

@@ -46,6 +46,8 @@ enum Kind {
     Leontief(f64, f64),
     /// c·v + b·u.
     Substitutes(f64, f64),
+    /// min(c / x, b / y, 1): no more of either helps.
+    Sated(f64, f64),
 }
 
 impl Bidder for Exact {
@@ -62,6 +64,7 @@ impl Bidder for Exact {
             Kind::CobbDouglas(a) => c.powf(a) * b.powf(1.0 - a),
             Kind::Leontief(x, y) => (c / x).min(b / y),
             Kind::Substitutes(v, u) => c * v + b * u,
+            Kind::Sated(x, y) => (c / x).min(b / y).min(1.0),
         }
     }
 
@@ -74,6 +77,7 @@ impl Bidder for Exact {
             Kind::Memory => budget / p,
             Kind::CobbDouglas(a) => a * budget / p,
             Kind::Leontief(x, y) => x * budget / (p * x + q * y),
+            Kind::Sated(x, y) => return Bundle { memory: x, bandwidth: y },
             Kind::Substitutes(v, u) => {
                 if u / q <= v / p {
                     budget / p
@@ -108,6 +112,26 @@ fn total(bundles: &[Bundle]) -> Bundle {
         memory: sum.memory + b.memory,
         bandwidth: sum.bandwidth + b.bandwidth,
     })
+}
+
+/// What nobody buys is no gift to who has most: those who left credits have their static share first.
+#[test]
+fn what_nobody_bought_goes_back_to_those_who_left_it() {
+    let mut auction = Auction::default();
+    let thrifty = Kind::Sated(0.1, 0.25);
+    let outcome = auction.run(&exact(&[Kind::Sated(0.25, 0.25), thrifty, thrifty, thrifty]));
+    assert_eq!(outcome.closing, Closing::Cleared);
+    for bundle in auction.bundles() {
+        assert!(close(bundle.memory, 0.25, 1e-9) && close(bundle.bandwidth, 0.25, 1e-9), "{bundle:?}");
+    }
+    // The first has paid with its memory for bandwidth: of what is left over it has its part, and no more.
+    let thrifty = Kind::Sated(0.1, 0.2);
+    let outcome = auction.run(&exact(&[Kind::Sated(0.1, 0.4), thrifty, thrifty, thrifty]));
+    assert_eq!((outcome.closing, outcome.prices.memory()), (Closing::Cleared, 0.5));
+    let memory = auction.bundles().iter().map(|bundle| bundle.memory);
+    for (memory, expected) in memory.zip([0.1375, 0.2875, 0.2875, 0.2875]) {
+        assert!(close(memory, expected, 1e-9), "{:?}", auction.bundles());
+    }
 }
 
 #[test]
