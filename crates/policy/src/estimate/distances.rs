@@ -54,13 +54,17 @@ impl Histogram {
     }
 
     /// How far the newest look-ups are from those before: the largest part of either that comes at or below an octave in which so many
-    /// fewer of the other do (the statistic of Kolmogorov and Smirnov). `newest` and `before` are all look-ups, first ones included.
-    pub(super) fn turned_by(&self, newest: f64, before: f64) -> f64 {
-        let (mut most, mut of_newest, mut of_before) = (0.0_f64, 0.0, 0.0);
+    /// fewer of the other do (the statistic of Kolmogorov and Smirnov). Of each, those that no sample stands for, and all, first ones
+    /// included: the former come at some of the nearest distances, so that as many say nothing while fewer are counted of one of the two.
+    pub(super) fn turned_by(&self, newest: (f64, f64), before: (f64, f64)) -> f64 {
+        let unknown = (newest.0 / newest.1).abs().max((before.0 / before.1).abs());
+        let (mut most, mut of_newest, mut of_before) = (0.0_f64, newest.0, before.0);
         for (weights, new) in self.octaves() {
             of_newest += new;
             of_before += weights - new;
-            most = most.max((of_newest / newest - of_before / before).abs());
+            let (of_newest, of_before) = (of_newest / newest.1, of_before / before.1);
+            let doubt = if of_newest.min(of_before) < unknown { unknown } else { 0.0 };
+            most = most.max((of_newest - of_before).abs() - doubt);
         }
         most
     }

@@ -5,9 +5,10 @@
 //! Source:     ours; the hull is Talus' (Beckmann and Sanchez, HPCA '15). What a sample may be off by is the same at every size (keys
 //!             that are asked more than their part of all fell into it, or did not): up to `slack` the curve is shifted. What is left
 //!             is the order. A better one than LRU has hits where LRU's curve is flat, for it keeps a part of what is asked for in
-//!             turn: the curve goes towards its convex hull as far as the measured ratio says. If that is not enough the cache is as
-//!             one of LRU that is larger: its sizes are stretched. Beyond the present both that and a stretch of the misses that
-//!             memory can avoid are guesses, one mostly too low, the other too high: the middle
+//!             turn: up to the present the curve goes towards its convex hull as far as the measured ratio says. If that is not
+//!             enough the cache is as one that is larger: its sizes are stretched. Beyond the present LRU's curve holds, no higher
+//!             than what is measured; where sizes are stretched, both that and a stretch of the misses that memory can avoid are
+//!             guesses, one mostly too low, the other too high: the middle
 
 use control::Curve;
 use units::Bytes;
@@ -33,8 +34,8 @@ pub fn through(curve: &Curve, at: Bytes, measured: f64, slack: f64) -> Curve {
     let mut points: Vec<Point> = curve.points().iter().map(shifted).collect();
     let present = (at.0 as f64, measured);
     lower_end(&mut points, measured);
-    move_to_hull(&mut points, present);
-    Curve::new(whole(bend(&points, present))).unwrap_or_else(|_| curve.clone())
+    Curve::new(whole(bend(&towards_hull(&points, present), &points, present)))
+        .unwrap_or_else(|_| curve.clone())
 }
 
 /// Multiplies the hits so that the curve ends no higher than what is measured; by degrees, for a little better than the end may be its error.
@@ -47,19 +48,13 @@ fn lower_end(points: &mut [Point], measured: f64) {
     }
 }
 
-/// Moves what of a curve that lies above the present is before it towards the convex hull, until it passes through the present or is the
-/// hull. What is kept of a loop grows by less than the hull says at first, and comes only once all of it was asked for.
-fn move_to_hull(points: &mut Vec<Point>, (size, measured): Point) {
+/// A curve that lies above the present, moved towards its convex hull until it passes through the present or is the hull.
+fn towards_hull(points: &[Point], (size, measured): Point) -> Vec<Point> {
     let hull = hull(points);
     let (lru, best) = (ratio_at(points, size), ratio_at(&hull, size));
-    if measured < lru && best < lru {
-        let part = ((lru - measured) / (lru - best)).min(1.0);
-        let after = points.partition_point(|point| point.0 < size);
-        if points.get(after).is_none_or(|point| size < point.0) {
-            points.insert(after, (size, lru));
-        }
-        points[..=after].iter_mut().for_each(|point| point.1 += (ratio_at(&hull, point.0) - point.1) * part);
-    }
+    let is_above = measured < lru && best < lru;
+    let part = if is_above { ((lru - measured) / (lru - best)).min(1.0) } else { 0.0 };
+    points.iter().map(|point| (point.0, point.1 + (ratio_at(&hull, point.0) - point.1) * part)).collect()
 }
 
 /// The corners of the largest convex function that is nowhere above the points.
@@ -77,25 +72,32 @@ fn hull(points: &[Point]) -> Vec<Point> {
     corners
 }
 
-/// The curve bent so that it passes through the present: stretched in sizes before it where that lies below, and half so after it; in
-/// ratios elsewhere.
-fn bend(points: &[Point], (here, measured): Point) -> Vec<Point> {
-    let (end, lru) = (end_of(points).min(measured * END_PART), ratio_at(points, here));
-    let larger = if measured < lru { size_for(points, measured) / here } else { 1.0 };
-    let hits = if lru < 1.0 { (1.0 - measured) / (1.0 - lru) } else { 1.0 };
-    let fewer_misses =
-        |ratio: f64| if end < lru { end + (ratio - end) * (measured - end) / (lru - end) } else { measured };
-    let mut bent: Vec<Point> = Vec::with_capacity(points.len() + 1);
-    for &(size, ratio) in points.iter().take_while(|point| point.0 < here * larger) {
-        let ratio = if measured < lru { ratio } else { 1.0 - (1.0 - ratio) * hits };
+/// The curve bent so that it passes through the present: before it that of the hull, stretched in sizes where the present lies below, and in
+/// ratios elsewhere; after it LRU's, half stretched in sizes and half in ratios. What is kept of a loop grows by less than the hull says at
+/// first, and comes only once all of it was asked for.
+fn bend(before: &[Point], after: &[Point], (here, measured): Point) -> Vec<Point> {
+    let (end, there) = (end_of(after).min(measured * END_PART), ratio_at(before, here));
+    let larger = if measured < there { size_for(before, measured) / here } else { 1.0 };
+    let hits = if there < 1.0 { (1.0 - measured) / (1.0 - there) } else { 1.0 };
+    let mut bent: Vec<Point> = Vec::with_capacity(before.len() + 1);
+    for &(size, ratio) in before.iter().take_while(|point| point.0 < here * larger) {
+        let ratio = if measured < there { ratio } else { 1.0 - (1.0 - ratio) * hits };
         bent.push((size / larger, ratio.max(measured)));
     }
     bent.push((here, measured));
-    for &(size, ratio) in points.iter().filter(|point| here < point.0) {
-        let fewer = fewer_misses(ratio);
-        let as_larger = if measured < lru { ratio_at(points, size * larger) } else { fewer };
-        bent.push((size, f64::midpoint(fewer, as_larger).min(measured)));
-    }
+    // Where a stretched curve falls it has corners of its own; those within half a byte of the present are the present.
+    let mut sizes: Vec<f64> = after.iter().flat_map(|point| [point.0 / larger, point.0]).collect();
+    sizes.retain(|size| here + 0.5 <= *size);
+    sizes.sort_by(f64::total_cmp);
+    sizes.dedup();
+    let fewer_misses = |ratio: f64| {
+        if end < there { end + (ratio - end) * (measured - end) / (there - end) } else { measured }
+    };
+    bent.extend(sizes.into_iter().map(|size| {
+        let fewer = fewer_misses(ratio_at(after, size)).min(measured);
+        let as_larger = ratio_at(after, size * larger).min(measured);
+        (size, if measured < there { f64::midpoint(fewer, as_larger) } else { fewer })
+    }));
     bent
 }
 
@@ -204,6 +206,24 @@ mod tests {
             {
                 assert_near(&bent, size, ratio);
             }
+            // Better than the hull by a little: a cache that is larger by a little, not one that holds the loop.
+            for measured in [0.66, 0.6] {
+                let larger = 600.0 * (1.0 - measured) / 200.0;
+                let bent = through(&looped, Bytes(200), measured, 0.0);
+                assert!(
+                    (bent.miss_ratio(Bytes(67)) - (1.0 - 67.0 * larger / 600.0)).abs() < 0.01,
+                    "{bent:?}"
+                );
+                assert_near(&bent, 200, measured);
+                assert_near(&bent, 490, measured);
+            }
+        }
+        // What is measured is the line's own ratio, but for rounding.
+        let looped = Curve::new([(0, 1.0), (399, 1.0), (400, 0.0)].map(|(s, r)| (Bytes(s), r))).unwrap();
+        for measured in [0.33, 0.4, 0.45, 0.47] {
+            let bent = through(&looped, Bytes(280), measured, 0.0);
+            assert_near(&bent, 140, f64::midpoint(1.0, measured));
+            assert_near(&bent, 350, measured);
         }
     }
 

@@ -5,7 +5,7 @@
 //!             distances among sampled keys are true distances times the rate
 //! Units:      distances in bytes, the item itself included, as it would be charged in the cache
 //! Cost:       a key that is not sampled costs a compare (and a multiplication in `note`); a sampled one about 100 ns at a
-//!             thousand samples, 300 ns at eight thousand. 18.3 B per sample, 132 B per octave of distances, 260 B
+//!             thousand samples, 300 ns at eight thousand. 18.3 B per sample, 132 B per octave of distances, 250 B
 //! Source:     Waldspurger, Park, Garthwaite, Ahmad, Efficient MRC construction with SHARDS, FAST '15: fixed size, with
 //!             their correction of the expected number of samples (SHARDS-adj). We weigh a sample by 1 / rate when it is
 //!             taken, which equals their rescaling of the histogram at every fall of the rate; and the rate falls by a
@@ -368,12 +368,15 @@ impl Shards {
     /// Compares the look-ups since the last comparison that came to an end with those before. Whoever asks for other things than before
     /// is not held to what it did: that would fade by half only when every sampled key was asked for again.
     pub fn compare(&mut self) -> Newest {
-        let before = self.all.weighed - self.newest.weighed;
         if self.newest.taken < NEWEST_MIN {
             return Newest::Few;
         }
-        let has_before = NEWEST_MIN <= self.all.taken.saturating_sub(self.newest.taken);
-        let turned = has_before && TURNED_BY < self.histogram.turned_by(self.newest.weighed, before);
+        // Few samples are the hottest keys' or none is, so that more or fewer look-ups than there were may be the nearest (see `curve`).
+        let (newest, all) = (self.newest, self.all);
+        let of_newest = (newest.look_ups - newest.weighed, newest.look_ups);
+        let of_before = (all.look_ups - all.weighed - of_newest.0, all.look_ups - newest.look_ups);
+        let has_before = NEWEST_MIN <= all.taken.saturating_sub(newest.taken);
+        let turned = has_before && TURNED_BY < self.histogram.turned_by(of_newest, of_before);
         if turned {
             self.all = self.newest;
             self.histogram.keep_newest();

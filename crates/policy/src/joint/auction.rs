@@ -32,6 +32,8 @@ const UNSPENT_LEAST: f64 = 1e-3;
 const PASSES_MAX: u32 = 4;
 /// A utility lower by this part is not worse: table values carry 24 bits.
 pub(super) const SAME: f64 = 1e-6;
+/// Parts of the pool below which nothing is given: rounding.
+const GIVEN_LEAST: f64 = 1e-12;
 /// Closings that are tried, each with another bidder in the middle.
 const CLOSINGS_MAX: usize = 8;
 
@@ -369,7 +371,14 @@ impl Auction {
     /// Gives back what nobody bought to those who have less of it than their static share and did not spend all of its value.
     fn give_back<B: Bidder>(&mut self, bidders: &[B], prices: Prices) {
         let up_to = |own: f64, home: f64, price: f64, unspent: f64| {
-            if own < home { home.min(own + unspent.max(0.0) / price.max(f64::MIN_POSITIVE)) } else { own }
+            let is_free = price <= BRACKET_LEAST;
+            if home <= own {
+                own
+            } else if is_free {
+                home
+            } else {
+                home.min(own + unspent.max(0.0) / price)
+            }
         };
         let unspent = |terms: &Terms, own: Bundle| prices.of(terms.endowment) - prices.of(own);
         give(
@@ -402,19 +411,19 @@ fn give<B: Bidder>(
     part: impl Fn(&mut Bundle) -> &mut f64,
     most: impl Fn(&Terms, Bundle) -> f64,
 ) {
-    // Each turn but the last fills at least one bidder; what is left after so many is given next time.
+    // Each turn but the last fills at least one bidder; what is left after so many is given by who is asked next.
     for _ in 0..16 {
         let given: f64 = bundles.iter_mut().map(|bundle| *part(bundle)).sum();
         let left = 1.0 - given;
         let open = |(bidder, bundle): &mut (&B, &mut Bundle)| {
-            *part(bundle) + f64::EPSILON < most(bidder.terms(), **bundle)
+            *part(bundle) + GIVEN_LEAST < most(bidder.terms(), **bundle)
         };
         let weight: f64 = bidders
             .iter()
             .zip(bundles.iter_mut())
             .filter_map(|mut b| open(&mut b).then(|| b.0.terms().weight))
             .sum();
-        if left < 1e-12 || weight <= 0.0 {
+        if left < GIVEN_LEAST || weight <= 0.0 {
             return;
         }
         for (bidder, bundle) in

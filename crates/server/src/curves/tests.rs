@@ -234,6 +234,22 @@ fn curves_follow_in_the_time_of_those_who_decide_by_them() {
     assert!(late < 0.2, "{late}");
 }
 
+/// Of a load that does not turn, what came four half-lives ago counts for little: there are never many more than two half-lives' look-ups.
+#[test]
+fn old_look_ups_fade_under_a_steady_load() {
+    let store = store(Bytes::mib(8), 1);
+    let mut worker = store.worker().unwrap();
+    let mut curves = Curves::new(Arc::clone(&store), 2, Duration::from_secs(5));
+    for turn in 0..60_000 {
+        ask(&mut worker, 0, turn % 100, 100);
+        curves.run(seconds(turn / 1_500));
+    }
+    let view = curves.view(TenantId(0)).unwrap();
+    assert!(1.0 <= view.rate, "all keys are sampled");
+    let taken = view.sampled_look_ups;
+    assert!((7_500..=16_500).contains(&taken), "{taken} of 60,000, 7,500 in a half-life");
+}
+
 /// A tenant that asks for other things than before is judged by those after two decisions, and by what was measured with them.
 #[test]
 fn what_was_before_a_turn_is_forgotten_at_once() {

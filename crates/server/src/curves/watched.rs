@@ -18,7 +18,8 @@ const DEPTH_MIN: Bytes = Bytes::mib(1);
 /// An estimator starts over at the first rate when it has less than one in so many of its samples, and the quota allows.
 const RESTART_PART: usize = 8;
 /// Seconds for which the present is counted before a curve goes through it (guess: counts come once a second, and what was
-/// missed while a tenant's share changed is not what it misses now).
+/// missed while a tenant's share changed is not what it misses now). After a turn what was measured with the newest look-ups is enough: what
+/// was before says less.
 const PRESENT_SECS: u64 = 10;
 
 /// A tenant that is watched.

@@ -134,7 +134,7 @@ fn what_came_before_a_turn_is_forgotten() {
     }
 }
 
-/// As few look-ups as are ever compared do not look like a turn where there is none.
+/// Few look-ups do not look like a turn where there is none.
 #[test]
 fn chance_is_no_turn() {
     for (seed, skew) in [(1, 0.6), (2, 0.9), (3, 1.2)] {
@@ -147,11 +147,29 @@ fn chance_is_no_turn() {
             shards.note(zipf.draw(&mut rng) << 20, 100);
             match shards.compare() {
                 Newest::Few => {}
-                Newest::Alike => compared += 1,
+                Newest::Alike => {
+                    compared += 1;
+                    shards.fade();
+                }
                 Newest::Turned => turned += 1,
             }
         }
         assert!(20 < compared && turned == 0, "skew {skew}: {turned} of {compared}");
+    }
+}
+
+/// Where fewer keys are sampled than before, the hottest may be sampled no more, or stand for more than they are.
+#[test]
+fn a_lower_rate_is_no_turn() {
+    for (seed, skew) in [(1, 0.9), (2, 1.1), (3, 1.3), (4, 1.1), (5, 1.3)] {
+        let (zipf, mut rng) = (Zipf::new(20_000, skew), Rng::new(seed));
+        let mut shards = Shards::new(1.0, 2_000).unwrap();
+        for round in 0..8 {
+            (0..100_000).for_each(|_| shards.note(zipf.draw(&mut rng).wrapping_add(seed) << 20, 100));
+            let newest = shards.compare();
+            assert_ne!(newest, Newest::Turned, "seed {seed}, round {round}, rate {}", shards.rate());
+            shards.lower(shards.limit() / 2);
+        }
     }
 }
 
