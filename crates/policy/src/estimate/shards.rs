@@ -371,7 +371,7 @@ impl Shards {
         if self.newest.taken < NEWEST_MIN {
             return Newest::Few;
         }
-        // Few samples are the hottest keys' or none is, so that more or fewer look-ups than there were may be the nearest (see `curve`).
+        // What the samples stand for is more or less than there was, mostly by the hottest keys, whose reuse is the nearest (see `curve`).
         let (newest, all) = (self.newest, self.all);
         let of_newest = (newest.look_ups - newest.weighed, newest.look_ups);
         let of_before = (all.look_ups - all.weighed - of_newest.0, all.look_ups - newest.look_ups);

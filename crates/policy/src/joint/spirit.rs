@@ -9,8 +9,8 @@
 //! Failure:    a missing signal leaves what was known of the tenant; a tenant of whom nothing is known yet, and every tenant
 //!             in its first epochs, bids for its static share; its estimate stays over a window that mixes two settings
 //! Source:     Spirit §3.2 (Symbiosis), §4 (windows, estimates), §7 (weights, stateful credits). We differ: see `auction`
-//!             and `bidder`; what is left over goes back to those who left credits, then to all by weight; ranges are the tenants' own; where curves are noisy an
-//!             epoch goes a part of the way to the outcome only ([`Options::ease`]).
+//!             and `bidder`; what is left over goes back to those who left credits, then to all by weight; ranges are the
+//!             tenants' own; where curves are noisy an epoch goes a part of the way to the outcome only ([`Options::ease`]).
 //!
 //! | Paper | here |
 //! |---|---|

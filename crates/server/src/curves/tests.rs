@@ -208,19 +208,25 @@ fn what_dram_does_not_answer_is_a_curve_of_its_own() {
     assert!((flat.miss_ratio(Bytes(0)) - not_near).abs() < 0.1);
 }
 
+/// The curves of a tenant that has asked 60,000 times for a hundred keys in turn, so many per second, and who asks.
+fn after_a_loop(epoch_secs: u64, per_sec: u64) -> (Curves, Worker) {
+    let store = store(Bytes::mib(8), 1);
+    let mut worker = store.worker().unwrap();
+    let mut curves = Curves::new(Arc::clone(&store), 2, Duration::from_secs(60));
+    curves.set_epoch(Duration::from_secs(epoch_secs));
+    for turn in 0..60_000 {
+        ask(&mut worker, 0, turn % 100, 100);
+        curves.run(seconds(turn / per_sec));
+    }
+    (curves, worker)
+}
+
 /// A tenant that hit what it asks for turns to a loop that no memory below its size helps, at a third of the rate: a decision
 /// each second knows it after six of them, one each minute does not yet.
 #[test]
 fn curves_follow_in_the_time_of_those_who_decide_by_them() {
     let missed_after_the_turn = |epoch: u64| {
-        let store = store(Bytes::mib(8), 1);
-        let mut worker = store.worker().unwrap();
-        let mut curves = Curves::new(Arc::clone(&store), 2, Duration::from_secs(60));
-        curves.set_epoch(Duration::from_secs(epoch));
-        for turn in 0..60_000 {
-            ask(&mut worker, 0, turn % 100, 100);
-            curves.run(seconds(turn / 3_000));
-        }
+        let (mut curves, mut worker) = after_a_loop(epoch, 3_000);
         for turn in 0..6_000 {
             ask(&mut worker, 0, 1_000 + turn % 500, 100);
             curves.run(seconds(20 + turn / 1_000));
@@ -237,13 +243,7 @@ fn curves_follow_in_the_time_of_those_who_decide_by_them() {
 /// Of a load that does not turn, what came four half-lives ago counts for little: there are never many more than two half-lives' look-ups.
 #[test]
 fn old_look_ups_fade_under_a_steady_load() {
-    let store = store(Bytes::mib(8), 1);
-    let mut worker = store.worker().unwrap();
-    let mut curves = Curves::new(Arc::clone(&store), 2, Duration::from_secs(5));
-    for turn in 0..60_000 {
-        ask(&mut worker, 0, turn % 100, 100);
-        curves.run(seconds(turn / 1_500));
-    }
+    let (curves, _worker) = after_a_loop(5, 1_500);
     let view = curves.view(TenantId(0)).unwrap();
     assert!(1.0 <= view.rate, "all keys are sampled");
     let taken = view.sampled_look_ups;
@@ -253,13 +253,7 @@ fn old_look_ups_fade_under_a_steady_load() {
 /// A tenant that asks for other things than before is judged by those after two decisions, and by what was measured with them.
 #[test]
 fn what_was_before_a_turn_is_forgotten_at_once() {
-    let store = store(Bytes::mib(8), 1);
-    let mut worker = store.worker().unwrap();
-    let mut curves = Curves::new(Arc::clone(&store), 2, Duration::from_secs(5));
-    for turn in 0..60_000 {
-        ask(&mut worker, 0, turn % 100, 100);
-        curves.run(seconds(turn / 3_000));
-    }
+    let (mut curves, mut worker) = after_a_loop(5, 3_000);
     let before = curves.view(TenantId(0)).unwrap();
     assert!(before.miss_ratio.unwrap() < 0.01 && before.lru.unwrap().miss_ratio(Bytes(100 * 200)) < 0.02);
     for turn in 0..9_000 {
