@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at what must not happen")]
 #![allow(clippy::print_stdout, reason = "the figures behind each assertion are worth reading")]
 
-use lab::reference::{Gdsf, Lru, Reference};
+use lab::reference::{Gdsf, Lru, Reference, S3Fifo};
 use lab::trace::STREAMS;
 use lab::workload::Zipf;
 use policy::estimate::{SAMPLES_MAX, Shards, through};
@@ -14,6 +14,7 @@ use units::{Bytes, Rng, mix64};
 
 /// Mean absolute error over the sizes that a rate of .01 may have.
 const ERROR_MAX: f64 = 0.02;
+const LRU_ERROR_MAX: f64 = 0.012;
 /// Parts of the footprint that are compared, in 20ths.
 const SIZES: std::ops::RangeInclusive<u64> = 1..=19;
 const KEYS: u32 = 300_000;
@@ -229,31 +230,43 @@ fn a_curve_that_ages_follows_a_change_of_keys() {
     }
 }
 
-/// The real order is not LRU: through the present miss ratio the curve says what a fifth more or less changes.
+/// Whatever the order is: through the present miss ratio the curve says what other sizes change.
 #[test]
-fn a_curve_through_the_present_predicts_an_order_that_is_not_lru() {
+fn a_curve_through_the_present_predicts_any_order() {
+    type Make = fn(Bytes) -> Box<dyn Reference>;
+    let orders: [(&str, f64, Make); 3] = [
+        ("LRU", LRU_ERROR_MAX, |size| Box::new(Lru::new(size, Bytes::ZERO))),
+        ("GDSF", ERROR_MAX, |size| Box::new(Gdsf::new(size, Bytes::ZERO))),
+        ("S3-FIFO", ERROR_MAX, |size| Box::new(S3Fifo::new(size, Bytes::ZERO))),
+    ];
     for name in ["arc-P6", "http-nasa-19950801", "scarab-recs-h1", "web12"] {
         let Some(stream) = trace(name) else { continue };
-        let exact = Exact::of(&stream);
         let shards = sampled(&stream, 1.0, SAMPLES_FEW);
         let curve = shards.curve().unwrap();
-        let now = exact.footprint.scale(1, 5);
-        let missed = |size: Bytes| {
-            let mut cache = Gdsf::new(size, Bytes::ZERO);
-            let misses = stream.iter().filter(|(key, bytes)| !cache.access(*key, *bytes)).count();
-            misses as f64 / stream.len() as f64
-        };
-        let present = missed(now);
-        let bent = through(&curve, now, present, shards.slack());
-        let (mut with, mut without, mut same) = (0.0, 0.0, 0.0);
-        for percent in [80, 120] {
-            let size = now.scale(percent, 100);
-            let truth = missed(size);
-            with += (bent.miss_ratio(size) - truth).abs() / 2.0;
-            without += (curve.miss_ratio(size) - truth).abs() / 2.0;
-            same += (present - truth).abs() / 2.0;
+        let now = Exact::of(&stream).footprint.scale(1, 5);
+        let (mut all_with, mut all_without) = (0.0, 0.0);
+        for (order, error_max, make) in orders {
+            let missed = |size: Bytes| {
+                let mut cache = make(size);
+                let misses = stream.iter().filter(|(key, bytes)| !cache.access(*key, *bytes)).count();
+                misses as f64 / stream.len() as f64
+            };
+            let present = missed(now);
+            let bent = through(&curve, now, present, shards.slack());
+            let (mut with, mut without, mut same) = (0.0, 0.0, 0.0);
+            for size in [50, 80, 120, 200].map(|percent| now.scale(percent, 100)) {
+                let truth = missed(size);
+                with += (bent.miss_ratio(size) - truth).abs() / 4.0;
+                without += (curve.miss_ratio(size) - truth).abs() / 4.0;
+                same += (present - truth).abs() / 4.0;
+            }
+            println!(
+                "{name}, {order}: off by {with:.4}; {without:.4} without the present, {same:.4} if nothing changed"
+            );
+            assert!(with <= error_max, "{name}, {order}: {with:.4}");
+            all_with += with;
+            all_without += without;
         }
-        println!("{name}: off by {with:.4}; {without:.4} without the present, {same:.4} if nothing changed");
-        assert!(with <= ERROR_MAX && with <= without, "{name}: {with:.4}, {without:.4}");
+        assert!(all_with <= 0.9 * all_without, "{name}: {all_with:.4}, {all_without:.4}");
     }
 }

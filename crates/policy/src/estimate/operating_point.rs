@@ -2,7 +2,7 @@
 //!
 //! Shape:      an LRU curve, a size, the miss ratio measured there -> the curve of the cache as it is
 //! Invariants: the result falls as the curve does; at the size it has the measured ratio, where the curve falls there at all
-//! Source:     ours; the hull is Talus' (Beckmann and Sanchez, HPCA '15). What a sample may be off by is the same at every size (keys
+//! Source:     ours; the hull is Talus' (Beckmann and Sanchez, HPCA '15). What a sample is off by is the same at every size (keys
 //!             that are asked more than their part of all fell into it, or did not): up to `slack` the curve is shifted. What is left
 //!             is the order. A better one than LRU has hits where LRU's curve is flat, for it keeps a part of what is asked for in
 //!             turn: up to the present the curve goes towards its convex hull as far as the measured ratio says. If that is not
@@ -20,7 +20,7 @@ const END_PART: f64 = 0.9;
 /// A size in bytes and the miss ratio there.
 type Point = (f64, f64);
 
-/// The curve through the miss ratio measured at a size; `slack` is what the sample may be off by.
+/// The curve through the miss ratio measured at a size; up to `slack` of the difference is the sample's error.
 #[must_use]
 pub fn through(curve: &Curve, at: Bytes, measured: f64, slack: f64) -> Curve {
     let falls = curve.points().first().map(|point| point.1) > curve.points().last().map(|point| point.1);
