@@ -52,8 +52,6 @@ pub(crate) struct Log {
     touched_ahead: u32,
     /// Bytes of values that may be on their way in at once.
     uploads_max: u64,
-    /// Segments that are not lent to values.
-    segments_least: u32,
 }
 
 #[derive(Debug, Default)]
@@ -128,7 +126,6 @@ impl Log {
                 .max(4),
             values,
             uploads_max: geometry.memory.0 / limits::UPLOADS_PART,
-            segments_least: geometry.segments_least,
         };
         Ok(log)
     }

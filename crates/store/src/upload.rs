@@ -54,14 +54,14 @@ impl Upload {
         self.filled
     }
 
-    /// Takes the next bytes off `data`, as many as belong to it, for a worker whose `make_room` makes what is missing.
+    /// Takes the next bytes off `data`, as many as belong to it.
     ///
     /// # Errors
     /// If there is no memory for more of them; what is left in `data` was not taken.
-    pub fn take(&mut self, worker: &Worker, data: &mut &[u8]) -> Result<(), Shortage> {
+    pub fn take(&mut self, data: &mut &[u8]) -> Result<(), Shortage> {
         while !data.is_empty() && 0 < self.missing() {
             if self.filled == self.backed {
-                self.back(worker)?;
+                self.back()?;
             }
             let here = data.len().min(self.backed - self.filled);
             let (piece, rest) = data.split_at(here);
@@ -72,8 +72,8 @@ impl Upload {
         Ok(())
     }
 
-    /// Memory for the next piece, which is at most a segment's.
-    fn back(&mut self, worker: &Worker) -> Result<(), Shortage> {
+    /// Memory for the next piece: at most a segment's, which is what `make_room` makes.
+    fn back(&mut self) -> Result<(), Shortage> {
         let log = &self.store.log;
         let next = (self.backed + log.segment_bytes()).min(self.coming.apart.len as usize);
         match log.back_value(&self.store.epochs, self.coming, next, log.uploads_max()) {
@@ -82,10 +82,7 @@ impl Upload {
                 self.backed = next;
                 Ok(())
             }
-            Lent::NoRoom(segments) => {
-                worker.wanted.set(segments);
-                Err(Shortage::NoRoom)
-            }
+            Lent::NoRoom(_) => Err(Shortage::NoRoom),
             Lent::TooMany => Err(Shortage::TooMany),
         }
     }
@@ -172,7 +169,7 @@ mod tests {
         let mut upload = worker.begin_upload(worker.store().log.segment_bytes() * 3 / 2).unwrap();
         let mut data = &vec![3; upload.missing()][..];
         let mut waited = 0;
-        while upload.take(&worker, &mut data) == Err(Shortage::NoRoom) {
+        while upload.take(&mut data) == Err(Shortage::NoRoom) {
             worker.make_room().unwrap();
             waited += 1;
         }

@@ -66,7 +66,7 @@ fn set(worker: &mut Worker, tenant: TenantId, name: &str, value: &[u8]) -> bool 
 fn upload(worker: &mut Worker, value: &[u8]) -> Result<Upload, Shortage> {
     let mut upload = worker.begin_upload(value.len()).unwrap();
     for mut piece in value.chunks(60_000) {
-        while let Err(shortage) = upload.take(worker, &mut piece) {
+        while let Err(shortage) = upload.take(&mut piece) {
             if shortage == Shortage::TooMany || worker.make_room().is_err() {
                 return Err(shortage);
             }
@@ -216,7 +216,7 @@ fn an_upload_is_stored_without_a_copy_or_leaves_nothing() {
     worker.check();
     let before = store.memory_use().values;
     let mut broken = worker.begin_upload(4_000_000).unwrap();
-    broken.take(&worker, &mut &bytes[..2_000_000]).unwrap();
+    broken.take(&mut &bytes[..2_000_000]).unwrap();
     assert!(before + Bytes(2_000_000) <= store.memory_use().values);
     drop(broken);
     assert_eq!(store.memory_use().values, before, "an upload that broke off leaves nothing");
@@ -249,27 +249,6 @@ fn a_pinned_value_outlives_its_item() {
     assert_eq!(store.memory_use().values.0, before);
     drop(second);
     assert_eq!(store.memory_use().values.0, before - (len as u64).next_multiple_of(4_096));
-    worker.check();
-}
-
-/// Values that are being sent may not go. Beside as many as find room small items turn over in what is left to them.
-#[test]
-fn small_items_have_their_part_beside_values_that_are_being_sent() {
-    let (store, mut worker) = lru(Bytes::mib(32));
-    let mut pins = Vec::new();
-    while set(&mut worker, ONE, &format!("{}", pins.len()), &[1; 270_000]) {
-        let item = worker.peek(&key(&worker, ONE, &format!("{}", pins.len()))).unwrap();
-        pins.push(worker.pin(&item).unwrap());
-    }
-    let part = u64::from(store.geometry().segments_least) * store.geometry().segment.0;
-    assert!(Bytes::mib(32) < store.memory_use().values + Bytes(2 * part), "they take what they may");
-    for n in 0..part / 1_000 {
-        assert!(set(&mut worker, ONE, &format!("small{n}"), &[7; 1_000]), "{n}");
-    }
-    assert_eq!(upload(&mut worker, &[7; 1_000_000]).err(), Some(Shortage::NoRoom), "nothing is left for one");
-    drop(pins);
-    assert!(set(&mut worker, ONE, "large", &value_of("large", 4_000_000)));
-    worker.quiesce();
     worker.check();
 }
 
@@ -430,9 +409,9 @@ fn an_upload_that_is_held_on_to_takes_nothing_from_the_next() {
     assert_eq!(store.memory_use().values, Bytes::ZERO);
     let mut next = worker.begin_upload(second.len()).unwrap();
     let (mut half, mut rest) = second.split_at(700_000);
-    next.take(&worker, &mut half).unwrap();
+    next.take(&mut half).unwrap();
     drop(held);
-    next.take(&worker, &mut rest).unwrap();
+    next.take(&mut rest).unwrap();
     assert_eq!(stored(&mut worker, "second", next.value()), Some(Stored::Stored));
     drop(next);
     worker.quiesce();

@@ -118,7 +118,7 @@ impl<R: Reactor> Worker<R> {
         *data = rest;
         let shared = Arc::clone(&self.around.shared);
         while let Some(upload) = &mut receiving.upload {
-            let Err(shortage) = upload.take(&self.store, &mut here) else { return };
+            let Err(shortage) = upload.take(&mut here) else { return };
             let mut make_room = || self.store.make_room();
             let is_made = shortage == Shortage::NoRoom
                 && shared.cleaning.timed(&*shared.clock, &shared.store, &mut make_room).is_ok();

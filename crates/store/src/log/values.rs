@@ -3,9 +3,8 @@
 //! Shape:      addresses in a row for the whole value -> memory for as much of it as has come -> linked to an item, which
 //!             stands in a segment as any other -> retired with it -> pages given back when its epoch has passed and nobody
 //!             sends it any more
-//! Invariants: pages cost memory that segments give up: what is lent here is not allowed there, and nothing is lent of the fewest
-//!             segments that small items need; a value has one writer, which ends when an item leads to it; a retired value that is
-//!             pinned stays until it is not
+//! Invariants: pages cost memory that segments give up: what is lent here is not allowed there; a value has one writer, which
+//!             ends when an item leads to it; a retired value that is pinned stays until it is not
 //! Units:      pages of `VALUE_PAGE`; lent memory counts in segments, all values together
 //! Cost:       the system maps and clears a page before it is written, and no byte is ever moved
 //! Failure:    no memory, or no addresses: an answer; the caller makes room and comes again
@@ -245,11 +244,11 @@ impl Log {
         let lent = pool.values.lent_segments(self.segment_bytes);
         pool.values.lent += more;
         let segments = pool.values.lent_segments(self.segment_bytes) - lent;
-        let in_use = pool.backed.saturating_sub(pool.free_count()) + RESERVE_SEGMENTS;
-        if pool.granted < in_use.max(self.segments_least).saturating_add(lent + segments) {
+        let left = u64::from(pool.free_count()) + u64::from(pool.allowed);
+        if left < u64::from(pool.backed) + u64::from(RESERVE_SEGMENTS + segments) {
             pool.values.lent -= more;
             self.publish_available(&pool);
-            return Lent::NoRoom(segments + self.segments_least.saturating_sub(in_use));
+            return Lent::NoRoom(segments);
         }
         pool.values.uploading += more;
         if let Some(value) = pool.values.values.get_mut(&apart.first) {
@@ -470,21 +469,5 @@ mod tests {
         assert!(!log.has_retired());
         assert_eq!(log.available(), without + 20 * (1 << 20) / u32::try_from(log.segment_bytes()).unwrap());
         assert!(log.check_values().is_empty());
-    }
-
-    #[test]
-    fn values_leave_the_segments_that_small_items_need() {
-        let geometry = Geometry::new(Bytes::mib(64), Bytes::mib(32), 1);
-        let log = Log::new(&geometry).unwrap();
-        let epochs = Epochs::new();
-        let segment = log.segment_bytes();
-        let coming = log.begin_value(60 << 20).unwrap();
-        let lent = |pieces: usize| log.back_value(&epochs, coming, pieces * segment, u64::MAX);
-        let most = (1..).take_while(|pieces| lent(*pieces) == Lent::Done).count();
-        assert_eq!(most, (geometry.segment_count - geometry.segments_least) as usize);
-        assert_eq!(lent(most + 1), Lent::NoRoom(1 + geometry.segments_least - RESERVE_SEGMENTS));
-        let heads = std::iter::from_fn(|| log.take(&epochs, RESERVE_SEGMENTS, 0, 0)).count();
-        assert_eq!(heads, (geometry.segments_least - RESERVE_SEGMENTS) as usize);
-        assert_eq!(lent(most + 1), Lent::NoRoom(1), "what is in use is more than the least");
     }
 }

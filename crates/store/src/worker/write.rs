@@ -261,9 +261,7 @@ impl Worker {
         let mut upload = self.begin_upload(len)?;
         let parts = [view.value(), write.value];
         let parts = if write.mode == Mode::Append { parts } else { [parts[1], parts[0]] };
-        let taken = parts.into_iter().try_for_each(|mut part| upload.take(self, &mut part));
-        // Without it the write asks for what it needs itself.
-        taken.map_err(|_| self.wanted.set(0)).ok()?;
+        parts.into_iter().try_for_each(|mut part| upload.take(&mut part)).ok()?;
         Some((place, upload))
     }
 
