@@ -295,11 +295,12 @@ fn lead_to(store: &Store, locked: &Locked<'_>, found: Found, place: Place) {
 mod tests {
     use super::*;
     use crate::Options;
+    use crate::log::Lent;
     use std::sync::Arc;
     use units::Bytes;
 
     fn new_store(threads: usize) -> Arc<Store> {
-        let (memory, item_max) = (Bytes::mib(8), Bytes::kib(8));
+        let (memory, item_max) = (Bytes::mib(8), Bytes::mib(4));
         Store::new(Options { memory, item_max, threads, tenants_max: 1, no_evict: false, seed: 1 }).unwrap()
     }
 
@@ -367,7 +368,14 @@ mod tests {
     /// However many are left, some are sealed, or nothing could be cleaned in a small memory.
     #[test]
     fn of_many_that_are_left_the_fullest_are_sealed() {
-        for is_roomy in [true, false] {
+        let buffers = |store: &Store| store.set_external(Bytes::mib(8));
+        let values = |store: &Store| {
+            let coming = store.log.begin_value(7 << 20).unwrap();
+            assert_eq!(store.log.back_value(&store.epochs, coming, 6 << 20, u64::MAX), Lent::Done);
+        };
+        type Take = fn(&Store);
+        let takes: [(Take, bool); 3] = [(|_| {}, true), (buffers, false), (values, false)];
+        for (take, is_roomy) in takes {
             let store = new_store(1);
             let mut passes = [0; 3].map(|_| Destinations::take(&store));
             for pass in &mut passes {
@@ -375,9 +383,7 @@ mod tests {
                 pass.open_for_needed(&store, Needed::new(1_000, true), store.stamp_base(), Half::Upper)
                     .unwrap();
             }
-            if !is_roomy {
-                store.set_external(Bytes::mib(8));
-            }
+            take(&store);
             assert_eq!(store.is_roomy(), is_roomy);
             passes.into_iter().for_each(|pass| pass.park(&store));
             let left = lock(&store.parked.0).open[Half::Upper as usize].len();

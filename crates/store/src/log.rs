@@ -167,6 +167,11 @@ impl Log {
         Bytes(u64::from(lock(&self.pool).backed) * self.segment_bytes as u64)
     }
 
+    /// Segments that may cost memory beside the values.
+    pub(crate) fn allowed(&self) -> u32 {
+        lock(&self.pool).allowed
+    }
+
     /// Segments over what is allowed, which the cleaner should give back.
     pub(crate) fn excess(&self) -> u32 {
         let pool = lock(&self.pool);

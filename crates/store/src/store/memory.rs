@@ -93,9 +93,9 @@ impl Store {
             as u64
     }
 
-    /// Whether the log has four times the segments that it needs, or more.
+    /// Whether values leave the log four times the segments that it needs, or more.
     pub(crate) fn is_roomy(&self) -> bool {
-        self.geometry.segments_least.saturating_mul(4) <= *lock(&self.allowed)
+        self.geometry.segments_least.saturating_mul(4) <= self.log.allowed()
     }
 
     /// Segments that fit beside the index and the tables as they are now.
