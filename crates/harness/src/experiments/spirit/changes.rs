@@ -9,6 +9,7 @@ use crate::live::{Here, Order, Tenant, Work, Working};
 use lab::experiment::{ExperimentError, Results, Sweep, stays_after};
 use server::PlaceIn;
 use std::io;
+use store::RankKind;
 use units::Duration;
 
 /// The tenants; those that turn come first.
@@ -101,11 +102,13 @@ pub(super) fn changes(sweep: &Sweep, results: &mut Results) -> Result<(), Experi
     let tenants = NAMES.map(|name| Tenant::new(name, ""));
     let (minute_s, epoch_minutes) = (sweep.number("minute_s")?, sweep.number("epoch_minutes")?);
     let part = sweep.number("part")?;
+    let rank: RankKind = sweep.text("rank")?.parse().map_err(ExperimentError::failed)?;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an epoch in ns")]
     let epoch = Duration((minute_s * epoch_minutes * 1e9) as u64);
     let setting = |config: &mut server::Config| {
         config.placement = PlaceIn::Auto;
         (config.bandwidth_part, config.bandwidth_epoch) = (part, epoch);
+        config.rank = rank.clone();
     };
     let here = Here::start_with(sweep.text("tier")?, "static", &tenants, 2, setting).map_err(failed)?;
     let size = usize::try_from(sweep.count("value_bytes")?).map_err(ExperimentError::failed)?;
