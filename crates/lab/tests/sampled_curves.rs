@@ -239,13 +239,14 @@ fn a_curve_through_the_present_predicts_any_order() {
         ("GDSF", ERROR_MAX, |size| Box::new(Gdsf::new(size, Bytes::ZERO))),
         ("S3-FIFO", ERROR_MAX, |size| Box::new(S3Fifo::new(size, Bytes::ZERO))),
     ];
-    for name in ["arc-P6", "http-nasa-19950801", "scarab-recs-h1", "web12"] {
-        let Some(stream) = trace(name) else { continue };
-        let shards = sampled(&stream, 1.0, SAMPLES_FEW);
-        let curve = shards.curve().unwrap();
-        let now = Exact::of(&stream).footprint.scale(1, 5);
+    let names = ["arc-P6", "http-nasa-19950801", "scarab-recs-h1", "web12"];
+    let streams: Vec<_> = names.into_iter().filter_map(|name| trace(name).map(|t| (name, t))).collect();
+    for (order, error_max, make) in orders {
         let (mut all_with, mut all_without) = (0.0, 0.0);
-        for (order, error_max, make) in orders {
+        for (name, stream) in &streams {
+            let shards = sampled(stream, 1.0, SAMPLES_FEW);
+            let curve = shards.curve().unwrap();
+            let now = Exact::of(stream).footprint.scale(1, 5);
             let missed = |size: Bytes| {
                 let mut cache = make(size);
                 let misses = stream.iter().filter(|(key, bytes)| !cache.access(*key, *bytes)).count();
@@ -260,13 +261,11 @@ fn a_curve_through_the_present_predicts_any_order() {
                 without += (curve.miss_ratio(size) - truth).abs() / 4.0;
                 same += (present - truth).abs() / 4.0;
             }
-            println!(
-                "{name}, {order}: off by {with:.4}; {without:.4} without the present, {same:.4} if nothing changed"
-            );
+            println!("{name}, {order}: {with:.4}; {without:.4} without the present, {same:.4} of no change");
             assert!(with <= error_max, "{name}, {order}: {with:.4}");
             all_with += with;
             all_without += without;
         }
-        assert!(all_with <= 0.9 * all_without, "{name}: {all_with:.4}, {all_without:.4}");
+        assert!(2.0 * all_with <= all_without, "{order}: {all_with:.4}, {all_without:.4}");
     }
 }
