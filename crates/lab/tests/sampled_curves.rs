@@ -14,7 +14,8 @@ use units::{Bytes, Rng, mix64};
 
 /// Mean absolute error over the sizes that a rate of .01 may have.
 const ERROR_MAX: f64 = 0.02;
-const LRU_ERROR_MAX: f64 = 0.012;
+/// The same of a curve through the present where the order is LRU, and only the sample is off: .0032 at most on these streams.
+const LRU_ERROR_MAX: f64 = 0.005;
 /// Parts of the footprint that are compared, in 20ths.
 const SIZES: std::ops::RangeInclusive<u64> = 1..=19;
 const KEYS: u32 = 300_000;

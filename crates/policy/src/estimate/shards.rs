@@ -52,7 +52,7 @@ const NEWEST_MIN: u64 = 512;
 const TURNED_BY: f64 = 0.25;
 /// What of a difference to a measured ratio is taken for the sample's error, in standard deviations: the rest is the order's, which says
 /// more of other sizes. Two, a quarter and none were off by .0126, .0113, .0132 where the order was LRU, and by .0305, .0212, .0204 where
-/// it was another (a quarter to 3.5 times the present, 31 streams, 1,024 samples).
+/// it was another (at a quarter and 3.5 times the present, 31 streams, 1,024 samples).
 const OF_DEVIATION: f64 = 0.25;
 
 /// The estimator.
