@@ -55,8 +55,8 @@ impl Bell {
         self.heard.notify_one();
     }
 
-    /// Waits for a ring, at most so long.
-    fn wait(&self, most: Duration) {
+    /// Waits for a ring, at most so long. Returns whether there was one.
+    fn wait(&self, most: Duration) -> bool {
         let mut rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
         self.waiting.store(true, Ordering::Relaxed);
         if !*rung {
@@ -64,7 +64,7 @@ impl Bell {
             rung = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         self.waiting.store(false, Ordering::Relaxed);
-        *rung = false;
+        std::mem::take(&mut *rung)
     }
 }
 
@@ -136,7 +136,7 @@ pub(crate) fn control(
         let watch = shared.sharing.watch(now).map_or(WATCH_AGAIN, |at| until(at, now));
         // The clock ticks with the whole second.
         let to_tick = Duration(1_000_000_000 - now.0 % 1_000_000_000);
-        helpers.control.wait(to_tick.min(due.since(now)).min(watch.max(WATCH_AGAIN)));
+        let _ = helpers.control.wait(to_tick.min(due.since(now)).min(watch.max(WATCH_AGAIN)));
     }
 }
 
@@ -156,7 +156,7 @@ pub(crate) fn bandwidth(shared: &Shared, helpers: &Helpers, stop: &AtomicBool) {
         },
         || shared.sharing.begin_again(),
         |wake| {
-            helpers.bandwidth.wait(wake.min(REST_MAX));
+            shared.sharing.rest(wake.min(REST_MAX), &*shared.clock, |most| helpers.bandwidth.wait(most));
         },
     );
     shared.sharing.end(shared.clock.now());
@@ -213,7 +213,11 @@ pub(crate) fn clean(
         if needed && shared.config.no_evict {
             std::thread::sleep(FULL_PAUSE.to_std());
         }
-        helpers.cleaners[number].wait(if needed { Duration::from_millis(1) } else { Duration::from_secs(1) });
+        let _ = helpers.cleaners[number].wait(if needed {
+            Duration::from_millis(1)
+        } else {
+            Duration::from_secs(1)
+        });
     }
 }
 

@@ -8,6 +8,7 @@
 //! Failure:    levers that this store does not have (memory bandwidth allocation, CPU quotas) are never in force
 //! Non-goals:  latencies of requests: whoever serves them measures those
 
+use crate::latency::Looks;
 use crate::metrics::{Counters, ThreadCounters};
 use crate::store::Store;
 use crate::sync::Ordering;
@@ -33,8 +34,8 @@ pub struct BandwidthControl {
     /// Accesses to tiers by thread and tenant.
     by_thread: Vec<Vec<u64>>,
     lease: Lease<Throttle>,
-    /// The policy looks at the tier's latency.
-    probes: bool,
+    /// What looks since the last reading saw of the tier's latency, if the policy wants to know it.
+    looks: Option<Looks>,
     /// Part of the tier's time that is divided.
     part: f64,
 }
@@ -61,14 +62,27 @@ impl BandwidthControl {
             present: Vec::new(),
             by_thread: Vec::new(),
             lease: Lease::default(),
-            probes: false,
+            looks: None,
             part: 1.0,
         }
     }
 
     /// Times the tier at every reading from now on, or no more.
-    pub fn watch_latency(&mut self, probes: bool) {
-        self.probes = probes;
+    pub fn watch_latency(&mut self, watches: bool) {
+        self.looks = watches.then(Looks::default);
+    }
+
+    /// Whether the tier is timed at readings.
+    #[must_use]
+    pub const fn watches_latency(&self) -> bool {
+        self.looks.is_some()
+    }
+
+    /// Times the tier once more before the next reading, which tells the mean of all looks since the one before: one is of its moment.
+    pub fn look(&mut self) {
+        if let Some(looks) = &mut self.looks {
+            looks.add(self.store.tier_latency());
+        }
     }
 
     /// Divides so much of the tier's time from the next reading on: a part above 0 and at most 1.
@@ -209,10 +223,12 @@ impl Sensor for BandwidthControl {
             rows.push(Row { id: tenant.id, claim, signal, in_force });
         }
         let profile = self.store.divided_tier().filter(|tier| self.store.has_profile(*tier));
+        self.look();
+        let latency = self.looks.as_mut().map(std::mem::take).unwrap_or_default().mean();
         Pool {
             capacity: Amount::tier_time(Cost::SECOND).part(self.part),
             profile: profile.map_or(0, |tier| u32::from(tier) + 1),
-            latency: if self.probes { self.store.tier_latency() } else { Kinds::default() },
+            latency,
             ..Pool::default()
         }
     }

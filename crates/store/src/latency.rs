@@ -7,7 +7,7 @@
 
 use crate::store::Store;
 use crate::tier::Tier;
-use control::bandwidth::Kinds;
+use control::bandwidth::{Kind, Kinds};
 use media::{Buffer, SlowAccess};
 use units::{Bytes, Duration};
 
@@ -18,6 +18,32 @@ const LOADS: usize = 65;
 const PAGE: usize = 4096;
 /// The medium's own unit (NyxCache §2.1).
 const UNIT: Bytes = Bytes(256);
+
+/// What some looks at a tier saw, each of its moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Looks {
+    sum_ns: Kinds<u64>,
+    count: Kinds<u32>,
+}
+
+impl Looks {
+    pub(crate) fn add(&mut self, seen: Kinds<Option<Duration>>) {
+        for kind in Kind::ALL {
+            if let Some(latency) = seen.get(kind) {
+                let sum = self.sum_ns.get_mut(kind);
+                *sum = sum.saturating_add(latency.0);
+                *self.count.get_mut(kind) += 1;
+            }
+        }
+    }
+
+    /// Their mean, of each kind that one of them saw: as over all of the time between them.
+    pub(crate) fn mean(&self) -> Kinds<Option<Duration>> {
+        Kinds::from_fn(|kind| {
+            Some(Duration(self.sum_ns.get(kind).checked_div(u64::from(*self.count.get(kind)))?))
+        })
+    }
+}
 
 impl Store {
     /// How long reads and writes of the divided tier take now, as far as that can be told.
@@ -67,5 +93,25 @@ impl Store {
         }
         // A threshold of nothing could not be passed.
         Some(watch.now().since(started).max(Duration(1)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_are_told_by_their_mean_of_each_kind_that_was_seen() {
+        let seen = |read: Option<u64>, write: Option<u64>| Kinds {
+            slow_read: read.map(Duration),
+            slow_write: write.map(Duration),
+            ..Kinds::default()
+        };
+        let mut looks = Looks::default();
+        assert_eq!(looks.mean(), seen(None, None));
+        for (read, write) in [(Some(800), None), (Some(2_000), Some(700)), (Some(803), None)] {
+            looks.add(seen(read, write));
+        }
+        assert_eq!(looks.mean(), seen(Some(1_201), Some(700)));
     }
 }

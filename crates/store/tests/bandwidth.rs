@@ -327,4 +327,10 @@ fn loads_of_a_tier_that_is_memory_are_timed_while_somebody_looks() {
     // No cache answers in less than 10 ns, and a reading of the clock takes as long.
     assert!(seen.slow_read.is_some_and(|load| Duration(10) <= load), "{seen:?}");
     assert_eq!(Kinds { slow_read: None, ..seen }, Kinds::default(), "stores are not");
+    // Between readings, too, and no more once nobody looks.
+    rig.control.look();
+    assert!(rig.control.watches_latency() && latency(&mut rig).slow_read.is_some());
+    rig.control.watch_latency(false);
+    rig.control.look();
+    assert_eq!((rig.control.watches_latency(), latency(&mut rig)), (false, Kinds::default()));
 }

@@ -8,6 +8,7 @@ mod mt2_guarantee;
 mod mt2_held;
 mod mt2_interference;
 mod mt2_model;
+mod mt2_own;
 mod mt2_slo;
 mod mt2_throttle;
 mod none;
@@ -82,7 +83,8 @@ impl Default for Options {
 
 impl Options {
     /// How long pauses are.
-    fn pause(&self) -> Pause {
+    #[must_use]
+    pub fn pause(&self) -> Pause {
         Pause::new(self.settle, self.quiet)
     }
 }
@@ -120,7 +122,7 @@ pub fn by_name(name: &str, options: &Options) -> Option<Box<BandwidthPolicy>> {
         "fair-slowdown" => Box::new(FairSlowdown::new(options.pause(), options.seed)),
         "proportional" => Box::new(Proportional::new(options.donation, options.pause(), options.seed)),
         "prevention" => Box::new(Prevention::default()),
-        "remedy" => Box::new(Remedy::new(options.thresholds)),
+        "remedy" => Box::new(Remedy::new(options.thresholds).pausing(options.pause())),
         "guarantee" => Box::new(Guarantee::new(options.model.clone()?)),
         "slo" => Box::new(Slo::new(options.model.clone()?, options.thresholds)),
         "bandwidth-limit" => Box::new(BandwidthLimit::default()),

@@ -4,7 +4,8 @@
 //! Invariants: one sample alone changes nothing; a kind that was measured and is missing is unknown, not quiet
 //! Source:     MT² §3.2.2, Listing 1: interference is a latency above its threshold, the latency at which a kind's own
 //!             throughput has fallen by 10 %. We add: the median of three agrees with the newest sample, and quiet means
-//!             below .95 of every threshold (the paper leaves "disappeared" open)
+//!             below .95 of every threshold (the paper leaves "disappeared" open); where it is known what an access takes by the
+//!             own doing of those who come first, a threshold is above that by as much as above a quiet medium
 
 use control::Pool;
 use control::bandwidth::{Kind, Kinds};
@@ -81,6 +82,9 @@ impl Thresholds {
     }
 }
 
+/// How long an access of each kind takes, where that is known.
+pub(super) type Latencies = Kinds<Option<Duration>>;
+
 /// How the medium is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Weather {
@@ -114,16 +118,21 @@ impl Detector {
         Self { thresholds, recent: Kinds::default() }
     }
 
-    /// How the medium is after one more window.
-    pub(super) fn observe(&mut self, pool: &Pool) -> Weather {
-        let mut weather = None;
-        for kind in Kind::ALL {
-            let Some(threshold) = self.thresholds.get(kind) else { continue };
-            let recent = self.recent.get_mut(kind);
-            let Some(seen) = recent.observe(*pool.latency.get(kind), threshold) else { continue };
-            weather = Some(weather.map_or(seen, |so_far| worse(so_far, seen)));
+    /// Takes note of one more window.
+    pub(super) fn observe(&mut self, pool: &Pool) {
+        for kind in Kind::ALL.into_iter().filter(|&kind| self.thresholds.get(kind).is_some()) {
+            self.recent.get_mut(kind).observe(*pool.latency.get(kind));
         }
-        weather.unwrap_or(Weather::Unknown)
+    }
+
+    /// How the medium is, where an access takes `own` by the doing of those alone who come first.
+    pub(super) fn weather(&self, own: &Latencies) -> Weather {
+        let of = |kind| {
+            let threshold = self.thresholds.get(kind)?.0 as f64;
+            let own = own.get(kind).map_or(0.0, |own| own.0 as f64 / (1.0 - LOST_PART));
+            self.recent.get(kind).weather(threshold.max(own))
+        };
+        Kind::ALL.into_iter().filter_map(of).reduce(worse).unwrap_or(Weather::Unknown)
     }
 }
 
@@ -138,24 +147,31 @@ fn worse(a: Weather, b: Weather) -> Weather {
 }
 
 impl Recent {
-    /// How one kind is; none if it was never seen or not for long.
-    fn observe(&mut self, latency: Option<Duration>, threshold: Duration) -> Option<Weather> {
+    fn observe(&mut self, latency: Option<Duration>) {
         let Some(newest) = latency else {
             self.missed = self.missed.saturating_add(1);
             if FORGOTTEN_AFTER < self.missed {
                 self.count = 0;
             }
-            return (0 < self.count).then_some(Weather::Unknown);
+            return;
         };
         self.missed = 0;
         self.samples.rotate_right(1);
         self.samples[0] = newest.0;
         self.count = (self.count + 1).min(3);
-        let quiet_below = threshold.0 as f64 * QUIET_PART;
-        let (newest, median) = (newest.0, self.median());
-        Some(if threshold.0 < newest.min(median) {
+    }
+
+    /// How one kind is; none if it was never seen or not for long.
+    fn weather(&self, threshold: f64) -> Option<Weather> {
+        if self.count == 0 {
+            return None;
+        }
+        let (newest, median) = (self.samples[0], self.median());
+        Some(if 0 < self.missed {
+            Weather::Unknown
+        } else if threshold < newest.min(median) as f64 {
             Weather::Interference
-        } else if (newest.max(median) as f64) < quiet_below {
+        } else if (newest.max(median) as f64) < threshold * QUIET_PART {
             Weather::Quiet
         } else {
             Weather::Between
@@ -183,6 +199,11 @@ mod tests {
         Pool { latency: Kinds { slow_read: slow_read.map(US), ..Kinds::default() }, ..Pool::default() }
     }
 
+    fn weather(detector: &mut Detector, us: Option<u64>) -> Weather {
+        detector.observe(&pool(us));
+        detector.weather(&Kinds::default())
+    }
+
     #[test]
     fn one_sample_alone_changes_nothing() {
         let watched = Kinds { slow_read: Some(US(10)), ..Kinds::default() };
@@ -205,12 +226,31 @@ mod tests {
         .into_iter()
         .enumerate()
         {
-            assert_eq!(detector.observe(&pool(latency)), expected, "sample {at}");
+            assert_eq!(weather(&mut detector, latency), expected, "sample {at}");
         }
         for _ in 0..=FORGOTTEN_AFTER {
-            assert_eq!(detector.observe(&pool(None)), Unknown);
+            assert_eq!(weather(&mut detector, None), Unknown);
         }
-        assert_eq!(detector.observe(&pool(Some(50))), Between, "samples of long ago do not count");
+        assert_eq!(weather(&mut detector, Some(50)), Between, "samples of long ago do not count");
+    }
+
+    #[test]
+    fn a_threshold_is_above_what_those_who_come_first_do_themselves() {
+        let watched = Kinds { slow_read: Some(US(10)), ..Kinds::default() };
+        let mut detector = Detector::new(Thresholds::new(watched).unwrap());
+        let own = |us| Kinds { slow_read: Some(US(us)), ..Kinds::default() };
+        for _ in 0..3 {
+            detector.observe(&pool(Some(20)));
+        }
+        for (us, expected) in [
+            (0, Weather::Interference),
+            (9, Weather::Interference),
+            (17, Weather::Interference),
+            (18, Weather::Between),
+            (20, Weather::Quiet),
+        ] {
+            assert_eq!(detector.weather(&own(us)), expected, "{us} us of their own");
+        }
     }
 
     #[test]

@@ -20,8 +20,8 @@
 //! is held back, while in the paper (Table 6) only the writer pays. DRAM writes count like DRAM reads ("DRAM accesses"). Where
 //! somebody comes first, but transfers nothing, nobody is disturbed: the medium counts as quiet (Fig. 9: the background has all of it while the
 //! foreground sleeps). An
-//! interference that comes back within three periods of a relaxation undoes that relaxation, and each time the next one
-//! waits twice as long: without that the loop swings.
+//! interference that comes back within three periods of a relaxation undoes that relaxation, and each time the next one of
+//! that tenant waits twice as long: without that the loop swings.
 //!
 //! Scarce hardware is an ordinary case. Classes of service hold percentages and not tenants (MT² §4), so any number of
 //! tenants share eight; on a machine with fewer, `Levers::mba` has fewer levels, the steps are coarser, and with none CPU
@@ -31,8 +31,10 @@
 use super::mt2_cap::CapKeeper;
 use super::mt2_held::{Heed, Held};
 use super::mt2_interference::{Detector, Thresholds, Weather};
+use super::mt2_own::OwnDoing;
 use super::regulator::{self, Step};
 use super::roster::{Roster, note};
+use crate::estimate::pause::Pause;
 use control::bandwidth::{BandwidthSignal, Kind, Kinds, Throttle};
 use control::{Class, Decision, Law, Levers, Note, Policy, Reason, Row, Seen, Shares, Window};
 use units::{Bytes, Duration, Instant, TenantId};
@@ -91,11 +93,11 @@ pub enum Means {
 pub struct Remedy {
     means: Means,
     detector: Detector,
+    own: OwnDoing,
     roster: Roster<Restricted>,
     /// Steps taken so far: the order in which tenants were held back.
     steps: u64,
     quiet: u32,
-    strikes: u32,
     /// Who was relaxed last, and how many periods ago.
     relaxed: Option<(TenantId, u32)>,
     shares: Shares<Throttle>,
@@ -109,6 +111,8 @@ struct Restricted {
     heed: Option<Heed>,
     /// When it was last held back further, in steps of all.
     last_step: u64,
+    /// How often letting it go brought the interference back.
+    strikes: u32,
 }
 
 /// A step that could be taken.
@@ -133,30 +137,63 @@ impl Remedy {
         Self {
             means,
             detector: Detector::new(thresholds),
+            own: OwnDoing::new(None),
             roster: Roster::default(),
             steps: 0,
             quiet: 0,
-            strikes: 0,
             relaxed: None,
             shares: Shares::default(),
             notes: Vec::new(),
         }
     }
 
+    /// Where there is interference all but those who come first pause as `pause` says, once a second: what those do to themselves is none.
+    #[must_use]
+    pub fn pausing(self, pause: Pause) -> Self {
+        Self { own: OwnDoing::new(Some(pause)), ..self }
+    }
+
     /// Takes over who is there, which actuators follow, and lets go whoever is best-effort no more.
     fn settle(&mut self, seen: &Seen<'_, Signals, Throttle>) {
-        if self.roster.settle(seen.tenants, &mut self.notes, |_| Restricted::default()) {
-            self.strikes = 0;
-        }
+        let are_others = self.roster.settle(seen.tenants, &mut self.notes, |_| Restricted::default());
         for (at, row) in seen.tenants.iter().enumerate() {
             let tenant = &mut self.roster[at];
             if !is_best_effort(row) {
                 *tenant = Restricted::default();
                 continue;
             }
+            if are_others {
+                tenant.strikes = 0;
+            }
             tenant.heed = Some(tenant.held.heed(row.in_force));
             if tenant.held.gave_up_now() {
                 self.notes.push(note(Some(row.id), Reason::Incident("an actuator refuses".into()), 0));
+            }
+        }
+    }
+
+    /// One step, or a pause that shows what those who come first do themselves.
+    fn step(&mut self, now: Instant, seen: &Seen<'_, Signals, Throttle>) {
+        self.age();
+        self.detector.observe(seen.pool);
+        let own = self.own.latencies(now);
+        let is_asleep = are_first_asleep(seen);
+        // What is above the thresholds for whatever reason.
+        let is_above = self.detector.weather(&Kinds::default()) == Weather::Interference;
+        if is_above && !is_asleep && self.own.begin(now, seen) {
+            self.notes.push(note(None, Reason::Experiment, 0));
+            return;
+        }
+        match self.detector.weather(&own) {
+            Weather::Interference | Weather::Between if is_asleep => self.relax(seen),
+            Weather::Interference => self.tighten(seen),
+            Weather::Quiet => self.relax(seen),
+            // One period that is neither, or not seen, does not undo all that were quiet.
+            Weather::Between => self.quiet = self.quiet.saturating_sub(1),
+            Weather::Unknown => {
+                self.quiet = self.quiet.saturating_sub(1);
+                let why = "latency of the medium not measured: throttles stay";
+                self.notes.push(note(None, Reason::Fallback(why.into()), 0));
             }
         }
     }
@@ -185,7 +222,8 @@ impl Remedy {
         if QUIET_PERIODS < ago {
             return None;
         }
-        self.strikes = (self.strikes + 1).min(STRIKES_MAX);
+        let tenant = &mut self.roster[at];
+        tenant.strikes = (tenant.strikes + 1).min(STRIKES_MAX);
         let candidate = self.candidate(at, &seen.tenants[at], seen.window, 0.0)?;
         candidate.next.is_some().then_some(candidate)
     }
@@ -239,11 +277,11 @@ impl Remedy {
     /// One step back, if the medium has been quiet for long enough.
     fn relax(&mut self, seen: &Seen<'_, Signals, Throttle>) {
         self.quiet = self.quiet.saturating_add(1);
-        if self.quiet < QUIET_PERIODS << self.strikes {
-            return;
-        }
         let held = self.roster.iter().enumerate().filter(|(_, (_, tenant))| tenant.held.is_stepped());
         let Some((at, (id, tenant))) = held.max_by_key(|(_, (_, tenant))| tenant.last_step) else { return };
+        if self.quiet < QUIET_PERIODS << tenant.strikes {
+            return;
+        }
         let row = &seen.tenants[at];
         let levers = self.levers(&row.claim.levers);
         let traffic = row.signal.as_ref().map(|signal| (signal, seen.window));
@@ -257,11 +295,13 @@ impl Remedy {
 
     /// A relaxation that has stood for three periods makes the next ones wait less.
     fn age(&mut self) {
-        if let Some((_, ago)) = &mut self.relaxed {
-            *ago = ago.saturating_add(1);
-            if *ago == QUIET_PERIODS + 1 {
-                self.strikes = self.strikes.saturating_sub(1);
-            }
+        let Some((id, ago)) = &mut self.relaxed else { return };
+        *ago = ago.saturating_add(1);
+        if *ago == QUIET_PERIODS + 1
+            && let Some(at) = self.roster.at(*id)
+        {
+            let tenant = &mut self.roster[at];
+            tenant.strikes = tenant.strikes.saturating_sub(1);
         }
     }
 
@@ -286,34 +326,25 @@ impl Policy for Remedy {
         }
     }
 
-    fn decide(&mut self, _now: Instant, seen: &Seen<'_, Signals, Throttle>) -> Decision<'_, Throttle> {
+    fn decide(&mut self, now: Instant, seen: &Seen<'_, Signals, Throttle>) -> Decision<'_, Throttle> {
         self.notes.clear();
         self.settle(seen);
         // Where no time has passed there is nothing new to learn.
-        if Duration::ZERO < seen.window.length() {
-            self.age();
-            let weather = match self.detector.observe(seen.pool) {
-                Weather::Interference | Weather::Between if are_first_asleep(seen) => Weather::Quiet,
-                weather => weather,
-            };
-            match weather {
-                Weather::Interference => self.tighten(seen),
-                Weather::Quiet => self.relax(seen),
-                // One period that is neither, or not seen, does not undo all that were quiet.
-                Weather::Between => self.quiet = self.quiet.saturating_sub(1),
-                Weather::Unknown => {
-                    self.quiet = self.quiet.saturating_sub(1);
-                    let why = "latency of the medium not measured: throttles stay";
-                    self.notes.push(note(None, Reason::Fallback(why.into()), 0));
-                }
-            }
+        if !self.own.take(now, seen) && Duration::ZERO < seen.window.length() {
+            self.step(now, seen);
         }
-        self.shares.rebuild(Law::Free, seen, self.roster.iter().map(|(id, t)| (id, t.held.asked)));
-        Decision { shares: &self.shares, wake: PERIOD, lease: LEASE, steady: true, notes: &self.notes }
+        let pause = self.own.lasts();
+        let shares = self.roster.iter().zip(seen.tenants).map(|((id, tenant), row)| {
+            let is_paused = pause.is_some() && is_best_effort(row);
+            (id, Throttle { paused: is_paused || tenant.held.asked.paused, ..tenant.held.asked })
+        });
+        self.shares.rebuild(Law::Free, seen, shares);
+        let (wake, lease) = pause.unwrap_or((PERIOD, LEASE));
+        Decision { shares: &self.shares, wake, lease, steady: pause.is_none(), notes: &self.notes }
     }
 }
 
-fn is_best_effort(row: &Row<Signals, Throttle>) -> bool {
+pub(super) fn is_best_effort(row: &Row<Signals, Throttle>) -> bool {
     matches!(row.claim.class, Class::BestEffort)
 }
 

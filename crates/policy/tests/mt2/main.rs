@@ -6,5 +6,6 @@ mod stage;
 
 mod any_input;
 mod caps;
+mod own;
 mod promises;
 mod remedy;

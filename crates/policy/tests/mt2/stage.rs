@@ -68,12 +68,16 @@ impl Stage {
     }
 
     pub(crate) fn step_for(&mut self, period: Duration) {
+        assert_eq!(self.ask(period), (PERIOD, true));
+    }
+
+    /// One window of any length; how long the next one is to be, and whether it is no experiment.
+    pub(crate) fn ask(&mut self, period: Duration) -> (Duration, bool) {
         let window = Window { start: self.now, end: self.now + period, mixed: false };
         self.now = window.end;
         let seen = Seen::new(window, &self.pool, &self.rows).unwrap();
         let decision = self.policy.decide(self.now, &seen);
-        assert_eq!(decision.wake, PERIOD);
-        assert!(decision.steady);
+        let next = (decision.wake, decision.steady);
         self.notes = decision.notes.to_vec();
         let shares: Vec<_> = decision.shares.rows().to_vec();
         for ((id, share), row) in shares.iter().zip(&mut self.rows) {
@@ -81,6 +85,7 @@ impl Stage {
             let refused = self.refuse.contains(id);
             row.in_force = Some(if refused { row.in_force.unwrap_or_default() } else { *share });
         }
+        next
     }
 
     /// Gives a tenant a rate of one kind over the next period.

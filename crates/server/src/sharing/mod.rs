@@ -16,6 +16,7 @@ mod joint;
 mod model;
 mod pace;
 mod policies;
+mod rests;
 mod silence;
 mod slowdowns;
 mod speeds;

@@ -140,7 +140,8 @@ impl BandwidthKind {
             _ if self.family() == Family::Joint => Self::NONE.one(options, is_among_groups),
             // Who disturbs others is held back by whom it disturbs, or with its group: once.
             "prevention+remedy" if is_among_groups => {
-                Box::new(Tighter::new(Prevention::default(), Remedy::new(options.thresholds)))
+                let remedy = Remedy::new(options.thresholds).pausing(options.pause());
+                Box::new(Tighter::new(Prevention::default(), remedy))
             }
             "prevention+remedy" => Box::new(Prevention::default()),
             name => by_name(name, options).expect("every kind is a policy, and has the model that it needs"),

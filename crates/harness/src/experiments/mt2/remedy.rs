@@ -78,12 +78,13 @@ pub(super) fn remedy(sweep: &Sweep, results: &mut Results) -> Result<(), Experim
     Ok(())
 }
 
-/// In which part of the last windows each tenant that comes to the tier was held back, and how long an access took over time.
+/// For which part of the last windows' time each tenant that comes to the tier was held back, and how long an access took over time.
 fn held(here: &Here, windows: usize, results: &mut Results) {
     for name in ["store", "nr", "nw"] {
         let windows = here.used(name, windows);
-        let held = windows.iter().filter(|window| window.is_held_back).count();
-        results.number(format!("{name}_held"), held as f64 / windows.len() as f64);
+        let secs: f64 = windows.iter().map(|window| window.secs).sum();
+        let held: f64 = windows.iter().filter(|window| window.is_held_back).map(|window| window.secs).sum();
+        results.number(format!("{name}_held"), held / secs);
     }
     let title = "An access to the tier under the policy";
     let medium = here.medium();
