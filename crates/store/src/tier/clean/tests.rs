@@ -4,7 +4,7 @@ use super::*;
 use crate::passes::By;
 use crate::sync::lock;
 use crate::worker::Worker;
-use crate::{Fields, Mode, Options, Placement, RankKind, Refused, TenantSpec};
+use crate::{Fields, Mode, Options, Placement, Promotion, RankKind, Refused, TenantSpec};
 use control::Claim;
 use control::memory::MemoryShare;
 use media::faults::Faulty;
@@ -104,6 +104,34 @@ fn place(worker: &Worker, tenant: TenantId, number: u32) -> Option<u64> {
     let locked = worker.store.index.lock(key.hash());
     let found = worker.live(&locked, &key).found()?;
     worker.store.log.view(&worker.reader, found.slot.place()).away().map(|away| away.at)
+}
+
+/// What is remembered of a key that is there.
+fn remembered(worker: &Worker, tenant: TenantId, number: u32) -> u8 {
+    let text = format!("key {number}");
+    let key = worker.key(Space::Own(tenant), text.as_bytes()).unwrap();
+    let locked = worker.store.index.lock(key.hash());
+    let found = worker.live(&locked, &key).found().unwrap();
+    worker.store.log.view(&worker.reader, found.slot.place()).remembered()
+}
+
+#[test]
+fn what_is_remembered_of_a_key_goes_below_with_its_value_and_comes_back_with_it() {
+    let (store, mut worker) = start(Arc::new(Plain::new(Bytes::mib(64)).unwrap()), OPTIONS);
+    store.set_promotion(Promotion::Always);
+    let tenant = add(&store, "t");
+    assert!(store.set_placement(tenant, Placement::Auto));
+    let hash = worker.key(Space::Own(tenant), b"key 0").unwrap().hash();
+    store.ghosts.remember(hash, 2_000, || 1, store.tick_count());
+    assert!(set(&mut worker, tenant, 0));
+    assert_eq!((remembered(&worker, tenant, 0), place(&worker, tenant, 0)), (2, None));
+    let mut others = 1..100_000;
+    while place(&worker, tenant, 0).is_none() {
+        assert!(set(&mut worker, tenant, others.next().expect("it goes below")));
+    }
+    assert_eq!(remembered(&worker, tenant, 0), 2, "below");
+    assert!(has(&mut worker, tenant, 0));
+    assert_eq!((remembered(&worker, tenant, 0), place(&worker, tenant, 0)), (2, None), "back in DRAM");
 }
 
 #[test]
