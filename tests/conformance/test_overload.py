@@ -74,6 +74,19 @@ def test_requests_beyond_the_rate_wait(fresh):
     assert ask(server, "GET", "/tenants/a")[1]["rate_waits"] == before
 
 
+def test_who_waits_for_the_rate_is_answered_by_a_server_that_ends(fresh):
+    server = fresh("--tenant", "name=a,prefix=a:,requests_per_second=1,burst=1")
+    with server.wire() as wire, server.wire() as other:
+        wire.send(b"get a:k\r\n" * 60 + b"mn\r\n")
+        other.send(b"get a:k\r\n" * 20 + b"mn\r\n")
+        wait_until(lambda: 2 <= ask(server, "GET", "/tenants/a")[1]["rate_waits"])
+        server.process.send_signal(signal.SIGTERM)
+        # A minute's tokens, and a third of one: nobody waits for them.
+        assert wire.read_to_close() == b"END\r\n" * 60 + b"MN\r\n"
+        assert other.read_to_close() == b"END\r\n" * 20 + b"MN\r\n"
+    assert server.stop() == 0
+
+
 def test_requests_beyond_the_rate_are_refused_where_that_is_asked_for(fresh):
     tenant = "name=a,prefix=a:,requests_per_second=1,burst=5,over_rate=refuse"
     server = fresh("--tenant", tenant)

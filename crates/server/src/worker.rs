@@ -94,6 +94,8 @@ pub(crate) struct Worker<R> {
     fetching: Fetching,
     /// Those that wait for tokens, and until when.
     parked: Vec<(Instant, StreamId)>,
+    /// The server ends: what has arrived is answered, and nothing more.
+    is_draining: bool,
     /// How often anybody had been let go at a tier when it last looked.
     let_go_seen: u64,
     /// What became of passwords that are verified elsewhere: as many as connections wait for at most.
@@ -153,6 +155,7 @@ impl<R: Reactor> Worker<R> {
             yields: 0,
             lasting: Vec::new(),
             parked: Vec::new(),
+            is_draining: false,
             let_go_seen: 0,
             verdicts: unbounded(),
             bounds,

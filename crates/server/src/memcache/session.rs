@@ -44,6 +44,8 @@ pub(crate) struct Session<'s> {
     pub(crate) may_fetch: bool,
     /// The first request has waited for tokens for so long that it waits no more.
     pub(crate) has_waited_long: Cell<bool>,
+    /// The server ends: nobody waits for tokens any more.
+    pub(crate) is_draining: bool,
     /// Values were fetched for the request that is executed, the first one.
     pub(crate) is_fetched: Cell<bool>,
     /// Bytes that are fetched for it at once, but for a single value.

@@ -22,6 +22,10 @@ pub(super) fn take_tokens(
     for (at, &(of, asks_for)) in needed.iter().enumerate() {
         let Some(gate) = session.gate(of) else { continue };
         let Err(none) = gate.take(asks_for, session.now) else { continue };
+        // What has arrived is answered: nobody waits for a second that does not come.
+        if session.is_draining && matches!(none, NoToken::Wait(_)) {
+            continue;
+        }
         put_back(session, &needed[..at]);
         return Err(match none {
             NoToken::Wait(until) if !session.has_waited_long.get() => Stop::Ends(Ended::Waits(until)),

@@ -85,6 +85,7 @@ impl<R: Reactor> Worker<R> {
     /// finish its own; all within a deadline.
     pub(super) fn drain(&mut self) {
         let started = self.around.shared.clock.now();
+        self.is_draining = true;
         let mut finished_at = None;
         loop {
             if self.round(Some(Duration::from_millis(10))).is_err() {

@@ -247,6 +247,7 @@ impl<R: Reactor> Worker<R> {
             verdict: Cell::new(verdict),
             may_fetch: self.may_fetch(id),
             has_waited_long: Cell::new(self.has_waited_long(id)),
+            is_draining: self.is_draining,
             is_fetched: Cell::new(self.is_fetched(id)),
             fetch_bytes: self.fetch_bytes(),
             keys_done,
