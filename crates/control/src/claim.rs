@@ -66,6 +66,14 @@ pub enum Class {
     Exempt,
 }
 
+impl Class {
+    /// Whether the tenant comes after all others.
+    #[must_use]
+    pub const fn is_best_effort(&self) -> bool {
+        matches!(self, Self::BestEffort)
+    }
+}
+
 /// What a critical tenant was promised.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Goal {

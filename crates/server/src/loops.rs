@@ -152,30 +152,23 @@ pub(crate) fn bandwidth(shared: &Shared, helpers: &Helpers, stop: &AtomicBool) {
             if before != let_go {
                 helpers.wake_workers();
             }
-            wake
+            shared.sharing.rest(wake.min(REST_MAX), shared, |most| helpers.bandwidth.wait(most));
         },
-        || shared.sharing.begin_again(),
-        |wake| {
-            shared.sharing.rest(wake.min(REST_MAX), &*shared.clock, |most| helpers.bandwidth.wait(most));
+        || {
+            shared.sharing.begin_again();
+            let _ = helpers.bandwidth.wait(REST_MAX);
         },
     );
     shared.sharing.end(shared.clock.now());
     helpers.wake_workers();
 }
 
-/// Steps and waits as long as the step wants, until it is to stop; after a step that panics `begin_again` is called, and the longest wait follows.
-fn keep_stepping(
-    stop: &AtomicBool,
-    mut step: impl FnMut() -> Duration,
-    mut begin_again: impl FnMut(),
-    mut wait: impl FnMut(Duration),
-) {
+/// Steps, each with the rest that follows, until it is to stop; after one that panics `begin_again` is called.
+fn keep_stepping(stop: &AtomicBool, mut step: impl FnMut(), mut begin_again: impl FnMut()) {
     while !stop.load(Ordering::Acquire) {
-        let stepped = catch_unwind(AssertUnwindSafe(&mut step));
-        if stepped.is_err() {
+        if catch_unwind(AssertUnwindSafe(&mut step)).is_err() {
             begin_again();
         }
-        wait(stepped.unwrap_or(REST_MAX));
     }
 }
 
@@ -228,20 +221,16 @@ mod tests {
 
     #[test]
     fn a_step_that_panics_is_no_end_of_stepping() {
-        let (stop, steps, begun, waited) =
-            (AtomicBool::new(false), Cell::new(0), Cell::new(0), Cell::new(Duration::ZERO));
+        let (stop, steps, begun) = (AtomicBool::new(false), Cell::new(0), Cell::new(0));
         keep_stepping(
             &stop,
             || {
                 steps.set(steps.get() + 1);
                 assert_ne!(steps.get(), 2, "the second one fails");
                 stop.store(steps.get() == 4, Ordering::Release);
-                Duration(7)
             },
             || begun.set(begun.get() + 1),
-            |wake| waited.set(waited.get() + wake),
         );
         assert_eq!((steps.get(), begun.get()), (4, 1));
-        assert_eq!(waited.get(), Duration(3 * 7) + REST_MAX);
     }
 }

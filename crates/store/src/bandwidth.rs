@@ -17,7 +17,7 @@ use control::{Actuator, Amount, Decision, Lease, Levers, Pool, Row, Sensor};
 use media::brake::{self, Setting};
 use media::{Access, SlowAccess};
 use std::sync::Arc;
-use units::{Bytes, Instant, TenantId};
+use units::{Bytes, Duration, Instant, TenantId};
 
 /// What a brake of this store acts on.
 const BRAKE: Kinds<bool> = Kinds { dram_read: false, dram_write: false, slow_read: true, slow_write: true };
@@ -67,21 +67,22 @@ impl BandwidthControl {
         }
     }
 
-    /// Times the tier at every reading from now on, or no more.
+    /// Tells at readings what looks at the tier saw from now on, or no more.
     pub fn watch_latency(&mut self, watches: bool) {
         self.looks = watches.then(Looks::default);
     }
 
-    /// Whether the tier is timed at readings.
+    /// Whether what looks at the tier see is wanted.
     #[must_use]
     pub const fn watches_latency(&self) -> bool {
         self.looks.is_some()
     }
 
-    /// Times the tier once more before the next reading, which tells the mean of all looks since the one before: one is of its moment.
-    pub fn look(&mut self) {
+    /// Takes note of what a look at the tier saw ([`Store::tier_latency`], which whoever waits for this need not wait for): the next reading tells
+    /// the mean of all since the one before, for one is of its moment.
+    pub fn note_latency(&mut self, seen: Kinds<Option<Duration>>) {
         if let Some(looks) = &mut self.looks {
-            looks.add(self.store.tier_latency());
+            looks.add(seen);
         }
     }
 
@@ -223,7 +224,6 @@ impl Sensor for BandwidthControl {
             rows.push(Row { id: tenant.id, claim, signal, in_force });
         }
         let profile = self.store.divided_tier().filter(|tier| self.store.has_profile(*tier));
-        self.look();
         let latency = self.looks.as_mut().map(std::mem::take).unwrap_or_default().mean();
         Pool {
             capacity: Amount::tier_time(Cost::SECOND).part(self.part),

@@ -323,14 +323,19 @@ fn loads_of_a_tier_that_is_memory_are_timed_while_somebody_looks() {
     let latency = |rig: &mut Rig| rig.control.read(Instant(rig.now()), &mut Vec::new()).latency;
     assert_eq!(latency(&mut rig), Kinds::default());
     rig.control.watch_latency(true);
-    let seen = latency(&mut rig);
+    assert_eq!(latency(&mut rig), Kinds::default(), "nobody has looked yet");
+    let seen = rig.store.tier_latency();
     // No cache answers in less than 10 ns, and a reading of the clock takes as long.
     assert!(seen.slow_read.is_some_and(|load| Duration(10) <= load), "{seen:?}");
     assert_eq!(Kinds { slow_read: None, ..seen }, Kinds::default(), "stores are not");
-    // Between readings, too, and no more once nobody looks.
-    rig.control.look();
-    assert!(rig.control.watches_latency() && latency(&mut rig).slow_read.is_some());
+    rig.control.note_latency(seen);
+    rig.control.note_latency(Kinds { slow_read: seen.slow_read.map(|load| Duration(3 * load.0)), ..seen });
+    assert_eq!(
+        latency(&mut rig).slow_read,
+        seen.slow_read.map(|load| Duration(2 * load.0)),
+        "the mean of both"
+    );
+    rig.control.note_latency(seen);
     rig.control.watch_latency(false);
-    rig.control.look();
     assert_eq!((rig.control.watches_latency(), latency(&mut rig)), (false, Kinds::default()));
 }

@@ -26,7 +26,7 @@ pub struct Used {
     pub is_steady: bool,
 }
 
-/// How long an access of the least size took, as the server timed it at the end of a window.
+/// How long an access of the least size took, by the mean of the server's looks in a window.
 #[derive(Clone, Copy, Debug)]
 pub struct Medium {
     /// When that was.

@@ -81,10 +81,23 @@ impl Default for Options {
     }
 }
 
+/// `remedy` pauses nobody where a read takes longer: the looks that end a pause take five times that each (guess).
+const PAUSED_SLOWEST: Duration = Duration::from_micros(500);
+
 impl Options {
-    /// How long pauses are.
+    /// The policy `remedy` as a server has it: with pauses, but on a medium on which one takes too long.
     #[must_use]
-    pub fn pause(&self) -> Pause {
+    pub fn remedy(&self) -> Remedy {
+        let remedy = Remedy::new(self.thresholds);
+        if self.quiet.is_some_and(|quiet| PAUSED_SLOWEST < quiet) {
+            remedy
+        } else {
+            remedy.pausing(self.pause())
+        }
+    }
+
+    /// How long pauses are.
+    fn pause(&self) -> Pause {
         Pause::new(self.settle, self.quiet)
     }
 }
@@ -122,7 +135,7 @@ pub fn by_name(name: &str, options: &Options) -> Option<Box<BandwidthPolicy>> {
         "fair-slowdown" => Box::new(FairSlowdown::new(options.pause(), options.seed)),
         "proportional" => Box::new(Proportional::new(options.donation, options.pause(), options.seed)),
         "prevention" => Box::new(Prevention::default()),
-        "remedy" => Box::new(Remedy::new(options.thresholds).pausing(options.pause())),
+        "remedy" => Box::new(options.remedy()),
         "guarantee" => Box::new(Guarantee::new(options.model.clone()?)),
         "slo" => Box::new(Slo::new(options.model.clone()?, options.thresholds)),
         "bandwidth-limit" => Box::new(BandwidthLimit::default()),

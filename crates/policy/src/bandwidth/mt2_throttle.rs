@@ -1,8 +1,8 @@
 //! Dynamic bandwidth throttling: caps kept beforehand, and noisy neighbours held back once they disturb others.
 //!
 //! Shape:      prevention: caps per kind -> levers; remedy: latency of the medium, traffic -> one tenant one step
-//! Invariants: remedy holds back only best-effort tenants, one step of one tenant per period, and undoes its steps in the
-//!             opposite order; the two know nothing of each other and hold together as the tighter of both
+//! Invariants: remedy holds back only best-effort tenants, one step of one tenant per period but for pauses of all of them, and
+//!             undoes its steps in the opposite order, past whoever has to wait longer; the two know nothing of each other and hold together as the tighter of both
 //! Cost:       O(tenants) per decision, no allocation once the tenants are steady
 //! Failure:    without a signal a tenant keeps its throttle; without any latency remedy keeps all throttles
 //! Source:     MT² §3.1, §3.3.2, §4
@@ -36,12 +36,14 @@ use super::regulator::{self, Step};
 use super::roster::{Roster, note};
 use crate::estimate::pause::Pause;
 use control::bandwidth::{BandwidthSignal, Kind, Kinds, Throttle};
-use control::{Class, Decision, Law, Levers, Note, Policy, Reason, Row, Seen, Shares, Window};
+use control::{Decision, Law, Levers, Note, Policy, Reason, Row, Seen, Shares, Window};
 use units::{Bytes, Duration, Instant, TenantId};
 
 /// Decide again after so long (MT² §4).
 pub(super) const PERIOD: Duration = Duration::from_millis(100);
-/// A throttle that nobody renews holds for so long (guess: ten periods; all decisions are steady).
+/// What a pause leaves of a period is no shorter (guess: half of one).
+const SOONEST: Duration = Duration(PERIOD.0 / 2);
+/// A throttle that nobody renews holds for so long (guess: ten periods).
 pub(super) const LEASE: Duration = Duration::from_secs(1);
 /// Quiet periods before the first relaxation (our choice, the paper leaves "disappeared" open).
 const QUIET_PERIODS: u32 = 3;
@@ -100,6 +102,10 @@ pub struct Remedy {
     quiet: u32,
     /// Who was relaxed last, and how many periods ago.
     relaxed: Option<(TenantId, u32)>,
+    /// When the period ends; a pause is a part of one.
+    period_ends: Instant,
+    /// What could not be done in it.
+    incident: Option<&'static str>,
     shares: Shares<Throttle>,
     notes: Vec<Note>,
 }
@@ -142,12 +148,15 @@ impl Remedy {
             steps: 0,
             quiet: 0,
             relaxed: None,
+            period_ends: Instant::ZERO,
+            incident: None,
             shares: Shares::default(),
             notes: Vec::new(),
         }
     }
 
-    /// Where there is interference all but those who come first pause as `pause` says, once a second: what those do to themselves is none.
+    /// Where there is interference all but those who come first pause as `pause` says, once a second or up to three times as they do more:
+    /// what those do to themselves is none.
     #[must_use]
     pub fn pausing(self, pause: Pause) -> Self {
         Self { own: OwnDoing::new(Some(pause)), ..self }
@@ -156,9 +165,10 @@ impl Remedy {
     /// Takes over who is there, which actuators follow, and lets go whoever is best-effort no more.
     fn settle(&mut self, seen: &Seen<'_, Signals, Throttle>) {
         let are_others = self.roster.settle(seen.tenants, &mut self.notes, |_| Restricted::default());
+        self.own.settle(seen, are_others);
         for (at, row) in seen.tenants.iter().enumerate() {
             let tenant = &mut self.roster[at];
-            if !is_best_effort(row) {
+            if !row.claim.class.is_best_effort() {
                 *tenant = Restricted::default();
                 continue;
             }
@@ -174,14 +184,19 @@ impl Remedy {
 
     /// One step, or a pause that shows what those who come first do themselves.
     fn step(&mut self, now: Instant, seen: &Seen<'_, Signals, Throttle>) {
+        self.incident = None;
         self.age();
         self.detector.observe(seen.pool);
-        let own = self.own.latencies(now);
         let is_asleep = are_first_asleep(seen);
         // What is above the thresholds for whatever reason.
         let is_above = self.detector.weather(&Kinds::default()) == Weather::Interference;
-        if is_above && !is_asleep && self.own.begin(now, seen) {
+        let begins = is_above && !is_asleep && self.own.begin(now, seen);
+        if begins {
             self.notes.push(note(None, Reason::Experiment, 0));
+        }
+        let own = self.own.latencies(now);
+        if begins && own == Kinds::default() {
+            // Nobody pays before it is known for what.
             return;
         }
         match self.detector.weather(&own) {
@@ -204,6 +219,7 @@ impl Remedy {
         let Some(pick) = self.undone(seen).or_else(|| self.noisiest(seen)) else {
             let anybody = self.roster.iter().any(|(_, tenant)| tenant.held.is_stepped());
             let why = if anybody { "everybody is at the end of its levers" } else { "nobody to hold back" };
+            self.incident = Some(why);
             self.notes.push(note(None, Reason::Incident(why.into()), 0));
             return;
         };
@@ -277,11 +293,11 @@ impl Remedy {
     /// One step back, if the medium has been quiet for long enough.
     fn relax(&mut self, seen: &Seen<'_, Signals, Throttle>) {
         self.quiet = self.quiet.saturating_add(1);
-        let held = self.roster.iter().enumerate().filter(|(_, (_, tenant))| tenant.held.is_stepped());
+        let quiet = self.quiet;
+        let may_go =
+            |tenant: &Restricted| tenant.held.is_stepped() && QUIET_PERIODS << tenant.strikes <= quiet;
+        let held = self.roster.iter().enumerate().filter(|(_, (_, tenant))| may_go(tenant));
         let Some((at, (id, tenant))) = held.max_by_key(|(_, (_, tenant))| tenant.last_step) else { return };
-        if self.quiet < QUIET_PERIODS << tenant.strikes {
-            return;
-        }
         let row = &seen.tenants[at];
         let levers = self.levers(&row.claim.levers);
         let traffic = row.signal.as_ref().map(|signal| (signal, seen.window));
@@ -330,22 +346,25 @@ impl Policy for Remedy {
         self.notes.clear();
         self.settle(seen);
         // Where no time has passed there is nothing new to learn.
-        if !self.own.take(now, seen) && Duration::ZERO < seen.window.length() {
-            self.step(now, seen);
+        let is_new = Duration::ZERO < seen.window.length();
+        if is_new && self.own.take(now, seen) {
+            // What could not be done before the pause cannot be yet.
+            self.notes.extend(self.incident.map(|why| note(None, Reason::Incident(why.into()), 0)));
+        } else {
+            self.period_ends = now + PERIOD;
+            if is_new {
+                self.step(now, seen);
+            }
         }
         let pause = self.own.lasts();
         let shares = self.roster.iter().zip(seen.tenants).map(|((id, tenant), row)| {
-            let is_paused = pause.is_some() && is_best_effort(row);
+            let is_paused = pause.is_some() && row.claim.class.is_best_effort();
             (id, Throttle { paused: is_paused || tenant.held.asked.paused, ..tenant.held.asked })
         });
         self.shares.rebuild(Law::Free, seen, shares);
-        let (wake, lease) = pause.unwrap_or((PERIOD, LEASE));
+        let (wake, lease) = pause.unwrap_or((self.period_ends.since(now).max(SOONEST), LEASE));
         Decision { shares: &self.shares, wake, lease, steady: pause.is_none(), notes: &self.notes }
     }
-}
-
-pub(super) fn is_best_effort(row: &Row<Signals, Throttle>) -> bool {
-    matches!(row.claim.class, Class::BestEffort)
 }
 
 /// Whether tenants come first, and all of them are known to ask for nothing: what is moved behind them is none of their doing, so that where
@@ -357,7 +376,7 @@ fn are_first_asleep(seen: &Seen<'_, Signals, Throttle>) -> bool {
         true => signal.operations == 0,
         false => signal.bytes_total() == Bytes::ZERO,
     };
-    let mut first = seen.tenants.iter().filter(|row| !is_best_effort(row)).peekable();
+    let mut first = seen.tenants.iter().filter(|row| !row.claim.class.is_best_effort()).peekable();
     first.peek().is_some() && first.all(|row| row.signal.as_ref().is_some_and(is_asleep))
 }
 

@@ -6,6 +6,7 @@
 //!             that could not be kept is said again until the policy decides anew
 //! Cost:       O(tenants) per call, no allocation once the tenants are steady
 
+use control::bandwidth::Kinds;
 use control::{Decision, Join, Note, Policy, Pool, Reason, Row, Seen, Shares, Window};
 use units::{Duration, Instant};
 
@@ -116,8 +117,9 @@ where
             && self.rows.iter().zip(seen.tenants).all(|(a, b)| a.id == b.id);
         let start = if self.fresh { seen.window.start } else { self.window.start };
         let mixed = seen.window.mixed || (!self.fresh && (self.window.mixed || disturbed));
+        let latency = if self.fresh { seen.pool.latency } else { self.mean_latency(seen) };
         self.window = Window { start, end: seen.window.end, mixed };
-        self.pool = *seen.pool;
+        self.pool = Pool { latency, ..*seen.pool };
         if self.fresh && same {
             for (row, new) in self.rows.iter_mut().zip(seen.tenants) {
                 row.clone_from(new);
@@ -130,6 +132,20 @@ where
             self.regather(seen);
         }
         self.fresh = false;
+    }
+
+    /// What an access takes on average over all of the window, by its parts that saw one.
+    fn mean_latency(&self, seen: &Seen<'_, P::Signal, P::Share>) -> Kinds<Option<Duration>> {
+        let [before, now] = [self.window, seen.window].map(|window| u128::from(window.length().0));
+        let mean = |a: Duration, b: Duration| {
+            let sum = u128::from(a.0) * before + u128::from(b.0) * now;
+            let mean = sum.checked_div(before + now).unwrap_or(u128::from(b.0));
+            Duration(u64::try_from(mean).unwrap_or(u64::MAX))
+        };
+        Kinds::from_fn(|kind| match (*self.pool.latency.get(kind), *seen.pool.latency.get(kind)) {
+            (Some(a), Some(b)) => Some(mean(a, b)),
+            (known, new) => new.or(known),
+        })
     }
 
     /// Joins where tenants came or went: one that came has no signal of the whole window.
@@ -159,4 +175,61 @@ fn join<S: Join, A: Clone>(row: &mut Row<S, A>, new: &Row<S, A>) {
     }
     row.claim.clone_from(&new.claim);
     row.in_force.clone_from(&new.in_force);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use control::bandwidth::{BandwidthSignal, Throttle};
+    use control::{Claim, Law};
+    use units::TenantId;
+
+    /// Wishes to be asked every 100 ms; remembers the latency that it saw.
+    #[derive(Debug, Default)]
+    struct Watcher {
+        saw: Option<Duration>,
+        shares: Shares<Throttle>,
+    }
+
+    impl Policy for Watcher {
+        type Signal = BandwidthSignal;
+        type Share = Throttle;
+
+        fn name(&self) -> &'static str {
+            "watcher"
+        }
+
+        fn decide(
+            &mut self,
+            _: Instant,
+            seen: &Seen<'_, BandwidthSignal, Throttle>,
+        ) -> Decision<'_, Throttle> {
+            self.saw = seen.pool.latency.slow_read;
+            self.shares.rebuild(Law::Free, seen, seen.tenants.iter().map(|row| (row.id, Throttle::FREE)));
+            let wake = Duration::from_millis(100);
+            Decision { shares: &self.shares, wake, lease: wake, steady: true, notes: &[] }
+        }
+    }
+
+    #[test]
+    fn a_latency_is_the_mean_over_all_of_the_window() {
+        let rows = [Row { id: TenantId(1), claim: Claim::default(), signal: None, in_force: None }];
+        let mut paced = Paced::new(Watcher::default());
+        let mut now = Instant::ZERO;
+        for (ms, latency, expected) in [
+            (100, Some(500), Some(500)),
+            (20, Some(1_000), Some(500)),
+            (30, None, Some(500)),
+            // 1,000 ns for 50 ms, as far as is known, and 3,000 for 50.
+            (50, Some(3_000), Some(2_000)),
+            (100, None, None),
+        ] {
+            let window = Window { start: now, end: now + Duration::from_millis(ms), mixed: false };
+            now = window.end;
+            let slow_read = latency.map(Duration::from_nanos);
+            let pool = Pool { latency: Kinds { slow_read, ..Kinds::default() }, ..Pool::default() };
+            paced.see(now, &Seen::new(window, &pool, &rows).unwrap(), false);
+            assert_eq!(paced.policy().saw, expected.map(Duration::from_nanos), "after {ms} ms");
+        }
+    }
 }

@@ -7,11 +7,12 @@ use policy::bandwidth::{
     BandwidthLimit, Guarantee, Prevention, Remedy, Slo, ThrottleBiggest, cpu_only, mba_only,
 };
 use policy::compose::Tighter;
+use policy::estimate::pause::Pause;
 use units::{Bytes, BytesPerSec, Duration, Instant, Rng, TenantId};
 
 #[test]
 fn no_input_makes_a_policy_panic() {
-    let policies: [fn() -> Boxed; 9] = [
+    let policies: [fn() -> Boxed; 11] = [
         || Box::new(Prevention::default()),
         || Box::new(Remedy::new(thresholds())),
         || Box::new(Guarantee::new(model())),
@@ -21,6 +22,8 @@ fn no_input_makes_a_policy_panic() {
         || Box::new(mba_only(thresholds())),
         || Box::new(cpu_only(thresholds())),
         || Box::new(Tighter::new(Prevention::default(), Remedy::new(thresholds()))),
+        || Box::new(Remedy::new(thresholds()).pausing(Pause::default())),
+        || Box::new(Tighter::new(Prevention::default(), Remedy::new(thresholds()).pausing(Pause::default()))),
     ];
     for (which, policy) in policies.iter().enumerate() {
         for seed in 0..40 {
@@ -43,7 +46,8 @@ fn random_run(mut policy: Boxed, seed: u64, which: usize) {
             let known = in_force.iter().find(|(known, _)| known.0 == id).map(|(_, share)| *share);
             rows.push(random_row(&mut rng, id, known));
         }
-        let length = [Duration::ZERO, Duration(1), PERIOD, Duration::from_secs(3_600)][rng.index(4)];
+        let pause = Duration::from_millis(1);
+        let length = [Duration::ZERO, Duration(1), pause, PERIOD, Duration::from_secs(3_600)][rng.index(5)];
         let window = Window { start: now, end: now + length, mixed: rng.index(3) == 0 };
         now = window.end;
         let latency = |rng: &mut Rng| match rng.index(4) {
@@ -75,9 +79,10 @@ fn random_row(rng: &mut Rng, id: u32, in_force: Option<Throttle>) -> Row<Bandwid
         1 => Class::Critical { goal: Goal::Bandwidth(Kinds::from_fn(|_| BytesPerSec(amount(rng)))) },
         _ => Class::BestEffort,
     };
-    let levers = match rng.index(3) {
+    let levers = match rng.index(6) {
         0 => Levers::default(),
         1 => host(),
+        2 | 3 => Levers { brake: Kinds::splat(true), ..host() },
         _ => Levers { brake: Kinds::from_fn(|_| rng.index(2) == 0), ..host() },
     };
     let caps = Kinds::from_fn(|_| (rng.index(2) == 0).then(|| BytesPerSec(amount(rng))));

@@ -1,6 +1,6 @@
 //! Remedy: who pays for a victim, in which order, and when it is given back.
 
-use crate::stage::{PERIOD, Stage, cap, critical, tenant, thresholds, toy_rate};
+use crate::stage::{PERIOD, Stage, braked, cap, critical, tenant, thresholds, toy_rate};
 use control::bandwidth::{BandwidthSignal, Kind, Kinds, Throttle};
 use control::{Class, Levers, Mba, Reason, Row};
 use policy::bandwidth::{Prevention, Remedy};
@@ -236,10 +236,7 @@ fn a_braked_writer_is_let_go_step_by_step() {
     /// Accesses per second without a delay, and of so many one is a read.
     const FREE: f64 = 100_000.0;
     for reads_one_in in [u64::MAX, 5_000, 5] {
-        let mut writer = tenant(1, Class::BestEffort);
-        let brake = Kinds { slow_read: true, slow_write: true, ..Kinds::splat(false) };
-        writer.claim.levers = Levers { brake, ..Levers::default() };
-        let mut stage = Stage::new(Remedy::new(thresholds()), vec![writer]);
+        let mut stage = Stage::new(Remedy::new(thresholds()), vec![braked(1, Class::BestEffort)]);
         let rate = |delay: u32| THREADS / (1.0 / FREE + f64::from(delay) / 1e8);
         let mut step = |latency: u64| {
             let before = stage.rows[0].in_force.map_or(0, |now| now.delay);
@@ -277,13 +274,8 @@ fn a_braked_writer_is_let_go_step_by_step() {
 /// Of two tenants the noisier pays, also once its brake has made it the quieter one.
 #[test]
 fn who_is_held_back_by_a_delay_is_judged_by_what_it_would_do() {
-    let brake = Kinds { slow_read: true, slow_write: true, ..Kinds::splat(false) };
-    let braked = |id| {
-        let mut row = tenant(id, Class::BestEffort);
-        row.claim.levers = Levers { brake, ..Levers::default() };
-        row
-    };
-    let mut stage = Stage::new(Remedy::new(thresholds()), vec![braked(1), braked(2)]);
+    let rows = [1, 2].map(|id| braked(id, Class::BestEffort));
+    let mut stage = Stage::new(Remedy::new(thresholds()), rows.to_vec());
     stage.latency(Some(2_000));
     for _ in 0..14 {
         // Six threads, 256 B: 2 and 4 GB/s without delays.

@@ -38,6 +38,24 @@ pub(crate) fn tenant(id: u32, class: Class) -> Row<BandwidthSignal, Throttle> {
     }
 }
 
+/// One that a brake on both kinds of slow traffic holds back, and nothing else.
+pub(crate) fn braked(id: u32, class: Class) -> Row<BandwidthSignal, Throttle> {
+    let mut row = tenant(id, class);
+    let brake = Kinds { slow_read: true, slow_write: true, ..Kinds::splat(false) };
+    row.claim.levers = Levers { brake, ..Levers::default() };
+    row
+}
+
+/// What a thread of a tenant did that read so many bytes of the slow tier, 256 at a time.
+pub(crate) fn reads(bytes: u64) -> BandwidthSignal {
+    BandwidthSignal {
+        bytes: only(Kind::SlowRead, Bytes(bytes)),
+        accesses: only(Kind::SlowRead, bytes / 256),
+        threads: 1,
+        ..BandwidthSignal::default()
+    }
+}
+
 pub(crate) fn critical() -> Class {
     Class::Critical { goal: Goal::Bandwidth(Kinds::default()) }
 }

@@ -128,6 +128,8 @@ pub(crate) struct Sharing {
     lease_ends_ns: AtomicU64,
     /// Something has changed that a policy over both is to see at once.
     asked: AtomicBool,
+    /// When the tier may be looked at again between two turns.
+    looks_at_ns: AtomicU64,
     options: Mutex<Options>,
     model: TierModel,
     /// Where tenants' speeds are read from.
@@ -195,6 +197,7 @@ impl Sharing {
             slowdowns: Mutex::default(),
             lease_ends_ns: AtomicU64::new(u64::MAX),
             asked: AtomicBool::new(false),
+            looks_at_ns: AtomicU64::new(0),
             options: Mutex::new(options),
             model,
             speeds_file: Mutex::new(speeds_file),
@@ -315,6 +318,7 @@ impl Sharing {
     /// One turn of the loop. Returns how long to wait for the next: as its policy wants, and so long that steps take no more of a
     /// core than they may, but for experiments, which end when they should.
     pub(crate) fn step(&self, shared: &Shared) -> Duration {
+        self.look(shared);
         let mut running = self.running();
         let now = shared.clock.now();
         let asked = self.asked.swap(false, Ordering::Relaxed);

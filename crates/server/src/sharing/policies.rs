@@ -4,7 +4,7 @@
 
 use super::groups::GroupClaims;
 use super::history::Family;
-use policy::bandwidth::{BandwidthPolicy, Options, Prevention, Remedy, by_name};
+use policy::bandwidth::{BandwidthPolicy, Options, Prevention, by_name};
 use policy::compose::Tighter;
 use policy::joint::{self, JointPolicy};
 use std::fmt;
@@ -140,8 +140,7 @@ impl BandwidthKind {
             _ if self.family() == Family::Joint => Self::NONE.one(options, is_among_groups),
             // Who disturbs others is held back by whom it disturbs, or with its group: once.
             "prevention+remedy" if is_among_groups => {
-                let remedy = Remedy::new(options.thresholds).pausing(options.pause());
-                Box::new(Tighter::new(Prevention::default(), remedy))
+                Box::new(Tighter::new(Prevention::default(), options.remedy()))
             }
             "prevention+remedy" => Box::new(Prevention::default()),
             name => by_name(name, options).expect("every kind is a policy, and has the model that it needs"),

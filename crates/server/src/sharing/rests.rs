@@ -1,12 +1,13 @@
-//! How the loop about bandwidth waits for its next turn: a tier whose latency its policy looks at is timed meanwhile.
+//! How a tier is timed for a policy that looks at its latency: at each turn of the loop about bandwidth, and between two of them.
 //!
 //! Shape:      how long to wait -> waits between looks, whose mean the next turn sees
-//! Invariants: looks take one part in `LOOKS_ONE_IN` of the time at most; who rings ends the wait
+//! Invariants: looks between turns take one part in `LOOKS_ONE_IN` of the time at most; nobody waits for a look; who rings ends the wait
 //! Source:     MT² §3.2.2 has the mean of a period from queues' counters; one look is of its moment
 
 use super::Sharing;
-use crate::shared::Clock;
-use units::Duration;
+use crate::shared::Shared;
+use std::sync::atomic::Ordering;
+use units::{Duration, Instant};
 
 /// Between two looks at a tier's latency at least: five in a window of 100 ms (guess).
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
@@ -15,18 +16,40 @@ const LOOKS_ONE_IN: u64 = 1_000;
 
 impl Sharing {
     /// Waits so long for the next turn with `wait`, which says whether somebody rang for it.
-    pub(crate) fn rest(&self, wake: Duration, clock: &dyn Clock, mut wait: impl FnMut(Duration) -> bool) {
-        let due = clock.now() + wake;
-        let mut next = LOOK_AGAIN;
-        while next < due.since(clock.now()) && self.running().thing.control.watches_latency() {
+    pub(crate) fn rest(&self, wake: Duration, shared: &Shared, mut wait: impl FnMut(Duration) -> bool) {
+        let due = shared.clock.now() + wake;
+        loop {
+            let now = shared.clock.now();
+            let next = self.looks_at().since(now).max(LOOK_AGAIN);
+            if due.since(now) <= next || !self.watches_latency() {
+                wait(due.since(now));
+                return;
+            }
             if wait(next) {
                 return;
             }
-            let began = clock.now();
-            self.running().thing.control.look();
-            next = look_again(clock.now().since(began));
+            self.look(shared);
         }
-        wait(due.since(clock.now()));
+    }
+
+    /// Times the tier, if a policy wants to know.
+    pub(super) fn look(&self, shared: &Shared) {
+        if self.watches_latency() {
+            let began = shared.clock.now();
+            let seen = shared.store.tier_latency();
+            let ended = shared.clock.now();
+            self.running().thing.control.note_latency(seen);
+            self.looks_at_ns.store((ended + look_again(ended.since(began))).0, Ordering::Relaxed);
+        }
+    }
+
+    /// When the tier may be looked at again between two turns.
+    fn looks_at(&self) -> Instant {
+        Instant(self.looks_at_ns.load(Ordering::Relaxed))
+    }
+
+    fn watches_latency(&self) -> bool {
+        self.running().thing.control.watches_latency()
     }
 }
 
@@ -39,28 +62,44 @@ fn look_again(took: Duration) -> Duration {
 mod tests {
     use super::*;
     use crate::sharing::testing::two_under;
-    use crate::testing::pass;
+    use crate::testing::{Set, pass};
+    use control::Sensor;
 
     const MS: fn(u64) -> Duration = Duration::from_millis;
 
+    /// The waits of a rest of 100 ms in which nobody rings, and whether the next reading has a latency.
+    fn rest(shared: &Shared, clock: &Set) -> (Vec<Duration>, bool) {
+        let mut waits = Vec::new();
+        shared.sharing.rest(MS(100), shared, |most| {
+            waits.push(most);
+            pass(clock, most);
+            false
+        });
+        let now = shared.clock.now();
+        let pool = shared.sharing.running().thing.control.read(now, &mut Vec::new());
+        (waits, pool.latency.slow_read.is_some())
+    }
+
     #[test]
     fn a_tier_is_looked_at_between_turns_where_a_policy_wants_it() {
-        for (policy, expected) in [("prevention+remedy", [MS(20); 5].as_slice()), ("limit", &[MS(100)])] {
-            let (clock, shared, _) = two_under(policy);
-            let mut waits = Vec::new();
-            shared.sharing.rest(MS(100), &*shared.clock, |most| {
-                waits.push(most);
-                pass(&clock, most);
-                false
-            });
-            assert_eq!(waits, expected, "{policy}");
-            let mut rung = 0;
-            shared.sharing.rest(MS(100), &*shared.clock, |_| {
-                rung += 1;
-                true
-            });
-            assert_eq!(rung, 1, "{policy}: who rings is heard at once");
+        let (clock, shared, _) = two_under("prevention+remedy");
+        assert_eq!(rest(&shared, &clock), (vec![MS(20); 5], true));
+        // A look that took .03 ms, and one that took a millisecond.
+        for (again, expected) in [(30, vec![MS(30); 3]), (1_000, vec![])] {
+            shared.sharing.looks_at_ns.store((shared.clock.now() + MS(again)).0, Ordering::Relaxed);
+            let (mut waits, seen) = rest(&shared, &clock);
+            let last = waits.pop();
+            assert_eq!((waits.first().copied(), seen), (expected.first().copied(), !expected.is_empty()));
+            assert!(last.is_some());
         }
+        let mut rung = 0;
+        shared.sharing.rest(MS(100), &shared, |_| {
+            rung += 1;
+            true
+        });
+        assert_eq!(rung, 1, "who rings is heard at once");
+        let (clock, shared, _) = two_under("limit");
+        assert_eq!(rest(&shared, &clock), (vec![MS(100)], false));
     }
 
     #[test]
