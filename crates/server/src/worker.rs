@@ -94,7 +94,7 @@ pub(crate) struct Worker<R> {
     fetching: Fetching,
     /// Those that wait for tokens, and until when.
     parked: Vec<(Instant, StreamId)>,
-    /// The server ends: what has arrived is answered, and nothing more.
+    /// The server ends: what arrives until then is answered, whatever its rate.
     is_draining: bool,
     /// How often anybody had been let go at a tier when it last looked.
     let_go_seen: u64,

@@ -81,8 +81,9 @@ impl Default for Options {
     }
 }
 
-/// `remedy` pauses nobody where a read takes longer: the looks that end a pause take five times that each (guess).
-const PAUSED_SLOWEST: Duration = Duration::from_micros(500);
+/// `remedy` pauses nobody where a read takes longer: the looks that end windows of a pause take five reads each, and writes where those can
+/// be timed (guess).
+const PAUSED_SLOWEST: Duration = Duration::from_micros(200);
 
 impl Options {
     /// The policy `remedy` as a server has it: with pauses, but on a medium on which one takes too long.

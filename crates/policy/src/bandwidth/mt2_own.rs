@@ -1,12 +1,14 @@
 //! How long an access takes by the doing of those alone who come first: everybody else pauses for a moment.
 //!
 //! Shape:      when it is due -> a pause of some windows -> the mean of what the medium showed at their ends, per kind
-//! Invariants: who comes first is not paused, and nobody is where not all others can be, as members of groups and processes without a
-//!             brake; what was seen of others who came first, or did much less or more, does not count, nor what was seen long ago
+//! Invariants: who comes first is not paused, and nobody is where not all others can be, as groups and processes without a brake; what
+//!             was seen of others who came first does not count, nor what was seen long ago, nor, from the next pause on, of those
+//!             who did much less or more
 //! Units:      time of an access of each kind
-//! Cost:       O(tenants) in a period with interference, O(1) else; pauses take .5 % of the time on a medium as fast as memory, 1.5 % on
-//!             slower ones, and up to three times as much while those who come first do more and more
-//! Failure:    where a window was late, or others were served in it, nothing is learnt, and the thresholds hold as they are
+//! Cost:       O(tenants); pauses take .5 % of the time on a medium as fast as memory, 1.5 % on slower ones, with the looks at their ends
+//!             some more, and up to three times as much while those who come first do more and more
+//! Failure:    where a window was late, or others were served in it, nothing is learnt; where nothing was of late, the thresholds hold
+//!             as they are
 //! Source:     MT² §3.2.2: interference is where somebody's throughput has fallen by a tenth below what it has alone. We add: alone
 //!             it has its own load, which takes of the medium, too; pauses as in NyxCache §4.1
 
@@ -15,7 +17,7 @@ use crate::estimate::pause::Pause;
 use crate::estimate::stand_alone::REFRESH;
 use control::bandwidth::{BandwidthSignal, Kind, Kinds, Throttle};
 use control::{GroupId, Pool, Row, Seen};
-use units::{Duration, Instant};
+use units::{Duration, Instant, mix64};
 
 /// Windows of a pause that count, where they are short: each ends with one look at the medium, which is of its moment (guess: one was off
 /// by half where it met a burst).
@@ -51,9 +53,12 @@ pub(super) struct OwnDoing {
     paused_at: Option<Instant>,
     /// Ordinary periods since.
     periods: u32,
-    /// What those who come first did in the period before the last pause, and how many they are.
+    /// What those who come first did in the period before the last pause.
     first: Did,
-    firsts: usize,
+    /// Who they are, as a number.
+    firsts: u64,
+    /// They are others since the last pause began.
+    has_others: bool,
 }
 
 /// What somebody did to the slow tier in a window.
@@ -90,16 +95,18 @@ impl OwnDoing {
             periods: PERIODS_BETWEEN,
             first: Did::default(),
             firsts: 0,
+            has_others: false,
         }
     }
 
-    /// Takes note of who comes first now; `are_others`: of whether tenants came or went.
-    pub(super) fn settle(&mut self, seen: &Seen<'_, BandwidthSignal, Throttle>, are_others: bool) {
-        let firsts = seen.tenants.iter().filter(|row| !row.claim.class.is_best_effort()).count();
-        if are_others || firsts != self.firsts {
+    /// Takes note of who comes first now.
+    pub(super) fn settle(&mut self, seen: &Seen<'_, BandwidthSignal, Throttle>) {
+        let first = seen.tenants.iter().filter(|row| !row.claim.class.is_best_effort());
+        let firsts = first.fold(0, |number, row| mix64(number ^ u64::from(row.id.0)));
+        if firsts != self.firsts {
             self.samples = Kinds::default();
+            (self.firsts, self.has_others) = (firsts, true);
         }
-        self.firsts = firsts;
     }
 
     /// Begins a pause if it is time for one, and all that are not to come first can be paused.
@@ -108,14 +115,14 @@ impl OwnDoing {
         let passed = self.paused_at.map_or(REFRESH, |at| now.since(at));
         let present = Did::of_first(seen);
         let [is_busier, is_idler] = [present.is_more_than(self.first), self.first.is_more_than(present)];
-        let is_due = REFRESH <= passed || (is_busier && REFRESH_CHANGED <= passed);
+        let is_due = self.has_others || REFRESH <= passed || (is_busier && REFRESH_CHANGED <= passed);
         if !is_due || self.periods < PERIODS_BETWEEN || !can_be_alone(seen.tenants) {
             return false;
         }
         if is_busier || is_idler {
             self.samples = Kinds::default();
         }
-        self.first = present;
+        (self.first, self.has_others) = (present, false);
         let settles = self.pause.is_some_and(Pause::settles);
         self.left = Some(Left { settles, windows });
         true
@@ -140,8 +147,10 @@ impl OwnDoing {
             self.left = Some(Left { settles: false, ..left });
             return true;
         }
-        // A window that came early or late is of other times, too, and one in which others are served all the same says nothing.
-        if pause.is_seen_in(seen.window.length()) && !seen.window.mixed && are_alone(seen.tenants) {
+        // A window that came early or late is of other times, too, one in which others are served all the same says nothing, nor one in
+        // which somebody stood still who comes first now.
+        let is_seen = pause.is_seen_in(seen.window.length()) && !seen.window.mixed && !self.has_others;
+        if is_seen && are_alone(seen.tenants) {
             self.see(now, seen.pool);
         }
         let windows = left.windows - 1;
@@ -164,7 +173,8 @@ impl OwnDoing {
     /// What an access of each kind takes by their own doing in an ordinary period, where that was seen lately.
     pub(super) fn latencies(&mut self, now: Instant) -> Latencies {
         self.periods = self.periods.saturating_add(1);
-        if OLD < now.since(self.seen_at) {
+        // However long periods are, it counts up to the next pause.
+        if OLD < now.since(self.seen_at) && PERIODS_BETWEEN < self.periods {
             self.samples = Kinds::default();
         }
         let least = self.windows().map_or(SAMPLES_LEAST, |windows| SAMPLES_LEAST.min(windows as usize));

@@ -165,7 +165,7 @@ impl Remedy {
     /// Takes over who is there, which actuators follow, and lets go whoever is best-effort no more.
     fn settle(&mut self, seen: &Seen<'_, Signals, Throttle>) {
         let are_others = self.roster.settle(seen.tenants, &mut self.notes, |_| Restricted::default());
-        self.own.settle(seen, are_others);
+        self.own.settle(seen);
         for (at, row) in seen.tenants.iter().enumerate() {
             let tenant = &mut self.roster[at];
             if !row.claim.class.is_best_effort() {
@@ -184,7 +184,7 @@ impl Remedy {
 
     /// One step, or a pause that shows what those who come first do themselves.
     fn step(&mut self, now: Instant, seen: &Seen<'_, Signals, Throttle>) {
-        self.incident = None;
+        let incident = self.incident.take();
         self.age();
         self.detector.observe(seen.pool);
         let is_asleep = are_first_asleep(seen);
@@ -196,7 +196,8 @@ impl Remedy {
         }
         let own = self.own.latencies(now);
         if begins && own == Kinds::default() {
-            // Nobody pays before it is known for what.
+            // Nobody pays before it is known for what; what could not be done before cannot be yet.
+            self.incident = incident;
             return;
         }
         match self.detector.weather(&own) {

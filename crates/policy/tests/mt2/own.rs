@@ -3,7 +3,7 @@
 use crate::stage::{PERIOD, Stage, braked, critical, host, reads, thresholds};
 use control::bandwidth::{BandwidthSignal, Kind, Throttle};
 use control::{Class, GroupId, Policy};
-use policy::bandwidth::{Prevention, Remedy};
+use policy::bandwidth::{Options, Prevention, Remedy};
 use policy::compose::Tighter;
 use policy::estimate::pause::Pause;
 use units::Duration;
@@ -107,6 +107,16 @@ fn on_a_slow_medium_it_is_known_after_one_pause_too() {
 }
 
 #[test]
+fn nobody_pauses_on_a_medium_on_which_that_takes_too_long() {
+    for (quiet_us, pauses) in [(200, true), (201, false)] {
+        let (thresholds, quiet) = (thresholds(), Some(Duration::from_micros(quiet_us)));
+        let mut two = Two::under(Options { thresholds, quiet, ..Options::default() }.remedy());
+        two.run(30, |_| 2_000);
+        assert_eq!((0 < two.pauses, two.delay() == 0), (pauses, pauses), "{quiet_us} us");
+    }
+}
+
+#[test]
 fn beside_prevention_the_two_decide_together() {
     let both = Tighter::new(Prevention::default(), remedy(None));
     let mut two = Two::under(both);
@@ -170,17 +180,36 @@ fn those_who_come_first_are_looked_at_again_once_they_do_more() {
 fn what_was_seen_long_ago_or_of_others_says_nothing() {
     let mut two = Two::new();
     two.run(20, |_| 2_000);
-    // For four seconds there is nothing to compare; then a pause comes first again.
+    // For four seconds there is nothing to compare; then what was seen before says nothing, and a pause comes first again.
     two.run(40, |_| 500);
     let before = two.pauses;
-    two.run(2, |_| 2_000);
+    two.run(2, |_| 4_000);
     assert_eq!((two.pauses, two.delay()), (before + 1, 0));
-    // Somebody else comes first as well: what an access took by the doing of one is not theirs.
-    two.run(2, |_| 2_000);
-    two.stage.rows.push(braked(3, critical()));
-    two.stage.rows[2].signal = Some(reads(MS));
-    two.run(2, |_| 2_000);
-    assert!(0 < two.delay(), "not known, and not yet time for the next pause");
+    // Somebody who does not come first changes nothing.
+    two.stage.rows.push(braked(3, Class::BestEffort));
+    two.stage.rows[2].signal = Some(reads(0));
+    two.run(1, |_| 4_000);
+    assert_eq!((two.pauses, two.delay()), (before + 1, 0));
+    // Somebody else comes first: the next pause comes as soon as it may.
+    (two.stage.rows[0].claim.class, two.stage.rows[2].claim.class) = (Class::Exempt, critical());
+    two.run(4, |_| 4_000);
+    assert_eq!(two.pauses, before + 2);
+}
+
+#[test]
+fn a_pause_in_which_who_comes_first_now_stood_still_says_nothing() {
+    let mut two = Two::new();
+    two.stage.rows.push(braked(3, Class::BestEffort));
+    two.stage.rows[2].signal = Some(reads(0));
+    while two.steady {
+        two.step(|_| 2_000);
+    }
+    two.stage.rows[2].claim.class = critical();
+    while !two.steady {
+        two.step(|_| 2_000);
+    }
+    two.run(1, |_| 2_000);
+    assert!(0 < two.delay(), "not known before the next pause");
 }
 
 #[test]
@@ -207,21 +236,26 @@ fn windows_that_end_late_and_who_is_not_measured_say_nothing() {
 
 #[test]
 fn an_incident_goes_on_through_a_pause() {
-    let mut two = Two::new();
-    let mut ended = 0;
-    for step in 0..100 {
-        let was_steady = two.steady;
-        // The medium is worse than by the store alone, and the reader does nothing that could be held back.
-        two.stage.rows[0].signal = Some(reads(two.store * two.window.0 / MS));
-        two.stage.rows[1].signal = Some(reads(0));
-        two.stage.latency(Some(if was_steady { 2_000 } else { 1_500 }));
-        (two.window, two.steady) = two.stage.ask(two.window);
-        ended += u32::from(!was_steady && two.steady);
-        // The first two see nothing yet, or pause before it is known for what.
-        let is_said = two.stage.noted("incident") == 1;
-        assert!(is_said || !two.steady || ended < 2, "not over in step {step}");
+    // What is seen in a pause counts, or does not.
+    for beside in [0, 40_000] {
+        let mut two = Two::new();
+        let mut ended = 0;
+        for step in 0..100 {
+            let was_steady = two.steady;
+            // The medium is worse than by the store alone, and the reader does nothing that could be held back.
+            let reader = if was_steady { 0 } else { beside };
+            for (at, kilobytes) in [(0, two.store), (1, reader)] {
+                two.stage.rows[at].signal = Some(reads(kilobytes * two.window.0 / MS));
+            }
+            two.stage.latency(Some(if was_steady { 2_000 } else { 1_500 }));
+            (two.window, two.steady) = two.stage.ask(two.window);
+            ended += u32::from(!was_steady && two.steady);
+            // The first decisions see nothing yet, or pause before it is known for what.
+            let is_said = two.stage.noted("incident") == 1;
+            assert!(is_said || !two.steady || ended < 2, "not over in step {step}, {beside}");
+        }
+        assert!(5 < ended, "pauses that ended: {ended}");
     }
-    assert!(5 < ended, "pauses that ended: {ended}");
 }
 
 #[test]

@@ -22,7 +22,8 @@ pub(super) fn take_tokens(
     for (at, &(of, asks_for)) in needed.iter().enumerate() {
         let Some(gate) = session.gate(of) else { continue };
         let Err(none) = gate.take(asks_for, session.now) else { continue };
-        // What has arrived is answered: nobody waits for a second that does not come.
+        // What has arrived is answered: nobody waits for a second that does not come. (Should it be put back, it was not taken; nobody asks any
+        // more.)
         if session.is_draining && matches!(none, NoToken::Wait(_)) {
             continue;
         }

@@ -1,7 +1,8 @@
 //! How a tier is timed for a policy that looks at its latency: at each turn of the loop about bandwidth, and between two of them.
 //!
 //! Shape:      how long to wait -> waits between looks, whose mean the next turn sees
-//! Invariants: looks between turns take one part in `LOOKS_ONE_IN` of the time at most; nobody waits for a look; who rings ends the wait
+//! Invariants: looks between turns take one part in `LOOKS_ONE_IN` of the time at most, so that a slow tier is looked at once or twice in a
+//!             window; nobody waits for a look but the loop; who rings ends the wait
 //! Source:     MT² §3.2.2 has the mean of a period from queues' counters; one look is of its moment
 
 use super::Sharing;
@@ -28,18 +29,18 @@ impl Sharing {
             if wait(next) {
                 return;
             }
+            let began = shared.clock.now();
             self.look(shared);
+            let ended = shared.clock.now();
+            self.looks_at_ns.store((ended + look_again(ended.since(began))).0, Ordering::Relaxed);
         }
     }
 
     /// Times the tier, if a policy wants to know.
     pub(super) fn look(&self, shared: &Shared) {
         if self.watches_latency() {
-            let began = shared.clock.now();
             let seen = shared.store.tier_latency();
-            let ended = shared.clock.now();
             self.running().thing.control.note_latency(seen);
-            self.looks_at_ns.store((ended + look_again(ended.since(began))).0, Ordering::Relaxed);
         }
     }
 
@@ -84,13 +85,12 @@ mod tests {
     fn a_tier_is_looked_at_between_turns_where_a_policy_wants_it() {
         let (clock, shared, _) = two_under("prevention+remedy");
         assert_eq!(rest(&shared, &clock), (vec![MS(20); 5], true));
-        // A look that took .03 ms, and one that took a millisecond.
-        for (again, expected) in [(30, vec![MS(30); 3]), (1_000, vec![])] {
+        // After a look that took .03 ms, and one that took a millisecond.
+        for (again, expected) in [(30, [30, 20, 20, 20, 10].as_slice()), (1_000, &[100])] {
             shared.sharing.looks_at_ns.store((shared.clock.now() + MS(again)).0, Ordering::Relaxed);
-            let (mut waits, seen) = rest(&shared, &clock);
-            let last = waits.pop();
-            assert_eq!((waits.first().copied(), seen), (expected.first().copied(), !expected.is_empty()));
-            assert!(last.is_some());
+            let expected: Vec<_> = expected.iter().copied().map(MS).collect();
+            let is_seen = 1 < expected.len();
+            assert_eq!(rest(&shared, &clock), (expected, is_seen));
         }
         let mut rung = 0;
         shared.sharing.rest(MS(100), &shared, |_| {
@@ -100,6 +100,21 @@ mod tests {
         assert_eq!(rung, 1, "who rings is heard at once");
         let (clock, shared, _) = two_under("limit");
         assert_eq!(rest(&shared, &clock), (vec![MS(100)], false));
+    }
+
+    #[test]
+    fn a_tier_is_looked_at_at_each_turn() {
+        for (policy, is_seen) in [("prevention+remedy", true), ("prevention", false)] {
+            let (clock, shared, _) = two_under(policy);
+            for turn in 0..3 {
+                pass(&clock, MS(200));
+                shared.sharing.step(&shared);
+                let (at, line) = shared.sharing.journal_line(turn).expect("a decision");
+                let line: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+                let latency = &line["pool"]["latency_ns"]["slow_read"];
+                assert_eq!((at, latency.as_u64().is_some()), (turn, is_seen), "{policy}: {line}");
+            }
+        }
     }
 
     #[test]

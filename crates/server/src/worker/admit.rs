@@ -75,17 +75,15 @@ impl<R: Reactor> Worker<R> {
     /// what waiting for tokens takes is no slowness. What waiting for a tier takes is.
     pub(super) fn unpark(&mut self, now: Instant) {
         let let_go = self.around.shared.store.times_let_go();
-        let is_draining = self.is_draining;
         let asks_again = std::mem::replace(&mut self.let_go_seen, let_go) != let_go;
         let mut due = Vec::new();
         self.parked.retain(|&(until, id)| {
             let connection = self.connections.get(id.0).and_then(Option::as_ref);
             let held_since = connection.and_then(|connection| connection.held_since);
-            let waits_since = connection.and_then(|connection| connection.waits_since);
-            let has_token = is_draining && waits_since.is_some();
-            let is_due = until <= now || (asks_again && held_since.is_some()) || has_token;
+            let is_due = until <= now || (asks_again && held_since.is_some());
             if is_due {
                 // Whoever has waited for longest goes first: of a tenant's connections the first one may take all that it may do.
+                let waits_since = connection.and_then(|connection| connection.waits_since);
                 due.push((held_since.or(waits_since).unwrap_or(until), until, id));
             }
             !is_due
@@ -98,6 +96,19 @@ impl<R: Reactor> Worker<R> {
                 connection.parked_until = None;
                 connection.active = now;
                 self.take_turn_again(id);
+            }
+        }
+    }
+
+    /// Whoever waits for tokens asks again at once: a server that ends gives everybody theirs.
+    pub(super) fn end_waits(&mut self) {
+        let now = self.around.shared.clock.now();
+        for (until, id) in &mut self.parked {
+            if let Some(Some(connection)) = self.connections.get_mut(id.0)
+                && connection.parked_until == Some(*until)
+                && connection.waits_since.is_some()
+            {
+                (*until, connection.parked_until) = (now, Some(now));
             }
         }
     }

@@ -86,6 +86,7 @@ impl<R: Reactor> Worker<R> {
     pub(super) fn drain(&mut self) {
         let started = self.around.shared.clock.now();
         self.is_draining = true;
+        self.end_waits();
         let mut finished_at = None;
         loop {
             if self.round(Some(Duration::from_millis(10))).is_err() {
