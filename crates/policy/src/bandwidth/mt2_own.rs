@@ -102,7 +102,7 @@ impl OwnDoing {
     /// Takes note of who comes first now.
     pub(super) fn settle(&mut self, seen: &Seen<'_, BandwidthSignal, Throttle>) {
         let first = seen.tenants.iter().filter(|row| !row.claim.class.is_best_effort());
-        let firsts = first.fold(0, |number, row| mix64(number ^ u64::from(row.id.0)));
+        let firsts = first.fold(0, |number, row| mix64(number ^ (u64::from(row.id.0) + 1)));
         if firsts != self.firsts {
             self.samples = Kinds::default();
             (self.firsts, self.has_others) = (firsts, true);
