@@ -136,7 +136,7 @@ pub(crate) fn control(
         let watch = shared.sharing.watch(now).map_or(WATCH_AGAIN, |at| until(at, now));
         // The clock ticks with the whole second.
         let to_tick = Duration(1_000_000_000 - now.0 % 1_000_000_000);
-        let _ = helpers.control.wait(to_tick.min(due.since(now)).min(watch.max(WATCH_AGAIN)));
+        helpers.control.wait(to_tick.min(due.since(now)).min(watch.max(WATCH_AGAIN)));
     }
 }
 
@@ -156,7 +156,7 @@ pub(crate) fn bandwidth(shared: &Shared, helpers: &Helpers, stop: &AtomicBool) {
         },
         || {
             shared.sharing.begin_again();
-            let _ = helpers.bandwidth.wait(REST_MAX);
+            helpers.bandwidth.wait(REST_MAX);
         },
     );
     shared.sharing.end(shared.clock.now());
@@ -206,11 +206,7 @@ pub(crate) fn clean(
         if needed && shared.config.no_evict {
             std::thread::sleep(FULL_PAUSE.to_std());
         }
-        let _ = helpers.cleaners[number].wait(if needed {
-            Duration::from_millis(1)
-        } else {
-            Duration::from_secs(1)
-        });
+        helpers.cleaners[number].wait(if needed { Duration::from_millis(1) } else { Duration::from_secs(1) });
     }
 }
 

@@ -14,7 +14,7 @@ use super::nyx_lever::{acts, in_reach};
 use super::regulator::{self, Step};
 use super::roster::{Roster, note};
 use control::bandwidth::{BandwidthSignal, Kind, Kinds, Throttle};
-use control::{Class, Decision, Law, Note, Policy, Reason, Row, Seen, Shares, Window};
+use control::{Decision, Law, Note, Policy, Reason, Row, Seen, Shares, Window};
 use units::{Bytes, BytesPerSec, Instant, TenantId};
 
 /// A core in thousandths.
@@ -127,7 +127,7 @@ impl ThrottleBiggest {
     fn punish(&mut self, seen: &Seen<'_, Signals, Throttle>) {
         let mut biggest: Option<(usize, Bytes, Throttle)> = None;
         for (at, row) in seen.tenants.iter().enumerate() {
-            let Some(signal) = row.signal.filter(|_| is_best_effort(row)) else { continue };
+            let Some(signal) = row.signal.filter(|_| row.claim.class.is_best_effort()) else { continue };
             let bytes = in_reach(&row.claim.levers, &signal);
             if biggest.is_some_and(|(_, most, _)| bytes <= most) || bytes == Bytes::ZERO {
                 continue;
@@ -204,7 +204,7 @@ impl Policy for ThrottleBiggest {
         let mut late = false;
         for (at, row) in seen.tenants.iter().enumerate() {
             late |= self.roster[at].held.heed(row.in_force) == Heed::NotYet;
-            if !is_best_effort(row) {
+            if !row.claim.class.is_best_effort() {
                 self.roster[at] = Punished::default();
             }
         }
@@ -227,8 +227,4 @@ impl Policy for ThrottleBiggest {
         self.shares.rebuild(Law::Free, seen, self.roster.iter().map(|(id, t)| (id, t.held.asked)));
         Decision { shares: &self.shares, wake: PERIOD, lease: LEASE, steady: true, notes: &self.notes }
     }
-}
-
-fn is_best_effort(row: &Row<Signals, Throttle>) -> bool {
-    matches!(row.claim.class, Class::BestEffort)
 }

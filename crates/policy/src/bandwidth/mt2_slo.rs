@@ -152,7 +152,7 @@ impl Slo {
     /// Divides what is left among the best-effort tenants.
     fn divide(&mut self, seen: &Seen<'_, Signals, Throttle>) {
         let left = self.left(seen);
-        let background = |row: &&Row<_, _>| matches!(row.claim.class, Class::BestEffort);
+        let background = |row: &&Row<_, _>| row.claim.class.is_best_effort();
         let weights: f64 = seen.tenants.iter().filter(background).map(|row| row.claim.weight.get()).sum();
         let mut wanted = Kinds::splat(0.0);
         for (_, tenant) in self.roster.iter() {
@@ -184,7 +184,7 @@ impl Slo {
         self.unread.clear();
         self.roster.settle(seen.tenants, &mut self.unread, |_| Background::default());
         for (at, row) in seen.tenants.iter().enumerate() {
-            if matches!(row.claim.class, Class::BestEffort) {
+            if row.claim.class.is_best_effort() {
                 for kind in Kind::ALL {
                     if let Some(rate) = rate(row, seen.window, kind) {
                         *self.roster[at].used.get_mut(kind) = rate;
@@ -249,7 +249,7 @@ fn is_critical(row: &Row<Signals, Throttle>) -> bool {
 /// Whether some kind of a best-effort tenant's traffic is too coarsely known to hold a cap.
 fn is_sampled(row: &Row<Signals, Throttle>) -> bool {
     let sampled = |signal: &Signals| signal.sampled.iter().any(|(_, sampled)| *sampled);
-    matches!(row.claim.class, Class::BestEffort) && row.signal.as_ref().is_some_and(sampled)
+    row.claim.class.is_best_effort() && row.signal.as_ref().is_some_and(sampled)
 }
 
 /// A tenant's rate of a kind; none if it was not measured or no time has passed.

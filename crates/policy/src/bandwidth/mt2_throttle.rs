@@ -2,7 +2,8 @@
 //!
 //! Shape:      prevention: caps per kind -> levers; remedy: latency of the medium, traffic -> one tenant one step
 //! Invariants: remedy holds back only best-effort tenants, one step of one tenant per period but for pauses of all of them, and
-//!             undoes its steps in the opposite order, past whoever has to wait longer; the two know nothing of each other and hold together as the tighter of both
+//!             undoes its steps in the opposite order, past whoever has to wait longer; the two know nothing of each other and
+//!             hold together as the tighter of both
 //! Cost:       O(tenants) per decision, no allocation once the tenants are steady
 //! Failure:    without a signal a tenant keeps its throttle; without any latency remedy keeps all throttles
 //! Source:     MT² §3.1, §3.3.2, §4
