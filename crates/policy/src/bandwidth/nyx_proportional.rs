@@ -7,7 +7,8 @@
 //! Cost:       O(tenants log tenants) per epoch, no allocation once the tenants are steady
 //! Failure:    a missing signal leaves a tenant's wish as it was; a mixed window changes nothing; without a slowdown
 //!             nothing is lent
-//! Source:     NyxCache §3.4, Algorithm 4, §4.5, with both donations. The bound on slowdown is W ÷ wᵢ. We choose what it
+//! Source:     NyxCache §3.4, Algorithm 4, §4.5, with both donations. The bound on slowdown is W ÷ wᵢ, W of all who do something,
+//!             unless all that is idle is kept. We choose what it
 //!             leaves open: "allocate proportionally based on weight and desired resource" is weighted max-min filling;
 //!             what nobody wants goes back to those below their part; use beyond a budget is charged to the next epoch; a
 //!             tenant keeps a hundredth of its part, so that its return can be seen; an epoch of no use still counts as
@@ -97,7 +98,7 @@ pub struct Proportional {
     divided: Cost,
 }
 
-/// Parts of the pool; `part` is what the weight gives.
+/// Parts of the pool; `part` is what the weight gives among all who do something, and to who does nothing as if it did.
 #[derive(Clone, Copy, Debug, Default)]
 struct Member {
     part: f64,
@@ -151,11 +152,17 @@ impl Proportional {
     /// Everybody's part by weight and most by claim; who has just come, or finds the others changed, starts from its part.
     fn entitle(&mut self, seen: &Input<'_>, start_over: bool) {
         let weight = |row: &Case| if row.claim.class == Class::Exempt { 0.0 } else { row.claim.weight.get() };
-        let total: f64 = seen.tenants.iter().map(weight).sum();
+        let is_kept = self.donation == Donation::Kept;
+        let takes_turns = |member: &Member| is_kept || member.idle_epochs < IDLE_EPOCHS;
+        let taking =
+            seen.tenants.iter().zip(self.members.iter()).filter(|(_, (_, member))| takes_turns(member));
+        let total: f64 = taking.map(|(row, _)| weight(row)).sum();
         let pool = total_cost(seen).0 as f64;
         for (row, (_, member)) in seen.tenants.iter().zip(self.members.iter_mut()) {
             member.exempt = row.claim.class == Class::Exempt;
-            member.part = if total <= 0.0 { 0.0 } else { weight(row) / total };
+            let own = weight(row);
+            let all = if takes_turns(member) { total } else { total + own };
+            member.part = if own <= 0.0 { 0.0 } else { own / all };
             member.most = limit(&row.claim).map_or(1.0, |cost| (cost.0 as f64 / pool).min(1.0));
             if member.exempt {
                 // What it once had is the others': should it be budgeted again, it begins with nothing.

@@ -126,6 +126,35 @@ fn option_2_takes_back_a_step_when_the_donor_is_past_its_bound() {
     assert_eq!(budgets, [666, 333], "at most its part");
 }
 
+/// Time would be shared by two, however many others there are who do nothing: two thirds of it are the first one's.
+#[test]
+fn who_does_nothing_takes_no_turn() {
+    let idle = usize::from(IDLE_EPOCHS) + 40;
+    let plant = |donor: f64| {
+        let mut plant = Plant::new(&[(2.0, donor), (1.0, 100.0), (1.0, 100.0)]);
+        plant.sleeps = true;
+        plant
+    };
+    let mut policy = Proportional::new(aware(0.1), Pause::default(), 1);
+    let mut slowed = plant(16.0);
+    // Past W / w = 1.5, though not past two.
+    slowed.kept[0] = 1.0 / 1.6;
+    let budgets = slowed.run(&mut policy, idle);
+    assert!((655..=666).contains(&budgets[0]) && budgets[2] < 5, "{budgets:?}");
+    let mut policy = Proportional::new(aware(0.1), Pause::default(), 1);
+    let budgets = plant(100.0).run(&mut policy, idle);
+    assert!((655..=666).contains(&budgets[0]) && budgets[2] < 5, "{budgets:?}");
+    let mut policy = Proportional::new(Donation::Kept, Pause::default(), 1);
+    let budgets = plant(100.0).run(&mut policy, idle);
+    assert_eq!(budgets, [500, 250, 250], "what is idle is kept");
+    // It comes back.
+    let mut policy = Proportional::new(aware(0.1), Pause::default(), 1);
+    let mut back = plant(100.0);
+    back.run(&mut policy, idle);
+    back.sleeps = false;
+    assert_eq!(back.run(&mut policy, 4), [500, 250, 250]);
+}
+
 /// 190 requests a second alone, 40 beside another: an epoch holds one or none. Of those that hold none nothing follows.
 #[test]
 fn option_2_sees_who_makes_few_requests_and_is_past_its_bound() {
