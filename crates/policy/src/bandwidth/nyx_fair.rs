@@ -263,7 +263,7 @@ impl FairSlowdown {
     fn publish(&mut self, now: Instant, seen: &Input<'_>) -> Decision<'_, Throttle> {
         let able = self.members.iter().filter(|(_, member)| !member.exempt && !member.idle);
         if self.probing.is_none()
-            && let Some(alone) = self.probes.next(now, able.map(|(id, member)| (id, member.alone.tried())))
+            && let Some(alone) = self.probes.next(now, able.map(|(id, member)| (id, member.alone.turn())))
         {
             self.probing = Some(Probe::new(alone, self.pause));
             self.notes.push(note(Some(alone), Reason::Experiment, 0));

@@ -49,7 +49,7 @@ const EMPTY: Cost = Cost(Cost::SECOND.0 / 1_000_000);
 const IDLE_EPOCHS: u16 = 250;
 /// A step is lent only where the slowdown is inside its bound by so many standard errors of the performance alone (guess,
 /// as in experiments); it is taken back where the slowdown itself is past it.
-const STANDARD_ERRORS: f64 = 2.0;
+const STANDARD_ERRORS: f64 = 1.0;
 /// Weight of an epoch in the slowdown that is told (guess: that of about the last second).
 const SLOWED_WEIGHT: f64 = 0.02;
 /// A slowdown is judged by so many operations (guess: as many come as are expected to a third) ...
@@ -271,7 +271,7 @@ impl Proportional {
         let Donation::Aware(_) = self.donation else { return None };
         let able = |member: &Member| !member.exempt && member.idle_epochs < IDLE_EPOCHS;
         let able = self.members.iter().filter(|(_, member)| able(member));
-        self.probes.next(now, able.map(|(id, member)| (id, member.alone.tried())))
+        self.probes.next(now, able.map(|(id, member)| (id, member.alone.turn())))
     }
 
     fn publish(&mut self, now: Instant, seen: &Input<'_>) -> Decision<'_, Throttle> {

@@ -40,6 +40,17 @@ pub struct StandAlone {
     left: u32,
 }
 
+/// How soon a tenant is to be alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Turn {
+    /// It never was.
+    AtOnce,
+    /// Before its turn: something else was seen than before.
+    Next,
+    /// When the others have been.
+    InTurn,
+}
+
 /// A pause of all but one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Probe {
@@ -80,12 +91,11 @@ impl StandAlone {
         }
     }
 
-    /// Who is to be alone now, if it is time. `tenants` are those who can be paused, sorted, with whether they were ever
-    /// probed: who was not comes first.
+    /// Who is to be alone now, if it is time. `tenants` are those who can be paused, sorted.
     pub fn next(
         &mut self,
         now: Instant,
-        tenants: impl Iterator<Item = (TenantId, bool)> + Clone,
+        tenants: impl Iterator<Item = (TenantId, Turn)> + Clone,
     ) -> Option<TenantId> {
         if self.period_ends <= now {
             // Periods follow one another, so that moments drawn within them are so often at each phase.
@@ -94,14 +104,16 @@ impl StandAlone {
             self.left = self.most;
         }
         let several = tenants.clone().nth(1).is_some();
-        let untried = tenants.clone().find(|(_, tried)| !tried).map(|(id, _)| id);
+        let of = |wanted: Turn| tenants.clone().find(|(_, turn)| *turn == wanted).map(|(id, _)| id);
+        let untried = of(Turn::AtOnce);
         if !several || self.left == 0 || (now < self.due_at && untried.is_none()) {
             return None;
         }
-        let after = |(id, _): &(TenantId, bool)| self.last.is_none_or(|last| last < *id);
+        let after = |(id, _): &(TenantId, Turn)| self.last.is_none_or(|last| last < *id);
         let in_turn = || tenants.clone().find(after).or_else(|| tenants.clone().next()).map(|(id, _)| id);
-        let id = untried.or_else(in_turn)?;
-        if untried.is_none() {
+        let early = untried.or_else(|| of(Turn::Next));
+        let id = early.or_else(in_turn)?;
+        if early.is_none() {
             self.last = Some(id);
         }
         self.left -= 1;
@@ -202,16 +214,16 @@ mod tests {
     use super::*;
     use units::Bytes;
 
-    fn ids(n: u32, tried: bool) -> impl Iterator<Item = (TenantId, bool)> + Clone {
-        (0..n).map(move |id| (TenantId(id), tried))
+    fn ids(n: u32, turn: Turn) -> impl Iterator<Item = (TenantId, Turn)> + Clone {
+        (0..n).map(move |id| (TenantId(id), turn))
     }
 
     #[test]
     fn nobody_is_probed_among_fewer_than_two() {
         let mut probes = StandAlone::new(REFRESH, PROBES_MOST, 1);
-        assert_eq!(probes.next(Instant(5), ids(0, false)), None);
-        assert_eq!(probes.next(Instant(5), ids(1, false)), None);
-        assert_eq!(probes.next(Instant(5), ids(2, false)), Some(TenantId(0)));
+        assert_eq!(probes.next(Instant(5), ids(0, Turn::AtOnce)), None);
+        assert_eq!(probes.next(Instant(5), ids(1, Turn::AtOnce)), None);
+        assert_eq!(probes.next(Instant(5), ids(2, Turn::AtOnce)), Some(TenantId(0)));
     }
 
     #[test]
@@ -220,7 +232,8 @@ mod tests {
         let mut tried = [false; 5];
         let mut order = Vec::new();
         for step in 0..20 {
-            let tenants = (0..5).map(|id: u32| (TenantId(id), tried[id as usize]));
+            let tenants = (0..5)
+                .map(|id: u32| (TenantId(id), if tried[id as usize] { Turn::InTurn } else { Turn::AtOnce }));
             if let Some(id) = probes.next(Instant(step * 100_000_000), tenants) {
                 tried[id.index()] = true;
                 order.push((step, id.0));
@@ -236,7 +249,7 @@ mod tests {
             let mut probes = StandAlone::new(REFRESH, PROBES_MOST, seed);
             let (mut turns, mut phases) = ([0_u32; 4], std::collections::BTreeSet::new());
             for ms in 0..100_000_u64 {
-                if let Some(id) = probes.next(Instant(ms * 1_000_000), ids(4, true)) {
+                if let Some(id) = probes.next(Instant(ms * 1_000_000), ids(4, Turn::InTurn)) {
                     turns[id.index()] += 1;
                     phases.insert(ms % 1000 / 100);
                 }
@@ -247,12 +260,33 @@ mod tests {
     }
 
     #[test]
+    fn who_did_something_else_is_next_at_the_moment_that_was_drawn() {
+        let mut probes = StandAlone::new(REFRESH, PROBES_MOST, 5);
+        let mut seen = Vec::new();
+        for ms in 0..6_000_u64 {
+            let doubtful = 2_000 <= ms && seen.iter().filter(|(at, _)| 2_000 <= *at).count() < 3;
+            let turn = |id: u32| if doubtful && id == 1 { Turn::Next } else { Turn::InTurn };
+            let tenants = (0..3).map(|id| (TenantId(id), turn(id)));
+            if let Some(id) = probes.next(Instant(ms * 1_000_000), tenants) {
+                seen.push((ms, id.0));
+            }
+        }
+        let (before, after): (Vec<_>, Vec<_>) = seen.iter().partition(|(at, _)| *at < 2_000);
+        let ids: Vec<u32> = after.iter().map(|(_, id)| *id).collect();
+        assert_eq!(ids[..3], [1; 3]);
+        let on = (before.last().unwrap().1 + 1) % 3;
+        assert_eq!(ids[3..6], [on, (on + 1) % 3, (on + 2) % 3], "the others go on where they were");
+        let gaps: Vec<u64> = after.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
+        assert!(gaps.iter().all(|gap| (150..=520).contains(gap)), "{gaps:?}");
+    }
+
+    #[test]
     fn one_probe_in_a_period_is_at_a_moment_that_is_drawn() {
         for seed in 1..=3 {
             let mut probes = StandAlone::new(REFRESH, 1, seed);
             let (mut turns, mut phases) = ([0_u32; 2], [0_u32; 10]);
             for ms in 0..200_000_u64 {
-                if let Some(id) = probes.next(Instant(ms * 1_000_000), ids(2, true)) {
+                if let Some(id) = probes.next(Instant(ms * 1_000_000), ids(2, Turn::InTurn)) {
                     turns[id.index()] += 1;
                     phases[usize::try_from(ms % 1000 / 100).unwrap()] += 1;
                 }
@@ -269,7 +303,7 @@ mod tests {
         let mut probes = StandAlone::new(REFRESH, PROBES_MOST, 5);
         let (mut busy, mut all) = (0.0, 0.0);
         for ms in 0..200_000_u64 {
-            if probes.next(Instant(ms * 1_000_000), ids(2, true)) == Some(TenantId(0)) {
+            if probes.next(Instant(ms * 1_000_000), ids(2, Turn::InTurn)) == Some(TenantId(0)) {
                 all += 1.0;
                 busy += f64::from(u8::from(ms % 1000 < 500));
             }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::bandwidth::testing::whole;
 use crate::bandwidth::testing::{Case, Decided, Did as _, decide, tenant, window};
+use crate::estimate::stand_alone::Turn;
 use control::{Claim, Slowdown, Weight};
 use units::Rng;
 
@@ -322,9 +323,9 @@ fn a_pause_counts_when_it_has_settled() {
     assert_eq!((first.wake, first.steady), (settle, false));
     let second = plant.step(&mut policy, first.wake);
     assert_eq!((second.wake, second.steady, &second.shares), (PAUSE, false, &first.shares), "the same pause");
-    assert!(!policy.members[0].alone.tried(), "nothing was learnt of the first part");
+    assert_eq!(policy.members[0].alone.turn(), Turn::AtOnce, "nothing was learnt of the first part");
     let third = plant.step(&mut policy, second.wake);
-    assert!(policy.members[0].alone.tried());
+    assert_ne!(policy.members[0].alone.turn(), Turn::AtOnce);
     assert_eq!(third.shares[1].1, Throttle::FREE, "the other one's turn");
 }
 

@@ -9,7 +9,7 @@
 //!             their median counts, until four in a row say that the workload has changed: of a client or a core that slept, as one
 //!             in five is, a probe shows a fifth; where they show few, all of them together count, and as many as it takes
 
-use super::Performance;
+use super::{Performance, Turn};
 use units::Duration;
 
 /// Probes that an estimate is made of: 1 ms is noisy. Of the model's twelve pairs of Fig. 9 with twenty seeds each 29 end unfair or slower
@@ -51,6 +51,8 @@ pub struct Alone {
     standard_error: f64,
     /// Odd probes in a row: above zero to the upper side, below to the lower.
     odd: i32,
+    /// The same to whichever side.
+    odd_lately: u8,
 }
 
 /// Probes added up.
@@ -166,12 +168,18 @@ impl Alone {
             }
         });
         self.odd = if side == 0 || self.odd * side < 0 { side } else { self.odd + side };
+        self.odd_lately = if side == 0 { 0 } else { self.odd_lately.saturating_add(1) };
     }
 
-    /// Whether a probe was made.
+    /// How soon a probe is wanted: where the last was odd the next says whether the workload has changed, but for a tenant whose probes
+    /// are odd to this side and that.
     #[must_use]
-    pub const fn tried(&self) -> bool {
-        self.tried
+    pub fn turn(&self) -> Turn {
+        match self.odd_lately {
+            _ if !self.tried => Turn::AtOnce,
+            odd if 0 < odd && i32::from(odd) < ODD_IN_A_ROW => Turn::Next,
+            _ => Turn::InTurn,
+        }
     }
 
     /// Performance alone ÷ performance shared; none while either is unknown or nothing is done. By operations where
@@ -238,9 +246,9 @@ mod tests {
     fn slowdown_is_alone_by_shared() {
         let performance = |operations: f64, bytes: f64| Performance { operations, bytes };
         let mut alone = Alone::default();
-        assert_eq!((alone.tried(), alone.slowdown(performance(1.0, 1.0))), (false, None));
+        assert_eq!((alone.turn(), alone.slowdown(performance(1.0, 1.0))), (Turn::AtOnce, None));
         alone.learn(None, SECOND);
-        assert_eq!((alone.tried(), alone.slowdown(performance(1.0, 1.0))), (true, None));
+        assert_eq!((alone.turn(), alone.slowdown(performance(1.0, 1.0))), (Turn::InTurn, None));
         alone.learn(Some(performance(300.0, 9000.0)), SECOND);
         for (shared, slowdown) in [
             (performance(200.0, 9000.0), Some(1.5)),
@@ -273,6 +281,24 @@ mod tests {
             alone.learn(Some(performance(1000.0)), SECOND);
         }
         assert!((alone_is(&alone) - 1000.0).abs() < 1e-3, "four in a row with the last");
+    }
+
+    /// Whether a workload has changed is asked again at once, four times at most.
+    #[test]
+    fn who_was_seen_to_do_something_else_is_looked_at_next() {
+        let mut alone = Alone::default();
+        let mut turns = |rates: &[f64]| -> Vec<Turn> {
+            let each = |rate: &f64| {
+                alone.learn(Some(Performance { operations: *rate, bytes: *rate }), SECOND);
+                alone.turn()
+            };
+            rates.iter().map(each).collect()
+        };
+        let (next, turn) = (Turn::Next, Turn::InTurn);
+        assert_eq!(turns(&[100.0, 110.0, 20.0, 100.0]), [turn, turn, next, turn], "a client that slept");
+        assert_eq!(turns(&[20.0, 20.0, 20.0, 20.0, 20.0]), [next, next, next, turn, turn], "it has changed");
+        assert_eq!(turns(&[80.0, 2.0, 80.0, 2.0, 80.0]), [next, next, next, turn, turn], "to both sides");
+        assert_eq!(turns(&[20.0, 80.0]), [turn, next]);
     }
 
     /// How many arrive where so many do on average and none knows of another.
