@@ -45,11 +45,11 @@ const OWED_EPOCHS_MAX: f64 = 500.0;
 /// A pool of so little is none: a millionth of the tier (guess).
 const EMPTY: Cost = Cost(Cost::SECOND.0 / 1_000_000);
 
-/// Who did nothing for so many epochs is not watched alone (guess: half a second).
-const IDLE_EPOCHS: u16 = 250;
+/// Who did nothing for so long takes no turn, and is not watched alone (guess: two probes of each).
+const IDLE: Duration = Duration::from_secs(2);
 /// A step is lent only where the slowdown is inside its bound by so many standard errors of the performance alone (guess,
 /// as in experiments); it is taken back where the slowdown itself is past it.
-const STANDARD_ERRORS: f64 = 1.0;
+const STANDARD_ERRORS: f64 = 2.0;
 /// Weight of an epoch in the slowdown that is told (guess: that of about the last second).
 const SLOWED_WEIGHT: f64 = 0.02;
 /// A slowdown is judged by so many operations (guess: as many come as are expected to a third) ...
@@ -98,7 +98,7 @@ pub struct Proportional {
     divided: Cost,
 }
 
-/// Parts of the pool; `part` is what the weight gives among all who do something, and to who does nothing as if it did.
+/// Parts of the pool; `part` is what the weight gives among all who take turns, and to who takes none among all.
 #[derive(Clone, Copy, Debug, Default)]
 struct Member {
     part: f64,
@@ -114,8 +114,9 @@ struct Member {
     slowed: Option<f64>,
     told: Told,
     exempt: bool,
-    /// Epochs in a row in which it did nothing.
-    idle_epochs: u16,
+    /// How long it has done nothing, and whether that is so long that it takes no turn.
+    idle_for: Duration,
+    is_out: bool,
 }
 
 /// What is known of a slowdown after an epoch.
@@ -149,20 +150,32 @@ impl Proportional {
         }
     }
 
-    /// Everybody's part by weight and most by claim; who has just come, or finds the others changed, starts from its part.
+    /// Who has done nothing for how long, by the window that has just ended. Who has run out is not idle.
+    fn note_idle(&mut self, seen: &Input<'_>) {
+        for (row, (_, member)) in seen.tenants.iter().zip(self.members.iter_mut()) {
+            let braked = row.in_force.is_some_and(|throttle| throttle.budget.is_some());
+            let Some(signal) = row.signal.as_ref() else { continue };
+            let is_idle = braked && signal.depleted_at.is_none() && member.is_idle(signal, seen.window);
+            let idle_for = Duration(member.idle_for.0.saturating_add(seen.window.length().0));
+            member.idle_for = if is_idle { idle_for } else { Duration::ZERO };
+        }
+    }
+
+    /// Everybody's part by weight and most by claim; who has just come, or finds the others changed, starts from its part among all.
     fn entitle(&mut self, seen: &Input<'_>, start_over: bool) {
         let weight = |row: &Case| if row.claim.class == Class::Exempt { 0.0 } else { row.claim.weight.get() };
-        let is_kept = self.donation == Donation::Kept;
-        let takes_turns = |member: &Member| is_kept || member.idle_epochs < IDLE_EPOCHS;
-        let taking =
-            seen.tenants.iter().zip(self.members.iter()).filter(|(_, (_, member))| takes_turns(member));
-        let total: f64 = taking.map(|(row, _)| weight(row)).sum();
+        let take_all_turns = self.donation == Donation::Kept || start_over;
+        for (_, member) in self.members.iter_mut() {
+            member.is_out = !take_all_turns && IDLE <= member.idle_for;
+        }
+        let rows = || seen.tenants.iter().zip(self.members.iter());
+        let all: f64 = rows().map(|(row, _)| weight(row)).sum();
+        let turns: f64 = rows().filter(|(_, (_, member))| !member.is_out).map(|(row, _)| weight(row)).sum();
         let pool = total_cost(seen).0 as f64;
         for (row, (_, member)) in seen.tenants.iter().zip(self.members.iter_mut()) {
             member.exempt = row.claim.class == Class::Exempt;
-            let own = weight(row);
-            let all = if takes_turns(member) { total } else { total + own };
-            member.part = if own <= 0.0 { 0.0 } else { own / all };
+            let among = if member.is_out { all } else { turns };
+            member.part = if among <= 0.0 { 0.0 } else { weight(row) / among };
             member.most = limit(&row.claim).map_or(1.0, |cost| (cost.0 as f64 / pool).min(1.0));
             if member.exempt {
                 // What it once had is the others': should it be budgeted again, it begins with nothing.
@@ -190,8 +203,6 @@ impl Proportional {
             };
             let used = signal.cost.part_of(seen.window.length()) / pool;
             let member = &mut self.members[at];
-            let is_idle = member.is_idle(signal, seen.window);
-            member.idle_epochs = if is_idle { member.idle_epochs.saturating_add(1) } else { 0 };
             let judged = member.judge(signal, seen);
             if let Some(slowed) = member.slowed.filter(|_| member.alone.is_sure()) {
                 member.told.say(row.id, slowed, &mut self.notes);
@@ -247,7 +258,7 @@ impl Proportional {
             left = (left - member.assigned).max(0.0);
             weight -= member.part;
         }
-        let lacks = |m: &Member| (m.part.min(m.most) - m.assigned).max(0.0);
+        let lacks = |m: &Member| if m.is_out { 0.0 } else { (m.part.min(m.most) - m.assigned).max(0.0) };
         let lacking: f64 = order.iter().map(|&at| lacks(&members[at])).sum();
         if 0.0 < lacking {
             let back = (left / lacking).min(1.0);
@@ -269,7 +280,7 @@ impl Proportional {
     /// Who is alone in the next window: only a donation that looks at slowdowns has to know.
     fn draw_probe(&mut self, now: Instant) -> Option<TenantId> {
         let Donation::Aware(_) = self.donation else { return None };
-        let able = |member: &Member| !member.exempt && member.idle_epochs < IDLE_EPOCHS;
+        let able = |member: &Member| !member.exempt && member.idle_for < IDLE;
         let able = self.members.iter().filter(|(_, member)| able(member));
         self.probes.next(now, able.map(|(id, member)| (id, member.alone.turn())))
     }
@@ -400,8 +411,11 @@ impl Policy for Proportional {
     fn decide(&mut self, now: Instant, seen: &Input<'_>) -> Decision<'_, Throttle> {
         self.notes.clear();
         let changed = self.members.settle(seen.tenants, &mut self.notes, |_| Member::default());
-        self.entitle(seen, changed);
         let usable = !changed && !seen.window.mixed && Duration::ZERO < seen.window.length();
+        if usable && self.probing.is_none() {
+            self.note_idle(seen);
+        }
+        self.entitle(seen, changed);
         match self.probing.take() {
             Some(probe) => match probe.next() {
                 Some(next) => self.probing = Some(next).filter(|_| !changed),

@@ -15,8 +15,8 @@ struct Plant {
     wants: Vec<f64>,
     /// Performance of each relative to alone, as the shared windows show it.
     kept: Vec<f64>,
-    /// The last one does nothing.
-    sleeps: bool,
+    /// So many of the last do nothing.
+    asleep: usize,
     now: Instant,
 }
 
@@ -24,7 +24,7 @@ impl Plant {
     fn new(tenants: &[(f64, f64)]) -> Self {
         let rows = (1..).zip(tenants).map(|(id, (weight, _))| weighing(id, *weight)).collect();
         let wants = tenants.iter().map(|(_, wants)| wants / 100.0).collect();
-        Self { rows, wants, kept: vec![1.0; tenants.len()], sleeps: false, now: Instant::ZERO }
+        Self { rows, wants, kept: vec![1.0; tenants.len()], asleep: 0, now: Instant::ZERO }
     }
 
     fn step(&mut self, policy: &mut Proportional, last: Duration) -> Decided {
@@ -39,7 +39,7 @@ impl Plant {
             signal.cost = Cost(whole(used));
             let alone = throttle.budget.is_none();
             signal.operations = whole(1e6 * if alone { 1.0 } else { self.kept[at] }) * last.0 / 1_000_000;
-            if self.sleeps && at + 1 == self.wants.len() {
+            if self.wants.len() - self.asleep <= at {
                 *signal = control::bandwidth::BandwidthSignal::default();
                 continue;
             }
@@ -126,33 +126,85 @@ fn option_2_takes_back_a_step_when_the_donor_is_past_its_bound() {
     assert_eq!(budgets, [666, 333], "at most its part");
 }
 
+/// Epochs after which who does nothing is out, and some more.
+const OUT: usize = (IDLE.0 / EPOCH.0) as usize + 40;
+
 /// Time would be shared by two, however many others there are who do nothing: two thirds of it are the first one's.
 #[test]
 fn who_does_nothing_takes_no_turn() {
-    let idle = usize::from(IDLE_EPOCHS) + 40;
     let plant = |donor: f64| {
         let mut plant = Plant::new(&[(2.0, donor), (1.0, 100.0), (1.0, 100.0)]);
-        plant.sleeps = true;
+        plant.asleep = 1;
         plant
     };
     let mut policy = Proportional::new(aware(0.1), Pause::default(), 1);
     let mut slowed = plant(16.0);
     // Past W / w = 1.5, though not past two.
     slowed.kept[0] = 1.0 / 1.6;
-    let budgets = slowed.run(&mut policy, idle);
-    assert!((655..=666).contains(&budgets[0]) && budgets[2] < 5, "{budgets:?}");
-    let mut policy = Proportional::new(aware(0.1), Pause::default(), 1);
-    let budgets = plant(100.0).run(&mut policy, idle);
+    let budgets = slowed.run(&mut policy, OUT);
     assert!((655..=666).contains(&budgets[0]) && budgets[2] < 5, "{budgets:?}");
     let mut policy = Proportional::new(Donation::Kept, Pause::default(), 1);
-    let budgets = plant(100.0).run(&mut policy, idle);
+    let budgets = plant(100.0).run(&mut policy, OUT);
     assert_eq!(budgets, [500, 250, 250], "what is idle is kept");
     // It comes back.
-    let mut policy = Proportional::new(aware(0.1), Pause::default(), 1);
-    let mut back = plant(100.0);
-    back.run(&mut policy, idle);
-    back.sleeps = false;
-    assert_eq!(back.run(&mut policy, 4), [500, 250, 250]);
+    for donation in [Donation::All, aware(0.1)] {
+        let mut policy = Proportional::new(donation, Pause::default(), 1);
+        let mut back = plant(100.0);
+        let budgets = back.run(&mut policy, OUT);
+        assert!((655..=666).contains(&budgets[0]) && budgets[2] < 5, "{budgets:?}");
+        back.asleep = 0;
+        // After the first decision, over no time.
+        assert_eq!(back.run(&mut policy, 2), [500, 250, 250]);
+    }
+}
+
+/// Tenants come and go while others have done nothing for long: what is divided is one tier at any time, as `Plant::step` and the shares assert.
+#[test]
+fn tenants_come_and_go_while_others_do_nothing() {
+    for donation in [Donation::All, aware(0.1), Donation::Kept] {
+        for wants in [0.0, 100.0] {
+            let mut policy = Proportional::new(donation, Pause::default(), 1);
+            let mut plant = Plant::new(&[(1.0, wants), (1.0, wants), (1.0, 0.0)]);
+            plant.asleep = if wants == 0.0 { 3 } else { 1 };
+            plant.run(&mut policy, OUT);
+            let gone = plant.rows.remove(0);
+            plant.asleep = plant.asleep.min(2);
+            (plant.wants, plant.kept) = (vec![wants, 0.0], vec![1.0; 2]);
+            let budgets = plant.run(&mut policy, 5);
+            assert_eq!(budgets.len(), 2);
+            plant.rows.insert(0, Case { in_force: None, ..gone });
+            (plant.wants, plant.kept) = (vec![wants, wants, 0.0], vec![1.0; 3]);
+            let budgets = plant.run(&mut policy, 40);
+            assert!(wants == 0.0 || 326 < budgets[0].min(budgets[1]), "{donation:?}: {budgets:?}");
+        }
+    }
+}
+
+/// However many there are, all of them together keep a hundredth.
+#[test]
+fn many_who_do_nothing_keep_little() {
+    for donation in [Donation::All, aware(0.1)] {
+        let mut policy = Proportional::new(donation, Pause::default(), 1);
+        let mut tenants = vec![(1.0, 0.0); 101];
+        tenants[0].1 = 100.0;
+        let mut plant = Plant::new(&tenants);
+        plant.asleep = 100;
+        let budgets = plant.run(&mut policy, OUT + 40);
+        assert!(985 <= budgets[0], "{donation:?}: {budgets:?}");
+    }
+}
+
+/// Weights count where nobody does anything, too: who comes back finds its part.
+#[test]
+fn where_nobody_does_anything_parts_are_by_weight() {
+    for donation in [Donation::All, aware(0.1)] {
+        let mut policy = Proportional::new(donation, Pause::default(), 1);
+        let mut plant = Plant::new(&[(3.0, 100.0), (1.0, 100.0)]);
+        plant.asleep = 2;
+        plant.run(&mut policy, OUT);
+        plant.asleep = 0;
+        assert_eq!(plant.run(&mut policy, 2), [750, 250], "{donation:?}");
+    }
 }
 
 /// 190 requests a second alone, 40 beside another: an epoch holds one or none. Of those that hold none nothing follows.
@@ -450,10 +502,12 @@ fn who_does_nothing_is_not_watched_alone() {
     };
     let awake = probes(&mut plant, 5_000);
     assert!(awake.iter().all(|probes| 5 <= *probes), "{awake:?}");
-    plant.sleeps = true;
+    plant.asleep = 1;
+    // Until it has done nothing for long.
+    probes(&mut plant, OUT);
     let asleep = probes(&mut plant, 5_000);
-    assert!(asleep[2] <= 2 && 5 <= asleep[0], "{asleep:?}");
-    plant.sleeps = false;
+    assert!(asleep[2] == 0 && 5 <= asleep[0], "{asleep:?}");
+    plant.asleep = 0;
     let again = probes(&mut plant, 5_000);
     assert!(5 <= again[2], "{again:?}");
 }

@@ -6,7 +6,7 @@
 //! Units:      performance per second, standard errors as parts of it
 //! Cost:       O(probes remembered) per probe; no allocation
 //! Source:     NyxCache §3.3, §4.1. We add: where probes show many operations, the mean of those of the last thirty that are near
-//!             their median counts, until four in a row say that the workload has changed: of a client or a core that slept, as one
+//!             their median counts, until four in a row say that the workload has changed, and are all that is known of it then: of a client or a core that slept, as one
 //!             in five is, a probe shows a fifth; where they show few, all of them together count, and as many as it takes
 
 use super::{Performance, Turn};
@@ -71,24 +71,25 @@ impl Alone {
     pub fn learn(&mut self, seen: Option<Performance>, lasted: Duration) {
         self.tried = true;
         let secs = lasted.as_secs_f64();
-        let Some(seen) = seen.filter(|_| 0.0 < secs) else { return };
-        let nothing = self.is_idle(seen);
-        if nothing && !self.counts_operations() {
+        let seen = seen.filter(|_| 0.0 < secs);
+        let Some(seen) = seen.filter(|seen| self.counts_operations() || !self.is_idle(*seen)) else {
+            // Nothing was seen that could be odd.
+            self.odd_lately = 0;
             return;
-        }
+        };
+        let nothing = self.is_idle(seen);
         self.count_odd(seen, secs);
         if ODD_IN_A_ROW <= self.odd.abs() {
+            let odd = self.last_but_one();
             *self = Self { tried: true, ..Self::default() };
             if nothing {
                 return;
             }
+            odd.into_iter().for_each(|[operations, bytes]| {
+                self.remember(Performance { operations: operations.into(), bytes: bytes.into() }, secs);
+            });
         }
-        #[expect(clippy::cast_possible_truncation, reason = "seven digits of what is noisy in the second")]
-        let kept = [seen.operations as f32, seen.bytes as f32];
-        self.probes[self.next] = kept;
-        self.next = (self.next + 1) % PROBES_REMEMBERED;
-        self.count = (self.count + 1).min(PROBES_REMEMBERED);
-        self.sums.add(seen, secs);
+        self.remember(seen, secs);
         let [operations, bytes] = [0, 1].map(|which| self.middle_of(which));
         // Where more than half of the probes show nothing so does their median.
         self.is_sparse = self.sums.are_sparse() || (operations <= 0.0 && 0.0 < self.sums.operations);
@@ -102,6 +103,20 @@ impl Alone {
             let differ = (variance / self.count as f64).sqrt();
             self.standard_error = differ.max(self.sums.chance());
         }
+    }
+
+    /// The odd ones before the one that makes a change of them.
+    fn last_but_one(&self) -> [[f32; 2]; ODD_IN_A_ROW as usize - 1] {
+        std::array::from_fn(|ago| self.probes[(self.next + PROBES_REMEMBERED - 1 - ago) % PROBES_REMEMBERED])
+    }
+
+    fn remember(&mut self, seen: Performance, secs: f64) {
+        #[expect(clippy::cast_possible_truncation, reason = "seven digits of what is noisy in the second")]
+        let kept = [seen.operations as f32, seen.bytes as f32];
+        self.probes[self.next] = kept;
+        self.next = (self.next + 1) % PROBES_REMEMBERED;
+        self.count = (self.count + 1).min(PROBES_REMEMBERED);
+        self.sums.add(seen, secs);
     }
 
     /// Whether somebody counts the tenant's operations: it was seen to do any.
@@ -171,8 +186,8 @@ impl Alone {
         self.odd_lately = if side == 0 { 0 } else { self.odd_lately.saturating_add(1) };
     }
 
-    /// How soon a probe is wanted: where the last was odd the next says whether the workload has changed, but for a tenant whose probes
-    /// are odd to this side and that.
+    /// How soon a probe is wanted: where the last was odd the next says whether the workload has changed, four times at most, for a tenant's
+    /// probes may be odd to this side and that.
     #[must_use]
     pub fn turn(&self) -> Turn {
         match self.odd_lately {
