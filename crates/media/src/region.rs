@@ -2,12 +2,12 @@
 //!
 //! Invariants:  a mapping lives exactly as long as the last `Region` that is a part of it, and is unmapped as a whole: a DAX device
 //!              gives no part of one back; every offset is checked against the region's length
-//! Assumptions: 1. a mapping is aligned to 4 KiB; 2. untouched pages read as zero; 3. `MADV_DONTNEED` on a private
-//!              anonymous mapping, `MADV_DONTNEED_LOCKED` on a locked one, makes pages read as zero again, also for readers that race with it
-//! Failure:     a mapping that the system refuses is an error, and so are pages that it does not have; other advice that it refuses
-//!              is ignored
+//! Assumptions: 1. a mapping is aligned to 4 KiB; 2. untouched pages read as zero
+//! Failure:     a mapping that the system refuses is an error
 
 #![allow(unsafe_code, reason = "maps memory and hands out views of it; see the SAFETY comments")]
+
+mod advice;
 
 use std::io;
 use std::ptr::NonNull;
@@ -158,98 +158,11 @@ impl Region {
         self.len == 0
     }
 
-    /// Asks for whole huge pages. Refusal costs speed only.
-    pub fn prefer_huge_pages(&self) {
-        self.prefer_huge_pages_in(0, self.len);
-    }
-
-    /// The same for a range.
-    ///
-    /// # Panics
-    /// If the range is not inside the region.
-    pub fn prefer_huge_pages_in(&self, offset: usize, len: usize) {
-        assert!(self.contains(offset, len), "advice outside of the region");
-        #[cfg(not(miri))]
-        {
-            use rustix::mm::{Advice, madvise};
-            let (start, len) = page_range(offset, len);
-            // SAFETY: `start` is inside the mapping, checked above (rounding down stays inside).
-            let at = unsafe { self.base.as_ptr().add(start) };
-            // SAFETY: the range is inside this live mapping; the advice changes no content.
-            let _refused = unsafe { madvise(at.cast(), len, Advice::LinuxHugepage) };
-        }
-    }
-
-    /// Asks for small pages only, where memory counts to the page.
-    pub fn refuse_huge_pages(&self) {
-        #[cfg(not(miri))]
-        {
-            use rustix::mm::{Advice, madvise};
-            // SAFETY: the range is exactly this live mapping; the advice changes no content.
-            let _refused = unsafe { madvise(self.base.as_ptr().cast(), self.len, Advice::LinuxNoHugepage) };
-        }
-    }
-
     /// Where bytes of this region begin in it; none for others.
     #[must_use]
     pub fn offset_of(&self, bytes: &[u8]) -> Option<usize> {
         let offset = (bytes.as_ptr() as usize).checked_sub(self.base.as_ptr() as usize)?;
         self.contains(offset, bytes.len()).then_some(offset)
-    }
-
-    /// Leaves the region out of core dumps: it holds other people's data. Refusal only makes dumps larger.
-    pub fn leave_out_of_dumps(&self) {
-        #[cfg(not(miri))]
-        {
-            use rustix::mm::{Advice, madvise};
-            // SAFETY: the range is exactly this live mapping; the advice changes no content.
-            let _refused = unsafe { madvise(self.base.as_ptr().cast(), self.len, Advice::LinuxDontDump) };
-        }
-    }
-
-    /// Touches the pages of a range for writing without changing them, so that a later first touch costs nothing.
-    ///
-    /// # Errors
-    /// If the system has not enough memory for them, or does not know the advice: Linux before 5.14 answers "invalid input".
-    ///
-    /// # Panics
-    /// If the range is not inside the region.
-    pub fn populate(&self, offset: usize, len: usize) -> io::Result<()> {
-        assert!(self.contains(offset, len), "populate outside of the region");
-        #[cfg(not(miri))]
-        {
-            use rustix::mm::{Advice, madvise};
-            let (start, len) = page_range(offset, len);
-            // SAFETY: `start` is inside the mapping, checked above (rounding down stays inside).
-            let at = unsafe { self.base.as_ptr().add(start) };
-            // SAFETY: the range is inside this live mapping; populating changes no content.
-            unsafe { madvise(at.cast(), len, Advice::LinuxPopulateWrite) }?;
-        }
-        Ok(())
-    }
-
-    /// Gives the whole pages inside a range back to the system; they read as zero afterwards. Pages of a file stay.
-    ///
-    /// # Safety
-    /// No reference obtained from [`Region::bytes`] to these bytes may be alive. Atomic words may be: their readers
-    /// see the old value or zero.
-    ///
-    /// # Panics
-    /// If the range is not inside the region.
-    pub unsafe fn release(&self, offset: usize, len: usize) {
-        assert!(self.contains(offset, len), "release outside of the region");
-        let start = offset.next_multiple_of(PAGE);
-        let end = (offset + len) / PAGE * PAGE;
-        if end <= start || self.is_file {
-            return;
-        }
-        #[cfg(not(miri))]
-        {
-            // SAFETY: `start` is inside the mapping, checked above.
-            let at = unsafe { self.base.as_ptr().add(start) };
-            // SAFETY: whole pages inside this live private anonymous mapping; the caller holds no references.
-            let _refused = unsafe { give_back(at.cast(), end - start) };
-        }
     }
 
     /// A view of bytes.
@@ -416,45 +329,10 @@ impl Drop for Mapping {
     }
 }
 
-/// Gives pages back, locked ones too.
-///
-/// # Safety
-/// Whole pages of a live private anonymous mapping, to which no reference leads.
-#[cfg(not(miri))]
-unsafe fn give_back(at: *mut std::ffi::c_void, len: usize) -> rustix::io::Result<()> {
-    use rustix::io::Errno;
-    use rustix::mm::{Advice, MlockFlags, madvise, mlock_with, munlock};
-    // SAFETY: the caller's promise.
-    let advise = |advice| unsafe { madvise(at, len, advice) };
-    // Locked memory (`-k`) is given back by a call of its own, before Linux 5.18 by none.
-    for advice in [Advice::LinuxDontNeed, Advice::LinuxDontneedLocked] {
-        match advise(advice) {
-            Err(Errno::INVAL) => {}
-            done => return done,
-        }
-    }
-    // SAFETY: the same.
-    unsafe { munlock(at, len) }?;
-    advise(Advice::LinuxDontNeed)?;
-    // SAFETY: the same. It was the lock that stood in the way: pages are locked again as they are touched.
-    unsafe { mlock_with(at, len, MlockFlags::ONFAULT) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::sync::atomic::Ordering;
-
-    #[test]
-    #[cfg(not(miri))]
-    fn pages_that_cannot_be_had_are_an_error() {
-        let path = std::env::current_exe().unwrap().with_file_name(format!("beyond-{}", std::process::id()));
-        let mut options = std::fs::OpenOptions::new();
-        let file = options.read(true).write(true).create(true).truncate(true).open(&path).unwrap();
-        let beyond = Region::of_file(&file, 0, Bytes(PAGE as u64), false).unwrap();
-        assert!(beyond.populate(0, PAGE).is_err(), "the file ends before them");
-        std::fs::remove_file(path).unwrap();
-    }
 
     #[test]
     fn bytes_come_back_and_released_pages_are_zero() {
@@ -472,23 +350,6 @@ mod tests {
         // SAFETY: no slice is alive.
         unsafe { region.release(0, PAGE) };
         if cfg!(not(miri)) {
-            // SAFETY: this thread alone uses the region.
-            assert_eq!(unsafe { region.bytes(PAGE - 2, 4) }, b"\0\0cd");
-        }
-    }
-
-    #[test]
-    #[cfg(not(miri))]
-    fn locked_pages_are_given_back_too() {
-        use rustix::mm::{MlockFlags, mlock_with};
-        let region = Region::anonymous(Bytes(2 * PAGE as u64)).unwrap();
-        // SAFETY: the whole of a live mapping.
-        unsafe { mlock_with(region.base.as_ptr().cast(), 2 * PAGE, MlockFlags::ONFAULT) }.unwrap();
-        for _ in 0..2 {
-            // SAFETY: this thread alone uses the region.
-            unsafe { region.write(PAGE - 2, b"abcd") };
-            // SAFETY: no slice is alive.
-            unsafe { region.release(0, PAGE) };
             // SAFETY: this thread alone uses the region.
             assert_eq!(unsafe { region.bytes(PAGE - 2, 4) }, b"\0\0cd");
         }

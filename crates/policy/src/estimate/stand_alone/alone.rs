@@ -292,10 +292,11 @@ mod tests {
             alone.learn(Some(performance(rate)), SECOND);
         }
         assert!((alone_is(&alone) - 605.0 / 6.0).abs() < 1e-3, "the six of nine near 100: {alone:?}");
-        for _ in 0..4 {
-            alone.learn(Some(performance(1000.0)), SECOND);
+        for rate in [1100.0, 900.0, 1050.0, 1000.0] {
+            alone.learn(Some(performance(rate)), SECOND);
         }
-        assert!((alone_is(&alone) - 1000.0).abs() < 1e-3, "four in a row with the last");
+        assert!((alone_is(&alone) - 1012.5).abs() < 1e-3, "four in a row");
+        assert!(alone.standard_error() < 0.06, "as sure as of four: {}", alone.standard_error());
     }
 
     /// Whether a workload has changed is asked again at once, four times at most.

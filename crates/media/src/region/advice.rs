@@ -1,0 +1,158 @@
+//! What is asked of the system about a region's pages: huge ones, none in dumps, touched ahead, given back.
+//!
+//! Assumptions: 1. `MADV_DONTNEED` on a private anonymous mapping, `MADV_DONTNEED_LOCKED` on a locked one, makes pages read as zero
+//!              again, also for readers that race with it; 2. other advice changes no content
+//! Failure:     pages that the system does not have are an error where they are asked for; other advice that it refuses is ignored
+
+#![allow(unsafe_code, reason = "advises the system about a mapping; see the SAFETY comments")]
+
+#[cfg(not(miri))]
+use super::page_range;
+use super::{PAGE, Region};
+use std::io;
+
+impl Region {
+    /// Asks for whole huge pages. Refusal costs speed only.
+    pub fn prefer_huge_pages(&self) {
+        self.prefer_huge_pages_in(0, self.len);
+    }
+
+    /// The same for a range.
+    ///
+    /// # Panics
+    /// If the range is not inside the region.
+    pub fn prefer_huge_pages_in(&self, offset: usize, len: usize) {
+        assert!(self.contains(offset, len), "advice outside of the region");
+        #[cfg(not(miri))]
+        {
+            use rustix::mm::{Advice, madvise};
+            let (start, len) = page_range(offset, len);
+            // SAFETY: `start` is inside the mapping, checked above (rounding down stays inside).
+            let at = unsafe { self.base.as_ptr().add(start) };
+            // SAFETY: the range is inside this live mapping; the advice changes no content.
+            let _refused = unsafe { madvise(at.cast(), len, Advice::LinuxHugepage) };
+        }
+    }
+
+    /// Asks for small pages only, where memory counts to the page.
+    pub fn refuse_huge_pages(&self) {
+        #[cfg(not(miri))]
+        {
+            use rustix::mm::{Advice, madvise};
+            // SAFETY: the range is exactly this live mapping; the advice changes no content.
+            let _refused = unsafe { madvise(self.base.as_ptr().cast(), self.len, Advice::LinuxNoHugepage) };
+        }
+    }
+
+    /// Leaves the region out of core dumps: it holds other people's data. Refusal only makes dumps larger.
+    pub fn leave_out_of_dumps(&self) {
+        #[cfg(not(miri))]
+        {
+            use rustix::mm::{Advice, madvise};
+            // SAFETY: the range is exactly this live mapping; the advice changes no content.
+            let _refused = unsafe { madvise(self.base.as_ptr().cast(), self.len, Advice::LinuxDontDump) };
+        }
+    }
+
+    /// Touches the pages of a range for writing without changing them, so that a later first touch costs nothing.
+    ///
+    /// # Errors
+    /// If the system has not enough memory for them, or does not know the advice: Linux before 5.14 answers "invalid input".
+    ///
+    /// # Panics
+    /// If the range is not inside the region.
+    pub fn populate(&self, offset: usize, len: usize) -> io::Result<()> {
+        assert!(self.contains(offset, len), "populate outside of the region");
+        #[cfg(not(miri))]
+        {
+            use rustix::mm::{Advice, madvise};
+            let (start, len) = page_range(offset, len);
+            // SAFETY: `start` is inside the mapping, checked above (rounding down stays inside).
+            let at = unsafe { self.base.as_ptr().add(start) };
+            // SAFETY: the range is inside this live mapping; populating changes no content.
+            unsafe { madvise(at.cast(), len, Advice::LinuxPopulateWrite) }?;
+        }
+        Ok(())
+    }
+
+    /// Gives the whole pages inside a range back to the system; they read as zero afterwards. Pages of a file stay.
+    ///
+    /// # Safety
+    /// No reference obtained from [`Region::bytes`] to these bytes may be alive. Atomic words may be: their readers
+    /// see the old value or zero.
+    ///
+    /// # Panics
+    /// If the range is not inside the region.
+    pub unsafe fn release(&self, offset: usize, len: usize) {
+        assert!(self.contains(offset, len), "release outside of the region");
+        let start = offset.next_multiple_of(PAGE);
+        let end = (offset + len) / PAGE * PAGE;
+        if end <= start || self.is_file {
+            return;
+        }
+        #[cfg(not(miri))]
+        {
+            // SAFETY: `start` is inside the mapping, checked above.
+            let at = unsafe { self.base.as_ptr().add(start) };
+            // SAFETY: whole pages inside this live private anonymous mapping; the caller holds no references.
+            let _refused = unsafe { give_back(at.cast(), end - start) };
+        }
+    }
+}
+
+/// Gives pages back, locked ones too.
+///
+/// # Safety
+/// Whole pages of a live private anonymous mapping, to which no reference leads.
+#[cfg(not(miri))]
+unsafe fn give_back(at: *mut std::ffi::c_void, len: usize) -> rustix::io::Result<()> {
+    use rustix::io::Errno;
+    use rustix::mm::{Advice, MlockFlags, madvise, mlock_with, munlock};
+    // SAFETY: the caller's promise.
+    let advise = |advice| unsafe { madvise(at, len, advice) };
+    // Locked memory (`-k`) is given back by a call of its own, before Linux 5.18 by none.
+    for advice in [Advice::LinuxDontNeed, Advice::LinuxDontneedLocked] {
+        match advise(advice) {
+            Err(Errno::INVAL) => {}
+            done => return done,
+        }
+    }
+    // SAFETY: the same.
+    unsafe { munlock(at, len) }?;
+    advise(Advice::LinuxDontNeed)?;
+    // SAFETY: the same. It was the lock that stood in the way: pages are locked again as they are touched.
+    unsafe { mlock_with(at, len, MlockFlags::ONFAULT) }
+}
+
+#[cfg(test)]
+#[cfg(not(miri))]
+mod tests {
+    use super::*;
+    use units::Bytes;
+
+    #[test]
+    fn pages_that_cannot_be_had_are_an_error() {
+        let path = std::env::current_exe().unwrap().with_file_name(format!("beyond-{}", std::process::id()));
+        let mut options = std::fs::OpenOptions::new();
+        let file = options.read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+        let beyond = Region::of_file(&file, 0, Bytes(PAGE as u64), false).unwrap();
+        assert!(beyond.populate(0, PAGE).is_err(), "the file ends before them");
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn locked_pages_are_given_back_too() {
+        use rustix::mm::{MlockFlags, mlock_with};
+        let region = Region::anonymous(Bytes(2 * PAGE as u64)).unwrap();
+        // SAFETY: the whole of a live mapping.
+        unsafe { mlock_with(region.base.as_ptr().cast(), 2 * PAGE, MlockFlags::ONFAULT) }.unwrap();
+        for _ in 0..2 {
+            // SAFETY: this thread alone uses the region.
+            unsafe { region.write(PAGE - 2, b"abcd") };
+            // SAFETY: no slice is alive.
+            unsafe { region.release(0, PAGE) };
+            // SAFETY: this thread alone uses the region.
+            assert_eq!(unsafe { region.bytes(PAGE - 2, 4) }, b"\0\0cd");
+        }
+    }
+}
