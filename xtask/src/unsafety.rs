@@ -23,6 +23,7 @@ pub const FENCES: &[(&str, &str)] = &[
     ("crates/media/src/probe/mod.rs", "writes to a tier that is the prober's alone"),
     ("crates/media/src/queue/uring.rs", "entries that point into buffers which the queue owns"),
     ("crates/media/src/region.rs", "the only memory mapping, behind offsets that are checked"),
+    ("crates/media/src/region/advice.rs", "advice about its pages, behind offsets that are checked"),
     ("crates/media/src/stopwatch.rs", "the time stamp counter, which no safe function reads"),
     ("crates/media/src/words.rs", "pages given back that are used as atomic words only"),
     ("crates/server/src/reactor/ring.rs", "io_uring's queues and the memory that it reads and writes"),

@@ -266,7 +266,7 @@ mod tests {
         let mut probes = StandAlone::new(REFRESH, PROBES_MOST, 5);
         let mut seen = Vec::new();
         for ms in 0..6_000_u64 {
-            let doubtful = 2_000 <= ms && ms < 5_000;
+            let doubtful = (2_000..5_000).contains(&ms);
             let turn = |id: u32| if doubtful && id == 1 { Turn::Next } else { Turn::InTurn };
             let tenants = (0..3).map(|id| (TenantId(id), turn(id)));
             if let Some(id) = probes.next(Instant(ms * 1_000_000), tenants) {
