@@ -150,12 +150,12 @@ impl Proportional {
         }
     }
 
-    /// Who has done nothing for how long, by the window that has just ended. Who has run out is not idle.
+    /// Who has done nothing for how long, by the window that has just ended. Who has run out, or had nothing, is not idle.
     fn note_idle(&mut self, seen: &Input<'_>) {
         for (row, (_, member)) in seen.tenants.iter().zip(self.members.iter_mut()) {
-            let braked = row.in_force.is_some_and(|throttle| throttle.budget.is_some());
             let Some(signal) = row.signal.as_ref() else { continue };
-            let is_idle = braked && signal.depleted_at.is_none() && member.is_idle(signal, seen.window);
+            let could_do = in_force(row).is_some_and(|budget| Cost(0) < budget.cost);
+            let is_idle = could_do && signal.depleted_at.is_none() && member.is_idle(signal, seen.window);
             let idle_for = Duration(member.idle_for.0.saturating_add(seen.window.length().0));
             member.idle_for = if is_idle { idle_for } else { Duration::ZERO };
         }
@@ -197,8 +197,9 @@ impl Proportional {
         let epochs = seen.window.length().0 as f64 / EPOCH.0 as f64;
         for at in 0..self.members.len() {
             let row = &seen.tenants[at];
-            let braked = row.in_force.is_some_and(|throttle| throttle.budget.is_some());
-            let Some(signal) = row.signal.as_ref().filter(|_| braked && !self.members[at].exempt) else {
+            let exempt = self.members[at].exempt;
+            let (Some(signal), Some(budget)) = (row.signal.as_ref().filter(|_| !exempt), in_force(row))
+            else {
                 continue;
             };
             let used = signal.cost.part_of(seen.window.length()) / pool;
@@ -221,6 +222,8 @@ impl Proportional {
                 Some(out) => {
                     member.wants_more(used, out.since(seen.window.start), EPOCH.min(seen.window.length()))
                 }
+                // Of nothing it left nothing idle.
+                None if budget.cost == Cost(0) => before,
                 None => member.wants_less(used, self.donation, judged),
             };
             self.note_change(row.id, before, at);
@@ -334,7 +337,7 @@ impl Member {
             Donation::Kept => part,
             Donation::All => least,
             Donation::Aware(DonateStep(step)) => match judged {
-                Judged::Slowed(slowdown) if slowdown * self.doubt() < 1.0 / self.part => {
+                Judged::Slowed(slowdown) if self.is_out || slowdown * self.doubt() < 1.0 / self.part => {
                     (self.assigned * (1.0 - step)).max(least)
                 }
                 Judged::Slowed(slowdown) if 1.0 / self.part <= slowdown => {
@@ -390,6 +393,11 @@ impl Member {
         let part = (self.assigned - owed).clamp(0.0, 1.0);
         Budget { cost: Cost((over(total, EPOCH).0 as f64 * part) as u64), per: EPOCH }
     }
+}
+
+/// What a tenant may use now, if it is held to a budget.
+fn in_force(row: &Case) -> Option<Budget> {
+    row.in_force.and_then(|throttle| throttle.budget)
 }
 
 /// Time of the tier per second that is divided.

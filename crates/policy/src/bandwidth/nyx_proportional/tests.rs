@@ -194,6 +194,46 @@ fn many_who_do_nothing_keep_little() {
     }
 }
 
+/// Whatever is known of what it does alone: nobody is slowed down who does nothing.
+#[test]
+fn who_is_out_keeps_little_however_heavy_it_is() {
+    let mut policy = Proportional::new(aware(0.1), Pause::default(), 1);
+    let mut plant = Plant::new(&[(1.0, 100.0), (9.0, 100.0)]);
+    plant.run(&mut policy, 3);
+    assert!(1.0 / 0.9 < policy.members[1].doubt(), "seen once or twice");
+    plant.asleep = 1;
+    let budgets = plant.run(&mut policy, OUT + 60);
+    assert!(985 <= budgets[0], "{budgets:?}");
+}
+
+/// One access takes sixteen epochs of the tier: it is paid for out of the tenant's part, and while it waits, of which the brake says nothing, it
+/// neither lends that nor counts as idle.
+#[test]
+fn who_pays_for_what_it_used_lends_nothing_meanwhile() {
+    for donation in [Donation::All, aware(0.1)] {
+        let mut policy = Proportional::new(donation, Pause::default(), 1);
+        let mut rows = [weighing(1, 1.0), weighing(2, 1.0)];
+        let (mut now, mut paid, mut done) = (0, 0, false);
+        while paid == 0 || policy.members[0].owed > 0.0 {
+            let held = rows.each_ref().map(|row| row.in_force.unwrap_or_default());
+            let steady = held.iter().all(|throttle| throttle.budget.is_some());
+            let begins = steady && !done && 2_000 < now;
+            let signal = rows[0].reads(u64::from(begins), EPOCH);
+            signal.operations = u64::from(begins);
+            signal.cost = Cost(if begins { EPOCH.0 * 1_000 * 16 } else { 0 });
+            done |= begins;
+            paid += u64::from(done);
+            let used = held[1].budget.map_or(0, |budget| budget.cost.0);
+            let signal = rows[1].reads(1_000, EPOCH);
+            (signal.cost, signal.depleted_at) = (Cost(used), Some(Instant((now + 1) * 1_000_000)));
+            decide(&mut policy, &mut rows, window(now, now + 2));
+            now += 2;
+            assert!(paid < 100, "{donation:?}: it owes {} still", policy.members[0].owed);
+        }
+        assert!((16..=80).contains(&paid), "{donation:?}: {paid} epochs");
+    }
+}
+
 /// Weights count where nobody does anything, too: who comes back finds its part.
 #[test]
 fn where_nobody_does_anything_parts_are_by_weight() {

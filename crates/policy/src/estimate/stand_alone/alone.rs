@@ -85,9 +85,10 @@ impl Alone {
             if nothing {
                 return;
             }
-            odd.into_iter().for_each(|[operations, bytes]| {
+            // Of silence nothing of a new load is known.
+            for [operations, bytes] in odd.into_iter().filter(|odd| 0.0 < odd[0].max(odd[1])) {
                 self.remember(Performance { operations: operations.into(), bytes: bytes.into() }, secs);
-            });
+            }
         }
         self.remember(seen, secs);
         let [operations, bytes] = [0, 1].map(|which| self.middle_of(which));
@@ -186,7 +187,7 @@ impl Alone {
         self.odd_lately = if side == 0 { 0 } else { self.odd_lately.saturating_add(1) };
     }
 
-    /// How soon a probe is wanted: where the last was odd the next says whether the workload has changed, four times at most, for a tenant's
+    /// How soon a probe is wanted: where the last was odd the next says whether the workload has changed, three times at most, for a tenant's
     /// probes may be odd to this side and that.
     #[must_use]
     pub fn turn(&self) -> Turn {
@@ -297,9 +298,13 @@ mod tests {
         }
         assert!((alone_is(&alone) - 1012.5).abs() < 1e-3, "four in a row");
         assert!(alone.standard_error() < 0.06, "as sure as of four: {}", alone.standard_error());
+        for rate in [0.0, 0.0, 0.0, 300.0] {
+            alone.learn(Some(performance(rate)), SECOND);
+        }
+        assert!((alone_is(&alone) - 300.0).abs() < 1e-3, "silence before it is none of it");
     }
 
-    /// Whether a workload has changed is asked again at once, four times at most.
+    /// Whether a workload has changed is asked out of turn, three times at most.
     #[test]
     fn who_was_seen_to_do_something_else_is_looked_at_next() {
         let mut alone = Alone::default();
