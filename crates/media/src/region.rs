@@ -132,11 +132,9 @@ impl Region {
         #[cfg(not(miri))]
         {
             use rustix::mm::{MsyncFlags, msync};
-            let (start, len) = page_range(offset, len);
-            // SAFETY: `start` is inside the mapping, checked above (rounding down stays inside).
-            let at = unsafe { self.base.as_ptr().add(start) };
+            let (at, len) = self.pages_around(offset, len);
             // SAFETY: whole pages of this live mapping; nothing in memory changes.
-            unsafe { msync(at.cast(), len, MsyncFlags::SYNC) }?;
+            unsafe { msync(at, len, MsyncFlags::SYNC) }?;
         }
         Ok(())
     }
@@ -267,6 +265,13 @@ impl Region {
         }
     }
 
+    /// Where the pages that a range is in begin, and how long they are. The range is inside the region.
+    #[cfg(not(miri))]
+    fn pages_around(&self, offset: usize, len: usize) -> (*mut std::ffi::c_void, usize) {
+        let start = offset / PAGE * PAGE;
+        (self.base.as_ptr().wrapping_add(start).cast(), (offset + len).next_multiple_of(PAGE) - start)
+    }
+
     #[inline]
     fn contains(&self, offset: usize, len: usize) -> bool {
         offset <= self.len && len <= self.len - offset
@@ -289,12 +294,6 @@ fn prefetch_at(at: *const u8) {
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = at;
-}
-
-#[cfg(not(miri))]
-fn page_range(offset: usize, len: usize) -> (usize, usize) {
-    let start = offset / PAGE * PAGE;
-    (start, (offset + len).next_multiple_of(PAGE) - start)
 }
 
 #[cfg(not(miri))]

@@ -6,8 +6,6 @@
 
 #![allow(unsafe_code, reason = "advises the system about a mapping; see the SAFETY comments")]
 
-#[cfg(not(miri))]
-use super::page_range;
 use super::{PAGE, Region};
 use std::io;
 
@@ -26,11 +24,9 @@ impl Region {
         #[cfg(not(miri))]
         {
             use rustix::mm::{Advice, madvise};
-            let (start, len) = page_range(offset, len);
-            // SAFETY: `start` is inside the mapping, checked above (rounding down stays inside).
-            let at = unsafe { self.base.as_ptr().add(start) };
+            let (at, len) = self.pages_around(offset, len);
             // SAFETY: the range is inside this live mapping; the advice changes no content.
-            let _refused = unsafe { madvise(at.cast(), len, Advice::LinuxHugepage) };
+            let _refused = unsafe { madvise(at, len, Advice::LinuxHugepage) };
         }
     }
 
@@ -66,11 +62,9 @@ impl Region {
         #[cfg(not(miri))]
         {
             use rustix::mm::{Advice, madvise};
-            let (start, len) = page_range(offset, len);
-            // SAFETY: `start` is inside the mapping, checked above (rounding down stays inside).
-            let at = unsafe { self.base.as_ptr().add(start) };
+            let (at, len) = self.pages_around(offset, len);
             // SAFETY: the range is inside this live mapping; populating changes no content.
-            unsafe { madvise(at.cast(), len, Advice::LinuxPopulateWrite) }?;
+            unsafe { madvise(at, len, Advice::LinuxPopulateWrite) }?;
         }
         Ok(())
     }
