@@ -8,11 +8,10 @@
 //! Failure:    a missing signal leaves a tenant's wish as it was; a mixed window changes nothing; without a slowdown
 //!             nothing is lent
 //! Source:     NyxCache §3.4, Algorithm 4, §4.5, with both donations. The bound on slowdown is W ÷ wᵢ, W of all who do something,
-//!             unless all that is idle is kept. We choose what it
-//!             leaves open: "allocate proportionally based on weight and desired resource" is weighted max-min filling;
-//!             what nobody wants goes back to those below their part; use beyond a budget is charged to the next epoch; a
-//!             tenant keeps a hundredth of its part, so that its return can be seen; an epoch of no use still counts as
-//!             running out at once where the brake says so.
+//!             unless all that is idle is kept. We choose what it leaves open: "allocate proportionally based on weight and
+//!             desired resource" is weighted max-min filling; what nobody wants goes back to those below their part; use beyond
+//!             a budget is charged to the next epoch; a tenant keeps a hundredth of its part, so that its return can be seen; an
+//!             epoch of no use still counts as running out at once where the brake says so.
 //!
 //! | Paper | here |
 //! |---|---|

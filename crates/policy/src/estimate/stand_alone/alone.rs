@@ -6,8 +6,9 @@
 //! Units:      performance per second, standard errors as parts of it
 //! Cost:       O(probes remembered) per probe; no allocation
 //! Source:     NyxCache §3.3, §4.1. We add: where probes show many operations, the mean of those of the last thirty that are near
-//!             their median counts, until four in a row say that the workload has changed, and are all that is known of it then: of a client or a core that slept, as one
-//!             in five is, a probe shows a fifth; where they show few, all of them together count, and as many as it takes
+//!             their median counts, until four in a row say that the workload has changed, and are all that is known of it then: of
+//!             a client or a core that slept, as one in five is, a probe shows a fifth; where they show few, all of them together
+//!             count, and as many as it takes
 
 use super::{Performance, Turn};
 use units::Duration;
@@ -80,7 +81,7 @@ impl Alone {
         let nothing = self.is_idle(seen);
         self.count_odd(seen, secs);
         if ODD_IN_A_ROW <= self.odd.abs() {
-            let odd = self.last_but_one();
+            let odd = self.odd_before();
             *self = Self { tried: true, ..Self::default() };
             if nothing {
                 return;
@@ -107,7 +108,7 @@ impl Alone {
     }
 
     /// The odd ones before the one that makes a change of them.
-    fn last_but_one(&self) -> [[f32; 2]; ODD_IN_A_ROW as usize - 1] {
+    fn odd_before(&self) -> [[f32; 2]; ODD_IN_A_ROW as usize - 1] {
         std::array::from_fn(|ago| self.probes[(self.next + PROBES_REMEMBERED - 1 - ago) % PROBES_REMEMBERED])
     }
 
