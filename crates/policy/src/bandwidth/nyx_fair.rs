@@ -345,10 +345,8 @@ impl Policy for FairSlowdown {
             }
         }
         match self.probing.take() {
-            Some(probe) => match probe.next() {
-                Some(next) => self.probing = Some(next).filter(|_| !changed),
-                None => self.learn(seen, probe.alone, usable),
-            },
+            Some(probe) if probe.counts() => self.learn(seen, probe.alone, usable),
+            Some(probe) => self.probing = probe.next(self.pause, seen.window.length()).filter(|_| !changed),
             None if usable => self.add(seen),
             None => {}
         }

@@ -13,7 +13,7 @@ pub const PAUSE: Duration = Duration::from_millis(1);
 /// A read of a medium as fast as memory takes at most so long; pauses are longer in proportion on slower ones (the paper's
 /// medium takes .2 to .3 µs).
 const QUICK: Duration = Duration::from_micros(1);
-/// Pauses are at most so many times as long: who is paused stands still for so long (guess).
+/// What counts of a pause is at most so many times as long: who is paused stands still for that and longer (guess).
 const LONGER_MOST: f64 = 10.0;
 /// A probe may outlive its pause by so many pauses.
 const LEASE_PAUSES: u64 = 20;
@@ -23,7 +23,7 @@ pub const PROBES_MOST: u32 = 12;
 /// How long all but one pause for a probe, and how many probes there are in a period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pause {
-    /// What others had under way is still being done: does not count.
+    /// What others had under way is still being done, and caches hold what they moved: does not count.
     settle: Duration,
     counts: Duration,
     /// Probes in a period at most.
@@ -40,7 +40,8 @@ impl Default for Pause {
 impl Pause {
     /// Of a medium where a read takes `quiet` while nobody else is there, of a plant on which it takes `settle` until what was under
     /// way is done, if the medium is as fast as memory. On slower ones a pause is longer, and there are fewer: a tenant does as many
-    /// accesses in it, and all pauses together take as much of the time.
+    /// accesses in it, and all pauses together take as much of the time. What rounding their number leaves of that settles: beside who
+    /// stores a reader does less in the first milliseconds alone, most likely until the processor's caches hold its own again.
     #[must_use]
     #[expect(
         clippy::cast_possible_truncation,
@@ -50,8 +51,11 @@ impl Pause {
     pub fn new(settle: Duration, quiet: Option<Duration>) -> Self {
         let longer = quiet.map_or(1.0, |quiet| quiet.0 as f64 / QUICK.0 as f64).clamp(1.0, LONGER_MOST);
         let times = |time: Duration| Duration((time.0 as f64 * longer) as u64);
-        let most = (f64::from(PROBES_MOST) / longer) as u32;
-        Self { settle: times(settle), counts: times(PAUSE), most: most.max(1) }
+        let most = ((f64::from(PROBES_MOST) / longer) as u32).max(1);
+        let counts = times(PAUSE);
+        let each = (PAUSE.0 + settle.0) * u64::from(PROBES_MOST) / u64::from(most);
+        let pause = Self { settle: times(settle), counts, most };
+        if pause.settles() { pause.settling(Duration(each.saturating_sub(counts.0))) } else { pause }
     }
 
     /// The same that settles for so long at least.
@@ -90,6 +94,13 @@ impl Pause {
         self.most
     }
 
+    /// Whether who is alone was so for as long as a pause settles, when that ends with a window of such a length: no decision came early,
+    /// and none so late that the others went on.
+    #[must_use]
+    pub fn has_settled(self, length: Duration) -> bool {
+        (Duration(self.settle.0 / 10 * 9)..=self.lease()).contains(&length)
+    }
+
     /// Whether a window is about a pause: no decision came early, and none late.
     #[must_use]
     pub fn is_seen_in(self, length: Duration) -> bool {
@@ -106,18 +117,26 @@ mod tests {
     #[test]
     fn a_slower_medium_has_longer_and_fewer_pauses() {
         let settle = Duration::from_micros(500);
-        for (quiet_ns, longer, most) in [(300, 1, 12), (1_000, 1, 12), (2_000, 2, 6), (80_000, 10, 1)] {
+        for (quiet_ns, longer, most, settle_ns) in [
+            (300, 1, 12, 500_000),
+            (1_000, 1, 12, 500_000),
+            (2_000, 2, 6, 1_000_000),
+            (5_000, 5, 2, 4_000_000),
+            (7_000, 7, 1, 11_000_000),
+            (80_000, 10, 1, 8_000_000),
+        ] {
             let pause = Pause::new(settle, Some(Duration(quiet_ns)));
-            let lasts = |probe: Probe| probe.lasts(pause).0;
             let probe = Probe::new(TenantId(1), pause);
-            let counts = probe.next().expect("it settles first");
-            assert_eq!(
-                (lasts(probe), lasts(counts)),
-                (500_000 * longer, 1_000_000 * longer),
-                "{quiet_ns} ns"
-            );
-            assert_eq!((pause.most(), counts.next()), (most, None));
-            assert!(pause.most() == 1 || u64::from(pause.most()) * longer <= u64::from(PROBES_MOST));
+            let settled = probe.lasts(pause);
+            let counts = probe.next(pause, settled).expect("it settles first");
+            let lasts = counts.lasts(pause);
+            assert_eq!((settled.0, lasts.0), (settle_ns, 1_000_000 * longer), "{quiet_ns} ns");
+            assert_eq!((pause.most(), counts.next(pause, lasts)), (most, None));
+            let all = u64::from(most) * (settled.0 + lasts.0);
+            assert_eq!(all, 18_000_000, "{quiet_ns} ns: as long as twelve on memory");
+            // A decision that came early, or when the others went on already.
+            let cut = [settled.0 / 2, pause.lease().0 + 1].map(|ns| probe.next(pause, Duration(ns)));
+            assert_eq!(cut, [None, None], "{quiet_ns} ns");
             let seen =
                 [499_999, 500_000, 20_000_000, 20_000_001].map(|ns| pause.is_seen_in(Duration(ns * longer)));
             assert_eq!(seen, [false, true, true, false], "{quiet_ns} ns");

@@ -56,7 +56,7 @@ pub enum Turn {
 pub struct Probe {
     /// Who is not paused.
     pub alone: TenantId,
-    /// What the others had under way is still being done.
+    /// What the others had under way is still being done, and caches hold what they moved.
     settles: bool,
 }
 
@@ -155,10 +155,17 @@ impl Probe {
         Self { alone, settles: pause.settles() }
     }
 
-    /// What follows a window of this probe: its part that counts, or nothing.
+    /// Whether what is done in the window of this probe counts.
     #[must_use]
-    pub fn next(self) -> Option<Self> {
-        self.settles.then_some(Self { settles: false, ..self })
+    pub const fn counts(self) -> bool {
+        !self.settles
+    }
+
+    /// What follows a window of this probe that was so long: its part that counts, or nothing, where that was it or it has not settled.
+    #[must_use]
+    pub fn next(self, pause: Pause, length: Duration) -> Option<Self> {
+        let goes_on = self.settles && pause.has_settled(length);
+        goes_on.then_some(Self { settles: false, ..self })
     }
 
     /// How long the window of this probe lasts.

@@ -57,7 +57,7 @@ use store::{BandwidthControl, JointControl, Store};
 use thing::Thing;
 use units::{Duration, Instant, TenantId};
 
-/// Pauses of experiments last so much longer than what counts of them: requests of others that were on their way are served meanwhile, and
+/// Pauses of experiments last so much longer than what counts of them, on a tier as fast as memory: requests of others that were on their way are served meanwhile, and
 /// who is alone fills its own pipeline (guess: a batch or two of clients that pipeline). Without it a pause of a millisecond shows two
 /// thirds of what a tenant does alone.
 const SETTLE: Duration = Duration::from_micros(500);

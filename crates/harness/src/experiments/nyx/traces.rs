@@ -19,7 +19,7 @@ fn load(sweep: &Sweep, name: &'static str, of: &str, when: &str) -> Result<Work,
     let size = usize::try_from(number("value_bytes")?).map_err(ExperimentError::failed)?;
     let work = gets(name, size, sweep.count("keys")?, number(&format!("{when}_depth"))?);
     let pause_us = number(&format!("{when}_pause_us"))?;
-    Ok(Work { gets_percent: number("get_percent")?, pause_us, ..work })
+    Ok(Work { clients: number("clients")?, gets_percent: number("get_percent")?, pause_us, ..work })
 }
 
 fn loads(sweep: &Sweep, when: [&str; 3]) -> Result<[Work; 3], ExperimentError> {

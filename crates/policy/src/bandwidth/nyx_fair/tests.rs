@@ -327,6 +327,43 @@ fn a_pause_counts_when_it_has_settled() {
     let third = plant.step(&mut policy, second.wake);
     assert_ne!(policy.members[0].alone.turn(), Turn::AtOnce);
     assert_eq!(third.shares[1].1, Throttle::FREE, "the other one's turn");
+    // Somebody asks for a decision before it has settled.
+    let cut = plant.step(&mut policy, Duration(settle.0 / 2));
+    assert_eq!((cut.wake, policy.members[1].alone.turn()), (settle, Turn::AtOnce), "it settles anew");
+}
+
+/// Who is alone finds the processor's caches full of what another moved, and does a tenth less for ten milliseconds.
+#[test]
+fn a_pause_counts_when_the_caches_are_ones_own_again() {
+    let slow = Pause::new(Duration::from_micros(500), Some(Duration(6_250)));
+    let mut policy = FairSlowdown::new(slow, 1);
+    let mut plant = Plant::new(&[(1_500.0, 4.0), (6_000.0, 1.0)], &[]);
+    let (mut wake, mut alone_for, mut told) = (Duration::ZERO, Duration::ZERO, [Vec::new(), Vec::new()]);
+    while plant.now_us < 20_000_000 {
+        let (truth, rates) = (plant.slowdowns(), plant.rates());
+        let paused = |row: &Case| row.in_force == Some(Throttle::PAUSED);
+        let is_alone = plant.rows.iter().any(paused);
+        let cold = Duration(Duration::from_millis(10).0.saturating_sub(alone_for.0).min(wake.0));
+        for (row, rate) in plant.rows.iter_mut().zip(rates) {
+            let part = if is_alone { 1.0 - 0.1 * cold.0 as f64 / wake.0.max(1) as f64 } else { 1.0 };
+            row.reads(whole(rate * part * 1e3), Duration(wake.0 / 1_000)).threads = THREADS;
+        }
+        alone_for = if is_alone { Duration(alone_for.0 + wake.0) } else { Duration::ZERO };
+        let mut span = window(0, 0);
+        span.start = Instant(plant.now_us * 1_000);
+        plant.now_us += wake.0 / 1_000;
+        span.end = Instant(plant.now_us * 1_000);
+        wake = decide(&mut policy, &mut plant.rows, span).wake;
+        if !is_alone && 5_000_000 < plant.now_us {
+            for ((told, (_, member)), truth) in told.iter_mut().zip(policy.members.iter()).zip(truth) {
+                told.extend(member.slowdown.map(|slowdown| slowdown / truth));
+            }
+        }
+    }
+    for told in told {
+        let mean = told.iter().sum::<f64>() / told.len() as f64;
+        assert!(100 < told.len() && (mean - 1.0).abs() < 0.01, "{mean} of what it is, {} times", told.len());
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! Units:      performance per second, standard errors as parts of it
 //! Cost:       O(probes remembered) per probe; no allocation
 //! Source:     NyxCache §3.3, §4.1. We add: where probes show many operations, the mean of those of the last thirty that are near
-//!             their median counts, until four in a row say that the workload has changed, and are all that is known of it then: of
+//!             their median counts, without a tenth at each end, until four in a row say that the workload has changed, and are all that is known of it then: of
 //!             a client or a core that slept, as one in five is, a probe shows a fifth; where they show few, all of them together
 //!             count, and as many as it takes
 
@@ -22,6 +22,9 @@ const NOISE: f64 = 0.1;
 /// counts by how often it is seen: the median itself shows nothing of what slows a tenant down in fewer than half of its probes, as a
 /// cleaner's passes do a writer.
 const ODD: f64 = 0.3;
+/// Of those that are not odd one in so many counts for nothing at each end: one in fifteen loses a sixth to what else the machine does, which by
+/// chance is one of fourteen or three.
+const ENDS_PART: usize = 10;
 /// So many odd probes in a row to one side are a changed workload, and the estimate starts over (guess).
 const ODD_IN_A_ROW: i32 = 4;
 /// Operations in a probe from which it says something by itself (guess: as many come as are expected to a third) ...
@@ -133,7 +136,7 @@ impl Alone {
         did.operations.max(bytes) <= 0.0
     }
 
-    /// The mean of those near the median.
+    /// The mean of those near the median, but for the lowest and the highest.
     fn middle_of(&self, which: usize) -> f64 {
         let mut sorted = self.probes.map(|probe| probe[which]);
         let sorted = &mut sorted[..self.count];
@@ -141,11 +144,14 @@ impl Alone {
         let middle = sorted.len() / 2;
         let below = if sorted.len() % 2 == 0 { sorted[middle - 1] } else { sorted[middle] };
         let median = f64::midpoint(f64::from(below), f64::from(sorted[middle]));
-        let near = sorted.iter().copied().map(f64::from);
-        let near = near.filter(|probe| (probe - median).abs() <= ODD * median);
-        let (sum, count) = near.fold((0.0, 0_u32), |(sum, count), probe| (sum + probe, count + 1));
+        let is_near = |probe: &&f32| (f64::from(**probe) - median).abs() <= ODD * median;
+        let near = sorted.iter().filter(is_near).count();
+        let below = sorted.iter().take_while(|probe| !is_near(probe)).count();
+        let cut = near / ENDS_PART;
+        let kept = sorted.get(below + cut..below + near - cut).unwrap_or_default();
+        let sum: f64 = kept.iter().copied().map(f64::from).sum();
         // Of two that are far apart neither is near.
-        if count == 0 { median } else { sum / f64::from(count) }
+        if kept.is_empty() { median } else { sum / kept.len() as f64 }
     }
 
     /// Of single probes, relative to what is made of them: one that is odd counts as if it were just not.
@@ -387,7 +393,8 @@ mod tests {
     #[test]
     fn what_slows_down_some_probes_counts_by_how_many() {
         // So many of thirty probes meet a pass of the cleaner and show 90 for 100; eight others show a client that slept.
-        for (passes, mean) in [(0, 100.0), (4, 98.181), (10, 95.454), (22, 90.0)] {
+        // Two of those at each end count for nothing.
+        for (passes, mean) in [(0, 100.0), (2, 100.0), (4, 98.888), (10, 95.555), (22, 90.0)] {
             let mut alone = Alone::default();
             for probe in 0..PROBES_REMEMBERED {
                 let slept = probe % 4 == 3 || probe == PROBES_REMEMBERED - 1;
