@@ -59,8 +59,8 @@ pub struct Options {
     pub model: Option<EmpiricalModel>,
     /// How long a read of the slow tier takes without traffic: `qos` takes no goal on that is below, and pauses are longer where it is.
     pub quiet: Option<Duration>,
-    /// How long a pause of `fair-slowdown` and `proportional` lasts at least before what is done in it counts: until what others had under way is
-    /// done, in a tier as fast as memory.
+    /// How long a pause of `fair-slowdown`, `proportional` and `remedy` lasts before what is done in it counts, on a tier as fast as memory: until
+    /// what others had under way is done. On a slower tier it is longer.
     pub settle: Duration,
     /// The traffic above which `throttle-biggest` punishes.
     pub traffic_limit: BytesPerSec,

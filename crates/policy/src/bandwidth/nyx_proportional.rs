@@ -425,7 +425,7 @@ impl Policy for Proportional {
         self.entitle(seen, changed);
         match self.probing.take() {
             Some(probe) if probe.counts() => self.learn(seen, probe.alone, usable),
-            Some(probe) => self.probing = probe.next(self.pause, seen.window.length()).filter(|_| !changed),
+            Some(probe) => self.probing = probe.next(self.pause, seen.window.length()).filter(|_| usable),
             None if usable => {
                 self.forecast(seen);
                 self.fill();

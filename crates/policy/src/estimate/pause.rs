@@ -1,10 +1,11 @@
 //! How long all but one pause so that it is seen alone, and how often.
 //!
 //! Shape:      how long a quiet access of the medium takes -> how long a pause lasts, what of it counts, how many there are
-//! Invariants: all pauses of a period together last no longer than twelve on a medium as fast as memory, but for one
+//! Invariants: all pauses of a period together last no longer than twelve on a medium as fast as memory, but where somebody wants them to
+//!             settle for longer
 //! Units:      time; accesses in a pause, by their time
 //! Source:     NyxCache §4.1 (pauses of 1 ms, 12 tenants, each second). We differ: pauses are longer on a slower medium, for in a
-//!             millisecond a disk does ten accesses one after the other
+//!             millisecond a disk does ten accesses one after the other, and settle before anything counts
 
 use units::Duration;
 
@@ -40,7 +41,7 @@ impl Default for Pause {
 impl Pause {
     /// Of a medium where a read takes `quiet` while nobody else is there, of a plant on which it takes `settle` until what was under
     /// way is done, if the medium is as fast as memory. On slower ones a pause is longer, and there are fewer: a tenant does as many
-    /// accesses in it, and all pauses together take as much of the time. What rounding their number leaves of that settles: beside who
+    /// accesses in it, and all pauses together take as much of the time. Where they settle, what rounding their number leaves settles, too: beside who
     /// stores a reader does less in the first milliseconds alone, most likely until the processor's caches hold its own again.
     #[must_use]
     #[expect(

@@ -106,6 +106,21 @@ fn on_a_slow_medium_it_is_known_after_one_pause_too() {
     }
 }
 
+/// Somebody asks for a decision before a pause has settled.
+#[test]
+fn a_pause_that_is_cut_short_says_nothing() {
+    for is_cut in [false, true] {
+        let mut two = Two::new();
+        while two.steady {
+            two.step(|_| 2_000);
+        }
+        assert_eq!(two.window, Duration(MS / 2), "it settles");
+        two.window = Duration(two.window.0 / if is_cut { 2 } else { 1 });
+        two.step(|_| 2_000);
+        assert_eq!(two.steady, is_cut, "what follows counts, or is no pause");
+    }
+}
+
 #[test]
 fn nobody_pauses_on_a_medium_on_which_that_takes_too_long() {
     for (quiet_us, pauses) in [(200, true), (201, false)] {

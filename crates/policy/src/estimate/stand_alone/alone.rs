@@ -14,12 +14,12 @@ use super::{Performance, Turn};
 use units::Duration;
 
 /// Probes that an estimate is made of: 1 ms is noisy. Of the model's twelve pairs of Fig. 9 with twenty seeds each 29 end unfair or slower
-/// than before by over 1 % with 15, 16 with 20, 9 with 25 and 7 with 30 (44 with the median of 15).
+/// than before by over 1 % with 15, 16 with 20, 9 with 25 and 7 with 30 (44 with the median of 15), by the mean of all that are not odd.
 const PROBES_REMEMBERED: usize = 30;
 /// Relative noise of a probe before it is known (guess: 1,000 accesses that come in batches).
 const NOISE: f64 = 0.1;
 /// A probe that is off by more than this part of the median is odd and counts for nothing (guess: five times the noise of 1 ms). What is less
-/// counts by how often it is seen: the median itself shows nothing of what slows a tenant down in fewer than half of its probes, as a
+/// counts by how often it is seen, but for the ends: the median itself shows nothing of what slows a tenant down in fewer than half of its probes, as a
 /// cleaner's passes do a writer.
 const ODD: f64 = 0.3;
 /// Of those that are not odd one in so many counts for nothing at each end: one in fifteen loses a sixth to what else the machine does, which by

@@ -1,6 +1,8 @@
 //! Who takes turns under `proportional`: who does nothing is out, and who pays for what it used is not.
 
 use super::*;
+use crate::estimate::pause::PAUSE;
+use crate::estimate::stand_alone::Turn;
 
 /// Epochs after which who does nothing is out, and some more.
 const OUT: usize = (IDLE.0 / EPOCH.0) as usize + 40;
@@ -149,4 +151,19 @@ fn who_does_nothing_is_not_watched_alone() {
     plant.asleep = 0;
     let again = probes(&mut plant, 5_000);
     assert!(5 <= again[2], "{again:?}");
+}
+
+/// Somebody asks for a decision before a pause has settled: nothing that follows is part of it.
+#[test]
+fn a_pause_that_is_cut_short_says_nothing() {
+    let mut policy = Proportional::new(aware(0.1), Pause::new(Duration::from_micros(500), None), 1);
+    let mut plant = Plant::new(&[(2.0, 16.0), (1.0, 100.0)]);
+    let mut looked = |last: Duration, policy: &mut Proportional| {
+        let wake = plant.step(policy, last).wake;
+        (wake, policy.members[0].alone.turn())
+    };
+    assert_eq!(looked(Duration::ZERO, &mut policy), (EPOCH, Turn::AtOnce), "it settles");
+    assert_eq!(looked(Duration(EPOCH.0 / 2), &mut policy), (EPOCH, Turn::AtOnce), "anew");
+    assert_eq!(looked(EPOCH, &mut policy), (PAUSE, Turn::AtOnce), "now it counts");
+    assert_eq!(looked(PAUSE, &mut policy).1, Turn::InTurn);
 }
