@@ -7,8 +7,8 @@
 //! Units:      time of an access of each kind
 //! Cost:       O(tenants); pauses take .5 % of the time on a medium as fast as memory, up to 1.8 % on slower ones, with the looks at their ends
 //!             some more, and up to three times as much while those who come first do more and more
-//! Failure:    where a window was late, or the pause had not settled, or others were served in it, nothing is learnt; where nothing was of late, the thresholds hold
-//!             as they are
+//! Failure:    where a window was late, or the pause had not settled, or others were served in it, nothing is learnt; where nothing
+//!             was of late, the thresholds hold as they are
 //! Source:     MT² §3.2.2: interference is where somebody's throughput has fallen by a tenth below what it has alone. We add: alone
 //!             it has its own load, which takes of the medium, too; pauses as in NyxCache §4.1
 

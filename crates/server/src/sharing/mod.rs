@@ -57,8 +57,8 @@ use store::{BandwidthControl, JointControl, Store};
 use thing::Thing;
 use units::{Duration, Instant, TenantId};
 
-/// Pauses of experiments last so much longer than what counts of them, on a tier as fast as memory: requests of others that were on their way are served meanwhile, and
-/// who is alone fills its own pipeline (guess: a batch or two of clients that pipeline). Without it a pause of a millisecond shows two
+/// Pauses of experiments last so much longer than what counts of them, on a tier as fast as memory: requests of others that were on their way
+/// are served meanwhile, and who is alone fills its own pipeline (guess: a batch or two of clients that pipeline). Without it a pause of a millisecond shows two
 /// thirds of what a tenant does alone.
 const SETTLE: Duration = Duration::from_micros(500);
 /// A step of a policy about bandwidth that comes so much before its time is left out: a window of that policy is longer than the loop rests.

@@ -6,9 +6,9 @@
 //! Units:      performance per second, standard errors as parts of it
 //! Cost:       O(probes remembered) per probe; no allocation
 //! Source:     NyxCache §3.3, §4.1. We add: where probes show many operations, the mean of those of the last thirty that are near
-//!             their median counts, without a tenth at each end, until four in a row say that the workload has changed, and are all that is known of it then: of
-//!             a client or a core that slept, as one in five is, a probe shows a fifth; where they show few, all of them together
-//!             count, and as many as it takes
+//!             their median counts, without a tenth at each end, until four in a row say that the workload has changed, and are
+//!             all that is known of it then: of a client or a core that slept, as one in five is, a probe shows a fifth; where they
+//!             show few, all of them together count, and as many as it takes
 
 use super::{Performance, Turn};
 use units::Duration;
