@@ -2,9 +2,10 @@
 //!
 //! Shape:      behind the brake's lock; threads take pieces and spend them alone
 //! Invariants: a period starts when its budget comes into force and follows the one before; what was spent beyond a budget is
-//!             spent of the next period's. Where whoever begins periods is late, what follows is granted as time passes and not at
+//!             spent of the next period's. Where somebody begins periods, a part of long ones is kept for who spends for the tenant; where whoever begins periods is late, what follows is granted as time passes and not at
 //!             once. Bytes per second are kept as the time at which what has passed is due
 
+use super::aside::Aside;
 use super::{Budget, PERIOD_MIN, Setting};
 use crate::Access;
 use units::{Bytes, BytesPerSec, Duration, Instant};
@@ -43,6 +44,8 @@ pub(super) struct Ledger {
     paid_ps: u64,
     /// Periods are begun by somebody.
     is_begun: bool,
+    /// What is kept where they are.
+    aside: Aside,
     depleted: bool,
     depleted_at: Option<Instant>,
     /// By kind: when what has passed would have passed at the cap's rate.
@@ -63,6 +66,7 @@ impl Ledger {
         let period = |setting: &Setting| setting.budget.map(|budget| budget.per);
         if period(&setting) != period(&self.setting) {
             (self.start, self.spent_ps, self.owed_ps, self.paid_ps) = (now, 0, 0, 0);
+            self.aside = Aside::default();
         }
         for (at, cap) in setting.cap.into_iter().enumerate().filter(|(at, cap)| self.setting.cap[*at] != *cap)
         {
@@ -81,8 +85,15 @@ impl Ledger {
         self.setting = setting;
     }
 
-    /// A period begins now, with nothing used of its budget.
-    pub(super) fn begin(&mut self, now: Instant) {
+    /// A period begins now under `setting`, with nothing used of its budget.
+    pub(super) fn begin(&mut self, setting: Setting, now: Instant) {
+        match self.setting.budget.filter(|_| self.is_begun) {
+            // It has ended before.
+            Some(_) if self.late.is_some() => (),
+            Some(last) => self.aside.period_ends(last, self.spent_ps, now.since(self.start)),
+            None => self.aside = Aside::default(),
+        }
+        self.set(setting, now);
         (self.start, self.spent_ps, self.depleted) = (now, 0, false);
         (self.owed_ps, self.paid_ps) = (0, 0);
         self.is_begun = true;
@@ -130,7 +141,12 @@ impl Ledger {
             let periods = self.spent_ps.checked_div(budget.cost_ps).map_or(1, |periods| periods.max(1));
             return (0, self.start + Duration(budget.per.0.saturating_mul(periods)));
         }
-        let piece = (budget.cost_ps / PIECES).min(left);
+        let passed = now.since(self.start);
+        let kept = if self.is_begun { self.aside.keeps(budget, left, passed) } else { 0 };
+        if left <= kept {
+            return (0, self.start + self.aside.look_again(budget, left, passed));
+        }
+        let piece = (budget.cost_ps / PIECES).min(left - kept);
         self.spent_ps += piece;
         (piece, Instant::ZERO)
     }
@@ -148,6 +164,9 @@ impl Ledger {
         if self.is_begun {
             // Whoever begins periods charges it, too.
             self.spent_ps = self.spent_ps.saturating_add(cost_ps).min(most.max(self.spent_ps));
+            if self.late.is_none() {
+                self.aside.note(cost_ps);
+            }
         } else {
             self.owed_ps = self.owed_ps.saturating_add(cost_ps).min(most);
             self.pay(budget);
@@ -168,6 +187,7 @@ impl Ledger {
             let per = Duration((budget.per.0 / LATE_PARTS).max(PERIOD_MIN.0));
             let part = u128::from(budget.cost_ps) * u128::from(per.0) / u128::from(budget.per.0.max(1));
             self.late = Some(Budget { cost_ps: u64::try_from(part).unwrap_or(u64::MAX), per });
+            self.aside.period_ends(budget, self.spent_ps, budget.per);
             self.start += budget.per;
             self.spent_ps = self.spent_ps.saturating_sub(budget.cost_ps);
             self.depleted = false;

@@ -3,7 +3,7 @@
 //! Shape:      one `Brake` per tenant, which the control loop sets; one `Pad` per thread and held tenant, which takes from the
 //!             brake in pieces. Before an access the brake says whether the tenant may make it, after it what a budget or a cap asks for
 //! Invariants: a free tenant needs no pad and pays one load and one comparison; nobody else's accesses wait for a tenant's brake; what was
-//!             taken too much of a budget or a cap counts against what comes next
+//!             taken too much of a budget or a cap counts against what comes next. Of long periods' budgets a part is kept for cleaners
 //! Units:      nanoseconds; picoseconds of cost; bytes per second
 //! Cost:       under a budget or a cap a lock is taken and time is asked for once per piece, a thousandth of a period's budget
 //! Source:     NyxCache §3.3 (delay of n × 10 ns per access, pause as infinite delay), Algorithm 1 (a tenant that used up its
@@ -13,6 +13,10 @@
 //!             for a delay counts for the next ones; the access at which a budget runs out is charged in full
 //! Non-goals:  reading a clock, deciding who is held back
 
+mod aside;
+#[cfg(test)]
+#[cfg(not(miri))]
+mod aside_tests;
 mod ledger;
 #[cfg(test)]
 #[cfg(not(miri))]
@@ -144,8 +148,7 @@ impl Brake {
         }
         let mut ledger = self.lock();
         let lets_go = setting.lets_go(*ledger.setting());
-        ledger.set(setting, now);
-        ledger.begin(now);
+        ledger.begin(setting, now);
         self.publish(setting);
         lets_go
     }
@@ -241,8 +244,7 @@ impl Brake {
                 let late = i64::try_from(now.since(pad.ready_at).0).unwrap_or(most);
                 pad.owed_ns = pad.owed_ns.saturating_sub(late).max(-most);
             }
-            pad.ready_at =
-                if pad.setting.grants_nothing() { self.lock().late_until(now) } else { Instant::ZERO };
+            (pad.left_ps, pad.ready_at) = self.ask(pad, now);
         }
         if let Some(owed) = pad.owes(access) {
             // While it had nothing to ask for it has waited.
@@ -258,6 +260,17 @@ impl Brake {
             pad.is_awaited = matches!(hold, Hold::Until(_));
         }
         hold
+    }
+
+    /// What a thread has that has waited, and until when it waits on: others may have spent meanwhile what it waited for.
+    fn ask(&self, pad: &Pad, now: Instant) -> (u64, Instant) {
+        if pad.setting.grants_nothing() {
+            (0, self.lock().late_until(now))
+        } else if pad.left_ps == 0 && pad.setting.budget.is_some() {
+            self.lock().spend(0, now)
+        } else {
+            (pad.left_ps, Instant::ZERO)
+        }
     }
 
     #[inline(never)]

@@ -8,7 +8,7 @@ const READ: (Access, Bytes, u64) = (Access::SlowRead, Bytes(256), 100);
 
 /// Threads of one tenant that access as fast as they may, each access taking `takes` ns; says how many accesses each did
 /// from `from` to `to`.
-fn drive(
+pub(super) fn drive(
     brake: &Brake,
     pads: &mut [Pad],
     access: (Access, Bytes, u64),

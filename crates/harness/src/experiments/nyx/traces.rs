@@ -12,6 +12,8 @@ use std::io;
 const NAMES: [&str; 3] = ["s1", "c1", "c2"];
 /// The first moments of a spike, until whoever is held back waits.
 const SPIKE_BEGINS_S: f64 = 0.5;
+/// How much of its limit may be used in any epoch.
+const EPOCH_MOST: f64 = 1.05;
 
 /// The load of `of` by `when`, of the tenant `name`.
 fn load(sweep: &Sweep, name: &'static str, of: &str, when: &str) -> Result<Work, ExperimentError> {
@@ -35,6 +37,8 @@ fn end(clients: impl IntoIterator<Item = Working>) -> io::Result<()> {
 struct Spiked {
     losses: [f64; 2],
     used: f64,
+    /// Of the tier's time, in each epoch that lies within a spike.
+    epochs: Vec<f64>,
 }
 
 /// Calm and spikes in turns under a policy.
@@ -53,16 +57,20 @@ fn spikes(sweep: &Sweep, policy: &str, claim: &str) -> Result<Spiked, Experiment
         here.switch(policy)?;
         let clients = works.map(|work| here.work(work));
         here.pass(SPIKE_BEGINS_S);
-        let (mut losses, mut used) = ([Vec::new(), Vec::new()], Vec::new());
+        let (mut losses, mut used, mut epochs) = ([Vec::new(), Vec::new()], Vec::new(), Vec::new());
+        let windows = || here.used("c2", usize::MAX);
         let others = [&clients[0], &clients[1]];
         let mut calm = rates(&here, &others, slice);
         for _ in 0..slices {
             let spiking = here.work(spike);
             here.pass(SPIKE_BEGINS_S);
+            // The one that runs has begun before the spike.
+            let begun = windows().len() + 1;
             let (before, started) = (here.cost_ps("c2"), crate::live::nanos());
             let during = rates(&here, &others, slice);
             let passed_ps = (crate::live::nanos() - started) as f64 * 1e3;
             used.push((here.cost_ps("c2") - before) as f64 / passed_ps);
+            epochs.extend(windows().iter().skip(begun).map(|window| window.part));
             spiking.end()?;
             let after = rates(&here, &others, slice);
             for (at, losses) in losses.iter_mut().enumerate() {
@@ -72,14 +80,13 @@ fn spikes(sweep: &Sweep, policy: &str, claim: &str) -> Result<Spiked, Experiment
             calm = after;
         }
         // A budget is of an epoch: a slice may have seen one more of them begin than it is long.
-        let ran_out: Vec<_> =
-            here.used("c2", usize::MAX).into_iter().filter(|window| window.ran_out).collect();
+        let ran_out: Vec<_> = windows().into_iter().filter(|window| window.ran_out).collect();
         let secs: f64 = ran_out.iter().map(|window| window.secs).sum();
         let in_epochs = ran_out.iter().map(|window| window.part * window.secs).sum::<f64>() / secs;
         here.switch("none")?;
         end(clients)?;
         let used = if policy == "limit" && 0.0 < secs { in_epochs } else { median(&mut used) };
-        Ok(Spiked { losses: losses.map(|mut losses| median(&mut losses)), used })
+        Ok(Spiked { losses: losses.map(|mut losses| median(&mut losses)), used, epochs })
     };
     let spiked = run().map_err(failed)?;
     drop(cores);
@@ -192,6 +199,13 @@ pub(super) fn traces(sweep: &Sweep, results: &mut Results) -> Result<(), Experim
     for (at, (policy, name, claim)) in policies.into_iter().enumerate() {
         let spiked = spikes(sweep, policy, claim)?;
         results.number(format!("{name}_c2_in_spike"), spiked.used / part);
+        if policy == "limit" {
+            let (epochs, all) = (spiked.epochs.iter().map(|used| used / part), spiked.epochs.len() as f64);
+            let within = epochs.clone().filter(|used| *used <= EPOCH_MOST).count();
+            results.number(format!("{name}_c2_epochs_within"), within as f64 / all.max(1.0));
+            results.number(format!("{name}_c2_most_in_epoch"), epochs.clone().fold(0.0, f64::max));
+            results.number(format!("{name}_c2_least_in_epoch"), epochs.fold(f64::INFINITY, f64::min));
+        }
         results.number(format!("{name}_s1_spike_loss"), spiked.losses[0]);
         results.number(format!("{name}_c1_spike_loss"), spiked.losses[1]);
         let points = [(at as f64, spiked.losses[0])];
