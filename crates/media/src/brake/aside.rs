@@ -23,10 +23,12 @@ const FADES_ONE_IN: u64 = 32;
 /// what the tenant did last were beyond the limit one time in eight; they come some 20 ms after it (`docs/decisions`).
 const REST_ONE_IN: u64 = 128;
 /// What is kept is let go as slowly as lets the tenant spend it with so much less than the pace at which it came to it (guess: others have
-/// come meanwhile), at first and at most: doubled behind each period that ended before it was spent.
+/// come meanwhile), at first and at most: doubled behind each period that ended before it was spent, though the tenant went on.
 const TIMES_AS_SLOW: (u64, u64) = (2, 64);
 /// One part in so many of a budget that was not spent is no loss (guess: several threads' pieces).
 const UNSPENT_ONE_IN: u64 = 64;
+/// Who asks when one part in so many of the period is left goes on (guess: what is let go at the slowest takes longer).
+const GOES_ON_ONE_IN: u64 = 16;
 /// Who waits for it looks again after one part in so many of a period, or later.
 const LOOKS: u64 = 512;
 
@@ -37,11 +39,13 @@ pub(super) struct Aside {
     expected_ps: u64,
     /// So much was in this one.
     spent_ps: u64,
-    /// What was spent when the tenant came to what is kept, and how long that took.
+    /// When the tenant asked for the first and for the last time.
+    asked: Option<(Duration, Duration)>,
+    /// What it had spent itself when it came to what is kept, and how long that took.
     came: Option<(u64, Duration)>,
     /// How many times slower than that it is let go.
     times_as_slow: u64,
-    /// Its last budget ran out, or it came to what was kept of it.
+    /// Its last budget was spent.
     wants_more: bool,
     /// The last period was not whole: what was kept of it was lost.
     was_cut: bool,
@@ -53,16 +57,17 @@ impl Aside {
         let was_cut = passed < end(last);
         let fades = if was_cut { 0 } else { self.expected_ps.div_ceil(FADES_ONE_IN) };
         let (least, most) = TIMES_AS_SLOW;
-        let is_spent = last.cost_ps - last.cost_ps / UNSPENT_ONE_IN <= spent_ps;
+        let is_spent = 0 < last.cost_ps && last.cost_ps - last.cost_ps / UNSPENT_ONE_IN <= spent_ps;
+        let goes_on = self.asked.is_some_and(|(_, at)| last.per.0 - last.per.0 / GOES_ON_ONE_IN <= at.0);
         let times_as_slow = match self.came {
-            Some(_) if !was_cut && !is_spent => self.times_as_slow * 2,
-            Some(_) if !was_cut => self.times_as_slow / 2,
+            Some(_) if !was_cut && is_spent => self.times_as_slow / 2,
+            Some(_) if !was_cut && goes_on => self.times_as_slow * 2,
             _ => self.times_as_slow,
         };
         *self = Self {
             expected_ps: self.spent_ps.min(last.cost_ps).max(self.expected_ps - fades),
             times_as_slow: times_as_slow.clamp(least, most),
-            wants_more: self.came.is_some() || last.cost_ps <= spent_ps,
+            wants_more: is_spent,
             was_cut,
             ..Self::default()
         };
@@ -75,6 +80,8 @@ impl Aside {
 
     /// What is kept of a budget of which `left_ps` are left, when so much of its period has passed.
     pub(super) fn keeps(&mut self, budget: Budget, left_ps: u64, passed: Duration) -> u64 {
+        let began = self.asked.map_or(passed, |(began, _)| began);
+        self.asked = Some((began, passed));
         let times = if self.wants_more { TIMES_AS_MUCH } else { 1 };
         let expected = self.expected_ps.saturating_mul(times).min(budget.cost_ps / ONE_IN);
         let (kept, end) = (expected.saturating_sub(self.spent_ps), end(budget));
@@ -84,8 +91,9 @@ impl Aside {
         if kept < left_ps {
             return kept;
         }
-        let spent_ps = budget.cost_ps.saturating_sub(left_ps);
-        let (came_ps, took) = *self.came.get_or_insert((spent_ps, passed));
+        let own_ps = budget.cost_ps.saturating_sub(left_ps).saturating_sub(self.spent_ps);
+        let took = Duration(passed.0.saturating_sub(began.0));
+        let (came_ps, took) = *self.came.get_or_insert((own_ps, took));
         let rest = u128::from(end.0 - passed.0) * u128::from(came_ps);
         let spends = rest / u128::from(took.0.saturating_mul(self.times_as_slow).max(1));
         u64::try_from(spends).unwrap_or(u64::MAX).min(kept)
@@ -103,8 +111,15 @@ impl Aside {
 
 impl Default for Aside {
     fn default() -> Self {
-        let times_as_slow = TIMES_AS_SLOW.0;
-        Self { expected_ps: 0, spent_ps: 0, came: None, times_as_slow, wants_more: false, was_cut: false }
+        Self {
+            expected_ps: 0,
+            spent_ps: 0,
+            asked: None,
+            came: None,
+            times_as_slow: TIMES_AS_SLOW.0,
+            wants_more: false,
+            was_cut: false,
+        }
     }
 }
 

@@ -116,6 +116,18 @@ fn who_spends_evenly_is_not_held_for_what_is_kept() {
     assert!(own[0].abs_diff(970 * MS / takes) <= 1, "{own:?}");
 }
 
+/// Its pace is that of its own accesses, from the first on.
+#[test]
+fn who_begins_late_has_it_as_late() {
+    let mut course = Course::of(1, SECOND);
+    course.period(150 * STORE.2, 500);
+    course.clean(50 * STORE.2, 100);
+    let own = course.accesses(500, 900);
+    assert!((699..=702).contains(&own), "{own} while two hundred and fifty are kept");
+    let rest = course.accesses(900, 1_000);
+    assert!((949..=951).contains(&(own + rest)), "{own} and {rest}");
+}
+
 #[test]
 fn at_most_half_of_a_budget_is_kept() {
     for spent in [2 * BUDGET, 1_000 * BUDGET, u64::MAX] {
@@ -128,7 +140,7 @@ fn at_most_half_of_a_budget_is_kept() {
     }
 }
 
-/// Accesses are large, and many threads wait: what passes before the period ends is what they would do at half of their pace.
+/// Accesses are large, and many threads wait for what is kept of them.
 #[test]
 fn what_waits_asks_before_it_goes_on() {
     let large = (STORE.0, STORE.1, BUDGET / 50);
@@ -142,6 +154,7 @@ fn what_waits_asks_before_it_goes_on() {
         };
         let own = part(&mut course, 0, 500);
         assert!((40..=40 + threads as u64).contains(&own), "{own} of forty, {threads} threads");
+        assert!(course.ran_out().is_some(), "in the period before");
         course.clean(BUDGET - own * large.2, 500);
         assert_eq!(part(&mut course, 500, 1_000), 0, "nothing is left");
         assert!(course.brake.take_depleted_at().is_some(), "who waits for what others spent has run out");
@@ -173,12 +186,28 @@ fn who_is_slower_at_the_end_has_it_earlier_next_time() {
 #[test]
 fn who_stays_below_its_limit_is_not_held() {
     let mut course = Course::of(1, SECOND);
-    for period in 0..5 {
-        assert_eq!(course.accesses(0, 60), 600, "period {period}");
-        course.clean(250 * STORE.2, 500);
+    for wanted_more in [false, true] {
+        if wanted_more {
+            course.period(250 * STORE.2, 500);
+        }
+        // The period behind one that was spent is the first that says so.
+        for period in 0..5 {
+            let own = course.accesses(0, 60);
+            assert!(own == 600 || wanted_more && period == 0 && 500 <= own, "{own} in period {period}");
+            course.clean(250 * STORE.2, 500);
+            course.start += SECOND;
+            course.begin();
+        }
+    }
+    // Who comes to what is kept, and then has enough, was not too slow for it.
+    for period in 0..8 {
+        let own = course.accesses(0, 80);
+        assert!((749..=800).contains(&own), "{own} in period {period}");
         course.start += SECOND;
         course.begin();
     }
+    let own = course.accesses(0, 800);
+    assert!(own <= 820, "{own} of a thousand while two hundred or so are kept");
 }
 
 /// Decisions that come early: each takes what was kept, so that nothing is kept where they go on to.

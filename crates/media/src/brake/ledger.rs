@@ -125,6 +125,16 @@ impl Ledger {
         self.depleted_at.take()
     }
 
+    /// What a thread may spend that has waited, and until when it waits on: others may have spent what was kept. Where a period has ended it goes on,
+    /// for whoever begins the next is about to.
+    pub(super) fn ask(&mut self, now: Instant) -> (u64, Instant) {
+        match self.setting.budget {
+            Some(Budget { cost_ps: 0, .. }) => (0, self.late_until(now)),
+            Some(budget) if self.is_begun && now.since(self.start) < budget.per => self.spend(0, now),
+            _ => (0, Instant::ZERO),
+        }
+    }
+
     /// Spends `short` and takes a piece beside it; says how much that is, and until when the tenant has nothing left.
     pub(super) fn spend(&mut self, short: u64, now: Instant) -> (u64, Instant) {
         let Some(budget) = self.setting.budget else { return (0, Instant::ZERO) };
@@ -142,7 +152,8 @@ impl Ledger {
             return (0, self.start + Duration(budget.per.0.saturating_mul(periods)));
         }
         let passed = now.since(self.start);
-        let kept = if self.is_begun { self.aside.keeps(budget, left, passed) } else { 0 };
+        let keeps = self.is_begun && self.late.is_none();
+        let kept = if keeps { self.aside.keeps(budget, left, passed) } else { 0 };
         if left <= kept {
             return (0, self.start + self.aside.look_again(budget, left, passed));
         }

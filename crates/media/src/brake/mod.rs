@@ -116,11 +116,6 @@ impl Setting {
     /// Not held back.
     pub const FREE: Self = Self { delay: 0, paused: false, budget: None, cap: [None; 4] };
 
-    /// Whether its budget is one of nothing.
-    const fn grants_nothing(self) -> bool {
-        matches!(self.budget, Some(Budget { cost_ps: 0, .. }))
-    }
-
     /// Whether its delay is shorter than that of `before`, or a pause has ended with it.
     const fn lets_go(self, before: Self) -> bool {
         self.delay < before.delay || (before.paused && !self.paused)
@@ -244,7 +239,10 @@ impl Brake {
                 let late = i64::try_from(now.since(pad.ready_at).0).unwrap_or(most);
                 pad.owed_ns = pad.owed_ns.saturating_sub(late).max(-most);
             }
-            (pad.left_ps, pad.ready_at) = self.ask(pad, now);
+            pad.ready_at = Instant::ZERO;
+            if pad.left_ps == 0 && pad.setting.budget.is_some() {
+                (pad.left_ps, pad.ready_at) = self.lock().ask(now);
+            }
         }
         if let Some(owed) = pad.owes(access) {
             // While it had nothing to ask for it has waited.
@@ -260,17 +258,6 @@ impl Brake {
             pad.is_awaited = matches!(hold, Hold::Until(_));
         }
         hold
-    }
-
-    /// What a thread has that has waited, and until when it waits on: others may have spent meanwhile what it waited for.
-    fn ask(&self, pad: &Pad, now: Instant) -> (u64, Instant) {
-        if pad.setting.grants_nothing() {
-            (0, self.lock().late_until(now))
-        } else if pad.left_ps == 0 && pad.setting.budget.is_some() {
-            self.lock().spend(0, now)
-        } else {
-            (pad.left_ps, Instant::ZERO)
-        }
     }
 
     #[inline(never)]

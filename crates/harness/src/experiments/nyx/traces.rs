@@ -202,9 +202,17 @@ pub(super) fn traces(sweep: &Sweep, results: &mut Results) -> Result<(), Experim
         if policy == "limit" {
             let (epochs, all) = (spiked.epochs.iter().map(|used| used / part), spiked.epochs.len() as f64);
             let within = epochs.clone().filter(|used| *used <= EPOCH_MOST).count();
-            results.number(format!("{name}_c2_epochs_within"), within as f64 / all.max(1.0));
-            results.number(format!("{name}_c2_most_in_epoch"), epochs.clone().fold(0.0, f64::max));
-            results.number(format!("{name}_c2_least_in_epoch"), epochs.fold(f64::INFINITY, f64::min));
+            let (least, most) = (epochs.clone().fold(f64::INFINITY, f64::min), epochs.fold(0.0, f64::max));
+            for (item, ours) in
+                [("epochs_within", within as f64 / all), ("most_in_epoch", most), ("least_in_epoch", least)]
+            {
+                let item = format!("{name}_c2_{item}");
+                if spiked.epochs.is_empty() {
+                    results.not_applicable(item, "no epoch lies within a spike so short");
+                } else {
+                    results.number(item, ours);
+                }
+            }
         }
         results.number(format!("{name}_s1_spike_loss"), spiked.losses[0]);
         results.number(format!("{name}_c1_spike_loss"), spiked.losses[1]);
