@@ -161,6 +161,22 @@ fn what_waits_asks_before_it_goes_on() {
     }
 }
 
+/// Whoever begins the next is about to, whatever was spent too much.
+#[test]
+fn who_has_waited_for_a_period_to_end_goes_on() {
+    let mut course = Course::of(1, SECOND);
+    let (brake, pad) = (&course.brake, &mut course.pads[0]);
+    let much = (STORE.0, STORE.1, BUDGET / 2 * 3);
+    let mut at = 0;
+    for _ in 0..3 {
+        assert_eq!(brake.before(pad, (STORE.0, Instant::ZERO), || Instant(at)), Hold::None, "{at}");
+        let hold = brake.after(pad, much, || Instant(at));
+        let Hold::Until(then) = hold else { panic!("{hold:?}") };
+        brake.owe((Access::SlowRead, Bytes(256), BUDGET / 2), || then);
+        at = then.0;
+    }
+}
+
 /// Others have come since it came to what is kept: at first a part is lost, and then it is let go earlier.
 #[test]
 fn who_is_slower_at_the_end_has_it_earlier_next_time() {

@@ -2,8 +2,9 @@
 //!
 //! Shape:      behind the brake's lock; threads take pieces and spend them alone
 //! Invariants: a period starts when its budget comes into force and follows the one before; what was spent beyond a budget is
-//!             spent of the next period's. Where somebody begins periods, a part of long ones is kept for who spends for the tenant; where whoever begins periods is late, what follows is granted as time passes and not at
-//!             once. Bytes per second are kept as the time at which what has passed is due
+//!             spent of the next period's. Where somebody begins periods, a part of long ones is kept for who spends for the tenant, and
+//!             where that one is late, what follows is granted as time passes and not at once. Bytes per second are kept as the time at which
+//!             what has passed is due
 
 use super::aside::Aside;
 use super::{Budget, PERIOD_MIN, Setting};
@@ -125,12 +126,14 @@ impl Ledger {
         self.depleted_at.take()
     }
 
-    /// What a thread may spend that has waited, and until when it waits on: others may have spent what was kept. Where a period has ended it goes on,
-    /// for whoever begins the next is about to.
+    /// What a thread may spend that has waited, and until when it waits on: others may have spent what was kept. Where a period has
+    /// ended it goes on, for whoever begins the next is about to.
     pub(super) fn ask(&mut self, now: Instant) -> (u64, Instant) {
         match self.setting.budget {
             Some(Budget { cost_ps: 0, .. }) => (0, self.late_until(now)),
-            Some(budget) if self.is_begun && now.since(self.start) < budget.per => self.spend(0, now),
+            Some(budget) if self.is_begun && self.late.is_none() && now.since(self.start) < budget.per => {
+                self.spend(0, now)
+            }
             _ => (0, Instant::ZERO),
         }
     }
