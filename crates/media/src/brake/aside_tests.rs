@@ -245,7 +245,7 @@ fn behind_a_period_that_was_cut_short_nothing_is_kept() {
     assert!(course.accesses(0, 500) < 600, "what was seen before is still known");
 }
 
-/// One pass without measure, or a debt, is not remembered for ever.
+/// One pass without measure is not remembered for ever, and of a budget that pays a debt half is kept at most.
 #[test]
 fn what_is_expected_is_no_more_than_a_budget() {
     let mut course = Course::of(1, SECOND);
