@@ -4,7 +4,7 @@
 //! Non-goals:  who is held back: a policy decides that, `bandwidth.rs` puts it in force
 
 use crate::store::Store;
-use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, lock};
 use crate::tier::Tier;
 use media::{Profile, Stopwatch};
 use std::fmt;
@@ -26,6 +26,8 @@ pub(crate) struct Brakes {
     dividing: Mutex<()>,
     /// When the pauses of an experiment should end, in ns; 0 while there is none.
     pauses_end: AtomicU64,
+    /// Somebody begins long periods of tenants' budgets.
+    budgets: AtomicBool,
     /// Times that somebody was let go. Relaxed: who looks is woken afterwards, or looks again.
     let_go: AtomicU64,
     time: OnceLock<Time>,
@@ -112,6 +114,16 @@ impl Brakes {
     /// Pauses that begin now are meant to end then; none if they last until somebody decides otherwise.
     pub(crate) fn set_pauses_end(&self, at: Option<Instant>) {
         self.pauses_end.store(at.map_or(0, |at| at.0), Ordering::Relaxed);
+    }
+
+    /// Says whether somebody begins long periods of tenants' budgets.
+    pub(crate) fn set_budgets(&self, has: bool) {
+        self.budgets.store(has, Ordering::Relaxed);
+    }
+
+    /// Whether somebody does.
+    pub(crate) fn has_budgets(&self) -> bool {
+        self.budgets.load(Ordering::Relaxed)
     }
 
     /// When a pause should end, if that is known; one that should have ended is about to.

@@ -2,7 +2,7 @@
 //!
 //! Shape:      what was spent for the tenant in the periods before -> what of its budget its own accesses leave alone now, and when to look again
 //! Invariants: at most half of a budget is kept, and nothing when a period ends, where nothing was spent for the tenant before, and behind a
-//!             period that was cut short
+//!             period that was cut short; what somebody has announced is kept as far as it is left
 //! Units:      picoseconds of cost; nanoseconds since the period began
 //! Source:     ours; NyxCache (§3.4) has nobody else who spends of a tenant's account. A cleaner spends when it is called, most of
 //!             all behind who stores, and what it spends of a budget that has run out is beyond the limit in that epoch
@@ -10,8 +10,6 @@
 use super::Budget;
 use units::Duration;
 
-/// Of shorter periods nothing is kept (guess: a cleaner's pass takes some 10 ms, and comes once in many of those).
-const PERIOD_MIN: Duration = Duration::from_millis(100);
 /// Of a budget at most one part in so many is kept: nobody is to stand still for what a cleaner may do.
 const ONE_IN: u64 = 2;
 /// What was spent in a period may be spent so many times by whose budget runs out (guess: a pass moves now three values of a segment,
@@ -39,6 +37,8 @@ pub(super) struct Aside {
     expected_ps: u64,
     /// So much was in this one.
     spent_ps: u64,
+    /// So much will have been once who is about to spend has.
+    announced_ps: u64,
     /// When the tenant asked for the first and for the last time.
     asked: Option<(Duration, Duration)>,
     /// What it had spent itself when it came to what is kept, and how long that took.
@@ -78,14 +78,20 @@ impl Aside {
         self.spent_ps = self.spent_ps.saturating_add(cost_ps);
     }
 
+    /// Somebody is about to spend so much for the tenant.
+    pub(super) fn announce(&mut self, cost_ps: u64) {
+        self.announced_ps = self.announced_ps.max(self.spent_ps.saturating_add(cost_ps));
+    }
+
     /// What is kept of a budget of which `left_ps` are left, when so much of its period has passed.
     pub(super) fn keeps(&mut self, budget: Budget, left_ps: u64, passed: Duration) -> u64 {
         let began = self.asked.map_or(passed, |(began, _)| began);
         self.asked = Some((began, passed));
         let times = if self.wants_more { TIMES_AS_MUCH } else { 1 };
         let expected = self.expected_ps.saturating_mul(times).min(budget.cost_ps / ONE_IN);
+        let expected = if self.was_cut { 0 } else { expected }.max(self.announced_ps);
         let (kept, end) = (expected.saturating_sub(self.spent_ps), end(budget));
-        if budget.per < PERIOD_MIN || self.was_cut || end <= passed {
+        if !budget.is_long() || end <= passed {
             return 0;
         }
         if kept < left_ps {
@@ -114,6 +120,7 @@ impl Default for Aside {
         Self {
             expected_ps: 0,
             spent_ps: 0,
+            announced_ps: 0,
             asked: None,
             came: None,
             times_as_slow: TIMES_AS_SLOW.0,

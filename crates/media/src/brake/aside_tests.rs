@@ -332,3 +332,76 @@ fn no_number_is_too_large_for_what_is_kept() {
         }
     }
 }
+
+/// A pass that says what it will spend has it, whatever was spent before and however fast the tenant is.
+#[test]
+fn what_is_announced_is_kept() {
+    for (threads, was_cut) in [(1, false), (2, false), (1, true)] {
+        for (cost, at) in [(1, 0), (200, 60), (700, 20), (700, 60), (5_000, 90)] {
+            let mut course = Course::of(threads, SECOND);
+            if was_cut {
+                course.start += 900 * MS;
+                course.begin();
+            }
+            let before = course.accesses(0, at);
+            course.brake.announce(cost * STORE.2);
+            let meanwhile = course.accesses(at, 500);
+            let kept = cost.min(1_000_u64.saturating_sub(before));
+            let own = before + meanwhile;
+            assert!(
+                own.abs_diff(1_000 - kept) <= 2 * threads as u64,
+                "{own} while {cost} are announced at {at} ms"
+            );
+            course.clean(kept * STORE.2, 500);
+            let all = own + kept + course.accesses(500, 1_000);
+            assert!((998..=1_000 + 2 * threads as u64).contains(&all), "{all} of a thousand");
+        }
+    }
+    let mut course = Course::of(1, SECOND);
+    course.brake.announce(300 * STORE.2);
+    course.accesses(0, 500);
+    let all = 700 + course.accesses(500, 1_000);
+    assert!(
+        (998..=1_001).contains(&all),
+        "{all}: what was announced and not spent is the tenant's before the period ends"
+    );
+    course.start += SECOND;
+    course.begin();
+    assert!(999 <= course.accesses(0, 200), "and of that period alone");
+}
+
+#[test]
+fn who_can_wait_does_for_what_is_not_left() {
+    let mut course = Course::of(1, SECOND);
+    let postpones = |course: &Course, cost: u64, ms: u64| {
+        let until = course.brake.postpones(cost * STORE.2, || Instant(course.start + ms * MS));
+        until.map(|until| until.since(Instant(course.start)).0 / MS)
+    };
+    for cost in [0, 1, 1_000, 1_001, u64::MAX / STORE.2] {
+        assert_eq!(postpones(&course, cost, 0), None, "{cost} of a thousand are there, or never");
+    }
+    let own = course.accesses(0, 60);
+    assert!((599..=601).contains(&own), "{own}");
+    assert_eq!(postpones(&course, 390, 60), None);
+    assert_eq!(postpones(&course, 410, 60), None, "a little beyond it");
+    assert_eq!(postpones(&course, 430, 60), Some(1_002), "the next period begins then");
+    assert_eq!(postpones(&course, 1_000, 60), Some(1_002));
+    assert_eq!(postpones(&course, 1_001, 60), None, "it would wait for ever");
+    course.accesses(60, 999);
+    assert_eq!((postpones(&course, 10, 999), postpones(&course, 20, 999)), (None, Some(1_002)));
+    assert_eq!(postpones(&course, 20, 1_003), Some(1_018), "whoever begins the next is late");
+    assert_eq!(postpones(&course, 10, 1_003), None);
+    course.start += SECOND;
+    course.begin();
+    assert_eq!(postpones(&course, 1_000, 0), None);
+
+    let short = Course::of(1, 99 * MS);
+    short.clean(BUDGET, 0);
+    assert_eq!(postpones(&short, 500, 0), None, "periods are shorter than a pass");
+    let set = Course::of(1, SECOND);
+    let budget = Some(Budget { cost_ps: BUDGET - 1, per: Duration(SECOND) });
+    set.brake.set(Setting { budget, ..Setting::FREE }, Instant(set.start));
+    set.clean(BUDGET, 0);
+    assert_eq!(postpones(&set, 500, 0), None, "nobody begins periods");
+    assert_eq!(Brake::default().postpones(u64::MAX, || Instant::ZERO), None, "nobody is held back");
+}

@@ -28,6 +28,10 @@ const OWED_PERIODS_MAX: u64 = 100;
 /// Of each period's budget that takes one part in so many at most (guess: nobody is to stand still for what a cleaner does). Where somebody
 /// begins periods, and keeps accounts of all that was used, it comes off at once.
 const OWED_ONE_IN: u64 = 2;
+/// Who can wait does not for what is beyond a budget by less than one part in so many of it (guess: a limit is to hold within 5 %).
+const BEYOND_ONE_IN: u64 = 64;
+/// Whoever begins a period is late by so much (guess: many times what a loop is).
+const LATE: Duration = Duration::from_millis(2);
 /// Bytes that passed for a tenant, and not by it, may be owed under a cap: so long's worth (guess).
 const OWED_TIME_MAX: Duration = Duration::from_secs(1);
 
@@ -184,6 +188,27 @@ impl Ledger {
         } else {
             self.owed_ps = self.owed_ps.saturating_add(cost_ps).min(most);
             self.pay(budget);
+        }
+    }
+
+    /// Until when who can wait with spending so much for the tenant is to: where it is more than what is left of the period's budget, and
+    /// not more than a whole one.
+    pub(super) fn postpones(&mut self, cost_ps: u64, now: Instant) -> Option<Instant> {
+        let whole = self.setting.budget.filter(|budget| self.is_begun && budget.is_long())?;
+        let running = self.running(whole, now);
+        let (left, until) = match self.late {
+            // Whoever begins the next is about to.
+            Some(_) => (0, now + running.per),
+            None => (whole.cost_ps.saturating_sub(self.spent_ps), self.start + whole.per + LATE),
+        };
+        let is_beyond = left + whole.cost_ps / BEYOND_ONE_IN < cost_ps;
+        (is_beyond && cost_ps <= whole.cost_ps).then_some(until)
+    }
+
+    /// So much is about to be spent for the tenant.
+    pub(super) fn announce(&mut self, cost_ps: u64) {
+        if self.is_begun && self.late.is_none() {
+            self.aside.announce(cost_ps);
         }
     }
 

@@ -44,6 +44,10 @@ const _: () = assert!(OWED_STEP as u64 == DELAY_STEP.0);
 /// Shortest period of a budget; shorter ones count as this.
 pub const PERIOD_MIN: Duration = Duration::from_micros(100);
 
+/// Of shorter periods nothing is kept for cleaners, and they wait for none (guess: a cleaner's pass takes some 10 ms, and comes once in many
+/// of those).
+const LONG: Duration = Duration::from_millis(100);
+
 /// Cost granted per period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Budget {
@@ -112,6 +116,14 @@ pub struct Pad {
 /// The bit of a version that says that the tenant is held back.
 const HELD: u64 = 1;
 
+impl Budget {
+    /// Whether its period is longer than what a cleaner does at once.
+    #[must_use]
+    pub fn is_long(&self) -> bool {
+        LONG <= self.per
+    }
+}
+
 impl Setting {
     /// Not held back.
     pub const FREE: Self = Self { delay: 0, paused: false, budget: None, cap: [None; 4] };
@@ -153,6 +165,18 @@ impl Brake {
     pub fn owe(&self, (access, size, cost_ps): (Access, Bytes, u64), now: impl FnOnce() -> Instant) {
         if !self.is_free() {
             self.lock().owe((access, size, cost_ps), now());
+        }
+    }
+
+    /// Until when who can wait with spending `cost_ps` for the tenant is to, for less is left of its budget; none if it need not.
+    pub fn postpones(&self, cost_ps: u64, now: impl FnOnce() -> Instant) -> Option<Instant> {
+        if self.is_free() { None } else { self.lock().postpones(cost_ps, now()) }
+    }
+
+    /// Says that `cost_ps` are about to be spent for the tenant, and so owed: so much of the period's budget is kept for that, as far as it is left.
+    pub fn announce(&self, cost_ps: u64) {
+        if !self.is_free() {
+            self.lock().announce(cost_ps);
         }
     }
 

@@ -9,6 +9,7 @@
 //! Failure:    a source that cannot be read, or survivors without room in DRAM, stay where they are; what could not be read a few
 //!             times is lost: its items go
 
+mod postponed;
 mod prospects;
 mod sources;
 #[cfg(test)]
@@ -35,6 +36,7 @@ use crate::store::Store;
 use crate::sync::{Ordering, give_way};
 use crate::tenant::Tenant;
 use media::SlowAccess;
+pub(super) use postponed::Postponed;
 pub(super) use prospects::Prospects;
 use sources::{Source, bytes_of, choose, filled, read};
 use units::{Rng, TenantId};
@@ -142,6 +144,11 @@ impl TierCleaner {
             pass.rank(source, &tenants, &self.clock);
         }
         let gains = pass.divide(&sources);
+        if gains && pass.is_postponed(&sources) {
+            sources.iter().for_each(|source| tier.leave(source));
+            work.to.park(store);
+            return Some(0);
+        }
         let mut emptied = 0_u64;
         for source in &sources {
             // Where nothing is gained nothing is moved either.
@@ -151,7 +158,7 @@ impl TierCleaner {
                 tier.segments.retire(&store.epochs, source.segment);
                 emptied += 1;
             } else {
-                tier.segments.change(source.segment, State::Cleaning, State::Sealed);
+                tier.leave(source);
             }
             // What was emptied may be where the next goes.
             reader.quiesce();
@@ -406,6 +413,11 @@ fn find<'a>(
 }
 
 impl Tier {
+    /// Leaves a source as it was.
+    fn leave(&self, source: &Source<'_>) {
+        self.segments.change(source.segment, State::Cleaning, State::Sealed);
+    }
+
     /// Tenants by their rows.
     pub(crate) fn tenants_by_owner(&self) -> Vec<Option<TenantId>> {
         let mut tenants = vec![None; self.notes.rows()];

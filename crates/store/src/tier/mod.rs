@@ -53,7 +53,7 @@ use crate::store::Options;
 use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering, lock};
 use ailing::Unread;
 use area::{Area, Head};
-use clean::Prospects;
+use clean::{Postponed, Prospects};
 use media::{Buffer, Device, MapError, Profile};
 use record::{Fields, HEADER, Record, Spot, footprint};
 use segments::Segments;
@@ -85,6 +85,8 @@ pub(crate) struct Tier {
     keeps_all: bool,
     /// Whether passes may gain something.
     prospects: Prospects,
+    /// Whether they wait for budgets.
+    postponed: Postponed,
     /// Segments that passes could not read.
     unread: Unread,
     /// A thread is at a pass over it.
@@ -132,6 +134,7 @@ impl Tier {
             unread: Unread::default(),
             keeps_all: options.no_evict,
             prospects: Prospects::default(),
+            postponed: Postponed::default(),
             cleaned: AtomicBool::new(false),
             unwritten: AtomicU32::new(0),
             begun: AtomicBool::new(false),

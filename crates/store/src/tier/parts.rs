@@ -85,6 +85,11 @@ impl Parts {
         self.0.get_mut(&tenant).is_none_or(|part| part.cut.keeps(rank, footprint))
     }
 
+    /// Where a tenant's ranks are cut, as long as nothing of it was used up.
+    pub(super) fn cut(&self, tenant: TenantId) -> Cut {
+        self.0.get(&tenant).map_or(Cut::NOTHING, |part| part.cut)
+    }
+
     /// Whether what goes of a tenant is beyond its share.
     pub(super) fn is_over(&self, tenant: TenantId) -> bool {
         self.0.get(&tenant).is_none_or(|part| part.is_over)

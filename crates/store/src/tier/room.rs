@@ -28,17 +28,22 @@ impl Tier {
     }
 
     /// What was emptied and waits for readers is room already: another pass would evict for nothing.
-    pub(super) fn wants_cleaning(&self) -> bool {
+    pub(super) fn wants_cleaning(&self, store: &Store) -> bool {
         let (free, retired) = self.segments.free_and_retired();
         let left = (free + retired).saturating_sub(limits::TIER_RESERVE);
         // What stays has to be written anew, which nothing can be while all that was emptied waits.
         let has_place = free != 0 || retired == 0;
-        has_place && left < limits::TIER_LOW_WATER.min(self.segments.count() / 4)
+        has_place && left < self.low_water(store).min(self.segments.count() / 4)
     }
 
     /// Whether a pass is wanted and gains something: a tier that fails takes nothing.
-    fn can_clean(&self, now_secs: u32) -> bool {
-        self.wants_cleaning() && !self.rests(now_secs) && !self.owes() && self.may_gain(now_secs)
+    pub(super) fn can_clean(&self, store: &Store) -> bool {
+        let now = store.now_secs();
+        self.wants_cleaning(store)
+            && !self.rests(now)
+            && !self.owes()
+            && !self.is_postponed(store)
+            && self.may_gain(now)
     }
 }
 
@@ -46,7 +51,7 @@ impl Store {
     /// Whether a tier has work for a cleaner.
     pub(crate) fn tiers_want_cleaning(&self) -> bool {
         let now = self.now_secs();
-        let has_work = |tier: &Tier| tier.has_full() && !tier.rests(now) || tier.can_clean(now);
+        let has_work = |tier: &Tier| tier.has_full() && !tier.rests(now) || tier.can_clean(self);
         self.tiers.iter().any(has_work)
     }
 }
@@ -64,7 +69,7 @@ impl Worker {
             write_late(&store, &mut self.reader, tier);
             tier.segments.reclaim_now(&store.epochs);
             for _ in 0..PASSES_MAX {
-                if !tier.can_clean(store.now_secs()) {
+                if !tier.can_clean(&store) {
                     break;
                 }
                 self.reader.quiesce();
@@ -81,7 +86,7 @@ impl Worker {
             }
             let now = store.now_secs();
             more |=
-                tier.can_clean(now) && tier.segments.retired() != 0 || tier.has_full() && !tier.rests(now);
+                tier.can_clean(&store) && tier.segments.retired() != 0 || tier.has_full() && !tier.rests(now);
         }
         more
     }
