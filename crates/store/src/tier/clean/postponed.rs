@@ -24,14 +24,21 @@ impl Tier {
     /// Whether passes wait: only while others find room.
     pub(in crate::tier) fn is_postponed(&self, store: &Store) -> bool {
         let until = self.postponed.0.load(Ordering::Relaxed);
-        until != 0 && self.may_wait() && store.brakes.now() < Instant(until)
+        until != 0 && self.has_budgets(store) && self.may_wait() && store.brakes.now() < Instant(until)
     }
 
     /// A pass is wanted when fewer segments are left.
     pub(in crate::tier) fn low_water(&self, store: &Store) -> u32 {
         let (one_in, least) = limits::TIER_LOW_WATER_BUDGETS;
-        let waits = store.divides(self) && store.brakes.has_budgets();
-        if waits { least.max(self.segments.count() / one_in) } else { limits::TIER_LOW_WATER }
+        match self.has_budgets(store) {
+            true => least.max(self.segments.count() / one_in),
+            false => limits::TIER_LOW_WATER,
+        }
+    }
+
+    /// Whether some tenant has a budget of its time that a pass may wait for.
+    fn has_budgets(&self, store: &Store) -> bool {
+        store.divides(self) && store.brakes.has_budgets()
     }
 
     /// Whether a pass may wait for a while.
@@ -45,13 +52,14 @@ impl Pass<'_> {
     pub(super) fn is_postponed(&self, sources: &[Source<'_>]) -> bool {
         let (store, tier) = (self.store, self.tier);
         tier.postponed.0.store(0, Ordering::Relaxed);
-        if !store.divides(tier) || !store.brakes.has_budgets() || !tier.may_wait() {
+        if !tier.has_budgets(store) {
             return false;
         }
         let held = self.held(sources);
         let brakes = || held.iter().map(|(tenant, (_, cost))| (store.tenant(*tenant).below.brake(), *cost));
         let now = || store.brakes.now();
         let until = brakes().filter_map(|(brake, cost)| brake.postpones(cost, now)).max();
+        let until = until.filter(|_| tier.may_wait());
         match until {
             Some(until) => tier.postponed.0.store(until.0, Ordering::Relaxed),
             None => brakes().for_each(|(brake, cost)| brake.announce(cost)),
