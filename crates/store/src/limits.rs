@@ -120,8 +120,8 @@ pub const TIER_LOW_WATER: u32 = 4;
 /// The same where passes may wait for tenants' budgets: one in so many of a tier's segments, or so many. Meanwhile those tenants fill what is
 /// left of their budgets, and others fill more (16 of 256 in a second in `nyx/live_traces`; with six passes could not wait for a period's end).
 pub const TIER_LOW_WATER_BUDGETS: (u32, u32) = (16, 6);
-/// They wait as long as so many segments are free beyond the reserve: when fewer are, others are about to wait for room.
-pub const TIER_POSTPONES_MIN: u32 = 2;
+/// They wait as long as so many segments are free beyond the reserve, or about to be: with fewer a pass is due where there are no budgets.
+pub const TIER_POSTPONES_MIN: u32 = TIER_LOW_WATER;
 /// Segments of a tier that are gathered, written or read there at once, where the device is not mapped.
 pub const TIER_BUFFERS: u64 = 8;
 /// The same at least: one is written while others are gathered.

@@ -2,7 +2,7 @@
 //!
 //! Shape:      what was spent for the tenant in the periods before -> what of its budget its own accesses leave alone now, and when to look again
 //! Invariants: at most half of a budget is kept, and nothing when a period ends, where nothing was spent for the tenant before, and behind a
-//!             period that was cut short; what somebody has announced is kept as far as it is left
+//!             period that was cut short; beside that what somebody has announced
 //! Units:      picoseconds of cost; nanoseconds since the period began
 //! Source:     ours; NyxCache (§3.4) has nobody else who spends of a tenant's account. A cleaner spends when it is called, most of
 //!             all behind who stores, and what it spends of a budget that has run out is beyond the limit in that epoch

@@ -201,7 +201,7 @@ impl Ledger {
             Some(_) => (0, now + running.per),
             None => (whole.cost_ps.saturating_sub(self.spent_ps), self.start + whole.per + LATE),
         };
-        let is_beyond = left + whole.cost_ps / BEYOND_ONE_IN < cost_ps;
+        let is_beyond = left.saturating_add(whole.cost_ps / BEYOND_ONE_IN) < cost_ps;
         (is_beyond && cost_ps <= whole.cost_ps).then_some(until)
     }
 

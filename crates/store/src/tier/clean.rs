@@ -5,7 +5,7 @@
 //! Invariants: a tier has one pass at a time; a segment is given back when no item leads to it; a record is copied only if it is
 //!             whole
 //! Cost:       a look-up per live record, an item written per copied one; where the device is not mapped, a read of the source
-//!             into memory that the tier has for it
+//!             into memory that the tier has for it. A pass that waits for budgets (`postponed`) has paid for the look-ups and the reads
 //! Failure:    a source that cannot be read, or survivors without room in DRAM, stay where they are; what could not be read a few
 //!             times is lost: its items go
 
@@ -54,6 +54,8 @@ struct Entry {
     hash: KeyHash,
     tenant: TenantId,
     rank: u8,
+    /// When it was ranked an item led to it that was not dead.
+    is_alive: bool,
     footprint: u64,
 }
 
@@ -144,7 +146,7 @@ impl TierCleaner {
             pass.rank(source, &tenants, &self.clock);
         }
         let gains = pass.divide(&sources);
-        if gains && pass.is_postponed(&sources) {
+        if gains && pass.waits_or_announces(&sources) {
             sources.iter().for_each(|source| tier.leave(source));
             work.to.park(store);
             return Some(0);
@@ -193,7 +195,7 @@ impl Pass<'_> {
             let space = if record.fields.own_space { Space::Own(tenant) } else { Space::Shared };
             let hash = self.store.hasher.hash(space, record.key);
             let footprint = record::footprint(record.key.len(), record.value.len());
-            entries.push(Entry { at, hash, tenant, rank: BIN_MIN, footprint });
+            entries.push(Entry { at, hash, tenant, rank: BIN_MIN, is_alive: false, footprint });
         });
         for i in 0..entries.len() {
             if let Some(ahead) = entries.get(i + crate::census::BATCH) {
@@ -211,6 +213,7 @@ impl Pass<'_> {
                 ..usage_of(self.store, &item, found, part.densities())
             };
             entry.rank = part.rank(self.store, &usage, clock);
+            entry.is_alive = true;
         }
         (source.entries, source.hides) = (entries, hides);
     }

@@ -27,13 +27,18 @@ impl Tier {
         self.segments.available().saturating_sub(limits::TIER_RESERVE)
     }
 
-    /// What was emptied and waits for readers is room already: another pass would evict for nothing.
+    /// The same with what was emptied and waits for readers, which is room already: another pass would evict for nothing.
+    pub(super) fn left_or_coming(&self) -> u32 {
+        let (free, retired) = self.segments.free_and_retired();
+        (free + retired).saturating_sub(limits::TIER_RESERVE)
+    }
+
+    /// Whether there is too little room.
     pub(super) fn wants_cleaning(&self, store: &Store) -> bool {
         let (free, retired) = self.segments.free_and_retired();
-        let left = (free + retired).saturating_sub(limits::TIER_RESERVE);
         // What stays has to be written anew, which nothing can be while all that was emptied waits.
         let has_place = free != 0 || retired == 0;
-        has_place && left < self.low_water(store).min(self.segments.count() / 4)
+        has_place && self.left_or_coming() < self.low_water(store).min(self.segments.count() / 4)
     }
 
     /// Whether a pass is wanted and gains something: a tier that fails takes nothing.

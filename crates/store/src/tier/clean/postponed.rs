@@ -43,15 +43,14 @@ impl Tier {
 
     /// Whether a pass may wait for a while.
     fn may_wait(&self) -> bool {
-        limits::TIER_POSTPONES_MIN <= self.left()
+        limits::TIER_POSTPONES_MIN.min(self.segments.count() / 8) <= self.left_or_coming()
     }
 }
 
 impl Pass<'_> {
     /// Whether the pass is to wait for what it would spend of some tenant's budget. If not, that is kept for it.
-    pub(super) fn is_postponed(&self, sources: &[Source<'_>]) -> bool {
+    pub(super) fn waits_or_announces(&self, sources: &[Source<'_>]) -> bool {
         let (store, tier) = (self.store, self.tier);
-        tier.postponed.0.store(0, Ordering::Relaxed);
         if !tier.has_budgets(store) {
             return false;
         }
@@ -59,18 +58,20 @@ impl Pass<'_> {
         let brakes = || held.iter().map(|(tenant, (_, cost))| (store.tenant(*tenant).below.brake(), *cost));
         let now = || store.brakes.now();
         let until = brakes().filter_map(|(brake, cost)| brake.postpones(cost, now)).max();
-        let until = until.filter(|_| tier.may_wait());
-        match until {
-            Some(until) => tier.postponed.0.store(until.0, Ordering::Relaxed),
-            None => brakes().for_each(|(brake, cost)| brake.announce(cost)),
+        // One that cannot wait is looked at again only when others find room.
+        tier.postponed.0.store(until.unwrap_or(Instant::ZERO).0, Ordering::Relaxed);
+        let waits = until.is_some() && tier.may_wait();
+        if !waits {
+            brakes().for_each(|(brake, cost)| brake.announce(cost));
         }
-        until.is_some()
+        waits
     }
 
     /// The tenants that are held back, and what the pass spends for each.
     fn held(&self, sources: &[Source<'_>]) -> BTreeMap<TenantId, (Cut, u64)> {
         let mut held = BTreeMap::new();
-        for entry in sources.iter().flat_map(|source| &source.entries) {
+        let entries = sources.iter().flat_map(|source| &source.entries);
+        for entry in entries.filter(|entry| entry.is_alive) {
             if self.store.tenant(entry.tenant).below.brake().is_free() {
                 continue;
             }

@@ -1,18 +1,19 @@
 //! Passes over tiers: what they take, what they leave, what is lost.
 
+mod postponed;
+
 use super::*;
 use crate::passes::By;
-use crate::sync::{AtomicU64, lock};
+use crate::sync::lock;
 use crate::worker::Worker;
 use crate::{Fields, Mode, Options, Placement, Promotion, RankKind, Refused, TenantSpec};
 use control::Claim;
 use control::memory::MemoryShare;
-use media::brake::Setting;
 use media::faults::Faulty;
-use media::{Access, Device, FileTier, Plain};
+use media::{Device, FileTier, Plain};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use units::{Bytes, Duration, Instant};
+use units::Bytes;
 
 const OPTIONS: Options = Options {
     memory: Bytes::mib(8),
@@ -403,78 +404,4 @@ fn who_has_no_row_in_the_notes_stays_in_dram() {
         worker.quiesce();
         worker.check();
     }
-}
-
-/// A tenant's limit is no reason to be beyond it: a pass that would spend what is not left of it waits for the next period, as long as
-/// others find room, and evicts nothing meanwhile.
-#[test]
-fn a_pass_waits_for_budgets_while_there_is_room() {
-    let (store, mut worker) = start(Arc::new(Plain::new(Bytes::mib(16)).unwrap()), OPTIONS);
-    let (tenant, other) = (add(&store, "t"), add(&store, "other"));
-    let time = Arc::new(AtomicU64::new(0));
-    let told = Arc::clone(&time);
-    store.set_brake_time(move || Instant(told.load(Ordering::Relaxed)));
-    let tier = &store.tiers[0];
-    let cost_ps = 10_000_000_000;
-    let begin = |at: Instant| {
-        let budget = Some(media::brake::Budget { cost_ps, per: Duration::from_secs(1) });
-        store.brakes.set_budgets(true);
-        store.tenant(tenant).below.begin_brake(Setting { budget, ..Setting::FREE }, at);
-    };
-    let spend_all = || {
-        let access = (Access::SlowRead, Bytes(64), cost_ps);
-        store.tenant(tenant).below.brake().owe(access, || store.brakes.now());
-    };
-    let done = |store: &Store| (tier.counters.totals().passes, store.totals(tenant).evictions);
-    // Both have something in each segment.
-    let mut number = 0;
-    let fill = |worker: &mut Worker, number: &mut u32, until: &dyn Fn() -> bool| {
-        while !until() {
-            assert!(set(worker, if number.is_multiple_of(8) { tenant } else { other }, *number));
-            *number += 1;
-        }
-    };
-    fill(&mut worker, &mut number, &|| tier.wants_cleaning(&store));
-    let before = done(&store);
-    begin(Instant::ZERO);
-    spend_all();
-    assert!(tier.can_clean(&store));
-    worker.clean_tiers(By::Background);
-    assert!(
-        !tier.can_clean(&store) && !store.tiers_want_cleaning(),
-        "nobody is called for it again and again"
-    );
-    (0..10).for_each(|_| _ = worker.clean_tiers(By::Background));
-    assert_eq!(done(&store), before, "it waits");
-    worker.quiesce();
-    worker.check();
-
-    // The next period has room for it, and keeps that.
-    time.store(1_002_000_000, Ordering::Relaxed);
-    begin(Instant(1_000_000_000));
-    assert!(store.tiers_want_cleaning());
-    worker.clean_tiers(By::Background);
-    let (passes, _) = done(&store);
-    assert!(before.0 < passes, "it goes on in the next period");
-    assert!(!tier.wants_cleaning(&store));
-
-    // It waits until others would wait for room, and no longer.
-    fill(&mut worker, &mut number, &|| tier.wants_cleaning(&store));
-    spend_all();
-    worker.clean_tiers(By::Background);
-    assert_eq!(done(&store).0, passes);
-    fill(&mut worker, &mut number, &|| tier.left() < limits::TIER_POSTPONES_MIN);
-    assert_eq!(done(&store).0, passes, "nobody has waited for room");
-    assert!(store.tiers_want_cleaning());
-    worker.clean_tiers(By::Background);
-    assert!(passes < done(&store).0);
-
-    // Who is not held back is no reason to wait.
-    fill(&mut worker, &mut number, &|| tier.wants_cleaning(&store));
-    store.tenant(tenant).below.set_brake(Setting::FREE, store.brakes.now());
-    let passes = done(&store).0;
-    worker.clean_tiers(By::Background);
-    assert!(passes < done(&store).0);
-    worker.quiesce();
-    worker.check();
 }

@@ -1,0 +1,130 @@
+//! Passes that wait for tenants' budgets, in time that the test tells.
+
+use super::*;
+use crate::sync::AtomicU64;
+use crate::{BandwidthControl, JointControl};
+use control::bandwidth::Throttle;
+use media::Access;
+use units::{Duration, Instant};
+
+/// Of the tier's time, in each second.
+const LIMIT_PS: u64 = 10_000_000_000;
+
+/// A store with a tier that is divided, whose time is told by the last.
+fn divided() -> (Arc<Store>, Worker, [TenantId; 2], BandwidthControl, Arc<AtomicU64>) {
+    let (store, worker) = start(Arc::new(Plain::new(Bytes::mib(16)).unwrap()), OPTIONS);
+    let tenants = [add(&store, "t"), add(&store, "other")];
+    let time = Arc::new(AtomicU64::new(0));
+    let told = Arc::clone(&time);
+    store.set_brake_time(move || Instant(told.load(Ordering::Relaxed)));
+    let control = BandwidthControl::new(Arc::clone(&store));
+    (store, worker, tenants, control, time)
+}
+
+/// Begins a period in which the first tenant has `LIMIT_PS`, or nobody a limit.
+fn begin(control: &mut BandwidthControl, has_limit: bool, at: Instant) {
+    let mut rows = Vec::new();
+    control::Sensor::read(control, at, &mut rows);
+    let budget =
+        control::bandwidth::Budget { cost: control::bandwidth::Cost(LIMIT_PS), per: Duration::from_secs(1) };
+    let limited = Throttle { budget: has_limit.then_some(budget), ..Throttle::FREE };
+    let pool = control::Pool::default();
+    let seen = control::Seen::new(control::Window::default(), &pool, &rows).unwrap();
+    let mut shares = control::Shares::default();
+    let throttles = [limited, Throttle::FREE];
+    shares.rebuild(control::Law::Free, &seen, rows.iter().map(|row| row.id).zip(throttles));
+    let (wake, lease) = (Duration::from_secs(1), Duration::from_secs(100));
+    let decision = control::Decision { shares: &shares, wake, lease, steady: true, notes: &[] };
+    assert!(control::Actuator::apply(control, at, &decision, &mut Vec::new()));
+}
+
+/// The tenant's budget is used up.
+fn spend_all(store: &Store, tenant: TenantId) {
+    let access = (Access::SlowRead, Bytes(64), LIMIT_PS);
+    store.tenant(tenant).below.brake().owe(access, || store.brakes.now());
+}
+
+/// Stores of both tenants, so that each segment has something of both.
+fn fill(worker: &mut Worker, [tenant, other]: [TenantId; 2], number: &mut u32, until: &dyn Fn() -> bool) {
+    while !until() {
+        assert!(set(worker, if number.is_multiple_of(8) { tenant } else { other }, *number));
+        *number += 1;
+    }
+}
+
+/// A tenant's limit is no reason to be beyond it: a pass that would spend what is not left of it waits for the next period, as long as
+/// others find room, and evicts nothing meanwhile.
+#[test]
+fn a_pass_waits_for_budgets_while_there_is_room() {
+    let (store, mut worker, tenants, mut control, time) = divided();
+    let (tier, mut number) = (&store.tiers[0], 0);
+    let done = || (tier.counters.totals().passes, store.totals(tenants[0]).evictions);
+    let sealed = || tier.segments.sealed().count();
+    begin(&mut control, true, Instant::ZERO);
+    fill(&mut worker, tenants, &mut number, &|| tier.wants_cleaning(&store));
+    let before = (done(), sealed());
+    spend_all(&store, tenants[0]);
+    assert!(tier.can_clean(&store));
+    worker.clean_tiers(By::Background);
+    assert!(
+        !tier.can_clean(&store) && !store.tiers_want_cleaning(),
+        "nobody is called for it again and again"
+    );
+    (0..10).for_each(|_| _ = worker.clean_tiers(By::Background));
+    assert_eq!((done(), sealed()), before, "it waits, and leaves what it looked at");
+    worker.quiesce();
+    worker.check();
+
+    time.store(1_002_000_000, Ordering::Relaxed);
+    begin(&mut control, true, Instant(1_000_000_000));
+    assert!(store.tiers_want_cleaning());
+    worker.clean_tiers(By::Background);
+    let (passes, _) = done();
+    assert!(before.0.0 < passes && !tier.wants_cleaning(&store), "it goes on in the next period");
+
+    // It waits until a pass is due where there are no budgets, and no longer.
+    fill(&mut worker, tenants, &mut number, &|| tier.wants_cleaning(&store));
+    spend_all(&store, tenants[0]);
+    worker.clean_tiers(By::Background);
+    assert_eq!(done().0, passes);
+    fill(&mut worker, tenants, &mut number, &|| tier.left_or_coming() < limits::TIER_POSTPONES_MIN);
+    assert_eq!(done().0, passes, "nobody has waited for room");
+    assert!(store.tiers_want_cleaning());
+    worker.clean_tiers(By::Background);
+    assert!(passes < done().0);
+    worker.quiesce();
+    worker.check();
+}
+
+#[test]
+fn where_budgets_are_in_force_no_more_no_pass_waits() {
+    for ends in 0..4 {
+        let (store, mut worker, tenants, mut control, _) = divided();
+        let (tier, mut number) = (&store.tiers[0], 0);
+        begin(&mut control, true, Instant::ZERO);
+        fill(&mut worker, tenants, &mut number, &|| tier.wants_cleaning(&store));
+        spend_all(&store, tenants[0]);
+        worker.clean_tiers(By::Background);
+        assert!(tier.low_water(&store) == limits::TIER_LOW_WATER_BUDGETS.1 && tier.is_postponed(&store));
+        match ends {
+            0 => begin(&mut control, false, Instant(1)),
+            1 => control.release(Instant(1)),
+            2 => assert!(control.lapse(Instant(101_000_000_000))),
+            _ => JointControl::new(Arc::clone(&store), Instant(1)).release(Instant(1)),
+        }
+        assert!(tier.low_water(&store) == limits::TIER_LOW_WATER && !tier.is_postponed(&store), "{ends}");
+    }
+}
+
+/// What is dead is not copied, and no reason to wait.
+#[test]
+fn a_pass_over_what_is_dead_waits_for_no_budget() {
+    let (store, mut worker, tenants, mut control, _) = divided();
+    let (tier, mut number) = (&store.tiers[0], 0);
+    begin(&mut control, true, Instant::ZERO);
+    fill(&mut worker, tenants, &mut number, &|| tier.wants_cleaning(&store));
+    store.tenant(tenants[0]).flushed_below.store(u64::MAX, Ordering::Relaxed);
+    spend_all(&store, tenants[0]);
+    worker.clean_tiers(By::Background);
+    assert!(0 < tier.counters.totals().passes);
+}
