@@ -320,7 +320,7 @@ fn no_number_is_too_large_for_what_is_kept() {
                 let now = Instant(start.saturating_add(per / 64 * part));
                 brake.owe((Access::SlowRead, Bytes(1), cost_ps / 200), || now);
                 let until = brake.postpones(cost_ps, || now);
-                assert!(until.is_none_or(|until| now < until), "{until:?} at {now:?}");
+                assert!(until.is_none_or(|until| now <= until), "{until:?} at {now:?}");
                 brake.announce(cost_ps / 100);
                 if brake.before(&mut pad, (STORE.0, Instant::ZERO), || now) == Hold::None {
                     brake.after(&mut pad, (STORE.0, STORE.1, (cost_ps / 50).max(1)), || now);
