@@ -103,7 +103,7 @@ impl BandwidthControl {
     pub fn lapse(&mut self, now: Instant) -> bool {
         let Some(steady) = self.lease.lapsed(now) else { return false };
         self.store.brakes.set_pauses_end(None);
-        self.store.brakes.set_budgets(false);
+        self.store.brakes.set_waited_for(false);
         for tenant in self.store.tenants().filter(|tenant| !tenant.is_gone()) {
             let at = steady.binary_search_by_key(&tenant.id, |(id, _)| *id);
             let throttle = at.map_or(Throttle::FREE, |at| steady[at].1);
@@ -116,7 +116,7 @@ impl BandwidthControl {
     pub fn release(&mut self, now: Instant) {
         self.lease = Lease::default();
         self.store.brakes.set_pauses_end(None);
-        self.store.brakes.set_budgets(false);
+        self.store.brakes.set_waited_for(false);
         for tenant in self.store.tenants().filter(|tenant| !tenant.is_gone()) {
             tenant.below.set_brake(Setting::FREE, now);
         }
@@ -247,8 +247,8 @@ impl Actuator for BandwidthControl {
     ) -> bool {
         self.lease.renew(now, decision);
         self.store.brakes.set_pauses_end((!decision.steady).then(|| now + decision.wake));
-        let is_long = |asked: &Throttle| setting(asked).budget.is_some_and(|budget| budget.is_long());
-        self.store.brakes.set_budgets(decision.shares.rows().iter().any(|(_, asked)| is_long(asked)));
+        let is_waited_for = decision.shares.rows().iter().any(|(_, asked)| setting(asked).is_waited_for());
+        self.store.brakes.set_waited_for(is_waited_for);
         in_force.clear();
         let mut whole = true;
         for (id, asked) in decision.shares.rows() {

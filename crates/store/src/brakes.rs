@@ -1,6 +1,6 @@
 //! What brakes of tenants share: the tier whose time is divided, what its accesses cost, and the time.
 //!
-//! Invariants: one tier's time is divided at a time; the time is asked for by accesses of tenants that are held back, and by looks whether a pass waits for their budgets
+//! Invariants: one tier's time is divided at a time; the time is asked for by accesses of tenants that are held back, and by looks whether a pass waits for their budgets and caps
 //! Non-goals:  who is held back: a policy decides that, `bandwidth.rs` puts it in force
 
 use crate::store::Store;
@@ -26,8 +26,8 @@ pub(crate) struct Brakes {
     dividing: Mutex<()>,
     /// When the pauses of an experiment should end, in ns; 0 while there is none.
     pauses_end: AtomicU64,
-    /// Somebody begins long periods of tenants' budgets.
-    budgets: AtomicBool,
+    /// Somebody begins long periods of tenants' budgets, or keeps their caps.
+    waited_for: AtomicBool,
     /// Times that somebody was let go. Relaxed: who looks is woken afterwards, or looks again.
     let_go: AtomicU64,
     time: OnceLock<Time>,
@@ -116,14 +116,14 @@ impl Brakes {
         self.pauses_end.store(at.map_or(0, |at| at.0), Ordering::Relaxed);
     }
 
-    /// Says whether somebody begins long periods of tenants' budgets.
-    pub(crate) fn set_budgets(&self, has: bool) {
-        self.budgets.store(has, Ordering::Relaxed);
+    /// Says whether somebody begins long periods of tenants' budgets, or keeps their caps: who else spends for them may wait for those.
+    pub(crate) fn set_waited_for(&self, are: bool) {
+        self.waited_for.store(are, Ordering::Relaxed);
     }
 
     /// Whether somebody does.
-    pub(crate) fn has_budgets(&self) -> bool {
-        self.budgets.load(Ordering::Relaxed)
+    pub(crate) fn are_waited_for(&self) -> bool {
+        self.waited_for.load(Ordering::Relaxed)
     }
 
     /// When a pause should end, if that is known; one that should have ended is about to.

@@ -115,7 +115,7 @@ impl JointControl {
         // Who waits for what a budget grants later need not.
         self.store.brakes.note(true);
         self.store.brakes.set_pauses_end(None);
-        self.store.brakes.set_budgets(false);
+        self.store.brakes.set_waited_for(false);
         self.lease = Lease::default();
         self.members.clear();
     }

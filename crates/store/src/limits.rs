@@ -1,6 +1,6 @@
 //! Every limit of the store, with its name.
 
-use units::Bytes;
+use units::{Bytes, Duration};
 
 /// Smallest segment.
 pub const SEGMENT_MIN: Bytes = Bytes::kib(64);
@@ -117,11 +117,13 @@ pub const TIER_RESERVE: u32 = 2;
 /// A tier is cleaned when fewer segments than this are free beyond the reserve, or about to be: passes over DRAM fill as many while
 /// one is cleaned (`docs/decisions/2026-11-24-room-below-before-choosing.md`).
 pub const TIER_LOW_WATER: u32 = 4;
-/// The same where passes may wait for tenants' budgets: one in so many of a tier's segments, or so many. Meanwhile those tenants fill what is
-/// left of their budgets, and others fill more (16 of 256 in a second in `nyx/live_traces`; with six passes could not wait for a period's end).
-pub const TIER_LOW_WATER_BUDGETS: (u32, u32) = (16, 6);
+/// The same where passes may wait for tenants' budgets and caps: one in so many of a tier's segments, or so many. Meanwhile those tenants fill what is
+/// left to them, and others fill more (16 of 256 in a second in `nyx/live_traces`; with six passes could not wait for a period's end).
+pub const TIER_LOW_WATER_LIMITS: (u32, u32) = (16, 6);
 /// They wait as long as so many segments are free beyond the reserve, or about to be: with fewer a pass is due where there are no budgets.
 pub const TIER_POSTPONES_MIN: u32 = TIER_LOW_WATER;
+/// And no longer than so in all (guess: what a pass knows of its records becomes old).
+pub const TIER_PASS_WAITS_MAX: Duration = Duration::from_secs(10);
 /// Segments of a tier that are gathered, written or read there at once, where the device is not mapped.
 pub const TIER_BUFFERS: u64 = 8;
 /// The same at least: one is written while others are gathered.

@@ -3,13 +3,13 @@
 //! Shape:      behind the brake's lock; threads take pieces and spend them alone
 //! Invariants: a period starts when its budget comes into force and follows the one before; what was spent beyond a budget is
 //!             spent of the next period's. Where somebody begins periods, a part of long ones is kept for who spends for the tenant, and
-//!             where that one is late, what follows is granted as time passes and not at once. Bytes per second are kept as the time at which
-//!             what has passed is due
+//!             where that one is late, what follows is granted as time passes and not at once. Caps: see `capped`
 
 use super::aside::Aside;
+use super::capped::Capped;
 use super::{Budget, PERIOD_MIN, Setting};
 use crate::Access;
-use units::{Bytes, BytesPerSec, Duration, Instant};
+use units::{Bytes, Duration, Instant};
 
 /// Pieces that a budget is taken in: a thread holds at most so small a part without spending it.
 const PIECES: u64 = 1024;
@@ -17,11 +17,6 @@ const PIECES: u64 = 1024;
 const LATE_PARTS: u64 = 64;
 /// A budget of nothing holds so long after its period (guess: many times what a loop rests): who begins periods may have died.
 const LATE_MAX: Duration = Duration::from_secs(10);
-/// Time's worth of bytes that a thread takes at once under a cap.
-const PIECE: Duration = Duration::from_micros(50);
-/// How far the bytes that passed may be ahead of their time: what a thread was late can be made up for within this.
-const AHEAD: Duration = Duration::from_millis(1);
-
 /// Periods' budgets that may be owed of what is spent for a tenant, and not by it (guess: it is not its doing when, and of a
 /// short period it may be many times the budget).
 const OWED_PERIODS_MAX: u64 = 100;
@@ -32,8 +27,6 @@ const OWED_ONE_IN: u64 = 2;
 const BEYOND_ONE_IN: u64 = 64;
 /// Whoever begins a period is late by so much (guess: many times what a loop is).
 const LATE: Duration = Duration::from_millis(2);
-/// Bytes that passed for a tenant, and not by it, may be owed under a cap: so long's worth (guess).
-const OWED_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// A tenant's account.
 #[derive(Debug, Default)]
@@ -53,10 +46,8 @@ pub(super) struct Ledger {
     aside: Aside,
     depleted: bool,
     depleted_at: Option<Instant>,
-    /// By kind: when what has passed would have passed at the cap's rate.
-    due: [Instant; 4],
-    /// By kind: bytes that somebody else let pass for the tenant.
-    owed_bytes: [u64; 4],
+    /// By kind.
+    capped: [Capped; 4],
 }
 
 impl Ledger {
@@ -75,15 +66,7 @@ impl Ledger {
         }
         for (at, cap) in setting.cap.into_iter().enumerate().filter(|(at, cap)| self.setting.cap[*at] != *cap)
         {
-            // What has passed is due at the new rate; under none, nothing is.
-            let ahead = self.due[at].since(now);
-            (self.due[at], self.owed_bytes[at]) = match (self.setting.cap[at], cap) {
-                (Some(old), Some(new)) => (
-                    now + time_of(bytes_of(ahead, old), new),
-                    self.owed_bytes[at].min(bytes_of(OWED_TIME_MAX, new)),
-                ),
-                _ => (Instant::ZERO, 0),
-            };
+            self.capped[at].change(self.setting.cap[at], cap, now);
         }
         (self.late, self.is_begun) = (None, false);
         self.depleted = setting.budget.is_some_and(|budget| budget.cost_ps <= self.spent_ps);
@@ -123,7 +106,7 @@ impl Ledger {
 
     /// Until when nothing of each kind may pass, by what has.
     pub(super) fn capped_until(&self) -> [Instant; 4] {
-        self.due.map(|due| Instant(due.0.saturating_sub(AHEAD.0)))
+        self.capped.map(|capped| capped.until())
     }
 
     pub(super) fn take_depleted_at(&mut self) -> Option<Instant> {
@@ -172,8 +155,7 @@ impl Ledger {
     /// Takes an access that somebody makes for the tenant off its budget and its cap, as far as that may go ahead.
     pub(super) fn owe(&mut self, (access, size, cost_ps): (Access, Bytes, u64), now: Instant) {
         if let Some(cap) = self.setting.cap[access as usize] {
-            let owed = &mut self.owed_bytes[access as usize];
-            *owed = owed.saturating_add(size.0).min(bytes_of(OWED_TIME_MAX, cap));
+            self.capped[access as usize].owe(size.0, cap, now);
         }
         let Some(budget) = self.setting.budget else { return };
         let budget = self.running(budget, now);
@@ -248,30 +230,16 @@ impl Ledger {
         }
     }
 
-    /// Lets `short` bytes of a kind pass and takes a piece beside them; says how much that is, and until when the cap holds. What is owed
-    /// is paid beside them, byte by byte: nobody has less than half of its cap for it.
+    /// Lets `short` bytes of a kind pass and takes a piece beside them; says how much that is, and until when the cap holds.
     pub(super) fn pass(&mut self, access: Access, short: u64, now: Instant) -> (u64, Instant) {
-        let Some(cap) = self.setting.cap[access as usize] else { return (0, Instant::ZERO) };
-        let (due, owed) = (&mut self.due[access as usize], &mut self.owed_bytes[access as usize]);
-        let pays = short.min(*owed);
-        *owed -= pays;
-        // Time in which nothing passed is lost.
-        *due = (*due).max(now) + time_of(short.saturating_add(pays), cap);
-        if now + AHEAD < *due {
-            return (0, Instant(due.0 - AHEAD.0));
-        }
-        let piece = bytes_of(PIECE, cap);
-        *due += time_of(piece, cap);
-        (piece, Instant::ZERO)
+        let cap = self.setting.cap[access as usize];
+        cap.map_or((0, Instant::ZERO), |cap| self.capped[access as usize].pass(short, cap, now))
     }
-}
 
-/// Time that bytes take at a rate, rounded up; a rate of zero lets nothing pass.
-fn time_of(bytes: u64, rate: BytesPerSec) -> Duration {
-    let ns = (u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(rate.0.max(1)));
-    Duration(u64::try_from(ns).unwrap_or(u64::MAX))
-}
-
-fn bytes_of(time: Duration, rate: BytesPerSec) -> u64 {
-    u64::try_from(u128::from(rate.0) * u128::from(time.0) / 1_000_000_000).unwrap_or(u64::MAX)
+    /// Until when who can wait with letting more bytes pass for the tenant, to and from a slow tier, is to.
+    pub(super) fn owes_until(&mut self, now: Instant) -> Option<Instant> {
+        let caps = Access::ALL.into_iter().filter(|access| access.is_slow()).map(|access| access as usize);
+        let capped = caps.filter_map(|at| Some((at, self.setting.cap[at]?)));
+        capped.filter_map(|(at, cap)| self.capped[at].owes_until(cap, now)).max()
+    }
 }

@@ -17,6 +17,10 @@ mod aside;
 #[cfg(test)]
 #[cfg(not(miri))]
 mod aside_tests;
+mod capped;
+#[cfg(test)]
+#[cfg(not(miri))]
+mod capped_tests;
 mod ledger;
 #[cfg(test)]
 #[cfg(not(miri))]
@@ -118,8 +122,7 @@ const HELD: u64 = 1;
 
 impl Budget {
     /// Whether its period is longer than what a cleaner does at once.
-    #[must_use]
-    pub fn is_long(&self) -> bool {
+    fn is_long(&self) -> bool {
         LONG <= self.per
     }
 }
@@ -127,6 +130,13 @@ impl Budget {
 impl Setting {
     /// Not held back.
     pub const FREE: Self = Self { delay: 0, paused: false, budget: None, cap: [None; 4] };
+
+    /// Whether somebody else who spends for the tenant may wait for it: it has a budget of a long period, or caps.
+    #[must_use]
+    pub fn is_waited_for(&self) -> bool {
+        let is_capped = |access: &Access| access.is_slow() && self.cap[*access as usize].is_some();
+        self.budget.is_some_and(|budget| budget.is_long()) || Access::ALL.iter().any(is_capped)
+    }
 
     /// Whether its delay is shorter than that of `before`, or a pause has ended with it.
     const fn lets_go(self, before: Self) -> bool {
@@ -178,6 +188,12 @@ impl Brake {
         if !self.is_free() {
             self.lock().announce(cost_ps);
         }
+    }
+
+    /// Until when who can wait with letting more bytes pass for the tenant, to and from a slow tier, is to, for what was owed is not paid of its caps
+    /// yet; none if it need not.
+    pub fn owes_until(&self, now: impl FnOnce() -> Instant) -> Option<Instant> {
+        if self.is_free() { None } else { self.lock().owes_until(now()) }
     }
 
     /// Lets pads see that something has changed. Under the lock.

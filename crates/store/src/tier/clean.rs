@@ -5,7 +5,7 @@
 //! Invariants: a tier has one pass at a time; a segment is given back when no item leads to it; a record is copied only if it is
 //!             whole
 //! Cost:       a look-up per live record, an item written per copied one; where the device is not mapped, a read of the source
-//!             into memory that the tier has for it. A pass that waits for budgets (`postponed`) has paid for the look-ups and the reads
+//!             into memory that the tier has for it. A pass that waits for budgets and caps (`postponed`) keeps all that
 //! Failure:    a source that cannot be read, or survivors without room in DRAM, stay where they are; what could not be read a few
 //!             times is lost: its items go
 
@@ -35,11 +35,12 @@ use crate::stamps::Needed;
 use crate::store::Store;
 use crate::sync::{Ordering, give_way};
 use crate::tenant::Tenant;
-use media::SlowAccess;
-pub(super) use postponed::Postponed;
+use media::{Buffer, SlowAccess};
+use postponed::Begun;
+pub(super) use postponed::{Desk, Postponed};
 pub(super) use prospects::Prospects;
 use sources::{Source, bytes_of, choose, filled, read};
-use units::{Rng, TenantId};
+use units::{Instant, Rng, TenantId};
 
 /// Cleans tiers; one per cleaning thread.
 #[derive(Debug)]
@@ -72,12 +73,32 @@ enum Handled {
 /// Times that a pass looks for an item that others move meanwhile.
 const HANDLES_MAX: u32 = 3;
 
-/// What a pass knows and has once its sources are claimed.
+/// What became of a source.
+enum Emptied {
+    /// Nothing leads to it any more.
+    Whole,
+    /// Something does.
+    Not,
+    /// The pass is to wait until then.
+    Later(Instant),
+}
+
+/// What a pass knows and has done once its sources are claimed.
+#[derive(Default)]
 struct Work {
+    /// By the time of the brakes.
+    began: Instant,
     parts: Parts,
-    to: Destinations,
+    /// There is something to gain.
+    gains: bool,
+    /// What it spends is kept for it.
+    is_announced: bool,
+    /// Records of the next source that it has dealt with.
+    handled: usize,
     /// Bytes of records that it copied.
     moved: u64,
+    /// Sources that nothing leads to any more.
+    emptied: u64,
 }
 
 /// A pass between two announcements of its thread.
@@ -86,6 +107,9 @@ struct Pass<'a> {
     tier: &'a Tier,
     counters: &'a ThreadCounters,
     reader: &'a Participant,
+    /// What the sources were read into.
+    room: &'a [u8],
+    to: &'a mut Destinations,
     work: &'a mut Work,
 }
 
@@ -94,8 +118,8 @@ impl TierCleaner {
         Self { rng, clock: Clock::default() }
     }
 
-    /// One pass, over other sources where the first hold nothing that may go. Returns how many segments it gave back beyond those that
-    /// it filled; none if another thread is at one.
+    /// One pass, over other sources where the first hold nothing that may go, or what is left of one that has waited. Returns how many segments
+    /// it gave back beyond those that it filled; none if another thread is at one.
     pub(crate) fn pass(
         &mut self,
         store: &Store,
@@ -103,14 +127,15 @@ impl TierCleaner {
         counters: &ThreadCounters,
         tier: &Tier,
     ) -> Option<u64> {
-        let mut held = tier.sources.try_lock().ok()?;
-        let room: &mut [u8] = match &mut *held {
-            Some(buffer) => buffer.bytes_mut(),
-            None => &mut [],
-        };
+        let mut desk = tier.desk.try_lock().ok()?;
         tier.set_being_cleaned(true);
-        let tries = if tier.keeps_all { 1 } else { limits::TIER_TRIES };
-        let tried = (0..tries).find_map(|turn| self.try_pass((store, tier, counters), reader, room, turn));
+        let tried = if let Some(begun) = desk.begun.take() {
+            let to = Destinations::take_sparing(store);
+            go_on((store, tier, counters), reader, (&mut desk, to), begun)
+        } else {
+            let tries = if tier.keeps_all { 1 } else { limits::TIER_TRIES };
+            (0..tries).find_map(|turn| self.try_pass((store, tier, counters), reader, &mut desk, turn))
+        };
         tier.note_gain(tried.is_some(), store.now_secs());
         tier.set_being_cleaned(false);
         Some(tried.unwrap_or(0))
@@ -121,17 +146,18 @@ impl TierCleaner {
         &mut self,
         (store, tier, counters): (&Store, &Tier, &ThreadCounters),
         reader: &mut Participant,
-        room: &mut [u8],
+        desk: &mut Desk,
         turn: u32,
     ) -> Option<u64> {
-        let mut work = Work { parts: Parts::default(), to: Destinations::take_sparing(store), moved: 0 };
+        let mut to = Destinations::take_sparing(store);
         // Nothing is read for items that could not be written.
-        let has_room = !store.no_evict || work.to.has_room(store);
+        let has_room = !store.no_evict || to.has_room(store);
         let chosen = if has_room { choose(&mut self.rng, tier, turn, store.now_secs()) } else { Vec::new() };
         if chosen.is_empty() {
-            work.to.park(store);
+            to.park(store);
             return Some(0);
         }
+        let room = desk.room.as_mut().map_or(&mut [][..], Buffer::bytes_mut);
         let mut sources = if tier.is_mapped() {
             read(store, tier, chosen, room)
         } else {
@@ -139,54 +165,81 @@ impl TierCleaner {
             reader.apart(|| read(store, tier, chosen, room))
         };
         store.take_time(&mut self.clock);
-        work.to.allow(sources.len());
         let tenants = tier.tenants_by_owner();
-        let mut pass = Pass { store, tier, counters, reader, work: &mut work };
+        let mut work = Work { began: store.brakes.now(), ..Work::default() };
+        let mut pass = Pass { store, tier, counters, reader, room, to: &mut to, work: &mut work };
         for source in &mut sources {
             pass.rank(source, &tenants, &self.clock);
         }
-        let gains = pass.divide(&sources);
-        if gains && pass.waits_or_announces(&sources) {
-            sources.iter().for_each(|source| tier.leave(source));
-            work.to.park(store);
-            return Some(0);
-        }
-        let mut emptied = 0_u64;
-        for source in &sources {
-            // Where nothing is gained nothing is moved either.
-            let goes = gains || source.entries.is_empty();
-            if goes && (Pass { store, tier, counters, reader, work: &mut work }).empty(source) {
+        pass.work.gains = pass.divide(&sources);
+        // What holds nothing waits for nobody.
+        sources.sort_by_key(|source| !source.entries.is_empty());
+        go_on((store, tier, counters), reader, (desk, to), Begun { sources: sources.into(), work })
+    }
+}
+
+/// Deals with the sources of a pass that are left, as long as it need not wait. Returns as a try does; a pass that waits has gained nothing yet.
+fn go_on(
+    (store, tier, counters): (&Store, &Tier, &ThreadCounters),
+    reader: &mut Participant,
+    (desk, mut to): (&mut Desk, Destinations),
+    Begun { mut sources, mut work }: Begun,
+) -> Option<u64> {
+    let room = desk.room.as_ref().map_or(&[][..], Buffer::bytes);
+    to.allow(sources.len());
+    let mut until = None;
+    while let Some(source) = sources.front() {
+        let mut pass = Pass { store, tier, counters, reader, room, to: &mut to, work: &mut work };
+        // Where nothing is gained nothing is moved either.
+        let became = match (source.entries.is_empty(), pass.work.gains) {
+            (true, _) => pass.empty(source),
+            (false, true) => {
+                pass.waits_or_announces(&sources).map_or_else(|| pass.empty(source), Emptied::Later)
+            }
+            (false, false) => Emptied::Not,
+        };
+        match became {
+            Emptied::Later(then) => {
+                until = Some(then);
+                break;
+            }
+            Emptied::Whole => {
                 tier.unread.forget(source.segment);
                 tier.segments.retire(&store.epochs, source.segment);
-                emptied += 1;
-            } else {
-                tier.leave(source);
+                work.emptied += 1;
             }
-            // What was emptied may be where the next goes.
-            reader.quiesce();
-            tier.segments.reclaim_now(&store.epochs);
+            Emptied::Not => _ = tier.segments.change(source.segment, State::Cleaning, State::Sealed),
         }
-        work.to.park(store);
-        let freed = emptied.saturating_sub(work.moved.div_ceil(tier.segments.bytes()));
-        if !gains && emptied == 0 {
-            return None;
-        }
-        tier.counters.passes.fetch_add(1, Ordering::Relaxed);
-        tier.counters.freed_segments.fetch_add(freed, Ordering::Relaxed);
-        Some(freed)
+        (work.handled, _) = (0, sources.pop_front());
+        // What was emptied may be where the next goes.
+        reader.quiesce();
+        tier.segments.reclaim_now(&store.epochs);
     }
+    to.park(store);
+    tier.set_postponed(until);
+    if until.is_some() {
+        desk.begun = Some(Begun { sources, work });
+        return Some(0);
+    }
+    let freed = work.emptied.saturating_sub(work.moved.div_ceil(tier.segments.bytes()));
+    if !work.gains && work.emptied == 0 {
+        return None;
+    }
+    tier.counters.passes.fetch_add(1, Ordering::Relaxed);
+    tier.counters.freed_segments.fetch_add(freed, Ordering::Relaxed);
+    Some(freed)
 }
 
 impl Pass<'_> {
     /// Ranks the live records of a source.
-    fn rank(&mut self, source: &mut Source<'_>, tenants: &[Option<TenantId>], clock: &Clock) {
+    fn rank(&mut self, source: &mut Source, tenants: &[Option<TenantId>], clock: &Clock) {
         if source.is_lost {
             return;
         }
         let range = self.tier.segments.range(source.segment);
         let (mut entries, mut hides) = (Vec::new(), false);
         self.tier.notes.each_live(range, |at| {
-            let record = record::parse(bytes_of(self.tier, self.reader, source, at));
+            let record = record::parse(bytes_of(self.tier, (self.reader, self.room), source, at));
             let tenant = |record: &Record<'_>| *tenants.get(record.fields.owner.0 as usize)?;
             let Some((record, tenant)) = record.and_then(|record| Some((record, tenant(&record)?))) else {
                 hides = true;
@@ -227,7 +280,7 @@ impl Pass<'_> {
 
     /// Divides the room of the destinations among the tenants. Returns whether the pass gains anything by that: not where there is no
     /// room for all that is within floors.
-    fn divide(&mut self, sources: &[Source<'_>]) -> bool {
+    fn divide(&mut self, sources: &[Source]) -> bool {
         if self.store.no_evict {
             return filled(self.tier, sources) < sources.len();
         }
@@ -244,14 +297,18 @@ impl Pass<'_> {
         frees.inspect(|frees| self.work.parts.divide(self.store, budget(*frees))).is_some()
     }
 
-    /// Deals with every live record of a source. Returns whether nothing leads to it any more.
-    fn empty(&mut self, source: &Source<'_>) -> bool {
+    /// Deals with the live records of a source, as long as the pass need not wait.
+    fn empty(&mut self, source: &Source) -> Emptied {
         let tier = self.tier;
-        for (i, entry) in source.entries.iter().enumerate() {
-            self.let_others_run(i);
-            if !self.handle(source, entry) {
-                return false;
+        while let Some(entry) = source.entries.get(self.work.handled) {
+            self.let_others_run(self.work.handled);
+            if let Some(until) = self.waits_for_caps(entry) {
+                return Emptied::Later(until);
             }
+            if !self.handle(source, entry) {
+                return Emptied::Not;
+            }
+            self.work.handled += 1;
         }
         // Else a writer has put something here that nothing leads to yet: the segment stays until a later pass.
         let hides =
@@ -260,7 +317,7 @@ impl Pass<'_> {
             // A damaged header hides whose record it is, and what cannot be read whose all are: who leads here is found the long way.
             self.drop_all(source);
         }
-        tier.segments.live(source.segment) == 0
+        if tier.segments.live(source.segment) == 0 { Emptied::Whole } else { Emptied::Not }
     }
 
     /// Whether a record that was dealt with has an item still, which its key or owner does not lead to.
@@ -271,7 +328,7 @@ impl Pass<'_> {
     }
 
     /// Deals with one record. Returns false if it has to stay where it is.
-    fn handle(&mut self, source: &Source<'_>, entry: &Entry) -> bool {
+    fn handle(&mut self, source: &Source, entry: &Entry) -> bool {
         // Once, for it uses up what the tenant keeps.
         let mut keeps = None;
         for _ in 0..HANDLES_MAX {
@@ -284,11 +341,12 @@ impl Pass<'_> {
         false
     }
 
-    fn try_handle(&mut self, source: &Source<'_>, entry: &Entry, keeps: &mut Option<bool>) -> Handled {
+    fn try_handle(&mut self, source: &Source, entry: &Entry, keeps: &mut Option<bool>) -> Handled {
         let (store, tier, reader) = (self.store, self.tier, self.reader);
         let Some((found, item)) = find(store, reader, tier, entry) else { return Handled::Gone };
         let Some(away) = item.view.away() else { return Handled::Gone };
-        let record = record::decode(tier.spot(entry.at), bytes_of(tier, reader, source, entry.at));
+        let record =
+            record::decode(tier.spot(entry.at), bytes_of(tier, (reader, self.room), source, entry.at));
         let record = record.filter(|record| record.key == item.view.key());
         let parts = &mut self.work.parts;
         let stays = !item.is_dead(store)
@@ -319,7 +377,7 @@ impl Pass<'_> {
         let meta = crate::item::Meta { away: Some(from), ..item.view.meta() };
         let needed = Needed::new(item.view.len(), meta.cas.is_some());
         let place =
-            self.work.to.open_for_needed(store, needed, store.stamp_of(item.place, &item.view), Half::Upper);
+            self.to.open_for_needed(store, needed, store.stamp_of(item.place, &item.view), Half::Upper);
         let Some(place) = place else { return Handled::Stays };
         let to = tier.append(&store.epochs, (0, store.now_secs()), &fields, record.key, [record.value, &[]]);
         let Ok(to) = to else { return Handled::Stays };
@@ -331,7 +389,7 @@ impl Pass<'_> {
         let again = locked.find_again(found, entry.hash);
         let moved = !item.is_dead(store)
             && again.is_some_and(|found| {
-                self.work.to.move_to(store, self.counters, &locked, (found, item), (meta, place))
+                self.to.move_to(store, self.counters, &locked, (found, item), (meta, place))
             });
         drop(locked);
         if !moved {
@@ -365,13 +423,13 @@ impl Pass<'_> {
     }
 
     /// Removes every item that leads to a source and whose record is not whole, or nobody's.
-    fn drop_all(&self, source: &Source<'_>) {
+    fn drop_all(&self, source: &Source) {
         let (store, tier) = (self.store, self.tier);
         let tenants = tier.tenants_by_owner();
         let is_somebodys =
             |record: &Record<'_>| tenants.get(record.fields.owner.0 as usize).is_some_and(Option::is_some);
         let is_whole = |at: u64, key: &[u8]| {
-            let record = record::decode(tier.spot(at), bytes_of(tier, self.reader, source, at));
+            let record = record::decode(tier.spot(at), bytes_of(tier, (self.reader, self.room), source, at));
             !source.is_lost && record.is_some_and(|record| record.key == key && is_somebodys(&record))
         };
         for bucket in 0..store.index.buckets() {
@@ -416,11 +474,6 @@ fn find<'a>(
 }
 
 impl Tier {
-    /// Leaves a source as it was.
-    fn leave(&self, source: &Source<'_>) {
-        self.segments.change(source.segment, State::Cleaning, State::Sealed);
-    }
-
     /// Tenants by their rows.
     pub(crate) fn tenants_by_owner(&self) -> Vec<Option<TenantId>> {
         let mut tenants = vec![None; self.notes.rows()];

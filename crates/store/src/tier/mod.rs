@@ -53,7 +53,7 @@ use crate::store::Options;
 use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering, lock};
 use ailing::Unread;
 use area::{Area, Head};
-use clean::{Postponed, Prospects};
+use clean::{Desk, Postponed, Prospects};
 use media::{Buffer, Device, MapError, Profile};
 use record::{Fields, HEADER, Record, Spot, footprint};
 use segments::Segments;
@@ -74,9 +74,8 @@ pub(crate) struct Tier {
     parked: Mutex<Vec<Head>>,
     /// Heads that are full and not written yet.
     full: Mutex<VecDeque<Head>>,
-    /// What the sources of a pass are read into, where they cannot be read in place; who cleans the tier holds it. Its memory is
-    /// taken by the first pass.
-    sources: Mutex<Option<Buffer>>,
+    /// What a pass has beside the tier; who cleans it holds that.
+    desk: Mutex<Desk>,
     /// Rows of the notes by tenants' ids.
     owners: Box<[AtomicU32]>,
     /// Nothing is written before this second of the store's clock: the device failed a moment ago.
@@ -85,7 +84,7 @@ pub(crate) struct Tier {
     keeps_all: bool,
     /// Whether passes may gain something.
     prospects: Prospects,
-    /// Whether they wait for budgets.
+    /// Whether one waits for budgets and caps.
     postponed: Postponed,
     /// Segments that passes could not read.
     unread: Unread,
@@ -119,7 +118,7 @@ impl Tier {
         let buffers = buffers.clamp(limits::TIER_BUFFERS_MIN, limits::TIER_BUFFERS);
         let buffers = u32::try_from(buffers).unwrap_or(u32::MAX);
         let count = u32::try_from(device.size().count_of(segment)).unwrap_or(u32::MAX);
-        let sources = if is_mapped { None } else { Some(Buffer::new(Bytes(sources_bytes(segment.0)))?) };
+        let room = if is_mapped { None } else { Some(Buffer::new(Bytes(sources_bytes(segment.0)))?) };
         Ok(Self {
             id,
             area: Area::new(Arc::clone(&device), segment, buffers)?,
@@ -128,7 +127,7 @@ impl Tier {
             device,
             parked: Mutex::default(),
             full: Mutex::default(),
-            sources: Mutex::new(sources),
+            desk: Mutex::new(Desk::new(room)),
             owners: (0..tenants_max).map(|_| AtomicU32::new(NOBODY.0)).collect(),
             ailing_until: AtomicU32::new(0),
             unread: Unread::default(),

@@ -44,11 +44,10 @@ impl Tier {
     /// Whether a pass is wanted and gains something: a tier that fails takes nothing.
     pub(super) fn can_clean(&self, store: &Store) -> bool {
         let now = store.now_secs();
-        self.wants_cleaning(store)
+        (self.has_begun() || self.wants_cleaning(store) && self.may_gain(now))
             && !self.rests(now)
             && !self.owes()
             && !self.is_postponed(store)
-            && self.may_gain(now)
     }
 }
 

@@ -1,74 +1,127 @@
-//! When a pass over a tier waits for budgets: who spends for tenants that have spent theirs spends beyond their limits.
+//! When a pass over a tier waits for budgets and caps: who spends for tenants that have spent theirs spends beyond their limits.
 //!
-//! Shape:      records that a pass copies on, by tenant -> what that costs -> it is kept for the pass, or the pass waits for the period's end
-//! Invariants: nobody waits for room that a pass waits to make; without somebody who begins periods no pass waits
+//! Shape:      records that a pass copies on, by tenant -> what that costs of a budget -> it is kept for the pass, or the pass waits for the
+//!             period's end, with all that it has; the next record, and what was copied before it -> the pass waits until that is paid of a cap
+//! Invariants: nobody waits for room that a pass waits to make; without somebody who begins periods, or keeps caps, no pass waits
 //! Units:      picoseconds of the tier; time of the brakes
-//! Source:     ours; in NyxCache (§3.4) nobody else spends of a tenant's account
+//! Source:     ours; in NyxCache (§3.4) and MT² (§3) nobody else spends of a tenant's account
 
-use super::{Pass, Source};
+use super::sources::Source;
+use super::{Entry, Pass, Work};
 use crate::census::Cut;
 use crate::limits;
 use crate::store::Store;
 use crate::sync::{AtomicU64, Ordering};
 use crate::tier::Tier;
 use crate::tier::record::GRAIN;
-use media::SlowAccess;
-use std::collections::BTreeMap;
+use media::{Buffer, SlowAccess};
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use units::{Instant, TenantId};
 
-/// Until when passes over a tier wait, in ns; 0 where they do not.
+/// Until when the pass that was begun waits, in ns; 0 where none was.
 #[derive(Debug, Default)]
-pub(in crate::tier) struct Postponed(AtomicU64);
+pub(in crate::tier) struct Postponed(pub(super) AtomicU64);
+
+/// What a pass has beside the tier.
+#[derive(Debug)]
+pub(in crate::tier) struct Desk {
+    /// What sources are read into, where they cannot be read in place. Its memory is taken by the first pass.
+    pub(super) room: Option<Buffer>,
+    /// The pass that waits.
+    pub(super) begun: Option<Begun>,
+}
+
+/// A pass that was begun: sources that it has claimed, and what it knows of them.
+pub(super) struct Begun {
+    /// Those that are not dealt with, the next first.
+    pub(super) sources: VecDeque<Source>,
+    pub(super) work: Work,
+}
+
+impl Desk {
+    pub(in crate::tier) const fn new(room: Option<Buffer>) -> Self {
+        Self { room, begun: None }
+    }
+}
+
+impl fmt::Debug for Begun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Begun").field("sources", &self.sources.len()).finish_non_exhaustive()
+    }
+}
 
 impl Tier {
-    /// Whether passes wait: only while others find room.
+    /// Whether a pass waits, and is to: only while others find room.
     pub(in crate::tier) fn is_postponed(&self, store: &Store) -> bool {
         let until = self.postponed.0.load(Ordering::Relaxed);
-        until != 0 && self.has_budgets(store) && self.may_wait() && store.brakes.now() < Instant(until)
+        until != 0 && self.may_wait(store) && store.brakes.now() < Instant(until)
+    }
+
+    /// Whether a pass was begun that waits, or has waited.
+    pub(in crate::tier) fn has_begun(&self) -> bool {
+        self.postponed.0.load(Ordering::Relaxed) != 0
+    }
+
+    /// Says until when the pass that was begun waits; no pass waits after none.
+    pub(super) fn set_postponed(&self, until: Option<Instant>) {
+        self.postponed.0.store(until.map_or(0, |until| until.0.max(1)), Ordering::Relaxed);
     }
 
     /// A pass is wanted when fewer segments are left.
     pub(in crate::tier) fn low_water(&self, store: &Store) -> u32 {
-        let (one_in, least) = limits::TIER_LOW_WATER_BUDGETS;
-        match self.has_budgets(store) {
+        let (one_in, least) = limits::TIER_LOW_WATER_LIMITS;
+        match self.is_limited(store) {
             true => least.max(self.segments.count() / one_in),
             false => limits::TIER_LOW_WATER,
         }
     }
 
-    /// Whether some tenant has a budget of its time that a pass may wait for.
-    fn has_budgets(&self, store: &Store) -> bool {
-        store.divides(self) && store.brakes.has_budgets()
+    /// Whether some tenant has a budget of its time, or a cap, that a pass may wait for.
+    fn is_limited(&self, store: &Store) -> bool {
+        store.divides(self) && store.brakes.are_waited_for()
     }
 
     /// Whether a pass may wait for a while.
-    fn may_wait(&self) -> bool {
-        limits::TIER_POSTPONES_MIN.min(self.segments.count() / 8) <= self.left_or_coming()
+    fn may_wait(&self, store: &Store) -> bool {
+        let least = limits::TIER_POSTPONES_MIN.min(self.segments.count() / 8);
+        self.is_limited(store) && least <= self.left_or_coming()
     }
 }
 
 impl Pass<'_> {
-    /// Whether the pass is to wait for what it would spend of some tenant's budget. If not, that is kept for it.
-    pub(super) fn waits_or_announces(&self, sources: &[Source<'_>]) -> bool {
+    /// Until when the pass is to wait for what it would spend of some tenant's budget. If it need not, that is kept for it.
+    pub(super) fn waits_or_announces(&mut self, sources: &VecDeque<Source>) -> Option<Instant> {
         let (store, tier) = (self.store, self.tier);
-        if !tier.has_budgets(store) {
-            return false;
+        if self.work.is_announced || !tier.is_limited(store) {
+            return None;
         }
         let held = self.held(sources);
         let brakes = || held.iter().map(|(tenant, (_, cost))| (store.tenant(*tenant).below.brake(), *cost));
         let now = || store.brakes.now();
         let until = brakes().filter_map(|(brake, cost)| brake.postpones(cost, now)).max();
-        // One that cannot wait is looked at again only when others find room.
-        tier.postponed.0.store(until.unwrap_or(Instant::ZERO).0, Ordering::Relaxed);
-        let waits = until.is_some() && tier.may_wait();
-        if !waits {
+        let until = until.and_then(|until| self.may_wait_until(until));
+        if until.is_none() {
             brakes().for_each(|(brake, cost)| brake.announce(cost));
+            self.work.is_announced = true;
         }
-        waits
+        until
+    }
+
+    /// Until when the pass is to wait before it copies a record, for what was copied of its tenant's is not paid of the tenant's caps.
+    pub(super) fn waits_for_caps(&self, entry: &Entry) -> Option<Instant> {
+        let until = self.store.tenant(entry.tenant).below.brake().owes_until(|| self.store.brakes.now())?;
+        if entry.is_alive { self.may_wait_until(until) } else { None }
+    }
+
+    /// Until when the pass may wait that is to wait until then; none if it may not.
+    fn may_wait_until(&self, until: Instant) -> Option<Instant> {
+        let last = self.work.began + limits::TIER_PASS_WAITS_MAX;
+        (self.tier.may_wait(self.store) && self.store.brakes.now() < last).then(|| until.min(last))
     }
 
     /// The tenants that are held back, and what the pass spends for each.
-    fn held(&self, sources: &[Source<'_>]) -> BTreeMap<TenantId, (Cut, u64)> {
+    fn held(&self, sources: &VecDeque<Source>) -> BTreeMap<TenantId, (Cut, u64)> {
         let mut held = BTreeMap::new();
         let entries = sources.iter().flat_map(|source| &source.entries);
         for entry in entries.filter(|entry| entry.is_alive) {

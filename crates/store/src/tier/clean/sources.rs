@@ -13,10 +13,10 @@ use crate::tier::Tier;
 use units::{Bytes, Rng};
 
 /// A segment that a pass empties.
-pub(super) struct Source<'b> {
+pub(super) struct Source {
     pub(super) segment: u32,
-    /// What it holds, where that cannot be read in place.
-    pub(super) bytes: Option<&'b [u8]>,
+    /// Where what it holds was read into the room for that, where it cannot be read in place.
+    read_at: Option<usize>,
     pub(super) entries: Vec<Entry>,
     /// Some record does not say whose it is.
     pub(super) hides: bool,
@@ -58,21 +58,17 @@ pub(super) fn choose(rng: &mut Rng, tier: &Tier, turn: u32, now_secs: u32) -> Ve
 }
 
 /// Reads what segments hold into `room`, where it cannot be read in place. One that cannot be read is no source, or is lost.
-pub(super) fn read<'b>(
-    store: &Store,
-    tier: &Tier,
-    segments: Vec<u32>,
-    room: &'b mut [u8],
-) -> Vec<Source<'b>> {
-    let mut pieces = room.chunks_exact_mut(Bytes(tier.segments.bytes()).as_usize());
+pub(super) fn read(store: &Store, tier: &Tier, segments: Vec<u32>, room: &mut [u8]) -> Vec<Source> {
+    let piece_bytes = Bytes(tier.segments.bytes()).as_usize();
+    let mut pieces = room.chunks_exact_mut(piece_bytes).enumerate();
     let mut sources = Vec::with_capacity(segments.len());
     for segment in segments {
-        let (mut bytes, mut is_lost) = (None, false);
+        let (mut read_at, mut is_lost) = (None, false);
         if !tier.is_mapped() && tier.segments.live(segment) != 0 {
-            let piece = pieces.next().expect("the room is for as many as a pass takes");
+            let (number, piece) = pieces.next().expect("the room is for as many as a pass takes");
             if tier.device.read(tier.segments.range(segment).start, piece).is_ok() {
                 tier.unread.forget(segment);
-                bytes = Some(&*piece);
+                read_at = Some(number * piece_bytes);
             } else {
                 tier.note_unread();
                 is_lost = tier.unread.note(segment, store.now_secs());
@@ -82,7 +78,7 @@ pub(super) fn read<'b>(
                 }
             }
         }
-        sources.push(Source { segment, bytes, entries: Vec::new(), hides: false, is_lost });
+        sources.push(Source { segment, read_at, entries: Vec::new(), hides: false, is_lost });
     }
     sources
 }
@@ -90,21 +86,21 @@ pub(super) fn read<'b>(
 /// Bytes of a source from one of the tier on.
 pub(super) fn bytes_of<'b>(
     tier: &'b Tier,
-    reader: &'b Participant,
-    source: &'b Source<'_>,
+    (reader, room): (&'b Participant, &'b [u8]),
+    source: &Source,
     at: u64,
 ) -> &'b [u8] {
     let range = tier.segments.range(source.segment);
     let from = usize::try_from(at - range.start).unwrap_or(0);
     let len = usize::try_from(range.end - at).unwrap_or(0);
-    match source.bytes {
-        Some(bytes) => &bytes[from..],
+    match source.read_at {
+        Some(read_at) => room.get(read_at + from..read_at + from + len).unwrap_or(&[]),
         None => tier.bytes(reader, at, len).unwrap_or(&[]),
     }
 }
 
 /// Segments that the live records of sources fill, one behind the other.
-pub(super) fn filled(tier: &Tier, sources: &[Source<'_>]) -> usize {
+pub(super) fn filled(tier: &Tier, sources: &[Source]) -> usize {
     let (mut filled, mut left) = (0, 0);
     for entry in sources.iter().flat_map(|source| &source.entries) {
         let stride = tier.area.stride(entry.footprint);

@@ -148,7 +148,7 @@ fn a_tier_has_one_pass_at_a_time_in_memory_that_is_counted() {
     assert_eq!(tier.memory(), tier.area.memory() + Bytes(sources), "notes are in the file");
     let mut cleaner = TierCleaner::new(Rng::new(1));
     let mut pass = |worker: &mut Worker| cleaner.pass(&store, &mut worker.reader, &worker.counters, tier);
-    let another = lock(&tier.sources);
+    let another = lock(&tier.desk);
     assert_eq!(pass(&mut worker), None, "another is at it");
     assert_eq!(tier.counters.totals().passes, 0);
     drop(another);

@@ -3,16 +3,16 @@
 use super::*;
 use crate::sync::AtomicU64;
 use crate::{BandwidthControl, JointControl};
-use control::bandwidth::Throttle;
+use control::bandwidth::{Kinds, Throttle};
 use media::Access;
-use units::{Duration, Instant};
+use units::{BytesPerSec, Duration, Instant};
 
 /// Of the tier's time, in each second.
 const LIMIT_PS: u64 = 10_000_000_000;
 
 /// A store with a tier that is divided, whose time is told by the last.
-fn divided() -> (Arc<Store>, Worker, [TenantId; 2], BandwidthControl, Arc<AtomicU64>) {
-    let (store, worker) = start(Arc::new(Plain::new(Bytes::mib(16)).unwrap()), OPTIONS);
+fn divided(size: Bytes) -> (Arc<Store>, Worker, [TenantId; 2], BandwidthControl, Arc<AtomicU64>) {
+    let (store, worker) = start(Arc::new(Plain::new(size).unwrap()), OPTIONS);
     let tenants = [add(&store, "t"), add(&store, "other")];
     let time = Arc::new(AtomicU64::new(0));
     let told = Arc::clone(&time);
@@ -23,11 +23,15 @@ fn divided() -> (Arc<Store>, Worker, [TenantId; 2], BandwidthControl, Arc<Atomic
 
 /// Begins a period in which the first tenant has `LIMIT_PS`, or nobody a limit.
 fn begin(control: &mut BandwidthControl, has_limit: bool, at: Instant) {
-    let mut rows = Vec::new();
-    control::Sensor::read(control, at, &mut rows);
     let budget =
         control::bandwidth::Budget { cost: control::bandwidth::Cost(LIMIT_PS), per: Duration::from_secs(1) };
-    let limited = Throttle { budget: has_limit.then_some(budget), ..Throttle::FREE };
+    decide(control, Throttle { budget: has_limit.then_some(budget), ..Throttle::FREE }, at);
+}
+
+/// Holds the first tenant back.
+fn decide(control: &mut BandwidthControl, limited: Throttle, at: Instant) {
+    let mut rows = Vec::new();
+    control::Sensor::read(control, at, &mut rows);
     let pool = control::Pool::default();
     let seen = control::Seen::new(control::Window::default(), &pool, &rows).unwrap();
     let mut shares = control::Shares::default();
@@ -52,14 +56,19 @@ fn fill(worker: &mut Worker, [tenant, other]: [TenantId; 2], number: &mut u32, u
     }
 }
 
+/// Segments that a pass has claimed.
+fn claimed(tier: &Tier) -> usize {
+    lock(&tier.desk).begun.as_ref().map_or(0, |begun| begun.sources.len())
+}
+
 /// A tenant's limit is no reason to be beyond it: a pass that would spend what is not left of it waits for the next period, as long as
-/// others find room, and evicts nothing meanwhile.
+/// others find room, evicts nothing meanwhile, and goes on with what it has.
 #[test]
 fn a_pass_waits_for_budgets_while_there_is_room() {
-    let (store, mut worker, tenants, mut control, time) = divided();
+    let (store, mut worker, tenants, mut control, time) = divided(Bytes::mib(16));
     let (tier, mut number) = (&store.tiers[0], 0);
     let done = || (tier.counters.totals().passes, store.totals(tenants[0]).evictions);
-    let sealed = || tier.segments.sealed().count();
+    let sealed = || tier.segments.sealed().count() + claimed(tier);
     begin(&mut control, true, Instant::ZERO);
     fill(&mut worker, tenants, &mut number, &|| tier.wants_cleaning(&store));
     let before = (done(), sealed());
@@ -71,7 +80,9 @@ fn a_pass_waits_for_budgets_while_there_is_room() {
         "nobody is called for it again and again"
     );
     (0..10).for_each(|_| _ = worker.clean_tiers(By::Background));
-    assert_eq!((done(), sealed()), before, "it waits, and leaves what it looked at");
+    assert_eq!((done(), sealed()), before, "it waits, and keeps what it looked at");
+    let has = claimed(tier);
+    assert_eq!(has, limits::TIER_PASS_WIDTH);
     worker.quiesce();
     worker.check();
 
@@ -81,6 +92,7 @@ fn a_pass_waits_for_budgets_while_there_is_room() {
     worker.clean_tiers(By::Background);
     let (passes, _) = done();
     assert!(before.0.0 < passes && !tier.wants_cleaning(&store), "it goes on in the next period");
+    assert!(claimed(tier) == 0 && !tier.has_begun());
 
     // It waits until a pass is due where there are no budgets, and no longer.
     fill(&mut worker, tenants, &mut number, &|| tier.wants_cleaning(&store));
@@ -99,13 +111,13 @@ fn a_pass_waits_for_budgets_while_there_is_room() {
 #[test]
 fn where_budgets_are_in_force_no_more_no_pass_waits() {
     for ends in 0..4 {
-        let (store, mut worker, tenants, mut control, _) = divided();
+        let (store, mut worker, tenants, mut control, _) = divided(Bytes::mib(16));
         let (tier, mut number) = (&store.tiers[0], 0);
         begin(&mut control, true, Instant::ZERO);
         fill(&mut worker, tenants, &mut number, &|| tier.wants_cleaning(&store));
         spend_all(&store, tenants[0]);
         worker.clean_tiers(By::Background);
-        assert!(tier.low_water(&store) == limits::TIER_LOW_WATER_BUDGETS.1 && tier.is_postponed(&store));
+        assert!(tier.low_water(&store) == limits::TIER_LOW_WATER_LIMITS.1 && tier.is_postponed(&store));
         match ends {
             0 => begin(&mut control, false, Instant(1)),
             1 => control.release(Instant(1)),
@@ -119,7 +131,7 @@ fn where_budgets_are_in_force_no_more_no_pass_waits() {
 /// What is dead is not copied, and no reason to wait.
 #[test]
 fn a_pass_over_what_is_dead_waits_for_no_budget() {
-    let (store, mut worker, tenants, mut control, _) = divided();
+    let (store, mut worker, tenants, mut control, _) = divided(Bytes::mib(16));
     let (tier, mut number) = (&store.tiers[0], 0);
     begin(&mut control, true, Instant::ZERO);
     fill(&mut worker, tenants, &mut number, &|| tier.wants_cleaning(&store));
@@ -127,4 +139,82 @@ fn a_pass_over_what_is_dead_waits_for_no_budget() {
     spend_all(&store, tenants[0]);
     worker.clean_tiers(By::Background);
     assert!(0 < tier.counters.totals().passes);
+}
+
+/// Under a cap a pass copies a tenant's values no faster than that lets it, in pieces, while there is room; where there is not it goes on.
+#[test]
+fn a_pass_copies_as_fast_as_caps_let_it_while_there_is_room() {
+    const CAP: u64 = 1_000_000;
+    // 5 ms' worth, and a value beyond it.
+    const SLICE: u64 = 5_000 + 2_112;
+    let (store, mut worker, tenants, mut control, time) = divided(Bytes::mib(256));
+    let (tier, mut number) = (&store.tiers[0], 0);
+    let written = |worker: &Worker| worker.counters.of(tenants[0].index()).at(0).totals().written.bytes;
+    let passes = || tier.counters.totals().passes;
+    let mut holds = |rate| {
+        let mut cap = Kinds::from_fn(|_| None);
+        cap.slow_write = Some(BytesPerSec(rate));
+        let now = Instant(time.fetch_add(1_000_000_000, Ordering::Relaxed) + 1_000_000_000);
+        decide(&mut control, Throttle { cap, ..Throttle::FREE }, now);
+    };
+    holds(1 << 30);
+    fill(&mut worker, tenants, &mut number, &|| tier.wants_cleaning(&store));
+    holds(CAP);
+    let (began, before) = (store.brakes.now(), written(&worker));
+    let (mut slices, mut last) = (0, before);
+    while passes() == 0 {
+        assert!(tier.can_clean(&store), "it goes on, also where no other is wanted");
+        worker.clean_tiers(By::Background);
+        let wrote = written(&worker) - last;
+        assert!(wrote <= SLICE, "{wrote}");
+        if tier.has_begun() {
+            assert!(0 < wrote && !tier.can_clean(&store) && !store.tiers_want_cleaning(), "{wrote}");
+            time.store(tier.postponed.0.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        (last, slices) = (written(&worker), slices + 1);
+    }
+    let (wrote, took) = (written(&worker) - before, store.brakes.now().since(began));
+    assert!(100 * SLICE < wrote && 100 < slices, "{wrote} in {slices} slices");
+    assert!(wrote <= CAP * took.0 / 1_000_000_000 + SLICE, "{wrote} in {took}");
+    worker.quiesce();
+    worker.check();
+
+    holds(1 << 30);
+    fill(&mut worker, tenants, &mut number, &|| tier.left_or_coming() < limits::TIER_POSTPONES_MIN);
+    holds(CAP);
+    let before = written(&worker);
+    worker.clean_tiers(By::Background);
+    let wrote = written(&worker) - before;
+    assert!(10 * SLICE < wrote && limits::TIER_POSTPONES_MIN <= tier.left_or_coming(), "{wrote}");
+
+    // What is left of it goes on when nobody has a cap any more.
+    assert!(tier.has_begun() && !tier.can_clean(&store));
+    control.release(store.brakes.now());
+    assert!(tier.can_clean(&store));
+    worker.clean_tiers(By::Background);
+    assert!(!tier.has_begun() && claimed(tier) == 0);
+    worker.quiesce();
+    worker.check();
+}
+
+/// However long its tenants stay without, a pass goes on one day.
+#[test]
+fn a_pass_waits_ten_seconds_in_all() {
+    let (store, mut worker, tenants, mut control, time) = divided(Bytes::mib(16));
+    let (tier, mut number) = (&store.tiers[0], 0);
+    begin(&mut control, true, Instant::ZERO);
+    fill(&mut worker, tenants, &mut number, &|| tier.wants_cleaning(&store));
+    let mut waited = 0;
+    for second in 0..100 {
+        let at = Instant(second * 1_000_000_000 + 2_000_000);
+        time.store(at.0, Ordering::Relaxed);
+        begin(&mut control, true, at);
+        spend_all(&store, tenants[0]);
+        worker.clean_tiers(By::Background);
+        if tier.counters.totals().passes != 0 {
+            break;
+        }
+        waited += 1;
+    }
+    assert_eq!(Duration::from_secs(waited), limits::TIER_PASS_WAITS_MAX);
 }
