@@ -177,6 +177,24 @@ fn a_limit_that_cannot_be_kept_is_said_in_every_decision_until_it_can_be() {
     assert!(!decided.notes.iter().any(|note| matches!(note.reason, Reason::Incident(_))));
 }
 
+/// What is aimed at is less than a limit, and nobody is told of a limit that is kept.
+#[test]
+fn a_limit_that_is_kept_and_not_aimed_at_is_no_incident() {
+    let course = |limit: f64| {
+        let goal = Goal::Slowdown(Slowdown::new(limit).unwrap());
+        let claim = Claim { class: Class::Critical { goal }, ..Claim::default() };
+        let mut plant = Plant::new(&[(1_500.0, 1_000.0), (6_000.0, 1.0)], &[claim]);
+        plant.run(&mut FairSlowdown::new(Pause::default(), 8), 60);
+        let held = plant.rows[1].in_force.unwrap().delay;
+        assert_eq!(held, crate::bandwidth::regulator::DELAY_MAX, "nobody is left to hold back");
+        plant
+    };
+    let least = course(1.01).slowdowns()[0];
+    let by = |part: f64| 1.0 + (least - 1.0) / part;
+    assert!(course(by(1.02)).is_incident);
+    assert!(!course(by(0.95)).is_incident && 1.0 < least);
+}
+
 #[test]
 fn who_is_given_a_hard_limit_while_it_is_held_back_is_let_go() {
     let mut plant = Plant::new(&[(1_500.0, 4.0), (6_000.0, 1.0)], &[]);
