@@ -206,7 +206,10 @@ pub(crate) fn clean(
         if needed && shared.config.no_evict {
             std::thread::sleep(FULL_PAUSE.to_std());
         }
-        helpers.cleaners[number].wait(if needed { Duration::from_millis(1) } else { Duration::from_secs(1) });
+        let (soon, late) = (Duration::from_millis(1), Duration::from_secs(1));
+        let waits =
+            || store.pass_waits().filter(|_| number == 0).map_or(late, |waits| waits.clamp(soon, late));
+        helpers.cleaners[number].wait(if needed { soon } else { waits() });
     }
 }
 

@@ -103,7 +103,8 @@ impl BandwidthControl {
     pub fn lapse(&mut self, now: Instant) -> bool {
         let Some(steady) = self.lease.lapsed(now) else { return false };
         self.store.brakes.set_pauses_end(None);
-        self.store.brakes.set_waited_for(false);
+        // Nobody begins periods of budgets any more; caps need nobody.
+        self.store.brakes.set_waited_for(steady.iter().any(|(_, throttle)| setting(throttle).is_capped()));
         for tenant in self.store.tenants().filter(|tenant| !tenant.is_gone()) {
             let at = steady.binary_search_by_key(&tenant.id, |(id, _)| *id);
             let throttle = at.map_or(Throttle::FREE, |at| steady[at].1);

@@ -1,6 +1,6 @@
 //! What brakes of tenants share: the tier whose time is divided, what its accesses cost, and the time.
 //!
-//! Invariants: one tier's time is divided at a time; the time is asked for by accesses of tenants that are held back, and by looks whether a pass waits for their budgets and caps
+//! Invariants: one tier's time is divided at a time; the time is asked for by accesses of tenants that are held back, and by passes over tiers, and looks whether one waits
 //! Non-goals:  who is held back: a policy decides that, `bandwidth.rs` puts it in force
 
 use crate::store::Store;

@@ -32,6 +32,7 @@ impl Capped {
             *self = Self::default();
             return;
         };
+        self.idle(old, now);
         self.due = now + time_of(bytes_of(self.due.since(now), old), new);
         self.owed = self.owed.min(bytes_of(OWED_TIME_MAX, new));
     }
@@ -63,8 +64,9 @@ impl Capped {
     pub(super) fn owes_until(&mut self, cap: BytesPerSec, now: Instant) -> Option<Instant> {
         self.idle(cap, now);
         let pays = time_of(self.owed, cap);
-        // Beside as much that the tenant lets pass itself.
-        (OWED_TIME < pays).then(|| now + pays + pays)
+        // Beside as much that the tenant lets pass itself, if it does.
+        let beside = if self.due <= now { Duration::ZERO } else { pays };
+        (OWED_TIME < pays).then(|| now + pays + beside)
     }
 
     /// So many bytes pass. What is owed is paid beside them, byte by byte.

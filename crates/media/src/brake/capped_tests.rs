@@ -105,11 +105,19 @@ fn who_does_nothing_pays_with_all_of_its_cap() {
     // What it did not use before is lost.
     course.at = 10_000;
     course.moves(MOVES);
-    assert_eq!(course.waits(), Some(10_000 + 250));
+    assert_eq!(course.waits(), Some(10_000 + 125), "as long as that takes");
     course.at += 119;
-    assert_eq!(course.waits(), Some(10_119 + 12), "six ms' worth");
+    assert_eq!(course.waits(), Some(10_119 + 6), "six ms' worth");
     course.at += 2;
     assert_eq!(course.waits(), None);
+    // Also where its cap changes again and again.
+    course.moves(MOVES);
+    for change in 0..100 {
+        course.at += 1;
+        course.set(Access::SlowWrite, Some(RATE + change % 2));
+    }
+    assert_eq!(course.waits(), Some(course.at + 29));
+    course.set(Access::SlowWrite, Some(RATE));
     // Nothing more is paid than was owed.
     course.at = 20_000;
     let own = course.stores(21_000);
@@ -121,9 +129,9 @@ fn a_second_is_waited_for_at_the_most_and_nothing_where_there_is_no_cap() {
     let mut course = Course::of(1);
     course.moves(u64::MAX);
     course.passed.clear();
-    assert_eq!(course.waits(), Some(2_000), "a second's worth, beside as much");
+    assert_eq!(course.waits(), Some(1_000), "a second's worth");
     course.set(Access::SlowWrite, Some(RATE / 2));
-    assert_eq!(course.waits(), Some(2_000), "a second's worth of another cap");
+    assert_eq!(course.waits(), Some(1_000), "a second's worth of another cap");
     course.set(Access::SlowWrite, Some(u64::MAX));
     assert_eq!(course.waits(), None);
     course.set(Access::SlowRead, Some(RATE));

@@ -134,8 +134,13 @@ impl Setting {
     /// Whether somebody else who spends for the tenant may wait for it: it has a budget of a long period, or caps.
     #[must_use]
     pub fn is_waited_for(&self) -> bool {
-        let is_capped = |access: &Access| access.is_slow() && self.cap[*access as usize].is_some();
-        self.budget.is_some_and(|budget| budget.is_long()) || Access::ALL.iter().any(is_capped)
+        self.budget.is_some_and(|budget| budget.is_long()) || self.is_capped()
+    }
+
+    /// Whether it has a cap on bytes to or from a slow tier.
+    #[must_use]
+    pub fn is_capped(&self) -> bool {
+        Access::ALL.iter().any(|access| access.is_slow() && self.cap[*access as usize].is_some())
     }
 
     /// Whether its delay is shorter than that of `before`, or a pause has ended with it.

@@ -60,6 +60,13 @@ struct Entry {
     footprint: u64,
 }
 
+impl Entry {
+    /// Whether it was alive when it was ranked, and something leads to it still.
+    fn is_alive(&self, tier: &Tier) -> bool {
+        self.is_alive && tier.notes.is_live(self.at)
+    }
+}
+
 /// What became of a record.
 enum Handled {
     /// Nothing leads to it any more.
@@ -93,8 +100,8 @@ struct Work {
     gains: bool,
     /// What it spends is kept for it.
     is_announced: bool,
-    /// Records of the next source that it has dealt with.
-    handled: usize,
+    /// Segments of DRAM that it may open still.
+    may_open: usize,
     /// Bytes of records that it copied.
     moved: u64,
     /// Sources that nothing leads to any more.
@@ -166,14 +173,12 @@ impl TierCleaner {
         };
         store.take_time(&mut self.clock);
         let tenants = tier.tenants_by_owner();
-        let mut work = Work { began: store.brakes.now(), ..Work::default() };
+        let mut work = Work { began: store.brakes.now(), may_open: sources.len(), ..Work::default() };
         let mut pass = Pass { store, tier, counters, reader, room, to: &mut to, work: &mut work };
         for source in &mut sources {
             pass.rank(source, &tenants, &self.clock);
         }
         pass.work.gains = pass.divide(&sources);
-        // What holds nothing waits for nobody.
-        sources.sort_by_key(|source| !source.entries.is_empty());
         go_on((store, tier, counters), reader, (desk, to), Begun { sources: sources.into(), work })
     }
 }
@@ -186,21 +191,23 @@ fn go_on(
     Begun { mut sources, mut work }: Begun,
 ) -> Option<u64> {
     let room = desk.room.as_ref().map_or(&[][..], Buffer::bytes);
-    to.allow(sources.len());
+    to.allow(work.may_open);
+    // What holds nothing, by now, waits for nobody.
+    sources.make_contiguous().sort_by_key(|source| source.left(tier).next().is_some());
     let mut until = None;
-    while let Some(source) = sources.front() {
+    while let Some(mut source) = sources.pop_front() {
         let mut pass = Pass { store, tier, counters, reader, room, to: &mut to, work: &mut work };
-        // Where nothing is gained nothing is moved either.
-        let became = match (source.entries.is_empty(), pass.work.gains) {
-            (true, _) => pass.empty(source),
-            (false, true) => {
-                pass.waits_or_announces(&sources).map_or_else(|| pass.empty(source), Emptied::Later)
-            }
-            (false, false) => Emptied::Not,
+        let waits = pass.waits_or_announces(&source, &sources);
+        let became = match waits {
+            Some(until) => Emptied::Later(until),
+            // Where nothing is gained nothing is moved either.
+            None if !pass.work.gains && source.left(tier).next().is_some() => Emptied::Not,
+            None => pass.empty(&mut source),
         };
         match became {
             Emptied::Later(then) => {
-                until = Some(then);
+                (until, work.is_announced) = (Some(then), false);
+                sources.push_front(source);
                 break;
             }
             Emptied::Whole => {
@@ -208,19 +215,22 @@ fn go_on(
                 tier.segments.retire(&store.epochs, source.segment);
                 work.emptied += 1;
             }
-            Emptied::Not => _ = tier.segments.change(source.segment, State::Cleaning, State::Sealed),
+            Emptied::Not => tier.leave(&source),
         }
-        (work.handled, _) = (0, sources.pop_front());
         // What was emptied may be where the next goes.
         reader.quiesce();
         tier.segments.reclaim_now(&store.epochs);
     }
+    work.may_open = work.may_open.saturating_sub(to.opened());
     to.park(store);
+    until = until.filter(|_| store.brakes.now() < work.ends());
     tier.set_postponed(until);
     if until.is_some() {
         desk.begun = Some(Begun { sources, work });
         return Some(0);
     }
+    // Of one that would wait for too long; else there are none.
+    sources.iter().for_each(|source| tier.leave(source));
     let freed = work.emptied.saturating_sub(work.moved.div_ceil(tier.segments.bytes()));
     if !work.gains && work.emptied == 0 {
         return None;
@@ -298,17 +308,17 @@ impl Pass<'_> {
     }
 
     /// Deals with the live records of a source, as long as the pass need not wait.
-    fn empty(&mut self, source: &Source) -> Emptied {
+    fn empty(&mut self, source: &mut Source) -> Emptied {
         let tier = self.tier;
-        while let Some(entry) = source.entries.get(self.work.handled) {
-            self.let_others_run(self.work.handled);
+        while let Some(entry) = source.entries.get(source.handled) {
+            self.let_others_run(source.handled);
             if let Some(until) = self.waits_for_caps(entry) {
                 return Emptied::Later(until);
             }
             if !self.handle(source, entry) {
                 return Emptied::Not;
             }
-            self.work.handled += 1;
+            source.handled += 1;
         }
         // Else a writer has put something here that nothing leads to yet: the segment stays until a later pass.
         let hides =
@@ -474,6 +484,11 @@ fn find<'a>(
 }
 
 impl Tier {
+    /// Leaves a source as it is.
+    fn leave(&self, source: &Source) {
+        self.segments.change(source.segment, State::Cleaning, State::Sealed);
+    }
+
     /// Tenants by their rows.
     pub(crate) fn tenants_by_owner(&self) -> Vec<Option<TenantId>> {
         let mut tenants = vec![None; self.notes.rows()];

@@ -153,7 +153,7 @@ impl Tier {
         self.begun.store(true, Ordering::Release);
     }
 
-    /// Bytes that records can take while some segments are free.
+    /// Bytes that records can take while some segments are free; less where passes begin earlier, for limits are in force.
     pub(crate) fn capacity(&self) -> Bytes {
         let held_back = limits::TIER_RESERVE + limits::TIER_LOW_WATER;
         Bytes(u64::from(self.segments.count().saturating_sub(held_back)) * self.segments.bytes())

@@ -85,7 +85,7 @@ impl Parts {
         self.0.get_mut(&tenant).is_none_or(|part| part.cut.keeps(rank, footprint))
     }
 
-    /// Where a tenant's ranks are cut, as long as nothing of it was used up.
+    /// Where a tenant's ranks are cut, and what was used up of that.
     pub(super) fn cut(&self, tenant: TenantId) -> Cut {
         self.0.get(&tenant).map_or(Cut::NOTHING, |part| part.cut)
     }

@@ -11,6 +11,7 @@ use crate::store::Store;
 use crate::sync::{nap, pause};
 use crate::worker::Worker;
 use std::sync::Arc;
+use units::Duration;
 
 /// Passes over one tier in a turn at most.
 const PASSES_MAX: u32 = 4;
@@ -35,16 +36,20 @@ impl Tier {
 
     /// Whether there is too little room.
     pub(super) fn wants_cleaning(&self, store: &Store) -> bool {
+        self.left_or_coming() < self.low_water(store).min(self.segments.count() / 4)
+    }
+
+    /// What stays has to be written anew, which nothing can be while all that was emptied waits.
+    fn has_place(&self) -> bool {
         let (free, retired) = self.segments.free_and_retired();
-        // What stays has to be written anew, which nothing can be while all that was emptied waits.
-        let has_place = free != 0 || retired == 0;
-        has_place && self.left_or_coming() < self.low_water(store).min(self.segments.count() / 4)
+        free != 0 || retired == 0
     }
 
     /// Whether a pass is wanted and gains something: a tier that fails takes nothing.
     pub(super) fn can_clean(&self, store: &Store) -> bool {
         let now = store.now_secs();
         (self.has_begun() || self.wants_cleaning(store) && self.may_gain(now))
+            && self.has_place()
             && !self.rests(now)
             && !self.owes()
             && !self.is_postponed(store)
@@ -57,6 +62,12 @@ impl Store {
         let now = self.now_secs();
         let has_work = |tier: &Tier| tier.has_full() && !tier.rests(now) || tier.can_clean(self);
         self.tiers.iter().any(has_work)
+    }
+
+    /// How long a pass over a tier waits still, the first of those that do.
+    #[must_use]
+    pub fn pass_waits(&self) -> Option<Duration> {
+        self.tiers.iter().filter_map(|tier| tier.postponed_for(self)).min()
     }
 }
 

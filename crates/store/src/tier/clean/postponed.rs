@@ -17,7 +17,7 @@ use crate::tier::record::GRAIN;
 use media::{Buffer, SlowAccess};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use units::{Instant, TenantId};
+use units::{Duration, Instant, TenantId};
 
 /// Until when the pass that was begun waits, in ns; 0 where none was.
 #[derive(Debug, Default)]
@@ -63,6 +63,13 @@ impl Tier {
         self.postponed.0.load(Ordering::Relaxed) != 0
     }
 
+    /// For how long the pass that was begun waits still; none if it does not.
+    pub(in crate::tier) fn postponed_for(&self, store: &Store) -> Option<Duration> {
+        let until = self.postponed.0.load(Ordering::Relaxed);
+        let left = |until| Instant(until).since(store.brakes.now());
+        (until != 0).then(|| left(until)).filter(|left| *left != Duration::ZERO)
+    }
+
     /// Says until when the pass that was begun waits; no pass waits after none.
     pub(super) fn set_postponed(&self, until: Option<Instant>) {
         self.postponed.0.store(until.map_or(0, |until| until.0.max(1)), Ordering::Relaxed);
@@ -89,42 +96,51 @@ impl Tier {
     }
 }
 
+impl Work {
+    /// From then on the pass waits for nothing.
+    pub(super) fn ends(&self) -> Instant {
+        self.began + limits::TIER_PASS_WAITS_MAX
+    }
+}
+
 impl Pass<'_> {
-    /// Until when the pass is to wait for what it would spend of some tenant's budget. If it need not, that is kept for it.
-    pub(super) fn waits_or_announces(&mut self, sources: &VecDeque<Source>) -> Option<Instant> {
+    /// Until when the pass is to wait, before it deals with a source and those behind it, for what it would spend of some tenant's budget. If it
+    /// need not, that is kept for it.
+    pub(super) fn waits_or_announces(&mut self, next: &Source, behind: &VecDeque<Source>) -> Option<Instant> {
         let (store, tier) = (self.store, self.tier);
-        if self.work.is_announced || !tier.is_limited(store) {
+        let costs = self.work.gains && next.left(tier).next().is_some();
+        if self.work.is_announced || !costs || !tier.is_limited(store) {
             return None;
         }
-        let held = self.held(sources);
+        let held = self.held(std::iter::once(next).chain(behind));
         let brakes = || held.iter().map(|(tenant, (_, cost))| (store.tenant(*tenant).below.brake(), *cost));
         let now = || store.brakes.now();
         let until = brakes().filter_map(|(brake, cost)| brake.postpones(cost, now)).max();
-        let until = until.and_then(|until| self.may_wait_until(until));
+        let until = until.filter(|_| tier.may_wait(store));
         if until.is_none() {
             brakes().for_each(|(brake, cost)| brake.announce(cost));
             self.work.is_announced = true;
         }
-        until
+        until.map(|until| until.min(self.work.ends()))
     }
 
-    /// Until when the pass is to wait before it copies a record, for what was copied of its tenant's is not paid of the tenant's caps.
+    /// Until when the pass is to wait before it copies a record, for what was copied of its tenant's is not paid of the tenant's caps. What
+    /// goes costs nothing.
     pub(super) fn waits_for_caps(&self, entry: &Entry) -> Option<Instant> {
-        let until = self.store.tenant(entry.tenant).below.brake().owes_until(|| self.store.brakes.now())?;
-        if entry.is_alive { self.may_wait_until(until) } else { None }
-    }
-
-    /// Until when the pass may wait that is to wait until then; none if it may not.
-    fn may_wait_until(&self, until: Instant) -> Option<Instant> {
-        let last = self.work.began + limits::TIER_PASS_WAITS_MAX;
-        (self.tier.may_wait(self.store) && self.store.brakes.now() < last).then(|| until.min(last))
+        let (store, tier) = (self.store, self.tier);
+        let brake = store.tenant(entry.tenant).below.brake();
+        let goes_on = || self.work.parts.cut(entry.tenant).keeps(entry.rank, entry.footprint);
+        if brake.is_free() || !tier.is_limited(store) || !entry.is_alive(tier) || !goes_on() {
+            return None;
+        }
+        let until = brake.owes_until(|| store.brakes.now())?;
+        tier.may_wait(store).then(|| until.min(self.work.ends()))
     }
 
     /// The tenants that are held back, and what the pass spends for each.
-    fn held(&self, sources: &VecDeque<Source>) -> BTreeMap<TenantId, (Cut, u64)> {
+    fn held<'a>(&self, sources: impl Iterator<Item = &'a Source>) -> BTreeMap<TenantId, (Cut, u64)> {
         let mut held = BTreeMap::new();
-        let entries = sources.iter().flat_map(|source| &source.entries);
-        for entry in entries.filter(|entry| entry.is_alive) {
+        for entry in sources.flat_map(|source| source.left(self.tier)) {
             if self.store.tenant(entry.tenant).below.brake().is_free() {
                 continue;
             }

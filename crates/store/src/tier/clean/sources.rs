@@ -18,10 +18,19 @@ pub(super) struct Source {
     /// Where what it holds was read into the room for that, where it cannot be read in place.
     read_at: Option<usize>,
     pub(super) entries: Vec<Entry>,
+    /// So many of them were dealt with.
+    pub(super) handled: usize,
     /// Some record does not say whose it is.
     pub(super) hides: bool,
     /// It could not be read, time and again.
     pub(super) is_lost: bool,
+}
+
+impl Source {
+    /// Records that were not dealt with, as far as they are alive still.
+    pub(super) fn left<'a>(&'a self, tier: &'a Tier) -> impl Iterator<Item = &'a Entry> {
+        self.entries[self.handled..].iter().filter(|entry| entry.is_alive(tier))
+    }
 }
 
 impl Tier {
@@ -78,7 +87,7 @@ pub(super) fn read(store: &Store, tier: &Tier, segments: Vec<u32>, room: &mut [u
                 }
             }
         }
-        sources.push(Source { segment, read_at, entries: Vec::new(), hides: false, is_lost });
+        sources.push(Source { segment, read_at, entries: Vec::new(), handled: 0, hides: false, is_lost });
     }
     sources
 }

@@ -3,16 +3,22 @@
 use super::*;
 use crate::sync::AtomicU64;
 use crate::{BandwidthControl, JointControl};
-use control::bandwidth::{Kinds, Throttle};
+use control::bandwidth::{Budget, Cost, Kinds, Throttle};
 use media::Access;
 use units::{BytesPerSec, Duration, Instant};
 
 /// Of the tier's time, in each second.
-const LIMIT_PS: u64 = 10_000_000_000;
+const LIMIT_PS: u64 = 2_000_000_000;
+
+type Divided = (Arc<Store>, Worker, [TenantId; 2], BandwidthControl, Arc<AtomicU64>);
 
 /// A store with a tier that is divided, whose time is told by the last.
-fn divided(size: Bytes) -> (Arc<Store>, Worker, [TenantId; 2], BandwidthControl, Arc<AtomicU64>) {
-    let (store, worker) = start(Arc::new(Plain::new(size).unwrap()), OPTIONS);
+fn divided(size: Bytes) -> Divided {
+    divided_on(Arc::new(Plain::new(size).unwrap()))
+}
+
+fn divided_on(device: Arc<dyn Device>) -> Divided {
+    let (store, worker) = start(device, OPTIONS);
     let tenants = [add(&store, "t"), add(&store, "other")];
     let time = Arc::new(AtomicU64::new(0));
     let told = Arc::clone(&time);
@@ -23,9 +29,8 @@ fn divided(size: Bytes) -> (Arc<Store>, Worker, [TenantId; 2], BandwidthControl,
 
 /// Begins a period in which the first tenant has `LIMIT_PS`, or nobody a limit.
 fn begin(control: &mut BandwidthControl, has_limit: bool, at: Instant) {
-    let budget =
-        control::bandwidth::Budget { cost: control::bandwidth::Cost(LIMIT_PS), per: Duration::from_secs(1) };
-    decide(control, Throttle { budget: has_limit.then_some(budget), ..Throttle::FREE }, at);
+    let budget = has_limit.then_some(Budget { cost: Cost(LIMIT_PS), per: Duration::from_secs(1) });
+    decide(control, Throttle { budget, ..Throttle::FREE }, at);
 }
 
 /// Holds the first tenant back.
@@ -125,6 +130,11 @@ fn where_budgets_are_in_force_no_more_no_pass_waits() {
             _ => JointControl::new(Arc::clone(&store), Instant(1)).release(Instant(1)),
         }
         assert!(tier.low_water(&store) == limits::TIER_LOW_WATER && !tier.is_postponed(&store), "{ends}");
+        assert!(tier.can_clean(&store) && store.pass_waits() != Some(Duration::ZERO), "{ends}");
+        worker.clean_tiers(By::Background);
+        assert!(0 < tier.counters.totals().passes && claimed(tier) == 0, "{ends}: what was begun goes on");
+        worker.quiesce();
+        worker.check();
     }
 }
 
@@ -168,6 +178,8 @@ fn a_pass_copies_as_fast_as_caps_let_it_while_there_is_room() {
         let wrote = written(&worker) - last;
         assert!(wrote <= SLICE, "{wrote}");
         if tier.has_begun() {
+            let waits = Instant(tier.postponed.0.load(Ordering::Relaxed)).since(store.brakes.now());
+            assert_eq!(store.pass_waits(), Some(waits));
             assert!(0 < wrote && !tier.can_clean(&store) && !store.tiers_want_cleaning(), "{wrote}");
             time.store(tier.postponed.0.load(Ordering::Relaxed), Ordering::Relaxed);
         }
@@ -175,7 +187,8 @@ fn a_pass_copies_as_fast_as_caps_let_it_while_there_is_room() {
     }
     let (wrote, took) = (written(&worker) - before, store.brakes.now().since(began));
     assert!(100 * SLICE < wrote && 100 < slices, "{wrote} in {slices} slices");
-    assert!(wrote <= CAP * took.0 / 1_000_000_000 + SLICE, "{wrote} in {took}");
+    let most = CAP * took.0 / 1_000_000_000 + SLICE;
+    assert!(wrote <= most && most - most / 10 <= wrote, "{wrote} of {most}");
     worker.quiesce();
     worker.check();
 
@@ -197,7 +210,7 @@ fn a_pass_copies_as_fast_as_caps_let_it_while_there_is_room() {
     worker.check();
 }
 
-/// However long its tenants stay without, a pass goes on one day.
+/// However long its tenants stay without, a pass has its sources for ten seconds at the most, and others come.
 #[test]
 fn a_pass_waits_ten_seconds_in_all() {
     let (store, mut worker, tenants, mut control, time) = divided(Bytes::mib(16));
@@ -211,10 +224,57 @@ fn a_pass_waits_ten_seconds_in_all() {
         begin(&mut control, true, at);
         spend_all(&store, tenants[0]);
         worker.clean_tiers(By::Background);
-        if tier.counters.totals().passes != 0 {
+        if claimed(tier) == 0 {
             break;
         }
         waited += 1;
     }
     assert_eq!(Duration::from_secs(waited), limits::TIER_PASS_WAITS_MAX);
+    assert!(!tier.has_begun() && tier.can_clean(&store) && tier.counters.totals().moved == 0);
+    worker.clean_tiers(By::Background);
+    assert_eq!(claimed(tier), limits::TIER_PASS_WIDTH);
+    worker.quiesce();
+    worker.check();
+}
+
+/// What a pass knew of the first tenant's values while it waited for that one is old: some were written again, some are deleted. Nobody else's is
+/// lost, whoever goes on with it, also where it was read from a device.
+#[test]
+fn what_changes_while_a_pass_waits_is_as_it_became() {
+    let folder = Folder::new("postponed");
+    for is_mapped in [true, false] {
+        let device: Arc<dyn Device> =
+            if is_mapped { Arc::new(Plain::new(Bytes::mib(16)).unwrap()) } else { Arc::new(folder.tier()) };
+        let (store, mut worker, tenants, mut control, time) = divided_on(device);
+        let (tier, mut number) = (&store.tiers[0], 0);
+        begin(&mut control, true, Instant::ZERO);
+        fill(&mut worker, tenants, &mut number, &|| tier.wants_cleaning(&store));
+        spend_all(&store, tenants[0]);
+        worker.clean_tiers(By::Background);
+        assert!(0 < claimed(tier) && tier.has_begun(), "mapped: {is_mapped}");
+        let width = claimed(tier);
+        for number in (0..number).step_by(8) {
+            assert!(delete(&mut worker, tenants[0], number));
+            if number % 128 == 0 {
+                assert!(set(&mut worker, tenants[0], number));
+            }
+        }
+        // What is dead costs nothing of a budget of which nothing is left; another thread goes on.
+        assert_eq!((claimed(tier), tier.can_clean(&store)), (width, false));
+        time.store(1_002_000_000, Ordering::Relaxed);
+        begin(&mut control, true, Instant(1_000_000_000));
+        spend_all(&store, tenants[0]);
+        let mut other = store.worker().unwrap();
+        worker.go_offline();
+        other.clean_tiers(By::Background);
+        assert!(0 < tier.counters.totals().passes && !tier.has_begun(), "mapped: {is_mapped}");
+        other.quiesce();
+        let gone: u64 = tenants.iter().map(|tenant| store.totals(*tenant).evictions).sum();
+        let has = |worker: &mut Worker, tenant, number| u64::from(has(worker, tenant, number));
+        let there: u64 =
+            (0..number).map(|number| has(&mut other, tenants[usize::from(number % 8 != 0)], number)).sum();
+        let deleted = u64::from(number.div_ceil(8) - number.div_ceil(128));
+        assert_eq!(there + gone + deleted, u64::from(number), "mapped: {is_mapped}");
+        other.check();
+    }
 }
