@@ -122,8 +122,7 @@ pub const TIER_LOW_WATER: u32 = 4;
 pub const TIER_LOW_WATER_LIMITS: (u32, u32) = (16, 6);
 /// They wait as long as so many segments are free beyond the reserve, or about to be: with fewer a pass is due where there are no budgets.
 pub const TIER_POSTPONES_MIN: u32 = TIER_LOW_WATER;
-/// And no longer than so from when it began (guess: what it knows of its records becomes old): then it gives its sources back. Without somebody
-/// who tells the time to brakes no pass waits.
+/// And no longer than so from when it began (guess: what it knows of its records becomes old): then it gives its sources back.
 pub const TIER_PASS_WAITS_MAX: Duration = Duration::from_secs(10);
 /// Segments of a tier that are gathered, written or read there at once, where the device is not mapped.
 pub const TIER_BUFFERS: u64 = 8;

@@ -60,13 +60,15 @@ impl Capped {
         (piece, Instant::ZERO)
     }
 
-    /// Until when who can wait with letting more pass for the tenant is to: what is owed is paid by then. None if it need not.
+    /// Until when who can wait with letting more pass for the tenant is to: what is owed is paid by then. None if it need not, or if as much is owed
+    /// as may be: others let so much pass that no wait makes up for it.
     pub(super) fn owes_until(&mut self, cap: BytesPerSec, now: Instant) -> Option<Instant> {
         self.idle(cap, now);
         let pays = time_of(self.owed, cap);
-        // Beside as much that the tenant lets pass itself, if it does.
+        // Beside as much that the tenant lets pass itself, if it does; not before it may.
         let beside = if self.due <= now { Duration::ZERO } else { pays };
-        (OWED_TIME < pays).then(|| now + pays + beside)
+        let helps = OWED_TIME < pays && self.owed < bytes_of(OWED_TIME_MAX, cap);
+        helps.then(|| (now + pays + beside).max(self.until()))
     }
 
     /// So many bytes pass. What is owed is paid beside them, byte by byte.
@@ -78,8 +80,10 @@ impl Capped {
 
     /// Time in which nothing passes pays what is owed, and is lost else.
     fn idle(&mut self, cap: BytesPerSec, now: Instant) {
-        self.owed -= bytes_of(now.since(self.due), cap).min(self.owed);
-        self.due = self.due.max(now);
+        let pays = bytes_of(now.since(self.due), cap).min(self.owed);
+        self.owed -= pays;
+        // What is less than a byte's time counts the next time.
+        self.due = if self.owed == 0 { self.due.max(now) } else { self.due + time_of(pays, cap) };
     }
 }
 

@@ -129,9 +129,13 @@ fn a_second_is_waited_for_at_the_most_and_nothing_where_there_is_no_cap() {
     let mut course = Course::of(1);
     course.moves(u64::MAX);
     course.passed.clear();
-    assert_eq!(course.waits(), Some(1_000), "a second's worth");
+    assert_eq!(course.waits(), None, "a second's worth or more: others let too much pass");
+    course.at += 1;
+    assert_eq!(course.waits(), Some(1_000));
     course.set(Access::SlowWrite, Some(RATE / 2));
-    assert_eq!(course.waits(), Some(1_000), "a second's worth of another cap");
+    assert_eq!(course.waits(), None, "a second's worth of another cap");
+    course.at += 1;
+    assert_eq!(course.waits(), Some(1_001));
     course.set(Access::SlowWrite, Some(u64::MAX));
     assert_eq!(course.waits(), None);
     course.set(Access::SlowRead, Some(RATE));
@@ -146,6 +150,28 @@ fn a_second_is_waited_for_at_the_most_and_nothing_where_there_is_no_cap() {
     assert_eq!(course.waits(), None, "what passed before is nothing that a cap says");
     course.moves(MOVES);
     assert_eq!(course.waits(), None, "nobody waits where nothing may pass at all");
+}
+
+/// Looks that follow one another quickly lose nothing of what a tenant does not use.
+#[test]
+fn however_often_one_looks_all_of_a_cap_pays() {
+    let mut course = Course::of(1);
+    course.moves(RATE / 100);
+    for us in 0..5_000 {
+        course.brake.owes_until(|| Instant(us * 1_000));
+    }
+    course.at = 6;
+    assert_eq!(course.waits(), None, "less than 5 ms' worth is left");
+}
+
+/// Who has stored a large value is at its cap for long, and nothing of what is owed is paid before.
+#[test]
+fn nobody_looks_before_a_tenant_may_go_on() {
+    let course = Course::of(1);
+    let large = (Access::SlowWrite, Bytes(RATE / 2), 0);
+    course.brake.after(&mut Pad::default(), large, || Instant(0));
+    course.brake.owe((Access::SlowWrite, Bytes(RATE / 100), 0), || Instant(0));
+    assert_eq!(course.waits(), Some(499));
 }
 
 #[test]

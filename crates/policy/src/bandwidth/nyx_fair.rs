@@ -53,8 +53,8 @@ const SLOWED_LEAST: f64 = 1.02;
 /// What is aimed at of a hard limit, of what it is beyond 1 (guess: what a tenant does alone drifts by more within a minute than its last
 /// probes tell, and in two of nine runs of a day a limit of 1.5 was passed by 1 and 5 %).
 const LIMIT_AIM: f64 = 0.91;
-/// Under this part of what is aimed at the others are let go again (guess).
-const LIMIT_BAND: f64 = 0.95;
+/// Under this part of the same the others are let go again (guess).
+const LIMIT_BAND: f64 = 0.8;
 /// A slowdown under this says that the performance alone may be out of date (guess). It counts: who writes with many threads is faster held
 /// back than alone.
 const STALE: f64 = 0.8;
@@ -162,32 +162,31 @@ impl FairSlowdown {
             self.probes.hurry();
         }
         self.unkept = None;
-        match self.worst_against_limit(seen) {
-            Some((id, over)) if 1.0 < over => self.hold_back_all(seen, id, 1.0 - 1.0 / over),
-            Some((_, over)) if LIMIT_BAND < over => {}
-            _ => self.equalise(seen),
+        match (self.past(seen, LIMIT_AIM), self.past(seen, LIMIT_BAND)) {
+            (Some((_, over)), _) => self.hold_back_all(seen, 1.0 - 1.0 / over),
+            (None, Some(_)) => {}
+            (None, None) => self.equalise(seen),
         }
         self.start_over();
     }
 
-    /// The largest slowdown ÷ what is aimed at of its hard limit among those that have one, and whose it is. What is promised counts as kept where it
-    /// is so by as much as the estimate may be off.
-    fn worst_against_limit(&self, seen: &Input<'_>) -> Option<(TenantId, f64)> {
+    /// Who is past a part of what its hard limit allows beyond 1, and how many times: the worst. What is promised counts as kept where it is so by
+    /// as much as the estimate may be off.
+    fn past(&self, seen: &Input<'_>, part: f64) -> Option<(TenantId, f64)> {
         let members = seen.tenants.iter().zip(self.members.iter());
-        let aim = |row| Some(1.0 + (hard_limit(row)? - 1.0) * LIMIT_AIM);
-        let over = members.filter_map(|(row, (id, m))| Some((id, m.surely()? / aim(row)?)));
-        over.max_by(|a, b| a.1.total_cmp(&b.1))
+        let most = |row| Some(1.0 + (hard_limit(row)? - 1.0) * part);
+        let over = members.filter_map(|(row, (id, m))| Some((id, m.surely()? / most(row)?)));
+        over.filter(|(_, over)| 1.0 < *over).max_by(|a, b| a.1.total_cmp(&b.1))
     }
 
-    /// Holds everybody back who may be, because `id` is past what is aimed at by `gap`.
-    fn hold_back_all(&mut self, seen: &Input<'_>, id: TenantId, gap: f64) {
+    /// Holds everybody back who may be, because somebody is past what is aimed at by `gap`.
+    fn hold_back_all(&mut self, seen: &Input<'_>, gap: f64) {
         self.fair_intervals = 0;
         let mut nobody = true;
         for (at, row) in seen.tenants.iter().enumerate().filter(|(_, row)| adjustable(row)) {
             nobody &= !self.tighten(at, row, gap);
         }
-        let is_past = |at: usize| hard_limit(&seen.tenants[at]) < self.members[at].surely();
-        self.unkept = self.members.at(id).filter(|at| nobody && is_past(*at)).map(|_| id);
+        self.unkept = self.past(seen, 1.0).filter(|_| nobody).map(|(id, _)| id);
     }
 
     /// Says of a limit that cannot be kept that it cannot, in every decision until an adjustment finds otherwise.

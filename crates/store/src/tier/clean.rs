@@ -100,6 +100,8 @@ struct Work {
     gains: bool,
     /// What it spends is kept for it.
     is_announced: bool,
+    /// Room has been short since it began: it waits for no caps any more.
+    is_forced: bool,
     /// Segments of DRAM that it may open still.
     may_open: usize,
     /// Bytes of records that it copied.
@@ -206,7 +208,7 @@ fn go_on(
         };
         match became {
             Emptied::Later(then) => {
-                (until, work.is_announced) = (Some(then), false);
+                until = Some(then);
                 sources.push_front(source);
                 break;
             }
@@ -234,6 +236,9 @@ fn go_on(
     let freed = work.emptied.saturating_sub(work.moved.div_ceil(tier.segments.bytes()));
     if !work.gains && work.emptied == 0 {
         return None;
+    }
+    if !sources.is_empty() && work.moved + work.emptied == 0 {
+        return Some(0);
     }
     tier.counters.passes.fetch_add(1, Ordering::Relaxed);
     tier.counters.freed_segments.fetch_add(freed, Ordering::Relaxed);

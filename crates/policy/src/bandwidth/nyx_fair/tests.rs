@@ -195,6 +195,32 @@ fn a_limit_that_is_kept_and_not_aimed_at_is_no_incident() {
     assert!(!course(by(0.95)).is_incident && 1.0 < least);
 }
 
+/// Of two with limits one may be further beyond what is aimed at, and the other beyond its limit: that one's is not kept.
+#[test]
+fn whose_limit_is_not_kept_is_told_beside_who_is_worse_against_its_aim() {
+    let critical = |limit: f64| {
+        let goal = Goal::Slowdown(Slowdown::new(limit).unwrap());
+        Claim { class: Class::Critical { goal }, ..Claim::default() }
+    };
+    let loads = [(1_500.0, 1_000.0), (1_500.0, 100.0), (6_000.0, 1.0)];
+    let slowdowns = {
+        let mut plant = Plant::new(&loads, &[critical(1.01), critical(1.01)]);
+        plant.run(&mut FairSlowdown::new(Pause::default(), 8), 60);
+        plant.slowdowns()
+    };
+    let claims = [critical(1.0 + (slowdowns[0] - 1.0) / 0.97), critical(1.0 + (slowdowns[1] - 1.0) / 1.03)];
+    let mut plant = Plant::new(&loads, &claims);
+    plant.run(&mut FairSlowdown::new(Pause::default(), 8), 60);
+    let over = |at: usize, part: f64| plant.slowdowns()[at] / (1.0 + (limit_of(&claims[at]) - 1.0) * part);
+    assert!(over(1, 0.91) < over(0, 0.91) && over(0, 1.0) < 1.0 && 1.0 < over(1, 1.0));
+    assert_eq!((plant.is_incident, plant.incidents.last()), (true, Some(&Some(TenantId(2)))));
+}
+
+fn limit_of(claim: &Claim) -> f64 {
+    let Class::Critical { goal: Goal::Slowdown(limit) } = claim.class else { panic!("{claim:?}") };
+    limit.get()
+}
+
 #[test]
 fn who_is_given_a_hard_limit_while_it_is_held_back_is_let_go() {
     let mut plant = Plant::new(&[(1_500.0, 4.0), (6_000.0, 1.0)], &[]);

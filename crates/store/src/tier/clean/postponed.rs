@@ -7,7 +7,7 @@
 //! Source:     ours; in NyxCache (§3.4) and MT² (§3) nobody else spends of a tenant's account
 
 use super::sources::Source;
-use super::{Entry, Pass, Work};
+use super::{Entry, Pass, Work, is_within_floor};
 use crate::census::Cut;
 use crate::limits;
 use crate::store::Store;
@@ -97,7 +97,7 @@ impl Tier {
 }
 
 impl Work {
-    /// From then on the pass waits for nothing.
+    /// From then on the pass waits for nothing: it gives back what it would have to wait for.
     pub(super) fn ends(&self) -> Instant {
         self.began + limits::TIER_PASS_WAITS_MAX
     }
@@ -126,15 +126,21 @@ impl Pass<'_> {
 
     /// Until when the pass is to wait before it copies a record, for what was copied of its tenant's is not paid of the tenant's caps. What
     /// goes costs nothing.
-    pub(super) fn waits_for_caps(&self, entry: &Entry) -> Option<Instant> {
+    pub(super) fn waits_for_caps(&mut self, entry: &Entry) -> Option<Instant> {
         let (store, tier) = (self.store, self.tier);
-        let brake = store.tenant(entry.tenant).below.brake();
-        let goes_on = || self.work.parts.cut(entry.tenant).keeps(entry.rank, entry.footprint);
-        if brake.is_free() || !tier.is_limited(store) || !entry.is_alive(tier) || !goes_on() {
+        let tenant = store.tenant(entry.tenant);
+        let brake = tenant.below.brake();
+        let stays = || {
+            self.work.parts.cut(entry.tenant).keeps(entry.rank, entry.footprint) || is_within_floor(tenant)
+        };
+        let is_free = self.work.is_forced || brake.is_free() || !tier.is_limited(store);
+        if is_free || !entry.is_alive(tier) || !stays() {
             return None;
         }
         let until = brake.owes_until(|| store.brakes.now())?;
-        tier.may_wait(store).then(|| until.min(self.work.ends()))
+        // Else it would stop at each segment that it has made room for.
+        self.work.is_forced = !tier.may_wait(store);
+        (!self.work.is_forced).then(|| until.min(self.work.ends()))
     }
 
     /// The tenants that are held back, and what the pass spends for each.
@@ -146,7 +152,7 @@ impl Pass<'_> {
             }
             let (cut, sum) =
                 held.entry(entry.tenant).or_insert_with(|| (self.work.parts.cut(entry.tenant), 0_u64));
-            if cut.keeps(entry.rank, entry.footprint) {
+            if cut.keeps(entry.rank, entry.footprint) || is_within_floor(self.store.tenant(entry.tenant)) {
                 let cost = |kind| self.tier.tariff.cost_ps(kind, entry.footprint / GRAIN);
                 *sum = sum.saturating_add(cost(SlowAccess::Read)).saturating_add(cost(SlowAccess::Write));
             }
