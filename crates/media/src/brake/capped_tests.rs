@@ -157,8 +157,9 @@ fn a_second_is_waited_for_at_the_most_and_nothing_where_there_is_no_cap() {
 fn however_often_one_looks_all_of_a_cap_pays() {
     let mut course = Course::of(1);
     course.moves(RATE / 100);
-    for us in 0..5_000 {
-        course.brake.owes_until(|| Instant(us * 1_000));
+    // A byte and a half each time.
+    for look in 0..12_500 {
+        course.brake.owes_until(|| Instant(look * 400));
     }
     course.at = 6;
     assert_eq!(course.waits(), None, "less than 5 ms' worth is left");
