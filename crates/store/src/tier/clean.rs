@@ -9,6 +9,7 @@
 //! Failure:    a source that cannot be read, or survivors without room in DRAM, stay where they are; what could not be read a few
 //!             times is lost: its items go
 
+mod begun;
 mod postponed;
 mod prospects;
 mod sources;
@@ -16,7 +17,6 @@ mod sources;
 #[cfg(not(any(shuttle, miri)))]
 mod tests;
 
-use super::parts::Parts;
 use super::record::{self, GRAIN, Record};
 use super::{NOBODY, Reference, Tier, access_behind};
 use crate::account::unlink;
@@ -29,18 +29,18 @@ use crate::index::Found;
 use crate::limits;
 use crate::metrics::{ThreadCounters, count};
 use crate::rank::{BIN_MIN, Clock, Usage};
-use crate::segment::State;
 use crate::slot::{Place, Slot};
 use crate::stamps::Needed;
 use crate::store::Store;
 use crate::sync::{Ordering, give_way};
 use crate::tenant::Tenant;
+pub(super) use begun::Desk;
+use begun::{Begun, Emptied, Work, go_on};
 use media::{Buffer, SlowAccess};
-use postponed::Begun;
-pub(super) use postponed::{Desk, Postponed};
+pub(super) use postponed::Postponed;
 pub(super) use prospects::Prospects;
 use sources::{Source, bytes_of, choose, filled, read};
-use units::{Instant, Rng, TenantId};
+use units::{Rng, TenantId};
 
 /// Cleans tiers; one per cleaning thread.
 #[derive(Debug)]
@@ -79,36 +79,6 @@ enum Handled {
 
 /// Times that a pass looks for an item that others move meanwhile.
 const HANDLES_MAX: u32 = 3;
-
-/// What became of a source.
-enum Emptied {
-    /// Nothing leads to it any more.
-    Whole,
-    /// Something does.
-    Not,
-    /// The pass is to wait until then.
-    Later(Instant),
-}
-
-/// What a pass knows and has done once its sources are claimed.
-#[derive(Default)]
-struct Work {
-    /// By the time of the brakes.
-    began: Instant,
-    parts: Parts,
-    /// There is something to gain.
-    gains: bool,
-    /// What it spends is kept for it.
-    is_announced: bool,
-    /// Room has been short since it began: it waits for no caps any more.
-    is_forced: bool,
-    /// Segments of DRAM that it may open still.
-    may_open: usize,
-    /// Bytes of records that it copied.
-    moved: u64,
-    /// Sources that nothing leads to any more.
-    emptied: u64,
-}
 
 /// A pass between two announcements of its thread.
 struct Pass<'a> {
@@ -183,66 +153,6 @@ impl TierCleaner {
         pass.work.gains = pass.divide(&sources);
         go_on((store, tier, counters), reader, (desk, to), Begun { sources: sources.into(), work })
     }
-}
-
-/// Deals with the sources of a pass that are left, as long as it need not wait. Returns as a try does; a pass that waits has gained nothing yet.
-fn go_on(
-    (store, tier, counters): (&Store, &Tier, &ThreadCounters),
-    reader: &mut Participant,
-    (desk, mut to): (&mut Desk, Destinations),
-    Begun { mut sources, mut work }: Begun,
-) -> Option<u64> {
-    let room = desk.room.as_ref().map_or(&[][..], Buffer::bytes);
-    to.allow(work.may_open);
-    // What holds nothing, by now, waits for nobody.
-    sources.make_contiguous().sort_by_key(|source| source.left(tier).next().is_some());
-    let mut until = None;
-    while let Some(mut source) = sources.pop_front() {
-        let mut pass = Pass { store, tier, counters, reader, room, to: &mut to, work: &mut work };
-        let waits = pass.waits_or_announces(&source, &sources);
-        let became = match waits {
-            Some(until) => Emptied::Later(until),
-            // Where nothing is gained nothing is moved either.
-            None if !pass.work.gains && source.left(tier).next().is_some() => Emptied::Not,
-            None => pass.empty(&mut source),
-        };
-        match became {
-            Emptied::Later(then) => {
-                until = Some(then);
-                sources.push_front(source);
-                break;
-            }
-            Emptied::Whole => {
-                tier.unread.forget(source.segment);
-                tier.segments.retire(&store.epochs, source.segment);
-                work.emptied += 1;
-            }
-            Emptied::Not => tier.leave(&source),
-        }
-        // What was emptied may be where the next goes.
-        reader.quiesce();
-        tier.segments.reclaim_now(&store.epochs);
-    }
-    work.may_open = work.may_open.saturating_sub(to.opened());
-    to.park(store);
-    until = until.filter(|_| store.brakes.now() < work.ends());
-    tier.set_postponed(until);
-    if until.is_some() {
-        desk.begun = Some(Begun { sources, work });
-        return Some(0);
-    }
-    // Of one that would wait for too long; else there are none.
-    sources.iter().for_each(|source| tier.leave(source));
-    let freed = work.emptied.saturating_sub(work.moved.div_ceil(tier.segments.bytes()));
-    if !work.gains && work.emptied == 0 {
-        return None;
-    }
-    if !sources.is_empty() && work.moved + work.emptied == 0 {
-        return Some(0);
-    }
-    tier.counters.passes.fetch_add(1, Ordering::Relaxed);
-    tier.counters.freed_segments.fetch_add(freed, Ordering::Relaxed);
-    Some(freed)
 }
 
 impl Pass<'_> {
@@ -489,11 +399,6 @@ fn find<'a>(
 }
 
 impl Tier {
-    /// Leaves a source as it is.
-    fn leave(&self, source: &Source) {
-        self.segments.change(source.segment, State::Cleaning, State::Sealed);
-    }
-
     /// Tenants by their rows.
     pub(crate) fn tenants_by_owner(&self) -> Vec<Option<TenantId>> {
         let mut tenants = vec![None; self.notes.rows()];

@@ -7,49 +7,20 @@
 //! Source:     ours; in NyxCache (§3.4) and MT² (§3) nobody else spends of a tenant's account
 
 use super::sources::Source;
-use super::{Entry, Pass, Work, is_within_floor};
+use super::{Entry, Pass, is_within_floor};
 use crate::census::Cut;
 use crate::limits;
 use crate::store::Store;
 use crate::sync::{AtomicU64, Ordering};
 use crate::tier::Tier;
 use crate::tier::record::GRAIN;
-use media::{Buffer, SlowAccess};
+use media::SlowAccess;
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
 use units::{Duration, Instant, TenantId};
 
 /// Until when the pass that was begun waits, in ns; 0 where none was.
 #[derive(Debug, Default)]
 pub(in crate::tier) struct Postponed(pub(super) AtomicU64);
-
-/// What a pass has beside the tier.
-#[derive(Debug)]
-pub(in crate::tier) struct Desk {
-    /// What sources are read into, where they cannot be read in place. Its memory is taken by the first pass.
-    pub(super) room: Option<Buffer>,
-    /// The pass that waits.
-    pub(super) begun: Option<Begun>,
-}
-
-/// A pass that was begun: sources that it has claimed, and what it knows of them.
-pub(super) struct Begun {
-    /// Those that are not dealt with, the next first.
-    pub(super) sources: VecDeque<Source>,
-    pub(super) work: Work,
-}
-
-impl Desk {
-    pub(in crate::tier) const fn new(room: Option<Buffer>) -> Self {
-        Self { room, begun: None }
-    }
-}
-
-impl fmt::Debug for Begun {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Begun").field("sources", &self.sources.len()).finish_non_exhaustive()
-    }
-}
 
 impl Tier {
     /// Whether a pass waits, and is to: only while others find room.
@@ -93,13 +64,6 @@ impl Tier {
     fn may_wait(&self, store: &Store) -> bool {
         let least = limits::TIER_POSTPONES_MIN.min(self.segments.count() / 8);
         self.is_limited(store) && least <= self.left_or_coming()
-    }
-}
-
-impl Work {
-    /// From then on the pass waits for nothing: it gives back what it would have to wait for.
-    pub(super) fn ends(&self) -> Instant {
-        self.began + limits::TIER_PASS_WAITS_MAX
     }
 }
 

@@ -1,4 +1,4 @@
-//! Passes that wait for tenants' budgets, in time that the test tells.
+//! Passes that wait for tenants' budgets and caps, in time that the test tells.
 
 use super::*;
 use crate::sync::AtomicU64;
@@ -212,7 +212,7 @@ fn a_pass_copies_as_fast_as_caps_let_it_while_there_is_room() {
     assert!(control.lapse(store.brakes.now()));
     worker.clean_tiers(By::Background);
     assert!(tier.has_begun() && !tier.can_clean(&store) && store.pass_waits().is_some());
-    // What is left goes on when nobody has a cap any more, once something can be written.
+    // What is left goes on when nobody has a cap any more.
     control.release(store.brakes.now());
     assert!(tier.can_clean(&store));
     worker.clean_tiers(By::Background);
