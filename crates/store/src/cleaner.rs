@@ -22,6 +22,7 @@ use crate::large::evict_drawn;
 use crate::limits::{CENSUS_SAMPLES, PASS_FREES_PART, PASS_GAINS};
 use crate::metrics::{Eviction, ThreadCounters, count};
 use crate::passes::{By, FixedPass, PassKind};
+use crate::patience::Patience;
 use crate::rank::all_uses_by_chance;
 use crate::segment::State;
 use crate::shadow::Shadow;
@@ -29,7 +30,7 @@ use crate::sources::{Chooser, claim_dead};
 use crate::stamps::Needed;
 use crate::store::Store;
 use crate::survey::Survey;
-use crate::sync::{Ordering, lock, pause};
+use crate::sync::{Ordering, lock};
 use crate::tier::{Waits, put_below, relieve};
 use units::{Rng, SegmentId, mix64};
 
@@ -38,8 +39,6 @@ const DEAD_PERCENT: u64 = 50;
 
 /// Segments that the survivors of one source may need beside those that are open.
 const DESTINATIONS_PER_SOURCE: u32 = 1;
-/// Turns that a pass waits for other threads' epochs, as in `room`.
-const WAIT_TURNS_MAX: u32 = if cfg!(shuttle) { 50 } else { 200_000 };
 
 /// What a pass did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -196,7 +195,7 @@ impl Cleaner {
             self.give_up(store)
         } else {
             self.census.divide(store, u64::MAX);
-            let (census, lack, waits) = (&mut self.census, Lack::Waits, Waits::of(By::Background));
+            let (census, lack, waits) = (&mut self.census, Lack::Waits, Waits::of(store, By::Background));
             Pass { store, counters, census, to: &mut to, lack, waits, seen: 0 }.run(reader, &mut self.sources)
         };
         to.park(store);
@@ -440,7 +439,7 @@ fn others_may_free(store: &Store) -> bool {
 /// other passes. Gives up if they do not; who is alone and has nothing to wait for goes on, since nobody else can free
 /// a segment.
 fn wait_for_destination(store: &Store, reader: &mut Participant) -> bool {
-    let mut turn = 0;
+    let mut patience = Patience::new(store);
     while store.log.available() < DESTINATIONS_PER_SOURCE {
         reader.quiesce();
         if DESTINATIONS_PER_SOURCE <= store.log.reclaim_now(&store.epochs) {
@@ -449,10 +448,10 @@ fn wait_for_destination(store: &Store, reader: &mut Participant) -> bool {
         if !others_may_free(store) {
             return true;
         }
-        if WAIT_TURNS_MAX < turn {
+        if patience.is_over(store) {
             return false;
         }
-        pause(&mut turn);
+        patience.wait();
     }
     true
 }

@@ -40,6 +40,7 @@ mod destinations;
 mod effort;
 mod large;
 mod passes;
+mod patience;
 mod room;
 mod sources;
 mod survey;

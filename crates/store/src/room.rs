@@ -6,8 +6,9 @@
 use crate::cleaner::{Cleaner, Outcome};
 use crate::limits;
 use crate::passes::{By, Running};
+use crate::patience::Patience;
 use crate::store::Store;
-use crate::sync::{Ordering, give_way, pause};
+use crate::sync::{Ordering, give_way};
 use crate::tier::{Waits, relieve};
 use crate::worker::{OutOfMemory, Worker};
 use std::sync::Arc;
@@ -17,8 +18,6 @@ const FUTILE_MAX: u32 = 64;
 /// A pass that finds nothing, or a thread that does not let go, weighs this; a pass that finds nothing while others
 /// clean weighs one, since they may free what it needs.
 const FUTILE_ALONE: u32 = 8;
-/// Turns that it waits for other threads' epochs: some tenths of a second (guess; a turn of an event loop is less).
-const WAIT_TURNS_MAX: u32 = if cfg!(shuttle) { 50 } else { 200_000 };
 
 /// Steps by which the index shrinks in a turn at most: a few milliseconds.
 const SHRINKS_MAX: usize = 64;
@@ -91,7 +90,7 @@ impl Worker {
 
     /// Waits for other threads to let go of emptied segments, until there are as many as wanted.
     fn wait_for_retired(&mut self, wanted: u32) -> Waited {
-        let mut turn = 0;
+        let mut patience = Patience::new(&self.store);
         loop {
             self.reader.quiesce();
             if limits::RESERVE_SEGMENTS + wanted <= self.store.log.reclaim_now(&self.store.epochs) {
@@ -100,10 +99,10 @@ impl Worker {
             if !self.store.log.has_retired() {
                 return Waited::Nothing;
             }
-            if WAIT_TURNS_MAX < turn {
+            if patience.is_over(&self.store) {
                 return Waited::HeldOn;
             }
-            pause(&mut turn);
+            patience.wait();
         }
     }
 
@@ -117,7 +116,7 @@ impl Worker {
     fn run(&mut self, store: &Store, running: &Running<'_>) -> Outcome {
         let cleaner = self.cleaner.get_or_insert_with(|| Box::new(Cleaner::new(store.thread_rng())));
         // What goes is chosen by what fits below.
-        let mut waits = Waits::of_pass(running);
+        let mut waits = Waits::of_pass(store, running);
         relieve(store, &mut self.reader, &mut waits);
         cleaner.pass(store, &mut self.reader, &self.counters, waits)
     }

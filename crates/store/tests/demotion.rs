@@ -105,13 +105,16 @@ fn what_goes_goes_from_the_tier() {
     let mut cleaner = store.worker().unwrap();
     let tenants = new_tenants(&store);
     let mut write = |id, number, len| {
+        cleaner.go_offline();
+        worker.go_online();
         set(&mut worker, id, number, len);
+        worker.go_offline();
+        cleaner.go_online();
         cleaner.maintain();
-        cleaner.quiesce();
     };
     // Too small for the tier.
     (0..40_000).for_each(|number| write(tenants[0], u64::MAX - number, 60));
-    write_all(tenants, 7, write);
+    write_all(tenants, 10, write);
     let totals = tenants.map(|id| store.totals(id));
     let all: u64 = totals.iter().map(|of| of.evictions).sum();
     let below: u64 = totals.iter().map(|of| of.tier_evictions).sum();

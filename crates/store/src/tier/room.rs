@@ -7,16 +7,15 @@ use crate::epoch::Participant;
 use crate::hash::{KeyHash, Space};
 use crate::limits;
 use crate::passes::{By, Running};
+use crate::patience::Patience;
 use crate::store::Store;
-use crate::sync::{nap, pause};
+use crate::sync::nap;
 use crate::worker::Worker;
 use std::sync::Arc;
 use units::Duration;
 
 /// Passes over one tier in a turn at most.
 const PASSES_MAX: u32 = 4;
-/// Turns that somebody waits for a buffer, as in `room`.
-const WAIT_TURNS_MAX: u32 = if cfg!(shuttle) { 50 } else { 200_000 };
 
 /// Naps that a value whose place is a tier waits for a device that others write to: some 30 ms (a guess: as long as a slow disk
 /// takes for a segment).
@@ -76,7 +75,7 @@ impl Worker {
     /// worker is online and holds no item.
     pub(crate) fn clean_tiers(&mut self, by: By) -> bool {
         let store = Arc::clone(&self.store);
-        let waits = Waits::of(by);
+        let waits = Waits::of(&store, by);
         let mut more = false;
         let is_mine = |tier: &&Tier| tier.is_begun() && !waits.leaves_device(&store, tier);
         'tiers: for tier in store.tiers.iter().filter(is_mine) {
@@ -112,7 +111,7 @@ impl Worker {
         self.clean_tiers(By::Writer);
         self.tier_stays_full.set(true);
         let Some(tier) = store.tiers.get(usize::from(tier)) else { return };
-        let mut waits = Waits::of(By::Writer);
+        let mut waits = Waits::of(&store, By::Writer);
         if !waits.leaves_device(&store, tier) {
             waits.for_room(&store, &mut self.reader, tier);
         } else if self.tier_slow_at.get() != Some(store.now_secs()) {
@@ -199,16 +198,16 @@ pub(crate) struct Waits {
     by: By,
     /// It is counted among the passes that run.
     is_counted: bool,
-    turn: u32,
+    patience: Patience,
 }
 
 impl Waits {
-    pub(crate) fn of(by: By) -> Self {
-        Self { by, is_counted: false, turn: 0 }
+    pub(crate) fn of(store: &Store, by: By) -> Self {
+        Self { by, is_counted: false, patience: Patience::new(store) }
     }
 
-    pub(crate) fn of_pass(running: &Running<'_>) -> Self {
-        Self { is_counted: true, ..Self::of(running.by()) }
+    pub(crate) fn of_pass(store: &Store, running: &Running<'_>) -> Self {
+        Self { is_counted: true, ..Self::of(store, running.by()) }
     }
 
     /// Whether all that may wait for the tier's device is left to background cleaners. A writer has somebody who waits for it: what
@@ -227,7 +226,7 @@ impl Waits {
 
     /// For a segment that another thread's pass is emptying, or that was emptied and that others may see.
     fn for_segment(&mut self, store: &Store, reader: &mut Participant, tier: &Tier) {
-        while tier.left() == 0 && self.turn <= WAIT_TURNS_MAX {
+        while tier.left() == 0 && !self.patience.is_over(store) {
             // Asked in this order: what a pass empties is noted before it ends.
             let comes = tier.is_being_cleaned() || tier.segments.retired() != 0;
             reader.quiesce();
@@ -235,17 +234,17 @@ impl Waits {
             if !comes {
                 break;
             }
-            pause(&mut self.turn);
+            self.patience.wait();
         }
     }
 }
 
 /// Waits for other threads to let go of what a tier has written.
 fn for_buffer(store: &Store, reader: &mut Participant, tier: &Tier) {
-    let mut turn = 0;
-    while tier.waits_for_buffer(&store.epochs) && turn <= WAIT_TURNS_MAX {
+    let mut patience = Patience::new(store);
+    while tier.waits_for_buffer(&store.epochs) && !patience.is_over(store) {
         reader.quiesce();
-        pause(&mut turn);
+        patience.wait();
     }
 }
 
@@ -291,7 +290,9 @@ mod tests {
                 number += 1;
             }
             let running = counted.then(|| store.passes.begin(By::Background));
-            let mut waits = running.as_ref().map_or(Waits::of(By::Background), Waits::of_pass);
+            let mut waits = running
+                .as_ref()
+                .map_or(Waits::of(&store, By::Background), |running| Waits::of_pass(&store, running));
             let before = store.passes.running();
             assert_eq!(before, u32::from(counted));
             let hung = device.hang();

@@ -1,0 +1,68 @@
+//! How long a thread waits for others before it does without what they would bring.
+//!
+//! Invariants: nobody waits for ever, though no other thread ever comes to a quiescent point
+//! Units:      turns, each of which lets others run: a microsecond where nobody else wants the core, milliseconds on a busy machine;
+//!             hence also seconds of the store's clock
+
+use crate::store::Store;
+use crate::sync::pause;
+
+/// Turns that a thread waits: some tenths of a second where it is alone on its core (guess; a turn of an event loop is less).
+const TURNS_MAX: u32 = if cfg!(shuttle) { 50 } else { 200_000 };
+/// Seconds that begin while it waits.
+const SECONDS_MAX: u32 = 2;
+
+/// What is left of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    turn: u32,
+    /// When it ends at the latest.
+    until_secs: u32,
+}
+
+impl Patience {
+    pub(crate) fn new(store: &Store) -> Self {
+        Self { turn: 0, until_secs: store.now_secs().saturating_add(SECONDS_MAX) }
+    }
+
+    /// Whether it is at its end.
+    pub(crate) fn is_over(&self, store: &Store) -> bool {
+        TURNS_MAX < self.turn || self.until_secs <= store.now_secs()
+    }
+
+    /// Lets others run.
+    pub(crate) fn wait(&mut self) {
+        pause(&mut self.turn);
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+    use crate::Options;
+    use units::Bytes;
+
+    #[test]
+    fn it_ends_by_turns_or_by_time() {
+        let options = Options {
+            memory: Bytes::mib(8),
+            item_max: Bytes::mib(1),
+            threads: 1,
+            tenants_max: 4,
+            no_evict: false,
+            seed: 1,
+        };
+        let store = Store::new(options).unwrap();
+        let mut by_time = Patience::new(&store);
+        by_time.wait();
+        assert!(!by_time.is_over(&store));
+        store.set_now(store.now_secs() + 1);
+        assert!(!by_time.is_over(&store), "a second may have been about to begin");
+        store.set_now(store.now_secs() + 1);
+        assert!(by_time.is_over(&store), "after one turn");
+        let by_turns = Patience { turn: TURNS_MAX, ..Patience::new(&store) };
+        assert!(!by_turns.is_over(&store));
+        assert!(Patience { turn: TURNS_MAX + 1, ..by_turns }.is_over(&store));
+    }
+}
