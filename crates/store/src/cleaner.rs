@@ -34,7 +34,7 @@ use crate::sync::{Ordering, lock};
 use crate::tier::{Waits, put_below, relieve};
 use units::{Rng, SegmentId, mix64};
 
-/// A segment that is dead to this part is reclaimed without need.
+/// A segment that is dead to this part is reclaimed without need, where CPU time is not short.
 const DEAD_PERCENT: u64 = 50;
 
 /// Segments that the survivors of one source may need beside those that are open.
@@ -172,14 +172,16 @@ impl Cleaner {
         Pass { store, counters, census, to, lack, waits, seen: 0 }.run(reader, &mut self.sources)
     }
 
-    /// Takes segments back that are mostly dead, without need. Returns whether there may be more.
+    /// Takes segments back that are mostly dead, without need; where CPU time is short those that are dead altogether: what is copied
+    /// before room is needed might have died until then. Returns whether there may be more.
     pub(crate) fn reclaim_dead(
         &mut self,
         store: &Store,
         reader: &mut Participant,
         counters: &ThreadCounters,
     ) -> bool {
-        claim_dead(store, DEAD_PERCENT, &mut self.sources);
+        let percent = if store.is_cleaning_short() { 100 } else { DEAD_PERCENT };
+        claim_dead(store, percent, &mut self.sources);
         if self.sources.len() < 2 {
             self.give_up(store);
             return false;

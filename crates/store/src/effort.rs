@@ -38,8 +38,9 @@ const PATIENCE: (f64, f64) = (2.0, 64.0);
 /// Where less than this of the time was used nothing is said.
 const TOTAL_MIN: f64 = 1e-3;
 /// What a pass marks at each level, the most thorough first, each about an eighth more than the one before (guess).
-const MARKS: [usize; 19] =
-    [75, 85, 97, 110, 123, 137, 154, 172, 192, 215, 240, 268, 300, 335, 375, 420, 470, 525, 590];
+const MARKS: [usize; 22] = [
+    75, 85, 97, 110, 123, 137, 154, 172, 192, 215, 240, 268, 300, 335, 375, 420, 470, 525, 590, 665, 750, 840,
+];
 const LEVEL_MAX: usize = MARKS.len() - 1;
 const _: () = assert!(MARKS[0] == MARKS_MIN && MARKS[LEVEL_MAX] == MARKS_MAX);
 

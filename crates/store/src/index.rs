@@ -17,7 +17,7 @@ mod resize;
 
 use crate::hash::KeyHash;
 use crate::slot::{Slot, has_tag, tag_of};
-use crate::sync::{AtomicI64, AtomicU32, Mutex, Ordering, lock, pause};
+use crate::sync::{AtomicI64, AtomicU32, AtomicU64, Mutex, Ordering, lock, pause};
 use crate::words::Words;
 use address::pair;
 use crossbeam_utils::CachePadded;
@@ -161,12 +161,16 @@ impl Index {
     /// `tick` is the rank clock.
     pub(crate) fn hold_ages(&self, buckets: std::ops::Range<u32>, most: u8, tick: impl Fn() -> u8) {
         for bucket in buckets {
-            for word in &self.words.all()[slots_of(bucket)] {
+            let now = tick();
+            let words = &self.words.all()[slots_of(bucket)];
+            // Few are: the whole bucket is asked without a branch.
+            let is_old = |any, word: &AtomicU64| any | Slot(word.load(Ordering::Relaxed)).is_older(most, now);
+            if !words.iter().fold(false, is_old) {
+                continue;
+            }
+            for word in words {
                 let slot = Slot(word.load(Ordering::Relaxed));
-                let now = tick();
-                let age = now.wrapping_sub(slot.tick());
-                // The clock may have moved between two looks: what seems to be ahead of it was used just now.
-                if slot.0 != 0 && most < age && age < u8::MAX - 1 {
+                if slot.is_older(most, now) {
                     let uses = slot.uses() - u8::from(1 < slot.uses());
                     let held = slot.used(now.wrapping_sub(most), uses);
                     // Relaxed: the place is unchanged and was published before; who used the slot meanwhile wins.

@@ -191,6 +191,12 @@ impl Meta {
     }
 }
 
+/// Whether the index had ceased to point at the item of a header when that was read.
+#[inline]
+pub(crate) fn is_gone(header: &Header) -> bool {
+    header[FLAGS_AT] & flag::GONE != 0
+}
+
 /// Bytes of an item behind its header; `next_four` reads the first of them, and is called where they have the value's length.
 #[inline]
 pub(crate) fn len_behind(header: &Header, next_four: impl FnOnce() -> [u8; 4]) -> usize {
@@ -309,7 +315,7 @@ impl<'a> View<'a> {
     /// Whether the index had ceased to point at it when it was read.
     #[inline]
     pub(crate) fn is_gone(&self) -> bool {
-        self.flags() & flag::GONE != 0
+        is_gone(&self.header)
     }
 
     #[inline]

@@ -62,8 +62,10 @@ pub const MARKS_MIN: usize = 75;
 /// fits in the memory stays there, at up to three bytes copied for each that is freed; where more is marked to save time, more has to be
 /// dead.
 pub const DEAD_BEYOND_MARKS: usize = 175;
+/// However much is marked, from here on nothing alive goes: less than a fifth of a byte is copied for each that is freed (guess).
+pub const DEAD_ENOUGH_MAX: usize = 850;
 /// Thousandths that it marks at most, where nothing but writes leaves no other way to keep to the limit (`docs/decisions`).
-pub const MARKS_MAX: usize = 590;
+pub const MARKS_MAX: usize = 840;
 /// Segments that a pass of Memshare's kind takes unless it is told otherwise (§3.2: n; Table 7 saturates at about 20).
 pub const PASS_WIDTH: usize = 20;
 /// Segments that any pass takes at most (Table 7 ends there).

@@ -15,7 +15,7 @@ pub(crate) use values::{Coming, Lent};
 
 use crate::epoch::{Epochs, Participant};
 use crate::geometry::Geometry;
-use crate::item::{Apart, FLAGS_AT, HEADER, View, flag, len_behind};
+use crate::item::{Apart, FLAGS_AT, HEADER, Header, View, flag, is_gone, len_behind};
 use crate::limits;
 use crate::segment::{Segment, State};
 use crate::slot::Place;
@@ -357,6 +357,13 @@ impl Log {
     /// The item at an offset of a segment.
     #[inline]
     fn item(&self, segment: SegmentId, at: usize) -> View<'_> {
+        let (header, len) = self.header(segment, at);
+        self.behind(segment, at, (header, len))
+    }
+
+    /// The header of the item at an offset of a segment, and how many bytes are behind it.
+    #[inline]
+    fn header(&self, segment: SegmentId, at: usize) -> (Header, usize) {
         let start = segment.index() * self.segment_bytes + at;
         // SAFETY: a slot (or the walk of a claimed segment) led here, so an item was written here before the slot was
         // published with Release, which the reader's Acquire load saw; an item is at least `HEADER` long, and published
@@ -368,8 +375,15 @@ impl Log {
             let next = unsafe { self.region.bytes(start + HEADER, 4) };
             [next[0], next[1], next[2], next[3]]
         });
+        (header, len)
+    }
+
+    /// The item whose header, and how many bytes are behind that, was read at an offset of a segment.
+    #[inline]
+    fn behind(&self, segment: SegmentId, at: usize, (header, len): (Header, usize)) -> View<'_> {
         assert!(at + HEADER + len <= self.segment_bytes, "an item lies inside its segment");
-        // SAFETY: as above.
+        let start = segment.index() * self.segment_bytes + at;
+        // SAFETY: as in `header`; these bytes are the item's, and inside its segment.
         View::new(header, unsafe { self.region.bytes(start + HEADER, len) })
     }
 
@@ -434,13 +448,13 @@ impl Log {
         let (mut at, mut walked) = (0, 0);
         while walked < most && at + HEADER <= used {
             self.region.prefetch(start + (at + WALK_AHEAD).min(used));
-            let item = self.item(id, at);
-            if !item.is_gone() {
+            let (header, len) = self.header(id, at);
+            if !is_gone(&header) {
                 let place = Place { segment: id, offset: u32::try_from(at).unwrap_or(u32::MAX) };
-                each(place, self.whole(item));
+                each(place, self.whole(self.behind(id, at, (header, len))));
                 walked += 1;
             }
-            at += item.len();
+            at += HEADER + len;
         }
         at
     }

@@ -221,6 +221,11 @@ impl Store {
         wanted as usize
     }
 
+    /// Whether cleaning gives way to its limit of the CPU time, so that passes mark more than they would (`effort`).
+    pub(crate) fn is_cleaning_short(&self) -> bool {
+        matches!(self.pass_kind(), PassKind::Surveyed { marks } if MARKS_MIN < marks)
+    }
+
     /// Whether background cleaners run beside the workers.
     pub(crate) fn has_cleaners(&self) -> bool {
         self.passes.cleaners.load(Ordering::Relaxed) != 0

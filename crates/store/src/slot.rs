@@ -68,6 +68,14 @@ impl Slot {
         Self(tag_of(hash) << TAG_AT | u64::from(uses) << USES_AT | u64::from(tick) << TICK_AT | place_bits)
     }
 
+    /// Whether it is one, and its age above `most` at this tick of the clock. The clock may have moved between two looks: what seems to
+    /// be ahead of it was used just now.
+    #[inline]
+    pub(crate) fn is_older(self, most: u8, now: u8) -> bool {
+        let beyond = now.wrapping_sub(self.tick()).wrapping_sub(most).wrapping_sub(1);
+        (self.0 != 0) & (beyond < u8::MAX - 2 - most)
+    }
+
     #[inline]
     pub(crate) fn place(self) -> Place {
         let segment = (self.0 >> OFFSET_BITS) & ((1 << SEGMENT_BITS) - 1);
@@ -122,5 +130,13 @@ mod tests {
             0,
             "the first item of the first segment is not empty"
         );
+    }
+    #[test]
+    fn what_is_ahead_of_the_clock_is_not_old() {
+        let place = Place { segment: SegmentId(0), offset: 0 };
+        let older = |age: u8| Slot::new(KeyHash(0), place, 3_u8.wrapping_sub(age), 0).is_older(224, 3);
+        let old: Vec<u8> = (0..=u8::MAX).filter(|age| older(*age)).collect();
+        assert_eq!(old, (225..=253).collect::<Vec<u8>>());
+        assert!(!Slot(0).is_older(224, 230), "an empty slot");
     }
 }

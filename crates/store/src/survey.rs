@@ -15,7 +15,7 @@ use crate::census::{BATCH, Census, Pending};
 use crate::epoch::Participant;
 use crate::large::Drawn;
 use crate::limits::{
-    DEAD_BEYOND_MARKS, MARKS_MIN, PASS_GAINS, PASS_WIDTH_MAX, SURVEY_ITEMS, SURVEY_SEGMENTS,
+    DEAD_BEYOND_MARKS, DEAD_ENOUGH_MAX, MARKS_MIN, PASS_GAINS, PASS_WIDTH_MAX, SURVEY_ITEMS, SURVEY_SEGMENTS,
     SURVEY_SERVES_PART, SURVEY_TAKES_PART, TENANTS_MAX,
 };
 use crate::segment::{Segment, State};
@@ -160,7 +160,8 @@ impl Survey {
         dead.sort_unstable_by_key(|dead| std::cmp::Reverse(*dead));
         let best = &dead[..enough_of(dead.iter().copied(), self.serves)];
         let (gained, taken) = (best.iter().sum::<u64>(), segment * best.len() as u64);
-        let is_enough = self.serves <= gained && taken * (marks + DEAD_BEYOND_MARKS) as u64 <= gained * 1_000;
+        let enough = (marks + DEAD_BEYOND_MARKS).min(DEAD_ENOUGH_MAX) as u64;
+        let is_enough = self.serves <= gained && taken * enough <= gained * 1_000;
         if is_enough {
             self.ahead.iter_mut().zip(by_place).for_each(|(prospect, dead)| prospect.gain = dead);
         }
