@@ -143,6 +143,7 @@ impl Governor {
             put_below: seen.put_below.saturating_sub(before.put_below),
         });
         shared.store.set_pass_kind(PassKind::Surveyed { marks });
+        shared.store.set_reclaims_early(self.effort.reclaims_early());
         let moved = Bytes(seen.moved.saturating_sub(before.moved));
         let cleaning = &shared.cleaning;
         #[expect(

@@ -34,7 +34,7 @@ use crate::sync::{Ordering, lock};
 use crate::tier::{Waits, put_below, relieve};
 use units::{Rng, SegmentId, mix64};
 
-/// A segment that is dead to this part is reclaimed without need, where CPU time is not short.
+/// A segment that is dead to this part is reclaimed without need, where there is time to spare.
 const DEAD_PERCENT: u64 = 50;
 
 /// Segments that the survivors of one source may need beside those that are open.
@@ -172,15 +172,15 @@ impl Cleaner {
         Pass { store, counters, census, to, lack, waits, seen: 0 }.run(reader, &mut self.sources)
     }
 
-    /// Takes segments back that are mostly dead, without need; where CPU time is short those that are dead altogether: what is copied
-    /// before room is needed might have died until then. Returns whether there may be more.
+    /// Takes segments back that are mostly dead, without need; without time to spare those that count as dead altogether: what is
+    /// copied before room is needed might have died until then. Returns whether there may be more.
     pub(crate) fn reclaim_dead(
         &mut self,
         store: &Store,
         reader: &mut Participant,
         counters: &ThreadCounters,
     ) -> bool {
-        let percent = if store.is_cleaning_short() { 100 } else { DEAD_PERCENT };
+        let percent = if store.reclaims_early() { DEAD_PERCENT } else { 100 };
         claim_dead(store, percent, &mut self.sources);
         if self.sources.len() < 2 {
             self.give_up(store);
@@ -197,7 +197,7 @@ impl Cleaner {
             self.give_up(store)
         } else {
             self.census.divide(store, u64::MAX);
-            let (census, lack, waits) = (&mut self.census, Lack::Waits, Waits::of(store, By::Background));
+            let (census, lack, waits) = (&mut self.census, Lack::Waits, Waits::of(By::Background));
             Pass { store, counters, census, to: &mut to, lack, waits, seen: 0 }.run(reader, &mut self.sources)
         };
         to.park(store);
@@ -441,7 +441,7 @@ fn others_may_free(store: &Store) -> bool {
 /// other passes. Gives up if they do not; who is alone and has nothing to wait for goes on, since nobody else can free
 /// a segment.
 fn wait_for_destination(store: &Store, reader: &mut Participant) -> bool {
-    let mut patience = Patience::new(store);
+    let mut patience = Patience::new();
     while store.log.available() < DESTINATIONS_PER_SOURCE {
         reader.quiesce();
         if DESTINATIONS_PER_SOURCE <= store.log.reclaim_now(&store.epochs) {
@@ -453,7 +453,7 @@ fn wait_for_destination(store: &Store, reader: &mut Participant) -> bool {
         if patience.is_over(store) {
             return false;
         }
-        patience.wait();
+        patience.wait(store);
     }
     true
 }

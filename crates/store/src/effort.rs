@@ -1,7 +1,7 @@
 //! How thoroughly cleaning passes choose, under a limit on the CPU time that they take.
 //!
 //! Shape:      CPU time of cleaning and of everything, requests and writes of an interval -> thousandths of what a pass
-//!             surveys that it marks to go
+//!             surveys that it marks to go; and whether anything is cleaned that nobody needs room for (`spare`)
 //! Invariants: between `MARKS_MIN` and `MARKS_MAX`; while half of the CPU time that there is is left over it does not
 //!             give way, and from there to where a quarter is the limit falls to what was set, by the load of some seconds:
 //!             what is chosen badly in a moment is gone for good; above the limit it gives way at once, below it takes
@@ -13,7 +13,10 @@
 //!             marks more of what it surveys, so that segments are found that hold less of what stays. Replay of mix-dev in
 //!             128 MiB: look-ups and copies per freed segment fall about as marks rise (`docs/decisions`)
 
+mod spare;
+
 use crate::limits::{MARKS_MAX, MARKS_MIN};
+use spare::Spare;
 use units::Duration;
 
 /// Write share up to which the limit is the one that was set (Memshare §6.2.2 has 5 % and 100 % writes).
@@ -79,6 +82,7 @@ pub struct Effort {
     calm: f64,
     patience: f64,
     took_back: bool,
+    spare: Spare,
 }
 
 impl Effort {
@@ -98,7 +102,14 @@ impl Effort {
             calm: 0.0,
             patience: PATIENCE.0,
             took_back: false,
+            spare: Spare::new(),
         }
+    }
+
+    /// Whether segments that are mostly dead are reclaimed before anybody needs room.
+    #[must_use]
+    pub fn reclaims_early(&self) -> bool {
+        self.spare.is_done()
     }
 
     /// Thousandths of what a pass surveys that it marks to go.
@@ -145,15 +156,21 @@ impl Effort {
         add(&mut self.writes, interval.writes.min(interval.requests));
         add(&mut self.put_below, interval.put_below);
         if self.puts_below() {
+            self.spare.kept(weight, true);
             self.change(0);
             return self.marks();
         }
         if self.total < TOTAL_MIN {
+            self.spare.kept(weight, true);
             return self.marks();
         }
         if self.limit() < self.share() {
+            self.spare.exceeded();
             self.give_way();
-        } else if 0 < self.level && self.fits(self.level - 1, SLACK) {
+            return self.marks();
+        }
+        self.spare.kept(weight, self.level == 0 || 1.0 <= self.limit());
+        if 0 < self.level && self.fits(self.level - 1, SLACK) {
             self.calm += weight;
             if self.patience <= self.calm {
                 self.take_back();

@@ -17,7 +17,7 @@ mod resize;
 
 use crate::hash::KeyHash;
 use crate::slot::{Slot, has_tag, tag_of};
-use crate::sync::{AtomicI64, AtomicU32, AtomicU64, Mutex, Ordering, lock, pause};
+use crate::sync::{AtomicI64, AtomicU32, Mutex, Ordering, lock, pause};
 use crate::words::Words;
 use address::pair;
 use crossbeam_utils::CachePadded;
@@ -161,21 +161,19 @@ impl Index {
     /// `tick` is the rank clock.
     pub(crate) fn hold_ages(&self, buckets: std::ops::Range<u32>, most: u8, tick: impl Fn() -> u8) {
         for bucket in buckets {
-            let now = tick();
             let words = &self.words.all()[slots_of(bucket)];
-            // Few are: the whole bucket is asked without a branch.
-            let is_old = |any, word: &AtomicU64| any | Slot(word.load(Ordering::Relaxed)).is_older(most, now);
-            if !words.iter().fold(false, is_old) {
+            let slots: [Slot; BUCKET_SLOTS] = std::array::from_fn(|i| Slot(words[i].load(Ordering::Relaxed)));
+            // Read after them: what was used before it was loaded is not ahead of the clock.
+            let now = tick();
+            // Few are old: the whole bucket is asked without a branch.
+            if !slots.iter().fold(false, |any, slot| any | slot.is_older(most, now)) {
                 continue;
             }
-            for word in words {
-                let slot = Slot(word.load(Ordering::Relaxed));
-                if slot.is_older(most, now) {
-                    let uses = slot.uses() - u8::from(1 < slot.uses());
-                    let held = slot.used(now.wrapping_sub(most), uses);
-                    // Relaxed: the place is unchanged and was published before; who used the slot meanwhile wins.
-                    let _lost = word.compare_exchange(slot.0, held.0, Ordering::Relaxed, Ordering::Relaxed);
-                }
+            for (word, slot) in words.iter().zip(slots).filter(|(_, slot)| slot.is_older(most, now)) {
+                let uses = slot.uses() - u8::from(1 < slot.uses());
+                let held = slot.used(now.wrapping_sub(most), uses);
+                // Relaxed: the place is unchanged and was published before; who used the slot meanwhile wins.
+                let _lost = word.compare_exchange(slot.0, held.0, Ordering::Relaxed, Ordering::Relaxed);
             }
         }
     }

@@ -358,7 +358,8 @@ impl Log {
     #[inline]
     fn item(&self, segment: SegmentId, at: usize) -> View<'_> {
         let (header, len) = self.header(segment, at);
-        self.behind(segment, at, (header, len))
+        // SAFETY: both were read there.
+        unsafe { self.behind(segment, at, (header, len)) }
     }
 
     /// The header of the item at an offset of a segment, and how many bytes are behind it.
@@ -378,12 +379,15 @@ impl Log {
         (header, len)
     }
 
-    /// The item whose header, and how many bytes are behind that, was read at an offset of a segment.
+    /// The item at an offset of a segment.
+    ///
+    /// # Safety
+    /// Its header, and how many bytes are behind that, were read there.
     #[inline]
-    fn behind(&self, segment: SegmentId, at: usize, (header, len): (Header, usize)) -> View<'_> {
+    unsafe fn behind(&self, segment: SegmentId, at: usize, (header, len): (Header, usize)) -> View<'_> {
         assert!(at + HEADER + len <= self.segment_bytes, "an item lies inside its segment");
         let start = segment.index() * self.segment_bytes + at;
-        // SAFETY: as in `header`; these bytes are the item's, and inside its segment.
+        // SAFETY: as in `header`; the caller says that these bytes are the item's.
         View::new(header, unsafe { self.region.bytes(start + HEADER, len) })
     }
 
@@ -451,11 +455,13 @@ impl Log {
             let (header, len) = self.header(id, at);
             if !is_gone(&header) {
                 let place = Place { segment: id, offset: u32::try_from(at).unwrap_or(u32::MAX) };
-                each(place, self.whole(self.behind(id, at, (header, len))));
+                // SAFETY: both were read there.
+                each(place, self.whole(unsafe { self.behind(id, at, (header, len)) }));
                 walked += 1;
             }
             at += HEADER + len;
         }
+        assert!(at <= used, "items lie inside their segment");
         at
     }
 }

@@ -10,7 +10,7 @@ use crate::limits::{
     RESERVE_SEGMENTS,
 };
 use crate::store::Store;
-use crate::sync::{AtomicU32, AtomicU64, Ordering, give_way};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, give_way};
 
 /// Who runs a pass.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,6 +65,7 @@ pub(crate) struct Passes {
     /// Background cleaners that there are; none until somebody says so.
     cleaners: AtomicU32,
     marks: AtomicU32,
+    reclaims_early: AtomicBool,
     /// Segments that a fixed pass takes and frees; none take where passes survey.
     fixed: [AtomicU32; 2],
 }
@@ -97,6 +98,7 @@ impl Passes {
             at_once_max: AtomicU32::new(0),
             cleaners: AtomicU32::new(0),
             marks: AtomicU32::new(count(MARKS_MIN)),
+            reclaims_early: AtomicBool::new(true),
             fixed: [AtomicU32::new(0), AtomicU32::new(0)],
         }
     }
@@ -221,9 +223,14 @@ impl Store {
         wanted as usize
     }
 
-    /// Whether cleaning gives way to its limit of the CPU time, so that passes mark more than they would (`effort`).
-    pub(crate) fn is_cleaning_short(&self) -> bool {
-        matches!(self.pass_kind(), PassKind::Surveyed { marks } if MARKS_MIN < marks)
+    /// Says whether segments that are mostly dead are reclaimed before anybody needs room, as at first, or such as are dead altogether
+    /// only (`effort`). Under `-M` they always are: room is what they make there, and nothing else is cheaper.
+    pub fn set_reclaims_early(&self, does: bool) {
+        self.passes.reclaims_early.store(does, Ordering::Relaxed);
+    }
+
+    pub(crate) fn reclaims_early(&self) -> bool {
+        self.no_evict || self.passes.reclaims_early.load(Ordering::Relaxed)
     }
 
     /// Whether background cleaners run beside the workers.

@@ -1,6 +1,7 @@
 //! How long a thread waits for others before it does without what they would bring.
 //!
-//! Invariants: nobody waits for ever, though no other thread ever comes to a quiescent point
+//! Invariants: nobody waits for ever, though no other thread ever comes to a quiescent point; what passes between two waits does not
+//!             count
 //! Units:      turns, each of which lets others run: a microsecond where nobody else wants the core, milliseconds on a busy machine;
 //!             hence also seconds of the store's clock
 
@@ -16,22 +17,28 @@ const SECONDS_MAX: u32 = 2;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
     turn: u32,
-    /// When it ends at the latest.
-    until_secs: u32,
+    /// When it ends at the latest, once a wait has begun.
+    until_secs: Option<u32>,
 }
 
 impl Patience {
-    pub(crate) fn new(store: &Store) -> Self {
-        Self { turn: 0, until_secs: store.now_secs().saturating_add(SECONDS_MAX) }
+    pub(crate) fn new() -> Self {
+        Self { turn: 0, until_secs: None }
+    }
+
+    /// Another wait begins, with the turns that are left.
+    pub(crate) fn begin(&mut self) {
+        self.until_secs = None;
     }
 
     /// Whether it is at its end.
     pub(crate) fn is_over(&self, store: &Store) -> bool {
-        TURNS_MAX < self.turn || self.until_secs <= store.now_secs()
+        TURNS_MAX < self.turn || self.until_secs.is_some_and(|until| until <= store.now_secs())
     }
 
     /// Lets others run.
-    pub(crate) fn wait(&mut self) {
+    pub(crate) fn wait(&mut self, store: &Store) {
+        self.until_secs.get_or_insert_with(|| store.now_secs().saturating_add(SECONDS_MAX));
         pause(&mut self.turn);
     }
 }
@@ -54,14 +61,17 @@ mod tests {
             seed: 1,
         };
         let store = Store::new(options).unwrap();
-        let mut by_time = Patience::new(&store);
-        by_time.wait();
+        let mut by_time = Patience::new();
+        store.set_now(store.now_secs() + 10);
+        by_time.wait(&store);
         assert!(!by_time.is_over(&store));
         store.set_now(store.now_secs() + 1);
         assert!(!by_time.is_over(&store), "a second may have been about to begin");
         store.set_now(store.now_secs() + 1);
         assert!(by_time.is_over(&store), "after one turn");
-        let by_turns = Patience { turn: TURNS_MAX, ..Patience::new(&store) };
+        by_time.begin();
+        assert!(!by_time.is_over(&store), "another wait");
+        let by_turns = Patience { turn: TURNS_MAX, ..Patience::new() };
         assert!(!by_turns.is_over(&store));
         assert!(Patience { turn: TURNS_MAX + 1, ..by_turns }.is_over(&store));
     }

@@ -90,7 +90,7 @@ impl Worker {
 
     /// Waits for other threads to let go of emptied segments, until there are as many as wanted.
     fn wait_for_retired(&mut self, wanted: u32) -> Waited {
-        let mut patience = Patience::new(&self.store);
+        let mut patience = Patience::new();
         loop {
             self.reader.quiesce();
             if limits::RESERVE_SEGMENTS + wanted <= self.store.log.reclaim_now(&self.store.epochs) {
@@ -102,7 +102,7 @@ impl Worker {
             if patience.is_over(&self.store) {
                 return Waited::HeldOn;
             }
-            patience.wait();
+            patience.wait(&self.store);
         }
     }
 
@@ -116,12 +116,12 @@ impl Worker {
     fn run(&mut self, store: &Store, running: &Running<'_>) -> Outcome {
         let cleaner = self.cleaner.get_or_insert_with(|| Box::new(Cleaner::new(store.thread_rng())));
         // What goes is chosen by what fits below.
-        let mut waits = Waits::of_pass(store, running);
+        let mut waits = Waits::of_pass(running);
         relieve(store, &mut self.reader, &mut waits);
         cleaner.pass(store, &mut self.reader, &self.counters, waits)
     }
 
-    /// What a background cleaner does when it is woken: ceilings, then room, then what is mostly dead. Returns whether
+    /// What a background cleaner does when it is woken: ceilings, then room, then what is dead. Returns whether
     /// there may be more to do. The worker is online.
     pub fn maintain(&mut self) -> bool {
         let store = Arc::clone(&self.store);

@@ -73,7 +73,7 @@ impl Slot {
     #[inline]
     pub(crate) fn is_older(self, most: u8, now: u8) -> bool {
         let beyond = now.wrapping_sub(self.tick()).wrapping_sub(most).wrapping_sub(1);
-        (self.0 != 0) & (beyond < u8::MAX - 2 - most)
+        (self.0 != 0) & (beyond < (u8::MAX - 2).saturating_sub(most))
     }
 
     #[inline]
@@ -131,6 +131,7 @@ mod tests {
             "the first item of the first segment is not empty"
         );
     }
+
     #[test]
     fn what_is_ahead_of_the_clock_is_not_old() {
         let place = Place { segment: SegmentId(0), offset: 0 };

@@ -75,7 +75,7 @@ impl Chooser {
     }
 }
 
-/// Claims segments that are mostly dead: so many of a hundred bytes.
+/// Claims segments of which so many of a hundred bytes are dead.
 pub(crate) fn claim_dead(store: &Store, percent: u64, sources: &mut Vec<SegmentId>) {
     let enough = store.log.segment_bytes() as u64 * percent / 100;
     let dead = sealed(store).filter(|id| enough <= expected_gain(store, *id, &[]));

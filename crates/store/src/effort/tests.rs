@@ -299,3 +299,39 @@ fn an_idle_server_changes_nothing() {
     assert_eq!((0..50).map(|_| effort.step(&interval)).max(), Some(MARKS_MIN));
     assert_eq!(Effort::new(1.0).step(&Interval { total: Duration(u64::MAX), ..interval }), MARKS_MIN);
 }
+
+/// What is reclaimed without need is in no level's cost: it ends where the limit is not kept, and begins again ever more seldom while
+/// that is too much; where there is time to spare, or nothing to do, it comes back.
+#[test]
+fn what_nobody_needs_ends_at_the_limit_and_begins_again_ever_later() {
+    let mut effort = Effort::new(0.05);
+    assert!(effort.reclaims_early());
+    // A twentieth of the requests writes; cleaning takes 8 % with what nobody needs, 3 % without.
+    let step = |effort: &mut Effort| {
+        let before = effort.reclaims_early();
+        effort.step(&busy(900, 100, if before { 8 } else { 3 }, 50));
+        (before, before != effort.reclaims_early())
+    };
+    let (done, changes) = (0..1_000).fold((0, 0), |(done, changes), _| {
+        let (does, changed) = step(&mut effort);
+        (done + u32::from(does), changes + u32::from(changed))
+    });
+    assert!(
+        (3..=20).contains(&changes) && done <= 40,
+        "{changes} changes, {done} of 1,000 intervals with it"
+    );
+    let later = (0..1_000).filter(|_| step(&mut effort).1).count();
+    assert!(later <= 4, "{later} changes in another 1,000");
+    for idle in [busy(900, 30, 8, 50), busy(900, 0, 0, 0)] {
+        let mut effort = effort.clone();
+        let back = (0..2_000).find(|_| {
+            effort.step(&idle);
+            effort.reclaims_early()
+        });
+        assert!(back.is_some(), "it comes back");
+        (0..1_000).for_each(|_| {
+            effort.step(&idle);
+        });
+        assert!(effort.reclaims_early(), "and stays");
+    }
+}

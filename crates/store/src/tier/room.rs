@@ -75,7 +75,7 @@ impl Worker {
     /// worker is online and holds no item.
     pub(crate) fn clean_tiers(&mut self, by: By) -> bool {
         let store = Arc::clone(&self.store);
-        let waits = Waits::of(&store, by);
+        let waits = Waits::of(by);
         let mut more = false;
         let is_mine = |tier: &&Tier| tier.is_begun() && !waits.leaves_device(&store, tier);
         'tiers: for tier in store.tiers.iter().filter(is_mine) {
@@ -111,7 +111,7 @@ impl Worker {
         self.clean_tiers(By::Writer);
         self.tier_stays_full.set(true);
         let Some(tier) = store.tiers.get(usize::from(tier)) else { return };
-        let mut waits = Waits::of(&store, By::Writer);
+        let mut waits = Waits::of(By::Writer);
         if !waits.leaves_device(&store, tier) {
             waits.for_room(&store, &mut self.reader, tier);
         } else if self.tier_slow_at.get() != Some(store.now_secs()) {
@@ -202,12 +202,12 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
-    pub(crate) fn of(store: &Store, by: By) -> Self {
-        Self { by, is_counted: false, patience: Patience::new(store) }
+    pub(crate) fn of(by: By) -> Self {
+        Self { by, is_counted: false, patience: Patience::new() }
     }
 
-    pub(crate) fn of_pass(store: &Store, running: &Running<'_>) -> Self {
-        Self { is_counted: true, ..Self::of(store, running.by()) }
+    pub(crate) fn of_pass(running: &Running<'_>) -> Self {
+        Self { is_counted: true, ..Self::of(running.by()) }
     }
 
     /// Whether all that may wait for the tier's device is left to background cleaners. A writer has somebody who waits for it: what
@@ -226,6 +226,7 @@ impl Waits {
 
     /// For a segment that another thread's pass is emptying, or that was emptied and that others may see.
     fn for_segment(&mut self, store: &Store, reader: &mut Participant, tier: &Tier) {
+        self.patience.begin();
         while tier.left() == 0 && !self.patience.is_over(store) {
             // Asked in this order: what a pass empties is noted before it ends.
             let comes = tier.is_being_cleaned() || tier.segments.retired() != 0;
@@ -234,17 +235,17 @@ impl Waits {
             if !comes {
                 break;
             }
-            self.patience.wait();
+            self.patience.wait(store);
         }
     }
 }
 
 /// Waits for other threads to let go of what a tier has written.
 fn for_buffer(store: &Store, reader: &mut Participant, tier: &Tier) {
-    let mut patience = Patience::new(store);
+    let mut patience = Patience::new();
     while tier.waits_for_buffer(&store.epochs) && !patience.is_over(store) {
         reader.quiesce();
-        patience.wait();
+        patience.wait(store);
     }
 }
 
@@ -290,9 +291,7 @@ mod tests {
                 number += 1;
             }
             let running = counted.then(|| store.passes.begin(By::Background));
-            let mut waits = running
-                .as_ref()
-                .map_or(Waits::of(&store, By::Background), |running| Waits::of_pass(&store, running));
+            let mut waits = running.as_ref().map_or(Waits::of(By::Background), Waits::of_pass);
             let before = store.passes.running();
             assert_eq!(before, u32::from(counted));
             let hung = device.hang();
