@@ -44,6 +44,8 @@ pub struct CleaningView {
     pub moved: BytesPerSec,
     /// Thousandths of what a pass surveys that it marks to go.
     pub pass_marks: usize,
+    /// Segments that are half dead are reclaimed before anybody needs room.
+    pub reclaims_early: bool,
 }
 
 const MILLION: f64 = 1e6;
@@ -91,6 +93,7 @@ impl Cleaning {
                 PassKind::Surveyed { marks } => marks,
                 PassKind::Fixed(fixed) => 1_000 * fixed.frees / fixed.takes.max(1),
             },
+            reclaims_early: store.reclaims_early(),
         }
     }
 }
@@ -117,6 +120,12 @@ struct Seen {
     moved: u64,
 }
 
+/// Has passes do as the controller says.
+fn put_in_force(effort: &Effort, store: &Store) {
+    store.set_pass_kind(PassKind::Surveyed { marks: effort.marks() });
+    store.set_reclaims_early(effort.reclaims_early());
+}
+
 impl Governor {
     fn new(limit: f64) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
@@ -133,7 +142,7 @@ impl Governor {
         }
         let seen = look(shared, now);
         let before = std::mem::replace(&mut self.seen, seen);
-        let marks = self.effort.step(&Interval {
+        self.effort.step(&Interval {
             passed,
             cleaning: Duration(seen.cleaning_ns - before.cleaning_ns),
             total: Duration(seen.process.0.saturating_sub(before.process.0)),
@@ -142,8 +151,7 @@ impl Governor {
             writes: seen.writes.saturating_sub(before.writes),
             put_below: seen.put_below.saturating_sub(before.put_below),
         });
-        shared.store.set_pass_kind(PassKind::Surveyed { marks });
-        shared.store.set_reclaims_early(self.effort.reclaims_early());
+        put_in_force(&self.effort, &shared.store);
         let moved = Bytes(seen.moved.saturating_sub(before.moved));
         let cleaning = &shared.cleaning;
         #[expect(
@@ -187,7 +195,7 @@ fn look(shared: &Shared, at: Instant) -> Seen {
 mod tests {
     use super::*;
     use crate::testing;
-    use store::{Fields, Mode, Space};
+    use store::{Fields, MARKS_MIN, Mode, Space};
 
     #[test]
     fn what_was_written_counts_when_another_tenant_has_the_id() {
@@ -200,6 +208,29 @@ mod tests {
         }
         testing::replace(&mut worker, first, "second");
         assert_eq!(look(&shared, Instant::ZERO).writes, 10);
+    }
+
+    /// Above the limit nothing is reclaimed early any more, and passes mark more; the administration shows both.
+    #[test]
+    fn what_the_controller_says_is_in_force() {
+        let shared = testing::small(1);
+        let second = Duration::from_secs(1);
+        let mut effort = Effort::new(0.05);
+        let view = || {
+            let view = shared.cleaning.view(&shared.store);
+            (view.reclaims_early, MARKS_MIN < view.pass_marks)
+        };
+        assert_eq!(view(), (true, false));
+        effort.step(&Interval {
+            passed: second,
+            cleaning: Duration(second.0 / 2),
+            total: second,
+            available: second,
+            requests: 1_000,
+            ..Interval::default()
+        });
+        put_in_force(&effort, &shared.store);
+        assert_eq!(view(), (false, true));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! How thoroughly cleaning passes choose, under a limit on the CPU time that they take.
 //!
 //! Shape:      CPU time of cleaning and of everything, requests and writes of an interval -> thousandths of what a pass
-//!             surveys that it marks to go; and whether anything is cleaned that nobody needs room for (`spare`)
+//!             surveys that it marks to go; and whether what is half dead is cleaned before room is needed (`spare`)
 //! Invariants: between `MARKS_MIN` and `MARKS_MAX`; while half of the CPU time that there is is left over it does not
 //!             give way, and from there to where a quarter is the limit falls to what was set, by the load of some seconds:
 //!             what is chosen badly in a moment is gone for good; above the limit it gives way at once, below it takes

@@ -163,7 +163,7 @@ impl Index {
         for bucket in buckets {
             let words = &self.words.all()[slots_of(bucket)];
             let slots: [Slot; BUCKET_SLOTS] = std::array::from_fn(|i| Slot(words[i].load(Ordering::Relaxed)));
-            // Read after them: what was used before it was loaded is not ahead of the clock.
+            // Read behind them, so that hardly anything is ahead of the clock (`Slot::is_older` bears two ticks).
             let now = tick();
             // Few are old: the whole bucket is asked without a branch.
             if !slots.iter().fold(false, |any, slot| any | slot.is_older(most, now)) {

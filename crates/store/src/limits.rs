@@ -62,10 +62,9 @@ pub const MARKS_MIN: usize = 75;
 /// fits in the memory stays there, at up to three bytes copied for each that is freed; where more is marked to save time, more has to be
 /// dead.
 pub const DEAD_BEYOND_MARKS: usize = 175;
-/// However much is marked, from here on nothing alive goes: a twentieth of a byte is copied for each that is freed (guess; with 850 cleaning takes
-/// .145 of the CPU time at writes only in two runs of three, .10 in the third).
+/// However much is marked, from here on nothing alive goes: a twentieth of a byte is copied for each that is freed (guess; `docs/decisions`).
 pub const DEAD_ENOUGH_MAX: usize = 950;
-/// Thousandths that it marks at most, where nothing but writes leaves no other way to keep to the limit (`docs/decisions`).
+/// Thousandths that it marks at most, where many writes leave no other way to keep to the limit (`docs/decisions`).
 pub const MARKS_MAX: usize = 840;
 /// Segments that a pass of Memshare's kind takes unless it is told otherwise (§3.2: n; Table 7 saturates at about 20).
 pub const PASS_WIDTH: usize = 20;

@@ -362,7 +362,8 @@ impl Log {
         unsafe { self.behind(segment, at, (header, len)) }
     }
 
-    /// The header of the item at an offset of a segment, and how many bytes are behind it.
+    /// The header of the item at an offset of a segment, and how many bytes are behind it. Asked of places only that a slot or a walk
+    /// led to.
     #[inline]
     fn header(&self, segment: SegmentId, at: usize) -> (Header, usize) {
         let start = segment.index() * self.segment_bytes + at;
@@ -379,7 +380,7 @@ impl Log {
         (header, len)
     }
 
-    /// The item at an offset of a segment.
+    /// The item with a header and what is behind that.
     ///
     /// # Safety
     /// Its header, and how many bytes are behind that, were read there.

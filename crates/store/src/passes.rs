@@ -229,7 +229,9 @@ impl Store {
         self.passes.reclaims_early.store(does, Ordering::Relaxed);
     }
 
-    pub(crate) fn reclaims_early(&self) -> bool {
+    /// Whether they are.
+    #[must_use]
+    pub fn reclaims_early(&self) -> bool {
         self.no_evict || self.passes.reclaims_early.load(Ordering::Relaxed)
     }
 

@@ -1,7 +1,7 @@
 //! How long a thread waits for others before it does without what they would bring.
 //!
-//! Invariants: nobody waits for ever, though no other thread ever comes to a quiescent point; what passes between two waits does not
-//!             count
+//! Invariants: no wait lasts for ever, though no other thread ever comes to a quiescent point; what passes between two waits does not
+//!             count, and after one that was in vain there is no other
 //! Units:      turns, each of which lets others run: a microsecond where nobody else wants the core, milliseconds on a busy machine;
 //!             hence also seconds of the store's clock
 
@@ -19,21 +19,24 @@ pub(crate) struct Patience {
     turn: u32,
     /// When it ends at the latest, once a wait has begun.
     until_secs: Option<u32>,
+    is_over: bool,
 }
 
 impl Patience {
     pub(crate) fn new() -> Self {
-        Self { turn: 0, until_secs: None }
+        Self { turn: 0, until_secs: None, is_over: false }
     }
 
-    /// Another wait begins, with the turns that are left.
+    /// Another wait begins, with the turns that are left, unless one was in vain.
     pub(crate) fn begin(&mut self) {
         self.until_secs = None;
     }
 
     /// Whether it is at its end.
-    pub(crate) fn is_over(&self, store: &Store) -> bool {
-        TURNS_MAX < self.turn || self.until_secs.is_some_and(|until| until <= store.now_secs())
+    pub(crate) fn is_over(&mut self, store: &Store) -> bool {
+        let is_late = |until: u32| until <= store.now_secs();
+        self.is_over |= TURNS_MAX < self.turn || self.until_secs.is_some_and(is_late);
+        self.is_over
     }
 
     /// Lets others run.
@@ -68,10 +71,13 @@ mod tests {
         store.set_now(store.now_secs() + 1);
         assert!(!by_time.is_over(&store), "a second may have been about to begin");
         store.set_now(store.now_secs() + 1);
+        let mut before = by_time;
         assert!(by_time.is_over(&store), "after one turn");
         by_time.begin();
-        assert!(!by_time.is_over(&store), "another wait");
-        let by_turns = Patience { turn: TURNS_MAX, ..Patience::new() };
+        assert!(by_time.is_over(&store), "no other wait");
+        before.begin();
+        assert!(!before.is_over(&store), "what passed behind a wait that was not in vain does not count");
+        let mut by_turns = Patience { turn: TURNS_MAX, ..Patience::new() };
         assert!(!by_turns.is_over(&store));
         assert!(Patience { turn: TURNS_MAX + 1, ..by_turns }.is_over(&store));
     }

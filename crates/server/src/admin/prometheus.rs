@@ -232,7 +232,7 @@ fn group_figures() -> [GroupFigure; 3] {
 }
 
 /// Figures of cleaning: name, help, unit, value.
-fn cleaner_figures(c: &CleaningView) -> [(&'static str, &'static str, Option<Unit>, Value); 11] {
+fn cleaner_figures(c: &CleaningView) -> [(&'static str, &'static str, Option<Unit>, Value); 12] {
     [
         (
             "cotenant_cleaner_moved_per_second",
@@ -258,6 +258,12 @@ fn cleaner_figures(c: &CleaningView) -> [(&'static str, &'static str, Option<Uni
             "Thousandths of what a pass surveys that it marks to go",
             None,
             gauge(c.pass_marks as u64),
+        ),
+        (
+            "cotenant_cleaner_reclaims_early",
+            "1 if segments that are half dead are reclaimed before room is needed",
+            None,
+            gauge(u64::from(c.reclaims_early)),
         ),
         (
             "cotenant_cleaner_freed_segments",

@@ -79,6 +79,7 @@ pub(super) fn cleaner(shared: &Shared) -> Vec<Row> {
         ("passes_at_once", u64::from(view.by.running)),
         ("passes_at_once_max", u64::from(view.by.at_once_max)),
         ("pass_marks", view.pass_marks as u64),
+        ("reclaims_early", u64::from(view.reclaims_early)),
         ("freed_segments", view.totals.freed_segments),
         ("scanned_items", view.totals.scanned_items),
         ("moved_bytes", moved.iter().sum()),

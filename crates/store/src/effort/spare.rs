@@ -1,11 +1,11 @@
-//! Whether segments are cleaned before anybody needs room: as long as cleaning keeps to its limit with it.
+//! Whether segments that are half dead are cleaned before anybody needs room: as long as cleaning keeps to its limit with it.
 //!
 //! Shape:      whether the limit was kept, and with time to spare -> whether what is mostly dead is reclaimed without need
-//! Invariants: above the limit it ends at once, for no level makes it cheaper; it begins again after a time with time to spare, which
-//!             doubles whenever that was too much
+//! Invariants: above the limit it ends at once, for no level has its cost in it; it begins again after a time with time to spare,
+//!             which doubles whenever it went well for less than that, and halves whenever it went well for longer
 //! Units:      time in `INTERVAL_MAX`
 
-/// How long there has to be time to spare, at first and at most: some seconds, some minutes (guess).
+/// How long there has to be time to spare, at least and at most: some seconds, some minutes (guess).
 const PATIENCE: (f64, f64) = (8.0, 512.0);
 
 /// Whether it is done.
@@ -19,7 +19,8 @@ pub(super) struct Spare {
 
 impl Spare {
     pub(super) fn new() -> Self {
-        Self { is_done: true, calm: 0.0, patience: PATIENCE.0 }
+        // The first time that it is too much it begins again after the least.
+        Self { is_done: true, calm: 0.0, patience: PATIENCE.0 / 2.0 }
     }
 
     pub(super) fn is_done(self) -> bool {
@@ -28,8 +29,9 @@ impl Spare {
 
     /// Cleaning was above its limit.
     pub(super) fn exceeded(&mut self) {
-        if self.is_done && self.calm < self.patience {
-            self.patience = (self.patience * 2.0).min(PATIENCE.1);
+        if self.is_done {
+            let times = if self.calm < self.patience { 2.0 } else { 0.5 };
+            self.patience = (self.patience * times).clamp(PATIENCE.0, PATIENCE.1);
         }
         (self.is_done, self.calm) = (false, 0.0);
     }
@@ -41,11 +43,13 @@ impl Spare {
             return;
         }
         self.calm += time;
-        if self.patience <= self.calm {
-            if self.is_done {
-                self.patience = (self.patience / 2.0).max(PATIENCE.0);
-            }
+        if !self.is_done && self.patience <= self.calm {
             (self.is_done, self.calm) = (true, 0.0);
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn patience(self) -> f64 {
+        self.patience
     }
 }

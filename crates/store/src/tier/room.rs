@@ -192,7 +192,7 @@ pub(crate) fn relieve(store: &Store, reader: &mut Participant, waits: &mut Waits
     }
 }
 
-/// Who makes room, and how long it has waited for tiers.
+/// Who makes room, and how patient it still is with tiers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waits {
     by: By,
