@@ -1,7 +1,7 @@
 //! A stream on io_uring: what is under way, what waits.
 
 use socket2::Socket;
-use std::io::{self, IoSlice, Write as _};
+use std::io::{self, IoSlice, Read as _, Write as _};
 use std::ops::Range;
 
 /// A number, and the stream that has it now.
@@ -73,6 +73,16 @@ impl Stream {
 
     pub(super) fn is_under_way(&self) -> bool {
         self.is_receiving || self.is_watched || self.is_end_watched
+    }
+
+    /// Reads with one call, of a stream whose other side sends no more; 0 at the end, failed or not.
+    pub(super) fn read(&mut self, buffer: &mut [u8]) -> usize {
+        loop {
+            match self.socket.read(buffer) {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                read => return read.unwrap_or(0),
+            }
+        }
     }
 
     /// Sends with one call what the socket takes of `pieces`; keeps nothing.

@@ -3,8 +3,9 @@
 use super::{Completion, Epoll, IoEngine, Reactor, Ring, Sending, StreamId, Uring, choose};
 use crate::limits::{RECEIVE_BUFFER, URING_BUFFERS, URING_SEND_MAX};
 use crate::testing;
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, SockRef, Socket, Type};
 use std::io::{IoSlice, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use units::{Bytes, Duration, Instant};
@@ -247,6 +248,42 @@ fn the_end_is_told_when_it_comes_right_behind_the_last_bytes() {
             }
             assert_eq!(got, 5_000, "round {round}");
             sender.join().unwrap().unwrap();
+        }
+    });
+}
+
+/// A connection by TCP: ours, and the other side's, which waits until what it sends has gone.
+fn tcp_pair() -> (Socket, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let ours = Socket::from(listener.accept().unwrap().0);
+    ours.set_nonblocking(true).unwrap();
+    (ours, theirs)
+}
+
+#[test]
+fn a_reset_is_told_behind_whatever_was_unread() {
+    let all = bytes(8 << 20);
+    on_each(|bed| {
+        for round in 0..64 {
+            let (ours, mut theirs) = tcp_pair();
+            let id = bed.reactor.register(ours).unwrap();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    theirs.write_all(&all).unwrap();
+                    SockRef::from(&theirs).set_linger(Some(std::time::Duration::ZERO)).unwrap();
+                    drop(theirs);
+                });
+                let (mut told, mut in_vain) = (None, 0);
+                while told != Some(Completion::Closed(id)) {
+                    bed.reactor.wait(Some(Duration::from_secs(1))).unwrap();
+                    in_vain = if bed.reactor.has_ready() { 0 } else { in_vain + 1 };
+                    assert!(in_vain < 10, "round {round}: it is waited for what does not come");
+                    while let Some(completion) = bed.reactor.next(&mut bed.buffer) {
+                        told = Some(completion);
+                    }
+                }
+            });
         }
     });
 }

@@ -7,7 +7,9 @@
 //!             stream that is not read from is kept aside (accounted), and its receiving is cancelled
 //! Cost:       one copy of what arrives and of short replies; no system call per stream
 //! Failure:    out of shared buffers a receive ends and begins anew when they are back. A receive that goes on may miss the end
-//!             of a stream that comes while it reads (liburing, issue 1549), so that is watched for, and it begins anew
+//!             of a stream: one that comes while it reads (liburing, issue 1549), and a reset behind the last bytes, where the
+//!             system takes a socket without more of them for one that more may come to. So the end is watched for, and what is
+//!             left is read by calls of its own, none of which waits any more
 
 mod arrivals;
 mod room;
@@ -66,6 +68,8 @@ enum What {
     Arrived(u16, usize),
     /// Bytes were kept, or the end was.
     Kept,
+    /// The other side sends no more: what there is, is read by a call of its own.
+    Last,
     Owes(usize),
     Sent,
     Failed,
@@ -136,10 +140,13 @@ impl Uring {
             if stream.is_receiving || stream.is_over || stream.is_held() {
                 continue;
             }
+            if stream.has_hung_up {
+                self.make_ready(at, What::Last);
+                continue;
+            }
             (stream.is_receiving, stream.is_cancelled) = (true, false);
             let socket = stream.socket.as_raw_fd();
-            let is_watched = stream.has_hung_up || std::mem::replace(&mut stream.is_end_watched, true);
-            if !is_watched {
+            if !std::mem::replace(&mut stream.is_end_watched, true) {
                 let end = u32::from(PollFlags::RDHUP.bits());
                 self.ring.watch(socket, end, false, self.tag(Purpose::HangUp, at))?;
             }
@@ -180,7 +187,7 @@ impl Uring {
         Ok(())
     }
 
-    /// Nothing more will be sent to a stream: a receive that begins now comes to the end.
+    /// Nothing more will be sent to a stream: the receive that may miss that ends.
     fn hung_up(&mut self, at: usize) -> io::Result<()> {
         let receive = self.tag(Purpose::Receive, at);
         let Some(stream) = &mut self.slots[at].stream else { return Ok(()) };
@@ -310,6 +317,7 @@ impl Reactor for Uring {
             let completion = match what {
                 What::Arrived(from, len) => self.deliver(at, (from, len), buffer),
                 What::Kept => self.deliver_kept(at, buffer),
+                What::Last => self.deliver_last(at, buffer),
                 What::Owes(bytes) => Some(Completion::Owes(StreamId(at), bytes)),
                 What::Sent => Some(Completion::Sent(StreamId(at))),
                 What::Failed => Some(self.close_for(at)),

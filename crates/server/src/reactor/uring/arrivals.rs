@@ -98,6 +98,20 @@ impl Uring {
         len
     }
 
+    /// Of a stream whose other side sends no more, what is left goes to the caller, a buffer at a time, then the end.
+    pub(super) fn deliver_last(&mut self, at: usize, buffer: &mut [u8]) -> Option<Completion> {
+        // What was kept came before.
+        let stream =
+            self.slots[at].stream.as_mut().filter(|stream| !stream.is_held() && stream.kept.is_empty())?;
+        let len = stream.read(buffer);
+        if len == 0 {
+            stream.is_over = true;
+            return self.deliver_kept(at, buffer);
+        }
+        self.to_receive.push(at);
+        Some(Completion::Arrived(StreamId(at), len))
+    }
+
     /// What was kept goes to the caller; behind it the end, or what arrives from now on.
     pub(super) fn deliver_kept(&mut self, at: usize, buffer: &mut [u8]) -> Option<Completion> {
         let stream = self.slots[at].stream.as_mut().filter(|stream| !stream.is_held())?;
