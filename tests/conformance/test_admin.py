@@ -38,8 +38,8 @@ def address(server):
     return server.admin.removeprefix("http://")
 
 
-def wait_until(is_so):
-    until = time.monotonic() + DEADLINE_S
+def wait_until(is_so, deadline_s=DEADLINE_S):
+    until = time.monotonic() + deadline_s
     while not is_so():
         assert time.monotonic() < until, "it never came"
         time.sleep(0.01)

@@ -182,7 +182,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         .short('b'),
     setting("max_reqs_per_event", Kind::Count, "64", "1 to 1024", "Requests of one connection in a row").short('R'),
     setting("io_engine", Kind::Choice(IO_ENGINES), "auto", "auto, epoll or io_uring", "What waits for the sockets")
-        .more("auto is epoll. io_uring needs Linux 6.1; where the system forbids it epoll serves. stats settings says which is in force, and why."),
+        .more("auto is io_uring, which needs Linux 6.1; where the system forbids it epoll serves. stats settings says which is in force, and why."),
     setting("idle_timeout", Kind::Time, "0s", "0s and up", "Close connections that are silent for so long")
         .more("0s means never. The same as -o idle_timeout=SECONDS.")
         .reload(),

@@ -13,8 +13,8 @@ mod opening;
 use encrypted::flush;
 
 use crate::limits::{
-    HANDSHAKES_PER_ROUND, OPENING_BYTES_MAX, OPENING_SECS, OPENINGS_MAX, RECEIVE_BUFFER, TLS_RECORD_MAX,
-    TLS_SESSION_BYTES,
+    FEW_LEFT, HANDSHAKES_PER_ROUND, OPENING_BYTES_MAX, OPENING_SECS, OPENINGS_MAX, RECEIVE_BUFFER,
+    TLS_RECORD_MAX, TLS_SESSION_BYTES,
 };
 use crate::listener::Door;
 use crate::proxy_protocol::{self, Parsed};
@@ -201,6 +201,11 @@ impl<R: Reactor> Transport<R> {
         self.inner.has_ready() || !self.ready.is_empty() || !self.handshaking.is_empty()
     }
 
+    /// Whether something is left of the round, but little.
+    pub(crate) fn is_nearly_done(&self) -> bool {
+        (1..FEW_LEFT).contains(&self.inner.ready())
+    }
+
     /// The next event, its data in `buffer`.
     pub(crate) fn next(&mut self, buffer: &mut [u8]) -> Option<Event> {
         loop {
@@ -249,7 +254,7 @@ impl<R: Reactor> Transport<R> {
         sending
     }
 
-    /// Sends what was taken and has not gone yet, for a stream that is to end.
+    /// Sends what was taken and has not gone yet.
     pub(crate) fn flush(&mut self, id: StreamId) -> Sending {
         let sending = self.inner.flush(id);
         if let Some(Some(wrapped)) = self.wrapped.get_mut(id.0) {

@@ -190,8 +190,8 @@ impl Reactor for Epoll {
         Ok(())
     }
 
-    fn has_ready(&self) -> bool {
-        !self.ready.is_empty()
+    fn ready(&self) -> usize {
+        self.ready.len()
     }
 
     fn next(&mut self, buffer: &mut [u8]) -> Option<Completion> {

@@ -42,9 +42,8 @@ pub enum IoEngine {
 impl IoEngine {
     /// Every choice.
     pub const ALL: [Self; 3] = [Self::Auto, Self::Epoll, Self::IoUring];
-    /// What `Auto` prefers: epoll, until io_uring has been in use for longer. It takes .86 to .96 of epoll's CPU time per request
-    /// (docs/decisions/2026-11-21-io-engine.md).
-    const PREFERRED: Self = Self::Epoll;
+    /// What `Auto` prefers: it takes .93 to 1.02 of epoll's CPU time per request (docs/decisions/2026-11-21-io-engine.md).
+    const PREFERRED: Self = Self::IoUring;
 
     /// The name under which operators choose it.
     #[must_use]
@@ -125,12 +124,16 @@ pub(crate) trait Reactor {
     /// Waits until something may have completed, at most so long, in whole milliseconds.
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()>;
     /// Whether `next` may have something without waiting.
-    fn has_ready(&self) -> bool;
+    fn has_ready(&self) -> bool {
+        0 < self.ready()
+    }
+    /// How many completions `next` may have without waiting.
+    fn ready(&self) -> usize;
     /// The next completion, its data in `buffer`.
     fn next(&mut self, buffer: &mut [u8]) -> Option<Completion>;
     /// Sends pieces in order, behind what was given before.
     fn send(&mut self, id: StreamId, pieces: &[IoSlice<'_>]) -> Sending;
-    /// Sends what `send` took and has not sent yet, for a stream that is to end.
+    /// Sends what `send` took and has not sent yet: for a stream that is to end, or one whose replies shall not wait for the round's end.
     fn flush(&mut self, _id: StreamId) -> Sending {
         Sending::Done
     }

@@ -99,6 +99,21 @@ fn what_is_sent_arrives_on_either_side() {
 }
 
 #[test]
+fn what_is_flushed_does_not_wait_for_the_round() {
+    on_each(|bed| {
+        let (id, mut peer) = bed.stream();
+        peer.set_nonblocking(true).unwrap();
+        assert_eq!(bed.send(id, b"hello"), Sending::Done);
+        assert_eq!(bed.reactor.flush(id), Sending::Done);
+        let mut got = [0; 5];
+        peer.read_exact(&mut got).unwrap();
+        assert_eq!(&got, b"hello");
+        assert_eq!(bed.poll(), []);
+        assert_eq!(peer.read(&mut got).unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "it went once");
+    });
+}
+
+#[test]
 fn what_a_socket_does_not_take_follows_in_order() {
     on_each(|bed| {
         let (id, mut peer) = bed.stream();

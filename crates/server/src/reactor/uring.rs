@@ -301,8 +301,8 @@ impl Reactor for Uring {
         Ok(())
     }
 
-    fn has_ready(&self) -> bool {
-        !self.ready.is_empty()
+    fn ready(&self) -> usize {
+        self.ready.len()
     }
 
     fn next(&mut self, buffer: &mut [u8]) -> Option<Completion> {

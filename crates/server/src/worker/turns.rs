@@ -7,7 +7,7 @@
 use super::Worker;
 use crate::auth::Identity;
 use crate::config::Protocol;
-use crate::limits::{OWED_MAX, SLOW_KEY_MAX, TURNS_IN_A_ROW};
+use crate::limits::{OWED_MAX, SENT_AT_ONCE, SLOW_KEY_MAX, TURNS_IN_A_ROW};
 use crate::memcache::{Block, Replies, Session, Turn, run};
 use crate::observe::Slow;
 use crate::reactor::{Reactor, Sending, StreamId};
@@ -276,6 +276,13 @@ impl<R: Reactor> Worker<R> {
             0 => Sending::Done,
             _ if replies.is_flat() => self.reactor.send(id, &[IoSlice::new(replies.flat())]),
             _ => self.reactor.send(id, &replies.slices()),
+        };
+        let sending = match sending {
+            // Who waits for them goes on beside what is left of the round, which might be over before it has more to do.
+            Sending::Done if SENT_AT_ONCE <= turn.requests && self.reactor.is_nearly_done() => {
+                self.reactor.flush(id)
+            }
+            sending => sending,
         };
         let outgoing = replies.outgoing(&self.store);
         self.bytes_written += len as u64;
