@@ -11,6 +11,7 @@ use crate::limits::{OWED_MAX, SENT_AT_ONCE, SLOW_KEY_MAX, TURNS_IN_A_ROW};
 use crate::memcache::{Block, Replies, Session, Turn, run};
 use crate::observe::Slow;
 use crate::reactor::{Reactor, Sending, StreamId};
+use crate::transport::Transport;
 use std::cell::Cell;
 use std::io::IoSlice;
 
@@ -272,18 +273,7 @@ impl<R: Reactor> Worker<R> {
             self.observe(id, &turn, input, 0);
             return (turn, Sending::Done);
         }
-        let sending = match len {
-            0 => Sending::Done,
-            _ if replies.is_flat() => self.reactor.send(id, &[IoSlice::new(replies.flat())]),
-            _ => self.reactor.send(id, &replies.slices()),
-        };
-        let sending = match sending {
-            // Who waits for them goes on beside what is left of the round, which might be over before it has more to do.
-            Sending::Done if SENT_AT_ONCE <= turn.requests && self.reactor.is_nearly_done() => {
-                self.reactor.flush(id)
-            }
-            sending => sending,
-        };
+        let sending = send_replies(&mut self.reactor, id, &replies, turn.requests);
         let outgoing = replies.outgoing(&self.store);
         self.bytes_written += len as u64;
         if let Some(Some(connection)) = self.connections.get(id.0) {
@@ -296,5 +286,24 @@ impl<R: Reactor> Worker<R> {
             self.begin_values(id, outgoing);
         }
         (turn, sending)
+    }
+}
+
+/// Sends what so many requests are answered.
+fn send_replies<R: Reactor>(
+    reactor: &mut Transport<R>,
+    id: StreamId,
+    replies: &Replies<'_>,
+    requests: usize,
+) -> Sending {
+    let sending = match replies.len() {
+        0 => Sending::Done,
+        _ if replies.is_flat() => reactor.send(id, &[IoSlice::new(replies.flat())]),
+        _ => reactor.send(id, &replies.slices()),
+    };
+    match sending {
+        // Who waits for them goes on beside what is left of the round, which might be over before it has more to do.
+        Sending::Done if SENT_AT_ONCE <= requests && reactor.is_nearly_done() => reactor.flush(id),
+        sending => sending,
     }
 }
