@@ -98,10 +98,10 @@ pub const URING_OUT: usize = 128 << 10;
 pub const URING_SEND_MAX: usize = 16 << 10;
 /// A socket of whose room io_uring does not tell, since the other side has ended what it sends, is asked again after this (guess).
 pub const ROOM_POLL: Duration = Duration::from_millis(2);
-/// Replies of so many requests and more go at once, not with the end of the round, where little of that is left (guess: a turn of
+/// Replies of a turn of so many requests and more go at once, not with the end of the round, where little of that is left (guess: a turn of
 /// these takes longer than the call).
 pub const SENT_AT_ONCE: usize = 8;
-/// Little: arrivals of fewer streams than this (guess: those of 64 streams with 16 requests each go better together, those of four
+/// Little: fewer completions than this (guess: those of 64 streams with 16 requests each go better together, those of four
 /// with 32 one by one; docs/decisions/2026-11-21-io-engine.md).
 pub const FEW_LEFT: usize = 8;
 /// Reply bytes collected before a turn ends, not counting the item that crosses the line.

@@ -201,7 +201,7 @@ impl<R: Reactor> Transport<R> {
         self.inner.has_ready() || !self.ready.is_empty() || !self.handshaking.is_empty()
     }
 
-    /// Whether something is left of the round, but little.
+    /// Whether something is left of what the last wait brought, but little.
     pub(crate) fn is_nearly_done(&self) -> bool {
         (1..FEW_LEFT).contains(&self.inner.ready())
     }

@@ -42,7 +42,7 @@ pub enum IoEngine {
 impl IoEngine {
     /// Every choice.
     pub const ALL: [Self; 3] = [Self::Auto, Self::Epoll, Self::IoUring];
-    /// What `Auto` prefers: it takes .93 to 1.02 of epoll's CPU time per request (docs/decisions/2026-11-21-io-engine.md).
+    /// What `Auto` prefers: it takes .94 to .99 of epoll's CPU time per request (docs/decisions/2026-11-21-io-engine.md).
     const PREFERRED: Self = Self::IoUring;
 
     /// The name under which operators choose it.

@@ -41,6 +41,8 @@ pub(crate) struct Completed {
     pub(crate) buffer: Option<u16>,
     /// It goes on.
     pub(crate) more: bool,
+    /// Behind what was received there was more.
+    pub(crate) is_followed: bool,
 }
 
 /// Entries of the submission queue; when it is full they are handed over early.
@@ -213,6 +215,7 @@ impl Ring {
                     .map_err(|_| rustix::io::Errno::from_raw_os_error(-entry.result())),
                 buffer: cqueue::buffer_select(entry.flags()),
                 more: cqueue::more(entry.flags()),
+                is_followed: cqueue::sock_nonempty(entry.flags()),
             }
         }));
     }

@@ -28,6 +28,8 @@ pub(super) struct Stream {
     pub(super) is_end_watched: bool,
     /// That end has come; some of what was sent before may still be unread.
     pub(super) has_hung_up: bool,
+    /// It is to be read from by a call of its own.
+    pub(super) is_last_ready: bool,
     pub(super) is_paused: bool,
     /// Nothing will arrive any more; told once everything before has been delivered.
     pub(super) is_over: bool,
@@ -55,6 +57,7 @@ impl Stream {
             is_retried: false,
             is_end_watched: false,
             has_hung_up: false,
+            is_last_ready: false,
             is_paused: false,
             is_over: false,
             is_finishing: false,
@@ -75,12 +78,13 @@ impl Stream {
         self.is_receiving || self.is_watched || self.is_end_watched
     }
 
-    /// Reads with one call, of a stream whose other side sends no more; 0 at the end, failed or not.
-    pub(super) fn read(&mut self, buffer: &mut [u8]) -> usize {
+    /// Reads with one call: 0 at the end, failed or not, none if nothing is there yet.
+    pub(super) fn read(&mut self, buffer: &mut [u8]) -> Option<usize> {
         loop {
             match self.socket.read(buffer) {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                read => return read.unwrap_or(0),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return None,
+                read => return Some(read.unwrap_or(0)),
             }
         }
     }

@@ -1,11 +1,12 @@
 //! The reactor on io_uring: one system call per round hands over its sends and brings its arrivals.
 //!
 //! Shape:      a stream is received from by one operation that goes on (multishot), into buffers that all streams of the
-//!             worker share; short replies are copied to the ring and sent with the next `wait`, long ones at once
+//!             worker share; short replies are copied to the ring and sent with the next `wait` or `flush`, long ones at once
 //! Invariants: the system reads no page of the log after `send` has returned; a number is free again only when nothing of
 //!             its stream is under way, and what completes late carries a generation that is gone; what arrives for a
 //!             stream that is not read from is kept aside (accounted), and its receiving is cancelled
-//! Cost:       one copy of what arrives and of short replies; no system call per stream
+//! Cost:       one copy of what arrives and of short replies; no system call per stream that goes on, but for long replies and
+//!             what is flushed
 //! Failure:    out of shared buffers a receive ends and begins anew when they are back. A receive that goes on may miss the end
 //!             of a stream: one that comes while it reads (liburing, issue 1549), and a reset behind the last bytes, where the
 //!             system takes a socket without more of them for one that more may come to. So the end is watched for, and what is
@@ -43,6 +44,8 @@ pub(crate) struct Uring {
     ready: VecDeque<Ready>,
     /// Streams whose receiving is to begin with the next wait.
     to_receive: Vec<usize>,
+    /// Streams that had more to be received when the last wait ended, some several times.
+    followed: Vec<usize>,
     /// Streams with something in the ring's memory, and where it begins.
     senders: Vec<(usize, usize)>,
     /// Bytes of the ring's memory that are taken in this round.
@@ -89,6 +92,7 @@ impl Uring {
             free: Vec::new(),
             ready: VecDeque::new(),
             to_receive: Vec::new(),
+            followed: Vec::new(),
             senders: Vec::new(),
             out: 0,
             to_quiet: Vec::new(),
@@ -141,7 +145,9 @@ impl Uring {
                 continue;
             }
             if stream.has_hung_up {
-                self.make_ready(at, What::Last);
+                if !std::mem::replace(&mut stream.is_last_ready, true) {
+                    self.make_ready(at, What::Last);
+                }
                 continue;
             }
             (stream.is_receiving, stream.is_cancelled) = (true, false);
@@ -178,6 +184,12 @@ impl Uring {
             Some(Purpose::Send) if is_current => self.send_fell_short(at, done.result)?,
             Some(Purpose::Room) if is_current => self.has_room(at)?,
             Some(Purpose::HangUp) if is_current => self.hung_up(at)?,
+            // A receive that could not be cancelled goes on: whoever ends the stream tries again.
+            Some(Purpose::Cancel) if is_current => {
+                if let Some(stream) = &mut self.slots[at].stream {
+                    stream.is_cancelled = false;
+                }
+            }
             _ => {
                 if let Some(buffer) = done.buffer {
                     self.ring.give_back(buffer);
@@ -286,6 +298,7 @@ impl Reactor for Uring {
         let timeout = if self.ready.is_empty() { self.until_retried(timeout) } else { Some(Duration::ZERO) };
         let due = std::mem::take(&mut self.to_retry);
         let mut completed = std::mem::take(&mut self.completed);
+        self.followed.clear();
         self.ring.enter(timeout, &mut completed)?;
         for done in completed.drain(..) {
             self.complete(done)?;
@@ -299,6 +312,15 @@ impl Reactor for Uring {
         }
         self.out = 0;
         Ok(())
+    }
+
+    fn has_ready(&self) -> bool {
+        // What the next wait brings of what is there already.
+        let is_read = |at: &usize| {
+            let stream = self.slots[*at].stream.as_ref();
+            stream.is_some_and(|stream| !stream.is_gone && !stream.is_held() && !stream.is_over)
+        };
+        !self.ready.is_empty() || self.to_receive.iter().chain(&self.followed).any(is_read)
     }
 
     fn ready(&self) -> usize {
@@ -361,8 +383,14 @@ impl Reactor for Uring {
     }
 
     fn flush(&mut self, id: StreamId) -> Sending {
-        let is_sent = self.send_queued(id.0);
-        let Some(stream) = self.stream(id.0).filter(|_| is_sent) else { return Sending::Failed };
+        if self.stream(id.0).is_none() {
+            return Sending::Failed;
+        }
+        if !self.send_queued(id.0) {
+            self.fail(id.0);
+            return Sending::Failed;
+        }
+        let Some(stream) = self.stream(id.0) else { return Sending::Failed };
         if stream.pending.is_empty() {
             return Sending::Done;
         }

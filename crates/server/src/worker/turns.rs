@@ -303,7 +303,60 @@ fn send_replies<R: Reactor>(
     };
     match sending {
         // Who waits for them goes on beside what is left of the round, which might be over before it has more to do.
-        Sending::Done if SENT_AT_ONCE <= requests && reactor.is_nearly_done() => reactor.flush(id),
+        Sending::Done if 0 < replies.len() && SENT_AT_ONCE <= requests && reactor.is_nearly_done() => {
+            reactor.flush(id)
+        }
         sending => sending,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::listener::{Address, Door, Terms};
+    use crate::reactor::{Completion, Ring, Uring};
+    use crate::tenants::Binding;
+    use crate::testing;
+    use crate::transport::{BUFFER, Event};
+    use socket2::{Domain, Socket, Type};
+    use std::io::{Read as _, Write as _};
+    use std::sync::Arc;
+    use units::{Duration, Instant};
+
+    #[test]
+    fn replies_of_many_requests_go_at_once_where_little_is_left_of_the_round() {
+        let Ok(ring) = Ring::new() else { return println!("skipped: io_uring is not to be had") };
+        let shared = Arc::new(testing::small(1));
+        let mut reactor = Transport::new(Uring::new(ring, Arc::clone(&shared)).unwrap(), shared);
+        let terms = Terms { protocol: Protocol::Text, auth: false, tenant: Binding::Unbound };
+        let door = Door { terms, tls: None, proxy: false, address: Address::Unix("".into(), 0) };
+        let mut peers: Vec<Socket> = Vec::new();
+        for _ in 0..2 {
+            let (ours, theirs) = Socket::pair(Domain::UNIX, Type::STREAM, None).unwrap();
+            ours.set_nonblocking(true).unwrap();
+            theirs.set_nonblocking(true).unwrap();
+            reactor.register(ours, &door, Instant::ZERO).unwrap();
+            peers.push(theirs);
+        }
+        let mut buffer = vec![0; BUFFER];
+        let mut goes_at_once = |requests, together: usize| {
+            peers.iter_mut().take(together).for_each(|peer| peer.write_all(b"x").unwrap());
+            reactor.wait(Some(Duration::from_secs(10))).unwrap();
+            let Some(Event::Completed(Completion::Arrived(id, 1))) = reactor.next(&mut buffer) else {
+                panic!("nothing has arrived")
+            };
+            let mut replies = Replies::new(Vec::new());
+            replies.put(b"reply");
+            assert_eq!(send_replies(&mut reactor, id, &replies, requests), Sending::Done);
+            let mut got = [0; 5];
+            let is_there = peers[0].read_exact(&mut got).is_ok();
+            while reactor.next(&mut buffer).is_some() {}
+            reactor.wait(Some(Duration::ZERO)).unwrap();
+            assert!(is_there || peers[0].read_exact(&mut got).is_ok(), "it goes with the round's end");
+            is_there
+        };
+        assert!(goes_at_once(SENT_AT_ONCE, 2));
+        assert!(!goes_at_once(SENT_AT_ONCE - 1, 2), "of few requests");
+        assert!(!goes_at_once(SENT_AT_ONCE, 1), "nothing is left of the round");
     }
 }

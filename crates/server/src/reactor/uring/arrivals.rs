@@ -34,6 +34,9 @@ impl Uring {
             return;
         }
         if done.more {
+            if done.is_followed {
+                self.followed.push(at);
+            }
             return;
         }
         match done.result {
@@ -100,16 +103,28 @@ impl Uring {
 
     /// Of a stream whose other side sends no more, what is left goes to the caller, a buffer at a time, then the end.
     pub(super) fn deliver_last(&mut self, at: usize, buffer: &mut [u8]) -> Option<Completion> {
+        let stream = self.slots[at].stream.as_mut()?;
+        stream.is_last_ready = false;
         // What was kept came before.
-        let stream =
-            self.slots[at].stream.as_mut().filter(|stream| !stream.is_held() && stream.kept.is_empty())?;
-        let len = stream.read(buffer);
-        if len == 0 {
-            stream.is_over = true;
-            return self.deliver_kept(at, buffer);
+        if stream.is_held() || !stream.kept.is_empty() {
+            return None;
         }
-        self.to_receive.push(at);
-        Some(Completion::Arrived(StreamId(at), len))
+        match stream.read(buffer) {
+            Some(0) => {
+                stream.is_over = true;
+                self.deliver_kept(at, buffer)
+            }
+            Some(len) => {
+                self.to_receive.push(at);
+                Some(Completion::Arrived(StreamId(at), len))
+            }
+            // It had not ended after all.
+            None => {
+                stream.has_hung_up = false;
+                self.to_receive.push(at);
+                None
+            }
+        }
     }
 
     /// What was kept goes to the caller; behind it the end, or what arrives from now on.
