@@ -157,11 +157,14 @@ impl Connection {
     fn read(&mut self) -> io::Result<()> {
         self.input.copy_within(self.at..self.end, 0);
         (self.at, self.end) = (0, self.end - self.at);
-        match self.stream.read(&mut self.input[self.end..])? {
-            0 => Err(io::ErrorKind::UnexpectedEof.into()),
-            got => {
-                self.end += got;
-                Ok(())
+        loop {
+            match self.stream.read(&mut self.input[self.end..]) {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                got => {
+                    self.end += got?;
+                    return Ok(());
+                }
             }
         }
     }

@@ -170,7 +170,13 @@ impl Client {
             }
             let old = self.input.len();
             self.input.resize(old + READ, 0);
-            let got = self.stream.read(&mut self.input[old..])?;
+            let got = match self.stream.read(&mut self.input[old..]) {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {
+                    self.input.truncate(old);
+                    continue;
+                }
+                got => got?,
+            };
             self.input.truncate(old + got);
             if got == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());

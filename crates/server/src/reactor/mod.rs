@@ -72,8 +72,7 @@ pub(crate) fn choose(asked: IoEngine, threads: usize) -> (Engine, Vec<Ring>) {
     if wanted != IoEngine::IoUring {
         return (Engine { kind: IoEngine::Epoll, reason: reason.to_owned() }, Vec::new());
     }
-    let rings = Ring::probe().and_then(|()| (0..threads).map(|_| Ring::new()).collect());
-    match rings {
+    match make_rings(threads) {
         Ok(rings) => (Engine { kind: IoEngine::IoUring, reason: reason.to_owned() }, rings),
         Err(cause) => {
             let reason = format!("io_uring is not to be had: {cause}");
@@ -85,6 +84,16 @@ pub(crate) fn choose(asked: IoEngine, threads: usize) -> (Engine, Vec<Ring>) {
             (Engine { kind: IoEngine::Epoll, reason }, Vec::new())
         }
     }
+}
+
+/// Finds out whether io_uring is to be had, and makes a ring for each of `threads` workers. The system interrupts whoever has made a
+/// ring when that ends; so a thread makes them that is gone by then.
+fn make_rings(threads: usize) -> io::Result<Vec<Ring>> {
+    let make = || Ring::probe().and_then(|()| (0..threads).map(|_| Ring::new()).collect());
+    std::thread::scope(|scope| {
+        let maker = std::thread::Builder::new().name("rings".to_owned()).spawn_scoped(scope, make)?;
+        maker.join().unwrap_or_else(|_| Err(io::Error::other("who makes rings has failed")))
+    })
 }
 
 /// A stream's number at its reactor.

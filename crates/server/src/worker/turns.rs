@@ -349,10 +349,10 @@ mod tests {
             replies.put(b"reply");
             assert_eq!(send_replies(&mut reactor, id, &replies, requests), Sending::Done);
             let mut got = [0; 5];
-            let is_there = peers[0].read_exact(&mut got).is_ok();
+            let is_there = peers[id.0].read_exact(&mut got).is_ok();
             while reactor.next(&mut buffer).is_some() {}
             reactor.wait(Some(Duration::ZERO)).unwrap();
-            assert!(is_there || peers[0].read_exact(&mut got).is_ok(), "it goes with the round's end");
+            assert!(is_there || peers[id.0].read_exact(&mut got).is_ok(), "it goes with the round's end");
             is_there
         };
         assert!(goes_at_once(SENT_AT_ONCE, 2));
