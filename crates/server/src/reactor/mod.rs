@@ -8,6 +8,8 @@
 //! Two engines implement it: epoll everywhere, io_uring where the system allows it.
 
 mod alarm;
+#[cfg(test)]
+mod end_tests;
 mod epoll;
 mod ring;
 mod stream;

@@ -3,21 +3,21 @@
 use super::{Completion, Epoll, IoEngine, Reactor, Ring, Sending, StreamId, Uring, choose};
 use crate::limits::{RECEIVE_BUFFER, URING_BUFFERS, URING_SEND_MAX};
 use crate::testing;
-use socket2::{Domain, SockRef, Socket, Type};
+use socket2::{Domain, Socket, Type};
 use std::io::{IoSlice, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use units::{Bytes, Duration, Instant};
 
 /// A reactor and what came out of it.
-struct Bed {
-    reactor: Box<dyn Reactor>,
-    buffer: Vec<u8>,
+pub(super) struct Bed {
+    pub(super) reactor: Box<dyn Reactor>,
+    pub(super) buffer: Vec<u8>,
 }
 
 /// Runs `act` on every engine that this system allows.
-fn on_each(act: impl Fn(&mut Bed)) {
+pub(super) fn on_each(act: impl Fn(&mut Bed)) {
     let shared = Arc::new(testing::small(1));
     let mut reactors: Vec<Box<dyn Reactor>> = vec![Box::new(Epoll::new().unwrap())];
     match Ring::probe() {
@@ -30,14 +30,14 @@ fn on_each(act: impl Fn(&mut Bed)) {
     assert_eq!(shared.buffered(), Bytes::ZERO, "everything accounted is given back");
 }
 
-fn pair() -> (Socket, Socket) {
+pub(super) fn pair() -> (Socket, Socket) {
     let (ours, theirs) = Socket::pair(Domain::UNIX, Type::STREAM, None).unwrap();
     ours.set_nonblocking(true).unwrap();
     (ours, theirs)
 }
 
 /// Bytes that tell their place.
-fn bytes(len: usize) -> Vec<u8> {
+pub(super) fn bytes(len: usize) -> Vec<u8> {
     (0..len).map(|i| u8::try_from(i % 251).unwrap()).collect()
 }
 
@@ -45,13 +45,13 @@ fn bytes(len: usize) -> Vec<u8> {
 const ROUNDS: usize = 10_000;
 
 impl Bed {
-    fn stream(&mut self) -> (StreamId, Socket) {
+    pub(super) fn stream(&mut self) -> (StreamId, Socket) {
         let (ours, theirs) = pair();
         (self.reactor.register(ours).unwrap(), theirs)
     }
 
     /// The next completion and its data, waiting for it.
-    fn next(&mut self) -> (Completion, Vec<u8>) {
+    pub(super) fn next(&mut self) -> (Completion, Vec<u8>) {
         for _ in 0..ROUNDS {
             if let Some(completion) = self.reactor.next(&mut self.buffer) {
                 let len = if let Completion::Arrived(_, len) = completion { len } else { 0 };
@@ -63,7 +63,7 @@ impl Bed {
     }
 
     /// Everything that is there now.
-    fn poll(&mut self) -> Vec<(Completion, Vec<u8>)> {
+    pub(super) fn poll(&mut self) -> Vec<(Completion, Vec<u8>)> {
         let mut all = Vec::new();
         for _ in 0..3 {
             self.reactor.wait(Some(Duration::ZERO)).unwrap();
@@ -75,7 +75,7 @@ impl Bed {
         all
     }
 
-    fn send(&mut self, id: StreamId, bytes: &[u8]) -> Sending {
+    pub(super) fn send(&mut self, id: StreamId, bytes: &[u8]) -> Sending {
         let half = bytes.len() / 2;
         self.reactor.send(id, &[IoSlice::new(&bytes[..half]), IoSlice::new(&bytes[half..])])
     }
@@ -199,237 +199,6 @@ fn short_sends_to_a_full_socket_follow_in_order_and_hold_arrivals_back() {
 }
 
 #[test]
-fn the_last_reply_goes_before_the_end() {
-    on_each(|bed| {
-        let (id, mut peer) = bed.stream();
-        assert_eq!(bed.send(id, b"bye"), Sending::Done);
-        bed.reactor.close(id);
-        assert_eq!(bed.send(id, b"more"), Sending::Failed);
-        assert_eq!(bed.poll(), []);
-        let mut got = Vec::new();
-        peer.read_to_end(&mut got).unwrap();
-        assert_eq!(got, b"bye");
-        let (id, mut peer) = bed.stream();
-        assert_eq!(bed.send(id, b"bye"), Sending::Done);
-        bed.reactor.finish(id);
-        peer.read_to_end(&mut got).unwrap();
-        assert_eq!(got, b"byebye");
-    });
-}
-
-/// The other side ends what it sends and takes nothing for a while: nobody is busy with that.
-#[test]
-fn who_has_ended_and_does_not_read_wakes_nobody() {
-    on_each(|bed| {
-        let (id, mut peer) = bed.stream();
-        let Sending::Later(_) = bed.send(id, &bytes(8 << 20)) else { panic!("no socket takes 8 MiB") };
-        peer.shutdown(std::net::Shutdown::Write).unwrap();
-        let reader = std::thread::spawn(move || {
-            std::thread::sleep(std::time::Duration::from_millis(200));
-            let mut got = Vec::new();
-            peer.read_to_end(&mut got).unwrap();
-            got.len()
-        });
-        let mut rounds = 0;
-        while bed.reactor.next(&mut bed.buffer) != Some(Completion::Sent(id)) {
-            bed.reactor.wait(Some(Duration::from_secs(10))).unwrap();
-            rounds += 1;
-        }
-        // Some hundred while nothing is read, and one or two for each part of what is.
-        assert!(rounds < 2_000, "{rounds} rounds");
-        bed.reactor.close(id);
-        assert_eq!(reader.join().unwrap(), 8 << 20);
-    });
-}
-
-/// The other side asks, ends what it sends, and does not take the answer.
-#[test]
-fn a_last_reply_that_does_not_fit_is_owed_before_the_end_is_told() {
-    on_each(|bed| {
-        let (ours, mut peer) = pair();
-        ours.set_send_buffer_size(1).unwrap();
-        let id = bed.reactor.register(ours).unwrap();
-        peer.write_all(b"ask").unwrap();
-        peer.shutdown(std::net::Shutdown::Write).unwrap();
-        // What was asked and the end are both there when it is answered.
-        for _ in 0..10 {
-            bed.reactor.wait(Some(Duration::ZERO)).unwrap();
-        }
-        assert_eq!(bed.next(), (Completion::Arrived(id, 3), b"ask".to_vec()));
-        let answer = bytes(URING_SEND_MAX);
-        if bed.send(id, &answer) == Sending::Done {
-            // The end is what comes next, if nothing is said of the answer.
-            let mut told: Vec<_> = bed.reactor.next(&mut bed.buffer).into_iter().collect();
-            told.extend(bed.poll().into_iter().map(|(completion, _)| completion));
-            assert!(matches!(told[..], [Completion::Owes(of, owed)] if of == id && 0 < owed), "{told:?}");
-        }
-        assert_eq!(bed.poll(), [], "the end is told when they have gone");
-        let reader = std::thread::spawn(move || {
-            let mut got = Vec::new();
-            peer.read_to_end(&mut got).unwrap();
-            got
-        });
-        assert_eq!(bed.next().0, Completion::Sent(id));
-        assert_eq!(bed.next().0, Completion::Closed(id));
-        assert!(reader.join().unwrap() == answer);
-    });
-}
-
-/// What is sent and the end come while a receive is under way, on another processor.
-#[test]
-fn the_end_is_told_when_it_comes_right_behind_the_last_bytes() {
-    on_each(|bed| {
-        for round in 0..500 {
-            let (id, mut peer) = bed.stream();
-            assert_eq!(bed.poll(), []);
-            let sender = std::thread::spawn(move || peer.write_all(&[7; 5_000]));
-            let mut got = 0;
-            loop {
-                match bed.next() {
-                    (Completion::Arrived(_, len), _) => got += len,
-                    (last, _) => break assert_eq!(last, Completion::Closed(id)),
-                }
-            }
-            assert_eq!(got, 5_000, "round {round}");
-            sender.join().unwrap().unwrap();
-        }
-    });
-}
-
-/// A connection by TCP; who writes to what nobody reads is told so some time.
-fn tcp_pair() -> (Socket, TcpStream) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    theirs.set_write_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
-    let ours = Socket::from(listener.accept().unwrap().0);
-    ours.set_nonblocking(true).unwrap();
-    (ours, theirs)
-}
-
-/// What arrives until the end is told, `act` beside each arrival.
-fn until_closed(bed: &mut Bed, id: StreamId, mut act: impl FnMut(&mut dyn Reactor)) -> Vec<u8> {
-    let (mut got, mut in_vain) = (Vec::new(), 0);
-    loop {
-        bed.reactor.wait(Some(Duration::from_secs(1))).unwrap();
-        in_vain = if bed.reactor.has_ready() { 0 } else { in_vain + 1 };
-        assert!(in_vain < 10, "it is waited for what does not come, behind {} bytes", got.len());
-        while let Some(completion) = bed.reactor.next(&mut bed.buffer) {
-            match completion {
-                Completion::Arrived(of, len) if of == id => got.extend_from_slice(&bed.buffer[..len]),
-                last => {
-                    assert_eq!(last, Completion::Closed(id));
-                    return got;
-                }
-            }
-            act(&mut *bed.reactor);
-        }
-    }
-}
-
-#[test]
-fn a_reset_is_told_behind_whatever_was_unread() {
-    let all = bytes(8 << 20);
-    on_each(|bed| {
-        for round in 0..64 {
-            let (ours, mut theirs) = tcp_pair();
-            let id = bed.reactor.register(ours).unwrap();
-            std::thread::scope(|scope| {
-                scope.spawn(|| {
-                    theirs.write_all(&all).unwrap();
-                    SockRef::from(&theirs).set_linger(Some(std::time::Duration::ZERO)).unwrap();
-                    drop(theirs);
-                });
-                let got = until_closed(bed, id, |_| {});
-                assert!(all.starts_with(&got), "round {round}: {} bytes", got.len());
-            });
-        }
-    });
-}
-
-#[test]
-fn what_is_unread_at_the_end_comes_whole_and_in_order() {
-    let all = bytes(8 << 20);
-    on_each(|bed| {
-        for round in 0..8 {
-            let (ours, mut theirs) = tcp_pair();
-            let id = bed.reactor.register(ours).unwrap();
-            std::thread::scope(|scope| {
-                scope.spawn(|| {
-                    theirs.write_all(&all).unwrap();
-                    drop(theirs);
-                });
-                let mut arrivals = 0;
-                let got = until_closed(bed, id, |reactor| {
-                    arrivals += 1;
-                    // It is not read from in some rounds, and more than once asked for in others.
-                    if arrivals % 3 == 0 {
-                        reactor.pause(id);
-                        reactor.wait(Some(Duration::ZERO)).unwrap();
-                    }
-                    reactor.resume(id);
-                    reactor.resume(id);
-                });
-                assert!(got == all, "round {round}: {} of {} bytes", got.len(), all.len());
-            });
-        }
-    });
-}
-
-#[test]
-fn what_is_left_of_a_stream_that_has_ended_is_known_to_be_there() {
-    on_each(|bed| {
-        let (id, mut peer) = bed.stream();
-        peer.set_nonblocking(true).unwrap();
-        bed.reactor.pause(id);
-        assert_eq!(bed.poll(), []);
-        // What comes first may be kept aside; nothing else is received then.
-        let mut sent = peer.write(b"x").unwrap();
-        assert_eq!(bed.poll(), []);
-        while let Ok(len) = peer.write(&bytes(16 << 10)) {
-            sent += len;
-        }
-        assert!(2 * RECEIVE_BUFFER < sent, "it takes several rounds: {sent}");
-        peer.shutdown(std::net::Shutdown::Write).unwrap();
-        assert_eq!(bed.poll(), []);
-        bed.reactor.resume(id);
-        let mut got = 0;
-        while got < sent {
-            assert!(bed.reactor.has_ready(), "{got} of {sent}, and nothing is there");
-            match bed.reactor.next(&mut bed.buffer) {
-                Some(Completion::Arrived(_, len)) => got += len,
-                Some(other) => panic!("{other:?} behind {got} of {sent}"),
-                None => bed.reactor.wait(Some(Duration::ZERO)).unwrap(),
-            }
-        }
-        assert_eq!(bed.next().0, Completion::Closed(id));
-    });
-}
-
-#[test]
-fn a_paused_stream_keeps_what_arrives_and_its_end_comes_last() {
-    on_each(|bed| {
-        let (id, mut peer) = bed.stream();
-        assert_eq!(bed.poll(), []);
-        bed.reactor.pause(id);
-        peer.write_all(b"abc").unwrap();
-        assert_eq!(bed.poll(), []);
-        peer.write_all(b"def").unwrap();
-        assert_eq!(bed.poll(), []);
-        drop(peer);
-        assert_eq!(bed.poll(), []);
-        bed.reactor.resume(id);
-        let mut got = Vec::new();
-        loop {
-            match bed.next() {
-                (Completion::Arrived(_, _), data) => got.extend_from_slice(&data),
-                (last, _) => break assert_eq!(last, Completion::Closed(id)),
-            }
-        }
-        assert_eq!(got, b"abcdef");
-    });
-}
-
-#[test]
 fn nothing_of_a_closed_stream_reaches_the_next() {
     on_each(|bed| {
         for _ in 0..100 {
@@ -539,6 +308,20 @@ fn an_alarm_ends_a_wait_at_its_moment_and_not_at_one_before() {
         bed.reactor.ring_at(ms(0), ms(1)).unwrap();
         bed.reactor.wait(None).unwrap();
     });
+}
+
+#[test]
+fn who_chooses_is_not_interrupted_when_rings_end() {
+    let (_, rings) = choose(IoEngine::IoUring, 2);
+    let (mut here, _there) = UnixStream::pair().unwrap();
+    here.set_read_timeout(Some(std::time::Duration::from_millis(300))).unwrap();
+    std::thread::spawn(move || {
+        for mut ring in rings {
+            ring.enter(Some(Duration::from_millis(30)), &mut Vec::new()).unwrap();
+        }
+    });
+    let waited = here.read(&mut [0]).unwrap_err();
+    assert_eq!(waited.kind(), std::io::ErrorKind::WouldBlock, "{waited}");
 }
 
 #[test]
