@@ -255,10 +255,10 @@ impl Worker {
         valid.then(|| Key { bytes, hash: self.store.hasher.hash(space, bytes), space })
     }
 
-    /// Starts loading the index lines of a key.
+    /// Starts loading the index line of a key that most often leads to its item.
     #[inline]
     pub fn prefetch_index(&self, key: &Key<'_>) {
-        self.store.index.prefetch(key.hash);
+        self.store.index.prefetch_first(key.hash);
     }
 
     /// Starts loading the locks of a key that is to be written.
@@ -267,10 +267,29 @@ impl Worker {
         self.store.index.prefetch_locks(key.hash);
     }
 
-    /// Starts loading the item of a key; useful once its index lines are here.
+    /// Starts loading the items of keys whose index lines are on their way, in turns: for those that the first line does not lead to, the
+    /// second one is loaded first. Nothing for a single key: who looks it up waits no longer.
     #[inline]
-    pub fn prefetch_item(&self, key: &Key<'_>) {
-        self.store.index.peek(key.hash, |slot| self.store.log.prefetch(slot.place()));
+    pub fn prefetch_items<'k, T>(&self, all: &[T], key_of: impl Fn(&T) -> &Key<'k>) {
+        if all.len() < 2 {
+            return;
+        }
+        let index = &self.store.index;
+        for some in all.chunks(64) {
+            let mut elsewhere = 0_u64;
+            for (i, one) in some.iter().enumerate() {
+                let hash = key_of(one).hash;
+                if !index.peek_first(hash, |slot| self.store.log.prefetch(slot.place())) {
+                    index.prefetch_second(hash);
+                    elsewhere |= 1 << i;
+                }
+            }
+            while elsewhere != 0 {
+                let hash = key_of(&some[elsewhere.trailing_zeros() as usize]).hash;
+                index.peek_second(hash, |slot| self.store.log.prefetch(slot.place()));
+                elsewhere &= elsewhere - 1;
+            }
+        }
     }
 
     /// Lets go of every item: segments may be reused.

@@ -259,9 +259,7 @@ fn prefetched<'k>(
         *place = (*number, hashed(worker, key)?);
         worker.prefetch_index(&place.1);
     }
-    for (_, key) in &keys {
-        worker.prefetch_item(key);
-    }
+    worker.prefetch_items(&keys, |(_, key)| key);
     Ok(keys)
 }
 

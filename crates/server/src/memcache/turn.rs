@@ -138,9 +138,7 @@ pub(crate) fn run<'w, 'b>(
         }
         _ => prepare(session, worker, input, block, &mut turn, &mut batch, &mut hashed),
     }
-    for (key, _) in hashed.iter().take(KEYS_AHEAD) {
-        worker.prefetch_item(key);
-    }
+    worker.prefetch_items(&hashed[..hashed.len().min(KEYS_AHEAD)], |(key, _)| key);
     turn.first_key = first_key(&batch, &hashed, input);
     turn.keys_done = session.keys_done;
     for (i, prepared) in batch.iter().enumerate() {

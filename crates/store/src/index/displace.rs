@@ -40,18 +40,17 @@ const EFFORTS: [Effort; 2 * MOVES_DEEP] = [
 ];
 
 impl Locked<'_> {
-    /// Adds a slot, moving another to its other bucket if both are full. Returns false if that finds no room.
+    /// Adds a slot, to its first bucket if that has room, moving another to its other bucket if both are full. Returns false if that finds no room.
     pub(crate) fn insert(&self, new: Slot, rehash: impl Fn(Slot) -> KeyHash) -> bool {
         let (a, b) = self.pair;
-        let emptier = if self.room(a).count() < self.room(b).count() { b } else { a };
-        let at = self.room(emptier).next().or_else(|| self.displace(&rehash));
+        let at = self.room(a).next().or_else(|| self.room(b).next()).or_else(|| self.displace(&rehash));
         let Some(at) = at else { return false };
         self.index.words.all()[at].store(new.0, Ordering::Release);
         self.index.used.fetch_add(1, Ordering::Relaxed);
         true
     }
 
-    fn room(&self, bucket: u32) -> impl Iterator<Item = usize> {
+    pub(super) fn room(&self, bucket: u32) -> impl Iterator<Item = usize> {
         slots_of(bucket).filter(|&at| self.word(at) == 0)
     }
 
@@ -140,10 +139,7 @@ impl Locked<'_> {
             to
         };
         if let Some(to) = to {
-            let words = self.index.words.all();
-            words[to].store(self.word(at), Ordering::Release);
-            self.index.stripes[stripe_of(bucket)].moves.fetch_add(1, Ordering::Release);
-            words[at].store(0, Ordering::Release);
+            self.index.shift(at, to, (bucket, Slot(self.word(at))));
         }
         if taken {
             self.index.leave(stripe);

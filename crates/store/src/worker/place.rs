@@ -232,7 +232,7 @@ impl Worker {
         let tick = store.tick();
         if let Some((found, view, _)) = &old.found {
             let found = *found;
-            locked.replace(found, Slot::new(key.hash, place, tick, uses));
+            locked.renew(found, Slot::new(key.hash, place, tick, uses));
             let from = found.slot.place();
             replace(store, &self.counters, (from, view), (place, meta), sizes, stamp);
             if let Some(before) = view.apart().filter(|before| apart != Some(*before)) {
