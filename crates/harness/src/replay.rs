@@ -13,7 +13,7 @@ use lab::{Op, Request, TraceError, TraceReader};
 use media::{Device, Plain};
 pub use options::ReplayOptions;
 pub use policy::memory::Tax;
-use policy::memory::{MemoryOptions, MemoryPolicy};
+use policy::memory::{Credit, MemoryOptions, MemoryPolicy};
 use server::{ConfigError, Division};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -185,7 +185,7 @@ impl Times {
 impl Replayer {
     fn new(options: ReplayOptions) -> Result<Self, ReplayError> {
         let settings = MemoryOptions {
-            credit: policy::memory::credit_for(options.credit, options.memory + options.tier),
+            credit: Credit::fitting(options.credit, options.memory + options.tier),
             tax: options.tax,
             learning: options.learning,
             seed: options.seed,

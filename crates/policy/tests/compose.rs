@@ -161,7 +161,7 @@ fn another_profile_or_model_of_the_medium_is_due_at_once() {
 }
 
 fn policy(name: &str, seed: u64) -> MemoryPolicy {
-    let options = MemoryOptions { credit: Bytes(100), seed, ..MemoryOptions::default() };
+    let options = MemoryOptions { credit: Bytes(100).into(), seed, ..MemoryOptions::default() };
     MemoryPolicy::by_name(name, options).expect("a policy of this name")
 }
 

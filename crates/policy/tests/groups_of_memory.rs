@@ -8,7 +8,7 @@ use policy::memory::{MemoryOptions, MemoryPolicy};
 use units::{Bytes, Duration, Instant, TenantId};
 
 fn policy(name: &str, seed: u64) -> MemoryPolicy {
-    let options = MemoryOptions { credit: Bytes(100), seed, ..MemoryOptions::default() };
+    let options = MemoryOptions { credit: Bytes(100).into(), seed, ..MemoryOptions::default() };
     MemoryPolicy::by_name(name, options).expect("a policy of this name")
 }
 
@@ -111,14 +111,14 @@ fn members_compete_beyond_their_group_with_its_weight_and_once_for_their_hits() 
     assert_eq!(worths(1.0, [1.0; 2], 1_000), [16, 0], "two octaves, once");
 }
 
-/// A hit moves at most an 8192nd of a group's memory, however much there is beside it; a credit of a tenant's own stays.
+/// A hit moves at most an 8192nd of a group's memory, however much there is beside it; a credit of a tenant's own in proportion.
 #[test]
 fn credits_fit_the_memory_of_a_group() {
-    let own = Some(Bytes::kib(64));
+    let own = Some(Bytes::kib(128));
     for (inside, credit, moved) in
-        [("shared", None, 2 << 10), ("auto", None, 2 << 10), ("shared", own, 64 << 10)]
+        [("shared", None, 2 << 10), ("auto", None, 2 << 10), ("shared", own, 4 << 10)]
     {
-        let options = MemoryOptions { credit: Bytes::kib(64), ..MemoryOptions::default() };
+        let options = MemoryOptions { credit: Bytes::kib(64).into(), ..MemoryOptions::default() };
         let by_name = |name| MemoryPolicy::by_name(name, options).unwrap();
         let group = Group { claim: Claim::default(), inside: by_name(inside) };
         let mut policy = by_name("partitioned").over(vec![group]);
@@ -144,7 +144,8 @@ fn a_group_that_was_empty_begins_anew() {
         let mut policy = one_group("shared", inside, 1.0);
         let row = |id, group, shadow_hits| {
             let mut row = holder(id, group, 1.0, 0);
-            row.claim.credit = Some(Bytes(100));
+            // A hundred times what all have, of which 1 B fits.
+            row.claim.credit = Some(Bytes(10_000));
             row.signal.as_mut().unwrap().shadow_hits = shadow_hits;
             row
         };

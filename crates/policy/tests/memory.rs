@@ -14,7 +14,7 @@ use units::{Bytes, Duration, Instant, TenantId};
 const CREDIT: Bytes = Bytes::kib(64);
 
 fn options(seed: u64) -> MemoryOptions {
-    MemoryOptions { credit: CREDIT, seed, ..MemoryOptions::default() }
+    MemoryOptions { credit: CREDIT.into(), seed, ..MemoryOptions::default() }
 }
 
 /// A tenant of a test: id, floor in MiB, weight, shadow hits, credit in KiB.

@@ -10,7 +10,7 @@ use crate::limits::{GROUPS_MAX, TENANT_NAME_MAX};
 use crate::sharing::TierClaim;
 use control::{Amount, Claim, GroupId, Weight};
 use policy::compose::Group;
-use policy::memory::{MemoryOptions, MemoryPolicy as Policy, Tax};
+use policy::memory::{Credit, MemoryOptions, MemoryPolicy as Policy, Tax};
 use std::collections::BTreeMap;
 use units::Bytes;
 
@@ -125,7 +125,7 @@ impl Division {
     /// The policies of this division in their first state, as a configuration has them.
     pub(crate) fn configured(&self, config: &Config) -> Policy {
         self.policy(MemoryOptions {
-            credit: policy::memory::credit_for(config.credit, config.memory),
+            credit: Credit::fitting(config.credit, config.memory),
             tax: Tax::new(config.tax).expect("a checked configuration has a tax of 0 to 1"),
             learning: config.learning,
             seed: config.seed,

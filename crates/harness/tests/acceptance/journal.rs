@@ -7,7 +7,7 @@ use control::memory::{MemoryShare, MemorySignal};
 use control::{Policy, Seen};
 use harness::replay::ReplayOptions;
 use harness::wire::over_tcp;
-use policy::memory::{Shared, credit_for};
+use policy::memory::{Credit, Shared};
 use server::MemoryPolicy;
 
 /// Few enough that the journal reaches back to the first decision.
@@ -17,7 +17,7 @@ const REQUESTS: u64 = 150_000;
 fn a_live_journal_replays_to_the_same_decisions() {
     let minute = Minute::small(7);
     let settings = config(minute.memory, MemoryPolicy::Shared);
-    let (credit, seed) = (credit_for(settings.credit, settings.memory), settings.seed);
+    let (credit, seed) = (Credit::fitting(settings.credit, settings.memory), settings.seed);
     let (server, address) = serve(settings);
     let options = ReplayOptions { limit: Some(REQUESTS), ..minute.options("shared") };
     over_tcp(&options, &address, &mut [&mut minute.mix()], &mut |_| {}, None).unwrap();

@@ -1,4 +1,4 @@
-//! Sweeps of one setting: the width of a cleaning pass (M7), the private part of the memory (M8).
+//! Sweeps of one setting: the width of a cleaning pass (M7), the private part of the memory (M8), tenants' own credits.
 
 use crate::load::{Minute, replay};
 use crate::rig::divisible;
@@ -64,4 +64,20 @@ fn m8_the_combined_hit_ratio_falls_slowly_with_the_private_part() {
     let all = found[0] - found[4];
     assert!(0.0 < all, "sharing everything beats dividing it: {found:?}");
     assert!(found[0] - found[2] <= all / 2.0 + NOISE, "the first half costs at most half: {found:?}");
+}
+
+/// In a memory that 64 KiB do not fit, by far.
+#[test]
+fn who_claims_the_credit_that_all_have_is_treated_as_who_claims_none() {
+    let hits = |own: Option<Bytes>| {
+        let minute = Minute { memory: Bytes::mib(8), seed: 1 };
+        let credits = minute.tenants().into_iter().filter_map(|name| Some((name, own?))).collect();
+        let options = ReplayOptions { credits, ..minute.options("shared") };
+        assert_eq!(options.credit, Bytes::kib(64));
+        let report = replay(options, &mut minute.mix());
+        report.tenants.iter().map(|tenant| tenant.hits).collect::<Vec<_>>()
+    };
+    let common = hits(None);
+    assert_eq!(hits(Some(Bytes::kib(64))), common);
+    assert_ne!(hits(Some(Bytes::kib(512))), common, "a larger one counts");
 }

@@ -13,7 +13,7 @@
 //! | targetMem | `floor + shared` |
 //! | credit | `credit`, per tenant (§4.1, priorities) |
 
-use super::credit_for;
+use super::Credit;
 use super::split::add_by_weight;
 use control::memory::{MemoryShare, MemorySignal};
 use control::{Decision, Law, Note, Policy, Reason, Seen, Shares};
@@ -33,7 +33,7 @@ const DRAWS_PER_DONOR: u32 = 8;
 /// The policy `shared`.
 #[derive(Debug)]
 pub struct Shared {
-    credit: Bytes,
+    credit: Credit,
     rng: Rng,
     members: Vec<Member>,
     joined: Vec<Member>,
@@ -64,11 +64,11 @@ impl Member {
 }
 
 impl Shared {
-    /// The policy with `credit` bytes per shadow hit for tenants that claim no size of their own.
+    /// The policy with `credit` per shadow hit.
     #[must_use]
-    pub fn new(credit: Bytes, seed: u64) -> Self {
+    pub fn new(credit: impl Into<Credit>, seed: u64) -> Self {
         Self {
-            credit,
+            credit: credit.into(),
             rng: Rng::new(seed),
             members: Vec::new(),
             joined: Vec::new(),
@@ -278,13 +278,13 @@ impl Policy for Shared {
         self.notes.clear();
         self.settle(seen);
         let count = self.members.len();
-        let credit_of_all = if self.in_group { credit_for(self.credit, self.capacity) } else { self.credit };
+        let credits = if self.in_group { self.credit.within(self.capacity) } else { self.credit };
         // A random first tenant: whoever comes first in a batch finds more donors.
         let first = self.rng.index(count.max(1));
         for i in (first..count).chain(0..first) {
             let row = &seen.tenants[i];
             let hits = row.signal.map_or(0, |s| s.shadow_hits);
-            let credit = row.claim.credit.unwrap_or(credit_of_all);
+            let credit = credits.of(row.claim.credit);
             if 0 < hits && Bytes::ZERO < credit {
                 self.move_credits(i, hits, credit);
             }

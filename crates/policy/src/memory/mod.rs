@@ -1,6 +1,7 @@
 //! Who gets how many bytes of a tier.
 
 mod auto;
+mod credit;
 mod idle_tax;
 mod memshare;
 mod pooled;
@@ -8,6 +9,7 @@ mod split;
 mod static_split;
 
 pub use auto::{Auto, LEARNING};
+pub use credit::Credit;
 pub use idle_tax::{IdleTax, Tax};
 pub use memshare::Shared;
 pub use pooled::Pooled;
@@ -38,8 +40,8 @@ pub enum MemoryPolicy {
 /// What the policies about memory can be told; each takes what it knows.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct MemoryOptions {
-    /// Bytes that one shadow hit moves (`shared`, `auto`), or whose worth it moves (`pooled`).
-    pub credit: Bytes,
+    /// What one shadow hit moves (`shared`, `auto`), or whose worth it moves (`pooled`).
+    pub credit: Credit,
     /// The part of idle memory that is taken (`idle-tax`, `auto`).
     pub tax: Tax,
     /// How long `auto` learns.
@@ -51,19 +53,8 @@ pub struct MemoryOptions {
 impl Default for MemoryOptions {
     /// Memshare's own settings (§4.1, §6.1, §4.3).
     fn default() -> Self {
-        Self { credit: Bytes::kib(64), tax: Tax::HALF, learning: LEARNING, seed: 0 }
+        Self { credit: Bytes::kib(64).into(), tax: Tax::HALF, learning: LEARNING, seed: 0 }
     }
-}
-
-/// A credit is at most this part of a memory, one in so many: in a small one larger steps are a random walk (the mixed trace
-/// in 128 MiB hits .7502 with 64 KiB, .7860 with 16 KiB; in 256 MiB .8180 with 64 and .8179 with 32 KiB).
-const CREDIT_PART: u64 = 8_192;
-
-/// What one shadow hit moves in a memory of this size where up to `most` may be moved. Memshare's 64 KiB (§4.1) are for
-/// memories of gigabytes; they hold from 512 MiB on.
-#[must_use]
-pub fn credit_for(most: Bytes, memory: Bytes) -> Bytes {
-    most.min(Bytes((memory.0 / CREDIT_PART).max(1)))
 }
 
 impl MemoryPolicy {
@@ -152,19 +143,5 @@ impl Policy for MemoryPolicy {
             Self::Pooled(p) => p.decide(now, seen),
             Self::Grouped(p) => p.decide(now, seen),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn credits_fit_the_memory() {
-        for (memory, credit) in [(16, 2), (128, 16), (256, 32), (512, 64), (4_096, 64)] {
-            assert_eq!(credit_for(Bytes::kib(64), Bytes::mib(memory)), Bytes::kib(credit), "{memory} MiB");
-        }
-        assert_eq!(credit_for(Bytes(7), Bytes::mib(64)), Bytes(7));
-        assert_eq!(credit_for(Bytes::kib(64), Bytes(100)), Bytes(1));
     }
 }

@@ -14,7 +14,7 @@
 //!             densities foretell, beside all others', has them held worth so much less: keys that are stored once and
 //!             never asked for take nothing from anybody
 
-use super::credit_for;
+use super::Credit;
 use super::memshare::{note, signed};
 use super::split::add_by_weight;
 use super::static_split::static_shares;
@@ -49,7 +49,7 @@ const NOTED_EIGHTHS: i16 = 4;
 /// The policy `pooled`.
 #[derive(Debug)]
 pub struct Pooled {
-    credit: Bytes,
+    credit: Credit,
     /// Who has its part by weight and competes with nobody, sorted.
     by_weight: Vec<TenantId>,
     /// It divides inside a group, whose own weight and shadow hits the policy among groups knows.
@@ -80,11 +80,11 @@ struct Member {
 }
 
 impl Pooled {
-    /// The policy with `credit` bytes per shadow hit for tenants that claim no size of their own.
+    /// The policy with `credit` per shadow hit.
     #[must_use]
-    pub fn new(credit: Bytes) -> Self {
+    pub fn new(credit: impl Into<Credit>) -> Self {
         Self {
-            credit,
+            credit: credit.into(),
             by_weight: Vec::new(),
             in_group: false,
             members: Vec::new(),
@@ -140,9 +140,9 @@ impl Pooled {
         let bytes = seen.pool.capacity.bytes;
         let capacity = bytes.0.max(1) as f64;
         // What fits all of the memory may be too much for a group.
-        let credit_of_all = if self.in_group { credit_for(self.credit, bytes) } else { self.credit };
+        let credits = if self.in_group { self.credit.within(bytes) } else { self.credit };
         let gain = |row: &Row<MemorySignal, MemoryShare>| {
-            let credit = row.claim.credit.unwrap_or(credit_of_all).0 as f64;
+            let credit = credits.of(row.claim.credit).0 as f64;
             let signal = row.signal.filter(|_| competes(&self.by_weight, row.id))?;
             Some(signal.shadow_hits as f64 * credit / capacity * OCTAVES_PER_MEMORY)
         };
