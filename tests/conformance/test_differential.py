@@ -347,6 +347,21 @@ def test_in_tiny_pieces(server, little, piece):
     assert strip_cas(got) == b"".join(replies)
 
 
+@pytest.mark.parametrize("length", [2047, 2048, 2049, 2300, 8000, 15000])
+def test_long_lines(server, peer, length):
+    """A line that comes at once is answered, and what is behind it, too. (memcached closes from 2,049 bytes on if the end is not
+    there yet.)"""
+    lines = [
+        b"mg a v L%s", b"delete %s", b"incr %s 1", b"touch %s 0", b"verbosity 0 %s", b"get %s", b"%s", b"mn %s",
+        b"flush_all 0 %s",
+    ]
+    for line in lines:
+        request = line % (b"x" * (length - len(line))) + b"\r\n"
+        assert len(request) == length
+        with server.wire() as wire, peer.wire() as other:
+            assert wire.ask(request) == other.ask(request), request[:40]
+
+
 @pytest.mark.parametrize("row", DIFFERENCES, ids=[row.name for row in DIFFERENCES])
 def test_documented_difference(server, peer, row):
     with peer.wire() as wire:

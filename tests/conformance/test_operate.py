@@ -28,7 +28,11 @@ ANSWERS = {
     b"slabs\r\nslabs reassign 1\r\nslabs automove\r\nslabs automove 3\r\n": ERROR * 4,
     b"slabs reassign x 2\r\nslabs automove x\r\n": BAD_FORMAT * 2,
     b"slabs reassign 1 1\r\nslabs reassign -1 99\r\n": b"SAME src and dst class are identical\r\nBADCLASS invalid src or dst class id\r\n",
-    b"slabs automove 0\r\nslabs automove ratio 0.8\r\n": OK * 2,
+    b"slabs automove 0\r\nslabs automove ratio 0.8\r\nslabs automove ratio x\r\n": OK * 2 + ERROR,
+    b"slabs reassign 0 5\r\n": b"NOSPARE source class has no spare pages\r\n",
+    b"cache_memlimit 7\r\ncache_memlimit 0\r\n": b"MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n" * 2,
+    b"cache_memlimit 1000000001\r\n": b"MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n",
+    b"stats extstore\r\n": END,
     b"stats detail\r\nstats detail x\r\n": b"CLIENT_ERROR usage: stats detail on|off|dump\r\n" * 2,
     b"stats cachedump\r\nstats cachedump 1\r\n": b"CLIENT_ERROR bad command line\r\n" * 2,
     b"stats cachedump 99 0\r\n": b"CLIENT_ERROR Illegal slab id\r\n",
@@ -40,6 +44,17 @@ ANSWERS = {
 @pytest.mark.parametrize("request_", ANSWERS, ids=[request.split(b"\r\n")[0].decode() for request in ANSWERS])
 def test_answer(wire, request_):
     assert wire.ask(request_) == ANSWERS[request_]
+
+
+def test_settings_are_those_in_force(fresh):
+    with fresh("-o", "no_lru_crawler").wire() as wire:
+        assert wire.stats(b"settings")["lru_crawler"] == "no"
+        assert wire.ask(b"lru_crawler metadump all\r\n") == b"CLIENT_ERROR lru crawler disabled\r\n"
+        assert wire.ask(b"lru_crawler enable\r\n") == OK
+        assert wire.stats(b"settings")["lru_crawler"] == "yes"
+        assert wire.ask(b"lru_crawler metadump all\r\n") == END
+        assert wire.ask(b"lru_crawler disable\r\n") == OK
+        assert wire.stats(b"settings")["lru_crawler"] == "no"
 
 
 @pytest.mark.cotenant
@@ -128,6 +143,9 @@ def test_sizes_conns_and_ours(fresh):
         mine = next(name.split(":")[0] for name, value in conns.items() if value == f"tcp:{host}:{port}")
         names = [name.split(":")[1] for name in conns if name.startswith(mine + ":")]
         assert names == ["addr", "listen_addr", "state", "secs_since_last_cmd"]
+        listening = [name.split(":")[0] for name, value in conns.items() if value == "conn_listening"]
+        _, port = wire.sock.getpeername()
+        assert [int(conns[number + ":addr"].rsplit(":", 1)[1]) for number in listening] == [port]
         tiers, controller = wire.stats(b"tiers"), wire.stats(b"controller")
         assert tiers["dram:items"] == "2" and 1000 < int(tiers["dram:used_bytes"]) < int(tiers["dram:capacity_bytes"])
         assert controller["policy"] and int(controller["held_bytes"]) == int(tiers["dram:used_bytes"])

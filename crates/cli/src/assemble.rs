@@ -68,6 +68,7 @@ pub(crate) fn serve_options(in_force: &InForce) -> Result<ServeOptions, Failure>
         flush_disabled: in_force.is_on("disable_flush_all"),
         shutdown_enabled: in_force.is_on("enable_shutdown"),
         dump_disabled: in_force.is_on("disable_dumping"),
+        crawler_disabled: is_given(in_force, "lru_crawler", "no"),
         watch_disabled: in_force.is_on("disable_watch"),
         version: version(in_force)?,
         seed: u64::try_from(in_force.number("seed")).unwrap_or_default(),
@@ -75,7 +76,6 @@ pub(crate) fn serve_options(in_force: &InForce) -> Result<ServeOptions, Failure>
     };
     let verbosity = u8::try_from(in_force.number("verbose")).unwrap_or(u8::MAX);
     let given = |name| *in_force.get(name).1 != Source::Default;
-    let text = |name| Some(in_force.text(name)).filter(|text| !text.is_empty()).map(str::to_owned);
     let config = config.checked().map_err(|e| told_where(e, in_force))?;
     Ok(ServeOptions {
         notes: notes(in_force).chain(refuse_all(&config)).chain(not_asked(&config)).collect(),
@@ -83,17 +83,22 @@ pub(crate) fn serve_options(in_force: &InForce) -> Result<ServeOptions, Failure>
         in_force: in_force.clone(),
         verbosity,
         listens_by_default: !["listen", "port", "unix_socket"].into_iter().any(given),
-        manners: Manners {
-            background: in_force.is_on("daemon"),
-            pid_file: text("pidfile").map(PathBuf::from),
-            user: text("user"),
-            core_dumps: in_force.is_on("enable_coredumps"),
-            lock_memory: in_force.is_on("lock_memory"),
-            large_pages: in_force.is_on("enable_largepages"),
-        },
+        manners: manners(in_force),
         activation: Activation::default(),
         is_child: false,
     })
+}
+
+fn manners(in_force: &InForce) -> Manners {
+    let text = |name| Some(in_force.text(name)).filter(|text| !text.is_empty()).map(str::to_owned);
+    Manners {
+        background: in_force.is_on("daemon"),
+        pid_file: text("pidfile").map(PathBuf::from),
+        user: text("user"),
+        core_dumps: in_force.is_on("enable_coredumps"),
+        lock_memory: in_force.is_on("lock_memory"),
+        large_pages: in_force.is_on("enable_largepages"),
+    }
 }
 
 /// What does not fit together, and who gave the tenants and groups that it names.
@@ -465,6 +470,11 @@ fn refuse_all(config: &Config) -> impl Iterator<Item = String> {
             t.name
         )
     })
+}
+
+/// Whether `-o` says so.
+fn is_given(in_force: &InForce, name: &str, value: &str) -> bool {
+    in_force.extended.iter().any(|(option, _)| option.row.echo == name && option.value == value)
 }
 
 /// Given settings under their names in `stats settings`, where the server does not know them itself.

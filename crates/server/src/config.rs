@@ -252,6 +252,8 @@ pub struct Config {
     pub shutdown_enabled: bool,
     /// Refuses to list items (`-X`).
     pub dump_disabled: bool,
+    /// `lru_crawler` begins disabled (`-o no_lru_crawler`): nothing is listed until somebody enables it.
+    pub crawler_disabled: bool,
     /// Refuses `watch` (`-W`).
     pub watch_disabled: bool,
     /// The version that clients are told; at most 23 characters (libmemcached's buffer).
@@ -308,6 +310,7 @@ impl Default for Config {
             flush_disabled: false,
             shutdown_enabled: false,
             dump_disabled: false,
+            crawler_disabled: false,
             watch_disabled: false,
             version: "1.6.45".to_owned(),
             seed: 0,

@@ -30,8 +30,11 @@ pub const TENANT_NAME_MAX: usize = 64;
 pub const TIER_NAME_MAX: usize = 32;
 /// Bytes of a key prefix at most.
 pub const PREFIX_MAX: usize = 128;
-/// Bytes of a request line at most, but for `get` and its kin (memcached: 2048).
-pub const LINE_MAX: usize = 2048;
+/// Bytes of a request line at most, but for `get` and its kin: what memcached reads at once. It answers a line that came so, and closes
+/// when more than 2048 bytes have come without an end.
+pub const LINE_MAX: usize = 16 << 10;
+/// Bytes of a line of who has shown no password yet.
+pub const AUTH_LINE_MAX: usize = 2048;
 /// Bytes of a request's line that the log is told at most (guess: a command and a few keys).
 pub const LOGGED_LINE_MAX: usize = 128;
 /// Bytes of a `get`, `gets`, `gat` or `gats` line at most.

@@ -157,8 +157,7 @@ fn run(
     shared.tick();
     watch_evictions(&shared);
     let files = main.iter_mut().filter_map(|prepared| prepared.opened.made.take()).collect();
-    let address = first_address(&main);
-    shared.set_port(address.map_or(0, |address| address.port()));
+    let address = tell_addresses(&shared, &main);
     let admin_address = admin.as_ref().and_then(|l| l.local_addr().ok());
     let ready = ready_line(&shared.config, &main, admin_address);
     let entrances = entrances(main, &shared, &router)?;
@@ -214,14 +213,16 @@ fn run(
     })
 }
 
-/// Where requests of every tenant come in first.
-fn first_address(main: &[Prepared]) -> Option<SocketAddr> {
-    main.iter().filter(|prepared| prepared.tenant.is_none()).find_map(|prepared| {
-        match prepared.opened.address {
-            Address::Ip(address) => Some(address),
-            _ => None,
-        }
-    })
+/// Lets clients be told where the server listens; where requests of every tenant come in first.
+fn tell_addresses(shared: &Shared, main: &[Prepared]) -> Option<SocketAddr> {
+    shared.clients.listen(main.iter().map(|prepared| prepared.opened.address.clone()), shared.clock.now());
+    let of_all = main.iter().filter(|prepared| prepared.tenant.is_none());
+    let first = of_all.map(|prepared| &prepared.opened.address).find_map(|address| match address {
+        Address::Ip(address) => Some(*address),
+        _ => None,
+    });
+    shared.set_port(first.map_or(0, |address| address.port()));
+    first
 }
 
 /// Tells who is allowed what, and claims what of a tier's bandwidth, by the configuration.

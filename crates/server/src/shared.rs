@@ -148,7 +148,7 @@ impl Shared {
             clients: Clients::default(),
             controller: Controller::default(),
             detail: Detail::default(),
-            crawler_enabled: AtomicBool::new(true),
+            crawler_enabled: AtomicBool::new(!config.crawler_disabled),
             cleaning: Cleaning::new(config.cleaner_cpu),
             config,
             auth,

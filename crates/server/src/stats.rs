@@ -142,9 +142,7 @@ pub(crate) fn answer(
         b"hotkeys" => lines(&observed::hot_keys(shared, router, binding)),
         b"slow" => lines(&observed::slow(shared, router, binding)),
         b"tiers" => lines(&tiers::tiers(shared, router, binding)),
-        b"extstore" if *binding == Binding::Unbound && !router.places.names().is_empty() => {
-            lines(&tiers::extstore(shared, router, binding))
-        }
+        b"extstore" => lines(&tiers::extstore(shared, router, binding)),
         b"controller" if *binding == Binding::Unbound => lines(&ours::controller(shared, router)),
         b"cleaner" if *binding == Binding::Unbound => lines(&ours::cleaner(shared)),
         b"reset" => {

@@ -9,7 +9,7 @@ use super::reply::{Replies, text};
 use super::session::Session;
 use super::turn::{Ended, Turn};
 use crate::auth::{Grant, Identity, Said};
-use crate::limits::{AUTH_MESSAGE_MAX, LINE_MAX};
+use crate::limits::{AUTH_LINE_MAX, AUTH_MESSAGE_MAX};
 use memchr::memchr;
 use std::sync::atomic::Ordering;
 
@@ -42,8 +42,12 @@ enum Parsed<'b> {
 
 /// Reads one message off the front of `input`.
 fn parse(input: &[u8]) -> Parsed<'_> {
-    let Some(end) = memchr(b'\n', &input[..input.len().min(LINE_MAX)]) else {
-        return if LINE_MAX <= input.len() { Parsed::Hopeless } else { Parsed::Incomplete(input.len() + 1) };
+    let Some(end) = memchr(b'\n', &input[..input.len().min(AUTH_LINE_MAX)]) else {
+        return if AUTH_LINE_MAX <= input.len() {
+            Parsed::Hopeless
+        } else {
+            Parsed::Incomplete(input.len() + 1)
+        };
     };
     let taken = end + 1;
     let line = input[..end].strip_suffix(b"\r").unwrap_or(&input[..end]);
@@ -168,7 +172,7 @@ mod tests {
 
     #[test]
     fn endless_lines_are_hopeless() {
-        assert_eq!(parse(&[b'x'; LINE_MAX]), Parsed::Hopeless);
+        assert_eq!(parse(&[b'x'; AUTH_LINE_MAX]), Parsed::Hopeless);
     }
 
     const WHOLE: &[&[u8]] = &[

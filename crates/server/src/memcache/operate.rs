@@ -84,11 +84,10 @@ fn crawler(session: &Session<'_>, mut words: Words<'_>) -> Result<&'static [u8],
 }
 
 fn lru(mut words: Words<'_>) -> &'static [u8] {
-    let factor = |word: Option<&[u8]>| -> Option<f64> { std::str::from_utf8(word?).ok()?.parse().ok() };
     match words.next() {
         Some(b"tune") => {
             let (hot, warm) = (words.next().and_then(unsigned), words.next().and_then(unsigned));
-            let (hot_age, warm_age) = (factor(words.next()), factor(words.next()));
+            let (hot_age, warm_age) = (words.next().and_then(factor), words.next().and_then(factor));
             match (hot, warm, hot_age, warm_age) {
                 (Some(hot), Some(warm), Some(_), Some(_)) if LRU_PERCENT_MAX < hot.saturating_add(warm) => {
                     text::LRU_PERCENT
@@ -104,19 +103,23 @@ fn lru(mut words: Words<'_>) -> &'static [u8] {
     }
 }
 
+fn factor(word: &[u8]) -> Option<f64> {
+    std::str::from_utf8(word).ok()?.parse().ok()
+}
+
 fn slabs(mut words: Words<'_>) -> &'static [u8] {
     match (words.next(), words.next(), words.next()) {
         (Some(b"reassign"), Some(source), Some(target)) if words.next().is_none() => {
             match (number(source), number(target)) {
                 (None, _) | (_, None) => text::BAD_FORMAT,
                 (Some(source), Some(target)) if source == target => text::SLABS_SAME,
-                (Some(source), Some(target)) if (1..64).contains(&source) && (1..64).contains(&target) => {
+                (Some(source), Some(target)) if (0..64).contains(&source) && (1..64).contains(&target) => {
                     text::SLABS_NO_SPARE
                 }
                 _ => text::SLABS_BAD_CLASS,
             }
         }
-        (Some(b"automove"), Some(b"ratio"), Some(_)) => text::OK,
+        (Some(b"automove"), Some(b"ratio"), Some(ratio)) => factor(ratio).map_or(text::ERROR, |_| text::OK),
         (Some(b"automove"), Some(level), _) => match unsigned(level) {
             Some(0..=2) => text::OK,
             Some(_) => text::ERROR,
@@ -127,8 +130,11 @@ fn slabs(mut words: Words<'_>) -> &'static [u8] {
 }
 
 fn shutdown(session: &Session<'_>, how: Option<&[u8]>, more: Option<&[u8]>) -> Result<&'static [u8], Ended> {
-    if !session.shared.config.shutdown_enabled || session.binding != Binding::Unbound {
+    if !session.shared.config.shutdown_enabled {
         return Ok(text::SHUTDOWN_DISABLED);
+    }
+    if session.binding != Binding::Unbound {
+        return Ok(text::NOT_FOR_TENANTS);
     }
     if more.is_some() || !matches!(how, None | Some(b"graceful")) {
         return Ok(text::SHUTDOWN_MODE);

@@ -38,6 +38,8 @@ pub(crate) mod text {
     pub(crate) const TOO_LARGE: &[u8] = b"SERVER_ERROR object too large for cache\r\n";
     pub(crate) const OVER_RATE: &[u8] = b"SERVER_ERROR too many requests\r\n";
     pub(crate) const OUT_OF_MEMORY: &[u8] = b"SERVER_ERROR out of memory storing object\r\n";
+    pub(crate) const MEMLIMIT_SMALL: &[u8] = b"MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n";
+    pub(crate) const MEMLIMIT_BYTES: &[u8] = b"MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n";
     pub(crate) const MEMLIMIT_FAILED: &[u8] = b"MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n";
     pub(crate) const META_NO_OP: &[u8] = b"MN\r\n";
     pub(crate) const DUPLICATE_FLAG: &[u8] = b"CLIENT_ERROR duplicate flag\r\n";

@@ -7,7 +7,7 @@ use super::reply::{Replies, text};
 use super::session::Session;
 use super::turn::{Ended, is_full};
 use super::{meta, operate};
-use crate::limits::KEY_MAX;
+use crate::limits::{KEY_MAX, MEMORY_MIN};
 use crate::stats;
 use crate::tenants::Binding;
 use crate::watch::{Looked, Reporter, StoredItem, interest};
@@ -265,6 +265,21 @@ fn ready(session: &Session<'_>, worker: &Worker, keys: &[(Key<'_>, TenantId)]) -
     }
 }
 
+/// A limit from here on was meant as bytes, as in memcached.
+const MEBIBYTES_MAX: u64 = 1_000_000_001;
+
+/// `cache_memlimit`
+fn limit_memory(session: &Session<'_>, mebibytes: u64) -> &'static [u8] {
+    let wanted = Bytes(mebibytes.saturating_mul(1 << 20));
+    match mebibytes {
+        _ if session.binding != Binding::Unbound => text::NOT_FOR_TENANTS,
+        _ if wanted < MEMORY_MIN => text::MEMLIMIT_SMALL,
+        MEBIBYTES_MAX.. => text::MEMLIMIT_BYTES,
+        _ if session.shared.set_memory_limit(wanted) => text::OK,
+        _ => text::MEMLIMIT_FAILED,
+    }
+}
+
 /// Commands that are not about one item.
 fn administer(session: &Session<'_>, command: Command<'_>, replies: &mut Replies<'_>) -> Result<(), Ended> {
     match command {
@@ -276,10 +291,9 @@ fn administer(session: &Session<'_>, command: Command<'_>, replies: &mut Replies
         }
         Command::Verbosity { noreply: false } => replies.put(text::OK),
         Command::MemoryLimit { mebibytes, noreply } => {
-            let wanted = Bytes(mebibytes.saturating_mul(1 << 20));
-            let changed = session.binding == Binding::Unbound && session.shared.set_memory_limit(wanted);
+            let answer = limit_memory(session, mebibytes);
             if !noreply {
-                replies.put(if changed { text::OK } else { text::MEMLIMIT_FAILED });
+                replies.put(answer);
             }
         }
         Command::Version => {

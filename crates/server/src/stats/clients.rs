@@ -1,6 +1,7 @@
 //! `stats conns`: who is connected.
 
 use super::Row;
+use crate::listener::Address;
 use crate::tenants::Binding;
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -94,6 +95,8 @@ impl Client {
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     next: AtomicUsize,
+    /// Where the server listens, and since when.
+    listeners: OnceLock<(Instant, Vec<(usize, Address)>)>,
     all: Mutex<BTreeMap<usize, Arc<Client>>>,
     /// What tenants' own connections counted that have gone, with all their `flush_all`.
     gone: Mutex<HashMap<TenantId, Traffic>>,
@@ -106,6 +109,13 @@ impl Clients {
 
     fn all(&self) -> MutexGuard<'_, BTreeMap<usize, Arc<Client>>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The server listens there from now on.
+    pub(crate) fn listen(&self, addresses: impl Iterator<Item = Address>, now: Instant) {
+        let numbered = addresses.map(|address| (self.next.fetch_add(1, Ordering::Relaxed) + 1, address));
+        // A server opens its listeners once.
+        let _first = self.listeners.set((now, numbered.collect()));
     }
 
     /// Somebody comes.
@@ -164,12 +174,28 @@ impl Clients {
         self.gone().remove(&tenant);
     }
 
-    /// Those whose connection a connection may know of: its own tenant's, or all on the default listeners.
+    /// Those whose connection a connection may know of: its own tenant's, or all on the default listeners, and there where the server
+    /// listens.
     pub(super) fn rows(&self, binding: &Binding, now: Instant) -> Vec<Row> {
         let address = |address: Option<SocketAddr>| {
             address.map_or_else(|| "unix".to_owned(), |address| format!("tcp:{address}"))
         };
         let mut rows = Vec::new();
+        let listeners = self.listeners.get().filter(|_| *binding == Binding::Unbound);
+        for (since, (number, address)) in
+            listeners.iter().flat_map(|(since, all)| all.iter().map(move |l| (since, l)))
+        {
+            let address = match address {
+                Address::Ip(address) => format!("tcp:{address}"),
+                address => address.to_string(),
+            };
+            let secs = now.whole_secs().saturating_sub(since.whole_secs()).to_string();
+            for (name, value) in
+                [("addr", address), ("state", "conn_listening".to_owned()), ("secs_since_last_cmd", secs)]
+            {
+                rows.push((format!("{number}:{name}"), value));
+            }
+        }
         for client in self.all().values().filter(|client| client.binding() == *binding) {
             let silent = now.whole_secs().saturating_sub(client.heard_secs.load(Ordering::Relaxed));
             let state = if client.watches.load(Ordering::Relaxed) { "conn_watch" } else { "conn_read" };

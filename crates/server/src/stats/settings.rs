@@ -1,4 +1,4 @@
-//! `stats settings`: memcached's names, the values given or in force.
+//! `stats settings`: memcached's names, the values in force, else as they were given.
 //!
 //! Invariants: three words per line
 
@@ -94,36 +94,40 @@ pub(super) fn settings(shared: &Shared, router: &Router, binding: &Binding) -> V
     let config = &shared.config;
     let yes_no = |on: bool| if on { "yes" } else { "no" }.to_owned();
     let tls = config.tls.as_ref();
-    let value_of = |name: &str, default: &str| match name {
-        "maxbytes" => shared.memory_limit().0.to_string(),
-        "maxconns" => shared.adjustable.max_connections().to_string(),
-        "tcpport" => shared.port().to_string(),
-        "evictions" => if config.no_evict { "off" } else { "on" }.to_owned(),
-        "num_threads" => config.threads.to_string(),
-        "stat_key_prefix" => config.prefix_delimiter.map_or(':', char::from).to_string(),
-        "reqs_per_event" => config.requests_per_turn.to_string(),
-        "cas_enabled" => "yes".to_owned(),
-        "binding_protocol" => config.protocol.name().to_owned(),
-        "auth_enabled_sasl" | "auth_enabled_ascii" => yes_no(shared.auth.is_some()),
-        "tcp_backlog" => config.backlog.to_string(),
-        "item_size_max" => shared.store.geometry().item_max.0.to_string(),
-        "shutdown_command" => yes_no(config.shutdown_enabled),
-        "dump_enabled" => yes_no(!config.dump_disabled),
-        "detail_enabled" => yes_no(shared.detail.of(binding).unwrap_or(config.prefix_delimiter.is_some())),
-        "lru_crawler" => yes_no(shared.crawler_enabled.load(Ordering::Relaxed)),
-        "ssl_enabled" => yes_no(shared.keys.is_some()),
-        "ssl_chain_cert" => tls.map_or_else(String::new, |tls| tls.chain.display().to_string()),
-        "ssl_key" => tls.map_or_else(String::new, |tls| tls.key.display().to_string()),
-        "ssl_ca_cert" => {
-            tls.and_then(|tls| tls.ca.as_ref()).map_or_else(String::new, |ca| ca.display().to_string())
-        }
-        "ssl_verify_mode" => tls.map_or(0, |tls| tls.verify as u8).to_string(),
-        "ssl_ciphers" => tls.map_or_else(String::new, |tls| tls.ciphers.join(":")),
-        "ssl_session_cache" => yes_no(tls.is_some_and(|tls| tls.resumes)),
-        "ssl_min_version" => tls.map_or_else(String::new, |tls| tls.oldest.name().to_owned()),
-        "flush_enabled" => yes_no(!config.flush_disabled),
-        "idle_timeout" => (shared.adjustable.idle_timeout().as_millis() / 1000).to_string(),
-        _ => default.to_owned(),
+    let in_force = |name: &str| {
+        Some(match name {
+            "maxbytes" => shared.memory_limit().0.to_string(),
+            "maxconns" => shared.adjustable.max_connections().to_string(),
+            "tcpport" => shared.port().to_string(),
+            "evictions" => if config.no_evict { "off" } else { "on" }.to_owned(),
+            "num_threads" => config.threads.to_string(),
+            "stat_key_prefix" => config.prefix_delimiter.map_or(':', char::from).to_string(),
+            "reqs_per_event" => config.requests_per_turn.to_string(),
+            "cas_enabled" => "yes".to_owned(),
+            "binding_protocol" => config.protocol.name().to_owned(),
+            "auth_enabled_sasl" | "auth_enabled_ascii" => yes_no(shared.auth.is_some()),
+            "tcp_backlog" => config.backlog.to_string(),
+            "item_size_max" => shared.store.geometry().item_max.0.to_string(),
+            "shutdown_command" => yes_no(config.shutdown_enabled),
+            "dump_enabled" => yes_no(!config.dump_disabled),
+            "detail_enabled" => {
+                yes_no(shared.detail.of(binding).unwrap_or(config.prefix_delimiter.is_some()))
+            }
+            "lru_crawler" => yes_no(shared.crawler_enabled.load(Ordering::Relaxed)),
+            "ssl_enabled" => yes_no(shared.keys.is_some()),
+            "ssl_chain_cert" => tls.map_or_else(String::new, |tls| tls.chain.display().to_string()),
+            "ssl_key" => tls.map_or_else(String::new, |tls| tls.key.display().to_string()),
+            "ssl_ca_cert" => {
+                tls.and_then(|tls| tls.ca.as_ref()).map_or_else(String::new, |ca| ca.display().to_string())
+            }
+            "ssl_verify_mode" => tls.map_or(0, |tls| tls.verify as u8).to_string(),
+            "ssl_ciphers" => tls.map_or_else(String::new, |tls| tls.ciphers.join(":")),
+            "ssl_session_cache" => yes_no(tls.is_some_and(|tls| tls.resumes)),
+            "ssl_min_version" => tls.map_or_else(String::new, |tls| tls.oldest.name().to_owned()),
+            "flush_enabled" => yes_no(!config.flush_disabled),
+            "idle_timeout" => (shared.adjustable.idle_timeout().as_millis() / 1000).to_string(),
+            _ => return None,
+        })
     };
     let given = |name: &str| config.echoed.iter().find(|(n, _)| n == name).map(|(_, v)| v.clone());
     let word = |value: String| {
@@ -133,7 +137,8 @@ pub(super) fn settings(shared: &Shared, router: &Router, binding: &Binding) -> V
     let mut rows: Vec<_> = SETTINGS
         .iter()
         .map(|(name, default)| {
-            ((*name).to_owned(), word(given(name).unwrap_or_else(|| value_of(name, default))))
+            let value = in_force(name).or_else(|| given(name)).unwrap_or_else(|| (*default).to_owned());
+            ((*name).to_owned(), word(value))
         })
         .collect();
     let ours = config.echoed.iter().filter(|(name, _)| !SETTINGS.iter().any(|(known, _)| known == name));
