@@ -14,9 +14,21 @@ use lab::workload::Zipf;
 use std::io;
 use units::{Bytes, Rng};
 
+/// Which keys a load asks for or stores.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Keys {
+    /// Those of the fill by popularity: what is written over is dead where it lies.
+    Popular,
+    /// Those of the fill, each as often as any other.
+    Uniform,
+    /// Such as were never stored: each has to push another out.
+    New,
+}
+
 /// One kind of load, and what cleaning may take of it.
 struct Workload {
     name: &'static str,
+    keys: Keys,
     gets_percent: u64,
     depth: usize,
     connections: usize,
@@ -25,9 +37,10 @@ struct Workload {
 }
 
 /// Pipelined, the server's own work is all there is; one by one, most of the time is the kernel's.
-const WORKLOADS: [Workload; 4] = [
+const WORKLOADS: [Workload; 6] = [
     Workload {
         name: "5% writes, 32 pipelined",
+        keys: Keys::Popular,
         gets_percent: 95,
         depth: 32,
         connections: 4,
@@ -36,6 +49,7 @@ const WORKLOADS: [Workload; 4] = [
     },
     Workload {
         name: "20% writes, 32 pipelined",
+        keys: Keys::Popular,
         gets_percent: 80,
         depth: 32,
         connections: 4,
@@ -44,6 +58,7 @@ const WORKLOADS: [Workload; 4] = [
     },
     Workload {
         name: "100% writes, 32 pipelined",
+        keys: Keys::Popular,
         gets_percent: 0,
         depth: 32,
         connections: 4,
@@ -52,13 +67,34 @@ const WORKLOADS: [Workload; 4] = [
     },
     Workload {
         name: "100% writes, one by one",
+        keys: Keys::Popular,
         gets_percent: 0,
         depth: 1,
         connections: 16,
         requests: 400_000,
         goal: 0.12,
     },
+    Workload {
+        name: "100% writes of uniform keys, 32 pipelined",
+        keys: Keys::Uniform,
+        gets_percent: 0,
+        depth: 32,
+        connections: 4,
+        requests: 4_000_000,
+        goal: 0.12,
+    },
+    Workload {
+        name: "100% writes of new keys, 32 pipelined",
+        keys: Keys::New,
+        gets_percent: 0,
+        depth: 32,
+        connections: 4,
+        requests: 4_000_000,
+        goal: 0.12,
+    },
 ];
+/// Look-ups after a load that only writes, one in so many of its requests.
+const READ_BACK_PART: u64 = 10;
 /// The limit of the server, and one that is never reached: passes are as thorough as they can be then.
 const LIMITS: [(&str, &str); 2] = [("limit", "--cleaner-cpu 0.05"), ("no limit", "--cleaner-cpu 1")];
 /// Connections and depth of the fill.
@@ -98,29 +134,60 @@ pub(crate) fn run(bench: &mut Bench) -> Result<(), BenchError> {
     Ok(())
 }
 
-fn drive(load: &mut Load, zipf: &Zipf, rng: &mut Rng, w: &Workload, requests: u64) -> io::Result<f64> {
+/// Numbers of keys.
+struct Numbers<'a> {
+    zipf: &'a Zipf,
+    rng: Rng,
+    /// The next that was never stored.
+    next: u32,
+}
+
+impl Numbers<'_> {
+    fn draw(&mut self, keys: Keys) -> u32 {
+        match keys {
+            Keys::Popular => keys::spread(self.zipf.draw(&mut self.rng), self.zipf.keys()),
+            Keys::Uniform => u32::try_from(self.rng.below(self.zipf.keys().into())).unwrap_or(0),
+            Keys::New => {
+                self.next += 1;
+                self.next
+            }
+        }
+    }
+}
+
+/// Requests of a load, some of them look-ups; the hit ratio of those.
+fn drive(
+    load: &mut Load,
+    numbers: &mut Numbers<'_>,
+    w: &Workload,
+    (gets_percent, requests): (u64, u64),
+) -> io::Result<f64> {
     let mut left = requests;
     let outcome = load.run(w.depth, || {
         left = left.checked_sub(1)?;
-        let number = keys::spread(zipf.draw(rng), zipf.keys());
-        Some(if rng.below(100) < w.gets_percent { Asked::Get(number) } else { Asked::Set(number) })
+        let number = numbers.draw(w.keys);
+        Some(if numbers.rng.below(100) < gets_percent { Asked::Get(number) } else { Asked::Set(number) })
     })?;
     Ok(outcome.hits as f64 / outcome.gets.max(1) as f64)
 }
 
 fn measure(bench: &Bench, peer: &Peer, zipf: &Zipf, round: u64) -> io::Result<Vec<Measured>> {
-    let mut rng = Rng::new(bench.seed ^ round);
-    let mut numbers = 0..zipf.keys();
-    peer.load(FILL.0)?.run(FILL.1, || numbers.next().map(Asked::Set))?;
+    let mut numbers = Numbers { zipf, rng: Rng::new(bench.seed ^ round), next: zipf.keys() };
+    let mut fill = 0..zipf.keys();
+    peer.load(FILL.0)?.run(FILL.1, || fill.next().map(Asked::Set))?;
     let mut all = Vec::new();
     for workload in &WORKLOADS {
         bench.say(&format!("  {}", workload.name));
         let mut load = peer.load(workload.connections)?;
         let requests = workload.requests / bench.less;
-        settle(peer, || drive(&mut load, zipf, &mut rng, workload, requests / 4).map(drop))?;
+        let percent = workload.gets_percent;
+        settle(peer, || drive(&mut load, &mut numbers, workload, (percent, requests / 4)).map(drop))?;
         let (before, cpu) = (peer.cleaning()?, peer.cpu_secs()?);
-        let hit_ratio = drive(&mut load, zipf, &mut rng, workload, requests)?;
+        let mut hit_ratio = drive(&mut load, &mut numbers, workload, (percent, requests))?;
         let (after, cpu) = (peer.cleaning()?, peer.cpu_secs()? - cpu);
+        if percent == 0 && workload.keys != Keys::New {
+            hit_ratio = drive(&mut load, &mut numbers, workload, (100, requests / READ_BACK_PART))?;
+        }
         let writes = requests as f64 * (100 - workload.gets_percent) as f64 / 100.0;
         let measured = Measured {
             share: (after.cpu_secs - before.cpu_secs) / cpu.max(f64::MIN_POSITIVE),
@@ -179,7 +246,8 @@ fn add_rows(bench: &mut Bench, found: &[Vec<Vec<Measured>>; 2]) {
             ("hit ratio", "of gets", |m| m.hit_ratio, Goal::None("-")),
         ];
         for (measure, unit, pick, goal) in measures {
-            if measure == "hit ratio" && workload.gets_percent == 0 {
+            // What was never stored is not looked up.
+            if measure == "hit ratio" && workload.keys == Keys::New {
                 continue;
             }
             let all = |i: usize| found[i].iter().map(|round| pick(&round[w])).collect::<Vec<f64>>();
