@@ -26,7 +26,7 @@ use axum::routing::get;
 use control::bandwidth::Kind;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
-use store::{OverShare, RankKind};
+use store::{OverShare, RankError, RankKind};
 use units::Bytes;
 
 /// What a tenant can be told, as its keys in a body.
@@ -284,6 +284,14 @@ fn allowance(object: &Map<String, Value>) -> Result<AllowanceChange, Refused> {
     })
 }
 
+/// What is no rank, where, and what would help.
+fn no_rank(error: &RankError) -> Refused {
+    let what = format!("{error}, at character {} of '{}'", error.column + 1, error.text.escape_debug());
+    let words = || RankKind::words().collect::<Vec<_>>().join(", ");
+    let cure = if error.cure.is_empty() { format!("what is known: {}", words()) } else { error.cure.clone() };
+    malformed(&what, &cure)
+}
+
 /// The settings that an object gives.
 fn settings(object: &Map<String, Value>) -> Result<Settings, Refused> {
     known_fields(object, FIELDS)?;
@@ -297,9 +305,7 @@ fn settings(object: &Map<String, Value>) -> Result<Settings, Refused> {
         Some("refuse") => Some(OverShare::Refuse),
         Some(_) => return Err(wrong("over_share", "evict or refuse")),
     };
-    let order = |word: &str| {
-        word.parse::<RankKind>().map_err(|e| malformed(&e.to_string(), "see cotenant config reference"))
-    };
+    let order = |word: &str| word.parse().map_err(|error| no_rank(&error));
     let rank = nullable(object, "rank")?.map(|word| word.map(order).transpose());
     let claim = nullable(object, "bandwidth")?.map(|text| bandwidth(text.unwrap_or_default()));
     Ok(Settings {
@@ -384,5 +390,9 @@ mod tests {
         check(r#"{"weight": "2"}"#, Err("weight"));
         check(r#"{"over_share": "drop"}"#, Err("over_share"));
         check(r#"{"rank": "first"}"#, Err("first"));
+        check(
+            r#"{"rank": "f / (size * tt)"}"#,
+            Err("unknown variable 'tt', at character 13 of 'f / (size * tt)'"),
+        );
     }
 }
