@@ -10,11 +10,12 @@ To repeat a failure: COTENANT_TEST_SEED=<seed from the message>.
 
 import os
 import random
+import time
 
 import pytest
 
 from conformance.differences import CASES, DIFFERENCES
-from conformance.wire import END, short
+from conformance.wire import BAD_FORMAT, END, Closed, short
 
 SEED = int(os.environ.get("COTENANT_TEST_SEED", "20261120"))
 BATCH = 40
@@ -360,6 +361,21 @@ def test_long_lines(server, peer, length):
         assert len(request) == length
         with server.wire() as wire, peer.wire() as other:
             assert wire.ask(request) == other.ask(request), request[:40]
+
+
+@pytest.mark.cotenant
+def test_the_longest_line(server):
+    """In pieces, too; a longer one ends the connection."""
+    with server.wire() as wire:
+        line = b"delete " + b"k" * (16384 - 9) + b"\r\n"
+        assert len(line) == 16384 and wire.ask(line) == BAD_FORMAT
+        wire.send(line[:9000])
+        time.sleep(0.05)
+        assert wire.ask(line[9000:]) == BAD_FORMAT
+    with server.wire() as wire:
+        wire.send(b"delete " + b"k" * (16385 - 9) + b"\r\n")
+        with pytest.raises(Closed):
+            wire.read_exact(1)
 
 
 @pytest.mark.parametrize("row", DIFFERENCES, ids=[row.name for row in DIFFERENCES])

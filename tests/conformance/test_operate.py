@@ -46,7 +46,7 @@ def test_answer(wire, request_):
     assert wire.ask(request_) == ANSWERS[request_]
 
 
-def test_settings_are_those_in_force(fresh):
+def test_a_crawler_that_begins_disabled_is_shown_as_it_is(fresh):
     with fresh("-o", "no_lru_crawler").wire() as wire:
         assert wire.stats(b"settings")["lru_crawler"] == "no"
         assert wire.ask(b"lru_crawler metadump all\r\n") == b"CLIENT_ERROR lru crawler disabled\r\n"
@@ -299,7 +299,11 @@ def test_a_tenant_sees_its_own_only(fresh):
         assert own.ask(b"lru_crawler disable\r\n").startswith(b"CLIENT_ERROR ")
         shown = own.stats(b"conns").values()
         host, port = wire.sock.getsockname()
-        assert "conn_watch" in shown and f"tcp:{host}:{port}" not in shown
+        assert "conn_watch" in shown and f"tcp:{host}:{port}" not in shown and "conn_listening" not in shown
+        _, port = own.sock.getpeername()
+        assert "conn_listening" in (all_of_them := wire.stats(b"conns").values())
+        assert not any(address.endswith(f":{port}") for address in all_of_them)
+        assert own.ask(b"cache_memlimit 32\r\n").startswith(b"CLIENT_ERROR not on a tenant's own listener")
 
 
 @pytest.mark.cotenant

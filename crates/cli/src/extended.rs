@@ -126,7 +126,8 @@ pub(crate) const EXTENDED: &[Extended] = &[
     option("hashexpand", Form::OnOff).echo(""),
     option("hash_algorithm", Form::Needs(Kind::Choice(&["jenkins", "murmur3", "xxh3"]))),
     option("tail_repair_time", COUNT),
-    option("lru_crawler", Form::OnOff),
+    option("lru_crawler", Form::OnOff)
+        .effect(ExtendedEffect::Used("whether items can be listed before anybody says `lru_crawler enable`")),
     option("lru_crawler_sleep", COUNT),
     option("lru_crawler_tocrawl", COUNT),
     option("lru_maintainer", Form::OnOff).echo("lru_maintainer_thread"),

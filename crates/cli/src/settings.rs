@@ -202,7 +202,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
                pooled: beyond reservations what is worth least goes, whosever it is.")
         .reload(),
     setting("credit", Kind::Size, "64KiB", "1B and up", "Bytes that one shadow hit moves")
-        .more("Under shared and auto; under pooled it raises worth by so much. At most an 8192nd of the memory; a tenant's own credit is taken as it is."),
+        .more("Under shared and auto; under pooled it raises worth by so much. At most an 8192nd of the memory; a tenant's own credit is cut in the same proportion."),
     setting("private", Kind::Ratio, "0", "0 to 1", "Part of its first share that each tenant has for itself")
         .more("Of a tenant without a reservation: 0 shares all memory, 1 none. It counts as its reservation."),
     setting("tax", Kind::Ratio, "0.5", "0 to 1", "Part of idle memory that idle-tax and auto take"),

@@ -146,6 +146,7 @@ pub const COPY_VALUE_MAX: usize = 2 << 10;
 const _: () = assert!(TENANT_WATCHERS_MAX < TENANTS_WATCHERS_MAX);
 const _: () = assert!(LINE_MAX < GET_LINE_MAX);
 const _: () = assert!(KEY_MAX + 64 < LINE_MAX);
+const _: () = assert!(AUTH_MESSAGE_MAX <= AUTH_LINE_MAX && AUTH_LINE_MAX <= LINE_MAX);
 const _: () = assert!(LINE_MAX < RECEIVE_BUFFER);
 const _: () = assert!(2 * USER_NAME_MAX + PASSWORD_MAX + 2 <= AUTH_MESSAGE_MAX);
 /// Connections' buffers together take this part of the memory (and always room for two items), one in so many; then those

@@ -213,11 +213,12 @@ fn run(
     })
 }
 
-/// Lets clients be told where the server listens; where requests of every tenant come in first.
+/// Lets clients be told where the server listens for requests of every tenant; where they come in first.
 fn tell_addresses(shared: &Shared, main: &[Prepared]) -> Option<SocketAddr> {
-    shared.clients.listen(main.iter().map(|prepared| prepared.opened.address.clone()), shared.clock.now());
     let of_all = main.iter().filter(|prepared| prepared.tenant.is_none());
-    let first = of_all.map(|prepared| &prepared.opened.address).find_map(|address| match address {
+    let addresses = of_all.map(|prepared| &prepared.opened.address);
+    shared.clients.listen(addresses.clone().cloned(), shared.clock.now());
+    let first = addresses.into_iter().find_map(|address| match address {
         Address::Ip(address) => Some(*address),
         _ => None,
     });

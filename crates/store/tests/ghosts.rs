@@ -125,7 +125,7 @@ fn what_is_remembered_outlives_a_clean_end_with_its_item() {
     drop((store, worker));
     let (_store, mut worker) = new_store(2);
     assert!(worker.restore(Some(&saved), &mut |_, _| None).from_saved);
-    // Items come back in no order, old ones among new ones: of twelve seeds .80 to .95 stay.
+    // Of twelve seeds .80 to .95 stay, .885 of all (.82 to .95 and .890 where items were in the emptier bucket, whose order they come back in).
     stay_longer(&mut worker, (&gone, 8), fresh);
 }
 

@@ -1,7 +1,7 @@
 //! The store without a server: CPU time of this thread per look-up and per write.
 //!
-//! Shape:      blocks of keys are drawn first, then timed: one after another, or in batches that load all index lines,
-//!             then all items, then look
+//! Shape:      blocks of keys are drawn first, then timed: one after another, or in batches that load first index lines,
+//!             then items and second lines, then look
 //! Invariants: every value is verified; the cleaner works in the writing thread
 //! Units:      nanoseconds of this thread's CPU time
 //! Non-goals:  the segcache crate in this very process: its dependencies come in versions that are not ours, so it has a
@@ -248,7 +248,7 @@ fn sets(worker: &mut Worker, block: &[(u32, [u8; KEY])]) -> Result<(), BenchErro
     Ok(())
 }
 
-/// Hashes a batch, loads its index lines, then its items.
+/// Hashes a batch, loads its first index lines, then its items.
 fn prefetched<'k>(
     worker: &Worker,
     batch: &'k [(u32, [u8; KEY])],

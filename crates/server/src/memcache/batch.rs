@@ -1,6 +1,6 @@
 //! The requests of a turn: parsed, their keys hashed, each with what is to be done for it.
 //!
-//! Shape:      input -> requests one by one, with their keys' index lines on the way -> a batch that is executed in order
+//! Shape:      input -> requests one by one, with their keys' first index lines on the way -> a batch that is executed in order
 //! Invariants: replies are in the order of the requests
 
 use super::parse::{Command, Effect, Named, Parsed, keys, parse, wrong};
@@ -162,7 +162,7 @@ impl<'b> Step<'b> {
     }
 }
 
-/// Keys of a batch with whom they belong to; their index lines are on the way.
+/// Keys of a batch with whom they belong to; their first index lines are on the way.
 pub(super) type Hashed<'b> = Vec<(Key<'b>, TenantId)>;
 
 /// What input begins with, for a turn.
@@ -282,7 +282,7 @@ fn allowed<'b>(session: &Session<'_>, command: Command<'b>) -> Command<'b> {
     }
 }
 
-/// Hashes a key and prefetches its index lines.
+/// Hashes a key and prefetches its first index line.
 #[inline]
 pub(super) fn hash_key<'b>(routes: &Routes<'_>, worker: &Worker, text: &'b [u8], hashed: &mut Hashed<'b>) {
     let (tenant, space) = routes.of(text);

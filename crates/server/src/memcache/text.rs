@@ -265,18 +265,22 @@ fn ready(session: &Session<'_>, worker: &Worker, keys: &[(Key<'_>, TenantId)]) -
     }
 }
 
-/// A limit from here on was meant as bytes, as in memcached.
-const MEBIBYTES_MAX: u64 = 1_000_000_001;
+/// A larger limit was meant as bytes, as in memcached.
+const MEBIBYTES_MAX: u64 = 1_000_000_000;
 
 /// `cache_memlimit`
 fn limit_memory(session: &Session<'_>, mebibytes: u64) -> &'static [u8] {
     let wanted = Bytes(mebibytes.saturating_mul(1 << 20));
-    match mebibytes {
-        _ if session.binding != Binding::Unbound => text::NOT_FOR_TENANTS,
-        _ if wanted < MEMORY_MIN => text::MEMLIMIT_SMALL,
-        MEBIBYTES_MAX.. => text::MEMLIMIT_BYTES,
-        _ if session.shared.set_memory_limit(wanted) => text::OK,
-        _ => text::MEMLIMIT_FAILED,
+    if session.binding != Binding::Unbound {
+        text::NOT_FOR_TENANTS
+    } else if wanted < MEMORY_MIN {
+        text::MEMLIMIT_SMALL
+    } else if MEBIBYTES_MAX < mebibytes {
+        text::MEMLIMIT_BYTES
+    } else if session.shared.set_memory_limit(wanted) {
+        text::OK
+    } else {
+        text::MEMLIMIT_FAILED
     }
 }
 

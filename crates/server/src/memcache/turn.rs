@@ -1,9 +1,9 @@
 //! One turn of a connection: as many complete requests of its input as fairness allows, executed as one batch.
 //!
-//! Shape:      parse all -> hash all keys and prefetch their index lines -> prefetch their items -> execute in order
+//! Shape:      parse all -> hash all keys and prefetch their first index lines -> prefetch their items -> execute in order
 //! Invariants: replies are in the order of the requests; a turn ends early when a write finds no room, before that
 //!             write has had any effect
-//! Source:     the pass over all index lines, then all items, hides two cache misses per request
+//! Source:     the passes over index lines, then items, hide two cache misses per request
 
 use super::batch::{Prepared, Step, prepare};
 use super::operate::Asked;

@@ -1,6 +1,6 @@
 //! `stats conns`: who is connected.
 
-use super::Row;
+use super::{Row, put_word};
 use crate::listener::Address;
 use crate::tenants::Binding;
 use std::collections::{BTreeMap, HashMap};
@@ -91,11 +91,18 @@ impl Client {
     }
 }
 
+/// A text as one word.
+fn word(text: &str) -> String {
+    let mut out = Vec::new();
+    put_word(&mut out, text.as_bytes());
+    String::from_utf8_lossy(&out).into_owned()
+}
+
 /// Everybody who is connected, by number.
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     next: AtomicUsize,
-    /// Where the server listens, and since when.
+    /// Where the server listens for everybody, and since when.
     listeners: OnceLock<(Instant, Vec<(usize, Address)>)>,
     all: Mutex<BTreeMap<usize, Arc<Client>>>,
     /// What tenants' own connections counted that have gone, with all their `flush_all`.
@@ -111,7 +118,7 @@ impl Clients {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The server listens there from now on.
+    /// The server listens there for everybody from now on.
     pub(crate) fn listen(&self, addresses: impl Iterator<Item = Address>, now: Instant) {
         let numbered = addresses.map(|address| (self.next.fetch_add(1, Ordering::Relaxed) + 1, address));
         // A server opens its listeners once.
@@ -187,7 +194,7 @@ impl Clients {
         {
             let address = match address {
                 Address::Ip(address) => format!("tcp:{address}"),
-                address => address.to_string(),
+                address => word(&address.to_string()),
             };
             let secs = now.whole_secs().saturating_sub(since.whole_secs()).to_string();
             for (name, value) in

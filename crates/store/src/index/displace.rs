@@ -13,8 +13,8 @@ use crate::hash::KeyHash;
 use crate::slot::{Slot, tag_in};
 use crate::sync::Ordering;
 
-/// Slots moved at most to make place for one: two fill the index to 0.9 in every phase of its growth but for one insertion in
-/// 200,000, one to 0.7. Who finds no place writes his item again after each bucket that is added, of which few help him.
+/// Slots moved at most to make place for one. Where items go to the emptier bucket two fill the index to 0.9 in every phase of its growth
+/// but for one insertion in 200,000, one to 0.7; as items go here, three refuse none of two million (`index.rs`, its tests). Who finds no place writes his item again after each bucket that is added, of which few help him.
 const MOVES_DEEP: usize = 3;
 
 /// The stripes that are locked on the way; `usize::MAX` for none.

@@ -71,22 +71,24 @@ fn a_moving_item_is_always_found() {
 /// A reader never misses an item that is stored anew, and goes to its first bucket by that.
 #[test]
 fn an_item_that_is_stored_anew_is_always_found() {
-    explore(5_000, || {
+    explore(20_000, || {
         let n = keys(0, 4, (2, 0), 1)[0];
-        let index = new_index(4, &[]);
-        // In the second bucket of its pair.
-        index.words.all()[0].store(slot_of(n).0, Ordering::Release);
-        index.used.fetch_add(1, Ordering::Relaxed);
+        let index = new_index(4, &[n]);
         let writing = Arc::clone(&index);
         let writer = thread::spawn(move || {
+            // Under one lock, as close as can be: two moves must hide the item from two scans.
             let locked = writing.lock(hash_of(n));
-            let found = locked.find(hash_of(n), |_| true).unwrap();
-            locked.renew(found, found.slot.moved(Place { segment: SegmentId(1), offset: n }));
+            for turn in 0..6 {
+                let found = locked.find(hash_of(n), |_| true).unwrap();
+                assert!(locked.move_once(found.at, (2, 0), &rehash));
+                let found = locked.find(hash_of(n), |_| true).unwrap();
+                locked.renew(found, found.slot.used(turn, 1));
+            }
         });
         assert!(find(&index, n).is_some(), "an item that is there was missed");
         writer.join().unwrap();
         let found = index.find(hash_of(n), |_| true).unwrap();
-        assert_eq!((found.slot.place().segment, found.at / BUCKET_SLOTS), (SegmentId(1), 2));
+        assert_eq!((found.slot.tick(), found.at / BUCKET_SLOTS), (5, 2));
         assert_eq!(index.check(rehash).len(), 1);
     });
 }
@@ -269,11 +271,13 @@ fn a_note_of_use_never_resurrects_a_place() {
         });
         let locked = index.lock(hash_of(n));
         let found = locked.find(hash_of(n), |_| true).unwrap();
-        locked.replace(found, found.slot.moved(Place { segment: SegmentId(1), offset: n }));
+        // To the second bucket, and back to the first by what is stored anew.
+        assert!(locked.move_once(found.at, (0, 2), &rehash));
+        let found = locked.find(hash_of(n), |_| true).unwrap();
+        locked.renew(found, found.slot.moved(Place { segment: SegmentId(1), offset: n }));
         let found = locked.find(hash_of(n), |_| true).unwrap();
         assert_eq!(found.slot.place().segment, SegmentId(1), "a note of use brought the old place back");
-        let bucket = u32::try_from(found.at / BUCKET_SLOTS).unwrap();
-        assert!(locked.move_once(found.at, (bucket, 2 - bucket), &rehash));
+        assert!(locked.move_once(found.at, (0, 2), &rehash));
         let found = locked.find(hash_of(n), |_| true).unwrap();
         assert_eq!(found.slot.place().segment, SegmentId(1), "a note of use brought the old place back");
         locked.remove(found);
@@ -343,7 +347,9 @@ fn holding_ages_back_never_resurrects_a_place() {
         {
             let locked = index.lock(hash_of(replaced));
             let found = locked.find(hash_of(replaced), at(replaced)).unwrap();
-            locked.replace(found, found.slot.moved(Place { segment: SegmentId(1), offset: replaced }));
+            assert!(locked.move_once(found.at, (0, 2), &rehash));
+            let found = locked.find(hash_of(replaced), at(replaced)).unwrap();
+            locked.renew(found, found.slot.moved(Place { segment: SegmentId(1), offset: replaced }));
         }
         {
             let locked = index.lock(hash_of(removed));

@@ -91,6 +91,9 @@ fn refused_blocks_are_skipped() {
 #[test]
 fn endless_lines_are_hopeless_unless_they_read() {
     assert!(matches!(parse(&[b'x'; LINE_MAX + 1], &BOUNDS), Parsed::Hopeless));
+    let ended = |len: usize| [&b"delete "[..], &vec![b'k'; len - 8], b"\n"].concat();
+    assert_eq!(parse(&ended(LINE_MAX), &BOUNDS), Parsed::Request(Command::Wrong(text::BAD_FORMAT), LINE_MAX));
+    assert_eq!(parse(&ended(LINE_MAX + 1), &BOUNDS), Parsed::Hopeless);
     let mut get = b"get ".to_vec();
     get.resize(LINE_MAX + 100, b'k');
     assert!(matches!(parse(&get, &BOUNDS), Parsed::Incomplete(_)));
