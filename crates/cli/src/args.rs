@@ -68,7 +68,12 @@ pub(crate) fn request(world: &World<'_>) -> Result<Request, Failure> {
     let matches = match commands::command().try_get_matches_from(&args) {
         Ok(matches) => matches,
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
-            return Ok(Request::Say(error.render().to_string().trim_end().to_owned()));
+            let said = error.render().to_string().trim_end().to_owned();
+            // Some clients' own tests, Dalli's and gomemcache's among them, look at the first line.
+            let version = || row("report_version").default;
+            let said =
+                if is_memcached(&world.args) { format!("memcached {}\n{said}", version()) } else { said };
+            return Ok(Request::Say(said));
         }
         Err(error) => return Err(refused(&error, &args)),
     };
@@ -109,11 +114,15 @@ pub(crate) fn serve_options(world: &World<'_>) -> Result<ServeOptions, Failure> 
     }
 }
 
+fn is_memcached(args: &[OsString]) -> bool {
+    args.first().and_then(|name| Path::new(name).file_name()).is_some_and(|name| name == "memcached")
+}
+
 /// The arguments with a command among them: under memcached's name the program is `serve`.
 fn with_command(args: &[OsString]) -> Result<Vec<OsString>, Failure> {
+    let is_memcached = is_memcached(args);
     let mut args = args.to_vec();
-    let program = args.first().map(|name| Path::new(name).file_name().unwrap_or_default().to_owned());
-    if program.is_some_and(|name| name == "memcached") {
+    if is_memcached {
         args.insert(1, "serve".into());
     }
     let rest = || args[2..].iter().map(|a| a.to_string_lossy()).collect::<Vec<_>>().join(" ");

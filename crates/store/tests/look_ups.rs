@@ -250,3 +250,20 @@ fn what_no_memory_would_keep_is_no_shadow_hit() {
         assert_eq!(totals.shadow_hits != 0, name == "kept", "{name}: {}", totals.shadow_hits);
     }
 }
+
+/// All stay where they are, and are dead: what it costs depends on none of them.
+#[test]
+fn a_flush_looks_at_no_item() {
+    let store = store();
+    let mut worker = store.worker().unwrap();
+    let keys: Vec<_> = (0..10_000).map(|n| format!("key {n:06}")).collect();
+    for key in &keys {
+        set(&mut worker, key.as_bytes(), 0);
+    }
+    let before = store.memory_use();
+    assert_eq!(before.slots, 10_000);
+    store.flush(TENANT, 0);
+    let after = store.memory_use();
+    assert_eq!((after.slots, after.segments), (before.slots, before.segments));
+    assert!(keys.iter().all(|key| worker.get(TENANT, &hashed(&worker, key.as_bytes())).is_none()));
+}
