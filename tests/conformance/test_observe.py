@@ -90,7 +90,7 @@ def test_slow_requests_are_listed_with_who_asked(fresh):
         stats = wire.stats(b"slow")
         assert stats["threshold_us"] == "0" and int(stats["total"]) >= 1
         at = next(name for name, value in stats.items() if value == "write").split(":")[0]
-        assert stats[f"{at}:tenant"] == "a"
+        assert stats[f"{at}:tenant"] == "a" and stats[f"{at}:command"] == "set"
         assert stats[f"{at}:key"] == "a:" + "k" * 62, "64 bytes of a key are kept"
         assert int(stats[f"{at}:received_bytes"]) > 300
         assert stats[f"{at}:addr"].startswith("tcp:127.0.0.1:")
@@ -98,6 +98,7 @@ def test_slow_requests_are_listed_with_who_asked(fresh):
     assert status == 200
     assert seen["total"] >= len(seen["slow"]) >= 1
     assert seen["slow"][-1]["number"] == 1
+    assert {"set", "stats"} <= {slow["command"] for slow in seen["slow"]}
 
 
 def test_nothing_is_slow_below_the_threshold(fresh):

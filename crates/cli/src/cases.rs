@@ -232,13 +232,13 @@ fn every_flag_of_memcached_is_known() {
         assert_eq!(served(&format!("cotenant serve {flags}"), "", &[]).2, verbosity, "{flags}");
     }
     for flags in ["-h", "--help", "-V", "--version", "--enable-ssl --version"] {
-        for (program, first) in [("memcached", "memcached 1.6.45\n"), ("cotenant serve", "")] {
-            match ask(&format!("{program} {flags}"), "", &[]) {
-                Ok(Request::Say(said)) => {
-                    assert!(said.starts_with(first) && said.len() > first.len(), "{said}")
-                }
-                _ => panic!("{program} {flags}"),
-            }
+        for program in ["memcached", "cotenant serve"] {
+            let Ok(Request::Say(said)) = ask(&format!("{program} {flags}"), "", &[]) else {
+                panic!("{program} {flags}")
+            };
+            let rest = said.strip_prefix("memcached 1.6.45\n");
+            assert_eq!(rest.is_some(), program == "memcached", "{said}");
+            assert!(!rest.unwrap_or(&said).is_empty(), "{said}");
         }
     }
     assert!(matches!(ask("cotenant serve -i", "", &[]), Ok(Request::License)));

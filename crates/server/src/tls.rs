@@ -6,6 +6,7 @@
 //! Non-goals:  moving bytes, that is `transport.rs`'s
 
 use crate::listener::TlsMode;
+use memchr::memmem;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -85,6 +86,16 @@ pub enum TlsError {
     Empty {
         /// Its path.
         path: PathBuf,
+    },
+    /// A private key in a form that is not read.
+    #[error("the private key {} is {form}; plain PEM is read, as openssl pkey{option} -in {} -out FILE writes it", path.display(), path.display())]
+    KeyForm {
+        /// Its path.
+        path: PathBuf,
+        /// Which form.
+        form: &'static str,
+        /// What openssl is told about it.
+        option: &'static str,
     },
     /// Certificates have to be asked for, and nobody says which are good.
     #[error("clients' certificates are asked for without ssl_ca_cert")]
@@ -192,17 +203,25 @@ impl Loaded {
     }
 }
 
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_file(path).map_err(|cause| {
+        let bytes = std::fs::read(path).unwrap_or_default();
+        let (path, is_encrypted) = (path.to_owned(), memmem::find(&bytes, b"ENCRYPTED").is_some());
+        match bytes.first() {
+            Some(0x30) => TlsError::KeyForm { path, form: "DER", option: " -inform DER" },
+            Some(_) if is_encrypted => TlsError::KeyForm { path, form: "encrypted", option: "" },
+            _ => TlsError::File { what: "private key", path, cause },
+        }
+    })
+}
+
 fn server_config(
     config: &TlsConfig,
     provider: &Arc<CryptoProvider>,
     verifier: Option<Arc<dyn ClientCertVerifier>>,
 ) -> Result<ServerConfig, TlsError> {
     let pair = |cause| TlsError::Pair { chain: config.chain.clone(), key: config.key.clone(), cause };
-    let key = PrivateKeyDer::from_pem_file(&config.key).map_err(|cause| TlsError::File {
-        what: "private key",
-        path: config.key.clone(),
-        cause,
-    })?;
+    let key = private_key(&config.key)?;
     let versions: &[&SupportedProtocolVersion] = match config.oldest {
         OldestTls::Tls12 => &[&rustls::version::TLS13, &rustls::version::TLS12],
         OldestTls::Tls13 => &[&rustls::version::TLS13],
@@ -345,6 +364,22 @@ mod tests {
         }
         assert!(common_names(&[0x31, 0x82, 0xff]).is_empty());
         assert!(names(&CertificateDer::from(vec![0x30, 0x03, 1, 2, 3])).is_empty());
+    }
+
+    #[test]
+    fn a_key_that_is_no_plain_pem_has_its_cure() {
+        let file = std::env::temp_dir().join(format!("cotenant-key-{}", std::process::id()));
+        let pem = b"-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
+        for (bytes, said) in [
+            (&b"\x30\x82\x01\x02"[..], "is DER; plain PEM is read, as openssl pkey -inform DER -in "),
+            (pem, "is encrypted; plain PEM is read, as openssl pkey -in "),
+            (b"nothing", "cannot read the private key"),
+        ] {
+            std::fs::write(&file, bytes).expect("a file of the test");
+            let error = private_key(&file).expect_err("it is none").to_string();
+            assert!(error.contains(said), "{error}");
+        }
+        std::fs::remove_file(&file).expect("it was written");
     }
 
     #[test]

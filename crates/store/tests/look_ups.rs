@@ -251,9 +251,9 @@ fn what_no_memory_would_keep_is_no_shadow_hit() {
     }
 }
 
-/// All stay where they are, and are dead: what it costs depends on none of them.
+/// All stay where they are, and are dead.
 #[test]
-fn a_flush_looks_at_no_item() {
+fn a_flush_removes_no_item() {
     let store = store();
     let mut worker = store.worker().unwrap();
     let keys: Vec<_> = (0..10_000).map(|n| format!("key {n:06}")).collect();

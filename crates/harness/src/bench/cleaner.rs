@@ -246,7 +246,7 @@ fn add_rows(bench: &mut Bench, found: &[Vec<Vec<Measured>>; 2]) {
             ("hit ratio", "of gets", |m| m.hit_ratio, Goal::None("-")),
         ];
         for (measure, unit, pick, goal) in measures {
-            // What was never stored is not looked up.
+            // A number that is drawn anew was never stored.
             if measure == "hit ratio" && workload.keys == Keys::New {
                 continue;
             }

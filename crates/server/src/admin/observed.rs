@@ -23,6 +23,7 @@ pub(super) async fn slow(State(view): State<View>) -> Response {
             "time": slow.unix_secs,
             "tenant": tenant,
             "class": slow.class.word(),
+            "command": slow.command,
             "key": printable(&slow.key),
             "requests": slow.requests,
             "us": slow.micros,

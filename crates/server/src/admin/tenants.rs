@@ -286,7 +286,8 @@ fn allowance(object: &Map<String, Value>) -> Result<AllowanceChange, Refused> {
 
 /// What is no rank, where, and what would help.
 fn no_rank(error: &RankError) -> Refused {
-    let what = format!("{error}, at character {} of '{}'", error.column + 1, error.text.escape_debug());
+    let [text, _] = error.excerpt();
+    let what = format!("{error}, at character {} of '{text}'", error.column + 1);
     let words = || RankKind::words().collect::<Vec<_>>().join(", ");
     let cure = if error.cure.is_empty() { format!("what is known: {}", words()) } else { error.cure.clone() };
     malformed(&what, &cure)

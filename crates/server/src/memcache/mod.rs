@@ -22,5 +22,6 @@ pub(crate) use meta::encode_into as encode_base64;
 pub(crate) use operate::Asked;
 pub(crate) use parse::Bounds;
 pub(crate) use reply::{Replies, text as reply_text};
+pub(crate) use said::command_in;
 pub(crate) use session::Session;
 pub(crate) use turn::{Announced, Block, Turn, run};

@@ -1,10 +1,13 @@
-//! What the log is told of each request where it is to be told all: its line, never a value or a password.
+//! What is told of a request: to the log, where it is to be told all, its line; to the list of slow ones its command. Never a value or a
+//! password.
 //!
 //! Cost: one comparison per request where it is not
 
 use super::batch::{Awaiting, Step};
+use super::binary::REQUEST_MAGIC;
 use super::parse::Command;
 use crate::limits::LOGGED_LINE_MAX;
+use std::borrow::Cow;
 
 /// Whether the log is to be told.
 #[inline]
@@ -38,16 +41,81 @@ fn said(step: &Step<'_>, bytes: &[u8]) -> String {
     }
 }
 
+/// Commands of the text protocol.
+const COMMANDS: [&str; 32] = [
+    "get",
+    "gets",
+    "gat",
+    "gats",
+    "set",
+    "add",
+    "replace",
+    "append",
+    "prepend",
+    "cas",
+    "delete",
+    "incr",
+    "decr",
+    "touch",
+    "mg",
+    "ms",
+    "md",
+    "ma",
+    "me",
+    "mn",
+    "flush_all",
+    "version",
+    "refresh_certs",
+    "verbosity",
+    "stats",
+    "quit",
+    "cache_memlimit",
+    "lru_crawler",
+    "lru",
+    "slabs",
+    "watch",
+    "shutdown",
+];
+
+/// The command that input begins with: its word, or its opcode as `0x00`; empty for what is no command, which may be a part of a value.
+pub(crate) fn command_in(input: &[u8]) -> Cow<'static, str> {
+    if let [REQUEST_MAGIC, opcode, ..] = input {
+        return Cow::Owned(format!("{opcode:#04x}"));
+    }
+    let word = input.split(u8::is_ascii_whitespace).next().unwrap_or_default();
+    Cow::Borrowed(COMMANDS.into_iter().find(|known| known.as_bytes() == word).unwrap_or_default())
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::log_in::Message;
     use super::super::parse::{Bounds, Parsed, parse};
+    use super::super::reply::text;
     use super::*;
 
     fn of_text(bytes: &[u8]) -> String {
         let bounds = Bounds { body_max: 1001, upload_from: 1001, flush_disabled: false };
         let Parsed::Request(command, _) = parse(bytes, &bounds) else { panic!("{}", bytes.escape_ascii()) };
         said(&Step::Run(command), bytes)
+    }
+
+    #[test]
+    fn a_command_is_a_known_word_or_an_opcode() {
+        for known in COMMANDS {
+            assert_eq!(command_in(format!("{known} a\r\n").as_bytes()), known);
+            assert_eq!(command_in(format!("{known}\r\n").as_bytes()), known);
+            let bounds = Bounds { body_max: 1001, upload_from: 1001, flush_disabled: false };
+            let line = format!("{known} 10 0 0\r\n");
+            assert!(!matches!(
+                parse(line.as_bytes(), &bounds),
+                Parsed::Request(Command::Wrong(text::ERROR), _)
+            ));
+        }
+        for (input, command) in
+            [(&b"\x80\x0a\0\0"[..], "0x0a"), (b"secret 1\r\n", ""), (b"\r\n", ""), (b"", "")]
+        {
+            assert_eq!(command_in(input), command, "{input:?}");
+        }
     }
 
     #[test]

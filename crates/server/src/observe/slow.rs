@@ -5,6 +5,7 @@
 
 use super::latency::CommandClass;
 use crate::limits::{SLOW_KEY_MAX, SLOW_PER_SECOND, SLOW_RECORDS};
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +23,8 @@ pub struct Slow {
     pub tenant: TenantId,
     /// What its first request was.
     pub class: CommandClass,
+    /// Its word in the text protocol, empty if it is none of its commands; its opcode in the binary one, as `0x00`.
+    pub command: Cow<'static, str>,
     /// The first key in it, or what of it is kept.
     pub key: Box<[u8]>,
     /// Requests in the batch, which were answered together.
@@ -88,7 +91,7 @@ impl SlowLog {
     }
 
     /// Memory at most.
-    pub(crate) const BYTES_MAX: usize = SLOW_RECORDS * (size_of::<Slow>() + SLOW_KEY_MAX);
+    pub(crate) const BYTES_MAX: usize = SLOW_RECORDS * (size_of::<Slow>() + SLOW_KEY_MAX + "0x00".len());
 }
 
 #[cfg(test)]
@@ -101,6 +104,7 @@ mod tests {
             unix_secs,
             tenant: TenantId(0),
             class: CommandClass::Read,
+            command: Cow::Borrowed("get"),
             key: Box::default(),
             requests: 1,
             micros,

@@ -224,6 +224,11 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_address_is_one_word() {
+        assert_eq!(word("unix:/a b\n"), "unix:/a%20b%0A");
+    }
+
+    #[test]
     fn a_tenant_has_what_its_own_connections_counted_gone_or_not() {
         let (clients, own) = (Clients::default(), Binding::To(TenantId(3)));
         let come = |binding| clients.come(binding, None, None, Instant::ZERO);

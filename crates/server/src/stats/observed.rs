@@ -68,6 +68,7 @@ pub(super) fn slow(shared: &Shared, router: &Router, binding: &Binding) -> Vec<R
             ("time", slow.unix_secs.to_string()),
             ("tenant", word(router, slow.tenant)),
             ("class", slow.class.word().to_owned()),
+            ("command", slow.command.into_owned()),
             ("key", printable(&slow.key)),
             ("requests", slow.requests.to_string()),
             ("us", slow.micros.to_string()),

@@ -8,7 +8,7 @@ use super::Worker;
 use crate::auth::Identity;
 use crate::config::Protocol;
 use crate::limits::{OWED_MAX, SENT_AT_ONCE, SLOW_KEY_MAX, TURNS_IN_A_ROW};
-use crate::memcache::{Block, Replies, Session, Turn, run};
+use crate::memcache::{Block, Replies, Session, Turn, command_in, run};
 use crate::observe::Slow;
 use crate::reactor::{Reactor, Sending, StreamId};
 use crate::transport::Transport;
@@ -190,6 +190,7 @@ impl<R: Reactor> Worker<R> {
                 unix_secs: shared.unix_secs(),
                 tenant: first.tenant,
                 class: first.class,
+                command: command_in(input),
                 key: turn.first_key(input, SLOW_KEY_MAX),
                 requests: u32::try_from(turn.requests).unwrap_or(u32::MAX),
                 micros: took.0 / 1000,

@@ -14,7 +14,8 @@ use crate::slot::{Slot, tag_in};
 use crate::sync::Ordering;
 
 /// Slots moved at most to make place for one. Where items go to the emptier bucket two fill the index to 0.9 in every phase of its growth
-/// but for one insertion in 200,000, one to 0.7; as items go here, three refuse none of two million (`index.rs`, its tests). Who finds no place writes his item again after each bucket that is added, of which few help him.
+/// but for one insertion in 200,000, one to 0.7; as items go here, three refuse none of two million (`index.rs`, its tests). Who finds no
+/// place writes his item again after each bucket that is added, of which few help him.
 const MOVES_DEEP: usize = 3;
 
 /// The stripes that are locked on the way; `usize::MAX` for none.
@@ -40,7 +41,8 @@ const EFFORTS: [Effort; 2 * MOVES_DEEP] = [
 ];
 
 impl Locked<'_> {
-    /// Adds a slot, to its first bucket if that has room, moving another to its other bucket if both are full. Returns false if that finds no room.
+    /// Adds a slot, to its first bucket if that has room, moving another to its other bucket if both are full. Returns false if that finds
+    /// no room.
     pub(crate) fn insert(&self, new: Slot, rehash: impl Fn(Slot) -> KeyHash) -> bool {
         let (a, b) = self.pair;
         let at = self.room(a).next().or_else(|| self.room(b).next()).or_else(|| self.displace(&rehash));
