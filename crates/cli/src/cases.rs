@@ -233,9 +233,8 @@ fn every_flag_of_memcached_is_known() {
     }
     for flags in ["-h", "--help", "-V", "--version", "--enable-ssl --version"] {
         for program in ["memcached", "cotenant serve"] {
-            let Ok(Request::Say(said)) = ask(&format!("{program} {flags}"), "", &[]) else {
-                panic!("{program} {flags}")
-            };
+            let said = ask(&format!("{program} {flags}"), "", &[]);
+            let Ok(Request::Say(said)) = said else { panic!("{program} {flags}") };
             let rest = said.strip_prefix("memcached 1.6.45\n");
             assert_eq!(rest.is_some(), program == "memcached", "{said}");
             assert!(!rest.unwrap_or(&said).is_empty(), "{said}");
