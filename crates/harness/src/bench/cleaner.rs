@@ -36,6 +36,15 @@ struct Workload {
     goal: f64,
 }
 
+const WRITES: Workload = Workload {
+    name: "100% writes, 32 pipelined",
+    keys: Keys::Popular,
+    gets_percent: 0,
+    depth: 32,
+    connections: 4,
+    requests: 4_000_000,
+    goal: 0.12,
+};
 /// Pipelined, the server's own work is all there is; one by one, most of the time is the kernel's.
 const WORKLOADS: [Workload; 6] = [
     Workload {
@@ -56,15 +65,7 @@ const WORKLOADS: [Workload; 6] = [
         requests: 8_000_000,
         goal: 0.05 + (0.12 - 0.05) * 0.15 / 0.95,
     },
-    Workload {
-        name: "100% writes, 32 pipelined",
-        keys: Keys::Popular,
-        gets_percent: 0,
-        depth: 32,
-        connections: 4,
-        requests: 4_000_000,
-        goal: 0.12,
-    },
+    WRITES,
     Workload {
         name: "100% writes, one by one",
         keys: Keys::Popular,
@@ -74,24 +75,8 @@ const WORKLOADS: [Workload; 6] = [
         requests: 400_000,
         goal: 0.12,
     },
-    Workload {
-        name: "100% writes of uniform keys, 32 pipelined",
-        keys: Keys::Uniform,
-        gets_percent: 0,
-        depth: 32,
-        connections: 4,
-        requests: 4_000_000,
-        goal: 0.12,
-    },
-    Workload {
-        name: "100% writes of new keys, 32 pipelined",
-        keys: Keys::New,
-        gets_percent: 0,
-        depth: 32,
-        connections: 4,
-        requests: 4_000_000,
-        goal: 0.12,
-    },
+    Workload { name: "100% writes of uniform keys, 32 pipelined", keys: Keys::Uniform, ..WRITES },
+    Workload { name: "100% writes of new keys, 32 pipelined", keys: Keys::New, ..WRITES },
 ];
 /// Look-ups after a load that only writes, one in so many of its requests.
 const READ_BACK_PART: u64 = 10;
@@ -138,7 +123,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<(), BenchError> {
 struct Numbers<'a> {
     zipf: &'a Zipf,
     rng: Rng,
-    /// The next that was never stored.
+    /// None above it was ever stored.
     next: u32,
 }
 
