@@ -6,6 +6,7 @@ import time
 import pytest
 
 from conformance.test_admin import ask, wait_until
+from conformance.packets import count, packet, read, store, touch
 from conformance.wire import DEADLINE_S, set_request
 
 pytestmark = pytest.mark.cotenant
@@ -21,18 +22,19 @@ def load(server):
         wire.read_until_suffix(b"MN\r\n")
 
 
-def test_requests_are_timed_by_tenant_and_class(fresh):
+def test_requests_are_timed_by_tenant_and_operation(fresh):
     server = fresh("--tenant", "name=a,prefix=a:")
     load(server)
     with server.wire() as wire:
         # The last are timed once their replies have been sent.
-        wait_until(lambda: wire.stats(b"latency").get("a:read:requests") == "2000")
+        wait_until(lambda: wire.stats(b"latency").get("a:get:requests") == "2000")
         stats = wire.stats(b"latency")
-        assert stats["a:write:requests"] == "10"
-        assert 0 < int(stats["a:read:p50_us"]) <= int(stats["a:read:p99_us"]) <= int(stats["a:read:p999_us"])
+        assert stats["a:set:requests"] == "10"
+        assert 0 < int(stats["a:get:p50_us"]) <= int(stats["a:get:p99_us"]) <= int(stats["a:get:p999_us"])
     status, seen = ask(server, "GET", "/tenants/a/latency")
     assert status == 200
     assert {row["class"]: row["requests"] for row in seen["classes"]} == {"read": 2000, "write": 10}
+    assert {row["operation"]: row["requests"] for row in seen["operations"]} == {"get": 2000, "set": 10}
     shown = ask(server, "GET", "/tenants/a")[1]
     assert 0 < shown["read_p50_us"] <= shown["read_p99_us"]
     assert ask(server, "GET", "/tenants/nobody/latency")[0] == 404
@@ -46,6 +48,48 @@ def test_requests_are_timed_by_tenant_and_class(fresh):
     last = [line for line in reads if "_bucket" in line][-1]
     assert 'le="+Inf"' in last, "the last bucket has no bound, which readers of the format insist on"
     assert any(line.startswith(f"{name}_count") and line.endswith(" 2000") for line in reads)
+
+
+#: operation -> the requests for it in the text protocols.
+FORMS = {
+    "get": b"get k\r\ngets k\r\nmg k v\r\nmg aw== b v\r\n", "debug": b"me k\r\n", "set": b"set k 0 0 1\r\n1\r\nms k 1\r\n1\r\nms k 1 MS\r\n1\r\n",
+    "add": b"add k 0 0 1\r\n1\r\nms k 1 ME\r\n1\r\n", "replace": b"replace k 0 0 1\r\n1\r\nms k 1 MR\r\n1\r\n",
+    "append": b"append k 0 0 1\r\n1\r\nms k 1 MA\r\n1\r\n", "prepend": b"prepend k 0 0 1\r\n1\r\nms k 1 MP\r\n1\r\n",
+    "cas": b"cas k 0 0 1 7\r\n1\r\nms k 1 C7\r\n1\r\n", "delete": b"delete k\r\nmd k\r\nmd aw== b\r\n",
+    "incr": b"incr k 1\r\nma k\r\nma k M+\r\nma k MI D2\r\n", "decr": b"decr k 1\r\nma k M-\r\nma k MD\r\n",
+    "touch": b"touch k 0\r\n", "gat": b"gat 0 k\r\ngats 0 k\r\n",
+}
+#: The same of the binary protocol, by its names.
+PACKETS = {
+    "get": [packet("get", b"k"), packet("getk", b"k")], "delete": [packet("delete", b"k")],
+    "append": [packet("append", b"k", b"1")], "prepend": [packet("prepend", b"k", b"1")],
+    **{name: [store(name, b"k", b"1")] for name in ("set", "add", "replace")}, "cas": [store("set", b"k", b"1", cas=7)],
+    "incr": [count("increment", b"k", 1)], "decr": [count("decrement", b"k", 1)],
+    "touch": [touch("touch", b"k", 0)], "gat": [touch("gat", b"k", 0), touch("gatk", b"k", 0)],
+}
+
+
+def counted(wire):
+    """{operation: its requests} of the default tenant."""
+    rows = {tuple(name.rsplit(":", 2)[1:]): number for name, number in wire.stats(b"latency").items()}
+    return {name: int(number) for (name, what), number in rows.items() if what == "requests" and name != "other"}
+
+
+def test_each_command_is_an_operation_in_every_protocol(fresh):
+    server = fresh()
+    wanted = {name: forms.count(b" k") + forms.count(b"aw==") for name, forms in FORMS.items()}
+    with server.wire() as wire:
+        for forms in FORMS.values():
+            wire.ask(forms)
+        wait_until(lambda: counted(wire) == wanted)
+    with server.wire() as wire:
+        wire.send(b"".join(b"".join(each) for each in PACKETS.values()) + packet("noop", opaque=7))
+        while read(wire).opaque != 7:
+            pass
+    for name, each in PACKETS.items():
+        wanted[name] += len(each)
+    with server.wire() as wire:
+        wait_until(lambda: counted(wire) == wanted)
 
 
 def test_hot_keys_are_named(fresh):
@@ -79,8 +123,8 @@ def test_the_first_request_of_a_new_prefix_is_its_own(fresh):
         assert wire.ask(set_request(b"first:1", b"v")) == b"STORED\r\n"
         assert wire.ask(b"ms c2Vjb25kOjE= 1 b\r\nx\r\n") == b"HD\r\n"
         stats = wire.stats(b"latency")
-    assert (stats["first:write:requests"], stats["second:write:requests"]) == ("1", "1")
-    assert "default:write:requests" not in stats
+    assert (stats["first:set:requests"], stats["second:set:requests"]) == ("1", "1")
+    assert "default:set:requests" not in stats
 
 
 def test_slow_requests_are_listed_with_who_asked(fresh):
@@ -117,7 +161,7 @@ def test_a_tenant_of_its_own_sees_its_own(fresh):
         seen = own.stats(b"slow")
         keys = [value for name, value in seen.items() if name.endswith(":key")]
         assert "secret" in keys and "shared" not in keys
-        assert own.stats(b"latency")["own:write:requests"] == "1"
+        assert own.stats(b"latency")["own:set:requests"] == "1"
         theirs = [line for what in (b"latency", b"slow", b"hotkeys") for line in own.stats(what).items()]
         assert not [row for row in theirs if "default" in row[0] or row[1] in ("default", "shared")]
 

@@ -55,7 +55,7 @@ pub use config::{Admin, AuthConfig, Config, ConfigError, MemoryPolicy, Protocol,
 pub use curves::{CurveView, LOOK_UPS_MIN, NoCurve};
 pub use groups::{Division, GroupConfig, Member, check_groups};
 pub use listener::{Address, Defaults, Listener, ListenerError, TlsMode, UNIX_MODE};
-pub use observe::{CommandClass, HotKey, HotKeysView, Latency, Slow, TenantLatency};
+pub use observe::{CommandClass, HotKey, HotKeysView, Latency, Operation, Slow, TenantLatency};
 pub use operator::{
     Adopted, GroupReport, GroupSettings, Operator, Refusal, RefusalKind, Settings, TenantReport,
 };

@@ -1,4 +1,4 @@
-//! What requests cost and ask for, seen from outside: times per tenant and class of command, hot keys, slow requests.
+//! What requests cost and ask for, seen from outside: times per tenant and operation, hot keys, slow requests.
 //!
 //! Shape:      a worker tallies each turn -> its own pending runs -> tables of tenants, when those are many or somebody asks
 //! Invariants: the tables' memory is bounded and counted in `-m`; tenants beyond that are counted together
@@ -8,11 +8,13 @@
 
 pub(crate) mod hot_keys;
 pub(crate) mod latency;
+pub(crate) mod operation;
 pub(crate) mod slow;
 pub(crate) mod tally;
 
 pub use hot_keys::HotKey;
-pub use latency::{CommandClass, Latency};
+pub use latency::Latency;
+pub use operation::{CommandClass, Operation};
 pub use slow::Slow;
 pub(crate) use tally::Tally;
 
@@ -28,16 +30,26 @@ use units::{Bytes, Duration, Instant, TenantId};
 /// What was seen of one tenant's requests.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TenantLatency {
-    classes: [Option<Box<Latency>>; CommandClass::ALL.len()],
+    operations: [Option<Box<Latency>>; Operation::ALL.len()],
 }
 
 impl TenantLatency {
-    /// The classes of which there were requests.
-    pub fn classes(&self) -> impl Iterator<Item = (CommandClass, &Latency)> {
-        CommandClass::ALL
+    /// The operations of which there were requests.
+    pub fn operations(&self) -> impl Iterator<Item = (Operation, &Latency)> {
+        Operation::ALL
             .into_iter()
-            .zip(&self.classes)
-            .filter_map(|(class, seen)| Some((class, seen.as_deref()?)))
+            .zip(&self.operations)
+            .filter_map(|(operation, seen)| Some((operation, seen.as_deref()?)))
+    }
+
+    /// The classes of which there were requests.
+    pub fn classes(&self) -> impl Iterator<Item = (CommandClass, Latency)> {
+        CommandClass::ALL.into_iter().filter_map(|class| {
+            let mut of_class = self.operations().filter(|(operation, _)| operation.class() == class);
+            let mut joined = of_class.next()?.1.clone();
+            of_class.for_each(|(_, latency)| joined.join(latency));
+            Some((class, joined))
+        })
     }
 }
 
@@ -127,7 +139,7 @@ impl Observed {
                 Some(last)
                     if last.bucket == bucket
                         && last.run.tenant == run.tenant
-                        && last.run.class == run.class =>
+                        && last.run.operation == run.operation =>
                 {
                     last.run.requests = last.run.requests.saturating_add(run.requests);
                     last.sum_ns = last.sum_ns.saturating_add(sum_ns);
@@ -150,7 +162,7 @@ impl Observed {
             tables.halve();
         }
         for Timed { run, bucket, sum_ns } in pending.runs {
-            match tables.latency(run.tenant, run.class, self.budget) {
+            match tables.latency(run.tenant, run.operation, self.budget) {
                 Some(latency) => latency.add(bucket, run.requests, sum_ns),
                 None => {
                     self.unobserved.fetch_add(run.requests.into(), Ordering::Relaxed);
@@ -184,8 +196,8 @@ impl Observed {
         let tables = self.settled(now);
         let mut all = TenantLatency::default();
         for table in tables.tenants.iter().flatten() {
-            for (class, latency) in table.latency.classes() {
-                all.classes[class as usize].get_or_insert_default().join(latency);
+            for (operation, latency) in table.latency.operations() {
+                all.operations[operation as usize].get_or_insert_default().join(latency);
             }
         }
         all
@@ -224,7 +236,7 @@ impl Observed {
 impl Table {
     fn bytes(&self) -> usize {
         size_of::<Self>()
-            + self.latency.classes.iter().flatten().count() * size_of::<Latency>()
+            + self.latency.operations.iter().flatten().count() * size_of::<Latency>()
             + self.hot.bytes()
     }
 }
@@ -251,11 +263,11 @@ impl Tables {
         self.tenants[at].as_deref_mut()
     }
 
-    fn latency(&mut self, id: TenantId, class: CommandClass, budget: usize) -> Option<&mut Latency> {
+    fn latency(&mut self, id: TenantId, operation: Operation, budget: usize) -> Option<&mut Latency> {
         // What the table itself takes is taken first.
         self.table(id, budget)?;
         let fits = self.bytes + size_of::<Latency>() <= budget;
-        let place = &mut self.table(id, budget)?.latency.classes[class as usize];
+        let place = &mut self.table(id, budget)?.latency.operations[operation as usize];
         let is_new = place.is_none();
         if is_new && fits {
             *place = Some(Box::default());
@@ -263,7 +275,7 @@ impl Tables {
         if is_new && fits {
             self.bytes += size_of::<Latency>();
         }
-        self.tenants[id.0 as usize].as_deref_mut()?.latency.classes[class as usize].as_deref_mut()
+        self.tenants[id.0 as usize].as_deref_mut()?.latency.operations[operation as usize].as_deref_mut()
     }
 
     fn hot_key(&mut self, id: TenantId, key: Box<[u8]>, budget: usize) {
@@ -309,7 +321,7 @@ mod tests {
 
     fn tally(tenant: u32, requests: u32) -> Tally {
         let mut tally = Tally::new(1);
-        (0..requests).for_each(|_| tally.count(TenantId(tenant), CommandClass::Read, &[]));
+        (0..requests).for_each(|_| tally.count(TenantId(tenant), Operation::Get, &[]));
         tally
     }
 
@@ -320,10 +332,10 @@ mod tests {
         observed.note(0, &mut tally(3, 5), took(7_000), now);
         observed.note(1, &mut tally(3, 2), took(7_000), now);
         let seen = observed.latencies(&[TenantId(3), TenantId(4)], now);
-        let (class, latency) = seen[0].classes().next().unwrap();
-        assert_eq!((class, latency.requests()), (CommandClass::Read, 7));
+        let (operation, latency) = seen[0].operations().next().unwrap();
+        assert_eq!((operation, latency.requests()), (Operation::Get, 7));
         assert!((latency.sum_secs() - 49e-6).abs() < 1e-12);
-        assert_eq!(seen[1].classes().count(), 0);
+        assert_eq!(seen[1].operations().count(), 0);
         observed.forget(TenantId(3), now);
         assert_eq!(observed.latencies(&[TenantId(3)], now)[0], TenantLatency::default());
     }
@@ -338,7 +350,7 @@ mod tests {
         let ids: Vec<_> = (0..5000).map(TenantId).collect();
         let seen = observed.latencies(&ids, Instant::ZERO);
         let observed_requests: u64 =
-            seen.iter().flat_map(TenantLatency::classes).map(|(_, latency)| latency.requests()).sum();
+            seen.iter().flat_map(TenantLatency::operations).map(|(_, latency)| latency.requests()).sum();
         assert_eq!(observed_requests + observed.unobserved(), 5000);
         assert!(0 < observed.unobserved());
         let bytes = lock(&observed.tables).bytes;
@@ -386,11 +398,11 @@ mod tests {
         let observed = Observed::new(1, Bytes::mib(64));
         let mut tally = Tally::new(5);
         for _ in 0..64_000 {
-            tally.count(TenantId(1), CommandClass::Read, &[(hot, TenantId(1))]);
+            tally.count(TenantId(1), Operation::Get, &[(hot, TenantId(1))]);
         }
         // A multiget longer than any distance between samples.
         let many = vec![(hot, TenantId(2)); 1000];
-        tally.count(TenantId(2), CommandClass::Read, &many);
+        tally.count(TenantId(2), Operation::Get, &many);
         observed.note(0, &mut tally, took(1), Instant::ZERO);
         let view = observed.hot_keys(TenantId(1), Instant::ZERO);
         assert_eq!(&*view.keys[0].key, b"hot");

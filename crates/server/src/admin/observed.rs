@@ -7,7 +7,7 @@ use super::door::{Refused, answer};
 use super::tenants::unknown;
 use crate::View;
 use crate::limits::HOT_SAMPLING;
-use crate::observe::{CommandClass, Latency, printable};
+use crate::observe::{Latency, printable};
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -55,9 +55,9 @@ pub(super) async fn hot_keys(
 
 pub(super) async fn latency(State(view): State<View>, Path(name): Path<String>) -> Result<Response, Refused> {
     let seen = view.latency(&name).ok_or_else(|| unknown(&name))?;
-    let one = |(class, latency): (CommandClass, &Latency)| {
+    let one = |what: &str, word: &str, latency: &Latency| {
         let mut object = serde_json::Map::new();
-        object.insert("class".to_owned(), json!(class.word()));
+        object.insert(what.to_owned(), json!(word));
         object.insert("requests".to_owned(), json!(latency.requests()));
         object.insert("sum_seconds".to_owned(), json!(latency.sum_secs()));
         for (name, per_mille) in QUANTILES {
@@ -65,6 +65,9 @@ pub(super) async fn latency(State(view): State<View>, Path(name): Path<String>) 
         }
         Value::Object(object)
     };
-    let classes: Vec<Value> = seen.classes().map(one).collect();
-    Ok(answer(StatusCode::OK, &json!({"tenant": name, "classes": classes})))
+    let classes: Vec<Value> =
+        seen.classes().map(|(class, latency)| one("class", class.word(), &latency)).collect();
+    let operations: Vec<Value> =
+        seen.operations().map(|(op, latency)| one("operation", op.word(), latency)).collect();
+    Ok(answer(StatusCode::OK, &json!({"tenant": name, "classes": classes, "operations": operations})))
 }

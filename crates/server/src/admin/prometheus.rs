@@ -330,14 +330,14 @@ impl Figures {
         write(encoder, ("cotenant_tenant_group", "The group that it is in", None), members.map(row))
     }
 
-    /// How long requests took, by tenant and class; by class where there are many tenants.
+    /// How long requests took, by tenant and operation; by operation where there are many tenants.
     fn latencies(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let of_each = self.snapshot.tenants.iter().map(|t| (Some(t.state.name.as_str()), &t.latency));
         let seen: Vec<_> = match &self.snapshot.latency {
             Some(all) => vec![(None, all)],
             None => of_each.collect(),
         };
-        if seen.iter().all(|(_, latency)| latency.classes().next().is_none()) {
+        if seen.iter().all(|(_, latency)| latency.operations().next().is_none()) {
             return Ok(());
         }
         let (name, help) = (
@@ -347,11 +347,11 @@ impl Figures {
         let mut family =
             encoder.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Histogram)?;
         for (tenant, latency) in seen {
-            for (class, latency) in latency.classes() {
+            for (operation, latency) in latency.operations() {
                 let labels: Vec<_> = tenant
                     .map(|name| ("tenant", name))
                     .into_iter()
-                    .chain([("class", class.word())])
+                    .chain([("class", operation.class().word()), ("operation", operation.word())])
                     .collect();
                 let mut encoder = family.encode_family(&labels)?;
                 let (sum, count) = (latency.sum_secs(), latency.requests());

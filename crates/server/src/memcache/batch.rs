@@ -10,7 +10,7 @@ use super::turn::{Announced, Block, Ended, Turn};
 use super::{binary, log_in, meta, text};
 use crate::auth::{Denied, Identity, Need};
 use crate::limits::{KEY_MAX, KEYS_AHEAD, KEYS_PER_TURN};
-use crate::observe::CommandClass;
+use crate::observe::Operation;
 use crate::tenants::Routes;
 use store::{Key, Worker};
 use units::TenantId;
@@ -46,23 +46,23 @@ pub(super) enum Step<'b> {
 }
 
 impl Awaiting<'_> {
-    fn class(&self) -> CommandClass {
+    fn operation(&self) -> Operation {
         match self {
-            Self::Text(command) => command.class(),
-            Self::Binary(request) => request.class(),
+            Self::Text(command) => command.operation(),
+            Self::Binary(request) => request.operation(),
         }
     }
 }
 
 impl<'b> Step<'b> {
-    /// What kind of request it is.
+    /// What it asks for.
     #[inline]
-    pub(super) fn class(&self) -> CommandClass {
+    pub(super) fn operation(&self) -> Operation {
         match self {
-            Self::Run(command) => command.class(),
-            Self::Binary(request) => request.class(),
-            Self::Await(awaiting, _) | Self::Lose(awaiting) => awaiting.class(),
-            Self::Refuse { .. } | Self::LogIn(_) => CommandClass::Other,
+            Self::Run(command) => command.operation(),
+            Self::Binary(request) => request.operation(),
+            Self::Await(awaiting, _) | Self::Lose(awaiting) => awaiting.operation(),
+            Self::Refuse { .. } | Self::LogIn(_) => Operation::Other,
         }
     }
 

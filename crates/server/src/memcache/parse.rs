@@ -9,7 +9,7 @@ use super::numbers::{number, time, unsigned};
 use super::reply::text;
 use crate::auth::Need;
 use crate::limits::{GET_LINE_MAX, KEY_MAX, LINE_MAX};
-use crate::observe::CommandClass;
+use crate::observe::Operation;
 use crate::stats;
 use memchr::memchr;
 use store::Mode;
@@ -157,18 +157,19 @@ impl<'b> Command<'b> {
         }
     }
 
-    /// What kind of request it is.
+    /// What it asks for.
     #[inline]
-    pub(super) fn class(&self) -> CommandClass {
+    pub(super) fn operation(&self) -> Operation {
         match self {
-            Self::Get { touch: None, .. } => CommandClass::Read,
-            Self::Store { .. } => CommandClass::Write,
-            Self::Delete { .. } => CommandClass::Delete,
-            Self::Get { touch: Some(_), .. } | Self::Count { .. } | Self::Touch { .. } => {
-                CommandClass::Change
-            }
-            Self::Meta(request) => request.class(),
-            _ => CommandClass::Other,
+            Self::Get { touch: None, .. } => Operation::Get,
+            Self::Get { touch: Some(_), .. } => Operation::Gat,
+            Self::Store { mode, .. } => (*mode).into(),
+            Self::Delete { .. } => Operation::Delete,
+            Self::Count { up: true, .. } => Operation::Incr,
+            Self::Count { up: false, .. } => Operation::Decr,
+            Self::Touch { .. } => Operation::Touch,
+            Self::Meta(request) => request.operation(),
+            _ => Operation::Other,
         }
     }
 

@@ -14,7 +14,7 @@ use super::{binary, log_in, meta, said};
 use crate::auth::Identity;
 use crate::config::Protocol;
 use crate::limits::{HELD_POLL, KEY_MAX, KEYS_AHEAD, PAUSED_POLL, REPLY_BYTES_PER_TURN};
-use crate::observe::{CommandClass, Tally};
+use crate::observe::{CommandClass, Operation, Tally};
 use control::bandwidth::Throttle;
 use media::SlowAccess;
 use store::{FetchPlan, Held, Key, Worker};
@@ -149,7 +149,8 @@ pub(crate) fn run<'w, 'b>(
         }
         let keys = &hashed[prepared.keys.0..prepared.keys.1];
         let tenant = keys.first().map_or_else(|| prepared.step.tenant(session), |(_, tenant)| *tenant);
-        let class = prepared.step.class();
+        let operation = prepared.step.operation();
+        let class = operation.class();
         session.is_fetched.set(block.is_some() || session.is_fetched.get() && i == 0);
         // Who waited for a value has asked before, and was not held back then; so has who was answered in part.
         let is_new = !session.is_fetched.get();
@@ -174,7 +175,7 @@ pub(crate) fn run<'w, 'b>(
                 turn.requests += 1;
                 turn.keys_done = 0;
                 turn.pass_over(&prepared.step, input.len());
-                count(session, (&prepared.step, part_of(&batch, i, input)), (tenant, class), keys, tally);
+                count(session, (&prepared.step, part_of(&batch, i, input)), (tenant, operation), keys, tally);
             }
             Err(why) => {
                 let answered = if let Ended::Portion(answered) = why { answered } else { 0 };
@@ -218,21 +219,21 @@ fn part_of<'b>(batch: &[Prepared<'_>], i: usize, input: &'b [u8]) -> &'b [u8] {
 fn count(
     session: &Session<'_>,
     (step, bytes): (&Step<'_>, &[u8]),
-    (tenant, class): (TenantId, CommandClass),
+    (tenant, operation): (TenantId, Operation),
     keys: &[(Key<'_>, TenantId)],
     tally: &mut Tally,
 ) {
     if said::is_wanted() {
         said::say(session.connection, step, bytes);
     }
-    let may_make = matches!(class, CommandClass::Write | CommandClass::Change);
+    let may_make = matches!(operation.class(), CommandClass::Write | CommandClass::Change);
     match keys {
-        [] => count_decoded(session, step, (tenant, class), tally),
+        [] => count_decoded(session, step, (tenant, operation), tally),
         [(key, routed)] if may_make => {
             let owner = session.router.route_stored(&session.binding, key.bytes(), *routed);
-            tally.count(owner, class, &[(*key, owner)]);
+            tally.count(owner, operation, &[(*key, owner)]);
         }
-        keys => tally.count(tenant, class, keys),
+        keys => tally.count(tenant, operation, keys),
     }
 }
 
@@ -240,15 +241,15 @@ fn count(
 fn count_decoded(
     session: &Session<'_>,
     step: &Step<'_>,
-    (tenant, class): (TenantId, CommandClass),
+    (tenant, operation): (TenantId, Operation),
     tally: &mut Tally,
 ) {
     let mut decoded = [0; KEY_MAX];
     let Some(key) = step.base64_key().and_then(|key| meta::decode(key, &mut decoded)) else {
-        return tally.count(tenant, class, &[]);
+        return tally.count(tenant, operation, &[]);
     };
     let owner = session.router.route_stored(&session.binding, key, tenant);
-    tally.count(owner, class, &[]);
+    tally.count(owner, operation, &[]);
     tally.note_key(owner, key);
 }
 
@@ -315,7 +316,7 @@ fn wanted<'h, 'b>(
     };
     let reads_freely = |next: &&Prepared<'_>| {
         let keys = hashed.get(next.keys.0..next.keys.1).unwrap_or_default();
-        next.step.class() == CommandClass::Read && keys.iter().all(|(_, tenant)| is_free(*tenant))
+        next.step.operation().class() == CommandClass::Read && keys.iter().all(|(_, tenant)| is_free(*tenant))
     };
     // Behind a request that goes on they would be gone again before their turn.
     let followers = if batch.first().is_some_and(|first| first.step.goes_on()) { 0 } else { batch.len() };

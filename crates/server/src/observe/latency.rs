@@ -1,4 +1,4 @@
-//! How long requests take: one histogram for each class of commands.
+//! How long requests take: one histogram for each operation.
 //!
 //! Shape:  buckets are whole microseconds up to 4, then four to each doubling (log-linear)
 //! Units:  microseconds; sums in nanoseconds
@@ -10,38 +10,6 @@ use units::Duration;
 /// Buckets to a doubling, as a power of two.
 const SUB_BITS: u32 = 2;
 const SUBS: usize = 1 << SUB_BITS;
-
-/// What kind of thing a request asks for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CommandClass {
-    /// Looks items up.
-    Read,
-    /// Stores an item.
-    Write,
-    /// Deletes an item.
-    Delete,
-    /// Counts or touches an item that is there.
-    Change,
-    /// Everything without a key.
-    Other,
-}
-
-impl CommandClass {
-    /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 5] = [Self::Read, Self::Write, Self::Delete, Self::Change, Self::Other];
-
-    /// One word for people and labels.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::Delete => "delete",
-            Self::Change => "change",
-            Self::Other => "other",
-        }
-    }
-}
 
 #[expect(clippy::cast_possible_truncation, reason = "there are fewer than 256")]
 const BUCKET_LAST: u8 = LATENCY_BUCKETS as u8 - 1;
@@ -79,7 +47,7 @@ pub(crate) fn told_of(at_most: Duration) -> Duration {
     at_most.max(Duration::from_micros(start_of(bucket + 1)))
 }
 
-/// Times of the requests of one class.
+/// Times of the requests of one operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Latency {
     counts: [u64; LATENCY_BUCKETS],

@@ -3,7 +3,7 @@
 //! Units:   microseconds from when the request had arrived to when its reply was given to the socket
 //! Failure: more than `SLOW_PER_SECOND` are counted, not kept
 
-use super::latency::CommandClass;
+use super::operation::CommandClass;
 use crate::limits::{SLOW_KEY_MAX, SLOW_PER_SECOND, SLOW_RECORDS};
 use std::borrow::Cow;
 use std::collections::VecDeque;

@@ -1,17 +1,17 @@
-//! What one turn executed: runs of requests of one tenant and class, and the keys that were sampled of them.
+//! What one turn executed: runs of requests of one tenant and operation, and the keys that were sampled of them.
 //!
 //! Cost: a comparison and an addition per request; a copy of one key in `HOT_SAMPLING`
 
-use super::latency::CommandClass;
+use super::operation::Operation;
 use crate::limits::HOT_SAMPLING;
 use store::Key;
 use units::TenantId;
 
-/// Requests of one tenant and class in a row.
+/// Requests of one tenant and operation in a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Run {
     pub(crate) tenant: TenantId,
-    pub(crate) class: CommandClass,
+    pub(crate) operation: Operation,
     pub(crate) requests: u32,
 }
 
@@ -34,10 +34,10 @@ impl Tally {
 
     /// Counts a request that was executed.
     #[inline]
-    pub(crate) fn count(&mut self, tenant: TenantId, class: CommandClass, keys: &[(Key<'_>, TenantId)]) {
+    pub(crate) fn count(&mut self, tenant: TenantId, operation: Operation, keys: &[(Key<'_>, TenantId)]) {
         match self.runs.last_mut() {
-            Some(run) if run.tenant == tenant && run.class == class => run.requests += 1,
-            _ => self.runs.push(Run { tenant, class, requests: 1 }),
+            Some(run) if run.tenant == tenant && run.operation == operation => run.requests += 1,
+            _ => self.runs.push(Run { tenant, operation, requests: 1 }),
         }
         self.note_keys(keys);
     }
@@ -93,10 +93,10 @@ mod tests {
     fn keys_that_come_one_by_one_are_sampled_as_often_as_others() {
         let mut tally = Tally::new(7);
         for n in 0..64_000_u32 {
-            tally.count(TenantId(1), CommandClass::Read, &[]);
+            tally.count(TenantId(1), Operation::Get, &[]);
             tally.note_key(TenantId(1), &n.to_be_bytes());
         }
-        assert_eq!(tally.runs, [Run { tenant: TenantId(1), class: CommandClass::Read, requests: 64_000 }]);
+        assert_eq!(tally.runs, [Run { tenant: TenantId(1), operation: Operation::Get, requests: 64_000 }]);
         assert!((900..=1100).contains(&tally.sampled.len()), "{}", tally.sampled.len());
     }
 }

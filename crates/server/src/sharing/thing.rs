@@ -71,7 +71,7 @@ impl Around<'_> {
         let ids: Vec<TenantId> = rows.iter().map(|row| row.id).collect();
         let seen = self.shared.observed.latencies(&ids, now);
         for (row, seen) in rows.iter_mut().zip(seen) {
-            let all = of_all_classes(&seen);
+            let all = of_all(&seen);
             let before = self.thing.before.insert(row.id, all.clone());
             let (Some(before), Some(signal)) = (before, &mut row.signal) else { continue };
             let window = all.since(&before);
@@ -82,9 +82,9 @@ impl Around<'_> {
     }
 }
 
-fn of_all_classes(seen: &TenantLatency) -> Latency {
+fn of_all(seen: &TenantLatency) -> Latency {
     let mut all = Latency::default();
-    seen.classes().for_each(|(_, latency)| all.join(latency));
+    seen.operations().for_each(|(_, latency)| all.join(latency));
     all
 }
 
@@ -149,7 +149,7 @@ impl Actuator for Around<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::observe::{CommandClass, Tally};
+    use crate::observe::{Operation, Tally};
     use crate::shared::Shared;
     use crate::sharing::testing::two_under;
     use crate::sharing::{BandwidthKind, Speeds, TierClaim};
@@ -159,7 +159,7 @@ mod tests {
     /// A hundred requests of a tenant that take so long.
     fn request(shared: &Shared, tenant: TenantId, took: Duration) {
         let mut tally = Tally::new(1);
-        (0..100).for_each(|_| tally.count(tenant, CommandClass::Read, &[]));
+        (0..100).for_each(|_| tally.count(tenant, Operation::Get, &[]));
         shared.observed.note(0, &mut tally, (tenant, took, took), shared.clock.now());
     }
 

@@ -14,15 +14,15 @@ fn word(router: &Router, id: TenantId) -> String {
     router.about(id).map(|about| one_word(&about.name)).unwrap_or_default()
 }
 
-/// `stats latency`: requests and their times, by tenant and class.
+/// `stats latency`: requests and their times, by tenant and operation.
 pub(super) fn latency(shared: &Shared, router: &Router, binding: &Binding) -> Vec<Row> {
     let ids = router.visible(binding);
     let seen = shared.observed.latencies(&ids, shared.clock.now());
     let mut rows = Vec::new();
     for (id, latency) in ids.into_iter().zip(&seen) {
         let name = word(router, id);
-        for (class, latency) in latency.classes() {
-            let place = |what: &str| format!("{name}:{}:{what}", class.word());
+        for (operation, latency) in latency.operations() {
+            let place = |what: &str| format!("{name}:{}:{what}", operation.word());
             rows.push((place("requests"), latency.requests().to_string()));
             for (what, per_mille) in [("p50_us", 500), ("p99_us", 990), ("p999_us", 999)] {
                 let at_most = latency.quantile_us(per_mille).unwrap_or(0);

@@ -189,7 +189,7 @@ impl<R: Reactor> Worker<R> {
                 number: 0,
                 unix_secs: shared.unix_secs(),
                 tenant: first.tenant,
-                class: first.class,
+                class: first.operation.class(),
                 command: command_in(input),
                 key: turn.first_key(input, SLOW_KEY_MAX),
                 requests: u32::try_from(turn.requests).unwrap_or(u32::MAX),

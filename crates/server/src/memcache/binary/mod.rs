@@ -24,7 +24,7 @@ use super::session::Session;
 use super::turn::{Announced, Block, Turn};
 use crate::auth::Need;
 use crate::limits::{AUTH_MESSAGE_MAX, KEY_MAX};
-use crate::observe::CommandClass;
+use crate::observe::Operation;
 use store::{Mode, Worker};
 
 /// The first byte of a request.
@@ -239,15 +239,18 @@ impl Act {
 }
 
 impl<'b> Request<'b> {
-    /// What kind of request it is.
+    /// What it asks for.
     #[inline]
-    pub(super) fn class(&self) -> CommandClass {
+    pub(super) fn operation(&self) -> Operation {
         match self.body {
-            Body::Get { .. } => CommandClass::Read,
-            Body::Store { .. } => CommandClass::Write,
-            Body::Delete { .. } => CommandClass::Delete,
-            Body::Count { .. } | Body::Touch { .. } => CommandClass::Change,
-            _ => CommandClass::Other,
+            Body::Get { .. } => Operation::Get,
+            Body::Store { mode, .. } => mode.into(),
+            Body::Delete { .. } => Operation::Delete,
+            Body::Count { up: true, .. } => Operation::Incr,
+            Body::Count { up: false, .. } => Operation::Decr,
+            Body::Touch { reply: Shown::Flags, .. } => Operation::Touch,
+            Body::Touch { .. } => Operation::Gat,
+            _ => Operation::Other,
         }
     }
 

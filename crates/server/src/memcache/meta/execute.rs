@@ -11,7 +11,6 @@ use crate::memcache::reply::{Replies, text};
 use crate::memcache::session::Session;
 use crate::memcache::text::{tell_made, tell_stored};
 use crate::memcache::turn::{Ended, held};
-use crate::observe::CommandClass;
 use crate::watch::{Looked, interest};
 use store::{
     Count, CountedIf, Fetch, Fetched, Fields, Key, Mode, Refused, Removal, Remove, Removed, Stored, Worker,
@@ -42,13 +41,7 @@ pub(in crate::memcache) fn execute<'w>(
             let (tenant, space) = session.router.route(&session.binding, bytes);
             let Some(key) = worker.key(space, bytes) else { return Ok(()) };
             // Other keys are known, and were asked for, before a request is executed.
-            let class = match request.verb {
-                Verb::Get => CommandClass::Read,
-                Verb::Set => CommandClass::Write,
-                Verb::Arithmetic => CommandClass::Change,
-                Verb::Delete | Verb::Debug => CommandClass::Other,
-            };
-            let until = held(session, worker, class, &[(key, tenant)]);
+            let until = held(session, worker, request.operation().class(), &[(key, tenant)]);
             if let Some(until) = until.filter(|_| !session.is_fetched.get()) {
                 return Err(Ended::Held(until));
             }
@@ -344,7 +337,7 @@ fn count(
     let vivify = flags.given(b'N', flags.vivify).map(expires_at);
     let by = Count {
         delta: flags.delta,
-        up: !matches!(flags.mode, b'D' | b'-'),
+        up: flags.counts_up(),
         compare: flags.compare,
         cas: flags.given(b'E', flags.cas),
         expires_at: touch,

@@ -15,7 +15,7 @@ use super::numbers::{number, time, unsigned};
 use super::parse::{Bounds, Command, Effect, Named, Parsed, Words, is_key};
 use super::reply::text;
 use crate::limits::{KEY_MAX, META_OPAQUE_MAX, META_WORDS_MAX};
-use crate::observe::CommandClass;
+use crate::observe::Operation;
 use store::Mode;
 
 /// Which command.
@@ -150,6 +150,11 @@ impl Flags {
         }
     }
 
+    /// Whether `ma` counts up.
+    pub(super) fn counts_up(&self) -> bool {
+        !matches!(self.mode, b'D' | b'-')
+    }
+
     /// What a flag with a token says; none without the flag.
     pub(super) fn given<T>(&self, letter: u8, value: T) -> Option<T> {
         self.has(letter).then_some(value)
@@ -157,14 +162,16 @@ impl Flags {
 }
 
 impl<'b> Request<'b> {
-    /// What kind of request it is.
+    /// What it asks for.
     #[inline]
-    pub(super) fn class(&self) -> CommandClass {
+    pub(super) fn operation(&self) -> Operation {
         match self.verb {
-            Verb::Get | Verb::Debug => CommandClass::Read,
-            Verb::Set => CommandClass::Write,
-            Verb::Delete => CommandClass::Delete,
-            Verb::Arithmetic => CommandClass::Change,
+            Verb::Get => Operation::Get,
+            Verb::Debug => Operation::Debug,
+            Verb::Set => self.flags.store_mode().into(),
+            Verb::Delete => Operation::Delete,
+            Verb::Arithmetic if self.flags.counts_up() => Operation::Incr,
+            Verb::Arithmetic => Operation::Decr,
         }
     }
 
