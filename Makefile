@@ -3,6 +3,7 @@
 SECONDS ?= 20
 ARGS ?=
 MIRI_SECONDS ?= 600
+FUZZ_SECONDS ?= 10
 # What leads to the store's unsafe modules, and one walk through a whole store: each such takes a minute or two.
 MIRI_STORE := epoch:: extents:: item:: large:: segment:: slot:: tier:: a_mark_leaves_value
 
@@ -14,7 +15,7 @@ export RUSTUP_AUTO_INSTALL := 0
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-vm bench lint unit shuttle miri fmt clean toolchain
+.PHONY: help demo test test-vm bench lint unit shuttle fuzz miri fmt clean toolchain
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,7 +25,7 @@ demo: toolchain ## A server, a multi-tenant load and what sharing gains; SECONDS
 	@cargo build --release -q -p cli
 	@$(TARGET)/release/cotenant demo --seconds $(SECONDS)
 
-test: toolchain ## Everything that tests: unit, black-box, virtual machines, shuttle, Miri
+test: toolchain ## Everything that tests: unit, black-box, virtual machines, shuttle, fuzzers, Miri
 	@$(SUMMARY) begin test
 	@$(SUMMARY) prepare test setup tests/setup.sh
 	@$(SUMMARY) prepare test build cargo build --release --workspace
@@ -32,6 +33,7 @@ test: toolchain ## Everything that tests: unit, black-box, virtual machines, shu
 	@$(SUMMARY) run test black-box tests/run.sh
 	@$(SUMMARY) run test vm $(MAKE) -s test-vm
 	@$(SUMMARY) run test shuttle $(MAKE) -s shuttle
+	@$(SUMMARY) run test fuzz $(MAKE) -s fuzz
 	@$(SUMMARY) run test miri $(MAKE) -s miri
 	@$(SUMMARY) end test
 
@@ -69,6 +71,10 @@ test-vm: toolchain ## Slow tiers in virtual machines: persistent memory, a NUMA 
 shuttle: toolchain ## The store's lock-free steps under generated schedules
 	@RUSTFLAGS='$(RUSTFLAGS) --cfg shuttle -C debug-assertions=on -C overflow-checks=on' CARGO_TARGET_DIR=$(TARGET)/shuttle \
 	    cargo test --release -p store --lib shuttle
+
+# What is not ours is shared with the other builds.
+fuzz: toolchain ## Parsers and the store under libFuzzer; FUZZ_SECONDS=10 for each target, TARGETS=...
+	@fuzz/run.sh $(FUZZ_SECONDS) $(TARGETS)
 
 miri: toolchain ## Unsafe modules under Miri, if a nightly has it; MIRI_SECONDS=600 for each crate
 	@if cargo +nightly miri --version >/dev/null 2>&1 && \

@@ -52,6 +52,7 @@ pub const ENVIRONMENT: Rule = Rule {
         ("crates/media/src/dax/tests.rs", "tests are told what the machine has"),
         ("crates/media/src/numa.rs", "its tests are told what the machine has"),
         ("crates/server/src/damaged.rs", "tests are told how many streams to damage"),
+        ("fuzz/src/main.rs", "which target to run: the arguments are libFuzzer's"),
     ],
 };
 

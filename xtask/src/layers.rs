@@ -19,6 +19,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("lab", 3),
     ("harness", 4),
     ("cli", 5),
+    ("fuzz", 5),
     ("xtask", 6),
 ];
 
@@ -29,7 +30,7 @@ const KINDS: &[&str] = &["dependencies", "dev-dependencies", "build-dependencies
 pub fn is_manifest(path: &str) -> bool {
     match path.split('/').collect::<Vec<_>>()[..] {
         ["crates", _, "Cargo.toml"] => true,
-        _ => path == "xtask/Cargo.toml",
+        _ => matches!(path, "fuzz/Cargo.toml" | "xtask/Cargo.toml"),
     }
 }
 
@@ -134,7 +135,11 @@ mod tests {
 
     #[test]
     fn manifests_are_recognised() {
-        assert!(is_manifest("crates/store/Cargo.toml") && is_manifest("xtask/Cargo.toml"));
+        assert!(
+            is_manifest("crates/store/Cargo.toml")
+                && is_manifest("xtask/Cargo.toml")
+                && is_manifest("fuzz/Cargo.toml")
+        );
         assert!(!is_manifest("Cargo.toml") && !is_manifest("crates/store/tests/x/Cargo.toml"));
     }
 }

@@ -1,12 +1,11 @@
-//! What parsers are fuzzed with: requests put behind each other, then damaged; and what must hold whatever comes.
+//! What parsers are shown in tests: requests put behind each other, then damaged.
 //!
-//! Shape:      whole requests -> some of them in a row -> a few damages -> a stream -> a parser, at every cut
+//! Shape:      whole requests -> some of them in a row -> a few damages -> a stream -> what must hold of a parser (`fuzzing.rs`)
 //! Invariants: every stream can be repeated: `PROPTEST_RNG_SEED` is a seed, `PROPTEST_CASES` asks for more or fewer streams
-//! Non-goals:  following the branches that a stream takes, which wants an instrumented build
+//! Non-goals:  following the branches that a stream takes, which is what `make fuzz` does
 
 use proptest::prelude::*;
 use proptest::sample::Index;
-use std::fmt::Debug;
 
 /// Streams of each parser (guess: all parsers together take some ten seconds of a core; damages of each sort meet each seed hundreds of times).
 const STREAMS: u32 = 10_000;
@@ -110,45 +109,5 @@ impl Damage {
             }
             Self::Cut(_) => stream.truncate(at),
         }
-    }
-}
-
-/// What a parser says of the front of a stream.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Front<T> {
-    /// It means this, and takes so many bytes of the stream, perhaps more than are here.
-    Means(T, u64),
-    /// More bytes are needed: so many in all, as far as is known.
-    Incomplete(usize),
-    /// This is nothing, and nothing behind it will be read.
-    Hopeless,
-}
-
-/// Reads a stream to its end.
-///
-/// # Panics
-/// Unless the parser gets on with everything that it takes, and says of every beginning of what is left the same as of the
-/// whole or that it is incomplete, asking for more than there is and no more than is taken in the end.
-pub(crate) fn read_at_every_cut<'b, T: PartialEq + Debug>(
-    stream: &'b [u8],
-    parse: impl Fn(&'b [u8]) -> Front<T>,
-) {
-    let mut rest = stream;
-    while !rest.is_empty() {
-        let whole = parse(rest);
-        let takes = if let Front::Means(_, takes) = whole { Some(takes) } else { None };
-        for cut in 0..rest.len() {
-            match parse(&rest[..cut]) {
-                Front::Incomplete(needed) => {
-                    assert!(cut < needed, "at {cut} of {rest:?} it asks for {needed}");
-                    let is_modest = takes.is_none_or(|takes| needed as u64 <= takes);
-                    assert!(is_modest, "at {cut} of {rest:?} it asks for {needed} and takes {takes:?}");
-                }
-                early => assert_eq!(early, whole, "{rest:?} cut at {cut}"),
-            }
-        }
-        let Some(takes) = takes else { return };
-        assert!(0 < takes, "nothing of {rest:?} is taken");
-        rest = &rest[usize::try_from(takes).unwrap().min(rest.len())..];
     }
 }

@@ -4,6 +4,7 @@
 //! Non-goals: being used by the laboratory
 
 mod config;
+pub mod fuzzing;
 pub mod limits;
 mod server;
 
@@ -13,6 +14,7 @@ mod tenants;
 
 mod acceptor;
 mod connection;
+mod cuts;
 mod listener;
 mod outgoing;
 mod proxy_protocol;

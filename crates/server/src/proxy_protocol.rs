@@ -9,6 +9,7 @@
 //! |            | cmd 4 | pro 4 | big end.| length bytes                       |
 //! ```
 
+use crate::cuts::{Front, read_at_every_cut};
 use crate::limits::PROXY_HEADER_MAX;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -77,10 +78,22 @@ fn client<const N: usize>(body: &[u8]) -> Option<([u8; N], u16)> {
     Some((source, u16::from_be_bytes([addresses[2 * N], addresses[2 * N + 1]])))
 }
 
+/// What must hold of a header whatever comes, for fuzzers and tests.
+pub(crate) fn fuzzed(stream: &[u8]) {
+    read_at_every_cut(stream, |rest| match parse(rest) {
+        Parsed::Header(header) => {
+            assert!(FIXED <= header.len && header.len <= rest.len().min(PROXY_HEADER_MAX));
+            Front::Means(header, header.len as u64)
+        }
+        Parsed::Incomplete => Front::Incomplete(rest.len() + 1),
+        Parsed::None => Front::Hopeless,
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::damaged::{Front, damaged, read_at_every_cut, streams};
+    use crate::damaged::{damaged, streams};
     use proptest::prelude::*;
 
     fn header(command: u8, family: u8, body: &[u8]) -> Vec<u8> {
@@ -149,14 +162,7 @@ mod tests {
         /// One header only is read of a connection, whatever is behind it.
         #[test]
         fn damaged_headers_mean_the_same_at_every_cut(stream in damaged(whole())) {
-            read_at_every_cut(&stream, |rest| match parse(rest) {
-                Parsed::Header(header) => {
-                    assert!(FIXED <= header.len && header.len <= rest.len().min(PROXY_HEADER_MAX));
-                    Front::Means(header, header.len as u64)
-                }
-                Parsed::Incomplete => Front::Incomplete(rest.len() + 1),
-                Parsed::None => Front::Hopeless,
-            });
+            fuzzed(&stream);
         }
     }
 }

@@ -4,6 +4,7 @@
 //! Source:    Memshare §3 and §5; the layout and its sums are in `docs/decisions`
 //! Non-goals: naming a policy (shares come in through `control`), speaking a protocol
 
+pub mod fuzzing;
 mod geometry;
 mod hash;
 pub mod limits;

@@ -2,6 +2,7 @@
 //!
 //! Invariants: no error holds a password; blank lines mean nothing
 
+use super::secret::Secret;
 use crate::limits::{USER_NAME_MAX, USERS_MAX};
 use std::collections::HashSet;
 
@@ -55,9 +56,34 @@ pub(super) fn parse(text: &[u8]) -> Result<Vec<Line<'_>>, Wrong> {
     Ok(lines)
 }
 
+fn users(text: &[u8]) -> Option<Vec<(&str, &[u8])>> {
+    Some(parse(text).ok()?.iter().map(|line| (line.user, line.password)).collect())
+}
+
+/// What must hold of a file whatever is in it, for fuzzers and tests: it has its lines, or the one that is wrong is named.
+pub(crate) fn fuzzed(text: &[u8]) {
+    let lines: Vec<_> = text.split(|b| *b == b'\n').collect();
+    match parse(text) {
+        Ok(users) => {
+            for user in users {
+                let line = [user.user.as_bytes(), b":", user.password].concat();
+                let there = lines[user.number - 1];
+                assert_eq!(&line[..], there.strip_suffix(b"\r").unwrap_or(there));
+                // A password that is none is refused, and no hash makes its reader fail.
+                let _any = Secret::new(user.user, user.password);
+            }
+        }
+        Err(wrong) => {
+            // The lines before it are right; with it they are not.
+            let before = lines[..wrong.line - 1].join(&b'\n');
+            assert!(users(&before).is_some());
+            assert!(users(&[&before, b"\n".as_slice(), lines[wrong.line - 1]].concat()).is_none());
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::secret::Secret;
     use super::*;
     use crate::damaged::{damaged_texts, streams};
     use proptest::prelude::*;
@@ -95,33 +121,12 @@ mod tests {
         "d\u{e9}:\u{e9}\n".as_bytes(),
     ];
 
-    fn users(text: &[u8]) -> Option<Vec<(&str, &[u8])>> {
-        Some(parse(text).ok()?.iter().map(|line| (line.user, line.password)).collect())
-    }
-
     proptest! {
         #![proptest_config(streams())]
 
         #[test]
         fn a_damaged_file_has_its_lines_or_names_the_one_that_is_wrong(text in damaged_texts(WHOLE)) {
-            let lines: Vec<_> = text.split(|b| *b == b'\n').collect();
-            match parse(&text) {
-                Ok(users) => {
-                    for user in users {
-                        let line = [user.user.as_bytes(), b":", user.password].concat();
-                        let there = lines[user.number - 1];
-                        prop_assert_eq!(&line[..], there.strip_suffix(b"\r").unwrap_or(there));
-                        // A password that is none is refused, and no hash makes its reader fail.
-                        let _any = Secret::new(user.user, user.password);
-                    }
-                }
-                Err(wrong) => {
-                    // The lines before it are right; with it they are not.
-                    let before = lines[..wrong.line - 1].join(&b'\n');
-                    prop_assert!(users(&before).is_some());
-                    prop_assert!(users(&[&before, b"\n".as_slice(), lines[wrong.line - 1]].concat()).is_none());
-                }
-            }
+            fuzzed(&text);
         }
 
         #[test]

@@ -14,6 +14,7 @@ mod secret;
 mod throttle;
 mod verifier;
 
+pub(crate) use file::fuzzed;
 pub(crate) use identity::{Denied, Grant, Identity, Need, Rights};
 
 use crate::config::{AuthConfig, Config, KnownBy, TenantConfig, check_tenant};

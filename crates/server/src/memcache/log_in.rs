@@ -31,7 +31,7 @@ pub(super) enum Message<'b> {
 
 /// What the buffer begins with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Parsed<'b> {
+pub(super) enum Parsed<'b> {
     /// A message, and the bytes of the stream that it takes.
     Message(Message<'b>, u64),
     /// More bytes are needed: so many in all, as far as is known.
@@ -41,7 +41,7 @@ enum Parsed<'b> {
 }
 
 /// Reads one message off the front of `input`.
-fn parse(input: &[u8]) -> Parsed<'_> {
+pub(super) fn parse(input: &[u8]) -> Parsed<'_> {
     let Some(end) = memchr(b'\n', &input[..input.len().min(AUTH_LINE_MAX)]) else {
         return if AUTH_LINE_MAX <= input.len() {
             Parsed::Hopeless
@@ -145,7 +145,8 @@ pub(super) fn check(session: &Session<'_>, user: &[u8], password: &[u8]) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::damaged::{Front, damaged_texts, read_at_every_cut, streams};
+    use crate::damaged::{damaged_texts, streams};
+    use crate::memcache::fuzzed;
     use proptest::prelude::*;
 
     #[test]
@@ -188,11 +189,7 @@ mod tests {
 
         #[test]
         fn damaged_messages_mean_the_same_at_every_cut(stream in damaged_texts(WHOLE)) {
-            read_at_every_cut(&stream, |rest| match parse(rest) {
-                Parsed::Message(message, takes) => Front::Means(message, takes),
-                Parsed::Incomplete(needed) => Front::Incomplete(needed),
-                Parsed::Hopeless => Front::Hopeless,
-            });
+            fuzzed::log_in(&stream);
         }
     }
 }

@@ -4,6 +4,7 @@ mod batch;
 mod binary;
 pub mod client;
 mod exptime;
+pub(crate) mod fuzzed;
 mod log_in;
 mod meta;
 mod numbers;

@@ -23,6 +23,7 @@ pub(crate) use clock::{Clock, History};
 pub(crate) use density::density;
 pub use error::RankError;
 pub use expression::Expression;
+pub(crate) use expression::fuzzed;
 pub(crate) use hit_density::{Densities, HitDensity};
 pub(crate) use uses::{RAISE, all_uses, all_uses_by_chance};
 

@@ -14,6 +14,7 @@ mod area;
 mod clean;
 mod demote;
 mod doors;
+pub(crate) mod fuzzed;
 mod notes;
 mod parts;
 mod placement;

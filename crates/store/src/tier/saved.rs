@@ -323,7 +323,7 @@ fn check_magic(front: &[u8]) -> Result<(), NotTaken> {
 }
 
 /// Makes the items of all pieces again; none if one is damaged: those before it are there then.
-fn take_pieces(
+pub(super) fn take_pieces(
     worker: &mut Worker,
     file: &mut impl Read,
     adopt: &mut dyn FnMut(&str, bool) -> Option<TenantId>,

@@ -16,7 +16,7 @@
 
 mod execute;
 
-pub(in crate::memcache) use execute::{credentials, execute, lose, refuse_rate};
+pub(in crate::memcache) use execute::{credentials, execute, lose, plain, refuse_rate};
 
 use super::batch::{Awaiting, Hashed, Next, Prepared, Step, gather, hash_key};
 use super::parse::Bounds;

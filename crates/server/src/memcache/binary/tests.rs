@@ -1,7 +1,8 @@
 //! Every opcode, cut at every byte; and whatever else a stream may hold.
 
 use super::*;
-use crate::damaged::{Front, damaged, read_at_every_cut, streams};
+use crate::damaged::{damaged, streams};
+use crate::memcache::fuzzed;
 use proptest::prelude::*;
 
 const BOUNDS: Bounds = Bounds { body_max: 1001, upload_from: 1001, flush_disabled: false };
@@ -157,14 +158,6 @@ proptest! {
 
     #[test]
     fn damaged_streams_mean_the_same_at_every_cut(stream in damaged(whole())) {
-        read_at_every_cut(&stream, |rest| match parse(rest, &BOUNDS) {
-            Parsed::Request(request, takes) => {
-                assert!(HEADER as u64 <= takes, "a header is taken whole");
-                Front::Means(request, takes)
-            }
-            Parsed::Upload { request, taken, len } => Front::Means(request, (taken + len) as u64),
-            Parsed::Incomplete(needed) => Front::Incomplete(needed),
-            Parsed::Hopeless => Front::Hopeless,
-        });
+        fuzzed::binary(&stream);
     }
 }

@@ -1,7 +1,8 @@
 //! Lines and data blocks, right, wrong and damaged.
 
 use super::*;
-use crate::damaged::{Front, damaged_texts, read_at_every_cut, streams};
+use crate::damaged::{damaged_texts, streams};
+use crate::memcache::fuzzed;
 use proptest::prelude::*;
 
 const BOUNDS: Bounds = Bounds { body_max: 1001, upload_from: 1001, flush_disabled: false };
@@ -102,18 +103,6 @@ fn endless_lines_are_hopeless_unless_they_read() {
     assert!(matches!(parse(b"GET / HTTP/1.1\r\n", &BOUNDS), Parsed::Hopeless));
 }
 
-impl<'b> From<Parsed<'b>> for Front<Parsed<'b>> {
-    fn from(parsed: Parsed<'b>) -> Self {
-        match parsed {
-            Parsed::Request(_, taken) => Self::Means(parsed, taken as u64),
-            Parsed::Refused { skip, .. } => Self::Means(parsed, skip),
-            Parsed::Upload { taken, len, .. } => Self::Means(parsed, (taken + len) as u64),
-            Parsed::Incomplete(needed) => Self::Incomplete(needed),
-            Parsed::Hopeless => Self::Hopeless,
-        }
-    }
-}
-
 const WHOLE: &[&[u8]] = &[
     b"get a bb ccc\r\n",
     b"gets a\r\n",
@@ -153,7 +142,7 @@ proptest! {
 
     #[test]
     fn damaged_streams_mean_the_same_at_every_cut(stream in damaged_texts(WHOLE)) {
-        read_at_every_cut(&stream, |rest| parse(rest, &BOUNDS).into());
+        fuzzed::text(&stream);
     }
 }
 

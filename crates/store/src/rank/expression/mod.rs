@@ -7,9 +7,12 @@
 //! Cost:       a match per step and a look at the marks of the clock where age is asked; not measured alone
 //! Non-goals:  loops, functions of one's own, state: what cannot be said so is a rank of its own in this crate
 
+mod fuzzed;
 mod parse;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use fuzzed::fuzzed;
 
 use super::Usage;
 use super::clock::Clock;
