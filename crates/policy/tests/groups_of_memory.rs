@@ -66,10 +66,13 @@ fn members_together_hold_no_more_than_a_group_of_partitioned_may() {
     for inside in MemoryPolicy::NAMES {
         let mut policy = one_group("partitioned", inside, 1.0);
         let mut held = [0_u64; 2];
+        let mut in_force = [None; 3];
         for step in 0..400 {
-            let rows =
+            let mut rows =
                 [holder(1, None, 1.0, 0), holder(2, Some(0), 1.0, held[0]), holder(3, Some(0), 1.0, held[1])];
+            rows.iter_mut().zip(in_force).for_each(|(row, share)| row.in_force = share);
             let shares = decided(&mut policy, &rows);
+            in_force = std::array::from_fn(|at| Some(shares[at]));
             let writes = usize::from(100 <= step);
             held[writes] += 50;
             for (held, share) in held.iter_mut().zip(&shares[1..]) {

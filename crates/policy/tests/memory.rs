@@ -64,6 +64,26 @@ fn partitioned_gives_floor_and_weighted_rest() {
     }
 }
 
+/// Who holds more than its share when `partitioned` comes keeps it, grows no further, and is held to what others leave it.
+#[test]
+fn a_ceiling_comes_down_with_what_is_held() {
+    let mut rows = rows(&[T(1, 0, 1.0, 0, 64), T(2, 0, 1.0, 0, 64)]);
+    let pool = Pool { capacity: Amount::memory(Bytes::mib(96)), ..Pool::default() };
+    let mut policy = Partitioned::default();
+    let mut ceilings = Vec::new();
+    // What the first holds falls, rises within the slack and beyond it, and falls below the share.
+    for held in [64, 63, 64, 66, 60, 64, 30, 64] {
+        rows[0].signal = Some(MemorySignal { held: Bytes::mib(held), ..MemorySignal::default() });
+        let seen = Seen::new(Window::default(), &pool, &rows).unwrap();
+        let shares = policy.decide(Instant::ZERO, &seen).shares.rows().to_vec();
+        assert_eq!(shares.iter().map(|(_, share)| share.target).collect::<Vec<_>>(), [Bytes::mib(48); 2]);
+        assert_eq!(shares[1].1.ceiling, Some(Bytes::mib(48)), "who holds less has its share");
+        ceilings.push(shares[0].1.ceiling.unwrap().0 as f64 / f64::from(1 << 20));
+        rows.iter_mut().zip(&shares).for_each(|(row, (_, share))| row.in_force = Some(*share));
+    }
+    assert_eq!(ceilings, [66.0, 64.96875, 64.96875, 64.96875, 61.875, 61.875, 48.0, 48.0]);
+}
+
 #[test]
 fn who_joins_gets_an_equal_share_and_who_leaves_gives_it_back() {
     let mut policy = Shared::new(CREDIT, 1);

@@ -116,6 +116,63 @@ fn switching_the_policy_under_load_loses_nothing() {
     server.shut_down().unwrap();
 }
 
+/// Who has all the memory when `partitioned` comes loses nothing for it; when others come it gives, down to its share.
+#[test]
+fn a_full_server_that_is_partitioned_loses_what_others_come_to_need() {
+    let settings = config(Bytes::mib(32), MemoryPolicy::Shared);
+    let (server, address) = serve(Config { tenants: NAMES.map(tenant).to_vec(), ..settings });
+    let mut client = Client::connect(&address).unwrap();
+    let mut store = |name: &str, keys: std::ops::Range<usize>| {
+        for n in keys {
+            client.queue_store("set", format!("{name}:{n}").as_bytes(), 0, &[7; 400]);
+            if n % 100 == 99 {
+                client.send().unwrap();
+                (0..100).for_each(|_| assert_eq!(client.read_line().unwrap(), b"STORED"));
+            }
+        }
+    };
+    let of = |name: &str| {
+        let tenants = server.view().snapshot().tenants;
+        let one = tenants.iter().find(|t| t.state.name == name).unwrap();
+        (one.totals.evictions, one.state.held, one.state.share)
+    };
+    store("a", 0..100_000);
+    // The cleaner fills its reserve behind the last write.
+    let decisions = |count: usize| {
+        (0..count).for_each(|_| next_decision(&server, server.view().snapshot().decisions_total));
+    };
+    let (mut before, mut held, _) = of("a");
+    for _ in 0..20 {
+        decisions(1);
+        let (evictions, now, _) = of("a");
+        if (evictions, now) == (before, held) {
+            break;
+        }
+        (before, held) = (evictions, now);
+    }
+    assert!(0 < before && Bytes::mib(16) < held, "{held}");
+    switch(&server, MemoryPolicy::Partitioned);
+    decisions(3);
+    assert_eq!(of("a").0, before, "nothing goes for the change");
+    assert!(Some(held) <= of("a").2.ceiling && of("a").2.target < held);
+    // Another comes to its share, in steps that decisions follow.
+    for step in 0..6 {
+        store("b", step * 5_000..(step + 1) * 5_000);
+        decisions(1);
+    }
+    let ((_, a, share), (_, b, other)) = (of("a"), of("b"));
+    assert!(other.target.0 * 9 / 10 < b.0, "{b} of {}", other.target);
+    assert!(a < held && share.ceiling.unwrap() < held, "{a} of {share:?}, after {held}");
+    store("a", 100_000..130_000);
+    assert!(
+        of("a").1.0 <= share.ceiling.unwrap().0 * 33 / 32 + Bytes::mib(1).0,
+        "{} of {share:?}",
+        of("a").1
+    );
+    assert!(other.target.0 * 9 / 10 < of("b").1.0, "who has its share keeps it");
+    server.shut_down().unwrap();
+}
+
 /// Waits until a decision has been made after `before`.
 fn next_decision(server: &Running, before: u64) {
     for _ in 0..20_000 {

@@ -1,12 +1,13 @@
 //! Fixed shares: the floor and a weighted part of the rest, with a ceiling at the share.
 //!
-//! Shape:      claims -> shares; signals are not looked at
-//! Invariants: shares sum to the pool; nobody ends below its floor; nobody borrows what another leaves free
+//! Shape:      claims -> shares; claims, what is held, ceilings in force -> ceilings
+//! Invariants: shares sum to the pool; nobody ends below its floor; nobody borrows what another leaves free; who holds more than a
+//!             new share leaves (of another policy, or other claims) grows no further, and loses what others come to need
 //! Source:     the statically partitioned baseline of Memshare §2 and §6 (Memcachier's own scheme)
 
 use super::split::add_by_weight;
 use control::memory::{MemoryShare, MemorySignal};
-use control::{Decision, Law, Policy, Seen, Shares};
+use control::{Decision, Law, Policy, Row, Seen, Shares};
 use units::{Bytes, Duration, Instant};
 
 /// Time between decisions: the shares change only with claims and capacity.
@@ -27,6 +28,17 @@ pub(super) fn static_shares(
     targets.extend(seen.tenants.iter().map(|row| floors.kept(row.claim.floor).bytes));
     let reserved: Bytes = targets.iter().copied().sum();
     add_by_weight(seen.pool.capacity.bytes.saturating_sub(reserved), weights, targets);
+}
+
+/// Of what a tenant holds, what its ceiling is above that on the way down: twice what a store leaves around a ceiling, so that
+/// its own coming below it is not taken for a loss to others.
+const SLACK_PART: u64 = 32;
+
+/// A ceiling at the share; on the way down from more, at what is held, and never up again.
+fn ceiling(row: &Row<MemorySignal, MemoryShare>, target: Bytes) -> Bytes {
+    let before = row.in_force.and_then(|share| share.ceiling);
+    let held = row.signal.map(|signal| signal.held + Bytes(signal.held.0 / SLACK_PART));
+    target.max(before.into_iter().chain(held).min().unwrap_or(target))
 }
 
 /// The policy `partitioned`.
@@ -53,7 +65,10 @@ impl Policy for Partitioned {
         static_shares(seen, &mut self.weights, &mut self.targets);
         let rows = seen.tenants.iter().zip(&self.targets);
         let rows = rows
-            .map(|(row, &target)| (row.id, MemoryShare { ceiling: Some(target), ..MemoryShare::of(target) }));
+            .map(|(row, &target)| {
+                (row, MemoryShare { ceiling: Some(ceiling(row, target)), ..MemoryShare::of(target) })
+            })
+            .map(|(row, share)| (row.id, share));
         self.shares.rebuild(Law::Partition, seen, rows);
         Decision { shares: &self.shares, wake: PERIOD, lease: LEASE, steady: true, notes: &[] }
     }
