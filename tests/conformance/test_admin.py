@@ -118,6 +118,11 @@ def test_tenants_come_change_and_go(server):
         ("DELETE", "/tenants/default", None, 409, "default tenant"),
         ("DELETE", "/tenants/door", None, 409, "connections of its own"),
         ("PUT", "/policy", {"policy": "best"}, 400, "no such policy"),
+        ("PUT", "/policy", {}, 400, "nothing is to be changed"),
+        ("PUT", "/policy", {"tax": 1.5}, 400, "a tax of 1.5 is outside 0 to 1"),
+        ("PUT", "/policy", {"policy": "auto", "credit_bytes": 0}, 400, "a credit of zero moves nothing"),
+        ("PUT", "/policy", {"learning_seconds": -1}, 400, "learning_seconds has another type or range"),
+        ("PUT", "/policy", {"idle_time_seconds": 0}, 400, "everything is idle"),
         ("PATCH", "/policy", {}, 405, "method"),
         ("GET", "/nothing", None, 404, "no such page"),
         ("PUT", "/policy", b" " * 70_000, 413, "body"),
@@ -127,7 +132,8 @@ def test_refusals_say_why_and_what_helps(server, method, path, body, status, err
 
     def settings():
         fields = ("name", "prefix", "reserved_bytes", "weight", "credit_bytes", "over_share")
-        return [[t[field] for field in fields] for t in ask(server, "GET", "/tenants")[1]["tenants"]]
+        tenants = [[t[field] for field in fields] for t in ask(server, "GET", "/tenants")[1]["tenants"]]
+        return tenants, ask(server, "GET", "/policy")[1]
 
     before = settings()
     got, answer = ask(server, method, path, body)
@@ -154,6 +160,17 @@ def test_the_policy_changes_and_the_journal_says_so(server):
         return [note["text"] for note in notes if note["reason"] == "switched"]
 
     wait_until(lambda: noted() == ["idle-tax"])
+
+
+def test_the_policy_is_told_other_numbers(server):
+    before = ask(server, "GET", "/policy")[1]
+    told = {"credit_bytes": 1024, "tax": 0.25, "idle_time_seconds": 60, "learning_seconds": 7200}
+    status, answer = ask(server, "PUT", "/policy", told)
+    assert (status, {name: answer[name] for name in told}, answer["policy"]) == (200, told, before["policy"])
+    back = {name: before[name] for name in ("policy", "credit_bytes", "tax")}
+    back |= {name: int(before[name]) for name in ("idle_time_seconds", "learning_seconds")}
+    assert ask(server, "PUT", "/policy", back) == (200, before)
+    assert (before["credit_bytes"], before["tax"], before["idle_time_seconds"]) == (65536, 0.5, 18000)
 
 
 def test_under_one_pool_targets_follow_what_is_held(server):

@@ -83,7 +83,7 @@ def test_what_can_change_does_and_nothing_is_lost(reloaded):
         # What the administration changed and the file does not speak of stays.
         assert ask(reloaded.server, "PUT", "/tenants/feeds", {"weight": 7.0})[0] == 200
         assert ask(reloaded.server, "PUT", "/tenants/mine", {"prefix": "mine:"})[0] == 201
-        after = BEFORE.replace('policy = "shared"', 'policy = "partitioned"\nrank = "lru"\nmax_connections = 500')
+        after = BEFORE.replace('policy = "shared"', 'policy = "partitioned"\nrank = "lru"\nmax_connections = 500\ncredit = "1KiB"\ntax = 0.25\nidle_time = "1h"\nlearning = "2h"')
         after = after.replace('memory = "64MiB"', 'memory = "60MiB"').replace('slow_request = "10ms"', 'slow_request = "0s"')
         # One gives back what the other takes, and the group takes more: together it fits only in this order.
         after = after.replace('prefix = "feeds:"\nreserved = "8MiB"', 'prefix = "feeds:"\nreserved = "24MiB"')
@@ -91,7 +91,8 @@ def test_what_can_change_does_and_nothing_is_lost(reloaded):
         after = after.replace('[group.team]\nreserved = "8MiB"', '[group.team]\nreserved = "9MiB"')
         after = after.replace('[tenant.old]\nprefix = "old:"', '[tenant.new]\nprefix = "new:"\nreserved = "1MiB"\ngroup = "team"')
         said = "\n".join(reloaded.reload(after))
-        for what in ("policy partitioned", "rank lru", "memory 60MiB", "tenant 'feeds' changed", "tenant 'shop' changed",
+        for what in ("policy partitioned", "credit 1KiB", "tax 0.25", "idle_time 1h", "learning 2h", "rank lru", "memory 60MiB",
+                     "tenant 'feeds' changed", "tenant 'shop' changed",
                      "tenant 'old' removed", "tenant 'new' added", "group 'team' changed"):
             assert f"the settings were read again: {what}" in said, (what, said)
         assert "but not" not in said and "restart" not in said, said
@@ -106,7 +107,9 @@ def test_what_can_change_does_and_nothing_is_lost(reloaded):
         assert (settings["maxconns"], settings["maxbytes"], settings["rank"]) == ("500", str(60 * MIB), "lru")
         assert stats["max_connections"] == "500"
         assert ask(reloaded.server, "GET", "/slow")[1]["threshold_us"] == 0
-        assert ask(reloaded.server, "GET", "/policy")[1]["policy"] == "partitioned"
+        shown = ask(reloaded.server, "GET", "/policy")[1]
+        assert shown["policy"] == "partitioned" and (shown["credit_bytes"], shown["tax"]) == (1024, 0.25)
+        assert (shown["idle_time_seconds"], shown["learning_seconds"]) == (3600, 7200)
         # And back, on the same connections.
         said = "\n".join(reloaded.reload(BEFORE))
         assert "but not" not in said and "restart" not in said, said

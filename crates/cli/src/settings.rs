@@ -202,13 +202,15 @@ pub(crate) const SETTINGS: &[Setting] = &[
                pooled: beyond reservations what is worth least goes, whosever it is.")
         .reload(),
     setting("credit", Kind::Size, "64KiB", "1B and up", "Bytes that one shadow hit moves")
-        .more("Under shared and auto; under pooled it raises worth by so much. At most an 8192nd of the memory; a tenant's own credit is cut in the same proportion."),
+        .more("Under shared and auto; under pooled it raises worth by so much. At most an 8192nd of the memory; a tenant's own credit is cut in the same proportion.")
+        .reload(),
     setting("private", Kind::Ratio, "0", "0 to 1", "Part of its first share that each tenant has for itself")
         .more("Of a tenant without a reservation: 0 shares all memory, 1 none. It counts as its reservation."),
-    setting("tax", Kind::Ratio, "0.5", "0 to 1", "Part of idle memory that idle-tax and auto take"),
+    setting("tax", Kind::Ratio, "0.5", "0 to 1", "Part of idle memory that idle-tax and auto take").reload(),
     setting("idle_time", Kind::Time, "5h", "above 0s", "Memory not touched for so long is idle to the idle tax")
-        .more("What outlived three and a half times the memory written counts as idle earlier."),
-    setting("learning", Kind::Time, "3h", "0s and up", "How long auto runs as shared before it taxes"),
+        .more("What outlived three and a half times the memory written counts as idle earlier.")
+        .reload(),
+    setting("learning", Kind::Time, "3h", "0s and up", "How long auto runs as shared before it taxes").reload(),
     setting("cleaner_cpu", Kind::Ratio, "0.05", "above 0, at most 1", "Part of the CPU time that cleaning may take")
         .more("Where few requests write; 2.4 times as much where all do. It counts from where three quarters of the CPU time are used, not at all up to a half, by degrees between; 1 never gives way."),
     setting("cleaners", Kind::Count, "1", "1 to 8", "Background cleaners")

@@ -69,6 +69,12 @@ where
         }
     }
 
+    /// Tells the policy something else, and lets it decide next time.
+    pub fn retell(&mut self, tell: impl FnOnce(&mut P)) {
+        tell(&mut self.policy);
+        self.wake_at = Instant::ZERO;
+    }
+
     /// Goes on with another policy, which decides next time. It sees what is in force; window and journal go on.
     pub fn switch(&mut self, policy: P) {
         self.policy = policy;

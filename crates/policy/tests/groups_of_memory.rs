@@ -4,7 +4,7 @@
 use control::memory::{MemoryShare, MemorySignal};
 use control::{Amount, Claim, GroupId, Policy, Pool, Reason, Row, Seen, Weight, Window};
 use policy::compose::Group;
-use policy::memory::{MemoryOptions, MemoryPolicy};
+use policy::memory::{MemoryOptions, MemoryPolicy, Tax};
 use units::{Bytes, Duration, Instant, TenantId};
 
 fn policy(name: &str, seed: u64) -> MemoryPolicy {
@@ -173,5 +173,68 @@ fn a_group_that_was_empty_begins_anew() {
         let rows = all(10);
         let shares = policy.decide(now, &Seen::new(seen, &pool, &rows).unwrap()).shares.rows().to_vec();
         assert!(shares[2].1.target < shares[1].1.target, "{inside} learns again: {shares:?}");
+    }
+}
+
+/// The targets of two tenants, each alone or both in a group, after a decision at each of these seconds.
+fn targets_at(
+    policy: &mut MemoryPolicy,
+    secs: std::ops::Range<u64>,
+    group: Option<u16>,
+    signal: [(u64, u64); 2],
+) -> Vec<u64> {
+    let pool = Pool { capacity: Amount::memory(Bytes(10_000)), ..Pool::default() };
+    let rows: Vec<_> = (1..)
+        .zip(signal)
+        .map(|(id, (shadow_hits, idle))| {
+            let mut row = holder(id, group, 1.0, 5_000);
+            let signal = row.signal.as_mut().unwrap();
+            (signal.shadow_hits, signal.idle) = (shadow_hits, Bytes(idle));
+            row
+        })
+        .collect();
+    let at = |sec: u64| Instant::ZERO + Duration::from_secs(sec);
+    let mut targets = Vec::new();
+    for sec in secs {
+        let window = Window { start: at(sec.saturating_sub(1)), end: at(sec), mixed: false };
+        let seen = Seen::new(window, &pool, &rows).unwrap();
+        targets = policy.decide(at(sec), &seen).shares.rows().iter().map(|(_, s)| s.target.0).collect();
+    }
+    targets
+}
+
+/// `auto` that has learnt taxes on with another tax, alone and inside a group, and another credit moves from the next hit on.
+#[test]
+fn who_is_told_something_else_goes_on_with_what_it_has_learnt() {
+    let learning = Duration::from_secs(10);
+    let options = MemoryOptions { credit: Bytes(100).into(), learning, seed: 3, ..MemoryOptions::default() };
+    for group in [None, Some(0)] {
+        let of = |name: &str| {
+            let inside = |claim| Group { claim, inside: MemoryPolicy::by_name(name, options).unwrap() };
+            let groups = group.map(|_: u16| inside(Claim::default())).into_iter().collect();
+            MemoryPolicy::by_name(name, options).unwrap().over(groups)
+        };
+        let mut auto = of("auto");
+        // The first is hit and comes to have more; then half of what both hold is idle.
+        targets_at(&mut auto, 0..12, group, [(3, 0), (0, 0)]);
+        let half = targets_at(&mut auto, 12..80, group, [(0, 5_000), (0, 5_000)]);
+        auto.retell(MemoryOptions { tax: Tax::new(0.8).unwrap(), ..options });
+        let more = targets_at(&mut auto, 80..150, group, [(0, 5_000), (0, 5_000)]);
+        // A fifth instead of a half of each; of a group's share once more for the group.
+        let part = if group.is_some() { 0.16 } else { 0.4 };
+        for (half, more) in half.iter().zip(&more) {
+            assert!((*half as f64 * part - *more as f64).abs() < 10.0, "{half} and {more}, {group:?}");
+        }
+        assert!(half[1] < half[0], "what was learnt: {half:?}");
+        if group.is_some() {
+            // A credit is what fits a group, here a byte.
+            continue;
+        }
+        let mut shared = of("shared");
+        let before = targets_at(&mut shared, 0..1, group, [(0, 0), (0, 0)]);
+        assert_eq!(before, [5_000, 5_000]);
+        assert_eq!(targets_at(&mut shared, 1..2, group, [(1, 0), (0, 0)]), [5_100, 4_900]);
+        shared.retell(MemoryOptions { credit: Bytes(300).into(), ..options });
+        assert_eq!(targets_at(&mut shared, 2..3, group, [(1, 0), (0, 0)]), [5_400, 4_600]);
     }
 }

@@ -12,6 +12,7 @@ use crate::groups::GroupConfig;
 use crate::listener::Listener;
 use crate::reactor::IoEngine;
 use crate::sharing::{BandwidthKind, JointSettings, Steps, TierClaim};
+use crate::terms::Terms;
 use crate::tiers::{PlaceIn, TierConfig};
 use crate::tls::TlsConfig;
 use std::net::SocketAddr;
@@ -285,10 +286,10 @@ impl Default for Config {
             max_tenants: 1024,
             policy: MemoryPolicy::Pooled,
             private: 0.0,
-            credit: Bytes::kib(64),
-            tax: 0.5,
-            idle_time: Duration::from_secs(5 * 3_600),
-            learning: policy::memory::LEARNING,
+            credit: Terms::default().credit,
+            tax: Terms::default().tax,
+            idle_time: Terms::default().idle_time,
+            learning: Terms::default().learning,
             cleaner_cpu: 0.05,
             cleaners: 1,
             rank: RankKind::default(),

@@ -8,9 +8,10 @@
 use crate::config::{Config, ConfigError, MemoryPolicy, refuse};
 use crate::limits::{GROUPS_MAX, TENANT_NAME_MAX};
 use crate::sharing::TierClaim;
+use crate::terms::Terms;
 use control::{Amount, Claim, GroupId, Weight};
 use policy::compose::Group;
-use policy::memory::{Credit, MemoryOptions, MemoryPolicy as Policy, Tax};
+use policy::memory::{MemoryOptions, MemoryPolicy as Policy};
 use std::collections::BTreeMap;
 use units::Bytes;
 
@@ -33,24 +34,30 @@ pub struct GroupConfig {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Division {
     pub(crate) kind: MemoryPolicy,
+    pub(crate) terms: Terms,
     places: Vec<Option<GroupConfig>>,
 }
 
 impl Division {
     /// The division that a configuration begins with.
     pub(crate) fn of(config: &Config) -> Self {
-        Self::new(config.policy, &config.groups)
+        Self { terms: Terms::of(config), ..Self::new(config.policy, &config.groups) }
     }
 
     /// These groups in this order, and `kind` among them.
     #[must_use]
     pub fn new(kind: MemoryPolicy, groups: &[GroupConfig]) -> Self {
-        Self { kind, places: groups.iter().cloned().map(Some).collect() }
+        Self { kind, terms: Terms::default(), places: groups.iter().cloned().map(Some).collect() }
     }
 
-    /// The same groups under another policy among them.
-    pub(crate) fn under(&self, kind: MemoryPolicy) -> Self {
-        Self { kind, ..self.clone() }
+    /// The same groups under another policy among them, which is told this.
+    pub(crate) fn under(&self, kind: MemoryPolicy, terms: Terms) -> Self {
+        Self { kind, terms, ..self.clone() }
+    }
+
+    /// Whether the same policies divide the same groups, whatever they are told.
+    pub(crate) fn is_but_told_otherwise(&self, before: &Self) -> bool {
+        self.kind == before.kind && self.places == before.places
     }
 
     /// Every place, with its group if it has one.
@@ -122,14 +129,14 @@ impl Division {
         groups.fold(all, plus)
     }
 
+    /// What its policies are told.
+    pub(crate) fn options(&self, config: &Config) -> MemoryOptions {
+        self.terms.options(config.memory, config.seed)
+    }
+
     /// The policies of this division in their first state, as a configuration has them.
     pub(crate) fn configured(&self, config: &Config) -> Policy {
-        self.policy(MemoryOptions {
-            credit: Credit::fitting(config.credit, config.memory),
-            tax: Tax::new(config.tax).expect("a checked configuration has a tax of 0 to 1"),
-            learning: config.learning,
-            seed: config.seed,
-        })
+        self.policy(self.options(config))
     }
 
     /// The policies of this division in their first state; each group's has a seed of its own.

@@ -53,10 +53,11 @@ impl InCharge {
 mod tests {
     use super::*;
     use crate::config::MemoryPolicy;
+    use crate::terms::Terms;
 
     #[test]
     fn spans_cover_every_decision_once() {
-        let by = |kind| Division::default().under(kind);
+        let by = |kind| Division::default().under(kind, Terms::default());
         let in_charge = InCharge::new(by(MemoryPolicy::Shared));
         let spans = |count| -> Vec<_> {
             in_charge.spans(count).into_iter().map(|(division, span)| (division.kind, span)).collect()

@@ -35,6 +35,7 @@ mod operator;
 mod saved;
 mod shared;
 mod sharing;
+mod terms;
 mod tiers;
 mod tokens;
 
@@ -59,7 +60,8 @@ pub use groups::{Division, GroupConfig, Member, check_groups};
 pub use listener::{Address, Defaults, Listener, ListenerError, TlsMode, UNIX_MODE};
 pub use observe::{CommandClass, HotKey, HotKeysView, Latency, Operation, Slow, TenantLatency};
 pub use operator::{
-    Adopted, GroupReport, GroupSettings, Operator, Refusal, RefusalKind, Settings, TenantReport,
+    Adopted, GroupReport, GroupSettings, MemorySettings, Operator, Refusal, RefusalKind, Settings,
+    TenantReport,
 };
 pub use reactor::IoEngine;
 pub use saved::{NotSaved, SavedError};
@@ -68,6 +70,7 @@ pub use shared::Clock;
 pub use sharing::{
     BandwidthKind, BandwidthKindError, SharingView, SpeedsError, TierClaim, TierClaimError, Unmeasured,
 };
+pub use terms::Terms;
 pub use tiers::{PlaceIn, TierConfig, TierUnavailable};
 pub use tls::{OldestTls, TlsConfig, TlsError, Verify};
 pub use view::{GroupView, Snapshot, TenantView, TierView, View};

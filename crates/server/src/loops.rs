@@ -127,7 +127,8 @@ pub(crate) fn control(
         if new_tenant || due <= now || SHADOW_HITS_PER_DECISION <= shared.store.pending_shadow_hits() {
             let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
             thing.set_group_floors(shared.in_charge.now().floors());
-            thing.watch_idle(memory.policy().wants_idle().then_some(shared.config.idle_time));
+            let idle_time = shared.in_charge.now().terms.idle_time;
+            thing.watch_idle(memory.policy().wants_idle().then_some(idle_time));
             due = now + memory.step(now, &mut thing);
             let decisions = memory.journal().recorded_total();
             shared.controller.note(memory.policy().name(), decisions, now);

@@ -8,17 +8,18 @@
 
 mod adopt;
 mod groups;
+mod memory;
 
 pub use adopt::Adopted;
 pub use groups::{GroupReport, GroupSettings};
+pub use memory::MemorySettings;
 
 use crate::admission::{Allowance, AllowanceChange, GateCounts};
-use crate::config::{KnownBy, MemoryPolicy, TenantConfig, check_tenant, refuse_place};
-use crate::groups::Division;
+use crate::config::{KnownBy, TenantConfig, check_tenant, refuse_place};
 use crate::loops::{Helpers, MemoryLoop};
 use crate::observe::TenantLatency;
 use crate::shared::Shared;
-use crate::sharing::{BandwidthKind, GroupClaims, SharingView, Speeds, TierClaim};
+use crate::sharing::{BandwidthKind, SharingView, Speeds, TierClaim};
 use crate::tenants::{About, AddError, Origin, Router, claim};
 use crate::tiers::PlaceIn;
 use std::sync::atomic::Ordering;
@@ -371,36 +372,6 @@ impl Operator {
         self.decide_soon();
         self.helpers.wake_cleaners(1);
         Ok(())
-    }
-
-    /// The policy in charge.
-    #[must_use]
-    pub fn policy(&self) -> MemoryPolicy {
-        self.shared.in_charge.now().kind
-    }
-
-    /// Lets another policy divide the memory from the next decision on. It begins with the shares in force; items stay
-    /// where they are. Returns whether that is a change.
-    pub fn set_policy(&self, kind: MemoryPolicy) -> bool {
-        let _one_at_a_time = self.change();
-        let division = self.shared.in_charge.now();
-        if kind == division.kind {
-            return false;
-        }
-        self.switch(division.under(kind));
-        tracing::info!("the memory is divided by {} from now on", kind.name());
-        true
-    }
-
-    /// Lets another division decide from the next decision on.
-    fn switch(&self, division: Division) {
-        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        memory.switch(division.configured(&self.shared.config));
-        let claims = GroupClaims::of(&division, &self.shared.store);
-        self.shared.in_charge.switch(memory.journal().recorded_total(), division);
-        drop(memory);
-        self.shared.sharing.set_groups(claims);
-        self.decide_soon();
     }
 
     /// How the loop about a tier's bandwidth stands.

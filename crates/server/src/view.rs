@@ -238,13 +238,22 @@ impl View {
         if journal.recorded_total() != journal.records().len() as u64 {
             return Ok(None);
         }
-        let mut agreed = 0;
+        let (mut agreed, config) = (0, &self.shared.config);
+        let mut last: Option<(Arc<Division>, policy::memory::MemoryPolicy)> = None;
         for (division, decisions) in self.shared.in_charge.spans(journal.records().len()) {
-            let mut fresh = division.configured(&self.shared.config);
+            // One that was told something else went on.
+            let mut fresh = match last.take() {
+                Some((before, mut policy)) if division.is_but_told_otherwise(&before) => {
+                    policy.retell(division.options(config));
+                    policy
+                }
+                _ => division.configured(config),
+            };
             let span = journal.records().skip(decisions.start).take(decisions.len());
             let replayed = control::journal::replay(&mut fresh, span);
             agreed +=
                 replayed.map_err(|e| control::journal::Divergence { index: e.index + decisions.start })?;
+            last = Some((division, fresh));
         }
         Ok(Some(agreed))
     }

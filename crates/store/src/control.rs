@@ -41,12 +41,12 @@ impl MemoryControl {
         Self::of(store, idle)
     }
 
-    /// Estimates idle bytes from now on, or no more.
+    /// Estimates what is not touched for so long from now on, or no more.
     pub fn watch_idle(&mut self, idle_time: Option<Duration>) {
-        match idle_time {
-            Some(time) if self.idle.is_none() => self.idle = IdleSensor::new(&self.store, time),
-            Some(_) => {}
-            None => self.idle = None,
+        match (idle_time, &mut self.idle) {
+            (Some(time), None) => self.idle = IdleSensor::new(&self.store, time),
+            (Some(time), Some(idle)) => idle.watch_for(time),
+            (None, _) => self.idle = None,
         }
     }
 

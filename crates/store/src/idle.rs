@@ -43,6 +43,15 @@ pub(crate) struct IdleSensor {
 }
 
 impl IdleSensor {
+    /// Looks for what was not touched for another time from now on; what was seen of the other one is forgotten.
+    pub(crate) fn watch_for(&mut self, idle_time: Duration) {
+        if self.idle_time != idle_time {
+            self.idle_time = idle_time;
+            self.sums.clear();
+            self.sampled = None;
+        }
+    }
+
     /// A sensor of bytes that were not touched for `idle_time`; none if too many threads work with the store.
     pub(crate) fn new(store: &Store, idle_time: Duration) -> Option<Self> {
         let mut reader = store.epochs.join()?;

@@ -2,7 +2,9 @@
 
 use crate::live::{config, serve, tenant};
 use server::memcache::client::Client;
-use server::{Config, GroupConfig, GroupSettings, MemoryPolicy, Running, Settings, TenantConfig};
+use server::{
+    Config, GroupConfig, GroupSettings, MemoryPolicy, MemorySettings, Running, Settings, TenantConfig,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use units::Bytes;
@@ -88,6 +90,14 @@ fn switching_the_policy_under_load_loses_nothing() {
         before[3] < taxed[3] && taxed.iter().copied().sum::<Bytes>() <= divisible,
         "by weight: {taxed:?}"
     );
+    // The same policy is told something else, and replayed as who has been told so.
+    let told = MemorySettings { tax: Some(0.9), credit: Some(Bytes::kib(1)), ..MemorySettings::default() };
+    let before = server.view().snapshot().decisions_total;
+    assert_eq!(server.operator().divide(&told), Ok(true));
+    next_decision(&server, before);
+    assert_eq!(server.operator().divide(&told), Ok(false), "the same again is no change");
+    assert_eq!((server.operator().policy(), server.operator().terms().tax), (MemoryPolicy::IdleTax, 0.9));
+    let taxed = targets(&server);
     switch(&server, MemoryPolicy::Shared);
     assert!(close(&taxed, &targets(&server)), "and back to shared");
     for kind in MemoryPolicy::ALL.into_iter().cycle().take(12) {

@@ -82,6 +82,12 @@ where
         self.outer.policy()
     }
 
+    /// Does something with the policy among the groups and with each inside.
+    pub fn each_mut(&mut self, outer: impl FnOnce(&mut O), mut inside: impl FnMut(&mut I)) {
+        outer(self.outer.policy_mut());
+        self.groups.iter_mut().for_each(|group| inside(group.policy.policy_mut()));
+    }
+
     /// The policies inside them, in their order.
     pub fn inside(&self) -> impl Iterator<Item = &I> {
         self.groups.iter().map(|group| group.policy.policy())

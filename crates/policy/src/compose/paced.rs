@@ -54,6 +54,10 @@ where
         &self.policy
     }
 
+    pub(super) fn policy_mut(&mut self) -> &mut P {
+        &mut self.policy
+    }
+
     /// Whether nobody was there at last.
     pub(super) fn has_nobody(&self) -> bool {
         self.rows.is_empty()

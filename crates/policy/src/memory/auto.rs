@@ -9,6 +9,7 @@
 //!             learning anew for all, from what is in force, since nobody knows yet what it needs and from whom to take it
 //! Non-goals:  learning again by itself when demand changes: the tax follows by what is idle, and an operator by a restart
 
+use super::credit::Credit;
 use super::idle_tax::{Tax, tax_all, taxed};
 use super::memshare::{Shared, note, signed};
 use super::split::add_by_weight;
@@ -75,6 +76,12 @@ impl Auto {
     /// The same among the members of a group.
     pub(super) fn in_group(self) -> Self {
         Self { shared: self.shared.in_group(), ..self }
+    }
+
+    /// Other options from the next decision on. A tax that runs goes on: what was learnt is not learnt again.
+    pub(super) fn retell(&mut self, credit: Credit, tax: Tax, learning: Duration) {
+        self.shared.retell(credit);
+        (self.tax, self.learning) = (tax, learning);
     }
 
     /// Whether the tax runs.

@@ -87,6 +87,11 @@ impl IdleTax {
     pub fn new(tax: Tax) -> Self {
         Self { tax, weights: Vec::new(), private: Vec::new(), shares: Shares::default() }
     }
+
+    /// Another tax from the next decision on.
+    pub(super) fn retell(&mut self, tax: Tax) {
+        self.tax = tax;
+    }
 }
 
 impl Policy for IdleTax {

@@ -81,6 +81,11 @@ impl Shared {
         }
     }
 
+    /// Another credit from the next decision on.
+    pub(super) fn retell(&mut self, credit: Credit) {
+        self.credit = credit;
+    }
+
     /// The same among the members of a group: its credit is what fits the group's memory.
     pub(super) fn in_group(self) -> Self {
         Self { in_group: true, ..self }

@@ -104,6 +104,18 @@ impl MemoryPolicy {
         }
     }
 
+    /// Tells a policy that is at work other options; the seed stays. What it has learnt stays, too.
+    pub fn retell(&mut self, options: MemoryOptions) {
+        match self {
+            Self::Partitioned(_) => {}
+            Self::Shared(p) => p.retell(options.credit),
+            Self::IdleTax(p) => p.retell(options.tax),
+            Self::Auto(p) => p.retell(options.credit, options.tax, options.learning),
+            Self::Pooled(p) => p.retell(options.credit),
+            Self::Grouped(p) => p.each_mut(|outer| outer.retell(options), |inside| inside.retell(options)),
+        }
+    }
+
     /// Whether it looks at idle bytes: a sensor that has to search for them may save it otherwise.
     #[must_use]
     pub fn wants_idle(&self) -> bool {

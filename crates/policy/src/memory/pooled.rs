@@ -97,6 +97,11 @@ impl Pooled {
         }
     }
 
+    /// Another credit from the next decision on.
+    pub(super) fn retell(&mut self, credit: Credit) {
+        self.credit = credit;
+    }
+
     /// The same among the members of a group: what they are worth more adds to what their group is.
     pub(super) fn in_group(self) -> Self {
         Self { in_group: true, ..self }

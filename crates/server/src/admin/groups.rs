@@ -4,7 +4,8 @@
 
 use super::door::{Refused, known_fields, malformed};
 use super::named::Named;
-use super::tenants::{bandwidth, policy_of};
+use super::policy::policy_of;
+use super::tenants::bandwidth;
 use crate::config::MemoryPolicy;
 use crate::operator::{GroupReport, GroupSettings, Operator, Refusal};
 use crate::sharing::TierClaim;

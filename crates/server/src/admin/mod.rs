@@ -11,6 +11,7 @@ mod journal;
 mod named;
 mod observed;
 mod pieces;
+mod policy;
 mod prometheus;
 mod sharing;
 mod tenants;

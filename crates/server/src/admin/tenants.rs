@@ -4,24 +4,19 @@
 //! Units:    bytes in names that end with `_bytes`
 //! Non-goals: users and passwords
 
-use super::audit::{self, Asker};
-use super::door::{Refused, answer, known_fields, malformed, object};
+use super::door::{Refused, known_fields, malformed};
 use super::named::{self, Named};
 use super::observed::QUANTILES;
-use super::sharing;
+use super::{policy, sharing};
 use crate::admission::{AllowanceChange, OverRate};
-use crate::config::MemoryPolicy;
 use crate::limits::ADMIN_BODY_MAX;
 use crate::operator::{Operator, Refusal, Settings, TenantReport};
 use crate::sharing::{TierClaim, TierClaimError};
 use crate::stats::traffic;
 use crate::tiers::PlaceIn;
 use axum::Router;
-use axum::body::Bytes as Body;
-use axum::extract::rejection::BytesRejection;
-use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
+use axum::extract::DefaultBodyLimit;
+use axum::http::StatusCode;
 use axum::routing::get;
 use control::bandwidth::Kind;
 use serde_json::{Map, Value, json};
@@ -82,41 +77,11 @@ impl Named for Tenants {
 /// The pages of tenants and of the policy.
 pub(super) fn routes(operator: Arc<Operator>) -> Router {
     let policy = Router::new()
-        .route("/policy", get(policy).put(set_policy).post(set_policy))
+        .route("/policy", get(policy::show).put(policy::set).post(policy::set))
         .route("/bandwidth", get(sharing::answer).put(sharing::set).post(sharing::set))
         .layer(DefaultBodyLimit::max(ADMIN_BODY_MAX))
         .with_state(Arc::clone(&operator));
     named::routes::<Tenants>(operator).merge(policy)
-}
-
-async fn policy(State(operator): State<Arc<Operator>>) -> Response {
-    answer(StatusCode::OK, &policy_json(&operator))
-}
-
-async fn set_policy(
-    State(operator): State<Arc<Operator>>,
-    asker: Asker,
-    headers: HeaderMap,
-    body: Result<Body, BytesRejection>,
-) -> Result<Response, Refused> {
-    let object = object(&headers, body)?;
-    known_fields(&object, &["policy"])?;
-    let before = policy_json(&operator);
-    operator.set_policy(policy_of(object.get("policy"))?);
-    audit::note(&asker, "the policy", &["policy"], &before, &policy_json(&operator));
-    Ok(answer(StatusCode::OK, &policy_json(&operator)))
-}
-
-/// The policy that a value names.
-pub(super) fn policy_of(value: Option<&Value>) -> Result<MemoryPolicy, Refused> {
-    let choices = MemoryPolicy::ALL.map(MemoryPolicy::name).join(", ");
-    let word = value.and_then(Value::as_str);
-    let kind = MemoryPolicy::ALL.into_iter().find(|kind| Some(kind.name()) == word);
-    kind.ok_or_else(|| malformed("there is no such policy", &format!("one of {choices}")))
-}
-
-fn policy_json(operator: &Operator) -> Value {
-    json!({"policy": operator.policy().name(), "choices": MemoryPolicy::ALL.map(MemoryPolicy::name)})
 }
 
 /// A tenant as JSON.
@@ -325,7 +290,10 @@ fn settings(object: &Map<String, Value>) -> Result<Settings, Refused> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::door::object;
     use super::*;
+    use axum::body::Bytes as Body;
+    use axum::http::HeaderMap;
 
     fn check(body: &str, wanted: Result<Settings, &str>) {
         let object = object(&HeaderMap::new(), Ok(Body::copy_from_slice(body.as_bytes())));

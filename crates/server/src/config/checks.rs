@@ -10,9 +10,9 @@ use crate::listener::TlsMode;
 use crate::saved::written_at;
 use crate::sharing::BandwidthKind;
 use crate::tenants::DEFAULT_TENANT;
+use crate::terms::Terms;
 use crate::tiers::{ALL_TIERS, PlaceIn, path_of};
 use crate::tls::check_ciphers;
-use policy::memory::Tax;
 use std::path::{Path, PathBuf};
 use store::Geometry;
 use units::{Bytes, Duration};
@@ -262,21 +262,13 @@ impl Config {
     }
 
     fn check_policies(&self) -> Result<(), ConfigError> {
-        if self.credit == Bytes::ZERO {
-            return refuse(
-                "a credit of zero moves nothing".to_owned(),
-                "use policy = \"partitioned\" for fixed shares",
-            );
-        }
         if !(0.0..=1.0).contains(&self.private) {
             return refuse(
                 format!("a private part of {} is outside 0 to 1", self.private),
                 "0 shares all memory, 1 none",
             );
         }
-        if Tax::new(self.tax).is_none() {
-            return refuse(format!("a tax of {} is outside 0 to 1", self.tax), "leave it at 0.5, a half");
-        }
+        Terms::of(self).check()?;
         if !(0.0 < self.bandwidth_part && self.bandwidth_part <= 1.0) {
             return refuse(
                 format!("a bandwidth_part of {} is not above 0 and at most 1", self.bandwidth_part),
@@ -305,12 +297,6 @@ impl Config {
             return refuse(
                 format!("{} cleaners are not 1 to {}", self.cleaners, store::CLEANERS_MAX),
                 "leave it at 1: writers that outrun it clean beside it",
-            );
-        }
-        if self.idle_time == Duration::ZERO {
-            return refuse(
-                "with an idle time of zero everything is idle".to_owned(),
-                "leave idle_time at 5h",
             );
         }
         Ok(())

@@ -6,7 +6,7 @@
 //! Failure:    what is refused is named with its reason, and tried again the next time; the rest is done
 //! Non-goals:  listeners, threads and whatever else is made once; `cli` knows which settings those are
 
-use super::{GroupSettings, Operator, Refusal, RefusalKind, Settings};
+use super::{GroupSettings, MemorySettings, Operator, Refusal, RefusalKind, Settings};
 use crate::admission::{Allowance, AllowanceChange};
 use crate::config::{Config, TenantConfig};
 use crate::groups::GroupConfig;
@@ -75,9 +75,7 @@ impl Operator {
                 adopted.config.memory = before.memory;
             }
         }
-        if before.policy != after.policy && self.set_policy(after.policy) {
-            adopted.done.push(format!("policy {}", after.policy.name()));
-        }
+        self.adopt_memory(before, after, &mut adopted);
         if before.rank != after.rank {
             self.set_default_rank(&after.rank);
             adopted.done.push(format!("rank {}", after.rank));
@@ -128,6 +126,28 @@ impl Operator {
             auth.adopt(config.clone(), after.tenants.clone());
         }
         adopted
+    }
+
+    /// Who divides the memory, and what it is told, as far as it differs: what was set at run time stays otherwise.
+    fn adopt_memory(&self, before: &Config, after: &Config, adopted: &mut Adopted) {
+        let settings = MemorySettings {
+            policy: changed(&before.policy, &after.policy),
+            credit: changed(&before.credit, &after.credit),
+            tax: changed(&before.tax, &after.tax),
+            idle_time: changed(&before.idle_time, &after.idle_time),
+            learning: changed(&before.learning, &after.learning),
+        };
+        let words = [
+            settings.policy.map(|policy| format!("policy {}", policy.name())),
+            settings.credit.map(|credit| format!("credit {credit}")),
+            settings.tax.map(|tax| format!("tax {tax}")),
+            settings.idle_time.map(|time| format!("idle_time {time}")),
+            settings.learning.map(|time| format!("learning {time}")),
+        ];
+        // A configuration that was checked is refused nothing.
+        if self.divide(&settings) == Ok(true) {
+            adopted.done.extend(words.into_iter().flatten());
+        }
     }
 
     /// The order of tenants that have none of their own.
