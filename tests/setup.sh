@@ -43,6 +43,8 @@ if [ -n "$missing" ]; then
 fi
 
 "$root/tests/venv.sh"
+"$root/tests/suites.sh" &
+suites=$!
 
 # A client that cannot be fetched or built is a skip that the tests name.
 clients=$root/tests/clients
@@ -51,14 +53,15 @@ if have npm && ! cmp -s "$clients/node/package-lock.json" "$venv/node/package-lo
     cp "$clients/node/package.json" "$clients/node/package-lock.json" "$venv/node"
     if ! npm ci --prefix "$venv/node" --no-audit --no-fund --silent; then
         rm -f "$venv/node/package-lock.json"
-        echo 'memjs cannot be fetched'
+        echo 'memjs and memcached, with its suite, cannot be fetched'
     fi
 fi
-if have go && ! cmp -s "$clients/go/main.go" "$venv/gomemcache.main.go"; then
-    if (cd "$clients/go" && go build -o "$venv/bin/gomemcache" .); then
-        cp "$clients/go/main.go" "$venv/gomemcache.main.go"
+if have go && ! cat "$clients"/go/* | cmp -s - "$venv/gomemcache.stamp"; then
+    if (cd "$clients/go" && go build -o "$venv/bin/gomemcache" . &&
+        go test -c -o "$venv/bin/gomemcache.test" github.com/bradfitz/gomemcache/memcache); then
+        cat "$clients"/go/* >"$venv/gomemcache.stamp"
     else
-        echo 'gomemcache cannot be fetched or built'
+        echo 'gomemcache and its suite cannot be fetched or built'
     fi
 fi
 if have javac && [ -e /usr/share/java/spymemcached.jar ] &&
@@ -66,4 +69,5 @@ if have javac && [ -e /usr/share/java/spymemcached.jar ] &&
     javac -encoding UTF-8 -cp /usr/share/java/spymemcached.jar -d "$venv/java" "$clients/java/Conformance.java" &&
         cp "$clients/java/Conformance.java" "$venv/java" || echo 'spymemcached cannot be built'
 fi
+wait "$suites"
 echo "ready: $venv"

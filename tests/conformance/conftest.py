@@ -14,9 +14,11 @@ PEER_ONLY = "stands for memcached only: COTENANT_TEST_PEER_ONLY=1"
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "cotenant: checks what memcached does not have")
+    config.addinivalue_line("markers", "last: looks at what other tests have found")
 
 
 def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: item.get_closest_marker("last") is not None)
     if servers.PEER_ONLY:
         for item in items:
             if item.get_closest_marker("cotenant"):
@@ -50,6 +52,26 @@ def note(request):
     if not hasattr(config, "notes"):
         config.notes = []
     return config.notes.append
+
+
+@pytest.fixture
+def clients_passed(request):
+    """Names of clients whose checks have passed in this run."""
+    config = request.config
+    if not hasattr(config, "clients_passed"):
+        config.clients_passed = set()
+    return config.clients_passed
+
+
+@pytest.fixture
+def passed(note, clients_passed):
+    """The last words of a client's test: `passed("memjs", "30 checks passed")`. The end of the report has them."""
+
+    def say(client, what):
+        clients_passed.add(client)
+        note(f"{client} {what}")
+
+    return say
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ def run(command, **options):
 
 
 @pytest.mark.parametrize("protocol", ["-a", "-b"])
-def test_memcapable(empty, note, protocol):
+def test_memcapable(empty, note, clients_passed, protocol):
     """Debian calls the program memccapable."""
     host, port = empty.address
     done = run([tool("memccapable", "memcapable"), "-h", host, "-p", str(port), protocol, "-t", "20"])
@@ -58,9 +58,10 @@ def test_memcapable(empty, note, protocol):
          f"{sorted(CAPABLE_EXPECTED_TO_FAIL) or 'none'}")
     assert len(results) == CAPABLE_COUNT
     assert failed == CAPABLE_EXPECTED_TO_FAIL, done.stdout
+    clients_passed.add("libmemcached")
 
 
-def test_pymemcache(empty, note, tmp_path):
+def test_pymemcache(empty, passed, tmp_path):
     """The integration tests that pymemcache ships inside its package."""
     pymemcache = pytest.importorskip("pymemcache", reason="pymemcache is not installed (tests/requirements.txt)")
     tests = pathlib.Path(pymemcache.__file__).parent / "test"
@@ -75,13 +76,13 @@ def test_pymemcache(empty, note, tmp_path):
         if done.returncode == 0:
             break
     last = (done.stdout.strip().splitlines() or [""])[-1]
-    note(f"pymemcache {pymemcache.__version__} integration tests: {last}")
     assert done.returncode == 0, done.stdout + done.stderr
     counts = {word: int(number) for number, word in re.findall(r"(\d+) (passed|failed|skipped|error)", last)}
     assert PYMEMCACHE_COUNT <= counts["passed"], last
+    passed("pymemcache", f"{pymemcache.__version__} integration tests of its own: {last}")
 
 
-def test_python_memcached(empty, note):
+def test_python_memcached(empty, passed):
     memcache = pytest.importorskip("memcache", reason="python-memcached is not installed (tests/requirements.txt)")
     client = memcache.Client(["%s:%d" % empty.address], debug=0, cache_cas=True)
     checks = 0
@@ -129,10 +130,10 @@ def test_python_memcached(empty, note):
     client.flush_all()
     check(client.get("log"), None)
     client.disconnect_all()
-    note(f"python-memcached: {checks} checks passed")
+    passed("python-memcached", f"{checks} checks passed")
 
 
-def test_libmemcached_tools(empty, note, tmp_path):
+def test_libmemcached_tools(empty, passed, tmp_path):
     """ping, copy in, list what exists, print, touch, remove, stats, flush: through libmemcached's C client."""
     at = "--servers=%s:%d" % empty.address
     assert run([tool("memcping"), at]).returncode == 0
@@ -154,7 +155,7 @@ def test_libmemcached_tools(empty, note, tmp_path):
     assert run([tool("memccp"), at, str(path)]).returncode == 0
     assert run([tool("memcflush"), at]).returncode == 0
     assert run([tool("memcexist"), at, "file.txt"]).returncode != 0
-    note("libmemcached tools: ping cp exist cat touch stat rm flush passed")
+    passed("libmemcached", "tools: ping cp exist cat touch stat rm flush passed")
 
 
 @pytest.fixture(scope="module")
@@ -220,13 +221,13 @@ def pylibmc_checks(client, check):
 
 
 @pytest.mark.parametrize("binary", [False, True], ids=["text", "binary"])
-def test_pylibmc(empty, note, binary):
+def test_pylibmc(empty, passed, binary):
     pylibmc = pytest.importorskip("pylibmc", reason="pylibmc is not installed (tests/requirements.txt)")
     client = pylibmc.Client(["%s:%d" % empty.address], binary=binary, behaviors={"cas": True})
     check = Checks()
     pylibmc_checks(client, check)
     client.disconnect_all()
-    note(f"pylibmc {pylibmc.__version__} {'binary' if binary else 'text'}: {check.count} checks passed")
+    passed("pylibmc", f"{pylibmc.__version__} {'binary' if binary else 'text'}: {check.count} checks passed")
 
 
 #: Run as a program of its own: the library within pylibmc's wheel looks for SASL's mechanisms where another
@@ -245,7 +246,7 @@ except pylibmc.Error:
 
 
 @pytest.mark.cotenant
-def test_pylibmc_sasl(guarded, note):
+def test_pylibmc_sasl(guarded, passed):
     pylibmc = pytest.importorskip("pylibmc", reason="pylibmc is not installed (tests/requirements.txt)")
     if not pylibmc.support_sasl:
         pytest.skip("pylibmc was built without SASL")
@@ -258,7 +259,7 @@ def test_pylibmc_sasl(guarded, note):
         cwd=pathlib.Path(__file__).parents[1], env={**os.environ, "SASL_PATH": str(plugins[0])},
     )
     assert done.returncode == 0 and done.stdout, done.stdout + done.stderr
-    note(f"pylibmc {pylibmc.__version__} SASL: {done.stdout.strip()} checks passed")
+    passed("pylibmc", f"{pylibmc.__version__} SASL: {done.stdout.strip()} checks passed")
 
 
 def bmemcached_checks(client, check):
@@ -288,17 +289,17 @@ def bmemcached_checks(client, check):
     check(client.get("number"), None)
 
 
-def test_python_binary_memcached(empty, note):
+def test_python_binary_memcached(empty, passed):
     bmemcached = pytest.importorskip("bmemcached", reason="python-binary-memcached is not installed")
     check = Checks()
     client = bmemcached.Client(["%s:%d" % empty.address])
     bmemcached_checks(client, check)
     client.disconnect_all()
-    note(f"python-binary-memcached: {check.count} checks passed")
+    passed("python-binary-memcached", f"{check.count} checks passed")
 
 
 @pytest.mark.cotenant
-def test_python_binary_memcached_sasl(guarded, note):
+def test_python_binary_memcached_sasl(guarded, passed):
     bmemcached = pytest.importorskip("bmemcached", reason="python-binary-memcached is not installed")
     running, user, password = guarded
     check = Checks()
@@ -308,4 +309,4 @@ def test_python_binary_memcached_sasl(guarded, note):
     stranger = bmemcached.Client(["%s:%d" % running.address], user, "wrong")
     with pytest.raises(bmemcached.exceptions.MemcachedException, match="Auth failure"):
         stranger.get("text")
-    note(f"python-binary-memcached SASL: {check.count + 1} checks passed")
+    passed("python-binary-memcached", f"SASL: {check.count + 1} checks passed")
