@@ -54,15 +54,6 @@ NODE_MEMCACHED_LEFT_OUT = [
     "should reset failures if all failures do not occur within failuresTimeout ms",
 ]
 
-#: What memcached does and the server does not: the tests say when it does.
-TLS_KEY = "a key in PKCS #8 under the heading of PKCS #1 is refused; memcached takes it"
-TLS_VERIFY = "-o ssl_verify_mode=1 without ssl_ca_cert is refused; memcached serves whoever has no certificate"
-
-
-def holds_of_memcached(reason):
-    return pytest.mark.xfail(not servers.PEER_ONLY, reason=reason, strict=True)
-
-
 def need(*things):
     """Skips unless the files are there."""
     for thing in things:
@@ -192,7 +183,6 @@ def test_python_binary_memcached_sasl(bmemcached_suite, passed, tmp_path):
     passed("python-binary-memcached", f"SASL: {count} tests of its own passed")
 
 
-@holds_of_memcached(TLS_VERIFY)
 def test_python_binary_memcached_tls(bmemcached_suite, passed):
     """It starts a server of its own."""
     results, said = bmemcached_suite(BMEMCACHED_AT, "TLSMemcachedTests")
@@ -221,7 +211,6 @@ def test_gomemcache(alone_with, passed):
     passed("gomemcache", f"{judge(results, said, GOMEMCACHE_COUNT)} tests of its own passed")
 
 
-@holds_of_memcached(TLS_KEY)
 def test_gomemcache_tls(alone_with, passed):
     results, said = go_suite(alone_with, "-test.run=^TestTLS$")
     passed("gomemcache", f"TLS: {judge(results, said, GOMEMCACHE_TLS_COUNT)} test of its own passed")

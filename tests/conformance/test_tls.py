@@ -6,6 +6,7 @@ import re
 import signal
 import socket
 import ssl
+import subprocess
 import struct
 import time
 
@@ -305,6 +306,41 @@ def test_keys_that_do_not_go_together_are_told(authority, tmp_path):
         servers.start_cotenant([*options(authority, certificate, key), "-l", "127.0.0.1:0"])
     with pytest.raises(AssertionError, match=r"cannot speak TLS: cannot read the private key .*gone\.key"):
         servers.start_cotenant([*options(authority, certificate, tmp_path / "gone.key"), "-l", "127.0.0.1:0"])
+
+
+def made(*words):
+    subprocess.run(["openssl", *map(str, words)], check=True, capture_output=True)
+
+
+def test_a_key_is_read_in_each_of_its_forms(authority, fresh, tmp_path):
+    """As PKCS #8, SEC 1 and PKCS #1, in PEM, in DER, and under a heading that says another."""
+    certificate, key = authority.issue("forms")
+    rsa, signed = tmp_path / "rsa.key", tmp_path / "rsa.pem"
+    made("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost",
+         "-keyout", rsa, "-out", signed, "-days", "30", "-CA", authority.certificate, "-CAkey", authority.key)
+    forms = {name: tmp_path / name for name in ("ec.sec1.pem", "ec.sec1.der", "ec.pkcs8.der", "rsa.pkcs1.pem", "rsa.pkcs1.der")}
+    made("ec", "-in", key, "-out", forms["ec.sec1.pem"])
+    made("ec", "-in", key, "-outform", "DER", "-out", forms["ec.sec1.der"])
+    made("pkcs8", "-topk8", "-nocrypt", "-in", key, "-outform", "DER", "-out", forms["ec.pkcs8.der"])
+    made("rsa", "-traditional", "-in", rsa, "-out", forms["rsa.pkcs1.pem"])
+    made("rsa", "-traditional", "-in", rsa, "-outform", "DER", "-out", forms["rsa.pkcs1.der"])
+    mistold = tmp_path / "mistold.pem"
+    mistold.write_text(rsa.read_text().replace("PRIVATE KEY", "RSA PRIVATE KEY"))
+    pairs = [(certificate if name.startswith("ec") else signed, path) for name, path in forms.items()]
+    for chain, path in [(certificate, key), *pairs, (signed, rsa), (signed, mistold)]:
+        server = fresh(*options(authority, chain, path), "-l", "notls:127.0.0.1:0,127.0.0.1:0")
+        with Secure(ports(server, "TLS")[0], context(authority)) as client:
+            assert client.ask(b"mn\r\n") == b"MN\r\n", path
+        server.stop()
+
+
+def test_who_need_not_show_a_certificate_is_not_asked_where_nobody_says_which_are_good(authority, fresh):
+    certificate, key = authority.issue("lenient")
+    server = fresh("-Z", "-o", f"ssl_chain_cert={certificate},ssl_key={key},ssl_verify_mode=1",
+                   "-l", "notls:127.0.0.1:0,127.0.0.1:0")
+    for own in (None, authority.issue("anybody")):
+        with Secure(ports(server, "TLS")[0], context(authority, own)) as client:
+            assert client.ask(b"mn\r\n") == b"MN\r\n"
 
 
 def test_who_says_goodbye_gets_what_it_asked_for(authority, fresh):

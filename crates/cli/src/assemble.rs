@@ -286,9 +286,9 @@ fn tls(in_force: &InForce) -> Result<Option<TlsConfig>, Failure> {
         }),
         resumes: in_force.option("ssl_session_cache").is_some(),
     };
-    if tls.verify != Verify::None && tls.ca.is_none() {
+    if tls.verify == Verify::Require && tls.ca.is_none() {
         return Err(Failure::wrong_use(
-            "-o ssl_verify_mode: clients are asked for certificates, and nobody says which are good",
+            "-o ssl_verify_mode: clients need certificates, and nobody says which are good",
             "add -o ssl_ca_cert=FILE",
         ));
     }

@@ -9,7 +9,9 @@ use crate::listener::TlsMode;
 use memchr::memmem;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{
+    CertificateDer, PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer,
+};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
@@ -53,7 +55,7 @@ impl OldestTls {
 pub struct TlsConfig {
     /// PEM file of the server's certificate and those between it and its root.
     pub chain: PathBuf,
-    /// PEM file of its private key.
+    /// PEM or DER file of its private key.
     pub key: PathBuf,
     /// PEM file of the roots that clients' certificates must lead to.
     pub ca: Option<PathBuf>,
@@ -87,15 +89,11 @@ pub enum TlsError {
         /// Its path.
         path: PathBuf,
     },
-    /// A private key in a form that is not read.
-    #[error("the private key {} is {form}; plain PEM is read, as openssl pkey{option} -in {} -out FILE writes it", path.display(), path.display())]
-    KeyForm {
+    /// A private key that only a password opens.
+    #[error("the private key {} is encrypted; openssl pkey -in {} -out FILE writes it without a password", path.display(), path.display())]
+    EncryptedKey {
         /// Its path.
         path: PathBuf,
-        /// Which form.
-        form: &'static str,
-        /// What openssl is told about it.
-        option: &'static str,
     },
     /// Certificates have to be asked for, and nobody says which are good.
     #[error("clients' certificates are asked for without ssl_ca_cert")]
@@ -179,7 +177,10 @@ impl Loaded {
             Some(path) => Some((Arc::new(roots(path)?), path)),
         };
         let asking = |verify: Verify| -> Result<Option<Arc<dyn ClientCertVerifier>>, TlsError> {
-            let Some((roots, path)) = &roots else { return Err(TlsError::NoRoots) };
+            let Some((roots, path)) = &roots else {
+                // Who need not show one is not asked: nobody says which are good.
+                return if verify == Verify::Require { Err(TlsError::NoRoots) } else { Ok(None) };
+            };
             let verifier =
                 WebPkiClientVerifier::builder_with_provider(Arc::clone(roots), Arc::clone(&provider));
             let verifier = match verify {
@@ -203,16 +204,25 @@ impl Loaded {
     }
 }
 
+/// The key in a file, in whichever of the three encodings it is: a heading may say another, and DER has none.
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    PrivateKeyDer::from_pem_file(path).map_err(|cause| {
+    let named = PrivateKeyDer::from_pem_file(path).or_else(|cause| {
         let bytes = std::fs::read(path).unwrap_or_default();
-        let (path, is_encrypted) = (path.to_owned(), memmem::find(&bytes, b"ENCRYPTED").is_some());
+        let path = path.to_owned();
         match bytes.first() {
-            Some(0x30) => TlsError::KeyForm { path, form: "DER", option: " -inform DER" },
-            Some(_) if is_encrypted => TlsError::KeyForm { path, form: "encrypted", option: "" },
-            _ => TlsError::File { what: "private key", path, cause },
+            Some(0x30) => Ok(PrivatePkcs8KeyDer::from(bytes).into()),
+            _ if memmem::find(&bytes, b"ENCRYPTED").is_some() => Err(TlsError::EncryptedKey { path }),
+            _ => Err(TlsError::File { what: "private key", path, cause }),
         }
-    })
+    })?;
+    let der = || named.secret_der().to_vec();
+    let forms = [
+        PrivatePkcs8KeyDer::from(der()).into(),
+        PrivatePkcs1KeyDer::from(der()).into(),
+        PrivateSec1KeyDer::from(der()).into(),
+    ];
+    let is_read = |key: &PrivateKeyDer<'_>| aws_lc_rs::sign::any_supported_type(key).is_ok();
+    Ok(forms.into_iter().find(is_read).unwrap_or(named))
 }
 
 fn server_config(
@@ -367,14 +377,12 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_no_plain_pem_has_its_cure() {
+    fn a_key_that_is_none_has_its_cure() {
         let file = std::env::temp_dir().join(format!("cotenant-key-{}", std::process::id()));
         let pem = b"-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
-        for (bytes, said) in [
-            (&b"\x30\x82\x01\x02"[..], "is DER; plain PEM is read, as openssl pkey -inform DER -in "),
-            (pem, "is encrypted; plain PEM is read, as openssl pkey -in "),
-            (b"nothing", "cannot read the private key"),
-        ] {
+        for (bytes, said) in
+            [(&pem[..], "is encrypted; openssl pkey -in "), (b"nothing", "cannot read the private key")]
+        {
             std::fs::write(&file, bytes).expect("a file of the test");
             let error = private_key(&file).expect_err("it is none").to_string();
             assert!(error.contains(said), "{error}");

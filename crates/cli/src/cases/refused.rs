@@ -84,7 +84,7 @@ fn what_tls_cannot_be_is_one_line_with_a_cure() {
         ("cotenant serve -l btls:localhost", "is to speak TLS, which is off", "-Z"),
         ("cotenant serve -Z", "TLS needs -o ssl_chain_cert", "ssl_key=FILE"),
         (
-            "cotenant serve -Z -o ssl_chain_cert=c,ssl_key=k,ssl_verify_mode=1",
+            "cotenant serve -Z -o ssl_chain_cert=c,ssl_key=k,ssl_verify_mode=2",
             "which are good",
             "ssl_ca_cert",
         ),

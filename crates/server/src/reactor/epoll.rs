@@ -5,7 +5,7 @@
 //! Cost:       one system call per wait, receive and send
 
 use super::alarm::Alarm;
-use super::{Completion, Reactor, Sending, StreamId, Waker};
+use super::{Completion, Reactor, Sending, StreamId, Waker, acknowledge};
 use crate::limits::EVENTS_PER_WAIT;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
@@ -285,6 +285,12 @@ impl Reactor for Epoll {
             if stream.readable {
                 self.queue(id.0);
             }
+        }
+    }
+
+    fn acknowledge(&mut self, id: StreamId) {
+        if let Some(Some(stream)) = self.streams.get(id.0) {
+            acknowledge(&stream.stream);
         }
     }
 

@@ -126,6 +126,12 @@ pub(crate) enum Sending {
     Failed,
 }
 
+/// See `Reactor::acknowledge`.
+fn acknowledge(socket: &Socket) {
+    // Another kind of stream acknowledges nothing.
+    let _told = rustix::net::sockopt::set_tcp_quickack(socket, true);
+}
+
 /// Streams, whatever waits for them.
 pub(crate) trait Reactor {
     /// Takes a stream over.
@@ -152,6 +158,8 @@ pub(crate) trait Reactor {
     fn pause(&mut self, id: StreamId);
     /// Delivers data again.
     fn resume(&mut self, id: StreamId);
+    /// Tells the other side now that all has arrived, with nothing to say: it may wait for that with what it says next.
+    fn acknowledge(&mut self, id: StreamId);
     /// Says that nothing more will be sent; what the other side still sends can be read.
     fn finish(&mut self, id: StreamId);
     /// Wakes the thread that waits.

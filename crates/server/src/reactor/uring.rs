@@ -19,7 +19,7 @@ use super::alarm::Alarm;
 use super::ring::{Completed, RING_BYTES};
 use super::stream::{Slot, Stream};
 use super::tag::{GENERATION_BITS, Purpose, parts, tag};
-use super::{Completion, Reactor, Ring, Sending, StreamId, Waker};
+use super::{Completion, Reactor, Ring, Sending, StreamId, Waker, acknowledge};
 use crate::limits::{URING_OUT, URING_SEND_MAX};
 use crate::shared::Shared;
 use rustix::event::PollFlags;
@@ -409,6 +409,12 @@ impl Reactor for Uring {
         if let Some(stream) = self.stream(id.0) {
             stream.is_paused = false;
             self.go_on(id.0);
+        }
+    }
+
+    fn acknowledge(&mut self, id: StreamId) {
+        if let Some(stream) = self.stream(id.0) {
+            acknowledge(&stream.socket);
         }
     }
 

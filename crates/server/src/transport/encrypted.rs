@@ -27,7 +27,8 @@ impl<R: Reactor> Transport<R> {
         let taken = wrapped.early.len() - rest.len();
         wrapped.early.drain(..taken);
         self.inner.resume(id);
-        if session.wants_write() {
+        let answers = session.wants_write();
+        if answers {
             // What it says next answers this.
             wrapped.asked = self.now;
         }
@@ -41,6 +42,10 @@ impl<R: Reactor> Transport<R> {
             Sending::Failed => Step::Fail,
             _ if session.is_handshaking() => Step::Wait,
             _ => {
+                if !answers {
+                    // The client has spoken last. Where it may not send two small pieces in a row its first request waits for a word.
+                    self.inner.acknowledge(id);
+                }
                 let certificate = session.peer_certificates().and_then(<[_]>::first);
                 wrapped.client.names = certificate.map(tls::names).unwrap_or_default();
                 self.opened(id)
