@@ -52,7 +52,7 @@ const EVICTIONS: [&str; 2] = ["merge", "s3fifo"];
 /// Measures; adds rows.
 pub(crate) fn run(bench: &mut Bench) -> Result<(), BenchError> {
     bench.say("the store in this process");
-    let store = made(bench, MEMORY)?;
+    let store = made(bench, MEMORY, 1)?;
     let mut worker = store.worker()?;
     let all: Vec<_> = (0..KEYS).map(|number| (number, keys::key(number))).collect();
     for block in all.chunks(BLOCK) {
@@ -100,11 +100,11 @@ pub(crate) fn run(bench: &mut Bench) -> Result<(), BenchError> {
 }
 
 /// A store with the tenants of the benchmark.
-fn made(bench: &Bench, memory: Bytes) -> Result<Arc<Store>, BenchError> {
+pub(crate) fn made(bench: &Bench, memory: Bytes, threads: usize) -> Result<Arc<Store>, BenchError> {
     let options = Options {
         memory,
         item_max: Bytes::mib(1),
-        threads: 1,
+        threads,
         tenants_max: 16,
         no_evict: false,
         seed: bench.seed,
@@ -127,7 +127,7 @@ fn hit_ratios(bench: &mut Bench, peer: &mut Segcache) -> Result<(), BenchError> 
     let (zipf, mut rng) = (Zipf::new(ASKED_KEYS, bench.skew), Rng::new(bench.seed));
     let count = ASKED / usize::try_from(bench.less).unwrap_or(1);
     let numbers: Vec<u32> = (0..count).map(|_| keys::spread(zipf.draw(&mut rng), zipf.keys())).collect();
-    let store = made(bench, SMALL)?;
+    let store = made(bench, SMALL, 1)?;
     let mut worker = store.worker()?;
     let mut hits = 0.0;
     for number in &numbers {
@@ -173,7 +173,7 @@ fn moved_bytes(store: &Arc<Store>) -> u64 {
     (0..keys::TENANTS).map(|number| store.totals(tenant(number)).moved_bytes).sum()
 }
 
-fn tenant(number: u32) -> TenantId {
+pub(crate) fn tenant(number: u32) -> TenantId {
     TenantId(number % keys::TENANTS)
 }
 
@@ -199,7 +199,7 @@ fn time(worker: &mut Worker, rng: &mut Rng, blocks: u64, pass: Pass) -> Result<f
     Ok(spent / (blocks as f64 * BLOCK as f64))
 }
 
-fn hashed<'k>(worker: &Worker, key: &'k [u8]) -> Result<Key<'k>, BenchError> {
+pub(crate) fn hashed<'k>(worker: &Worker, key: &'k [u8]) -> Result<Key<'k>, BenchError> {
     worker
         .key(Space::Shared, key)
         .ok_or_else(|| BenchError::Usage("a key of the benchmark is no key".to_owned()))
@@ -214,7 +214,7 @@ fn look(worker: &Worker, number: u32, key: &Key<'_>) -> Result<(), BenchError> {
 }
 
 /// Stores one item; whether there was room.
-fn store(worker: &Worker, number: u32, key: &Key<'_>) -> Result<bool, BenchError> {
+pub(crate) fn store(worker: &Worker, number: u32, key: &Key<'_>) -> Result<bool, BenchError> {
     match worker.set(tenant(number), key, Mode::Set, Fields::default(), &keys::value(number)) {
         Ok(_) => Ok(true),
         Err(Refused::NoRoom) => Ok(false),
@@ -225,7 +225,7 @@ fn store(worker: &Worker, number: u32, key: &Key<'_>) -> Result<bool, BenchError
     }
 }
 
-fn make_room(worker: &mut Worker) -> Result<(), BenchError> {
+pub(crate) fn make_room(worker: &mut Worker) -> Result<(), BenchError> {
     worker.make_room().map_err(|_| BenchError::Premise("the store found no room".to_owned()))
 }
 

@@ -13,6 +13,8 @@ mod contenders;
 mod engines;
 mod equal;
 mod file;
+mod growth;
+mod half;
 mod idle;
 mod in_force;
 mod in_process;
@@ -34,6 +36,7 @@ mod streams;
 mod table;
 mod tiers;
 
+use half::Half;
 use harness::live::{Heard, Items, Kind, Peer, Plan, keys};
 use lab::workload::Zipf;
 use refusals::Refusals;
@@ -49,11 +52,11 @@ use units::Bytes;
 
 /// What is asked for.
 const USAGE: &str = "usage: bench [--quick] [--rounds N] [--only SECTION] [--skew S] [--json FILE] [--plots FOLDER] \
-                     [--server FILE] [--segcache FILE] [--traces FOLDER]";
+                     [--server FILE] [--segcache FILE] [--traces FOLDER] [--half first|second]";
 /// A part of the benchmark.
 type Section = fn(&mut Bench) -> Result<(), BenchError>;
 /// All of them, in order; whether one runs without being asked for, and whether it needs the servers.
-const SECTIONS: [(&str, Section, Needs); 18] = [
+const SECTIONS: [(&str, Section, Needs); 19] = [
     ("speed", speed::run, Needs::Servers),
     ("memtier", memtier::run, Needs::Servers),
     ("cleaner", cleaner::run, Needs::Servers),
@@ -65,6 +68,7 @@ const SECTIONS: [(&str, Section, Needs); 18] = [
     ("misses", misses::run, Needs::Servers),
     ("tiers", tiers::run, Needs::Servers),
     ("store", in_process::run, Needs::Nothing),
+    ("growth", growth::run, Needs::Nothing),
     ("media", media::run, Needs::Nothing),
     ("file", file::run, Needs::Nothing),
     ("sharing", sharing::run, Needs::Nothing),
@@ -125,6 +129,8 @@ pub(crate) struct Bench {
     pub(crate) less: u64,
     pub(crate) skew: f64,
     pub(crate) seed: u64,
+    /// The part of each trace that `streams` replays.
+    pub(crate) half: Option<Half>,
     only: Option<String>,
     json: Option<PathBuf>,
     server: Option<PathBuf>,
@@ -165,6 +171,7 @@ impl Bench {
             server: None,
             segcache: None,
             plots: None,
+            half: None,
             zipfs: RefCell::default(),
             traces: TRACES.into(),
             rows: Vec::new(),
@@ -187,6 +194,10 @@ impl Bench {
                 "--traces" => bench.traces = value()?.into(),
                 "--plots" => bench.plots = Some(value()?.into()),
                 "--segcache" => bench.segcache = Some(value()?.into()),
+                "--half" => {
+                    let half = Half::named(&value()?);
+                    bench.half = Some(half.ok_or_else(|| wrong("--half needs first or second"))?)
+                }
                 "--server" => bench.server = Some(value()?.into()),
                 _ => return Err(wrong(&format!("'{name}' is no option"))),
             }
@@ -344,7 +355,7 @@ mod tests {
     fn arguments_are_understood_or_refused() {
         let quick = parsed("--quick --only store --rounds 2 --json x --traces y").expect("all are options");
         assert_eq!((quick.rounds, quick.memory, quick.only.as_deref()), (2, MEMORY.1, Some("store")));
-        for wrong in ["--fast", "--rounds", "--rounds many", "--only nothing"] {
+        for wrong in ["--fast", "--rounds", "--rounds many", "--only nothing", "--half third"] {
             assert!(matches!(parsed(wrong), Err(BenchError::Usage(_))), "{wrong}");
         }
     }

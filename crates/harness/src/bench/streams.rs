@@ -7,6 +7,7 @@
 //! Non-goals:  TTLs, times
 
 use crate::contenders::{self, Contender};
+use crate::half;
 use crate::table::{Goal, Row};
 use crate::{Bench, BenchError};
 use comfy_table::{CellAlignment, Table, presets};
@@ -132,7 +133,7 @@ fn single(
     bench.say(stream);
     let unit = (!sized).then_some(UNIT);
     let per_item = if sized { PER_ITEM } else { Bytes::ZERO };
-    let recording = Recording::read(&mut *lab::open(path, None)?, limit, unit)?;
+    let recording = Recording::read(&mut *half::open(path, bench.half)?, limit, unit)?;
     let (keys, footprint) = recording.footprint(per_item);
     let mut lines = Vec::new();
     for percent in PERCENTS {
@@ -143,7 +144,7 @@ fn single(
         let peers = contenders::of_a_stream(sizes.capacity, per_item, unit, bench.seed);
         let report = match sizes.value_bytes {
             Some(value_bytes) => ours(bench, &sizes, limit, &mut OfOneSize::new(&recording, value_bytes))?,
-            None => ours(bench, &sizes, limit, &mut lab::open(path, None)?)?,
+            None => ours(bench, &sizes, limit, &mut half::open(path, bench.half)?)?,
         };
         let name = stream.to_owned();
         lines.push(line(name, format!("{percent} %"), sizes.memory, report, &recording, peers));
@@ -155,13 +156,13 @@ fn single(
 fn mix(bench: &mut Bench, limit: u64) -> Result<(), BenchError> {
     let Some(path) = bench.trace(MIX) else { return Ok(()) };
     bench.say(MIX);
-    let recording = Recording::read(&mut *lab::open(&path, None)?, limit, None)?;
+    let recording = Recording::read(&mut *half::open(&path, bench.half)?, limit, None)?;
     let mut lines = Vec::new();
     for memory in MIX_MEMORIES {
         let memory = if bench.less == 1 { memory } else { Bytes(memory.0 / QUICK_MIX_LESS) };
         let peers = contenders::of_a_mix(memory, PER_ITEM, bench.seed);
         let sizes = Sizes { memory, capacity: memory, value_bytes: None };
-        let report = ours(bench, &sizes, limit, &mut lab::open(&path, None)?)?;
+        let report = ours(bench, &sizes, limit, &mut half::open(&path, bench.half)?)?;
         lines.push(line(MIX.to_owned(), memory.to_string(), memory, report, &recording, peers));
     }
     show(bench, "the mix, all tenants in one memory", &lines);
