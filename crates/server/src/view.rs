@@ -4,6 +4,7 @@ use crate::admission::{Allowance, GateCounts};
 use crate::cleaning::CleaningView;
 use crate::config::MemoryPolicy;
 use crate::groups::{Division, GroupConfig};
+use crate::in_charge::Span;
 use crate::limits::LATENCY_TENANTS_MAX;
 use crate::loops::MemoryLoop;
 use crate::observe::{HotKeysView, Slow, TenantLatency};
@@ -12,6 +13,7 @@ use crate::sharing::{SharingView, TierClaim};
 use crate::tenants::{Binding, Router};
 use control::GroupId;
 use control::journal::{Journal, Line};
+use policy::memory::MemoryPolicy as Policy;
 use std::sync::{Arc, PoisonError};
 use store::{MemoryUse, TenantState, TierTotals, TierUse, Totals};
 use units::{Bytes, TenantId};
@@ -239,21 +241,20 @@ impl View {
             return Ok(None);
         }
         let (mut agreed, config) = (0, &self.shared.config);
-        let mut last: Option<(Arc<Division>, policy::memory::MemoryPolicy)> = None;
-        for (division, decisions) in self.shared.in_charge.spans(journal.records().len()) {
-            // One that was told something else went on.
-            let mut fresh = match last.take() {
-                Some((before, mut policy)) if division.is_but_told_otherwise(&before) => {
-                    policy.retell(division.options(config));
-                    policy
+        let mut last: Option<Policy> = None;
+        for Span { division, is_fresh, decisions } in self.shared.in_charge.spans(journal.records().len()) {
+            let mut policy = match last.take().filter(|_| !is_fresh) {
+                Some(mut before) => {
+                    before.retell(division.options(config));
+                    before
                 }
-                _ => division.configured(config),
+                None => division.configured(config),
             };
             let span = journal.records().skip(decisions.start).take(decisions.len());
-            let replayed = control::journal::replay(&mut fresh, span);
+            let replayed = control::journal::replay(&mut policy, span);
             agreed +=
                 replayed.map_err(|e| control::journal::Divergence { index: e.index + decisions.start })?;
-            last = Some((division, fresh));
+            last = Some(policy);
         }
         Ok(Some(agreed))
     }

@@ -92,9 +92,7 @@ fn switching_the_policy_under_load_loses_nothing() {
     );
     // The same policy is told something else, and replayed as who has been told so.
     let told = MemorySettings { tax: Some(0.9), credit: Some(Bytes::kib(1)), ..MemorySettings::default() };
-    let before = server.view().snapshot().decisions_total;
-    assert_eq!(server.operator().divide(&told), Ok(true));
-    next_decision(&server, before);
+    tell(&server, &told);
     assert_eq!(server.operator().divide(&told), Ok(false), "the same again is no change");
     assert_eq!((server.operator().policy(), server.operator().terms().tax), (MemoryPolicy::IdleTax, 0.9));
     let taxed = targets(&server);
@@ -123,6 +121,43 @@ fn switching_the_policy_under_load_loses_nothing() {
     assert_eq!((hits, evictions), (KEYS, 0));
     assert!(replayed.is_some_and(|decisions| 16 < decisions), "the journal replays across policies");
     assert!(!server.operator().set_policy(server.operator().policy()), "the same again is no change");
+    server.shut_down().unwrap();
+}
+
+/// The policy in charge is told something else, and has decided.
+fn tell(server: &Running, told: &MemorySettings) {
+    let before = server.view().snapshot().decisions_total;
+    assert_eq!(server.operator().divide(told), Ok(true));
+    next_decision(server, before);
+}
+
+/// `auto` that taxes by what it has learnt goes on with that when it is told another tax, and is replayed so; who was replaced and came
+/// back without a decision between has forgotten it, and is replayed so, too.
+#[test]
+fn a_replay_knows_who_went_on_and_who_began_anew() {
+    let tenants =
+        NAMES.map(|name| TenantConfig { weight: if name == "b" { 3.0 } else { 1.0 }, ..tenant(name) });
+    let settings = config(Bytes::mib(32), MemoryPolicy::Auto);
+    let learning = units::Duration::from_secs(1);
+    let (server, address) = serve(Config { tenants: tenants.to_vec(), learning, ..settings });
+    rewrite(&address, &AtomicBool::new(true));
+    let idle = |tax| MemorySettings {
+        tax: Some(tax),
+        idle_time: Some(units::Duration::from_secs(1)),
+        ..MemorySettings::default()
+    };
+    let replays = || server.view().replay_journal().unwrap().expect("it reaches back to the first");
+    let decided = || server.view().snapshot().decisions_total;
+    // One by which it begins, and one by which it has learnt.
+    (0..2).for_each(|_| next_decision(&server, decided()));
+    tell(&server, &idle(0.7));
+    tell(&server, &idle(0.4));
+    let (went_on, decisions) = (replays(), decided());
+    assert!(4 <= went_on && went_on as u64 <= decisions, "{went_on} of {decisions}");
+    let operator = server.operator();
+    assert!(operator.set_policy(MemoryPolicy::Shared) && operator.set_policy(MemoryPolicy::Auto));
+    tell(&server, &idle(0.5));
+    assert!(went_on < replays(), "{} after {went_on}", replays());
     server.shut_down().unwrap();
 }
 

@@ -78,7 +78,7 @@ impl Operator {
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         memory.switch(division.configured(&self.shared.config));
         let claims = GroupClaims::of(&division, &self.shared.store);
-        self.shared.in_charge.switch(memory.journal().recorded_total(), division);
+        self.shared.in_charge.switch(memory.journal().recorded_total(), division, true);
         drop(memory);
         self.shared.sharing.set_groups(claims);
         self.decide_soon();
@@ -89,7 +89,7 @@ impl Operator {
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let options = division.options(&self.shared.config);
         memory.retell(|policy| policy.retell(options));
-        self.shared.in_charge.switch(memory.journal().recorded_total(), division);
+        self.shared.in_charge.switch(memory.journal().recorded_total(), division, false);
         drop(memory);
         self.decide_soon();
     }
