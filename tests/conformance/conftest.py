@@ -122,6 +122,22 @@ def fresh():
 
 
 @pytest.fixture
+def peer_fresh():
+    """Starts Debian's memcached with arguments, for one test."""
+    if servers.find_memcached() is None:
+        pytest.skip(NO_MEMCACHED)
+    running = []
+
+    def start(*arguments):
+        running.append(servers.start_memcached(arguments))
+        return running[-1]
+
+    yield start
+    for one in running:
+        one.stop()
+
+
+@pytest.fixture
 def configured(tmp_path):
     """Starts a server with a configuration file; it ends with the test."""
     running = []

@@ -11,7 +11,7 @@ ours      memcached of any version errs here; the server under test must answer 
 
 import collections
 
-from conformance.wire import BAD_CHUNK, BAD_FORMAT, END, ERROR
+from conformance.wire import BAD_CHUNK, BAD_EXPTIME, BAD_FORMAT, END, ERROR
 
 Difference = collections.namedtuple("Difference", "name request debian current known reason")
 
@@ -25,8 +25,9 @@ DIFFERENCES = [
         "a command with too few words is a format error since the parsers were unified, and so is an empty line",
     ),
     Difference(
-        "commands with too few words", b"set a 0 0\r\nincr a\r\ntouch a\r\ndelete\r\ngat\r\ngat 0\r\nmd\r\nma\r\n",
-        ERROR * 5 + END + ERROR * 2, BAD_FORMAT * 8, "read", "as commands without words",
+        "commands with too few words", b"set a 0 0\r\nincr a\r\ntouch a\r\ndelete\r\ngat\r\ngat 0\r\nmd\r\nma\r\nmn\n",
+        ERROR * 5 + END + ERROR * 2 + b"MN\r\n", BAD_FORMAT * 9, "read",
+        "as commands without words; nor is a line of less than four bytes a command",
     ),
     Difference(
         "value of another length than declared", b"set a 0 0 1\r\nbcd\r\nset a 0 0 3\r\nab\r\n\r\n",
@@ -56,6 +57,14 @@ DIFFERENCES = [
         "delete with a time", b"delete a 1\r\n",
         b"CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n", b"NOT_FOUND\r\n", "read",
         "extra words are ignored",
+    ),
+    Difference(
+        "numbers beyond 32 bits",
+        b"set a 0 1700000000000 1\r\nx\r\nset a 0 0 1\r\nx\r\ntouch a 2147483648\r\ngat 2147483648 a\r\n"
+        b"flush_all 4294967296\r\nget a\r\n",
+        b"STORED\r\n" * 2 + b"TOUCHED\r\n" + END + b"OK\r\n" + END,
+        BAD_FORMAT + b"STORED\r\n" + BAD_EXPTIME * 3 + b"VALUE a 0 1\r\nx\r\n" + END,
+        "recorded", "1.6.18 takes the lower 32 bits, of flags and of what operating commands are told, too",
     ),
     Difference(
         "space before the command", b" get a\r\n", END, ERROR, "read", "the command is what stands before the first space"

@@ -95,6 +95,10 @@ class BinaryWire(Wire):
     def ask(self, request):
         """Every answer to `request`."""
         self.send(request + packet("noop", opaque=self.END))
+        return self.until_end()
+
+    def until_end(self):
+        """Every answer up to that of the `noop` that `ask` sends behind a request."""
         answers = []
         while (answer := read(self)).opaque != self.END:
             answers.append(answer)

@@ -132,11 +132,6 @@ EXPIRY = {
     "a second more is a date in 1970": (b"set a 0 %d 1\r\nx\r\nget a\r\n" % (DAYS_30 + 1), STORED + END),
     "absolute, in the past": (b"set a 0 1000000000 1\r\nx\r\nget a\r\n", STORED + END),
     "-1": (b"set a 0 -1 1\r\nx\r\nget a\r\n", STORED + END),
-    "milliseconds": (b"set a 0 1700000000000 1\r\nx\r\nget a\r\n", BAD_FORMAT + END),
-    "2^31, touched": (
-        b"set a 0 0 1\r\nx\r\ntouch a 2147483648\r\ngat 2147483648 a\r\nflush_all 4294967296\r\nget a\r\n",
-        STORED + BAD_EXPTIME * 3 + hit(b"a", b"x"),
-    ),
     "-2147483648": (b"set a 0 -2147483648 1\r\nx\r\nget a\r\n", STORED + END),
     "-1 hides the old value": (b"set a 0 0 1\r\nx\r\nset a 0 -1 1\r\ny\r\nget a\r\n", STORED * 2 + END),
     "expired is absent to add": (

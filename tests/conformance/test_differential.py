@@ -5,6 +5,8 @@ commands meet each other's items. CAS numbers differ between servers by nature; 
 relates to the ones before it on the same key. Streams avoid the forms of `differences.py`, whose rows are tested
 here one by one, and use no exptime or delay that passes within a test.
 
+Each stream is sent to the server under test once more with every request cut in two.
+
 To repeat a failure: COTENANT_TEST_SEED=<seed from the message>.
 """
 
@@ -14,6 +16,7 @@ import time
 
 import pytest
 
+from conformance.cuts import Cuts, ask_cut
 from conformance.differences import CASES, DIFFERENCES
 from conformance.wire import BAD_FORMAT, END, Closed, short
 
@@ -167,11 +170,11 @@ def stream(rng, name, quiet):
 
 
 class Side:
-    """One of the two servers: its connection and the CAS numbers it has shown."""
+    """One of the two servers: how requests are asked there, and the CAS numbers that it has shown."""
 
-    def __init__(self, wire):
-        self.wire = wire
-        assert wire.ask(b"flush_all\r\n") == b"OK\r\n"
+    def __init__(self, ask):
+        self.ask = ask
+        assert ask([b"flush_all\r\n"]) == b"OK\r\n"
         self.seen = {}
 
     def play(self, batch):
@@ -184,13 +187,13 @@ class Side:
         resolved = [
             b"".join(part.resolve(self.seen) if isinstance(part, Cas) else part for part in parts) for parts in batch
         ]
-        reply, waiting = b"", b""
+        reply, waiting = b"", []
         for request in resolved:
-            if request[:5] in (b"incr ", b"decr ") and waiting.endswith(b"\n"):
-                reply += self.wire.ask(waiting)
-                waiting = b""
-            waiting += request
-        reply += self.wire.ask(waiting)
+            if request[:5] in (b"incr ", b"decr ") and waiting and waiting[-1].endswith(b"\n"):
+                reply += self.ask(waiting)
+                waiting = []
+            waiting.append(request)
+        reply += self.ask(waiting)
         return self.normalise(reply), b"".join(resolved)
 
     def normalise(self, reply):
@@ -229,19 +232,35 @@ def first_difference(mine, other):
 VARIANTS = [(name, False) for name in LOUD] + [(name, True) for name in QUIET]
 
 
+def check_stream(server, peer, side, batches, seed):
+    """The batches to both servers, then cut to the one under test; `side` makes one of the servers of how it is asked."""
+    answers = []
+    with server.wire() as mine, peer.wire() as theirs:
+        here, there = (side(lambda requests, wire=wire: wire.ask(b"".join(requests))) for wire in (mine, theirs))
+        for number, batch in enumerate(batches):
+            (got, sent), (wanted, _) = here.play(batch), there.play(batch)
+            check_batch(got, wanted, sent, f"batch {number} of seed {seed!r}")
+            answers.append(wanted)
+    cuts = Cuts(random.Random(f"{seed} cuts"))
+    with server.wire() as mine:
+        here = side(lambda requests: ask_cut(mine, requests, cuts, server.is_debian))
+        for number, (batch, wanted) in enumerate(zip(batches, answers, strict=True)):
+            got, sent = here.play(batch)
+            check_batch(got, wanted, sent, f"batch {number} of seed {seed!r}, cut")
+    cuts.check()
+
+
+def check_batch(got, wanted, sent, where):
+    assert got == wanted, (
+        f"{where} (COTENANT_TEST_SEED={SEED}): {first_difference(got, wanted)}\nsent: {short(sent, 4000)}"
+    )
+
+
 @pytest.mark.parametrize("name, quiet", VARIANTS, ids=[n + (" noreply" if q else "") for n, q in VARIANTS])
 def test_random_stream(server, peer, compared, name, quiet):
     seed = f"{SEED} {name} {quiet}"
-    rng = random.Random(seed)
-    batches, cases = stream(rng, name, quiet)
-    with server.wire() as mine, peer.wire() as theirs:
-        here, there = Side(mine), Side(theirs)
-        for number, batch in enumerate(batches):
-            (got, sent), (wanted, _) = here.play(batch), there.play(batch)
-            assert got == wanted, (
-                f"batch {number} of seed {seed!r} (COTENANT_TEST_SEED={SEED}): {first_difference(got, wanted)}\n"
-                f"sent: {short(sent, 4000)}"
-            )
+    batches, cases = stream(random.Random(seed), name, quiet)
+    check_stream(server, peer, Side, batches, seed)
     compared("classic", name + " noreply" * quiet, cases)
 
 
@@ -318,6 +337,30 @@ def test_split_at_every_byte(server, little):
     check_cuts(server, *little, strip_cas)
 
 
+def few(draw, most=4, longest=60, end=b"\n"):
+    """Some short requests of those that `draw` gives, whole ones all."""
+    drawn = []
+    while len(drawn) < most:
+        sent = draw()
+        if len(sent) <= longest and sent.endswith(end):
+            drawn.append(sent)
+    return drawn
+
+
+@pytest.mark.parametrize("name, quiet", VARIANTS, ids=[n + (" noreply" if q else "") for n, q in VARIANTS])
+def test_each_command_split_at_every_byte(server, peer, name, quiet):
+    rng = random.Random(f"{SEED} split {name} {quiet}")
+
+    def drawn(name, quiet=False):
+        parts = request(rng, name, quiet)
+        return b"".join(b"%d" % NEVER_A_CAS if isinstance(part, Cas) else part for part in parts)
+
+    requests = few(lambda: drawn("set"), 1) + few(lambda: drawn(name, quiet)) + few(lambda: drawn("gets"), 1)
+    with peer.wire() as wire:
+        replies = [strip_cas(reply) for reply in one_by_one(wire, requests)]
+    check_cuts(server, requests, replies, strip_cas)
+
+
 def read_replies(wire, replies):
     """Reads as many lines (and values) as `replies` hold."""
     got = b""
@@ -360,6 +403,7 @@ def test_long_lines(server, peer, length):
         request = line % (b"x" * (length - len(line))) + b"\r\n"
         assert len(request) == length
         with server.wire() as wire, peer.wire() as other:
+            assert wire.ask(b"flush_all\r\n") == other.ask(b"flush_all\r\n")
             assert wire.ask(request) == other.ask(request), request[:40]
 
 

@@ -124,6 +124,18 @@ class Wire:
             self._more(until)
         return self._take(len(self.buffer))
 
+    def read_until(self, mark):
+        """Everything up to and including the first `mark`."""
+        until = time.monotonic() + self.deadline_s
+        while (at := self.buffer.find(mark)) < 0:
+            self._more(until)
+        return self._take(at + len(mark))
+
+    def ask_until(self, request, mark, answer):
+        """All that the server answers to `request`, shown by the answer to `mark` behind it, another than `version`."""
+        self.send(request + mark)
+        return self.read_until(answer)[: -len(answer)]
+
     def has_come(self):
         """Bytes that have come by now and were not read; they stay."""
         try:
