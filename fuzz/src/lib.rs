@@ -1,7 +1,7 @@
-//! Everything that reads bytes of others, and the store, as functions that panic if something that must hold does not.
+//! What reads bytes that others send, write or save, and the store, as functions that panic if something that must hold does not.
 //!
 //! Shape:     bytes -> a target; `main` gives them to libFuzzer, which follows the branches that they take
-//! Non-goals: being part of the product; streams without feedback, which each crate's tests draw themselves
+//! Non-goals: files of settings and HTTP, see `docs/decisions`; being part of the product; streams without feedback, which each crate's tests draw themselves
 
 mod model;
 mod trace;

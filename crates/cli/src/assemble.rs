@@ -437,7 +437,7 @@ fn notes(in_force: &InForce) -> impl Iterator<Item = String> {
 fn not_asked(config: &Config) -> impl Iterator<Item = String> {
     let asks = |listener: &&Listener| match listener.tls {
         TlsMode::Mutual => true,
-        TlsMode::On => config.tls.as_ref().is_some_and(|tls| tls.verify != Verify::None),
+        TlsMode::On => config.tls.as_ref().is_some_and(|tls| tls.verify != Verify::None && tls.ca.is_some()),
         TlsMode::Basic | TlsMode::Off => false,
     };
     let of_tenants = config.tenants.iter().filter_map(|tenant| tenant.listen.as_ref());
@@ -451,7 +451,7 @@ fn not_asked(config: &Config) -> impl Iterator<Item = String> {
     lost.map(|tenant| {
         format!(
             "tenant '{}' is told by certificates, and no listener asks for any: its clients come to the default tenant; \
-             add -l mtls:ADDRESS, or -o ssl_verify_mode=1",
+             add -l mtls:ADDRESS, or -o ssl_verify_mode=1,ssl_ca_cert=FILE",
             tenant.name
         )
     })

@@ -82,6 +82,13 @@ fn a_ceiling_comes_down_with_what_is_held() {
         rows.iter_mut().zip(&shares).for_each(|(row, (_, share))| row.in_force = Some(*share));
     }
     assert_eq!(ceilings, [66.0, 64.96875, 64.96875, 64.96875, 61.875, 61.875, 48.0, 48.0]);
+    // Of whom nothing is known, what is in force stays, or it may hold what it does.
+    for in_force in [None, Some(Bytes::mib(70))] {
+        rows[0].signal = None;
+        rows[0].in_force = in_force.map(|most| MemoryShare { ceiling: Some(most), ..MemoryShare::default() });
+        let seen = Seen::new(Window::default(), &pool, &rows).unwrap();
+        assert_eq!(policy.decide(Instant::ZERO, &seen).shares.rows()[0].1.ceiling, in_force);
+    }
 }
 
 #[test]

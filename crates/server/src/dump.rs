@@ -43,11 +43,11 @@ pub(crate) fn classes(word: &[u8]) -> Option<u64> {
     }
     let text = std::str::from_utf8(word).ok()?;
     let mut classes = 0;
-    for number in text.split(',') {
+    for number in text.split(',').filter(|number| !number.is_empty()) {
         let class: u32 = number.parse().ok()?;
         classes |= (0 < class && (class as usize) < CLASSES).then_some(1 << class)?;
     }
-    Some(classes)
+    (classes != 0).then_some(classes)
 }
 
 /// Whether a connection may see an item.
@@ -159,7 +159,8 @@ mod tests {
     fn classes_are_named_alone_or_all() {
         assert_eq!(classes(b"all"), Some(u64::MAX));
         assert_eq!(classes(b"1,3"), Some(0b1010));
-        for wrong in [b"".as_slice(), b"0", b"64", b"x", b"1,", b"-1"] {
+        assert_eq!(classes(b",1,,3"), Some(0b1010));
+        for wrong in [b"".as_slice(), b"0", b"64", b"x", b",", b"-1"] {
             assert_eq!(classes(wrong), None, "{}", String::from_utf8_lossy(wrong));
         }
     }

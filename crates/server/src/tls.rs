@@ -204,6 +204,9 @@ impl Loaded {
     }
 }
 
+/// What a password encrypts begins with this object identifier (RFC 8018, PBES2).
+const PBES2: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x05, 0x0d];
+
 /// The key in a file, in whichever of the three encodings it is: a heading may say another, and DER has none.
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     let named = PrivateKeyDer::from_pem_file(path).or_else(|cause| {
@@ -222,7 +225,11 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
         PrivateSec1KeyDer::from(der()).into(),
     ];
     let is_read = |key: &PrivateKeyDer<'_>| aws_lc_rs::sign::any_supported_type(key).is_ok();
-    Ok(forms.into_iter().find(is_read).unwrap_or(named))
+    let is_encrypted = || memmem::find(named.secret_der(), PBES2).is_some();
+    match forms.into_iter().find(is_read) {
+        None if is_encrypted() => Err(TlsError::EncryptedKey { path: path.to_owned() }),
+        found => Ok(found.unwrap_or_else(|| named.clone_key())),
+    }
 }
 
 fn server_config(
@@ -380,9 +387,12 @@ mod tests {
     fn a_key_that_is_none_has_its_cure() {
         let file = std::env::temp_dir().join(format!("cotenant-key-{}", std::process::id()));
         let pem = b"-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
-        for (bytes, said) in
-            [(&pem[..], "is encrypted; openssl pkey -in "), (b"nothing", "cannot read the private key")]
-        {
+        let der = [b"\x30\x20", PBES2].concat();
+        for (bytes, said) in [
+            (&pem[..], "is encrypted; openssl pkey -in "),
+            (&der, "is encrypted; openssl pkey -in "),
+            (b"nothing", "cannot read the private key"),
+        ] {
             std::fs::write(&file, bytes).expect("a file of the test");
             let error = private_key(&file).expect_err("it is none").to_string();
             assert!(error.contains(said), "{error}");

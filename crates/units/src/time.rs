@@ -65,6 +65,13 @@ impl Duration {
         self.0 / 1_000_000
     }
 
+    /// From seconds with a fraction, saturating; no time for what is below zero or no number.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+    #[must_use]
+    pub fn from_secs_f64(s: f64) -> Self {
+        Self((s * 1e9).round() as u64)
+    }
+
     /// Seconds as a fraction.
     #[must_use]
     pub fn as_secs_f64(self) -> f64 {

@@ -25,6 +25,9 @@ const MOST_US: f64 = 1_000.0;
 /// The cleaner's rest when there is nothing to do.
 const REST: Duration = Duration::from_millis(1);
 
+/// Looks at the index at most until it is at rest, a tenth of a second apart.
+const LOOKS_MAX: u32 = 600;
+
 /// What operations of one kind took at most.
 #[derive(Clone, Copy, Debug, Default)]
 struct Longest {
@@ -83,7 +86,8 @@ fn measure(bench: &Bench, count: u32) -> Result<([Longest; 2], [u64; 3]), BenchE
             worker.delete(tenant(number), &hashed(worker, &key)?);
             Ok(())
         });
-        let after = settled(&shared, &worker);
+        worker.go_offline();
+        let after = settled(&shared);
         ends.store(true, Ordering::Release);
         Ok(([set?, delete?], [empty, full, after]))
     })
@@ -101,17 +105,18 @@ fn clean(mut worker: Worker, ends: &AtomicBool) {
     }
 }
 
-/// The index's bytes once they do not change any more.
-fn settled(store: &Arc<Store>, _online: &Worker) -> u64 {
+/// The index's bytes once they do not change any more, or after a while.
+fn settled(store: &Arc<Store>) -> u64 {
     let mut last = store.memory_use().index.0;
-    loop {
+    for _ in 0..LOOKS_MAX {
         std::thread::sleep(REST * 100);
         let now = store.memory_use().index.0;
         if now == last {
-            return now;
+            break;
         }
         last = now;
     }
+    last
 }
 
 fn longest(

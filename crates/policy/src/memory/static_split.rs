@@ -2,7 +2,8 @@
 //!
 //! Shape:      claims -> shares; claims, what is held, ceilings in force -> ceilings
 //! Invariants: shares sum to the pool; nobody ends below its floor; nobody borrows what another leaves free; who holds more than a
-//!             new share leaves (of another policy, or other claims) grows no further, and loses what others come to need
+//!             new share leaves (of another policy, or other claims) grows no further than the slack, and its ceiling comes down with
+//!             what it holds
 //! Source:     the statically partitioned baseline of Memshare §2 and §6 (Memcachier's own scheme)
 
 use super::split::add_by_weight;
@@ -34,11 +35,12 @@ pub(super) fn static_shares(
 /// its own coming below it is not taken for a loss to others.
 const SLACK_PART: u64 = 32;
 
-/// A ceiling at the share; on the way down from more, at what is held, and never up again.
-fn ceiling(row: &Row<MemorySignal, MemoryShare>, target: Bytes) -> Bytes {
+/// A ceiling at the share; on the way down from more, at what is held, and never up again. Of whom nothing is known the ceiling in force
+/// stays, or there is none yet.
+fn ceiling(row: &Row<MemorySignal, MemoryShare>, target: Bytes) -> Option<Bytes> {
     let before = row.in_force.and_then(|share| share.ceiling);
     let held = row.signal.map(|signal| signal.held + Bytes(signal.held.0 / SLACK_PART));
-    target.max(before.into_iter().chain(held).min().unwrap_or(target))
+    before.into_iter().chain(held).min().map(|most| most.max(target))
 }
 
 /// The policy `partitioned`.
@@ -63,12 +65,9 @@ impl Policy for Partitioned {
         seen: &Seen<'_, MemorySignal, MemoryShare>,
     ) -> Decision<'_, MemoryShare> {
         static_shares(seen, &mut self.weights, &mut self.targets);
-        let rows = seen.tenants.iter().zip(&self.targets);
-        let rows = rows
-            .map(|(row, &target)| {
-                (row, MemoryShare { ceiling: Some(ceiling(row, target)), ..MemoryShare::of(target) })
-            })
-            .map(|(row, share)| (row.id, share));
+        let rows = seen.tenants.iter().zip(&self.targets).map(|(row, &target)| {
+            (row.id, MemoryShare { ceiling: ceiling(row, target), ..MemoryShare::of(target) })
+        });
         self.shares.rebuild(Law::Partition, seen, rows);
         Decision { shares: &self.shares, wake: PERIOD, lease: LEASE, steady: true, notes: &[] }
     }

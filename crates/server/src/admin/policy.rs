@@ -17,6 +17,9 @@ use units::{Bytes, Duration};
 
 const FIELDS: &[&str] = &["policy", "credit_bytes", "tax", "idle_time_seconds", "learning_seconds"];
 
+/// The longest time, a century.
+const SECONDS_MAX: f64 = 3_155_760_000.0;
+
 pub(super) async fn show(State(operator): State<Arc<Operator>>) -> Response {
     answer(StatusCode::OK, &as_json(&operator))
 }
@@ -47,20 +50,23 @@ pub(super) fn policy_of(value: Option<&Value>) -> Result<MemoryPolicy, Refused> 
 
 fn settings(object: &Map<String, Value>) -> Result<MemorySettings, Refused> {
     let wrong = |key: &str, cure: &str| malformed(&format!("{key} has another type or range"), cure);
-    let whole = |key: &str, unit: &str| match object.get(key) {
-        None => Ok(None),
-        Some(value) => {
-            let number = value.as_u64().filter(|number| *number <= u64::from(u32::MAX) << 8);
-            number.map(Some).ok_or_else(|| wrong(key, &format!("a whole number of {unit}")))
-        }
+    let credit = object.get("credit_bytes").map(|value| {
+        value.as_u64().map(Bytes).ok_or_else(|| wrong("credit_bytes", "a whole number of bytes"))
+    });
+    let seconds = |key: &str| {
+        let time = object.get(key).map(|value| {
+            let seconds = value.as_f64().filter(|seconds| (0.0..=SECONDS_MAX).contains(seconds));
+            seconds.map(Duration::from_secs_f64).ok_or_else(|| wrong(key, "a number of seconds"))
+        });
+        time.transpose()
     };
     let tax = object.get("tax").map(|value| value.as_f64().ok_or_else(|| wrong("tax", "a number, 0 to 1")));
     let settings = MemorySettings {
         policy: object.get("policy").map(|value| policy_of(Some(value))).transpose()?,
-        credit: whole("credit_bytes", "bytes")?.map(Bytes),
+        credit: credit.transpose()?,
         tax: tax.transpose()?,
-        idle_time: whole("idle_time_seconds", "seconds")?.map(Duration::from_secs),
-        learning: whole("learning_seconds", "seconds")?.map(Duration::from_secs),
+        idle_time: seconds("idle_time_seconds")?,
+        learning: seconds("learning_seconds")?,
     };
     if settings == MemorySettings::default() {
         return Err(malformed("nothing is to be changed", &format!("give one of {}", FIELDS.join(", "))));

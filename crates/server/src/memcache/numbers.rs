@@ -26,6 +26,11 @@ pub(super) fn unsigned(word: &[u8]) -> Option<u64> {
     }
 }
 
+/// The same below 2^32.
+pub(super) fn unsigned_32(word: &[u8]) -> Option<u32> {
+    unsigned(word).and_then(|n| u32::try_from(n).ok())
+}
+
 /// A decimal number below 2^64, without a sign.
 fn digits_of(word: &[u8]) -> Option<u64> {
     if word.is_empty() || !word.iter().all(u8::is_ascii_digit) {

@@ -3,7 +3,7 @@
 //! Invariants: what a connection of a tenant's own asks changes nothing of others
 //! Source:     memcached 1.6.45's answers. What tunes machinery that is not here is checked and answered, no more
 
-use super::numbers::{number, unsigned};
+use super::numbers::{time, unsigned_32};
 use super::parse::Words;
 use super::reply::text;
 use super::session::Session;
@@ -23,9 +23,9 @@ pub(crate) enum Asked {
 }
 
 /// Microseconds between two items of memcached's crawler at most.
-const CRAWLER_SLEEP_MAX: u64 = 1_000_000;
+const CRAWLER_SLEEP_MAX: u32 = 1_000_000;
 /// Parts of memcached's hot and warm queues together at most.
-const LRU_PERCENT_MAX: u64 = 80;
+const LRU_PERCENT_MAX: u32 = 80;
 
 /// Executes `word rest`; the answer, or what becomes of the connection.
 pub(super) fn execute(session: &Session<'_>, word: &[u8], rest: &[u8]) -> Result<&'static [u8], Ended> {
@@ -35,8 +35,8 @@ pub(super) fn execute(session: &Session<'_>, word: &[u8], rest: &[u8]) -> Result
         b"lru" => Ok(lru(words)),
         b"slabs" => Ok(slabs(words)),
         b"watch" if session.shared.config.watch_disabled => Ok(text::WATCH_DISABLED),
-        b"watch" if session.shared.watch.is_full(session.binding) => Ok(text::WATCH_FULL),
         b"watch" => match interests(words) {
+            Some(_) if session.shared.watch.is_full(session.binding) => Ok(text::WATCH_FULL),
             Some(wanted) => Err(Ended::Asked(Asked::Watch(wanted))),
             None => Ok(text::ERROR),
         },
@@ -59,13 +59,12 @@ fn crawler(session: &Session<'_>, mut words: Words<'_>) -> Result<&'static [u8],
             enabled.store(false, Ordering::Relaxed);
             text::OK
         }
-        (b"sleep", Some(time)) => match unsigned(time) {
+        (b"sleep", Some(time)) => match unsigned_32(time) {
             Some(0..=CRAWLER_SLEEP_MAX) => text::OK,
             Some(_) => text::CRAWLER_SLEEP,
             None => text::BAD_FORMAT,
         },
-        (b"tocrawl", Some(count)) if unsigned(count).is_some_and(|n| u32::try_from(n).is_ok()) => text::OK,
-        (b"tocrawl", Some(_)) => text::BAD_FORMAT,
+        (b"tocrawl", Some(count)) => unsigned_32(count).map_or(text::BAD_FORMAT, |_| text::OK),
         (b"crawl" | b"metadump" | b"mgdump", Some(_)) if !enabled.load(Ordering::Relaxed) => {
             text::CRAWLER_DISABLED
         }
@@ -86,7 +85,7 @@ fn crawler(session: &Session<'_>, mut words: Words<'_>) -> Result<&'static [u8],
 fn lru(mut words: Words<'_>) -> &'static [u8] {
     match words.next() {
         Some(b"tune") => {
-            let (hot, warm) = (words.next().and_then(unsigned), words.next().and_then(unsigned));
+            let (hot, warm) = (words.next().and_then(unsigned_32), words.next().and_then(unsigned_32));
             let (hot_age, warm_age) = (words.next().and_then(factor), words.next().and_then(factor));
             match (hot, warm, hot_age, warm_age) {
                 (Some(hot), Some(warm), Some(_), Some(_)) if LRU_PERCENT_MAX < hot.saturating_add(warm) => {
@@ -98,29 +97,34 @@ fn lru(mut words: Words<'_>) -> &'static [u8] {
             }
         }
         Some(b"mode") if matches!(words.next(), Some(b"flat" | b"segmented")) => text::OK,
-        Some(b"temp_ttl") if words.next().and_then(number).is_some() => text::OK,
+        Some(b"temp_ttl") if words.next().and_then(time).is_some() => text::OK,
         _ => text::ERROR,
     }
 }
 
+/// A factor; one that is endless because it has too many digits is none.
 fn factor(word: &[u8]) -> Option<f64> {
-    std::str::from_utf8(word).ok()?.parse().ok()
+    let factor: f64 = std::str::from_utf8(word).ok()?.parse().ok()?;
+    let is_spelt = word.iter().any(u8::is_ascii_alphabetic) && !word.iter().any(u8::is_ascii_digit);
+    (factor.is_finite() || is_spelt).then_some(factor)
 }
 
 fn slabs(mut words: Words<'_>) -> &'static [u8] {
     match (words.next(), words.next(), words.next()) {
         (Some(b"reassign"), Some(source), Some(target)) if words.next().is_none() => {
-            match (number(source), number(target)) {
+            match (time(source), time(target)) {
                 (None, _) | (_, None) => text::BAD_FORMAT,
                 (Some(source), Some(target)) if source == target => text::SLABS_SAME,
-                (Some(source), Some(target)) if (0..64).contains(&source) && (1..64).contains(&target) => {
+                (Some(source), Some(target)) if (0..64).contains(&source) && (0..64).contains(&target) => {
                     text::SLABS_NO_SPARE
                 }
                 _ => text::SLABS_BAD_CLASS,
             }
         }
-        (Some(b"automove"), Some(b"ratio"), Some(ratio)) => factor(ratio).map_or(text::ERROR, |_| text::OK),
-        (Some(b"automove"), Some(level), _) => match unsigned(level) {
+        (Some(b"automove"), Some(b"ratio"), ratio) => {
+            ratio.and_then(factor).map_or(text::ERROR, |_| text::OK)
+        }
+        (Some(b"automove"), Some(level), _) => match unsigned_32(level) {
             Some(0..=2) => text::OK,
             Some(_) => text::ERROR,
             None => text::BAD_FORMAT,

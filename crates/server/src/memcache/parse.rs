@@ -5,7 +5,7 @@
 //! Source:     memcached 1.6.45's `protocol.txt` and observed answers; see `docs/memcached-differences.md`
 
 use super::meta;
-use super::numbers::{number, time, unsigned};
+use super::numbers::{number, time, unsigned, unsigned_32};
 use super::reply::text;
 use crate::auth::Need;
 use crate::limits::{GET_LINE_MAX, KEY_MAX, LINE_MAX};
@@ -443,10 +443,9 @@ fn touch(mut words: Words<'_>) -> Command<'_> {
 
 fn memory_limit(mut words: Words<'_>) -> Command<'_> {
     let noreply = is_silent(words);
-    match words.next().map(unsigned) {
-        Some(Some(mebibytes)) => Command::MemoryLimit { mebibytes, noreply },
-        Some(None) => wrong(noreply, text::ERROR),
-        None => wrong(noreply, text::BAD_FORMAT),
+    match words.next().and_then(unsigned_32) {
+        Some(mebibytes) => Command::MemoryLimit { mebibytes: mebibytes.into(), noreply },
+        None => wrong(noreply, text::ERROR),
     }
 }
 
