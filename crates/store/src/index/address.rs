@@ -2,7 +2,7 @@
 //!
 //! Shape:      the hash's low 32 bits are one choice; the other is the same bits changed by what follows from the tag alone;
 //!             linear hashing makes a bucket of each
-//! Invariants: `other_bucket` says what `pair` says, or nothing
+//! Invariants: `other_bucket` says what `pair` says, or nothing; of `other_buckets` one is what `pair` says
 //! Source:     linear hashing is Litwin 1980; the second choice by the tag is partial-key cuckoo hashing (Fan et al.,
 //!             MemC3, NSDI 2013)
 //!
@@ -43,16 +43,25 @@ pub(super) fn other_of((a, b): (u32, u32), bucket: u32) -> u32 {
 /// The other bucket of a slot in `bucket` with this tag, if they suffice to tell.
 #[inline]
 pub(super) fn other_bucket(bucket: u32, tag: u64, n: u32) -> Option<u32> {
+    match other_buckets(bucket, tag, n) {
+        (other, None) => Some(other),
+        _ => None,
+    }
+}
+
+/// The same, or the two of which it is one.
+#[inline]
+pub(super) fn other_buckets(bucket: u32, tag: u64, n: u32) -> (u32, Option<u32>) {
     let next_bit = 1_u32 << n.ilog2();
     let low_mask = next_bit - 1;
     let is_split = |group: u32| group | next_bit < n;
     let group = (bucket ^ difference(tag)) & low_mask;
     if !is_split(group) {
-        Some(group)
+        (group, None)
     } else if is_split(bucket & low_mask) {
-        Some(group | (bucket ^ difference(tag)) & next_bit)
+        (group | (bucket ^ difference(tag)) & next_bit, None)
     } else {
-        None
+        (group, Some(group | next_bit))
     }
 }
 
@@ -84,10 +93,10 @@ mod tests {
                 let hash = KeyHash(rng.next_u64());
                 let (a, b) = pair(hash, n);
                 for (bucket, other) in [(a, b), (b, a)] {
-                    if let Some(found) = other_bucket(bucket, tag_of(hash), n) {
-                        assert_eq!(found, other, "{hash:?} among {n}");
-                        told += 1;
-                    }
+                    let (one, two) = other_buckets(bucket, tag_of(hash), n);
+                    assert!(one == other || two == Some(other), "{hash:?} among {n}");
+                    assert_eq!(other_bucket(bucket, tag_of(hash), n), two.is_none().then_some(other));
+                    told += u32::from(two.is_none());
                 }
             }
             assert!(asked < told || cfg!(miri), "{told} of {} told among {n}", 2 * asked);

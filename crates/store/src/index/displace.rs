@@ -4,10 +4,10 @@
 //! Shape:      a bucket's slots -> their other buckets (`address`) -> the first that has room, else that can make some
 //! Invariants: a slot is in its new place before it leaves the old one; the lock of a bucket that is not held already is
 //!             tried, never waited for
-//! Cost:       eight index lines, loaded together, for a step; items are read only where the tag does not tell the other
-//!             bucket and nothing else has room
+//! Cost:       eight index lines, or up to sixteen, loaded together, for a step; items are read only where the tag leaves two buckets, one
+//!             of which has room, and nothing else has
 
-use super::address::{other_bucket, other_of, pair};
+use super::address::{other_bucket, other_buckets, other_of, pair};
 use super::{BUCKET_SLOTS, Locked, slots_of, stripe_of};
 use crate::hash::KeyHash;
 use crate::slot::{Slot, tag_in};
@@ -83,20 +83,26 @@ impl Locked<'_> {
         rehash: &dyn Fn(Slot) -> KeyHash,
     ) -> Option<usize> {
         let n = self.index.buckets.load(Ordering::Acquire);
-        let mut ways = [None; BUCKET_SLOTS];
-        for (at, way) in slots_of(bucket).zip(&mut ways) {
-            let slot = Slot(self.word(at));
-            let told = other_bucket(bucket, tag_in(slot), n);
-            *way = match told {
-                Some(other) => Some((other, None)),
-                None => effort.reads.then(|| rehash(slot)).map(|h| (other_of(pair(h, n), bucket), Some(h))),
-            };
-            if let Some((other, _)) = *way {
+        let ways: [_; BUCKET_SLOTS] = std::array::from_fn(|i| {
+            let slot = Slot(self.word(bucket as usize * BUCKET_SLOTS + i));
+            let (one, two) = other_buckets(bucket, tag_in(slot), n);
+            for other in [Some(one), two].into_iter().flatten().filter(|_| two.is_none() || effort.reads) {
                 self.index.words.prefetch(other as usize * BUCKET_SLOTS);
             }
-        }
-        slots_of(bucket).zip(ways).find_map(|(at, way)| {
-            let (other, hash) = way?;
+            (one, two)
+        });
+        slots_of(bucket).zip(ways).find_map(|(at, (one, two))| {
+            let has_room = |other: u32| self.room(other).next().is_some();
+            let (other, hash) = match two {
+                None => (one, None),
+                Some(_) if !effort.reads => return None,
+                // Nothing is read where neither has room.
+                Some(two) if effort.deep <= 1 && !has_room(one) && !has_room(two) => return None,
+                Some(_) => {
+                    let hash = rehash(Slot(self.word(at)));
+                    (other_of(pair(hash, n), bucket), Some(hash))
+                }
+            };
             let moves = other != bucket && self.move_slot(at, hash, (bucket, other), effort, held, rehash);
             moves.then_some(at)
         })
