@@ -21,24 +21,51 @@ const MOVES_DEEP: usize = 3;
 /// The stripes that are locked on the way; `usize::MAX` for none.
 pub(super) type Held = [usize; 2 + MOVES_DEEP];
 
+/// Whose items are read to tell which of two buckets is the other one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reads {
+    /// Nobody's: such slots are passed over.
+    None,
+    /// Of slots that may move at once: one of the two has room.
+    WhereRoom,
+    /// Of all.
+    All,
+}
+
 /// How far a search for place goes.
 #[derive(Clone, Copy)]
 struct Effort {
     /// Slots moved at most.
     deep: usize,
-    /// Items are read to tell where they belong; else such as would need it are passed over.
-    reads: bool,
+    reads: Reads,
 }
 
-/// From cheap to dear: room one step away is looked for before anything deeper, what needs no reading before what does.
-const EFFORTS: [Effort; 2 * MOVES_DEEP] = [
-    Effort { deep: 1, reads: false },
-    Effort { deep: 1, reads: true },
-    Effort { deep: 2, reads: false },
-    Effort { deep: 2, reads: true },
-    Effort { deep: 3, reads: false },
-    Effort { deep: 3, reads: true },
+const fn effort(deep: usize, reads: Reads) -> Effort {
+    Effort { deep, reads }
+}
+
+/// From cheap to dear: room one step away is looked for before anything deeper, what needs no reading before what does. Where a bucket is
+/// not split yet, room is most often in groups that are, and only an item tells which half: what is read is promising.
+const EFFORTS: [Effort; 2 * MOVES_DEEP + 1] = [
+    effort(1, Reads::None),
+    effort(1, Reads::WhereRoom),
+    effort(2, Reads::None),
+    effort(2, Reads::WhereRoom),
+    effort(3, Reads::None),
+    effort(3, Reads::WhereRoom),
+    effort(3, Reads::All),
 ];
+
+impl Effort {
+    /// Whether an item is read whose slot may or may not move at once.
+    fn is_read(self, may_move: impl FnOnce() -> bool) -> bool {
+        match self.reads {
+            Reads::None => false,
+            Reads::All if 1 < self.deep => true,
+            Reads::WhereRoom | Reads::All => may_move(),
+        }
+    }
+}
 
 impl Locked<'_> {
     /// Adds a slot, to its first bucket if that has room, moving another to its other bucket if both are full. Returns false if that finds
@@ -86,7 +113,11 @@ impl Locked<'_> {
         let ways: [_; BUCKET_SLOTS] = std::array::from_fn(|i| {
             let slot = Slot(self.word(bucket as usize * BUCKET_SLOTS + i));
             let (one, two) = other_buckets(bucket, tag_in(slot), n);
-            for other in [Some(one), two].into_iter().flatten().filter(|_| two.is_none() || effort.reads) {
+            for other in [Some(one), two]
+                .into_iter()
+                .flatten()
+                .filter(|_| two.is_none() || effort.reads != Reads::None)
+            {
                 self.index.words.prefetch(other as usize * BUCKET_SLOTS);
             }
             (one, two)
@@ -95,9 +126,7 @@ impl Locked<'_> {
             let has_room = |other: u32| self.room(other).next().is_some();
             let (other, hash) = match two {
                 None => (one, None),
-                Some(_) if !effort.reads => return None,
-                // Nothing is read where neither has room.
-                Some(two) if effort.deep <= 1 && !has_room(one) && !has_room(two) => return None,
+                Some(two) if !effort.is_read(|| has_room(one) || has_room(two)) => return None,
                 Some(_) => {
                     let hash = rehash(Slot(self.word(at)));
                     (other_of(pair(hash, n), bucket), Some(hash))
