@@ -33,6 +33,10 @@ pub const CLOCKS: Rule = Rule {
             "crates/harness/src/experiments/memshare/live.rs",
             "how long a request takes that an experiment sends",
         ),
+        (
+            "crates/harness/src/bench/growth.rs",
+            "what an operation takes by the clock is told beside its CPU time",
+        ),
         ("crates/harness/src/bench/in_process.rs", "CPU time of what is measured"),
         ("crates/harness/peers/segcache/src/main.rs", "CPU time of a peer, a program of its own"),
     ],
