@@ -29,7 +29,7 @@ one() {
         echo "passed: $1, $(sed -n 's/^stat::number_of_executed_units: *//p' "$kept/$1.log") runs, $(find "$kept/$1" -type f | wc -l) inputs kept"
     else
         tail -n 40 "$kept/$1.log"
-        echo "failed: $1; again: FUZZ_TARGET=$1 $program $(find "$kept" -maxdepth 1 -name "$1-*" | tail -n 1)"
+        echo "failed: $1; again: FUZZ_TARGET=$1 $program $(find "$kept" -maxdepth 1 -name "$1-*" -printf '%T@ %p\n' | sort -n | tail -n 1 | cut -d' ' -f2-)"
     fi
 }
 export -f one

@@ -4,13 +4,11 @@
 #[allow(clippy::unwrap_used, reason = "a test may stop at what must not happen")]
 mod pair;
 
-use pair::{Below, Op, Pair};
+use pair::{Below, KEYS, Op, Pair};
 use units::Bytes;
 
 /// Bytes of an operation.
 const OP: usize = 6;
-/// Keys that `pair` looks up in the end.
-const KEYS: u16 = 800;
 
 /// The first byte says what is below DRAM, the others operations.
 pub(crate) fn fuzzed(bytes: &[u8]) {

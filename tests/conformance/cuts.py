@@ -25,7 +25,7 @@ class Cuts:
         return place % length
 
     def check(self):
-        """No place was left out that as many requests had as there are places."""
+        """A guard: requests were cut, and no place was left out that as many had as there are places."""
         missed = [place for place, count in self.offered.items() if FRONT + BACK <= count and not self.cut[place]]
         assert self.cut and not missed, f"no request was cut at {missed}"
 

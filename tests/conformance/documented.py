@@ -55,6 +55,8 @@ SAID = [
      "test_operate.py::test_a_crawler_that_begins_disabled_is_shown_as_it_is, "
      "test_other_than_memcached.py::test_what_tunes_memcacheds_machinery_changes_nothing, "
      "test_operate_differential.py::test_random_stream"),
+    ("`noreply` is a word as any other behind",
+     "test_other_than_memcached.py::test_words_of_operating_commands"),
     ("`slabs reassign` of two classes has no spare", "test_operate.py::test_answer"),
     ("`lru_crawler metadump all` and `hash` list in",
      "test_other_than_memcached.py::test_metadump_in_the_order_of_the_index, "

@@ -72,7 +72,7 @@ def slabs(rng):
 
 
 def lru(rng):
-    factor = lambda: rng.choice([b"0.1", b"2.0", b"1", b"0", b"-1", b"1e3", b".5", b"5.", b"1e400", b"inf", b"x"])
+    factor = lambda: rng.choice([b"0.1", b"2.0", b"1", b"0", b"-1", b"1e3", b".5", b"5.", b"1e400", b"1e-400", b"0e9", b"inf", b"x"])
     tune = [b"tune", *(b"%d" % rng.choice([0, 10, 25, 40, 41, 80, 100]) for _ in range(2)), factor(), factor()]
     return words(rng, b"lru", *rng.choice([tune, [b"mode", rng.choice([b"flat", b"segmented"])], [b"temp_ttl", number(rng, b"-5")]]))
 
@@ -134,8 +134,8 @@ STREAMS = {
 }
 
 
-#: What these streams leave out, for this server answers otherwise than 1.6.18 there: `noreply` behind `slabs`, `lru` and `watch`,
-#: a list of classes with commas alone, hexadecimal factors.
+#: What these streams leave out, as the page says: `noreply` behind `slabs`, `lru` and `watch`, a list of classes with commas alone,
+#: hexadecimal factors.
 
 
 def ask(wire, request, send=None):

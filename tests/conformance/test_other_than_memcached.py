@@ -90,6 +90,16 @@ def test_cachedump_looks_at_a_part_of_the_index(fresh):
         assert 0 < shown <= 8192 * 8 < total
 
 
+def test_words_of_operating_commands(fresh):
+    """In memcached 1.6.18 the first two are silent, the third begins nothing, and the last has a factor of one."""
+    with fresh().wire() as wire:
+        for request, answer in [
+            (b"slabs automove 1 noreply", b"OK"), (b"lru mode flat noreply", b"OK"),
+            (b"lru_crawler crawl ,", b"BADCLASS invalid class id"), (b"lru tune 10 25 0x1 2", b"ERROR"),
+        ]:
+            assert wire.ask(request + b"\r\n") == answer + b"\r\n", request
+
+
 def test_what_tunes_memcacheds_machinery_changes_nothing(fresh):
     with fresh().wire() as wire:
         before = wire.stat_lines(b"settings")

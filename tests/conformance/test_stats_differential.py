@@ -124,8 +124,8 @@ CLASSES = [("items", r"items:(\d+):(\w+)", ITEMS, ["number"]), ("slabs", r"(\d+)
 
 @pytest.mark.parametrize("sub, pattern, names, counts", CLASSES, ids=["items", "slabs"])
 def test_random_classes(fresh, peer_fresh, compared, sub, pattern, names, counts):
-    """Each class has memcached's fields in its order, and they hold as many items. The classes are each server's own;
-    nothing expires or is flushed, for that counts until it is removed."""
+    """Each class has memcached's fields in its order; those of `items` hold as many items, and there is one of `slabs`. The classes are
+    each server's own; nothing expires or is flushed, for that counts until it is removed."""
     rng = random.Random(f"{SEED} {sub}")
     names = [name for name in names if name != "number_temp"]
     with fresh().wire() as mine, peer_fresh().wire() as theirs:
@@ -141,6 +141,7 @@ def test_random_classes(fresh, peer_fresh, compared, sub, pattern, names, counts
                 summed = [sum(int(fields[count]) for fields in classes.values()) for count in counts]
                 told.append(([name for name, _ in rest], summed))
             assert told[0] == told[1], f"seed {SEED}, case {case}: {short(sent)}"
+        assert all(by_class(wire.stat_lines(sub.encode()), pattern)[0] for wire in (mine, theirs))
     compared("operating", f"stats {sub}", CASES)
 
 

@@ -204,7 +204,7 @@ impl Loaded {
     }
 }
 
-/// What a password encrypts begins with this object identifier (RFC 8018, PBES2).
+/// What a password encrypts has this object identifier near its beginning (RFC 8018, PBES2).
 const PBES2: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x05, 0x0d];
 
 /// The key in a file, in whichever of the three encodings it is: a heading may say another, and DER has none.

@@ -4,7 +4,7 @@
 //!             background cleaner does
 //! Invariants: the index has grown and shrunk by most of what it was, or the benchmark fails
 //! Units:      microseconds of the thread's CPU time, and of the clock, which has in it what else the machine does
-//! Cost:       four million operations each way; reading two clocks takes longer than most of them
+//! Cost:       four million operations each way, twice
 
 use crate::in_process::{hashed, made, make_room, store, tenant, thread_cpu_nanos};
 use crate::table::{Goal, Row};

@@ -132,7 +132,7 @@ fn tell(server: &Running, told: &MemorySettings) {
 }
 
 /// `auto` that taxes by what it has learnt goes on with that when it is told another tax, and is replayed so; who was replaced and came
-/// back without a decision between has forgotten it, and is replayed so, too.
+/// back without a decision between, if none comes in time (`in_charge.rs` has that for certain), has forgotten it, and is replayed so, too.
 #[test]
 fn a_replay_knows_who_went_on_and_who_began_anew() {
     let tenants =

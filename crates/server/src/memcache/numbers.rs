@@ -11,7 +11,7 @@ pub(super) fn number(word: &[u8]) -> Option<i64> {
     Some(if negative { -value } else { value })
 }
 
-/// An exptime: 32 bits with a sign. One in milliseconds is none.
+/// A number of 32 bits with a sign, as an exptime is. One in milliseconds is none.
 pub(super) fn time(word: &[u8]) -> Option<i32> {
     number(word).and_then(|n| i32::try_from(n).ok())
 }

@@ -102,11 +102,12 @@ fn lru(mut words: Words<'_>) -> &'static [u8] {
     }
 }
 
-/// A factor; one that is endless because it has too many digits is none.
+/// A factor; one whose digits say more or less than a number can be is none.
 fn factor(word: &[u8]) -> Option<f64> {
     let factor: f64 = std::str::from_utf8(word).ok()?.parse().ok()?;
-    let is_spelt = word.iter().any(u8::is_ascii_alphabetic) && !word.iter().any(u8::is_ascii_digit);
-    (factor.is_finite() || is_spelt).then_some(factor)
+    let mut digits = word.iter().take_while(|b| !b.eq_ignore_ascii_case(&b'e'));
+    let is_zero_or_spelt = !digits.any(|b| (b'1'..=b'9').contains(b));
+    (factor.is_normal() || is_zero_or_spelt).then_some(factor)
 }
 
 fn slabs(mut words: Words<'_>) -> &'static [u8] {

@@ -130,12 +130,13 @@ impl Operator {
 
     /// Who divides the memory, and what it is told, as far as it differs: what was set at run time stays otherwise.
     fn adopt_memory(&self, before: &Config, after: &Config, adopted: &mut Adopted) {
+        let (policy, told) = (self.policy(), self.terms());
         let settings = MemorySettings {
-            policy: changed(&before.policy, &after.policy),
-            credit: changed(&before.credit, &after.credit),
-            tax: changed(&before.tax, &after.tax),
-            idle_time: changed(&before.idle_time, &after.idle_time),
-            learning: changed(&before.learning, &after.learning),
+            policy: changed(&before.policy, &after.policy).filter(|new| *new != policy),
+            credit: changed(&before.credit, &after.credit).filter(|new| *new != told.credit),
+            tax: changed(&before.tax, &after.tax).filter(|new| changed(&told.tax, new).is_some()),
+            idle_time: changed(&before.idle_time, &after.idle_time).filter(|new| *new != told.idle_time),
+            learning: changed(&before.learning, &after.learning).filter(|new| *new != told.learning),
         };
         let words = [
             settings.policy.map(|policy| format!("policy {}", policy.name())),

@@ -5,7 +5,7 @@
 //! Invariants: a slot is in its new place before it leaves the old one; the lock of a bucket that is not held already is
 //!             tried, never waited for
 //! Cost:       eight index lines, or up to sixteen, loaded together, for a step; items are read only where the tag leaves two buckets, one
-//!             of which has room, and nothing else has
+//!             of which has room; of others in the last search alone
 
 use super::address::{other_bucket, other_buckets, other_of, pair};
 use super::{BUCKET_SLOTS, Locked, slots_of, stripe_of};

@@ -8,13 +8,13 @@
 mod pair;
 mod threads;
 
-use pair::{Below, Op, Pair, new_store};
+use pair::{Below, KEYS, Op, Pair, new_store};
 use proptest::prelude::*;
 use units::Bytes;
 
 fn op() -> impl Strategy<Value = Op> {
     let size = prop_oneof![8 => 0_u32..300, 3 => 300_u32..5_000, 1 => 5_000_u32..70_000];
-    let key = 0_u16..800;
+    let key = 0_u16..KEYS;
     prop_oneof![
         300 => key.clone().prop_map(Op::Get),
         300 => (key.clone(), 0_u8..1, size.clone(), 0_u8..1, 0_u8..3)

@@ -10,6 +10,9 @@ use store::{
 };
 use units::{Bytes, TenantId};
 
+/// Keys that operations are about.
+pub(crate) const KEYS: u16 = 800;
+
 /// One operation, drawn with bounded arguments.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
@@ -319,7 +322,7 @@ impl Pair {
     }
 
     pub(crate) fn finish(mut self) -> u64 {
-        for key in 0..800 {
+        for key in 0..KEYS {
             self.compare(key);
         }
         self.worker.quiesce();
