@@ -209,6 +209,7 @@ fn a_full_server_that_is_partitioned_loses_what_others_come_to_need() {
     assert!(other.target.0 * 9 / 10 < b.0, "{b} of {}", other.target);
     assert!(a < held && share.ceiling.unwrap() < held, "{a} of {share:?}, after {held}");
     store("a", 100_000..130_000);
+    // Above its ceiling there is the store's slack, a 64th, and what is written till a cleaner comes.
     assert!(
         of("a").1.0 <= share.ceiling.unwrap().0 * 33 / 32 + Bytes::mib(1).0,
         "{} of {share:?}",

@@ -1,9 +1,9 @@
 //! Fixed shares: the floor and a weighted part of the rest, with a ceiling at the share.
 //!
 //! Shape:      claims -> shares; claims, what is held, ceilings in force -> ceilings
-//! Invariants: shares sum to the pool; nobody ends below its floor; nobody of whom something is known borrows what another leaves free; who holds more than a
-//!             new share leaves (of another policy, or other claims) grows no further than the slack, and its ceiling comes down with
-//!             what it holds
+//! Invariants: shares sum to the pool; nobody ends below its floor; nobody of whom something is known borrows what another
+//!             leaves free; who holds more than a new share leaves (of another policy, or other claims) grows no further than the
+//!             slack, and its ceiling comes down with what it holds
 //! Source:     the statically partitioned baseline of Memshare §2 and §6 (Memcachier's own scheme)
 
 use super::split::add_by_weight;
