@@ -35,7 +35,7 @@ pub use meter::{Access, Meter, Traffic};
 pub use numa::NumaTier;
 pub use profile::{PROFILE_MAX, Profile, ProfileError, ProfileRow};
 pub use queue::{Completed, DEPTH_MAX, Engine, ReadQueue, Ticket};
-pub use region::{MapError, Region, prefetch};
+pub use region::{HUGE_PAGE, MapError, Region, prefetch};
 pub use spec::{OpenTier, SPEC_FORMS, SpecError, TierMedium, TierSpec};
 pub use stopwatch::Stopwatch;
 pub use words::WordRegion;

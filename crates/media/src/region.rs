@@ -2,7 +2,7 @@
 //!
 //! Invariants:  a mapping lives exactly as long as the last `Region` that is a part of it, and is unmapped as a whole: a DAX device
 //!              gives no part of one back; every offset is checked against the region's length
-//! Assumptions: 1. a mapping is aligned to 4 KiB; 2. untouched pages read as zero
+//! Assumptions: 1. a mapping is aligned to 4 KiB, one of our own memory that has room for a huge page to that; 2. untouched pages read as zero
 //! Failure:     a mapping that the system refuses is an error
 
 #![allow(unsafe_code, reason = "maps memory and hands out views of it; see the SAFETY comments")]
@@ -59,6 +59,9 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 const PAGE: usize = 4096;
+
+/// Bytes of a huge page on most machines.
+pub const HUGE_PAGE: usize = 2 << 20;
 
 impl Region {
     /// Anonymous memory of `size`, rounded up to whole pages, in huge pages where allowed.
@@ -298,11 +301,22 @@ fn prefetch_at(at: *const u8) {
 
 #[cfg(not(miri))]
 fn map(len: usize) -> io::Result<NonNull<u8>> {
-    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    let spare = if len < HUGE_PAGE { 0 } else { HUGE_PAGE - PAGE };
+    let whole = len.checked_add(spare).ok_or(io::ErrorKind::OutOfMemory)?;
     // SAFETY: a null hint without MAP_FIXED creates a new mapping and touches no existing memory.
-    let at = unsafe { mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags) }?;
-    NonNull::new(at.cast()).ok_or_else(|| io::Error::other("mapped at address zero"))
+    let at = unsafe { mmap_anonymous(std::ptr::null_mut(), whole, protection, flags) }?;
+    let before = if spare == 0 { 0 } else { at.addr().next_multiple_of(HUGE_PAGE) - at.addr() };
+    let base = at.wrapping_byte_add(before);
+    for (start, len) in [(at, before), (base.wrapping_byte_add(len), spare - before)] {
+        if len != 0 {
+            // SAFETY: whole pages of the mapping just made, before and behind the part that is used.
+            unsafe { munmap(start, len) }?;
+        }
+    }
+    NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mapped at address zero"))
 }
 
 #[cfg(miri)]

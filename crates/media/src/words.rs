@@ -70,6 +70,17 @@ impl WordRegion {
         self.region.prefer_huge_pages_in(first * WORD, (last - first) * WORD);
     }
 
+    /// Makes huge pages at once of what is between two words, all of which is in use.
+    ///
+    /// # Errors
+    /// As [`Region::make_huge_pages_in`].
+    ///
+    /// # Panics
+    /// If the range is not inside the region.
+    pub fn make_huge_pages(&self, first: usize, last: usize) -> io::Result<()> {
+        self.region.make_huge_pages_in(first * WORD, (last - first) * WORD)
+    }
+
     /// Gives the whole pages between two words back to the system; they read as zero afterwards.
     ///
     /// # Panics

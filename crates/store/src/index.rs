@@ -13,7 +13,9 @@
 
 mod address;
 mod ahead;
+mod check;
 mod displace;
+mod huge_pages;
 mod resize;
 
 use crate::hash::KeyHash;
@@ -22,8 +24,8 @@ use crate::sync::{AtomicI64, AtomicU32, Mutex, Ordering, lock, pause};
 use crate::words::Words;
 use address::pair;
 use crossbeam_utils::CachePadded;
+use huge_pages::HugePages;
 use media::MapError;
-use resize::RELEASE_STEP;
 
 /// Slots of a bucket: one cache line.
 pub(crate) const BUCKET_SLOTS: usize = 8;
@@ -54,6 +56,7 @@ pub(crate) struct Index {
     stripes: Box<[Stripe]>,
     resize: Mutex<()>,
     buckets_max: u32,
+    huge_pages: HugePages,
 }
 
 /// Both buckets of a key, locked.
@@ -92,6 +95,7 @@ impl Index {
             stripes: (0..STRIPES).map(|_| Stripe::default()).collect(),
             resize: Mutex::new(()),
             buckets_max,
+            huge_pages: HugePages::default(),
         })
     }
 
@@ -269,35 +273,6 @@ impl Index {
             self.leave(stripe);
         }
         result
-    }
-
-    /// Walks every slot and asserts that it is where its hash says. No writer may run.
-    pub(crate) fn check(&self, rehash: impl Fn(Slot) -> KeyHash) -> Vec<Slot> {
-        let n = self.buckets.load(Ordering::Acquire);
-        let mut slots = Vec::new();
-        for bucket in 0..n {
-            for at in slots_of(bucket) {
-                let word = self.words.all()[at].load(Ordering::Acquire);
-                if word != 0 {
-                    let hash = rehash(Slot(word));
-                    let both = pair(hash, n);
-                    assert!(
-                        bucket == both.0 || bucket == both.1,
-                        "slot in bucket {bucket}, belongs in {both:?}"
-                    );
-                    assert!(has_tag(word, tag_of(hash)), "the tag is the key's");
-                    slots.push(Slot(word));
-                }
-            }
-        }
-        assert_eq!(slots.len() as u64, self.len(), "the count of items is the number of slots");
-        let beyond =
-            n as usize * BUCKET_SLOTS..((n + RELEASE_STEP).min(self.buckets_max)) as usize * BUCKET_SLOTS;
-        assert!(
-            self.words.all()[beyond].iter().all(|w| w.load(Ordering::Relaxed) == 0),
-            "buckets beyond the last are empty"
-        );
-        slots
     }
 }
 

@@ -45,6 +45,7 @@ impl Worker {
             return Ok(());
         }
         store.sweep.advance(&store);
+        store.index.make_huge_page();
         if store.no_evict {
             // No pass draws large values, dead or alive.
             self.sweep_values(&store);
@@ -137,7 +138,7 @@ impl Worker {
         store.adjust_allowed();
         store.log.reclaim_now(&store.epochs);
         store.log.touch_ahead();
-        let sweeps = sweeps | self.clean_tiers(By::Background) | shrinks;
+        let sweeps = sweeps | self.clean_tiers(By::Background) | shrinks | store.index.make_huge_page();
         if 0 < store.passes_wanted() {
             return self.help() || sweeps;
         }

@@ -32,6 +32,11 @@ impl Words {
         self.region.prefer_huge_pages(first, last);
     }
 
+    /// Makes huge pages of words from `first` to `last` at once, if the system has any.
+    pub(crate) fn make_huge_pages(&self, first: usize, last: usize) {
+        let _refused = self.region.make_huge_pages(first, last);
+    }
+
     /// Gives the memory of words from `first` to `last` back; they read as zero.
     pub(crate) fn release(&self, first: usize, last: usize) {
         self.region.release(first, last);
@@ -51,6 +56,8 @@ impl Words {
     pub(crate) fn prefetch(&self, _word: usize) {}
 
     pub(crate) fn prefer_huge_pages(&self, _first: usize, _last: usize) {}
+
+    pub(crate) fn make_huge_pages(&self, _first: usize, _last: usize) {}
 
     pub(crate) fn release(&self, first: usize, last: usize) {
         for word in &self.words[first..last] {

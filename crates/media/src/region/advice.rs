@@ -30,6 +30,32 @@ impl Region {
         }
     }
 
+    /// Makes huge pages of a range at once, in which all pages are in use; threads that touch it wait meanwhile. Where huge pages are
+    /// switched off it makes none.
+    ///
+    /// # Errors
+    /// If the system has none to spare, or does not know the advice (before Linux 6.1).
+    ///
+    /// # Panics
+    /// If the range is not inside the region.
+    pub fn make_huge_pages_in(&self, offset: usize, len: usize) -> io::Result<()> {
+        assert!(self.contains(offset, len), "advice outside of the region");
+        #[cfg(not(miri))]
+        {
+            // The advice alone would make them against the administrator's will.
+            let state = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled")?;
+            if state.contains("[never]") {
+                return Ok(());
+            }
+            let (at, len) = self.pages_around(offset, len);
+            // SAFETY: the range is inside this live mapping; the advice changes no content.
+            if unsafe { libc::madvise(at, len, libc::MADV_COLLAPSE) } != 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    }
+
     /// Asks for small pages only, where memory counts to the page.
     pub fn refuse_huge_pages(&self) {
         #[cfg(not(miri))]
@@ -132,6 +158,40 @@ mod tests {
         let beyond = Region::of_file(&file, 0, Bytes(PAGE as u64), false).unwrap();
         assert!(beyond.populate(0, PAGE).is_err(), "the file ends before them");
         std::fs::remove_file(path).unwrap();
+    }
+
+    /// Whether it is in huge pages altogether, as the system tells.
+    fn is_huge(region: &Region) -> bool {
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let own = format!("{:x}-{:x} ", region.base.addr(), region.base.addr().get() + region.len);
+        let line =
+            maps.lines().skip_while(|line| !line.starts_with(&own)).find(|l| l.starts_with("AnonHugePages:"));
+        line.is_some_and(|line| line.contains(&format!(" {} kB", region.len >> 10)))
+    }
+
+    #[test]
+    fn huge_pages_are_made_of_pages_that_are_in_use() {
+        use crate::region::HUGE_PAGE;
+        let region = Region::anonymous(Bytes(2 * HUGE_PAGE as u64)).unwrap();
+        assert!(region.base.addr().get().is_multiple_of(HUGE_PAGE), "it begins where a huge page can");
+        // A mapping that differs in this from its neighbours is told of alone.
+        region.leave_out_of_dumps();
+        region.refuse_huge_pages();
+        for at in (0..region.len).step_by(PAGE) {
+            // SAFETY: this thread alone uses the region.
+            unsafe { region.write(at, b"1234") };
+        }
+        assert!(!is_huge(&region));
+        region.prefer_huge_pages();
+        match region.make_huge_pages_in(0, region.len) {
+            Ok(()) => {
+                let state = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap();
+                assert_eq!(is_huge(&region), !state.contains("[never]"));
+            }
+            Err(error) => println!("skipped: no huge pages here: {error}"),
+        }
+        // SAFETY: this thread alone uses the region.
+        assert!((0..region.len).step_by(PAGE).all(|at| unsafe { region.bytes(at, 4) } == b"1234"));
     }
 
     #[test]

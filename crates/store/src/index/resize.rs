@@ -20,10 +20,6 @@ const RESIZE_STEP: u32 = 64;
 /// Memory of removed buckets goes back in pieces of so many buckets.
 pub(super) const RELEASE_STEP: u32 = 1024;
 
-/// Buckets of a huge page. It is asked for once all of them are in use, so that no memory is taken ahead: the system makes it
-/// of what is there when it comes to it.
-const HUGE_PAGE_BUCKETS: u32 = (2 << 20) / 64;
-
 impl Index {
     fn load_percent(&self, buckets: u32) -> i64 {
         self.used.load(Ordering::Relaxed) * 100 / (i64::from(buckets) * BUCKET_SLOTS.cast_signed() as i64)
@@ -56,7 +52,7 @@ impl Index {
             if !wanted || n == self.buckets_max {
                 break;
             }
-            self.add(n, &rehash);
+            self.split(n, &rehash);
             grew = true;
         }
         grew
@@ -70,20 +66,11 @@ impl Index {
         let buckets = wanted.div_ceil(LOAD_MAX_PERCENT.cast_unsigned() * BUCKET_SLOTS as u64);
         let buckets = u32::try_from(buckets).unwrap_or(u32::MAX).min(self.buckets_max);
         for n in self.buckets.load(Ordering::Relaxed)..buckets {
-            self.add(n, &rehash);
+            self.split(n, &rehash);
         }
     }
 
-    /// Adds bucket `n`. Under the resize lock.
-    fn add(&self, n: u32, rehash: &impl Fn(Slot) -> KeyHash) {
-        self.split(n, rehash);
-        if (n + 1).is_multiple_of(HUGE_PAGE_BUCKETS) {
-            let first = n + 1 - HUGE_PAGE_BUCKETS;
-            self.words.prefer_huge_pages(first as usize * BUCKET_SLOTS, (n + 1) as usize * BUCKET_SLOTS);
-        }
-    }
-
-    /// Adds bucket `n`: the items of its buddy that the new address sends there follow.
+    /// Adds bucket `n`, under the resize lock: the items of its buddy that the new address sends there follow.
     fn split(&self, n: u32, rehash: &impl Fn(Slot) -> KeyHash) {
         let buddy = n - (1 << n.ilog2());
         let stripes = self.hold_pair((buddy, n));
@@ -122,6 +109,7 @@ impl Index {
                 break;
             }
             shrank = true;
+            self.huge_pages.end_at(n - 1);
             if (n - 1).is_multiple_of(RELEASE_STEP) {
                 let last = (n - 1 + RELEASE_STEP).min(self.buckets_max);
                 self.words.release((n - 1) as usize * BUCKET_SLOTS, last as usize * BUCKET_SLOTS);

@@ -117,13 +117,14 @@ impl Store {
         self.pending_shadow_hits.load(Ordering::Relaxed)
     }
 
-    /// Whether a background cleaner has work: few segments left, a ceiling is passed, or segments
-    /// wait to be touched before a writer needs them.
+    /// Whether a background cleaner has work: few segments left, a ceiling is passed, segments wait to be touched before a writer needs
+    /// them, or a part of the index to be made a huge page.
     #[must_use]
     pub fn wants_cleaning(&self) -> bool {
         self.log.available() <= self.log.low_water()
             || self.ceiling_hint.load(Ordering::Relaxed) != 0
             || self.log.wants_touching()
+            || self.index.wants_huge_page()
             || self.departing.load(Ordering::Relaxed) != 0
             || self.tiers_want_cleaning()
     }
