@@ -281,6 +281,22 @@ fn a_queue_brings_every_buffer_once_and_filled() {
 }
 
 #[test]
+fn who_waits_after_the_bell_was_silenced_misses_nothing() {
+    let folder = Folder::new("silenced");
+    let tier = FileTier::open(&folder.tier(), SIZE).unwrap();
+    for engine in [Engine::Auto, Engine::Threads] {
+        let mut queue = tier.queue(1, engine).unwrap();
+        queue.fetch(0, Buffer::new(Bytes(4096)).unwrap()).unwrap();
+        queue.submit().unwrap();
+        let mut bell = [rustix::event::PollFd::new(&queue, rustix::event::PollFlags::IN)];
+        assert_eq!(rustix::event::poll(&mut bell, None).unwrap(), 1);
+        queue.hear();
+        queue.wait().unwrap();
+        assert!(queue.completed().is_some());
+    }
+}
+
+#[test]
 fn a_queue_begins_to_read_while_more_is_written_down() {
     let folder = Folder::new("begins");
     let tier = FileTier::open(&folder.tier(), SIZE).unwrap();

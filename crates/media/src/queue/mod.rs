@@ -181,6 +181,8 @@ impl ReadQueue {
         }
         match &mut self.reader {
             Reader::Uring(uring) => uring.wait(),
+            // The bell may have been silenced for what has come already.
+            Reader::Threads(threads) if threads.has_completed() => Ok(()),
             Reader::Threads(_) => match poll(&mut [PollFd::new(&self.bell, PollFlags::IN)], None) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {
                     self.hear();

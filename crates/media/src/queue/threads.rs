@@ -57,6 +57,11 @@ impl Threads {
         wanted.send(Read { at, ticket, buffer }).expect("threads end after the queue");
     }
 
+    /// Whether there is something that `completed` brings.
+    pub(super) fn has_completed(&self) -> bool {
+        !self.done.is_empty()
+    }
+
     pub(super) fn completed(&mut self) -> Option<Completed> {
         self.done.try_recv().ok()
     }
