@@ -43,8 +43,8 @@ SAID = [
      "store/tests/cleaning/main.rs::a_writer_that_the_cleaner_keeps_up_with_never_waits"),
     ("In `stats items`, `age` is that of the oldest", "test_stats.py::test_the_age_of_a_class_is_that_of_its_oldest_item"),
     ("`evicted_time` may be too large by a tick of", "test_stats.py::test_items_tell_what_became_of_evicted_and_expired_items"),
-    ("`cache_memlimit` works from 8 MiB up to `-m`,",
-     "test_other_than_memcached.py::test_the_memory_limit_goes_no_further_than_the_first, "
+    ("`cache_memlimit` works from 8 MiB up to `-m`, or",
+     "test_other_than_memcached.py::test_the_memory_limit_goes_no_further_than_said_at_the_start, "
      "test_operate.py::test_a_tenant_sees_its_own_only"),
     ("`curr_items` and `bytes` leave out what has", "test_other_than_memcached.py::test_what_has_expired_does_not_count"),
     ("`stats cachedump` looks at the first 8,192", "test_other_than_memcached.py::test_cachedump_looks_at_a_part_of_the_index"),
@@ -104,8 +104,8 @@ SAID = [
     ("`get` with its keys may be 1 MiB long;", "test_other_than_memcached.py::test_a_get_of_a_mebibyte"),
     ("`verbosity` answers `OK` and changes nothing.",
      "test_other_than_memcached.py::test_what_tunes_memcacheds_machinery_changes_nothing"),
-    ("CAS values rise per key and are not", "test_classic_text.py::test_cas_number_grows_with_each_change"),
-    ("As in memcached, `touch`, `gat` and `gats`", "test_classic_text.py::test_cas_number_grows_with_each_change"),
+    ("CAS values rise per key and are not", "test_cas_numbers.py::test_cas_number_grows_with_each_change"),
+    ("As in memcached, `touch`, `gat` and `gats`", "test_cas_numbers.py::test_cas_number_grows_with_each_change"),
     ("`-C` is taken with a note and has no effect:", "test_other_than_memcached.py::test_cas_may_not_be_turned_off"),
     ("`mg … h` says whether the key was hit while", "test_differential.py::test_documented_difference"),
     ("`l` and `la` are exact to a second until the",
@@ -153,7 +153,7 @@ SAID = [
     ("Strangers are told the version in the text", "test_auth.py::test_text_strangers_get_the_version_and_nothing_else"),
     ("Five attempts that fail end a connection; of",
      "test_auth.py::test_attempts_are_limited, "
-     "test_auth.py::test_who_is_wrong_too_often_waits_and_others_do_not"),
+     "test_guesses.py::test_who_is_wrong_too_often_waits_and_others_do_not"),
     ("A message that shows a password has at most", "test_started_otherwise.py::test_a_message_of_a_password_has_its_length"),
     ("Listing mechanisms does not take back what", "test_started_otherwise.py::test_listing_mechanisms_takes_nothing_back"),
     # Time
@@ -175,7 +175,7 @@ SAID = [
     ("`-U`, unless 0 | refused: use TCP", "test_started_otherwise.py::test_what_is_refused_at_the_start"),
     ("`-R` | 64 unless set (memcached: 20): as many", "test_other_than_memcached.py::test_our_defaults_and_echoes"),
     ("`-S`, `-Y` | see Passwords; `-S` needs `-Y`", "test_started_otherwise.py::test_what_is_refused_at_the_start"),
-    ("`-e` | the items are written there by a clean", "test_tiers.py::test_a_memory_file_keeps_dram_over_a_restart"),
+    ("`-e` | the items are written there by a clean", "test_memory_file.py::test_a_memory_file_keeps_dram_over_a_restart"),
     ("`-P` | a file that holds something else than", "test_listeners.py::test_the_pid_file_of_a_server_that_runs_stays"),
     ("`-o proxy_config` | refused: run a proxy in", "test_started_otherwise.py::test_what_is_refused_at_the_start"),
     ("`-p 0`, `-p -1` | any free port; no TCP", "test_started_otherwise.py::test_ports_are_any_free_one_or_none"),

@@ -4,6 +4,8 @@ import json
 import os
 import random
 import re
+import signal
+import time
 
 import pytest
 
@@ -66,6 +68,61 @@ def turn_over(server, tenants, rng, size=TURNOVERS * MEMORY):
 def gauge(metrics, name):
     """The value of a metric without labels."""
     return float(re.search(rf"^{name}(?:{{}})? (\S+)", metrics, re.MULTILINE).group(1))
+
+
+@pytest.mark.parametrize("ways", ["the file", "cache_memlimit"])
+def test_memory_grows_and_shrinks_while_it_runs(tmp_path, ways, note):
+    """Items and resident memory follow the bound both ways; what fits both bounds is not lost when it is raised."""
+    path = tmp_path / "cotenant.toml"
+    said = 'memory_max = "128MiB"\nrank = "lru"\nmemory = "%dMiB"\n'
+    path.write_text(said % 32, encoding="ascii")
+    server = servers.start_cotenant(["--config", str(path)], memory=None)
+
+    def bound(mebibytes):
+        if ways == "the file":
+            path.write_text(said % mebibytes, encoding="ascii")
+            os.kill(server.process.pid, signal.SIGHUP)
+        else:
+            assert wire.ask(b"cache_memlimit %d\r\n" % mebibytes) == b"OK\r\n"
+        wait_until(lambda: wire.stats()["limit_maxbytes"] == str(mebibytes * MIB))
+
+    def filled(name):
+        """Stores three times the largest memory; how many items are there then."""
+        for n in range(3 * 128):
+            wire.ask(b"".join(b"set %b:%d:%d 0 0 1000 noreply\r\n%b\r\n" % (name, n, i, FILLER[:1000]) for i in range(1024)) + b"version\r\n")
+        return settled()[0]
+
+    def settled():
+        """Items and evictions, once cleaning is done."""
+        while (before := seen()) != (time.sleep(0.2), seen())[1]:
+            pass
+        return before
+
+    def seen():
+        stats = wire.stats()
+        return int(stats["curr_items"]), int(stats["evictions"])
+
+    def is_within(mebibytes):
+        return resident_bytes(server.process.pid) <= mebibytes * MIB + BESIDE
+
+    try:
+        assert "memory 32MiB of at most 128MiB" in server.ready_line
+        with server.wire() as wire:
+            small = filled(b"a")
+            assert is_within(32) and 20_000 < small
+            before = settled()
+            bound(128)
+            assert settled() == before
+            large = filled(b"b")
+            note(f"items of 1,000 B: {small} in 32 MiB, {large} in 128 MiB ({ways})")
+            # What is held back for writers and cleaners is the same in both.
+            assert 4 * small < large < 5 * small and is_within(128)
+            bound(32)
+            wait_until(lambda: seen()[0] < 1.1 * small and is_within(32))
+            again = filled(b"c")
+            assert 0.9 * small < again < 1.1 * small and is_within(32)
+    finally:
+        assert server.stop() == 0
 
 
 @pytest.mark.parametrize("tenants", [1, 100, 1_000])

@@ -66,10 +66,13 @@ def test_what_has_no_counterpart_counts_nothing(fresh):
             assert {fields[name] for name in NOTHING_OF_A_CLASS} == {"0"} and fields["number_cold"] == fields["number"]
 
 
-def test_the_memory_limit_goes_no_further_than_the_first(fresh):
-    with fresh(memory="32").wire() as wire:
+@pytest.mark.parametrize("flags, most", [([], 32), (["--memory-max", "48MiB"], 48)])
+def test_the_memory_limit_goes_no_further_than_said_at_the_start(fresh, flags, most):
+    with fresh(*flags, memory="32").wire() as wire:
+        assert wire.stats()["limit_maxbytes"] == str(32 << 20)
         beyond = b"MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n"
-        assert wire.ask(b"cache_memlimit 33\r\ncache_memlimit 1000000000\r\n") == beyond * 2
+        assert wire.ask(b"cache_memlimit %d\r\ncache_memlimit 1000000000\r\n" % (most + 1)) == beyond * 2
+        assert wire.ask(b"cache_memlimit %d\r\n" % most) == OK and wire.stats()["limit_maxbytes"] == str(most << 20)
         assert wire.ask(b"cache_memlimit 8\r\n") == OK and wire.stats()["limit_maxbytes"] == str(8 << 20)
         assert wire.ask(b"cache_memlimit 32\r\n") == OK and wire.stats()["limit_maxbytes"] == str(32 << 20)
 

@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import threading
@@ -307,94 +306,6 @@ def test_a_flush_outlives_a_crash(fresh, tmp_path, medium):
         assert get_all(wire, keys(2000)) == {}
 
 
-def test_a_memory_file_keeps_dram_over_a_restart(fresh, tmp_path):
-    file = tmp_path / "items"
-    arguments = ("-e", str(file), "-D", ":")
-    server = fresh(*arguments)
-    with server.wire() as wire:
-        fill(wire, keys(3000))
-        assert wire.stats(b"settings")["memory_file"] == str(file)
-    end_clean(server, signal.SIGUSR1)
-    assert 3000 * 200 < file.stat().st_size
-    again = fresh(*arguments)
-    assert not file.exists(), "what was read is not read again"
-    with again.wire() as wire:
-        assert get_all(wire, keys(3000)) == {key: value(key) for key in keys(3000)}
-        assert int(wire.stats(b"tenants")["key:items"]) == 3000, "a tenant of a prefix comes again"
-
-
-def test_a_damaged_memory_file_is_no_wrong_value(fresh, tmp_path):
-    file = tmp_path / "items"
-    server = fresh("-e", str(file))
-    with server.wire() as wire:
-        fill(wire, keys(2000))
-    end_clean(server)
-    saved = bytearray(file.read_bytes())
-    for at in random.Random(3).sample(range(24, len(saved)), 5):
-        saved[at] ^= 0x10
-    file.write_bytes(saved[: len(saved) * 9 // 10])
-    again = fresh("-e", str(file))
-    assert "not all of it: it is damaged" in again.said(), "why it is not all there"
-    with again.wire() as wire:
-        found = get_all(wire, keys(2000))
-        assert all(found[key] == value(key) for key in found)
-        assert len(found) < 2000, "a tenth of the file is not there"
-
-
-def test_a_memory_file_that_is_something_else_is_left_as_it_is(fresh, tmp_path):
-    file = tmp_path / "items"
-    file.write_text("hello")
-    said = refused("-e", str(file))
-    assert f"{file}: it holds something else than saved items" in said and "remove" in said
-    assert file.read_text() == "hello"
-    folder, pipe = tmp_path / "folder", tmp_path / "pipe"
-    folder.mkdir()
-    os.mkfifo(pipe)
-    for place in folder, pipe:
-        assert "it is no file" in refused("-e", str(place))
-        assert place.exists()
-    assert "write" in refused("-e", str(tmp_path / "no" / "items"))
-    some = tmp_path / "tier"
-    spec = f"ssd=file:{some}:64MiB"
-    assert "tier 'ssd' lies there" in refused("--tier", spec, "-e", f"{folder}/../tier")
-    assert not some.exists()
-    end_clean(fresh("--tier", spec))
-    before = some.read_bytes()
-    assert "tier 'ssd' lies there" in refused("--tier", spec, "-e", str(some))
-    assert "something else" in refused("-e", str(some))
-    assert some.read_bytes() == before
-    file.write_text("")
-    end_clean(fresh("-e", str(file)))
-    assert file.stat().st_size != 0, "an empty file is as good as none"
-
-
-def test_a_memory_file_is_one_server_s(fresh, tmp_path):
-    file = tmp_path / "items"
-    server = fresh("-e", str(file))
-    with server.wire() as wire:
-        fill(wire, keys(10))
-    assert "it is in use by another server" in refused("-e", str(file))
-    end_clean(server)
-    assert [one.name for one in tmp_path.iterdir()] == ["items"]
-    with fresh("-e", str(file)).wire() as wire:
-        assert len(get_all(wire, keys(10))) == 10
-
-
-def test_a_save_that_fails_is_no_clean_end(fresh, tmp_path):
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    server = fresh("-e", str(folder / "items"))
-    with server.wire() as wire:
-        fill(wire, keys(10))
-    shutil.rmtree(folder)
-    server.process.send_signal(signal.SIGTERM)
-    assert server.process.wait(timeout=servers.STOP_S) == 3
-    until = time.monotonic() + DEADLINE_S
-    while "could not be saved" not in server.said():
-        assert time.monotonic() < until, server.said()
-        time.sleep(0.01)
-
-
 def test_values_go_down_and_come_back(fresh, tmp_path):
     server = fresh("--tier", tier(tmp_path, "64MiB"), memory="8")
     with server.wire() as wire:
@@ -495,93 +406,6 @@ def test_tiers_that_cannot_be_had(fresh, tmp_path):
     assert not place.exists(), "what cannot be made leaves nothing behind"
     fresh("--tier", f"file:{place}:64MiB")
     assert "in use by another server" in refused("--tier", f"file:{place}:64MiB")
-
-
-@pytest.mark.parametrize("damage", ["size", "foreign", "truncated", "flipped", "version"])
-def test_a_tier_that_is_not_what_it_was(fresh, tmp_path, damage):
-    place = tmp_path / "tier"
-    end_clean(fresh("--tier", f"file:{place}:64MiB"))
-    size = "64MiB"
-    with place.open("r+b") as file:
-        if damage == "size":
-            size = "32MiB"
-        elif damage == "foreign":
-            file.write(b"something else")
-        elif damage == "truncated":
-            file.truncate(MIB)
-        else:
-            # Whatever is there: one file in 256 has a 0xff at that place.
-            at = 9 if damage == "version" else 40
-            file.seek(at)
-            byte = file.read(1)[0]
-            file.seek(at)
-            file.write(bytes([byte ^ 0xFF]))
-    before = place.read_bytes()
-    said = refused("--tier", f"file:{place}:{size}")
-    assert str(place) in said and ("remove" in said or "ask for" in said), said
-    assert place.read_bytes() == before, "it is left as it was"
-
-
-def test_bits_that_flipped_are_missed_not_served(fresh, tmp_path):
-    arguments = ("--tier", tier(tmp_path), "--placement", "ssd")
-    server = fresh(*arguments, memory="16")
-    with server.wire() as wire:
-        fill(wire, keys(3000))
-    end_clean(server)
-    draw = random.Random(4)
-    with (tmp_path / "tier").open("r+b") as file:
-        for _ in range(300):
-            at = draw.randrange(2 * MIB, 10 * MIB)
-            file.seek(at)
-            byte = file.read(1)[0]
-            file.seek(at)
-            file.write(bytes([byte ^ 0x20]))
-    again = fresh(*arguments, memory="16")
-    with again.wire() as wire:
-        found = get_all(wire, keys(3000))
-        assert all(found[key] == value(key) for key in found)
-        assert len(found) < 3000, "some of what was flipped was a value"
-        assert 0 < int(tiers_of(wire)["ssd:damaged"])
-        assert len(get_all(wire, keys(3000))) == len(found), "what was lost is gone, the rest stays"
-
-
-def test_a_file_that_is_cut_while_it_is_used_loses_values_alone(far, tmp_path):
-    """Reads of io_uring that bring less than they were asked for."""
-    os.truncate(tmp_path / "tier", 4 * MIB)
-    with far.wire() as wire:
-        before = int(tiers_of(wire)["ssd:errors"])
-        found = get_all(wire, keys())
-        assert all(found[key] == value(key) for key in found)
-        assert 0 < len(found) < COUNT // 2 and before < int(tiers_of(wire)["ssd:errors"])
-        some = keys(500)
-        fill(wire, some, version=1)
-        found = get_all(wire, some)
-        assert some[-1] in found and all(found[key] == value(key, 1) for key in found)
-    far.check_alive()
-
-
-def test_a_file_that_is_emptied_while_it_is_used_costs_its_values_alone(far, fresh, tmp_path):
-    """Its notes, too, are no longer there: what is asked of them reads as nothing, and the server goes on in DRAM."""
-    os.truncate(tmp_path / "tier", 0)
-    with far.wire() as wire:
-        some = keys(500)
-        for version in 1, 2:
-            store_all(wire, [set_request(key, value(key, version)) for key in some])
-            found = get_all(wire, keys())
-            assert all(found[key] == value(key, version if key in some else 0) for key in found)
-        assert some[-1] in found, "what was written last is in DRAM"
-        for key in some:
-            wire.ask(b"delete %s\r\n" % key)
-        assert not get_all(wire, some)
-        assert 0 < int(tiers_of(wire)["ssd:errors"])
-    far.check_alive()
-    far.process.send_signal(signal.SIGTERM)
-    assert far.process.wait(timeout=servers.STOP_S) in (0, 3)
-    assert "panicked" not in far.said()
-    assert "remove" in refused("--tier", tier(tmp_path)), "nothing is overwritten"
-    (tmp_path / "tier").unlink()
-    with fresh("--tier", tier(tmp_path), "--placement", "ssd", memory="8").wire() as wire:
-        assert not get_all(wire, keys())
 
 
 def test_a_probe_of_a_new_file_measures_blocks_that_were_written(tmp_path):

@@ -26,6 +26,7 @@ const VERSION_MAX: usize = 23;
 pub(crate) fn serve_options(in_force: &InForce) -> Result<ServeOptions, Failure> {
     let config = Config {
         memory: in_force.size("memory"),
+        memory_max: Some(in_force.size("memory_max")).filter(|max| *max != Bytes::ZERO),
         item_max: in_force.size("max_item_size"),
         no_evict: in_force.is_on("no_evict"),
         threads: as_usize(in_force.number("threads")),

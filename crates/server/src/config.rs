@@ -169,6 +169,8 @@ impl Default for TenantConfig {
 pub struct Config {
     /// Bound on the resident memory of the process (`-m`), see `docs/decisions` on accounting.
     pub memory: Bytes,
+    /// How far that bound can be raised while the server runs; none for no further. What is made once is made for this.
+    pub memory_max: Option<Bytes>,
     /// Largest item, header and key included (`-I`).
     pub item_max: Bytes,
     /// Answer out of memory instead of evicting (`-M`).
@@ -269,6 +271,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             memory: Bytes::mib(64),
+            memory_max: None,
             item_max: Bytes::mib(1),
             no_evict: false,
             threads: 4,
@@ -321,6 +324,16 @@ impl Default for Config {
 }
 
 impl Config {
+    /// The most that the bound on memory can become.
+    pub(crate) fn most_memory(&self) -> Bytes {
+        self.memory_max.map_or(self.memory, |max| max.max(self.memory))
+    }
+
+    /// What of that is not in force with this bound.
+    pub(crate) fn withheld(&self, limit: Bytes) -> Bytes {
+        self.most_memory().saturating_sub(limit)
+    }
+
     /// Every listener and the tenant that its connections belong to, if one.
     pub(crate) fn listeners(&self) -> impl Iterator<Item = (&Listener, Option<&str>)> {
         let servers = self.listen.iter().map(|l| (l, l.tenant.as_deref()));

@@ -89,7 +89,7 @@ pub(crate) struct Shared {
     unix_secs: AtomicI64,
     /// The port of the first listener, once it is bound.
     port: AtomicU64,
-    /// `cache_memlimit`: at most the configured memory.
+    /// The bound on memory that is in force (`cache_memlimit`).
     memory_limit: AtomicU64,
     /// Who divides the memory.
     pub(crate) in_charge: InCharge,
@@ -212,13 +212,13 @@ impl Shared {
 
     /// What tenants divide in the memory in force.
     pub(crate) fn divisible(&self) -> Bytes {
-        let withheld = self.config.memory.saturating_sub(self.memory_limit());
+        let withheld = self.config.withheld(self.memory_limit());
         self.store.geometry().divisible.saturating_sub(withheld)
     }
 
-    /// Lowers the memory, or raises it again up to what was configured. Returns false outside of that.
+    /// Lowers the memory, or raises it, as far as was configured. Returns false outside of that.
     pub(crate) fn set_memory_limit(&self, limit: Bytes) -> bool {
-        let fits = MEMORY_MIN <= limit && limit <= self.config.memory;
+        let fits = MEMORY_MIN <= limit && limit <= self.config.most_memory();
         if fits {
             self.memory_limit.store(limit.0, Ordering::Relaxed);
             self.account_external();
@@ -235,10 +235,9 @@ impl Shared {
         fits
     }
 
-    /// Tells the store about memory that it may not use: buffers, what is known of tenants, and what `cache_memlimit` took
-    /// away.
+    /// Tells the store about memory that it may not use: buffers, what is known of tenants, and what is beyond the bound in force.
     pub(crate) fn account_external(&self) {
-        let withheld = self.config.memory.saturating_sub(self.memory_limit());
+        let withheld = self.config.withheld(self.memory_limit());
         let known = Bytes(TENANT_BYTES.0 * self.store.tenant_count() as u64);
         self.store
             .set_external(self.granted() + known + self.observed.bytes() + self.admission.bytes() + withheld);
@@ -301,7 +300,7 @@ impl Shared {
     fn buffers_part(&self) -> u64 {
         let geometry = self.store.geometry();
         // What fits no segment is in no buffer.
-        (self.config.memory.0 / BUFFER_PART).max(2 * geometry.item_max.min(geometry.segment).0)
+        (self.memory_limit().0 / BUFFER_PART).max(2 * geometry.item_max.min(geometry.segment).0)
     }
 
     fn change_buffered(&self, before: usize, after: usize) -> u64 {

@@ -50,7 +50,7 @@ pub(crate) fn shared(config: Config, auth: Option<Auth>, store: Arc<Store>, cloc
 pub(crate) fn small(tenants_max: usize) -> Shared {
     let config = Config { memory: Bytes::mib(16), threads: 1, ..Config::default() };
     let options = Options {
-        memory: config.memory,
+        memory: config.most_memory(),
         item_max: config.item_max,
         threads: 1,
         tenants_max,

@@ -97,6 +97,13 @@ impl Geometry {
         2 * self.segments_least <= self.segment_count
     }
 
+    /// The same with so much of the memory withheld.
+    #[must_use]
+    pub fn has_room_without(&self, withheld: Bytes) -> bool {
+        u64::from(2 * self.segments_least)
+            <= self.log_and_index().saturating_sub(withheld).count_of(self.segment)
+    }
+
     /// Log and index together, the reserve and heads included.
     #[must_use]
     pub fn log_and_index(&self) -> Bytes {

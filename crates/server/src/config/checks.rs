@@ -62,6 +62,7 @@ impl Config {
     /// # Errors
     /// The first thing that does not fit, and what would.
     pub fn checked(self) -> Result<Self, ConfigError> {
+        self.check_memory()?;
         self.check_sizes()?;
         self.check_tiers()?;
         self.check_saved()?;
@@ -130,22 +131,40 @@ impl Config {
 
     /// How the store divides the memory.
     fn geometry(&self) -> Geometry {
-        Geometry::above(self.tiers.len(), self.memory, self.item_max, self.threads)
+        Geometry::above(self.tiers.len(), self.most_memory(), self.item_max, self.threads)
     }
 
-    fn check_sizes(&self) -> Result<(), ConfigError> {
+    /// The memory that is bound, what it may become, and who shares it.
+    fn check_memory(&self) -> Result<(), ConfigError> {
         if self.memory < limits::MEMORY_MIN || limits::MEMORY_MAX < self.memory {
             return refuse(
                 format!("memory {} is outside {} to {}", self.memory, limits::MEMORY_MIN, limits::MEMORY_MAX),
                 "choose a size in that range, -m counts MiB",
             );
         }
-        if !self.geometry().has_room() {
+        let (geometry, most) = (self.geometry(), self.most_memory());
+        if self.memory_max.is_some_and(|max| max < self.memory || limits::MEMORY_MAX < max) {
             return refuse(
-                format!("{} threads cannot share {}", self.threads, self.memory),
+                format!("memory_max is outside {} to {}", self.memory, limits::MEMORY_MAX),
+                "it is how far the memory (-m) can be raised; leave it away if it is not to be",
+            );
+        }
+        if !geometry.has_room() {
+            return refuse(
+                format!("{} threads cannot share {most}", self.threads),
                 "lower the threads (-t) or raise the memory (-m)",
             );
         }
+        if !geometry.has_room_without(self.withheld(self.memory)) {
+            return refuse(
+                format!("memory {} is too little for what memory_max {most} needs at once", self.memory),
+                "lower memory_max, or raise the memory (-m)",
+            );
+        }
+        Ok(())
+    }
+
+    fn check_sizes(&self) -> Result<(), ConfigError> {
         if self.item_max < limits::ITEM_MAX_MIN || limits::ITEM_MAX_MAX < self.item_max {
             return refuse(
                 format!(
@@ -363,7 +382,7 @@ impl Config {
         let group_of =
             |t: &TenantConfig| t.group.as_deref().and_then(|name| division.find(name)).map(|(id, _)| id);
         let reserved = division.reserved(self.tenants.iter().map(|t| (group_of(t), t.reserved)));
-        let divisible = self.geometry().divisible;
+        let divisible = self.geometry().divisible.saturating_sub(self.withheld(self.memory));
         if divisible < reserved {
             return refuse(
                 format!("the reservations are {reserved}, the divisible memory is {divisible}"),

@@ -57,7 +57,7 @@ fn changed<T: PartialEq + Clone>(before: &T, after: &T) -> Option<T> {
 
 impl Operator {
     /// Takes a configuration over where it differs from the one before, as far as that goes while the server runs: tenants,
-    /// groups, users, the policy, the eviction order, the memory (not beyond that of the start), and numbers.
+    /// groups, users, the policy, the eviction order, the memory (as far as was said at the start), and numbers.
     pub fn adopt(&self, before: &Config, after: &Config) -> Adopted {
         let mut adopted = Adopted { done: Vec::new(), kept: Vec::new(), config: after.clone() };
         self.shared.adjustable.adopt(after);
@@ -68,8 +68,11 @@ impl Operator {
             let result = if self.shared.set_memory_limit(after.memory) {
                 Ok(())
             } else {
-                let most = self.shared.config.memory;
-                super::conflict(format!("the server started with {most}"), "restart it for more")
+                let most = self.shared.config.most_memory();
+                super::conflict(
+                    format!("{most} is the most it started with"),
+                    "restart it with a higher memory_max",
+                )
             };
             if !adopted.note(format!("memory {}", after.memory), result) {
                 adopted.config.memory = before.memory;

@@ -23,7 +23,7 @@ pub(super) fn open_store(
     let devices: Vec<_> = opened.iter().map(|tier| Arc::clone(&tier.device)).collect();
     let claimed = saved.as_deref().map(SavedFile::claim).transpose().map_err(refused)?;
     let options = Options {
-        memory: config.memory,
+        memory: config.most_memory(),
         item_max: config.item_max,
         threads: config.threads,
         tenants_max: config.max_tenants.max(1),
@@ -33,6 +33,8 @@ pub(super) fn open_store(
     // Opening tiers takes a while, and the store's clock began before.
     let begun = u64::try_from(clock.unix_secs()).unwrap_or(0).saturating_sub(clock.now().whole_secs());
     let store = Store::with_tiers(options, &devices, begun)?;
+    // Before anything comes back.
+    store.set_external(config.withheld(config.memory));
     store.set_promotion(config.promotion);
     let model = tiers::divide(&store, opened, config);
     let brakes = Arc::clone(clock);

@@ -142,6 +142,10 @@ pub(super) fn ready_line(config: &Config, main: &[Prepared], admin: Option<Socke
         None => line.push_str(", admin off"),
     }
     let policy = config.policy.name();
-    let _ = write!(line, ", memory {}, policy {policy}, {} threads", config.memory, config.threads);
+    let _ = write!(line, ", memory {}", config.memory);
+    if config.memory < config.most_memory() {
+        let _ = write!(line, " of at most {}", config.most_memory());
+    }
+    let _ = write!(line, ", policy {policy}, {} threads", config.threads);
     line
 }

@@ -9,7 +9,8 @@ use super::{BUCKET_BYTES, BUCKET_SLOTS, Index};
 use crate::sync::{AtomicU32, Ordering};
 
 /// Buckets of a huge page.
-const BUCKETS: u32 = media::HUGE_PAGE as u32 / BUCKET_BYTES as u32;
+const BUCKETS: u32 = 1 << 15;
+const _: () = assert!(BUCKETS as u64 * BUCKET_BYTES == media::HUGE_PAGE as u64);
 
 /// How many huge pages were asked for, from the first bucket on.
 #[derive(Debug, Default)]

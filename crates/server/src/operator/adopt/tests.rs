@@ -20,7 +20,7 @@ struct Stage {
 impl Stage {
     fn new(config: Config) -> Self {
         let options = Options {
-            memory: config.memory,
+            memory: config.most_memory(),
             item_max: config.item_max,
             threads: 1,
             tenants_max: 8,
