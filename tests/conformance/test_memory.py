@@ -94,9 +94,11 @@ def test_memory_grows_and_shrinks_while_it_runs(tmp_path, ways, note):
 
     def settled():
         """Items and evictions, once cleaning is done."""
-        while (before := seen()) != (time.sleep(0.2), seen())[1]:
-            pass
-        return before
+        looks = [seen()]
+        while len(looks) < 6 or looks[-6:] != looks[-1:] * 6:
+            time.sleep(0.1)
+            looks.append(seen())
+        return looks[-1]
 
     def seen():
         stats = wire.stats()
@@ -121,6 +123,25 @@ def test_memory_grows_and_shrinks_while_it_runs(tmp_path, ways, note):
             wait_until(lambda: seen()[0] < 1.1 * small and is_within(32))
             again = filled(b"c")
             assert 0.9 * small < again < 1.1 * small and is_within(32)
+    finally:
+        assert server.stop() == 0
+
+
+def test_what_is_saved_comes_back_as_far_as_fits_the_memory_in_force(tmp_path):
+    """128 MiB of items come back to a server that may grow to that and has 32 MiB."""
+    kept = ["-e", str(tmp_path / "items")]
+    server = servers.start_cotenant(kept, memory="128")
+    with server.wire() as wire:
+        for n in range(128):
+            wire.ask(b"".join(b"set %d:%d 0 0 1000 noreply\r\n%b\r\n" % (n, i, FILLER[:1000]) for i in range(1024)) + b"version\r\n")
+        assert 100_000 < int(wire.stats()["curr_items"])
+    assert server.stop() == 0
+    server = servers.start_cotenant([*kept, "--memory-max", "128MiB"], memory="32")
+    try:
+        with server.wire() as wire:
+            assert 10_000 < int(wire.stats()["curr_items"]) < 33_000
+        peak = resident_bytes(server.process.pid, "VmHWM")
+        assert peak <= 32 * MIB + BESIDE, peak
     finally:
         assert server.stop() == 0
 

@@ -39,6 +39,8 @@ impl Reload {
         };
         if self.config.max_connections < again.config.max_connections {
             system::prepare(&again.config);
+        } else if self.config.memory < again.config.memory {
+            system::check_memory(&again.config);
         }
         let adopted = running.operator().adopt(&self.config, &again.config);
         for done in &adopted.done {

@@ -164,8 +164,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
                it can be lowered, and raised up to memory_max.")
         .reload(),
     setting("memory_max", Kind::Size, "0B", "0B to 1TiB", "How far memory can be raised while the server runs")
-        .more("By cache_memlimit, or the file and SIGHUP. 0B: no further than it is at the start. Segments are as large as this asks for, \
-               and an 80th of it is held for what watches the keys."),
+        .more("By cache_memlimit, or the file and SIGHUP. 0B: no further than it is at the start. Segments, and what is held for shadow \
+               queues, curves and ghosts, are as large as this asks for."),
     setting("max_item_size", Kind::ItemSize, "1MiB", "1KiB to 1GiB", "Largest item, key and header included")
         .short('I')
         .more("As a flag memcached's forms are understood, too: 512k, 2m, or a number of bytes."),

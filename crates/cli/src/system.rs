@@ -24,6 +24,11 @@ pub(crate) fn prepare(config: &Config) {
             config.max_connections
         );
     }
+    check_memory(config);
+}
+
+/// Says where the control group allows less memory than is asked for.
+pub(crate) fn check_memory(config: &Config) {
     let read = |path: &Path| std::fs::read_to_string(path).ok();
     if let Some(limit) = memory_limit(&read)
         && limit < config.memory

@@ -2,7 +2,7 @@
 //!
 //! Invariants:  a mapping lives exactly as long as the last `Region` that is a part of it, and is unmapped as a whole: a DAX device
 //!              gives no part of one back; every offset is checked against the region's length
-//! Assumptions: 1. a mapping is aligned to 4 KiB, one of our own memory that has room for a huge page to that; 2. untouched pages read as zero
+//! Assumptions: 1. a mapping is aligned to 4 KiB, of anonymous memory one of 2 MiB and more to 2 MiB (not under Miri); 2. untouched pages read as zero
 //! Failure:     a mapping that the system refuses is an error
 
 #![allow(unsafe_code, reason = "maps memory and hands out views of it; see the SAFETY comments")]
@@ -60,7 +60,7 @@ unsafe impl Sync for Region {}
 
 const PAGE: usize = 4096;
 
-/// Bytes of a huge page on most machines.
+/// Bytes of a huge page of x86-64, and of ARM with small pages of 4 KiB.
 pub const HUGE_PAGE: usize = 2 << 20;
 
 impl Region {
@@ -312,8 +312,8 @@ fn map(len: usize) -> io::Result<NonNull<u8>> {
     let base = at.wrapping_byte_add(before);
     for (start, len) in [(at, before), (base.wrapping_byte_add(len), spare - before)] {
         if len != 0 {
-            // SAFETY: whole pages of the mapping just made, before and behind the part that is used.
-            unsafe { munmap(start, len) }?;
+            // SAFETY: pages of the mapping just made, before and behind the part that is used; who keeps them loses addresses only.
+            let _kept = unsafe { munmap(start, len) };
         }
     }
     NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mapped at address zero"))

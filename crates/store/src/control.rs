@@ -132,8 +132,7 @@ impl Sensor for MemoryControl {
                 in_force: None,
             });
         }
-        let beside = self.store.external() + self.store.tables();
-        let divisible = (self.store.geometry().divisible + self.store.below).saturating_sub(beside);
+        let divisible = self.store.divided();
         if 0.0 < self.private {
             self.set_private(divisible, rows);
         }

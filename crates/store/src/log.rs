@@ -50,8 +50,6 @@ pub(crate) struct Log {
     segment_bytes: usize,
     /// Free segments whose memory is touched before a writer takes them.
     touched_ahead: u32,
-    /// Bytes of values that may be on their way in at once.
-    uploads_max: u64,
 }
 
 #[derive(Debug, Default)]
@@ -125,7 +123,6 @@ impl Log {
                 .min(geometry.segment_count / limits::TOUCHED_AHEAD_PART)
                 .max(4),
             values,
-            uploads_max: geometry.memory.0 / limits::UPLOADS_PART,
         };
         Ok(log)
     }

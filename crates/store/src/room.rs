@@ -45,7 +45,9 @@ impl Worker {
             return Ok(());
         }
         store.sweep.advance(&store);
-        store.index.make_huge_page();
+        if !store.has_cleaners() {
+            store.index.make_huge_page();
+        }
         if store.no_evict {
             // No pass draws large values, dead or alive.
             self.sweep_values(&store);

@@ -115,7 +115,9 @@ pub struct Store {
     flush_next: AtomicU32,
     tick: AtomicU32,
     tick_secs: Box<[AtomicU32; TICKS]>,
+    /// Bytes written, as of the whole memory (`turned`).
     written: AtomicU64,
+    /// Of these a tick has so many.
     pub(crate) tick_bytes: u64,
     ticking: Mutex<History>,
     external: AtomicU64,

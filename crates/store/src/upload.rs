@@ -76,7 +76,7 @@ impl Upload {
     fn back(&mut self) -> Result<(), Shortage> {
         let log = &self.store.log;
         let next = (self.backed + log.segment_bytes()).min(self.coming.apart.len as usize);
-        match log.back_value(&self.store.epochs, self.coming, next, log.uploads_max()) {
+        match log.back_value(&self.store.epochs, self.coming, next, self.store.uploads_max()) {
             Lent::Done => {
                 self.store.note_written(Bytes((next - self.backed) as u64));
                 self.backed = next;

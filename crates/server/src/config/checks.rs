@@ -142,13 +142,14 @@ impl Config {
                 "choose a size in that range, -m counts MiB",
             );
         }
-        let (geometry, most) = (self.geometry(), self.most_memory());
-        if self.memory_max.is_some_and(|max| max < self.memory || limits::MEMORY_MAX < max) {
+        let beyond = |max: &Bytes| *max < self.memory || limits::MEMORY_MAX < *max;
+        if let Some(max) = self.memory_max.filter(beyond) {
             return refuse(
-                format!("memory_max is outside {} to {}", self.memory, limits::MEMORY_MAX),
+                format!("memory_max {max} is outside {} to {}", self.memory, limits::MEMORY_MAX),
                 "it is how far the memory (-m) can be raised; leave it away if it is not to be",
             );
         }
+        let (geometry, most) = (self.geometry(), self.most_memory());
         if !geometry.has_room() {
             return refuse(
                 format!("{} threads cannot share {most}", self.threads),

@@ -62,7 +62,8 @@ impl Census {
             unsurveyed += tenant.take_unsurveyed(now);
             seen.coming = now.saturating_sub(std::mem::replace(&mut written[i], now));
         }
-        let ticks = unsurveyed as f64 / store.tick_bytes as f64 * whole as f64 / part.max(1) as f64;
+        let turned = store.turned(Bytes(unsurveyed));
+        let ticks = turned as f64 / store.tick_bytes as f64 * whole as f64 / part.max(1) as f64;
         for (i, seen) in self.seen.iter().enumerate() {
             let Some(seen) = seen else { continue };
             tenant_of(i).expect_hits(seen.expected * ticks);

@@ -1,9 +1,10 @@
-//! Huge pages of the index: made as soon as all of their buckets are in use, so that no memory is taken ahead.
+//! Huge pages of the index: made as soon as all of their buckets are in use, so that none of their memory is taken ahead.
 //!
-//! Shape:   buckets in use -> whole huge pages of them, made one at a time by the background cleaner, or by a writer who makes room
-//! Cost:    to make one copies it, and who touches it meanwhile waits; small pages cost each look-up that meets one which the
-//!          processor does not know by heart (`docs/decisions/2026-11-29-huge-pages-at-once.md`)
-//! Failure: what the system does not make at once it may make in its own time
+//! Shape:   buckets in use -> whole huge pages of them, made one at a time by the background cleaner, without one by a writer who makes room
+//! Cost:    to make one copies it, and who touches it meanwhile waits; a small page costs each look-up that meets one whose address
+//!          is not in the TLB (`docs/decisions/2026-11-29-huge-pages-at-once.md`)
+//! Failure: what the system does not make at once it may make in its own time; of a page that is made while its last buckets go, what they
+//!          took is held until the index grows and shrinks again
 
 use super::{BUCKET_BYTES, BUCKET_SLOTS, Index};
 use crate::sync::{AtomicU32, Ordering};

@@ -264,11 +264,6 @@ impl Log {
         Lent::Done
     }
 
-    /// Bytes of values that may be on their way in at once.
-    pub(crate) fn uploads_max(&self) -> u64 {
-        self.uploads_max
-    }
-
     /// Writes a part of a value. Its writer alone may call this, and for memory that it has.
     pub(crate) fn write_value(&self, apart: Apart, at: usize, part: &[u8]) {
         assert!(at + part.len() <= apart.len as usize, "a value is written where it has its place");

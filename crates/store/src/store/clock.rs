@@ -181,7 +181,8 @@ impl Store {
     /// Counts memory handed to a writer, a segment or pages of a value: the rank clock runs on what is written, and so do
     /// counts of tables, which writes let grow.
     pub(crate) fn note_written(&self, bytes: Bytes) {
-        let written = self.written.fetch_add(bytes.0, Ordering::Relaxed) + bytes.0;
+        let counted = self.turned(bytes);
+        let written = self.written.fetch_add(counted, Ordering::Relaxed) + counted;
         let wanted = u32::try_from((written / self.tick_bytes) & u64::from(u32::MAX)).unwrap_or(0);
         if wanted == self.tick.load(Ordering::Relaxed) {
             return;
@@ -202,6 +203,14 @@ impl Store {
         self.count_tables();
     }
 
+    /// Bytes of the whole memory that take as long to write over as so many of what is left of it.
+    pub(crate) fn turned(&self, bytes: Bytes) -> u64 {
+        let whole = self.geometry.divisible + self.below;
+        let left =
+            whole.saturating_sub(Bytes(self.external.load(Ordering::Relaxed))).max(self.geometry.segment);
+        u64::try_from(u128::from(bytes.0) * u128::from(whole.0) / u128::from(left.0)).unwrap_or(u64::MAX)
+    }
+
     /// Takes the time for a pass that ranks.
     pub(crate) fn take_time(&self, clock: &mut Clock) {
         let ticking = lock(&self.ticking);
@@ -212,5 +221,30 @@ impl Store {
         let known = tick.min(u32::from(u8::MAX));
         let oldest = self.tick_secs((tick.wrapping_sub(known) & 0xFF) as u8);
         clock.take(&ticking, f64::from(tick) + passed, stamp, (self.now_secs(), oldest), known);
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+    use crate::Options;
+
+    #[test]
+    fn the_clock_turns_with_the_memory_in_force() {
+        let (memory, item_max) = (Bytes::mib(64), Bytes::mib(1));
+        let options = Options { memory, item_max, threads: 1, tenants_max: 1, no_evict: false, seed: 1 };
+        let store = Store::new(options).unwrap();
+        let ticks = |bytes: Bytes| {
+            let before = store.tick_count();
+            store.note_written(bytes);
+            store.tick_count() - before
+        };
+        let whole = store.geometry().divisible;
+        assert_eq!(ticks(whole), 64);
+        store.set_external(whole.scale(3, 4));
+        assert!((63..=65).contains(&ticks(whole.scale(1, 4))));
+        store.set_external(Bytes::ZERO);
+        assert!((63..=65).contains(&ticks(whole)), "and again, without a jump");
     }
 }

@@ -66,6 +66,18 @@ impl Store {
         self.adjust_allowed();
     }
 
+    /// Bytes of values that may be on their way in at once: a part of the memory in force, and one of the longest at least.
+    pub(crate) fn uploads_max(&self) -> u64 {
+        let left = self.geometry.memory.saturating_sub(self.external());
+        let longest = self.geometry.item_max.0.next_multiple_of(limits::VALUE_PAGE.0);
+        (left.0 / limits::UPLOADS_PART).max(longest)
+    }
+
+    /// What tenants divide here and below, beside what others take of the memory.
+    pub(crate) fn divided(&self) -> Bytes {
+        (self.geometry.divisible + self.below).saturating_sub(self.external() + self.tables())
+    }
+
     /// Memory outside of the store that counts in the bound, and that tiers take.
     pub(crate) fn external(&self) -> Bytes {
         Bytes(self.external.load(Ordering::Relaxed)) + self.beside_tiers

@@ -177,3 +177,23 @@ fn a_tenant_in_a_tier_that_is_not_there_is_not_added() {
     assert_eq!(stage.operator.router.find("a"), None);
     assert_eq!(stage.adopt(&after), kept, "it is said again");
 }
+
+#[test]
+fn memory_is_raised_as_far_as_was_said_at_the_start() {
+    let with = |memory| Config { memory: Bytes::mib(memory), memory_max: Some(Bytes::mib(96)), ..config() };
+    let mut stage = Stage::new(with(32));
+    let limit = |stage: &Stage| (stage.operator.shared.memory_limit(), stage.operator.shared.divisible());
+    let (at_first, divisible) = limit(&stage);
+    assert_eq!(at_first, Bytes::mib(32));
+    assert!(divisible < Bytes::mib(32), "what is withheld is divided among nobody");
+    assert!(stage.adopt(&with(96)).is_empty());
+    assert_eq!(limit(&stage), (Bytes::mib(96), divisible + Bytes::mib(64)));
+    let kept = stage.adopt(&with(97));
+    assert!(
+        kept.len() == 1 && kept[0].contains("memory 97MiB: 96MiB is the most it started with"),
+        "{kept:?}"
+    );
+    assert_eq!(limit(&stage).0, Bytes::mib(96));
+    assert!(stage.adopt(&with(16)).is_empty());
+    assert_eq!(limit(&stage).0, Bytes::mib(16));
+}
