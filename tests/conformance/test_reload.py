@@ -8,7 +8,7 @@ import time
 import pytest
 
 from conformance import servers
-from conformance.test_admin import ask
+from conformance.test_admin import ask, wait_until
 from conformance.wire import DEADLINE_S, END, Wire, set_request
 
 pytestmark = pytest.mark.cotenant
@@ -83,7 +83,7 @@ def test_what_can_change_does_and_nothing_is_lost(reloaded):
         # What the administration changed and the file does not speak of stays.
         assert ask(reloaded.server, "PUT", "/tenants/feeds", {"weight": 7.0})[0] == 200
         assert ask(reloaded.server, "PUT", "/tenants/mine", {"prefix": "mine:"})[0] == 201
-        after = BEFORE.replace('policy = "shared"', 'policy = "partitioned"\nrank = "lru"\nmax_connections = 500\ncredit = "1KiB"\ntax = 0.25\nidle_time = "1h"\nlearning = "2h"')
+        after = BEFORE.replace('policy = "shared"', 'policy = "partitioned"\nrank = "lru"\nmax_connections = 500\nprivate = 0.5\ncredit = "1KiB"\ntax = 0.25\nidle_time = "1h"\nlearning = "2h"')
         after = after.replace('memory = "64MiB"', 'memory = "60MiB"').replace('slow_request = "10ms"', 'slow_request = "0s"')
         # One gives back what the other takes, and the group takes more: together it fits only in this order.
         after = after.replace('prefix = "feeds:"\nreserved = "8MiB"', 'prefix = "feeds:"\nreserved = "24MiB"')
@@ -91,11 +91,12 @@ def test_what_can_change_does_and_nothing_is_lost(reloaded):
         after = after.replace('[group.team]\nreserved = "8MiB"', '[group.team]\nreserved = "9MiB"')
         after = after.replace('[tenant.old]\nprefix = "old:"', '[tenant.new]\nprefix = "new:"\nreserved = "1MiB"\ngroup = "team"')
         said = "\n".join(reloaded.reload(after))
-        for what in ("policy partitioned", "credit 1KiB", "tax 0.25", "idle_time 1h", "learning 2h", "rank lru", "memory 60MiB",
+        for what in ("policy partitioned", "credit 1KiB", "tax 0.25", "idle_time 1h", "learning 2h", "private 0.5", "rank lru", "memory 60MiB",
                      "tenant 'feeds' changed", "tenant 'shop' changed",
                      "tenant 'old' removed", "tenant 'new' added", "group 'team' changed"):
             assert f"the settings were read again: {what}" in said, (what, said)
         assert "but not" not in said and "restart" not in said, said
+        wait_until(lambda: 0 < reloaded.tenant("mine")["private_bytes"])
         feeds, shop, new = (reloaded.tenant(name) for name in ("feeds", "shop", "new"))
         assert (feeds["reserved_bytes"], feeds["weight"], feeds["rank"]) == (24 * MIB, 7.0, "lru")
         assert (shop["reserved_bytes"], shop["weight"], shop["rank"]) == (2 * MIB, 1.0, "lfu")
@@ -113,6 +114,7 @@ def test_what_can_change_does_and_nothing_is_lost(reloaded):
         # And back, on the same connections.
         said = "\n".join(reloaded.reload(BEFORE))
         assert "but not" not in said and "restart" not in said, said
+        wait_until(lambda: reloaded.tenant("mine")["private_bytes"] == 0)
         assert all(wire.value(key) == b"of " + key for key in keys)
         assert reloaded.tenant("new") is None and reloaded.tenant("shop")["max_connections"] is None
         assert wire.stats(b"settings")["maxbytes"] == str(64 * MIB)

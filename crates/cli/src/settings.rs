@@ -208,7 +208,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
         .more("Under shared and auto; under pooled it raises worth by so much. At most an 8192nd of the memory; a tenant's own credit is cut in the same proportion.")
         .reload(),
     setting("private", Kind::Ratio, "0", "0 to 1", "Part of its first share that each tenant has for itself")
-        .more("Of a tenant without a reservation: 0 shares all memory, 1 none. It counts as its reservation."),
+        .more("Of a tenant without a reservation: 0 shares all memory, 1 none. It counts as its reservation.")
+        .reload(),
     setting("tax", Kind::Ratio, "0.5", "0 to 1", "Part of idle memory that idle-tax and auto take").reload(),
     setting("idle_time", Kind::Time, "5h", "above 0s", "Memory not touched for so long is idle to the idle tax")
         .more("What outlived three and a half times the memory written counts as idle earlier.")

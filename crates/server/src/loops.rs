@@ -114,7 +114,7 @@ pub(crate) fn control(
     stop: &AtomicBool,
 ) {
     let store = Arc::clone(&shared.store);
-    let mut thing = MemoryControl::new(store).with_private(shared.config.private);
+    let mut thing = MemoryControl::new(store);
     let mut due = Instant::ZERO;
     while !stop.load(Ordering::Acquire) {
         shared.tick();
@@ -126,6 +126,7 @@ pub(crate) fn control(
         let new_tenant = router.has_new_tenant.swap(false, Ordering::Relaxed);
         if new_tenant || due <= now || SHADOW_HITS_PER_DECISION <= shared.store.pending_shadow_hits() {
             let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
+            thing.set_private(shared.adjustable.private());
             thing.set_group_floors(shared.in_charge.now().floors());
             let idle_time = shared.in_charge.now().terms.idle_time;
             thing.watch_idle(memory.policy().wants_idle().then_some(idle_time));

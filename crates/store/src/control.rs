@@ -19,12 +19,21 @@ pub struct MemoryControl {
     idle: Option<IdleSensor>,
     /// Part of its initial share that a tenant without a reservation has for itself, 0..=1.
     private: f64,
+    /// Whether somebody has, or had, some of it.
+    has_private: bool,
     groups: GroupFloors,
 }
 
 impl MemoryControl {
     fn of(store: Arc<Store>, idle: Option<IdleSensor>) -> Self {
-        Self { store, before: Vec::new(), idle, private: 0.0, groups: GroupFloors::default() }
+        Self {
+            store,
+            before: Vec::new(),
+            idle,
+            private: 0.0,
+            has_private: false,
+            groups: GroupFloors::default(),
+        }
     }
 
     /// Controls `store`; its idle bytes read as none.
@@ -52,10 +61,10 @@ impl MemoryControl {
 
     /// Gives every tenant without a reservation `part` (0..=1) of its initial share as private memory: of what is not
     /// reserved its part by weight (Memshare §4.1). It follows who is there and how much there is.
-    #[must_use]
-    pub fn with_private(mut self, part: f64) -> Self {
+    pub fn set_private(&mut self, part: f64) {
+        // Who had some has to be told that it is gone.
+        self.has_private |= 0.0 < part;
         self.private = part.clamp(0.0, 1.0);
-        self
     }
 
     /// Says what each group of tenants reserves, by the places that claims name. The cleaner leaves it to the members.
@@ -64,7 +73,7 @@ impl MemoryControl {
     }
 
     /// Adds private memory to the claims of those who reserve none, and tells the cleaner.
-    fn set_private(&mut self, divisible: Bytes, rows: &mut [Row<MemorySignal, MemoryShare>]) {
+    fn add_private(&mut self, divisible: Bytes, rows: &mut [Row<MemorySignal, MemoryShare>]) {
         let reserved: Bytes = rows.iter().map(|row| row.claim.floor.bytes).sum();
         let reserved = reserved + self.groups.beyond_members(rows);
         let rest = divisible.saturating_sub(reserved).0 as f64 * self.private;
@@ -133,8 +142,9 @@ impl Sensor for MemoryControl {
             });
         }
         let divisible = self.store.divided();
-        if 0.0 < self.private {
-            self.set_private(divisible, rows);
+        if self.has_private {
+            self.add_private(divisible, rows);
+            self.has_private = 0.0 < self.private;
         }
         self.groups.see(rows);
         Pool { capacity: Amount::memory(divisible), ..Pool::default() }

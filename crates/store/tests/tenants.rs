@@ -213,8 +213,11 @@ fn private_memory_is_a_part_of_the_first_share() {
     let reserved = Bytes::mib(1);
     let claim = Claim { floor: Amount::memory(reserved), ..Claim::default() };
     assert!(store.set_claim(TenantId(2), claim));
-    for (part, then_more) in [(0.0, false), (0.5, true), (1.0, false)] {
-        let mut control = MemoryControl::new(Arc::clone(&store)).with_private(part);
+    let mut control = MemoryControl::new(Arc::clone(&store));
+    for (round, (part, then_more)) in
+        [(0.0, false), (0.5, true), (1.0, false), (0.0, false)].iter().enumerate()
+    {
+        control.set_private(*part);
         let mut rows = Vec::new();
         let pool = control.read(Instant::default(), &mut rows);
         let count = rows.len() as f64;
@@ -223,10 +226,10 @@ fn private_memory_is_a_part_of_the_first_share() {
             let floor = row.claim.floor.bytes;
             let wanted = if row.id == TenantId(2) { reserved.0 as f64 } else { first * part };
             assert!((floor.0 as f64 - wanted).abs() <= 1.0, "{part}: {floor} of {}, not {wanted}", row.id);
-            // The cleaner is told as soon as there is a private part.
-            assert!(part <= 0.0 || store.tenant_state(row.id).unwrap().private == floor);
+            // The cleaner is told as soon as there is a private part, and that there is none any more.
+            assert!(round == 0 || store.tenant_state(row.id).unwrap().private == floor);
         }
-        if then_more {
+        if *then_more {
             store.add_tenant(spec("more")).unwrap();
         }
     }

@@ -362,6 +362,7 @@ fn changed_numbers(before: &Config, after: &Config) -> impl Iterator<Item = Stri
         time("idle_timeout", before.idle_timeout, after.idle_timeout),
         time("send_timeout", before.send_timeout, after.send_timeout),
         time("slow_request", before.slow_request, after.slow_request),
+        changed(&before.private, &after.private).map(|new| format!("private {new}")),
     ];
     numbers.into_iter().flatten()
 }
