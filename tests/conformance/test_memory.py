@@ -11,7 +11,7 @@ import pytest
 
 from conformance import servers
 from conformance.test_admin import wait_until
-from conformance.wire import Wire, resident_bytes
+from conformance.wire import DEADLINE_S, Wire, resident_bytes
 
 pytestmark = pytest.mark.cotenant
 
@@ -94,8 +94,9 @@ def test_memory_grows_and_shrinks_while_it_runs(tmp_path, ways, note):
 
     def settled():
         """Items and evictions, once cleaning is done."""
-        looks = [seen()]
+        looks, until = [seen()], time.monotonic() + DEADLINE_S
         while len(looks) < 6 or looks[-6:] != looks[-1:] * 6:
+            assert time.monotonic() < until, looks
             time.sleep(0.1)
             looks.append(seen())
         return looks[-1]
@@ -131,15 +132,17 @@ def test_what_is_saved_comes_back_as_far_as_fits_the_memory_in_force(tmp_path):
     """128 MiB of items come back to a server that may grow to that and has 32 MiB."""
     kept = ["-e", str(tmp_path / "items")]
     server = servers.start_cotenant(kept, memory="128")
-    with server.wire() as wire:
-        for n in range(128):
-            wire.ask(b"".join(b"set %d:%d 0 0 1000 noreply\r\n%b\r\n" % (n, i, FILLER[:1000]) for i in range(1024)) + b"version\r\n")
-        assert 100_000 < int(wire.stats()["curr_items"])
-    assert server.stop() == 0
+    try:
+        with server.wire() as wire:
+            for n in range(128):
+                wire.ask(b"".join(b"set %d:%d 0 0 1000 noreply\r\n%b\r\n" % (n, i, FILLER[:1000]) for i in range(1024)) + b"version\r\n")
+            assert 100_000 < int(wire.stats()["curr_items"])
+    finally:
+        assert server.stop() == 0
     server = servers.start_cotenant([*kept, "--memory-max", "128MiB"], memory="32")
     try:
         with server.wire() as wire:
-            assert 10_000 < int(wire.stats()["curr_items"]) < 33_000
+            assert 20_000 < int(wire.stats()["curr_items"]) < 33_000
         peak = resident_bytes(server.process.pid, "VmHWM")
         assert peak <= 32 * MIB + BESIDE, peak
     finally:

@@ -141,6 +141,20 @@ def test_what_cannot_change_is_named(reloaded):
         assert wire.ask(b"get k\r\n") == END
 
 
+def test_private_memory_changes_at_once(tmp_path):
+    """Without groups, and under a policy that decides once a minute."""
+    said = 'policy = "idle-tax"\n[tenant.feeds]\nprefix = "feeds:"\n[tenant.shop]\nprefix = "shop:"\nreserved = "4MiB"\n'
+    reloaded = Reloaded(tmp_path / "cotenant.toml", said)
+    try:
+        private = lambda name: reloaded.tenant(name)["private_bytes"]
+        for part in ("0.5", "0"):
+            assert "the settings were read again: private" in "\n".join(reloaded.reload(f"private = {part}\n{said}"))
+            wait_until(lambda p=part: (0 < private("feeds")) == (p != "0"))
+            assert private("shop") == 4 * MIB
+    finally:
+        assert reloaded.server.stop() == 0
+
+
 @pytest.mark.parametrize(
     "wrong, what",
     [

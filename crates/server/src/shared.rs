@@ -221,7 +221,7 @@ impl Shared {
         let fits = MEMORY_MIN <= limit && limit <= self.config.most_memory();
         if fits {
             self.memory_limit.store(limit.0, Ordering::Relaxed);
-            self.account_external();
+            self.store.withhold(self.config.withheld(limit));
             let ids = (0..u32::try_from(self.store.tenant_count()).unwrap_or(u32::MAX)).map(TenantId);
             let states = ids.filter_map(|id| self.store.tenant_state(id));
             let floors = states.map(|state| (state.claim.group, state.claim.floor.bytes));
@@ -235,12 +235,10 @@ impl Shared {
         fits
     }
 
-    /// Tells the store about memory that it may not use: buffers, what is known of tenants, and what is beyond the bound in force.
+    /// Tells the store about memory that others use: buffers, and what is known of tenants.
     pub(crate) fn account_external(&self) {
-        let withheld = self.config.withheld(self.memory_limit());
         let known = Bytes(TENANT_BYTES.0 * self.store.tenant_count() as u64);
-        self.store
-            .set_external(self.granted() + known + self.observed.bytes() + self.admission.bytes() + withheld);
+        self.store.set_external(self.granted() + known + self.observed.bytes() + self.admission.bytes());
     }
 
     /// Memory that connections' buffers are granted: what they took lately at most. Segments come back slowly, so buffers

@@ -88,7 +88,11 @@ impl MemoryControl {
                 let part = (rest * (row.claim.weight.get() / weights)) as u64;
                 row.claim.floor.bytes = Bytes(part);
             }
-            self.store.tenant(row.id).set_floor(row.claim.floor.bytes);
+            // What it claims may have changed meanwhile.
+            self.store.change(row.id, |tenant| {
+                let claimed = tenant.spec().claim.floor.bytes;
+                tenant.set_floor(if claimed == Bytes::ZERO { row.claim.floor.bytes } else { claimed });
+            });
         }
     }
 

@@ -72,7 +72,7 @@ pub enum StoreError {
 
 /// Seconds at which the store's clock starts.
 pub const CLOCK_START: u32 = 2;
-/// The rank clock ticks this often while the divisible memory is written once.
+/// The rank clock ticks this often while the divisible memory in force is written once.
 const TICKS_PER_TURNOVER: u64 = 64;
 /// Threads take stamps in blocks.
 pub(crate) const STAMP_BLOCK: u64 = 64;
@@ -115,12 +115,13 @@ pub struct Store {
     flush_next: AtomicU32,
     tick: AtomicU32,
     tick_secs: Box<[AtomicU32; TICKS]>,
-    /// Bytes written, as of the whole memory (`turned`).
+    /// Bytes written, scaled to the whole memory (`turned`).
     written: AtomicU64,
     /// Of these a tick has so many.
     pub(crate) tick_bytes: u64,
     ticking: Mutex<History>,
     external: AtomicU64,
+    withheld: AtomicU64,
     /// Memory of what there is per tenant, and per tenant and thread.
     tables: AtomicU64,
     /// Segments that the log was last told that it may have.
@@ -215,6 +216,7 @@ impl Store {
             tick_bytes: ((geometry.divisible + below).0 / TICKS_PER_TURNOVER).max(1),
             ticking: Mutex::new(History::default()),
             external: AtomicU64::new(0),
+            withheld: AtomicU64::new(0),
             tables: AtomicU64::new(0),
             allowed: Mutex::new(geometry.segment_count),
             pending_shadow_hits: AtomicU64::new(0),

@@ -391,6 +391,20 @@ fn uploads_take_their_part_and_no_more() {
     worker.check();
 }
 
+#[test]
+fn uploads_take_their_part_of_what_is_not_withheld() {
+    let (store, mut worker) = lru(Bytes::mib(64));
+    store.withhold(Bytes::mib(32));
+    let under_way: Vec<_> = std::iter::from_fn(|| upload(&mut worker, &[9; 1_500_000]).ok()).collect();
+    let taken = store.memory_use().values;
+    assert!(Bytes::mib(14) < taken && taken <= Bytes::mib(16), "{taken} of 32 MiB are on their way in");
+    drop(under_way);
+    let begins = |mib: usize| worker.begin_upload(mib << 20).is_some();
+    assert!(begins(16) && !begins(17), "what can never come is not begun");
+    store.withhold(Bytes::ZERO);
+    assert!(begins(17));
+}
+
 /// Whoever has stored an upload may hold it for a while: its pages can be another value's by then.
 #[test]
 fn an_upload_that_is_held_on_to_takes_nothing_from_the_next() {

@@ -94,6 +94,9 @@ impl Operator {
             }
         }
         self.adopt_tenants_and_groups(before, after, &mut adopted);
+        if before.private.to_bits() != after.private.to_bits() {
+            self.decide_soon();
+        }
         self.shared.sharing.set_speeds_file(after.bandwidth_speeds.clone());
         // The file of who divides by one is read again; it may name tenants that have just come.
         let kind = after.bandwidth_policy;

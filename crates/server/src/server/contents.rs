@@ -34,7 +34,7 @@ pub(super) fn open_store(
     let begun = u64::try_from(clock.unix_secs()).unwrap_or(0).saturating_sub(clock.now().whole_secs());
     let store = Store::with_tiers(options, &devices, begun)?;
     // Before anything comes back.
-    store.set_external(config.withheld(config.memory));
+    store.withhold(config.withheld(config.memory));
     store.set_promotion(config.promotion);
     let model = tiers::divide(&store, opened, config);
     let brakes = Arc::clone(clock);

@@ -203,11 +203,12 @@ impl Store {
         self.count_tables();
     }
 
-    /// Bytes of the whole memory that take as long to write over as so many of what is left of it.
+    /// Bytes of the whole memory that take as long to write over as so many of what is not withheld, of which as much is left as a store
+    /// needs: a pass then frees no more than the sweep over the index bears (`sweep`).
     pub(crate) fn turned(&self, bytes: Bytes) -> u64 {
         let whole = self.geometry.divisible + self.below;
-        let left =
-            whole.saturating_sub(Bytes(self.external.load(Ordering::Relaxed))).max(self.geometry.segment);
+        let least = Bytes(self.geometry.segment.0 * 2 * u64::from(self.geometry.segments_least));
+        let left = whole.saturating_sub(self.withheld()).max(least).min(whole);
         u64::try_from(u128::from(bytes.0) * u128::from(whole.0) / u128::from(left.0)).unwrap_or(u64::MAX)
     }
 
@@ -242,9 +243,12 @@ mod tests {
         };
         let whole = store.geometry().divisible;
         assert_eq!(ticks(whole), 64);
-        store.set_external(whole.scale(3, 4));
+        store.withhold(whole.scale(3, 4));
         assert!((63..=65).contains(&ticks(whole.scale(1, 4))));
-        store.set_external(Bytes::ZERO);
+        // As much is left as a store needs, however much is withheld.
+        store.withhold(memory);
+        assert!(ticks(store.geometry().segment) <= 4);
+        store.withhold(Bytes::ZERO);
         assert!((63..=65).contains(&ticks(whole)), "and again, without a jump");
     }
 }

@@ -66,11 +66,25 @@ impl Store {
         self.adjust_allowed();
     }
 
-    /// Bytes of values that may be on their way in at once: a part of the memory in force, and one of the longest at least.
+    /// Withholds so much of the memory, which nobody uses until it is said otherwise: the rank clock turns with what is left.
+    pub fn withhold(&self, bytes: Bytes) {
+        if self.withheld.swap(bytes.0, Ordering::Relaxed) != bytes.0 {
+            // What was written until now was written over more of it, or over less.
+            for tenant in self.tenants() {
+                let _forgotten = tenant.take_unsurveyed(self.raw_totals(tenant.id).dram_write.bytes);
+            }
+            self.adjust_allowed();
+        }
+    }
+
+    /// What is withheld.
+    pub(crate) fn withheld(&self) -> Bytes {
+        Bytes(self.withheld.load(Ordering::Relaxed))
+    }
+
+    /// Bytes of values that may be on their way in at once.
     pub(crate) fn uploads_max(&self) -> u64 {
-        let left = self.geometry.memory.saturating_sub(self.external());
-        let longest = self.geometry.item_max.0.next_multiple_of(limits::VALUE_PAGE.0);
-        (left.0 / limits::UPLOADS_PART).max(longest)
+        self.geometry.memory.saturating_sub(self.withheld()).0 / limits::UPLOADS_PART
     }
 
     /// What tenants divide here and below, beside what others take of the memory.
@@ -78,9 +92,9 @@ impl Store {
         (self.geometry.divisible + self.below).saturating_sub(self.external() + self.tables())
     }
 
-    /// Memory outside of the store that counts in the bound, and that tiers take.
+    /// Memory outside of the store that counts in the bound, what is withheld, and what tiers take.
     pub(crate) fn external(&self) -> Bytes {
-        Bytes(self.external.load(Ordering::Relaxed)) + self.beside_tiers
+        Bytes(self.external.load(Ordering::Relaxed)) + self.withheld() + self.beside_tiers
     }
 
     /// Memory of what there is per tenant, and per tenant and thread, as of the last second or tick of the rank clock.
@@ -139,5 +153,30 @@ impl Store {
             || self.index.wants_huge_page()
             || self.departing.load(Ordering::Relaxed) != 0
             || self.tiers_want_cleaning()
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+    use crate::{Options, RankKind, TenantSpec};
+    use control::Claim;
+
+    #[test]
+    fn who_comes_has_a_share_of_what_is_not_withheld() {
+        let (memory, item_max) = (Bytes::mib(64), Bytes::mib(1));
+        let options = Options { memory, item_max, threads: 1, tenants_max: 2, no_evict: false, seed: 1 };
+        let store = Store::new(options).unwrap();
+        store.withhold(Bytes::mib(48));
+        let add = |name: &str| {
+            let (claim, rank) = (Claim::default(), RankKind::Lru);
+            store.add_tenant(TenantSpec { name: name.to_owned(), own_space: false, claim, rank }).unwrap()
+        };
+        for (name, count) in [("first", 1), ("second", 2)] {
+            let share = store.tenant(add(name)).share().target;
+            let all = Bytes(share.0 * count);
+            assert!(Bytes::mib(12) < all && all < Bytes::mib(16), "{count} have {share} each");
+        }
     }
 }

@@ -48,7 +48,7 @@ impl Store {
         }
         let present = self.tenants().filter(|t| !t.is_gone()).count() as u64 + 1;
         let budget = self.shadow_budget(u32::try_from(present).unwrap_or(u32::MAX));
-        let target = Bytes(self.divided().0 / present);
+        let target = Bytes(self.divided().0 / present).max(tenant.floor());
         tenant.set_share(MemoryShare::of(target), budget);
         tenant.begin_tick(self.tick());
         tenant.appear();
