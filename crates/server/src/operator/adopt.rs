@@ -64,20 +64,7 @@ impl Operator {
         // One that sleeps looks after its silent connections from now on.
         self.helpers.wake_workers();
         adopted.done.extend(changed_numbers(before, after));
-        if before.memory != after.memory {
-            let result = if self.shared.set_memory_limit(after.memory) {
-                Ok(())
-            } else {
-                let most = self.shared.config.most_memory();
-                super::conflict(
-                    format!("{most} is the most it started with"),
-                    "restart it with a higher memory_max",
-                )
-            };
-            if !adopted.note(format!("memory {}", after.memory), result) {
-                adopted.config.memory = before.memory;
-            }
-        }
+        self.adopt_bound(before, after, &mut adopted);
         self.adopt_memory(before, after, &mut adopted);
         if before.rank != after.rank {
             self.set_default_rank(&after.rank);
@@ -132,6 +119,25 @@ impl Operator {
             auth.adopt(config.clone(), after.tenants.clone());
         }
         adopted
+    }
+
+    /// How much memory there is, as far as was said at the start.
+    fn adopt_bound(&self, before: &Config, after: &Config, adopted: &mut Adopted) {
+        if before.memory == after.memory {
+            return;
+        }
+        let result = if self.shared.set_memory_limit(after.memory) {
+            Ok(())
+        } else {
+            let most = self.shared.config.most_memory();
+            super::conflict(
+                format!("{most} is the most it started with"),
+                "restart it with a higher memory_max",
+            )
+        };
+        if !adopted.note(format!("memory {}", after.memory), result) {
+            adopted.config.memory = before.memory;
+        }
     }
 
     /// Who divides the memory, and what it is told, as far as it differs: what was set at run time stays otherwise.
