@@ -34,10 +34,10 @@ def lacks():
     return None if done.returncode == 0 else f"no network of its own: {done.stderr.strip()}"
 
 
-def at(address, *arguments):
+def at(address, *arguments, threads=2):
     """A server at `address`, (host, port) or a path, with `arguments`."""
     where = ["-s", address] if isinstance(address, str) else ["-l", address[0], "-p", str(address[1])]
-    return {"address": address, "arguments": ["-m", "64", "-t", "2", *where, *arguments]}
+    return {"address": address, "arguments": ["-m", "64", "-t", str(threads), *where, *arguments]}
 
 
 def run(command, listeners, program, environment=None, leaves=(), timeout_s=100):
