@@ -124,12 +124,12 @@ CLASSES = [("items", r"items:(\d+):(\w+)", ITEMS, ["number"]), ("slabs", r"(\d+)
 
 @pytest.mark.parametrize("sub, pattern, names, counts", CLASSES, ids=["items", "slabs"])
 def test_random_classes(fresh, peer_fresh, compared, sub, pattern, names, counts):
-    """Each class has memcached's fields in its order; those of `items` hold as many items, and there is one of `slabs`. The classes are
-    each server's own; nothing expires or is flushed, for that counts until it is removed. memcached's maintainer moves items between lists
-    while they are counted one after the other: without it none is counted twice."""
+    """Each class has memcached's fields in its order; ours of `items` hold as many items as memcached, and there is one of `slabs`. The classes
+    are each server's own; nothing expires or is flushed, for that counts until it is removed. What memcached's classes sum up to is not asked:
+    its maintainer moves items between lists that are counted one after the other, and one item in some 10,000 looks is counted twice."""
     rng = random.Random(f"{SEED} {sub}")
     names = [name for name in names if name != "number_temp"]
-    with fresh().wire() as mine, peer_fresh(*QUIET_BACKGROUND).wire() as theirs:
+    with fresh().wire() as mine, peer_fresh().wire() as theirs:
         for case in range(CASES):
             sent = drawn(rng, rng.choice(["set", "add", "get", "delete", "incr", "append"]))
             sent = re.sub(rb"^(\w+ \S+ \d+) -?\d+ ", rb"\1 0 ", sent)
@@ -139,7 +139,8 @@ def test_random_classes(fresh, peer_fresh, compared, sub, pattern, names, counts
                 classes, rest = by_class(wire.stat_lines(sub.encode()), pattern)
                 for fields in classes.values():
                     assert [name for name in fields if name != "number_temp"] == names, case
-                summed = [sum(int(fields[count]) for fields in classes.values()) for count in counts]
+                held = lambda count: sum(int(fields[count]) for fields in classes.values())
+                summed = [held(count) if wire is mine else int(theirs.stats()["curr_items"]) for count in counts]
                 told.append(([name for name, _ in rest], summed))
             assert told[0] == told[1], f"seed {SEED}, case {case}: {short(sent)}"
         assert all(by_class(wire.stat_lines(sub.encode()), pattern)[0] for wire in (mine, theirs))
