@@ -62,23 +62,14 @@ impl WordRegion {
         self.region.prefetch(word * WORD);
     }
 
-    /// Lets the system make huge pages of what is between two words. Refusal costs speed only.
+    /// Makes huge pages of what is between two words, at once or else when the system comes to it. Refusal costs speed only.
     ///
     /// # Panics
     /// If the range is not inside the region.
-    pub fn prefer_huge_pages(&self, first: usize, last: usize) {
-        self.region.prefer_huge_pages_in(first * WORD, (last - first) * WORD);
-    }
-
-    /// Makes huge pages at once of what is between two words, all of which is in use.
-    ///
-    /// # Errors
-    /// As [`Region::make_huge_pages_in`].
-    ///
-    /// # Panics
-    /// If the range is not inside the region.
-    pub fn make_huge_pages(&self, first: usize, last: usize) -> io::Result<()> {
-        self.region.make_huge_pages_in(first * WORD, (last - first) * WORD)
+    pub fn make_huge_pages(&self, first: usize, last: usize) {
+        let (offset, len) = (first * WORD, (last - first) * WORD);
+        self.region.prefer_huge_pages_in(offset, len);
+        let _not_now = self.region.make_huge_pages_in(offset, len);
     }
 
     /// Gives the whole pages between two words back to the system; they read as zero afterwards.

@@ -32,8 +32,8 @@ pub enum Shortage {
 }
 
 impl Worker {
-    /// Begins a value of so many bytes that fits no segment; none if it is longer than all that may be on their way in, there is no place for it, or others that are on their way in have all
-    /// that such may have.
+    /// Begins a value of so many bytes that fits no segment; none if it is longer than all that may be on their way in, if there is no
+    /// place for it, or others that are on their way in have all that such may have.
     #[must_use]
     pub fn begin_upload(&self, len: usize) -> Option<Upload> {
         if self.store.uploads_max() < len as u64 {

@@ -27,14 +27,9 @@ impl Words {
         self.region.prefetch(word);
     }
 
-    /// Lets the system make huge pages of words from `first` to `last`.
-    pub(crate) fn prefer_huge_pages(&self, first: usize, last: usize) {
-        self.region.prefer_huge_pages(first, last);
-    }
-
-    /// Makes huge pages of words from `first` to `last` at once, if the system has any.
+    /// Makes huge pages of words from `first` to `last`, if the system has any.
     pub(crate) fn make_huge_pages(&self, first: usize, last: usize) {
-        let _refused = self.region.make_huge_pages(first, last);
+        self.region.make_huge_pages(first, last);
     }
 
     /// Gives the memory of words from `first` to `last` back; they read as zero.
@@ -54,8 +49,6 @@ impl Words {
     }
 
     pub(crate) fn prefetch(&self, _word: usize) {}
-
-    pub(crate) fn prefer_huge_pages(&self, _first: usize, _last: usize) {}
 
     pub(crate) fn make_huge_pages(&self, _first: usize, _last: usize) {}
 

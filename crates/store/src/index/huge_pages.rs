@@ -44,7 +44,6 @@ impl Index {
             return false;
         }
         let (first, slots) = ((made * BUCKETS) as usize * BUCKET_SLOTS, BUCKETS as usize * BUCKET_SLOTS);
-        self.words.prefer_huge_pages(first, first + slots);
         self.words.make_huge_pages(first, first + slots);
         true
     }
