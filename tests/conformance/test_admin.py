@@ -123,6 +123,7 @@ def test_tenants_come_change_and_go(server):
         ("PUT", "/policy", {"policy": "auto", "credit_bytes": 0}, 400, "a credit of zero moves nothing"),
         ("PUT", "/policy", {"learning_seconds": -1}, 400, "learning_seconds has another type or range"),
         ("PUT", "/policy", {"idle_time_seconds": 0}, 400, "everything is idle"),
+        ("PUT", "/policy", {"private": 2}, 400, "a private part of 2 is outside 0 to 1"),
         ("PATCH", "/policy", {}, 405, "method"),
         ("GET", "/nothing", None, 404, "no such page"),
         ("PUT", "/policy", b" " * 70_000, 413, "body"),
@@ -164,12 +165,15 @@ def test_the_policy_changes_and_the_journal_says_so(server):
 
 def test_the_policy_is_told_other_numbers(server):
     before = ask(server, "GET", "/policy")[1]
-    told = {"credit_bytes": 1024, "tax": 0.25, "idle_time_seconds": 60, "learning_seconds": 7200}
+    told = {"credit_bytes": 1024, "tax": 0.25, "idle_time_seconds": 60, "learning_seconds": 7200, "private": 0.5}
     status, answer = ask(server, "PUT", "/policy", told)
     assert (status, {name: answer[name] for name in told}, answer["policy"]) == (200, told, before["policy"])
+    private = lambda: ask(server, "GET", "/tenants/door")[1]["private_bytes"]
+    wait_until(lambda: 0 < private())
     back = {name: value for name, value in before.items() if name != "choices"}
     assert ask(server, "PUT", "/policy", back) == (200, before)
-    assert (before["credit_bytes"], before["tax"], before["idle_time_seconds"]) == (65536, 0.5, 18000)
+    wait_until(lambda: private() == 0)
+    assert (before["credit_bytes"], before["tax"], before["idle_time_seconds"], before["private"]) == (65536, 0.5, 18000, 0)
 
 
 def test_under_one_pool_targets_follow_what_is_held(server):

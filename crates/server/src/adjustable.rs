@@ -13,7 +13,6 @@ pub(crate) struct Adjustable {
     idle_timeout_ns: AtomicU64,
     send_timeout_ns: AtomicU64,
     slow_request_ns: AtomicU64,
-    private_bits: AtomicU64,
 }
 
 impl Adjustable {
@@ -30,7 +29,6 @@ impl Adjustable {
         self.idle_timeout_ns.store(config.idle_timeout.0, Ordering::Relaxed);
         self.send_timeout_ns.store(config.send_timeout.0, Ordering::Relaxed);
         self.slow_request_ns.store(config.slow_request.0, Ordering::Relaxed);
-        self.private_bits.store(config.private.to_bits(), Ordering::Relaxed);
     }
 
     /// Connections accepted at once.
@@ -51,10 +49,5 @@ impl Adjustable {
     /// Requests that take so long are in the list of slow ones; zero means all.
     pub(crate) fn slow_request(&self) -> Duration {
         Duration(self.slow_request_ns.load(Ordering::Relaxed))
-    }
-
-    /// The part of its first share that a tenant without a reservation has as one.
-    pub(crate) fn private(&self) -> f64 {
-        f64::from_bits(self.private_bits.load(Ordering::Relaxed))
     }
 }

@@ -126,10 +126,10 @@ pub(crate) fn control(
         let new_tenant = router.has_new_tenant.swap(false, Ordering::Relaxed);
         if new_tenant || due <= now || SHADOW_HITS_PER_DECISION <= shared.store.pending_shadow_hits() {
             let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
-            thing.set_private(shared.adjustable.private());
-            thing.set_group_floors(shared.in_charge.now().floors());
-            let idle_time = shared.in_charge.now().terms.idle_time;
-            thing.watch_idle(memory.policy().wants_idle().then_some(idle_time));
+            let division = shared.in_charge.now();
+            thing.set_private(division.terms.private);
+            thing.set_group_floors(division.floors());
+            thing.watch_idle(memory.policy().wants_idle().then_some(division.terms.idle_time));
             due = now + memory.step(now, &mut thing);
             let decisions = memory.journal().recorded_total();
             shared.controller.note(memory.policy().name(), decisions, now);

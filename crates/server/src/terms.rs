@@ -15,13 +15,15 @@ pub struct Terms {
     pub idle_time: Duration,
     /// How long `auto` learns (Memshare §4.3).
     pub learning: Duration,
+    /// The part of its first share, 0 to 1, that a tenant without a reservation has as private memory (Memshare §4.1).
+    pub private: f64,
 }
 
 impl Default for Terms {
     /// Memshare's own.
     fn default() -> Self {
         let idle_time = Duration::from_secs(5 * 3_600);
-        Self { credit: Bytes::kib(64), tax: 0.5, idle_time, learning: LEARNING }
+        Self { credit: Bytes::kib(64), tax: 0.5, idle_time, learning: LEARNING, private: 0.0 }
     }
 }
 
@@ -33,6 +35,7 @@ impl Terms {
             tax: config.tax,
             idle_time: config.idle_time,
             learning: config.learning,
+            private: config.private,
         }
     }
 
@@ -46,6 +49,10 @@ impl Terms {
         }
         if Tax::new(self.tax).is_none() {
             return refuse(format!("a tax of {} is outside 0 to 1", self.tax), "leave it at 0.5, a half");
+        }
+        if !(0.0..=1.0).contains(&self.private) {
+            let what = format!("a private part of {} is outside 0 to 1", self.private);
+            return refuse(what, "0 shares all memory, 1 none");
         }
         if self.idle_time == Duration::ZERO {
             let what = "with an idle time of zero everything is idle".to_owned();

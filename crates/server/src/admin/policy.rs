@@ -15,7 +15,8 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use units::{Bytes, Duration};
 
-const FIELDS: &[&str] = &["policy", "credit_bytes", "tax", "idle_time_seconds", "learning_seconds"];
+const FIELDS: &[&str] =
+    &["policy", "credit_bytes", "tax", "idle_time_seconds", "learning_seconds", "private"];
 
 /// The longest time, a century.
 const SECONDS_MAX: f64 = 3_155_760_000.0;
@@ -60,13 +61,17 @@ fn settings(object: &Map<String, Value>) -> Result<MemorySettings, Refused> {
         });
         time.transpose()
     };
-    let tax = object.get("tax").map(|value| value.as_f64().ok_or_else(|| wrong("tax", "a number, 0 to 1")));
+    let part = |key: &str| {
+        let part = object.get(key).map(|value| value.as_f64().ok_or_else(|| wrong(key, "a number, 0 to 1")));
+        part.transpose()
+    };
     let settings = MemorySettings {
         policy: object.get("policy").map(|value| policy_of(Some(value))).transpose()?,
         credit: credit.transpose()?,
-        tax: tax.transpose()?,
+        tax: part("tax")?,
         idle_time: seconds("idle_time_seconds")?,
         learning: seconds("learning_seconds")?,
+        private: part("private")?,
     };
     if settings == MemorySettings::default() {
         return Err(malformed("nothing is to be changed", &format!("give one of {}", FIELDS.join(", "))));
@@ -83,5 +88,6 @@ fn as_json(operator: &Operator) -> Value {
         "tax": terms.tax,
         "idle_time_seconds": terms.idle_time.as_secs_f64(),
         "learning_seconds": terms.learning.as_secs_f64(),
+        "private": terms.private,
     })
 }

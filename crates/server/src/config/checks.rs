@@ -282,12 +282,6 @@ impl Config {
     }
 
     fn check_policies(&self) -> Result<(), ConfigError> {
-        if !(0.0..=1.0).contains(&self.private) {
-            return refuse(
-                format!("a private part of {} is outside 0 to 1", self.private),
-                "0 shares all memory, 1 none",
-            );
-        }
         Terms::of(self).check()?;
         if !(0.0 < self.bandwidth_part && self.bandwidth_part <= 1.0) {
             return refuse(

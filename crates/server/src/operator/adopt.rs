@@ -81,9 +81,6 @@ impl Operator {
             }
         }
         self.adopt_tenants_and_groups(before, after, &mut adopted);
-        if before.private.to_bits() != after.private.to_bits() {
-            self.decide_soon();
-        }
         self.shared.sharing.set_speeds_file(after.bandwidth_speeds.clone());
         // The file of who divides by one is read again; it may name tenants that have just come.
         let kind = after.bandwidth_policy;
@@ -149,6 +146,8 @@ impl Operator {
             tax: changed(&before.tax, &after.tax).filter(|new| changed(&told.tax, new).is_some()),
             idle_time: changed(&before.idle_time, &after.idle_time).filter(|new| *new != told.idle_time),
             learning: changed(&before.learning, &after.learning).filter(|new| *new != told.learning),
+            private: changed(&before.private, &after.private)
+                .filter(|new| changed(&told.private, new).is_some()),
         };
         let words = [
             settings.policy.map(|policy| format!("policy {}", policy.name())),
@@ -156,6 +155,7 @@ impl Operator {
             settings.tax.map(|tax| format!("tax {tax}")),
             settings.idle_time.map(|time| format!("idle_time {time}")),
             settings.learning.map(|time| format!("learning {time}")),
+            settings.private.map(|part| format!("private {part}")),
         ];
         // A configuration that was checked is refused nothing.
         if self.divide(&settings) == Ok(true) {
@@ -371,7 +371,6 @@ fn changed_numbers(before: &Config, after: &Config) -> impl Iterator<Item = Stri
         time("idle_timeout", before.idle_timeout, after.idle_timeout),
         time("send_timeout", before.send_timeout, after.send_timeout),
         time("slow_request", before.slow_request, after.slow_request),
-        changed(&before.private, &after.private).map(|new| format!("private {new}")),
     ];
     numbers.into_iter().flatten()
 }

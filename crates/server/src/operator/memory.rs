@@ -24,6 +24,8 @@ pub struct MemorySettings {
     pub idle_time: Option<Duration>,
     /// How long `auto` learns.
     pub learning: Option<Duration>,
+    /// The part of its first share that a tenant without a reservation has for itself, 0 to 1.
+    pub private: Option<f64>,
 }
 
 impl Operator {
@@ -58,6 +60,7 @@ impl Operator {
             tax: settings.tax.unwrap_or(told.tax),
             idle_time: settings.idle_time.unwrap_or(told.idle_time),
             learning: settings.learning.unwrap_or(told.learning),
+            private: settings.private.unwrap_or(told.private),
         };
         terms.check().map_err(|e| Refusal::new(RefusalKind::Malformed, e.what, e.cure))?;
         let after = before.under(settings.policy.unwrap_or(before.kind), terms);
