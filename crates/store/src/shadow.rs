@@ -1,7 +1,8 @@
 //! Shadow queue: hashes and sizes of a tenant's last evicted items, to see which misses more memory would have hit.
 //!
 //! Shape:      a FIFO of sampled evictions; the oldest goes when the queue represents enough bytes or entries
-//! Invariants: represented bytes ≤ limit (but for one entry); memory allocated ≤ budget (but for seven entries); a hit, a new store, a delete and a flush remove the key
+//! Invariants: represented bytes ≤ limit (but for one entry); memory allocated ≤ budget (but for seven entries), and entries ≤ `ENTRIES_MAX` (but
+//!             for one); a hit, a new store, a delete and a flush remove the key
 //! Units:      a sampled key stands for 2^k keys; hits are counted scaled up by it
 //! Cost:       a miss of a key that is not sampled costs a mask and a compare
 //! Source:     Memshare §4.1 and §5.2. We differ from the released code, which never evicts from the queue and so
@@ -18,6 +19,9 @@ const ROW_BYTES: usize = size_of::<(u32, u32)>() + 1;
 const TABLE_BYTES: usize = 16;
 /// A tenant may keep so many entries however small the budget is: 272 B.
 const ENTRIES_MIN: usize = 7;
+/// More tell nothing that a decision would see, and each costs an eviction cache lines and the queue's lock
+/// (`docs/decisions/2026-11-20-shadow-queue-size.md`).
+const ENTRIES_MAX: usize = 2_048;
 
 /// Seconds after which those of an entry begin anew, and how far they reach ahead.
 const EXPIRY_TURN: u32 = 1 << 24;
@@ -78,7 +82,7 @@ fn name_of(key: u64) -> u32 {
     u32::try_from(key >> 32).unwrap_or(0)
 }
 
-/// Entries that a budget suffices for. The table makes itself larger once half of what it takes is known, for removed
+/// Entries that a budget suffices for, `ENTRIES_MAX` at most. The table makes itself larger once half of what it takes is known, for removed
 /// rows count until it is made anew; so half is all that may be known.
 fn entries_for(budget: Bytes) -> usize {
     let budget = usize::try_from(budget.0).unwrap_or(usize::MAX / 2);
@@ -88,7 +92,7 @@ fn entries_for(budget: Bytes) -> usize {
         (rows / 16 * 7).min(left / size_of::<Entry>()).saturating_sub(1)
     };
     let tables = std::iter::successors(Some(16_usize), |rows| rows.checked_mul(2));
-    tables.take_while(fitting).map(entries).max().unwrap_or(0).max(ENTRIES_MIN - 1)
+    tables.take_while(fitting).map(entries).max().unwrap_or(0).clamp(ENTRIES_MIN - 1, ENTRIES_MAX)
 }
 
 #[inline]
@@ -364,6 +368,27 @@ mod tests {
             assert!(0 < counted.bytes_current, "{budget}");
             assert!(counted.bytes_current.cast_unsigned() <= s.bytes().0, "{counted:?} {}", s.bytes());
         }
+    }
+
+    /// However large the budget is, small items are sampled: as many stand for them as for fewer large ones.
+    #[test]
+    fn more_entries_than_tell_anything_are_never_kept() {
+        let mut s = shadow(1 << 20, 1 << 20);
+        let keys = if cfg!(miri) { 20_000 } else { 200_000 };
+        (0..keys).for_each(|n| s.push(hash(n), 60, (0, 0)));
+        s.check();
+        assert!(ENTRIES_MAX / 4 < s.known.len() && s.known.len() <= ENTRIES_MAX, "{}", s.known.len());
+        let hits: u64 = (0..keys).map(|n| s.hit(hash(n), 0)).sum();
+        let all = (1 << 20) / 60;
+        assert!((all / 10 * 9..=all / 10 * 11).contains(&hits), "{hits} of {all}");
+        for n in keys..2 * keys {
+            s.push(hash(n), 2_000, (0, 0));
+            if n % 1_000 == 0 {
+                s.resize(Bytes(1 << 20), Bytes((1 << 20) * 48));
+            }
+        }
+        s.check();
+        assert_eq!(s.known.len() as u64, (1 << 20) / 2_000, "large ones are all known");
     }
 
     /// Small items made the sampling thin, then come large ones, or more memory.

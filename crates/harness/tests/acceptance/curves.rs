@@ -11,7 +11,7 @@ use lab::reference::{Access, Recording, hit_curves};
 use lab::trace::STREAMS;
 use lab::workload::Zipf;
 use lab::{Op, Request, TraceError, TraceReader};
-use server::{Config, MemoryPolicy};
+use server::{Config, CurveView, MemoryPolicy, TenantConfig};
 use std::collections::{HashMap, HashSet};
 use store::RankKind;
 use units::{Bytes, Instant, Rng, mix64};
@@ -115,6 +115,36 @@ impl TraceReader for Reader<'_> {
     }
 }
 
+/// Streams beside one another, each as far as the others.
+struct Beside<'a>(Vec<Reader<'a>>);
+
+impl TraceReader for Beside<'_> {
+    fn next(&mut self) -> Result<Option<Request<'_>>, TraceError> {
+        let gone = |reader: &Reader<'_>| reader.at as f64 / reader.stream.look_ups.len() as f64;
+        let least = self.0.iter_mut().min_by(|a, b| gone(a).total_cmp(&gone(b)));
+        least.map_or(Ok(None), TraceReader::next)
+    }
+}
+
+/// What tenants with fixed parts of a memory miss of their streams, and what the server tells of them then.
+fn divided(streams: &[(Stream, Bytes)], memory: Bytes) -> Vec<(f64, CurveView)> {
+    let of =
+        |(stream, part): &(Stream, Bytes)| TenantConfig { weight: part.0 as f64, ..tenant(&stream.name) };
+    let tenants = streams.iter().map(of).collect();
+    let (server, address) = serve(Config { tenants, ..config(memory, MemoryPolicy::Partitioned) });
+    let mut reader =
+        Beside(streams.iter().map(|(stream, _)| Reader { stream, at: 0, key: Vec::new() }).collect());
+    let report =
+        over_tcp(&ReplayOptions::default(), &address, &mut [&mut reader], &mut |_| {}, None).unwrap();
+    let told = streams.iter().map(|(stream, _)| {
+        let row = report.tenants.iter().find(|row| row.name == stream.name).unwrap();
+        (1.0 - row.hits as f64 / row.gets as f64, server.view().curve(&stream.name).unwrap())
+    });
+    let told = told.collect();
+    server.shut_down().unwrap();
+    told
+}
+
 /// The mean absolute error of the curve that a server tells after the stream, through the present and without it.
 fn errors(stream: &Stream, seed: u64) -> (f64, f64) {
     let _alone = alone();
@@ -164,4 +194,35 @@ fn curves_of_the_shared_streams_over_tcp_are_exact_within_their_error() {
         }
     }
     assert!(worst.is_empty(), "{worst:?}");
+}
+
+/// The default rank, whose curve nobody can compute: another server has the memory, and is asked the same. Who says that nothing changes
+/// must be off by more.
+#[test]
+fn what_a_fifth_more_memory_gives_is_what_the_curve_said() {
+    let _alone = alone();
+    let shared = STREAMS.iter().filter_map(|(name, _)| Stream::shared(name));
+    let streams: Vec<_> = shared
+        .chain(SEEDS.map(Stream::generated))
+        .map(|stream| {
+            let footprint = Bytes(stream.exact()[0].0.0 * PARTS as u64);
+            let part = MEMORY.max(footprint.scale(MEMORY.0, FOOTPRINT.0));
+            (stream, part)
+        })
+        .collect();
+    let memory: Bytes = streams.iter().map(|(_, part)| *part).sum();
+    let (now, more) = (divided(&streams, memory), divided(&streams, memory.scale(6, 5)));
+    let (mut off, mut unchanged) = (0.0, 0.0);
+    for ((stream, _), ((missed, view), (came, then))) in streams.iter().zip(now.into_iter().zip(more)) {
+        let said = view.curve.unwrap().miss_ratio(then.held);
+        println!(
+            "{}: {missed:.4} with {}; of {} the curve said {said:.4}, {came:.4} came",
+            stream.name, view.held, then.held
+        );
+        let error = (said - came).abs();
+        assert!(error <= ERROR_MAX, "{}: {said:.4} for {came:.4}", stream.name);
+        (off, unchanged) = (off + error, unchanged + (missed - came).abs());
+    }
+    println!("off by {off:.4} in all, {unchanged:.4} if nothing changed");
+    assert!(off < unchanged, "{off:.4} for {unchanged:.4}");
 }
