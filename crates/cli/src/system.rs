@@ -30,14 +30,21 @@ pub(crate) fn prepare(config: &Config) {
 /// Says where the control group allows less memory than is asked for.
 pub(crate) fn check_memory(config: &Config) {
     let read = |path: &Path| std::fs::read_to_string(path).ok();
-    if let Some(limit) = memory_limit(&read)
-        && limit < config.memory
-    {
-        tracing::warn!(
-            "the control group allows {limit} of memory, -m is {}: the process will be killed before it is full",
-            config.memory
-        );
+    let limit = memory_limit(&read);
+    limit.and_then(|limit| beyond(limit, config)).into_iter().for_each(|said| tracing::warn!("{said}"));
+}
+
+/// What is to be said of a limit of memory below what the process has, or may be told to have.
+fn beyond(limit: Bytes, config: &Config) -> Option<String> {
+    let (memory, most) = (config.memory, config.most_memory());
+    if limit < memory {
+        return Some(format!(
+            "the control group allows {limit} of memory, -m is {memory}: the process will be killed before it is full"
+        ));
     }
+    (limit < most).then(|| {
+        format!("the control group allows {limit} of memory, memory_max is {most}: raised beyond that the process will be killed before it is full")
+    })
 }
 
 /// The least limit of memory of the process's control groups and those above them.
@@ -64,6 +71,18 @@ fn memory_limit(read: &dyn Fn(&Path) -> Option<String>) -> Option<Bytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_beyond_the_limit_is_named_as_it_is_and_as_it_may_be() {
+        let config =
+            Config { memory: Bytes::mib(64), memory_max: Some(Bytes::mib(128)), ..Config::default() };
+        let said = |limit| beyond(Bytes::mib(limit), &config).unwrap_or_default();
+        assert!(said(63).contains("-m is 64MiB"), "{}", said(63));
+        assert!(said(64).contains("memory_max is 128MiB") && !said(127).is_empty(), "{}", said(64));
+        assert_eq!(said(128), "");
+        let config = Config { memory_max: None, ..config };
+        assert_eq!(beyond(Bytes::mib(64), &config), None);
+    }
 
     fn check(files: &[(&str, &str)], wanted: Option<u64>) {
         let read = |path: &Path| {

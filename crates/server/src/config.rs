@@ -325,7 +325,8 @@ impl Default for Config {
 
 impl Config {
     /// The most that the bound on memory can become.
-    pub(crate) fn most_memory(&self) -> Bytes {
+    #[must_use]
+    pub fn most_memory(&self) -> Bytes {
         self.memory_max.map_or(self.memory, |max| max.max(self.memory))
     }
 
