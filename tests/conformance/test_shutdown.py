@@ -87,7 +87,7 @@ def test_a_pipeline_that_has_arrived_is_answered_whole(fresh):
     """Also what no turn has come to when the signal comes: the replies are more than sockets take."""
     server = fresh()
     value = b"v" * 2_000
-    with server.wire() as wire:
+    with server.wire(receive_buffer=65_536) as wire:
         wire.ask(set_request(b"k", value))
         wire.send(b"get k\r\n" * PIPELINE)
         reply = b"VALUE k 0 %d\r\n%b\r\nEND\r\n" % (len(value), value)

@@ -1,10 +1,11 @@
-//! What the policies about memory are told, as far as it can change while the server runs.
+//! What can change while the server runs of how memory is divided: what policies are told, and the private part, which is added to
+//! what tenants claim.
 
 use crate::config::{Config, ConfigError, refuse};
 use policy::memory::{Credit, LEARNING, MemoryOptions, Tax};
 use units::{Bytes, Duration};
 
-/// What the policies about memory are told.
+/// What the policies about memory are told, and what part of it is private.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Terms {
     /// Bytes that a shadow hit moves (Memshare §4.1).
@@ -20,7 +21,7 @@ pub struct Terms {
 }
 
 impl Default for Terms {
-    /// Memshare's own.
+    /// Memshare's own, and nothing private.
     fn default() -> Self {
         let idle_time = Duration::from_secs(5 * 3_600);
         Self { credit: Bytes::kib(64), tax: 0.5, idle_time, learning: LEARNING, private: 0.0 }

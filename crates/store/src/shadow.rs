@@ -1,8 +1,8 @@
 //! Shadow queue: hashes and sizes of a tenant's last evicted items, to see which misses more memory would have hit.
 //!
 //! Shape:      a FIFO of sampled evictions; the oldest goes when the queue represents enough bytes or entries
-//! Invariants: represented bytes ≤ limit (but for one entry); memory allocated ≤ budget (but for seven entries), and entries ≤ `ENTRIES_MAX` (but
-//!             for one); a hit, a new store, a delete and a flush remove the key
+//! Invariants: represented bytes ≤ limit (but for one entry); memory allocated ≤ budget (but for seven entries); entries, with the gaps
+//!             among them, ≤ `ENTRIES_MAX`; a hit, a new store, a delete and a flush remove the key
 //! Units:      a sampled key stands for 2^k keys; hits are counted scaled up by it
 //! Cost:       a miss of a key that is not sampled costs a mask and a compare
 //! Source:     Memshare §4.1 and §5.2. We differ from the released code, which never evicts from the queue and so
@@ -19,9 +19,9 @@ const ROW_BYTES: usize = size_of::<(u32, u32)>() + 1;
 const TABLE_BYTES: usize = 16;
 /// A tenant may keep so many entries however small the budget is: 272 B.
 const ENTRIES_MIN: usize = 7;
-/// More tell nothing that a decision would see, and each costs an eviction cache lines and the queue's lock
+/// As many as a table of 8,192 rows is enough for (`entries_for`): each sampled eviction costs cache lines and the queue's lock
 /// (`docs/decisions/2026-11-20-shadow-queue-size.md`).
-const ENTRIES_MAX: usize = 2_048;
+const ENTRIES_MAX: usize = 3_583;
 
 /// Seconds after which those of an entry begin anew, and how far they reach ahead.
 const EXPIRY_TURN: u32 = 1 << 24;
@@ -456,6 +456,7 @@ mod tests {
                 s.push(hash(victim), 100, (0, 0));
             }
             s.check();
+            assert_eq!(s.sampling() == 0, queue_items < budget_entries, "k = {}", s.sampling());
             let ratio = hits as f64 / f64::from(accesses);
             let expected = queue_items as f64 / keys as f64;
             assert!((ratio / expected - 1.0).abs() < 0.1, "{ratio} for {expected}, {budget_entries} entries");

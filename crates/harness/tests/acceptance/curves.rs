@@ -5,16 +5,17 @@
 use crate::exact::charged;
 use crate::live::{config, serve, tenant};
 use crate::load::{alone, trace};
+use harness::live::Real;
 use harness::replay::ReplayOptions;
-use harness::wire::over_tcp;
+use harness::wire::{Pace, over_tcp};
 use lab::reference::{Access, Recording, hit_curves};
 use lab::trace::STREAMS;
 use lab::workload::Zipf;
 use lab::{Op, Request, TraceError, TraceReader};
-use server::{Config, CurveView, MemoryPolicy, TenantConfig};
+use server::{Clock, Config, CurveView, MemoryPolicy, TenantConfig};
 use std::collections::{HashMap, HashSet};
 use store::RankKind;
-use units::{Bytes, Instant, Rng, mix64};
+use units::{Bytes, Duration, Instant, Rng, mix64};
 
 /// Mean absolute error at the sizes.
 const ERROR_MAX: f64 = 0.02;
@@ -27,6 +28,8 @@ const SEEDS: [u64; 3] = [1, 2, 3];
 /// footprint get as much more memory: a curve goes no further than four times what its tenant has.
 const MEMORY: Bytes = Bytes::mib(64);
 const FOOTPRINT: Bytes = Bytes::mib(150);
+/// So long streams last beside one another, where that is measured: a curve goes through what was counted for ten seconds.
+const LASTS_SECS: f64 = 13.0;
 /// Longer values are cut: a segment holds no longer ones.
 const VALUE_MAX: u32 = 1_000_000;
 
@@ -115,14 +118,43 @@ impl TraceReader for Reader<'_> {
     }
 }
 
+impl Reader<'_> {
+    /// The part of the stream that is gone.
+    fn gone(&self) -> f64 {
+        self.at as f64 / self.stream.look_ups.len() as f64
+    }
+}
+
 /// Streams beside one another, each as far as the others.
 struct Beside<'a>(Vec<Reader<'a>>);
 
 impl TraceReader for Beside<'_> {
     fn next(&mut self) -> Result<Option<Request<'_>>, TraceError> {
-        let gone = |reader: &Reader<'_>| reader.at as f64 / reader.stream.look_ups.len() as f64;
-        let least = self.0.iter_mut().min_by(|a, b| gone(a).total_cmp(&gone(b)));
-        least.map_or(Ok(None), TraceReader::next)
+        let least = self.0.iter_mut().min_by(|a, b| a.gone().total_cmp(&b.gone()));
+        let Some(reader) = least else { return Ok(None) };
+        let at = Instant(Duration::from_secs_f64(LASTS_SECS * reader.gone()).0);
+        Ok(reader.next()?.map(|request| Request { at, ..request }))
+    }
+}
+
+/// The pace of a trace from some moment on, a little behind at most.
+struct FromNow(Real, Instant);
+
+impl FromNow {
+    const BEHIND: Duration = Duration::from_millis(20);
+
+    fn left(&self, at: Instant) -> Duration {
+        at.since(Instant(self.0.now().since(self.1).0))
+    }
+}
+
+impl Pace for FromNow {
+    fn is_early(&mut self, at: Instant) -> bool {
+        Self::BEHIND < self.left(at)
+    }
+
+    fn wait(&mut self, at: Instant) {
+        std::thread::sleep(self.left(at).to_std());
     }
 }
 
@@ -131,11 +163,18 @@ fn divided(streams: &[(Stream, Bytes)], memory: Bytes) -> Vec<(f64, CurveView)> 
     let of =
         |(stream, part): &(Stream, Bytes)| TenantConfig { weight: part.0 as f64, ..tenant(&stream.name) };
     let tenants = streams.iter().map(of).collect();
-    let (server, address) = serve(Config { tenants, ..config(memory, MemoryPolicy::Partitioned) });
+    // What is asked first counts as what is asked last, however slow the machine is.
+    let bandwidth_epoch = Duration::from_secs(600);
+    let config = Config { tenants, bandwidth_epoch, ..config(memory, MemoryPolicy::Partitioned) };
+    let (server, address) = serve(config);
+    let clock = Real::start();
+    let now = clock.now();
+    let mut pace = FromNow(clock, now);
     let mut reader =
         Beside(streams.iter().map(|(stream, _)| Reader { stream, at: 0, key: Vec::new() }).collect());
     let report =
-        over_tcp(&ReplayOptions::default(), &address, &mut [&mut reader], &mut |_| {}, None).unwrap();
+        over_tcp(&ReplayOptions::default(), &address, &mut [&mut reader], &mut |_| {}, Some(&mut pace))
+            .unwrap();
     let told = streams.iter().map(|(stream, _)| {
         let row = report.tenants.iter().find(|row| row.name == stream.name).unwrap();
         (1.0 - row.hits as f64 / row.gets as f64, server.view().curve(&stream.name).unwrap())
@@ -214,7 +253,9 @@ fn what_a_fifth_more_memory_gives_is_what_the_curve_said() {
     let (now, more) = (divided(&streams, memory), divided(&streams, memory.scale(6, 5)));
     let (mut off, mut unchanged) = (0.0, 0.0);
     for ((stream, _), ((missed, view), (came, then))) in streams.iter().zip(now.into_iter().zip(more)) {
-        let said = view.curve.unwrap().miss_ratio(then.held);
+        let curve = view.curve.unwrap();
+        assert_ne!(curve, view.lru.unwrap(), "{}: it does not go through the present", stream.name);
+        let said = curve.miss_ratio(then.held);
         println!(
             "{}: {missed:.4} with {}; of {} the curve said {said:.4}, {came:.4} came",
             stream.name, view.held, then.held
