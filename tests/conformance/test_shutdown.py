@@ -1,13 +1,16 @@
 """SIGTERM under pipelined load: whole replies, then a clean close, exit status 0 in time."""
 
+import fcntl
 import signal
+import struct
 import subprocess
+import termios
 import threading
 
 import pytest
 
 from conformance.servers import STOP_S
-from conformance.test_admin import ask
+from conformance.test_admin import ask, wait_until
 from conformance.wire import END, set_request, short
 
 COUNT = 400
@@ -79,6 +82,11 @@ def test_sigterm_when_idle(fresh):
         assert wire.read_to_close() == b""
 
 
+def unsent(sock):
+    """Bytes that the other side's socket has not taken yet."""
+    return struct.unpack("i", fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(4)))[0]
+
+
 #: More than many turns answer, and as much as a socket takes that nobody has read from yet.
 PIPELINE = 8_000
 
@@ -90,6 +98,7 @@ def test_a_pipeline_that_has_arrived_is_answered_whole(fresh):
     with server.wire(receive_buffer=65_536) as wire:
         wire.ask(set_request(b"k", value))
         wire.send(b"get k\r\n" * PIPELINE)
+        wait_until(lambda: unsent(wire.sock) == 0)
         reply = b"VALUE k 0 %d\r\n%b\r\nEND\r\n" % (len(value), value)
         assert wire.read_exact(len(reply)) == reply
         server.process.send_signal(signal.SIGTERM)

@@ -38,11 +38,14 @@ impl Reload {
             }
         };
         if self.config.max_connections < again.config.max_connections {
-            system::prepare(&again.config);
-        } else if self.config.memory < again.config.memory {
-            system::check_memory(&again.config);
+            system::raise_files(&again.config);
         }
         let adopted = running.operator().adopt(&self.config, &again.config);
+        let memory = adopted.config.memory;
+        if self.config.memory < memory {
+            // How far it may be raised is as it was.
+            system::check_memory(memory, memory);
+        }
         for done in &adopted.done {
             tracing::info!("the settings were read again: {done}");
         }

@@ -72,7 +72,8 @@ pub(crate) fn run(mut options: ServeOptions, read: &Read<'_>) -> Result<Code, Fa
     let user = manners.user_to_become()?;
     manners.raise_limits();
     manners.check_large_pages();
-    system::prepare(&config);
+    system::raise_files(&config);
+    system::check_memory(config.memory, config.most_memory());
 
     let inherited = activation.sockets();
     let inherited = inherited

@@ -14,8 +14,8 @@ const OTHER_FILES: u64 = 64;
 /// Files of one worker thread.
 const FILES_PER_WORKER: u64 = 4;
 
-/// Raises what is too low, and warns where that does not go.
-pub(crate) fn prepare(config: &Config) {
+/// Raises the limit of open files where it is too low, and warns where that does not go.
+pub(crate) fn raise_files(config: &Config) {
     let wanted = config.max_connections as u64 + config.threads as u64 * FILES_PER_WORKER + OTHER_FILES;
     let files = raise("open files", Resource::Nofile, wanted);
     if files < wanted {
@@ -24,19 +24,17 @@ pub(crate) fn prepare(config: &Config) {
             config.max_connections
         );
     }
-    check_memory(config);
 }
 
-/// Says where the control group allows less memory than is asked for.
-pub(crate) fn check_memory(config: &Config) {
+/// Says where the control group allows less memory than there is to be, or than there may come to be.
+pub(crate) fn check_memory(memory: Bytes, most: Bytes) {
     let read = |path: &Path| std::fs::read_to_string(path).ok();
     let limit = memory_limit(&read);
-    limit.and_then(|limit| beyond(limit, config)).into_iter().for_each(|said| tracing::warn!("{said}"));
+    limit.and_then(|limit| beyond(limit, memory, most)).into_iter().for_each(|said| tracing::warn!("{said}"));
 }
 
-/// What is to be said of a limit of memory below what the process has, or may be told to have.
-fn beyond(limit: Bytes, config: &Config) -> Option<String> {
-    let (memory, most) = (config.memory, config.most_memory());
+/// What is to be said of a limit of memory below that.
+fn beyond(limit: Bytes, memory: Bytes, most: Bytes) -> Option<String> {
     if limit < memory {
         return Some(format!(
             "the control group allows {limit} of memory, -m is {memory}: the process will be killed before it is full"
@@ -74,14 +72,11 @@ mod tests {
 
     #[test]
     fn memory_beyond_the_limit_is_named_as_it_is_and_as_it_may_be() {
-        let config =
-            Config { memory: Bytes::mib(64), memory_max: Some(Bytes::mib(128)), ..Config::default() };
-        let said = |limit| beyond(Bytes::mib(limit), &config).unwrap_or_default();
+        let said = |limit| beyond(Bytes::mib(limit), Bytes::mib(64), Bytes::mib(128)).unwrap_or_default();
         assert!(said(63).contains("-m is 64MiB"), "{}", said(63));
         assert!(said(64).contains("memory_max is 128MiB") && !said(127).is_empty(), "{}", said(64));
         assert_eq!(said(128), "");
-        let config = Config { memory_max: None, ..config };
-        assert_eq!(beyond(Bytes::mib(64), &config), None);
+        assert_eq!(beyond(Bytes::mib(64), Bytes::mib(64), Bytes::mib(64)), None);
     }
 
     fn check(files: &[(&str, &str)], wanted: Option<u64>) {

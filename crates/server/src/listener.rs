@@ -140,6 +140,9 @@ impl Listener {
     }
 }
 
+/// Words that stand before an address, with a colon behind them; no host is known by them.
+const BEFORE_ADDRESSES: [&str; 7] = ["notls", "btls", "mtls", "proxy", "auth", "noauth", "unix"];
+
 /// What stands in brackets behind `word` at the start of `text`, and what follows the colon behind them.
 fn bracketed<'t>(text: &'t str, word: &str) -> Result<Option<(&'t str, &'t str)>, ListenerError> {
     let Some(inner) = text.strip_prefix(word).and_then(|t| t.strip_prefix('[')) else { return Ok(None) };
@@ -199,8 +202,9 @@ impl Address {
         };
         let is_name = host.len() <= 253
             && host.trim_end_matches('.').split('.').all(is_label)
-            // What has digits and dots only was meant as an address.
-            && host.bytes().any(|b| b.is_ascii_alphabetic());
+            // What has digits and dots only was meant as an address, and these say something of one.
+            && host.bytes().any(|b| b.is_ascii_alphabetic())
+            && !BEFORE_ADDRESSES.contains(&host);
         if is_name { Ok(Self::Name(host.to_owned(), port)) } else { Err(no_address(text)) }
     }
 
@@ -350,6 +354,10 @@ mod tests {
         check("10.0.0.1.2", Err("is not an address"));
         check("127.0.0.1:70000", Err("is not an address"));
         check("a b:1", Err("is not an address"));
+        for text in ["unix", "[unix]", "[unix]:42", "proxy:[mtls]:8", "noauth"] {
+            check(text, Err("is not an address"));
+        }
+        check("unix.example:42", Ok("unix.example:42"));
         check("auth:proto[binary]:10.0.0.1:8", Ok("10.0.0.1:8"));
         check("proto[rot13]:10.0.0.1:8", Err("protocol 'rot13'"));
         check("tenant[]:10.0.0.1:8", Err("tenant["));

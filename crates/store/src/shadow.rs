@@ -82,8 +82,8 @@ fn name_of(key: u64) -> u32 {
     u32::try_from(key >> 32).unwrap_or(0)
 }
 
-/// Entries that a budget suffices for, `ENTRIES_MAX` at most. The table makes itself larger once half of what it takes is known, for removed
-/// rows count until it is made anew; so half is all that may be known.
+/// Entries that a budget suffices for, `ENTRIES_MAX` at most. The table makes itself larger once half of what it takes is
+/// known, for removed rows count until it is made anew; so half is all that may be known.
 fn entries_for(budget: Bytes) -> usize {
     let budget = usize::try_from(budget.0).unwrap_or(usize::MAX / 2);
     let fitting = |rows: &usize| rows * ROW_BYTES + TABLE_BYTES < budget;
@@ -370,9 +370,9 @@ mod tests {
         }
     }
 
-    /// However large the budget is, small items are sampled: as many stand for them as for fewer large ones.
+    /// What is sampled stands for all, and large items are all known again.
     #[test]
-    fn more_entries_than_tell_anything_are_never_kept() {
+    fn small_items_are_sampled_however_large_the_budget_is() {
         let mut s = shadow(1 << 20, 1 << 20);
         let keys = if cfg!(miri) { 20_000 } else { 200_000 };
         (0..keys).for_each(|n| s.push(hash(n), 60, (0, 0)));

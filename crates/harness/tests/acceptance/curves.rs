@@ -1,4 +1,4 @@
-//! The miss ratio curve of a server over TCP against the exact one of what it was asked.
+//! The miss ratio curve of a server over TCP, against the exact one of what it was asked, and against a server that has the memory.
 //!
 //! Units: an item is charged as the store charges it
 
