@@ -29,8 +29,9 @@ pub(crate) fn raise_files(config: &Config) {
 /// Says where the control group allows less memory than there is to be, or than there may come to be.
 pub(crate) fn check_memory(memory: Bytes, most: Bytes) {
     let read = |path: &Path| std::fs::read_to_string(path).ok();
-    let limit = memory_limit(&read);
-    limit.and_then(|limit| beyond(limit, memory, most)).into_iter().for_each(|said| tracing::warn!("{said}"));
+    if let Some(said) = memory_limit(&read).and_then(|limit| beyond(limit, memory, most)) {
+        tracing::warn!("{said}");
+    }
 }
 
 /// What is to be said of a limit of memory below that.

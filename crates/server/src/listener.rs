@@ -354,8 +354,12 @@ mod tests {
         check("10.0.0.1.2", Err("is not an address"));
         check("127.0.0.1:70000", Err("is not an address"));
         check("a b:1", Err("is not an address"));
-        for text in ["unix", "[unix]", "[unix]:42", "proxy:[mtls]:8", "noauth"] {
-            check(text, Err("is not an address"));
+        for word in BEFORE_ADDRESSES {
+            for text in
+                [word.to_owned(), format!("[{word}]"), format!("[{word}]:42"), format!("proxy:[{word}]:8")]
+            {
+                check(&text, Err("is not an address"));
+            }
         }
         check("unix.example:42", Ok("unix.example:42"));
         check("auth:proto[binary]:10.0.0.1:8", Ok("10.0.0.1:8"));

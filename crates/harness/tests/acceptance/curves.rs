@@ -137,20 +137,20 @@ impl TraceReader for Beside<'_> {
     }
 }
 
-/// The pace of a trace from some moment on, a little behind at most.
-struct FromNow(Real, Instant);
+/// The pace of a trace from when the clock was made, a little ahead at most.
+struct FromNow(Real);
 
 impl FromNow {
-    const BEHIND: Duration = Duration::from_millis(20);
+    const AHEAD: Duration = Duration::from_millis(20);
 
     fn left(&self, at: Instant) -> Duration {
-        at.since(Instant(self.0.now().since(self.1).0))
+        at.since(self.0.now())
     }
 }
 
 impl Pace for FromNow {
     fn is_early(&mut self, at: Instant) -> bool {
-        Self::BEHIND < self.left(at)
+        Self::AHEAD < self.left(at)
     }
 
     fn wait(&mut self, at: Instant) {
@@ -167,9 +167,7 @@ fn divided(streams: &[(Stream, Bytes)], memory: Bytes) -> Vec<(f64, CurveView)> 
     let bandwidth_epoch = Duration::from_secs(600);
     let config = Config { tenants, bandwidth_epoch, ..config(memory, MemoryPolicy::Partitioned) };
     let (server, address) = serve(config);
-    let clock = Real::start();
-    let now = clock.now();
-    let mut pace = FromNow(clock, now);
+    let mut pace = FromNow(Real::start());
     let mut reader =
         Beside(streams.iter().map(|(stream, _)| Reader { stream, at: 0, key: Vec::new() }).collect());
     let report =
