@@ -143,7 +143,8 @@ impl Region {
     }
 
     /// Where it begins.
-    pub(crate) fn start(&self) -> NonNull<u8> {
+    #[must_use]
+    pub fn start(&self) -> NonNull<u8> {
         self.base
     }
 

@@ -41,9 +41,9 @@ pub const LOW_WATER_PART: u32 = 512;
 /// It starts no earlier than when so many are left per writing thread: at full speed a thread fills one in about the time
 /// of a pass (15 ms and 25 ms for items of 48 B on this machine).
 pub const LOW_WATER_PER_WRITER: u32 = 2;
-/// Free memory that a helping thread has touched before a writer takes it: two of the system's huge pages.
-pub const TOUCHED_AHEAD: Bytes = Bytes::mib(4);
-/// One segment in so many at most, but four.
+/// Free memory that a helping thread has touched before a writer takes it: one of the system's huge pages.
+pub const TOUCHED_AHEAD: Bytes = Bytes::mib(2);
+/// One segment in so many at most, but two.
 pub const TOUCHED_AHEAD_PART: u32 = 3;
 /// Segments that a survey looks at, at most: random ones of all. On the mixed trace 1,024 gave fewer hits in 245 MiB,
 /// where thresholds were older, and 128 took a quarter more CPU time than 512 (`docs/decisions`).

@@ -121,7 +121,7 @@ impl Log {
             touched_ahead: u32::try_from(limits::TOUCHED_AHEAD.count_of(geometry.segment))
                 .unwrap_or(u32::MAX)
                 .min(geometry.segment_count / limits::TOUCHED_AHEAD_PART)
-                .max(4),
+                .max(2),
             values,
         };
         Ok(log)

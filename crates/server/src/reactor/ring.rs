@@ -21,14 +21,13 @@
 use crate::limits::{URING_BUFFER, URING_BUFFERS, URING_OUT};
 use io_uring::types::{BufRingEntry, Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
+use media::Region;
 use rustix::net::{RecvFlags, SendFlags};
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, Ordering};
-use units::Duration;
+use units::{Bytes, Duration};
 
 /// What was asked for has completed, or a part of it.
 #[derive(Clone, Copy, Debug)]
@@ -102,7 +101,7 @@ impl Ring {
         if !has_all {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "the system's io_uring is too old"));
         }
-        let memory = Memory::new();
+        let memory = Memory::new()?;
         let entries = memory.at(0) as u64;
         let submitter = io.submitter();
         // SAFETY: the address begins a page and has room for `URING_BUFFERS` entries (`BUFFERS_AT`); the memory outlives
@@ -284,28 +283,18 @@ fn check(entered: io::Result<usize>) -> io::Result<()> {
     }
 }
 
-/// Zeroed memory that begins a page.
-struct Memory(NonNull<u8>);
-
-// SAFETY: the memory has one owner and no ties to a thread.
-unsafe impl Send for Memory {}
+/// Zeroed memory that begins a page, of which what was never used is not resident.
+struct Memory(Region);
 
 impl Memory {
-    const LAYOUT: Layout = match Layout::from_size_align(RING_BYTES, PAGE) {
-        Ok(layout) => layout,
-        Err(_) => panic!("sizes are constants"),
-    };
-
-    fn new() -> Self {
-        // SAFETY: the layout is not empty.
-        let memory = unsafe { alloc_zeroed(Self::LAYOUT) };
-        Self(NonNull::new(memory).unwrap_or_else(|| handle_alloc_error(Self::LAYOUT)))
+    fn new() -> io::Result<Self> {
+        Region::anonymous(Bytes(RING_BYTES as u64)).map(Self).map_err(io::Error::other)
     }
 
     fn at(&self, offset: usize) -> *mut u8 {
         assert!(offset <= RING_BYTES, "inside of the memory");
         // SAFETY: checked above.
-        unsafe { self.0.as_ptr().add(offset) }
+        unsafe { self.0.start().as_ptr().add(offset) }
     }
 
     fn bytes(&self, offset: usize, len: usize) -> &[u8] {
@@ -320,13 +309,5 @@ impl Memory {
         // SAFETY: inside of the memory as checked above, and apart from `bytes`, which are borrowed beside an exclusive
         // borrow of the memory.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.at(offset), bytes.len()) }
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // SAFETY: allocated with this layout, and the ring that knew it is closed: what it had to do is cancelled
-        // without touching memory outside of `enter`.
-        unsafe { dealloc(self.0.as_ptr(), Self::LAYOUT) }
     }
 }
