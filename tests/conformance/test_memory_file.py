@@ -10,9 +10,11 @@ import pytest
 
 from conformance import servers
 from conformance.test_tiers import end_clean, fill, get_all, keys, refused, value
-from conformance.wire import DEADLINE_S
+from conformance.wire import DEADLINE_S, set_request
 
 pytestmark = pytest.mark.cotenant
+
+LARGE = random.Random(5).randbytes(450_000).hex().encode()
 
 
 def test_a_memory_file_keeps_dram_over_a_restart(fresh, tmp_path):
@@ -21,14 +23,18 @@ def test_a_memory_file_keeps_dram_over_a_restart(fresh, tmp_path):
     server = fresh(*arguments)
     with server.wire() as wire:
         fill(wire, keys(3000))
+        # In pages of its own.
+        wire.send(set_request(b"large", LARGE, flags=7))
+        assert wire.read_line() == b"STORED"
         assert wire.stats(b"settings")["memory_file"] == str(file)
     end_clean(server, signal.SIGUSR1)
-    assert 3000 * 200 < file.stat().st_size
+    assert 3000 * 200 + len(LARGE) < file.stat().st_size
     again = fresh(*arguments)
     assert not file.exists(), "what was read is not read again"
     with again.wire() as wire:
         assert get_all(wire, keys(3000)) == {key: value(key) for key in keys(3000)}
         assert int(wire.stats(b"tenants")["key:items"]) == 3000, "a tenant of a prefix comes again"
+        assert wire.value(b"large") == LARGE
 
 
 def test_a_damaged_memory_file_is_no_wrong_value(fresh, tmp_path):

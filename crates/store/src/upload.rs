@@ -5,7 +5,9 @@
 //!             that it is gone
 //! Failure:    no memory for a piece: nothing of that piece was taken
 
+use crate::item::Meta;
 use crate::log::{Coming, Lent};
+use crate::stamps::Needed;
 use crate::store::Store;
 use crate::worker::Worker;
 use std::sync::Arc;
@@ -20,6 +22,8 @@ pub struct Upload {
     filled: usize,
     /// Bytes that there is memory for.
     backed: usize,
+    /// Bytes of memory that all values on their way in may have, for more of this one to come.
+    most: u64,
 }
 
 /// Why a piece was not taken.
@@ -40,8 +44,40 @@ impl Worker {
             return None;
         }
         let coming = self.store.log.announce_value(len)?;
-        Some(Upload { store: Arc::clone(&self.store), coming, filled: 0, backed: 0 })
+        let most = self.store.uploads_max();
+        Some(Upload { store: Arc::clone(&self.store), coming, filled: 0, backed: 0, most })
     }
+
+    /// Whether an item can have its value in a segment.
+    pub(crate) fn fits_segment(&self, meta: &Meta, key_len: usize, value_len: usize) -> bool {
+        needed(meta, key_len, value_len) <= self.store.log.segment_bytes()
+    }
+
+    /// Begins a value that an earlier run had, while nobody else works with the store: it may have all the memory. None if it is too large
+    /// for an item now, or there is no place for it.
+    pub(crate) fn bring_value(&self, meta: &Meta, key_len: usize, len: usize) -> Option<Upload> {
+        if self.store.geometry.item_max.as_usize() < needed(meta, key_len, len) {
+            return None;
+        }
+        let coming = self.store.log.begin_value(len)?;
+        Some(Upload { store: Arc::clone(&self.store), coming, filled: 0, backed: 0, most: u64::MAX })
+    }
+
+    /// Takes the next bytes of such a value. Returns whether there was room for them, or could be made.
+    pub(crate) fn fill(&mut self, upload: &mut Upload, mut part: &[u8]) -> bool {
+        loop {
+            match upload.take(&mut part) {
+                Ok(()) => return true,
+                Err(Shortage::NoRoom) if self.make_room().is_ok() => {}
+                Err(_) => return false,
+            }
+        }
+    }
+}
+
+/// Bytes of an item with all of its value, wherever that is written next.
+fn needed(meta: &Meta, key_len: usize, value_len: usize) -> usize {
+    Needed::new(meta.item_len(key_len, value_len), meta.cas.is_some()).at_most()
 }
 
 impl Upload {
@@ -79,7 +115,7 @@ impl Upload {
     fn back(&mut self) -> Result<(), Shortage> {
         let log = &self.store.log;
         let next = (self.backed + log.segment_bytes()).min(self.coming.apart.len as usize);
-        match log.back_value(&self.store.epochs, self.coming, next, self.store.uploads_max()) {
+        match log.back_value(&self.store.epochs, self.coming, next, self.most) {
             Lent::Done => {
                 self.store.note_written(Bytes((next - self.backed) as u64));
                 self.backed = next;

@@ -5,6 +5,7 @@
 //! Failure:    a write that finds no segment says so (`Refused::NoRoom`): the caller lets go of its items, calls
 //!             `make_room` and comes again
 
+mod as_it_was;
 mod away;
 mod brake;
 mod count;

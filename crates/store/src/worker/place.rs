@@ -21,7 +21,6 @@ use crate::stamps::{Needed, restamp};
 use crate::store::STAMP_BLOCK;
 use crate::sync::Ordering;
 use crate::tenant::Tenant;
-use crate::tier::Made;
 use units::{Bytes, TenantId};
 
 /// An item to be made.
@@ -249,44 +248,6 @@ impl Worker {
             store.log.link_value(apart, key.hash);
         }
         Ok(())
-    }
-
-    /// Writes an item as it was, that the index does not know.
-    pub(crate) fn put_as_it_was(
-        &self,
-        locked: &Locked<'_>,
-        key: &Key<'_>,
-        made: &Made<'_>,
-    ) -> Result<(), Refused> {
-        let mut meta = made.meta;
-        let needed = Needed::new(meta.item_len(made.key.len(), made.value.len()), meta.cas.is_some());
-        if self.store.log.segment_bytes() < needed.at_most() {
-            return Err(Refused::TooLarge);
-        }
-        let mut head = self.head.borrow_mut();
-        let head = self.head_for(&mut head, needed, made.stamp)?;
-        restamp(&mut meta, made.stamp, head.base());
-        let mut header = [0; 48];
-        let header_len = meta.encode(made.key.len(), made.value.len(), &mut header);
-        let parts = [&header[..header_len], made.key, made.value, &[]];
-        let len: usize = parts.iter().map(|p| p.len()).sum();
-        let place = self.store.log.append(head, parts).expect("the head was made for this item");
-        let slot = Slot::new(key.hash, place, made.tick, made.uses);
-        if !locked.insert(slot, |s| self.store.hash_at(&self.reader, s)) {
-            self.crowded.set(true);
-            return Err(Refused::NoRoom);
-        }
-        let below = meta.away.map_or(0, |away| away.footprint(made.key.len()));
-        link(&self.store, &self.counters, place, &meta, Sizes::new(len, None).with_below(below), made.stamp);
-        if let Some(away) = meta.away {
-            self.store.tier(away).adopt(away, made.key.len());
-        }
-        Ok(())
-    }
-
-    /// Grows the index if it is crowded, as after every write.
-    pub(crate) fn after_make(&self) {
-        self.after_write();
     }
 
     /// Where a value is already, if it needs not be written: it is the old item's, or was uploaded.

@@ -4,6 +4,7 @@
 //! deleted, flushed or has expired stays away
 #![allow(clippy::unwrap_used, reason = "a test may stop at what must not happen")]
 
+mod apart;
 mod ends;
 mod killed;
 mod left_out;
