@@ -25,7 +25,7 @@ def test_a_memory_file_keeps_dram_over_a_restart(fresh, tmp_path):
         fill(wire, keys(3000))
         # In pages of its own.
         wire.send(set_request(b"large", LARGE, flags=7))
-        assert wire.read_line() == b"STORED"
+        assert wire.read_line() == b"STORED\r\n"
         assert wire.stats(b"settings")["memory_file"] == str(file)
     end_clean(server, signal.SIGUSR1)
     assert 3000 * 200 + len(LARGE) < file.stat().st_size

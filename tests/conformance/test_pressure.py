@@ -1,10 +1,14 @@
 """Clients that send faster than there is memory for: they are slowed down, not closed."""
 
+import contextlib
+import select
+import socket
 import threading
+import time
 
 import pytest
 
-from conformance.wire import set_request
+from conformance.wire import DEADLINE_S, set_request
 
 pytestmark = pytest.mark.cotenant
 
@@ -78,3 +82,44 @@ def test_large_values_wait_for_memory(fresh):
     together(24, store)
     with server.wire() as wire:
         assert wire.stats()["read_buf_oom"] == "0"
+
+
+def exchange(sent, request, deadline_s):
+    """Sends the rest of `request` on each connection as it is taken, of which `sent` has gone; until each has an answer or
+    its end. Returns the first bytes of each, or b"" where there are none by then."""
+    connections, answers = list(sent), {}
+    end = time.monotonic() + deadline_s
+    while len(answers) < len(connections) and time.monotonic() < end:
+        waiting = [connection for connection in connections if connection not in answers]
+        writing = [connection for connection in waiting if sent[connection] < len(request)]
+        readable, writable, _ = select.select(waiting, writing, [], 1)
+        for connection in writable:
+            with contextlib.suppress(BlockingIOError, ConnectionError):
+                sent[connection] += connection.send(request[sent[connection] :])
+        for connection in readable:
+            try:
+                answers[connection] = connection.recv(64) or b"closed"
+            except ConnectionError:
+                answers[connection] = b"closed"
+    return [answers.get(connection, b"") for connection in connections]
+
+
+def test_requests_that_all_wait_for_memory_do_not_wait_for_one_another(fresh):
+    """Each has half of its request there, and all of them hold more than buffers may take: some go on, the others are told."""
+    server = fresh(memory="16")
+    request = b"get" + b"".join(b" key%07d" % n for n in range(18_000)) + b"\r\n"
+    sent = {}
+    for _ in range(150):
+        connection = socket.create_connection(server.address, DEADLINE_S)
+        connection.setblocking(False)
+        sent[connection] = connection.send(request[: len(request) // 2])
+    answers = exchange(sent, request, DEADLINE_S)
+    served = sum(answer == b"END\r\n" for answer in answers)
+    assert b"" not in answers, f"{served} served, {answers.count(b'')} without an answer"
+    assert 10 <= served < len(sent), "as many as there is memory for"
+    for connection in sent:
+        connection.close()
+    with server.wire() as wire:
+        assert wire.ask(request) == b"END\r\n", "whoever comes then has the memory"
+        stats = wire.stats()
+        assert stats["read_buf_oom"] != "0"

@@ -50,6 +50,8 @@ pub(crate) struct Connection {
     pub(crate) is_waiting: bool,
     /// It waits for memory for the rest of its request.
     pub(crate) is_starved: bool,
+    /// It has waited for memory for the request that its input begins.
+    pub(crate) has_waited: bool,
     /// Values for its next request are on their way.
     pub(crate) is_fetching: bool,
     /// Times that this was so for the same value.
@@ -98,6 +100,7 @@ impl Connection {
             is_sending: false,
             is_waiting: false,
             is_starved: false,
+            has_waited: false,
             is_fetching: false,
             fetches_made: 0,
             keys_done: 0,

@@ -63,8 +63,21 @@ pub(crate) struct Counters {
     pub(crate) upload_short_secs: AtomicU32,
     /// Connections that wait for memory.
     pub(crate) starved: AtomicI64,
+    /// Memory of buffers and replies of connections that do not wait for any: they will give it back.
+    returning: AtomicI64,
     /// The most of it since the last look.
     buffered_peak: AtomicI64,
+}
+
+impl Counters {
+    /// What a connection that does not wait for memory holds has changed, or one waits from now on, or no longer.
+    pub(crate) fn change_returning(&self, before: usize, after: usize) {
+        self.returning.fetch_add(signed(after) - signed(before), Ordering::Relaxed);
+    }
+}
+
+fn signed(bytes: usize) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
 /// The shared state.
@@ -289,6 +302,14 @@ impl Shared {
         self.change_buffered(before, after) <= 2 * self.buffers_part() || after <= before
     }
 
+    /// Whether the buffer of a connection that waits for memory could grow to `after` within so many times the part of all buffers once
+    /// everybody who does not wait has given theirs back.
+    pub(crate) fn others_suffice(&self, before: usize, after: usize, parts: u64) -> bool {
+        let counters = &self.counters;
+        let stays = counters.buffered.load(Ordering::Relaxed) - counters.returning.load(Ordering::Relaxed);
+        u64::try_from(stays + signed(after) - signed(before)).unwrap_or(0) <= parts * self.buffers_part()
+    }
+
     /// Whether buffers take more than their part of the memory, or somebody waits for theirs.
     pub(crate) fn buffers_are_short(&self) -> bool {
         self.buffers_part() < self.buffered().0 || 0 < self.counters.starved.load(Ordering::Relaxed)
@@ -302,7 +323,6 @@ impl Shared {
     }
 
     fn change_buffered(&self, before: usize, after: usize) -> u64 {
-        let signed = |bytes: usize| i64::try_from(bytes).unwrap_or(i64::MAX);
         let delta = signed(after) - signed(before);
         let total = self.counters.buffered.fetch_add(delta, Ordering::Relaxed) + delta;
         self.counters.buffered_peak.fetch_max(total, Ordering::Relaxed);

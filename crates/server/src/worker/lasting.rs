@@ -47,8 +47,7 @@ impl<R: Reactor> Worker<R> {
         let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
         connection.lasting = Some(Lasting::Values(outgoing));
         self.lasting.push(id);
-        self.held += copied;
-        if !self.around.shared.count_buffer(0, copied) {
+        if !self.hold(copied) {
             self.kick_slow_reader(id);
         }
     }

@@ -2,14 +2,14 @@
 //!
 //! Shape:      a connection whose requests wait for their turn, or whose request is larger than the memory left, is not
 //!             read from: the system's buffers fill and the sender waits. Whoever waits for memory gets it in order
-//! Invariants: what has arrived is kept; memory for the whole of a request is taken at once, so that whoever has it can
-//!             end, and the first to wait gets it where nobody could give any back; buffers together take at most twice their
-//!             part of the memory
+//! Invariants: what has arrived is kept; memory for the whole of a request is taken at once, as far as its length is known, so that
+//!             whoever has it can end; where those who wait hold so much that nobody else could give enough back, the first gets
+//!             what it waits for, and the last ends for it; buffers together take at most twice their part of the memory
 //! Failure:    above that a connection is closed with an error; so is one that has memory for which others wait and says
 //!             nothing for `STALL_SECS`
 
 use super::Worker;
-use crate::connection::Lasting;
+use crate::connection::{Connection, Lasting};
 use crate::limits::{RECEIVE_BUFFER, SMALL_BUFFER, STALL_SECS};
 use crate::memcache::reply_text;
 use crate::reactor::{Reactor, StreamId};
@@ -20,11 +20,12 @@ use units::{Duration, Instant};
 impl<R: Reactor> Worker<R> {
     /// Keeps what is left of a connection's input, with room for the request that it begins.
     pub(super) fn keep(&mut self, id: StreamId, rest: &[u8]) {
+        if rest.is_empty() {
+            self.set_starved(id, false);
+        }
         let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
         connection.input = Vec::new();
-        if rest.is_empty() && std::mem::take(&mut connection.is_starved) {
-            self.around.shared.counters.starved.fetch_sub(1, Ordering::Relaxed);
-        }
+        connection.has_waited &= !rest.is_empty();
         let wanted = if rest.is_empty() { 0 } else { connection.needed.max(rest.len()) };
         if let Some(room) = self.account(id, wanted, rest.len())
             && let Some(Some(connection)) = self.connections.get_mut(id.0)
@@ -58,19 +59,46 @@ impl<R: Reactor> Worker<R> {
         let fits = shared.reserve_buffer(before, wanted);
         let after = if fits { wanted } else { least };
         let bounded = fits || shared.count_buffer(before, after);
-        connection.accounted = after;
-        self.held = self.held - before + after;
+        // Who waits for its turn may need no more memory after it.
+        let starves = bounded && !fits && !connection.is_waiting && !connection.is_starved;
+        let has_waited = connection.has_waited;
+        self.set_accounted(id, after);
         if !bounded {
             self.refuse(id);
             return None;
         }
-        // Who waits for its turn may need no more memory after it.
-        if !fits && !connection.is_waiting && !connection.is_starved {
-            connection.is_starved = true;
-            shared.counters.starved.fetch_add(1, Ordering::Relaxed);
-            self.starved.push_back(id);
+        if starves {
+            self.set_starved(id, true);
+            // Whoever has begun to be given memory gets the rest of it before others begin.
+            if has_waited { self.starved.push_front(id) } else { self.starved.push_back(id) }
         }
         Some(after)
+    }
+
+    /// What a connection's buffer takes is another size now, and counted.
+    fn set_accounted(&mut self, id: StreamId, after: usize) {
+        let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
+        let before = std::mem::replace(&mut connection.accounted, after);
+        self.held = self.held - before + after;
+        if !connection.is_starved {
+            self.around.shared.counters.change_returning(before, after);
+        }
+    }
+
+    /// A connection waits for memory from now on, or no longer.
+    fn set_starved(&mut self, id: StreamId, is_starved: bool) {
+        let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
+        if std::mem::replace(&mut connection.is_starved, is_starved) == is_starved {
+            return;
+        }
+        let counters = &self.around.shared.counters;
+        if is_starved {
+            counters.starved.fetch_add(1, Ordering::Relaxed);
+            counters.change_returning(connection.accounted, 0);
+        } else {
+            counters.starved.fetch_sub(1, Ordering::Relaxed);
+            counters.change_returning(0, connection.accounted);
+        }
     }
 
     /// Reads from a connection, or does not while its requests wait for their turn or for memory.
@@ -88,32 +116,63 @@ impl<R: Reactor> Worker<R> {
     /// Gives memory to those who wait for it, as far as there is some, in the order in which they came.
     pub(super) fn feed_starved(&mut self) {
         while let Some(&id) = self.starved.front() {
-            if let Some(Some(connection)) = self.connections.get_mut(id.0)
+            if let Some(Some(connection)) = self.connections.get(id.0)
                 && connection.is_starved
             {
                 let len = connection.input.len();
                 let wanted = if len < connection.needed { connection.needed } else { len + RECEIVE_BUFFER };
-                let shared = &self.around.shared;
-                // If this worker's others hold nothing, nobody gives it any: what it waits for may be what has come for it
-                // and waits to be taken.
-                let is_alone = self.held <= connection.accounted;
-                if !shared.reserve_buffer(connection.accounted, wanted) {
-                    if !is_alone {
-                        return;
+                if !self.find_memory(connection, wanted) {
+                    if self.may_end_last(connection, wanted)
+                        && let Some(last) = self.starved.pop_back()
+                    {
+                        self.refuse_starved(last);
+                        continue;
                     }
-                    if !shared.count_buffer(connection.accounted, wanted) {
-                        shared.count_buffer(wanted, connection.accounted);
-                        return;
-                    }
+                    return;
                 }
-                self.held = self.held - connection.accounted + wanted;
-                connection.accounted = wanted;
+                self.set_accounted(id, wanted);
+                self.set_starved(id, false);
+                let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
+                connection.has_waited = true;
                 connection.input.reserve_exact(wanted - len);
-                connection.is_starved = false;
-                self.around.shared.counters.starved.fetch_sub(1, Ordering::Relaxed);
                 self.regulate(id);
             }
             self.starved.pop_front();
+        }
+    }
+
+    /// Accounts the memory that the first of those waits for who wait here; false if it has to wait on.
+    fn find_memory(&self, first: &Connection, wanted: usize) -> bool {
+        let shared = &self.around.shared;
+        if shared.reserve_buffer(first.accounted, wanted) {
+            return true;
+        }
+        // If this worker's others hold nothing, nobody gives it any: what it waits for may be what has come for it
+        // and waits to be taken.
+        let is_alone = self.held <= first.accounted;
+        if !is_alone && shared.others_suffice(first.accounted, wanted, 1) {
+            return false;
+        }
+        let fits = shared.count_buffer(first.accounted, wanted);
+        if !fits {
+            shared.count_buffer(wanted, first.accounted);
+        }
+        fits
+    }
+
+    /// Whether the last of those who wait here has to end so that the first can go on: what all others give back is not enough.
+    fn may_end_last(&self, first: &Connection, wanted: usize) -> bool {
+        !self.around.shared.others_suffice(first.accounted, wanted, 2)
+            // Other workers' last may have to.
+            && (1 < self.starved.len() || Duration::from_secs(STALL_SECS) <= self.now.since(first.active))
+    }
+
+    /// Closes a connection that waits for memory, if it still does.
+    fn refuse_starved(&mut self, id: StreamId) {
+        if let Some(Some(connection)) = self.connections.get(id.0)
+            && connection.is_starved
+        {
+            self.refuse(id);
         }
     }
 
@@ -156,17 +215,24 @@ impl<R: Reactor> Worker<R> {
     pub(super) fn owe(&mut self, id: StreamId, bytes: usize) -> bool {
         let Some(Some(connection)) = self.connections.get_mut(id.0) else { return false };
         connection.unsent += bytes;
-        self.held += bytes;
-        if self.around.shared.count_buffer(0, bytes) {
+        if self.hold(bytes) {
             return true;
         }
         self.kick_slow_reader(id);
         false
     }
 
+    /// Accounts replies that wait. False if buffers are beyond all bounds.
+    pub(super) fn hold(&mut self, bytes: usize) -> bool {
+        self.held += bytes;
+        self.around.shared.counters.change_returning(0, bytes);
+        self.around.shared.count_buffer(0, bytes)
+    }
+
     /// Replies that were owed have gone, or their connection has.
     pub(super) fn settle(&mut self, unsent: usize) {
         self.held -= unsent;
+        self.around.shared.counters.change_returning(unsent, 0);
         self.around.shared.count_buffer(unsent, 0);
     }
 
@@ -202,8 +268,11 @@ impl<R: Reactor> Worker<R> {
     pub(super) fn release(&mut self, accounted: usize, is_starved: bool) {
         self.held -= accounted;
         self.around.shared.count_buffer(accounted, 0);
+        let counters = &self.around.shared.counters;
         if is_starved {
-            self.around.shared.counters.starved.fetch_sub(1, Ordering::Relaxed);
+            counters.starved.fetch_sub(1, Ordering::Relaxed);
+        } else {
+            counters.change_returning(accounted, 0);
         }
     }
 }
