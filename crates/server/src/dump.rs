@@ -45,7 +45,7 @@ pub(crate) fn classes(word: &[u8]) -> Option<u64> {
     let mut classes = 0;
     for number in text.split(',').filter(|number| !number.is_empty()) {
         let class: u32 = number.parse().ok()?;
-        classes |= (0 < class && (class as usize) < CLASSES).then_some(1 << class)?;
+        classes |= (0 < class && (class as usize) < CLASSES).then(|| 1 << class)?;
     }
     (classes != 0).then_some(classes)
 }

@@ -388,8 +388,7 @@ impl<R: Reactor> Transport<R> {
         let Some(Some(wrapped)) = self.wrapped.get_mut(id.0) else { return Step::Wait };
         wrapped.is_queued = false;
         if wrapped.is_over {
-            // What the worker still has for it goes first: `sent` or `resume` comes back here.
-            return if wrapped.worker_waits || wrapped.is_paused { Step::Wait } else { Step::Fail };
+            return self.end_over(id);
         }
         let early = std::mem::take(&mut wrapped.early);
         self.shared.count_buffer(std::mem::take(&mut wrapped.accounted), 0);
@@ -405,6 +404,21 @@ impl<R: Reactor> Transport<R> {
         }
         buffer[..early.len()].copy_from_slice(&early);
         Step::Tell(Event::Completed(Completion::Arrived(id, early.len())))
+    }
+
+    /// A stream whose other side has said goodbye ends, once what the worker has for it has gone.
+    fn end_over(&mut self, id: StreamId) -> Step {
+        let Some(Some(wrapped)) = self.wrapped.get_mut(id.0) else { return Step::Wait };
+        if wrapped.worker_waits || wrapped.is_paused {
+            // `sent` or `resume` comes back here.
+            return Step::Wait;
+        }
+        if wrapped.deadline.is_none()
+            && let Sending::Later(owed) = self.inner.flush(id)
+        {
+            return self.owes(id, owed);
+        }
+        Step::Fail
     }
 
     /// A stream is open; what it has brought along follows.

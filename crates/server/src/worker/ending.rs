@@ -99,6 +99,11 @@ impl<R: Reactor> Worker<R> {
             let open = self.connections.iter().flatten().filter(|_| all_heard);
             let done: Vec<_> = open.filter(|c| !owed(c) && !c.is_closing).map(|c| c.id).collect();
             for id in done {
+                // The last replies may wait in the reactor, and not all of them fit the socket.
+                if let Sending::Later(owed) = self.reactor.flush(id) {
+                    self.note_owed(id, owed, false);
+                    continue;
+                }
                 self.reactor.finish(id);
                 if let Some(Some(connection)) = self.connections.get_mut(id.0) {
                     connection.is_closing = true;
