@@ -162,7 +162,8 @@ impl Expiries {
         if !self.is_accounted(expiry) {
             return Some(Load::default());
         }
-        // The turn is over once the lock is here. Nothing else can be in the slot: its next use is 61 steps away.
+        // The turn is over once the lock is here. Nothing else can be in the slot: its next use is 61 steps away, and the wheels are
+        // never behind the clock (`Store::set_now`).
         let _turning = lock(&self.turning);
         Some(wheel.take(slot))
     }
@@ -272,6 +273,17 @@ mod tests {
         assert_eq!(wheels.add(past, 100), Load::one(100));
         assert_eq!(turn_all(&wheels, 1_000), (0, 0));
         assert_eq!(wheels.remove(past, 100), Load::default());
+    }
+
+    #[test]
+    fn who_stores_by_a_clock_behind_the_wheels_is_counted_once() {
+        let wheels = Expiries::default();
+        turn(&wheels, 180);
+        let (past, to_come) = (expiry_at(160, 100), expiry_at(200, 100));
+        assert_eq!(wheels.add(past, 100), Load::one(100), "it has expired for them");
+        assert_eq!(wheels.add(to_come, 10), Load::default());
+        assert_eq!(wheels.remove(past, 100), Load::default());
+        assert_eq!(turn_all(&wheels, 400), (10, 1));
     }
 
     #[test]

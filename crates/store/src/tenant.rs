@@ -298,9 +298,7 @@ impl Tenant {
     }
 
     fn publish_refusal(&self) {
-        // Who has just come has what it reserves, before anybody has decided.
-        let target = self.target.load(Ordering::Relaxed).max(self.floor().0);
-        let share = target.min(self.ceiling.load(Ordering::Relaxed));
+        let share = self.target.load(Ordering::Relaxed).min(self.ceiling.load(Ordering::Relaxed));
         let limit = if self.refuses.load(Ordering::Relaxed) { share } else { u64::MAX };
         self.refuse_above.store(limit, Ordering::Relaxed);
     }

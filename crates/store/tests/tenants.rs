@@ -269,6 +269,10 @@ fn writes_beyond_the_share_are_refused_where_the_tenant_wants_it() {
     assert_eq!(set(&mut worker, refuses, "r0", &[2; 2_500], 0), Err(Refused::OverShare));
     share_out(&store, MemoryShare::of(Bytes::mib(3)));
     assert_eq!(set(&mut worker, refuses, "r0", &[2; 2_500], 0), Ok(()), "a larger share takes more");
+    // Also where it is less than what was promised, of which the idle tax takes.
+    store.set_claim(refuses, Claim { floor: Amount::memory(Bytes::mib(4)), ..Claim::default() });
+    share_out(&store, MemoryShare::of(target));
+    assert_eq!(set(&mut worker, refuses, "r2", &[2; 2_500], 0), Err(Refused::OverShare));
     store.set_over_share(refuses, OverShare::Evict);
     for n in 0..20_000 {
         set(&mut worker, evicts, &format!("e{n}"), &[1; 1_000], 0).unwrap();

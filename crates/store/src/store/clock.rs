@@ -7,6 +7,7 @@ use crate::rank::Clock;
 use crate::slot::Slot;
 use crate::sync::Ordering;
 use crate::sync::lock;
+use crate::tenant::Tenant;
 use units::Bytes;
 use units::TenantId;
 
@@ -38,6 +39,8 @@ impl Store {
 
     /// Sets the clock; it never goes back. Due flushes happen, due expiries are accounted.
     pub fn set_now(&self, secs: u32) {
+        // First: whoever writes by the new second finds the wheels there, however far it is from the one before.
+        self.account_expiries(secs);
         let before = self.now_secs.fetch_max(secs, Ordering::Relaxed);
         if before < secs {
             let stamp = self.stamps.load(Ordering::Relaxed);
@@ -46,7 +49,6 @@ impl Store {
             if self.flush_next.load(Ordering::Relaxed) <= secs {
                 self.run_due_flushes(secs);
             }
-            self.account_expiries(secs);
         }
     }
 
@@ -85,7 +87,8 @@ impl Store {
     /// Kills what tenants have, and notes then that no flush of them waits, unless another does by now.
     fn flush_at_once(&self, tenants: &[TenantId]) {
         let there: Vec<_> = tenants.iter().copied().filter(|tenant| self.is_present(*tenant)).collect();
-        self.kill(&there, || self.stamps.load(Ordering::Relaxed));
+        // Who is removed meanwhile stays flushed for ever.
+        self.kill(&there, |tenant| (!tenant.is_gone()).then(|| self.stamps.load(Ordering::Relaxed)));
         let flushes = lock(&self.flushes);
         let waiting: std::collections::HashSet<_> = flushes.iter().map(|(_, tenant)| *tenant).collect();
         there
@@ -106,14 +109,15 @@ impl Store {
 
     /// Kills the items of a tenant with stamps below what `bound` says while no thread writes.
     pub(crate) fn flush_below(&self, id: TenantId, bound: impl Fn() -> u64) {
-        self.kill(&[id], bound);
+        self.kill(&[id], |_| Some(bound()));
     }
 
-    fn kill(&self, ids: &[TenantId], bound: impl Fn() -> u64) {
+    /// The same of several, but for those of whom it says nothing.
+    fn kill(&self, ids: &[TenantId], bound: impl Fn(&Tenant) -> Option<u64>) {
         for some in ids.chunks(FLUSHED_TOGETHER) {
             self.index.with_writers_held(|| {
-                let bound = bound();
                 for tenant in some.iter().map(|id| self.tenant(*id)) {
+                    let Some(bound) = bound(tenant) else { continue };
                     tenant.flushed_below.store(bound, Ordering::Release);
                     tenant.expiries.clear(&tenant.live, &tenant.expired);
                     let items = tenant.items.swap(0, Ordering::Relaxed);
