@@ -11,7 +11,8 @@ import pytest
 
 from conformance import servers
 from conformance.test_admin import wait_until
-from conformance.wire import DEADLINE_S, Wire, resident_bytes
+from conformance.test_pressure import together
+from conformance.wire import DEADLINE_S, Wire, resident_bytes, set_request
 
 pytestmark = pytest.mark.cotenant
 
@@ -230,3 +231,26 @@ def test_a_journal_of_a_thousand_tenants_is_made_while_it_is_sent(note):
         assert extra <= JOURNAL_EXTRA
     finally:
         server.stop()
+
+
+def test_in_the_lowest_memory_nothing_is_refused(fresh, note):
+    """Segments are as large as the memory of the start asks for; with fewer than threads need writes would be refused."""
+    server = fresh("-t", "4", memory="256")
+    with server.wire() as wire:
+        answers = ((lowest, wire.ask(b"cache_memlimit %d\r\n" % lowest)) for lowest in range(8, 257))
+        lowest = next(lowest for lowest, answer in answers if answer == b"OK\r\n")
+
+    def store(seed):
+        rng = random.Random(SEED + seed)
+        with server.wire() as wire:
+            for _ in range(300):
+                sets = [set_request(b"k%d" % rng.randrange(10**6), FILLER[: rng.choice((50, 1000, 300_000))]) for _ in range(20)]
+                wire.send(b"".join(sets))
+                answers = [wire.read_line() for _ in sets]
+                assert answers == [b"STORED\r\n"] * len(sets)
+
+    together(4, store)
+    with server.wire() as wire:
+        stats = wire.stats()
+    note(f"{lowest} MiB of 256: {stats['curr_items']} items, {stats['bytes']} bytes")
+    assert 20 < lowest < 30 and 0 < int(stats["evictions"])

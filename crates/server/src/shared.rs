@@ -229,9 +229,11 @@ impl Shared {
         self.store.geometry().divisible.saturating_sub(withheld)
     }
 
-    /// Lowers the memory, or raises it, as far as was configured. Returns false outside of that.
+    /// Lowers the memory, as far as threads can share it in segments of the size that the store has, or raises it, as far as was configured.
+    /// Returns false outside of that.
     pub(crate) fn set_memory_limit(&self, limit: Bytes) -> bool {
-        let fits = MEMORY_MIN <= limit && limit <= self.config.most_memory();
+        let is_within = MEMORY_MIN <= limit && limit <= self.config.most_memory();
+        let fits = is_within && self.store.geometry().has_room_without(self.config.withheld(limit));
         if fits {
             self.memory_limit.store(limit.0, Ordering::Relaxed);
             self.store.withhold(self.config.withheld(limit));

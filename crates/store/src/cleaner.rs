@@ -351,7 +351,7 @@ impl Pass<'_> {
     /// Whether an item for which there is no room, though it is to stay or to go below, stays where it is.
     fn waits(&self, item: &Pending<'_>, is_below: bool) -> bool {
         let is_kept = || is_below || self.census.is_within_floor(self.store, item.view.tenant());
-        self.lack == Lack::Waits || is_kept() && others_may_free(self.store)
+        self.lack == Lack::Waits || is_kept() && others_may_free(self.store, 1)
     }
 }
 
@@ -432,22 +432,25 @@ fn uses_of(store: &Store, found: Found, item: &Pending<'_>) -> u8 {
     all_uses_by_chance(remembered_of(store, found.slot, &item.view), found.slot.uses(), random)
 }
 
-/// Whether segments may become free without this pass: others let go of what was emptied, or other passes end.
-fn others_may_free(store: &Store) -> bool {
-    store.log.has_retired() || 1 < store.passes.running()
+/// Whether segments may become free without those who ask, of whom so many work: others let go of what was emptied, or other
+/// passes, that do not wait themselves, go on.
+fn others_may_free(store: &Store, asking: u32) -> bool {
+    store.log.has_retired() || asking < store.passes.working()
 }
 
 /// Waits until a source's survivors have a place to go: for other threads to let go of what was emptied before, or for
-/// other passes. Gives up if they do not; who is alone and has nothing to wait for goes on, since nobody else can free
-/// a segment.
+/// other passes. Gives up if they do not; who has nothing to wait for goes on, since nobody else can free a segment: who is
+/// alone, and the last of those who would wait for one another.
 fn wait_for_destination(store: &Store, reader: &mut Participant) -> bool {
     let mut patience = Patience::new();
+    let mut waiting = None;
     while store.log.available() < DESTINATIONS_PER_SOURCE {
         reader.quiesce();
         if DESTINATIONS_PER_SOURCE <= store.log.reclaim_now(&store.epochs) {
             return true;
         }
-        if !others_may_free(store) {
+        waiting.get_or_insert_with(|| store.passes.wait());
+        if !others_may_free(store, 0) {
             return true;
         }
         if patience.is_over(store) {

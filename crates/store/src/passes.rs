@@ -61,6 +61,8 @@ impl FixedPass {
 pub(crate) struct Passes {
     running: [AtomicU32; 2],
     begun: [AtomicU64; 2],
+    /// Those that wait for a segment to copy into.
+    waiting: AtomicU32,
     at_once_max: AtomicU32,
     /// Background cleaners that there are; none until somebody says so.
     cleaners: AtomicU32,
@@ -95,6 +97,7 @@ impl Passes {
         Self {
             running: [AtomicU32::new(0), AtomicU32::new(0)],
             begun: [AtomicU64::new(0), AtomicU64::new(0)],
+            waiting: AtomicU32::new(0),
             at_once_max: AtomicU32::new(0),
             cleaners: AtomicU32::new(0),
             marks: AtomicU32::new(count(MARKS_MIN)),
@@ -129,6 +132,17 @@ impl Passes {
         Aside { passes: self, by }
     }
 
+    /// A pass waits for a segment to copy into, until the answer is dropped.
+    pub(crate) fn wait(&self) -> Waiting<'_> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        Waiting(self)
+    }
+
+    /// Passes that run and do not wait: what they empty comes free.
+    pub(crate) fn working(&self) -> u32 {
+        self.running().saturating_sub(self.waiting.load(Ordering::Relaxed))
+    }
+
     fn note_begun(&self, by: By) -> Running<'_> {
         self.begun[by as usize].fetch_add(1, Ordering::Relaxed);
         self.at_once_max.fetch_max(self.running(), Ordering::Relaxed);
@@ -156,6 +170,16 @@ pub(crate) struct Aside<'a> {
 impl Drop for Aside<'_> {
     fn drop(&mut self) {
         self.passes.running[self.by as usize].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A pass that waits for a segment to copy into.
+#[derive(Debug)]
+pub(crate) struct Waiting<'a>(&'a Passes);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Room for writers: how a worker takes space back when it needs it, and how a background cleaner does before.
 //!
-//! Invariants: nobody waits for ever: passes that find nothing, and waiting for threads that hold on, are counted
+//! Invariants: nobody waits for ever: passes that find nothing, waiting for threads that hold on, and segments that others took are counted
 //! Failure:    nothing may be evicted, or a thread holds on to emptied segments: out of memory, as memcached says
 
 use crate::cleaner::{Cleaner, Outcome};
@@ -18,6 +18,9 @@ const FUTILE_MAX: u32 = 64;
 /// A pass that finds nothing, or a thread that does not let go, weighs this; a pass that finds nothing while others
 /// clean weighs one, since they may free what it needs.
 const FUTILE_ALONE: u32 = 8;
+
+/// It gives up, too, when its own passes have freed twice what it wants and so many segments more: others take them as fast.
+const FREED_MAX: u32 = 256;
 
 /// Steps by which the index shrinks in a turn at most: a few milliseconds.
 const SHRINKS_MAX: usize = 64;
@@ -66,8 +69,8 @@ impl Worker {
             self.make_room_below(tier);
         }
         let wanted = self.wanted.take().max(1);
-        let mut futile = 0;
-        while futile < FUTILE_MAX {
+        let (mut futile, mut freed) = (0, 0);
+        while futile < FUTILE_MAX && freed < FREED_MAX.saturating_add(wanted.saturating_mul(2)) {
             match self.wait_for_retired(wanted) {
                 Waited::Room => return Ok(()),
                 // What is emptied now would wait for the same thread.
@@ -83,9 +86,12 @@ impl Worker {
                 give_way();
                 continue;
             }
-            if self.clean() == Outcome::Nothing {
-                futile += if others == 0 { FUTILE_ALONE } else { 1 };
-                give_way();
+            match self.clean() {
+                Outcome::Freed(segments) => freed += u32::try_from(segments).unwrap_or(u32::MAX),
+                Outcome::Nothing => {
+                    futile += if others == 0 { FUTILE_ALONE } else { 1 };
+                    give_way();
+                }
             }
         }
         if self.wait_for_retired(wanted) == Waited::Room { Ok(()) } else { Err(OutOfMemory) }
