@@ -418,6 +418,8 @@ def test_flush_all_with_delay_waits(fresh):
         wire.ask(b"set a 0 0 1\r\nx\r\n")
         assert wire.ask(b"flush_all 2\r\n") == OK
         until_gone(wire, b"a")
+        wire.ask(b"set a 0 0 1\r\nx\r\n")
+        assert wire.ask(b"flush_all 1\r\nget a\r\n") == OK + END, "a second is up at once"
         # memcached counts in seconds: what is set within the second of the flush may go with it.
         until = time.monotonic() + DEADLINE_S
         while wire.ask(b"set b 0 0 1\r\ny\r\nget b\r\n") != STORED + hit(b"b", b"y"):

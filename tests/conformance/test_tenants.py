@@ -270,6 +270,27 @@ def test_delimiter_makes_tenants_of_stored_prefixes(fresh):
         assert {name.rstrip(":") for name in names_of_tenants(server) - known} == {"stored", "second"}
 
 
+#: What may follow the first store of a prefix in the same batch; each leaves the item there.
+FOLLOWING = [
+    b"incr %b 1\r\n", b"decr %b 1\r\n", b"append %b 0 0 1\r\n1\r\n", b"prepend %b 0 0 1\r\n1\r\n", b"replace %b 0 0 1\r\n1\r\n",
+    b"touch %b 50\r\n", b"gat 50 %b\r\n", b"mg %b v T30\r\n", b"ms %b 1 MA\r\n1\r\n", b"ma %b\r\n", b"md %b I T30\r\n",
+]  # fmt: skip
+
+
+def test_what_follows_the_first_store_of_a_prefix_is_its_tenants(fresh):
+    """In one batch: the item, and what was asked, are nobody else's."""
+    server = fresh("-D", ":")
+    with server.wire() as wire:
+        for n, following in enumerate(FOLLOWING):
+            key = b"p%d:1" % n
+            wire.ask(set_request(key, b"9") + following % key + b"get %b\r\n" % key)
+        stats = wire.stats(b"tenants")
+    assert {stats[f"p{n}:items"] for n in range(len(FOLLOWING))} == {"1"}
+    assert stats["default:items"] == stats["default:held_bytes"] == "0"
+    assert {stats[f"p{n}:gets"] != "0" for n in range(len(FOLLOWING))} == {True}
+    assert stats["default:gets"] == "0"
+
+
 def test_two_servers_on_one_host(fresh):
     """Two processes live side by side."""
     one, two = fresh(), fresh()

@@ -207,10 +207,11 @@ impl Shared {
         expires_at(exptime, self.store.now_secs(), self.unix_secs.load(Ordering::Relaxed))
     }
 
-    /// The same of a flush; none if it is a date before this server began, when there was nothing to flush.
+    /// The same of a flush, which happens a second before something stored with this exptime would expire, as in memcached; none if it is
+    /// a date before this server began, when there was nothing to flush.
     pub(crate) fn flushes_at(&self, exptime: i64) -> Option<u32> {
         let is_before = is_date(exptime) && exptime <= self.unix_of(0);
-        (!is_before).then(|| self.expires_at(exptime))
+        (!is_before).then(|| self.expires_at(exptime).saturating_sub(1))
     }
 
     /// Seconds since 1970 of a second of the store's clock.

@@ -17,7 +17,7 @@ pub(crate) use about::{About, AddError, Origin, Own, claim};
 use control::{Claim, GroupId};
 use rapidhash::fast::RandomState;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use store::{RankKind, Space, Store, TenantSpec};
 use units::TenantId;
@@ -52,6 +52,8 @@ pub(crate) struct Router {
     pub(crate) places: Places,
     /// A tenant has come, gone or changed that no decision has seen.
     pub(crate) has_new_tenant: AtomicBool,
+    /// Times that anything of `known` was changed, or is being changed now.
+    changes: AtomicU64,
 }
 
 /// Everybody who is there.
@@ -138,6 +140,7 @@ impl Router {
             rank: Mutex::new(config.rank.clone()),
             places: Places::of(config),
             has_new_tenant: AtomicBool::new(true),
+            changes: AtomicU64::new(0),
         };
         let (name, origin) = (DEFAULT_TENANT.to_owned(), Origin::Default);
         let (own, identities) = (Own::default(), Vec::new());
@@ -174,7 +177,15 @@ impl Router {
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Known> {
-        self.known.write().unwrap_or_else(PoisonError::into_inner)
+        let known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        self.changes.fetch_add(1, Ordering::Relaxed);
+        known
+    }
+
+    /// Keys that were routed before this number changed may be another tenant's by now.
+    #[inline]
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
     }
 
     /// Makes a tenant. Keys of its prefix that are stored already stay with whom they are charged to until they are stored

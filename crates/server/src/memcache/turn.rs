@@ -129,6 +129,7 @@ pub(crate) fn run<'w, 'b>(
     let mut turn = Turn::default();
     let mut batch = Vec::with_capacity(session.requests_max.min(64));
     let mut hashed = Vec::with_capacity(session.requests_max.min(64));
+    let mut routed_at = session.router.changes();
     match session.protocol {
         Protocol::Binary => {
             binary::prepare(session, worker, input, block, &mut turn, &mut batch, &mut hashed)
@@ -146,6 +147,10 @@ pub(crate) fn run<'w, 'b>(
             turn.stop_before(&batch, i);
             turn.more = true;
             break;
+        }
+        let changes = session.router.changes();
+        if std::mem::replace(&mut routed_at, changes) != changes {
+            route_again(session, &mut hashed[prepared.keys.0..]);
         }
         let keys = &hashed[prepared.keys.0..prepared.keys.1];
         let tenant = keys.first().map_or_else(|| prepared.step.tenant(session), |(_, tenant)| *tenant);
@@ -196,6 +201,14 @@ pub(crate) fn run<'w, 'b>(
         }
     }
     turn
+}
+
+/// Routes keys that are nobody's again: a request before them, or another worker, may have made their prefix a tenant.
+#[cold]
+fn route_again(session: &Session<'_>, keys: &mut [(Key<'_>, TenantId)]) {
+    for (key, tenant) in keys {
+        *tenant = session.router.route_stored(&session.binding, key.bytes(), *tenant);
+    }
 }
 
 /// Where the first key of a batch is, if there is one, and whether it is in base64.
