@@ -112,8 +112,8 @@ pub(crate) fn parse(kind: Kind, text: &str, dialect: Dialect) -> Result<Option<V
         Kind::Size | Kind::Mebibytes | Kind::ItemSize => Value::Size(size(kind, text, dialect)?),
         Kind::Time => Value::Time(text.parse().map_err(|e| lacks_unit(&e, text, "s"))?),
         Kind::Text => Value::Text(text.to_owned()),
-        Kind::Octal if u32::from_str_radix(text, 8).is_ok_and(|mode| mode <= 0o777) => {
-            Value::Text(text.to_owned())
+        Kind::Octal if let Ok(mode @ ..=0o777) = u32::from_str_radix(text, 8) => {
+            Value::Text(format!("{mode:o}"))
         }
         Kind::Octal => return wrong(text, "a file mode in octal", "700"),
         Kind::Char if text.len() == 1 && text.bytes().all(|b| b.is_ascii_graphic()) => {
@@ -205,6 +205,7 @@ fn size(kind: Kind, text: &str, dialect: Dialect) -> Result<Bytes, Failure> {
         (Kind::ItemSize, Some((end, 'k' | 'K'))) => (&text[..end], 10),
         (Kind::ItemSize, Some((end, 'm' | 'M'))) => (&text[..end], 20),
         (Kind::ItemSize, Some((end, 'g' | 'G'))) => (&text[..end], 30),
+        (Kind::Mebibytes, Some((end, 'm' | 'M'))) => (&text[..end], 20),
         (Kind::Mebibytes, _) => (text, 20),
         _ => (text, 0),
     };
@@ -297,6 +298,8 @@ mod tests {
     fn each_kind_takes_its_own_texts() {
         use Dialect::{Memcached, Strict};
         check(Kind::Mebibytes, "64", Memcached, Ok("64MiB"));
+        check(Kind::Mebibytes, "64m", Memcached, Ok("64MiB"));
+        check(Kind::Mebibytes, "1g", Memcached, Err("not a size with a unit"));
         check(Kind::Mebibytes, "64", Strict, Err("not a size with a unit"));
         check(Kind::Mebibytes, "1.5GiB", Strict, Ok("1536MiB"));
         check(Kind::Mebibytes, "99999999999999", Memcached, Err("'99999999999999' is too large"));
@@ -316,7 +319,7 @@ mod tests {
         check(Kind::Port, "-1", Strict, Ok("-1"));
         check(Kind::Port, "65536", Strict, Err("from -1 to 65535"));
         check(Kind::Count, "-1", Strict, Err("not a whole number"));
-        check(Kind::Octal, "0700", Strict, Ok("0700"));
+        check(Kind::Octal, "0700", Strict, Ok("700"));
         check(Kind::Octal, "888", Strict, Err("octal"));
         check(Kind::Char, "::", Strict, Err("one printable"));
         check(Kind::Ratio, "nan", Strict, Err("not a number"));

@@ -5,7 +5,7 @@
 mod checks;
 
 pub use checks::ConfigError;
-pub(crate) use checks::{KnownBy, check_tenant, refuse, refuse_place};
+pub(crate) use checks::{KnownBy, check_tenant, check_weight, refuse, refuse_place};
 
 use crate::admission::Allowance;
 use crate::groups::GroupConfig;

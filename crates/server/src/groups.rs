@@ -5,7 +5,7 @@
 //!             another takes it, so that no place changes
 //! Non-goals:  groups in groups
 
-use crate::config::{Config, ConfigError, MemoryPolicy, refuse};
+use crate::config::{Config, ConfigError, MemoryPolicy, check_weight, refuse};
 use crate::limits::{GROUPS_MAX, TENANT_NAME_MAX};
 use crate::sharing::TierClaim;
 use crate::terms::Terms;
@@ -213,13 +213,7 @@ pub(crate) fn check_group(group: &GroupConfig) -> Result<(), ConfigError> {
             "use 1 to 64 letters, digits, dots, dashes and underscores",
         );
     }
-    if Weight::new(group.weight).is_none() {
-        return refuse(
-            format!("the weight of group '{}' is {}", group.name, group.weight),
-            "use a number above zero",
-        );
-    }
-    Ok(())
+    check_weight("group", &group.name, group.weight)
 }
 
 /// Checks that a group reserves what its members reserve together.
@@ -273,6 +267,12 @@ mod tests {
             (vec![group("g", 0), group("g", 0)], vec![], "two groups are named 'g'"),
             (vec![group("g h", 0)], vec![], "no group name"),
             (vec![GroupConfig { weight: 0.0, ..group("g", 0) }], vec![], "weight of group 'g' is 0"),
+            (vec![GroupConfig { weight: 1e308, ..group("g", 0) }], vec![], "from 0.000001 to 1000000"),
+            (
+                vec![],
+                vec![TenantConfig { weight: 1e-320, ..tenant("a", None, 0) }],
+                "weight of tenant 'a' is 0.0",
+            ),
             (
                 vec![group("g", 8)],
                 vec![tenant("a", Some("g"), 5), tenant("b", Some("g"), 4)],

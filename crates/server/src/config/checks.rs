@@ -469,11 +469,17 @@ pub(crate) fn check_tenant(tenant: &TenantConfig, known_by: KnownBy) -> Result<(
             "add requests_per_second, or leave the burst out",
         );
     }
-    if !tenant.weight.is_finite() || tenant.weight <= 0.0 {
-        return refuse(
-            format!("the weight of tenant '{}' is {}", tenant.name, tenant.weight),
-            "use a number above zero",
-        );
+    check_weight("tenant", &tenant.name, tenant.weight)
+}
+
+/// Refuses the weight of a tenant or group if it is none.
+pub(crate) fn check_weight(kind: &str, name: &str, weight: f64) -> Result<(), ConfigError> {
+    if limits::WEIGHTS.contains(&weight) {
+        return Ok(());
     }
-    Ok(())
+    let (least, most) = (limits::WEIGHTS.start(), limits::WEIGHTS.end());
+    refuse(
+        format!("the weight of {kind} '{name}' is {weight}"),
+        &format!("use a number from {least} to {most}"),
+    )
 }

@@ -5,7 +5,7 @@
 //!             write has had any effect
 //! Source:     the passes over index lines, then items, hide two cache misses per request
 
-use super::batch::{Prepared, Step, prepare};
+use super::batch::{Hashed, Prepared, Step, prepare};
 use super::operate::Asked;
 use super::reply::Replies;
 use super::session::Session;
@@ -130,15 +130,7 @@ pub(crate) fn run<'w, 'b>(
     let mut batch = Vec::with_capacity(session.requests_max.min(64));
     let mut hashed = Vec::with_capacity(session.requests_max.min(64));
     let mut routed_at = session.router.changes();
-    match session.protocol {
-        Protocol::Binary => {
-            binary::prepare(session, worker, input, block, &mut turn, &mut batch, &mut hashed)
-        }
-        _ if session.identity.is_stranger() => {
-            log_in::prepare(session, input, &mut turn, &mut batch, &mut hashed)
-        }
-        _ => prepare(session, worker, input, block, &mut turn, &mut batch, &mut hashed),
-    }
+    prepare_any(session, worker, (input, block), &mut turn, &mut batch, &mut hashed);
     worker.prefetch_items(&hashed[..hashed.len().min(KEYS_AHEAD)], |(key, _)| key);
     turn.first_key = first_key(&batch, &hashed, input);
     turn.keys_done = session.keys_done;
@@ -201,6 +193,22 @@ pub(crate) fn run<'w, 'b>(
         }
     }
     turn
+}
+
+/// Reads a turn's requests in the protocol of its connection.
+fn prepare_any<'b>(
+    session: &Session<'_>,
+    worker: &Worker,
+    (input, block): (&'b [u8], Option<Block<'b>>),
+    turn: &mut Turn,
+    batch: &mut Vec<Prepared<'b>>,
+    hashed: &mut Hashed<'b>,
+) {
+    match session.protocol {
+        Protocol::Binary => binary::prepare(session, worker, input, block, turn, batch, hashed),
+        _ if session.identity.is_stranger() => log_in::prepare(session, input, turn, batch, hashed),
+        _ => prepare(session, worker, input, block, turn, batch, hashed),
+    }
 }
 
 /// Routes keys that are nobody's again: a request before them, or another worker, may have made their prefix a tenant.
