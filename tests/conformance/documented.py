@@ -104,7 +104,7 @@ SAID = [
     ("`get` with its keys may be 1 MiB long;", "test_other_than_memcached.py::test_a_get_of_a_mebibyte"),
     ("`verbosity` answers `OK` and changes nothing.",
      "test_other_than_memcached.py::test_what_tunes_memcacheds_machinery_changes_nothing"),
-    ("CAS values rise per key and are not", "test_cas_numbers.py::test_cas_number_grows_with_each_change"),
+    ("CAS values rise per key while it is stored,", "test_cas_numbers.py::test_cas_number_grows_with_each_change"),
     ("As in memcached, `touch`, `gat` and `gats`", "test_cas_numbers.py::test_cas_number_grows_with_each_change"),
     ("`-C` is taken with a note and has no effect:", "test_other_than_memcached.py::test_cas_may_not_be_turned_off"),
     ("`mg … h` says whether the key was hit while", "test_differential.py::test_documented_difference"),
@@ -125,6 +125,8 @@ SAID = [
      "server/src/watch.rs::a_tenant_takes_no_more_than_its_places_and_none_of_the_others, "
      "test_operate.py::test_a_tenant_that_watches_takes_no_place_of_others"),
     ("A counter that `ma` makes is told of with its", "test_operate.py::test_watch_tells_of_what_is_refused_and_made"),
+    ("Watchers of `fetchers` hear of what asks for", "test_other_than_memcached.py::test_what_watchers_are_not_told"),
+    ("Behind requests that came with them `watch`", "test_other_than_memcached.py::test_what_comes_behind_other_requests"),
     ("`shutdown` needs `-A` and drains, `graceful`", "test_operate.py::test_answer, test_operate.py::test_shutdown"),
     ("`stats reset` on a tenant's own listener sets",
      "test_tenants.py::test_reset_of_a_bound_connection_is_its_own, "

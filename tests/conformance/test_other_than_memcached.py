@@ -112,6 +112,27 @@ def test_what_tunes_memcacheds_machinery_changes_nothing(fresh):
         assert wire.stat_lines(b"settings") == before
 
 
+def test_what_comes_behind_other_requests(server):
+    """A list is served, and a watch begins, where memcached says that it cannot pipeline."""
+    with server.wire() as wire:
+        answer = wire.ask(set_request(b"behind", b"v") + b"lru_crawler metadump all\r\n")
+        assert answer.startswith(b"STORED\r\n") and b"key=behind " in answer and answer.endswith(b"END\r\n")
+        wire.send(b"mn\r\nwatch deletions\r\n")
+        assert wire.read_line() + wire.read_line() == b"MN\r\nOK\r\n"
+
+
+def test_what_watchers_are_not_told(server):
+    """Of look-ups inside of writes; and of an appended item nothing but what the request has."""
+    with server.wire() as wire, server.wire() as watcher:
+        watcher.send(b"watch fetchers mutations\r\n")
+        assert watcher.read_line() == OK
+        wire.ask(b"set told 0 50 3\r\nabc\r\nappend told 0 0 1\r\nd\r\ntouch told 60\r\nincr none 1\r\nget told\r\n")
+        lines = watcher.read_until(b"item_get").decode().splitlines()
+    stores = [line for line in lines if "type=item_store" in line]
+    assert "cmd=append" in stores[1] and "ttl=0" in stores[1] and "size=1" in stores[1], lines
+    assert len(stores) == 2 and "item_get" in lines[-1], lines
+
+
 def test_metadump_in_the_order_of_the_index(fresh):
     """What an item is charged is what all of them take together, and its class is one of `stats items`."""
     with fresh().wire() as wire:

@@ -72,6 +72,8 @@ pub(crate) struct Worker<R> {
     waiting: VecDeque<StreamId>,
     /// Those that wait for memory, in the order in which they came.
     starved: VecDeque<StreamId>,
+    /// In the last round all of them held so much that the first could not go on.
+    was_short: bool,
     /// Bytes of buffers accounted for its connections.
     held: usize,
     /// Values of its connections may be on their way in.
@@ -142,6 +144,7 @@ impl<R: Reactor> Worker<R> {
             unopened: VecDeque::new(),
             waiting: VecDeque::new(),
             starved: VecDeque::new(),
+            was_short: false,
             held: 0,
             has_uploads: false,
             stalls_seen: Instant::ZERO,

@@ -247,7 +247,7 @@ impl Pass<'_> {
             if goes_on {
                 relieve(store, reader, &mut self.waits);
                 // Nothing is evicted for lack of a place to put it: the rest waits for another pass.
-                goes_on = wait_for_destination(store, reader);
+                goes_on = wait_for_destination(store, reader, &self.waits);
             }
             if goes_on && self.empty(reader, id) {
                 store.log.retire(&store.epochs, id);
@@ -351,7 +351,8 @@ impl Pass<'_> {
     /// Whether an item for which there is no room, though it is to stay or to go below, stays where it is.
     fn waits(&self, item: &Pending<'_>, is_below: bool) -> bool {
         let is_kept = || is_below || self.census.is_within_floor(self.store, item.view.tenant());
-        self.lack == Lack::Waits || is_kept() && others_may_free(self.store, 1)
+        self.lack == Lack::Waits
+            || is_kept() && others_may_free(self.store, u32::from(self.waits.is_counted()))
     }
 }
 
@@ -432,16 +433,16 @@ fn uses_of(store: &Store, found: Found, item: &Pending<'_>) -> u8 {
     all_uses_by_chance(remembered_of(store, found.slot, &item.view), found.slot.uses(), random)
 }
 
-/// Whether segments may become free without those who ask, of whom so many work: others let go of what was emptied, or other
-/// passes, that do not wait themselves, go on.
+/// Whether segments may become free without those who ask, of whom so many are counted as working: others let go of what was
+/// emptied, or other passes, that do not wait themselves, go on.
 fn others_may_free(store: &Store, asking: u32) -> bool {
     store.log.has_retired() || asking < store.passes.working()
 }
 
 /// Waits until a source's survivors have a place to go: for other threads to let go of what was emptied before, or for
 /// other passes. Gives up if they do not; who has nothing to wait for goes on, since nobody else can free a segment: who is
-/// alone, and the last of those who would wait for one another.
-fn wait_for_destination(store: &Store, reader: &mut Participant) -> bool {
+/// alone, and of those who would wait for one another whoever sees it, one or, for a moment, some.
+fn wait_for_destination(store: &Store, reader: &mut Participant, waits: &Waits) -> bool {
     let mut patience = Patience::new();
     let mut waiting = None;
     while store.log.available() < DESTINATIONS_PER_SOURCE {
@@ -449,7 +450,9 @@ fn wait_for_destination(store: &Store, reader: &mut Participant) -> bool {
         if DESTINATIONS_PER_SOURCE <= store.log.reclaim_now(&store.epochs) {
             return true;
         }
-        waiting.get_or_insert_with(|| store.passes.wait());
+        if waits.is_counted() {
+            waiting.get_or_insert_with(|| store.passes.wait());
+        }
         if !others_may_free(store, 0) {
             return true;
         }

@@ -163,7 +163,7 @@ impl Expiries {
             return Some(Load::default());
         }
         // The turn is over once the lock is here. Nothing else can be in the slot: its next use is 61 steps away, and the wheels are
-        // never behind the clock (`Store::set_now`).
+        // turned before the clock is (`Store::set_now`).
         let _turning = lock(&self.turning);
         Some(wheel.take(slot))
     }

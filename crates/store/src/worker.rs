@@ -155,7 +155,7 @@ impl<'a> Item<'a> {
         self.view.client_flags()
     }
 
-    /// The CAS value: monotone per key, unchanged by the cleaner and by touch.
+    /// The CAS value: monotone per key while it is stored, unchanged by the cleaner and by touch.
     #[must_use]
     pub fn cas(&self) -> u64 {
         self.view.cas().unwrap_or(self.stamp)

@@ -25,7 +25,6 @@ impl<R: Reactor> Worker<R> {
         }
         let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
         connection.input = Vec::new();
-        connection.has_waited &= !rest.is_empty();
         let wanted = if rest.is_empty() { 0 } else { connection.needed.max(rest.len()) };
         if let Some(room) = self.account(id, wanted, rest.len())
             && let Some(Some(connection)) = self.connections.get_mut(id.0)
@@ -122,10 +121,9 @@ impl<R: Reactor> Worker<R> {
                 let len = connection.input.len();
                 let wanted = if len < connection.needed { connection.needed } else { len + RECEIVE_BUFFER };
                 if !self.find_memory(connection, wanted) {
-                    if self.may_end_last(connection, wanted)
-                        && let Some(last) = self.starved.pop_back()
-                    {
-                        self.refuse_starved(last);
+                    // Sums may be on their way: what was so in the round before, too, is so.
+                    let is_short = !self.around.shared.others_suffice(connection.accounted, wanted, 2);
+                    if std::mem::replace(&mut self.was_short, is_short) && is_short && self.end_last(id) {
                         continue;
                     }
                     return;
@@ -160,20 +158,28 @@ impl<R: Reactor> Worker<R> {
         fits
     }
 
-    /// Whether the last of those who wait here has to end so that the first can go on: what all others give back is not enough.
-    fn may_end_last(&self, first: &Connection, wanted: usize) -> bool {
-        !self.around.shared.others_suffice(first.accounted, wanted, 2)
-            // Other workers' last may have to.
-            && (1 < self.starved.len() || Duration::from_secs(STALL_SECS) <= self.now.since(first.active))
-    }
-
-    /// Closes a connection that waits for memory, if it still does.
-    fn refuse_starved(&mut self, id: StreamId) {
-        if let Some(Some(connection)) = self.connections.get(id.0)
-            && connection.is_starved
-        {
-            self.refuse(id);
+    /// Ends the last of those who wait here, so that the first can go on: what all others give back is not enough. Returns whether it has: who
+    /// waits alone waits for other workers' last to end, for a while.
+    fn end_last(&mut self, first: StreamId) -> bool {
+        while let Some(&last) = self.starved.back() {
+            let connection = self.connections.get(last.0).and_then(Option::as_ref);
+            let waits_since = connection.filter(|connection| connection.is_starved).map(|c| c.active);
+            let is_to_end = waits_since.is_some_and(|since| {
+                last != first || Duration::from_secs(STALL_SECS) <= self.now.since(since)
+            });
+            if is_to_end {
+                self.refuse(last);
+            }
+            // Others are there no more.
+            if !is_to_end && last == first {
+                return false;
+            }
+            self.starved.pop_back();
+            if is_to_end {
+                return true;
+            }
         }
+        false
     }
 
     /// Closes connections that hold memory for which others wait, and have been silent for long.

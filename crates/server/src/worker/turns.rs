@@ -147,6 +147,7 @@ impl<R: Reactor> Worker<R> {
         }
         if 0 < turn.requests || turn.upload.is_some() {
             (connection.held_since, connection.waits_since) = (None, None);
+            connection.has_waited = false;
         }
         connection.keys_done = turn.keys_done;
         if let Some(identity) = turn.identity {

@@ -210,6 +210,11 @@ impl Waits {
         Self { is_counted: true, ..Self::of(running.by()) }
     }
 
+    /// Whether it is counted among the passes that run.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.is_counted
+    }
+
     /// Whether all that may wait for the tier's device is left to background cleaners. A writer has somebody who waits for it: what
     /// its pass finds no buffer for is evicted; where nothing may be it writes itself.
     pub(super) fn leaves_device(&self, store: &Store, tier: &Tier) -> bool {
