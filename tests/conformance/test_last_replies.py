@@ -11,7 +11,7 @@ import time
 import pytest
 
 from conformance.servers import STOP_S
-from conformance.test_tls import Secure, Told, authority, context, options, ports
+from conformance.test_tls import Told, authority, context, options, ports
 from conformance.wire import set_request
 
 __all__ = ["authority"]

@@ -127,10 +127,13 @@ impl Operator {
             Ok(())
         } else {
             let most = self.shared.config.most_memory();
-            super::conflict(
-                format!("{most} is the most it started with"),
-                "restart it with a higher memory_max",
-            )
+            let (why, cure) = if most < after.memory {
+                (format!("{most} is the most it started with"), "restart it with a higher memory_max")
+            } else {
+                let why = "threads need more with segments of the size that they have".to_owned();
+                (why, "restart it with that memory")
+            };
+            super::conflict(why, cure)
         };
         if !adopted.note(format!("memory {}", after.memory), result) {
             adopted.config.memory = before.memory;

@@ -130,6 +130,7 @@ impl<R: Reactor> Worker<R> {
                 }
                 self.set_accounted(id, wanted);
                 self.set_starved(id, false);
+                self.was_short = false;
                 let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
                 connection.has_waited = true;
                 connection.input.reserve_exact(wanted - len);

@@ -197,3 +197,15 @@ fn memory_is_raised_as_far_as_was_said_at_the_start() {
     assert!(stage.adopt(&with(16)).is_empty());
     assert_eq!(limit(&stage).0, Bytes::mib(16));
 }
+
+#[test]
+fn memory_is_lowered_as_far_as_segments_of_the_start_allow() {
+    let with = |memory| Config { memory: Bytes::mib(memory), ..config() };
+    let mut stage = Stage::new(with(1024));
+    let kept = stage.adopt(&with(20));
+    let why = "memory 20MiB: threads need more with segments of the size that they have";
+    assert!(kept.len() == 1 && kept[0].contains(why), "{kept:?}");
+    assert_eq!(stage.operator.shared.memory_limit(), Bytes::mib(1024));
+    assert!(stage.adopt(&with(64)).is_empty());
+    assert_eq!(stage.operator.shared.memory_limit(), Bytes::mib(64));
+}
