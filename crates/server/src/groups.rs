@@ -267,7 +267,7 @@ mod tests {
             (vec![group("g", 0), group("g", 0)], vec![], "two groups are named 'g'"),
             (vec![group("g h", 0)], vec![], "no group name"),
             (vec![GroupConfig { weight: 0.0, ..group("g", 0) }], vec![], "weight of group 'g' is 0"),
-            (vec![GroupConfig { weight: 1e308, ..group("g", 0) }], vec![], "from 0.000001 to 1000000"),
+            (vec![GroupConfig { weight: 1e308, ..group("g", 0) }], vec![], "from 1e-12 to 1e12"),
             (
                 vec![],
                 vec![TenantConfig { weight: 1e-320, ..tenant("a", None, 0) }],

@@ -241,4 +241,4 @@ pub const SLOW_PER_SECOND: u32 = 64;
 /// Bytes of a slow request's key that are kept.
 pub const SLOW_KEY_MAX: usize = 64;
 /// Weights of tenants and groups: sums of them, and their parts, are far from what numbers can say.
-pub const WEIGHTS: std::ops::RangeInclusive<f64> = 1e-6..=1e6;
+pub const WEIGHTS: std::ops::RangeInclusive<f64> = 1e-12..=1e12;

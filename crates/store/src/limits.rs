@@ -114,6 +114,8 @@ pub const TIER_SEGMENTS_LEAST: u64 = 24;
 /// Values below this stay in DRAM: a record has 40 B of its own, its place in DRAM ten, and one access to a slow tier costs
 /// about as much for 64 B as for 256 B (a guess between 64 B, which extstore and Dragonfly take, and 1 KiB).
 pub const TIER_VALUE_MIN: usize = 128;
+/// A tier is no larger than references tell: 40 bits of places of 64 B.
+pub const TIER_MAX: Bytes = Bytes(1 << 46);
 /// Segments of a tier that only its cleaning fills.
 pub const TIER_RESERVE: u32 = 2;
 /// A tier is cleaned when fewer segments than this are free beyond the reserve, or about to be: passes over DRAM fill as many while

@@ -65,6 +65,9 @@ pub enum StoreError {
     /// Too many tiers.
     #[error("{} tiers below DRAM are the most that there can be", limits::TIERS_MAX)]
     Tiers,
+    /// A tier whose places no reference can tell.
+    #[error("a tier of {0} is too large: {max} are the most", max = limits::TIER_MAX)]
+    TierSize(Bytes),
     /// Too many threads.
     #[error("{} threads work with the store, no more can", limits::THREADS_MAX)]
     Threads,
@@ -173,6 +176,10 @@ impl Store {
     ) -> Result<Arc<Self>, StoreError> {
         if limits::TIERS_MAX < devices.len() {
             return Err(StoreError::Tiers);
+        }
+        let sizes = devices.iter().map(|device| device.size());
+        if let Some(size) = sizes.max().filter(|size| limits::TIER_MAX < *size) {
+            return Err(StoreError::TierSize(size));
         }
         let tiers: Vec<Tier> = (0..)
             .zip(devices)

@@ -6,8 +6,8 @@ use media::model::MemorySystem;
 use media::{Device, Plain, Profile, SlowAccess};
 use std::sync::Arc;
 use store::{
-    BelowTotals, Counted, Fields, Key, Mode, Options, Placement, RankKind, Refused, Space, Store, TenantSpec,
-    Worker,
+    BelowTotals, Counted, Fields, Key, Mode, Options, Placement, RankKind, Refused, Space, Store, StoreError,
+    TenantSpec, Worker,
 };
 use units::{Bytes, TenantId};
 
@@ -16,22 +16,37 @@ const LENGTHS: [usize; 7] = [128, 200, 1_000, 4_000, 4_096, 5_000, 50_000];
 /// Bytes of a record beside key and value.
 const HEADER: usize = 40;
 
+const OPTIONS: Options = Options {
+    memory: Bytes::mib(8),
+    item_max: Bytes::kib(256),
+    threads: 3,
+    tenants_max: 4,
+    no_evict: false,
+    seed: 1,
+};
+
 fn store() -> (Arc<Store>, [TenantId; 2]) {
-    let options = Options {
-        memory: Bytes::mib(8),
-        item_max: Bytes::kib(256),
-        threads: 3,
-        tenants_max: 4,
-        no_evict: false,
-        seed: 1,
-    };
     let plain = || -> Arc<dyn Device> { Arc::new(Plain::new(Bytes::mib(64)).unwrap()) };
-    let store = Store::with_tiers(options, &[plain(), plain()], 0).unwrap();
+    let store = Store::with_tiers(OPTIONS, &[plain(), plain()], 0).unwrap();
     let tenants = ["a", "b"].map(|name| {
         let (claim, rank) = (Claim::default(), RankKind::default());
         store.add_tenant(TenantSpec { name: name.to_owned(), own_space: false, claim, rank }).unwrap()
     });
     (store, tenants)
+}
+
+#[test]
+fn a_tier_beyond_what_references_tell_is_refused() {
+    let largest = 1 << 46;
+    let Ok(tier) = Plain::new(Bytes(largest + 4096)) else {
+        println!("skipped: the system maps no 64 TiB");
+        return;
+    };
+    let refused = Store::with_tiers(OPTIONS, &[Arc::new(tier)], 0).map(|_| ());
+    assert!(
+        matches!(refused, Err(StoreError::TierSize(Bytes(size))) if size == largest + 4096),
+        "{refused:?}"
+    );
 }
 
 fn key(worker: &Worker, tenant: TenantId, n: usize) -> Key<'static> {

@@ -480,6 +480,6 @@ pub(crate) fn check_weight(kind: &str, name: &str, weight: f64) -> Result<(), Co
     let (least, most) = (limits::WEIGHTS.start(), limits::WEIGHTS.end());
     refuse(
         format!("the weight of {kind} '{name}' is {weight}"),
-        &format!("use a number from {least} to {most}"),
+        &format!("use a number from {least:e} to {most:e}"),
     )
 }

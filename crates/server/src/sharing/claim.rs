@@ -133,7 +133,7 @@ impl TierClaim {
 
 fn limit(text: &str) -> Option<TierLimit> {
     if let Some(number) = text.strip_suffix('%') {
-        let per_cent: f64 = number.trim().parse().ok()?;
+        let per_cent = per_cent(number.trim())?;
         let fits = 0.0 < per_cent && per_cent <= 100.0;
         return fits.then_some(TierLimit::Part(per_cent / 100.0));
     }
@@ -158,8 +158,12 @@ fn kind_and_rate(text: &str) -> Option<(Kind, BytesPerSec)> {
 
 /// `p50`, `p99`, `p99.9`.
 fn quantile(word: &str) -> Option<Quantile> {
-    let per_cent: f64 = word.strip_prefix('p')?.parse().ok()?;
-    Quantile::new(per_cent / 100.0)
+    Quantile::new(per_cent(word.strip_prefix('p')?)? / 100.0)
+}
+
+/// A number in per cent, to what is shown of one.
+fn per_cent(text: &str) -> Option<f64> {
+    text.parse().ok().map(rounded)
 }
 
 impl FromStr for TierClaim {
@@ -275,6 +279,7 @@ mod tests {
             "limit 0%",
             "limit 101%",
             "limit -5%",
+            "limit 0.0000000001%",
             "limit nan%",
             "limit 5",
             "limit 0 reads of 1KB per second",
@@ -286,6 +291,8 @@ mod tests {
             "slowdown inf",
             "p0 1ms",
             "p100 1ms",
+            "p0.0000000001 1ms",
+            "p99.9999999999 1ms",
             "p99 0ms",
             "p99",
             "p99 1ms; slowdown 2",

@@ -184,7 +184,8 @@ impl Worker {
                 }
                 continue;
             }
-            for at in live {
+            // To make room for one item another may go, and its bit with it.
+            for at in live.into_iter().filter(|at| tier.notes.is_live(*at)) {
                 let bytes = &bytes[usize::try_from(at - range.start).unwrap_or(0)..];
                 let record = record::decode(tier.spot(at), bytes);
                 record.inspect(|record| self.draw_beyond(record.fields.stamp));
