@@ -160,8 +160,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("memory", Kind::Mebibytes, "64MiB", "8MiB to 1TiB", "Bound on the resident memory of the process")
         .short('m')
         .alias("memory-limit")
-        .more("All memory counts: items, index and buffers. As a flag a bare number counts MiB, also with an m behind it. While the server runs \
-               it can be lowered, and raised up to memory_max.")
+        .more("All memory counts: items, index and buffers. As a flag a bare number counts MiB, also with an m \
+               behind it. While the server runs it can be lowered, and raised up to memory_max.")
         .reload(),
     setting("memory_max", Kind::Size, "0B", "0B to 1TiB", "How far memory can be raised while the server runs")
         .more("By cache_memlimit, or the file and SIGHUP. 0B: no further than it is at the start. Segments, and what is held for shadow \

@@ -297,6 +297,20 @@ mod tests {
     use units::Bytes;
 
     #[test]
+    fn who_waits_does_not_work() {
+        let passes = Passes::new();
+        let (one, other) = (passes.begin(By::Writer), passes.begin(By::Background));
+        assert_eq!((passes.running(), passes.working()), (2, 2));
+        let waits = [passes.wait(), passes.wait()];
+        assert_eq!((passes.running(), passes.working()), (2, 0), "each could only wait for the other");
+        drop(waits);
+        drop(one);
+        assert_eq!((passes.running(), passes.working()), (1, 1));
+        drop(other);
+        assert_eq!(passes.working(), 0);
+    }
+
+    #[test]
     fn more_passes_run_the_less_is_left() {
         let of = |low_water, cleaners| {
             (0..=low_water + 1).rev().map(|left| passes_for(left, low_water, cleaners)).collect::<Vec<_>>()

@@ -22,8 +22,8 @@ pub struct Upload {
     filled: usize,
     /// Bytes that there is memory for.
     backed: usize,
-    /// Bytes of memory that all values on their way in may have, for more of this one to come.
-    most: u64,
+    /// An earlier run had it, and it may have all the memory.
+    is_brought: bool,
 }
 
 /// Why a piece was not taken.
@@ -44,8 +44,7 @@ impl Worker {
             return None;
         }
         let coming = self.store.log.announce_value(len)?;
-        let most = self.store.uploads_max();
-        Some(Upload { store: Arc::clone(&self.store), coming, filled: 0, backed: 0, most })
+        Some(Upload { store: Arc::clone(&self.store), coming, filled: 0, backed: 0, is_brought: false })
     }
 
     /// Whether an item can have its value in a segment.
@@ -60,7 +59,7 @@ impl Worker {
             return None;
         }
         let coming = self.store.log.begin_value(len)?;
-        Some(Upload { store: Arc::clone(&self.store), coming, filled: 0, backed: 0, most: u64::MAX })
+        Some(Upload { store: Arc::clone(&self.store), coming, filled: 0, backed: 0, is_brought: true })
     }
 
     /// Takes the next bytes of such a value. Returns whether there was room for them, or could be made.
@@ -115,7 +114,8 @@ impl Upload {
     fn back(&mut self) -> Result<(), Shortage> {
         let log = &self.store.log;
         let next = (self.backed + log.segment_bytes()).min(self.coming.apart.len as usize);
-        match log.back_value(&self.store.epochs, self.coming, next, self.most) {
+        let most = if self.is_brought { u64::MAX } else { self.store.uploads_max() };
+        match log.back_value(&self.store.epochs, self.coming, next, most) {
             Lent::Done => {
                 self.store.note_written(Bytes((next - self.backed) as u64));
                 self.backed = next;

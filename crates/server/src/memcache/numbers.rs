@@ -36,7 +36,7 @@ pub(super) fn unsigned_32(word: &[u8]) -> Option<u32> {
 
 /// What C reads of a word: nothing of the white space before, nothing from white space on.
 fn trimmed(word: &[u8]) -> &[u8] {
-    let is_white = |b: &u8| matches!(b, b'\t'..=b'\r' | b' ');
+    let is_white = |b: &u8| matches!(b, b'\t'..=b'\r');
     if !word.iter().any(is_white) {
         return word;
     }

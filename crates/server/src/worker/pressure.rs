@@ -164,21 +164,16 @@ impl<R: Reactor> Worker<R> {
     fn end_last(&mut self, first: StreamId) -> bool {
         while let Some(&last) = self.starved.back() {
             let connection = self.connections.get(last.0).and_then(Option::as_ref);
-            let waits_since = connection.filter(|connection| connection.is_starved).map(|c| c.active);
-            let is_to_end = waits_since.is_some_and(|since| {
-                last != first || Duration::from_secs(STALL_SECS) <= self.now.since(since)
-            });
-            if is_to_end {
+            let Some(connection) = connection.filter(|connection| connection.is_starved) else {
+                self.starved.pop_back();
+                continue;
+            };
+            let ends = last != first || Duration::from_secs(STALL_SECS) <= self.now.since(connection.active);
+            if ends {
+                self.starved.pop_back();
                 self.refuse(last);
             }
-            // Others are there no more.
-            if !is_to_end && last == first {
-                return false;
-            }
-            self.starved.pop_back();
-            if is_to_end {
-                return true;
-            }
+            return ends;
         }
         false
     }

@@ -185,7 +185,7 @@ impl<'a> Entry<'a> {
         let len = if away.is_some() { 0 } else { rest.u32()? as usize };
         let behind = (bits & BEHIND != 0).then_some(len);
         let value = rest.take(if behind.is_some() { 0 } else { len })?;
-        let item = Self {
+        Some(Self {
             tenant,
             bits,
             age,
@@ -198,8 +198,7 @@ impl<'a> Entry<'a> {
             away,
             value,
             behind,
-        };
-        Some(item)
+        })
     }
 
     fn own_space(&self) -> bool {

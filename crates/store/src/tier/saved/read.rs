@@ -1,4 +1,4 @@
-//! Reading it.
+//! Reading the file of a clean end: items are made again, wherever their values fit now.
 
 use super::{
     AHEAD, CAS, Cursor, Entry, Head, ITEM_MIN, Loaded, NotTaken, PIECE, PIECE_MAX, REMEMBERED_AT, STATE_AT,

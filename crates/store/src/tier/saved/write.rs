@@ -1,4 +1,4 @@
-//! Writing it.
+//! Writing the file of a clean end.
 
 use super::{
     AWAY, BEHIND, CAS, MAGIC, NO_FILE, OWN_SPACE, PIECE, REMEMBERED_AT, STATE_AT, end_of, settle_name,
