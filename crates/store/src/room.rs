@@ -40,12 +40,13 @@ impl Worker {
     /// Takes space back until a writer can go on, or fetches the value that the refused operation wants. The worker is online.
     ///
     /// # Errors
-    /// If nothing may be evicted and nothing is dead, or if another thread holds on to what was emptied.
+    /// If nothing may be evicted and nothing is dead, if another thread holds on to what was emptied, or if there is no memory
+    /// to read the value into.
     pub fn make_room(&mut self) -> Result<(), OutOfMemory> {
         let store = Arc::clone(&self.store);
         self.reader.quiesce();
-        if self.fetch_wanted() {
-            return Ok(());
+        if let Some(fetched) = self.fetch_wanted() {
+            return fetched;
         }
         store.sweep.advance(&store);
         if !store.has_cleaners() {

@@ -190,7 +190,9 @@ fn judge(bench: &mut Bench, up: &mut Started, (items, from_saved): (u32, bool)) 
         let hashed =
             hashed.ok_or_else(|| BenchError::Usage("a key of the benchmark is no key".to_owned()))?;
         if let Some(plan) = up.worker.fetch_plan(&hashed) {
-            up.worker.fetch_now(&plan);
+            up.worker.fetch_now(&plan).map_err(|store::OutOfMemory| {
+                BenchError::Premise("there is memory to read a value into".to_owned())
+            })?;
         }
         let is_it = up.worker.get(up.tenant, &hashed).is_some_and(|item| item.value() == value(number));
         if !is_it {

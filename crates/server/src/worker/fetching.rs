@@ -153,7 +153,8 @@ impl<R: Reactor> Worker<R> {
         let (queued, at_once): (Vec<_>, Vec<_>) =
             plans.iter().partition(|plan| self.fetching.lane(plan.tier).is_some());
         for plan in at_once {
-            self.store.fetch_now(&plan);
+            // Without memory to read it into the item stays: it is missed this time.
+            let _fetched = self.store.fetch_now(&plan);
         }
         if queued.is_empty() {
             return false;

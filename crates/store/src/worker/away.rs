@@ -6,7 +6,7 @@
 //! Failure:    a tier without room, or that fails: the value stays in DRAM
 
 use super::place::{Draft, Identity, Kept};
-use super::{Fields, Item, Key, Refused, Worker};
+use super::{Fields, Item, Key, OutOfMemory, Refused, Worker};
 use crate::account::unlink;
 use crate::hash::KeyHash;
 use crate::item::{Meta, View};
@@ -149,12 +149,10 @@ impl Worker {
         self.wanted_value.take()
     }
 
-    /// Fetches what the last operation was refused for, if it was; an item whose value cannot be had goes. Returns whether
-    /// there was one.
-    pub(crate) fn fetch_wanted(&mut self) -> bool {
-        let Some(plan) = self.wanted_value.take() else { return false };
-        self.fetch_now(&plan);
-        true
+    /// Fetches what the last operation was refused for; none if it was not. An item whose value cannot be had goes.
+    pub(crate) fn fetch_wanted(&mut self) -> Option<Result<(), OutOfMemory>> {
+        let plan = self.wanted_value.take()?;
+        Some(self.fetch_now(&plan))
     }
 
     /// Lets go of what was brought before the last quiescent point.
@@ -394,16 +392,20 @@ impl Worker {
         true
     }
 
-    /// Fetches what a plan names and brings it; an item whose value cannot be had goes, but stays where there is no memory to
-    /// read it into. Blocks.
-    pub fn fetch_now(&mut self, plan: &FetchPlan) -> bool {
-        let Some(mut buffer) = self.buffer_for(plan) else { return false };
-        let Some(tier) = self.store.tiers.get(usize::from(plan.tier)) else { return false };
-        if tier.device.read(plan.at, buffer.bytes_mut()).is_err() {
-            self.cannot_fetch(plan);
-            return false;
+    /// Fetches what a plan names and brings it; an item whose value cannot be had goes. Blocks.
+    ///
+    /// # Errors
+    /// If there is no memory to read it into; the item stays.
+    pub fn fetch_now(&mut self, plan: &FetchPlan) -> Result<(), OutOfMemory> {
+        let mut buffer = self.buffer_for(plan).ok_or(OutOfMemory)?;
+        if let Some(tier) = self.store.tiers.get(usize::from(plan.tier)) {
+            if tier.device.read(plan.at, buffer.bytes_mut()).is_ok() {
+                self.bring(plan, buffer);
+            } else {
+                self.cannot_fetch(plan);
+            }
         }
-        self.bring(plan, buffer)
+        Ok(())
     }
 
     /// Says that the device could not be read where a plan says: the item goes.

@@ -151,7 +151,7 @@ impl Server {
         let text = text(key);
         let hashed = self.worker.key(Space::Own(self.tenant), text.as_bytes()).unwrap();
         if let Some(plan) = self.worker.fetch_plan(&hashed) {
-            self.worker.fetch_now(&plan);
+            self.worker.fetch_now(&plan).unwrap();
         }
         let found = self.worker.get(self.tenant, &hashed).map(|item| {
             let found = item.value();

@@ -87,7 +87,7 @@ fn has(worker: &mut Worker, tenant: TenantId, number: u32) -> bool {
     let key = worker.key(Space::Own(tenant), text.as_bytes()).unwrap();
     worker.quiesce();
     if let Some(plan) = worker.fetch_plan(&key) {
-        worker.fetch_now(&plan);
+        worker.fetch_now(&plan).unwrap();
     }
     worker.get(tenant, &key).is_some_and(|item| item.value() == [7; 2_000])
 }
