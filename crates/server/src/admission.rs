@@ -156,8 +156,8 @@ const NANOS: u64 = 1_000_000_000;
 impl Gate {
     fn set(&self, allowance: Allowance) {
         let rate = allowance.requests_per_second.map(u64::from);
-        // At least a nanosecond: a rate is below a billion.
-        let spacing = rate.map_or(0, |rate| (NANOS / rate.max(1)).max(1));
+        // Rounded up: over time no more keys are served than allowed.
+        let spacing = rate.map_or(0, |rate| NANOS.div_ceil(rate.max(1)));
         let burst = allowance.burst.map(u64::from).or(rate.map(|rate| rate * BURST_SECS)).unwrap_or(0);
         let bucket = Bucket { spacing_ns: spacing, depth_ns: spacing.saturating_mul(burst.max(1)) };
         // Whoever is told anew what holds already has not got its tokens back by that.
@@ -348,6 +348,15 @@ mod tests {
             }
         }
         assert!((10_000..=10_013).contains(&served), "{served}");
+    }
+
+    /// Rates that a second is no multiple of, too.
+    #[test]
+    fn a_rate_is_never_rounded_up() {
+        for rate in [3, 600_000, 999_999_999, 3_000_000_000] {
+            let bucket = gate(rate, None, OverRate::Wait).bucket();
+            assert!(NANOS <= bucket.spacing_ns * u64::from(rate), "{rate}: {} ns", bucket.spacing_ns);
+        }
     }
 
     #[test]

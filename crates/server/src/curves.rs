@@ -289,6 +289,13 @@ impl Curves {
         self.count_now(id);
     }
 
+    /// The same of everybody.
+    pub(crate) fn catch_up_all(&mut self) {
+        self.drain();
+        let ids: Vec<TenantId> = self.watched.keys().copied().collect();
+        ids.into_iter().for_each(|id| self.count_now(id));
+    }
+
     /// Counts what the store counted of a watched tenant; one that is gone, or another by now, is watched no more.
     fn count_now(&mut self, id: TenantId) {
         if let (Some(watched), Some(now)) = (self.watched.get_mut(&id), self.store.look_ups(id))

@@ -26,3 +26,20 @@ fn who_spins_for_the_rest_of_a_delay_is_not_late_whenever_the_next_request_comes
         assert_eq!(ask(&mut pad, (due, next)), all, "nothing owed is lost: {another_is_parked}");
     }
 }
+
+/// Where the next period was not begun its budget is granted in pieces: one access larger than such a piece has to wait, and the budget is not
+/// used up by that.
+#[test]
+fn a_budget_has_not_run_out_where_a_late_piece_has() {
+    let (brake, mut pad) = (Brake::default(), Pad::default());
+    let budget = Budget { cost_ps: 1_000_000, per: Duration(2_000 * US) };
+    brake.begin(Setting { budget: Some(budget), ..Setting::FREE }, Instant(0));
+    let tenth = (Access::SlowRead, Bytes(4096), 100_000);
+    let waits = brake.after(&mut pad, tenth, || Instant(2_200 * US));
+    assert!(matches!(waits, Hold::Until(_)), "{waits:?}");
+    assert_eq!(brake.take_depleted_at(), None);
+    let rest = (tenth.0, tenth.1, budget.cost_ps);
+    brake.begin(Setting { budget: Some(budget), ..Setting::FREE }, Instant(2_300 * US));
+    brake.after(&mut pad, rest, || Instant(2_400 * US));
+    assert_eq!(brake.take_depleted_at(), Some(Instant(2_400 * US)));
+}

@@ -135,7 +135,10 @@ impl Ledger {
         if left == 0 {
             if !self.depleted {
                 self.depleted = true;
-                self.depleted_at.get_or_insert(now);
+                // What is granted piece by piece where the next period was not begun is not the budget.
+                if self.late.is_none() {
+                    self.depleted_at.get_or_insert(now);
+                }
             }
             // What is spent beyond this period's takes whole periods more; of a budget of nothing see `late_until`.
             let periods = self.spent_ps.checked_div(budget.cost_ps).map_or(1, |periods| periods.max(1));

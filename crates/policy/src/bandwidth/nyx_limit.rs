@@ -24,7 +24,8 @@ use units::{Duration, Instant};
 pub const EPOCH: Duration = Duration::from_secs(1);
 /// Without a loop a budget goes on as it is: it is safe.
 const LEASE: Duration = Duration::from_secs(3_600);
-/// Most epochs that an overshoot can take from a tenant (guess): a brake that failed for long is not its fault.
+/// Most epochs that overshoots can take from a tenant together (guess): a brake that failed for long is not its fault. What it used
+/// in a single epoch is.
 const OWED_EPOCHS_MAX: u64 = 10;
 
 /// The policy `limit`.
@@ -56,6 +57,7 @@ impl Limit {
                 let held = if member.limit == Cost(0) { limit } else { member.limit };
                 let granted = over(held, seen.window.length());
                 let most = over(limit, EPOCH).0.saturating_mul(OWED_EPOCHS_MAX);
+                let most = most.max(signal.cost.0).max(member.owed.0);
                 member.owed = Cost((member.owed + signal.cost).0.saturating_sub(granted.0).min(most));
             }
             member.limit = limit;
@@ -112,10 +114,14 @@ mod tests {
         tenant(id, Claim { ceiling, ..Claim::default() })
     }
 
-    /// What a tenant with a limit of 40 % is granted, in parts of the tier, after epochs in which it used so much.
     fn granted(used: &[Option<u64>]) -> Vec<u64> {
+        granted_under(40, used)
+    }
+
+    /// What a tenant with a limit of so many per cent is granted, in per cent of the tier, after epochs in which it used so much.
+    fn granted_under(limit: u64, used: &[Option<u64>]) -> Vec<u64> {
         let mut policy = Limit::default();
-        let mut rows = vec![limited(1, 40)];
+        let mut rows = vec![limited(1, limit)];
         let mut at = 0;
         let mut grants = Vec::new();
         for percent in std::iter::once(&Some(0)).chain(used) {
@@ -136,6 +142,18 @@ mod tests {
         assert_eq!(granted(&[Some(100), Some(0), Some(20)]), [40, 0, 20, 40], "60 beyond take two epochs");
         assert_eq!(granted(&[Some(10), Some(45)]), [40, 40, 35], "what is left unused is not saved");
         assert_eq!(granted(&[Some(45), None, Some(35)]), [40, 35, 35, 40], "a missing signal charges nobody");
+    }
+
+    /// A small limit and large values: what one epoch's accesses cost may be many times the budget, and none of that is forgiven; what a
+    /// brake lets through epoch after epoch is, beyond the largest of them.
+    #[test]
+    fn what_a_single_epoch_used_is_owed_whole() {
+        let without = |epochs: usize| {
+            let used: Vec<_> = [Some(30)].repeat(epochs).into_iter().chain([Some(0)].repeat(60)).collect();
+            granted_under(1, &used).into_iter().filter(|granted| *granted == 0).count()
+        };
+        assert_eq!(without(1), 29, "thirty used, of which one was granted");
+        assert_eq!(without(5), 4 + 30, "not 145");
     }
 
     /// A change counts at once, and what was used before it by the limit that held then.

@@ -82,7 +82,8 @@ impl Sensor for Around<'_> {
         }
         let exempt = rows.iter().filter(|row| row.claim.class == Class::Exempt);
         self.control.set_exempt(exempt.map(|row| row.id));
-        let curves = self.shared.curves.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut curves = self.shared.curves.lock().unwrap_or_else(PoisonError::into_inner);
+        curves.catch_up_all();
         for row in rows.iter_mut() {
             let Some(signal) = &mut row.signal else { continue };
             let name = self.shared.store.tenant_state(row.id).map(|tenant| tenant.name);
@@ -110,8 +111,10 @@ impl Actuator for Around<'_> {
 mod tests {
     use super::*;
     use crate::limits::JOURNAL_CURVES;
+    use crate::sharing::Running;
     use crate::sharing::testing::two_under;
     use control::Curve;
+    use store::{Fields, Mode, Space};
     use units::{Bytes, TenantId};
 
     /// A tenant whose curve is a quarter of all that the journal may hold, and another one each time.
@@ -156,6 +159,39 @@ mod tests {
         }
         let journal = running.joint_pacer.journal();
         assert_eq!((journal.recorded_total(), journal.records().len()), (9, 4));
+    }
+
+    /// Samples are taken within a second, look-ups counted at its end: whoever decides in between sees neither ahead of the other.
+    #[test]
+    fn a_policy_sees_curves_of_what_was_both_sampled_and_counted() {
+        let (_, shared, [id, _]) = two_under("symbiosis");
+        let mut worker = shared.store.worker().expect("a place");
+        let curves = || shared.curves.lock().expect("nobody panics");
+        let second = |second: u64| Instant::ZERO + Duration::from_secs(second);
+        curves().run(second(1));
+        for number in 0..30_000_u64 {
+            let bytes = (number * number % 2_003).to_string();
+            let key = worker.key(Space::Own(id), bytes.as_bytes()).expect("a key");
+            if worker.get(id, &key).is_none() {
+                worker.set(id, &key, Mode::Set, Fields::default(), &[b'x'; 100]).expect("room");
+            }
+            worker.quiesce();
+            if number % 500 == 0 {
+                curves().take_samples();
+            }
+            if number == 20_000 {
+                curves().run(second(2));
+            }
+        }
+        curves().take_samples();
+        let ahead = curves().near(id).map(Utility::Curve);
+        let mut running = shared.sharing.running();
+        let (claims, mut rows) = (shared.sharing.claims(), Vec::new());
+        let Running { both, speeds, .. } = &mut *running;
+        Around { control: both, shared: &shared, claims: &claims, speeds }.read(second(2), &mut rows);
+        let seen = rows.iter().find(|row| row.id == id).and_then(|row| row.signal.clone()?.utility);
+        assert!(ahead.is_some() && seen != ahead);
+        assert_eq!(seen, curves().near(id).map(Utility::Curve));
     }
 
     #[test]
