@@ -22,6 +22,7 @@ use crate::shared::Shared;
 use crate::sharing::{BandwidthKind, SharingView, Speeds, TierClaim};
 use crate::tenants::{About, AddError, Origin, Router, claim};
 use crate::tiers::PlaceIn;
+use groups::Fits;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use store::{OverShare, RankKind, TenantState, Totals};
@@ -195,8 +196,13 @@ impl Operator {
     /// If the settings make no sense, or do not go together with the other tenants.
     pub fn put(&self, name: &str, settings: &Settings) -> Result<bool, Refusal> {
         let _one_at_a_time = self.change();
+        self.put_now(name, settings, Fits::Each)
+    }
+
+    /// The same, for whoever has the turn.
+    fn put_now(&self, name: &str, settings: &Settings, fits: Fits) -> Result<bool, Refusal> {
         match self.router.find(name) {
-            Some(id) => self.set(id, name, settings).map(|()| false),
+            Some(id) => self.set(id, name, settings, fits).map(|()| false),
             None => self.add(name, settings).map(|()| true),
         }
     }
@@ -227,7 +233,7 @@ impl Operator {
         };
         check_settings(&tenant)?;
         self.check_place(&tenant)?;
-        let group = self.check_reserved(None, &tenant)?;
+        let group = self.check_reserved(None, &tenant, Fits::Each)?;
         let added = self.router.add(&tenant, group, None, Origin::Administration);
         let id = added.map_err(|error| match error {
             AddError::NameTaken => {
@@ -257,7 +263,7 @@ impl Operator {
         Ok(())
     }
 
-    fn set(&self, id: TenantId, name: &str, settings: &Settings) -> Result<(), Refusal> {
+    fn set(&self, id: TenantId, name: &str, settings: &Settings, fits: Fits) -> Result<(), Refusal> {
         let store = &self.shared.store;
         let (Some(about), Some(state)) = (self.router.about(id), store.tenant_state(id)) else {
             return Err(unknown(name));
@@ -292,7 +298,7 @@ impl Operator {
         check_changed(&about, &tenant)?;
         self.check_place(&tenant)?;
         let group = if reserved < tenant.reserved || tenant.group != group {
-            self.check_reserved(Some(id), &tenant)?
+            self.check_reserved(Some(id), &tenant, fits)?
         } else {
             state.claim.group
         };
@@ -335,6 +341,11 @@ impl Operator {
     /// If there is none of that name, or it cannot be removed.
     pub fn remove(&self, name: &str) -> Result<(), Refusal> {
         let _one_at_a_time = self.change();
+        self.remove_now(name)
+    }
+
+    /// The same, for whoever has the turn.
+    fn remove_now(&self, name: &str) -> Result<(), Refusal> {
         let id = self.find(name)?;
         let about = self.router.about(id).ok_or_else(|| unknown(name))?;
         if about.origin == Origin::Default {

@@ -6,6 +6,7 @@
 //! Failure:    what is refused is named with its reason, and tried again the next time; the rest is done
 //! Non-goals:  listeners, threads and whatever else is made once; `cli` knows which settings those are
 
+use super::groups::Fits;
 use super::{GroupSettings, MemorySettings, Operator, Refusal, RefusalKind, Settings};
 use crate::admission::{Allowance, AllowanceChange};
 use crate::config::{Config, TenantConfig};
@@ -64,7 +65,10 @@ impl Operator {
         // One that sleeps looks after its silent connections from now on.
         self.helpers.wake_workers();
         adopted.done.extend(changed_numbers(before, after));
-        self.adopt_bound(before, after, &mut adopted);
+        let gives_memory = after.memory < before.memory;
+        if !gives_memory {
+            self.adopt_bound(before, after, &mut adopted);
+        }
         self.adopt_memory(before, after, &mut adopted);
         if before.rank != after.rank {
             self.set_default_rank(&after.rank);
@@ -81,6 +85,10 @@ impl Operator {
             }
         }
         self.adopt_tenants_and_groups(before, after, &mut adopted);
+        if gives_memory {
+            // Reservations that were lowered with it fit.
+            self.adopt_bound(before, after, &mut adopted);
+        }
         self.shared.sharing.set_speeds_file(after.bandwidth_speeds.clone());
         // The file of who divides by one is read again; it may name tenants that have just come.
         let kind = after.bandwidth_policy;
@@ -196,11 +204,14 @@ impl Operator {
     }
 
     fn adopt_tenants_and_groups(&self, before: &Config, after: &Config, adopted: &mut Adopted) {
+        let _one_at_a_time = self.change();
+        // Who moves counts in two places for a moment, and what comes may need the room of what goes last.
+        let fits = if self.fits_with(before, after) { Fits::InTheEnd } else { Fits::Each };
         let earlier = |name: &str| before.tenants.iter().find(|t| t.name == name);
         let is_gone = |t: &&TenantConfig| after.tenants.iter().all(|other| other.name != t.name);
         for tenant in before.tenants.iter().filter(is_gone) {
             let what = format!("tenant '{}' removed", tenant.name);
-            if !adopted.note_removal(what, self.remove(&tenant.name)) {
+            if !adopted.note_removal(what, self.remove_now(&tenant.name)) {
                 adopted.config.tenants.push(tenant.clone());
             }
         }
@@ -210,19 +221,20 @@ impl Operator {
             .iter()
             .partition(|t| earlier(&t.name).is_some_and(|e| t.reserved < e.reserved && t.group == e.group));
         for tenant in less {
-            self.adopt_tenant(earlier(&tenant.name), tenant, adopted);
+            self.adopt_tenant((earlier(&tenant.name), tenant), fits, adopted);
         }
         // A group may shrink only once members have left it, and members come only once it has grown.
         let earlier_group = |name: &str| before.groups.iter().find(|g| g.name == name);
-        let mut early =
-            |group: &GroupConfig| self.adopt_group(earlier_group(&group.name), group, adopted).is_err();
+        let mut early = |group: &GroupConfig| {
+            self.adopt_group((earlier_group(&group.name), group), fits, adopted).is_err()
+        };
         let refused: Vec<_> = changed_groups(before, after).into_iter().filter(|g| early(g)).collect();
         for tenant in more {
-            self.adopt_tenant(earlier(&tenant.name), tenant, adopted);
+            self.adopt_tenant((earlier(&tenant.name), tenant), fits, adopted);
         }
         let earlier = earlier_group;
         for group in refused {
-            if let Err(refusal) = self.adopt_group(earlier(&group.name), group, adopted) {
+            if let Err(refusal) = self.adopt_group((earlier(&group.name), group), fits, adopted) {
                 adopted.note(format!("group '{}' changed", group.name), Err(refusal));
                 put_back(&mut adopted.config.groups, earlier(&group.name), |g| g.name == group.name);
             }
@@ -230,7 +242,7 @@ impl Operator {
         let is_gone = |g: &&GroupConfig| after.groups.iter().all(|other| other.name != g.name);
         for group in before.groups.iter().filter(is_gone) {
             let what = format!("group '{}' removed", group.name);
-            if !adopted.note_removal(what, self.remove_group(&group.name)) {
+            if !adopted.note_removal(what, self.remove_group_now(&group.name)) {
                 adopted.config.groups.push(group.clone());
             }
         }
@@ -239,8 +251,8 @@ impl Operator {
     /// Changes a group where it differs from before, or makes it.
     fn adopt_group(
         &self,
-        before: Option<&GroupConfig>,
-        group: &GroupConfig,
+        (before, group): (Option<&GroupConfig>, &GroupConfig),
+        fits: Fits,
         adopted: &mut Adopted,
     ) -> Result<(), Refusal> {
         let is_there = self.shared.in_charge.now().find(&group.name).is_some();
@@ -258,20 +270,25 @@ impl Operator {
                 bandwidth: Some(group.bandwidth.clone()),
             },
         };
-        self.put_group(&group.name, &settings)?;
+        self.put_group_now(&group.name, &settings, fits)?;
         adopted.done.push(format!("group '{}' changed", group.name));
         Ok(())
     }
 
-    fn adopt_tenant(&self, before: Option<&TenantConfig>, after: &TenantConfig, adopted: &mut Adopted) {
+    fn adopt_tenant(
+        &self,
+        (before, after): (Option<&TenantConfig>, &TenantConfig),
+        fits: Fits,
+        adopted: &mut Adopted,
+    ) {
         let name = &after.name;
         let is_there = self.router.find(name).is_some();
         let is_taken = match before {
-            Some(before) if is_there => self.adopt_change(before, after, adopted),
+            Some(before) if is_there => self.adopt_change((before, after), fits, adopted),
             // An operator has removed it, and the configuration says nothing new of it.
             Some(before) if before == after => true,
-            None if is_there => self.adopt_one_that_is_there(after, adopted),
-            _ => adopted.note(format!("tenant '{name}' added"), self.add_configured(after)),
+            None if is_there => self.adopt_one_that_is_there(after, fits, adopted),
+            _ => adopted.note(format!("tenant '{name}' added"), self.add_configured(after, fits)),
         };
         if !is_taken {
             put_back(&mut adopted.config.tenants, before, |t| t.name == *name);
@@ -279,7 +296,12 @@ impl Operator {
     }
 
     /// A tenant that the configuration has as before, with other settings.
-    fn adopt_change(&self, before: &TenantConfig, after: &TenantConfig, adopted: &mut Adopted) -> bool {
+    fn adopt_change(
+        &self,
+        (before, after): (&TenantConfig, &TenantConfig),
+        fits: Fits,
+        adopted: &mut Adopted,
+    ) -> bool {
         let name = &after.name;
         keep_fixed(before, after, adopted);
         let settings = Settings {
@@ -298,7 +320,8 @@ impl Operator {
             adopted.done.push(format!("users of tenant '{name}' changed"));
         }
         let is_taken = settings == Settings::default()
-            || adopted.note(format!("tenant '{name}' changed"), self.put(name, &settings).map(drop));
+            || adopted
+                .note(format!("tenant '{name}' changed"), self.put_now(name, &settings, fits).map(drop));
         if is_taken && settings.rank.is_some() && after.rank.is_none() {
             self.router.find(name).into_iter().for_each(|id| self.router.set_own(id, |own| own.rank = false));
         }
@@ -306,7 +329,7 @@ impl Operator {
     }
 
     /// The configuration names a tenant from now on that somebody else has made.
-    fn adopt_one_that_is_there(&self, tenant: &TenantConfig, adopted: &mut Adopted) -> bool {
+    fn adopt_one_that_is_there(&self, tenant: &TenantConfig, fits: Fits, adopted: &mut Adopted) -> bool {
         let name = &tenant.name;
         if let Some(about) = self.router.find(name).and_then(|id| self.router.about(id)) {
             let prefix = about.prefix.as_deref().map(<[u8]>::to_vec);
@@ -325,20 +348,19 @@ impl Operator {
             group: Some(tenant.group.clone()),
             allowance: allowance_changed(&Allowance::default(), &tenant.allowance),
         };
-        adopted.note(format!("tenant '{name}' changed"), self.put(name, &settings).map(drop))
+        adopted.note(format!("tenant '{name}' changed"), self.put_now(name, &settings, fits).map(drop))
     }
 
     /// Makes a tenant that the configuration has from now on.
-    fn add_configured(&self, tenant: &TenantConfig) -> Result<(), Refusal> {
+    fn add_configured(&self, tenant: &TenantConfig, fits: Fits) -> Result<(), Refusal> {
         if tenant.listen.is_some() {
             return super::conflict(
                 "its address is listened on from the start or not at all",
                 "restart the server",
             );
         }
-        let _one_at_a_time = self.change();
         self.check_place(tenant)?;
-        let group = self.check_reserved(None, tenant)?;
+        let group = self.check_reserved(None, tenant, fits)?;
         let id =
             self.router.add(tenant, group, None, Origin::Configuration).or_else(|error| match error {
                 AddError::NameTaken => super::conflict("the name was just taken", "try again"),
@@ -422,6 +444,8 @@ fn allowance_changed(before: &Allowance, after: &Allowance) -> AllowanceChange {
         max_ttl_secs: changed(&before.max_ttl_secs, &after.max_ttl_secs),
     }
 }
+
+mod whole;
 
 #[cfg(test)]
 mod tests;

@@ -25,6 +25,15 @@ pub struct GroupSettings {
     pub bandwidth: Option<TierClaim>,
 }
 
+/// When reservations are to fit the memory and the groups that they are in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Fits {
+    /// Behind each change.
+    Each,
+    /// Behind the last of several, which was looked at before the first.
+    InTheEnd,
+}
+
 /// One group as it is.
 pub type GroupReport = GroupView;
 
@@ -51,6 +60,16 @@ impl Operator {
     /// If the settings make no sense, or do not go together with the tenants and the other groups.
     pub fn put_group(&self, name: &str, settings: &GroupSettings) -> Result<bool, Refusal> {
         let _one_at_a_time = self.change();
+        self.put_group_now(name, settings, Fits::Each)
+    }
+
+    /// The same, for whoever has the turn.
+    pub(super) fn put_group_now(
+        &self,
+        name: &str,
+        settings: &GroupSettings,
+        fits: Fits,
+    ) -> Result<bool, Refusal> {
         let division = self.shared.in_charge.now();
         let before = division.find(name);
         let new = GroupConfig {
@@ -63,7 +82,7 @@ impl Operator {
                 .unwrap_or_default(),
         };
         check_group(&new).map_err(malformed)?;
-        if let Some((id, _)) = before {
+        if let Some((id, _)) = before.filter(|_| fits == Fits::Each) {
             let members = self.reservations(None).filter(|(group, _)| *group == Some(id));
             check_members(&new, members.map(|(_, reserved)| reserved).sum()).map_err(does_not_fit)?;
         }
@@ -71,7 +90,7 @@ impl Operator {
         let Some(with) = division.with(new) else {
             return conflict(format!("there are {GROUPS_MAX} groups, as many as can be"), "remove one");
         };
-        if before.is_none_or(|(_, g)| g.reserved < reserved) {
+        if fits == Fits::Each && before.is_none_or(|(_, g)| g.reserved < reserved) {
             let others = with.reserved(self.reservations(None)).saturating_sub(reserved);
             self.check_divisible(others, reserved)?;
         }
@@ -88,6 +107,11 @@ impl Operator {
     /// If there is none of that name, or it has members.
     pub fn remove_group(&self, name: &str) -> Result<(), Refusal> {
         let _one_at_a_time = self.change();
+        self.remove_group_now(name)
+    }
+
+    /// The same, for whoever has the turn.
+    pub(super) fn remove_group_now(&self, name: &str) -> Result<(), Refusal> {
         let division = self.shared.in_charge.now();
         let Some((id, _)) = division.find(name) else { return Err(unknown(name)) };
         let members = self.reservations(None).filter(|(group, _)| *group == Some(id)).count();
@@ -110,19 +134,25 @@ impl Operator {
     }
 
     /// Whether reservations fit if a tenant (a new one for none) reserves what it says, in the group that it names, whose
-    /// place is returned.
+    /// place is returned. Where all is to fit in the end only the place is looked for.
     pub(super) fn check_reserved(
         &self,
         who: Option<TenantId>,
         tenant: &TenantConfig,
+        fits: Fits,
     ) -> Result<Option<GroupId>, Refusal> {
         // Sums of what fits alone do not overflow.
-        self.check_divisible(Bytes::ZERO, tenant.reserved)?;
+        if fits == Fits::Each {
+            self.check_divisible(Bytes::ZERO, tenant.reserved)?;
+        }
         let division = self.shared.in_charge.now();
         let group = match &tenant.group {
             None => None,
             Some(name) => Some(division.find(name).ok_or_else(|| no_such(&division, name))?),
         };
+        if fits == Fits::InTheEnd {
+            return Ok(group.map(|(id, _)| id));
+        }
         let Some((id, group)) = group else {
             let others = division.reserved(self.reservations(who));
             return self.check_divisible(others, tenant.reserved).map(|()| None);

@@ -6,6 +6,7 @@ use crate::auth::{Auth, Said};
 use crate::loops::memory_loop;
 use crate::tenants::{Binding, Router};
 use crate::testing;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use store::{Options, Store};
@@ -121,6 +122,85 @@ fn what_an_operator_changed_of_a_group_stays_though_its_file_changes_otherwise()
     let now = stage.operator.shared.in_charge.now();
     let again = now.find("team").map(|(_, team)| (team.reserved, team.weight, team.policy));
     assert_eq!(again, Some((Bytes::mib(9), 2.0, None)));
+}
+
+/// Groups by name and size, tenants by name, size and group, in MiB.
+type Divided<'a> = (&'a [(&'a str, u64)], &'a [(&'a str, u64, Option<&'a str>)]);
+
+fn divided((groups, tenants): Divided<'_>) -> Config {
+    let group = |&(name, mib): &(&str, u64)| GroupConfig {
+        name: name.to_owned(),
+        reserved: Bytes::mib(mib),
+        weight: 1.0,
+        policy: None,
+        bandwidth: crate::TierClaim::default(),
+    };
+    let member = |&(name, mib, group): &(&str, u64, Option<&str>)| TenantConfig {
+        group: group.map(str::to_owned),
+        ..tenant(name, Bytes::mib(mib))
+    };
+    let tenants = tenants.iter().map(member).collect();
+    Config { groups: groups.iter().map(group).collect(), tenants, ..config() }
+}
+
+/// What is reserved together in the end fits, and nothing that is there for a moment in between has to.
+#[test]
+fn tenants_and_groups_change_places_whatever_is_reserved_meanwhile() {
+    let cases: [(Divided<'_>, Divided<'_>); 6] = [
+        ((&[], &[("a", 40, None)]), (&[("g", 40)], &[("a", 40, Some("g"))])),
+        (
+            (&[("g", 50)], &[("a", 10, Some("g")), ("b", 40, Some("g"))]),
+            (&[], &[("a", 10, None), ("b", 40, None)]),
+        ),
+        ((&[("g", 50)], &[("a", 50, Some("g"))]), (&[("h", 50)], &[("a", 50, Some("h"))])),
+        (
+            (&[("g", 50)], &[("a", 10, Some("g")), ("b", 20, Some("g"))]),
+            (&[("g", 20), ("h", 30)], &[("a", 20, Some("g")), ("b", 30, Some("h"))]),
+        ),
+        ((&[("g", 40)], &[]), (&[], &[("a", 40, None)])),
+        (
+            (&[("g", 25), ("h", 30)], &[("a", 20, Some("g")), ("b", 30, Some("h"))]),
+            (&[("i", 50)], &[("a", 20, Some("i")), ("b", 30, Some("i"))]),
+        ),
+    ];
+    for (before, after) in cases {
+        for (first, then) in [(before, after), (after, before)] {
+            let mut stage = Stage::new(divided(first));
+            assert_eq!(stage.adopt(&divided(then)), Vec::<String>::new(), "{first:?} -> {then:?}");
+            let report = |of: &str| stage.operator.tenant(of).expect("it is there");
+            for &(name, mib, group) in then.1 {
+                let is = (report(name).state.claim.floor.bytes, report(name).group);
+                assert_eq!(is, (Bytes::mib(mib), group.map(str::to_owned)), "{first:?} -> {then:?}");
+            }
+            let groups: Vec<_> = stage.operator.groups().into_iter().map(|g| (g.name, g.reserved)).collect();
+            let wanted: Vec<_> = then.0.iter().map(|(n, mib)| ((*n).to_owned(), Bytes::mib(*mib))).collect();
+            assert_eq!(BTreeMap::from_iter(groups), BTreeMap::from_iter(wanted), "{first:?} -> {then:?}");
+        }
+    }
+}
+
+/// With what an operator has added since it may not fit: then only what does is taken over, and nobody has more than there is.
+#[test]
+fn what_does_not_fit_beside_an_operators_tenant_is_refused() {
+    let mut stage = Stage::new(divided((&[], &[("a", 30, None)])));
+    let by_hand =
+        Settings { prefix: Some("x:".into()), reserved: Some(Bytes::mib(20)), ..Settings::default() };
+    assert_eq!(stage.operator.put("x", &by_hand), Ok(true));
+    let kept = stage.adopt(&divided((&[("g", 50)], &[("a", 50, Some("g"))])));
+    assert!(kept.iter().any(|line| line.contains("50MiB cannot be reserved")), "{kept:?}");
+    assert_eq!(stage.operator.tenant("a").expect("it stays").state.claim.floor.bytes, Bytes::mib(30));
+    assert!(stage.operator.groups().is_empty());
+}
+
+/// Memory is lowered behind the reservations that no longer fit it.
+#[test]
+fn memory_and_reservations_are_lowered_together() {
+    let stage = Stage::new(divided((&[], &[("a", 50, None)])));
+    let after = Config { memory: Bytes::mib(32), ..divided((&[], &[("a", 10, None)])) };
+    let adopted = stage.operator.adopt(&stage.read, &after);
+    assert_eq!(adopted.kept, Vec::<String>::new());
+    let at = |what: &str| adopted.done.iter().position(|line| line.contains(what));
+    assert!(at("tenant 'a'").expect("it changed") < at("memory").expect("so did it"), "{:?}", adopted.done);
 }
 
 #[test]
