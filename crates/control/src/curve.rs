@@ -86,15 +86,30 @@ impl Curve {
     /// The miss ratio at `size`: linear between points, constant outside.
     #[must_use]
     pub fn miss_ratio(&self, size: Bytes) -> f64 {
-        let after = self.points.partition_point(|(at, _)| *at <= size);
+        self.between(self.points.partition_point(|(at, _)| *at <= size), size.0 as f64)
+    }
+
+    /// The miss ratio at a size, by the place of the first point beyond it.
+    fn between(&self, after: usize, size: f64) -> f64 {
         match (after.checked_sub(1).map(|i| self.points[i]), self.points.get(after)) {
             (Some((low, high_ratio)), Some(&(high, low_ratio))) => {
-                let part = (size.0 - low.0) as f64 / (high.0 - low.0) as f64;
+                let part = (size - low.0 as f64) / (high.0 - low.0) as f64;
                 high_ratio + (low_ratio - high_ratio) * part
             }
             (Some((_, ratio)), None) | (None, Some(&(_, ratio))) => ratio,
             (None, None) => 0.0,
         }
+    }
+
+    /// The same at sizes that rise, in bytes.
+    pub(crate) fn miss_ratios(&self, sizes: impl Iterator<Item = f64>) -> impl Iterator<Item = f64> {
+        let mut after = 0;
+        sizes.map(move |size| {
+            while self.points.get(after).is_some_and(|(at, _)| at.0 as f64 <= size) {
+                after += 1;
+            }
+            self.between(after, size)
+        })
     }
 }
 

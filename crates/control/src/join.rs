@@ -20,6 +20,14 @@ pub trait Join: Clone {
 
     /// Adds what `other` saw of another tenant of the group, in the same window.
     fn beside(&mut self, other: &Self);
+
+    /// Adds what all of these saw.
+    fn beside_all<'s>(&mut self, others: impl Iterator<Item = &'s Self> + Clone)
+    where
+        Self: 's,
+    {
+        others.for_each(|other| self.beside(other));
+    }
 }
 
 /// A share that can be divided again among the members of a group.
@@ -158,48 +166,72 @@ impl Join for JointSignal {
         *self = Self { operations, utility, ..later.clone() };
     }
 
+    fn beside(&mut self, other: &Self) {
+        self.beside_all(std::iter::once(other));
+    }
+
     /// A group's curve is that of its members when each holds its present part of the group's memory; tables and samples of
     /// several tenants have no common form, and a group of them none.
-    fn beside(&mut self, other: &Self) {
-        self.utility = match (&self.utility, &other.utility) {
-            (Some(Utility::Curve(a)), Some(Utility::Curve(b))) => {
-                group_curve((a, self.held, self.operations), (b, other.held, other.operations))
-                    .map(Utility::Curve)
-            }
-            _ => None,
-        };
-        self.held += other.held;
-        self.bandwidth += other.bandwidth;
-        self.operations += other.operations;
+    fn beside_all<'s>(&mut self, others: impl Iterator<Item = &'s Self> + Clone) {
+        let mut members = vec![Part::of(self)];
+        for other in others {
+            members.push(Part::of(other));
+            self.held += other.held;
+            self.bandwidth += other.bandwidth;
+            self.operations += other.operations;
+        }
+        let members: Option<Vec<Part>> = members.into_iter().collect();
+        self.utility = members.and_then(|members| group_curve(&members)).map(Utility::Curve);
     }
 }
 
-/// The curve of two tenants together: at a size of which each holds its part by `held`, misses by `operations`.
-fn group_curve(
-    (a, a_held, a_operations): (&Curve, Bytes, u64),
-    (b, b_held, b_operations): (&Curve, Bytes, u64),
-) -> Option<Curve> {
-    let held = (a_held + b_held).0;
-    let operations = (a_operations + b_operations) as f64;
-    if held == 0 || operations <= 0.0 {
+/// What a member brings to its group's curve.
+struct Part {
+    held: Bytes,
+    operations: f64,
+    curve: Curve,
+}
+
+impl Part {
+    fn of(member: &JointSignal) -> Option<Self> {
+        let Some(Utility::Curve(curve)) = &member.utility else { return None };
+        Some(Self { held: member.held, operations: member.operations as f64, curve: curve.clone() })
+    }
+}
+
+/// Points of a group's curve, about: as many as suffice where members' have a few hundred each.
+const GROUP_POINTS: usize = 1_024;
+
+/// The curve of tenants together: at a size of which each holds its part by `held`, misses by `operations`.
+fn group_curve(members: &[Part]) -> Option<Curve> {
+    let held: Bytes = members.iter().map(|member| member.held).sum();
+    let operations: f64 = members.iter().map(|member| member.operations).sum();
+    if held == Bytes::ZERO || operations <= 0.0 {
         return None;
     }
-    // Every point of either curve, at the size of the group at which its tenant has that size.
-    let sizes_of = |curve: &Curve, part: Bytes| -> Vec<Bytes> {
-        let part = part.0.max(1);
-        curve.points().iter().map(|(size, _)| size.scale(held, part)).collect()
+    // Points of the members, at the sizes of the group at which each has that size; of many every so manieth, and the ends.
+    let in_group = |(part, size): (Bytes, Bytes)| size.scale(held.0, part.0.max(1));
+    let points: usize = members.iter().map(|member| member.curve.points().len()).sum();
+    let all =
+        members.iter().flat_map(|member| member.curve.points().iter().map(|(size, _)| (member.held, *size)));
+    let mut sizes: Vec<Bytes> = all.step_by(points.div_ceil(GROUP_POINTS).max(1)).map(in_group).collect();
+    let ends = |member: &Part| {
+        let points = member.curve.points();
+        [points.first(), points.last()].map(|end| end.map(|(size, _)| in_group((member.held, *size))))
     };
-    let mut sizes = sizes_of(a, a_held);
-    sizes.extend(sizes_of(b, b_held));
+    let ends: Vec<Bytes> = members.iter().flat_map(ends).flatten().collect();
+    sizes.extend(ends.iter().min());
+    sizes.extend(ends.iter().max());
     sizes.sort_unstable();
     sizes.dedup();
-    let miss_ratio = |size: Bytes| {
-        let of = |curve: &Curve, part: Bytes, count: u64| {
-            curve.miss_ratio(size.scale(part.0, held)) * count as f64
-        };
-        ((of(a, a_held, a_operations) + of(b, b_held, b_operations)) / operations).clamp(0.0, 1.0)
-    };
-    Curve::smoothed(sizes.into_iter().map(|size| (size, miss_ratio(size))).collect()).ok()
+    let mut misses = vec![0.0; sizes.len()];
+    for member in members {
+        let part = member.held.0 as f64 / held.0 as f64;
+        let ratios = member.curve.miss_ratios(sizes.iter().map(|size| size.0 as f64 * part));
+        misses.iter_mut().zip(ratios).for_each(|(sum, ratio)| *sum += ratio * member.operations);
+    }
+    let ratio = |misses: f64| (misses / operations).clamp(0.0, 1.0);
+    Curve::smoothed(sizes.into_iter().zip(misses.into_iter().map(ratio)).collect()).ok()
 }
 
 impl Nest for Joint {
@@ -318,6 +350,44 @@ mod tests {
         let mut window = signal(&[(0, 1.0), (100, 0.0)], 50, 30);
         window.then(&JointSignal { held: Bytes(7), operations: 1, ..JointSignal::default() });
         assert!(window.utility.is_some() && window.held == Bytes(7) && window.operations == 31);
+    }
+
+    /// Of a thousand members' points a few are taken, and the curve is as near to the mean of theirs as they are to one another.
+    #[test]
+    fn a_group_of_many_has_a_curve_of_no_more_points() {
+        let mut rng = units::Rng::new(5);
+        let members: Vec<JointSignal> = (0..1_000)
+            .map(|_| {
+                let (reach, held) = (1_000 + rng.below(9_000), 1 + rng.below(5_000));
+                let points = (0..300_u64)
+                    .map(|i| (Bytes(i * reach), 1.0 / (1.0 + i as f64 / 50.0)))
+                    .collect::<Vec<_>>();
+                let utility = Some(Utility::Curve(Curve::new(points).unwrap()));
+                JointSignal {
+                    held: Bytes(held * 100),
+                    operations: rng.below(100),
+                    utility,
+                    ..JointSignal::default()
+                }
+            })
+            .collect();
+        let (first, others) = members.split_first().unwrap();
+        let mut group = first.clone();
+        group.beside_all(others.iter());
+        let Some(Utility::Curve(curve)) = &group.utility else { panic!("{group:?}") };
+        assert!(curve.points().len() <= GROUP_POINTS + 2, "{}", curve.points().len());
+        for part in [0, 1, 5, 20, 50, 100, 200, 1_000] {
+            let size = Bytes(group.held.0 * part / 100);
+            let misses: f64 = members
+                .iter()
+                .map(|member| {
+                    let Some(Utility::Curve(curve)) = &member.utility else { panic!("it has one") };
+                    curve.miss_ratio(size.scale(member.held.0, group.held.0)) * member.operations as f64
+                })
+                .sum();
+            let exact = misses / group.operations as f64;
+            assert!((curve.miss_ratio(size) - exact).abs() < 0.002, "{part} %: {exact}");
+        }
     }
 
     #[test]

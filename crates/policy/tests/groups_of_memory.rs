@@ -59,6 +59,37 @@ fn a_group_of_another_policy_has_its_part_of_one_pool_by_weight() {
     }
 }
 
+/// Who is idle pays for itself, in a group as alone: nobody is taxed twice, and nobody for its neighbour. A group that does not tax is taxed
+/// as a whole.
+#[test]
+fn a_tax_is_paid_once_and_by_who_is_idle() {
+    let row = |id, group: Option<u16>, reserved, idle| {
+        let mut row = holder(id, group, 1.0, 1_000);
+        row.claim.floor = Amount::memory(Bytes(reserved));
+        row.signal = Some(MemorySignal { held: Bytes(1_000), idle: Bytes(idle), ..MemorySignal::default() });
+        row
+    };
+    let targets = |policy: &mut MemoryPolicy, group: Option<u16>, idle: [u64; 2]| {
+        let rows = [row(1, None, 5_000, 0), row(2, group, 2_500, idle[0]), row(3, group, 2_500, idle[1])];
+        let shares = decided(policy, &rows);
+        [0, 1, 2].map(|at: usize| shares[at].target.0)
+    };
+    for name in ["idle-tax", "auto"] {
+        for (idle, wanted) in [([0, 1_000], [5_000, 2_500, 1_250]), ([1_000, 1_000], [5_000, 1_250, 1_250])] {
+            let taxing = |name| {
+                let options = MemoryOptions { learning: Duration::ZERO, ..MemoryOptions::default() };
+                MemoryPolicy::by_name(name, options).expect("a policy of this name")
+            };
+            let alone = targets(&mut taxing(name), None, idle);
+            let group = Group { claim: Claim::default(), inside: taxing(name) };
+            let grouped = targets(&mut taxing(name).over(vec![group]), Some(0), idle);
+            assert_eq!((alone, grouped), (wanted, wanted), "{name} {idle:?}");
+        }
+    }
+    let mut of_another = one_group("idle-tax", "partitioned", 1.0);
+    assert_eq!(targets(&mut of_another, Some(0), [0, 1_000]), [5_000, 1_667, 1_666], "half is idle");
+}
+
 /// Under `partitioned` a group holds no more than its share, whichever policy is inside: one member fills it, and gives way when
 /// another comes. Where a ceiling is passed by a 64th, a store brings its tenant as far below it.
 #[test]
@@ -220,10 +251,9 @@ fn who_is_told_something_else_goes_on_with_what_it_has_learnt() {
         let half = targets_at(&mut auto, 12..80, group, [(0, 5_000), (0, 5_000)]);
         auto.retell(MemoryOptions { tax: Tax::new(0.8).unwrap(), ..options });
         let more = targets_at(&mut auto, 80..150, group, [(0, 5_000), (0, 5_000)]);
-        // A fifth instead of a half of each; of a group's share once more for the group.
-        let part = if group.is_some() { 0.16 } else { 0.4 };
+        // A fifth instead of a half of each.
         for (half, more) in half.iter().zip(&more) {
-            assert!((*half as f64 * part - *more as f64).abs() < 10.0, "{half} and {more}, {group:?}");
+            assert!((*half as f64 * 0.4 - *more as f64).abs() < 10.0, "{half} and {more}, {group:?}");
         }
         assert!(half[1] < half[0], "what was learnt: {half:?}");
         if group.is_some() {

@@ -5,7 +5,7 @@
 //! Invariants: the shares of a group's members together fit the group's share; a group claims at least what its members
 //!             reserve together, and at most its ceiling; who names a group that is not there stands for itself; a group that
 //!             nobody is in any more remembers nobody
-//! Cost:       the sum of the policies' own; O(tenants) beside them, no allocation once the tenants are steady
+//! Cost:       the sum of the policies' own; O(tenants) beside them, no allocation once the tenants are steady but for the curve of a group
 //! Source:     NyxCache §5 (groups of caches), Spirit §7 (a tenant of many containers)
 
 use super::paced::Paced;
@@ -181,10 +181,11 @@ where
 /// The signal of a group; none if any member's is missing.
 fn beside<S: Join, A>(rows: &[Row<S, A>]) -> Option<S> {
     let (first, others) = rows.split_first()?;
-    let mut all = first.signal.clone()?;
-    for row in others {
-        all.beside(row.signal.as_ref()?);
+    if others.iter().any(|row| row.signal.is_none()) {
+        return None;
     }
+    let mut all = first.signal.clone()?;
+    all.beside_all(others.iter().filter_map(|row| row.signal.as_ref()));
     Some(all)
 }
 

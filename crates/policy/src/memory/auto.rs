@@ -25,6 +25,8 @@ pub const LEARNING: Duration = Duration::from_secs(3 * 3_600);
 pub struct Auto {
     shared: Shared,
     tax: Tax,
+    /// Groups that tax their members themselves, sorted.
+    spared: Vec<TenantId>,
     learning: Duration,
     phase: Phase,
     learnt: Vec<Learnt>,
@@ -63,6 +65,7 @@ impl Auto {
         Self {
             shared,
             tax,
+            spared: Vec::new(),
             learning,
             phase: Phase::Begin,
             learnt: Vec::new(),
@@ -76,6 +79,12 @@ impl Auto {
     /// The same among the members of a group.
     pub(super) fn in_group(self) -> Self {
         Self { shared: self.shared.in_group(), ..self }
+    }
+
+    /// The same where these are not taxed: groups whose own policy takes what their members leave idle.
+    #[must_use]
+    pub fn sparing(self, spared: Vec<TenantId>) -> Self {
+        Self { spared, ..self }
     }
 
     /// Other options from the next decision on. A tax that runs goes on: what was learnt is not learnt again.
@@ -189,7 +198,7 @@ impl Policy for Auto {
             Phase::Begin | Phase::Taxing => false,
         };
         self.divide(seen);
-        tax_all(self.tax, seen, &self.private, &mut self.shares);
+        tax_all((self.tax, &self.spared), seen, &self.private, &mut self.shares);
         if begins {
             self.note_switch(seen);
         }

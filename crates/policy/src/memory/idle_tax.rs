@@ -16,7 +16,7 @@
 use super::static_split::static_shares;
 use control::memory::{MemoryShare, MemorySignal};
 use control::{Decision, Law, Policy, Seen, Shares};
-use units::{Bytes, Duration, Instant};
+use units::{Bytes, Duration, Instant, TenantId};
 
 /// Time between decisions. Memshare counts memory as idle after hours, so a minute is soon enough.
 const PERIOD: Duration = Duration::from_secs(60);
@@ -51,16 +51,18 @@ impl Tax {
     }
 }
 
-/// Fills `shares` with what the tax leaves of each tenant's `private` memory, which the policy has divided.
+/// Fills `shares` with what the tax leaves of each tenant's `private` memory, which the policy has divided; those that are `spared` keep all
+/// of it.
 pub(super) fn tax_all(
-    tax: Tax,
+    (tax, spared): (Tax, &[TenantId]),
     seen: &Seen<'_, MemorySignal, MemoryShare>,
     private: &[Bytes],
     shares: &mut Shares<MemoryShare>,
 ) {
     let rows = seen.tenants.iter().zip(private).map(|(row, &private)| {
         // A missing signal, or nothing held, taxes nothing.
-        let held = row.signal.filter(|s| Bytes::ZERO < s.held);
+        let is_taxed = spared.binary_search(&row.id).is_err();
+        let held = row.signal.filter(|s| Bytes::ZERO < s.held && is_taxed);
         let idle_part = held.map_or(0.0, |s| s.idle.0 as f64 / s.held.0 as f64);
         (row.id, MemoryShare::of(tax.target(private, 1.0 - idle_part)))
     });
@@ -76,6 +78,8 @@ pub(super) fn taxed(shares: &Shares<MemoryShare>) -> Decision<'_, MemoryShare> {
 #[derive(Debug)]
 pub struct IdleTax {
     tax: Tax,
+    /// Groups that tax their members themselves, sorted.
+    spared: Vec<TenantId>,
     weights: Vec<f64>,
     private: Vec<Bytes>,
     shares: Shares<MemoryShare>,
@@ -85,7 +89,13 @@ impl IdleTax {
     /// The policy with one tax for all.
     #[must_use]
     pub fn new(tax: Tax) -> Self {
-        Self { tax, weights: Vec::new(), private: Vec::new(), shares: Shares::default() }
+        Self { tax, spared: Vec::new(), weights: Vec::new(), private: Vec::new(), shares: Shares::default() }
+    }
+
+    /// The same where these are not taxed: groups whose own policy takes what their members leave idle.
+    #[must_use]
+    pub fn sparing(self, spared: Vec<TenantId>) -> Self {
+        Self { spared, ..self }
     }
 
     /// Another tax from the next decision on.
@@ -108,7 +118,7 @@ impl Policy for IdleTax {
         seen: &Seen<'_, MemorySignal, MemoryShare>,
     ) -> Decision<'_, MemoryShare> {
         static_shares(seen, &mut self.weights, &mut self.private);
-        tax_all(self.tax, seen, &self.private, &mut self.shares);
+        tax_all((self.tax, &self.spared), seen, &self.private, &mut self.shares);
         taxed(&self.shares)
     }
 }
@@ -117,7 +127,6 @@ impl Policy for IdleTax {
 mod tests {
     use super::*;
     use control::{Amount, Claim, Pool, Row, Window};
-    use units::TenantId;
 
     /// M6: at a tax of 50 %, tenants that are wholly, half and not at all active keep 100, 66.7 and 50 % of their
     /// private memory; at 100 % whoever is idle at all keeps nothing.

@@ -81,13 +81,20 @@ impl MemoryPolicy {
         if groups.is_empty() {
             return self;
         }
+        let those = |which: fn(&Self) -> bool| -> Vec<_> {
+            let of = |(id, group): (GroupId, &Group<Self>)| which(&group.inside).then_some(id.row());
+            (0..).map(GroupId).zip(&groups).filter_map(of).collect()
+        };
+        let taxes = |inside: &Self| matches!(inside, Self::IdleTax(_) | Self::Auto(_));
         let outer = match self {
             // Items are compared where both policies do so; a group with another inside has its part by weight.
             Self::Pooled(pooled) => {
-                let other = |(_, group): &(GroupId, &Group<Self>)| !matches!(group.inside, Self::Pooled(_));
-                let others = (0..).map(GroupId).zip(&groups).filter(other).map(|(id, _)| id.row());
-                Self::Pooled(pooled.giving_by_weight(others.collect()))
+                let others = those(|inside| !matches!(inside, Self::Pooled(_)));
+                Self::Pooled(pooled.giving_by_weight(others))
             }
+            // Nobody is taxed twice, nor for what others of its group leave idle.
+            Self::IdleTax(tax) => Self::IdleTax(tax.sparing(those(taxes))),
+            Self::Auto(auto) => Self::Auto(auto.sparing(those(taxes))),
             other => other,
         };
         let inside = |group: Group<Self>| Group { inside: group.inside.in_group(), ..group };
