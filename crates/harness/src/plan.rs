@@ -201,18 +201,26 @@ impl Plan {
         if let Some(want) = want {
             let _ = match self.size_for(want) {
                 Some(size) => write!(text, "\na hit ratio of {want} needs {size}"),
+                // What comes back from farther away than the server looks is in none of its curves.
+                None if self.live => write!(
+                    text,
+                    "\nup to {} no memory gives a hit ratio of {want}, and the curve ends there at {:.4}; with more memory the server sees farther",
+                    self.end().0,
+                    self.end().1
+                ),
                 None => write!(
                     text,
                     "\nno memory gives a hit ratio of {want}: the curve ends at {:.4}",
-                    self.best()
+                    self.end().1
                 ),
             };
         }
         text
     }
 
-    fn best(&self) -> f64 {
-        self.curve.points().last().map_or(0.0, |(_, miss)| 1.0 - miss)
+    /// The largest size that the curve knows, and the hit ratio there.
+    fn end(&self) -> (Bytes, f64) {
+        self.curve.points().last().map_or((Bytes::ZERO, 0.0), |(size, miss)| (*size, 1.0 - miss))
     }
 
     /// The object of `plan --json`.
@@ -346,7 +354,12 @@ mod tests {
         assert!((gained(1) - 40.0).abs() < 1e-6 && (gained(2) + 80.0).abs() < 1e-6, "{object}");
         assert_eq!(object["bytes_for_want"], 150);
         let table = plan().to_table(&[20], Some(0.9));
-        assert!(table.contains("+40.0") && table.contains("no memory gives"), "{table}");
+        assert!(table.contains("+40.0"), "{table}");
+        // A trace is known to its end, a server's curve as far as the server looks.
+        for (live, seen) in [(true, "\nup to 400B no memory gives"), (false, "\nno memory gives")] {
+            let table = Plan { live, ..plan() }.to_table(&[20], Some(0.9));
+            assert!(table.contains(seen), "{table}");
+        }
     }
 
     #[test]

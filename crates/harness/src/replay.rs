@@ -233,7 +233,7 @@ impl Replayer {
             decided: Instant::ZERO,
             undecided_tenant: false,
         };
-        replayer.control.set_group_floors(replayer.division.floors());
+        replayer.control.set_groups(&replayer.division.reserve_and_weigh());
         for name in replayer.options.tenants.clone() {
             replayer.tenant(name.as_bytes())?;
         }

@@ -81,10 +81,12 @@ impl Division {
         self.places.get(usize::from(id.0)).and_then(Option::as_ref)
     }
 
-    /// What each place reserves.
+    /// What each place reserves, and its weight.
     #[must_use]
-    pub fn floors(&self) -> Vec<Bytes> {
-        self.places.iter().map(|group| group.as_ref().map_or(Bytes::ZERO, |group| group.reserved)).collect()
+    pub fn reserve_and_weigh(&self) -> Vec<(Bytes, Weight)> {
+        let nobody = (Bytes::ZERO, Weight::ONE);
+        let of = |group: &GroupConfig| (group.reserved, Weight::new(group.weight).unwrap_or_default());
+        self.places.iter().map(|group| group.as_ref().map_or(nobody, of)).collect()
     }
 
     /// The same with a group put in, in the place of its name or in the first that is empty; none if there is none.
@@ -299,7 +301,10 @@ mod tests {
         };
         let less = all.without(GroupId(1));
         assert_eq!(places(&less), [(0, "a".to_owned()), (2, "c".to_owned())]);
-        assert_eq!(less.floors(), [Bytes::mib(1), Bytes::ZERO, Bytes::mib(1)]);
+        assert_eq!(
+            less.reserve_and_weigh().iter().map(|(floor, _)| *floor).collect::<Vec<_>>(),
+            [Bytes::mib(1), Bytes::ZERO, Bytes::mib(1)]
+        );
         let again = less.with(group("d", 2)).unwrap().with(group("c", 5)).unwrap();
         assert_eq!(places(&again), [(0, "a".to_owned()), (1, "d".to_owned()), (2, "c".to_owned())]);
         let tenants = [(Some(GroupId(2)), 3), (Some(GroupId(2)), 1), (None, 7), (Some(GroupId(9)), 1)];

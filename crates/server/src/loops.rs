@@ -128,7 +128,7 @@ pub(crate) fn control(
             let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
             let division = shared.in_charge.now();
             thing.set_private(division.terms.private);
-            thing.set_group_floors(division.floors());
+            thing.set_groups(&division.reserve_and_weigh());
             thing.watch_idle(memory.policy().wants_idle().then_some(division.terms.idle_time));
             due = now + memory.step(now, &mut thing);
             let decisions = memory.journal().recorded_total();

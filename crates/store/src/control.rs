@@ -6,7 +6,7 @@ use crate::metrics::Totals;
 use crate::store::Store;
 use crate::sync::Ordering;
 use control::memory::{MemoryShare, MemorySignal, TierTraffic};
-use control::{Actuator, Amount, Decision, Pool, Row, Sensor};
+use control::{Actuator, Amount, Decision, Pool, Row, Sensor, Weight};
 use std::sync::Arc;
 use units::{Bytes, Duration, Instant, TenantId};
 
@@ -67,17 +67,17 @@ impl MemoryControl {
         self.private = part.clamp(0.0, 1.0);
     }
 
-    /// Says what each group of tenants reserves, by the places that claims name. The cleaner leaves it to the members.
-    pub fn set_group_floors(&mut self, floors: Vec<Bytes>) {
-        self.groups.set(floors);
+    /// Says what each group of tenants reserves, and its weight, by the places that claims name. The cleaner leaves to the members what it
+    /// reserves.
+    pub fn set_groups(&mut self, groups: &[(Bytes, Weight)]) {
+        self.groups.set(groups);
     }
 
     /// Adds private memory to the claims of those who reserve none, and tells the cleaner.
     fn add_private(&mut self, divisible: Bytes, rows: &mut [Row<MemorySignal, MemoryShare>]) {
         let reserved: Bytes = rows.iter().map(|row| row.claim.floor.bytes).sum();
-        let reserved = reserved + self.groups.beyond_members(rows);
-        let rest = divisible.saturating_sub(reserved).0 as f64 * self.private;
-        let weights: f64 = rows.iter().map(|row| row.claim.weight.get()).sum();
+        let (beyond, weights) = self.groups.beyond_members(rows);
+        let rest = divisible.saturating_sub(reserved + beyond).0 as f64 * self.private;
         for row in rows.iter_mut() {
             if row.claim.floor.bytes == Bytes::ZERO {
                 #[expect(
@@ -85,7 +85,7 @@ impl MemoryControl {
                     clippy::cast_sign_loss,
                     reason = "a part in 0..=1 of a size; rounding down keeps the sum below it"
                 )]
-                let part = (rest * (row.claim.weight.get() / weights)) as u64;
+                let part = (rest * self.groups.part(&row.claim, weights)) as u64;
                 row.claim.floor.bytes = Bytes(part);
             }
             // What it claims may have changed meanwhile.

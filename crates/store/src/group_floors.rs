@@ -1,12 +1,12 @@
-//! What the cleaner leaves to tenants that are in groups.
+//! What the cleaner leaves to tenants that are in groups, and what of the unreserved memory is whose first share.
 //!
-//! Shape:      what groups and members reserve, members' targets -> a floor per tenant
+//! Shape:      what groups and members reserve, members' targets -> a floor per tenant; weights -> parts
 //! Invariants: a member's floor is at least its own reservation and at most its target, where that allows it; the floors
 //!             of a group's members sum to what the group reserves, up to rounding down
 //! Cost:       O(tenants + groups) per decision, nothing without groups
 
 use control::memory::{MemoryShare, MemorySignal};
-use control::{Claim, Row};
+use control::{Claim, Row, Weight};
 use units::{Bytes, TenantId};
 
 /// The floors of groups and of those who are in them.
@@ -14,6 +14,8 @@ use units::{Bytes, TenantId};
 pub(crate) struct GroupFloors {
     /// What each group reserves, by its place.
     floors: Vec<Bytes>,
+    /// Its weight among the groups and lone tenants.
+    weights: Vec<f64>,
     /// Of each group, scratch.
     sums: Vec<Sums>,
     /// Of each tenant as last seen: its group's place and what it reserves itself.
@@ -25,14 +27,18 @@ pub(crate) struct GroupFloors {
 #[derive(Clone, Copy, Default, Debug)]
 struct Sums {
     members: u32,
+    weight: f64,
     own: Bytes,
     beyond: Bytes,
 }
 
 impl GroupFloors {
-    /// Takes over what groups reserve.
-    pub(crate) fn set(&mut self, floors: Vec<Bytes>) {
-        self.floors = floors;
+    /// Takes over what groups reserve, and their weights.
+    pub(crate) fn set(&mut self, groups: &[(Bytes, Weight)]) {
+        self.floors.clear();
+        self.weights.clear();
+        self.floors.extend(groups.iter().map(|(floor, _)| *floor));
+        self.weights.extend(groups.iter().map(|(_, weight)| weight.get()));
     }
 
     fn clear_sums(&mut self) {
@@ -40,17 +46,32 @@ impl GroupFloors {
         self.sums.resize(self.floors.len(), Sums::default());
     }
 
-    /// What groups that have members reserve beyond what these do.
-    pub(crate) fn beyond_members(&mut self, rows: &[Row<MemorySignal, MemoryShare>]) -> Bytes {
+    /// What groups that have members reserve beyond what these do, and the weight of those groups and of lone tenants together.
+    pub(crate) fn beyond_members(&mut self, rows: &[Row<MemorySignal, MemoryShare>]) -> (Bytes, f64) {
+        let mut weight = 0.0;
         self.clear_sums();
         for row in rows {
             if let Some(place) = place(&self.floors, &row.claim) {
-                self.sums[place].members += 1;
-                self.sums[place].own += row.claim.floor.bytes;
+                let sums = &mut self.sums[place];
+                weight += if sums.members == 0 { self.weights[place] } else { 0.0 };
+                sums.members += 1;
+                sums.weight += row.claim.weight.get();
+                sums.own += row.claim.floor.bytes;
+            } else {
+                weight += row.claim.weight.get();
             }
         }
         let groups = self.floors.iter().zip(&self.sums).filter(|(_, sums)| 0 < sums.members);
-        groups.map(|(floor, sums)| floor.saturating_sub(sums.own)).sum()
+        (groups.map(|(floor, sums)| floor.saturating_sub(sums.own)).sum(), weight)
+    }
+
+    /// A tenant's part, 0..=1, of what nobody reserves, where those who divide it weigh so much together, as `beyond_members` has just said:
+    /// by its own weight, or by that of its group, and inside by its own.
+    pub(crate) fn part(&self, claim: &Claim, of: f64) -> f64 {
+        match place(&self.floors, claim) {
+            Some(place) => self.weights[place] / of * (claim.weight.get() / self.sums[place].weight),
+            None => claim.weight.get() / of,
+        }
     }
 
     /// Takes note of who is in which group and reserves what.
@@ -120,8 +141,8 @@ mod tests {
         let share = |target| MemoryShare::of(Bytes(target));
         let shares: Vec<_> = (0..).map(TenantId).zip(tenants.iter().map(|t| share(t.2))).collect();
         let mut all = GroupFloors::default();
-        all.set(floors.iter().copied().map(Bytes).collect());
-        assert_eq!(all.beyond_members(&rows), Bytes(beyond), "{floors:?} {tenants:?}");
+        all.set(&floors.iter().map(|floor| (Bytes(*floor), Weight::ONE)).collect::<Vec<_>>());
+        assert_eq!(all.beyond_members(&rows).0, Bytes(beyond), "{floors:?} {tenants:?}");
         all.see(&rows);
         let mut told = Vec::new();
         all.divide(&shares, |_, floor| told.push(floor.0));
@@ -139,6 +160,30 @@ mod tests {
         check(&[100, 50], &[(Some(0), 0, 100)], &[100], 100);
     }
 
+    /// One lone tenant and a group of nine, of a weight each; then a group of twice that, inside by weight.
+    #[test]
+    fn the_rest_is_divided_among_groups_before_members() {
+        let parts = |group_weight: f64, tenants: &[(Option<u16>, f64)]| {
+            let rows: Vec<_> = (0..)
+                .zip(tenants)
+                .map(|(id, &(group, weight))| {
+                    let weight = Weight::new(weight).unwrap();
+                    let claim = Claim { weight, group: group.map(GroupId), ..Claim::default() };
+                    Row { id: TenantId(id), claim, signal: None, in_force: None }
+                })
+                .collect();
+            let mut all = GroupFloors::default();
+            // The second has no members, and no part.
+            all.set(&[(Bytes(0), Weight::new(group_weight).unwrap()), (Bytes(50), Weight::ONE)]);
+            let (beyond, weight) = all.beyond_members(&rows);
+            assert_eq!(beyond, Bytes(0));
+            rows.iter().map(|row| (all.part(&row.claim, weight) * 1_000.0).round()).collect::<Vec<_>>()
+        };
+        let many = [(None, 1.0)].into_iter().chain([(Some(0), 1.0); 9]).collect::<Vec<_>>();
+        assert_eq!(parts(1.0, &many), [&[500.0][..], &[56.0; 9]].concat());
+        assert_eq!(parts(2.0, &[(None, 2.0), (Some(0), 1.0), (Some(0), 4.0)]), [500.0, 100.0, 400.0]);
+    }
+
     #[test]
     fn who_was_in_a_group_that_is_gone_has_its_own_again() {
         let row = |group| Row {
@@ -150,8 +195,9 @@ mod tests {
         let shares = [(TenantId(1), MemoryShare::of(Bytes(100)))];
         let mut all = GroupFloors::default();
         let mut told = Vec::new();
-        for (floors, group) in [(vec![Bytes(80)], Some(GroupId(0))), (vec![], None), (vec![], None)] {
-            all.set(floors);
+        let eighty = [(Bytes(80), Weight::ONE)];
+        for (groups, group) in [(&eighty[..], Some(GroupId(0))), (&[], None), (&[], None)] {
+            all.set(groups);
             all.see(&[row(group)]);
             all.divide(&shares, |_, floor| told.push(floor.0));
         }

@@ -12,8 +12,10 @@ use control::joint::{Joint, JointSignal};
 use control::{Law, Seen, Shares};
 use units::{Bytes, BytesPerSec, TenantId};
 
-/// Halvings when the level of the static shares is searched: as many as a float has digits.
+/// Halvings when the level of the static shares is searched, of its logarithm: as many as a float has digits.
 const HALVINGS: u32 = 53;
+/// Of an even level so much is nothing to anybody: at most so many bytes of as many as there can be.
+const NO_LEVEL: f64 = 1e-26;
 
 /// What a joint division is made of: everybody's terms, and the shares.
 #[derive(Debug, Default)]
@@ -174,10 +176,11 @@ fn level(terms: &[Terms], limits: impl Fn(&Terms) -> (f64, f64)) -> f64 {
             .map(|((floor, ceiling), terms)| (level * terms.weight).max(floor).min(ceiling))
             .sum()
     };
+    // Weights are up to 10^24 apart.
     let least = terms.iter().map(|terms| terms.weight).fold(f64::INFINITY, f64::min);
-    let (mut low, mut high) = (0.0, 1.0 / least);
+    let (mut low, mut high) = (even * NO_LEVEL, 1.0 / least);
     for _ in 0..HALVINGS {
-        let middle = f64::midpoint(low, high);
+        let middle = (low * high).sqrt();
         if given(middle) <= 1.0 { low = middle } else { high = middle }
     }
     low
@@ -216,6 +219,32 @@ fn round(capacity: u64, parts: &[f64], limits: &[(u64, u64)], whole: &mut Vec<u6
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// One of a floor, two that divide the rest whatever their weights are beside its.
+    #[test]
+    fn who_weighs_next_to_nothing_does_not_blur_the_others() {
+        for (small, large) in [(1e-12, 1e12), (1e-12, 1e3), (1.0, 1.0), (1e12, 1e-12)] {
+            let of = |weight, floor| Terms {
+                endowment: Bundle::default(),
+                floor: Bundle { memory: floor, bandwidth: 0.0 },
+                ceiling: Bundle { memory: 0.6, bandwidth: 1.0 },
+                step: 0.0,
+                weight,
+                unspent_weight: weight,
+            };
+            let terms = [of(small, 0.25), of(large, 0.0), of(large, 0.0)];
+            let limits = |terms: &Terms| (terms.floor.memory, terms.ceiling.memory);
+            let level = level(&terms, limits);
+            let parts = terms.map(|t| (t.weight * level).clamp(t.floor.memory, t.ceiling.memory));
+            let wanted = match () {
+                () if small < large => [0.25, 0.375, 0.375],
+                () if small == large => [1.0 / 3.0; 3],
+                () => [0.6, 0.2, 0.2],
+            };
+            let is_near = |(part, wanted): (&f64, f64)| (part - wanted).abs() < 1e-9;
+            assert!(parts.iter().zip(wanted).all(is_near), "{small} {large}: {parts:?}");
+        }
+    }
 
     #[test]
     fn rounding_keeps_the_sum_and_the_limits() {
