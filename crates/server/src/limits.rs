@@ -92,8 +92,13 @@ pub const RECEIVE_BUFFER: usize = 64 << 10;
 /// Buffers that io_uring receives into, per worker: streams that may have something at once; when they run out the others
 /// are asked again in the next round.
 pub const URING_BUFFERS: u16 = 128;
-/// Bytes of one of them: a batch of requests; what is longer takes several, and one copy more.
+/// Bytes of one of them: a batch of requests; what is longer takes several.
 pub const URING_BUFFER: usize = 2 << 10;
+/// Where so many bytes of one stream arrive together, what follows is read by calls of its own, into the worker's buffer: many small
+/// buffers of the ring cost more than a call, and a copy.
+pub const URING_BULK: usize = 8 << 10;
+/// After so many calls in a row that brought less the ring receives for it again (guess: ends of large requests are none).
+pub const URING_CALLS: u8 = 8;
 /// Bytes of replies that one worker hands to io_uring together; what does not fit is sent by a call of its own.
 pub const URING_OUT: usize = 128 << 10;
 /// Replies up to this size are handed over together; longer ones are sent at once, without a copy (guess: a copy of 16 KiB

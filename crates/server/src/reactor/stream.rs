@@ -1,5 +1,6 @@
 //! A stream on io_uring: what is under way, what waits.
 
+use crate::limits::{URING_BULK, URING_CALLS};
 use socket2::Socket;
 use std::io::{self, IoSlice, Read as _, Write as _};
 use std::ops::Range;
@@ -29,7 +30,13 @@ pub(super) struct Stream {
     /// That end has come; some of what was sent before may still be unread.
     pub(super) has_hung_up: bool,
     /// It is to be read from by a call of its own.
-    pub(super) is_last_ready: bool,
+    pub(super) is_call_ready: bool,
+    /// What is under way is no receive but a watch for something to receive.
+    pub(super) is_polled: bool,
+    /// The last call has taken all that there was.
+    pub(super) is_emptied: bool,
+    /// Calls of its own that may bring little until the ring receives for it again; 0 while it does.
+    pub(super) calls: u8,
     pub(super) is_paused: bool,
     /// Nothing will arrive any more; told once everything before has been delivered.
     pub(super) is_over: bool,
@@ -57,7 +64,10 @@ impl Stream {
             is_retried: false,
             is_end_watched: false,
             has_hung_up: false,
-            is_last_ready: false,
+            is_call_ready: false,
+            is_polled: false,
+            is_emptied: false,
+            calls: 0,
             is_paused: false,
             is_over: false,
             is_finishing: false,
@@ -76,6 +86,13 @@ impl Stream {
 
     pub(super) fn is_under_way(&self) -> bool {
         self.is_receiving || self.is_watched || self.is_end_watched
+    }
+
+    /// Notes how much has arrived together, which says how it is received from then on. Returns whether that changes to calls of its own.
+    pub(super) fn note_arrived(&mut self, len: usize) -> bool {
+        let before = self.calls;
+        self.calls = if URING_BULK <= len { URING_CALLS } else { before.saturating_sub(1) };
+        before == 0 && 0 < self.calls
     }
 
     /// Reads with one call: 0 at the end, failed or not, none if nothing is there yet.

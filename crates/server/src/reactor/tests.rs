@@ -1,7 +1,7 @@
 //! What both engines promise, over real sockets.
 
 use super::{Completion, Epoll, IoEngine, Reactor, Ring, Sending, StreamId, Uring, choose};
-use crate::limits::{RECEIVE_BUFFER, URING_BUFFERS, URING_SEND_MAX};
+use crate::limits::{RECEIVE_BUFFER, URING_BUFFERS, URING_BULK, URING_SEND_MAX};
 use crate::testing;
 use socket2::{Domain, Socket, Type};
 use std::io::{IoSlice, Read as _, Write as _};
@@ -34,6 +34,12 @@ pub(super) fn pair() -> (Socket, Socket) {
     let (ours, theirs) = Socket::pair(Domain::UNIX, Type::STREAM, None).unwrap();
     ours.set_nonblocking(true).unwrap();
     (ours, theirs)
+}
+
+/// Little and much in turn: each many times in a row, so that streams are received from in either way, and change.
+fn lengths() -> impl Iterator<Item = usize> {
+    let mut rng = units::Rng::new(3);
+    (0..400).map(move |i| if i / 20 % 2 == 0 { 1 + rng.index(300) } else { 1 + rng.index(3 * URING_BULK) })
 }
 
 /// Bytes that tell their place.
@@ -236,6 +242,40 @@ fn more_streams_than_buffers_are_all_heard() {
         heard.sort_unstable();
         assert_eq!(heard, (0..count).collect::<Vec<_>>());
         streams.into_iter().for_each(|(id, _)| bed.reactor.close(id));
+    });
+}
+
+/// Whatever is paused meanwhile, and however much comes together: in order, once, and behind it the end.
+#[test]
+fn little_and_much_arrive_in_order_and_the_end_behind_them() {
+    on_each(|bed| {
+        let (id, mut peer) = bed.stream();
+        let all = bytes(lengths().sum());
+        let sent = all.clone();
+        let writer = std::thread::spawn(move || {
+            let mut at = 0;
+            for len in lengths() {
+                peer.write_all(&sent[at..at + len]).unwrap();
+                at += len;
+            }
+        });
+        let mut got = Vec::new();
+        for turn in 0.. {
+            match bed.next() {
+                (Completion::Arrived(of, _), data) if of == id => got.extend_from_slice(&data),
+                (Completion::Closed(of), _) if of == id => break,
+                other => panic!("{other:?}"),
+            }
+            if turn % 7 == 0 {
+                bed.reactor.pause(id);
+                assert!(
+                    bed.poll().iter().all(|(completion, _)| !matches!(completion, Completion::Arrived(..)))
+                );
+                bed.reactor.resume(id);
+            }
+        }
+        assert!(got == all, "{} of {}", got.len(), all.len());
+        writer.join().unwrap();
     });
 }
 

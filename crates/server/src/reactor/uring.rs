@@ -5,8 +5,8 @@
 //! Invariants: the system reads no page of the log after `send` has returned; a number is free again only when nothing of
 //!             its stream is under way, and what completes late carries a generation that is gone; what arrives for a
 //!             stream that is not read from is kept aside (accounted), and its receiving is cancelled
-//! Cost:       one copy of what arrives and of short replies; no system call per stream that goes on, but for long replies and
-//!             what is flushed
+//! Cost:       one copy of what arrives and of short replies; no system call per stream that goes on, but for long replies, what
+//!             is flushed, and streams that bring much: these are watched, and read by calls of their own without that copy
 //! Failure:    out of shared buffers a receive ends and begins anew when they are back. A receive that goes on may miss the end
 //!             of a stream: one that comes while it reads (liburing, issue 1549), and a reset behind the last bytes, where the
 //!             system takes a socket without more of them for one that more may come to. So the end is watched for, and what is
@@ -50,7 +50,7 @@ pub(crate) struct Uring {
     senders: Vec<(usize, usize)>,
     /// Bytes of the ring's memory that are taken in this round.
     out: usize,
-    /// Streams that are not read from and got something all the same.
+    /// Streams that are not read from and got something all the same, and those that are to be read by calls from now on.
     to_quiet: Vec<usize>,
     completed: Vec<Completed>,
     /// Streams that have no room though they were said to, and their generations.
@@ -71,8 +71,8 @@ enum What {
     Arrived(u16, usize),
     /// Bytes were kept, or the end was.
     Kept,
-    /// The other side sends no more: what there is, is read by a call of its own.
-    Last,
+    /// It is read by a call of its own: there is much, or the other side sends no more.
+    Call,
     Owes(usize),
     Sent,
     Failed,
@@ -134,29 +134,36 @@ impl Uring {
             let receive = self.slots.get(at).map(|_| self.tag(Purpose::Receive, at));
             let Some(receive) = receive else { continue };
             let Some(stream) = self.stream(at) else { continue };
-            if stream.is_held() && stream.is_receiving && !stream.is_cancelled {
+            let is_unwanted = stream.is_held() || (0 < stream.calls && !stream.is_polled);
+            if is_unwanted && stream.is_receiving && !stream.is_cancelled {
                 stream.is_cancelled = true;
                 self.ring.cancel(receive, self.tag(Purpose::Cancel, at))?;
             }
         }
         for at in std::mem::take(&mut self.to_receive) {
             let Some(stream) = self.stream(at) else { continue };
-            if stream.is_receiving || stream.is_over || stream.is_held() {
+            if stream.is_receiving || stream.is_over || stream.is_held() || stream.is_call_ready {
                 continue;
             }
             if stream.has_hung_up {
-                if !std::mem::replace(&mut stream.is_last_ready, true) {
-                    self.make_ready(at, What::Last);
-                }
+                stream.is_call_ready = true;
+                self.make_ready(at, What::Call);
                 continue;
             }
-            (stream.is_receiving, stream.is_cancelled) = (true, false);
+            (stream.is_receiving, stream.is_cancelled, stream.is_emptied) = (true, false, false);
+            let is_polled = 0 < stream.calls;
+            stream.is_polled = is_polled;
             let socket = stream.socket.as_raw_fd();
             if !std::mem::replace(&mut stream.is_end_watched, true) {
                 let end = u32::from(PollFlags::RDHUP.bits());
                 self.ring.watch(socket, end, false, self.tag(Purpose::HangUp, at))?;
             }
-            self.ring.receive(socket, self.tag(Purpose::Receive, at))?;
+            let tag = self.tag(Purpose::Receive, at);
+            if is_polled {
+                self.ring.watch(socket, events, false, tag)
+            } else {
+                self.ring.receive(socket, tag)
+            }?;
         }
         for i in 0..self.senders.len() {
             let (at, start) = self.senders[i];
@@ -318,7 +325,9 @@ impl Reactor for Uring {
         // What the next wait brings of what is there already.
         let is_read = |at: &usize| {
             let stream = self.slots[*at].stream.as_ref();
-            stream.is_some_and(|stream| !stream.is_gone && !stream.is_held() && !stream.is_over)
+            stream.is_some_and(|stream| {
+                !stream.is_gone && !stream.is_held() && !stream.is_over && !stream.is_emptied
+            })
         };
         !self.ready.is_empty() || self.to_receive.iter().chain(&self.followed).any(is_read)
     }
@@ -339,7 +348,7 @@ impl Reactor for Uring {
             let completion = match what {
                 What::Arrived(from, len) => self.deliver(at, (from, len), buffer),
                 What::Kept => self.deliver_kept(at, buffer),
-                What::Last => self.deliver_last(at, buffer),
+                What::Call => self.deliver_by_call(at, buffer),
                 What::Owes(bytes) => Some(Completion::Owes(StreamId(at), bytes)),
                 What::Sent => Some(Completion::Sent(StreamId(at))),
                 What::Failed => Some(self.close_for(at)),

@@ -20,8 +20,10 @@ impl Uring {
 
     pub(super) fn received(&mut self, at: usize, done: Completed) {
         let is_gone = self.stream(at).is_none();
+        let mut was_polled = false;
         if let Some(stream) = &mut self.slots[at].stream {
             stream.is_receiving = done.more;
+            was_polled = !done.more && std::mem::take(&mut stream.is_polled);
         }
         if let Some(buffer) = done.buffer {
             match done.result {
@@ -40,6 +42,7 @@ impl Uring {
             return;
         }
         match done.result {
+            Ok(_) if was_polled => self.call(at),
             Ok(0) => self.over(at),
             // Out of buffers, cancelled, or the system has had enough of it: a new one.
             Ok(_) | Err(Errno::NOBUFS | Errno::CANCELED | Errno::INTR | Errno::AGAIN) => {
@@ -54,6 +57,15 @@ impl Uring {
         if let Some(stream) = self.stream(at) {
             stream.is_over = true;
             self.make_ready(at, What::Kept);
+        }
+    }
+
+    /// There is something to be read by a call of its own.
+    fn call(&mut self, at: usize) {
+        if let Some(stream) = self.stream(at)
+            && !std::mem::replace(&mut stream.is_call_ready, true)
+        {
+            self.make_ready(at, What::Call);
         }
     }
 
@@ -72,7 +84,11 @@ impl Uring {
         if !stream.is_held() && stream.kept.is_empty() {
             buffer[..len].copy_from_slice(self.ring.received(from, len));
             self.ring.give_back(from);
-            return Some(Completion::Arrived(StreamId(at), self.append(at, len, buffer)));
+            let len = self.append(at, len, buffer);
+            if self.slots[at].stream.as_mut().is_some_and(|stream| stream.note_arrived(len)) {
+                self.to_quiet.push(at);
+            }
+            return Some(Completion::Arrived(StreamId(at), len));
         }
         let before = stream.kept.capacity();
         stream.kept.extend_from_slice(self.ring.received(from, len));
@@ -101,10 +117,10 @@ impl Uring {
         len
     }
 
-    /// Of a stream whose other side sends no more, what is left goes to the caller, a buffer at a time, then the end.
-    pub(super) fn deliver_last(&mut self, at: usize, buffer: &mut [u8]) -> Option<Completion> {
+    /// What is there goes to the caller, a buffer at a time; behind what the other side sent last, the end.
+    pub(super) fn deliver_by_call(&mut self, at: usize, buffer: &mut [u8]) -> Option<Completion> {
         let stream = self.slots[at].stream.as_mut()?;
-        stream.is_last_ready = false;
+        stream.is_call_ready = false;
         // What was kept came before.
         if stream.is_held() || !stream.kept.is_empty() {
             return None;
@@ -115,12 +131,18 @@ impl Uring {
                 self.deliver_kept(at, buffer)
             }
             Some(len) => {
-                self.to_receive.push(at);
+                stream.note_arrived(len);
+                stream.is_emptied = len < buffer.len() && !stream.has_hung_up;
+                if stream.is_emptied {
+                    self.to_receive.push(at)
+                } else {
+                    self.call(at)
+                }
                 Some(Completion::Arrived(StreamId(at), len))
             }
             // It had not ended after all.
             None => {
-                stream.has_hung_up = false;
+                (stream.has_hung_up, stream.is_emptied) = (false, true);
                 self.to_receive.push(at);
                 None
             }
