@@ -115,6 +115,8 @@ def test_tenants_come_change_and_go(server):
         ("PUT", "/tenants/feeds", {"reserved_bytes": 80 * MIB}, 409, "cannot be reserved"),
         ("PUT", "/tenants/feeds", {"prefix": "x:"}, 409, "cannot change"),
         ("PUT", "/tenants/feeds", {"weight": -1}, 400, "weight"),
+        ("PUT", "/tenants/feeds", {"weight": None}, 400, "weight"),
+        ("PUT", "/tenants/feeds", {"reserved_bytes": None}, 400, "reserved_bytes"),
         ("DELETE", "/tenants/default", None, 409, "default tenant"),
         ("DELETE", "/tenants/door", None, 409, "connections of its own"),
         ("PUT", "/policy", {"policy": "best"}, 400, "no such policy"),

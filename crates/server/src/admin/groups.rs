@@ -5,12 +5,11 @@
 use super::door::{Refused, known_fields, malformed};
 use super::named::Named;
 use super::policy::policy_of;
-use super::tenants::bandwidth;
+use super::tenants::{bandwidth, size};
 use crate::config::MemoryPolicy;
 use crate::operator::{GroupReport, GroupSettings, Operator, Refusal};
 use crate::sharing::TierClaim;
 use serde_json::{Map, Value, json};
-use units::Bytes;
 
 /// What a group can be told, as its keys in a body.
 const FIELDS: &[&str] = &["reserved_bytes", "weight", "policy", "bandwidth"];
@@ -62,11 +61,6 @@ fn group_json(group: &GroupReport) -> Value {
 fn settings(object: &Map<String, Value>) -> Result<GroupSettings, Refused> {
     known_fields(object, FIELDS)?;
     let wrong = |key: &str, cure: &str| malformed(&format!("{key} has another type or range"), cure);
-    let reserved = |value: &Value| {
-        let bytes =
-            value.as_u64().ok_or_else(|| wrong("reserved_bytes", "a number of bytes, without a unit"));
-        bytes.map(Bytes)
-    };
     let weight = |value: &Value| value.as_f64().ok_or_else(|| wrong("weight", "a number above zero"));
     let policy = |value: &Value| match value {
         Value::Null => Ok(None),
@@ -78,7 +72,7 @@ fn settings(object: &Map<String, Value>) -> Result<GroupSettings, Refused> {
         _ => Err(wrong("bandwidth", "a text, such as \"limit 20%\"")),
     };
     Ok(GroupSettings {
-        reserved: object.get("reserved_bytes").map(reserved).transpose()?,
+        reserved: size(object, "reserved_bytes")?,
         weight: object.get("weight").map(weight).transpose()?,
         policy: object.get("policy").map(policy).transpose()?,
         bandwidth: object.get("bandwidth").map(claim).transpose()?,
@@ -88,6 +82,7 @@ fn settings(object: &Map<String, Value>) -> Result<GroupSettings, Refused> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use units::Bytes;
 
     #[test]
     fn bodies_become_settings_or_are_refused() {
@@ -115,6 +110,8 @@ mod tests {
             r#"{"weight": "2"}"#,
             r#"{"policy": "best"}"#,
             r#"{"reserved_bytes": -1}"#,
+            r#"{"reserved_bytes": null}"#,
+            r#"{"weight": null}"#,
             r#"{"members": []}"#,
             r#"{"bandwidth": "much"}"#,
             r#"{"bandwidth": 5}"#,

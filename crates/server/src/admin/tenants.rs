@@ -212,15 +212,19 @@ fn text<'o>(object: &'o Map<String, Value>, key: &str) -> Result<Option<&'o str>
 }
 
 /// A number of bytes, null for none, or nothing.
-fn size(object: &Map<String, Value>, key: &str) -> Result<Option<Option<Bytes>>, Refused> {
+fn nullable_size(object: &Map<String, Value>, key: &str) -> Result<Option<Option<Bytes>>, Refused> {
     match object.get(key) {
-        None => Ok(None),
         Some(Value::Null) => Ok(Some(None)),
-        Some(value) => {
-            let bytes = value.as_u64().ok_or_else(|| wrong(key, "a number of bytes, without a unit"))?;
-            Ok(Some(Some(Bytes(bytes))))
-        }
+        _ => Ok(size(object, key)?.map(Some)),
     }
+}
+
+/// A number of bytes, or nothing.
+pub(super) fn size(object: &Map<String, Value>, key: &str) -> Result<Option<Bytes>, Refused> {
+    let bytes = |value: &Value| {
+        value.as_u64().map(Bytes).ok_or_else(|| wrong(key, "a number of bytes, without a unit"))
+    };
+    object.get(key).map(bytes).transpose()
 }
 
 /// The limits that an object gives.
@@ -234,7 +238,7 @@ fn allowance(object: &Map<String, Value>) -> Result<AllowanceChange, Refused> {
         Some("refuse") => Some(OverRate::Refuse),
         Some(_) => return Err(wrong("over_rate", "wait or refuse")),
     };
-    let max_item = match size(object, "max_item_bytes")? {
+    let max_item = match nullable_size(object, "max_item_bytes")? {
         Some(Some(Bytes::ZERO)) => return Err(wrong("max_item_bytes", "1 and up, or null")),
         max_item => max_item,
     };
@@ -276,9 +280,9 @@ fn settings(object: &Map<String, Value>) -> Result<Settings, Refused> {
     let claim = nullable(object, "bandwidth")?.map(|text| bandwidth(text.unwrap_or_default()));
     Ok(Settings {
         prefix: text(object, "prefix")?.map(str::to_owned),
-        reserved: size(object, "reserved_bytes")?.map(Option::unwrap_or_default),
+        reserved: size(object, "reserved_bytes")?,
         weight,
-        credit: size(object, "credit_bytes")?,
+        credit: nullable_size(object, "credit_bytes")?,
         rank: rank.transpose()?,
         over_share,
         placement: nullable(object, "placement")?.map(|word| word.map(PlaceIn::of_word)),
@@ -356,6 +360,9 @@ mod tests {
         check(r#"{"reserved": 5}"#, Err("unknown field 'reserved'"));
         check(r#"{"reserved_bytes": -5}"#, Err("reserved_bytes"));
         check(r#"{"reserved_bytes": "5MiB"}"#, Err("reserved_bytes"));
+        check(r#"{"reserved_bytes": null}"#, Err("reserved_bytes"));
+        check(r#"{"weight": null}"#, Err("weight"));
+        check(r#"{"over_share": null}"#, Err("over_share"));
         check(r#"{"weight": "2"}"#, Err("weight"));
         check(r#"{"over_share": "drop"}"#, Err("over_share"));
         check(r#"{"rank": "first"}"#, Err("first"));
