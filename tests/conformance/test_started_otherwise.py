@@ -2,8 +2,10 @@
 
 import os
 import pathlib
+import signal
 import socket
 import subprocess
+import sys
 
 import pytest
 
@@ -11,7 +13,7 @@ from conformance import servers
 from conformance.packets import AUTH, NO_MEMORY, BinaryWire, failure, packet, read
 from conformance.test_admin import wait_until
 from conformance.test_auth import BAD_TOKEN, FAILURE, wire_auth
-from conformance.test_listeners import IS_ROOT, Process, ask, listening
+from conformance.test_listeners import IS_ROOT, Process, ask, listening, wait_gone
 from conformance.wire import set_request
 
 pytestmark = pytest.mark.cotenant
@@ -63,6 +65,36 @@ def test_privileges_are_dropped_after_binding():
     with Process("-u", "nobody", "-l", f"127.0.0.1:{port}") as server:
         assert ask(("127.0.0.1", port)) == VERSION
         assert "\nUid:\t65534\t" in pathlib.Path(f"/proc/{server.process.pid}/status").read_text()
+
+
+def test_a_daemon_takes_the_sockets_over_that_were_handed_to_who_started_it(tmp_path):
+    pid_file = tmp_path / "pid"
+    with socket.socket() as inherited:
+        inherited.bind(("127.0.0.1", 0))
+        inherited.listen(8)
+        # What a service manager does: descriptor 3, and whose it is.
+        script = (
+            f"import os; os.dup2({inherited.fileno()}, 3); os.environ['LISTEN_PID'] = str(os.getpid()); "
+            f"os.execv('{servers.BINARY}', 'cotenant serve -m 16 -t 1 --admin off -d -P {pid_file}'.split())"
+        )
+        started = subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "LISTEN_FDS": "1"},
+            pass_fds=[inherited.fileno()],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=servers.START_S,
+        )
+        assert started.returncode == 0, started.stderr
+        pid = int(pid_file.read_text())
+        try:
+            assert servers.parse_ready(started.stderr)[0] == inherited.getsockname()
+            assert ask(inherited.getsockname()) == VERSION
+            assert len(listening(pid)) == 1, "and nothing else"
+        finally:
+            os.kill(pid, signal.SIGTERM)
+            wait_gone(pid)
 
 
 def said(*arguments, program=servers.BINARY, **environment):

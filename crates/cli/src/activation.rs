@@ -3,6 +3,7 @@
 //! Shape:  variables of the environment -> sockets that listen; readiness -> one datagram, one file
 //! Source: systemd's sd_listen_fds(3) and sd_notify(3); memcached's MEMCACHED_PORT_FILENAME
 
+use crate::daemon::CHILD;
 use rustix::fd::OwnedFd;
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use server::Address;
@@ -11,18 +12,30 @@ use std::net::SocketAddr;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// What the environment says about the start.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Activation {
-    /// Sockets that were handed over, and to which process.
-    sockets: Option<(usize, u32)>,
+    /// Sockets that were handed over, and to whom.
+    sockets: Option<(usize, To)>,
     /// Where to say that the server is ready.
     notify: Option<String>,
     /// Where to write the ports that were taken.
     port_file: Option<PathBuf>,
 }
 
+/// To whom sockets were handed over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum To {
+    /// To the process of this number.
+    Process(u32),
+    /// To the process in the background, by the one that started it: its number was not known yet.
+    Background,
+}
+
+/// The variable that says to whom.
+const LISTEN_PID: &str = "LISTEN_PID";
 /// The first descriptor that is handed over.
 const FIRST_FD: i32 = 3;
 /// Sockets that are taken over at most.
@@ -32,19 +45,33 @@ impl Activation {
     /// What the variables say.
     pub(crate) fn from(environment: &[(String, String)]) -> Self {
         let get = |name: &str| environment.iter().find(|(n, _)| n == name).map(|(_, v)| v.clone());
-        let number = |name: &str| get(name).and_then(|text| text.parse().ok());
-        let count = number("LISTEN_FDS").and_then(|n| usize::try_from(n).ok());
+        let count = get("LISTEN_FDS").and_then(|text| text.parse().ok());
+        let to = get(LISTEN_PID).and_then(|text| match text.as_str() {
+            CHILD => Some(To::Background),
+            number => number.parse().ok().map(To::Process),
+        });
         Self {
-            sockets: count.zip(number("LISTEN_PID")).filter(|(count, _)| 0 < *count),
+            sockets: count.zip(to).filter(|(count, _)| 0 < *count),
             notify: get("NOTIFY_SOCKET").filter(|path| !path.is_empty()),
             port_file: get("MEMCACHED_PORT_FILENAME").filter(|path| !path.is_empty()).map(PathBuf::from),
         }
     }
 
-    /// The sockets that were handed over to this process.
-    pub(crate) fn sockets(&self) -> io::Result<Vec<OwnedFd>> {
-        let Some((count, pid)) = self.sockets else { return Ok(Vec::new()) };
-        if pid != std::process::id() {
+    /// Hands on to the process in the background what was handed over to this one: it inherits the descriptors.
+    pub(crate) fn hand_on(&self, command: &mut Command) {
+        if matches!(self.sockets, Some((_, To::Process(pid))) if pid == std::process::id()) {
+            command.env(LISTEN_PID, CHILD);
+        }
+    }
+
+    /// The sockets that were handed over to this process, which is that in the background or not.
+    pub(crate) fn sockets(&self, is_child: bool) -> io::Result<Vec<OwnedFd>> {
+        let Some((count, to)) = self.sockets else { return Ok(Vec::new()) };
+        let is_ours = match to {
+            To::Process(pid) => pid == std::process::id(),
+            To::Background => is_child,
+        };
+        if !is_ours {
             return Ok(Vec::new());
         }
         if SOCKETS_MAX < count {
@@ -109,11 +136,25 @@ mod tests {
         assert_eq!(of(&[("LISTEN_FDS", "1")]).sockets, None);
         assert_eq!(of(&[("LISTEN_FDS", "0"), ("LISTEN_PID", "1")]).sockets, None);
         let others = of(&[("LISTEN_FDS", "2"), ("LISTEN_PID", "1")]);
-        assert_eq!(others.sockets, Some((2, 1)));
-        assert!(others.sockets().expect("nothing is taken").is_empty());
+        assert_eq!(others.sockets, Some((2, To::Process(1))));
+        assert!(others.sockets(true).expect("nothing is taken").is_empty());
         let own = std::process::id().to_string();
         let many = of(&[("LISTEN_FDS", "65"), ("LISTEN_PID", &own)]);
-        assert!(many.sockets().is_err());
+        assert!(many.sockets(false).is_err());
+    }
+
+    #[test]
+    fn sockets_are_handed_on_by_whose_they_are_and_to_the_background_only() {
+        let own = std::process::id().to_string();
+        for (pid, handed) in [(own.as_str(), true), ("1", false)] {
+            let mut command = Command::new("true");
+            of(&[("LISTEN_FDS", "65"), ("LISTEN_PID", pid)]).hand_on(&mut command);
+            let said = command.get_envs().any(|(name, to)| name == LISTEN_PID && to == Some(CHILD.as_ref()));
+            assert_eq!(said, handed, "{pid}");
+        }
+        let on = of(&[("LISTEN_FDS", "65"), ("LISTEN_PID", CHILD)]);
+        assert!(on.sockets(true).is_err(), "they are too many, and its own");
+        assert!(on.sockets(false).expect("nothing is taken").is_empty());
     }
 
     #[test]

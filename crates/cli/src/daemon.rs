@@ -4,6 +4,7 @@
 //! Invariants: privileges are dropped before any thread but the first exists, for they are a thread's on Linux
 //! Source:     memcached's -d, -P, -u, -r, -k and -L
 
+use crate::activation::Activation;
 use crate::failure::{Code, Failure, complain};
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{Gid, Resource, Rlimit, Uid, geteuid, getrlimit, setrlimit, setsid};
@@ -39,12 +40,13 @@ pub(crate) const CHILD: &str = "in-background";
 const READY: &str = "cotenant ready:";
 
 /// Starts the program again, in the background, and waits until it is ready or has ended.
-pub(crate) fn start_in_background(is_verbose: bool) -> Result<Code, Failure> {
+pub(crate) fn start_in_background(is_verbose: bool, activation: &Activation) -> Result<Code, Failure> {
     let fail = |e: io::Error| Failure::failed(format!("cannot start in the background: {e}"), "leave out -d");
     let mut args = std::env::args_os();
     let name = args.next().unwrap_or_else(|| OsString::from("cotenant"));
     let mut command = Command::new("/proc/self/exe");
     command.arg0(name).arg(CHILD).args(args).stdin(Stdio::null()).stdout(Stdio::piped());
+    activation.hand_on(&mut command);
     // As with memcached, somebody who wants to read goes on reading.
     command.stderr(if is_verbose { Stdio::inherit() } else { Stdio::null() });
     let mut child = command.spawn().map_err(fail)?;

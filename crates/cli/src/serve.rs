@@ -43,7 +43,7 @@ pub(crate) struct ServeOptions {
 /// Runs the server until it is told to stop.
 pub(crate) fn run(mut options: ServeOptions, read: &Read<'_>) -> Result<Code, Failure> {
     if options.manners.background && !options.is_child {
-        return daemon::start_in_background(0 < options.verbosity);
+        return daemon::start_in_background(0 < options.verbosity, &options.activation);
     }
     start_log(options.verbosity);
     for note in &options.notes {
@@ -75,7 +75,7 @@ pub(crate) fn run(mut options: ServeOptions, read: &Read<'_>) -> Result<Code, Fa
     system::raise_files(&config);
     system::check_memory(config.memory, config.most_memory());
 
-    let inherited = activation.sockets();
+    let inherited = activation.sockets(is_child);
     let inherited = inherited
         .map_err(|e| Failure::failed(format!("cannot take the sockets of LISTEN_FDS over: {e}"), ""))?;
     if !inherited.is_empty() && options.listens_by_default {
