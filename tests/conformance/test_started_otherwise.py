@@ -97,6 +97,30 @@ def test_a_daemon_takes_the_sockets_over_that_were_handed_to_who_started_it(tmp_
             wait_gone(pid)
 
 
+def names(pid):
+    """What a process is called, and all its threads."""
+    path = pathlib.Path(f"/proc/{pid}")
+    return (path / "comm").read_text(), sorted(thread.read_text() for thread in path.glob("task/*/comm"))
+
+
+def test_a_daemon_is_called_as_the_program_is(tmp_path):
+    pid_file, link = tmp_path / "pid", tmp_path / "memcached"
+    link.symlink_to(servers.BINARY)
+    flags = ["-p", "0", "-m", "16", "-t", "1", "--admin", "off"]
+    for called in (str(servers.BINARY), str(link)):
+        command = [called, "serve"] if called == str(servers.BINARY) else [called]
+        started = subprocess.run([*command, *flags, "-d", "-P", str(pid_file)], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=servers.START_S)
+        assert started.returncode == 0, started.stderr
+        pid = int(pid_file.read_text())
+        try:
+            with Process(command=[*command, *flags]) as other:
+                # A thread takes its name when it begins to run.
+                wait_until(lambda pid=pid, other=other: names(pid) == names(other.process.pid))
+        finally:
+            os.kill(pid, signal.SIGTERM)
+            wait_gone(pid)
+
+
 def said(*arguments, program=servers.BINARY, **environment):
     done = subprocess.run(
         [str(program), *arguments], capture_output=True, text=True, timeout=servers.START_S, env={**os.environ, **environment}

@@ -8,10 +8,11 @@ use crate::activation::Activation;
 use crate::failure::{Code, Failure, complain};
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{Gid, Resource, Rlimit, Uid, geteuid, getrlimit, setrlimit, setsid};
-use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
-use std::ffi::OsString;
+use rustix::thread::{set_name, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+use std::ffi::{CString, OsStr, OsString};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -70,6 +71,18 @@ pub(crate) fn start_in_background(is_verbose: bool, activation: &Activation) -> 
 pub(crate) fn leave_session() -> io::Result<()> {
     setsid()?;
     Ok(())
+}
+
+/// Calls the process as the program was called: it was started by a link of the kernel, whose name it has otherwise.
+///
+/// Threads that are given no name of their own have this one, as where the program starts without `-d`.
+pub(crate) fn take_name() {
+    let called = std::env::args_os().next().unwrap_or_default();
+    let name = Path::new(&called).file_name().unwrap_or(OsStr::new("cotenant"));
+    // What comes of the arguments holds no zero, and the kernel cuts what is too long.
+    if let Err(e) = CString::new(name.as_bytes()).map_err(io::Error::from).and_then(|n| Ok(set_name(&n)?)) {
+        tracing::debug!("the process cannot be called {}: {e}", name.display());
+    }
 }
 
 /// A user of this host, and its groups.

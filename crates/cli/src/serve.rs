@@ -65,6 +65,7 @@ pub(crate) fn run(mut options: ServeOptions, read: &Read<'_>) -> Result<Code, Fa
     // With the paths that the next reading has.
     let mut reload = Reload::new(options.in_force.clone(), options.config.clone());
     if is_child {
+        daemon::take_name();
         daemon::leave_session()
             .map_err(|e| Failure::failed(format!("cannot leave the session: {e}"), "leave out -d"))?;
     }
