@@ -5,6 +5,7 @@ import os
 import pathlib
 import random
 import subprocess
+import threading
 
 import pytest
 
@@ -51,6 +52,45 @@ def test_report_has_the_documented_fields(trace):
     for tenant in report["tenants"]:
         assert tenant.keys() >= {"name", "gets", "hits", "hit_ratio", "target_bytes", "held_bytes"}
     assert {t["name"] for t in report["tenants"]} == {"feeds", "users", "blobs"}
+
+
+def test_traces_come_out_of_pipes_too(trace, tmp_path):
+    """Plain and compressed, from standard input and from a named pipe, also to `plan`; what is wrong there is said."""
+    data = trace.read_bytes()
+    packed = subprocess.run(["zstd", "-q", "-c"], input=data, capture_output=True, check=True).stdout
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+
+    def ended(given, *arguments):
+        if str(fifo) not in arguments:
+            return subprocess.run([str(servers.BINARY), *arguments], input=given, capture_output=True, timeout=60)
+        feeding = threading.Thread(target=lambda: fifo.write_bytes(given))
+        feeding.start()
+        done = subprocess.run([str(servers.BINARY), *arguments], stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+        feeding.join()
+        return done
+
+    wanted = replay(trace, "--memory", "8MiB")
+    plans = ended(b"", "plan", "--trace", str(trace), "--json").stdout
+    for given in (data, packed):
+        for path in ("/dev/stdin", str(fifo)):
+            done = ended(given, "replay", path, "--memory", "8MiB", "--json")
+            assert done.returncode == 0, done.stderr
+            assert json.loads(done.stdout)["tenants"] == wanted["tenants"]
+            done = ended(given, "plan", "--trace", path, "--json")
+            assert (done.returncode, done.stdout) == (0, plans) and plans, done.stderr
+    (tmp_path / "trace.csv.zst").write_bytes(packed)
+    assert replay(tmp_path / "trace.csv.zst", "--memory", "8MiB")["tenants"] == wanted["tenants"], "as out of a file"
+    with (tmp_path / "trace.csv.zst").open("rb") as file:
+        command = [str(servers.BINARY), "plan", "--trace", "/dev/stdin", "--json"]
+        assert subprocess.run(command, stdin=file, capture_output=True, timeout=60).stdout == plans, "a file in a pipe's place"
+    table = ended(data[:50_000].rpartition(b"\n")[0], "replay", "/dev/stdin")
+    assert table.returncode == 0 and b"hit ratio" in table.stdout, table.stderr
+    for given in (b"", data[:3], packed[:4], packed[:8], packed[: len(packed) // 2]):
+        done = ended(given, "replay", "/dev/stdin")
+        lines = done.stderr.decode().splitlines()
+        assert (done.returncode, len(lines)) == (2, 2), (given[:8], lines)
+        assert lines[0].startswith("error: /dev/stdin") and lines[1].startswith("  try: "), lines
 
 
 def test_same_seed_same_report(trace):

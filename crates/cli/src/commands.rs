@@ -232,7 +232,7 @@ fn replay() -> Command {
         .value_parser(value_parser!(PathBuf))
         .required(true)
         .num_args(1..)
-        .help("Trace files, replayed one after the other");
+        .help("Traces, files or pipes, replayed one after the other");
     let reserved = Arg::new("reserved")
         .long("reserved")
         .value_name("[NAME=]SIZE")

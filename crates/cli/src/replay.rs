@@ -9,8 +9,8 @@ use harness::wire::{Pace, over_tcp};
 use indicatif::{ProgressBar, ProgressStyle};
 use lab::{Format, TraceError, TraceReader};
 use server::{Clock as _, GroupConfig, MemoryPolicy};
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek as _};
+use std::fs::{File, Metadata};
+use std::io::{BufRead, BufReader, Cursor, Read, Seek as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use store::{Placement, Promotion, RankKind};
@@ -66,6 +66,7 @@ pub(crate) struct ReplayOptions {
 /// The command that unpacks.
 pub(crate) const UNPACK: &str = "unpack";
 
+/// What a compressed trace begins with.
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 
 /// Replays the traces and prints the hit ratios.
@@ -179,9 +180,12 @@ fn progress_bar(traces: &Traces, hidden: bool) -> ProgressBar {
     if hidden {
         return ProgressBar::hidden();
     }
-    let bar = ProgressBar::new(traces.total());
-    let style = ProgressStyle::with_template("{wide_bar} {percent:>3}% {msg} requests, {eta} left");
-    // The template is a constant; were it wrong, the default bar would do.
+    let (bar, template) = match traces.total() {
+        Some(total) => (ProgressBar::new(total), "{wide_bar} {percent:>3}% {msg} requests, {eta} left"),
+        None => (ProgressBar::no_length(), "{msg} requests"),
+    };
+    let style = ProgressStyle::with_template(template);
+    // The templates are constants; were one wrong, the default bar would do.
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
@@ -198,8 +202,10 @@ impl Traces {
         Ok(Self { readers, files })
     }
 
-    fn total(&self) -> u64 {
-        self.files.iter().map(|f| f.metadata().map_or(0, |m| m.len())).sum()
+    /// Bytes of all files; none where one is a pipe.
+    fn total(&self) -> Option<u64> {
+        let sizes = self.files.iter().map(|file| file.metadata().ok().filter(Metadata::is_file));
+        sizes.map(|found| found.map(|metadata| metadata.len())).sum()
     }
 }
 
@@ -208,25 +214,27 @@ fn position(files: &[File]) -> u64 {
     files.iter().map(|mut f| f.stream_position().unwrap_or(0)).sum()
 }
 
-/// Opens a trace. A compressed one is unpacked by a process of its own: the window that its decoder needs (128 MiB) is
-/// no part of the cache's memory, and both cores work.
+/// Opens a trace, a file or a pipe. A compressed one is unpacked by a process of its own: the window that its decoder needs
+/// (128 MiB) is no part of the cache's memory, and both cores work.
 fn open(path: &Path, format: Option<Format>) -> Result<(Box<dyn TraceReader + Send>, File), Failure> {
     let wrong = |e: TraceError| Failure::wrong_use(chain(&e), e.cure());
     let unreadable = |e: std::io::Error| {
-        let cure = "check the path; traces are files, plain or zstd";
+        let cure = "check the path; traces are files or pipes, plain or zstd";
         Failure::wrong_use(format!("{}: cannot be read: {e}", path.display()), cure)
     };
     let mut file = File::open(path).map_err(unreadable)?;
-    let mut magic = [0; 4];
-    let packed = file.read_exact(&mut magic).is_ok() && magic == ZSTD_MAGIC;
-    file.rewind().map_err(unreadable)?;
+    let mut head = Vec::with_capacity(ZSTD_MAGIC.len());
+    // What a pipe has given it gives to nobody again.
+    (&mut file).take(ZSTD_MAGIC.len() as u64).read_to_end(&mut head).map_err(unreadable)?;
     let watched = file.try_clone().map_err(unreadable)?;
-    let input: Box<dyn BufRead + Send> = if packed {
-        // Whatever is wrong with its beginning is said by the reader that unpacks in this process.
-        lab::open(path, format).map_err(wrong)?;
+    let input: Box<dyn BufRead + Send> = if head == ZSTD_MAGIC {
+        if file.metadata().is_ok_and(|found| found.is_file()) {
+            // Whatever is wrong with its beginning is said by the reader that unpacks in this process.
+            lab::open(path, format).map_err(wrong)?;
+        }
         Box::new(BufReader::with_capacity(1 << 20, Unpacked::start(file).map_err(unreadable)?))
     } else {
-        Box::new(BufReader::new(file))
+        Box::new(Cursor::new(head).chain(BufReader::new(file)))
     };
     let reader = lab::open_reader(input, &path.display().to_string(), format).map_err(wrong)?;
     Ok((reader, watched))
@@ -245,6 +253,7 @@ struct Unpacked {
 }
 
 impl Unpacked {
+    /// Unpacks what follows the magic number, which has been read.
     fn start(file: File) -> std::io::Result<Self> {
         let program = std::env::current_exe()?;
         let mut child = Command::new(program)
@@ -280,9 +289,9 @@ impl Drop for Unpacked {
     }
 }
 
-/// `cotenant unpack`: standard input unpacked to standard output, for `replay` only.
+/// `cotenant unpack`: standard input, which lacks the magic number, unpacked to standard output, for `replay` only.
 pub(crate) fn unpack() -> Result<Code, Failure> {
-    match lab::unpack(std::io::stdin().lock(), &mut std::io::stdout().lock()) {
+    match lab::unpack(Cursor::new(ZSTD_MAGIC).chain(std::io::stdin().lock()), &mut std::io::stdout().lock()) {
         Ok(_) => Ok(Code::Done),
         // The reader has what it wanted.
         Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(Code::Done),
