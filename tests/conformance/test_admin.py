@@ -1,6 +1,7 @@
 """Tenants at run time and writes beyond a share: the administration, `cotenant tenant`, and what clients see of it."""
 
 import json
+import re
 import socket
 import subprocess
 import threading
@@ -143,6 +144,27 @@ def test_refusals_say_why_and_what_helps(server, method, path, body, status, err
     assert (got, set(answer)) == (status, {"error", "cure"})
     assert error in answer["error"] and answer["cure"]
     assert settings() == before, "nothing has changed"
+
+
+@pytest.mark.parametrize("path, more", [("/tenants/new", {"prefix": "new:"}), ("/groups/new", {}), ("/tenants/feeds", {}), ("/groups/team", {})])
+def test_what_cannot_be_reserved_is_refused_with_what_can(configured, path, more):
+    server = configured(CONFIG + '\n[group.team]\nreserved = "4MiB"\n')
+    before = {"/tenants/feeds": 8, "/groups/team": 4}.get(path, 0)
+    for wanted in (60 * MIB, 100 * MIB, (1 << 64) - 1):
+        status, answer = ask(server, "PUT", path, {"reserved_bytes": wanted, **more})
+        assert status == 409 and f"others reserve {12 - before}MiB of " in answer["error"], answer
+    cure, unit = re.fullmatch(r"reserve at most (\d+)(MiB|KiB|B)", answer["cure"]).groups()
+    wanted = int(cure) << {"MiB": 20, "KiB": 10, "B": 0}[unit]
+    assert 30 * MIB < wanted < 60 * MIB
+    status, taken = ask(server, "PUT", path, {"reserved_bytes": wanted, **more})
+    assert status in (200, 201) and taken["reserved_bytes"] == wanted, taken
+
+
+def test_what_a_member_cannot_reserve_is_its_group_s_matter(configured):
+    server = configured(CONFIG + '\n[group.team]\nreserved = "4MiB"\n')
+    settings = {"prefix": "new:", "group": "team", "reserved_bytes": (1 << 64) - 1}
+    status, answer = ask(server, "PUT", "/tenants/new", settings)
+    assert status == 409 and "group 'team'" in answer["error"] and "the group 4MiB" in answer["error"], answer
 
 
 def test_a_web_page_changes_nothing(server):

@@ -90,8 +90,9 @@ impl Operator {
         let Some(with) = division.with(new) else {
             return conflict(format!("there are {GROUPS_MAX} groups, as many as can be"), "remove one");
         };
-        if fits == Fits::Each && before.is_none_or(|(_, g)| g.reserved < reserved) {
-            let others = with.reserved(self.reservations(None)).saturating_sub(reserved);
+        let own = before.map_or(Bytes::ZERO, |(_, g)| g.reserved);
+        if fits == Fits::Each && (is_new || own < reserved) {
+            let others = division.reserved(self.reservations(None)).saturating_sub(own);
             self.check_divisible(others, reserved)?;
         }
         if with != *division {
@@ -141,10 +142,6 @@ impl Operator {
         tenant: &TenantConfig,
         fits: Fits,
     ) -> Result<Option<GroupId>, Refusal> {
-        // Sums of what fits alone do not overflow.
-        if fits == Fits::Each {
-            self.check_divisible(Bytes::ZERO, tenant.reserved)?;
-        }
         let division = self.shared.in_charge.now();
         let group = match &tenant.group {
             None => None,
@@ -158,21 +155,31 @@ impl Operator {
             return self.check_divisible(others, tenant.reserved).map(|()| None);
         };
         let members = self.reservations(who).filter(|(of, _)| *of == Some(id)).map(|(_, reserved)| reserved);
-        check_members(group, members.sum::<Bytes>() + tenant.reserved).map_err(does_not_fit)?;
+        // What is wanted may be far beyond any memory.
+        let together = members.sum::<Bytes>().0.saturating_add(tenant.reserved.0);
+        check_members(group, Bytes(together)).map_err(does_not_fit)?;
         Ok(Some(id))
     }
 
     /// Whether `wanted` can be reserved beside what others reserve.
     fn check_divisible(&self, others: Bytes, wanted: Bytes) -> Result<(), Refusal> {
         let divisible = self.shared.divisible();
-        if divisible.saturating_sub(others) < wanted {
+        let left = divisible.saturating_sub(others);
+        if left < wanted {
             return conflict(
                 format!("{wanted} cannot be reserved: others reserve {others} of {divisible}"),
-                format!("reserve at most {}", divisible.saturating_sub(others)),
+                format!("reserve at most {}", whole(left)),
             );
         }
         Ok(())
     }
+}
+
+/// So much in whole units, rounded down: who reserves that is not refused.
+fn whole(size: Bytes) -> String {
+    let units = [("MiB", 20), ("KiB", 10)];
+    let (unit, shift) = units.into_iter().find(|(_, shift)| 0 < size.0 >> shift).unwrap_or(("B", 0));
+    format!("{}{unit}", size.0 >> shift)
 }
 
 fn unknown(name: &str) -> Refusal {
@@ -195,4 +202,21 @@ fn malformed(error: ConfigError) -> Refusal {
 
 fn does_not_fit(error: ConfigError) -> Refusal {
     Refusal::new(RefusalKind::Conflict, error.what, error.cure)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_be_reserved_is_said_in_whole_units_rounded_down() {
+        for (size, said) in [
+            (Bytes(0), "0B"),
+            (Bytes(1023), "1023B"),
+            (Bytes(2047), "1KiB"),
+            (Bytes(Bytes::mib(1500).0 - 1), "1499MiB"),
+        ] {
+            assert_eq!(whole(size), said);
+        }
+    }
 }
