@@ -76,6 +76,9 @@ CONFIGS = {
     "two tenants with one prefix": ('[tenant.a]\nprefix = "x:"\n[tenant.b]\nprefix = "x:"\n', "x:"),
     "tenant without prefix or listener": ("[tenant.a]\n", "a"),
     "no TOML": ("memory = = 1\n", ""),
+    "tier of nothing": ('tier = ["dram:0B"]\n', "a tier of 0B is too small"),
+    "tier below a MiB": ('tier = ["a=file:/nowhere/tier:1023KiB"]\n', "file:/nowhere/tier:1023KiB"),
+    "ideal without speeds": ('tier = ["dram:64MiB"]\nbandwidth_policy = "ideal"\n', "bandwidth_speeds names no file"),
     "memory too small": ('memory = "1MiB"\n', ""),
 }
 

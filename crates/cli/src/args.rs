@@ -21,6 +21,7 @@ use crate::serve::ServeOptions;
 use crate::settings::{NONE, OF_THE_START, SETTINGS, Setting, row};
 use crate::tenant_command::{Act, TenantOptions};
 use crate::tenants::{self, Sort};
+use crate::tier;
 use crate::value::{self, Dialect, Kind, Value, parse};
 use anyhow::Context as _;
 use clap::ArgMatches;
@@ -342,6 +343,7 @@ fn probed(flags: &ArgMatches) -> Result<ProbeOptions, Failure> {
     let spec = flags.get_one::<String>("tier").map_or("", String::as_str);
     let tier =
         spec.parse().map_err(|e: media::SpecError| Failure::wrong_use(e.to_string(), media::SPEC_FORMS))?;
+    tier::check_size(&tier)?;
     let time = match value(flags, own("time"))? {
         Some(Value::Time(time)) => time,
         _ => probe::TIME_MAX,

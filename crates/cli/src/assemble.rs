@@ -3,17 +3,18 @@
 use crate::activation::Activation;
 use crate::address;
 use crate::daemon::Manners;
-use crate::extended::{EXT_PATH, ExtendedEffect};
+use crate::extended::ExtendedEffect;
 use crate::failure::Failure;
 use crate::layers::{InForce, Source};
 use crate::serve::ServeOptions;
 use crate::settings::Effect;
 use crate::tenants::Tenant;
+use crate::tier;
 use crate::value::{Value, rank};
 use server::{
     Address, Admin, Allowance, AuthConfig, BandwidthKind, Config, ConfigError, Defaults, GroupConfig,
-    IoEngine, Listener, MemoryPolicy, OldestTls, OverRate, PlaceIn, Protocol, TenantConfig, TierClaim,
-    TierClaimError, TierConfig, TlsConfig, TlsMode, Verify,
+    IoEngine, Listener, MemoryPolicy, OldestTls, OverRate, PlaceIn, Protocol, SpeedsError, TenantConfig,
+    TierClaim, TierClaimError, TlsConfig, TlsMode, Verify,
 };
 use std::path::PathBuf;
 use store::{OverShare, Promotion};
@@ -51,7 +52,7 @@ pub(crate) fn serve_options(in_force: &InForce) -> Result<ServeOptions, Failure>
         cleaner_cpu: ratio(in_force, "cleaner_cpu"),
         cleaners: as_usize(in_force.number("cleaners")),
         rank: rank(in_force.text("rank"))?,
-        tiers: tiers(in_force)?,
+        tiers: tier::tiers(in_force)?,
         placement: PlaceIn::of_word(in_force.text("placement")),
         promotion: promotion(in_force.text("promotion")),
         bandwidth_policy: bandwidth_policy(in_force)?,
@@ -78,6 +79,7 @@ pub(crate) fn serve_options(in_force: &InForce) -> Result<ServeOptions, Failure>
     let verbosity = u8::try_from(in_force.number("verbose")).unwrap_or(u8::MAX);
     let given = |name| *in_force.get(name).1 != Source::Default;
     let config = config.checked().map_err(|e| told_where(e, in_force))?;
+    names_speeds(&config, in_force)?;
     Ok(ServeOptions {
         notes: notes(in_force).chain(refuse_all(&config)).chain(not_asked(&config)).collect(),
         config,
@@ -170,44 +172,19 @@ fn bandwidth_policy(in_force: &InForce) -> Result<BandwidthKind, Failure> {
     })
 }
 
+/// Refuses a policy that divides by speeds of tenants where no file of them is named.
+fn names_speeds(config: &Config, in_force: &InForce) -> Result<(), Failure> {
+    SpeedsError::of_settings(config.bandwidth_policy, config.bandwidth_speeds.as_deref()).map_err(|e| {
+        let (_, source) = in_force.get("bandwidth_policy");
+        Failure::wrong_use(format!("{}: {e}", source.place("bandwidth_policy")), e.cure())
+    })
+}
+
 /// What a tenant or a group claims of a tier's bandwidth.
 fn bandwidth(given: &Tenant) -> Result<TierClaim, Failure> {
     let claim = if let Some(Value::Text(text)) = given.get("bandwidth") { text } else { "" };
     let failure = |e| Failure::wrong_use(format!("bandwidth: {e}"), TierClaimError::CURE).at(given.place());
     claim.parse().map_err(failure)
-}
-
-/// The tiers below DRAM; each of memcached's `-o ext_path=PATH:SIZE` is one of a file.
-fn tiers(in_force: &InForce) -> Result<Vec<TierConfig>, Failure> {
-    let (value, source) = in_force.get("tier");
-    let given = if let Some(Value::List(texts)) = value { texts.as_slice() } else { &[] };
-    let place = source.place("tier");
-    let parse = |text: &String, place: &str| {
-        TierConfig::parse(text).map_err(|e| {
-            Failure::wrong_use(format!("{place}: {e}"), format!("a tier is one of {}", media::SPEC_FORMS))
-        })
-    };
-    let mut tiers = given.iter().map(|text| parse(text, &place)).collect::<Result<Vec<_>, _>>()?;
-    for (at, text) in (1..).zip(in_force.options(EXT_PATH)) {
-        let name = if at == 1 { String::new() } else { format!("file{at}=") };
-        tiers.push(parse(&format!("{name}{}", ext_path(text)), "-o ext_path")?);
-    }
-    Ok(tiers)
-}
-
-/// memcached's `PATH:SIZE` as a tier. A size is one of ours, or memcached's: a number of MiB, or with one letter of another
-/// binary unit.
-fn ext_path(text: &str) -> String {
-    let Some((path, size)) = text.rsplit_once(':').filter(|(_, size)| size.parse::<Bytes>().is_err()) else {
-        return format!("file:{text}");
-    };
-    let letters = size.trim_end_matches(['b', 'B']);
-    let digits = letters.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    match letters[digits.len()..].to_ascii_uppercase().as_str() {
-        _ if digits.is_empty() => format!("file:{text}"),
-        "" => format!("file:{path}:{digits}MiB"),
-        unit => format!("file:{path}:{digits}{unit}iB"),
-    }
 }
 
 fn listen(in_force: &InForce) -> Result<Vec<Listener>, Failure> {

@@ -28,7 +28,7 @@ pub(crate) const REPLAY: &[Setting] = &[
         "tier",
         Kind::Size,
         "",
-        "a size",
+        "1MiB and up",
         "A tier below DRAM, of memory as fast as DRAM, beside --memory",
     ),
     setting(

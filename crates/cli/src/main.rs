@@ -29,6 +29,7 @@ mod file;
 mod flag;
 mod layers;
 mod tenants;
+mod tier;
 
 mod failure;
 mod suggest;

@@ -102,6 +102,6 @@ mod tests {
             tables.into_iter().flatten().filter(|s| numeric(s.kind) && bounds(s.kind, s.range).is_none());
         let names: Vec<_> = unbounded.map(|s| s.name).collect();
         // A port's kind has its bounds, memory that is reserved is held against what there is, zero is none of a size.
-        assert_eq!(names, ["port", "bandwidth_step", "udp_port", "reserved", "reserved", "tier"]);
+        assert_eq!(names, ["port", "bandwidth_step", "udp_port", "reserved", "reserved"]);
     }
 }

@@ -200,6 +200,17 @@ fn what_tenants_groups_and_tiers_cannot_be_is_one_line_with_a_cure() {
             "'x' belongs to",
             "one tenant",
         ),
+        ("cotenant serve --tier dram:0B", "--tier: 'dram:0B': a tier of 0B is too small", "1MiB or more"),
+        ("cotenant config check --tier file:/a/b:1023KiB", "--tier: 'file:/a/b:1023KiB': a tier of", "1MiB"),
+        ("cotenant serve -o ext_path=/a/b:0", "-o ext_path: 'file:/a/b:0B': a tier of 0B", "1MiB or more"),
+        ("cotenant probe dram:0B", "'dram:0B': a tier of 0B is too small: 1MiB at least", "1MiB or more"),
+        ("cotenant replay a.csv --tier 0B", "--tier: 0B is outside the range: 1MiB and up", "leave it out"),
+        ("cotenant replay a.csv --tier 1KiB", "--tier: 1KiB is outside the range: 1MiB and up", "1MiB"),
+        (
+            "cotenant serve --tier dram:64MiB --bandwidth-policy ideal",
+            "--bandwidth-policy: the policy 'ideal' needs every tenant's speed at every share",
+            "bandwidth_speeds = ",
+        ),
         ("cotenant serve --tier below=dram:64MiB", "a tier cannot be called 'below'", "stats"),
         ("cotenant serve --tier auto=dram:64MiB", "a tier cannot be called 'auto'", "placement"),
         (

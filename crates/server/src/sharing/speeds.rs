@@ -70,6 +70,14 @@ pub enum SpeedsError {
 }
 
 impl SpeedsError {
+    /// Whether settings alone show that `kind` has no speeds to divide by: whatever a file has, one is named where it is needed.
+    ///
+    /// # Errors
+    /// If none is.
+    pub fn of_settings(kind: BandwidthKind, file: Option<&Path>) -> Result<(), Self> {
+        if kind.needs_speeds() && file.is_none() { Err(Self::NoFile) } else { Ok(()) }
+    }
+
     /// What would likely help.
     #[must_use]
     pub fn cure(&self) -> &'static str {
@@ -224,6 +232,9 @@ mod tests {
             Speeds::of_policy(kind("ideal"), path, is_there)
         };
         assert!(matches!(ideal(None, &nobody), Err(SpeedsError::NoFile)));
+        assert!(matches!(SpeedsError::of_settings(kind("ideal"), None), Err(SpeedsError::NoFile)));
+        assert!(SpeedsError::of_settings(kind("ideal"), Some(Path::new("/nowhere"))).is_ok());
+        assert!(SpeedsError::of_settings(kind("symbiosis"), None).is_ok());
         let path = std::env::current_exe().unwrap().with_file_name(format!("speeds-{}", std::process::id()));
         assert!(matches!(ideal(Some(&path), &nobody), Err(SpeedsError::Read { .. })));
         std::fs::write(&path, GOOD).unwrap();
