@@ -167,6 +167,22 @@ def test_what_a_member_cannot_reserve_is_its_group_s_matter(configured):
     assert status == 409 and "group 'team'" in answer["error"] and "the group 4MiB" in answer["error"], answer
 
 
+def test_the_log_says_what_was_changed_and_nothing_of_what_was_not(server):
+    assert ask(server, "PUT", "/groups/team", {"weight": 1})[0] == 201
+    same = ({}, {"weight": 1}, {"reserved_bytes": 8 * MIB}, {"rank": None, "placement": None, "bandwidth": None, "max_connections": None})
+    for settings in same:
+        assert ask(server, "PUT", "/tenants/feeds", settings)[0] == 200
+    assert ask(server, "PUT", "/groups/team", {"weight": 1})[0] == 200
+    changes = ({"weight": 2}, {"rank": "lru"}, {"placement": "dram"}, {"max_connections": 5}, {"over_share": "refuse"}, {"group": "team", "reserved_bytes": 0})
+    for settings in changes:
+        assert ask(server, "PUT", "/tenants/feeds", settings)[0] == 200
+        assert ask(server, "PUT", "/tenants/feeds", settings)[0] == 200
+    assert ask(server, "PUT", "/groups/team", {"weight": 2})[0] == 200
+    wait_until(lambda: any("group 'team' was changed" in line for line in server.log))
+    said = [line for line in server.log if "was changed" in line]
+    assert len(said) == len(changes) + 1, said
+
+
 def test_a_web_page_changes_nothing(server):
     for method, path in (("PUT", "/policy"), ("DELETE", "/tenants/feeds"), ("POST", "/tenants/feeds")):
         body = {"policy": "auto"} if path == "/policy" else {}

@@ -20,12 +20,13 @@ use crate::loops::{Helpers, MemoryLoop};
 use crate::observe::TenantLatency;
 use crate::shared::Shared;
 use crate::sharing::{BandwidthKind, SharingView, Speeds, TierClaim};
-use crate::tenants::{About, AddError, Origin, Router, claim};
+use crate::tenants::{About, AddError, Origin, Own, Router, claim};
 use crate::tiers::PlaceIn;
+use control::Claim;
 use groups::Fits;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use store::{OverShare, RankKind, TenantState, Totals};
+use store::{OverShare, Placement, RankKind, TenantState, Totals};
 use units::{Bytes, TenantId};
 
 /// Does what an operator asks. One per server.
@@ -62,6 +63,18 @@ pub struct Settings {
     pub group: Option<Option<String>>,
     /// What it is allowed beside memory.
     pub allowance: AllowanceChange,
+}
+
+/// What of a tenant settings have changed or not.
+#[derive(PartialEq)]
+struct Settled {
+    claim: Claim,
+    over_share: OverShare,
+    placement: Placement,
+    rank: RankKind,
+    own: Own,
+    bandwidth: TierClaim,
+    allowance: Allowance,
 }
 
 /// One tenant as it is.
@@ -302,6 +315,7 @@ impl Operator {
         } else {
             state.claim.group
         };
+        let before = self.settled(id);
         store.set_claim(id, claim(&tenant, group));
         store.set_over_share(id, tenant.over_share);
         self.shared.sharing.set_claim(id, &tenant.bandwidth);
@@ -316,9 +330,25 @@ impl Operator {
         if settings.allowance != AllowanceChange::default() {
             self.shared.admission.allow(id, tenant.allowance);
         }
-        tracing::info!("tenant '{name}' was changed");
-        self.decide_soon();
+        if self.settled(id) != before {
+            tracing::info!("tenant '{name}' was changed");
+            self.decide_soon();
+        }
         Ok(())
+    }
+
+    /// What is so of a tenant that can be changed.
+    fn settled(&self, id: TenantId) -> Option<Settled> {
+        let state = self.shared.store.tenant_state(id)?;
+        Some(Settled {
+            claim: state.claim,
+            over_share: state.over_share,
+            placement: state.placement,
+            rank: state.rank,
+            own: self.router.about(id)?.own,
+            bandwidth: self.shared.sharing.claim(id),
+            allowance: self.shared.admission.of(id).0,
+        })
     }
 
     fn check_place(&self, tenant: &TenantConfig) -> Result<(), Refusal> {
