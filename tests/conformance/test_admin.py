@@ -129,7 +129,15 @@ def test_tenants_come_change_and_go(server):
         ("PUT", "/policy", {"private": 2}, 400, "a private part of 2 is outside 0 to 1"),
         ("PATCH", "/policy", {}, 405, "method"),
         ("GET", "/nothing", None, 404, "no such page"),
-        ("PUT", "/policy", b" " * 70_000, 413, "body"),
+        ("PUT", "/policy", b" " * 70_000, 413, "the body is too large"),
+        ("GET", "/tenants/%ff", None, 400, "the name in the path is no text"),
+        ("GET", "/tenants/%ff/latency", None, 400, "the name in the path is no text"),
+        ("GET", "/tenants/%ff/curve", None, 400, "the name in the path is no text"),
+        ("GET", "/tenants/%ff/hotkeys", None, 400, "the name in the path is no text"),
+        ("PUT", "/tenants/%ff", {"prefix": "x:"}, 400, "the name in the path is no text"),
+        ("DELETE", "/tenants/%ff", None, 400, "the name in the path is no text"),
+        ("GET", "/groups/%ff", None, 400, "the name in the path is no text"),
+        ("PUT", "/groups/%ff", {}, 400, "the name in the path is no text"),
     ],
 )
 def test_refusals_say_why_and_what_helps(server, method, path, body, status, error):
@@ -144,6 +152,17 @@ def test_refusals_say_why_and_what_helps(server, method, path, body, status, err
     assert (got, set(answer)) == (status, {"error", "cure"})
     assert error in answer["error"] and answer["cure"]
     assert settings() == before, "nothing has changed"
+
+
+def test_a_body_that_cannot_be_read_is_not_one_that_is_too_large(server):
+    host, port = address(server).rsplit(":", 1)
+    head = b"PUT /tenants/feeds HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+    with socket.create_connection((host, int(port)), timeout=10) as sock:
+        sock.sendall(head + b"5\r\n{\"wei\r\nnot a length\r\n")
+        answer = b"".join(iter(lambda: sock.recv(1 << 16), b""))
+    assert answer.startswith(b"HTTP/1.1 400 "), answer
+    told = json.loads(answer.partition(b"\r\n\r\n")[2])
+    assert told["error"] == "the body cannot be read" and "at most" not in told["cure"] and told["cure"], told
 
 
 @pytest.mark.parametrize("path, more", [("/tenants/new", {"prefix": "new:"}), ("/groups/new", {}), ("/tenants/feeds", {}), ("/groups/team", {})])

@@ -3,8 +3,9 @@
 //! Shape:   a tenant's name -> one JSON object; without a curve `points` is empty and `why` says why
 //! Failure: an unknown name is 404 with the names there are
 
+use super::door::Name;
 use crate::{CurveView, View};
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use serde_json::{Map, Value, json};
@@ -13,7 +14,7 @@ use units::Bytes;
 /// Changes that are answered for without being asked: percent of what is held.
 const CHANGES: [(&str, u64); 2] = [("-20%", 80), ("+20%", 120)];
 
-pub(super) async fn answer(State(view): State<View>, Path(name): Path<String>) -> impl IntoResponse {
+pub(super) async fn answer(State(view): State<View>, Name(name): Name) -> impl IntoResponse {
     let (status, object) = match view.curve(&name) {
         Some(curve) => (StatusCode::OK, of(&curve)),
         None => {

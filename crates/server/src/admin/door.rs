@@ -1,4 +1,4 @@
-//! What every page of the administration shares: bodies, refusals, answers.
+//! What every page of the administration shares: names, bodies, refusals, answers.
 //!
 //! Failure:    `{"error": what, "cure": what would help}` with a status of 4xx; nothing has changed then
 //! Invariants: a request that a web page sends (it has an `Origin`) changes nothing; where only this host listens, one that
@@ -7,8 +7,9 @@
 use crate::limits::ADMIN_BODY_MAX;
 use crate::operator::{Refusal, RefusalKind};
 use axum::body::Bytes as Body;
-use axum::extract::Request;
 use axum::extract::rejection::BytesRejection;
+use axum::extract::{FromRequestParts, Path, Request};
+use axum::http::request::Parts;
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
@@ -54,6 +55,23 @@ pub(super) fn wrong_method() -> Response {
     Refused(StatusCode::METHOD_NOT_ALLOWED, what, cure.to_owned()).into_response()
 }
 
+/// The name that a path has.
+pub(super) struct Name(pub(super) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Name {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        match Path::from_request_parts(parts, state).await {
+            Ok(Path(name)) => Ok(Self(name)),
+            Err(_not_utf8) => Err(malformed(
+                "the name in the path is no text",
+                "write it in UTF-8, with %XX for each byte that a path cannot have",
+            )),
+        }
+    }
+}
+
 /// The refusal of a body that makes no sense.
 pub(super) fn malformed(what: &str, cure: &str) -> Refused {
     Refused(StatusCode::BAD_REQUEST, what.to_owned(), cure.to_owned())
@@ -94,9 +112,15 @@ pub(super) fn object(
     body: Result<Body, BytesRejection>,
 ) -> Result<Map<String, Value>, Refused> {
     no_web_page(headers)?;
-    let body = body.map_err(|e| {
-        let cure = format!("send at most {ADMIN_BODY_MAX} bytes");
-        Refused(e.status(), "the body cannot be read".to_owned(), cure)
+    let body = body.map_err(|e| match e.status() {
+        status @ StatusCode::PAYLOAD_TOO_LARGE => {
+            let cure = format!("send at most {ADMIN_BODY_MAX} bytes");
+            Refused(status, "the body is too large".to_owned(), cure)
+        }
+        status => {
+            let cure = "send all of it, as long as its Content-Length or its chunks say";
+            Refused(status, "the body cannot be read".to_owned(), cure.to_owned())
+        }
     })?;
     let example = "for example {\"prefix\": \"feeds:\", \"weight\": 2}";
     match serde_json::from_slice(&body) {

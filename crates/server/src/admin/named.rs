@@ -3,13 +3,13 @@
 //! Shape: GET /KINDS, GET PUT POST DELETE /KINDS/NAME; a body is one object, an answer another
 
 use super::audit::{self, Asker};
-use super::door::{Refused, answer, no_web_page, object};
+use super::door::{Name, Refused, answer, no_web_page, object};
 use crate::limits::ADMIN_BODY_MAX;
 use crate::operator::{Operator, Refusal};
 use axum::Router;
 use axum::body::Bytes as Body;
 use axum::extract::rejection::BytesRejection;
-use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::routing::get;
@@ -55,14 +55,14 @@ async fn list<N: Named>(State(operator): State<Arc<Operator>>) -> Response {
 
 async fn show<N: Named>(
     State(operator): State<Arc<Operator>>,
-    Path(name): Path<String>,
+    Name(name): Name,
 ) -> Result<Response, Refused> {
     Ok(answer(StatusCode::OK, &N::one(&operator, &name)?))
 }
 
 async fn put<N: Named>(
     State(operator): State<Arc<Operator>>,
-    Path(name): Path<String>,
+    Name(name): Name,
     asker: Asker,
     headers: HeaderMap,
     body: Result<Body, BytesRejection>,
@@ -77,7 +77,7 @@ async fn put<N: Named>(
 
 async fn remove<N: Named>(
     State(operator): State<Arc<Operator>>,
-    Path(name): Path<String>,
+    Name(name): Name,
     asker: Asker,
     headers: HeaderMap,
 ) -> Result<Response, Refused> {

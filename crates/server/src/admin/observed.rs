@@ -3,12 +3,12 @@
 //! Units:   microseconds in names that end with `_us`; a quantile is an upper bound, at most 25 % too large
 //! Failure: an unknown name is 404
 
-use super::door::{Refused, answer};
+use super::door::{Name, Refused, answer};
 use super::tenants::unknown;
 use crate::View;
 use crate::limits::HOT_SAMPLING;
 use crate::observe::{Latency, printable};
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Value, json};
@@ -39,10 +39,7 @@ pub(super) async fn slow(State(view): State<View>) -> Response {
     answer(StatusCode::OK, &json!({"threshold_us": threshold_us, "total": total, "slow": slow}))
 }
 
-pub(super) async fn hot_keys(
-    State(view): State<View>,
-    Path(name): Path<String>,
-) -> Result<Response, Refused> {
+pub(super) async fn hot_keys(State(view): State<View>, Name(name): Name) -> Result<Response, Refused> {
     let seen = view.hot_keys(&name).ok_or_else(|| unknown(&name))?;
     let one = |hot: &crate::HotKey| {
         let part = hot.samples as f64 / seen.samples.max(1) as f64;
@@ -53,7 +50,7 @@ pub(super) async fn hot_keys(
     Ok(answer(StatusCode::OK, &body))
 }
 
-pub(super) async fn latency(State(view): State<View>, Path(name): Path<String>) -> Result<Response, Refused> {
+pub(super) async fn latency(State(view): State<View>, Name(name): Name) -> Result<Response, Refused> {
     let seen = view.latency(&name).ok_or_else(|| unknown(&name))?;
     let one = |what: &str, word: &str, latency: &Latency| {
         let mut object = serde_json::Map::new();
