@@ -121,6 +121,18 @@ def test_a_daemon_is_called_as_the_program_is(tmp_path):
             wait_gone(pid)
 
 
+def test_what_keeps_a_start_from_its_surroundings_is_told_with_a_cure(tmp_path):
+    nowhere = tmp_path / "nowhere" / "ports"
+    for environment, word in (({"MEMCACHED_PORT_FILENAME": str(nowhere)}, str(nowhere)), ({"LISTEN_FDS": "65"}, "LISTEN_FDS")):
+        script = (
+            "import os; os.environ['LISTEN_PID'] = str(os.getpid()); "
+            f"os.execv('{servers.BINARY}', 'cotenant serve -p 0 -m 16 -t 1 --admin off'.split())"
+        )
+        code, _, errors = said("-c", script, program=sys.executable, **environment)
+        what, cure = errors.splitlines()
+        assert code == 3 and what.startswith("error: ") and word in what and cure.startswith("  try: "), errors
+
+
 def said(*arguments, program=servers.BINARY, **environment):
     done = subprocess.run(
         [str(program), *arguments], capture_output=True, text=True, timeout=servers.START_S, env={**os.environ, **environment}

@@ -4,6 +4,7 @@
 //! Source: systemd's sd_listen_fds(3) and sd_notify(3); memcached's MEMCACHED_PORT_FILENAME
 
 use crate::daemon::CHILD;
+use crate::failure::Failure;
 use rustix::fd::OwnedFd;
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use server::Address;
@@ -99,10 +100,18 @@ impl Activation {
     }
 
     /// Writes the ports that were taken, in memcached's form, if that is asked for.
-    pub(crate) fn write_ports<'a>(&self, addresses: impl Iterator<Item = &'a Address>) -> io::Result<()> {
+    pub(crate) fn write_ports<'a>(
+        &self,
+        addresses: impl Iterator<Item = &'a Address>,
+    ) -> Result<(), Failure> {
         let Some(path) = &self.port_file else { return Ok(()) };
         let lines: String = addresses.filter_map(port_line).collect();
-        write_whole(path, &lines)
+        write_whole(path, &lines).map_err(|e| {
+            Failure::failed(
+                format!("cannot write the ports to {}: {e}", path.display()),
+                "name a file that can be written, or none: MEMCACHED_PORT_FILENAME=FILE",
+            )
+        })
     }
 }
 

@@ -4,7 +4,7 @@
 
 use crate::clock::SystemClock;
 use crate::failure::{Code, Failure, complain, say};
-use crate::serve::{start_failure, start_log};
+use crate::serve::{no_signals, start_failure, start_log};
 use harness::demo;
 use server::{Admin, Clock, Config, Listener, Running, TenantView};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -53,7 +53,8 @@ pub(crate) fn run(options: DemoOptions) -> Result<Code, Failure> {
     ));
     let report = drive(&options, &running, &clock)?;
     let journal = running.view().replay_journal();
-    running.shut_down().map_err(anyhow::Error::from)?;
+    let ended = running.shut_down().map_err(anyhow::Error::from);
+    ended.map_err(|e| Failure::from(e).or_try("its log above may say why"))?;
     say(format!("\nserved {} requests over TCP, hit ratio {:.4}", report.requests, report.hit_ratio()));
     match journal {
         Ok(Some(count)) => say(format!("{count} decisions in the journal, replayed to the same shares")),
@@ -67,12 +68,12 @@ pub(crate) fn run(options: DemoOptions) -> Result<Code, Failure> {
 /// Drives the server and prints a line every second.
 fn drive(options: &DemoOptions, running: &Running, clock: &SystemClock) -> Result<harness::Report, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
-    let cannot = |e| Failure::failed(format!("cannot listen for signals: {e}"), "");
     for signal in [SIGINT, SIGTERM] {
         // Once the load has ended a signal ends it all: the comparison that follows takes a while.
         let code = Code::Failed as i32;
-        signal_hook::flag::register_conditional_shutdown(signal, code, Arc::clone(&stop)).map_err(cannot)?;
-        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(cannot)?;
+        signal_hook::flag::register_conditional_shutdown(signal, code, Arc::clone(&stop))
+            .map_err(no_signals)?;
+        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(no_signals)?;
     }
     let address = running.address().map(|a| a.to_string()).unwrap_or_default();
     let started = clock.now();
@@ -91,8 +92,10 @@ fn drive(options: &DemoOptions, running: &Running, clock: &SystemClock) -> Resul
             std::thread::sleep(early.to_std().min(StdDuration::from_millis(50)));
         }
     };
-    let report = demo::drive(options.memory, &address, &mut is_over)
-        .map_err(|e| Failure::failed(format!("the load ended: {:#}", anyhow::Error::from(e)), ""));
+    let report = demo::drive(options.memory, &address, &mut is_over).map_err(|e| {
+        let what = format!("the load ended: {:#}", anyhow::Error::from(e));
+        Failure::failed(what, "its log above may say why; leave more memory and time to the machine")
+    });
     stop.store(true, Ordering::Relaxed);
     report
 }
@@ -154,7 +157,7 @@ fn compare(options: &DemoOptions, requests: u64) -> Result<(), Failure> {
     ));
     let run = |policy: &str| {
         demo::compare(options.memory, policy, requests)
-            .map_err(|e| Failure::failed(format!("{:#}", anyhow::Error::from(e)), ""))
+            .map_err(|e| Failure::failed(format!("{:#}", anyhow::Error::from(e)), "lower the memory: -m"))
     };
     let (shared, partitioned) = (run(&sharing)?, run("partitioned")?);
     say(demo::comparison_table(&shared, &partitioned));

@@ -45,7 +45,8 @@ pub(crate) fn run(options: &ProbeOptions) -> Result<Code, Failure> {
     };
     let probed = probe(spec, &*open.device, options.time, &told);
     bar.finish_and_clear();
-    let Probed { rows, competition } = probed.map_err(|e| told_in_full(e).at(spec))?;
+    let Probed { rows, competition } = probed
+        .map_err(|e| told_in_full(e).at(spec).or_try("cotenant doctor shows what this machine offers"))?;
     let file = ProfileFile {
         spec: spec.to_string(),
         identity: open.identity,

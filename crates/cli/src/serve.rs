@@ -12,7 +12,7 @@ use media::TierMedium;
 use server::{Address, Config, Running, Sockets, StartError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
-use std::io::IsTerminal as _;
+use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -77,15 +77,17 @@ pub(crate) fn run(mut options: ServeOptions, read: &Read<'_>) -> Result<Code, Fa
     system::check_memory(config.memory, config.most_memory());
 
     let inherited = activation.sockets(is_child);
-    let inherited = inherited
-        .map_err(|e| Failure::failed(format!("cannot take the sockets of LISTEN_FDS over: {e}"), ""))?;
+    let inherited = inherited.map_err(|e| {
+        Failure::failed(
+            format!("cannot take the sockets of LISTEN_FDS over: {e}"),
+            "hand over as many listening sockets as it says, 64 at most, from descriptor 3 on, or leave LISTEN_FDS away",
+        )
+    })?;
     if !inherited.is_empty() && options.listens_by_default {
         config.listen.clear();
     }
     let sockets = Sockets::open(&config, inherited).map_err(start_failure)?;
-    activation
-        .write_ports(sockets.addresses())
-        .map_err(|e| Failure::failed(format!("cannot write MEMCACHED_PORT_FILENAME: {e}"), ""))?;
+    activation.write_ports(sockets.addresses())?;
     let pid_file = manners.pid_file.as_deref().map(PidFile::write).transpose()?;
     if let Some(user) = &user {
         sockets.files().chain(manners.pid_file.as_deref()).for_each(|path| daemon::give(path, user));
@@ -94,7 +96,7 @@ pub(crate) fn run(mut options: ServeOptions, read: &Read<'_>) -> Result<Code, Fa
     manners.lock_memory();
     // From here on a signal is an instruction; before it ends a server that has not begun.
     let signals = Signals::new([SIGTERM, SIGINT, SIGUSR1, SIGHUP]);
-    let signals = signals.map_err(|e| Failure::failed(format!("cannot listen for signals: {e}"), ""))?;
+    let signals = signals.map_err(no_signals)?;
     let running = server::start_on(config, sockets, Arc::new(SystemClock::new())).map_err(start_failure)?;
     if is_child {
         std::env::set_current_dir("/").unwrap_or_else(|e| tracing::warn!("cannot leave the folder: {e}"));
@@ -110,6 +112,12 @@ pub(crate) fn run(mut options: ServeOptions, read: &Read<'_>) -> Result<Code, Fa
     let ended = end(running);
     drop(pid_file);
     ended
+}
+
+/// Why nobody could end the server in order.
+pub(crate) fn no_signals(error: io::Error) -> Failure {
+    let cure = "raise the limit of open files where it is started: ulimit -n";
+    Failure::failed(format!("cannot listen for signals: {error}"), cure)
 }
 
 /// Shuts the server down; says what was not as it should be.
