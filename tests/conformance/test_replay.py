@@ -129,6 +129,17 @@ def test_reservations_are_those_that_a_server_takes(trace):
     assert ended("--reserved", "feeds=6MiB").returncode == 0
 
 
+def test_a_trace_of_too_many_tenants_is_wrong_use(tmp_path):
+    path = tmp_path / "many.csv"
+    rows = (f"{n},t{n},k,10,100,get,0" for n in range(4097))
+    path.write_text("t_ms,tenant,key,key_bytes,value_bytes,op,ttl_s\n" + "\n".join(rows) + "\n")
+    for arguments in (["replay", str(path)], ["plan", "--trace", str(path)]):
+        done = subprocess.run([str(servers.BINARY), *arguments], capture_output=True, text=True, timeout=60)
+        what, cure = done.stderr.splitlines()
+        assert (done.returncode, done.stdout) == (2, ""), done.stderr
+        assert "more than 4096 tenants" in what and cure == "  try: divide the trace by its tenants", done.stderr
+
+
 def test_over_tcp_a_pace_is_kept(tmp_path):
     """What is asked again after its time to live is not there any more."""
     path = tmp_path / "slow.csv"

@@ -167,6 +167,7 @@ fn failure(error: ReplayError) -> Failure {
     match error {
         ReplayError::Trace(e) => Failure::wrong_use(chain(&e), e.cure()),
         ReplayError::Claims(e) => Failure::wrong_use(e.what, e.cure),
+        ReplayError::Tenants => Failure::wrong_use(error.to_string(), "divide the trace by its tenants"),
         ReplayError::Server { .. } => {
             Failure::failed(error.to_string(), "start it with: cotenant serve -D :")
         }
