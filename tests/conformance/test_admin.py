@@ -165,6 +165,20 @@ def test_a_body_that_cannot_be_read_is_not_one_that_is_too_large(server):
     assert told["error"] == "the body cannot be read" and "at most" not in told["cure"] and told["cure"], told
 
 
+def test_what_a_weight_can_be_is_said_alike_everywhere(server):
+    for path, body in [("/tenants/feeds", {"weight": 0}), ("/tenants/feeds", {"weight": "2"}), ("/groups/g", {"weight": 1e13}), ("/groups/g", {"weight": None})]:
+        status, answer = ask(server, "PUT", path, body)
+        assert status == 400 and "from 1e-12 to 1e12" in answer["cure"], answer
+    status, _, err = tenant(server, "set", "feeds", "--weight", "0")
+    assert status == 2 and "1e-12 to 1e12" in err.splitlines()[1], err
+    reference = subprocess.run([str(servers.BINARY), "config", "reference"], capture_output=True, text=True, timeout=20, check=True).stdout
+    for word in ("tenant", "group"):
+        section = reference.partition(f"\n## {word}.weight\n")[2].partition("\n## ")[0]
+        assert "range: 1e-12 to 1e12" in section, section
+    for weight in (1e-12, 1e12):
+        assert ask(server, "PUT", "/tenants/feeds", {"weight": weight})[1]["weight"] == weight
+
+
 @pytest.mark.parametrize("path, more", [("/tenants/new", {"prefix": "new:"}), ("/groups/new", {}), ("/tenants/feeds", {}), ("/groups/team", {})])
 def test_what_cannot_be_reserved_is_refused_with_what_can(configured, path, more):
     server = configured(CONFIG + '\n[group.team]\nreserved = "4MiB"\n')

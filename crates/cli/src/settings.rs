@@ -347,6 +347,8 @@ const RANKS_MORE: &str = "The item of the lowest rank goes first. An expression 
     (bytes), age (seconds since it was stored) and ttl_left (seconds, endless without one): \"f / (size * t)\".";
 /// Numbers of 32 bits that are limits.
 const COUNTS: &str = "1 to 4294967295";
+/// What a server takes for a weight.
+const WEIGHTS: &str = "1e-12 to 1e12";
 /// What 32 bits of seconds hold, in whole days.
 const TIMES_TO_LIVE: &str = "1s to 49710d";
 /// What hits do to values in a tier.
@@ -373,7 +375,7 @@ pub(crate) const TENANT_SETTINGS: &[Setting] = &[
     setting("identity", Kind::List, "", "names", "Names of client certificates that are the tenant's")
         .more("Common name, DNS name or URI of a verified certificate, see mtls:."),
     setting("reserved", Kind::Size, "0B", "up to the divisible memory", "Memory that nobody takes from it"),
-    setting("weight", Kind::Ratio, "1.0", "above 0", "Its part of the unreserved memory against the others'"),
+    setting("weight", Kind::Ratio, "1.0", WEIGHTS, "Its part of the unreserved memory against the others'"),
     setting(
         "credit",
         Kind::Size,
@@ -442,7 +444,7 @@ pub(crate) const GROUP_SETTINGS: &[Setting] = &[
         "what its members reserve, and up",
         "Memory that nobody else takes",
     ),
-    setting("weight", Kind::Ratio, "1.0", "above 0", "Its part of the unreserved memory against others'"),
+    setting("weight", Kind::Ratio, "1.0", WEIGHTS, "Its part of the unreserved memory against others'"),
     setting(
         "policy",
         Kind::Choice(POLICIES),

@@ -5,7 +5,7 @@
 use super::door::{Refused, known_fields, malformed};
 use super::named::Named;
 use super::policy::policy_of;
-use super::tenants::{bandwidth, size};
+use super::tenants::{bandwidth, size, weight};
 use crate::config::MemoryPolicy;
 use crate::operator::{GroupReport, GroupSettings, Operator, Refusal};
 use crate::sharing::TierClaim;
@@ -61,7 +61,6 @@ fn group_json(group: &GroupReport) -> Value {
 fn settings(object: &Map<String, Value>) -> Result<GroupSettings, Refused> {
     known_fields(object, FIELDS)?;
     let wrong = |key: &str, cure: &str| malformed(&format!("{key} has another type or range"), cure);
-    let weight = |value: &Value| value.as_f64().ok_or_else(|| wrong("weight", "a number above zero"));
     let policy = |value: &Value| match value {
         Value::Null => Ok(None),
         word => policy_of(Some(word)).map(Some),
@@ -73,7 +72,7 @@ fn settings(object: &Map<String, Value>) -> Result<GroupSettings, Refused> {
     };
     Ok(GroupSettings {
         reserved: size(object, "reserved_bytes")?,
-        weight: object.get("weight").map(weight).transpose()?,
+        weight: weight(object)?,
         policy: object.get("policy").map(policy).transpose()?,
         bandwidth: object.get("bandwidth").map(claim).transpose()?,
     })

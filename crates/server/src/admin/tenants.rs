@@ -9,7 +9,7 @@ use super::named::{self, Named};
 use super::observed::QUANTILES;
 use super::{policy, sharing};
 use crate::admission::{AllowanceChange, OverRate};
-use crate::limits::ADMIN_BODY_MAX;
+use crate::limits::{ADMIN_BODY_MAX, WEIGHTS};
 use crate::operator::{Operator, Refusal, Settings, TenantReport};
 use crate::sharing::{TierClaim, TierClaimError};
 use crate::stats::traffic;
@@ -211,6 +211,14 @@ fn text<'o>(object: &'o Map<String, Value>, key: &str) -> Result<Option<&'o str>
     }
 }
 
+/// A weight, or nothing.
+pub(super) fn weight(object: &Map<String, Value>) -> Result<Option<f64>, Refused> {
+    let (least, most) = (WEIGHTS.start(), WEIGHTS.end());
+    let cure = || format!("a number from {least:e} to {most:e}");
+    let weight = |value: &Value| value.as_f64().ok_or_else(|| wrong("weight", &cure()));
+    object.get("weight").map(weight).transpose()
+}
+
 /// A number of bytes, null for none, or nothing.
 fn nullable_size(object: &Map<String, Value>, key: &str) -> Result<Option<Option<Bytes>>, Refused> {
     match object.get(key) {
@@ -265,10 +273,6 @@ fn no_rank(error: &RankError) -> Refused {
 /// The settings that an object gives.
 fn settings(object: &Map<String, Value>) -> Result<Settings, Refused> {
     known_fields(object, FIELDS)?;
-    let weight = match object.get("weight") {
-        None => None,
-        Some(value) => Some(value.as_f64().ok_or_else(|| wrong("weight", "a number above zero"))?),
-    };
     let over_share = match text(object, "over_share")? {
         None => None,
         Some("evict") => Some(OverShare::Evict),
@@ -281,7 +285,7 @@ fn settings(object: &Map<String, Value>) -> Result<Settings, Refused> {
     Ok(Settings {
         prefix: text(object, "prefix")?.map(str::to_owned),
         reserved: size(object, "reserved_bytes")?,
-        weight,
+        weight: weight(object)?,
         credit: nullable_size(object, "credit_bytes")?,
         rank: rank.transpose()?,
         over_share,
