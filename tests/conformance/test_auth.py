@@ -1,6 +1,7 @@
 """Passwords: in both protocols from one table, users as tenants, what credentials allow, and reloading."""
 
 import signal
+import socket
 import time
 
 import pytest
@@ -446,3 +447,36 @@ def test_a_large_value_of_who_may_only_read_is_refused_before_it_comes(tmp_path)
         wire.send(value)
         assert wire.one(packet("get", b"r")).status == NOT_FOUND, "the value is passed over"
     assert server.stop() == 0
+
+
+@pytest.mark.parametrize("engine", ["epoll", "io_uring"])
+def test_who_has_left_keeps_no_place_for_an_attempt_that_waits(tmp_path, engine):
+    """Most of the table is clients that have shown a wrong password and gone, by a farewell or a reset, while it waits for a token."""
+    users = tmp_path / "users"
+    users.write_text("ann:one\n", encoding="ascii")
+    server = servers.start_cotenant(["-Y", str(users), "-c", "100", "--io-engine", engine])
+
+    def sample(name):
+        ((_, value),) = samples(server)[name]
+        return value
+
+    try:
+        for number in range(132):
+            wire = server.wire()
+            wire.send(set_request(b"a", b"ann wrong"))
+            wire.reset() if number % 2 else wire.close()
+        wait_until(lambda: sample("memcached_current_connections") == 0)
+        # Who is there is told in its turn, and the wait of an attempt is one however often it is asked about.
+        before, attempts = sample("cotenant_login_waits_total"), 3
+        for _ in range(attempts):
+            with server.wire() as wire:
+                wire.send(set_request(b"a", b"ann wrong"))
+                assert wire.read_exact(len(FAILURE)) == FAILURE
+        assert sample("cotenant_login_waits_total") - before <= attempts
+        # Who sends no more and waits for the answer has it where nothing has to wait.
+        with socket.create_connection(server.address, DEADLINE_S, ("127.0.0.2", 0)) as half:
+            half.sendall(set_request(b"a", b"ann one"))
+            half.shutdown(socket.SHUT_WR)
+            assert half.recv(100) == b"STORED\r\n"
+    finally:
+        server.stop()

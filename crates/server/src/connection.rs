@@ -64,6 +64,8 @@ pub(crate) struct Connection {
     pub(crate) held_since: Option<Instant>,
     /// When its next request arrived, if that waits for tokens.
     pub(crate) waits_since: Option<Instant>,
+    /// That is a password, which cannot be looked at yet.
+    pub(crate) waits_to_log_in: bool,
     /// What became of the password that its input begins with, if that was verified elsewhere.
     pub(crate) verdict: Option<Option<Grant>>,
     /// Whose connection it is counted as.
@@ -107,6 +109,7 @@ impl Connection {
             parked_until: None,
             held_since: None,
             waits_since: None,
+            waits_to_log_in: false,
             verdict: None,
             counted: None,
             unsent: 0,

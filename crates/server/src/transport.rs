@@ -282,6 +282,11 @@ impl<R: Reactor> Transport<R> {
         self.inner.resume(id);
     }
 
+    /// Whether the other side is known to send no more, or to be gone.
+    pub(crate) fn has_left(&self, id: StreamId) -> bool {
+        self.inner.has_left(id)
+    }
+
     /// Says that nothing more will be sent; what the other side still sends can be read.
     pub(crate) fn finish(&mut self, id: StreamId) {
         self.say_goodbye(id);

@@ -162,7 +162,7 @@ impl Auth {
         }
         let taken = match self.throttle.take(address.map(Whom::from), None, now) {
             Ok(taken) => taken,
-            Err(at) => return Said::NotBefore(self.noted_wait(at, now)),
+            Err(at) => return Said::NotBefore(soon(at, now)),
         };
         // Who is unknown is wrong, after as long.
         let is_right = known.map_or(&table.nobody, |known| &known.secret).matches(user, password);
@@ -184,7 +184,7 @@ impl Auth {
     ) -> Result<(), Instant> {
         let address = address.map(Whom::from);
         let taken = self.throttle.take(address, Some(Whom::User(user.into())), now);
-        let taken = taken.map_err(|at| self.noted_wait(at, now))?;
+        let taken = taken.map_err(|at| soon(at, now))?;
         let is_queued = self.verifier.take(Attempt {
             table: self.table(),
             user: user.into(),
@@ -199,17 +199,21 @@ impl Auth {
         if is_queued { Ok(()) } else { Err(now + Duration::from_millis(LOGIN_RETRY_MS)) }
     }
 
-    /// Counts a wait for a token. Those of attempts that are being looked at may come back any moment: they are asked for again
-    /// before a new one comes.
-    fn noted_wait(&self, until: Instant, now: Instant) -> Instant {
+    /// Counts an attempt that has to wait, once however often it is made again.
+    pub(crate) fn note_wait(&self) {
         self.waits.fetch_add(1, Ordering::Relaxed);
-        until.min(now + Duration::from_millis(LOGIN_RETRY_MS))
     }
 
-    /// Times that somebody had to wait because too many passwords were wrong.
+    /// Attempts that had to wait because too many passwords were wrong, or too many were being verified.
     pub(crate) fn waits(&self) -> u64 {
         self.waits.load(Ordering::Relaxed)
     }
+}
+
+/// When to ask for a token again that comes then at the latest: those of attempts that are being looked at may come back any
+/// moment, and whoever waits may leave.
+fn soon(at: Instant, now: Instant) -> Instant {
+    at.min(now + Duration::from_millis(LOGIN_RETRY_MS))
 }
 
 /// The table of the file as it is now, after the one that is in force.

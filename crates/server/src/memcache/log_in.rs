@@ -7,7 +7,7 @@
 use super::batch::{Hashed, Next, Prepared, Step, gather};
 use super::reply::{Replies, text};
 use super::session::Session;
-use super::turn::{Ended, Turn};
+use super::turn::{Ended, Turn, WaitsFor};
 use crate::auth::{Grant, Identity, Said};
 use crate::limits::{AUTH_LINE_MAX, AUTH_MESSAGE_MAX};
 use memchr::memchr;
@@ -131,7 +131,7 @@ pub(super) fn check(session: &Session<'_>, user: &[u8], password: &[u8]) -> Resu
         None => match auth.attempt(user, password, session.address, session.now) {
             Said::Grant(grant) => grant,
             Said::Dear => return Err(Ended::Verifies),
-            Said::NotBefore(at) => return Err(Ended::Waits(at)),
+            Said::NotBefore(at) => return Err(Ended::Waits(at, WaitsFor::LogIn)),
         },
     };
     let counters = &session.shared.counters;

@@ -25,4 +25,4 @@ pub(crate) use parse::Bounds;
 pub(crate) use reply::{Replies, text as reply_text};
 pub(crate) use said::command_in;
 pub(crate) use session::Session;
-pub(crate) use turn::{Announced, Block, Turn, run};
+pub(crate) use turn::{Announced, Block, Turn, WaitsFor, run};

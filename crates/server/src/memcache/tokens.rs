@@ -4,7 +4,7 @@
 //! Invariants: a request gets all its tokens or none
 
 use super::session::Session;
-use super::turn::{Ended, Stop};
+use super::turn::{Ended, Stop, WaitsFor};
 use crate::admission::NoToken;
 use store::Key;
 use units::TenantId;
@@ -29,7 +29,9 @@ pub(super) fn take_tokens(
         }
         put_back(session, &needed[..at]);
         return Err(match none {
-            NoToken::Wait(until) if !session.has_waited_long.get() => Stop::Ends(Ended::Waits(until)),
+            NoToken::Wait(until) if !session.has_waited_long.get() => {
+                Stop::Ends(Ended::Waits(until, WaitsFor::Tokens))
+            }
             NoToken::Wait(_) => {
                 gate.count_refusal();
                 Stop::Refused

@@ -40,10 +40,8 @@ pub(crate) struct Turn {
     pub(crate) upload: Option<Announced>,
     /// It stopped for fairness: more may be complete.
     pub(crate) more: bool,
-    /// It stopped because a tenant, or who shows passwords, has no tokens until then, or is held back at a tier.
-    pub(crate) waits_until: Option<Instant>,
-    /// It is at a tier that its tenant is held back: that is the server being slow.
-    pub(crate) is_held: bool,
+    /// It stopped to be taken again then, and why.
+    pub(crate) waits: Option<(Instant, WaitsFor)>,
     /// It stopped because the user and password that are there have to be verified elsewhere.
     pub(crate) verifies: Option<(Span, Span)>,
     /// It stopped because a write needs room.
@@ -58,6 +56,17 @@ pub(crate) struct Turn {
     pub(crate) asked: Option<Asked>,
     /// Who the connection is from now on, if that changed.
     pub(crate) identity: Option<Identity>,
+}
+
+/// Why a request waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum WaitsFor {
+    /// Its tenant has no tokens.
+    Tokens,
+    /// Its tenant is held back at a tier: that is the server being slow.
+    Tier,
+    /// Its password cannot be looked at yet: too many were wrong, or too many are being verified.
+    LogIn,
 }
 
 /// A large value that follows its request.
@@ -290,7 +299,7 @@ fn enter(
         if is_asked {
             give_back(session, tenant, keys);
         }
-        return Err(Stop::Ends(Ended::Held(until)));
+        return Err(Stop::Ends(Ended::Waits(until, WaitsFor::Tier)));
     }
     Ok(())
 }
@@ -388,7 +397,7 @@ impl Turn {
     /// Whether the next turn follows at once, as far as the connection alone goes.
     pub(crate) fn is_followed(&self) -> bool {
         let ends = self.close || self.asked.is_some() || self.upload.is_some();
-        let waits = self.waits_until.is_some() || self.verifies.is_some() || !self.plans.is_empty();
+        let waits = self.waits.is_some() || self.verifies.is_some() || !self.plans.is_empty();
         self.more && !ends && !waits
     }
 
@@ -441,14 +450,9 @@ impl Turn {
                 // What is away now may not be so any more.
                 self.more = self.plans.is_empty();
             }
-            Ended::Waits(until) => {
+            Ended::Waits(until, what) => {
                 self.stop_before(batch, i);
-                self.waits_until = Some(until);
-            }
-            Ended::Held(until) => {
-                self.stop_before(batch, i);
-                self.waits_until = Some(until);
-                self.is_held = true;
+                self.waits = Some((until, what));
             }
             Ended::Verifies => {
                 self.stop_before(batch, i);
@@ -470,7 +474,7 @@ impl Turn {
 impl Ended {
     /// Whether its request comes again and asks again: who waits for values has them served without.
     fn asks_again(&self, plans: &[FetchPlan]) -> bool {
-        matches!(self, Self::NeedsRoom | Self::Waits(_) | Self::Held(_)) && plans.is_empty()
+        matches!(self, Self::NeedsRoom | Self::Waits(..)) && plans.is_empty()
     }
 }
 
@@ -486,10 +490,8 @@ pub(super) enum Ended {
     Quit,
     /// The client asked for something else than replies.
     Asked(Asked),
-    /// A tenant has no tokens until then; or too many passwords were wrong, and it shows its own again then.
-    Waits(Instant),
-    /// A tenant is held back at a tier until then.
-    Held(Instant),
+    /// It is to be executed then.
+    Waits(Instant, WaitsFor),
     /// Its password has to be verified elsewhere.
     Verifies,
 }

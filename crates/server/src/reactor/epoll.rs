@@ -288,6 +288,11 @@ impl Reactor for Epoll {
         }
     }
 
+    fn has_left(&self, id: StreamId) -> bool {
+        let stream = self.streams.get(id.0).and_then(Option::as_ref);
+        stream.is_some_and(|stream| stream.read_closed || stream.failed)
+    }
+
     fn acknowledge(&mut self, id: StreamId) {
         if let Some(Some(stream)) = self.streams.get(id.0) {
             acknowledge(&stream.stream);

@@ -158,6 +158,8 @@ pub(crate) trait Reactor {
     fn pause(&mut self, id: StreamId);
     /// Delivers data again.
     fn resume(&mut self, id: StreamId);
+    /// Whether the other side is known to send no more, or to be gone, though what it has sent was not delivered yet.
+    fn has_left(&self, id: StreamId) -> bool;
     /// Tells the other side now that all has arrived, with nothing to say: it may wait for that with what it says next.
     fn acknowledge(&mut self, id: StreamId);
     /// Says that nothing more will be sent; what the other side still sends can be read.

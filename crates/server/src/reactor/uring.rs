@@ -421,6 +421,11 @@ impl Reactor for Uring {
         }
     }
 
+    fn has_left(&self, id: StreamId) -> bool {
+        let stream = self.slots.get(id.0).and_then(|slot| slot.stream.as_ref());
+        stream.is_some_and(|stream| stream.has_hung_up || stream.is_over)
+    }
+
     fn acknowledge(&mut self, id: StreamId) {
         if let Some(stream) = self.stream(id.0) {
             acknowledge(&stream.socket);

@@ -8,7 +8,7 @@
 use super::Worker;
 use crate::admission::until;
 use crate::limits::{AWAKE_FOR, RATE_WAIT_MAX};
-use crate::memcache::reply_text;
+use crate::memcache::{WaitsFor, reply_text};
 use crate::reactor::{Reactor, StreamId};
 use crate::tenants::Binding;
 use std::io::{self, IoSlice};
@@ -45,11 +45,17 @@ impl<R: Reactor> Worker<R> {
         is_admitted
     }
 
-    /// Neither serves nor reads a connection until its tenant has tokens, or is no longer held back at a tier.
-    pub(super) fn park(&mut self, id: StreamId, until: Instant, is_held: bool) {
+    /// Neither serves nor reads a connection until what its request waits for may be there.
+    pub(super) fn park(&mut self, id: StreamId, until: Instant, what: WaitsFor) {
         if let Some(Some(connection)) = self.connections.get_mut(id.0) {
             let mut until = until;
-            if is_held {
+            if what == WaitsFor::LogIn
+                && !std::mem::replace(&mut connection.waits_to_log_in, true)
+                && let Some(auth) = &self.around.shared.auth
+            {
+                auth.note_wait();
+            }
+            if what == WaitsFor::Tier {
                 connection.held_since.get_or_insert(connection.active);
             } else {
                 connection.held_since = None;
@@ -95,7 +101,12 @@ impl<R: Reactor> Worker<R> {
             {
                 connection.parked_until = None;
                 connection.active = now;
-                self.take_turn_again(id);
+                if connection.waits_to_log_in && self.reactor.has_left(id) {
+                    // Who has left would else keep its place, and take a token of those who are there, for an answer that nobody reads.
+                    self.close(id);
+                } else {
+                    self.take_turn_again(id);
+                }
             }
         }
     }

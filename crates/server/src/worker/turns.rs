@@ -104,8 +104,8 @@ impl<R: Reactor> Worker<R> {
                 self.verify(id, user.of_input(turns_input), password.of_input(turns_input));
                 return After::Consumed(done);
             }
-            if let Some(until) = turn.waits_until {
-                self.park(id, until, turn.is_held);
+            if let Some((until, what)) = turn.waits {
+                self.park(id, until, what);
                 return After::Consumed(done);
             }
             if !turn.plans.is_empty() {
@@ -147,6 +147,7 @@ impl<R: Reactor> Worker<R> {
         }
         if 0 < turn.requests || turn.upload.is_some() {
             (connection.held_since, connection.waits_since) = (None, None);
+            connection.waits_to_log_in = false;
             connection.has_waited = false;
         }
         connection.keys_done = turn.keys_done;

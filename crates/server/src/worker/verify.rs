@@ -5,6 +5,7 @@
 
 use super::Worker;
 use crate::auth::Grant;
+use crate::memcache::WaitsFor;
 use crate::reactor::{Reactor, StreamId};
 use units::Instant;
 
@@ -35,7 +36,7 @@ impl<R: Reactor> Worker<R> {
             drop(waker.wake());
         };
         if let Err(until) = auth.verify((user, password), address, self.now, Box::new(tell)) {
-            self.park(id, until, false);
+            self.park(id, until, WaitsFor::LogIn);
         }
     }
 

@@ -10,7 +10,7 @@ use crate::limits::KEY_MAX;
 use crate::memcache::reply::{Replies, text};
 use crate::memcache::session::Session;
 use crate::memcache::text::{tell_made, tell_stored};
-use crate::memcache::turn::{Ended, held};
+use crate::memcache::turn::{Ended, WaitsFor, held};
 use crate::watch::{Looked, interest};
 use store::{
     Count, CountedIf, Fetch, Fetched, Fields, Key, Mode, Refused, Removal, Remove, Removed, Stored, Worker,
@@ -43,7 +43,7 @@ pub(in crate::memcache) fn execute<'w>(
             // Other keys are known, and were asked for, before a request is executed.
             let until = held(session, worker, request.operation().class(), &[(key, tenant)]);
             if let Some(until) = until.filter(|_| !session.is_fetched.get()) {
-                return Err(Ended::Held(until));
+                return Err(Ended::Waits(until, WaitsFor::Tier));
             }
             Target { key, tenant }
         }
