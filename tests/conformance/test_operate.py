@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from conformance import servers
 from conformance.servers import START_S
 from conformance.test_admin import ask
 from conformance.wire import BAD_FORMAT, END, ERROR
@@ -230,6 +231,39 @@ def test_watch(fresh):
         ]
         assert events(watcher, b"reason=normal")[-1][0] == "conn_close"
         assert wire.stats()["log_watchers"] == "1"
+
+
+def reset(wire):
+    wire.ask(b"get a\r\n")
+    wire.reset()
+
+
+ENDINGS = {
+    "normal": [lambda wire: wire.close(), lambda wire: wire.send(b"quit\r\n"), lambda wire: wire.send(b"\x80\x07" + bytes(22)),
+               lambda wire: wire.sock.shutdown(socket.SHUT_WR)],
+    "error": [reset, lambda wire: wire.send(b"x" * 20_000), lambda wire: wire.send(b"GET / HTTP/1.1\r\n"),
+              lambda wire: wire.send(b"\x80\x0a" + bytes(22) + b"\x81" + bytes(23))],
+    "idle_timeout": [lambda wire: None],
+    "shutdown": [lambda wire: wire.send(b"shutdown\r\n")],
+}
+
+
+@pytest.mark.parametrize("engine", ["epoll", "io_uring"])
+def test_a_close_has_its_reason(fresh, engine):
+    """As memcached has it, which runs this, too."""
+    own = [] if servers.PEER_ONLY else ["--io-engine", engine]
+    server = fresh("-A", "-o", "idle_timeout=3", *own)
+    with server.wire() as watcher:
+        watcher.send(b"watch connevents\r\n")
+        assert watcher.read_line() == OK
+        for reason, ways in ENDINGS.items():
+            for at, end in enumerate(ways):
+                with server.wire() as wire:
+                    client = f"rport={wire.sock.getsockname()[1]} transport=tcp"
+                    end(wire)
+                    told = [(what, rest) for what, rest in events(watcher, f"{client} reason=".encode()) if client in rest]
+                    assert [what for what, _ in told] == ["conn_new", "conn_close"]
+                    assert f" reason={reason} " in told[1][1], f"{reason} {at}: {told[1]}"
 
 
 @pytest.mark.cotenant

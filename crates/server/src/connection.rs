@@ -25,6 +25,31 @@ pub(crate) enum Lasting {
     Watch(Arc<Watcher>),
 }
 
+/// Why a connection ends, as those who watch are told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Parting {
+    /// Its stream failed, what it sent is no request, or there is no memory for it.
+    Error,
+    /// Its client wished it, or sends no more.
+    Normal,
+    /// It was silent for too long.
+    Idle,
+    /// The server ends.
+    Shutdown,
+}
+
+impl Parting {
+    /// memcached's word.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Normal => "normal",
+            Self::Idle => "idle_timeout",
+            Self::Shutdown => "shutdown",
+        }
+    }
+}
+
 /// One connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -76,6 +101,8 @@ pub(crate) struct Connection {
     pub(crate) is_paused: bool,
     /// It is closed once its reply has gone.
     pub(crate) is_closing: bool,
+    /// Why it ends, once it does.
+    pub(crate) parting: Parting,
     /// Bytes of buffers accounted for it.
     pub(crate) accounted: usize,
     /// When it was last heard of.
@@ -115,6 +142,7 @@ impl Connection {
             unsent: 0,
             is_paused: false,
             is_closing: false,
+            parting: Parting::Error,
             accounted: 0,
             active: now,
             lasting: None,

@@ -5,7 +5,7 @@
 //!             `OPENINGS_MAX` streams per worker are being opened, each for `OPENING_SECS` at most, `HANDSHAKES_PER_ROUND` of
 //!             them in one round
 //! Cost:       nothing per byte of a plain stream; of TLS one copy of what arrives, none of what is sent
-//! Failure:    a stream whose opening fails is delivered as `Closed`
+//! Failure:    a stream whose opening fails is delivered as `Failed`
 
 mod encrypted;
 mod opening;
@@ -103,6 +103,8 @@ enum Step {
     Wait,
     /// The stream is of no use.
     Fail,
+    /// The other side has ended it.
+    End,
 }
 
 impl<R: Reactor> Transport<R> {
@@ -223,9 +225,9 @@ impl<R: Reactor> Transport<R> {
                     }
                     Completion::Sent(id) if self.is_wrapped(id) => (id, self.sent(id)),
                     Completion::Owes(id, bytes) if self.is_wrapped(id) => (id, self.owes(id, bytes)),
-                    Completion::Closed(id) => {
+                    gone @ (Completion::Closed(id) | Completion::Failed(id)) => {
                         self.forget(id);
-                        return Some(Event::Completed(Completion::Closed(id)));
+                        return Some(Event::Completed(gone));
                     }
                     plain => return Some(Event::Completed(plain)),
                 }
@@ -234,6 +236,10 @@ impl<R: Reactor> Transport<R> {
                 Step::Tell(event) => return Some(event),
                 Step::Wait => {}
                 Step::Fail => {
+                    self.close(id);
+                    return Some(Event::Completed(Completion::Failed(id)));
+                }
+                Step::End => {
                     self.close(id);
                     return Some(Event::Completed(Completion::Closed(id)));
                 }
@@ -418,12 +424,11 @@ impl<R: Reactor> Transport<R> {
             // `sent` or `resume` comes back here.
             return Step::Wait;
         }
-        if wrapped.deadline.is_none()
-            && let Sending::Later(owed) = self.inner.flush(id)
-        {
+        let is_opening = wrapped.deadline.is_some();
+        if !is_opening && let Sending::Later(owed) = self.inner.flush(id) {
             return self.owes(id, owed);
         }
-        Step::Fail
+        if is_opening { Step::Fail } else { Step::End }
     }
 
     /// A stream is open; what it has brought along follows.

@@ -17,7 +17,7 @@ mod verify;
 use turns::After;
 pub(crate) use upload::Receiving;
 
-use crate::connection::{Connection, Lasting};
+use crate::connection::{Connection, Lasting, Parting};
 use crate::limits::{EVENTS_PER_WAIT, OPENING_POLL, SHADOW_HITS_PER_DECISION, STARVED_POLL_MS};
 use crate::listener::Door;
 use crate::loops::Helpers;
@@ -288,7 +288,11 @@ impl<R: Reactor> Worker<R> {
                     self.take_turn_again(id);
                 }
             }
-            Completion::Closed(id) => self.drop_connection(id),
+            Completion::Closed(id) => {
+                self.parts(id, Parting::Normal);
+                self.drop_connection(id);
+            }
+            Completion::Failed(id) => self.drop_connection(id),
         }
     }
 

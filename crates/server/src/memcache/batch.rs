@@ -9,6 +9,7 @@ use super::session::Session;
 use super::turn::{Announced, Block, Ended, Turn};
 use super::{binary, log_in, meta, text};
 use crate::auth::{Denied, Identity, Need};
+use crate::connection::Parting;
 use crate::limits::{KEY_MAX, KEYS_AHEAD, KEYS_PER_TURN};
 use crate::observe::Operation;
 use crate::tenants::Routes;
@@ -202,7 +203,7 @@ pub(super) fn gather<'b>(
                 return;
             }
             Next::Hopeless => {
-                turn.close = true;
+                turn.close = Some(Parting::Error);
                 return;
             }
         };

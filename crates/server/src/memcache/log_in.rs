@@ -9,6 +9,7 @@ use super::reply::{Replies, text};
 use super::session::Session;
 use super::turn::{Ended, Turn, WaitsFor};
 use crate::auth::{Grant, Identity, Said};
+use crate::connection::Parting;
 use crate::limits::{AUTH_LINE_MAX, AUTH_MESSAGE_MAX};
 use memchr::memchr;
 use std::sync::atomic::Ordering;
@@ -116,7 +117,7 @@ pub(super) fn execute(
             let after = session.identity.after(grant);
             *identity = Some(after);
             if after.is_worn_out() {
-                return Err(Ended::Quit);
+                return Err(Ended::Quit(Parting::Error));
             }
         }
     }

@@ -8,6 +8,7 @@ use super::parse::Words;
 use super::reply::text;
 use super::session::Session;
 use super::turn::Ended;
+use crate::connection::Parting;
 use crate::dump::{Form, Wanted, classes};
 use crate::tenants::Binding;
 use crate::watch::interests;
@@ -147,7 +148,7 @@ fn shutdown(session: &Session<'_>, how: Option<&[u8]>, more: Option<&[u8]>) -> R
     // The process hears it as it would hear the operator, and drains.
     let told = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM);
     match told {
-        Ok(()) => Err(Ended::Quit),
+        Ok(()) => Err(Ended::Quit(Parting::Shutdown)),
         Err(_) => Ok(text::SHUTDOWN_DISABLED),
     }
 }

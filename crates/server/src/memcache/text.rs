@@ -7,6 +7,7 @@ use super::reply::{Replies, text};
 use super::session::Session;
 use super::turn::{Ended, is_full};
 use super::{meta, operate};
+use crate::connection::Parting;
 use crate::limits::{KEY_MAX, MEMORY_MIN};
 use crate::stats;
 use crate::tenants::Binding;
@@ -315,7 +316,7 @@ fn administer(session: &Session<'_>, command: Command<'_>, replies: &mut Replies
             }
         },
         Command::MetaNoOp => replies.put(text::META_NO_OP),
-        Command::Quit => return Err(Ended::Quit),
+        Command::Quit => return Err(Ended::Quit(Parting::Normal)),
         Command::Wrong(reply) => replies.put(reply),
         // A store without a hashed key cannot be: the parser has checked it.
         _ => {}

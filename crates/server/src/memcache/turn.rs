@@ -13,6 +13,7 @@ use super::tokens::{give_back, take_tokens};
 use super::{binary, log_in, meta, said};
 use crate::auth::Identity;
 use crate::config::Protocol;
+use crate::connection::Parting;
 use crate::limits::{HELD_POLL, KEY_MAX, KEYS_AHEAD, PAUSED_POLL, REPLY_BYTES_PER_TURN};
 use crate::observe::{CommandClass, Operation, Tally};
 use control::bandwidth::Throttle;
@@ -51,7 +52,7 @@ pub(crate) struct Turn {
     /// Keys of the next request that have been answered.
     pub(crate) keys_done: usize,
     /// The client asked for the end, or is none.
-    pub(crate) close: bool,
+    pub(crate) close: Option<Parting>,
     /// The client asked for something else than replies.
     pub(crate) asked: Option<Asked>,
     /// Who the connection is from now on, if that changed.
@@ -396,7 +397,7 @@ pub(super) fn is_full(replies: &Replies<'_>) -> bool {
 impl Turn {
     /// Whether the next turn follows at once, as far as the connection alone goes.
     pub(crate) fn is_followed(&self) -> bool {
-        let ends = self.close || self.asked.is_some() || self.upload.is_some();
+        let ends = self.close.is_some() || self.asked.is_some() || self.upload.is_some();
         let waits = self.waits.is_some() || self.verifies.is_some() || !self.plans.is_empty();
         self.more && !ends && !waits
     }
@@ -432,7 +433,7 @@ impl Turn {
     /// Ends at a request of a batch, which was not executed or was the last.
     fn end(&mut self, why: Ended, batch: &[Prepared<'_>], i: usize, input: &[u8]) {
         match why {
-            Ended::Quit => self.close = true,
+            Ended::Quit(why) => self.close = Some(why),
             Ended::Announced(announced) => {
                 let start = if i == 0 { 0 } else { batch[i - 1].end };
                 self.upload = Some(Announced { start, ..announced });
@@ -467,7 +468,7 @@ impl Turn {
         self.consumed = if i == 0 { 0 } else { batch[i - 1].end };
         self.skip = 0;
         self.needed = 0;
-        self.close = false;
+        self.close = None;
     }
 }
 
@@ -486,8 +487,8 @@ pub(super) enum Ended {
     Portion(usize),
     /// The request's value is to come.
     Announced(Announced),
-    /// The client asked for the end.
-    Quit,
+    /// The connection ends.
+    Quit(Parting),
     /// The client asked for something else than replies.
     Asked(Asked),
     /// It is to be executed then.

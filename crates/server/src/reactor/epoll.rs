@@ -201,7 +201,7 @@ impl Reactor for Epoll {
             let id = StreamId(at);
             if stream.failed {
                 self.free(at);
-                return Some(Completion::Closed(id));
+                return Some(Completion::Failed(id));
             }
             if !stream.pending.is_empty() {
                 match stream.flush() {
@@ -214,7 +214,7 @@ impl Reactor for Epoll {
                     Ok(false) => continue,
                     Err(_) => {
                         self.free(at);
-                        return Some(Completion::Closed(id));
+                        return Some(Completion::Failed(id));
                     }
                 }
             }
@@ -229,9 +229,10 @@ impl Reactor for Epoll {
                     }
                     return Some(Completion::Arrived(id, len));
                 }
-                Some(Err(_)) => {
+                Some(Err(e)) => {
                     self.free(at);
-                    return Some(Completion::Closed(id));
+                    let has_ended = e.kind() == io::ErrorKind::UnexpectedEof;
+                    return Some(if has_ended { Completion::Closed(id) } else { Completion::Failed(id) });
                 }
             }
         }

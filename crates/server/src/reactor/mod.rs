@@ -3,7 +3,7 @@
 //! Shape:      register a stream -> `Arrived` with bytes in the caller's buffer; `send` -> all taken, or `Sent` later
 //! Invariants: what a socket did not take at once is copied before `send` returns, so that nothing borrowed outlives
 //!             the call; a stream with a send outstanding or a pause delivers no data; an idle stream holds no buffer
-//! Failure:    a stream that fails is delivered once as `Closed`
+//! Failure:    a stream that fails is delivered once as `Failed`
 //!
 //! Two engines implement it: epoll everywhere, io_uring where the system allows it.
 
@@ -111,8 +111,10 @@ pub(crate) enum Completion {
     Owes(StreamId, usize),
     /// Everything given to `send` has gone out.
     Sent(StreamId),
-    /// The other side has closed, or the stream failed. The number is free again.
+    /// The other side has closed. The number is free again.
     Closed(StreamId),
+    /// The stream failed. The number is free again.
+    Failed(StreamId),
 }
 
 /// Whether a send is done.
@@ -122,7 +124,7 @@ pub(crate) enum Sending {
     Done,
     /// So many bytes were copied and go out later; `Sent` follows.
     Later(usize),
-    /// The stream failed; `Closed` follows.
+    /// The stream failed; `Failed` follows.
     Failed,
 }
 

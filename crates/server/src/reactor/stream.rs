@@ -40,6 +40,8 @@ pub(super) struct Stream {
     pub(super) is_paused: bool,
     /// Nothing will arrive any more; told once everything before has been delivered.
     pub(super) is_over: bool,
+    /// It has failed.
+    pub(super) is_broken: bool,
     /// Nothing more will be sent once everything given has gone.
     pub(super) is_finishing: bool,
     /// Closed as far as the worker knows; it goes when nothing is under way.
@@ -70,6 +72,7 @@ impl Stream {
             calls: 0,
             is_paused: false,
             is_over: false,
+            is_broken: false,
             is_finishing: false,
             is_gone: false,
             owes_sent: false,
@@ -101,7 +104,10 @@ impl Stream {
             match self.socket.read(buffer) {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return None,
-                read => return Some(read.unwrap_or(0)),
+                read => {
+                    self.is_broken |= read.is_err();
+                    return Some(read.unwrap_or(0));
+                }
             }
         }
     }

@@ -116,6 +116,9 @@ impl Uring {
     }
 
     fn fail(&mut self, at: usize) {
+        if let Some(stream) = self.stream(at) {
+            stream.is_broken = true;
+        }
         self.make_ready(at, What::Failed);
     }
 
@@ -271,8 +274,9 @@ impl Uring {
     }
 
     fn close_for(&mut self, at: usize) -> Completion {
+        let is_broken = self.stream(at).is_some_and(|stream| stream.is_broken);
         self.retire(at);
-        Completion::Closed(StreamId(at))
+        if is_broken { Completion::Failed(StreamId(at)) } else { Completion::Closed(StreamId(at)) }
     }
 }
 

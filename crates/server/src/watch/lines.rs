@@ -5,6 +5,7 @@
 //! Source:     memcached 1.6.45's log lines
 
 use super::{Watch, interest};
+use crate::connection::Parting;
 use crate::shared::Clock;
 use crate::tenants::Binding;
 use std::fmt::Write as _;
@@ -71,7 +72,7 @@ impl Reporter<'_> {
     }
 
     /// A connection that came, or went for a reason.
-    pub(crate) fn connection(&self, binding: Binding, peer: Option<SocketAddr>, closed: Option<&str>) {
+    pub(crate) fn connection(&self, binding: Binding, peer: Option<SocketAddr>, closed: Option<Parting>) {
         let tenant = match binding {
             Binding::To(tenant) => Some(tenant),
             Binding::Unbound => None,
@@ -82,7 +83,7 @@ impl Reporter<'_> {
         let port = peer.map_or(0, |p| p.port());
         let mut what = format!("type={kind} rip={ip} rport={port} transport={transport}");
         if let Some(reason) = closed {
-            let _ = write!(what, " reason={reason}");
+            let _ = write!(what, " reason={}", reason.name());
         }
         let _ = write!(what, " cfd={}", self.connection);
         self.watch.tell(self.store, self.clock, interest::CONNECTIONS, tenant, &what);

@@ -7,6 +7,7 @@
 
 use super::Worker;
 use crate::admission::until;
+use crate::connection::Parting;
 use crate::limits::{AWAKE_FOR, RATE_WAIT_MAX};
 use crate::memcache::{WaitsFor, reply_text};
 use crate::reactor::{Reactor, StreamId};
@@ -103,6 +104,7 @@ impl<R: Reactor> Worker<R> {
                 connection.active = now;
                 if connection.waits_to_log_in && self.reactor.has_left(id) {
                     // Who has left would else keep its place, and take a token of those who are there, for an answer that nobody reads.
+                    self.parts(id, Parting::Normal);
                     self.close(id);
                 } else {
                     self.take_turn_again(id);

@@ -3,7 +3,7 @@
 //! Invariants: what a connection held is given back when it is dropped, whoever ended it
 
 use super::{After, Worker};
-use crate::connection::{Connection, Lasting};
+use crate::connection::{Connection, Lasting, Parting};
 use crate::limits::{DRAIN_LINGER_MS, DRAIN_SECS};
 use crate::reactor::{Reactor, Sending, StreamId};
 use std::sync::atomic::Ordering;
@@ -33,6 +33,16 @@ impl<R: Reactor> Worker<R> {
         }
     }
 
+    /// A connection ends for a reason; one that had another before, or was told that the server ends, for that.
+    pub(super) fn parts(&mut self, id: StreamId, why: Parting) {
+        let why = if self.is_draining { Parting::Shutdown } else { why };
+        if let Some(Some(connection)) = self.connections.get_mut(id.0)
+            && connection.parting == Parting::Error
+        {
+            connection.parting = why;
+        }
+    }
+
     pub(super) fn close(&mut self, id: StreamId) {
         self.reactor.close(id);
         self.drop_connection(id);
@@ -46,7 +56,7 @@ impl<R: Reactor> Worker<R> {
             self.lasting.retain(|lasting| *lasting != id);
             self.around.shared.clients.go(&connection.client);
             tracing::debug!("connection {}: gone", connection.client.number);
-            self.report(&connection.client, Some("normal"));
+            self.report(&connection.client, Some(connection.parting));
             self.release(connection.accounted, connection.is_starved);
             let copies = match &connection.lasting {
                 Some(Lasting::Values(values)) => values.accounted,
@@ -68,6 +78,7 @@ impl<R: Reactor> Worker<R> {
         let ids: Vec<_> = self.connections.iter().flatten().filter(|c| idle(c)).map(|c| c.id).collect();
         for id in ids {
             self.around.shared.counters.idle_kicks.fetch_add(1, Ordering::Relaxed);
+            self.parts(id, Parting::Idle);
             self.close(id);
         }
     }

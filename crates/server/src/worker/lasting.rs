@@ -6,7 +6,7 @@
 //!             pinned; who is sent values is not read from
 
 use super::Worker;
-use crate::connection::{Connection, Lasting};
+use crate::connection::{Connection, Lasting, Parting};
 use crate::dump::Dump;
 use crate::limits::PIECES_PER_ROUND;
 use crate::memcache::Asked;
@@ -154,7 +154,7 @@ impl<R: Reactor> Worker<R> {
     }
 
     /// Tells those who watch that a connection came, or went for a reason.
-    pub(super) fn report(&self, client: &Client, closed: Option<&str>) {
+    pub(super) fn report(&self, client: &Client, closed: Option<Parting>) {
         let shared = &self.around.shared;
         let tenant = match client.binding() {
             Binding::To(tenant) => Some(tenant),

@@ -166,7 +166,10 @@ impl<R: Reactor> Worker<R> {
         {
             return Some(After::Gone);
         }
-        (turn.close || failed).then(|| self.end(id))
+        if let Some(why) = turn.close {
+            self.parts(id, why);
+        }
+        (turn.close.is_some() || failed).then(|| self.end(id))
     }
 
     /// Whether what follows a large value may be executed.

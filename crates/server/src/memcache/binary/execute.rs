@@ -12,6 +12,7 @@ use super::super::text::{refuse, refused, tell_made, tell_stored};
 use super::super::turn::Ended;
 use super::{Body, HEADER, Head, Request, Shown, Wrong};
 use crate::auth::{Denied, Identity, Need};
+use crate::connection::Parting;
 use crate::stats;
 use crate::watch::{Looked, interest};
 use store::{
@@ -65,7 +66,7 @@ pub(in crate::memcache) fn execute<'w>(
     let mut call = Call { session, worker, head: &request.head, replies };
     if session.identity.is_stranger() && !request.is_open() {
         call.fail(AUTH_FAILURE);
-        return Err(Ended::Quit);
+        return Err(Ended::Quit(Parting::Error));
     }
     if let Some(why) = session.identity.denies(needs(&request.body)) {
         call.fail(if why == Denied::ReadOnly { READ_ONLY } else { NO_FLUSH });
@@ -90,7 +91,7 @@ pub(in crate::memcache) fn execute<'w>(
         (Body::Stat(what), _) => call.stat(what),
         (Body::Quit, _) => {
             call.done(0, &[]);
-            return Err(Ended::Quit);
+            return Err(Ended::Quit(Parting::Normal));
         }
         (Body::Mechanisms, _) if session.shared.auth.is_some() => call.done(0, MECHANISMS),
         (Body::LogIn { mechanism, message, is_step }, _) if session.shared.auth.is_some() => {
@@ -387,7 +388,7 @@ impl<'w> Call<'_, '_, 'w, '_> {
         } else {
             self.fail(AUTH_FAILURE);
         }
-        if after.is_worn_out() { Err(Ended::Quit) } else { Ok(()) }
+        if after.is_worn_out() { Err(Ended::Quit(Parting::Error)) } else { Ok(()) }
     }
 
     fn wrong(&mut self, wrong: Wrong<'_>) -> Result<(), Ended> {
@@ -403,11 +404,11 @@ impl<'w> Call<'_, '_, 'w, '_> {
             }
             Wrong::Lengths => {
                 self.fail(UNKNOWN);
-                return Err(Ended::Quit);
+                return Err(Ended::Quit(Parting::Error));
             }
             Wrong::Shape => {
                 self.fail(INVALID);
-                return Err(Ended::Quit);
+                return Err(Ended::Quit(Parting::Error));
             }
         }
         Ok(())

@@ -48,7 +48,12 @@ impl Uring {
             Ok(_) | Err(Errno::NOBUFS | Errno::CANCELED | Errno::INTR | Errno::AGAIN) => {
                 self.to_receive.push(at)
             }
-            Err(_) => self.over(at),
+            Err(_) => {
+                if let Some(stream) = self.stream(at) {
+                    stream.is_broken = true;
+                }
+                self.over(at);
+            }
         }
     }
 
@@ -100,7 +105,7 @@ impl Uring {
         }
         self.shared.counters.read_buf_oom.fetch_add(1, Ordering::Relaxed);
         self.retire(at);
-        Some(Completion::Closed(StreamId(at)))
+        Some(Completion::Failed(StreamId(at)))
     }
 
     /// Appends what has arrived next for the same stream.
