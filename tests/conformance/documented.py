@@ -81,6 +81,7 @@ SAID = [
     ("On the default listener they spare tenants",
      "test_operate.py::test_a_tenant_sees_its_own_only, "
      "test_other_than_memcached.py::test_a_tenants_listener"),
+    ("For those who watch `connevents`, a connection", "test_operate.py::test_watchers_see_pairs_of_connections_that_log_in"),
     ("On a listener of a tenant, `stats` has that",
      "test_tenants.py::test_stats_of_a_bound_connection_are_its_own, "
      "test_tenants.py::test_bound_flush_touches_its_own_items_only"),

@@ -267,6 +267,31 @@ def test_a_close_has_its_reason(fresh, engine):
 
 
 @pytest.mark.cotenant
+def test_watchers_see_pairs_of_connections_that_log_in(fresh, tmp_path):
+    """Who logs in goes for those who saw it come, and comes for those who watch its tenant."""
+    users = tmp_path / "users"
+    users.write_text("root:zero\nann:one\n", encoding="ascii")
+    server = fresh("-Y", str(users), "--shared-users", "root")
+    log_in = {user: b"set a 0 0 %d\r\n%b\r\n" % (len(user), user) for user in (b"root zero", b"ann one")}
+    with server.wire() as root, server.wire() as ann:
+        for watcher, user in ((root, b"root zero"), (ann, b"ann one")):
+            watcher.send(log_in[user] + b"watch connevents\r\n")
+            assert watcher.read_exact(12) == b"STORED\r\n" + OK
+        told = []
+        for user in (b"ann one", None, b"root zero", b"ann one"):
+            with server.wire() as wire:
+                if user:
+                    wire.send(log_in[user])
+                    assert wire.read_exact(8) == b"STORED\r\n"
+                told.append(str(wire.sock.getsockname()[1]))
+        kinds = lambda watcher, port: [what for what, rest in watcher if f"rport={port} " in rest]
+        last = f"rport={told[-1]} transport=tcp reason=".encode()
+        seen, pair = [events(watcher, last) for watcher in (root, ann)], ["conn_new", "conn_close"]
+        assert [kinds(seen[0], port) for port in told] == [pair] * 4
+        assert [kinds(seen[1], port) for port in told] == [pair, [], [], pair]
+
+
+@pytest.mark.cotenant
 def test_watch_tells_of_what_is_refused_and_made(fresh):
     server = fresh("-I", "1m")
     big = b" 1048576\r\n" + b"x" * 1048576 + b"\r\n"

@@ -9,6 +9,7 @@ use crate::listener::Door;
 use crate::outgoing::Outgoing;
 use crate::reactor::StreamId;
 use crate::stats::Client;
+use crate::tenants::Binding;
 use crate::watch::Watcher;
 use crate::worker::Receiving;
 use std::sync::Arc;
@@ -93,6 +94,8 @@ pub(crate) struct Connection {
     pub(crate) waits_to_log_in: bool,
     /// What became of the password that its input begins with, if that was verified elsewhere.
     pub(crate) verdict: Option<Option<Grant>>,
+    /// Whose connection those who watch were told that it is; none before they were told that it came.
+    pub(crate) told: Option<Binding>,
     /// Whose connection it is counted as.
     pub(crate) counted: Option<TenantId>,
     /// Bytes of replies that its socket has not taken.
@@ -138,6 +141,7 @@ impl Connection {
             waits_since: None,
             waits_to_log_in: false,
             verdict: None,
+            told: None,
             counted: None,
             unsent: 0,
             is_paused: false,

@@ -1,10 +1,8 @@
 //! How connections come: taken over from the acceptor, and opened once their stream has said who they are.
 
 use super::{NewConnection, Worker};
-use crate::connection::Connection;
-use crate::listener::Door;
+use crate::connection::{Connection, Parting};
 use crate::reactor::{Reactor, StreamId};
-use crate::stats;
 use crate::tenants::Binding;
 use crate::transport::Client;
 use std::sync::Arc;
@@ -34,16 +32,16 @@ impl<R: Reactor> Worker<R> {
             Ok(id) => {
                 let client = self.around.shared.clients.come(new.door.terms.tenant, new.peer, local, now);
                 let is_open = new.door.is_plain();
-                if is_open {
-                    self.announce(&client, &new.door);
-                }
                 if self.connections.len() <= id.0 {
                     self.connections.resize_with(id.0 + 1, || None);
                 }
                 self.connections[id.0] = Some(Connection::new(id, client, new.door, now));
                 // Of another it is not known yet whose it is.
-                if is_open && !self.count_connection(id) {
-                    self.close(id);
+                if is_open {
+                    self.announce(id);
+                    if !self.count_connection(id) {
+                        self.close(id);
+                    }
                 }
             }
             Err(e) => {
@@ -69,15 +67,16 @@ impl<R: Reactor> Worker<R> {
         if connection.door.tls.is_some() {
             self.around.shared.counters.ssl_new_sessions.fetch_add(1, Ordering::Relaxed);
         }
-        let (client, door) = (Arc::clone(&connection.client), Arc::clone(&connection.door));
-        self.announce(&client, &door);
+        self.announce(id);
         if !self.count_connection(id) {
             self.close(id);
         }
     }
 
     /// Tells the log and those who watch that a connection has come.
-    fn announce(&self, client: &stats::Client, door: &Door) {
+    fn announce(&mut self, id: StreamId) {
+        let Some(Some(connection)) = self.connections.get(id.0) else { return };
+        let (client, door) = (&connection.client, &connection.door);
         if tracing::enabled!(tracing::Level::DEBUG) {
             let from = client.peer().map_or_else(|| "a UNIX socket".to_owned(), |peer| peer.to_string());
             let whose = match client.binding() {
@@ -87,7 +86,23 @@ impl<R: Reactor> Worker<R> {
             let whose = whose.map(|name| format!(", of tenant '{name}'")).unwrap_or_default();
             tracing::debug!("connection {}: from {from} at {}{whose}", client.number, door.address);
         }
-        self.report(client, None);
+        self.tell_whose(id);
+    }
+
+    /// Tells those who watch whose connection it is, if that is news to them: for whoever saw it until now it has gone, for whoever
+    /// sees it from now on it has come.
+    pub(super) fn tell_whose(&mut self, id: StreamId) {
+        let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
+        let binding = connection.client.binding();
+        let before = connection.told.replace(binding);
+        if before == Some(binding) {
+            return;
+        }
+        let client = Arc::clone(&connection.client);
+        if let Some(before) = before {
+            self.report(&client, before, Some(Parting::Normal));
+        }
+        self.report(&client, binding, None);
     }
 
     pub(super) fn forget_connection(&self) {

@@ -56,7 +56,9 @@ impl<R: Reactor> Worker<R> {
             self.lasting.retain(|lasting| *lasting != id);
             self.around.shared.clients.go(&connection.client);
             tracing::debug!("connection {}: gone", connection.client.number);
-            self.report(&connection.client, Some(connection.parting));
+            if let Some(told) = connection.told {
+                self.report(&connection.client, told, Some(connection.parting));
+            }
             self.release(connection.accounted, connection.is_starved);
             let copies = match &connection.lasting {
                 Some(Lasting::Values(values)) => values.accounted,

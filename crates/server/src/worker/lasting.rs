@@ -153,10 +153,10 @@ impl<R: Reactor> Worker<R> {
         }
     }
 
-    /// Tells those who watch that a connection came, or went for a reason.
-    pub(super) fn report(&self, client: &Client, closed: Option<Parting>) {
+    /// Tells those who see connections of a binding that one came, or went for a reason.
+    pub(super) fn report(&self, client: &Client, binding: Binding, closed: Option<Parting>) {
         let shared = &self.around.shared;
-        let tenant = match client.binding() {
+        let tenant = match binding {
             Binding::To(tenant) => Some(tenant),
             Binding::Unbound => None,
         };
@@ -169,6 +169,6 @@ impl<R: Reactor> Worker<R> {
             clock: &*shared.clock,
             connection: client.number,
         };
-        reporter.connection(client.binding(), client.peer(), closed);
+        reporter.connection(binding, client.peer(), closed);
     }
 }

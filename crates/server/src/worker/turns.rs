@@ -154,7 +154,9 @@ impl<R: Reactor> Worker<R> {
         if let Some(identity) = turn.identity {
             connection.identity = identity;
             connection.client.belongs_to(identity.binding());
+            self.tell_whose(id);
         }
+        let Some(Some(connection)) = self.connections.get_mut(id.0) else { return Some(After::Gone) };
         // A value may come to its end while an earlier reply is on its way.
         connection.is_sending = matches!(sending, Sending::Later(_)) || was_block && connection.is_sending;
         if turn.identity.is_some() && !self.count_connection(id) {
