@@ -116,8 +116,12 @@ fn tcp_pair() -> (Socket, TcpStream) {
     (ours, theirs)
 }
 
-/// What arrives until the end is told, `act` beside each arrival.
-fn until_closed(bed: &mut Bed, id: StreamId, mut act: impl FnMut(&mut dyn Reactor, StreamId)) -> Vec<u8> {
+/// What arrives until the end is told, and whether that is a failure; `act` beside each arrival.
+fn until_over(
+    bed: &mut Bed,
+    id: StreamId,
+    mut act: impl FnMut(&mut dyn Reactor, StreamId),
+) -> (Vec<u8>, bool) {
     let (mut got, mut in_vain) = (Vec::new(), 0);
     loop {
         bed.reactor.wait(Some(Duration::from_secs(1))).unwrap();
@@ -127,8 +131,9 @@ fn until_closed(bed: &mut Bed, id: StreamId, mut act: impl FnMut(&mut dyn Reacto
             match completion {
                 Completion::Arrived(of, len) if of == id => got.extend_from_slice(&bed.buffer[..len]),
                 last => {
-                    assert_eq!(last, Completion::Closed(id));
-                    return got;
+                    let has_failed = last == Completion::Failed(id);
+                    assert!(has_failed || last == Completion::Closed(id), "{last:?}");
+                    return (got, has_failed);
                 }
             }
             act(&mut *bed.reactor, id);
@@ -136,13 +141,13 @@ fn until_closed(bed: &mut Bed, id: StreamId, mut act: impl FnMut(&mut dyn Reacto
     }
 }
 
-/// What arrives of a client that writes all of it, then ends as `end` says; `act` beside each arrival.
+/// What arrives of a client that writes all of it, then ends as `end` says, and whether that is a failure; `act` beside each arrival.
 fn written(
     bed: &mut Bed,
     all: &[u8],
     end: fn(TcpStream),
     act: impl FnMut(&mut dyn Reactor, StreamId),
-) -> Vec<u8> {
+) -> (Vec<u8>, bool) {
     let (ours, mut theirs) = tcp_pair();
     let id = bed.reactor.register(ours).unwrap();
     std::thread::scope(|scope| {
@@ -150,7 +155,7 @@ fn written(
             theirs.write_all(all).unwrap();
             end(theirs);
         });
-        until_closed(bed, id, act)
+        until_over(bed, id, act)
     })
 }
 
@@ -161,7 +166,8 @@ fn a_reset_is_told_behind_whatever_was_unread() {
         |theirs: TcpStream| SockRef::from(&theirs).set_linger(Some(std::time::Duration::ZERO)).unwrap();
     on_each(|bed| {
         for round in 0..64 {
-            let got = written(bed, &all, reset, |_, _| {});
+            let (got, has_failed) = written(bed, &all, reset, |_, _| {});
+            assert!(has_failed, "round {round}");
             assert!(all.starts_with(&got), "round {round}: {} bytes", got.len());
         }
     });
@@ -173,7 +179,7 @@ fn what_is_unread_at_the_end_comes_whole_and_in_order() {
     on_each(|bed| {
         for round in 0..8 {
             let mut arrivals = 0;
-            let got = written(bed, &all, drop, |reactor, id| {
+            let (got, has_failed) = written(bed, &all, drop, |reactor, id| {
                 arrivals += 1;
                 // It is not read from in some rounds, and more than once asked for in others.
                 if arrivals % 3 == 0 {
@@ -183,6 +189,7 @@ fn what_is_unread_at_the_end_comes_whole_and_in_order() {
                 reactor.resume(id);
                 reactor.resume(id);
             });
+            assert!(!has_failed, "round {round}");
             assert!(got == all, "round {round}: {} of {} bytes", got.len(), all.len());
         }
     });
@@ -228,8 +235,10 @@ fn a_paused_stream_keeps_what_arrives_and_its_end_comes_last() {
         assert_eq!(bed.poll(), []);
         peer.write_all(b"def").unwrap();
         assert_eq!(bed.poll(), []);
+        assert!(!bed.reactor.has_left(id));
         drop(peer);
         assert_eq!(bed.poll(), []);
+        assert!(bed.reactor.has_left(id), "it is known while nothing is delivered");
         bed.reactor.resume(id);
         let mut got = Vec::new();
         loop {
