@@ -8,6 +8,7 @@ import pytest
 
 from conformance import servers
 from conformance.servers import START_S
+from conformance.packets import NOT_FOUND, BinaryWire, packet
 from conformance.test_admin import ask
 from conformance.wire import BAD_FORMAT, END, ERROR, Closed
 
@@ -296,6 +297,22 @@ def test_watchers_see_pairs_of_connections_that_log_in(fresh, tmp_path):
         assert [kinds(seen, port) for port in told] == [pair] * 4
         seen = events(ann, closed % told[-1])
         assert [kinds(seen, port) for port in told] == [pair, [], [], pair]
+
+
+@pytest.mark.cotenant
+def test_watch_tells_how_an_item_has_died(fresh):
+    """memcached's words, which it says of what its background threads have not removed yet."""
+    server = fresh("-t", "1")
+    with server.wire() as watcher, server.wire() as wire, BinaryWire(server.address) as binary:
+        watcher.send(b"watch fetchers\r\n")
+        assert watcher.read_line() == OK
+        expired = b"set %b 0 -1 1\r\nx\r\n"
+        wire.ask(expired % b"e" + b"get e\r\ngat 10 e\r\nmg e v\r\nmg e v N30\r\nmg e v\r\n")
+        wire.ask(b"set f 0 0 1\r\nx\r\nset g 0 0 1\r\nx\r\nflush_all\r\nget f g\r\nset g 0 0 1\r\nx\r\nget g\r\n" + expired % b"b")
+        assert binary.one(packet("get", b"b")).status == NOT_FOUND
+        wire.ask(b"get last\r\n")
+        got = [re.match(r"key=(\w+) status=(\w+) ", rest).groups() for _, rest in events(watcher, b"key=last")]
+    assert got == [("e", "expired")] * 4 + [("e", "found"), ("f", "flushed"), ("g", "flushed"), ("g", "found"), ("b", "expired"), ("last", "not_found")]
 
 
 @pytest.mark.cotenant

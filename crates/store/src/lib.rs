@@ -89,6 +89,6 @@ pub use tier::{
 pub use upload::{Shortage, Upload};
 pub use witness::Evicted;
 pub use worker::{
-    Count, Counted, CountedIf, Cursor, Description, Fetch, FetchPlan, Fetched, Fields, Held, Item, Key, Mode,
-    OutOfMemory, Refused, Removal, Remove, Removed, Stored, Worker, Write, Written,
+    Count, Counted, CountedIf, Cursor, Death, Description, Fetch, FetchPlan, Fetched, Fields, Held, Item,
+    Key, Mode, OutOfMemory, Refused, Removal, Remove, Removed, Stored, Worker, Write, Written,
 };

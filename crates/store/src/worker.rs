@@ -18,7 +18,7 @@ pub use away::FetchPlan;
 pub use brake::Held;
 pub use count::{Count, Counted, CountedIf};
 pub use fetch::{Fetch, Fetched};
-pub use read::{Cursor, Description};
+pub use read::{Cursor, Death, Description};
 pub use write::{Mode, Removal, Remove, Removed, Stored, Write, Written};
 
 use crate::cleaner::Cleaner;

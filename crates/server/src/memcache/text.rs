@@ -226,7 +226,8 @@ fn get<'w>(
         };
         if let Some(reporter) = session.reporter(interest::FETCHERS, *tenant) {
             let found = item.map(|item| (item.class(), item.value_len()));
-            reporter.looked(*tenant, &Looked { key: key.bytes(), found });
+            let death = worker.death_of(key).filter(|_| item.is_none());
+            reporter.looked(*tenant, &Looked { key: key.bytes(), found, death });
         }
         if let Some(item) = item {
             replies.put_value(key.bytes(), &item, with_cas);

@@ -10,7 +10,7 @@ use crate::shared::Clock;
 use crate::tenants::Binding;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
-use store::Store;
+use store::{Death, Store};
 use units::TenantId;
 
 /// What is told of an item that was looked for.
@@ -19,6 +19,19 @@ pub(crate) struct Looked<'k> {
     pub(crate) key: &'k [u8],
     /// Size class and value's length; none for a miss.
     pub(crate) found: Option<(usize, usize)>,
+    /// How its item has died, if it was still there.
+    pub(crate) death: Option<Death>,
+}
+
+impl Looked<'_> {
+    fn status(&self) -> &'static str {
+        match (self.found, self.death) {
+            (Some(_), _) => "found",
+            (None, None) => "not_found",
+            (None, Some(Death::Expired)) => "expired",
+            (None, Some(Death::Flushed)) => "flushed",
+        }
+    }
 }
 
 /// What is told of an item that was stored, or not.
@@ -46,8 +59,7 @@ pub(crate) struct Reporter<'s> {
 impl Reporter<'_> {
     /// A look-up.
     pub(crate) fn looked(&self, tenant: TenantId, looked: &Looked<'_>) {
-        let (status, (class, len)) =
-            looked.found.map_or(("not_found", (0, 0)), |(class, len)| ("found", (class, len)));
+        let (status, (class, len)) = (looked.status(), looked.found.unwrap_or_default());
         let (key, number) = (encoded(looked.key), self.connection);
         let what = format!("type=item_get key={key} status={status} clsid={class} cfd={number} size={len}");
         self.watch.tell(self.store, self.clock, interest::FETCHERS, Some(tenant), &what);

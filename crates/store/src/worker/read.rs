@@ -31,6 +31,15 @@ impl Description<'_> {
     }
 }
 
+/// How an item that is still there has died.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Death {
+    /// It has expired.
+    Expired,
+    /// It was flushed.
+    Flushed,
+}
+
 /// How far a walk over all items has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cursor {
@@ -101,6 +110,17 @@ impl Worker {
         let place = found.slot.place();
         let view = self.store.log.view(&self.reader, place);
         Some(self.item(&view, self.store.stamp_of(place, &view)))
+    }
+
+    /// How the item of a key has died; none if it lives, or is not there.
+    pub fn death_of(&self, key: &Key<'_>) -> Option<Death> {
+        let found = self.store.index.find(key.hash, |slot| self.is_key(slot, key))?;
+        let place = found.slot.place();
+        let view = self.store.log.view(&self.reader, place);
+        if self.store.is_expired(&view) {
+            return Some(Death::Expired);
+        }
+        self.store.is_flushed(place, &view).then_some(Death::Flushed)
     }
 
     /// Tells the estimator of the tenant's curve of a look-up that found its item, and does not end with a write.

@@ -188,7 +188,8 @@ impl<'w> Call<'_, '_, 'w, '_> {
     fn found(&mut self, item: Option<Item<'w>>, (key, tenant): &(Key<'_>, TenantId), shown: Shown) {
         if let Some(reporter) = self.session.reporter(interest::FETCHERS, *tenant) {
             let found = item.map(|item| (item.class(), item.value_len()));
-            reporter.looked(*tenant, &Looked { key: key.bytes(), found });
+            let death = self.worker.death_of(key).filter(|_| item.is_none());
+            reporter.looked(*tenant, &Looked { key: key.bytes(), found, death });
         }
         let key = if shown == Shown::KeyAndValue { key.bytes() } else { &[] };
         let Some(item) = item else {

@@ -130,6 +130,9 @@ fn get<'w>(
         Some(_) => session.router.route_for_store(&session.binding, target.key.bytes(), target.tenant),
         None => target.tenant,
     };
+    let reporter = session.reporter(interest::FETCHERS, tenant);
+    // Before a new item may take its place.
+    let death = reporter.and_then(|_| worker.death_of(&target.key));
     let fetched = match worker.fetch(tenant, &target.key, &how) {
         Ok(fetched) => fetched,
         // memcached takes an item that cannot be made for a miss; one that cannot be marked stays as it is.
@@ -139,9 +142,9 @@ fn get<'w>(
             worker.fetch(tenant, &target.key, &plain).ok().flatten()
         }
     };
-    if let Some(reporter) = session.reporter(interest::FETCHERS, tenant) {
+    if let Some(reporter) = reporter {
         let found = fetched.filter(|f| !f.created).map(|f| (f.was.item.class(), f.was.item.value_len()));
-        reporter.looked(tenant, &Looked { key: target.key.bytes(), found });
+        reporter.looked(tenant, &Looked { key: target.key.bytes(), found, death });
     }
     match fetched {
         None if flags.has(b'q') => {}
