@@ -36,10 +36,14 @@ impl Clock for SystemClock {
         idle_of(&std::fs::read_to_string("/proc/stat").ok()?)
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the binary builds the clock")]
     fn unix_secs(&self) -> i64 {
+        self.unix_micros() / 1_000_000
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the binary builds the clock")]
+    fn unix_micros(&self) -> i64 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        since.map_or(0, |d| i64::try_from(d.as_secs()).unwrap_or(i64::MAX))
+        since.map_or(0, |d| i64::try_from(d.as_micros()).unwrap_or(i64::MAX))
     }
 }
 

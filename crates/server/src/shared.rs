@@ -27,6 +27,10 @@ pub trait Clock: Send + Sync + std::fmt::Debug {
     fn now(&self) -> Instant;
     /// Seconds since 1970.
     fn unix_secs(&self) -> i64;
+    /// Microseconds since 1970, as finely as the clock tells them.
+    fn unix_micros(&self) -> i64 {
+        self.unix_secs().saturating_mul(1_000_000)
+    }
     /// CPU time of the calling thread.
     fn thread_cpu(&self) -> Duration;
     /// CPU time of the process.

@@ -17,7 +17,7 @@ pub(crate) use lines::{Looked, Reporter, StoredItem, encoded, evicted};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use store::Store;
-use units::TenantId;
+use units::{Instant, TenantId};
 
 /// What can be watched: a bit each.
 pub(crate) mod interest {
@@ -158,8 +158,8 @@ pub(crate) struct Watch {
     /// What tenants' own watchers want, the places in use before those that are free.
     bound: [Place; TENANTS_WATCHERS_MAX],
     everybody: Mutex<Everybody>,
-    /// Seconds since 1970 when the monotonic clock began.
-    epoch_secs: i64,
+    /// Microseconds since 1970 when the monotonic clock began.
+    epoch_micros: i64,
 }
 
 impl Everybody {
@@ -185,6 +185,10 @@ impl Everybody {
     }
 }
 
+fn whole_micros(at: Instant) -> i64 {
+    i64::try_from(at.0 / 1_000).unwrap_or(0)
+}
+
 /// How a place says whose it is.
 fn code(tenant: TenantId) -> u32 {
     tenant.0 + 1
@@ -192,13 +196,12 @@ fn code(tenant: TenantId) -> u32 {
 
 impl Watch {
     pub(crate) fn new(clock: &dyn Clock) -> Self {
-        let uptime = i64::try_from(clock.now().whole_secs()).unwrap_or(0);
         Self {
             wanted: AtomicU32::new(0),
             open: AtomicU32::new(0),
             bound: std::array::from_fn(|_| Place::default()),
             everybody: Mutex::default(),
-            epoch_secs: clock.unix_secs() - uptime,
+            epoch_micros: clock.unix_micros() - whole_micros(clock.now()),
         }
     }
 
@@ -309,9 +312,8 @@ impl Watch {
             return;
         }
         everybody.gid += 1;
-        let now = clock.now();
-        let secs = self.epoch_secs + i64::try_from(now.whole_secs()).unwrap_or(0);
-        let (micros, gid) = (now.0 % 1_000_000_000 / 1_000, everybody.gid);
+        let at = self.epoch_micros + whole_micros(clock.now());
+        let (secs, micros, gid) = (at.div_euclid(1_000_000), at.rem_euclid(1_000_000), everybody.gid);
         let line = format!("ts={secs}.{micros} gid={gid} {what}\n");
         for (at, watcher) in watchers.iter().enumerate() {
             let is_sent = watcher.put(&line);
@@ -393,6 +395,37 @@ mod tests {
         assert_eq!(watchers[2].take(), b"OK\r\nts=0.0 gid=3 x\n");
         watch.forget(alpha);
         assert_eq!(watch.counts(Binding::To(alpha)), counts(0, 0, 2));
+    }
+
+    /// The server has run for so long; its wall clock says so much.
+    #[derive(Debug)]
+    struct Moment(u64, i64);
+
+    impl Clock for Moment {
+        fn now(&self) -> Instant {
+            Instant(self.0)
+        }
+        fn unix_secs(&self) -> i64 {
+            self.1 / 1_000_000
+        }
+        fn unix_micros(&self) -> i64 {
+            self.1
+        }
+        fn thread_cpu(&self) -> units::Duration {
+            units::Duration(0)
+        }
+        fn process_cpu(&self) -> units::Duration {
+            units::Duration(0)
+        }
+    }
+
+    #[test]
+    fn lines_have_the_time_of_the_wall_clock() {
+        let ((store, _), watch) = (store(), Watch::new(&Moment(300_000_000, 7_100_400_000)));
+        let watcher = begin(&watch, &store, interest::CONNECTIONS, Binding::Unbound).unwrap();
+        let _ok = watcher.take();
+        watch.tell(&store, &Moment(1_550_000_000, 0), interest::CONNECTIONS, None, "x");
+        assert_eq!(watcher.take(), b"ts=7101.650000 gid=1 x\n");
     }
 
     #[test]

@@ -36,6 +36,11 @@ impl Clock for Real {
     fn unix_secs(&self) -> i64 {
         clock_gettime(ClockId::Realtime).tv_sec
     }
+
+    fn unix_micros(&self) -> i64 {
+        let time = clock_gettime(ClockId::Realtime);
+        time.tv_sec * 1_000_000 + time.tv_nsec / 1_000
+    }
 }
 
 /// Nanoseconds of the monotonic clock.
