@@ -8,8 +8,9 @@ import pytest
 
 from conformance import servers
 from conformance.servers import START_S
-from conformance.packets import NOT_FOUND, BinaryWire, packet
+from conformance.packets import NOT_FOUND, OK as BINARY_OK, BinaryWire, packet, store
 from conformance.test_admin import ask
+from conformance.test_auth import wire_auth
 from conformance.wire import BAD_FORMAT, END, ERROR, Closed
 
 OK = b"OK\r\n"
@@ -192,6 +193,26 @@ def test_a_reset_takes_prefixes_and_lines_along(fresh):
         assert [wire.stats()[name] for name in names] == ["2", "2"]
         wire.ask(b"stats reset\r\nget a\r\n")
         assert [wire.stats()[name] for name in names] == ["1", "1"]
+
+
+@pytest.mark.cotenant
+def test_figures_go_on_after_a_reset_though_a_connection_has_left(fresh, tmp_path):
+    """What a connection was counted for goes with it to another tenant; what the others do is counted on from there."""
+    users = tmp_path / "users"
+    users.write_text("ann:one\nbob:two\n", encoding="ascii")
+    server = fresh("-S", "-Y", str(users))
+    with BinaryWire(server.address) as goes, server.wire() as ann:
+        assert wire_auth(goes, b"ann", b"one").status == BINARY_OK
+        goes.one(store("set", b"k", b"x" * 100_000))
+        ann.send(b"set a 0 0 7\r\nann one\r\n")
+        assert ann.read_exact(8) == b"STORED\r\n"
+        assert 100_000 < int(ann.stats()["bytes_read"])
+        ann.ask(b"stats reset\r\n")
+        assert wire_auth(goes, b"bob", b"two").status == BINARY_OK
+        before = int(ann.stats()["bytes_read"])
+        for _ in range(2):
+            ann.ask(b"set j 0 0 1000\r\n%b\r\n" % (b"x" * 1000))
+        assert 2000 < int(ann.stats()["bytes_read"]) - before < 10_000
 
 
 @pytest.mark.cotenant

@@ -76,6 +76,15 @@ impl Asked {
 }
 
 impl Baseline {
+    /// A connection that was a binding's is another's now, with all that it has counted: what is left of the figures of the first is
+    /// counted on from there.
+    pub(crate) fn lower(&self, shared: &Shared, binding: Binding) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, zeroed)) = seen.iter_mut().find(|(of, _)| *of == binding) {
+            zeroed.figures.lower_to(&Figures::seen(shared, binding));
+        }
+    }
+
     /// A tenant has gone; who has its id next begins anew.
     pub(crate) fn forget(&self, id: TenantId) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);

@@ -10,7 +10,7 @@ use units::TenantId;
 
 macro_rules! figures {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Figures that only grow.
+        /// Figures that grow, but for those of a tenant that a connection leaves.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
         pub(super) struct Figures {
             $($(#[$doc])* pub(super) $name: u64,)*
@@ -20,6 +20,11 @@ macro_rules! figures {
             /// What was counted since `earlier`.
             pub(super) fn since(self, earlier: &Self) -> Self {
                 Self { $($name: self.$name.saturating_sub(earlier.$name),)* }
+            }
+
+            /// Is no more than `seen`, each figure for itself.
+            pub(super) fn lower_to(&mut self, seen: &Self) {
+                $(self.$name = self.$name.min(seen.$name);)*
             }
         }
     };

@@ -153,7 +153,11 @@ impl<R: Reactor> Worker<R> {
         connection.keys_done = turn.keys_done;
         if let Some(identity) = turn.identity {
             connection.identity = identity;
+            let before = connection.client.binding();
             connection.client.belongs_to(identity.binding());
+            if before != identity.binding() {
+                self.around.shared.baseline.lower(&self.around.shared, before);
+            }
             self.tell_whose(id);
         }
         let Some(Some(connection)) = self.connections.get_mut(id.0) else { return Some(After::Gone) };
