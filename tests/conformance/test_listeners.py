@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import select
 import signal
 import socket
@@ -103,6 +104,26 @@ def test_a_unix_socket_has_its_mode_and_goes_with_the_server(tmp_path):
         assert code == 3 and "somebody listens" in said
         assert ask(str(path), family=socket.AF_UNIX) == b"VERSION 1.6.45\r\n"
     assert not path.exists()
+
+
+@pytest.mark.parametrize("given", ["*:0", "*"])
+def test_a_star_is_every_address_of_both_kinds(given):
+    with Process("-l", given, "-p", "0") as running:
+        ports = set(re.findall(r"(?:0\.0\.0\.0|\[::\]):(\d+)", running.ready))
+        assert len(ports) == 1, running.ready
+        port = int(ports.pop())
+        assert ask(("127.0.0.1", port)).startswith(b"VERSION ")
+        if has_ipv6():
+            assert ask(("::1", port), family=socket.AF_INET6).startswith(b"VERSION ")
+
+
+def has_ipv6():
+    try:
+        with socket.socket(socket.AF_INET6) as sock:
+            sock.bind(("::1", 0))
+        return True
+    except OSError:
+        return False
 
 
 def test_a_stale_socket_is_replaced_and_a_file_is_not(tmp_path):

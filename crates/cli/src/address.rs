@@ -3,7 +3,7 @@
 //! Non-goals: asking a name server; where a server listens must not depend on one
 
 use crate::failure::Failure;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The address that `text` names; `port` is for one that names no port of its own.
 pub(crate) fn parse(text: &str, port: Option<u16>) -> Result<SocketAddr, Failure> {
@@ -31,7 +31,8 @@ pub(crate) fn parse(text: &str, port: Option<u16>) -> Result<SocketAddr, Failure
 fn host(text: &str) -> Option<IpAddr> {
     match text {
         "localhost" => Some(Ipv4Addr::LOCALHOST.into()),
-        "*" => Some(Ipv4Addr::UNSPECIFIED.into()),
+        // With IPv4, where the system allows both on one socket.
+        "*" => Some(Ipv6Addr::UNSPECIFIED.into()),
         _ => text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text).parse().ok(),
     }
 }
@@ -46,7 +47,7 @@ mod tests {
             ("127.0.0.1", Some(1), Ok("127.0.0.1:1")),
             ("127.0.0.1:2", Some(1), Ok("127.0.0.1:2")),
             ("localhost:3", None, Ok("127.0.0.1:3")),
-            ("*", Some(4), Ok("0.0.0.0:4")),
+            ("*", Some(4), Ok("[::]:4")),
             ("::1", Some(5), Ok("[::1]:5")),
             ("[::1]", Some(6), Ok("[::1]:6")),
             ("[::1]:7", None, Ok("[::1]:7")),

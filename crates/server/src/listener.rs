@@ -4,7 +4,7 @@
 
 mod sockets;
 
-pub(crate) use sockets::{Opened, SocketFile, open, open_rest};
+pub(crate) use sockets::{Opened, SocketFile, is_without_ipv6, open, open_rest};
 
 use crate::config::Protocol;
 use crate::tenants::Binding;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 pub enum Address {
     /// An address and a port; port 0 takes any free one.
     Ip(SocketAddr),
-    /// A host's name and a port; all its addresses are listened on.
+    /// A host's name and a port, all of whose addresses are listened on; or `*`, for all of the machine.
     Name(String, u16),
     /// The path of a UNIX socket and its mode.
     Unix(PathBuf, u32),
@@ -205,7 +205,7 @@ impl Address {
             // What has digits and dots only was meant as an address, and these say something of one.
             && host.bytes().any(|b| b.is_ascii_alphabetic())
             && !BEFORE_ADDRESSES.contains(&host);
-        if is_name { Ok(Self::Name(host.to_owned(), port)) } else { Err(no_address(text)) }
+        if is_name || host == EVERY { Ok(Self::Name(host.to_owned(), port)) } else { Err(no_address(text)) }
     }
 
     /// Whether both mean the same place, as far as one can tell without asking for names.
@@ -220,11 +220,13 @@ impl Address {
     }
 }
 
-/// The addresses that are no names: literals, `localhost`, `*` and nothing (all of IPv4).
+/// Instead of a host's name: every address of the machine.
+pub(crate) const EVERY: &str = "*";
+
+/// The addresses that are no names: literals and `localhost`.
 fn literal(host: &str) -> Option<IpAddr> {
     match host {
         "localhost" => Some(Ipv4Addr::LOCALHOST.into()),
-        "*" => Some(Ipv4Addr::UNSPECIFIED.into()),
         _ => host.parse().ok(),
     }
 }
@@ -336,7 +338,9 @@ mod tests {
         check("127.0.0.1", Ok("127.0.0.1:1"));
         check("127.0.0.1:2", Ok("127.0.0.1:2"));
         check("localhost:3", Ok("127.0.0.1:3"));
-        check("*", Ok("0.0.0.0:1"));
+        check("*", Ok("*:1"));
+        check("*:8", Ok("*:8"));
+        check("*.example", Err("is not an address"));
         check("::1", Ok("[::1]:1"));
         check("[::1]", Ok("[::1]:1"));
         check("[::]:7", Ok("[::]:7"));

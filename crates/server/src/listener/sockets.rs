@@ -3,13 +3,16 @@
 //! Failure: an address that cannot be listened on names itself; of a UNIX socket's path only a socket that nobody
 //!          listens on is removed
 
-use super::{Address, UNIX_MODE};
+use super::{Address, EVERY, UNIX_MODE};
 use rustix::fd::OwnedFd;
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+
+/// Ports that are tried where any will do that is free for IPv4 and IPv6 (guess: hardly ever is the first taken).
+const FREE_PORT_TRIES: u32 = 16;
 
 /// A socket that listens, before anybody has decided whose connections it takes.
 #[derive(Debug)]
@@ -71,20 +74,46 @@ pub(crate) fn open(address: &Address, backlog: u32, inherited: &mut Vec<OwnedFd>
             return Ok(vec![Opened { socket, address, made }]);
         }
         Address::Ip(address) => vec![*address],
+        Address::Name(host, port) if host == EVERY => return open_every(*port, backlog, inherited),
         Address::Name(host, port) => (host.as_str(), *port).to_socket_addrs()?.collect(),
     };
-    let mut opened = Vec::new();
-    for address in addresses {
-        if let Some(taken) = take_inherited(&Address::Ip(address), inherited)? {
-            opened.push(taken);
-            continue;
-        }
-        let socket = bind(address)?;
-        socket.listen(backlog)?;
-        let local = socket.local_addr()?.as_socket().unwrap_or(address);
-        opened.push(Opened { socket, address: Address::Ip(local), made: None });
+    addresses.into_iter().map(|address| open_ip(address, backlog, inherited)).collect()
+}
+
+fn open_ip(address: SocketAddr, backlog: i32, inherited: &mut Vec<OwnedFd>) -> io::Result<Opened> {
+    if let Some(taken) = take_inherited(&Address::Ip(address), inherited)? {
+        return Ok(taken);
     }
-    Ok(opened)
+    let socket = bind(address)?;
+    socket.listen(backlog)?;
+    let local = socket.local_addr()?.as_socket().unwrap_or(address);
+    Ok(Opened { socket, address: Address::Ip(local), made: None })
+}
+
+/// Opens every address of the machine, of IPv6 where there is that, at one port for both.
+fn open_every(port: u16, backlog: i32, inherited: &mut Vec<OwnedFd>) -> io::Result<Vec<Opened>> {
+    let mut tries = if port == 0 { FREE_PORT_TRIES } else { 1 };
+    loop {
+        let four = open_ip((Ipv4Addr::UNSPECIFIED, port).into(), backlog, inherited)?;
+        let port = match &four.address {
+            Address::Ip(address) => address.port(),
+            Address::Name(..) | Address::Unix(..) => port,
+        };
+        tries -= 1;
+        match open_ip((Ipv6Addr::UNSPECIFIED, port).into(), backlog, inherited) {
+            Ok(six) => return Ok(vec![four, six]),
+            Err(e) if is_without_ipv6(&e) => return Ok(vec![four]),
+            // A free port of IPv4 was none of IPv6.
+            Err(e) if e.kind() == io::ErrorKind::AddrInUse && 0 < tries => {}
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// Whether an error means that the machine has no IPv6.
+pub(crate) fn is_without_ipv6(error: &io::Error) -> bool {
+    let errno = rustix::io::Errno::from_io_error(error);
+    errno == Some(rustix::io::Errno::AFNOSUPPORT) || error.kind() == io::ErrorKind::AddrNotAvailable
 }
 
 /// The inherited sockets that no configured address has taken.
@@ -195,6 +224,26 @@ mod tests {
         assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(std::fs::read(&path).expect("the file"), b"mine");
         std::fs::remove_dir_all(&folder).expect("the folder");
+    }
+
+    #[test]
+    fn every_address_is_of_both_kinds_at_one_port() {
+        let every = Address::Name(EVERY.to_owned(), 0);
+        let opened = open(&every, 8, &mut Vec::new()).expect("some port is free");
+        let at = |opened: &Opened| match &opened.address {
+            Address::Ip(address) => (address.is_ipv6(), address.port()),
+            other => panic!("{other}"),
+        };
+        let at: Vec<_> = opened.iter().map(at).collect();
+        let has_ipv6 = std::net::TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok();
+        assert_eq!(at[0], (false, at[0].1));
+        assert_eq!(at.get(1), has_ipv6.then_some(&(true, at[0].1)));
+        // The same port again is in use.
+        let again = Address::Name(EVERY.to_owned(), at[0].1);
+        assert_eq!(
+            open(&again, 8, &mut Vec::new()).map_err(|e| e.kind()).err(),
+            Some(io::ErrorKind::AddrInUse)
+        );
     }
 
     #[test]

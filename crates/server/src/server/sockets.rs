@@ -9,7 +9,7 @@ use crate::shared::Shared;
 use crate::tenants::{Binding, Router};
 use crate::tls::Keys;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -104,8 +104,13 @@ pub(super) fn entrances(
 
 /// A default address that is taken is a warning: two servers per host work.
 fn open_admin(admin: Admin) -> Result<Option<std::net::TcpListener>, StartError> {
-    let open = |address| {
-        let listener = std::net::TcpListener::bind(address)?;
+    let open = |address: SocketAddr| {
+        let listener = std::net::TcpListener::bind(address).or_else(|e| {
+            // Every address, of a machine that has no IPv6.
+            let is_every = address.ip() == IpAddr::from(Ipv6Addr::UNSPECIFIED);
+            let four = SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port()));
+            if is_every && listener::is_without_ipv6(&e) { std::net::TcpListener::bind(four) } else { Err(e) }
+        })?;
         listener.set_nonblocking(true)?;
         Ok::<_, io::Error>(listener)
     };
