@@ -34,6 +34,18 @@ def ask(address, data=b"version\r\n", family=socket.AF_INET):
         return got
 
 
+def stats(address, what, family=socket.AF_INET):
+    """`stats WHAT` as names and values."""
+    with socket.socket(family, socket.SOCK_STREAM) as sock:
+        sock.settimeout(DEADLINE_S)
+        sock.connect(address)
+        sock.sendall(b"stats " + what + b"\r\n")
+        got = b""
+        while not got.endswith(b"END\r\n"):
+            got += sock.recv(65536)
+    return dict(line.split(" ", 2)[1:] for line in got.decode().split("\r\n") if line.startswith("STAT "))
+
+
 class Process:
     """A server started by hand, whose standard error is read until it is ready."""
 
@@ -104,6 +116,13 @@ def test_a_unix_socket_has_its_mode_and_goes_with_the_server(tmp_path):
         assert code == 3 and "somebody listens" in said
         assert ask(str(path), family=socket.AF_UNIX) == b"VERSION 1.6.45\r\n"
     assert not path.exists()
+
+
+def test_stats_say_where_it_listens_as_it_was_given(tmp_path):
+    path = tmp_path / "s"
+    with Process("-l", f"127.0.0.1:0,unix:{path}"):
+        told = stats(str(path), b"conns", socket.AF_UNIX)
+        assert [value for name, value in told.items() if name.endswith(":listen_addr")] == [f"unix:{path}"]
 
 
 @pytest.mark.parametrize("given", ["*:0", "*"])

@@ -18,7 +18,8 @@ pub(crate) struct Client {
     peer: Option<SocketAddr>,
     /// Whom it stands for, as its PROXY header says.
     behind: OnceLock<SocketAddr>,
-    local: Option<SocketAddr>,
+    /// Where it came in.
+    local: Address,
     heard_secs: AtomicU64,
     /// Bytes of its requests and of its replies, both written by its worker alone.
     read: AtomicU64,
@@ -130,7 +131,7 @@ impl Clients {
         &self,
         binding: Binding,
         peer: Option<SocketAddr>,
-        local: Option<SocketAddr>,
+        local: Address,
         now: Instant,
     ) -> Arc<Client> {
         let number = self.next.fetch_add(1, Ordering::Relaxed) + 1;
@@ -184,22 +185,21 @@ impl Clients {
     /// Those whose connection a connection may know of: its own tenant's, or all on the default listeners, and there where the server
     /// listens.
     pub(super) fn rows(&self, binding: &Binding, now: Instant) -> Vec<Row> {
-        let address = |address: Option<SocketAddr>| {
-            address.map_or_else(|| "unix".to_owned(), |address| format!("tcp:{address}"))
+        let place = |address: &Address| match address {
+            Address::Ip(address) => format!("tcp:{address}"),
+            address => word(&address.to_string()),
         };
         let mut rows = Vec::new();
         let listeners = self.listeners.get().filter(|_| *binding == Binding::Unbound);
         for (since, (number, address)) in
             listeners.iter().flat_map(|(since, all)| all.iter().map(move |l| (since, l)))
         {
-            let address = match address {
-                Address::Ip(address) => format!("tcp:{address}"),
-                address => word(&address.to_string()),
-            };
             let secs = now.whole_secs().saturating_sub(since.whole_secs()).to_string();
-            for (name, value) in
-                [("addr", address), ("state", "conn_listening".to_owned()), ("secs_since_last_cmd", secs)]
-            {
+            for (name, value) in [
+                ("addr", place(address)),
+                ("state", "conn_listening".to_owned()),
+                ("secs_since_last_cmd", secs),
+            ] {
                 rows.push((format!("{number}:{name}"), value));
             }
         }
@@ -207,8 +207,8 @@ impl Clients {
             let silent = now.whole_secs().saturating_sub(client.heard_secs.load(Ordering::Relaxed));
             let state = if client.watches.load(Ordering::Relaxed) { "conn_watch" } else { "conn_read" };
             for (name, value) in [
-                ("addr", address(client.peer())),
-                ("listen_addr", address(client.local)),
+                ("addr", client.peer().map_or_else(|| "unix".to_owned(), |peer| format!("tcp:{peer}"))),
+                ("listen_addr", place(&client.local)),
                 ("state", state.to_owned()),
                 ("secs_since_last_cmd", silent.to_string()),
             ] {
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn a_tenant_has_what_its_own_connections_counted_gone_or_not() {
         let (clients, own) = (Clients::default(), Binding::To(TenantId(3)));
-        let come = |binding| clients.come(binding, None, None, Instant::ZERO);
+        let come = |binding| clients.come(binding, None, Address::Unix("s".into(), 0), Instant::ZERO);
         let others = [come(Binding::Unbound), come(Binding::To(TenantId(4)))];
         let [stays, goes, changes] = [come(own), come(own), come(Binding::Unbound)];
         for client in others.iter().chain([&stays, &goes, &changes]) {

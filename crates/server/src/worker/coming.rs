@@ -2,6 +2,7 @@
 
 use super::{NewConnection, Worker};
 use crate::connection::{Connection, Parting};
+use crate::listener::Address;
 use crate::reactor::{Reactor, StreamId};
 use crate::tenants::Binding;
 use crate::transport::Client;
@@ -28,6 +29,7 @@ impl<R: Reactor> Worker<R> {
 
     fn take_over(&mut self, new: NewConnection, now: Instant) {
         let local = new.stream.local_addr().ok().and_then(|address| address.as_socket());
+        let local = local.map_or_else(|| new.door.address.clone(), Address::Ip);
         match self.reactor.register(new.stream, &new.door, now) {
             Ok(id) => {
                 let client = self.around.shared.clients.come(new.door.terms.tenant, new.peer, local, now);
