@@ -123,6 +123,9 @@ def test_stats_say_where_it_listens_as_it_was_given(tmp_path):
     with Process("-l", f"127.0.0.1:0,unix:{path}"):
         told = stats(str(path), b"conns", socket.AF_UNIX)
         assert [value for name, value in told.items() if name.endswith(":listen_addr")] == [f"unix:{path}"]
+        assert stats(str(path), b"settings", socket.AF_UNIX)["inter"] == f"127.0.0.1:0,unix:{path}"
+    with Process("-s", str(path)):
+        assert stats(str(path), b"settings", socket.AF_UNIX)["inter"] == "NULL"
 
 
 @pytest.mark.parametrize("given", ["*:0", "*"])

@@ -190,12 +190,15 @@ def test_settings(server, filled):
 
 
 def test_settings_echo_flags(fresh):
-    server = fresh("-c", "77", "-R", "33", "-b", "99", "-M", memory="32")
+    sizes = {"watcher_logbuf_size": 100 << 10, "worker_logbuf_size": 100 << 10, "read_buf_mem_limit": 10 << 20}
+    given = "watcher_logbuf_size=100,worker_logbuf_size=100,read_buf_mem_limit=10"
+    server = fresh("-c", "77", "-R", "33", "-b", "99", "-M", "-o", given, memory="32")
     with server.wire() as wire:
         settings = wire.stats(b"settings")
         assert settings["maxconns"] == "77"
         assert settings["reqs_per_event"] == "33"
         assert settings["tcp_backlog"] == "99"
+        assert {name: int(settings[name]) for name in sizes} == sizes, "in bytes"
         assert settings["evictions"] == "off"
         assert settings["maxbytes"] == str(32 << 20)
         assert wire.stats()["max_connections"] == "77"

@@ -468,5 +468,8 @@ fn echoed(in_force: &InForce) -> Vec<(String, String)> {
             .map(|value| (setting.echo.to_owned(), yes_or_no(value)))
     });
     let options = in_force.extended.iter().filter(|(option, _)| !option.row.echo.is_empty());
-    settings.chain(options.map(|(option, _)| (option.row.echo.to_owned(), option.value.clone()))).collect()
+    let (listen, source) = in_force.get("listen");
+    let listen = listen.filter(|_| *source != Source::Default).map(|all| ("inter".to_owned(), all.plain()));
+    let options = options.map(|(option, _)| (option.row.echo.to_owned(), option.value.clone()));
+    settings.chain(options).chain(listen).collect()
 }

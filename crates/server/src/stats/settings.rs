@@ -90,6 +90,23 @@ const SETTINGS: &[(&str, &str)] = &[
     ("product_version", env!("CARGO_PKG_VERSION")),
 ];
 
+/// Sizes that memcached is given in larger units and shows in bytes, and how many bytes such a unit has.
+const SHOWN_IN_BYTES: &[(&str, u64)] = &[
+    ("watcher_logbuf_size", 1 << 10),
+    ("worker_logbuf_size", 1 << 10),
+    ("read_buf_mem_limit", 1 << 20),
+    ("ext_wbuf_size", 1 << 20),
+];
+
+/// A value that was given, as memcached shows it.
+fn shown(name: &str, value: &str) -> String {
+    let unit = SHOWN_IN_BYTES.iter().find(|(of, _)| *of == name).map(|(_, bytes)| *bytes);
+    match (unit, value.parse::<u64>()) {
+        (Some(bytes), Ok(count)) => count.saturating_mul(bytes).to_string(),
+        _ => value.to_owned(),
+    }
+}
+
 pub(super) fn settings(shared: &Shared, router: &Router, binding: &Binding) -> Vec<Row> {
     let config = &shared.config;
     let yes_no = |on: bool| if on { "yes" } else { "no" }.to_owned();
@@ -100,6 +117,8 @@ pub(super) fn settings(shared: &Shared, router: &Router, binding: &Binding) -> V
             "maxconns" => shared.adjustable.max_connections().to_string(),
             "tcpport" => shared.port().to_string(),
             "evictions" => if config.no_evict { "off" } else { "on" }.to_owned(),
+            // Where others listen is not a tenant's to know.
+            "inter" if *binding != Binding::Unbound => "NULL".to_owned(),
             "num_threads" => config.threads.to_string(),
             "stat_key_prefix" => config.prefix_delimiter.map_or(':', char::from).to_string(),
             "reqs_per_event" => config.requests_per_turn.to_string(),
@@ -129,7 +148,7 @@ pub(super) fn settings(shared: &Shared, router: &Router, binding: &Binding) -> V
             _ => return None,
         })
     };
-    let given = |name: &str| config.echoed.iter().find(|(n, _)| n == name).map(|(_, v)| v.clone());
+    let given = |name: &str| config.echoed.iter().find(|(n, _)| n == name).map(|(n, v)| shown(n, v));
     let word = |value: String| {
         let one = value.split_ascii_whitespace().collect::<Vec<_>>().join("_");
         if one.is_empty() { "NULL".to_owned() } else { one }
