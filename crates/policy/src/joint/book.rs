@@ -223,7 +223,12 @@ mod tests {
     /// One of a floor, two that divide the rest whatever their weights are beside its.
     #[test]
     fn who_weighs_next_to_nothing_does_not_blur_the_others() {
-        for (small, large) in [(1e-12, 1e12), (1e-12, 1e3), (1.0, 1.0), (1e12, 1e-12)] {
+        for (small, large, wanted) in [
+            (1e-12, 1e12, [0.25, 0.375, 0.375]),
+            (1e-12, 1e3, [0.25, 0.375, 0.375]),
+            (1.0, 1.0, [1.0 / 3.0; 3]),
+            (1e12, 1e-12, [0.6, 0.2, 0.2]),
+        ] {
             let of = |weight, floor| Terms {
                 endowment: Bundle::default(),
                 floor: Bundle { memory: floor, bandwidth: 0.0 },
@@ -236,11 +241,6 @@ mod tests {
             let limits = |terms: &Terms| (terms.floor.memory, terms.ceiling.memory);
             let level = level(&terms, limits);
             let parts = terms.map(|t| (t.weight * level).clamp(t.floor.memory, t.ceiling.memory));
-            let wanted = match () {
-                () if small < large => [0.25, 0.375, 0.375],
-                () if small == large => [1.0 / 3.0; 3],
-                () => [0.6, 0.2, 0.2],
-            };
             let is_near = |(part, wanted): (&f64, f64)| (part - wanted).abs() < 1e-9;
             assert!(parts.iter().zip(wanted).all(is_near), "{small} {large}: {parts:?}");
         }
