@@ -16,6 +16,7 @@
 //! Invariants: published bytes never change, but for the flag of an item that is gone; a new value, expiry or client flag
 //!             is a new item
 
+use crate::limits::GAP;
 use crate::tier::{REFERENCE, Reference};
 use units::TenantId;
 
@@ -196,6 +197,14 @@ impl Meta {
 pub(crate) fn is_gone(header: &Header) -> bool {
     header[FLAGS_AT] & flag::GONE != 0
 }
+
+/// An item that is gone, and was nobody's: what a walk passes over.
+pub(crate) const GONE: [u8; GAP] = {
+    let mut item = [0; GAP];
+    item[FLAGS_AT] = flag::GONE;
+    item[4] = (GAP - HEADER) as u8;
+    item
+};
 
 /// Bytes of an item behind its header; `next_four` reads the first of them, and is called where they have the value's length.
 #[inline]

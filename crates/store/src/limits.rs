@@ -10,6 +10,12 @@ pub const SEGMENT_DEFAULT: Bytes = Bytes::mib(1);
 pub const ITEM_MAX: Bytes = Bytes(1 << 30);
 /// The largest item takes this part of the memory at most, one in so many: others must have a place beside it.
 pub const ITEM_PART: u64 = 2;
+/// An item of so many bytes does not stand at the very start of a segment but behind a gap: the head of the reply to a `get` is four bytes longer
+/// than what stands before the value, and some processors take three times as long to copy to where bytes are 1 to 15 further in their
+/// page than they were (docs/decisions/2026-11-29-where-large-items-stand.md).
+pub const GAP_FROM: usize = 32 << 10;
+/// That gap, an item that is gone.
+pub const GAP: usize = 64;
 /// Values in pages of their own come in these units, the system's.
 pub const VALUE_PAGE: Bytes = Bytes::kib(4);
 /// Addresses for such values, as many times the memory: a range in a row is found while there is memory, whatever the sizes

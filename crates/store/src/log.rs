@@ -15,8 +15,8 @@ pub(crate) use values::{Coming, Lent};
 
 use crate::epoch::{Epochs, Participant};
 use crate::geometry::Geometry;
-use crate::item::{Apart, FLAGS_AT, HEADER, Header, View, flag, is_gone, len_behind};
-use crate::limits;
+use crate::item::{Apart, FLAGS_AT, GONE, HEADER, Header, View, flag, is_gone, len_behind};
+use crate::limits::{self, GAP, GAP_FROM};
 use crate::segment::{Segment, State};
 use crate::slot::Place;
 use crate::stamps::Needed;
@@ -308,12 +308,14 @@ impl Log {
     /// index points at it.
     pub(crate) fn append(&self, head: &mut Head, parts: [&[u8]; 4]) -> Option<Place> {
         let len: usize = parts.iter().map(|p| p.len()).sum();
-        let at = head.used;
+        let has_gap = head.used == 0 && GAP_FROM <= len && GAP + len <= self.segment_bytes;
+        let gap = if has_gap { &GONE[..] } else { &[] };
+        let at = head.used + gap.len();
         if self.segment_bytes < at + len {
             return None;
         }
-        let mut to = head.segment.index() * self.segment_bytes + at;
-        for part in parts {
+        let mut to = head.segment.index() * self.segment_bytes + head.used;
+        for part in std::iter::once(gap).chain(parts) {
             // SAFETY: `head` is the only writer of this segment (it is not `Clone`, and its segment left the pool when
             // it was made); no view covers bytes from `head.used` on, since nothing points at them yet.
             unsafe { self.region.write(to, part) };

@@ -413,6 +413,31 @@ mod tests {
         assert_eq!(uses(&worker), 1, "an overwrite makes a hot key neither hotter nor cold");
     }
 
+    /// Whatever the length of the key: what the reply to a `get` has before the value is not a little longer than what the segment has.
+    #[test]
+    fn a_large_item_at_the_start_of_a_segment_stands_where_it_is_sent_fast() {
+        let (memory, item_max) = (Bytes::mib(64), Bytes::mib(1));
+        let options = Options { memory, item_max, threads: 1, tenants_max: 1, no_evict: false, seed: 1 };
+        let store = Store::new(options).unwrap();
+        let mut worker = store.worker().unwrap();
+        let (name, claim, rank) = ("t".to_owned(), control::Claim::default(), RankKind::Lru);
+        let tenant = store.add_tenant(TenantSpec { name, own_space: false, claim, rank }).unwrap();
+        // More than half of a segment, so that each is the first of its own.
+        let value = vec![b'7'; store.geometry().segment.as_usize() * 5 / 8];
+        for len in (1..=250).cycle().take(400) {
+            let name = "k".repeat(len);
+            let key = worker.key(Space::Shared, name.as_bytes()).unwrap();
+            while worker.set(tenant, &key, Mode::Set, Fields::default(), &value) == Err(Refused::NoRoom) {
+                worker.make_room().unwrap();
+            }
+            let at = worker.get(tenant, &key).unwrap().value().as_ptr().addr() % 4_096;
+            let head = format!("VALUE {name} 0 {}\r\n", value.len()).len();
+            assert!(!(1..=15).contains(&((head + 4_096 - at) % 4_096)), "{len}: {at} for {head}");
+            worker.quiesce();
+        }
+        crate::check::check(&store, &worker.reader);
+    }
+
     /// A write that asks for the item as well.
     type Ask = fn(&Worker, TenantId);
 
