@@ -79,9 +79,14 @@ impl Baseline {
     /// A connection that was a binding's is another's now, with all that it has counted: what is left of the figures of the first is
     /// counted on from there.
     pub(crate) fn lower(&self, shared: &Shared, binding: Binding) {
+        // Most have none, and to look at all connections is dear; no lock is held meanwhile.
+        if baseline(shared, &binding).is_none() {
+            return;
+        }
+        let left = Figures::seen(shared, binding);
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, zeroed)) = seen.iter_mut().find(|(of, _)| *of == binding) {
-            zeroed.figures.lower_to(&Figures::seen(shared, binding));
+            zeroed.figures.lower_to(&left);
         }
     }
 
