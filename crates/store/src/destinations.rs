@@ -295,6 +295,7 @@ fn lead_to(store: &Store, locked: &Locked<'_>, found: Found, place: Place) {
 mod tests {
     use super::*;
     use crate::Options;
+    use crate::limits::GAP;
     use crate::log::Lent;
     use std::sync::Arc;
     use units::Bytes;
@@ -335,7 +336,8 @@ mod tests {
     #[test]
     fn shorter_items_fill_the_ends_that_longer_ones_leave() {
         let store = new_store(1);
-        let segment = store.log.segment_bytes();
+        // A gap stands before the first.
+        let segment = store.log.segment_bytes() - GAP;
         let needs = |part: usize| Needed::new(segment * part / 10, true);
         let mut pass = Destinations::take(&store);
         pass.allow(9);
