@@ -209,6 +209,8 @@ def test_figures_go_on_after_a_reset_though_a_connection_has_left(fresh, tmp_pat
         assert 100_000 < int(ann.stats()["bytes_read"])
         ann.ask(b"stats reset\r\n")
         assert wire_auth(goes, b"bob", b"two").status == BINARY_OK
+        # What comes behind it is answered once it is bob's.
+        goes.one(store("set", b"k", b"x"))
         before = int(ann.stats()["bytes_read"])
         for _ in range(2):
             ann.ask(b"set j 0 0 1000\r\n%b\r\n" % (b"x" * 1000))

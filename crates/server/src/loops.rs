@@ -124,7 +124,9 @@ pub(crate) fn control(
         shared.cleaning.govern(shared);
         shared.curves.lock().unwrap_or_else(PoisonError::into_inner).run(now);
         let new_tenant = router.has_new_tenant.swap(false, Ordering::Relaxed);
-        if new_tenant || due <= now || SHADOW_HITS_PER_DECISION <= shared.store.pending_shadow_hits() {
+        let is_wanted =
+            new_tenant || due <= now || SHADOW_HITS_PER_DECISION <= shared.store.pending_shadow_hits();
+        if is_wanted && !shared.is_regrouping.load(Ordering::Relaxed) {
             let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
             let division = shared.in_charge.now();
             thing.set_private(division.terms.private);

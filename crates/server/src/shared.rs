@@ -91,6 +91,8 @@ pub(crate) struct Shared {
     pub(crate) config: Config,
     /// What of it may have changed.
     pub(crate) adjustable: Adjustable,
+    /// Tenants and groups change places, and count twice for a moment: nobody decides by that.
+    pub(crate) is_regrouping: AtomicBool,
     /// Who may come in; without it everybody.
     pub(crate) auth: Option<Auth>,
     pub(crate) store: Arc<Store>,
@@ -158,6 +160,7 @@ impl Shared {
             curves,
             observed,
             adjustable: Adjustable::of(&config),
+            is_regrouping: AtomicBool::new(false),
             admission: Admission::default(),
             memory_limit,
             in_charge: InCharge::new(Division::of(&config)),
@@ -325,7 +328,7 @@ impl Shared {
     /// What buffers may take together before their connections have to wait.
     fn buffers_part(&self) -> u64 {
         let geometry = self.store.geometry();
-        // What fits no segment is in no buffer.
+        // A large value is in no buffer.
         (self.memory_limit().0 / BUFFER_PART).max(2 * geometry.item_max.min(geometry.segment).0)
     }
 

@@ -129,7 +129,7 @@ impl<R: Reactor> Worker<R> {
     pub(crate) fn new(around: Surroundings, reactor: R, store: store::Worker) -> Self {
         let geometry = store.store().geometry();
         let body_max = geometry.item_max.as_usize() - store::ITEM_OVERHEAD_MAX;
-        let upload_from = geometry.segment.as_usize() - store::ITEM_OVERHEAD_MAX;
+        let upload_from = geometry.in_segment_max.as_usize() - store::ITEM_OVERHEAD_MAX;
         let flush_disabled = around.shared.config.flush_disabled;
         let bounds = Bounds { body_max, upload_from, flush_disabled };
         let tally = Tally::new(around.shared.config.seed.wrapping_add(around.number as u64) << 1);

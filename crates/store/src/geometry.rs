@@ -15,6 +15,8 @@ pub struct Geometry {
     pub segment: Bytes,
     /// Largest item, header and key included.
     pub item_max: Bytes,
+    /// Largest item that stands in a segment with its value; values of larger ones have pages of their own.
+    pub in_segment_max: Bytes,
     /// Segments that fit if the index were empty; the number of ids.
     pub segment_count: u32,
     /// So many make a store that works: each writer's head, the cleaner's destinations, its reserve, and two that can be cleaned.
@@ -29,7 +31,7 @@ pub struct Geometry {
     pub divisible: Bytes,
     /// A background cleaner starts when so few segments beyond the reserve are left.
     pub low_water: u32,
-    /// Addresses for values in pages of their own; none where every item fits a segment.
+    /// Addresses for values in pages of their own; none where no item is so large.
     pub value_addresses: Bytes,
 }
 
@@ -60,6 +62,8 @@ impl Geometry {
         let fitting = Bytes(1 << whole.ilog2());
         let item_max = item_max.min(limits::ITEM_MAX).min(Bytes(memory.0 / limits::ITEM_PART));
         let segment = fitting.min(limits::SEGMENT_DEFAULT);
+        let in_segment_max =
+            Bytes(if tiers == 0 { segment.0 / limits::PER_SEGMENT_LEAST } else { segment.0 });
         let watching = Bytes(memory.0 / limits::WATCHING_MEMORY_PART);
         let curves = Bytes(watching.0 / limits::CURVES_PART);
         let shadow = watching.saturating_sub(curves);
@@ -83,7 +87,8 @@ impl Geometry {
             low_water: (segment_count / limits::LOW_WATER_PART)
                 .min(limits::LOW_WATER_PER_WRITER.saturating_mul(writers))
                 .max(1),
-            value_addresses: if segment < item_max {
+            in_segment_max,
+            value_addresses: if in_segment_max < item_max {
                 Bytes(memory.0 * limits::VALUE_ADDRESSES)
             } else {
                 Bytes::ZERO
@@ -139,7 +144,9 @@ mod tests {
             let (segment, larger) = (Bytes::kib(segment_kib), Bytes::kib(above_kib));
             assert_eq!((g.segment, g.item_max), (segment, item_max), "{memory_mib} MiB, {asked}");
             assert_eq!((above.segment, above.item_max), (larger, item_max), "{memory_mib} MiB above tiers");
-            assert_eq!(segment < item_max, Bytes::ZERO < g.value_addresses);
+            assert_eq!((g.in_segment_max, above.in_segment_max), (Bytes(segment.0 / 2), larger));
+            assert_eq!(g.in_segment_max < item_max, Bytes::ZERO < g.value_addresses);
+            assert_eq!(larger < item_max, Bytes::ZERO < above.value_addresses);
             assert!(g.divisible < g.memory && g.memory.0 / 2 < g.divisible.0, "{g:?}");
             assert!(u64::from(g.segment_count) * g.segment.0 <= g.log_and_index().0);
         }

@@ -202,7 +202,9 @@ pub(crate) fn is_gone(header: &Header) -> bool {
 pub(crate) const GONE: [u8; GAP] = {
     let mut item = [0; GAP];
     item[FLAGS_AT] = flag::GONE;
-    item[4] = (GAP - HEADER) as u8;
+    #[expect(clippy::cast_possible_truncation, reason = "a gap is some bytes")]
+    let value_len = ((GAP - HEADER) as u16).to_le_bytes();
+    (item[4], item[5]) = (value_len[0], value_len[1]);
     item
 };
 

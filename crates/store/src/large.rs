@@ -160,8 +160,40 @@ impl Worker {
 }
 
 #[cfg(test)]
+#[cfg(not(shuttle))]
 mod tests {
     use super::*;
+    use crate::{Fields, Mode, Options, RankKind, Space, TenantSpec};
+    use units::Bytes;
+
+    /// While another thread holds an epoch, what was evicted is not free yet: that is no reason to evict the rest.
+    #[test]
+    fn what_was_emptied_and_waits_is_no_reason_to_evict_more() {
+        let (memory, item_max) = (Bytes::mib(64), Bytes::mib(1));
+        let options = Options { memory, item_max, threads: 2, tenants_max: 1, no_evict: false, seed: 1 };
+        let store = Store::new(options).unwrap();
+        let (name, claim, rank) = ("t".to_owned(), control::Claim::default(), RankKind::Lru);
+        let tenant = store.add_tenant(TenantSpec { name, own_space: false, claim, rank }).unwrap();
+        let (mut worker, mut other) = (store.worker().unwrap(), store.worker().unwrap());
+        let value = vec![b'7'; 500_000];
+        let mut stored = 0;
+        while store.passes_wanted() == 0 {
+            let name = format!("key {stored}");
+            let key = worker.key(Space::Shared, name.as_bytes()).unwrap();
+            worker.set(tenant, &key, Mode::Set, Fields::default(), &value).unwrap();
+            worker.quiesce();
+            stored += 1;
+        }
+        other.quiesce();
+        for _ in 0..100 {
+            worker.maintain();
+        }
+        let evicted = store.totals(tenant).evictions;
+        assert!(0 < evicted && evicted <= stored / 8, "{evicted} of {stored}");
+        other.quiesce();
+        worker.maintain();
+        assert_eq!(store.passes_wanted(), 0, "what waited was enough");
+    }
 
     #[test]
     fn a_part_of_a_value_counts_by_chance() {

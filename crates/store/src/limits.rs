@@ -10,12 +10,18 @@ pub const SEGMENT_DEFAULT: Bytes = Bytes::mib(1);
 pub const ITEM_MAX: Bytes = Bytes(1 << 30);
 /// The largest item takes this part of the memory at most, one in so many: others must have a place beside it.
 pub const ITEM_PART: u64 = 2;
+/// Items that a segment is to have room for at least: larger ones have their values in pages of their own, and leave no segment half empty. Above tiers
+/// one is enough, since only what fits a segment goes there.
+pub const PER_SEGMENT_LEAST: u64 = 2;
 /// An item of so many bytes does not stand at the very start of a segment but behind a gap: the head of the reply to a `get` is four bytes longer
 /// than what stands before the value, and some processors take three times as long to copy to where bytes are 1 to 15 further in their
 /// page than they were (docs/decisions/2026-11-29-where-large-items-stand.md).
 pub const GAP_FROM: usize = 32 << 10;
 /// That gap, an item that is gone.
 pub const GAP: usize = 64;
+/// Pages of such values that are gone are kept for the next, up to this part of the memory, one in so many (guess: a few values for each connection that
+/// writes them).
+pub const WARM_PART: u64 = 64;
 /// Values in pages of their own come in these units, the system's.
 pub const VALUE_PAGE: Bytes = Bytes::kib(4);
 /// Addresses for such values, as many times the memory: a range in a row is found while there is memory, whatever the sizes

@@ -10,6 +10,7 @@
 #![allow(unsafe_code, reason = "item bytes in segments: written by one head, read under an epoch")]
 
 mod values;
+mod warm;
 
 pub(crate) use values::{Coming, Lent};
 
@@ -36,7 +37,7 @@ const APPEND_AHEAD: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Log {
     region: Region,
-    /// Values in pages of their own; none where every item fits a segment.
+    /// Values in pages of their own; none where no item is so large.
     values: Option<Region>,
     table: Box<[Segment]>,
     pool: Mutex<Pool>,
@@ -110,7 +111,7 @@ impl Log {
             pool: Mutex::new(Pool {
                 allowed: geometry.segment_count,
                 granted: geometry.segment_count,
-                values: values::Book::new(values.as_ref()),
+                values: values::Book::new(values.as_ref(), geometry.memory),
                 ..Pool::default()
             }),
             available: AtomicU32::new(geometry.segment_count),
@@ -152,6 +153,13 @@ impl Log {
     #[inline]
     pub(crate) fn available(&self) -> u32 {
         self.available.load(Ordering::Relaxed)
+    }
+
+    /// Segments that become available without anything going: they wait for their epoch, or are values' pages that do.
+    pub(crate) fn coming(&self) -> u32 {
+        let pool = lock(&self.pool);
+        let retired = u32::try_from(pool.retired.len()).unwrap_or(u32::MAX);
+        retired.saturating_add(pool.values.coming_segments(self.segment_bytes))
     }
 
     /// Whether writers find a segment.
@@ -201,7 +209,8 @@ impl Log {
         let left = pool.free_count().saturating_add(unbacked);
         if left <= reserve {
             self.publish_available(&pool);
-            return None;
+            drop(pool);
+            return if self.give_warm_back() { self.take(epochs, reserve, base, now_secs) } else { None };
         }
         let touched = pool.free.pop();
         let id = touched.unwrap_or_else(|| pool.back_one());

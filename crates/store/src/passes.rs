@@ -238,6 +238,12 @@ impl Store {
     pub fn passes_wanted(&self) -> usize {
         // What a pass copies into comes back with the next source that it empties: about a segment for each that runs.
         let available = self.log.available().saturating_add(self.passes.running());
+        // What was emptied is no reason to empty more.
+        let available = if available <= self.log.low_water() {
+            available.saturating_add(self.log.coming())
+        } else {
+            available
+        };
         let left = available.saturating_sub(RESERVE_SEGMENTS);
         let low_water = self.log.low_water() - RESERVE_SEGMENTS;
         let cleaners = self.passes.cleaners.load(Ordering::Relaxed).max(1);

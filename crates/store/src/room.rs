@@ -107,6 +107,9 @@ impl Worker {
                 return Waited::Room;
             }
             if !self.store.log.has_retired() {
+                if self.store.log.give_warm_back() {
+                    continue;
+                }
                 return Waited::Nothing;
             }
             if patience.is_over(&self.store) {

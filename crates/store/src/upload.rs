@@ -36,7 +36,7 @@ pub enum Shortage {
 }
 
 impl Worker {
-    /// Begins a value of so many bytes that fits no segment; none if it is longer than all that may be on their way in, if there is no
+    /// Begins a large value of so many bytes; none if it is longer than all that may be on their way in, if there is no
     /// place for it, or others that are on their way in have all that such may have.
     #[must_use]
     pub fn begin_upload(&self, len: usize) -> Option<Upload> {
@@ -49,7 +49,7 @@ impl Worker {
 
     /// Whether an item can have its value in a segment.
     pub(crate) fn fits_segment(&self, meta: &Meta, key_len: usize, value_len: usize) -> bool {
-        needed(meta, key_len, value_len) <= self.store.log.segment_bytes()
+        needed(meta, key_len, value_len) <= self.store.geometry.in_segment_max.as_usize()
     }
 
     /// Begins a value that an earlier run had, while nobody else works with the store: it may have all the memory. None if it is too large

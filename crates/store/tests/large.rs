@@ -86,16 +86,15 @@ fn has(worker: &Worker, tenant: TenantId, name: &str, len: usize) -> bool {
 #[test]
 fn values_of_every_size_come_back_and_go() {
     let (store, mut worker) = lru(Bytes::mib(32));
-    let segment = store.geometry().segment.as_usize();
-    let sizes =
-        [segment - 100, segment - 40, segment - 20, segment, segment + 1, 3 * segment + 4_095, 4_194_000];
+    let half = store.geometry().in_segment_max.as_usize();
+    let sizes = [half - 100, half - 40, half - 20, half, half + 1, 7 * half + 4_095, 4_194_000];
     for len in sizes {
         assert!(set(&mut worker, ONE, "a", &value_of("a", len)));
         assert!(has(&worker, ONE, "a", len), "{len}");
         let held = store.held(ONE).0;
         assert!(len as u64 <= held && held < len as u64 + 4_096 + 64, "{len} bytes are charged {held}");
         let is_large = worker.peek(&key(&worker, ONE, "a")).unwrap().is_large();
-        assert_eq!(is_large, segment < len + 32, "{len}");
+        assert_eq!(is_large, half < len + 32, "{len}");
         worker.quiesce();
         worker.check();
     }

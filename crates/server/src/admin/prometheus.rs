@@ -368,7 +368,7 @@ impl Figures {
         let bytes = Some(&Unit::Bytes);
         for (name, help, unit, value) in [
             ("cotenant_segments", "Memory of segments in use", bytes, gauge(m.segments.0)),
-            ("cotenant_values", "Memory of values that fit no segment", bytes, gauge(m.values.0)),
+            ("cotenant_values", "Memory of large values", bytes, gauge(m.values.0)),
             ("cotenant_index", "Memory of the index", bytes, gauge(m.index.0)),
             ("cotenant_shadow", "Memory of shadow queues", bytes, gauge(m.shadow.0)),
             ("cotenant_ghosts", "Memory for what is remembered of evicted keys", bytes, gauge(m.ghosts.0)),

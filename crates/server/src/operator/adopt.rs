@@ -14,6 +14,7 @@ use crate::groups::GroupConfig;
 use crate::tenants::{AddError, Origin, Own};
 use crate::tiers::PlaceIn;
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 use store::RankKind;
 use units::{Duration, TenantId};
 
@@ -65,8 +66,7 @@ impl Operator {
         // One that sleeps looks after its silent connections from now on.
         self.helpers.wake_workers();
         adopted.done.extend(changed_numbers(before, after));
-        let gives_memory = after.memory < before.memory;
-        if !gives_memory {
+        if before.memory < after.memory {
             self.adopt_bound(before, after, &mut adopted);
         }
         self.adopt_memory(before, after, &mut adopted);
@@ -85,10 +85,6 @@ impl Operator {
             }
         }
         self.adopt_tenants_and_groups(before, after, &mut adopted);
-        if gives_memory {
-            // Reservations that were lowered with it fit.
-            self.adopt_bound(before, after, &mut adopted);
-        }
         self.shared.sharing.set_speeds_file(after.bandwidth_speeds.clone());
         // The file of who divides by one is read again; it may name tenants that have just come.
         let kind = after.bandwidth_policy;
@@ -205,8 +201,6 @@ impl Operator {
 
     fn adopt_tenants_and_groups(&self, before: &Config, after: &Config, adopted: &mut Adopted) {
         let _one_at_a_time = self.change();
-        // Who moves counts in two places for a moment, and what comes may need the room of what goes last.
-        let fits = if self.fits_with(before, after) { Fits::InTheEnd } else { Fits::Each };
         let earlier = |name: &str| before.tenants.iter().find(|t| t.name == name);
         let is_gone = |t: &&TenantConfig| after.tenants.iter().all(|other| other.name != t.name);
         for tenant in before.tenants.iter().filter(is_gone) {
@@ -221,18 +215,36 @@ impl Operator {
             .iter()
             .partition(|t| earlier(&t.name).is_some_and(|e| t.reserved < e.reserved && t.group == e.group));
         for tenant in less {
-            self.adopt_tenant((earlier(&tenant.name), tenant), fits, adopted);
+            self.adopt_tenant((earlier(&tenant.name), tenant), Fits::Each, adopted);
         }
+        if after.memory < before.memory {
+            self.adopt_bound(before, after, adopted);
+        }
+        // Who moves counts in two places for a moment, and what comes may need the room of what goes last.
+        let fits = if self.fits_with(before, after) { Fits::InTheEnd } else { Fits::Each };
+        self.shared.is_regrouping.store(fits == Fits::InTheEnd, Ordering::Relaxed);
+        self.adopt_groups((before, after), more, fits, adopted);
+        self.shared.is_regrouping.store(false, Ordering::Relaxed);
+        self.decide_soon();
+    }
+
+    /// Takes over groups that differ, and tenants that take more or move.
+    fn adopt_groups(
+        &self,
+        (before, after): (&Config, &Config),
+        more: Vec<&TenantConfig>,
+        fits: Fits,
+        adopted: &mut Adopted,
+    ) {
         // A group may shrink only once members have left it, and members come only once it has grown.
-        let earlier_group = |name: &str| before.groups.iter().find(|g| g.name == name);
-        let mut early = |group: &GroupConfig| {
-            self.adopt_group((earlier_group(&group.name), group), fits, adopted).is_err()
-        };
+        let earlier = |name: &str| before.groups.iter().find(|g| g.name == name);
+        let mut early =
+            |group: &GroupConfig| self.adopt_group((earlier(&group.name), group), fits, adopted).is_err();
         let refused: Vec<_> = changed_groups(before, after).into_iter().filter(|g| early(g)).collect();
         for tenant in more {
-            self.adopt_tenant((earlier(&tenant.name), tenant), fits, adopted);
+            let earlier = before.tenants.iter().find(|t| t.name == tenant.name);
+            self.adopt_tenant((earlier, tenant), fits, adopted);
         }
-        let earlier = earlier_group;
         for group in refused {
             if let Err(refusal) = self.adopt_group((earlier(&group.name), group), fits, adopted) {
                 adopted.note(format!("group '{}' changed", group.name), Err(refusal));

@@ -128,7 +128,10 @@ impl Operator {
     }
 
     /// What tenants reserve, each with its group, but for one.
-    fn reservations(&self, but: Option<TenantId>) -> impl Iterator<Item = (Option<GroupId>, Bytes)> {
+    pub(super) fn reservations(
+        &self,
+        but: Option<TenantId>,
+    ) -> impl Iterator<Item = (Option<GroupId>, Bytes)> {
         let others = self.router.all().filter(move |id| Some(*id) != but);
         let states = others.filter_map(|id| self.shared.store.tenant_state(id));
         states.map(|state| (state.claim.group, state.claim.floor.bytes))

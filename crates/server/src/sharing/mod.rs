@@ -319,6 +319,9 @@ impl Sharing {
     /// core than they may, but for experiments, which end when they should.
     pub(crate) fn step(&self, shared: &Shared) -> Duration {
         self.look(shared);
+        if shared.is_regrouping.load(Ordering::Relaxed) {
+            return PAUSE_MIN;
+        }
         let mut running = self.running();
         let now = shared.clock.now();
         let asked = self.asked.swap(false, Ordering::Relaxed);

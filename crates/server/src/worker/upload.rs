@@ -1,4 +1,4 @@
-//! Values that fit no segment, on their way in: they go where they stay as they come, and no buffer holds them.
+//! Large values, on their way in: they go where they stay as they come, and no buffer holds them.
 //!
 //! Shape:      a turn announces a value -> what arrives goes there -> with its last byte the request runs, as if all of it had
 //!             just come

@@ -1,12 +1,12 @@
-//! Values in pages of their own: those of items that fit no segment.
+//! Values in pages of their own: the large ones.
 //!
 //! Shape:      addresses in a row for the whole value -> memory for as much of it as has come -> linked to an item, which
 //!             stands in a segment as any other -> retired with it -> pages given back when its epoch has passed and nobody
-//!             sends it any more
+//!             sends it any more, but for some that are kept for the next
 //! Invariants: pages cost memory that segments give up: what is lent here is not allowed there; a value has one writer, which
 //!             ends when an item leads to it; a retired value that is pinned stays until it is not
 //! Units:      pages of `VALUE_PAGE`; lent memory counts in segments, all values together
-//! Cost:       the system maps and clears a page before it is written, and no byte is ever moved
+//! Cost:       the system maps and clears a page before it is written, where none is kept, and no byte is ever moved
 //! Failure:    no memory, or no addresses: an answer; the caller makes room and comes again
 //! Non-goals:  which of them goes; that is `large`'s
 
@@ -16,11 +16,12 @@
 )]
 
 use super::Log;
+use super::warm::{Emptied, Warm};
 use crate::epoch::Epochs;
 use crate::extents::Extents;
 use crate::hash::KeyHash;
 use crate::item::{Apart, View};
-use crate::limits::{ANNOUNCED_PART, RESERVE_SEGMENTS, VALUE_PAGE};
+use crate::limits::{ANNOUNCED_PART, RESERVE_SEGMENTS, VALUE_PAGE, WARM_PART};
 use crate::sync::lock;
 use media::{Dram, MapError, Medium, Region};
 use std::collections::{BTreeMap, VecDeque};
@@ -40,14 +41,20 @@ pub(crate) enum Lent {
 /// All values, known by their first page.
 #[derive(Debug, Default)]
 pub(super) struct Book {
-    addresses: Extents,
+    pub(super) addresses: Extents,
     values: BTreeMap<u32, Value>,
     /// Values that no item leads to, until their epochs are past.
     retired: VecDeque<(u64, u32)>,
+    /// Bytes of their pages.
+    retired_bytes: u64,
     /// Values off the book whose pages are being given back.
-    giving_back: usize,
+    pub(super) giving_back: usize,
+    /// Bytes of those.
+    pub(super) giving_bytes: u64,
+    /// Pages of values that are gone, for the next.
+    pub(super) warm: Warm,
     /// Bytes of pages that cost memory, until they are given back.
-    lent: u64,
+    pub(super) lent: u64,
     /// Of these, bytes of values on their way in.
     uploading: u64,
     /// Pages that values on their way in have addresses for.
@@ -72,8 +79,10 @@ struct Value {
     /// Which of all that ever began.
     number: u64,
     len: u32,
-    /// Bytes of its pages that cost memory.
+    /// Bytes of its pages that it was lent.
     lent: u64,
+    /// Bytes behind those that cost memory already.
+    warm: u64,
     /// Times that it is being sent.
     pins: u32,
     stage: Stage,
@@ -91,14 +100,6 @@ enum Stage {
     Pinned,
 }
 
-/// A value whose pages are to be given back.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Emptied {
-    first: u32,
-    len: u32,
-    lent: u64,
-}
-
 /// Maps the addresses; of a machine that has not so many, fewer.
 pub(super) fn map(addresses: Bytes) -> Result<Option<Region>, MapError> {
     if addresses == Bytes::ZERO {
@@ -111,14 +112,14 @@ pub(super) fn map(addresses: Bytes) -> Result<Option<Region>, MapError> {
     Ok(Some(region))
 }
 
-fn pages_of(len: u32) -> u32 {
+pub(super) fn pages_of(len: u32) -> u32 {
     len.div_ceil(PAGE)
 }
 
-const PAGE: u32 = 4096;
+pub(super) const PAGE: u32 = 4096;
 const _: () = assert!(VALUE_PAGE.0 == PAGE as u64);
 
-fn start_of(first: u32) -> usize {
+pub(super) fn start_of(first: u32) -> usize {
     first as usize * PAGE as usize
 }
 
@@ -130,15 +131,24 @@ impl Value {
 }
 
 impl Book {
-    pub(super) fn new(region: Option<&Region>) -> Self {
+    /// For the values of a memory.
+    pub(super) fn new(region: Option<&Region>, memory: Bytes) -> Self {
         let pages = region.map_or(0, |region| region.len() / PAGE as usize);
         let addresses = Extents::new(u32::try_from(pages).unwrap_or(u32::MAX));
-        Self { addresses, ..Self::default() }
+        let most = (memory.0 / WARM_PART).div_euclid(VALUE_PAGE.0);
+        Self { addresses, warm: Warm::new(u32::try_from(most).unwrap_or(u32::MAX)), ..Self::default() }
     }
 
     /// Segments' worth of memory that the values take.
     pub(super) fn lent_segments(&self, segment_bytes: usize) -> u32 {
         u32::try_from(self.lent.div_ceil(segment_bytes as u64)).unwrap_or(u32::MAX)
+    }
+
+    /// Segments' worth of memory that becomes free without anything going.
+    pub(super) fn coming_segments(&self, segment_bytes: usize) -> u32 {
+        let kept = u64::from(self.warm.pages()) * VALUE_PAGE.0;
+        let bytes = self.retired_bytes + self.giving_bytes + kept;
+        u32::try_from(bytes / segment_bytes as u64).unwrap_or(u32::MAX)
     }
 
     /// Whether memory becomes free without anything going: values wait for their epoch, or their pages are being given back.
@@ -152,6 +162,7 @@ impl Book {
         while let Some((_, first)) = self.retired.pop_front_if(|(epoch, _)| is_past(*epoch)) {
             if let Some(value) = self.values.get_mut(&first) {
                 value.stage = Stage::Pinned;
+                self.retired_bytes -= value.lent + value.warm;
             }
             emptied.extend(self.take_off(first));
         }
@@ -167,9 +178,10 @@ impl Book {
     /// Takes a value off that waits for nothing but its pins, if it has none.
     fn take_off(&mut self, first: u32) -> Option<Emptied> {
         let value = self.values.get(&first).filter(|v| v.stage == Stage::Pinned && v.pins == 0)?;
-        let emptied = Emptied { first, len: value.len, lent: value.lent };
+        let emptied = Emptied { first, len: value.len, lent: value.lent + value.warm };
         self.values.remove(&first);
         self.giving_back += 1;
+        self.giving_bytes += emptied.lent;
         Some(emptied)
     }
 }
@@ -221,11 +233,13 @@ impl Log {
         if most < book.announced.saturating_add(pages) {
             return None;
         }
-        let first = book.addresses.take(pages)?;
+        let kept = book.warm.take(pages);
+        let warm = kept.map_or(0, |_| u64::from(pages) * VALUE_PAGE.0);
+        let first = kept.or_else(|| book.addresses.take(pages))?;
         book.announced += pages;
         book.begun += 1;
         let number = book.begun;
-        book.values.insert(first, Value { number, len, lent: 0, pins: 0, stage: Stage::Uploading });
+        book.values.insert(first, Value { number, len, lent: 0, warm, pins: 0, stage: Stage::Uploading });
         Some(Coming { apart: Apart { first, len }, number })
     }
 
@@ -236,30 +250,39 @@ impl Log {
         let wanted = (bytes as u64).next_multiple_of(VALUE_PAGE.0);
         self.reclaim_now(epochs);
         let mut pool = lock(&self.pool);
-        let Some(before) = pool.values.coming(coming).map(|value| value.lent) else { return Lent::TooMany };
+        let known = pool.values.coming(coming).map(|value| (value.lent, value.warm));
+        let Some((before, warm)) = known else { return Lent::TooMany };
         let more = wanted.saturating_sub(before);
+        let (fresh, warm) = (more.saturating_sub(warm), more.min(warm));
         if uploads_max < pool.values.uploading + more {
             return Lent::TooMany;
         }
         let lent = pool.values.lent_segments(self.segment_bytes);
-        pool.values.lent += more;
+        pool.values.lent += fresh;
         let segments = pool.values.lent_segments(self.segment_bytes) - lent;
         let left = u64::from(pool.free_count()) + u64::from(pool.allowed);
         if left < u64::from(pool.backed) + u64::from(RESERVE_SEGMENTS + segments) {
-            pool.values.lent -= more;
+            pool.values.lent -= fresh;
             self.publish_available(&pool);
-            return Lent::NoRoom(segments);
+            drop(pool);
+            let has_more = self.give_warm_back();
+            return if has_more {
+                self.back_value(epochs, coming, bytes, uploads_max)
+            } else {
+                Lent::NoRoom(segments)
+            };
         }
         pool.values.uploading += more;
         if let Some(value) = pool.values.values.get_mut(&apart.first) {
             value.lent = before + more;
+            value.warm -= warm;
         }
         self.divide(&mut pool);
         drop(pool);
         if let Some(region) = &self.values {
-            let from = usize::try_from(before).unwrap_or(usize::MAX);
+            let from = usize::try_from(before + warm).unwrap_or(usize::MAX);
             // Refusal only makes the first touch cost what it does.
-            let _refused = region.populate(start_of(apart.first) + from, usize::try_from(more).unwrap_or(0));
+            let _refused = region.populate(start_of(apart.first) + from, usize::try_from(fresh).unwrap_or(0));
         }
         Lent::Done
     }
@@ -303,6 +326,8 @@ impl Log {
         let mut pool = lock(&self.pool);
         if let Some(value) = pool.values.values.get_mut(&apart.first) {
             value.stage = Stage::Retired;
+            let bytes = value.lent + value.warm;
+            pool.values.retired_bytes += bytes;
             pool.values.linked -= 1;
             pool.values.retired.push_back((epoch, apart.first));
         }
@@ -353,27 +378,10 @@ impl Log {
         self.values.is_some() && 0 < lock(&self.pool).values.pins
     }
 
-    /// Gives pages back, which nobody can look at.
-    pub(super) fn release_values(&self, emptied: &[Emptied]) {
-        let Some(region) = &self.values else { return };
-        for value in emptied {
-            let bytes = usize::try_from(value.lent).unwrap_or(usize::MAX);
-            // SAFETY: the value is off the book: no item leads to it, the epochs of all who saw one are past, and nobody
-            // has pinned it; its writer is done. Its addresses are given to nobody before they are back below.
-            unsafe { region.release(start_of(value.first), bytes) };
-        }
-        let mut pool = lock(&self.pool);
-        for value in emptied {
-            pool.values.addresses.give(value.first, pages_of(value.len).max(1));
-            pool.values.lent -= value.lent;
-        }
-        pool.values.giving_back -= emptied.len();
-        self.divide(&mut pool);
-    }
-
-    /// Memory of values.
+    /// Memory of values; of what is kept for the next beside.
     pub(crate) fn values_bytes(&self) -> Bytes {
-        Bytes(lock(&self.pool).values.lent)
+        let pool = lock(&self.pool);
+        Bytes(pool.values.lent - u64::from(pool.values.warm.pages()) * VALUE_PAGE.0)
     }
 
     /// Values that items lead to.
@@ -426,8 +434,13 @@ impl Book {
         let lent = |stage: fn(&Stage) -> bool| {
             self.values.values().filter(|v| stage(&v.stage)).map(|v| v.lent).sum::<u64>()
         };
-        assert_eq!((lent(|_| true), self.giving_back), (self.lent, 0), "memory of values");
+        let warm = self.values.values().map(|value| value.warm).sum::<u64>();
+        let warm = warm + u64::from(self.warm.pages()) * VALUE_PAGE.0;
+        assert_eq!((lent(|_| true) + warm, self.giving_back), (self.lent, 0), "memory of values");
         assert_eq!(lent(|stage| *stage == Stage::Uploading), self.uploading, "of those on their way in");
+        let retired = self.values.values().filter(|value| value.stage == Stage::Retired);
+        let retired: u64 = retired.map(|value| value.lent + value.warm).sum();
+        assert_eq!((retired, 0), (self.retired_bytes, self.giving_bytes), "of those that go");
         let coming = self.values.values().filter(|value| value.stage == Stage::Uploading);
         assert_eq!(
             coming.map(Value::pages).sum::<u32>(),
@@ -460,6 +473,7 @@ mod tests {
         let emptied = lock(&log.pool).values.take_emptied(|_| true);
         assert_eq!((emptied.len(), log.available()), (1, without), "its pages still cost memory");
         assert!(log.has_retired(), "and nothing has to go for it");
+        // More than is kept for the next.
         log.release_values(&emptied);
         assert!(!log.has_retired());
         assert_eq!(log.available(), without + 20 * (1 << 20) / u32::try_from(log.segment_bytes()).unwrap());

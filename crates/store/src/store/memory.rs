@@ -16,7 +16,7 @@ use units::Bytes;
 pub struct MemoryUse {
     /// Segments that cost memory.
     pub segments: Bytes,
-    /// Pages of values that fit no segment.
+    /// Pages of large values.
     pub values: Bytes,
     /// The index.
     pub index: Bytes,

@@ -213,7 +213,7 @@ impl Worker {
         content: Content<'_>,
         head: &mut Option<Head>,
     ) -> Result<Option<Reference>, Refused> {
-        // A value that fits no segment of DRAM has pages of its own there.
+        // A large value has pages of its own in DRAM.
         let Content::Value(value) = content else { return Ok(None) };
         if meta.is_apart {
             return Ok(None);

@@ -100,7 +100,7 @@ impl Worker {
         let (remembered, is_recalled) = self.remembered(key, old, stored_len);
         meta.remembered = remembered;
         let needed = Needed::new(meta.item_len(key.bytes.len(), value_len), has_cas);
-        meta.is_apart = placed.is_some() || self.store.log.segment_bytes() < needed.at_most();
+        meta.is_apart = placed.is_some() || self.store.geometry.in_segment_max.as_usize() < needed.at_most();
         self.allow(owner, &meta, (key.bytes.len(), value_len), old, draft)?;
         let mut head = self.head.borrow_mut();
         let made = self.put_away(&mut meta, key, stamp, content, &mut head)?;
@@ -422,8 +422,8 @@ mod tests {
         let mut worker = store.worker().unwrap();
         let (name, claim, rank) = ("t".to_owned(), control::Claim::default(), RankKind::Lru);
         let tenant = store.add_tenant(TenantSpec { name, own_space: false, claim, rank }).unwrap();
-        // More than half of a segment, so that each is the first of its own.
-        let value = vec![b'7'; store.geometry().segment.as_usize() * 5 / 8];
+        // Two to a segment.
+        let value = vec![b'7'; store.geometry().segment.as_usize() * 3 / 8];
         for len in (1..=250).cycle().take(400) {
             let name = "k".repeat(len);
             let key = worker.key(Space::Shared, name.as_bytes()).unwrap();

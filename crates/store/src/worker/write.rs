@@ -244,7 +244,7 @@ impl Worker {
         Ok(written)
     }
 
-    /// What `Append` and `Prepend` make of a value that fits no segment, and the place of the item that it was made of: copying it takes
+    /// What `Append` and `Prepend` make of a large value, and the place of the item that it was made of: copying it takes
     /// long, and nobody is to wait for the locks of its key meanwhile. None where it is not needed, or there is no memory for it.
     fn join_ahead(&self, key: &Key<'_>, write: &Write<'_>) -> Option<(Place, Upload)> {
         if !matches!(write.mode, Mode::Append | Mode::Prepend) || write.value.is_empty() {
@@ -254,7 +254,8 @@ impl Worker {
         let place = found.slot.place();
         let view = self.store.log.view(&self.reader, place);
         let len = view.value_len() + write.value.len();
-        let is_large = self.store.log.segment_bytes() < len && len <= self.store.geometry.item_max.as_usize();
+        let is_large = self.store.geometry.in_segment_max.as_usize() < len
+            && len <= self.store.geometry.item_max.as_usize();
         if !is_large || view.is_away() {
             return None;
         }

@@ -75,7 +75,7 @@ fn large_values_come_back_wherever_they_fit_now() {
     LENGTHS.iter().for_each(|len| server.set(*len));
     let stored = server.there();
     assert!(stored.iter().all(Option::is_some));
-    // Segments of 64 KiB, 256 KiB, 64 KiB.
+    // Segments of 64 KiB, 256 KiB, 64 KiB; up to half of one stands in it.
     let apart: Vec<_> = [16, 64, 16, 16]
         .into_iter()
         .enumerate()
@@ -88,7 +88,7 @@ fn large_values_come_back_wherever_they_fit_now() {
             server.store.memory_use().values
         })
         .collect();
-    assert_eq!(apart.iter().map(|large| large.0 / 100_000).collect::<Vec<_>>(), [31, 28, 31, 31]);
+    assert_eq!(apart.iter().map(|large| large.0 / 100_000).collect::<Vec<_>>(), [31, 30, 31, 31]);
     // What is too large now is left out, and nothing else.
     server.worker.save(&saved).unwrap();
     server = start(Bytes::mib(16), Bytes::mib(1), &saved, WALL + 9);

@@ -192,6 +192,44 @@ fn what_does_not_fit_beside_an_operators_tenant_is_refused() {
     assert!(stage.operator.groups().is_empty());
 }
 
+/// What single steps are refused for other reasons does not let others have more than there is.
+#[test]
+fn reservations_fit_the_memory_whatever_of_a_file_is_refused() {
+    let named =
+        |name: &str, mib| TenantConfig { identities: vec![name.to_owned()], ..tenant(name, Bytes::mib(mib)) };
+    let with = |tenants| Config { tenants, ..config() };
+    let elsewhere =
+        TenantConfig { placement: Some(PlaceIn::Tier("ssd".to_owned())), ..tenant("a", Bytes::mib(10)) };
+    let many = |last: (&str, u64), before: u64| -> Config {
+        let names: Vec<String> = (0..62).map(|n| format!("g{n}")).collect();
+        let mut groups: Vec<(&str, u64)> = names.iter().map(|name| (name.as_str(), 0)).collect();
+        groups.extend([("before", before), last]);
+        divided((&groups, &[("a", last.1, Some(last.0))]))
+    };
+    let small = Config { memory: Bytes::mib(32), ..divided((&[], &[("a", 0, None), ("b", 24, None)])) };
+    for (before, after) in [
+        (with(vec![named("own", 40)]), with(vec![tenant("b", Bytes::mib(40))])),
+        (
+            with(vec![tenant("a", Bytes::mib(40)), tenant("b", Bytes::mib(10))]),
+            with(vec![elsewhere, tenant("b", Bytes::mib(40))]),
+        ),
+        (many(("last", 50), 0), many(("other", 10), 40)),
+        (divided((&[], &[("a", 40, None), ("b", 0, None)])), small),
+    ] {
+        let mut stage = Stage::new(before);
+        let by_hand =
+            Settings { prefix: Some("x:".into()), reserved: Some(Bytes::mib(8)), ..Settings::default() };
+        assert_eq!(stage.operator.put("x", &by_hand), Ok(true));
+        for reading in 0..2 {
+            let kept = stage.adopt(&after);
+            assert!(!kept.is_empty(), "reading {reading}");
+            let shared = &stage.operator.shared;
+            let reserved = shared.in_charge.now().reserved(stage.operator.reservations(None));
+            assert!(reserved <= shared.divisible(), "{reserved} of {}: {kept:?}", shared.divisible());
+        }
+    }
+}
+
 /// Memory is lowered behind the reservations that no longer fit it.
 #[test]
 fn memory_and_reservations_are_lowered_together() {

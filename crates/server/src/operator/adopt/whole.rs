@@ -1,6 +1,7 @@
 //! What reservations come to once all of a configuration is taken over: its steps alone may ask for more than that.
 //!
-//! Shape: who is there, with the configuration before and after -> the groups and reservations in the end -> whether they fit
+//! Shape: who is there once tenants are removed that can be, with the configuration before and after -> the groups and reservations in the end ->
+//!        whether they fit
 
 use super::changed_groups;
 use crate::config::{Config, TenantConfig};
@@ -25,12 +26,6 @@ impl Operator {
     /// The groups in the end; none if there are too many.
     fn division_with(&self, before: &Config, after: &Config) -> Option<Division> {
         let mut division = Division::clone(&self.shared.in_charge.now());
-        let is_gone = |name: &str| after.groups.iter().all(|group| group.name != name);
-        for group in before.groups.iter().filter(|group| is_gone(&group.name)) {
-            if let Some((id, _)) = division.find(&group.name) {
-                division = division.without(id);
-            }
-        }
         for group in changed_groups(before, after) {
             let earlier = before.groups.iter().find(|earlier| earlier.name == group.name);
             let there = division.find(&group.name).map(|(_, there)| there.clone());
@@ -42,10 +37,17 @@ impl Operator {
             }
             division = division.with(new)?;
         }
+        // They go last.
+        let is_gone = |name: &str| after.groups.iter().all(|group| group.name != name);
+        for group in before.groups.iter().filter(|group| is_gone(&group.name)) {
+            if let Some((id, _)) = division.find(&group.name) {
+                division = division.without(id);
+            }
+        }
         Some(division)
     }
 
-    /// What tenants reserve in the end, each with its group; none if one's group is not there.
+    /// What tenants reserve in the end, each with its group; none if one's group is not there, or it will not be taken over.
     fn reservations_with(
         &self,
         before: &Config,
@@ -61,8 +63,8 @@ impl Operator {
                 continue;
             };
             let (earlier, later) = (of(&before.tenants, &about.name), of(&after.tenants, &about.name));
-            if earlier.is_some() && later.is_none() {
-                continue;
+            if later.as_ref().is_some_and(|later| self.check_place(later).is_err()) {
+                return None;
             }
             let is_new = |is_same: fn(&TenantConfig, &TenantConfig) -> bool| {
                 later.as_ref().filter(|later| earlier.as_ref().is_none_or(|earlier| !is_same(earlier, later)))
@@ -76,8 +78,8 @@ impl Operator {
         let comes = |t: &&TenantConfig| {
             self.router.find(&t.name).is_none() && of(&before.tenants, &t.name).as_ref() != Some(*t)
         };
-        let coming = after.tenants.iter().filter(comes);
-        all.extend(coming.map(|tenant| (tenant.group.clone(), tenant.reserved)));
+        let coming: Vec<_> = after.tenants.iter().filter(comes).collect();
+        all.extend(coming.into_iter().map(|tenant| (tenant.group.clone(), tenant.reserved)));
         let place = |(group, reserved): (Option<String>, Bytes)| match group {
             None => Some((None, reserved)),
             Some(name) => division.find(&name).map(|(id, _)| (Some(id), reserved)),

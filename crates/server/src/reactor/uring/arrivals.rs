@@ -138,11 +138,8 @@ impl Uring {
             Some(len) => {
                 stream.note_arrived(len);
                 stream.is_emptied = len < buffer.len() && !stream.has_hung_up;
-                if stream.is_emptied {
-                    self.to_receive.push(at)
-                } else {
-                    self.call(at)
-                }
+                // Others are heard before there is more of it.
+                self.to_receive.push(at);
                 Some(Completion::Arrived(StreamId(at), len))
             }
             // It had not ended after all.
