@@ -155,11 +155,9 @@ impl Log {
         self.available.load(Ordering::Relaxed)
     }
 
-    /// Segments that become available without anything going: they wait for their epoch, or are values' pages that do.
+    /// Segments' worth of values' pages that become available without anything going.
     pub(crate) fn coming(&self) -> u32 {
-        let pool = lock(&self.pool);
-        let retired = u32::try_from(pool.retired.len()).unwrap_or(u32::MAX);
-        retired.saturating_add(pool.values.coming_segments(self.segment_bytes))
+        lock(&self.pool).values.coming_segments(self.segment_bytes)
     }
 
     /// Whether writers find a segment.

@@ -238,7 +238,7 @@ impl Store {
     pub fn passes_wanted(&self) -> usize {
         // What a pass copies into comes back with the next source that it empties: about a segment for each that runs.
         let available = self.log.available().saturating_add(self.passes.running());
-        // What was emptied is no reason to empty more.
+        // Values that were evicted, whose pages wait, are no reason to evict more: one may be many segments' worth.
         let available = if available <= self.log.low_water() {
             available.saturating_add(self.log.coming())
         } else {

@@ -85,7 +85,7 @@ fn has(worker: &Worker, tenant: TenantId, name: &str, len: usize) -> bool {
 
 #[test]
 fn values_of_every_size_come_back_and_go() {
-    let (store, mut worker) = lru(Bytes::mib(32));
+    let (store, mut worker) = lru(Bytes::mib(64));
     let half = store.geometry().in_segment_max.as_usize();
     let sizes = [half - 100, half - 40, half - 20, half, half + 1, 7 * half + 4_095, 4_194_000];
     for len in sizes {
