@@ -222,10 +222,14 @@ impl Operator {
         }
         // Who moves counts in two places for a moment, and what comes may need the room of what goes last.
         let fits = if self.fits_with(before, after) { Fits::InTheEnd } else { Fits::Each };
+        let done_before = adopted.done.len();
         self.shared.is_regrouping.store(fits == Fits::InTheEnd, Ordering::Relaxed);
         self.adopt_groups((before, after), more, fits, adopted);
         self.shared.is_regrouping.store(false, Ordering::Relaxed);
-        self.decide_soon();
+        if done_before < adopted.done.len() {
+            // What asked meanwhile was not heard.
+            self.decide_soon();
+        }
     }
 
     /// Takes over groups that differ, and tenants that take more or move.
