@@ -268,8 +268,8 @@ def test_uploads_that_stall_do_not_take_the_memory(fresh):
             other = server.wire()
             other.send(b"set stalled%d 0 0 %d\r\n" % (n, 30 * MIB) + bytes(10 * MIB))
             stalled.append(other)
-            assert store(wire, b"k%d" % n, 500_000) == b"STORED\r\n"
-        assert all(check(wire, b"k%d" % n, 500_000) for n in range(20))
+            assert store(wire, b"k%d" % n, 200_000) == b"STORED\r\n"
+        assert all(check(wire, b"k%d" % n, 200_000) for n in range(20))
         assert values_bytes(server) <= 65 * MIB
         for other in stalled:
             other.close()

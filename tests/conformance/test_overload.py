@@ -326,8 +326,8 @@ def test_who_is_served_alone_listens_for_others(fresh):
     server = fresh("-m", "128", "-t", "1", "-I", "2m")
     with server.wire(receive_buffer=4 << 20) as wire, server.wire() as other:
         yields = lambda: int(other.stats()["conn_yields"])
-        assert wire.ask(set_request(b"k", b"v" * 300_000)) == b"STORED\r\n"
-        answer = b"VALUE k 0 300000\r\n" + b"v" * 300_000 + b"\r\n"
+        assert wire.ask(set_request(b"k", b"v" * 200_000)) == b"STORED\r\n"
+        answer = b"VALUE k 0 200000\r\n" + b"v" * 200_000 + b"\r\n"
         before = yields()
         wire.send(b"get" + b" k" * 50 + b"\r\n")
         assert wire.read_exact(50 * len(answer) + 5) == 50 * answer + b"END\r\n"
