@@ -189,6 +189,7 @@ mod tests {
             worker.maintain();
         }
         let evicted = store.totals(tenant).evictions;
+        // What one pass evicts: of so few it draws all, and frees some segments' worth.
         assert!(0 < evicted && evicted <= stored / 8, "{evicted} of {stored}");
         other.quiesce();
         worker.maintain();

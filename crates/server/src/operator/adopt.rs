@@ -6,6 +6,8 @@
 //! Failure:    what is refused is named with its reason, and tried again the next time; the rest is done
 //! Non-goals:  listeners, threads and whatever else is made once; `cli` knows which settings those are
 
+mod whole;
+
 use super::groups::Fits;
 use super::{GroupSettings, MemorySettings, Operator, Refusal, RefusalKind, Settings};
 use crate::admission::{Allowance, AllowanceChange};
@@ -460,8 +462,6 @@ fn allowance_changed(before: &Allowance, after: &Allowance) -> AllowanceChange {
         max_ttl_secs: changed(&before.max_ttl_secs, &after.max_ttl_secs),
     }
 }
-
-mod whole;
 
 #[cfg(test)]
 mod tests;

@@ -149,8 +149,7 @@ impl Uring {
                 continue;
             }
             if stream.has_hung_up {
-                stream.is_call_ready = true;
-                self.make_ready(at, What::Call);
+                self.call(at);
                 continue;
             }
             (stream.is_receiving, stream.is_cancelled, stream.is_emptied) = (true, false, false);

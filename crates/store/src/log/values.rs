@@ -135,7 +135,7 @@ impl Book {
     pub(super) fn new(region: Option<&Region>, memory: Bytes) -> Self {
         let pages = region.map_or(0, |region| region.len() / PAGE as usize);
         let addresses = Extents::new(u32::try_from(pages).unwrap_or(u32::MAX));
-        let most = (memory.0 / WARM_PART).div_euclid(VALUE_PAGE.0);
+        let most = Bytes(memory.0 / WARM_PART).count_of(VALUE_PAGE);
         Self { addresses, warm: Warm::new(u32::try_from(most).unwrap_or(u32::MAX)), ..Self::default() }
     }
 

@@ -78,8 +78,7 @@ impl Operator {
         let comes = |t: &&TenantConfig| {
             self.router.find(&t.name).is_none() && of(&before.tenants, &t.name).as_ref() != Some(*t)
         };
-        let coming: Vec<_> = after.tenants.iter().filter(comes).collect();
-        all.extend(coming.into_iter().map(|tenant| (tenant.group.clone(), tenant.reserved)));
+        all.extend(after.tenants.iter().filter(comes).map(|tenant| (tenant.group.clone(), tenant.reserved)));
         let place = |(group, reserved): (Option<String>, Bytes)| match group {
             None => Some((None, reserved)),
             Some(name) => division.find(&name).map(|(id, _)| (Some(id), reserved)),

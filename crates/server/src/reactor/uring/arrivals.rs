@@ -66,7 +66,7 @@ impl Uring {
     }
 
     /// There is something to be read by a call of its own.
-    fn call(&mut self, at: usize) {
+    pub(super) fn call(&mut self, at: usize) {
         if let Some(stream) = self.stream(at)
             && !std::mem::replace(&mut stream.is_call_ready, true)
         {
