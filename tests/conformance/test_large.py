@@ -145,6 +145,41 @@ def test_replies_stay_in_order(fresh):
 
 
 @pytest.mark.cotenant
+@pytest.mark.parametrize("engine", ["epoll", "io_uring"])
+def test_large_and_small_requests_in_pieces_stay_whole(fresh, engine):
+    """Most of a large request is read to where it is kept: whatever the pieces, whatever stands behind it."""
+    server = fresh("--io-engine", engine, memory="256")
+
+    def client(seed):
+        rng = random.Random(seed)
+        with server.wire(deadline_s=60.0) as wire:
+            for turn in range(30):
+                sizes = [rng.choice((10, 3_000, 15_000, 20_000, 60_000, 100_000, 400_000)) + rng.randrange(1_000) for _ in range(4)]
+                requests, answers = b"", b""
+                for number, size in enumerate(sizes):
+                    key = b"s%d-%d-%d" % (seed, turn, number)
+                    value = value_of(b"v", size)
+                    requests += set_request(key, value) + rng.choice((b"", b"get %b\r\n" % key))
+                    answers += b"STORED\r\n"
+                    if requests.endswith(b"get %b\r\n" % key):
+                        answers += b"VALUE %b 0 %d\r\n%b\r\nEND\r\n" % (key, size, value)
+
+                def send(requests=requests):
+                    at = 0
+                    while at < len(requests):
+                        piece = rng.choice((1, 100, 4_096, 5_000, 16_384, 70_000, 300_000))
+                        wire.send(requests[at:at + piece])
+                        at += piece
+
+                sender = threading.Thread(target=send)
+                sender.start()
+                assert wire.read_exact(len(answers)) == answers, (seed, turn, sizes)
+                sender.join()
+
+    together(4, client)
+
+
+@pytest.mark.cotenant
 def test_large_values_pass_through_tls(fresh, tmp_path):
     authority = Authority(tmp_path)
     certificate, key = authority.issue("server")

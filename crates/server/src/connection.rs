@@ -66,6 +66,8 @@ pub(crate) struct Connection {
     pub(crate) input: Vec<u8>,
     /// Bytes of input that the next request needs, as far as is known.
     pub(crate) needed: usize,
+    /// Its last request was a large one.
+    pub(crate) brings_large: bool,
     /// A large value on its way in.
     pub(crate) upload: Option<Box<Receiving>>,
     /// Bytes of the stream that are skipped.
@@ -127,6 +129,7 @@ impl Connection {
             owed: Vec::new(),
             input: Vec::new(),
             needed: 0,
+            brings_large: false,
             upload: None,
             skip: 0,
             is_sending: false,

@@ -89,6 +89,11 @@ pub const HASH_MEMORY_MAX: Bytes = Bytes::mib(64);
 pub const HASH_PASSES_MAX: u32 = 16;
 /// Bytes of one worker's receive buffer, shared by its connections.
 pub const RECEIVE_BUFFER: usize = 64 << 10;
+/// Where a request is known to need so many bytes more, these are read to where it is kept, without a copy: for less a call that could bring
+/// what follows, too, is worth more.
+pub const BEHIND_FROM: usize = 16 << 10;
+/// Bytes that are read at once of a connection whose last request was a large one.
+pub const RECEIVE_FIRST: usize = 4 << 10;
 /// Buffers that io_uring receives into, per worker: streams that may have something at once; when they run out the others
 /// are asked again in the next round.
 pub const URING_BUFFERS: u16 = 128;

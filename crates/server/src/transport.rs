@@ -18,7 +18,7 @@ use crate::limits::{
 };
 use crate::listener::Door;
 use crate::proxy_protocol::{self, Parsed};
-use crate::reactor::{Completion, Reactor, Sending, StreamId, Waker};
+use crate::reactor::{Completion, Place, Places, Reactor, Sending, StreamId, Waker};
 use crate::shared::Shared;
 use rustls::ServerConnection;
 use socket2::Socket;
@@ -105,6 +105,21 @@ enum Step {
     Fail,
     /// The other side has ended it.
     End,
+}
+
+/// Places of plain streams.
+struct Plain<'p> {
+    wrapped: &'p [Option<Box<Wrapped>>],
+    places: &'p mut dyn Places,
+}
+
+impl Places for Plain<'_> {
+    fn place<'p>(&'p mut self, id: StreamId, buffer: &'p mut [u8]) -> Place<'p> {
+        match self.wrapped.get(id.0) {
+            Some(Some(_)) => Place::Buffer(buffer),
+            _ => self.places.place(id, buffer),
+        }
+    }
 }
 
 impl<R: Reactor> Transport<R> {
@@ -208,8 +223,8 @@ impl<R: Reactor> Transport<R> {
         (1..FEW_LEFT).contains(&self.inner.ready())
     }
 
-    /// The next event, its data in `buffer`.
-    pub(crate) fn next(&mut self, buffer: &mut [u8]) -> Option<Event> {
+    /// The next event, its data in `buffer`, or of a plain stream in the place that `places` has for it.
+    pub(crate) fn next(&mut self, buffer: &mut [u8], places: &mut dyn Places) -> Option<Event> {
         loop {
             let (id, step) = if let Some(id) = self.ready.pop_front() {
                 (id, self.go_on(id, buffer))
@@ -219,7 +234,8 @@ impl<R: Reactor> Transport<R> {
                 self.steps_left -= 1;
                 (id, self.shake(id))
             } else {
-                match self.inner.next(&mut buffer[..RECEIVE_BUFFER])? {
+                let mut places = Plain { wrapped: &self.wrapped, places };
+                match self.inner.next(&mut buffer[..RECEIVE_BUFFER], &mut places)? {
                     Completion::Arrived(id, len) if self.is_wrapped(id) => {
                         (id, self.arrived(id, len, buffer))
                     }

@@ -5,6 +5,7 @@
 //! Cost:       one receive and one gathering write per turn
 
 mod admit;
+mod behind;
 mod coming;
 mod ending;
 mod fetching;
@@ -14,11 +15,14 @@ mod turns;
 mod upload;
 mod verify;
 
+use behind::Inputs;
 use turns::After;
 pub(crate) use upload::Receiving;
 
 use crate::connection::{Connection, Lasting, Parting};
-use crate::limits::{EVENTS_PER_WAIT, OPENING_POLL, SHADOW_HITS_PER_DECISION, STARVED_POLL_MS};
+use crate::limits::{
+    EVENTS_PER_WAIT, OPENING_POLL, RECEIVE_FIRST, SHADOW_HITS_PER_DECISION, STARVED_POLL_MS,
+};
 use crate::listener::Door;
 use crate::loops::Helpers;
 use crate::memcache::Bounds;
@@ -218,7 +222,8 @@ impl<R: Reactor> Worker<R> {
         self.reactor.expire(now);
         // What one wait tells of: who sends without end has more the next time, and so have others.
         for _ in 0..EVENTS_PER_WAIT {
-            let Some(event) = self.reactor.next(&mut buffer) else { break };
+            let mut places = Inputs(&mut self.connections);
+            let Some(event) = self.reactor.next(&mut buffer, &mut places) else { break };
             match event {
                 Event::Completed(completion) => self.complete(completion, &buffer, arrived),
                 Event::Opened(id, client) => self.opened(id, client, now),
@@ -274,6 +279,10 @@ impl<R: Reactor> Worker<R> {
                 self.bytes_read += len as u64;
                 self.arrived(id, &buffer[..len], at);
             }
+            Completion::Added(id, len) => {
+                self.bytes_read += len as u64;
+                self.added(id, len, at);
+            }
             Completion::Owes(id, bytes) => self.note_owed(id, bytes, false),
             Completion::Sent(id) => {
                 let Some(Some(connection)) = self.connections.get_mut(id.0) else { return };
@@ -321,17 +330,12 @@ impl<R: Reactor> Worker<R> {
             return;
         }
         if connection.input.is_empty() && !connection.is_sending && connection.parked_until.is_none() {
+            connection.brings_large &= data.len() == RECEIVE_FIRST;
             if let After::Consumed(done) = self.take_turns(id, data, None) {
                 self.keep(id, &data[done..]);
             }
-        } else if self.add(id, data)
-            && let Some(Some(connection)) = self.connections.get(id.0)
-            && connection.needed <= connection.input.len()
-            && !connection.is_sending
-            && !connection.is_waiting
-            && connection.parked_until.is_none()
-        {
-            self.take_turn_again(id);
+        } else if self.add(id, data) {
+            self.go_on_with_input(id);
         }
         self.regulate(id);
     }

@@ -41,7 +41,7 @@ fn who_has_ended_and_does_not_read_wakes_nobody() {
             got.len()
         });
         let mut rounds = 0;
-        while bed.reactor.next(&mut bed.buffer) != Some(Completion::Sent(id)) {
+        while bed.reactor.next(&mut bed.buffer, &mut ()) != Some(Completion::Sent(id)) {
             bed.reactor.wait(Some(Duration::from_secs(10))).unwrap();
             rounds += 1;
         }
@@ -69,7 +69,7 @@ fn a_last_reply_that_does_not_fit_is_owed_before_the_end_is_told() {
         let answer = bytes(URING_SEND_MAX);
         if bed.send(id, &answer) == Sending::Done {
             // The end is what comes next, if nothing is said of the answer.
-            let mut told: Vec<_> = bed.reactor.next(&mut bed.buffer).into_iter().collect();
+            let mut told: Vec<_> = bed.reactor.next(&mut bed.buffer, &mut ()).into_iter().collect();
             told.extend(bed.poll().into_iter().map(|(completion, _)| completion));
             assert!(matches!(told[..], [Completion::Owes(of, owed)] if of == id && 0 < owed), "{told:?}");
         }
@@ -127,7 +127,7 @@ fn until_over(
         bed.reactor.wait(Some(Duration::from_secs(1))).unwrap();
         in_vain = if bed.reactor.has_ready() { 0 } else { in_vain + 1 };
         assert!(in_vain < 10, "it is waited for what does not come, behind {} bytes", got.len());
-        while let Some(completion) = bed.reactor.next(&mut bed.buffer) {
+        while let Some(completion) = bed.reactor.next(&mut bed.buffer, &mut ()) {
             match completion {
                 Completion::Arrived(of, len) if of == id => got.extend_from_slice(&bed.buffer[..len]),
                 last => {
@@ -215,7 +215,7 @@ fn what_is_left_of_a_stream_that_has_ended_is_known_to_be_there() {
         let mut got = 0;
         while got < sent {
             assert!(bed.reactor.has_ready(), "{got} of {sent}, and nothing is there");
-            match bed.reactor.next(&mut bed.buffer) {
+            match bed.reactor.next(&mut bed.buffer, &mut ()) {
                 Some(Completion::Arrived(_, len)) => got += len,
                 Some(other) => panic!("{other:?} behind {got} of {sent}"),
                 None => bed.reactor.wait(Some(Duration::ZERO)).unwrap(),

@@ -5,13 +5,14 @@
 //! Cost:       one system call per wait, receive and send
 
 use super::alarm::Alarm;
-use super::{Completion, Reactor, Sending, StreamId, Waker, acknowledge};
+use super::{Completion, Place, Places, Reactor, Sending, StreamId, Waker, acknowledge};
 use crate::limits::EVENTS_PER_WAIT;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
+use rustix::io::Errno;
 use socket2::Socket;
 use std::collections::VecDeque;
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, IoSlice, Write};
 use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
 use units::{Duration, Instant};
@@ -89,23 +90,19 @@ fn write(stream: &mut Socket, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
 }
 
 impl Registered {
-    /// Reads once; none if nothing is there.
-    fn receive(&mut self, buffer: &mut [u8]) -> Option<io::Result<usize>> {
-        loop {
-            return match self.stream.read(buffer) {
-                Ok(0) => Some(Err(io::ErrorKind::UnexpectedEof.into())),
-                Ok(len) => {
-                    // A short read has emptied the socket; the next arrival is an event.
-                    self.readable = len == buffer.len() || self.read_closed;
-                    Some(Ok(len))
-                }
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    self.readable = false;
-                    None
-                }
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                Err(e) => Some(Err(e)),
-            };
+    /// Reads once, 0 at the end; none if nothing is there.
+    fn receive(&mut self, place: &mut Place<'_>) -> Option<Result<usize, Errno>> {
+        let room = place.room();
+        match place.read(&self.stream) {
+            Err(Errno::AGAIN) => {
+                self.readable = false;
+                None
+            }
+            read => {
+                // A short read has emptied the socket; the next arrival is an event.
+                self.readable = read == Ok(room) || self.read_closed;
+                Some(read)
+            }
         }
     }
 
@@ -194,7 +191,7 @@ impl Reactor for Epoll {
         self.ready.len()
     }
 
-    fn next(&mut self, buffer: &mut [u8]) -> Option<Completion> {
+    fn next(&mut self, buffer: &mut [u8], places: &mut dyn Places) -> Option<Completion> {
         while let Some(at) = self.ready.pop_front() {
             let Some(Some(stream)) = self.streams.get_mut(at) else { continue };
             stream.queued = false;
@@ -221,18 +218,22 @@ impl Reactor for Epoll {
             if !stream.readable || stream.paused {
                 continue;
             }
-            match stream.receive(buffer) {
+            let mut place = places.place(id, buffer);
+            match stream.receive(&mut place) {
                 None => {}
+                Some(Ok(0)) => {
+                    self.free(at);
+                    return Some(Completion::Closed(id));
+                }
                 Some(Ok(len)) => {
                     if stream.readable {
                         self.queue(at);
                     }
-                    return Some(Completion::Arrived(id, len));
+                    return Some(place.told(id, len));
                 }
-                Some(Err(e)) => {
+                Some(Err(_)) => {
                     self.free(at);
-                    let has_ended = e.kind() == io::ErrorKind::UnexpectedEof;
-                    return Some(if has_ended { Completion::Closed(id) } else { Completion::Failed(id) });
+                    return Some(Completion::Failed(id));
                 }
             }
         }

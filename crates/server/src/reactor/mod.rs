@@ -11,6 +11,7 @@ mod alarm;
 #[cfg(test)]
 mod end_tests;
 mod epoll;
+mod place;
 mod ring;
 mod stream;
 mod tag;
@@ -20,6 +21,7 @@ mod uring;
 mod waker;
 
 pub(crate) use epoll::Epoll;
+pub(crate) use place::{Place, Places};
 pub(crate) use ring::Ring;
 pub(crate) use uring::Uring;
 pub(crate) use waker::Waker;
@@ -107,6 +109,8 @@ pub(crate) struct StreamId(pub(crate) usize);
 pub(crate) enum Completion {
     /// So many bytes are in the caller's buffer.
     Arrived(StreamId, usize),
+    /// So many bytes are behind what the caller keeps of the stream.
+    Added(StreamId, usize),
     /// So many bytes that `send` took are not gone; `Sent` follows.
     Owes(StreamId, usize),
     /// Everything given to `send` has gone out.
@@ -148,8 +152,8 @@ pub(crate) trait Reactor {
     }
     /// How many completions `next` may have without waiting.
     fn ready(&self) -> usize;
-    /// The next completion, its data in `buffer`.
-    fn next(&mut self, buffer: &mut [u8]) -> Option<Completion>;
+    /// The next completion, its data in `buffer` or in the place that `places` has for it.
+    fn next(&mut self, buffer: &mut [u8], places: &mut dyn Places) -> Option<Completion>;
     /// Sends pieces in order, behind what was given before.
     fn send(&mut self, id: StreamId, pieces: &[IoSlice<'_>]) -> Sending;
     /// Sends what `send` took and has not sent yet: for a stream that is to end, or one whose replies shall not wait for the round's end.

@@ -1,8 +1,10 @@
 //! A stream on io_uring: what is under way, what waits.
 
+use super::Place;
 use crate::limits::{URING_BULK, URING_CALLS};
+use rustix::io::Errno;
 use socket2::Socket;
-use std::io::{self, IoSlice, Read as _, Write as _};
+use std::io::{self, IoSlice, Write as _};
 use std::ops::Range;
 
 /// A number, and the stream that has it now.
@@ -99,17 +101,13 @@ impl Stream {
     }
 
     /// Reads with one call: 0 at the end, failed or not, none if nothing is there yet.
-    pub(super) fn read(&mut self, buffer: &mut [u8]) -> Option<usize> {
-        loop {
-            match self.socket.read(buffer) {
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return None,
-                read => {
-                    self.is_broken |= read.is_err();
-                    return Some(read.unwrap_or(0));
-                }
-            }
+    pub(super) fn read(&mut self, place: &mut Place<'_>) -> Option<usize> {
+        let read = place.read(&self.socket);
+        if read == Err(Errno::AGAIN) {
+            return None;
         }
+        self.is_broken |= read.is_err();
+        Some(read.unwrap_or(0))
     }
 
     /// Sends with one call what the socket takes of `pieces`; keeps nothing.

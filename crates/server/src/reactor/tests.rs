@@ -59,7 +59,7 @@ impl Bed {
     /// The next completion and its data, waiting for it.
     pub(super) fn next(&mut self) -> (Completion, Vec<u8>) {
         for _ in 0..ROUNDS {
-            if let Some(completion) = self.reactor.next(&mut self.buffer) {
+            if let Some(completion) = self.reactor.next(&mut self.buffer, &mut ()) {
                 let len = if let Completion::Arrived(_, len) = completion { len } else { 0 };
                 return (completion, self.buffer[..len].to_vec());
             }
@@ -73,7 +73,7 @@ impl Bed {
         let mut all = Vec::new();
         for _ in 0..3 {
             self.reactor.wait(Some(Duration::ZERO)).unwrap();
-            while let Some(completion) = self.reactor.next(&mut self.buffer) {
+            while let Some(completion) = self.reactor.next(&mut self.buffer, &mut ()) {
                 let len = if let Completion::Arrived(_, len) = completion { len } else { 0 };
                 all.push((completion, self.buffer[..len].to_vec()));
             }

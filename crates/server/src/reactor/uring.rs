@@ -19,7 +19,7 @@ use super::alarm::Alarm;
 use super::ring::{Completed, RING_BYTES};
 use super::stream::{Slot, Stream};
 use super::tag::{GENERATION_BITS, Purpose, parts, tag};
-use super::{Completion, Reactor, Ring, Sending, StreamId, Waker, acknowledge};
+use super::{Completion, Places, Reactor, Ring, Sending, StreamId, Waker, acknowledge};
 use crate::limits::{URING_OUT, URING_SEND_MAX};
 use crate::shared::Shared;
 use rustix::event::PollFlags;
@@ -339,7 +339,7 @@ impl Reactor for Uring {
         self.ready.len()
     }
 
-    fn next(&mut self, buffer: &mut [u8]) -> Option<Completion> {
+    fn next(&mut self, buffer: &mut [u8], places: &mut dyn Places) -> Option<Completion> {
         while let Some(Ready { at, generation, what }) = self.ready.pop_front() {
             let is_current = self.slots[at].generation == generation;
             if !is_current || self.stream(at).is_none() {
@@ -351,7 +351,7 @@ impl Reactor for Uring {
             let completion = match what {
                 What::Arrived(from, len) => self.deliver(at, (from, len), buffer),
                 What::Kept => self.deliver_kept(at, buffer),
-                What::Call => self.deliver_by_call(at, buffer),
+                What::Call => self.deliver_by_call(at, buffer, places),
                 What::Owes(bytes) => Some(Completion::Owes(StreamId(at), bytes)),
                 What::Sent => Some(Completion::Sent(StreamId(at))),
                 What::Failed => Some(self.close_for(at)),

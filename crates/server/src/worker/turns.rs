@@ -354,7 +354,8 @@ mod tests {
         let mut goes_at_once = |requests, together: usize| {
             peers.iter_mut().take(together).for_each(|peer| peer.write_all(b"x").unwrap());
             reactor.wait(Some(Duration::from_secs(10))).unwrap();
-            let Some(Event::Completed(Completion::Arrived(id, 1))) = reactor.next(&mut buffer) else {
+            let Some(Event::Completed(Completion::Arrived(id, 1))) = reactor.next(&mut buffer, &mut ())
+            else {
                 panic!("nothing has arrived")
             };
             let mut replies = Replies::new(Vec::new());
@@ -362,7 +363,7 @@ mod tests {
             assert_eq!(send_replies(&mut reactor, id, &replies, requests), Sending::Done);
             let mut got = [0; 5];
             let is_there = peers[id.0].read_exact(&mut got).is_ok();
-            while reactor.next(&mut buffer).is_some() {}
+            while reactor.next(&mut buffer, &mut ()).is_some() {}
             reactor.wait(Some(Duration::ZERO)).unwrap();
             assert!(is_there || peers[id.0].read_exact(&mut got).is_ok(), "it goes with the round's end");
             is_there

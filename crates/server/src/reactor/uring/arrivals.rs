@@ -2,7 +2,7 @@
 
 use super::{Ready, Uring, What};
 use crate::reactor::ring::Completed;
-use crate::reactor::{Completion, StreamId};
+use crate::reactor::{Completion, Places, StreamId};
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
 
@@ -123,24 +123,31 @@ impl Uring {
     }
 
     /// What is there goes to the caller, a buffer at a time; behind what the other side sent last, the end.
-    pub(super) fn deliver_by_call(&mut self, at: usize, buffer: &mut [u8]) -> Option<Completion> {
+    pub(super) fn deliver_by_call(
+        &mut self,
+        at: usize,
+        buffer: &mut [u8],
+        places: &mut dyn Places,
+    ) -> Option<Completion> {
         let stream = self.slots[at].stream.as_mut()?;
         stream.is_call_ready = false;
         // What was kept came before.
         if stream.is_held() || !stream.kept.is_empty() {
             return None;
         }
-        match stream.read(buffer) {
+        let mut place = places.place(StreamId(at), buffer);
+        let room = place.room();
+        match stream.read(&mut place) {
             Some(0) => {
                 stream.is_over = true;
                 self.deliver_kept(at, buffer)
             }
             Some(len) => {
                 stream.note_arrived(len);
-                stream.is_emptied = len < buffer.len() && !stream.has_hung_up;
+                stream.is_emptied = len < room && !stream.has_hung_up;
                 // Others are heard before there is more of it.
                 self.to_receive.push(at);
-                Some(Completion::Arrived(StreamId(at), len))
+                Some(place.told(StreamId(at), len))
             }
             // It had not ended after all.
             None => {
