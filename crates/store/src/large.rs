@@ -164,24 +164,35 @@ impl Worker {
 mod tests {
     use super::*;
     use crate::{Fields, Mode, Options, RankKind, Space, TenantSpec};
-    use units::Bytes;
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+    use units::{Bytes, Rng};
 
-    /// While another thread holds an epoch, what was evicted is not free yet: that is no reason to evict the rest.
-    #[test]
-    fn what_was_emptied_and_waits_is_no_reason_to_evict_more() {
+    fn store_of_one() -> (Arc<Store>, TenantId) {
         let (memory, item_max) = (Bytes::mib(64), Bytes::mib(1));
         let options = Options { memory, item_max, threads: 2, tenants_max: 1, no_evict: false, seed: 1 };
         let store = Store::new(options).unwrap();
         let (name, claim, rank) = ("t".to_owned(), control::Claim::default(), RankKind::Lru);
         let tenant = store.add_tenant(TenantSpec { name, own_space: false, claim, rank }).unwrap();
+        (store, tenant)
+    }
+
+    fn set(worker: &mut Worker, tenant: TenantId, number: u64, value: &[u8]) {
+        let name = format!("key {number}");
+        let key = worker.key(Space::Shared, name.as_bytes()).unwrap();
+        worker.set(tenant, &key, Mode::Set, Fields::default(), value).unwrap();
+        worker.quiesce();
+    }
+
+    /// While another thread holds an epoch, what was evicted is not free yet: that is no reason to evict the rest.
+    #[test]
+    fn what_was_emptied_and_waits_is_no_reason_to_evict_more() {
+        let (store, tenant) = store_of_one();
         let (mut worker, mut other) = (store.worker().unwrap(), store.worker().unwrap());
         let value = vec![b'7'; 500_000];
         let mut stored = 0;
         while store.passes_wanted() == 0 {
-            let name = format!("key {stored}");
-            let key = worker.key(Space::Shared, name.as_bytes()).unwrap();
-            worker.set(tenant, &key, Mode::Set, Fields::default(), &value).unwrap();
-            worker.quiesce();
+            set(&mut worker, tenant, stored, &value);
             stored += 1;
         }
         other.quiesce();
@@ -194,6 +205,24 @@ mod tests {
         other.quiesce();
         worker.maintain();
         assert_eq!(store.passes_wanted(), 0, "what waited was enough");
+    }
+
+    /// Where all segments are looked at all values are, and else as many as are asked for, none twice.
+    #[test]
+    fn values_are_drawn_in_proportion_and_none_twice() {
+        let (store, tenant) = store_of_one();
+        let mut worker = store.worker().unwrap();
+        let len = store.geometry().in_segment_max.as_usize();
+        (0..200).for_each(|number| set(&mut worker, tenant, number, &vec![1; len]));
+        assert_eq!(store.log.values_linked(), 200);
+        let mut cleaner = Cleaner::new(Rng::new(1));
+        let segments = store.log.ids().count();
+        assert_eq!(cleaner.draw(&store, &worker.reader, segments).len(), 200, "beside all segments");
+        for most in [1, 100, 199, 200, 300] {
+            let drawn = store.log.values_drawn(&mut Rng::new(2), most);
+            let firsts: BTreeSet<u32> = drawn.iter().map(|(apart, _)| apart.first).collect();
+            assert_eq!((drawn.len(), firsts.len()), (most.min(200), most.min(200)));
+        }
     }
 
     #[test]

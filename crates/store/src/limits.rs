@@ -34,7 +34,7 @@ pub const ANNOUNCED_PART: usize = 2;
 /// fits.
 pub const UPLOADS_PART: u64 = 2;
 /// Values in pages of their own that one survey or pass compares with what is in segments, at most.
-pub const LARGE_SAMPLES_MAX: usize = 64;
+pub const LARGE_SAMPLES_MAX: usize = 1_024;
 /// Bytes of them at most: a census counts to 4 GiB.
 pub const LARGE_SAMPLED_MAX: Bytes = Bytes(1 << 30);
 /// Values in pages of their own that one turn of a background cleaner looks at for dead ones.

@@ -155,9 +155,12 @@ impl Log {
         self.available.load(Ordering::Relaxed)
     }
 
-    /// Segments' worth of values' pages that become available without anything going.
-    pub(crate) fn coming(&self) -> u32 {
-        lock(&self.pool).values.coming_segments(self.segment_bytes)
+    /// Segments that become available without anything going, as they wait for their epoch, and how many the pages of values are worth that
+    /// do.
+    pub(crate) fn coming(&self) -> (u32, u32) {
+        let pool = lock(&self.pool);
+        let retired = u32::try_from(pool.retired.len()).unwrap_or(u32::MAX);
+        (retired, pool.values.coming_segments(self.segment_bytes))
     }
 
     /// Whether writers find a segment.

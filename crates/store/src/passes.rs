@@ -238,9 +238,11 @@ impl Store {
     pub fn passes_wanted(&self) -> usize {
         // What a pass copies into comes back with the next source that it empties: about a segment for each that runs.
         let available = self.log.available().saturating_add(self.passes.running());
-        // Values that were evicted, whose pages wait, are no reason to evict more: one may be many segments' worth.
+        // What was emptied and waits is no reason to empty more, unless a pass has to have a segment before it can go on.
         let available = if available <= self.log.low_water() {
-            available.saturating_add(self.log.coming())
+            let (segments, pages) = self.log.coming();
+            let segments = if self.passes.waiting.load(Ordering::Relaxed) == 0 { segments } else { 0 };
+            available.saturating_add(segments).saturating_add(pages)
         } else {
             available
         };

@@ -6,7 +6,7 @@
 //! Invariants: a segment is looked at while it is sealed and nobody's; it is claimed only when a pass takes it, and only if it
 //!             is still what it was
 //! Units:      bytes charged; marks in thousandths of what is alive
-//! Cost:       a look-up and a rank per sample, about as many as there are items in the sources. In return those are walked
+//! Cost:       where enough is dead, a row of the table per segment; else a look-up and a rank per sample, about as many as there are items in the sources. In return those are walked
 //!             once, and little in them has to move
 //! Source:     Memshare §3.2 takes segments by one tenant's need. We differ: a log whose segments differ in rank is cleaned
 //!             where the worst is, as Rosenblum and Ousterhout (LFS, SOSP 1991) do with what is dead
@@ -74,8 +74,8 @@ pub(crate) struct Survey {
 }
 
 impl Survey {
-    /// Ranks some items of each candidate and the values drawn, sets the thresholds at which `marks` thousandths of what is
-    /// alive in all of them would go, of those tenants that would lose if `MARKS_MIN` went, and notes which of them are worth taking.
+    /// Notes which candidates are worth taking. Where not enough is dead in them, ranks some items of each and the values drawn, and sets the
+    /// thresholds at which `marks` thousandths of what is alive in all of them would go, of those tenants that would lose if `MARKS_MIN` went.
     pub(crate) fn take(
         &mut self,
         store: &Store,
@@ -85,8 +85,29 @@ impl Survey {
         marks: usize,
     ) {
         self.census.begin(store);
-        self.ahead.clear();
         self.tick = store.tick();
+        self.serves = serves(store, candidates.len());
+        self.ahead.clear();
+        self.ahead.extend(candidates.iter().map(|id| Prospect {
+            id: *id,
+            held: held(store.log.segment(*id)),
+            gain: expected_gain(store, *id, &[]),
+        }));
+        if !self.is_dead_enough(store, marks) {
+            self.rank(store, reader, candidates, drawn, marks);
+        }
+        self.keep_best(self.serves);
+    }
+
+    /// Ranks some items of each candidate and the values drawn, and sets the thresholds.
+    fn rank(
+        &mut self,
+        store: &Store,
+        reader: &Participant,
+        candidates: &[SegmentId],
+        drawn: &[Drawn<'_>],
+        marks: usize,
+    ) {
         // The more of them goes, the less each byte of room that this makes may cost.
         let most = (SURVEY_ITEMS * MARKS_MIN / marks.max(1)).max(1);
         self.samples.reserve_exact(candidates.len() * most);
@@ -98,15 +119,11 @@ impl Survey {
         let part =
             candidates.iter().copied().map(live).sum::<u64>() + drawn.iter().map(|d| d.bytes).sum::<u64>();
         let whole = store.log.ids().map(live).sum::<u64>() + store.log.values_bytes().0;
-        self.serves = serves(store, candidates.len());
         self.census.expect(store, (part, whole), self.serves, &mut self.written);
         self.census.gather(store);
-        if !self.is_dead_enough(store, marks) {
-            self.mark(store, marks);
-        }
+        self.mark(store, marks);
         self.samples = Vec::new();
         self.census.give_back();
-        self.keep_best(self.serves);
     }
 
     /// Sets the thresholds, and what cleaning each candidate gains by them.
@@ -125,20 +142,17 @@ impl Survey {
 
     /// Ranks the first items of a candidate that are alive, which stand for all that is alive in it.
     fn look(&mut self, store: &Store, reader: &Participant, candidate: u16, id: SegmentId, most: usize) {
-        let segment = store.log.segment(id);
-        let gain = expected_gain(store, id, &[]);
-        let alive = (store.log.segment_bytes() as u64).saturating_sub(gain);
+        let prospect = &mut self.ahead[usize::from(candidate)];
+        let alive = (store.log.segment_bytes() as u64).saturating_sub(prospect.gain);
         let mut batch = Vec::with_capacity(most.min(BATCH));
         store.log.walk_first(reader, id, most, |place, view| batch.push(Pending::new(store, place, view)));
         let alive_of = |item: &Pending<'_>| item.find(store).filter(|_| !item.is_dead(store));
         let found: Vec<_> =
             batch.iter().filter_map(|item| alive_of(item).map(|found| (item, found))).collect();
         let sampled: u64 = found.iter().map(|(item, _)| item.view.len() as u64).sum();
-        self.ahead.push(Prospect {
-            id,
-            held: held(segment),
-            gain: if sampled == 0 { gain } else { gain + alive },
-        });
+        if 0 < sampled {
+            prospect.gain += alive;
+        }
         // What leads to a value that lies apart goes with that.
         for (item, found) in found.into_iter().filter(|(item, _)| item.view.apart().is_none()) {
             let stands_for = item.charge() * alive / sampled.max(1);
@@ -151,21 +165,15 @@ impl Survey {
         }
     }
 
-    /// Whether so much is dead in the best candidates that nothing alive has to go; then that is what they gain.
-    fn is_dead_enough(&mut self, store: &Store, marks: usize) -> bool {
+    /// Whether so much is dead in the best candidates that nothing alive has to go.
+    fn is_dead_enough(&self, store: &Store, marks: usize) -> bool {
         let segment = store.log.segment_bytes() as u64;
-        let mut dead: Vec<u64> =
-            self.ahead.iter().map(|prospect| expected_gain(store, prospect.id, &[])).collect();
-        let by_place = dead.clone();
+        let mut dead: Vec<u64> = self.ahead.iter().map(|prospect| prospect.gain).collect();
         dead.sort_unstable_by_key(|dead| std::cmp::Reverse(*dead));
         let best = &dead[..enough_of(dead.iter().copied(), self.serves)];
         let (gained, taken) = (best.iter().sum::<u64>(), segment * best.len() as u64);
         let enough = (marks + DEAD_BEYOND_MARKS).min(DEAD_ENOUGH_MAX) as u64;
-        let is_enough = self.serves <= gained && taken * enough <= gained * 1_000;
-        if is_enough {
-            self.ahead.iter_mut().zip(by_place).for_each(|(prospect, dead)| prospect.gain = dead);
-        }
-        is_enough
+        self.serves <= gained && taken * enough <= gained * 1_000
     }
 
     /// Leaves the candidates that gain most, until they do as much as a survey serves for.

@@ -402,18 +402,21 @@ impl Log {
     pub(crate) fn values_drawn(&self, rng: &mut Rng, most: usize) -> Vec<(Apart, KeyHash)> {
         let pool = lock(&self.pool);
         let book = &pool.values;
+        if book.linked <= most {
+            return book.linked().collect();
+        }
         let Some((last, value)) = book.values.last_key_value() else { return Vec::new() };
         let end = *last + pages_of(value.len);
-        let mut drawn: Vec<(Apart, KeyHash)> = Vec::with_capacity(most);
+        let mut drawn: BTreeMap<u32, (Apart, KeyHash)> = BTreeMap::new();
         for _ in 0..most {
             let page = u32::try_from(rng.below(u64::from(end))).unwrap_or(0);
             // The value that has this page, or the next one.
             let from = book.values.range(..=page).next_back().map_or(0, |(first, _)| *first);
-            let is_new = |(apart, _): &(Apart, KeyHash)| drawn.iter().all(|(other, _)| other != apart);
+            let is_new = |(apart, _): &(Apart, KeyHash)| !drawn.contains_key(&apart.first);
             let next = book.linked_from(from).chain(book.linked()).find(is_new);
-            drawn.extend(next);
+            drawn.extend(next.map(|known| (known.0.first, known)));
         }
-        drawn
+        drawn.into_values().collect()
     }
 }
 

@@ -5,6 +5,7 @@
 mod ceilings;
 mod ends;
 mod told;
+mod waiting;
 
 use control::memory::MemoryShare;
 use control::{Actuator, Amount, Claim, Decision, Law, Pool, Row, Seen, Shares, Window};
