@@ -2,6 +2,7 @@
 //!
 //! Invariants: a write that finds no room has had no effect
 
+use super::exptime::seconds_left;
 use super::parse::{Command, Effect, GetKind};
 use super::reply::{Replies, text};
 use super::session::Session;
@@ -150,7 +151,7 @@ pub(super) fn tell_stored(
         Err(Refused::NoRoom | Refused::OverShare) => "no_memory",
     };
     let command = command_of(mode);
-    let ttl_secs = expires_at.saturating_sub(session.shared.store.now_secs());
+    let ttl_secs = seconds_left(expires_at, session.shared.store.now_secs());
     let item = StoredItem { key: key.bytes(), status, command, ttl_secs, value_len };
     reporter.stored(*tenant, &item);
 }

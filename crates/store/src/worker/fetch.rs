@@ -35,6 +35,8 @@ pub struct Fetch {
     pub no_value: bool,
     /// No reader wins: the item is not marked.
     pub no_win: bool,
+    /// Nobody is told of what is found or made: it is no hit, and no reader wins.
+    pub unanswered: bool,
 }
 
 /// What was read.
@@ -99,7 +101,8 @@ impl Worker {
             _ => view.expiry().map_or(0, |e| e.at),
         };
         let due = how.recache_before.is_some_and(|before| expires_at != 0 && expires_at < before);
-        !how.no_win && state & state::TOKEN_SENT == 0 && (due || state & state::STALE != 0)
+        let may_win = !how.no_win && !how.unanswered;
+        may_win && state & state::TOKEN_SENT == 0 && (due || state & state::STALE != 0)
     }
 
     fn fetch_locked(
@@ -164,7 +167,7 @@ impl Worker {
             fields: Fields { client_flags: 0, expires_at },
             content: Content::Value([&[], &[]]),
             identity: how.cas.map_or(Identity::New, Identity::Told),
-            state: state::TOKEN_SENT | binary_key,
+            state: binary_key | if how.unanswered { 0 } else { state::TOKEN_SENT },
             is_use: false,
             look_up: Some(Self::kind_of(old.found())),
         };
@@ -183,6 +186,9 @@ impl Worker {
     }
 
     fn count_fetch(&self, tenant: TenantId, key: &Key<'_>, was: &Description<'_>, how: &Fetch) {
+        if how.unanswered {
+            return;
+        }
         let counters = self.counters(tenant);
         let view = &was.item.view;
         let sizes = view.sizes();
@@ -297,6 +303,23 @@ mod tests {
         let item = worker.peek(&key(&worker)).unwrap();
         assert_eq!((item.cas(), item.client_flags(), item.expires_at()), (3, 7, fields.expires_at));
         assert_eq!(worker.store().totals(tenant).total_items, 1);
+    }
+
+    #[test]
+    fn who_is_not_answered_wins_nothing_and_hits_nothing() {
+        let (store, tenant) = store();
+        let worker = store.worker().unwrap();
+        let until = store.now_secs() + 100;
+        let read = |how: &Fetch| worker.fetch(tenant, &key(&worker), how).unwrap().unwrap();
+        let unanswered = Fetch { unanswered: true, ..Fetch::default() };
+        assert!(read(&Fetch { vivify: Some(until), ..unanswered }).created);
+        let fetched =
+            read(&Fetch { touch: Some(until + 50), recache_before: Some(until + 200), ..unanswered });
+        assert!(!fetched.won && !fetched.token_was_sent());
+        let totals = worker.store().totals(tenant);
+        assert_eq!((totals.get_hits, totals.touch_hits, totals.total_items), (0, 0, 1));
+        let fetched = read(&Fetch { recache_before: Some(until + 200), ..Fetch::default() });
+        assert!(fetched.won && fetched.was.item.expires_at() == until + 50);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 use super::{Request, Verb, decode, encode_into};
 use crate::auth::Need;
 use crate::limits::KEY_MAX;
+use crate::memcache::exptime::seconds_left;
 use crate::memcache::reply::{Replies, text};
 use crate::memcache::session::Session;
 use crate::memcache::text::{tell_made, tell_stored};
@@ -113,7 +114,7 @@ fn get<'w>(
 ) -> Result<(), Ended> {
     let flags = &request.flags;
     let expires_at = |ttl: i32| session.expires_at(target.tenant, ttl.into());
-    let touch = flags.given(b'T', flags.ttl).map(expires_at);
+    let touch = flags.touch().map(expires_at);
     let vivify = flags.given(b'N', flags.vivify).map(expires_at);
     let how = Fetch {
         touch,
@@ -121,10 +122,11 @@ fn get<'w>(
         cas: flags.given(b'E', flags.cas),
         recache_before: flags.given(b'R', flags.recache).map(|ttl| session.shared.expires_at(ttl.into())),
         touch_first: flags.ttl_before_recache,
-        no_use: flags.has(b'u'),
+        no_use: flags.is_no_use(),
         binary_key: flags.has(b'b'),
         no_value: !flags.has(b'v'),
         no_win: is_reader(session),
+        unanswered: flags.opaque_too_long,
     };
     let tenant = match vivify {
         Some(_) => session.router.route_for_store(&session.binding, target.key.bytes(), target.tenant),
@@ -147,6 +149,7 @@ fn get<'w>(
         reporter.looked(tenant, &Looked { key: target.key.bytes(), found, death });
     }
     match fetched {
+        _ if flags.opaque_too_long => replies.put(text::OPAQUE_TOO_LONG),
         None if flags.has(b'q') => {}
         None => put_short(replies, b"EN", request, target),
         Some(fetched) => put_fetched(session, worker, request, &fetched, (touch, vivify), replies),
@@ -336,7 +339,7 @@ fn count(
 ) -> Result<(), Ended> {
     let flags = &request.flags;
     let expires_at = |ttl: i32| session.expires_at(target.tenant, ttl.into());
-    let touch = flags.given(b'T', flags.ttl).map(expires_at);
+    let touch = flags.touch().map(expires_at);
     let vivify = flags.given(b'N', flags.vivify).map(expires_at);
     let by = Count {
         delta: flags.delta,
@@ -358,6 +361,8 @@ fn count(
         tell_made(session, &(target.key, tenant), value, expires_at.unwrap_or(0));
     }
     match counted {
+        Ok(CountedIf::NotNumber) => replies.put(text::NOT_NUMBER),
+        Ok(_) if flags.opaque_too_long => replies.put(text::OPAQUE_TOO_LONG),
         Ok(CountedIf::Done { .. }) if flags.has(b'q') => {}
         Ok(CountedIf::Done { value, cas, expired_at, created }) => {
             let number = Number { value, cas, expired_at, created };
@@ -365,7 +370,6 @@ fn count(
         }
         Ok(CountedIf::Exists) => put_short(replies, b"EX", request, target),
         Ok(CountedIf::NotFound) => put_short(replies, b"NF", request, target),
-        Ok(CountedIf::NotNumber) => replies.put(text::NOT_NUMBER),
         Err(why) => {
             let no_memory = if vivify.is_some() { text::NO_MEMORY_FOR_ITEM } else { text::NO_MEMORY };
             replies.put(refused(session, worker, Target { tenant, ..target }, why, no_memory)?);
@@ -465,11 +469,11 @@ fn put_flag(replies: &mut Replies<'_>, letter: u8, number: u64) {
     replies.put_number(number);
 }
 
-/// Seconds left; what is past is told as memcached does, wrapped to 32 bits.
+/// Seconds left, as memcached tells them.
 fn put_ttl(replies: &mut Replies<'_>, session: &Session<'_>, expires_at: u32) {
     match expires_at {
         0 => replies.put(b" t-1"),
-        at => put_flag(replies, b't', at.wrapping_sub(session.shared.store.now_secs()).into()),
+        at => put_flag(replies, b't', seconds_left(at, session.shared.store.now_secs()).into()),
     }
 }
 

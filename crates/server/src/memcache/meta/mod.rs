@@ -72,6 +72,10 @@ pub(crate) struct Flags {
     pub(super) ttl_before_recache: bool,
     /// `T` stands behind `N`.
     pub(super) ttl_after_vivify: bool,
+    /// An opaque is too long: that is the answer. What reads or counts has acted by then, with the flags before it.
+    pub(super) opaque_too_long: bool,
+    /// `T` stands behind that opaque, and sets no time.
+    ttl_is_lost: bool,
 }
 
 /// What stands behind a flag's letter.
@@ -155,6 +159,18 @@ impl Flags {
         !matches!(self.mode, b'D' | b'-')
     }
 
+    /// The time of `T`, where it sets one.
+    pub(super) fn touch(&self) -> Option<i32> {
+        self.given(b'T', self.ttl).filter(|_| !self.ttl_is_lost)
+    }
+
+    /// Whether an `mg` leaves the item as if nobody had read it: where its opaque is too long, so do those that memcached
+    /// holds the item for.
+    pub(super) fn is_no_use(&self) -> bool {
+        let is_held = || b"hlNRT".iter().any(|flag| self.has(*flag));
+        self.has(b'u') || self.opaque_too_long && is_held()
+    }
+
     /// What a flag with a token says; none without the flag.
     pub(super) fn given<T>(&self, letter: u8, value: T) -> Option<T> {
         self.has(letter).then_some(value)
@@ -225,7 +241,9 @@ fn flags(words: &[u8], key: &[u8]) -> Result<Flags, &'static [u8]> {
             (Ok(()), before) => before,
         };
         match letter {
-            b'T' => flags.ttl_after_vivify = flags.has(b'N'),
+            b'T' => (flags.ttl_after_vivify, flags.ttl_is_lost) = (flags.has(b'N'), flags.opaque_too_long),
+            // What is made never expires, unless `T` says so.
+            b'N' if flags.opaque_too_long => (flags.vivify, flags.ttl_after_vivify) = (0, true),
             b'R' => flags.ttl_before_recache = flags.has(b'T'),
             _ => {}
         }
@@ -251,8 +269,7 @@ impl Flags {
             }
             // Without a letter it is the space behind it, which is no mode.
             Token::Mode => self.mode = rest.first().copied().unwrap_or(b' '),
-            Token::Opaque if META_OPAQUE_MAX <= rest.len() => return Err(text::OPAQUE_TOO_LONG),
-            Token::Opaque => {}
+            Token::Opaque => self.opaque_too_long = META_OPAQUE_MAX <= rest.len(),
         }
         Ok(())
     }
@@ -278,12 +295,12 @@ fn checked(verb: Verb, key: &[u8], words: &[u8], before: usize) -> Result<Flags,
         return Err(text::TOO_MANY_FLAGS);
     }
     let told = |wrong| if verb == Verb::Arithmetic { text::WRONG_FLAG } else { wrong };
-    let flags = flags(words, key).map_err(|wrong| match wrong {
-        text::OPAQUE_TOO_LONG => wrong,
-        wrong => told(wrong),
-    })?;
+    let flags = flags(words, key).map_err(told)?;
     check_mode(verb, &flags)?;
-    Ok(flags)
+    match verb {
+        Verb::Set | Verb::Delete if flags.opaque_too_long => Err(text::OPAQUE_TOO_LONG),
+        _ => Ok(flags),
+    }
 }
 
 /// A request without a data block; `rest` stands behind the verb.

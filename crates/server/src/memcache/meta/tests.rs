@@ -20,7 +20,7 @@ fn command(line: &[u8]) -> Command<'_> {
 
 #[test]
 fn wrong_lines_have_their_answers() {
-    let opaque = |len: usize| [b"mg a O".as_slice(), &vec![b'1'; len], b"\r\n"].concat();
+    let opaque = |len: usize| [b"md a O".as_slice(), &vec![b'1'; len], b"\r\n"].concat();
     for (line, answer) in [
         (b"mg\r\n".as_slice(), text::BAD_FORMAT),
         (b"mg a Z\r\n", text::INVALID_FLAG),
@@ -48,6 +48,29 @@ fn wrong_lines_have_their_answers() {
     }
     assert!(matches!(command(&opaque(31)), Command::Meta(_)));
     assert_eq!(command(b"mn\r\n"), Command::MetaNoOp);
+}
+
+#[test]
+fn flags_before_an_opaque_that_is_too_long_act() {
+    let flags = |line: &str| {
+        let line = line.replace("OX", &format!("O{}", "1".repeat(32))) + "\r\n";
+        let Command::Meta(request) = command(line.as_bytes()) else { panic!("{line}") };
+        assert!(request.flags.opaque_too_long, "{line}");
+        (
+            request.flags.touch(),
+            request.flags.given(b'N', request.flags.vivify),
+            request.flags.ttl_after_vivify,
+        )
+    };
+    for (line, acted) in [
+        ("mg a T80 N60 OX", (Some(80), Some(60), false)),
+        ("mg a N60 T80 OX", (Some(80), Some(60), true)),
+        ("ma a T80 OX N60", (Some(80), Some(0), true)),
+        ("ma a N60 OX T80", (None, Some(60), true)),
+        ("mg a OX T80", (None, None, false)),
+    ] {
+        assert_eq!(flags(line), acted, "{line}");
+    }
 }
 
 #[test]
