@@ -12,6 +12,7 @@ To repeat a failure: COTENANT_TEST_SEED=<seed from the message>.
 
 import os
 import random
+import re
 import time
 
 import pytest
@@ -436,6 +437,27 @@ def test_documented_difference(server, peer, row):
         assert got in (row.current, row.debian), f"neither version's answer: {got}\n{row}"
     else:
         assert got == row.current, f"{got}\n{row}"
+
+
+COUNTED = ["cmd_get", "get_hits", "get_misses", "cmd_touch", "touch_hits", "touch_misses"]
+
+
+@pytest.mark.parametrize("command", [b"get", b"gets", b"gat -1", b"gats 5000"])
+def test_keys_before_one_that_is_none_are_served(server, peer, command):
+    """They are read, touched and counted; nothing is answered but the error."""
+    told = []
+    for side in (server, peer):
+        with side.wire() as wire:
+            wire.ask(b"flush_all\r\n" + b"".join(b"delete %b\r\nset %b 0 0 1\r\nx\r\n" % (key, key) for key in (b"a", b"b", b"c")))
+            before, heard = wire.stats(), []
+            for keys in (b"a absent b %b c", b"%b c", b"c " * 300 + b"%b"):
+                heard.append(wire.ask(b"%b %b\r\n" % (command, keys % (b"k" * 251))))
+            after = wire.stats()
+            heard.append([int(after[name]) - int(before[name]) for name in COUNTED])
+            heard.append(re.sub(rb" t\d+", b" t~", wire.ask(b"mg a h t\r\nmg b h t\r\nmg c h t\r\n")))
+        told.append(heard)
+    assert told[0] == told[1]
+    assert told[0][:3] == [BAD_FORMAT] * 3
 
 
 def test_end_of_all(server, peer):

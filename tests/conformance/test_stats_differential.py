@@ -209,6 +209,7 @@ def test_random_questions(wires, compared):
         lambda: [b"cachedump", *(rng.choice(numbers) for _ in range(rng.choice([0, 1, 2, 3])))],
         lambda: [b"detail", *rng.choice([[], [word()], [b"ON"], [b"on", word()]])], lambda: [b"extstore", *rng.choice([[], [word()]])],
         lambda: [b"reset", *rng.choice([[], [word()]])],
+        lambda: [rng.choice([b"reset\t", b"\treset", b"reset\r", b"settings\t", b"\t", b"\r", b"items\x0b"])],
     ]
     for case in range(CASES):
         same(wires, b" ".join([b"stats", *rng.choice(kinds)()]) + b"\r\n", f"seed {SEED}, case {case}")

@@ -81,6 +81,8 @@ pub(crate) enum GetKind {
     Plain,
     /// `gets` and `gats`: with them.
     WithCas,
+    /// Any of them, with a key that is none behind these: they are read, touched and counted, and the error is the answer.
+    Wrong,
 }
 
 /// A request.
@@ -265,8 +267,7 @@ pub(crate) fn parse<'b>(input: &'b [u8], bounds: &Bounds) -> Parsed<'b> {
     if taken < 4 {
         return Parsed::Request(Command::Wrong(text::BAD_FORMAT), taken);
     }
-    let word_end = memchr(b' ', line).unwrap_or(line.len());
-    let (word, rest) = line.split_at(word_end);
+    let (word, rest) = command_word(line);
     let words = Words { rest };
     let request = match word {
         b"get" => get(rest, GetKind::Plain),
@@ -293,7 +294,7 @@ pub(crate) fn parse<'b>(input: &'b [u8], bounds: &Bounds) -> Parsed<'b> {
         b"version" => Command::Version,
         b"refresh_certs" => Command::RefreshCerts,
         b"verbosity" => verbosity(words),
-        b"stats" => Command::Stats(rest.trim_ascii()),
+        b"stats" => Command::Stats(rest),
         b"quit" => Command::Quit,
         b"cache_memlimit" => memory_limit(words),
         b"lru_crawler" | b"lru" | b"slabs" | b"watch" | b"shutdown" => Command::Operate(word, rest),
@@ -302,6 +303,24 @@ pub(crate) fn parse<'b>(input: &'b [u8], bounds: &Bounds) -> Parsed<'b> {
         _ => Command::Wrong(text::ERROR),
     };
     Parsed::Request(request, taken)
+}
+
+/// Commands about no item, before which spaces may stand, as in memcached.
+const SPACED: &[u8] = b"cache_memlimit flush_all lru lru_crawler refresh_certs shutdown slabs verbosity";
+
+/// The command of a line, and what stands behind it.
+#[inline]
+fn command_word(line: &[u8]) -> (&[u8], &[u8]) {
+    let (word, rest) = line.split_at(memchr(b' ', line).unwrap_or(line.len()));
+    if word.is_empty() { spaced_command(line).unwrap_or((word, rest)) } else { (word, rest) }
+}
+
+/// A command behind spaces.
+#[cold]
+fn spaced_command(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut words = Words::of(line);
+    let word = words.next()?;
+    Words::of(SPACED).any(|known| known == word).then_some((word, words.rest))
 }
 
 fn is_long_get(line: &[u8]) -> bool {
@@ -328,16 +347,19 @@ fn get(keys: &[u8], kind: GetKind) -> Command<'_> {
 }
 
 fn get_keys(list: &[u8], kind: GetKind, touch: Option<i64>) -> Command<'_> {
+    let mut words = Words::of(list);
     let mut count = 0;
-    for key in keys(list) {
-        if !is_key(key) {
-            return Command::Wrong(text::BAD_FORMAT);
+    loop {
+        let before = list.len() - words.rest.len();
+        match words.next() {
+            Some(key) if is_key(key) => count += 1,
+            _ if count == 0 => return Command::Wrong(text::BAD_FORMAT),
+            None => return Command::Get { kind, touch, keys: list, goes_on: false },
+            Some(_) => {
+                let kind = GetKind::Wrong;
+                return Command::Get { kind, touch, keys: &list[..before], goes_on: false };
+            }
         }
-        count += 1;
-    }
-    match count {
-        0 => Command::Wrong(text::BAD_FORMAT),
-        _ => Command::Get { kind, touch, keys: list, goes_on: false },
     }
 }
 

@@ -230,14 +230,14 @@ fn get<'w>(
             let death = worker.death_of(key).filter(|_| item.is_none());
             reporter.looked(*tenant, &Looked { key: key.bytes(), found, death });
         }
-        if let Some(item) = item {
+        if let Some(item) = item.filter(|_| kind != GetKind::Wrong) {
             replies.put_value(key.bytes(), &item, with_cas);
         }
     }
     if ready < keys.len() || goes_on {
         return Err(Ended::Portion(ready));
     }
-    replies.put(text::END);
+    replies.put(if kind == GetKind::Wrong { text::BAD_FORMAT } else { text::END });
     Ok(())
 }
 

@@ -54,6 +54,37 @@ fn wrong_requests_have_their_answers() {
 }
 
 #[test]
+fn keys_before_one_that_is_none_are_asked_for() {
+    let k251 = "k".repeat(251);
+    for (line, touch, before) in [
+        (format!("get a bb {k251} c\r\n"), None, " a bb"),
+        (format!("gets a  {k251}\r\n"), None, " a"),
+        (format!("gat 5 a {k251}\r\n"), Some(5), " a"),
+    ] {
+        let wanted = Command::Get { kind: GetKind::Wrong, touch, keys: before.as_bytes(), goes_on: false };
+        assert_eq!(request(line.as_bytes()).0, wanted, "{line}");
+    }
+}
+
+#[test]
+fn spaces_stand_before_commands_about_no_item_only() {
+    for line in [" flush_all", "  lru tune", " slabs x", " verbosity 1", " cache_memlimit 64 noreply"] {
+        let line = format!("{line}\r\n");
+        assert_eq!(request(line.as_bytes()).0, request(line.trim_start().as_bytes()).0, "{line}");
+        assert_ne!(request(line.as_bytes()).0, Command::Wrong(text::ERROR), "{line}");
+    }
+    for line in [" get a", " version", " mn", " stats", "  quit", " flush", "    "] {
+        assert_eq!(request(format!("{line}\r\n").as_bytes()).0, Command::Wrong(text::ERROR), "{line}");
+    }
+}
+
+#[test]
+fn words_of_stats_are_parted_by_spaces_alone() {
+    assert_eq!(request(b"stats  reset \r\n").0, Command::Stats(b"  reset "));
+    assert_eq!(request(b"stats reset\t\r\r\n").0, Command::Stats(b" reset\t\r"));
+}
+
+#[test]
 fn numbers_without_a_sign_of_their_own_may_have_one() {
     for (word, value) in [
         ("0", 0),
