@@ -16,14 +16,17 @@ from conformance.cuts import Cuts, ask_packets_cut
 from conformance.packets import OPCODES, BinaryWire, packet
 from conformance.test_binary import K250, K251, flags
 from conformance.test_differential import CASES, SEED, UNGIVEN, few, value
-from conformance.wire import short
+from conformance.wire import Late, short
 
 KEYS = [b"a", b"b", b"n", b"m", b"with space", b"\0\x80\r\n", K250]
 STORES = ["set", "add", "replace"]
 JOINS = ["append", "prepend"]
 COUNTS = ["increment", "decrement"]
 TOUCHES = ["touch", "gat", "gatk"]
-STATISTICS = [b"", b"settings", b"items", b"slabs", b"bogus", b"item", b"reset", b"resets"]
+STATISTICS = [
+    b"", b"settings", b"settings x", b"items", b"slabs", b"bogus", b"item", b"reset", b"resets", b" items", b"items ", b"slabs x",
+    b"cachedump", b"cachedump 1 1", b"extstore", b"detail", b"detail x", b"detail  on", b"detail on", b"detail offx", b"detail dump",
+]
 
 RANDOM = [name for name in OPCODES if name not in ("quit", "quitq")] + [0x1F, 0x25, 0x80, 0xFF]
 
@@ -236,6 +239,18 @@ def test_random_ends(server, peer):
             heard.append(plain(answers))
         assert heard[0] == heard[1], f"seed {SEED}: {short(sent)}"
         compared += 1
+
+
+def test_a_header_is_waited_for(server, peer):
+    """And then another magic ends the connection."""
+    for side in (server, peer):
+        with BinaryWire(side.address, deadline_s=0.3) as wire:
+            wire.ask(b"")
+            wire.send(b"\x81" + b"\0" * 22)
+            with pytest.raises(Late):
+                wire.read_exact(1)
+            wire.send(b"\0")
+            assert wire.read_to_close() == b""
 
 
 @pytest.mark.parametrize("name", ["quit", "quitq"])

@@ -69,6 +69,7 @@ fn crawler(session: &Session<'_>, mut words: Words<'_>) -> Result<&'static [u8],
         (b"crawl" | b"metadump" | b"mgdump", Some(_)) if !enabled.load(Ordering::Relaxed) => {
             text::CRAWLER_DISABLED
         }
+        (b"crawl", Some(b"hash")) => text::CRAWLER_ERROR,
         // What has expired counts as free already.
         (b"crawl", Some(list)) => classes(list).map_or(text::BAD_CLASS, |_| text::OK),
         (b"metadump" | b"mgdump", Some(_)) if session.shared.config.dump_disabled => text::DUMP_DISABLED,

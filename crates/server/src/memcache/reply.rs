@@ -66,6 +66,7 @@ pub(crate) mod text {
     pub(crate) const DETAIL_USAGE: &[u8] = b"CLIENT_ERROR usage: stats detail on|off|dump\r\n";
     pub(crate) const CRAWLER_DISABLED: &[u8] = b"CLIENT_ERROR lru crawler disabled\r\n";
     pub(crate) const CRAWLER_RUNS: &[u8] = b"ERROR failed to start lru crawler thread\r\n";
+    pub(crate) const CRAWLER_ERROR: &[u8] = b"ERROR an unknown error happened\r\n";
     pub(crate) const CRAWLER_SLEEP: &[u8] = b"CLIENT_ERROR sleep must be one second or less\r\n";
     pub(crate) const NOT_FOR_TENANTS: &[u8] = b"CLIENT_ERROR not on a tenant's own listener\r\n";
     pub(crate) const BAD_CLASS: &[u8] = b"BADCLASS invalid class id\r\n";

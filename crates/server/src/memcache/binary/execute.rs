@@ -137,14 +137,17 @@ fn needs(body: &Body<'_>) -> Need {
         | Body::Touch { .. }
         | Body::Wrong(Wrong::TooLarge { .. }) => Need::Write,
         Body::Flush { .. } => Need::Flush,
-        Body::Stat(what) if stats::changes(statistic(what)) => Need::Administer,
+        Body::Stat(what) if statistic(what).is_some_and(stats::changes) => Need::Administer,
         _ => Need::Read,
     }
 }
 
-/// The statistics that are asked for: as memcached, which looks at the beginning of these two.
-fn statistic(what: &[u8]) -> &[u8] {
-    [b"reset".as_slice(), b"settings"].into_iter().find(|name| what.starts_with(name)).unwrap_or(what)
+/// The statistics that are asked for. As memcached, which looks at the beginning of some, takes no other with a space in it, and
+/// has less than in the text protocol.
+fn statistic(what: &[u8]) -> Option<&[u8]> {
+    let begins = [b"reset".as_slice(), b"settings", b"detail dump", b"detail on", b"detail off"];
+    let begun = begins.into_iter().find(|name| what.starts_with(name));
+    begun.or_else(|| (!what.contains(&b' ') && what != b"extstore").then_some(what))
 }
 
 /// User and password that a request shows.
@@ -341,7 +344,7 @@ impl<'w> Call<'_, '_, 'w, '_> {
 
     /// The text protocol's statistics in packets: one per line, and an empty one behind them. A dump of prefixes is one.
     fn stat(&mut self, what: &[u8]) {
-        let what = statistic(what);
+        let Some(what) = statistic(what) else { return self.fail(NOT_FOUND) };
         let answer =
             stats::answer(self.session.shared, self.session.router, self.worker, &self.session.binding, what);
         if answer == answers::ERROR || answer.starts_with(b"CLIENT_ERROR") {

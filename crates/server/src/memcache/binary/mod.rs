@@ -294,10 +294,11 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 
 /// Reads one request off the front of `input`.
 pub(super) fn parse<'b>(input: &'b [u8], bounds: &Bounds) -> Parsed<'b> {
-    if input.first().is_some_and(|magic| *magic != REQUEST_MAGIC) {
+    // As memcached, which looks at no byte before it has a header.
+    let Some(header) = input.first_chunk::<HEADER>() else { return Parsed::Incomplete(HEADER) };
+    if header[0] != REQUEST_MAGIC {
         return Parsed::Hopeless;
     }
-    let Some(header) = input.first_chunk::<HEADER>() else { return Parsed::Incomplete(HEADER) };
     let key_len = usize::from(u16::from_be_bytes([header[2], header[3]]));
     let extras_len = usize::from(header[4]);
     let body_len = u32_at(header, 8);

@@ -144,7 +144,9 @@ fn values_that_are_too_large_are_refused_before_they_come() {
 #[test]
 fn other_first_bytes_are_hopeless() {
     for first in 0..=u8::MAX {
-        let is_hopeless = parse(&[first], &BOUNDS) == Parsed::Hopeless;
+        let header = [first; HEADER];
+        assert_eq!(parse(&header[..HEADER - 1], &BOUNDS), Parsed::Incomplete(HEADER), "{first}");
+        let is_hopeless = parse(&header, &BOUNDS) == Parsed::Hopeless;
         assert_eq!(is_hopeless, first != REQUEST_MAGIC, "{first}");
     }
 }
