@@ -63,6 +63,7 @@ SAID = [
      "test_operate.py::test_metadump_of_many_is_whole_and_requests_go_on_behind_it"),
     ("`cls` is the virtual class, `size` what the", "test_other_than_memcached.py::test_metadump_in_the_order_of_the_index"),
     ("`stats sizes` shows the virtual classes that", "test_operate.py::test_sizes_conns_and_ours"),
+    ("`stats sizes_enable` and `sizes_disable` change", "test_other_than_memcached.py::test_sizes_are_counted_always"),
     ("`-M` compacts before it answers out of", "store/tests/cleaning/main.rs::without_eviction_nothing_is_lost"),
     ("`touch`, `incr` and `decr` write an item anew",
      "test_other_than_memcached.py::test_where_nothing_is_dead_what_writes_anew_is_out_of_memory, "
@@ -112,7 +113,7 @@ SAID = [
     ("`l` and `la` are exact to a second until the",
      "test_meta.py::test_row, "
      "store/src/rank/clock.rs::ages_are_exact_while_young_and_within_three_percent_when_old"),
-    ("`mg … b N` remembers that the key is binary", "test_differential.py::test_documented_difference"),
+    ("`mg … b N` and `ma … b N` remember that the key", "test_differential.py::test_documented_difference"),
     ("`ma … T` also holds where the number becomes", "test_differential.py::test_documented_difference"),
     ("An `mg` that creates is counted as a miss,", "test_other_than_memcached.py::test_who_creates_by_asking_has_missed"),
     ("`watch` knows `fetchers mutations evictions",
@@ -140,6 +141,7 @@ SAID = [
      "test_auth.py::test_binary_strangers"),
     ("A counter that finds no memory is told with",
      "test_other_than_memcached.py::test_where_nothing_is_dead_what_writes_anew_is_out_of_memory"),
+    ("`stat` knows `conns`, and the statistics that", "test_other_than_memcached.py::test_packets_ask_for_what_lines_ask_for"),
     # Passwords
     ("One file of users (`-Y`) serves both",
      "test_auth.py::test_right_passwords, "
@@ -154,6 +156,7 @@ SAID = [
     ("The file may hold more than eight users.", "test_started_otherwise.py::test_more_than_eight_users_in_both_protocols"),
     ("A user who is there twice is an error.", "test_started_otherwise.py::test_a_user_twice_is_an_error"),
     ("Strangers are told the version in the text", "test_auth.py::test_text_strangers_get_the_version_and_nothing_else"),
+    ("Each of their lines has its answer; memcached", "test_auth.py::test_each_line_of_a_stranger_has_its_answer"),
     ("Five attempts that fail end a connection; of",
      "test_auth.py::test_attempts_are_limited, "
      "test_guesses.py::test_who_is_wrong_too_often_waits_and_others_do_not"),

@@ -101,6 +101,12 @@ def test_text_strangers_get_the_version_and_nothing_else(guarded):
         assert wire.version_line.startswith(b"VERSION ")
 
 
+def test_each_line_of_a_stranger_has_its_answer(guarded):
+    """Also of those that come together."""
+    with guarded.server.wire() as wire:
+        assert wire.ask(b"get a\r\nget b\r\n" + set_request(b"auth", b"ann one")) == UNAUTHENTICATED * 2 + b"STORED\r\n"
+
+
 @pytest.mark.parametrize("user,password", [(b"ann", b"one"), (b"bob", b"two:with:colons"), (b"carol", b"password"), (b"spaced", b"three  words here ")])
 def test_right_passwords(guarded, user, password):
     with guarded.text(user, password) as text, guarded.binary(user, password) as binary:

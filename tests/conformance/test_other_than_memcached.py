@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from conformance.packets import NO_MEMORY, TOO_LARGE, BinaryWire, count, read, store
+from conformance.packets import NO_MEMORY, TOO_LARGE, BinaryWire, count, packet, read, store
+from conformance.packets import OK as OK_STATUS
 from conformance.test_admin import wait_until
 from conformance.test_operate import OK, dumped, events
 from conformance.test_stats import by_class
@@ -197,6 +198,26 @@ def test_cas_may_not_be_turned_off(fresh):
         wire.ask(set_request(b"a", b"x"))
         assert 0 < wire.cas_of(b"a") and wire.stats(b"settings")["cas_enabled"] == "yes"
     wait_until(lambda: any("-C" in line for line in server.log))
+
+
+def test_sizes_are_counted_always(server):
+    """Who asks for more or less of it hears so, and an end."""
+    with server.wire() as wire, BinaryWire(server.address) as binary:
+        wire.ask(set_request(b"a", b"x"))
+        before = wire.stat_lines(b"sizes")
+        assert before
+        for word, told in ((b"enable", b"enabled"), (b"disable", b"disabled")):
+            assert wire.ask(b"stats sizes_%b\r\n" % word) == b"STAT sizes_status %b\r\n" % told + END
+            row, end = binary.ask(packet("stat", b"sizes_" + word))
+            assert (row.key, row.value, end.key, end.value) == (b"sizes_status", told, b"", b"")
+        assert wire.stat_lines(b"sizes") == before
+
+
+def test_packets_ask_for_what_lines_ask_for(server):
+    with BinaryWire(server.address) as wire:
+        for what, shown in ((b"conns", b"state"), (b"tenants", b"default"), (b"cleaner", b""), (b"latency", b"")):
+            rows = wire.ask(packet("stat", what))
+            assert {row.status for row in rows} == {OK_STATUS} and any(shown in row.key for row in rows), what
 
 
 def test_numbers_of_connections_are_no_descriptors(fresh):
