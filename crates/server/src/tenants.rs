@@ -7,10 +7,12 @@
 //! Units:      prefixes are bytes, the delimiter included
 
 mod about;
+#[cfg(test)]
+mod tests;
 
 use crate::config::{Config, TenantConfig};
 use crate::groups::Division;
-use crate::limits::{PREFIX_MAX, TENANTS_MAX};
+use crate::limits::{PREFIX_MAX, TENANT_BYTES, TENANTS_MAX};
 use crate::listener::Address;
 use crate::tiers::Places;
 pub(crate) use about::{About, AddError, Origin, Own, claim};
@@ -44,7 +46,7 @@ pub(crate) struct Router {
     /// Users have their names as tenants, which no key may take before them.
     has_users: bool,
     any_prefix: AtomicBool,
-    /// The last new prefix found no free id: others need not try until one is free.
+    /// The last new prefix found no room for a tenant: others need not try until there is some.
     is_full: AtomicBool,
     /// The order of tenants that name none.
     rank: Mutex<RankKind>,
@@ -237,11 +239,17 @@ impl Router {
         self.has_new_tenant.store(true, Ordering::Relaxed);
     }
 
-    /// Lets new prefixes try again if an id has become free.
+    /// Lets new prefixes try again if there is room for another tenant.
     pub(crate) fn look_for_free_ids(&self) {
-        if self.is_full.load(Ordering::Relaxed) && self.store.has_free_tenant() {
+        let is_free = || self.store.has_free_tenant() && self.affords_another(self.read().about.len());
+        if self.is_full.load(Ordering::Relaxed) && is_free() {
             self.is_full.store(false, Ordering::Relaxed);
         }
+    }
+
+    /// Whether the memory has room for what there is of one more than so many tenants.
+    fn affords_another(&self, tenants: usize) -> bool {
+        self.store.affords_tenants(tenants + 1, TENANT_BYTES)
     }
 
     /// The tenant of a name.
@@ -351,9 +359,16 @@ impl Router {
         let name = self.name_of(&known, prefix);
         let claim = Claim::default();
         let spec = TenantSpec { name: name.clone(), own_space: false, claim, rank: self.rank() };
-        let free = (known.about.len() < TENANTS_MAX).then(|| self.store.add_tenant(spec)).flatten();
-        let Some(id) = free else {
-            self.is_full.store(true, Ordering::Relaxed);
+        let tenants = known.about.len();
+        let is_afforded = self.affords_another(tenants);
+        let fits = tenants < TENANTS_MAX && is_afforded;
+        let Some(id) = fits.then(|| self.store.add_tenant(spec)).flatten() else {
+            let was_full = self.is_full.swap(true, Ordering::Relaxed);
+            if !is_afforded && !was_full {
+                tracing::warn!(
+                    "keys of new prefixes belong to the tenant '{DEFAULT_TENANT}': what is known of {tenants} tenants takes as much of the memory as it may"
+                );
+            }
             return None;
         };
         self.store.set_placement(id, self.places.resolve(None));
@@ -392,64 +407,5 @@ impl Router {
     /// Flushes what a connection sees, at a second of the store's clock.
     pub(crate) fn flush(&self, binding: &Binding, at_secs: u32) {
         self.store.flush_all(&self.visible(binding), at_secs);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use units::Bytes;
-
-    fn router(tenants: &[(&str, &[&str])]) -> Router {
-        let options = store::Options {
-            memory: Bytes::mib(16),
-            item_max: Bytes::mib(1),
-            threads: 1,
-            tenants_max: 64,
-            no_evict: false,
-            seed: 0,
-        };
-        let tenants = tenants.iter().map(|(name, identities)| TenantConfig {
-            name: (*name).to_owned(),
-            identities: identities.iter().map(|name| (*name).to_owned()).collect(),
-            ..TenantConfig::default()
-        });
-        let config = Config { tenants: tenants.collect(), ..Config::default() };
-        Router::new(Store::new(options).unwrap(), &config).unwrap()
-    }
-
-    #[test]
-    fn the_first_name_of_a_certificate_that_is_known_decides() {
-        // Were it left to the order of a map, one of these would differ.
-        for _ in 0..20 {
-            let router =
-                router(&[("a", &["a.example", "a.test"]), ("b", &["b.example"]), ("c", &["c.example"])]);
-            let found = |names: &[&str]| {
-                let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
-                router.find_identity(&names).and_then(|id| router.about(id)).map(|about| about.name)
-            };
-            for (names, wanted) in [
-                (&["b.example", "a.example", "c.example"][..], Some("b")),
-                (&["c.example", "b.example"], Some("c")),
-                (&["nobody", "a.example", "c.example"], Some("a")),
-                (&["nobody"], None),
-                (&[], None),
-            ] {
-                assert_eq!(found(names).as_deref(), wanted, "{names:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_name_of_certificates_is_one_tenants() {
-        let router = router(&[("a", &["a.example"])]);
-        let tenant = TenantConfig {
-            name: "b".to_owned(),
-            identities: vec!["b.example".to_owned(), "a.example".to_owned()],
-            ..TenantConfig::default()
-        };
-        let added = router.add(&tenant, None, None, Origin::Configuration);
-        assert_eq!(added, Err(AddError::IdentityTaken("a.example".to_owned())));
-        assert_eq!(router.find("b"), None);
     }
 }

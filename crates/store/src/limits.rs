@@ -22,6 +22,9 @@ pub const GAP: usize = 64;
 /// Pages of such values that are gone are kept for the next, up to this part of the memory, one in so many (guess: a few values for each connection that
 /// writes them).
 pub const WARM_PART: u64 = 64;
+/// Tenants that come by themselves take this part of the memory at most, one in so many: the rest is for items (guess: a thousand of them fit in
+/// 64 MiB).
+pub const TENANTS_PART: u64 = 3;
 /// Values in pages of their own come in these units, the system's.
 pub const VALUE_PAGE: Bytes = Bytes::kib(4);
 /// Addresses for such values, as many times the memory: a range in a row is found while there is memory, whatever the sizes

@@ -119,6 +119,14 @@ impl Store {
             as u64
     }
 
+    /// Whether what there is of so many tenants, with `beside` for each outside of the store, takes no more of the memory than one part in
+    /// `TENANTS_PART`.
+    #[must_use]
+    pub fn affords_tenants(&self, tenants: usize, beside: Bytes) -> bool {
+        let memory = self.geometry.memory.saturating_sub(self.withheld());
+        (beside.0 + self.table_bytes_each()) * tenants as u64 <= memory.0 / limits::TENANTS_PART
+    }
+
     /// Whether values leave the log four times the segments that it needs, or more.
     pub(crate) fn is_roomy(&self) -> bool {
         self.geometry.segments_least.saturating_mul(4) <= self.log.allowed()
