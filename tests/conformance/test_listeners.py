@@ -323,6 +323,32 @@ def test_root_becomes_the_user(tmp_path):
     assert code == 2 and "there is no user" in said
 
 
+@pytest.mark.skipif(not IS_ROOT, reason="only root can become another user")
+def test_root_gives_no_file_of_its_own_away(tmp_path):
+    for folder in tmp_path.parents:
+        if folder.stat().st_uid == os.geteuid() and folder != pathlib.Path("/"):
+            folder.chmod(folder.stat().st_mode | 0o011)
+    own = tmp_path / "own"
+    own.write_text("root's\n")
+    own.chmod(0o600)
+    # The folder is the user's, who knows the names of what the server will make there.
+    folder = tmp_path / "run"
+    folder.mkdir()
+    os.chown(folder, 65534, 65534)
+    pid_file, ports, path = folder / "pid", folder / "ports", folder / "socket"
+    for name in ("pid.new", "ports.new", "ports"):
+        (folder / name).symlink_to(own)
+    arguments = ["-u", "nobody", "-P", pid_file, "-s", path, "-a", "0666", "-l", "127.0.0.1:0"]
+    with Process(*arguments, env={**os.environ, "MEMCACHED_PORT_FILENAME": str(ports)}) as server:
+        assert (own.read_text(), own.stat().st_uid, own.stat().st_mode & 0o777) == ("root's\n", 0, 0o600)
+        assert int(pid_file.read_text()) == server.process.pid
+        assert pid_file.lstat().st_uid == path.lstat().st_uid == 65534
+        assert path.lstat().st_mode & 0o777 == 0o666
+        assert ports.read_text().startswith("TCP INET: ") and not ports.is_symlink()
+    assert not pid_file.exists() and not path.exists()
+    assert sorted(file.name for file in folder.iterdir()) == ["pid.new", "ports", "ports.new"]
+
+
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
 def test_signals_drain(how):
     with Process("-l", "127.0.0.1:0") as server:

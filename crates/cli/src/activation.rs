@@ -5,10 +5,11 @@
 
 use crate::daemon::CHILD;
 use crate::failure::Failure;
+use media::NewFile;
 use rustix::fd::OwnedFd;
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use server::Address;
-use std::io;
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixDatagram};
@@ -125,10 +126,9 @@ fn port_line(address: &Address) -> Option<String> {
 
 /// Writes a file such that nobody sees a part of it.
 fn write_whole(path: &Path, text: &str) -> io::Result<()> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".new");
-    std::fs::write(&name, text)?;
-    std::fs::rename(&name, path)
+    let new = NewFile::create(path)?;
+    new.file().write_all(text.as_bytes())?;
+    new.replace().map(drop)
 }
 
 #[cfg(test)]
@@ -172,5 +172,21 @@ mod tests {
         assert_eq!(port_line(&ip("127.0.0.1:5")).as_deref(), Some("TCP INET: 5\n"));
         assert_eq!(port_line(&ip("[::1]:6")).as_deref(), Some("TCP INET6: 6\n"));
         assert_eq!(port_line(&Address::Unix("/s".into(), 0o700)), None);
+    }
+
+    #[test]
+    fn the_file_of_ports_is_written_over_no_other() {
+        let folder = std::env::temp_dir().join(format!("cotenant-ports-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a temporary folder");
+        let (path, other) = (folder.join("ports"), folder.join("other"));
+        std::fs::write(&other, "another's").expect("a file");
+        for name in ["ports", "ports.new"] {
+            std::os::unix::fs::symlink(&other, folder.join(name)).expect("a link");
+        }
+        write_whole(&path, "TCP INET: 5\n").expect("a temporary folder");
+        assert_eq!(std::fs::read_to_string(&other).expect("the file"), "another's");
+        assert_eq!(std::fs::read_to_string(&path).expect("the file"), "TCP INET: 5\n");
+        assert!(!path.is_symlink());
+        std::fs::remove_dir_all(folder).expect("the folder");
     }
 }

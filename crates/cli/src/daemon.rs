@@ -6,12 +6,14 @@
 
 use crate::activation::Activation;
 use crate::failure::{Code, Failure, complain};
+use media::NewFile;
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{Gid, Resource, Rlimit, Uid, geteuid, getrlimit, setrlimit, setsid};
 use rustix::thread::{set_name, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+use server::Sockets;
 use std::ffi::{CString, OsStr, OsString};
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, BufRead, BufReader, Write as _};
+use std::fs::{File, TryLockError};
+use std::io::{self, BufRead, BufReader, Read as _, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -92,6 +94,18 @@ pub(crate) struct User {
     uid: u32,
     gid: u32,
     groups: Vec<u32>,
+}
+
+impl User {
+    /// Makes the files that the server has made the user's.
+    pub(crate) fn own(&self, sockets: &Sockets, pid_file: Option<&PidFile>) {
+        let (uid, gid) = (self.uid, self.gid);
+        let given = |file: &PidFile| std::os::unix::fs::fchown(&file.locked, Some(uid), Some(gid)).err();
+        let not_given = pid_file.and_then(|file| Some((file.path.as_path(), given(file)?)));
+        for (path, e) in sockets.give(uid, gid).chain(not_given) {
+            tracing::warn!("{} cannot be given to user '{}': {e}", path.display(), self.name);
+        }
+    }
 }
 
 impl Manners {
@@ -188,13 +202,6 @@ pub(crate) fn become_user(user: &User) -> Result<(), Failure> {
     set_thread_res_uid(uid, uid, uid).map_err(fail)
 }
 
-/// Gives a file to the user.
-pub(crate) fn give(path: &Path, user: &User) {
-    if let Err(e) = std::os::unix::fs::chown(path, Some(user.uid), Some(user.gid)) {
-        tracing::warn!("{} cannot be given to user '{}': {e}", path.display(), user.name);
-    }
-}
-
 /// The user of that name, with the groups it is in.
 fn find_user(name: &str, passwd: &str, group: &str) -> Option<User> {
     let fields = |line: &'_ str| line.split(':').map(str::to_owned).collect::<Vec<_>>();
@@ -216,8 +223,11 @@ fn find_user(name: &str, passwd: &str, group: &str) -> Option<User> {
 pub(crate) struct PidFile {
     path: PathBuf,
     /// Holds the lock: whoever finds it knows that the number is that of a server that runs, wherever that has the path from.
-    _locked: File,
+    locked: File,
 }
+
+/// How often a place is looked at that others take at the same time (guess: one of them is served each time).
+const PID_FILE_TRIES: u32 = 16;
 
 impl PidFile {
     /// Writes it. One of a process that is gone is replaced; one of a server that runs is not, nor what holds no number.
@@ -228,27 +238,38 @@ impl PidFile {
                 "name a file that can be written: -P FILE",
             )
         };
-        let mut name = path.as_os_str().to_owned();
-        name.push(".new");
-        let new = PathBuf::from(name);
-        // Of two that start at once one has this file, and the other finds its lock here or at the path.
-        let mut file =
-            OpenOptions::new().create(true).truncate(false).write(true).open(&new).map_err(cannot)?;
-        if is_locked(&file) {
-            return Err(runs(path, "another server, which starts"));
+        for _ in 0..PID_FILE_TRIES {
+            match Self::take(path, &may_replace(path)?) {
+                Ok(locked) => return Ok(Self { path: path.to_owned(), locked }),
+                // Another that starts has just taken the place.
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(e) => return Err(cannot(e)),
+            }
         }
-        let written = may_replace(path).and_then(|()| {
-            let text = format!("{}\n", std::process::id());
-            let whole = file.set_len(0).and_then(|()| file.write_all(text.as_bytes()));
-            whole.and_then(|()| std::fs::rename(&new, path)).map_err(cannot)
-        });
-        if let Err(failure) = written {
-            // It holds nothing that anybody needs.
-            let _gone = std::fs::remove_file(&new);
-            return Err(failure);
-        }
-        Ok(Self { path: path.to_owned(), _locked: file })
+        Err(runs(path, "another server, which starts"))
     }
+
+    /// The file, written and locked, in the place of what is there.
+    fn take(path: &Path, there: &There) -> io::Result<File> {
+        let new = NewFile::create(path)?;
+        // It is nobody else's yet.
+        let _nobody = is_locked(new.file());
+        writeln!(new.file(), "{}", std::process::id())?;
+        match there {
+            There::Nothing => new.take_place_of(None),
+            There::Gone(file) => new.take_place_of(Some(file)),
+            There::Unreadable => new.replace(),
+        }
+    }
+}
+
+/// What is where the process's number is to be.
+enum There {
+    Nothing,
+    /// The file of a process that is gone, locked, so that of two that start one replaces it.
+    Gone(File),
+    /// What cannot be opened holds no lock that could be seen.
+    Unreadable,
 }
 
 /// Whether somebody else has locked a file; else this one has it from now on. Where files cannot be locked nobody has.
@@ -256,10 +277,15 @@ fn is_locked(file: &File) -> bool {
     matches!(file.try_lock(), Err(TryLockError::WouldBlock))
 }
 
-/// Whether the file of a process's number may be replaced.
-fn may_replace(path: &Path) -> Result<(), Failure> {
-    // What cannot be read is not there, or cannot be written either.
-    let there = std::fs::read(path).unwrap_or_default();
+/// What the file of a process's number may replace.
+fn may_replace(path: &Path) -> Result<There, Failure> {
+    let Ok(mut file) = File::open(path) else {
+        let is_there = path.symlink_metadata().is_ok();
+        return Ok(if is_there { There::Unreadable } else { There::Nothing });
+    };
+    // What cannot be read cannot be replaced either: a folder.
+    let mut there = Vec::new();
+    let _read = file.read_to_end(&mut there);
     let there = String::from_utf8_lossy(&there);
     let text = there.trim();
     let number = text.parse::<u32>();
@@ -267,14 +293,14 @@ fn may_replace(path: &Path) -> Result<(), Failure> {
         let what = format!("-P: {} is there and holds no process number", path.display());
         return Err(Failure::failed(what, "name another file, which the server may write and remove"));
     }
-    if File::open(path).is_ok_and(|file| is_locked(&file)) {
+    if is_locked(&file) {
         return Err(runs(path, &format!("the server with number {text}, which runs")));
     }
     let other = number.ok().filter(|pid| *pid != std::process::id());
     if let Some(pid) = other.filter(|pid| Path::new(&format!("/proc/{pid}")).exists()) {
         tracing::warn!("{} has the number of a process that runs: {pid}", path.display());
     }
-    Ok(())
+    Ok(There::Gone(file))
 }
 
 fn runs(path: &Path, whose: &str) -> Failure {
@@ -331,9 +357,41 @@ mod tests {
         // It may have been killed: the number stays, the lock does not.
         std::fs::write(&path, format!("{}\n", std::process::id())).expect("a temporary file");
         drop(PidFile::write(&path).expect("nobody holds it"));
-        let mut new = path.clone().into_os_string();
-        new.push(".new");
-        assert!(!path.exists() && !Path::new(&new).exists());
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_pid_file_is_written_over_no_other() {
+        let folder = std::env::temp_dir().join(format!("cotenant-pids-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a temporary folder");
+        let (path, other) = (folder.join("pid"), folder.join("other"));
+        std::fs::write(&other, "another's").expect("a file");
+        std::os::unix::fs::symlink(&other, folder.join("pid.new")).expect("a link");
+        drop(PidFile::write(&path).expect("nothing is there"));
+        std::fs::remove_file(folder.join("pid.new")).expect("the link");
+        std::fs::write(folder.join("pid.new"), "mine").expect("a file");
+        let file = PidFile::write(&path).expect("nothing is there");
+        for (name, text) in [("other", "another's"), ("pid.new", "mine")] {
+            assert_eq!(std::fs::read_to_string(folder.join(name)).expect("a file"), text);
+        }
+        assert_eq!(folder.read_dir().expect("the folder").count(), 3);
+        drop(file);
+        std::fs::remove_dir_all(folder).expect("the folder");
+    }
+
+    #[test]
+    fn of_many_that_start_at_once_one_has_the_pid_file() {
+        let path = std::env::temp_dir().join(format!("cotenant-raced-pid-{}", std::process::id()));
+        for before in [None, Some("4194305\n")] {
+            before.iter().for_each(|text| std::fs::write(&path, text).expect("a temporary file"));
+            let started: Vec<_> = std::thread::scope(|scope| {
+                let starts: Vec<_> = (0..8).map(|_| scope.spawn(|| PidFile::write(&path))).collect();
+                starts.into_iter().map(|start| start.join().expect("it does not panic")).collect()
+            });
+            assert_eq!(started.iter().filter(|file| file.is_ok()).count(), 1, "{before:?}: {started:?}");
+            drop(started);
+            assert!(!path.exists());
+        }
     }
 
     #[test]

@@ -90,7 +90,7 @@ pub(crate) fn run(mut options: ServeOptions, read: &Read<'_>) -> Result<Code, Fa
     activation.write_ports(sockets.addresses())?;
     let pid_file = manners.pid_file.as_deref().map(PidFile::write).transpose()?;
     if let Some(user) = &user {
-        sockets.files().chain(manners.pid_file.as_deref()).for_each(|path| daemon::give(path, user));
+        user.own(&sockets, pid_file.as_ref());
         daemon::become_user(user)?;
     }
     manners.lock_memory();

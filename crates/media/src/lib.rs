@@ -29,7 +29,7 @@ pub use buffer::Buffer;
 pub use dax::DaxTier;
 pub use device::{Device, Plain, SlowAccess, Survival, notes_words};
 pub use dram::Dram;
-pub use file::{Damage, FileTier, Home, TIER_MIN, TierError};
+pub use file::{Damage, FileTier, Home, NewFile, TIER_MIN, TierError, beside};
 pub use heap::give_freed_memory_back;
 pub use meter::{Access, Meter, Traffic};
 pub use numa::NumaTier;

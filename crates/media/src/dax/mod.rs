@@ -16,7 +16,8 @@
 pub mod persistence;
 
 use crate::device::{check_units, copy_out};
-use crate::file::place::{Place, Reach, beside, destination, identity, lock, refusal, whole_pages};
+use crate::file::new_file::{beside, identity};
+use crate::file::place::{Place, Reach, destination, lock, refusal, whole_pages};
 use crate::file::{Home, PAGE, PAGE_LEN, Superblock, TierError};
 use crate::{Device, MapError, Region, Survival, WordRegion, notes_words};
 use persistence::{Instructions, Persistence};

@@ -21,10 +21,12 @@
 mod boot;
 mod error;
 mod lost_pages;
+pub(crate) mod new_file;
 pub(crate) mod place;
 mod superblock;
 
 pub use error::{Damage, Home, TierError};
+pub use new_file::{NewFile, beside};
 pub(crate) use superblock::{PAGE, PAGE_LEN, Superblock};
 
 use crate::device::{check_units, refuse_once_failed};

@@ -7,15 +7,14 @@
 
 use super::TIER_MIN;
 use super::error::{Damage, Home, TierError};
+use super::new_file::{NewFile, identity};
 use super::superblock::{PAGE, SIZE_MAX, Superblock};
 use crate::Buffer;
-use rustix::fs::{
-    CWD, FallocateFlags, FlockOperation, OFlags, RenameFlags, fallocate, flock, fstatfs, renameat_with,
-};
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, flock, fstatfs};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use units::Bytes;
 
@@ -44,7 +43,7 @@ impl Place {
         if path.metadata().is_ok_and(|meta| !meta.is_file()) {
             return Err(TierError::Kind { path: path.to_owned(), wanted: "file" });
         }
-        match open(path, reach, OFlags::empty()) {
+        match options(reach).open(path) {
             Ok(file) if file.metadata().is_ok_and(|meta| 0 < meta.len()) => {
                 let block = existing(path, &file, size, reach)?;
                 Ok(Self { file, block, is_new: false })
@@ -67,11 +66,14 @@ pub(crate) fn whole_pages(size: Bytes) -> Result<Bytes, TierError> {
     Ok(Bytes(size.0.min(SIZE_MAX) / PAGE * PAGE))
 }
 
-fn open(path: &Path, reach: Reach, more: OFlags) -> io::Result<File> {
-    let flags = more | if reach == Reach::Direct { OFlags::DIRECT } else { OFlags::empty() };
+/// How it is opened.
+fn options(reach: Reach) -> OpenOptions {
+    let flags = if reach == Reach::Direct { OFlags::DIRECT } else { OFlags::empty() };
     #[expect(clippy::cast_possible_wrap, reason = "a set of bits")]
     let flags = flags.bits() as i32;
-    OpenOptions::new().read(true).write(true).mode(0o600).custom_flags(flags).open(path)
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600).custom_flags(flags);
+    options
 }
 
 /// What an error of the system means here.
@@ -150,30 +152,14 @@ pub(crate) fn destination(path: &Path) -> PathBuf {
     path
 }
 
-/// A name beside a path that nobody else has, whatever its process or machine.
-pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".{:032x}.{ending}", u128::from_le_bytes(identity())));
-    PathBuf::from(beside)
-}
-
 /// A new tier: made beside its place and moved there once it is complete, in the place of nothing or of what is `empty` and claimed.
 fn created(path: &Path, size: Bytes, reach: Reach, empty: Option<&File>) -> Result<Place, TierError> {
-    let beside = beside(path, "new");
-    let file =
-        open(&beside, reach, OFlags::CREATE | OFlags::EXCL).map_err(|cause| refusal(path, "open", cause))?;
-    let done = claim(path, &file, reach).and_then(|_len| fill(path, &file, size)).and_then(|block| {
-        publish(&beside, path, empty).map_err(|cause| refusal(path, "create", cause))?;
-        Ok(block)
-    });
-    match done {
-        Ok(block) => Ok(Place { file, block, is_new: true }),
-        Err(e) => {
-            // What could not be made is of no use; the error says why.
-            let _removed = std::fs::remove_file(&beside);
-            Err(e)
-        }
-    }
+    let made =
+        NewFile::open(path, &mut options(reach)).map_err(|cause| refusal(path, "open", cause))?;
+    claim(path, made.file(), reach)?;
+    let block = fill(path, made.file(), size)?;
+    let file = publish(made, path, empty).map_err(|cause| refusal(path, "create", cause))?;
+    Ok(Place { file, block, is_new: true })
 }
 
 fn fill(path: &Path, file: &File, size: Bytes) -> Result<Superblock, TierError> {
@@ -188,47 +174,23 @@ fn fill(path: &Path, file: &File, size: Bytes) -> Result<Superblock, TierError> 
 }
 
 /// Gives the complete file its name, unless a tier has appeared there.
-fn publish(beside: &Path, path: &Path, empty: Option<&File>) -> io::Result<()> {
+fn publish(made: NewFile, path: &Path, empty: Option<&File>) -> io::Result<File> {
+    let is_filled = |file: &File| Ok::<_, io::Error>(0 < file.metadata()?.len());
     let named = match empty {
         // Who has claimed it is the only one to take its place.
-        Some(empty) if is_at(empty, path)? => std::fs::rename(beside, path),
-        Some(_) => Err(io::ErrorKind::AlreadyExists.into()),
-        None => name_anew(beside, path),
+        Some(empty) if is_filled(empty)? => Err(io::ErrorKind::AlreadyExists.into()),
+        empty => made.take_place_of(empty),
     };
-    named.map_err(|e| match e.kind() {
+    let file = named.map_err(|e| match e.kind() {
         io::ErrorKind::AlreadyExists => io::Error::new(e.kind(), "another server has just created it"),
         _ => e,
     })?;
-    settle_name(path)
-}
-
-/// Gives a file a name that nothing has.
-fn name_anew(beside: &Path, path: &Path) -> io::Result<()> {
-    match renameat_with(CWD, beside, CWD, path, RenameFlags::NOREPLACE) {
-        // Some file systems know no such rename, NFS among them; a link takes nothing's place either.
-        Err(Errno::INVAL | Errno::NOSYS) => {
-            std::fs::hard_link(beside, path)?;
-            std::fs::remove_file(beside)
-        }
-        done => Ok(done?),
-    }
-}
-
-/// Whether a file is empty and still what the path names.
-fn is_at(file: &File, path: &Path) -> io::Result<bool> {
-    let (file, there) = (file.metadata()?, path.metadata()?);
-    Ok(file.len() == 0 && (file.dev(), file.ino()) == (there.dev(), there.ino()))
+    settle_name(path)?;
+    Ok(file)
 }
 
 /// Lets what a folder says of a file survive.
 pub(crate) fn settle_name(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
-}
-
-pub(crate) fn identity() -> [u8; 16] {
-    let mut identity = [0; 16];
-    // The random device does not fail once the system is up; then the name is no secret, only less unique.
-    let _filled = rustix::rand::getrandom(&mut identity, rustix::rand::GetRandomFlags::empty());
-    identity
 }

@@ -6,10 +6,9 @@
 //!             and writes together; the rest of it holds
 
 use super::Competition;
-use crate::file::place::{beside, settle_name};
-use crate::{Profile, ProfileError, ProfileRow};
+use crate::file::place::settle_name;
+use crate::{NewFile, Profile, ProfileError, ProfileRow};
 use serde_json::{Map, Value, json};
-use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::Path;
 use units::Bytes;
@@ -109,16 +108,15 @@ impl ProfileFile {
     pub fn save(&self, path: &Path) -> Result<(), ProfileFileError> {
         let fail =
             |cause| ProfileFileError::System { what: "write", path: path.display().to_string(), cause };
-        let beside = beside(path, "new");
-        let mut file = File::create_new(&beside).map_err(fail)?;
-        // It is on the disk before it has its name.
-        let written = file.write_all(self.to_text().as_bytes()).and_then(|()| file.sync_all());
-        let kept = written.and_then(|()| std::fs::rename(&beside, path));
-        if kept.is_err() {
-            // Half of a profile is of no use; the error says why.
-            let _removed = std::fs::remove_file(&beside);
-        }
-        kept.and_then(|()| settle_name(path)).map_err(fail)
+        let kept = || {
+            let new = NewFile::create(path)?;
+            // It is on the disk before it has its name.
+            new.file().write_all(self.to_text().as_bytes())?;
+            new.file().sync_all()?;
+            new.replace()?;
+            settle_name(path)
+        };
+        kept().map_err(fail)
     }
 
     /// What is kept at `path` of the tier `identity`, whatever machine it was taken on.

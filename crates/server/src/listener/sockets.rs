@@ -1,10 +1,12 @@
 //! Sockets that listen: opened at an address, or inherited.
 //!
-//! Failure: an address that cannot be listened on names itself; of a UNIX socket's path only a socket that nobody
-//!          listens on is removed
+//! Invariants: mode and owner are those of the socket's file that was made, whatever somebody puts at its path
+//! Failure:    an address that cannot be listened on names itself; of a UNIX socket's path only a socket that nobody
+//!             listens on is removed
 
 use super::{Address, EVERY, UNIX_MODE};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Uid, chownat, fchmod, fstat, openat};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
@@ -41,6 +43,35 @@ impl SocketFile {
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
+
+    /// Gives the file to a user.
+    pub(crate) fn give(&self, uid: u32, gid: u32) -> io::Result<()> {
+        let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+        Ok(chownat(self.held()?, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?)
+    }
+
+    /// Lets the file have just this mode. What it was made with has no more than that, and lacks what the process's mask takes.
+    fn set_mode(&self, mode: u32) -> io::Result<()> {
+        let file = self.held()?;
+        if fstat(&file)?.st_mode & 0o777 == mode & 0o777 {
+            return Ok(());
+        }
+        // The kernel knows it by what is held, not by its path.
+        let held = format!("/proc/self/fd/{}", file.as_raw_fd());
+        std::fs::set_permissions(held, std::fs::Permissions::from_mode(mode))
+    }
+
+    /// The file itself: the socket that was made, and no link or file that has its path since.
+    fn held(&self) -> io::Result<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = openat(CWD, &self.path, flags, Mode::empty())?;
+        let there = fstat(&file)?;
+        let is_socket = FileType::from_raw_mode(there.st_mode) == FileType::Socket;
+        if !is_socket || self.made != Some((there.st_dev, there.st_ino)) {
+            return Err(io::Error::other("something else has taken its path"));
+        }
+        Ok(file)
+    }
 }
 
 fn number_of(path: &Path) -> Option<(u64, u64)> {
@@ -65,13 +96,13 @@ pub(crate) fn open(address: &Address, backlog: u32, inherited: &mut Vec<OwnedFd>
                 return Ok(vec![opened]);
             }
             remove_stale(path)?;
-            let socket = bind_unix(path)?;
-            let made = Some(SocketFile::at(path));
+            let socket = bind_unix(path, *mode)?;
+            let made = SocketFile::at(path);
             // Nobody can connect before it listens, and by then it has its mode.
-            std::fs::set_permissions(path, std::fs::Permissions::from_mode(*mode))?;
+            made.set_mode(*mode)?;
             socket.listen(backlog)?;
             let address = address.clone();
-            return Ok(vec![Opened { socket, address, made }]);
+            return Ok(vec![Opened { socket, address, made: Some(made) }]);
         }
         Address::Ip(address) => vec![*address],
         Address::Name(host, port) if host == EVERY => return open_every(*port, backlog, inherited),
@@ -172,9 +203,11 @@ fn bind(address: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-fn bind_unix(path: &Path) -> io::Result<Socket> {
+fn bind_unix(path: &Path, mode: u32) -> io::Result<Socket> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
+    // The file is made with the mode that the socket has before (unix(7)), less what the process's mask takes.
+    fchmod(socket.as_fd(), Mode::from_raw_mode(mode))?;
     socket.bind(&SockAddr::unix(path)?)?;
     Ok(socket)
 }
@@ -227,6 +260,33 @@ mod tests {
     }
 
     #[test]
+    fn mode_and_owner_are_those_of_the_socket_that_was_made() {
+        let folder = std::env::temp_dir().join(format!("cotenant-modes-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (path, other) = (folder.join("s"), folder.join("other"));
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        // More than the mask of the process allows is had, too.
+        for wanted in [0o600, 0o777] {
+            let opened = open(&Address::Unix(path.clone(), wanted), 8, &mut Vec::new()).unwrap();
+            assert_eq!(mode(&path), wanted);
+            drop(opened);
+        }
+        std::fs::write(&other, "another's").unwrap();
+        std::fs::set_permissions(&other, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let socket = bind_unix(&path, 0o600).unwrap();
+        let file = SocketFile::at(&path);
+        let me = std::fs::metadata(&other).unwrap();
+        file.give(me.uid(), me.gid()).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(&other, &path).unwrap();
+        assert!(file.set_mode(0o777).is_err() && file.give(me.uid(), me.gid()).is_err());
+        assert_eq!(mode(&other), 0o600);
+        drop((socket, file));
+        assert!(path.is_symlink(), "it is another's");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
     fn every_address_is_of_both_kinds_at_one_port() {
         let every = Address::Name(EVERY.to_owned(), 0);
         let opened = open(&every, 8, &mut Vec::new()).expect("some port is free");
@@ -261,10 +321,10 @@ mod tests {
     fn a_path_that_another_has_taken_since_is_left_to_it() {
         let path = std::env::temp_dir().join(format!("cotenant-socket-{}", std::process::id()));
         let _stale = std::fs::remove_file(&path);
-        let first = bind_unix(&path).unwrap();
+        let first = bind_unix(&path, UNIX_MODE).unwrap();
         let file = SocketFile::at(&path);
         std::fs::remove_file(&path).unwrap();
-        let _second = bind_unix(&path).unwrap();
+        let _second = bind_unix(&path, UNIX_MODE).unwrap();
         drop((first, file));
         assert!(path.exists());
         drop(SocketFile::at(&path));

@@ -71,9 +71,10 @@ impl Sockets {
         self.main.iter().map(|prepared| &prepared.opened.address)
     }
 
-    /// The files of UNIX sockets that were made.
-    pub fn files(&self) -> impl Iterator<Item = &Path> {
-        self.main.iter().filter_map(|prepared| Some(prepared.opened.made.as_ref()?.path()))
+    /// Gives the files of UNIX sockets that were made to a user; those that cannot be given, with why.
+    pub fn give(&self, uid: u32, gid: u32) -> impl Iterator<Item = (&Path, io::Error)> {
+        let made = self.main.iter().filter_map(|prepared| prepared.opened.made.as_ref());
+        made.filter_map(move |file| Some((file.path(), file.give(uid, gid).err()?)))
     }
 }
 
