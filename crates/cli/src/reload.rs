@@ -44,7 +44,7 @@ impl Reload {
         let memory = adopted.config.memory;
         if self.config.memory < memory {
             // How far it may be raised is as it was.
-            system::check_memory(memory, memory);
+            system::check_memory(&Config { memory, memory_max: None, ..self.config.clone() });
         }
         for done in &adopted.done {
             tracing::info!("the settings were read again: {done}");

@@ -74,7 +74,7 @@ pub(crate) fn run(mut options: ServeOptions, read: &Read<'_>) -> Result<Code, Fa
     manners.raise_limits();
     manners.check_large_pages();
     system::raise_files(&config);
-    system::check_memory(config.memory, config.most_memory());
+    system::check_memory(&config);
 
     let inherited = activation.sockets(is_child);
     let inherited = inherited.map_err(|e| {

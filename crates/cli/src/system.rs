@@ -4,6 +4,7 @@
 //! Failure: what cannot be read is no limit
 
 use crate::daemon::raise;
+use media::TierMedium;
 use rustix::process::Resource;
 use server::Config;
 use std::path::{Path, PathBuf};
@@ -26,24 +27,41 @@ pub(crate) fn raise_files(config: &Config) {
     }
 }
 
+/// What a process takes beside `-m` and tiers in memory: program, stacks, receive buffers, the journal (measured: 10.5 to 18.4 MiB
+/// with `-m 64` and 100 connections, docs/tiers.md).
+const BESIDE: Bytes = Bytes::mib(18);
+
 /// Says where the control group allows less memory than there is to be, or than there may come to be.
-pub(crate) fn check_memory(memory: Bytes, most: Bytes) {
+pub(crate) fn check_memory(config: &Config) {
     let read = |path: &Path| std::fs::read_to_string(path).ok();
-    if let Some(said) = memory_limit(&read).and_then(|limit| beyond(limit, memory, most)) {
+    if let Some(said) = memory_limit(&read).and_then(|limit| beyond(limit, config)) {
         tracing::warn!("{said}");
     }
 }
 
-/// What is to be said of a limit of memory below that.
-fn beyond(limit: Bytes, memory: Bytes, most: Bytes) -> Option<String> {
-    if limit < memory {
-        return Some(format!(
-            "the control group allows {limit} of memory, -m is {memory}: the process will be killed before it is full"
-        ));
+/// What is to be said of a limit of memory below what a server takes.
+fn beyond(limit: Bytes, config: &Config) -> Option<String> {
+    let tiers: Vec<_> = config.tiers.iter().filter(|tier| is_in_memory(&tier.spec.medium)).collect();
+    let beside = tiers.iter().fold(BESIDE, |sum, tier| sum + tier.spec.size);
+    let tiers: String = tiers.iter().map(|t| format!(", tier '{}' of {}", t.name, t.spec.size)).collect();
+    let takes = |what: &str, memory: Bytes, when: &str| {
+        let all = memory + beside;
+        (limit < all).then(|| {
+            format!(
+                "the control group allows {limit} of memory, and {what} of {memory}{tiers} and some {BESIDE} beside them are {all}: \
+                 {when}the process will be killed before it is full"
+            )
+        })
+    };
+    takes("-m", config.memory, "").or_else(|| takes("memory_max", config.most_memory(), "raised so far "))
+}
+
+/// Whether a tier's values are memory of the process.
+fn is_in_memory(medium: &TierMedium) -> bool {
+    match medium {
+        TierMedium::Dram | TierMedium::Emulated(_) | TierMedium::Numa(_) => true,
+        TierMedium::File(_) | TierMedium::Synced(_) | TierMedium::Dax(_) => false,
     }
-    (limit < most).then(|| {
-        format!("the control group allows {limit} of memory, memory_max is {most}: raised beyond that the process will be killed before it is full")
-    })
 }
 
 /// The least limit of memory of the process's control groups and those above them.
@@ -70,14 +88,37 @@ fn memory_limit(read: &dyn Fn(&Path) -> Option<String>) -> Option<Bytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use server::TierConfig;
 
     #[test]
     fn memory_beyond_the_limit_is_named_as_it_is_and_as_it_may_be() {
-        let said = |limit| beyond(Bytes::mib(limit), Bytes::mib(64), Bytes::mib(128)).unwrap_or_default();
-        assert!(said(63).contains("-m is 64MiB"), "{}", said(63));
-        assert!(said(64).contains("memory_max is 128MiB") && !said(127).is_empty(), "{}", said(64));
-        assert_eq!(said(128), "");
-        assert_eq!(beyond(Bytes::mib(64), Bytes::mib(64), Bytes::mib(64)), None);
+        let config = |tiers: &[&str]| Config {
+            memory: Bytes::mib(64),
+            memory_max: Some(Bytes::mib(128)),
+            tiers: tiers.iter().map(|tier| TierConfig::parse(tier).unwrap()).collect(),
+            ..Config::default()
+        };
+        let said = |limit, tiers: &[&str]| beyond(Bytes::mib(limit), &config(tiers)).unwrap_or_default();
+        // What a process takes beside is memory, too.
+        assert!(
+            said(64, &[]).contains("-m of 64MiB and some 18MiB beside them are 82MiB"),
+            "{}",
+            said(64, &[])
+        );
+        assert!(said(81, &[]).contains("-m of"), "{}", said(81, &[]));
+        assert!(
+            said(82, &[]).contains("memory_max of 128MiB") && !said(145, &[]).is_empty(),
+            "{}",
+            said(82, &[])
+        );
+        assert_eq!(said(146, &[]), "");
+        for tier in ["pm=emulated:6dimm:32MiB", "pm=numa:1:32MiB", "pm=dram:32MiB"] {
+            assert!(said(113, &[tier]).contains("tier 'pm' of 32MiB"), "{}", said(113, &[tier]));
+            assert!(!said(114, &[tier]).contains("-m of") && said(178, &[tier]).is_empty());
+        }
+        assert_eq!(said(146, &["ssd=file:/a:32MiB"]), "", "a file is no memory of the process");
+        let fixed = Config { memory_max: None, ..config(&[]) };
+        assert_eq!(beyond(Bytes::mib(82), &fixed), None);
     }
 
     fn check(files: &[(&str, &str)], wanted: Option<u64>) {
