@@ -426,6 +426,28 @@ def test_a_probe_of_a_new_file_measures_blocks_that_were_written(tmp_path):
     assert blocks * 4096 >= 32 << 20, extents
 
 
+def test_a_probe_that_could_keep_nothing_measures_nothing(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    for arguments in (["--profile", "no/such/folder"], ["--profile", str(tmp_path)], ["--out", "file"], ["--out", "file/out"]):
+        command = [str(servers.BINARY), "probe", "dram:8MiB", "--time", "50s", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=25, check=False, cwd=tmp_path)
+        lines = done.stderr.splitlines()
+        assert (done.returncode, done.stdout, len(lines)) == (3, "", 2) and "  try: --" in lines[1], done.stderr
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"] and (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_probe_that_has_measured_nothing_leaves_the_profile_that_is_there(tmp_path):
+    command = [str(servers.BINARY), "probe", "dram:8MiB", "--profile", "profile.json", "--time"]
+    done = subprocess.run([*command, "2s"], capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    kept = (tmp_path / "profile.json").read_text()
+    done = subprocess.run([*command, "1ns"], capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (3, "") and "stays as it was" in done.stderr, done.stderr
+    assert "  try: give it longer" in done.stderr
+    assert (tmp_path / "profile.json").read_text() == kept
+    assert [entry.name for entry in tmp_path.iterdir()] == ["profile.json"]
+
+
 def test_a_large_value_is_appended_to_one_that_is_away(fresh, tmp_path):
     spec = f"ssd=file:{tmp_path / 'tier'}:64MiB"
     server = fresh("-m", "64", "-I", "8m", "-t", "1", "--tier", spec, "--placement", "ssd")

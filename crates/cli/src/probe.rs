@@ -7,10 +7,11 @@ use crate::failure::{Code, Failure, say};
 use comfy_table::{CellAlignment, Table, presets};
 use harness::experiments::profile_page;
 use indicatif::{ProgressBar, ProgressStyle};
-use media::TierSpec;
-use media::probe::{Competition, Probed, ProfileFile, machine_name, probe};
+use media::probe::{Competition, Probed, ProfileFile, ProfileFileError, machine_name, probe};
+use media::{NewFile, TierSpec};
 use server::Clock as _;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use units::Duration;
 
 /// What `probe` is told.
@@ -34,10 +35,15 @@ pub(crate) const TIME_MAX: Duration = Duration::from_secs(55);
 /// Probes the tier.
 pub(crate) fn run(options: &ProbeOptions) -> Result<Code, Failure> {
     let (clock, spec) = (SystemClock::new(), &options.tier);
+    // What is measured for a minute has a place before.
+    options.profile.as_deref().map_or(Ok(()), can_be_kept)?;
+    options.out.as_deref().map_or(Ok(()), make_folder)?;
     let open = spec.open().map_err(|e| {
         let cure = e.cure().unwrap_or_default();
         Failure { cure, ..told_in_full(e) }
     })?;
+    let path = options.profile.clone().unwrap_or_else(|| spec.profile_path());
+    can_be_kept(&path)?;
     let bar = progress_bar(options.json);
     let told = |done: usize, of: usize| {
         bar.set_length(of as u64);
@@ -55,9 +61,13 @@ pub(crate) fn run(options: &ProbeOptions) -> Result<Code, Failure> {
         rows,
         competition: Some(competition),
     };
-    let path = options.profile.clone().unwrap_or_else(|| spec.profile_path());
-    let cure = "--profile FILE, in a folder that can be written to";
-    file.save(&path).map_err(|e| Failure { cure: cure.to_owned(), ..told_in_full(e) })?;
+    file.save(&path).map_err(|e| {
+        let cure = match &e {
+            ProfileFileError::Unfit { .. } => "give it longer: --time 40s",
+            _ => KEPT,
+        };
+        Failure { cure: cure.to_owned(), ..told_in_full(e) }
+    })?;
     if options.json {
         say(file.to_text().trim_end());
     } else {
@@ -75,14 +85,31 @@ fn told_in_full(error: impl std::error::Error + Send + Sync + 'static) -> Failur
     Failure::from(anyhow::Error::new(error))
 }
 
-fn page(file: &ProfileFile, folder: &std::path::Path) -> Result<(), Failure> {
+/// Where a profile can be kept.
+const KEPT: &str = "--profile FILE, in a folder that can be written to";
+
+/// Whether a profile can be kept at a path; nothing is changed there.
+fn can_be_kept(path: &Path) -> Result<(), Failure> {
+    let tried = if path.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { NewFile::create(path) };
+    tried
+        .map(drop)
+        .map_err(|e| Failure::failed(format!("cannot write the profile {}: {e}", path.display()), KEPT))
+}
+
+fn make_folder(folder: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(folder).map_err(|e| unwritable(folder, &e))
+}
+
+fn page(file: &ProfileFile, folder: &Path) -> Result<(), Failure> {
     let path = folder.join("index.html");
-    std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&path, profile_page(file))).map_err(|e| {
-        Failure::failed(
-            format!("cannot write {}: {e}", path.display()),
-            "--out FOLDER that can be written to",
-        )
-    })
+    std::fs::write(&path, profile_page(file)).map_err(|e| unwritable(&path, &e))
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> Failure {
+    Failure::failed(
+        format!("cannot write {}: {error}", path.display()),
+        "--out FOLDER that can be written to",
+    )
 }
 
 fn table(file: &ProfileFile) -> Table {

@@ -5,6 +5,7 @@
 //! Failure:    a tier that cannot be had is why the server does not start
 
 use crate::config::Config;
+use crate::operator::told;
 use crate::sharing::TierModel;
 use media::probe::{ProfileFile, ProfileFileError, machine_id, machine_name};
 use media::{Device, OpenTier, Profile, TierMedium, TierSpec};
@@ -185,7 +186,7 @@ fn profile(tier: &TierConfig, identity: &str) -> (Option<Profile>, TierModel) {
 
 fn warn_of_costs(tier: &TierConfig, error: &ProfileFileError) {
     let cure = error.cure(&tier.spec.to_string());
-    tracing::warn!("accesses to tier '{}' cost by their bytes: {error}; {cure}", tier.name);
+    tracing::warn!("accesses to tier '{}' cost by their bytes: {}; {cure}", tier.name, told(error));
 }
 
 /// Tells a store which tier's bandwidth is divided, and what accesses cost. Returns how reads and writes of that tier slow each other.

@@ -154,8 +154,7 @@ pub(crate) fn destination(path: &Path) -> PathBuf {
 
 /// A new tier: made beside its place and moved there once it is complete, in the place of nothing or of what is `empty` and claimed.
 fn created(path: &Path, size: Bytes, reach: Reach, empty: Option<&File>) -> Result<Place, TierError> {
-    let made =
-        NewFile::open(path, &mut options(reach)).map_err(|cause| refusal(path, "open", cause))?;
+    let made = NewFile::open(path, &mut options(reach)).map_err(|cause| refusal(path, "open", cause))?;
     claim(path, made.file(), reach)?;
     let block = fill(path, made.file(), size)?;
     let file = publish(made, path, empty).map_err(|cause| refusal(path, "create", cause))?;

@@ -65,6 +65,14 @@ pub enum ProfileFileError {
         #[source]
         cause: ProfileError,
     },
+    /// What was measured is no profile.
+    #[error("what was measured is no profile, and {path} stays as it was: {why}")]
+    Unfit {
+        /// The file.
+        path: String,
+        /// What is wrong.
+        why: String,
+    },
     /// It is of another tier.
     #[error("{path} is the profile of another tier ({found}, not {wanted})")]
     Foreign {
@@ -94,6 +102,7 @@ impl ProfileFileError {
         let (Self::System { path, .. }
         | Self::Malformed { path, .. }
         | Self::Rows { path, .. }
+        | Self::Unfit { path, .. }
         | Self::Foreign { path, .. }
         | Self::Stale { path, .. }) = self;
         format!("cotenant probe {spec} --profile {path}")
@@ -104,14 +113,18 @@ impl ProfileFile {
     /// Keeps it at `path`: complete under its name, or not at all.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// If the file cannot be written, or what it would hold could not be read again as a profile.
     pub fn save(&self, path: &Path) -> Result<(), ProfileFileError> {
         let fail =
             |cause| ProfileFileError::System { what: "write", path: path.display().to_string(), cause };
+        let text = self.to_text();
+        let read = Self::from_text(&text);
+        let fits = read.and_then(|read| Profile::new(&read.rows).map_err(|e| e.to_string()));
+        fits.map_err(|why| ProfileFileError::Unfit { path: path.display().to_string(), why })?;
         let kept = || {
             let new = NewFile::create(path)?;
             // It is on the disk before it has its name.
-            new.file().write_all(self.to_text().as_bytes())?;
+            new.file().write_all(text.as_bytes())?;
             new.file().sync_all()?;
             new.replace()?;
             settle_name(path)
@@ -288,6 +301,29 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         assert!(matches!(ProfileFile::read(&path, ""), Err(ProfileFileError::System { what: "read", .. })));
         assert_ne!(machine_id(&machine_name()), machine_id("another"));
+    }
+
+    #[test]
+    fn what_no_server_could_read_is_not_kept() {
+        let name = format!("unfit-profile-{}.json", std::process::id());
+        let path = std::env::current_exe().unwrap().with_file_name(name);
+        let good = file();
+        good.save(&path).unwrap();
+        // A rate that is written as 0, one that is no number, and one that is missing.
+        for rate in [0.4, f64::NAN, f64::INFINITY] {
+            let mut unfit = file();
+            unfit.rows[0].read_iops = rate;
+            let refused = unfit.save(&path).unwrap_err();
+            assert!(matches!(refused, ProfileFileError::Unfit { .. }), "{refused:?}");
+        }
+        let mut unfit = file();
+        unfit.rows.pop();
+        assert!(matches!(unfit.save(&path), Err(ProfileFileError::Unfit { .. })));
+        let mut unfit = file();
+        unfit.competition.as_mut().unwrap().reads[1] = f64::INFINITY;
+        assert!(matches!(unfit.save(&path), Err(ProfileFileError::Unfit { .. })));
+        assert_eq!(ProfileFile::read(&path, "numa:1").unwrap(), good);
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]
