@@ -126,6 +126,14 @@ def test_an_answer_that_nobody_could_be_given_is_status_3(arguments):
     assert what.startswith("error: standard output did not take") and "No space left" in what and cure.startswith("  try: ")
 
 
+def test_the_doctor_says_what_would_be_a_folder(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    for at, cure in (("file", "name a folder: --at FOLDER"), ("no", f"mkdir -p {tmp_path / 'no'}")):
+        done = run("doctor", "--at", tmp_path / at)
+        check_refused(done, at)
+        assert done.stderr.splitlines()[1] == f"  try: {cure}"
+
+
 def test_a_reader_that_closes_its_end_is_no_failure():
     reading, writing = os.pipe()
     os.close(reading)

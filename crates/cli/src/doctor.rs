@@ -17,7 +17,10 @@ pub(crate) struct DoctorOptions {
 pub(crate) fn run(options: &DoctorOptions) -> Result<Code, Failure> {
     if !options.at.is_dir() {
         let what = format!("--at: {} is no folder", options.at.display());
-        return Err(Failure::wrong_use(what, format!("mkdir -p {}", options.at.display())));
+        let is_free = std::fs::symlink_metadata(&options.at).is_err();
+        let make = format!("mkdir -p {}", options.at.display());
+        let cure = if is_free { make } else { "name a folder: --at FOLDER".to_owned() };
+        return Err(Failure::wrong_use(what, cure));
     }
     let findings = examine(Path::new("/"), &Tried::in_folder(&options.at));
     if options.json {

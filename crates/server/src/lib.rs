@@ -63,7 +63,7 @@ pub use operator::{
     Adopted, GroupReport, GroupSettings, MemorySettings, Operator, Refusal, RefusalKind, Settings,
     TenantReport,
 };
-pub use reactor::IoEngine;
+pub use reactor::{IoEngine, probe_io_uring};
 pub use saved::{NotSaved, SavedError};
 pub use server::{Running, Sockets, StartError, start, start_on, start_with};
 pub use shared::Clock;

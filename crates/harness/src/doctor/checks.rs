@@ -98,22 +98,33 @@ fn direct_io(tried: &Tried) -> Finding {
 }
 
 fn io_uring(system: &System, tried: &Tried) -> Finding {
-    let disabled = system.number("proc/sys/kernel/io_uring_disabled").unwrap_or(0);
-    let (seen, enable) = match (tried.io_uring, disabled) {
-        (Some(true), _) => ((Offer::Yes, "a read went through".to_owned()), None),
-        (_, 1 | 2) => {
-            let seen = format!("kernel.io_uring_disabled is {disabled}");
-            ((Offer::Off, seen), Some("sysctl -w kernel.io_uring_disabled=0"))
-        }
-        (None, _) => ((Offer::No, "not tried: there is no file tier to read from".to_owned()), None),
-        (Some(false), _) => {
-            let enable =
-                "docker run --security-opt seccomp=PROFILE, with a profile that allows io_uring_setup";
-            ((Offer::Off, "the system refuses it (a container's profile?)".to_owned()), Some(enable))
-        }
+    let about = ("io_uring", "sockets, reads of file tiers");
+    let instead = match (&tried.sockets, tried.io_uring) {
+        (Ok(()), _) => "threads read files",
+        (Err(_), Some(true)) => "epoll waits for sockets",
+        (Err(_), _) => "epoll waits for sockets, threads read files",
     };
-    let instead = "threads read files, epoll waits for sockets";
-    finding(("io_uring", "reads of file tiers, sockets"), seen, instead, enable.map(str::to_owned))
+    let reads = match tried.io_uring {
+        Some(true) => "a read went through",
+        Some(false) => "reads of files are refused",
+        None => "reads were not tried: there is no file tier",
+    };
+    let seen = match &tried.sockets {
+        Ok(()) => format!("waits for sockets; {reads}"),
+        Err(why) => format!("does not wait for sockets ({why}); {reads}"),
+    };
+    if tried.sockets.is_ok() && tried.io_uring != Some(false) {
+        return finding(about, (Offer::Yes, seen), "", None);
+    }
+    let disabled = system.number("proc/sys/kernel/io_uring_disabled").unwrap_or(0);
+    let (seen, enable) = if matches!(disabled, 1 | 2) {
+        let seen = format!("{seen}; kernel.io_uring_disabled is {disabled}");
+        (seen, "sysctl -w kernel.io_uring_disabled=0")
+    } else {
+        // A container's profile, or a system that is too old.
+        (seen, "docker run --security-opt seccomp=PROFILE, with a profile that allows io_uring_setup")
+    };
+    finding(about, (Offer::Off, seen), instead, Some(enable.to_owned()))
 }
 
 fn dax(system: &System) -> Finding {
@@ -149,27 +160,40 @@ fn dax(system: &System) -> Finding {
 }
 
 fn numa(system: &System) -> Finding {
-    let nodes: Vec<String> = system
+    let about = ("NUMA", "numa tiers (CXL memory)");
+    let instead = "emulated:6dimm:SIZE for trials";
+    let mut nodes: Vec<u32> = system
         .names("sys/devices/system/node")
-        .into_iter()
-        .filter(|name| name.strip_prefix("node").is_some_and(|n| n.parse::<u32>().is_ok()))
-        .collect();
-    let slow: Vec<&str> = nodes
         .iter()
-        .filter(|node| system.text(&format!("sys/devices/system/node/{node}/cpulist")).is_empty())
-        .map(String::as_str)
+        .filter_map(|n| n.strip_prefix("node")?.parse().ok())
         .collect();
+    nodes.sort_unstable();
+    let of = |node: u32, file: &str| system.text(&format!("sys/devices/system/node/node{node}/{file}"));
+    // A node of processors alone, or whose memory is all offline, gives none.
+    let (with, without): (Vec<u32>, Vec<u32>) =
+        nodes.into_iter().partition(|node| has_memory(&of(*node, "meminfo")));
+    let listed = |nodes: &[u32]| nodes.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    let mut seen =
+        format!("nodes with memory: {}", if with.is_empty() { "0".to_owned() } else { listed(&with) });
+    let slow: Vec<u32> = with.iter().copied().filter(|node| of(*node, "cpulist").is_empty()).collect();
+    for (what, nodes) in [("without processors", &slow), ("without memory", &without)] {
+        if !nodes.is_empty() {
+            seen.push_str(&format!("; {what}: {}", listed(nodes)));
+        }
+    }
+    if !slow.is_empty() || 1 < with.len() {
+        return finding(about, (Offer::Yes, seen), instead, None);
+    }
     let device = system.names("sys/bus/dax/devices").into_iter().next();
-    let (seen, enable) = if let Some(node) = slow.first() {
-        ((Offer::Yes, format!("{node} has memory and no processors")), None)
-    } else if 1 < nodes.len() {
-        ((Offer::Yes, format!("{} nodes, all with processors", nodes.len())), None)
-    } else {
-        let enable = device.map(|device| format!("daxctl reconfigure-device --mode=system-ram {device}"));
-        let offer = if enable.is_some() { Offer::Off } else { Offer::No };
-        ((offer, "one node".to_owned()), enable)
-    };
-    finding(("NUMA", "numa tiers (CXL memory)"), seen, "emulated:6dimm:SIZE for trials", enable)
+    let enable = device.map(|device| format!("daxctl reconfigure-device --mode=system-ram {device}"));
+    let offer = if enable.is_some() { Offer::Off } else { Offer::No };
+    finding(about, (offer, seen), instead, enable)
+}
+
+/// Whether a node has memory, by its `meminfo`.
+fn has_memory(described: &str) -> bool {
+    let total = described.lines().find_map(|line| line.split_once("MemTotal:"));
+    total.and_then(|(_, rest)| rest.split_ascii_whitespace().next()).is_some_and(|kib| kib != "0")
 }
 
 fn huge_pages(system: &System) -> Finding {
@@ -187,50 +211,43 @@ fn huge_pages(system: &System) -> Finding {
     finding(("huge pages", "index and log"), seen, "pages of 4 KiB: more misses of the address cache", enable)
 }
 
+/// What is used instead of what nothing of ours uses so far: there is no cure to tell, and nothing to change on the machine.
+const NOT_YET: &str = "nothing: what would use it is not there yet";
+
 fn userfaultfd(system: &System) -> Finding {
-    let unprivileged = system.number("proc/sys/vm/unprivileged_userfaultfd");
-    let enable = Some("sysctl -w vm.unprivileged_userfaultfd=1".to_owned());
-    let seen = match unprivileged {
+    let seen = match system.number("proc/sys/vm/unprivileged_userfaultfd") {
         Some(1) => (Offer::Yes, "for everybody"),
         Some(_) if system.is_there("dev/userfaultfd") => (Offer::Yes, "for who may open /dev/userfaultfd"),
         Some(_) => (Offer::Off, "for the superuser only"),
-        None => {
-            let seen = (Offer::No, "the kernel has none");
-            return finding(("userfaultfd", "the pager"), seen, "no pager", None);
-        }
+        None => (Offer::No, "the kernel has none"),
     };
-    finding(("userfaultfd", "the pager"), seen, "the pager as the superuser", enable)
+    finding(("userfaultfd", "a pager, which is not there yet"), seen, NOT_YET, None)
 }
 
 fn resctrl(system: &System) -> Finding {
-    let about = ("resctrl", "bandwidth of host tenants (MBA)");
-    let instead = "CPU quotas slow host tenants; cache tenants have their brakes";
+    let about = ("resctrl", "bandwidth of host tenants (MBA), which are not there yet");
     let mounted = system.mounts().into_iter().find(|[_, _, kind, _]| kind == "resctrl");
-    if let Some([_, place, ..]) = mounted {
+    let seen = if let Some([_, place, ..]) = mounted {
         // The kernel shows so what the processor can do with memory bandwidth; caches alone are no help here.
-        let seen = if system.is_there(&format!("{}/info/MB", place.trim_start_matches('/'))) {
+        if system.is_there(&format!("{}/info/MB", place.trim_start_matches('/'))) {
             (Offer::Yes, format!("mounted at {place}"))
         } else {
             (Offer::No, format!("mounted at {place}, without memory bandwidth (info/MB)"))
-        };
-        return finding(about, seen, instead, None);
-    }
-    if system.knows_file_system("resctrl") && system.has_flag("mba") {
-        let enable = Some("mount -t resctrl resctrl /sys/fs/resctrl".to_owned());
-        return finding(about, (Offer::Off, "not mounted"), instead, enable);
-    }
-    finding(about, (Offer::No, "neither processor nor kernel have it, or one lacks"), instead, None)
+        }
+    } else if system.knows_file_system("resctrl") && system.has_flag("mba") {
+        (Offer::Off, "not mounted".to_owned())
+    } else {
+        (Offer::No, "neither processor nor kernel have it, or one lacks".to_owned())
+    };
+    finding(about, seen, NOT_YET, None)
 }
 
 fn cgroup_v2(system: &System) -> Finding {
-    let about = ("cgroup v2", "memory and CPU of host tenants");
-    let instead = "cgroup v1, without pressure and without io limits of swap";
+    let about = ("cgroup v2", "memory and CPU of host tenants, which are not there yet");
     let mounted = system.mounts().into_iter().find(|[_, _, kind, _]| kind == "cgroup2");
-    let boot = "add systemd.unified_cgroup_hierarchy=1 to the kernel's command line, then: reboot".to_owned();
     let Some([_, place, ..]) = mounted else {
-        let known = system.knows_file_system("cgroup2");
-        let offer = if known { Offer::Off } else { Offer::No };
-        return finding(about, (offer, "not mounted"), instead, known.then_some(boot));
+        let offer = if system.knows_file_system("cgroup2") { Offer::Off } else { Offer::No };
+        return finding(about, (offer, "not mounted"), NOT_YET, None);
     };
     let controllers = system.text(&format!("{}/cgroup.controllers", place.trim_start_matches('/')));
     let lacks: Vec<&str> = ["memory", "cpu", "io"]
@@ -238,10 +255,10 @@ fn cgroup_v2(system: &System) -> Finding {
         .filter(|c| !controllers.split(' ').any(|has| has == *c))
         .collect();
     if lacks.is_empty() {
-        return finding(about, (Offer::Yes, format!("{place}: {controllers}")), instead, None);
+        return finding(about, (Offer::Yes, format!("{place}: {controllers}")), "", None);
     }
     let seen = format!("{place} lacks {} (v1 holds what v2 lacks)", lacks.join(", "));
-    finding(about, (Offer::Off, seen), instead, Some(boot))
+    finding(about, (Offer::Off, seen), NOT_YET, None)
 }
 
 fn cgroup_v1(system: &System) -> Finding {
@@ -260,17 +277,31 @@ fn cgroup_v1(system: &System) -> Finding {
     } else {
         format!("without memory: {}", held.join(", "))
     };
-    finding(about, (Offer::No, seen), "cgroup v2", None)
+    finding(about, (Offer::No, seen), NOT_YET, None)
 }
 
+/// The right to count events of others, as a bit of `CapEff` (capabilities(7)), and that of all administration.
+const PERFMON: u32 = 38;
+const SYS_ADMIN: u32 = 21;
+
 fn pmu(system: &System) -> Finding {
-    let about = ("PMU", "what host tenants do to memory");
-    let instead = "the cache's own counters; host tenants by resctrl or not at all";
-    if !system.is_there("sys/bus/event_source/devices/cpu") {
-        return finding(about, (Offer::No, "the machine shows no counters (a virtual one?)"), instead, None);
+    let about = ("PMU", "what host tenants do to memory, which are not there yet");
+    let devices = "sys/bus/event_source/devices";
+    // Those of processors: one where all are alike; else, as on ARM, each says which processors it is of.
+    let is_of_processors =
+        |name: &String| name == "cpu" || system.is_there(&format!("{devices}/{name}/cpus"));
+    let counters: Vec<String> = system.names(devices).into_iter().filter(is_of_processors).collect();
+    if counters.is_empty() {
+        return finding(about, (Offer::No, "the machine shows no counters (a virtual one?)"), NOT_YET, None);
     }
     let paranoid = system.number("proc/sys/kernel/perf_event_paranoid").unwrap_or(0);
-    let enable = Some("sysctl -w kernel.perf_event_paranoid=1".to_owned());
-    let offer = if paranoid <= 1 { Offer::Yes } else { Offer::Off };
-    finding(about, (offer, format!("kernel.perf_event_paranoid is {paranoid}")), instead, enable)
+    let status = system.text("proc/self/status");
+    let held =
+        status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("CapEff:")?.trim(), 16).ok());
+    let may = held.is_some_and(|held| held & (1 << PERFMON | 1 << SYS_ADMIN) != 0);
+    // Events of a processor or of a control group, and not of one process, are for who may otherwise (perf_event_open(2)).
+    let offer = if paranoid <= 0 || may { Offer::Yes } else { Offer::Off };
+    let right = if may { ", which this process need not heed" } else { "" };
+    let seen = format!("{}; kernel.perf_event_paranoid is {paranoid}{right}", counters.join(", "));
+    finding(about, (offer, seen), NOT_YET, None)
 }

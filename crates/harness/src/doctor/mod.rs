@@ -1,6 +1,6 @@
 //! What this machine offers of what we can use, what is used instead, and the command that enables the rest.
 //!
-//! Shape:      the system's own description under a folder (`/`), and two things that are tried -> one `Finding` per ability
+//! Shape:      the system's own description under a folder (`/`), and what is tried -> one `Finding` per ability
 //! Invariants: nothing of the machine is changed, but for a file that is made and removed where a tier would be
 //! Failure:    what cannot be read counts as not there
 //! Non-goals:  enabling anything

@@ -31,7 +31,8 @@ impl Drop for Machine {
 }
 
 fn tried(direct_io: Result<(), String>, io_uring: Option<bool>) -> Tried {
-    Tried { folder: PathBuf::from("/here"), direct_io, io_uring }
+    let sockets = if io_uring == Some(true) { Ok(()) } else { Err("forbidden".to_owned()) };
+    Tried { folder: PathBuf::from("/here"), direct_io, io_uring, sockets }
 }
 
 fn of<'a>(findings: &'a [Finding], name: &str) -> &'a Finding {
@@ -44,7 +45,8 @@ fn a_machine_with_nothing_gets_an_alternative_for_everything() {
     let findings = machine.says(&tried(Err("no disk".to_owned()), None));
     assert_eq!(findings.len(), 10);
     for finding in &findings {
-        assert_eq!(finding.offer, Offer::No, "{finding:?}");
+        let refused = if finding.name == "io_uring" { Offer::Off } else { Offer::No };
+        assert_eq!(finding.offer, refused, "{finding:?}");
         assert!(!finding.instead.is_empty(), "{finding:?}");
     }
 }
@@ -62,7 +64,9 @@ fn a_machine_with_everything_needs_no_command() {
             ("sys/fs/resctrl/info/MB/min_bandwidth", "10\n"),
             ("sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory pids\n"),
             ("sys/devices/system/node/node0/cpulist", "0-3\n"),
+            ("sys/devices/system/node/node0/meminfo", "Node 0 MemTotal:  1024 kB\n"),
             ("sys/devices/system/node/node1/cpulist", "\n"),
+            ("sys/devices/system/node/node1/meminfo", "Node 1 MemTotal:  1024 kB\n"),
             ("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n"),
             ("proc/sys/vm/unprivileged_userfaultfd", "1\n"),
             ("proc/sys/kernel/perf_event_paranoid", "-1\n"),
@@ -83,16 +87,9 @@ fn what_is_off_comes_with_the_command_that_enables_it() {
     let machine = Machine::new(
         "off",
         &[
-            ("proc/mounts", "cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n"),
-            ("sys/fs/cgroup/unified/cgroup.controllers", "cpu\n"),
-            ("proc/filesystems", "nodev\tresctrl\n\text4\n"),
-            ("proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu mba clwb\n"),
             ("proc/sys/kernel/io_uring_disabled", "2\n"),
             ("sys/block/pmem0/size", "1\n"),
             ("sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]\n"),
-            ("proc/sys/vm/unprivileged_userfaultfd", "0\n"),
-            ("proc/sys/kernel/perf_event_paranoid", "2\n"),
-            ("sys/bus/event_source/devices/cpu/type", "4\n"),
         ],
     );
     let findings = machine.says(&tried(Ok(()), Some(false)));
@@ -100,15 +97,98 @@ fn what_is_off_comes_with_the_command_that_enables_it() {
         ("io_uring", "sysctl -w kernel.io_uring_disabled=0"),
         ("DAX", "mount -o dax /dev/pmem0 /mnt/pmem0"),
         ("huge pages", "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"),
-        ("userfaultfd", "sysctl -w vm.unprivileged_userfaultfd=1"),
-        ("resctrl", "mount -t resctrl resctrl /sys/fs/resctrl"),
-        ("cgroup v2", "add systemd.unified_cgroup_hierarchy=1 to the kernel's command line, then: reboot"),
-        ("PMU", "sysctl -w kernel.perf_event_paranoid=1"),
     ] {
         let finding = of(&findings, name);
         assert_eq!((finding.offer, finding.enable.as_deref()), (Offer::Off, Some(command)), "{finding:?}");
         assert!(!finding.instead.is_empty());
     }
+}
+
+#[test]
+fn nothing_is_to_be_changed_for_what_is_not_there_yet() {
+    let machine = Machine::new(
+        "not-yet",
+        &[
+            ("proc/mounts", "cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n"),
+            ("sys/fs/cgroup/unified/cgroup.controllers", "cpu\n"),
+            ("proc/filesystems", "nodev\tresctrl\n\text4\n"),
+            ("proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu mba clwb\n"),
+            ("proc/sys/vm/unprivileged_userfaultfd", "0\n"),
+            ("proc/sys/kernel/perf_event_paranoid", "2\n"),
+            ("sys/bus/event_source/devices/cpu/type", "4\n"),
+        ],
+    );
+    let findings = machine.says(&tried(Ok(()), Some(true)));
+    for name in ["userfaultfd", "resctrl", "cgroup v2", "PMU"] {
+        let finding = of(&findings, name);
+        assert_eq!((finding.offer, finding.enable.as_deref()), (Offer::Off, None), "{finding:?}");
+        assert!(
+            finding.purpose.ends_with("not there yet") && finding.instead.starts_with("nothing"),
+            "{finding:?}"
+        );
+    }
+}
+
+#[test]
+fn nodes_are_listed_by_what_they_have_and_one_without_memory_is_no_tier() {
+    let node = "sys/devices/system/node";
+    for (name, memory, offer, seen) in [
+        ("no-memory", "0", Offer::No, "nodes with memory: 0; without memory: 1"),
+        ("memory", "1024", Offer::Yes, "nodes with memory: 0, 1; without processors: 1"),
+    ] {
+        let paths = [0, 1].map(|n| (format!("{node}/node{n}/cpulist"), format!("{node}/node{n}/meminfo")));
+        let second = format!("Node 1 MemTotal:  {memory} kB\nNode 1 MemFree:  0 kB\n");
+        let files = [
+            (&*paths[0].0, "0-3\n"),
+            (&*paths[0].1, "Node 0 MemTotal:  1024 kB\n"),
+            (&*paths[1].0, "\n"),
+            (&*paths[1].1, &*second),
+        ];
+        let findings = Machine::new(name, &files).says(&tried(Ok(()), None));
+        let found = of(&findings, "NUMA");
+        assert_eq!((found.offer, found.seen.as_str()), (offer, seen));
+    }
+}
+
+#[test]
+fn counters_are_those_of_processors_whatever_they_are_called_and_for_who_may() {
+    let right = |bit: u32| format!("Name:\tx\nCapEff:\t{:016x}\n", 1_u64 << bit);
+    for (device, paranoid, status, offer) in [
+        ("cpu/type", "0", right(0), Offer::Yes),
+        ("cpu/type", "1", right(0), Offer::Off),
+        ("cpu/type", "4", right(38), Offer::Yes),
+        ("cpu/type", "2", right(21), Offer::Yes),
+        ("cpu_core/cpus", "-1", right(0), Offer::Yes),
+        ("armv8_pmuv3_0/cpus", "-1", right(0), Offer::Yes),
+        ("uncore_imc_0/cpumask", "-1", right(0), Offer::No),
+    ] {
+        let device = format!("sys/bus/event_source/devices/{device}");
+        let files = [
+            (&*device, "0\n"),
+            ("proc/sys/kernel/perf_event_paranoid", paranoid),
+            ("proc/self/status", &*status),
+        ];
+        let findings = Machine::new("counters", &files).says(&tried(Ok(()), None));
+        assert_eq!(of(&findings, "PMU").offer, offer, "{device} {paranoid} {status}");
+    }
+}
+
+#[test]
+fn sockets_are_judged_by_themselves_and_not_by_files() {
+    let machine = Machine::new("sockets", &[]);
+    for (sockets, reads, offer, instead) in [
+        (true, None, Offer::Yes, ""),
+        (true, Some(false), Offer::Off, "threads read files"),
+        (false, Some(true), Offer::Off, "epoll waits for sockets"),
+    ] {
+        let sockets = if sockets { Ok(()) } else { Err("forbidden".to_owned()) };
+        let findings = machine.says(&Tried { sockets, ..tried(Ok(()), reads) });
+        let found = of(&findings, "io_uring");
+        assert_eq!((found.offer, found.instead), (offer, instead), "{found:?}");
+    }
+    // Where no file can be made sockets are what they are elsewhere.
+    let there = Tried::in_folder(Path::new("/proc"));
+    assert_eq!((there.sockets, there.io_uring), (Tried::in_folder(&machine.0).sockets, None));
 }
 
 #[test]

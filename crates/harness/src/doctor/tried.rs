@@ -1,6 +1,8 @@
-//! What cannot be read anywhere and is tried: direct I/O in a folder, and reads by `io_uring`.
+//! What cannot be read anywhere and is tried: direct I/O in a folder, reads by `io_uring`, and sockets by it.
+//!
+//! Invariants: in the folder nothing that is there is opened or removed: what is made has a name that nobody knows before
 
-use media::{Engine, FileTier, TIER_MIN};
+use media::{Engine, FileTier, TIER_MIN, beside};
 use std::path::{Path, PathBuf};
 
 /// What came of trying.
@@ -12,13 +14,15 @@ pub struct Tried {
     pub direct_io: Result<(), String>,
     /// Whether reads went by `io_uring`; none if there was no tier to read.
     pub io_uring: Option<bool>,
+    /// Whether a server would wait for sockets by `io_uring`, or why not.
+    pub sockets: Result<(), String>,
 }
 
 impl Tried {
     /// Makes the smallest tier in `folder`, reads from it, and removes it.
     #[must_use]
     pub fn in_folder(folder: &Path) -> Self {
-        let path = folder.join(format!(".cotenant-doctor-{}", std::process::id()));
+        let path = beside(&folder.join(".cotenant-doctor"), "try");
         let made = FileTier::open(&path, TIER_MIN);
         let io_uring = made
             .as_ref()
@@ -34,6 +38,7 @@ impl Tried {
         drop(made);
         // Where none could be made none is there.
         let _removed = std::fs::remove_file(&path);
-        Self { folder: folder.to_owned(), direct_io, io_uring }
+        let sockets = server::probe_io_uring().map_err(|e| e.to_string());
+        Self { folder: folder.to_owned(), direct_io, io_uring, sockets }
     }
 }

@@ -90,6 +90,14 @@ pub(crate) fn choose(asked: IoEngine, threads: usize) -> (Engine, Vec<Ring>) {
     }
 }
 
+/// Finds out whether io_uring can wait for sockets here, as a server does when it starts.
+///
+/// # Errors
+/// Why it cannot.
+pub fn probe_io_uring() -> io::Result<()> {
+    make_rings(0).map(drop)
+}
+
 /// Finds out whether io_uring is to be had, and makes a ring for each of `threads` workers. The system interrupts whoever has made a
 /// ring when that ends; so a thread makes them that is gone by then.
 fn make_rings(threads: usize) -> io::Result<Vec<Ring>> {
