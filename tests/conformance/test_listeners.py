@@ -325,6 +325,7 @@ def test_root_becomes_the_user(tmp_path):
 
 @pytest.mark.skipif(not IS_ROOT, reason="only root can become another user")
 def test_root_gives_no_file_of_its_own_away(tmp_path):
+    tmp_path.chmod(0o711)
     for folder in tmp_path.parents:
         if folder.stat().st_uid == os.geteuid() and folder != pathlib.Path("/"):
             folder.chmod(folder.stat().st_mode | 0o011)
