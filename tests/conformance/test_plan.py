@@ -50,6 +50,17 @@ def test_wrong_use(trace):
     assert "did you mean 'loop'?" in done.stderr
 
 
+def test_the_format_of_a_trace_can_be_named(trace, tmp_path):
+    done = run("plan", "--trace", trace, "--format", "mix", "--tenant", "loop", "--json")
+    assert done.returncode == 0 and json.loads(done.stdout)["tenant"] == "loop", done.stderr
+    check_refused(run("plan", "--trace", trace, "--format", "mixed"), "mixed")
+    unknown = tmp_path / "unknown"
+    unknown.write_text("what is this\n")
+    done = run("plan", "--trace", unknown)
+    check_refused(done, "unknown")
+    assert "--format" in done.stderr, done.stderr
+
+
 def test_where_nothing_is_asked_twice_there_is_no_plan(tmp_path):
     path = tmp_path / "once.csv"
     path.write_text("t_ms,tenant,key,key_bytes,value_bytes,op,ttl_s\n0,once,1,20,61,get,0\n1,once,2,20,61,get,0\n")

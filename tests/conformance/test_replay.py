@@ -93,6 +93,19 @@ def test_traces_come_out_of_pipes_too(trace, tmp_path):
         assert lines[0].startswith("error: /dev/stdin") and lines[1].startswith("  try: "), lines
 
 
+def test_archives_of_pzstd_are_read(trace, tmp_path):
+    """They begin with a frame that is skipped, which tells how long the next is."""
+    packed = subprocess.run(["zstd", "-q", "-c", str(trace)], capture_output=True, check=True).stdout
+    archive = tmp_path / "trace.zst"
+    archive.write_bytes(bytes([0x50, 0x2A, 0x4D, 0x18, 4, 0, 0, 0]) + len(packed).to_bytes(4, "little") + packed)
+    report = replay(archive, "--memory", "8MiB", "--seed", "1")
+    plain = replay(trace, "--memory", "8MiB", "--seed", "1")
+    assert (report["gets"], report["hits"]) == (plain["gets"], plain["hits"])
+    command = [str(servers.BINARY), "replay", "--json", "--memory", "8MiB", "--seed", "1", "/dev/stdin"]
+    done = subprocess.run(command, input=archive.read_bytes(), capture_output=True, timeout=60)
+    assert done.returncode == 0 and json.loads(done.stdout)["hits"] == plain["hits"], done.stderr
+
+
 def test_same_seed_same_report(trace):
     first, again = replay(trace, "--memory", "8MiB"), replay(trace, "--memory", "8MiB")
     for report in (first, again):

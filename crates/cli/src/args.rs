@@ -330,6 +330,7 @@ fn planned(world: &World<'_>, flags: &ArgMatches) -> Result<PlanOptions, Failure
     Ok(PlanOptions {
         tenant: flags.get_one::<String>("tenant").cloned(),
         traces: flags.get_many::<PathBuf>("trace").into_iter().flatten().cloned().collect(),
+        format: text(flags, own("format"))?,
         admin: server_address(address, &place)?,
         changes: plan::changes(&text(flags, own("change"))?.unwrap_or_default())?,
         want,

@@ -69,6 +69,7 @@ pub(crate) const PLAN: &[Setting] = &[
         "Say how much memory this hit ratio needs; exit with 1 if none does",
     ),
     setting("at", Kind::Size, "", "1B and up", "What each tenant of a trace holds now"),
+    setting("format", Kind::Text, "", "a trace format", "The traces' format; found by their look without it"),
     setting("admin", Kind::Text, "127.0.0.1:11280", "HOST:PORT", "The server's administration"),
     switch("json", "Print one JSON object per tenant"),
 ];

@@ -60,8 +60,10 @@ fn main() -> ExitCode {
         environment: std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect(),
         read: &|path| std::fs::read_to_string(folder.join(path)),
     };
-    if world.args.len() == 2 && world.args[1] == replay::UNPACK {
-        return failure::exit_code(replay::unpack());
+    if let [_, command, magic] = &world.args[..]
+        && let (true, Some(magic)) = (command == replay::UNPACK, magic.to_str())
+    {
+        return failure::exit_code(replay::unpack(magic));
     }
     let result = args::request(&world).and_then(|request| answer(request, &world, is_child));
     if let (true, Err(failure)) = (is_child, &result) {

@@ -4,7 +4,7 @@
 //! Exit:  1 if what is wanted is out of reach, or nobody has a curve
 
 use crate::failure::{Code, Failure, complain, say};
-use crate::replay::Traces;
+use crate::replay::{Traces, format_of};
 use crate::suggest;
 use harness::plan::{Plan, PlanError, Planned, TracesError, fetch, of_traces, path_of};
 use lab::TraceReader;
@@ -20,6 +20,8 @@ pub(crate) struct PlanOptions {
     pub(crate) traces: Vec<PathBuf>,
     /// `HOST:PORT` of the server's administration.
     pub(crate) admin: String,
+    /// The traces' format; none means found by their look.
+    pub(crate) format: Option<String>,
     /// Changes of memory in percent.
     pub(crate) changes: Vec<i64>,
     /// A hit ratio to reach.
@@ -98,7 +100,7 @@ fn live(options: &PlanOptions) -> Result<Plan, Failure> {
 }
 
 fn offline(options: &PlanOptions) -> Result<Planned, Failure> {
-    let mut traces = Traces::open(&options.traces, None)?;
+    let mut traces = Traces::open(&options.traces, format_of(options.format.as_deref())?)?;
     let mut readers: Vec<&mut dyn TraceReader> =
         traces.readers.iter_mut().map(|r| &mut **r as &mut dyn TraceReader).collect();
     let planned = of_traces(&mut readers, options.at).map_err(|error| match error {

@@ -66,17 +66,10 @@ pub(crate) struct ReplayOptions {
 /// The command that unpacks.
 pub(crate) const UNPACK: &str = "unpack";
 
-/// What a compressed trace begins with.
-const ZSTD_MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
-
 /// Replays the traces and prints the hit ratios.
 pub(crate) fn run(options: ReplayOptions) -> Result<Code, Failure> {
     let clock = SystemClock::new();
-    let format = match options.format.as_deref().map(str::parse::<Format>) {
-        None => None,
-        Some(Ok(format)) => Some(format),
-        Some(Err(e)) => return Err(Failure::wrong_use(e.to_string(), "leave --format away")),
-    };
+    let format = format_of(options.format.as_deref())?;
     if options.ttl && options.server.is_some() && !options.realtime {
         return Err(Failure::wrong_use(
             "times to live against a server pass in real time only",
@@ -97,6 +90,12 @@ pub(crate) fn run(options: ReplayOptions) -> Result<Code, Failure> {
     }
     let known: Vec<String> = report.tenants.into_iter().map(|tenant| tenant.name).collect();
     strangers(&options, &known)
+}
+
+/// The format that is named, if one is.
+pub(crate) fn format_of(text: Option<&str>) -> Result<Option<Format>, Failure> {
+    let format = text.map(str::parse).transpose();
+    format.map_err(|e: lab::UnknownFormat| Failure::wrong_use(e.to_string(), "leave --format away"))
 }
 
 /// A tenant that an option names and that never came is a slip: what the option says was of no use.
@@ -224,16 +223,15 @@ fn open(path: &Path, format: Option<Format>) -> Result<(Box<dyn TraceReader + Se
         Failure::wrong_use(format!("{}: cannot be read: {e}", path.display()), cure)
     };
     let mut file = File::open(path).map_err(unreadable)?;
-    let mut head = Vec::with_capacity(ZSTD_MAGIC.len());
     // What a pipe has given it gives to nobody again.
-    (&mut file).take(ZSTD_MAGIC.len() as u64).read_to_end(&mut head).map_err(unreadable)?;
+    let head = lab::head(&mut file).map_err(unreadable)?;
     let watched = file.try_clone().map_err(unreadable)?;
-    let input: Box<dyn BufRead + Send> = if head == ZSTD_MAGIC {
+    let input: Box<dyn BufRead + Send> = if let Some(magic) = lab::zstd_magic(&head) {
         if file.metadata().is_ok_and(|found| found.is_file()) {
             // Whatever is wrong with its beginning is said by the reader that unpacks in this process.
             lab::open(path, format).map_err(wrong)?;
         }
-        Box::new(BufReader::with_capacity(1 << 20, Unpacked::start(file).map_err(unreadable)?))
+        Box::new(BufReader::with_capacity(1 << 20, Unpacked::start(file, magic).map_err(unreadable)?))
     } else {
         Box::new(Cursor::new(head).chain(BufReader::new(file)))
     };
@@ -255,10 +253,11 @@ struct Unpacked {
 
 impl Unpacked {
     /// Unpacks what follows the magic number, which has been read.
-    fn start(file: File) -> std::io::Result<Self> {
+    fn start(file: File, magic: u32) -> std::io::Result<Self> {
         let program = std::env::current_exe()?;
         let mut child = Command::new(program)
             .arg(UNPACK)
+            .arg(magic.to_string())
             .stdin(file)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -290,9 +289,13 @@ impl Drop for Unpacked {
     }
 }
 
-/// `cotenant unpack`: standard input, which lacks the magic number, unpacked to standard output, for `replay` only.
-pub(crate) fn unpack() -> Result<Code, Failure> {
-    match lab::unpack(Cursor::new(ZSTD_MAGIC).chain(std::io::stdin().lock()), &mut std::io::stdout().lock()) {
+/// `cotenant unpack MAGIC`: standard input, which lacks that magic number, unpacked to standard output, for `replay` only.
+pub(crate) fn unpack(magic: &str) -> Result<Code, Failure> {
+    let Ok(magic) = magic.parse::<u32>() else {
+        return Err(Failure::wrong_use("there is no magic number", ""));
+    };
+    let input = Cursor::new(magic.to_le_bytes()).chain(std::io::stdin().lock());
+    match lab::unpack(input, &mut std::io::stdout().lock()) {
         Ok(_) => Ok(Code::Done),
         // The reader has what it wanted.
         Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(Code::Done),

@@ -12,5 +12,7 @@ pub mod trace;
 pub mod workload;
 
 pub use reference::{Reference, Tally, look_aside};
-pub use trace::{Format, Op, Request, TraceError, TraceReader, open, open_reader, unpack};
+pub use trace::{
+    Format, Op, Request, TraceError, TraceReader, UnknownFormat, head, open, open_reader, unpack, zstd_magic,
+};
 pub use workload::{Mix, Pace, Tenant, demo_tenants};

@@ -170,7 +170,7 @@ impl TraceError {
                 "fetch the file again, or compress it with a window of at most 128 MiB (--long=27)"
             }
             Self::Empty { .. } => "check that the download or the pipe delivered anything",
-            Self::UnknownFormat { .. } => "name the format: mix, stream, twitter or arc",
+            Self::UnknownFormat { .. } => "name the format: --format mix, stream, twitter or arc",
             Self::Header { .. } => "put the header line first, or name another format",
             Self::MissingColumn { .. } => {
                 "complete the row, or name another format if every row has this shape"

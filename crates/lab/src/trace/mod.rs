@@ -21,7 +21,7 @@ mod twitter;
 
 pub use error::{Place, TraceError};
 pub use format::{Format, UnknownFormat};
-pub use open::{open, open_reader, unpack};
+pub use open::{head, open, open_reader, unpack, zstd_magic};
 pub use tenant::with_tenant;
 
 use units::Instant;

@@ -10,10 +10,13 @@ use super::{Format, TraceReader};
 use crate::limits::ZSTD_WINDOW_LOG_MAX;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::ops::RangeInclusive;
 use std::path::Path;
 
-/// The first bytes of a zstd frame (RFC 8878, 3.1.1).
-const ZSTD_MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
+/// What a frame of zstd begins with (RFC 8878, 3.1.1).
+const ZSTD_MAGIC: u32 = 0xFD2F_B528;
+/// What a frame begins with that decoders skip (RFC 8878, 3.1.2): pzstd's archives begin with one.
+const SKIPPABLE_MAGIC: RangeInclusive<u32> = 0x184D_2A50..=0x184D_2A5F;
 
 /// The trace in the file at `path`.
 ///
@@ -51,7 +54,7 @@ pub fn open_reader(
 fn unpacked(mut input: Box<dyn BufRead + Send>, name: &str) -> Result<Lines, TraceError> {
     let read_error = |cause| TraceError::Read { at: whole(name), cause };
     let head = head(&mut input).map_err(read_error)?;
-    let compressed = head == ZSTD_MAGIC;
+    let compressed = zstd_magic(&head).is_some();
     let input = Cursor::new(head).chain(input);
     if !compressed {
         return Ok(Lines::new(Box::new(input), name, false));
@@ -72,11 +75,21 @@ pub fn unpack(input: impl Read, output: &mut impl io::Write) -> io::Result<u64> 
     io::copy(&mut decoder, output)
 }
 
-/// The first bytes, as many as the magic has or the input delivers.
-fn head(input: &mut impl Read) -> io::Result<Vec<u8>> {
-    let mut head = Vec::with_capacity(ZSTD_MAGIC.len());
-    input.take(ZSTD_MAGIC.len() as u64).read_to_end(&mut head)?;
+/// The first bytes, as many as a magic number has or the input delivers.
+///
+/// # Errors
+/// If the input cannot be read.
+pub fn head(input: &mut impl Read) -> io::Result<Vec<u8>> {
+    let mut head = Vec::with_capacity(size_of_val(&ZSTD_MAGIC));
+    input.take(size_of_val(&ZSTD_MAGIC) as u64).read_to_end(&mut head)?;
     Ok(head)
+}
+
+/// The magic number of an archive of zstd that begins so; none if it is no archive.
+#[must_use]
+pub fn zstd_magic(head: &[u8]) -> Option<u32> {
+    let magic = u32::from_le_bytes(head.try_into().ok()?);
+    (magic == ZSTD_MAGIC || SKIPPABLE_MAGIC.contains(&magic)).then_some(magic)
 }
 
 #[cold]
@@ -105,6 +118,26 @@ mod tests {
         assert_eq!(read_bytes(packed(TEXT.as_bytes()), None).unwrap(), plain);
         let two_frames = [packed(&TEXT.as_bytes()[..20]), packed(&TEXT.as_bytes()[20..])].concat();
         assert_eq!(read_bytes(two_frames, None).unwrap(), plain);
+    }
+
+    #[test]
+    fn frames_that_are_skipped_come_before_others() {
+        let plain = read_all(TEXT).unwrap();
+        // As pzstd writes it: the length of the frame that follows, in a frame of its own.
+        let framed = |magic: u32, text: &str| {
+            let frame = packed(text.as_bytes());
+            let (len, size) = (4_u32.to_le_bytes(), u32::try_from(frame.len()).unwrap().to_le_bytes());
+            [&magic.to_le_bytes()[..], &len, &size, &frame].concat()
+        };
+        for magic in [0x184D_2A50, 0x184D_2A5F] {
+            let archive = [framed(magic, &TEXT[..20]), framed(magic, &TEXT[20..])].concat();
+            assert_eq!(read_bytes(archive.clone(), None).unwrap(), plain);
+            let mut unpacked = Vec::new();
+            unpack(&archive[..], &mut unpacked).unwrap();
+            assert_eq!(unpacked, TEXT.as_bytes());
+        }
+        assert_eq!(zstd_magic(&0x184D_2A60_u32.to_le_bytes()), None);
+        assert_eq!(zstd_magic(b"a,b"), None);
     }
 
     #[test]
