@@ -61,6 +61,23 @@ def test_the_format_of_a_trace_can_be_named(trace, tmp_path):
     assert "--format" in done.stderr, done.stderr
 
 
+def test_names_that_clients_choose_do_not_speak_to_the_terminal(tmp_path):
+    # Of those that a key may hold in a trace.
+    name, shown = "x\x9b2J", r"x\u{9b}2J"
+    path = tmp_path / "trace.csv"
+    rows = "".join(f"0,{name},{key},20,61,get,0\n" for key in (1, 1, 2))
+    path.write_text("t_ms,tenant,key,key_bytes,value_bytes,op,ttl_s\n" + rows + "0,a\x9b,1,20,61,get,0\n", encoding="utf-8")
+    done = run("plan", "--trace", path)
+    assert done.returncode == 0 and f"tenant {shown}: " in done.stdout and r"tenant 'a\u{9b}' has no" in done.stderr
+    wrong = run("plan", "--trace", path, "--tenant", "nobody")
+    check_refused(wrong, "nobody")
+    replayed = run("replay", path)
+    assert shown in replayed.stdout, replayed.stderr
+    for said in (done, wrong, replayed):
+        assert shown in said.stdout + said.stderr
+        assert "\x9b" not in said.stdout + said.stderr
+
+
 def test_where_nothing_is_asked_twice_there_is_no_plan(tmp_path):
     path = tmp_path / "once.csv"
     path.write_text("t_ms,tenant,key,key_bytes,value_bytes,op,ttl_s\n0,once,1,20,61,get,0\n1,once,2,20,61,get,0\n")

@@ -4,6 +4,7 @@
 //!          0, 1, 2 or 3
 //! Failure: an answer that standard output does not take is remembered and makes the end a failure
 
+use harness::one_line::one_line;
 use std::fmt;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -71,11 +72,13 @@ impl From<server::ConfigError> for Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error: {}", self.what.replace('\n', " "))?;
+        write!(f, "error: {}", one_line(&self.what.replace('\n', " ")))?;
         for line in &self.excerpt {
-            write!(f, "\n    {line}")?;
+            // Tabs of a text stay, so that the caret below it is where it should be.
+            let parts: Vec<_> = line.split('\t').map(one_line).collect();
+            write!(f, "\n    {}", parts.join("\t"))?;
         }
-        if self.cure.is_empty() { Ok(()) } else { write!(f, "\n  try: {}", self.cure) }
+        if self.cure.is_empty() { Ok(()) } else { write!(f, "\n  try: {}", one_line(&self.cure)) }
     }
 }
 
@@ -131,6 +134,18 @@ mod tests {
         let failure = Failure { cure: "df -h".to_owned(), ..Failure::from(chain) };
         assert_eq!(failure.to_string(), "error: cannot write report: disk full\n  try: df -h");
         assert_eq!(failure.code, Code::Failed);
+    }
+
+    #[test]
+    fn names_that_clients_choose_do_not_speak_to_the_terminal() {
+        let name = "\u{1b}]0;x\u{7}\u{2028}";
+        let failure = Failure {
+            excerpt: vec![format!("a\t= {name}")],
+            ..Failure::wrong_use(format!("there is no tenant '{name}'"), format!("one of: {name}"))
+        };
+        let shown = r"\u{1b}]0;x\u{7}\u{2028}";
+        let wanted = format!("error: there is no tenant '{shown}'\n    a\t= {shown}\n  try: one of: {shown}");
+        assert_eq!(failure.to_string(), wanted);
     }
 
     #[test]

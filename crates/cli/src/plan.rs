@@ -6,6 +6,7 @@
 use crate::failure::{Code, Failure, complain, say};
 use crate::replay::{Traces, format_of};
 use crate::suggest;
+use harness::one_line::one_line;
 use harness::plan::{Plan, PlanError, Planned, TracesError, fetch, of_traces, path_of};
 use lab::TraceReader;
 use std::path::PathBuf;
@@ -18,10 +19,10 @@ pub(crate) struct PlanOptions {
     pub(crate) tenant: Option<String>,
     /// Traces to plan from; none means the server.
     pub(crate) traces: Vec<PathBuf>,
-    /// `HOST:PORT` of the server's administration.
-    pub(crate) admin: String,
     /// The traces' format; none means found by their look.
     pub(crate) format: Option<String>,
+    /// `HOST:PORT` of the server's administration.
+    pub(crate) admin: String,
     /// Changes of memory in percent.
     pub(crate) changes: Vec<i64>,
     /// A hit ratio to reach.
@@ -43,7 +44,7 @@ pub(crate) fn run(options: &PlanOptions) -> Result<Code, Failure> {
         return Err(no_curve(options.tenant.as_deref()));
     }
     for tenant in &without {
-        complain(format_args!("note: tenant '{tenant}' has no curve: {NOTHING_TWICE}"));
+        complain(format_args!("note: tenant '{}' has no curve: {NOTHING_TWICE}", one_line(tenant)));
     }
     for (i, plan) in plans.iter().enumerate() {
         if options.json {

@@ -4,25 +4,27 @@
 //! Units:   sizes in bytes as the store charges them
 //! Failure: a server that cannot be reached, an unknown tenant and a curve that is not there yet are told apart
 
+use crate::names::{name_of, whose};
+use crate::one_line::one_line;
 use crate::replay::TENANTS_MAX;
 use comfy_table::{CellAlignment, Table, presets};
 use control::Curve;
 use lab::{Op, Request, TraceError, TraceReader};
 use policy::estimate::{SAMPLES_MAX, Shards};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use units::Bytes;
 
 /// What an item is charged beside key and value: a header of 10 and its share of the index.
 const CHARGE_BESIDE: u32 = 19;
-/// Parts of the footprint in the table of a trace without a present size, in percent.
-const PARTS: [u64; 12] = [5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 100];
 /// A server that does not answer for so long is lost.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Parts of the footprint in the table of a trace without a present size, in percent.
+const PARTS: [u64; 12] = [5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 100];
 
 /// A tenant's curve, and where the tenant is on it.
 #[derive(Clone, PartialEq, Debug)]
@@ -196,7 +198,8 @@ impl Plan {
         let per = if self.live { "look-ups/s" } else { "look-ups" };
         let Self { tenant, gets, samples, rate, .. } = self;
         let mut text = format!(
-            "tenant {tenant}: {gets:.0} {per}, {samples} keys sampled at a rate of {rate:.4}\n{table}"
+            "tenant {}: {gets:.0} {per}, {samples} keys sampled at a rate of {rate:.4}\n{table}",
+            one_line(tenant)
         );
         if let Some(want) = want {
             let _ = match self.size_for(want) {
@@ -231,9 +234,6 @@ impl Plan {
         json!({"tenant": self.tenant, "held_bytes": self.held.map(|b| b.0), "gets": self.gets, "live": self.live,
                "samples": self.samples, "sampling_rate": self.rate, "sizes": rows, "want": want,
                "bytes_for_want": want.and_then(|want| self.size_for(want)).map(|b| b.0)})
-    }
-}
-
 /// The status and the body of a page of the administration at `HOST:PORT`.
 ///
 /// # Errors
@@ -248,6 +248,9 @@ pub fn fetch(address: &str, path: &str) -> io::Result<(u16, String)> {
     let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(malformed)?;
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(malformed)?;
     Ok((status, body.to_owned()))
+}
+
+    }
 }
 
 /// The path of a tenant's curve.
@@ -272,15 +275,16 @@ pub fn of_traces(traces: &mut [&mut dyn TraceReader], at: Option<Bytes>) -> Resu
     let mut tenants: BTreeMap<Vec<u8>, (Shards, u64)> = BTreeMap::new();
     for trace in traces {
         while let Some(request) = trace.next()? {
-            if !tenants.contains_key(request.tenant)
+            let tenant = whose(request.tenant);
+            if !tenants.contains_key(tenant)
                 && let Some(shards) = Shards::new(1.0, SAMPLES_MAX)
             {
                 if TENANTS_MAX <= tenants.len() {
                     return Err(TracesError::Tenants);
                 }
-                tenants.insert(request.tenant.to_vec(), (shards, 0));
+                tenants.insert(tenant.to_vec(), (shards, 0));
             }
-            if let Some((shards, gets)) = tenants.get_mut(request.tenant) {
+            if let Some((shards, gets)) = tenants.get_mut(tenant) {
                 *gets += u64::from(request.op.is_look_up());
                 take(shards, &request);
             }
@@ -288,8 +292,7 @@ pub fn of_traces(traces: &mut [&mut dyn TraceReader], at: Option<Bytes>) -> Resu
     }
     let mut planned = Planned::default();
     for (name, (shards, gets)) in tenants {
-        let name = String::from_utf8_lossy(&name).into_owned();
-        let tenant = if name.is_empty() { "default".to_owned() } else { name };
+        let tenant = name_of(&name);
         let Ok(curve) = shards.curve() else {
             planned.without.push(tenant);
             continue;
@@ -360,6 +363,12 @@ mod tests {
             let table = Plan { live, ..plan() }.to_table(&[20], Some(0.9));
             assert!(table.contains(seen), "{table}");
         }
+    }
+
+    #[test]
+    fn a_name_that_a_client_chose_does_not_speak_to_the_terminal() {
+        let table = Plan { tenant: "\u{1b}[2J\n".to_owned(), ..plan() }.to_table(&[20], None);
+        assert!(table.starts_with("tenant \\u{1b}[2J\\n: ") && !table.contains('\u{1b}'), "{table}");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 mod options;
 
+use crate::names::{name_of, whose};
 use crate::report::{Report, TenantReport, TierReport};
 pub use control::Weight;
 use control::{Amount, Claim, Loop};
@@ -242,11 +243,11 @@ impl Replayer {
     }
 
     fn tenant(&mut self, name: &[u8]) -> Result<TenantId, ReplayError> {
+        let name = whose(name);
         if let Some(id) = self.ids.get(name) {
             return Ok(*id);
         }
-        let text = String::from_utf8_lossy(name).into_owned();
-        let text = if text.is_empty() { "default".to_owned() } else { text };
+        let text = name_of(name);
         let floor = self.options.floor_of(&text);
         if floor != Bytes::ZERO && self.promised.insert(text.clone()) {
             self.options.check_reserved(&self.division, &self.promised, self.store.geometry().divisible)?;
@@ -441,6 +442,21 @@ mod tests {
                 Err(e) => assert!(!fits && matches!(e, ReplayError::Claims(_)), "{reserved:?}: {e}"),
             }
         }
+    }
+
+    #[test]
+    fn a_tenant_is_one_however_it_is_told_and_no_two_are_one() {
+        let mut text = b"t_ms,tenant,key,key_bytes,value_bytes,op,ttl_s\n".to_vec();
+        for tenant in [b"".as_slice(), b"default", b"\xff", b"\xfe"] {
+            text.extend([b"0,", tenant, b",k,20,61,get,0\n"].concat());
+        }
+        let mut reader = lab::open_reader(Box::new(std::io::Cursor::new(text)), "t", None).unwrap();
+        // What one of them reserves nobody else has: twice as much would not fit.
+        let reserved = vec![(Some("default".to_owned()), Bytes::mib(40))];
+        let options = ReplayOptions { reserved, ..ReplayOptions::default() };
+        let report = in_process(options, &mut [&mut *reader], &mut |_| {}).unwrap();
+        let rows: Vec<_> = report.tenants.iter().map(|t| (t.name.as_str(), t.gets)).collect();
+        assert_eq!(rows, [(r"\xfe", 1), (r"\xff", 1), ("default", 2)]);
     }
 
     #[test]

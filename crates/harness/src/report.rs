@@ -1,5 +1,6 @@
 //! What a replay found: the JSON object of `replay --json`, and the table for people.
 
+use crate::one_line::one_line;
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
 use units::Bytes;
@@ -117,7 +118,7 @@ impl Report {
         let count = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), |n| n.to_string());
         for t in &self.tenants {
             table.add_row([
-                t.name.clone(),
+                one_line(&t.name),
                 t.gets.to_string(),
                 t.hits.to_string(),
                 format!("{:.4}", t.hit_ratio()),
@@ -148,7 +149,9 @@ impl Report {
         });
         format!(
             "{table}\n{} requests in {:.1} s, policy {}{moved}{tier}",
-            self.requests, self.seconds, self.policy
+            self.requests,
+            self.seconds,
+            one_line(&self.policy)
         )
     }
 }

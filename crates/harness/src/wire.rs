@@ -5,6 +5,7 @@
 //!             sent while large replies wait to be read
 //! Failure:    a server that is lost, silent for `PATIENCE` or does not speak the protocol ends the replay with what it said
 
+use crate::names::{name_of, whose};
 use crate::replay::{ReplayError, ReplayOptions, Times};
 use crate::report::{Report, TenantReport};
 use lab::{Op, Request, TraceReader};
@@ -159,12 +160,11 @@ impl WireReplay<'_> {
     }
 
     fn tenant(&mut self, name: &[u8]) -> usize {
+        let name = whose(name);
         if let Some(id) = self.ids.get(name) {
             return *id;
         }
-        let text = String::from_utf8_lossy(name).into_owned();
-        let text = if text.is_empty() { "default".to_owned() } else { text };
-        self.tenants.push(TenantReport { name: text, ..TenantReport::default() });
+        self.tenants.push(TenantReport { name: name_of(name), ..TenantReport::default() });
         self.ids.insert(name.to_vec(), self.tenants.len() - 1);
         self.tenants.len() - 1
     }
@@ -202,7 +202,7 @@ impl WireReplay<'_> {
             }
             Op::Incr | Op::Decr => {
                 let name = if request.op == Op::Incr { "incr" } else { "decr" };
-                self.client.queue_line(&format!("{name} {} 1", String::from_utf8_lossy(request.key)));
+                self.client.queue_line([name.as_bytes(), b" ", request.key, b" 1"].concat());
                 self.asked.push(Asked::Line);
                 return self.flush_if_full();
             }
@@ -294,6 +294,20 @@ mod tests {
         let mut trace = Given(requests.into_iter());
         let report = over_tcp(&options, &server.to_string(), &mut [&mut trace], &mut |_| {}, None).unwrap();
         assert_eq!((report.requests, report.gets, report.hits), (5, 3, 3));
+    }
+
+    #[test]
+    fn counts_are_of_the_key_as_it_is() {
+        let server = fake::serve(|line| match line {
+            "incr k\u{ff} 1" => b"1\r\n".to_vec(),
+            line if line.starts_with("stats") => b"END\r\n".to_vec(),
+            _ => b"ERROR\r\n".to_vec(),
+        });
+        let text = b"t_ms,tenant,key,key_bytes,value_bytes,op,ttl_s\n0,,k\xff,2,1,incr,0\n".to_vec();
+        let mut trace = lab::open_reader(Box::new(io::Cursor::new(text)), "t", None).unwrap();
+        let options = ReplayOptions::default();
+        let report = over_tcp(&options, &server.to_string(), &mut [&mut *trace], &mut |_| {}, None).unwrap();
+        assert_eq!((report.requests, report.tenants[0].name.as_str()), (1, "default"));
     }
 
     #[test]

@@ -28,9 +28,11 @@ pub(crate) fn serve(answer: impl Fn(&str) -> Vec<u8> + Clone + Send + 'static) -
 }
 
 fn converse(mut stream: TcpStream, answer: impl Fn(&str) -> Vec<u8>) -> io::Result<()> {
-    let (mut input, mut line) = (BufReader::new(stream.try_clone()?), String::new());
-    while 0 < input.read_line(&mut line)? {
-        let request = line.trim_end();
+    let (mut input, mut line) = (BufReader::new(stream.try_clone()?), Vec::new());
+    while 0 < input.read_until(b'\n', &mut line)? {
+        // A character for each byte, whatever a key is made of.
+        let request: String = line.iter().map(|byte| char::from(*byte)).collect();
+        let request = request.trim_end();
         if request.starts_with("set ") {
             let value: u64 = request.rsplit(' ').next().and_then(|len| len.parse().ok()).unwrap_or(0);
             io::copy(&mut input.by_ref().take(value + 2), &mut io::sink())?;

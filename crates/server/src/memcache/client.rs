@@ -71,8 +71,8 @@ impl Client {
     }
 
     /// Queues a raw line.
-    pub fn queue_line(&mut self, line: &str) {
-        self.out.extend_from_slice(line.as_bytes());
+    pub fn queue_line(&mut self, line: impl AsRef<[u8]>) {
+        self.out.extend_from_slice(line.as_ref());
         self.out.extend_from_slice(b"\r\n");
     }
 
