@@ -1,7 +1,10 @@
 """`cotenant plan`: what a tenant would hit with more memory, live and from a trace."""
 
+import contextlib
 import json
 import random
+import socket
+import threading
 import time
 
 import pytest
@@ -76,6 +79,23 @@ def test_names_that_clients_choose_do_not_speak_to_the_terminal(tmp_path):
     for said in (done, wrong, replayed):
         assert shown in said.stdout + said.stderr
         assert "\x9b" not in said.stdout + said.stderr
+
+
+def test_an_administration_that_drips_is_given_up():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def drip():
+            client, _ = listener.accept()
+            with client, contextlib.suppress(OSError):
+                while True:
+                    client.sendall(b"H")
+                    time.sleep(0.05)
+
+        threading.Thread(target=drip, daemon=True).start()
+        began = time.monotonic()
+        done = run("plan", "--tenant", "default", "--admin", f"127.0.0.1:{listener.getsockname()[1]}")
+    assert done.returncode == 3 and "no whole answer in 10s" in done.stderr, done.stderr
+    assert time.monotonic() - began < 20
 
 
 def test_where_nothing_is_asked_twice_there_is_no_plan(tmp_path):

@@ -7,8 +7,9 @@ use crate::failure::{Code, Failure, complain, say};
 use crate::replay::{Traces, format_of};
 use crate::suggest;
 use harness::one_line::one_line;
-use harness::plan::{Plan, PlanError, Planned, TracesError, fetch, of_traces, path_of};
+use harness::plan::{Plan, PlanError, Planned, TracesError, of_traces, path_of};
 use lab::TraceReader;
+use server::admin::client;
 use std::path::PathBuf;
 use units::Bytes;
 
@@ -81,7 +82,7 @@ fn live(options: &PlanOptions) -> Result<Plan, Failure> {
         let what = format!("the administration at {admin} does not answer: {e}");
         Failure::failed(what, "start it with: cotenant serve, or name it with --admin HOST:PORT")
     };
-    let (status, text) = fetch(admin, &path_of(tenant)).map_err(lost)?;
+    let (status, text) = client::ask(admin, "GET", &path_of(tenant), None).map_err(lost)?;
     Plan::from_answer(status, &text).map_err(|error| match error {
         PlanError::NoTenant { known } => unknown(tenant, &known),
         PlanError::NoCurve(why) => {

@@ -12,17 +12,12 @@ use control::Curve;
 use lab::{Op, Request, TraceError, TraceReader};
 use policy::estimate::{SAMPLES_MAX, Shards};
 use serde_json::{Value, json};
-use std::io::{self, Read as _, Write as _};
-use std::net::TcpStream;
-use std::time::Duration;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use units::Bytes;
 
 /// What an item is charged beside key and value: a header of 10 and its share of the index.
 const CHARGE_BESIDE: u32 = 19;
-/// A server that does not answer for so long is lost.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// Parts of the footprint in the table of a trace without a present size, in percent.
 const PARTS: [u64; 12] = [5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 100];
 
@@ -234,22 +229,6 @@ impl Plan {
         json!({"tenant": self.tenant, "held_bytes": self.held.map(|b| b.0), "gets": self.gets, "live": self.live,
                "samples": self.samples, "sampling_rate": self.rate, "sizes": rows, "want": want,
                "bytes_for_want": want.and_then(|want| self.size_for(want)).map(|b| b.0)})
-/// The status and the body of a page of the administration at `HOST:PORT`.
-///
-/// # Errors
-/// If nobody answers there, or not in HTTP.
-pub fn fetch(address: &str, path: &str) -> io::Result<(u16, String)> {
-    let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n")?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    let malformed = || io::Error::new(io::ErrorKind::InvalidData, "the answer is not HTTP");
-    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(malformed)?;
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(malformed)?;
-    Ok((status, body.to_owned()))
-}
-
     }
 }
 
@@ -397,7 +376,7 @@ mod tests {
             for tenant in 0..tenants {
                 let _ = writeln!(text, "0,t{tenant},k,20,61,get,0");
             }
-            let mut reader = lab::open_reader(Box::new(io::Cursor::new(text)), "t", None).unwrap();
+            let mut reader = lab::open_reader(Box::new(std::io::Cursor::new(text)), "t", None).unwrap();
             of_traces(&mut [&mut *reader], None)
         };
         assert_eq!(trace(TENANTS_MAX).unwrap().without.len(), TENANTS_MAX);
@@ -413,7 +392,7 @@ mod tests {
             }
         }
         let _ = writeln!(text, "10,once,k,20,61,get,0");
-        let mut reader = lab::open_reader(Box::new(io::Cursor::new(text)), "t", None).unwrap();
+        let mut reader = lab::open_reader(Box::new(std::io::Cursor::new(text)), "t", None).unwrap();
         let planned = of_traces(&mut [&mut *reader], Some(Bytes(5_000))).unwrap();
         assert_eq!(planned.without, ["once"]);
         let plans = planned.plans;
