@@ -11,11 +11,11 @@ use crate::report::{Report, TenantReport, TierReport};
 pub use control::Weight;
 use control::{Amount, Claim, Loop};
 use lab::{Op, Request, TraceError, TraceReader};
-use media::{Device, Plain};
+use media::{Device, Plain, TierMedium, TierSpec};
 pub use options::ReplayOptions;
 pub use policy::memory::Tax;
 use policy::memory::{Credit, MemoryOptions, MemoryPolicy};
-use server::{ConfigError, Division};
+use server::{ConfigError, Division, check_notes};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use store::{
@@ -196,6 +196,8 @@ impl Replayer {
         options.check_groups()?;
         let division = Division::new(kind, &options.groups);
         let policy = division.policy(settings);
+        let modelled = TierSpec { medium: TierMedium::Dram, size: options.tier };
+        check_notes(options.memory, Some(&modelled).filter(|tier| tier.size != Bytes::ZERO).into_iter())?;
         let devices = match options.tier {
             Bytes::ZERO => Vec::new(),
             size => vec![Arc::new(Plain::new(size).map_err(StoreError::from)?) as Arc<dyn Device>],
@@ -407,6 +409,14 @@ struct Write<'a> {
 mod tests {
     use super::*;
     use server::GroupConfig;
+
+    #[test]
+    fn a_tier_whose_notes_take_too_much_is_refused() {
+        let of =
+            |tier| Replayer::new(ReplayOptions { tier, memory: Bytes::mib(64), ..ReplayOptions::default() });
+        assert!(matches!(of(Bytes::mib(16 << 10)), Err(ReplayError::Claims(_))));
+        assert!(of(Bytes::mib(512)).is_ok());
+    }
 
     #[test]
     fn reservations_fit_the_memory_as_on_a_server() {

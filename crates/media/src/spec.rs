@@ -6,7 +6,7 @@
 
 use crate::emulated::{Emulated, Emulation, EmulationError};
 use crate::file::{TIER_MIN, TierError};
-use crate::{DaxTier, Device, FileTier, NumaTier, Plain};
+use crate::{DaxTier, Device, FileTier, NumaTier, Plain, notes_words};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -46,6 +46,12 @@ pub struct SpecError {
     why: String,
 }
 
+/// Times that a tier is tried for which another has, over three seconds (guess: what is under way when a process is killed ends within tens of
+/// milliseconds on a disk that works).
+const IN_USE_TRIES: u32 = 60;
+/// Between two of them.
+const IN_USE_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
+
 /// What would name one.
 pub const SPEC_FORMS: &str = "emulated:1dimm|2dimm|6dimm[/SLOWER]:SIZE, file:PATH:SIZE, synced:PATH:SIZE, dax:PATH:SIZE, numa:NODE:SIZE or dram:SIZE";
 
@@ -59,11 +65,22 @@ pub struct OpenTier {
 }
 
 impl TierSpec {
-    /// Opens the tier, or creates it.
+    /// Opens the tier, or creates it. One that another has is waited for some seconds: a process that was killed has it until the system is
+    /// through with what it had asked of it.
     ///
     /// # Errors
     /// If it cannot be had.
     pub fn open(&self) -> Result<OpenTier, TierError> {
+        for _ in 0..IN_USE_TRIES {
+            match self.open_once() {
+                Err(TierError::InUse { .. }) => std::thread::sleep(IN_USE_PAUSE),
+                opened => return opened,
+            }
+        }
+        self.open_once()
+    }
+
+    fn open_once(&self) -> Result<OpenTier, TierError> {
         if self.size < TIER_MIN {
             // Of less the store makes no use, whatever it is made of.
             return Err(TierError::TooSmall { size: self.size, min: TIER_MIN });
@@ -88,6 +105,17 @@ impl TierSpec {
             TierMedium::Numa(node) => (Box::new(NumaTier::new(*node, self.size)?), format!("numa:{node}")),
         };
         Ok(OpenTier { device, identity })
+    }
+
+    /// Memory of this process that the notes of what it holds take: those of a file are mapped from it.
+    #[must_use]
+    pub fn notes_in_memory(&self) -> Bytes {
+        match &self.medium {
+            TierMedium::Dram | TierMedium::Emulated(_) | TierMedium::Numa(_) => {
+                Bytes(notes_words(self.size) as u64 * 8)
+            }
+            TierMedium::File(_) | TierMedium::Synced(_) | TierMedium::Dax(_) => Bytes::ZERO,
+        }
     }
 
     /// The file that its profile is kept in unless another is named: beside the tier, or in the working folder where the tier has
@@ -199,6 +227,23 @@ mod tests {
             let spec: TierSpec = text.parse().unwrap();
             assert_eq!(spec.to_string(), text);
         }
+    }
+
+    /// As after a kill: the system lets go of a file a little later.
+    #[test]
+    fn a_tier_that_another_has_still_is_waited_for() {
+        let binary = std::env::current_exe().unwrap();
+        let folder = binary.with_file_name(format!("tier-test-waited-for-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let spec = TierSpec { medium: TierMedium::File(folder.join("tier")), size: TIER_MIN };
+        let before = spec.open_once().unwrap();
+        assert!(matches!(spec.open_once(), Err(TierError::InUse { .. })));
+        let waits = std::thread::spawn(move || spec.open());
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        let identity = before.identity.clone();
+        drop(before);
+        assert_eq!(waits.join().unwrap().unwrap().identity, identity);
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

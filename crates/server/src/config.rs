@@ -3,9 +3,11 @@
 //! Invariants: a `Config` that a server starts with has been through `Config::checked`
 
 mod checks;
+mod notes;
 
 pub use checks::ConfigError;
 pub(crate) use checks::{KnownBy, check_tenant, check_weight, refuse, refuse_place};
+pub use notes::check_notes;
 
 use crate::admission::Allowance;
 use crate::groups::GroupConfig;

@@ -54,7 +54,7 @@ mod testing;
 pub use admission::{Allowance, AllowanceChange, GateCounts, OverRate};
 pub use auth::AuthError;
 pub use cleaning::CleaningView;
-pub use config::{Admin, AuthConfig, Config, ConfigError, MemoryPolicy, Protocol, TenantConfig};
+pub use config::{Admin, AuthConfig, Config, ConfigError, MemoryPolicy, Protocol, TenantConfig, check_notes};
 pub use curves::{CurveView, LOOK_UPS_MIN, NoCurve};
 pub use groups::{Division, GroupConfig, Member, check_groups};
 pub use listener::{Address, Defaults, Listener, ListenerError, TlsMode, UNIX_MODE};

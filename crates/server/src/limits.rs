@@ -24,6 +24,8 @@ pub const GROUPS_MAX: usize = 64;
 /// loop and in the books of the curves, with names and prefixes of usual length, and what `/metrics` needs of it for a moment (a thousand
 /// tenants at `-m 64` were seen to take up to 7.4 MiB more than one, beside what is accounted, and a scrape 2.9 MiB).
 pub const TENANT_BYTES: Bytes = Bytes::kib(11);
+/// What is noted of tiers in memory takes this part of the memory at most, one in so many.
+pub const TIER_NOTES_PART: u64 = 4;
 /// Bytes of a tenant's name at most.
 pub const TENANT_NAME_MAX: usize = 64;
 /// Bytes of a tier's name at most.

@@ -47,6 +47,11 @@ fn what_cannot_be_meant_is_one_line_with_a_cure() {
         ("cotenant serve -t x", "-t/--threads: 'x' is not a whole number", "4"),
         ("cotenant serve -t 257", "-t/--threads: 257 is outside the range: 1 to 256", "4"),
         ("cotenant serve -m 8 -t 128", "128 threads cannot share 8MiB", "-m"),
+        (
+            "cotenant serve -m 64 --tier dram:16GiB",
+            "the notes of tiers in memory take 34.5MiB of the memory of 64MiB, and may take 16MiB",
+            "-m",
+        ),
         ("cotenant serve --credit 64", "--credit: '64' is not a size with a unit", "64MiB"),
         ("cotenant serve --idle-timeout 5", "not a time with a unit", "5s"),
         ("cotenant serve -I 1025m", "-I/--max-item-size: 1025MiB is outside the range", "1MiB"),

@@ -3,6 +3,7 @@
 //! Invariants: what passes has no floors above the memory, no tenants or listeners that collide, and no tier where items are saved
 //! Failure:    the first thing that does not fit, and what would
 
+use super::notes::check_notes;
 use super::{Config, TenantConfig};
 use crate::groups::{Division, Member, check_groups};
 use crate::limits;
@@ -65,6 +66,7 @@ impl Config {
         self.check_memory()?;
         self.check_sizes()?;
         self.check_tiers()?;
+        check_notes(self.memory, self.tiers.iter().map(|tier| &tier.spec))?;
         self.check_saved()?;
         self.check_tenants()?;
         self.check_listeners()?;
