@@ -3,20 +3,21 @@
 //! | paper | here |
 //! |---|---|
 //! | eviction queue | `Queue`, one per tenant and power of two of the item's bytes |
-//! | hill climbing shadow queue | `FAR` of both halves |
+//! | hill climbing shadow queue | `FAR` of both halves, or of the one that a queue without cliff scaling is |
 //! | cliff scaling shadow queues | `NEAR` behind, and `TAIL`, the end of, each half's physical queue |
 //! | left and right pointer | `pointers`: the sizes that the two halves simulate |
 //! | request ratio | `left_part`: of the keys, those of the left half |
 //!
 //! Shape:      a hit in a shadow queue moves a credit of memory from a random queue to this one; hits at the ends of the
 //!             halves move the pointers apart where the hit curve is convex, so that the halves sit on the concave hull
-//! Invariants: sizes of all queues sum to at most the capacity; a half's physical queue is at most its part
+//! Invariants: sizes of all queues sum to at most the capacity; what is held of a queue is at most its size
 //! Cost:       O(1) per access
 //! Source:     Cidon et al., Cliffhanger: scaling performance cliffs in web memory caches, NSDI 2016, §4, algorithms 1 to
 //!             3. Classes do not round sizes here: no chunk is wasted. Memory that nobody has yet goes to whoever asks.
-//!             We differ: the halves get their new sizes when a pointer moves, not at the next miss. As in algorithm 3, a
-//!             pointer at the queue's size makes the halves equal, so that they jump when it leaves that size and when it
-//!             reaches it: with the other pointer far away, a half shrinks to a few items at once
+//!             A pointer's step evicts nothing: what an insertion takes beyond the queue's size leaves the half that is
+//!             further above its part, so that the halves come to their parts as items come. (As in algorithm 3, a
+//!             pointer at the queue's size makes the halves equal; with the other one far away its step would empty
+//!             most of a half at once.) A queue that gives a credit evicts that much, so that the memory is kept
 
 use super::Reference;
 use super::lists::Lists;
@@ -46,6 +47,7 @@ const DONOR_DRAWS: usize = 8;
 #[derive(Debug)]
 pub struct Cliffhanger {
     per_item: u64,
+    scales_cliffs: bool,
     unassigned: u64,
     capacity: u64,
     tenant: u16,
@@ -99,6 +101,7 @@ impl Cliffhanger {
     pub fn new(capacity: Bytes, per_item: Bytes, seed: u64) -> Self {
         Self {
             per_item: per_item.0,
+            scales_cliffs: true,
             unassigned: capacity.0,
             capacity: capacity.0,
             tenant: 0,
@@ -107,6 +110,12 @@ impl Cliffhanger {
             lists: Lists::new(0),
             rng: Rng::new(seed),
         }
+    }
+
+    /// As `new`, with hill climbing alone: a queue is one LRU.
+    #[must_use]
+    pub fn hill(capacity: Bytes, per_item: Bytes, seed: u64) -> Self {
+        Self { scales_cliffs: false, ..Self::new(capacity, per_item, seed) }
     }
 
     /// Asserts every invariant.
@@ -118,8 +127,8 @@ impl Cliffhanger {
         assert_eq!(sizes + self.unassigned, self.capacity, "memory is lost");
         for (number, queue) in self.queues.iter().enumerate() {
             assert!(queue.pointers[LEFT] <= queue.size && queue.size <= queue.pointers[RIGHT], "{queue:?}");
+            assert!(self.both(number) <= queue.size, "a queue holds more than its size");
             for half in [LEFT, RIGHT] {
-                assert!(self.physical(number, half) <= queue.parts()[half], "a half is too large");
                 assert!(
                     self.lists.items(Self::list(number, half, NEAR)) <= END_ITEMS,
                     "a shadow is too long"
@@ -144,6 +153,10 @@ impl Cliffhanger {
         self.lists.held(Self::list(number, half, MAIN)) + self.lists.held(Self::list(number, half, TAIL))
     }
 
+    fn both(&self, number: usize) -> u64 {
+        self.physical(number, LEFT) + self.physical(number, RIGHT)
+    }
+
     fn items_of(&self, number: usize) -> usize {
         let lists = [LEFT, RIGHT].map(|half| {
             self.lists.items(Self::list(number, half, MAIN))
@@ -166,45 +179,56 @@ impl Cliffhanger {
 
     /// The half that a key belongs to now.
     fn half(&self, number: usize, key_hash: u64) -> usize {
+        if !self.scales_cliffs {
+            return LEFT;
+        }
         let draw = (mix64(!key_hash) >> 11) as f64 / (1_u64 << 53) as f64;
         usize::from(self.queues[number].left_part() <= draw)
     }
 
-    /// Puts an item first in its half; it stays a key if the half cannot hold it.
+    /// Puts an item first in its half; it stays a key if the queue cannot hold it.
     fn place(&mut self, number: usize, key_hash: u64, charge: u64) {
         let half = self.half(number, key_hash);
-        while self.queues[number].parts()[half] < self.physical(number, half) + charge && 0 < self.unassigned
-        {
-            let more = charge.min(self.unassigned);
-            self.unassigned -= more;
-            let size = self.queues[number].size + more;
-            self.queues[number].set_size(size);
-        }
-        let fits = charge <= self.queues[number].parts()[half];
-        self.lists.add(Self::list(number, half, if fits { MAIN } else { NEAR }), key_hash, charge);
+        let needed = (self.both(number) + charge).saturating_sub(self.queues[number].size);
+        let more = needed.min(self.unassigned);
+        self.unassigned -= more;
+        let size = self.queues[number].size + more;
+        self.queues[number].set_size(size);
+        let list = if charge <= size { MAIN } else { NEAR };
+        self.lists.add(Self::list(number, half, list), key_hash, charge);
         self.settle(number);
     }
 
     /// Lets what is too much flow on: from main to the tail, out into the shadow queues, and away.
     fn settle(&mut self, number: usize) {
-        let parts = self.queues[number].parts();
+        while self.queues[number].size < self.both(number) {
+            let [main, tail, near] =
+                [MAIN, TAIL, NEAR].map(|which| Self::list(number, self.fuller(number), which));
+            self.fill_tail(main, tail, 1);
+            self.pass_on(tail, near);
+        }
+        let shadow = if self.scales_cliffs { SHADOW / 2 } else { SHADOW };
         for half in [LEFT, RIGHT] {
             let [main, tail, near, far] =
                 [MAIN, TAIL, NEAR, FAR].map(|which| Self::list(number, half, which));
-            while parts[half] < self.physical(number, half) {
-                self.fill_tail(main, tail, 1);
-                self.pass_on(tail, near);
-            }
             self.fill_tail(main, tail, END_ITEMS);
             while END_ITEMS < self.lists.items(near) {
                 self.pass_on(near, far);
             }
-            while SHADOW / 2 < self.lists.held(far)
+            while shadow < self.lists.held(far)
                 && let Some(last) = self.lists.last(far)
             {
                 self.lists.take_out(last);
             }
         }
+    }
+
+    /// The half with items that is further above its part.
+    fn fuller(&self, number: usize) -> usize {
+        let parts = self.queues[number].parts();
+        let [left, right] = [LEFT, RIGHT].map(|half| self.physical(number, half));
+        let is_left = left != 0 && right + parts[LEFT] < left + parts[RIGHT];
+        if is_left || right == 0 { LEFT } else { RIGHT }
     }
 
     fn fill_tail(&mut self, main: u32, tail: u32, items: usize) {
@@ -234,10 +258,10 @@ impl Cliffhanger {
         }
     }
 
-    /// Whether the end of a half is one: the half is full, and as much is known before its end as behind it. (A half of
+    /// Whether the end of a half is one: the queue is full, and as much is known before its end as behind it. (A half of
     /// fewer items would have no hits before its end and could never grow again.)
     fn can_compare(&self, number: usize, half: usize, charge: u64) -> bool {
-        let is_full = self.queues[number].parts()[half] < self.physical(number, half) + charge * 2;
+        let is_full = self.queues[number].size < self.both(number) + charge * 2;
         // The item that was hit is out of its list.
         let known = |which| END_ITEMS <= self.lists.items(Self::list(number, half, which)) + 1;
         is_full && known(TAIL) && known(NEAR)
@@ -259,7 +283,6 @@ impl Cliffhanger {
             (_, true) => *pointer + CREDIT,
             (_, false) => pointer.saturating_sub(CREDIT).max(queue.size),
         };
-        self.settle(number);
     }
 
     fn found(&self, key_hash: u64) -> Option<u32> {
@@ -288,7 +311,7 @@ impl Reference for Cliffhanger {
                 self.climb(number);
             }
             let half = (list / LISTS_PER_HALF % 2) as usize;
-            if which < FAR && self.can_compare(number, half, charge) {
+            if self.scales_cliffs && which < FAR && self.can_compare(number, half, charge) {
                 self.scale(number, half, which == NEAR);
             }
         }
@@ -382,7 +405,39 @@ mod tests {
     }
 
     #[test]
+    fn a_pointers_step_evicts_nothing_by_itself() {
+        let mut cache = Cliffhanger::new(Bytes(4_000 * 1_000), Bytes(0), 1);
+        (0..4_000).for_each(|key| assert!(!cache.access(key, 1_000)));
+        assert_eq!(cache.held(), Bytes(4_000 * 1_000));
+        // The right one far away; then the first step of the left one makes its half's part nearly all.
+        for (half, steps) in [(RIGHT, 500), (LEFT, 1)] {
+            (0..steps).for_each(|_| cache.scale(0, half, true));
+            assert_eq!((cache.held(), cache.items()), (Bytes(4_000 * 1_000), 4_000), "half {half}");
+            cache.check();
+        }
+        let part = cache.queues[0].parts()[RIGHT];
+        assert!(part < 100_000 && 1_900_000 < cache.physical(0, RIGHT), "{part}");
+        assert!(!cache.access(5_000, 1_000));
+        assert_eq!(cache.items(), 4_000, "one came, one went");
+        cache.check();
+    }
+
+    #[test]
+    fn hill_climbing_alone_is_an_lru_where_there_is_one_queue() {
+        let (mut hill, mut lru) =
+            (Cliffhanger::hill(Bytes(1_000_000), Bytes(0), 1), Lru::new(Bytes(1_000_000), Bytes(0)));
+        let mut rng = Rng::new(1);
+        for _ in 0..100_000 {
+            let key = rng.below(rng.clone().below(4_000) + 1);
+            assert_eq!(hill.access(key, 1_000), lru.access(key, 1_000));
+        }
+        assert_eq!(hill.held(), lru.held());
+        hill.check();
+    }
+
+    #[test]
     fn any_sizes_and_removals_keep_the_invariants() {
         random_steps(|capacity, per_item| Cliffhanger::new(capacity, per_item, 1), Cliffhanger::check);
+        random_steps(|capacity, per_item| Cliffhanger::hill(capacity, per_item, 1), Cliffhanger::check);
     }
 }
