@@ -8,9 +8,9 @@
 //! Cost:   O(ages) per model
 //! Source: Beckmann, Chen and Cidon, NSDI 2018, §3.3 and §4.2 (16 classes, decay .9)
 
-/// Steps of age that are told apart.
-pub(super) const AGES: usize = 4096;
-/// Classes (§4.2); the range of ages leaves the upper ones empty.
+/// Steps of age that are told apart (as in the authors' implementation).
+pub(super) const AGES: usize = 20_000;
+/// Classes (§4.2).
 const CLASSES: usize = 16;
 /// What is left of old counts when a model is made (§4.4).
 const DECAY: f64 = 0.9;
@@ -38,8 +38,8 @@ pub(super) fn classes() -> Vec<Class> {
 impl Class {
     /// The class of an item whose last two ages sum to `ages` steps: 0 is out of range, each next one half as old.
     pub(super) fn number(ages: u64) -> usize {
-        let log = ages.max(1).ilog2() as usize;
-        AGES.ilog2() as usize - log.min(AGES.ilog2() as usize)
+        let halvings = (0..CLASSES - 1).take_while(|&halvings| ages << halvings < AGES as u64);
+        halvings.count()
     }
 
     pub(super) fn density(&self, age: usize) -> f64 {
@@ -78,8 +78,6 @@ impl Class {
     }
 }
 
-const _: () = assert!((AGES.ilog2() as usize) < CLASSES);
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,7 +101,9 @@ mod tests {
 
     #[test]
     fn classes_halve() {
-        for (ages, number) in [(u64::MAX, 0), (4096, 0), (4095, 1), (1, 12), (0, 12), (16, 8)] {
+        for (ages, number) in
+            [(u64::MAX, 0), (20_000, 0), (19_999, 1), (10_000, 1), (9_999, 2), (2, 14), (1, 15), (0, 15)]
+        {
             assert_eq!(Class::number(ages), number, "{ages}");
         }
     }

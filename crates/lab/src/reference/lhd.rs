@@ -5,16 +5,16 @@
 //! | hit density | `density` by class and age, ÷ the item's charge |
 //! | age, coarsened | accesses since the item's last one, in steps of `1 << shift`, `AGES` of them |
 //! | class | the sum of the item's last two ages when hit, by powers of two |
-//! | explorers | items that are not evicted while their age is within range |
-//! | age out of range | the worst density, as in the authors' implementation |
+//! | explorers | items whose density is one more while their age is within range |
+//! | age out of range | the worst density |
 //!
 //! Shape:      events (hit or eviction at an age, per class) -> decayed counts -> densities, anew every interval
 //! Invariants: bytes held and bytes explored are those of the items
 //! Units:      ages in accesses
 //! Cost:       O(sample) per eviction, O(classes × ages) per interval
-//! Source:     Beckmann, Chen and Cidon, LHD: improving cache hit rate by maximizing hit density, NSDI 2018, §3 to 5.
-//!             We differ: intervals follow the number of items, as the streams here are shorter than the paper's; the
-//!             range of ages grows with the cache; an explorer whose age leaves the range explores no more;
+//! Source:     Beckmann, Chen and Cidon, LHD: improving cache hit rate by maximizing hit density, NSDI 2018, §3 to 5, and
+//!             the rules of the authors' implementation where the paper leaves them open (sample, explorers, ages).
+//!             We differ: intervals follow the number of items, as the streams here are shorter than the paper's;
 //!             items of all applications are in the same classes
 
 use super::Reference;
@@ -22,20 +22,26 @@ use super::hit_density::{AGES, Class, classes};
 use super::index::Index;
 use units::{Bytes, Rng};
 
-/// Items looked at per eviction (§5.1: 32 are enough).
+/// Items looked at per eviction: until so many models were made, and then (§5.1: 32 are enough; both as the authors').
+const SAMPLE_FIRST: usize = 8;
 const SAMPLE: usize = 32;
-/// Items admitted last that are looked at too (§5.1: they are often the best to evict).
-const ADMITTED: usize = 8;
-/// Of so many new items one explores (guess of the authors' implementation).
+const MODELS_FIRST: u32 = 50;
+/// Items that were admitted though their density is below the mean of victims, and are looked at too (as the authors').
+const ON_TRIAL: usize = 8;
+/// What that mean keeps when a victim is added to it (as the authors').
+const MEAN_KEEPS: f64 = 0.9;
+/// Of so many items that are admitted or hit one explores (as the authors').
 const EXPLORER_PART: u64 = 32;
-/// Explorers hold at most one byte in so many.
+/// Explorers hold at most one byte in so many, and one item more (as the authors').
 const EXPLORED_PART: u64 = 100;
+/// What an explorer's density is greater by (as the authors').
+const EXPLORER_MORE: f64 = 1.0;
 /// Accesses between two models: at least, at most (§4.4: 2^20), and per item (guess).
 const INTERVAL: (u64, u64) = (1 << 12, 1 << 20);
 const INTERVAL_PER_ITEM: u64 = 2;
-/// The range of ages is at least so many times the number of items, as that of the authors' implementation: who comes back
-/// later is not worth a place.
-const RANGE_PER_ITEM: u64 = 128;
+/// The range of ages is at least so many times the number of items (as the authors'): who comes back later is not worth a
+/// place.
+const RANGE_PER_ITEM: u64 = 100;
 
 /// The simulator.
 #[derive(Debug)]
@@ -45,12 +51,16 @@ pub struct Lhd {
     held: u64,
     now: u64,
     model_due: u64,
+    models: u32,
     shift: u32,
     explored: u64,
     classes: Vec<Class>,
     index: Index,
     items: Vec<Item>,
-    admitted: [u64; ADMITTED],
+    /// Mean density of victims, the last ones most.
+    victims_density: f64,
+    on_trial: [u64; ON_TRIAL],
+    next_trial: usize,
     rng: Rng,
 }
 
@@ -74,12 +84,15 @@ impl Lhd {
             held: 0,
             now: 0,
             model_due: INTERVAL.0,
+            models: 0,
             shift: 0,
             explored: 0,
             classes: classes(),
             index: Index::default(),
             items: Vec::new(),
-            admitted: [0; ADMITTED],
+            victims_density: 0.0,
+            on_trial: [0; ON_TRIAL],
+            next_trial: 0,
             rng: Rng::new(seed),
         }
     }
@@ -115,10 +128,15 @@ impl Lhd {
         if age == AGES - 1 {
             return f64::NEG_INFINITY;
         }
-        if item.explores {
-            return f64::INFINITY;
-        }
-        self.classes[self.class(item)].density(age) / item.charge.max(1) as f64
+        let more = if item.explores { EXPLORER_MORE } else { 0.0 };
+        self.classes[self.class(item)].density(age) / item.charge.max(1) as f64 + more
+    }
+
+    /// Whether an item that was just admitted or hit explores.
+    fn begins_to_explore(&mut self, charge: u64) -> bool {
+        let explores = self.rng.below(EXPLORER_PART) == 0 && self.explored < self.capacity / EXPLORED_PART;
+        self.explored += if explores { charge } else { 0 };
+        explores
     }
 
     fn hit(&mut self, slot: usize, charge: u64) {
@@ -128,7 +146,8 @@ impl Lhd {
         self.held = self.held - item.charge + charge;
         self.explored -= if item.explores { item.charge } else { 0 };
         let ages = [self.now - item.last_access, item.ages[0]];
-        self.items[slot] = Item { charge, last_access: self.now, ages, explores: false, ..item };
+        let explores = self.begins_to_explore(charge);
+        self.items[slot] = Item { charge, last_access: self.now, ages, explores, ..item };
         while self.capacity < self.held {
             self.evict();
         }
@@ -141,22 +160,23 @@ impl Lhd {
         while self.capacity - charge < self.held {
             self.evict();
         }
-        let budget = self.capacity / EXPLORED_PART;
-        let explores = self.rng.below(EXPLORER_PART) == 0 && self.explored + charge <= budget;
-        self.explored += if explores { charge } else { 0 };
+        let explores = self.begins_to_explore(charge);
         self.held += charge;
-        let slot = u32::try_from(self.items.len()).expect("items are counted in 32 bits");
-        self.index.insert(key_hash, slot);
+        let slot = self.items.len();
+        self.index.insert(key_hash, u32::try_from(slot).expect("items are counted in 32 bits"));
         self.items.push(Item { key_hash, charge, last_access: self.now, ages: [0, u64::MAX], explores });
-        let place = usize::try_from(self.now).unwrap_or(0) % ADMITTED;
-        self.admitted[place] = key_hash;
+        if !explores && self.density(slot) < self.victims_density {
+            self.on_trial[self.next_trial] = key_hash;
+            self.next_trial = (self.next_trial + 1) % ON_TRIAL;
+        }
     }
 
     fn evict(&mut self) {
+        let sample = if MODELS_FIRST < self.models { SAMPLE } else { SAMPLE_FIRST };
         let mut victim = self.rng.index(self.items.len());
         let mut least = self.density(victim);
-        for turn in 1..SAMPLE + ADMITTED {
-            let slot = match self.admitted.get(turn.wrapping_sub(SAMPLE)).map(|key| self.index.get(key)) {
+        for turn in 1..sample + ON_TRIAL {
+            let slot = match self.on_trial.get(turn.wrapping_sub(sample)).map(|key| self.index.get(key)) {
                 None => self.rng.index(self.items.len()),
                 Some(Some(&slot)) => slot as usize,
                 Some(None) => continue,
@@ -165,6 +185,9 @@ impl Lhd {
             if density < least {
                 (victim, least) = (slot, density);
             }
+        }
+        if least.is_finite() {
+            self.victims_density = MEAN_KEEPS * self.victims_density + (1.0 - MEAN_KEEPS) * least;
         }
         let item = self.items[victim];
         let (class, age) = (self.class(&item), self.age(&item));
@@ -191,6 +214,7 @@ impl Lhd {
             self.classes.iter_mut().for_each(Class::coarsen);
         }
         self.classes.iter_mut().for_each(Class::remodel);
+        self.models += 1;
     }
 }
 
@@ -259,6 +283,56 @@ mod tests {
         lhd.access(3, 10);
         assert!(!lhd.contains(1) && lhd.contains(2) && lhd.contains(3));
         lhd.check();
+    }
+
+    #[test]
+    fn who_comes_with_less_than_victims_had_on_the_mean_is_on_trial() {
+        let mut lhd = Lhd::new(Bytes(10_000), Bytes(0), 1);
+        (0..1_000).for_each(|key| assert!(!lhd.access(key, 10)));
+        assert_eq!(lhd.on_trial, [0; ON_TRIAL], "no victim yet");
+        // Of what was never hit little is expected, of what was more: newcomers are not worth a place.
+        (0..1_000).for_each(|key| assert!(lhd.access(key, 10)));
+        (0..10_000).for_each(|_| lhd.classes[0].note_eviction(10_000));
+        lhd.classes[1..].iter_mut().for_each(|class| class.note_hit(3_000));
+        lhd.classes.iter_mut().for_each(Class::remodel);
+        lhd.victims_density = 1e-4;
+        (2_000..2_100).for_each(|key| assert!(!lhd.access(key, 10)));
+        assert!(lhd.on_trial.iter().any(|&key| 2_000 <= key));
+        let admitted = (2_000..2_100).filter(|&key| lhd.contains(key)).count();
+        assert!(admitted <= 10, "each makes room for the next, but for explorers: {admitted}");
+        lhd.check();
+    }
+
+    #[test]
+    fn an_explorer_is_one_more_dense_and_may_be_so_again_when_hit() {
+        let mut lhd = Lhd::new(Bytes(100_000), Bytes(0), 1);
+        (0..10_000).for_each(|key| assert!(!lhd.access(key, 10)));
+        let first = lhd.explored;
+        assert!(0 < first && first < 100_000 / EXPLORED_PART + 10);
+        let slot = lhd.items.iter().position(|item| item.explores).unwrap();
+        let explorers = lhd.density(slot);
+        lhd.items[slot].explores = false;
+        assert!((explorers - lhd.density(slot) - EXPLORER_MORE).abs() < 1e-9);
+        lhd.items[slot].explores = true;
+        (0..10_000).for_each(|key| assert!(lhd.access(key, 10)));
+        assert!(0 < lhd.explored && lhd.explored < 100_000 / EXPLORED_PART + 10, "{}", lhd.explored);
+        lhd.check();
+    }
+
+    #[test]
+    fn a_sample_is_small_until_much_is_known() {
+        let draws = |models: u32| {
+            let mut lhd = Lhd::new(Bytes(1_000), Bytes(0), 1);
+            (0..1_000).for_each(|key| assert!(!lhd.access(key, 1)));
+            lhd.models = models;
+            let mut rng = lhd.rng.clone();
+            lhd.evict();
+            (1..100).find(|_| {
+                rng.index(1_000);
+                rng.clone().below(u64::MAX) == lhd.rng.clone().below(u64::MAX)
+            })
+        };
+        assert_eq!((draws(MODELS_FIRST), draws(MODELS_FIRST + 1)), (Some(SAMPLE_FIRST), Some(SAMPLE)));
     }
 
     #[test]
