@@ -7,9 +7,11 @@
 //! Cost:       O(1) per access; a page that moves evicts as many items as it has
 //! Source:     memcached 1.6 (doc/new_lru.txt, slabs.c, items.c, slab_automove.c), as its defaults are. We differ: a
 //!             class without a page gets one from the largest class when none is free (memcached exceeds `-m` for it);
-//!             the automover looks at tails as they are, not at a window of 30 readings; time is accesses; the header and
-//!             the last chunk of an item of several chunks are charged to the class of the full ones; keys are part of
-//!             what is stored in chunks, not of the header's
+//!             the automover compares ages of tails as they are, not means over its window of 30 looks; time is
+//!             accesses; the header and the last chunk of an item of several chunks are charged to the class of the full
+//!             ones; keys are part of what is stored in chunks, not of the header's
+
+mod automover;
 
 use super::Reference;
 use super::lists::Lists;
@@ -35,12 +37,6 @@ const LINK: u64 = 48;
 const CHUNK_MIN: u64 = 96;
 const GROWTH_PERCENT: u64 = 125;
 const ALIGNMENT: u64 = 8;
-/// A page becomes free when a class has so many tenths of a page unused (2.5).
-const FREE_TENTHS: u64 = 25;
-/// A source has more pages than this.
-const SOURCE_PAGES_MIN: u64 = 2;
-/// The youngest tail is younger than so many tenths of the oldest (`slab_automove_ratio` .8).
-const AUTOMOVE_TENTHS: u64 = 8;
 /// Accesses between two looks of the automover (it looks once a second; guess, untried).
 const AUTOMOVE_PERIOD: u64 = 1_000;
 /// Bits of an item's use: fetched once, and again.
@@ -66,6 +62,8 @@ struct Class {
     pages: u64,
     /// Evictions since the automover looked last.
     evictions: u64,
+    /// Looks of the automover since the last eviction or new page.
+    calm_looks: u32,
 }
 
 impl Class {
@@ -101,7 +99,8 @@ impl Slab {
     }
 
     fn of_chunks(capacity: Bytes, page: Bytes, chunks: Vec<u64>, header: u64, automove: bool) -> Self {
-        let class = |chunk: u64| Class { chunk, per_page: page.0 / chunk, pages: 0, evictions: 0 };
+        let class =
+            |chunk: u64| Class { chunk, per_page: page.0 / chunk, pages: 0, evictions: 0, calm_looks: 0 };
         let classes: Vec<Class> = chunks.into_iter().map(class).collect();
         let pages = capacity.count_of(page);
         let lists = Lists::new(classes.len() * LISTS as usize);
@@ -178,9 +177,15 @@ impl Slab {
         let is_free = 0 < self.pages_free;
         if is_free {
             self.pages_free -= 1;
-            self.classes[number].pages += 1;
+            self.gain_page(number);
         }
         is_free
+    }
+
+    fn gain_page(&mut self, number: usize) {
+        let class = &mut self.classes[number];
+        class.pages += 1;
+        class.calm_looks = 0;
     }
 
     /// Takes a page from the largest other class.
@@ -199,7 +204,7 @@ impl Slab {
         while self.unused(from) < self.classes[from].page_bytes() && self.evict(from) {}
         self.classes[from].pages -= 1;
         match to {
-            Some(to) => self.classes[to].pages += 1,
+            Some(to) => self.gain_page(to),
             None => self.pages_free += 1,
         }
     }
@@ -209,7 +214,9 @@ impl Slab {
             [COLD, HOT, WARM].into_iter().find_map(|which| self.lists.last(Self::list(number, which)));
         if let Some(slot) = coldest {
             self.lists.take_out(slot);
-            self.classes[number].evictions += 1;
+            let class = &mut self.classes[number];
+            class.evictions += 1;
+            class.calm_looks = 0;
         }
         coldest.is_some()
     }
@@ -218,7 +225,8 @@ impl Slab {
         self.now - self.lists.item(slot).at
     }
 
-    /// Lets hot and warm shrink to their parts, as memcached's maintainer does.
+    /// Lets hot and warm shrink to their parts, as memcached's maintainer does; what is active at their ends goes to warm's
+    /// head however large they are.
     fn balance(&mut self, number: usize) {
         let held = self.class_held(number);
         for (which, percent, tenths) in
@@ -228,12 +236,12 @@ impl Slab {
             while let Some(slot) = self.lists.last(list) {
                 let cold_age = self.lists.last(Self::list(number, COLD)).map(|slot| self.age(slot));
                 let is_old = cold_age.is_some_and(|age| age * tenths / 10 < self.age(slot));
-                if !is_old && self.lists.held(list) <= held * percent / 100 {
-                    break;
-                }
                 let item = self.lists.item(slot);
                 let (uses, at) = (item.uses, item.at);
                 let is_active = uses & ACTIVE != 0;
+                if !is_active && !is_old && self.lists.held(list) <= held * percent / 100 {
+                    break;
+                }
                 self.lists.note(slot, uses & !ACTIVE, at);
                 self.lists.put_first(Self::list(number, if is_active { WARM } else { COLD }), slot);
             }
@@ -254,29 +262,6 @@ impl Slab {
         } else if uses & ACTIVE == 0 {
             self.lists.note(slot, FETCHED | ACTIVE, self.now);
         }
-    }
-
-    /// One look of the automover.
-    fn automove(&mut self) {
-        for number in 0..self.classes.len() {
-            let spare = self.classes[number].page_bytes() * FREE_TENTHS / 10;
-            if 1 < self.classes[number].pages && spare < self.unused(number) {
-                self.move_page(number, None);
-            }
-        }
-        let tail = |number: &usize| self.lists.last(Self::list(*number, COLD)).map(|slot| self.age(slot));
-        let all = 0..self.classes.len();
-        let sources = all.clone().filter(|&n| SOURCE_PAGES_MIN < self.classes[n].pages);
-        let oldest = sources.filter_map(|n| Some((tail(&n)?, n))).max();
-        let youngest =
-            all.filter(|&n| 0 < self.classes[n].evictions).filter_map(|n| Some((tail(&n)?, n))).min();
-        if let (Some((old, from)), Some((young, to))) = (oldest, youngest)
-            && young * 10 < old * AUTOMOVE_TENTHS
-            && from != to
-        {
-            self.move_page(from, Some(to));
-        }
-        self.classes.iter_mut().for_each(|class| class.evictions = 0);
     }
 }
 
@@ -414,6 +399,19 @@ mod tests {
         assert!(slab.overwrite(0, 1) && slab.access(0, 1));
         assert_eq!(item(&slab, 0), Some((HOT, FETCHED, 13)), "two sets and one fetch");
         assert!(!slab.overwrite(10, 1) && slab.contains(10));
+        slab.check();
+    }
+
+    #[test]
+    fn what_is_active_at_hots_end_goes_to_warm_though_hot_is_small() {
+        let mut slab = Slab::uniform(Bytes(20), Bytes(1));
+        let list = |slab: &Slab, key| slab.lists.find(key).map(|slot| slab.lists.item(slot).list);
+        (0..20).for_each(|key| assert!(!slab.access(key, 1)));
+        assert_eq!((list(&slab, 16), list(&slab, 17)), (Some(HOT), Some(HOT)));
+        // Fetched again after it was fetched, 16 is active; without HOT's part being exceeded it leaves as one comes.
+        assert!(slab.access(16, 1) && slab.access(16, 1));
+        assert!((17..20).all(|key| slab.remove(key)) && !slab.access(30, 1));
+        assert_eq!((list(&slab, 16), list(&slab, 30)), (Some(WARM), Some(HOT)));
         slab.check();
     }
 
