@@ -1,4 +1,5 @@
-//! The static partition with the best split: the bound for every policy that partitions memory among LRUs.
+//! The static partition with the best split: the bound for every split among LRUs that stays as it is. A policy that moves
+//! memory as tenants change may miss less.
 //!
 //! Shape:      hit curves on one grid, and steps to divide -> steps per tenant
 //! Invariants: no other split on the grid has more hits (`best`); the steps of the concave hulls are an upper bound
