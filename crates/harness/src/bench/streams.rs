@@ -1,6 +1,7 @@
 //! Single streams and the mix: miss ratios of the store beside exact simulators, at equal bytes.
 //!
-//! Shape:      trace -> memory -> every peer at every size; the store replays the same requests in this process
+//! Shape:      trace -> memory -> every peer at every size, the median of its draws; the store replays the same requests in
+//!             this process
 //! Invariants: peers get exactly what the store can divide among tenants, whatever its reserve and tables take
 //! Units:      sizes in parts of the footprint (every distinct key once, with its charge) for single streams
 //! Failure:    a trace that is absent is skipped with a line
@@ -8,14 +9,14 @@
 
 use crate::contenders::{self, Contender};
 use crate::half;
-use crate::table::{Goal, Row};
+use crate::table::{Goal, Row, median};
 use crate::{Bench, BenchError};
 use comfy_table::{CellAlignment, Table, presets};
 use harness::replay::{ReplayOptions, in_process};
-use lab::reference::Recording;
+use lab::reference::{Gdsf, Recording};
 use lab::trace::STREAMS;
 use lab::{Request, TraceError, TraceReader};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::Path;
 use units::{Bytes, Instant};
@@ -45,18 +46,19 @@ const MEMORY_STEP: Bytes = Bytes::kib(4);
 /// Of what the store charges: an item's header with what is remembered of its key, and its place in the index.
 const HEADER: u64 = 11;
 const INDEX_SHARE: u64 = 9;
+const OUR_CHARGE: Bytes = Bytes(HEADER + INDEX_SHARE);
 /// How many streams may miss more, by the mean over the sizes, than the best peer and than LRU.
 const GOALS: [(&str, f64); 2] =
     [("single streams above their best peer", 2.0), ("single streams above LRU", 0.0)];
 /// LRU's place in a line, after ours.
 const LRU: usize = 1;
 
-/// One line of a table: miss ratios with their owners, ours first.
+/// One line of a table: miss ratios, one per draw, with their owners, ours first.
 struct Line {
     name: String,
     size: String,
     memory: Bytes,
-    misses: Vec<(&'static str, f64)>,
+    misses: Vec<(&'static str, Vec<f64>)>,
 }
 
 /// Measures; prints both tables; adds rows.
@@ -67,7 +69,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<(), BenchError> {
     for stream in STREAMS {
         let Some(path) = bench.trace(stream.0) else { continue };
         let measured = single(bench, &path, stream, limit)?;
-        let sum = |peer: usize| measured.iter().map(|line| line.misses[peer].1).sum::<f64>();
+        let sum = |peer: usize| measured.iter().map(|line| median(&line.misses[peer].1)).sum::<f64>();
         let peers = measured.first().map_or(0, |line| line.misses.len());
         let best = (1..peers).map(sum).fold(f64::INFINITY, f64::min);
         above[0] += f64::from(u8::from(best < sum(0)));
@@ -141,13 +143,18 @@ fn single(
             Some(_) => Sizes::of_items((keys * percent / 100).max(1)),
             None => Sizes::of_bytes(Bytes(footprint.0 * percent / 100)),
         };
-        let peers = contenders::of_a_stream(sizes.capacity, per_item, unit, bench.seed);
+        let peers = contenders::of_a_stream(sizes.capacity, per_item, unit);
         let report = match sizes.value_bytes {
             Some(value_bytes) => ours(bench, &sizes, limit, &mut OfOneSize::new(&recording, value_bytes))?,
             None => ours(bench, &sizes, limit, &mut half::open(path, bench.half)?)?,
         };
         let name = stream.to_owned();
-        lines.push(line(name, format!("{percent} %"), sizes.memory, report, &recording, peers));
+        lines.push(line(
+            (name, format!("{percent} %"), sizes.memory),
+            report,
+            &recording,
+            (peers, bench.seed),
+        ));
     }
     Ok(lines)
 }
@@ -160,10 +167,18 @@ fn mix(bench: &mut Bench, limit: u64) -> Result<(), BenchError> {
     let mut lines = Vec::new();
     for memory in MIX_MEMORIES {
         let memory = if bench.less == 1 { memory } else { Bytes(memory.0 / QUICK_MIX_LESS) };
-        let peers = contenders::of_a_mix(memory, PER_ITEM, bench.seed);
+        let mut peers = contenders::of_a_mix(memory, PER_ITEM);
+        // What the store itself charges, of what it can divide of this memory: the rest of the difference is eviction's.
+        let divisible = store::divisible_capacity(memory, ITEM_MAX, 1);
+        peers.push(Contender::new("GDSF at our charge", Gdsf::new(divisible, OUR_CHARGE)));
         let sizes = Sizes { memory, capacity: memory, value_bytes: None };
         let report = ours(bench, &sizes, limit, &mut half::open(&path, bench.half)?)?;
-        lines.push(line(MIX.to_owned(), memory.to_string(), memory, report, &recording, peers));
+        lines.push(line(
+            (MIX.to_owned(), memory.to_string(), memory),
+            report,
+            &recording,
+            (peers, bench.seed),
+        ));
     }
     show(bench, "the mix, all tenants in one memory", &lines);
     Ok(())
@@ -182,15 +197,13 @@ fn ours(bench: &Bench, sizes: &Sizes, limit: u64, trace: &mut dyn TraceReader) -
 }
 
 fn line(
-    name: String,
-    size: String,
-    memory: Bytes,
+    (name, size, memory): (String, String, Bytes),
     ours: f64,
     recording: &Recording,
-    peers: Vec<Contender>,
+    (peers, seed): (Vec<Contender>, u64),
 ) -> Line {
-    let mut misses = vec![("ours", ours)];
-    misses.extend(peers.into_iter().map(|peer| (peer.name, peer.miss_ratio(recording))));
+    let mut misses = vec![("ours", vec![ours])];
+    misses.extend(peers.into_iter().map(|peer| (peer.name, peer.miss_ratios(recording, seed))));
     Line { name, size, memory, misses }
 }
 
@@ -202,17 +215,24 @@ fn show(bench: &mut Bench, title: &str, lines: &[Line]) {
     let names = first.misses.iter().map(|(name, _)| (*name).to_owned());
     table.set_header(["miss ratio", "size"].map(str::to_owned).into_iter().chain(names));
     for line in lines {
-        let ratios = line.misses.iter().map(|(_, ratio)| format!("{ratio:.4}"));
+        let ratios = line.misses.iter().map(|(_, draws)| format!("{:.4}", median(draws)));
         table.add_row([line.name.clone(), line.size.clone()].into_iter().chain(ratios));
-        for (peer, ratio) in &line.misses {
-            bench.record(json!({"table": title, "trace": line.name, "size": line.size,
-                                "memory_bytes": line.memory.0, "peer": peer, "miss_ratio": ratio}));
+        for (peer, draws) in &line.misses {
+            bench.record(object(title, line, peer, draws));
         }
     }
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
     println!("\n{title}\n{table}");
+}
+
+/// One peer's figure: the median of its draws, and their range.
+fn object(title: &str, line: &Line, peer: &str, draws: &[f64]) -> Value {
+    let least = draws.iter().copied().reduce(f64::min);
+    let most = draws.iter().copied().reduce(f64::max);
+    json!({"table": title, "trace": line.name, "size": line.size, "memory_bytes": line.memory.0, "peer": peer,
+           "miss_ratio": median(draws), "least": least, "most": most, "draws": draws.len()})
 }
 
 /// The requests of a recording, with keys of one length and values of one size.
@@ -260,6 +280,18 @@ mod tests {
         }
         let sizes = Sizes::of_bytes(Bytes::mib(30));
         assert!(Bytes::mib(30) <= sizes.capacity && sizes.capacity < sizes.memory);
+    }
+
+    #[test]
+    fn the_figure_of_a_peer_that_draws_is_the_median_and_its_range_is_kept() {
+        let (name, size) = ("t".to_owned(), "5 %".to_owned());
+        let line = Line { name, size, memory: Bytes(1), misses: Vec::new() };
+        let of = |draws: &[f64]| {
+            let object = object("single streams", &line, "LHD", draws);
+            ["miss_ratio", "least", "most", "draws"].map(|field| object[field].as_f64())
+        };
+        assert_eq!(of(&[0.5, 0.25, 0.375]), [Some(0.375), Some(0.25), Some(0.5), Some(3.0)]);
+        assert_eq!(of(&[0.5]), [Some(0.5), Some(0.5), Some(0.5), Some(1.0)]);
     }
 
     #[test]

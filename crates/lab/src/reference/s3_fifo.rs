@@ -10,7 +10,9 @@
 //! Invariants: ghost items are not held; they stand for as many bytes as main may hold
 //! Cost:       O(1) per access, amortised
 //! Source:     Yang et al., FIFO queues are all you need for cache eviction, SOSP 2023, algorithm 1 and §4.2. Queues
-//!             are measured in bytes; the paper's ghost has as many entries as main, here as many bytes
+//!             are measured in bytes; the paper's ghost has as many entries as main, here as many bytes. `as_run` follows
+//!             the rules that the authors' simulator runs by default: small is evicted from unless main is above its part,
+//!             small refuses what is as large as it may be, and is passed by once it is full until there is an eviction
 
 use super::Reference;
 use super::lists::Lists;
@@ -32,6 +34,8 @@ pub struct S3Fifo {
     capacity: u64,
     per_item: u64,
     small_part: u64,
+    as_run: bool,
+    has_evicted: bool,
     lists: Lists,
 }
 
@@ -40,7 +44,14 @@ impl S3Fifo {
     #[must_use]
     pub fn new(capacity: Bytes, per_item: Bytes) -> Self {
         let small_part = capacity.0 / SMALL_PART;
-        Self { capacity: capacity.0, per_item: per_item.0, small_part, lists: Lists::new(3) }
+        let (capacity, per_item) = (capacity.0, per_item.0);
+        Self { capacity, per_item, small_part, as_run: false, has_evicted: false, lists: Lists::new(3) }
+    }
+
+    /// As `new`, by the rules of the authors' simulator.
+    #[must_use]
+    pub fn as_run(capacity: Bytes, per_item: Bytes) -> Self {
+        Self { as_run: true, ..Self::new(capacity, per_item) }
     }
 
     /// Asserts every invariant.
@@ -73,7 +84,7 @@ impl S3Fifo {
     }
 
     fn insert(&mut self, key_hash: u64, charge: u64) {
-        if self.capacity < charge {
+        if self.capacity < charge || (self.as_run && self.small_part <= charge) {
             return;
         }
         let remembered = self.lists.find(key_hash);
@@ -81,13 +92,19 @@ impl S3Fifo {
             self.lists.take_out(slot);
         }
         self.evict_down_to(self.capacity - charge);
-        self.lists.add(if remembered.is_some() { MAIN } else { SMALL }, key_hash, charge);
+        let passes_by = self.as_run && !self.has_evicted && self.small_part <= self.lists.held(SMALL);
+        self.lists.add(if remembered.is_some() || passes_by { MAIN } else { SMALL }, key_hash, charge);
     }
 
     fn evict_down_to(&mut self, bytes: u64) {
         while bytes < self.held().0 {
-            let small_is_full = 0 < self.lists.items(SMALL) && self.small_part <= self.lists.held(SMALL);
-            if small_is_full || self.lists.items(MAIN) == 0 {
+            self.has_evicted = true;
+            let small_gives = if self.as_run {
+                self.lists.held(MAIN) <= self.main_part()
+            } else {
+                self.small_part <= self.lists.held(SMALL)
+            };
+            if (small_gives && 0 < self.lists.items(SMALL)) || self.lists.items(MAIN) == 0 {
                 self.evict_small();
             } else {
                 self.evict_main();
@@ -104,7 +121,7 @@ impl S3Fifo {
             }
             self.lists.note(slot, 0, 0);
             self.lists.put_first(MAIN, slot);
-            while self.main_part() < self.lists.held(MAIN) && 1 < self.lists.items(MAIN) {
+            while !self.as_run && self.main_part() < self.lists.held(MAIN) && 1 < self.lists.items(MAIN) {
                 self.evict_main();
             }
         }
@@ -189,6 +206,21 @@ mod tests {
     }
 
     #[test]
+    fn as_run_small_gives_until_main_is_above_its_part() {
+        let mut cache = S3Fifo::as_run(Bytes(20), Bytes(0));
+        assert!(!cache.access(99, 2) && !cache.contains(99), "as large as small may be: refused");
+        (0..20).for_each(|key| assert!(!cache.access(key, 1)));
+        assert_eq!(keys(&cache, SMALL), [0, 1], "the others passed small by while nothing was evicted");
+        assert!(!cache.access(20, 1));
+        assert_eq!((keys(&cache, SMALL), keys(&cache, GHOST)), (vec![1, 20], vec![0]));
+        // One is remembered, main has one more than its part: it gives the next time.
+        assert!(!cache.access(0, 1));
+        assert_eq!((keys(&cache, SMALL), keys(&cache, MAIN).len()), (vec![20], 19));
+        assert!(!cache.access(21, 1) && cache.contains(20) && !cache.contains(2));
+        cache.check();
+    }
+
+    #[test]
     fn main_goes_round_once_per_use() {
         let mut cache = S3Fifo::new(Bytes(10), Bytes(0));
         for key in 0..10 {
@@ -230,5 +262,6 @@ mod tests {
     #[test]
     fn any_sizes_and_removals_keep_the_invariants() {
         random_steps(S3Fifo::new, S3Fifo::check);
+        random_steps(S3Fifo::as_run, S3Fifo::check);
     }
 }

@@ -24,11 +24,14 @@ pub(super) struct Sketch {
     rows: [Vec<u8>; ROWS],
     additions: u64,
     items: usize,
+    /// What makes this sketch's hash functions others than another's.
+    salt: u64,
 }
 
 impl Sketch {
-    pub(super) fn new() -> Self {
-        Self { rows: std::array::from_fn(|_| vec![0; WIDTH_MIN]), additions: 0, items: 0 }
+    pub(super) fn new(seed: u64) -> Self {
+        let rows = std::array::from_fn(|_| vec![0; WIDTH_MIN]);
+        Self { rows, additions: 0, items: 0, salt: mix64(seed) }
     }
 
     /// Makes the sketch large enough for a cache of `items`. A row that doubles is repeated: no estimate changes.
@@ -64,7 +67,7 @@ impl Sketch {
 
     fn places(&self, key_hash: u64) -> [usize; ROWS] {
         let mask = self.rows[0].len() - 1;
-        let mut hash = key_hash;
+        let mut hash = key_hash ^ self.salt;
         std::array::from_fn(|_| {
             hash = mix64(hash);
             usize::try_from(hash >> 32).unwrap_or(0) & mask
@@ -78,7 +81,7 @@ mod tests {
 
     #[test]
     fn counts_saturate_halve_and_survive_growth() {
-        let mut sketch = Sketch::new();
+        let mut sketch = Sketch::new(1);
         sketch.fit(1_000);
         (0..5).for_each(|_| sketch.add(1));
         (0..20).for_each(|_| sketch.add(2));
@@ -89,5 +92,15 @@ mod tests {
         (0..40_000 - 20).for_each(|key| sketch.add(key + 100));
         assert!(sketch.estimate(2) <= 8 && sketch.estimate(1) <= 3, "halved");
         assert!(7 <= sketch.estimate(2));
+    }
+
+    #[test]
+    fn another_seed_makes_others_collide() {
+        let wrong = |seed| {
+            let mut sketch = Sketch::new(seed);
+            (0..200).for_each(|key| sketch.add(key));
+            (200..2_000).filter(|&key| 0 < sketch.estimate(key)).collect::<Vec<u64>>()
+        };
+        assert!(!wrong(1).is_empty() && wrong(1) == wrong(1) && wrong(1) != wrong(2));
     }
 }

@@ -4,8 +4,8 @@
 //!             all those together that it would replace; used in probation -> protected
 //! Invariants: window and main together hold at most the capacity
 //! Cost:       O(victims) per admission
-//! Source:     Einziger, Friedman and Manes, TOS 2017, §4 (window 1 %, protected 80 % of main; no adaptive window, which
-//!             is a later paper's). Sizes: Einziger et al., Lightweight robust size aware cache management, TOS 2022,
+//! Source:     Einziger, Friedman and Manes, TOS 2017, §4 (protected 80 % of main; a window of 1 % there; no adaptive
+//!             window, which is a later paper's). Sizes: Einziger et al., Lightweight robust size aware cache management, TOS 2022,
 //!             aggregated victims; a candidate that is refused leaves its victims where they are
 
 use super::Reference;
@@ -16,8 +16,6 @@ use units::Bytes;
 const WINDOW: u32 = 0;
 const PROBATION: u32 = 1;
 const PROTECTED: u32 = 2;
-/// The window takes one byte in so many (§4: 1 %).
-const WINDOW_PART: u64 = 100;
 /// Protected takes so many fifths of main (§4: 80 %).
 const PROTECTED_FIFTHS: u64 = 4;
 
@@ -33,17 +31,22 @@ pub struct WTinyLfu {
 }
 
 impl WTinyLfu {
-    /// An empty cache of `capacity` that charges every item `per_item` on top of its bytes.
+    /// An empty cache of `capacity` that charges every item `per_item` on top of its bytes, with a window of so many
+    /// hundredths; the sketch's hash functions are drawn by `seed`.
+    ///
+    /// # Panics
+    /// If the window is more than all.
     #[must_use]
-    pub fn new(capacity: Bytes, per_item: Bytes) -> Self {
-        let window_part = capacity.0 / WINDOW_PART;
+    pub fn new(capacity: Bytes, per_item: Bytes, window_percent: u64, seed: u64) -> Self {
+        assert!(window_percent <= 100, "the window is a part of the capacity");
+        let window_part = capacity.scale(window_percent, 100).0;
         Self {
             capacity: capacity.0,
             per_item: per_item.0,
             window_part,
             protected_part: (capacity.0 - window_part) / 5 * PROTECTED_FIFTHS,
             lists: Lists::new(3),
-            sketch: Sketch::new(),
+            sketch: Sketch::new(seed),
         }
     }
 
@@ -177,7 +180,7 @@ mod tests {
     #[test]
     fn a_hundred_items_worked_by_hand() {
         // Window 1, main 99.
-        let mut cache = WTinyLfu::new(Bytes(100), Bytes(0));
+        let mut cache = WTinyLfu::new(Bytes(100), Bytes(0), 1, 1);
         (0..100).for_each(|key| assert!(!cache.access(key, 1)));
         assert_eq!((cache.lists.items(WINDOW), cache.lists.items(PROBATION)), (1, 99));
         assert!(!cache.access(200, 1) && !cache.contains(99), "99 came once, as did 0: 0 stays");
@@ -192,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_large_item_must_beat_all_that_it_replaces() {
-        let mut cache = WTinyLfu::new(Bytes(100), Bytes(0));
+        let mut cache = WTinyLfu::new(Bytes(100), Bytes(0), 1, 1);
         (0..100).for_each(|key| assert!(!cache.access(key, 1)));
         for _ in 0..10 {
             assert!(!cache.access(500, 10), "ten uses are no more than ten victims' one each");
@@ -204,12 +207,27 @@ mod tests {
 
     #[test]
     fn one_hit_wonders_do_not_enter() {
-        let hit_ratio = hit_ratio_of_a_set_under_scans(WTinyLfu::new(Bytes(1_000), Bytes(0)));
-        assert!(0.99 < hit_ratio, "{hit_ratio}");
+        for window_percent in [1, 10] {
+            let cache = WTinyLfu::new(Bytes(1_000), Bytes(0), window_percent, 1);
+            let hit_ratio = hit_ratio_of_a_set_under_scans(cache);
+            assert!(0.99 < hit_ratio, "{hit_ratio}");
+        }
+    }
+
+    #[test]
+    fn a_window_has_its_part_of_all() {
+        let mut cache = WTinyLfu::new(Bytes(100), Bytes(0), 10, 1);
+        (0..100).for_each(|key| assert!(!cache.access(key, 1)));
+        assert_eq!((cache.lists.items(WINDOW), cache.lists.items(PROBATION)), (10, 90));
+        assert!(!cache.access(100, 1) && cache.contains(99) && !cache.contains(90), "90 left the window");
+        cache.check();
     }
 
     #[test]
     fn any_sizes_and_removals_keep_the_invariants() {
-        random_steps(WTinyLfu::new, WTinyLfu::check);
+        for window_percent in [1, 10, 100] {
+            let new = |capacity, per_item| WTinyLfu::new(capacity, per_item, window_percent, 1);
+            random_steps(new, WTinyLfu::check);
+        }
     }
 }
