@@ -21,3 +21,8 @@ pub(super) fn memcached(part: Bytes) -> Box<dyn Reference> {
 pub(super) fn cliffhanger(part: Bytes, seed: u64) -> Box<dyn Reference> {
     Box::new(Cliffhanger::new(part, PER_ITEM, seed))
 }
+
+/// Cliffhanger's hill climbing alone.
+pub(super) fn cliffhanger_hill(part: Bytes, seed: u64) -> Box<dyn Reference> {
+    Box::new(Cliffhanger::hill(part, PER_ITEM, seed))
+}

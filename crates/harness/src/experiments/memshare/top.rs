@@ -12,7 +12,8 @@ use store::{FixedPass, Geometry, PassKind};
 use units::Bytes;
 
 /// The rows of Table 6 that have a hit ratio.
-const TABLE_6: [&str; 5] = ["memcached", "cliffhanger", "partitioned", "memshare_tax", "memshare_shared"];
+const TABLE_6: [&str; 6] =
+    ["memcached", "cliffhanger", "partitioned", "memshare_tax", "memshare_shared", "cliffhanger_hill"];
 /// Those of its second column: the misses that are gone, relative to memcached.
 const REDUCTIONS: [&str; 3] = ["cliffhanger", "memshare_tax", "memshare_shared"];
 
@@ -36,7 +37,7 @@ pub(super) fn table_6(sweep: &Sweep, results: &mut Results) -> Result<(), Experi
 }
 
 /// The tenants' tallies in each of the rows of Table 6.
-fn columns(sweep: &Sweep, plant: &Plant) -> Result<[Vec<Tally>; 5], ExperimentError> {
+fn columns(sweep: &Sweep, plant: &Plant) -> Result<[Vec<Tally>; 6], ExperimentError> {
     let shared = plant.shared(sweep, sweep.count("private_percent")?)?;
     let taxed = plant.taxed(sweep)?;
     let [memcached, cliffhanger] = slabs(plant)?;
@@ -46,6 +47,7 @@ fn columns(sweep: &Sweep, plant: &Plant) -> Result<[Vec<Tally>; 5], ExperimentEr
         plant.partitioned()?,
         plant.tallies(&plant.replay(taxed)?),
         plant.tallies(&plant.replay(shared)?),
+        plant.exact(&|part| rivals::cliffhanger_hill(part, plant.seed))?,
     ])
 }
 
@@ -58,7 +60,7 @@ fn slabs(plant: &Plant) -> Result<[Vec<Tally>; 2], ExperimentError> {
 pub(super) fn fig_5(sweep: &Sweep, results: &mut Results) -> Result<(), ExperimentError> {
     const TITLE: &str = "hit ratio by application";
     let plant = Plant::generated(sweep)?;
-    let [memcached, _, _, tax, shared] = columns(sweep, &plant)?;
+    let [memcached, _, _, tax, shared, _] = columns(sweep, &plant)?;
     let slack = sweep.number("slack_points")?;
     for (name, ours) in [("tax", &tax), ("shared", &shared)] {
         let pairs = || ours.iter().zip(&memcached);
