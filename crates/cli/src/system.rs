@@ -49,7 +49,7 @@ fn beyond(limit: Bytes, config: &Config) -> Option<String> {
         (limit < all).then(|| {
             format!(
                 "the control group allows {limit} of memory, and {what} of {memory}{tiers} and some {BESIDE} beside them are {all}: \
-                 {when}the process will be killed before it is full"
+                 {when}the process may be killed before it is full"
             )
         })
     };

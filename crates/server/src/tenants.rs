@@ -327,7 +327,7 @@ impl Router {
             return routed;
         }
         let Some(prefix) = self.delimited(key) else { return routed };
-        self.add_prefix(prefix).unwrap_or(routed)
+        self.add_prefix(prefix, true).unwrap_or(routed)
     }
 
     /// Whose a key is that was routed so, and then stored: a new prefix may be a tenant by now.
@@ -348,10 +348,12 @@ impl Router {
         if prefix.last() != Some(&delimiter) {
             prefix.push(delimiter);
         }
-        self.delimited(&prefix).and_then(|prefix| self.add_prefix(prefix))
+        // What it has would be lost without it.
+        self.delimited(&prefix).and_then(|prefix| self.add_prefix(prefix, false))
     }
 
-    fn add_prefix(&self, prefix: &[u8]) -> Option<TenantId> {
+    /// Makes a prefix a tenant, if there is room: in the memory too, where that bounds it.
+    fn add_prefix(&self, prefix: &[u8], is_bounded: bool) -> Option<TenantId> {
         let mut known = self.write();
         if let Some(id) = known.prefixes.get(prefix) {
             return Some(*id);
@@ -360,7 +362,7 @@ impl Router {
         let claim = Claim::default();
         let spec = TenantSpec { name: name.clone(), own_space: false, claim, rank: self.rank() };
         let tenants = known.about.len();
-        let is_afforded = self.affords_another(tenants);
+        let is_afforded = !is_bounded || self.affords_another(tenants);
         let fits = tenants < TENANTS_MAX && is_afforded;
         let Some(id) = fits.then(|| self.store.add_tenant(spec)).flatten() else {
             let was_full = self.is_full.swap(true, Ordering::Relaxed);

@@ -20,9 +20,7 @@ use turns::After;
 pub(crate) use upload::Receiving;
 
 use crate::connection::{Connection, Lasting, Parting};
-use crate::limits::{
-    EVENTS_PER_WAIT, OPENING_POLL, RECEIVE_FIRST, SHADOW_HITS_PER_DECISION, STARVED_POLL_MS,
-};
+use crate::limits::{EVENTS_PER_WAIT, OPENING_POLL, SHADOW_HITS_PER_DECISION, STARVED_POLL_MS};
 use crate::listener::Door;
 use crate::loops::Helpers;
 use crate::memcache::Bounds;
@@ -330,10 +328,10 @@ impl<R: Reactor> Worker<R> {
             return;
         }
         if connection.input.is_empty() && !connection.is_sending && connection.parked_until.is_none() {
-            connection.brings_large &= data.len() == RECEIVE_FIRST;
             if let After::Consumed(done) = self.take_turns(id, data, None) {
                 self.keep(id, &data[done..]);
             }
+            self.note_large(id);
         } else if self.add(id, data) {
             self.go_on_with_input(id);
         }

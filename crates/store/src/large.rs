@@ -222,6 +222,10 @@ mod tests {
             let drawn = store.log.values_drawn(&mut Rng::new(2), most);
             let firsts: BTreeSet<u32> = drawn.iter().map(|(apart, _)| apart.first).collect();
             assert_eq!((drawn.len(), firsts.len()), (most.min(200), most.min(200)));
+            assert!(
+                most < 100 || drawn.iter().map(|(apart, _)| apart.first).ne(firsts),
+                "by chance, not by place"
+            );
         }
     }
 

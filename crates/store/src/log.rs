@@ -160,6 +160,8 @@ impl Log {
     pub(crate) fn coming(&self) -> (u32, u32) {
         let pool = lock(&self.pool);
         let retired = u32::try_from(pool.retired.len()).unwrap_or(u32::MAX);
+        // Those beyond what is allowed are given back.
+        let retired = retired.saturating_sub(pool.backed.saturating_sub(pool.allowed));
         (retired, pool.values.coming_segments(self.segment_bytes))
     }
 

@@ -105,7 +105,11 @@ fn name_anew(beside: &Path, path: &Path) -> io::Result<()> {
 
 /// Whether a file is what the path names.
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {
-    let (file, there) = (file.metadata()?, path.metadata()?);
+    let there = match path.metadata() {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+        there => there?,
+    };
+    let file = file.metadata()?;
     Ok((file.dev(), file.ino()) == (there.dev(), there.ino()))
 }
 

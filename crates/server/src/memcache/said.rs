@@ -82,7 +82,8 @@ pub(crate) fn command_in(input: &[u8]) -> Cow<'static, str> {
     if let [REQUEST_MAGIC, opcode, ..] = input {
         return Cow::Owned(format!("{opcode:#04x}"));
     }
-    let word = input.split(u8::is_ascii_whitespace).next().unwrap_or_default();
+    let spaces = input.iter().take_while(|byte| **byte == b' ').count();
+    let word = input[spaces..].split(u8::is_ascii_whitespace).next().unwrap_or_default();
     Cow::Borrowed(COMMANDS.into_iter().find(|known| known.as_bytes() == word).unwrap_or_default())
 }
 

@@ -69,6 +69,8 @@ fn prefixes_make_no_more_tenants_than_the_memory_affords() {
     assert!(!router.store.affords_tenants(there + 1, TENANT_BYTES));
     router.look_for_free_ids();
     assert_eq!(made(10_000), 0, "nor later");
+    assert!(router.adopt("as before", false).is_some(), "who was there before a restart comes again");
+    router.remove(router.find("as before").unwrap());
     router.remove(router.find("7").unwrap());
     router.look_for_free_ids();
     assert_eq!(made(20_000), 1, "but in place of who has gone");

@@ -18,7 +18,7 @@ impl Places for Inputs<'_> {
         let connection = self.0.get_mut(id.0).and_then(Option::as_mut);
         match connection {
             Some(connection) if connection.wants_rest() => Place::Behind(&mut connection.input),
-            Some(connection) if connection.brings_large && connection.input.is_empty() => {
+            Some(connection) if connection.brings_large && connection.takes_requests() => {
                 let most = buffer.len().min(RECEIVE_FIRST);
                 Place::Buffer(&mut buffer[..most])
             }
@@ -28,12 +28,15 @@ impl Places for Inputs<'_> {
 }
 
 impl Connection {
+    /// Whether what arrives next is a request or a part of one, and no value that goes elsewhere.
+    fn takes_requests(&self) -> bool {
+        self.upload.is_none() && self.skip == 0 && self.lasting.is_none() && !self.is_closing
+    }
+
     /// Whether what arrives next is the rest of a large request that it keeps, and nothing else.
-    fn wants_rest(&self) -> bool {
-        let takes_input =
-            self.upload.is_none() && self.skip == 0 && self.lasting.is_none() && !self.is_closing;
+    pub(super) fn wants_rest(&self) -> bool {
         let missing = self.needed.saturating_sub(self.input.len());
-        takes_input
+        self.takes_requests()
             && !self.input.is_empty()
             && BEHIND_FROM <= missing
             && missing == self.input.capacity() - self.input.len()
@@ -49,6 +52,15 @@ impl<R: Reactor> Worker<R> {
         connection.brings_large = true;
         self.go_on_with_input(id);
         self.regulate(id);
+    }
+
+    /// What was kept after a first arrival says whether it begins another large request.
+    pub(super) fn note_large(&mut self, id: StreamId) {
+        if let Some(Some(connection)) = self.connections.get_mut(id.0)
+            && connection.brings_large
+        {
+            connection.brings_large = connection.wants_rest();
+        }
     }
 
     /// Takes a turn where all is there that the next request is known to need.

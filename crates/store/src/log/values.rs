@@ -24,7 +24,7 @@ use crate::item::{Apart, View};
 use crate::limits::{ANNOUNCED_PART, RESERVE_SEGMENTS, VALUE_PAGE, WARM_PART};
 use crate::sync::lock;
 use media::{Dram, MapError, Medium, Region};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use units::{Bytes, Rng};
 
 /// What became of a wish for memory.
@@ -398,25 +398,29 @@ impl Log {
         pool.values.linked_from(from).take(most).collect()
     }
 
-    /// `most` of them drawn by their bytes, and none twice.
+    /// `most` of them drawn by their bytes, and none twice; in the order of the draw, so that the first ones are as good as any.
     pub(crate) fn values_drawn(&self, rng: &mut Rng, most: usize) -> Vec<(Apart, KeyHash)> {
         let pool = lock(&self.pool);
         let book = &pool.values;
         if book.linked <= most {
-            return book.linked().collect();
+            let mut all: Vec<_> = book.linked().collect();
+            for i in 1..all.len() {
+                all.swap(i, rng.index(i + 1));
+            }
+            return all;
         }
         let Some((last, value)) = book.values.last_key_value() else { return Vec::new() };
         let end = *last + pages_of(value.len);
-        let mut drawn: BTreeMap<u32, (Apart, KeyHash)> = BTreeMap::new();
+        let (mut drawn, mut firsts) = (Vec::with_capacity(most), BTreeSet::new());
         for _ in 0..most {
             let page = u32::try_from(rng.below(u64::from(end))).unwrap_or(0);
             // The value that has this page, or the next one.
             let from = book.values.range(..=page).next_back().map_or(0, |(first, _)| *first);
-            let is_new = |(apart, _): &(Apart, KeyHash)| !drawn.contains_key(&apart.first);
+            let is_new = |(apart, _): &(Apart, KeyHash)| firsts.insert(apart.first);
             let next = book.linked_from(from).chain(book.linked()).find(is_new);
-            drawn.extend(next.map(|known| (known.0.first, known)));
+            drawn.extend(next);
         }
-        drawn.into_values().collect()
+        drawn
     }
 }
 
