@@ -6,7 +6,7 @@ use control::{
     Amount, Claim, Decision, GroupId, Join, Law, Note, Policy, Pool, Reason, Row, Seen, Shares, Weight,
     Window,
 };
-use policy::compose::{Demand, Drf, DrfError, Group, Tighter, dominant_shares};
+use policy::compose::{Demand, Drf, DrfError, Group, Grouped, Tighter, dominant_shares};
 use policy::memory::{MemoryOptions, MemoryPolicy, Pooled};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -25,6 +25,10 @@ struct Script {
     shares: Shares<Throttle>,
     /// What it says of each of its decisions but the last.
     notes: Vec<Note>,
+    lease: Duration,
+    steady: bool,
+    /// Whether the windows that it decided on were of more than one setting.
+    mixed: Arc<Mutex<Vec<bool>>>,
 }
 
 impl Script {
@@ -35,7 +39,14 @@ impl Script {
             log: Log::default(),
             shares: Shares::default(),
             notes: Vec::new(),
+            lease: Duration::from_secs(1),
+            steady: true,
+            mixed: Arc::default(),
         }
+    }
+
+    fn lasting(self, lease_ms: u64, steady: bool) -> Self {
+        Self { lease: Duration::from_millis(lease_ms), steady, ..self }
     }
 
     fn saying(self, reasons: &[Reason]) -> Self {
@@ -61,8 +72,14 @@ impl Policy for Script {
         if log.len() == self.asks.len() {
             self.notes.clear();
         }
-        let lease = Duration::from_secs(1);
-        Decision { shares: &self.shares, wake: self.wake, lease, steady: true, notes: &self.notes }
+        self.mixed.lock().expect("no holder panics").push(seen.window.mixed);
+        Decision {
+            shares: &self.shares,
+            wake: self.wake,
+            lease: self.lease,
+            steady: self.steady,
+            notes: &self.notes,
+        }
     }
 }
 
@@ -97,6 +114,47 @@ fn each_of_two_policies_keeps_its_own_pace_and_sees_its_own_share() {
     assert_eq!(asked, [(1, 50), (2, 50), (3, 50), (4, 90), (5, 90)], "10 ms apart, and every 30 ms");
     // The slow one saw 1 + 2 + 4 operations in one window of 30 ms, and its own MBA as in force.
     assert_eq!(*log.lock().unwrap(), [(0, Some(0), None), (30, Some(7), Some(mba(50)))]);
+}
+
+#[test]
+fn of_two_policies_the_sooner_is_waited_for_and_the_shorter_lease_holds() {
+    for (first, second) in [((10, 5_000, true), (30, 2_000, true)), ((30, 2_000, true), (10, 5_000, false))] {
+        let script = |(wake, lease, steady)| Script::new(wake, &[Throttle::FREE]).lasting(lease, steady);
+        let mut lone = row(Some(1), None);
+        let tighter = Tighter::new(script(first), script(second));
+        let inside = Group { claim: Claim::default(), inside: script(second) };
+        let grouped = Grouped::new(script(first), vec![inside]);
+        let pool = Pool::default();
+        let mut check = |mut policy: Box<dyn Policy<Signal = BandwidthSignal, Share = Throttle>>, group| {
+            lone.claim.group = group;
+            let rows = [lone.clone()];
+            let decision = policy.decide(Instant::ZERO, &Seen::new(Window::default(), &pool, &rows).unwrap());
+            let waits = (decision.wake.as_millis(), decision.lease.as_millis(), decision.steady);
+            assert_eq!(waits, (10, 2_000, first.2 && second.2), "{first:?} {second:?} {group:?}");
+        };
+        check(Box::new(tighter), None);
+        check(Box::new(grouped), Some(GroupId(0)));
+    }
+}
+
+#[test]
+fn while_a_groups_share_changes_windows_inside_show_more_than_one_setting() {
+    let delay = |delay| Throttle { delay, ..Throttle::FREE };
+    for (asks, is_mixed) in [([1, 1, 1, 1], false), ([1, 2, 2, 2], true), ([1, 1, 1, 2], false)] {
+        let inside = Script::new(30, &[Throttle::FREE]);
+        let mixed = Arc::clone(&inside.mixed);
+        let group = Group { claim: Claim::default(), inside };
+        let mut grouped = Grouped::new(Script::new(10, &asks.map(delay)), vec![group]);
+        let mut lone = row(Some(1), None);
+        lone.claim.group = Some(GroupId(0));
+        for turn in 0..4 {
+            let at = |turn: u64| Instant::ZERO + Duration::from_millis(turn * 10);
+            let window = Window { start: at(turn - u64::from(0 < turn)), end: at(turn), mixed: false };
+            let rows = [lone.clone()];
+            grouped.decide(at(turn), &Seen::new(window, &Pool::default(), &rows).unwrap());
+        }
+        assert_eq!(*mixed.lock().unwrap(), [false, is_mixed], "{asks:?}");
+    }
 }
 
 #[test]

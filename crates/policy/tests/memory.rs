@@ -140,6 +140,18 @@ fn a_shadow_hit_moves_one_credit_from_one_donor() {
     assert_eq!(after[1] + after[2] + CREDIT.0, before[1] + before[2]);
 }
 
+/// What there is to give is one credit, which two want at once.
+#[test]
+fn of_two_that_hit_neither_always_finds_donors_first() {
+    let tenants = [T(1, 0, 1e-12, 1, 1_536), T(2, 0, 1e-12, 1, 1_536), T(3, 0, 1.0, 0, 64)];
+    let firsts = (0..200).filter(|seed| {
+        let targets = decide(&mut Shared::new(CREDIT, *seed), 2, &tenants);
+        targets[1] < targets[0]
+    });
+    let firsts = firsts.count();
+    assert!((20..=180).contains(&firsts), "the first has it {firsts} times of 200");
+}
+
 #[test]
 fn without_a_donor_nothing_moves() {
     let mut policy = Shared::new(CREDIT, 3);
@@ -321,16 +333,20 @@ fn auto_over(policy: &mut Auto, secs: std::ops::Range<u64>, capacity: u64, t: &[
     for second in secs {
         let end = Instant::ZERO + Duration::from_secs(second);
         let start = Instant(end.0.saturating_sub(1_000_000_000));
-        let pool = Pool { capacity: Amount::memory(Bytes::mib(capacity)), ..Pool::default() };
-        let mut rows = rows(t);
-        for row in &mut rows {
-            let signal = row.signal.as_mut().unwrap();
-            (signal.held, signal.idle) = (Bytes(100), Bytes(idle));
-        }
-        let seen = Seen::new(Window { start, end, mixed: false }, &pool, &rows).unwrap();
-        targets = policy.decide(end, &seen).shares.rows().iter().map(|(_, s)| s.target.0).collect();
+        targets = auto_step(policy, Window { start, end, mixed: false }, capacity, t, idle);
     }
     mib(&targets)
+}
+
+fn auto_step(policy: &mut Auto, window: Window, capacity: u64, t: &[T], idle: u64) -> Vec<u64> {
+    let pool = Pool { capacity: Amount::memory(Bytes::mib(capacity)), ..Pool::default() };
+    let mut rows = rows(t);
+    for row in &mut rows {
+        let signal = row.signal.as_mut().unwrap();
+        (signal.held, signal.idle) = (Bytes(100), Bytes(idle));
+    }
+    let seen = Seen::new(window, &pool, &rows).unwrap();
+    policy.decide(window.end, &seen).shares.rows().iter().map(|(_, s)| s.target.0).collect()
 }
 
 #[test]
@@ -355,6 +371,27 @@ fn auto_learns_and_then_taxes() {
     assert!(!policy.is_taxing());
     auto_over(&mut policy, 202..302, 60, &[hits(2, 0), hits(3, 0)], 100);
     assert!(policy.is_taxing());
+}
+
+/// Of one who has all for four fifths of the time and decisions that are few then.
+#[test]
+fn what_auto_learns_is_weighted_by_time() {
+    let mut policy = Auto::new(Shared::new(Bytes::mib(1), 1), Tax::HALF, Duration::from_secs(100));
+    let hits = |id, hits| T(id, 10, 1.0, hits, 1024);
+    let mut targets = Vec::new();
+    for (from, to) in (0..8).map(|n| (10 * n, 10 * n + 10)).chain((80..100).map(|n| (n, n + 1))) {
+        let tenants = if to <= 80 { [hits(1, 99), hits(2, 0)] } else { [hits(1, 0), hits(2, 99)] };
+        let [start, end] = [from, to].map(|secs| Instant::ZERO + Duration::from_secs(secs));
+        // The first window begins with the policy.
+        let start = if from == 0 { end } else { start };
+        targets = auto_step(&mut policy, Window { start, end, mixed: false }, 60, &tenants, 0);
+    }
+    assert!(!policy.is_taxing() && mib(&targets) == [10, 50], "{targets:?}");
+    let at = |secs| Instant::ZERO + Duration::from_secs(secs);
+    let window = Window { start: at(100), end: at(110), mixed: false };
+    let taxed = mib(&auto_step(&mut policy, window, 60, &[hits(1, 0), hits(2, 0)], 0));
+    // Of the 40 MiB that are shared 71 of 100 seconds.
+    assert!(policy.is_taxing() && taxed[0].abs_diff(10 + 28) <= 1, "{taxed:?}");
 }
 
 /// What was shared out when the tax began, [0, 60], is no more: everybody has what is in force, less what the new one gets.

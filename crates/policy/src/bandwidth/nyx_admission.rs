@@ -101,12 +101,12 @@ impl Standing {
     fn of_latency(&mut self, come: f64) -> Option<Refused> {
         let refused = (1.0 < come).then_some(Refused::Latency);
         let is_clear = !(1.0 / CLEAR..=CLEAR).contains(&come);
-        if refused.is_some() == self.refused.is_some() {
-            self.otherwise = 0;
-        } else if !is_clear && self.otherwise + 1 < CHANGED_AFTER {
+        let is_other = refused.is_some() != self.refused.is_some();
+        if is_other && !is_clear && self.otherwise + 1 < CHANGED_AFTER {
             self.otherwise += 1;
             return self.refused;
         }
+        self.otherwise = 0;
         refused
     }
 }

@@ -106,8 +106,8 @@ impl Policy for Limit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bandwidth::testing::{Case, Did as _, step, tenant};
-    use control::Amount;
+    use crate::bandwidth::testing::{Case, Did as _, decide, step, tenant, window};
+    use control::{Amount, Window};
 
     fn limited(id: u32, part: u64) -> Case {
         let ceiling = Some(Amount::tier_time(Cost(Cost::SECOND.0 * part / 100)));
@@ -197,6 +197,22 @@ mod tests {
             let mut rows: Vec<_> = ids.iter().map(|&id| limited(id, 40)).collect();
             let shares = step(&mut policy, &mut rows, 5, 5);
             assert_eq!(shares.len(), ids.len());
+        }
+    }
+
+    /// What was used in it was used under another budget in part.
+    #[test]
+    fn a_window_of_more_than_one_setting_charges_nobody() {
+        let mut policy = Limit::default();
+        let mut rows = [limited(1, 40)];
+        let mut granted = |from: u64, mixed| {
+            rows[0].used_percent(Some(60), EPOCH);
+            let window = Window { mixed, ..window(from, from + 1_000) };
+            decide(&mut policy, &mut rows, window).shares[0].1.budget.unwrap().cost.0 / (Cost::SECOND.0 / 100)
+        };
+        let wanted = [(true, 40), (true, 40), (false, 20), (true, 20), (false, 0)];
+        for (from, (mixed, percent)) in (0..).step_by(1_000).zip(wanted) {
+            assert_eq!(granted(from, mixed), percent, "{from}");
         }
     }
 }

@@ -255,4 +255,12 @@ mod tests {
         let found = shared(budget(40), &rows, &[Throttle::FREE; 2]);
         assert_eq!([0, 1].map(|at| points(&found[at])), [2_000, 2_000]);
     }
+
+    #[test]
+    fn a_cap_however_small_locks_nobody_out() {
+        let cap = Kinds { slow_read: Some(BytesPerSec(1)), ..Kinds::default() };
+        let rows = [1, 2, 3].map(|id| member(id, 1.0, 50, Class::BestEffort));
+        let found = shared(Throttle { cap, ..Throttle::FREE }, &rows, &[Throttle::FREE; 3]);
+        assert!(found.iter().all(|share| share.cap == cap), "{found:?}");
+    }
 }

@@ -314,3 +314,78 @@ fn window(bid: &Bid, row: &Row<JointSignal, Joint>, capacity: Joint, width: Opti
     let now = bid.range.nearest(now);
     (now.saturating_sub(width).max(least), (now + width).clamp(least, STEPS))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use control::{Amount, Claim, Pool, Weight, Window};
+    use units::{Duration, Instant};
+
+    const POOL: Joint = Joint { bytes: Bytes(1_000_000), bandwidth: BytesPerSec(1_000_000) };
+
+    /// Two tenants of weights 1 and 3 that miss nothing more with so many bytes.
+    fn rows(useful: u64, used: u64) -> Vec<Row<JointSignal, Joint>> {
+        let curve = Curve::new([(Bytes(0), 1.0), (Bytes(useful), 0.1)]).unwrap();
+        let signal = JointSignal {
+            held: Bytes(used),
+            bandwidth: BytesPerSec(used),
+            operations: 1_000,
+            utility: Some(Utility::Curve(curve)),
+        };
+        let row = |(id, weight)| Row {
+            id: TenantId(id),
+            claim: Claim { weight: Weight::new(weight).unwrap(), ..Claim::default() },
+            signal: Some(signal.clone()),
+            in_force: None,
+        };
+        [(1, 1.0), (2, 3.0)].map(row).to_vec()
+    }
+
+    /// What everybody bids after a window.
+    fn open(desk: &mut Desk, rows: &[Row<JointSignal, Joint>], pool: Joint, mixed: bool) -> String {
+        let window = Window { start: Instant::ZERO, end: Instant::ZERO + Duration::from_secs(30), mixed };
+        let capacity = Amount { bytes: pool.bytes, bandwidth: pool.bandwidth, ..Amount::default() };
+        let pool = Pool { capacity, ..Pool::default() };
+        desk.open(&Seen::new(window, &pool, rows).unwrap());
+        format!("{:?}", desk.bids)
+    }
+
+    fn options() -> Options {
+        Options { static_epochs: 0, idle_floor_part: Some(Bundle::default()), ..Options::default() }
+    }
+
+    #[test]
+    fn a_window_of_more_than_one_setting_changes_no_bid() {
+        let mut desk = Desk::new(Options { refit_every: 1, ..options() });
+        let before = open(&mut desk, &rows(700_000, 100_000), POOL, false);
+        assert_eq!(open(&mut desk, &rows(300_000, 400_000), POOL, true), before);
+        assert_ne!(open(&mut desk, &rows(300_000, 400_000), POOL, false), before);
+    }
+
+    #[test]
+    fn a_pool_that_changes_gives_curves_read_anew() {
+        let mut desk = Desk::new(Options { refit_every: 1_000, ..options() });
+        let before = open(&mut desk, &rows(700_000, 100_000), POOL, false);
+        assert_eq!(open(&mut desk, &rows(300_000, 100_000), POOL, false), before, "it is not their turn");
+        let larger = Joint { bytes: Bytes(2 * POOL.bytes.0), ..POOL };
+        open(&mut desk, &rows(300_000, 100_000), larger, false);
+        let ends = desk.bids.iter().map(|bid| bid.range.at(STEPS));
+        assert!(ends.clone().all(|end| (end - 0.15).abs() < 1e-9), "{:?}", ends.collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn credits_that_were_saved_weigh_by_the_tenant_s_weight() {
+        let mut desk = Desk::new(Options { stateful: true, ..options() });
+        let unspent = |desk: &mut Desk| {
+            open(desk, &rows(700_000, 100_000), POOL, false);
+            desk.bids.iter().map(|bid| bid.terms.unspent_weight / bid.terms.weight).collect::<Vec<_>>()
+        };
+        assert_eq!(unspent(&mut desk), [1.0, 1.0]);
+        (0..2).for_each(|place| desk.save(place, 0.5));
+        desk.save(1, 1.5);
+        assert_eq!(unspent(&mut desk), [1.5, 3.0]);
+        assert!((desk.bids[1].terms.weight - 3.0 * desk.bids[0].terms.weight).abs() < 1e-9);
+        desk.save(1, -1.0);
+        assert_eq!(unspent(&mut desk), [1.5, 2.0]);
+    }
+}

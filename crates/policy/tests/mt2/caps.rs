@@ -60,6 +60,33 @@ fn a_burst_is_paid_back() {
 }
 
 #[test]
+fn what_came_before_a_cap_that_changes_is_not_owed_under_it() {
+    let mut stage = Stage::new(Prevention::default(), vec![tenant(1, Class::BestEffort)]);
+    let under = |stage: &mut Stage, cap_gb, periods: u32| {
+        stage.rows[0].claim.caps = cap(Kind::SlowWrite, cap_gb);
+        for _ in 0..periods {
+            let rate = stage.rows[0].in_force.map_or(7.2, |now| toy_rate(&now, Kind::SlowWrite, 7.2));
+            stage.runs(0, Kind::SlowWrite, rate);
+            stage.step();
+        }
+        toy_rate(&stage.share(0), Kind::SlowWrite, 7.2)
+    };
+    let first = under(&mut stage, 5.0, 50);
+    assert!((4.7..5.2).contains(&first), "{first}");
+    let lower = under(&mut stage, 1.0, 1);
+    assert!((0.9..=1.05).contains(&lower), "{lower}: five times as much was no excess over this cap");
+    // It goes beyond the cap for a second, whatever it is asked.
+    for _ in 0..10 {
+        stage.runs(0, Kind::SlowWrite, 3.0);
+        stage.step();
+    }
+    let owing = toy_rate(&stage.share(0), Kind::SlowWrite, 7.2);
+    assert!(owing < 0.7, "{owing}");
+    let higher = under(&mut stage, 5.0, 1);
+    assert!(owing * 1.2 < higher, "{owing} {higher}: what was owed under the lower cap is gone");
+}
+
+#[test]
 fn a_brake_takes_the_cap_itself() {
     let mut stage = Stage::new(Prevention::default(), vec![tenant(1, Class::BestEffort)]);
     let brake = Kinds { slow_read: true, slow_write: true, ..Kinds::default() };

@@ -2,7 +2,7 @@
 
 use crate::stage::{GB, PERIOD, Stage, critical, gb, model, only, tenant, thresholds, toy_rate};
 use control::bandwidth::{BandwidthSignal, Kind, Kinds, Throttle};
-use control::{Amount, Class, Goal, Levers, Reason, Row};
+use control::{Amount, Class, Goal, Levers, Reason, Row, Weight};
 use policy::bandwidth::{
     Axis, BandwidthLimit, EmpiricalModel, Guarantee, Slo, Thresholds, ThrottleBiggest, cpu_only, mba_only,
 };
@@ -88,6 +88,48 @@ fn a_guarantee_outlives_a_change_of_ones_own() {
         let told: Vec<_> = told.filter_map(|note| note.tenant).collect();
         assert_eq!(told, [TenantId(refused)], "with {rate_gb} GB/s");
     }
+}
+
+/// Though it comes first by its number.
+#[test]
+fn who_raises_its_demand_pushes_out_nobodys_earlier_guarantee() {
+    let demand = |rate_gb: f64| Class::Critical {
+        goal: Goal::Bandwidth(only(Kind::SlowRead, BytesPerSec(gb(rate_gb)))),
+    };
+    let rows = vec![braked(2, demand(1.0)), braked(5, demand(2.5))];
+    let mut stage = Stage::new(Guarantee::new(tier()), rows);
+    for (rate_gb, refused) in
+        [(1.0, None), (3.0, Some(2)), (3.0, Some(2)), (1.5, None), (1.0, None), (3.0, Some(2))]
+    {
+        stage.rows[0].claim.class = demand(rate_gb);
+        stage.step();
+        let told = stage.notes.iter().filter(|note| note.reason.word() == "incident");
+        let told: Vec<_> = told.filter_map(|note| note.tenant).collect();
+        assert_eq!(told, Vec::from_iter(refused.map(TenantId)), "with {rate_gb} GB/s");
+    }
+}
+
+#[test]
+fn what_nobody_was_promised_is_divided_by_weight() {
+    let demand = Class::Critical { goal: Goal::Bandwidth(only(Kind::SlowRead, BytesPerSec(GB))) };
+    let rows = vec![braked(1, Class::BestEffort), braked(2, Class::BestEffort), braked(3, demand)];
+    let mut stage = Stage::new(Guarantee::new(tier()), rows);
+    let mut divided = |weights: [f64; 3]| {
+        for (row, weight) in stage.rows.iter_mut().zip(weights) {
+            row.claim.weight = Weight::new(weight).unwrap();
+        }
+        stage.step();
+        [0, 1, 2].map(|at| stage.share(at).cap.slow_read.unwrap().0 as f64 / 1e9)
+    };
+    let even = divided([1.0; 3]);
+    let extra = 3.0 * even[0];
+    assert!((even[1] - even[0]).abs() < 1e-6 && (even[2] - 1.0 - even[0]).abs() < 1e-6, "{even:?}");
+    let found = divided([1.0, 3.0, 2.0]);
+    let wanted = [extra / 6.0, extra / 2.0, 1.0 + extra / 3.0];
+    assert!(
+        found.iter().zip(wanted).all(|(found, wanted)| (found - wanted).abs() < 1e-6),
+        "{found:?} {wanted:?}"
+    );
 }
 
 /// A tenant whose caps a brake holds, as in a server.

@@ -86,6 +86,47 @@ fn remedy_does_nothing_without_latency_and_waits_for_quiet() {
     assert_eq!(run(&mut stage, Some(800)), None, "after three quiet periods");
 }
 
+/// One that is held back, let go, and disturbs the other again at once; how many quiet periods it waits then, and before.
+#[test]
+fn who_had_to_be_held_back_again_waits_longer_until_it_has_stood_or_others_come() {
+    for (stands, comes, is_longer) in [(false, false, true), (true, false, false), (false, true, false)] {
+        let mut stage =
+            Stage::new(Remedy::new(thresholds()), vec![tenant(1, critical()), tenant(2, Class::BestEffort)]);
+        // Periods until the other is held back, or let go.
+        let until = |stage: &mut Stage, latency: u64, word: &str| {
+            let mut periods = 0;
+            loop {
+                stage.latency(Some(latency));
+                stage.runs(0, Kind::SlowRead, 5.0);
+                stage.runs(1, Kind::SlowWrite, 7.0);
+                stage.step();
+                periods += 1;
+                assert!(periods < 100, "never {word}");
+                if stage.noted(word) == 1 {
+                    return periods;
+                }
+            }
+        };
+        until(&mut stage, 2_000, "tightened");
+        let first = until(&mut stage, 500, "relaxed");
+        until(&mut stage, 2_000, "tightened");
+        if stands {
+            until(&mut stage, 500, "relaxed");
+            for _ in 0..6 {
+                stage.runs(0, Kind::SlowRead, 5.0);
+                stage.runs(1, Kind::SlowWrite, 7.0);
+                stage.step();
+            }
+            until(&mut stage, 2_000, "tightened");
+        }
+        if comes {
+            stage.rows.push(tenant(3, Class::BestEffort));
+        }
+        let next = until(&mut stage, 500, "relaxed");
+        assert_eq!(next, first + 3 * u32::from(is_longer), "{stands} {comes}");
+    }
+}
+
 #[test]
 fn nobody_is_held_back_while_whoever_comes_first_sleeps() {
     let rows = vec![tenant(1, critical()), tenant(2, Class::BestEffort), tenant(3, Class::Exempt)];

@@ -372,10 +372,15 @@ fn keeps(mb: u64) -> Class {
 
 /// A tier of which readers get 1 GB/s together.
 fn gigabyte() -> EmpiricalModel {
+    gigabyte_of(0)
+}
+
+/// The same, measured on a machine of this number.
+fn gigabyte_of(id: u32) -> EmpiricalModel {
     let mut axes = Kinds::from_fn(|_| Axis::unmeasured());
     axes.slow_read = Axis::even(BytesPerSec(2_000_000_000), 4).unwrap();
     let run = |wanted: Kinds<f64>| Kinds { slow_read: wanted.slow_read.min(1e9), ..Kinds::splat(0.0) };
-    EmpiricalModel::measured(0, axes, run).unwrap()
+    EmpiricalModel::measured(id, axes, run).unwrap()
 }
 
 fn incidents(decided: &Decided) -> Vec<(u32, String)> {
@@ -411,11 +416,18 @@ fn a_goal_that_cannot_be_kept_beside_the_others_is_not_taken_on() {
     assert_eq!(policy.members[0].class, keeps(690));
     // Without a model, or with another machine's, promised bandwidths are taken to fit.
     plant.rows[0].claim.class = keeps(5_000);
-    for model in [None, Some(gigabyte())] {
-        let admission = Admission { model: model.clone(), quiet: None };
+    for (of, machine, is_refused) in [
+        (None, 0, false),
+        (Some(0), 0, true),
+        (Some(0), 8, true),
+        (Some(7), 0, true),
+        (Some(7), 7, true),
+        (Some(7), 8, false),
+    ] {
+        let admission = Admission { model: of.map(gigabyte_of), quiet: None };
         let mut standing = Standing::default();
-        admission.judge(&keeps(5_000), None, &mut Kinds::splat(0.0), (0, 1), &mut standing);
-        assert_eq!(standing.refused, model.map(|_| Refused::Bandwidth));
+        admission.judge(&keeps(5_000), None, &mut Kinds::splat(0.0), (machine, 1), &mut standing);
+        assert_eq!(standing.refused, is_refused.then_some(Refused::Bandwidth), "{of:?} at {machine}");
     }
 }
 

@@ -116,3 +116,20 @@ fn a_goal_that_can_just_be_kept_ends_no_experiment_for_another() {
         }
     }
 }
+
+#[test]
+fn what_is_unclear_changes_only_after_some_windows_in_a_row() {
+    let admission = Admission { model: None, quiet: Some(Duration(GOAL.0 * 2)) };
+    let class = critical().class;
+    let mut standing = Standing::default();
+    let mut found = Vec::new();
+    // Parts of what may be slower that come to the tier, in percent: none is clear.
+    for come in [150, 150, 150, 90, 150, 90, 90, 150, 90, 90, 90, 150, 150, 90_u64] {
+        let mut signal = BandwidthSignal { operations: 10_000, ..BandwidthSignal::default() };
+        signal.accesses.slow_read = come;
+        admission.judge(&class, Some(&signal), &mut Kinds::splat(0.0), (0, 1), &mut standing);
+        found.push(standing.refused.is_some());
+    }
+    let wanted: Vec<_> = (0..found.len()).map(|at| (2..10).contains(&at)).collect();
+    assert_eq!(found, wanted);
+}
