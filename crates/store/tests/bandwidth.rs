@@ -33,6 +33,11 @@ enum Load {
     Sets,
 }
 
+fn spec(name: &str) -> TenantSpec {
+    let (claim, rank) = (Claim::default(), RankKind::default());
+    TenantSpec { name: name.to_owned(), own_space: true, claim, rank }
+}
+
 fn rig(tenants: usize, value_len: usize) -> Rig {
     let options = Options {
         memory: Bytes::mib(8),
@@ -53,13 +58,7 @@ fn rig(tenants: usize, value_len: usize) -> Rig {
     let control = BandwidthControl::new(Arc::clone(&store));
     let mut rig = Rig { store, worker, control, now };
     for i in 0..tenants {
-        let spec = TenantSpec {
-            name: format!("t{i}"),
-            own_space: true,
-            claim: Claim::default(),
-            rank: RankKind::default(),
-        };
-        let id = rig.store.add_tenant(spec).unwrap();
+        let id = rig.store.add_tenant(spec(&format!("t{i}"))).unwrap();
         assert!(rig.store.set_placement(id, Placement::Tier(0)));
         (0..KEYS).for_each(|key| rig.set(id, key, value_len));
     }
@@ -295,6 +294,24 @@ fn a_tenant_that_leaves_is_free_and_whoever_has_its_id_next_begins_anew() {
     // A decision that was made before it left.
     let rows = rig.read();
     assert_eq!(rows[0].in_force, Some(Throttle::PAUSED));
+}
+
+#[test]
+fn of_the_first_window_of_who_gets_an_id_nothing_is_known() {
+    let mut rig = rig(2, 200);
+    rig.read();
+    assert!(rig.read().iter().all(|row| row.signal.is_some()));
+    assert!(rig.store.remove_tenant(TenantId(0)));
+    let mut is_given = || {
+        rig.worker.quiesce();
+        rig.worker.maintain();
+        rig.read();
+        rig.store.add_tenant(spec("next")).is_some_and(|id| id == TenantId(0))
+    };
+    assert!((0..1_000).any(|_| is_given()), "the id is not free again");
+    let signals = |rig: &mut Rig| rig.read().iter().map(|row| row.signal.is_some()).collect::<Vec<_>>();
+    assert_eq!(signals(&mut rig)[..2], [false, true]);
+    assert_eq!(signals(&mut rig)[..2], [true, true]);
 }
 
 #[test]

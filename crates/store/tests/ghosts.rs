@@ -176,3 +176,18 @@ fn what_came_back_and_is_not_asked_for_goes_for_good() {
     let back = there(&worker, gone.iter().copied());
     assert!(back < gone.len() / 4, "{back} of {} stayed", gone.len());
 }
+
+#[test]
+fn what_came_back_and_was_deleted_is_new_again() {
+    let (_store, mut worker, gone, next) = with_gone(1, 6);
+    store_all(&mut worker, gone.iter().copied());
+    for n in &gone {
+        let text = format!("{n:08}");
+        let key = worker.key(Space::Shared, text.as_bytes()).unwrap();
+        assert!(worker.delete(TENANT, &key));
+    }
+    store_all(&mut worker, gone.iter().copied());
+    store_all(&mut worker, next..next + TURNOVER * 3 / 2);
+    let back = there(&worker, gone.iter().copied());
+    assert!(back < gone.len() / 4, "{back} of {} stayed for uses that are forgotten", gone.len());
+}

@@ -155,3 +155,30 @@ fn what_an_access_costs_changes_with_the_tier_whose_time_is_divided_and_with_its
     assert!(store.divide_tier(0));
     assert_eq!((cost_of_one(a, 3), cost_of_one(b, 3)), (size.0 * 1_000, 0));
 }
+
+#[test]
+fn values_in_a_tier_are_counted_as_long_as_they_are_there() {
+    let (store, [a, b]) = store();
+    assert!(store.set_placement(a, Placement::Tier(0)) && store.set_placement(b, Placement::Tier(1)));
+    let mut worker = store.worker().unwrap();
+    let mut counted = Vec::new();
+    let mut note = || counted.push([a, b].map(|tenant| store.tenant_state(tenant).unwrap().away_items));
+    for n in 0..10 {
+        set(&mut worker, a, n, 1_000);
+        set(&mut worker, b, n, 1_000);
+    }
+    note();
+    (0..5).for_each(|n| set(&mut worker, a, n, 2_000));
+    note();
+    for n in 0..10 {
+        let key = key(&worker, a, n);
+        assert!(worker.delete(a, &key));
+        worker.quiesce();
+    }
+    note();
+    assert!(store.set_placement(b, Placement::Dram));
+    (0..10).for_each(|n| set(&mut worker, b, n, 1_000));
+    note();
+    assert_eq!(counted, [[10, 10], [10, 10], [0, 10], [0, 0]]);
+    assert_eq!([a, b].map(|tenant| store.tenant_state(tenant).unwrap().away), [Bytes::ZERO; 2]);
+}

@@ -168,3 +168,129 @@ impl Store {
         totals
     }
 }
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+    use crate::{Fields, MemoryControl, Mode, Options, Refused, Space, Worker};
+    use control::Sensor as _;
+    use std::sync::Arc;
+    use units::Instant;
+
+    fn store() -> Arc<Store> {
+        let options = Options {
+            memory: Bytes::mib(8),
+            item_max: Bytes::kib(64),
+            threads: 1,
+            tenants_max: 4,
+            no_evict: false,
+            seed: 1,
+        };
+        Store::new(options).unwrap()
+    }
+
+    fn spec(name: &str) -> TenantSpec {
+        let (claim, rank) = (Claim::default(), RankKind::Lhd);
+        TenantSpec { name: name.to_owned(), own_space: false, claim, rank }
+    }
+
+    #[test]
+    fn who_gets_an_id_has_nothing_of_whom_it_was_before() {
+        let store = store();
+        let mut worker = store.worker().unwrap();
+        let mut control = MemoryControl::new(Arc::clone(&store));
+        let id = store.add_tenant(spec("first")).unwrap();
+        let tenant = store.tenant(id);
+        store.set_over_share(id, OverShare::Refuse);
+        tenant.set_dram_target(Some(Bytes::mib(1)));
+        let learnt = || tenant.densities(&RankKind::Lhd).unwrap().of(5, 2);
+        let unknown = learnt();
+        for _ in 0..10_000 {
+            tenant.learnt().unwrap().note_end(5, 2);
+        }
+        assert!(learnt() < unknown / 2.0);
+        assert!(store.remove_tenant(id));
+        while worker.maintain() {
+            worker.quiesce();
+        }
+        control.read(Instant::ZERO, &mut Vec::new());
+        assert_eq!(store.add_tenant(spec("next")), Some(id));
+        let state = store.tenant_state(id).unwrap();
+        assert_eq!((state.over_share, state.dram_target), (OverShare::Evict, None));
+        assert!((learnt() - unknown).abs() < f32::EPSILON);
+    }
+
+    /// Stores so many bytes under a key until a second, 0 for ever.
+    fn set(
+        worker: &mut Worker,
+        id: TenantId,
+        (name, len, expires_at): (&str, usize, u32),
+    ) -> Result<(), Refused> {
+        let fields = Fields { expires_at, ..Fields::default() };
+        loop {
+            let key = worker.key(Space::Shared, name.as_bytes()).unwrap();
+            match worker.set(id, &key, Mode::Set, fields, &vec![b'v'; len]) {
+                Err(Refused::NoRoom) => worker.make_room().unwrap(),
+                done => return done.map(|_| ()),
+            }
+        }
+    }
+
+    #[test]
+    fn who_is_at_its_share_may_touch_and_gains_nothing_by_what_is_anothers() {
+        let store = store();
+        let mut worker = store.worker().unwrap();
+        let [full, other] = ["full", "other"].map(|name| store.add_tenant(spec(name)).unwrap());
+        store.tenant(full).set_share(MemoryShare::of(Bytes::mib(2)), Bytes::kib(16));
+        store.set_over_share(full, OverShare::Refuse);
+        for len in [2_000, 1] {
+            let refused =
+                (0..20_000).find_map(|n| set(&mut worker, full, (&format!("{len}:{n}"), len, 0)).err());
+            assert_eq!(refused, Some(Refused::OverShare));
+        }
+        for n in 0..100 {
+            let key = worker.key(Space::Shared, format!("2000:{n}").into_bytes().leak()).unwrap();
+            // Its time makes an item longer.
+            assert_eq!(worker.touch(full, &key, 1_000), Ok(true), "{n}");
+        }
+        assert_eq!(set(&mut worker, other, ("large", 10_000, 0)), Ok(()));
+        assert_eq!(
+            set(&mut worker, full, ("large", 5_000, 0)),
+            Err(Refused::OverShare),
+            "it held none of that"
+        );
+        assert_eq!(set(&mut worker, full, ("2000:0", 1_000, 0)), Ok(()), "less than it has there");
+    }
+
+    #[test]
+    fn what_is_stored_again_is_no_eviction_any_more() {
+        let store = store();
+        let mut worker = store.worker().unwrap();
+        let id = store.add_tenant(TenantSpec { rank: RankKind::Lru, ..spec("t") }).unwrap();
+        for n in 0..20_000 {
+            set(&mut worker, id, (&n.to_string(), 1_000, 0)).unwrap();
+            worker.quiesce();
+        }
+        let is_gone = |n: &u32| {
+            let name = n.to_string();
+            worker.describe(&worker.key(Space::Shared, name.as_bytes()).unwrap()).is_none()
+        };
+        let last = (0..20_000).rev().find(is_gone).unwrap();
+        let ask = |worker: &Worker, keys: std::ops::Range<u32>| {
+            let before = store.totals(id).shadow_hits;
+            for name in keys.map(|n| n.to_string()) {
+                worker.get(id, &worker.key(Space::Shared, name.as_bytes()).unwrap());
+            }
+            store.totals(id).shadow_hits - before
+        };
+        assert!(0 < ask(&worker, last - 200..last - 100));
+        let now = store.now_secs();
+        for n in last - 100..last {
+            set(&mut worker, id, (&n.to_string(), 1, now + 1)).unwrap();
+            worker.quiesce();
+        }
+        store.set_now(now + 10);
+        assert_eq!(ask(&worker, last - 100..last), 0, "no memory would keep it longer");
+    }
+}

@@ -396,10 +396,11 @@ mod tests {
         };
         let all: Vec<_> = notes.owners().collect();
         assert_eq!(all, [(a, known("a", false, 55, 0)), (b, known(&long, true, 7, 1_000))]);
+        notes.flush_later(a, 2_000);
         notes.leave(a);
         assert_eq!(notes.known(a), None);
         assert_eq!(notes.enter("", false, 0), Some(a));
-        assert_eq!(notes.known(a), Some(known("", false, 0, 0)));
+        assert_eq!(notes.known(a), Some(known("", false, 0, 0)), "no flush of the one before waits");
         assert_eq!(notes.known(NOBODY), None);
     }
 

@@ -1,6 +1,6 @@
 //! Ceilings: no tenant stays above its own, wherever what it holds lies.
 
-use super::{held, put_in_force, set};
+use super::{has, held, new_store, put_in_force, set};
 use control::Claim;
 use control::memory::MemoryShare;
 use std::sync::Arc;
@@ -86,4 +86,14 @@ fn a_ceiling_holds_while_others_write() {
     assert!(held(&store, 0) <= segment / 64 * 65, "{} are held of {segment}", held(&store, 0));
     assert!(0 < store.totals(TenantId(0)).evictions);
     cleaner.check();
+}
+
+#[test]
+fn without_eviction_a_ceiling_takes_nothing() {
+    let (store, mut worker) = new_store(Bytes::mib(16), true, 2);
+    let share = MemoryShare { ceiling: Some(Bytes::mib(1)), ..MemoryShare::of(Bytes::mib(1)) };
+    put_in_force(&store, &[share; 2]);
+    assert!((0..3_000).all(|n| set(&mut worker, 0, n, &[1; 1_000], 0)));
+    maintain(&mut worker);
+    assert!((0..3_000).all(|n| has(&worker, 0, n)));
 }

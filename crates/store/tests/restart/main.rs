@@ -243,3 +243,33 @@ fn what_could_not_be_written_stays_gathered_until_it_is() {
     let mut server = start(device, None, WALL + 1, Placement::Tier(0));
     assert!((0..6).all(|key| server.get(key) == Some(1)), "the next second it was written");
 }
+
+#[test]
+fn a_flush_that_waited_and_happened_is_not_due_again() {
+    let folder = Folder::new("done");
+    let saved = folder.saved();
+    let open = || Arc::new(FileTier::open(&folder.tier(), TIER).unwrap());
+    for (is_at_once, is_saved) in [(false, true), (false, false), (true, true)] {
+        let mut first = start(open(), Some(&saved), WALL, Placement::Tier(0));
+        let now = first.store.now_secs();
+        (0..600).for_each(|key| first.set(key, 1, Fields::default()));
+        first.store.flush(first.tenant, now + 10);
+        if is_at_once {
+            first.store.flush(first.tenant, 0);
+        }
+        first.store.set_now(now + 20);
+        (0..600).for_each(|key| first.set(key, 2, Fields::default()));
+        if is_saved {
+            first.worker.save(&saved).unwrap();
+        }
+        drop(first);
+        let mut next = start(open(), Some(&saved), WALL + 100, Placement::Tier(0));
+        let least = if is_saved { 600 } else { 100 };
+        let there = |next: &mut Server| (0..600).filter(|key| next.get(*key) == Some(2)).count();
+        assert!(least <= there(&mut next), "{is_at_once} {is_saved}");
+        let now = next.store.now_secs();
+        next.store.set_now(now + 5);
+        assert!(least.min(100) <= there(&mut next), "{is_at_once} {is_saved}");
+        next.store.flush(next.tenant, 0);
+    }
+}
