@@ -84,14 +84,15 @@ def put(wire, key, value=b"v", exptime=0):
 def test_tenants_come_change_and_go(server):
     with server.wire() as wire:
         assert put(wire, b"new:old") == b"STORED\r\n"
-        status, made = ask(server, "PUT", "/tenants/new", {"prefix": "new:", "reserved_bytes": 4 * MIB})
+        status, made = ask(server, "PUT", "/tenants/new", {"prefix": "new:", "reserved_bytes": 4 * MIB, "over_share": "refuse", "rank": "lfu"})
         assert (status, made["prefix"], made["reserved_bytes"], made["items"]) == (201, "new:", 4 * MIB, 0)
+        assert (made["over_share"], made["rank"]) == ("refuse", "lfu")
         assert wire.ask(b"get new:old\r\n").startswith(b"VALUE"), "what was there is there"
         assert put(wire, b"new:1") == b"STORED\r\n"
         assert ask(server, "GET", "/tenants/new")[1]["items"] == 1
         status, changed = ask(server, "POST", "/tenants/new", {"weight": 3, "credit_bytes": 1000})
         assert (status, changed["weight"], changed["credit_bytes"]) == (200, 3, 1000)
-        assert changed["reserved_bytes"] == 4 * MIB, "what is not said stays"
+        assert (changed["reserved_bytes"], changed["over_share"], changed["rank"]) == (4 * MIB, "refuse", "lfu"), "what is not said stays"
         assert ask(server, "PUT", "/tenants/new", {"credit_bytes": None})[1]["credit_bytes"] is None
         names = [t["name"] for t in ask(server, "GET", "/tenants")[1]["tenants"]]
         assert names == ["default", "feeds", "door", "new"]
@@ -311,6 +312,51 @@ def test_a_removed_tenant_s_memory_and_place_are_free(fresh):
             assert ask(server, "DELETE", f"/tenants/{name.decode()}")[0] == 200
         assert int(wire.stats()["curr_items"]) == 0
         assert int(wire.stats()["cmd_set"]) == 12_000, "what was counted stays counted"
+
+
+def test_who_gets_an_id_has_nothing_of_the_tenant_that_was_removed(fresh):
+    """No setting and no figure, nor what was observed of its requests."""
+    server = fresh("-D", ":", "--max-tenants", "3", "--slow-request", "0s")
+    shown = lambda name: ask(server, "GET", f"/tenants/{name}")[1]
+    own = {
+        "reserved_bytes": MIB, "weight": 5, "credit_bytes": 1000, "rank": "lru", "over_share": "refuse", "bandwidth": "limit 10%", "max_connections": 7,
+        "requests_per_second": 100, "burst": 10, "over_rate": "wait", "max_item_bytes": 1000, "default_ttl_seconds": 50, "max_ttl_seconds": 60,
+    }
+    counted = ("gets", "hits", "sets", "evictions", "writes_refused", "out_of_memory", "connections", "connections_refused", "rate_waits", "rate_refusals")
+    with server.wire() as wire:
+        assert put(wire, b"y:1") == b"STORED\r\n"
+        usual = {name: shown("y")[name] for name in own}
+        assert ask(server, "PUT", "/tenants/a", {"prefix": "a:", **own})[0] == 201
+        assert {name: shown("a")[name] for name in own} == own
+        wire.send(b"get a:7\r\n" * 30 + b"mn\r\n")
+        wire.read_until_suffix(b"MN\r\n")
+        assert ask(server, "PUT", "/tenants/a", {"requests_per_second": 10_000, "burst": 10_000})[0] == 200
+        wire.send(b"get a:7\r\n" * 2_000 + b"mn\r\n")
+        wire.read_until_suffix(b"MN\r\n")
+        assert ask(server, "GET", "/tenants/a/hotkeys")[1]["keys"][0]["key"] == "a:7"
+        assert "a:7" in {slow.get("key") for slow in ask(server, "GET", "/slow")[1]["slow"]}
+        assert ask(server, "PUT", "/tenants/a", {"requests_per_second": 1, "burst": 1, "over_rate": "refuse"})[0] == 200
+        wire.send(b"get a:7\r\n" * 20 + b"mn\r\n")
+        wire.read_until_suffix(b"MN\r\n")
+        before = shown("a")
+        assert 0 < before["rate_waits"] and 0 < before["rate_refusals"]
+        assert ask(server, "DELETE", "/tenants/a")[0] == 200
+
+        def comes():
+            assert put(wire, b"z:1", b"x" * 2_000) == b"STORED\r\n"
+            return ask(server, "GET", "/tenants/z")[0] == 200
+
+        wait_until(comes)
+        after = shown("z")
+        assert after["id"] == before["id"]
+        assert {name: after[name] for name in own} == usual
+        assert {name: after[name] for name in counted} == {name: int(name == "sets") for name in counted}
+        assert wire.ask(b"mg z:1 t\r\n") == b"HD t-1\r\n"
+        wire.send(b"get z:2\r\n" * 200 + b"mn\r\n")
+        assert wire.read_until_suffix(b"MN\r\n") == b"END\r\n" * 200 + b"MN\r\n", "no rate is left"
+        wait_until(lambda: {row["class"]: row["requests"] for row in ask(server, "GET", "/tenants/z/latency")[1]["classes"]} == {"read": 201, "write": 1})
+        hot, slow = ask(server, "GET", "/tenants/z/hotkeys")[1]["keys"], ask(server, "GET", "/slow")[1]["slow"]
+        assert not [row for row in hot + slow if (row.get("key") or "").startswith("a:")]
 
 
 def test_a_flush_is_in_the_figures_at_once(server):

@@ -189,6 +189,10 @@ def test_sasl_by_steps(guarded):
         assert read(wire).status == 0x82
         wire.send(packet("sasl_auth", b"PLAIN", b"bob\0ann\0one"))
         assert read(wire) == failure("sasl_auth", AUTH)
+    with guarded.binary(b"ann", b"one") as wire:
+        wire.send(packet("sasl_auth", b"PLAIN"))
+        assert read(wire).status == CONTINUE
+        assert wire.last_words(packet("get", b"k")) == [failure("get", AUTH)], "who begins anew is nobody until that is through"
 
 
 def test_a_password_may_be_followed_at_once(guarded):

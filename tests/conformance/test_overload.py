@@ -31,6 +31,7 @@ def test_connections_of_a_tenant_are_limited(fresh):
             assert third.read_to_close() == b"ERROR Too many open connections\r\n"
         with server.wire() as other:
             assert other.ask(b"mn\r\n") == b"MN\r\n", "others are not concerned"
+            assert other.stats()["rejected_connections"] == "1", "who looks at all of them sees it"
         shown = ask(server, "GET", "/tenants/own")[1]
         assert (shown["connections"], shown["connections_refused"], shown["max_connections"]) == (2, 1, 2)
         metrics = of_tenant(server, "own")
@@ -122,6 +123,17 @@ def test_items_of_a_tenant_are_limited_in_size_and_time(fresh):
         assert wire.ask(b"ms a:t 1 T5000\r\nx\r\n") == b"HD\r\n"
         assert int(wire.ask(b"mg a:t t\r\n").split(b" t")[1]) <= 1000
         assert wire.ask(b"mg a:t t T9000\r\n").startswith(b"HD t1000")
+
+
+@pytest.mark.parametrize("limit, kept, left", [("max_item=1KiB", False, -1), ("default_ttl=100s", True, 100), ("max_ttl=1000s", True, 1000)])
+def test_one_limit_of_items_alone_holds(fresh, limit, kept, left):
+    server = fresh("--tenant", f"name=a,prefix=a:,{limit}")
+    with server.wire() as wire:
+        reply = b"STORED\r\n" if kept else b"SERVER_ERROR object too large for cache\r\n"
+        assert wire.ask(set_request(b"a:k", b"v" * 1022)) == reply
+        assert wire.ask(set_request(b"a:t", b"v")) == b"STORED\r\n"
+        seconds = int(wire.ask(b"mg a:t t\r\n").split(b" t")[1])
+        assert left - 2 * (0 < left) <= seconds <= left
 
 
 def test_a_large_value_that_its_tenant_may_not_store_is_refused_before_it_comes(fresh):

@@ -305,3 +305,27 @@ def test_what_was_refused_is_tried_again(reloaded):
     shop = reloaded.tenant("shop")
     assert (shop["reserved_bytes"], shop["weight"]) == (30 * MIB, 3.0)
     assert reloaded.tenant("feeds")["weight"] == 7.0
+
+
+def test_the_file_of_users_stays_that_of_the_start(tmp_path):
+    """What it says is read again, and what another says that the settings name is not."""
+    files = [tmp_path / name for name in ("first", "other")]
+    files[0].write_text("ann:one\n", encoding="ascii")
+    files[1].write_text("ann:two\n", encoding="ascii")
+    settings = 'memory = "64MiB"\nauth_file = "%s"\n'
+    reloaded = Reloaded(tmp_path / "cotenant.toml", settings % files[0])
+    try:
+        def lets_in(password):
+            with reloaded.server.wire() as wire:
+                return wire.ask(set_request(b"auth", b"ann " + password)) == b"STORED\r\n"
+
+        assert lets_in(b"one") and not lets_in(b"two")
+        for _ in range(2):
+            assert "auth_file" in "\n".join(reloaded.reload(settings % files[1]))
+            wait_until(lambda: any("users are known" in line for line in reloaded.server.log))
+            assert lets_in(b"one") and not lets_in(b"two")
+        files[0].write_text("ann:three\n", encoding="ascii")
+        reloaded.reload(settings % files[1])
+        wait_until(lambda: lets_in(b"three"))
+    finally:
+        assert reloaded.server.stop() == 0

@@ -387,6 +387,23 @@ mod tests {
     }
 
     #[test]
+    fn requests_ask_where_any_limit_concerns_them() {
+        let none = Allowance::default();
+        let admission = Admission::default();
+        for allowance in [
+            Allowance { requests_per_second: Some(1), ..none },
+            Allowance { max_item: Some(Bytes::kib(1)), ..none },
+            Allowance { default_ttl_secs: Some(1), ..none },
+            Allowance { max_ttl_secs: Some(1), ..none },
+        ] {
+            admission.allow(TenantId(1), allowance);
+            assert!(admission.asked().is_some(), "{allowance:?}");
+            admission.allow(TenantId(1), none);
+            assert!(admission.asked().is_none(), "{allowance:?}");
+        }
+    }
+
+    #[test]
     fn times_to_live_have_a_default_and_an_end() {
         let all = Allowance { default_ttl_secs: Some(10), max_ttl_secs: Some(60), ..Allowance::default() };
         for (given, wanted) in [(0, 110), (1, 1), (105, 105), (160, 160), (161, 160)] {
@@ -417,7 +434,15 @@ mod tests {
         // Somebody comes while a turn has gates: it waits for nobody, and neither does who asks beside.
         assert!(admission.enter(TenantId(9)) && admission.of(TenantId(9)).1.connections == 1);
         assert!(asked.is_some_and(|gates| gates.len() == 4));
+        let gate = admission.gate(id);
+        assert!(gate.take(1, Instant(NANOS)).is_ok() && gate.take(1, Instant(NANOS)).is_err());
+        gate.count_refusal();
         admission.forget(id);
         assert!(admission.asked().is_none());
+        // Who has its id next begins anew; those connections are still there.
+        assert_eq!(
+            admission.of(id),
+            (Allowance::default(), GateCounts { connections: 2, ..GateCounts::default() })
+        );
     }
 }

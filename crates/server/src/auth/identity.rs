@@ -170,4 +170,14 @@ mod tests {
         }
         assert!(identity.is_worn_out());
     }
+
+    #[test]
+    fn who_begins_anew_is_nobody_until_it_is_through() {
+        let (own, rights) = (Binding::To(TenantId(3)), Rights::default());
+        let known = Identity::new(Binding::Unbound, true).after(Some(Grant { binding: own, rights }));
+        assert_eq!((known.binding(), known.is_stranger(), known.has_begun()), (own, false, false));
+        let begun = known.begun();
+        assert_eq!((begun.binding(), begun.is_stranger(), begun.has_begun()), (Binding::Unbound, true, true));
+        assert!(begun.after(None).is_stranger());
+    }
 }

@@ -92,3 +92,38 @@ fn a_name_of_certificates_is_one_tenants() {
     assert_eq!(added, Err(AddError::IdentityTaken("a.example".to_owned())));
     assert_eq!(router.find("b"), None);
 }
+
+#[test]
+fn nested_prefixes_go_to_the_longest_whoever_has_gone() {
+    let router = router(&[]);
+    let add = |name: &str, prefix: &str| {
+        let (name, prefix) = (name.to_owned(), Some(prefix.as_bytes().to_vec()));
+        let tenant = TenantConfig { name, prefix, ..TenantConfig::default() };
+        router.add(&tenant, None, None, Origin::Administration).unwrap()
+    };
+    let (short, long, middle) = (add("short", "a:"), add("long", "a:b:c:"), add("middle", "a:b:"));
+    let gone = [add("first", "x:"), add("other", "longer:")];
+    let whose = |key: &str| router.route(&Binding::Unbound, key.as_bytes()).0;
+    let default = router.default_tenant();
+    for id in [None, Some(gone[0]), Some(gone[1])] {
+        id.into_iter().for_each(|id| router.remove(id));
+        let found = ["a:b:c:d", "a:b:d", "a:d", "b"].map(whose);
+        assert_eq!(found, [long, middle, short, default], "without {id:?}");
+    }
+    assert_eq!(["x:1", "longer:1"].map(whose), [default; 2]);
+    router.remove(middle);
+    assert_eq!(["a:b:c:d", "a:b:d", "a:d"].map(whose), [long, short, short]);
+}
+
+#[test]
+fn what_a_new_tenant_is_given_is_in_force() {
+    let router = router(&[]);
+    for (name, rank) in [("a", Some(RankKind::Lru)), ("b", Some(RankKind::Lfu)), ("c", None)] {
+        let (prefix, over_share) = (Some(format!("{name}:").into_bytes()), store::OverShare::Refuse);
+        let name = name.to_owned();
+        let tenant = TenantConfig { name, prefix, rank: rank.clone(), over_share, ..TenantConfig::default() };
+        let id = router.add(&tenant, None, None, Origin::Administration).unwrap();
+        let state = router.store.tenant_state(id).unwrap();
+        assert_eq!((state.rank, state.over_share), (rank.unwrap_or_else(|| router.rank()), over_share));
+    }
+}
