@@ -13,7 +13,7 @@ def test_a_node_without_processors_is_a_tier(boot):
     guest = boot(*HARDWARE)
     findings = json.loads(guest.run("cotenant doctor --json"))["findings"]
     numa = next(finding for finding in findings if finding["name"] == "NUMA")
-    assert (numa["offer"], numa["seen"]) == ("yes", "node1 has memory and no processors")
+    assert (numa["offer"], numa["seen"]) == ("yes", "nodes with memory: 0, 1; without processors: 1")
     profile = json.loads(guest.run("cotenant probe numa:1:64MiB --time 100ms --json"))
     assert len(profile["rows"]) == 64, profile
     status, said = guest.ask("cotenant probe numa:1:1GiB --time 100ms")

@@ -12,7 +12,7 @@ const PAGE: Bytes = Bytes::mib(1);
 const PAGES_MIN: u64 = 64;
 /// Smallest page.
 const PAGE_MIN: Bytes = Bytes::kib(4);
-/// Windows of W-TinyLFU, in hundredths of the memory: the paper's (§4), and one for streams of recency (guess; 20 was tried).
+/// Windows of W-TinyLFU, in hundredths of the memory: the paper's (§4), and one for streams of recency (guess).
 const WINDOWS: [u64; 2] = [1, 10];
 /// Draws of who draws at random: their median is the measure (one of LHD or W-TinyLFU differs by up to .01).
 pub(crate) const DRAWS: usize = 3;

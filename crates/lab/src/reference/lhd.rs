@@ -15,14 +15,14 @@
 //! Source:     Beckmann, Chen and Cidon, LHD: improving cache hit rate by maximizing hit density, NSDI 2018, §3 to 5, and
 //!             the rules of the authors' implementation where the paper leaves them open (sample, explorers, ages).
 //!             We differ: intervals follow the number of items, as the streams here are shorter than the paper's;
-//!             items of all applications are in the same classes
+//!             items of all applications are in the same classes; what is out of range is not in the mean of victims
 
 use super::Reference;
 use super::hit_density::{AGES, Class, classes};
 use super::index::Index;
 use units::{Bytes, Rng};
 
-/// Items looked at per eviction: until so many models were made, and then (§5.1: 32 are enough; both as the authors').
+/// Items looked at per eviction: until so many models were made, while items explore, and then (§5.1: 32 are enough; all as the authors').
 const SAMPLE_FIRST: usize = 8;
 const SAMPLE: usize = 32;
 const MODELS_FIRST: u32 = 50;
@@ -134,7 +134,9 @@ impl Lhd {
 
     /// Whether an item that was just admitted or hit explores.
     fn begins_to_explore(&mut self, charge: u64) -> bool {
-        let explores = self.rng.below(EXPLORER_PART) == 0 && self.explored < self.capacity / EXPLORED_PART;
+        let is_early = self.models < MODELS_FIRST;
+        let explores =
+            is_early && self.rng.below(EXPLORER_PART) == 0 && self.explored < self.capacity / EXPLORED_PART;
         self.explored += if explores { charge } else { 0 };
         explores
     }

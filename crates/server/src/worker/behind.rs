@@ -18,7 +18,9 @@ impl Places for Inputs<'_> {
         let connection = self.0.get_mut(id.0).and_then(Option::as_mut);
         match connection {
             Some(connection) if connection.wants_rest() => Place::Behind(&mut connection.input),
-            Some(connection) if connection.brings_large && connection.takes_requests() => {
+            Some(connection)
+                if connection.brings_large && connection.takes_requests() && connection.input.is_empty() =>
+            {
                 let most = buffer.len().min(RECEIVE_FIRST);
                 Place::Buffer(&mut buffer[..most])
             }
@@ -73,5 +75,48 @@ impl<R: Reactor> Worker<R> {
         {
             self.take_turn_again(id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Protocol;
+    use crate::listener::{Address, Door, Terms};
+    use crate::tenants::Binding;
+    use crate::testing;
+    use std::sync::Arc;
+
+    #[test]
+    fn the_rest_of_a_large_request_goes_behind_it_and_the_next_one_begins_short() {
+        const NEEDED: usize = 2 * BEHIND_FROM;
+        let shared = testing::small(1);
+        let terms = Terms { protocol: Protocol::Text, auth: false, tenant: Binding::Unbound };
+        let door = Arc::new(Door { terms, tls: None, proxy: false, address: Address::Unix("".into(), 0) });
+        let now = Instant::default();
+        let client = shared.clients.come(Binding::Unbound, None, door.address.clone(), now);
+        let mut all = [Some(Connection::new(StreamId(0), client, door, now))];
+        let mut buffer = vec![0; 2 * RECEIVE_FIRST];
+        // Room behind what is kept, or else in the buffer.
+        let mut rooms = |all: &mut [Option<Connection>]| {
+            let mut inputs = Inputs(all);
+            let place = inputs.place(StreamId(0), &mut buffer);
+            (matches!(place, Place::Behind(_)), place.room())
+        };
+        let mut after = |kept: usize, needed: usize, brings_large: bool, skip: u64| {
+            let connection = all[0].as_mut().unwrap();
+            connection.input = Vec::with_capacity(needed.max(kept));
+            connection.input.resize(kept, b'x');
+            (connection.needed, connection.brings_large, connection.skip) = (needed, brings_large, skip);
+            rooms(&mut all)
+        };
+        let whole = (false, 2 * RECEIVE_FIRST);
+        assert_eq!(after(0, 0, false, 0), whole);
+        assert_eq!(after(100, NEEDED, false, 0), (true, NEEDED - 100));
+        assert_eq!(after(NEEDED - BEHIND_FROM, NEEDED, true, 0), (true, BEHIND_FROM));
+        assert_eq!(after(NEEDED - BEHIND_FROM + 1, NEEDED, true, 0), whole, "what follows may come with it");
+        assert_eq!(after(0, 0, true, 0), (false, RECEIVE_FIRST), "another large one may begin");
+        assert_eq!(after(0, 0, true, 9), whole, "what is skipped is no request");
+        assert_eq!(after(100, NEEDED, false, 9), whole);
     }
 }
