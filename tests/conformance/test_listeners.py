@@ -300,12 +300,17 @@ def test_a_daemon_that_does_not_start_says_why():
     assert f"cannot listen on 127.0.0.1:{port}" in started.stderr
 
 
+def let_others_reach(place):
+    """Whoever a server becomes has to get to what is in a test's folder."""
+    for folder in place.parents:
+        if folder.stat().st_uid == os.geteuid() and folder != pathlib.Path("/"):
+            folder.chmod(folder.stat().st_mode | 0o011)
+
+
 @pytest.mark.skipif(not IS_ROOT, reason="only root can become another user")
 def test_root_becomes_the_user(tmp_path):
     tmp_path.chmod(0o777)
-    for folder in tmp_path.parents:
-        if folder.stat().st_uid == os.geteuid() and folder != pathlib.Path("/"):
-            folder.chmod(folder.stat().st_mode | 0o011)
+    let_others_reach(tmp_path)
     pid_file, path = tmp_path / "pid", tmp_path / "socket"
     arguments = ["-u", "nobody", "-k", "-r", "-P", pid_file, "-s", path, "-l", "127.0.0.1:0"]
     with Process(*arguments) as server:
@@ -326,9 +331,7 @@ def test_root_becomes_the_user(tmp_path):
 @pytest.mark.skipif(not IS_ROOT, reason="only root can become another user")
 def test_root_gives_no_file_of_its_own_away(tmp_path):
     tmp_path.chmod(0o711)
-    for folder in tmp_path.parents:
-        if folder.stat().st_uid == os.geteuid() and folder != pathlib.Path("/"):
-            folder.chmod(folder.stat().st_mode | 0o011)
+    let_others_reach(tmp_path)
     own = tmp_path / "own"
     own.write_text("root's\n")
     own.chmod(0o600)

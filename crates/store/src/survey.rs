@@ -6,8 +6,8 @@
 //! Invariants: a segment is looked at while it is sealed and nobody's; it is claimed only when a pass takes it, and only if it
 //!             is still what it was
 //! Units:      bytes charged; marks in thousandths of what is alive
-//! Cost:       where enough is dead, a row of the table per segment; else a look-up and a rank per sample, about as many as there are items in the sources. In return those are walked
-//!             once, and little in them has to move
+//! Cost:       where enough is dead, a row of the table per segment; else a look-up and a rank per sample, about as many as
+//!             there are items in the sources. In return those are walked once, and little in them has to move
 //! Source:     Memshare §3.2 takes segments by one tenant's need. We differ: a log whose segments differ in rank is cleaned
 //!             where the worst is, as Rosenblum and Ousterhout (LFS, SOSP 1991) do with what is dead
 
