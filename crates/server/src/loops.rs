@@ -123,10 +123,7 @@ pub(crate) fn control(
         thing.look(now);
         shared.cleaning.govern(shared);
         shared.curves.lock().unwrap_or_else(PoisonError::into_inner).run(now);
-        let new_tenant = router.has_new_tenant.swap(false, Ordering::Relaxed);
-        let is_wanted =
-            new_tenant || due <= now || SHADOW_HITS_PER_DECISION <= shared.store.pending_shadow_hits();
-        if is_wanted && !shared.is_regrouping.load(Ordering::Relaxed) {
+        if is_decision_wanted(shared, &router.has_new_tenant, due <= now) {
             let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
             let division = shared.in_charge.now();
             thing.set_private(division.terms.private);
@@ -142,6 +139,14 @@ pub(crate) fn control(
         let to_tick = Duration(1_000_000_000 - now.0 % 1_000_000_000);
         helpers.control.wait(to_tick.min(due.since(now)).min(watch.max(WATCH_AGAIN)));
     }
+}
+
+/// Whether somebody asks for a decision about memory, or it is due. Who asks while tenants and groups change places is heard behind that.
+fn is_decision_wanted(shared: &Shared, is_asked: &AtomicBool, is_due: bool) -> bool {
+    !shared.is_regrouping.load(Ordering::Acquire)
+        && (is_asked.swap(false, Ordering::Relaxed)
+            || is_due
+            || SHADOW_HITS_PER_DECISION <= shared.store.pending_shadow_hits())
 }
 
 /// Runs the loop about bandwidth until the server stops. A step that fails is no end of it; its end lets everybody go, for the workers answer
@@ -221,6 +226,17 @@ pub(crate) fn clean(
 mod tests {
     use super::*;
     use std::cell::Cell;
+
+    #[test]
+    fn who_asks_while_tenants_change_places_is_heard_behind_that() {
+        let (shared, asked) = (crate::testing::small(2), AtomicBool::new(true));
+        shared.is_regrouping.store(true, Ordering::Release);
+        assert!(!is_decision_wanted(&shared, &asked, true), "nobody decides meanwhile");
+        shared.is_regrouping.store(false, Ordering::Release);
+        assert!(is_decision_wanted(&shared, &asked, false), "it was not forgotten");
+        assert!(!is_decision_wanted(&shared, &asked, false), "once");
+        assert!(is_decision_wanted(&shared, &asked, true));
+    }
 
     #[test]
     fn a_step_that_panics_is_no_end_of_stepping() {

@@ -224,14 +224,11 @@ impl Operator {
         }
         // Who moves counts in two places for a moment, and what comes may need the room of what goes last.
         let fits = if self.fits_with(before, after) { Fits::InTheEnd } else { Fits::Each };
-        let done_before = adopted.done.len();
         self.shared.is_regrouping.store(fits == Fits::InTheEnd, Ordering::Relaxed);
         self.adopt_groups((before, after), more, fits, adopted);
-        self.shared.is_regrouping.store(false, Ordering::Relaxed);
-        if done_before < adopted.done.len() {
-            // What asked meanwhile was not heard.
-            self.decide_soon();
-        }
+        self.shared.is_regrouping.store(false, Ordering::Release);
+        // Who asked for a decision meanwhile is heard now.
+        self.helpers.wake_control();
     }
 
     /// Takes over groups that differ, and tenants that take more or move.
