@@ -11,7 +11,7 @@
 
 use crate::hash::KeyHash;
 use crate::store::Store;
-use crate::sync::{AtomicU64, Ordering, bump};
+use crate::sync::{AtomicU64, Ordering, bump, lock};
 use crate::tenant::Tenant;
 use std::sync::OnceLock;
 use units::{Bytes, TenantId};
@@ -220,7 +220,9 @@ impl Store {
     /// Takes the sampled accesses that wait, of one thread after another and in order within each; returns how many were
     /// dropped because nobody came in time.
     pub fn drain_samples(&self, mut take: impl FnMut(SampledAccess)) -> u64 {
-        self.each_thread(|thread| thread.samples.drain(&mut take))
+        let _one_at_a_time = lock(&self.draining);
+        // What is done with them may take long, and who reads counters does not wait for that.
+        self.all_threads().iter().map(|thread| thread.samples.drain(&mut take)).sum()
     }
 }
 

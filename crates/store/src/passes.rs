@@ -111,6 +111,11 @@ impl Passes {
         self.running.iter().map(|r| r.load(Ordering::Relaxed)).sum()
     }
 
+    /// Passes that were begun so far, whoever runs them.
+    pub(crate) fn begun(&self) -> u64 {
+        self.begun.iter().map(|begun| begun.load(Ordering::Relaxed)).sum()
+    }
+
     /// Begins a pass.
     pub(crate) fn begin(&self, by: By) -> Running<'_> {
         self.running[by as usize].fetch_add(1, Ordering::Relaxed);

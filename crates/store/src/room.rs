@@ -71,6 +71,7 @@ impl Worker {
         }
         let wanted = self.wanted.take().max(1);
         let (mut futile, mut freed) = (0, 0);
+        let mut begun = store.passes.begun();
         while futile < FUTILE_MAX && freed < FREED_MAX.saturating_add(wanted.saturating_mul(2)) {
             match self.wait_for_retired(wanted) {
                 Waited::Room => return Ok(()),
@@ -83,7 +84,9 @@ impl Worker {
             }
             let others = store.passes.running();
             if limits::RESERVE_SEGMENTS <= others {
-                // One more would find no segment to copy into. What the others free is free for us too.
+                // One more would find no segment to copy into. What the others free is free for us too; what they have freed others took.
+                let before = std::mem::replace(&mut begun, store.passes.begun());
+                futile += u32::from(before != begun);
                 give_way();
                 continue;
             }

@@ -106,6 +106,10 @@ pub struct Store {
     /// Times that a control loop has read what there is.
     pub(crate) readings: AtomicU64,
     threads: Mutex<Threads>,
+    /// Threads that there have been at once; who counts tables waits for no list.
+    thread_count: AtomicU64,
+    /// Held by who takes the sampled accesses of threads.
+    pub(crate) draining: Mutex<()>,
     /// The number of this run.
     pub(crate) run: AtomicU64,
     pub(crate) stamps: AtomicU64,
@@ -209,6 +213,8 @@ impl Store {
             departing: AtomicU32::new(0),
             readings: AtomicU64::new(0),
             threads: Mutex::new(Threads::default()),
+            thread_count: AtomicU64::new(0),
+            draining: Mutex::new(()),
             run: AtomicU64::new(run_after(0, wall_secs, options.seed)),
             stamps: AtomicU64::new(1),
             stamps_of_second: AtomicU64::new(0),
@@ -275,12 +281,18 @@ impl Store {
         threads.all.iter().map(|thread| &**thread).map(act).sum()
     }
 
+    /// What every thread has.
+    pub(crate) fn all_threads(&self) -> Vec<Arc<ThreadCounters>> {
+        lock(&self.threads).all.clone()
+    }
+
     pub(crate) fn lend_counters(&self) -> Arc<ThreadCounters> {
         let mut threads = lock(&self.threads);
         threads.free.pop().unwrap_or_else(|| {
             let tariffs = self.tiers.iter().map(|tier| Arc::clone(&tier.tariff)).collect();
             let counters = Arc::new(ThreadCounters::new(self.tenants.len(), tariffs));
             threads.all.push(Arc::clone(&counters));
+            self.thread_count.store(threads.all.len() as u64, Ordering::Relaxed);
             counters
         })
     }

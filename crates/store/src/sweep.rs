@@ -10,7 +10,7 @@
 
 use crate::limits::AGE_MAX;
 use crate::store::Store;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, try_lock};
 
 /// Ticks in which every bucket is visited once. With what one pass frees between two visits (up to 13 ticks in the
 /// smallest store) it stays below the 31 that are left of the clock beyond `AGE_MAX`.
@@ -34,7 +34,7 @@ struct Progress {
 impl Sweep {
     /// Does the part of the walk that is due. A thread that finds another at it leaves it its part.
     pub(crate) fn advance(&self, store: &Store) {
-        let Ok(mut progress) = self.progress.try_lock() else { return };
+        let Some(mut progress) = try_lock(&self.progress) else { return };
         let tick = store.tick_count();
         let passed = tick.wrapping_sub(progress.tick).min(SWEEP_TICKS);
         if passed == 0 {

@@ -19,6 +19,16 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
+/// Locks if nobody holds the lock, taking over from a holder that panicked.
+pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    use std::sync::TryLockError;
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
 /// Waits a moment for another thread: spins first, then lets it run.
 pub(crate) fn pause(turn: &mut u32) {
     *turn += 1;
@@ -79,4 +89,24 @@ pub(crate) fn explore(schedules: usize, test: fn()) {
 #[inline]
 pub(crate) fn bump(counter: &AtomicU64, by: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_had_behind_a_holder_that_panicked_and_not_beside_one() {
+        let mutex = Mutex::new(1);
+        let held = lock(&mutex);
+        assert!(try_lock(&mutex).is_none());
+        drop(held);
+        let fail = std::panic::AssertUnwindSafe(|| {
+            let _held = lock(&mutex);
+            panic!("the holder's end");
+        });
+        std::panic::catch_unwind(fail).unwrap_err();
+        assert_eq!(try_lock(&mutex).map(|held| *held), Some(1));
+    }
 }

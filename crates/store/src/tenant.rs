@@ -91,9 +91,8 @@ pub(crate) struct Tenant {
     expected: Expected,
     /// What the cleaner leaves it before anybody gets more.
     floor: AtomicU64,
+    /// A write that leaves it with more live bytes than its share is refused.
     refuses: AtomicBool,
-    /// A write that leaves it with more live bytes is refused; `u64::MAX` for no such limit.
-    refuse_above: AtomicU64,
     /// Where its values go, and how its accesses below DRAM are held back.
     pub(crate) below: Standing,
     pub(crate) expiries: Expiries,
@@ -142,7 +141,6 @@ impl Tenant {
             worth: WorthCell::default(),
             expected: Expected::default(),
             refuses: AtomicBool::new(false),
-            refuse_above: AtomicU64::new(u64::MAX),
             below: Standing::new(reasons),
             expiries: Expiries::from(now_secs),
             shadow: Mutex::new(shadow),
@@ -294,25 +292,18 @@ impl Tenant {
 
     pub(crate) fn set_over_share(&self, over_share: OverShare) {
         self.refuses.store(over_share == OverShare::Refuse, Ordering::Relaxed);
-        self.publish_refusal();
-    }
-
-    fn publish_refusal(&self) {
-        let share = self.target.load(Ordering::Relaxed).min(self.ceiling.load(Ordering::Relaxed));
-        let limit = if self.refuses.load(Ordering::Relaxed) { share } else { u64::MAX };
-        self.refuse_above.store(limit, Ordering::Relaxed);
     }
 
     /// Whether some writes may be refused.
     #[inline]
     pub(crate) fn may_refuse(&self) -> bool {
-        self.refuse_above.load(Ordering::Relaxed) != u64::MAX
+        self.refuses.load(Ordering::Relaxed)
     }
 
-    /// Whether a write that changes what it holds by `change` bytes is refused: it adds, and ends beyond the share.
+    /// Whether a write that changes what it holds by `change` bytes is refused, where some may be: it adds, and ends beyond the share.
     pub(crate) fn refuses(&self, change: i64) -> bool {
-        let limit = self.refuse_above.load(Ordering::Relaxed);
-        0 < change && limit < self.held().0.saturating_add_signed(change)
+        let share = self.target.load(Ordering::Relaxed).min(self.ceiling.load(Ordering::Relaxed));
+        0 < change && share < self.held().0.saturating_add_signed(change)
     }
 
     /// Look-ups, hits among them, and hits below DRAM among those, that the counters of this id had when its tenant came.
@@ -354,7 +345,6 @@ impl Tenant {
         self.target.store(share.target.0, Ordering::Relaxed);
         self.ceiling.store(share.ceiling.map_or(u64::MAX, |c| c.0), Ordering::Relaxed);
         self.worth.set(share.worth);
-        self.publish_refusal();
         let mut shadow = lock(&self.shadow);
         shadow.resize(crate::limits::SHADOW_REPRESENTS, shadow_budget);
         self.shadow_sampling.store(u32::from(shadow.sampling()), Ordering::Relaxed);

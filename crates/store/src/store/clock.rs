@@ -255,4 +255,20 @@ mod tests {
         store.withhold(Bytes::ZERO);
         assert!((63..=65).contains(&ticks(whole)), "and again, without a jump");
     }
+
+    /// A writer that turns the clock holds its key's stripes.
+    #[test]
+    fn the_clock_turns_while_somebody_reads_what_threads_count() {
+        let (memory, item_max) = (Bytes::mib(64), Bytes::mib(1));
+        let store =
+            Store::new(Options { memory, item_max, threads: 1, tenants_max: 1, no_evict: false, seed: 1 });
+        let store = store.unwrap();
+        let _worker = store.worker().unwrap();
+        let before = store.tick_count();
+        store.each_thread(|_| {
+            store.note_written(store.geometry().divisible);
+            0
+        });
+        assert_eq!(store.tick_count().wrapping_sub(before), 64);
+    }
 }

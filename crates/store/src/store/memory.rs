@@ -112,7 +112,7 @@ impl Store {
     /// Memory that a tenant takes in tables of all tenants, with the threads that there are: its own place, what each thread
     /// counts for it, what a control loop remembers of it, and its row in the passes that run at once.
     pub(super) fn table_bytes_each(&self) -> u64 {
-        let threads = lock(&self.threads).all.len();
+        let threads = usize::try_from(self.thread_count.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
         let counted = threads * (size_of::<Counters>() + size_of::<OnceLock<Box<Counters>>>());
         let passes = (limits::RESERVE_SEGMENTS as usize).min(threads) * size_of::<BytesByBin>();
         (size_of::<OnceLock<Box<Tenant>>>() + size_of::<Tenant>() + size_of::<Totals>() + counted + passes)

@@ -32,7 +32,7 @@ use crate::rank::{BIN_MIN, Clock, Usage};
 use crate::slot::{Place, Slot};
 use crate::stamps::Needed;
 use crate::store::Store;
-use crate::sync::{Ordering, give_way};
+use crate::sync::{Ordering, give_way, try_lock};
 use crate::tenant::Tenant;
 pub(super) use begun::Desk;
 use begun::{Begun, Emptied, Work, go_on};
@@ -106,7 +106,7 @@ impl TierCleaner {
         counters: &ThreadCounters,
         tier: &Tier,
     ) -> Option<u64> {
-        let mut desk = tier.desk.try_lock().ok()?;
+        let mut desk = try_lock(&tier.desk)?;
         tier.set_being_cleaned(true);
         let tried = if let Some(begun) = desk.begun.take() {
             let to = Destinations::take_sparing(store);

@@ -19,7 +19,7 @@ use crate::shadow::Shadow;
 use crate::slot::{Place, Slot};
 use crate::stamps::{Needed, restamp};
 use crate::store::STAMP_BLOCK;
-use crate::sync::Ordering;
+use crate::sync::{Ordering, try_lock};
 use crate::tenant::Tenant;
 use units::{Bytes, TenantId};
 
@@ -346,7 +346,7 @@ fn change_of(old: &Old<'_>, tenant: TenantId, sizes: Sizes) -> i64 {
 /// A key that is stored again is no eviction any more.
 pub(super) fn forget_shadow(owner: &Tenant, hash: KeyHash) {
     if Shadow::may_know(hash, owner.sampling())
-        && let Ok(mut shadow) = owner.shadow.try_lock()
+        && let Some(mut shadow) = try_lock(&owner.shadow)
     {
         shadow.remove(hash);
     }

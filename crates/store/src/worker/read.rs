@@ -9,7 +9,7 @@ use crate::index::Found;
 use crate::metrics::{Counters, count};
 use crate::shadow::Shadow;
 use crate::slot::Slot;
-use crate::sync::{Ordering, bump};
+use crate::sync::{Ordering, bump, try_lock};
 use crate::tenant::Tenant;
 use units::{Bytes, TenantId};
 
@@ -147,7 +147,7 @@ impl Worker {
         let owner = self.store.tenant(tenant);
         // A miss that does not get the lock at once is not counted: it would wait in the request (Memshare §5.2).
         if Shadow::may_know(key.hash, owner.sampling())
-            && let Ok(mut shadow) = owner.shadow.try_lock()
+            && let Some(mut shadow) = try_lock(&owner.shadow)
         {
             let hits = shadow.hit(key.hash, self.store.now_secs());
             if 0 < hits {
