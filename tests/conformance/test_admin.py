@@ -155,6 +155,22 @@ def test_refusals_say_why_and_what_helps(server, method, path, body, status, err
     assert settings() == before, "nothing has changed"
 
 
+def test_a_refusal_helps_in_the_words_of_what_was_asked(server):
+    for path, field in ("/tenants/feeds", "prefix"), ("/groups/g", "reserved_bytes"), ("/policy", "policy"), ("/bandwidth", "policy"):
+        status, answer = ask(server, "PUT", path, b"no object")
+        assert status == 400 and f'for example {{"{field}": ' in answer["cure"], answer
+    status, answer = ask(server, "GET", "/nothing")
+    for what in "curve", "latency", "hotkeys":
+        assert f"/tenants/NAME/{what}" in answer["cure"], answer
+    status, _, said = tenant(server, "set", "feeds", "--group", "nobody")
+    assert status == 1 and "cotenant group set nobody" in said, said
+    assert ask(server, "PUT", "/groups/team", {})[0] == 201
+    assert ask(server, "PUT", "/tenants/feeds", {"group": "team"})[0] == 200
+    status, answer = ask(server, "DELETE", "/groups/team")
+    assert status == 409 and "--group none" in answer["cure"], answer
+    assert ask(server, "DELETE", "/groups/nobody")[1]["cure"] == "cotenant group list names all"
+
+
 def test_a_body_that_cannot_be_read_is_not_one_that_is_too_large(server):
     host, port = address(server).rsplit(":", 1)
     head = b"PUT /tenants/feeds HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"

@@ -253,3 +253,31 @@ def test_help_and_version():
         assert done.returncode == 0, done.stderr
         assert done.stdout
         assert done.stderr == ""
+
+
+def test_under_memcached_s_name_the_usage_is_memcached_s(tmp_path):
+    program = tmp_path / "memcached"
+    program.symlink_to(BINARY)
+    done = subprocess.run([program, "-h"], capture_output=True, text=True, timeout=30, check=True)
+    assert "\nUsage: memcached [OPTIONS]\n" in done.stdout, done.stdout
+    assert "\nUsage: cotenant serve [OPTIONS]\n" in run("serve", "-h").stdout
+
+
+def test_where_the_administration_is_is_said_and_shown_alike_by_all():
+    for arguments in ["tenant", "list"], ["group", "list"], ["plan", "--tenant", "a"]:
+        done = run(*arguments, "--admin", "here")
+        check_refused(done, "here")
+        assert "127.0.0.1:11280" in done.stderr, done.stderr
+        with socket.socket() as nobody:
+            nobody.bind(("127.0.0.1", 0))
+            done = run(*arguments, "--admin", f"localhost:{nobody.getsockname()[1]}")
+        assert done.returncode == 3 and "refused" in done.stderr, done.stderr
+    done = run("serve", "--admin", "0.0.0.0")
+    check_refused(done, "names no port")
+    assert "write 0.0.0.0:11280" in done.stderr, done.stderr
+
+
+def test_a_probe_takes_a_tier_with_its_name(tmp_path):
+    done = run("probe", "pm=dram:8MiB", "--time", "1s", "--profile", tmp_path / "profile", "--json")
+    assert done.returncode == 0 and '"dram:8MiB"' in done.stdout, done.stderr
+    check_refused(run("probe", "pm=fast:8MiB"), "fast:8MiB")

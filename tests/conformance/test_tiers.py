@@ -2,7 +2,9 @@
 
 import json
 import os
+import pathlib
 import random
+import re
 import signal
 import subprocess
 import threading
@@ -336,6 +338,23 @@ def test_values_go_down_and_come_back(fresh, tmp_path):
     while not any(0 < held for held in held_below(server)):
         assert time.monotonic() < until, "a decision is made every second"
         time.sleep(0.1)
+
+
+def test_every_metric_stands_in_the_documents_and_no_other(fresh):
+    server = fresh(
+        "--tier", "dram:8MiB", "--group", "name=g", "--tenant", "name=a,prefix=a:,group=g,max_connections=5,requests_per_second=1000", memory="16"
+    )
+    with server.wire() as wire:
+        assert wire.ask(set_request(b"a:1", b"x")) == b"STORED\r\n"
+    status, text = server.http("/metrics")
+    assert status == 200
+    families = re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE)
+    exported = {name + "_total" * (kind == "counter") for name, kind in families}
+    assert 90 < len(exported) and all(f"# HELP {name} " in text for name, _ in families)
+    documents = [pathlib.Path(__file__).parents[2] / "docs" / name for name in ("operations.md", "tiers.md")]
+    told = set(re.findall(r"`((?:cotenant|memcached)_[a-z0-9_]*[a-z0-9])(?:\{[^`]*)?`", "".join(page.read_text() for page in documents)))
+    assert exported - told == set(), "exported, and in no document"
+    assert {name for name in told if name.startswith("cotenant_")} - exported == set(), "documented, and not exported"
 
 
 def held_below(server):

@@ -4,7 +4,6 @@
 //! Non-goals: reading anything by itself; the world is an argument
 
 use crate::activation::Activation;
-use crate::address;
 use crate::assemble;
 use crate::commands::{self, DEMO, DOCTOR, EXPERIMENT, PLAN, PROBE, REPLAY, TENANT};
 use crate::demo::DemoOptions;
@@ -28,6 +27,7 @@ use clap::ArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use serde_json::{Map, json};
+use server::TierConfig;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use store::Placement;
@@ -66,7 +66,7 @@ pub(crate) enum Request {
 /// What this program is asked, every value checked.
 pub(crate) fn request(world: &World<'_>) -> Result<Request, Failure> {
     let args = with_command(&world.args)?;
-    let matches = match commands::command().try_get_matches_from(&args) {
+    let matches = match commands::command_as(is_memcached(&world.args)).try_get_matches_from(&args) {
         Ok(matches) => matches,
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
             let said = error.render().to_string().trim_end().to_owned();
@@ -262,7 +262,9 @@ fn replay(flags: &ArgMatches) -> Result<ReplayOptions, Failure> {
             _ => Placement::Auto,
         },
         promotion: assemble::promotion(&text(flags, own("promotion"))?.unwrap_or_default()),
-        server: text(flags, own("server"))?.map(|at| server_address(at, "--server")).transpose()?,
+        server: text(flags, own("server"))?
+            .map(|at| server_address(at, "--server", "127.0.0.1:11211"))
+            .transpose()?,
         json: is_on("json"),
         ttl: is_on("ttl"),
         realtime: is_on("realtime"),
@@ -326,12 +328,13 @@ fn planned(world: &World<'_>, flags: &ArgMatches) -> Result<PlanOptions, Failure
         Some(Value::Size(size)) => Some(size),
         _ => None,
     };
+    plan::check_given(|name| is_given(flags, name))?;
     let (address, place) = admin_address(world, flags, own("admin"))?;
     Ok(PlanOptions {
         tenant: flags.get_one::<String>("tenant").cloned(),
         traces: flags.get_many::<PathBuf>("trace").into_iter().flatten().cloned().collect(),
         format: text(flags, own("format"))?,
-        admin: server_address(address, &place)?,
+        admin: server_address(address, &place, own("admin").default)?,
         changes: plan::changes(&text(flags, own("change"))?.unwrap_or_default())?,
         want,
         at,
@@ -342,8 +345,9 @@ fn planned(world: &World<'_>, flags: &ArgMatches) -> Result<PlanOptions, Failure
 fn probed(flags: &ArgMatches) -> Result<ProbeOptions, Failure> {
     let own = |name: &str| own(PROBE, name);
     let spec = flags.get_one::<String>("tier").map_or("", String::as_str);
+    // As a server is told of it: with a name, which a profile has no use for.
     let tier =
-        spec.parse().map_err(|e: media::SpecError| Failure::wrong_use(e.to_string(), media::SPEC_FORMS))?;
+        TierConfig::parse(spec).map_err(|e| Failure::wrong_use(e.to_string(), media::SPEC_FORMS))?.spec;
     tier::check_size(&tier)?;
     let time = match value(flags, own("time"))? {
         Some(Value::Time(time)) => time,
@@ -388,7 +392,7 @@ fn tenants_of(
     };
     let (address, place) = admin_address(world, flags, own(TENANT, "admin"))?;
     Ok(TenantOptions {
-        admin: address::parse(&address, None).map_err(|e| e.at(place))?,
+        admin: server_address(address, &place, own(TENANT, "admin").default)?,
         json: flags.get_flag(own(TENANT, "json").name),
         sort,
         act,
@@ -469,12 +473,12 @@ fn member(text: &str) -> Result<(String, String), Failure> {
     }
 }
 
-/// `HOST:PORT`, said at `place`.
-fn server_address(text: String, place: &str) -> Result<String, Failure> {
+/// `HOST:PORT`, said at `place`; a refusal shows `example`.
+fn server_address(text: String, place: &str, example: &str) -> Result<String, Failure> {
     let has_port =
         text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
     if has_port {
         return Ok(text);
     }
-    Err(Failure::wrong_use(format!("{place}: '{text}' is not HOST:PORT"), "for example 127.0.0.1:11211"))
+    Err(Failure::wrong_use(format!("{place}: '{text}' is not HOST:PORT"), format!("for example {example}")))
 }

@@ -314,7 +314,7 @@ fn admin(in_force: &InForce) -> Result<Admin, Failure> {
     if text == "off" {
         return Ok(Admin::Off);
     }
-    let address = address::parse(text, None).map_err(|e| e.at(source.place("admin")))?;
+    let address = address::parse(text).map_err(|e| e.at(source.place("admin")))?;
     Ok(if *source == Source::Default { Admin::Default(address) } else { Admin::Explicit(address) })
 }
 

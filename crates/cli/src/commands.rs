@@ -22,7 +22,7 @@ pub(crate) const REPLAY: &[Setting] = &[
         "HOST:PORT",
         "Replay against this memcached server instead of in-process",
     ),
-    setting("format", Kind::Text, "", "a trace format", "The traces' format; found by their look without it"),
+    setting("format", Kind::Text, "", TRACES, "The traces' format; found by their look without it"),
     setting("limit", Kind::Count, "", "1 and up", "Stop after so many requests"),
     setting(
         "tier",
@@ -50,6 +50,8 @@ pub(crate) const REPLAY: &[Setting] = &[
     switch("realtime", "Send requests at the trace's times, not as fast as possible"),
 ];
 
+/// The words for formats of traces.
+const TRACES: &str = "mix, stream, twitter or arc";
 /// Words for `store::Placement`.
 const PLACEMENTS: &[&str] = &["dram", "tier", "auto"];
 /// The flags that only `plan` has.
@@ -69,7 +71,7 @@ pub(crate) const PLAN: &[Setting] = &[
         "Say how much memory this hit ratio needs; exit with 1 if none does",
     ),
     setting("at", Kind::Size, "", "1B and up", "What each tenant of a trace holds now"),
-    setting("format", Kind::Text, "", "a trace format", "The traces' format; found by their look without it"),
+    setting("format", Kind::Text, "", TRACES, "The traces' format; found by their look without it"),
     setting("admin", Kind::Text, "127.0.0.1:11280", "HOST:PORT", "The server's administration"),
     switch("json", "Print one JSON object per tenant"),
 ];
@@ -108,7 +110,7 @@ pub(crate) const TENANT: &[Setting] = &[
         "admin",
         Kind::Text,
         "127.0.0.1:11280",
-        "ADDRESS:PORT",
+        "HOST:PORT",
         "Address of the running server's administration",
     ),
     switch("json", "Print the answer as JSON"),
@@ -137,13 +139,37 @@ pub(crate) const REPLAYED_HERE: &[&str] = &[
     "member",
 ];
 
+/// What `config check` looks at, and what not.
+const CHECKED: &str = "Say whether the settings are valid, by their text alone. Only a start looks at what they name: files of users and of \
+    keys, tiers and what is in them, names of hosts and of users, addresses that are taken, and whether the machine has the memory.";
+
+/// The formats of traces.
+const FORMATS: &str = "Formats of traces, plain or packed by zstd:\n  \
+    mix      header t_ms,tenant,key,key_bytes,value_bytes,op,ttl_s\n  \
+    stream   header t_ms,key,size,op; without t_ms the time of the row before, without size 1 byte\n  \
+    twitter  no header; timestamp,key,key_size,value_size,client_id,operation,ttl\n  \
+    arc      .lis, no header; first block, number of blocks, ignored, number of the request, with spaces between\n\
+    op is get, gets, set, add, replace, cas, append, prepend, delete, incr or decr. Times to live are in seconds, 0 is for ever.";
+
+/// The whole command line, as it is under memcached's name or under the program's own.
+pub(crate) fn command_as(is_memcached: bool) -> Command {
+    let command = command();
+    if !is_memcached {
+        return command;
+    }
+    command.mut_subcommand("serve", |serve| serve.override_usage("memcached [OPTIONS]"))
+}
+
 /// The whole command line.
 pub(crate) fn command() -> Command {
     let config = Command::new("config")
         .about("Check and show the settings of the server, or print all there are")
         .subcommand_required(true)
         .subcommand(
-            serve_flags(Command::new("check")).arg(file()).about("Say whether the settings are valid"),
+            serve_flags(Command::new("check"))
+                .arg(file())
+                .about("Say whether the settings are valid, by their text alone")
+                .long_about(CHECKED),
         )
         .subcommand(
             serve_flags(Command::new("show")).about("Print the settings in force and who gave them, as TOML"),
@@ -246,6 +272,7 @@ fn replay() -> Command {
         .help("Tenant TENANT is in group GROUP, which --group makes; repeatable");
     Command::new("replay")
         .about("Run traces through the store, or against a server, and print hit ratios")
+        .after_long_help(FORMATS)
         .arg(trace)
         .arg(reserved)
         .arg(group_spec())
@@ -266,13 +293,17 @@ fn plan() -> Command {
     let hyphens = |setting: &'static Setting| flag(setting).allow_hyphen_values(setting.name == "change");
     Command::new("plan")
         .about("Say what a tenant would hit with more memory or less")
+        .after_long_help(FORMATS)
         .arg(tenant)
         .arg(trace)
         .args(PLAN.iter().map(hyphens))
 }
 
 fn probe() -> Command {
-    let tier = Arg::new("tier").value_name("TIER").required(true).help(media::SPEC_FORMS);
+    let tier = Arg::new("tier")
+        .value_name("TIER")
+        .required(true)
+        .help(format!("{}; a name before it, NAME=, changes nothing", media::SPEC_FORMS));
     Command::new("probe")
         .about("Measure how many accesses of each size a tier bears, and keep that as its profile")
         .arg(tier)

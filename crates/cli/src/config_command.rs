@@ -68,9 +68,7 @@ fn markdown() -> String {
         let _ = write!(text, "\n## {}\n\n{}\n\n", setting.name, explain(setting));
         let _ = writeln!(text, "- flags: `{}`; variable: `{}`", setting.flags(), setting.variable());
         facts(&mut text, setting);
-        let change =
-            if setting.reload { "may change while the server runs" } else { "needs a restart to change" };
-        let _ = writeln!(text, "- {change}");
+        let _ = writeln!(text, "- {}", change(setting.reload));
     }
     for Sort { word, settings, .. } in [&TENANTS, &GROUPS] {
         let keys = format!("Keys of `[{word}.NAME]` and of `--{word} name=NAME,key=value`.");
@@ -78,6 +76,7 @@ fn markdown() -> String {
         for setting in *settings {
             let _ = write!(text, "\n## {word}.{}\n\n{}\n\n", setting.name, explain(setting));
             facts(&mut text, setting);
+            let _ = writeln!(text, "- {}", change(!OF_A_RESTART.contains(&setting.name)));
         }
     }
     text.push_str("\n# Options of -o\n\n");
@@ -85,6 +84,14 @@ fn markdown() -> String {
         let _ = writeln!(text, "- `{}`: {}", option.usage(), option.effect);
     }
     text
+}
+
+/// Settings of a tenant that no reading of the file changes.
+const OF_A_RESTART: &[&str] = &["prefix", "listen", "identity"];
+
+/// Whether a setting can change while the server runs.
+fn change(can: bool) -> &'static str {
+    if can { "may change while the server runs" } else { "needs a restart to change" }
 }
 
 fn facts(text: &mut String, setting: &Setting) {
@@ -105,6 +112,7 @@ fn explain(setting: &Setting) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::settings;
 
     /// What `config show` prints.
     pub(crate) fn shown(in_force: &InForce) -> String {
@@ -116,6 +124,30 @@ pub(crate) mod tests {
         let text = markdown();
         for setting in SETTINGS {
             assert!(text.contains(&format!("\n## {}\n", setting.name)), "{}", setting.name);
+        }
+    }
+
+    #[test]
+    fn the_reference_says_of_every_setting_whether_it_can_change_and_sends_nobody_to_itself() {
+        let text = markdown();
+        let entries: Vec<&str> = text.split("\n## ").skip(1).collect();
+        let of_named = TENANTS.settings.len() + GROUPS.settings.len();
+        assert_eq!(entries.len(), SETTINGS.len() + of_named);
+        for entry in &entries {
+            let said = [change(true), change(false)].into_iter().filter(|said| entry.contains(*said)).count();
+            assert_eq!(said, 1, "{entry}");
+        }
+        let needs_restart = |name: &str| {
+            entries
+                .iter()
+                .find(|entry| entry.starts_with(name))
+                .is_some_and(|entry| entry.contains(change(false)))
+        };
+        assert!(needs_restart("tenant.listen\n") && !needs_restart("tenant.users\n"));
+        assert!(!text.contains("see --help") && !text.contains("see tenants"), "{text}");
+        let policies = &settings::row("bandwidth_policy").range;
+        for name in server::BandwidthKind::names() {
+            assert!(policies.split([',', ' ']).any(|word| word == name), "{name}: {policies}");
         }
     }
 }

@@ -122,7 +122,8 @@ impl Screen {
             return;
         }
         if self.lines.is_multiple_of(20) {
-            let names: String = shown.iter().map(|t| format!(" {:>11.11}", t.state.name)).collect();
+            let names: String =
+                shown.iter().map(|t| format!(" {:>COLUMN$}", heading(&t.state.name))).collect();
             say(format!("{:>5}{names}{:>8}", "s", "all"));
         }
         self.lines += 1;
@@ -141,6 +142,17 @@ impl Screen {
         say(format!("{line}{:>8}", ratio(&all)));
     }
 }
+
+/// What a column can have of a tenant's name: all of it, or its end, for names that begin alike.
+fn heading(name: &str) -> String {
+    match name.chars().count().checked_sub(COLUMN) {
+        None | Some(0) => name.to_owned(),
+        Some(beyond) => format!("…{}", name.chars().skip(beyond + 1).collect::<String>()),
+    }
+}
+
+/// Characters of a column.
+const COLUMN: usize = 11;
 
 /// A hit ratio in per cent, or a dash without look-ups.
 fn ratio(window: &Totals) -> String {
@@ -169,4 +181,22 @@ fn compare(options: &DemoOptions, requests: u64) -> Result<(), Failure> {
         partitioned.hit_ratio()
     ));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn no_two_columns_have_one_heading() {
+        assert_eq!(
+            (heading("twitter14"), heading("meta-kvcache")),
+            ("twitter14".into(), "…ta-kvcache".into())
+        );
+        let names = demo::tenant_names(Bytes::mib(64));
+        let headings: BTreeSet<String> = names.iter().map(|name| heading(name)).collect();
+        assert_eq!(headings.len(), names.len());
+        assert!(headings.iter().all(|heading| heading.chars().count() <= COLUMN), "{headings:?}");
+    }
 }

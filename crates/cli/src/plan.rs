@@ -140,6 +140,30 @@ pub(crate) fn one_of(name: &str, known: &[String]) -> String {
     }
 }
 
+/// Refuses what would be of no use beside the rest of the command line: `is_given` says whether a flag stands there.
+pub(crate) fn check_given(is_given: impl Fn(&str) -> bool) -> Result<(), Failure> {
+    let refuse = |what: &str, cure: &str| Err(Failure::wrong_use(what, cure));
+    if !is_given("trace") {
+        if is_given("at") {
+            return refuse(
+                "--at: a server knows what its tenants hold",
+                "leave --at away, or plan from a --trace FILE",
+            );
+        }
+        if is_given("format") {
+            return refuse("--format: there is no trace", "add one: --trace FILE");
+        }
+    } else if is_given("admin") {
+        return refuse("--admin: with traces no server is asked", "leave --admin away, or --trace");
+    } else if is_given("change") && !is_given("at") {
+        return refuse(
+            "--change: nobody says what tenants of the trace hold now",
+            "add that: --at SIZE; without both the table has parts of the footprint",
+        );
+    }
+    Ok(())
+}
+
 /// Changes as `+20%,-20%`.
 pub(crate) fn changes(text: &str) -> Result<Vec<i64>, Failure> {
     let change = |text: &str| {
@@ -163,6 +187,28 @@ mod tests {
         for bad in ["", "twenty", "-101%", "+1e9%", "20,,30"] {
             let failure = changes(bad).unwrap_err();
             assert_eq!(failure.code, Code::WrongUse, "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_would_be_of_no_use_is_refused() {
+        let refused =
+            |given: &[&str]| check_given(|name| given.contains(&name)).err().map(|failure| failure.what);
+        for given in [
+            &[][..],
+            &["change", "want", "admin", "json"],
+            &["trace", "format", "want"],
+            &["trace", "at", "change"],
+        ] {
+            assert_eq!(refused(given), None, "{given:?}");
+        }
+        for (given, flag) in [
+            (&["at"][..], "--at"),
+            (&["format", "admin"], "--format"),
+            (&["trace", "admin"], "--admin"),
+            (&["trace", "change"], "--change"),
+        ] {
+            assert!(refused(given).is_some_and(|what| what.starts_with(flag)), "{given:?}");
         }
     }
 

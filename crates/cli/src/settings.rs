@@ -275,7 +275,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         .more("dram: nowhere else. auto: into DRAM while they are in use, then into the first tier. A tier's name: there. Values below \
                128 B, and such as fit no segment, stay in DRAM.")
         .reload(),
-    setting("bandwidth_policy", Kind::Text, "none", "see --help", "Who may use a tier how fast")
+    setting("bandwidth_policy", Kind::Text, "none", BANDWIDTH_POLICIES, "Who may use a tier how fast")
         .more("none: everybody as fast as it is. limit: nobody more of the tier's time than its limit. qos: latencies and rates that \
                tenants were promised. fair-slowdown: all are slowed alike, by weight, nobody more than promised. proportional: the \
                tier's time by weight, and what is left idle to others. prevention: nobody more than its caps; prevention+remedy: and \
@@ -345,8 +345,19 @@ const RANKS: &str = "density, lhd, lru, lfu, slru, gdsf, hyperbolic, hyperbolic-
 const RANKS_MORE: &str = "The item of the lowest rank goes first. An expression has numbers, + - * / ^, < <= > >= == != \
     (1 or 0), if(a, b, c), min max pow log log2 sqrt exp, and of the item t (seconds since its last use), f (uses), size \
     (bytes), age (seconds since it was stored) and ttl_left (seconds, endless without one): \"f / (size * t)\".";
+/// The words for who may use a tier how fast, as a server knows them (tested).
+const BANDWIDTH_POLICIES: &str = "none, limit, qos, fair-slowdown, proportional, prevention, prevention+remedy, guarantee, slo, \
+    symbiosis, bandwidth-limit, throttle-biggest, qos-biggest, static, harvest, trade or ideal";
+/// What is claimed of a tier's bandwidth.
+const CLAIMS: &str = "Clauses: limit 20% | limit 1000 reads of 1KB per second | limit 500MB/s | cap reads 1GB/s | cap writes 500MB/s | keep reads \
+    1GB/s | keep writes 100MB/s | slowdown 1.5 | p99 500us | critical | exempt. A policy looks at those that it knows; what a weight is to \
+    memory it is to bandwidth.";
+/// How many of them there are.
+const CLAUSES: &str = "clauses with semicolons between";
 /// Numbers of 32 bits that are limits.
 const COUNTS: &str = "1 to 4294967295";
+/// What there is to reserve, also above tiers.
+const DIVISIBLE: &str = "up to the divisible memory in DRAM";
 /// What a server takes for a weight.
 const WEIGHTS: &str = "1e-12 to 1e12";
 /// What 32 bits of seconds hold, in whole days.
@@ -374,7 +385,7 @@ pub(crate) const TENANT_SETTINGS: &[Setting] = &[
     ),
     setting("identity", Kind::List, "", "names", "Names of client certificates that are the tenant's")
         .more("Common name, DNS name or URI of a verified certificate, see mtls:."),
-    setting("reserved", Kind::Size, "0B", "up to the divisible memory", "Memory that nobody takes from it"),
+    setting("reserved", Kind::Size, "0B", DIVISIBLE, "Memory that nobody takes from it"),
     setting("weight", Kind::Ratio, "1.0", WEIGHTS, "Its part of the unreserved memory against the others'"),
     setting(
         "credit",
@@ -398,20 +409,10 @@ pub(crate) const TENANT_SETTINGS: &[Setting] = &[
         "dram, auto or a tier",
         "Where its values go; none means where the server says",
     ),
-    setting("bandwidth", Kind::Text, "", "see --help", "What it claims of a tier's bandwidth").more(
-        "Clauses with semicolons between: limit 20% | limit 1000 reads of 1KB per second | limit 500MB/s | cap reads 1GB/s | cap \
-         writes 500MB/s | keep reads 1GB/s | slowdown 1.5 | p99 500us | critical | exempt. A policy looks at those that it knows; what a \
-         tenant's weight is to memory it is to bandwidth.",
-    ),
+    setting("bandwidth", Kind::Text, "", CLAUSES, "What it claims of a tier's bandwidth").more(CLAIMS),
     setting("max_connections", Kind::Count, "", COUNTS, "Connections at once; none means the server's"),
-    setting(
-        "requests_per_second",
-        Kind::Count,
-        "",
-        COUNTS,
-        "Keys that it may ask for per second on average",
-    )
-    .more("Each key of a get counts. Beyond that its connections wait, or see over_rate."),
+    setting("requests_per_second", Kind::Count, "", COUNTS, "Keys that it may ask for per second on average")
+        .more("Each key of a get counts. Beyond that its connections wait, or see over_rate."),
     setting("burst", Kind::Count, "", COUNTS, "Keys at once after a pause; none means one second's"),
     setting(
         "over_rate",
@@ -452,13 +453,8 @@ pub(crate) const GROUP_SETTINGS: &[Setting] = &[
         "partitioned, shared, idle-tax, auto or pooled",
         "Who divides inside; none means the server's policy",
     ),
-    setting(
-        "bandwidth",
-        Kind::Text,
-        "",
-        "see tenants'",
-        "What its members claim together of a tier's bandwidth",
-    ),
+    setting("bandwidth", Kind::Text, "", CLAUSES, "What its members claim of a tier's bandwidth")
+        .more(CLAIMS),
 ];
 
 #[cfg(test)]

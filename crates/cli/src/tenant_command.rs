@@ -9,14 +9,13 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Map, Value, json};
 use server::admin::client;
 use std::io;
-use std::net::SocketAddr;
 use units::Bytes;
 
 /// What `tenant` is told.
 #[derive(Debug)]
 pub(crate) struct TenantOptions {
-    /// The administration of the server.
-    pub(crate) admin: SocketAddr,
+    /// `HOST:PORT` of the server's administration.
+    pub(crate) admin: String,
     /// Print the answer as it came.
     pub(crate) json: bool,
     /// With tenants, or with groups of them.
@@ -110,10 +109,10 @@ fn ask_any(
     body: Option<&Map<String, Value>>,
 ) -> Result<(u16, String), Failure> {
     let body = body.map(|settings| json!(settings).to_string());
-    client::ask(options.admin, method, path, body.as_deref()).map_err(|e| {
+    client::ask(options.admin.as_str(), method, path, body.as_deref()).map_err(|e| {
         let cure = match e.kind() {
             io::ErrorKind::FileTooLarge => "ask for less: cotenant tenant show NAME",
-            _ => "start the server, or name its address: --admin ADDRESS:PORT",
+            _ => "start the server, or name its address: --admin HOST:PORT",
         };
         Failure::failed(format!("cannot ask the administration at {}: {e}", options.admin), cure)
     })

@@ -122,7 +122,7 @@ pub fn over_tcp(
     let mut tenants = std::mem::take(&mut replay.tenants);
     tenants.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(Report {
-        policy: format!("of {} {}", after.product, after.version),
+        policy: after.policy(),
         memory: Bytes(after.limit),
         requests,
         gets: tenants.iter().map(|t| t.gets).sum(),
@@ -147,11 +147,26 @@ struct Figures {
     item_max: Option<usize>,
 }
 
+impl Figures {
+    /// Whose policy it was: a server's version is its own but for one that tells clients memcached's.
+    fn policy(&self) -> String {
+        let Self { product, version, .. } = self;
+        if product == MEMCACHED {
+            format!("of {product} {version}")
+        } else {
+            format!("of {product}, which tells clients {version}")
+        }
+    }
+}
+
+/// Who a server is that does not say so.
+const MEMCACHED: &str = "memcached";
+
 impl WireReplay<'_> {
     fn figures(&mut self) -> io::Result<Figures> {
         let number = |text: Option<String>| text.and_then(|t| t.parse().ok()).unwrap_or(0);
         Ok(Figures {
-            product: self.client.stat("stats settings", "product")?.unwrap_or_else(|| "memcached".to_owned()),
+            product: self.client.stat("stats settings", "product")?.unwrap_or_else(|| MEMCACHED.to_owned()),
             version: self.client.stat("", "version")?.unwrap_or_default(),
             limit: number(self.client.stat("", "limit_maxbytes")?),
             evictions: number(self.client.stat("", "evictions")?),

@@ -122,7 +122,7 @@ impl ReplayOptions {
         if reserved <= divisible {
             return Ok(());
         }
-        let what = format!("the reservations are {reserved}, the divisible memory is {divisible}");
+        let what = format!("the reservations are {reserved}, the divisible memory in DRAM is {divisible}");
         Err(ConfigError { what, cure: "lower the reservations or raise the memory".to_owned() })
     }
 }

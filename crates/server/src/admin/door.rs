@@ -43,8 +43,8 @@ pub(super) fn answer(status: StatusCode, body: &Value) -> Response {
 
 /// The answer where nothing else answers.
 pub(super) fn nothing_here() -> Response {
-    let cure = "/health, /metrics, /journal, /slow, /tenants, /tenants/NAME, /groups, /groups/NAME, /policy, /bandwidth and \
-        /bandwidth/journal are there";
+    let cure = "/health, /metrics, /journal, /slow, /tenants, /tenants/NAME, /tenants/NAME/curve, /tenants/NAME/latency, \
+        /tenants/NAME/hotkeys, /groups, /groups/NAME, /policy, /bandwidth and /bandwidth/journal are there";
     Refused(StatusCode::NOT_FOUND, "there is no such page".to_owned(), cure.to_owned()).into_response()
 }
 
@@ -106,10 +106,11 @@ fn is_local_name(host: &str) -> bool {
     address.parse::<IpAddr>().is_ok() || name == "localhost" || name.ends_with(".localhost")
 }
 
-/// The object in a body.
+/// The object in a body; a refusal shows `example`, one that would do.
 pub(super) fn object(
     headers: &HeaderMap,
     body: Result<Body, BytesRejection>,
+    example: &str,
 ) -> Result<Map<String, Value>, Refused> {
     no_web_page(headers)?;
     let body = body.map_err(|e| match e.status() {
@@ -122,11 +123,11 @@ pub(super) fn object(
             Refused(status, "the body cannot be read".to_owned(), cure.to_owned())
         }
     })?;
-    let example = "for example {\"prefix\": \"feeds:\", \"weight\": 2}";
+    let example = format!("for example {example}");
     match serde_json::from_slice(&body) {
         Ok(Value::Object(object)) => Ok(object),
-        Ok(_) => Err(malformed("the body is no JSON object", example)),
-        Err(e) => Err(malformed(&format!("the body is no JSON: {e}"), example)),
+        Ok(_) => Err(malformed("the body is no JSON object", &example)),
+        Err(e) => Err(malformed(&format!("the body is no JSON: {e}"), &example)),
     }
 }
 
@@ -156,7 +157,8 @@ mod tests {
     fn a_web_page_changes_nothing() {
         let mut headers = HeaderMap::new();
         headers.insert(header::ORIGIN, "http://127.0.0.1:11280".parse().unwrap());
-        let refused = object(&headers, Ok(Body::from_static(b"{}"))).err().map(|Refused(status, ..)| status);
+        let refused =
+            object(&headers, Ok(Body::from_static(b"{}")), "{}").err().map(|Refused(status, ..)| status);
         assert_eq!(refused, Some(StatusCode::FORBIDDEN));
     }
 }

@@ -21,6 +21,7 @@ impl Named for Groups {
     const WORD: &'static str = "group";
     const WORDS: &'static str = "groups";
     const FIELDS: &'static [&'static str] = FIELDS;
+    const EXAMPLE: &'static str = "{\"reserved_bytes\": 67108864, \"weight\": 2}";
     type Settings = GroupSettings;
 
     fn all(operator: &Operator) -> Vec<Value> {

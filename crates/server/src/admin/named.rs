@@ -24,6 +24,8 @@ pub(super) trait Named: 'static {
     const WORDS: &'static str;
     /// What one can be told, as its keys in a body.
     const FIELDS: &'static [&'static str];
+    /// A body that makes sense.
+    const EXAMPLE: &'static str;
     /// The same, read.
     type Settings: Send;
 
@@ -67,7 +69,7 @@ async fn put<N: Named>(
     headers: HeaderMap,
     body: Result<Body, BytesRejection>,
 ) -> Result<Response, Refused> {
-    let settings = N::settings(&object(&headers, body)?)?;
+    let settings = N::settings(&object(&headers, body, N::EXAMPLE)?)?;
     let before = N::one(&operator, &name).unwrap_or(Value::Null);
     let status = if N::put(&operator, &name, &settings)? { StatusCode::CREATED } else { StatusCode::OK };
     let after = N::one(&operator, &name)?;

@@ -18,6 +18,9 @@ use units::{Bytes, Duration};
 const FIELDS: &[&str] =
     &["policy", "credit_bytes", "tax", "idle_time_seconds", "learning_seconds", "private"];
 
+/// A body that makes sense.
+const EXAMPLE: &str = "{\"policy\": \"shared\"}";
+
 /// The longest time, a century.
 const SECONDS_MAX: f64 = 3_155_760_000.0;
 
@@ -31,7 +34,7 @@ pub(super) async fn set(
     headers: HeaderMap,
     body: Result<Body, BytesRejection>,
 ) -> Result<Response, Refused> {
-    let object = object(&headers, body)?;
+    let object = object(&headers, body, EXAMPLE)?;
     known_fields(&object, FIELDS)?;
     let settings = settings(&object)?;
     let before = as_json(&operator);

@@ -12,6 +12,9 @@ use axum::response::Response;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
+/// A body that makes sense.
+const EXAMPLE: &str = "{\"policy\": \"limit\"}";
+
 pub(super) async fn answer(State(operator): State<Arc<Operator>>) -> Response {
     reply(StatusCode::OK, &as_json(&operator))
 }
@@ -22,7 +25,7 @@ pub(super) async fn set(
     headers: HeaderMap,
     body: Result<Body, BytesRejection>,
 ) -> Result<Response, Refused> {
-    let object = object(&headers, body)?;
+    let object = object(&headers, body, EXAMPLE)?;
     known_fields(&object, &["policy"])?;
     let before = as_json(&operator);
     operator.set_bandwidth_policy(kind_of(&object)?)?;

@@ -51,6 +51,7 @@ impl Named for Tenants {
     const WORD: &'static str = "tenant";
     const WORDS: &'static str = "tenants";
     const FIELDS: &'static [&'static str] = FIELDS;
+    const EXAMPLE: &'static str = "{\"prefix\": \"feeds:\", \"weight\": 2}";
     type Settings = Settings;
 
     fn all(operator: &Operator) -> Vec<Value> {
@@ -304,7 +305,7 @@ mod tests {
     use axum::http::HeaderMap;
 
     fn check(body: &str, wanted: Result<Settings, &str>) {
-        let object = object(&HeaderMap::new(), Ok(Body::copy_from_slice(body.as_bytes())));
+        let object = object(&HeaderMap::new(), Ok(Body::copy_from_slice(body.as_bytes())), "{}");
         let seen = object.and_then(|object| settings(&object)).map_err(|Refused(_, what, _)| what);
         match (seen, wanted) {
             (Ok(seen), Ok(wanted)) => assert_eq!(seen, wanted, "{body}"),

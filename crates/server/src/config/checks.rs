@@ -382,7 +382,7 @@ impl Config {
         let divisible = self.geometry().divisible.saturating_sub(self.withheld(self.memory));
         if divisible < reserved {
             return refuse(
-                format!("the reservations are {reserved}, the divisible memory is {divisible}"),
+                format!("the reservations are {reserved}, the divisible memory in DRAM is {divisible}"),
                 "lower the reservations or raise the memory",
             );
         }

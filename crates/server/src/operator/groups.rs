@@ -119,7 +119,7 @@ impl Operator {
         if 0 < members {
             return conflict(
                 format!("group '{name}' has {members} members"),
-                "put them into another group or into none (group = null) first",
+                "put them into another group or none first: cotenant tenant set TENANT --group none",
             );
         }
         self.switch(division.without(id));
@@ -170,7 +170,7 @@ impl Operator {
         let left = divisible.saturating_sub(others);
         if left < wanted {
             return conflict(
-                format!("{wanted} cannot be reserved: others reserve {others} of {divisible}"),
+                format!("{wanted} cannot be reserved: others reserve {others} of {divisible} in DRAM"),
                 format!("reserve at most {}", whole(left)),
             );
         }
@@ -186,15 +186,15 @@ fn whole(size: Bytes) -> String {
 }
 
 fn unknown(name: &str) -> Refusal {
-    Refusal::new(RefusalKind::Unknown, format!("there is no group '{name}'"), "GET /groups names all")
+    Refusal::new(RefusalKind::Unknown, format!("there is no group '{name}'"), "cotenant group list names all")
 }
 
 fn no_such(division: &Division, name: &str) -> Refusal {
     let names: Vec<_> = division.groups().map(|(_, group)| group.name.clone()).collect();
     let cure = if names.is_empty() {
-        format!("make it first: PUT /groups/{name}")
+        format!("make it first: cotenant group set {name}")
     } else {
-        format!("one of {}, or make it first: PUT /groups/{name}", names.join(", "))
+        format!("one of {}, or make it first: cotenant group set {name}", names.join(", "))
     };
     Refusal::new(RefusalKind::Conflict, format!("there is no group '{name}'"), cure)
 }

@@ -122,7 +122,12 @@ fn open_admin(admin: Admin) -> Result<Option<std::net::TcpListener>, StartError>
             open(address).map(Some).map_err(|cause| StartError::Listen { address: address_text, cause })
         }
         Admin::Default(address) => Ok(open(address)
-            .inspect_err(|e| tracing::warn!("no administration: {address} cannot be listened on: {e}"))
+            .inspect_err(|e| {
+                tracing::warn!(
+                    "no administration: {address} cannot be listened on: {e}; commands without --admin reach whoever listens \
+                     there: give this server --admin ADDRESS:PORT of its own"
+                );
+            })
             .ok()),
     }
 }
