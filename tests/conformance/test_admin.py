@@ -164,7 +164,7 @@ def test_a_refusal_helps_in_the_words_of_what_was_asked(server):
         assert f"/tenants/NAME/{what}" in answer["cure"], answer
     status, _, said = tenant(server, "set", "feeds", "--group", "nobody")
     assert status == 1 and "cotenant group set nobody" in said, said
-    assert ask(server, "PUT", "/groups/team", {})[0] == 201
+    assert ask(server, "PUT", "/groups/team", {"reserved_bytes": 8 << 20})[0] == 201
     assert ask(server, "PUT", "/tenants/feeds", {"group": "team"})[0] == 200
     status, answer = ask(server, "DELETE", "/groups/team")
     assert status == 409 and "--group none" in answer["cure"], answer
