@@ -191,6 +191,7 @@ def test_over_tcp_the_same_requests_are_asked(trace):
     finally:
         server.stop()
     assert [(t["name"], t["gets"]) for t in over["tenants"]] == [(t["name"], t["gets"]) for t in within["tenants"]]
+    assert over["policy"] == "of cotenant, which tells clients 1.6.45", "its own version is another"
     assert over["requests"] == within["requests"] and 0 < over["hits"] < over["gets"] and over["evictions"] > 0
 
 
