@@ -36,7 +36,7 @@ pub struct Geometry {
 }
 
 /// Bytes of one row of the segment table; a test holds it to the type's size.
-pub(crate) const SEGMENT_ROW: u64 = 128;
+pub(crate) const SEGMENT_ROW: u64 = 192;
 /// Segments that are no writer's head and must be there: the reserve, two destinations that are open between passes (more are where there
 /// is room), and two that can be cleaned.
 const HELD_SEGMENTS: u64 = limits::RESERVE_SEGMENTS as u64 + 4;

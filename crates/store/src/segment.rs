@@ -27,14 +27,14 @@ pub(crate) enum State {
 
 /// Tenants remembered per segment.
 const TENANTS: usize = 8;
-/// Expiry bins per segment: bytes that expire within 8, 64, 512, … seconds of the segment's creation, the last but one within
+/// Expiry bins per segment: bytes that expire within 4, 16, 64, … seconds of the segment's creation, the last but one within
 /// three days.
-const EXPIRY_BINS: usize = 7;
+const EXPIRY_BINS: usize = 10;
 
-/// One row of the table: two cache lines. What every look at an item needs is in the one, what whoever writes over an item of a
-/// sealed segment changes in the other.
+/// One row of the table: three cache lines. What every look at an item needs is in the first, what whoever writes over an item of a
+/// sealed segment changes in the last.
 #[derive(Debug, Default)]
-#[repr(C, align(128))]
+#[repr(C, align(64))]
 pub(crate) struct Segment {
     /// CAS values of its items are this base and the item's stamp.
     base: AtomicU64,
@@ -48,6 +48,8 @@ pub(crate) struct Segment {
     appended: AtomicU32,
     /// Tenant in the upper half, bytes ever written for it in the lower; the largest, by space saving.
     tenants: [AtomicU64; TENANTS],
+    /// When the last of each bin expires. The owner's, as `appended`.
+    expire_by: [AtomicU32; EXPIRY_BINS],
     /// Bytes of items that the index points at, by when they expire.
     expiry: [AtomicU32; EXPIRY_BINS],
     /// Bytes of what was appended that it points at no more.
@@ -55,7 +57,7 @@ pub(crate) struct Segment {
 }
 
 const _: () = assert!(cfg!(shuttle) || size_of::<Segment>() as u64 == SEGMENT_ROW);
-const _: () = assert!(cfg!(shuttle) || 64 <= std::mem::offset_of!(Segment, gone));
+const _: () = assert!(cfg!(shuttle) || 128 <= std::mem::offset_of!(Segment, expiry));
 
 impl Segment {
     pub(crate) fn state(&self) -> State {
@@ -84,7 +86,7 @@ impl Segment {
         for tenant in &self.tenants {
             tenant.store(0, Ordering::Relaxed);
         }
-        for bin in &self.expiry {
+        for bin in self.expiry.iter().chain(&self.expire_by) {
             bin.store(0, Ordering::Relaxed);
         }
         self.state.store(State::Head as u32, Ordering::Release);
@@ -132,14 +134,17 @@ impl Segment {
         }
         self.note_tenant(tenant, len);
         if let Some(at) = expiry_at {
-            // Whoever removes one writes here, too.
-            self.expiring_at(at).fetch_add(len, Ordering::Relaxed);
+            let bin = self.bin_at(at);
+            let last = &self.expire_by[bin];
+            last.store(last.load(Ordering::Relaxed).max(at), Ordering::Relaxed);
+            // Whoever removes one writes here, too. Release: who counts it knows when the last expires.
+            self.expiry[bin].fetch_add(len, Ordering::Release);
         }
     }
 
     /// The bin of what expires at a second.
-    fn expiring_at(&self, at: u32) -> &AtomicU32 {
-        &self.expiry[bin_of(at.saturating_sub(self.created_secs.load(Ordering::Relaxed)))]
+    fn bin_at(&self, at: u32) -> usize {
+        bin_of(at.saturating_sub(self.created_secs.load(Ordering::Relaxed)))
     }
 
     /// Space saving: a tenant that is not among the largest takes the place, and the count, of the smallest.
@@ -164,7 +169,7 @@ impl Segment {
     /// Counts an item that the index no longer points at.
     pub(crate) fn note_dead(&self, len: u32, expiry_at: Option<u32>) {
         if let Some(at) = expiry_at {
-            self.expiring_at(at).fetch_sub(len, Ordering::Relaxed);
+            self.expiry[self.bin_at(at)].fetch_sub(len, Ordering::Relaxed);
         }
         self.gone.fetch_add(len, Ordering::Release);
     }
@@ -191,28 +196,22 @@ impl Segment {
 
     /// Bytes of items that the index points at and that have certainly expired by `now_secs`.
     pub(crate) fn expired(&self, now_secs: u32) -> u32 {
-        let age = now_secs.saturating_sub(self.created_secs.load(Ordering::Relaxed));
-        let bins = self.expiry.iter().enumerate();
-        bins.filter(|(bin, _)| upper_edge(*bin) <= u64::from(age))
-            .map(|(_, bytes)| bytes.load(Ordering::Relaxed))
-            .fold(0, u32::saturating_add)
+        let bins = self.expiry.iter().zip(&self.expire_by);
+        bins.map(|(bytes, last)| (bytes.load(Ordering::Acquire), last.load(Ordering::Relaxed)))
+            .filter(|(_, last)| *last <= now_secs)
+            .fold(0, |expired: u32, (bytes, _)| expired.saturating_add(bytes))
     }
 }
 
-/// The bin of an item that expires so many seconds after its segment's creation: powers of eight.
+/// The bin of an item that expires so many seconds after its segment's creation: powers of four.
 fn bin_of(after_secs: u32) -> usize {
-    let octal_digits = (after_secs.max(1).ilog2() / 3) as usize;
-    octal_digits.min(EXPIRY_BINS - 1)
+    let digits = (after_secs.max(1).ilog2() / 2) as usize;
+    digits.min(EXPIRY_BINS - 1)
 }
 
 /// Adds to a counter that no other thread writes.
 fn add_alone(counter: &AtomicU32, by: u32) {
     counter.store(counter.load(Ordering::Relaxed) + by, Ordering::Relaxed);
-}
-
-/// All items of a bin have expired once the segment is so many seconds old; the last bin has no edge.
-fn upper_edge(bin: usize) -> u64 {
-    if bin + 1 == EXPIRY_BINS { u64::MAX } else { 8_u64.pow(u32::try_from(bin + 1).unwrap_or(u32::MAX)) }
 }
 
 #[cfg(test)]
@@ -235,15 +234,24 @@ mod tests {
     }
 
     #[test]
-    fn expired_bytes_are_never_overstated() {
+    fn expired_bytes_are_never_overstated_and_are_exact_where_all_of_a_bin_go_at_once() {
         let segment = Segment::default();
         segment.open(0, 1_000);
         segment.note_append(TenantId(0), 10, 1, Some(1_005));
+        segment.note_append(TenantId(0), 15, 1, Some(1_003));
         segment.note_append(TenantId(0), 20, 1, Some(1_060));
+        segment.note_append(TenantId(0), 25, 1, Some(1_017));
         segment.note_append(TenantId(0), 40, 1, Some(u32::MAX));
-        for (now, expired) in
-            [(1_000, 0), (1_007, 0), (1_008, 10), (1_063, 10), (1_064, 30), (u32::MAX - 1, 30)]
-        {
+        for (now, expired) in [
+            (1_000, 0),
+            (1_002, 0),
+            (1_003, 15),
+            (1_004, 15),
+            (1_005, 25),
+            (1_059, 25),
+            (1_060, 70),
+            (u32::MAX - 1, 70),
+        ] {
             assert_eq!(segment.expired(now), expired, "at {now}");
         }
     }
@@ -257,8 +265,8 @@ mod tests {
         }
         segment.note_dead(20, Some(1_007));
         segment.note_dead(80, None);
-        assert_eq!([1_008, 1_064].map(|now| segment.expired(now)), [10, 50]);
+        assert_eq!([1_007, 1_060].map(|now| segment.expired(now)), [10, 50]);
         segment.note_dead(40, Some(1_060));
-        assert_eq!((segment.expired(1_064), segment.expiring(), segment.live()), (10, 10, 10));
+        assert_eq!((segment.expired(1_060), segment.expiring(), segment.live()), (10, 10, 10));
     }
 }

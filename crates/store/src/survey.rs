@@ -93,7 +93,8 @@ impl Survey {
             held: held(store.log.segment(*id)),
             gain: expected_gain(store, *id, &[]),
         }));
-        if !self.is_dead_enough(store, marks) {
+        let dead = self.ahead.iter().map(|prospect| prospect.gain).collect();
+        if !self.is_dead_enough(store, dead, marks) {
             self.rank(store, reader, candidates, drawn, marks);
         }
         self.keep_best(self.serves);
@@ -113,6 +114,14 @@ impl Survey {
         self.samples.reserve_exact(candidates.len() * most);
         for (candidate, id) in (0..).zip(candidates) {
             self.look(store, reader, candidate, *id, most);
+        }
+        let dead = self.dead();
+        if self.is_dead_enough(store, dead.clone(), marks) {
+            // It was expired, which the table had not known: nothing is below a threshold.
+            self.census.begin(store);
+            self.samples = Vec::new();
+            self.ahead.iter_mut().zip(dead).for_each(|(prospect, dead)| prospect.gain = dead);
+            return;
         }
         self.census.add(store, drawn);
         let live = |id: SegmentId| u64::from(store.log.segment(id).live());
@@ -140,22 +149,22 @@ impl Survey {
         }
     }
 
-    /// Ranks the first items of a candidate that are alive, which stand for all that is alive in it.
+    /// Ranks those of the first items of a candidate that are alive. What the index leads to of the first stands for all that it leads to
+    /// there: the table knows late what has expired.
     fn look(&mut self, store: &Store, reader: &Participant, candidate: u16, id: SegmentId, most: usize) {
-        let prospect = &mut self.ahead[usize::from(candidate)];
-        let alive = (store.log.segment_bytes() as u64).saturating_sub(prospect.gain);
+        let live = u64::from(store.log.segment(id).live());
         let mut batch = Vec::with_capacity(most.min(BATCH));
         store.log.walk_first(reader, id, most, |place, view| batch.push(Pending::new(store, place, view)));
-        let alive_of = |item: &Pending<'_>| item.find(store).filter(|_| !item.is_dead(store));
         let found: Vec<_> =
-            batch.iter().filter_map(|item| alive_of(item).map(|found| (item, found))).collect();
+            batch.iter().filter_map(|item| item.find(store).map(|found| (item, found))).collect();
         let sampled: u64 = found.iter().map(|(item, _)| item.view.len() as u64).sum();
         if 0 < sampled {
-            prospect.gain += alive;
+            self.ahead[usize::from(candidate)].gain = store.log.segment_bytes() as u64;
         }
         // What leads to a value that lies apart goes with that.
-        for (item, found) in found.into_iter().filter(|(item, _)| item.view.apart().is_none()) {
-            let stands_for = item.charge() * alive / sampled.max(1);
+        let stays = |item: &Pending<'_>| !item.is_dead(store) && item.view.apart().is_none();
+        for (item, found) in found.into_iter().filter(|(item, _)| stays(item)) {
+            let stands_for = item.charge() * live / sampled.max(1);
             let (rank, least) = self.census.count(store, item, found, stands_for);
             let tenant = u16::try_from(item.view.tenant().0).unwrap_or(u16::MAX);
             // What leads to a tier is some bytes at least.
@@ -165,10 +174,19 @@ impl Survey {
         }
     }
 
-    /// Whether so much is dead in the best candidates that nothing alive has to go.
-    fn is_dead_enough(&self, store: &Store, marks: usize) -> bool {
-        let segment = store.log.segment_bytes() as u64;
+    /// What is dead in each candidate, by the samples.
+    fn dead(&self) -> Vec<u64> {
         let mut dead: Vec<u64> = self.ahead.iter().map(|prospect| prospect.gain).collect();
+        for sample in &self.samples {
+            let dead = &mut dead[usize::from(sample.candidate)];
+            *dead = dead.saturating_sub(u64::from(sample.stands_for));
+        }
+        dead
+    }
+
+    /// Whether so much is dead in the best candidates that nothing alive has to go.
+    fn is_dead_enough(&self, store: &Store, mut dead: Vec<u64>, marks: usize) -> bool {
+        let segment = store.log.segment_bytes() as u64;
         dead.sort_unstable_by_key(|dead| std::cmp::Reverse(*dead));
         let best = &dead[..enough_of(dead.iter().copied(), self.serves)];
         let (gained, taken) = (best.iter().sum::<u64>(), segment * best.len() as u64);

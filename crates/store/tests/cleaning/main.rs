@@ -4,6 +4,7 @@
 
 mod ceilings;
 mod ends;
+mod expired;
 mod told;
 mod waiting;
 
@@ -207,25 +208,6 @@ fn maintain(worker: &mut Worker) {
     }
     worker.quiesce();
     worker.maintain();
-}
-
-/// Expired items give their space back without anybody needing it, and nothing alive goes for that.
-#[test]
-fn expired_items_are_reclaimed_without_need() {
-    let (store, mut worker) = new_store(Bytes::mib(16), false, 1);
-    for n in 0..20_000 {
-        assert!(set(&mut worker, 0, n, &[1; 200], if n % 10 == 0 { 0 } else { store.now_secs() + 30 }));
-    }
-    let before = store.memory_use().available_segments;
-    store.set_now(store.now_secs() + 70);
-    assert!(held(&store, 0) < 2_000 * 250, "expired bytes are not held: {}", held(&store, 0));
-    maintain(&mut worker);
-    let after = store.memory_use().available_segments;
-    let freed = u64::from(after - before) * store.geometry().segment.0;
-    assert!(20_000 * 230 / 4 < freed, "{freed} bytes came back");
-    assert!((0..20_000).step_by(10).all(|n| has(&worker, 0, n)), "something alive went");
-    assert_eq!(store.totals(TenantId(0)).evictions, 0);
-    worker.check();
 }
 
 /// A flushed tenant's segments come back without anybody needing them, and its neighbour keeps everything.
