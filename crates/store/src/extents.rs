@@ -30,6 +30,34 @@ impl Extents {
         Some(first)
     }
 
+    /// Takes so many pages in a row out of the free ones around `page`, from there on if they suffice; none if they are too few.
+    pub(crate) fn take_near(&mut self, page: u32, pages: u32) -> Option<u32> {
+        let (start, end) =
+            self.free.range(..=page).next_back().map(|(start, len)| (*start, *start + *len))?;
+        if end <= page || end - start < pages {
+            return None;
+        }
+        let first = page.min(end - pages);
+        self.take_at(first, pages);
+        Some(first)
+    }
+
+    /// Takes these pages.
+    ///
+    /// # Panics
+    /// If some of them are not free.
+    pub(crate) fn take_at(&mut self, first: u32, pages: u32) {
+        let around = self.free.range(..=first).next_back().map(|(start, len)| (*start, *start + *len));
+        let (start, end) =
+            around.filter(|(_, end)| first + pages <= *end).expect("pages are taken where they are free");
+        self.free.remove(&start);
+        for (from, to) in [(start, first), (first + pages, end)] {
+            if from < to {
+                self.free.insert(from, to - from);
+            }
+        }
+    }
+
     /// Gives pages back that were taken.
     ///
     /// # Panics
@@ -68,6 +96,36 @@ mod tests {
         assert_eq!(extents.take(5), None, "there is a hole, and b");
         extents.give(b, 3);
         assert_eq!(extents.free, BTreeMap::from([(0, 10)]));
+    }
+
+    #[test]
+    fn pages_are_taken_where_they_are() {
+        let mut extents = Extents::new(10);
+        extents.take_at(4, 2);
+        assert_eq!(extents.free, BTreeMap::from([(0, 4), (6, 4)]));
+        extents.take_at(0, 4);
+        extents.take_at(9, 1);
+        assert_eq!(extents.free, BTreeMap::from([(6, 3)]));
+    }
+
+    #[test]
+    fn pages_near_another_are_had_where_the_free_ones_around_it_suffice() {
+        let mut extents = Extents::new(20);
+        extents.take_at(8, 2);
+        assert_eq!(
+            [extents.take_near(9, 1), extents.take_near(2, 9), extents.take_near(3, 2)],
+            [None, None, Some(3)]
+        );
+        assert_eq!(extents.take_near(19, 4), Some(16), "back from the end");
+        assert_eq!(extents.free, BTreeMap::from([(0, 3), (5, 3), (10, 6)]));
+    }
+
+    #[test]
+    #[should_panic(expected = "where they are free")]
+    fn taking_what_is_taken_is_noticed() {
+        let mut extents = Extents::new(10);
+        extents.take_at(4, 2);
+        extents.take_at(5, 2);
     }
 
     #[test]

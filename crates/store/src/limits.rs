@@ -19,9 +19,9 @@ pub const PER_SEGMENT_LEAST: u64 = 2;
 pub const GAP_FROM: usize = 32 << 10;
 /// That gap, an item that is gone.
 pub const GAP: usize = 64;
-/// Pages of such values that are gone are kept for the next, up to this part of the memory, one in so many (guess: a few values for each connection that
-/// writes them).
-pub const WARM_PART: u64 = 64;
+/// Pages of such values that are gone are kept for the next, up to this part of the memory, one in so many (guess: what a pass
+/// evicts of them at once).
+pub const WARM_PART: u64 = 16;
 /// Tenants that come by themselves take this part of the memory at most, one in so many: the rest is for items (guess: a thousand of them fit in
 /// 64 MiB).
 pub const TENANTS_PART: u64 = 3;

@@ -213,7 +213,11 @@ impl Log {
         if left <= reserve {
             self.publish_available(&pool);
             drop(pool);
-            return if self.give_warm_back() { self.take(epochs, reserve, base, now_secs) } else { None };
+            return if self.give_warm_back(self.segment_bytes as u64) {
+                self.take(epochs, reserve, base, now_secs)
+            } else {
+                None
+            };
         }
         let touched = pool.free.pop();
         let id = touched.unwrap_or_else(|| pool.back_one());

@@ -110,7 +110,7 @@ impl Worker {
                 return Waited::Room;
             }
             if !self.store.log.has_retired() {
-                if self.store.log.give_warm_back() {
+                if self.store.log.give_warm_back(self.store.log.segment_bytes() as u64 * u64::from(wanted)) {
                     continue;
                 }
                 return Waited::Nothing;

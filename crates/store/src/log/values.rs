@@ -74,15 +74,15 @@ pub(crate) struct Coming {
     number: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Value {
     /// Which of all that ever began.
     number: u64,
     len: u32,
     /// Bytes of its pages that it was lent.
     lent: u64,
-    /// Bytes behind those that cost memory already.
-    warm: u64,
+    /// Pages behind those that cost memory already: the first, and how many.
+    warm: Vec<(u32, u32)>,
     /// Times that it is being sent.
     pins: u32,
     stage: Stage,
@@ -123,10 +123,35 @@ pub(super) fn start_of(first: u32) -> usize {
     first as usize * PAGE as usize
 }
 
+fn bytes_of(extents: &[(u32, u32)]) -> u64 {
+    extents.iter().map(|(_, pages)| u64::from(*pages)).sum::<u64>() * VALUE_PAGE.0
+}
+
 impl Value {
     /// Pages that it has addresses for.
     fn pages(&self) -> u32 {
         pages_of(self.len).max(1)
+    }
+
+    /// Bytes of its pages that cost memory.
+    fn bytes(&self) -> u64 {
+        self.lent + bytes_of(&self.warm)
+    }
+
+    /// Of pages before this one, bytes of those that cost memory before it was lent them.
+    fn warm_before(&self, end: u32) -> u64 {
+        let before =
+            |(first, pages): &(u32, u32)| u64::from((*first + *pages).min(end).saturating_sub(*first));
+        self.warm.iter().map(before).sum::<u64>() * VALUE_PAGE.0
+    }
+
+    /// It is lent all up to this page.
+    fn lend(&mut self, end: u32, more: u64) {
+        self.lent += more;
+        let rest =
+            |(first, pages): (u32, u32)| (first.max(end), (first + pages).saturating_sub(first.max(end)));
+        self.warm =
+            std::mem::take(&mut self.warm).into_iter().map(rest).filter(|(_, pages)| 0 < *pages).collect();
     }
 }
 
@@ -162,7 +187,7 @@ impl Book {
         while let Some((_, first)) = self.retired.pop_front_if(|(epoch, _)| is_past(*epoch)) {
             if let Some(value) = self.values.get_mut(&first) {
                 value.stage = Stage::Pinned;
-                self.retired_bytes -= value.lent + value.warm;
+                self.retired_bytes -= value.bytes();
             }
             emptied.extend(self.take_off(first));
         }
@@ -178,7 +203,7 @@ impl Book {
     /// Takes a value off that waits for nothing but its pins, if it has none.
     fn take_off(&mut self, first: u32) -> Option<Emptied> {
         let value = self.values.get(&first).filter(|v| v.stage == Stage::Pinned && v.pins == 0)?;
-        let emptied = Emptied { first, len: value.len, lent: value.lent + value.warm };
+        let emptied = Emptied { first, len: value.len, lent: value.bytes() };
         self.values.remove(&first);
         self.giving_back += 1;
         self.giving_bytes += emptied.lent;
@@ -233,9 +258,10 @@ impl Log {
         if most < book.announced.saturating_add(pages) {
             return None;
         }
-        let kept = book.warm.take(pages);
-        let warm = kept.map_or(0, |_| u64::from(pages) * VALUE_PAGE.0);
-        let first = kept.or_else(|| book.addresses.take(pages))?;
+        let addresses = &mut book.addresses;
+        let near = book.warm.newest().find_map(|page| addresses.take_near(page, pages));
+        let first = near.or_else(|| addresses.take(pages))?;
+        let warm = book.warm.take_within(first, pages);
         book.announced += pages;
         book.begun += 1;
         let number = book.begun;
@@ -250,10 +276,11 @@ impl Log {
         let wanted = (bytes as u64).next_multiple_of(VALUE_PAGE.0);
         self.reclaim_now(epochs);
         let mut pool = lock(&self.pool);
-        let known = pool.values.coming(coming).map(|value| (value.lent, value.warm));
+        let end = apart.first + u32::try_from(wanted / VALUE_PAGE.0).unwrap_or(u32::MAX);
+        let known = pool.values.coming(coming).map(|value| (value.lent, value.warm_before(end)));
         let Some((before, warm)) = known else { return Lent::TooMany };
         let more = wanted.saturating_sub(before);
-        let (fresh, warm) = (more.saturating_sub(warm), more.min(warm));
+        let fresh = more.saturating_sub(warm);
         if uploads_max < pool.values.uploading + more {
             return Lent::TooMany;
         }
@@ -265,7 +292,7 @@ impl Log {
             pool.values.lent -= fresh;
             self.publish_available(&pool);
             drop(pool);
-            let has_more = self.give_warm_back();
+            let has_more = self.give_warm_back(fresh);
             return if has_more {
                 self.back_value(epochs, coming, bytes, uploads_max)
             } else {
@@ -274,15 +301,16 @@ impl Log {
         }
         pool.values.uploading += more;
         if let Some(value) = pool.values.values.get_mut(&apart.first) {
-            value.lent = before + more;
-            value.warm -= warm;
+            value.lend(end, more);
         }
         self.divide(&mut pool);
         drop(pool);
-        if let Some(region) = &self.values {
-            let from = usize::try_from(before + warm).unwrap_or(usize::MAX);
+        if 0 < fresh
+            && let Some(region) = &self.values
+        {
+            let from = usize::try_from(before).unwrap_or(usize::MAX);
             // Refusal only makes the first touch cost what it does.
-            let _refused = region.populate(start_of(apart.first) + from, usize::try_from(fresh).unwrap_or(0));
+            let _refused = region.populate(start_of(apart.first) + from, usize::try_from(more).unwrap_or(0));
         }
         Lent::Done
     }
@@ -326,7 +354,7 @@ impl Log {
         let mut pool = lock(&self.pool);
         if let Some(value) = pool.values.values.get_mut(&apart.first) {
             value.stage = Stage::Retired;
-            let bytes = value.lent + value.warm;
+            let bytes = value.bytes();
             pool.values.retired_bytes += bytes;
             pool.values.linked -= 1;
             pool.values.retired.push_back((epoch, apart.first));
@@ -441,12 +469,12 @@ impl Book {
         let lent = |stage: fn(&Stage) -> bool| {
             self.values.values().filter(|v| stage(&v.stage)).map(|v| v.lent).sum::<u64>()
         };
-        let warm = self.values.values().map(|value| value.warm).sum::<u64>();
+        let warm = self.values.values().map(|value| bytes_of(&value.warm)).sum::<u64>();
         let warm = warm + u64::from(self.warm.pages()) * VALUE_PAGE.0;
         assert_eq!((lent(|_| true) + warm, self.giving_back), (self.lent, 0), "memory of values");
         assert_eq!(lent(|stage| *stage == Stage::Uploading), self.uploading, "of those on their way in");
         let retired = self.values.values().filter(|value| value.stage == Stage::Retired);
-        let retired: u64 = retired.map(|value| value.lent + value.warm).sum();
+        let retired: u64 = retired.map(Value::bytes).sum();
         assert_eq!((retired, 0), (self.retired_bytes, self.giving_bytes), "of those that go");
         let coming = self.values.values().filter(|value| value.stage == Stage::Uploading);
         assert_eq!(

@@ -1,21 +1,25 @@
 //! Pages of values that are gone: kept for the next, since the system clears every page that it maps anew, or given back.
 //!
-//! Shape:      a value that nobody can look at -> its pages kept, or the oldest that were kept given back -> taken by a value on its way in
-//! Invariants: at most so many pages, the newest; none is anybody's
+//! Shape:      a value that nobody can look at -> its pages kept, and the oldest that were kept given back -> those where the next value has its
+//!             place are its
+//! Invariants: at most so many pages, the newest; none is anybody's, and their addresses are free
 //! Cost:       a walk over the extents kept, which are few
 
 #![allow(unsafe_code, reason = "pages of values that nobody can look at any more go back to the system")]
 
 use super::Log;
-use super::values::{PAGE, pages_of, start_of};
+use super::values::{Book, PAGE, pages_of, start_of};
 use crate::limits::VALUE_PAGE;
 use crate::sync::lock;
 use std::collections::VecDeque;
 
+/// Kept extents around which a value looks for its place (guess: what one pass evicts).
+const NEWEST: usize = 16;
+
 /// Extents of pages that cost memory and have no value.
 #[derive(Debug, Default)]
 pub(super) struct Warm {
-    /// First page and pages, oldest first.
+    /// First page and pages, oldest first; none overlap.
     extents: VecDeque<(u32, u32)>,
     pages: u32,
     most: u32,
@@ -32,37 +36,55 @@ impl Warm {
         self.pages
     }
 
-    /// Keeps an extent. Returns those that are kept no longer, it may be this one.
-    pub(super) fn keep(&mut self, first: u32, pages: u32) -> Vec<(u32, u32)> {
+    /// Where the newest of them begin.
+    pub(super) fn newest(&self) -> impl Iterator<Item = u32> + '_ {
+        self.extents.iter().rev().take(NEWEST).map(|(first, _)| *first)
+    }
+
+    /// Keeps an extent.
+    pub(super) fn keep(&mut self, first: u32, pages: u32) {
         self.extents.push_back((first, pages));
         self.pages += pages;
-        let mut dropped = Vec::new();
-        while self.most < self.pages
+    }
+
+    /// Takes the oldest out until no more are kept than may be.
+    pub(super) fn take_excess(&mut self) -> Vec<(u32, u32)> {
+        self.take_beyond(self.most)
+    }
+
+    /// Takes the oldest out until no more than so many pages are kept.
+    fn take_beyond(&mut self, most: u32) -> Vec<(u32, u32)> {
+        let mut taken = Vec::new();
+        while most < self.pages
             && let Some(oldest) = self.extents.pop_front()
         {
             self.pages -= oldest.1;
-            dropped.push(oldest);
+            taken.push(oldest);
         }
-        dropped
+        taken
     }
 
-    /// Takes so many pages in a row out of the smallest extent that has them, and leaves the rest of it; none if none has.
-    pub(super) fn take(&mut self, pages: u32) -> Option<u32> {
-        let fits = self.extents.iter().enumerate().filter(|(_, (_, found))| pages <= *found);
-        let (at, &(first, found)) = fits.min_by_key(|(_, (_, found))| *found)?;
-        self.pages -= pages;
-        if pages == found {
-            self.extents.remove(at);
-        } else {
-            self.extents[at] = (first + pages, found - pages);
+    /// Takes those out that are among these pages.
+    pub(super) fn take_within(&mut self, first: u32, pages: u32) -> Vec<(u32, u32)> {
+        let end = first + pages;
+        let mut taken = Vec::new();
+        for at in (0..self.extents.len()).rev() {
+            let (from, to) = (self.extents[at].0, self.extents[at].0 + self.extents[at].1);
+            if to <= first || end <= from {
+                continue;
+            }
+            taken.push((from.max(first), to.min(end) - from.max(first)));
+            let rest = [(from, first), (end, to)].into_iter().filter(|(from, to)| from < to);
+            let mut rest = rest.map(|(from, to)| (from, to - from));
+            if let Some(one) = rest.next() {
+                self.extents[at] = one;
+                rest.next().into_iter().for_each(|other| self.extents.insert(at, other));
+            } else {
+                self.extents.remove(at);
+            }
         }
-        Some(first)
-    }
-
-    /// Keeps nothing any more. Returns what was kept.
-    pub(super) fn drain(&mut self) -> Vec<(u32, u32)> {
-        self.pages = 0;
-        self.extents.drain(..).collect()
+        self.pages -= taken.iter().map(|(_, pages)| pages).sum::<u32>();
+        taken
     }
 }
 
@@ -74,44 +96,53 @@ pub(super) struct Emptied {
     pub(super) lent: u64,
 }
 
-impl Emptied {
-    /// An extent that was kept: pages, all of which cost memory.
-    fn of((first, pages): (u32, u32)) -> Self {
-        Self { first, len: pages * PAGE, lent: u64::from(pages) * VALUE_PAGE.0 }
+impl Book {
+    /// Takes the addresses of pages that were kept, and are not any more, until these are given back.
+    fn cool(&mut self, extents: Vec<(u32, u32)>) -> Vec<Emptied> {
+        for (first, pages) in &extents {
+            self.addresses.take_at(*first, *pages);
+        }
+        let emptied = |(first, pages): (u32, u32)| {
+            let lent = u64::from(pages) * VALUE_PAGE.0;
+            self.giving_back += 1;
+            self.giving_bytes += lent;
+            Emptied { first, len: pages * PAGE, lent }
+        };
+        extents.into_iter().map(emptied).collect()
     }
 }
 
 impl Log {
     /// Keeps pages that nobody can look at for the next values, or gives them back.
     pub(super) fn release_values(&self, emptied: &[Emptied]) {
-        let mut given = Vec::new();
         let mut pool = lock(&self.pool);
         let book = &mut pool.values;
+        let mut given = Vec::new();
         for value in emptied {
             let pages = pages_of(value.len).max(1);
             if value.lent == u64::from(pages) * VALUE_PAGE.0 {
-                let dropped = book.warm.keep(value.first, pages).into_iter().map(Emptied::of);
                 book.giving_back -= 1;
                 book.giving_bytes -= value.lent;
-                dropped.for_each(|value| {
-                    book.giving_back += 1;
-                    book.giving_bytes += value.lent;
-                    given.push(value);
-                });
+                book.addresses.give(value.first, pages);
+                book.warm.keep(value.first, pages);
             } else {
                 given.push(*value);
             }
         }
+        let excess = book.warm.take_excess();
+        given.extend(book.cool(excess));
         drop(pool);
         self.give_back(&given);
     }
 
-    /// Gives back what is kept for the next values: there is need of it. Returns whether there was something.
-    pub(crate) fn give_warm_back(&self) -> bool {
+    /// Gives back the oldest of what is kept for the next values, so many bytes or more: there is need of them. Returns whether there was
+    /// something.
+    pub(crate) fn give_warm_back(&self, bytes: u64) -> bool {
         let mut pool = lock(&self.pool);
-        let warm: Vec<Emptied> = pool.values.warm.drain().into_iter().map(Emptied::of).collect();
-        pool.values.giving_back += warm.len();
-        pool.values.giving_bytes += warm.iter().map(|value| value.lent).sum::<u64>();
+        let pages = u32::try_from(bytes.div_ceil(VALUE_PAGE.0)).unwrap_or(u32::MAX);
+        let warm = &mut pool.values.warm;
+        let oldest = warm.take_beyond(warm.pages().saturating_sub(pages));
+        let warm = pool.values.cool(oldest);
         drop(pool);
         self.give_back(&warm);
         !warm.is_empty()
@@ -123,10 +154,10 @@ impl Log {
         }
         let Some(region) = &self.values else { return };
         for value in emptied {
-            let bytes = usize::try_from(value.lent).unwrap_or(usize::MAX);
+            let pages = pages_of(value.len).max(1);
             // SAFETY: the value is off the book: no item leads to it, the epochs of all who saw one are past, and nobody
             // has pinned it; its writer is done. Its addresses are given to nobody before they are back below.
-            unsafe { region.release(start_of(value.first), bytes) };
+            unsafe { region.release(start_of(value.first), start_of(pages)) };
         }
         let mut pool = lock(&self.pool);
         for value in emptied {
@@ -150,18 +181,46 @@ mod tests {
     use units::Bytes;
 
     #[test]
-    fn the_newest_are_kept_and_the_smallest_that_fits_is_taken() {
+    fn the_newest_are_kept_and_parts_are_taken_where_they_are() {
         let mut warm = Warm::new(10);
-        assert_eq!(warm.take(1), None);
-        assert_eq!(warm.keep(0, 4), []);
-        assert_eq!(warm.keep(10, 6), []);
-        assert_eq!(warm.keep(20, 3), [(0, 4)], "13 of 10");
-        assert_eq!(warm.take(2), Some(20), "of three, not of six");
-        assert_eq!((warm.take(2), warm.pages()), (Some(10), 5));
-        assert_eq!(warm.keep(30, 11), [(12, 4), (22, 1), (30, 11)], "larger than all that is kept");
-        assert_eq!((warm.drain(), warm.pages()), (vec![], 0));
-        assert_eq!(warm.keep(40, 5), []);
-        assert_eq!((warm.drain(), warm.take(1)), (vec![(40, 5)], None));
+        assert_eq!(warm.take_within(0, 100), []);
+        warm.keep(0, 4);
+        warm.keep(10, 6);
+        assert_eq!(warm.take_excess(), []);
+        warm.keep(20, 3);
+        assert_eq!(warm.take_excess(), [(0, 4)], "13 of 10");
+        assert_eq!(warm.take_within(12, 2), [(12, 2)], "out of the midst");
+        assert_eq!(warm.take_within(15, 6), [(20, 1), (15, 1)], "ends of two");
+        assert_eq!(warm.pages(), 5);
+        warm.keep(30, 8);
+        assert_eq!(warm.take_excess(), [(14, 1), (10, 2)], "parts are as old as the whole was");
+        warm.keep(40, 11);
+        assert_eq!(warm.take_excess(), [(21, 2), (30, 8), (40, 11)], "larger than all that is kept");
+        assert_eq!(warm.pages(), 0);
+    }
+
+    /// Whatever becomes of extents, a page is kept once, and the count is right.
+    #[test]
+    fn what_is_kept_is_what_was_and_was_not_taken() {
+        let (mut rng, mut warm, mut kept) = (units::Rng::new(3), Warm::new(60), [false; 200]);
+        for _ in 0..if cfg!(miri) { 200 } else { 20_000 } {
+            let (first, pages) = (rng.index(190), 1 + rng.index(10));
+            let range = first..(first + pages).min(200);
+            let (from, len) = [range.start, range.len()].map(|n| u32::try_from(n).unwrap()).into();
+            let taken = warm.take_within(from, len);
+            let were = kept[range.clone()].iter().filter(|kept| **kept).count();
+            assert_eq!(taken.iter().map(|(_, pages)| *pages as usize).sum::<usize>(), were);
+            kept[range.clone()].fill(false);
+            if rng.index(3) != 0 {
+                warm.keep(from, len);
+                kept[range].fill(true);
+                for (first, pages) in warm.take_excess() {
+                    kept[first as usize..(first + pages) as usize].fill(false);
+                }
+            }
+            assert_eq!(warm.pages() as usize, kept.iter().filter(|kept| **kept).count());
+            assert!(warm.pages() <= 60);
+        }
     }
 
     /// Pages of a value that is gone are the next one's, cost memory once, and go when others need it.
@@ -190,7 +249,9 @@ mod tests {
         log.retire_value(&epochs, second);
         log.reclaim_now(&epochs);
         log.check_values();
-        assert!(log.give_warm_back() && !log.give_warm_back());
+        let kept = log.coming().1;
+        assert!(log.give_warm_back(1) && (1..kept).contains(&log.coming().1), "the oldest alone");
+        assert!(log.give_warm_back(u64::MAX) && !log.give_warm_back(1));
         assert_eq!((log.available(), log.coming()), (all, (0, 0)));
         assert_eq!(log.begin_value(4_096).unwrap().apart.first, 0, "their addresses are free");
     }
