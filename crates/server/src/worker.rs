@@ -187,7 +187,7 @@ impl<R: Reactor> Worker<R> {
         let idle_check = 0 < self.around.shared.adjustable.idle_timeout().0;
         let timeout = match () {
             () if self.reactor.has_ready() || !self.waiting.is_empty() => Some(Duration::ZERO),
-            () if self.has_lasting_work() => Some(Duration::ZERO),
+            () if self.has_lasting_work() || self.fetching.has_ready() => Some(Duration::ZERO),
             () if !self.starved.is_empty() || self.fetching.has_unsent() => {
                 Some(Duration::from_millis(STARVED_POLL_MS))
             }

@@ -40,8 +40,9 @@ pub(crate) struct Session<'s> {
     pub(crate) address: Option<IpAddr>,
     /// What became of the password that the first request shows, if it had to be verified elsewhere.
     pub(crate) verdict: Cell<Option<Option<Grant>>>,
-    /// A request may wait for values of a tier; else those that are away are missed.
-    pub(crate) may_fetch: bool,
+    /// The request that is executed may wait for values of a tier; else those that are away are missed. Only the first has
+    /// waited.
+    pub(crate) may_fetch: Cell<bool>,
     /// The first request has waited for tokens for so long that it waits no more.
     pub(crate) has_waited_long: Cell<bool>,
     /// The server ends: nobody waits for tokens any more.
@@ -75,12 +76,24 @@ impl Session<'_> {
     ) -> Result<Option<Item<'w>>, Ended> {
         match worker.look_up(tenant, key) {
             Ok(item) => Ok(item),
-            Err(_away) if self.may_fetch => Err(Ended::NeedsRoom),
-            Err(_away) => {
-                worker.note_lost(tenant);
-                Ok(None)
-            }
+            Err(_away) if self.may_fetch.get() => Err(Ended::NeedsRoom),
+            away => Ok(or_lost(worker, tenant, away)),
         }
+    }
+
+    /// Whether an operation that was refused is so for good: nothing is done or fetched for it any more. What is only announced is
+    /// away until it has come.
+    pub(super) fn is_final(&self, why: Refused) -> bool {
+        match why {
+            Refused::TooLarge | Refused::OverShare => true,
+            Refused::NoRoom => self.is_out_of_memory,
+            Refused::Away => !self.may_fetch.get() && self.announced.get().is_none(),
+        }
+    }
+
+    /// Whether a read was refused for a value that cannot be had.
+    pub(super) fn is_lost(&self, why: Refused) -> bool {
+        why == Refused::Away && self.is_final(why)
     }
 
     /// The gate that a tenant's requests have to ask.
@@ -144,4 +157,19 @@ impl Session<'_> {
             connection: self.connection,
         })
     }
+}
+
+/// What a look-up has found; one whose value cannot be had is a miss.
+pub(super) fn or_lost<T>(worker: &Worker, tenant: TenantId, found: Result<Option<T>, Refused>) -> Option<T> {
+    found.unwrap_or_else(|_away| {
+        worker.note_lost(tenant);
+        None
+    })
+}
+
+/// Counts a write that was refused for good, for want of room or of the value that it changes. Nobody else is to fetch that for
+/// theirs.
+pub(super) fn note_no_memory(worker: &Worker, tenant: TenantId, replaced: Option<&Key<'_>>) {
+    let _given_up = worker.take_wanted();
+    worker.note_no_memory(tenant, replaced);
 }

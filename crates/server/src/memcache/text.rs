@@ -5,7 +5,7 @@
 use super::exptime::seconds_left;
 use super::parse::{Command, Effect, GetKind};
 use super::reply::{Replies, text};
-use super::session::Session;
+use super::session::{Session, note_no_memory, or_lost};
 use super::turn::{Ended, is_full};
 use super::{meta, operate};
 use crate::connection::Parting;
@@ -25,13 +25,13 @@ pub(super) fn refused(
     is_set: bool,
 ) -> Result<&'static [u8], Ended> {
     match refused {
+        _ if !session.is_final(refused) => Err(Ended::NeedsRoom),
         Refused::TooLarge => Ok(text::TOO_LARGE),
         Refused::OverShare => Ok(text::OUT_OF_MEMORY),
-        Refused::NoRoom if session.is_out_of_memory => {
-            worker.note_no_memory(*tenant, is_set.then_some(key));
+        Refused::NoRoom | Refused::Away => {
+            note_no_memory(worker, *tenant, is_set.then_some(key));
             Ok(text::OUT_OF_MEMORY)
         }
-        Refused::NoRoom | Refused::Away => Err(Ended::NeedsRoom),
     }
 }
 
@@ -146,9 +146,8 @@ pub(super) fn tell_stored(
         Ok(Stored::Exists) => "exists",
         Ok(Stored::NotFound) => "not_found",
         Err(Refused::TooLarge) => "too_large",
-        Err(Refused::Away) => return,
-        Err(Refused::NoRoom) if !session.is_out_of_memory => return,
-        Err(Refused::NoRoom | Refused::OverShare) => "no_memory",
+        Err(why) if !session.is_final(why) => return,
+        Err(Refused::NoRoom | Refused::Away | Refused::OverShare) => "no_memory",
     };
     let command = command_of(mode);
     let ttl_secs = seconds_left(expires_at, session.shared.store.now_secs());
@@ -250,8 +249,10 @@ fn get_and_touch<'w>(
 ) -> Result<Option<Item<'w>>, Ended> {
     let (key, tenant) = keyed;
     match worker.get_and_touch(*tenant, key, session.expires_at(*tenant, exptime)) {
-        Ok(item) => Ok(item),
-        Err(why) => refused(session, worker, keyed, why, false).map(|_reply| worker.get(*tenant, key)),
+        Err(why) if !session.is_lost(why) => {
+            refused(session, worker, keyed, why, false).map(|_reply| worker.get(*tenant, key))
+        }
+        item => Ok(or_lost(worker, *tenant, item)),
     }
 }
 
@@ -262,8 +263,8 @@ fn ready(session: &Session<'_>, worker: &Worker, keys: &[(Key<'_>, TenantId)]) -
         worker.first_away(keys.iter().map(|(key, _)| key)).unwrap_or(keys.len())
     };
     match first_away(keys) {
-        0 if session.may_fetch => Err(Ended::NeedsRoom),
-        first if session.may_fetch || first == keys.len() => Ok(first),
+        0 if session.may_fetch.get() => Err(Ended::NeedsRoom),
+        first if session.may_fetch.get() || first == keys.len() => Ok(first),
         missed => Ok(missed + 1 + first_away(&keys[missed + 1..])),
     }
 }

@@ -179,6 +179,7 @@ pub(crate) fn run<'w, 'b>(
         match prepared.step.execute(session, worker, keys, replies, &mut turn.identity) {
             Ok(()) => {
                 session.has_waited_long.set(false);
+                session.may_fetch.set(true);
                 turn.requests += 1;
                 turn.keys_done = 0;
                 turn.pass_over(&prepared.step, input.len());
@@ -366,11 +367,10 @@ fn to_fetch(
     (keys, is_full): (&[(Key<'_>, TenantId)], bool),
 ) -> Vec<FetchPlan> {
     let mut plans = Vec::new();
+    // Nobody else is to take it for theirs, and no worker to wait for a device while it makes room.
+    let wanted = worker.take_wanted();
     match why {
-        Ended::NeedsRoom if session.may_fetch => match worker.take_wanted() {
-            Some(wanted) => plans.push(wanted),
-            None => return plans,
-        },
+        Ended::NeedsRoom if session.may_fetch.get() && wanted.is_some() => plans.extend(wanted),
         // Behind a reply that is full values would be gone again before their turn.
         Ended::Portion(_) if !is_full => {}
         _ => return plans,

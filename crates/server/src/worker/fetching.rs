@@ -3,7 +3,8 @@
 //! Shape:      a turn ends at a request whose value is away, with plans for it and for what follows -> reads in the queues of
 //!             the tiers -> the turn again, with the values
 //! Invariants: requests of one connection stay in order; what was fetched is kept until all of its connection has come, since
-//!             the store keeps it for one turn; buffers take at most `bytes_at_once` per worker, or one value
+//!             the store keeps it for one turn; buffers take at most `bytes_at_once` per worker, or one value; turns are taken by
+//!             `hear_fetched` alone, never by who begins a fetch within a turn; while anybody waits for others' buffers there are some
 //! Failure:    a value that cannot be had is missed; after `FETCHES_MAX` attempts a request is answered with what is there
 
 use super::Worker;
@@ -33,7 +34,9 @@ pub(super) struct Fetching {
     next: u64,
     /// Connections whose buffers would be too much beside the others'.
     waiting: VecDeque<(StreamId, usize, Vec<FetchPlan>)>,
-    /// Bytes of buffers of the jobs.
+    /// Those of which all has come, until their connections have gone on.
+    ended: VecDeque<Job>,
+    /// Bytes of buffers of the jobs, ended ones too.
     bytes: usize,
 }
 
@@ -95,9 +98,25 @@ impl Fetching {
         self.lanes.iter().flatten().any(|lane| lane.is_fresh)
     }
 
-    /// The next read that is done, of any tier.
-    fn next_done(&mut self) -> Option<Done> {
-        self.lanes.iter_mut().flatten().find_map(Lane::next_done)
+    /// Whether somebody can go on, or begin, at once.
+    pub(super) fn has_ready(&self) -> bool {
+        !self.ended.is_empty() || self.bytes == 0 && !self.waiting.is_empty()
+    }
+
+    /// Takes over what is done of the reads of any tier.
+    fn take_done(&mut self) {
+        while let Some(done) = self.lanes.iter_mut().flatten().find_map(Lane::next_done) {
+            self.note_done(done);
+        }
+    }
+
+    /// Something has come for a job, perhaps the last of it.
+    fn note_done(&mut self, (number, plan, come): Done) {
+        let Some(job) = self.jobs.get_mut(&number) else { return };
+        job.come.push((plan, come));
+        if job.awaited <= job.come.len() {
+            self.ended.extend(self.jobs.remove(&number));
+        }
     }
 }
 
@@ -107,7 +126,7 @@ impl Lane {
         while self.queue.under_way() < FETCH_DEPTH
             && let Some((job, plan)) = self.backlog.pop_front()
         {
-            let Some(buffer) = store.buffer_for(&plan) else {
+            let Some(buffer) = buffer_for(store, &plan) else {
                 failed.push((job, plan, Come::NoBuffer));
                 continue;
             };
@@ -143,9 +162,18 @@ impl Lane {
     }
 }
 
+/// A buffer for a read; none if there is no memory.
+fn buffer_for(store: &mut store::Worker, plan: &FetchPlan) -> Option<Buffer> {
+    #[cfg(test)]
+    if tests::ARE_REFUSED.get() {
+        return None;
+    }
+    store.buffer_for(plan)
+}
+
 impl<R: Reactor> Worker<R> {
     /// Fetches what plans name; the connection waits for all of it. Returns whether it waits: not if everything was to be had
-    /// at once.
+    /// at once, or there is no buffer for any of it.
     pub(super) fn fetch(&mut self, id: StreamId, plans: &[FetchPlan]) -> bool {
         let Some(Some(connection)) = self.connections.get_mut(id.0) else { return true };
         connection.fetches_made = connection.fetches_made.saturating_add(1);
@@ -159,16 +187,23 @@ impl<R: Reactor> Worker<R> {
         if queued.is_empty() {
             return false;
         }
-        connection.is_fetching = true;
-        connection.parked_until = Some(UNTIL_TOLD);
         self.fetching.waiting.push_back((id, number, queued));
         self.begin_fetches();
         // Where there is no buffer that is known already.
-        let asks = self.connections.get(id.0).and_then(Option::as_ref);
-        asks.is_none_or(|connection| connection.client.number != number || connection.is_fetching)
+        let is_own = |job: &Job| (job.id, job.number) == (id, number);
+        if let Some(at) = self.fetching.ended.iter().position(is_own)
+            && let Some(job) = self.fetching.ended.remove(at)
+        {
+            self.bring(job);
+            return false;
+        }
+        let Some(Some(connection)) = self.connections.get_mut(id.0) else { return true };
+        connection.is_fetching = true;
+        connection.parked_until = Some(UNTIL_TOLD);
+        true
     }
 
-    /// Begins fetches of connections, in the order in which they came, as far as there is room.
+    /// Begins fetches of connections, in the order in which they came, as far as there is room. Those without a buffer have ended.
     fn begin_fetches(&mut self) {
         let mut failed = Vec::new();
         let most = self.fetch_bytes();
@@ -192,7 +227,7 @@ impl<R: Reactor> Worker<R> {
         for lane in self.fetching.lanes.iter_mut().flatten() {
             lane.begin(&mut self.store, &mut failed);
         }
-        failed.into_iter().for_each(|done| self.fetched(done));
+        failed.into_iter().for_each(|done| self.fetching.note_done(done));
     }
 
     /// Hands the reads of this round to the system: one call for all of a tier's.
@@ -200,39 +235,37 @@ impl<R: Reactor> Worker<R> {
         self.fetching.lanes.iter_mut().flatten().for_each(Lane::submit);
     }
 
-    /// Goes on with connections whose values have come.
+    /// Goes on with connections whose values have come, and begins what waited for their buffers.
     pub(super) fn hear_fetched(&mut self) {
-        if self.fetching.jobs.is_empty() {
+        if self.fetching.bytes == 0 && self.fetching.waiting.is_empty() {
             return;
         }
-        while let Some(done) = self.fetching.next_done() {
-            self.fetched(done);
+        self.fetching.take_done();
+        loop {
+            self.begin_fetches();
+            let Some(job) = self.fetching.ended.pop_front() else { return };
+            let (id, number) = (job.id, job.number);
+            self.bring(job);
+            if let Some(Some(connection)) = self.connections.get_mut(id.0)
+                && connection.client.number == number
+            {
+                connection.is_fetching = false;
+                connection.parked_until = None;
+                self.take_turn_again(id);
+            }
         }
-        self.begin_fetches();
     }
 
-    fn fetched(&mut self, (number, plan, buffer): Done) {
-        let Some(job) = self.fetching.jobs.get_mut(&number) else { return };
-        job.come.push((plan, buffer));
-        if job.come.len() < job.awaited {
-            return;
-        }
-        let Some(job) = self.fetching.jobs.remove(&number) else { return };
+    /// Hands the store what has come, and gives the room of its buffers to others.
+    fn bring(&mut self, job: Job) {
         self.account_fetches(self.fetching.bytes - job.bytes);
-        for (plan, buffer) in job.come {
-            match buffer {
+        for (plan, come) in job.come {
+            match come {
                 Come::Bytes(buffer) => drop(self.store.bring(&plan, buffer)),
                 Come::Broken => self.store.cannot_fetch(&plan),
                 // The item stays: it is missed this time.
                 Come::NoBuffer => {}
             }
-        }
-        if let Some(Some(connection)) = self.connections.get_mut(job.id.0)
-            && connection.client.number == job.number
-        {
-            connection.is_fetching = false;
-            connection.parked_until = None;
-            self.take_turn_again(job.id);
         }
     }
 
@@ -262,18 +295,4 @@ impl<R: Reactor> Worker<R> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn all_workers_together_fetch_a_part_of_the_memory() {
-        for (mebibytes, workers) in [(8, 4), (64, 4), (64, 1), (1024, 4), (1024, 16)] {
-            let memory = Bytes::mib(mebibytes);
-            let together = workers * bytes_at_once(memory, workers);
-            assert!(together as u64 <= memory.0 / FETCH_PART, "{together} B of {memory}");
-            assert!(memory.0 / FETCH_PART - (together as u64) < workers as u64, "{together} B of {memory}");
-        }
-        assert_eq!(bytes_at_once(Bytes::mib(1 << 20), 4), FETCH_BYTES_MAX);
-        assert_eq!(bytes_at_once(Bytes::mib(64), 0), 4 << 20);
-    }
-}
+mod tests;

@@ -258,7 +258,7 @@ impl<R: Reactor> Worker<R> {
             arrived,
             address,
             verdict: Cell::new(verdict),
-            may_fetch: self.may_fetch(id),
+            may_fetch: Cell::new(self.may_fetch(id)),
             has_waited_long: Cell::new(self.has_waited_long(id)),
             is_draining: self.is_draining,
             is_fetched: Cell::new(self.is_fetched(id)),

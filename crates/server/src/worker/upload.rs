@@ -101,10 +101,6 @@ impl<R: Reactor> Worker<R> {
             After::Awaits => {
                 let Some(Some(connection)) = self.connections.get_mut(id.0) else { return None };
                 connection.upload = Some(receiving);
-                if connection.parked_until.is_none() {
-                    // What it waits for cannot be had, which is known already.
-                    self.wait_for_turn(id);
-                }
             }
             After::Gone => return None,
         }

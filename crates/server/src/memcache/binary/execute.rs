@@ -7,7 +7,7 @@
 use super::super::log_in;
 use super::super::parse::{Effect, Named};
 use super::super::reply::{Replies, text as answers};
-use super::super::session::Session;
+use super::super::session::{Session, or_lost};
 use super::super::text::{refuse, refused, tell_made, tell_stored};
 use super::super::turn::Ended;
 use super::{Body, HEADER, Head, Request, Shown, Wrong};
@@ -227,12 +227,12 @@ impl<'w> Call<'_, '_, 'w, '_> {
             _ => self.worker.get_and_touch(*tenant, key, expires_at),
         };
         let item = match touched {
-            Ok(item) => item,
-            Err(why) => {
+            Err(why) if reply == Shown::Flags || !self.session.is_lost(why) => {
                 refused(self.session, self.worker, &(*key, *tenant), why, false)?;
                 self.fail(NO_MEMORY);
                 return Ok(());
             }
+            item => or_lost(self.worker, *tenant, item),
         };
         self.found(item, keyed, reply);
         Ok(())

@@ -9,7 +9,7 @@ use crate::auth::Need;
 use crate::limits::KEY_MAX;
 use crate::memcache::exptime::seconds_left;
 use crate::memcache::reply::{Replies, text};
-use crate::memcache::session::Session;
+use crate::memcache::session::{Session, note_no_memory, or_lost};
 use crate::memcache::text::{tell_made, tell_stored};
 use crate::memcache::turn::{Ended, WaitsFor, held};
 use crate::watch::{Looked, interest};
@@ -75,12 +75,11 @@ fn refused(
     no_memory: &'static [u8],
 ) -> Result<&'static [u8], Ended> {
     match why {
-        Refused::NoRoom if !session.is_out_of_memory => Err(Ended::NeedsRoom),
-        Refused::NoRoom => {
-            worker.note_no_memory(target.tenant, None);
+        _ if !session.is_final(why) => Err(Ended::NeedsRoom),
+        Refused::NoRoom | Refused::Away => {
+            note_no_memory(worker, target.tenant, None);
             Ok(no_memory)
         }
-        Refused::Away => Err(Ended::NeedsRoom),
         Refused::OverShare => Ok(no_memory),
         Refused::TooLarge => Ok(text::TOO_LARGE),
     }
@@ -137,11 +136,12 @@ fn get<'w>(
     let death = reporter.and_then(|_| worker.death_of(&target.key));
     let fetched = match worker.fetch(tenant, &target.key, &how) {
         Ok(fetched) => fetched,
+        Err(why) if session.is_lost(why) => or_lost(worker, tenant, Err(why)),
         // memcached takes an item that cannot be made for a miss; one that cannot be marked stays as it is.
         Err(why) => {
             refused(session, worker, Target { tenant, ..target }, why, text::OUT_OF_MEMORY)?;
             let plain = Fetch { touch: None, vivify: None, no_win: true, ..how };
-            worker.fetch(tenant, &target.key, &plain).ok().flatten()
+            or_lost(worker, tenant, worker.fetch(tenant, &target.key, &plain))
         }
     };
     if let Some(reporter) = reporter {
